@@ -1,10 +1,28 @@
 //! On-disk formats as values.
 //!
 //! Owns: bytes to values and back, for every format that init, the installer and the image builder share.
-//! Does not: I/O, unsafe code, panics on any input.
+//! Does not: I/O, unsafe code, panics on any input. A reader that needs more than one piece asks a [`ReadAt`],
+//! a writer answers with [`Extent`]s; who opens, reads and writes is the caller's affair.
 
 #![cfg_attr(not(any(test, feature = "std")), no_std)]
+#![warn(missing_docs)]
 
 extern crate alloc;
 
+pub mod cpio;
+pub mod digest;
+pub mod fat;
+pub mod gpt;
+pub mod iso9660;
+pub mod kmod;
 pub mod manifest;
+pub mod pe;
+pub mod probe;
+pub mod squashfs;
+pub mod verity;
+
+mod field;
+mod region;
+
+pub use digest::Digest;
+pub use region::{Extent, ReadAt, ReadError};
