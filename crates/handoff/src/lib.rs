@@ -81,6 +81,17 @@ pub struct Start {
     pub restarts: u32,
     /// Wait status of the previous machined, `None` for the first.
     pub previous_status: Option<i32>,
+    /// What init's allocator holds: from the first start of machined on it must not change.
+    pub init_memory: InitMemory,
+}
+
+/// The allocator of PID 1, whose steady state allocates nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InitMemory {
+    /// Bytes in use.
+    pub in_use_bytes: u64,
+    /// Allocations since the kernel started init.
+    pub allocations: u64,
 }
 
 /// How the system was booted: written once by init, before it starts machined.

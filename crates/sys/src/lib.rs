@@ -1,1 +1,38 @@
-//! Stub.
+//! The kernel, as the rest of Billet may call it.
+//!
+//! Owns: every line of `unsafe` in the workspace: raw system calls that rustix lacks, ioctls, process creation,
+//! and (feature `rt`) what a program without libc needs: entry point, allocator, memory functions, panic handler.
+//! Does not: decide anything; each function is one operation and returns the kernel's answer.
+//! Fails by: [`Errno`]; [`errno::name`] and [`errno::meaning`] put it into words.
+//!
+//! Builds without std (init) and, with feature `std`, inside std programs (machined). Callers may use rustix
+//! directly for whatever it offers safely.
+
+#![cfg_attr(not(any(test, feature = "std")), no_std)]
+#![allow(unsafe_code, reason = "the one crate that may")]
+#![warn(missing_docs, clippy::multiple_unsafe_ops_per_block)]
+
+extern crate alloc;
+
+pub mod block;
+pub mod console;
+pub mod dm;
+pub mod errno;
+pub mod fs;
+pub mod kexec;
+pub mod process;
+pub mod seqpacket;
+pub mod signal;
+pub mod system;
+pub mod uevent;
+pub mod watchdog;
+
+mod raw;
+#[cfg(all(feature = "rt", not(feature = "std"), not(test)))]
+pub mod rt;
+
+pub use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+pub use rustix::io::Errno;
+
+/// What every call of this crate returns.
+pub type Result<T> = core::result::Result<T, Errno>;

@@ -1,0 +1,150 @@
+//! Block devices: loop devices, partitions.
+//!
+//! Owns: `LOOP_CONFIGURE`, `BLKPG`, sizes.
+//! Does not: find devices or read partition tables.
+//! Source: loop(4), include/uapi/linux/{loop,blkpg}.h.
+
+use alloc::format;
+use alloc::string::String;
+use core::mem::MaybeUninit;
+
+use linux_raw_sys::general::__NR_ioctl;
+use linux_raw_sys::loop_device as lo;
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::fs::{Mode, OFlags};
+
+use crate::{Errno, Result, raw};
+
+/// `_IO(0x12, 105)`
+const BLKPG: usize = 0x1269;
+/// `_IOR(0x12, 114, size_t)`
+const BLKGETSIZE64: usize = 0x8008_1272;
+const BLKPG_ADD_PARTITION: i32 = 1;
+const LO_FLAGS_READ_ONLY: u32 = 1;
+const LO_FLAGS_AUTOCLEAR: u32 = 4;
+
+/// How often a free loop device may be taken by someone else before we get one.
+const LOOP_ATTEMPTS: u32 = 16;
+
+/// Makes a read-only loop device over part of a file and returns its number and an open descriptor.
+///
+/// The device goes away when its last user does (autoclear): keep the descriptor until it is in use. A size of zero
+/// means up to the end of the file.
+pub fn attach_loop<Fd: AsFd>(file: Fd, offset: u64, size_bytes: u64) -> Result<(u32, OwnedFd)> {
+    let control = rustix::fs::open("/dev/loop-control", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    let config = loop_config(file.as_fd().as_raw_fd(), offset, size_bytes);
+    for _ in 0..LOOP_ATTEMPTS {
+        let number = free_loop(&control)?;
+        let device = rustix::fs::open(loop_path(number), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        // SAFETY: 1. LOOP_CONFIGURE reads one loop_config, which lives over the call.
+        let done = unsafe {
+            let arguments =
+                [raw::fd(device.as_raw_fd()), lo::LOOP_CONFIGURE as usize, raw::read(&config), 0, 0, 0];
+            raw::syscall(__NR_ioctl, arguments)
+        };
+        match done {
+            Err(Errno::BUSY) => {}
+            other => return other.map(|_| (number, device)),
+        }
+    }
+    Err(Errno::BUSY)
+}
+
+/// `/dev/loop<n>`
+pub fn loop_path(number: u32) -> String {
+    format!("/dev/loop{number}")
+}
+
+fn free_loop(control: &OwnedFd) -> Result<u32> {
+    // SAFETY: 1. LOOP_CTL_GET_FREE takes no argument.
+    let number = unsafe {
+        let arguments = [raw::fd(control.as_raw_fd()), lo::LOOP_CTL_GET_FREE as usize, 0, 0, 0, 0];
+        raw::syscall(__NR_ioctl, arguments)
+    }?;
+    u32::try_from(number).map_err(|_| Errno::OVERFLOW)
+}
+
+fn loop_config(file: i32, offset: u64, size_bytes: u64) -> lo::loop_config {
+    // SAFETY: 1. loop_config is integers and arrays of them: all zero is a value of it, and its "nothing set".
+    let mut config: lo::loop_config = unsafe { MaybeUninit::zeroed().assume_init() };
+    config.fd = file.unsigned_abs();
+    config.block_size = 0;
+    config.info.lo_offset = offset;
+    config.info.lo_sizelimit = size_bytes;
+    config.info.lo_flags = LO_FLAGS_READ_ONLY | LO_FLAGS_AUTOCLEAR;
+    config
+}
+
+/// struct blkpg_partition, 152 bytes.
+#[repr(C)]
+struct BlkpgPartition {
+    start: i64,
+    length: i64,
+    number: i32,
+    device_name: [u8; 64],
+    volume_name: [u8; 64],
+}
+
+/// struct blkpg_ioctl_arg.
+#[repr(C)]
+struct BlkpgArgument {
+    operation: i32,
+    flags: i32,
+    data_len: i32,
+    data: *const BlkpgPartition,
+}
+
+/// Tells the kernel about a partition; start and length are in bytes. `EBUSY` if it has one in that place.
+pub fn add_partition<Fd: AsFd>(disk: Fd, number: u32, start_bytes: u64, length_bytes: u64) -> Result<()> {
+    let partition = BlkpgPartition {
+        start: i64::try_from(start_bytes).map_err(|_| Errno::OVERFLOW)?,
+        length: i64::try_from(length_bytes).map_err(|_| Errno::OVERFLOW)?,
+        number: i32::try_from(number).map_err(|_| Errno::OVERFLOW)?,
+        device_name: [0; 64],
+        volume_name: [0; 64],
+    };
+    let argument = BlkpgArgument {
+        operation: BLKPG_ADD_PARTITION,
+        flags: 0,
+        data_len: i32::try_from(size_of::<BlkpgPartition>()).map_err(|_| Errno::OVERFLOW)?,
+        data: &raw const partition,
+    };
+    let fd = disk.as_fd().as_raw_fd();
+    // SAFETY: 1. BLKPG reads the argument and the partition behind its pointer; both live over the call.
+    unsafe { raw::syscall(__NR_ioctl, [raw::fd(fd), BLKPG, raw::read(&argument), 0, 0, 0]) }.map(drop)
+}
+
+/// Size of a block device in bytes.
+pub fn size_bytes<Fd: AsFd>(device: Fd) -> Result<u64> {
+    let mut size = 0_u64;
+    let fd = device.as_fd().as_raw_fd();
+    // SAFETY: 1. BLKGETSIZE64 writes one u64, which lives over the call.
+    unsafe { raw::syscall(__NR_ioctl, [raw::fd(fd), BLKGETSIZE64, raw::write(&mut size), 0, 0, 0]) }?;
+    Ok(size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn structures_have_the_kernels_sizes() {
+        assert_eq!(size_of::<BlkpgPartition>(), 152);
+        assert_eq!(size_of::<BlkpgArgument>(), 24);
+        assert_eq!(size_of::<lo::loop_config>(), 304);
+    }
+
+    #[test]
+    fn loops_are_read_only_and_clear_themselves() {
+        let config = loop_config(5, 4096, 8192);
+        assert_eq!((config.fd, config.info.lo_offset, config.info.lo_sizelimit), (5, 4096, 8192));
+        assert_eq!(config.info.lo_flags, 5);
+    }
+
+    #[test]
+    fn a_plain_file_is_no_disk() {
+        let file = std::fs::File::open("/proc/self/exe").unwrap();
+        assert_eq!(size_bytes(&file), Err(Errno::NOTTY));
+        assert_eq!(add_partition(&file, 1, 0, 512), Err(Errno::NOTTY));
+    }
+}

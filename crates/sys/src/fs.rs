@@ -1,0 +1,280 @@
+//! Files for programs without the standard library.
+//!
+//! Owns: whole-file reads and writes, folder listings, block reads, recursive removal on one file system, mounts,
+//! the root switch.
+//! Does not: cache or keep descriptors open.
+//! Source: mount(2), chroot(2), Documentation/filesystems/ramfs-rootfs-initramfs.rst.
+
+use alloc::borrow::ToOwned;
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
+use rustix::mount::{MountFlags, UnmountFlags};
+
+use crate::{Errno, Result};
+
+/// What a path is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Regular file.
+    File,
+    /// Folder.
+    Folder,
+    /// Block device.
+    Block,
+    /// Anything else.
+    Other,
+}
+
+/// What `stat` tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Status {
+    /// What it is.
+    pub kind: Kind,
+    /// Size in bytes of a regular file.
+    pub size_bytes: u64,
+}
+
+/// Opens a file for reading.
+pub fn open(path: &str) -> Result<OwnedFd> {
+    rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// Follows symbolic links.
+pub fn status(path: &str) -> Result<Status> {
+    let stat = rustix::fs::stat(path)?;
+    let kind = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Kind::File,
+        FileType::Directory => Kind::Folder,
+        FileType::BlockDevice => Kind::Block,
+        _ => Kind::Other,
+    };
+    Ok(Status { kind, size_bytes: u64::try_from(stat.st_size).unwrap_or(0) })
+}
+
+/// Reads a whole file, `EFBIG` beyond the limit.
+pub fn read(path: &str, limit_bytes: usize) -> Result<Vec<u8>> {
+    let file = open(path)?;
+    let mut bytes = Vec::new();
+    let mut used = 0;
+    loop {
+        if bytes.len() - used < 512 {
+            bytes.resize((bytes.len() * 2).max(4096), 0);
+        }
+        match rustix::io::retry_on_intr(|| rustix::io::read(&file, &mut bytes[used..]))? {
+            0 => break,
+            len => used += len,
+        }
+        if used > limit_bytes {
+            return Err(Errno::FBIG);
+        }
+    }
+    bytes.truncate(used);
+    Ok(bytes)
+}
+
+/// Reads exactly so many bytes at an offset; `ENODATA` if the file ends before.
+pub fn read_at(path: &str, offset: u64, buffer: &mut [u8]) -> Result<()> {
+    let file = open(path)?;
+    let mut done = 0;
+    while done < buffer.len() {
+        let at = offset + u64::try_from(done).map_err(|_| Errno::OVERFLOW)?;
+        match rustix::io::retry_on_intr(|| rustix::io::pread(&file, &mut buffer[done..], at))? {
+            0 => return Err(Errno::NODATA),
+            len => done += len,
+        }
+    }
+    Ok(())
+}
+
+/// Writes to an existing file (in /proc or /sys) with one call.
+pub fn write(path: &str, bytes: &[u8]) -> Result<()> {
+    let file = rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+    let len = rustix::io::write(file, bytes)?;
+    if len == bytes.len() { Ok(()) } else { Err(Errno::IO) }
+}
+
+/// Names in a folder, sorted, without `.` and `..`.
+pub fn list(path: &str) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in Dir::new(open_folder(CWD, path)?)? {
+        let name = entry?.file_name().to_string_lossy().to_string();
+        if name != "." && name != ".." {
+            names.push(name);
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// The target of a symbolic link.
+pub fn read_link(path: &str) -> Result<String> {
+    let target = rustix::fs::readlink(path, Vec::new())?;
+    Ok(target.to_string_lossy().to_string())
+}
+
+/// Makes a folder; one that exists already is fine.
+pub fn make_folder(path: &str, mode: u32) -> Result<()> {
+    match rustix::fs::mkdir(path, Mode::from_raw_mode(mode)) {
+        Err(Errno::EXIST) => Ok(()),
+        other => other,
+    }
+}
+
+fn open_folder<Fd: AsFd, P: rustix::path::Arg>(at: Fd, path: P) -> Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    rustix::fs::openat(at, path, flags, Mode::empty())
+}
+
+/// Which properties a mount gets.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Options {
+    /// `ro`
+    pub read_only: bool,
+    /// `nosuid`
+    pub no_suid: bool,
+    /// `nodev`
+    pub no_dev: bool,
+    /// `noexec`
+    pub no_exec: bool,
+}
+
+impl Options {
+    fn flags(self) -> MountFlags {
+        let pairs = [
+            (self.read_only, MountFlags::RDONLY),
+            (self.no_suid, MountFlags::NOSUID),
+            (self.no_dev, MountFlags::NODEV),
+            (self.no_exec, MountFlags::NOEXEC),
+        ];
+        pairs.into_iter().filter(|(on, _)| *on).fold(MountFlags::empty(), |all, (_, flag)| all | flag)
+    }
+}
+
+/// `int mount(source, target, fstype, flags, data)`
+pub fn mount(source: &str, target: &str, kind: &str, options: Options, data: &str) -> Result<()> {
+    let data = alloc::ffi::CString::new(data).map_err(|_| Errno::INVAL)?;
+    rustix::mount::mount(source, target, kind, options.flags(), &*data)
+}
+
+/// Moves a mount with everything below it.
+pub fn move_mount(from: &str, to: &str) -> Result<()> {
+    rustix::mount::mount_move(from, to)
+}
+
+/// Unmounts; `detach` hides it now and lets the last user end it.
+pub fn unmount(target: &str, detach: bool) -> Result<()> {
+    rustix::mount::unmount(target, if detach { UnmountFlags::DETACH } else { UnmountFlags::empty() })
+}
+
+/// Makes a mount and its file system read-only.
+pub fn remount_read_only(target: &str) -> Result<()> {
+    rustix::mount::mount_remount(target, MountFlags::RDONLY, c"")
+}
+
+/// Writes all caches of all file systems.
+pub fn sync() {
+    rustix::fs::sync();
+}
+
+/// Makes a mount the root of this process: moves it over `/`, changes root. Returns the old root folder, for
+/// [`remove_contents`].
+pub fn switch_root(new_root: &str) -> Result<OwnedFd> {
+    let old = open_folder(CWD, "/")?;
+    rustix::process::chdir(new_root)?;
+    rustix::mount::mount_move(".", "/")?;
+    rustix::process::chroot(".")?;
+    rustix::process::chdir("/")?;
+    Ok(old)
+}
+
+/// Removes everything below a folder that lies on the folder's own file system, and returns how many entries went.
+pub fn remove_contents(folder: &OwnedFd) -> Result<u32> {
+    let device = rustix::fs::fstat(folder)?.st_dev;
+    remove_below(folder.as_fd(), device)
+}
+
+fn remove_below(folder: BorrowedFd<'_>, device: u64) -> Result<u32> {
+    let mut count = 0;
+    // Names first: removing while reading may skip entries.
+    let mut names = Vec::new();
+    for entry in Dir::read_from(folder)? {
+        let name = entry?.file_name().to_owned();
+        if name.to_bytes() != b"." && name.to_bytes() != b".." {
+            names.push(name);
+        }
+    }
+    for name in names {
+        let stat = rustix::fs::statat(folder, &*name, AtFlags::SYMLINK_NOFOLLOW)?;
+        if stat.st_dev != device {
+            continue;
+        }
+        let is_folder = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+        if is_folder {
+            count += remove_below(open_folder(folder, &*name)?.as_fd(), device)?;
+        }
+        let flags = if is_folder { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+        if rustix::fs::unlinkat(folder, &*name, flags).is_ok() {
+            count += 1;
+        }
+    }
+    Ok(count)
+}
+
+/// A zeroed buffer.
+pub fn buffer(len: usize) -> Vec<u8> {
+    vec![0; len]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scratch(name: &str) -> std::path::PathBuf {
+        let folder = std::env::temp_dir().join(format!("billet-sys-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    #[test]
+    fn files_are_read_whole_up_to_the_limit() {
+        let folder = scratch("read");
+        let path = folder.join("f");
+        std::fs::write(&path, vec![7; 10_000]).unwrap();
+        let path = path.to_str().unwrap();
+        assert_eq!(read(path, 10_000).unwrap().len(), 10_000);
+        assert_eq!(read(path, 9_999), Err(Errno::FBIG));
+        let mut part = [0; 4];
+        assert_eq!(read_at(path, 9_996, &mut part), Ok(()));
+        assert_eq!(part, [7; 4]);
+        assert_eq!(read_at(path, 9_997, &mut part), Err(Errno::NODATA));
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn contents_are_removed_and_links_not_followed() {
+        let folder = scratch("remove");
+        let outside = scratch("outside");
+        std::fs::write(outside.join("keep"), b"x").unwrap();
+        std::fs::create_dir_all(folder.join("a/b/c")).unwrap();
+        std::fs::write(folder.join("a/b/f"), b"x").unwrap();
+        std::os::unix::fs::symlink(&outside, folder.join("a/link")).unwrap();
+        let opened = open_folder(CWD, folder.to_str().unwrap()).unwrap();
+        assert_eq!(remove_contents(&opened), Ok(5));
+        assert_eq!(list(folder.to_str().unwrap()), Ok(vec![]));
+        assert!(outside.join("keep").exists());
+        std::fs::remove_dir_all(folder).unwrap();
+        std::fs::remove_dir_all(outside).unwrap();
+    }
+
+    #[test]
+    fn options_become_flags() {
+        let all = Options { read_only: true, no_suid: true, no_dev: true, no_exec: true };
+        assert_eq!(all.flags().bits(), 15);
+        assert_eq!(Options::default().flags(), MountFlags::empty());
+    }
+}

@@ -1,0 +1,62 @@
+//! The last resort: a bug in PID 1.
+//!
+//! Owns: the panic handler, and how long a failed boot stays readable before the restart.
+//! Fails by: never returning: PID 1 must not end, or the kernel panics.
+
+use core::fmt::{self, Write};
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use crate::system::{End, end, sleep_ns};
+
+/// Seconds to wait when the command line says nothing.
+pub const DEFAULT_WAIT_SECONDS: u64 = 10;
+
+static WAIT_SECONDS: AtomicU64 = AtomicU64::new(DEFAULT_WAIT_SECONDS);
+
+/// Sets the wait from `panic=`: zero means for ever.
+pub fn set_wait_seconds(seconds: u64) {
+    WAIT_SECONDS.store(seconds, Ordering::Relaxed);
+}
+
+/// Waits as `panic=` says, then restarts the machine.
+pub fn wait_and_restart() -> ! {
+    let seconds = WAIT_SECONDS.load(Ordering::Relaxed);
+    loop {
+        sleep_ns(seconds.max(1) * 1_000_000_000);
+        if seconds > 0 {
+            end(End::Restart);
+        }
+    }
+}
+
+/// One line, however long the message: a kernel log record holds about 900 bytes.
+struct Line {
+    bytes: [u8; 512],
+    used: usize,
+}
+
+impl Write for Line {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for &byte in text.as_bytes() {
+            if let Some(slot) = self.bytes.get_mut(self.used) {
+                *slot = if byte == b'\n' { b' ' } else { byte };
+                self.used += 1;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[panic_handler]
+fn panic(what: &core::panic::PanicInfo<'_>) -> ! {
+    let mut line = Line { bytes: [0; 512], used: 0 };
+    let _ = write!(line, "<2>billet: init: bug: {what}");
+    let text = core::str::from_utf8(&line.bytes[..line.used]).unwrap_or("<2>billet: init: bug");
+    if let Ok(kmsg) = crate::console::open_kmsg() {
+        let _ = crate::console::write_record(kmsg, text);
+    }
+    if !rustix::process::getpid().is_init() {
+        crate::process::exit(134);
+    }
+    wait_and_restart()
+}

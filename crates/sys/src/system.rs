@@ -1,0 +1,101 @@
+//! The machine as a whole: clocks, modules, the end.
+//!
+//! Owns: boot-time clock and sleep, module loading, reboot, the Ctrl-Alt-Del switch.
+//! Source: clock_gettime(2), finit_module(2), reboot(2).
+
+use alloc::string::String;
+use core::ffi::CStr;
+
+use rustix::fd::AsFd;
+use rustix::fs::Timespec;
+use rustix::system::RebootCommand;
+use rustix::time::ClockId;
+
+use crate::{Errno, Result};
+
+/// Flag of `finit_module`: the file is compressed, the kernel unpacks it (`MODULE_INIT_COMPRESSED_FILE`).
+pub const MODULE_COMPRESSED: i32 = 4;
+
+/// Nanoseconds since the kernel started, suspended time included (`CLOCK_BOOTTIME`).
+pub fn boot_time_ns() -> u64 {
+    let now = rustix::time::clock_gettime(ClockId::Boottime);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    seconds.saturating_mul(1_000_000_000).saturating_add(u64::try_from(now.tv_nsec).unwrap_or(0))
+}
+
+/// A length of time as the kernel wants it.
+pub fn timespec(ns: u64) -> Timespec {
+    let seconds = i64::try_from(ns / 1_000_000_000).unwrap_or(i64::MAX);
+    let rest = i64::try_from(ns % 1_000_000_000).unwrap_or(0);
+    Timespec { tv_sec: seconds, tv_nsec: rest }
+}
+
+/// Sleeps so long, signals or not.
+pub fn sleep_ns(ns: u64) {
+    let mut left = timespec(ns);
+    while let rustix::thread::NanosleepRelativeResult::Interrupted(rest) = rustix::thread::nanosleep(&left) {
+        left = rest;
+    }
+}
+
+/// `uname -r`.
+pub fn kernel_release() -> String {
+    String::from_utf8_lossy(rustix::system::uname().release().to_bytes()).into_owned()
+}
+
+/// `int finit_module(int fd, const char *params, int flags)`; `EEXIST` if it is loaded already.
+pub fn load_module_file<Fd: AsFd>(file: Fd, parameters: &CStr, flags: i32) -> Result<()> {
+    rustix::system::finit_module(file, parameters, flags)
+}
+
+/// `int init_module(void *image, unsigned long len, const char *params)`.
+pub fn load_module_image(image: &[u8], parameters: &CStr) -> Result<()> {
+    rustix::system::init_module(image, parameters)
+}
+
+/// How the machine ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// Restart through the firmware.
+    Restart,
+    /// Cut the power.
+    PowerOff,
+    /// Stop the processors.
+    Halt,
+    /// Start the loaded kernel; `EINVAL` if none is loaded.
+    Kexec,
+}
+
+/// `int reboot(int op)`: returns only on failure. Nothing is synced.
+pub fn end(how: End) -> Errno {
+    let command = match how {
+        End::Restart => RebootCommand::Restart,
+        End::PowerOff => RebootCommand::PowerOff,
+        End::Halt => RebootCommand::Halt,
+        End::Kexec => RebootCommand::Kexec,
+    };
+    rustix::system::reboot(command).err().unwrap_or(Errno::INVAL)
+}
+
+/// Makes Ctrl-Alt-Del send SIGINT to PID 1 instead of restarting at once.
+pub fn catch_ctrl_alt_del() -> Result<()> {
+    rustix::system::reboot(RebootCommand::CadOff)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_boot_clock_runs() {
+        let before = boot_time_ns();
+        sleep_ns(1_000_000);
+        assert!(boot_time_ns() >= before + 1_000_000);
+    }
+
+    #[test]
+    fn nanoseconds_split() {
+        let t = timespec(3_000_000_001);
+        assert_eq!((t.tv_sec, t.tv_nsec), (3, 1));
+    }
+}
