@@ -1,0 +1,107 @@
+//! Debian packages as build inputs: resolve, fetch, verify, unpack.
+//!
+//! Owns: which archive is asked, how old its index may be, and the versions that a build uses.
+//! Does not: touch the host's package sources or run maintainer scripts; files are taken out of packages, nothing
+//! is installed.
+//! Order: mirrors of the host -> own apt root -> signed index -> versions -> `.deb` files by hash -> folders.
+//! Fails by: naming the package, the host package to install, or the variable to set.
+
+mod apt_root;
+mod control;
+mod copyright;
+mod mirror;
+mod sources;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+pub(crate) use control::Package;
+pub(crate) use copyright::licences;
+
+use crate::cache::{Cache, Key};
+use crate::command::Cmd;
+use crate::step::step;
+use apt_root::AptRoot;
+
+pub(crate) const DEBIAN_SUITE: &str = "trixie";
+pub(crate) const DEBIAN_ARCH: &str = "amd64";
+
+/// How far apart the archive's state and a build may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Freshness {
+    /// An index of the last day will do, an older one too when no mirror answers.
+    Day,
+    /// Ask the mirror now (`--update`).
+    Now,
+}
+
+/// The archive as one build sees it.
+pub(crate) struct Inputs<'a> {
+    cache: &'a Cache,
+    apt: AptRoot,
+}
+
+impl<'a> Inputs<'a> {
+    pub(crate) fn open(cache: &'a Cache, freshness: Freshness) -> Result<Self> {
+        let apt = AptRoot::open(cache, freshness)?;
+        Ok(Self { cache, apt })
+    }
+
+    /// The versions of these packages that the archive offers, in the given order.
+    pub(crate) fn resolve(&mut self, names: &[&str]) -> Result<Vec<Package>> {
+        let known = self.apt.resolve(names)?;
+        names.iter().map(|name| known.get(*name).cloned().with_context(|| no_package(name))).collect()
+    }
+
+    /// The packages' files, each in a folder of its own.
+    pub(crate) fn unpack(&mut self, packages: &[Package]) -> Result<BTreeMap<String, PathBuf>> {
+        let wanted: Vec<&Package> =
+            packages.iter().filter(|package| !self.cache.has("unpacked", &unpack_key(package))).collect();
+        let missing: Vec<&Package> =
+            wanted.into_iter().filter(|package| !self.cache.has("deb", &deb_key(package))).collect();
+        self.fetch(&missing)?;
+        packages.iter().map(|package| Ok((package.name.clone(), self.unpacked(package)?))).collect()
+    }
+
+    fn fetch(&mut self, missing: &[&Package]) -> Result<()> {
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let scratch = self.cache.scratch()?;
+        let mib = missing.iter().map(|package| package.bytes).sum::<u64>() >> 20;
+        step(&format!("fetch {} packages, {mib} MiB", missing.len()), || {
+            self.apt.download(missing, scratch.path())?;
+            missing.iter().try_for_each(|package| self.keep(package, scratch.path()))
+        })
+    }
+
+    fn keep(&self, package: &Package, folder: &Path) -> Result<()> {
+        self.cache.entry("deb", &deb_key(package), |entry| apt_root::take(package, folder, entry)).map(drop)
+    }
+
+    fn unpacked(&mut self, package: &Package) -> Result<PathBuf> {
+        let (cache, apt) = (self.cache, &mut self.apt);
+        cache.entry("unpacked", &unpack_key(package), |entry| {
+            // Fetched above, unless the file in the cache has just been found damaged.
+            let deb = cache.entry("deb", &deb_key(package), |folder| apt.fetch_one(package, folder))?;
+            step(&format!("unpack {} {}", package.name, package.version), || {
+                Cmd::new("dpkg-deb").arg("-x").arg(deb.join("package.deb")).arg(entry).run()
+            })
+        })
+    }
+}
+
+fn deb_key(package: &Package) -> Key {
+    Key::from_sha256(&package.sha256)
+}
+
+/// Another kind, the same key: a package's files depend on the package alone.
+fn unpack_key(package: &Package) -> Key {
+    Key::from_sha256(&package.sha256)
+}
+
+fn no_package(name: &str) -> String {
+    format!("the archive ({DEBIAN_SUITE}, {DEBIAN_ARCH}) has no package {name}")
+}

@@ -1,0 +1,41 @@
+//! Where things lie: the repository, its build folder, the cache.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+/// The repository's root: the folder above xtask's own.
+pub(crate) fn repository() -> PathBuf {
+    // Cargo sets the variable for `cargo run`; the constant serves a binary that is started by hand.
+    let own = std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
+    let own = if own.ends_with("xtask") { own } else { env!("CARGO_MANIFEST_DIR").into() };
+    own.parent().map_or_else(|| own.clone(), Path::to_path_buf)
+}
+
+/// Cargo's target folder.
+pub(crate) fn target() -> PathBuf {
+    let root = repository();
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |folder| root.join(folder))
+}
+
+/// What `build` makes.
+pub(crate) fn artefacts() -> PathBuf {
+    target().join("billet")
+}
+
+/// Files and state of a VM that `run` started.
+pub(crate) fn run_folder() -> PathBuf {
+    target().join("run")
+}
+
+/// The cache that all checkouts of this user share.
+pub(crate) fn cache() -> Result<PathBuf> {
+    let base = match std::env::var_os("XDG_CACHE_HOME").filter(|value| !value.is_empty()) {
+        Some(folder) => PathBuf::from(folder),
+        None => {
+            let home = std::env::var_os("HOME").context("neither XDG_CACHE_HOME nor HOME is set")?;
+            PathBuf::from(home).join(".cache")
+        }
+    };
+    Ok(base.join("billet"))
+}
