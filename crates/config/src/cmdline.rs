@@ -1,0 +1,153 @@
+//! The kernel command line, as machined reads it.
+//!
+//! Owns: splitting with quotes, and the parameters that machined honours under `billet.` and `talos.` names.
+//! Does not: read /proc/cmdline; act for init, which has its own no_std reader and reports unknown parameters.
+//! Order: where a parameter is given more than once the last one wins, as in the kernel; `billet.` wins over `talos.`.
+//! Source: Documentation/admin-guide/kernel-parameters.rst, shared/spec/machine-facts.md §2.
+
+/// The parameters of a kernel command line in their order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CommandLine {
+    parameters: Vec<Parameter>,
+}
+
+/// One word of a command line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parameter {
+    /// What stands before the first `=`.
+    pub name: String,
+    /// What stands after it; `None` without `=`.
+    pub value: Option<String>,
+}
+
+/// What a command line says to machined.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NodeParameters {
+    /// `platform=`: where the node runs; `metal` unless given.
+    pub platform: String,
+    /// `config=`: where the configuration is.
+    pub config: Option<ConfigSource>,
+    /// `hostname=`.
+    pub hostname: Option<String>,
+    /// `shutdown=halt`: halt instead of power off.
+    pub halt_on_shutdown: bool,
+    /// `panic=`: seconds until a reboot after a fatal error.
+    pub panic_seconds: Option<i32>,
+}
+
+/// Where a configuration is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ConfigSource {
+    /// A volume labelled `metal-iso` that holds config.yaml.
+    MetalIso,
+    /// Nowhere: stay in maintenance.
+    None,
+    /// An address to fetch it from.
+    Url(String),
+}
+
+impl CommandLine {
+    /// Splits `text`. Double quotes keep blanks and are removed, also around a whole `name=value`.
+    pub fn parse(text: &str) -> Self {
+        let parameters = words(text).iter().map(|word| parameter(word)).collect();
+        Self { parameters }
+    }
+
+    /// All parameters, in order.
+    pub fn parameters(&self) -> &[Parameter] {
+        &self.parameters
+    }
+
+    /// The value of the last parameter of this exact name.
+    pub fn last(&self, name: &str) -> Option<&str> {
+        self.parameters.iter().rev().find(|p| p.name == name).and_then(|p| p.value.as_deref())
+    }
+
+    /// The value of `billet.NAME`, else of `talos.NAME`.
+    pub fn ours(&self, name: &str) -> Option<&str> {
+        self.last(&format!("billet.{name}")).or_else(|| self.last(&format!("talos.{name}")))
+    }
+
+    /// What the command line says to machined.
+    pub fn node(&self) -> NodeParameters {
+        NodeParameters {
+            platform: self.ours("platform").unwrap_or("metal").to_owned(),
+            config: self.ours("config").map(config_source),
+            hostname: self.ours("hostname").filter(|h| !h.is_empty()).map(str::to_owned),
+            halt_on_shutdown: self.ours("shutdown") == Some("halt"),
+            panic_seconds: self.last("panic").and_then(|v| v.parse().ok()),
+        }
+    }
+}
+
+fn config_source(value: &str) -> ConfigSource {
+    match value {
+        "metal-iso" => ConfigSource::MetalIso,
+        "none" | "" => ConfigSource::None,
+        url => ConfigSource::Url(url.to_owned()),
+    }
+}
+
+fn words(text: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let (mut word, mut quoted, mut started) = (String::new(), false, false);
+    for c in text.chars() {
+        match c {
+            '"' => (quoted, started) = (!quoted, true),
+            c if c.is_ascii_whitespace() && !quoted => {
+                if started {
+                    words.push(std::mem::take(&mut word));
+                }
+                started = false;
+            }
+            c => {
+                word.push(c);
+                started = true;
+            }
+        }
+    }
+    if started {
+        words.push(word);
+    }
+    words
+}
+
+fn parameter(word: &str) -> Parameter {
+    match word.split_once('=') {
+        Some((name, value)) => Parameter { name: name.to_owned(), value: Some(value.to_owned()) },
+        None => Parameter { name: word.to_owned(), value: None },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotes_keep_blanks() {
+        let line = CommandLine::parse("a  b=\"c d\" \"e=f g\" h=\n");
+        let pairs: Vec<_> = line.parameters().iter().map(|p| (p.name.as_str(), p.value.as_deref())).collect();
+        assert_eq!(pairs, [("a", None), ("b", Some("c d")), ("e", Some("f g")), ("h", Some(""))]);
+    }
+
+    #[test]
+    fn the_last_one_wins_and_billet_before_talos() {
+        let line = CommandLine::parse(
+            "billet.hostname=a talos.hostname=b billet.hostname=c talos.config=none panic=10 panic=20",
+        );
+        let node = line.node();
+        assert_eq!(node.hostname.as_deref(), Some("c"));
+        assert_eq!(node.config, Some(ConfigSource::None));
+        assert_eq!(node.panic_seconds, Some(20));
+        assert_eq!(node.platform, "metal");
+    }
+
+    #[test]
+    fn sources_of_a_configuration() {
+        let source = |text: &str| CommandLine::parse(text).node().config;
+        assert_eq!(source("billet.config=metal-iso"), Some(ConfigSource::MetalIso));
+        assert_eq!(source("talos.config=http://a/b?c=d"), Some(ConfigSource::Url("http://a/b?c=d".into())));
+        assert_eq!(source("quiet"), None);
+        assert!(CommandLine::parse("talos.shutdown=halt").node().halt_on_shutdown);
+    }
+}

@@ -1,0 +1,101 @@
+//! PEM text as configurations hold it: wrapped in standard base64.
+//!
+//! Owns: decoding that tolerates line breaks, and the certificate-and-key pair. Does not: read the PEM (`api::pki`).
+//! Source: shared/spec/machine-facts.md §1.1.
+
+use crate::Secret;
+use base64::{Engine, engine::general_purpose::STANDARD};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+use zeroize::Zeroizing;
+
+/// Decodes standard base64, ignoring white space, to UTF-8 text.
+///
+/// # Errors
+/// A sentence without the input in it, since the input may be a key.
+pub fn decode_base64(text: &str) -> Result<Zeroizing<String>, &'static str> {
+    let packed: Zeroizing<String> =
+        Zeroizing::new(text.chars().filter(|c| !c.is_ascii_whitespace()).collect());
+    let bytes = STANDARD.decode(packed.as_bytes()).map_err(|_| "not standard base64")?;
+    String::from_utf8(bytes).map(Zeroizing::new).map_err(|_| "base64 of something that is not text")
+}
+
+/// Public PEM text, base64 in the document.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EncodedPem(pub String);
+
+impl<'de> Deserialize<'de> for EncodedPem {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        decode_base64(&text).map(|pem| Self(pem.to_string())).map_err(D::Error::custom)
+    }
+}
+
+impl Serialize for EncodedPem {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&STANDARD.encode(&self.0))
+    }
+}
+
+/// Secret PEM text, base64 in the document.
+#[derive(Clone, PartialEq, Eq)]
+pub struct EncodedSecret(pub Secret);
+
+impl Default for EncodedSecret {
+    fn default() -> Self {
+        Self(Secret::new(""))
+    }
+}
+
+impl EncodedSecret {
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl<'de> Deserialize<'de> for EncodedSecret {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Zeroizing::new(String::deserialize(deserializer)?);
+        decode_base64(&text).map(|pem| Self(Secret::new(pem.as_str()))).map_err(D::Error::custom)
+    }
+}
+
+impl Serialize for EncodedSecret {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&Zeroizing::new(STANDARD.encode(self.0.expose_secret())))
+    }
+}
+
+/// A certificate and, where this machine may sign or serve with it, its key.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CertificateAndKey {
+    /// PEM of the certificate.
+    #[serde(default)]
+    pub crt: EncodedPem,
+    /// PEM of the private key; empty where only the certificate is known.
+    #[serde(default, skip_serializing_if = "EncodedSecret::is_empty")]
+    pub key: EncodedSecret,
+}
+
+impl CertificateAndKey {
+    /// The key, if there is one.
+    pub fn key(&self) -> Option<&Secret> {
+        (!self.key.is_empty()).then_some(&self.key.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn white_space_inside_base64_is_ignored() {
+        assert_eq!(decode_base64(" aGVs\n  bG8=\n").unwrap().as_str(), "hello");
+    }
+
+    #[test]
+    fn refuses_what_is_not_base64_or_not_text() {
+        assert_eq!(decode_base64("!").unwrap_err(), "not standard base64");
+        assert_eq!(decode_base64("/w==").unwrap_err(), "base64 of something that is not text");
+    }
+}
