@@ -1,1 +1,18 @@
-//! Stub.
+//! The virtual machines that the tests and `cargo xtask run` start, and the fixture of a whole node on top.
+//!
+//! Owns: QEMU's command line, its life and death, what it prints, the ports it forwards; the [`TestNode`].
+//! Does not: build images (`cargo xtask build` does, [`artifacts`] reads its answer); need root.
+//! Order: [`accel`] decides how fast the host is, [`slots`] waits for a free core, [`vm`] starts QEMU, [`qmp`] and
+//! [`console`] talk to it; [`node`] adds PKI, config volume, API client ([`cli`]) and fault injector ([`agent`]).
+//! Fails by: panics in tests, with the path of the serial log; `anyhow` errors that name the VM elsewhere.
+
+pub mod accel;
+pub mod console;
+pub mod paths;
+pub mod process;
+pub mod qmp;
+pub mod slots;
+pub mod vm;
+
+pub use accel::deadline;
+pub use vm::{Bus, Drive, Vm, VmBuilder};
