@@ -4,4 +4,5 @@
 //! Source: shared/spec/api-wire-facts.md.
 #![warn(missing_docs)]
 
+pub mod pki;
 pub mod proto;

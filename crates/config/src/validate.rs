@@ -159,7 +159,7 @@ mod tests {
     use crate::parse;
 
     fn problems(yaml: &str) -> Vec<String> {
-        let config = parse(yaml).ok().expect("readable");
+        let config = parse(yaml).map_err(|e| e.to_string()).expect("readable");
         validate(&config).err().map_or(Vec::new(), |e| e.0.into_iter().map(|p| p.field).collect())
     }
 

@@ -48,6 +48,6 @@ proptest! {
 fn input_that_would_be_refused_is_not_written() {
     let mut wrong = input("a".into(), vec![], "pem".into(), "t".into(), None);
     wrong.endpoint = "10.0.2.15".into();
-    let error = generate(wrong).err().expect("refused").to_string();
+    let error = generate(wrong).expect_err("refused").to_string();
     assert!(error.contains("cluster.controlPlane.endpoint"), "{error}");
 }

@@ -1,0 +1,167 @@
+//! Private keys.
+//!
+//! Owns: making Ed25519 keys, reading every key that Go's tools write, handing a key to rcgen and rustls.
+//! Wiped on drop, no `Debug`. Fails by: [`PkiError`] without key material.
+//! Source: RFC 5958 (PKCS#8), RFC 5915 (SEC1), RFC 8410 (Ed25519); shared/spec/api-wire-facts.md §3.2.
+
+use super::{PkiError, pem};
+use config::Secret;
+use rcgen::{KeyPair, PublicKeyData};
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use zeroize::Zeroizing;
+
+/// A key in PKCS#8 form.
+#[derive(Clone)]
+pub struct PrivateKey {
+    pkcs8: Zeroizing<Vec<u8>>,
+}
+
+/// PKCS#8 version 1 of an Ed25519 key up to its 32 byte seed, as Go writes it.
+const ED25519_PREFIX: [u8; 16] =
+    [0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20];
+const OID_ED25519: &[u8] = &[0x06, 0x03, 0x2b, 0x65, 0x70];
+const OID_EC_PUBLIC_KEY: &[u8] = &[0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
+const OID_P256: &[u8] = &[0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07];
+const OID_P384: &[u8] = &[0x06, 0x05, 0x2b, 0x81, 0x04, 0x00, 0x22];
+const OID_RSA: &[u8] = &[0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
+
+impl PrivateKey {
+    /// A fresh Ed25519 key.
+    ///
+    /// # Errors
+    /// [`PkiError::Make`] if the system gives no random bytes.
+    pub fn generate() -> Result<Self, PkiError> {
+        let mut seed = Zeroizing::new([0_u8; 32]);
+        rustls::crypto::ring::default_provider()
+            .secure_random
+            .fill(seed.as_mut())
+            .map_err(|_| PkiError::Make { what: "a private key", reason: "no random bytes".to_owned() })?;
+        let mut pkcs8 = Zeroizing::new(ED25519_PREFIX.to_vec());
+        pkcs8.extend_from_slice(seed.as_ref());
+        Ok(Self { pkcs8 })
+    }
+
+    /// Reads the first block whose label ends in `PRIVATE KEY`: PKCS#8, SEC1 (`EC`) or PKCS#1 (`RSA`).
+    ///
+    /// # Errors
+    /// [`PkiError::Pem`] without such a block, [`PkiError::Unusable`] if it is no key that we can sign with.
+    pub fn from_pem(what: &'static str, text: &str) -> Result<Self, PkiError> {
+        let block = pem::blocks(text)
+            .map_err(|reason| PkiError::Pem { what, reason })?
+            .into_iter()
+            .find(|b| b.label.ends_with("PRIVATE KEY"))
+            .ok_or(PkiError::Pem { what, reason: "there is no PRIVATE KEY block" })?;
+        let pkcs8 = match block.label.as_str() {
+            "EC PRIVATE KEY" => {
+                sec1_to_pkcs8(&block.der).ok_or_else(|| unsupported(what, "an unknown curve"))?
+            }
+            "RSA PRIVATE KEY" => pkcs8(&[OID_RSA, &[0x05, 0x00]].concat(), &block.der),
+            "ENCRYPTED PRIVATE KEY" => return Err(unsupported(what, "an encrypted key")),
+            _ => block.der,
+        };
+        let key = Self { pkcs8 };
+        key.signer(what).map(|_| key)
+    }
+
+    /// PEM text; an Ed25519 key gets the label that both client generations write.
+    pub fn to_pem(&self) -> Secret {
+        let is_ed25519 = self.pkcs8.windows(OID_ED25519.len()).take(16).any(|w| w == OID_ED25519);
+        let label = if is_ed25519 { "ED25519 PRIVATE KEY" } else { "PRIVATE KEY" };
+        Secret::new(pem::encode(label, &self.pkcs8).as_str())
+    }
+
+    /// The raw public key.
+    pub(super) fn public_key(&self, what: &'static str) -> Result<Vec<u8>, PkiError> {
+        Ok(self.signer(what)?.der_bytes().to_vec())
+    }
+
+    /// For rcgen.
+    pub(super) fn signer(&self, what: &'static str) -> Result<KeyPair, PkiError> {
+        KeyPair::try_from(&PrivatePkcs8KeyDer::from(self.pkcs8.as_slice()))
+            .map_err(|e| unsupported(what, &format!("not a usable private key ({e})")))
+    }
+
+    /// For rustls.
+    pub(crate) fn for_tls(&self) -> PrivateKeyDer<'static> {
+        PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(self.pkcs8.to_vec()))
+    }
+}
+
+fn unsupported(what: &'static str, reason: &str) -> PkiError {
+    PkiError::Unusable { what, reason: reason.to_owned() }
+}
+
+fn sec1_to_pkcs8(sec1: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+    let has = |oid: &[u8]| sec1.windows(oid.len()).any(|w| w == oid);
+    let curve = [OID_P256, OID_P384].into_iter().find(|oid| has(oid))?;
+    Some(pkcs8(&[OID_EC_PUBLIC_KEY, curve].concat(), sec1))
+}
+
+/// `SEQUENCE { INTEGER 0, SEQUENCE algorithm, OCTET STRING key }`.
+fn pkcs8(algorithm: &[u8], key: &[u8]) -> Zeroizing<Vec<u8>> {
+    let mut inner = Zeroizing::new(vec![0x02, 0x01, 0x00]);
+    inner.extend_from_slice(&der(0x30, algorithm));
+    inner.extend_from_slice(&der(0x04, key));
+    der(0x30, &inner)
+}
+
+fn der(tag: u8, content: &[u8]) -> Zeroizing<Vec<u8>> {
+    let bytes = content.len().to_be_bytes();
+    let significant = &bytes[bytes.iter().position(|b| *b != 0).unwrap_or(bytes.len() - 1)..];
+    let mut out = Zeroizing::new(vec![tag]);
+    match significant {
+        [short] if *short < 0x80 => out.push(*short),
+        long => {
+            // At most eight length bytes: usize.
+            out.push(0x80 | u8::try_from(long.len()).unwrap_or(8));
+            out.extend_from_slice(long);
+        }
+    }
+    out.extend_from_slice(content);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fresh_key_is_48_bytes_with_the_ed25519_label() {
+        let text = PrivateKey::generate().unwrap().to_pem();
+        assert!(text.expose_secret().starts_with("-----BEGIN ED25519 PRIVATE KEY-----\n"));
+        let block = pem::blocks(text.expose_secret()).unwrap().remove(0);
+        assert_eq!(block.der.len(), 48);
+        assert!(PrivateKey::from_pem("a key", text.expose_secret()).is_ok());
+    }
+
+    /// Keys made with: `openssl genpkey` / `openssl ecparam -genkey -noout` / `openssl genrsa -traditional`.
+    #[test]
+    fn every_label_that_go_writes_is_read() {
+        for (name, text) in [
+            ("ec-p256", include_str!("../../testdata/ec-p256.key")),
+            ("ec-p384", include_str!("../../testdata/ec-p384.key")),
+            ("rsa", include_str!("../../testdata/rsa.key")),
+            ("pkcs8-ed25519", include_str!("../../testdata/pkcs8-ed25519.key")),
+            ("pkcs8-p256", include_str!("../../testdata/pkcs8-p256.key")),
+        ] {
+            let key = PrivateKey::from_pem("a key", text).map_err(|e| format!("{name}: {e}")).unwrap();
+            rustls::crypto::ring::sign::any_supported_type(&key.for_tls()).expect(name);
+        }
+    }
+
+    #[test]
+    fn what_is_no_key_is_refused_by_name() {
+        let error = |text: &str| PrivateKey::from_pem("the CA key", text).err().map(|e| e.to_string());
+        assert_eq!(error(""), Some("read the CA key: there is no PRIVATE KEY block".into()));
+        let garbage = pem::encode("ED25519 PRIVATE KEY", &[1, 2, 3]);
+        assert!(error(&garbage).unwrap().starts_with("use the CA key: not a usable private key"));
+    }
+
+    #[test]
+    fn der_lengths() {
+        assert_eq!(der(4, &[]).as_slice(), [4, 0]);
+        assert_eq!(der(4, &[9; 127])[..2], [4, 127]);
+        assert_eq!(der(4, &[9; 128])[..3], [4, 0x81, 128]);
+        assert_eq!(der(4, &[9; 300])[..4], [4, 0x82, 1, 44]);
+    }
+}
