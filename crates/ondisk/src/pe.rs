@@ -1,1 +1,1 @@
-//! Placeholder until written in the next commit.
+//! PE, to come.

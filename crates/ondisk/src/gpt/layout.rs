@@ -1,0 +1,72 @@
+//! Placing partitions on a disk.
+//!
+//! Owns: alignment and order; partitions follow each other without gaps beyond the alignment.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::{Error, Geometry, Guid, Partition, Table};
+
+/// Partitions start at multiples of this: 1 MiB, what every tool uses and every flash erase block divides.
+pub const ALIGNMENT_BYTES: u64 = 1 << 20;
+
+/// How long a partition shall be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Size {
+    /// This many bytes, rounded up to the alignment.
+    Bytes(u64),
+    /// All that is left.
+    Rest,
+}
+
+/// A partition that is wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// GPT name.
+    pub name: String,
+    /// What it is for.
+    pub type_guid: Guid,
+    /// Its own GUID.
+    pub guid: Guid,
+    /// See [`super::attributes`].
+    pub attributes: u64,
+    /// Its length.
+    pub size: Size,
+}
+
+/// Places the partitions in the given order, numbered from 1.
+pub fn lay_out(geometry: Geometry, disk_guid: Guid, requests: &[Request]) -> Result<Table, Error> {
+    let step = ALIGNMENT_BYTES / u64::from(geometry.sector_bytes);
+    let mut next = geometry.first_usable().next_multiple_of(step);
+    let mut partitions = Vec::new();
+    for (number, request) in (1..).zip(requests) {
+        let full = || Error::Full(request.name.clone());
+        // One past the last usable sector, down to the alignment.
+        let limit = geometry.last_usable().saturating_add(1) / step * step;
+        let room = limit.checked_sub(next).filter(|room| *room > 0).ok_or_else(full)?;
+        let sectors = match request.size {
+            Size::Rest => room,
+            Size::Bytes(bytes) => bytes.div_ceil(ALIGNMENT_BYTES).saturating_mul(step),
+        };
+        if sectors == 0 || sectors > room {
+            return Err(full());
+        }
+        partitions.push(place(number, request, next, sectors));
+        next += sectors;
+    }
+    let table = Table { geometry, disk_guid, partitions };
+    table.check()?;
+    Ok(table)
+}
+
+fn place(number: u32, request: &Request, first_lba: u64, sectors: u64) -> Partition {
+    Partition {
+        number,
+        type_guid: request.type_guid,
+        guid: request.guid,
+        first_lba,
+        last_lba: first_lba + sectors - 1,
+        attributes: request.attributes,
+        name: request.name.clone(),
+    }
+}
