@@ -7,12 +7,20 @@
 //! Fails by: panics in tests, with the path of the serial log; `anyhow` errors that name the VM elsewhere.
 
 pub mod accel;
+pub mod agent;
+pub mod artifacts;
+pub mod cli;
+pub mod config_volume;
 pub mod console;
+pub mod credentials;
+pub mod node;
 pub mod paths;
 pub mod process;
 pub mod qmp;
+pub mod root;
 pub mod slots;
 pub mod vm;
 
 pub use accel::deadline;
+pub use node::{TestNode, Transport};
 pub use vm::{Bus, Drive, Vm, VmBuilder};

@@ -1,0 +1,266 @@
+//! A whole node in a VM: image, config volume, PKI, API client, fault injector.
+//!
+//! Owns: the way from a build to an API that answers, for every transport of the root.
+//! Order: spoil the root, make the volumes in the VM's folder, start, then wait for what the test wants to see.
+//! Fails by: panics are left to the tests; errors name the node and its serial log.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use crate::agent::{self, Agent};
+use crate::artifacts::build;
+use crate::cli::Billetctl;
+use crate::credentials::{ADMIN, Credentials};
+use crate::process::POLL_INTERVAL;
+use crate::root::Root;
+use crate::vm::{Bus, Drive, Vm, VmBuilder};
+use crate::{config_volume, deadline};
+
+/// The API's port in the guest.
+pub const API_PORT: u16 = 50000;
+
+/// From power-on to the API on the reference machine; the firmware's share is in it.
+pub const BOOT_LIMIT: Duration = Duration::from_secs(20);
+
+/// The line that machined prints when its API listens.
+pub const READY_LINE: &str = "billet: machined: API ready on :50000";
+
+/// How the root reaches init.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transport {
+    /// Layers in the initramfs.
+    Initramfs,
+    /// ROOT-A of a disk; QEMU loads kernel and initramfs.
+    Slot,
+    /// A CD with the label `BILLET`; QEMU loads kernel and initramfs.
+    Medium,
+    /// OVMF, systemd-boot, UKI and ROOT-A: nothing from outside the disk.
+    Firmware,
+}
+
+/// The machine config's way into the node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Volume {
+    /// A config that belongs to the test's PKI.
+    Good,
+    /// A volume with this text as config.yaml.
+    Text(String),
+    /// No volume.
+    Absent,
+}
+
+type Spoiler = Box<dyn FnOnce(&mut Root) -> Result<()>>;
+type Changer = Box<dyn FnOnce(VmBuilder, &Path) -> Result<VmBuilder>>;
+
+/// A node to be.
+pub struct NodeBuilder {
+    name: String,
+    transport: Transport,
+    volume: Volume,
+    command_line: String,
+    spoiler: Option<Spoiler>,
+    changer: Option<Changer>,
+}
+
+/// A node in a VM.
+pub struct TestNode {
+    vm: Vm,
+    files: tempfile::TempDir,
+    credentials: Credentials,
+    admin: Billetctl,
+}
+
+impl NodeBuilder {
+    /// Chooses the transport.
+    pub fn transport(mut self, transport: Transport) -> Self {
+        self.transport = transport;
+        self
+    }
+
+    /// Adds words to the kernel command line; a UKI's cannot be changed.
+    pub fn command_line(mut self, words: &str) -> Self {
+        self.command_line.push_str(&format!(" {words}"));
+        self
+    }
+
+    /// Puts this text on the config volume.
+    pub fn config(mut self, text: &str) -> Self {
+        self.volume = Volume::Text(text.to_owned());
+        self
+    }
+
+    /// Leaves the config volume out.
+    pub fn no_config(mut self) -> Self {
+        self.volume = Volume::Absent;
+        self
+    }
+
+    /// Changes the root before any transport is made of it.
+    pub fn spoil(mut self, spoiler: impl FnOnce(&mut Root) -> Result<()> + 'static) -> Self {
+        self.spoiler = Some(Box::new(spoiler));
+        self
+    }
+
+    /// Changes the VM; files that it needs may be put into the given folder.
+    pub fn machine(mut self, changer: impl FnOnce(VmBuilder, &Path) -> Result<VmBuilder> + 'static) -> Self {
+        self.changer = Some(Box::new(changer));
+        self
+    }
+
+    /// Starts the VM and waits for the API.
+    pub fn boot(self) -> Result<TestNode> {
+        let node = self.start()?;
+        node.wait_api(BOOT_LIMIT)?;
+        Ok(node)
+    }
+
+    /// Starts the VM and waits for nothing.
+    pub fn start(mut self) -> Result<TestNode> {
+        let files = tempfile::Builder::new().prefix("billet-node-").tempdir().context("create a folder")?;
+        let credentials = Credentials::generate()?;
+        let mut vm = Vm::builder(&self.name).forward(API_PORT).forward(agent::PORT);
+        vm = self.root_of(vm, files.path())?;
+        let config = match &self.volume {
+            Volume::Good => Some(credentials.machine_config()?),
+            Volume::Text(text) => Some(text.clone()),
+            Volume::Absent => None,
+        };
+        if let Some(text) = config {
+            let image = config_volume::write(&files.path().join("config.img"), &text)?;
+            vm = vm.drive(Drive::new(&image, Bus::Virtio));
+        }
+        if let Some(change) = self.changer.take() {
+            vm = change(vm, files.path())?;
+        }
+        let vm = vm.start()?;
+        let identity = credentials.client(Some(ADMIN))?;
+        let talosconfig = files.path().join("talosconfig");
+        credentials.talosconfig(&talosconfig, vm.port(API_PORT)?, Some(&identity))?;
+        Ok(TestNode { vm, files, credentials, admin: Billetctl::new(&talosconfig) })
+    }
+
+    fn root_of(&mut self, vm: VmBuilder, dir: &Path) -> Result<VmBuilder> {
+        let spoiled = match self.spoiler.take() {
+            Some(spoil) => {
+                let mut root = Root::of_build()?;
+                spoil(&mut root)?;
+                Some(root)
+            }
+            None => None,
+        };
+        let line = format!("{}{}", build().cmdline, self.command_line);
+        let direct = |vm: VmBuilder, initramfs: &Path| vm.kernel(&build().vmlinuz, Some(initramfs), &line);
+        let part = |make: &dyn Fn(&Root) -> Result<std::path::PathBuf>| match &spoiled {
+            Some(root) => make(root),
+            None => make(&Root::of_build()?),
+        };
+        match (self.transport, &spoiled) {
+            (Transport::Initramfs, None) => Ok(direct(vm, &build().test.initramfs_full)),
+            (Transport::Initramfs, Some(root)) => Ok(direct(vm, &root.initramfs(dir, true)?)),
+            (Transport::Medium, _) => {
+                let image = part(&|root| root.medium(dir))?;
+                let vm = direct(vm, &part(&|root| root.initramfs(dir, false))?);
+                Ok(vm.drive(Drive::new(&image, Bus::Cdrom)))
+            }
+            (Transport::Slot | Transport::Firmware, _) => {
+                let image = match &spoiled {
+                    Some(root) => root.disk(dir)?,
+                    None => build().test.disk.clone(),
+                };
+                let vm = vm.drive(Drive::new(&image, Bus::Virtio).boot_index(0));
+                if self.transport == Transport::Firmware {
+                    return Ok(vm.uefi());
+                }
+                Ok(direct(vm, &part(&|root| root.initramfs(dir, false))?))
+            }
+        }
+    }
+}
+
+impl TestNode {
+    /// Describes a node; the name is the folder of its logs.
+    pub fn builder(name: &str) -> NodeBuilder {
+        NodeBuilder {
+            name: name.to_owned(),
+            transport: Transport::Initramfs,
+            volume: Volume::Good,
+            command_line: String::new(),
+            spoiler: None,
+            changer: None,
+        }
+    }
+
+    /// The test image from the initramfs, up to its API.
+    pub fn boot(name: &str) -> Result<Self> {
+        Self::builder(name).boot()
+    }
+
+    /// The machine.
+    pub fn vm(&self) -> &Vm {
+        &self.vm
+    }
+
+    /// billetctl with an admin's certificate.
+    pub fn admin(&self) -> &Billetctl {
+        &self.admin
+    }
+
+    /// The fault injector; waits until it answers.
+    pub fn agent(&self) -> Result<Agent> {
+        let agent = Agent::new(self.vm.port(agent::PORT)?);
+        agent.wait(BOOT_LIMIT).with_context(|| self.where_to_look())?;
+        Ok(agent)
+    }
+
+    /// The node's PKI.
+    pub fn credentials(&self) -> &Credentials {
+        &self.credentials
+    }
+
+    /// A folder that is gone with the node.
+    pub fn files(&self) -> &Path {
+        self.files.path()
+    }
+
+    /// billetctl with the talosconfig that `identity` makes.
+    pub fn client(&self, name: &str, identity: Option<&api::pki::Identity>) -> Result<Billetctl> {
+        let dir = self.files.path().join(name);
+        std::fs::create_dir_all(&dir).with_context(|| format!("create {}", dir.display()))?;
+        let path = dir.join("talosconfig");
+        self.credentials.talosconfig(&path, self.vm.port(API_PORT)?, identity)?;
+        Ok(Billetctl::new(&path))
+    }
+
+    /// Waits for the next time machined says that its API listens, and until it answers.
+    pub fn wait_api(&self, on_reference: Duration) -> Result<()> {
+        self.vm.expect(READY_LINE, on_reference)?;
+        self.answers(on_reference)
+    }
+
+    /// Waits until the API answers a call.
+    pub fn answers(&self, on_reference: Duration) -> Result<()> {
+        let limit = deadline(on_reference);
+        let end = Instant::now() + limit;
+        loop {
+            match self.admin.ok(&["version"]) {
+                Ok(_) => return Ok(()),
+                Err(error) if Instant::now() > end || self.vm.over().is_some() => {
+                    let what = format!("the API did not answer within {limit:?}; {}", self.where_to_look());
+                    return Err(error).context(what);
+                }
+                Err(_) => std::thread::sleep(POLL_INTERVAL),
+            }
+        }
+    }
+
+    /// Waits for a console line of this boot.
+    pub fn expect(&self, needle: &str) -> Result<String> {
+        self.vm.expect(needle, BOOT_LIMIT)
+    }
+
+    fn where_to_look(&self) -> String {
+        format!("{}: the log is {}", self.vm.name(), self.vm.console().path().display())
+    }
+}
