@@ -59,7 +59,8 @@ impl Cache {
         }
         let _lock = self.lock(&format!("{kind}-{}", key.short()))?;
         if !self.intact(&entry)? {
-            self.make(kind, &entry, make).with_context(|| format!("make cache entry {kind}/{}", key.short()))?;
+            self.make(kind, &entry, make)
+                .with_context(|| format!("make cache entry {kind}/{}", key.short()))?;
         }
         self.remember(&entry);
         Ok(entry)

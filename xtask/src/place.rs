@@ -7,7 +7,8 @@ use anyhow::{Context, Result};
 /// The repository's root: the folder above xtask's own.
 pub(crate) fn repository() -> PathBuf {
     // Cargo sets the variable for `cargo run`; the constant serves a binary that is started by hand.
-    let own = std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
+    let own = std::env::var_os("CARGO_MANIFEST_DIR")
+        .map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
     let own = if own.ends_with("xtask") { own } else { env!("CARGO_MANIFEST_DIR").into() };
     own.parent().map_or_else(|| own.clone(), Path::to_path_buf)
 }

@@ -70,7 +70,10 @@ fn list(entry: &Path) -> Result<String> {
             let target = fs::read_link(&path).with_context(|| format!("read link {}", path.display()))?;
             let _ = writeln!(lines, "link {}\t{name}", target.display());
         } else {
-            let mode = fs::metadata(&path).with_context(|| format!("inspect {}", path.display()))?.permissions().mode();
+            let mode = fs::metadata(&path)
+                .with_context(|| format!("inspect {}", path.display()))?
+                .permissions()
+                .mode();
             let kind = if mode & 0o111 == 0 { "data" } else { "program" };
             let _ = writeln!(lines, "{kind} {}\t{name}", file_digest(&path)?);
         }

@@ -90,7 +90,8 @@ impl AptRoot {
     }
 
     fn set_up(&self, sources: &str) -> Result<()> {
-        let parts = ["etc/apt/apt.conf.d", "etc/apt/preferences.d", "var/lib/apt/lists/partial", "var/lib/dpkg"];
+        let parts =
+            ["etc/apt/apt.conf.d", "etc/apt/preferences.d", "var/lib/apt/lists/partial", "var/lib/dpkg"];
         for part in parts.iter().chain(&["var/cache/apt/archives/partial"]) {
             let folder = self.folder.join(part);
             fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
@@ -132,8 +133,7 @@ impl AptRoot {
             let hint = if format!("{fault:#}").contains("NO_PUBKEY") { OLD_KEYRING } else { "" };
             return Err(fault.context(format!("fetch the index of Debian {DEBIAN_SUITE}{hint}")));
         }
-        self.resolved =
-            Resolved { fetched: now(), sources: sources.to_owned(), packages: BTreeMap::new() };
+        self.resolved = Resolved { fetched: now(), sources: sources.to_owned(), packages: BTreeMap::new() };
         self.resolved.write(&self.folder)
     }
 
@@ -186,7 +186,8 @@ fn find_deb(folder: &Path, package: &Package) -> Result<PathBuf> {
 
 fn source_list(mirrors: &Mirrors, keyring: &Path) -> String {
     let line = |uri: &str, suite: &str| format!("deb [signed-by={}] {uri} {suite} main\n", keyring.display());
-    let mut text = line(&mirrors.main, DEBIAN_SUITE) + &line(&mirrors.main, &format!("{DEBIAN_SUITE}-updates"));
+    let mut text =
+        line(&mirrors.main, DEBIAN_SUITE) + &line(&mirrors.main, &format!("{DEBIAN_SUITE}-updates"));
     if let Some(security) = &mirrors.security {
         text += &line(security, &format!("{DEBIAN_SUITE}-security"));
     }
@@ -205,7 +206,8 @@ fn configuration(root: &Path, proxies: &str) -> String {
 /// The host's way to the network, as configuration lines. None when there is no apt-config.
 fn host_proxies() -> String {
     let dump = Cmd::new("apt-config").args(["dump", "Acquire"]).read().unwrap_or_default();
-    let wanted = ["Acquire::http::Proxy", "Acquire::https::Proxy", "Acquire::https::CA", "Acquire::http::Proxy-Auto"];
+    let wanted =
+        ["Acquire::http::Proxy", "Acquire::https::Proxy", "Acquire::https::CA", "Acquire::http::Proxy-Auto"];
     let lines = dump.lines().filter(|line| wanted.iter().any(|name| line.starts_with(name)));
     lines.map(|line| format!("{line}\n")).collect()
 }

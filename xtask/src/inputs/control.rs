@@ -70,7 +70,10 @@ mod tests {
     fn fields_are_read() {
         let packages = parse(TWO).unwrap();
         let [runc, netbase] = packages.as_slice() else { panic!("two stanzas") };
-        assert_eq!((runc.version.as_str(), runc.source.as_str(), runc.bytes), ("1.1.15+ds1-2+b4", "runc", 3_229_748));
+        assert_eq!(
+            (runc.version.as_str(), runc.source.as_str(), runc.bytes),
+            ("1.1.15+ds1-2+b4", "runc", 3_229_748)
+        );
         assert_eq!(runc.depends, ["libc6", "libseccomp2", "python3"]);
         assert_eq!((netbase.source.as_str(), netbase.depends.len()), ("netbase", 0));
     }

@@ -65,8 +65,14 @@ fn expression(text: &str) -> String {
     let mut joints = Vec::new();
     for word in text.split([' ', '\t', ',']).filter(|word| !word.is_empty()) {
         match (word, terms.last_mut()) {
-            ("or", _) => { joints.push(" OR "); terms.push(String::new()); }
-            ("and" | "and/or", _) => { joints.push(" AND "); terms.push(String::new()); }
+            ("or", _) => {
+                joints.push(" OR ");
+                terms.push(String::new());
+            }
+            ("and" | "and/or", _) => {
+                joints.push(" AND ");
+                terms.push(String::new());
+            }
             (_, Some(name)) if name.is_empty() => word.clone_into(name),
             (_, Some(name)) => *name = format!("{name} {word}"),
             (_, None) => {}
@@ -88,7 +94,8 @@ fn identifier(name: &str) -> String {
     if let Some((_, spdx)) = NAMES.iter().find(|(debian, _)| *debian == lower) {
         return (*spdx).to_owned();
     }
-    let text: String = name.chars().map(|c| if c.is_ascii_alphanumeric() || ".-".contains(c) { c } else { '-' }).collect();
+    let text: String =
+        name.chars().map(|c| if c.is_ascii_alphanumeric() || ".-".contains(c) { c } else { '-' }).collect();
     let text = text.trim_matches(['-', '.']);
     if text.is_empty() { String::new() } else { format!("LicenseRef-{text}") }
 }
@@ -112,7 +119,8 @@ mod tests {
 
     #[test]
     fn free_form_files_name_common_licenses() {
-        let text = "the GPL is in /usr/share/common-licenses/GPL-2.\nand `/usr/share/common-licenses/LGPL-2.1'";
+        let text =
+            "the GPL is in /usr/share/common-licenses/GPL-2.\nand `/usr/share/common-licenses/LGPL-2.1'";
         assert_eq!(licences(text).as_deref(), Some("GPL-2.0-only AND LGPL-2.1-only"));
     }
 

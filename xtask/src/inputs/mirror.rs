@@ -91,7 +91,10 @@ mod tests {
             ("sources.list", "deb cdrom:[Debian]/ bookworm main\n"),
             ("sources.list.d/a.list", "deb http://tools.example/apt stable-tools main\n"),
             ("sources.list.d/b.list.disabled", "deb http://off.example/debian sid main\n"),
-            ("sources.list.d/debian.sources", "Types: deb\nURIs: http://m.example/debian\nSuites: bookworm bookworm-updates\n\nTypes: deb\nURIs: http://s.example/security\nSuites: bookworm-security\n"),
+            (
+                "sources.list.d/debian.sources",
+                "Types: deb\nURIs: http://m.example/debian\nSuites: bookworm bookworm-updates\n\nTypes: deb\nURIs: http://s.example/security\nSuites: bookworm-security\n",
+            ),
         ]);
         let mirrors = choose(None, None, &host_sources(apt.path()).unwrap()).unwrap();
         assert_eq!(mirrors.main, "http://m.example/debian");
@@ -107,7 +110,10 @@ mod tests {
 
     #[test]
     fn a_host_of_another_kind_is_told_what_to_set() {
-        let apt = host(&[("sources.list", "deb http://u.example/ubuntu noble main\ndeb http://u.example/ubuntu noble-security main\n")]);
+        let apt = host(&[(
+            "sources.list",
+            "deb http://u.example/ubuntu noble main\ndeb http://u.example/ubuntu noble-security main\n",
+        )]);
         let error = choose(None, None, &host_sources(apt.path()).unwrap()).unwrap_err().to_string();
         assert!(error.contains(MAIN_VARIABLE), "{error}");
     }

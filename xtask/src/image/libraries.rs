@@ -1,0 +1,84 @@
+//! Shared libraries of an image: found by following what each file needs, as the dynamic linker will.
+//!
+//! Order: every ELF file of the tree, then every library added for it, until nothing is missing.
+//! Fails by: naming the library, the file that needs it, and what to add.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use super::elf;
+use super::files::{Files, Node};
+
+/// Where Debian's dynamic linker looks without any configuration, and where libraries go.
+pub(super) const FOLDER: &str = "usr/lib/x86_64-linux-gnu";
+
+/// Adds the libraries that files of the tree need, out of `folders` (unpacked packages).
+pub(super) fn add(files: &mut Files, folders: &[PathBuf]) -> Result<()> {
+    let mut waiting = needs(files)?;
+    while let Some((library, user)) = waiting.pop_first() {
+        let path = format!("{FOLDER}/{library}");
+        if files.get(&path).is_some() {
+            continue;
+        }
+        let from = find(&library, folders).with_context(|| {
+            format!("{library}, needed by /{user}: add its package to xtask/image/base.toml")
+        })?;
+        files.file(&path, &from)?;
+        waiting.extend(needs_of(&from)?.into_iter().map(|name| (name, path.clone())));
+    }
+    Ok(())
+}
+
+/// Ok when everything that a file of the tree needs lies where the linker looks for it.
+pub(super) fn check(files: &Files) -> Result<()> {
+    for (path, node) in files.iter() {
+        let Some(found) = inspect(node).with_context(|| format!("/{path}"))? else { continue };
+        if let Some(library) =
+            found.needed.iter().find(|name| files.resolve(&format!("{FOLDER}/{name}")).is_none())
+        {
+            bail!("/{path} needs {library}, which the image lacks");
+        }
+        if let Some(name) = found.interpreter.filter(|name| files.resolve(name).is_none()) {
+            bail!("/{path} is started by {name}, which the image lacks");
+        }
+        if let Some(folders) = found.search_path {
+            bail!("/{path} looks for libraries in {folders}, a path of the machine that built it");
+        }
+    }
+    Ok(())
+}
+
+fn needs(files: &Files) -> Result<BTreeMap<String, String>> {
+    let mut needs = BTreeMap::new();
+    for (path, node) in files.iter() {
+        let found = inspect(node).with_context(|| format!("/{path}"))?.unwrap_or_default();
+        needs.extend(found.needed.into_iter().map(|name| (name, path.to_owned())));
+    }
+    Ok(needs)
+}
+
+fn needs_of(from: &Path) -> Result<Vec<String>> {
+    let bytes = fs::read(from).with_context(|| format!("read {}", from.display()))?;
+    let found = elf::parse(&bytes).with_context(|| format!("parse {}", from.display()))?;
+    Ok(found.with_context(|| format!("{} is no ELF file", from.display()))?.needed)
+}
+
+fn inspect(node: &Node) -> Result<Option<elf::Dynamic>> {
+    match node {
+        Node::File { from, .. } => {
+            elf::parse(&fs::read(from).with_context(|| format!("read {}", from.display()))?)
+        }
+        Node::Bytes(bytes) => elf::parse(bytes),
+        Node::Folder | Node::Link(_) => Ok(None),
+    }
+}
+
+fn find(library: &str, folders: &[PathBuf]) -> Option<PathBuf> {
+    let places = [FOLDER, "lib/x86_64-linux-gnu", "usr/lib", "lib"];
+    let mut candidates =
+        folders.iter().flat_map(|folder| places.map(|place| folder.join(place).join(library)));
+    candidates.find(|path| path.is_file())
+}

@@ -1,0 +1,93 @@
+//! Kernels: where one comes from, whether it will do, and which of its modules go where.
+//!
+//! Owns: the form in which every provider hands over a kernel; the check against kernel-config/required.toml.
+//! Does not: know how a kernel is made; that is the provider's part. Debian's is the first; one built from source
+//! and the user's own have the same interface.
+
+mod debian;
+mod index;
+mod install;
+mod required;
+mod sets;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+pub(crate) use debian::Debian;
+pub(crate) use index::ModuleIndex;
+pub(crate) use install::{InstalledModules, install};
+pub(crate) use sets::ModuleSet;
+
+use crate::cache::Cache;
+use crate::inputs::{Inputs, Package};
+use crate::place;
+
+/// A kernel as a provider hands it over.
+#[derive(Debug, Clone)]
+pub(crate) struct Kernel {
+    /// `uname -r`.
+    pub(crate) release: String,
+    pub(crate) vmlinuz: PathBuf,
+    /// The `.config` that it was built with.
+    pub(crate) config: PathBuf,
+    /// The folder of the release with its modules, compressed or not.
+    pub(crate) modules: PathBuf,
+    /// Names exactly this kernel in cache keys.
+    pub(crate) identity: String,
+    /// For the bill of materials.
+    pub(crate) packages: Vec<Package>,
+    /// Folders of the unpacked packages, where their copyright files lie.
+    pub(crate) folders: Vec<PathBuf>,
+}
+
+/// A source of kernels.
+pub(crate) trait Provider {
+    fn kernel(&self, inputs: &mut Inputs<'_>) -> Result<Kernel>;
+}
+
+/// Checks a kernel against the options that a node needs; all that is missing is named at once.
+pub(crate) fn check(kernel: &Kernel) -> Result<()> {
+    let list = place::repository().join("kernel-config/required.toml");
+    let required = required::Required::read(&list)?;
+    let config = std::fs::read_to_string(&kernel.config)
+        .with_context(|| format!("read {}", kernel.config.display()))?;
+    required.check(&config).with_context(|| format!("kernel {} will not do", kernel.release))
+}
+
+/// The module sets of an image.
+pub(crate) struct ModuleSets {
+    pub(crate) initramfs: ModuleSet,
+    /// Includes the initramfs's, so that the layer is whole.
+    pub(crate) layer: ModuleSet,
+}
+
+impl ModuleSets {
+    pub(crate) fn read(profile: &str) -> Result<Self> {
+        let root = place::repository();
+        let initramfs = ModuleSet::read(&root.join(format!("initramfs/modules-{profile}.toml")))?;
+        let mut layer = ModuleSet::read(&root.join("kernel-config/modules.toml"))?;
+        layer.add(&initramfs);
+        Ok(Self { initramfs, layer })
+    }
+}
+
+/// Modules of a set with all they need, unpacked and indexed: a cache entry.
+pub(crate) fn modules(cache: &Cache, kernel: &Kernel, set: &ModuleSet) -> Result<InstalledModules> {
+    let index = ModuleIndex::of(cache, kernel)?;
+    let paths = set.resolve(&index).with_context(|| format!("modules of kernel {}", kernel.release))?;
+    install(cache, kernel, &index, &paths)
+}
+
+/// Replaces nothing but the ends of a module's file name: `a.ko.xz` is `a.ko`.
+fn plain_name(path: &str) -> &str {
+    path.strip_suffix(".xz").or_else(|| path.strip_suffix(".zst")).unwrap_or(path)
+}
+
+/// `lib/modules/<release>` of a tree, wherever the tree keeps it.
+fn release_folder(tree: &Path, release: &str) -> PathBuf {
+    let merged = tree.join("usr/lib/modules").join(release);
+    if merged.is_dir() { merged } else { tree.join("lib/modules").join(release) }
+}
