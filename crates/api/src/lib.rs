@@ -4,5 +4,9 @@
 //! Source: shared/spec/api-wire-facts.md.
 #![warn(missing_docs)]
 
+pub mod event;
+pub mod file_mode;
 pub mod pki;
 pub mod proto;
+pub mod roles;
+pub mod tls;

@@ -1,0 +1,274 @@
+//! Roles of clients, and which call needs which.
+//!
+//! Owns: the table. Does not: read certificates (`pki`) or decide which resource types are sensitive (machined).
+//! A call that is not in the table needs `os:admin`. A certificate without any role counts as admin, since the
+//! first client generation has no roles; so only administrators' certificates may be usable as a client without one.
+//! Source: shared/spec/api-wire-facts.md §3.7, §8 (3).
+
+use crate::pki::CertificateFacts;
+use std::fmt;
+
+/// A role, as it stands in a certificate's subject O.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// Everything.
+    Admin,
+    /// Reading, and running the node without changing its configuration.
+    Operator,
+    /// Reading what is not secret.
+    Reader,
+    /// Taking etcd snapshots.
+    EtcdBackup,
+    /// Verifying image signatures.
+    ImageVerifier,
+    /// Writing META values.
+    MetaWriter,
+    /// A node that forwards a request on behalf of its client.
+    Impersonator,
+}
+
+/// Every role with its name.
+const NAMES: [(Role, &str); 7] = [
+    (Role::Admin, "os:admin"),
+    (Role::Operator, "os:operator"),
+    (Role::Reader, "os:reader"),
+    (Role::EtcdBackup, "os:etcd:backup"),
+    (Role::ImageVerifier, "os:image:verifier"),
+    (Role::MetaWriter, "os:meta:writer"),
+    (Role::Impersonator, "os:impersonator"),
+];
+
+impl Role {
+    /// `os:admin` and so on.
+    pub fn name(self) -> &'static str {
+        NAMES.iter().find(|(role, _)| *role == self).map_or("", |(_, name)| name)
+    }
+
+    /// The role of this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        NAMES.iter().find(|(_, n)| *n == name).map(|(role, _)| *role)
+    }
+}
+
+/// The roles of one client.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RoleSet(Vec<Role>);
+
+impl RoleSet {
+    /// The roles named, unknown names left out.
+    pub fn from_names<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+        Self(names.into_iter().filter_map(Role::from_name).collect())
+    }
+
+    /// The roles of a client that showed this certificate: admin if it names nothing in subject O.
+    pub fn of_certificate(facts: &CertificateFacts) -> Self {
+        if facts.organizations.is_empty() {
+            return Self(vec![Role::Admin]);
+        }
+        Self::from_names(facts.organizations.iter().map(String::as_str))
+    }
+
+    /// One role.
+    pub fn one(role: Role) -> Self {
+        Self(vec![role])
+    }
+
+    /// Whether `role` is in it.
+    pub fn contains(&self, role: Role) -> bool {
+        self.0.contains(&role)
+    }
+
+    /// The names, for the `talos-role` header.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> + '_ {
+        self.0.iter().map(|role| role.name())
+    }
+
+    /// Whether a client with these roles may call `path` (`/machine.MachineService/Version`).
+    ///
+    /// # Errors
+    /// [`Denied`] names the call and the roles that may.
+    pub fn authorize(&self, path: &str, maintenance: bool) -> Result<(), Denied> {
+        let allowed = allowed(path, maintenance);
+        if self.0.iter().any(|role| allowed.contains(role)) {
+            return Ok(());
+        }
+        Err(Denied { path: path.to_owned(), have: self.clone(), allowed })
+    }
+}
+
+impl fmt::Display for RoleSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.names().collect();
+        f.write_str(if names.is_empty() { "no role" } else { "" })?;
+        f.write_str(&names.join(", "))
+    }
+}
+
+/// A call that the client's roles do not allow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Denied {
+    path: String,
+    have: RoleSet,
+    allowed: &'static [Role],
+}
+
+impl std::error::Error for Denied {}
+
+impl fmt::Display for Denied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let allowed: Vec<_> = self.allowed.iter().map(|role| role.name()).collect();
+        // The first two words are what Talos clients look for.
+        write!(
+            f,
+            "not authorized: {} needs one of [{}], the certificate has {}",
+            self.path,
+            allowed.join(", "),
+            self.have
+        )
+    }
+}
+
+const ADMIN: &[Role] = &[Role::Admin];
+const OPERATOR: &[Role] = &[Role::Admin, Role::Operator];
+const READER: &[Role] = &[Role::Admin, Role::Operator, Role::Reader];
+const READER_ONLY: &[Role] = &[Role::Admin, Role::Reader];
+const ETCD_READER: &[Role] = &[Role::Admin, Role::Operator, Role::Reader, Role::EtcdBackup];
+const ETCD_BACKUP: &[Role] = &[Role::Admin, Role::Operator, Role::EtcdBackup];
+const VERIFIER: &[Role] = &[Role::Admin, Role::Operator, Role::Reader, Role::ImageVerifier];
+const META: &[Role] = &[Role::Admin, Role::MetaWriter];
+
+/// Calls that others than administrators may make: service, methods, roles.
+const TABLE: &[(&str, &[&str], &[Role])] = &[
+    (
+        "machine.MachineService",
+        &[
+            "CPUInfo",
+            "CPUFreqStats",
+            "Containers",
+            "DiskStats",
+            "DiskUsage",
+            "Dmesg",
+            "Events",
+            "Hostname",
+            "ImageList",
+            "List",
+            "LoadAvg",
+            "Logs",
+            "LogsContainers",
+            "Memory",
+            "Mounts",
+            "NetworkDeviceStats",
+            "Netstat",
+            "Processes",
+            "ServiceList",
+            "Stats",
+            "SystemStat",
+            "Version",
+        ],
+        READER,
+    ),
+    ("machine.MachineService", &["EtcdAlarmList", "EtcdMemberList", "EtcdStatus"], ETCD_READER),
+    ("machine.MachineService", &["EtcdSnapshot"], ETCD_BACKUP),
+    (
+        "machine.MachineService",
+        &[
+            "EtcdAlarmDisarm",
+            "EtcdDefragment",
+            "ImagePull",
+            "PacketCapture",
+            "Reboot",
+            "Restart",
+            "ServiceStart",
+            "ServiceStop",
+            "ServiceRestart",
+            "Shutdown",
+        ],
+        OPERATOR,
+    ),
+    ("machine.MachineService", &["MetaWrite", "MetaDelete"], META),
+    ("machine.ImageService", &["List"], READER),
+    ("machine.ImageService", &["Verify"], VERIFIER),
+    ("machine.ImageService", &["Pull"], OPERATOR),
+    ("cluster.ClusterService", &["HealthCheck"], READER),
+    ("inspect.InspectService", &["ControllerRuntimeDependencies"], READER),
+    ("cosi.resource.State", &["Get", "List", "Watch"], READER),
+    ("resource.ResourceService", &["Get", "List", "Watch"], READER),
+    ("network.NetworkService", &["Routes", "Interfaces"], READER),
+    ("storage.StorageService", &["Disks"], READER),
+    ("time.TimeService", &["Time", "TimeCheck"], READER),
+];
+
+/// Calls that a reader may make while the node is in maintenance.
+const MAINTENANCE: &[&str] =
+    &["/machine.MachineService/ApplyConfiguration", "/storage.StorageService/BlockDeviceWipe"];
+
+/// The roles that may call `path`.
+pub fn allowed(path: &str, maintenance: bool) -> &'static [Role] {
+    if maintenance && MAINTENANCE.contains(&path) {
+        return READER_ONLY;
+    }
+    let Some((service, method)) = path.strip_prefix('/').and_then(|p| p.split_once('/')) else {
+        return ADMIN;
+    };
+    let row = TABLE.iter().find(|(s, methods, _)| *s == service && methods.contains(&method));
+    row.map_or(ADMIN, |(_, _, roles)| roles)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Role::{Admin, EtcdBackup, ImageVerifier, MetaWriter, Operator, Reader};
+
+    #[test]
+    fn who_may_call_what() {
+        let machine = |method: &str| allowed(&format!("/machine.MachineService/{method}"), false).to_vec();
+        assert_eq!(machine("Version"), [Admin, Operator, Reader]);
+        assert_eq!(machine("Reboot"), [Admin, Operator]);
+        assert_eq!(machine("EtcdSnapshot"), [Admin, Operator, EtcdBackup]);
+        assert_eq!(machine("MetaWrite"), [Admin, MetaWriter]);
+        for admin in [
+            "Read",
+            "Copy",
+            "Kubeconfig",
+            "Reset",
+            "Upgrade",
+            "ApplyConfiguration",
+            "Bootstrap",
+            "NoSuchCall",
+        ] {
+            assert_eq!(machine(admin), [Admin], "{admin}");
+        }
+        assert_eq!(allowed("/machine.ImageService/Verify", false), [Admin, Operator, Reader, ImageVerifier]);
+        assert_eq!(allowed("/cosi.resource.State/Update", false), [Admin]);
+        assert_eq!(allowed("nonsense", false), [Admin]);
+        assert_eq!(allowed("/machine.MachineService/ApplyConfiguration", true), [Admin, Reader]);
+    }
+
+    #[test]
+    fn every_method_in_the_table_exists_on_the_wire() {
+        let wire = include_str!("../testdata/wire.txt");
+        for (service, methods, _) in TABLE {
+            for method in *methods {
+                assert!(wire.contains(&format!("rpc /{service}/{method}(")), "{service}/{method}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_role_is_admin_and_an_unknown_role_is_nothing() {
+        let set = |names: &[&str]| {
+            let mut facts =
+                CertificateFacts::from_pem("it", include_str!("../testdata/client-multi-role.crt")).unwrap();
+            facts.organizations = names.iter().map(ToString::to_string).collect();
+            RoleSet::of_certificate(&facts)
+        };
+        assert!(set(&[]).authorize("/machine.MachineService/Reset", false).is_ok());
+        assert!(set(&["os:reader"]).authorize("/machine.MachineService/Version", false).is_ok());
+        let denied =
+            set(&["acme"]).authorize("/machine.MachineService/Version", false).unwrap_err().to_string();
+        assert!(
+            denied.starts_with("not authorized: ") && denied.ends_with("the certificate has no role"),
+            "{denied}"
+        );
+    }
+}
