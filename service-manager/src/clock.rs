@@ -1,0 +1,49 @@
+//! The clocks machined reads.
+//!
+//! Owns: the one place that says which clock serves what: `CLOCK_BOOTTIME` for spans and timelines, `CLOCK_REALTIME`
+//! for what people read.
+//! Does not: set the time.
+
+use jiff::Timestamp;
+use rustix::time::{ClockId, clock_gettime};
+
+/// Nanoseconds since the kernel started, sleep included.
+pub fn boottime_ns() -> u64 {
+    let now = clock_gettime(ClockId::Boottime);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    seconds * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
+}
+
+/// Wall-clock time.
+pub fn now() -> Timestamp {
+    Timestamp::now()
+}
+
+/// The form protobuf wants.
+pub fn proto(time: Timestamp) -> prost_types::Timestamp {
+    prost_types::Timestamp { seconds: time.as_second(), nanos: time.subsec_nanosecond() }
+}
+
+/// The wall-clock time of a moment given in microseconds since boot (the kernel log's stamp).
+pub fn at_boot_us(since_boot_us: u64) -> Timestamp {
+    let age_us = (boottime_ns() / 1000).saturating_sub(since_boot_us);
+    let age = jiff::SignedDuration::from_micros(i64::try_from(age_us).unwrap_or(i64::MAX));
+    now().checked_sub(age).unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stamp_of_now_is_about_now() {
+        let stamp = at_boot_us(boottime_ns() / 1000);
+        assert!((now().as_millisecond() - stamp.as_millisecond()).abs() < 5_000);
+    }
+
+    #[test]
+    fn proto_time_keeps_the_parts() {
+        let time = Timestamp::new(12, 345).unwrap();
+        assert_eq!(proto(time), prost_types::Timestamp { seconds: 12, nanos: 345 });
+    }
+}

@@ -1,0 +1,88 @@
+//! machined's own voice: the console, the kernel log, the logs `machined` and `controller-runtime`.
+//!
+//! Owns: the prefix of each line and where it goes.
+//! Does not: know secrets; callers pass text that people may read.
+//! Fails by: staying silent. A line that cannot be written anywhere is lost, nothing else happens.
+
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::clock;
+use crate::logs::{LogFile, Logs};
+
+/// A handle to the journal; clones share it.
+#[derive(Debug, Clone)]
+pub struct Journal {
+    sinks: Arc<Sinks>,
+}
+
+#[derive(Debug)]
+struct Sinks {
+    kmsg: Option<OwnedFd>,
+    machined: Mutex<Option<LogFile>>,
+    controllers: Mutex<Option<LogFile>>,
+}
+
+impl Journal {
+    /// A journal that writes to the kernel log, when there is one, and to the two log files.
+    pub fn new(kmsg: Option<OwnedFd>, logs: &Logs) -> Self {
+        let sinks = Sinks {
+            kmsg,
+            machined: Mutex::new(logs.open("machined").ok()),
+            controllers: Mutex::new(logs.open("controller-runtime").ok()),
+        };
+        Self { sinks: Arc::new(sinks) }
+    }
+
+    /// A line of machined's: `billet: machined: …`.
+    pub fn say(&self, text: &str) {
+        self.kernel(&format!("<6>billet: machined: {text}"));
+        append(&self.sinks.machined, text);
+    }
+
+    /// A line about something that went wrong.
+    pub fn warn(&self, text: &str) {
+        self.kernel(&format!("<4>billet: machined: {text}"));
+        append(&self.sinks.machined, text);
+    }
+
+    /// A line of a service or a sequence, without machined's name: `billet: service[apid](Running): …`.
+    pub fn progress(&self, text: &str) {
+        self.kernel(&format!("<6>billet: {text}"));
+        append(&self.sinks.machined, text);
+    }
+
+    /// A line of a controller: only in the log `controller-runtime`.
+    pub fn controller(&self, text: &str) {
+        append(&self.sinks.controllers, text);
+    }
+
+    fn kernel(&self, record: &str) {
+        if let Some(kmsg) = &self.sinks.kmsg {
+            let _ = sys::console::write_record(kmsg, record);
+        }
+    }
+}
+
+fn append(file: &Mutex<Option<LogFile>>, text: &str) {
+    if let Some(file) = file.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+        let _ = file.append(format!("{} {text}\n", clock::now()).as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_go_to_the_log_they_belong_to() {
+        let dir = tempfile::tempdir().unwrap();
+        let logs = Logs::new(dir.path().to_owned());
+        let journal = Journal::new(None, &logs);
+        journal.say("hello");
+        journal.controller("reconciled");
+        let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap();
+        assert!(read("machined.log").ends_with(" hello\n"));
+        assert!(read("controller-runtime.log").ends_with(" reconciled\n"));
+    }
+}

@@ -1,0 +1,29 @@
+//! machined, apid and trustd: everything of a running node that is not PID 1.
+//!
+//! | program | process | talks to |
+//! |---|---|---|
+//! | machined | child of init, root | init (fd 3), apid and trustd (unix sockets), the kernel |
+//! | apid | child of machined, uid 50 | clients (TCP 50000, mutual TLS), machined |
+//! | trustd | child of machined, uid 51 | nodes (TCP 50001, TLS and a token), machined for its material |
+//!
+//! Long-lived tasks of machined, all spawned in [`machined`]:
+//!
+//! | task | reads | writes | ends |
+//! |---|---|---|---|
+//! | init link | the handoff socket | exits, requests for the end | with machined |
+//! | supervisors, log pumps ([`services`], [`logs`]) | processes, pipes | states, log files | with machined |
+//! | controllers ([`controllers`]) | store changes | store, small effects | with machined |
+//! | sequencer ([`sequencer`]) | requests | events, the journal of sequences | with its sequence |
+//! | API server ([`server`]) | `machine.sock` | answers | with machined |
+#![warn(missing_docs)]
+
+pub mod checkpoint;
+pub mod clock;
+pub mod events;
+pub mod init_link;
+pub mod journal;
+pub mod kmsg;
+pub mod logs;
+pub mod services;
+pub mod store;
+mod watched;

@@ -1,0 +1,75 @@
+//! Logs of services: one bounded file each, and the pump that fills it.
+//!
+//! Owns: `/run/log/<id>.log` and `<id>.log.1`, the generation counters that followers wait on.
+//! Does not: parse lines. Bytes go from the service's pipe to the file by splice(2), so a machined that dies between
+//! two calls neither loses nor repeats any: they are in the pipe (which init keeps open) or in the file.
+//! Fails by: dropping the oldest. A full tmpfs costs the older file, then the newer one, then what is in the pipe;
+//! a service never blocks on its log.
+//!
+//! | task | reads | writes | ends |
+//! |---|---|---|---|
+//! | [`pump::pump`] (one a service) | the pipe | `<id>.log` | with machined, or when every writer closed the pipe |
+//! | [`follow::Follower`] (one a reader) | both files | the reader's stream | when the reader goes |
+
+mod file;
+mod follow;
+pub mod pump;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::watch;
+
+pub use file::{LogFile, LogFileError, MAX_FILE_BYTES};
+pub use follow::{Follower, Tail};
+
+/// All logs of the node.
+#[derive(Debug, Clone)]
+pub struct Logs {
+    dir: PathBuf,
+    ids: Arc<Mutex<BTreeMap<String, watch::Sender<u64>>>>,
+}
+
+/// The place of one log.
+#[derive(Debug, Clone)]
+pub struct LogPlace {
+    current: PathBuf,
+    older: PathBuf,
+}
+
+impl LogPlace {
+    fn new(dir: &Path, id: &str) -> Self {
+        Self { current: dir.join(format!("{id}.log")), older: dir.join(format!("{id}.log.1")) }
+    }
+}
+
+impl Logs {
+    /// Logs below a folder, which is made when the first one is opened.
+    pub fn new(dir: PathBuf) -> Self {
+        Self { dir, ids: Arc::default() }
+    }
+
+    /// Registers a log and opens its file for appending.
+    pub fn open(&self, id: &str) -> Result<LogFile, LogFileError> {
+        let grown = self.register(id);
+        LogFile::open(&self.dir, LogPlace::new(&self.dir, id), grown)
+    }
+
+    fn register(&self, id: &str) -> watch::Sender<u64> {
+        let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
+        ids.entry(id.to_owned()).or_insert_with(|| watch::channel(0).0).clone()
+    }
+
+    /// The ids that have a log, sorted.
+    pub fn ids(&self) -> Vec<String> {
+        self.ids.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
+    }
+
+    /// A reader of a log, `None` when no such log was registered.
+    pub fn follow(&self, id: &str, tail: Tail) -> Option<Follower> {
+        let ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
+        let grown = ids.get(id)?.subscribe();
+        Some(Follower::new(LogPlace::new(&self.dir, id), grown, tail))
+    }
+}

@@ -1,0 +1,121 @@
+//! Health checks: what is asked, and the memory of the answer.
+//!
+//! Source: spec/machine-facts.md §5.1 (first after 1 s, every 5 s, time-out 0.5 s), spec/api-wire-facts.md §7.
+
+use std::time::Duration;
+
+use api::proto::machine as proto;
+use jiff::Timestamp;
+use tokio::net::{TcpStream, UnixStream};
+
+use super::definition::Check;
+use super::Services;
+use crate::clock;
+
+/// Before the first check of a fresh process.
+const FIRST_AFTER: Duration = Duration::from_secs(1);
+/// Between checks.
+const PERIOD: Duration = Duration::from_secs(5);
+/// For one check.
+const TIME_OUT: Duration = Duration::from_millis(500);
+
+/// The last health check of a service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Health {
+    /// None has run yet, or there is none.
+    pub unknown: bool,
+    /// It passed.
+    pub healthy: bool,
+    /// Why not.
+    pub last_message: String,
+    /// When the result last changed.
+    pub last_change: Option<Timestamp>,
+}
+
+impl Default for Health {
+    fn default() -> Self {
+        Self { unknown: true, healthy: false, last_message: String::new(), last_change: None }
+    }
+}
+
+impl Health {
+    pub(super) fn would_flip(&self, healthy: bool) -> bool {
+        self.unknown || self.healthy != healthy
+    }
+
+    pub(super) fn set(&mut self, healthy: bool, message: &str) {
+        if self.would_flip(healthy) {
+            self.last_change = Some(clock::now());
+        }
+        self.unknown = false;
+        self.healthy = healthy;
+        self.last_message = if healthy { String::new() } else { message.to_owned() };
+    }
+
+    pub(super) fn to_proto(&self) -> proto::ServiceHealth {
+        proto::ServiceHealth {
+            unknown: self.unknown,
+            healthy: self.healthy,
+            last_message: self.last_message.clone(),
+            last_change: Some(self.last_change.map_or_else(Default::default, clock::proto)),
+        }
+    }
+}
+
+/// Checks a service until it is told to stop (the task is aborted).
+pub(super) async fn watch(services: Services, id: String, check: Check, first_now: bool) {
+    if !first_now {
+        tokio::time::sleep(FIRST_AFTER).await;
+    }
+    let mut ticks = tokio::time::interval(PERIOD);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let result = tokio::time::timeout(TIME_OUT, ask(&check)).await;
+        let (healthy, detail) = match result {
+            Ok(Ok(())) => (true, String::new()),
+            Ok(Err(error)) => (false, error),
+            Err(_) => (false, format!("no answer from {check} within {} ms", TIME_OUT.as_millis())),
+        };
+        services.report_health(&id, healthy, &detail);
+    }
+}
+
+async fn ask(check: &Check) -> Result<(), String> {
+    match check {
+        Check::Tcp(address) => {
+            TcpStream::connect(address).await.map(drop).map_err(|e| format!("dial tcp {address}: {e}"))
+        }
+        Check::Unix(path) => {
+            UnixStream::connect(path).await.map(drop).map_err(|e| format!("dial unix {}: {e}", path.display()))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_result_is_a_change_and_a_repeat_is_not() {
+        let mut health = Health::default();
+        assert!(health.would_flip(false));
+        health.set(false, "refused");
+        assert!(!health.would_flip(false) && health.would_flip(true));
+        let since = health.last_change;
+        health.set(false, "still refused");
+        assert_eq!((health.last_change, health.last_message.as_str()), (since, "still refused"));
+        health.set(true, "ignored");
+        assert!(health.last_message.is_empty());
+    }
+
+    #[tokio::test]
+    async fn sockets_answer_or_say_why_not() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        assert_eq!(ask(&Check::Tcp(address)).await, Ok(()));
+        drop(listener);
+        assert!(ask(&Check::Tcp(address)).await.unwrap_err().starts_with("dial tcp 127.0.0.1:"));
+        assert!(ask(&Check::Unix("/nonexistent/socket".into())).await.is_err());
+    }
+}

@@ -1,0 +1,370 @@
+//! Services: what they are, who watches over them.
+//!
+//! Owns: the set of services, their states, events and health, and one supervisor task each.
+//! Does not: decide an order; sequences and dependencies do.
+//!
+//! | task | reads | does | ends |
+//! |---|---|---|---|
+//! | [`supervisor::supervise`], one a service | commands, process ends, clocks | steps the state machine | with machined |
+//! | condition, clock, health and end watchers | states, pidfds, the network | send events to the supervisor | aborted by it |
+
+pub mod definition;
+mod health;
+pub mod machine;
+mod process;
+mod record;
+mod supervisor;
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+
+pub use definition::{Check, Definition, Identity, Program, Runner};
+pub use health::Health;
+pub use process::{LogPipe, pidfd_name};
+pub use record::{EventEntry, Record};
+
+use crate::checkpoint::{Checkpoint, SavedService};
+use crate::events::Events;
+use crate::init_link::InitLink;
+use crate::journal::Journal;
+use crate::logs::Logs;
+use crate::store::Store;
+use machine::{Event, State};
+
+/// What every supervisor needs.
+#[derive(Debug, Clone)]
+pub struct Surroundings {
+    /// For `service[…]` lines.
+    pub journal: Journal,
+    /// For ServiceStateEvents.
+    pub events: Events,
+    /// For the `Services` resources.
+    pub store: Store,
+    /// For log files.
+    pub logs: Logs,
+    /// For descriptors and exits.
+    pub init: InitLink,
+    /// For what must survive machined.
+    pub checkpoint: Checkpoint,
+    /// The root of the cgroup tree, when there is one.
+    pub cgroups: Option<std::path::PathBuf>,
+}
+
+/// A refused request.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum RequestError {
+    /// No such service.
+    #[error("service {0:?} not defined")]
+    NotDefined(String),
+    /// The service is none that clients may control.
+    #[error("service {id:?} doesn't support {operation} operation via API")]
+    NotAllowed {
+        /// Its id.
+        id: String,
+        /// `start`, `stop` or `restart`.
+        operation: &'static str,
+    },
+    /// The service did not get there in time.
+    #[error("service {id:?} is still {state} after {seconds} s")]
+    Deadline {
+        /// Its id.
+        id: String,
+        /// Where it stands.
+        state: &'static str,
+        /// The deadline.
+        seconds: u64,
+    },
+}
+
+/// What clients may ask of a service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// Run it.
+    Start,
+    /// End it.
+    Stop,
+    /// End it and run it again.
+    Restart,
+}
+
+impl Operation {
+    /// The word in answers and errors.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Stop => "stop",
+            Self::Restart => "restart",
+        }
+    }
+}
+
+/// An event for a service, with what there is to say about it.
+#[derive(Debug)]
+pub(crate) struct Happened {
+    pub(crate) event: Event,
+    pub(crate) detail: String,
+    pub(crate) process: Option<process::Running>,
+}
+
+impl Happened {
+    fn plain(event: Event) -> Self {
+        Self { event, detail: String::new(), process: None }
+    }
+
+    fn with(event: Event, detail: String) -> Self {
+        Self { event, detail, process: None }
+    }
+}
+
+#[derive(Debug)]
+struct Entry {
+    definition: Arc<Definition>,
+    record: Record,
+    inbox: mpsc::UnboundedSender<Happened>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    entries: Mutex<BTreeMap<String, Entry>>,
+    /// Counts changes of any service, so that waiters look again.
+    changed: watch::Sender<u64>,
+    surroundings: Surroundings,
+}
+
+/// A handle to all services; clones share it.
+#[derive(Debug, Clone)]
+pub struct Services {
+    shared: Arc<Shared>,
+}
+
+impl Services {
+    /// No services yet.
+    pub fn new(surroundings: Surroundings) -> Self {
+        let shared = Shared { entries: Mutex::default(), changed: watch::channel(0).0, surroundings };
+        Self { shared: Arc::new(shared) }
+    }
+
+    fn entries(&self) -> MutexGuard<'_, BTreeMap<String, Entry>> {
+        self.shared.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a service; one that exists already stays as it is. Nothing starts.
+    pub fn define(&self, definition: Definition, log_pipe: Option<LogPipe>) {
+        let mut entries = self.entries();
+        if entries.contains_key(&definition.id) {
+            return;
+        }
+        let (inbox, outbox) = mpsc::unbounded_channel();
+        let definition = Arc::new(definition);
+        let entry = Entry { definition: definition.clone(), record: Record::default(), inbox: inbox.clone() };
+        entries.insert(definition.id.clone(), entry);
+        drop(entries);
+        tokio::spawn(supervisor::supervise(self.clone(), definition, inbox, outbox, log_pipe));
+    }
+
+    /// Takes over a service of an earlier machined: its history, its process if that lives.
+    pub fn adopt(&self, saved: &SavedService, pidfd: Option<OwnedFd>) {
+        if let Some(entry) = self.entries().get_mut(&saved.id) {
+            entry.record.restore(saved);
+        }
+        if !saved.wanted {
+            return;
+        }
+        let process = saved.pid.and_then(|pid| process::Running::adopt(pid, saved.start_ticks, pidfd));
+        let process = process.or_else(|| process::Running::find_in_group(&self.group_path(&saved.id)?));
+        match process {
+            Some(process) => {
+                let detail = format!("Process {} found running by a new machined", process.pid);
+                self.tell(&saved.id, Happened { event: Event::Adopted, detail, process: Some(process) });
+            }
+            None => self.tell(&saved.id, Happened::plain(Event::StartAsked)),
+        }
+    }
+
+    fn group_path(&self, id: &str) -> Option<std::path::PathBuf> {
+        let share = self.entries().get(id)?.definition.share.group.clone();
+        let root = self.shared.surroundings.cgroups.as_ref()?;
+        (!share.is_empty()).then(|| root.join(share))
+    }
+
+    fn tell(&self, id: &str, happened: Happened) {
+        if let Some(entry) = self.entries().get(id) {
+            // The supervisor lives as long as machined.
+            let _ = entry.inbox.send(happened);
+        }
+    }
+
+    /// Asks for a service to run. Unknown ids are ignored: the caller names its own services.
+    pub fn start(&self, id: &str) {
+        self.tell(id, Happened::plain(Event::StartAsked));
+    }
+
+    /// Asks for a service to end.
+    pub fn stop(&self, id: &str) {
+        self.tell(id, Happened::plain(Event::StopAsked));
+    }
+
+    /// Marks a service as not for this machine.
+    pub fn skip(&self, id: &str, reason: &str) {
+        self.tell(id, Happened::with(Event::SkipAsked, reason.to_owned()));
+    }
+
+    /// All ids, sorted.
+    pub fn ids(&self) -> Vec<String> {
+        self.entries().keys().cloned().collect()
+    }
+
+    /// One service as it stands.
+    pub fn record(&self, id: &str) -> Option<Record> {
+        self.entries().get(id).map(|entry| entry.record.clone())
+    }
+
+    /// All services as they stand, sorted by id.
+    pub fn records(&self) -> Vec<(String, Record)> {
+        self.entries().iter().map(|(id, entry)| (id.clone(), entry.record.clone())).collect()
+    }
+
+    /// Whether a service is up: running and not unhealthy, or done.
+    pub fn is_up(&self, id: &str) -> bool {
+        self.entries().get(id).is_some_and(|entry| entry.record.is_up(entry.definition.check.is_some()))
+    }
+
+    /// Waits until all these are up; names the ones that are not when the deadline passes.
+    pub async fn wait_up(&self, ids: &[String], deadline: Duration) -> Result<(), Vec<String>> {
+        let done = self.wait_until(deadline, || ids.iter().all(|id| self.is_up(id))).await;
+        if done { Ok(()) } else { Err(ids.iter().filter(|id| !self.is_up(id)).cloned().collect()) }
+    }
+
+    /// Waits until all these are down.
+    pub async fn wait_down(&self, ids: &[String], deadline: Duration) -> Result<(), Vec<String>> {
+        let down = |id: &String| self.record(id).is_none_or(|record| record.state.is_down());
+        let done = self.wait_until(deadline, || ids.iter().all(down)).await;
+        if done { Ok(()) } else { Err(ids.iter().filter(|id| !down(id)).cloned().collect()) }
+    }
+
+    async fn wait_until(&self, deadline: Duration, holds: impl Fn() -> bool) -> bool {
+        let mut changed = self.shared.changed.subscribe();
+        let wait = async {
+            while !holds() {
+                if changed.changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        tokio::time::timeout(deadline, wait).await.is_ok()
+    }
+
+    /// Does what a client asks, if it may, and waits for the result.
+    pub async fn operate(&self, id: &str, operation: Operation, deadline: Duration) -> Result<(), RequestError> {
+        self.check_allowed(id, operation)?;
+        let ids = [id.to_owned()];
+        match operation {
+            Operation::Start => self.start(id),
+            Operation::Stop => self.stop(id),
+            Operation::Restart => self.tell(id, Happened::plain(Event::RestartAsked)),
+        }
+        if operation != Operation::Stop {
+            return Ok(());
+        }
+        self.wait_down(&ids, deadline).await.map_err(|_| RequestError::Deadline {
+            id: id.to_owned(),
+            state: self.record(id).map_or("unknown", |record| record.state.text()),
+            seconds: deadline.as_secs(),
+        })
+    }
+
+    fn check_allowed(&self, id: &str, operation: Operation) -> Result<(), RequestError> {
+        let entries = self.entries();
+        let entry = entries.get(id).ok_or_else(|| RequestError::NotDefined(id.to_owned()))?;
+        if entry.definition.api_control {
+            Ok(())
+        } else {
+            Err(RequestError::NotAllowed { id: id.to_owned(), operation: operation.word() })
+        }
+    }
+
+    /// The ids in the order in which they must end: dependants first.
+    pub fn stop_order(&self) -> Vec<Vec<String>> {
+        let entries = self.entries();
+        let mut left: Vec<&Arc<Definition>> = entries.values().map(|entry| &entry.definition).collect();
+        let mut waves = Vec::new();
+        while !left.is_empty() {
+            let needed: Vec<&String> = left.iter().flat_map(|d| &d.depends_on).collect();
+            let (mut wave, mut rest): (Vec<_>, Vec<_>) = left.iter().copied().partition(|d| !needed.contains(&&d.id));
+            if wave.is_empty() {
+                // A circle: nothing is gained by waiting for one of them.
+                std::mem::swap(&mut wave, &mut rest);
+            }
+            waves.push(wave.iter().map(|d| d.id.clone()).collect());
+            left = rest;
+        }
+        waves
+    }
+
+    /// Notes a change of a service everywhere it shows: its record, the store, the events, the console.
+    fn report(&self, id: &str, state: State, message: &str, saved: Option<(i32, u64)>) {
+        let Some(record) = self.change(id, |record| record.enter(state, message)) else { return };
+        let text = state.text();
+        let around = &self.shared.surroundings;
+        around.journal.progress(&format!("service[{id}]({text}): {message}"));
+        around.events.publish("", &record.state_event(id, message));
+        self.save(id, &record, saved);
+        self.show(id, &record);
+    }
+
+    /// Notes a health check. Says whether the result differs from the last one.
+    fn report_health(&self, id: &str, healthy: bool, detail: &str) -> bool {
+        let flipped = self.record(id).is_some_and(|record| record.health.would_flip(healthy));
+        let message = if healthy { "Health check successful".to_owned() } else { format!("Health check failed: {detail}") };
+        let record = self.change(id, |record| {
+            record.health.set(healthy, detail);
+            if flipped {
+                record.enter(State::Running, &message);
+            }
+        });
+        if let (true, Some(record)) = (flipped, record) {
+            let around = &self.shared.surroundings;
+            around.journal.progress(&format!("service[{id}](Running): {message}"));
+            around.events.publish("", &record.state_event(id, &message));
+            self.show(id, &record);
+        }
+        flipped
+    }
+
+    fn change(&self, id: &str, change: impl FnOnce(&mut Record)) -> Option<Record> {
+        let mut entries = self.entries();
+        let entry = entries.get_mut(id)?;
+        change(&mut entry.record);
+        let record = entry.record.clone();
+        drop(entries);
+        self.shared.changed.send_modify(|count| *count += 1);
+        Some(record)
+    }
+
+    fn save(&self, id: &str, record: &Record, process: Option<(i32, u64)>) {
+        let saved = record.saved(id, process);
+        self.shared.surroundings.checkpoint.update(|memory| {
+            memory.services.retain(|service| service.id != id);
+            memory.services.push(saved);
+        });
+    }
+
+    fn show(&self, id: &str, record: &Record) {
+        let kind = &crate::store::SERVICE;
+        let store = &self.shared.surroundings.store;
+        let written = match record.status() {
+            Some(status) => store.put(kind.writer, kind, id, crate::store::Spec::Service(status)),
+            None => store.remove(kind.writer, kind, id),
+        };
+        if let Err(error) = written {
+            self.shared.surroundings.journal.warn(&format!("publish service {id}: {error}"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

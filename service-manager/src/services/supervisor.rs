@@ -1,0 +1,339 @@
+//! The supervisor of one service: performs the actions of the state machine and feeds it what happened.
+//!
+//! Owns: the service's process or task, its clocks, its log pump.
+//! Does not: choose; [`super::machine::step`] does.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use super::definition::{Definition, Program, Runner};
+use super::machine::{Action, Event, State, step};
+use super::process::{self, LogPipe, Running};
+use super::{Happened, Services, Surroundings, health};
+use crate::logs::pump::pump;
+
+/// Between the end of a process and its next start (spec/machine-facts.md §5.1).
+const PAUSE: Duration = Duration::from_secs(5);
+/// Between SIGTERM and SIGKILL (spec/machine-facts.md §5.1).
+const TERM_DEADLINE: Duration = Duration::from_secs(10);
+
+struct Supervisor {
+    services: Services,
+    definition: Arc<Definition>,
+    inbox: mpsc::UnboundedSender<Happened>,
+    state: State,
+    pipe: Option<LogPipe>,
+    group: Option<PathBuf>,
+    process: Option<Running>,
+    adopted: bool,
+    task: Option<JoinHandle<()>>,
+    clock: Option<JoinHandle<()>>,
+    condition: Option<JoinHandle<()>>,
+    health: Option<JoinHandle<()>>,
+}
+
+pub(super) async fn supervise(
+    services: Services,
+    definition: Arc<Definition>,
+    inbox: mpsc::UnboundedSender<Happened>,
+    mut outbox: mpsc::UnboundedReceiver<Happened>,
+    pipe: Option<LogPipe>,
+) {
+    let mut supervisor = Supervisor {
+        services,
+        definition,
+        inbox,
+        state: State::Initialized,
+        pipe: None,
+        group: None,
+        process: None,
+        adopted: false,
+        task: None,
+        clock: None,
+        condition: None,
+        health: None,
+    };
+    if let Some(pipe) = pipe {
+        supervisor.use_pipe(pipe);
+    }
+    while let Some(happened) = outbox.recv().await {
+        supervisor.on(happened);
+    }
+}
+
+impl Supervisor {
+    fn id(&self) -> &str {
+        &self.definition.id
+    }
+
+    fn around(&self) -> &Surroundings {
+        &self.services.shared.surroundings
+    }
+
+    fn on(&mut self, happened: Happened) {
+        if let Some(process) = happened.process {
+            self.adopted = happened.event == Event::Adopted;
+            self.watch_end(&process);
+            self.process = Some(process);
+        }
+        if matches!(happened.event, Event::Succeeded | Event::Crashed) {
+            self.clean_up();
+        }
+        let before = self.state;
+        let (next, actions) = step(self.definition.restart, before, happened.event);
+        self.state = next;
+        if before != next && next != State::Waiting {
+            let message = self.message(before, happened.event, &happened.detail);
+            self.report(&message);
+        }
+        for action in actions {
+            self.perform(*action);
+        }
+    }
+
+    fn report(&self, message: &str) {
+        let process = self.process.as_ref().map(|process| (process.pid, process.start_ticks));
+        self.services.report(self.id(), self.state, message, process);
+    }
+
+    /// The text of a transition (spec/api-wire-facts.md §7).
+    fn message(&self, before: State, event: Event, detail: &str) -> String {
+        let runner = self.runner_name();
+        match (self.state, event) {
+            (State::Preparing, _) => "Running pre state".to_owned(),
+            (State::Starting, _) => "Creating service runner".to_owned(),
+            (State::Running, _) => detail.to_owned(),
+            (State::Pausing, Event::PrepareFailed) => format!("Failed to run pre stage: {detail}"),
+            (State::Pausing, Event::SpawnFailed) => format!("Failed to create runner: {detail}"),
+            (State::Pausing, Event::Succeeded) => format!("Runner {runner} exited without error, going to restart it"),
+            (State::Pausing, _) => format!("Error running {runner}, going to restart forever: {detail}"),
+            (State::Stopping | State::Restarting, _) => format!("Sending SIGTERM to {runner}"),
+            (State::Killing, _) => format!("Sending SIGKILL to {runner}"),
+            (State::Finished, _) if before == State::Pausing => "Aborting restart sequence".to_owned(),
+            (State::Finished, _) => "Service finished successfully".to_owned(),
+            (State::Failed, Event::PrepareFailed) => format!("Failed to run pre stage: {detail}"),
+            (State::Failed, Event::SpawnFailed) => format!("Failed to create runner: {detail}"),
+            (State::Failed, _) => format!("Failed running service: {detail}"),
+            (State::Skipped, _) if detail.is_empty() => "Service skipped".to_owned(),
+            (State::Skipped, _) => format!("Service skipped: {detail}"),
+            (State::Waiting | State::Initialized, _) => detail.to_owned(),
+        }
+    }
+
+    fn runner_name(&self) -> String {
+        match &self.definition.runner {
+            Runner::Process(program) => {
+                let words: Vec<String> = program.argv.iter().map(|word| format!("{word:?}")).collect();
+                format!("Process([{}])", words.join(" "))
+            }
+            Runner::Internal(_) => format!("Goroutine({:?})", self.id()),
+        }
+    }
+
+    fn perform(&mut self, action: Action) {
+        match action {
+            Action::AwaitConditions => self.await_conditions(),
+            Action::Prepare => self.prepare(),
+            Action::Spawn => self.spawn(),
+            Action::BeginHealth => self.begin_health(),
+            Action::EndHealth => abort(&mut self.health),
+            Action::Terminate => self.terminate(),
+            Action::Kill => self.kill(),
+            Action::Pause => self.clock = Some(self.later(PAUSE, Event::PauseOver)),
+            Action::Disarm => {
+                abort(&mut self.clock);
+                abort(&mut self.condition);
+            }
+        }
+    }
+
+    fn send(&self, happened: Happened) {
+        // The receiver is this supervisor's own loop.
+        let _ = self.inbox.send(happened);
+    }
+
+    fn later(&self, after: Duration, event: Event) -> JoinHandle<()> {
+        let inbox = self.inbox.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(after).await;
+            let _ = inbox.send(Happened::plain(event));
+        })
+    }
+
+    fn await_conditions(&mut self) {
+        let unmet = unmet(&self.services, &self.definition.depends_on);
+        if unmet.is_empty() {
+            return self.send(Happened::plain(Event::ConditionsMet));
+        }
+        self.services.report(self.id(), State::Waiting, &waiting_for(&unmet), None);
+        let (services, definition, inbox) = (self.services.clone(), self.definition.clone(), self.inbox.clone());
+        self.condition = Some(tokio::spawn(async move {
+            watch_conditions(&services, &definition, unmet).await;
+            let _ = inbox.send(Happened::plain(Event::ConditionsMet));
+        }));
+    }
+
+    fn prepare(&mut self) {
+        let Runner::Process(_) = &self.definition.runner else { return self.send(Happened::plain(Event::Prepared)) };
+        match self.make_surroundings() {
+            Ok(()) => self.send(Happened::plain(Event::Prepared)),
+            Err(error) => self.send(Happened::with(Event::PrepareFailed, error)),
+        }
+    }
+
+    fn make_surroundings(&mut self) -> Result<(), String> {
+        self.group = process::make_group(self.around().cgroups.as_deref(), &self.definition.share)?;
+        if self.pipe.is_none() {
+            let pipe = LogPipe::create(self.id(), &self.around().init)?;
+            self.use_pipe(pipe);
+        }
+        Ok(())
+    }
+
+    fn use_pipe(&mut self, pipe: LogPipe) {
+        let log = self.around().logs.open(self.id());
+        match (pipe.read.try_clone(), log) {
+            (Ok(read), Ok(log)) => {
+                let (journal, id) = (self.around().journal.clone(), self.id().to_owned());
+                tokio::spawn(async move {
+                    if let Err(error) = pump(read, log).await {
+                        journal.warn(&format!("log of {id}: {error}"));
+                    }
+                });
+            }
+            (Err(error), _) => self.around().journal.warn(&format!("log of {}: {error}", self.id())),
+            (_, Err(error)) => self.around().journal.warn(&format!("log of {}: {error}", self.id())),
+        }
+        self.pipe = Some(pipe);
+    }
+
+    fn spawn(&mut self) {
+        match &self.definition.runner {
+            Runner::Process(program) => match self.spawn_process(program) {
+                Ok(running) => {
+                    let detail = format!("Process {} started with PID {}", self.runner_name(), running.pid);
+                    self.send(Happened { event: Event::Spawned, detail, process: Some(running) });
+                }
+                Err(error) => self.send(Happened::with(Event::SpawnFailed, error)),
+            },
+            Runner::Internal(work) => {
+                let (work, inbox) = (work(), self.inbox.clone());
+                self.send(Happened::with(Event::Spawned, "Service started as goroutine".to_owned()));
+                self.task = Some(tokio::spawn(async move {
+                    let _ = inbox.send(match work.await {
+                        Ok(()) => Happened::plain(Event::Succeeded),
+                        Err(error) => Happened::with(Event::Crashed, error),
+                    });
+                }));
+            }
+        }
+    }
+
+    fn spawn_process(&self, program: &Program) -> Result<Running, String> {
+        let pipe = self.pipe.as_ref().ok_or("the log pipe is missing")?;
+        let group = self.group.as_deref();
+        let running = process::start(program, &self.definition.share, group, std::os::fd::AsFd::as_fd(&pipe.write))?;
+        let name = process::pidfd_name(self.id());
+        if let Err(error) = self.around().init.store(&name, std::os::fd::AsFd::as_fd(&running.pidfd)) {
+            self.around().journal.warn(&format!("deposit pidfd of {}: {error}", self.id()));
+        }
+        Ok(running)
+    }
+
+    fn watch_end(&self, process: &Running) {
+        let Ok(pidfd) = process.pidfd.try_clone() else {
+            return self.send(Happened::with(Event::Crashed, "its pidfd cannot be watched".to_owned()));
+        };
+        let (pid, inbox, init) = (process.pid, self.inbox.clone(), self.around().init.clone());
+        tokio::spawn(async move {
+            let _ = inbox.send(match process::ended(pidfd, pid, init).await {
+                Ok(()) => Happened::plain(Event::Succeeded),
+                Err(error) => Happened::with(Event::Crashed, error),
+            });
+        });
+    }
+
+    /// What is left of an ended process: its pidfd in the store, members of its cgroup.
+    fn clean_up(&mut self) {
+        self.task = None;
+        if self.process.take().is_none() {
+            return;
+        }
+        let _ = self.around().init.forget(&process::pidfd_name(self.id()));
+        let ends_group = matches!(&self.definition.runner, Runner::Process(program) if program.ends_group);
+        if let (true, Some(group)) = (ends_group, self.group_path()) {
+            process::kill_group(&group);
+        }
+    }
+
+    fn group_path(&self) -> Option<PathBuf> {
+        let root = self.around().cgroups.as_ref()?;
+        (!self.definition.share.group.is_empty()).then(|| root.join(&self.definition.share.group))
+    }
+
+    fn begin_health(&mut self) {
+        let Some(check) = self.definition.check.clone() else { return };
+        let work = health::watch(self.services.clone(), self.id().to_owned(), check, self.adopted);
+        self.health = Some(tokio::spawn(work));
+    }
+
+    fn terminate(&mut self) {
+        if let Some(process) = &self.process {
+            if let Err(error) = process.signal(Signal::TERM) {
+                self.around().journal.warn(&error);
+            }
+        } else if let Some(task) = self.task.take() {
+            task.abort();
+            self.send(Happened::plain(Event::Succeeded));
+        }
+        abort(&mut self.clock);
+        self.clock = Some(self.later(TERM_DEADLINE, Event::TermExpired));
+    }
+
+    fn kill(&mut self) {
+        let text = format!("service {}: no end within {} s of SIGTERM", self.id(), TERM_DEADLINE.as_secs());
+        self.around().journal.warn(&text);
+        if let Some(group) = self.group_path() {
+            process::kill_group(&group);
+        }
+        if let Some(process) = &self.process {
+            // It may be ending at this moment.
+            let _ = process.signal(Signal::KILL);
+        }
+    }
+}
+
+fn abort(task: &mut Option<JoinHandle<()>>) {
+    if let Some(task) = task.take() {
+        task.abort();
+    }
+}
+
+fn unmet(services: &Services, needed: &[String]) -> Vec<String> {
+    needed.iter().filter(|id| !services.is_up(id)).cloned().collect()
+}
+
+fn waiting_for(unmet: &[String]) -> String {
+    let conditions: Vec<String> = unmet.iter().map(|id| format!("service {id:?} to be \"up\"")).collect();
+    format!("Waiting for {}", conditions.join(", "))
+}
+
+async fn watch_conditions(services: &Services, definition: &Definition, mut last: Vec<String>) {
+    let mut changed = services.shared.changed.subscribe();
+    loop {
+        let now = unmet(services, &definition.depends_on);
+        if now.is_empty() || changed.changed().await.is_err() {
+            return;
+        }
+        let now = unmet(services, &definition.depends_on);
+        if now != last && !now.is_empty() {
+            services.report(&definition.id, State::Waiting, &waiting_for(&now), None);
+            last = now;
+        }
+    }
+}

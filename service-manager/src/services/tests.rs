@@ -1,0 +1,141 @@
+use std::net::TcpListener;
+
+use super::*;
+use crate::store::SERVICE;
+
+const SOON: Duration = Duration::from_secs(10);
+
+struct Fixture {
+    _dir: tempfile::TempDir,
+    services: Services,
+    store: Store,
+    log_dir: std::path::PathBuf,
+}
+
+fn fixture() -> Fixture {
+    let dir = tempfile::tempdir().unwrap();
+    let log_dir = dir.path().join("log");
+    let logs = Logs::new(log_dir.clone());
+    let init = InitLink::detached();
+    let store = Store::new();
+    let services = Services::new(Surroundings {
+        journal: Journal::new(None, &logs),
+        events: Events::default(),
+        store: store.clone(),
+        logs,
+        init: init.clone(),
+        checkpoint: Checkpoint::open(None, &init),
+        cgroups: None,
+    });
+    Fixture { _dir: dir, services, store, log_dir }
+}
+
+fn shell(id: &str, script: &str) -> Definition {
+    let mut definition = Definition { api_control: true, ..Definition::process(id, &["/bin/sh", "-c", script]) };
+    // Both take privilege that the test process may not have.
+    (definition.share.oom_score_adj, definition.share.open_files) = (None, None);
+    definition
+}
+
+async fn reach(services: &Services, id: &str, state: State) {
+    let there = || services.record(id).is_some_and(|record| record.state == state);
+    assert!(services.wait_until(SOON, there).await, "{id}: {:?}", services.record(id));
+}
+
+fn texts(services: &Services, id: &str) -> Vec<String> {
+    services.record(id).unwrap().events.iter().map(|e| format!("{}: {}", e.state, e.message)).collect()
+}
+
+#[tokio::test]
+async fn a_service_runs_logs_and_stops() {
+    let f = fixture();
+    f.services.define(shell("echo", "echo hello; exec sleep 60"), None);
+    f.services.start("echo");
+    reach(&f.services, "echo", State::Running).await;
+    assert!(f.store.get(&SERVICE, "echo").is_some());
+    let log = f.log_dir.join("echo.log");
+    let deadline = std::time::Instant::now() + SOON;
+    while std::fs::read_to_string(&log).unwrap_or_default() != "hello\n" {
+        assert!(std::time::Instant::now() < deadline, "the line never arrived");
+        tokio::task::yield_now().await;
+    }
+    f.services.operate("echo", Operation::Stop, SOON).await.unwrap();
+    assert!(f.store.get(&SERVICE, "echo").is_none());
+    let texts = texts(&f.services, "echo");
+    assert_eq!(texts[0], "Preparing: Running pre state");
+    assert_eq!(texts[1], "Preparing: Creating service runner");
+    assert!(texts[2].starts_with(r#"Running: Process Process(["/bin/sh" "-c" "echo hello; exec sleep 60"]) started with PID "#));
+    assert!(texts[3].starts_with("Stopping: Sending SIGTERM to Process("));
+    assert_eq!(texts[4], "Finished: Service finished successfully");
+}
+
+#[tokio::test]
+async fn a_crash_pauses_and_a_one_shot_fails() {
+    let f = fixture();
+    f.services.define(shell("loop", "exit 7"), None);
+    f.services.define(Definition { restart: machine::Restart::Never, ..shell("once", "exit 7") }, None);
+    f.services.start("loop");
+    f.services.start("once");
+    reach(&f.services, "loop", State::Pausing).await;
+    reach(&f.services, "once", State::Failed).await;
+    let last = texts(&f.services, "loop").pop().unwrap();
+    assert!(last.starts_with("Waiting: Error running Process(") && last.ends_with("going to restart forever: exit status 7"));
+    assert_eq!(texts(&f.services, "once").pop().unwrap(), "Failed: Failed running service: exit status 7");
+    f.services.operate("loop", Operation::Stop, SOON).await.unwrap();
+    assert_eq!(texts(&f.services, "loop").pop().unwrap(), "Finished: Aborting restart sequence");
+}
+
+#[tokio::test]
+async fn a_dependency_holds_a_service_back_until_it_is_healthy() {
+    let f = fixture();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let check = Check::Tcp(listener.local_addr().unwrap());
+    f.services.define(Definition { check: Some(check), ..shell("base", "exec sleep 60") }, None);
+    f.services.define(Definition { depends_on: vec!["base".into()], ..shell("top", "exec sleep 60") }, None);
+    f.services.start("top");
+    reach(&f.services, "top", State::Waiting).await;
+    f.services.start("base");
+    f.services.wait_up(&["base".into(), "top".into()], SOON).await.unwrap();
+    assert_eq!(texts(&f.services, "top")[0], "Waiting: Waiting for service \"base\" to be \"up\"");
+    assert_eq!(texts(&f.services, "base").pop().unwrap(), "Running: Health check successful");
+    assert_eq!(f.services.stop_order(), [vec!["top".to_owned()], vec!["base".to_owned()]]);
+    for id in ["top", "base"] {
+        f.services.operate(id, Operation::Stop, SOON).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn internal_work_is_a_service_too() {
+    let f = fixture();
+    f.services.define(Definition::internal("inner", || Box::pin(std::future::pending())), None);
+    f.services.start("inner");
+    reach(&f.services, "inner", State::Running).await;
+    assert_eq!(texts(&f.services, "inner").pop().unwrap(), "Running: Service started as goroutine");
+    let refused = f.services.operate("inner", Operation::Stop, SOON).await.unwrap_err();
+    assert_eq!(refused.to_string(), "service \"inner\" doesn't support stop operation via API");
+    let unknown = f.services.operate("nobody", Operation::Start, SOON).await.unwrap_err();
+    assert_eq!(unknown.to_string(), "service \"nobody\" not defined");
+    f.services.stop("inner");
+    reach(&f.services, "inner", State::Finished).await;
+}
+
+#[tokio::test]
+async fn a_live_process_is_adopted_with_its_history() {
+    let f = fixture();
+    f.services.define(shell("kept", "exec sleep 60"), None);
+    f.services.start("kept");
+    reach(&f.services, "kept", State::Running).await;
+    let saved = f.services.shared.surroundings.checkpoint.memory().services.pop().unwrap();
+    assert!(saved.wanted && saved.pid.is_some());
+
+    let next = fixture();
+    next.services.define(shell("kept", "exec sleep 60"), None);
+    next.services.adopt(&saved, None);
+    reach(&next.services, "kept", State::Running).await;
+    let texts = texts(&next.services, "kept");
+    assert_eq!(texts.len(), saved.events.len() + 1);
+    assert!(texts.last().unwrap().contains("found running by a new machined"), "{texts:?}");
+    next.services.operate("kept", Operation::Stop, SOON).await.unwrap();
+    reach(&f.services, "kept", State::Pausing).await;
+    f.services.operate("kept", Operation::Stop, SOON).await.unwrap();
+}

@@ -1,0 +1,113 @@
+//! A resource definition: the name of a type in all its spellings, where it lives, what a table shows of it.
+//!
+//! Source: spec/api-wire-facts.md §2.4 (order of `all_aliases`), §6.1.
+
+/// One column that `get` prints beside the standard ones.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Column {
+    /// Heading.
+    pub name: &'static str,
+    /// JSONPath in braces over the YAML spec.
+    pub path: &'static str,
+}
+
+/// Who may read a type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sensitivity {
+    /// Every reader.
+    NonSensitive,
+    /// `os:admin` only.
+    Sensitive,
+}
+
+/// Everything about a type that is not a resource of it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Definition {
+    /// `<PluralCamel>.<suffix>`.
+    pub kind: &'static str,
+    /// Singular, for tables: `MachineConfig`.
+    pub display: &'static str,
+    /// Where its resources live.
+    pub namespace: &'static str,
+    /// Declared short names.
+    pub aliases: &'static [&'static str],
+    /// Extra table columns.
+    pub columns: &'static [Column],
+    /// Who may read it.
+    pub sensitivity: Sensitivity,
+    /// Never visible through the API.
+    pub internal: bool,
+    /// The one that may write resources of this type.
+    pub writer: &'static str,
+}
+
+impl Definition {
+    /// The id of its ResourceDefinition.
+    pub fn id(&self) -> String {
+        self.kind.to_ascii_lowercase()
+    }
+
+    fn plural(&self) -> &'static str {
+        self.kind.split_once('.').map_or(self.kind, |(plural, _)| plural)
+    }
+
+    /// The `aliases` of the definition: declared, singular, and the capitals when there are two or more.
+    pub fn short_aliases(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.aliases.iter().map(|&alias| alias.to_owned()).collect();
+        push_new(&mut names, self.display.to_ascii_lowercase());
+        let capitals: String = self.plural().chars().filter(char::is_ascii_uppercase).collect();
+        if capitals.len() >= 2 {
+            push_new(&mut names, capitals.to_ascii_lowercase());
+            if !capitals.ends_with('S') {
+                push_new(&mut names, format!("{}s", capitals.to_ascii_lowercase()));
+            }
+        }
+        names
+    }
+
+    /// Everything a client may type for it, its id apart.
+    pub fn all_aliases(&self) -> Vec<String> {
+        let id = self.id();
+        let dots = id.match_indices('.').map(|(at, _)| at);
+        let mut names: Vec<String> = dots.map(|at| id[..at].to_owned()).collect();
+        for alias in self.short_aliases() {
+            push_new(&mut names, alias);
+        }
+        names
+    }
+
+    /// Whether a word typed by a client names this type.
+    pub fn answers_to(&self, word: &str) -> bool {
+        let word = word.to_ascii_lowercase();
+        self.id() == word || self.all_aliases().contains(&word)
+    }
+}
+
+fn push_new(names: &mut Vec<String>, name: String) {
+    if !names.contains(&name) {
+        names.push(name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::store::{HOSTNAME_STATUS, MACHINE_CONFIG, SERVICE};
+
+    #[test]
+    fn aliases_follow_the_order_of_the_spec() {
+        let expected =
+            ["machineconfigs", "machineconfigs.config", "machineconfigs.config.talos", "machineconfig", "mc", "mcs"];
+        assert_eq!(MACHINE_CONFIG.all_aliases(), expected);
+        assert_eq!(
+            SERVICE.all_aliases(),
+            ["services", "services.v1alpha1", "services.v1alpha1.talos", "svc", "service"]
+        );
+        assert_eq!(HOSTNAME_STATUS.short_aliases(), ["hostname", "hostnamestatus", "hs"]);
+    }
+
+    #[test]
+    fn words_match_in_any_case() {
+        assert!(SERVICE.answers_to("SVC") && SERVICE.answers_to("Services.v1alpha1.talos.dev"));
+        assert!(!SERVICE.answers_to("serv"));
+    }
+}

@@ -1,0 +1,201 @@
+//! The resource store: typed, versioned, in memory.
+//!
+//! Owns: every resource, its version, and the ring of changes that watchers read.
+//! Does not: persist anything, interpret a spec, or decide who may read (the API server does).
+//! Order: a write takes the lock, checks the writer, stores, and broadcasts before it releases the lock; a watch
+//! takes its snapshot and its subscription under the same lock, so no change is lost or seen twice.
+//! Fails by: [`StoreError`]; a write by anyone but the type's writer is a bug in the caller and changes nothing.
+
+mod definition;
+mod registry;
+mod resource;
+mod spec;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::broadcast;
+
+pub use definition::{Column, Definition, Sensitivity};
+pub use registry::{
+    ADDRESS_STATUS, ALL, API_CERTIFICATE, BOOT_TIMELINE, DHCP_LEASE, HOSTNAME_STATUS, LINK_STATUS, MACHINE_CONFIG,
+    MACHINE_TYPE, MOUNT_STATUS, NAMESPACE, NAMESPACES, RESOURCE_DEFINITION, ROOT_LAYER, ROUTE_STATUS, SERVICE, Unresolved,
+    resolve,
+};
+pub use resource::{Metadata, Phase, Resource};
+pub use spec::{
+    AddressStatus, BootTimeline, DhcpLease, HostnameStatus, LinkStatus, MountStatus, RootLayer, RouteStatus,
+    ServiceStatus, Spec, TimelineEntry,
+};
+
+/// Changes that a watcher may lag behind before it is cut off (spec/api-wire-facts.md §6.3).
+const RING: usize = 1000;
+
+/// A refused write.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum StoreError {
+    /// Each type has one writer.
+    #[error("{kind} {id:?} belongs to {writer}, not to {caller}")]
+    Writer {
+        /// Resource type.
+        kind: &'static str,
+        /// Resource id.
+        id: String,
+        /// Who may write.
+        writer: &'static str,
+        /// Who tried.
+        caller: String,
+    },
+}
+
+/// What happened to a resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChangeKind {
+    /// It did not exist before.
+    Created,
+    /// Its spec or phase changed.
+    Updated,
+    /// It is gone; the change carries its last state.
+    Destroyed,
+}
+
+/// One entry of the ring.
+#[derive(Debug, Clone)]
+pub struct Change {
+    /// What happened.
+    pub kind: ChangeKind,
+    /// The resource after the change (before it, when destroyed).
+    pub resource: Arc<Resource>,
+    /// The state before an update.
+    pub old: Option<Arc<Resource>>,
+}
+
+type Key = (&'static str, String);
+
+#[derive(Debug)]
+struct Shared {
+    items: Mutex<BTreeMap<Key, Arc<Resource>>>,
+    changes: broadcast::Sender<Change>,
+}
+
+/// A handle to the store; clones share it.
+#[derive(Debug, Clone)]
+pub struct Store {
+    shared: Arc<Shared>,
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Store {
+    /// A store that holds its own definitions and namespaces.
+    pub fn new() -> Self {
+        let (changes, _) = broadcast::channel(RING);
+        let store = Self { shared: Arc::new(Shared { items: Mutex::default(), changes }) };
+        store.register();
+        store
+    }
+
+    fn register(&self) {
+        for (name, description) in NAMESPACES {
+            self.insert(&NAMESPACE, name, Spec::Namespace { description });
+        }
+        for definition in ALL.iter().filter(|definition| !definition.internal) {
+            self.insert(&RESOURCE_DEFINITION, &definition.id(), Spec::Definition(definition));
+        }
+    }
+
+    fn items(&self) -> MutexGuard<'_, BTreeMap<Key, Arc<Resource>>> {
+        self.shared.items.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Creates or updates a resource; an equal spec changes nothing. Says whether something changed.
+    pub fn put(&self, caller: &str, kind: &'static Definition, id: &str, spec: Spec) -> Result<bool, StoreError> {
+        check_writer(caller, kind, id)?;
+        Ok(self.insert(kind, id, spec))
+    }
+
+    fn insert(&self, kind: &'static Definition, id: &str, spec: Spec) -> bool {
+        let mut items = self.items();
+        let key = (kind.kind, id.to_owned());
+        let old = items.get(&key).cloned();
+        let new = match &old {
+            Some(old) if old.spec == spec => return false,
+            Some(old) => Arc::new(old.updated(spec)),
+            None => Arc::new(Resource::created(kind, id, spec)),
+        };
+        items.insert(key, new.clone());
+        let change = if old.is_some() { ChangeKind::Updated } else { ChangeKind::Created };
+        self.announce(Change { kind: change, resource: new, old });
+        true
+    }
+
+    /// Removes a resource. Says whether it existed.
+    pub fn remove(&self, caller: &str, kind: &'static Definition, id: &str) -> Result<bool, StoreError> {
+        check_writer(caller, kind, id)?;
+        let mut items = self.items();
+        let Some(last) = items.remove(&(kind.kind, id.to_owned())) else { return Ok(false) };
+        self.announce(Change { kind: ChangeKind::Destroyed, resource: last, old: None });
+        Ok(true)
+    }
+
+    /// Makes the ids of a type exactly those given.
+    pub fn replace(&self, caller: &str, kind: &'static Definition, wanted: Vec<(String, Spec)>) -> Result<(), StoreError> {
+        for present in self.list(kind) {
+            if !wanted.iter().any(|(id, _)| *id == present.metadata.id) {
+                self.remove(caller, kind, &present.metadata.id)?;
+            }
+        }
+        for (id, spec) in wanted {
+            self.put(caller, kind, &id, spec)?;
+        }
+        Ok(())
+    }
+
+    fn announce(&self, change: Change) {
+        // An error only says that nobody watches.
+        let _ = self.shared.changes.send(change);
+    }
+
+    /// One resource.
+    pub fn get(&self, kind: &'static Definition, id: &str) -> Option<Arc<Resource>> {
+        self.items().get(&(kind.kind, id.to_owned())).cloned()
+    }
+
+    /// All resources of a type, sorted by id.
+    pub fn list(&self, kind: &'static Definition) -> Vec<Arc<Resource>> {
+        list_of(&self.items(), kind)
+    }
+
+    /// The resources of a type now, and every later change of the store in order.
+    pub fn watch(&self, kind: &'static Definition) -> (Vec<Arc<Resource>>, broadcast::Receiver<Change>) {
+        let items = self.items();
+        (list_of(&items, kind), self.shared.changes.subscribe())
+    }
+
+    /// Every later change of the store in order.
+    pub fn changes(&self) -> broadcast::Receiver<Change> {
+        self.shared.changes.subscribe()
+    }
+}
+
+fn check_writer(caller: &str, kind: &'static Definition, id: &str) -> Result<(), StoreError> {
+    if kind.writer == caller {
+        return Ok(());
+    }
+    Err(StoreError::Writer { kind: kind.kind, id: id.to_owned(), writer: kind.writer, caller: caller.to_owned() })
+}
+
+fn list_of(items: &BTreeMap<Key, Arc<Resource>>, kind: &'static Definition) -> Vec<Arc<Resource>> {
+    items
+        .range((kind.kind, String::new())..)
+        .take_while(|((name, _), _)| *name == kind.kind)
+        .map(|(_, resource)| resource.clone())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

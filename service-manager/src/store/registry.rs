@@ -1,0 +1,258 @@
+//! The resource types and namespaces of this node.
+//!
+//! Owns: one [`Definition`] a type, and how a client's word becomes one of them.
+//! Source: spec/api-wire-facts.md §5.3 and §6.1; the `billet.dev` types are ours.
+
+use super::{Column, Definition, Sensitivity};
+
+/// Namespaces and what they are for.
+pub const NAMESPACES: [(&str, &str); 7] = [
+    ("config", "Machine configuration"),
+    ("controlplane", "Kubernetes control plane"),
+    ("extras", "Additional Kubernetes manifests"),
+    ("meta", "Resource definitions and namespaces"),
+    ("network", "State of the network"),
+    ("runtime", "State of the machine and its services"),
+    ("secrets", "Keys and certificates"),
+];
+
+const fn column(name: &'static str, path: &'static str) -> Column {
+    Column { name, path }
+}
+
+const PLAIN: Definition = Definition {
+    kind: "",
+    display: "",
+    namespace: "runtime",
+    aliases: &[],
+    columns: &[],
+    sensitivity: Sensitivity::NonSensitive,
+    internal: false,
+    writer: "",
+};
+
+/// The definitions themselves.
+pub static RESOURCE_DEFINITION: Definition = Definition {
+    kind: "ResourceDefinitions.meta.cosi.dev",
+    display: "ResourceDefinition",
+    namespace: "meta",
+    aliases: &["api-resources"],
+    writer: "registry",
+    ..PLAIN
+};
+
+/// The namespaces themselves.
+pub static NAMESPACE: Definition = Definition {
+    kind: "Namespaces.meta.cosi.dev",
+    display: "Namespace",
+    namespace: "meta",
+    aliases: &["ns"],
+    writer: "registry",
+    ..PLAIN
+};
+
+/// A running service.
+pub static SERVICE: Definition = Definition {
+    kind: "Services.v1alpha1.talos.dev",
+    display: "Service",
+    aliases: &["svc"],
+    columns: &[
+        column("Running", "{.running}"),
+        column("Healthy", "{.healthy}"),
+        column("Health Unknown", "{.unknown}"),
+    ],
+    writer: "v1alpha1.ServiceController",
+    ..PLAIN
+};
+
+/// The machine's role.
+pub static MACHINE_TYPE: Definition = Definition {
+    kind: "MachineTypes.config.talos.dev",
+    display: "MachineType",
+    namespace: "config",
+    columns: &[column("Type", "{@}")],
+    writer: "config.MachineTypeController",
+    ..PLAIN
+};
+
+/// The machine config as it was given.
+pub static MACHINE_CONFIG: Definition = Definition {
+    kind: "MachineConfigs.config.talos.dev",
+    display: "MachineConfig",
+    namespace: "config",
+    sensitivity: Sensitivity::Sensitive,
+    writer: "loadConfig",
+    ..PLAIN
+};
+
+/// Where the boot time went.
+pub static BOOT_TIMELINE: Definition = Definition {
+    kind: "BootTimelines.runtime.billet.dev",
+    display: "BootTimeline",
+    writer: "timeline",
+    ..PLAIN
+};
+
+/// A layer of the root.
+pub static ROOT_LAYER: Definition = Definition {
+    kind: "RootLayers.runtime.billet.dev",
+    display: "RootLayer",
+    columns: &[column("Version", "{.version}"), column("Root Hash", "{.rootHash}"), column("Device", "{.device}")],
+    writer: "boot-report",
+    ..PLAIN
+};
+
+/// A mount that machined made or found.
+pub static MOUNT_STATUS: Definition = Definition {
+    kind: "MountStatuses.runtime.talos.dev",
+    display: "MountStatus",
+    aliases: &["mounts"],
+    columns: &[
+        column("Source", "{.source}"),
+        column("Target", "{.target}"),
+        column("Filesystem Type", "{.filesystemType}"),
+    ],
+    writer: "runtime.MountStatusController",
+    ..PLAIN
+};
+
+/// The node's name.
+pub static HOSTNAME_STATUS: Definition = Definition {
+    kind: "HostnameStatuses.net.talos.dev",
+    display: "HostnameStatus",
+    namespace: "network",
+    aliases: &["hostname"],
+    columns: &[column("Hostname", "{.hostname}"), column("Domainname", "{.domainname}")],
+    writer: "network.HostnameController",
+    ..PLAIN
+};
+
+/// An address of a link.
+pub static ADDRESS_STATUS: Definition = Definition {
+    kind: "AddressStatuses.net.talos.dev",
+    display: "AddressStatus",
+    namespace: "network",
+    aliases: &["address", "addresses"],
+    columns: &[column("Address", "{.address}"), column("Link", "{.linkName}")],
+    writer: "network.StatusController",
+    ..PLAIN
+};
+
+/// A network link.
+pub static LINK_STATUS: Definition = Definition {
+    kind: "LinkStatuses.net.talos.dev",
+    display: "LinkStatus",
+    namespace: "network",
+    aliases: &["link", "links"],
+    columns: &[
+        column("Type", "{.type}"),
+        column("Kind", "{.kind}"),
+        column("Hw Addr", "{.hardwareAddr}"),
+        column("Oper State", "{.operationalState}"),
+        column("Link State", "{.linkState}"),
+    ],
+    writer: "network.StatusController",
+    ..PLAIN
+};
+
+/// A route of the main table.
+pub static ROUTE_STATUS: Definition = Definition {
+    kind: "RouteStatuses.net.talos.dev",
+    display: "RouteStatus",
+    namespace: "network",
+    aliases: &["route", "routes"],
+    columns: &[
+        column("Destination", "{.dst}"),
+        column("Gateway", "{.gateway}"),
+        column("Link", "{.outLinkName}"),
+        column("Metric", "{.priority}"),
+    ],
+    writer: "network.StatusController",
+    ..PLAIN
+};
+
+/// What a DHCP server granted to a link: input of the hostname and resolver controllers.
+pub static DHCP_LEASE: Definition = Definition {
+    kind: "DhcpLeases.net.billet.dev",
+    display: "DhcpLease",
+    namespace: "network",
+    columns: &[column("Address", "{.address}"), column("Server", "{.server}")],
+    writer: "networkd",
+    ..PLAIN
+};
+
+/// Names and addresses that apid's certificate must carry. Not visible through the API.
+pub static API_CERTIFICATE: Definition = Definition {
+    kind: "APICertificates.secrets.billet.dev",
+    display: "APICertificate",
+    namespace: "secrets",
+    sensitivity: Sensitivity::Sensitive,
+    internal: true,
+    writer: "secrets.APICertificateController",
+    ..PLAIN
+};
+
+/// Every type, sorted by name.
+pub static ALL: [&Definition; 14] = [
+    &ADDRESS_STATUS,
+    &API_CERTIFICATE,
+    &BOOT_TIMELINE,
+    &DHCP_LEASE,
+    &HOSTNAME_STATUS,
+    &LINK_STATUS,
+    &MACHINE_CONFIG,
+    &MACHINE_TYPE,
+    &MOUNT_STATUS,
+    &NAMESPACE,
+    &RESOURCE_DEFINITION,
+    &ROOT_LAYER,
+    &ROUTE_STATUS,
+    &SERVICE,
+];
+
+/// A word that names no type or several.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Unresolved {
+    /// No type answers to it.
+    Unknown,
+    /// These do.
+    Ambiguous(Vec<&'static str>),
+}
+
+/// The public type that a client's word names.
+pub fn resolve(word: &str) -> Result<&'static Definition, Unresolved> {
+    let found: Vec<_> = ALL.iter().copied().filter(|kind| !kind.internal && kind.answers_to(word)).collect();
+    match found.as_slice() {
+        [] => Err(Unresolved::Unknown),
+        [only] => Ok(only),
+        several => Err(Unresolved::Ambiguous(several.iter().map(|kind| kind.kind).collect())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_is_sorted_and_complete_words_are_unique() {
+        assert!(ALL.is_sorted_by_key(|kind| kind.id()));
+        for kind in ALL.iter().filter(|kind| !kind.internal) {
+            for alias in kind.all_aliases() {
+                assert_eq!(resolve(&alias), Ok(*kind), "{alias}");
+            }
+        }
+    }
+
+    #[test]
+    fn secrets_and_nonsense_are_unknown() {
+        assert_eq!(resolve("apicertificates"), Err(Unresolved::Unknown));
+        assert_eq!(resolve("teapots"), Err(Unresolved::Unknown));
+    }
+
+    #[test]
+    fn every_namespace_of_a_type_is_registered() {
+        for kind in ALL {
+            assert!(NAMESPACES.iter().any(|(name, _)| *name == kind.namespace), "{}", kind.kind);
+        }
+    }
+}

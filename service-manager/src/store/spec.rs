@@ -1,0 +1,356 @@
+//! The specs of all resource types, and their YAML form.
+//!
+//! Owns: the shape of each spec as clients see it (spec/api-wire-facts.md §5.3, §6.2).
+//! Does not: print secrets: internal types have no YAML, a machine config is its own document.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
+
+use super::{Definition, Sensitivity};
+
+/// What a resource says, by type.
+#[derive(Clone, PartialEq)]
+pub enum Spec {
+    /// `ResourceDefinitions`.
+    Definition(&'static Definition),
+    /// `Namespaces`.
+    Namespace {
+        /// What it is for.
+        description: &'static str,
+    },
+    /// `Services`.
+    Service(ServiceStatus),
+    /// `MachineTypes`: `init`, `controlplane`, `worker`, `unknown`.
+    MachineType(&'static str),
+    /// `MachineConfigs`: the document.
+    MachineConfig(Arc<Zeroizing<String>>),
+    /// `BootTimelines`.
+    BootTimeline(BootTimeline),
+    /// `RootLayers`.
+    RootLayer(RootLayer),
+    /// `MountStatuses`.
+    MountStatus(MountStatus),
+    /// `HostnameStatuses`.
+    HostnameStatus(HostnameStatus),
+    /// `AddressStatuses`.
+    AddressStatus(AddressStatus),
+    /// `LinkStatuses`.
+    LinkStatus(LinkStatus),
+    /// `RouteStatuses`.
+    RouteStatus(RouteStatus),
+    /// `DhcpLeases`.
+    DhcpLease(DhcpLease),
+    /// Subject alternative names of apid's certificate (internal).
+    ApiCertificate(Vec<String>),
+}
+
+/// Prints the kind only: a spec may hold secrets.
+impl std::fmt::Debug for Spec {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Spec")
+    }
+}
+
+/// A service as `get services` shows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ServiceStatus {
+    /// Its last event is Running.
+    pub running: bool,
+    /// Its last health check passed.
+    pub healthy: bool,
+    /// It has no health check, or none has run yet.
+    pub unknown: bool,
+}
+
+/// Times of the boot on `CLOCK_BOOTTIME`; firmware and loader before it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BootTimeline {
+    /// Time the firmware took, 0 when it does not say.
+    pub firmware_ns: u64,
+    /// Time the boot loader took, 0 when it does not say.
+    pub loader_ns: u64,
+    /// From the kernel's start to init's first task.
+    pub kernel_ns: u64,
+    /// One entry a task or service, by start.
+    pub entries: Vec<TimelineEntry>,
+}
+
+/// One bar of the timeline.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TimelineEntry {
+    /// `init`, `machined` or `service`.
+    pub source: String,
+    /// Phase, or the service's id.
+    pub phase: String,
+    /// Task, or what the service reached.
+    pub task: String,
+    /// Start.
+    pub start_ns: u64,
+    /// End.
+    pub end_ns: u64,
+}
+
+/// A layer of the root.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RootLayer {
+    /// Place in the stack, 0 lowest.
+    pub index: usize,
+    /// Name in the manifest.
+    pub name: String,
+    /// Version in the manifest.
+    pub version: String,
+    /// dm-verity root hash.
+    pub root_hash: String,
+    /// Verity device.
+    pub device: String,
+}
+
+/// A mount point.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MountStatus {
+    /// What is mounted.
+    pub source: String,
+    /// Where.
+    pub target: String,
+    /// File system type.
+    pub filesystem_type: String,
+    /// Options as the kernel prints them.
+    pub options: Vec<String>,
+}
+
+/// The node's name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct HostnameStatus {
+    /// Up to the first dot.
+    pub hostname: String,
+    /// The rest.
+    pub domainname: String,
+}
+
+/// An address of a link.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AddressStatus {
+    /// CIDR text.
+    pub address: String,
+    /// Index of the link.
+    pub link_index: u32,
+    /// Name of the link.
+    pub link_name: String,
+    /// `inet4` or `inet6`.
+    pub family: &'static str,
+    /// `global`, `link`, `host`, …
+    pub scope: String,
+}
+
+/// A network link.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LinkStatus {
+    /// Kernel's index.
+    pub index: u32,
+    /// `ether`, `loopback`, …
+    #[serde(rename = "type")]
+    pub kind_of_link: String,
+    /// `bridge`, `vlan`, …; empty for hardware.
+    pub kind: String,
+    /// MAC address.
+    pub hardware_addr: String,
+    /// Largest packet.
+    pub mtu: u32,
+    /// `up`, `down`, `unknown`, …
+    pub operational_state: String,
+    /// Whether it has a carrier.
+    pub link_state: bool,
+}
+
+/// A route.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RouteStatus {
+    /// `inet4` or `inet6`.
+    pub family: &'static str,
+    /// CIDR text, empty for the default route.
+    pub dst: String,
+    /// Source hint.
+    pub src: String,
+    /// Next hop.
+    pub gateway: String,
+    /// Link name.
+    pub out_link_name: String,
+    /// Table.
+    pub table: String,
+    /// Metric.
+    pub priority: u32,
+    /// `global`, `link`, …
+    pub scope: String,
+    /// Who installed it.
+    pub protocol: String,
+}
+
+/// What a DHCP server granted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DhcpLease {
+    /// CIDR text.
+    pub address: String,
+    /// The server that granted it.
+    pub server: String,
+    /// Next hop of the default route.
+    pub gateway: Option<String>,
+    /// Name servers.
+    pub resolvers: Vec<String>,
+    /// Name given by the server.
+    pub hostname: Option<String>,
+    /// Domain given by the server.
+    pub domain: Option<String>,
+    /// Seconds.
+    pub lease_seconds: u32,
+}
+
+impl DhcpLease {
+    /// The address without its prefix length.
+    pub fn ip(&self) -> Option<IpAddr> {
+        self.address.split('/').next()?.parse().ok()
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct DefinitionYaml {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    display_type: &'static str,
+    aliases: Vec<String>,
+    all_aliases: Vec<String>,
+    print_columns: Vec<ColumnYaml>,
+    default_namespace: &'static str,
+    sensitivity: &'static str,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ColumnYaml {
+    name: &'static str,
+    json_path: &'static str,
+}
+
+impl DefinitionYaml {
+    fn new(kind: &'static Definition) -> Self {
+        let columns = kind.columns.iter();
+        Self {
+            kind: kind.kind,
+            display_type: kind.display,
+            aliases: kind.short_aliases(),
+            all_aliases: kind.all_aliases(),
+            print_columns: columns.map(|c| ColumnYaml { name: c.name, json_path: c.path }).collect(),
+            default_namespace: kind.namespace,
+            sensitivity: match kind.sensitivity {
+                Sensitivity::NonSensitive => "",
+                Sensitivity::Sensitive => "sensitive",
+            },
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct NamespaceYaml {
+    description: &'static str,
+}
+
+/// A spec that cannot be written as YAML.
+#[derive(Debug, thiserror::Error)]
+pub enum YamlError {
+    /// The type never leaves machined.
+    #[error("resources of this type are internal")]
+    Internal,
+    /// The serializer refused.
+    #[error("write the spec as YAML")]
+    Write(#[source] serde_saphyr::ser::Error),
+}
+
+impl Spec {
+    /// The YAML document that clients get.
+    pub fn yaml(&self) -> Result<String, YamlError> {
+        match self {
+            Self::Definition(kind) => yaml(&DefinitionYaml::new(kind)),
+            Self::Namespace { description } => yaml(&NamespaceYaml { description }),
+            Self::Service(spec) => yaml(spec),
+            Self::MachineType(name) => Ok(format!("{name}\n")),
+            Self::MachineConfig(document) => Ok(document.as_str().to_owned()),
+            Self::BootTimeline(spec) => yaml(spec),
+            Self::RootLayer(spec) => yaml(spec),
+            Self::MountStatus(spec) => yaml(spec),
+            Self::HostnameStatus(spec) => yaml(spec),
+            Self::AddressStatus(spec) => yaml(spec),
+            Self::LinkStatus(spec) => yaml(spec),
+            Self::RouteStatus(spec) => yaml(spec),
+            Self::DhcpLease(spec) => yaml(spec),
+            Self::ApiCertificate(_) => Err(YamlError::Internal),
+        }
+    }
+}
+
+fn yaml<T: Serialize>(value: &T) -> Result<String, YamlError> {
+    serde_saphyr::to_string(value).map_err(YamlError::Write)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{MACHINE_TYPE, ROOT_LAYER};
+
+    #[test]
+    fn definitions_print_lists_even_when_empty() {
+        let text = Spec::Definition(&ROOT_LAYER).yaml().unwrap();
+        assert!(text.contains("type: RootLayers.runtime.billet.dev\n"), "{text}");
+        assert!(text.contains("jsonPath:"), "{text}");
+        static BARE: Definition = Definition { columns: &[], ..copy(&MACHINE_TYPE) };
+        assert!(Spec::Definition(&BARE).yaml().unwrap().contains("printColumns: []\n"));
+    }
+
+    const fn copy(of: &Definition) -> Definition {
+        Definition {
+            kind: of.kind,
+            display: of.display,
+            namespace: of.namespace,
+            aliases: of.aliases,
+            columns: &[],
+            sensitivity: of.sensitivity,
+            internal: of.internal,
+            writer: of.writer,
+        }
+    }
+
+    #[test]
+    fn keys_are_camel_case_and_scalars_stay_scalars() {
+        let timeline = BootTimeline {
+            kernel_ns: 5,
+            entries: vec![TimelineEntry {
+                source: "init".into(),
+                phase: "root".into(),
+                task: "find_root".into(),
+                start_ns: 1,
+                end_ns: 2,
+            }],
+            ..BootTimeline::default()
+        };
+        let text = Spec::BootTimeline(timeline).yaml().unwrap();
+        assert!(text.contains("kernelNs: 5") && text.contains("startNs: 1"), "{text}");
+        assert_eq!(Spec::MachineType("controlplane").yaml().unwrap(), "controlplane\n");
+        assert!(Spec::ApiCertificate(vec![]).yaml().is_err());
+    }
+
+    #[test]
+    fn debug_output_hides_the_contents() {
+        let secret = Spec::MachineConfig(Arc::new(Zeroizing::new("token: hush".into())));
+        assert!(!format!("{secret:?}").contains("hush"));
+    }
+}

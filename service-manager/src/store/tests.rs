@@ -1,0 +1,87 @@
+use super::*;
+
+const WRITER: &str = SERVICE.writer;
+
+fn service(running: bool) -> Spec {
+    Spec::Service(ServiceStatus { running, healthy: false, unknown: true })
+}
+
+#[test]
+fn versions_count_updates_and_equal_specs_do_not() {
+    let store = Store::new();
+    assert_eq!(store.put(WRITER, &SERVICE, "apid", service(false)), Ok(true));
+    assert_eq!(store.put(WRITER, &SERVICE, "apid", service(false)), Ok(false));
+    assert_eq!(store.put(WRITER, &SERVICE, "apid", service(true)), Ok(true));
+    let resource = store.get(&SERVICE, "apid").unwrap();
+    assert_eq!(resource.metadata.version, 2);
+    assert_eq!(resource.metadata.owner, WRITER);
+    assert_eq!(resource.metadata.namespace, "runtime");
+}
+
+#[test]
+fn only_the_writer_of_a_type_may_write() {
+    let store = Store::new();
+    let error = store.put("someone", &SERVICE, "apid", service(true)).unwrap_err();
+    assert!(error.to_string().contains("not to someone"), "{error}");
+    store.put(WRITER, &SERVICE, "apid", service(true)).unwrap();
+    assert!(store.remove("someone", &SERVICE, "apid").is_err());
+    assert!(store.get(&SERVICE, "apid").is_some());
+}
+
+#[test]
+fn lists_are_sorted_and_of_one_type() {
+    let store = Store::new();
+    for id in ["udevd", "apid", "machined"] {
+        store.put(WRITER, &SERVICE, id, service(true)).unwrap();
+    }
+    let ids: Vec<_> = store.list(&SERVICE).iter().map(|r| r.metadata.id.clone()).collect();
+    assert_eq!(ids, ["apid", "machined", "udevd"]);
+    let namespaces = store.list(&NAMESPACE);
+    assert_eq!(namespaces.len(), NAMESPACES.len());
+}
+
+#[tokio::test]
+async fn a_watch_sees_the_snapshot_and_then_every_change_once() {
+    let store = Store::new();
+    store.put(WRITER, &SERVICE, "apid", service(false)).unwrap();
+    let (now, mut later) = store.watch(&SERVICE);
+    assert_eq!(now.len(), 1);
+    store.put(WRITER, &SERVICE, "apid", service(true)).unwrap();
+    store.remove(WRITER, &SERVICE, "apid").unwrap();
+    let updated = later.recv().await.unwrap();
+    assert_eq!(updated.kind, ChangeKind::Updated);
+    assert_eq!(updated.old.unwrap().metadata.version, 1);
+    assert_eq!(updated.resource.metadata.version, 2);
+    let destroyed = later.recv().await.unwrap();
+    assert_eq!((destroyed.kind, destroyed.resource.metadata.version), (ChangeKind::Destroyed, 2));
+}
+
+#[tokio::test]
+async fn a_watcher_that_lags_a_whole_ring_is_told() {
+    let store = Store::new();
+    let (_, mut later) = store.watch(&SERVICE);
+    for round in 0..=RING {
+        store.put(WRITER, &SERVICE, "apid", service(round % 2 == 0)).unwrap();
+        store.remove(WRITER, &SERVICE, "apid").unwrap();
+    }
+    assert!(matches!(later.recv().await, Err(broadcast::error::RecvError::Lagged(_))));
+}
+
+#[test]
+fn replace_keeps_exactly_the_wanted_ids() {
+    let store = Store::new();
+    store.put(WRITER, &SERVICE, "old", service(true)).unwrap();
+    store.put(WRITER, &SERVICE, "kept", service(true)).unwrap();
+    store.replace(WRITER, &SERVICE, vec![("kept".into(), service(true)), ("new".into(), service(true))]).unwrap();
+    let list = store.list(&SERVICE);
+    let ids: Vec<_> = list.iter().map(|r| (r.metadata.id.as_str(), r.metadata.version)).collect();
+    assert_eq!(ids, [("kept", 1), ("new", 1)]);
+}
+
+#[test]
+fn internal_types_have_no_public_definition() {
+    let store = Store::new();
+    let ids: Vec<_> = store.list(&RESOURCE_DEFINITION).iter().map(|r| r.metadata.id.clone()).collect();
+    assert!(ids.contains(&"services.v1alpha1.talos.dev".to_owned()));
+    assert!(!ids.iter().any(|id| id.starts_with("apicertificates")), "{ids:?}");
+}
