@@ -4,9 +4,12 @@
 //! Source: shared/spec/api-wire-facts.md.
 #![warn(missing_docs)]
 
+pub mod client;
 pub mod event;
 pub mod file_mode;
+pub mod generate;
 pub mod pki;
 pub mod proto;
 pub mod roles;
+pub mod talosconfig;
 pub mod tls;
