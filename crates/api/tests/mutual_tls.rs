@@ -1,5 +1,7 @@
 //! A server and clients on loopback: who is let in, who is not, and what each is told.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 use api::{
     client::{Client, ConnectError, to_nodes},
     pki::{Authority, CA_LIFETIME, CertificateFacts, Identity, LEAF_LIFETIME, Leaf, Lifetime, Usage},
