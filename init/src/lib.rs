@@ -1,1 +1,53 @@
-//! Stub.
+//! PID 1.
+//!
+//! Owns: early boot, root assembly, supervision of machined, the end of the system.
+//! Does not: parse the machine config, touch the network of the node, or know services.
+//! Order: [`sequences`]: boot, supervision, shutdown.
+//! Fails by: one line in the kernel log, a wait of `panic=` seconds, a restart; never a kernel panic.
+//!
+//! The library runs on a [`kernel::Kernel`]: the real one ([`real`]) in the binary, a recording one in tests. It uses
+//! no standard library, and the binary no libc.
+
+#![cfg_attr(not(test), no_std)]
+#![warn(missing_docs)]
+
+extern crate alloc;
+
+pub mod boot;
+pub mod cmdline;
+pub mod corruption;
+pub mod events;
+pub mod failure;
+pub mod finish;
+pub mod kernel;
+pub mod line;
+pub mod modules;
+pub mod real;
+pub mod runner;
+pub mod sequences;
+pub mod source;
+pub mod supervise;
+pub mod tasks;
+pub mod unpack;
+
+#[cfg(test)]
+mod recording;
+#[cfg(test)]
+mod tests;
+
+use boot::Boot;
+use kernel::Kernel;
+use supervise::{Outcome, Supervisor};
+
+/// The life of PID 1. Returns only when the kernel refused to end.
+pub fn run(kernel: &mut dyn Kernel) {
+    let mut boot = Boot::new(kernel);
+    if runner::boot(&mut boot).is_err() {
+        return;
+    }
+    let Boot { parameters, report, .. } = boot;
+    match Supervisor::new(kernel, &parameters, report).run() {
+        Outcome::Finish(action) => finish::finish(kernel, action),
+        Outcome::GaveUp => {}
+    }
+}

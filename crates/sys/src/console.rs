@@ -13,6 +13,32 @@ pub fn open_kmsg() -> Result<OwnedFd> {
     rustix::fs::open("/dev/kmsg", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
 }
 
+/// Opens the kernel log even where no /dev is mounted, through a node of its own that is gone at once.
+pub fn open_kmsg_anywhere() -> Result<OwnedFd> {
+    /// `/dev/kmsg` is character device 1:11 on every Linux (Documentation/admin-guide/devices.txt).
+    const KMSG: (u32, u32) = (1, 11);
+    const NODE: &str = "/.kmsg";
+    if let Ok(kmsg) = open_kmsg() {
+        return Ok(kmsg);
+    }
+    let mode = Mode::RUSR | Mode::WUSR;
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        NODE,
+        rustix::fs::FileType::CharacterDevice,
+        mode,
+        rustix::fs::makedev(KMSG.0, KMSG.1),
+    )?;
+    let kmsg = rustix::fs::open(NODE, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty());
+    let _ = rustix::fs::unlink(NODE);
+    kmsg
+}
+
+/// Opens /dev/null.
+pub fn open_null() -> Result<OwnedFd> {
+    rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+}
+
 /// Opens the console for reading and writing, without making it the controlling terminal.
 pub fn open_console() -> Result<OwnedFd> {
     rustix::fs::open("/dev/console", OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())

@@ -332,6 +332,17 @@ fn parse_start_ticks(stat: &[u8]) -> Option<u64> {
     core::str::from_utf8(field).ok()?.parse().ok()
 }
 
+/// `int kill(pid_t pid, int sig)` for one process.
+pub fn signal_process(pid: i32, signal: Signal) -> Result<()> {
+    let pid = rustix::process::Pid::from_raw(pid).filter(|_| pid > 0).ok_or(Errno::INVAL)?;
+    rustix::process::kill_process(pid, signal)
+}
+
+/// Whether this process is PID 1.
+pub fn is_init() -> bool {
+    rustix::process::getpid().is_init()
+}
+
 /// `int kill(-1, sig)`: every process but this one and init.
 pub fn signal_everyone(signal: Signal) -> Result<()> {
     // SAFETY: 1. kill takes numbers only.

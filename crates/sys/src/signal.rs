@@ -6,7 +6,7 @@
 
 use linux_raw_sys::general as nr;
 use rustix::fd::{AsFd, FromRawFd, OwnedFd, RawFd};
-use rustix::process::Signal;
+pub use rustix::process::Signal;
 
 use crate::{Errno, Result, raw};
 

@@ -13,6 +13,8 @@ use talc::base::{Talc, binning::Binning};
 use talc::lock_api::{GuardSend, RawMutex};
 use talc::source::Source;
 
+use crate::system::HeapCounters;
+
 /// Blocks of this size and more get a mapping of their own.
 const LARGE_BYTES: usize = 128 * 1024;
 
@@ -27,18 +29,9 @@ static HEAP: Heap = Heap { small: talc::TalcLock::new(Mappings) };
 static IN_USE_BYTES: AtomicU64 = AtomicU64::new(0);
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
-/// What the allocator did so far.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Counters {
-    /// Bytes that the program holds now.
-    pub in_use_bytes: u64,
-    /// Allocations since the start, growth of a block included.
-    pub allocations: u64,
-}
-
 /// Reads the counters.
-pub fn counters() -> Counters {
-    Counters {
+pub(crate) fn counters() -> HeapCounters {
+    HeapCounters {
         in_use_bytes: IN_USE_BYTES.load(Ordering::Relaxed),
         allocations: ALLOCATIONS.load(Ordering::Relaxed),
     }

@@ -1,0 +1,59 @@
+//! The state of a boot.
+//!
+//! Owns: what one task of the boot sequence leaves for the next.
+//! Does not: order the tasks (`sequences`) or act (`tasks`).
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use handoff::BootReport;
+use ondisk::manifest::RootManifest;
+
+use crate::cmdline::Parameters;
+use crate::corruption::Corruption;
+use crate::failure::Failure;
+use crate::kernel::{Kernel, Level};
+use crate::modules::Modules;
+use crate::source::Source;
+
+/// What the function of a task looks like.
+pub type BootTask = fn(&mut Boot<'_>) -> Result<(), Failure>;
+
+/// A boot under way.
+pub struct Boot<'k> {
+    /// The kernel.
+    pub kernel: &'k mut dyn Kernel,
+    /// From the command line.
+    pub parameters: Parameters,
+    /// The expected layers; after `read_root_manifest`.
+    pub manifest: RootManifest,
+    /// The module index; after `read_module_index`.
+    pub modules: Modules,
+    /// Where the layers are; after `find_layers`.
+    pub source: Option<Source>,
+    /// The first corrupt block that was met.
+    pub corruption: Option<Corruption>,
+    /// For machined.
+    pub report: BootReport,
+}
+
+impl<'k> Boot<'k> {
+    /// A boot before its first task.
+    pub fn new(kernel: &'k mut dyn Kernel) -> Self {
+        Self {
+            kernel,
+            parameters: Parameters::default(),
+            manifest: RootManifest { format: 0, version: String::new(), layers: Vec::new() },
+            modules: Modules::default(),
+            source: None,
+            corruption: None,
+            report: BootReport::default(),
+        }
+    }
+
+    /// Notes something that a person should know; the boot goes on.
+    pub fn warn(&mut self, text: &str) {
+        self.kernel.log(Level::Warning, text);
+        self.report.warnings.push(text.to_string());
+    }
+}

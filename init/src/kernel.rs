@@ -1,0 +1,188 @@
+//! Everything init asks of the kernel.
+//!
+//! Owns: the [`Kernel`] trait; init calls nothing else, so that its sequences run on a recording kernel in tests and
+//! every single call can be made to fail.
+//! Does not: decide; each method is one operation with the errors of its system call.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use handoff::InitMemory;
+pub use sys::dm::{Mapped, Target};
+pub use sys::fs::{Kind, Options, Status};
+pub use sys::process::Ended;
+pub use sys::system::End;
+use sys::{Errno, Result};
+
+/// Importance of a log line, as in syslog(2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Level {
+    /// The one line of a failure.
+    Error = 3,
+    /// Worth a look.
+    Warning = 4,
+    /// Progress.
+    Info = 6,
+}
+
+/// A signal that init acts on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signal {
+    /// SIGCHLD.
+    Child,
+    /// SIGINT: Ctrl-Alt-Del.
+    Interrupt,
+    /// SIGTERM.
+    Terminate,
+    /// SIGKILL; only ever sent.
+    Kill,
+    /// SIGPWR.
+    Power,
+}
+
+/// A descriptor that the kernel side keeps for init: an index, so that tables of them are plain data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Descriptor(pub usize);
+
+/// A packet from machined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Packet {
+    /// Bytes in the buffer; zero: machined closed its end.
+    pub len: usize,
+    /// What rode on it.
+    pub descriptor: Option<Descriptor>,
+}
+
+/// What [`Kernel::wait`] found.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Ready {
+    /// [`Kernel::next_signal`] has something.
+    pub signal: bool,
+    /// [`Kernel::receive`] has something.
+    pub message: bool,
+    /// [`Kernel::send`] can be tried again.
+    pub writable: bool,
+    /// [`Kernel::next_device_event`] has something.
+    pub device: bool,
+}
+
+/// The kernel as init sees it.
+pub trait Kernel {
+    /// Nanoseconds since the kernel started.
+    fn now_ns(&mut self) -> u64;
+    /// Adds one line to the kernel log.
+    fn log(&mut self, level: Level, text: &str);
+    /// How long a failure stays readable; also for the panic handler. Zero: for ever.
+    fn set_failure_wait(&mut self, seconds: u64);
+    /// What was set, or its default.
+    fn failure_wait_seconds(&mut self) -> u64;
+    /// Waits so long.
+    fn pause(&mut self, ns: u64);
+    /// Restarts, powers off, halts or starts the loaded kernel; returns only if that failed.
+    fn end(&mut self, how: End) -> Errno;
+    /// What the allocator holds.
+    fn memory(&mut self) -> InitMemory;
+
+    /// Follows links.
+    fn status(&mut self, path: &str) -> Result<Status>;
+    /// A whole file.
+    fn read(&mut self, path: &str, limit_bytes: usize) -> Result<Vec<u8>>;
+    /// Part of a file or device.
+    fn read_at(&mut self, path: &str, offset: u64, buffer: &mut [u8]) -> Result<()>;
+    /// One write to an existing file.
+    fn write(&mut self, path: &str, bytes: &[u8]) -> Result<()>;
+    /// Sorted names.
+    fn list(&mut self, path: &str) -> Result<Vec<String>>;
+    /// A folder; an existing one is fine.
+    fn make_folder(&mut self, path: &str, mode: u32) -> Result<()>;
+
+    /// mount(2).
+    fn mount(&mut self, source: &str, target: &str, kind: &str, options: Options, data: &str) -> Result<()>;
+    /// Moves a mount.
+    fn move_mount(&mut self, from: &str, to: &str) -> Result<()>;
+    /// umount2(2); `detach` is lazy.
+    fn unmount(&mut self, target: &str, detach: bool) -> Result<()>;
+    /// Remounts read-only.
+    fn remount_read_only(&mut self, target: &str) -> Result<()>;
+    /// Makes a mount the root.
+    fn switch_root(&mut self, new_root: &str) -> Result<()>;
+    /// Removes the files of the initramfs, after [`Kernel::switch_root`]; returns how many.
+    fn free_initramfs(&mut self) -> Result<u32>;
+    /// Writes caches of all file systems.
+    fn sync(&mut self);
+
+    /// `uname -r`.
+    fn kernel_release(&mut self) -> String;
+    /// Loads a module file, which the kernel may have to unpack.
+    fn load_module(&mut self, path: &str, compressed: bool) -> Result<()>;
+    /// Loads a module from memory.
+    fn load_module_image(&mut self, image: &[u8]) -> Result<()>;
+
+    /// Starts listening for device events.
+    fn watch_devices(&mut self) -> Result<()>;
+    /// Stops that.
+    fn ignore_devices(&mut self);
+    /// The next event, `EAGAIN` if there is none.
+    fn next_device_event(&mut self, buffer: &mut [u8]) -> Result<usize>;
+    /// Makes a read-only loop device and returns its number.
+    fn attach_loop(&mut self, path: &str, offset: u64, size_bytes: u64) -> Result<u32>;
+    /// Tells the kernel about a partition, in bytes.
+    fn add_partition(&mut self, disk: &str, number: u32, start_bytes: u64, length_bytes: u64) -> Result<()>;
+    /// Creates a live read-only mapping and returns its minor number.
+    fn map(&mut self, name: &str, uuid: &str, table: &[Target]) -> Result<u32>;
+    /// Removes a mapping.
+    fn unmap(&mut self, name: &str) -> Result<()>;
+    /// All mappings.
+    fn mappings(&mut self) -> Result<Vec<Mapped>>;
+
+    /// Routes signals to [`Kernel::next_signal`] and Ctrl-Alt-Del to a signal.
+    fn catch_signals(&mut self) -> Result<()>;
+    /// Waits for anything to happen, until a time on the boot clock. `send` says whether to wait for room as well.
+    fn wait(&mut self, until_ns: Option<u64>, send: bool) -> Result<Ready>;
+    /// `EAGAIN` if there is none.
+    fn next_signal(&mut self) -> Result<Option<Signal>>;
+    /// Sends a signal to a process.
+    fn kill(&mut self, pid: i32, signal: Signal) -> Result<()>;
+    /// Sends a signal to every process but init.
+    fn kill_everyone(&mut self, signal: Signal) -> Result<()>;
+    /// One ended child.
+    fn reap(&mut self) -> Result<Option<Ended>>;
+    /// Whether children are left.
+    fn has_children(&mut self) -> bool;
+    /// Starts machined with a new socket and returns its pid.
+    fn start_machined(&mut self) -> Result<i32>;
+    /// Starts this program again as a helper with one argument and returns its pid.
+    fn start_helper(&mut self, job: Helper) -> Result<i32>;
+
+    /// Sends a packet to machined; `EAGAIN` when its queue is full.
+    fn send(&mut self, frame: &[u8], descriptor: Option<Descriptor>) -> Result<()>;
+    /// Receives a packet from machined; `EAGAIN` when there is none.
+    fn receive(&mut self, buffer: &mut [u8]) -> Result<Packet>;
+    /// Closes the socket to machined.
+    fn disconnect(&mut self);
+    /// Closes a kept descriptor.
+    fn close(&mut self, descriptor: Descriptor);
+
+    /// Arms the watchdog with a timeout and returns the one it took.
+    fn open_watchdog(&mut self, path: &str, seconds: u32) -> Result<u32>;
+    /// Starts its countdown anew.
+    fn feed_watchdog(&mut self) -> Result<()>;
+    /// Stops its countdown.
+    fn disarm_watchdog(&mut self);
+}
+
+/// What a helper process does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Helper {
+    /// [`crate::finish::unmount_everything`].
+    Unmount,
+}
+
+impl Helper {
+    /// The argument that names it.
+    pub fn argument(self) -> &'static core::ffi::CStr {
+        match self {
+            Self::Unmount => c"unmount",
+        }
+    }
+}

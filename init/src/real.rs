@@ -1,0 +1,349 @@
+//! The kernel, for real.
+//!
+//! Owns: the descriptors behind [`Kernel`]: kernel log, device events, signals, machined's socket, what machined
+//! deposited, the watchdog.
+//! Does not: decide.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use handoff::{InitMemory, MACHINED_FD, MAX_STORED};
+use sys::process::Spawn;
+use sys::{AsFd, Errno, OwnedFd, Result};
+
+use crate::kernel::{
+    Descriptor, End, Ended, Helper, Kernel, Level, Mapped, Options, Packet, Ready, Signal, Status, Target,
+};
+use crate::line::Line;
+
+/// machined's environment: facts §4.3.
+const PATH: &core::ffi::CStr =
+    c"PATH=/sbin:/bin:/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin:/opt/cni/bin";
+
+/// Descriptors on their way into the store.
+const SPARE: usize = 8;
+
+/// The running kernel.
+pub struct RealKernel {
+    kmsg: Option<OwnedFd>,
+    failure_wait_seconds: u64,
+    devices: Option<OwnedFd>,
+    signals: Option<OwnedFd>,
+    machined: Option<OwnedFd>,
+    kept: Vec<Option<OwnedFd>>,
+    old_root: Option<OwnedFd>,
+    mapper: Option<OwnedFd>,
+    loops: Vec<OwnedFd>,
+    watchdog: Option<OwnedFd>,
+}
+
+impl RealKernel {
+    /// Opens the kernel log; works before /dev is mounted.
+    pub fn new() -> Self {
+        Self {
+            kmsg: sys::console::open_kmsg_anywhere().ok(),
+            failure_wait_seconds: 10,
+            devices: None,
+            signals: None,
+            machined: None,
+            kept: (0..MAX_STORED + SPARE).map(|_| None).collect(),
+            old_root: None,
+            mapper: None,
+            loops: Vec::new(),
+            watchdog: None,
+        }
+    }
+
+    /// Whether this process is PID 1.
+    pub fn is_init(&self) -> bool {
+        sys::process::is_init()
+    }
+
+    fn mapper(&mut self) -> Result<&OwnedFd> {
+        if self.mapper.is_none() {
+            self.mapper = Some(sys::dm::control()?);
+        }
+        self.mapper.as_ref().ok_or(Errno::NODEV)
+    }
+
+    fn keep(&mut self, fd: OwnedFd) -> Result<Descriptor> {
+        let index = self.kept.iter().position(Option::is_none).ok_or(Errno::MFILE)?;
+        self.kept[index] = Some(fd);
+        Ok(Descriptor(index))
+    }
+}
+
+impl Default for RealKernel {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn number(signal: Signal) -> sys::signal::Signal {
+    match signal {
+        Signal::Child => sys::signal::Signal::CHILD,
+        Signal::Interrupt => sys::signal::Signal::INT,
+        Signal::Terminate => sys::signal::Signal::TERM,
+        Signal::Kill => sys::signal::Signal::KILL,
+        Signal::Power => sys::signal::Signal::POWER,
+    }
+}
+
+const SIGNALS: [Signal; 4] = [Signal::Child, Signal::Interrupt, Signal::Terminate, Signal::Power];
+
+impl Kernel for RealKernel {
+    fn now_ns(&mut self) -> u64 {
+        sys::system::boot_time_ns()
+    }
+
+    fn log(&mut self, level: Level, text: &str) {
+        let priority = match level {
+            Level::Error => 3,
+            Level::Warning => 4,
+            Level::Info => 6,
+        };
+        if let Some(kmsg) = &self.kmsg {
+            let line = Line::new(format_args!("<{priority}>billet: init: {text}"));
+            // Nowhere is left to report that to.
+            let _ = sys::console::write_record(kmsg, line.as_str());
+        }
+    }
+
+    fn set_failure_wait(&mut self, seconds: u64) {
+        self.failure_wait_seconds = seconds;
+        sys::system::set_failure_wait(seconds);
+    }
+
+    fn failure_wait_seconds(&mut self) -> u64 {
+        self.failure_wait_seconds
+    }
+
+    fn pause(&mut self, ns: u64) {
+        sys::system::sleep_ns(ns);
+    }
+
+    fn end(&mut self, how: End) -> Errno {
+        sys::system::end(how)
+    }
+
+    fn memory(&mut self) -> InitMemory {
+        let counters = sys::system::heap_counters();
+        InitMemory { in_use_bytes: counters.in_use_bytes, allocations: counters.allocations }
+    }
+
+    fn status(&mut self, path: &str) -> Result<Status> {
+        sys::fs::status(path)
+    }
+
+    fn read(&mut self, path: &str, limit_bytes: usize) -> Result<Vec<u8>> {
+        sys::fs::read(path, limit_bytes)
+    }
+
+    fn read_at(&mut self, path: &str, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        sys::fs::read_at(path, offset, buffer)
+    }
+
+    fn write(&mut self, path: &str, bytes: &[u8]) -> Result<()> {
+        sys::fs::write(path, bytes)
+    }
+
+    fn list(&mut self, path: &str) -> Result<Vec<String>> {
+        sys::fs::list(path)
+    }
+
+    fn make_folder(&mut self, path: &str, mode: u32) -> Result<()> {
+        sys::fs::make_folder(path, mode)
+    }
+
+    fn mount(&mut self, source: &str, target: &str, kind: &str, options: Options, data: &str) -> Result<()> {
+        sys::fs::mount(source, target, kind, options, data)
+    }
+
+    fn move_mount(&mut self, from: &str, to: &str) -> Result<()> {
+        sys::fs::move_mount(from, to)
+    }
+
+    fn unmount(&mut self, target: &str, detach: bool) -> Result<()> {
+        sys::fs::unmount(target, detach)
+    }
+
+    fn remount_read_only(&mut self, target: &str) -> Result<()> {
+        sys::fs::remount_read_only(target)
+    }
+
+    fn switch_root(&mut self, new_root: &str) -> Result<()> {
+        self.old_root = Some(sys::fs::switch_root(new_root)?);
+        Ok(())
+    }
+
+    fn free_initramfs(&mut self) -> Result<u32> {
+        let old = self.old_root.take().ok_or(Errno::BADF)?;
+        sys::fs::remove_contents(&old)
+    }
+
+    fn sync(&mut self) {
+        sys::fs::sync();
+    }
+
+    fn kernel_release(&mut self) -> String {
+        sys::system::kernel_release()
+    }
+
+    fn load_module(&mut self, path: &str, compressed: bool) -> Result<()> {
+        let flags = if compressed { sys::system::MODULE_COMPRESSED } else { 0 };
+        sys::system::load_module_file(sys::fs::open(path)?, c"", flags)
+    }
+
+    fn load_module_image(&mut self, image: &[u8]) -> Result<()> {
+        sys::system::load_module_image(image, c"")
+    }
+
+    fn watch_devices(&mut self) -> Result<()> {
+        self.devices = Some(sys::uevent::open()?);
+        Ok(())
+    }
+
+    fn ignore_devices(&mut self) {
+        self.devices = None;
+    }
+
+    fn next_device_event(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        sys::uevent::receive(self.devices.as_ref().ok_or(Errno::AGAIN)?, buffer)
+    }
+
+    fn attach_loop(&mut self, path: &str, offset: u64, size_bytes: u64) -> Result<u32> {
+        let (number, device) = sys::block::attach_loop(sys::fs::open(path)?, offset, size_bytes)?;
+        self.loops.push(device);
+        Ok(number)
+    }
+
+    fn add_partition(&mut self, disk: &str, number: u32, start_bytes: u64, length_bytes: u64) -> Result<()> {
+        sys::block::add_partition(sys::fs::open(disk)?, number, start_bytes, length_bytes)
+    }
+
+    fn map(&mut self, name: &str, uuid: &str, table: &[Target]) -> Result<u32> {
+        Ok(sys::dm::create(self.mapper()?, name, uuid, true, table)?.minor)
+    }
+
+    fn unmap(&mut self, name: &str) -> Result<()> {
+        sys::dm::remove(self.mapper()?, name, false)
+    }
+
+    fn mappings(&mut self) -> Result<Vec<Mapped>> {
+        sys::dm::list(self.mapper()?)
+    }
+
+    fn catch_signals(&mut self) -> Result<()> {
+        self.signals = Some(sys::signal::descriptor(&SIGNALS.map(number))?);
+        sys::system::catch_ctrl_alt_del()
+    }
+
+    fn wait(&mut self, until_ns: Option<u64>, send: bool) -> Result<Ready> {
+        let now = self.now_ns();
+        let wanted = [
+            (self.signals.as_ref().map(AsFd::as_fd), false),
+            (self.machined.as_ref().map(AsFd::as_fd), send),
+            (self.devices.as_ref().map(AsFd::as_fd), false),
+        ];
+        let timeout_ns = until_ns.map(|until| until.saturating_sub(now));
+        let [signal, machined, device] = sys::poll::wait(wanted, timeout_ns)?;
+        Ok(Ready {
+            signal: signal.readable,
+            message: machined.readable,
+            writable: machined.writable,
+            device: device.readable,
+        })
+    }
+
+    fn next_signal(&mut self) -> Result<Option<Signal>> {
+        let raw = sys::signal::read(self.signals.as_ref().ok_or(Errno::AGAIN)?)?;
+        Ok(SIGNALS.into_iter().find(|s| number(*s).as_raw() == raw))
+    }
+
+    fn kill(&mut self, pid: i32, signal: Signal) -> Result<()> {
+        sys::process::signal_process(pid, number(signal))
+    }
+
+    fn kill_everyone(&mut self, signal: Signal) -> Result<()> {
+        sys::process::signal_everyone(number(signal))
+    }
+
+    fn reap(&mut self) -> Result<Option<Ended>> {
+        sys::process::reap()
+    }
+
+    fn has_children(&mut self) -> bool {
+        sys::process::has_children()
+    }
+
+    fn start_machined(&mut self) -> Result<i32> {
+        let (ours, theirs) = sys::seqpacket::pair()?;
+        sys::seqpacket::set_nonblocking(&ours)?;
+        let console = sys::console::open_console().or_else(|_| sys::console::open_null())?;
+        let console = console.as_fd();
+        let child = sys::process::spawn(&Spawn {
+            program: c"/usr/bin/machined",
+            argv: &[c"machined"],
+            env: &[PATH],
+            descriptors: &[(console, 0), (console, 1), (console, 2), (theirs.as_fd(), MACHINED_FD)],
+            session: true,
+            ..Spawn::default()
+        })?;
+        self.machined = Some(ours);
+        Ok(child.pid)
+    }
+
+    fn start_helper(&mut self, job: Helper) -> Result<i32> {
+        let child = sys::process::spawn(&Spawn {
+            program: c"/proc/self/exe",
+            argv: &[c"init", job.argument()],
+            ..Spawn::default()
+        })?;
+        Ok(child.pid)
+    }
+
+    fn send(&mut self, frame: &[u8], descriptor: Option<Descriptor>) -> Result<()> {
+        let gift = match descriptor {
+            Some(Descriptor(index)) => {
+                Some(self.kept.get(index).and_then(Option::as_ref).ok_or(Errno::BADF)?)
+            }
+            None => None,
+        };
+        sys::seqpacket::send(self.machined.as_ref().ok_or(Errno::NOTCONN)?, frame, gift.map(AsFd::as_fd))
+    }
+
+    fn receive(&mut self, buffer: &mut [u8]) -> Result<Packet> {
+        let packet = sys::seqpacket::receive(self.machined.as_ref().ok_or(Errno::AGAIN)?, buffer)?;
+        let descriptor = packet.descriptor.map(|fd| self.keep(fd)).transpose()?;
+        Ok(Packet { len: packet.len, descriptor })
+    }
+
+    fn disconnect(&mut self) {
+        self.machined = None;
+    }
+
+    fn close(&mut self, descriptor: Descriptor) {
+        if let Some(slot) = self.kept.get_mut(descriptor.0) {
+            *slot = None;
+        }
+    }
+
+    fn open_watchdog(&mut self, path: &str, seconds: u32) -> Result<u32> {
+        let device = sys::watchdog::open(path)?;
+        // A device that cannot change its timeout keeps its own: then the wanted one is a guess, fed four times as
+        // often as it says.
+        let taken = sys::watchdog::set_timeout(&device, seconds).unwrap_or(seconds.min(10));
+        self.watchdog = Some(device);
+        Ok(taken)
+    }
+
+    fn feed_watchdog(&mut self) -> Result<()> {
+        sys::watchdog::feed(self.watchdog.as_ref().ok_or(Errno::NODEV)?)
+    }
+
+    fn disarm_watchdog(&mut self) {
+        if let Some(device) = self.watchdog.take() {
+            let _ = sys::watchdog::disarm(&device);
+        }
+    }
+}

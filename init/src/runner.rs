@@ -1,0 +1,61 @@
+//! Running the boot sequence.
+//!
+//! Owns: time spans, and what happens when a task fails: one line, the wait of `panic=`, a restart.
+//! Does not: retry; a task that can wait does so by itself, with a deadline.
+
+use alloc::format;
+use alloc::string::ToString;
+
+use handoff::Span;
+
+use crate::boot::Boot;
+use crate::events;
+use crate::failure::Failure;
+use crate::kernel::{End, Kernel, Level};
+use crate::sequences::BOOT;
+
+/// Runs every task in order. On failure the machine restarts; `Err` comes back only if even that failed.
+pub fn boot(boot: &mut Boot<'_>) -> Result<(), ()> {
+    for (phase, task) in BOOT.tasks() {
+        let start_ns = boot.kernel.now_ns();
+        let result = (task.run)(boot);
+        let end_ns = boot.kernel.now_ns();
+        boot.report.spans.push(Span {
+            phase: phase.to_string(),
+            task: task.name.to_string(),
+            start_ns,
+            end_ns,
+        });
+        if let Err(failure) = result {
+            report(boot, task.name, &failure);
+            return Err(());
+        }
+    }
+    Ok(())
+}
+
+/// Names a corrupt block where one is behind the failure, then gives up.
+fn report(boot: &mut Boot<'_>, task: &str, failure: &Failure) {
+    if failure.is_io() {
+        events::drain(boot);
+    }
+    let text = match boot.corruption {
+        Some(corruption) => format!("{}: {failure}", corruption.describe(&boot.report.layers)),
+        None => failure.to_string(),
+    };
+    give_up(boot.kernel, task, &text);
+}
+
+/// Prints the one line of a failed boot, keeps it readable as long as `panic=` says, and restarts.
+pub fn give_up(kernel: &mut dyn Kernel, task: &str, text: &str) {
+    let seconds = kernel.failure_wait_seconds();
+    let next =
+        if seconds == 0 { "waiting for ever".to_string() } else { format!("restarting in {seconds} s") };
+    kernel.log(Level::Error, &format!("boot failed: {task}: {text}; {next}"));
+    if seconds == 0 {
+        kernel.pause(u64::MAX);
+    } else {
+        kernel.pause(seconds.saturating_mul(1_000_000_000));
+        kernel.end(End::Restart);
+    }
+}

@@ -1,0 +1,153 @@
+//! The order of everything that PID 1 does.
+//!
+//! Owns: the three sequences as data; `cargo xtask plan` prints them, a golden file holds them still.
+//! Does not: act. Tasks know nothing of each other; an order is changed here and nowhere else.
+
+use core::fmt;
+
+use sequence::{Phase, Sequence, task};
+
+use crate::boot::BootTask;
+use crate::finish::{self, FinishTask};
+use crate::supervise::{self, TurnTask};
+use crate::tasks::{find, initialize, machined, mapping, modules, mounts, switch};
+
+/// From the first instruction to a verified root. The first failing task ends it: one line, a wait, a restart.
+pub const BOOT: Sequence<BootTask> = Sequence {
+    name: "boot",
+    about: "finds and verifies the root and switches to it",
+    phases: &[
+        Phase {
+            name: "mounts",
+            tasks: &[
+                task!(mounts::mount_devices, "mounts /dev, and with it the kernel log"),
+                task!(mounts::mount_processes, "mounts /proc"),
+                task!(mounts::mount_system, "mounts /sys"),
+                task!(mounts::mount_run, "mounts /run"),
+            ],
+        },
+        Phase {
+            name: "parameters",
+            tasks: &[
+                task!(
+                    initialize::read_command_line,
+                    "reads panic= first, then ours; unknown ones are warnings"
+                ),
+                task!(
+                    initialize::read_root_manifest,
+                    "reads which layers make the root, with their root hashes"
+                ),
+                task!(
+                    initialize::check_kernel_release,
+                    "refuses a kernel that the kernel layer was not built for"
+                ),
+            ],
+        },
+        Phase {
+            name: "modules",
+            tasks: &[
+                task!(modules::read_module_index, "reads modules.dep and its companions"),
+                task!(modules::load_profile_modules, "loads what the profile lists, in its order"),
+            ],
+        },
+        Phase {
+            name: "devices",
+            tasks: &[
+                task!(modules::watch_devices, "listens for device events, before looking for devices"),
+                task!(find::look_in_initramfs, "takes the layers from the initramfs if they are there"),
+                task!(modules::plug_devices, "loads drivers for devices, unless the root needs none"),
+            ],
+        },
+        Phase {
+            name: "root",
+            tasks: &[
+                task!(find::find_layers, "waits for the disk slot or labelled medium that has the layers"),
+                task!(find::check_layer_sizes, "refuses truncated layers before anything is mapped"),
+                task!(mapping::map_layers, "makes a dm-verity device over each layer"),
+                task!(mapping::mount_layers, "mounts each layer's squashfs"),
+                task!(mapping::stack_layers, "stacks several layers with a read-only overlay"),
+            ],
+        },
+        Phase {
+            name: "switch",
+            tasks: &[
+                task!(switch::move_mounts, "moves /dev, /proc, /sys and /run into the root"),
+                task!(switch::switch_root, "makes it the root"),
+                task!(switch::free_initramfs, "gives the initramfs's memory back"),
+                task!(machined::check_machined, "makes sure that the root holds machined"),
+            ],
+        },
+    ],
+};
+
+/// One turn of the supervision loop, repeated until a final action is known.
+pub const SUPERVISION: Sequence<TurnTask> = Sequence {
+    name: "supervision",
+    about: "keeps machined running; one turn of the loop, repeated until a final action is known",
+    phases: &[Phase {
+        name: "turn",
+        tasks: &[
+            task!(
+                supervise::reap_children,
+                "takes exits into the table; machined's own end starts the back-off"
+            ),
+            task!(supervise::start_machined, "starts machined when its time has come"),
+            task!(
+                supervise::send_messages,
+                "sends start, stored descriptors, exits, requests; as much as fits"
+            ),
+            task!(
+                supervise::check_deadlines,
+                "acts on a missing heartbeat, a missing ready, an unanswered request"
+            ),
+            task!(supervise::feed_watchdog, "feeds the hardware watchdog while heartbeats come"),
+            task!(
+                supervise::wait_for_events,
+                "waits for a signal, a message, a device event or the next deadline"
+            ),
+            task!(supervise::read_signals, "turns Ctrl-Alt-Del and SIGTERM into requests"),
+            task!(supervise::read_messages, "keeps descriptors, acknowledges exits, takes the final action"),
+            task!(supervise::read_device_events, "until machined is ready: a corrupt block ends the boot"),
+        ],
+    }],
+};
+
+/// The end of the system. A failing task is a line in the log and nothing more: the end must come.
+pub const SHUTDOWN: Sequence<FinishTask> = Sequence {
+    name: "shutdown",
+    about: "stops everything, saves what was written, then acts",
+    phases: &[
+        Phase {
+            name: "processes",
+            tasks: &[
+                task!(
+                    finish::terminate_processes,
+                    "sends SIGTERM to all and waits until they are gone, 10 s at most"
+                ),
+                task!(finish::kill_processes, "sends SIGKILL to the rest and waits, 5 s at most"),
+            ],
+        },
+        Phase {
+            name: "file-systems",
+            tasks: &[
+                task!(
+                    finish::unmount_file_systems,
+                    "unmounts, unmaps, remounts read-only, syncs: in a child, 30 s at most"
+                ),
+                task!(finish::remount_rest, "if that child hung: asks the kernel for an emergency remount"),
+            ],
+        },
+        Phase {
+            name: "act",
+            tasks: &[
+                task!(finish::release_watchdog, "disarms the watchdog before a halt or power off"),
+                task!(finish::act, "reboots, powers off, halts or starts the loaded kernel"),
+            ],
+        },
+    ],
+};
+
+/// Writes all sequences.
+pub fn print_plan(to: &mut dyn fmt::Write) -> fmt::Result {
+    writeln!(to, "{BOOT}\n{SUPERVISION}\n{SHUTDOWN}")
+}

@@ -1,0 +1,229 @@
+//! Root slots on disks.
+//!
+//! Owns: which slot of which disk holds the layers of the manifest. GPT is read here, not by the kernel, so that a
+//! damaged primary table is no obstacle; a partition the kernel does not know is added.
+//! Order: the disk that the loader names (`LoaderDevicePartUUID`) is the only one considered; without that, exactly
+//! one disk may hold the layers once devices are quiet.
+//! Fails by: listing the disks that could all be the root, or why each slot seen is not it.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+
+use ondisk::gpt::{self, Geometry, Guid, Table};
+use ondisk::manifest::{BLOCK_BYTES, Layer};
+use ondisk::{Digest, ReadAt, ReadError};
+
+use super::efi;
+use crate::boot::Boot;
+use crate::cmdline::Slot;
+use crate::events;
+use crate::failure::Failure;
+use crate::kernel::Kernel;
+use crate::source::Source;
+
+/// Devices that never are a boot disk.
+const NOT_DISKS: &[&str] = &["dm-", "loop", "md", "nbd", "ram", "sr", "zram"];
+
+/// A slot that holds the layers of the manifest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Candidate {
+    /// `vda`
+    disk: String,
+    slot: Slot,
+    number: u32,
+    start_bytes: u64,
+    size_bytes: u64,
+}
+
+/// A search over all disks, repeated as they appear.
+#[derive(Debug)]
+pub(super) struct Search {
+    /// The partition that the loader was on, if it said so.
+    loader: Option<Guid>,
+    /// Why slots that were seen are not the root.
+    refused: Vec<String>,
+}
+
+/// Finds the slot and makes sure that its partition has a device.
+pub(super) fn find(boot: &mut Boot<'_>) -> Result<Source, Failure> {
+    let mut search = Search::new(boot);
+    let found =
+        events::wait_for(boot, "a disk slot with the layers of the manifest", |boot| search.look(boot));
+    match found {
+        Ok(candidate) => search.settle(boot, candidate),
+        Err(failure) => Err(search.explain(failure)),
+    }
+}
+
+impl Search {
+    /// Asks the firmware which disk it is.
+    pub(super) fn new(boot: &mut Boot<'_>) -> Self {
+        Self { loader: efi::loader_partition(boot), refused: Vec::new() }
+    }
+
+    /// One look at all disks: the first that fits.
+    pub(super) fn look(&mut self, boot: &mut Boot<'_>) -> Result<Option<Candidate>, Failure> {
+        Ok(self.candidates(boot)?.into_iter().next())
+    }
+
+    fn candidates(&mut self, boot: &mut Boot<'_>) -> Result<Vec<Candidate>, Failure> {
+        self.refused.clear();
+        let mut found = Vec::new();
+        for disk in boot.kernel.list("/sys/block").map_err(Failure::at("list", "/sys/block"))? {
+            if NOT_DISKS.iter().any(|prefix| disk.starts_with(prefix)) {
+                continue;
+            }
+            let Some(table) = read_table(boot.kernel, &disk) else { continue };
+            match self.loader {
+                Some(guid) if table.by_guid(guid).is_none() => {}
+                Some(_) => return self.slot_of(boot, &disk, &table, true).map(|c| c.into_iter().collect()),
+                None => found.extend(self.slot_of(boot, &disk, &table, false)?),
+            }
+        }
+        Ok(found)
+    }
+
+    /// The first slot of a disk with the right layers. On the loader's own disk one must have them.
+    fn slot_of(
+        &mut self,
+        boot: &mut Boot<'_>,
+        disk: &str,
+        table: &Table,
+        must: bool,
+    ) -> Result<Option<Candidate>, Failure> {
+        let slots = boot.parameters.slot.map_or_else(|| vec![Slot::A, Slot::B], |slot| vec![slot]);
+        for slot in slots {
+            let Some(partition) = table.by_name(slot.partition()) else { continue };
+            let candidate = Candidate {
+                disk: disk.to_string(),
+                slot,
+                number: partition.number,
+                start_bytes: table.offset_bytes(partition),
+                size_bytes: table.size_bytes(partition),
+            };
+            match mismatch(boot, &candidate) {
+                None => return Ok(Some(candidate)),
+                Some(reason) => self.refused.push(format!("{} on /dev/{disk}: {reason}", slot.partition())),
+            }
+        }
+        if must {
+            let failure = Failure::reason("find root slot on", &format!("/dev/{disk}"), "it has none");
+            return Err(self.explain(failure));
+        }
+        Ok(None)
+    }
+
+    /// Adds what was seen to a failure to find.
+    fn explain(&self, failure: Failure) -> Failure {
+        if self.refused.is_empty() {
+            return failure;
+        }
+        Failure::reason(failure.operation, &failure.object, self.refused.join("; "))
+    }
+
+    /// Makes sure that no other disk is as good, then gives the partition a device.
+    pub(super) fn settle(&mut self, boot: &mut Boot<'_>, found: Candidate) -> Result<Source, Failure> {
+        if self.loader.is_none() {
+            events::wait_until_quiet(boot)?;
+            let all = self.candidates(boot)?;
+            if all.len() > 1 {
+                let disks: Vec<String> =
+                    all.iter().map(|c| format!("/dev/{} ({})", c.disk, c.slot.partition())).collect();
+                let reason = format!("{} all hold these layers; remove the wrong ones", disks.join(", "));
+                return Err(Failure::reason("choose root disk", "of several", reason));
+            }
+        }
+        let device = partition_device(boot, &found)?;
+        Ok(Source::Slot { device, partition: found.slot.partition(), size_bytes: found.size_bytes })
+    }
+}
+
+/// Why a slot does not hold the layers of the manifest: the topmost hash block of each layer, whose hash is the root
+/// hash, tells in one read.
+fn mismatch(boot: &mut Boot<'_>, candidate: &Candidate) -> Option<String> {
+    for layer in boot.manifest.layers.clone() {
+        if layer.end() > candidate.size_bytes {
+            let needed = layer.end();
+            return Some(format!("layer {} is truncated: {needed} bytes do not fit into it", layer.name));
+        }
+        let mut block = sys::fs::buffer(4096);
+        let at = candidate.start_bytes + layer.offset + top_block(&layer) * BLOCK_BYTES;
+        if let Err(errno) = boot.kernel.read_at(&format!("/dev/{}", candidate.disk), at, &mut block) {
+            return Some(format!("layer {}: {}", layer.name, sys::errno::Described(errno)));
+        }
+        if Digest::sha256(&[layer.salt.as_bytes(), &block]) != layer.root_hash {
+            let block = top_block(&layer);
+            return Some(format!(
+                "layer {}: hash block {block} is corrupt or of another version",
+                layer.name
+            ));
+        }
+    }
+    None
+}
+
+/// The block whose hash is the root hash: the first of the tree, or the only one of data.
+fn top_block(layer: &Layer) -> u64 {
+    if layer.hash_bytes == 0 { 0 } else { layer.hash_offset / BLOCK_BYTES }
+}
+
+/// The table of a disk, if it has a readable one.
+fn read_table(kernel: &mut dyn Kernel, disk: &str) -> Option<Table> {
+    let sector_bytes = number(kernel, &format!("/sys/block/{disk}/queue/logical_block_size"))?;
+    let sectors = number(kernel, &format!("/sys/block/{disk}/size"))?;
+    let geometry = Geometry::new(u32::try_from(sector_bytes).ok()?, sectors.checked_mul(512)?).ok()?;
+    let mut reader = Reader { kernel, path: format!("/dev/{disk}") };
+    gpt::read(&mut reader, geometry).ok().map(|found| found.table)
+}
+
+/// A number in a file of /sys.
+fn number(kernel: &mut dyn Kernel, path: &str) -> Option<u64> {
+    let bytes = kernel.read(path, 4096).ok()?;
+    core::str::from_utf8(&bytes).ok()?.trim().parse().ok()
+}
+
+struct Reader<'a> {
+    kernel: &'a mut dyn Kernel,
+    path: String,
+}
+
+impl ReadAt for Reader<'_> {
+    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+        let length = buffer.len();
+        self.kernel.read_at(&self.path, offset, buffer).map_err(|errno| ReadError {
+            offset,
+            length,
+            errno: errno.raw_os_error(),
+        })
+    }
+}
+
+/// The kernel's device for a partition, which is added if the kernel does not know it.
+fn partition_device(boot: &mut Boot<'_>, found: &Candidate) -> Result<String, Failure> {
+    if let Some(device) = known_device(boot.kernel, found) {
+        return Ok(device);
+    }
+    let disk = format!("/dev/{}", found.disk);
+    match boot.kernel.add_partition(&disk, found.number, found.start_bytes, found.size_bytes) {
+        // Someone was faster: the kernel's own scan.
+        Ok(()) | Err(sys::Errno::BUSY) => {}
+        Err(errno) => return Err(Failure::errno("add partition to", &disk, errno)),
+    }
+    let what = format!("partition {} of {disk}", found.number);
+    events::wait_for(boot, &what, |boot| Ok(known_device(boot.kernel, found)))
+}
+
+/// `/sys/block/vda/vda2/{start,size}` count in 512-byte sectors whatever the disk's own are.
+fn known_device(kernel: &mut dyn Kernel, found: &Candidate) -> Option<String> {
+    let folder = format!("/sys/block/{}", found.disk);
+    let names = kernel.list(&folder).ok()?;
+    names.into_iter().filter(|name| name.starts_with(&found.disk)).find_map(|name| {
+        let start = number(kernel, &format!("{folder}/{name}/start"))?.checked_mul(512)?;
+        let size = number(kernel, &format!("{folder}/{name}/size"))?.checked_mul(512)?;
+        let device = format!("/dev/{name}");
+        let fits = start == found.start_bytes && size == found.size_bytes;
+        (fits && kernel.status(&device).is_ok()).then_some(device)
+    })
+}

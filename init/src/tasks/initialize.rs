@@ -1,0 +1,54 @@
+//! What the boot is to do: command line and root manifest.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+
+use ondisk::manifest::{MAX_BYTES, PATH, RootManifest};
+
+use crate::boot::Boot;
+use crate::cmdline;
+use crate::failure::Failure;
+use crate::kernel::Level;
+
+/// COMMAND_LINE_SIZE is 2048 on x86; other architectures have up to 4096.
+const MAX_COMMAND_LINE_BYTES: usize = 64 * 1024;
+
+/// Reads parameters, and first of all how long a failure is to stay readable.
+pub fn read_command_line(boot: &mut Boot<'_>) -> Result<(), Failure> {
+    let path = "/proc/cmdline";
+    let bytes = boot.kernel.read(path, MAX_COMMAND_LINE_BYTES).map_err(Failure::at("read", path))?;
+    let line = String::from_utf8_lossy(&bytes);
+    if let Some(seconds) = cmdline::panic_seconds(&line) {
+        boot.kernel.set_failure_wait(seconds);
+    }
+    boot.parameters = cmdline::parse(&line)?;
+    for warning in boot.parameters.warnings.clone() {
+        boot.warn(&warning);
+    }
+    Ok(())
+}
+
+/// Reads which layers make the root. It is covered by the signature of the image this runs from.
+pub fn read_root_manifest(boot: &mut Boot<'_>) -> Result<(), Failure> {
+    let bytes = boot.kernel.read(PATH, MAX_BYTES).map_err(Failure::at("read root manifest", PATH))?;
+    let manifest = RootManifest::parse(&bytes)
+        .map_err(|e| Failure::reason("read root manifest", PATH, e.to_string()))?;
+    boot.kernel.log(Level::Info, &format!("Billet {}, {} layers", manifest.version, manifest.layers.len()));
+    boot.report.version.clone_from(&manifest.version);
+    boot.manifest = manifest;
+    Ok(())
+}
+
+/// Refuses a kernel that the kernel layer's modules were not built for.
+pub fn check_kernel_release(boot: &mut Boot<'_>) -> Result<(), Failure> {
+    let running = boot.kernel.kernel_release();
+    boot.report.kernel_release.clone_from(&running);
+    let Some(layer) = boot.manifest.kernel() else { return Ok(()) };
+    match &layer.kernel_release {
+        Some(built) if *built != running => {
+            let reason = format!("the kernel is {running}, layer {} holds modules for {built}", layer.name);
+            Err(Failure::reason("compare kernel release with", PATH, reason))
+        }
+        _ => Ok(()),
+    }
+}
