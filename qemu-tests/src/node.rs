@@ -47,6 +47,8 @@ enum Volume {
     Good,
     /// A volume with this text as config.yaml.
     Text(String),
+    /// The same in a CD drive.
+    CdText(String),
     /// No volume.
     Absent,
 }
@@ -61,7 +63,7 @@ pub struct NodeBuilder {
     volume: Volume,
     command_line: String,
     spoiler: Option<Spoiler>,
-    changer: Option<Changer>,
+    changers: Vec<Changer>,
 }
 
 /// A node in a VM.
@@ -91,6 +93,12 @@ impl NodeBuilder {
         self
     }
 
+    /// Puts a CD with this text into the first drive.
+    pub fn config_cd(mut self, text: &str) -> Self {
+        self.volume = Volume::CdText(text.to_owned());
+        self
+    }
+
     /// Leaves the config volume out.
     pub fn no_config(mut self) -> Self {
         self.volume = Volume::Absent;
@@ -105,7 +113,7 @@ impl NodeBuilder {
 
     /// Changes the VM; files that it needs may be put into the given folder.
     pub fn machine(mut self, changer: impl FnOnce(VmBuilder, &Path) -> Result<VmBuilder> + 'static) -> Self {
-        self.changer = Some(Box::new(changer));
+        self.changers.push(Box::new(changer));
         self
     }
 
@@ -122,16 +130,8 @@ impl NodeBuilder {
         let credentials = Credentials::generate()?;
         let mut vm = Vm::builder(&self.name).forward(API_PORT).forward(agent::PORT);
         vm = self.root_of(vm, files.path())?;
-        let config = match &self.volume {
-            Volume::Good => Some(credentials.machine_config()?),
-            Volume::Text(text) => Some(text.clone()),
-            Volume::Absent => None,
-        };
-        if let Some(text) = config {
-            let image = config_volume::write(&files.path().join("config.img"), &text)?;
-            vm = vm.drive(Drive::new(&image, Bus::Virtio));
-        }
-        if let Some(change) = self.changer.take() {
+        vm = self.config_of(vm, &credentials, files.path())?;
+        for change in std::mem::take(&mut self.changers) {
             vm = change(vm, files.path())?;
         }
         let vm = vm.start()?;
@@ -139,6 +139,19 @@ impl NodeBuilder {
         let talosconfig = files.path().join("talosconfig");
         credentials.talosconfig(&talosconfig, vm.port(API_PORT)?, Some(&identity))?;
         Ok(TestNode { vm, files, credentials, admin: Billetctl::new(&talosconfig) })
+    }
+
+    fn config_of(&self, vm: VmBuilder, credentials: &Credentials, dir: &Path) -> Result<VmBuilder> {
+        let image = dir.join("config.img");
+        Ok(match &self.volume {
+            Volume::Good => {
+                let image = config_volume::write(&image, &credentials.machine_config()?)?;
+                vm.drive(Drive::new(&image, Bus::Virtio))
+            }
+            Volume::Text(text) => vm.drive(Drive::new(&config_volume::write(&image, text)?, Bus::Virtio)),
+            Volume::CdText(text) => vm.drive(Drive::new(&config_volume::write(&image, text)?, Bus::Cdrom)),
+            Volume::Absent => vm,
+        })
     }
 
     fn root_of(&mut self, vm: VmBuilder, dir: &Path) -> Result<VmBuilder> {
@@ -188,7 +201,7 @@ impl TestNode {
             volume: Volume::Good,
             command_line: String::new(),
             spoiler: None,
-            changer: None,
+            changers: Vec::new(),
         }
     }
 

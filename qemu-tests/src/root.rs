@@ -48,6 +48,8 @@ pub struct Root {
     pub layers: Vec<Layer>,
     /// Further initramfs files, path without a leading slash; a later entry replaces an earlier one.
     pub extra_files: Vec<(String, Vec<u8>)>,
+    /// Files of the initramfs that shall be missing: each is replaced by a link to nowhere.
+    pub missing_files: Vec<String>,
 }
 
 impl Root {
@@ -72,7 +74,13 @@ impl Root {
                 bytes,
             });
         }
-        Ok(Self { build, manifest_override: None, layers, extra_files: Vec::new() })
+        Ok(Self {
+            build,
+            manifest_override: None,
+            layers,
+            extra_files: Vec::new(),
+            missing_files: Vec::new(),
+        })
     }
 
     /// The manifest of the test image.
@@ -158,6 +166,9 @@ impl Root {
         }
         for (name, bytes) in &self.extra_files {
             push(name, Kind::File(bytes))?;
+        }
+        for name in &self.missing_files {
+            push(name, Kind::Symlink("/removed-by-a-test"))?;
         }
         if with_layers {
             let folder = LAYER_DIR.trim_start_matches('/');

@@ -142,6 +142,14 @@ impl Vm {
         qmp.execute("device_add", device).map(drop)
     }
 
+    /// Puts another image into the CD drive that was added as drive number `drive`, counted from 0.
+    pub fn change_medium(&self, drive: usize, image: &Path) -> Result<()> {
+        let image = image.to_str().context("an image path that is not UTF-8")?;
+        let change =
+            json!({ "id": format!("device{drive}"), "filename": image, "format": "raw", "force": true });
+        self.qmp().execute("blockdev-change-medium", change).map(drop)
+    }
+
     /// Ends QEMU through its monitor, or kills it if that takes too long.
     pub fn quit(&self) -> Result<()> {
         if self.over().is_none() {

@@ -144,7 +144,7 @@ fn add_drive(words: &mut Words, number: usize, drive: &Drive) -> Result<()> {
         Bus::Usb => format!("usb-storage,bus=xhci.0,drive=drive{number}"),
     };
     let index = drive.boot_index.map(|index| format!(",bootindex={index}")).unwrap_or_default();
-    words.option("-device", format!("{device}{index}"));
+    words.option("-device", format!("{device},id=device{number}{index}"));
     Ok(())
 }
 

@@ -1,0 +1,187 @@
+//! The API over mutual TLS, through billetctl as a person uses it.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use qemu_tests::TestNode;
+use qemu_tests::credentials::{Credentials, HOSTNAME, READER};
+
+/// Enough for a line that is to come.
+const STEP_LIMIT: Duration = Duration::from_secs(20);
+
+/// One node for all tests of this file: none of them changes it. It ends with this program.
+fn node() -> &'static TestNode {
+    static NODE: OnceLock<TestNode> = OnceLock::new();
+    NODE.get_or_init(|| TestNode::boot("api").unwrap())
+}
+
+fn ok(words: &[&str]) -> String {
+    node().admin().ok(words).unwrap()
+}
+
+/// The column's text in the row that contains `row`.
+fn assert_holds(text: &str, words: &[&str]) {
+    for word in words {
+        assert!(text.contains(word), "no {word} in\n{text}");
+    }
+}
+
+#[test]
+fn version_names_both_sides() {
+    let build = qemu_tests::artifacts::build();
+    assert_holds(&ok(&["version"]), &["Client", "Server", &build.version, "linux/amd64"]);
+}
+
+#[test]
+fn services_run() {
+    let table = ok(&["services"]);
+    assert_holds(&table, &["NODE", "SERVICE", "STATE", "HEALTH", "LAST CHANGE", "LAST EVENT"]);
+    for service in ["machined", "udevd", "networkd", "apid", "trustd", "containerd", "test-agent"] {
+        let row = table.lines().find(|line| line.split_whitespace().any(|word| word == service));
+        let row = row.unwrap_or_else(|| panic!("no service {service} in\n{table}"));
+        assert!(row.contains("Running"), "{row}");
+    }
+    assert_holds(&ok(&["service", "apid"]), &["ID", "apid", "STATE", "Running", "EVENTS"]);
+}
+
+#[test]
+fn logs_are_printed_cut_and_followed() {
+    let agent = node().agent().unwrap();
+    let first = agent.flood("logs", 20, Duration::ZERO).unwrap();
+    agent.wait_child(first, STEP_LIMIT).unwrap();
+    let follower = node().admin().follow(&["logs", "-f", "test-agent"]).unwrap();
+    follower.expect("flood logs 19", STEP_LIMIT).unwrap();
+    let second = agent.flood("more", 3, Duration::ZERO).unwrap();
+    follower.expect("flood more 2", STEP_LIMIT).unwrap();
+    agent.wait_child(second, STEP_LIMIT).unwrap();
+    let tail = ok(&["logs", "--tail", "2", "test-agent"]);
+    assert_eq!(tail.lines().count(), 2, "{tail}");
+    assert!(node().admin().refused(&["logs", "nobody"]).unwrap().contains("nobody"));
+}
+
+#[test]
+fn dmesg_is_printed_and_followed() {
+    assert_holds(&ok(&["dmesg"]), &["Linux version", "billet: init:", "kern:"]);
+    let follower = node().admin().follow(&["dmesg", "-f"]).unwrap();
+    follower.expect("Linux version", STEP_LIMIT).unwrap();
+    let write = serde_json::json!({ "op": "write", "path": "/dev/kmsg", "text": "said by a test" });
+    node().agent().unwrap().ask(write).unwrap();
+    follower.expect("said by a test", STEP_LIMIT).unwrap();
+}
+
+#[test]
+fn files_are_listed_and_read() {
+    let names = ok(&["ls", "/"]);
+    for name in ["bin", "dev", "etc", "proc", "run", "sys", "system", "tmp", "usr", "var"] {
+        assert!(
+            names.lines().any(|line| line.split_whitespace().last() == Some(name)),
+            "no {name} in\n{names}"
+        );
+    }
+    assert_holds(
+        &ok(&["ls", "-l", "/usr/bin"]),
+        &["MODE", "SIZE(B)", "LASTMOD", "machined", "apid -> machined"],
+    );
+    let release = &qemu_tests::artifacts::build().kernel_release;
+    assert_holds(&ok(&["read", "/proc/version"]), &["Linux version", release]);
+    assert!(node().admin().refused(&["read", "/etc/none"]).unwrap().contains("/etc/none"));
+    assert!(node().admin().refused(&["read", "/etc"]).unwrap().contains("must be a regular file"));
+}
+
+#[test]
+fn memory_mounts_and_processes_are_shown() {
+    let memory = ok(&["memory"]);
+    assert_holds(&memory, &["NODE", "TOTAL", "USED", "FREE", "SHARED", "BUFFERS", "CACHE", "AVAILABLE"]);
+    let total: u64 = memory.lines().nth(1).unwrap().split_whitespace().nth(1).unwrap().parse().unwrap();
+    assert!((700..=1024).contains(&total), "a VM of 1024 MiB shows {total}");
+    assert_holds(&ok(&["memory", "-v"]), &["MemTotal", "MemAvailable", "kB"]);
+    assert_holds(&ok(&["mounts"]), &["FILESYSTEM", "SIZE(GB)", "MOUNTED ON", "/run", "tmpfs"]);
+    let processes = ok(&["processes"]);
+    assert_holds(
+        &processes,
+        &["PID", "STATE", "THREADS", "CPU-TIME", "VIRTMEM", "RESMEM", "machined", "apid"],
+    );
+}
+
+#[test]
+fn resources_are_listed_got_and_watched() {
+    assert_holds(&ok(&["get", "services"]), &["NAMESPACE", "TYPE", "ID", "VERSION", "apid", "containerd"]);
+    assert_holds(&ok(&["get", "service", "apid", "-o", "yaml"]), &["metadata:", "id: apid", "spec:"]);
+    let json: serde_json::Value =
+        serde_json::from_str(&ok(&["get", "service", "apid", "-o", "json"])).unwrap();
+    assert_eq!(json["metadata"]["id"], "apid", "{json}");
+    let watcher = node().admin().follow(&["get", "services", "--watch"]).unwrap();
+    watcher.expect("apid", STEP_LIMIT).unwrap();
+    assert!(node().admin().refused(&["get", "unicorns"]).unwrap().contains("unicorns"));
+}
+
+#[test]
+fn events_tell_the_boot() {
+    let events = node().admin().follow(&["events", "--tail", "-1"]).unwrap();
+    events.expect("boot", STEP_LIMIT).unwrap();
+    let text = events.text();
+    assert_holds(&text, &["NODE", "ID", "EVENT"]);
+}
+
+#[test]
+fn boot_shows_where_the_time_went() {
+    let text = ok(&["boot"]);
+    for part in ["kernel", "map_layers", "switch_root", "apid", "initramfs"] {
+        assert!(text.contains(part), "no {part} in\n{text}");
+    }
+    let json: serde_json::Value = serde_json::from_str(&ok(&["boot", "-o", "json"])).unwrap();
+    assert!(json.is_object() || json.is_array(), "{json}");
+}
+
+#[test]
+fn the_hostname_is_the_configured_one() {
+    assert_eq!(ok(&["read", "/proc/sys/kernel/hostname"]).trim(), HOSTNAME);
+}
+
+/// A client that must be refused: the call fails, the node says so, the same call by an admin still works.
+fn is_refused(name: &str, identity: Option<&api::pki::Identity>, words: &[&str], logged: &str) {
+    let client = node().client(name, identity).unwrap();
+    client.refused(words).unwrap();
+    let log = node().admin().follow(&["logs", "-f", "apid"]).unwrap();
+    log.expect(logged, STEP_LIMIT).unwrap();
+    ok(&["version"]);
+}
+
+#[test]
+fn a_client_without_a_certificate_is_refused() {
+    is_refused("no-certificate", None, &["version"], "refused");
+}
+
+#[test]
+fn a_client_with_an_expired_certificate_is_refused() {
+    let identity = node().credentials().expired().unwrap();
+    is_refused("expired", Some(&identity), &["version"], "expired");
+}
+
+#[test]
+fn a_client_of_another_ca_is_refused() {
+    let identity = Credentials::generate().unwrap().client(Some("os:admin")).unwrap();
+    is_refused("other-ca", Some(&identity), &["version"], "refused");
+}
+
+#[test]
+fn a_reader_may_read_and_not_reboot() {
+    let identity = node().credentials().client(Some(READER)).unwrap();
+    let reader = node().client("reader", Some(&identity)).unwrap();
+    reader.ok(&["version"]).unwrap();
+    reader.ok(&["services"]).unwrap();
+    is_refused("reader-reboot", Some(&identity), &["reboot"], "os:reader");
+    is_refused("reader-read", Some(&identity), &["read", "/etc/hostname"], "os:reader");
+}
+
+#[test]
+fn a_role_that_is_none_may_do_nothing() {
+    let identity = node().credentials().client(Some("os:nobody")).unwrap();
+    is_refused("nobody", Some(&identity), &["version"], "refused");
+}
+
+#[test]
+fn a_certificate_without_a_role_is_an_admins() {
+    let identity = node().credentials().client(None).unwrap();
+    node().client("no-role", Some(&identity)).unwrap().ok(&["read", "/proc/version"]).unwrap();
+}

@@ -1,0 +1,37 @@
+//! The same layers from every transport, up to an API that says so.
+
+use qemu_tests::{TestNode, Transport};
+
+/// Boots from a transport; the API answers, and names `source` as where the root came from.
+fn boots_from(name: &str, transport: Transport, source: &str) {
+    let node = TestNode::builder(name).transport(transport).boot().unwrap();
+    let boot = node.admin().ok(&["boot"]).unwrap();
+    assert!(boot.contains(source), "billetctl boot does not name {source}:\n{boot}");
+    let version = node.admin().ok(&["version"]).unwrap();
+    assert!(version.contains(&qemu_tests::artifacts::build().version), "{version}");
+    let text = node.vm().console().text();
+    assert!(text.contains(&format!("root from {source}")), "init names another source:\n{text}");
+    // Every layer is mapped, whatever carried it.
+    let mounts = node.agent().unwrap().read("/proc/self/mounts").unwrap();
+    assert!(mounts.lines().any(|line| line.starts_with("overlay / overlay ro")), "{mounts}");
+}
+
+#[test]
+fn from_the_initramfs() {
+    boots_from("boot-initramfs", Transport::Initramfs, "initramfs");
+}
+
+#[test]
+fn from_a_slot_of_a_disk() {
+    boots_from("boot-slot", Transport::Slot, "(ROOT-A)");
+}
+
+#[test]
+fn from_a_disk_under_firmware_and_systemd_boot() {
+    boots_from("boot-firmware", Transport::Firmware, "(ROOT-A)");
+}
+
+#[test]
+fn from_a_labelled_medium() {
+    boots_from("boot-medium", Transport::Medium, "/dev/sr0 (label BILLET)");
+}

@@ -1,0 +1,226 @@
+//! Roots that are wrong: one line says what, then the machine restarts. Nothing corrupt is ever delivered.
+
+use std::time::Duration;
+
+use qemu_tests::node::{BOOT_LIMIT, NodeBuilder, READY_LINE};
+use qemu_tests::root::Root;
+use qemu_tests::settings::{Random, rounds, seed};
+use qemu_tests::{Bus, Drive, TestNode, Transport};
+use serde_json::json;
+
+mod fingerprints;
+
+/// What init's line starts with when a boot ends.
+const FAILED: &str = "billet: init: boot failed: ";
+
+/// init waits this long for devices before it gives up on a root that is nowhere.
+const SETTLE_LIMIT: Duration = Duration::from_secs(60);
+
+/// Boots what must not boot; returns the one line that says why. The restart ends the VM.
+fn failure_of(builder: NodeBuilder) -> String {
+    let node = builder.command_line("panic=1").machine(|vm, _| Ok(vm.reboot_ends())).start().unwrap();
+    let line = node.vm().expect(FAILED, SETTLE_LIMIT).unwrap();
+    assert!(node.vm().wait_exit(BOOT_LIMIT).unwrap().success());
+    let text = node.vm().console().text();
+    assert_eq!(text.matches(FAILED).count(), 1, "more than one line:\n{text}");
+    assert!(!text.contains("Kernel panic"), "init let the kernel panic:\n{text}");
+    assert!(line.contains("restarting in 1 s"), "{line}");
+    line
+}
+
+fn assert_names(line: &str, words: &[&str]) {
+    for word in words {
+        assert!(line.contains(word), "the line does not name {word}: {line}");
+    }
+}
+
+#[test]
+fn a_missing_manifest() {
+    let node = TestNode::builder("root-no-manifest").spoil(|root| {
+        root.missing_files.push("etc/billet/root.json".into());
+        Ok(())
+    });
+    assert_names(&failure_of(node), &["read_root_manifest", "/etc/billet/root.json", "ENOENT"]);
+}
+
+#[test]
+fn a_manifest_that_is_none() {
+    let node = TestNode::builder("root-bad-manifest").spoil(|root| {
+        root.manifest_override = Some(b"{\"format\":1,\"version\":".to_vec());
+        Ok(())
+    });
+    assert_names(&failure_of(node), &["read_root_manifest", "/etc/billet/root.json"]);
+}
+
+#[test]
+fn a_manifest_with_another_root_hash() {
+    let node = TestNode::builder("root-other-hash").spoil(|root| {
+        let mut manifest = Root::built_manifest()?;
+        let layer = &mut manifest.layers[0];
+        layer.root_hash.0[0] ^= 1;
+        // The bytes are found, under the name that the manifest gives them, and are not believed.
+        root.layers[0].file_name = layer.file_name();
+        root.set_manifest(&manifest);
+        Ok(())
+    });
+    assert_names(&failure_of(node), &["layer base", "corrupt"]);
+}
+
+#[test]
+fn a_truncated_layer() {
+    let node = TestNode::builder("root-truncated").spoil(|root| {
+        let bytes = &mut root.layer("kernel")?.bytes;
+        bytes.truncate(bytes.len() - 4096);
+        Ok(())
+    });
+    assert_names(&failure_of(node), &["check_layer_sizes", "layer kernel", "truncated"]);
+}
+
+#[test]
+fn a_kernel_layer_of_another_release() {
+    let node = TestNode::builder("root-other-release").spoil(|root| {
+        let mut manifest = Root::built_manifest()?;
+        for layer in manifest.layers.iter_mut().filter(|layer| layer.kernel_release.is_some()) {
+            layer.kernel_release = Some("5.10.0-other".into());
+        }
+        root.set_manifest(&manifest);
+        Ok(())
+    });
+    let release = &qemu_tests::artifacts::build().kernel_release;
+    assert_names(&failure_of(node), &["check_kernel_release", "5.10.0-other", release]);
+}
+
+#[test]
+fn a_module_that_is_missing() {
+    let node = TestNode::builder("root-no-module").spoil(|root| {
+        let release = &qemu_tests::artifacts::build().kernel_release;
+        root.missing_files.push(format!("lib/modules/{release}/kernel/drivers/md/dm-verity.ko"));
+        Ok(())
+    });
+    assert_names(&failure_of(node), &["dm-verity"]);
+}
+
+#[test]
+fn two_disks_that_could_be_the_root() {
+    let node = TestNode::builder("root-two-disks").transport(Transport::Slot).machine(|vm, _| {
+        let second = &qemu_tests::artifacts::build().test.disk;
+        Ok(vm.drive(Drive::new(second, Bus::Virtio)))
+    });
+    assert_names(&failure_of(node), &["/dev/vda (ROOT-A)", "/dev/vdc (ROOT-A)"]);
+}
+
+#[test]
+fn no_root_anywhere() {
+    let node = TestNode::builder("root-nowhere").spoil(|root| {
+        root.layers.clear();
+        Ok(())
+    });
+    assert_names(&failure_of(node), &["find_layers", "BILLET"]);
+}
+
+#[test]
+fn an_unknown_parameter_is_a_warning() {
+    let node = TestNode::builder("root-unknown-parameter").command_line("billet.rooot=disk").boot().unwrap();
+    let warning = "kernel parameter billet.rooot is not known and has no effect";
+    assert!(node.vm().console().text().contains(warning));
+    assert!(node.admin().ok(&["dmesg"]).unwrap().contains(warning));
+}
+
+#[test]
+fn a_corrupt_block_during_boot() {
+    for (name, transport) in
+        [("root-corrupt-block", Transport::Initramfs), ("root-corrupt-slot", Transport::Slot)]
+    {
+        let node = TestNode::builder(name).transport(transport).spoil(|root| root.flip("base", 100, 0x10));
+        assert_names(&failure_of(node), &["layer base: data block 0 is corrupt"]);
+    }
+}
+
+#[test]
+fn a_corrupt_hash_block_during_boot() {
+    let node = TestNode::builder("root-corrupt-hash").spoil(|root| {
+        let hash_offset = usize::try_from(Root::built_manifest()?.layers[0].hash_offset)?;
+        root.flip("base", hash_offset + 5, 1)
+    });
+    assert_names(&failure_of(node), &["layer base: hash block", "is corrupt"]);
+}
+
+/// Bits flipped in one boot. Few enough that most boots get through to where files are compared.
+const FLIPS: usize = 4;
+
+/// Whatever bits flip: a file is intact or EIO, or the boot ends with a line that names the layer.
+fn flipped_bits_are_never_delivered(name: &str, transport: Transport) {
+    let intact = fingerprints::intact();
+    let mut random = Random::new(seed().wrapping_add(transport as u64));
+    let (mut refused_boots, mut refused_files, mut intact_files) = (0, 0, 0);
+    for _ in 0..rounds(1, 33) {
+        let flips: Vec<(usize, u64, u8)> =
+            (0..FLIPS).map(|_| (random.below(2), random.next(), random.bit())).collect();
+        let node = TestNode::builder(name)
+            .transport(transport)
+            .command_line("panic=1")
+            .spoil(move |root| spoil(root, &flips))
+            .machine(|vm, _| Ok(vm.reboot_ends()))
+            .start()
+            .unwrap();
+        let ready = node.vm().expect_with("the API or a corrupt block", SETTLE_LIMIT, |text| {
+            let found =
+                text.find(READY_LINE).map(|at| (true, at)).or(text.find(FAILED).map(|at| (false, at)));
+            found.map(|(ready, at)| (ready, at + 1))
+        });
+        if ready.unwrap() {
+            let found = node.agent().unwrap().fingerprints("/").unwrap();
+            let (same, refused) = fingerprints::compare(intact, &found);
+            intact_files += same;
+            refused_files += refused;
+        } else {
+            let line = node.vm().expect("corrupt", BOOT_LIMIT).unwrap();
+            assert!(line.contains("layer base") || line.contains("layer kernel"), "{line}");
+            refused_boots += 1;
+        }
+    }
+    println!(
+        "{name}: seed {}: {intact_files} files intact, {refused_files} refused, {refused_boots} boots refused",
+        seed()
+    );
+    assert!(intact_files + refused_files + refused_boots > 0);
+}
+
+fn spoil(root: &mut Root, flips: &[(usize, u64, u8)]) -> anyhow::Result<()> {
+    for (layer, at, mask) in flips {
+        let name = ["base", "kernel"][*layer];
+        let length = u64::try_from(root.layer(name)?.bytes.len())?;
+        root.flip(name, usize::try_from(at % length)?, *mask)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn bits_flipped_in_the_initramfs() {
+    flipped_bits_are_never_delivered("flips-initramfs", Transport::Initramfs);
+}
+
+#[test]
+fn bits_flipped_on_a_disk() {
+    flipped_bits_are_never_delivered("flips-disk", Transport::Slot);
+}
+
+#[test]
+fn bits_flipped_on_a_medium() {
+    flipped_bits_are_never_delivered("flips-medium", Transport::Medium);
+}
+
+/// A block that the boot does not touch: the node runs, the files in it answer EIO, all others are intact.
+#[test]
+fn a_corrupt_block_after_boot_is_an_error_of_its_files() {
+    let intact = fingerprints::intact();
+    let node = TestNode::builder("root-late-corruption").transport(Transport::Slot).boot().unwrap();
+    let agent = node.agent().unwrap();
+    let offset = fingerprints::middle_of_kernel_layer().unwrap();
+    agent.ask(json!({ "op": "flip-byte", "path": "/dev/vda", "offset": offset, "mask": 1 })).unwrap();
+    agent.ask(json!({ "op": "drop-caches" })).unwrap();
+    let (same, refused) = fingerprints::compare(intact, &agent.fingerprints("/").unwrap());
+    assert!(refused > 0, "{same} files intact, none refused");
+    assert!(same > refused, "{same} files intact, {refused} refused");
+    assert!(node.admin().run(&["version"]).unwrap().success);
+}
