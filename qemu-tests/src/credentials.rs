@@ -31,6 +31,11 @@ impl Credentials {
         Ok(Self { authority })
     }
 
+    /// PEM of the CA's certificate.
+    pub fn authority(&self) -> &str {
+        self.authority.certificate()
+    }
+
     /// The config of a control plane node that belongs to this CA.
     pub fn machine_config(&self) -> Result<String> {
         let input = Input {

@@ -18,6 +18,7 @@ pub mod paths;
 pub mod process;
 pub mod qmp;
 pub mod root;
+pub mod rpc;
 pub mod settings;
 pub mod slots;
 pub mod vm;

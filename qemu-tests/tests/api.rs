@@ -1,10 +1,13 @@
 //! The API over mutual TLS, through billetctl as a person uses it.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use qemu_tests::TestNode;
-use qemu_tests::credentials::{Credentials, HOSTNAME, READER};
+use qemu_tests::credentials::{ADMIN, Credentials, HOSTNAME, READER};
+use qemu_tests::rpc::Rpc;
 
 /// Enough for a line that is to come.
 const STEP_LIMIT: Duration = Duration::from_secs(20);
@@ -138,30 +141,53 @@ fn the_hostname_is_the_configured_one() {
     assert_eq!(ok(&["read", "/proc/sys/kernel/hostname"]).trim(), HOSTNAME);
 }
 
-/// A client that must be refused: the call fails, the node says so, the same call by an admin still works.
-fn is_refused(name: &str, identity: Option<&api::pki::Identity>, words: &[&str], logged: &str) {
-    let client = node().client(name, identity).unwrap();
-    client.refused(words).unwrap();
+/// Waits until apid's log says it.
+fn assert_logged(text: &str) {
     let log = node().admin().follow(&["logs", "-f", "apid"]).unwrap();
-    log.expect(logged, STEP_LIMIT).unwrap();
+    log.expect(text, STEP_LIMIT).unwrap();
+}
+
+/// A client that must not get as far as a call: connecting or the first call fails, apid's log says why, and an
+/// admin is served as before.
+fn is_refused(identity: Option<&api::pki::Identity>, logged: &str) {
+    let call = Rpc::connect(node(), identity).and_then(|rpc| {
+        Ok(rpc.call(|client| async move { client.machine().version(tonic::Request::new(())).await })?)
+    });
+    assert!(call.is_err(), "the call was answered: {call:?}");
+    assert_logged(logged);
     ok(&["version"]);
 }
 
 #[test]
 fn a_client_without_a_certificate_is_refused() {
-    is_refused("no-certificate", None, &["version"], "refused");
+    is_refused(None, "no certificate was shown");
+    let client = node().client("no-certificate", None).unwrap();
+    assert_holds(&client.refused(&["version"]).unwrap(), &["certificate"]);
 }
 
 #[test]
 fn a_client_with_an_expired_certificate_is_refused() {
     let identity = node().credentials().expired().unwrap();
-    is_refused("expired", Some(&identity), &["version"], "expired");
+    is_refused(Some(&identity), "the certificate expired");
+    let client = node().client("expired", Some(&identity)).unwrap();
+    assert_holds(&client.refused(&["version"]).unwrap(), &["expired", "talosconfig"]);
 }
 
 #[test]
 fn a_client_of_another_ca_is_refused() {
-    let identity = Credentials::generate().unwrap().client(Some("os:admin")).unwrap();
-    is_refused("other-ca", Some(&identity), &["version"], "refused");
+    let identity = Credentials::generate().unwrap().client(Some(ADMIN)).unwrap();
+    is_refused(Some(&identity), "signed by another CA");
+    let client = node().client("other-ca", Some(&identity)).unwrap();
+    assert_holds(&client.refused(&["version"]).unwrap(), &["CA"]);
+}
+
+/// A client that is let in but may not do this.
+fn is_denied(name: &str, role: &str, words: &[&str]) {
+    let identity = node().credentials().client(Some(role)).unwrap();
+    let client = node().client(name, Some(&identity)).unwrap();
+    assert_holds(&client.refused(words).unwrap(), &["PermissionDenied"]);
+    assert_logged(role);
+    ok(&["version"]);
 }
 
 #[test]
@@ -170,14 +196,23 @@ fn a_reader_may_read_and_not_reboot() {
     let reader = node().client("reader", Some(&identity)).unwrap();
     reader.ok(&["version"]).unwrap();
     reader.ok(&["services"]).unwrap();
-    is_refused("reader-reboot", Some(&identity), &["reboot"], "os:reader");
-    is_refused("reader-read", Some(&identity), &["read", "/etc/hostname"], "os:reader");
+    is_denied("reader-reboot", READER, &["reboot"]);
+    is_denied("reader-read", READER, &["read", "/etc/hostname"]);
 }
 
 #[test]
 fn a_role_that_is_none_may_do_nothing() {
-    let identity = node().credentials().client(Some("os:nobody")).unwrap();
-    is_refused("nobody", Some(&identity), &["version"], "refused");
+    is_denied("nobody", "os:nobody", &["version"]);
+}
+
+#[test]
+fn a_call_that_does_not_exist_yet_says_so() {
+    let identity = node().credentials().client(Some(ADMIN)).unwrap();
+    let rpc = Rpc::connect(node(), Some(&identity)).unwrap();
+    let request = api::proto::machine::RollbackRequest {};
+    let status = rpc.call(|client| async move { client.machine().rollback(request).await }).unwrap_err();
+    assert_eq!(status.code(), tonic::Code::Unimplemented, "{status:?}");
+    assert!(status.message().len() > 10, "no sentence: {status:?}");
 }
 
 #[test]

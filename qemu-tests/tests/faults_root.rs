@@ -1,5 +1,7 @@
 //! Roots that are wrong: one line says what, then the machine restarts. Nothing corrupt is ever delivered.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::time::Duration;
 
 use qemu_tests::node::{BOOT_LIMIT, NodeBuilder, READY_LINE};
@@ -155,7 +157,7 @@ fn flipped_bits_are_never_delivered(name: &str, transport: Transport) {
     let (mut refused_boots, mut refused_files, mut intact_files) = (0, 0, 0);
     for _ in 0..rounds(1, 33) {
         let flips: Vec<(usize, u64, u8)> =
-            (0..FLIPS).map(|_| (random.below(2), random.next(), random.bit())).collect();
+            (0..FLIPS).map(|_| (random.below(2), random.number(), random.bit())).collect();
         let node = TestNode::builder(name)
             .transport(transport)
             .command_line("panic=1")

@@ -1,5 +1,7 @@
 //! The fixture tested on a bare kernel: no image of ours is involved.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::time::{Duration, Instant};
 
 use qemu_tests::{Bus, Drive, Vm, VmBuilder, accel};
