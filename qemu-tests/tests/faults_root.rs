@@ -181,7 +181,7 @@ fn flipped_bits_are_never_delivered(name: &str, transport: Transport) {
             refused_boots += 1;
         }
     }
-    println!(
+    eprintln!(
         "{name}: seed {}: {intact_files} files intact, {refused_files} refused, {refused_boots} boots refused",
         seed()
     );

@@ -13,7 +13,7 @@ use qemu_tests::root::{Root, partition_offset};
 const EIO: i32 = 5;
 
 /// Every file of the test image, read once on a node that nothing was done to.
-pub fn intact() -> &'static Fingerprints {
+pub(crate) fn intact() -> &'static Fingerprints {
     static INTACT: OnceLock<Fingerprints> = OnceLock::new();
     INTACT.get_or_init(|| {
         let node = TestNode::boot("flips-reference").unwrap();
@@ -24,7 +24,7 @@ pub fn intact() -> &'static Fingerprints {
 }
 
 /// Asserts that every file is intact or refused with EIO, itself or by a folder above; answers how many of each.
-pub fn compare(intact: &Fingerprints, found: &Fingerprints) -> (usize, usize) {
+pub(crate) fn compare(intact: &Fingerprints, found: &Fingerprints) -> (usize, usize) {
     assert!(found.errors.values().all(|&errno| errno == EIO), "another error than EIO: {:?}", found.errors);
     let (mut same, mut refused) = (0, 0);
     for (path, print) in &intact.files {
@@ -46,7 +46,7 @@ pub fn compare(intact: &Fingerprints, found: &Fingerprints) -> (usize, usize) {
 }
 
 /// Where the middle of the kernel layer's data lies on the built disk: modules that no VM loads.
-pub fn middle_of_kernel_layer() -> Result<u64> {
+pub(crate) fn middle_of_kernel_layer() -> Result<u64> {
     let slot = partition_offset(&std::fs::File::open(&build().test.disk)?, "ROOT-A")?;
     let manifest = Root::built_manifest()?;
     let kernel = manifest.kernel().expect("the test image has a kernel layer");
