@@ -1,0 +1,118 @@
+//! Why an image could not be made.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The operation that failed and what it was working on.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file of the host could not be read.
+    #[error("read {}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A folder of the host could not be listed.
+    #[error("list {}", path.display())]
+    List {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// An output could not be written.
+    #[error("write {}", path.display())]
+    Write {
+        /// The output.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Something of the host that no image can hold: a socket, a name that is not UTF-8.
+    #[error("{} is neither file, folder nor symbolic link with a UTF-8 name", path.display())]
+    Unsupported {
+        /// What it is.
+        path: PathBuf,
+    },
+    /// A path that no tree can hold.
+    #[error("/{path} cannot be a path in an image")]
+    BadPath {
+        /// The path.
+        path: String,
+    },
+    /// Two entries have the same path.
+    #[error("/{path} is given twice")]
+    Duplicate {
+        /// The path.
+        path: String,
+    },
+    /// An entry lies below something that is not a folder.
+    #[error("/{path} is no folder, but /{child} lies in it")]
+    NotAFolder {
+        /// What should be a folder.
+        path: String,
+        /// What lies in it.
+        child: String,
+    },
+    /// The squashfs image could not be made.
+    #[error("squash /{path}: {reason}")]
+    Squash {
+        /// The entry, or nothing for the image as a whole.
+        path: String,
+        /// What the squashfs writer says.
+        reason: String,
+    },
+    /// A layer file is not the one that its manifest describes.
+    #[error("{}: {reason}", path.display())]
+    WrongLayer {
+        /// The file.
+        path: PathBuf,
+        /// What does not fit.
+        reason: String,
+    },
+    /// The data could not be compressed.
+    #[error("compress the initramfs")]
+    Compress(#[source] io::Error),
+    /// A hash tree could not be built.
+    #[error(transparent)]
+    Verity(#[from] ondisk::verity::Error),
+    /// The manifest breaks a rule.
+    #[error(transparent)]
+    Manifest(#[from] ondisk::manifest::Error),
+    /// A cpio entry could not be written.
+    #[error(transparent)]
+    Cpio(#[from] ondisk::cpio::Error),
+    /// The UKI could not be assembled.
+    #[error(transparent)]
+    Pe(#[from] ondisk::pe::Error),
+    /// The partition table could not be made.
+    #[error(transparent)]
+    Gpt(#[from] ondisk::gpt::Error),
+    /// A FAT volume could not be made.
+    #[error(transparent)]
+    Fat(#[from] ondisk::fat::Error),
+    /// The layers do not fit their partition.
+    #[error("the layers take {needed_bytes} bytes, a slot has {slot_bytes}")]
+    SlotTooSmall {
+        /// What the layers take.
+        needed_bytes: u64,
+        /// What the slot has.
+        slot_bytes: u64,
+    },
+}
+
+impl Error {
+    pub(crate) fn read(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Read { path: path.to_owned(), source }
+    }
+
+    pub(crate) fn list(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::List { path: path.to_owned(), source }
+    }
+
+    pub(crate) fn write(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Write { path: path.to_owned(), source }
+    }
+}
