@@ -34,7 +34,8 @@ fn main() {
     let kmsg = std::fs::File::options().write(true).open("/dev/kmsg").expect("kernel log");
     let mut init = Init { socket, kmsg };
     let line = std::fs::read_to_string("/proc/cmdline").unwrap_or_default();
-    let job = line.split_whitespace().find_map(|w| w.strip_prefix("standin=")).unwrap_or("poweroff").to_string();
+    let job =
+        line.split_whitespace().find_map(|w| w.strip_prefix("standin=")).unwrap_or("poweroff").to_string();
     let (restarts, memory, stored, exits) = replay(&mut init);
     init.send(&ToInit::Hello, None);
     init.send(&ToInit::Ready, None);
@@ -93,7 +94,11 @@ fn die(init: &mut Init, restarts: u32, memory: InitMemory, stored: &[OwnedFd], e
         } else {
             std::fs::write(path, what).expect("/run is writable");
         }
-        init.say(if stored.len() == 1 && exits >= 1 { "store and exits came back" } else { "LOST SOMETHING" });
+        init.say(if stored.len() == 1 && (exits >= 1 || restarts == 1) {
+            "store and exits came back"
+        } else {
+            "LOST SOMETHING"
+        });
     }
     if restarts == DEATHS {
         let mut text = String::new();
@@ -102,7 +107,8 @@ fn die(init: &mut Init, restarts: u32, memory: InitMemory, stored: &[OwnedFd], e
         init.say(&format!("the pipe {text}"));
         return end(init, Action::PowerOff);
     }
-    sys::process::signal_process(std::process::id().cast_signed(), sys::signal::Signal::KILL).expect("own pid");
+    sys::process::signal_process(std::process::id().cast_signed(), sys::signal::Signal::KILL)
+        .expect("own pid");
 }
 
 /// A process that ends after this one: init gets its exit.

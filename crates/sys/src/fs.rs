@@ -97,10 +97,11 @@ pub fn write(path: &str, bytes: &[u8]) -> Result<()> {
     if len == bytes.len() { Ok(()) } else { Err(Errno::IO) }
 }
 
-/// Names in a folder, sorted, without `.` and `..`.
+/// Names in a folder, sorted, without `.` and `..`. Follows a link to the folder, as /sys is full of them.
 pub fn list(path: &str) -> Result<Vec<String>> {
     let mut names = Vec::new();
-    for entry in Dir::new(open_folder(CWD, path)?)? {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    for entry in Dir::new(rustix::fs::open(path, flags, Mode::empty())?)? {
         let name = entry?.file_name().to_string_lossy().to_string();
         if name != "." && name != ".." {
             names.push(name);
@@ -124,6 +125,7 @@ pub fn make_folder(path: &str, mode: u32) -> Result<()> {
     }
 }
 
+/// Never through a symbolic link: what is removed below must be where it seems to be.
 fn open_folder<Fd: AsFd, P: rustix::path::Arg>(at: Fd, path: P) -> Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     rustix::fs::openat(at, path, flags, Mode::empty())
@@ -269,6 +271,19 @@ mod tests {
         assert!(outside.join("keep").exists());
         std::fs::remove_dir_all(folder).unwrap();
         std::fs::remove_dir_all(outside).unwrap();
+    }
+
+    #[test]
+    fn folders_are_listed_in_order_and_through_links() {
+        let folder = scratch("list");
+        std::fs::create_dir_all(folder.join("real")).unwrap();
+        for name in ["b", "a"] {
+            std::fs::write(folder.join("real").join(name), b"").unwrap();
+        }
+        std::os::unix::fs::symlink("real", folder.join("link")).unwrap();
+        let names = list(folder.join("link").to_str().unwrap()).unwrap();
+        assert_eq!(names, ["a", "b"]);
+        std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]

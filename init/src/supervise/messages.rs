@@ -121,15 +121,11 @@ impl Supervisor<'_> {
     fn read_one(&mut self, frame: &mut [u8]) -> bool {
         let packet = match self.kernel.receive(frame) {
             Ok(packet) if packet.len > 0 => packet,
-            Ok(_) => {
-                self.kill_machined("it closed its socket");
+            Ok(_) | Err(Errno::CONNRESET) => {
+                self.machined_closed();
                 return false;
             }
             Err(Errno::AGAIN) => return false,
-            Err(Errno::CONNRESET) => {
-                self.kill_machined("its socket is gone");
-                return false;
-            }
             Err(errno) => {
                 say!(self.kernel, Level::Warning, "receive from machined: {}", sys::errno::Described(errno));
                 return false;
@@ -208,6 +204,7 @@ pub fn send_messages(supervisor: &mut Supervisor<'_>) {
                 supervisor.outbox.blocked = true;
                 return;
             }
+            Err(Errno::PIPE | Errno::CONNRESET) => supervisor.machined_closed(),
             Err(errno) => {
                 say!(supervisor.kernel, Level::Warning, "send to machined: {}", sys::errno::Described(errno));
                 supervisor.kill_machined("its socket does not take messages");

@@ -43,6 +43,9 @@ const READY_DEADLINE_NS: u64 = 15 * 60 * SECOND_NS;
 /// How long machined may take to end the system after it was asked to: pods get their grace periods.
 const REQUEST_DEADLINE_NS: u64 = 10 * 60 * SECOND_NS;
 
+/// A machined that closed its socket is ending; a dump of its memory may take this long.
+const CLOSED_DEADLINE_NS: u64 = 5 * SECOND_NS;
+
 const HEARTBEAT_DEADLINE_NS: u64 = HEARTBEAT_DEADLINE_MS * 1_000_000;
 
 /// What the function of a task of a turn looks like.
@@ -85,6 +88,8 @@ pub struct Supervisor<'k> {
     ever_ready: bool,
     started_ns: u64,
     heartbeat_ns: u64,
+    /// machined closed its socket: unless it ends by itself until then, it is killed.
+    closed_deadline_ns: Option<u64>,
     backoff: Backoff,
     exits: Exits,
     store: Store,
@@ -110,6 +115,7 @@ impl<'k> Supervisor<'k> {
             ever_ready: false,
             started_ns: now,
             heartbeat_ns: now,
+            closed_deadline_ns: None,
             backoff: Backoff::default(),
             exits: Exits::new(),
             store: Store::new(),
@@ -145,6 +151,9 @@ impl<'k> Supervisor<'k> {
         if let Machined::Waiting { until_ns } = self.machined {
             deadline = until_ns;
         }
+        if let Some(closed) = self.closed_deadline_ns {
+            deadline = deadline.min(closed);
+        }
         if !self.ever_ready {
             deadline = deadline.min(self.started_ns + READY_DEADLINE_NS);
         }
@@ -164,6 +173,7 @@ impl<'k> Supervisor<'k> {
     /// machined is gone: what it sent last still counts.
     fn machined_ended(&mut self, status: i32) {
         self.drain_messages();
+        self.closed_deadline_ns = None;
         if self.connected {
             self.kernel.disconnect();
             self.connected = false;
@@ -190,6 +200,13 @@ impl<'k> Supervisor<'k> {
             self.kernel.disconnect();
             self.connected = false;
         }
+    }
+
+    /// machined closed its end: most likely it is ending, which will be told by its exit.
+    fn machined_closed(&mut self) {
+        self.kernel.disconnect();
+        self.connected = false;
+        self.closed_deadline_ns = Some(self.kernel.now_ns() + CLOSED_DEADLINE_NS);
     }
 
     fn ask_for(&mut self, action: Action) {
@@ -301,6 +318,10 @@ pub fn check_deadlines(supervisor: &mut Supervisor<'_>) {
         supervisor.kernel.log(Level::Error, text);
         supervisor.finish(Action::Reboot, text);
         return;
+    }
+    if supervisor.closed_deadline_ns.is_some_and(|deadline| now >= deadline) {
+        supervisor.closed_deadline_ns = None;
+        supervisor.kill_machined("it closed its socket and did not end within 5 s");
     }
     if matches!(supervisor.machined, Machined::Running { .. })
         && now >= supervisor.heartbeat_ns + HEARTBEAT_DEADLINE_NS
