@@ -16,7 +16,7 @@ use crate::credentials::{ADMIN, Credentials};
 use crate::process::POLL_INTERVAL;
 use crate::root::Root;
 use crate::vm::{Bus, Drive, Vm, VmBuilder};
-use crate::{config_volume, deadline};
+use crate::{config_volume, deadline, paths};
 
 /// The API's port in the guest.
 pub const API_PORT: u16 = 50000;
@@ -126,7 +126,7 @@ impl NodeBuilder {
 
     /// Starts the VM and waits for nothing.
     pub fn start(mut self) -> Result<TestNode> {
-        let files = tempfile::Builder::new().prefix("billet-node-").tempdir().context("create a folder")?;
+        let files = paths::temporary_dir()?;
         let credentials = Credentials::generate()?;
         let mut vm = Vm::builder(&self.name).forward(API_PORT).forward(agent::PORT);
         vm = self.root_of(vm, files.path())?;
