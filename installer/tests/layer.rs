@@ -1,0 +1,130 @@
+//! Layer files as unsquashfs and veritysetup see them, and damage.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+
+use common::{text, tool};
+use installer::layer::{self, Spec};
+use installer::tree::Tree;
+use ondisk::manifest::{Layer, RootManifest};
+use ondisk::squashfs::{Compression, Superblock};
+
+fn build(folder: &Path) -> Layer {
+    common::write_host_files(folder);
+    let tree = common::tree(folder);
+    layer::build(&tree, &Spec::new("base", "1.0"), folder, &mut installer::silent).unwrap()
+}
+
+#[test]
+fn unsquashfs_extracts_what_went_in() {
+    let dir = tempfile::tempdir().unwrap();
+    let layer = build(dir.path());
+    let file = dir.path().join(layer.file_name());
+    let list = tool("unsquashfs", &["-lln", text(&file)]);
+    for line in [
+        "drwxr-xr-x 0/0",
+        "drwxrwxrwt 0/0",
+        "-rw-r----- 0/0",
+        "drwx------ 50/51",
+        "crw-rw-rw- 0/0                   1,  3 1970-01-01 00:00 squashfs-root/null",
+        "squashfs-root/bin -> usr/bin",
+        "squashfs-root/usr/lib/link -> deep/noise",
+    ] {
+        assert!(list.contains(line), "{line} in {list}");
+    }
+    assert!(list.lines().filter(|l| l.contains("squashfs-root")).all(|l| l.contains("1970-01-01")), "{list}");
+
+    let out = dir.path().join("out");
+    // The device cannot be made without root; nothing else is left out.
+    tool("unsquashfs", &["-d", text(&out), text(&file), "usr", "etc", "bin", "tmp", "var"]);
+    let same = |path: &str, from: &str| {
+        assert!(fs::read(out.join(path)).unwrap() == fs::read(dir.path().join(from)).unwrap(), "{path}");
+    };
+    same("usr/lib/deep/noise", "lib/deep/noise");
+    same("usr/lib/zeros", "lib/zeros");
+    same("usr/lib/empty", "lib/empty");
+    (0..50).for_each(|n| same(&format!("usr/lib/small-{n:02}"), &format!("lib/small-{n:02}")));
+    assert_eq!(fs::read(out.join("etc/secret")).unwrap(), b"secret\n");
+    let superblock = Superblock::parse(&fs::read(&file).unwrap()).unwrap();
+    assert_eq!(superblock.compression, Compression::Zstd);
+    assert_eq!(superblock.block_bytes, layer::SQUASHFS_BLOCK_BYTES);
+}
+
+#[test]
+fn veritysetup_verifies_the_file_and_finds_a_flipped_bit() {
+    let dir = tempfile::tempdir().unwrap();
+    let layer = build(dir.path());
+    let file = dir.path().join(layer.file_name());
+    let verify = |layer: &Layer| {
+        std::process::Command::new("veritysetup")
+            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+            .args(["verify", "--no-superblock", "--data-block-size=4096", "--hash-block-size=4096"])
+            .args(["--format=1", "--hash=sha256", &format!("--salt={}", layer.salt)])
+            .arg(format!("--data-blocks={}", layer.data_bytes / 4096))
+            .arg(format!("--hash-offset={}", layer.hash_offset))
+            .args([&file, &file])
+            .arg(layer.root_hash.to_string())
+            .output()
+            .unwrap_or_else(|e| panic!("this test needs veritysetup (Debian package cryptsetup-bin): {e}"))
+    };
+    let verdict = verify(&layer);
+    assert!(verdict.status.success(), "{}", String::from_utf8_lossy(&verdict.stderr));
+    assert_eq!(layer::check(&layer, dir.path()).unwrap(), file);
+
+    let good = fs::read(&file).unwrap();
+    let hash_at = usize::try_from(layer.hash_offset).unwrap();
+    for at in [4096 * 3 + 17, hash_at, hash_at + 5000] {
+        let mut bad = good.clone();
+        bad[at] ^= 0x10;
+        fs::write(&file, &bad).unwrap();
+        assert!(!verify(&layer).status.success(), "veritysetup took byte {at}");
+        let error = layer::check(&layer, dir.path()).unwrap_err().to_string();
+        assert!(error.contains("root hash") || error.contains("hash tree"), "{error}");
+    }
+    fs::write(&file, &good[..good.len() - 1]).unwrap();
+    let error = layer::check(&layer, dir.path()).unwrap_err().to_string();
+    assert!(error.contains("length"), "{error}");
+}
+
+#[test]
+fn layers_lie_behind_each_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let base = build(dir.path());
+    let mut modules = Tree::new();
+    modules.bytes("usr/lib/modules/6.12/modules.dep", 0o644, "").unwrap();
+    let spec = Spec { kernel_release: Some("6.12"), ..Spec::new("kernel", "6.12") };
+    let kernel = layer::build(&modules, &spec, dir.path(), &mut installer::silent).unwrap();
+    let manifest = layer::stack("0.1.0", [base.clone(), kernel]).unwrap();
+    assert_eq!(manifest.layers[0].offset, 0);
+    assert_eq!(manifest.layers[1].offset, base.total_bytes());
+    assert_eq!(manifest.kernel().unwrap().kernel_release.as_deref(), Some("6.12"));
+    assert_eq!(RootManifest::parse(manifest.to_json().as_bytes()), Ok(manifest));
+    let twice = layer::stack("0.1.0", [base.clone(), base]).unwrap_err();
+    assert_eq!(twice.to_string(), "root manifest: two layers named base");
+}
+
+#[test]
+fn progress_reaches_its_total() {
+    let dir = tempfile::tempdir().unwrap();
+    common::write_host_files(dir.path());
+    let mut last = std::collections::BTreeMap::new();
+    let tree = common::tree(dir.path());
+    let mut report = |progress: installer::Progress| {
+        last.insert(progress.step, (progress.done_bytes, progress.total_bytes));
+    };
+    layer::build(&tree, &Spec::new("base", "1"), dir.path(), &mut report).unwrap();
+    assert_eq!(last.keys().copied().collect::<Vec<_>>(), ["hash", "squash"]);
+    assert!(last.values().all(|(done, total)| done == total), "{last:?}");
+}
+
+#[test]
+fn a_missing_file_is_named_and_nothing_is_left_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut tree = Tree::new();
+    tree.file("etc/gone", 0o644, dir.path().join("no-such-file")).unwrap();
+    let error = layer::build(&tree, &Spec::new("base", "1"), dir.path(), &mut installer::silent).unwrap_err();
+    assert!(error.to_string().contains("no-such-file"), "{error}");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}
