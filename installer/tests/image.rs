@@ -1,5 +1,7 @@
 //! initramfs, UKI, disk image and config volume as other programs see them; the same bytes on every build.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod common;
 
 use std::fs;

@@ -1,5 +1,7 @@
 //! Layer files as unsquashfs and veritysetup see them, and damage.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod common;
 
 use std::fs;

@@ -7,7 +7,7 @@ use std::process::Command;
 use installer::tree::{Entry, Node, Tree};
 
 /// Runs a host tool and returns what it printed; a missing tool fails the test by name.
-pub fn tool(name: &str, args: &[&str]) -> String {
+pub(crate) fn tool(name: &str, args: &[&str]) -> String {
     let output = Command::new(name)
         .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
         .env("LC_ALL", "C.UTF-8")
@@ -21,12 +21,12 @@ pub fn tool(name: &str, args: &[&str]) -> String {
     text
 }
 
-pub fn text(path: &Path) -> &str {
+pub(crate) fn text(path: &Path) -> &str {
     path.to_str().expect("test paths are UTF-8")
 }
 
 /// Bytes that do not compress, the same on every call.
-pub fn noise(bytes: usize) -> Vec<u8> {
+pub(crate) fn noise(bytes: usize) -> Vec<u8> {
     let mut state = 0x9E37_79B9_7F4A_7C15_u64;
     let mut next = || {
         state ^= state << 13;
@@ -38,7 +38,7 @@ pub fn noise(bytes: usize) -> Vec<u8> {
 }
 
 /// Writes the files of the host that [`tree`] reads.
-pub fn write_host_files(folder: &Path) {
+pub(crate) fn write_host_files(folder: &Path) {
     fs::create_dir_all(folder.join("lib/deep")).unwrap();
     fs::write(folder.join("lib/deep/noise"), noise(700_000)).unwrap();
     fs::write(folder.join("lib/zeros"), vec![0; 300_000]).unwrap();
@@ -51,7 +51,7 @@ pub fn write_host_files(folder: &Path) {
 }
 
 /// A tree with every kind of entry.
-pub fn tree(folder: &Path) -> Tree {
+pub(crate) fn tree(folder: &Path) -> Tree {
     let mut tree = Tree::new();
     tree.load("usr/lib", &folder.join("lib")).unwrap();
     tree.bytes("usr/bin/tool", 0o755, noise(5000)).unwrap();
