@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
+use crate::artifacts;
 use crate::console::Console;
 use crate::paths;
 use crate::process::Owned;
@@ -120,17 +121,12 @@ fn key() -> Result<String> {
     Ok(format!("{} {}", boot.trim(), version.lines().next().unwrap_or_default()))
 }
 
-/// The kernel of the built image, else the one that [`KERNEL_VARIABLE`] names.
+/// The kernel that [`KERNEL_VARIABLE`] names, else that of the built image.
 pub fn kernel() -> Result<PathBuf> {
-    if let Some(path) = std::env::var_os(KERNEL_VARIABLE) {
-        return Ok(PathBuf::from(path));
+    match std::env::var_os(KERNEL_VARIABLE) {
+        Some(path) => Ok(PathBuf::from(path)),
+        None => Ok(artifacts::read(&paths::repository())?.vmlinuz),
     }
-    let built = paths::repository().join("target/billet/build.json");
-    let build = std::fs::read(&built)
-        .with_context(|| format!("read {}; run `cargo xtask build` first", built.display()))?;
-    let build: serde_json::Value = serde_json::from_slice(&build).context("parse build.json")?;
-    let kernel = build["vmlinuz"].as_str().context("build.json names no vmlinuz")?;
-    Ok(paths::repository().join(kernel))
 }
 
 fn probe(kernel: &Path, dir: &Path, key: String) -> Result<Host> {

@@ -11,6 +11,9 @@ use serde::Deserialize;
 
 use crate::paths;
 
+/// The environment variable that names another build.json; paths in it are still those below the repository.
+pub const BUILD_VARIABLE: &str = "BILLET_BUILD";
+
 /// The whole file; unknown fields belong to others.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Build {
@@ -69,9 +72,11 @@ pub fn build() -> &'static Build {
     })
 }
 
-fn read(root: &Path) -> Result<Build> {
-    let path = root.join("target/billet/build.json");
-    let bytes = std::fs::read(&path).with_context(|| format!("read {}", path.display()))?;
+pub(crate) fn read(root: &Path) -> Result<Build> {
+    let path =
+        std::env::var_os(BUILD_VARIABLE).map_or_else(|| root.join("target/billet/build.json"), PathBuf::from);
+    let bytes = std::fs::read(&path)
+        .with_context(|| format!("read {}; `cargo xtask build` makes it", path.display()))?;
     let mut build: Build =
         serde_json::from_slice(&bytes).with_context(|| format!("parse {}", path.display()))?;
     let Build { vmlinuz, initramfs, billetctl, test, .. } = &mut build;

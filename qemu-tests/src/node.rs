@@ -182,11 +182,11 @@ impl NodeBuilder {
                     Some(root) => root.disk(dir)?,
                     None => build().test.disk.clone(),
                 };
-                let vm = vm.drive(Drive::new(&image, Bus::Virtio).boot_index(0));
+                let drive = Drive::new(&image, Bus::Virtio);
                 if self.transport == Transport::Firmware {
-                    return Ok(vm.uefi());
+                    return Ok(vm.drive(drive.boot_index(0)).uefi());
                 }
-                Ok(direct(vm, &part(&|root| root.initramfs(dir, false))?))
+                Ok(direct(vm.drive(drive), &part(&|root| root.initramfs(dir, false))?))
             }
         }
     }

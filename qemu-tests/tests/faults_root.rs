@@ -18,8 +18,13 @@ const FAILED: &str = "billet: init: boot failed: ";
 /// init waits this long for devices before it gives up on a root that is nowhere.
 const SETTLE_LIMIT: Duration = Duration::from_secs(60);
 
-/// Boots what must not boot; returns the one line that says why. The restart ends the VM.
+/// Boots what must not boot; returns the one line that says why.
 fn failure_of(builder: NodeBuilder) -> String {
+    failed_boot(builder).0
+}
+
+/// The same with everything on the console. The restart ends the VM.
+fn failed_boot(builder: NodeBuilder) -> (String, String) {
     let node = builder.command_line("panic=1").machine(|vm, _| Ok(vm.reboot_ends())).start().unwrap();
     let line = node.vm().expect(FAILED, SETTLE_LIMIT).unwrap();
     assert!(node.vm().wait_exit(BOOT_LIMIT).unwrap().success());
@@ -27,7 +32,7 @@ fn failure_of(builder: NodeBuilder) -> String {
     assert_eq!(text.matches(FAILED).count(), 1, "more than one line:\n{text}");
     assert!(!text.contains("Kernel panic"), "init let the kernel panic:\n{text}");
     assert!(line.contains("restarting in 1 s"), "{line}");
-    line
+    (line, text)
 }
 
 fn assert_names(line: &str, words: &[&str]) {
@@ -99,7 +104,9 @@ fn a_module_that_is_missing() {
         root.missing_files.push(format!("lib/modules/{release}/kernel/drivers/md/dm-verity.ko"));
         Ok(())
     });
-    assert_names(&failure_of(node), &["dm-verity"]);
+    let (line, text) = failed_boot(node);
+    assert_names(&line, &["map_layers", "layer base"]);
+    assert_names(&text, &["billet: init: load module", "/dm-verity.ko: ENOENT"]);
 }
 
 #[test]
