@@ -1,24 +1,71 @@
 //! Everything that builds, runs, tests and measures Billet: one command, one module.
+
 #![allow(clippy::print_stdout, reason = "a command line tool talks to its user")]
-#![allow(dead_code)]
+
+mod build;
 mod cache;
 mod command;
+mod commands;
+mod host;
 mod image;
 mod inputs;
 mod kernel;
 mod place;
+mod programs;
 mod sbom;
 mod step;
-fn main() -> anyhow::Result<()> {
-    use kernel::Provider;
-    step::set_verbose(true);
-    let cache = cache::Cache::open(&place::cache()?)?;
-    let mut inputs = inputs::Inputs::open(&cache, inputs::Freshness::Day)?;
-    let kernel = kernel::Debian.kernel(&mut inputs)?;
-    kernel::check(&kernel)?;
-    let sets = kernel::ModuleSets::read("default")?;
-    let a = kernel::modules(&cache, &kernel, &sets.initramfs)?;
-    let b = kernel::modules(&cache, &kernel, &sets.layer)?;
-    println!("{} {}", a.folder.display(), b.folder.display());
-    Ok(())
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use commands::{clean, run, stop, tidy};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Builds, runs, tests and measures Billet")]
+struct Arguments {
+    /// Show every command that is run.
+    #[arg(long, short, global = true)]
+    verbose: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Build layers, initramfs, UKI and disk image into target/billet.
+    Build(build::Options),
+    /// Remove what builds have made.
+    Clean(clean::Options),
+    /// Build a node and run it in a virtual machine, with its console here.
+    Run(run::Options),
+    /// For `run`: start the machine and leave it.
+    #[command(hide = true)]
+    StartMachine(run::machine::Options),
+    /// End the node that `run` started.
+    Stop,
+    /// Check the repository's own text: headers, sizes, dependencies, licences.
+    Tidy,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    step::set_verbose(arguments.verbose);
+    let result = match &arguments.command {
+        Command::Build(options) => build::run(options),
+        Command::Clean(options) => clean::run(options),
+        Command::Run(options) => run::run(options),
+        Command::StartMachine(options) => run::machine::start(options),
+        Command::Stop => stop::run(),
+        Command::Tidy => tidy::run(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // One line a cause; a backtrace would bury them.
+            eprintln!("error: {error}");
+            error.chain().skip(1).for_each(|cause| eprintln!("  because: {cause}"));
+            ExitCode::FAILURE
+        }
+    }
 }

@@ -8,10 +8,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
+use installer::tree::Tree;
 
-use super::files::Files;
 use super::list::{FileList, PackageFiles, arrow, matching};
-use super::{check, libraries};
+use super::paths::add_file;
+use super::{check, libraries, os_release};
 
 /// The file with all authorities; the usual names are links to it.
 const AUTHORITIES: &str = "etc/ssl/certs/ca-certificates";
@@ -31,17 +32,18 @@ pub(crate) struct BaseParts<'a> {
     pub(crate) version: &'a str,
 }
 
-pub(crate) fn assemble(parts: &BaseParts<'_>) -> Result<Files> {
-    let mut files = Files::default();
+pub(crate) fn assemble(parts: &BaseParts<'_>) -> Result<Tree> {
+    let mut files = Tree::new();
     skeleton(&mut files, parts.list)?;
     for package in &parts.list.packages {
         let folder = parts.packages.get(&package.name);
         let folder = folder.with_context(|| format!("{} was not fetched", package.name))?;
         take(&mut files, package, folder).with_context(|| format!("package {}", package.name))?;
     }
-    overlay(&mut files, parts.overlay, parts.version)?;
-    files.file("usr/bin/machined", parts.machined)?;
-    files.bytes(SBOM, parts.sbom)?;
+    files.load("", parts.overlay)?;
+    files.bytes("usr/lib/os-release", 0o644, os_release(parts.version))?;
+    files.file("usr/bin/machined", 0o755, parts.machined)?;
+    files.bytes(SBOM, 0o644, parts.sbom)?;
     let providers = parts.list.packages.iter().filter(|package| package.libraries);
     let folders: Vec<PathBuf> =
         providers.filter_map(|package| parts.packages.get(&package.name).cloned()).collect();
@@ -50,13 +52,15 @@ pub(crate) fn assemble(parts: &BaseParts<'_>) -> Result<Files> {
     Ok(files)
 }
 
-fn skeleton(files: &mut Files, list: &FileList) -> Result<()> {
-    list.folders.iter().try_for_each(|path| files.folder(path))?;
-    list.empty_files.iter().try_for_each(|path| files.bytes(path, ""))?;
-    list.links.iter().map(|entry| arrow(entry)).try_for_each(|(path, target)| files.link(path, target))
+fn skeleton(files: &mut Tree, list: &FileList) -> Result<()> {
+    list.folders.iter().try_for_each(|path| files.dir(path, 0o755))?;
+    list.private_folders.iter().try_for_each(|path| files.dir(path, 0o700))?;
+    list.empty_files.iter().try_for_each(|path| files.bytes(path, 0o644, ""))?;
+    let mut links = list.links.iter().map(|entry| arrow(entry));
+    Ok(links.try_for_each(|(path, target)| files.symlink(path, target))?)
 }
 
-fn take(files: &mut Files, package: &PackageFiles, folder: &Path) -> Result<()> {
+fn take(files: &mut Tree, package: &PackageFiles, folder: &Path) -> Result<()> {
     for entry in &package.files {
         let (from, to) = arrow(entry);
         for (path, file) in matching(folder, from)? {
@@ -67,9 +71,9 @@ fn take(files: &mut Files, package: &PackageFiles, folder: &Path) -> Result<()> 
             };
             if file.is_symlink() {
                 let target = fs::read_link(&file).with_context(|| format!("read link {}", file.display()))?;
-                files.link(&path, &target.to_string_lossy())?;
+                files.symlink(&path, target.to_string_lossy())?;
             } else {
-                files.file(&path, &file)?;
+                add_file(files, &path, &file)?;
             }
         }
     }
@@ -77,7 +81,7 @@ fn take(files: &mut Files, package: &PackageFiles, folder: &Path) -> Result<()> 
 }
 
 /// One file with every certificate, in the order of their file names.
-fn join_authorities(files: &mut Files, folder: &Path, pattern: &str) -> Result<()> {
+fn join_authorities(files: &mut Tree, folder: &Path, pattern: &str) -> Result<()> {
     let mut bundle = String::new();
     for (path, file) in matching(folder, pattern)? {
         let text = fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
@@ -85,24 +89,5 @@ fn join_authorities(files: &mut Files, folder: &Path, pattern: &str) -> Result<(
         bundle.push_str(text.trim_end());
         bundle.push('\n');
     }
-    files.bytes(AUTHORITIES, bundle)
-}
-
-fn overlay(files: &mut Files, folder: &Path, version: &str) -> Result<()> {
-    let mut overlay = Files::default();
-    overlay.tree("", folder)?;
-    let release = "usr/lib/os-release";
-    for (path, node) in overlay.iter() {
-        match node {
-            super::files::Node::Folder => files.folder(path)?,
-            super::files::Node::Link(target) => files.link(path, target)?,
-            super::files::Node::File { from, .. } if path == release => {
-                let text = fs::read_to_string(from).with_context(|| format!("read {}", from.display()))?;
-                files.bytes(path, text.replace("@VERSION@", version))?;
-            }
-            super::files::Node::File { from, .. } => files.file(path, from)?,
-            super::files::Node::Bytes(bytes) => files.bytes(path, bytes.clone())?,
-        }
-    }
-    Ok(())
+    Ok(files.bytes(AUTHORITIES, 0o644, bundle)?)
 }

@@ -4,24 +4,26 @@ use std::fs::File;
 use std::io::Read as _;
 
 use anyhow::{Context, Result, bail};
+use installer::tree::{Node, Tree};
 
-use super::files::{Files, Node};
 use super::libraries;
 use super::list::fits;
+use super::paths::resolve;
 
 /// Checks a whole tree; the first fault is named with its path.
-pub(super) fn check(files: &Files, forbidden: &[String]) -> Result<()> {
-    for (path, node) in files.iter() {
+pub(super) fn check(files: &Tree, forbidden: &[String]) -> Result<()> {
+    for (path, entry) in files.iter() {
+        let node = &entry.node;
         let name = path.rsplit('/').next().unwrap_or(path);
         if let Some(pattern) = forbidden.iter().find(|pattern| fits(pattern, name)) {
-            if !matches!(node, Node::Folder) {
+            if !matches!(node, Node::Dir) {
                 bail!("/{path} is forbidden in an image ({pattern} in xtask/image/base.toml)");
             }
         }
         if is_script(node).with_context(|| format!("/{path}"))? {
             bail!("/{path} is a script, and an image has nothing that could run it");
         }
-        if let Node::Link(target) = node {
+        if let Node::Symlink(target) = node {
             check_link(files, path, target)?;
         }
     }
@@ -29,10 +31,10 @@ pub(super) fn check(files: &Files, forbidden: &[String]) -> Result<()> {
 }
 
 /// /proc, /run, /system and the like are filled at boot: links into them cannot be followed here.
-fn check_link(files: &Files, path: &str, target: &str) -> Result<()> {
+fn check_link(files: &Tree, path: &str, target: &str) -> Result<()> {
     let at_boot = ["proc/", "run/", "system/", "var/", "dev/"];
     let relative = target.trim_start_matches("../").trim_start_matches('/');
-    if at_boot.iter().any(|place| relative.starts_with(place)) || files.resolve(path).is_some() {
+    if at_boot.iter().any(|place| relative.starts_with(place)) || resolve(files, path).is_some() {
         return Ok(());
     }
     bail!("/{path} is a link to {target}, which the image lacks")
@@ -41,12 +43,12 @@ fn check_link(files: &Files, path: &str, target: &str) -> Result<()> {
 fn is_script(node: &Node) -> Result<bool> {
     match node {
         Node::Bytes(bytes) => Ok(bytes.starts_with(b"#!")),
-        Node::File { from, .. } => {
+        Node::File(from) => {
             let mut start = Vec::new();
             let file = File::open(from).with_context(|| format!("open {}", from.display()))?;
             file.take(2).read_to_end(&mut start).with_context(|| format!("read {}", from.display()))?;
             Ok(start == b"#!")
         }
-        Node::Folder | Node::Link(_) => Ok(false),
+        _ => Ok(false),
     }
 }

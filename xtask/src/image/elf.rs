@@ -11,8 +11,9 @@ const MAGIC: &[u8] = b"\x7fELF";
 /// EI_CLASS 64-bit, EI_DATA little-endian.
 const CLASS_AND_DATA: &[u8] = &[2, 1];
 const PT_LOAD: u64 = 1;
-const PT_DYNAMIC: u64 = 2;
-const PT_INTERP: u64 = 3;
+pub(crate) const PT_DYNAMIC: u64 = 2;
+pub(crate) const PT_INTERP: u64 = 3;
+pub(crate) const PT_TLS: u64 = 7;
 const DT_NULL: u64 = 0;
 const DT_NEEDED: u64 = 1;
 const DT_STRTAB: u64 = 5;
@@ -43,6 +44,12 @@ pub(crate) fn parse(file: &[u8]) -> Result<Option<Dynamic>> {
         }
     }
     Ok(Some(dynamic))
+}
+
+/// The kinds of all segments (`p_type`).
+pub(crate) fn segment_kinds(file: &[u8]) -> Result<Vec<u64>> {
+    ensure!(file.starts_with(MAGIC), "not an ELF file");
+    Ok(segments(file)?.iter().map(|segment| segment.kind).collect())
 }
 
 struct Segment {

@@ -8,15 +8,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use installer::tree::{Node, Tree};
 
 use super::elf;
-use super::files::{Files, Node};
+use super::paths::{add_file, resolve};
 
 /// Where Debian's dynamic linker looks without any configuration, and where libraries go.
 pub(super) const FOLDER: &str = "usr/lib/x86_64-linux-gnu";
 
 /// Adds the libraries that files of the tree need, out of `folders` (unpacked packages).
-pub(super) fn add(files: &mut Files, folders: &[PathBuf]) -> Result<()> {
+pub(super) fn add(files: &mut Tree, folders: &[PathBuf]) -> Result<()> {
     let mut waiting = needs(files)?;
     while let Some((library, user)) = waiting.pop_first() {
         let path = format!("{FOLDER}/{library}");
@@ -26,22 +27,22 @@ pub(super) fn add(files: &mut Files, folders: &[PathBuf]) -> Result<()> {
         let from = find(&library, folders).with_context(|| {
             format!("{library}, needed by /{user}: add its package to xtask/image/base.toml")
         })?;
-        files.file(&path, &from)?;
+        add_file(files, &path, &from)?;
         waiting.extend(needs_of(&from)?.into_iter().map(|name| (name, path.clone())));
     }
     Ok(())
 }
 
 /// Ok when everything that a file of the tree needs lies where the linker looks for it.
-pub(super) fn check(files: &Files) -> Result<()> {
-    for (path, node) in files.iter() {
-        let Some(found) = inspect(node).with_context(|| format!("/{path}"))? else { continue };
+pub(super) fn check(files: &Tree) -> Result<()> {
+    for (path, entry) in files.iter() {
+        let Some(found) = inspect(&entry.node).with_context(|| format!("/{path}"))? else { continue };
         if let Some(library) =
-            found.needed.iter().find(|name| files.resolve(&format!("{FOLDER}/{name}")).is_none())
+            found.needed.iter().find(|name| resolve(files, &format!("{FOLDER}/{name}")).is_none())
         {
             bail!("/{path} needs {library}, which the image lacks");
         }
-        if let Some(name) = found.interpreter.filter(|name| files.resolve(name).is_none()) {
+        if let Some(name) = found.interpreter.filter(|name| resolve(files, name).is_none()) {
             bail!("/{path} is started by {name}, which the image lacks");
         }
         if let Some(folders) = found.search_path {
@@ -51,10 +52,10 @@ pub(super) fn check(files: &Files) -> Result<()> {
     Ok(())
 }
 
-fn needs(files: &Files) -> Result<BTreeMap<String, String>> {
+fn needs(files: &Tree) -> Result<BTreeMap<String, String>> {
     let mut needs = BTreeMap::new();
-    for (path, node) in files.iter() {
-        let found = inspect(node).with_context(|| format!("/{path}"))?.unwrap_or_default();
+    for (path, entry) in files.iter() {
+        let found = inspect(&entry.node).with_context(|| format!("/{path}"))?.unwrap_or_default();
         needs.extend(found.needed.into_iter().map(|name| (name, path.to_owned())));
     }
     Ok(needs)
@@ -68,11 +69,9 @@ fn needs_of(from: &Path) -> Result<Vec<String>> {
 
 fn inspect(node: &Node) -> Result<Option<elf::Dynamic>> {
     match node {
-        Node::File { from, .. } => {
-            elf::parse(&fs::read(from).with_context(|| format!("read {}", from.display()))?)
-        }
+        Node::File(from) => elf::parse(&fs::read(from).with_context(|| format!("read {}", from.display()))?),
         Node::Bytes(bytes) => elf::parse(bytes),
-        Node::Folder | Node::Link(_) => Ok(None),
+        _ => Ok(None),
     }
 }
 

@@ -10,6 +10,8 @@ use serde::Deserialize;
 #[serde(deny_unknown_fields)]
 pub(crate) struct FileList {
     pub(super) folders: Vec<String>,
+    /// Folders that only root may look into.
+    pub(super) private_folders: Vec<String>,
     pub(super) empty_files: Vec<String>,
     pub(super) links: Vec<String>,
     pub(super) forbidden: Vec<String>,

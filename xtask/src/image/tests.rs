@@ -3,8 +3,10 @@
 use std::fs;
 use std::path::PathBuf;
 
-use super::files::{Files, Node};
+use installer::tree::{Node, Tree};
+
 use super::list::{FileList, arrow, fits, matching};
+use super::paths::resolve;
 use super::{check, elf, libraries};
 use crate::place;
 
@@ -75,19 +77,19 @@ fn libraries_are_followed_through_libraries() {
     fs::write(folder.join("liba.so.1"), elf_with(&["libb.so.2"])).unwrap();
     fs::write(folder.join("libb.so.2"), elf_with(&["liba.so.1"])).unwrap();
     fs::write(folder.join("libunused.so"), elf_with(&[])).unwrap();
-    let mut files = Files::default();
-    files.bytes("usr/bin/program", elf_with(&["liba.so.1"])).unwrap();
+    let mut files = Tree::new();
+    files.bytes("usr/bin/program", 0o755, elf_with(&["liba.so.1"])).unwrap();
     assert!(libraries::check(&files).unwrap_err().to_string().contains("needs liba.so.1"));
     libraries::add(&mut files, &[package.path().to_owned()]).unwrap();
     libraries::check(&files).unwrap();
-    let found = files.iter().filter(|(_, node)| matches!(node, Node::File { .. })).count();
+    let found = files.iter().filter(|(_, entry)| matches!(entry.node, Node::File(_))).count();
     assert_eq!(found, 2);
 }
 
 #[test]
 fn a_library_of_no_listed_package_is_named() {
-    let mut files = Files::default();
-    files.bytes("usr/bin/program", elf_with(&["libz.so.1"])).unwrap();
+    let mut files = Tree::new();
+    files.bytes("usr/bin/program", 0o755, elf_with(&["libz.so.1"])).unwrap();
     let error = libraries::add(&mut files, &[PathBuf::from("/nowhere")]).unwrap_err().to_string();
     assert_eq!(error, "libz.so.1, needed by /usr/bin/program: add its package to xtask/image/base.toml");
 }
@@ -96,8 +98,8 @@ fn a_library_of_no_listed_package_is_named() {
 fn shells_scripts_and_dead_links_are_refused() {
     let forbidden = list().forbidden;
     let refused = |path: &str, bytes: &[u8]| {
-        let mut files = Files::default();
-        files.bytes(path, bytes).unwrap();
+        let mut files = Tree::new();
+        files.bytes(path, 0o755, bytes).unwrap();
         check::check(&files, &forbidden).err().map(|error| error.to_string())
     };
     for name in ["sh", "bash", "python3.13", "perl5.40", "apt-get", "dpkg-deb", "busybox", "x.py"] {
@@ -106,34 +108,23 @@ fn shells_scripts_and_dead_links_are_refused() {
     }
     assert!(refused("usr/bin/hook", b"#!/bin/x\n").unwrap().contains("script"));
     assert_eq!(refused("usr/bin/machined", b"\x7f"), None);
-    let mut files = Files::default();
-    files.link("etc/resolv.conf", "../run/resolv.conf").unwrap();
+    let mut files = Tree::new();
+    files.symlink("etc/resolv.conf", "../run/resolv.conf").unwrap();
     check::check(&files, &forbidden).unwrap();
-    files.link("usr/bin/apid", "machined").unwrap();
+    files.symlink("usr/bin/apid", "machined").unwrap();
     assert!(check::check(&files, &forbidden).unwrap_err().to_string().contains("link to machined"));
 }
 
 #[test]
-fn paths_are_named_once_and_stay_inside() {
-    let mut files = Files::default();
-    files.bytes("a/b", "x").unwrap();
-    assert!(files.bytes("a/b", "y").is_err());
-    assert!(files.bytes("a/b/c", "y").is_err());
-    for path in ["/etc", "a/../b", "a//b", ""] {
-        assert!(files.folder(path).is_err(), "{path:?}");
-    }
-}
-
-#[test]
 fn links_are_followed_inside_the_tree() {
-    let mut files = Files::default();
-    files.bytes("usr/lib/x86/ld.so", "x").unwrap();
-    files.link("usr/lib64/ld.so", "../lib/x86/ld.so").unwrap();
-    files.link("lib64", "usr/lib64").unwrap();
-    files.link("loop", "/loop").unwrap();
-    assert_eq!(files.resolve("/lib64/ld.so").as_deref(), Some("usr/lib/x86/ld.so"));
-    assert_eq!(files.resolve("loop"), None);
-    assert_eq!(files.resolve("usr/none"), None);
+    let mut files = Tree::new();
+    files.bytes("usr/lib/x86/ld.so", 0o755, "x").unwrap();
+    files.symlink("usr/lib64/ld.so", "../lib/x86/ld.so").unwrap();
+    files.symlink("lib64", "usr/lib64").unwrap();
+    files.symlink("loop", "/loop").unwrap();
+    assert_eq!(resolve(&files, "/lib64/ld.so").as_deref(), Some("usr/lib/x86/ld.so"));
+    assert_eq!(resolve(&files, "loop"), None);
+    assert_eq!(resolve(&files, "usr/none"), None);
 }
 
 #[test]

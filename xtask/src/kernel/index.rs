@@ -22,7 +22,7 @@ pub(crate) struct ModuleIndex {
 }
 
 impl ModuleIndex {
-    pub(super) fn of(cache: &Cache, kernel: &Kernel) -> Result<Self> {
+    pub(crate) fn of(cache: &Cache, kernel: &Kernel) -> Result<Self> {
         let key = KeyBuilder::new("module index 1").part(&kernel.identity).finish();
         let entry = cache.entry("module-index", &key, |folder| {
             step("index the kernel's modules", || depmod_all(kernel, folder))

@@ -1,0 +1,96 @@
+//! `xtask build`: from sources and packages to everything that boots.
+//!
+//! Order: programs, packages, kernel, bills of materials, layers, initramfs, UKI, disk: for the production image and
+//! for the test image, which has one layer more.
+//! Owns: `target/billet/`, with `build.json` as the list of what is in it.
+//! Does not: make anything again whose inputs are as they were (cache by content, see [`crate::cache`]).
+//! Same inputs, same bytes: no time, no owner, no path of this machine gets into an artefact.
+
+mod artefacts;
+mod boot;
+mod layers;
+mod materials;
+mod output;
+mod sizes;
+
+use anyhow::{Context, Result};
+use ondisk::manifest::Layer;
+
+pub(crate) use artefacts::Artefacts;
+
+use crate::cache::Cache;
+use crate::host::{self, Need};
+use crate::image;
+use crate::inputs::Freshness;
+use crate::kernel;
+use crate::place;
+use crate::programs;
+use artefacts::relative;
+use boot::BootParts;
+use layers::LayerStore;
+use materials::Materials;
+use output::Output;
+
+/// The initramfs profile that is built.
+const PROFILE: &str = "default";
+
+/// What the kernel of a node is told, unless the one who boots it says otherwise. Each word is explained in
+/// docs/formats; `gpt` has the kernel accept the backup partition table.
+const COMMAND_LINE: &str = "console=ttyS0 panic=10 oops=panic gpt init_on_alloc=1 slab_nomerge pti=on consoleblank=0 \
+    printk.devkmsg=on talos.platform=metal billet.config=metal-iso";
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Ask the mirror for newer packages.
+    #[arg(long)]
+    update: bool,
+}
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    host::ensure_packages(Need::Build)?;
+    let artefacts = build(if options.update { Freshness::Now } else { Freshness::Day })?;
+    sizes::print(&artefacts)
+}
+
+/// Version of the operating system: the workspace's.
+pub(crate) fn version() -> &'static str {
+    env!("CARGO_PKG_VERSION")
+}
+
+/// Builds all there is to build and writes `build.json`.
+pub(crate) fn build(freshness: Freshness) -> Result<Artefacts> {
+    let output = Output::open(&place::artefacts())?;
+    let cache = Cache::open(&place::cache()?)?;
+    let init = programs::compile(&programs::INIT)?;
+    programs::check_init(&init)?;
+    let machined = programs::compile(&programs::MACHINED)?;
+    let agent = programs::compile(&programs::TEST_AGENT)?;
+    let billetctl = programs::compile(&programs::BILLETCTL)?;
+    let materials = Materials::gather(&cache, freshness)?;
+    let sets = kernel::ModuleSets::read(PROFILE)?;
+    let store = LayerStore::open(&cache, &output)?;
+    let base = store.layer(&materials.base(&machined)?, "base", None)?;
+    let modules = kernel::modules(&cache, &materials.kernel, &sets.layer)?;
+    let tree = image::kernel_layer::assemble(&materials.kernel, &modules, &materials.kernel_sbom()?)?;
+    let kernel_layer = store.layer(&tree, "kernel", Some(&materials.kernel.release))?;
+    let agent_layer = store.layer(&image::agent::assemble(&agent)?, image::agent::NAME, None)?;
+
+    let boot = BootParts::gather(&cache, &output, &materials, &sets, &init)?;
+    let production = [base, kernel_layer];
+    let test: Vec<Layer> = production.iter().cloned().chain([agent_layer]).collect();
+    let artefacts = Artefacts {
+        version: version().to_owned(),
+        kernel_release: materials.kernel.release.clone(),
+        vmlinuz: relative(&output.copy("vmlinuz", &materials.kernel.vmlinuz)?)?,
+        sbom: relative(&output.text("sbom.spdx.json", &materials.whole_sbom()?)?)?,
+        cmdline: COMMAND_LINE.to_owned(),
+        init: relative(&output.copy("init", &init)?)?,
+        machined: relative(&output.copy("machined", &machined)?)?,
+        billetctl: relative(&output.copy("billetctl", &billetctl)?)?,
+        production: boot.image("", &production)?,
+        test: boot.image("test-", &test)?,
+    };
+    output.text("build.json", &artefacts.to_json()?)?;
+    output.forget_other_layers(&test).context("remove layers of earlier builds")?;
+    Ok(artefacts)
+}

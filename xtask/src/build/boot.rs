@@ -1,0 +1,169 @@
+//! From layers to something that boots: initramfs, UKI, disk image.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use installer::{disk, initramfs, layer, uki};
+use ondisk::fat;
+use ondisk::manifest::{Layer, RootManifest};
+
+use super::artefacts::{Image, LayerFile, relative};
+use super::layers::writers;
+use super::materials::Materials;
+use super::output::Output;
+use super::{COMMAND_LINE, version};
+use crate::cache::{Cache, KeyBuilder};
+use crate::image;
+use crate::kernel::{self, ModuleIndex, ModuleSets};
+use crate::step::step;
+use installer::tree::Tree;
+
+/// Name of a first image's UKI: without a trial counter, generation 1.
+const UKI_PATH: &str = "EFI/Linux/billet-000001.efi";
+
+/// Where firmware looks for a boot loader when no variable names one.
+const LOADER_PATH: &str = "EFI/BOOT/BOOTX64.EFI";
+
+/// No menu, no editing of the command line.
+const LOADER_CONFIG: &str = "timeout 0\neditor no\n";
+
+/// What all images of one kernel and one init share.
+pub(super) struct BootParts<'a> {
+    output: &'a Output,
+    /// Compressed segments with modules and init.
+    segments: Vec<u8>,
+    kernel: Vec<u8>,
+    release: String,
+    stub: Vec<u8>,
+    loader: Vec<u8>,
+    writers: String,
+}
+
+impl<'a> BootParts<'a> {
+    pub(super) fn gather(
+        cache: &Cache,
+        output: &'a Output,
+        materials: &Materials,
+        sets: &ModuleSets,
+        init: &Path,
+    ) -> Result<Self> {
+        let kernel = &materials.kernel;
+        let modules = kernel::modules(cache, kernel, &sets.initramfs)?;
+        let load_list = sets.initramfs.load_list(&ModuleIndex::of(cache, kernel)?);
+        let writers = writers()?;
+        let trees = [
+            ("modules", image::initramfs::modules(&kernel.release, &modules.folder, &load_list)?),
+            ("init", image::initramfs::init(init)?),
+        ];
+        let mut segments = Vec::new();
+        for (name, tree) in trees {
+            segments.extend(compressed(cache, name, &tree, &writers)?);
+        }
+        Ok(Self {
+            output,
+            segments,
+            kernel: read(&kernel.vmlinuz)?,
+            release: kernel.release.clone(),
+            stub: materials.boot_file("linuxx64.efi.stub")?,
+            loader: materials.boot_file("systemd-bootx64.efi")?,
+            writers,
+        })
+    }
+
+    /// An image of these layers; `prefix` tells its artefacts from another image's.
+    pub(super) fn image(&self, prefix: &str, layers: &[Layer]) -> Result<Image> {
+        let manifest = layer::stack(version(), layers.iter().cloned())?;
+        let json = manifest.to_json();
+        let initramfs = self.initramfs(prefix, &manifest)?;
+        let initramfs_full = self.initramfs_full(prefix, &manifest, &initramfs)?;
+        let uki = self.uki(prefix, &initramfs)?;
+        Ok(Image {
+            disk: relative(&self.disk(prefix, &manifest, &uki)?)?,
+            manifest: relative(&self.output.text(&format!("{prefix}root.json"), &json)?)?,
+            initramfs: relative(&initramfs)?,
+            initramfs_full: relative(&initramfs_full)?,
+            uki: relative(&uki)?,
+            layers: manifest.layers.iter().map(|layer| self.layer_file(layer)).collect::<Result<_>>()?,
+        })
+    }
+
+    fn initramfs(&self, prefix: &str, manifest: &RootManifest) -> Result<PathBuf> {
+        let last = initramfs::segment(&image::initramfs::manifest(manifest)?)?;
+        let key = KeyBuilder::new("initramfs 1").part(&self.segments).part(&last).finish();
+        self.output.make(&format!("{prefix}initramfs"), &key, |path| {
+            Ok(initramfs::write(path, &[&self.segments, &last])?)
+        })
+    }
+
+    fn initramfs_full(&self, prefix: &str, manifest: &RootManifest, initramfs: &Path) -> Result<PathBuf> {
+        let key = KeyBuilder::new("initramfs with layers 1").part(&self.writers);
+        let key = key.file(initramfs)?.part(manifest.to_json()).finish();
+        self.output.make(&format!("{prefix}initramfs-full"), &key, |path| {
+            let layers = initramfs::layers_segment(manifest, &self.output.layers())?;
+            Ok(initramfs::write(path, &[&read(initramfs)?, &layers])?)
+        })
+    }
+
+    fn uki(&self, prefix: &str, initramfs: &Path) -> Result<PathBuf> {
+        let key = KeyBuilder::new("uki 1").part(&self.writers).part(&self.stub).part(&self.kernel);
+        let key = key.part(COMMAND_LINE).part(image::boot_entry()).file(initramfs)?.finish();
+        self.output.make(&format!("{prefix}billet.efi"), &key, |path| {
+            let file = uki::assemble(&uki::Parts {
+                stub: &self.stub,
+                kernel: &self.kernel,
+                initramfs: &read(initramfs)?,
+                cmdline: COMMAND_LINE,
+                os_release: image::boot_entry(),
+                kernel_release: &self.release,
+            })?;
+            std::fs::write(path, file).with_context(|| format!("write {}", path.display()))
+        })
+    }
+
+    fn disk(&self, prefix: &str, manifest: &RootManifest, uki: &Path) -> Result<PathBuf> {
+        let key = KeyBuilder::new("disk 1").part(&self.writers).part(&self.loader).part(LOADER_CONFIG);
+        let key = key.part(manifest.to_json()).file(uki)?.finish();
+        let name = format!("{prefix}disk.raw");
+        self.output
+            .make(&name, &key, |path| step(&format!("write {name}"), || self.write_disk(path, manifest, uki)))
+    }
+
+    fn write_disk(&self, path: &Path, manifest: &RootManifest, uki: &Path) -> Result<()> {
+        let uki = read(uki)?;
+        let files = [
+            fat::File { path: LOADER_PATH, content: &self.loader },
+            fat::File { path: UKI_PATH, content: &uki },
+            fat::File { path: "loader/loader.conf", content: LOADER_CONFIG.as_bytes() },
+        ];
+        let layers = self.output.layers();
+        disk::write(path, &disk::Spec::new(manifest, &layers, &files), &mut installer::silent)?;
+        Ok(())
+    }
+
+    fn layer_file(&self, layer: &Layer) -> Result<LayerFile> {
+        Ok(LayerFile {
+            name: layer.name.clone(),
+            file: relative(&self.output.layers().join(layer.file_name()))?,
+            root_hash: layer.root_hash.to_string(),
+            data_bytes: layer.data_bytes,
+            bytes: layer.total_bytes(),
+        })
+    }
+}
+
+/// A compressed segment, from the cache where it can be: the highest level takes its time.
+fn compressed(cache: &Cache, name: &str, tree: &Tree, writers: &str) -> Result<Vec<u8>> {
+    let key = KeyBuilder::new("initramfs segment 1").part(writers);
+    let key = image::paths::identify(tree, key)?.finish();
+    let entry = cache.entry("segment", &key, |folder| {
+        step(&format!("compress initramfs segment {name}"), || {
+            let segment = initramfs::compressed_segment(tree, initramfs::ZSTD_LEVEL)?;
+            std::fs::write(folder.join("segment"), segment).context("write the segment")
+        })
+    })?;
+    read(&entry.join("segment"))
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    std::fs::read(path).with_context(|| format!("read {}", path.display()))
+}

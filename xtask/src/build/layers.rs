@@ -1,0 +1,76 @@
+//! Layers through the cache: a tree is squashed once, whichever checkout asks.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use installer::layer::{self, Spec};
+use installer::tree::Tree;
+use ondisk::manifest::Layer;
+
+use super::output::Output;
+use super::version;
+use crate::cache::{Cache, KeyBuilder};
+use crate::image::paths::identify;
+use crate::place;
+use crate::step::step;
+
+/// A layer's description beside its file.
+const DESCRIPTION: &str = "layer.json";
+
+/// Code that decides how a tree becomes a file: a change of it changes the file.
+const WRITERS: [&str; 2] = ["installer/src", "crates/ondisk/src"];
+
+/// Crates that do so too.
+const WRITER_CRATES: [&str; 4] = ["backhand", "zstd", "zstd-safe", "zstd-sys"];
+
+pub(super) struct LayerStore<'a> {
+    cache: &'a Cache,
+    output: &'a Output,
+    writers: String,
+}
+
+impl<'a> LayerStore<'a> {
+    pub(super) fn open(cache: &'a Cache, output: &'a Output) -> Result<Self> {
+        Ok(Self { cache, output, writers: writers()? })
+    }
+
+    /// The layer of a tree; its file lies in the folder of layers afterwards.
+    pub(super) fn layer(&self, tree: &Tree, name: &str, kernel_release: Option<&str>) -> Result<Layer> {
+        let spec = Spec { kernel_release, ..Spec::new(name, version()) };
+        let key = KeyBuilder::new("layer 1").part(&self.writers).part(name).part(version());
+        let key = identify(tree, key.part(kernel_release.unwrap_or_default()))?.finish();
+        let entry = self.cache.entry("layer", &key, |folder| {
+            step(&format!("squash layer {name}"), || squash(tree, &spec, folder))
+        })?;
+        let path = entry.join(DESCRIPTION);
+        let text = std::fs::read(&path).with_context(|| format!("read {}", path.display()))?;
+        let layer: Layer =
+            serde_json::from_slice(&text).with_context(|| format!("parse {}", path.display()))?;
+        self.output.copy(&format!("layers/{}", layer.file_name()), &entry.join(layer.file_name()))?;
+        Ok(layer)
+    }
+}
+
+fn squash(tree: &Tree, spec: &Spec<'_>, folder: &Path) -> Result<()> {
+    let layer = layer::build(tree, spec, folder, &mut installer::silent)?;
+    let text = serde_json::to_vec_pretty(&layer).context("serialise the layer's description")?;
+    std::fs::write(folder.join(DESCRIPTION), text).context("write the layer's description")
+}
+
+/// A text that changes with the code that writes layers and initramfs segments.
+pub(super) fn writers() -> Result<String> {
+    let root = place::repository();
+    let mut key = KeyBuilder::new("writers 1");
+    for folder in WRITERS {
+        let mut tree = Tree::new();
+        tree.load("", &root.join(folder))?;
+        key = identify(&tree, key)?;
+    }
+    let lock = std::fs::read_to_string(root.join("Cargo.lock")).context("read Cargo.lock")?;
+    for package in lock.split("\n\n") {
+        if WRITER_CRATES.iter().any(|name| package.contains(&format!("name = \"{name}\"\n"))) {
+            key = key.part(package);
+        }
+    }
+    Ok(key.finish().short().to_owned())
+}

@@ -1,0 +1,90 @@
+//! What an image is made of: packages, kernel, crates; and the bills of materials that say so.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use installer::tree::Tree;
+
+use super::version;
+use crate::cache::Cache;
+use crate::image::base::{self, BaseParts};
+use crate::image::list::FileList;
+use crate::inputs::{Freshness, Inputs, Package};
+use crate::kernel::{self, Debian, Kernel, Provider};
+use crate::place;
+use crate::programs;
+use crate::sbom::{self, Component};
+
+/// Carries systemd-boot and the stub that UKIs start with.
+const BOOT_PACKAGE: &str = "systemd-boot-efi";
+
+/// The one time of a build, for documents that must name one: 2025-01-01.
+const EPOCH: u64 = 1_735_689_600;
+
+pub(super) struct Materials {
+    list: FileList,
+    packages: Vec<Package>,
+    folders: BTreeMap<String, PathBuf>,
+    pub(super) kernel: Kernel,
+    crates: Vec<Component>,
+}
+
+impl Materials {
+    pub(super) fn gather(cache: &Cache, freshness: Freshness) -> Result<Self> {
+        let list = FileList::read(&place::repository().join("xtask/image/base.toml"))?;
+        let mut inputs = Inputs::open(cache, freshness)?;
+        let names: Vec<&str> = list.packages().into_iter().chain([BOOT_PACKAGE]).collect();
+        let packages = inputs.resolve(&names)?;
+        let folders = inputs.unpack(&packages)?;
+        let kernel = Debian.kernel(&mut inputs)?;
+        kernel::check(&kernel)?;
+        let programs = [&programs::INIT, &programs::MACHINED];
+        let crates = sbom::compiled_in(&programs.map(|program| (program.package, program.features)))?;
+        Ok(Self { list, packages, folders, kernel, crates })
+    }
+
+    /// The tree of the base layer.
+    pub(super) fn base(&self, machined: &Path) -> Result<Tree> {
+        base::assemble(&BaseParts {
+            list: &self.list,
+            packages: &self.folders,
+            overlay: &place::repository().join("rootfs-overlay"),
+            machined,
+            sbom: &self.document("base", &self.base_components()?)?,
+            version: version(),
+        })
+    }
+
+    /// A file of the package with the boot loader.
+    pub(super) fn boot_file(&self, name: &str) -> Result<Vec<u8>> {
+        let folder =
+            self.folders.get(BOOT_PACKAGE).with_context(|| format!("{BOOT_PACKAGE} was not unpacked"))?;
+        let path = folder.join("usr/lib/systemd/boot/efi").join(name);
+        std::fs::read(&path).with_context(|| format!("read {}", path.display()))
+    }
+
+    pub(super) fn kernel_sbom(&self) -> Result<String> {
+        self.document("kernel", &self.kernel_components()?)
+    }
+
+    /// Everything, for people and scanners.
+    pub(super) fn whole_sbom(&self) -> Result<String> {
+        let components = [self.base_components()?, self.kernel_components()?].concat();
+        self.document("billet", &components)
+    }
+
+    fn base_components(&self) -> Result<Vec<Component>> {
+        Ok([sbom::debian(&self.packages, &self.folders)?, self.crates.clone()].concat())
+    }
+
+    fn kernel_components(&self) -> Result<Vec<Component>> {
+        let names = self.kernel.packages.iter().map(|package| package.name.clone());
+        let folders: BTreeMap<String, PathBuf> = names.zip(self.kernel.folders.iter().cloned()).collect();
+        sbom::debian(&self.kernel.packages, &folders)
+    }
+
+    fn document(&self, name: &str, components: &[Component]) -> Result<String> {
+        sbom::document(name, version(), EPOCH, components)
+    }
+}

@@ -1,0 +1,160 @@
+//! `xtask run`: builds a node and runs it in a virtual machine.
+//!
+//! Order: build; a helper process of its own starts QEMU and leaves ([`machine`]); follow the console, say how to
+//! reach the API once it answers; Ctrl-C or the node's own end stops.
+//! Why a helper: the terminal sends Ctrl-C to every process of its foreground group. QEMU must not get it, so that
+//! the node can be shut down instead of being cut off.
+//! Does not: keep a node's disks; every run starts afresh, with fresh keys.
+
+pub(crate) mod machine;
+pub(crate) mod state;
+
+use std::io::Write as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use qemu_tests::cli::Billetctl;
+use qemu_tests::console::Console;
+use qemu_tests::node::READY_LINE;
+
+use super::stop;
+use crate::build::{self, Artefacts};
+use crate::host::{self, Need};
+use crate::inputs::Freshness;
+use crate::place;
+use crate::step;
+use state::State;
+
+/// From QEMU's start to an API that answers, on the reference machine.
+const API_LIMIT: Duration = Duration::from_secs(60);
+
+/// How often console, API and Ctrl-C are looked at.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Time between two calls to an API that does not answer yet.
+const CALL_AGAIN: Duration = Duration::from_millis(500);
+
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Options {
+    /// Return once the API answers; `xtask stop` ends the node.
+    #[arg(long)]
+    detach: bool,
+    #[command(flatten)]
+    machine: machine::Options,
+    /// Ask the mirror for newer packages.
+    #[arg(long)]
+    update: bool,
+}
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    host::ensure_packages(Need::Run)?;
+    if let Some(running) = State::running()? {
+        bail!("a node is running already (process {}): `cargo xtask stop` ends it", running.pid);
+    }
+    let freshness = if options.update { Freshness::Now } else { Freshness::Day };
+    let artefacts = build::build(freshness)?;
+    start(&options.machine)?;
+    let state = State::running()?.context("the node ended at once; its log is target/run/serial.log")?;
+    if options.detach { wait_for_api(&state, &artefacts) } else { follow(&state, &artefacts) }
+}
+
+/// Starts this program once more, in a process group of its own.
+fn start(options: &machine::Options) -> Result<()> {
+    let own = std::env::current_exe().context("find the running program")?;
+    let mut helper = Command::new(own);
+    helper.arg("start-machine").args(options.arguments()).stdin(Stdio::null()).process_group(0);
+    step::step("start the machine", || {
+        let status = helper.status().context("start the helper process")?;
+        ensure!(status.success(), "the machine did not start");
+        Ok(())
+    })
+}
+
+fn wait_for_api(state: &State, artefacts: &Artefacts) -> Result<()> {
+    let end = Instant::now() + qemu_tests::deadline(API_LIMIT);
+    step::step("boot the node", || {
+        while !answers(state)? {
+            ensure!(state.alive(), "the node ended; its log is {}", state.console.display());
+            ensure!(Instant::now() < end, "the API does not answer; the log is {}", state.console.display());
+            std::thread::sleep(CALL_AGAIN);
+        }
+        Ok(())
+    })?;
+    greet(state, artefacts);
+    println!("  stop it      cargo xtask stop");
+    Ok(())
+}
+
+/// Shows the console until the node ends or the user does.
+fn follow(state: &State, artefacts: &Artefacts) -> Result<()> {
+    let interrupted = watch_for_interrupt()?;
+    let console = Console::new(&state.console);
+    let (mut shown, mut greeted, mut next_call) = (0, false, Instant::now());
+    loop {
+        let text = console.text();
+        // The log only grows; a character that is half written is shown whole the next time.
+        if let Some(new) = text.get(shown..).filter(|new| !new.is_empty()) {
+            print!("{new}");
+            std::io::stdout().flush().context("write to the terminal")?;
+            shown = text.len();
+        }
+        if !greeted && text.contains(READY_LINE) && Instant::now() >= next_call {
+            next_call = Instant::now() + CALL_AGAIN;
+            greeted = answers(state)?;
+            if greeted {
+                greet(state, artefacts);
+                println!("  Ctrl-C       shuts the node down\n");
+            }
+        }
+        if !state.alive() {
+            println!("\nthe node has ended");
+            return State::forget();
+        }
+        if interrupted.load(Ordering::Relaxed) {
+            println!("\nshutting the node down; Ctrl-C once more cuts it off");
+            interrupted.store(false, Ordering::Relaxed);
+            return stop::end(state, &interrupted);
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+fn answers(state: &State) -> Result<bool> {
+    let log = std::fs::read(&state.console).with_context(|| format!("read {}", state.console.display()))?;
+    if !String::from_utf8_lossy(&log).contains(READY_LINE) {
+        return Ok(false);
+    }
+    Ok(Billetctl::new(&state.talosconfig).run(&["version"]).is_ok_and(|output| output.success))
+}
+
+fn greet(state: &State, artefacts: &Artefacts) {
+    let own = |path: &PathBuf| {
+        let here = std::env::current_dir().unwrap_or_default();
+        path.strip_prefix(here).unwrap_or(path).display().to_string()
+    };
+    let (client, config) = (own(&place::repository().join(&artefacts.billetctl)), own(&state.talosconfig));
+    println!("\n  API          127.0.0.1:{}", state.api_port);
+    println!("  talosconfig  {config}");
+    println!("  try          {client} --talosconfig {config} version");
+}
+
+/// True once Ctrl-C was pressed.
+pub(crate) fn watch_for_interrupt() -> Result<Arc<AtomicBool>> {
+    let flag = Arc::new(AtomicBool::new(false));
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().context("make a runtime")?;
+    let seen = Arc::clone(&flag);
+    std::thread::spawn(move || {
+        runtime.block_on(async {
+            while tokio::signal::ctrl_c().await.is_ok() {
+                seen.store(true, Ordering::Relaxed);
+            }
+        });
+    });
+    Ok(flag)
+}

@@ -1,0 +1,119 @@
+//! The machine of `run`: its devices, its keys and its configuration volume. Runs in the helper process.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use qemu_tests::{Bus, Drive, Vm, VmBuilder, config_volume};
+
+use super::state::{State, start_time};
+use crate::build::Artefacts;
+use crate::place;
+
+const API_PORT: u16 = 50000;
+
+/// QEMU's user network gives the first guest this address.
+const GUEST: &str = "10.0.2.15";
+
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Options {
+    /// Memory in MiB.
+    #[arg(long, default_value_t = 2048)]
+    memory: u32,
+    /// Processors.
+    #[arg(long, default_value_t = 2)]
+    cpus: u32,
+    /// Boot from ROOT-A of a disk, the kernel still started by QEMU.
+    #[arg(long, conflicts_with = "uefi")]
+    disk: bool,
+    /// Boot from a disk through firmware, boot loader and UKI.
+    #[arg(long)]
+    uefi: bool,
+    /// A kernel of your own instead of the image's; its release must be that of the kernel layer.
+    #[arg(long, conflicts_with = "uefi")]
+    kernel: Option<PathBuf>,
+    /// Words to add to the kernel's command line.
+    #[arg(long, conflicts_with = "uefi", allow_hyphen_values = true)]
+    append: Option<String>,
+    /// Port on 127.0.0.1 for the API; any free one by default.
+    #[arg(long, default_value_t = 0)]
+    port: u16,
+}
+
+impl Options {
+    /// The same options as words, for the helper.
+    pub(super) fn arguments(&self) -> Vec<String> {
+        let mut words: Vec<String> = vec![
+            format!("--memory={}", self.memory),
+            format!("--cpus={}", self.cpus),
+            format!("--port={}", self.port),
+        ];
+        let flags = [(self.disk, "--disk"), (self.uefi, "--uefi")];
+        words.extend(flags.iter().filter(|(on, _)| *on).map(|(_, flag)| (*flag).to_owned()));
+        words.extend(self.kernel.iter().map(|path| format!("--kernel={}", path.display())));
+        words.extend(self.append.iter().map(|text| format!("--append={text}")));
+        words
+    }
+}
+
+/// Starts the machine, notes how to reach it and leaves it running.
+pub(crate) fn start(options: &Options) -> Result<()> {
+    let artefacts = Artefacts::read()?;
+    let folder = place::run_folder();
+    std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+    let secrets = api::generate::Secrets::generate().context("make keys")?;
+    let config = secrets.machine_config(&request(0), config::MachineType::ControlPlane)?;
+    let volume = config_volume::write(&folder.join("config.img"), config.expose_secret())?;
+    let vm = boot(Vm::builder("run"), options, &artefacts)
+        .memory_mib(options.memory)
+        .cpus(options.cpus)
+        .forward_from(options.port, API_PORT)
+        .drive(Drive::new(&volume, Bus::Virtio))
+        .watchdog()
+        .unlimited()
+        .outlives_us()
+        .log_dir(&folder)
+        .start()?;
+    let port = vm.port(API_PORT)?;
+    let talosconfig = folder.join("talosconfig");
+    let lifetime = api::pki::Lifetime::from_now(api::pki::CA_LIFETIME);
+    secrets.talosconfig(&request(port), Some(api::roles::Role::Admin), lifetime)?.save(&talosconfig)?;
+    leave(vm, talosconfig, port)
+}
+
+fn boot(vm: VmBuilder, options: &Options, artefacts: &Artefacts) -> VmBuilder {
+    let root = place::repository();
+    let image = &artefacts.production;
+    if options.uefi {
+        return vm.uefi().drive(Drive::new(&root.join(&image.disk), Bus::Virtio).boot_index(0));
+    }
+    let kernel = options.kernel.clone().unwrap_or_else(|| root.join(&artefacts.vmlinuz));
+    let line = match &options.append {
+        Some(words) => format!("{} {words}", artefacts.cmdline),
+        None => artefacts.cmdline.clone(),
+    };
+    let direct = |vm: VmBuilder, initramfs: &Path| vm.kernel(&kernel, Some(&root.join(initramfs)), &line);
+    if options.disk {
+        let disk = Drive::new(&root.join(&image.disk), Bus::Virtio);
+        return direct(vm, &image.initramfs).drive(disk);
+    }
+    direct(vm, &image.initramfs_full)
+}
+
+fn leave(vm: Vm, talosconfig: PathBuf, api_port: u16) -> Result<()> {
+    let console = vm.console().path().to_owned();
+    let (pid, folder) = vm.release()?;
+    let pid = i32::try_from(pid).context("QEMU's process id")?;
+    let started = start_time(pid).context("QEMU ended at once")?;
+    State { pid, started, folder, console, talosconfig, api_port }.write()
+}
+
+fn request(port: u16) -> api::generate::Request {
+    api::generate::Request {
+        cluster_name: "billet".into(),
+        endpoint: format!("https://{GUEST}:6443"),
+        cert_sans: vec!["127.0.0.1".into(), "localhost".into()],
+        hostname: Some("billet".into()),
+        api_endpoints: vec![format!("127.0.0.1:{port}")],
+        api_nodes: Vec::new(),
+    }
+}

@@ -1,0 +1,85 @@
+//! Which crate may depend on which (ARCHITECTURE.md, code map), and where versions are written.
+
+use anyhow::{Context, Result};
+use toml::{Table, Value};
+
+use super::sources::{SourceFile, Sources};
+
+/// Folder of a crate and the crates of the workspace that it may use. A crate that is not listed is a fault:
+/// new crates only where a boundary is real.
+const ALLOWED: [(&str, &[&str]); 13] = [
+    ("crates/sys", &[]),
+    ("crates/ondisk", &[]),
+    ("crates/sequence", &[]),
+    ("crates/handoff", &[]),
+    ("crates/config", &["ondisk"]),
+    ("crates/api", &["config"]),
+    ("init", &["handoff", "ondisk", "sequence", "sys"]),
+    ("installer", &["config", "ondisk", "sequence", "sys"]),
+    ("service-manager", &["api", "config", "handoff", "ondisk", "sequence", "sys"]),
+    ("cli", &["api", "config", "installer"]),
+    ("qemu-tests", &["api", "config", "installer", "ondisk", "sys"]),
+    ("qemu-tests/agent", &["sys"]),
+    ("xtask", &["api", "config", "init", "installer", "ondisk", "qemu-tests", "sequence", "service-manager"]),
+];
+
+/// What the crates are called in dependency tables.
+const NAMES: [&str; 14] = [
+    "api",
+    "billetctl",
+    "config",
+    "handoff",
+    "init",
+    "installer",
+    "ondisk",
+    "qemu-tests",
+    "sequence",
+    "service-manager",
+    "sys",
+    "test-agent",
+    "xtask",
+    "cli",
+];
+
+const TABLES: [&str; 3] = ["dependencies", "dev-dependencies", "build-dependencies"];
+
+pub(super) fn check(sources: &Sources) -> Result<Vec<String>> {
+    let mut faults = Vec::new();
+    for (folder, file) in sources.manifests() {
+        let Some((_, allowed)) = ALLOWED.iter().find(|(known, _)| *known == folder) else {
+            faults.push(format!("{}: the crate has no line in xtask's table of directions", file.path));
+            continue;
+        };
+        for (table, name, _) in dependencies(file)? {
+            // A crate's tests may use what is above it, its programs may not.
+            let own = NAMES.contains(&name.as_str()) && table != "dev-dependencies";
+            if own && !allowed.contains(&name.as_str()) {
+                faults.push(format!("{}: may not depend on {name}", file.path));
+            }
+        }
+    }
+    Ok(faults)
+}
+
+/// A version stands in the workspace's manifest and nowhere else.
+pub(super) fn versions(sources: &Sources) -> Result<Vec<String>> {
+    let mut faults = Vec::new();
+    for (_, file) in sources.manifests() {
+        for (_, name, value) in dependencies(file)? {
+            if value.get("workspace").and_then(Value::as_bool) != Some(true) {
+                faults.push(format!("{}: {name} = {{ workspace = true }}", file.path));
+            }
+        }
+    }
+    Ok(faults)
+}
+
+fn dependencies(file: &SourceFile) -> Result<Vec<(&'static str, String, Value)>> {
+    let manifest: Table = toml::from_str(&file.text).with_context(|| format!("parse {}", file.path))?;
+    let mut found = Vec::new();
+    for table in TABLES {
+        let entries = manifest.get(table).and_then(Value::as_table).cloned().unwrap_or_default();
+        found.extend(entries.into_iter().map(|(name, value)| (table, name, value)));
+    }
+    Ok(found)
+}

@@ -1,0 +1,86 @@
+//! Each rule finds what it is there for, and nothing else.
+
+use std::collections::BTreeSet;
+
+use super::dependencies::{Crate, Policy, judge};
+use super::sources::Sources;
+use super::{directions, text};
+
+fn one(path: &str, text: &str) -> Sources {
+    Sources::of(&[(path, text)])
+}
+
+#[test]
+fn a_file_without_header_is_found() {
+    assert_eq!(text::headers(&one("a.rs", "use x;\n")).unwrap().len(), 1);
+    assert_eq!(text::headers(&one("a.rs", "//! Owns: x.\n")).unwrap().len(), 0);
+    assert_eq!(text::headers(&one("a.toml", "x = 1\n")).unwrap().len(), 0);
+    assert_eq!(text::headers(&one("store/tests.rs", "use x;\n")).unwrap().len(), 0);
+}
+
+#[test]
+fn comments_do_not_count_for_size() {
+    let code = "let x = 1;\n";
+    assert_eq!(text::sizes(&one("a.rs", &code.repeat(601))).unwrap().len(), 1);
+    assert_eq!(text::sizes(&one("a.rs", &(code.repeat(600) + &"// x\n\n".repeat(100)))).unwrap().len(), 0);
+}
+
+#[test]
+fn unsafe_code_is_found_outside_its_crate_only() {
+    let code = "//! x\nfn f() { unsafe { g() } }\n";
+    assert_eq!(text::unsafe_code(&one("init/src/a.rs", code)).unwrap().len(), 1);
+    assert_eq!(text::unsafe_code(&one("crates/sys/src/a.rs", code)).unwrap().len(), 0);
+    let prose = "// unsafe in a comment\nlet a = \"unsafe\";\nlet not_unsafe_code = 1;\n";
+    assert_eq!(text::unsafe_code(&one("init/src/a.rs", prose)).unwrap().len(), 0);
+}
+
+#[test]
+fn host_names_and_machine_paths_are_found_with_their_line() {
+    let host = ["http://deb.deb", "ian.org/"].concat();
+    let found = text::hosts(&one("docs/a.md", &format!("x\nsee {host}\n"))).unwrap();
+    assert!(found[0].starts_with("docs/a.md:2: "), "{found:?}");
+    assert_eq!(text::hosts(&one("Cargo.lock", &host)).unwrap().len(), 0);
+    for path in [["/wo", "rk/main"], ["/ho", "me/me"], ["/root", "/.cargo"]] {
+        let line = format!("let a = \"{}\";", path.concat());
+        assert_eq!(text::machine_paths(&one("a.rs", &line)).unwrap().len(), 1, "{line}");
+    }
+    let fine = ["net", "wo", "rk/a upper", "/wo", "rk/b"].concat();
+    assert_eq!(text::machine_paths(&one("a.rs", &fine)).unwrap().len(), 0);
+}
+
+#[test]
+fn a_dependency_against_the_direction_is_found() {
+    let manifest = "[dependencies]\nservice-manager = { workspace = true }\nserde = \"1\"\n";
+    let sources = one("init/Cargo.toml", manifest);
+    assert_eq!(directions::check(&sources).unwrap(), ["init/Cargo.toml: may not depend on service-manager"]);
+    assert_eq!(directions::versions(&sources).unwrap(), ["init/Cargo.toml: serde = { workspace = true }"]);
+    let unknown = directions::check(&one("crates/util/Cargo.toml", "")).unwrap();
+    assert_eq!(unknown.len(), 1);
+}
+
+#[test]
+fn bans_duplicates_and_licences() {
+    let policy: Policy = toml::from_str(
+        "[bans]\ndeny = [{ crate = \"openssl-sys\" }]\nskip = [{ crate = \"syn@2\" }]\n[licenses]\nallow = [\"MIT\", \"ISC\"]\n",
+    )
+    .unwrap();
+    let found = |name: &str, version: &str, licence: &str| Crate {
+        name: name.into(),
+        version: version.into(),
+        licence: licence.into(),
+    };
+    let fine = BTreeSet::from([
+        found("syn", "2.0.0", "MIT OR Apache-2.0"),
+        found("syn", "3.0.0", "Apache-2.0/MIT"),
+        found("ring", "1.0.0", "MIT AND ISC"),
+    ]);
+    assert_eq!(judge(&policy, &fine), Vec::<String>::new());
+    let bad = BTreeSet::from([
+        found("openssl-sys", "1.0.0", "MIT"),
+        found("x", "1.0.0", "MIT AND GPL-3.0"),
+        found("y", "1.0.0", "ISC"),
+        found("y", "2.0.0", "ISC"),
+        found("z", "2.0.0", ""),
+    ]);
+    assert_eq!(judge(&policy, &bad).len(), 4);
+}

@@ -1,0 +1,105 @@
+//! Rules that look at the text of one file at a time.
+
+use anyhow::Result;
+
+use super::sources::{SourceFile, Sources};
+
+/// Longest file in lines of code; house style asks to split before.
+const MOST_LINES: usize = 600;
+
+/// The only crate with unsafe code (invariant 1).
+const UNSAFE_CRATE: &str = "crates/sys/";
+
+/// Host names that belong into a user's configuration. Written in halves, so that this file passes its own rule.
+const HOSTS: [(&str, &str); 9] = [
+    ("debian", ".org"),
+    ("crates", ".io"),
+    ("docker", ".io"),
+    ("gcr", ".io"),
+    ("ghcr", ".io"),
+    ("quay", ".io"),
+    ("registry.k8s", ".io"),
+    ("ubuntu", ".com"),
+    ("static.rust-lang", ".org"),
+];
+
+/// Files that hold such names for a reason.
+const HOSTS_ALLOWED: [&str; 1] = [
+    // Cargo writes the registry's address beside each package.
+    "Cargo.lock",
+];
+
+pub(super) fn headers(sources: &Sources) -> Result<Vec<String>> {
+    // Tests that moved out of a module speak for it.
+    let program = sources.rust().filter(|file| !file.path.ends_with("tests.rs"));
+    let faults = program.filter(|file| !file.text.starts_with("//! "));
+    Ok(faults
+        .map(|file| format!("{}: begin with a `//!` header that says what the file owns", file.path))
+        .collect())
+}
+
+pub(super) fn sizes(sources: &Sources) -> Result<Vec<String>> {
+    let long =
+        sources.rust().map(|file| (file, code_lines(&file.text))).filter(|(_, lines)| *lines > MOST_LINES);
+    Ok(long
+        .map(|(file, lines)| format!("{}: {lines} lines of code, {MOST_LINES} at most", file.path))
+        .collect())
+}
+
+pub(super) fn unsafe_code(sources: &Sources) -> Result<Vec<String>> {
+    let outside = sources.rust().filter(|file| !file.path.starts_with(UNSAFE_CRATE));
+    Ok(find(outside, |line| {
+        let code = line.split("//").next().unwrap_or(line);
+        let words =
+            |word: &str| code.split(|c: char| !c.is_alphanumeric() && c != '_').any(|found| found == word);
+        // Within quotes it is a word of prose.
+        (words("unsafe") && !code.contains('"')).then(|| format!("unsafe code belongs into {UNSAFE_CRATE}"))
+    }))
+}
+
+pub(super) fn hosts(sources: &Sources) -> Result<Vec<String>> {
+    let names: Vec<String> = HOSTS.iter().map(|(start, end)| format!("{start}{end}")).collect();
+    let checked = sources.all().filter(|file| !HOSTS_ALLOWED.contains(&file.path.as_str()));
+    Ok(find(checked, |line| {
+        let name = names.iter().find(|name| line.contains(name.as_str()))?;
+        Some(format!("{name} is an address for the user's configuration"))
+    }))
+}
+
+pub(super) fn machine_paths(sources: &Sources) -> Result<Vec<String>> {
+    let places =
+        [["/wo", "rk/"], ["/ho", "me/"], ["/root", "/."], ["/Use", "rs/"]].map(|halves| halves.concat());
+    Ok(find(sources.all(), |line| {
+        let place = places.iter().find(|place| names_folder(line, place))?;
+        Some(format!("{place}… is a path of one machine"))
+    }))
+}
+
+/// Whether the line has the path itself, not one that ends like it (`network/`, `docs/work/`).
+fn names_folder(line: &str, place: &str) -> bool {
+    line.match_indices(place).any(|(at, _)| {
+        let before = line.get(..at).and_then(|start| start.chars().next_back());
+        before.is_none_or(|c| !c.is_alphanumeric() && !"_-.$}>".contains(c))
+    })
+}
+
+/// Lines that are neither empty nor comments.
+fn code_lines(text: &str) -> usize {
+    text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("//")).count()
+}
+
+/// `path:line: fault` for every line that has one.
+fn find<'a>(
+    files: impl Iterator<Item = &'a SourceFile>,
+    fault: impl Fn(&str) -> Option<String>,
+) -> Vec<String> {
+    let mut faults = Vec::new();
+    for file in files {
+        for (number, line) in file.text.lines().enumerate() {
+            if let Some(fault) = fault(line) {
+                faults.push(format!("{}:{}: {fault}", file.path, number + 1));
+            }
+        }
+    }
+    faults
+}

@@ -1,0 +1,37 @@
+//! The initramfs in segments, so that what changes often is small: modules, init, and the root manifest.
+//!
+//! Order: modules first, since they are the same for every build of one kernel; the manifest last.
+
+use std::path::Path;
+
+use anyhow::Result;
+use installer::tree::Tree;
+use ondisk::manifest::{PATH, RootManifest};
+
+/// Names of modules that init loads without being asked by a device.
+const LOAD_LIST: &str = "etc/billet/modules.load";
+
+/// The modules' segment with the folders that init mounts on.
+pub(crate) fn modules(release: &str, folder: &Path, load_list: &str) -> Result<Tree> {
+    let mut tree = Tree::new();
+    for mount_point in ["dev", "proc", "root", "run", "sys"] {
+        tree.dir(mount_point, 0o755)?;
+    }
+    tree.load(&format!("lib/modules/{release}"), folder)?;
+    tree.bytes(LOAD_LIST, 0o644, load_list)?;
+    Ok(tree)
+}
+
+/// init's segment.
+pub(crate) fn init(program: &Path) -> Result<Tree> {
+    let mut tree = Tree::new();
+    tree.file("init", 0o755, program)?;
+    Ok(tree)
+}
+
+/// The manifest's segment.
+pub(crate) fn manifest(manifest: &RootManifest) -> Result<Tree> {
+    let mut tree = Tree::new();
+    tree.bytes(PATH.trim_start_matches('/'), 0o644, manifest.to_json())?;
+    Ok(tree)
+}

@@ -1,0 +1,116 @@
+//! Our own programs, compiled for an image: small, and the same bytes whatever folder they are compiled in.
+//!
+//! Owns: cargo's flags for that. Paths of this machine are mapped to fixed names.
+//! Does not: decide what is linked; the crates do, and `tidy` checks init's binary.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::command::Cmd;
+use crate::image::elf;
+use crate::place;
+use crate::step::step;
+
+/// Must be that of `.cargo/config.toml`.
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+
+/// The cargo profile in the workspace's Cargo.toml.
+const PROFILE: &str = "image";
+
+/// Between flags in CARGO_ENCODED_RUSTFLAGS: paths may hold blanks.
+const FLAG_SEPARATOR: &str = "\u{1f}";
+
+/// A program: its package, the features it is built with, the binary's name.
+pub(crate) struct Program {
+    pub(crate) package: &'static str,
+    pub(crate) features: &'static [&'static str],
+    pub(crate) binary: &'static str,
+}
+
+pub(crate) const INIT: Program = Program { package: "init", features: &["pid1"], binary: "init" };
+pub(crate) const MACHINED: Program =
+    Program { package: "service-manager", features: &[], binary: "machined" };
+pub(crate) const BILLETCTL: Program = Program { package: "billetctl", features: &[], binary: "billetctl" };
+pub(crate) const TEST_AGENT: Program = Program { package: "test-agent", features: &[], binary: "test-agent" };
+
+/// Compiles a program and gives the path of its binary.
+pub(crate) fn compile(program: &Program) -> Result<PathBuf> {
+    // One at a time: together, cargo would give each the features of all.
+    let cargo = Cmd::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .args(["build", "--quiet", "--locked", "--profile", PROFILE, "--target", TARGET])
+        .args(["--package", program.package, "--bin", program.binary])
+        .args(["--features", &program.features.join(",")])
+        .env("CARGO_ENCODED_RUSTFLAGS", rust_flags()?)
+        .env("CFLAGS", c_flags())
+        .folder(&place::repository());
+    step(&format!("compile {}", program.binary), || {
+        if !cargo.show()? {
+            bail!("{cargo} failed");
+        }
+        Ok(())
+    })?;
+    Ok(place::target().join(TARGET).join(PROFILE).join(program.binary))
+}
+
+/// Largest init in bytes, stripped (invariant 3).
+const MOST_INIT_BYTES: u64 = 1_500_000;
+
+/// Checks what invariant 3 says of init's binary: small, without libc, dynamic linker and thread-local storage.
+pub(crate) fn check_init(binary: &Path) -> Result<()> {
+    let bytes = std::fs::read(binary).with_context(|| format!("read {}", binary.display()))?;
+    let size = u64::try_from(bytes.len()).context("size of init")?;
+    ensure!(size <= MOST_INIT_BYTES, "init has {size} bytes, {MOST_INIT_BYTES} at most");
+    let kinds = elf::segment_kinds(&bytes).with_context(|| format!("parse {}", binary.display()))?;
+    let forbidden = [(elf::PT_INTERP, "PT_INTERP"), (elf::PT_DYNAMIC, "PT_DYNAMIC"), (elf::PT_TLS, "PT_TLS")];
+    for (kind, name) in forbidden {
+        ensure!(!kinds.contains(&kind), "init has a segment {name}: something of libc was linked");
+    }
+    // glibc's start-up and stdio leave these words in any binary that holds them.
+    for word in ["__libc_", "GLIBC_", "/etc/nsswitch.conf"] {
+        let found = bytes.windows(word.len()).any(|window| window == word.as_bytes());
+        ensure!(!found, "init holds {word:?}: something of libc was linked");
+    }
+    Ok(())
+}
+
+fn rust_flags() -> Result<OsString> {
+    let mut flags = vec![OsString::from("-Ctarget-feature=+crt-static")];
+    for (from, to) in mapped_folders()? {
+        let mut flag = OsString::from("--remap-path-prefix=");
+        flag.push(from);
+        flag.push(format!("={to}"));
+        flags.push(flag);
+    }
+    Ok(flags.join(FLAG_SEPARATOR.as_ref()))
+}
+
+/// For the C and assembly parts of crates.
+fn c_flags() -> OsString {
+    let mut flags = OsString::new();
+    for (from, to) in mapped_folders().unwrap_or_default() {
+        flags.push(format!("-ffile-prefix-map={}={to} ", from.display()));
+    }
+    flags
+}
+
+/// Folders whose paths the compilers would write into a binary; later ones go first where both fit.
+fn mapped_folders() -> Result<Vec<(PathBuf, &'static str)>> {
+    let mut folders = vec![(place::repository(), "/billet"), (place::target(), "/billet/target")];
+    // The folder below holds one folder for each registry, named after its address.
+    let crates = cargo_home()?.join("registry/src");
+    for item in std::fs::read_dir(&crates).with_context(|| format!("list {}", crates.display()))? {
+        folders.push((item.with_context(|| format!("list {}", crates.display()))?.path(), "/crates"));
+    }
+    folders.sort();
+    Ok(folders)
+}
+
+fn cargo_home() -> Result<PathBuf> {
+    if let Some(home) = std::env::var_os("CARGO_HOME") {
+        return Ok(home.into());
+    }
+    let home = std::env::var_os("HOME").context("neither CARGO_HOME nor HOME is set")?;
+    Ok(Path::new(&home).join(".cargo"))
+}
