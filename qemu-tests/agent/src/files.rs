@@ -1,13 +1,17 @@
 //! Files: read, written, filled up, fingerprinted.
 
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
 /// Largest file that is sent as text.
 const READ_LIMIT: u64 = 4 << 20;
+
+/// What is mounted where. Source: proc_pid_mountinfo(5).
+const MOUNTS: &str = "/proc/self/mountinfo";
 
 /// One write of a fill, and one read of a fingerprint.
 const CHUNK_BYTES: usize = 1 << 16;
@@ -47,13 +51,15 @@ pub(crate) fn fill(path: &str, bytes: Option<u64>) -> Result<Value, String> {
     Ok(json!({ "bytes": written, "full": false }))
 }
 
-/// `files`: path below the root -> fingerprint; `errors`: path -> errno. Other file systems are not entered.
+/// `files`: path below the root -> fingerprint; `errors`: path -> errno. What is mounted below it is left out.
+///
+/// Mounts are told apart by their places: on overlayfs a file's device number is not its folder's.
 pub(crate) fn fingerprints(root: &str) -> Result<Value, String> {
-    let device = device_of(Path::new(root)).map_err(|error| format!("look at {root}: {error}"))?;
+    let mounted = mount_points().map_err(|error| format!("read {MOUNTS}: {error}"))?;
     let (mut files, mut errors) = (Map::new(), Map::new());
-    let mut folders = vec![Path::new(root).to_path_buf()];
+    let mut folders = vec![PathBuf::from(root)];
     while let Some(folder) = folders.pop() {
-        if let Err(error) = one_folder(&folder, device, &mut folders, &mut files, &mut errors) {
+        if let Err(error) = one_folder(&folder, &mounted, &mut folders, &mut files, &mut errors) {
             errors.insert(folder.display().to_string(), number(&error));
         }
     }
@@ -62,38 +68,34 @@ pub(crate) fn fingerprints(root: &str) -> Result<Value, String> {
 
 fn one_folder(
     folder: &Path,
-    device: u64,
-    folders: &mut Vec<std::path::PathBuf>,
+    mounted: &HashSet<PathBuf>,
+    folders: &mut Vec<PathBuf>,
     files: &mut Map<String, Value>,
     errors: &mut Map<String, Value>,
 ) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
-        let kind = match fs::symlink_metadata(&path) {
-            Ok(metadata) => metadata.file_type(),
-            Err(error) => {
-                errors.insert(path.display().to_string(), number(&error));
-                continue;
-            }
-        };
-        if kind.is_dir() {
-            if device_of(&path).is_ok_and(|other| other == device) {
-                folders.push(path);
-            }
-        } else if kind.is_file() {
-            let name = path.display().to_string();
-            match fingerprint(&path) {
+        if mounted.contains(&path) {
+            continue;
+        }
+        let name = path.display().to_string();
+        match fs::symlink_metadata(&path).map(|metadata| metadata.file_type()) {
+            Err(error) => drop(errors.insert(name, number(&error))),
+            Ok(kind) if kind.is_dir() => folders.push(path),
+            Ok(kind) if kind.is_file() => match fingerprint(&path) {
                 Ok(print) => drop(files.insert(name, json!(format!("{print:016x}")))),
                 Err(error) => drop(errors.insert(name, number(&error))),
-            }
+            },
+            Ok(_) => {}
         }
     }
     Ok(())
 }
 
-fn device_of(path: &Path) -> io::Result<u64> {
-    use std::os::unix::fs::MetadataExt;
-    fs::metadata(path).map(|metadata| metadata.dev())
+/// The fifth field of each line; spaces in it are written as octal, which no path of an image holds.
+fn mount_points() -> io::Result<HashSet<PathBuf>> {
+    let text = fs::read_to_string(MOUNTS)?;
+    Ok(text.lines().filter_map(|line| line.split(' ').nth(4)).map(PathBuf::from).collect())
 }
 
 fn number(error: &io::Error) -> Value {
