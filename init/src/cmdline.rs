@@ -95,7 +95,7 @@ pub fn split(line: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut word = String::new();
     let mut quoted = false;
-    for c in line.trim_end_matches('\n').chars().chain([' ']) {
+    for c in line.trim_end_matches('\n').chars() {
         match c {
             '"' => quoted = !quoted,
             c if c.is_ascii_whitespace() && !quoted => {

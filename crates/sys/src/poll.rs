@@ -44,7 +44,7 @@ pub fn wait<const N: usize>(
         found: 0,
     });
     let timeout = timeout_ns.map(crate::system::timespec);
-    let timeout = timeout.as_ref().map_or(0, |t| raw::read(t));
+    let timeout = timeout.as_ref().map_or(0, raw::read);
     // SAFETY:
     // 1. `fds` is an array of N struct pollfd, written by the kernel, and lives over the call.
     // 2. The timeout is null or a timespec that lives over the call; the signal mask may be null.

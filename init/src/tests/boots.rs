@@ -1,0 +1,94 @@
+//! Boots that succeed, call by call.
+
+use handoff::{Action, ToInit, ToMachined};
+
+use super::golden;
+use super::world::{machine, root, short_life, with_disk, with_layers, with_loader, with_medium};
+use crate::kernel::End;
+use crate::recording::{Event, Recording, message};
+
+fn transcript(name: &str, mut kernel: Recording) -> Recording {
+    crate::run(&mut kernel);
+    golden(name, &(kernel.calls.join("\n") + "\n"));
+    assert_eq!(kernel.errors(), Vec::<&str>::new());
+    assert_eq!(kernel.ends.first(), Some(&End::PowerOff));
+    kernel
+}
+
+#[test]
+fn from_the_initramfs() {
+    let kernel = transcript("boot-initramfs.txt", short_life(with_layers(machine(""), "/billet/layers")));
+    let Some(ToMachined::Start(start)) = kernel.sent.first() else { panic!("no start") };
+    assert_eq!(start.report.root_source, "initramfs");
+    assert_eq!(start.report.kernel_release, "6.12.0-test");
+    assert_eq!(start.report.layers[1].device, "/dev/dm-1");
+    let plan: usize = crate::sequences::BOOT.tasks().count();
+    assert_eq!(start.report.spans.len(), plan);
+}
+
+#[test]
+fn from_the_disk_that_the_loader_names() {
+    let slot = root().1;
+    // Another disk with the same layers does not disturb.
+    let kernel = with_disk(with_disk(machine(""), "vda", 1, &slot), "vdb", 2, &slot);
+    let kernel = transcript("boot-disk.txt", short_life(with_loader(kernel, 2)));
+    let Some(ToMachined::Start(start)) = kernel.sent.first() else { panic!("no start") };
+    assert_eq!(start.report.root_source, "/dev/vdb2 (ROOT-A)");
+}
+
+#[test]
+fn from_the_only_disk_without_firmware_variables() {
+    let slot = root().1;
+    let kernel = with_disk(with_disk(machine(""), "vda", 1, &[]), "vdb", 2, &slot);
+    transcript("boot-only-disk.txt", short_life(kernel));
+}
+
+#[test]
+fn from_a_disk_that_comes_late_and_whose_partition_the_kernel_does_not_know() {
+    let slot = root().1;
+    let mut late = with_disk(Recording::new(), "vda", 1, &slot).files;
+    let device = late.remove("/dev/vda").unwrap();
+    let partition = late.remove("/sys/block/vda/vda2/size").unwrap();
+    let mut kernel = machine("");
+    kernel.files.extend(late);
+    kernel.events.extend([Event::File("/dev/vda", device), Event::Time(1)]);
+    kernel.events.push_back(Event::File("/sys/block/vda/vda2/size", partition));
+    transcript("boot-late-disk.txt", short_life(kernel));
+}
+
+#[test]
+fn from_a_labelled_medium() {
+    let kernel = with_medium(machine("billet.root=label:BILLET"), "BILLET");
+    let kernel = transcript("boot-label.txt", short_life(kernel));
+    let Some(ToMachined::Start(start)) = kernel.sent.first() else { panic!("no start") };
+    assert_eq!(start.report.root_source, "/dev/sr0 (label BILLET)");
+}
+
+#[test]
+fn one_layer_is_mounted_directly() {
+    let mut manifest = root().0;
+    manifest.layers.truncate(1);
+    let kernel = with_layers(machine(""), "/billet/layers").file(ondisk::manifest::PATH, manifest.to_json());
+    let mut kernel = short_life(kernel);
+    crate::run(&mut kernel);
+    assert!(kernel.calls.iter().any(|c| c == "mount /dev/dm-0 /root squashfs ro,nodev,"));
+    assert!(!kernel.calls.iter().any(|c| c.contains("overlay /root")));
+}
+
+#[test]
+fn shutdown_halts_where_the_command_line_says_so() {
+    let mut kernel = short_life(with_layers(machine("talos.shutdown=halt"), "/billet/layers"));
+    crate::run(&mut kernel);
+    assert_eq!(kernel.ends.first(), Some(&End::Halt));
+}
+
+#[test]
+fn kexec_and_reboot_are_done_as_asked() {
+    for (action, end) in [(Action::Kexec, End::Kexec), (Action::Reboot, End::Restart)] {
+        let mut kernel = with_layers(machine(""), "/billet/layers");
+        kernel.events.extend([message(&ToInit::Ready), message(&ToInit::Finish { action, reason: "x" })]);
+        crate::run(&mut kernel);
+        assert_eq!(kernel.ends.first(), Some(&end));
+        assert!(!kernel.calls.iter().any(|c| c == "disarm watchdog"));
+    }
+}
