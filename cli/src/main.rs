@@ -1,1 +1,39 @@
-fn main() {}
+//! billetctl: the command line client of a Billet node.
+//!
+//! Owns: commands, flags and output tables, those of talosctl's both generations at once.
+//! Does not: have behaviour that the API lacks; each command is calls of `api::client` and a way to print answers.
+//! Fails by: one error on stderr (what, where, what to do) and exit status 1.
+//! Source: shared/spec/api-wire-facts.md §5.
+
+mod args;
+mod commands;
+mod output;
+mod session;
+
+use clap::Parser;
+use std::{io, process::ExitCode};
+
+fn main() -> ExitCode {
+    let args = args::Args::parse();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&anyhow::Error::new(error).context("start the runtime")),
+    };
+    match runtime.block_on(commands::run(args)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => fail(&error),
+    }
+}
+
+fn fail(error: &anyhow::Error) -> ExitCode {
+    eprintln!("error: {error:#}");
+    ExitCode::FAILURE
+}
+
+/// The reader of our output has seen enough (`billetctl logs … | head`).
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error
+        .chain()
+        .any(|e| e.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe))
+}

@@ -1,0 +1,201 @@
+//! `get`: resources of a type, or one, once or as they change.
+//!
+//! Owns: finding the type that the user means, asking each node, printing in three forms.
+//! Source: shared/spec/api-wire-facts.md §2.4 (calls), §5.3 (output).
+
+mod definition;
+mod document;
+mod json_path;
+mod rows;
+
+pub(crate) use definition::Definition;
+
+use crate::{
+    output::{self, Format},
+    session::Session,
+};
+use anyhow::{Result, anyhow};
+use api::{
+    client,
+    proto::cosi::resource::{
+        EventType, GetRequest, ListRequest, Resource, WatchOptions, WatchRequest, WatchResponse,
+    },
+};
+use document::Change;
+use rows::Rows;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+use tonic::Streaming;
+
+/// Version of the watch protocol that sends errors and the end of the existing contents.
+const WATCH_API_VERSION: i32 = 1;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Flags {
+    /// Type of resource: a name or an alias; `rd` lists them
+    #[arg(value_name = "TYPE")]
+    kind: String,
+    /// One resource; all of the type if left out
+    id: Option<String>,
+    /// Namespace [default: the type's]
+    #[arg(long)]
+    namespace: Option<String>,
+    /// Go on with what changes
+    #[arg(short, long)]
+    watch: bool,
+}
+
+/// What is asked for, once the type is known.
+struct Query {
+    definition: Definition,
+    namespace: String,
+    id: Option<String>,
+}
+
+pub(crate) async fn run(session: Session, flags: Flags) -> Result<()> {
+    let session = Arc::new(session);
+    let nodes = session.each_node();
+    let definition = Definition::find(&session, nodes[0].as_deref(), &flags.kind).await?;
+    let namespace = flags.namespace.unwrap_or_else(|| definition.default_namespace.clone());
+    let query = Arc::new(Query { definition, namespace, id: flags.id });
+    if flags.watch { watch(session, nodes, query).await } else { once(&session, nodes, &query).await }
+}
+
+async fn once(session: &Session, nodes: Vec<Option<String>>, query: &Query) -> Result<()> {
+    let mut rows = Rows::new(&query.definition, false);
+    let (mut failed, mut found) = (Vec::new(), 0_usize);
+    for node in nodes {
+        let name = session.name_of(node.as_deref()).to_owned();
+        let resources = match ask(session, node.as_deref(), query).await {
+            Ok(resources) => resources,
+            Err(error) => {
+                failed.push(format!("{name}: {error:#}"));
+                continue;
+            }
+        };
+        found += resources.len();
+        for resource in &resources {
+            match session.global.output {
+                Format::Table => rows.add(&name, None, resource)?,
+                format => document::print(&document::document(&name, None, resource)?, format)?,
+            }
+        }
+    }
+    if session.global.output == Format::Table && (found > 0 || failed.is_empty()) {
+        output::print(rows.finish())?;
+    }
+    if failed.is_empty() { Ok(()) } else { Err(anyhow!("{}", failed.join("\n"))) }
+}
+
+async fn ask(session: &Session, node: Option<&str>, query: &Query) -> Result<Vec<Resource>> {
+    let mut state = session.client.state();
+    let (namespace, kind) = (query.namespace.clone(), query.definition.kind.clone());
+    let Some(id) = query.id.clone() else {
+        let request = client::to_node(ListRequest { namespace, r#type: kind, options: None }, node);
+        let mut stream = state.list(request).await.map_err(|s| session.error(&s))?.into_inner();
+        let mut resources = Vec::new();
+        while let Some(item) = stream.message().await.map_err(|s| session.error(&s))? {
+            resources.extend(item.resource);
+        }
+        return Ok(resources);
+    };
+    let request = client::to_node(GetRequest { namespace, r#type: kind, id, options: None }, node);
+    let response = state.get(request).await.map_err(|s| session.error(&s))?;
+    Ok(response.into_inner().resource.into_iter().collect())
+}
+
+/// The resources of one type on the first node, for commands that read them themselves.
+pub(crate) async fn fetch(
+    session: &Session,
+    node: Option<&str>,
+    kind: &str,
+    id: &str,
+) -> Result<Vec<Resource>> {
+    let definition = Definition::find(session, node, kind).await?;
+    let namespace = definition.default_namespace.clone();
+    ask(session, node, &Query { definition, namespace, id: Some(id.to_owned()) }).await
+}
+
+/// What one node told its watcher.
+enum Told {
+    /// A resource changed.
+    Change(Change, Box<Resource>),
+    /// All that existed at the start was told.
+    Bootstrapped,
+    /// The watch ended with an error.
+    Failed(String),
+}
+
+async fn watch(session: Arc<Session>, nodes: Vec<Option<String>>, query: Arc<Query>) -> Result<()> {
+    let (sender, mut receiver) = mpsc::channel(64);
+    for node in nodes {
+        tokio::spawn(watch_node(Arc::clone(&session), node, Arc::clone(&query), sender.clone()));
+    }
+    // The tasks hold the other senders: the loop ends when all of them have ended.
+    drop(sender);
+    let mut rows = Rows::new(&query.definition, true);
+    let mut failed = Vec::new();
+    while let Some((node, told)) = receiver.recv().await {
+        match told {
+            Told::Failed(reason) => failed.push(format!("{node}: {reason}")),
+            Told::Bootstrapped => output::print(rows.flush())?,
+            Told::Change(change, resource) if session.global.output == Format::Table => {
+                rows.add(&node, Some(change), &resource)?;
+                // Live rows are printed at once; those before the bootstrap wait for their column widths.
+                if rows.is_live() || query.id.is_some() {
+                    output::print(rows.flush())?;
+                }
+            }
+            Told::Change(change, resource) => {
+                document::print(&document::document(&node, Some(change), &resource)?, session.global.output)?;
+            }
+        }
+    }
+    if failed.is_empty() { Ok(()) } else { Err(anyhow!("{}", failed.join("\n"))) }
+}
+
+type Teller = mpsc::Sender<(String, Told)>;
+
+async fn watch_node(session: Arc<Session>, node: Option<String>, query: Arc<Query>, sender: Teller) {
+    let name = session.name_of(node.as_deref()).to_owned();
+    if let Err(error) = follow(&session, node.as_deref(), &query, &name, &sender).await {
+        // Without a receiver nobody waits for the reason.
+        let _ = sender.send((name, Told::Failed(format!("{error:#}")))).await;
+    }
+}
+
+async fn follow(
+    session: &Session,
+    node: Option<&str>,
+    query: &Query,
+    name: &str,
+    sender: &Teller,
+) -> Result<()> {
+    let options = WatchOptions { bootstrap_contents: query.id.is_none(), ..WatchOptions::default() };
+    let request = WatchRequest {
+        namespace: query.namespace.clone(),
+        r#type: query.definition.kind.clone(),
+        id: query.id.clone(),
+        options: Some(options),
+        api_version: WATCH_API_VERSION,
+    };
+    let response = session.client.state().watch(client::to_node(request, node)).await;
+    let mut stream: Streaming<WatchResponse> = response.map_err(|s| session.error(&s))?.into_inner();
+    while let Some(response) = stream.message().await.map_err(|s| session.error(&s))? {
+        for event in response.event {
+            let told = match EventType::try_from(event.event_type).unwrap_or(EventType::Noop) {
+                EventType::Created => event.resource.map(|r| Told::Change(Change::Created, Box::new(r))),
+                EventType::Updated => event.resource.map(|r| Told::Change(Change::Updated, Box::new(r))),
+                EventType::Destroyed => event.resource.map(|r| Told::Change(Change::Destroyed, Box::new(r))),
+                EventType::Bootstrapped => Some(Told::Bootstrapped),
+                EventType::Errored => return Err(anyhow!("{}", event.error.unwrap_or_default())),
+                EventType::Noop => None,
+            };
+            let Some(told) = told else { continue };
+            if sender.send((name.to_owned(), told)).await.is_err() {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
