@@ -14,8 +14,12 @@ use crate::failure::Failure;
 use crate::kernel::{End, Kernel, Level};
 use crate::sequences::BOOT;
 
+/// The boot failed, its line is printed, and the restart did not come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GaveUp;
+
 /// Runs every task in order. On failure the machine restarts; `Err` comes back only if even that failed.
-pub fn boot(boot: &mut Boot<'_>) -> Result<(), ()> {
+pub fn boot(boot: &mut Boot<'_>) -> Result<(), GaveUp> {
     for (phase, task) in BOOT.tasks() {
         let start_ns = boot.kernel.now_ns();
         let result = (task.run)(boot);
@@ -28,7 +32,7 @@ pub fn boot(boot: &mut Boot<'_>) -> Result<(), ()> {
         });
         if let Err(failure) = result {
             report(boot, task.name, &failure);
-            return Err(());
+            return Err(GaveUp);
         }
     }
     Ok(())

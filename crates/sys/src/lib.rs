@@ -28,6 +28,10 @@ pub mod system;
 pub mod uevent;
 pub mod watchdog;
 
+/// The memory functions of `rt`, under other names.
+#[cfg(test)]
+#[path = "rt/memory.rs"]
+mod memory;
 mod raw;
 #[cfg(all(feature = "rt", not(feature = "std"), not(test)))]
 pub mod rt;

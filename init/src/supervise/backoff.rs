@@ -16,7 +16,7 @@ pub struct Backoff {
 
 impl Backoff {
     /// The wait before the next start: nothing at first, then 250 ms, doubling to 10 s.
-    pub fn next(&mut self) -> u64 {
+    pub fn wait_ns(&mut self) -> u64 {
         let wait = self.next_ns;
         self.next_ns = (wait * 2).clamp(FIRST_NS, LONGEST_NS);
         wait
@@ -35,9 +35,9 @@ mod tests {
     #[test]
     fn waits_grow_to_ten_seconds_and_start_over() {
         let mut backoff = Backoff::default();
-        let waits: [u64; 9] = core::array::from_fn(|_| backoff.next() / MS);
+        let waits: [u64; 9] = core::array::from_fn(|_| backoff.wait_ns() / MS);
         assert_eq!(waits, [0, 250, 500, 1000, 2000, 4000, 8000, 10_000, 10_000]);
         backoff.reset();
-        assert_eq!(backoff.next(), 0);
+        assert_eq!(backoff.wait_ns(), 0);
     }
 }

@@ -134,7 +134,7 @@ impl<'k> Supervisor<'k> {
             say!(self.kernel, Level::Warning, "catch signals: {}", sys::errno::Described(errno));
         }
         // The first start is no restart.
-        self.backoff.next();
+        self.backoff.wait_ns();
         loop {
             for (_, task) in crate::sequences::SUPERVISION.tasks() {
                 (task.run)(self);
@@ -178,7 +178,7 @@ impl<'k> Supervisor<'k> {
             self.kernel.disconnect();
             self.connected = false;
         }
-        let until_ns = self.kernel.now_ns() + self.backoff.next();
+        let until_ns = self.kernel.now_ns() + self.backoff.wait_ns();
         self.machined = Machined::Waiting { until_ns };
         if let Some(start) = self.start_mut() {
             start.restarts = start.restarts.saturating_add(1);
@@ -297,7 +297,7 @@ pub fn start_machined(supervisor: &mut Supervisor<'_>) {
             }
         }
         Err(errno) => {
-            let until_ns = now + supervisor.backoff.next();
+            let until_ns = now + supervisor.backoff.wait_ns();
             supervisor.machined = Machined::Waiting { until_ns };
             say!(supervisor.kernel, Level::Warning, "start machined: {}", sys::errno::Described(errno));
         }

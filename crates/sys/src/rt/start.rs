@@ -37,7 +37,7 @@ impl Arguments {
             return None;
         }
         // SAFETY: 1. The kernel wrote `count` pointers there, and `index` is below it.
-        let argument = unsafe { *self.vector.add(index) };
+        let argument = unsafe { *self.vector.wrapping_add(index) };
         // SAFETY: 1. Each is a C string that stays where it is as long as the process lives.
         Some(unsafe { CStr::from_ptr(argument) })
     }
