@@ -5,6 +5,7 @@
 //! Order: every directory entry set lies within one sector, so that a device writes it whole or not at all.
 //! Source: Microsoft "FAT: General Overview of On-Disk Format" 1.03; kernel fs/fat.
 
+mod geometry;
 mod identify;
 mod name;
 mod read;

@@ -15,15 +15,15 @@ pub(super) struct Entry<'a> {
 pub(super) fn entries(text: &str) -> impl Iterator<Item = Entry<'_>> {
     super::lines(text).filter_map(|line| {
         let (pattern, module) = line.strip_prefix("alias ")?.trim_start().split_once(' ')?;
-        Some(Entry { pattern, module: module.trim() })
+        Some(Entry { pattern, module: module.trim_ascii() })
     })
 }
 
 /// modules.alias, split into its fields once and sorted by bus, for the coldplug of many devices.
 #[derive(Debug)]
 pub struct AliasTable<'a> {
-    /// Sorted by [`bus`]; entries of one bus keep the order of the file.
-    entries: Vec<Entry<'a>>,
+    /// With their [`bus`] and sorted by it; entries of one bus keep the order of the file.
+    entries: Vec<(&'a str, Entry<'a>)>,
 }
 
 /// The text before the first `:`; patterns that start with a wildcard have none and match any bus.
@@ -36,8 +36,8 @@ impl<'a> AliasTable<'a> {
     /// Reads the text of modules.alias.
     #[must_use]
     pub fn new(text: &'a str) -> Self {
-        let mut entries: Vec<_> = entries(text).collect();
-        entries.sort_by_key(|entry| bus(entry.pattern));
+        let mut entries: Vec<_> = entries(text).map(|entry| (bus(entry.pattern), entry)).collect();
+        entries.sort_by_key(|(bus, _)| *bus);
         Self { entries }
     }
 
@@ -46,12 +46,17 @@ impl<'a> AliasTable<'a> {
         let bus = bus(alias);
         let named = if bus.is_empty() { &[] } else { self.of_bus(bus) };
         let any = self.of_bus("");
-        named.iter().chain(any).filter(move |e| alias_matches(e.pattern, alias)).map(|entry| entry.module)
+        named
+            .iter()
+            .chain(any)
+            .map(|(_, entry)| entry)
+            .filter(move |entry| alias_matches(entry.pattern, alias))
+            .map(|entry| entry.module)
     }
 
-    fn of_bus(&self, wanted: &str) -> &[Entry<'a>] {
-        let start = self.entries.partition_point(|entry| bus(entry.pattern) < wanted);
-        let end = self.entries.partition_point(|entry| bus(entry.pattern) <= wanted);
+    fn of_bus(&self, wanted: &str) -> &[(&'a str, Entry<'a>)] {
+        let start = self.entries.partition_point(|(bus, _)| *bus < wanted);
+        let end = self.entries.partition_point(|(bus, _)| *bus <= wanted);
         self.entries.get(start..end).unwrap_or(&[])
     }
 }

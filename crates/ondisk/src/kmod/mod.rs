@@ -63,7 +63,7 @@ pub fn same_name(a: &str, b: &str) -> bool {
 
 /// Lines that hold something; `#` starts a comment.
 fn lines(text: &str) -> impl Iterator<Item = &str> {
-    text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
+    text.lines().map(str::trim_ascii).filter(|line| !line.is_empty() && !line.starts_with('#'))
 }
 
 impl<'a> Index<'a> {
