@@ -22,8 +22,9 @@ use handoff::{Action, BootReport, HEARTBEAT_DEADLINE_MS, MAX_FRAME_BYTES, Start,
 use sys::Errno;
 
 use crate::cmdline::Parameters;
+use crate::corruption::Corruption;
 use crate::kernel::{Kernel, Level, Ready, Signal};
-use crate::line::say;
+use crate::line::{Line, say};
 use crate::runner;
 use backoff::Backoff;
 use exits::Exits;
@@ -228,6 +229,24 @@ impl<'k> Supervisor<'k> {
         self.outcome = Some(Outcome::Finish(action));
     }
 
+    /// Reads waiting device events; a corrupt block of a layer is the end of this boot.
+    fn look_for_corruption(&mut self) {
+        let ToMachined::Start(start) = &self.start else { return };
+        let layers = &start.report.layers;
+        let mut found = None;
+        loop {
+            match self.kernel.next_device_event(&mut self.frame) {
+                Ok(len) => found = found.or_else(|| Corruption::from_event(&self.frame[..len], layers)),
+                // Lost events are no reason to stop: the next one is read.
+                Err(Errno::NOBUFS) => {}
+                Err(_) => break,
+            }
+        }
+        let Some(found) = found else { return };
+        let line = Line::new(format_args!("{}", found.describe(layers)));
+        self.give_up("start_machined", line.as_str());
+    }
+
     fn give_up(&mut self, task: &str, text: &str) {
         runner::give_up(self.kernel, task, text);
         self.outcome = Some(Outcome::GaveUp);
@@ -286,9 +305,9 @@ pub fn start_machined(supervisor: &mut Supervisor<'_>) {
             }
         }
         Err(errno) if !supervisor.ever_ready => {
-            read_device_events(supervisor);
+            supervisor.look_for_corruption();
             if supervisor.outcome.is_none() {
-                let line = crate::line::Line::new(format_args!(
+                let line = Line::new(format_args!(
                     "start {}: {}",
                     crate::tasks::machined::PROGRAM,
                     sys::errno::Described(errno)
@@ -363,25 +382,7 @@ pub fn read_signals(supervisor: &mut Supervisor<'_>) {
 
 /// Until machined is ready, a corrupt block ends the boot.
 pub fn read_device_events(supervisor: &mut Supervisor<'_>) {
-    if supervisor.ever_ready {
-        return;
+    if !supervisor.ever_ready {
+        supervisor.look_for_corruption();
     }
-    let mut corruption = None;
-    loop {
-        match supervisor.kernel.next_device_event(&mut supervisor.frame) {
-            Ok(len) => {
-                let ToMachined::Start(start) = &supervisor.start else { return };
-                let event = &supervisor.frame[..len];
-                corruption = corruption
-                    .or_else(|| crate::corruption::Corruption::from_event(event, &start.report.layers));
-            }
-            // Lost events are no reason to stop: the next one is read.
-            Err(Errno::NOBUFS) => {}
-            Err(_) => break,
-        }
-    }
-    let Some(corruption) = corruption else { return };
-    let ToMachined::Start(start) = &supervisor.start else { return };
-    let line = crate::line::Line::new(format_args!("{}", corruption.describe(&start.report.layers)));
-    supervisor.give_up("start_machined", line.as_str());
 }
