@@ -1,0 +1,228 @@
+//! billetctl as a process, against a node on loopback: what is asked, printed, and said when it goes wrong.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod fake;
+
+use api::{
+    generate::{Request, Secrets},
+    pki::{CA_LIFETIME, Lifetime},
+    roles::Role,
+};
+use std::{
+    io::Read,
+    path::PathBuf,
+    process::{Command, Stdio},
+    time::Duration,
+};
+use tokio::{task::spawn_blocking, time::timeout};
+
+const DEADLINE: Duration = Duration::from_secs(60);
+
+struct Rig {
+    dir: tempfile::TempDir,
+    secrets: Secrets,
+}
+
+struct Output {
+    success: bool,
+    stdout: String,
+    stderr: String,
+}
+
+impl Rig {
+    async fn start() -> Self {
+        let secrets = Secrets::generate().unwrap();
+        let endpoint = fake::serve(&secrets).await;
+        let rig = Self { dir: tempfile::tempdir().unwrap(), secrets };
+        rig.write_config(&endpoint);
+        rig
+    }
+
+    fn config(&self) -> PathBuf {
+        self.dir.path().join("talosconfig")
+    }
+
+    fn write_config(&self, endpoint: &str) {
+        let request = Request {
+            cluster_name: "test".into(),
+            endpoint: "https://10.0.2.15:6443".into(),
+            cert_sans: vec![],
+            hostname: None,
+            api_endpoints: vec![endpoint.into()],
+            api_nodes: vec![],
+        };
+        let config =
+            self.secrets.talosconfig(&request, Some(Role::Admin), Lifetime::from_now(CA_LIFETIME)).unwrap();
+        config.save(&self.config()).unwrap();
+    }
+
+    fn command(&self, line: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_billetctl"));
+        command
+            .args(line.split_whitespace())
+            .env("TALOSCONFIG", self.config())
+            .env("TZ", "UTC")
+            .stdin(Stdio::null());
+        command
+    }
+
+    async fn run(&self, line: &str) -> Output {
+        let mut command = self.command(line);
+        let running = spawn_blocking(move || command.output().unwrap());
+        let output = timeout(DEADLINE, running).await.expect("billetctl ends in time").unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Output { success: output.status.success(), stdout: text(output.stdout), stderr: text(output.stderr) }
+    }
+
+    /// What a command prints that must succeed without a word on stderr.
+    async fn prints(&self, line: &str) -> String {
+        let output = self.run(line).await;
+        assert!(output.success && output.stderr.is_empty(), "{line}: {}{}", output.stdout, output.stderr);
+        output.stdout
+    }
+
+    async fn fails(&self, line: &str) -> String {
+        let output = self.run(line).await;
+        assert!(!output.success, "{line} succeeded: {}", output.stdout);
+        output.stderr
+    }
+}
+
+#[tokio::test]
+async fn tables_of_the_endpoint_itself() {
+    let rig = Rig::start().await;
+    assert_eq!(rig.prints("hostname").await, "NODE        HOSTNAME\n127.0.0.1   billet-1\n");
+    assert_eq!(
+        rig.prints("services").await,
+        "NODE        SERVICE   STATE     HEALTH   LAST CHANGE   LAST EVENT\n127.0.0.1   apid      Running   ?        ?\n"
+    );
+    assert_eq!(
+        rig.prints("service apid restart").await,
+        "NODE        RESPONSE\n127.0.0.1   Service \"apid\" restarted\n"
+    );
+    assert!(
+        rig.prints("memory")
+            .await
+            .ends_with("127.0.0.1   2000    1000   1000   0        0         0       0\n")
+    );
+    assert!(
+        rig.prints("mounts").await.ends_with("2.00       1.00       1.00            50.00%         /run\n")
+    );
+    assert!(
+        rig.prints("ps")
+            .await
+            .ends_with("127.0.0.1   1     S       1         0.00       0 B       0 B      init\n")
+    );
+    let version = rig.prints("version").await;
+    assert!(
+        version.starts_with("Client:\n\tTag:")
+            && version.contains("Server:\n\tNODE:        127.0.0.1\n\tTag:         v9.9.9\n")
+    );
+}
+
+#[tokio::test]
+async fn streams() {
+    let rig = Rig::start().await;
+    assert_eq!(rig.prints("logs apid").await, "127.0.0.1: one\n127.0.0.1: two\n127.0.0.1: unfinished\n");
+    assert_eq!(rig.prints("dmesg").await, "127.0.0.1: kern:    info: [2026-11-21T00:00:00Z]: booted\n");
+    assert_eq!(rig.prints("read /proc/version").await, "Linux version\n");
+    assert_eq!(rig.prints("ls /").await, ".\netc\n");
+    assert!(
+        rig.prints("ls -l /")
+            .await
+            .contains("drwxr-xr-x   0     0     0         Jan 1 1970 00:00:00           etc\n")
+    );
+    let events = rig.prints("events --tail 1").await;
+    assert!(events.contains("machine.MachineStatusEvent") && events.contains("ready: true"), "{events}");
+}
+
+#[tokio::test]
+async fn several_nodes_and_one_that_is_broken() {
+    let rig = Rig::start().await;
+    assert_eq!(rig.prints("-n n1,n2 hostname").await, "NODE   HOSTNAME\nn1     billet-1\nn2     billet-1\n");
+    assert_eq!(
+        rig.prints("-n n1 -n n2 list").await,
+        "NODE   NAME\nn1     .\nn1     etc\nn2     .\nn2     etc\n"
+    );
+    let partly = rig.run("-n n1,broken hostname").await;
+    assert!(partly.success && partly.stdout.ends_with("n1     billet-1\n"), "{}", partly.stdout);
+    assert_eq!(partly.stderr, "WARNING: broken: rpc error: code = Unavailable desc = no route\n");
+    assert!(rig.fails("-n broken hostname").await.contains("broken: rpc error"));
+    assert!(rig.fails("-n n1,n2 read /proc/version").await.contains("read is for one node, but 2 are given"));
+}
+
+#[tokio::test]
+async fn resources_in_three_forms_and_watched() {
+    let rig = Rig::start().await;
+    let table = "NODE        NAMESPACE   TYPE      ID     VERSION   RUNNING\n127.0.0.1   runtime     Service   apid   3         true\n";
+    assert_eq!(rig.prints("get svc").await, table);
+    assert_eq!(rig.prints("get Services apid").await, table);
+    let yaml = rig.prints("get svc apid -o yaml").await;
+    assert!(
+        yaml.starts_with("node: 127.0.0.1\nmetadata:\n    namespace: runtime\n")
+            && yaml.ends_with("spec:\n    running: true\n    healthy: false\n---\n"),
+        "{yaml}"
+    );
+    let json: serde_json::Value = serde_json::from_str(&rig.prints("get svc -o json").await).unwrap();
+    assert_eq!(json["spec"]["healthy"], false);
+    let watched = rig.prints("get svc -w").await;
+    let signs: Vec<_> = watched.lines().map(|l| l.get(12..13).unwrap_or_default()).collect();
+    assert_eq!(signs, ["*", "+", " ", "-"], "{watched}");
+    assert!(
+        rig.fails("get nonsense")
+            .await
+            .contains("there is no type of resource `nonsense`; `billetctl get rd` lists them")
+    );
+    assert!(rig.fails("get svc none").await.contains("NotFound: resource Services"));
+}
+
+#[tokio::test]
+async fn a_reboot_is_waited_for_and_a_failed_shutdown_is_told() {
+    let rig = Rig::start().await;
+    let output = rig.run("reboot --timeout 30s").await;
+    assert!(output.success && output.stderr.contains("127.0.0.1: reboot: START"), "{}", output.stderr);
+    assert_eq!(rig.prints("reboot --wait=false").await, "");
+    let error = rig.fails("shutdown --timeout 30s").await;
+    assert!(error.contains("127.0.0.1: sequence failed: disk is busy"), "{error}");
+}
+
+#[tokio::test]
+async fn errors_say_what_where_and_what_to_do() {
+    let rig = Rig::start().await;
+    assert!(rig.fails("logs nothing").await.contains("NotFound: service \"nothing\" not defined"));
+    let error = rig.fails("service nothing").await;
+    assert!(
+        error.contains("service `nothing` is not known to the node; `billetctl services` lists them"),
+        "{error}"
+    );
+    assert!(rig.fails("boot").await.contains("there is no type of resource `BootTimelines"));
+    assert!(rig.fails("service apid stop").await.contains("compare `billetctl version`"));
+    assert!(
+        rig.fails("--context other hostname").await.contains("there is no context `other`; there are: test")
+    );
+    assert!(
+        rig.fails("--talosconfig /nonexistent hostname")
+            .await
+            .contains("no client configuration at /nonexistent; give one")
+    );
+    let error = rig.fails("-e 127.0.0.1:1 hostname").await;
+    assert!(error.contains("127.0.0.1:1: ") && error.contains("refused"), "{error}");
+    rig.write_config("not an endpoint");
+    assert!(
+        rig.fails("hostname").await.contains("`not an endpoint` is not an endpoint; write host or host:port")
+    );
+}
+
+#[tokio::test]
+async fn a_reader_that_has_seen_enough_is_no_error() {
+    let rig = Rig::start().await;
+    let mut child = rig.command("logs apid").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let ended = spawn_blocking(move || {
+        let mut stderr = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        (child.wait().unwrap(), stderr)
+    });
+    let (status, stderr) = timeout(DEADLINE, ended).await.expect("billetctl ends in time").unwrap();
+    assert!(status.success() && stderr.is_empty(), "{stderr}");
+}

@@ -1,0 +1,381 @@
+//! A node that answers from memory: just enough of the API to see what billetctl asks and prints.
+//!
+//! Owns: fixed answers; the boot that each reboot makes new. Does not: check roles (the API's own tests do).
+
+use api::{
+    event::Payload,
+    pki::{LEAF_LIFETIME, Leaf, Lifetime, Usage},
+    proto::{
+        common::{self, Data, Metadata},
+        cosi::resource::{self as cosi, meta, state_server},
+        machine::{self as m, machine_service_server as machine},
+    },
+    tls::{self, Identities},
+};
+use prost::Message;
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+};
+use tokio::{net::TcpListener, sync::broadcast};
+use tokio_stream::{Stream, StreamExt, wrappers::BroadcastStream};
+use tonic::{Request, Response, Status, Streaming, transport::Server};
+
+type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+type Answer<T> = Result<Response<T>, Status>;
+
+/// Emits methods that are not served, in the form that `async_trait` gives the trait's methods.
+macro_rules! not_served {
+    ($($name:ident($request:ty) -> $response:ty;)+) => {
+        $(fn $name<'a, 'b>(&'a self, _: Request<$request>) -> Pin<Box<dyn Future<Output = Answer<$response>> + Send + 'b>>
+        where
+            'a: 'b,
+            Self: 'b,
+        {
+            Box::pin(async { Err(Status::unimplemented("not in this test")) })
+        })+
+    };
+}
+
+/// The node.
+#[derive(Clone)]
+pub(crate) struct Node {
+    boots: Arc<AtomicU32>,
+    events: broadcast::Sender<m::Event>,
+}
+
+/// Serves on loopback with a certificate of `secrets`; answers the endpoint.
+pub(crate) async fn serve(secrets: &api::generate::Secrets) -> String {
+    let leaf = Leaf {
+        organization: None,
+        names: vec!["127.0.0.1".into()],
+        usage: Usage::Server,
+        lifetime: Lifetime::from_now(LEAF_LIFETIME),
+    };
+    let identities = Identities::new(&secrets.authority.issue(&leaf).unwrap()).unwrap();
+    let config = tls::server(secrets.authority.certificate(), identities).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = listener.local_addr().unwrap().to_string();
+    let node = Node { boots: Arc::new(AtomicU32::new(1)), events: broadcast::channel(64).0 };
+    let router = Server::builder()
+        .add_service(machine::MachineServiceServer::new(node.clone()))
+        .add_service(state_server::StateServer::new(node));
+    tokio::spawn(router.serve_with_incoming(tls::accept(listener, config, |_| {})));
+    endpoint
+}
+
+/// What a node adds when it is asked by name: every node but `broken` answers.
+fn asked<T>(request: &Request<T>) -> Vec<Option<Metadata>> {
+    let nodes: Vec<_> = request.metadata().get_all("nodes").iter().filter_map(|n| n.to_str().ok()).collect();
+    if nodes.is_empty() {
+        return vec![None];
+    }
+    let metadata = |node: &str| {
+        let error = if node == "broken" {
+            "rpc error: code = Unavailable desc = no route".to_owned()
+        } else {
+            String::new()
+        };
+        Some(Metadata { hostname: node.to_owned(), error, status: None })
+    };
+    nodes.into_iter().map(metadata).collect()
+}
+
+fn stream<T: Send + 'static>(items: Vec<T>) -> Response<Answers<T>> {
+    Response::new(Box::pin(tokio_stream::iter(items.into_iter().map(Ok))))
+}
+
+fn data<T>(request: &Request<T>, chunks: &[&str]) -> Response<Answers<Data>> {
+    let each = |metadata: &Option<Metadata>| {
+        let chunk = |c: &&str| Data { metadata: metadata.clone(), bytes: c.as_bytes().to_vec() };
+        chunks.iter().map(chunk).collect::<Vec<_>>()
+    };
+    stream(asked(request).iter().flat_map(each).collect())
+}
+
+impl Node {
+    fn publish(&self, payload: &Payload) {
+        let event = m::Event {
+            data: Some(payload.pack()),
+            id: "c0a1".into(),
+            actor_id: "actor".into(),
+            ..Default::default()
+        };
+        // Without a listener there is nobody to tell.
+        let _ = self.events.send(event);
+    }
+}
+
+#[tonic::async_trait]
+impl machine::MachineService for Node {
+    type CopyStream = Answers<common::Data>;
+    type KubeconfigStream = Answers<common::Data>;
+    type DiskUsageStream = Answers<m::DiskUsageInfo>;
+    type EtcdSnapshotStream = Answers<common::Data>;
+    type PacketCaptureStream = Answers<common::Data>;
+    type ImageListStream = Answers<m::ImageListResponse>;
+    type LogsStream = Answers<Data>;
+    type DmesgStream = Answers<Data>;
+    type ReadStream = Answers<Data>;
+    type ListStream = Answers<m::FileInfo>;
+    type EventsStream = Answers<m::Event>;
+
+    async fn version(&self, request: Request<()>) -> Answer<m::VersionResponse> {
+        let info = m::VersionInfo {
+            tag: "v9.9.9".into(),
+            os: "linux".into(),
+            arch: "amd64".into(),
+            ..Default::default()
+        };
+        let one = |metadata| m::Version { metadata, version: Some(info.clone()), ..Default::default() };
+        Ok(Response::new(m::VersionResponse { messages: asked(&request).into_iter().map(one).collect() }))
+    }
+
+    async fn hostname(&self, request: Request<()>) -> Answer<m::HostnameResponse> {
+        let one = |metadata| m::Hostname { metadata, hostname: "billet-1".into() };
+        Ok(Response::new(m::HostnameResponse { messages: asked(&request).into_iter().map(one).collect() }))
+    }
+
+    async fn service_list(&self, request: Request<()>) -> Answer<m::ServiceListResponse> {
+        let apid = m::ServiceInfo { id: "apid".into(), state: "Running".into(), ..Default::default() };
+        let one = |metadata| m::ServiceList { metadata, services: vec![apid.clone()] };
+        Ok(Response::new(m::ServiceListResponse { messages: asked(&request).into_iter().map(one).collect() }))
+    }
+
+    async fn service_restart(
+        &self,
+        request: Request<m::ServiceRestartRequest>,
+    ) -> Answer<m::ServiceRestartResponse> {
+        let resp = format!("Service {:?} restarted", request.get_ref().id);
+        let one = |metadata| m::ServiceRestart { metadata, resp: resp.clone() };
+        Ok(Response::new(m::ServiceRestartResponse {
+            messages: asked(&request).into_iter().map(one).collect(),
+        }))
+    }
+
+    async fn memory(&self, request: Request<()>) -> Answer<m::MemoryResponse> {
+        let meminfo = Some(m::MemInfo { memtotal: 2_048_000, memfree: 1_024_000, ..Default::default() });
+        let one = |metadata| m::Memory { metadata, meminfo };
+        Ok(Response::new(m::MemoryResponse { messages: asked(&request).into_iter().map(one).collect() }))
+    }
+
+    async fn mounts(&self, request: Request<()>) -> Answer<m::MountsResponse> {
+        let stat = m::MountStat {
+            filesystem: "tmpfs".into(),
+            size: 2_000_000_000,
+            available: 1_000_000_000,
+            mounted_on: "/run".into(),
+        };
+        let one = |metadata| m::Mounts { metadata, stats: vec![stat.clone()] };
+        Ok(Response::new(m::MountsResponse { messages: asked(&request).into_iter().map(one).collect() }))
+    }
+
+    async fn processes(&self, request: Request<()>) -> Answer<m::ProcessesResponse> {
+        let init = m::ProcessInfo {
+            pid: 1,
+            state: "S".into(),
+            threads: 1,
+            command: "init".into(),
+            ..Default::default()
+        };
+        let one = |metadata| m::Process { metadata, processes: vec![init.clone()] };
+        Ok(Response::new(m::ProcessesResponse { messages: asked(&request).into_iter().map(one).collect() }))
+    }
+
+    async fn logs(&self, request: Request<m::LogsRequest>) -> Answer<Self::LogsStream> {
+        if request.get_ref().id != "apid" {
+            return Err(Status::not_found(format!("service {:?} not defined", request.get_ref().id)));
+        }
+        Ok(data(&request, &["one\ntw", "o\nunfinished"]))
+    }
+
+    async fn dmesg(&self, request: Request<m::DmesgRequest>) -> Answer<Self::DmesgStream> {
+        Ok(data(&request, &["kern:    info: [2026-11-21T00:00:00Z]: booted\n"]))
+    }
+
+    async fn read(&self, request: Request<m::ReadRequest>) -> Answer<Self::ReadStream> {
+        let boot_id = format!("boot-{}\n", self.boots.load(Ordering::SeqCst));
+        match request.get_ref().path.as_str() {
+            "/proc/sys/kernel/random/boot_id" => Ok(data(&request, &[&boot_id])),
+            "/proc/version" => Ok(data(&request, &["Linux ", "version\n"])),
+            _ => Err(Status::invalid_argument("path must be a regular file")),
+        }
+    }
+
+    async fn list(&self, request: Request<m::ListRequest>) -> Answer<Self::ListStream> {
+        let file = |metadata: &Option<Metadata>, name: &str| m::FileInfo {
+            metadata: metadata.clone(),
+            relative_name: name.into(),
+            mode: api::file_mode::from_st_mode(0o040_755),
+            ..Default::default()
+        };
+        let files = asked(&request).iter().flat_map(|n| [file(n, "."), file(n, "etc")]).collect();
+        Ok(stream(files))
+    }
+
+    async fn events(&self, request: Request<m::EventsRequest>) -> Answer<Self::EventsStream> {
+        let mut first = vec![m::Event::default()];
+        if request.get_ref().tail_events != 0 {
+            let status =
+                Some(m::machine_status_event::MachineStatus { ready: true, unmet_conditions: vec![] });
+            let stage = m::machine_status_event::MachineStage::Running.into();
+            let payload = Payload::MachineStatus(m::MachineStatusEvent { stage, status });
+            first.push(m::Event { data: Some(payload.pack()), id: "c0a0".into(), ..Default::default() });
+        }
+        // "never follow" keeps the test of the plain command finite.
+        if request.get_ref().tail_events == 1 {
+            return Ok(stream(first));
+        }
+        let live = BroadcastStream::new(self.events.subscribe()).map_while(Result::ok);
+        // A restart ends the stream, as the node's death would.
+        let until_restart =
+            live.take_while(|e| !e.data.as_ref().is_some_and(|d| d.type_url.ends_with("RestartEvent")));
+        Ok(Response::new(Box::pin(tokio_stream::iter(first).chain(until_restart).map(Ok))))
+    }
+
+    async fn reboot(&self, _: Request<m::RebootRequest>) -> Answer<m::RebootResponse> {
+        self.boots.fetch_add(1, Ordering::SeqCst);
+        self.publish(&Payload::Sequence(m::SequenceEvent {
+            sequence: "reboot".into(),
+            action: 1,
+            error: None,
+        }));
+        self.publish(&Payload::Restart(m::RestartEvent { cmd: 1 }));
+        let messages = vec![m::Reboot { metadata: None, actor_id: "actor".into() }];
+        Ok(Response::new(m::RebootResponse { messages }))
+    }
+
+    async fn shutdown(&self, _: Request<m::ShutdownRequest>) -> Answer<m::ShutdownResponse> {
+        let error =
+            Some(common::Error { message: "sequence failed: disk is busy".into(), ..Default::default() });
+        self.publish(&Payload::Sequence(m::SequenceEvent { sequence: "shutdown".into(), action: 0, error }));
+        let messages = vec![m::Shutdown { metadata: None, actor_id: "actor".into() }];
+        Ok(Response::new(m::ShutdownResponse { messages }))
+    }
+
+    not_served! {
+        apply_configuration(m::ApplyConfigurationRequest) -> m::ApplyConfigurationResponse;
+        bootstrap(m::BootstrapRequest) -> m::BootstrapResponse;
+        containers(m::ContainersRequest) -> m::ContainersResponse;
+        cpu_info(()) -> m::CpuInfoResponse;
+        disk_stats(()) -> m::DiskStatsResponse;
+        etcd_member_list(m::EtcdMemberListRequest) -> m::EtcdMemberListResponse;
+        etcd_remove_member(m::EtcdRemoveMemberRequest) -> m::EtcdRemoveMemberResponse;
+        etcd_leave_cluster(m::EtcdLeaveClusterRequest) -> m::EtcdLeaveClusterResponse;
+        etcd_forfeit_leadership(m::EtcdForfeitLeadershipRequest) -> m::EtcdForfeitLeadershipResponse;
+        generate_configuration(m::GenerateConfigurationRequest) -> m::GenerateConfigurationResponse;
+        load_avg(()) -> m::LoadAvgResponse;
+        network_device_stats(()) -> m::NetworkDeviceStatsResponse;
+        restart(m::RestartRequest) -> m::RestartResponse;
+        rollback(m::RollbackRequest) -> m::RollbackResponse;
+        reset(m::ResetRequest) -> m::ResetResponse;
+        recover(m::RecoverRequest) -> m::RecoverResponse;
+        remove_bootkube_initialized_key(()) -> m::RemoveBootkubeInitializedKeyResponse;
+        service_start(m::ServiceStartRequest) -> m::ServiceStartResponse;
+        service_stop(m::ServiceStopRequest) -> m::ServiceStopResponse;
+        stats(m::StatsRequest) -> m::StatsResponse;
+        system_stat(()) -> m::SystemStatResponse;
+        upgrade(m::UpgradeRequest) -> m::UpgradeResponse;
+        copy(m::CopyRequest) -> Self::CopyStream;
+        kubeconfig(()) -> Self::KubeconfigStream;
+        disk_usage(m::DiskUsageRequest) -> Self::DiskUsageStream;
+        cpu_freq_stats(()) -> m::CpuFreqStatsResponse;
+        etcd_remove_member_by_id(m::EtcdRemoveMemberByIdRequest) -> m::EtcdRemoveMemberByIdResponse;
+        etcd_recover(Streaming<common::Data>) -> m::EtcdRecoverResponse;
+        etcd_snapshot(m::EtcdSnapshotRequest) -> Self::EtcdSnapshotStream;
+        etcd_alarm_list(()) -> m::EtcdAlarmListResponse;
+        etcd_alarm_disarm(()) -> m::EtcdAlarmDisarmResponse;
+        etcd_defragment(()) -> m::EtcdDefragmentResponse;
+        etcd_status(()) -> m::EtcdStatusResponse;
+        etcd_downgrade_validate(m::EtcdDowngradeValidateRequest) -> m::EtcdDowngradeValidateResponse;
+        etcd_downgrade_enable(m::EtcdDowngradeEnableRequest) -> m::EtcdDowngradeEnableResponse;
+        etcd_downgrade_cancel(()) -> m::EtcdDowngradeCancelResponse;
+        logs_containers(()) -> m::LogsContainersResponse;
+        generate_client_configuration(m::GenerateClientConfigurationRequest) -> m::GenerateClientConfigurationResponse;
+        packet_capture(m::PacketCaptureRequest) -> Self::PacketCaptureStream;
+        netstat(m::NetstatRequest) -> m::NetstatResponse;
+        meta_write(m::MetaWriteRequest) -> m::MetaWriteResponse;
+        meta_delete(m::MetaDeleteRequest) -> m::MetaDeleteResponse;
+        image_list(m::ImageListRequest) -> Self::ImageListStream;
+        image_pull(m::ImagePullRequest) -> m::ImagePullResponse;
+    }
+}
+
+const KIND: &str = "Services.v1alpha1.talos.dev";
+
+fn resource(kind: &str, id: &str, yaml: &str, proto_spec: Vec<u8>) -> cosi::Resource {
+    let metadata = cosi::Metadata {
+        namespace: "runtime".into(),
+        r#type: kind.into(),
+        id: id.into(),
+        version: "3".into(),
+        phase: "running".into(),
+        ..Default::default()
+    };
+    cosi::Resource { metadata: Some(metadata), spec: Some(cosi::Spec { proto_spec, yaml_spec: yaml.into() }) }
+}
+
+fn definition() -> cosi::Resource {
+    let spec = meta::ResourceDefinitionSpec {
+        resource_type: KIND.into(),
+        display_type: "Service".into(),
+        default_namespace: "runtime".into(),
+        all_aliases: vec!["services".into(), "svc".into()],
+        print_columns: vec![meta::PrintColumn { name: "Running".into(), json_path: "{.running}".into() }],
+        ..Default::default()
+    };
+    resource("ResourceDefinitions.meta.cosi.dev", "services.v1alpha1.talos.dev", "{}", spec.encode_to_vec())
+}
+
+fn apid() -> cosi::Resource {
+    resource(KIND, "apid", "running: true\nhealthy: false\n", vec![])
+}
+
+#[tonic::async_trait]
+impl state_server::State for Node {
+    type ListStream = Answers<cosi::ListResponse>;
+    type WatchStream = Answers<cosi::WatchResponse>;
+
+    async fn get(&self, request: Request<cosi::GetRequest>) -> Answer<cosi::GetResponse> {
+        match request.get_ref() {
+            r if r.r#type == KIND && r.id == "apid" => {
+                Ok(Response::new(cosi::GetResponse { resource: Some(apid()) }))
+            }
+            r => Err(Status::not_found(format!(
+                "resource {}({}/{}) doesn't exist",
+                r.r#type, r.namespace, r.id
+            ))),
+        }
+    }
+
+    async fn list(&self, request: Request<cosi::ListRequest>) -> Answer<Self::ListStream> {
+        let resource = if request.get_ref().r#type == KIND { apid() } else { definition() };
+        Ok(stream(vec![cosi::ListResponse { resource: Some(resource) }]))
+    }
+
+    async fn watch(&self, request: Request<cosi::WatchRequest>) -> Answer<Self::WatchStream> {
+        assert_eq!(request.get_ref().api_version, 1);
+        let event = |kind: cosi::EventType| {
+            let event = cosi::Event { resource: Some(apid()), event_type: kind.into(), ..Default::default() };
+            cosi::WatchResponse { event: vec![event] }
+        };
+        let kinds = [
+            cosi::EventType::Created,
+            cosi::EventType::Bootstrapped,
+            cosi::EventType::Updated,
+            cosi::EventType::Destroyed,
+        ];
+        let first = cosi::WatchResponse::default();
+        Ok(stream(std::iter::once(first).chain(kinds.map(event)).collect()))
+    }
+
+    not_served! {
+        create(cosi::CreateRequest) -> cosi::CreateResponse;
+        update(cosi::UpdateRequest) -> cosi::UpdateResponse;
+        destroy(cosi::DestroyRequest) -> cosi::DestroyResponse;
+    }
+}
