@@ -48,7 +48,12 @@ impl Billetctl {
 
     /// Runs a command that must succeed; returns what it printed.
     pub fn ok(&self, words: &[&str]) -> Result<String> {
-        let output = self.run(words)?;
+        self.ok_within(words, COMMAND_LIMIT)
+    }
+
+    /// The same for a command that takes long by nature.
+    pub fn ok_within(&self, words: &[&str], on_reference: Duration) -> Result<String> {
+        let output = self.run_within(words, on_reference)?;
         if !output.success {
             bail!("billetctl {} failed: {}{}", words.join(" "), output.stdout, output.stderr);
         }
@@ -66,8 +71,12 @@ impl Billetctl {
 
     /// Runs a command to its end.
     pub fn run(&self, words: &[&str]) -> Result<Output> {
+        self.run_within(words, COMMAND_LIMIT)
+    }
+
+    fn run_within(&self, words: &[&str], on_reference: Duration) -> Result<Output> {
         let follower = self.follow(words)?;
-        let ended = follower.process().wait(deadline(COMMAND_LIMIT));
+        let ended = follower.process().wait(deadline(on_reference));
         let (stdout, stderr) = (follower.text(), follower.errors());
         match ended {
             Ok(status) => Ok(Output { success: status.success(), stdout, stderr }),

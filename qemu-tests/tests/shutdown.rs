@@ -16,17 +16,25 @@ fn a_reboot_ends_in_a_new_boot() {
     let node = TestNode::boot("shutdown-reboot").unwrap();
     let boot_id = "/proc/sys/kernel/random/boot_id";
     let before = node.admin().ok(&["read", boot_id]).unwrap();
-    node.admin().ok(&["reboot"]).unwrap();
-    let event = node.vm().wait_event("RESET", END_LIMIT).unwrap();
+    // Returns when the node is back.
+    node.admin().ok_within(&["reboot"], END_LIMIT + BOOT_LIMIT).unwrap();
+    let event = node.vm().wait_event("RESET", Duration::ZERO).unwrap();
     assert_eq!(event["data"]["guest"], true, "{event}");
     node.wait_api(BOOT_LIMIT).unwrap();
     assert_ne!(node.admin().ok(&["read", boot_id]).unwrap(), before);
 }
 
 #[test]
+fn a_reboot_without_waiting_returns_at_once() {
+    let node = TestNode::boot("shutdown-no-wait").unwrap();
+    node.admin().ok(&["reboot", "--wait=false"]).unwrap();
+    node.vm().wait_event("RESET", END_LIMIT).unwrap();
+}
+
+#[test]
 fn a_shutdown_cuts_the_power() {
     let node = TestNode::boot("shutdown-poweroff").unwrap();
-    node.admin().ok(&["shutdown"]).unwrap();
+    node.admin().ok_within(&["shutdown"], END_LIMIT).unwrap();
     let event = node.vm().wait_event("SHUTDOWN", END_LIMIT).unwrap();
     assert_eq!(event["data"]["reason"], "guest-shutdown", "{event}");
     assert!(node.vm().wait_exit(END_LIMIT).unwrap().success());
