@@ -90,7 +90,8 @@ async fn follow(
         match watch(&mut events, name, &mut progress).await {
             Outcome::Done => return Ok(()),
             Outcome::Failed(reason) => bail!("{reason}"),
-            Outcome::Away => {}
+            // Not at once: a node that ends each stream at its beginning would keep us busy.
+            Outcome::Away => sleep(RETRY).await,
         }
         let Some(next) = reach_again(global, node, &progress).await? else {
             eprintln!("{name}: the node is off");
@@ -101,8 +102,6 @@ async fn follow(
         // After a restart the node remembers only its new events; before it, none may be missed.
         if let Ok(stream) = subscribe(&next, node, -1).await {
             events = stream;
-        } else {
-            sleep(RETRY).await;
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use api::{
     client::{Client, ConnectError, to_nodes},
-    pki::{Authority, CA_LIFETIME, CertificateFacts, Identity, LEAF_LIFETIME, Leaf, Lifetime, Usage},
+    pki::{self, Authority, CA_LIFETIME, CertificateFacts, Identity, LEAF_LIFETIME, Leaf, Lifetime, Usage},
     proto::{
         common,
         cosi::resource as cosi,
@@ -13,6 +13,7 @@ use api::{
     roles::RoleSet,
     tls::{self, Identities, Refusal, Trust},
 };
+use rustls::pki_types::PrivatePkcs8KeyDer;
 use std::{
     sync::{Arc, Mutex},
     time::{Duration, SystemTime},
@@ -244,4 +245,40 @@ async fn unreachable_endpoints_are_all_named_and_the_first_that_answers_is_taken
     assert_eq!(client.endpoint().to_string(), rig.endpoint);
     let status = client.state().get(cosi::GetRequest::default()).await.unwrap_err();
     assert!(client.explain(&status).contains("does not know this call"));
+}
+
+/// The first client generation offers the X25519 group only and, in TLS 1.2, one suite.
+#[tokio::test]
+async fn a_first_generation_client_shakes_hands_in_both_versions_and_gets_no_ticket() {
+    let rig = Rig::start().await;
+    let mut provider = rustls::crypto::ring::default_provider();
+    provider.kx_groups = vec![rustls::crypto::ring::kx_group::X25519];
+    provider.cipher_suites.retain(|suite| {
+        suite.tls13().is_some()
+            || suite.suite() == rustls::CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384
+    });
+    let identity = rig.client(None);
+    for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(pki::certificates("ca", rig.authority.certificate()).unwrap().remove(0)).unwrap();
+        let key = pki::blocks(identity.key.to_pem().expose_secret()).unwrap().remove(0).der;
+        let mut config = rustls::ClientConfig::builder_with_provider(Arc::new(provider.clone()))
+            .with_protocol_versions(&[version])
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_client_auth_cert(
+                pki::certificates("client", &identity.certificate).unwrap(),
+                PrivatePkcs8KeyDer::from(key.to_vec()).into(),
+            )
+            .unwrap();
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        let client = Client::connect_with(Arc::new(config), std::slice::from_ref(&rig.endpoint), vec![])
+            .await
+            .unwrap();
+        let request = to_nodes(old::GetRequest { id: RESET.into(), ..Default::default() }, &[]);
+        client.resources().get(request).await.unwrap();
+    }
+    let server = tls::server(rig.authority.certificate(), Arc::clone(&rig.identities)).unwrap();
+    assert_eq!(server.send_tls13_tickets, 0);
+    assert!(!server.session_storage.can_cache() && !server.ticketer.enabled());
 }

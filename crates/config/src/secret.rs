@@ -6,7 +6,12 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use zeroize::Zeroizing;
 
-/// Text that is wiped from memory when dropped and cannot be printed.
+/// Text that is wiped from memory when dropped and cannot be printed:
+///
+/// ```compile_fail
+/// fn printed<T: std::fmt::Debug>(_: T) {}
+/// printed(config::Secret::new("hunter2"));
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Zeroizing<String>);
 

@@ -10,7 +10,12 @@ use rcgen::{KeyPair, PublicKeyData};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use zeroize::Zeroizing;
 
-/// A key in PKCS#8 form.
+/// A key in PKCS#8 form. It cannot be printed by accident:
+///
+/// ```compile_fail
+/// fn printed<T: std::fmt::Debug>() {}
+/// printed::<api::pki::PrivateKey>();
+/// ```
 #[derive(Clone)]
 pub struct PrivateKey {
     pkcs8: Zeroizing<Vec<u8>>,

@@ -17,7 +17,12 @@ use serde::{Deserialize, Serialize};
 /// The only value of `version`.
 pub const VERSION: &str = "v1alpha1";
 
-/// A machine configuration.
+/// A machine configuration. It holds secrets, so it cannot be printed by accident:
+///
+/// ```compile_fail
+/// fn printed<T: std::fmt::Debug>(_: T) {}
+/// printed(config::parse("").unwrap_or_else(|_| unreachable!()));
+/// ```
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Config {
