@@ -15,6 +15,9 @@ use serde_json::json;
 /// Enough for the line a test waits for, or for a child of the agent to end.
 const STEP_LIMIT: Duration = Duration::from_secs(60);
 
+/// How machined starts to say what is wrong with a config.
+const COMPLAINT: &str = "billet: machined: machine config: ";
+
 /// What is told apart when machined is killed: all of userspace but machined itself.
 fn services(agent: &Agent) -> BTreeSet<(i32, u64, String)> {
     let is_service = |process: &Process| {
@@ -75,22 +78,24 @@ fn machined_is_killed_again_and_again() {
 #[test]
 fn an_unreadable_config_is_retried_until_it_is_readable() {
     let node = TestNode::builder("node-bad-config").config_cd("machine:\n  type: [\n").start().unwrap();
-    let line = node.vm().expect("config.yaml", BOOT_LIMIT).unwrap();
-    assert!(line.contains("billet: machined:"), "{line}");
-    // It keeps trying: the same complaint again.
-    node.vm().expect("config.yaml", BOOT_LIMIT).unwrap();
+    let line = node.vm().expect(COMPLAINT, BOOT_LIMIT).unwrap();
+    // What is wrong stands there with its place in the file, and when the node will look again.
+    assert!(line.contains("line 2") || line.contains("2:"), "{line}");
+    node.vm().expect("looking again", BOOT_LIMIT).unwrap();
+    // It does look again, and complains again.
+    node.vm().expect(COMPLAINT, BOOT_LIMIT).unwrap();
     let good = node.credentials().machine_config().unwrap();
     let image = config_volume::write(&node.files().join("good.img"), &good).unwrap();
     node.vm().change_medium(0, &image).unwrap();
     node.wait_api(STEP_LIMIT).unwrap();
     let log = node.admin().ok(&["logs", "machined"]).unwrap();
-    assert!(log.contains("config.yaml"), "the reason is not in machined's log:\n{log}");
+    assert!(log.contains("machine config: "), "the reason is not in machined's log:\n{log}");
 }
 
 #[test]
 fn a_config_volume_that_comes_late_is_taken() {
     let node = TestNode::builder("node-late-config").no_config().start().unwrap();
-    node.vm().expect("metal-iso", BOOT_LIMIT).unwrap();
+    node.vm().expect("no volume labelled metal-iso", BOOT_LIMIT).unwrap();
     let good = node.credentials().machine_config().unwrap();
     let image = config_volume::write(&node.files().join("good.img"), &good).unwrap();
     node.vm().plug_in("late", &image).unwrap();
