@@ -108,6 +108,11 @@ impl Checkpoint {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner).memory.clone()
     }
 
+    /// Changes the memory; it is saved with the next [`Checkpoint::update`].
+    pub fn remember(&self, change: impl FnOnce(&mut Memory)) {
+        change(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner).memory);
+    }
+
     /// Changes the memory and saves it.
     pub fn update(&self, change: impl FnOnce(&mut Memory)) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);

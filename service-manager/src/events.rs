@@ -1,6 +1,6 @@
 //! The event stream: what happens on this node, for `events` and for clients that wait.
 //!
-//! Owns: the ring, the ids, the type URLs.
+//! Owns: the ring and the ids.
 //! Does not: publish other types than the client's tracker knows: an unknown one makes it give up
 //! (spec/api-wire-facts.md §3.8).
 
@@ -8,9 +8,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use api::event::Payload;
 use api::proto::common;
 use api::proto::machine;
-use prost::Message;
 use tokio::sync::broadcast;
 
 /// Events kept (spec/api-wire-facts.md §3.8).
@@ -40,43 +40,6 @@ impl Event {
             id: self.id.clone(),
             actor_id: self.actor_id.clone(),
         }
-    }
-}
-
-/// What can be published.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Payload {
-    /// A sequence began or ended.
-    Sequence(machine::SequenceEvent),
-    /// A phase began or ended.
-    Phase(machine::PhaseEvent),
-    /// A task began or ended.
-    Task(machine::TaskEvent),
-    /// A service changed its state or health.
-    Service(machine::ServiceStateEvent),
-    /// The machine reached a stage.
-    Machine(machine::MachineStatusEvent),
-    /// The node has these addresses.
-    Address(machine::AddressEvent),
-    /// The config cannot be loaded.
-    ConfigLoadError(machine::ConfigLoadErrorEvent),
-    /// The config is not valid.
-    ConfigValidationError(machine::ConfigValidationErrorEvent),
-}
-
-impl Payload {
-    fn any(&self) -> prost_types::Any {
-        let (name, value) = match self {
-            Self::Sequence(e) => ("SequenceEvent", e.encode_to_vec()),
-            Self::Phase(e) => ("PhaseEvent", e.encode_to_vec()),
-            Self::Task(e) => ("TaskEvent", e.encode_to_vec()),
-            Self::Service(e) => ("ServiceStateEvent", e.encode_to_vec()),
-            Self::Machine(e) => ("MachineStatusEvent", e.encode_to_vec()),
-            Self::Address(e) => ("AddressEvent", e.encode_to_vec()),
-            Self::ConfigLoadError(e) => ("ConfigLoadErrorEvent", e.encode_to_vec()),
-            Self::ConfigValidationError(e) => ("ConfigValidationErrorEvent", e.encode_to_vec()),
-        };
-        prost_types::Any { type_url: format!("talos/runtime/machine.{name}"), value }
     }
 }
 
@@ -126,7 +89,7 @@ impl Events {
         let mut ring = self.ring();
         ring.counter = ring.counter.wrapping_add(1);
         let id = xid(u32::try_from(second).unwrap_or(0), std::process::id(), ring.counter);
-        let event = Arc::new(Event { id, second, actor_id: actor_id.to_owned(), data: payload.any() });
+        let event = Arc::new(Event { id, second, actor_id: actor_id.to_owned(), data: payload.pack() });
         if ring.kept.len() == RING {
             ring.kept.pop_front();
         }
@@ -190,6 +153,8 @@ pub fn sequence_error(code: common::Code, message: String) -> common::Error {
 
 #[cfg(test)]
 mod tests {
+    use prost::Message;
+
     use super::*;
 
     fn task(name: &str) -> Payload {
@@ -237,6 +202,6 @@ mod tests {
 
     #[test]
     fn type_urls_are_those_the_client_knows() {
-        assert_eq!(task("x").any().type_url, "talos/runtime/machine.TaskEvent");
+        assert_eq!(task("x").pack().type_url, "talos/runtime/machine.TaskEvent");
     }
 }

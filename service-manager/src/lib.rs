@@ -17,13 +17,29 @@
 //! | API server ([`server`]) | `machine.sock` | answers | with machined |
 #![warn(missing_docs)]
 
+pub mod apid;
 pub mod checkpoint;
 pub mod clock;
+mod controllers;
 pub mod events;
+pub mod identity;
 pub mod init_link;
 pub mod journal;
 pub mod kmsg;
+pub mod listeners;
 pub mod logs;
+pub mod machined;
+pub mod network;
+pub mod node;
+pub mod sequencer;
+pub mod sequences;
+pub mod server;
 pub mod services;
 pub mod store;
+pub mod tasks;
+pub mod timeline;
+pub mod trustd;
+pub mod udevd;
 mod watched;
+
+pub use sequences::print_plan;

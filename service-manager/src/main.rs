@@ -1,1 +1,41 @@
-fn main() {}
+//! The multi-call binary: machined, apid and trustd, told apart by the name they are called by.
+
+use std::process::ExitCode;
+
+/// Stack of a runtime thread: the deepest call here is a YAML parser's.
+const STACK_BYTES: usize = 512 * 1024;
+/// Threads for file work: one walk of a large folder must not stop another call.
+const BLOCKING_THREADS: usize = 4;
+
+fn main() -> ExitCode {
+    let name = std::env::args().next().unwrap_or_default();
+    let name = name.rsplit('/').next().unwrap_or_default();
+    let runtime = match runtime(name) {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("{name}: start the runtime: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let result = match name {
+        "machined" => runtime.block_on(service_manager::machined::run()),
+        "apid" => runtime.block_on(service_manager::apid::run()),
+        "trustd" => runtime.block_on(service_manager::trustd::run()),
+        other => Err(format!("called as {other:?}; this program is machined, apid or trustd")),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{name}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn runtime(name: &str) -> std::io::Result<tokio::runtime::Runtime> {
+    let mut builder = match name {
+        "machined" => tokio::runtime::Builder::new_multi_thread(),
+        _ => tokio::runtime::Builder::new_current_thread(),
+    };
+    builder.worker_threads(2).max_blocking_threads(BLOCKING_THREADS).thread_stack_size(STACK_BYTES).enable_all().build()
+}

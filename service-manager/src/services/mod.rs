@@ -33,10 +33,11 @@ use crate::init_link::InitLink;
 use crate::journal::Journal;
 use crate::logs::Logs;
 use crate::store::Store;
+use crate::timeline::Timeline;
 use machine::{Event, State};
 
 /// What every supervisor needs.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Surroundings {
     /// For `service[…]` lines.
     pub journal: Journal,
@@ -50,8 +51,12 @@ pub struct Surroundings {
     pub init: InitLink,
     /// For what must survive machined.
     pub checkpoint: Checkpoint,
+    /// For the time a start takes.
+    pub timeline: Option<Timeline>,
     /// The root of the cgroup tree, when there is one.
     pub cgroups: Option<std::path::PathBuf>,
+    /// Log pipes of an earlier machined, by service; given out when the service is defined.
+    pub adopted_pipes: BTreeMap<String, LogPipe>,
 }
 
 /// A refused request.
@@ -133,6 +138,7 @@ struct Shared {
     /// Counts changes of any service, so that waiters look again.
     changed: watch::Sender<u64>,
     surroundings: Surroundings,
+    pipes: Mutex<BTreeMap<String, LogPipe>>,
 }
 
 /// A handle to all services; clones share it.
@@ -143,8 +149,9 @@ pub struct Services {
 
 impl Services {
     /// No services yet.
-    pub fn new(surroundings: Surroundings) -> Self {
-        let shared = Shared { entries: Mutex::default(), changed: watch::channel(0).0, surroundings };
+    pub fn new(mut surroundings: Surroundings) -> Self {
+        let pipes = Mutex::new(std::mem::take(&mut surroundings.adopted_pipes));
+        let shared = Shared { entries: Mutex::default(), changed: watch::channel(0).0, surroundings, pipes };
         Self { shared: Arc::new(shared) }
     }
 
@@ -152,8 +159,12 @@ impl Services {
         self.shared.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn pipes(&self) -> MutexGuard<'_, BTreeMap<String, LogPipe>> {
+        self.shared.pipes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Adds a service; one that exists already stays as it is. Nothing starts.
-    pub fn define(&self, definition: Definition, log_pipe: Option<LogPipe>) {
+    pub fn define(&self, definition: Definition) {
         let mut entries = self.entries();
         if entries.contains_key(&definition.id) {
             return;
@@ -163,7 +174,8 @@ impl Services {
         let entry = Entry { definition: definition.clone(), record: Record::default(), inbox: inbox.clone() };
         entries.insert(definition.id.clone(), entry);
         drop(entries);
-        tokio::spawn(supervisor::supervise(self.clone(), definition, inbox, outbox, log_pipe));
+        let pipe = self.pipes().remove(&definition.id);
+        tokio::spawn(supervisor::supervise(self.clone(), definition, inbox, outbox, pipe));
     }
 
     /// Takes over a service of an earlier machined: its history, its process if that lives.
@@ -314,6 +326,7 @@ impl Services {
         around.events.publish("", &record.state_event(id, message));
         self.save(id, &record, saved);
         self.show(id, &record);
+        self.note_time(id, &record);
     }
 
     /// Notes a health check. Says whether the result differs from the last one.
@@ -333,6 +346,13 @@ impl Services {
             self.show(id, &record);
         }
         flipped
+    }
+
+    /// The time from a service's preparation to its process.
+    fn note_time(&self, id: &str, record: &Record) {
+        if let (State::Running, Some(timeline)) = (record.state, &self.shared.surroundings.timeline) {
+            timeline.record("service", id, "start", record.began_ns, crate::clock::boottime_ns());
+        }
     }
 
     fn change(&self, id: &str, change: impl FnOnce(&mut Record)) -> Option<Record> {

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use api::event::Payload;
 use api::proto::machine as proto;
 use jiff::Timestamp;
 
@@ -9,7 +10,6 @@ use super::health::Health;
 use super::machine::State;
 use crate::checkpoint::{SavedEvent, SavedService};
 use crate::clock;
-use crate::events::Payload;
 use crate::store::ServiceStatus;
 
 /// Events kept for each service (spec/machine-facts.md §5.1).
@@ -35,11 +35,13 @@ pub struct Record {
     pub events: VecDeque<EventEntry>,
     /// The last health check.
     pub health: Health,
+    /// When its present start began, nanoseconds since boot.
+    pub began_ns: u64,
 }
 
 impl Default for Record {
     fn default() -> Self {
-        Self { state: State::Initialized, events: VecDeque::new(), health: Health::default() }
+        Self { state: State::Initialized, events: VecDeque::new(), health: Health::default(), began_ns: 0 }
     }
 }
 
@@ -47,6 +49,9 @@ impl Record {
     pub(super) fn enter(&mut self, state: State, message: &str) {
         if state != State::Running {
             self.health = Health::default();
+        }
+        if state == State::Preparing {
+            self.began_ns = clock::boottime_ns();
         }
         self.state = state;
         if self.events.len() == EVENTS {
@@ -78,7 +83,7 @@ impl Record {
     }
 
     pub(super) fn state_event(&self, id: &str, message: &str) -> Payload {
-        Payload::Service(proto::ServiceStateEvent {
+        Payload::ServiceState(proto::ServiceStateEvent {
             service: id.to_owned(),
             action: self.state.number(),
             message: message.to_owned(),

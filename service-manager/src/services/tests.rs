@@ -25,7 +25,9 @@ fn fixture() -> Fixture {
         logs,
         init: init.clone(),
         checkpoint: Checkpoint::open(None, &init),
+        timeline: None,
         cgroups: None,
+        adopted_pipes: BTreeMap::new(),
     });
     Fixture { _dir: dir, services, store, log_dir }
 }
@@ -49,7 +51,7 @@ fn texts(services: &Services, id: &str) -> Vec<String> {
 #[tokio::test]
 async fn a_service_runs_logs_and_stops() {
     let f = fixture();
-    f.services.define(shell("echo", "echo hello; exec sleep 60"), None);
+    f.services.define(shell("echo", "echo hello; exec sleep 60"));
     f.services.start("echo");
     reach(&f.services, "echo", State::Running).await;
     assert!(f.store.get(&SERVICE, "echo").is_some());
@@ -72,8 +74,8 @@ async fn a_service_runs_logs_and_stops() {
 #[tokio::test]
 async fn a_crash_pauses_and_a_one_shot_fails() {
     let f = fixture();
-    f.services.define(shell("loop", "exit 7"), None);
-    f.services.define(Definition { restart: machine::Restart::Never, ..shell("once", "exit 7") }, None);
+    f.services.define(shell("loop", "exit 7"));
+    f.services.define(Definition { restart: machine::Restart::Never, ..shell("once", "exit 7") });
     f.services.start("loop");
     f.services.start("once");
     reach(&f.services, "loop", State::Pausing).await;
@@ -90,8 +92,8 @@ async fn a_dependency_holds_a_service_back_until_it_is_healthy() {
     let f = fixture();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let check = Check::Tcp(listener.local_addr().unwrap());
-    f.services.define(Definition { check: Some(check), ..shell("base", "exec sleep 60") }, None);
-    f.services.define(Definition { depends_on: vec!["base".into()], ..shell("top", "exec sleep 60") }, None);
+    f.services.define(Definition { check: Some(check), ..shell("base", "exec sleep 60") });
+    f.services.define(Definition { depends_on: vec!["base".into()], ..shell("top", "exec sleep 60") });
     f.services.start("top");
     reach(&f.services, "top", State::Waiting).await;
     f.services.start("base");
@@ -107,7 +109,7 @@ async fn a_dependency_holds_a_service_back_until_it_is_healthy() {
 #[tokio::test]
 async fn internal_work_is_a_service_too() {
     let f = fixture();
-    f.services.define(Definition::internal("inner", || Box::pin(std::future::pending())), None);
+    f.services.define(Definition::internal("inner", || Box::pin(std::future::pending())));
     f.services.start("inner");
     reach(&f.services, "inner", State::Running).await;
     assert_eq!(texts(&f.services, "inner").pop().unwrap(), "Running: Service started as goroutine");
@@ -122,14 +124,14 @@ async fn internal_work_is_a_service_too() {
 #[tokio::test]
 async fn a_live_process_is_adopted_with_its_history() {
     let f = fixture();
-    f.services.define(shell("kept", "exec sleep 60"), None);
+    f.services.define(shell("kept", "exec sleep 60"));
     f.services.start("kept");
     reach(&f.services, "kept", State::Running).await;
     let saved = f.services.shared.surroundings.checkpoint.memory().services.pop().unwrap();
     assert!(saved.wanted && saved.pid.is_some());
 
     let next = fixture();
-    next.services.define(shell("kept", "exec sleep 60"), None);
+    next.services.define(shell("kept", "exec sleep 60"));
     next.services.adopt(&saved, None);
     reach(&next.services, "kept", State::Running).await;
     let texts = texts(&next.services, "kept");

@@ -18,13 +18,13 @@ use tokio::sync::broadcast;
 
 pub use definition::{Column, Definition, Sensitivity};
 pub use registry::{
-    ADDRESS_STATUS, ALL, API_CERTIFICATE, BOOT_TIMELINE, DHCP_LEASE, HOSTNAME_STATUS, LINK_STATUS, MACHINE_CONFIG,
+    ADDRESS_STATUS, ALL, API_CERTIFICATE, BOOT_TIMELINE, DHCP_LEASE, HOSTNAME_STATUS, INIT_STATUS, LINK_STATUS, MACHINE_CONFIG,
     MACHINE_TYPE, MOUNT_STATUS, NAMESPACE, NAMESPACES, RESOURCE_DEFINITION, ROOT_LAYER, ROUTE_STATUS, SERVICE, Unresolved,
     resolve,
 };
 pub use resource::{Metadata, Phase, Resource};
 pub use spec::{
-    AddressStatus, BootTimeline, DhcpLease, HostnameStatus, LinkStatus, MountStatus, RootLayer, RouteStatus,
+    AddressStatus, BootTimeline, DhcpLease, HostnameStatus, InitStatus, LinkStatus, MachineDocument, MountStatus, RootLayer, RouteStatus,
     ServiceStatus, Spec, TimelineEntry,
 };
 

@@ -102,6 +102,15 @@ pub static ROOT_LAYER: Definition = Definition {
     ..PLAIN
 };
 
+/// PID 1.
+pub static INIT_STATUS: Definition = Definition {
+    kind: "InitStatuses.runtime.billet.dev",
+    display: "InitStatus",
+    columns: &[column("Restarts", "{.restarts}"), column("Memory", "{.memoryInUseBytes}")],
+    writer: "boot-report",
+    ..PLAIN
+};
+
 /// A mount that machined made or found.
 pub static MOUNT_STATUS: Definition = Definition {
     kind: "MountStatuses.runtime.talos.dev",
@@ -193,12 +202,13 @@ pub static API_CERTIFICATE: Definition = Definition {
 };
 
 /// Every type, sorted by name.
-pub static ALL: [&Definition; 14] = [
+pub static ALL: [&Definition; 15] = [
     &ADDRESS_STATUS,
     &API_CERTIFICATE,
     &BOOT_TIMELINE,
     &DHCP_LEASE,
     &HOSTNAME_STATUS,
+    &INIT_STATUS,
     &LINK_STATUS,
     &MACHINE_CONFIG,
     &MACHINE_TYPE,

@@ -26,11 +26,13 @@ pub enum Spec {
     /// `MachineTypes`: `init`, `controlplane`, `worker`, `unknown`.
     MachineType(&'static str),
     /// `MachineConfigs`: the document.
-    MachineConfig(Arc<Zeroizing<String>>),
+    MachineConfig(Arc<MachineDocument>),
     /// `BootTimelines`.
     BootTimeline(BootTimeline),
     /// `RootLayers`.
     RootLayer(RootLayer),
+    /// `InitStatuses`.
+    InitStatus(InitStatus),
     /// `MountStatuses`.
     MountStatus(MountStatus),
     /// `HostnameStatuses`.
@@ -45,6 +47,15 @@ pub enum Spec {
     DhcpLease(DhcpLease),
     /// Subject alternative names of apid's certificate (internal).
     ApiCertificate(Vec<String>),
+}
+
+/// A machine config: the text that was given and what it says.
+#[derive(Clone, PartialEq)]
+pub struct MachineDocument {
+    /// The document as it was given.
+    pub text: Zeroizing<String>,
+    /// What it says.
+    pub config: config::Config,
 }
 
 /// Prints the kind only: a spec may hold secrets.
@@ -109,6 +120,22 @@ pub struct RootLayer {
     pub root_hash: String,
     /// Verity device.
     pub device: String,
+}
+
+/// What PID 1 says of itself and of machined.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InitStatus {
+    /// How many machineds ran before this one.
+    pub restarts: u32,
+    /// Wait status of the previous machined.
+    pub previous_status: Option<i32>,
+    /// Bytes that init's allocator has given out.
+    pub memory_in_use_bytes: u64,
+    /// Allocations since init started.
+    pub allocations: u64,
+    /// What init found odd while it booted.
+    pub warnings: Vec<String>,
 }
 
 /// A mount point.
@@ -284,9 +311,10 @@ impl Spec {
             Self::Namespace { description } => yaml(&NamespaceYaml { description }),
             Self::Service(spec) => yaml(spec),
             Self::MachineType(name) => Ok(format!("{name}\n")),
-            Self::MachineConfig(document) => Ok(document.as_str().to_owned()),
+            Self::MachineConfig(document) => Ok(document.text.as_str().to_owned()),
             Self::BootTimeline(spec) => yaml(spec),
             Self::RootLayer(spec) => yaml(spec),
+            Self::InitStatus(spec) => yaml(spec),
             Self::MountStatus(spec) => yaml(spec),
             Self::HostnameStatus(spec) => yaml(spec),
             Self::AddressStatus(spec) => yaml(spec),
@@ -350,7 +378,6 @@ mod tests {
 
     #[test]
     fn debug_output_hides_the_contents() {
-        let secret = Spec::MachineConfig(Arc::new(Zeroizing::new("token: hush".into())));
-        assert!(!format!("{secret:?}").contains("hush"));
+        assert_eq!(format!("{:?}", Spec::ApiCertificate(vec!["hush".into()])), "Spec");
     }
 }

@@ -1,0 +1,150 @@
+//! apid: the API's front end. TCP 50000, mutual TLS, roles, node selection; everything else is machined's.
+//!
+//! | task | reads | writes | ends |
+//! |---|---|---|---|
+//! | identity | machined's socket `apid.sock` | the certificate in use | with the process |
+//! | accept loop | the inherited TCP socket (fd 3) | one task a connection | with the process |
+//! | connection | requests | answers of machined, frame by frame | with its client |
+//!
+//! Owns: who gets in and what each may call. Does not: know any message beyond the merge rules ([`merge`]).
+//! Fails by: refusing, with one line that names peer and reason. A machined that is away delays answers by at most
+//! [`backend::CONNECT_DEADLINE`].
+
+mod backend;
+mod frames;
+mod merge;
+mod proxy;
+mod targets;
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+
+use api::pki::Identity;
+use api::tls::{self, Identities};
+use futures_util::StreamExt;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::net::TcpListener;
+
+use crate::identity::{Material, Role, Source};
+use crate::server::SOCKET;
+
+/// The API's port.
+pub const PORT: u16 = 50000;
+/// apid's user and group.
+pub const USER: u32 = 50;
+/// Where the listening socket is inherited.
+pub const LISTENER_FD: i32 = 3;
+/// Between attempts after a broken connection to machined.
+const RECONNECT: Duration = Duration::from_millis(100);
+
+/// What a connection needs to know of the node.
+#[derive(Debug, Default)]
+pub(crate) struct Names(RwLock<Vec<String>>);
+
+impl Names {
+    /// Whether a target means this node.
+    pub(crate) fn contains(&self, target: &str) -> bool {
+        let names = self.0.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        target == "localhost" || names.iter().any(|name| name == target)
+    }
+
+    fn replace(&self, names: &[String]) {
+        *self.0.write().unwrap_or_else(std::sync::PoisonError::into_inner) = names.to_vec();
+    }
+}
+
+/// Runs apid.
+pub async fn run() -> Result<(), String> {
+    let socket = sys::process::inherited(LISTENER_FD).map_err(|e| format!("take the listening socket: {e}"))?;
+    let mut source = Source::connect(Role::Apid.socket()).await;
+    let material = source.next().await.map_err(|e| format!("receive the certificate: {e}"))?;
+    let server = Server::new(&material, SOCKET)?;
+    let listener = listener(socket)?;
+    let serving = tokio::spawn(server.clone().serve(listener));
+    let renewing = server.renew(source, material.authority.clone());
+    tokio::select! {
+        result = renewing => result,
+        ended = serving => Err(ended.map_or_else(|e| e.to_string(), |()| "the accept loop ended".to_owned())),
+    }
+}
+
+fn listener(socket: OwnedFd) -> Result<TcpListener, String> {
+    let listener = std::net::TcpListener::from(socket);
+    listener.set_nonblocking(true).map_err(|e| format!("listen: {e}"))?;
+    TcpListener::from_std(listener).map_err(|e| format!("listen: {e}"))
+}
+
+/// Everything that serves.
+#[derive(Clone)]
+pub(crate) struct Server {
+    identities: Arc<Identities>,
+    config: Arc<rustls::ServerConfig>,
+    proxy: Arc<proxy::Proxy>,
+}
+
+impl Server {
+    /// A server with this certificate, in front of the machined at this socket.
+    pub(crate) fn new(material: &Material, machined: &str) -> Result<Self, String> {
+        let identities = Identities::new(&identity(material)?).map_err(|e| e.to_string())?;
+        let config = tls::server(&material.authority, identities.clone()).map_err(|e| e.to_string())?;
+        let names = Arc::new(Names::default());
+        names.replace(&material.names);
+        let proxy = Arc::new(proxy::Proxy::new(names, backend::Backend::new(Path::new(machined))));
+        Ok(Self { identities, config, proxy })
+    }
+
+    /// Serves connections until the listener fails for good.
+    pub(crate) async fn serve(self, listener: TcpListener) {
+        let mut incoming = tls::accept(listener, self.config.clone(), |refusal| eprintln!("apid: {refusal}"));
+        while let Some(accepted) = incoming.next().await {
+            let Ok(stream) = accepted else { continue };
+            let proxy = self.proxy.clone();
+            tokio::spawn(async move {
+                let caller = proxy::Caller::of(&stream);
+                let service = hyper::service::service_fn(move |request| {
+                    let (proxy, caller) = (proxy.clone(), caller.clone());
+                    async move { Ok::<_, std::convert::Infallible>(proxy.answer(&caller, request).await) }
+                });
+                let connection = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+                    .serve_connection(TokioIo::new(stream), service);
+                // How a client hangs up is its own business.
+                let _ = connection.await;
+            });
+        }
+    }
+
+    /// Takes new certificates as machined makes them.
+    async fn renew(&self, mut source: Source, authority: String) -> Result<(), String> {
+        loop {
+            // An error here means that machined is gone for a moment: it is asked again below.
+            let _ = source.acknowledge().await;
+            while let Ok(material) = source.next().await {
+                if material.authority != authority {
+                    return Err("the API's CA changed: starting anew".to_owned());
+                }
+                self.identities.replace(&identity(&material)?).map_err(|e| e.to_string())?;
+                self.proxy.names.replace(&material.names);
+                let _ = source.acknowledge().await;
+            }
+            tokio::time::sleep(RECONNECT).await;
+            source = Source::connect(Role::Apid.socket()).await;
+            match source.next().await {
+                Ok(material) if material.authority == authority => {
+                    self.identities.replace(&identity(&material)?).map_err(|e| e.to_string())?;
+                    self.proxy.names.replace(&material.names);
+                }
+                Ok(_) => return Err("the API's CA changed: starting anew".to_owned()),
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+fn identity(material: &Material) -> Result<Identity, String> {
+    Identity::from_pem("the API's certificate", &material.certificate, &material.key).map_err(|e| e.to_string())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,79 @@
+//! The names that the API's certificate must carry.
+//!
+//! Source: spec/api-wire-facts.md §3.2 (current server: certSANs, all node addresses, 127.0.0.1, host name, FQDN).
+
+use std::net::IpAddr;
+
+use super::{Action, Controller, Snapshot};
+use crate::store::{ADDRESS_STATUS, API_CERTIFICATE, HOSTNAME_STATUS, MACHINE_CONFIG, Spec};
+
+pub(crate) static CONTROLLER: Controller = Controller {
+    name: "secrets.APICertificateController",
+    inputs: &[&ADDRESS_STATUS, &HOSTNAME_STATUS, &MACHINE_CONFIG],
+    outputs: &[&API_CERTIFICATE],
+    reconcile,
+};
+
+fn reconcile(snapshot: &Snapshot<'_>) -> Result<Vec<Action>, String> {
+    let Some(document) = snapshot.machine_config() else { return Ok(Vec::new()) };
+    let mut names = vec!["127.0.0.1".to_owned(), "::1".to_owned()];
+    names.extend(document.config.machine.cert_sans.iter().cloned());
+    for resource in snapshot.list(&ADDRESS_STATUS) {
+        if let Spec::AddressStatus(status) = &resource.spec {
+            names.extend(status.address.split('/').next().filter(|text| reaches_others(text)).map(str::to_owned));
+        }
+    }
+    for resource in snapshot.list(&HOSTNAME_STATUS) {
+        if let Spec::HostnameStatus(status) = &resource.spec {
+            names.push(status.hostname.clone());
+            if !status.domainname.is_empty() {
+                names.push(format!("{}.{}", status.hostname, status.domainname));
+            }
+        }
+    }
+    names.sort();
+    names.dedup();
+    Ok(vec![Action::Put(&API_CERTIFICATE, "api", Spec::ApiCertificate(names))])
+}
+
+/// Whether other machines can reach this address.
+pub(crate) fn reaches_others(text: &str) -> bool {
+    match text.parse() {
+        Ok(IpAddr::V4(ip)) => !ip.is_loopback() && !ip.is_link_local() && !ip.is_unspecified(),
+        Ok(IpAddr::V6(ip)) => !ip.is_loopback() && !ip.is_unicast_link_local() && !ip.is_unspecified(),
+        Err(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controllers::testing::{snapshot, store_with_config};
+    use crate::store::{AddressStatus, HostnameStatus, Store};
+
+    #[test]
+    fn names_are_those_a_client_may_type() {
+        let store = store_with_config("  certSANs: [node.example, localhost]\n");
+        for address in ["127.0.0.1/8", "10.0.2.15/24", "fe80::1/64"] {
+            let status = AddressStatus {
+                address: address.into(),
+                link_index: 1,
+                link_name: "x".into(),
+                family: "inet4",
+                scope: "global".into(),
+            };
+            store.put(ADDRESS_STATUS.writer, &ADDRESS_STATUS, address, Spec::AddressStatus(status)).unwrap();
+        }
+        let status = HostnameStatus { hostname: "n1".into(), domainname: "lan".into() };
+        store.put(HOSTNAME_STATUS.writer, &HOSTNAME_STATUS, "hostname", Spec::HostnameStatus(status)).unwrap();
+        let actions = reconcile(&snapshot(&store, &Default::default())).unwrap();
+        let expected = ["10.0.2.15", "127.0.0.1", "::1", "localhost", "n1", "n1.lan", "node.example"];
+        let expected = Spec::ApiCertificate(expected.map(str::to_owned).to_vec());
+        assert_eq!(actions, [Action::Put(&API_CERTIFICATE, "api", expected)]);
+    }
+
+    #[test]
+    fn without_a_config_there_is_no_certificate() {
+        assert_eq!(reconcile(&snapshot(&Store::new(), &Default::default())), Ok(vec![]));
+    }
+}

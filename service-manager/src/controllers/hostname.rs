@@ -1,0 +1,124 @@
+//! The node's name: config, else command line, else DHCP, else made from the address.
+//!
+//! Source: spec/machine-facts.md §8.1.
+
+use super::{Action, Controller, Snapshot};
+use crate::store::{DHCP_LEASE, DhcpLease, HOSTNAME_STATUS, HostnameStatus, MACHINE_CONFIG, Spec};
+
+/// Longest name of a host (RFC 1123).
+const MAX_HOST: usize = 63;
+const HOSTS: &str = "/system/etc/hosts";
+
+pub(crate) static CONTROLLER: Controller = Controller {
+    name: "network.HostnameController",
+    inputs: &[&MACHINE_CONFIG, &DHCP_LEASE],
+    outputs: &[&HOSTNAME_STATUS],
+    reconcile,
+};
+
+fn reconcile(snapshot: &Snapshot<'_>) -> Result<Vec<Action>, String> {
+    let leases: Vec<&DhcpLease> = leases(snapshot);
+    // Until there is any word on a name, the kernel's stays.
+    let Some(full) = choose(snapshot, &leases) else { return Ok(Vec::new()) };
+    let (hostname, domain) = split(&full)?;
+    let hosts = hosts(leases.iter().find_map(|lease| lease.ip()).map(|ip| ip.to_string()), &hostname, &domain);
+    let status = HostnameStatus { hostname: hostname.clone(), domainname: domain.clone() };
+    Ok(vec![
+        Action::SetHostname { hostname, domain },
+        Action::WriteFile { path: HOSTS, text: hosts },
+        Action::Put(&HOSTNAME_STATUS, "hostname", Spec::HostnameStatus(status)),
+    ])
+}
+
+fn leases<'a>(snapshot: &'a Snapshot<'_>) -> Vec<&'a DhcpLease> {
+    let lease = |spec: &'a Spec| if let Spec::DhcpLease(lease) = spec { Some(lease) } else { None };
+    snapshot.list(&DHCP_LEASE).filter_map(|resource| lease(&resource.spec)).collect()
+}
+
+fn choose(snapshot: &Snapshot<'_>, leases: &[&DhcpLease]) -> Option<String> {
+    let given = |name: &String| !name.is_empty();
+    let config = snapshot.machine_config().map(|document| document.config.machine.network.hostname.clone());
+    config.filter(given).or_else(|| snapshot.parameters.hostname.clone().filter(given)).or_else(|| from_dhcp(leases))
+}
+
+fn from_dhcp(leases: &[&DhcpLease]) -> Option<String> {
+    let named = leases.iter().find(|lease| lease.hostname.is_some());
+    let lease = named.or(leases.first())?;
+    let host = match &lease.hostname {
+        Some(host) => host.clone(),
+        None => format!("talos-{}", lease.ip()?.to_string().replace('.', "-").replace(':', "")),
+    };
+    // The server's domain takes the place of one in the name (option 15 before option 12).
+    let short = host.split('.').next().unwrap_or_default();
+    Some(lease.domain.as_ref().map_or_else(|| host.clone(), |domain| format!("{short}.{domain}")))
+}
+
+fn split(full: &str) -> Result<(String, String), String> {
+    let (host, domain) = full.split_once('.').unwrap_or((full, ""));
+    if host.len() > MAX_HOST {
+        return Err(format!("hostname length longer than max allowed ({MAX_HOST}): {host}"));
+    }
+    Ok((host.to_owned(), domain.to_owned()))
+}
+
+fn hosts(address: Option<String>, hostname: &str, domain: &str) -> String {
+    let mut text = String::from("127.0.0.1       localhost\n");
+    if let Some(address) = address {
+        let names = if domain.is_empty() { hostname.to_owned() } else { format!("{hostname}.{domain} {hostname}") };
+        text.push_str(&format!("{address:<15} {names}\n"));
+    }
+    text.push_str("::1             localhost ip6-localhost ip6-loopback\n");
+    text.push_str("ff02::1         ip6-allnodes\nff02::2         ip6-allrouters\n");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use config::cmdline::NodeParameters;
+
+    use super::*;
+    use crate::controllers::testing::{snapshot, store_with_config};
+    use crate::store::Store;
+
+    fn lease(hostname: Option<&str>, domain: Option<&str>) -> Spec {
+        Spec::DhcpLease(DhcpLease {
+            address: "10.0.2.15/24".into(),
+            server: "10.0.2.2".into(),
+            gateway: None,
+            resolvers: vec![],
+            hostname: hostname.map(str::to_owned),
+            domain: domain.map(str::to_owned),
+            lease_seconds: 60,
+        })
+    }
+
+    fn name(store: &Store, parameters: &NodeParameters) -> Option<String> {
+        reconcile(&snapshot(store, parameters)).unwrap().into_iter().find_map(|action| match action {
+            Action::SetHostname { hostname, domain } if domain.is_empty() => Some(hostname),
+            Action::SetHostname { hostname, domain } => Some(format!("{hostname}.{domain}")),
+            _ => None,
+        })
+    }
+
+    #[test]
+    fn names_come_from_the_best_source() {
+        let none = NodeParameters::default();
+        let store = Store::new();
+        assert_eq!(name(&store, &none), None);
+        store.put(DHCP_LEASE.writer, &DHCP_LEASE, "eth0", lease(None, None)).unwrap();
+        assert_eq!(name(&store, &none).as_deref(), Some("talos-10-0-2-15"));
+        store.put(DHCP_LEASE.writer, &DHCP_LEASE, "eth1", lease(Some("n1.old"), Some("lan"))).unwrap();
+        assert_eq!(name(&store, &none).as_deref(), Some("n1.lan"));
+        let line = NodeParameters { hostname: Some("line".into()), ..NodeParameters::default() };
+        assert_eq!(name(&store, &line).as_deref(), Some("line"));
+        let config = store_with_config("  network:\n    hostname: given.example\n");
+        assert_eq!(name(&config, &line).as_deref(), Some("given.example"));
+    }
+
+    #[test]
+    fn hosts_names_the_address_once() {
+        let text = hosts(Some("10.0.2.15".into()), "n1", "lan");
+        assert!(text.contains("10.0.2.15       n1.lan n1\n"), "{text}");
+        assert!(split(&"a".repeat(64)).unwrap_err().contains("(63)"));
+    }
+}

@@ -1,0 +1,201 @@
+//! The controller runtime.
+//!
+//! A controller is data: a name, the types it reads, the types it writes, and a pure function from a snapshot of the
+//! former to actions. The runtime calls it at the start and after every change of an input, performs the actions,
+//! and after a failure tries again, ever more slowly, saying why in the log `controller-runtime`. Nothing else stops.
+//!
+//! | task | reads | writes | ends |
+//! |---|---|---|---|
+//! | [`drive`], one a controller | changes of its inputs | its outputs, its effects | with machined |
+
+mod api_certificate;
+mod hostname;
+mod machine_type;
+mod resolver;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+use config::cmdline::NodeParameters;
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+
+use crate::journal::Journal;
+use crate::node::Node;
+use crate::store::{Change, Definition, MACHINE_CONFIG, MachineDocument, Resource, Spec};
+
+const FIRST_BACK_OFF: Duration = Duration::from_secs(1);
+const LONGEST_BACK_OFF: Duration = Duration::from_secs(60);
+
+/// A controller.
+pub(crate) struct Controller {
+    /// As in the owner field of its outputs.
+    pub(crate) name: &'static str,
+    /// Types it reads.
+    pub(crate) inputs: &'static [&'static Definition],
+    /// Types it writes.
+    pub(crate) outputs: &'static [&'static Definition],
+    /// What follows from the inputs.
+    pub(crate) reconcile: fn(&Snapshot<'_>) -> Result<Vec<Action>, String>,
+}
+
+/// What a controller wants.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Action {
+    /// One resource to be so.
+    Put(&'static Definition, &'static str, Spec),
+    /// The kernel's host and domain name.
+    SetHostname { hostname: String, domain: String },
+    /// The text of a file that lies on /system.
+    WriteFile { path: &'static str, text: String },
+}
+
+/// The inputs of a controller at one moment.
+pub(crate) struct Snapshot<'a> {
+    resources: BTreeMap<&'static str, Vec<Arc<Resource>>>,
+    pub(crate) parameters: &'a NodeParameters,
+}
+
+impl Snapshot<'_> {
+    /// The resources of a type, sorted by id.
+    pub(crate) fn list(&self, kind: &'static Definition) -> impl Iterator<Item = &Resource> {
+        self.resources.get(kind.kind).into_iter().flatten().map(|resource| &**resource)
+    }
+
+    /// The machine config, once there is one.
+    pub(crate) fn machine_config(&self) -> Option<&MachineDocument> {
+        self.list(&MACHINE_CONFIG).find_map(|resource| match &resource.spec {
+            Spec::MachineConfig(document) => Some(&**document),
+            _ => None,
+        })
+    }
+}
+
+pub(crate) use api_certificate::reaches_others;
+
+/// Every controller.
+pub(crate) static ALL: [&Controller; 4] =
+    [&api_certificate::CONTROLLER, &hostname::CONTROLLER, &machine_type::CONTROLLER, &resolver::CONTROLLER];
+
+/// Starts every controller.
+pub(crate) fn start(node: &Arc<Node>) {
+    for controller in ALL {
+        tokio::spawn(drive(node.clone(), controller));
+    }
+}
+
+async fn drive(node: Arc<Node>, controller: &'static Controller) {
+    let mut changes = node.store.changes();
+    let mut back_off = FIRST_BACK_OFF;
+    loop {
+        match turn(&node, controller) {
+            Ok(()) => {
+                back_off = FIRST_BACK_OFF;
+                wait_for_input(controller, &mut changes).await;
+            }
+            Err(error) => {
+                let text = format!("{}: {error}; again in {} s", controller.name, back_off.as_secs());
+                node.journal.controller(&text);
+                let _ = tokio::time::timeout(back_off, wait_for_input(controller, &mut changes)).await;
+                back_off = (back_off * 2).min(LONGEST_BACK_OFF);
+            }
+        }
+    }
+}
+
+fn turn(node: &Node, controller: &'static Controller) -> Result<(), String> {
+    let resources = controller.inputs.iter().map(|kind| (kind.kind, node.store.list(kind))).collect();
+    let snapshot = Snapshot { resources, parameters: &node.parameters };
+    for action in (controller.reconcile)(&snapshot)? {
+        perform(node, controller, action, &node.journal)?;
+    }
+    Ok(())
+}
+
+fn perform(node: &Node, controller: &Controller, action: Action, journal: &Journal) -> Result<(), String> {
+    match action {
+        Action::Put(kind, ..) if !controller.outputs.contains(&kind) => {
+            Err(format!("{} is no declared output", kind.kind))
+        }
+        Action::Put(kind, id, spec) => {
+            if node.store.put(controller.name, kind, id, spec).map_err(|e| e.to_string())? {
+                journal.controller(&format!("{}: updated {} {id}", controller.name, kind.kind));
+            }
+            Ok(())
+        }
+        Action::SetHostname { hostname, domain } => set_hostname(&hostname, &domain),
+        Action::WriteFile { path, text } => write_file(path, &text),
+    }
+}
+
+fn set_hostname(hostname: &str, domain: &str) -> Result<(), String> {
+    rustix::system::sethostname(hostname.as_bytes()).map_err(|e| format!("set host name {hostname}: {e}"))?;
+    rustix::system::setdomainname(domain.as_bytes()).map_err(|e| format!("set domain name {domain}: {e}"))
+}
+
+/// Writes in place: the file is the source of a bind mount, which follows the inode and not the name.
+fn write_file(path: &str, text: &str) -> Result<(), String> {
+    if fs::read_to_string(path).is_ok_and(|present| present == text) {
+        return Ok(());
+    }
+    fs::write(path, text).map_err(|e| format!("write {path}: {e}"))
+}
+
+async fn wait_for_input(controller: &Controller, changes: &mut Receiver<Change>) {
+    let matters = |change: &Change| controller.inputs.iter().any(|kind| kind.kind == change.resource.metadata.kind);
+    loop {
+        match changes.recv().await {
+            Ok(change) if !matters(&change) => {}
+            // After a lag the inputs are read anew, which is all that counts.
+            Ok(_) | Err(RecvError::Lagged(_)) => return,
+            Err(RecvError::Closed) => std::future::pending::<()>().await,
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use super::*;
+
+    /// A snapshot of resources made for a test.
+    pub(crate) fn snapshot<'a>(store: &crate::store::Store, parameters: &'a NodeParameters) -> Snapshot<'a> {
+        let resources = crate::store::ALL.iter().map(|kind| (kind.kind, store.list(kind))).collect();
+        Snapshot { resources, parameters }
+    }
+
+    /// A store that holds a machine config with this `machine` section besides the type.
+    pub(crate) fn store_with_config(machine: &str) -> crate::store::Store {
+        let text = format!("version: v1alpha1\nmachine:\n  type: controlplane\n  token: aaaaaa.bbbbbbbbbbbbbbbb\n{machine}");
+        let config = config::parse(&text).unwrap_or_else(|e| panic!("{e}"));
+        let store = crate::store::Store::new();
+        let spec = Spec::MachineConfig(Arc::new(MachineDocument { text: zeroize::Zeroizing::new(text), config }));
+        store.put(MACHINE_CONFIG.writer, &MACHINE_CONFIG, "v1alpha1", spec).unwrap();
+        store
+    }
+
+    #[test]
+    fn every_output_has_its_controller_as_writer_and_no_two_share_one() {
+        let mut seen = Vec::new();
+        for controller in ALL {
+            for kind in controller.outputs {
+                assert_eq!(kind.writer, controller.name);
+                assert!(!seen.contains(&kind.kind), "{}", kind.kind);
+                seen.push(kind.kind);
+            }
+        }
+    }
+
+    #[test]
+    fn files_keep_their_inode() {
+        use std::os::unix::fs::MetadataExt;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("hosts");
+        let name = path.to_str().unwrap();
+        write_file(name, "a longer text\n").unwrap();
+        let before = fs::metadata(&path).unwrap().ino();
+        write_file(name, "short\n").unwrap();
+        assert_eq!((fs::metadata(&path).unwrap().ino(), fs::read_to_string(&path).unwrap()), (before, "short\n".into()));
+    }
+}

@@ -1,0 +1,344 @@
+//! What apid and trustd must know, and how they get it: a unix socket of their own.
+//!
+//! | task | reads | writes | ends |
+//! |---|---|---|---|
+//! | [`issue`] | the wanted names, the config, half of the certificate's life | the [`Material`] of both | with machined |
+//! | accept loop, one a program | connections | one sender task each | with machined |
+//! | sender, one a connection | new material | frames; reads one byte when the program serves with it | with its peer |
+//!
+//! Owns: the certificates of this node's API.
+//! Does not: let anyone but the program's own user (or root) read: the socket's peer credentials are checked.
+//! Frame: length (u32, little endian), then JSON. Answer: the byte `k`.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::pki::{Authority, LEAF_LIFETIME, Leaf, Lifetime, Usage};
+use config::{Config, Secret};
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::watch;
+use zeroize::Zeroizing;
+
+use crate::controllers::reaches_others;
+use crate::listeners::ListenError;
+use crate::node::Node;
+use crate::store::{API_CERTIFICATE, Spec};
+use crate::{apid, trustd};
+
+/// Longest material: a few certificates.
+const MAX_FRAME_BYTES: u32 = 256 * 1024;
+/// How long a program may take to serve with new material.
+const ACKNOWLEDGE_DEADLINE: Duration = Duration::from_secs(10);
+/// Between attempts after a failed issue.
+const ISSUE_RETRY: Duration = Duration::from_secs(10);
+/// Between attempts of a program to reach machined.
+const CONNECT_RETRY: Duration = Duration::from_millis(100);
+
+/// Who asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// The API's front end.
+    Apid,
+    /// The signer of node certificates.
+    Trustd,
+}
+
+impl Role {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Apid => "apid",
+            Self::Trustd => "trustd",
+        }
+    }
+
+    fn user(self) -> u32 {
+        match self {
+            Self::Apid => apid::USER,
+            Self::Trustd => trustd::USER,
+        }
+    }
+
+    /// The socket of this program.
+    pub fn socket(self) -> &'static Path {
+        Path::new(match self {
+            Self::Apid => "/system/run/machined/apid.sock",
+            Self::Trustd => "/system/run/machined/trustd.sock",
+        })
+    }
+}
+
+/// Everything a program serves with.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+pub struct Material {
+    /// PEM of the CA whose clients are let in.
+    pub authority: String,
+    /// PEM of the server certificate.
+    pub certificate: String,
+    /// PEM of its key.
+    pub key: Secret,
+    /// Addresses and names of this node.
+    pub names: Vec<String>,
+    /// For trustd only.
+    pub trust: Option<TrustMaterial>,
+}
+
+/// What trustd needs besides.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+pub struct TrustMaterial {
+    /// PEM of the CA's key.
+    pub authority_key: Secret,
+    /// The secret that nodes show.
+    pub token: Secret,
+}
+
+type Slot = watch::Sender<Option<Arc<Material>>>;
+
+/// The material of both programs, once there is any.
+pub struct Materials {
+    apid: Slot,
+    trustd: Slot,
+}
+
+impl Default for Materials {
+    fn default() -> Self {
+        Self { apid: watch::channel(None).0, trustd: watch::channel(None).0 }
+    }
+}
+
+impl Materials {
+    fn slot(&self, role: Role) -> &Slot {
+        match role {
+            Role::Apid => &self.apid,
+            Role::Trustd => &self.trustd,
+        }
+    }
+}
+
+/// Opens a program's socket and serves it.
+pub fn open(node: &Arc<Node>, role: Role) -> Result<(), ListenError> {
+    let socket = node.listeners.unix(role.name(), role.socket(), role.user())?;
+    let listen = |e| ListenError::Unix(role.socket().display().to_string(), e);
+    socket.set_nonblocking(true).map_err(listen)?;
+    let listener = UnixListener::from_std(socket).map_err(listen)?;
+    tokio::spawn(accept(node.clone(), role, listener));
+    Ok(())
+}
+
+async fn accept(node: Arc<Node>, role: Role, listener: UnixListener) {
+    loop {
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                node.journal.warn(&format!("accept on {}: {error}", role.socket().display()));
+                tokio::time::sleep(CONNECT_RETRY).await;
+                continue;
+            }
+        };
+        let user = stream.peer_cred().map(|peer| peer.uid());
+        match user {
+            Ok(user) if user == role.user() || user == 0 => {
+                tokio::spawn(send_all(node.clone(), role, stream));
+            }
+            Ok(user) => node.journal.warn(&format!("refused user {user} on the socket of {}", role.name())),
+            Err(error) => node.journal.warn(&format!("read the peer of {}: {error}", role.name())),
+        }
+    }
+}
+
+async fn send_all(node: Arc<Node>, role: Role, mut stream: UnixStream) {
+    let mut news = node.materials.slot(role).subscribe();
+    loop {
+        let material = news.borrow_and_update().clone();
+        if let Some(material) = material {
+            match tokio::time::timeout(ACKNOWLEDGE_DEADLINE, send(&mut stream, &material)).await {
+                Ok(Ok(())) if role == Role::Apid => note_serving(&node, &material),
+                Ok(Ok(())) => {}
+                // The program is gone; its next process asks again.
+                Ok(Err(_)) => return,
+                Err(_) => {
+                    let seconds = ACKNOWLEDGE_DEADLINE.as_secs();
+                    let text = format!("{} does not serve after {seconds} s (deadline new certificate)", role.name());
+                    return node.journal.warn(&text);
+                }
+            }
+        }
+        if news.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn send(stream: &mut UnixStream, material: &Material) -> std::io::Result<()> {
+    let body = Zeroizing::new(serde_json::to_vec(material)?);
+    let length = u32::try_from(body.len()).map_err(std::io::Error::other)?;
+    stream.write_all(&length.to_le_bytes()).await?;
+    stream.write_all(&body).await?;
+    stream.read_u8().await.map(drop)
+}
+
+fn note_serving(node: &Node, material: &Material) {
+    let addressed = material.names.iter().any(|name| reaches_others(name));
+    node.readiness.send_modify(|readiness| {
+        readiness.serving = true;
+        readiness.addressed |= addressed;
+    });
+    announce(node);
+}
+
+/// Says once that the API is ready, when it is.
+pub fn announce(node: &Node) {
+    let first = node.readiness.send_if_modified(|readiness| {
+        let ready = readiness.serving && (readiness.addressed || readiness.gave_up);
+        let first = ready && !readiness.announced;
+        readiness.announced |= ready;
+        first
+    });
+    if first {
+        node.journal.say(&format!("API ready on :{}", apid::PORT));
+    }
+}
+
+/// Issues certificates: when the names change, when half of their life is over.
+pub async fn issue(node: Arc<Node>) {
+    let mut changes = node.store.changes();
+    let mut readiness = node.readiness.subscribe();
+    loop {
+        let wait = match try_issue(&node) {
+            Ok(true) => LEAF_LIFETIME / 2,
+            Ok(false) => Duration::MAX,
+            Err(error) => {
+                node.journal.warn(&format!("issue the API's certificate: {error}"));
+                ISSUE_RETRY
+            }
+        };
+        let names_changed = async {
+            loop {
+                match changes.recv().await {
+                    Ok(change) if change.resource.metadata.kind != API_CERTIFICATE.kind => {}
+                    _ => return,
+                }
+            }
+        };
+        tokio::select! {
+            () = names_changed => {}
+            _ = readiness.wait_for(|readiness| readiness.gave_up), if !readiness.borrow().gave_up => {}
+            () = sleep(wait) => {}
+        }
+    }
+}
+
+async fn sleep(wait: Duration) {
+    if wait == Duration::MAX { std::future::pending().await } else { tokio::time::sleep(wait).await }
+}
+
+/// Says whether there was something to issue for.
+fn try_issue(node: &Node) -> Result<bool, String> {
+    let Some(config) = node.config() else { return Ok(false) };
+    let Some(resource) = node.store.get(&API_CERTIFICATE, "api") else { return Ok(false) };
+    let Spec::ApiCertificate(names) = &resource.spec else { return Ok(false) };
+    // A certificate that nobody can use from outside would be made twice.
+    if !names.iter().any(|name| reaches_others(name)) && !node.readiness.borrow().gave_up {
+        return Ok(false);
+    }
+    let material = make(&config, names)?;
+    let trust = trust_material(&config);
+    node.materials.slot(Role::Trustd).send_replace(Some(Arc::new(Material { trust, ..material.clone() })));
+    node.materials.slot(Role::Apid).send_replace(Some(Arc::new(material)));
+    Ok(true)
+}
+
+fn make(config: &Config, names: &[String]) -> Result<Material, String> {
+    let ca = &config.machine.ca;
+    let key = ca.key().ok_or("machine.ca has no key: workers get their certificate from trustd, which is not built yet")?;
+    let authority = Authority::from_pem(&ca.crt.0, key).map_err(|e| e.to_string())?;
+    let leaf = Leaf {
+        organization: None,
+        names: names.to_vec(),
+        usage: Usage::Server,
+        lifetime: Lifetime::from_now(LEAF_LIFETIME),
+    };
+    let identity = authority.issue(&leaf).map_err(|e| e.to_string())?;
+    Ok(Material {
+        authority: authority.certificate().to_owned(),
+        certificate: identity.certificate.clone(),
+        key: identity.key.to_pem(),
+        names: names.to_vec(),
+        trust: None,
+    })
+}
+
+fn trust_material(config: &Config) -> Option<TrustMaterial> {
+    let authority_key = config.machine.ca.key()?.clone();
+    Some(TrustMaterial { authority_key, token: config.machine.token.clone() })
+}
+
+/// The program's end of the socket.
+pub struct Source {
+    stream: UnixStream,
+}
+
+impl Source {
+    /// Connects; tries until machined listens.
+    pub async fn connect(path: &Path) -> Self {
+        loop {
+            if let Ok(stream) = UnixStream::connect(path).await {
+                return Self { stream };
+            }
+            tokio::time::sleep(CONNECT_RETRY).await;
+        }
+    }
+
+    /// The next material.
+    pub async fn next(&mut self) -> std::io::Result<Material> {
+        let length = self.stream.read_u32_le().await?;
+        if length > MAX_FRAME_BYTES {
+            return Err(std::io::Error::other(format!("frame of {length} bytes")));
+        }
+        let mut body = Zeroizing::new(vec![0; usize::try_from(length).map_err(std::io::Error::other)?]);
+        self.stream.read_exact(&mut body).await?;
+        Ok(serde_json::from_slice(&body)?)
+    }
+
+    /// Says that the program serves with the last material.
+    pub async fn acknowledge(&mut self) -> std::io::Result<()> {
+        self.stream.write_all(b"k").await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn material() -> Material {
+        Material {
+            authority: "ca".into(),
+            certificate: "crt".into(),
+            key: Secret::new("key"),
+            names: vec!["10.0.0.5".into()],
+            trust: Some(TrustMaterial { authority_key: Secret::new("cakey"), token: Secret::new("token") }),
+        }
+    }
+
+    #[tokio::test]
+    async fn material_crosses_the_socket_and_is_acknowledged() {
+        let (here, there) = UnixStream::pair().unwrap();
+        let sending = tokio::spawn(async move {
+            let mut here = here;
+            send(&mut here, &material()).await
+        });
+        let mut source = Source { stream: there };
+        assert!(source.next().await.unwrap() == material());
+        source.acknowledge().await.unwrap();
+        tokio::time::timeout(Duration::from_secs(5), sending).await.unwrap().unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_frame_without_end_is_refused() {
+        let (mut here, there) = UnixStream::pair().unwrap();
+        here.write_all(&u32::MAX.to_le_bytes()).await.unwrap();
+        assert!(Source { stream: there }.next().await.is_err());
+    }
+}

@@ -1,0 +1,228 @@
+//! machined: from init's first word to a running node.
+//!
+//! Order: the line to init before anything else, since it brings what an earlier machined left; the checkpoint before
+//! the services, since it says which of them run; the services are taken over before any sequence starts.
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use config::cmdline::CommandLine;
+use handoff::{Action, BootReport, Start as InitStart};
+use tokio::sync::{mpsc, watch};
+
+use crate::checkpoint::{Checkpoint, Keep, Memory};
+use crate::events::Events;
+use crate::init_link::{self, InitLink, Replay, Told};
+use crate::journal::Journal;
+use crate::listeners::Listeners;
+use crate::logs::Logs;
+use crate::node::{Node, Readiness};
+use crate::sequencer::{self, Sequencer, Start};
+use crate::sequences::{INITIALIZE, REBOOT, SHUTDOWN, by_name};
+use crate::services::{LogPipe, Services, Surroundings, pidfd_name};
+use crate::store::{INIT_STATUS, InitStatus, ROOT_LAYER, RootLayer, Spec, Store};
+use crate::tasks::{self, Stage};
+use crate::timeline::Timeline;
+use crate::{controllers, identity};
+
+const LOG_FOLDER: &str = "/run/log";
+const CGROUPS: &str = "/sys/fs/cgroup";
+const EFI_VARIABLES: &str = "/sys/firmware/efi/efivars";
+
+/// Runs machined.
+pub async fn run() -> Result<(), String> {
+    let socket = sys::process::inherited(handoff::MACHINED_FD)
+        .map_err(|e| format!("take the line to init (descriptor {}): {e}; machined is started by init", handoff::MACHINED_FD))?;
+    let (link, mut replay) = init_link::connect(socket).map_err(|e| e.to_string())?;
+    let node = Arc::new(make_node(link, &mut replay));
+    greet(&node, &replay.start);
+    publish_report(&node, &replay.start);
+    controllers::start(&node);
+    tokio::spawn(identity::issue(node.clone()));
+    let told = listen(&node);
+    take_over(&node, &mut replay);
+    obey(node, told).await;
+    Err("init closed the line".to_owned())
+}
+
+fn make_node(link: InitLink, replay: &mut Replay) -> Node {
+    let logs = Logs::new(PathBuf::from(LOG_FOLDER));
+    let kmsg = sys::console::open_kmsg().ok();
+    let journal = Journal::new(kmsg, &logs);
+    let checkpoint = Checkpoint::open(replay.stored.remove("checkpoint"), &link);
+    let (store, events) = (Store::new(), Events::default());
+    let report = replay.start.report.clone();
+    let timeline = Timeline::new(&report, Path::new(EFI_VARIABLES), store.clone(), checkpoint.clone(), journal.clone());
+    let services = Services::new(Surroundings {
+        journal: journal.clone(),
+        events: events.clone(),
+        store: store.clone(),
+        logs: logs.clone(),
+        init: link.clone(),
+        checkpoint: checkpoint.clone(),
+        timeline: Some(timeline.clone()),
+        cgroups: Some(PathBuf::from(CGROUPS)),
+        adopted_pipes: adopted_pipes(replay),
+    });
+    let line = std::fs::read_to_string("/proc/cmdline").unwrap_or_default();
+    Node {
+        root: PathBuf::from("/"),
+        parameters: CommandLine::parse(&line).node(),
+        boot: report,
+        listeners: Listeners::new(&mut replay.stored, link.clone()),
+        store,
+        events,
+        journal,
+        logs,
+        init: link,
+        checkpoint,
+        services,
+        sequencer: Sequencer::default(),
+        timeline,
+        materials: identity::Materials::default(),
+        devices: watch::channel(0).0,
+        api_socket: OnceLock::new(),
+        config: watch::channel(None).0,
+        readiness: watch::channel(Readiness::default()).0,
+    }
+}
+
+/// The log pipes of an earlier machined, by service.
+fn adopted_pipes(replay: &mut Replay) -> std::collections::BTreeMap<String, LogPipe> {
+    let ids: Vec<String> = replay.stored.keys().filter_map(|name| name.strip_prefix("log-r/")).map(str::to_owned).collect();
+    let mut pipes = std::collections::BTreeMap::new();
+    for id in ids {
+        let names = LogPipe::names(&id);
+        let mut take = |name: &str| -> Option<OwnedFd> { replay.stored.remove(name) };
+        if let (Some(read), Some(write)) = (take(&names.0), take(&names.1)) {
+            pipes.insert(id, LogPipe { read, write });
+        }
+    }
+    pipes
+}
+
+fn greet(node: &Node, start: &InitStart) {
+    match start.restarts {
+        0 => node.journal.say(&format!("version {} on kernel {}", start.report.version, start.report.kernel_release)),
+        count => {
+            let status = start.previous_status.map_or_else(|| "unknown".to_owned(), |status| status.to_string());
+            node.journal.warn(&format!("started again (restart {count}); wait status of the previous one: {status}"));
+        }
+    }
+}
+
+fn publish_report(node: &Node, start: &InitStart) {
+    let BootReport { layers, warnings, .. } = &node.boot;
+    for (index, layer) in layers.iter().enumerate() {
+        let spec = Spec::RootLayer(RootLayer {
+            index,
+            name: layer.name.clone(),
+            version: layer.version.clone(),
+            root_hash: layer.root_hash.clone(),
+            device: layer.device.clone(),
+        });
+        publish(node, &ROOT_LAYER, &layer.name, spec);
+    }
+    let spec = Spec::InitStatus(InitStatus {
+        restarts: start.restarts,
+        previous_status: start.previous_status,
+        memory_in_use_bytes: start.init_memory.in_use_bytes,
+        allocations: start.init_memory.allocations,
+        warnings: warnings.clone(),
+    });
+    publish(node, &INIT_STATUS, "init", spec);
+    if start.restarts == 0 {
+        for warning in warnings {
+            node.journal.warn(&format!("from init: {warning}"));
+        }
+    }
+}
+
+fn publish(node: &Node, kind: &'static crate::store::Definition, id: &str, spec: Spec) {
+    if let Err(error) = node.store.put(kind.writer, kind, id, spec) {
+        node.journal.warn(&error.to_string());
+    }
+}
+
+fn listen(node: &Arc<Node>) -> mpsc::UnboundedReceiver<Result<Told, String>> {
+    let (tell, told) = mpsc::unbounded_channel();
+    let (link, journal) = (node.init.clone(), node.journal.clone());
+    tokio::spawn(async move {
+        if let Err(error) = link.listen(tell).await {
+            journal.warn(&format!("the line to init broke: {error}"));
+        }
+    });
+    let (link, journal) = (node.init.clone(), node.journal.clone());
+    tokio::spawn(async move {
+        if let Err(error) = link.beat().await {
+            journal.warn(&format!("heartbeat: {error}"));
+        }
+    });
+    told
+}
+
+/// Goes on where an earlier machined stopped, or begins.
+fn take_over(node: &Arc<Node>, replay: &mut Replay) {
+    let memory = node.checkpoint.memory();
+    if let Some(text) = replay.stored.get(Keep::CONFIG).and_then(Keep::read) {
+        if !tasks::restore_config(node, text) {
+            node.journal.warn("the kept machine config cannot be read any more");
+        }
+    }
+    let (sequence, phase, actor_id) = match &memory.sequence {
+        Some(saved) => (by_name(&saved.name).unwrap_or(&INITIALIZE), saved.phase, saved.actor_id.clone()),
+        None if memory.done.iter().any(|name| name == "boot") => return resume_services(node, &memory, replay),
+        None if memory.done.iter().any(|name| name == "initialize") => {
+            (by_name("boot").unwrap_or(&INITIALIZE), 0, String::new())
+        }
+        None => (&INITIALIZE, 0, String::new()),
+    };
+    if !memory.services.is_empty() {
+        resume_services(node, &memory, replay);
+    }
+    if memory.sequence.is_some() {
+        node.journal.warn(&format!("{} sequence: cut off in phase {}; going on there", sequence.name, phase + 1));
+    } else if memory.done.is_empty() {
+        tasks::publish_stage(node, "", &Stage::Booting);
+    }
+    if let Err(locked) = sequencer::start(node, sequence, Start { actor_id, phase, force: false }) {
+        node.journal.warn(&locked.to_string());
+    }
+}
+
+/// Defines again what was defined, and takes over what runs.
+fn resume_services(node: &Arc<Node>, memory: &Memory, replay: &mut Replay) {
+    let known: Vec<&str> = memory.services.iter().map(|service| service.id.as_str()).collect();
+    for error in tasks::define_services(node, &known) {
+        node.journal.warn(&error.to_string());
+    }
+    for saved in &memory.services {
+        let pidfd = replay.stored.remove(&pidfd_name(&saved.id));
+        node.services.adopt(saved, pidfd);
+    }
+    if memory.done.iter().any(|name| name == "boot") && memory.sequence.is_none() {
+        tasks::publish_stage(node, "", &Stage::Running(Vec::new()));
+        node.timeline.close();
+    }
+}
+
+/// Follows init's word for as long as there is any.
+async fn obey(node: Arc<Node>, mut told: mpsc::UnboundedReceiver<Result<Told, String>>) {
+    while let Some(news) = told.recv().await {
+        match news {
+            Ok(Told::Requested(action)) => {
+                node.journal.say(&format!("init asks for {action:?}"));
+                let sequence = match action {
+                    Action::Reboot | Action::Kexec => &REBOOT,
+                    Action::PowerOff | Action::Halt => &SHUTDOWN,
+                };
+                let start = Start { force: true, ..Start::default() };
+                if let Err(locked) = sequencer::start(&node, sequence, start) {
+                    node.journal.warn(&locked.to_string());
+                }
+            }
+            Err(text) => node.journal.warn(&text),
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! A DHCP lease: what an ACK grants, and when it must be renewed.
+//!
+//! Source: RFC 2131 §4.4.5 (times), RFC 3442 (classless routes replace option 3); spec/machine-facts.md §8.2.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use dhcproto::v4::{DhcpOption, Message, OptionCode};
+
+use crate::store::DhcpLease;
+
+/// Lease time when the server names none (spec/machine-facts.md §8.2).
+const DEFAULT_TIME: Duration = Duration::from_secs(30 * 60);
+/// Shorter leases are treated as this long: a server that grants none would be asked without end.
+const LEAST_TIME: Duration = Duration::from_secs(30);
+
+/// What a server granted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Lease {
+    pub(crate) address: Ipv4Addr,
+    pub(crate) prefix: u8,
+    pub(crate) server: Ipv4Addr,
+    /// Destination, prefix length, next hop.
+    pub(crate) routes: Vec<(Ipv4Addr, u8, Ipv4Addr)>,
+    pub(crate) resolvers: Vec<Ipv4Addr>,
+    pub(crate) hostname: Option<String>,
+    pub(crate) domain: Option<String>,
+    pub(crate) mtu: Option<u16>,
+    pub(crate) time: Duration,
+    pub(crate) renew_after: Duration,
+    pub(crate) rebind_after: Duration,
+}
+
+impl Lease {
+    /// Reads an ACK or OFFER; `None` when it grants nothing.
+    pub(crate) fn parse(message: &Message) -> Option<Self> {
+        let address = Some(message.yiaddr()).filter(|address| !address.is_unspecified())?;
+        let option = |code| message.opts().get(code);
+        let Some(DhcpOption::ServerIdentifier(server)) = option(OptionCode::ServerIdentifier) else { return None };
+        let mask = match option(OptionCode::SubnetMask) {
+            Some(DhcpOption::SubnetMask(mask)) => *mask,
+            _ => Ipv4Addr::BROADCAST,
+        };
+        let time = match option(OptionCode::AddressLeaseTime) {
+            Some(DhcpOption::AddressLeaseTime(seconds)) => Duration::from_secs((*seconds).into()).max(LEAST_TIME),
+            _ => DEFAULT_TIME,
+        };
+        let renew = match option(OptionCode::Renewal) {
+            Some(DhcpOption::Renewal(seconds)) => Duration::from_secs((*seconds).into()),
+            _ => time / 2,
+        };
+        let rebind = match option(OptionCode::Rebinding) {
+            Some(DhcpOption::Rebinding(seconds)) => Duration::from_secs((*seconds).into()),
+            _ => time / 8 * 7,
+        };
+        // Times out of order would make the client spin or lose its address.
+        let rebind_after = rebind.clamp(LEAST_TIME / 2, time);
+        Some(Self {
+            address,
+            prefix: prefix_length(mask),
+            server: *server,
+            routes: routes(message),
+            resolvers: addresses(message, OptionCode::DomainNameServer),
+            hostname: text(message, OptionCode::Hostname),
+            domain: text(message, OptionCode::DomainName),
+            mtu: match option(OptionCode::InterfaceMtu) {
+                Some(DhcpOption::InterfaceMtu(mtu)) if *mtu >= 576 => Some(*mtu),
+                _ => None,
+            },
+            time,
+            renew_after: renew.clamp(LEAST_TIME / 2, rebind_after),
+            rebind_after,
+        })
+    }
+
+    /// The resource that shows it.
+    pub(crate) fn resource(&self) -> DhcpLease {
+        let gateway = self.routes.iter().find(|(_, prefix, _)| *prefix == 0).map(|(_, _, via)| via.to_string());
+        DhcpLease {
+            address: format!("{}/{}", self.address, self.prefix),
+            server: self.server.to_string(),
+            gateway,
+            resolvers: self.resolvers.iter().map(Ipv4Addr::to_string).collect(),
+            hostname: self.hostname.clone(),
+            domain: self.domain.clone(),
+            lease_seconds: u32::try_from(self.time.as_secs()).unwrap_or(u32::MAX),
+        }
+    }
+}
+
+fn prefix_length(mask: Ipv4Addr) -> u8 {
+    u8::try_from(mask.to_bits().leading_ones()).unwrap_or(32)
+}
+
+fn addresses(message: &Message, code: OptionCode) -> Vec<Ipv4Addr> {
+    match message.opts().get(code) {
+        Some(DhcpOption::DomainNameServer(list) | DhcpOption::Router(list)) => list.clone(),
+        _ => Vec::new(),
+    }
+}
+
+fn text(message: &Message, code: OptionCode) -> Option<String> {
+    let (Some(DhcpOption::Hostname(text)) | Some(DhcpOption::DomainName(text))) = message.opts().get(code) else {
+        return None;
+    };
+    let text = text.trim_end_matches(['\0', '.']);
+    let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
+    (!text.is_empty() && text.len() <= 253 && text.chars().all(fits)).then(|| text.to_ascii_lowercase())
+}
+
+fn routes(message: &Message) -> Vec<(Ipv4Addr, u8, Ipv4Addr)> {
+    if let Some(DhcpOption::ClasslessStaticRoute(list)) = message.opts().get(OptionCode::ClasslessStaticRoute) {
+        return list.iter().map(|(net, via)| (net.network(), net.prefix_len(), *via)).collect();
+    }
+    let routers = addresses(message, OptionCode::Router);
+    routers.first().map(|via| (Ipv4Addr::UNSPECIFIED, 0, *via)).into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ack(options: Vec<DhcpOption>) -> Message {
+        let mut message = Message::default();
+        message.set_yiaddr([10, 0, 2, 15]);
+        message.opts_mut().insert(DhcpOption::ServerIdentifier([10, 0, 2, 2].into()));
+        for option in options {
+            message.opts_mut().insert(option);
+        }
+        message
+    }
+
+    #[test]
+    fn an_ack_becomes_a_lease() {
+        let lease = Lease::parse(&ack(vec![
+            DhcpOption::SubnetMask([255, 255, 255, 0].into()),
+            DhcpOption::Router(vec![[10, 0, 2, 2].into()]),
+            DhcpOption::DomainNameServer(vec![[10, 0, 2, 3].into()]),
+            DhcpOption::AddressLeaseTime(86400),
+            DhcpOption::Hostname("Node-1".into()),
+        ]))
+        .unwrap();
+        assert_eq!(lease.resource().address, "10.0.2.15/24");
+        assert_eq!(lease.resource().gateway.as_deref(), Some("10.0.2.2"));
+        assert_eq!(lease.renew_after, Duration::from_secs(43200));
+        assert_eq!(lease.rebind_after, Duration::from_secs(75600));
+        assert_eq!(lease.hostname.as_deref(), Some("node-1"));
+    }
+
+    #[test]
+    fn classless_routes_replace_the_router() {
+        let net = "192.168.0.0/16".parse().unwrap();
+        let lease = Lease::parse(&ack(vec![
+            DhcpOption::Router(vec![[10, 0, 2, 2].into()]),
+            DhcpOption::ClasslessStaticRoute(vec![(net, [10, 0, 2, 9].into())]),
+        ]))
+        .unwrap();
+        assert_eq!(lease.routes, [([192, 168, 0, 0].into(), 16, [10, 0, 2, 9].into())]);
+    }
+
+    #[test]
+    fn hostile_values_are_tamed() {
+        let lease = Lease::parse(&ack(vec![
+            DhcpOption::AddressLeaseTime(0),
+            DhcpOption::Renewal(u32::MAX),
+            DhcpOption::Hostname("a b\nc".into()),
+            DhcpOption::InterfaceMtu(1),
+        ]))
+        .unwrap();
+        assert_eq!((lease.time, lease.hostname, lease.mtu), (LEAST_TIME, None, None));
+        assert!(lease.renew_after <= lease.rebind_after && lease.rebind_after <= lease.time);
+        assert!(Lease::parse(&Message::default()).is_none());
+    }
+}

@@ -1,0 +1,137 @@
+//! networkd: loopback, DHCPv4 on every wired link, status resources.
+//!
+//! | task | reads | writes | ends |
+//! |---|---|---|---|
+//! | [`run`] | netlink notifications | status resources, clients | with the service |
+//! | [`client::run`], one a link | UDP port 68 of the link | the link's address and routes, its `DhcpLeases` | when the link goes |
+//!
+//! Does not: apply static addresses, bonds or VLANs (the network's own issue), or write resolv.conf and the host
+//! name (controllers do, from the leases).
+//! Source: spec/machine-facts.md §8.1, §8.2.
+
+mod apply;
+mod client;
+mod exchange;
+mod lease;
+mod status;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{FutureExt, StreamExt};
+use rtnetlink::{Handle, LinkUnspec, MulticastGroup, new_multicast_connection};
+use tokio::task::AbortHandle;
+
+use crate::node::Node;
+use crate::store::DHCP_LEASE;
+
+/// Notifications come in bursts: this long after the first one the state is read once.
+const SETTLE: Duration = Duration::from_millis(10);
+/// Without any lease for this long the API is declared ready on loopback alone.
+const FIRST_LEASE_DEADLINE: Duration = Duration::from_secs(15);
+
+/// Ends a task with the value that owns it.
+struct Owned(AbortHandle);
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// A link as netlink shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Link {
+    pub(crate) index: u32,
+    pub(crate) name: String,
+    pub(crate) hardware: Vec<u8>,
+    pub(crate) up: bool,
+    pub(crate) carrier: bool,
+}
+
+/// Whether DHCP is asked on a link of this name (spec/machine-facts.md §8.1).
+fn is_wired(name: &str) -> bool {
+    name.starts_with("en") || name.starts_with("eth")
+}
+
+/// The service.
+pub async fn run(node: Arc<Node>) -> Result<(), String> {
+    let groups =
+        [MulticastGroup::Link, MulticastGroup::Ipv4Ifaddr, MulticastGroup::Ipv6Ifaddr, MulticastGroup::Ipv4Route];
+    let (connection, handle, mut messages) =
+        new_multicast_connection(&groups).map_err(|e| format!("open a netlink socket: {e}"))?;
+    let _connection = Owned(tokio::spawn(connection).abort_handle());
+    let _deadline = Owned(tokio::spawn(give_up(node.clone())).abort_handle());
+    let mut clients: BTreeMap<u32, (String, Owned)> = BTreeMap::new();
+    loop {
+        let links = status::publish(&node, &handle).await?;
+        manage(&node, &handle, &links, &mut clients).await;
+        if messages.next().await.is_none() {
+            return Err("the netlink socket was closed".to_owned());
+        }
+        tokio::time::sleep(SETTLE).await;
+        while let Some(Some(_)) = messages.next().now_or_never() {}
+    }
+}
+
+/// Brings links up, starts a client for each new wired one, ends those whose link is gone.
+async fn manage(node: &Arc<Node>, handle: &Handle, links: &[Link], clients: &mut BTreeMap<u32, (String, Owned)>) {
+    clients.retain(|index, (name, _)| {
+        let stays = links.iter().any(|link| link.index == *index && link.name == *name);
+        if !stays {
+            forget_lease(node, name);
+        }
+        stays
+    });
+    for link in links {
+        let ours = link.name == "lo" || (is_wired(&link.name) && !is_ignored(node, &link.name));
+        if ours && !link.up {
+            set_up(node, handle, link).await;
+        }
+        if ours && link.name != "lo" && link.carrier && !clients.contains_key(&link.index) {
+            let task = tokio::spawn(client::run(node.clone(), handle.clone(), link.clone()));
+            clients.insert(link.index, (link.name.clone(), Owned(task.abort_handle())));
+        }
+    }
+}
+
+async fn set_up(node: &Node, handle: &Handle, link: &Link) {
+    let up = LinkUnspec::new_with_index(link.index).up().build();
+    if let Err(error) = handle.link().set(up).execute().await {
+        node.journal.warn(&format!("networkd: set link {} up: {error}", link.name));
+    }
+}
+
+fn is_ignored(node: &Node, name: &str) -> bool {
+    let Some(config) = node.config() else { return false };
+    config.machine.network.interfaces.iter().any(|entry| entry.interface == name && entry.ignore)
+}
+
+fn forget_lease(node: &Node, name: &str) {
+    if let Err(error) = node.store.remove(DHCP_LEASE.writer, &DHCP_LEASE, name) {
+        node.journal.warn(&format!("networkd: {error}"));
+    }
+}
+
+/// Lets the API be ready without an address when no server answers.
+async fn give_up(node: Arc<Node>) {
+    tokio::time::sleep(FIRST_LEASE_DEADLINE).await;
+    if node.store.list(&DHCP_LEASE).is_empty() {
+        let seconds = FIRST_LEASE_DEADLINE.as_secs();
+        node.journal.warn(&format!("networkd: no DHCP lease within {seconds} s (deadline first lease); still asking"));
+        node.readiness.send_modify(|readiness| readiness.gave_up = true);
+        crate::identity::announce(&node);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_wired_links_are_ours() {
+        assert!(is_wired("eth0") && is_wired("enp1s0"));
+        assert!(!is_wired("lo") && !is_wired("bond0") && !is_wired("veth0") && !is_wired("wlan0"));
+    }
+}

@@ -1,0 +1,159 @@
+//! Links, addresses and routes as resources.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use futures_util::TryStreamExt;
+use netlink_packet_route::AddressFamily;
+use netlink_packet_route::address::AddressAttribute;
+use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
+use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteHeader, RouteMessage};
+use rtnetlink::{Handle, RouteMessageBuilder};
+
+use super::Link;
+use crate::node::Node;
+use crate::store::{
+    ADDRESS_STATUS, AddressStatus, LINK_STATUS, LinkStatus, ROUTE_STATUS, RouteStatus, Spec,
+};
+
+/// Reads the kernel's state, publishes it, and returns the links.
+pub(super) async fn publish(node: &Node, handle: &Handle) -> Result<Vec<Link>, String> {
+    let messages: Vec<LinkMessage> =
+        handle.link().get().execute().try_collect().await.map_err(|e| format!("list links: {e}"))?;
+    let links: Vec<Link> = messages.iter().map(link).collect();
+    let names: BTreeMap<u32, &str> = links.iter().map(|link| (link.index, link.name.as_str())).collect();
+    let statuses = messages.iter().zip(&links).map(|(message, link)| (link.name.clone(), link_status(message, link)));
+    let replaced = node.store.replace(LINK_STATUS.writer, &LINK_STATUS, statuses.collect());
+    replaced.map_err(|e| e.to_string())?;
+    publish_addresses(node, handle, &names).await?;
+    publish_routes(node, handle, &names).await?;
+    Ok(links)
+}
+
+fn link(message: &LinkMessage) -> Link {
+    let mut name = String::new();
+    let mut hardware = Vec::new();
+    for attribute in &message.attributes {
+        match attribute {
+            LinkAttribute::IfName(text) => name.clone_from(text),
+            LinkAttribute::Address(bytes) => hardware.clone_from(bytes),
+            _ => {}
+        }
+    }
+    let flags = message.header.flags;
+    let carrier = flags.contains(LinkFlags::LowerUp);
+    Link { index: message.header.index, name, hardware, up: flags.contains(LinkFlags::Up), carrier }
+}
+
+fn link_status(message: &LinkMessage, link: &Link) -> Spec {
+    let mut mtu = 0;
+    let mut state = "unknown".to_owned();
+    let mut kind = String::new();
+    for attribute in &message.attributes {
+        match attribute {
+            LinkAttribute::Mtu(value) => mtu = *value,
+            LinkAttribute::OperState(value) => state = format!("{value:?}").to_ascii_lowercase(),
+            LinkAttribute::LinkInfo(infos) => kind = info_kind(infos).unwrap_or_default(),
+            _ => {}
+        }
+    }
+    Spec::LinkStatus(LinkStatus {
+        index: link.index,
+        kind_of_link: format!("{:?}", message.header.link_layer_type).to_ascii_lowercase(),
+        kind,
+        hardware_addr: hardware_text(&link.hardware),
+        mtu,
+        operational_state: state,
+        link_state: link.carrier,
+    })
+}
+
+fn info_kind(infos: &[LinkInfo]) -> Option<String> {
+    let kind = infos.iter().find_map(|info| if let LinkInfo::Kind(kind) = info { Some(kind) } else { None })?;
+    Some(match kind {
+        InfoKind::Other(name) => name.clone(),
+        known => format!("{known:?}").to_ascii_lowercase(),
+    })
+}
+
+fn hardware_text(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":")
+}
+
+async fn publish_addresses(node: &Node, handle: &Handle, names: &BTreeMap<u32, &str>) -> Result<(), String> {
+    let mut found = handle.address().get().execute();
+    let mut statuses = Vec::new();
+    while let Some(message) = found.try_next().await.map_err(|e| format!("list addresses: {e}"))? {
+        let index = message.header.index;
+        let name = names.get(&index).copied().unwrap_or_default();
+        let address = message.attributes.iter().find_map(|attribute| match attribute {
+            AddressAttribute::Address(address) => Some(*address),
+            _ => None,
+        });
+        let Some(address) = address else { continue };
+        let cidr = format!("{address}/{}", message.header.prefix_len);
+        let status = AddressStatus {
+            address: cidr.clone(),
+            link_index: index,
+            link_name: name.to_owned(),
+            family: family(address),
+            scope: format!("{:?}", message.header.scope).to_ascii_lowercase().replace("universe", "global"),
+        };
+        statuses.push((format!("{name}/{cidr}"), Spec::AddressStatus(status)));
+    }
+    node.store.replace(ADDRESS_STATUS.writer, &ADDRESS_STATUS, statuses).map_err(|e| e.to_string())
+}
+
+fn family(address: IpAddr) -> &'static str {
+    if address.is_ipv4() { "inet4" } else { "inet6" }
+}
+
+async fn publish_routes(node: &Node, handle: &Handle, names: &BTreeMap<u32, &str>) -> Result<(), String> {
+    let everything = RouteMessageBuilder::<std::net::Ipv4Addr>::new().build();
+    let mut found = handle.route().get(everything).execute();
+    let mut statuses = Vec::new();
+    while let Some(message) = found.try_next().await.map_err(|e| format!("list routes: {e}"))? {
+        if message.header.table == RouteHeader::RT_TABLE_MAIN {
+            let (id, status) = route_status(&message, names);
+            statuses.push((id, Spec::RouteStatus(status)));
+        }
+    }
+    node.store.replace(ROUTE_STATUS.writer, &ROUTE_STATUS, statuses).map_err(|e| e.to_string())
+}
+
+fn route_status(message: &RouteMessage, names: &BTreeMap<u32, &str>) -> (String, RouteStatus) {
+    let text = |address: &RouteAddress| match address {
+        RouteAddress::Inet(address) => address.to_string(),
+        RouteAddress::Inet6(address) => address.to_string(),
+        _ => String::new(),
+    };
+    let header = &message.header;
+    let mut status = RouteStatus {
+        family: if header.address_family == AddressFamily::Inet { "inet4" } else { "inet6" },
+        dst: String::new(),
+        src: String::new(),
+        gateway: String::new(),
+        out_link_name: String::new(),
+        table: "main".to_owned(),
+        priority: 0,
+        scope: format!("{:?}", header.scope).to_ascii_lowercase().replace("universe", "global"),
+        protocol: format!("{:?}", header.protocol).to_ascii_lowercase(),
+    };
+    for attribute in &message.attributes {
+        match attribute {
+            RouteAttribute::Destination(to) => status.dst = format!("{}/{}", text(to), header.destination_prefix_length),
+            RouteAttribute::Gateway(via) => status.gateway = text(via),
+            RouteAttribute::PrefSource(from) => status.src = text(from),
+            RouteAttribute::Priority(metric) => status.priority = *metric,
+            RouteAttribute::Oif(index) => {
+                status.out_link_name = names.get(index).copied().unwrap_or_default().to_owned();
+            }
+            _ => {}
+        }
+    }
+    let id = format!(
+        "{}/{}/{}/{}/{}",
+        status.out_link_name, status.family, status.gateway, status.dst, status.priority
+    );
+    (id, status)
+}

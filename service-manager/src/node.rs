@@ -1,0 +1,88 @@
+//! The node: the handles that tasks, controllers and the API server share.
+//!
+//! Owns: nothing of its own; each handle is owned by its module.
+
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use config::Config;
+use config::cmdline::NodeParameters;
+use handoff::BootReport;
+use tokio::sync::watch;
+
+use crate::checkpoint::Checkpoint;
+use crate::events::Events;
+use crate::identity::Materials;
+use crate::init_link::InitLink;
+use crate::journal::Journal;
+use crate::listeners::Listeners;
+use crate::logs::Logs;
+use crate::sequencer::Sequencer;
+use crate::services::Services;
+use crate::store::Store;
+use crate::timeline::Timeline;
+
+/// Everything that more than one module needs.
+pub struct Node {
+    /// Root of what the file calls read: `/` on a node, a folder in tests.
+    pub root: PathBuf,
+    /// The kernel command line's word on us.
+    pub parameters: NodeParameters,
+    /// How init booted.
+    pub boot: BootReport,
+    /// Resources.
+    pub store: Store,
+    /// Events.
+    pub events: Events,
+    /// Our own lines.
+    pub journal: Journal,
+    /// Logs of services.
+    pub logs: Logs,
+    /// The line to init.
+    pub init: InitLink,
+    /// What survives machined.
+    pub checkpoint: Checkpoint,
+    /// Services.
+    pub services: Services,
+    /// Running sequence.
+    pub sequencer: Sequencer,
+    /// Where the boot time goes.
+    pub timeline: Timeline,
+    /// Sockets that outlive machined.
+    pub listeners: Listeners,
+    /// What apid and trustd serve with.
+    pub materials: Materials,
+    /// Counts block devices that came or went.
+    pub devices: watch::Sender<u64>,
+    /// The API socket, once it is open.
+    pub api_socket: OnceLock<std::os::unix::net::UnixListener>,
+    /// The config in force, once there is one.
+    pub config: watch::Sender<Option<Arc<Config>>>,
+    /// What the API answers about its readiness.
+    pub readiness: watch::Sender<Readiness>,
+}
+
+/// How far the API is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Readiness {
+    /// apid serves with a certificate.
+    pub serving: bool,
+    /// A certificate names at least one address that others can reach.
+    pub addressed: bool,
+    /// The wait for an address was given up.
+    pub gave_up: bool,
+    /// `API ready` was printed.
+    pub announced: bool,
+}
+
+impl Node {
+    /// The config in force.
+    pub fn config(&self) -> Option<Arc<Config>> {
+        self.config.borrow().clone()
+    }
+
+    /// A path below the node's root; the answer never leaves it by an absolute `path`.
+    pub fn path(&self, path: &str) -> PathBuf {
+        self.root.join(path.trim_start_matches('/'))
+    }
+}

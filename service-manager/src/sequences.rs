@@ -1,0 +1,146 @@
+//! Every sequence of machined, as data.
+//!
+//! Owns: the order. A task never calls another task.
+//! Does not: run anything ([`crate::sequencer`] does, the tasks of a phase side by side).
+//! Source: spec/machine-facts.md §4.4 for the names of sequences, phases and tasks, as far as they exist here;
+//! clients wait for some of them by name.
+
+use std::fmt;
+
+use sequence::{Phase, Sequence, Task};
+
+use crate::sequencer::TaskFn;
+use crate::tasks;
+
+/// A task under the name that events carry.
+const fn named(name: &'static str, about: &'static str, run: TaskFn) -> Task<TaskFn> {
+    Task { name, about, run }
+}
+
+/// From machined's start to a config.
+pub const INITIALIZE: Sequence<TaskFn> = Sequence {
+    name: "initialize",
+    about: "Makes the system a place where services can run, brings up the network, finds the machine config.",
+    phases: &[
+        Phase {
+            name: "systemDirectories",
+            tasks: &[named("setupSystemDirectory", "mounts /system and makes its folders", tasks::setup_system_directory)],
+        },
+        Phase {
+            name: "systemRequirements",
+            tasks: &[
+                named("mountCgroups", "mounts the cgroup2 tree and makes machined's own group", tasks::mount_cgroups),
+                named("mountPseudoFilesystems", "mounts pts, shm, securityfs, efivarfs, /tmp", tasks::mount_pseudo_filesystems),
+                named("mountBPFFS", "mounts bpf", tasks::mount_bpffs),
+                named("setRLimit", "raises the limit of open files", tasks::set_rlimit),
+                named("writeRequiredSysctls", "writes the sysctls that the node needs", tasks::write_required_sysctls),
+            ],
+        },
+        Phase {
+            name: "etc",
+            tasks: &[
+                named("createEtcNetworkFiles", "writes hosts and resolv.conf and binds them", tasks::create_etc_network_files),
+                named("createOSReleaseFile", "writes os-release and binds it", tasks::create_os_release_file),
+            ],
+        },
+        Phase {
+            name: "earlyServices",
+            tasks: &[
+                named("startMachined", "opens machined's API socket", tasks::start_machined),
+                named("startNetworkd", "starts loopback and DHCP", tasks::start_networkd),
+                named("startApid", "starts the API's front end, which waits for its certificate", tasks::start_apid),
+                named("startUdevd", "starts module loading for devices", tasks::start_udevd),
+                named("loadConfig", "finds, reads and checks the machine config", tasks::load_config),
+            ],
+        },
+    ],
+};
+
+/// From a config to a running machine.
+pub const BOOT: Sequence<TaskFn> = Sequence {
+    name: "boot",
+    about: "Applies the machine config and starts every service.",
+    phases: &[
+        Phase { name: "api", tasks: &[named("waitForAPI", "waits for the API to answer", tasks::wait_for_api)] },
+        Phase { name: "var", tasks: &[named("setupVarDirectory", "mounts /var and makes its folders", tasks::setup_var_directory)] },
+        Phase {
+            name: "startEverything",
+            tasks: &[named("startAllServices", "starts all services and waits for them", tasks::start_all_services)],
+        },
+    ],
+};
+
+/// The end, to begin again.
+pub const REBOOT: Sequence<TaskFn> = Sequence {
+    name: "reboot",
+    about: "Stops every service and restarts the machine.",
+    phases: &[
+        Phase {
+            name: "stopEverything",
+            tasks: &[named("stopAllServices", "stops all services, dependants first", tasks::stop_all_services)],
+        },
+        Phase { name: "reboot", tasks: &[named("reboot", "asks init to restart the machine", tasks::reboot)] },
+    ],
+};
+
+/// The end.
+pub const SHUTDOWN: Sequence<TaskFn> = Sequence {
+    name: "shutdown",
+    about: "Stops every service and turns the machine off.",
+    phases: &[
+        Phase {
+            name: "stopEverything",
+            tasks: &[named("stopAllServices", "stops all services, dependants first", tasks::stop_all_services)],
+        },
+        Phase { name: "shutdown", tasks: &[named("shutdown", "asks init to cut the power", tasks::shutdown)] },
+    ],
+};
+
+/// All sequences.
+pub const ALL: [&Sequence<TaskFn>; 4] = [&INITIALIZE, &BOOT, &REBOOT, &SHUTDOWN];
+
+/// The sequence of that name.
+pub fn by_name(name: &str) -> Option<&'static Sequence<TaskFn>> {
+    ALL.into_iter().find(|sequence| sequence.name == name)
+}
+
+/// What runs by itself after a sequence.
+pub fn follower(name: &str) -> Option<&'static Sequence<TaskFn>> {
+    (name == INITIALIZE.name).then_some(&BOOT)
+}
+
+/// Writes every sequence, for `cargo xtask plan`.
+pub fn print_plan(out: &mut dyn fmt::Write) -> fmt::Result {
+    for sequence in ALL {
+        writeln!(out, "{sequence}")?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_plan_names_every_task_once_a_sequence() {
+        let mut plan = String::new();
+        print_plan(&mut plan).unwrap();
+        for sequence in ALL {
+            let mut names: Vec<_> = sequence.tasks().map(|(_, task)| task.name).collect();
+            let count = names.len();
+            names.sort_unstable();
+            names.dedup();
+            assert_eq!(names.len(), count, "{}", sequence.name);
+            assert!(names.iter().all(|name| plan.contains(name)));
+        }
+    }
+
+    #[test]
+    fn clients_find_the_names_they_wait_for() {
+        for end in [&REBOOT, &SHUTDOWN] {
+            assert!(end.tasks().any(|(phase, task)| (phase, task.name) == ("stopEverything", "stopAllServices")));
+        }
+        assert_eq!(follower("initialize").map(|s| s.name), Some("boot"));
+        assert!(follower("reboot").is_none() && by_name("noop").is_none());
+    }
+}

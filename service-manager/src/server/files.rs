@@ -1,0 +1,167 @@
+//! Files of the node: list and read.
+//!
+//! Source: spec/api-wire-facts.md §3.5.
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use api::file_mode::from_st_mode;
+use api::proto::common::Data;
+use api::proto::machine as proto;
+use api::proto::machine::list_request::Type;
+use tonic::{Response, Status};
+
+use super::{Answers, Sender, answers, blocking};
+use crate::node::Node;
+
+/// Bytes of one message of Read.
+const CHUNK: usize = 32 * 1024;
+/// Folders deeper than this are not entered: a bind mount may contain itself.
+const DEEPEST: usize = 64;
+
+pub(super) async fn read(node: &Node, path: &str) -> Result<Response<Answers<Data>>, Status> {
+    let (shown, path) = (path.to_owned(), node.path(path));
+    let file = blocking(move || {
+        let fail = |e: std::io::Error| match e.kind() {
+            std::io::ErrorKind::NotFound => Status::not_found(format!("open {shown}: {e}")),
+            _ => Status::internal(format!("open {shown}: {e}")),
+        };
+        // Asked before the open: opening a pipe or a device would block or act.
+        if !fs::metadata(&path).map_err(fail)?.is_file() {
+            return Err(Status::invalid_argument("path must be a regular file"));
+        }
+        fs::File::open(&path).map_err(fail)
+    })
+    .await?;
+    let (sender, answer) = answers();
+    tokio::task::spawn_blocking(move || send_file(file, &sender));
+    Ok(answer)
+}
+
+fn send_file(mut file: fs::File, sender: &Sender<Data>) {
+    let mut chunk = vec![0; CHUNK];
+    loop {
+        let message = match file.read(&mut chunk) {
+            Ok(0) => return,
+            Ok(length) => Ok(Data { metadata: None, bytes: chunk[..length].to_vec() }),
+            Err(error) => Err(Status::internal(format!("read: {error}"))),
+        };
+        let failed = message.is_err();
+        if sender.blocking_send(message).is_err() || failed {
+            return;
+        }
+    }
+}
+
+pub(super) fn list(node: &Arc<Node>, request: proto::ListRequest) -> Response<Answers<proto::FileInfo>> {
+    let (sender, answer) = answers();
+    let node = node.clone();
+    tokio::task::spawn_blocking(move || Walk::new(&node, &request, sender).run());
+    answer
+}
+
+struct Walk {
+    /// What the client asked for, with symlinks resolved.
+    shown_root: PathBuf,
+    node_root: PathBuf,
+    depth: usize,
+    types: Vec<Type>,
+    sender: Sender<proto::FileInfo>,
+}
+
+impl Walk {
+    fn new(node: &Node, request: &proto::ListRequest, sender: Sender<proto::FileInfo>) -> Self {
+        let asked = Path::new("/").join(&request.root);
+        let resolved = fs::canonicalize(node.path(&asked.to_string_lossy())).ok();
+        let inside = resolved.and_then(|path| path.strip_prefix(&node.root).ok().map(|rest| Path::new("/").join(rest)));
+        let depth = match (request.recurse, usize::try_from(request.recursion_depth)) {
+            (false, _) => 1,
+            (true, Ok(depth @ 1..)) => depth.min(DEEPEST),
+            (true, _) => DEEPEST,
+        };
+        let types = request.types.iter().filter_map(|kind| Type::try_from(*kind).ok()).collect();
+        Self { shown_root: inside.unwrap_or(asked), node_root: node.root.clone(), depth, types, sender }
+    }
+
+    fn run(&self) {
+        self.visit(&self.shown_root, ".", 0);
+    }
+
+    /// Says whether the reader is still there.
+    fn visit(&self, path: &Path, relative: &str, depth: usize) -> bool {
+        let real = self.node_root.join(path.strip_prefix("/").unwrap_or(path));
+        let info = match fs::symlink_metadata(&real) {
+            Ok(metadata) => describe(&real, path, relative, &metadata),
+            Err(error) => failed(path, relative, &error),
+        };
+        let (is_dir, matches) = (info.is_dir, self.matches(&info));
+        if matches && self.sender.blocking_send(Ok(info)).is_err() {
+            return false;
+        }
+        if !is_dir || depth >= self.depth {
+            return true;
+        }
+        let names = match names(&real) {
+            Ok(names) => names,
+            Err(error) => return self.sender.blocking_send(Ok(failed(path, relative, &error))).is_ok(),
+        };
+        names.iter().all(|name| {
+            let below = if relative == "." { name.clone() } else { format!("{relative}/{name}") };
+            self.visit(&path.join(name), &below, depth + 1)
+        })
+    }
+
+    fn matches(&self, info: &proto::FileInfo) -> bool {
+        let kind = if info.is_dir {
+            Some(Type::Directory)
+        } else if info.mode & api::file_mode::go::SYMLINK != 0 {
+            Some(Type::Symlink)
+        } else if info.mode >> 19 == 0 {
+            Some(Type::Regular)
+        } else {
+            None
+        };
+        !info.error.is_empty() || self.types.is_empty() || kind.is_some_and(|kind| self.types.contains(&kind))
+    }
+}
+
+fn names(folder: &Path) -> std::io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        names.push(entry?.file_name().to_string_lossy().into_owned());
+    }
+    names.sort();
+    Ok(names)
+}
+
+fn describe(real: &Path, path: &Path, relative: &str, metadata: &fs::Metadata) -> proto::FileInfo {
+    let link = fs::read_link(real).map_or_else(|_| String::new(), |target| target.display().to_string());
+    let is_file_root = relative == "." && !metadata.is_dir();
+    let base = || path.file_name().map_or_else(|| "/".to_owned(), |name| name.to_string_lossy().into_owned());
+    proto::FileInfo {
+        metadata: None,
+        name: path.display().to_string(),
+        size: i64::try_from(metadata.size()).unwrap_or(i64::MAX),
+        mode: from_st_mode(metadata.mode()),
+        modified: metadata.mtime(),
+        is_dir: metadata.is_dir(),
+        error: String::new(),
+        link,
+        relative_name: if is_file_root { base() } else { relative.to_owned() },
+        uid: metadata.uid(),
+        gid: metadata.gid(),
+        xattrs: Vec::new(),
+    }
+}
+
+fn failed(path: &Path, relative: &str, error: &std::io::Error) -> proto::FileInfo {
+    proto::FileInfo {
+        name: path.display().to_string(),
+        error: error.to_string(),
+        relative_name: relative.to_owned(),
+        ..Default::default()
+    }
+}

@@ -1,0 +1,223 @@
+//! `machine.MachineService`: one line a call.
+//!
+//! Owns: the list of what exists and what does not. The work is in the neighbouring files.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use api::proto::common::Data;
+use api::proto::machine as proto;
+use api::proto::machine::machine_service_server::MachineService;
+use tonic::{Request, Response, Status, Streaming};
+
+use super::{Answers, control, files, statistics, streams, system};
+use crate::node::Node;
+use crate::services::Operation;
+
+/// The service.
+pub(crate) struct Machine {
+    pub(crate) node: Arc<Node>,
+}
+
+type Answer<T> = Result<Response<T>, Status>;
+
+fn missing<T>(call: &str) -> Answer<T> {
+    Err(Status::unimplemented(format!("{call} is not built yet on this version of Billet")))
+}
+
+/// Unary calls that do not exist yet, in the form that `async_trait` gives a method: it does not look into macros.
+macro_rules! missing {
+    ($($name:ident: $request:ty => $answer:ident;)*) => {
+        $(fn $name<'s, 'f>(
+            &'s self,
+            _request: Request<$request>,
+        ) -> Pin<Box<dyn Future<Output = Answer<proto::$answer>> + Send + 'f>>
+        where
+            's: 'f,
+            Self: 'f,
+        {
+            Box::pin(async { missing(stringify!($name)) })
+        })*
+    };
+}
+
+#[tonic::async_trait]
+impl MachineService for Machine {
+    type CopyStream = Answers<Data>;
+    type DmesgStream = Answers<Data>;
+    type EventsStream = Answers<proto::Event>;
+    type KubeconfigStream = Answers<Data>;
+    type ListStream = Answers<proto::FileInfo>;
+    type DiskUsageStream = Answers<proto::DiskUsageInfo>;
+    type LogsStream = Answers<Data>;
+    type ReadStream = Answers<Data>;
+    type EtcdSnapshotStream = Answers<Data>;
+    type PacketCaptureStream = Answers<Data>;
+    type ImageListStream = Answers<proto::ImageListResponse>;
+
+    async fn version(&self, _request: Request<()>) -> Answer<proto::VersionResponse> {
+        Ok(Response::new(system::version(&self.node)))
+    }
+
+    async fn hostname(&self, _request: Request<()>) -> Answer<proto::HostnameResponse> {
+        Ok(Response::new(system::hostname()))
+    }
+
+    async fn memory(&self, _request: Request<()>) -> Answer<proto::MemoryResponse> {
+        system::memory(&self.node).map(Response::new)
+    }
+
+    async fn mounts(&self, _request: Request<()>) -> Answer<proto::MountsResponse> {
+        let node = self.node.clone();
+        super::blocking(move || system::mounts(&node)).await.map(Response::new)
+    }
+
+    async fn processes(&self, _request: Request<()>) -> Answer<proto::ProcessesResponse> {
+        let node = self.node.clone();
+        super::blocking(move || system::processes(&node)).await.map(Response::new)
+    }
+
+    async fn load_avg(&self, _request: Request<()>) -> Answer<proto::LoadAvgResponse> {
+        statistics::load_average(&self.node).map(Response::new)
+    }
+
+    async fn system_stat(&self, _request: Request<()>) -> Answer<proto::SystemStatResponse> {
+        statistics::system(&self.node).map(Response::new)
+    }
+
+    async fn network_device_stats(&self, _request: Request<()>) -> Answer<proto::NetworkDeviceStatsResponse> {
+        statistics::network_devices(&self.node).map(Response::new)
+    }
+
+    async fn service_list(&self, _request: Request<()>) -> Answer<proto::ServiceListResponse> {
+        Ok(Response::new(control::list(&self.node)))
+    }
+
+    async fn service_start(&self, request: Request<proto::ServiceStartRequest>) -> Answer<proto::ServiceStartResponse> {
+        let resp = control::operate(&self.node, &request.get_ref().id, Operation::Start).await?;
+        let answer = proto::ServiceStart { metadata: None, resp };
+        Ok(Response::new(proto::ServiceStartResponse { messages: vec![answer] }))
+    }
+
+    async fn service_stop(&self, request: Request<proto::ServiceStopRequest>) -> Answer<proto::ServiceStopResponse> {
+        let resp = control::operate(&self.node, &request.get_ref().id, Operation::Stop).await?;
+        let answer = proto::ServiceStop { metadata: None, resp };
+        Ok(Response::new(proto::ServiceStopResponse { messages: vec![answer] }))
+    }
+
+    async fn service_restart(
+        &self,
+        request: Request<proto::ServiceRestartRequest>,
+    ) -> Answer<proto::ServiceRestartResponse> {
+        let resp = control::operate(&self.node, &request.get_ref().id, Operation::Restart).await?;
+        let answer = proto::ServiceRestart { metadata: None, resp };
+        Ok(Response::new(proto::ServiceRestartResponse { messages: vec![answer] }))
+    }
+
+    async fn reboot(&self, request: Request<proto::RebootRequest>) -> Answer<proto::RebootResponse> {
+        let actor_id = control::reboot(&self.node, request.get_ref())?;
+        let answer = proto::Reboot { metadata: None, actor_id };
+        Ok(Response::new(proto::RebootResponse { messages: vec![answer] }))
+    }
+
+    async fn shutdown(&self, _request: Request<proto::ShutdownRequest>) -> Answer<proto::ShutdownResponse> {
+        let actor_id = control::shutdown(&self.node)?;
+        let answer = proto::Shutdown { metadata: None, actor_id };
+        Ok(Response::new(proto::ShutdownResponse { messages: vec![answer] }))
+    }
+
+    async fn dmesg(&self, request: Request<proto::DmesgRequest>) -> Answer<Self::DmesgStream> {
+        streams::dmesg(&self.node, *request.get_ref())
+    }
+
+    async fn logs(&self, request: Request<proto::LogsRequest>) -> Answer<Self::LogsStream> {
+        streams::logs(&self.node, request.get_ref())
+    }
+
+    async fn events(&self, request: Request<proto::EventsRequest>) -> Answer<Self::EventsStream> {
+        streams::events(&self.node, request.into_inner())
+    }
+
+    async fn logs_containers(&self, _request: Request<()>) -> Answer<proto::LogsContainersResponse> {
+        let answer = proto::LogsContainer { metadata: None, ids: self.node.logs.ids() };
+        Ok(Response::new(proto::LogsContainersResponse { messages: vec![answer] }))
+    }
+
+    async fn list(&self, request: Request<proto::ListRequest>) -> Answer<Self::ListStream> {
+        Ok(files::list(&self.node, request.into_inner()))
+    }
+
+    async fn read(&self, request: Request<proto::ReadRequest>) -> Answer<Self::ReadStream> {
+        files::read(&self.node, &request.get_ref().path).await
+    }
+
+    async fn copy(&self, _request: Request<proto::CopyRequest>) -> Answer<Self::CopyStream> {
+        missing("copy")
+    }
+
+    async fn kubeconfig(&self, _request: Request<()>) -> Answer<Self::KubeconfigStream> {
+        missing("kubeconfig")
+    }
+
+    async fn disk_usage(&self, _request: Request<proto::DiskUsageRequest>) -> Answer<Self::DiskUsageStream> {
+        missing("disk_usage")
+    }
+
+    async fn etcd_recover(&self, _request: Request<Streaming<Data>>) -> Answer<proto::EtcdRecoverResponse> {
+        missing("etcd_recover")
+    }
+
+    async fn etcd_snapshot(&self, _request: Request<proto::EtcdSnapshotRequest>) -> Answer<Self::EtcdSnapshotStream> {
+        missing("etcd_snapshot")
+    }
+
+    async fn packet_capture(
+        &self,
+        _request: Request<proto::PacketCaptureRequest>,
+    ) -> Answer<Self::PacketCaptureStream> {
+        missing("packet_capture")
+    }
+
+    async fn image_list(&self, _request: Request<proto::ImageListRequest>) -> Answer<Self::ImageListStream> {
+        missing("image_list")
+    }
+
+    async fn recover(&self, _request: Request<proto::RecoverRequest>) -> Answer<proto::RecoverResponse> {
+        let text = "recover is not supported since Talos 0.9, use apply-config to update control plane configuration";
+        Err(Status::unimplemented(text))
+    }
+
+    missing! {
+        apply_configuration: proto::ApplyConfigurationRequest => ApplyConfigurationResponse;
+        bootstrap: proto::BootstrapRequest => BootstrapResponse;
+        containers: proto::ContainersRequest => ContainersResponse;
+        cpu_info: () => CpuInfoResponse;
+        disk_stats: () => DiskStatsResponse;
+        etcd_member_list: proto::EtcdMemberListRequest => EtcdMemberListResponse;
+        etcd_remove_member: proto::EtcdRemoveMemberRequest => EtcdRemoveMemberResponse;
+        etcd_leave_cluster: proto::EtcdLeaveClusterRequest => EtcdLeaveClusterResponse;
+        etcd_forfeit_leadership: proto::EtcdForfeitLeadershipRequest => EtcdForfeitLeadershipResponse;
+        generate_configuration: proto::GenerateConfigurationRequest => GenerateConfigurationResponse;
+        restart: proto::RestartRequest => RestartResponse;
+        rollback: proto::RollbackRequest => RollbackResponse;
+        reset: proto::ResetRequest => ResetResponse;
+        remove_bootkube_initialized_key: () => RemoveBootkubeInitializedKeyResponse;
+        stats: proto::StatsRequest => StatsResponse;
+        upgrade: proto::UpgradeRequest => UpgradeResponse;
+        cpu_freq_stats: () => CpuFreqStatsResponse;
+        etcd_remove_member_by_id: proto::EtcdRemoveMemberByIdRequest => EtcdRemoveMemberByIdResponse;
+        etcd_alarm_list: () => EtcdAlarmListResponse;
+        etcd_alarm_disarm: () => EtcdAlarmDisarmResponse;
+        etcd_defragment: () => EtcdDefragmentResponse;
+        etcd_status: () => EtcdStatusResponse;
+        etcd_downgrade_validate: proto::EtcdDowngradeValidateRequest => EtcdDowngradeValidateResponse;
+        etcd_downgrade_enable: proto::EtcdDowngradeEnableRequest => EtcdDowngradeEnableResponse;
+        etcd_downgrade_cancel: () => EtcdDowngradeCancelResponse;
+        generate_client_configuration: proto::GenerateClientConfigurationRequest => GenerateClientConfigurationResponse;
+        netstat: proto::NetstatRequest => NetstatResponse;
+        meta_write: proto::MetaWriteRequest => MetaWriteResponse;
+        meta_delete: proto::MetaDeleteRequest => MetaDeleteResponse;
+        image_pull: proto::ImagePullRequest => ImagePullResponse;
+    }
+}

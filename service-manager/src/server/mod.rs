@@ -1,0 +1,102 @@
+//! machined's API server, on a unix socket.
+//!
+//! Owns: the calls that exist. Everything else answers Unimplemented with a sentence.
+//! Does not: authenticate; apid does and passes the caller's roles on as `talos-role`. Only apid's group and root can
+//! open the socket.
+//! Source: spec/api-wire-facts.md; every unary answer holds exactly one element (§3.4).
+
+mod control;
+mod cosi;
+mod files;
+mod machine;
+mod query;
+mod resources;
+mod statistics;
+mod streams;
+mod system;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use api::proto::cosi::resource::state_server::StateServer;
+use api::proto::machine::machine_service_server::MachineServiceServer;
+use api::proto::resource::resource_service_server::ResourceServiceServer;
+use api::roles::{Role, RoleSet};
+use tokio::net::UnixListener;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::{ReceiverStream, UnixListenerStream};
+use tonic::{Request, Response, Status};
+
+use crate::apid;
+use crate::listeners::ListenError;
+use crate::node::Node;
+
+/// Where apid finds machined.
+pub const SOCKET: &str = "/system/run/machined/machine.sock";
+/// Messages that a slow reader may be behind before its sender waits.
+const STREAM_QUEUE: usize = 8;
+/// Largest message either way (spec/api-wire-facts.md §3.5).
+const MAX_MESSAGE_BYTES: usize = 32 << 20;
+
+/// A server stream.
+pub(crate) type Answers<T> = ReceiverStream<Result<T, Status>>;
+type Sender<T> = mpsc::Sender<Result<T, Status>>;
+
+/// Opens the socket, or finds the one that an earlier machined opened.
+pub fn open(node: &Arc<Node>) -> Result<(), ListenError> {
+    let path = Path::new(SOCKET);
+    let socket = node.listeners.unix("machine", path, apid::USER)?;
+    socket.set_nonblocking(true).map_err(|e| ListenError::Unix(SOCKET.to_owned(), e))?;
+    // Set twice only when the sequence resumes: the first socket serves on.
+    let _ = node.api_socket.set(socket);
+    if let Err(error) = node.init.send(&handoff::ToInit::Ready, None) {
+        node.journal.warn(&format!("tell init that the API socket listens: {error}"));
+    }
+    Ok(())
+}
+
+/// Serves the socket.
+pub async fn serve(node: Arc<Node>) -> Result<(), String> {
+    let socket = node.api_socket.get().ok_or("the API socket is not open")?;
+    let socket = socket.try_clone().map_err(|e| format!("duplicate the API socket: {e}"))?;
+    let listener = UnixListener::from_std(socket).map_err(|e| format!("watch the API socket: {e}"))?;
+    serve_on(node, listener).await
+}
+
+/// Serves a listener, for tests too.
+pub async fn serve_on(node: Arc<Node>, listener: UnixListener) -> Result<(), String> {
+    let machine = MachineServiceServer::new(machine::Machine { node: node.clone() });
+    let state = StateServer::new(cosi::State { node: node.clone() });
+    let resources = ResourceServiceServer::new(resources::Resources { node });
+    tonic::transport::Server::builder()
+        .add_service(machine.max_decoding_message_size(MAX_MESSAGE_BYTES).max_encoding_message_size(MAX_MESSAGE_BYTES))
+        .add_service(state.max_encoding_message_size(MAX_MESSAGE_BYTES))
+        .add_service(resources.max_encoding_message_size(MAX_MESSAGE_BYTES))
+        .serve_with_incoming(UnixListenerStream::new(listener))
+        .await
+        .map_err(|e| format!("serve the API socket: {e}"))
+}
+
+/// The caller's roles, as apid passed them on.
+fn roles<T>(request: &Request<T>) -> RoleSet {
+    let values = request.metadata().get_all("talos-role");
+    RoleSet::from_names(values.iter().filter_map(|value| value.to_str().ok()))
+}
+
+fn is_admin<T>(request: &Request<T>) -> bool {
+    roles(request).contains(Role::Admin)
+}
+
+/// A stream, and the end that feeds it.
+fn answers<T>() -> (Sender<T>, Response<Answers<T>>) {
+    let (sender, receiver) = mpsc::channel(STREAM_QUEUE);
+    (sender, Response::new(ReceiverStream::new(receiver)))
+}
+
+/// Runs file work off the async threads.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Status> + Send + 'static) -> Result<T, Status> {
+    tokio::task::spawn_blocking(work).await.map_err(|e| Status::internal(format!("the call's task failed: {e}")))?
+}
+
+#[cfg(test)]
+mod tests;

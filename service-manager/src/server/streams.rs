@@ -1,0 +1,162 @@
+//! Streams of text and events: logs, dmesg, events.
+//!
+//! Each runs as a task of its own that ends when its reader goes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::proto::common::{ContainerDriver, Data};
+use api::proto::machine as proto;
+use tokio::sync::broadcast::error::RecvError;
+use tonic::{Response, Status};
+
+use super::{Answers, Sender, answers};
+use crate::events::Past;
+use crate::kmsg;
+use crate::logs::{Follower, Tail};
+use crate::node::Node;
+
+fn data(bytes: Vec<u8>) -> Data {
+    Data { metadata: None, bytes }
+}
+
+pub(super) fn logs(node: &Node, request: &proto::LogsRequest) -> Result<Response<Answers<Data>>, Status> {
+    let system = request.namespace == "system" || request.namespace.is_empty() || request.id == "kubelet";
+    if !system && request.driver() == ContainerDriver::Cri {
+        return Err(Status::unimplemented("logs of Kubernetes containers are not built yet on this version of Billet"));
+    }
+    let tail = usize::try_from(request.tail_lines).map_or(Tail::All, Tail::Lines);
+    let follower = node.logs.follow(&request.id, tail);
+    let follower = follower.ok_or_else(|| Status::not_found(format!("log {:?} was not registered", request.id)))?;
+    let (sender, answer) = answers();
+    tokio::spawn(send_log(follower, request.follow, sender));
+    Ok(answer)
+}
+
+async fn send_log(mut follower: Follower, follow: bool, sender: Sender<Data>) {
+    loop {
+        match follower.read_available() {
+            Ok(bytes) if bytes.is_empty() => {
+                if !follow {
+                    return;
+                }
+                tokio::select! {
+                    () = follower.grown() => {}
+                    () = sender.closed() => return,
+                }
+            }
+            Ok(bytes) => {
+                if sender.send(Ok(data(bytes))).await.is_err() {
+                    return;
+                }
+            }
+            Err(error) => {
+                let _ = sender.send(Err(Status::internal(format!("read the log: {error}")))).await;
+                return;
+            }
+        }
+    }
+}
+
+pub(super) fn dmesg(node: &Node, request: proto::DmesgRequest) -> Result<Response<Answers<Data>>, Status> {
+    let reader = kmsg::Reader::open(&node.path("/dev/kmsg"), request.tail)
+        .map_err(|e| Status::internal(format!("open /dev/kmsg: {e}")))?;
+    let (sender, answer) = answers();
+    tokio::spawn(async move {
+        if let Err(error) = send_kernel_log(&reader, request.follow, &sender).await {
+            let _ = sender.send(Err(Status::internal(format!("read /dev/kmsg: {error}")))).await;
+        }
+    });
+    Ok(answer)
+}
+
+async fn send_kernel_log(reader: &kmsg::Reader, follow: bool, sender: &Sender<Data>) -> std::io::Result<()> {
+    loop {
+        while let Some(line) = reader.next_now()? {
+            if sender.send(Ok(data(line.into_bytes()))).await.is_err() {
+                return Ok(());
+            }
+        }
+        if !follow {
+            return Ok(());
+        }
+        tokio::select! {
+            waited = reader.wait() => waited?,
+            () = sender.closed() => return Ok(()),
+        }
+    }
+}
+
+pub(super) fn events(node: &Arc<Node>, request: proto::EventsRequest) -> Result<Response<Answers<proto::Event>>, Status> {
+    let past = past(&request)?;
+    let (replay, mut live) = node.events.subscribe(&past);
+    let (sender, answer) = answers();
+    let wanted = move |actor_id: &str| request.with_actor_id.is_empty() || request.with_actor_id == actor_id;
+    tokio::spawn(async move {
+        // The current client throws the first message away unread.
+        if sender.send(Ok(proto::Event::default())).await.is_err() {
+            return;
+        }
+        for event in replay.iter().filter(|event| wanted(&event.actor_id)) {
+            if sender.send(Ok(event.to_proto())).await.is_err() {
+                return;
+            }
+        }
+        loop {
+            let event = tokio::select! {
+                event = live.recv() => event,
+                () = sender.closed() => return,
+            };
+            match event {
+                Ok(event) if !wanted(&event.actor_id) => {}
+                Ok(event) => {
+                    if sender.send(Ok(event.to_proto())).await.is_err() {
+                        return;
+                    }
+                }
+                // A reader this far behind is cut off with a normal end (spec/api-wire-facts.md §3.8).
+                Err(RecvError::Lagged(_) | RecvError::Closed) => return,
+            }
+        }
+    });
+    Ok(answer)
+}
+
+fn past(request: &proto::EventsRequest) -> Result<Past, Status> {
+    let given = [request.tail_events != 0, !request.tail_id.is_empty(), request.tail_seconds != 0];
+    if given.iter().filter(|given| **given).count() > 1 {
+        return Err(Status::invalid_argument("give one of tail_events, tail_id and tail_seconds"));
+    }
+    if !request.tail_id.is_empty() {
+        return Ok(Past::After(request.tail_id.clone()));
+    }
+    if let Ok(seconds @ 1..) = u64::try_from(request.tail_seconds) {
+        return Ok(Past::Younger(Duration::from_secs(seconds)));
+    }
+    Ok(match usize::try_from(request.tail_events) {
+        Ok(0) => Past::None,
+        Ok(count) => Past::Last(count),
+        Err(_) => Past::All,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tail_of_events_is_one_wish() {
+        let request = |events, id: &str, seconds| proto::EventsRequest {
+            tail_events: events,
+            tail_id: id.into(),
+            tail_seconds: seconds,
+            with_actor_id: String::new(),
+        };
+        assert_eq!(past(&request(0, "", 0)).unwrap(), Past::None);
+        assert_eq!(past(&request(-1, "", 0)).unwrap(), Past::All);
+        assert_eq!(past(&request(5, "", 0)).unwrap(), Past::Last(5));
+        assert_eq!(past(&request(0, "x", 0)).unwrap(), Past::After("x".into()));
+        assert_eq!(past(&request(0, "", 9)).unwrap(), Past::Younger(Duration::from_secs(9)));
+        assert!(past(&request(1, "x", 0)).is_err());
+    }
+}

@@ -1,0 +1,61 @@
+//! The end of a machine: services stop, then init takes over.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use handoff::{Action, ToInit};
+
+use super::status::{Stage, publish_stage};
+use crate::node::Node;
+use crate::sequencer::{TaskError, TaskFuture};
+
+/// How long the services of one wave may take to stop; SIGKILL comes after 10 s of it.
+const WAVE_DEADLINE: Duration = Duration::from_secs(30);
+/// Internal services that must outlive the processes: without them nobody would see the end.
+const LAST: [&str; 3] = ["machined", "networkd", "udevd"];
+
+/// Stops all processes, dependants first. What does not stop is named and left to init.
+pub fn stop_all_services(node: Arc<Node>) -> TaskFuture {
+    Box::pin(async move {
+        // apid stays to the end, so that a client may watch: init ends it with everything that is left.
+        let stays = |id: &String| LAST.contains(&id.as_str()) || id == "apid";
+        for mut wave in node.services.stop_order() {
+            wave.retain(|id| !stays(id));
+            for id in &wave {
+                node.services.stop(id);
+            }
+            if let Err(late) = node.services.wait_down(&wave, WAVE_DEADLINE).await {
+                let seconds = WAVE_DEADLINE.as_secs();
+                let text = format!("not stopped within {seconds} s (deadline stopAllServices): {}", late.join(", "));
+                node.journal.warn(&text);
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Asks init to restart the machine.
+pub fn reboot(node: Arc<Node>) -> TaskFuture {
+    Box::pin(async move {
+        publish_stage(&node, "", &Stage::Rebooting);
+        finish(&node, Action::Reboot, "reboot sequence").await
+    })
+}
+
+/// Asks init to cut the power, or to halt where the command line says so.
+pub fn shutdown(node: Arc<Node>) -> TaskFuture {
+    Box::pin(async move {
+        publish_stage(&node, "", &Stage::ShuttingDown);
+        let action = if node.parameters.halt_on_shutdown { Action::Halt } else { Action::PowerOff };
+        finish(&node, action, "shutdown sequence").await
+    })
+}
+
+/// How long answers and events may take to leave the machine before init ends everything.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+
+async fn finish(node: &Node, action: Action, reason: &str) -> Result<(), TaskError> {
+    tokio::time::sleep(LAST_WORDS).await;
+    node.journal.say(&format!("{reason}: handing over to init for {action:?}"));
+    node.init.send(&ToInit::Finish { action, reason }, None).map_err(|e| TaskError(format!("ask init to finish: {e}")))
+}

@@ -1,0 +1,211 @@
+//! Defining and starting the node's services.
+//!
+//! Source: spec/machine-facts.md §5.2 (current layout: networkd and udevd are tasks of machined).
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::status::{Stage, publish_stage};
+use crate::node::Node;
+use crate::sequencer::{TaskError, TaskFuture};
+use crate::services::definition::{self, Definition, Identity, Runner};
+use crate::services::Check;
+use crate::{apid, identity, network, server, trustd, udevd};
+
+/// How long the API may take to answer once there is a config.
+pub const API_READY_DEADLINE: Duration = Duration::from_secs(60);
+/// How long all services may take (spec/machine-facts.md §4.4).
+const ALL_UP_DEADLINE: Duration = Duration::from_secs(15 * 60);
+/// Where layers put service definitions.
+const IMAGE_SERVICES: &str = "/usr/lib/billet/services.d";
+const CONTAINERD: &str = "/usr/bin/containerd";
+const CONTAINERD_SOCKET: &str = "/system/run/containerd/containerd.sock";
+
+/// Opens the API socket and serves it.
+pub fn start_machined(node: Arc<Node>) -> TaskFuture {
+    Box::pin(async move {
+        define_machined(&node)?;
+        node.services.start("machined");
+        Ok(())
+    })
+}
+
+/// Starts loopback and DHCP.
+pub fn start_networkd(node: Arc<Node>) -> TaskFuture {
+    Box::pin(async move {
+        define_networkd(&node);
+        node.services.start("networkd");
+        Ok(())
+    })
+}
+
+/// Starts module loading for devices.
+pub fn start_udevd(node: Arc<Node>) -> TaskFuture {
+    Box::pin(async move {
+        define_udevd(&node);
+        node.services.start("udevd");
+        Ok(())
+    })
+}
+
+/// Starts the API's front end.
+pub fn start_apid(node: Arc<Node>) -> TaskFuture {
+    Box::pin(async move {
+        define_apid(&node)?;
+        node.services.start("apid");
+        Ok(())
+    })
+}
+
+/// Defines the named services again after a restart of machined, as far as they are ours or the image's.
+pub fn define_services(node: &Arc<Node>, ids: &[&str]) -> Vec<TaskError> {
+    let mut errors = Vec::new();
+    for id in ids {
+        let result = match *id {
+            "machined" => define_machined(node),
+            "networkd" => {
+                define_networkd(node);
+                Ok(())
+            }
+            "udevd" => {
+                define_udevd(node);
+                Ok(())
+            }
+            "apid" => define_apid(node),
+            "trustd" => define_trustd(node),
+            "containerd" => {
+                define_containerd(node);
+                Ok(())
+            }
+            _ => Ok(()),
+        };
+        errors.extend(result.err());
+    }
+    define_image_services(node, |id| ids.contains(&id));
+    errors
+}
+
+fn define_machined(node: &Arc<Node>) -> Result<(), TaskError> {
+    server::open(node).map_err(|e| TaskError(e.to_string()))?;
+    let serving = node.clone();
+    node.services.define(Definition::internal("machined", move || Box::pin(server::serve(serving.clone()))));
+    Ok(())
+}
+
+fn define_networkd(node: &Arc<Node>) {
+    let working = node.clone();
+    node.services.define(Definition::internal("networkd", move || Box::pin(network::run(working.clone()))));
+}
+
+fn define_udevd(node: &Arc<Node>) {
+    let working = node.clone();
+    node.services.define(Definition::internal("udevd", move || Box::pin(udevd::run(working.clone()))));
+}
+
+fn define_apid(node: &Arc<Node>) -> Result<(), TaskError> {
+    if node.services.record("apid").is_some() {
+        return Ok(());
+    }
+    identity::open(node, identity::Role::Apid).map_err(|e| TaskError(e.to_string()))?;
+    let socket = node.listeners.tcp("apid", apid::PORT).map_err(|e| TaskError(e.to_string()))?;
+    let mut definition = Definition::process("apid", &["/usr/bin/apid"]);
+    set_program(&mut definition, Identity { user: apid::USER, group: apid::USER }, socket);
+    definition.check = Some(Check::Tcp(([127, 0, 0, 1], apid::PORT).into()));
+    node.services.define(definition);
+    Ok(())
+}
+
+fn set_program(definition: &mut Definition, identity: Identity, listener: std::os::fd::OwnedFd) {
+    if let Runner::Process(program) = &mut definition.runner {
+        program.identity = Some(identity);
+        program.listener = Some(Arc::new(listener));
+        // Two arenas at most: each costs address space and pages that are never given back.
+        program.env.push("MALLOC_ARENA_MAX=1".to_owned());
+    }
+}
+
+/// Waits until the API has answered, or says what it waited for.
+pub fn wait_for_api(node: Arc<Node>) -> TaskFuture {
+    Box::pin(async move {
+        let mut readiness = node.readiness.subscribe();
+        let ready = readiness.wait_for(|readiness| readiness.announced);
+        if tokio::time::timeout(API_READY_DEADLINE, ready).await.is_err() {
+            let seconds = API_READY_DEADLINE.as_secs();
+            node.journal.warn(&format!("API not ready within {seconds} s (deadline waitForAPI); going on without it"));
+        }
+        Ok(())
+    })
+}
+
+/// Starts all services and waits for them.
+pub fn start_all_services(node: Arc<Node>) -> TaskFuture {
+    Box::pin(async move {
+        define_containerd(&node);
+        define_trustd(&node)?;
+        define_image_services(&node, |_| true);
+        let ids = node.services.ids();
+        for id in &ids {
+            node.services.start(id);
+        }
+        node.timeline.close();
+        let late = node.services.wait_up(&ids, ALL_UP_DEADLINE).await.err().unwrap_or_default();
+        publish_stage(&node, "", &Stage::Running(late.clone()));
+        if late.is_empty() {
+            return Ok(());
+        }
+        let seconds = ALL_UP_DEADLINE.as_secs();
+        Err(TaskError(format!("not up within {seconds} s (deadline startAllServices): {}", late.join(", "))))
+    })
+}
+
+fn define_containerd(node: &Arc<Node>) {
+    if !Path::new(CONTAINERD).exists() {
+        node.journal.warn(&format!("{CONTAINERD} is not in this image: no containers"));
+        return;
+    }
+    let argv = [
+        CONTAINERD,
+        "--address",
+        CONTAINERD_SOCKET,
+        "--state",
+        "/system/run/containerd",
+        "--root",
+        "/system/var/lib/containerd",
+    ];
+    let mut definition = Definition::process("containerd", &argv);
+    definition.check = Some(Check::Unix(CONTAINERD_SOCKET.into()));
+    definition.share.group = "system/runtime".to_owned();
+    definition.share.oom_score_adj = Some(-999);
+    definition.share.most_processes = 4096;
+    if let Runner::Process(program) = &mut definition.runner {
+        program.ends_group = false;
+    }
+    node.services.define(definition);
+}
+
+fn define_trustd(node: &Arc<Node>) -> Result<(), TaskError> {
+    let Some(config) = node.config().filter(|_| node.services.record("trustd").is_none()) else { return Ok(()) };
+    if !config.machine.machine_type.is_control_plane() {
+        return Ok(());
+    }
+    identity::open(node, identity::Role::Trustd).map_err(|e| TaskError(e.to_string()))?;
+    let socket = node.listeners.tcp("trustd", trustd::PORT).map_err(|e| TaskError(e.to_string()))?;
+    let mut definition = Definition::process("trustd", &["/usr/bin/trustd"]);
+    set_program(&mut definition, Identity { user: trustd::USER, group: trustd::USER }, socket);
+    definition.check = Some(Check::Tcp(([127, 0, 0, 1], trustd::PORT).into()));
+    definition.depends_on = vec!["networkd".to_owned()];
+    node.services.define(definition);
+    Ok(())
+}
+
+/// Adds the services that layers bring. One that takes a name of ours is ignored: ours came first.
+fn define_image_services(node: &Node, wanted: impl Fn(&str) -> bool) {
+    let (definitions, wrong) = definition::read_folder(Path::new(IMAGE_SERVICES));
+    for error in wrong {
+        node.journal.warn(&error);
+    }
+    for definition in definitions.into_iter().filter(|definition| wanted(&definition.id)) {
+        node.services.define(definition);
+    }
+}

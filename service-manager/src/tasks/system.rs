@@ -1,0 +1,236 @@
+//! Mounts, limits and kernel settings.
+//!
+//! Source: spec/machine-facts.md §4.7, §11.1, §11.2 (current layout).
+
+use std::ffi::{CStr, CString};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, mount};
+use rustix::process::{Resource, Rlimit, setrlimit};
+
+use crate::node::Node;
+use crate::sequencer::{TaskError, TaskFuture};
+
+/// Where the cgroup tree is.
+const CGROUPS: &str = "/sys/fs/cgroup";
+/// Open files of machined (spec/machine-facts.md §11.1).
+const OPEN_FILES: u64 = 1_048_576;
+
+/// Written in this order; a kernel without one of them says so in the log and goes on.
+const SYSCTLS: [(&str, &str); 19] = [
+    ("net/ipv4/ip_forward", "1"),
+    ("net/ipv6/conf/default/forwarding", "1"),
+    ("net/ipv4/icmp_echo_ignore_broadcasts", "1"),
+    ("net/ipv4/icmp_ignore_bogus_error_responses", "1"),
+    ("net/ipv4/ip_local_reserved_ports", "50000,50001"),
+    ("kernel/pid_max", "262144"),
+    ("kernel/kptr_restrict", "2"),
+    ("kernel/dmesg_restrict", "1"),
+    ("kernel/perf_event_paranoid", "3"),
+    ("kernel/yama/ptrace_scope", "2"),
+    ("kernel/unprivileged_bpf_disabled", "1"),
+    ("net/core/bpf_jit_harden", "2"),
+    ("vm/overcommit_memory", "1"),
+    ("fs/protected_symlinks", "1"),
+    ("fs/protected_hardlinks", "1"),
+    ("fs/protected_fifos", "2"),
+    ("fs/protected_regular", "2"),
+    ("fs/suid_dumpable", "0"),
+    ("fs/inotify/max_user_instances", "8192"),
+];
+
+struct Mount {
+    source: &'static CStr,
+    target: &'static str,
+    kind: &'static CStr,
+    flags: MountFlags,
+    data: &'static CStr,
+}
+
+const HARD: MountFlags = MountFlags::NOSUID.union(MountFlags::NOEXEC).union(MountFlags::NODEV);
+
+const SYSTEM: Mount = Mount {
+    source: c"tmpfs",
+    target: "/system",
+    kind: c"tmpfs",
+    flags: MountFlags::NOSUID.union(MountFlags::NODEV),
+    data: c"mode=0755",
+};
+
+const CGROUP2: Mount = Mount {
+    source: c"cgroup2",
+    target: CGROUPS,
+    kind: c"cgroup2",
+    flags: HARD,
+    data: c"nsdelegate,memory_recursiveprot",
+};
+
+const BPF: Mount = Mount { source: c"bpf", target: "/sys/fs/bpf", kind: c"bpf", flags: HARD, data: c"mode=0700" };
+
+const PSEUDO: [Mount; 5] = [
+    Mount {
+        source: c"devpts",
+        target: "/dev/pts",
+        kind: c"devpts",
+        flags: MountFlags::NOSUID.union(MountFlags::NOEXEC),
+        data: c"ptmxmode=0666,mode=0620,gid=5",
+    },
+    Mount { source: c"tmpfs", target: "/dev/shm", kind: c"tmpfs", flags: HARD, data: c"mode=1777" },
+    Mount { source: c"tmpfs", target: "/tmp", kind: c"tmpfs", flags: HARD, data: c"mode=1777,size=64M" },
+    Mount { source: c"securityfs", target: "/sys/kernel/security", kind: c"securityfs", flags: HARD, data: c"" },
+    Mount { source: c"efivarfs", target: "/sys/firmware/efi/efivars", kind: c"efivarfs", flags: HARD, data: c"" },
+];
+
+/// Mounts /system and makes its folders.
+pub fn setup_system_directory(_node: Arc<Node>) -> TaskFuture {
+    Box::pin(async {
+        make(&SYSTEM)?;
+        for (path, mode) in [
+            ("/system/etc", 0o755),
+            ("/system/run", 0o711),
+            ("/system/var", 0o700),
+            ("/system/state", 0o700),
+            ("/system/run/machined", 0o711),
+            ("/run/log", 0o700),
+        ] {
+            folder(path, mode)?;
+        }
+        Ok(())
+    })
+}
+
+/// Mounts the cgroup2 tree, makes the inner groups and moves machined into one of its own.
+pub fn mount_cgroups(_node: Arc<Node>) -> TaskFuture {
+    Box::pin(async {
+        make(&CGROUP2)?;
+        let root = Path::new(CGROUPS);
+        // A group with members may not hand controllers on: machined leaves the root before it does.
+        fs::create_dir_all(root.join("init")).map_err(|e| TaskError(format!("create cgroup init: {e}")))?;
+        write(&root.join("init/cgroup.procs"), "0")?;
+        // init stays in the root group, which is allowed there only.
+        let _ = fs::write(root.join("init/cpu.weight"), "1000");
+        for group in ["", "system", "system/extensions"] {
+            let path = root.join(group);
+            fs::create_dir_all(&path).map_err(|e| TaskError(format!("create cgroup {group}: {e}")))?;
+            for controller in ["+cpu", "+memory", "+pids", "+io"] {
+                // A kernel without one of them runs services without that limit.
+                let _ = fs::write(path.join("cgroup.subtree_control"), controller);
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Mounts what programs expect below /dev, /sys and /tmp.
+pub fn mount_pseudo_filesystems(node: Arc<Node>) -> TaskFuture {
+    Box::pin(async move {
+        for mount in &PSEUDO {
+            match fs::create_dir(mount.target) {
+                Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                    // A machine without EFI has no place for its variables.
+                    if mount.kind != c"efivarfs" {
+                        node.journal.warn(&format!("create mount point {}: {error}", mount.target));
+                    }
+                }
+                _ => {
+                    if let Err(error) = make(mount) {
+                        node.journal.warn(&error.to_string());
+                    }
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Mounts the bpf file system.
+pub fn mount_bpffs(node: Arc<Node>) -> TaskFuture {
+    Box::pin(async move {
+        if let Err(error) = make(&BPF) {
+            node.journal.warn(&error.to_string());
+        }
+        Ok(())
+    })
+}
+
+/// Raises the limit of open files and protects machined from the OOM killer.
+pub fn set_rlimit(node: Arc<Node>) -> TaskFuture {
+    Box::pin(async move {
+        let limit = Rlimit { current: Some(OPEN_FILES), maximum: Some(OPEN_FILES) };
+        setrlimit(Resource::Nofile, limit).map_err(|e| TaskError(format!("raise RLIMIT_NOFILE to {OPEN_FILES}: {e}")))?;
+        if let Err(error) = fs::write("/proc/self/oom_score_adj", "-999") {
+            node.journal.warn(&format!("write /proc/self/oom_score_adj: {error}"));
+        }
+        Ok(())
+    })
+}
+
+/// Writes the sysctls.
+pub fn write_required_sysctls(node: Arc<Node>) -> TaskFuture {
+    Box::pin(async move {
+        for (name, value) in SYSCTLS {
+            if let Err(error) = fs::write(Path::new("/proc/sys").join(name), value) {
+                node.journal.warn(&format!("write sysctl {}: {error}", name.replace('/', ".")));
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Mounts /var and makes its folders. A disk's EPHEMERAL takes the tmpfs's place once there is one.
+pub fn setup_var_directory(_node: Arc<Node>) -> TaskFuture {
+    Box::pin(async {
+        make(&Mount {
+            source: c"tmpfs",
+            target: "/var",
+            kind: c"tmpfs",
+            flags: MountFlags::NOSUID.union(MountFlags::NODEV),
+            data: c"mode=0755",
+        })?;
+        for path in ["/var/log", "/var/log/pods", "/var/lib", "/var/lib/kubelet", "/var/lib/containerd", "/var/lib/cni"] {
+            folder(path, 0o755)?;
+        }
+        match std::os::unix::fs::symlink("/run", "/var/run") {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                Err(TaskError(format!("link /var/run to /run: {error}")))
+            }
+            _ => Ok(()),
+        }
+    })
+}
+
+fn make(what: &Mount) -> Result<(), TaskError> {
+    if is_mounted(what.target, what.kind) {
+        return Ok(());
+    }
+    let target = CString::new(what.target).map_err(|_| TaskError(format!("mount point {:?}", what.target)))?;
+    match mount(what.source, &target, what.kind, what.flags, Some(what.data)) {
+        Ok(()) => Ok(()),
+        // A module or a kernel option is missing: the caller decides whether that matters.
+        Err(Errno::NODEV) => Err(TaskError(format!("mount {}: the kernel lacks {:?}", what.target, what.kind))),
+        Err(errno) => Err(TaskError(format!("mount {:?} at {}: {errno}", what.kind, what.target))),
+    }
+}
+
+/// Whether this very file system is there already: a machined before us mounted it.
+fn is_mounted(target: &str, kind: &CStr) -> bool {
+    let Ok(mounts) = fs::read_to_string("/proc/self/mounts") else { return false };
+    let kind = kind.to_str().unwrap_or_default();
+    mounts.lines().any(|line| {
+        let mut words = line.split(' ').skip(1);
+        words.next() == Some(target) && words.next() == Some(kind)
+    })
+}
+
+fn folder(path: &str, mode: u32) -> Result<(), TaskError> {
+    fs::create_dir_all(path).map_err(|e| TaskError(format!("create folder {path}: {e}")))?;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(|e| TaskError(format!("set mode of {path}: {e}")))
+}
+
+fn write(path: &Path, text: &str) -> Result<(), TaskError> {
+    fs::write(path, text).map_err(|e| TaskError(format!("write {}: {e}", path.display())))
+}

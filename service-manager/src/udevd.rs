@@ -1,0 +1,183 @@
+//! udevd: modules for devices, and the news of block devices.
+//!
+//! Order: the uevent socket is open before the first look at /sys, so a device that appears in between is seen by
+//! one of them. The look at all of /sys waits until the API is ready, unless there is no network link yet: reading
+//! the module index costs more than the rest of the start.
+//! Does not: make device nodes (devtmpfs does) or rename links.
+//! Source: Documentation/driver-api/driver-model; kmod(8).
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ondisk::kmod::{AliasTable, Index, Module};
+use sys::{Errno, uevent};
+
+use crate::node::Node;
+use crate::watched;
+
+/// How long the first look waits for the API.
+const COLDPLUG_DEADLINE: Duration = Duration::from_secs(20);
+
+/// The service.
+pub async fn run(node: Arc<Node>) -> Result<(), String> {
+    let socket = uevent::open().map_err(|e| format!("open the uevent socket: {e}"))?;
+    let socket = watched::readable(socket).map_err(|e| format!("watch the uevent socket: {e}"))?;
+    let mut coldplug = tokio::spawn(coldplug_when_due(node.clone()));
+    let mut buffer = vec![0; uevent::MAX_BYTES];
+    loop {
+        let mut ready = tokio::select! {
+            ready = socket.readable() => ready.map_err(|e| format!("wait for uevents: {e}"))?,
+            _ = &mut coldplug, if !coldplug.is_finished() => continue,
+        };
+        match uevent::receive(socket.get_ref(), &mut buffer) {
+            Ok(length) => handle(&node, &buffer[..length]),
+            Err(Errno::AGAIN) => ready.clear_ready(),
+            Err(Errno::NOBUFS) => {
+                node.journal.warn("udevd: events were lost; looking at all devices again");
+                coldplug = tokio::spawn(coldplug_now(node.clone()));
+            }
+            Err(errno) => return Err(format!("receive a uevent: {errno}")),
+        }
+    }
+}
+
+fn handle(node: &Node, event: &[u8]) {
+    if uevent::field(event, "SUBSYSTEM") == Some("block") {
+        node.devices.send_modify(|count| *count += 1);
+    }
+    if uevent::field(event, "ACTION") == Some("add") {
+        if let Some(alias) = uevent::field(event, "MODALIAS") {
+            load_for(node, std::iter::once(alias));
+        }
+    }
+}
+
+async fn coldplug_when_due(node: Arc<Node>) {
+    if has_wired_link(Path::new("/sys/class/net")) {
+        let mut readiness = node.readiness.subscribe();
+        let ready = readiness.wait_for(|readiness| readiness.announced);
+        // A node without a config still wants its drivers.
+        let _ = tokio::time::timeout(COLDPLUG_DEADLINE, ready).await;
+    }
+    coldplug_now(node).await;
+}
+
+fn has_wired_link(class: &Path) -> bool {
+    let Ok(entries) = fs::read_dir(class) else { return false };
+    entries.flatten().any(|entry| {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        name.starts_with("en") || name.starts_with("eth")
+    })
+}
+
+async fn coldplug_now(node: Arc<Node>) {
+    let aliases = driverless_aliases(Path::new("/sys/bus"));
+    load_for(&node, aliases.iter().map(String::as_str));
+}
+
+/// Aliases of all devices that no driver has taken.
+fn driverless_aliases(bus: &Path) -> BTreeSet<String> {
+    let buses = fs::read_dir(bus).into_iter().flatten().flatten();
+    let devices = buses.flat_map(|bus| fs::read_dir(bus.path().join("devices")).into_iter().flatten().flatten());
+    devices
+        .filter(|device| !device.path().join("driver").exists())
+        .filter_map(|device| fs::read_to_string(device.path().join("modalias")).ok())
+        .map(|alias| alias.trim().to_owned())
+        .filter(|alias| !alias.is_empty())
+        .collect()
+}
+
+/// The module index of the running kernel.
+struct Modules {
+    folder: PathBuf,
+    dep: String,
+    alias: String,
+    softdep: String,
+}
+
+impl Modules {
+    fn read() -> Self {
+        let folder = Path::new("/usr/lib/modules").join(sys::system::kernel_release());
+        let text = |name: &str| fs::read_to_string(folder.join(name)).unwrap_or_default();
+        Self { dep: text("modules.dep"), alias: text("modules.alias"), softdep: text("modules.softdep"), folder }
+    }
+
+    fn index(&self) -> Index<'_> {
+        Index { dep: &self.dep, alias: &self.alias, softdep: &self.softdep, builtin: "" }
+    }
+
+    fn insert(&self, modules: &[Module<'_>]) -> Result<usize, String> {
+        let mut loaded = 0;
+        for module in modules {
+            let path = self.folder.join(module.path);
+            let file = fs::File::open(&path).map_err(|e| format!("open {}: {e}", path.display()))?;
+            let packed = if module.path.ends_with(".ko") { 0 } else { sys::system::MODULE_COMPRESSED };
+            match sys::system::load_module_file(&file, c"", packed) {
+                Ok(()) => loaded += 1,
+                Err(Errno::EXIST) => {}
+                Err(errno) => return Err(format!("load {}: {errno}", module.path)),
+            }
+        }
+        Ok(loaded)
+    }
+}
+
+fn load_for<'a>(node: &Node, aliases: impl Iterator<Item = &'a str>) {
+    let mut aliases = aliases.peekable();
+    if aliases.peek().is_none() {
+        return;
+    }
+    let modules = Modules::read();
+    let (index, table) = (modules.index(), AliasTable::new(&modules.alias));
+    let mut wanted: Vec<&str> = aliases.flat_map(|alias| table.matches(alias).collect::<Vec<_>>()).collect();
+    wanted.sort_unstable();
+    wanted.dedup();
+    for name in wanted {
+        let Some(module) = index.find(name) else { continue };
+        match modules.insert(&index.with_dependencies([module])) {
+            Ok(0) => {}
+            Ok(_) => node.journal.say(&format!("udevd: loaded module {name}")),
+            Err(error) => node.journal.warn(&format!("udevd: {error}")),
+        }
+    }
+}
+
+/// Loads a module by name, with what it needs. One that is built in is there already.
+pub fn load_module(name: &str) -> Result<(), String> {
+    let modules = Modules::read();
+    let index = modules.index();
+    let Some(module) = index.find(name) else { return Ok(()) };
+    modules.insert(&index.with_dependencies([module])).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_devices_without_a_driver_are_asked_for() {
+        let dir = tempfile::tempdir().unwrap();
+        for (device, alias, driver) in [("a", "pci:v1\n", true), ("b", "pci:v2\n", false), ("c", "\n", false)] {
+            let path = dir.path().join("pci/devices").join(device);
+            fs::create_dir_all(&path).unwrap();
+            fs::write(path.join("modalias"), alias).unwrap();
+            if driver {
+                fs::create_dir(path.join("driver")).unwrap();
+            }
+        }
+        assert_eq!(driverless_aliases(dir.path()), BTreeSet::from(["pci:v2".to_owned()]));
+    }
+
+    #[test]
+    fn a_wired_link_is_recognised() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("lo")).unwrap();
+        assert!(!has_wired_link(dir.path()));
+        fs::create_dir(dir.path().join("eth0")).unwrap();
+        assert!(has_wired_link(dir.path()));
+    }
+}
