@@ -2,12 +2,14 @@
 //!
 //! Owns: modules.dep, modules.alias, modules.softdep and modules.builtin in the text form that depmod writes.
 //! Does not: load modules, read folders, obey modprobe.d.
-//! Order: soft dependencies named `pre`, hard dependencies, the module, soft dependencies named `post`.
-//! Fails by: saying that nothing has the name; a soft dependency that does not exist is left out.
+//! Order: hard dependencies, soft dependencies named `pre`, the module, soft dependencies named `post`.
+//! Fails by: saying that nothing has the name; a soft dependency that does not exist is left out, one that is an
+//! alias stands for all modules that have it.
 //! Source: man modules.dep(5), depmod(8), modprobe.d(5); kmod's libkmod for the treatment of `-` and `_`.
 
 mod alias;
 mod glob;
+mod order;
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -91,11 +93,9 @@ impl<'a> Index<'a> {
         if let Some(module) = self.find(request) {
             return Ok(self.with_dependencies([module]));
         }
-        if self.is_builtin(request) {
-            return Ok(Vec::new());
-        }
+        // An alias goes before a built-in module of the same name, as with modprobe: `crc32` is both.
         let named: Vec<&str> = self.aliases(request).collect();
-        if named.is_empty() {
+        if named.is_empty() && !self.is_builtin(request) {
             return Err(NotFound(request.into()));
         }
         Ok(self.with_dependencies(named.iter().filter_map(|name| self.find(name))))
@@ -103,59 +103,26 @@ impl<'a> Index<'a> {
 
     /// The wanted modules and all that they need, each once, in the order in which they can be loaded.
     pub fn with_dependencies(&self, wanted: impl IntoIterator<Item = Module<'a>>) -> Vec<Module<'a>> {
-        let mut order = Vec::new();
-        let mut seen = Vec::new();
-        for module in wanted {
-            self.visit(module, &mut seen, &mut order);
-        }
-        order
-    }
-
-    /// Depth first with a stack of its own: the depth of a hostile index must not be the depth of ours.
-    fn visit(&self, module: Module<'a>, seen: &mut Vec<&'a str>, order: &mut Vec<Module<'a>>) {
-        let mut stack = Vec::from([Step::Visit(module.path)]);
-        while let Some(step) = stack.pop() {
-            match step {
-                Step::Emit(path) => order.push(Module { path }),
-                Step::Visit(path) if seen.contains(&path) => {}
-                Step::Visit(path) => {
-                    seen.push(path);
-                    self.push_steps(path, &mut stack);
-                }
-            }
-        }
-    }
-
-    /// What a module takes, last step first because a stack turns it round.
-    fn push_steps(&self, path: &'a str, stack: &mut Vec<Step<'a>>) {
-        let name = stem(path);
-        let soft = |when| self.soft(name, when).filter_map(|name| self.find(name)).map(|m| m.path);
-        let mut post: Vec<_> = soft(When::Post).map(Step::Visit).collect();
-        let mut pre: Vec<_> = soft(When::Pre).map(Step::Visit).collect();
-        post.reverse();
-        pre.reverse();
-        stack.append(&mut post);
-        stack.push(Step::Emit(path));
-        // modules.dep names the dependency that must be loaded first last: the order a stack wants.
-        stack.extend(self.dependencies(path).map(Step::Visit));
-        stack.append(&mut pre);
-    }
-
-    fn dependencies(&self, path: &str) -> impl Iterator<Item = &'a str> {
-        let dependencies = self.entry(stem(path)).map_or("", |(_, dependencies)| dependencies);
-        dependencies.split_ascii_whitespace()
+        let mut walk = order::Walk::new(self);
+        wanted.into_iter().for_each(|module| walk.add(module));
+        walk.finish()
     }
 
     /// The line of modules.dep for this name: path and dependencies.
     fn entry(&self, name: &str) -> Option<(&'a str, &'a str)> {
-        lines(self.dep).filter_map(|line| line.split_once(':')).find(|(path, _)| same_name(stem(path), name))
+        self.entries().find(|(path, _)| same_name(stem(path), name))
+    }
+
+    /// The lines of modules.dep: path and dependencies.
+    fn entries(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
+        lines(self.dep).filter_map(|line| line.split_once(':'))
     }
 
     /// Names after `pre:` or `post:` in the lines of modules.softdep for this module.
     fn soft(&self, name: &str, when: When) -> impl Iterator<Item = &'a str> {
         let mut section = None;
         lines(self.softdep)
-            .filter_map(|line| line.strip_prefix("softdep ")?.trim_start().split_once(' '))
+            .filter_map(|line| line.strip_prefix("softdep ")?.trim_ascii_start().split_once(' '))
             .filter(move |(module, _)| same_name(module, name))
             .flat_map(|(_, rest)| rest.split_ascii_whitespace())
             .filter(move |word| {
@@ -169,15 +136,11 @@ impl<'a> Index<'a> {
     }
 }
 
+/// Before or after the module itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum When {
     Pre,
     Post,
-}
-
-enum Step<'a> {
-    Visit(&'a str),
-    Emit(&'a str),
 }
 
 impl fmt::Display for NotFound {

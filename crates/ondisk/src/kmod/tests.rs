@@ -104,6 +104,27 @@ fn table_and_index_find_the_same() {
     assert_eq!(table.matches(pci).collect::<Vec<_>>(), ["a"]);
 }
 
+/// Fifty modules of a real kernel: what modprobe would load for names and aliases.
+#[test]
+fn modprobe_loads_the_same_in_the_same_order() {
+    let index = Index {
+        dep: include_str!("../../testdata/kmod/modules.dep"),
+        alias: include_str!("../../testdata/kmod/modules.alias"),
+        softdep: include_str!("../../testdata/kmod/modules.softdep"),
+        builtin: include_str!("../../testdata/kmod/modules.builtin"),
+    };
+    let expected = include_str!("../../testdata/kmod/expected");
+    let mut compared = 0;
+    for block in expected.split("= ").skip(1) {
+        let (request, paths) = block.split_once('\n').unwrap();
+        let ours: Vec<_> =
+            index.load_order(request).unwrap_or_default().into_iter().map(|m| m.path).collect();
+        assert_eq!(ours, paths.lines().collect::<Vec<_>>(), "{request}");
+        compared += ours.len();
+    }
+    assert!(compared > 70, "{compared}");
+}
+
 #[test]
 fn glob_semantics() {
     for (pattern, text, expected) in [
