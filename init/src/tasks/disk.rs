@@ -2,8 +2,8 @@
 //!
 //! Owns: which slot of which disk holds the layers of the manifest. GPT is read here, not by the kernel, so that a
 //! damaged primary table is no obstacle; a partition the kernel does not know is added.
-//! Order: the disk that the loader names (`LoaderDevicePartUUID`) is the only one considered; without that, exactly
-//! one disk may hold the layers once devices are quiet.
+//! Order: only disks with the partition that the loader names (`LoaderDevicePartUUID`) are considered; without that,
+//! all, once devices are quiet. Exactly one may hold the layers: a clone of the boot disk is a second one.
 //! Fails by: listing the disks that could all be the root, or why each slot seen is not it.
 
 use alloc::format;
@@ -78,7 +78,7 @@ impl Search {
             let Some(table) = read_table(boot.kernel, &disk) else { continue };
             match self.loader {
                 Some(guid) if table.by_guid(guid).is_none() => {}
-                Some(_) => return self.slot_of(boot, &disk, &table, true).map(|c| c.into_iter().collect()),
+                Some(_) => found.extend(self.slot_of(boot, &disk, &table, true)?),
                 None => found.extend(self.slot_of(boot, &disk, &table, false)?),
             }
         }
@@ -127,13 +127,13 @@ impl Search {
     pub(super) fn settle(&mut self, boot: &mut Boot<'_>, found: Candidate) -> Result<Source, Failure> {
         if self.loader.is_none() {
             events::wait_until_quiet(boot)?;
-            let all = self.candidates(boot)?;
-            if all.len() > 1 {
-                let disks: Vec<String> =
-                    all.iter().map(|c| format!("/dev/{} ({})", c.disk, c.slot.partition())).collect();
-                let reason = format!("{} all hold these layers; remove the wrong ones", disks.join(", "));
-                return Err(Failure::reason("choose root disk", "of several", reason));
-            }
+        }
+        let all = self.candidates(boot)?;
+        if all.len() > 1 {
+            let disks: Vec<String> =
+                all.iter().map(|c| format!("/dev/{} ({})", c.disk, c.slot.partition())).collect();
+            let reason = format!("{} all hold these layers; remove the wrong ones", disks.join(", "));
+            return Err(Failure::reason("choose root disk", "of several", reason));
         }
         let device = partition_device(boot, &found)?;
         Ok(Source::Slot { device, partition: found.slot.partition(), size_bytes: found.size_bytes })

@@ -101,6 +101,14 @@ fn two_disks_that_could_be_the_root() {
 }
 
 #[test]
+fn a_clone_of_the_disk_that_the_loader_names() {
+    let slot = root().1;
+    let kernel = with_loader(with_disk(with_disk(machine(""), "vda", 1, &slot), "vdb", 1, &slot), 1);
+    let text = line(kernel);
+    assert!(text.contains("/dev/vda (ROOT-A), /dev/vdb (ROOT-A) all hold these layers"), "{text}");
+}
+
+#[test]
 fn no_disk_at_all_within_the_deadline() {
     let text = "boot failed: find_layers: wait for a disk slot with the layers of the manifest: not there after 45 s";
     assert_eq!(line(machine("billet.root=disk")), text);
