@@ -50,7 +50,10 @@ fn certificate_reason(error: &CertificateError) -> Option<String> {
             format!("the certificate becomes valid in {wait} s; compare the clocks")
         }
         CertificateError::UnknownIssuer => "the certificate is signed by another CA".to_owned(),
-        CertificateError::BadSignature => "the signature of the certificate is wrong".to_owned(),
+        // Every cluster's CA has the same name, so a stranger's certificate is found out by its signature.
+        CertificateError::BadSignature => {
+            "the certificate is signed by another CA of the same name".to_owned()
+        }
         CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
             "the certificate is not made for this end of a connection".to_owned()
         }
@@ -72,7 +75,9 @@ fn alert_reason(alert: AlertDescription) -> String {
         AlertDescription::BadCertificate | AlertDescription::UnsupportedCertificate => {
             "it does not accept our certificate".to_owned()
         }
-        AlertDescription::DecryptError => "it finds the signature of our certificate wrong".to_owned(),
+        AlertDescription::DecryptError => {
+            "our certificate is signed by another CA than the one it knows by that name".to_owned()
+        }
         other => format!("it ended the connection with the TLS alert {other:?}"),
     }
 }
