@@ -1,6 +1,8 @@
 //! The commands, one module each.
 
 pub(crate) mod clean;
+pub(crate) mod plan;
 pub(crate) mod run;
 pub(crate) mod stop;
+pub(crate) mod test;
 pub(crate) mod tidy;

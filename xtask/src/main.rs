@@ -19,7 +19,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{clean, run, stop, tidy};
+use commands::{clean, plan, run, stop, test, tidy};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Builds, runs, tests and measures Billet")]
@@ -37,6 +37,8 @@ enum Command {
     Build(build::Options),
     /// Remove what builds have made.
     Clean(clean::Options),
+    /// Print every sequence of a node: boot, supervision, shutdown and the rest.
+    Plan,
     /// Build a node and run it in a virtual machine, with its console here.
     Run(run::Options),
     /// For `run`: start the machine and leave it.
@@ -44,6 +46,8 @@ enum Command {
     StartMachine(run::machine::Options),
     /// End the node that `run` started.
     Stop,
+    /// Run every check and every test, virtual machines included.
+    Test(test::Options),
     /// Check the repository's own text: headers, sizes, dependencies, licences.
     Tidy,
 }
@@ -54,9 +58,11 @@ fn main() -> ExitCode {
     let result = match &arguments.command {
         Command::Build(options) => build::run(options),
         Command::Clean(options) => clean::run(options),
+        Command::Plan => plan::run(),
         Command::Run(options) => run::run(options),
         Command::StartMachine(options) => run::machine::start(options),
         Command::Stop => stop::run(),
+        Command::Test(options) => test::run(options),
         Command::Tidy => tidy::run(),
     };
     match result {

@@ -41,10 +41,10 @@ pub(crate) fn compile(program: &Program) -> Result<PathBuf> {
     let cargo = Cmd::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .args(["build", "--quiet", "--locked", "--profile", PROFILE, "--target", TARGET])
         .args(["--package", program.package, "--bin", program.binary])
-        .args(["--features", &program.features.join(",")])
         .env("CARGO_ENCODED_RUSTFLAGS", rust_flags()?)
         .env("CFLAGS", c_flags())
         .folder(&place::repository());
+    let cargo = program.features.iter().fold(cargo, |cargo, feature| cargo.args(["--features", feature]));
     step(&format!("compile {}", program.binary), || {
         if !cargo.show()? {
             bail!("{cargo} failed");

@@ -15,10 +15,9 @@ pub(super) fn check(files: &Tree, forbidden: &[String]) -> Result<()> {
     for (path, entry) in files.iter() {
         let node = &entry.node;
         let name = path.rsplit('/').next().unwrap_or(path);
-        if let Some(pattern) = forbidden.iter().find(|pattern| fits(pattern, name)) {
-            if !matches!(node, Node::Dir) {
-                bail!("/{path} is forbidden in an image ({pattern} in xtask/image/base.toml)");
-            }
+        let pattern = forbidden.iter().find(|pattern| fits(pattern, name));
+        if let Some(pattern) = pattern.filter(|_| *node != Node::Dir) {
+            bail!("/{path} is forbidden in an image ({pattern} in xtask/image/base.toml)");
         }
         if is_script(node).with_context(|| format!("/{path}"))? {
             bail!("/{path} is a script, and an image has nothing that could run it");

@@ -4,11 +4,11 @@
 //! node, with their lines sorted, since depmod's order follows the folders it read.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Error, Result};
+use init::unpack::{self, Packing};
 
 use super::index::{ModuleIndex, depmod};
 use super::{Kernel, plain_name};
@@ -18,6 +18,9 @@ use crate::step::step;
 /// Lists that come with a kernel and that depmod wants beside the modules.
 pub(super) const SHIPPED: [&str; 3] = ["modules.builtin", "modules.builtin.modinfo", "modules.order"];
 
+/// Largest module unpacked, in bytes: a limit for broken files, far above any real module.
+const MOST_MODULE_BYTES: usize = 256 << 20;
+
 /// What a node reads.
 const KEPT: [&str; 4] = ["modules.alias", "modules.builtin", "modules.dep", "modules.softdep"];
 
@@ -25,8 +28,6 @@ const KEPT: [&str; 4] = ["modules.alias", "modules.builtin", "modules.dep", "mod
 pub(crate) struct InstalledModules {
     /// Contains `kernel/` and the index files: the content of `/lib/modules/<release>`.
     pub(crate) folder: PathBuf,
-    /// Names the content in cache keys.
-    pub(crate) identity: String,
 }
 
 pub(crate) fn install(
@@ -43,7 +44,7 @@ pub(crate) fn install(
     let key = key.part(index.get().dep).finish();
     let name = format!("unpack {} modules", paths.len());
     let entry = cache.entry("modules", &key, |entry| step(&name, || fill(kernel, paths, entry)))?;
-    Ok(InstalledModules { folder: entry.join("release"), identity: key.short().to_owned() })
+    Ok(InstalledModules { folder: entry.join("release") })
 }
 
 fn fill(kernel: &Kernel, paths: &BTreeSet<String>, entry: &Path) -> Result<()> {
@@ -61,14 +62,13 @@ fn fill(kernel: &Kernel, paths: &BTreeSet<String>, entry: &Path) -> Result<()> {
     keep(&release, &entry.join("release"))
 }
 
+/// Stored as init would unpack it, by the same code.
 fn unpack(from: &Path, to: &Path) -> Result<()> {
-    let mut bytes = Vec::new();
-    let file = File::open(from).with_context(|| format!("open {}", from.display()))?;
-    match from.extension().and_then(|extension| extension.to_str()) {
-        Some("xz") => lzma_rust2::XzReader::new(file, true).read_to_end(&mut bytes),
-        _ => std::io::BufReader::new(file).read_to_end(&mut bytes),
-    }
-    .with_context(|| format!("read {}", from.display()))?;
+    let stored = fs::read(from).with_context(|| format!("read {}", from.display()))?;
+    let bytes = match Packing::of(&from.to_string_lossy()) {
+        Some(packing) => unpack::unpack(packing, &stored, MOST_MODULE_BYTES).map_err(Error::msg)?,
+        None => stored,
+    };
     let parent = to.parent().context("a module lies in a folder")?;
     fs::create_dir_all(parent).with_context(|| format!("create {}", parent.display()))?;
     fs::write(to, bytes).with_context(|| format!("write {}", to.display()))

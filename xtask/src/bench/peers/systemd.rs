@@ -1,30 +1,27 @@
 //! A minimal Debian: what debootstrap's minbase has at run time, with systemd, networkd, D-Bus, udev and sshd.
 //!
 //! Owns: which packages, and what their maintainer scripts would have written.
-//! Does not: run those scripts. Documentation and translations are left out, as no boot reads them.
+//! Does not: run those scripts; [`made`] has what programs have to make. Documentation and translations are left out,
+//! as no boot reads them.
 
-use std::fs;
+mod made;
+
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use installer::tree::{Node, Tree};
 
 use super::{Parts, read};
-use crate::cache::{Key, KeyBuilder};
-use crate::command::Cmd;
 use crate::inputs::{Inputs, Package};
 
 /// One name a line.
-const PACKAGES: &str = include_str!("systemd.packages");
+const PACKAGES: &str = include_str!("systemd/packages");
 
 /// Below these no boot reads anything.
 const LEFT_OUT: [&str; 6] =
     ["usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/info", "usr/share/lintian", "usr/share/bug"];
 
 const UNITS: &str = "usr/lib/systemd/system";
-
-/// In the order of Debian's libraries: where ssh-keygen finds its own.
-const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
 
 const HOST_KEY: &str = "etc/ssh/ssh_host_ed25519_key";
 
@@ -57,13 +54,14 @@ pub(super) fn files(parts: &Parts<'_>, inputs: &mut Inputs<'_>) -> Result<Tree> 
     }
     settings(&mut files, &folders)?;
     services(&mut files)?;
-    let key = host_key(parts, &folders)?;
+    let key = made::host_key(parts, &folders)?;
     // sshd refuses keys that others may read.
     files.file(HOST_KEY, 0o600, key.join("key"))?;
     files.file(&format!("{HOST_KEY}.pub"), 0o644, key.join("key.pub"))?;
     files.file("usr/bin/bench-probe", 0o755, &parts.probe)?;
-    let modules = module_tree(parts)?;
-    files.load("usr/lib/modules", &modules.join("modules"))?;
+    files.load("usr/lib/modules", &made::module_tree(parts)?.join("modules"))?;
+    let cache = made::linker_cache(parts, &files, folder_of(&folders, "libc-bin")?)?;
+    files.file("etc/ld.so.cache", 0o644, cache.join("ld.so.cache"))?;
     Ok(files)
 }
 
@@ -109,52 +107,8 @@ fn services(files: &mut Tree) -> Result<()> {
     Ok(())
 }
 
+/// The files of a package.
 fn folder_of<'a>(folders: &'a [(&Package, PathBuf)], name: &str) -> Result<&'a Path> {
     let found = folders.iter().find(|(package, _)| package.name == name);
     found.map(|(_, folder)| folder.as_path()).with_context(|| format!("{name} is not in the list of packages"))
-}
-
-/// Debian's ssh-keygen makes the key, with Debian's libraries; the host may have neither.
-fn host_key(parts: &Parts<'_>, folders: &[(&Package, PathBuf)]) -> Result<PathBuf> {
-    let client = folder_of(folders, "openssh-client")?;
-    let key = KeyBuilder::new("bench host key 1").file(&client.join("usr/bin/ssh-keygen"))?.finish();
-    parts.cache.entry("bench-key", &key, |entry| {
-        let libraries: Vec<PathBuf> = folders.iter().map(|(_, folder)| folder.join(LIBRARIES)).collect();
-        let libraries = std::env::join_paths(libraries).context("join library folders")?;
-        let loader = folder_of(folders, "libc6")?.join(LIBRARIES).join("ld-linux-x86-64.so.2");
-        let keygen = Cmd::new(loader).arg("--library-path").arg(libraries).arg(client.join("usr/bin/ssh-keygen"));
-        keygen.args(["-q", "-t", "ed25519", "-N", "", "-C", "root@debian", "-f"]).arg(entry.join("key")).run()
-    })
-}
-
-/// udev's kmod reads depmod's binary index only.
-fn module_tree(parts: &Parts<'_>) -> Result<PathBuf> {
-    let release = &parts.kernel.release;
-    let key: Key = KeyBuilder::new("bench modules 1").part(&parts.modules.identity).part(release).finish();
-    parts.cache.entry("bench-modules", &key, |entry| {
-        let base = tempfile::tempdir_in(entry).context("create a folder")?;
-        let tree = base.path().join("usr/lib/modules").join(release);
-        copy_folder(&parts.modules.folder.join("kernel"), &tree.join("kernel"))?;
-        for name in ["modules.builtin", "modules.builtin.modinfo", "modules.order"] {
-            let from = parts.kernel.modules.join(name);
-            fs::copy(&from, tree.join(name)).with_context(|| format!("copy {}", from.display()))?;
-        }
-        std::os::unix::fs::symlink("usr/lib", base.path().join("lib")).context("link lib")?;
-        Cmd::new("depmod").arg("-b").arg(base.path()).arg(release).run()?;
-        fs::rename(base.path().join("usr/lib/modules"), entry.join("modules")).context("move the modules")
-    })
-}
-
-fn copy_folder(from: &Path, to: &Path) -> Result<()> {
-    fs::create_dir_all(to).with_context(|| format!("create {}", to.display()))?;
-    for item in fs::read_dir(from).with_context(|| format!("list {}", from.display()))? {
-        let path = item.with_context(|| format!("list {}", from.display()))?.path();
-        let to = to.join(path.file_name().unwrap_or_default());
-        if path.is_dir() {
-            copy_folder(&path, &to)?;
-        } else {
-            fs::copy(&path, &to).with_context(|| format!("copy {}", path.display()))?;
-        }
-    }
-    Ok(())
 }

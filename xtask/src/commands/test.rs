@@ -1,0 +1,70 @@
+//! `xtask test`: every check and every test, and one line at the end that says how it went.
+//!
+//! Order: what is quick to fail first: format, lints, tidy; then unit tests; then the build; then the virtual machines.
+//! Owns: `target/test/`, one log a suite; the last line `N passed, N failed`, alone on its line.
+//! Does not: stop at the first failure. Without a build there are no virtual machines, which counts as a failure.
+
+mod suite;
+mod tally;
+mod twice;
+
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+
+use crate::build;
+use crate::command::find_program;
+use crate::host::{self, Need};
+use crate::inputs::Freshness;
+use suite::{Suite, Suites};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// The long run: more rounds, and a second build in another place that must give the same bytes.
+    #[arg(long)]
+    long: bool,
+    /// Only suites whose name contains this.
+    #[arg(long)]
+    only: Option<String>,
+}
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let began = Instant::now();
+    host::ensure_packages(Need::Test)?;
+    let mut suites = Suites::new(options.only.clone())?;
+    suites.check(&Suite::cargo("format", &["fmt", "--all", "--check"]));
+    suites.check(&Suite::cargo("lints", &LINTS));
+    suites.check(&Suite::cargo("lints of PID 1", &INIT_LINTS));
+    suites.call("tidy", super::tidy::run);
+    if find_program("cargo-deny".as_ref()).is_some() {
+        suites.check(&Suite::cargo("advisories", &["deny", "--all-features", "check"]));
+    }
+    suites.tests(&Suite::cargo("unit tests", &UNIT_TESTS));
+    let built = suites.call("build", || build::build(Freshness::Day).map(drop));
+    if built {
+        let machines = Suite::cargo("virtual machines", &MACHINE_TESTS)
+            .env("BILLET_LONG", if options.long { "1" } else { "0" });
+        suites.tests(&machines.live());
+        if options.long {
+            suites.call("same bytes twice", twice::run);
+        }
+    }
+    suites.explain();
+    let minutes = began.elapsed().as_secs() / 60;
+    println!("\ntook {minutes} min {} s", began.elapsed().as_secs() % 60);
+    println!("{}", suites.tally());
+    if suites.tally().failed > 0 {
+        bail!("some tests failed; their logs are in target/test");
+    }
+    Ok(())
+}
+
+const LINTS: [&str; 7] = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
+
+/// The freestanding binary is no part of the workspace's default: it links no standard library.
+const INIT_LINTS: [&str; 11] =
+    ["clippy", "--package", "init", "--features", "pid1", "--bin", "init", "--quiet", "--", "-D", "warnings"];
+
+const UNIT_TESTS: [&str; 5] = ["test", "--workspace", "--no-fail-fast", "--exclude", "qemu-tests"];
+
+const MACHINE_TESTS: [&str; 4] = ["test", "--no-fail-fast", "--package", "qemu-tests"];
