@@ -1,7 +1,7 @@
 //! The dm-verity hash tree: salted SHA-256, hash format 1, 4096-byte blocks, no superblock.
 //!
 //! Owns: building a tree while data streams by, checking one block against a tree, the device-mapper table line.
-//! Does not: hold the data; the kernel checks blocks on a node, [`verify_block`] is for builders and tests.
+//! Does not: hold the data; the kernel checks blocks on a node, [`Tree::verify_block`] is for builders and tests.
 //! Order: the tree holds the topmost level first and the level of the data's own hashes last.
 //! Source: kernel Documentation/admin-guide/device-mapper/verity.rst; cryptsetup's verity_hash.c for the layout.
 
@@ -129,34 +129,30 @@ impl TreeBuilder {
     }
 }
 
-/// Checks data block `index` against the tree bytes and every hash block on its way up to `root`.
-pub fn verify_block(
-    tree: &[u8],
-    data_blocks: u64,
-    root: &Digest,
-    salt: &Digest,
-    index: u64,
-    block: &[u8],
-) -> Result<(), Error> {
-    if index >= data_blocks {
-        return Err(Error::NoSuchBlock(index));
-    }
-    let mut digest = hash_block(salt, block);
-    let mut level_end = tree_bytes(data_blocks);
-    let mut position = index;
-    for (level, blocks) in level_blocks(data_blocks).into_iter().enumerate() {
-        let start = level_end.saturating_sub(blocks.saturating_mul(BLOCK_BYTES as u64));
-        let parent = position / FANOUT as u64;
-        let hashes = block_at(tree, start, parent).ok_or(Error::TreeTooShort)?;
-        let slot = usize::try_from(position % FANOUT as u64).unwrap_or(0) * DIGEST_BYTES;
-        if crate::field::bytes(hashes, slot, DIGEST_BYTES) != Some(digest.as_bytes()) {
-            return Err(Error::Mismatch { level, block: position });
+impl Tree {
+    /// Checks data block `index` and every hash block on its way up to the root.
+    pub fn verify_block(&self, salt: &Digest, index: u64, block: &[u8]) -> Result<(), Error> {
+        if index >= self.data_blocks {
+            return Err(Error::NoSuchBlock(index));
         }
-        digest = hash_block(salt, hashes);
-        (position, level_end) = (parent, start);
+        let levels = level_blocks(self.data_blocks);
+        let mut digest = hash_block(salt, block);
+        let mut level_end = tree_bytes(self.data_blocks);
+        let mut position = index;
+        for (level, blocks) in levels.iter().enumerate() {
+            let start = level_end.saturating_sub(blocks.saturating_mul(BLOCK_BYTES as u64));
+            let parent = position / FANOUT as u64;
+            let hashes = block_at(&self.bytes, start, parent).ok_or(Error::TreeTooShort)?;
+            let slot = usize::try_from(position % FANOUT as u64).unwrap_or(0) * DIGEST_BYTES;
+            if crate::field::bytes(hashes, slot, DIGEST_BYTES) != Some(digest.as_bytes()) {
+                return Err(Error::Mismatch { level, block: position });
+            }
+            digest = hash_block(salt, hashes);
+            (position, level_end) = (parent, start);
+        }
+        let mismatch = Error::Mismatch { level: levels.len(), block: position };
+        if digest == self.root { Ok(()) } else { Err(mismatch) }
     }
-    let top = level_blocks(data_blocks).len();
-    if digest == *root { Ok(()) } else { Err(Error::Mismatch { level: top, block: position }) }
 }
 
 fn block_at(tree: &[u8], level_start: u64, index: u64) -> Option<&[u8]> {

@@ -69,7 +69,8 @@ fn every_block_verifies_and_a_flipped_bit_is_named() {
     let data = data(300);
     let tree = tree(&data);
     let check = |tree_bytes: &[u8], index: usize, block: &[u8]| {
-        verify_block(tree_bytes, 300, &tree.root, &SALT, index as u64, block)
+        let tree = Tree { bytes: tree_bytes.to_vec(), ..tree };
+        tree.verify_block(&SALT, index as u64, block)
     };
     for (index, block) in data.chunks(BLOCK_BYTES).enumerate() {
         assert_eq!(check(&tree.bytes, index, block), Ok(()));
@@ -129,6 +130,7 @@ proptest! {
     #[test]
     fn arbitrary_trees_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..9000), blocks in any::<u64>(), index in any::<u64>()) {
         let block = vec![0; BLOCK_BYTES];
-        let _ = verify_block(&bytes, blocks, &SALT, &SALT, index, &block);
+        let tree = Tree { data_blocks: blocks, root: SALT, bytes };
+        let _ = tree.verify_block(&SALT, index, &block);
     }
 }
