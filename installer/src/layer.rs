@@ -21,7 +21,7 @@ use crate::{Error, Progress, squashfs};
 pub const ZSTD_LEVEL: u32 = 15;
 
 /// Bytes of a squashfs data block: measured, see docs/formats/layer.md.
-pub const SQUASHFS_BLOCK_BYTES: u32 = 256 * 1024;
+pub const SQUASHFS_BLOCK_BYTES: u32 = 128 * 1024;
 
 /// How much is read at once.
 const CHUNK_BYTES: usize = 1 << 20;

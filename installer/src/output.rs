@@ -5,11 +5,15 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::Error;
 
 /// Zeros of this length and alignment are left out: a block of every common file system.
 const HOLE_BYTES: usize = 4096;
+
+/// How many outputs this process has opened.
+static OUTPUTS: AtomicU64 = AtomicU64::new(0);
 
 /// A file under a temporary name beside its final one.
 pub(crate) struct Output {
@@ -22,8 +26,9 @@ impl Output {
     /// An empty file; one that an earlier run left under the temporary name is replaced.
     pub(crate) fn create(path: &Path) -> Result<Self, Error> {
         let mut name = path.as_os_str().to_owned();
-        // The process id keeps two builds apart that write the same file.
-        name.push(format!(".{}.partial", std::process::id()));
+        // Process and number keep two builds apart that write the same file, in this process or another.
+        let number = OUTPUTS.fetch_add(1, Ordering::Relaxed);
+        name.push(format!(".{}-{number}.partial", std::process::id()));
         let temporary = PathBuf::from(name);
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&temporary);
         Ok(Self { file: file.map_err(Error::write(&temporary))?, temporary, kept: false })
