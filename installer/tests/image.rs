@@ -187,7 +187,10 @@ const FOLDER: &str = "BILLET_TEST_FOLDER";
 #[test]
 #[ignore = "a child of builds_in_different_surroundings_are_identical"]
 fn child_that_builds() {
-    build(Path::new(&std::env::var(FOLDER).unwrap()));
+    // Nothing to do when somebody runs all ignored tests.
+    if let Ok(folder) = std::env::var(FOLDER) {
+        build(Path::new(&folder));
+    }
 }
 
 #[test]
