@@ -1,9 +1,11 @@
 //! What a program without libc needs.
 //!
-//! Owns: entry point ([`start`]), allocator ([`heap`]), memory functions, panic handler.
+//! Owns: entry point ([`start`]), allocator ([`heap`]), memory functions, handlers for panics and
+//! processor faults.
 //! Does not: exist beside std: a program has one or the other.
 //! Order: the kernel jumps to `_start` → auxiliary vector for rustix → the function named in [`program!`].
 
+mod fault;
 pub mod heap;
 mod memory;
 pub mod panic;

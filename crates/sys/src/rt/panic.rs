@@ -49,10 +49,15 @@ impl Write for Line {
 
 #[panic_handler]
 fn panic(what: &core::panic::PanicInfo<'_>) -> ! {
+    end_with(format_args!("{what}"))
+}
+
+/// Prints what went wrong and ends: PID 1 by a restart of the machine, its helpers by themselves.
+pub(super) fn end_with(what: fmt::Arguments<'_>) -> ! {
     let mut line = Line { bytes: [0; 512], used: 0 };
     let _ = write!(line, "<2>billet: init: bug: {what}");
     let text = core::str::from_utf8(&line.bytes[..line.used]).unwrap_or("<2>billet: init: bug");
-    if let Ok(kmsg) = crate::console::open_kmsg() {
+    if let Ok(kmsg) = crate::console::open_kmsg_anywhere() {
         let _ = crate::console::write_record(kmsg, text);
     }
     if !rustix::process::getpid().is_init() {

@@ -59,6 +59,8 @@ unsafe extern "C" fn enter(stack: *mut usize) -> ! {
     // 2. Nothing has used rustix before.
     unsafe { rustix::param::init(environment.cast()) };
     let arguments = Arguments { count, vector: vector.cast() };
+    // Without handlers a fault ends as it would have: worth no failure of its own.
+    let _ = super::fault::install();
     // SAFETY: 1. `program!` defines it with this signature.
     let status = unsafe { billet_main(arguments) };
     crate::process::exit(status)
