@@ -15,6 +15,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 use time::OffsetDateTime;
+use zeroize::Zeroizing;
 
 /// Validity of a CA and of an administrator's certificate: ten years.
 pub const CA_LIFETIME: Duration = Duration::from_secs(87_600 * 3600);
@@ -106,7 +107,7 @@ impl Authority {
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyCertSign];
         params.extended_key_usages = usages(Usage::Both);
-        let certificate = params.self_signed(&key.signer(WHAT)?).map_err(made(WHAT))?.pem();
+        let certificate = params.self_signed(&*key.signer(WHAT)?).map_err(made(WHAT))?.pem();
         Ok(Self { identity: Identity { certificate, key } })
     }
 
@@ -141,7 +142,8 @@ impl Authority {
         const WHAT: &str = "a certificate";
         let key = PrivateKey::generate()?;
         let params = leaf_params(leaf)?;
-        let signed = params.signed_by(&key.signer(WHAT)?, &self.issuer()?).map_err(made(WHAT))?;
+        let (subject, signer) = (key.signer(WHAT)?, self.signer()?);
+        let signed = params.signed_by(&*subject, &self.issuer(&signer)?).map_err(made(WHAT))?;
         Ok(Identity { certificate: signed.pem(), key })
     }
 
@@ -167,13 +169,17 @@ impl Authority {
                 .filter(|n| matches!(n, SanType::DnsName(_) | SanType::IpAddress(_)))
                 .collect();
         }
-        Ok(asked.signed_by(&self.issuer()?).map_err(made("a certificate"))?.pem())
+        let signer = self.signer()?;
+        Ok(asked.signed_by(&self.issuer(&signer)?).map_err(made("a certificate"))?.pem())
     }
 
-    fn issuer(&self) -> Result<Issuer<'static, KeyPair>, PkiError> {
-        const WHAT: &str = "the CA";
-        let der = certificates(WHAT, &self.identity.certificate)?;
-        Issuer::from_ca_cert_der(&der[0], self.identity.key.signer(WHAT)?).map_err(made("a certificate"))
+    fn signer(&self) -> Result<Zeroizing<KeyPair>, PkiError> {
+        self.identity.key.signer("the CA")
+    }
+
+    fn issuer<'a>(&self, signer: &'a KeyPair) -> Result<Issuer<'a, &'a KeyPair>, PkiError> {
+        let der = certificates("the CA", &self.identity.certificate)?;
+        Issuer::from_ca_cert_der(&der[0], signer).map_err(made("a certificate"))
     }
 }
 
@@ -186,7 +192,7 @@ pub fn certificate_request(key: &PrivateKey, names: &[String]) -> Result<String,
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
     params.subject_alt_names = alt_names(names)?;
-    params.serialize_request(&key.signer(WHAT)?).and_then(|r| r.pem()).map_err(made(WHAT))
+    params.serialize_request(&*key.signer(WHAT)?).and_then(|r| r.pem()).map_err(made(WHAT))
 }
 
 fn leaf_params(leaf: &Leaf) -> Result<CertificateParams, PkiError> {

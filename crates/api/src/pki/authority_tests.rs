@@ -57,7 +57,7 @@ fn a_request_decides_nothing_but_key_and_names() {
     greedy.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     greedy.distinguished_name.push(DnType::OrganizationName, "os:admin");
     greedy.extended_key_usages = usages(Usage::Both);
-    let request = greedy.serialize_request(&key.signer("key").unwrap()).unwrap().pem().unwrap();
+    let request = greedy.serialize_request(&*key.signer("key").unwrap()).unwrap().pem().unwrap();
     let signed = facts(&ca.sign_request(&request, &leaf(Usage::Server, &[])).unwrap());
     assert_eq!(signed.names, ["node-1"]);
     assert!(!signed.is_ca && signed.organizations.is_empty() && !signed.client_auth && signed.server_auth);

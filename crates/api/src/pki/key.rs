@@ -80,9 +80,10 @@ impl PrivateKey {
         Ok(self.signer(what)?.der_bytes().to_vec())
     }
 
-    /// For rcgen.
-    pub(super) fn signer(&self, what: &'static str) -> Result<KeyPair, PkiError> {
+    /// For rcgen, whose copy of the key's bytes is wiped with it.
+    pub(super) fn signer(&self, what: &'static str) -> Result<Zeroizing<KeyPair>, PkiError> {
         KeyPair::try_from(&PrivatePkcs8KeyDer::from(self.pkcs8.as_slice()))
+            .map(Zeroizing::new)
             .map_err(|e| unsupported(what, &format!("not a usable private key ({e})")))
     }
 
