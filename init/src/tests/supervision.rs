@@ -60,12 +60,26 @@ fn a_death_and_a_return_call_by_call() {
 
 #[test]
 fn restarts_are_immediate_once_and_then_slower_until_ready() {
-    let mut events: Vec<Event> = (0..4).map(|_| Event::Exit(0, 9)).collect();
-    events.insert(1, Event::Time(1));
-    let mut kernel = life(events);
-    kernel.calls.retain(|c| c == "start machined");
-    // One at boot, one at once, then 250 ms and so on: not all four deaths were followed by a start in time.
-    assert!(kernel.calls.len() >= 3, "{}", kernel.calls.len());
+    const MS: u64 = 1_000_000;
+    let kernel = life([
+        Event::Exit(0, 9),
+        Event::Exit(0, 9),
+        Event::Time(249 * MS),
+        Event::Time(MS),
+        message(&ToInit::Ready),
+        Event::Exit(0, 9),
+        Event::Time(1),
+    ]);
+    let is_turn = |c: &&String| *c == "wait" || *c == "start machined" || c.contains("is ready");
+    let turns: Vec<&str> = kernel
+        .calls
+        .iter()
+        .skip_while(|c| !c.contains("is ready"))
+        .filter(is_turn)
+        .map(|c| c.split(' ').next().unwrap_or_default())
+        .collect();
+    let expected = ["log", "wait", "start", "wait", "wait", "wait", "start", "wait", "log", "wait", "start"];
+    assert_eq!(turns[..expected.len()], expected);
 }
 
 #[test]
