@@ -75,3 +75,13 @@ fn main() -> ExitCode {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn options_do_not_contradict_each_other() {
+        super::Arguments::command().debug_assert();
+    }
+}

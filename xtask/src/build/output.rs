@@ -11,6 +11,7 @@ use ondisk::manifest::Layer;
 use rustix::fs::FlockOperation;
 
 use crate::cache::{Key, KeyBuilder};
+use crate::step::note;
 
 pub(super) struct Output {
     folder: PathBuf,
@@ -25,8 +26,11 @@ impl Output {
         }
         let path = folder.join(".lock");
         let lock = File::create(&path).with_context(|| format!("create {}", path.display()))?;
-        rustix::fs::flock(&lock, FlockOperation::LockExclusive)
-            .with_context(|| format!("lock {}", path.display()))?;
+        if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+            note("waiting for another build in this checkout");
+            rustix::fs::flock(&lock, FlockOperation::LockExclusive)
+                .with_context(|| format!("lock {}", path.display()))?;
+        }
         Ok(Self { folder: folder.to_owned(), _lock: lock })
     }
 

@@ -15,6 +15,8 @@ const API_PORT: u16 = 50000;
 const GUEST: &str = "10.0.2.15";
 
 #[derive(Debug, Clone, clap::Args)]
+// `run` has options of its own around these; clap names groups after the type.
+#[group(skip)]
 pub(crate) struct Options {
     /// Memory in MiB.
     #[arg(long, default_value_t = 2048)]
