@@ -168,7 +168,10 @@ fn read_slot(file: &File, at: u64) -> Option<(u64, Memory)> {
     }
     let mut body = vec![0; usize::try_from(length).ok()?];
     file.read_exact_at(&mut body, at + HEADER_BYTES as u64).ok()?;
-    (checksum(generation, &body) == crc).then(|| serde_json::from_slice(&body).ok()).flatten().map(|m| (generation, m))
+    (checksum(generation, &body) == crc)
+        .then(|| serde_json::from_slice(&body).ok())
+        .flatten()
+        .map(|m| (generation, m))
 }
 
 /// One secret document that survives machined, in a memfd of its own.
@@ -181,7 +184,8 @@ impl Keep {
 
     /// Deposits a document, replacing the one before.
     pub fn save(name: &str, text: &str, link: &InitLink) -> Result<(), String> {
-        let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC).map_err(|e| format!("create memfd {name}: {e}"))?;
+        let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC)
+            .map_err(|e| format!("create memfd {name}: {e}"))?;
         let file = File::from(fd);
         file.write_all_at(text.as_bytes(), 0).map_err(|e| format!("write memfd {name}: {e}"))?;
         link.store(name, file.as_fd()).map_err(|e| e.to_string())
@@ -211,7 +215,9 @@ mod tests {
         let fd = memfd();
         let first = Checkpoint::open(Some(fd.try_clone().unwrap()), &InitLink::detached());
         first.update(|m| m.done.push("initialize".into()));
-        first.update(|m| m.services.push(SavedService { id: "apid".into(), wanted: true, ..Default::default() }));
+        first.update(|m| {
+            m.services.push(SavedService { id: "apid".into(), wanted: true, ..Default::default() })
+        });
         let second = Checkpoint::open(Some(fd), &InitLink::detached());
         assert_eq!(second.memory(), first.memory());
         assert_eq!(second.memory().services[0].id, "apid");

@@ -106,10 +106,13 @@ impl Events {
         let past = match past {
             Past::None => Vec::new(),
             Past::All => all.cloned().collect(),
-            Past::Last(count) => all.skip(ring.kept.len().min(RING - GAP).saturating_sub(*count)).cloned().collect(),
+            Past::Last(count) => {
+                all.skip(ring.kept.len().min(RING - GAP).saturating_sub(*count)).cloned().collect()
+            }
             Past::After(id) => all.filter(|event| event.id > *id).cloned().collect(),
             Past::Younger(age) => {
-                let oldest = crate::clock::now().as_second() - i64::try_from(age.as_secs()).unwrap_or(i64::MAX);
+                let oldest =
+                    crate::clock::now().as_second() - i64::try_from(age.as_secs()).unwrap_or(i64::MAX);
                 all.filter(|event| event.second >= oldest).cloned().collect()
             }
         };

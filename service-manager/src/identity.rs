@@ -160,7 +160,10 @@ async fn send_all(node: Arc<Node>, role: Role, mut stream: UnixStream) {
                 Ok(Err(_)) => return,
                 Err(_) => {
                     let seconds = ACKNOWLEDGE_DEADLINE.as_secs();
-                    let text = format!("{} does not serve after {seconds} s (deadline new certificate)", role.name());
+                    let text = format!(
+                        "{} does not serve after {seconds} s (deadline new certificate)",
+                        role.name()
+                    );
                     return node.journal.warn(&text);
                 }
             }
@@ -252,7 +255,9 @@ fn try_issue(node: &Node) -> Result<bool, String> {
 
 fn make(config: &Config, names: &[String]) -> Result<Material, String> {
     let ca = &config.machine.ca;
-    let key = ca.key().ok_or("machine.ca has no key: workers get their certificate from trustd, which is not built yet")?;
+    let key = ca
+        .key()
+        .ok_or("machine.ca has no key: workers get their certificate from trustd, which is not built yet")?;
     let authority = Authority::from_pem(&ca.crt.0, key).map_err(|e| e.to_string())?;
     let leaf = Leaf {
         organization: None,

@@ -254,7 +254,16 @@ mod tests {
     fn connected() -> (OwnedFd, InitLink, Replay) {
         let (init, machined) = seqpacket::pair().unwrap();
         let report = BootReport { version: "1".into(), ..BootReport::default() };
-        say(&init, &ToMachined::Start(Start { report, restarts: 2, previous_status: Some(9), init_memory: Default::default() }), None);
+        say(
+            &init,
+            &ToMachined::Start(Start {
+                report,
+                restarts: 2,
+                previous_status: Some(9),
+                init_memory: Default::default(),
+            }),
+            None,
+        );
         let (gift, _keep) = seqpacket::pair().unwrap();
         say(&init, &ToMachined::Stored { name: "log/apid" }, Some(gift.as_fd()));
         say(&init, &ToMachined::Exited(Exit { number: 5, pid: 77, start_ticks: 1, status: 256 }), None);

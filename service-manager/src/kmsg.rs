@@ -11,8 +11,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use rustix::io::Errno;
-use tokio::io::unix::AsyncFd;
 use tokio::io::Ready;
+use tokio::io::unix::AsyncFd;
 
 use crate::{clock, watched};
 
@@ -54,7 +54,12 @@ impl<'a> Record<'a> {
     /// The line that `dmesg` of the API prints.
     pub fn line(&self) -> String {
         let time = clock::at_boot_us(self.stamp_us);
-        format!("{}: {:>7}: [{time}]: {}\n", facility(self.facility), PRIORITIES[self.priority & 7], self.message)
+        format!(
+            "{}: {:>7}: [{time}]: {}\n",
+            facility(self.facility),
+            PRIORITIES[self.priority & 7],
+            self.message
+        )
     }
 }
 
@@ -134,7 +139,8 @@ mod tests {
 
     #[test]
     fn records_are_split_into_their_parts() {
-        let record = Record::parse(b"6,339,5140900,-,caller=T1;NET: Registered protocol family 10\n SUBSYSTEM=net\n");
+        let record =
+            Record::parse(b"6,339,5140900,-,caller=T1;NET: Registered protocol family 10\n SUBSYSTEM=net\n");
         let expected = Record {
             facility: 0,
             priority: 6,

@@ -69,7 +69,8 @@ impl Listeners {
         if let Some(socket) = self.take(&name) {
             return Ok(UnixListener::from(socket));
         }
-        let listener = open_unix(path, group).map_err(|e| ListenError::Unix(path.display().to_string(), e))?;
+        let listener =
+            open_unix(path, group).map_err(|e| ListenError::Unix(path.display().to_string(), e))?;
         self.deposit(&name, &listener)?;
         Ok(listener)
     }
@@ -102,10 +103,10 @@ fn open_unix(path: &Path, group: u32) -> std::io::Result<UnixListener> {
         fs::create_dir_all(folder)?;
         fs::set_permissions(folder, fs::Permissions::from_mode(0o711))?;
     }
-    if let Err(error) = fs::remove_file(path) {
-        if error.kind() != std::io::ErrorKind::NotFound {
-            return Err(error);
-        }
+    if let Err(error) = fs::remove_file(path)
+        && error.kind() != std::io::ErrorKind::NotFound
+    {
+        return Err(error);
     }
     let listener = UnixListener::bind(path)?;
     chown(path, None, Some(group))?;
@@ -120,10 +121,13 @@ mod tests {
     #[test]
     fn a_stored_socket_is_used_again() {
         let (socket, address) = open_tcp(0).unwrap();
-        let mut stored = BTreeMap::from([("listen/apid".to_owned(), socket), ("log-r/x".to_owned(), {
-            let (read, _) = std::io::pipe().unwrap();
-            read.into()
-        })]);
+        let mut stored = BTreeMap::from([
+            ("listen/apid".to_owned(), socket),
+            ("log-r/x".to_owned(), {
+                let (read, _) = std::io::pipe().unwrap();
+                read.into()
+            }),
+        ]);
         let listeners = Listeners::new(&mut stored, InitLink::detached());
         assert_eq!(stored.len(), 1, "other descriptors stay");
         let again = Socket::from(listeners.tcp("apid", 0).unwrap());

@@ -32,13 +32,16 @@ const EFI_VARIABLES: &str = "/sys/firmware/efi/efivars";
 
 /// Runs machined.
 pub async fn run() -> Result<(), String> {
-    let socket = sys::process::inherited(handoff::MACHINED_FD)
-        .map_err(|e| format!("take the line to init (descriptor {}): {e}; machined is started by init", handoff::MACHINED_FD))?;
+    let socket = sys::process::inherited(handoff::MACHINED_FD).map_err(|e| {
+        format!(
+            "take the line to init (descriptor {}): {e}; machined is started by init",
+            handoff::MACHINED_FD
+        )
+    })?;
     let (link, mut replay) = init_link::connect(socket).map_err(|e| e.to_string())?;
     let node = Arc::new(make_node(link, &mut replay));
     greet(&node, &replay.start);
     publish_report(&node, &replay.start);
-    controllers::start(&node);
     tokio::spawn(identity::issue(node.clone()));
     let told = listen(&node);
     take_over(&node, &mut replay);
@@ -53,7 +56,8 @@ fn make_node(link: InitLink, replay: &mut Replay) -> Node {
     let checkpoint = Checkpoint::open(replay.stored.remove("checkpoint"), &link);
     let (store, events) = (Store::new(), Events::default());
     let report = replay.start.report.clone();
-    let timeline = Timeline::new(&report, Path::new(EFI_VARIABLES), store.clone(), checkpoint.clone(), journal.clone());
+    let timeline =
+        Timeline::new(&report, Path::new(EFI_VARIABLES), store.clone(), checkpoint.clone(), journal.clone());
     let services = Services::new(Surroundings {
         journal: journal.clone(),
         events: events.clone(),
@@ -82,6 +86,7 @@ fn make_node(link: InitLink, replay: &mut Replay) -> Node {
         timeline,
         materials: identity::Materials::default(),
         devices: watch::channel(0).0,
+        controllers: OnceLock::new(),
         api_socket: OnceLock::new(),
         config: watch::channel(None).0,
         readiness: watch::channel(Readiness::default()).0,
@@ -90,7 +95,8 @@ fn make_node(link: InitLink, replay: &mut Replay) -> Node {
 
 /// The log pipes of an earlier machined, by service.
 fn adopted_pipes(replay: &mut Replay) -> std::collections::BTreeMap<String, LogPipe> {
-    let ids: Vec<String> = replay.stored.keys().filter_map(|name| name.strip_prefix("log-r/")).map(str::to_owned).collect();
+    let ids: Vec<String> =
+        replay.stored.keys().filter_map(|name| name.strip_prefix("log-r/")).map(str::to_owned).collect();
     let mut pipes = std::collections::BTreeMap::new();
     for id in ids {
         let names = LogPipe::names(&id);
@@ -104,10 +110,14 @@ fn adopted_pipes(replay: &mut Replay) -> std::collections::BTreeMap<String, LogP
 
 fn greet(node: &Node, start: &InitStart) {
     match start.restarts {
-        0 => node.journal.say(&format!("version {} on kernel {}", start.report.version, start.report.kernel_release)),
+        0 => node
+            .journal
+            .say(&format!("version {} on kernel {}", start.report.version, start.report.kernel_release)),
         count => {
-            let status = start.previous_status.map_or_else(|| "unknown".to_owned(), |status| status.to_string());
-            node.journal.warn(&format!("started again (restart {count}); wait status of the previous one: {status}"));
+            let status =
+                start.previous_status.map_or_else(|| "unknown".to_owned(), |status| status.to_string());
+            node.journal
+                .warn(&format!("started again (restart {count}); wait status of the previous one: {status}"));
         }
     }
 }
@@ -165,14 +175,16 @@ fn listen(node: &Arc<Node>) -> mpsc::UnboundedReceiver<Result<Told, String>> {
 /// Goes on where an earlier machined stopped, or begins.
 fn take_over(node: &Arc<Node>, replay: &mut Replay) {
     let memory = node.checkpoint.memory();
-    if let Some(text) = replay.stored.get(Keep::CONFIG).and_then(Keep::read) {
-        if !tasks::restore_config(node, text) {
-            node.journal.warn("the kept machine config cannot be read any more");
-        }
+    if let Some(text) = replay.stored.get(Keep::CONFIG).and_then(Keep::read)
+        && !tasks::restore_config(node, text)
+    {
+        node.journal.warn("the kept machine config cannot be read any more");
     }
     let (sequence, phase, actor_id) = match &memory.sequence {
         Some(saved) => (by_name(&saved.name).unwrap_or(&INITIALIZE), saved.phase, saved.actor_id.clone()),
-        None if memory.done.iter().any(|name| name == "boot") => return resume_services(node, &memory, replay),
+        None if memory.done.iter().any(|name| name == "boot") => {
+            return resume_services(node, &memory, replay);
+        }
         None if memory.done.iter().any(|name| name == "initialize") => {
             (by_name("boot").unwrap_or(&INITIALIZE), 0, String::new())
         }
@@ -182,7 +194,11 @@ fn take_over(node: &Arc<Node>, replay: &mut Replay) {
         resume_services(node, &memory, replay);
     }
     if memory.sequence.is_some() {
-        node.journal.warn(&format!("{} sequence: cut off in phase {}; going on there", sequence.name, phase + 1));
+        node.journal.warn(&format!(
+            "{} sequence: cut off in phase {}; going on there",
+            sequence.name,
+            phase + 1
+        ));
     } else if memory.done.is_empty() {
         tasks::publish_stage(node, "", &Stage::Booting);
     }
@@ -193,6 +209,7 @@ fn take_over(node: &Arc<Node>, replay: &mut Replay) {
 
 /// Defines again what was defined, and takes over what runs.
 fn resume_services(node: &Arc<Node>, memory: &Memory, replay: &mut Replay) {
+    controllers::start(node);
     let known: Vec<&str> = memory.services.iter().map(|service| service.id.as_str()).collect();
     for error in tasks::define_services(node, &known) {
         node.journal.warn(&error.to_string());

@@ -37,5 +37,10 @@ fn runtime(name: &str) -> std::io::Result<tokio::runtime::Runtime> {
         "machined" => tokio::runtime::Builder::new_multi_thread(),
         _ => tokio::runtime::Builder::new_current_thread(),
     };
-    builder.worker_threads(2).max_blocking_threads(BLOCKING_THREADS).thread_stack_size(STACK_BYTES).enable_all().build()
+    builder
+        .worker_threads(2)
+        .max_blocking_threads(BLOCKING_THREADS)
+        .thread_stack_size(STACK_BYTES)
+        .enable_all()
+        .build()
 }

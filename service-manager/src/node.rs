@@ -54,6 +54,8 @@ pub struct Node {
     pub materials: Materials,
     /// Counts block devices that came or went.
     pub devices: watch::Sender<u64>,
+    /// Set when the controllers run.
+    pub controllers: OnceLock<()>,
     /// The API socket, once it is open.
     pub api_socket: OnceLock<std::os::unix::net::UnixListener>,
     /// The config in force, once there is one.

@@ -137,10 +137,15 @@ impl Sequencer {
     }
 }
 
-async fn run_phases(node: &Arc<Node>, sequence: &'static Sequence<TaskFn>, how: &Start) -> Result<(), TaskError> {
+async fn run_phases(
+    node: &Arc<Node>,
+    sequence: &'static Sequence<TaskFn>,
+    how: &Start,
+) -> Result<(), TaskError> {
     let count = sequence.phases.len();
     for (index, phase) in sequence.phases.iter().enumerate().skip(how.phase) {
-        let saved = SavedSequence { name: sequence.name.to_owned(), phase: index, actor_id: how.actor_id.clone() };
+        let saved =
+            SavedSequence { name: sequence.name.to_owned(), phase: index, actor_id: how.actor_id.clone() };
         node.checkpoint.update(|memory| memory.sequence = Some(saved));
         let (name, tasks) = (phase.name, phase.tasks.len());
         node.journal.progress(&format!("phase {name} ({}/{count}): {tasks} tasks(s)", index + 1));
@@ -151,7 +156,9 @@ async fn run_phases(node: &Arc<Node>, sequence: &'static Sequence<TaskFn>, how: 
         node.timeline.publish();
         let end = if result.is_ok() { "done" } else { "failed" };
         node.journal.progress(&format!("phase {name} ({}/{count}): {end}, {:?}", index + 1, since(begin)));
-        result.map_err(|error| TaskError(format!("error running phase {} in {}: {error}", index + 1, sequence.name)))?;
+        result.map_err(|error| {
+            TaskError(format!("error running phase {} in {}: {error}", index + 1, sequence.name))
+        })?;
     }
     Ok(())
 }
@@ -205,7 +212,8 @@ fn announce(node: &Node, sequence: &str, actor: &str, action: sequence_event::Ac
 fn noop(node: &Node, sequence: &str, actor: &str, code: Code, message: String) {
     let error = Some(sequence_error(code, message));
     let action = sequence_event::Action::Noop.into();
-    node.events.publish(actor, &Payload::Sequence(SequenceEvent { sequence: sequence.to_owned(), action, error }));
+    node.events
+        .publish(actor, &Payload::Sequence(SequenceEvent { sequence: sequence.to_owned(), action, error }));
 }
 
 fn publish_phase(node: &Node, phase: &str, actor: &str, action: phase_event::Action) {

@@ -24,23 +24,48 @@ pub const INITIALIZE: Sequence<TaskFn> = Sequence {
     phases: &[
         Phase {
             name: "systemDirectories",
-            tasks: &[named("setupSystemDirectory", "mounts /system and makes its folders", tasks::setup_system_directory)],
+            tasks: &[named(
+                "setupSystemDirectory",
+                "mounts /system and makes its folders",
+                tasks::setup_system_directory,
+            )],
         },
         Phase {
             name: "systemRequirements",
             tasks: &[
-                named("mountCgroups", "mounts the cgroup2 tree and makes machined's own group", tasks::mount_cgroups),
-                named("mountPseudoFilesystems", "mounts pts, shm, securityfs, efivarfs, /tmp", tasks::mount_pseudo_filesystems),
+                named(
+                    "mountCgroups",
+                    "mounts the cgroup2 tree and makes machined's own group",
+                    tasks::mount_cgroups,
+                ),
+                named(
+                    "mountPseudoFilesystems",
+                    "mounts pts, shm, securityfs, efivarfs, /tmp",
+                    tasks::mount_pseudo_filesystems,
+                ),
                 named("mountBPFFS", "mounts bpf", tasks::mount_bpffs),
                 named("setRLimit", "raises the limit of open files", tasks::set_rlimit),
-                named("writeRequiredSysctls", "writes the sysctls that the node needs", tasks::write_required_sysctls),
+                named(
+                    "writeRequiredSysctls",
+                    "writes the sysctls that the node needs",
+                    tasks::write_required_sysctls,
+                ),
             ],
         },
         Phase {
             name: "etc",
             tasks: &[
-                named("createEtcNetworkFiles", "writes hosts and resolv.conf and binds them", tasks::create_etc_network_files),
+                named(
+                    "createEtcNetworkFiles",
+                    "writes hosts and resolv.conf and binds them",
+                    tasks::create_etc_network_files,
+                ),
                 named("createOSReleaseFile", "writes os-release and binds it", tasks::create_os_release_file),
+                named(
+                    "startControllers",
+                    "starts everything that follows from resources",
+                    tasks::start_controllers,
+                ),
             ],
         },
         Phase {
@@ -48,7 +73,11 @@ pub const INITIALIZE: Sequence<TaskFn> = Sequence {
             tasks: &[
                 named("startMachined", "opens machined's API socket", tasks::start_machined),
                 named("startNetworkd", "starts loopback and DHCP", tasks::start_networkd),
-                named("startApid", "starts the API's front end, which waits for its certificate", tasks::start_apid),
+                named(
+                    "startApid",
+                    "starts the API's front end, which waits for its certificate",
+                    tasks::start_apid,
+                ),
                 named("startUdevd", "starts module loading for devices", tasks::start_udevd),
                 named("loadConfig", "finds, reads and checks the machine config", tasks::load_config),
             ],
@@ -61,11 +90,25 @@ pub const BOOT: Sequence<TaskFn> = Sequence {
     name: "boot",
     about: "Applies the machine config and starts every service.",
     phases: &[
-        Phase { name: "api", tasks: &[named("waitForAPI", "waits for the API to answer", tasks::wait_for_api)] },
-        Phase { name: "var", tasks: &[named("setupVarDirectory", "mounts /var and makes its folders", tasks::setup_var_directory)] },
+        Phase {
+            name: "api",
+            tasks: &[named("waitForAPI", "waits for the API to answer", tasks::wait_for_api)],
+        },
+        Phase {
+            name: "var",
+            tasks: &[named(
+                "setupVarDirectory",
+                "mounts /var and makes its folders",
+                tasks::setup_var_directory,
+            )],
+        },
         Phase {
             name: "startEverything",
-            tasks: &[named("startAllServices", "starts all services and waits for them", tasks::start_all_services)],
+            tasks: &[named(
+                "startAllServices",
+                "starts all services and waits for them",
+                tasks::start_all_services,
+            )],
         },
     ],
 };
@@ -77,9 +120,16 @@ pub const REBOOT: Sequence<TaskFn> = Sequence {
     phases: &[
         Phase {
             name: "stopEverything",
-            tasks: &[named("stopAllServices", "stops all services, dependants first", tasks::stop_all_services)],
+            tasks: &[named(
+                "stopAllServices",
+                "stops all services, dependants first",
+                tasks::stop_all_services,
+            )],
         },
-        Phase { name: "reboot", tasks: &[named("reboot", "asks init to restart the machine", tasks::reboot)] },
+        Phase {
+            name: "reboot",
+            tasks: &[named("reboot", "asks init to restart the machine", tasks::reboot)],
+        },
     ],
 };
 
@@ -90,9 +140,16 @@ pub const SHUTDOWN: Sequence<TaskFn> = Sequence {
     phases: &[
         Phase {
             name: "stopEverything",
-            tasks: &[named("stopAllServices", "stops all services, dependants first", tasks::stop_all_services)],
+            tasks: &[named(
+                "stopAllServices",
+                "stops all services, dependants first",
+                tasks::stop_all_services,
+            )],
         },
-        Phase { name: "shutdown", tasks: &[named("shutdown", "asks init to cut the power", tasks::shutdown)] },
+        Phase {
+            name: "shutdown",
+            tasks: &[named("shutdown", "asks init to cut the power", tasks::shutdown)],
+        },
     ],
 };
 
@@ -138,7 +195,9 @@ mod tests {
     #[test]
     fn clients_find_the_names_they_wait_for() {
         for end in [&REBOOT, &SHUTDOWN] {
-            assert!(end.tasks().any(|(phase, task)| (phase, task.name) == ("stopEverything", "stopAllServices")));
+            assert!(
+                end.tasks().any(|(phase, task)| (phase, task.name) == ("stopEverything", "stopAllServices"))
+            );
         }
         assert_eq!(follower("initialize").map(|s| s.name), Some("boot"));
         assert!(follower("reboot").is_none() && by_name("noop").is_none());

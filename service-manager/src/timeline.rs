@@ -33,10 +33,21 @@ struct Inner {
 
 impl Timeline {
     /// Begins with init's report, or takes over the timeline of an earlier machined.
-    pub fn new(report: &BootReport, efi: &Path, store: Store, checkpoint: Checkpoint, journal: Journal) -> Self {
+    pub fn new(
+        report: &BootReport,
+        efi: &Path,
+        store: Store,
+        checkpoint: Checkpoint,
+        journal: Journal,
+    ) -> Self {
         let saved = checkpoint.memory().timeline;
         let timeline = if saved.entries.is_empty() { from_report(report, efi) } else { saved };
-        let timeline = Self { inner: Arc::new(Mutex::new(Inner { timeline, closed: false })), store, checkpoint, journal };
+        let timeline = Self {
+            inner: Arc::new(Mutex::new(Inner { timeline, closed: false })),
+            store,
+            checkpoint,
+            journal,
+        };
         timeline.publish();
         timeline
     }
@@ -54,7 +65,9 @@ impl Timeline {
     pub fn publish(&self) {
         let timeline = self.inner.lock().unwrap_or_else(PoisonError::into_inner).timeline.clone();
         self.checkpoint.remember(|memory| memory.timeline = timeline.clone());
-        if let Err(error) = self.store.put(BOOT_TIMELINE.writer, &BOOT_TIMELINE, "boot", Spec::BootTimeline(timeline)) {
+        if let Err(error) =
+            self.store.put(BOOT_TIMELINE.writer, &BOOT_TIMELINE, "boot", Spec::BootTimeline(timeline))
+        {
             self.journal.warn(&format!("publish the boot timeline: {error}"));
         }
     }
@@ -92,7 +105,8 @@ fn loader_time(efi: &Path, name: &str) -> Option<u64> {
 
 fn parse_loader_time(bytes: &[u8]) -> Option<u64> {
     let digits = bytes.get(4..)?.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]]));
-    let text: String = char::decode_utf16(digits.take_while(|&unit| unit != 0)).collect::<Result<_, _>>().ok()?;
+    let text: String =
+        char::decode_utf16(digits.take_while(|&unit| unit != 0)).collect::<Result<_, _>>().ok()?;
     text.parse::<u64>().ok()?.checked_mul(1000)
 }
 

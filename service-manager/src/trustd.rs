@@ -54,13 +54,17 @@ impl Trust {
         let leaf = Leaf { organization: None, names: Vec::new(), usage: Usage::Server, lifetime };
         let signed = signer.authority.sign_request(request, &leaf);
         let crt = signed.map_err(|e| Status::invalid_argument(e.to_string()))?;
-        Ok(CertificateResponse { ca: signer.authority.certificate().as_bytes().to_vec(), crt: crt.into_bytes() })
+        Ok(CertificateResponse {
+            ca: signer.authority.certificate().as_bytes().to_vec(),
+            crt: crt.into_bytes(),
+        })
     }
 }
 
 fn signer(material: &Material) -> Result<Signer, String> {
     let trust = material.trust.clone().ok_or("the material has no signing key")?;
-    let authority = Authority::from_pem(&material.authority, &trust.authority_key).map_err(|e| e.to_string())?;
+    let authority =
+        Authority::from_pem(&material.authority, &trust.authority_key).map_err(|e| e.to_string())?;
     Ok(Signer { authority, trust })
 }
 
@@ -71,8 +75,14 @@ impl SecurityService for Trust {
         request: Request<CertificateRequest>,
     ) -> Result<Response<CertificateResponse>, Status> {
         let peer = request.remote_addr();
-        let token = request.metadata().get("token").and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
-        let text = String::from_utf8(request.into_inner().csr).map_err(|_| Status::invalid_argument("csr is not PEM"))?;
+        let token = request
+            .metadata()
+            .get("token")
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default()
+            .to_owned();
+        let text = String::from_utf8(request.into_inner().csr)
+            .map_err(|_| Status::invalid_argument("csr is not PEM"))?;
         self.sign(&token, &text).map(Response::new).inspect_err(|status| note_refusal(peer, status))
     }
 
@@ -98,11 +108,13 @@ fn note_refusal(peer: Option<SocketAddr>, status: &Status) {
 
 /// Runs trustd.
 pub async fn run() -> Result<(), String> {
-    let socket = sys::process::inherited(crate::apid::LISTENER_FD).map_err(|e| format!("take the listening socket: {e}"))?;
+    let socket = sys::process::inherited(crate::apid::LISTENER_FD)
+        .map_err(|e| format!("take the listening socket: {e}"))?;
     let mut source = Source::connect(Role::Trustd.socket()).await;
     let material = source.next().await.map_err(|e| format!("receive the certificate: {e}"))?;
     let identity = |material: &Material| {
-        Identity::from_pem("trustd's certificate", &material.certificate, &material.key).map_err(|e| e.to_string())
+        Identity::from_pem("trustd's certificate", &material.certificate, &material.key)
+            .map_err(|e| e.to_string())
     };
     let identities = Identities::new(&identity(&material)?).map_err(|e| e.to_string())?;
     let trust = Trust::new(&material)?;
@@ -137,7 +149,11 @@ pub async fn run() -> Result<(), String> {
 }
 
 /// Serves a listener.
-pub(crate) async fn serve(listener: TcpListener, identities: Arc<Identities>, trust: Trust) -> Result<(), String> {
+pub(crate) async fn serve(
+    listener: TcpListener,
+    identities: Arc<Identities>,
+    trust: Trust,
+) -> Result<(), String> {
     let config = tls::server_without_clients(identities).map_err(|e| e.to_string())?;
     let incoming = tls::accept(listener, config, |refusal| eprintln!("trustd: {refusal}"));
     tonic::transport::Server::builder()

@@ -1,8 +1,8 @@
 //! udevd: modules for devices, and the news of block devices.
 //!
 //! Order: the uevent socket is open before the first look at /sys, so a device that appears in between is seen by
-//! one of them. The look at all of /sys waits until the API is ready, unless there is no network link yet: reading
-//! the module index costs more than the rest of the start.
+//! one of them. Drivers of networks and disks come first, since the API waits for them; the look at all other devices
+//! waits until the API is ready.
 //! Does not: make device nodes (devtmpfs does) or rename links.
 //! Source: Documentation/driver-api/driver-model; kmod(8).
 
@@ -48,30 +48,27 @@ fn handle(node: &Node, event: &[u8]) {
     if uevent::field(event, "SUBSYSTEM") == Some("block") {
         node.devices.send_modify(|count| *count += 1);
     }
-    if uevent::field(event, "ACTION") == Some("add") {
-        if let Some(alias) = uevent::field(event, "MODALIAS") {
-            load_for(node, std::iter::once(alias));
-        }
+    if uevent::field(event, "ACTION") == Some("add")
+        && let Some(alias) = uevent::field(event, "MODALIAS")
+    {
+        load_for(node, std::iter::once(alias));
     }
 }
 
 async fn coldplug_when_due(node: Arc<Node>) {
-    if has_wired_link(Path::new("/sys/class/net")) {
-        let mut readiness = node.readiness.subscribe();
-        let ready = readiness.wait_for(|readiness| readiness.announced);
-        // A node without a config still wants its drivers.
-        let _ = tokio::time::timeout(COLDPLUG_DEADLINE, ready).await;
-    }
+    let aliases = driverless_aliases(Path::new("/sys/bus"));
+    load_for(&node, aliases.iter().map(String::as_str).filter(|alias| is_urgent(alias)));
+    let mut readiness = node.readiness.subscribe();
+    let ready = readiness.wait_for(|readiness| readiness.announced);
+    // A node without a config still wants its drivers.
+    let _ = tokio::time::timeout(COLDPLUG_DEADLINE, ready).await;
     coldplug_now(node).await;
 }
 
-fn has_wired_link(class: &Path) -> bool {
-    let Ok(entries) = fs::read_dir(class) else { return false };
-    entries.flatten().any(|entry| {
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        name.starts_with("en") || name.starts_with("eth")
-    })
+/// Network and storage: virtio devices of any kind, PCI classes 01 and 02.
+fn is_urgent(alias: &str) -> bool {
+    alias.starts_with("virtio:")
+        || (alias.starts_with("pci:") && (alias.contains("bc01sc") || alias.contains("bc02sc")))
 }
 
 async fn coldplug_now(node: Arc<Node>) {
@@ -82,7 +79,8 @@ async fn coldplug_now(node: Arc<Node>) {
 /// Aliases of all devices that no driver has taken.
 fn driverless_aliases(bus: &Path) -> BTreeSet<String> {
     let buses = fs::read_dir(bus).into_iter().flatten().flatten();
-    let devices = buses.flat_map(|bus| fs::read_dir(bus.path().join("devices")).into_iter().flatten().flatten());
+    let devices =
+        buses.flat_map(|bus| fs::read_dir(bus.path().join("devices")).into_iter().flatten().flatten());
     devices
         .filter(|device| !device.path().join("driver").exists())
         .filter_map(|device| fs::read_to_string(device.path().join("modalias")).ok())
@@ -103,7 +101,12 @@ impl Modules {
     fn read() -> Self {
         let folder = Path::new("/usr/lib/modules").join(sys::system::kernel_release());
         let text = |name: &str| fs::read_to_string(folder.join(name)).unwrap_or_default();
-        Self { dep: text("modules.dep"), alias: text("modules.alias"), softdep: text("modules.softdep"), folder }
+        Self {
+            dep: text("modules.dep"),
+            alias: text("modules.alias"),
+            softdep: text("modules.softdep"),
+            folder,
+        }
     }
 
     fn index(&self) -> Index<'_> {
@@ -161,7 +164,8 @@ mod tests {
     #[test]
     fn only_devices_without_a_driver_are_asked_for() {
         let dir = tempfile::tempdir().unwrap();
-        for (device, alias, driver) in [("a", "pci:v1\n", true), ("b", "pci:v2\n", false), ("c", "\n", false)] {
+        for (device, alias, driver) in [("a", "pci:v1\n", true), ("b", "pci:v2\n", false), ("c", "\n", false)]
+        {
             let path = dir.path().join("pci/devices").join(device);
             fs::create_dir_all(&path).unwrap();
             fs::write(path.join("modalias"), alias).unwrap();
@@ -173,11 +177,10 @@ mod tests {
     }
 
     #[test]
-    fn a_wired_link_is_recognised() {
-        let dir = tempfile::tempdir().unwrap();
-        fs::create_dir(dir.path().join("lo")).unwrap();
-        assert!(!has_wired_link(dir.path()));
-        fs::create_dir(dir.path().join("eth0")).unwrap();
-        assert!(has_wired_link(dir.path()));
+    fn networks_and_disks_are_urgent() {
+        assert!(is_urgent("virtio:d00000001v00001AF4"));
+        assert!(is_urgent("pci:v00008086d000010D3sv00008086sd00000000bc02sc00i00"));
+        assert!(!is_urgent("pci:v00001234d00001111sv00001AF4sd00001100bc03sc00i00"));
+        assert!(!is_urgent("acpi:PNP0C0C:"));
     }
 }

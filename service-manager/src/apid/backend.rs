@@ -58,15 +58,17 @@ impl Backend {
         let deadline = Instant::now() + CONNECT_DEADLINE;
         let mut kept = self.connection.lock().await;
         loop {
-            if let Some(mut sender) = kept.take() {
-                if sender.ready().await.is_ok() {
-                    *kept = Some(sender.clone());
-                    return Ok(sender);
-                }
+            if let Some(mut sender) = kept.take()
+                && sender.ready().await.is_ok()
+            {
+                *kept = Some(sender.clone());
+                return Ok(sender);
             }
             match timeout_at(deadline, connect(&self.socket)).await {
                 Ok(Ok(sender)) => *kept = Some(sender),
-                Ok(Err(error)) if Instant::now() + RETRY >= deadline => return Err(Unreachable::Connect(error)),
+                Ok(Err(error)) if Instant::now() + RETRY >= deadline => {
+                    return Err(Unreachable::Connect(error));
+                }
                 Ok(Err(_)) => sleep(RETRY).await,
                 Err(_) => return Err(Unreachable::Connect("no HTTP/2 greeting".to_owned())),
             }
@@ -75,9 +77,12 @@ impl Backend {
 }
 
 async fn connect(socket: &Path) -> Result<SendRequest<Body>, String> {
-    let stream = UnixStream::connect(socket).await.map_err(|e| format!("connect to {}: {e}", socket.display()))?;
+    let stream =
+        UnixStream::connect(socket).await.map_err(|e| format!("connect to {}: {e}", socket.display()))?;
     let (sender, connection) =
-        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.map_err(|e| e.to_string())?;
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+            .await
+            .map_err(|e| e.to_string())?;
     tokio::spawn(async move {
         // Its end shows at the next request.
         let _ = connection.await;

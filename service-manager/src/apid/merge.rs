@@ -46,7 +46,8 @@ pub(crate) fn unary_error(status: &Status, target: &str) -> Vec<u8> {
 
 /// A stream message that says so.
 pub(crate) fn stream_error(status: &Status, target: &str) -> Vec<u8> {
-    let detail = rpc::Status { code: status.code().into(), message: status.message().to_owned(), details: Vec::new() };
+    let detail =
+        rpc::Status { code: status.code().into(), message: status.message().to_owned(), details: Vec::new() };
     let metadata = Metadata { hostname: target.to_owned(), error: go_text(status), status: Some(detail) };
     let mut message = Vec::new();
     push_field(&mut message, &metadata.encode_to_vec());
@@ -103,7 +104,10 @@ mod tests {
 
     #[test]
     fn stream_messages_keep_an_error_of_their_own() {
-        let data = Data { metadata: Some(Metadata { error: "cut".into(), ..Default::default() }), bytes: b"x".to_vec() };
+        let data = Data {
+            metadata: Some(Metadata { error: "cut".into(), ..Default::default() }),
+            bytes: b"x".to_vec(),
+        };
         let merged = Data::decode(stream(&data.encode_to_vec(), "n").as_slice()).unwrap();
         let metadata = merged.metadata.unwrap();
         assert_eq!((metadata.hostname.as_str(), metadata.error.as_str()), ("n", "cut"));

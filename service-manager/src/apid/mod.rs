@@ -57,7 +57,8 @@ impl Names {
 
 /// Runs apid.
 pub async fn run() -> Result<(), String> {
-    let socket = sys::process::inherited(LISTENER_FD).map_err(|e| format!("take the listening socket: {e}"))?;
+    let socket =
+        sys::process::inherited(LISTENER_FD).map_err(|e| format!("take the listening socket: {e}"))?;
     let mut source = Source::connect(Role::Apid.socket()).await;
     let material = source.next().await.map_err(|e| format!("receive the certificate: {e}"))?;
     let server = Server::new(&material, SOCKET)?;
@@ -143,7 +144,8 @@ impl Server {
 }
 
 fn identity(material: &Material) -> Result<Identity, String> {
-    Identity::from_pem("the API's certificate", &material.certificate, &material.key).map_err(|e| e.to_string())
+    Identity::from_pem("the API's certificate", &material.certificate, &material.key)
+        .map_err(|e| e.to_string())
 }
 
 #[cfg(test)]

@@ -34,7 +34,8 @@ impl Caller {
     pub(crate) fn of(stream: &TlsStream<TcpStream>) -> Self {
         let (tcp, tls) = stream.get_ref();
         let certificate = tls.peer_certificates().and_then(|chain| chain.first());
-        let facts = certificate.and_then(|der| CertificateFacts::from_der("the client certificate", der).ok());
+        let facts =
+            certificate.and_then(|der| CertificateFacts::from_der("the client certificate", der).ok());
         // One that cannot be read has no role at all.
         let roles = facts.map(|facts| RoleSet::of_certificate(&facts)).unwrap_or_default();
         Self { peer: tcp.peer_addr().ok(), roles: Arc::new(roles) }
@@ -62,7 +63,11 @@ impl Proxy {
     }
 
     /// Answers one request.
-    pub(crate) async fn answer(self: &Arc<Self>, caller: &Caller, request: Request<Incoming>) -> Response<Body> {
+    pub(crate) async fn answer(
+        self: &Arc<Self>,
+        caller: &Caller,
+        request: Request<Incoming>,
+    ) -> Response<Body> {
         let path = request.uri().path().to_owned();
         let roles = caller.roles(request.headers());
         if let Err(denied) = roles.authorize(&path, false) {
@@ -93,7 +98,12 @@ impl Proxy {
     }
 
     /// One to many, merged.
-    async fn gather(self: &Arc<Self>, request: Request<Incoming>, roles: &RoleSet, names: Vec<String>) -> Response<Body> {
+    async fn gather(
+        self: &Arc<Self>,
+        request: Request<Incoming>,
+        roles: &RoleSet,
+        names: Vec<String>,
+    ) -> Response<Body> {
         let (parts, body) = request.into_parts();
         let body = match http_body_util::Limited::new(body, MAX_REQUEST_BYTES).collect().await {
             Ok(collected) => collected.to_bytes(),
@@ -125,7 +135,8 @@ fn for_machined(path: &str, headers: &HeaderMap, roles: &RoleSet, body: Body) ->
     *request.version_mut() = http::Version::HTTP_2;
     let uri = Uri::builder().scheme("http").authority("machined").path_and_query(path).build();
     *request.uri_mut() = uri.unwrap_or_else(|_| Uri::from_static("http://machined/"));
-    for name in ["content-type", "te", "grpc-timeout", "grpc-encoding", "grpc-accept-encoding", "user-agent"] {
+    for name in ["content-type", "te", "grpc-timeout", "grpc-encoding", "grpc-accept-encoding", "user-agent"]
+    {
         if let Some(value) = headers.get(name) {
             request.headers_mut().insert(name, value.clone());
         }
@@ -151,7 +162,11 @@ impl Gather {
         let stream = is_stream(&self.path);
         let mut merged = Vec::new();
         for name in &names {
-            let result = if self.proxy.names.contains(name) { self.ask(name, stream).await } else { Err(not_here(name)) };
+            let result = if self.proxy.names.contains(name) {
+                self.ask(name, stream).await
+            } else {
+                Err(not_here(name))
+            };
             match result {
                 Ok(element) => merged.extend(element),
                 Err(status) if stream => drop(self.emit(&merge::stream_error(&status, name)).await),
@@ -175,7 +190,8 @@ impl Gather {
         let body = http_body_util::Full::new(self.body.clone()).map_err(|never| match never {}).boxed();
         let request = for_machined(&self.path, &self.headers, &self.roles, body);
         let broken = |e: hyper::Error| Status::unavailable(format!("machined went away: {e}"));
-        let mut response = self.proxy.backend.call(request).await.map_err(|e| Status::unavailable(e.to_string()))?;
+        let mut response =
+            self.proxy.backend.call(request).await.map_err(|e| Status::unavailable(e.to_string()))?;
         check(status_of(response.headers()))?;
         let mut messages = Messages::default();
         let mut element = None;

@@ -101,7 +101,10 @@ mod tests {
         assert_eq!(of(&[("node", "")]).unwrap(), Target::Here);
         assert_eq!(of(&[("node", "a")]).unwrap(), Target::Node("a".into()));
         assert!(of(&[("node", "a"), ("node", "b")]).is_err());
-        assert_eq!(of(&[("nodes", "a"), ("nodes", "b")]).unwrap(), Target::Nodes(vec!["a".into(), "b".into()]));
+        assert_eq!(
+            of(&[("nodes", "a"), ("nodes", "b")]).unwrap(),
+            Target::Nodes(vec!["a".into(), "b".into()])
+        );
         assert_eq!(of(&[("nodes", "a"), ("proxyfrom", "x")]).unwrap(), Target::Here);
     }
 

@@ -20,7 +20,9 @@ fn reconcile(snapshot: &Snapshot<'_>) -> Result<Vec<Action>, String> {
     names.extend(document.config.machine.cert_sans.iter().cloned());
     for resource in snapshot.list(&ADDRESS_STATUS) {
         if let Spec::AddressStatus(status) = &resource.spec {
-            names.extend(status.address.split('/').next().filter(|text| reaches_others(text)).map(str::to_owned));
+            names.extend(
+                status.address.split('/').next().filter(|text| reaches_others(text)).map(str::to_owned),
+            );
         }
     }
     for resource in snapshot.list(&HOSTNAME_STATUS) {
@@ -65,7 +67,9 @@ mod tests {
             store.put(ADDRESS_STATUS.writer, &ADDRESS_STATUS, address, Spec::AddressStatus(status)).unwrap();
         }
         let status = HostnameStatus { hostname: "n1".into(), domainname: "lan".into() };
-        store.put(HOSTNAME_STATUS.writer, &HOSTNAME_STATUS, "hostname", Spec::HostnameStatus(status)).unwrap();
+        store
+            .put(HOSTNAME_STATUS.writer, &HOSTNAME_STATUS, "hostname", Spec::HostnameStatus(status))
+            .unwrap();
         let actions = reconcile(&snapshot(&store, &Default::default())).unwrap();
         let expected = ["10.0.2.15", "127.0.0.1", "::1", "localhost", "n1", "n1.lan", "node.example"];
         let expected = Spec::ApiCertificate(expected.map(str::to_owned).to_vec());

@@ -21,7 +21,8 @@ fn reconcile(snapshot: &Snapshot<'_>) -> Result<Vec<Action>, String> {
     // Until there is any word on a name, the kernel's stays.
     let Some(full) = choose(snapshot, &leases) else { return Ok(Vec::new()) };
     let (hostname, domain) = split(&full)?;
-    let hosts = hosts(leases.iter().find_map(|lease| lease.ip()).map(|ip| ip.to_string()), &hostname, &domain);
+    let hosts =
+        hosts(leases.iter().find_map(|lease| lease.ip()).map(|ip| ip.to_string()), &hostname, &domain);
     let status = HostnameStatus { hostname: hostname.clone(), domainname: domain.clone() };
     Ok(vec![
         Action::SetHostname { hostname, domain },
@@ -38,7 +39,10 @@ fn leases<'a>(snapshot: &'a Snapshot<'_>) -> Vec<&'a DhcpLease> {
 fn choose(snapshot: &Snapshot<'_>, leases: &[&DhcpLease]) -> Option<String> {
     let given = |name: &String| !name.is_empty();
     let config = snapshot.machine_config().map(|document| document.config.machine.network.hostname.clone());
-    config.filter(given).or_else(|| snapshot.parameters.hostname.clone().filter(given)).or_else(|| from_dhcp(leases))
+    config
+        .filter(given)
+        .or_else(|| snapshot.parameters.hostname.clone().filter(given))
+        .or_else(|| from_dhcp(leases))
 }
 
 fn from_dhcp(leases: &[&DhcpLease]) -> Option<String> {
@@ -64,7 +68,8 @@ fn split(full: &str) -> Result<(String, String), String> {
 fn hosts(address: Option<String>, hostname: &str, domain: &str) -> String {
     let mut text = String::from("127.0.0.1       localhost\n");
     if let Some(address) = address {
-        let names = if domain.is_empty() { hostname.to_owned() } else { format!("{hostname}.{domain} {hostname}") };
+        let names =
+            if domain.is_empty() { hostname.to_owned() } else { format!("{hostname}.{domain} {hostname}") };
         text.push_str(&format!("{address:<15} {names}\n"));
     }
     text.push_str("::1             localhost ip6-localhost ip6-loopback\n");

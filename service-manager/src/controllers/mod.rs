@@ -79,8 +79,11 @@ pub(crate) use api_certificate::reaches_others;
 pub(crate) static ALL: [&Controller; 4] =
     [&api_certificate::CONTROLLER, &hostname::CONTROLLER, &machine_type::CONTROLLER, &resolver::CONTROLLER];
 
-/// Starts every controller.
+/// Starts every controller, once.
 pub(crate) fn start(node: &Arc<Node>) {
+    if node.controllers.set(()).is_err() {
+        return;
+    }
     for controller in ALL {
         tokio::spawn(drive(node.clone(), controller));
     }
@@ -144,7 +147,8 @@ fn write_file(path: &str, text: &str) -> Result<(), String> {
 }
 
 async fn wait_for_input(controller: &Controller, changes: &mut Receiver<Change>) {
-    let matters = |change: &Change| controller.inputs.iter().any(|kind| kind.kind == change.resource.metadata.kind);
+    let matters =
+        |change: &Change| controller.inputs.iter().any(|kind| kind.kind == change.resource.metadata.kind);
     loop {
         match changes.recv().await {
             Ok(change) if !matters(&change) => {}
@@ -167,10 +171,13 @@ pub(crate) mod testing {
 
     /// A store that holds a machine config with this `machine` section besides the type.
     pub(crate) fn store_with_config(machine: &str) -> crate::store::Store {
-        let text = format!("version: v1alpha1\nmachine:\n  type: controlplane\n  token: aaaaaa.bbbbbbbbbbbbbbbb\n{machine}");
+        let text = format!(
+            "version: v1alpha1\nmachine:\n  type: controlplane\n  token: aaaaaa.bbbbbbbbbbbbbbbb\n{machine}"
+        );
         let config = config::parse(&text).unwrap_or_else(|e| panic!("{e}"));
         let store = crate::store::Store::new();
-        let spec = Spec::MachineConfig(Arc::new(MachineDocument { text: zeroize::Zeroizing::new(text), config }));
+        let spec =
+            Spec::MachineConfig(Arc::new(MachineDocument { text: zeroize::Zeroizing::new(text), config }));
         store.put(MACHINE_CONFIG.writer, &MACHINE_CONFIG, "v1alpha1", spec).unwrap();
         store
     }
@@ -196,6 +203,9 @@ pub(crate) mod testing {
         write_file(name, "a longer text\n").unwrap();
         let before = fs::metadata(&path).unwrap().ino();
         write_file(name, "short\n").unwrap();
-        assert_eq!((fs::metadata(&path).unwrap().ino(), fs::read_to_string(&path).unwrap()), (before, "short\n".into()));
+        assert_eq!(
+            (fs::metadata(&path).unwrap().ino(), fs::read_to_string(&path).unwrap()),
+            (before, "short\n".into())
+        );
     }
 }

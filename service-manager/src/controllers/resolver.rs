@@ -42,7 +42,8 @@ fn text(servers: &[String], domain: Option<&str>) -> String {
     if distinct.is_empty() {
         distinct.extend(DEFAULT);
     }
-    let mut text: String = distinct.iter().take(MOST).map(|server| format!("nameserver {server}\n")).collect();
+    let mut text: String =
+        distinct.iter().take(MOST).map(|server| format!("nameserver {server}\n")).collect();
     if let Some(domain) = domain {
         text.push_str(&format!("search {domain}\n"));
     }
@@ -64,7 +65,8 @@ mod tests {
 
     #[test]
     fn at_most_three_distinct_servers() {
-        let servers: Vec<String> = ["1.0.0.1", "1.0.0.1", "2.0.0.2", "3.0.0.3", "4.0.0.4"].map(str::to_owned).into();
+        let servers: Vec<String> =
+            ["1.0.0.1", "1.0.0.1", "2.0.0.2", "3.0.0.3", "4.0.0.4"].map(str::to_owned).into();
         let expected = "nameserver 1.0.0.1\nnameserver 2.0.0.2\nnameserver 3.0.0.3\nsearch lan\n";
         assert_eq!(text(&servers, Some("lan")), expected);
     }

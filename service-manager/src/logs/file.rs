@@ -77,7 +77,8 @@ impl LogFile {
     }
 
     fn turn_over(&mut self) -> Result<(), LogFileError> {
-        std::fs::rename(&self.place.current, &self.place.older).map_err(|e| LogFileError::Write(self.name(), e))?;
+        std::fs::rename(&self.place.current, &self.place.older)
+            .map_err(|e| LogFileError::Write(self.name(), e))?;
         (self.file, self.written) = open_at_end(&self.place.current)?;
         Ok(())
     }

@@ -76,11 +76,11 @@ impl Follower {
         let Some(mut current) = open(&self.place.current)? else { return Ok(()) };
         let found = seek_tail(&mut current, lines)?;
         self.open = Some(current);
-        if found < lines {
-            if let Some(mut older) = open(&self.place.older)? {
-                seek_tail(&mut older, lines - found)?;
-                self.open = Some(older);
-            }
+        if found < lines
+            && let Some(mut older) = open(&self.place.older)?
+        {
+            seek_tail(&mut older, lines - found)?;
+            self.open = Some(older);
         }
         Ok(())
     }

@@ -45,7 +45,12 @@ fn route(
 /// Takes the address away; its routes go with it.
 pub(super) async fn remove(handle: &Handle, link: &Link, lease: &Lease) {
     use futures_util::TryStreamExt;
-    let mut found = handle.address().get().set_link_index_filter(link.index).set_address_filter(lease.address.into()).execute();
+    let mut found = handle
+        .address()
+        .get()
+        .set_link_index_filter(link.index)
+        .set_address_filter(lease.address.into())
+        .execute();
     while let Ok(Some(message)) = found.try_next().await {
         // Someone else may have removed it in the meantime.
         let _ = handle.address().del(message).execute().await;

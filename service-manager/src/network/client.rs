@@ -93,12 +93,18 @@ impl Client {
     async fn try_acquire(&self, wait: Duration) -> Result<Option<Lease>, String> {
         let xid = exchange_id();
         self.send(Say::Discover, xid, Ipv4Addr::BROADCAST).await?;
-        let Some(Heard::Offer(offer)) = self.hear(xid, wait, |heard| matches!(heard, Heard::Offer(_))).await else {
+        let Some(Heard::Offer(offer)) = self.hear(xid, wait, |heard| matches!(heard, Heard::Offer(_))).await
+        else {
             return Ok(None);
         };
         let Some(offer) = Lease::parse(&offer) else { return Ok(None) };
         for _ in 0..REQUESTS {
-            self.send(Say::Request { address: offer.address, server: offer.server }, xid, Ipv4Addr::BROADCAST).await?;
+            self.send(
+                Say::Request { address: offer.address, server: offer.server },
+                xid,
+                Ipv4Addr::BROADCAST,
+            )
+            .await?;
             match self.hear(xid, wait, |heard| !matches!(heard, Heard::Offer(_))).await {
                 Some(Heard::Ack(ack)) => return Ok(Lease::parse(&ack)),
                 Some(Heard::Nak) => return Ok(None),
@@ -120,7 +126,9 @@ impl Client {
                     lease = next;
                 }
                 None => {
-                    self.node.journal.warn(&format!("networkd: {}: lease of {} is over", self.link.name, lease.address));
+                    self.node
+                        .journal
+                        .warn(&format!("networkd: {}: lease of {} is over", self.link.name, lease.address));
                     apply::remove(&self.handle, &self.link, &lease).await;
                     super::forget_lease(&self.node, &self.link.name);
                     return;
@@ -175,7 +183,9 @@ impl Client {
             "networkd: {}: {} from {} for {} s",
             self.link.name, resource.address, resource.server, resource.lease_seconds
         ));
-        if let Err(error) = self.node.store.put(DHCP_LEASE.writer, &DHCP_LEASE, &self.link.name, Spec::DhcpLease(resource)) {
+        if let Err(error) =
+            self.node.store.put(DHCP_LEASE.writer, &DHCP_LEASE, &self.link.name, Spec::DhcpLease(resource))
+        {
             self.warn(&error.to_string());
         }
     }
@@ -197,7 +207,8 @@ impl Client {
             loop {
                 // An error of one packet (ICMP unreachable) says nothing about the next.
                 let Ok((length, _)) = self.socket.recv_from(&mut packet).await else { continue };
-                if let Some(heard) = decode(&packet[..length], xid, &self.link.hardware).filter(|h| wanted(h)) {
+                if let Some(heard) = decode(&packet[..length], xid, &self.link.hardware).filter(|h| wanted(h))
+                {
                     return heard;
                 }
             }

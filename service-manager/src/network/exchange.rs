@@ -96,7 +96,8 @@ mod tests {
 
     #[test]
     fn only_answers_to_this_exchange_count() {
-        let mut offer = Message::new_with_id(7, [0, 0, 0, 0], [10, 0, 0, 5], [0, 0, 0, 0], [0, 0, 0, 0], &MAC);
+        let none = Ipv4Addr::UNSPECIFIED;
+        let mut offer = Message::new_with_id(7, none, [10, 0, 0, 5].into(), none, none, &MAC);
         offer.opts_mut().insert(DhcpOption::MessageType(MessageType::Offer));
         let packet = offer.to_vec().unwrap();
         assert!(matches!(decode(&packet, 7, &MAC), Some(Heard::Offer(_))));

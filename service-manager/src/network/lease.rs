@@ -36,13 +36,17 @@ impl Lease {
     pub(crate) fn parse(message: &Message) -> Option<Self> {
         let address = Some(message.yiaddr()).filter(|address| !address.is_unspecified())?;
         let option = |code| message.opts().get(code);
-        let Some(DhcpOption::ServerIdentifier(server)) = option(OptionCode::ServerIdentifier) else { return None };
+        let Some(DhcpOption::ServerIdentifier(server)) = option(OptionCode::ServerIdentifier) else {
+            return None;
+        };
         let mask = match option(OptionCode::SubnetMask) {
             Some(DhcpOption::SubnetMask(mask)) => *mask,
             _ => Ipv4Addr::BROADCAST,
         };
         let time = match option(OptionCode::AddressLeaseTime) {
-            Some(DhcpOption::AddressLeaseTime(seconds)) => Duration::from_secs((*seconds).into()).max(LEAST_TIME),
+            Some(DhcpOption::AddressLeaseTime(seconds)) => {
+                Duration::from_secs((*seconds).into()).max(LEAST_TIME)
+            }
             _ => DEFAULT_TIME,
         };
         let renew = match option(OptionCode::Renewal) {
@@ -75,7 +79,8 @@ impl Lease {
 
     /// The resource that shows it.
     pub(crate) fn resource(&self) -> DhcpLease {
-        let gateway = self.routes.iter().find(|(_, prefix, _)| *prefix == 0).map(|(_, _, via)| via.to_string());
+        let gateway =
+            self.routes.iter().find(|(_, prefix, _)| *prefix == 0).map(|(_, _, via)| via.to_string());
         DhcpLease {
             address: format!("{}/{}", self.address, self.prefix),
             server: self.server.to_string(),
@@ -100,7 +105,8 @@ fn addresses(message: &Message, code: OptionCode) -> Vec<Ipv4Addr> {
 }
 
 fn text(message: &Message, code: OptionCode) -> Option<String> {
-    let (Some(DhcpOption::Hostname(text)) | Some(DhcpOption::DomainName(text))) = message.opts().get(code) else {
+    let (Some(DhcpOption::Hostname(text)) | Some(DhcpOption::DomainName(text))) = message.opts().get(code)
+    else {
         return None;
     };
     let text = text.trim_end_matches(['\0', '.']);
@@ -109,7 +115,8 @@ fn text(message: &Message, code: OptionCode) -> Option<String> {
 }
 
 fn routes(message: &Message) -> Vec<(Ipv4Addr, u8, Ipv4Addr)> {
-    if let Some(DhcpOption::ClasslessStaticRoute(list)) = message.opts().get(OptionCode::ClasslessStaticRoute) {
+    if let Some(DhcpOption::ClasslessStaticRoute(list)) = message.opts().get(OptionCode::ClasslessStaticRoute)
+    {
         return list.iter().map(|(net, via)| (net.network(), net.prefix_len(), *via)).collect();
     }
     let routers = addresses(message, OptionCode::Router);

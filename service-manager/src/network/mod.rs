@@ -57,8 +57,12 @@ fn is_wired(name: &str) -> bool {
 
 /// The service.
 pub async fn run(node: Arc<Node>) -> Result<(), String> {
-    let groups =
-        [MulticastGroup::Link, MulticastGroup::Ipv4Ifaddr, MulticastGroup::Ipv6Ifaddr, MulticastGroup::Ipv4Route];
+    let groups = [
+        MulticastGroup::Link,
+        MulticastGroup::Ipv4Ifaddr,
+        MulticastGroup::Ipv6Ifaddr,
+        MulticastGroup::Ipv4Route,
+    ];
     let (connection, handle, mut messages) =
         new_multicast_connection(&groups).map_err(|e| format!("open a netlink socket: {e}"))?;
     let _connection = Owned(tokio::spawn(connection).abort_handle());
@@ -76,7 +80,12 @@ pub async fn run(node: Arc<Node>) -> Result<(), String> {
 }
 
 /// Brings links up, starts a client for each new wired one, ends those whose link is gone.
-async fn manage(node: &Arc<Node>, handle: &Handle, links: &[Link], clients: &mut BTreeMap<u32, (String, Owned)>) {
+async fn manage(
+    node: &Arc<Node>,
+    handle: &Handle,
+    links: &[Link],
+    clients: &mut BTreeMap<u32, (String, Owned)>,
+) {
     clients.retain(|index, (name, _)| {
         let stays = links.iter().any(|link| link.index == *index && link.name == *name);
         if !stays {
@@ -119,7 +128,9 @@ async fn give_up(node: Arc<Node>) {
     tokio::time::sleep(FIRST_LEASE_DEADLINE).await;
     if node.store.list(&DHCP_LEASE).is_empty() {
         let seconds = FIRST_LEASE_DEADLINE.as_secs();
-        node.journal.warn(&format!("networkd: no DHCP lease within {seconds} s (deadline first lease); still asking"));
+        node.journal.warn(&format!(
+            "networkd: no DHCP lease within {seconds} s (deadline first lease); still asking"
+        ));
         node.readiness.send_modify(|readiness| readiness.gave_up = true);
         crate::identity::announce(&node);
     }

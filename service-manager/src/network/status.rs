@@ -12,9 +12,7 @@ use rtnetlink::{Handle, RouteMessageBuilder};
 
 use super::Link;
 use crate::node::Node;
-use crate::store::{
-    ADDRESS_STATUS, AddressStatus, LINK_STATUS, LinkStatus, ROUTE_STATUS, RouteStatus, Spec,
-};
+use crate::store::{ADDRESS_STATUS, AddressStatus, LINK_STATUS, LinkStatus, ROUTE_STATUS, RouteStatus, Spec};
 
 /// Reads the kernel's state, publishes it, and returns the links.
 pub(super) async fn publish(node: &Node, handle: &Handle) -> Result<Vec<Link>, String> {
@@ -22,7 +20,8 @@ pub(super) async fn publish(node: &Node, handle: &Handle) -> Result<Vec<Link>, S
         handle.link().get().execute().try_collect().await.map_err(|e| format!("list links: {e}"))?;
     let links: Vec<Link> = messages.iter().map(link).collect();
     let names: BTreeMap<u32, &str> = links.iter().map(|link| (link.index, link.name.as_str())).collect();
-    let statuses = messages.iter().zip(&links).map(|(message, link)| (link.name.clone(), link_status(message, link)));
+    let statuses =
+        messages.iter().zip(&links).map(|(message, link)| (link.name.clone(), link_status(message, link)));
     let replaced = node.store.replace(LINK_STATUS.writer, &LINK_STATUS, statuses.collect());
     replaced.map_err(|e| e.to_string())?;
     publish_addresses(node, handle, &names).await?;
@@ -69,7 +68,8 @@ fn link_status(message: &LinkMessage, link: &Link) -> Spec {
 }
 
 fn info_kind(infos: &[LinkInfo]) -> Option<String> {
-    let kind = infos.iter().find_map(|info| if let LinkInfo::Kind(kind) = info { Some(kind) } else { None })?;
+    let kind =
+        infos.iter().find_map(|info| if let LinkInfo::Kind(kind) = info { Some(kind) } else { None })?;
     Some(match kind {
         InfoKind::Other(name) => name.clone(),
         known => format!("{known:?}").to_ascii_lowercase(),
@@ -141,7 +141,9 @@ fn route_status(message: &RouteMessage, names: &BTreeMap<u32, &str>) -> (String,
     };
     for attribute in &message.attributes {
         match attribute {
-            RouteAttribute::Destination(to) => status.dst = format!("{}/{}", text(to), header.destination_prefix_length),
+            RouteAttribute::Destination(to) => {
+                status.dst = format!("{}/{}", text(to), header.destination_prefix_length)
+            }
             RouteAttribute::Gateway(via) => status.gateway = text(via),
             RouteAttribute::PrefSource(from) => status.src = text(from),
             RouteAttribute::Priority(metric) => status.priority = *metric,

@@ -49,10 +49,14 @@ pub(super) fn shutdown(node: &Arc<Node>) -> Result<String, Status> {
     begin(node, &SHUTDOWN)
 }
 
-fn begin(node: &Arc<Node>, sequence: &'static sequence::Sequence<sequencer::TaskFn>) -> Result<String, Status> {
+fn begin(
+    node: &Arc<Node>,
+    sequence: &'static sequence::Sequence<sequencer::TaskFn>,
+) -> Result<String, Status> {
     let actor_id = events::actor_id();
     node.journal.say(&format!("{} via API received, actor {actor_id}", sequence.name));
     let start = Start { actor_id: actor_id.clone(), phase: 0, force: true };
-    sequencer::start(node, sequence, start).map_err(|locked| Status::failed_precondition(locked.to_string()))?;
+    sequencer::start(node, sequence, start)
+        .map_err(|locked| Status::failed_precondition(locked.to_string()))?;
     Ok(actor_id)
 }

@@ -45,8 +45,9 @@ impl StateService for State {
         refuse_queries(&options.label_query, options.id_query.as_ref())?;
         let found = self.node.store.list(kind);
         let found = found.iter().filter(|_| query::is_in(kind, &request.namespace));
-        let messages: Vec<_> =
-            found.map(|r| encode(r).map(|resource| proto::ListResponse { resource: Some(resource) })).collect();
+        let messages: Vec<_> = found
+            .map(|r| encode(r).map(|resource| proto::ListResponse { resource: Some(resource) }))
+            .collect();
         let (sender, answer) = answers();
         tokio::spawn(async move {
             for message in messages {
@@ -58,7 +59,10 @@ impl StateService for State {
         Ok(answer)
     }
 
-    async fn watch(&self, request: Request<proto::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
+    async fn watch(
+        &self,
+        request: Request<proto::WatchRequest>,
+    ) -> Result<Response<Self::WatchStream>, Status> {
         let admin = is_admin(&request);
         let request = request.into_inner();
         let kind = query::exact(&request.r#type, &request.namespace, admin)?;
@@ -70,7 +74,12 @@ impl StateService for State {
         let (now, later) = self.node.store.watch(kind);
         let now = if query::is_in(kind, &request.namespace) { now } else { Vec::new() };
         let (sender, answer) = answers();
-        let watch = Watch { kind, id: request.id, bootstrap: options.bootstrap_contents, version: request.api_version };
+        let watch = Watch {
+            kind,
+            id: request.id,
+            bootstrap: options.bootstrap_contents,
+            version: request.api_version,
+        };
         tokio::spawn(async move {
             // The first message says only that the watch has begun.
             if sender.send(Ok(proto::WatchResponse { event: Vec::new() })).await.is_ok() {
@@ -80,11 +89,17 @@ impl StateService for State {
         Ok(answer)
     }
 
-    async fn create(&self, _request: Request<proto::CreateRequest>) -> Result<Response<proto::CreateResponse>, Status> {
+    async fn create(
+        &self,
+        _request: Request<proto::CreateRequest>,
+    ) -> Result<Response<proto::CreateResponse>, Status> {
         Err(read_only())
     }
 
-    async fn update(&self, _request: Request<proto::UpdateRequest>) -> Result<Response<proto::UpdateResponse>, Status> {
+    async fn update(
+        &self,
+        _request: Request<proto::UpdateRequest>,
+    ) -> Result<Response<proto::UpdateResponse>, Status> {
         Err(read_only())
     }
 
@@ -101,8 +116,11 @@ fn read_only() -> Status {
 }
 
 fn refuse_queries(labels: &[proto::LabelQuery], id: Option<&proto::IdQuery>) -> Result<(), Status> {
-    if labels.iter().any(|query| !query.terms.is_empty()) || id.is_some_and(|query| !query.regexp.is_empty()) {
-        return Err(Status::unimplemented("label and id queries are not built yet on this version of Billet"));
+    if labels.iter().any(|query| !query.terms.is_empty()) || id.is_some_and(|query| !query.regexp.is_empty())
+    {
+        return Err(Status::unimplemented(
+            "label and id queries are not built yet on this version of Billet",
+        ));
     }
     Ok(())
 }
@@ -116,7 +134,8 @@ struct Watch {
 
 impl Watch {
     fn wants(&self, resource: &Resource) -> bool {
-        resource.metadata.kind == self.kind.kind && self.id.as_ref().is_none_or(|id| *id == resource.metadata.id)
+        resource.metadata.kind == self.kind.kind
+            && self.id.as_ref().is_none_or(|id| *id == resource.metadata.id)
     }
 
     /// Sends the present, then every change. Ends when the reader goes or falls a whole ring behind.
@@ -148,7 +167,8 @@ impl Watch {
     /// With an id: its state or a tombstone. Without: everything, if wished, then BOOTSTRAPPED.
     fn present(&self, now: &[Arc<Resource>]) -> Vec<Result<proto::Event, Status>> {
         let wanted = now.iter().filter(|resource| self.wants(resource));
-        let created = |resource: &Arc<Resource>| Ok(event(proto::EventType::Created, encode(resource)?, None));
+        let created =
+            |resource: &Arc<Resource>| Ok(event(proto::EventType::Created, encode(resource)?, None));
         match &self.id {
             Some(id) => match wanted.map(created).next() {
                 Some(created) => vec![created],
@@ -226,7 +246,9 @@ fn encode(resource: &Resource) -> Result<proto::Resource, Status> {
 fn proto_spec(spec: &Spec) -> Vec<u8> {
     match spec {
         Spec::Definition(kind) => definition(kind).encode_to_vec(),
-        Spec::Namespace { description } => meta::NamespaceSpec { description: (*description).to_owned() }.encode_to_vec(),
+        Spec::Namespace { description } => {
+            meta::NamespaceSpec { description: (*description).to_owned() }.encode_to_vec()
+        }
         _ => Vec::new(),
     }
 }

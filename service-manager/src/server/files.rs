@@ -76,7 +76,8 @@ impl Walk {
     fn new(node: &Node, request: &proto::ListRequest, sender: Sender<proto::FileInfo>) -> Self {
         let asked = Path::new("/").join(&request.root);
         let resolved = fs::canonicalize(node.path(&asked.to_string_lossy())).ok();
-        let inside = resolved.and_then(|path| path.strip_prefix(&node.root).ok().map(|rest| Path::new("/").join(rest)));
+        let inside = resolved
+            .and_then(|path| path.strip_prefix(&node.root).ok().map(|rest| Path::new("/").join(rest)));
         let depth = match (request.recurse, usize::try_from(request.recursion_depth)) {
             (false, _) => 1,
             (true, Ok(depth @ 1..)) => depth.min(DEEPEST),

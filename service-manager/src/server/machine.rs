@@ -94,13 +94,19 @@ impl MachineService for Machine {
         Ok(Response::new(control::list(&self.node)))
     }
 
-    async fn service_start(&self, request: Request<proto::ServiceStartRequest>) -> Answer<proto::ServiceStartResponse> {
+    async fn service_start(
+        &self,
+        request: Request<proto::ServiceStartRequest>,
+    ) -> Answer<proto::ServiceStartResponse> {
         let resp = control::operate(&self.node, &request.get_ref().id, Operation::Start).await?;
         let answer = proto::ServiceStart { metadata: None, resp };
         Ok(Response::new(proto::ServiceStartResponse { messages: vec![answer] }))
     }
 
-    async fn service_stop(&self, request: Request<proto::ServiceStopRequest>) -> Answer<proto::ServiceStopResponse> {
+    async fn service_stop(
+        &self,
+        request: Request<proto::ServiceStopRequest>,
+    ) -> Answer<proto::ServiceStopResponse> {
         let resp = control::operate(&self.node, &request.get_ref().id, Operation::Stop).await?;
         let answer = proto::ServiceStop { metadata: None, resp };
         Ok(Response::new(proto::ServiceStopResponse { messages: vec![answer] }))
@@ -168,7 +174,10 @@ impl MachineService for Machine {
         missing("etcd_recover")
     }
 
-    async fn etcd_snapshot(&self, _request: Request<proto::EtcdSnapshotRequest>) -> Answer<Self::EtcdSnapshotStream> {
+    async fn etcd_snapshot(
+        &self,
+        _request: Request<proto::EtcdSnapshotRequest>,
+    ) -> Answer<Self::EtcdSnapshotStream> {
         missing("etcd_snapshot")
     }
 

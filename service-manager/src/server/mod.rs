@@ -69,7 +69,9 @@ pub async fn serve_on(node: Arc<Node>, listener: UnixListener) -> Result<(), Str
     let state = StateServer::new(cosi::State { node: node.clone() });
     let resources = ResourceServiceServer::new(resources::Resources { node });
     tonic::transport::Server::builder()
-        .add_service(machine.max_decoding_message_size(MAX_MESSAGE_BYTES).max_encoding_message_size(MAX_MESSAGE_BYTES))
+        .add_service(
+            machine.max_decoding_message_size(MAX_MESSAGE_BYTES).max_encoding_message_size(MAX_MESSAGE_BYTES),
+        )
         .add_service(state.max_encoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(resources.max_encoding_message_size(MAX_MESSAGE_BYTES))
         .serve_with_incoming(UnixListenerStream::new(listener))
@@ -94,9 +96,15 @@ fn answers<T>() -> (Sender<T>, Response<Answers<T>>) {
 }
 
 /// Runs file work off the async threads.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Status> + Send + 'static) -> Result<T, Status> {
-    tokio::task::spawn_blocking(work).await.map_err(|e| Status::internal(format!("the call's task failed: {e}")))?
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Status> + Send + 'static,
+) -> Result<T, Status> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|e| Status::internal(format!("the call's task failed: {e}")))?
 }
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::node as tests_node;

@@ -56,12 +56,21 @@ mod tests {
     #[test]
     fn words_types_and_roles_are_checked() {
         assert_eq!(readable("svc", "", false).unwrap().kind, "Services.v1alpha1.talos.dev");
-        assert_eq!(readable("teapot", "", true).unwrap_err().message(), "resource \"teapot\" is not registered");
-        assert_eq!(readable("svc", "attic", true).unwrap_err().message(), "namespace \"attic\" is not registered");
+        assert_eq!(
+            readable("teapot", "", true).unwrap_err().message(),
+            "resource \"teapot\" is not registered"
+        );
+        assert_eq!(
+            readable("svc", "attic", true).unwrap_err().message(),
+            "namespace \"attic\" is not registered"
+        );
         assert_eq!(readable("mc", "", false).unwrap_err().code(), Code::PermissionDenied);
         assert!(readable("mc", "", true).is_ok());
         assert_eq!(exact("svc", "runtime", true).unwrap_err().code(), Code::PermissionDenied);
-        assert_eq!(exact("APICertificates.secrets.billet.dev", "secrets", true).unwrap_err().code(), Code::PermissionDenied);
+        assert_eq!(
+            exact("APICertificates.secrets.billet.dev", "secrets", true).unwrap_err().code(),
+            Code::PermissionDenied
+        );
         assert!(exact("Services.v1alpha1.talos.dev", "runtime", false).is_ok());
     }
 }

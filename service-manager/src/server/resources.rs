@@ -27,7 +27,11 @@ impl ResourceService for Resources {
         let admin = is_admin(&request);
         let request = request.into_inner();
         let definition = query::readable(&request.r#type, &request.namespace, admin)?;
-        let found = self.node.store.get(definition, &request.id).filter(|_| query::is_in(definition, &request.namespace));
+        let found = self
+            .node
+            .store
+            .get(definition, &request.id)
+            .filter(|_| query::is_in(definition, &request.namespace));
         let resource = found.ok_or_else(|| query::not_found(definition, &request.namespace, &request.id))?;
         let answer = proto::Get {
             metadata: None,
@@ -46,7 +50,9 @@ impl ResourceService for Resources {
             definition: Some(self.definition(definition)?),
             resource: None,
         })];
-        for resource in self.node.store.list(definition).iter().filter(|_| query::is_in(definition, &request.namespace)) {
+        for resource in
+            self.node.store.list(definition).iter().filter(|_| query::is_in(definition, &request.namespace))
+        {
             let resource = Some(encode(resource)?);
             messages.push(Ok(proto::ListResponse { metadata: None, definition: None, resource }));
         }
@@ -61,7 +67,10 @@ impl ResourceService for Resources {
         Ok(answer)
     }
 
-    async fn watch(&self, request: Request<proto::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
+    async fn watch(
+        &self,
+        request: Request<proto::WatchRequest>,
+    ) -> Result<Response<Self::WatchStream>, Status> {
         let admin = is_admin(&request);
         let request = request.into_inner();
         let kind = query::readable(&request.r#type, &request.namespace, admin)?;
@@ -94,7 +103,9 @@ async fn follow(
     mut later: Receiver<Change>,
     sender: &Sender<proto::WatchResponse>,
 ) -> Result<(), ()> {
-    let wanted = |resource: &Resource| resource.metadata.kind == kind.kind && (id.is_empty() || resource.metadata.id == id);
+    let wanted = |resource: &Resource| {
+        resource.metadata.kind == kind.kind && (id.is_empty() || resource.metadata.id == id)
+    };
     let send = async |event: proto::EventType, resource: Result<proto::Resource, Status>| {
         let message = resource.map(|resource| proto::WatchResponse {
             metadata: None,

@@ -82,17 +82,20 @@ fn soft_irq(numbers: &[u64]) -> proto::SoftIrqStat {
 pub(super) fn network_devices(node: &Node) -> Result<proto::NetworkDeviceStatsResponse, Status> {
     let text = read(node, "/proc/net/dev")?;
     let devices: Vec<_> = text.lines().skip(2).filter_map(device).collect();
-    let total = devices.iter().fold(proto::NetDev { name: "Total".to_owned(), ..Default::default() }, |mut sum, device| {
-        sum.rx_bytes += device.rx_bytes;
-        sum.rx_packets += device.rx_packets;
-        sum.rx_errors += device.rx_errors;
-        sum.rx_dropped += device.rx_dropped;
-        sum.tx_bytes += device.tx_bytes;
-        sum.tx_packets += device.tx_packets;
-        sum.tx_errors += device.tx_errors;
-        sum.tx_dropped += device.tx_dropped;
-        sum
-    });
+    let total = devices.iter().fold(
+        proto::NetDev { name: "Total".to_owned(), ..Default::default() },
+        |mut sum, device| {
+            sum.rx_bytes += device.rx_bytes;
+            sum.rx_packets += device.rx_packets;
+            sum.rx_errors += device.rx_errors;
+            sum.rx_dropped += device.rx_dropped;
+            sum.tx_bytes += device.tx_bytes;
+            sum.tx_packets += device.tx_packets;
+            sum.tx_errors += device.tx_errors;
+            sum.tx_dropped += device.tx_dropped;
+            sum
+        },
+    );
     let answer = proto::NetworkDeviceStats { metadata: None, total: Some(total), devices };
     Ok(proto::NetworkDeviceStatsResponse { messages: vec![answer] })
 }
@@ -128,7 +131,8 @@ mod tests {
 
     #[test]
     fn proc_stat_is_split_by_its_first_word() {
-        let stat = parse_stat("cpu  100 0 50 900\ncpu0 100 0 50 900\nintr 7 1 2\nctxt 11\nbtime 1700000000\n");
+        let stat =
+            parse_stat("cpu  100 0 50 900\ncpu0 100 0 50 900\nintr 7 1 2\nctxt 11\nbtime 1700000000\n");
         assert_eq!((stat.cpu.len(), stat.irq_total, stat.irq.len()), (1, 7, 2));
         assert_eq!((stat.context_switches, stat.boot_time), (11, 1_700_000_000));
         assert!((stat.cpu_total.unwrap().idle - 9.0).abs() < f64::EPSILON);

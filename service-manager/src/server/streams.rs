@@ -23,11 +23,14 @@ fn data(bytes: Vec<u8>) -> Data {
 pub(super) fn logs(node: &Node, request: &proto::LogsRequest) -> Result<Response<Answers<Data>>, Status> {
     let system = request.namespace == "system" || request.namespace.is_empty() || request.id == "kubelet";
     if !system && request.driver() == ContainerDriver::Cri {
-        return Err(Status::unimplemented("logs of Kubernetes containers are not built yet on this version of Billet"));
+        return Err(Status::unimplemented(
+            "logs of Kubernetes containers are not built yet on this version of Billet",
+        ));
     }
     let tail = usize::try_from(request.tail_lines).map_or(Tail::All, Tail::Lines);
     let follower = node.logs.follow(&request.id, tail);
-    let follower = follower.ok_or_else(|| Status::not_found(format!("log {:?} was not registered", request.id)))?;
+    let follower =
+        follower.ok_or_else(|| Status::not_found(format!("log {:?} was not registered", request.id)))?;
     let (sender, answer) = answers();
     tokio::spawn(send_log(follower, request.follow, sender));
     Ok(answer)
@@ -87,7 +90,10 @@ async fn send_kernel_log(reader: &kmsg::Reader, follow: bool, sender: &Sender<Da
     }
 }
 
-pub(super) fn events(node: &Arc<Node>, request: proto::EventsRequest) -> Result<Response<Answers<proto::Event>>, Status> {
+pub(super) fn events(
+    node: &Arc<Node>,
+    request: proto::EventsRequest,
+) -> Result<Response<Answers<proto::Event>>, Status> {
     let past = past(&request)?;
     let (replay, mut live) = node.events.subscribe(&past);
     let (sender, answer) = answers();

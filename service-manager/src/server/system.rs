@@ -58,7 +58,8 @@ fn parse_meminfo(text: &str) -> proto::MemInfo {
     let mut info = proto::MemInfo::default();
     for line in text.lines() {
         let Some((key, rest)) = line.split_once(':') else { continue };
-        let name: String = key.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
+        let name: String =
+            key.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
         let Some(value) = rest.split_whitespace().next().and_then(|word| word.parse().ok()) else { continue };
         fill!(info, name, value: memtotal memfree memavailable buffers cached swapcached active inactive activeanon
             inactiveanon activefile inactivefile unevictable mlocked swaptotal swapfree dirty writeback anonpages mapped
@@ -97,7 +98,8 @@ fn unescape(text: &str) -> String {
 pub(super) fn processes(node: &Node) -> Result<proto::ProcessesResponse, Status> {
     let proc = node.path("/proc");
     let entries = fs::read_dir(&proc).map_err(|e| Status::internal(format!("list /proc: {e}")))?;
-    let pids = entries.flatten().filter(|e| e.file_name().to_string_lossy().bytes().all(|b| b.is_ascii_digit()));
+    let pids =
+        entries.flatten().filter(|e| e.file_name().to_string_lossy().bytes().all(|b| b.is_ascii_digit()));
     // A process that ends while we look is left out.
     let mut processes: Vec<_> = pids.filter_map(|entry| process(&entry.path())).collect();
     processes.sort_by_key(|process| process.pid);
@@ -108,9 +110,11 @@ fn process(folder: &Path) -> Option<proto::ProcessInfo> {
     let stat = fs::read_to_string(folder.join("stat")).ok()?;
     let mut info = parse_stat(&stat)?;
     let args = fs::read(folder.join("cmdline")).unwrap_or_default();
-    let words: Vec<_> = args.split(|&b| b == 0).filter(|w| !w.is_empty()).map(String::from_utf8_lossy).collect();
+    let words: Vec<_> =
+        args.split(|&b| b == 0).filter(|w| !w.is_empty()).map(String::from_utf8_lossy).collect();
     info.args = words.join(" ");
-    info.executable = fs::read_link(folder.join("exe")).map_or_else(|_| String::new(), |path| path.display().to_string());
+    info.executable =
+        fs::read_link(folder.join("exe")).map_or_else(|_| String::new(), |path| path.display().to_string());
     Some(info)
 }
 

@@ -1,0 +1,334 @@
+//! The API server on a unix socket of its own, with a folder as the node's root.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use api::proto::common::Data;
+use api::proto::cosi::resource as cosi;
+use api::proto::cosi::resource::state_client::StateClient;
+use api::proto::machine as proto;
+use api::proto::machine::machine_service_client::MachineServiceClient;
+use api::proto::resource as old;
+use api::proto::resource::resource_service_client::ResourceServiceClient;
+use hyper_util::rt::TokioIo;
+use prost::Message;
+use tokio::sync::watch;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Streaming};
+
+use super::*;
+use crate::checkpoint::Checkpoint;
+use crate::events::Events;
+use crate::identity::Materials;
+use crate::init_link::InitLink;
+use crate::journal::Journal;
+use crate::listeners::Listeners;
+use crate::logs::Logs;
+use crate::node::Readiness;
+use crate::sequencer::Sequencer;
+use crate::services::{Definition, Services, Surroundings};
+use crate::store::{SERVICE, ServiceStatus, Spec, Store};
+use crate::timeline::Timeline;
+
+const SOON: Duration = Duration::from_secs(10);
+
+/// A node whose root is a folder and whose init is nobody.
+pub(crate) fn node(root: PathBuf) -> Arc<Node> {
+    let logs = Logs::new(root.join("log"));
+    let journal = Journal::new(None, &logs);
+    let init = InitLink::detached();
+    let checkpoint = Checkpoint::open(None, &init);
+    let (store, events) = (Store::new(), Events::default());
+    let boot = handoff::BootReport { version: "1.2.3".into(), ..Default::default() };
+    let timeline = Timeline::new(&boot, &root, store.clone(), checkpoint.clone(), journal.clone());
+    let services = Services::new(Surroundings {
+        journal: journal.clone(),
+        events: events.clone(),
+        store: store.clone(),
+        logs: logs.clone(),
+        init: init.clone(),
+        checkpoint: checkpoint.clone(),
+        timeline: None,
+        cgroups: None,
+        adopted_pipes: BTreeMap::new(),
+    });
+    Arc::new(Node {
+        root,
+        parameters: config::cmdline::NodeParameters { platform: "metal".into(), ..Default::default() },
+        boot,
+        store,
+        events,
+        journal,
+        logs,
+        listeners: Listeners::new(&mut BTreeMap::new(), init.clone()),
+        init,
+        checkpoint,
+        services,
+        sequencer: Sequencer::default(),
+        timeline,
+        materials: Materials::default(),
+        devices: watch::channel(0).0,
+        controllers: OnceLock::new(),
+        api_socket: OnceLock::new(),
+        config: watch::channel(None).0,
+        readiness: watch::channel(Readiness::default()).0,
+    })
+}
+
+struct Fixture {
+    dir: tempfile::TempDir,
+    node: Arc<Node>,
+    channel: Channel,
+}
+
+async fn fixture() -> Fixture {
+    let dir = tempfile::tempdir().unwrap();
+    let node = node(dir.path().canonicalize().unwrap());
+    let socket = dir.path().join("machine.sock");
+    let listener = UnixListener::bind(&socket).unwrap();
+    tokio::spawn(serve_on(node.clone(), listener));
+    let connector = tower::service_fn(move |_| {
+        let socket = socket.clone();
+        async move { tokio::net::UnixStream::connect(socket).await.map(TokioIo::new) }
+    });
+    let channel = Endpoint::from_static("http://machined").connect_with_connector(connector).await.unwrap();
+    Fixture { dir, node, channel }
+}
+
+impl Fixture {
+    fn machine(&self) -> MachineServiceClient<Channel> {
+        MachineServiceClient::new(self.channel.clone())
+    }
+
+    fn write(&self, path: &str, text: &str) {
+        let path = self.dir.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+}
+
+async fn next<T>(stream: &mut Streaming<T>) -> T {
+    tokio::time::timeout(SOON, stream.message()).await.unwrap().unwrap().unwrap()
+}
+
+async fn bytes(mut stream: Streaming<Data>) -> Vec<u8> {
+    let mut all = Vec::new();
+    while let Some(part) = tokio::time::timeout(SOON, stream.message()).await.unwrap().unwrap() {
+        all.extend(part.bytes);
+    }
+    all
+}
+
+#[tokio::test]
+async fn unary_answers_hold_one_element() {
+    let f = fixture().await;
+    f.write("proc/meminfo", "MemTotal: 2048 kB\n");
+    f.write("proc/mounts", "tmpfs / tmpfs rw 0 0\n");
+    let version = f.machine().version(()).await.unwrap().into_inner();
+    assert_eq!(version.messages.len(), 1);
+    assert_eq!(version.messages[0].version.as_ref().unwrap().tag, "v1.2.3");
+    assert!(version.messages[0].features.as_ref().unwrap().rbac);
+    let memory = f.machine().memory(()).await.unwrap().into_inner();
+    assert_eq!(memory.messages[0].meminfo.as_ref().unwrap().memtotal, 2048);
+    let mounts = f.machine().mounts(()).await.unwrap().into_inner();
+    assert_eq!(mounts.messages[0].stats[0].mounted_on, "/");
+    assert_eq!(f.machine().hostname(()).await.unwrap().into_inner().messages.len(), 1);
+}
+
+#[tokio::test]
+async fn calls_that_do_not_exist_say_so() {
+    let f = fixture().await;
+    let error = f.machine().bootstrap(proto::BootstrapRequest::default()).await.unwrap_err();
+    assert_eq!(error.code(), Code::Unimplemented);
+    assert!(error.message().contains("bootstrap is not built yet"), "{}", error.message());
+}
+
+#[tokio::test]
+async fn services_are_listed_and_refuse_what_they_must() {
+    let f = fixture().await;
+    f.node.services.define(Definition::internal("udevd", || Box::pin(std::future::pending())));
+    let list = f.machine().service_list(()).await.unwrap().into_inner();
+    let service = &list.messages[0].services[0];
+    assert_eq!((service.id.as_str(), service.state.as_str()), ("udevd", "Initialized"));
+    assert!(service.events.is_some() && service.health.is_some());
+    let request = proto::ServiceStopRequest { id: "udevd".into() };
+    let error = f.machine().service_stop(request).await.unwrap_err();
+    assert_eq!(error.message(), "service \"udevd\" doesn't support stop operation via API");
+}
+
+#[tokio::test]
+async fn files_are_listed_in_order_and_read_whole() {
+    let f = fixture().await;
+    f.write("data/b/deep.txt", "deep");
+    f.write("data/a.txt", &"x".repeat(100_000));
+    std::os::unix::fs::symlink("a.txt", f.dir.path().join("data/link")).unwrap();
+    let list = async |recurse, types: Vec<i32>| {
+        let request = proto::ListRequest { root: "/data".into(), recurse, types, ..Default::default() };
+        let mut stream = f.machine().list(request).await.unwrap().into_inner();
+        let mut names = Vec::new();
+        while let Some(info) = stream.message().await.unwrap() {
+            names.push(info.relative_name);
+        }
+        names
+    };
+    assert_eq!(list(false, vec![]).await, [".", "a.txt", "b", "link"]);
+    assert_eq!(list(true, vec![]).await, [".", "a.txt", "b", "b/deep.txt", "link"]);
+    assert_eq!(list(true, vec![proto::list_request::Type::Regular.into()]).await, ["a.txt", "b/deep.txt"]);
+    let read = |path: &str| proto::ReadRequest { path: path.into() };
+    let stream = f.machine().read(read("/data/a.txt")).await.unwrap().into_inner();
+    assert_eq!(bytes(stream).await.len(), 100_000);
+    let error = f.machine().read(read("/data")).await.unwrap_err();
+    assert_eq!(error.message(), "path must be a regular file");
+    assert_eq!(f.machine().read(read("/nothing")).await.unwrap_err().code(), Code::NotFound);
+}
+
+#[tokio::test]
+async fn logs_are_read_and_followed() {
+    let f = fixture().await;
+    let mut log = f.node.logs.open("svc").unwrap();
+    log.append(b"one\ntwo\n").unwrap();
+    let request = |follow, tail_lines| proto::LogsRequest {
+        namespace: "system".into(),
+        id: "svc".into(),
+        follow,
+        tail_lines,
+        ..Default::default()
+    };
+    let all = f.machine().logs(request(false, -1)).await.unwrap().into_inner();
+    assert_eq!(bytes(all).await, b"one\ntwo\n");
+    let mut live = f.machine().logs(request(true, 1)).await.unwrap().into_inner();
+    assert_eq!(next(&mut live).await.bytes, b"two\n");
+    log.append(b"three\n").unwrap();
+    assert_eq!(next(&mut live).await.bytes, b"three\n");
+    let unknown = proto::LogsRequest { id: "nobody".into(), ..request(false, -1) };
+    assert_eq!(f.machine().logs(unknown).await.unwrap_err().message(), "log \"nobody\" was not registered");
+}
+
+#[tokio::test]
+async fn the_first_event_is_empty_and_the_rest_is_live() {
+    let f = fixture().await;
+    let task = |name: &str| api::event::Payload::Task(proto::TaskEvent { task: name.into(), action: 0 });
+    f.node.events.publish("", &task("past"));
+    let request = proto::EventsRequest { tail_events: -1, ..Default::default() };
+    let mut stream = f.machine().events(request).await.unwrap().into_inner();
+    assert_eq!(next(&mut stream).await, proto::Event::default());
+    assert!(!next(&mut stream).await.id.is_empty());
+    f.node.events.publish("actor", &task("live"));
+    assert_eq!(next(&mut stream).await.actor_id, "actor");
+}
+
+#[tokio::test]
+async fn the_old_resource_api_brings_the_definition_along() {
+    let f = fixture().await;
+    put(&f.node, "apid", true);
+    let mut client = ResourceServiceClient::new(f.channel.clone());
+    let request = old::GetRequest { namespace: String::new(), r#type: "svc".into(), id: "apid".into() };
+    let answer = client.get(request).await.unwrap().into_inner().messages.remove(0);
+    assert_eq!(answer.definition.unwrap().metadata.unwrap().id, "services.v1alpha1.talos.dev");
+    assert!(
+        String::from_utf8(answer.resource.unwrap().spec.unwrap().yaml).unwrap().contains("running: true")
+    );
+    let watch = old::WatchRequest { namespace: String::new(), r#type: "services".into(), id: String::new() };
+    let mut stream = client.watch(watch).await.unwrap().into_inner();
+    assert!(next(&mut stream).await.definition.is_some());
+    assert_eq!(next(&mut stream).await.event_type(), old::EventType::Created);
+    put(&f.node, "apid", false);
+    let update = next(&mut stream).await;
+    assert_eq!(
+        (update.event_type(), update.resource.unwrap().metadata.unwrap().version),
+        (old::EventType::Updated, "2".into())
+    );
+    let unknown = old::ListRequest { namespace: String::new(), r#type: "teapots".into() };
+    assert_eq!(client.list(unknown).await.unwrap_err().message(), "resource \"teapots\" is not registered");
+}
+
+#[tokio::test]
+async fn the_new_resource_api_bootstraps_a_watch() {
+    let f = fixture().await;
+    put(&f.node, "apid", true);
+    let mut client = StateClient::new(f.channel.clone());
+    let kind = "ResourceDefinitions.meta.cosi.dev";
+    let list = cosi::ListRequest { namespace: "meta".into(), r#type: kind.into(), options: None };
+    let mut definitions = client.list(list).await.unwrap().into_inner();
+    let mut found = Vec::new();
+    while let Some(message) = definitions.message().await.unwrap() {
+        let spec = message.resource.unwrap().spec.unwrap();
+        let decoded = cosi::meta::ResourceDefinitionSpec::decode(spec.proto_spec.as_slice()).unwrap();
+        assert!(!spec.yaml_spec.is_empty());
+        found.push(decoded.resource_type);
+    }
+    assert!(found.contains(&SERVICE.kind.to_owned()));
+
+    let options = cosi::WatchOptions { bootstrap_contents: true, ..Default::default() };
+    let watch = cosi::WatchRequest {
+        namespace: "runtime".into(),
+        r#type: SERVICE.kind.into(),
+        id: None,
+        options: Some(options),
+        api_version: 1,
+    };
+    let mut stream = client.watch(watch.clone()).await.unwrap().into_inner();
+    assert!(next(&mut stream).await.event.is_empty());
+    let created = next(&mut stream).await.event.remove(0);
+    assert_eq!(created.event_type(), cosi::EventType::Created);
+    let bootstrapped = next(&mut stream).await.event.remove(0);
+    assert_eq!(bootstrapped.event_type(), cosi::EventType::Bootstrapped);
+    let resource = bootstrapped.resource.unwrap();
+    assert!(resource.metadata.is_some() && resource.spec.is_some());
+    f.node.store.remove(SERVICE.writer, &SERVICE, "apid").unwrap();
+    let destroyed = next(&mut stream).await.event.remove(0);
+    assert_eq!(destroyed.event_type(), cosi::EventType::Destroyed);
+    assert!(!destroyed.resource.unwrap().spec.unwrap().yaml_spec.is_empty());
+
+    let one = cosi::WatchRequest { id: Some("gone".into()), ..watch };
+    let mut stream = client.watch(one).await.unwrap().into_inner();
+    assert!(next(&mut stream).await.event.is_empty());
+    assert_eq!(next(&mut stream).await.event[0].event_type(), cosi::EventType::Destroyed);
+}
+
+#[tokio::test]
+async fn sensitive_types_want_the_admin_role() {
+    let f = fixture().await;
+    let mut client = StateClient::new(f.channel.clone());
+    let request = |role: Option<&'static str>| {
+        let list = cosi::ListRequest {
+            namespace: "config".into(),
+            r#type: "MachineConfigs.config.talos.dev".into(),
+            options: None,
+        };
+        let mut request = Request::new(list);
+        if let Some(role) = role {
+            request.metadata_mut().insert("talos-role", role.parse().unwrap());
+        }
+        request
+    };
+    assert_eq!(client.list(request(None)).await.unwrap_err().code(), Code::PermissionDenied);
+    assert_eq!(client.list(request(Some("os:reader"))).await.unwrap_err().code(), Code::PermissionDenied);
+    assert!(client.list(request(Some("os:admin"))).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_shutdown_answers_at_once_and_is_an_action_to_wait_for() {
+    let f = fixture().await;
+    let request = proto::EventsRequest { tail_events: 0, ..Default::default() };
+    let mut events = f.machine().events(request).await.unwrap().into_inner();
+    assert_eq!(next(&mut events).await, proto::Event::default());
+    let answer = f.machine().shutdown(proto::ShutdownRequest::default()).await.unwrap().into_inner();
+    let actor = answer.messages[0].actor_id.clone();
+    assert!(!actor.is_empty());
+    loop {
+        let event = next(&mut events).await;
+        let data = event.data.unwrap();
+        if let Some(api::event::Payload::Task(task)) = api::event::Payload::unpack(&data).unwrap() {
+            assert_eq!((task.task.as_str(), event.actor_id.as_str()), ("stopAllServices", actor.as_str()));
+            return;
+        }
+    }
+}
+
+fn put(node: &Node, id: &str, running: bool) {
+    let status = ServiceStatus { running, healthy: false, unknown: true };
+    node.store.put(SERVICE.writer, &SERVICE, id, Spec::Service(status)).unwrap();
+}

@@ -128,7 +128,13 @@ impl Definition {
             restart: Restart::Forever,
             check: None,
             api_control: false,
-            share: Share { group: String::new(), cpu_weight: 100, oom_score_adj: None, open_files: None, most_processes: 0 },
+            share: Share {
+                group: String::new(),
+                cpu_weight: 100,
+                oom_score_adj: None,
+                open_files: None,
+                most_processes: 0,
+            },
         }
     }
 
@@ -247,10 +253,14 @@ mod tests {
 
     #[test]
     fn a_file_becomes_a_definition() {
-        let text = br#"{"id":"agent","argv":["/usr/bin/agent","-v"],"depends_on":["networkd"],"restart":"never",
+        let text =
+            br#"{"id":"agent","argv":["/usr/bin/agent","-v"],"depends_on":["networkd"],"restart":"never",
                         "env":{"A":"b"},"health":{"tcp":"127.0.0.1:50099"}}"#;
         let definition = parse(text).unwrap();
-        assert_eq!((definition.id.as_str(), definition.restart, definition.api_control), ("agent", Restart::Never, true));
+        assert_eq!(
+            (definition.id.as_str(), definition.restart, definition.api_control),
+            ("agent", Restart::Never, true)
+        );
         let Runner::Process(program) = &definition.runner else { panic!("not a process") };
         assert_eq!(program.argv, ["/usr/bin/agent", "-v"]);
         assert!(program.env.contains(&"A=b".to_owned()));

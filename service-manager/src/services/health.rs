@@ -8,8 +8,8 @@ use api::proto::machine as proto;
 use jiff::Timestamp;
 use tokio::net::{TcpStream, UnixStream};
 
-use super::definition::Check;
 use super::Services;
+use super::definition::Check;
 use crate::clock;
 
 /// Before the first check of a fresh process.
@@ -86,9 +86,10 @@ async fn ask(check: &Check) -> Result<(), String> {
         Check::Tcp(address) => {
             TcpStream::connect(address).await.map(drop).map_err(|e| format!("dial tcp {address}: {e}"))
         }
-        Check::Unix(path) => {
-            UnixStream::connect(path).await.map(drop).map_err(|e| format!("dial unix {}: {e}", path.display()))
-        }
+        Check::Unix(path) => UnixStream::connect(path)
+            .await
+            .map(drop)
+            .map_err(|e| format!("dial unix {}: {e}", path.display())),
     }
 }
 

@@ -167,7 +167,9 @@ type Step = (State, &'static [Action]);
 
 /// Leads from a state over an event to the next state and what to do.
 pub fn step(restart: Restart, state: State, event: Event) -> Step {
-    use State::{Failed, Finished, Initialized, Killing, Pausing, Preparing, Restarting, Running, Skipped, Starting};
+    use State::{
+        Failed, Finished, Initialized, Killing, Pausing, Preparing, Restarting, Running, Skipped, Starting,
+    };
     use State::{Stopping, Waiting};
     match state {
         Initialized | Finished | Failed | Skipped => step_down(state, event),
@@ -182,32 +184,38 @@ pub fn step(restart: Restart, state: State, event: Event) -> Step {
 }
 
 fn step_down(state: State, event: Event) -> Step {
-    use Event::{Adopted, ConditionsMet, Crashed, PauseOver, PrepareFailed, Prepared, RestartAsked, SkipAsked};
+    use Event::{
+        Adopted, ConditionsMet, Crashed, PauseOver, PrepareFailed, Prepared, RestartAsked, SkipAsked,
+    };
     use Event::{SpawnFailed, Spawned, StartAsked, StopAsked, Succeeded, TermExpired};
     match event {
         StartAsked | RestartAsked => (State::Waiting, &[Action::AwaitConditions]),
         Adopted => (State::Running, &[Action::BeginHealth]),
         SkipAsked => (State::Skipped, &[]),
-        StopAsked | ConditionsMet | Prepared | PrepareFailed | Spawned | SpawnFailed | Succeeded | Crashed
-        | PauseOver | TermExpired => (state, &[]),
+        StopAsked | ConditionsMet | Prepared | PrepareFailed | Spawned | SpawnFailed | Succeeded
+        | Crashed | PauseOver | TermExpired => (state, &[]),
     }
 }
 
 fn step_waiting(event: Event) -> Step {
-    use Event::{Adopted, ConditionsMet, Crashed, PauseOver, PrepareFailed, Prepared, RestartAsked, SkipAsked};
+    use Event::{
+        Adopted, ConditionsMet, Crashed, PauseOver, PrepareFailed, Prepared, RestartAsked, SkipAsked,
+    };
     use Event::{SpawnFailed, Spawned, StartAsked, StopAsked, Succeeded, TermExpired};
     match event {
         ConditionsMet => (State::Preparing, &[Action::Disarm, Action::Prepare]),
         StopAsked => (State::Finished, &[Action::Disarm]),
         SkipAsked => (State::Skipped, &[Action::Disarm]),
         Adopted => (State::Running, &[Action::Disarm, Action::BeginHealth]),
-        StartAsked | RestartAsked | Prepared | PrepareFailed | Spawned | SpawnFailed | Succeeded | Crashed | PauseOver
-        | TermExpired => (State::Waiting, &[]),
+        StartAsked | RestartAsked | Prepared | PrepareFailed | Spawned | SpawnFailed | Succeeded
+        | Crashed | PauseOver | TermExpired => (State::Waiting, &[]),
     }
 }
 
 fn step_preparing(restart: Restart, event: Event) -> Step {
-    use Event::{Adopted, ConditionsMet, Crashed, PauseOver, PrepareFailed, Prepared, RestartAsked, SkipAsked};
+    use Event::{
+        Adopted, ConditionsMet, Crashed, PauseOver, PrepareFailed, Prepared, RestartAsked, SkipAsked,
+    };
     use Event::{SpawnFailed, Spawned, StartAsked, StopAsked, Succeeded, TermExpired};
     match event {
         Prepared => (State::Starting, &[Action::Spawn]),
@@ -215,26 +223,30 @@ fn step_preparing(restart: Restart, event: Event) -> Step {
         StopAsked => (State::Finished, &[]),
         SkipAsked => (State::Skipped, &[]),
         Adopted => (State::Running, &[Action::BeginHealth]),
-        StartAsked | RestartAsked | ConditionsMet | Spawned | SpawnFailed | Succeeded | Crashed | PauseOver
-        | TermExpired => (State::Preparing, &[]),
+        StartAsked | RestartAsked | ConditionsMet | Spawned | SpawnFailed | Succeeded | Crashed
+        | PauseOver | TermExpired => (State::Preparing, &[]),
     }
 }
 
 fn step_starting(restart: Restart, event: Event) -> Step {
-    use Event::{Adopted, ConditionsMet, Crashed, PauseOver, PrepareFailed, Prepared, RestartAsked, SkipAsked};
+    use Event::{
+        Adopted, ConditionsMet, Crashed, PauseOver, PrepareFailed, Prepared, RestartAsked, SkipAsked,
+    };
     use Event::{SpawnFailed, Spawned, StartAsked, StopAsked, Succeeded, TermExpired};
     match event {
         Spawned | Adopted => (State::Running, &[Action::BeginHealth]),
         SpawnFailed => after_failure(restart),
         // The process may exist in a moment: it is ended as soon as it does.
         StopAsked => (State::Stopping, &[Action::Terminate]),
-        StartAsked | RestartAsked | SkipAsked | ConditionsMet | Prepared | PrepareFailed | Succeeded | Crashed
-        | PauseOver | TermExpired => (State::Starting, &[]),
+        StartAsked | RestartAsked | SkipAsked | ConditionsMet | Prepared | PrepareFailed | Succeeded
+        | Crashed | PauseOver | TermExpired => (State::Starting, &[]),
     }
 }
 
 fn step_running(restart: Restart, event: Event) -> Step {
-    use Event::{Adopted, ConditionsMet, Crashed, PauseOver, PrepareFailed, Prepared, RestartAsked, SkipAsked};
+    use Event::{
+        Adopted, ConditionsMet, Crashed, PauseOver, PrepareFailed, Prepared, RestartAsked, SkipAsked,
+    };
     use Event::{SpawnFailed, Spawned, StartAsked, StopAsked, Succeeded, TermExpired};
     match (event, restart) {
         (Succeeded | Crashed, Restart::Forever) => (State::Pausing, &[Action::EndHealth, Action::Pause]),
@@ -243,15 +255,17 @@ fn step_running(restart: Restart, event: Event) -> Step {
         (StopAsked | SkipAsked, _) => (State::Stopping, &[Action::EndHealth, Action::Terminate]),
         (RestartAsked, _) => (State::Restarting, &[Action::EndHealth, Action::Terminate]),
         (
-            StartAsked | Adopted | ConditionsMet | Prepared | PrepareFailed | Spawned | SpawnFailed | PauseOver
-            | TermExpired,
+            StartAsked | Adopted | ConditionsMet | Prepared | PrepareFailed | Spawned | SpawnFailed
+            | PauseOver | TermExpired,
             _,
         ) => (State::Running, &[]),
     }
 }
 
 fn step_pausing(event: Event) -> Step {
-    use Event::{Adopted, ConditionsMet, Crashed, PauseOver, PrepareFailed, Prepared, RestartAsked, SkipAsked};
+    use Event::{
+        Adopted, ConditionsMet, Crashed, PauseOver, PrepareFailed, Prepared, RestartAsked, SkipAsked,
+    };
     use Event::{SpawnFailed, Spawned, StartAsked, StopAsked, Succeeded, TermExpired};
     match event {
         // Dependencies were up when it first started: one that has gone since must not keep this one down.
@@ -259,14 +273,15 @@ fn step_pausing(event: Event) -> Step {
         StopAsked => (State::Finished, &[Action::Disarm]),
         SkipAsked => (State::Skipped, &[Action::Disarm]),
         Adopted => (State::Running, &[Action::Disarm, Action::BeginHealth]),
-        ConditionsMet | Prepared | PrepareFailed | Spawned | SpawnFailed | Succeeded | Crashed | TermExpired => {
-            (State::Pausing, &[])
-        }
+        ConditionsMet | Prepared | PrepareFailed | Spawned | SpawnFailed | Succeeded | Crashed
+        | TermExpired => (State::Pausing, &[]),
     }
 }
 
 fn step_ending(state: State, event: Event) -> Step {
-    use Event::{Adopted, ConditionsMet, Crashed, PauseOver, PrepareFailed, Prepared, RestartAsked, SkipAsked};
+    use Event::{
+        Adopted, ConditionsMet, Crashed, PauseOver, PrepareFailed, Prepared, RestartAsked, SkipAsked,
+    };
     use Event::{SpawnFailed, Spawned, StartAsked, StopAsked, Succeeded, TermExpired};
     match event {
         // A crash after SIGTERM is how most programs end.
@@ -274,12 +289,16 @@ fn step_ending(state: State, event: Event) -> Step {
         TermExpired => (State::Killing, &[Action::Kill]),
         Spawned => (state, &[Action::Terminate]),
         StartAsked | RestartAsked => (State::Restarting, &[]),
-        StopAsked | SkipAsked | Adopted | ConditionsMet | Prepared | PrepareFailed | PauseOver => (state, &[]),
+        StopAsked | SkipAsked | Adopted | ConditionsMet | Prepared | PrepareFailed | PauseOver => {
+            (state, &[])
+        }
     }
 }
 
 fn step_restarting(event: Event) -> Step {
-    use Event::{Adopted, ConditionsMet, Crashed, PauseOver, PrepareFailed, Prepared, RestartAsked, SkipAsked};
+    use Event::{
+        Adopted, ConditionsMet, Crashed, PauseOver, PrepareFailed, Prepared, RestartAsked, SkipAsked,
+    };
     use Event::{SpawnFailed, Spawned, StartAsked, StopAsked, Succeeded, TermExpired};
     match event {
         Succeeded | Crashed | SpawnFailed => (State::Waiting, &[Action::Disarm, Action::AwaitConditions]),

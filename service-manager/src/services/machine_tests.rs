@@ -55,7 +55,8 @@ fn letters(state: State) -> &'static str {
 
 #[test]
 fn every_cell_leads_where_the_grid_says() {
-    let rows: Vec<Vec<&str>> = GRID.lines().filter(|l| !l.trim().is_empty()).map(|l| l.split_whitespace().collect()).collect();
+    let rows: Vec<Vec<&str>> =
+        GRID.lines().filter(|l| !l.trim().is_empty()).map(|l| l.split_whitespace().collect()).collect();
     assert_eq!(rows.len(), State::ALL.len() + 1);
     for (state, row) in State::ALL.into_iter().zip(&rows[1..]) {
         assert_eq!((row[0], row.len()), (letters(state), EVENTS.len() + 1));
@@ -119,7 +120,8 @@ fn a_process_that_appears_after_a_stop_is_ended() {
 
 #[test]
 fn words_and_numbers_are_those_of_the_wire() {
-    let wire = ["Initialized", "Preparing", "Waiting", "Running", "Stopping", "Finished", "Failed", "Skipped"];
+    let wire =
+        ["Initialized", "Preparing", "Waiting", "Running", "Stopping", "Finished", "Failed", "Skipped"];
     for state in State::ALL {
         let number = usize::try_from(state.number()).unwrap();
         assert_eq!(wire[number], state.text());

@@ -271,7 +271,12 @@ impl Services {
     }
 
     /// Does what a client asks, if it may, and waits for the result.
-    pub async fn operate(&self, id: &str, operation: Operation, deadline: Duration) -> Result<(), RequestError> {
+    pub async fn operate(
+        &self,
+        id: &str,
+        operation: Operation,
+        deadline: Duration,
+    ) -> Result<(), RequestError> {
         self.check_allowed(id, operation)?;
         let ids = [id.to_owned()];
         match operation {
@@ -306,7 +311,8 @@ impl Services {
         let mut waves = Vec::new();
         while !left.is_empty() {
             let needed: Vec<&String> = left.iter().flat_map(|d| &d.depends_on).collect();
-            let (mut wave, mut rest): (Vec<_>, Vec<_>) = left.iter().copied().partition(|d| !needed.contains(&&d.id));
+            let (mut wave, mut rest): (Vec<_>, Vec<_>) =
+                left.iter().copied().partition(|d| !needed.contains(&&d.id));
             if wave.is_empty() {
                 // A circle: nothing is gained by waiting for one of them.
                 std::mem::swap(&mut wave, &mut rest);
@@ -332,7 +338,11 @@ impl Services {
     /// Notes a health check. Says whether the result differs from the last one.
     fn report_health(&self, id: &str, healthy: bool, detail: &str) -> bool {
         let flipped = self.record(id).is_some_and(|record| record.health.would_flip(healthy));
-        let message = if healthy { "Health check successful".to_owned() } else { format!("Health check failed: {detail}") };
+        let message = if healthy {
+            "Health check successful".to_owned()
+        } else {
+            format!("Health check failed: {detail}")
+        };
         let record = self.change(id, |record| {
             record.health.set(healthy, detail);
             if flipped {

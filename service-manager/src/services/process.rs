@@ -77,14 +77,16 @@ impl Running {
     /// The process of a service that was born when machined died: the oldest orphan of its cgroup.
     pub(crate) fn find_in_group(group: &Path) -> Option<Self> {
         let members = fs::read_to_string(group.join("cgroup.procs")).ok()?;
-        let orphans = members.lines().filter_map(|pid| pid.parse().ok()).filter(|&pid| parent(pid) == Some(1));
+        let orphans =
+            members.lines().filter_map(|pid| pid.parse().ok()).filter(|&pid| parent(pid) == Some(1));
         let pid = orphans.min_by_key(|&pid| start_ticks(pid).unwrap_or(u64::MAX))?;
         Some(Self { pid, start_ticks: start_ticks(pid).ok()?, pidfd: open_pidfd(pid)? })
     }
 
     /// Sends a signal.
     pub(crate) fn signal(&self, signal: Signal) -> Result<(), String> {
-        pidfd_send_signal(&self.pidfd, signal).map_err(|e| format!("send signal to process {}: {e}", self.pid))
+        pidfd_send_signal(&self.pidfd, signal)
+            .map_err(|e| format!("send signal to process {}: {e}", self.pid))
     }
 }
 
@@ -116,7 +118,12 @@ pub(crate) fn kill_group(group: &Path) {
 }
 
 /// Starts the program.
-pub(crate) fn start(program: &Program, share: &Share, group: Option<&Path>, log: BorrowedFd<'_>) -> Result<Running, String> {
+pub(crate) fn start(
+    program: &Program,
+    share: &Share,
+    group: Option<&Path>,
+    log: BorrowedFd<'_>,
+) -> Result<Running, String> {
     let argv = c_strings(&program.argv)?;
     let env = c_strings(&program.env)?;
     let path = argv.first().ok_or("argv is empty")?;
@@ -125,7 +132,8 @@ pub(crate) fn start(program: &Program, share: &Share, group: Option<&Path>, log:
     if let Some(listener) = &program.listener {
         descriptors.push((listener.as_fd(), 3));
     }
-    let group = group.map(fs::File::open).transpose().map_err(|e| format!("open cgroup {}: {e}", share.group))?;
+    let group =
+        group.map(fs::File::open).transpose().map_err(|e| format!("open cgroup {}: {e}", share.group))?;
     let child = spawn(&Spawn {
         program: path,
         argv: &argv.iter().map(CString::as_c_str).collect::<Vec<_>>(),
@@ -145,7 +153,10 @@ pub(crate) fn start(program: &Program, share: &Share, group: Option<&Path>, log:
 }
 
 fn c_strings(texts: &[String]) -> Result<Vec<CString>, String> {
-    texts.iter().map(|text| CString::new(text.as_str()).map_err(|_| format!("{text:?} holds a NUL byte"))).collect()
+    texts
+        .iter()
+        .map(|text| CString::new(text.as_str()).map_err(|_| format!("{text:?} holds a NUL byte")))
+        .collect()
 }
 
 /// Waits for the end of a process. `Ok` is exit status 0.
@@ -174,7 +185,13 @@ mod tests {
     use super::*;
 
     fn share() -> Share {
-        Share { group: String::new(), cpu_weight: 100, oom_score_adj: None, open_files: None, most_processes: 10 }
+        Share {
+            group: String::new(),
+            cpu_weight: 100,
+            oom_score_adj: None,
+            open_files: None,
+            most_processes: 10,
+        }
     }
 
     fn program(argv: &[&str]) -> Program {
@@ -190,7 +207,8 @@ mod tests {
     #[tokio::test]
     async fn output_and_status_of_a_process_are_seen() {
         let (read, write) = std::io::pipe().unwrap();
-        let run = start(&program(&["/bin/sh", "-c", "echo $WORD; exit 3"]), &share(), None, write.as_fd()).unwrap();
+        let run =
+            start(&program(&["/bin/sh", "-c", "echo $WORD; exit 3"]), &share(), None, write.as_fd()).unwrap();
         drop(write);
         assert_eq!(std::io::read_to_string(read).unwrap(), "hello\n");
         let result = ended(run.pidfd, run.pid, InitLink::detached()).await;

@@ -57,7 +57,11 @@ impl Record {
         if self.events.len() == EVENTS {
             self.events.pop_front();
         }
-        self.events.push_back(EventEntry { state: state.text(), message: message.to_owned(), time: clock::now() });
+        self.events.push_back(EventEntry {
+            state: state.text(),
+            message: message.to_owned(),
+            time: clock::now(),
+        });
     }
 
     pub(super) fn is_up(&self, checked: bool) -> bool {
@@ -79,7 +83,7 @@ impl Record {
     pub(super) fn status(&self) -> Option<ServiceStatus> {
         let health = &self.health;
         let shown = self.state == State::Running;
-        shown.then(|| ServiceStatus { running: true, healthy: health.healthy, unknown: health.unknown })
+        shown.then_some(ServiceStatus { running: true, healthy: health.healthy, unknown: health.unknown })
     }
 
     pub(super) fn state_event(&self, id: &str, message: &str) -> Payload {

@@ -110,7 +110,9 @@ impl Supervisor {
             (State::Running, _) => detail.to_owned(),
             (State::Pausing, Event::PrepareFailed) => format!("Failed to run pre stage: {detail}"),
             (State::Pausing, Event::SpawnFailed) => format!("Failed to create runner: {detail}"),
-            (State::Pausing, Event::Succeeded) => format!("Runner {runner} exited without error, going to restart it"),
+            (State::Pausing, Event::Succeeded) => {
+                format!("Runner {runner} exited without error, going to restart it")
+            }
             (State::Pausing, _) => format!("Error running {runner}, going to restart forever: {detail}"),
             (State::Stopping | State::Restarting, _) => format!("Sending SIGTERM to {runner}"),
             (State::Killing, _) => format!("Sending SIGKILL to {runner}"),
@@ -171,7 +173,8 @@ impl Supervisor {
             return self.send(Happened::plain(Event::ConditionsMet));
         }
         self.services.report(self.id(), State::Waiting, &waiting_for(&unmet), None);
-        let (services, definition, inbox) = (self.services.clone(), self.definition.clone(), self.inbox.clone());
+        let (services, definition, inbox) =
+            (self.services.clone(), self.definition.clone(), self.inbox.clone());
         self.condition = Some(tokio::spawn(async move {
             watch_conditions(&services, &definition, unmet).await;
             let _ = inbox.send(Happened::plain(Event::ConditionsMet));
@@ -179,7 +182,9 @@ impl Supervisor {
     }
 
     fn prepare(&mut self) {
-        let Runner::Process(_) = &self.definition.runner else { return self.send(Happened::plain(Event::Prepared)) };
+        let Runner::Process(_) = &self.definition.runner else {
+            return self.send(Happened::plain(Event::Prepared));
+        };
         match self.make_surroundings() {
             Ok(()) => self.send(Happened::plain(Event::Prepared)),
             Err(error) => self.send(Happened::with(Event::PrepareFailed, error)),
@@ -237,7 +242,8 @@ impl Supervisor {
     fn spawn_process(&self, program: &Program) -> Result<Running, String> {
         let pipe = self.pipe.as_ref().ok_or("the log pipe is missing")?;
         let group = self.group.as_deref();
-        let running = process::start(program, &self.definition.share, group, std::os::fd::AsFd::as_fd(&pipe.write))?;
+        let running =
+            process::start(program, &self.definition.share, group, std::os::fd::AsFd::as_fd(&pipe.write))?;
         let name = process::pidfd_name(self.id());
         if let Err(error) = self.around().init.store(&name, std::os::fd::AsFd::as_fd(&running.pidfd)) {
             self.around().journal.warn(&format!("deposit pidfd of {}: {error}", self.id()));

@@ -33,7 +33,8 @@ fn fixture() -> Fixture {
 }
 
 fn shell(id: &str, script: &str) -> Definition {
-    let mut definition = Definition { api_control: true, ..Definition::process(id, &["/bin/sh", "-c", script]) };
+    let mut definition =
+        Definition { api_control: true, ..Definition::process(id, &["/bin/sh", "-c", script]) };
     // Both take privilege that the test process may not have.
     (definition.share.oom_score_adj, definition.share.open_files) = (None, None);
     definition
@@ -66,7 +67,9 @@ async fn a_service_runs_logs_and_stops() {
     let texts = texts(&f.services, "echo");
     assert_eq!(texts[0], "Preparing: Running pre state");
     assert_eq!(texts[1], "Preparing: Creating service runner");
-    assert!(texts[2].starts_with(r#"Running: Process Process(["/bin/sh" "-c" "echo hello; exec sleep 60"]) started with PID "#));
+    assert!(texts[2].starts_with(
+        r#"Running: Process Process(["/bin/sh" "-c" "echo hello; exec sleep 60"]) started with PID "#
+    ));
     assert!(texts[3].starts_with("Stopping: Sending SIGTERM to Process("));
     assert_eq!(texts[4], "Finished: Service finished successfully");
 }
@@ -81,7 +84,10 @@ async fn a_crash_pauses_and_a_one_shot_fails() {
     reach(&f.services, "loop", State::Pausing).await;
     reach(&f.services, "once", State::Failed).await;
     let last = texts(&f.services, "loop").pop().unwrap();
-    assert!(last.starts_with("Waiting: Error running Process(") && last.ends_with("going to restart forever: exit status 7"));
+    assert!(
+        last.starts_with("Waiting: Error running Process(")
+            && last.ends_with("going to restart forever: exit status 7")
+    );
     assert_eq!(texts(&f.services, "once").pop().unwrap(), "Failed: Failed running service: exit status 7");
     f.services.operate("loop", Operation::Stop, SOON).await.unwrap();
     assert_eq!(texts(&f.services, "loop").pop().unwrap(), "Finished: Aborting restart sequence");

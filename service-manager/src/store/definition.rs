@@ -95,8 +95,14 @@ mod tests {
 
     #[test]
     fn aliases_follow_the_order_of_the_spec() {
-        let expected =
-            ["machineconfigs", "machineconfigs.config", "machineconfigs.config.talos", "machineconfig", "mc", "mcs"];
+        let expected = [
+            "machineconfigs",
+            "machineconfigs.config",
+            "machineconfigs.config.talos",
+            "machineconfig",
+            "mc",
+            "mcs",
+        ];
         assert_eq!(MACHINE_CONFIG.all_aliases(), expected);
         assert_eq!(
             SERVICE.all_aliases(),

@@ -18,14 +18,14 @@ use tokio::sync::broadcast;
 
 pub use definition::{Column, Definition, Sensitivity};
 pub use registry::{
-    ADDRESS_STATUS, ALL, API_CERTIFICATE, BOOT_TIMELINE, DHCP_LEASE, HOSTNAME_STATUS, INIT_STATUS, LINK_STATUS, MACHINE_CONFIG,
-    MACHINE_TYPE, MOUNT_STATUS, NAMESPACE, NAMESPACES, RESOURCE_DEFINITION, ROOT_LAYER, ROUTE_STATUS, SERVICE, Unresolved,
-    resolve,
+    ADDRESS_STATUS, ALL, API_CERTIFICATE, BOOT_TIMELINE, DHCP_LEASE, HOSTNAME_STATUS, INIT_STATUS,
+    LINK_STATUS, MACHINE_CONFIG, MACHINE_TYPE, MOUNT_STATUS, NAMESPACE, NAMESPACES, RESOURCE_DEFINITION,
+    ROOT_LAYER, ROUTE_STATUS, SERVICE, Unresolved, resolve,
 };
 pub use resource::{Metadata, Phase, Resource};
 pub use spec::{
-    AddressStatus, BootTimeline, DhcpLease, HostnameStatus, InitStatus, LinkStatus, MachineDocument, MountStatus, RootLayer, RouteStatus,
-    ServiceStatus, Spec, TimelineEntry,
+    AddressStatus, BootTimeline, DhcpLease, HostnameStatus, InitStatus, LinkStatus, MachineDocument,
+    MountStatus, RootLayer, RouteStatus, ServiceStatus, Spec, TimelineEntry,
 };
 
 /// Changes that a watcher may lag behind before it is cut off (spec/api-wire-facts.md §6.3).
@@ -113,7 +113,13 @@ impl Store {
     }
 
     /// Creates or updates a resource; an equal spec changes nothing. Says whether something changed.
-    pub fn put(&self, caller: &str, kind: &'static Definition, id: &str, spec: Spec) -> Result<bool, StoreError> {
+    pub fn put(
+        &self,
+        caller: &str,
+        kind: &'static Definition,
+        id: &str,
+        spec: Spec,
+    ) -> Result<bool, StoreError> {
         check_writer(caller, kind, id)?;
         Ok(self.insert(kind, id, spec))
     }
@@ -143,7 +149,12 @@ impl Store {
     }
 
     /// Makes the ids of a type exactly those given.
-    pub fn replace(&self, caller: &str, kind: &'static Definition, wanted: Vec<(String, Spec)>) -> Result<(), StoreError> {
+    pub fn replace(
+        &self,
+        caller: &str,
+        kind: &'static Definition,
+        wanted: Vec<(String, Spec)>,
+    ) -> Result<(), StoreError> {
         for present in self.list(kind) {
             if !wanted.iter().any(|(id, _)| *id == present.metadata.id) {
                 self.remove(caller, kind, &present.metadata.id)?;
@@ -186,7 +197,12 @@ fn check_writer(caller: &str, kind: &'static Definition, id: &str) -> Result<(),
     if kind.writer == caller {
         return Ok(());
     }
-    Err(StoreError::Writer { kind: kind.kind, id: id.to_owned(), writer: kind.writer, caller: caller.to_owned() })
+    Err(StoreError::Writer {
+        kind: kind.kind,
+        id: id.to_owned(),
+        writer: kind.writer,
+        caller: caller.to_owned(),
+    })
 }
 
 fn list_of(items: &BTreeMap<Key, Arc<Resource>>, kind: &'static Definition) -> Vec<Arc<Resource>> {

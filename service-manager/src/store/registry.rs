@@ -97,7 +97,11 @@ pub static BOOT_TIMELINE: Definition = Definition {
 pub static ROOT_LAYER: Definition = Definition {
     kind: "RootLayers.runtime.billet.dev",
     display: "RootLayer",
-    columns: &[column("Version", "{.version}"), column("Root Hash", "{.rootHash}"), column("Device", "{.device}")],
+    columns: &[
+        column("Version", "{.version}"),
+        column("Root Hash", "{.rootHash}"),
+        column("Device", "{.device}"),
+    ],
     writer: "boot-report",
     ..PLAIN
 };

@@ -72,7 +72,9 @@ fn replace_keeps_exactly_the_wanted_ids() {
     let store = Store::new();
     store.put(WRITER, &SERVICE, "old", service(true)).unwrap();
     store.put(WRITER, &SERVICE, "kept", service(true)).unwrap();
-    store.replace(WRITER, &SERVICE, vec![("kept".into(), service(true)), ("new".into(), service(true))]).unwrap();
+    store
+        .replace(WRITER, &SERVICE, vec![("kept".into(), service(true)), ("new".into(), service(true))])
+        .unwrap();
     let list = store.list(&SERVICE);
     let ids: Vec<_> = list.iter().map(|r| (r.metadata.id.as_str(), r.metadata.version)).collect();
     assert_eq!(ids, [("kept", 1), ("new", 1)]);

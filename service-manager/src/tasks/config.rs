@@ -127,7 +127,11 @@ fn from_volume(node: &Node) -> Result<Zeroizing<String>, String> {
             Ok(None) | Err(_) => {}
         }
     }
-    let seen = if seen.is_empty() { "none has a file system".to_owned() } else { format!("there are {}", seen.join(", ")) };
+    let seen = if seen.is_empty() {
+        "none has a file system".to_owned()
+    } else {
+        format!("there are {}", seen.join(", "))
+    };
     Err(format!("no volume labelled {LABEL}: {seen}"))
 }
 
@@ -136,7 +140,8 @@ fn block_devices(class: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(class) else { return Vec::new() };
     let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
     let ours = |name: &String| ["loop", "dm-", "ram", "zram"].iter().any(|prefix| name.starts_with(prefix));
-    let mut devices: Vec<_> = names.filter(|name| !ours(name)).map(|name| Path::new("/dev").join(name)).collect();
+    let mut devices: Vec<_> =
+        names.filter(|name| !ours(name)).map(|name| Path::new("/dev").join(name)).collect();
     devices.sort();
     devices
 }
@@ -163,7 +168,8 @@ fn read_volume(node: &Node, device: &Path, kind: ondisk::probe::Kind) -> Result<
     let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount(source.as_c_str(), target.as_c_str(), kind_name.as_c_str(), flags, None)
         .map_err(|e| format!("mount {name} ({kind}): {e}"))?;
-    let text = read_file(&Path::new(MOUNT_POINT).join(FILE)).map_err(|e| format!("read {FILE} of {name}: {e}"));
+    let text =
+        read_file(&Path::new(MOUNT_POINT).join(FILE)).map_err(|e| format!("read {FILE} of {name}: {e}"));
     if let Err(errno) = unmount(target.as_c_str(), UnmountFlags::DETACH) {
         node.journal.warn(&format!("unmount {name}: {errno}"));
     }

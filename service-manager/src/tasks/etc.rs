@@ -12,7 +12,8 @@ use crate::sequencer::{TaskError, TaskFuture};
 
 /// Resolvers without any other word (spec/machine-facts.md §8.1).
 const DEFAULT_RESOLVERS: &str = "nameserver 1.1.1.1\nnameserver 8.8.8.8\n";
-const DEFAULT_HOSTS: &str = "127.0.0.1       localhost\n::1             localhost ip6-localhost ip6-loopback\n";
+const DEFAULT_HOSTS: &str =
+    "127.0.0.1       localhost\n::1             localhost ip6-localhost ip6-loopback\n";
 
 /// Writes hosts and resolv.conf, which networkd fills later, and binds them.
 pub fn create_etc_network_files(_node: Arc<Node>) -> TaskFuture {
@@ -29,9 +30,7 @@ pub fn create_os_release_file(node: Arc<Node>) -> TaskFuture {
 
 fn os_release(version: &str) -> String {
     let version = if version.is_empty() { env!("CARGO_PKG_VERSION") } else { version };
-    format!(
-        "NAME=\"Billet\"\nID=billet\nVERSION_ID={version}\nPRETTY_NAME=\"Billet ({version})\"\n"
-    )
+    format!("NAME=\"Billet\"\nID=billet\nVERSION_ID={version}\nPRETTY_NAME=\"Billet ({version})\"\n")
 }
 
 /// Makes `/system/etc/<name>`, unless it is there, and shows it as `/etc/<name>`.

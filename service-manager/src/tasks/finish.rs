@@ -26,7 +26,8 @@ pub fn stop_all_services(node: Arc<Node>) -> TaskFuture {
             }
             if let Err(late) = node.services.wait_down(&wave, WAVE_DEADLINE).await {
                 let seconds = WAVE_DEADLINE.as_secs();
-                let text = format!("not stopped within {seconds} s (deadline stopAllServices): {}", late.join(", "));
+                let text =
+                    format!("not stopped within {seconds} s (deadline stopAllServices): {}", late.join(", "));
                 node.journal.warn(&text);
             }
         }
@@ -57,5 +58,7 @@ const LAST_WORDS: Duration = Duration::from_millis(200);
 async fn finish(node: &Node, action: Action, reason: &str) -> Result<(), TaskError> {
     tokio::time::sleep(LAST_WORDS).await;
     node.journal.say(&format!("{reason}: handing over to init for {action:?}"));
-    node.init.send(&ToInit::Finish { action, reason }, None).map_err(|e| TaskError(format!("ask init to finish: {e}")))
+    node.init
+        .send(&ToInit::Finish { action, reason }, None)
+        .map_err(|e| TaskError(format!("ask init to finish: {e}")))
 }

@@ -13,11 +13,11 @@ pub use config::{load_config, restore_config};
 pub use etc::{create_etc_network_files, create_os_release_file};
 pub use finish::{reboot, shutdown, stop_all_services};
 pub use services::{
-    API_READY_DEADLINE, define_services, start_all_services, start_apid, start_machined, start_networkd, start_udevd,
-    wait_for_api,
+    API_READY_DEADLINE, define_services, start_all_services, start_apid, start_controllers, start_machined,
+    start_networkd, start_udevd, wait_for_api,
 };
 pub use status::{Stage, publish_stage};
 pub use system::{
-    mount_bpffs, mount_cgroups, mount_pseudo_filesystems, set_rlimit, setup_system_directory, setup_var_directory,
-    write_required_sysctls,
+    mount_bpffs, mount_cgroups, mount_pseudo_filesystems, set_rlimit, setup_system_directory,
+    setup_var_directory, write_required_sysctls,
 };

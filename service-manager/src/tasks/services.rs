@@ -9,9 +9,10 @@ use std::time::Duration;
 use super::status::{Stage, publish_stage};
 use crate::node::Node;
 use crate::sequencer::{TaskError, TaskFuture};
-use crate::services::definition::{self, Definition, Identity, Runner};
 use crate::services::Check;
-use crate::{apid, identity, network, server, trustd, udevd};
+use crate::services::definition::{self, Definition, Identity, Runner};
+use crate::store::{MOUNT_STATUS, MountStatus, Spec};
+use crate::{apid, controllers, identity, network, server, trustd, udevd};
 
 /// How long the API may take to answer once there is a config.
 pub const API_READY_DEADLINE: Duration = Duration::from_secs(60);
@@ -21,6 +22,34 @@ const ALL_UP_DEADLINE: Duration = Duration::from_secs(15 * 60);
 const IMAGE_SERVICES: &str = "/usr/lib/billet/services.d";
 const CONTAINERD: &str = "/usr/bin/containerd";
 const CONTAINERD_SOCKET: &str = "/system/run/containerd/containerd.sock";
+
+/// Starts everything that follows from resources.
+pub fn start_controllers(node: Arc<Node>) -> TaskFuture {
+    Box::pin(async move {
+        controllers::start(&node);
+        publish_mounts(&node)
+    })
+}
+
+/// Publishes what is mounted.
+fn publish_mounts(node: &Node) -> Result<(), TaskError> {
+    let text =
+        std::fs::read_to_string("/proc/mounts").map_err(|e| TaskError(format!("read /proc/mounts: {e}")))?;
+    let mounts = text.lines().filter_map(|line| {
+        let words: Vec<&str> = line.split(' ').collect();
+        let [source, target, kind, options, ..] = words.as_slice() else { return None };
+        let spec = MountStatus {
+            source: (*source).to_owned(),
+            target: (*target).to_owned(),
+            filesystem_type: (*kind).to_owned(),
+            options: options.split(',').map(str::to_owned).collect(),
+        };
+        Some(((*target).to_owned(), Spec::MountStatus(spec)))
+    });
+    node.store
+        .replace(MOUNT_STATUS.writer, &MOUNT_STATUS, mounts.collect())
+        .map_err(|e| TaskError(e.to_string()))
+}
 
 /// Opens the API socket and serves it.
 pub fn start_machined(node: Arc<Node>) -> TaskFuture {
@@ -132,7 +161,9 @@ pub fn wait_for_api(node: Arc<Node>) -> TaskFuture {
         let ready = readiness.wait_for(|readiness| readiness.announced);
         if tokio::time::timeout(API_READY_DEADLINE, ready).await.is_err() {
             let seconds = API_READY_DEADLINE.as_secs();
-            node.journal.warn(&format!("API not ready within {seconds} s (deadline waitForAPI); going on without it"));
+            node.journal.warn(&format!(
+                "API not ready within {seconds} s (deadline waitForAPI); going on without it"
+            ));
         }
         Ok(())
     })
@@ -141,6 +172,7 @@ pub fn wait_for_api(node: Arc<Node>) -> TaskFuture {
 /// Starts all services and waits for them.
 pub fn start_all_services(node: Arc<Node>) -> TaskFuture {
     Box::pin(async move {
+        publish_mounts(&node)?;
         define_containerd(&node);
         define_trustd(&node)?;
         define_image_services(&node, |_| true);
@@ -185,7 +217,9 @@ fn define_containerd(node: &Arc<Node>) {
 }
 
 fn define_trustd(node: &Arc<Node>) -> Result<(), TaskError> {
-    let Some(config) = node.config().filter(|_| node.services.record("trustd").is_none()) else { return Ok(()) };
+    let Some(config) = node.config().filter(|_| node.services.record("trustd").is_none()) else {
+        return Ok(());
+    };
     if !config.machine.machine_type.is_control_plane() {
         return Ok(());
     }

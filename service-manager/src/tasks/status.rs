@@ -1,9 +1,9 @@
 //! The machine's stage, as clients that wait for a reboot see it.
 
 use api::event::Payload;
+use api::proto::machine::MachineStatusEvent;
 use api::proto::machine::machine_status_event::machine_status::UnmetCondition;
 use api::proto::machine::machine_status_event::{MachineStage, MachineStatus};
-use api::proto::machine::MachineStatusEvent;
 
 use crate::node::Node;
 

@@ -69,7 +69,8 @@ const CGROUP2: Mount = Mount {
     data: c"nsdelegate,memory_recursiveprot",
 };
 
-const BPF: Mount = Mount { source: c"bpf", target: "/sys/fs/bpf", kind: c"bpf", flags: HARD, data: c"mode=0700" };
+const BPF: Mount =
+    Mount { source: c"bpf", target: "/sys/fs/bpf", kind: c"bpf", flags: HARD, data: c"mode=0700" };
 
 const PSEUDO: [Mount; 5] = [
     Mount {
@@ -81,8 +82,20 @@ const PSEUDO: [Mount; 5] = [
     },
     Mount { source: c"tmpfs", target: "/dev/shm", kind: c"tmpfs", flags: HARD, data: c"mode=1777" },
     Mount { source: c"tmpfs", target: "/tmp", kind: c"tmpfs", flags: HARD, data: c"mode=1777,size=64M" },
-    Mount { source: c"securityfs", target: "/sys/kernel/security", kind: c"securityfs", flags: HARD, data: c"" },
-    Mount { source: c"efivarfs", target: "/sys/firmware/efi/efivars", kind: c"efivarfs", flags: HARD, data: c"" },
+    Mount {
+        source: c"securityfs",
+        target: "/sys/kernel/security",
+        kind: c"securityfs",
+        flags: HARD,
+        data: c"",
+    },
+    Mount {
+        source: c"efivarfs",
+        target: "/sys/firmware/efi/efivars",
+        kind: c"efivarfs",
+        flags: HARD,
+        data: c"",
+    },
 ];
 
 /// Mounts /system and makes its folders.
@@ -161,7 +174,8 @@ pub fn mount_bpffs(node: Arc<Node>) -> TaskFuture {
 pub fn set_rlimit(node: Arc<Node>) -> TaskFuture {
     Box::pin(async move {
         let limit = Rlimit { current: Some(OPEN_FILES), maximum: Some(OPEN_FILES) };
-        setrlimit(Resource::Nofile, limit).map_err(|e| TaskError(format!("raise RLIMIT_NOFILE to {OPEN_FILES}: {e}")))?;
+        setrlimit(Resource::Nofile, limit)
+            .map_err(|e| TaskError(format!("raise RLIMIT_NOFILE to {OPEN_FILES}: {e}")))?;
         if let Err(error) = fs::write("/proc/self/oom_score_adj", "-999") {
             node.journal.warn(&format!("write /proc/self/oom_score_adj: {error}"));
         }
@@ -191,7 +205,14 @@ pub fn setup_var_directory(_node: Arc<Node>) -> TaskFuture {
             flags: MountFlags::NOSUID.union(MountFlags::NODEV),
             data: c"mode=0755",
         })?;
-        for path in ["/var/log", "/var/log/pods", "/var/lib", "/var/lib/kubelet", "/var/lib/containerd", "/var/lib/cni"] {
+        for path in [
+            "/var/log",
+            "/var/log/pods",
+            "/var/lib",
+            "/var/lib/kubelet",
+            "/var/lib/containerd",
+            "/var/lib/cni",
+        ] {
             folder(path, 0o755)?;
         }
         match std::os::unix::fs::symlink("/run", "/var/run") {
@@ -207,11 +228,14 @@ fn make(what: &Mount) -> Result<(), TaskError> {
     if is_mounted(what.target, what.kind) {
         return Ok(());
     }
-    let target = CString::new(what.target).map_err(|_| TaskError(format!("mount point {:?}", what.target)))?;
+    let target =
+        CString::new(what.target).map_err(|_| TaskError(format!("mount point {:?}", what.target)))?;
     match mount(what.source, &target, what.kind, what.flags, Some(what.data)) {
         Ok(()) => Ok(()),
         // A module or a kernel option is missing: the caller decides whether that matters.
-        Err(Errno::NODEV) => Err(TaskError(format!("mount {}: the kernel lacks {:?}", what.target, what.kind))),
+        Err(Errno::NODEV) => {
+            Err(TaskError(format!("mount {}: the kernel lacks {:?}", what.target, what.kind)))
+        }
         Err(errno) => Err(TaskError(format!("mount {:?} at {}: {errno}", what.kind, what.target))),
     }
 }
@@ -228,7 +252,8 @@ fn is_mounted(target: &str, kind: &CStr) -> bool {
 
 fn folder(path: &str, mode: u32) -> Result<(), TaskError> {
     fs::create_dir_all(path).map_err(|e| TaskError(format!("create folder {path}: {e}")))?;
-    fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(|e| TaskError(format!("set mode of {path}: {e}")))
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))
+        .map_err(|e| TaskError(format!("set mode of {path}: {e}")))
 }
 
 fn write(path: &Path, text: &str) -> Result<(), TaskError> {
