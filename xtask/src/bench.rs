@@ -68,7 +68,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     drop(inputs);
     let billet = billet::measure(&artefacts, &folder, options.runs)?;
     let memory = memory::measure(&artefacts, &folder)?;
-    let report = report::Report { artefacts: &artefacts, runs: options.runs, billet, systemd, busybox, memory };
+    let report =
+        report::Report { artefacts: &artefacts, runs: options.runs, billet, systemd, busybox, memory };
     report.write(&folder)
 }
 

@@ -2,6 +2,7 @@
 
 #![allow(clippy::print_stdout, reason = "a command line tool talks to its user")]
 
+mod bench;
 mod build;
 mod cache;
 mod command;
@@ -33,6 +34,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Measure what a boot costs.
+    Bench(bench::Options),
     /// Build layers, initramfs, UKI and disk image into target/billet.
     Build(build::Options),
     /// Remove what builds have made.
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     step::set_verbose(arguments.verbose);
     let result = match &arguments.command {
+        Command::Bench(options) => bench::run(options),
         Command::Build(options) => build::run(options),
         Command::Clean(options) => clean::run(options),
         Command::Plan => plan::run(),

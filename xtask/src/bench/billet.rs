@@ -144,7 +144,9 @@ pub(super) fn answer(client: &Billetctl, words: &[&str]) -> Result<String> {
 
 /// Starts of programs are the trace's, so that nobody's own account is taken for it.
 fn split(executed: &BTreeMap<String, u64>, whole: u64, timeline: &[Bar]) -> Result<Split> {
-    let at = |program: &str| executed.get(program).copied().with_context(|| format!("{program} was never executed"));
+    let at = |program: &str| {
+        executed.get(program).copied().with_context(|| format!("{program} was never executed"))
+    };
     let (machined, apid) = (at("machined")?, at("apid")?);
     let in_root = |bar: &&Bar| bar.source == "init" && ROOT_PHASES.contains(&bar.phase.as_str());
     let root_assembly = timeline.iter().filter(in_root).map(|bar| bar.duration_ns).sum();
@@ -167,7 +169,12 @@ mod tests {
             start_ns: 0,
             duration_ns,
         };
-        let timeline = [bar("init", "root", 30), bar("init", "modules", 5), bar("init", "switch", 10), bar("machined", "root", 9)];
+        let timeline = [
+            bar("init", "root", 30),
+            bar("init", "modules", 5),
+            bar("init", "switch", 10),
+            bar("machined", "root", 9),
+        ];
         let executed = BTreeMap::from([("machined".to_owned(), 100), ("apid".to_owned(), 150)]);
         let split = split(&executed, 220, &timeline).unwrap();
         assert_eq!(split, Split { init: 60, root_assembly: 40, machined: 50, apid: 70 });

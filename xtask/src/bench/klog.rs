@@ -21,12 +21,16 @@ mod tests {
     fn times_are_nanoseconds() {
         assert_eq!(time_of("[    1.893566] Run /init as init process", "Run /init"), Some(1_893_566_000));
         assert_eq!(time_of("[   12.000001] billet: API ready", "API"), Some(12_000_001_000));
-        assert_eq!(time_of("  Starting [0;1mssh[0m...[    5.969474] bench: open", "bench:"), Some(5_969_474_000));
+        assert_eq!(
+            time_of("  Starting [0;1mssh[0m...[    5.969474] bench: open", "bench:"),
+            Some(5_969_474_000)
+        );
     }
 
     #[test]
     fn lines_without_a_time_have_none() {
-        for line in ["bench: open", "[bench] bench: open", "[ 1.5] bench: open", "[    1.893566 bench: open"] {
+        for line in ["bench: open", "[bench] bench: open", "[ 1.5] bench: open", "[    1.893566 bench: open"]
+        {
             assert_eq!(time_of(line, "bench: open"), None, "{line}");
         }
     }

@@ -38,14 +38,19 @@ pub(crate) fn cost(guest: &Guest, folder: &Path, runs: u32) -> Result<Cost> {
         let booted = step(&format!("boot {}, run {run} of {runs}", guest.name), || guest.boot(folder, None))?;
         times.push(booted.ready_ns.saturating_sub(booted.start_ns));
     }
-    let schedule = step(&format!("boot {} with the scheduler's trace", guest.name), || guest.boot_traced(folder))?;
+    let schedule =
+        step(&format!("boot {} with the scheduler's trace", guest.name), || guest.boot_traced(folder))?;
     with_trace(guest, times, &schedule)
 }
 
 fn with_trace(guest: &Guest, times: Vec<u64>, schedule: &Schedule) -> Result<Cost> {
     let (instructions, spread) = median(times)?;
     note(&format!("{}: {:.4} G instructions, spread {spread:.1e}", guest.name, giga(instructions)));
-    ensure!(spread <= SPREAD, "{}: runs are {spread:.3} apart; is something else written to its disk?", guest.name);
+    ensure!(
+        spread <= SPREAD,
+        "{}: runs are {spread:.3} apart; is something else written to its disk?",
+        guest.name
+    );
     let (from, to) = (schedule.logged_at(START)?, schedule.logged_at(guest.ready)?);
     let usage = schedule.usage(from, to)?;
     let executed = schedule.executions().into_iter().filter(|(_, at)| (from..to).contains(at));
@@ -61,7 +66,8 @@ fn with_trace(guest: &Guest, times: Vec<u64>, schedule: &Schedule) -> Result<Cos
 /// The middle run and how far the outer ones are apart.
 fn median(mut times: Vec<u64>) -> Result<(u64, f64)> {
     times.sort_unstable();
-    let (Some(first), Some(last), Some(middle)) = (times.first(), times.last(), times.get(times.len() / 2)) else {
+    let (Some(first), Some(last), Some(middle)) = (times.first(), times.last(), times.get(times.len() / 2))
+    else {
         anyhow::bail!("at least one run is needed");
     };
     Ok((*middle, ratio(last - first, *middle)))

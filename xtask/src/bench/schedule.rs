@@ -16,8 +16,7 @@ use anyhow::{Context, Result, ensure};
 use parse::{Event, Record};
 
 /// What the kernel has to trace, as parameters: the oldest records are kept, from the kernel's start on.
-pub(crate) const PARAMETERS: &str =
-    "trace_event=sched:sched_switch,task:task_newtask,sched:sched_process_exec,printk:console \
+pub(crate) const PARAMETERS: &str = "trace_event=sched:sched_switch,task:task_newtask,sched:sched_process_exec,printk:console \
      trace_options=nooverwrite trace_buf_size=16M sysrq_always_enabled";
 
 /// The task that runs when no other can.
@@ -73,7 +72,10 @@ impl Schedule {
     pub(crate) fn usage(&self, from_us: u64, to_us: u64) -> Result<BTreeMap<String, u64>> {
         let is_switch = |record: &&Record| matches!(record.event, Event::Switch { .. });
         let last_us = self.0.iter().rfind(is_switch).map_or(0, |record| record.at_us);
-        ensure!(last_us >= to_us, "the trace ends at {last_us} us, before {to_us} us: its buffer is too small");
+        ensure!(
+            last_us >= to_us,
+            "the trace ends at {last_us} us, before {to_us} us: its buffer is too small"
+        );
         let mut tasks = Tasks::default();
         let mut usage = BTreeMap::new();
         let mut since_us = 0;

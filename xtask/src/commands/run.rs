@@ -47,8 +47,11 @@ pub(crate) struct Options {
     #[command(flatten)]
     machine: machine::Options,
     /// Ask the mirror for newer packages.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "no_build")]
     update: bool,
+    /// Run what the last build made.
+    #[arg(long)]
+    no_build: bool,
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
@@ -57,7 +60,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         bail!("a node is running already (process {}): `cargo xtask stop` ends it", running.pid);
     }
     let freshness = if options.update { Freshness::Now } else { Freshness::Day };
-    let artefacts = build::build(freshness)?;
+    let artefacts = if options.no_build { Artefacts::read()? } else { build::build(freshness)? };
     start(&options.machine)?;
     let state = State::running()?.context("the node ended at once; its log is target/run/serial.log")?;
     if options.detach { wait_for_api(&state, &artefacts) } else { follow(&state, &artefacts) }

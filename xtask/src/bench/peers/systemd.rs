@@ -18,8 +18,14 @@ use crate::inputs::{Inputs, Package};
 const PACKAGES: &str = include_str!("systemd/packages");
 
 /// Below these no boot reads anything.
-const LEFT_OUT: [&str; 6] =
-    ["usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/info", "usr/share/lintian", "usr/share/bug"];
+const LEFT_OUT: [&str; 6] = [
+    "usr/share/doc",
+    "usr/share/man",
+    "usr/share/locale",
+    "usr/share/info",
+    "usr/share/lintian",
+    "usr/share/bug",
+];
 
 const UNITS: &str = "usr/lib/systemd/system";
 
@@ -46,7 +52,9 @@ pub(super) fn files(parts: &Parts<'_>, inputs: &mut Inputs<'_>) -> Result<Tree> 
     let folders = inputs.unpack(&packages)?;
     let folders: Vec<(&Package, PathBuf)> = packages
         .iter()
-        .map(|package| Ok((package, folders.get(&package.name).context("a package was not unpacked")?.clone())))
+        .map(|package| {
+            Ok((package, folders.get(&package.name).context("a package was not unpacked")?.clone()))
+        })
         .collect::<Result<_>>()?;
     let mut files = Tree::new();
     for (package, folder) in &folders {
@@ -110,5 +118,7 @@ fn services(files: &mut Tree) -> Result<()> {
 /// The files of a package.
 fn folder_of<'a>(folders: &'a [(&Package, PathBuf)], name: &str) -> Result<&'a Path> {
     let found = folders.iter().find(|(package, _)| package.name == name);
-    found.map(|(_, folder)| folder.as_path()).with_context(|| format!("{name} is not in the list of packages"))
+    found
+        .map(|(_, folder)| folder.as_path())
+        .with_context(|| format!("{name} is not in the list of packages"))
 }

@@ -38,8 +38,9 @@ fn comparison(report: &Report<'_>) -> String {
         format!("| {name} | {cost_g:.4} | {idle_g:.4} | {kernel_g:.4} | {:.1e} |\n", cost.spread)
     };
     let (systemd, busybox) = (report.ratio_systemd(), report.ratio_busybox());
-    String::from("| from init to | G instructions | idle | kernel threads | spread of runs |\n|---|---|---|---|---|\n")
-        + &row("Billet's API", &report.billet.cost)
+    String::from(
+        "| from init to | G instructions | idle | kernel threads | spread of runs |\n|---|---|---|---|---|\n",
+    ) + &row("Billet's API", &report.billet.cost)
         + &row("Debian with systemd: open SSH port", &report.systemd)
         + &row("busybox script: open HTTP port", &report.busybox)
         + &format!(

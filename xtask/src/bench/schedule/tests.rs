@@ -29,7 +29,8 @@ fn all_time_is_somebodys() {
     let schedule = Schedule::parse(DUMP).unwrap();
     let (from, to) = (schedule.logged_at(START).unwrap(), schedule.logged_at("bench:").unwrap());
     let usage = schedule.usage(from, to).unwrap();
-    let expected = [("idle", 400), ("init", 120), ("kernel: kworker", 50), ("kernel: start", 10), ("sh", 170)];
+    let expected =
+        [("idle", 400), ("init", 120), ("kernel: kworker", 50), ("kernel: start", 10), ("sh", 170)];
     let usage: Vec<(&str, u64)> = usage.iter().map(|(name, us)| (name.as_str(), *us)).collect();
     assert_eq!(usage, expected);
     assert_eq!(usage.iter().map(|(_, us)| us).sum::<u64>(), to - from);
@@ -48,7 +49,9 @@ fn a_trace_that_ends_too_early_is_refused() {
 #[test]
 fn threads_are_told_from_processes() {
     let thread = |flags: &str| {
-        let text = format!("[ 1.0]  a b-7  0..... 5us : task_newtask: pid=8 comm=x clone_flags={flags} oom_score_adj=0");
+        let text = format!(
+            "[ 1.0]  a b-7  0..... 5us : task_newtask: pid=8 comm=x clone_flags={flags} oom_score_adj=0"
+        );
         line(&text).unwrap().event
     };
     assert_eq!(thread("3d0f00"), Event::New { parent: 7, child: 8, thread: true });

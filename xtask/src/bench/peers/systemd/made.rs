@@ -17,7 +17,8 @@ use crate::command::Cmd;
 const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
 
 /// What ldconfig reads: its settings, the libraries, and the links by which they are reached.
-const FOR_LDCONFIG: [&str; 6] = ["etc/ld.so.conf", "etc/ld.so.conf.d", LIBRARIES, "usr/lib64", "lib", "lib64"];
+const FOR_LDCONFIG: [&str; 6] =
+    ["etc/ld.so.conf", "etc/ld.so.conf.d", LIBRARIES, "usr/lib64", "lib", "lib64"];
 
 /// Debian's ssh-keygen makes the key, with Debian's libraries; the host may have neither.
 pub(super) fn host_key(parts: &Parts<'_>, folders: &[(&Package, PathBuf)]) -> Result<PathBuf> {
@@ -27,7 +28,8 @@ pub(super) fn host_key(parts: &Parts<'_>, folders: &[(&Package, PathBuf)]) -> Re
         let libraries: Vec<PathBuf> = folders.iter().map(|(_, folder)| folder.join(LIBRARIES)).collect();
         let libraries = std::env::join_paths(libraries).context("join library folders")?;
         let loader = folder_of(folders, "libc6")?.join(LIBRARIES).join("ld-linux-x86-64.so.2");
-        let keygen = Cmd::new(loader).arg("--library-path").arg(libraries).arg(client.join("usr/bin/ssh-keygen"));
+        let keygen =
+            Cmd::new(loader).arg("--library-path").arg(libraries).arg(client.join("usr/bin/ssh-keygen"));
         keygen.args(["-q", "-t", "ed25519", "-N", "", "-C", "root@debian", "-f"]).arg(entry.join("key")).run()
     })
 }
@@ -36,7 +38,8 @@ pub(super) fn host_key(parts: &Parts<'_>, folders: &[(&Package, PathBuf)]) -> Re
 pub(super) fn module_tree(parts: &Parts<'_>) -> Result<PathBuf> {
     let release = &parts.kernel.release;
     let index = parts.modules.folder.join("modules.dep");
-    let key: Key = KeyBuilder::new("bench modules 1").part(&parts.kernel.identity).file(&index)?.part(release).finish();
+    let key: Key =
+        KeyBuilder::new("bench modules 1").part(&parts.kernel.identity).file(&index)?.part(release).finish();
     parts.cache.entry("bench-modules", &key, |entry| {
         let base = tempfile::tempdir_in(entry).context("create a folder")?;
         let tree = base.path().join("usr/lib/modules").join(release);
@@ -64,7 +67,8 @@ pub(super) fn linker_cache(parts: &Parts<'_>, files: &Tree, libc_bin: &Path) -> 
         let root = tempfile::tempdir_in(folder).context("create a folder")?;
         entries.iter().try_for_each(|(path, entry)| write(&root.path().join(path), entry))?;
         Cmd::new(libc_bin.join("usr/sbin/ldconfig")).arg("-X").arg("-r").arg(root.path()).run()?;
-        fs::rename(root.path().join("etc/ld.so.cache"), folder.join("ld.so.cache")).context("move ld.so.cache")
+        fs::rename(root.path().join("etc/ld.so.cache"), folder.join("ld.so.cache"))
+            .context("move ld.so.cache")
     })
 }
 
