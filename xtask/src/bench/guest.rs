@@ -113,7 +113,7 @@ impl Guest {
             "-seed",
             "1",
             "-rtc",
-            "base=2025-01-01,clock=vm",
+            rtc,
             "-machine",
             "q35",
             "-nodefaults",
@@ -192,7 +192,7 @@ impl Booted {
 fn host_port(qmp: &mut Qmp, guest: u16) -> Result<u16> {
     let table = qmp.human("info usernet")?;
     let lines = table.lines().filter(|line| line.contains("HOST_FORWARD"));
-    let ports = lines.filter_map(|line| {
+    let mut ports = lines.filter_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
         (words.get(5)?.parse() == Ok(guest)).then(|| words.get(3)?.parse().ok())?
     });
