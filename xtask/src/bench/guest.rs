@@ -196,5 +196,5 @@ fn host_port(qmp: &mut Qmp, guest: u16) -> Result<u16> {
         let words: Vec<&str> = line.split_whitespace().collect();
         (words.get(5)?.parse() == Ok(guest)).then(|| words.get(3)?.parse().ok())?
     });
-    ports.last().with_context(|| format!("QEMU forwards no port to {guest}: {table}"))
+    ports.next_back().with_context(|| format!("QEMU forwards no port to {guest}: {table}"))
 }
