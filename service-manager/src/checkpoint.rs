@@ -33,6 +33,8 @@ pub struct SavedService {
     pub id: String,
     /// Someone wants it to run.
     pub wanted: bool,
+    /// Its process was being created: it may exist without anyone having noted its pid.
+    pub starting: bool,
     /// Its process.
     pub pid: Option<i32>,
     /// When that process started, ticks since boot.

@@ -1,6 +1,6 @@
 //! Listening sockets that outlive machined.
 //!
-//! Owns: their names in init's store. A client that connects while machined is away waits in the queue of a socket
+//! Owns: their names in init's store: `listen/tcp/NAME` and `listen/unix/NAME`. A client that connects while machined is away waits in the queue of a socket
 //! that never closed, instead of being refused.
 
 use std::collections::BTreeMap;
@@ -54,7 +54,7 @@ impl Listeners {
 
     /// A TCP socket on all addresses of both families.
     pub fn tcp(&self, name: &str, port: u16) -> Result<OwnedFd, ListenError> {
-        let name = format!("listen/{name}");
+        let name = format!("listen/tcp/{name}");
         if let Some(socket) = self.take(&name) {
             return Ok(socket);
         }
@@ -65,7 +65,7 @@ impl Listeners {
 
     /// A unix socket that root and one group may connect to.
     pub fn unix(&self, name: &str, path: &Path, group: u32) -> Result<UnixListener, ListenError> {
-        let name = format!("listen/{name}");
+        let name = format!("listen/unix/{name}");
         if let Some(socket) = self.take(&name) {
             return Ok(UnixListener::from(socket));
         }
@@ -122,7 +122,7 @@ mod tests {
     fn a_stored_socket_is_used_again() {
         let (socket, address) = open_tcp(0).unwrap();
         let mut stored = BTreeMap::from([
-            ("listen/apid".to_owned(), socket),
+            ("listen/tcp/apid".to_owned(), socket),
             ("log-r/x".to_owned(), {
                 let (read, _) = std::io::pipe().unwrap();
                 read.into()
@@ -132,6 +132,24 @@ mod tests {
         assert_eq!(stored.len(), 1, "other descriptors stay");
         let again = Socket::from(listeners.tcp("apid", 0).unwrap());
         assert_eq!(again.local_addr().unwrap().as_socket(), Some(address));
+    }
+
+    #[test]
+    fn a_program_may_have_one_socket_of_each_kind() {
+        let dir = tempfile::tempdir().unwrap();
+        let (socket, address) = open_tcp(0).unwrap();
+        let path = dir.path().join("apid.sock");
+        let group = rustix::process::getgid().as_raw();
+        let unix = open_unix(&path, group).unwrap();
+        let mut stored = BTreeMap::from([
+            ("listen/tcp/apid".to_owned(), socket),
+            ("listen/unix/apid".to_owned(), OwnedFd::from(unix)),
+        ]);
+        let listeners = Listeners::new(&mut stored, InitLink::detached());
+        let unix = listeners.unix("apid", Path::new("/nonexistent/apid.sock"), group).unwrap();
+        assert_eq!(unix.local_addr().unwrap().as_pathname(), Some(path.as_path()));
+        let tcp = Socket::from(listeners.tcp("apid", 0).unwrap());
+        assert_eq!(tcp.local_addr().unwrap().as_socket(), Some(address));
     }
 
     #[test]

@@ -27,14 +27,19 @@ pub async fn run(node: Arc<Node>) -> Result<(), String> {
     let socket = watched::readable(socket).map_err(|e| format!("watch the uevent socket: {e}"))?;
     let mut coldplug = tokio::spawn(coldplug_when_due(node.clone()));
     let mut buffer = vec![0; uevent::MAX_BYTES];
+    let mut fresh = BTreeSet::new();
     loop {
         let mut ready = tokio::select! {
             ready = socket.readable() => ready.map_err(|e| format!("wait for uevents: {e}"))?,
             _ = &mut coldplug, if !coldplug.is_finished() => continue,
         };
         match uevent::receive(socket.get_ref(), &mut buffer) {
-            Ok(length) => handle(&node, &buffer[..length]),
-            Err(Errno::AGAIN) => ready.clear_ready(),
+            Ok(length) => handle(&node, &buffer[..length], &mut fresh),
+            Err(Errno::AGAIN) => {
+                ready.clear_ready();
+                // Events come in bursts: the module index is read once for each burst.
+                load_for(&node, std::mem::take(&mut fresh).iter().map(String::as_str));
+            }
             Err(Errno::NOBUFS) => {
                 node.journal.warn("udevd: events were lost; looking at all devices again");
                 coldplug = tokio::spawn(coldplug_now(node.clone()));
@@ -44,14 +49,15 @@ pub async fn run(node: Arc<Node>) -> Result<(), String> {
     }
 }
 
-fn handle(node: &Node, event: &[u8]) {
+/// Takes note of a block device and of the alias of a new device.
+fn handle(node: &Node, event: &[u8], fresh: &mut BTreeSet<String>) {
     if uevent::field(event, "SUBSYSTEM") == Some("block") {
         node.devices.send_modify(|count| *count += 1);
     }
     if uevent::field(event, "ACTION") == Some("add")
         && let Some(alias) = uevent::field(event, "MODALIAS")
     {
-        load_for(node, std::iter::once(alias));
+        fresh.insert(alias.to_owned());
     }
 }
 
@@ -98,15 +104,18 @@ struct Modules {
 }
 
 impl Modules {
-    fn read() -> Self {
+    /// Everything that finds modules by name.
+    fn read_names() -> Self {
         let folder = Path::new("/usr/lib/modules").join(sys::system::kernel_release());
         let text = |name: &str| fs::read_to_string(folder.join(name)).unwrap_or_default();
-        Self {
-            dep: text("modules.dep"),
-            alias: text("modules.alias"),
-            softdep: text("modules.softdep"),
-            folder,
-        }
+        Self { dep: text("modules.dep"), alias: String::new(), softdep: text("modules.softdep"), folder }
+    }
+
+    /// Everything that finds modules by name or alias.
+    fn read() -> Self {
+        let names = Self::read_names();
+        let alias = fs::read_to_string(names.folder.join("modules.alias")).unwrap_or_default();
+        Self { alias, ..names }
     }
 
     fn index(&self) -> Index<'_> {
@@ -149,12 +158,15 @@ fn load_for<'a>(node: &Node, aliases: impl Iterator<Item = &'a str>) {
     }
 }
 
-/// Loads a module by name, with what it needs. One that is built in is there already.
-pub fn load_module(name: &str) -> Result<(), String> {
-    let modules = Modules::read();
+/// Loads modules by name, with what they need. What is built in, or missing, is left out.
+pub fn load_modules(names: &[&str]) -> Result<(), String> {
+    if names.is_empty() {
+        return Ok(());
+    }
+    let modules = Modules::read_names();
     let index = modules.index();
-    let Some(module) = index.find(name) else { return Ok(()) };
-    modules.insert(&index.with_dependencies([module])).map(drop)
+    let wanted = names.iter().filter_map(|name| index.find(name));
+    modules.insert(&index.with_dependencies(wanted)).map(drop)
 }
 
 #[cfg(test)]

@@ -187,7 +187,11 @@ impl Services {
             return;
         }
         let process = saved.pid.and_then(|pid| process::Running::adopt(pid, saved.start_ticks, pidfd));
-        let process = process.or_else(|| process::Running::find_in_group(&self.group_path(&saved.id)?));
+        let process = process.or_else(|| {
+            // Born when machined died: only its cgroup tells.
+            let group = self.group_path(&saved.id).filter(|_| saved.starting)?;
+            process::Running::find_in_group(&group)
+        });
         match process {
             Some(process) => {
                 let detail = format!("Process {} found running by a new machined", process.pid);

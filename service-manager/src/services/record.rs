@@ -120,6 +120,7 @@ impl Record {
         SavedService {
             id: id.to_owned(),
             wanted,
+            starting: self.state == State::Starting,
             pid: process.map(|(pid, _)| pid),
             start_ticks: process.map_or(0, |(_, ticks)| ticks),
             events: events.collect(),

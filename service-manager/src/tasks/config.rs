@@ -155,11 +155,9 @@ fn probe(device: &Path) -> std::io::Result<Option<(String, ondisk::probe::Kind)>
 
 fn read_volume(node: &Node, device: &Path, kind: ondisk::probe::Kind) -> Result<Zeroizing<String>, String> {
     let name = device.display();
-    for module in modules(kind) {
-        // Built in, loaded already, or missing: the mount says which.
-        if let Err(error) = udevd::load_module(module) {
-            node.journal.controller(&format!("load module {module}: {error}"));
-        }
+    if let Err(error) = udevd::load_modules(modules(kind)) {
+        // The mount says whether it mattered.
+        node.journal.controller(&format!("loadConfig: {error}"));
     }
     fs::create_dir_all(MOUNT_POINT).map_err(|e| format!("create {MOUNT_POINT}: {e}"))?;
     let c_string = |text: String| CString::new(text).map_err(|_| format!("device name {name}"));

@@ -116,6 +116,10 @@ pub fn define_services(node: &Arc<Node>, ids: &[&str]) -> Vec<TaskError> {
 }
 
 fn define_machined(node: &Arc<Node>) -> Result<(), TaskError> {
+    // Opened once: a second socket would take the place of the one that serves.
+    if node.services.record("machined").is_some() {
+        return Ok(());
+    }
     server::open(node).map_err(|e| TaskError(e.to_string()))?;
     let serving = node.clone();
     node.services.define(Definition::internal("machined", move || Box::pin(server::serve(serving.clone()))));
