@@ -18,6 +18,7 @@ const KNOWN: &[(&str, bool)] = &[
     ("environment", true),
     ("hostname", false),
     ("interface", false),
+    ("module.signatures", false),
     ("network.interface.ignore", true),
     ("platform", false),
     ("root", false),
@@ -70,6 +71,8 @@ pub struct Parameters {
     pub watchdog_seconds: Option<u32>,
     /// `billet.shutdown=halt`
     pub halt_on_shutdown: bool,
+    /// `billet.module.signatures=verify`
+    pub keep_module_signatures: bool,
     /// `panic=`; `None`: not given.
     pub panic_seconds: Option<u64>,
     /// What a person should know.
@@ -83,6 +86,7 @@ impl Default for Parameters {
             slot: None,
             watchdog_seconds: Some(WATCHDOG_SECONDS),
             halt_on_shutdown: false,
+            keep_module_signatures: false,
             panic_seconds: None,
             warnings: Vec::new(),
         }
@@ -169,6 +173,9 @@ fn apply(parameters: &mut Parameters, known: &str, name: &str, value: &str) -> R
             parameters.watchdog_seconds =
                 watchdog(value).ok_or_else(|| wrong("off, 1 to 65535 (seconds)"))?;
         }
+        "module.signatures" => {
+            parameters.keep_module_signatures = signatures(value).ok_or_else(|| wrong("auto, verify"))?;
+        }
         "shutdown" => parameters.halt_on_shutdown = value == "halt",
         _ => {}
     }
@@ -180,6 +187,14 @@ fn transport(value: &str) -> Option<Transport> {
         "initramfs" => Some(Transport::Initramfs),
         "disk" => Some(Transport::Disk),
         _ => value.strip_prefix("label:").filter(|l| !l.is_empty()).map(|l| Transport::Label(l.to_string())),
+    }
+}
+
+fn signatures(value: &str) -> Option<bool> {
+    match value {
+        "verify" => Some(true),
+        "auto" => Some(false),
+        _ => None,
     }
 }
 

@@ -113,6 +113,8 @@ pub trait Kernel {
 
     /// `uname -r`.
     fn kernel_release(&mut self) -> String;
+    /// Has every module checked by the kernel, see `sys::module`.
+    fn keep_module_signatures(&mut self);
     /// Loads a module file, which the kernel may have to unpack.
     fn load_module(&mut self, path: &str, compressed: bool) -> Result<()>;
     /// Loads a module from memory.

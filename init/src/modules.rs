@@ -22,7 +22,7 @@ use crate::unpack;
 const MAX_INDEX_BYTES: usize = 8 << 20;
 
 /// Largest module file; the largest ones of Debian are below 10 MB.
-const MAX_MODULE_BYTES: usize = 64 << 20;
+pub(crate) const MAX_MODULE_BYTES: usize = 64 << 20;
 
 /// The index and what was loaded through it.
 #[derive(Debug, Default)]

@@ -15,6 +15,7 @@ use crate::kernel::{
     Descriptor, End, Ended, Helper, Kernel, Level, Mapped, Options, Packet, Ready, Signal, Status, Target,
 };
 use crate::line::Line;
+use crate::modules::MAX_MODULE_BYTES;
 
 /// machined's environment: facts §4.3.
 const PATH: &core::ffi::CStr =
@@ -189,13 +190,20 @@ impl Kernel for RealKernel {
         sys::system::kernel_release()
     }
 
+    fn keep_module_signatures(&mut self) {
+        sys::module::keep_signatures();
+    }
+
     fn load_module(&mut self, path: &str, compressed: bool) -> Result<()> {
-        let flags = if compressed { sys::system::MODULE_COMPRESSED } else { 0 };
-        sys::system::load_module_file(sys::fs::open(path)?, c"", flags)
+        if compressed {
+            sys::module::load_compressed_file(path)
+        } else {
+            sys::module::load_file(path, MAX_MODULE_BYTES)
+        }
     }
 
     fn load_module_image(&mut self, image: &[u8]) -> Result<()> {
-        sys::system::load_module_image(image, c"")
+        sys::module::load_image(image)
     }
 
     fn watch_devices(&mut self) -> Result<()> {

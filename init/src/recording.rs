@@ -268,6 +268,10 @@ impl Kernel for Recording {
         "6.12.0-test".to_string()
     }
 
+    fn keep_module_signatures(&mut self) {
+        self.calls.push("keep module signatures".to_string());
+    }
+
     fn load_module(&mut self, path: &str, compressed: bool) -> Result<()> {
         self.call(format!("load module {path}{}", if compressed { " compressed" } else { "" }))
     }

@@ -34,6 +34,10 @@ pub const BOOT: Sequence<BootTask> = Sequence {
                     "reads panic= first, then ours; unknown ones are warnings"
                 ),
                 task!(
+                    initialize::shorten_grace_periods,
+                    "has the kernel end RCU grace periods at once until the boot is over"
+                ),
+                task!(
                     initialize::read_root_manifest,
                     "reads which layers make the root, with their root hashes"
                 ),

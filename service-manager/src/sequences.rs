@@ -96,11 +96,14 @@ pub const BOOT: Sequence<TaskFn> = Sequence {
         },
         Phase {
             name: "var",
-            tasks: &[named(
-                "setupVarDirectory",
-                "mounts /var and makes its folders",
-                tasks::setup_var_directory,
-            )],
+            tasks: &[
+                named("setupVarDirectory", "mounts /var and makes its folders", tasks::setup_var_directory),
+                named(
+                    "restoreGracePeriods",
+                    "has the kernel stop hurrying, which init asked of it",
+                    tasks::restore_grace_periods,
+                ),
+            ],
         },
         Phase {
             name: "startEverything",

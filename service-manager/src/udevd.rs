@@ -23,6 +23,9 @@ const COLDPLUG_DEADLINE: Duration = Duration::from_secs(20);
 
 /// The service.
 pub async fn run(node: Arc<Node>) -> Result<(), String> {
+    if node.parameters.keep_module_signatures {
+        sys::module::keep_signatures();
+    }
     let socket = uevent::open().map_err(|e| format!("open the uevent socket: {e}"))?;
     let socket = watched::readable(socket).map_err(|e| format!("watch the uevent socket: {e}"))?;
     let mut coldplug = tokio::spawn(coldplug_when_due(node.clone()));
@@ -126,15 +129,25 @@ impl Modules {
         let mut loaded = 0;
         for module in modules {
             let path = self.folder.join(module.path);
-            let file = fs::File::open(&path).map_err(|e| format!("open {}: {e}", path.display()))?;
-            let packed = if module.path.ends_with(".ko") { 0 } else { sys::system::MODULE_COMPRESSED };
-            match sys::system::load_module_file(&file, c"", packed) {
+            match load_file(&path) {
                 Ok(()) => loaded += 1,
                 Err(Errno::EXIST) => {}
                 Err(errno) => return Err(format!("load {}: {errno}", module.path)),
             }
         }
         Ok(loaded)
+    }
+}
+
+/// Largest module file; the largest ones of Debian are below 10 MB.
+const MAX_MODULE_BYTES: usize = 64 << 20;
+
+fn load_file(path: &Path) -> Result<(), Errno> {
+    let name = path.to_str().ok_or(Errno::INVAL)?;
+    if name.ends_with(".ko") {
+        sys::module::load_file(name, MAX_MODULE_BYTES)
+    } else {
+        sys::module::load_compressed_file(name)
     }
 }
 

@@ -31,6 +31,8 @@ pub struct NodeParameters {
     pub hostname: Option<String>,
     /// `shutdown=halt`: halt instead of power off.
     pub halt_on_shutdown: bool,
+    /// `module.signatures=verify`: the kernel checks every module.
+    pub keep_module_signatures: bool,
     /// `panic=`: seconds until a reboot after a fatal error.
     pub panic_seconds: Option<i32>,
 }
@@ -75,6 +77,7 @@ impl CommandLine {
             config: self.ours("config").map(config_source),
             hostname: self.ours("hostname").filter(|h| !h.is_empty()).map(str::to_owned),
             halt_on_shutdown: self.ours("shutdown") == Some("halt"),
+            keep_module_signatures: self.ours("module.signatures") == Some("verify"),
             panic_seconds: self.last("panic").and_then(|v| v.parse().ok()),
         }
     }
@@ -149,5 +152,6 @@ mod tests {
         assert_eq!(source("talos.config=http://a/b?c=d"), Some(ConfigSource::Url("http://a/b?c=d".into())));
         assert_eq!(source("quiet"), None);
         assert!(CommandLine::parse("talos.shutdown=halt").node().halt_on_shutdown);
+        assert!(CommandLine::parse("billet.module.signatures=verify").node().keep_module_signatures);
     }
 }

@@ -20,6 +20,7 @@ pub mod dm;
 pub mod errno;
 pub mod fs;
 pub mod kexec;
+pub mod module;
 pub mod poll;
 pub mod process;
 pub mod seqpacket;

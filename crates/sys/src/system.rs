@@ -1,20 +1,15 @@
 //! The machine as a whole: clocks, modules, the end.
 //!
-//! Owns: boot-time clock and sleep, module loading, reboot, the Ctrl-Alt-Del switch.
-//! Source: clock_gettime(2), finit_module(2), reboot(2).
+//! Owns: boot-time clock and sleep, reboot, the Ctrl-Alt-Del switch.
+//! Source: clock_gettime(2), reboot(2).
 
 use alloc::string::String;
-use core::ffi::CStr;
 
-use rustix::fd::AsFd;
 use rustix::fs::Timespec;
 use rustix::system::RebootCommand;
 use rustix::time::ClockId;
 
 use crate::{Errno, Result};
-
-/// Flag of `finit_module`: the file is compressed, the kernel unpacks it (`MODULE_INIT_COMPRESSED_FILE`).
-pub const MODULE_COMPRESSED: i32 = 4;
 
 /// Nanoseconds since the kernel started, suspended time included (`CLOCK_BOOTTIME`).
 pub fn boot_time_ns() -> u64 {
@@ -41,16 +36,6 @@ pub fn sleep_ns(ns: u64) {
 /// `uname -r`.
 pub fn kernel_release() -> String {
     String::from_utf8_lossy(rustix::system::uname().release().to_bytes()).into_owned()
-}
-
-/// `int finit_module(int fd, const char *params, int flags)`; `EEXIST` if it is loaded already.
-pub fn load_module_file<Fd: AsFd>(file: Fd, parameters: &CStr, flags: i32) -> Result<()> {
-    rustix::system::finit_module(file, parameters, flags)
-}
-
-/// `int init_module(void *image, unsigned long len, const char *params)`.
-pub fn load_module_image(image: &[u8], parameters: &CStr) -> Result<()> {
-    rustix::system::init_module(image, parameters)
 }
 
 /// How the machine ends.

@@ -25,6 +25,19 @@ pub fn read_command_line(boot: &mut Boot<'_>) -> Result<(), Failure> {
     for warning in boot.parameters.warnings.clone() {
         boot.warn(&warning);
     }
+    if boot.parameters.keep_module_signatures {
+        boot.kernel.keep_module_signatures();
+    }
+    Ok(())
+}
+
+/// Has the kernel end RCU grace periods at once instead of within some ticks: mounts, modules and links wait for
+/// them dozens of times during a boot. machined takes it back when the boot is over.
+pub fn shorten_grace_periods(boot: &mut Boot<'_>) -> Result<(), Failure> {
+    let path = "/sys/kernel/rcu_expedited";
+    if let Err(errno) = boot.kernel.write(path, b"1") {
+        boot.warn(&Failure::errno("write", path, errno).to_string());
+    }
     Ok(())
 }
 

@@ -18,6 +18,6 @@ pub use services::{
 };
 pub use status::{Stage, publish_stage};
 pub use system::{
-    mount_bpffs, mount_cgroups, mount_pseudo_filesystems, set_rlimit, setup_system_directory,
-    setup_var_directory, write_required_sysctls,
+    mount_bpffs, mount_cgroups, mount_pseudo_filesystems, restore_grace_periods, set_rlimit,
+    setup_system_directory, setup_var_directory, write_required_sysctls,
 };

@@ -195,6 +195,18 @@ pub fn write_required_sysctls(node: Arc<Node>) -> TaskFuture {
     })
 }
 
+/// Ends the hurry of the boot (`shorten_grace_periods` in init): on a busy node expedited grace periods would
+/// interrupt every processor. Failing costs speed, not function.
+pub fn restore_grace_periods(node: Arc<Node>) -> TaskFuture {
+    Box::pin(async move {
+        let path = "/sys/kernel/rcu_expedited";
+        if let Err(error) = fs::write(path, "0") {
+            node.journal.warn(&format!("write {path}: {error}"));
+        }
+        Ok(())
+    })
+}
+
 /// Mounts /var and makes its folders. A disk's EPHEMERAL takes the tmpfs's place once there is one.
 pub fn setup_var_directory(_node: Arc<Node>) -> TaskFuture {
     Box::pin(async {
