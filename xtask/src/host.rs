@@ -24,7 +24,7 @@ pub(crate) enum Need {
 }
 
 /// A package, the first command that needs it, and a program or absolute path that it provides.
-const PACKAGES: [(&str, Need, &str); 16] = [
+const PACKAGES: [(&str, Need, &str); 18] = [
     ("apt", Need::Build, "apt-get"),
     ("debian-archive-keyring", Need::Build, "/usr/share/keyrings/debian-archive-keyring.gpg"),
     ("gcc", Need::Build, "cc"),
@@ -35,6 +35,8 @@ const PACKAGES: [(&str, Need, &str); 16] = [
     ("cpio", Need::Test, "cpio"),
     ("cryptsetup-bin", Need::Test, "veritysetup"),
     ("dosfstools", Need::Test, "fsck.vfat"),
+    ("e2fsprogs", Need::Test, "mkfs.ext4"),
+    ("fdisk", Need::Test, "sfdisk"),
     ("gdisk", Need::Test, "sgdisk"),
     ("mtools", Need::Test, "mcopy"),
     ("qemu-utils", Need::Test, "qemu-img"),
@@ -51,25 +53,28 @@ pub(crate) fn ensure_packages(need: Need) -> Result<()> {
     }
     let names = missing.join(" ");
     step::note(&format!("installing host packages: {names}"));
-    let install = if rustix::process::geteuid().is_root() {
-        Cmd::new("apt-get")
-    } else {
-        ensure!(
-            find_program(OsStr::new("sudo")).is_some(),
-            "install these packages, then run again: {names}"
-        );
-        Cmd::new("sudo").args(["--", "apt-get"])
+    let install = || {
+        let words = ["install", "--yes", "--no-install-recommends"];
+        apt()?.args(words).args(&missing).env("DEBIAN_FRONTEND", "noninteractive").run()
     };
-    let install = install
-        .args(["install", "--yes", "--no-install-recommends"])
-        .args(&missing)
-        .env("DEBIAN_FRONTEND", "noninteractive");
-    step("install host packages", || install.run())?;
+    // A new machine has no package lists, an old one may have stale ones.
+    let refresh_and_install = |_| apt()?.args(["update"]).run().and_then(|()| install());
+    step("install host packages", || install().or_else(refresh_and_install))?;
     let still = self::missing(need);
     if !still.is_empty() {
         bail!("these packages are installed, but their programs are not found: {}", still.join(" "));
     }
     Ok(())
+}
+
+/// `apt-get`, as root.
+fn apt() -> Result<Cmd> {
+    if rustix::process::geteuid().is_root() {
+        return Ok(Cmd::new("apt-get"));
+    }
+    let sudo = find_program(OsStr::new("sudo")).is_some();
+    ensure!(sudo, "these packages are missing and there is no sudo: install them as root, then run again");
+    Ok(Cmd::new("sudo").args(["--", "apt-get"]))
 }
 
 fn missing(need: Need) -> Vec<&'static str> {

@@ -68,8 +68,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 /// Starts this program once more, in a process group of its own.
 fn start(options: &machine::Options) -> Result<()> {
-    let own = std::env::current_exe().context("find the running program")?;
-    let mut helper = Command::new(own);
+    // Not by its path: a later build may have replaced the file.
+    let mut helper = Command::new("/proc/self/exe");
     helper.arg("start-machine").args(options.arguments()).stdin(Stdio::null()).process_group(0);
     step::step("start the machine", || {
         let status = helper.status().context("start the helper process")?;
