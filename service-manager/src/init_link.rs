@@ -169,14 +169,16 @@ impl InitLink {
         let _ = self.send(&ToInit::Acknowledge { number: exit.number }, None);
     }
 
-    /// The wait status of a process that init reaps. Waits until init has told, at most `deadline`.
-    pub async fn exit_status(&self, pid: i32, deadline: Duration) -> Option<i32> {
+    /// The wait status of a process that init reaps, named by pid and start time. Waits until init has told, at most
+    /// `deadline`.
+    pub async fn exit_status(&self, pid: i32, start_ticks: u64, deadline: Duration) -> Option<i32> {
         let mut grown = self.exits.grown.subscribe();
         let found = async {
             loop {
                 grown.mark_unchanged();
                 let known = self.exits.statuses.lock().unwrap_or_else(PoisonError::into_inner).remove(&pid);
-                if let Some(exit) = known {
+                // Another process may have had this pid before. Init says 0 when it could not read the time.
+                if let Some(exit) = known.filter(|exit| [0, start_ticks].contains(&exit.start_ticks)) {
                     return Some(exit.status);
                 }
                 if grown.changed().await.is_err() {
@@ -279,8 +281,8 @@ mod tests {
         let (_init, link, replay) = connected();
         assert_eq!((replay.start.restarts, replay.start.report.version.as_str()), (2, "1"));
         assert!(replay.stored.contains_key("log/apid"));
-        assert_eq!(link.exit_status(77, Duration::from_secs(1)).await, Some(256));
-        assert_eq!(link.exit_status(78, Duration::from_millis(10)).await, None);
+        assert_eq!(link.exit_status(77, 1, Duration::from_secs(1)).await, Some(256));
+        assert_eq!(link.exit_status(78, 1, Duration::from_millis(10)).await, None);
     }
 
     #[tokio::test]
@@ -293,7 +295,7 @@ mod tests {
         say(&init, &ToMachined::Refused { reason: "store is full" }, None);
         assert_eq!(told.recv().await, Some(Err("init refused: store is full".into())));
         say(&init, &ToMachined::Exited(Exit { number: 6, pid: 80, start_ticks: 1, status: 9 }), None);
-        assert_eq!(link.exit_status(80, Duration::from_secs(5)).await, Some(9));
+        assert_eq!(link.exit_status(80, 1, Duration::from_secs(5)).await, Some(9));
         drop(init);
         assert!(matches!(listening.await.unwrap(), Err(LinkError::Closed)));
     }

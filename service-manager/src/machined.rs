@@ -86,6 +86,7 @@ fn make_node(link: InitLink, replay: &mut Replay) -> Node {
         timeline,
         materials: identity::Materials::default(),
         devices: watch::channel(0).0,
+        config_misses: watch::channel(0).0,
         controllers: OnceLock::new(),
         api_socket: OnceLock::new(),
         config: watch::channel(None).0,

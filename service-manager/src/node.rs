@@ -58,6 +58,8 @@ pub struct Node {
     pub controllers: OnceLock<()>,
     /// The API socket, once it is open.
     pub api_socket: OnceLock<std::os::unix::net::UnixListener>,
+    /// Counts looks for the machine config that found none.
+    pub config_misses: watch::Sender<u64>,
     /// The config in force, once there is one.
     pub config: watch::Sender<Option<Arc<Config>>>,
     /// What the API answers about its readiness.

@@ -1,8 +1,9 @@
 //! udevd: modules for devices, and the news of block devices.
 //!
 //! Order: the uevent socket is open before the first look at /sys, so a device that appears in between is seen by
-//! one of them. Drivers of networks and disks come first, since the API waits for them; the look at all other devices
-//! waits until the API is ready.
+//! one of them. Drivers of networks and virtual disks come first, since the API waits for them; all others wait until
+//! the API is ready, or until the machine config is not on what is there: probing a disk controller takes longer than
+//! the rest of the start.
 //! Does not: make device nodes (devtmpfs does) or rename links.
 //! Source: Documentation/driver-api/driver-model; kmod(8).
 
@@ -68,16 +69,24 @@ async fn coldplug_when_due(node: Arc<Node>) {
     let aliases = driverless_aliases(Path::new("/sys/bus"));
     load_for(&node, aliases.iter().map(String::as_str).filter(|alias| is_urgent(alias)));
     let mut readiness = node.readiness.subscribe();
-    let ready = readiness.wait_for(|readiness| readiness.announced);
-    // A node without a config still wants its drivers.
-    let _ = tokio::time::timeout(COLDPLUG_DEADLINE, ready).await;
+    let mut misses = node.config_misses.subscribe();
+    // Lets loadConfig look at once.
+    node.devices.send_modify(|count| *count += 1);
+    let due = async {
+        tokio::select! {
+            _ = readiness.wait_for(|readiness| readiness.announced) => {}
+            _ = misses.changed() => {}
+        }
+    };
+    // Whatever the API and the config wait for: the machine wants its drivers.
+    let _ = tokio::time::timeout(COLDPLUG_DEADLINE, due).await;
     coldplug_now(node).await;
 }
 
-/// Network and storage: virtio devices of any kind, PCI classes 01 and 02.
+/// Network devices (PCI class 02) and virtio's network and block devices.
 fn is_urgent(alias: &str) -> bool {
-    alias.starts_with("virtio:")
-        || (alias.starts_with("pci:") && (alias.contains("bc01sc") || alias.contains("bc02sc")))
+    let virtio = ["virtio:d00000001", "virtio:d00000002"].iter().any(|kind| alias.starts_with(kind));
+    virtio || (alias.starts_with("pci:") && alias.contains("bc02sc"))
 }
 
 async fn coldplug_now(node: Arc<Node>) {
@@ -202,10 +211,12 @@ mod tests {
     }
 
     #[test]
-    fn networks_and_disks_are_urgent() {
+    fn networks_and_virtual_disks_are_urgent() {
         assert!(is_urgent("virtio:d00000001v00001AF4"));
         assert!(is_urgent("pci:v00008086d000010D3sv00008086sd00000000bc02sc00i00"));
         assert!(!is_urgent("pci:v00001234d00001111sv00001AF4sd00001100bc03sc00i00"));
+        assert!(is_urgent("virtio:d00000002v00001AF4") && !is_urgent("virtio:d00000004v00001AF4"));
+        assert!(!is_urgent("pci:v00008086d00002922sv00001AF4sd00001100bc01sc06i01"));
         assert!(!is_urgent("acpi:PNP0C0C:"));
     }
 }

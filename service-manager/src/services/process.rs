@@ -160,13 +160,13 @@ fn c_strings(texts: &[String]) -> Result<Vec<CString>, String> {
 }
 
 /// Waits for the end of a process. `Ok` is exit status 0.
-pub(crate) async fn ended(pidfd: OwnedFd, pid: i32, init: InitLink) -> Result<(), String> {
+pub(crate) async fn ended(pidfd: OwnedFd, pid: i32, start_ticks: u64, init: InitLink) -> Result<(), String> {
     let pidfd = watched::readable(pidfd).map_err(|e| format!("watch process {pid}: {e}"))?;
     let _ready = pidfd.readable().await.map_err(|e| format!("watch process {pid}: {e}"))?;
     let status = match wait_pidfd(pidfd.get_ref(), false) {
         Ok(status) => status,
         // A child of an earlier machined: init has its status.
-        Err(_) => init.exit_status(pid, STATUS_DEADLINE).await,
+        Err(_) => init.exit_status(pid, start_ticks, STATUS_DEADLINE).await,
     };
     describe(status)
 }
@@ -211,7 +211,7 @@ mod tests {
             start(&program(&["/bin/sh", "-c", "echo $WORD; exit 3"]), &share(), None, write.as_fd()).unwrap();
         drop(write);
         assert_eq!(std::io::read_to_string(read).unwrap(), "hello\n");
-        let result = ended(run.pidfd, run.pid, InitLink::detached()).await;
+        let result = ended(run.pidfd, run.pid, run.start_ticks, InitLink::detached()).await;
         assert_eq!(result, Err("exit status 3".into()));
     }
 
@@ -220,7 +220,10 @@ mod tests {
         let (_read, write) = std::io::pipe().unwrap();
         let run = start(&program(&["/bin/sleep", "60"]), &share(), None, write.as_fd()).unwrap();
         run.signal(Signal::TERM).unwrap();
-        assert_eq!(ended(run.pidfd, run.pid, InitLink::detached()).await, Err("signal 15".into()));
+        assert_eq!(
+            ended(run.pidfd, run.pid, run.start_ticks, InitLink::detached()).await,
+            Err("signal 15".into())
+        );
     }
 
     #[test]

@@ -255,9 +255,10 @@ impl Supervisor {
         let Ok(pidfd) = process.pidfd.try_clone() else {
             return self.send(Happened::with(Event::Crashed, "its pidfd cannot be watched".to_owned()));
         };
-        let (pid, inbox, init) = (process.pid, self.inbox.clone(), self.around().init.clone());
+        let (pid, start_ticks) = (process.pid, process.start_ticks);
+        let (inbox, init) = (self.inbox.clone(), self.around().init.clone());
         tokio::spawn(async move {
-            let _ = inbox.send(match process::ended(pidfd, pid, init).await {
+            let _ = inbox.send(match process::ended(pidfd, pid, start_ticks, init).await {
                 Ok(()) => Happened::plain(Event::Succeeded),
                 Err(error) => Happened::with(Event::Crashed, error),
             });

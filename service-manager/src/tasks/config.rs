@@ -15,6 +15,8 @@ use std::time::Duration;
 use api::event::Payload;
 use api::proto::machine::{ConfigLoadErrorEvent, ConfigValidationErrorEvent};
 use config::cmdline::ConfigSource;
+use ondisk::fat;
+use ondisk::{ReadAt, ReadError};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use zeroize::Zeroizing;
 
@@ -55,6 +57,7 @@ pub fn load_config(node: Arc<Node>) -> TaskFuture {
                 Err(trouble) => trouble,
             };
             report(&node, &trouble, wait);
+            node.config_misses.send_modify(|count| *count += 1);
             let _ = tokio::time::timeout(wait, devices.changed()).await;
             wait = (wait * 2).min(LONGEST_WAIT);
         }
@@ -155,6 +158,14 @@ fn probe(device: &Path) -> std::io::Result<Option<(String, ondisk::probe::Kind)>
 
 fn read_volume(node: &Node, device: &Path, kind: ondisk::probe::Kind) -> Result<Zeroizing<String>, String> {
     let name = device.display();
+    if kind == ondisk::probe::Kind::Vfat {
+        // Read by our own code: no modules, no mount, and nothing of the kernel's is shown to a foreign volume.
+        match read_fat(device) {
+            Ok(text) => return Ok(text),
+            Err(FatTrouble::NotFat32) => {}
+            Err(FatTrouble::Other(error)) => return Err(format!("read {FILE} of {name}: {error}")),
+        }
+    }
     if let Err(error) = udevd::load_modules(modules(kind)) {
         // The mount says whether it mattered.
         node.journal.controller(&format!("loadConfig: {error}"));
@@ -172,6 +183,45 @@ fn read_volume(node: &Node, device: &Path, kind: ondisk::probe::Kind) -> Result<
         node.journal.warn(&format!("unmount {name}: {errno}"));
     }
     text
+}
+
+/// Why a FAT volume was not read by our own code.
+enum FatTrouble {
+    /// It is a FAT of 12 or 16 bits, which the kernel reads.
+    NotFat32,
+    /// Anything else, in words.
+    Other(String),
+}
+
+/// A device as the reader of `ondisk` wants it.
+struct Volume(fs::File);
+
+impl ReadAt for Volume {
+    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+        let length = buffer.len();
+        std::os::unix::fs::FileExt::read_exact_at(&self.0, buffer, offset).map_err(|error| ReadError {
+            offset,
+            length,
+            errno: error.raw_os_error().unwrap_or(0),
+        })
+    }
+}
+
+fn read_fat(device: &Path) -> Result<Zeroizing<String>, FatTrouble> {
+    let other = |text: String| FatTrouble::Other(text);
+    let volume = Volume(fs::File::open(device).map_err(|e| other(e.to_string()))?);
+    let limit = u32::try_from(MAX_BYTES).unwrap_or(u32::MAX);
+    let mut reader = match fat::Reader::open(volume) {
+        Ok(reader) => reader,
+        Err(fat::Error::NotFat32) => return Err(FatTrouble::NotFat32),
+        Err(error) => return Err(other(error.to_string())),
+    };
+    let bytes = Zeroizing::new(reader.read(FILE, limit).map_err(|e| other(e.to_string()))?);
+    let text = std::str::from_utf8(&bytes).map_err(|_| other("the file is not UTF-8 text".to_owned()))?;
+    if text.trim().is_empty() {
+        return Err(other("the file is empty".to_owned()));
+    }
+    Ok(Zeroizing::new(text.to_owned()))
 }
 
 fn modules(kind: ondisk::probe::Kind) -> &'static [&'static str] {
@@ -203,6 +253,28 @@ mod tests {
         }
         let names: Vec<_> = block_devices(dir.path()).iter().map(|path| path.display().to_string()).collect();
         assert_eq!(names, ["/dev/vda", "/dev/vda1", "/dev/vdb"]);
+    }
+
+    #[test]
+    fn a_fat_volume_is_read_without_a_mount() {
+        let dir = tempfile::tempdir().unwrap();
+        let image = |content: &str| {
+            let volume = fat::Volume { label: LABEL, volume_id: 7, sector_bytes: 512, bytes: 64 << 20 };
+            let files = [fat::File { path: "CONFIG.YAML", content: content.as_bytes() }];
+            let path = dir.path().join("volume");
+            let file = fs::File::create(&path).unwrap();
+            file.set_len(64 << 20).unwrap();
+            for extent in fat::format(&volume, &files).unwrap() {
+                std::os::unix::fs::FileExt::write_all_at(&file, &extent.bytes, extent.offset).unwrap();
+            }
+            path
+        };
+        let path = image("version: v1alpha1\n");
+        assert_eq!(probe(&path).unwrap(), Some((LABEL.to_owned(), ondisk::probe::Kind::Vfat)));
+        assert!(matches!(read_fat(&path), Ok(text) if text.as_str() == "version: v1alpha1\n"));
+        assert!(matches!(read_fat(&image(" \n")), Err(FatTrouble::Other(text)) if text.contains("empty")));
+        fs::write(&path, [0; 4096]).unwrap();
+        assert!(matches!(read_fat(&path), Err(FatTrouble::NotFat32)));
     }
 
     #[test]
