@@ -1,13 +1,14 @@
 //! The volume that brings a machine config into a node.
 //!
-//! Owns: a FAT image with the label `metal-iso` and the file `config.yaml`.
+//! Owns: a FAT or ISO 9660 image with the label `metal-iso` and the file `config.yaml`.
 //! Source: shared/spec/machine-facts.md, platform metal.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
 use ondisk::fat;
 
 /// The label that machined looks for.
@@ -22,7 +23,7 @@ const VOLUME_BYTES: u64 = 64 << 20;
 /// Any number does; a fixed one keeps the image the same.
 const VOLUME_ID: u32 = 0xb111_e700;
 
-/// Writes the image.
+/// Writes a FAT image.
 pub fn write(image: &Path, config: &str) -> Result<PathBuf> {
     let volume = fat::Volume { label: LABEL, volume_id: VOLUME_ID, sector_bytes: 512, bytes: VOLUME_BYTES };
     let content = [fat::File { path: FILE, content: config.as_bytes() }];
@@ -35,6 +36,27 @@ pub fn write(image: &Path, config: &str) -> Result<PathBuf> {
         file.write_all_at(&extent.bytes, extent.offset).with_context(what)?;
     }
     Ok(image.to_path_buf())
+}
+
+/// Writes an ISO 9660 image, for a CD drive.
+pub fn write_cd(image: &Path, config: &str) -> Result<PathBuf> {
+    let tree = image.with_extension("tree");
+    std::fs::create_dir_all(&tree).context("create the config volume's folder")?;
+    std::fs::write(tree.join(FILE), config).context("write config.yaml")?;
+    make_iso(LABEL, &tree, image)?;
+    Ok(image.to_path_buf())
+}
+
+/// Makes an ISO 9660 image with Rock Ridge names of everything in a folder.
+pub(crate) fn make_iso(label: &str, tree: &Path, image: &Path) -> Result<()> {
+    let output = Command::new("xorriso")
+        .args(["-as", "mkisofs", "-quiet", "-r", "-V", label, "-o"])
+        .arg(image)
+        .arg(tree)
+        .output()
+        .context("run xorriso; install it with: apt-get install xorriso")?;
+    ensure!(output.status.success(), "xorriso failed: {}", String::from_utf8_lossy(&output.stderr));
+    std::fs::remove_dir_all(tree).with_context(|| format!("remove {}", tree.display()))
 }
 
 #[cfg(test)]

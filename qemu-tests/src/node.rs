@@ -149,7 +149,7 @@ impl NodeBuilder {
                 vm.drive(Drive::new(&image, Bus::Virtio))
             }
             Volume::Text(text) => vm.drive(Drive::new(&config_volume::write(&image, text)?, Bus::Virtio)),
-            Volume::CdText(text) => vm.drive(Drive::new(&config_volume::write(&image, text)?, Bus::Cdrom)),
+            Volume::CdText(text) => vm.drive(Drive::new(&config_volume::write_cd(&image, text)?, Bus::Cdrom)),
             Volume::Absent => vm,
         })
     }

@@ -16,6 +16,7 @@ use ondisk::gpt;
 use ondisk::manifest::{LAYER_DIR, PATH, RootManifest};
 
 use crate::artifacts::{Build, build};
+use crate::config_volume;
 
 /// The label that init looks for on a boot medium.
 pub const LABEL: &str = "BILLET";
@@ -131,14 +132,7 @@ impl Root {
             std::fs::write(layers.join(&layer.file_name), &layer.bytes).context("write a layer file")?;
         }
         let image = dir.join("medium.iso");
-        let output = Command::new("xorriso")
-            .args(["-as", "mkisofs", "-quiet", "-r", "-V", LABEL, "-o"])
-            .arg(&image)
-            .arg(&tree)
-            .output()
-            .context("run xorriso; install it with: apt-get install xorriso")?;
-        ensure!(output.status.success(), "xorriso failed: {}", String::from_utf8_lossy(&output.stderr));
-        std::fs::remove_dir_all(&tree).context("remove the medium's folder")?;
+        config_volume::make_iso(LABEL, &tree, &image)?;
         Ok(image)
     }
 
