@@ -35,9 +35,9 @@ use output::Output;
 const PROFILE: &str = "default";
 
 /// What the kernel of a node is told, unless the one who boots it says otherwise. Each word is explained in
-/// docs/formats; `gpt` has the kernel accept the backup partition table.
+/// docs/users/kernel-parameters.md.
 const COMMAND_LINE: &str = "console=ttyS0 panic=10 oops=panic gpt init_on_alloc=1 slab_nomerge pti=on consoleblank=0 \
-    printk.devkmsg=on talos.platform=metal billet.config=metal-iso";
+    cryptomgr.notests=1 printk.devkmsg=on talos.platform=metal billet.config=metal-iso";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
