@@ -49,9 +49,8 @@ fn a_shutdown_cuts_the_power() {
 #[test]
 fn ctrl_alt_delete_reboots_in_order() {
     let node = TestNode::boot("shutdown-keys").unwrap();
-    let keys =
-        json!({ "keys": ["ctrl", "alt", "delete"].map(|key| json!({ "type": "qcode", "data": key })) });
-    node.vm().qmp().execute("send-key", keys).unwrap();
+    let keys = ["ctrl", "alt", "delete"].map(|key| json!({ "type": "qcode", "data": key }));
+    node.vm().qmp().execute("send-key", json!({ "keys": keys })).unwrap();
     node.vm().expect("reboot sequence", END_LIMIT).unwrap();
     node.vm().wait_event("RESET", END_LIMIT).unwrap();
 }
