@@ -62,8 +62,16 @@ fn new(parent: u32, fields: &str) -> Option<Event> {
 
 fn executed(fields: &str) -> Option<Event> {
     let (path, rest) = fields.strip_prefix("filename=")?.rsplit_once(" pid=")?;
-    let program = path.rsplit('/').next()?.to_owned();
+    let program = program_of(path)?.to_owned();
     Some(Event::Executed { pid: first_word(rest)?.parse().ok()?, program })
+}
+
+/// The file's name. systemd executes its helper by a descriptor, so that its path tells only a number.
+fn program_of(path: &str) -> Option<&str> {
+    if path.starts_with("/proc/self/fd/") {
+        return Some("executed by descriptor");
+    }
+    path.rsplit('/').next()
 }
 
 fn first_word(text: &str) -> Option<&str> {

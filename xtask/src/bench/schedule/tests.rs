@@ -57,3 +57,14 @@ fn threads_are_told_from_processes() {
     assert_eq!(thread("3d0f00"), Event::New { parent: 7, child: 8, thread: true });
     assert_eq!(thread("4100"), Event::New { parent: 7, child: 8, thread: false });
 }
+
+#[test]
+fn a_program_is_named_by_its_file() {
+    let program = |path: &str| {
+        let text = format!("[ 1.0]  a-7  0..... 5us : sched_process_exec: filename={path} pid=7 old_pid=7");
+        let Event::Executed { program, .. } = line(&text).unwrap().event else { panic!("another event") };
+        program
+    };
+    assert_eq!(program("/usr/bin/apid"), "apid");
+    assert_eq!(program("/proc/self/fd/9"), "executed by descriptor");
+}
