@@ -62,8 +62,21 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 const LINTS: [&str; 7] = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
 
 /// The freestanding binary is no part of the workspace's default: it links no standard library.
-const INIT_LINTS: [&str; 11] =
-    ["clippy", "--package", "init", "--features", "pid1", "--bin", "init", "--quiet", "--", "-D", "warnings"];
+const INIT_LINTS: [&str; 12] = [
+    "clippy",
+    "--package",
+    "init",
+    "--features",
+    "pid1",
+    "--bin",
+    "init",
+    // Without std there is no unwinding, which this profile leaves out.
+    "--profile",
+    "image",
+    "--quiet",
+    "--",
+    "-Dwarnings",
+];
 
 const UNIT_TESTS: [&str; 5] = ["test", "--workspace", "--no-fail-fast", "--exclude", "qemu-tests"];
 
