@@ -111,6 +111,11 @@ pub fn kill_processes(finish: &mut Finish<'_>) {
     }
 }
 
+/// Gives machined's descriptors up: a listening socket keeps the file system that holds its name busy.
+pub fn close_descriptors(finish: &mut Finish<'_>) {
+    finish.kernel.close_all();
+}
+
 /// Saves what was written, in a child.
 pub fn unmount_file_systems(finish: &mut Finish<'_>) {
     let helper = match finish.kernel.start_helper(Helper::Unmount) {

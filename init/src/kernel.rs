@@ -164,6 +164,8 @@ pub trait Kernel {
     fn disconnect(&mut self);
     /// Closes a kept descriptor.
     fn close(&mut self, descriptor: Descriptor);
+    /// Closes every kept descriptor.
+    fn close_all(&mut self);
 
     /// Arms the watchdog with a timeout and returns the one it took.
     fn open_watchdog(&mut self, path: &str, seconds: u32) -> Result<u32>;

@@ -336,6 +336,10 @@ impl Kernel for RealKernel {
         }
     }
 
+    fn close_all(&mut self) {
+        self.kept.fill_with(|| None);
+    }
+
     fn open_watchdog(&mut self, path: &str, seconds: u32) -> Result<u32> {
         let device = sys::watchdog::open(path)?;
         // A device that cannot change its timeout keeps its own: then the wanted one is a guess, fed four times as

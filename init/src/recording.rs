@@ -51,6 +51,8 @@ pub(crate) struct Recording {
     pub(crate) paused_ns: u64,
     pub(crate) sent: Vec<ToMachined<'static>>,
     pub(crate) open: Vec<usize>,
+    /// What was open when [`Kernel::close_all`] came.
+    pub(crate) kept_to_the_end: Vec<usize>,
     /// Which fallible call fails, counted from one, and how.
     pub(crate) fail: Option<(usize, Errno)>,
     /// Calls whose text starts so fail every time.
@@ -423,6 +425,11 @@ impl Kernel for Recording {
     fn close(&mut self, descriptor: Descriptor) {
         self.calls.push(format!("close {}", descriptor.0));
         self.open.retain(|d| *d != descriptor.0);
+    }
+
+    fn close_all(&mut self) {
+        self.calls.push("close all".to_string());
+        self.kept_to_the_end = std::mem::take(&mut self.open);
     }
 
     fn open_watchdog(&mut self, path: &str, seconds: u32) -> Result<u32> {

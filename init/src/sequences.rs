@@ -135,6 +135,10 @@ pub const SHUTDOWN: Sequence<FinishTask> = Sequence {
             name: "file-systems",
             tasks: &[
                 task!(
+                    finish::close_descriptors,
+                    "closes machined's descriptors, which keep file systems busy"
+                ),
+                task!(
                     finish::unmount_file_systems,
                     "unmounts, unmaps, remounts read-only, syncs: in a child, 30 s at most"
                 ),

@@ -104,7 +104,7 @@ fn a_machined_that_closes_its_socket_and_lingers_is_killed() {
 fn a_machined_that_speaks_another_version_is_killed() {
     let kernel = life([Event::Message(vec![9, 0, 0], Some(3)), Event::Time(1)]);
     assert!(kernel.warnings().contains(&"killing machined: it does not speak this protocol"));
-    assert!(kernel.open.is_empty(), "its descriptor leaks");
+    assert!(kernel.kept_to_the_end.is_empty(), "its descriptor leaks");
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn descriptors_are_replaced_forgotten_and_never_leak() {
         Event::Message(frame(&ToInit::Heartbeat), Some(5)),
         Event::Time(1),
     ]);
-    assert_eq!(kernel.open, [3]);
+    assert_eq!(kernel.kept_to_the_end, [3]);
     let refused = kernel.sent.iter().filter(|m| matches!(m, ToMachined::Refused { .. })).count();
     assert_eq!(refused, 2);
 }

@@ -59,6 +59,9 @@ async fn accept_loop(
         };
         let (acceptor, sender, on_refusal) = (acceptor.clone(), sender.clone(), on_refusal.clone());
         tokio::spawn(async move {
+            if only_looks(&stream).await {
+                return;
+            }
             match handshake(acceptor, stream, peer).await {
                 Ok(stream) => drop(sender.send(Ok(stream)).await),
                 Err(refusal) => on_refusal(refusal),
@@ -66,6 +69,12 @@ async fn accept_loop(
             drop(permit);
         });
     }
+}
+
+/// Whether the peer left without a byte: it looked whether the port is open, as health checks do, and that is no
+/// refusal.
+async fn only_looks(stream: &TcpStream) -> bool {
+    matches!(timeout(HANDSHAKE_DEADLINE, stream.peek(&mut [0])).await, Ok(Ok(0)))
 }
 
 async fn handshake(
