@@ -57,10 +57,9 @@ impl Journal {
         append(&self.sinks.controllers, text);
     }
 
-    /// With a newline: without one the kernel holds a record back until the next one comes.
     fn kernel(&self, record: &str) {
         if let Some(kmsg) = &self.sinks.kmsg {
-            let _ = sys::console::write_record(kmsg, &format!("{record}\n"));
+            let _ = sys::console::write_record(kmsg, record);
         }
     }
 }

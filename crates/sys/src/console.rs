@@ -5,6 +5,7 @@
 
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
+use rustix::io::IoSlice;
 
 use crate::Result;
 
@@ -44,7 +45,25 @@ pub fn open_console() -> Result<OwnedFd> {
     rustix::fs::open("/dev/console", OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// Writes one record; the text carries its priority, `<3>billet: …`.
+/// Writes one record; the text carries its priority, `<3>billet: …`, and no newline. The newline that ends it is
+/// added here: without one the kernel holds the record back until the next one comes, and the last line before a
+/// restart would never be seen.
 pub fn write_record<Fd: AsFd>(kmsg: Fd, text: &str) -> Result<()> {
-    rustix::io::retry_on_intr(|| rustix::io::write(&kmsg, text.as_bytes())).map(drop)
+    let parts = [IoSlice::new(text.as_bytes()), IoSlice::new(b"\n")];
+    rustix::io::retry_on_intr(|| rustix::io::writev(&kmsg, &parts)).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_one_write_and_ends_with_a_newline() {
+        // A packet socket shows where a write ends.
+        let (ours, theirs) = crate::seqpacket::pair().unwrap();
+        write_record(&theirs, "<6>billet: a line").unwrap();
+        let mut buffer = [0; 64];
+        let packet = crate::seqpacket::receive(&ours, &mut buffer).unwrap();
+        assert_eq!(&buffer[..packet.len], b"<6>billet: a line\n");
+    }
 }
