@@ -78,6 +78,7 @@ fn a_hanging_kernel_ends_in_a_watchdog_reset() {
     let crash = json!({ "op": "write", "path": "/proc/sysrq-trigger", "text": "c" });
     let address = node.agent().unwrap();
     std::thread::spawn(move || address.ask(crash));
+    node.vm().expect("---[ end Kernel panic - not syncing: sysrq", BOOT_LIMIT).unwrap();
     let event = node.vm().wait_event("WATCHDOG", BOOT_LIMIT).unwrap();
     assert_eq!(event["data"]["action"], "reset", "{event}");
     node.vm().expect("billet: init: root from", BOOT_LIMIT).unwrap();
