@@ -1,6 +1,7 @@
 //! The commands, one module each.
 
 pub(crate) mod clean;
+pub(crate) mod ctl;
 pub(crate) mod plan;
 pub(crate) mod run;
 pub(crate) mod stop;

@@ -20,7 +20,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{clean, plan, run, stop, test, tidy};
+use commands::{clean, ctl, plan, run, stop, test, tidy};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Builds, runs, tests and measures Billet")]
@@ -40,6 +40,8 @@ enum Command {
     Build(build::Options),
     /// Remove what builds have made.
     Clean(clean::Options),
+    /// Call billetctl for the node that `run` started.
+    Ctl(ctl::Options),
     /// Print every sequence of a node: boot, supervision, shutdown and the rest.
     Plan,
     /// Build a node and run it in a virtual machine, with its console here.
@@ -62,6 +64,7 @@ fn main() -> ExitCode {
         Command::Bench(options) => bench::run(options),
         Command::Build(options) => build::run(options),
         Command::Clean(options) => clean::run(options),
+        Command::Ctl(options) => ctl::run(options),
         Command::Plan => plan::run(),
         Command::Run(options) => run::run(options),
         Command::StartMachine(options) => run::machine::start(options),
