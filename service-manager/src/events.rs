@@ -189,7 +189,10 @@ mod tests {
         assert!(events.subscribe(&Past::None).0.is_empty());
         events.publish("actor", &task("d"));
         let event = live.recv().await.unwrap();
-        assert_eq!((event.actor_id.as_str(), names(&[event.clone()])), ("actor", vec!["d".to_owned()]));
+        assert_eq!(
+            (event.actor_id.as_str(), names(std::slice::from_ref(&event))),
+            ("actor", vec!["d".to_owned()])
+        );
     }
 
     #[test]

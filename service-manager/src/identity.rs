@@ -208,12 +208,17 @@ pub fn announce(node: &Node) {
 pub async fn issue(node: Arc<Node>) {
     let mut changes = node.store.changes();
     let mut readiness = node.readiness.subscribe();
+    let mut said = String::new();
     loop {
         let wait = match try_issue(&node) {
             Ok(true) => LEAF_LIFETIME / 2,
             Ok(false) => Duration::MAX,
             Err(error) => {
-                node.journal.warn(&format!("issue the API's certificate: {error}"));
+                // Once for each reason: it is tried again and again.
+                if said != error {
+                    node.journal.warn(&format!("issue the API's certificate: {error}"));
+                    said = error;
+                }
                 ISSUE_RETRY
             }
         };
