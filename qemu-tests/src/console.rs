@@ -105,6 +105,27 @@ impl Console {
         }
     }
 
+    /// Waits until `needle` stands anywhere in the log, read or not; the cursor stays.
+    pub fn wait_for(
+        &self,
+        needle: &str,
+        limit: Duration,
+        mut ended: impl FnMut() -> Option<String>,
+    ) -> Result<()> {
+        let end = Instant::now() + limit;
+        loop {
+            let over = ended();
+            if self.text().contains(needle) {
+                return Ok(());
+            }
+            if over.is_some() || Instant::now() > end {
+                let why = over.unwrap_or_else(|| format!("{limit:?} passed"));
+                bail!("{needle:?} is nowhere on the console, and {why}{}", self.tail(&self.lock()));
+            }
+            std::thread::sleep(POLL_INTERVAL);
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         // A test that panicked while it held the lock leaves text that is still right.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -165,6 +186,15 @@ mod tests {
             error.contains("\"more\"") && error.contains("QEMU ended") && error.contains("bye"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn what_was_read_can_still_be_looked_for() {
+        let (_dir, console, _file) = console("one\ntwo\n");
+        console.expect("two", Duration::ZERO, || None).unwrap();
+        console.wait_for("one", Duration::ZERO, || None).unwrap();
+        let error = console.wait_for("three", Duration::ZERO, || None).unwrap_err().to_string();
+        assert!(error.contains("\"three\"") && error.contains("two"), "{error}");
     }
 
     #[test]

@@ -87,6 +87,13 @@ impl Vm {
         self.console.expect(needle, deadline(on_reference), || self.over()).with_context(|| self.name.clone())
     }
 
+    /// Waits until a text stands anywhere on the console, whatever was awaited before.
+    pub fn wait_for(&self, needle: &str, on_reference: Duration) -> Result<()> {
+        self.console
+            .wait_for(needle, deadline(on_reference), || self.over())
+            .with_context(|| self.name.clone())
+    }
+
     /// Waits until `find` returns a value and how much of the unread console text it used.
     pub fn expect_with<T>(
         &self,

@@ -43,7 +43,7 @@ fn machined_is_killed_again_and_again() {
     let kills = rounds(10, 50);
     let node = TestNode::boot("node-kill-machined").unwrap();
     let agent = node.agent().unwrap();
-    node.vm().expect("billet: boot sequence: done", BOOT_LIMIT).unwrap();
+    node.vm().wait_for("billet: boot sequence: done", BOOT_LIMIT).unwrap();
     let settled = services(&agent);
     for wanted in ["apid", "test-agent"] {
         assert!(settled.iter().any(|(_, _, name)| name == wanted), "no {wanted} in {settled:?}");
@@ -82,7 +82,7 @@ fn machined_is_killed_while_services_start() {
     let node = TestNode::boot("node-kill-early").unwrap();
     let agent = node.agent().unwrap();
     agent.signal(agent.process("machined").unwrap().pid, signal::KILL).unwrap();
-    node.vm().expect("billet: boot sequence: done", BOOT_LIMIT).unwrap();
+    node.vm().wait_for("billet: boot sequence: done", BOOT_LIMIT).unwrap();
     node.answers(BOOT_LIMIT).unwrap();
     for service in ["apid", "trustd", "containerd"] {
         agent.process(service).unwrap();

@@ -73,7 +73,7 @@ fn a_hanging_kernel_ends_in_a_watchdog_reset() {
         .machine(|vm, _| Ok(vm.watchdog()))
         .boot()
         .unwrap();
-    node.vm().expect("watchdog armed, 10 s", BOOT_LIMIT).unwrap();
+    node.vm().wait_for("watchdog armed, 10 s", BOOT_LIMIT).unwrap();
     // The kernel panics and, with panic=0, hangs for ever; the agent's answer is lost with it.
     let crash = json!({ "op": "write", "path": "/proc/sysrq-trigger", "text": "c" });
     let address = node.agent().unwrap();
