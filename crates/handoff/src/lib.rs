@@ -41,7 +41,7 @@ pub const MAX_EXITS: usize = 256;
 /// machined sends [`ToInit::Heartbeat`] at least this often.
 pub const HEARTBEAT_INTERVAL_MS: u64 = 5_000;
 
-/// Without a heartbeat for this long init stops feeding the hardware watchdog.
+/// Without a heartbeat for this long init takes machined for hung: it kills it and starts it again.
 pub const HEARTBEAT_DEADLINE_MS: u64 = 60_000;
 
 /// What init tells machined.
