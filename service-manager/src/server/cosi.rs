@@ -13,7 +13,7 @@ use prost::Message;
 use tokio::sync::broadcast::Receiver;
 use tonic::{Request, Response, Status};
 
-use super::{Answers, Sender, answers, is_admin, query};
+use super::{Answers, Sender, answer_with, answers, is_admin, query};
 use crate::clock;
 use crate::node::Node;
 use crate::store::{Change, ChangeKind, Definition, Resource, Sensitivity, Spec};
@@ -48,15 +48,7 @@ impl StateService for State {
         let messages: Vec<_> = found
             .map(|r| encode(r).map(|resource| proto::ListResponse { resource: Some(resource) }))
             .collect();
-        let (sender, answer) = answers();
-        tokio::spawn(async move {
-            for message in messages {
-                if sender.send(message).await.is_err() {
-                    return;
-                }
-            }
-        });
-        Ok(answer)
+        Ok(answer_with(messages))
     }
 
     async fn watch(

@@ -95,6 +95,19 @@ fn answers<T>() -> (Sender<T>, Response<Answers<T>>) {
     (sender, Response::new(ReceiverStream::new(receiver)))
 }
 
+/// A stream of what is known already; it ends early when the client leaves.
+fn answer_with<T: Send + 'static>(messages: Vec<Result<T, Status>>) -> Response<Answers<T>> {
+    let (sender, answer) = answers();
+    tokio::spawn(async move {
+        for message in messages {
+            if sender.send(message).await.is_err() {
+                return;
+            }
+        }
+    });
+    answer
+}
+
 /// Runs file work off the async threads.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Status> + Send + 'static,

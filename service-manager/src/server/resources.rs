@@ -9,7 +9,7 @@ use api::proto::resource::resource_service_server::ResourceService;
 use tokio::sync::broadcast::Receiver;
 use tonic::{Request, Response, Status};
 
-use super::{Answers, Sender, answers, is_admin, query};
+use super::{Answers, Sender, answer_with, answers, is_admin, query};
 use crate::node::Node;
 use crate::store::{Change, ChangeKind, Definition, RESOURCE_DEFINITION, Resource};
 
@@ -56,15 +56,7 @@ impl ResourceService for Resources {
             let resource = Some(encode(resource)?);
             messages.push(Ok(proto::ListResponse { metadata: None, definition: None, resource }));
         }
-        let (sender, answer) = answers();
-        tokio::spawn(async move {
-            for message in messages {
-                if sender.send(message).await.is_err() {
-                    return;
-                }
-            }
-        });
-        Ok(answer)
+        Ok(answer_with(messages))
     }
 
     async fn watch(
