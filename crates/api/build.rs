@@ -20,6 +20,7 @@ const FILES: &[&str] = &[
     "time/time.proto",
     "cosi/resource/state.proto",
     "cosi/resource/meta.proto",
+    "billet.proto",
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {

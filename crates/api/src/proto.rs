@@ -62,3 +62,7 @@ pub mod cosi {
         }
     }
 }
+/// What is ours alone.
+pub mod billet {
+    tonic::include_proto!("billet");
+}
