@@ -9,15 +9,19 @@
 #![warn(missing_docs)]
 
 pub mod cmdline;
+mod diagnostic;
 mod encoded;
 mod generate;
+mod load;
 mod parse;
 mod secret;
 pub mod v1alpha1;
 mod validate;
 
+pub use diagnostic::{Diagnostic, LoadError, Severity};
 pub use encoded::{CertificateAndKey, EncodedPem, EncodedSecret, decode_base64};
 pub use generate::{GenerateError, Input, Tokens, generate};
+pub use load::{Document, Loaded, Mode, load};
 pub use parse::{ParseError, parse};
 pub use secret::Secret;
 pub use v1alpha1::{Config, MachineType};
