@@ -1,7 +1,7 @@
 //! The machine configuration and the kernel command line.
 //!
 //! Owns: the types of the v1alpha1 document, one file for each section; reading it with positions, checking it,
-//! writing a fresh one; the `billet.` and `talos.` kernel parameters.
+//! writing a fresh one, patching one; the `billet.` and `talos.` kernel parameters.
 //! Does not: fetch a configuration, apply it, or make keys (`api::pki`).
 //! Fails by: [`ParseError`] and [`ValidateError`], each with the place and a hint. Secrets are in no error text and
 //! have no `Debug`.
@@ -14,6 +14,7 @@ mod encoded;
 mod generate;
 mod load;
 mod parse;
+pub mod patch;
 mod secret;
 pub mod v1alpha1;
 mod validate;
