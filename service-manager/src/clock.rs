@@ -19,6 +19,11 @@ pub fn now() -> Timestamp {
     Timestamp::now()
 }
 
+/// Nanoseconds since 1970; what is beyond 64 bits is the end of them.
+pub fn unix_ns() -> i64 {
+    i64::try_from(now().as_nanosecond()).unwrap_or(i64::MAX)
+}
+
 /// The form protobuf wants.
 pub fn proto(time: Timestamp) -> prost_types::Timestamp {
     prost_types::Timestamp { seconds: time.as_second(), nanos: time.subsec_nanosecond() }

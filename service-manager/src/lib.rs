@@ -13,6 +13,7 @@
 //! | init link | the handoff socket | exits, requests for the end | with machined |
 //! | supervisors, log pumps ([`services`], [`logs`]) | processes, pipes | states, log files | with machined |
 //! | controllers ([`controllers`]) | store changes | store, small effects | with machined |
+//! | timed ([`time`]) | time servers, the config | the clock, its resources | with the service |
 //! | sequencer ([`sequencer`]) | requests | events, the journal of sequences | with its sequence |
 //! | API server ([`server`]) | `machine.sock` | answers | with machined |
 #![warn(missing_docs)]
@@ -37,6 +38,7 @@ pub mod server;
 pub mod services;
 pub mod store;
 pub mod tasks;
+pub mod time;
 pub mod timeline;
 pub mod trustd;
 pub mod udevd;

@@ -78,6 +78,7 @@ pub const INITIALIZE: Sequence<TaskFn> = Sequence {
                     "starts the API's front end, which waits for its certificate",
                     tasks::start_apid,
                 ),
+                named("startTimed", "starts asking time servers", tasks::start_timed),
                 named("startUdevd", "starts module loading for devices", tasks::start_udevd),
                 named("loadConfig", "finds, reads and checks the machine config", tasks::load_config),
             ],

@@ -15,6 +15,7 @@
 extern crate alloc;
 
 pub mod block;
+pub mod clock;
 pub mod console;
 pub mod dm;
 pub mod errno;

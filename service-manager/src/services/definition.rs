@@ -73,6 +73,8 @@ pub enum Check {
     Tcp(SocketAddr),
     /// A connection to this socket opens.
     Unix(PathBuf),
+    /// The clock is synchronised.
+    Clock,
 }
 
 impl fmt::Display for Check {
@@ -80,6 +82,7 @@ impl fmt::Display for Check {
         match self {
             Self::Tcp(address) => address.fmt(f),
             Self::Unix(path) => path.display().fmt(f),
+            Self::Clock => f.write_str("the clock"),
         }
     }
 }

@@ -11,6 +11,7 @@ use tokio::net::{TcpStream, UnixStream};
 use super::Services;
 use super::definition::Check;
 use crate::clock;
+use crate::store::{Spec, Store, TIME_STATUS};
 
 /// Before the first check of a fresh process.
 const FIRST_AFTER: Duration = Duration::from_secs(1);
@@ -71,7 +72,7 @@ pub(super) async fn watch(services: Services, id: String, check: Check, first_no
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        let result = tokio::time::timeout(TIME_OUT, ask(&check)).await;
+        let result = tokio::time::timeout(TIME_OUT, ask(&services.shared.surroundings.store, &check)).await;
         let (healthy, detail) = match result {
             Ok(Ok(())) => (true, String::new()),
             Ok(Err(error)) => (false, error),
@@ -81,7 +82,7 @@ pub(super) async fn watch(services: Services, id: String, check: Check, first_no
     }
 }
 
-async fn ask(check: &Check) -> Result<(), String> {
+async fn ask(store: &Store, check: &Check) -> Result<(), String> {
     match check {
         Check::Tcp(address) => {
             TcpStream::connect(address).await.map(drop).map_err(|e| format!("dial tcp {address}: {e}"))
@@ -90,6 +91,10 @@ async fn ask(check: &Check) -> Result<(), String> {
             .await
             .map(drop)
             .map_err(|e| format!("dial unix {}: {e}", path.display())),
+        Check::Clock => match store.get(&TIME_STATUS, "node").map(|resource| resource.spec.clone()) {
+            Some(Spec::TimeStatus(status)) if status.synced => Ok(()),
+            _ => Err("the clock is not synchronised yet".to_owned()),
+        },
     }
 }
 
@@ -112,11 +117,21 @@ mod tests {
 
     #[tokio::test]
     async fn sockets_answer_or_say_why_not() {
+        let store = Store::new();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        assert_eq!(ask(&Check::Tcp(address)).await, Ok(()));
+        assert_eq!(ask(&store, &Check::Tcp(address)).await, Ok(()));
         drop(listener);
-        assert!(ask(&Check::Tcp(address)).await.unwrap_err().starts_with("dial tcp 127.0.0.1:"));
-        assert!(ask(&Check::Unix("/nonexistent/socket".into())).await.is_err());
+        assert!(ask(&store, &Check::Tcp(address)).await.unwrap_err().starts_with("dial tcp 127.0.0.1:"));
+        assert!(ask(&store, &Check::Unix("/nonexistent/socket".into())).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn the_clock_is_healthy_when_its_status_says_so() {
+        let store = Store::new();
+        assert!(ask(&store, &Check::Clock).await.is_err());
+        let status = crate::store::TimeStatus { synced: true, epoch: 0, sync_disabled: false };
+        store.put(TIME_STATUS.writer, &TIME_STATUS, "node", Spec::TimeStatus(status)).unwrap();
+        assert_eq!(ask(&store, &Check::Clock).await, Ok(()));
     }
 }

@@ -205,11 +205,47 @@ pub static API_CERTIFICATE: Definition = Definition {
     ..PLAIN
 };
 
+/// Whether the clock can be relied on.
+pub static TIME_STATUS: Definition = Definition {
+    kind: "TimeStatuses.v1alpha1.talos.dev",
+    display: "TimeStatus",
+    aliases: &["ts"],
+    columns: &[column("Synced", "{.synced}")],
+    writer: "v1alpha1.TimeStatusController",
+    ..PLAIN
+};
+
+/// The time servers that are asked.
+pub static TIME_SERVER_STATUS: Definition = Definition {
+    kind: "TimeServerStatuses.net.talos.dev",
+    display: "TimeServerStatus",
+    namespace: "network",
+    aliases: &["timeserver", "timeservers"],
+    columns: &[column("Timeservers", "{.timeServers}")],
+    writer: "network.TimeServerController",
+    ..PLAIN
+};
+
+/// What each time server said last.
+pub static CLOCK_SOURCE: Definition = Definition {
+    kind: "ClockSources.runtime.billet.dev",
+    display: "ClockSource",
+    columns: &[
+        column("Server", "{.server}"),
+        column("State", "{.state}"),
+        column("Offset Ms", "{.offsetMs}"),
+        column("Round Trip Ms", "{.roundTripMs}"),
+    ],
+    writer: "time.SyncController",
+    ..PLAIN
+};
+
 /// Every type, sorted by name.
-pub static ALL: [&Definition; 15] = [
+pub static ALL: [&Definition; 18] = [
     &ADDRESS_STATUS,
     &API_CERTIFICATE,
     &BOOT_TIMELINE,
+    &CLOCK_SOURCE,
     &DHCP_LEASE,
     &HOSTNAME_STATUS,
     &INIT_STATUS,
@@ -222,6 +258,8 @@ pub static ALL: [&Definition; 15] = [
     &ROOT_LAYER,
     &ROUTE_STATUS,
     &SERVICE,
+    &TIME_SERVER_STATUS,
+    &TIME_STATUS,
 ];
 
 /// A word that names no type or several.

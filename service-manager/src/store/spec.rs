@@ -45,6 +45,12 @@ pub enum Spec {
     RouteStatus(RouteStatus),
     /// `DhcpLeases`.
     DhcpLease(DhcpLease),
+    /// `TimeStatuses`.
+    TimeStatus(TimeStatus),
+    /// `TimeServerStatuses`: the servers that are asked.
+    TimeServerStatus(Vec<String>),
+    /// `ClockSources`.
+    ClockSource(ClockSource),
     /// Subject alternative names of apid's certificate (internal).
     ApiCertificate(Vec<String>),
 }
@@ -249,6 +255,42 @@ impl DhcpLease {
     }
 }
 
+/// Whether the clock can be relied on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TimeStatus {
+    /// A majority of time servers confirmed it, or nobody is asked.
+    pub synced: bool,
+    /// How often it was set.
+    pub epoch: u64,
+    /// `machine.time.disabled`.
+    pub sync_disabled: bool,
+}
+
+/// What one time server said last.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClockSource {
+    /// As the config names it.
+    pub server: String,
+    /// `believed`, `disagrees` or `silent`.
+    pub state: &'static str,
+    /// Distance to a reference clock.
+    pub stratum: u8,
+    /// Its clock minus ours, before ours was corrected.
+    pub offset_ms: i64,
+    /// Both ways.
+    pub round_trip_ms: i64,
+    /// Why it is silent.
+    pub error: String,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct TimeServersYaml<'a> {
+    time_servers: &'a [String],
+}
+
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct DefinitionYaml {
@@ -321,6 +363,9 @@ impl Spec {
             Self::LinkStatus(spec) => yaml(spec),
             Self::RouteStatus(spec) => yaml(spec),
             Self::DhcpLease(spec) => yaml(spec),
+            Self::TimeStatus(spec) => yaml(spec),
+            Self::TimeServerStatus(time_servers) => yaml(&TimeServersYaml { time_servers }),
+            Self::ClockSource(spec) => yaml(spec),
             Self::ApiCertificate(_) => Err(YamlError::Internal),
         }
     }

@@ -12,7 +12,7 @@ use crate::sequencer::{TaskError, TaskFuture};
 /// How long the services of one wave may take to stop; SIGKILL comes after 10 s of it.
 const WAVE_DEADLINE: Duration = Duration::from_secs(30);
 /// Internal services that must outlive the processes: without them nobody would see the end.
-const LAST: [&str; 3] = ["machined", "networkd", "udevd"];
+const LAST: [&str; 4] = ["machined", "networkd", "timed", "udevd"];
 
 /// Stops all processes, dependants first. What does not stop is named and left to init.
 pub fn stop_all_services(node: Arc<Node>) -> TaskFuture {

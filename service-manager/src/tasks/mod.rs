@@ -14,7 +14,7 @@ pub use etc::{create_etc_network_files, create_os_release_file};
 pub use finish::{reboot, shutdown, stop_all_services};
 pub use services::{
     API_READY_DEADLINE, define_services, start_all_services, start_apid, start_controllers, start_machined,
-    start_networkd, start_udevd, wait_for_api,
+    start_networkd, start_timed, start_udevd, wait_for_api,
 };
 pub use status::{Stage, publish_stage};
 pub use system::{

@@ -12,7 +12,7 @@ use crate::sequencer::{TaskError, TaskFuture};
 use crate::services::Check;
 use crate::services::definition::{self, Definition, Identity, Runner};
 use crate::store::{MOUNT_STATUS, MountStatus, Spec};
-use crate::{apid, controllers, identity, network, server, trustd, udevd};
+use crate::{apid, controllers, identity, network, server, time, trustd, udevd};
 
 /// How long the API may take to answer once there is a config.
 pub const API_READY_DEADLINE: Duration = Duration::from_secs(60);
@@ -20,6 +20,7 @@ pub const API_READY_DEADLINE: Duration = Duration::from_secs(60);
 const ALL_UP_DEADLINE: Duration = Duration::from_secs(15 * 60);
 /// Where layers put service definitions.
 const IMAGE_SERVICES: &str = "/usr/lib/billet/services.d";
+const TIMED: &str = "timed";
 const CONTAINERD: &str = "/usr/bin/containerd";
 const CONTAINERD_SOCKET: &str = "/system/run/containerd/containerd.sock";
 
@@ -69,6 +70,15 @@ pub fn start_networkd(node: Arc<Node>) -> TaskFuture {
     })
 }
 
+/// Starts the clock's keeper.
+pub fn start_timed(node: Arc<Node>) -> TaskFuture {
+    Box::pin(async move {
+        define_timed(&node);
+        node.services.start(TIMED);
+        Ok(())
+    })
+}
+
 /// Starts module loading for devices.
 pub fn start_udevd(node: Arc<Node>) -> TaskFuture {
     Box::pin(async move {
@@ -101,6 +111,10 @@ pub fn define_services(node: &Arc<Node>, ids: &[&str]) -> Vec<TaskError> {
                 define_udevd(node);
                 Ok(())
             }
+            TIMED => {
+                define_timed(node);
+                Ok(())
+            }
             "apid" => define_apid(node),
             "trustd" => define_trustd(node),
             "containerd" => {
@@ -129,6 +143,15 @@ fn define_machined(node: &Arc<Node>) -> Result<(), TaskError> {
 fn define_networkd(node: &Arc<Node>) {
     let working = node.clone();
     node.services.define(Definition::internal("networkd", move || Box::pin(network::run(working.clone()))));
+}
+
+fn define_timed(node: &Arc<Node>) {
+    let working = node.clone();
+    let mut definition = Definition::internal(TIMED, move || Box::pin(time::run(working.clone())));
+    definition.check = Some(Check::Clock);
+    // The one service of the node's own that clients may start again (spec/machine-facts.md §5.1).
+    definition.api_control = true;
+    node.services.define(definition);
 }
 
 fn define_udevd(node: &Arc<Node>) {
@@ -185,7 +208,9 @@ pub fn start_all_services(node: Arc<Node>) -> TaskFuture {
             node.services.start(id);
         }
         node.timeline.close();
-        let late = node.services.wait_up(&ids, ALL_UP_DEADLINE).await.err().unwrap_or_default();
+        // A node without a time server is up all the same; what needs the time waits for it by itself.
+        let awaited: Vec<String> = ids.into_iter().filter(|id| id != TIMED).collect();
+        let late = node.services.wait_up(&awaited, ALL_UP_DEADLINE).await.err().unwrap_or_default();
         publish_stage(&node, "", &Stage::Running(late.clone()));
         if late.is_empty() {
             return Ok(());

@@ -1,0 +1,341 @@
+//! timed: the node's clock.
+//!
+//! | task | reads | writes | ends |
+//! |---|---|---|---|
+//! | [`run`] | the config, time servers over UDP | the clock, `TimeStatuses`, `TimeServerStatuses`, `ClockSources` | with the service |
+//!
+//! Order: the floor first, since TLS may be needed before a server answers; then rounds of all servers at once.
+//! Does not: write the hardware clock; the kernel does, every eleven minutes, while the clock is steered.
+//! Fails by: never. What goes wrong is a line in the log, a state of the resources, and another round.
+//! Source: spec/machine-facts.md §11.5; [`packet`] for the protocol.
+
+mod discipline;
+mod floor;
+mod packet;
+mod query;
+mod select;
+#[cfg(test)]
+mod testing;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::rand::{GetRandomFlags, getrandom};
+use sys::clock::Steering;
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+
+use crate::clock;
+use crate::node::Node;
+use crate::store::{
+    CLOCK_SOURCE, Change, ClockSource, DHCP_LEASE, MACHINE_CONFIG, Spec, TIME_SERVER_STATUS, TIME_STATUS,
+    TimeStatus,
+};
+use discipline::{Correction, Discipline};
+pub use query::{QueryError, Sample, query};
+use select::Choice;
+
+/// Asked when the config names none (spec/machine-facts.md §1.2).
+pub const DEFAULT_SERVER: &str = "pool.ntp.org";
+/// Between two writes of the last synchronisation.
+const REMEMBER_PERIOD: Duration = Duration::from_secs(3600);
+/// `ADJ` takes errors in microseconds; less than this is not claimed.
+const LEAST_ERROR_NS: i64 = 1_000;
+
+/// What the config says about time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Settings {
+    disabled: bool,
+    servers: Vec<String>,
+    boot_timeout: Option<Duration>,
+}
+
+impl Settings {
+    fn of(node: &Node) -> Self {
+        let config = node.config();
+        let time = config.as_ref().map(|config| &config.machine.time);
+        let mut servers = time.map_or_else(Vec::new, |time| time.servers.clone());
+        if servers.is_empty() {
+            servers.push(DEFAULT_SERVER.to_owned());
+        }
+        Self { disabled: time.is_some_and(|time| time.disabled), servers, boot_timeout: None }
+    }
+}
+
+struct Timed {
+    node: Arc<Node>,
+    discipline: Discipline,
+    started: Instant,
+    steps: u64,
+    remembered: Option<Instant>,
+    said: String,
+}
+
+/// The service.
+pub async fn run(node: Arc<Node>) -> Result<(), String> {
+    let mut changes = node.store.changes();
+    let mut timed = Timed {
+        node,
+        discipline: Discipline::new(),
+        started: Instant::now(),
+        steps: 0,
+        remembered: None,
+        said: String::new(),
+    };
+    loop {
+        timed.apply_floor();
+        let settings = Settings::of(&timed.node);
+        let pause = timed.turn(&settings).await;
+        tokio::select! {
+            () = sleep(pause) => {}
+            () = input_changed(&mut changes) => {}
+        }
+    }
+}
+
+async fn sleep(pause: Option<Duration>) {
+    match pause {
+        Some(pause) => tokio::time::sleep(pause).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// A new config, or a network that was not there before.
+async fn input_changed(changes: &mut Receiver<Change>) {
+    loop {
+        match changes.recv().await {
+            Ok(change)
+                if ![MACHINE_CONFIG.kind, DHCP_LEASE.kind].contains(&change.resource.metadata.kind) => {}
+            Ok(_) | Err(RecvError::Lagged(_)) => return,
+            Err(RecvError::Closed) => std::future::pending::<()>().await,
+        }
+    }
+}
+
+impl Timed {
+    /// One round; says how long to wait for the next.
+    async fn turn(&mut self, settings: &Settings) -> Option<Duration> {
+        self.put(&TIME_SERVER_STATUS, "timeservers", Spec::TimeServerStatus(settings.servers.clone()));
+        if settings.disabled {
+            self.replace_sources(Vec::new());
+            self.publish(true, true);
+            return None;
+        }
+        let answers =
+            futures_util::future::join_all(settings.servers.iter().map(|s| query::query_all(s))).await;
+        let (samples, errors) = sorted(answers);
+        match select::choose(&samples) {
+            Ok(choice) => {
+                self.correct(&choice, samples.len());
+                self.replace_sources(sources(&samples, &errors, &choice.believed));
+            }
+            Err(disagreement) => {
+                self.discipline.failed();
+                self.replace_sources(sources(&samples, &errors, &[]));
+                let detail = errors.first().map_or_else(String::new, |(_, error)| format!(": {error}"));
+                self.say_once(&format!("{disagreement}{detail}"));
+            }
+        }
+        let waited = settings.boot_timeout.is_some_and(|limit| self.started.elapsed() >= limit);
+        self.publish(self.discipline.synced() || waited, false);
+        let pause = self.discipline.pause(random());
+        Some(settings.boot_timeout.filter(|_| !waited && !self.discipline.synced()).map_or(pause, |limit| {
+            pause.min(limit.saturating_sub(self.started.elapsed()).max(Duration::from_millis(1)))
+        }))
+    }
+
+    fn correct(&mut self, choice: &Choice, asked: usize) {
+        let first = !self.discipline.synced();
+        let result = match self.discipline.offset(choice.offset_ns) {
+            Correction::Step => self.step(choice),
+            Correction::Slew { constant } => steer(choice, choice.offset_ns, constant),
+            Correction::Doubt => {
+                let text = format!("off by {}: asking again before believing it", seconds(choice.offset_ns));
+                return self.node.journal.warn(&format!("timed: {text}"));
+            }
+        };
+        if let Err(error) = result {
+            return self.say_once(&error);
+        }
+        self.said.clear();
+        if first {
+            let believed = choice.believed.len();
+            self.node.journal.say(&format!(
+                "timed: clock synchronised, it was off by {} ({believed} of {asked} servers agree)",
+                seconds(choice.offset_ns)
+            ));
+        }
+        self.remember();
+    }
+
+    fn step(&mut self, choice: &Choice) -> Result<(), String> {
+        set_clock(clock::unix_ns().saturating_add(choice.offset_ns))?;
+        self.steps += 1;
+        self.node.journal.say(&format!("timed: clock set by {}", seconds(choice.offset_ns)));
+        steer(choice, 0, 1)
+    }
+
+    /// Brings a clock that is behind everything that has happened to where it can be.
+    fn apply_floor(&self) {
+        let Some(floor) = floor::read(&self.node.root) else { return };
+        if clock::now().as_second() >= floor.seconds {
+            return;
+        }
+        let text = match set_clock(floor.seconds.saturating_mul(1_000_000_000)) {
+            Ok(()) => format!("the clock was before {}: set to that time", floor.source),
+            Err(error) => error,
+        };
+        self.node.journal.warn(&format!("timed: {text}"));
+    }
+
+    fn remember(&mut self) {
+        if self.remembered.is_some_and(|last| last.elapsed() < REMEMBER_PERIOD) {
+            return;
+        }
+        match floor::remember(&self.node.root, clock::now().as_second()) {
+            Ok(()) => self.remembered = Some(Instant::now()),
+            Err(error) => self.say_once(&error),
+        }
+    }
+
+    /// A reason that repeats is said once.
+    fn say_once(&mut self, text: &str) {
+        if self.said != text {
+            self.node.journal.warn(&format!("timed: {text}"));
+            self.said = text.to_owned();
+        }
+    }
+
+    fn publish(&self, synced: bool, sync_disabled: bool) {
+        let status = TimeStatus { synced, epoch: self.steps, sync_disabled };
+        self.put(&TIME_STATUS, "node", Spec::TimeStatus(status));
+    }
+
+    fn put(&self, kind: &'static crate::store::Definition, id: &str, spec: Spec) {
+        if let Err(error) = self.node.store.put(kind.writer, kind, id, spec) {
+            self.node.journal.warn(&format!("timed: {error}"));
+        }
+    }
+
+    fn replace_sources(&self, sources: Vec<(String, Spec)>) {
+        if let Err(error) = self.node.store.replace(CLOCK_SOURCE.writer, &CLOCK_SOURCE, sources) {
+            self.node.journal.warn(&format!("timed: {error}"));
+        }
+    }
+}
+
+type Failure = (String, QueryError);
+
+fn sorted(answers: Vec<Vec<Result<Sample, QueryError>>>) -> (Vec<Sample>, Vec<Failure>) {
+    let (mut samples, mut errors) = (Vec::<Sample>::new(), Vec::new());
+    for answer in answers.into_iter().flatten() {
+        match answer {
+            // Two names may lead to one server, which has one voice.
+            Ok(sample) if samples.iter().any(|other| other.address == sample.address) => {}
+            Ok(sample) => samples.push(sample),
+            Err(error) => errors.push((error.id(), error)),
+        }
+    }
+    (samples, errors)
+}
+
+fn sources(samples: &[Sample], errors: &[Failure], believed: &[usize]) -> Vec<(String, Spec)> {
+    let good = samples.iter().enumerate().map(|(index, sample)| {
+        let source = ClockSource {
+            server: sample.server.clone(),
+            state: if believed.contains(&index) { "believed" } else { "disagrees" },
+            stratum: sample.stratum,
+            offset_ms: sample.offset_ns / 1_000_000,
+            round_trip_ms: sample.round_trip_ns / 1_000_000,
+            error: String::new(),
+        };
+        (sample.address.to_string(), Spec::ClockSource(source))
+    });
+    let bad = errors.iter().map(|(id, error)| {
+        let source = ClockSource {
+            server: error.server().to_owned(),
+            state: "silent",
+            stratum: 0,
+            offset_ms: 0,
+            round_trip_ms: 0,
+            error: error.to_string(),
+        };
+        (id.clone(), Spec::ClockSource(source))
+    });
+    good.chain(bad).collect()
+}
+
+fn steer(choice: &Choice, offset_ns: i64, constant: u8) -> Result<(), String> {
+    let error_ns = choice.error_ns.max(LEAST_ERROR_NS).unsigned_abs();
+    sys::clock::steer(&Steering { offset_ns, error_ns, constant, leap: choice.leap })
+        .map_err(|errno| format!("steer the clock: {errno}"))
+}
+
+fn set_clock(unix_ns: i64) -> Result<(), String> {
+    let (whole, rest) = (unix_ns.div_euclid(1_000_000_000), unix_ns.rem_euclid(1_000_000_000));
+    sys::clock::set(whole, u32::try_from(rest).unwrap_or(0))
+        .map_err(|errno| format!("set the clock: {errno}"))
+}
+
+/// `+1.234 s`.
+fn seconds(ns: i64) -> String {
+    let (sign, size) = (if ns < 0 { '-' } else { '+' }, ns.unsigned_abs());
+    format!("{sign}{}.{:03} s", size / 1_000_000_000, size / 1_000_000 % 1_000)
+}
+
+/// Spreads the nodes of a cluster; without the kernel's help they ask together, which is no harm.
+fn random() -> u8 {
+    let mut byte = [0];
+    let _ = getrandom(&mut byte, GetRandomFlags::empty());
+    byte[0]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::Responder;
+    use super::*;
+
+    async fn ask(servers: &[&Responder]) -> (Vec<Sample>, Vec<Failure>) {
+        let names: Vec<String> = servers.iter().map(|server| server.name()).collect();
+        sorted(futures_util::future::join_all(names.iter().map(|name| query::query_all(name))).await)
+    }
+
+    #[tokio::test]
+    async fn one_liar_among_three_servers_is_named() {
+        let hour = Duration::from_secs(3600);
+        let (a, b) = (Responder::start(Duration::ZERO).await, Responder::start(Duration::ZERO).await);
+        let liar = Responder::start(hour).await;
+        let (samples, errors) = ask(&[&a, &liar, &b]).await;
+        let choice = select::choose(&samples).unwrap();
+        assert_eq!((choice.believed.as_slice(), errors.len()), (&[0, 2][..], 0));
+        assert!(choice.offset_ns.abs() < 1_000_000_000, "{choice:?}");
+        let listed = sources(&samples, &errors, &choice.believed);
+        let state = |index: usize| match &listed[index].1 {
+            Spec::ClockSource(source) => source.state,
+            _ => "other",
+        };
+        assert_eq!([state(0), state(1), state(2)], ["believed", "disagrees", "believed"]);
+    }
+
+    #[tokio::test]
+    async fn one_server_under_two_names_has_one_voice() {
+        let server = Responder::start(Duration::ZERO).await;
+        let (samples, _) = ask(&[&server, &server]).await;
+        assert_eq!(samples.len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_silent_server_does_not_stop_the_others() {
+        let (good, bad) = (Responder::start(Duration::ZERO).await, Responder::start(Duration::ZERO).await);
+        bad.refuse();
+        let (samples, errors) = ask(&[&good, &bad]).await;
+        assert_eq!((samples.len(), errors.len()), (1, 1));
+        let listed = sources(&samples, &errors, &[0]);
+        assert!(matches!(&listed[1].1, Spec::ClockSource(source) if source.error.contains("RATE")));
+    }
+
+    #[test]
+    fn offsets_are_printed_with_their_sign() {
+        assert_eq!((seconds(1_234_567_890), seconds(-5_000_000)), ("+1.234 s".into(), "-0.005 s".into()));
+    }
+}
