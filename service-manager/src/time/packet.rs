@@ -31,7 +31,7 @@ impl Stamp {
     pub(super) fn from_unix_ns(ns: i64) -> Self {
         let seconds = (ns.div_euclid(NS) + EPOCH).cast_unsigned() & 0xffff_ffff;
         let rest = ns.rem_euclid(NS).cast_unsigned();
-        Self(seconds << 32 | (rest << 32) / NS.cast_unsigned())
+        Self((seconds << 32) | ((rest << 32) / NS.cast_unsigned()))
     }
 
     /// Nanoseconds from `earlier` to here.
