@@ -2,8 +2,8 @@
 //!
 //! Owns: the grammar. Names, aliases and defaults are talosctl's; where its generations differ both are accepted.
 
-use crate::{commands, output::Format};
-use clap::{Parser, Subcommand};
+use crate::{commands, output::Format, session::PartFailed};
+use clap::{Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
 /// The command line client of a Billet node.
@@ -14,6 +14,26 @@ pub(crate) struct Args {
     pub(crate) global: Global,
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+impl Args {
+    /// Reads what depends on the command: the word behind `--output`.
+    pub(crate) fn understood(mut self) -> Result<Self, String> {
+        let Some(word) = self.global.output_word.as_deref() else { return Ok(self) };
+        match Format::from_str(word, true) {
+            Ok(format) => self.global.output = format,
+            Err(_) if self.command.takes_output() => {}
+            Err(_) => return Err(format!("`--output {word}` is not known; it is table, yaml or json")),
+        }
+        Ok(self)
+    }
+}
+
+impl Command {
+    /// Whether the command itself knows words behind `--output` that are no formats.
+    fn takes_output(&self) -> bool {
+        matches!(self, Self::Get(_) | Self::Pcap(_) | Self::Support(_))
+    }
 }
 
 /// Flags of every command.
@@ -31,9 +51,16 @@ pub(crate) struct Global {
     /// Addresses to connect to [default: those of the context]
     #[arg(short, long, global = true, value_delimiter = ',', value_name = "HOST[:PORT]")]
     pub(crate) endpoints: Vec<String>,
-    /// Print as table, yaml or json
-    #[arg(short, long, global = true, value_enum, default_value_t = Format::Table)]
+    /// Print as table, yaml or json [default: table]; for `get` also jsonpath={...}, for commands that write files the
+    /// file or folder
+    #[arg(short = 'o', long = "output", global = true, value_name = "FORMAT")]
+    pub(crate) output_word: Option<String>,
+    /// What `output_word` means; set by [`Args::understood`]
+    #[arg(skip)]
     pub(crate) output: Format,
+    /// Shared by everything that one command does
+    #[arg(skip)]
+    pub(crate) part_failed: PartFailed,
 }
 
 #[derive(Debug, Subcommand)]
@@ -68,7 +95,56 @@ pub(crate) enum Command {
     /// Events of the node
     Events(commands::events::Flags),
     /// Where the boot time went
-    Boot,
+    Boot(commands::boot::Flags),
+    /// Containers that run
+    #[command(alias = "c")]
+    Containers(commands::containers::Flags),
+    /// Memory and processor time of containers
+    Stats(commands::containers::Flags),
+    /// Restart a container
+    Restart(commands::containers::RestartFlags),
+    /// Fetch a folder or file with all that is in it
+    #[command(alias = "cp")]
+    Copy(commands::copy::Flags),
+    /// What folders take on disk
+    #[command(alias = "du")]
+    Usage(commands::usage::Flags),
+    /// Block devices
+    Disks(commands::disks::Flags),
+    /// Wipe what no volume uses
+    #[command(subcommand)]
+    Wipe(commands::disks::WipeCommand),
+    /// The node's clock beside a time server's
+    Time(commands::time::Flags),
+    /// Network interfaces with their addresses
+    Interfaces,
+    /// Routes of the network
+    #[command(alias = "route")]
+    Routes,
+    /// Sockets
+    #[command(alias = "ss")]
+    Netstat(commands::netstat::Flags),
+    /// Packets of a network interface
+    #[command(alias = "tcpdump")]
+    Pcap(commands::pcap::Flags),
+    /// Images of containers
+    #[command(alias = "images")]
+    Image(commands::image::Flags),
+    /// Keys of the META partition
+    Meta(commands::meta::Flags),
+    /// How the node works inside
+    #[command(subcommand)]
+    Inspect(commands::inspect::Command),
+    /// Whether node and cluster are well
+    Health(commands::health::Flags),
+    /// Wipe the node's state and turn it off or restart it
+    Reset(commands::reset::Flags),
+    /// Install another version beside the running one and start it
+    Upgrade(commands::upgrade::Flags),
+    /// Go back to the version before the last upgrade
+    Rollback,
+    /// A zip file with logs and resources of the nodes, without secrets
+    Support(commands::support::Flags),
     /// Restart the node
     Reboot(commands::power::RebootFlags),
     /// Turn the node off
@@ -110,6 +186,37 @@ mod tests {
             "ps -s cpu",
             "get services apid -o yaml --namespace runtime -w",
             "events --tail -1 --duration 10m --since c0a1",
+            "events --tail 5 --actor-id c0a1",
+            "get mc -o jsonpath={.spec}",
+            "get --insecure disks",
+            "get -i disks --cert-fingerprint abc= -n 10.0.0.1",
+            "c -k",
+            "containers --namespace cri",
+            "stats -c -k",
+            "restart -k kube-system/a:b",
+            "cp /var/log -",
+            "du -H -a -t 1000000 -d 2 /var /etc",
+            "disks --insecure",
+            "wipe disk sdb sdc --method ZEROES",
+            "time -c pool.example.org",
+            "interfaces",
+            "route",
+            "ss -tulp4",
+            "tcpdump -i eth0 --promiscuous --snaplen 128 --duration 10s -o out.pcap",
+            "images list",
+            "image pull registry.example.org/a:b --namespace system",
+            "meta write 0xa value",
+            "meta delete 10 --insecure",
+            "inspect dependencies --with-resources",
+            "health --server=false --wait-timeout 1m --control-plane-nodes 10.0.0.1 --worker-nodes 10.0.0.2,10.0.0.3",
+            "health --init-node 10.0.0.1 --k8s-endpoint https://10.0.0.1:6443",
+            "reset --graceful=false --reboot --system-labels-to-wipe EPHEMERAL,STATE --wait=false",
+            "reset --system-labels-to-wipe STATE --reboot=true --wipe-mode user-disks --user-disks-to-wipe /dev/sdb --debug",
+            "upgrade -i registry.example.org/installer:v1 -p -s -f",
+            "upgrade --image a --preserve=true --reboot-mode powercycle --wait=false --timeout 20m --insecure",
+            "rollback",
+            "support -O out.zip -w 4 -v",
+            "boot --svg boot.svg",
             "reboot --wait=false",
             "reboot --wait --timeout 5m -m powercycle",
             "shutdown --force",

@@ -14,12 +14,17 @@ use clap::Parser;
 use std::{io, process::ExitCode};
 
 fn main() -> ExitCode {
-    let args = args::Args::parse();
+    let args = match args::Args::parse().understood() {
+        Ok(args) => args,
+        Err(text) => return fail(&anyhow::anyhow!(text)),
+    };
     let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return fail(&anyhow::Error::new(error).context("start the runtime")),
     };
+    let part_failed = args.global.part_failed.clone();
     match runtime.block_on(commands::run(args)) {
+        Ok(()) if part_failed.is_set() => ExitCode::FAILURE,
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => fail(&error),

@@ -9,8 +9,16 @@ use api::{
     client::{self, Client, NodeMessage, Options},
     proto::common::Data,
     talosconfig::{self, Talosconfig},
+    tls::{self, Trust},
 };
-use std::{env, path::PathBuf};
+use std::{
+    env,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 use tonic::{Request, Response, Status, Streaming};
 
 /// A connection and what the user said about it.
@@ -19,6 +27,33 @@ pub(crate) struct Session {
     pub(crate) client: Client,
     /// The global flags.
     pub(crate) global: Global,
+}
+
+/// Whether a node failed while others answered: the command then prints what it has and ends with status 1.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct PartFailed(Arc<AtomicBool>);
+
+impl PartFailed {
+    /// Tells the node's error.
+    pub(crate) fn warn(&self, error: impl std::fmt::Display) {
+        self.0.store(true, Ordering::Relaxed);
+        eprintln!("WARNING: {error}");
+    }
+
+    pub(crate) fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Flags of commands that a node in maintenance answers: nobody has a certificate of its CA yet.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(crate) struct Maintenance {
+    /// For a node in maintenance: no client certificate, and its own is not checked
+    #[arg(short, long)]
+    pub(crate) insecure: bool,
+    /// With --insecure: the fingerprint that the node prints on its console; more than one with commas
+    #[arg(long, value_delimiter = ',', value_name = "FINGERPRINT", requires = "insecure")]
+    pub(crate) cert_fingerprint: Vec<String>,
 }
 
 /// The file that the flags and the environment name.
@@ -37,6 +72,28 @@ impl Session {
         let client = Client::connect(context, &options)
             .await
             .with_context(|| format!("context `{name}` of {}", path.display()))?;
+        Ok(Self { client, global: global.clone() })
+    }
+
+    /// Connects to a node in maintenance if the flags say so, else as usual.
+    pub(crate) async fn open_maybe_insecure(global: &Global, flags: &Maintenance) -> Result<Self> {
+        if !flags.insecure {
+            return Self::open(global).await;
+        }
+        // The node is the endpoint; without a cluster nobody forwards.
+        let given = if global.nodes.is_empty() { &global.endpoints } else { &global.nodes };
+        let [node] = given.as_slice() else {
+            return Err(anyhow!(
+                "--insecure is for one node, but {} are given; choose one with -n",
+                given.len()
+            ));
+        };
+        let trust = match flags.cert_fingerprint.as_slice() {
+            [] => Trust::Anyone,
+            known => Trust::Fingerprints(known),
+        };
+        let config = tls::client(trust, None)?;
+        let client = Client::connect_with(config, std::slice::from_ref(node), vec![]).await?;
         Ok(Self { client, global: global.clone() })
     }
 
@@ -87,7 +144,7 @@ impl Session {
         let reply = client::sort(messages(response.into_inner()), self.endpoint());
         let reply = reply.or_error().map_err(|status| self.error(&status))?;
         for error in &reply.errors {
-            eprintln!("WARNING: {error}");
+            self.global.part_failed.warn(error);
         }
         if reply.answers.is_empty() {
             return Err(anyhow!("{} sent an empty answer", self.endpoint()));
@@ -110,6 +167,23 @@ impl Session {
             }
             let node = message.metadata().map(|m| m.hostname.clone());
             handle(node.as_deref().unwrap_or_else(|| self.endpoint()), message)?;
+        }
+        if failed.is_empty() { Ok(()) } else { Err(anyhow!("{}", failed.join("\n"))) }
+    }
+
+    /// As [`Session::each`], with a handler that may have to wait before it takes more.
+    pub(crate) async fn each_slowly<T: NodeMessage>(
+        &self,
+        stream: Result<Response<Streaming<T>>, Status>,
+        mut handle: impl AsyncFnMut(T) -> Result<()>,
+    ) -> Result<()> {
+        let mut stream = stream.map_err(|status| self.error(&status))?.into_inner();
+        let mut failed = Vec::new();
+        while let Some(message) = stream.message().await.map_err(|status| self.error(&status))? {
+            match client::node_error(&message, self.endpoint()) {
+                Some(error) => failed.push(error.to_string()),
+                None => handle(message).await?,
+            }
         }
         if failed.is_empty() { Ok(()) } else { Err(anyhow!("{}", failed.join("\n"))) }
     }

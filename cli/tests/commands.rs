@@ -145,7 +145,7 @@ async fn several_nodes_and_one_that_is_broken() {
         "NODE   NAME\nn1     .\nn1     etc\nn2     .\nn2     etc\n"
     );
     let partly = rig.run("-n n1,broken hostname").await;
-    assert!(partly.success && partly.stdout.ends_with("n1     billet-1\n"), "{}", partly.stdout);
+    assert!(!partly.success && partly.stdout.ends_with("n1     billet-1\n"), "{}", partly.stdout);
     assert_eq!(partly.stderr, "WARNING: broken: rpc error: code = Unavailable desc = no route\n");
     assert!(rig.fails("-n broken hostname").await.contains("broken: rpc error"));
     assert!(rig.fails("-n n1,n2 read /proc/version").await.contains("read is for one node, but 2 are given"));

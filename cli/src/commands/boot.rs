@@ -1,7 +1,9 @@
 //! `boot`: where the boot time went.
 //!
-//! Owns: the picture of the resource `BootTimelines.runtime.billet.dev`, id `boot`: firmware, loader, kernel, then
+//! Owns: the table of the resource `BootTimelines.runtime.billet.dev`, id `boot`: firmware, loader, kernel, then
 //! each task of init and machined and each service by its start.
+
+mod picture;
 
 use super::get;
 use crate::{
@@ -10,6 +12,7 @@ use crate::{
 };
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
+use std::path::PathBuf;
 
 const KIND: &str = "BootTimelines.runtime.billet.dev";
 const ID: &str = "boot";
@@ -36,7 +39,15 @@ struct Entry {
     end_ns: u64,
 }
 
-pub(crate) async fn run(session: &Session) -> Result<()> {
+#[derive(Debug, clap::Args)]
+pub(crate) struct Flags {
+    /// Draw the picture into this file as well; for several nodes one below the other
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
+
+pub(crate) async fn run(session: &Session, flags: &Flags) -> Result<()> {
+    let mut drawn = Vec::new();
     for node in session.each_node() {
         let name = session.name_of(node.as_deref()).to_owned();
         let resources = get::fetch(session, node.as_deref(), KIND, ID).await?;
@@ -48,7 +59,13 @@ pub(crate) async fn run(session: &Session) -> Result<()> {
         if session.global.output == Format::Table {
             output::print(summary(&name, &timeline))?;
         }
+        if flags.svg.is_some() {
+            drawn.push((name.clone(), timeline.clone()));
+        }
         output::print_table(&table(&name, timeline), session.global.output)?;
+    }
+    if let Some(path) = &flags.svg {
+        std::fs::write(path, picture::svg(&drawn)).with_context(|| format!("write {}", path.display()))?;
     }
     Ok(())
 }

@@ -153,7 +153,9 @@ mod tests {
             context: None,
             nodes: vec![],
             endpoints: vec![],
+            output_word: None,
             output: Format::Table,
+            part_failed: Default::default(),
         }
     }
 

@@ -5,19 +5,34 @@
 pub(crate) mod boot;
 pub(crate) mod completion;
 pub(crate) mod config;
+pub(crate) mod containers;
+pub(crate) mod copy;
+pub(crate) mod disks;
 pub(crate) mod dmesg;
 pub(crate) mod events;
 pub(crate) mod get;
+pub(crate) mod health;
 pub(crate) mod hostname;
+pub(crate) mod image;
+pub(crate) mod inspect;
 pub(crate) mod list;
 pub(crate) mod logs;
 pub(crate) mod memory;
+pub(crate) mod meta;
 pub(crate) mod mounts;
+pub(crate) mod netstat;
+pub(crate) mod network;
+pub(crate) mod pcap;
 pub(crate) mod power;
 pub(crate) mod processes;
 pub(crate) mod read;
+pub(crate) mod reset;
 pub(crate) mod service;
+pub(crate) mod support;
+pub(crate) mod time;
 mod track;
+pub(crate) mod upgrade;
+pub(crate) mod usage;
 pub(crate) mod version;
 
 use crate::{
@@ -32,6 +47,36 @@ pub(crate) async fn run(args: Args) -> Result<()> {
     match args.command {
         Command::Config(command) => config::run(&global, command),
         Command::Completion(flags) => completion::run(&flags),
+        Command::Containers(flags) => containers::containers(&Session::open(&global).await?, &flags).await,
+        Command::Stats(flags) => containers::stats(&Session::open(&global).await?, &flags).await,
+        Command::Restart(flags) => containers::restart(&Session::open(&global).await?, flags).await,
+        Command::Copy(flags) => copy::run(&Session::open(&global).await?, flags).await,
+        Command::Usage(flags) => usage::run(&Session::open(&global).await?, flags).await,
+        Command::Disks(flags) => {
+            disks::run(&Session::open_maybe_insecure(&global, &flags.maintenance).await?).await
+        }
+        Command::Wipe(disks::WipeCommand::Disk(flags)) => {
+            disks::wipe(&Session::open_maybe_insecure(&global, &flags.maintenance).await?, flags).await
+        }
+        Command::Time(flags) => time::run(&Session::open(&global).await?, flags).await,
+        Command::Interfaces => network::interfaces(&Session::open(&global).await?).await,
+        Command::Routes => network::routes(&Session::open(&global).await?).await,
+        Command::Netstat(flags) => netstat::run(&Session::open(&global).await?, flags).await,
+        Command::Pcap(flags) => pcap::run(&Session::open(&global).await?, flags).await,
+        Command::Image(flags) => image::run(&Session::open(&global).await?, flags).await,
+        Command::Meta(flags) => {
+            meta::run(&Session::open_maybe_insecure(&global, &flags.maintenance()).await?, flags).await
+        }
+        Command::Inspect(command) => inspect::run(&Session::open(&global).await?, command).await,
+        Command::Health(flags) => health::run(Session::open(&global).await?, flags).await,
+        Command::Reset(flags) => {
+            reset::run(Session::open_maybe_insecure(&global, &flags.maintenance).await?, flags).await
+        }
+        Command::Upgrade(flags) => {
+            upgrade::run(Session::open_maybe_insecure(&global, &flags.maintenance()).await?, flags).await
+        }
+        Command::Rollback => power::rollback(&Session::open(&global).await?).await,
+        Command::Support(flags) => support::run(Session::open(&global).await?, flags).await,
         Command::Version(flags) => version::run(&global, &flags).await,
         Command::Service(flags) => service::run(&Session::open(&global).await?, flags).await,
         Command::Logs(flags) => logs::run(&Session::open(&global).await?, flags).await,
@@ -41,9 +86,11 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         Command::Memory(flags) => memory::run(&Session::open(&global).await?, &flags).await,
         Command::Mounts => mounts::run(&Session::open(&global).await?).await,
         Command::Processes(flags) => processes::run(&Session::open(&global).await?, &flags).await,
-        Command::Get(flags) => get::run(Session::open(&global).await?, flags).await,
+        Command::Get(flags) => {
+            get::run(Session::open_maybe_insecure(&global, &flags.maintenance).await?, flags).await
+        }
         Command::Events(flags) => events::run(&Session::open(&global).await?, flags).await,
-        Command::Boot => boot::run(&Session::open(&global).await?).await,
+        Command::Boot(flags) => boot::run(&Session::open(&global).await?, &flags).await,
         Command::Reboot(flags) => power::reboot(Session::open(&global).await?, flags).await,
         Command::Shutdown(flags) => power::shutdown(Session::open(&global).await?, flags).await,
         Command::Hostname => hostname::run(&Session::open(&global).await?).await,

@@ -13,7 +13,7 @@ pub(crate) async fn run(session: &Session) -> Result<()> {
     output::print_table(&table(&answers), session.global.output)
 }
 
-fn table(answers: &[(String, Mounts)]) -> Table {
+pub(super) fn table(answers: &[(String, Mounts)]) -> Table {
     let mut table = Table::new(&[
         ("NODE", "node"),
         ("FILESYSTEM", "filesystem"),

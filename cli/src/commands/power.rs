@@ -1,9 +1,9 @@
-//! `reboot` and `shutdown`, with or without waiting for the end.
+//! `reboot`, `shutdown` and `rollback`, with or without waiting for the end.
 
 use super::{events::duration, track};
 use crate::session::Session;
 use anyhow::Result;
-use api::proto::machine::{RebootRequest, ShutdownRequest, reboot_request};
+use api::proto::machine::{RebootRequest, RollbackRequest, ShutdownRequest, reboot_request};
 use clap::{ArgAction, ValueEnum};
 use std::time::Duration;
 
@@ -16,6 +16,17 @@ pub(crate) struct Wait {
     /// How long to wait
     #[arg(long, default_value = "30m", value_parser = duration, value_name = "TIME")]
     timeout: Duration,
+    /// Show the kernel's log while waiting; means --wait
+    #[arg(long)]
+    debug: bool,
+}
+
+impl Wait {
+    /// Whether to wait, and how; `None` to go on at once.
+    pub(super) fn patience(&self) -> Option<track::Patience> {
+        let wanted = self.wait || self.debug;
+        wanted.then_some(track::Patience { timeout: self.timeout, debug: self.debug })
+    }
 }
 
 #[derive(Debug, clap::Args)]
@@ -50,8 +61,8 @@ pub(crate) async fn reboot(session: Session, flags: RebootFlags) -> Result<()> {
         Mode::Force => reboot_request::Mode::Force,
     };
     let request = RebootRequest { mode: mode.into() };
-    if flags.wait.wait {
-        return track::run(session, track::Action::Reboot(request), flags.wait.timeout).await;
+    if let Some(patience) = flags.wait.patience() {
+        return track::run(session, track::Action::Reboot(request), patience).await;
     }
     let response = session.client.machine().reboot(session.request(request)).await;
     session.answers(response, |r| r.messages).map(drop)
@@ -59,9 +70,14 @@ pub(crate) async fn reboot(session: Session, flags: RebootFlags) -> Result<()> {
 
 pub(crate) async fn shutdown(session: Session, flags: ShutdownFlags) -> Result<()> {
     let request = ShutdownRequest { force: flags.force };
-    if flags.wait.wait {
-        return track::run(session, track::Action::Shutdown(request), flags.wait.timeout).await;
+    if let Some(patience) = flags.wait.patience() {
+        return track::run(session, track::Action::Shutdown(request), patience).await;
     }
     let response = session.client.machine().shutdown(session.request(request)).await;
+    session.answers(response, |r| r.messages).map(drop)
+}
+
+pub(crate) async fn rollback(session: &Session) -> Result<()> {
+    let response = session.client.machine().rollback(session.request(RollbackRequest {})).await;
     session.answers(response, |r| r.messages).map(drop)
 }

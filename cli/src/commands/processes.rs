@@ -25,7 +25,7 @@ pub(crate) struct Flags {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Sort {
+pub(super) enum Sort {
     Rss,
     Cpu,
 }
@@ -46,7 +46,7 @@ pub(crate) async fn run(session: &Session, flags: &Flags) -> Result<()> {
     }
 }
 
-fn table(answers: Vec<(String, Process)>, sort: Sort) -> Table {
+pub(super) fn table(answers: Vec<(String, Process)>, sort: Sort) -> Table {
     let mut table = Table::new(&[
         ("NODE", "node"),
         ("PID", "pid"),

@@ -1,12 +1,12 @@
-//! Following a reboot or a shutdown to its end.
+//! Following a reboot, shutdown, reset or upgrade to its end.
 //!
 //! | task | in | out | ends |
 //! |---|---|---|---|
 //! | one `follow` a node | the node's events | progress on stderr | with success, the node's failure, or the deadline |
 //!
 //! Order: boot id, then events, then the call: so that no event of the action is missed.
-//! A reboot has succeeded when the machine is running and ready under another boot id; a shutdown when all services
-//! have been stopped, or when a node that had begun it no longer answers.
+//! A reboot or upgrade has succeeded when the machine is running and ready under another boot id; a shutdown or reset
+//! when all services have been stopped, or when a node that had begun it no longer answers.
 //! Source: shared/spec/api-wire-facts.md §3.8 (`--wait`).
 
 use super::events::described;
@@ -16,8 +16,8 @@ use api::{
     client,
     event::Payload,
     proto::machine::{
-        Event, EventsRequest, ReadRequest, RebootRequest, ShutdownRequest,
-        machine_status_event::MachineStage, sequence_event, task_event,
+        DmesgRequest, Event, EventsRequest, ReadRequest, RebootRequest, ResetRequest, ShutdownRequest,
+        UpgradeRequest, machine_status_event::MachineStage, sequence_event, task_event,
     },
 };
 use std::{sync::Arc, time::Duration};
@@ -35,33 +35,53 @@ const ATTEMPT: Duration = Duration::from_secs(10);
 const GONE: Duration = Duration::from_secs(5);
 
 /// What is asked of the nodes.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) enum Action {
     Reboot(RebootRequest),
     Shutdown(ShutdownRequest),
+    Reset(ResetRequest),
+    Upgrade(UpgradeRequest),
+}
+
+/// How long to wait, and whether to show the kernel's log meanwhile.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Patience {
+    pub(super) timeout: Duration,
+    pub(super) debug: bool,
 }
 
 impl Action {
-    fn name(self) -> &'static str {
+    fn name(&self) -> &'static str {
         match self {
             Self::Reboot(_) => "reboot",
             Self::Shutdown(_) => "shutdown",
+            Self::Reset(_) => "reset",
+            Self::Upgrade(_) => "upgrade",
         }
+    }
+
+    /// Whether the node is expected back; the others end with all services stopped.
+    fn comes_back(&self) -> bool {
+        matches!(self, Self::Reboot(_) | Self::Upgrade(_))
     }
 }
 
 /// Asks every node and waits for all of them.
-pub(super) async fn run(session: Session, action: Action, patience: Duration) -> Result<()> {
-    let deadline = Instant::now() + patience;
+pub(super) async fn run(session: Session, action: Action, patience: Patience) -> Result<()> {
+    let deadline = Instant::now() + patience.timeout;
     let global = Arc::new(session.global.clone());
     let session = Arc::new(session);
     let mut followers = Vec::new();
     for node in session.each_node() {
-        let (session, global) = (Arc::clone(&session), Arc::clone(&global));
+        let (session, global, action) = (Arc::clone(&session), Arc::clone(&global), action.clone());
+        if patience.debug {
+            tokio::spawn(show_kernel_log(Arc::clone(&session), node.clone()));
+        }
         followers.push(tokio::spawn(async move {
             let name = session.name_of(node.as_deref()).to_owned();
+            let what = action.name();
             let result = timeout_at(deadline, follow(&session, &global, node, &name, action)).await;
-            let late = || anyhow!("no end of the {} within {} s", action.name(), patience.as_secs());
+            let late = || anyhow!("no end of the {what} within {} s", patience.timeout.as_secs());
             result.unwrap_or_else(|_| Err(late())).with_context(|| name)
         }));
     }
@@ -74,6 +94,17 @@ pub(super) async fn run(session: Session, action: Action, patience: Duration) ->
     if failed.is_empty() { Ok(()) } else { bail!("{}", failed.join("\n")) }
 }
 
+/// Shows what the kernel says until the connection ends, which it does with the node.
+async fn show_kernel_log(session: Arc<Session>, node: Option<String>) {
+    let request = client::to_node(DmesgRequest { follow: true, tail: true }, node.as_deref());
+    let Ok(response) = session.client.machine().dmesg(request).await else { return };
+    let mut stream = response.into_inner();
+    while let Ok(Some(data)) = stream.message().await {
+        let line = String::from_utf8_lossy(&data.bytes);
+        eprintln!("{}: {}", session.name_of(node.as_deref()), line.trim_end());
+    }
+}
+
 async fn follow(
     session: &Session,
     global: &Global,
@@ -84,8 +115,8 @@ async fn follow(
     let node = node.as_deref();
     let before = boot_id(session, node).await;
     let mut events = subscribe(session, node, 0).await?;
-    let mut progress =
-        Progress { action, actor: call(session, node, action).await?, began: false, boot_changed: false };
+    let actor = call(session, node, &action).await?;
+    let mut progress = Progress { action, actor, began: false, boot_changed: false };
     loop {
         match watch(&mut events, name, &mut progress).await {
             Outcome::Done => return Ok(()),
@@ -109,15 +140,23 @@ async fn follow(
     }
 }
 
-async fn call(session: &Session, node: Option<&str>, action: Action) -> Result<String> {
+async fn call(session: &Session, node: Option<&str>, action: &Action) -> Result<String> {
     let mut machine = session.client.machine();
-    let actor = match action {
+    let actor = match action.clone() {
         Action::Reboot(request) => {
             let response = machine.reboot(client::to_node(request, node)).await;
             response.map(|r| r.into_inner().messages.into_iter().next().map(|m| m.actor_id))
         }
         Action::Shutdown(request) => {
             let response = machine.shutdown(client::to_node(request, node)).await;
+            response.map(|r| r.into_inner().messages.into_iter().next().map(|m| m.actor_id))
+        }
+        Action::Reset(request) => {
+            let response = machine.reset(client::to_node(request, node)).await;
+            response.map(|r| r.into_inner().messages.into_iter().next().map(|m| m.actor_id))
+        }
+        Action::Upgrade(request) => {
+            let response = machine.upgrade(client::to_node(request, node)).await;
             response.map(|r| r.into_inner().messages.into_iter().next().map(|m| m.actor_id))
         }
     };
@@ -155,8 +194,7 @@ async fn reach_again(global: &Global, node: Option<&str>, progress: &Progress) -
         {
             return Ok(Some(session));
         }
-        let is_shutdown = matches!(progress.action, Action::Shutdown(_));
-        if is_shutdown && progress.began && since.elapsed() > GONE {
+        if !progress.action.comes_back() && progress.began && since.elapsed() > GONE {
             return Ok(None);
         }
         sleep(RETRY).await;
@@ -200,12 +238,12 @@ impl Progress {
     fn step(&mut self, event: &Event) -> Option<Outcome> {
         let payload = Payload::unpack(event.data.as_ref()?).ok()??;
         let ours = self.is_ours(event);
-        match (payload, self.action) {
-            (Payload::MachineStatus(e), Action::Reboot(_)) => {
+        match (payload, self.action.comes_back()) {
+            (Payload::MachineStatus(e), true) => {
                 let is_up = e.stage == i32::from(MachineStage::Running) && e.status.is_some_and(|s| s.ready);
                 (is_up && self.boot_changed).then_some(Outcome::Done)
             }
-            (Payload::Task(e), Action::Shutdown(_)) if ours && e.task == STOP_ALL_SERVICES => {
+            (Payload::Task(e), false) if ours && e.task == STOP_ALL_SERVICES => {
                 (e.action == i32::from(task_event::Action::Stop)).then_some(Outcome::Done)
             }
             (Payload::Sequence(e), _) if ours => {

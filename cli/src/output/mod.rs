@@ -14,9 +14,10 @@ use serde_json::Value;
 use std::io::{self, Write};
 
 /// How rows are printed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// Columns.
+    #[default]
     Table,
     /// YAML.
     Yaml,

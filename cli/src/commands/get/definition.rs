@@ -7,7 +7,10 @@ use crate::session::Session;
 use anyhow::{Context, Result, anyhow, bail};
 use api::{
     client,
-    proto::cosi::resource::{ListRequest, Resource, meta::ResourceDefinitionSpec},
+    proto::cosi::resource::{
+        ListRequest, Resource,
+        meta::{ResourceDefinitionSpec, resource_definition_spec::Sensitivity},
+    },
 };
 use prost::Message;
 
@@ -27,23 +30,35 @@ pub(crate) struct Definition {
     pub(crate) default_namespace: String,
     /// Heading and JSONPath of the further columns.
     pub(crate) columns: Vec<(String, String)>,
+    /// Whether only administrators may read it.
+    pub(crate) sensitive: bool,
 }
 
 impl Definition {
     /// The type that `word` means on `node`.
     pub(crate) async fn find(session: &Session, node: Option<&str>, word: &str) -> Result<Self> {
-        let request =
-            ListRequest { namespace: META.to_owned(), r#type: DEFINITIONS.to_owned(), options: None };
-        let mut state = session.client.state();
-        let response = state.list(client::to_node(request, node)).await;
-        let mut stream =
-            response.map_err(|s| session.error(&s)).context("ask for the types of resources")?.into_inner();
-        let mut definitions = Vec::new();
-        while let Some(item) = stream.message().await.map_err(|s| session.error(&s))? {
-            definitions.extend(item.resource);
-        }
-        choose(&definitions, word)
+        choose(&definitions(session, node).await?, word)
     }
+
+    /// All types of `node`.
+    pub(crate) async fn all(session: &Session, node: Option<&str>) -> Result<Vec<Self>> {
+        let all = definitions(session, node).await?;
+        all.iter().map(|resource| Ok(definition(&decode(resource)?))).collect()
+    }
+}
+
+/// The resources that describe types.
+async fn definitions(session: &Session, node: Option<&str>) -> Result<Vec<Resource>> {
+    let request = ListRequest { namespace: META.to_owned(), r#type: DEFINITIONS.to_owned(), options: None };
+    let mut state = session.client.state();
+    let response = state.list(client::to_node(request, node)).await;
+    let mut stream =
+        response.map_err(|s| session.error(&s)).context("ask for the types of resources")?.into_inner();
+    let mut definitions = Vec::new();
+    while let Some(item) = stream.message().await.map_err(|s| session.error(&s))? {
+        definitions.extend(item.resource);
+    }
+    Ok(definitions)
 }
 
 fn choose(definitions: &[Resource], word: &str) -> Result<Definition> {
@@ -78,6 +93,7 @@ fn definition(spec: &ResourceDefinitionSpec) -> Definition {
         display: spec.display_type.clone(),
         default_namespace: spec.default_namespace.clone(),
         columns: spec.print_columns.iter().map(|c| (c.name.to_uppercase(), c.json_path.clone())).collect(),
+        sensitive: spec.sensitivity() != Sensitivity::NonSensitive,
     }
 }
 

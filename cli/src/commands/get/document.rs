@@ -100,7 +100,8 @@ impl Document<'_> {
             .collect()
     }
 
-    fn json(&self) -> Result<String> {
+    /// The whole as a value.
+    pub(super) fn value(&self) -> Value {
         let mut map = Map::new();
         map.insert("node".to_owned(), self.node.into());
         if let Some(change) = self.change {
@@ -111,10 +112,11 @@ impl Document<'_> {
             self.fields().into_iter().map(|(k, v)| (k.to_owned(), v)).collect(),
         );
         map.insert("spec".to_owned(), self.spec.clone());
-        output::json(&Value::Object(map))
+        Value::Object(map)
     }
 
-    fn yaml(&self) -> Result<String> {
+    /// As YAML, with the mark of the document's end.
+    pub(super) fn yaml(&self) -> Result<String> {
         let mut out = format!("node: {}\n", plain(self.node));
         if let Some(change) = self.change {
             let _ = writeln!(out, "event: {}", change.word());
@@ -164,7 +166,7 @@ fn plain(text: &str) -> Cow<'_, str> {
 /// Prints one document; YAML documents are parted by `---`.
 pub(super) fn print(document: &Document<'_>, format: Format) -> Result<()> {
     let text = match format {
-        Format::Json => document.json()?,
+        Format::Json => output::json(&document.value())?,
         Format::Yaml | Format::Table => document.yaml()?,
     };
     Ok(output::print(text)?)

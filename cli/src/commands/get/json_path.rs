@@ -15,6 +15,57 @@ pub(super) fn text(path: &str, value: &Value) -> String {
     selected.iter().map(|v| shown(v)).collect::<Vec<_>>().join(" ")
 }
 
+/// Text with expressions in it: `{.metadata.id} runs{"\n"}`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Template(Vec<Part>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Part {
+    Literal(String),
+    Path(String),
+}
+
+impl Template {
+    /// `None` if an expression is beyond what is known here.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let (mut parts, mut rest) = (Vec::new(), text);
+        // A lone path may be written without its braces.
+        if text.starts_with(['.', '$', '@', '[']) && !text.contains('{') {
+            return Self::parse(&format!("{{{text}}}"));
+        }
+        while let Some(begin) = rest.find('{') {
+            parts.push(Part::Literal(rest[..begin].to_owned()));
+            let end = begin + rest[begin..].find('}')? + 1;
+            let inside = &rest[begin..end];
+            match quoted(inside) {
+                Some(literal) => parts.push(Part::Literal(literal)),
+                None => {
+                    parse(inside)?;
+                    parts.push(Part::Path(inside.to_owned()));
+                }
+            }
+            rest = &rest[end..];
+        }
+        parts.push(Part::Literal(rest.to_owned()));
+        Some(Self(parts))
+    }
+
+    /// The text for `value`.
+    pub(super) fn text(&self, value: &Value) -> String {
+        let part = |part: &Part| match part {
+            Part::Literal(literal) => literal.clone(),
+            Part::Path(path) => text(path, value),
+        };
+        self.0.iter().map(part).collect()
+    }
+}
+
+/// The text of `{"text"}`.
+fn quoted(part: &str) -> Option<String> {
+    let inside = part.strip_prefix('{')?.strip_suffix('}')?.trim();
+    inside.starts_with('"').then(|| serde_json::from_str(inside).ok())?
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Step {
     Field(String),
@@ -126,6 +177,23 @@ mod tests {
             assert_eq!(text(path, &value), expected, "{path}");
         }
         assert_eq!(text("{@}", &json!("controlplane")), "controlplane");
+    }
+
+    #[test]
+    fn templates_mix_text_and_paths() {
+        let value = json!({"metadata": {"id": "apid"}, "spec": {"running": true}});
+        for (template, expected) in [
+            ("{.spec.running}", "true"),
+            (".metadata.id", "apid"),
+            ("{.metadata.id} runs: {.spec.running}{\"\\n\"}", "apid runs: true\n"),
+            ("{.none}", ""),
+            ("plain", "plain"),
+        ] {
+            assert_eq!(Template::parse(template).unwrap().text(&value), expected, "{template}");
+        }
+        for wrong in ["{", "{.a", "{range .items}", "{.a[1:2]}"] {
+            assert_eq!(Template::parse(wrong), None, "{wrong}");
+        }
     }
 
     #[test]

@@ -11,10 +11,11 @@ mod rows;
 pub(crate) use definition::Definition;
 
 use crate::{
+    args::Global,
     output::{self, Format},
-    session::Session,
+    session::{Maintenance, Session},
 };
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail};
 use api::{
     client,
     proto::cosi::resource::{
@@ -43,6 +44,8 @@ pub(crate) struct Flags {
     /// Go on with what changes
     #[arg(short, long)]
     watch: bool,
+    #[command(flatten)]
+    pub(crate) maintenance: Maintenance,
 }
 
 /// What is asked for, once the type is known.
@@ -50,14 +53,53 @@ struct Query {
     definition: Definition,
     namespace: String,
     id: Option<String>,
+    form: Form,
+}
+
+/// How resources are printed.
+enum Form {
+    Table,
+    Document(Format),
+    /// A JSONPath template over each document.
+    Path(json_path::Template),
+}
+
+impl Form {
+    fn of(global: &Global) -> Result<Self> {
+        let Some(path) = global.output_word.as_deref().and_then(|w| w.strip_prefix("jsonpath=")) else {
+            return match (global.output, global.output_word.as_deref()) {
+                (Format::Table, None | Some("table")) => Ok(Self::Table),
+                (Format::Table, Some(word)) => {
+                    bail!("`--output {word}` is not known; it is table, yaml, json or jsonpath={{...}}")
+                }
+                (format, _) => Ok(Self::Document(format)),
+            };
+        };
+        json_path::Template::parse(path)
+            .map(Self::Path)
+            .ok_or_else(|| anyhow!("`{path}` is no JSONPath template; write {{.spec.running}}"))
+    }
+
+    /// Prints one resource unless it waits for its table.
+    fn print(&self, node: &str, change: Option<Change>, resource: &Resource) -> Result<()> {
+        match self {
+            Self::Table => Ok(()),
+            Self::Document(format) => document::print(&document::document(node, change, resource)?, *format),
+            Self::Path(template) => {
+                let value = document::document(node, change, resource)?.value();
+                Ok(output::print(template.text(&value) + "\n")?)
+            }
+        }
+    }
 }
 
 pub(crate) async fn run(session: Session, flags: Flags) -> Result<()> {
     let session = Arc::new(session);
+    let form = Form::of(&session.global)?;
     let nodes = session.each_node();
     let definition = Definition::find(&session, nodes[0].as_deref(), &flags.kind).await?;
     let namespace = flags.namespace.unwrap_or_else(|| definition.default_namespace.clone());
-    let query = Arc::new(Query { definition, namespace, id: flags.id });
+    let query = Arc::new(Query { definition, namespace, id: flags.id, form });
     if flags.watch { watch(session, nodes, query).await } else { once(&session, nodes, &query).await }
 }
 
@@ -75,13 +117,13 @@ async fn once(session: &Session, nodes: Vec<Option<String>>, query: &Query) -> R
         };
         found += resources.len();
         for resource in &resources {
-            match session.global.output {
-                Format::Table => rows.add(&name, None, resource)?,
-                format => document::print(&document::document(&name, None, resource)?, format)?,
+            match &query.form {
+                Form::Table => rows.add(&name, None, resource)?,
+                form => form.print(&name, None, resource)?,
             }
         }
     }
-    if session.global.output == Format::Table && (found > 0 || failed.is_empty()) {
+    if matches!(query.form, Form::Table) && (found > 0 || failed.is_empty()) {
         output::print(rows.finish())?;
     }
     if failed.is_empty() { Ok(()) } else { Err(anyhow!("{}", failed.join("\n"))) }
@@ -113,7 +155,12 @@ pub(crate) async fn fetch(
 ) -> Result<Vec<Resource>> {
     let definition = Definition::find(session, node, kind).await?;
     let namespace = definition.default_namespace.clone();
-    ask(session, node, &Query { definition, namespace, id: Some(id.to_owned()) }).await
+    ask(session, node, &Query { definition, namespace, id: Some(id.to_owned()), form: Form::Table }).await
+}
+
+/// One resource as a YAML document.
+pub(crate) fn yaml(node: &str, resource: &Resource) -> Result<String> {
+    document::document(node, None, resource)?.yaml()
 }
 
 /// What one node told its watcher.
@@ -138,17 +185,16 @@ async fn watch(session: Arc<Session>, nodes: Vec<Option<String>>, query: Arc<Que
     while let Some((node, told)) = receiver.recv().await {
         match told {
             Told::Failed(reason) => failed.push(format!("{node}: {reason}")),
+            Told::Bootstrapped if !matches!(query.form, Form::Table) => {}
             Told::Bootstrapped => output::print(rows.flush())?,
-            Told::Change(change, resource) if session.global.output == Format::Table => {
+            Told::Change(change, resource) if matches!(query.form, Form::Table) => {
                 rows.add(&node, Some(change), &resource)?;
                 // Live rows are printed at once; those before the bootstrap wait for their column widths.
                 if rows.is_live() || query.id.is_some() {
                     output::print(rows.flush())?;
                 }
             }
-            Told::Change(change, resource) => {
-                document::print(&document::document(&node, Some(change), &resource)?, session.global.output)?;
-            }
+            Told::Change(change, resource) => query.form.print(&node, Some(change), &resource)?,
         }
     }
     if failed.is_empty() { Ok(()) } else { Err(anyhow!("{}", failed.join("\n"))) }

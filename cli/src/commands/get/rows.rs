@@ -78,6 +78,7 @@ mod tests {
             display: "Service".into(),
             default_namespace: "runtime".into(),
             columns: vec![("RUNNING".into(), "{.running}".into()), ("HEALTHY".into(), "{.healthy}".into())],
+            sensitive: false,
         }
     }
 

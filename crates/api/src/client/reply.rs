@@ -3,7 +3,7 @@
 //! Owns: which node an answer is from, and parting answers from errors. Does not: print.
 //! Source: shared/spec/api-wire-facts.md §3.4, §3.5.
 
-use crate::proto::{cluster, common, machine, resource, storage, time};
+use crate::proto::{cluster, common, inspect, machine, network, resource, storage, time};
 use tonic::{Code, Status};
 
 /// An element of an answer, or a message of a stream: it says which node it is from.
@@ -23,13 +23,18 @@ macro_rules! node_messages {
 }
 
 node_messages! {
-    machine: ApplyConfiguration, Bootstrap, Container, CpUsInfo, DiskStats, DiskUsageInfo, Event, FileInfo, Hostname, LoadAvg,
-        Memory, Mounts, NetworkDeviceStats, Process, Reboot, Reset, Restart, Rollback, ServiceList, ServiceRestart,
-        ServiceStart, ServiceStop, Shutdown, Stats, SystemStat, Upgrade, Version;
+    machine: ApplyConfiguration, Bootstrap, Container, CpUsFreqStats, CpUsInfo, DiskStats, DiskUsageInfo, EtcdAlarm,
+        EtcdAlarmDisarm, EtcdDefragment, EtcdForfeitLeadership, EtcdLeaveCluster, EtcdMembers, EtcdRecover, EtcdRemoveMember,
+        EtcdRemoveMemberById, EtcdStatus, Event, FileInfo, GenerateClientConfiguration, GenerateConfiguration, Hostname,
+        ImageListResponse, ImagePull, LoadAvg, LogsContainer, Memory, MetaDelete, MetaWrite, Mounts, Netstat,
+        NetworkDeviceStats, Process, Reboot, Reset, Restart, Rollback, ServiceList, ServiceRestart, ServiceStart,
+        ServiceStop, Shutdown, Stats, SystemStat, Upgrade, Version;
     common: Data;
     cluster: HealthCheckProgress;
+    inspect: ControllerRuntimeDependency;
+    network: Interfaces, Routes;
     resource: Get, ListResponse, WatchResponse;
-    storage: Disks;
+    storage: BlockDeviceWipe, Disks;
     time: Time;
 }
 

@@ -1,0 +1,238 @@
+//! `image`: the images that containerd has.
+//!
+//! Order: the current service is asked first; a node that does not know it is asked in the older way.
+//! Source: shared/spec/api-wire-facts.md §2.2, §2.5 (`image list/pull`).
+
+use crate::{
+    output::{self, Cell, Table, bytes_si},
+    session::Session,
+};
+use anyhow::{Result, anyhow};
+use api::{
+    client,
+    proto::{
+        common::{ContainerDriver, ContainerdInstance, ContainerdNamespace},
+        machine::{
+            ImageListRequest, ImagePullRequest, ImageServiceListRequest, ImageServicePullProgress,
+            ImageServicePullRequest, ImageServiceRemoveRequest, image_service_client::ImageServiceClient,
+            image_service_pull_layer_progress::Status as LayerStatus, image_service_pull_response::Response,
+        },
+    },
+};
+use clap::ValueEnum;
+use jiff::Timestamp;
+use std::collections::{BTreeMap, HashMap};
+use tonic::{Code, Status, transport::Channel};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Flags {
+    #[command(subcommand)]
+    action: Action,
+    /// Whose images: of Kubernetes, of the node's own services, or of the one in memory
+    #[arg(long, value_enum, default_value_t = Namespace::Cri, global = true)]
+    namespace: Namespace,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// All images
+    #[command(alias = "ls")]
+    List,
+    /// Fetch an image
+    Pull {
+        /// Name of the image
+        image: String,
+    },
+    /// Remove an image
+    #[command(alias = "rm")]
+    Remove {
+        /// Name of the image
+        image: String,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Namespace {
+    Cri,
+    System,
+    Inmem,
+}
+
+impl Namespace {
+    fn instance(self) -> ContainerdInstance {
+        let (driver, namespace) = match self {
+            Self::Cri => (ContainerDriver::Cri, ContainerdNamespace::NsCri),
+            Self::System => (ContainerDriver::Cri, ContainerdNamespace::NsSystem),
+            Self::Inmem => (ContainerDriver::Containerd, ContainerdNamespace::NsSystem),
+        };
+        ContainerdInstance { driver: driver.into(), namespace: namespace.into() }
+    }
+}
+
+/// One image of the list.
+#[derive(Debug, Default, PartialEq)]
+struct Image {
+    name: String,
+    digest: String,
+    size: i64,
+    created_at: Option<prost_types::Timestamp>,
+    labels: HashMap<String, String>,
+}
+
+pub(crate) async fn run(session: &Session, flags: Flags) -> Result<()> {
+    let instance = flags.namespace.instance();
+    let mut failed = Vec::new();
+    let mut images = Vec::new();
+    for node in session.each_node() {
+        let name = session.name_of(node.as_deref()).to_owned();
+        let done = match &flags.action {
+            Action::List => list(session, node.as_deref(), instance).await.map(|found| {
+                images.extend(found.into_iter().map(|image| (name.clone(), image)));
+            }),
+            Action::Pull { image } => pull(session, node.as_deref(), instance, image).await,
+            Action::Remove { image } => remove(session, node.as_deref(), instance, image).await,
+        };
+        if let Err(status) = done {
+            failed.push(format!("{name}: {}", session.error(&status)));
+        }
+    }
+    if matches!(flags.action, Action::List) && (failed.is_empty() || !images.is_empty()) {
+        output::print_table(&table(images), session.global.output)?;
+    }
+    if failed.is_empty() { Ok(()) } else { Err(anyhow!("{}", failed.join("\n"))) }
+}
+
+fn service(session: &Session) -> ImageServiceClient<Channel> {
+    ImageServiceClient::new(session.client.channel())
+}
+
+async fn list(
+    session: &Session,
+    node: Option<&str>,
+    instance: ContainerdInstance,
+) -> Result<Vec<Image>, Status> {
+    let request = ImageServiceListRequest { containerd: Some(instance) };
+    let found = async {
+        let mut stream = service(session).list(client::to_node(request, node)).await?.into_inner();
+        let mut images = Vec::new();
+        while let Some(i) = stream.message().await? {
+            images.push(Image {
+                name: i.name,
+                digest: i.digest,
+                size: i.size,
+                created_at: i.created_at,
+                labels: i.labels,
+            });
+        }
+        Ok(images)
+    };
+    match found.await {
+        Err(status) if is_older(&status) => list_of_older(session, node, instance).await,
+        other => other,
+    }
+}
+
+async fn list_of_older(
+    session: &Session,
+    node: Option<&str>,
+    instance: ContainerdInstance,
+) -> Result<Vec<Image>, Status> {
+    let request = ImageListRequest { namespace: instance.namespace };
+    let mut machine = session.client.machine();
+    let mut stream = machine.image_list(client::to_node(request, node)).await?.into_inner();
+    let mut images = Vec::new();
+    while let Some(i) = stream.message().await? {
+        if let Some(error) = client::node_error(&i, session.name_of(node)) {
+            return Err(Status::new(error.code, error.message));
+        }
+        images.push(Image {
+            name: i.name,
+            digest: i.digest,
+            size: i.size,
+            created_at: i.created_at,
+            labels: HashMap::new(),
+        });
+    }
+    Ok(images)
+}
+
+async fn pull(
+    session: &Session,
+    node: Option<&str>,
+    instance: ContainerdInstance,
+    image: &str,
+) -> Result<(), Status> {
+    let request = ImageServicePullRequest { containerd: Some(instance), image_ref: image.to_owned() };
+    let name = session.name_of(node).to_owned();
+    let pulled = async {
+        let mut stream = service(session).pull(client::to_node(request, node)).await?.into_inner();
+        let mut layers = BTreeMap::new();
+        while let Some(message) = stream.message().await? {
+            match message.response {
+                Some(Response::Name(image)) => eprintln!("{name}: pulled {image}"),
+                Some(Response::PullProgress(progress)) => told(&name, &progress, &mut layers),
+                None => {}
+            }
+        }
+        Ok(())
+    };
+    match pulled.await {
+        Err(status) if is_older(&status) => {
+            let request = ImagePullRequest { namespace: instance.namespace, reference: image.to_owned() };
+            session.client.machine().image_pull(client::to_node(request, node)).await.map(drop)
+        }
+        other => other,
+    }
+}
+
+/// Says what a layer does, once for each thing it does.
+fn told(node: &str, message: &ImageServicePullProgress, layers: &mut BTreeMap<String, i32>) {
+    let Some(progress) = &message.progress else { return };
+    if layers.insert(message.layer_id.clone(), progress.status) == Some(progress.status) {
+        return;
+    }
+    let status = LayerStatus::try_from(progress.status).map_or("?", |s| s.as_str_name());
+    eprintln!("{node}: {}: {}", message.layer_id, status.to_lowercase().replace('_', " "));
+}
+
+async fn remove(
+    session: &Session,
+    node: Option<&str>,
+    instance: ContainerdInstance,
+    image: &str,
+) -> Result<(), Status> {
+    let request = ImageServiceRemoveRequest { containerd: Some(instance), image_ref: image.to_owned() };
+    service(session).remove(client::to_node(request, node)).await.map(drop)
+}
+
+fn is_older(status: &Status) -> bool {
+    status.code() == Code::Unimplemented
+}
+
+fn table(images: Vec<(String, Image)>) -> Table {
+    let with_labels = images.iter().any(|(_, i)| !i.labels.is_empty());
+    let mut columns = vec![
+        ("NODE", "node"),
+        ("IMAGE", "image"),
+        ("DIGEST", "digest"),
+        ("SIZE", "size"),
+        ("LABELS", "labels"),
+        ("CREATED", "created"),
+    ];
+    columns.retain(|(heading, _)| with_labels || *heading != "LABELS");
+    let mut table = Table::new(&columns);
+    for (node, image) in images {
+        let size = u64::try_from(image.size).unwrap_or(0);
+        let created = image.created_at.and_then(|t| Timestamp::new(t.seconds, t.nanos).ok());
+        let created = created.map_or_else(String::new, |t| t.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
+        let mut row =
+            vec![node.into(), image.name.into(), image.digest.into(), Cell::new(bytes_si(size), size)];
+        if with_labels {
+            let pairs: BTreeMap<_, _> = image.labels.iter().collect();
+            row.push(pairs.iter().map(|(k, v)| format!("{k}={v}")).collect::<Vec<_>>().join(",").into());
+        }
+        row.push(created.into());
+        table.push(row);
+    }
+    table
+}

@@ -1,0 +1,70 @@
+//! `support`: one zip file with what somebody needs who helps.
+//!
+//! Owns: what is collected, one folder a node. Does not: ask for resources that are marked sensitive, and takes keys,
+//! certificates' private parts and tokens out of everything else (`scrub`).
+//! Order: every part is asked for on its own; what a node can not give is told in its `errors.txt`.
+//! Source: shared/spec/api-wire-facts.md §2.5 (`support`).
+
+mod collect;
+mod scrub;
+mod zip;
+
+use crate::session::Session;
+use anyhow::{Context, Result};
+use std::{fs::File, io::BufWriter, path::PathBuf, sync::Arc};
+use tokio::task::JoinSet;
+
+const DEFAULT_FILE: &str = "support.zip";
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Flags {
+    /// The file to write [default: support.zip]
+    #[arg(short = 'O', value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Nodes to ask at the same time
+    #[arg(short = 'w', long, default_value_t = 1, value_name = "NODES")]
+    num_workers: usize,
+    /// Say what is collected
+    #[arg(short, long)]
+    verbose: bool,
+}
+
+/// One file of the bundle.
+struct Part {
+    name: String,
+    content: Vec<u8>,
+}
+
+pub(crate) async fn run(session: Session, flags: Flags) -> Result<()> {
+    let word = session.global.output_word.as_ref().map(PathBuf::from);
+    let path = flags.file.or(word).unwrap_or_else(|| DEFAULT_FILE.into());
+    // Before the work: a file that can not be written is found at once. Others may not read logs.
+    let file = create(&path).with_context(|| format!("create {}", path.display()))?;
+    let mut zip = zip::Writer::new(BufWriter::new(file));
+    let session = Arc::new(session);
+    let mut nodes = session.each_node().into_iter();
+    let mut running = JoinSet::new();
+    loop {
+        while running.len() < flags.num_workers.max(1)
+            && let Some(node) = nodes.next()
+        {
+            running.spawn(collect::node(Arc::clone(&session), node));
+        }
+        let Some(parts) = running.join_next().await else { break };
+        for part in parts? {
+            if flags.verbose {
+                eprintln!("{}", part.name);
+            }
+            zip.add(&part.name, &scrub::scrubbed(&part.content))
+                .with_context(|| format!("write {}", path.display()))?;
+        }
+    }
+    zip.finish().with_context(|| format!("write {}", path.display()))?;
+    eprintln!("support bundle is in {}", path.display());
+    Ok(())
+}
+
+fn create(path: &std::path::Path) -> std::io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    File::options().write(true).create(true).truncate(true).mode(0o600).open(path)
+}
