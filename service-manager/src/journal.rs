@@ -52,9 +52,10 @@ impl Journal {
         append(&self.sinks.machined, text);
     }
 
-    /// A line of a controller: only in the log `controller-runtime`.
+    /// A line of a controller: only in the log `controller-runtime`, stamped as the troubleshooting guide shows it.
     pub fn controller(&self, text: &str) {
-        append(&self.sinks.controllers, text);
+        let stamp = clock::now().strftime("%Y/%m/%d %H:%M:%S ").to_string();
+        write_line(&self.sinks.controllers, &stamp, text);
     }
 
     fn kernel(&self, record: &str) {
@@ -65,8 +66,12 @@ impl Journal {
 }
 
 fn append(file: &Mutex<Option<LogFile>>, text: &str) {
+    write_line(file, &clock::now().to_string(), text);
+}
+
+fn write_line(file: &Mutex<Option<LogFile>>, stamp: &str, text: &str) {
     if let Some(file) = file.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
-        let _ = file.append(format!("{} {text}\n", clock::now()).as_bytes());
+        let _ = file.append(format!("{stamp} {text}\n").as_bytes());
     }
 }
 

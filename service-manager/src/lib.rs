@@ -21,8 +21,10 @@
 pub mod apid;
 pub mod checkpoint;
 pub mod clock;
-mod controllers;
+pub mod containerd;
+pub mod controllers;
 pub mod events;
+mod files;
 pub mod identity;
 pub mod init_link;
 pub mod journal;

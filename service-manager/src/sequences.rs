@@ -107,6 +107,14 @@ pub const BOOT: Sequence<TaskFn> = Sequence {
             ],
         },
         Phase {
+            name: "userSetup",
+            tasks: &[named(
+                "writeUserFiles",
+                "writes the config's files and the registries' settings",
+                tasks::write_user_files,
+            )],
+        },
+        Phase {
             name: "startEverything",
             tasks: &[named(
                 "startAllServices",

@@ -74,6 +74,13 @@ fn config(input: Input) -> Config {
         network: Network { hostname: input.hostname.unwrap_or_default(), ..Network::default() },
         install: Install { disk: input.install_disk.unwrap_or_default(), ..Install::default() },
         time: Time::default(),
+        files: Vec::new(),
+        env: Default::default(),
+        sysctls: Default::default(),
+        sysfs: Default::default(),
+        registries: Default::default(),
+        kernel: None,
+        udev: None,
     };
     let cluster = Cluster {
         cluster_name: input.cluster_name,

@@ -9,7 +9,9 @@
 //! | [`drive`], one a controller | changes of its inputs | its outputs, its effects | with machined |
 
 mod api_certificate;
+mod dependencies;
 mod hostname;
+mod kernel_params;
 mod machine_type;
 mod resolver;
 
@@ -48,6 +50,8 @@ pub(crate) enum Action {
     Put(&'static Definition, &'static str, Spec),
     /// The kernel's host and domain name.
     SetHostname { hostname: String, domain: String },
+    /// Kernel parameters to be so, and no others.
+    KernelParams(kernel_params::Wanted),
     /// The text of a file that lies on /system.
     WriteFile { path: &'static str, text: String },
 }
@@ -73,11 +77,19 @@ impl Snapshot<'_> {
     }
 }
 
+pub use dependencies::{Dependency, Edge, dependencies};
+
 pub(crate) use api_certificate::reaches_others;
+pub(crate) use kernel_params::NEEDED as NEEDED_KERNEL_PARAMS;
 
 /// Every controller.
-pub(crate) static ALL: [&Controller; 4] =
-    [&api_certificate::CONTROLLER, &hostname::CONTROLLER, &machine_type::CONTROLLER, &resolver::CONTROLLER];
+pub(crate) static ALL: [&Controller; 5] = [
+    &api_certificate::CONTROLLER,
+    &hostname::CONTROLLER,
+    &kernel_params::CONTROLLER,
+    &machine_type::CONTROLLER,
+    &resolver::CONTROLLER,
+];
 
 /// Starts every controller, once.
 pub(crate) fn start(node: &Arc<Node>) {
@@ -92,6 +104,7 @@ pub(crate) fn start(node: &Arc<Node>) {
 async fn drive(node: Arc<Node>, controller: &'static Controller) {
     let mut changes = node.store.changes();
     let mut back_off = FIRST_BACK_OFF;
+    node.journal.controller(&format!("{}: controller starting", controller.name));
     loop {
         match turn(&node, controller) {
             Ok(()) => {
@@ -99,7 +112,8 @@ async fn drive(node: Arc<Node>, controller: &'static Controller) {
                 wait_for_input(controller, &mut changes).await;
             }
             Err(error) => {
-                let text = format!("{}: {error}; again in {} s", controller.name, back_off.as_secs());
+                let seconds = back_off.as_secs();
+                let text = format!("{}: controller failed: {error}; again in {seconds} s", controller.name);
                 node.journal.controller(&text);
                 let _ = tokio::time::timeout(back_off, wait_for_input(controller, &mut changes)).await;
                 back_off = (back_off * 2).min(LONGEST_BACK_OFF);
@@ -129,6 +143,7 @@ fn perform(node: &Node, controller: &Controller, action: Action, journal: &Journ
             Ok(())
         }
         Action::SetHostname { hostname, domain } => set_hostname(&hostname, &domain),
+        Action::KernelParams(wanted) => kernel_params::perform(node, &wanted),
         Action::WriteFile { path, text } => write_file(path, &text),
     }
 }

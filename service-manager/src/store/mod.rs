@@ -18,15 +18,16 @@ use tokio::sync::broadcast;
 
 pub use definition::{Column, Definition, Sensitivity};
 pub use registry::{
-    ADDRESS_STATUS, ALL, API_CERTIFICATE, BOOT_TIMELINE, CLOCK_SOURCE, DHCP_LEASE, HOSTNAME_STATUS,
-    INIT_STATUS, LINK_STATUS, MACHINE_CONFIG, MACHINE_TYPE, MOUNT_STATUS, NAMESPACE, NAMESPACES,
-    RESOURCE_DEFINITION, ROOT_LAYER, ROUTE_STATUS, SERVICE, TIME_SERVER_STATUS, TIME_STATUS, Unresolved,
-    resolve,
+    ADDRESS_STATUS, ALL, API_CERTIFICATE, BOOT_TIMELINE, CLOCK_SOURCE, DHCP_LEASE, FILE_STATUS,
+    HOSTNAME_STATUS, INIT_STATUS, KERNEL_PARAM_STATUS, LINK_STATUS, MACHINE_CONFIG, MACHINE_TYPE,
+    MOUNT_STATUS, NAMESPACE, NAMESPACES, RESOURCE_DEFINITION, ROOT_LAYER, ROUTE_STATUS, SERVICE,
+    TIME_SERVER_STATUS, TIME_STATUS, Unresolved, resolve,
 };
 pub use resource::{Metadata, Phase, Resource};
 pub use spec::{
-    AddressStatus, BootTimeline, ClockSource, DhcpLease, HostnameStatus, InitStatus, LinkStatus,
-    MachineDocument, MountStatus, RootLayer, RouteStatus, ServiceStatus, Spec, TimeStatus, TimelineEntry,
+    AddressStatus, BootTimeline, ClockSource, DhcpLease, FileStatus, HostnameStatus, InitStatus,
+    KernelParamStatus, LinkStatus, MachineDocument, MountStatus, RootLayer, RouteStatus, ServiceStatus, Spec,
+    TimeStatus, TimelineEntry,
 };
 
 /// Changes that a watcher may lag behind before it is cut off (spec/api-wire-facts.md §6.3).

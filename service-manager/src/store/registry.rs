@@ -240,15 +240,40 @@ pub static CLOCK_SOURCE: Definition = Definition {
     ..PLAIN
 };
 
+/// A file that the config asked for.
+pub static FILE_STATUS: Definition = Definition {
+    kind: "FileStatuses.files.billet.dev",
+    display: "FileStatus",
+    columns: &[column("Written", "{.written}"), column("Size", "{.size}"), column("Mode", "{.mode}")],
+    writer: "writeUserFiles",
+    ..PLAIN
+};
+
+/// A kernel parameter that the node keeps at a value.
+pub static KERNEL_PARAM_STATUS: Definition = Definition {
+    kind: "KernelParamStatuses.runtime.talos.dev",
+    display: "KernelParamStatus",
+    aliases: &["sysctls", "kernelparameters", "kernelparams"],
+    columns: &[
+        column("Current", "{.current}"),
+        column("Default", "{.default}"),
+        column("Unsupported", "{.unsupported}"),
+    ],
+    writer: "runtime.KernelParamSpecController",
+    ..PLAIN
+};
+
 /// Every type, sorted by name.
-pub static ALL: [&Definition; 18] = [
+pub static ALL: [&Definition; 20] = [
     &ADDRESS_STATUS,
     &API_CERTIFICATE,
     &BOOT_TIMELINE,
     &CLOCK_SOURCE,
     &DHCP_LEASE,
+    &FILE_STATUS,
     &HOSTNAME_STATUS,
     &INIT_STATUS,
+    &KERNEL_PARAM_STATUS,
     &LINK_STATUS,
     &MACHINE_CONFIG,
     &MACHINE_TYPE,

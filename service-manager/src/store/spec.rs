@@ -49,6 +49,10 @@ pub enum Spec {
     TimeStatus(TimeStatus),
     /// `TimeServerStatuses`: the servers that are asked.
     TimeServerStatus(Vec<String>),
+    /// `FileStatuses`.
+    FileStatus(FileStatus),
+    /// `KernelParamStatuses`.
+    KernelParamStatus(KernelParamStatus),
     /// `ClockSources`.
     ClockSource(ClockSource),
     /// Subject alternative names of apid's certificate (internal).
@@ -285,6 +289,32 @@ pub struct ClockSource {
     pub error: String,
 }
 
+/// A file that the config asked for. Its content is not shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FileStatus {
+    /// Where programs find it.
+    pub path: String,
+    /// Where it was written.
+    pub written: String,
+    /// Its length in bytes.
+    pub size: usize,
+    /// Permission bits, octal.
+    pub mode: String,
+}
+
+/// A kernel parameter that the node keeps at a value.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct KernelParamStatus {
+    /// Its value now.
+    pub current: String,
+    /// Its value when this machined first looked.
+    pub default: String,
+    /// The kernel has no such parameter, or refused the value.
+    pub unsupported: bool,
+}
+
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct TimeServersYaml<'a> {
@@ -366,6 +396,8 @@ impl Spec {
             Self::TimeStatus(spec) => yaml(spec),
             Self::TimeServerStatus(time_servers) => yaml(&TimeServersYaml { time_servers }),
             Self::ClockSource(spec) => yaml(spec),
+            Self::FileStatus(spec) => yaml(spec),
+            Self::KernelParamStatus(spec) => yaml(spec),
             Self::ApiCertificate(_) => Err(YamlError::Internal),
         }
     }

@@ -8,6 +8,7 @@ mod finish;
 mod services;
 mod status;
 mod system;
+mod user;
 
 pub use config::{load_config, restore_config};
 pub use etc::{create_etc_network_files, create_os_release_file};
@@ -21,3 +22,4 @@ pub use system::{
     mount_bpffs, mount_cgroups, mount_pseudo_filesystems, restore_grace_periods, set_rlimit,
     setup_system_directory, setup_var_directory, write_required_sysctls,
 };
+pub use user::{environment, write_user_files};

@@ -12,7 +12,7 @@ use crate::sequencer::{TaskError, TaskFuture};
 use crate::services::Check;
 use crate::services::definition::{self, Definition, Identity, Runner};
 use crate::store::{MOUNT_STATUS, MountStatus, Spec};
-use crate::{apid, controllers, identity, network, server, time, trustd, udevd};
+use crate::{apid, containerd, controllers, identity, network, server, time, trustd, udevd};
 
 /// How long the API may take to answer once there is a config.
 pub const API_READY_DEADLINE: Duration = Duration::from_secs(60);
@@ -23,6 +23,7 @@ const IMAGE_SERVICES: &str = "/usr/lib/billet/services.d";
 const TIMED: &str = "timed";
 const CONTAINERD: &str = "/usr/bin/containerd";
 const CONTAINERD_SOCKET: &str = "/system/run/containerd/containerd.sock";
+const CRI_SOCKET: &str = "/run/containerd/containerd.sock";
 
 /// Starts everything that follows from resources.
 pub fn start_controllers(node: Arc<Node>) -> TaskFuture {
@@ -117,7 +118,7 @@ pub fn define_services(node: &Arc<Node>, ids: &[&str]) -> Vec<TaskError> {
             }
             "apid" => define_apid(node),
             "trustd" => define_trustd(node),
-            "containerd" => {
+            "containerd" | "cri" => {
                 define_containerd(node);
                 Ok(())
             }
@@ -225,6 +226,7 @@ fn define_containerd(node: &Arc<Node>) {
         node.journal.warn(&format!("{CONTAINERD} is not in this image: no containers"));
         return;
     }
+    define_cri(node);
     let argv = [
         CONTAINERD,
         "--address",
@@ -239,10 +241,29 @@ fn define_containerd(node: &Arc<Node>) {
     definition.share.group = "system/runtime".to_owned();
     definition.share.oom_score_adj = Some(-999);
     definition.share.most_processes = 4096;
+    set_runtime(&mut definition, node);
+    node.services.define(definition);
+}
+
+/// Kubernetes' containerd, beside the system's own (spec/machine-facts.md §5.2).
+fn define_cri(node: &Arc<Node>) {
+    let argv = [CONTAINERD, "--address", CRI_SOCKET, "--config", containerd::CONFIG];
+    let mut definition = Definition::process("cri", &argv);
+    definition.check = Some(Check::Unix(CRI_SOCKET.into()));
+    definition.depends_on = vec!["networkd".to_owned()];
+    definition.share.group = "podruntime/runtime".to_owned();
+    definition.share.oom_score_adj = Some(-500);
+    definition.share.most_processes = 4096;
+    set_runtime(&mut definition, node);
+    node.services.define(definition);
+}
+
+/// What pulls images gets the config's environment (proxies), and its containers outlive it.
+fn set_runtime(definition: &mut Definition, node: &Node) {
     if let Runner::Process(program) = &mut definition.runner {
         program.ends_group = false;
+        program.env.extend(super::environment(node));
     }
-    node.services.define(definition);
 }
 
 fn define_trustd(node: &Arc<Node>) -> Result<(), TaskError> {
@@ -268,7 +289,11 @@ fn define_image_services(node: &Node, wanted: impl Fn(&str) -> bool) {
     for error in wrong {
         node.journal.warn(&error);
     }
-    for definition in definitions.into_iter().filter(|definition| wanted(&definition.id)) {
+    for mut definition in definitions.into_iter().filter(|definition| wanted(&definition.id)) {
+        if let Runner::Process(program) = &mut definition.runner {
+            // What the image's author set comes last and wins.
+            program.env.splice(0..0, super::environment(node));
+        }
         node.services.define(definition);
     }
 }

@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount};
 use rustix::process::{Resource, Rlimit, setrlimit};
 
+use crate::controllers::NEEDED_KERNEL_PARAMS;
 use crate::node::Node;
 use crate::sequencer::{TaskError, TaskFuture};
 
@@ -19,29 +20,6 @@ use crate::sequencer::{TaskError, TaskFuture};
 const CGROUPS: &str = "/sys/fs/cgroup";
 /// Open files of machined (spec/machine-facts.md §11.1).
 const OPEN_FILES: u64 = 1_048_576;
-
-/// Written in this order; a kernel without one of them says so in the log and goes on.
-const SYSCTLS: [(&str, &str); 19] = [
-    ("net/ipv4/ip_forward", "1"),
-    ("net/ipv6/conf/default/forwarding", "1"),
-    ("net/ipv4/icmp_echo_ignore_broadcasts", "1"),
-    ("net/ipv4/icmp_ignore_bogus_error_responses", "1"),
-    ("net/ipv4/ip_local_reserved_ports", "50000,50001"),
-    ("kernel/pid_max", "262144"),
-    ("kernel/kptr_restrict", "2"),
-    ("kernel/dmesg_restrict", "1"),
-    ("kernel/perf_event_paranoid", "3"),
-    ("kernel/yama/ptrace_scope", "2"),
-    ("kernel/unprivileged_bpf_disabled", "1"),
-    ("net/core/bpf_jit_harden", "2"),
-    ("vm/overcommit_memory", "1"),
-    ("fs/protected_symlinks", "1"),
-    ("fs/protected_hardlinks", "1"),
-    ("fs/protected_fifos", "2"),
-    ("fs/protected_regular", "2"),
-    ("fs/suid_dumpable", "0"),
-    ("fs/inotify/max_user_instances", "8192"),
-];
 
 struct Mount {
     source: &'static CStr,
@@ -126,7 +104,7 @@ pub fn mount_cgroups(_node: Arc<Node>) -> TaskFuture {
         write(&root.join("init/cgroup.procs"), "0")?;
         // init stays in the root group, which is allowed there only.
         let _ = fs::write(root.join("init/cpu.weight"), "1000");
-        for group in ["", "system", "system/extensions"] {
+        for group in ["", "system", "system/extensions", "podruntime"] {
             let path = root.join(group);
             fs::create_dir_all(&path).map_err(|e| TaskError(format!("create cgroup {group}: {e}")))?;
             for controller in ["+cpu", "+memory", "+pids", "+io"] {
@@ -186,9 +164,14 @@ pub fn set_rlimit(node: Arc<Node>) -> TaskFuture {
 /// Writes the sysctls.
 pub fn write_required_sysctls(node: Arc<Node>) -> TaskFuture {
     Box::pin(async move {
-        for (name, value) in SYSCTLS {
-            if let Err(error) = fs::write(Path::new("/proc/sys").join(name), value) {
-                node.journal.warn(&format!("write sysctl {}: {error}", name.replace('/', ".")));
+        for (name, value) in NEEDED_KERNEL_PARAMS {
+            // Its controller says which ones this kernel lacks.
+            let path = Path::new("/proc/sys").join(name.replace('.', "/"));
+            match fs::write(path, value) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    node.journal.warn(&format!("write sysctl {name}: {error}"));
+                }
+                _ => {}
             }
         }
         Ok(())

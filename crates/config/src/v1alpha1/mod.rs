@@ -9,7 +9,10 @@ mod machine;
 mod network;
 
 pub use cluster::{Cluster, ControlPlane, Etcd, ServiceAccount};
-pub use machine::{Install, Machine, MachineType, Time};
+pub use machine::{
+    File, FileMode, FileOp, Install, Kernel, KernelModule, Machine, MachineType, Registries, RegistryAuth,
+    RegistryConfig, RegistryMirror, RegistryTls, Time, Udev,
+};
 pub use network::{Dhcp, Interface, Network, Route};
 
 use serde::{Deserialize, Serialize};

@@ -1,0 +1,14 @@
+//! The settings of Kubernetes' containerd (service `cri`) that follow from the machine config.
+//!
+//! Owns: registries as containerd reads them: a folder for each registry that has mirrors or certificates, and the
+//! sign-ins as a part that is appended to `/etc/cri/containerd.toml`.
+//! Does not: write anything; the result is a list of files for [`crate::files`]. What users put in
+//! `/var/cri/conf.d/*.toml` is imported by containerd itself.
+//! Source: spec/machine-facts.md §5.3, §11.4; containerd docs/hosts.md, docs/cri/registry.md (1.7).
+
+mod registries;
+
+pub(crate) use registries::files;
+
+/// Kubernetes' containerd.
+pub(crate) const CONFIG: &str = "/etc/cri/containerd.toml";

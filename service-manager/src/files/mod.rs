@@ -1,0 +1,48 @@
+//! Files that the machine config asks for.
+//!
+//! Owns: what `machine.files` and the generated parts of the configuration mean, and their way to the disk.
+//! Order: everything is computed from the image's own files first ([`plan`]), then written ([`place`]); a mistake
+//! anywhere writes nothing.
+//! Does not: know who uses a file.
+//! Fails by: every mistake at once, in the words of spec/machine-facts.md §11.3.
+//! Source: spec/machine-facts.md §11.3.
+
+mod image;
+mod place;
+mod plan;
+
+use std::path::Path;
+
+pub(crate) use image::Image;
+pub(crate) use plan::Target;
+
+/// How a file is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Operation {
+    /// A new file, below /var only; it may replace an older one there.
+    Create,
+    /// Instead of what the file holds.
+    Overwrite,
+    /// Behind what the file holds, on a new line.
+    Append,
+}
+
+/// One file that is wanted. Its content may be a secret: no `Debug`.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    /// Absolute path.
+    pub(crate) path: String,
+    /// Text.
+    pub(crate) content: String,
+    /// Permission bits, when given.
+    pub(crate) mode: Option<u32>,
+    /// How it is written.
+    pub(crate) operation: Operation,
+}
+
+/// Writes all files below `root`, in this order. Says where each one went.
+pub(crate) fn write(root: &Path, image: &Image, wanted: &[Wanted]) -> Result<Vec<Target>, Vec<String>> {
+    let targets = plan::plan(wanted, image, root)?;
+    let errors: Vec<String> = targets.iter().filter_map(|target| place::place(root, target).err()).collect();
+    if errors.is_empty() { Ok(targets) } else { Err(errors) }
+}
