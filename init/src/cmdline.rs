@@ -15,6 +15,8 @@ use crate::failure::Failure;
 const KNOWN: &[(&str, bool)] = &[
     ("board", false),
     ("config", false),
+    ("config.early", false),
+    ("config.inline", false),
     ("environment", true),
     ("hostname", false),
     ("interface", false),

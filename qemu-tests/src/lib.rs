@@ -21,7 +21,9 @@ pub mod root;
 pub mod rpc;
 pub mod settings;
 pub mod slots;
+pub mod state_volume;
 pub mod vm;
+pub mod web;
 
 pub use accel::deadline;
 pub use node::{TestNode, Transport};

@@ -62,6 +62,7 @@ pub struct NodeBuilder {
     transport: Transport,
     volume: Volume,
     command_line: String,
+    source: Option<String>,
     spoiler: Option<Spoiler>,
     changers: Vec<Changer>,
 }
@@ -84,6 +85,12 @@ impl NodeBuilder {
     /// Adds words to the kernel command line; a UKI's cannot be changed.
     pub fn command_line(mut self, words: &str) -> Self {
         self.command_line.push_str(&format!(" {words}"));
+        self
+    }
+
+    /// Names another source of the machine config than the build does; empty names none. Not for a UKI.
+    pub fn source(mut self, source: &str) -> Self {
+        self.source = Some(source.to_owned());
         self
     }
 
@@ -154,6 +161,17 @@ impl NodeBuilder {
         })
     }
 
+    /// The build's command line, with the source that the test names.
+    fn build_line(&self) -> String {
+        let Some(source) = &self.source else { return build().cmdline.clone() };
+        let kept = build().cmdline.split(' ').filter(|word| !word.starts_with("billet.config="));
+        let mut line = kept.collect::<Vec<_>>().join(" ");
+        if !source.is_empty() {
+            line.push_str(&format!(" billet.config={source}"));
+        }
+        line
+    }
+
     fn root_of(&mut self, vm: VmBuilder, dir: &Path) -> Result<VmBuilder> {
         let spoiled = match self.spoiler.take() {
             Some(spoil) => {
@@ -163,7 +181,7 @@ impl NodeBuilder {
             }
             None => None,
         };
-        let line = format!("{}{}", build().cmdline, self.command_line);
+        let line = format!("{}{}", self.build_line(), self.command_line);
         let direct = |vm: VmBuilder, initramfs: &Path| vm.kernel(&build().vmlinuz, Some(initramfs), &line);
         let part = |make: &dyn Fn(&Root) -> Result<std::path::PathBuf>| match &spoiled {
             Some(root) => make(root),
@@ -200,6 +218,7 @@ impl TestNode {
             transport: Transport::Initramfs,
             volume: Volume::Good,
             command_line: String::new(),
+            source: None,
             spoiler: None,
             changers: Vec::new(),
         }

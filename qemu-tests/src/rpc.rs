@@ -29,6 +29,15 @@ impl Rpc {
         Ok(Self { runtime, client })
     }
 
+    /// Connects to a node in maintenance; with fingerprints only to one that has one of them.
+    pub fn insecure(node: &TestNode, fingerprints: Option<&[String]>) -> Result<Self> {
+        let runtime = Builder::new_current_thread().enable_all().build().context("start a runtime")?;
+        let config = tls::client(fingerprints.map_or(Trust::Anyone, Trust::Fingerprints), None)?;
+        let endpoint = [format!("127.0.0.1:{}", node.vm().port(API_PORT)?)];
+        let client = runtime.block_on(Client::connect_with(config, &endpoint, Vec::new()))?;
+        Ok(Self { runtime, client })
+    }
+
     /// Runs one call to its end.
     pub fn call<T, F: Future<Output = Result<T, tonic::Status>>>(
         &self,

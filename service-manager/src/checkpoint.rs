@@ -183,6 +183,8 @@ pub struct Keep;
 impl Keep {
     /// The descriptor's name in init's store.
     pub const CONFIG: &'static str = "config";
+    /// The config to return to, while the one in force is for a while only.
+    pub const RETURN: &'static str = "config-return";
 
     /// Deposits a document, replacing the one before.
     pub fn save(name: &str, text: &str, link: &InitLink) -> Result<(), String> {

@@ -26,7 +26,7 @@ use crate::controllers::reaches_others;
 use crate::listeners::ListenError;
 use crate::node::Node;
 use crate::store::{API_CERTIFICATE, Spec};
-use crate::{apid, trustd};
+use crate::{apid, configuration, trustd};
 
 /// Longest material: a few certificates.
 const MAX_FRAME_BYTES: u32 = 256 * 1024;
@@ -83,6 +83,9 @@ pub struct Material {
     pub names: Vec<String>,
     /// For trustd only.
     pub trust: Option<TrustMaterial>,
+    /// The node has no config: everybody may connect, and almost nothing is allowed.
+    #[serde(default)]
+    pub maintenance: bool,
 }
 
 /// What trustd needs besides.
@@ -154,6 +157,9 @@ async fn send_all(node: Arc<Node>, role: Role, mut stream: UnixStream) {
         let material = news.borrow_and_update().clone();
         if let Some(material) = material {
             match tokio::time::timeout(ACKNOWLEDGE_DEADLINE, send(&mut stream, &material)).await {
+                Ok(Ok(())) if role == Role::Apid && material.maintenance => {
+                    configuration::maintenance::announce(&node, &material);
+                }
                 Ok(Ok(())) if role == Role::Apid => note_serving(&node, &material),
                 Ok(Ok(())) => {}
                 // The program is gone; its next process asks again.
@@ -208,8 +214,12 @@ pub fn announce(node: &Node) {
 pub async fn issue(node: Arc<Node>) {
     let mut changes = node.store.changes();
     let mut readiness = node.readiness.subscribe();
+    let mut config = node.config.subscribe();
+    let mut maintenance = node.configuration.maintenance.subscribe();
     let mut said = String::new();
     loop {
+        config.mark_unchanged();
+        maintenance.mark_unchanged();
         let wait = match try_issue(&node) {
             Ok(true) => LEAF_LIFETIME / 2,
             Ok(false) => Duration::MAX,
@@ -232,6 +242,9 @@ pub async fn issue(node: Arc<Node>) {
         };
         tokio::select! {
             () = names_changed => {}
+            // Another authority, or the first one.
+            _ = config.changed() => {}
+            _ = maintenance.changed() => {}
             _ = readiness.wait_for(|readiness| readiness.gave_up), if !readiness.borrow().gave_up => {}
             () = sleep(wait) => {}
         }
@@ -244,18 +257,42 @@ async fn sleep(wait: Duration) {
 
 /// Says whether there was something to issue for.
 fn try_issue(node: &Node) -> Result<bool, String> {
-    let Some(config) = node.config() else { return Ok(false) };
     let Some(resource) = node.store.get(&API_CERTIFICATE, "api") else { return Ok(false) };
     let Spec::ApiCertificate(names) = &resource.spec else { return Ok(false) };
     // A certificate that nobody can use from outside would be made twice.
     if !names.iter().any(|name| reaches_others(name)) && !node.readiness.borrow().gave_up {
         return Ok(false);
     }
+    let Some(config) = node.config() else { return issue_for_maintenance(node, names) };
     let material = make(&config, names)?;
     let trust = trust_material(&config);
-    node.materials.slot(Role::Trustd).send_replace(Some(Arc::new(Material { trust, ..material.clone() })));
-    node.materials.slot(Role::Apid).send_replace(Some(Arc::new(material)));
+    hand_out(node, Role::Trustd, Material { trust, ..material.clone() });
+    hand_out(node, Role::Apid, material);
     Ok(true)
+}
+
+/// Gives a program what it serves with. Another authority means a new process: what the old one let in must go.
+fn hand_out(node: &Node, role: Role, material: Material) {
+    let slot = node.materials.slot(role);
+    let other = slot.borrow().as_ref().is_some_and(|old| old.authority != material.authority);
+    if other {
+        // Before the program sees it: one that ends by itself is started again only after a pause.
+        node.services.restart(role.name());
+    }
+    slot.send_replace(Some(Arc::new(material)));
+}
+
+/// One certificate for the whole of maintenance: its fingerprint stands on the console.
+fn issue_for_maintenance(node: &Node, names: &[String]) -> Result<bool, String> {
+    if !*node.configuration.maintenance.borrow() {
+        return Ok(false);
+    }
+    if node.materials.slot(Role::Apid).borrow().is_none() {
+        let material = configuration::maintenance::material(names)?;
+        node.materials.slot(Role::Apid).send_replace(Some(Arc::new(material)));
+    }
+    // It outlives any wait for a config.
+    Ok(false)
 }
 
 fn make(config: &Config, names: &[String]) -> Result<Material, String> {
@@ -277,6 +314,7 @@ fn make(config: &Config, names: &[String]) -> Result<Material, String> {
         key: identity.key.to_pem(),
         names: names.to_vec(),
         trust: None,
+        maintenance: false,
     })
 }
 
@@ -329,6 +367,7 @@ mod tests {
             key: Secret::new("key"),
             names: vec!["10.0.0.5".into()],
             trust: Some(TrustMaterial { authority_key: Secret::new("cakey"), token: Secret::new("token") }),
+            maintenance: false,
         }
     }
 

@@ -21,6 +21,7 @@
 pub mod apid;
 pub mod checkpoint;
 pub mod clock;
+pub mod configuration;
 pub mod containerd;
 pub mod controllers;
 pub mod events;

@@ -24,7 +24,7 @@ use crate::services::{LogPipe, Services, Surroundings, pidfd_name};
 use crate::store::{INIT_STATUS, InitStatus, ROOT_LAYER, RootLayer, Spec, Store};
 use crate::tasks::{self, Stage};
 use crate::timeline::Timeline;
-use crate::{controllers, identity};
+use crate::{configuration, controllers, identity};
 
 const LOG_FOLDER: &str = "/run/log";
 const CGROUPS: &str = "/sys/fs/cgroup";
@@ -89,6 +89,7 @@ fn make_node(link: InitLink, replay: &mut Replay) -> Node {
         config_misses: watch::channel(0).0,
         controllers: OnceLock::new(),
         api_socket: OnceLock::new(),
+        configuration: Default::default(),
         config: watch::channel(None).0,
         readiness: watch::channel(Readiness::default()).0,
     }
@@ -180,6 +181,9 @@ fn take_over(node: &Arc<Node>, replay: &mut Replay) {
         && !tasks::restore_config(node, text)
     {
         node.journal.warn("the kept machine config cannot be read any more");
+    }
+    if let Some(text) = replay.stored.get(Keep::RETURN).and_then(Keep::read) {
+        configuration::pending::resume(node, &text);
     }
     let (sequence, phase, actor_id) = match &memory.sequence {
         Some(saved) => (by_name(&saved.name).unwrap_or(&INITIALIZE), saved.phase, saved.actor_id.clone()),

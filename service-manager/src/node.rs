@@ -11,6 +11,7 @@ use handoff::BootReport;
 use tokio::sync::watch;
 
 use crate::checkpoint::Checkpoint;
+use crate::configuration::Configuration;
 use crate::events::Events;
 use crate::identity::Materials;
 use crate::init_link::InitLink;
@@ -60,6 +61,8 @@ pub struct Node {
     pub api_socket: OnceLock<std::os::unix::net::UnixListener>,
     /// Counts looks for the machine config that found none.
     pub config_misses: watch::Sender<u64>,
+    /// What is remembered about the config besides the config.
+    pub configuration: Configuration,
     /// The config in force, once there is one.
     pub config: watch::Sender<Option<Arc<Config>>>,
     /// What the API answers about its readiness.

@@ -64,7 +64,8 @@ struct Running {
 pub fn may_take_over(new: &str, running: &str) -> bool {
     match new {
         "reboot" | "shutdown" => matches!(running, "initialize" | "boot" | "reboot" | "reset"),
-        "reset" | "upgrade" => running == "boot",
+        // A machine whose boot hangs on its config must be able to get another one.
+        "reset" | "upgrade" | "applyConfiguration" => running == "boot",
         _ => false,
     }
 }
@@ -78,6 +79,15 @@ pub struct Start {
     pub phase: usize,
     /// Take over whatever runs.
     pub force: bool,
+}
+
+/// Whether a sequence could start now.
+pub fn may_start(node: &Node, sequence: &Sequence<TaskFn>) -> Result<(), Locked> {
+    let lock = node.sequencer.running.lock().unwrap_or_else(PoisonError::into_inner);
+    match lock.as_ref().filter(|running| !running.task.is_finished()) {
+        Some(running) if !may_take_over(sequence.name, running.name) => Err(Locked { running: running.name }),
+        _ => Ok(()),
+    }
 }
 
 /// Starts a sequence, if the lock or the table allows it.

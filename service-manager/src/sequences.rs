@@ -125,6 +125,26 @@ pub const BOOT: Sequence<TaskFn> = Sequence {
     ],
 };
 
+/// A new config that takes a restart. It lies on STATE before this begins.
+pub const APPLY_CONFIGURATION: Sequence<TaskFn> = Sequence {
+    name: "applyConfiguration",
+    about: "Stops every service and restarts the machine with the config that was saved.",
+    phases: &[
+        Phase {
+            name: "stopEverything",
+            tasks: &[named(
+                "stopAllServices",
+                "stops all services, dependants first",
+                tasks::stop_all_services,
+            )],
+        },
+        Phase {
+            name: "reboot",
+            tasks: &[named("reboot", "asks init to restart the machine", tasks::reboot)],
+        },
+    ],
+};
+
 /// The end, to begin again.
 pub const REBOOT: Sequence<TaskFn> = Sequence {
     name: "reboot",
@@ -166,7 +186,7 @@ pub const SHUTDOWN: Sequence<TaskFn> = Sequence {
 };
 
 /// All sequences.
-pub const ALL: [&Sequence<TaskFn>; 4] = [&INITIALIZE, &BOOT, &REBOOT, &SHUTDOWN];
+pub const ALL: [&Sequence<TaskFn>; 5] = [&INITIALIZE, &BOOT, &APPLY_CONFIGURATION, &REBOOT, &SHUTDOWN];
 
 /// The sequence of that name.
 pub fn by_name(name: &str) -> Option<&'static Sequence<TaskFn>> {
@@ -206,7 +226,7 @@ mod tests {
 
     #[test]
     fn clients_find_the_names_they_wait_for() {
-        for end in [&REBOOT, &SHUTDOWN] {
+        for end in [&APPLY_CONFIGURATION, &REBOOT, &SHUTDOWN] {
             assert!(
                 end.tasks().any(|(phase, task)| (phase, task.name) == ("stopEverything", "stopAllServices"))
             );

@@ -75,7 +75,7 @@ async fn coldplug_when_due(node: Arc<Node>) {
     let due = async {
         tokio::select! {
             _ = readiness.wait_for(|readiness| readiness.announced) => {}
-            _ = misses.changed() => {}
+            _ = misses.wait_for(|misses| *misses > 0) => {}
         }
     };
     // Whatever the API and the config wait for: the machine wants its drivers.
@@ -92,6 +92,7 @@ fn is_urgent(alias: &str) -> bool {
 async fn coldplug_now(node: Arc<Node>) {
     let aliases = driverless_aliases(Path::new("/sys/bus"));
     load_for(&node, aliases.iter().map(String::as_str));
+    node.configuration.settled.send_replace(true);
 }
 
 /// Aliases of all devices that no driver has taken.

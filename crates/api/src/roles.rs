@@ -199,8 +199,11 @@ const TABLE: &[(&str, &[&str], &[Role])] = &[
 ];
 
 /// Calls that a reader may make while the node is in maintenance.
-const MAINTENANCE: &[&str] =
-    &["/machine.MachineService/ApplyConfiguration", "/storage.StorageService/BlockDeviceWipe"];
+const MAINTENANCE: &[&str] = &[
+    "/machine.MachineService/ApplyConfiguration",
+    "/machine.MachineService/GenerateConfiguration",
+    "/storage.StorageService/BlockDeviceWipe",
+];
 
 /// The roles that may call `path`.
 pub fn allowed(path: &str, maintenance: bool) -> &'static [Role] {

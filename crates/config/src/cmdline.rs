@@ -27,6 +27,10 @@ pub struct NodeParameters {
     pub platform: String,
     /// `config=`: where the configuration is.
     pub config: Option<ConfigSource>,
+    /// `config.early=`: base64 of a configuration, perhaps packed by zstd; comes before `config`.
+    pub config_early: Option<String>,
+    /// `config.inline=`: the same; comes after `config`.
+    pub config_inline: Option<String>,
     /// `hostname=`.
     pub hostname: Option<String>,
     /// `shutdown=halt`: halt instead of power off.
@@ -75,6 +79,8 @@ impl CommandLine {
         NodeParameters {
             platform: self.ours("platform").unwrap_or("metal").to_owned(),
             config: self.ours("config").map(config_source),
+            config_early: self.ours("config.early").filter(|c| !c.is_empty()).map(str::to_owned),
+            config_inline: self.ours("config.inline").filter(|c| !c.is_empty()).map(str::to_owned),
             hostname: self.ours("hostname").filter(|h| !h.is_empty()).map(str::to_owned),
             halt_on_shutdown: self.ours("shutdown") == Some("halt"),
             keep_module_signatures: self.ours("module.signatures") == Some("verify"),

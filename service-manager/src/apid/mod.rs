@@ -89,10 +89,17 @@ impl Server {
     /// A server with this certificate, in front of the machined at this socket.
     pub(crate) fn new(material: &Material, machined: &str) -> Result<Self, String> {
         let identities = Identities::new(&identity(material)?).map_err(|e| e.to_string())?;
-        let config = tls::server(&material.authority, identities.clone()).map_err(|e| e.to_string())?;
+        let config = if material.maintenance {
+            tls::server_without_clients(identities.clone())
+        } else {
+            tls::server(&material.authority, identities.clone())
+        };
+        let config = config.map_err(|e| e.to_string())?;
         let names = Arc::new(Names::default());
         names.replace(&material.names);
-        let proxy = Arc::new(proxy::Proxy::new(names, backend::Backend::new(Path::new(machined))));
+        let mut proxy = proxy::Proxy::new(names, backend::Backend::new(Path::new(machined)));
+        proxy.maintenance = material.maintenance;
+        let proxy = Arc::new(proxy);
         Ok(Self { identities, config, proxy })
     }
 
@@ -103,7 +110,11 @@ impl Server {
             let Ok(stream) = accepted else { continue };
             let proxy = self.proxy.clone();
             tokio::spawn(async move {
-                let caller = proxy::Caller::of(&stream);
+                let caller = if proxy.maintenance {
+                    proxy::Caller::unknown(&stream)
+                } else {
+                    proxy::Caller::of(&stream)
+                };
                 let service = hyper::service::service_fn(move |request| {
                     let (proxy, caller) = (proxy.clone(), caller.clone());
                     async move { Ok::<_, std::convert::Infallible>(proxy.answer(&caller, request).await) }
@@ -123,7 +134,7 @@ impl Server {
             let _ = source.acknowledge().await;
             while let Ok(material) = source.next().await {
                 if material.authority != authority {
-                    return Err("the API's CA changed: starting anew".to_owned());
+                    return Err("the API's authority changed: starting anew".to_owned());
                 }
                 self.identities.replace(&identity(&material)?).map_err(|e| e.to_string())?;
                 self.proxy.names.replace(&material.names);
@@ -136,7 +147,7 @@ impl Server {
                     self.identities.replace(&identity(&material)?).map_err(|e| e.to_string())?;
                     self.proxy.names.replace(&material.names);
                 }
-                Ok(_) => return Err("the API's CA changed: starting anew".to_owned()),
+                Ok(_) => return Err("the API's authority changed: starting anew".to_owned()),
                 Err(_) => {}
             }
         }

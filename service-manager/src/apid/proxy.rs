@@ -41,6 +41,12 @@ impl Caller {
         Self { peer: tcp.peer_addr().ok(), roles: Arc::new(roles) }
     }
 
+    /// Somebody, while the node is in maintenance (spec/api-wire-facts.md §3.6).
+    pub(crate) fn unknown(stream: &TlsStream<TcpStream>) -> Self {
+        let peer = stream.get_ref().0.peer_addr().ok();
+        Self { peer, roles: Arc::new(RoleSet::one(Role::Reader)) }
+    }
+
     /// The roles of one request: those that a forwarding node vouches for, else the caller's own.
     fn roles(&self, headers: &HeaderMap) -> RoleSet {
         if !self.roles.contains(Role::Impersonator) {
@@ -55,11 +61,13 @@ impl Caller {
 pub(crate) struct Proxy {
     pub(super) names: Arc<Names>,
     backend: Backend,
+    /// The node has no config: callers have no certificates, and no other node is reached through this one.
+    pub(super) maintenance: bool,
 }
 
 impl Proxy {
     pub(super) fn new(names: Arc<Names>, backend: Backend) -> Self {
-        Self { names, backend }
+        Self { names, backend, maintenance: false }
     }
 
     /// Answers one request.
@@ -70,10 +78,13 @@ impl Proxy {
     ) -> Response<Body> {
         let path = request.uri().path().to_owned();
         let roles = caller.roles(request.headers());
-        if let Err(denied) = roles.authorize(&path, false) {
+        if let Err(denied) = roles.authorize(&path, self.maintenance) {
             let peer = caller.peer.map_or_else(|| "an unknown peer".to_owned(), |peer| peer.to_string());
             eprintln!("apid: refused {peer}: {denied}");
             return refusal(&Status::permission_denied(denied.to_string()));
+        }
+        if self.maintenance {
+            return self.pass(request, &roles).await;
         }
         let target = match target(&path, request.headers()) {
             Ok(target) => target,

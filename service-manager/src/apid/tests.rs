@@ -39,6 +39,7 @@ async fn fixture() -> Fixture {
     let authority = Authority::generate("talos", Lifetime::from_now(CA_LIFETIME)).unwrap();
     let identity = authority.issue(&leaf(None, Usage::Server)).unwrap();
     let material = Material {
+        maintenance: false,
         authority: authority.certificate().to_owned(),
         certificate: identity.certificate.clone(),
         key: identity.key.to_pem(),

@@ -15,9 +15,10 @@ pub(crate) static CONTROLLER: Controller = Controller {
 };
 
 fn reconcile(snapshot: &Snapshot<'_>) -> Result<Vec<Action>, String> {
-    let Some(document) = snapshot.machine_config() else { return Ok(Vec::new()) };
     let mut names = vec!["127.0.0.1".to_owned(), "::1".to_owned()];
-    names.extend(document.config.machine.cert_sans.iter().cloned());
+    // Without a config these are the names of maintenance mode's certificate.
+    let config = snapshot.machine_config();
+    names.extend(config.iter().flat_map(|document| document.config.machine.cert_sans.iter().cloned()));
     for resource in snapshot.list(&ADDRESS_STATUS) {
         if let Spec::AddressStatus(status) = &resource.spec {
             names.extend(
@@ -77,7 +78,9 @@ mod tests {
     }
 
     #[test]
-    fn without_a_config_there_is_no_certificate() {
-        assert_eq!(reconcile(&snapshot(&Store::new(), &Default::default())), Ok(vec![]));
+    fn without_a_config_the_node_is_known_by_its_addresses() {
+        let actions = reconcile(&snapshot(&Store::new(), &Default::default())).unwrap();
+        let names = Spec::ApiCertificate(vec!["127.0.0.1".into(), "::1".into()]);
+        assert_eq!(actions, [Action::Put(&API_CERTIFICATE, "api", names)]);
     }
 }

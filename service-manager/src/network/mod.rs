@@ -1,11 +1,11 @@
-//! networkd: loopback, DHCPv4 on every wired link, status resources.
+//! networkd: loopback, static addresses and routes, DHCPv4 on every other wired link, status resources.
 //!
 //! | task | reads | writes | ends |
 //! |---|---|---|---|
-//! | [`run`] | netlink notifications | status resources, clients | with the service |
+//! | [`run`] | netlink notifications, the machine config | status resources, addresses, clients | with the service |
 //! | [`client::run`], one a link | UDP port 68 of the link | the link's address and routes, its `DhcpLeases` | when the link goes |
 //!
-//! Does not: apply static addresses, bonds or VLANs (the network's own issue), or write resolv.conf and the host
+//! Does not: apply bonds or VLANs (the network's own issue), or write resolv.conf and the host
 //! name (controllers do, from the leases).
 //! Source: spec/machine-facts.md §8.1, §8.2.
 
@@ -13,6 +13,7 @@ mod apply;
 mod client;
 mod exchange;
 mod lease;
+mod statics;
 mod status;
 
 use std::collections::BTreeMap;
@@ -48,10 +49,11 @@ pub(crate) struct Link {
     pub(crate) hardware: Vec<u8>,
     pub(crate) up: bool,
     pub(crate) carrier: bool,
+    pub(crate) mtu: u32,
 }
 
 /// Whether DHCP is asked on a link of this name (spec/machine-facts.md §8.1).
-fn is_wired(name: &str) -> bool {
+pub(crate) fn is_wired(name: &str) -> bool {
     name.starts_with("en") || name.starts_with("eth")
 }
 
@@ -67,40 +69,66 @@ pub async fn run(node: Arc<Node>) -> Result<(), String> {
         new_multicast_connection(&groups).map_err(|e| format!("open a netlink socket: {e}"))?;
     let _connection = Owned(tokio::spawn(connection).abort_handle());
     let _deadline = Owned(tokio::spawn(give_up(node.clone())).abort_handle());
-    let mut clients: BTreeMap<u32, (String, Owned)> = BTreeMap::new();
+    let mut managed = Managed::default();
+    let mut config = node.config.subscribe();
     loop {
+        config.mark_unchanged();
         let links = status::publish(&node, &handle).await?;
-        manage(&node, &handle, &links, &mut clients).await;
-        if messages.next().await.is_none() {
-            return Err("the netlink socket was closed".to_owned());
+        managed.manage(&node, &handle, &links).await;
+        tokio::select! {
+            message = messages.next() => if message.is_none() {
+                return Err("the netlink socket was closed".to_owned());
+            },
+            _ = config.changed() => {}
         }
         tokio::time::sleep(SETTLE).await;
         while let Some(Some(_)) = messages.next().now_or_never() {}
     }
 }
 
-/// Brings links up, starts a client for each new wired one, ends those whose link is gone.
-async fn manage(
-    node: &Arc<Node>,
-    handle: &Handle,
-    links: &[Link],
-    clients: &mut BTreeMap<u32, (String, Owned)>,
-) {
-    clients.retain(|index, (name, _)| {
-        let stays = links.iter().any(|link| link.index == *index && link.name == *name);
-        if !stays {
-            forget_lease(node, name);
+/// What runs on the links.
+#[derive(Default)]
+struct Managed {
+    /// Clients of DHCP by link index.
+    clients: BTreeMap<u32, (String, Owned)>,
+    applied: statics::Applied,
+}
+
+impl Managed {
+    /// Brings links up, makes each what the config says, ends what belongs to links that are gone.
+    async fn manage(&mut self, node: &Arc<Node>, handle: &Handle, links: &[Link]) {
+        self.clients.retain(|index, (name, _)| {
+            let stays = links.iter().any(|link| link.index == *index && link.name == *name);
+            if !stays {
+                forget_lease(node, name);
+            }
+            stays
+        });
+        self.applied.retain(links);
+        let config = node.config();
+        for link in links.iter().filter(|link| link.name == "lo" || is_wired(&link.name)) {
+            let Some(wanted) = statics::wanted(config.as_deref(), &link.name) else { continue };
+            if !link.up {
+                set_up(node, handle, link).await;
+            }
+            self.applied.bring(handle, &node.journal, link, &wanted.statics).await;
+            if link.name != "lo" {
+                self.ask_dhcp(node, handle, link, &wanted).await;
+            }
         }
-        stays
-    });
-    for link in links {
-        let ours = link.name == "lo" || (is_wired(&link.name) && !is_ignored(node, &link.name));
-        if ours && !link.up {
-            set_up(node, handle, link).await;
-        }
-        if ours && link.name != "lo" && link.carrier && !clients.contains_key(&link.index) {
+    }
+
+    /// Starts or ends the client of a link.
+    async fn ask_dhcp(&mut self, node: &Arc<Node>, handle: &Handle, link: &Link, wanted: &statics::Wanted) {
+        let runs = self.clients.contains_key(&link.index);
+        if wanted.dhcp && link.carrier && !runs {
             let task = tokio::spawn(client::run(node.clone(), handle.clone(), link.clone()));
-            clients.insert(link.index, (link.name.clone(), Owned(task.abort_handle())));
+            self.clients.insert(link.index, (link.name.clone(), Owned(task.abort_handle())));
+        }
+        if !wanted.dhcp && runs {
+            self.clients.remove(&link.index);
+            statics::keep_only(handle, link, &wanted.statics).await;
+            forget_lease(node, &link.name);
         }
     }
 }
@@ -112,11 +140,6 @@ async fn set_up(node: &Node, handle: &Handle, link: &Link) {
     }
 }
 
-fn is_ignored(node: &Node, name: &str) -> bool {
-    let Some(config) = node.config() else { return false };
-    config.machine.network.interfaces.iter().any(|entry| entry.interface == name && entry.ignore)
-}
-
 fn forget_lease(node: &Node, name: &str) {
     if let Err(error) = node.store.remove(DHCP_LEASE.writer, &DHCP_LEASE, name) {
         node.journal.warn(&format!("networkd: {error}"));
@@ -126,7 +149,7 @@ fn forget_lease(node: &Node, name: &str) {
 /// Lets the API be ready without an address when no server answers.
 async fn give_up(node: Arc<Node>) {
     tokio::time::sleep(FIRST_LEASE_DEADLINE).await;
-    if node.store.list(&DHCP_LEASE).is_empty() {
+    if node.store.list(&DHCP_LEASE).is_empty() && !node.readiness.borrow().addressed {
         let seconds = FIRST_LEASE_DEADLINE.as_secs();
         node.journal.warn(&format!(
             "networkd: no DHCP lease within {seconds} s (deadline first lease); still asking"

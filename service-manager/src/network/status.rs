@@ -32,16 +32,18 @@ pub(super) async fn publish(node: &Node, handle: &Handle) -> Result<Vec<Link>, S
 fn link(message: &LinkMessage) -> Link {
     let mut name = String::new();
     let mut hardware = Vec::new();
+    let mut mtu = 0;
     for attribute in &message.attributes {
         match attribute {
             LinkAttribute::IfName(text) => name.clone_from(text),
             LinkAttribute::Address(bytes) => hardware.clone_from(bytes),
+            LinkAttribute::Mtu(value) => mtu = *value,
             _ => {}
         }
     }
     let flags = message.header.flags;
     let carrier = flags.contains(LinkFlags::LowerUp);
-    Link { index: message.header.index, name, hardware, up: flags.contains(LinkFlags::Up), carrier }
+    Link { index: message.header.index, name, hardware, up: flags.contains(LinkFlags::Up), carrier, mtu }
 }
 
 fn link_status(message: &LinkMessage, link: &Link) -> Spec {

@@ -11,7 +11,7 @@ use api::proto::machine as proto;
 use api::proto::machine::machine_service_server::MachineService;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{Answers, control, files, statistics, streams, system};
+use super::{Answers, configuration, control, files, statistics, streams, system};
 use crate::node::Node;
 use crate::services::Operation;
 
@@ -133,6 +133,13 @@ impl MachineService for Machine {
         Ok(Response::new(proto::ShutdownResponse { messages: vec![answer] }))
     }
 
+    async fn apply_configuration(
+        &self,
+        request: Request<proto::ApplyConfigurationRequest>,
+    ) -> Answer<proto::ApplyConfigurationResponse> {
+        configuration::apply(&self.node, request.get_ref()).await.map(Response::new)
+    }
+
     async fn dmesg(&self, request: Request<proto::DmesgRequest>) -> Answer<Self::DmesgStream> {
         streams::dmesg(&self.node, *request.get_ref())
     }
@@ -198,7 +205,6 @@ impl MachineService for Machine {
     }
 
     missing! {
-        apply_configuration: proto::ApplyConfigurationRequest => ApplyConfigurationResponse;
         bootstrap: proto::BootstrapRequest => BootstrapResponse;
         containers: proto::ContainersRequest => ContainersResponse;
         cpu_info: () => CpuInfoResponse;

@@ -5,6 +5,7 @@
 //! open the socket.
 //! Source: spec/api-wire-facts.md; every unary answer holds exactly one element (§3.4).
 
+mod configuration;
 mod control;
 mod cosi;
 mod files;
@@ -18,6 +19,7 @@ mod system;
 use std::path::Path;
 use std::sync::Arc;
 
+use api::proto::billet::machine_service_server::MachineServiceServer as OwnServer;
 use api::proto::cosi::resource::state_server::StateServer;
 use api::proto::machine::machine_service_server::MachineServiceServer;
 use api::proto::resource::resource_service_server::ResourceServiceServer;
@@ -67,11 +69,13 @@ pub async fn serve(node: Arc<Node>) -> Result<(), String> {
 pub async fn serve_on(node: Arc<Node>, listener: UnixListener) -> Result<(), String> {
     let machine = MachineServiceServer::new(machine::Machine { node: node.clone() });
     let state = StateServer::new(cosi::State { node: node.clone() });
+    let own = OwnServer::new(configuration::Own { node: node.clone() });
     let resources = ResourceServiceServer::new(resources::Resources { node });
     tonic::transport::Server::builder()
         .add_service(
             machine.max_decoding_message_size(MAX_MESSAGE_BYTES).max_encoding_message_size(MAX_MESSAGE_BYTES),
         )
+        .add_service(own)
         .add_service(state.max_encoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(resources.max_encoding_message_size(MAX_MESSAGE_BYTES))
         .serve_with_incoming(UnixListenerStream::new(listener))

@@ -73,6 +73,7 @@ pub(crate) fn node(root: PathBuf) -> Arc<Node> {
         config_misses: watch::channel(0).0,
         controllers: OnceLock::new(),
         api_socket: OnceLock::new(),
+        configuration: Default::default(),
         config: watch::channel(None).0,
         readiness: watch::channel(Readiness::default()).0,
     })

@@ -224,6 +224,11 @@ impl Services {
         self.tell(id, Happened::plain(Event::StopAsked));
     }
 
+    /// Asks for a new process of a service that runs, at once.
+    pub fn restart(&self, id: &str) {
+        self.tell(id, Happened::plain(Event::RestartAsked));
+    }
+
     /// Marks a service as not for this machine.
     pub fn skip(&self, id: &str, reason: &str) {
         self.tell(id, Happened::with(Event::SkipAsked, reason.to_owned()));

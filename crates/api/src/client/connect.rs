@@ -10,6 +10,7 @@ use super::{
 use crate::{
     pki::CertificateFacts,
     proto::{
+        billet::machine_service_client::MachineServiceClient as OwnClient,
         cosi::resource::state_client::StateClient, machine::machine_service_client::MachineServiceClient,
         resource::resource_service_client::ResourceServiceClient,
     },
@@ -132,6 +133,11 @@ impl Client {
     /// The nodes that calls are for; empty for the endpoint itself.
     pub fn nodes(&self) -> &[String] {
         &self.nodes
+    }
+
+    /// What the node API has beyond talosctl's.
+    pub fn own(&self) -> OwnClient<Channel> {
+        OwnClient::new(self.channel.clone())
     }
 
     /// The node API.

@@ -1,0 +1,71 @@
+//! A disk with the partition STATE: what the installer will make, for tests that come before it.
+//!
+//! Owns: a GPT with one partition and an ext4 in it, made by sfdisk and mke2fs without root.
+//! Source: shared/spec/machine-facts.md §3.1.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+
+/// Where the partition begins: one alignment into the disk.
+const START_BYTES: u64 = 1 << 20;
+/// Room for a journal; nearly all of it is a hole.
+const STATE_BYTES: u64 = 32 << 20;
+/// For the backup table.
+const END_BYTES: u64 = 1 << 20;
+
+/// Makes the disk.
+pub fn write(image: &Path) -> Result<()> {
+    let file = File::create(image).with_context(|| format!("create {}", image.display()))?;
+    file.set_len(START_BYTES + STATE_BYTES + END_BYTES).context("size the STATE disk")?;
+    let table = format!("label: gpt\nstart={}, size={}, name=STATE\n", START_BYTES / 512, STATE_BYTES / 512);
+    partition(image, &table)?;
+    let output = Command::new("mke2fs")
+        .args(["-q", "-F", "-t", "ext4", "-L", "STATE", "-E", &format!("offset={START_BYTES}")])
+        .arg(image)
+        .arg(format!("{}k", STATE_BYTES / 1024))
+        .output()
+        .context("run mke2fs; install it with: apt-get install e2fsprogs")?;
+    ensure!(output.status.success(), "mke2fs failed: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
+}
+
+fn partition(image: &Path, table: &str) -> Result<()> {
+    let mut sfdisk = Command::new("sfdisk")
+        .args(["-q", "--no-reread", "--no-tell-kernel"])
+        .arg(image)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .context("run sfdisk; install it with: apt-get install fdisk")?;
+    sfdisk
+        .stdin
+        .take()
+        .context("sfdisk's input")?
+        .write_all(table.as_bytes())
+        .context("tell sfdisk the table")?;
+    let output = sfdisk.wait_with_output().context("wait for sfdisk")?;
+    ensure!(output.status.success(), "sfdisk failed: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_disk_holds_an_ext4_behind_a_table() {
+        let dir = tempfile::tempdir().unwrap();
+        let image = dir.path().join("state.img");
+        write(&image).unwrap();
+        let bytes = std::fs::read(&image).unwrap();
+        assert_eq!(&bytes[512..520], b"EFI PART");
+        let volume = &bytes[usize::try_from(START_BYTES).unwrap()..];
+        let found = ondisk::probe::probe(volume).unwrap();
+        assert_eq!((found.kind, found.label.as_str()), (ondisk::probe::Kind::Ext4, "STATE"));
+    }
+}

@@ -1,0 +1,197 @@
+//! One change of the machine config, from request to answer.
+//!
+//! Order: judge the text, decide (`plan`), and then, under the lock: STATE first, the answer's content next, the
+//! effect last. A restart begins only when its sequence can have the sequencer.
+//! Fails by: [`Failure`], with nothing changed unless it says so.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use api::proto::machine::apply_configuration_request::Mode;
+use api::proto::machine::{ApplyConfiguration, ApplyConfigurationRequest};
+use zeroize::Zeroizing;
+
+use super::change::{Change, diff};
+use super::pending::{self, Kind, Pending};
+use super::plan::{self, Plan, Refusal, Situation};
+use super::state::{CONFIG, RETURNED, State};
+use super::{Wrong, judge, put_into_force, text_in_force};
+use crate::events;
+use crate::node::Node;
+use crate::sequencer::{self, Locked, Start};
+use crate::sequences::APPLY_CONFIGURATION;
+
+/// How long the answer may take to leave the node before the config takes effect: its effect may be another address.
+const ANSWER_LEAVES: Duration = Duration::from_millis(200);
+
+/// Why a config was not applied.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Failure {
+    /// The text.
+    #[error(transparent)]
+    Wrong(#[from] Wrong),
+    /// The mode.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// Someone else is at it.
+    #[error("another apply configuration is already in progress")]
+    Busy,
+    /// The last change has not taken effect yet.
+    #[error(
+        "configuration was already applied and node is rebooting, cannot apply more configuration changes until next reboot"
+    )]
+    Rebooting,
+    /// A sequence runs that a restart may not end.
+    #[error(transparent)]
+    Locked(#[from] Locked),
+    /// STATE.
+    #[error("{0}")]
+    Keep(String),
+    /// Its way back would be lost.
+    #[error("the configuration in force waits for confirmation: confirm it before trying another one")]
+    Unconfirmed,
+    /// There is nothing to confirm.
+    #[error("no configuration waits for confirmation on this node")]
+    NothingPending,
+}
+
+/// Applies a config, or says what applying it would do.
+pub(crate) async fn apply(
+    node: &Arc<Node>,
+    request: &ApplyConfigurationRequest,
+    confirm: Option<Duration>,
+) -> Result<ApplyConfiguration, Failure> {
+    let text =
+        std::str::from_utf8(&request.data).map_err(|_| Wrong::Parse("it is not UTF-8 text".to_owned()))?;
+    let text = Zeroizing::new(text.to_owned());
+    let (_, warnings) = judge(node, &text)?;
+    let _busy = node.configuration.busy.try_lock().map_err(|_| Failure::Busy)?;
+    if node.configuration.rebooting.load(Ordering::SeqCst) {
+        return Err(Failure::Rebooting);
+    }
+    if plan::requested(request) == Mode::Try && waits_for_confirmation(node) {
+        return Err(Failure::Unconfirmed);
+    }
+    let now = situation(node, &text)?;
+    let plan = plan::decide(request, confirm.is_some(), &now)?;
+    if matches!(plan, Plan::Reboot) {
+        sequencer::may_start(node, &APPLY_CONFIGURATION)?;
+    }
+    let mode_details = if request.dry_run { plan.dry_run(&now) } else { plan.details() };
+    if !request.dry_run {
+        carry_out(node, plan, &now, text, confirm)?;
+    }
+    Ok(ApplyConfiguration { metadata: None, warnings, mode: plan.mode().into(), mode_details })
+}
+
+fn waits_for_confirmation(node: &Node) -> bool {
+    node.configuration.pending().is_some_and(|pending| pending.kind == Kind::Confirm)
+}
+
+fn situation(node: &Node, new: &str) -> Result<Situation, Failure> {
+    let has_state = node.configuration.state().is_some();
+    let Some(old) = text_in_force(node) else {
+        return Ok(Situation { change: None, diff: diff("", new), has_state });
+    };
+    let change = Change::between(&old, new).map_err(Wrong::Parse)?;
+    Ok(Situation { change: Some(change), diff: diff(&old, new), has_state })
+}
+
+fn carry_out(
+    node: &Arc<Node>,
+    plan: Plan,
+    now: &Situation,
+    text: Zeroizing<String>,
+    confirm: Option<Duration>,
+) -> Result<(), Failure> {
+    let old = text_in_force(node);
+    let back = back(plan, old, confirm);
+    if !matches!(plan, Plan::Try(_))
+        && let Some(state) = node.configuration.state()
+    {
+        save(&state, &text, back.as_ref()).map_err(Failure::Keep)?;
+    }
+    // A change by someone who reached the node ends every earlier clock; one that waits for a restart is started by it.
+    let first = pending::disarm(node);
+    let fields = now.change.iter().flat_map(Change::paths).collect::<Vec<_>>().join(", ");
+    node.journal.say(&format!(
+        "{}: {}",
+        plan.details(),
+        if fields.is_empty() { "no field differs" } else { &fields }
+    ));
+    match plan {
+        Plan::Live | Plan::Try(_) => {
+            let back = back.map(|back| with_first_way_back(back, first));
+            take_effect(node, text, back);
+        }
+        Plan::Reboot => {
+            node.configuration.rebooting.store(true, Ordering::SeqCst);
+            let how = Start { actor_id: events::actor_id(), ..Start::default() };
+            sequencer::start(node, &APPLY_CONFIGURATION, how)?;
+        }
+        Plan::Staged => {}
+    }
+    Ok(())
+}
+
+/// The way back of this change, if it has one.
+fn back(plan: Plan, old: Option<Zeroizing<String>>, confirm: Option<Duration>) -> Option<Pending> {
+    let previous = old?;
+    let (kind, timeout) = match (plan, confirm) {
+        (Plan::Try(timeout), _) => (Kind::Try, timeout),
+        (_, Some(timeout)) => (Kind::Confirm, timeout),
+        (_, None) => return None,
+    };
+    Some(Pending { kind, timeout, deadline_ns: None, previous })
+}
+
+/// A change on top of an unconfirmed one returns to where that one would have returned to.
+fn with_first_way_back(back: Pending, first: Option<Pending>) -> Pending {
+    match first {
+        Some(first) if (back.kind, first.kind) == (Kind::Confirm, Kind::Confirm) => {
+            Pending { previous: first.previous, ..back }
+        }
+        _ => back,
+    }
+}
+
+/// The order of writes is the promise of [`pending`].
+fn save(state: &State, text: &str, back: Option<&Pending>) -> Result<(), String> {
+    if let Some(back) = back {
+        pending::prepare(state, &back.previous, back.timeout)?;
+    }
+    state.write(CONFIG, text)?;
+    if back.is_none() {
+        pending::clear(state)?;
+    }
+    state.remove(RETURNED)
+}
+
+/// Puts a config into force once the answer has left.
+fn take_effect(node: &Arc<Node>, text: Zeroizing<String>, back: Option<Pending>) {
+    if let Some(back) = back {
+        pending::arm(node, back);
+    }
+    let node = node.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(ANSWER_LEAVES).await;
+        if let Err(error) = put_into_force(&node, text) {
+            node.journal.warn(&error.to_string());
+        }
+    });
+}
+
+/// Makes an unconfirmed config the confirmed one.
+pub(crate) async fn confirm(node: &Arc<Node>) -> Result<(), Failure> {
+    let _busy = node.configuration.busy.lock().await;
+    if !waits_for_confirmation(node) {
+        return Err(Failure::NothingPending);
+    }
+    if let Some(state) = node.configuration.state() {
+        pending::clear(&state).map_err(Failure::Keep)?;
+    }
+    drop(pending::disarm(node));
+    node.journal.say("the configuration was confirmed");
+    Ok(())
+}

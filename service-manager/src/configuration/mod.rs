@@ -1,0 +1,219 @@
+//! The machine config of a running node: where it comes from, how it changes, how it is kept.
+//!
+//! | part | owns |
+//! |---|---|
+//! | [`source`], [`volume`], [`http`], [`address`] | finding a config |
+//! | [`state`] | the partition STATE and files on it |
+//! | [`change`], [`plan`] | pure: what differs, what that takes, which mode does what |
+//! | [`apply`] | one change from request to answer |
+//! | [`pending`] | changes that undo themselves |
+//! | [`maintenance`] | a node without a config |
+//!
+//! Order: a change is on the disk before it is acknowledged, and in force after it.
+
+mod address;
+pub(crate) mod apply;
+pub(crate) mod change;
+mod http;
+pub(crate) mod maintenance;
+pub(crate) mod pending;
+pub(crate) mod plan;
+pub(crate) mod source;
+mod state;
+mod volume;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use zeroize::Zeroizing;
+
+use crate::checkpoint::Keep;
+use crate::node::Node;
+use crate::store::{MACHINE_CONFIG, MachineDocument, Spec};
+use pending::{AtBoot, Pending};
+use state::{Found, State};
+
+/// No config is larger than this: gRPC would not carry it.
+const MAX_BYTES: u64 = 4 << 20;
+
+/// What the node remembers about its config besides the config.
+pub struct Configuration {
+    state: OnceLock<State>,
+    /// Drivers of all devices that were there at the start are loaded.
+    pub(crate) settled: watch::Sender<bool>,
+    /// The node waits for someone to give it a config.
+    pub(crate) maintenance: watch::Sender<bool>,
+    /// Held by whoever changes the config.
+    busy: tokio::sync::Mutex<()>,
+    /// A config was applied that takes a restart.
+    rebooting: AtomicBool,
+    pending: Mutex<Option<Pending>>,
+    generation: AtomicU64,
+}
+
+impl Default for Configuration {
+    fn default() -> Self {
+        Self {
+            state: OnceLock::new(),
+            settled: watch::channel(false).0,
+            maintenance: watch::channel(false).0,
+            busy: tokio::sync::Mutex::new(()),
+            rebooting: AtomicBool::new(false),
+            pending: Mutex::new(None),
+            generation: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Configuration {
+    /// The mounted STATE.
+    pub(crate) fn state(&self) -> Option<State> {
+        self.state.get().cloned()
+    }
+
+    fn pending(&self) -> Option<Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Replaces what is pending; the clock of the old one sees that its generation is over.
+    fn set_pending(&self, pending: Option<Pending>) -> u64 {
+        let mut slot = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        *slot = pending;
+        self.generation.fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    fn generation(&self) -> u64 {
+        self.generation.load(Ordering::SeqCst)
+    }
+}
+
+/// Why a text is no config.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Wrong {
+    /// It cannot be read.
+    #[error("failed to parse config: {0}")]
+    Parse(String),
+    /// It says something impossible.
+    #[error("configuration validation failed: {0}")]
+    Validate(String),
+}
+
+/// Reads and judges a config; with the warnings.
+fn judge(node: &Node, text: &str) -> Result<(config::Config, Vec<String>), Wrong> {
+    let loaded = config::load(text.as_bytes()).map_err(|e| Wrong::Parse(e.to_string()))?;
+    let more =
+        loaded.validate(mode(&node.parameters.platform)).map_err(|e| Wrong::Validate(e.to_string()))?;
+    let warnings = loaded.warnings.iter().chain(&more).map(ToString::to_string).collect();
+    Ok((loaded.config, warnings))
+}
+
+/// What a platform asks of a config (spec/machine-facts.md §4.5).
+fn mode(platform: &str) -> config::Mode {
+    match platform {
+        "metal" | "packet" | "equinixMetal" => config::Mode::Metal,
+        "container" => config::Mode::Container,
+        _ => config::Mode::Cloud,
+    }
+}
+
+/// Puts a config into force and keeps a copy for the next machined.
+pub(crate) fn put_into_force(node: &Node, text: Zeroizing<String>) -> Result<(), Wrong> {
+    let (parsed, warnings) = judge(node, &text)?;
+    for warning in warnings {
+        node.journal.warn(&format!("machine config: {warning}"));
+    }
+    if let Err(error) = Keep::save(Keep::CONFIG, &text, &node.init) {
+        node.journal.warn(&format!("keep the machine config for a restart: {error}"));
+    }
+    let shared = Arc::new(parsed.clone());
+    let document = MachineDocument { text, config: parsed };
+    let spec = Spec::MachineConfig(Arc::new(document));
+    if let Err(error) = node.store.put(MACHINE_CONFIG.writer, &MACHINE_CONFIG, "v1alpha1", spec) {
+        node.journal.warn(&error.to_string());
+    }
+    node.config.send_replace(Some(shared));
+    node.configuration.maintenance.send_replace(false);
+    Ok(())
+}
+
+/// The text of the config in force.
+pub(crate) fn text_in_force(node: &Node) -> Option<Zeroizing<String>> {
+    let resource = node.store.get(&MACHINE_CONFIG, "v1alpha1")?;
+    match &resource.spec {
+        Spec::MachineConfig(document) => Some(document.text.clone()),
+        _ => None,
+    }
+}
+
+/// Mounts STATE if it is there; says what keeps it from that.
+pub(crate) fn find_state(node: &Node) -> Result<bool, String> {
+    if node.configuration.state.get().is_some() {
+        return Ok(true);
+    }
+    let found = match State::mounted() {
+        Some(state) => Some(state),
+        None => match state::find(Path::new(volume::CLASS)) {
+            Found::Nothing => None,
+            Found::One(device) => {
+                let state = State::mount(&device)?;
+                node.journal.say(&format!("STATE is {}", device.display()));
+                Some(state)
+            }
+            Found::Several(devices) => {
+                let names: Vec<String> = devices.iter().map(|device| device.display().to_string()).collect();
+                let names = names.join(", ");
+                return Err(format!(
+                    "several partitions are labelled STATE ({names}): none is used; detach or relabel all but one"
+                ));
+            }
+        },
+    };
+    if let Some(state) = found {
+        // Set twice only by two looks at the same partition.
+        let _ = node.configuration.state.set(state);
+    }
+    Ok(node.configuration.state.get().is_some())
+}
+
+/// Looks whether the config on STATE waits for confirmation. Once a boot, before it is read.
+pub(crate) fn begin_boot(node: &Arc<Node>) -> Option<Pending> {
+    let state = node.configuration.state()?;
+    match pending::at_boot(&state) {
+        Ok(AtBoot::Waits(pending)) => Some(pending),
+        Ok(AtBoot::GivenUp(reason)) => {
+            pending::report(node, &reason);
+            None
+        }
+        Ok(AtBoot::Settled) => {
+            if let Ok(Some(note)) = state.read(state::RETURNED) {
+                pending::report(node, note.trim());
+                // Said once; the log and the events have it now.
+                let _ = state.remove(state::RETURNED);
+            }
+            None
+        }
+        Err(error) => {
+            node.journal.warn(&format!("read what is pending on STATE: {error}"));
+            None
+        }
+    }
+}
+
+/// Keeps the config that was just taken on STATE, if there is one.
+pub(crate) fn keep_on_state(node: &Node, text: &str) {
+    if let Some(state) = node.configuration.state()
+        && let Err(error) = state.write(state::CONFIG, text)
+    {
+        node.journal.warn(&format!("keep the machine config on STATE: {error}"));
+    }
+}
+
+/// A length of time from the wire; `None` for none, nonsense and zero.
+pub(crate) fn duration(wire: Option<&prost_types::Duration>) -> Option<Duration> {
+    let wire = wire?;
+    let time = Duration::new(u64::try_from(wire.seconds).ok()?, u32::try_from(wire.nanos).ok()?);
+    (!time.is_zero()).then_some(time)
+}

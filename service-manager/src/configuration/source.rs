@@ -1,0 +1,245 @@
+//! Where a machine config comes from, in order.
+//!
+//! Owns: the order: STATE, the image's own, the early and inline parameters around what the command line names.
+//! Does not: judge the text, or try again (`loadConfig` does both).
+//! Fails by: [`Trouble`]; [`Search::Nothing`] is no error: nobody has given this node a config yet.
+//! Source: spec/machine-facts.md §4.5 and spec/machine-facts-v1.13.md §4.1, §4.5.
+
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+use base64::Engine;
+use config::cmdline::ConfigSource;
+use zeroize::Zeroizing;
+
+use super::address::{Machine, fill};
+use super::state::CONFIG;
+use super::{MAX_BYTES, http, volume};
+use crate::node::Node;
+use crate::store::{HOSTNAME_STATUS, Spec};
+
+/// Where an image brings its own config.
+const IN_IMAGE: [&str; 2] = ["/usr/local/etc/billet/config.yaml", "/usr/local/etc/talos/config.yaml"];
+/// How zstd data begins (RFC 8878 §3.1.1).
+const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
+/// A place that a config came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The partition.
+    State,
+    /// A file of the image.
+    Image(&'static str),
+    /// A kernel parameter.
+    Parameter(&'static str),
+    /// The volume labelled `metal-iso`.
+    Volume,
+    /// An address.
+    Address(String),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::State => f.write_str("STATE (/system/state/config.yaml)"),
+            Self::Image(path) => write!(f, "the image ({path})"),
+            Self::Parameter(name) => write!(f, "the kernel parameter {name}"),
+            Self::Volume => f.write_str("the volume labelled metal-iso"),
+            Self::Address(address) => f.write_str(address),
+        }
+    }
+}
+
+/// A config's text.
+pub(crate) struct Candidate {
+    pub(crate) origin: Origin,
+    pub(crate) text: Zeroizing<String>,
+}
+
+/// What a look at one source brought.
+pub(crate) enum Search {
+    /// A text.
+    Found(Candidate),
+    /// This source has nothing, and is not expected to.
+    Nothing,
+    /// It has nothing yet, and may have soon; why.
+    Absent(String),
+    /// It should have something.
+    Failed(String),
+}
+
+/// What STATE keeps.
+pub(crate) fn from_state(node: &Node) -> Search {
+    let Some(state) = node.configuration.state() else { return Search::Nothing };
+    match state.read(CONFIG) {
+        Ok(Some(text)) if !text.trim().is_empty() => Search::Found(Candidate { origin: Origin::State, text }),
+        Ok(_) => Search::Nothing,
+        Err(error) => Search::Failed(error),
+    }
+}
+
+/// Everything else, in order.
+pub(crate) async fn from_outside(node: &Node) -> Search {
+    let inline = |name, value: &Option<String>| match value {
+        Some(value) => found(Origin::Parameter(name), unpacked(value).map_err(|e| format!("{name}: {e}"))),
+        None => Search::Nothing,
+    };
+    let mut search = in_image(&IN_IMAGE);
+    if matches!(search, Search::Nothing) {
+        search = inline("talos.config.early", &node.parameters.config_early);
+    }
+    if matches!(search, Search::Nothing) {
+        search = named(node).await;
+    }
+    if matches!(search, Search::Nothing | Search::Absent(_)) && node.parameters.config_inline.is_some() {
+        search = inline("talos.config.inline", &node.parameters.config_inline);
+    }
+    search
+}
+
+pub(super) fn found(origin: Origin, text: Result<Zeroizing<String>, String>) -> Search {
+    match text {
+        Ok(text) => Search::Found(Candidate { origin, text }),
+        Err(error) => Search::Failed(error),
+    }
+}
+
+fn in_image(paths: &[&'static str]) -> Search {
+    for &path in paths {
+        match fs::read(path) {
+            Ok(bytes) => {
+                let text = text_of(&Zeroizing::new(bytes)).map_err(|e| format!("{path}: {e}"));
+                return found(Origin::Image(path), text);
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Search::Failed(format!("read {path}: {error}")),
+        }
+    }
+    Search::Nothing
+}
+
+/// The source that `config=` names.
+async fn named(node: &Node) -> Search {
+    match &node.parameters.config {
+        Some(ConfigSource::MetalIso) => volume::read(node),
+        Some(ConfigSource::Url(address)) => match fill(address, &machine(node)) {
+            Ok(address) => found(Origin::Address(address.clone()), http::get(&address).await),
+            Err(error) => Search::Failed(error),
+        },
+        Some(ConfigSource::None) | None => Search::Nothing,
+    }
+}
+
+/// What is known of this machine now.
+fn machine(node: &Node) -> Machine {
+    let dmi = |name: &str| {
+        let text = fs::read_to_string(Path::new("/sys/class/dmi/id").join(name)).ok()?;
+        Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+    };
+    let hostname = node.store.get(&HOSTNAME_STATUS, "hostname").and_then(|resource| match &resource.spec {
+        Spec::HostnameStatus(status) => Some(status.hostname.clone()),
+        _ => None,
+    });
+    Machine {
+        uuid: dmi("product_uuid").map(|uuid| uuid.to_ascii_lowercase()),
+        serial: dmi("product_serial"),
+        mac: first_mac(Path::new("/sys/class/net")),
+        hostname,
+    }
+}
+
+fn first_mac(class: &Path) -> Option<String> {
+    let mut names: Vec<_> = fs::read_dir(class).ok()?.flatten().map(|entry| entry.file_name()).collect();
+    names.sort();
+    let wired = names.iter().find(|name| crate::network::is_wired(&name.to_string_lossy()))?;
+    Some(fs::read_to_string(class.join(wired).join("address")).ok()?.trim().to_owned())
+}
+
+/// A parameter's value: base64 of a text, which may be packed by zstd.
+fn unpacked(value: &str) -> Result<Zeroizing<String>, String> {
+    let bytes =
+        base64::engine::general_purpose::STANDARD.decode(value).map_err(|e| format!("not base64: {e}"))?;
+    text_of(&Zeroizing::new(bytes))
+}
+
+/// A config's text from bytes, which may be packed by zstd.
+pub(super) fn text_of(bytes: &[u8]) -> Result<Zeroizing<String>, String> {
+    if bytes.starts_with(&ZSTD_MAGIC) {
+        return text_of(&unzstd(bytes)?);
+    }
+    if bytes.starts_with(&[0x1f, 0x8b]) {
+        return Err("it is packed by gzip; give it as plain text or packed by zstd".to_owned());
+    }
+    let text = std::str::from_utf8(bytes).map_err(|_| "it is not UTF-8 text")?;
+    if text.trim().is_empty() {
+        return Err("it is empty".to_owned());
+    }
+    Ok(Zeroizing::new(text.to_owned()))
+}
+
+fn unzstd(packed: &[u8]) -> Result<Zeroizing<Vec<u8>>, String> {
+    let mut decoder =
+        ruzstd::decoding::StreamingDecoder::new(packed).map_err(|e| format!("not zstd data: {e}"))?;
+    let limit = usize::try_from(MAX_BYTES).unwrap_or(usize::MAX);
+    let mut bytes = Zeroizing::new(Vec::new());
+    let mut part = Zeroizing::new([0; 4096]);
+    loop {
+        let read =
+            ruzstd::io::Read::read(&mut decoder, &mut *part).map_err(|e| format!("unpack zstd data: {e}"))?;
+        bytes.extend_from_slice(&part[..read]);
+        if read == 0 {
+            return Ok(bytes);
+        }
+        if bytes.len() > limit {
+            return Err(format!("it is larger than {limit} bytes when unpacked"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `printf 'version: v1alpha1\n' | zstd | base64`
+    const PACKED: &str = "KLUv/QRYkQAAdmVyc2lvbjogdjFhbHBoYTEKOO3SSQ==";
+
+    #[test]
+    fn inline_configs_are_plain_or_packed() {
+        let plain = base64::engine::general_purpose::STANDARD.encode("version: v1alpha1\n");
+        assert_eq!(unpacked(&plain).unwrap().as_str(), "version: v1alpha1\n");
+        assert!(unpacked("%%").unwrap_err().starts_with("not base64"));
+    }
+
+    #[test]
+    fn what_is_no_text_is_said() {
+        assert!(text_of(b" \n").unwrap_err().contains("empty"));
+        assert!(text_of(&[0xff, 0xfe]).unwrap_err().contains("UTF-8"));
+        assert!(text_of(&[0x1f, 0x8b, 8]).unwrap_err().contains("gzip"));
+        assert!(text_of(&[0x28, 0xb5, 0x2f, 0xfd, 0]).is_err());
+    }
+
+    #[test]
+    fn zstd_is_unpacked() {
+        let bytes = base64::engine::general_purpose::STANDARD.decode(PACKED).unwrap();
+        assert_eq!(text_of(&bytes).unwrap().as_str(), "version: v1alpha1\n");
+    }
+
+    #[test]
+    fn the_image_s_own_config_is_found() {
+        assert!(matches!(in_image(&["/nonexistent/config.yaml"]), Search::Nothing));
+        assert!(matches!(in_image(&["/proc/self/comm"]), Search::Found(_)));
+    }
+
+    #[test]
+    fn the_first_wired_link_gives_the_address() {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, mac) in
+            [("lo", "00:00:00:00:00:00\n"), ("eth1", "02:00:00:00:00:02\n"), ("eth0", "02:00:00:00:00:01\n")]
+        {
+            fs::create_dir(dir.path().join(name)).unwrap();
+            fs::write(dir.path().join(name).join("address"), mac).unwrap();
+        }
+        assert_eq!(first_mac(dir.path()).as_deref(), Some("02:00:00:00:00:01"));
+    }
+}
