@@ -3,7 +3,7 @@
 //! Owns: decoding that tolerates line breaks, and the certificate-and-key pair. Does not: read the PEM (`api::pki`).
 //! Source: shared/spec/machine-facts.md §1.1.
 
-use crate::Secret;
+use crate::{Secret, schema::section};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 use zeroize::Zeroizing;
@@ -65,16 +65,14 @@ impl Serialize for EncodedSecret {
     }
 }
 
-/// A certificate and, where this machine may sign or serve with it, its key.
-#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct CertificateAndKey {
-    /// PEM of the certificate.
-    #[serde(default)]
-    pub crt: EncodedPem,
-    /// PEM of the private key; empty where only the certificate is known.
-    #[serde(default, skip_serializing_if = "EncodedSecret::is_empty")]
-    pub key: EncodedSecret,
+section! {
+    /// A certificate and, where this machine may sign or serve with it, its key.
+    CertificateAndKey {
+        /// The certificate.
+        crt "crt": EncodedPem {};
+        /// The private key; absent where only the certificate is known.
+        key "key": EncodedSecret { secret true };
+    }
 }
 
 impl CertificateAndKey {

@@ -4,7 +4,7 @@
 
 use crate::{
     CertificateAndKey, EncodedPem, EncodedSecret, MachineType, Secret,
-    v1alpha1::{Cluster, Config, ControlPlane, Install, Machine, Network, Time, VERSION},
+    v1alpha1::{Cluster, Config, ControlPlane, Install, Machine, Network, VERSION},
     validate::{ValidateError, validate},
 };
 
@@ -73,18 +73,11 @@ fn config(input: Input) -> Config {
         cert_sans: input.cert_sans,
         network: Network { hostname: input.hostname.unwrap_or_default(), ..Network::default() },
         install: Install { disk: input.install_disk.unwrap_or_default(), ..Install::default() },
-        time: Time::default(),
-        files: Vec::new(),
-        env: Default::default(),
-        sysctls: Default::default(),
-        sysfs: Default::default(),
-        registries: Default::default(),
-        kernel: None,
-        udev: None,
+        ..Machine::default()
     };
     let cluster = Cluster {
         cluster_name: input.cluster_name,
-        control_plane: ControlPlane { endpoint: input.endpoint },
+        control_plane: ControlPlane { endpoint: input.endpoint, ..ControlPlane::default() },
         token: Some(input.tokens.bootstrap),
         ..Cluster::default()
     };

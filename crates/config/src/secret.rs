@@ -15,6 +15,12 @@ use zeroize::Zeroizing;
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Zeroizing<String>);
 
+impl Default for Secret {
+    fn default() -> Self {
+        Self::new("")
+    }
+}
+
 impl Secret {
     /// Takes over `text`.
     pub fn new(text: impl Into<String>) -> Self {

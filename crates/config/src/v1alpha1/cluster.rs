@@ -1,68 +1,196 @@
 //! The `cluster` section.
 
-use super::is_default;
-use crate::{CertificateAndKey, EncodedSecret, Secret};
-use serde::{Deserialize, Serialize};
+use super::*;
+use crate::{
+    CertificateAndKey, EncodedSecret, Secret,
+    schema::{GoDuration, section},
+};
+use std::collections::BTreeMap;
 
-/// What concerns the cluster. The secrets are carried now and used by the Kubernetes issue.
-#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct Cluster {
-    /// Identifier of the cluster, base64 of 32 bytes.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub id: String,
-    /// Shared secret of cluster discovery.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub secret: Option<Secret>,
+section! {
+    /// What concerns the cluster.
+    Cluster {
+        /// Identifier of the cluster, base64 of 32 bytes.
+        id "id": String { newer true, later "Kubernetes", example "c2FtcGxlLWNsdXN0ZXItaWRlbnRpZmllci0wMDAwMDA=" };
+        /// Shared secret of cluster discovery.
+        secret "secret": Option<Secret> { newer true, later "Kubernetes" };
+        /// Where the Kubernetes API answers.
+        control_plane "controlPlane": ControlPlane {};
+        /// The cluster's name.
+        cluster_name "clusterName": String { example "demo" };
+        /// Pod and service networks.
+        network "network": Option<ClusterNetwork> { later "Kubernetes" };
+        /// Bootstrap token with which a kubelet joins.
+        token "token": Option<Secret> { later "Kubernetes" };
+        /// Key that encrypts secrets in etcd, AES-CBC.
+        aescbc_encryption_secret "aescbcEncryptionSecret": Option<Secret> { later "Kubernetes" };
+        /// Key that encrypts secrets in etcd, secretbox; preferred.
+        secretbox_encryption_secret "secretboxEncryptionSecret": Option<Secret> { newer true, later "Kubernetes" };
+        /// CA of Kubernetes.
+        ca "ca": CertificateAndKey { later "Kubernetes" };
+        /// Further CAs that clients of Kubernetes may come from.
+        accepted_cas "acceptedCAs": Vec<CertificateAndKey> { newer true, later "Kubernetes" };
+        /// CA of the aggregation layer.
+        aggregator_ca "aggregatorCA": CertificateAndKey { later "Kubernetes" };
+        /// Key that signs service account tokens.
+        service_account "serviceAccount": ServiceAccount { later "Kubernetes" };
+        /// The API server.
+        api_server "apiServer": Option<ApiServer> { later "Kubernetes" };
+        /// The controller manager.
+        controller_manager "controllerManager": Option<ControllerManager> { later "Kubernetes" };
+        /// kube-proxy.
+        proxy "proxy": Option<Proxy> { later "Kubernetes" };
+        /// The scheduler.
+        scheduler "scheduler": Option<Scheduler> { later "Kubernetes" };
+        /// How nodes find each other.
+        discovery "discovery": Option<Discovery> { newer true, later "Kubernetes" };
+        /// The etcd cluster.
+        etcd "etcd": Etcd { later "Kubernetes" };
+        /// The cluster's DNS.
+        core_dns "coreDNS": Option<CoreDns> { later "Kubernetes" };
+        /// A controller manager of the cloud.
+        external_cloud_provider "externalCloudProvider": Option<ExternalCloudProvider> { newer true, later "Kubernetes" };
+        /// A dead setting of the first generation.
+        pod_checkpointer "podCheckpointer": Option<Image> { later "Kubernetes" };
+        /// Addresses of manifests to apply.
+        extra_manifests "extraManifests": Vec<String> { later "Kubernetes", example "[\"https://example.org/extra.yaml\"]" };
+        /// HTTP headers for these.
+        extra_manifest_headers "extraManifestHeaders": BTreeMap<String, String> { secret true, later "Kubernetes", example "{Accept: text/yaml}" };
+        /// Manifests to apply.
+        inline_manifests "inlineManifests": Vec<InlineManifest> { newer true, later "Kubernetes" };
+        /// The administrator's kubeconfig.
+        admin_kubeconfig "adminKubeconfig": Option<AdminKubeconfig> { later "Kubernetes" };
+        /// Let pods run on control plane nodes: the first generation's field.
+        allow_scheduling_on_masters "allowSchedulingOnMasters": Option<bool> { later "Kubernetes", default "false" };
+        /// Let pods run on control plane nodes.
+        allow_scheduling_on_control_planes "allowSchedulingOnControlPlanes": Option<bool> { newer true, later "Kubernetes", default "false" };
+    }
+}
+
+impl Cluster {
+    /// The domain of services.
+    pub fn dns_domain(&self) -> &str {
+        self.network
+            .as_ref()
+            .map(|n| n.dns_domain.as_str())
+            .filter(|d| !d.is_empty())
+            .unwrap_or("cluster.local")
+    }
+
+    /// Whether pods may run on control plane nodes, in either generation's field.
+    pub fn schedules_on_control_planes(&self) -> bool {
+        self.allow_scheduling_on_control_planes.or(self.allow_scheduling_on_masters) == Some(true)
+    }
+}
+
+section! {
     /// Where the Kubernetes API answers.
-    #[serde(default)]
-    pub control_plane: ControlPlane,
-    /// The cluster's name.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub cluster_name: String,
-    /// Bootstrap token with which a kubelet joins.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub token: Option<Secret>,
-    /// Key that encrypts secrets in etcd.
-    #[serde(rename = "aescbcEncryptionSecret", default, skip_serializing_if = "Option::is_none")]
-    pub aescbc_encryption_secret: Option<Secret>,
-    /// CA of Kubernetes.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub ca: CertificateAndKey,
-    /// CA of the aggregation layer.
-    #[serde(rename = "aggregatorCA", default, skip_serializing_if = "is_default")]
-    pub aggregator_ca: CertificateAndKey,
+    ControlPlane {
+        /// `https://host:port`, from every node.
+        endpoint "endpoint": String { example "https://demo.example.org:6443" };
+        /// The port on each control plane node.
+        local_api_server_port "localAPIServerPort": Option<u16> { default "6443", example "6443", later "Kubernetes" };
+    }
+}
+
+section! {
+    /// Pod and service networks.
+    ClusterNetwork {
+        /// What connects pods.
+        cni "cni": Option<Cni> {};
+        /// The domain of services.
+        dns_domain "dnsDomain": String { default "cluster.local", example "cluster.local" };
+        /// Networks of pods.
+        pod_subnets "podSubnets": Vec<String> { default "[10.244.0.0/16]", example "[10.244.0.0/16]" };
+        /// Networks of services.
+        service_subnets "serviceSubnets": Vec<String> { default "[10.96.0.0/12]", example "[10.96.0.0/12]" };
+    }
+}
+
+section! {
+    /// What connects pods.
+    Cni {
+        /// `flannel`, `custom` or `none`.
+        name "name": String { default "flannel", example "custom" };
+        /// Addresses of manifests, for `custom`.
+        urls "urls": Vec<String> { example "[\"https://example.org/calico.yaml\"]" };
+        /// Settings of flannel.
+        flannel "flannel": Option<Flannel> { newer true };
+    }
+}
+
+section! {
+    /// Settings of flannel.
+    Flannel {
+        /// Further arguments.
+        extra_args "extraArgs": Vec<String> { newer true, example "[--iface-can-reach=192.168.1.1]" };
+        /// Enforce network policies.
+        kube_network_policies_enabled "kubeNetworkPoliciesEnabled": Option<bool> { newer true };
+    }
+}
+
+section! {
     /// Key that signs service account tokens.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub service_account: ServiceAccount,
-    /// The etcd cluster.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub etcd: Etcd,
+    ServiceAccount {
+        /// The private key.
+        key "key": EncodedSecret { secret true };
+    }
 }
 
-/// Where the Kubernetes API answers.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct ControlPlane {
-    /// `https://host:port`.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub endpoint: String,
+section! {
+    /// How nodes find each other.
+    Discovery {
+        /// Whether they do.
+        enabled "enabled": Option<bool> { newer true };
+        /// Where they look.
+        registries "registries": Option<DiscoveryRegistries> { newer true };
+    }
 }
 
-/// Key that signs service account tokens.
-#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct ServiceAccount {
-    /// PEM of the private key.
-    #[serde(default)]
-    pub key: EncodedSecret,
+section! {
+    /// Where nodes look for each other.
+    DiscoveryRegistries {
+        /// Kubernetes.
+        kubernetes "kubernetes": Option<Switch> { newer true };
+        /// A server on the Internet.
+        service "service": Option<DiscoveryService> { newer true };
+    }
 }
 
-/// The etcd cluster.
-#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct Etcd {
-    /// CA of etcd.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub ca: CertificateAndKey,
+section! {
+    /// A server on the Internet.
+    DiscoveryService {
+        /// Do not use it.
+        disabled "disabled": Option<bool> { newer true, default "false" };
+        /// Where it answers.
+        endpoint "endpoint": String { newer true, example "https://discovery.example.org/" };
+    }
+}
+
+section! {
+    /// A controller manager of the cloud.
+    ExternalCloudProvider {
+        /// Whether there is one.
+        enabled "enabled": Option<bool> { newer true, default "false" };
+        /// Addresses of its manifests.
+        manifests "manifests": Vec<String> { newer true, example "[\"https://example.org/ccm.yaml\"]" };
+    }
+}
+
+section! {
+    /// A manifest in this document.
+    InlineManifest {
+        /// Its name.
+        name "name": String { newer true, example "namespace-ci" };
+        /// The manifest, as text.
+        contents "contents": String { newer true, secret true, example "\"kind: Namespace\"" };
+    }
+}
+
+section! {
+    /// The administrator's kubeconfig.
+    AdminKubeconfig {
+        /// How long its certificate holds.
+        cert_lifetime "certLifetime": Option<GoDuration> { default "8760h" };
+    }
 }

@@ -1,247 +1,106 @@
 //! The `machine` section.
 
-use super::{Network, is_default};
-use crate::{CertificateAndKey, EncodedPem, Secret};
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-use std::fmt;
+use super::*;
+use crate::{
+    CertificateAndKey, Secret,
+    schema::{Decode, Shape, Value, Walk, section},
+    yaml::{Node, shortened},
+};
+use serde::Serialize;
+use std::{collections::BTreeMap, fmt};
 
-/// What concerns this machine.
-#[derive(Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct Machine {
-    /// The role in the cluster.
-    #[serde(rename = "type", default)]
-    pub machine_type: MachineType,
-    /// Shared secret with which nodes ask trustd for certificates.
-    #[serde(default = "no_secret", skip_serializing_if = "Secret::is_empty")]
-    pub token: Secret,
-    /// CA of the node API. Workers hold the certificate only.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub ca: CertificateAndKey,
-    /// Further names and addresses for the API's server certificate.
-    #[serde(rename = "certSANs", default, skip_serializing_if = "is_default")]
-    pub cert_sans: Vec<String>,
-    /// Host name, resolvers, interfaces.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub network: Network,
-    /// Where the system is installed.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub install: Install,
+section! {
+    /// What concerns this machine.
+    Machine {
+        /// The role in the cluster.
+        machine_type "type": MachineType { default "worker" };
+        /// Shared secret with which nodes ask trustd for certificates.
+        token "token": Secret {};
+        /// CA of the node API. Workers hold the certificate only.
+        ca "ca": CertificateAndKey {};
+        /// Further CAs that clients of the node API may come from.
+        accepted_cas "acceptedCAs": Vec<CertificateAndKey> { newer true, later "trusting further client CAs" };
+        /// Further names and addresses for the API's server certificate.
+        cert_sans "certSANs": Vec<String> { example "[10.0.0.5, node.example.org]" };
+        /// What the control plane's parts on this machine do.
+        control_plane "controlPlane": Option<MachineControlPlane> { newer true, later "Kubernetes" };
+        /// The kubelet.
+        kubelet "kubelet": Kubelet { later "Kubernetes" };
+        /// Static pods that the kubelet runs, as Kubernetes manifests.
+        pods "pods": Vec<Value> { newer true, later "Kubernetes" };
+        /// Host name, resolvers, interfaces.
+        network "network": Network {};
+        /// Further disks to partition, once, while they are empty.
+        disks "disks": Vec<Disk> { later "extra disks" };
+        /// Where the system is installed.
+        install "install": Install { later "installing to a disk" };
+        /// Files to write at boot, in this order.
+        files "files": Vec<File> {};
+        /// Environment of all services: proxies and the like.
+        env "env": BTreeMap<String, String> { secret true, example "{https_proxy: http://proxy.example.org:3128}" };
+        /// Time synchronisation.
+        time "time": Time {};
+        /// Kernel parameters below /proc/sys; dots stand for slashes.
+        sysctls "sysctls": BTreeMap<String, String> { example "{net.ipv4.ip_forward: \"0\"}" };
+        /// Values below /sys; dots stand for slashes.
+        sysfs "sysfs": BTreeMap<String, String> { newer true, example "{devices.system.cpu.cpu0.cpufreq.scaling_governor: performance}" };
+        /// Where container images come from.
+        registries "registries": Registries {};
+        /// Encryption of the system's partitions.
+        system_disk_encryption "systemDiskEncryption": SystemDiskEncryption { later "disk encryption" };
+        /// Switches of single features.
+        features "features": Option<Features> { newer true };
+        /// Rules for devices.
+        udev "udev": Option<Udev> { newer true };
+        /// Where logs are sent.
+        logging "logging": Option<Logging> { newer true, later "sending logs" };
+        /// Kernel modules to load.
+        kernel "kernel": Option<Kernel> { newer true };
+        /// Seccomp profiles that pods may name.
+        seccomp_profiles "seccompProfiles": Vec<SeccompProfile> { newer true, later "Kubernetes" };
+        /// What every container's OCI description is overlaid with.
+        base_runtime_spec_overrides "baseRuntimeSpecOverrides": Option<Value> { newer true, later "Kubernetes" };
+        /// Labels of the Kubernetes node.
+        node_labels "nodeLabels": BTreeMap<String, String> { newer true, later "Kubernetes", example "{zone: a}" };
+        /// Annotations of the Kubernetes node.
+        node_annotations "nodeAnnotations": BTreeMap<String, String> { newer true, later "Kubernetes" };
+        /// Taints of the Kubernetes node: `key: value:Effect`.
+        node_taints "nodeTaints": BTreeMap<String, String> { newer true, later "Kubernetes", example "{dedicated: \"db:NoSchedule\"}" };
+    }
+}
+
+section! {
+    /// What the control plane's parts on this machine do.
+    MachineControlPlane {
+        /// The controller manager.
+        controller_manager "controllerManager": Option<Switch> { newer true };
+        /// The scheduler.
+        scheduler "scheduler": Option<Switch> { newer true };
+    }
+}
+
+section! {
+    /// A part that can be left out.
+    Switch {
+        /// Do not run it here.
+        disabled "disabled": bool { newer true, default "false" };
+    }
+}
+
+section! {
     /// Time synchronisation.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub time: Time,
-    /// Files to write at boot, in this order.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub files: Vec<File>,
-    /// Environment of all services: proxies and the like.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub env: BTreeMap<String, String>,
-    /// Kernel parameters below /proc/sys; dots stand for slashes.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub sysctls: BTreeMap<String, String>,
-    /// Values below /sys; dots stand for slashes.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub sysfs: BTreeMap<String, String>,
-    /// Where container images come from.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub registries: Registries,
-    /// The kernel.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kernel: Option<Kernel>,
-    /// Rules for devices.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub udev: Option<Udev>,
-}
-
-/// A file to write at boot.
-#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct File {
-    /// Its text.
-    #[serde(default)]
-    pub content: String,
-    /// Its permissions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub permissions: Option<FileMode>,
-    /// Where it is.
-    pub path: String,
-    /// How it is written.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub op: Option<FileOp>,
-}
-
-/// Permission bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileMode(pub u32);
-
-impl Serialize for FileMode {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&format!("0o{:o}", self.0))
+    Time {
+        /// Neither ask a time server nor wait for one.
+        disabled "disabled": bool { default "false" };
+        /// Time servers, by preference.
+        servers "servers": Vec<String> { default "pool.ntp.org", example "[time.example.org]" };
+        /// How long the boot waits for the time; 0 waits for ever.
+        boot_timeout "bootTimeout": Option<crate::schema::GoDuration> { newer true, default "0s" };
     }
-}
-
-impl<'de> Deserialize<'de> for FileMode {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        let digits = text.trim_start_matches("0o");
-        u32::from_str_radix(digits, 8)
-            .ok()
-            .filter(|mode| *mode <= 0o7777)
-            .map(Self)
-            .ok_or_else(|| serde::de::Error::custom(format!("permissions `{text}`: write them like 0644")))
-    }
-}
-
-/// How a file is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum FileOp {
-    /// A new file, below /var only.
-    Create,
-    /// Behind what the file holds already.
-    Append,
-    /// Instead of what the file holds.
-    Overwrite,
-}
-
-/// Where container images come from.
-#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct Registries {
-    /// By registry, `*` for all others: who is asked instead.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub mirrors: BTreeMap<String, RegistryMirror>,
-    /// By host of a registry or mirror: how it is spoken to.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub config: BTreeMap<String, RegistryConfig>,
-}
-
-/// Who is asked instead of a registry.
-#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct RegistryMirror {
-    /// Addresses, by preference.
-    #[serde(default)]
-    pub endpoints: Vec<String>,
-    /// The address holds the whole path already.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub override_path: Option<bool>,
-    /// Do not ask the registry itself when no mirror answers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub skip_fallback: Option<bool>,
-}
-
-/// How a registry is spoken to.
-#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct RegistryConfig {
-    /// Certificates.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tls: Option<RegistryTls>,
-    /// Who we are.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub auth: Option<RegistryAuth>,
-}
-
-/// Certificates for a registry.
-#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct RegistryTls {
-    /// Our own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub client_identity: Option<CertificateAndKey>,
-    /// The CA of the registry's.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub ca: EncodedPem,
-    /// Take any certificate.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub insecure_skip_verify: Option<bool>,
-}
-
-/// Who we are to a registry.
-#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct RegistryAuth {
-    /// Name.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub username: String,
-    /// Password.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub password: Option<Secret>,
-    /// Both, base64 of `name:password`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub auth: Option<Secret>,
-    /// A token instead.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub identity_token: Option<Secret>,
-}
-
-/// The kernel.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct Kernel {
-    /// Modules to load.
-    #[serde(default)]
-    pub modules: Vec<KernelModule>,
-}
-
-/// A kernel module to load.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct KernelModule {
-    /// Its name.
-    pub name: String,
-    /// Its parameters.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub parameters: Vec<String>,
-}
-
-/// Rules for devices.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct Udev {
-    /// Lines in udev's language.
-    #[serde(default)]
-    pub rules: Vec<String>,
-}
-
-fn no_secret() -> Secret {
-    Secret::new("")
-}
-
-/// Where the system is installed.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct Install {
-    /// Device path of the disk.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub disk: String,
-    /// Image reference of the installer.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub image: String,
-    /// Clear the whole disk first.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub wipe: bool,
-    /// Words appended to the kernel command line.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub extra_kernel_args: Vec<String>,
-}
-
-/// Time synchronisation.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct Time {
-    /// Neither ask a time server nor wait for one.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub disabled: bool,
-    /// Time servers, by preference.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub servers: Vec<String>,
 }
 
 /// The role of a machine in its cluster.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MachineType {
     /// A control plane node that bootstraps etcd by itself.
@@ -250,7 +109,6 @@ pub enum MachineType {
     ControlPlane,
     /// A worker. The first generation's generator and status outputs call it `join`.
     #[default]
-    #[serde(alias = "join", alias = "")]
     Worker,
 }
 
@@ -268,5 +126,27 @@ impl fmt::Display for MachineType {
             Self::ControlPlane => "controlplane",
             Self::Worker => "worker",
         })
+    }
+}
+
+impl Decode for MachineType {
+    fn decode(node: &Node, walk: &mut Walk<'_>) -> Option<Self> {
+        match walk.scalar(node)? {
+            "init" => Some(Self::Init),
+            "controlplane" => Some(Self::ControlPlane),
+            "worker" | "join" | "" => Some(Self::Worker),
+            other => {
+                let message = format!(
+                    "unknown machine type {:?}; one of: controlplane, worker, init, join",
+                    shortened(other)
+                );
+                walk.error(node.mark, message);
+                None
+            }
+        }
+    }
+
+    fn shape() -> Shape {
+        Shape::Choice(&["controlplane", "worker", "init", "join"])
     }
 }

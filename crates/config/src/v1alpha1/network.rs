@@ -1,76 +1,63 @@
 //! The `machine.network` section.
-//!
-//! The fields that the first network (loopback, DHCPv4, host name, resolvers) can honour. Bonds, VLANs, WireGuard
-//! and address families come with the network itself; until then they are unknown fields, hence refused by name.
 
-use super::is_default;
-use serde::{Deserialize, Serialize};
+use super::Interface;
+use crate::schema::section;
 use std::net::IpAddr;
 
-/// Host name, resolvers, interfaces.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct Network {
-    /// Overrides every other source of a host name.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub hostname: String,
-    /// Replaces the resolvers that DHCP gave.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub nameservers: Vec<IpAddr>,
-    /// Per-interface settings; an interface without an entry uses DHCP.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub interfaces: Vec<Interface>,
+section! {
+    /// Host name, resolvers, interfaces.
+    Network {
+        /// Overrides every other source of a host name.
+        hostname "hostname": String { example "node-1" };
+        /// Per-interface settings; an interface without an entry uses DHCP.
+        interfaces "interfaces": Vec<Interface> {};
+        /// Replaces the resolvers that DHCP gave.
+        nameservers "nameservers": Vec<IpAddr> { default "those of DHCP, else 1.1.1.1 and 8.8.8.8", example "[10.0.0.1]" };
+        /// Domains that are tried behind short names.
+        search_domains "searchDomains": Vec<String> { newer true, later "search domains", example "[example.org]" };
+        /// Lines of /etc/hosts.
+        extra_host_entries "extraHostEntries": Vec<HostEntry> { later "extra host entries" };
+        /// The mesh between nodes.
+        kubespan "kubespan": Option<KubeSpan> { newer true, later "KubeSpan" };
+        /// Do not derive a search domain from the host's name.
+        disable_search_domain "disableSearchDomain": Option<bool> { newer true, later "search domains" };
+    }
 }
 
-/// Settings of one interface.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct Interface {
-    /// Name of the link: `eth0`.
-    pub interface: String,
-    /// Leave the interface alone.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub ignore: bool,
-    /// Ask for an address by DHCPv4.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub dhcp: bool,
-    /// Addresses with prefix length, in CIDR text.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub addresses: Vec<String>,
-    /// One address in CIDR text: the first generation's field.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub cidr: String,
-    /// Size of the largest packet; 0 keeps the driver's.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub mtu: u32,
-    /// Static routes.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub routes: Vec<Route>,
-    /// Settings of the DHCP client.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub dhcp_options: Option<Dhcp>,
+section! {
+    /// A line of /etc/hosts.
+    HostEntry {
+        /// The address.
+        ip "ip": Option<IpAddr> {};
+        /// Its names.
+        aliases "aliases": Vec<String> { example "[example.org, www.example.org]" };
+    }
 }
 
-/// A static route.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct Route {
-    /// Destination in CIDR text; empty for the default route.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub network: String,
-    /// Address of the next hop.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub gateway: String,
-    /// Priority; lower wins.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub metric: u32,
+section! {
+    /// The mesh between nodes.
+    KubeSpan {
+        /// Whether it is used.
+        enabled "enabled": Option<bool> { newer true, default "false" };
+        /// Route pods and services through it.
+        advertise_kubernetes_networks "advertiseKubernetesNetworks": Option<bool> { newer true };
+        /// Send in the clear to a peer that is down.
+        allow_down_peer_bypass "allowDownPeerBypass": Option<bool> { newer true };
+        /// Learn further endpoints from peers.
+        harvest_extra_endpoints "harvestExtraEndpoints": Option<bool> { newer true };
+        /// Largest packet.
+        mtu "mtu": Option<u32> { newer true, default "1420", example "1420" };
+        /// What is announced.
+        filters "filters": Option<KubeSpanFilters> { newer true };
+    }
 }
 
-/// Settings of the DHCP client.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct Dhcp {
-    /// Priority of the routes that DHCP gives.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub route_metric: u32,
+section! {
+    /// What is announced to the mesh.
+    KubeSpanFilters {
+        /// Networks of endpoints that are used.
+        endpoints "endpoints": Vec<String> { newer true, example "[0.0.0.0/0, \"!192.168.0.0/16\"]" };
+        /// Networks that are not announced.
+        exclude_advertised_networks "excludeAdvertisedNetworks": Vec<String> { newer true, example "[192.168.1.0/24]" };
+    }
 }

@@ -1,0 +1,165 @@
+//! The documents beside the v1alpha1 one: one kind for each concern, many of a kind by name.
+//!
+//! Owns: the kinds, their fields, and which of them say what the v1alpha1 document could say too (`fold`).
+//! Fails by: a remark that names an unknown kind and the nearest known one.
+//! Source: shared/spec/machine-facts-v1.13.md §1.1 for the kinds; the fields are those of the public reference of
+//! that version.
+
+mod fold;
+mod link;
+mod network;
+mod registry;
+mod runtime;
+mod volume;
+
+pub use link::*;
+pub use network::*;
+pub use registry::*;
+pub use runtime::*;
+pub use volume::*;
+
+pub(crate) use fold::fold;
+
+use crate::{
+    schema::{Decode, Section, Walk},
+    v1alpha1::VERSION,
+    yaml::{Content, Node},
+};
+use serde::{Serialize, Serializer};
+
+/// Declares the kinds: `Kind: feature that is missing ("" if it has effect), named or single`.
+macro_rules! documents {
+    ($($kind:ident $later:literal $naming:ident;)+) => {
+        /// A document beside the v1alpha1 one.
+        #[derive(Clone, PartialEq)]
+        #[allow(clippy::large_enum_variant, reason = "few of them exist, and they are not moved about")]
+        pub enum Document {
+            $(#[doc = concat!("`kind: ", stringify!($kind), "`")] $kind($kind),)+
+        }
+
+        impl Document {
+            /// Every kind, with its description.
+            pub const KINDS: &'static [(&'static str, &'static Section)] = &[$((stringify!($kind), $kind::SECTION)),+];
+
+            /// `kind`.
+            pub fn kind(&self) -> &'static str {
+                match self { $(Self::$kind(_) => stringify!($kind)),+ }
+            }
+
+            /// `name`, where documents of this kind have one.
+            pub fn name(&self) -> Option<&str> {
+                match self { $(Self::$kind(_body) => documents!(@$naming _body)),+ }
+            }
+
+            fn body(kind: &str, node: &Node, walk: &mut Walk<'_>) -> Option<Self> {
+                match kind {
+                    $(stringify!($kind) => $kind::decode(node, walk).map(Self::$kind),)+
+                    _ => None,
+                }
+            }
+        }
+
+        /// The feature that a kind needs and that this image does not have; empty if it has effect.
+        pub(crate) fn later(kind: &str) -> &'static str {
+            match kind { $(stringify!($kind) => $later,)+ _ => "" }
+        }
+
+        impl Serialize for Document {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                match self { $(Self::$kind(body) => Wire { api_version: VERSION, kind: stringify!($kind), body }.serialize(serializer)),+ }
+            }
+        }
+    };
+    (@named $body:ident) => { Some($body.name.as_str()) };
+    (@single $body:ident) => { None };
+}
+
+documents! {
+    BlackholeRouteConfig "routes in documents" named;
+    BondConfig "bonds" named;
+    BridgeConfig "bridges" named;
+    DHCPv4Config "settings of the DHCP client" named;
+    DHCPv6Config "settings of the DHCP client" named;
+    DummyLinkConfig "dummy links" named;
+    EnvironmentConfig "" single;
+    EthernetConfig "settings of Ethernet links" named;
+    EventSinkConfig "sending events" single;
+    ExistingVolumeConfig "volumes" named;
+    ExtensionServiceConfig "extension services" named;
+    ExternalVolumeConfig "volumes" named;
+    HCloudVIPConfig "shared addresses" named;
+    HostnameConfig "" single;
+    ImageVerificationConfig "verification of images" single;
+    KmsgLogConfig "sending logs" named;
+    KubeSpanConfig "KubeSpan" single;
+    KubeSpanEndpointsConfig "KubeSpan" single;
+    Layer2VIPConfig "shared addresses" named;
+    LinkAliasConfig "names of links" named;
+    LinkConfig "static network settings" named;
+    NetworkDefaultActionConfig "the firewall" single;
+    NetworkRuleConfig "the firewall" named;
+    OOMConfig "the out-of-memory handler" single;
+    PCIDriverRebindConfig "binding of PCI drivers" single;
+    RawVolumeConfig "volumes" named;
+    RegistryAuthConfig "" named;
+    RegistryMirrorConfig "" named;
+    RegistryTLSConfig "" named;
+    ResolverConfig "" single;
+    RoutingRuleConfig "routing rules" named;
+    SideroLinkConfig "SideroLink" single;
+    StaticHostConfig "" named;
+    SwapVolumeConfig "volumes" named;
+    TCPProbeConfig "probes" named;
+    TimeSyncConfig "" single;
+    TrustedRootsConfig "trusted roots in documents" named;
+    UserVolumeConfig "volumes" named;
+    VLANConfig "VLANs" named;
+    VRFConfig "VRFs" named;
+    VolumeConfig "volumes" named;
+    WatchdogTimerConfig "the watchdog" single;
+    WireguardConfig "WireGuard" named;
+    ZswapConfig "zswap" single;
+}
+
+#[derive(Serialize)]
+struct Wire<'a, T> {
+    #[serde(rename = "apiVersion")]
+    api_version: &'static str,
+    kind: &'static str,
+    #[serde(flatten)]
+    body: &'a T,
+}
+
+impl Document {
+    /// Reads a document that has a `kind`.
+    pub(crate) fn read(node: &Node, walk: &mut Walk<'_>) -> Option<Self> {
+        let kind_node = node.get("kind")?;
+        let known: Vec<_> = Self::KINDS.iter().map(|(kind, _)| *kind).collect();
+        let Some(kind) = known.iter().find(|k| kind_node.text() == Some(k)) else {
+            let given = kind_node.text().unwrap_or("");
+            walk.unknown_kind(kind_node.mark, given, &known);
+            return None;
+        };
+        match node.get("apiVersion") {
+            Some(version) if version.text() == Some(VERSION) => {}
+            Some(version) => {
+                walk.error_at("apiVersion", version.mark, format!("write `apiVersion: {VERSION}`"))
+            }
+            None => walk.error_at(
+                "apiVersion",
+                node.mark,
+                format!("missing version: write `apiVersion: {VERSION}`"),
+            ),
+        }
+        let feature = later(kind);
+        if !feature.is_empty() {
+            walk.not_built(feature, kind_node.mark, kind);
+        }
+        Self::body(kind, &without_header(node), walk)
+    }
+}
+
+fn without_header(node: &Node) -> Node {
+    let entries = node.entries().iter().filter(|e| !matches!(e.key.as_str(), "apiVersion" | "kind"));
+    Node { content: Content::Map(entries.cloned().collect()), ..*node }
+}

@@ -1,0 +1,203 @@
+//! Documents for volumes: the system's, the user's, raw, existing, external, swap.
+
+use super::Matcher;
+use crate::{
+    schema::{choice, section},
+    v1alpha1::Encryption,
+};
+
+section! {
+    /// A volume of the system: STATE, EPHEMERAL or IMAGECACHE.
+    VolumeConfig {
+        /// Which one.
+        name "name": String { newer true, example "EPHEMERAL" };
+        /// Where and how large it is.
+        provisioning "provisioning": Option<Provisioning> { newer true };
+        /// Its encryption.
+        encryption "encryption": Option<Encryption> { newer true };
+        /// How it is mounted.
+        mount "mount": Option<SystemMount> { newer true };
+    }
+}
+
+section! {
+    /// How a volume of the system is mounted.
+    SystemMount {
+        /// Nothing on it can be run, and no set-user-id has effect.
+        secure "secure": Option<bool> { newer true };
+    }
+}
+
+section! {
+    /// Where and how large a volume is.
+    Provisioning {
+        /// The disk.
+        disk_selector "diskSelector": Option<Matcher> { newer true };
+        /// Take all that is left.
+        grow "grow": Option<bool> { newer true };
+        /// Least size.
+        min_size "minSize": String { newer true, example "2.5GiB" };
+        /// Largest size: bytes, or percent of the disk.
+        max_size "maxSize": String { newer true, example "50GiB" };
+    }
+}
+
+section! {
+    /// A volume of the user, mounted below /var/mnt.
+    UserVolumeConfig {
+        /// Its name.
+        name "name": String { newer true, example "local-volume" };
+        /// What it is made of.
+        volume_type "volumeType": Option<VolumeType> { newer true, default "partition" };
+        /// Where and how large it is.
+        provisioning "provisioning": Option<Provisioning> { newer true };
+        /// What is on it.
+        filesystem "filesystem": Option<FilesystemSpec> { newer true };
+        /// Its encryption.
+        encryption "encryption": Option<Encryption> { newer true };
+        /// How it is mounted.
+        mount "mount": Option<UserMount> { newer true };
+    }
+}
+
+choice! {
+    /// What a volume is made of.
+    VolumeType {
+        /// A partition.
+        Partition "partition";
+        /// A whole disk.
+        Disk "disk";
+        /// A directory of EPHEMERAL.
+        Directory "directory";
+    }
+}
+
+section! {
+    /// What is on a volume.
+    FilesystemSpec {
+        /// The file system.
+        kind "type": Option<FilesystemType> { newer true, default "xfs" };
+        /// Count the space of projects.
+        project_quota_support "projectQuotaSupport": Option<bool> { newer true };
+    }
+}
+
+choice! {
+    /// A file system.
+    FilesystemType {
+        /// XFS.
+        Xfs "xfs";
+        /// ext4.
+        Ext4 "ext4";
+    }
+}
+
+section! {
+    /// How a volume of the user is mounted.
+    UserMount {
+        /// Do not note when a file was read.
+        disable_access_time "disableAccessTime": Option<bool> { newer true };
+        /// Nothing on it can be run, and no set-user-id has effect.
+        secure "secure": Option<bool> { newer true };
+    }
+}
+
+section! {
+    /// A volume without a file system.
+    RawVolumeConfig {
+        /// Its name.
+        name "name": String { newer true, example "local-device" };
+        /// Where and how large it is.
+        provisioning "provisioning": Option<Provisioning> { newer true };
+        /// Its encryption.
+        encryption "encryption": Option<Encryption> { newer true };
+    }
+}
+
+section! {
+    /// A volume that is there already.
+    ExistingVolumeConfig {
+        /// Its name.
+        name "name": String { newer true, example "my-existing-volume" };
+        /// How it is found.
+        discovery "discovery": Option<VolumeDiscovery> { newer true };
+        /// How it is mounted.
+        mount "mount": Option<ExistingMount> { newer true };
+    }
+}
+
+section! {
+    /// How a volume is found.
+    VolumeDiscovery {
+        /// By an expression.
+        volume_selector "volumeSelector": Option<Matcher> { newer true };
+    }
+}
+
+section! {
+    /// How a volume that is there already is mounted.
+    ExistingMount {
+        /// Without leave to write.
+        read_only "readOnly": Option<bool> { newer true };
+        /// Do not note when a file was read.
+        disable_access_time "disableAccessTime": Option<bool> { newer true };
+        /// Nothing on it can be run, and no set-user-id has effect.
+        secure "secure": Option<bool> { newer true };
+    }
+}
+
+section! {
+    /// A volume of another machine.
+    ExternalVolumeConfig {
+        /// Its name.
+        name "name": String { newer true, example "shared" };
+        /// How it is reached.
+        filesystem_type "filesystemType": String { newer true, example "virtiofs" };
+        /// How it is mounted.
+        mount "mount": Option<ExternalMount> { newer true };
+    }
+}
+
+section! {
+    /// How a volume of another machine is mounted.
+    ExternalMount {
+        /// Without leave to write.
+        read_only "readOnly": Option<bool> { newer true };
+        /// Do not note when a file was read.
+        disable_access_time "disableAccessTime": Option<bool> { newer true };
+        /// Nothing on it can be run, and no set-user-id has effect.
+        secure "secure": Option<bool> { newer true };
+        /// From the hypervisor.
+        virtiofs "virtiofs": Option<Virtiofs> { newer true };
+    }
+}
+
+section! {
+    /// A directory of the hypervisor.
+    Virtiofs {
+        /// Its tag.
+        tag "tag": String { newer true, example "Data" };
+    }
+}
+
+section! {
+    /// A volume for memory that is not used.
+    SwapVolumeConfig {
+        /// Its name.
+        name "name": String { newer true, example "swap1" };
+        /// Where and how large it is.
+        provisioning "provisioning": Option<Provisioning> { newer true };
+        /// Its encryption.
+        encryption "encryption": Option<Encryption> { newer true };
+    }
+}
+
+section! {
+    /// Compressed memory before swap.
+    ZswapConfig {
+        /// Its share of the memory.
+        max_pool_percent "maxPoolPercent": Option<u8> { newer true, default "20", example "25" };
+        /// Write cold pages to swap.
+        shrinker_enabled "shrinkerEnabled": Option<bool> { newer true };
+    }
+}

@@ -1,0 +1,79 @@
+//! The `machine.install` and `machine.disks` sections.
+
+use crate::schema::{ByteSize, section};
+
+section! {
+    /// Where the system is installed.
+    Install {
+        /// Device path of the disk.
+        disk "disk": String { example "/dev/sda" };
+        /// Properties to find the disk by, instead of its path.
+        disk_selector "diskSelector": Option<DiskSelector> { newer true };
+        /// Words appended to the kernel command line.
+        extra_kernel_args "extraKernelArgs": Vec<String> { example "[console=ttyS0]" };
+        /// Image of the installer.
+        image "image": String { default "the running version's", example "registry.example.org/installer:v1.13.9" };
+        /// System extensions; they are part of the image since long.
+        extensions "extensions": Vec<InstallExtension> { newer true };
+        /// Write a boot loader.
+        bootloader "bootloader": Option<bool> { default "true" };
+        /// Clear the whole disk first.
+        wipe "wipe": bool { default "false" };
+        /// Also make the disk bootable for firmware of the old kind.
+        legacy_bios_support "legacyBIOSSupport": Option<bool> { newer true };
+        /// Take the kernel command line from the image.
+        grub_use_uki_cmdline "grubUseUKICmdline": Option<bool> { newer true };
+    }
+}
+
+section! {
+    /// Properties to find a disk by; all that are given must match. `*` stands for anything.
+    DiskSelector {
+        /// Its size, with `<=`, `>=`, `<`, `>` or `==` before it.
+        size "size": String { newer true, example "\">= 100GB\"" };
+        /// Name of the product.
+        name "name": String { newer true };
+        /// Model.
+        model "model": String { newer true, example "\"Samsung*\"" };
+        /// Serial number.
+        serial "serial": String { newer true };
+        /// Alias of its driver.
+        modalias "modalias": String { newer true };
+        /// Its UUID.
+        uuid "uuid": String { newer true };
+        /// Its world wide name.
+        wwid "wwid": String { newer true, example "\"eui.*\"" };
+        /// Kind of disk: ssd, hdd, nvme or sd.
+        kind "type": String { newer true, example "ssd" };
+        /// Place on the bus.
+        bus_path "busPath": String { newer true, example "\"/pci0000:00/*\"" };
+    }
+}
+
+section! {
+    /// A system extension.
+    InstallExtension {
+        /// Its image.
+        image "image": String { newer true, example "registry.example.org/gvisor:20251110.0" };
+    }
+}
+
+section! {
+    /// A further disk, partitioned once while it is empty.
+    Disk {
+        /// Device path.
+        device "device": String { example "/dev/sdb" };
+        /// Its partitions, in order.
+        partitions "partitions": Vec<DiskPartition> {};
+    }
+}
+
+section! {
+    /// A partition of a further disk.
+    DiskPartition {
+        /// Its size; 0 takes the rest and is for the last one only.
+        size "size": ByteSize { default "0" };
+        /// Where it is mounted, below /var.
+        mountpoint "mountpoint": String { example "/var/mnt/extra" };
+    }
+}

@@ -1,0 +1,166 @@
+//! Rules of the documents beside the v1alpha1 one.
+
+use super::{Problems, storage, text};
+use crate::documents::{Document, LinkAddress, LinkRoute, Provisioning};
+use std::{net::IpAddr, time::Duration};
+
+pub(super) fn check(document: &Document, problems: &mut Problems) {
+    if document.name() == Some("") {
+        problems.add("name", "name must be specified");
+    }
+    links(document, problems);
+    volumes(document, problems);
+    match document {
+        Document::HostnameConfig(d) => {
+            if d.hostname.is_empty() == d.auto.is_none() {
+                problems.add("hostname", "exactly one of `hostname` and `auto` is needed");
+            } else if !d.hostname.is_empty() && !text::is_host_name(&d.hostname) {
+                problems.add(
+                    "hostname",
+                    format!("`{}` is not a host name: letters, digits and `-` only", d.hostname),
+                );
+            }
+        }
+        Document::ResolverConfig(d) => {
+            for (index, _) in d.nameservers.iter().enumerate().filter(|(_, n)| n.address.is_none()) {
+                problems
+                    .add(format!("nameservers[{index}].address"), "missing; write the resolver's address");
+            }
+        }
+        Document::StaticHostConfig(d) => {
+            address_as_name(&d.name, problems);
+            if d.hostnames.is_empty() {
+                problems.add("hostnames", "at least one name is needed");
+            }
+        }
+        Document::Layer2VIPConfig(d) => address_as_name(&d.name, problems),
+        Document::HCloudVIPConfig(d) => address_as_name(&d.name, problems),
+        Document::TimeSyncConfig(d) if d.ntp.is_some() && d.ptp.is_some() => {
+            problems.add("ptp", "`ntp` is given too; keep one of them");
+        }
+        Document::RegistryMirrorConfig(d) => {
+            for (index, endpoint) in d.endpoints.iter().enumerate() {
+                problems.expect(format!("endpoints[{index}].url"), text::http_url(&endpoint.url));
+            }
+        }
+        Document::WatchdogTimerConfig(d) => {
+            if !d.device.starts_with("/dev/") {
+                problems.add("device", format!("`{}` is not a device: /dev/watchdog0", d.device));
+            }
+            if d.timeout.is_some_and(|t| t.0 < Duration::from_secs(10)) {
+                problems.add("timeout", "at least 10s");
+            }
+        }
+        Document::NetworkRuleConfig(d) => {
+            for (index, rule) in d.ingress.iter().enumerate() {
+                problems.expect(format!("ingress[{index}].subnet"), text::cidr(&rule.subnet));
+            }
+        }
+        Document::RoutingRuleConfig(d) => {
+            let good = d
+                .name
+                .parse::<u32>()
+                .is_ok_and(|p| (1..=32765).contains(&p) && !(32500..=32501).contains(&p));
+            if !good {
+                problems.add("name", "the name is the priority: 1 to 32765, without 32500 and 32501");
+            }
+        }
+        Document::BlackholeRouteConfig(d) => problems.expect("name", text::cidr(&d.name)),
+        Document::TCPProbeConfig(d) => problems.expect("endpoint", text::host_and_port(&d.endpoint)),
+        Document::EventSinkConfig(d) => problems.expect("endpoint", text::host_and_port(&d.endpoint)),
+        Document::ZswapConfig(d) if d.max_pool_percent.is_some_and(|p| p > 100) => {
+            problems.add("maxPoolPercent", "0 to 100");
+        }
+        Document::WireguardConfig(d) => {
+            problems.expect("privateKey", text::key_of_32_bytes(d.private_key.expose_secret()));
+            for (index, peer) in d.peers.iter().enumerate() {
+                problems.expect(format!("peers[{index}].publicKey"), text::key_of_32_bytes(&peer.public_key));
+                if !peer.endpoint.is_empty() {
+                    problems.expect(format!("peers[{index}].endpoint"), text::host_and_port(&peer.endpoint));
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn address_as_name(name: &str, problems: &mut Problems) {
+    if !name.is_empty() && name.parse::<IpAddr>().is_err() {
+        problems.add("name", format!("the name is the address; `{name}` is none"));
+    }
+}
+
+fn links(document: &Document, problems: &mut Problems) {
+    let (name, addresses, routes): (&str, &[LinkAddress], &[LinkRoute]) = match document {
+        Document::LinkConfig(d) => (&d.name, &d.addresses, &d.routes),
+        Document::DummyLinkConfig(d) => (&d.name, &d.addresses, &d.routes),
+        Document::VLANConfig(d) => (&d.name, &d.addresses, &d.routes),
+        Document::BondConfig(d) => (&d.name, &d.addresses, &d.routes),
+        Document::BridgeConfig(d) => (&d.name, &d.addresses, &d.routes),
+        Document::WireguardConfig(d) => (&d.name, &d.addresses, &d.routes),
+        Document::VRFConfig(d) => (&d.name, &d.addresses, &d.routes),
+        Document::DHCPv4Config(d) => (&d.name, &[], &[]),
+        Document::DHCPv6Config(d) => (&d.name, &[], &[]),
+        _ => return,
+    };
+    if !name.is_empty() {
+        problems.expect("name", text::link_name(name));
+    }
+    for (index, address) in addresses.iter().enumerate() {
+        problems.expect(format!("addresses[{index}].address"), text::cidr(&address.address));
+    }
+    for (index, route) in routes.iter().enumerate() {
+        if !route.destination.is_empty() {
+            problems.expect(format!("routes[{index}].destination"), text::cidr(&route.destination));
+        } else if route.gateway.is_none() {
+            problems.add(format!("routes[{index}]"), "a route needs `destination`, `gateway` or both");
+        }
+    }
+    match document {
+        Document::VLANConfig(d) => {
+            if !(1..=4094).contains(&d.vlan_id) {
+                problems.add("vlanID", format!("{} is no VLAN number: 1 to 4094", d.vlan_id));
+            }
+            problems.expect("parent", text::link_name(&d.parent));
+        }
+        Document::BondConfig(d) if d.links.is_empty() => problems.add("links", "at least one link is needed"),
+        _ => {}
+    }
+}
+
+fn volumes(document: &Document, problems: &mut Problems) {
+    let (name, provisioning, encryption) = match document {
+        Document::VolumeConfig(d) => (&d.name, &d.provisioning, &d.encryption),
+        Document::UserVolumeConfig(d) => (&d.name, &d.provisioning, &d.encryption),
+        Document::RawVolumeConfig(d) => (&d.name, &d.provisioning, &d.encryption),
+        Document::SwapVolumeConfig(d) => (&d.name, &d.provisioning, &d.encryption),
+        _ => return,
+    };
+    let is_system = matches!(document, Document::VolumeConfig(_));
+    if is_system && !matches!(name.as_str(), "STATE" | "EPHEMERAL" | "IMAGECACHE" | "") {
+        problems.add("name", format!("`{name}` is no volume of the system: STATE, EPHEMERAL, IMAGECACHE"));
+    }
+    let is_name = name.len() <= 34 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+    if !is_system && !is_name {
+        problems.add("name", format!("`{name}` is not a volume name: letters, digits and `-`, at most 34"));
+    }
+    if let Some(settings) = encryption {
+        storage::encryption(settings, name, "encryption", problems);
+    }
+    if let Some(provisioning) = provisioning {
+        sizes(provisioning, problems);
+    }
+}
+
+fn sizes(provisioning: &Provisioning, problems: &mut Problems) {
+    for (key, text) in [("minSize", &provisioning.min_size), ("maxSize", &provisioning.max_size)] {
+        let percent =
+            |t: &str| t.strip_suffix('%').and_then(|n| n.parse::<u8>().ok()).is_some_and(|n| n <= 100);
+        let allowed = text.is_empty()
+            || crate::schema::ByteSize::parse(text).is_some()
+            || (key == "maxSize" && percent(text));
+        if !allowed {
+            problems.add(format!("provisioning.{key}"), format!("`{text}` is not a size: 10GiB"));
+        }
+    }
+}

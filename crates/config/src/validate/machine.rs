@@ -1,0 +1,188 @@
+//! Rules of the `machine` section.
+
+use super::{Problems, network, storage, text};
+use crate::{
+    Mode,
+    v1alpha1::{Config, FileOp, Install, Machine, RegistryAuth},
+};
+use std::net::IpAddr;
+
+/// Arguments of the kubelet that are always set, §5.4.
+const KUBELET_ARGS: &[&str] = &[
+    "bootstrap-kubeconfig",
+    "kubeconfig",
+    "container-runtime",
+    "container-runtime-endpoint",
+    "config",
+    "dynamic-config-dir",
+    "cert-dir",
+    "cni-conf-dir",
+    "hostname-override",
+];
+
+pub(super) fn check(config: &Config, mode: Mode, problems: &mut Problems) {
+    let machine = &config.machine;
+    if *machine == Machine::default() {
+        problems.add("machine", "machine instructions are required");
+    }
+    if !config.persist {
+        problems
+            .warn("persist", "the configuration is fetched again at each boot; .persist should be enabled");
+    }
+    identity(machine, problems);
+    install(&machine.install, mode, problems);
+    files(machine, problems);
+    registries(machine, problems);
+    settings(machine, problems);
+    network::check(machine, problems);
+    storage::check(machine, problems);
+}
+
+fn identity(machine: &Machine, problems: &mut Problems) {
+    if machine.token.is_empty() {
+        problems.add("machine.token", "missing; it is the secret that all nodes of a cluster share");
+    }
+    if machine.machine_type.is_control_plane() {
+        if machine.ca.crt.0.is_empty() || machine.ca.key().is_none() {
+            problems.add("machine.ca", "a control plane node needs the API's CA with `crt` and `key`");
+        }
+    } else if machine.ca.key().is_some() {
+        let message = "issuing Talos API CA key is not allowed on non-controlplane nodes (.machine.ca); leave `key` out";
+        problems.add("machine.ca.key", message);
+    }
+    for (index, san) in machine.cert_sans.iter().enumerate() {
+        if san.parse::<IpAddr>().is_err() && !text::is_host_name(san.strip_prefix("*.").unwrap_or(san)) {
+            problems.add(
+                format!("machine.certSANs[{index}]"),
+                format!("`{san}` is neither an address nor a name"),
+            );
+        }
+    }
+    for key in machine.kubelet.extra_args.keys().filter(|k| KUBELET_ARGS.contains(&k.as_str())) {
+        problems.add(format!("machine.kubelet.extraArgs.{key}"), format!("extra arg {key:?} is not allowed"));
+    }
+}
+
+fn install(install: &Install, mode: Mode, problems: &mut Problems) {
+    if install.grub_use_uki_cmdline == Some(true) && !install.extra_kernel_args.is_empty() {
+        let message = "install.extraKernelArgs and install.grubUseUKICmdline can't be used together";
+        problems.add("machine.install.extraKernelArgs", message);
+    }
+    if !install.extensions.is_empty() {
+        problems.warn(
+            "machine.install.extensions",
+            "deprecated and without effect; put extensions into the image",
+        );
+    }
+    if mode != Mode::Metal {
+        return;
+    }
+    if *install == Install::default() {
+        problems.add("machine.install", "install instructions are required in \"metal\" mode");
+    }
+    if install.disk.is_empty() && install.disk_selector.is_none() {
+        let message = "an install disk is required in \"metal\" mode: either install disk or diskSelector should be defined";
+        problems.add("machine.install.disk", message);
+    } else if !install.disk.is_empty() && !install.disk.starts_with("/dev/") {
+        problems.add("machine.install.disk", format!("`{}` is not a device: /dev/sda", install.disk));
+    }
+}
+
+fn files(machine: &Machine, problems: &mut Problems) {
+    for (index, file) in machine.files.iter().enumerate() {
+        let field = format!("machine.files[{index}].path");
+        let path = file.path.as_str();
+        // A create outside /var fails the boot; the second generation lets this one file through.
+        let excepted = path == "/etc/cri/conf.d/20-customization.part";
+        if !path.starts_with('/') || path.ends_with('/') || path.split('/').any(|part| part == "..") {
+            problems.add(field, format!("`{path}` is not the full path of a file"));
+        } else if matches!(file.op.unwrap_or_default(), FileOp::Create)
+            && !path.starts_with("/var/")
+            && !excepted
+        {
+            problems.add(field, format!("create operation not allowed outside of /var: {path:?}"));
+        }
+    }
+}
+
+fn registries(machine: &Machine, problems: &mut Problems) {
+    let registries = &machine.registries;
+    for (host, mirror) in &registries.mirrors {
+        for (index, endpoint) in mirror.endpoints.iter().enumerate() {
+            problems.expect(
+                format!("machine.registries.mirrors.{host}.endpoints[{index}]"),
+                text::http_url(endpoint),
+            );
+        }
+    }
+    for (host, config) in &registries.config {
+        let field = format!("machine.registries.config.{host}");
+        let plain = |endpoint: &&str| {
+            endpoint.strip_prefix("http://").and_then(|r| r.split('/').next()) == Some(host)
+        };
+        let mut endpoints = registries.mirrors.values().flat_map(|m| m.normal_endpoints());
+        if config.tls.is_some() && endpoints.any(|e| plain(&e)) {
+            problems.add(
+                format!("{field}.tls"),
+                format!("TLS config specified for non-HTTPS registry: {host:?}"),
+            );
+        }
+        if let Some(auth) = &config.auth {
+            authentication(auth, host, &format!("{field}.auth"), problems);
+        }
+    }
+}
+
+fn authentication(auth: &RegistryAuth, host: &str, field: &str, problems: &mut Problems) {
+    let given = |secret: &Option<crate::Secret>| secret.as_ref().is_some_and(|s| !s.is_empty());
+    if auth.username.is_empty() && given(&auth.password) {
+        problems.add(field, format!("invalid auth config for {host:?}: a password without a username"));
+    }
+    if let Some(both) = auth.auth.as_ref().filter(|a| !a.is_empty()) {
+        let decoded = crate::decode_base64(both.expose_secret());
+        if !decoded.is_ok_and(|text| text.contains(':')) {
+            problems.add(
+                format!("{field}.auth"),
+                format!("invalid decoded auth for {host:?}: base64 of `name:password` is needed"),
+            );
+        }
+    }
+}
+
+fn settings(machine: &Machine, problems: &mut Problems) {
+    for (index, server) in machine.time.servers.iter().enumerate() {
+        if !text::is_host(server) && !server.starts_with("/dev/ptp") {
+            problems.add(
+                format!("machine.time.servers[{index}]"),
+                format!("`{server}` is neither an address nor a name"),
+            );
+        }
+    }
+    for (section, keys) in [("sysctls", machine.sysctls.keys()), ("sysfs", machine.sysfs.keys())] {
+        for key in keys {
+            let good = !key.is_empty()
+                && !key.contains("..")
+                && !key.starts_with(['/', '.'])
+                && !key.contains(char::is_whitespace);
+            if !good {
+                problems.add(
+                    format!("machine.{section}.{key}"),
+                    format!("`{key}` is not a name like net.ipv4.ip_forward"),
+                );
+            }
+        }
+    }
+    for (key, value) in machine.env.iter() {
+        if key.is_empty() || key.contains(['=', '\0']) || value.contains('\0') {
+            problems.add(format!("machine.env.{key}"), format!("`{key}` cannot be the name of a variable"));
+        }
+    }
+    for (index, module) in machine.kernel.iter().flat_map(|k| &k.modules).enumerate() {
+        if module.name.is_empty() || module.name.contains(['/', ' ']) {
+            problems.add(
+                format!("machine.kernel.modules[{index}].name"),
+                format!("`{}` is not the name of a module", module.name),
+            );
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Judgement of a configuration that could be read.
+//!
+//! Owns: every rule on values, each problem with its field path and what to write instead. All problems are
+//! reported, not only the first. Does not: look at the machine (disks, links).
+//! Source: shared/spec/machine-facts.md §1.2 to §1.4, §5.4, §8.3, §11.3, §11.4; texts as there, where it gives one.
+
+mod cluster;
+mod documents;
+mod machine;
+mod network;
+mod storage;
+mod text;
+
+pub use text::endpoint_host;
+
+use crate::{Config, Diagnostic, Document, LoadError, Loaded, Mode, Severity, yaml::Source};
+use std::fmt;
+
+/// One thing that is wrong with a configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// Whether it is refused for it.
+    pub severity: Severity,
+    /// Path of the field: `machine.network.hostname`.
+    pub field: String,
+    /// What is wrong and what to write.
+    pub message: String,
+    /// The document beside the v1alpha1 one that it is in, by its index.
+    pub document: Option<usize>,
+}
+
+/// Everything for which a configuration is refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ValidateError(pub Vec<Problem>);
+
+impl std::error::Error for ValidateError {}
+
+impl fmt::Display for ValidateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines: Vec<_> = self.0.iter().map(|p| format!("{}: {}", p.field, p.message)).collect();
+        f.write_str(&lines.join("\n"))
+    }
+}
+
+/// Checks every value of a v1alpha1 document that is not going to be installed by itself.
+///
+/// # Errors
+/// [`ValidateError`] with all problems.
+pub fn validate(config: &Config) -> Result<(), ValidateError> {
+    let mut problems = judge(config, &[], Mode::Cloud);
+    problems.retain(|p| p.severity == Severity::Error);
+    if problems.is_empty() { Ok(()) } else { Err(ValidateError(problems)) }
+}
+
+impl Loaded {
+    /// Judges the values for a machine of this `mode`; the result is warnings.
+    ///
+    /// # Errors
+    /// [`LoadError`] with every value that is refused.
+    pub fn validate(&self, mode: Mode) -> Result<Vec<Diagnostic>, LoadError> {
+        let problems = judge(&self.config, &self.documents, mode);
+        let text = String::from_utf8_lossy(&self.text);
+        let mut source = Source::new(&text);
+        source.now_typed();
+        for (first, last) in &self.layout.secret_lines {
+            source.hide(*first, *last);
+        }
+        let mut placed: Vec<_> = problems.into_iter().map(|p| self.placed(p, &source)).collect();
+        placed.sort_by_key(|d| (d.document, d.line, d.column));
+        let (errors, warnings): (Vec<_>, Vec<_>) =
+            placed.into_iter().partition(|d| d.severity == Severity::Error);
+        if errors.is_empty() { Ok(warnings) } else { Err(LoadError(errors)) }
+    }
+
+    fn placed(&self, problem: Problem, source: &Source<'_>) -> Diagnostic {
+        let other = problem.document.and_then(|index| self.layout.documents.get(index));
+        let (document, places) = other.unwrap_or(&self.layout.config);
+        let at = places.nearest(&problem.field);
+        Diagnostic {
+            severity: problem.severity,
+            document: (*document).max(1),
+            line: at.line,
+            column: at.column,
+            path: problem.field,
+            message: problem.message,
+            snippet: source.shown(at.line),
+        }
+    }
+}
+
+fn judge(config: &Config, others: &[Document], mode: Mode) -> Vec<Problem> {
+    let mut problems = Problems::default();
+    machine::check(config, mode, &mut problems);
+    cluster::check(config, &mut problems);
+    for (index, document) in others.iter().enumerate() {
+        problems.document = Some(index);
+        documents::check(document, &mut problems);
+    }
+    problems.list
+}
+
+/// What was found so far.
+#[derive(Default)]
+struct Problems {
+    list: Vec<Problem>,
+    document: Option<usize>,
+}
+
+impl Problems {
+    fn add(&mut self, field: impl Into<String>, message: impl Into<String>) {
+        self.push(Severity::Error, field.into(), message.into());
+    }
+
+    fn warn(&mut self, field: impl Into<String>, message: impl Into<String>) {
+        self.push(Severity::Warning, field.into(), message.into());
+    }
+
+    fn push(&mut self, severity: Severity, field: String, message: String) {
+        self.list.push(Problem { severity, field, message, document: self.document });
+    }
+
+    /// Adds the message of a failed check.
+    fn expect(&mut self, field: impl Into<String>, result: Result<(), String>) {
+        if let Err(message) = result {
+            self.add(field, message);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

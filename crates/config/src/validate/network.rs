@@ -1,0 +1,172 @@
+//! Rules of `machine.network`.
+
+use super::{Problems, text};
+use crate::v1alpha1::{Bond, BondMode, Interface, Machine, Route, Vip, Vlan, Wireguard};
+use std::{collections::BTreeSet, net::IpAddr};
+
+pub(super) fn check(machine: &Machine, problems: &mut Problems) {
+    let network = &machine.network;
+    if !network.hostname.is_empty() && !text::is_host_name(&network.hostname) {
+        let message = format!("`{}` is not a host name: letters, digits and `-` only", network.hostname);
+        problems.add("machine.network.hostname", message);
+    }
+    for (index, entry) in network.extra_host_entries.iter().enumerate() {
+        let field = format!("machine.network.extraHostEntries[{index}]");
+        if entry.ip.is_none() {
+            problems.add(format!("{field}.ip"), "missing; write the address of these names");
+        }
+        for (alias, name) in entry.aliases.iter().enumerate().filter(|(_, name)| !text::is_host_name(name)) {
+            problems.add(format!("{field}.aliases[{alias}]"), format!("`{name}` is not a host name"));
+        }
+    }
+    for (index, entry) in network.interfaces.iter().enumerate() {
+        interface(entry, machine, &format!("machine.network.interfaces[{index}]"), problems);
+    }
+}
+
+fn interface(entry: &Interface, machine: &Machine, field: &str, problems: &mut Problems) {
+    let name = &entry.interface;
+    match (name.is_empty(), &entry.device_selector) {
+        (true, None) if !entry.ignore => {
+            problems.add(
+                format!("{field}.interface"),
+                "[networking.os.device.interface]: required config section",
+            );
+        }
+        (false, Some(_)) => {
+            problems.add(format!("{field}.deviceSelector"), "`interface` is given too; keep one of them");
+        }
+        (false, None) => problems.expect(format!("{field}.interface"), text::link_name(name)),
+        _ => {}
+    }
+    addressing(name, &entry.cidr, &entry.addresses, field, problems);
+    if entry.uses_dhcp() && !entry.cidr.is_empty() {
+        let message = format!(
+            "[networking.os.device] {name:?}: invalid network device addressing method: dhcp and cidr exclude each other"
+        );
+        problems.add(format!("{field}.dhcp"), message);
+    }
+    routes(&entry.routes, field, problems);
+    mtu(entry.mtu, field, problems);
+    vlans(entry, machine, field, problems);
+    if let Some(settings) = &entry.bond {
+        bond(settings, name, &format!("{field}.bond"), problems);
+    }
+    if let Some(settings) = &entry.wireguard {
+        wireguard(settings, &format!("{field}.wireguard"), problems);
+    }
+    if let Some(shared) = &entry.vip {
+        vip(shared, machine, &format!("{field}.vip"), problems);
+    }
+}
+
+fn addressing(name: &str, cidr: &str, addresses: &[String], field: &str, problems: &mut Problems) {
+    if !cidr.is_empty() && !text::is_cidr(cidr) {
+        let message = format!(
+            "[networking.os.device.CIDR] {name:?}: `{cidr}` is not an address with prefix length: 10.0.0.2/24"
+        );
+        problems.add(format!("{field}.cidr"), message);
+    }
+    for (index, address) in addresses.iter().enumerate() {
+        // The second generation takes a bare address for a host route.
+        if address.parse::<IpAddr>().is_err() {
+            problems.expect(format!("{field}.addresses[{index}]"), text::cidr(address));
+        }
+    }
+}
+
+fn routes(routes: &[Route], field: &str, problems: &mut Problems) {
+    for (index, route) in routes.iter().enumerate() {
+        let field = format!("{field}.routes[{index}]");
+        if !route.network.is_empty() {
+            problems.expect(format!("{field}.network"), text::cidr(&route.network));
+        }
+        for (key, address) in [("gateway", &route.gateway), ("source", &route.source)] {
+            if !address.is_empty() && address.parse::<IpAddr>().is_err() {
+                problems.add(format!("{field}.{key}"), format!("`{address}` is not an IP address"));
+            }
+        }
+        if route.network.is_empty() && route.gateway.is_empty() {
+            problems.add(field, "a route needs `network`, `gateway` or both");
+        }
+    }
+}
+
+/// The kernel's least for IPv4 is 68, and 65535 is the most that a packet can have.
+fn mtu(mtu: u32, field: &str, problems: &mut Problems) {
+    if mtu != 0 && !(68..=65535).contains(&mtu) {
+        problems.add(format!("{field}.mtu"), format!("{mtu} is no packet size: 68 to 65535"));
+    }
+}
+
+fn vlans(entry: &Interface, machine: &Machine, field: &str, problems: &mut Problems) {
+    let mut seen = BTreeSet::new();
+    for (index, Vlan { vlan_id, cidr, addresses, routes: own, vip: shared, mtu: size, .. }) in
+        entry.vlans.iter().enumerate()
+    {
+        let field = format!("{field}.vlans[{index}]");
+        if !(1..=4094).contains(vlan_id) {
+            problems.add(format!("{field}.vlanId"), format!("{vlan_id} is no VLAN number: 1 to 4094"));
+        } else if !seen.insert(*vlan_id) {
+            problems.add(format!("{field}.vlanId"), format!("duplicate VLAN id  {vlan_id} given"));
+        }
+        addressing(&format!("{}.{vlan_id}", entry.interface), cidr, addresses, &field, problems);
+        routes(own, &field, problems);
+        mtu(*size, &field, problems);
+        if let Some(shared) = shared {
+            vip(shared, machine, &format!("{field}.vip"), problems);
+        }
+    }
+}
+
+fn bond(bond: &Bond, name: &str, field: &str, problems: &mut Problems) {
+    if bond.interfaces.is_empty() && bond.device_selectors.is_empty() {
+        let message =
+            format!("invalid bond configuration for {name}: must supply sub interfaces for bonded interface");
+        problems.add(format!("{field}.interfaces"), message);
+    }
+    let mode = bond.mode.unwrap_or_default();
+    if bond.lacp_rate.is_some() && mode != BondMode::Lacp {
+        problems.add(format!("{field}.lacpRate"), "bond.lacpRate is only available in 802.3ad mode");
+    }
+    for (key, delay) in [("updelay", bond.updelay), ("downdelay", bond.downdelay)] {
+        if delay != 0 && bond.miimon == 0 {
+            problems.add(format!("{field}.{key}"), format!("bond.{key} needs miimon"));
+        } else if delay != 0 && delay % bond.miimon != 0 {
+            problems.add(
+                format!("{field}.{key}"),
+                format!("bond.{key} should be a multiple of miimon, {}", bond.miimon),
+            );
+        }
+    }
+    if bond.miimon != 0 && bond.arp_interval != 0 {
+        problems.add(format!("{field}.arpInterval"), "bond.arpInterval and bond.miimon exclude each other");
+    }
+}
+
+fn wireguard(wireguard: &Wireguard, field: &str, problems: &mut Problems) {
+    problems
+        .expect(format!("{field}.privateKey"), text::key_of_32_bytes(wireguard.private_key.expose_secret()));
+    for (index, peer) in wireguard.peers.iter().enumerate() {
+        let field = format!("{field}.peers[{index}]");
+        problems.expect(format!("{field}.publicKey"), text::key_of_32_bytes(&peer.public_key));
+        if !peer.endpoint.is_empty() {
+            problems.expect(format!("{field}.endpoint"), text::host_and_port(&peer.endpoint));
+        }
+        for (place, network) in peer.allowed_ips.iter().enumerate() {
+            problems.expect(format!("{field}.allowedIPs[{place}]"), text::cidr(network));
+        }
+    }
+}
+
+fn vip(vip: &Vip, machine: &Machine, field: &str, problems: &mut Problems) {
+    if !machine.machine_type.is_control_plane() {
+        problems.add(field, "virtual (shared) IP is not allowed on non-controlplane nodes");
+    }
+    if vip.ip.parse::<IpAddr>().is_err() {
+        problems.add(
+            format!("{field}.ip"),
+            format!("[networking.os.device.vip] failed to parse {:?} as IP address", vip.ip),
+        );
+    }
+}

@@ -1,0 +1,88 @@
+//! Rules of disks and their encryption.
+
+use super::Problems;
+use crate::v1alpha1::{Encryption, EncryptionKey, Machine};
+use std::collections::BTreeSet;
+
+pub(super) fn check(machine: &Machine, problems: &mut Problems) {
+    disks(machine, problems);
+    let both = &machine.system_disk_encryption;
+    for (label, settings) in [("state", &both.state), ("ephemeral", &both.ephemeral)] {
+        if let Some(settings) = settings {
+            encryption(settings, label, &format!("machine.systemDiskEncryption.{label}"), problems);
+        }
+    }
+    let has_static = |e: &Encryption| e.keys.iter().any(|k| k.static_key.is_some());
+    if both.state.as_ref().is_some_and(has_static) {
+        let message = "a static key of STATE is stored unencrypted in META; use it for EPHEMERAL only";
+        problems.warn("machine.systemDiskEncryption.state.keys", message);
+    }
+}
+
+fn disks(machine: &Machine, problems: &mut Problems) {
+    for (index, disk) in machine.disks.iter().enumerate() {
+        let field = format!("machine.disks[{index}]");
+        if !disk.device.starts_with("/dev/") {
+            problems.add(format!("{field}.device"), format!("`{}` is not a device: /dev/sdb", disk.device));
+        }
+        for (place, partition) in disk.partitions.iter().enumerate() {
+            let field = format!("{field}.partitions[{place}]");
+            if partition.size.0 == 0 && place + 1 != disk.partitions.len() {
+                let message = format!(
+                    "partition for disk {:?} is set to occupy full disk, but it's not the last partition in the list",
+                    disk.device
+                );
+                problems.add(format!("{field}.size"), message);
+            }
+            if !partition.mountpoint.starts_with("/var/") {
+                problems.add(
+                    format!("{field}.mountpoint"),
+                    format!("`{}` is not below /var", partition.mountpoint),
+                );
+            }
+        }
+    }
+}
+
+/// The rules of one volume, also of a document.
+pub(super) fn encryption(settings: &Encryption, label: &str, field: &str, problems: &mut Problems) {
+    if settings.keys.is_empty() {
+        problems.add(
+            format!("{field}.keys"),
+            format!("no encryption keys provided for the {label} partition encryption"),
+        );
+    }
+    let mut slots = BTreeSet::new();
+    for (index, key) in settings.keys.iter().enumerate() {
+        let field = format!("{field}.keys[{index}]");
+        if key.slot > 31 {
+            problems.add(format!("{field}.slot"), format!("{} is no key slot: LUKS2 has 0 to 31", key.slot));
+        } else if !slots.insert(key.slot) {
+            problems
+                .add(format!("{field}.slot"), format!("encryption key slot {} is already in use", key.slot));
+        }
+        key_kind(key, &field, problems);
+    }
+}
+
+fn key_kind(key: &EncryptionKey, field: &str, problems: &mut Problems) {
+    let given = [key.static_key.is_some(), key.node_id.is_some(), key.kms.is_some(), key.tpm.is_some()];
+    match given.iter().filter(|g| **g).count() {
+        0 => problems.add(field, format!("encryption key at slot {} doesn't have any settings", key.slot)),
+        1 => {}
+        _ => problems.add(
+            field,
+            format!("encryption key at slot {} has more than one of static, nodeID, kms, tpm", key.slot),
+        ),
+    }
+    if key.static_key.as_ref().is_some_and(|k| k.passphrase.is_empty()) {
+        problems.add(format!("{field}.static.passphrase"), "an empty passphrase protects nothing");
+    }
+    if key.kms.as_ref().is_some_and(|k| k.endpoint.is_empty()) {
+        problems.add(format!("{field}.kms.endpoint"), "missing; write where the key server answers");
+    }
+    let pcrs = key.tpm.iter().flat_map(|t| &t.options).flat_map(|o| &o.pcrs).flatten();
+    for pcr in pcrs.filter(|pcr| **pcr > 23) {
+        problems.add(format!("{field}.tpm.options.pcrs"), format!("{pcr} is no register: 0 to 23"));
+    }
+}
