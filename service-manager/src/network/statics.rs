@@ -59,7 +59,7 @@ pub(super) fn wanted(config: Option<&Config>, link: &str) -> Option<Wanted> {
     }
     let mut wanted = Wanted { dhcp: entries.is_empty(), statics: Statics::default() };
     for entry in entries {
-        wanted.dhcp |= entry.dhcp;
+        wanted.dhcp |= entry.uses_dhcp();
         let texts = entry.addresses.iter().chain((!entry.cidr.is_empty()).then_some(&entry.cidr));
         wanted.statics.addresses.extend(texts.filter_map(|text| cidr(text)));
         wanted.statics.routes.extend(entry.routes.iter().filter_map(route));
