@@ -50,7 +50,7 @@ impl Credentials {
             },
             cert_sans: vec!["127.0.0.1".into(), "localhost".into()],
             hostname: Some(HOSTNAME.into()),
-            install_disk: None,
+            install_disk: Some("/dev/sda".to_owned()),
         };
         config::generate(input).context("generate a machine config")
     }

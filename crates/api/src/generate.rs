@@ -100,7 +100,7 @@ impl Secrets {
             tokens: self.tokens.clone(),
             cert_sans: request.cert_sans.clone(),
             hostname: request.hostname.clone(),
-            install_disk: None,
+            install_disk: Some("/dev/sda".to_owned()),
         })?;
         Ok(Secret::new(text))
     }
