@@ -2,91 +2,11 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod fake;
+mod rig;
 
-use api::{
-    generate::{Request, Secrets},
-    pki::{CA_LIFETIME, Lifetime},
-    roles::Role,
-};
-use std::{
-    io::Read,
-    path::PathBuf,
-    process::{Command, Stdio},
-    time::Duration,
-};
+use rig::{DEADLINE, Rig};
+use std::{io::Read, process::Stdio};
 use tokio::{task::spawn_blocking, time::timeout};
-
-const DEADLINE: Duration = Duration::from_secs(60);
-
-struct Rig {
-    dir: tempfile::TempDir,
-    secrets: Secrets,
-}
-
-struct Output {
-    success: bool,
-    stdout: String,
-    stderr: String,
-}
-
-impl Rig {
-    async fn start() -> Self {
-        let secrets = Secrets::generate().unwrap();
-        let endpoint = fake::serve(&secrets).await;
-        let rig = Self { dir: tempfile::tempdir().unwrap(), secrets };
-        rig.write_config(&endpoint);
-        rig
-    }
-
-    fn config(&self) -> PathBuf {
-        self.dir.path().join("talosconfig")
-    }
-
-    fn write_config(&self, endpoint: &str) {
-        let request = Request {
-            cluster_name: "test".into(),
-            endpoint: "https://10.0.2.15:6443".into(),
-            cert_sans: vec![],
-            hostname: None,
-            api_endpoints: vec![endpoint.into()],
-            api_nodes: vec![],
-        };
-        let config =
-            self.secrets.talosconfig(&request, Some(Role::Admin), Lifetime::from_now(CA_LIFETIME)).unwrap();
-        config.save(&self.config()).unwrap();
-    }
-
-    fn command(&self, line: &str) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_billetctl"));
-        command
-            .args(line.split_whitespace())
-            .env("TALOSCONFIG", self.config())
-            .env("TZ", "UTC")
-            .stdin(Stdio::null());
-        command
-    }
-
-    async fn run(&self, line: &str) -> Output {
-        let mut command = self.command(line);
-        let running = spawn_blocking(move || command.output().unwrap());
-        let output = timeout(DEADLINE, running).await.expect("billetctl ends in time").unwrap();
-        let text = |bytes| String::from_utf8(bytes).unwrap();
-        Output { success: output.status.success(), stdout: text(output.stdout), stderr: text(output.stderr) }
-    }
-
-    /// What a command prints that must succeed without a word on stderr.
-    async fn prints(&self, line: &str) -> String {
-        let output = self.run(line).await;
-        assert!(output.success && output.stderr.is_empty(), "{line}: {}{}", output.stdout, output.stderr);
-        output.stdout
-    }
-
-    async fn fails(&self, line: &str) -> String {
-        let output = self.run(line).await;
-        assert!(!output.success, "{line} succeeded: {}", output.stdout);
-        output.stderr
-    }
-}
 
 #[tokio::test]
 async fn tables_of_the_endpoint_itself() {

@@ -13,7 +13,7 @@ use api::{
     event::Payload,
     proto::{
         cluster::{ClusterInfo, HealthCheckRequest, cluster_service_client::ClusterServiceClient},
-        machine::{Event, EventsRequest, ServiceInfo, ServiceList, sequence_event::Action},
+        machine::{Event, EventsRequest, ServiceHealth, ServiceInfo, ServiceList, sequence_event::Action},
     },
 };
 use clap::ArgAction;
@@ -206,7 +206,8 @@ fn healthy(list: &ServiceList, condition: Condition) -> Result<(), String> {
 }
 
 fn complaint(service: &ServiceInfo) -> Option<String> {
-    let health = service.health.clone().unwrap_or_default();
+    let unknown = ServiceHealth { unknown: true, ..ServiceHealth::default() };
+    let health = service.health.clone().unwrap_or(unknown);
     match service.state.as_str() {
         "Finished" | "Skipped" => None,
         "Running" if health.unknown && health.last_message.is_empty() => None,
@@ -219,7 +220,7 @@ fn complaint(service: &ServiceInfo) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use api::proto::machine::{SequenceEvent, ServiceHealth};
+    use api::proto::machine::SequenceEvent;
 
     fn service(id: &str, state: &str, health: ServiceHealth) -> ServiceInfo {
         ServiceInfo { id: id.into(), state: state.into(), events: None, health: Some(health) }

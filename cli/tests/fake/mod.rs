@@ -4,7 +4,7 @@
 
 use api::{
     event::Payload,
-    pki::{LEAF_LIFETIME, Leaf, Lifetime, Usage},
+    pki::{Identity, LEAF_LIFETIME, Leaf, Lifetime, Usage},
     proto::{
         common::{self, Data, Metadata},
         cosi::resource::{self as cosi, meta, state_server},
@@ -17,7 +17,7 @@ use std::{
     future::Future,
     pin::Pin,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicU32, Ordering},
     },
 };
@@ -41,31 +41,63 @@ macro_rules! not_served {
     };
 }
 
+/// Emits unary methods that answer with one element for each node that was asked.
+macro_rules! served {
+    ($($name:ident($request:ty) -> $response:ty = $element:expr;)+) => {
+        $(fn $name<'a, 'b>(&'a self, request: Request<$request>) -> Pin<Box<dyn Future<Output = Answer<$response>> + Send + 'b>>
+        where
+            'a: 'b,
+            Self: 'b,
+        {
+            self.note(&request);
+            let element = $element;
+            let mut response = <$response>::default();
+            response.messages = asked(&request).into_iter().map(|metadata| element(metadata, request.get_ref())).collect();
+            Box::pin(async { Ok(Response::new(response)) })
+        })+
+    };
+}
+use {not_served, served};
+
+mod services;
+
 /// The node.
 #[derive(Clone)]
 pub(crate) struct Node {
+    /// What was asked for, to be read at [`ASKED`].
+    requests: Arc<Mutex<String>>,
     boots: Arc<AtomicU32>,
     events: broadcast::Sender<m::Event>,
 }
 
-/// Serves on loopback with a certificate of `secrets`; answers the endpoint.
-pub(crate) async fn serve(secrets: &api::generate::Secrets) -> String {
+/// Serves on loopback with a certificate of `secrets`, with or without asking clients for theirs; answers the endpoint
+/// and the certificate.
+pub(crate) async fn serve(secrets: &api::generate::Secrets, clients: bool) -> (String, Identity) {
     let leaf = Leaf {
         organization: None,
         names: vec!["127.0.0.1".into()],
         usage: Usage::Server,
         lifetime: Lifetime::from_now(LEAF_LIFETIME),
     };
-    let identities = Identities::new(&secrets.authority.issue(&leaf).unwrap()).unwrap();
-    let config = tls::server(secrets.authority.certificate(), identities).unwrap();
+    let identity = secrets.authority.issue(&leaf).unwrap();
+    let identities = Identities::new(&identity).unwrap();
+    let config = match clients {
+        true => tls::server(secrets.authority.certificate(), identities).unwrap(),
+        false => tls::server_without_clients(identities).unwrap(),
+    };
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = listener.local_addr().unwrap().to_string();
-    let node = Node { boots: Arc::new(AtomicU32::new(1)), events: broadcast::channel(64).0 };
+    let node = Node {
+        requests: Arc::default(),
+        boots: Arc::new(AtomicU32::new(1)),
+        events: broadcast::channel(64).0,
+    };
     let router = Server::builder()
         .add_service(machine::MachineServiceServer::new(node.clone()))
-        .add_service(state_server::StateServer::new(node));
+        .add_service(state_server::StateServer::new(node.clone()));
+    let router = services::add(router, &node);
     tokio::spawn(router.serve_with_incoming(tls::accept(listener, config, |_| {})));
-    endpoint
+    (endpoint, identity)
 }
 
 /// What a node adds when it is asked by name: every node but `broken` answers.
@@ -97,7 +129,19 @@ fn data<T>(request: &Request<T>, chunks: &[&str]) -> Response<Answers<Data>> {
     stream(asked(request).iter().flat_map(each).collect())
 }
 
+/// What no bundle may contain.
+pub(crate) const SECRET: &str = "s3cret-value";
+const SECRET_HALF: &str = "0123456789abcdef";
+
+/// File in which a test reads what it has asked for.
+const ASKED: &str = "/asked";
+
 impl Node {
+    fn note<T: std::fmt::Debug>(&self, request: &Request<T>) {
+        let line = format!("{:?}\n", request.get_ref());
+        self.requests.lock().unwrap().push_str(&line);
+    }
+
     fn publish(&self, payload: &Payload) {
         let event = m::Event {
             data: Some(payload.pack()),
@@ -142,7 +186,11 @@ impl machine::MachineService for Node {
 
     async fn service_list(&self, request: Request<()>) -> Answer<m::ServiceListResponse> {
         let apid = m::ServiceInfo { id: "apid".into(), state: "Running".into(), ..Default::default() };
-        let one = |metadata| m::ServiceList { metadata, services: vec![apid.clone()] };
+        let leaky = m::ServiceInfo { id: "leaky".into(), state: "Failed".into(), ..Default::default() };
+        // A node that is asked alone has one more.
+        let more = request.metadata().contains_key("node").then_some(leaky);
+        let services: Vec<_> = std::iter::once(apid).chain(more).collect();
+        let one = |metadata| m::ServiceList { metadata, services: services.clone() };
         Ok(Response::new(m::ServiceListResponse { messages: asked(&request).into_iter().map(one).collect() }))
     }
 
@@ -187,6 +235,12 @@ impl machine::MachineService for Node {
     }
 
     async fn logs(&self, request: Request<m::LogsRequest>) -> Answer<Self::LogsStream> {
+        if request.get_ref().id == "leaky" {
+            return Ok(data(
+                &request,
+                &["token: ", SECRET, "\njoin abcdef.", SECRET_HALF, "\nkey: ", SECRET, "\n"],
+            ));
+        }
         if request.get_ref().id != "apid" {
             return Err(Status::not_found(format!("service {:?} not defined", request.get_ref().id)));
         }
@@ -201,6 +255,7 @@ impl machine::MachineService for Node {
         let boot_id = format!("boot-{}\n", self.boots.load(Ordering::SeqCst));
         match request.get_ref().path.as_str() {
             "/proc/sys/kernel/random/boot_id" => Ok(data(&request, &[&boot_id])),
+            ASKED => Ok(data(&request, &[&self.requests.lock().unwrap().clone()])),
             "/proc/version" => Ok(data(&request, &["Linux ", "version\n"])),
             _ => Err(Status::invalid_argument("path must be a regular file")),
         }
@@ -237,6 +292,72 @@ impl machine::MachineService for Node {
         Ok(Response::new(Box::pin(tokio_stream::iter(first).chain(until_restart).map(Ok))))
     }
 
+    async fn copy(&self, request: Request<m::CopyRequest>) -> Answer<Self::CopyStream> {
+        let archive = services::archive(&request.get_ref().root_path);
+        let piece = |bytes: &[u8]| Data { metadata: None, bytes: bytes.to_vec() };
+        Ok(stream(archive.chunks(1024).map(piece).collect()))
+    }
+
+    async fn disk_usage(&self, request: Request<m::DiskUsageRequest>) -> Answer<Self::DiskUsageStream> {
+        self.note(&request);
+        let usage = |metadata: &Option<Metadata>, name: &str, size, error: &str| m::DiskUsageInfo {
+            metadata: metadata.clone(),
+            name: format!("/var/{name}"),
+            size,
+            error: error.into(),
+            relative_name: name.into(),
+        };
+        let each = |n: &Option<Metadata>| {
+            [usage(n, "log", 4096, ""), usage(n, "secret", 0, "permission denied"), usage(n, ".", 8192, "")]
+        };
+        Ok(stream(asked(&request).iter().flat_map(each).collect()))
+    }
+
+    async fn packet_capture(
+        &self,
+        request: Request<m::PacketCaptureRequest>,
+    ) -> Answer<Self::PacketCaptureStream> {
+        self.note(&request);
+        let piece = |bytes: &[u8]| Data { metadata: None, bytes: bytes.to_vec() };
+        Ok(stream(services::capture().chunks(30).map(piece).collect()))
+    }
+
+    async fn image_list(&self, request: Request<m::ImageListRequest>) -> Answer<Self::ImageListStream> {
+        self.note(&request);
+        Ok(stream(vec![m::ImageListResponse {
+            name: "old.example.org/pause:3".into(),
+            ..Default::default()
+        }]))
+    }
+
+    async fn reset(&self, request: Request<m::ResetRequest>) -> Answer<m::ResetResponse> {
+        self.note(&request);
+        let started = m::SequenceEvent { sequence: "reset".into(), action: 1, error: None };
+        self.publish(&Payload::Sequence(started));
+        self.publish(&Payload::Task(m::TaskEvent { task: "stopAllServices".into(), action: 1 }));
+        let messages = vec![m::Reset { metadata: None, actor_id: "actor".into() }];
+        Ok(Response::new(m::ResetResponse { messages }))
+    }
+
+    served! {
+        containers(m::ContainersRequest) -> m::ContainersResponse = services::containers;
+        stats(m::StatsRequest) -> m::StatsResponse = services::stats;
+        restart(m::RestartRequest) -> m::RestartResponse = |metadata, _: &_| m::Restart { metadata };
+        rollback(m::RollbackRequest) -> m::RollbackResponse = |metadata, _: &_| m::Rollback { metadata };
+        upgrade(m::UpgradeRequest) -> m::UpgradeResponse =
+            |metadata, _: &_| m::Upgrade { metadata, ack: "Upgrade request received".into(), actor_id: "actor".into() };
+        netstat(m::NetstatRequest) -> m::NetstatResponse = services::netstat;
+        meta_write(m::MetaWriteRequest) -> m::MetaWriteResponse = |metadata, _: &_| m::MetaWrite { metadata };
+        meta_delete(m::MetaDeleteRequest) -> m::MetaDeleteResponse = |metadata, _: &_| m::MetaDelete { metadata };
+        image_pull(m::ImagePullRequest) -> m::ImagePullResponse = |metadata, _: &_| m::ImagePull { metadata };
+        load_avg(()) -> m::LoadAvgResponse =
+            |metadata, (): &()| m::LoadAvg { metadata, load1: 0.25, load5: 0.5, load15: 1.0 };
+        system_stat(()) -> m::SystemStatResponse = services::system_stat;
+        cpu_info(()) -> m::CpuInfoResponse = services::cpu_info;
+        network_device_stats(()) -> m::NetworkDeviceStatsResponse = services::network_device_stats;
+        disk_stats(()) -> m::DiskStatsResponse = |metadata, (): &()| m::DiskStats { metadata, ..Default::default() };
+    }
+
     async fn reboot(&self, _: Request<m::RebootRequest>) -> Answer<m::RebootResponse> {
         self.boots.fetch_add(1, Ordering::SeqCst);
         self.publish(&Payload::Sequence(m::SequenceEvent {
@@ -260,29 +381,16 @@ impl machine::MachineService for Node {
     not_served! {
         apply_configuration(m::ApplyConfigurationRequest) -> m::ApplyConfigurationResponse;
         bootstrap(m::BootstrapRequest) -> m::BootstrapResponse;
-        containers(m::ContainersRequest) -> m::ContainersResponse;
-        cpu_info(()) -> m::CpuInfoResponse;
-        disk_stats(()) -> m::DiskStatsResponse;
         etcd_member_list(m::EtcdMemberListRequest) -> m::EtcdMemberListResponse;
         etcd_remove_member(m::EtcdRemoveMemberRequest) -> m::EtcdRemoveMemberResponse;
         etcd_leave_cluster(m::EtcdLeaveClusterRequest) -> m::EtcdLeaveClusterResponse;
         etcd_forfeit_leadership(m::EtcdForfeitLeadershipRequest) -> m::EtcdForfeitLeadershipResponse;
         generate_configuration(m::GenerateConfigurationRequest) -> m::GenerateConfigurationResponse;
-        load_avg(()) -> m::LoadAvgResponse;
-        network_device_stats(()) -> m::NetworkDeviceStatsResponse;
-        restart(m::RestartRequest) -> m::RestartResponse;
-        rollback(m::RollbackRequest) -> m::RollbackResponse;
-        reset(m::ResetRequest) -> m::ResetResponse;
         recover(m::RecoverRequest) -> m::RecoverResponse;
         remove_bootkube_initialized_key(()) -> m::RemoveBootkubeInitializedKeyResponse;
         service_start(m::ServiceStartRequest) -> m::ServiceStartResponse;
         service_stop(m::ServiceStopRequest) -> m::ServiceStopResponse;
-        stats(m::StatsRequest) -> m::StatsResponse;
-        system_stat(()) -> m::SystemStatResponse;
-        upgrade(m::UpgradeRequest) -> m::UpgradeResponse;
-        copy(m::CopyRequest) -> Self::CopyStream;
         kubeconfig(()) -> Self::KubeconfigStream;
-        disk_usage(m::DiskUsageRequest) -> Self::DiskUsageStream;
         cpu_freq_stats(()) -> m::CpuFreqStatsResponse;
         etcd_remove_member_by_id(m::EtcdRemoveMemberByIdRequest) -> m::EtcdRemoveMemberByIdResponse;
         etcd_recover(Streaming<common::Data>) -> m::EtcdRecoverResponse;
@@ -296,12 +404,6 @@ impl machine::MachineService for Node {
         etcd_downgrade_cancel(()) -> m::EtcdDowngradeCancelResponse;
         logs_containers(()) -> m::LogsContainersResponse;
         generate_client_configuration(m::GenerateClientConfigurationRequest) -> m::GenerateClientConfigurationResponse;
-        packet_capture(m::PacketCaptureRequest) -> Self::PacketCaptureStream;
-        netstat(m::NetstatRequest) -> m::NetstatResponse;
-        meta_write(m::MetaWriteRequest) -> m::MetaWriteResponse;
-        meta_delete(m::MetaDeleteRequest) -> m::MetaDeleteResponse;
-        image_list(m::ImageListRequest) -> Self::ImageListStream;
-        image_pull(m::ImagePullRequest) -> m::ImagePullResponse;
     }
 }
 
@@ -331,6 +433,18 @@ fn definition() -> cosi::Resource {
     resource("ResourceDefinitions.meta.cosi.dev", "services.v1alpha1.talos.dev", "{}", spec.encode_to_vec())
 }
 
+fn sensitive() -> cosi::Resource {
+    let spec = meta::ResourceDefinitionSpec {
+        resource_type: "MachineConfigs.config.talos.dev".into(),
+        display_type: "MachineConfig".into(),
+        default_namespace: "config".into(),
+        sensitivity: meta::resource_definition_spec::Sensitivity::Sensitive.into(),
+        ..Default::default()
+    };
+    let id = "machineconfigs.config.talos.dev";
+    resource("ResourceDefinitions.meta.cosi.dev", id, "{}", spec.encode_to_vec())
+}
+
 fn apid() -> cosi::Resource {
     resource(KIND, "apid", "running: true\nhealthy: false\n", vec![])
 }
@@ -353,8 +467,10 @@ impl state_server::State for Node {
     }
 
     async fn list(&self, request: Request<cosi::ListRequest>) -> Answer<Self::ListStream> {
-        let resource = if request.get_ref().r#type == KIND { apid() } else { definition() };
-        Ok(stream(vec![cosi::ListResponse { resource: Some(resource) }]))
+        let resources =
+            if request.get_ref().r#type == KIND { vec![apid()] } else { vec![definition(), sensitive()] };
+        let item = |resource| cosi::ListResponse { resource: Some(resource) };
+        Ok(stream(resources.into_iter().map(item).collect()))
     }
 
     async fn watch(&self, request: Request<cosi::WatchRequest>) -> Answer<Self::WatchStream> {
