@@ -143,6 +143,8 @@ pub(crate) enum Command {
     Upgrade(commands::upgrade::Flags),
     /// Go back to the version before the last upgrade
     Rollback,
+    /// Services, resources, network and logs of the nodes on one screen
+    Dashboard(commands::dashboard::Flags),
     /// A zip file with logs and resources of the nodes, without secrets
     Support(commands::support::Flags),
     /// Restart the node
@@ -215,6 +217,7 @@ mod tests {
             "upgrade -i registry.example.org/installer:v1 -p -s -f",
             "upgrade --image a --preserve=true --reboot-mode powercycle --wait=false --timeout 20m --insecure",
             "rollback",
+            "dashboard -d 5s",
             "support -O out.zip -w 4 -v",
             "boot --svg boot.svg",
             "reboot --wait=false",

@@ -8,6 +8,8 @@
 mod args;
 mod commands;
 mod output;
+#[cfg(test)]
+mod reference;
 mod session;
 
 use clap::Parser;

@@ -7,6 +7,7 @@ pub(crate) mod completion;
 pub(crate) mod config;
 pub(crate) mod containers;
 pub(crate) mod copy;
+pub(crate) mod dashboard;
 pub(crate) mod disks;
 pub(crate) mod dmesg;
 pub(crate) mod events;
@@ -76,6 +77,7 @@ pub(crate) async fn run(args: Args) -> Result<()> {
             upgrade::run(Session::open_maybe_insecure(&global, &flags.maintenance()).await?, flags).await
         }
         Command::Rollback => power::rollback(&Session::open(&global).await?).await,
+        Command::Dashboard(flags) => dashboard::run(Session::open(&global).await?, &flags).await,
         Command::Support(flags) => support::run(Session::open(&global).await?, flags).await,
         Command::Version(flags) => version::run(&global, &flags).await,
         Command::Service(flags) => service::run(&Session::open(&global).await?, flags).await,

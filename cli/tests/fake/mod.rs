@@ -57,7 +57,6 @@ macro_rules! served {
         })+
     };
 }
-use {not_served, served};
 
 mod services;
 
