@@ -15,6 +15,7 @@
 //! | controllers ([`controllers`]) | store changes | store, small effects | with machined |
 //! | timed ([`time`]) | time servers, the config | the clock, its resources | with the service |
 //! | sequencer ([`sequencer`]) | requests | events, the journal of sequences | with its sequence |
+//! | mounts ([`mounts`]) | /proc/self/mountinfo | store | with machined |
 //! | API server ([`server`]) | `machine.sock` | answers | with machined |
 #![warn(missing_docs)]
 
@@ -33,6 +34,7 @@ pub mod kmsg;
 pub mod listeners;
 pub mod logs;
 pub mod machined;
+pub mod mounts;
 pub mod network;
 pub mod node;
 pub mod sequencer;

@@ -14,3 +14,9 @@ use tokio::io::unix::AsyncFd;
 pub(crate) fn readable(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::with_interest(descriptor, Interest::READABLE)
 }
+
+/// Watches a descriptor of a file of the kernel that announces changes as exceptional conditions.
+#[allow(deprecated, reason = "as above")]
+pub(crate) fn exceptional(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    AsyncFd::with_interest(descriptor, Interest::PRIORITY)
+}

@@ -22,6 +22,7 @@ pub mod errno;
 pub mod fs;
 pub mod kexec;
 pub mod module;
+pub mod packet;
 pub mod poll;
 pub mod process;
 pub mod seqpacket;

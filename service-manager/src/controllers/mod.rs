@@ -99,6 +99,7 @@ pub(crate) fn start(node: &Arc<Node>) {
     for controller in ALL {
         tokio::spawn(drive(node.clone(), controller));
     }
+    tokio::spawn(crate::mounts::watch(node.clone()));
 }
 
 async fn drive(node: Arc<Node>, controller: &'static Controller) {

@@ -19,6 +19,8 @@ use crate::node::Node;
 
 /// Bytes of one message of Read.
 const CHUNK: usize = 32 * 1024;
+/// Largest list of names and largest value (XATTR_LIST_MAX, XATTR_SIZE_MAX; linux/limits.h).
+const XATTRS_BYTES: usize = 65_536;
 /// Folders deeper than this are not entered: a bind mount may contain itself.
 const DEEPEST: usize = 64;
 
@@ -69,6 +71,7 @@ struct Walk {
     node_root: PathBuf,
     depth: usize,
     types: Vec<Type>,
+    xattrs: bool,
     sender: Sender<proto::FileInfo>,
 }
 
@@ -84,7 +87,15 @@ impl Walk {
             (true, _) => DEEPEST,
         };
         let types = request.types.iter().filter_map(|kind| Type::try_from(*kind).ok()).collect();
-        Self { shown_root: inside.unwrap_or(asked), node_root: node.root.clone(), depth, types, sender }
+        let xattrs = request.report_xattrs;
+        Self {
+            shown_root: inside.unwrap_or(asked),
+            node_root: node.root.clone(),
+            depth,
+            types,
+            xattrs,
+            sender,
+        }
     }
 
     fn run(&self) {
@@ -94,10 +105,13 @@ impl Walk {
     /// Says whether the reader is still there.
     fn visit(&self, path: &Path, relative: &str, depth: usize) -> bool {
         let real = self.node_root.join(path.strip_prefix("/").unwrap_or(path));
-        let info = match fs::symlink_metadata(&real) {
+        let mut info = match fs::symlink_metadata(&real) {
             Ok(metadata) => describe(&real, path, relative, &metadata),
             Err(error) => failed(path, relative, &error),
         };
+        if self.xattrs {
+            info.xattrs = xattrs(&real);
+        }
         let (is_dir, matches) = (info.is_dir, self.matches(&info));
         if matches && self.sender.blocking_send(Ok(info)).is_err() {
             return false;
@@ -158,11 +172,46 @@ fn describe(real: &Path, path: &Path, relative: &str, metadata: &fs::Metadata) -
     }
 }
 
+/// The extended attributes that can be read; a file system without any has none.
+fn xattrs(real: &Path) -> Vec<proto::Xattr> {
+    let mut list = vec![0; XATTRS_BYTES];
+    let Ok(length) = rustix::fs::llistxattr(real, list.as_mut_slice()) else { return Vec::new() };
+    let names = list[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    let mut value = vec![0; XATTRS_BYTES];
+    names
+        .filter_map(|name| {
+            let length = rustix::fs::lgetxattr(real, name, value.as_mut_slice()).ok()?;
+            let name = String::from_utf8_lossy(name).into_owned();
+            Some(proto::Xattr { name, data: value[..length].to_vec() })
+        })
+        .collect()
+}
+
 fn failed(path: &Path, relative: &str, error: &std::io::Error) -> proto::FileInfo {
     proto::FileInfo {
         name: path.display().to_string(),
         error: error.to_string(),
         relative_name: relative.to_owned(),
         ..Default::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn extended_attributes_are_read() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let flags = rustix::fs::XattrFlags::empty();
+        match rustix::fs::setxattr(file.path(), "user.billet", b"value", flags) {
+            Ok(()) => {
+                let found = xattrs(file.path());
+                assert!(found.iter().any(|x| x.name == "user.billet" && x.data == b"value"), "{found:?}");
+            }
+            // A file system without attributes must answer so.
+            Err(error) => assert_eq!((error, xattrs(file.path()).len()), (rustix::io::Errno::OPNOTSUPP, 0)),
+        }
+        assert!(xattrs(Path::new("/nonexistent")).is_empty());
     }
 }

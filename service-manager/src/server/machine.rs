@@ -11,7 +11,9 @@ use api::proto::machine as proto;
 use api::proto::machine::machine_service_server::MachineService;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{Answers, configuration, control, files, statistics, streams, system};
+use super::{
+    Answers, archive, capture, configuration, control, files, netstat, processors, statistics, streams, system, usage,
+};
 use crate::node::Node;
 use crate::services::Operation;
 
@@ -90,6 +92,23 @@ impl MachineService for Machine {
         statistics::network_devices(&self.node).map(Response::new)
     }
 
+    async fn disk_stats(&self, _request: Request<()>) -> Answer<proto::DiskStatsResponse> {
+        statistics::disks(&self.node).map(Response::new)
+    }
+
+    async fn cpu_info(&self, _request: Request<()>) -> Answer<proto::CpuInfoResponse> {
+        processors::info(&self.node).map(Response::new)
+    }
+
+    async fn cpu_freq_stats(&self, _request: Request<()>) -> Answer<proto::CpuFreqStatsResponse> {
+        processors::frequencies(&self.node).map(Response::new)
+    }
+
+    async fn netstat(&self, request: Request<proto::NetstatRequest>) -> Answer<proto::NetstatResponse> {
+        let node = self.node.clone();
+        super::blocking(move || netstat::netstat(&node, request.get_ref())).await.map(Response::new)
+    }
+
     async fn service_list(&self, _request: Request<()>) -> Answer<proto::ServiceListResponse> {
         Ok(Response::new(control::list(&self.node)))
     }
@@ -165,16 +184,16 @@ impl MachineService for Machine {
         files::read(&self.node, &request.get_ref().path).await
     }
 
-    async fn copy(&self, _request: Request<proto::CopyRequest>) -> Answer<Self::CopyStream> {
-        missing("copy")
+    async fn copy(&self, request: Request<proto::CopyRequest>) -> Answer<Self::CopyStream> {
+        archive::copy(&self.node, &request.get_ref().root_path)
     }
 
     async fn kubeconfig(&self, _request: Request<()>) -> Answer<Self::KubeconfigStream> {
         missing("kubeconfig")
     }
 
-    async fn disk_usage(&self, _request: Request<proto::DiskUsageRequest>) -> Answer<Self::DiskUsageStream> {
-        missing("disk_usage")
+    async fn disk_usage(&self, request: Request<proto::DiskUsageRequest>) -> Answer<Self::DiskUsageStream> {
+        Ok(usage::disk_usage(&self.node, request.into_inner()))
     }
 
     async fn etcd_recover(&self, _request: Request<Streaming<Data>>) -> Answer<proto::EtcdRecoverResponse> {
@@ -190,9 +209,9 @@ impl MachineService for Machine {
 
     async fn packet_capture(
         &self,
-        _request: Request<proto::PacketCaptureRequest>,
+        request: Request<proto::PacketCaptureRequest>,
     ) -> Answer<Self::PacketCaptureStream> {
-        missing("packet_capture")
+        capture::capture(&self.node, request.get_ref())
     }
 
     async fn image_list(&self, _request: Request<proto::ImageListRequest>) -> Answer<Self::ImageListStream> {
@@ -207,8 +226,6 @@ impl MachineService for Machine {
     missing! {
         bootstrap: proto::BootstrapRequest => BootstrapResponse;
         containers: proto::ContainersRequest => ContainersResponse;
-        cpu_info: () => CpuInfoResponse;
-        disk_stats: () => DiskStatsResponse;
         etcd_member_list: proto::EtcdMemberListRequest => EtcdMemberListResponse;
         etcd_remove_member: proto::EtcdRemoveMemberRequest => EtcdRemoveMemberResponse;
         etcd_leave_cluster: proto::EtcdLeaveClusterRequest => EtcdLeaveClusterResponse;
@@ -220,7 +237,6 @@ impl MachineService for Machine {
         remove_bootkube_initialized_key: () => RemoveBootkubeInitializedKeyResponse;
         stats: proto::StatsRequest => StatsResponse;
         upgrade: proto::UpgradeRequest => UpgradeResponse;
-        cpu_freq_stats: () => CpuFreqStatsResponse;
         etcd_remove_member_by_id: proto::EtcdRemoveMemberByIdRequest => EtcdRemoveMemberByIdResponse;
         etcd_alarm_list: () => EtcdAlarmListResponse;
         etcd_alarm_disarm: () => EtcdAlarmDisarmResponse;
@@ -230,7 +246,6 @@ impl MachineService for Machine {
         etcd_downgrade_enable: proto::EtcdDowngradeEnableRequest => EtcdDowngradeEnableResponse;
         etcd_downgrade_cancel: () => EtcdDowngradeCancelResponse;
         generate_client_configuration: proto::GenerateClientConfigurationRequest => GenerateClientConfigurationResponse;
-        netstat: proto::NetstatRequest => NetstatResponse;
         meta_write: proto::MetaWriteRequest => MetaWriteResponse;
         meta_delete: proto::MetaDeleteRequest => MetaDeleteResponse;
         image_pull: proto::ImagePullRequest => ImagePullResponse;

@@ -5,24 +5,39 @@
 //! open the socket.
 //! Source: spec/api-wire-facts.md; every unary answer holds exactly one element (§3.4).
 
+mod archive;
+mod capture;
+mod cluster;
 mod configuration;
 mod control;
 mod cosi;
+mod cosi_watch;
+mod disks;
 mod files;
+mod inspect;
 mod machine;
+mod netstat;
+mod network;
+mod processors;
 mod query;
 mod resources;
+mod selection;
 mod statistics;
 mod streams;
 mod system;
+mod usage;
 
 use std::path::Path;
 use std::sync::Arc;
 
 use api::proto::billet::machine_service_server::MachineServiceServer as OwnServer;
+use api::proto::cluster::cluster_service_server::ClusterServiceServer;
 use api::proto::cosi::resource::state_server::StateServer;
+use api::proto::inspect::inspect_service_server::InspectServiceServer;
 use api::proto::machine::machine_service_server::MachineServiceServer;
+use api::proto::network::network_service_server::NetworkServiceServer;
 use api::proto::resource::resource_service_server::ResourceServiceServer;
+use api::proto::storage::storage_service_server::StorageServiceServer;
 use api::roles::{Role, RoleSet};
 use tokio::net::UnixListener;
 use tokio::sync::mpsc;
@@ -70,7 +85,7 @@ pub async fn serve_on(node: Arc<Node>, listener: UnixListener) -> Result<(), Str
     let machine = MachineServiceServer::new(machine::Machine { node: node.clone() });
     let state = StateServer::new(cosi::State { node: node.clone() });
     let own = OwnServer::new(configuration::Own { node: node.clone() });
-    let resources = ResourceServiceServer::new(resources::Resources { node });
+    let resources = ResourceServiceServer::new(resources::Resources { node: node.clone() });
     tonic::transport::Server::builder()
         .add_service(
             machine.max_decoding_message_size(MAX_MESSAGE_BYTES).max_encoding_message_size(MAX_MESSAGE_BYTES),
@@ -78,6 +93,10 @@ pub async fn serve_on(node: Arc<Node>, listener: UnixListener) -> Result<(), Str
         .add_service(own)
         .add_service(state.max_encoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(resources.max_encoding_message_size(MAX_MESSAGE_BYTES))
+        .add_service(StorageServiceServer::new(disks::Storage { node: node.clone() }))
+        .add_service(NetworkServiceServer::new(network::Network { node: node.clone() }))
+        .add_service(ClusterServiceServer::new(cluster::Cluster { node }))
+        .add_service(InspectServiceServer::new(inspect::Inspect))
         .serve_with_incoming(UnixListenerStream::new(listener))
         .await
         .map_err(|e| format!("serve the API socket: {e}"))
@@ -121,6 +140,8 @@ async fn blocking<T: Send + 'static>(
         .map_err(|e| Status::internal(format!("the call's task failed: {e}")))?
 }
 
+#[cfg(test)]
+mod cosi_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

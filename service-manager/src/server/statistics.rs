@@ -1,4 +1,4 @@
-//! Counters: load, processors, network devices.
+//! Counters: load, processors, network devices, disks.
 
 use api::proto::machine as proto;
 use tonic::Status;
@@ -89,10 +89,18 @@ pub(super) fn network_devices(node: &Node) -> Result<proto::NetworkDeviceStatsRe
             sum.rx_packets += device.rx_packets;
             sum.rx_errors += device.rx_errors;
             sum.rx_dropped += device.rx_dropped;
+            sum.rx_fifo += device.rx_fifo;
+            sum.rx_frame += device.rx_frame;
+            sum.rx_compressed += device.rx_compressed;
+            sum.rx_multicast += device.rx_multicast;
             sum.tx_bytes += device.tx_bytes;
             sum.tx_packets += device.tx_packets;
             sum.tx_errors += device.tx_errors;
             sum.tx_dropped += device.tx_dropped;
+            sum.tx_fifo += device.tx_fifo;
+            sum.tx_collisions += device.tx_collisions;
+            sum.tx_carrier += device.tx_carrier;
+            sum.tx_compressed += device.tx_compressed;
             sum
         },
     );
@@ -125,9 +133,80 @@ fn device(line: &str) -> Option<proto::NetDev> {
     })
 }
 
+/// Whole disks only: a partition's counters are in its disk's already.
+pub(super) fn disks(node: &Node) -> Result<proto::DiskStatsResponse, Status> {
+    let text = read(node, "/proc/diskstats")?;
+    let is_disk = |name: &str| node.path("/sys/block").join(name.replace('/', "!")).exists();
+    let devices: Vec<_> = text.lines().filter_map(disk).filter(|disk| is_disk(&disk.name)).collect();
+    let total = devices.iter().fold(
+        proto::DiskStat { name: "Total".to_owned(), ..Default::default() },
+        |mut sum, disk| {
+            sum.read_completed += disk.read_completed;
+            sum.read_merged += disk.read_merged;
+            sum.read_sectors += disk.read_sectors;
+            sum.read_time_ms += disk.read_time_ms;
+            sum.write_completed += disk.write_completed;
+            sum.write_merged += disk.write_merged;
+            sum.write_sectors += disk.write_sectors;
+            sum.write_time_ms += disk.write_time_ms;
+            sum.io_in_progress += disk.io_in_progress;
+            sum.io_time_ms += disk.io_time_ms;
+            sum.io_time_weighted_ms += disk.io_time_weighted_ms;
+            sum.discard_completed += disk.discard_completed;
+            sum.discard_merged += disk.discard_merged;
+            sum.discard_sectors += disk.discard_sectors;
+            sum.discard_time_ms += disk.discard_time_ms;
+            sum
+        },
+    );
+    let answer = proto::DiskStats { metadata: None, total: Some(total), devices };
+    Ok(proto::DiskStatsResponse { messages: vec![answer] })
+}
+
+/// A line of /proc/diskstats: major, minor, name, then counters (Documentation/admin-guide/iostats.rst).
+fn disk(line: &str) -> Option<proto::DiskStat> {
+    let mut words = line.split_whitespace().skip(2);
+    let name = words.next()?.to_owned();
+    let numbers: Vec<u64> = words.map(|word| word.parse().unwrap_or(0)).collect();
+    let count = |index: usize| numbers.get(index).copied().unwrap_or(0);
+    Some(proto::DiskStat {
+        name,
+        read_completed: count(0),
+        read_merged: count(1),
+        read_sectors: count(2),
+        read_time_ms: count(3),
+        write_completed: count(4),
+        write_merged: count(5),
+        write_sectors: count(6),
+        write_time_ms: count(7),
+        io_in_progress: count(8),
+        io_time_ms: count(9),
+        io_time_weighted_ms: count(10),
+        discard_completed: count(11),
+        discard_merged: count(12),
+        discard_sectors: count(13),
+        discard_time_ms: count(14),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn disks_are_counted_without_their_partitions() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = crate::server::tests_node(dir.path().canonicalize().unwrap());
+        std::fs::create_dir(dir.path().join("proc")).unwrap();
+        std::fs::create_dir_all(dir.path().join("sys/block/vda")).unwrap();
+        let text = "254 0 vda 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15\n254 1 vda1 1 2 3 4 5 6 7 8 9 10 11\n";
+        std::fs::write(dir.path().join("proc/diskstats"), text).unwrap();
+        let stats = disks(&node).unwrap().messages.remove(0);
+        let names: Vec<_> = stats.devices.iter().map(|disk| disk.name.as_str()).collect();
+        assert_eq!(names, ["vda"]);
+        let total = stats.total.unwrap();
+        assert_eq!((total.read_completed, total.io_in_progress, total.discard_time_ms), (1, 9, 15));
+    }
 
     #[test]
     fn proc_stat_is_split_by_its_first_word() {

@@ -79,13 +79,13 @@ pub(crate) fn node(root: PathBuf) -> Arc<Node> {
     })
 }
 
-struct Fixture {
+pub(super) struct Fixture {
     dir: tempfile::TempDir,
-    node: Arc<Node>,
-    channel: Channel,
+    pub(super) node: Arc<Node>,
+    pub(super) channel: Channel,
 }
 
-async fn fixture() -> Fixture {
+pub(super) async fn fixture() -> Fixture {
     let dir = tempfile::tempdir().unwrap();
     let node = node(dir.path().canonicalize().unwrap());
     let socket = dir.path().join("machine.sock");
@@ -111,7 +111,7 @@ impl Fixture {
     }
 }
 
-async fn next<T>(stream: &mut Streaming<T>) -> T {
+pub(super) async fn next<T>(stream: &mut Streaming<T>) -> T {
     tokio::time::timeout(SOON, stream.message()).await.unwrap().unwrap().unwrap()
 }
 
@@ -330,7 +330,7 @@ async fn a_shutdown_answers_at_once_and_is_an_action_to_wait_for() {
     }
 }
 
-fn put(node: &Node, id: &str, running: bool) {
+pub(super) fn put(node: &Node, id: &str, running: bool) {
     let status = ServiceStatus { running, healthy: false, unknown: true };
     node.store.put(SERVICE.writer, &SERVICE, id, Spec::Service(status)).unwrap();
 }

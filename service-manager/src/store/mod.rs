@@ -7,6 +7,7 @@
 //! Fails by: [`StoreError`]; a write by anyone but the type's writer is a bug in the caller and changes nothing.
 
 mod definition;
+mod history;
 mod registry;
 mod resource;
 mod spec;
@@ -16,7 +17,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::broadcast;
 
+use history::History;
+
 pub use definition::{Column, Definition, Sensitivity};
+pub use history::{BadBookmark, Bookmark};
 pub use registry::{
     ADDRESS_STATUS, ALL, API_CERTIFICATE, BOOT_TIMELINE, CLOCK_SOURCE, DHCP_LEASE, FILE_STATUS,
     HOSTNAME_STATUS, INIT_STATUS, KERNEL_PARAM_STATUS, LINK_STATUS, MACHINE_CONFIG, MACHINE_TYPE,
@@ -70,13 +74,34 @@ pub struct Change {
     pub resource: Arc<Resource>,
     /// The state before an update.
     pub old: Option<Arc<Resource>>,
+    /// Its place in the order of all changes.
+    pub bookmark: Bookmark,
+}
+
+/// A type's past, present and future, without a gap between them.
+#[derive(Debug)]
+pub struct Watch {
+    /// Kept changes, oldest first.
+    pub past: Vec<Change>,
+    /// Resources, sorted by id.
+    pub now: Vec<Arc<Resource>>,
+    /// Every later change of the store in order.
+    pub later: broadcast::Receiver<Change>,
+    /// Where the present is in the order of all changes.
+    pub bookmark: Bookmark,
 }
 
 type Key = (&'static str, String);
 
+#[derive(Debug, Default)]
+struct Items {
+    resources: BTreeMap<Key, Arc<Resource>>,
+    history: History,
+}
+
 #[derive(Debug)]
 struct Shared {
-    items: Mutex<BTreeMap<Key, Arc<Resource>>>,
+    items: Mutex<Items>,
     changes: broadcast::Sender<Change>,
 }
 
@@ -110,7 +135,7 @@ impl Store {
         }
     }
 
-    fn items(&self) -> MutexGuard<'_, BTreeMap<Key, Arc<Resource>>> {
+    fn items(&self) -> MutexGuard<'_, Items> {
         self.shared.items.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -129,15 +154,15 @@ impl Store {
     fn insert(&self, kind: &'static Definition, id: &str, spec: Spec) -> bool {
         let mut items = self.items();
         let key = (kind.kind, id.to_owned());
-        let old = items.get(&key).cloned();
+        let old = items.resources.get(&key).cloned();
         let new = match &old {
             Some(old) if old.spec == spec => return false,
             Some(old) => Arc::new(old.updated(spec)),
             None => Arc::new(Resource::created(kind, id, spec)),
         };
-        items.insert(key, new.clone());
+        items.resources.insert(key, new.clone());
         let change = if old.is_some() { ChangeKind::Updated } else { ChangeKind::Created };
-        self.announce(Change { kind: change, resource: new, old });
+        self.announce(&mut items, change, new, old);
         true
     }
 
@@ -145,8 +170,8 @@ impl Store {
     pub fn remove(&self, caller: &str, kind: &'static Definition, id: &str) -> Result<bool, StoreError> {
         check_writer(caller, kind, id)?;
         let mut items = self.items();
-        let Some(last) = items.remove(&(kind.kind, id.to_owned())) else { return Ok(false) };
-        self.announce(Change { kind: ChangeKind::Destroyed, resource: last, old: None });
+        let Some(last) = items.resources.remove(&(kind.kind, id.to_owned())) else { return Ok(false) };
+        self.announce(&mut items, ChangeKind::Destroyed, last, None);
         Ok(true)
     }
 
@@ -168,25 +193,48 @@ impl Store {
         Ok(())
     }
 
-    fn announce(&self, change: Change) {
+    fn announce(
+        &self,
+        items: &mut Items,
+        kind: ChangeKind,
+        resource: Arc<Resource>,
+        old: Option<Arc<Resource>>,
+    ) {
+        let bookmark = items.history.bookmark();
+        let change = items.history.add(Change { kind, resource, old, bookmark });
         // An error only says that nobody watches.
         let _ = self.shared.changes.send(change);
     }
 
     /// One resource.
     pub fn get(&self, kind: &'static Definition, id: &str) -> Option<Arc<Resource>> {
-        self.items().get(&(kind.kind, id.to_owned())).cloned()
+        self.items().resources.get(&(kind.kind, id.to_owned())).cloned()
     }
 
     /// All resources of a type, sorted by id.
     pub fn list(&self, kind: &'static Definition) -> Vec<Arc<Resource>> {
-        list_of(&self.items(), kind)
+        list_of(&self.items().resources, kind)
     }
 
     /// The resources of a type now, and every later change of the store in order.
     pub fn watch(&self, kind: &'static Definition) -> (Vec<Arc<Resource>>, broadcast::Receiver<Change>) {
         let items = self.items();
-        (list_of(&items, kind), self.shared.changes.subscribe())
+        (list_of(&items.resources, kind), self.shared.changes.subscribe())
+    }
+
+    /// All that is known of a type; with a bookmark, only the past after it.
+    pub fn observe(&self, kind: &'static Definition, after: Option<Bookmark>) -> Result<Watch, BadBookmark> {
+        let items = self.items();
+        let past = match after {
+            Some(bookmark) => items.history.after(kind.kind, bookmark)?,
+            None => items.history.of(kind.kind),
+        };
+        Ok(Watch {
+            past,
+            now: list_of(&items.resources, kind),
+            later: self.shared.changes.subscribe(),
+            bookmark: items.history.bookmark(),
+        })
     }
 
     /// Every later change of the store in order.

@@ -87,3 +87,40 @@ fn internal_types_have_no_public_definition() {
     assert!(ids.contains(&"services.v1alpha1.talos.dev".to_owned()));
     assert!(!ids.iter().any(|id| id.starts_with("apicertificates")), "{ids:?}");
 }
+
+#[test]
+fn a_bookmark_continues_where_it_was_made() {
+    let store = Store::new();
+    store.put(WRITER, &SERVICE, "apid", service(false)).unwrap();
+    let first = store.observe(&SERVICE, None).unwrap();
+    assert_eq!((first.past.len(), first.now.len()), (1, 1));
+    store.put(WRITER, &SERVICE, "apid", service(true)).unwrap();
+    store.remove(WRITER, &SERVICE, "apid").unwrap();
+    let kept = Bookmark::from_bytes(&first.bookmark.to_bytes()).unwrap();
+    let second = store.observe(&SERVICE, Some(kept)).unwrap();
+    let kinds: Vec<_> = second.past.iter().map(|change| change.kind).collect();
+    assert_eq!(kinds, [ChangeKind::Updated, ChangeKind::Destroyed]);
+    let last = second.past[1].bookmark;
+    assert!(store.observe(&SERVICE, Some(last)).unwrap().past.is_empty());
+}
+
+#[test]
+fn bookmarks_of_others_and_of_long_ago_are_refused() {
+    let store = Store::new();
+    let early = store.observe(&SERVICE, None).unwrap().bookmark;
+    let foreign = Store::new().observe(&SERVICE, None).unwrap().bookmark;
+    assert_eq!(store.observe(&SERVICE, Some(foreign)).unwrap_err(), BadBookmark::Foreign);
+    let future = Bookmark { position: early.position + 1, ..early };
+    assert_eq!(store.observe(&SERVICE, Some(future)).unwrap_err(), BadBookmark::Foreign);
+    for bytes in [&b""[..], b"short", &[0; 17]] {
+        assert_eq!(Bookmark::from_bytes(bytes), Err(BadBookmark::Foreign));
+    }
+    // Changes of another type do not age it.
+    for round in 0..100 {
+        store.put(WRITER, &SERVICE, "apid", service(round % 2 == 0)).unwrap();
+    }
+    assert_eq!(store.observe(&SERVICE, Some(early)).unwrap().past.len(), 100);
+    assert!(store.observe(&NAMESPACE, Some(early)).unwrap().past.is_empty());
+    store.remove(WRITER, &SERVICE, "apid").unwrap();
+    assert_eq!(store.observe(&SERVICE, Some(early)).unwrap_err(), BadBookmark::TooOld);
+}

@@ -11,8 +11,7 @@ use crate::node::Node;
 use crate::sequencer::{TaskError, TaskFuture};
 use crate::services::Check;
 use crate::services::definition::{self, Definition, Identity, Runner};
-use crate::store::{MOUNT_STATUS, MountStatus, Spec};
-use crate::{apid, containerd, controllers, identity, network, server, time, trustd, udevd};
+use crate::{apid, containerd, controllers, identity, mounts, network, server, time, trustd, udevd};
 
 /// How long the API may take to answer once there is a config.
 pub const API_READY_DEADLINE: Duration = Duration::from_secs(60);
@@ -29,28 +28,8 @@ const CRI_SOCKET: &str = "/run/containerd/containerd.sock";
 pub fn start_controllers(node: Arc<Node>) -> TaskFuture {
     Box::pin(async move {
         controllers::start(&node);
-        publish_mounts(&node)
+        mounts::publish_now(&node).map_err(|e| TaskError(format!("read the mount table: {e}")))
     })
-}
-
-/// Publishes what is mounted.
-fn publish_mounts(node: &Node) -> Result<(), TaskError> {
-    let text =
-        std::fs::read_to_string("/proc/mounts").map_err(|e| TaskError(format!("read /proc/mounts: {e}")))?;
-    let mounts = text.lines().filter_map(|line| {
-        let words: Vec<&str> = line.split(' ').collect();
-        let [source, target, kind, options, ..] = words.as_slice() else { return None };
-        let spec = MountStatus {
-            source: (*source).to_owned(),
-            target: (*target).to_owned(),
-            filesystem_type: (*kind).to_owned(),
-            options: options.split(',').map(str::to_owned).collect(),
-        };
-        Some(((*target).to_owned(), Spec::MountStatus(spec)))
-    });
-    node.store
-        .replace(MOUNT_STATUS.writer, &MOUNT_STATUS, mounts.collect())
-        .map_err(|e| TaskError(e.to_string()))
 }
 
 /// Opens the API socket and serves it.
@@ -200,7 +179,6 @@ pub fn wait_for_api(node: Arc<Node>) -> TaskFuture {
 /// Starts all services and waits for them.
 pub fn start_all_services(node: Arc<Node>) -> TaskFuture {
     Box::pin(async move {
-        publish_mounts(&node)?;
         define_containerd(&node);
         define_trustd(&node)?;
         define_image_services(&node, |_| true);

@@ -1,0 +1,261 @@
+//! `cluster.ClusterService`: waits until the cluster is healthy, one line a condition.
+//!
+//! Owns: the conditions that need no Kubernetes: every node's API answers, this node has booted, its services are up.
+//! etcd's and kubelet's are asked as soon as the node has these services.
+//! Fails by: `DeadlineExceeded`, which names the condition that was not met and why.
+//! Source: spec/api-wire-facts.md §3.9.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::proto::cluster as proto;
+use api::proto::cluster::cluster_service_server::ClusterService;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep, timeout};
+use tonic::{Request, Response, Status};
+
+use super::{Answers, Sender, answers};
+use crate::apid::PORT;
+use crate::node::Node;
+use crate::store::{ADDRESS_STATUS, Spec};
+
+/// How long the client waits when it does not say (the CLI's default).
+const WAIT: Duration = Duration::from_secs(20 * 60);
+/// Between two looks at a condition.
+const PERIOD: Duration = Duration::from_millis(500);
+/// For one connection to another node.
+const DIAL: Duration = Duration::from_secs(3);
+
+/// The service.
+pub(crate) struct Cluster {
+    pub(crate) node: Arc<Node>,
+}
+
+#[tonic::async_trait]
+impl ClusterService for Cluster {
+    type HealthCheckStream = Answers<proto::HealthCheckProgress>;
+
+    async fn health_check(
+        &self,
+        request: Request<proto::HealthCheckRequest>,
+    ) -> Result<Response<Self::HealthCheckStream>, Status> {
+        let request = request.into_inner();
+        let wait = request.wait_timeout.and_then(|wait| Duration::try_from(wait).ok());
+        let wait = wait.filter(|wait| !wait.is_zero()).unwrap_or(WAIT);
+        let check = Check {
+            node: self.node.clone(),
+            nodes: Nodes::new(&self.node, request.cluster_info),
+            deadline: Instant::now() + wait,
+            wait,
+        };
+        let (sender, answer) = answers();
+        tokio::spawn(async move {
+            if let Err(Some(status)) = check.run(&sender).await {
+                let _ = sender.send(Err(status)).await;
+            }
+        });
+        Ok(answer)
+    }
+}
+
+/// Who is in the cluster.
+struct Nodes {
+    control_plane: Vec<String>,
+    workers: Vec<String>,
+}
+
+impl Nodes {
+    /// The nodes that the client names; without any, this one by its address.
+    fn new(node: &Node, info: Option<proto::ClusterInfo>) -> Self {
+        let info = info.unwrap_or_default();
+        let (control_plane, workers) = (info.control_plane_nodes, info.worker_nodes);
+        if !control_plane.is_empty() || !workers.is_empty() {
+            return Self { control_plane, workers };
+        }
+        let own = own_addresses(node).into_iter().next().unwrap_or_else(|| "127.0.0.1".to_owned());
+        match node.config() {
+            Some(config) if config.machine.machine_type.is_control_plane() => {
+                Self { control_plane: vec![own], workers }
+            }
+            _ => Self { control_plane, workers: vec![own] },
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &String> {
+        self.control_plane.iter().chain(&self.workers)
+    }
+}
+
+fn own_addresses(node: &Node) -> Vec<String> {
+    let all = node.store.list(&ADDRESS_STATUS);
+    let global = all.iter().filter_map(|resource| match &resource.spec {
+        Spec::AddressStatus(address) if address.scope == "global" => {
+            address.address.split('/').next().map(str::to_owned)
+        }
+        _ => None,
+    });
+    global.collect()
+}
+
+/// Something to wait for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Condition {
+    Api,
+    Boot,
+    Services,
+    Service(&'static str),
+}
+
+impl Condition {
+    fn text(self) -> String {
+        match self {
+            Self::Api => "apid to be ready".to_owned(),
+            Self::Boot => "all nodes to finish boot sequence".to_owned(),
+            Self::Services => "all services to be up".to_owned(),
+            Self::Service(id) => format!("{id} to be healthy"),
+        }
+    }
+}
+
+struct Check {
+    node: Arc<Node>,
+    nodes: Nodes,
+    deadline: Instant,
+    wait: Duration,
+}
+
+/// The client is gone (`None`), or an error for it.
+type Ended = Option<Status>;
+
+impl Check {
+    async fn run(&self, sender: &Sender<proto::HealthCheckProgress>) -> Result<(), Ended> {
+        let list = |names: &[String]| format!("{names:?}");
+        let (control_plane, workers) = (list(&self.nodes.control_plane), list(&self.nodes.workers));
+        say(sender, format!("discovered nodes: control plane: {control_plane}, worker: {workers}")).await?;
+        let known = self.node.services.ids();
+        let own = ["etcd", "kubelet"].into_iter().filter(|id| known.iter().any(|known| known == id));
+        let mut conditions: Vec<_> = own.map(Condition::Service).collect();
+        conditions.extend([Condition::Api, Condition::Boot, Condition::Services]);
+        for condition in conditions {
+            self.wait_for(condition, sender).await?;
+        }
+        Ok(())
+    }
+
+    async fn wait_for(
+        &self,
+        condition: Condition,
+        sender: &Sender<proto::HealthCheckProgress>,
+    ) -> Result<(), Ended> {
+        let mut said = String::new();
+        let mut last = "...".to_owned();
+        loop {
+            let line = format!("waiting for {}: {last}", condition.text());
+            if line != said {
+                say(sender, line.clone()).await?;
+                said = line;
+            }
+            match self.met(condition).await {
+                Ok(()) => return say(sender, format!("waiting for {}: OK", condition.text())).await,
+                Err(why) => last = why,
+            }
+            if Instant::now() >= self.deadline {
+                let seconds = self.wait.as_secs();
+                return Err(Some(Status::deadline_exceeded(format!(
+                    "not healthy within {seconds} s: {}: {last}",
+                    condition.text()
+                ))));
+            }
+            tokio::select! {
+                () = sleep(PERIOD) => {}
+                () = sender.closed() => return Err(None),
+            }
+        }
+    }
+
+    async fn met(&self, condition: Condition) -> Result<(), String> {
+        match condition {
+            Condition::Api => self.every_api_answers().await,
+            Condition::Boot => {
+                let done = self.node.checkpoint.memory().done.iter().any(|name| name == "boot");
+                if done { Ok(()) } else { Err("this node has not finished it".to_owned()) }
+            }
+            Condition::Services => {
+                let late = self.node.services.wait_up(&self.node.services.ids(), Duration::ZERO).await.err();
+                late.map_or(Ok(()), |late| Err(format!("not up: {}", late.join(", "))))
+            }
+            Condition::Service(id) => {
+                let late = self.node.services.wait_up(&[id.to_owned()], Duration::ZERO).await;
+                late.map_err(|_| format!("service {id:?} is not up"))
+            }
+        }
+    }
+
+    async fn every_api_answers(&self) -> Result<(), String> {
+        for name in self.nodes.all() {
+            let host = name.trim_start_matches('[').trim_end_matches(']');
+            match timeout(DIAL, TcpStream::connect((host, PORT))).await {
+                Ok(Ok(_)) => {}
+                Ok(Err(error)) => return Err(format!("{name}:{PORT}: {error}")),
+                Err(_) => return Err(format!("{name}:{PORT}: no answer within {} s", DIAL.as_secs())),
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn say(sender: &Sender<proto::HealthCheckProgress>, message: String) -> Result<(), Ended> {
+    sender.send(Ok(proto::HealthCheckProgress { metadata: None, message })).await.map_err(|_| None)
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::StreamExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn lines_say_what_is_waited_for_and_the_end_says_why_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = crate::server::tests_node(dir.path().canonicalize().unwrap());
+        let request = proto::HealthCheckRequest {
+            wait_timeout: Some(prost_types::Duration { seconds: 0, nanos: 1_000_000 }),
+            cluster_info: Some(proto::ClusterInfo {
+                // Nobody serves on a port of this address.
+                control_plane_nodes: vec!["127.255.255.254".into()],
+                ..Default::default()
+            }),
+        };
+        let cluster = Cluster { node };
+        let mut stream = cluster.health_check(Request::new(request)).await.unwrap().into_inner();
+        let mut lines = Vec::new();
+        let status = loop {
+            match stream.next().await.unwrap() {
+                Ok(progress) => lines.push(progress.message),
+                Err(status) => break status,
+            }
+        };
+        assert_eq!(lines[0], "discovered nodes: control plane: [\"127.255.255.254\"], worker: []");
+        assert_eq!(lines[1], "waiting for apid to be ready: ...");
+        assert_eq!(status.code(), tonic::Code::DeadlineExceeded);
+        assert!(status.message().contains("apid to be ready: 127.255.255.254:50000"), "{status}");
+    }
+
+    #[tokio::test]
+    async fn a_node_that_has_booted_is_healthy() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = crate::server::tests_node(dir.path().canonicalize().unwrap());
+        let check = Check {
+            nodes: Nodes::new(&node, None),
+            deadline: Instant::now(),
+            wait: Duration::ZERO,
+            node: node.clone(),
+        };
+        assert_eq!(check.nodes.workers, ["127.0.0.1"]);
+        assert!(check.met(Condition::Boot).await.is_err());
+        node.checkpoint.update(|memory| memory.done.push("boot".to_owned()));
+        assert_eq!(check.met(Condition::Boot).await, Ok(()));
+        assert_eq!(check.met(Condition::Services).await, Ok(()));
+        assert!(check.met(Condition::Service("kubelet")).await.is_err());
+    }
+}

@@ -1,0 +1,148 @@
+//! `storage.StorageService`: the disks of the machine, from sysfs.
+//!
+//! Owns: what counts as a disk: a block device with hardware behind it.
+//! Does not: write to one. Wiping comes with the installer.
+//! Source: spec/api-wire-facts.md §1.2, §2.3; Documentation/ABI/stable/sysfs-block.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use api::proto::storage as proto;
+use api::proto::storage::disk::DiskType;
+use api::proto::storage::storage_service_server::StorageService;
+use tonic::{Request, Response, Status};
+
+use crate::node::Node;
+
+const BLOCK: &str = "/sys/block";
+/// Unit of the `size` file, whatever the disk's own sectors.
+const SECTOR_BYTES: u64 = 512;
+
+/// The service.
+pub(crate) struct Storage {
+    pub(crate) node: Arc<Node>,
+}
+
+#[tonic::async_trait]
+impl StorageService for Storage {
+    async fn disks(&self, _request: Request<()>) -> Result<Response<proto::DisksResponse>, Status> {
+        let node = self.node.clone();
+        super::blocking(move || disks(&node)).await.map(Response::new)
+    }
+
+    async fn block_device_wipe(
+        &self,
+        _request: Request<proto::BlockDeviceWipeRequest>,
+    ) -> Result<Response<proto::BlockDeviceWipeResponse>, Status> {
+        Err(Status::unimplemented("this version of Billet writes no disk, so it wipes none"))
+    }
+}
+
+fn disks(node: &Node) -> Result<proto::DisksResponse, Status> {
+    let entries =
+        fs::read_dir(node.path(BLOCK)).map_err(|e| Status::internal(format!("list {BLOCK}: {e}")))?;
+    let mut names: Vec<_> =
+        entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    let disks = names.iter().filter_map(|name| disk(node, name)).collect();
+    Ok(proto::DisksResponse { messages: vec![proto::Disks { metadata: None, disks }] })
+}
+
+fn disk(node: &Node, name: &str) -> Option<proto::Disk> {
+    let folder = node.path(BLOCK).join(name);
+    let device = folder.join("device");
+    if !device.exists() {
+        return None;
+    }
+    let text = |path: &Path| fs::read_to_string(path).map_or_else(|_| String::new(), |t| t.trim().to_owned());
+    let first = |paths: &[&str]| {
+        paths.iter().map(|path| text(&folder.join(path))).find(|text| !text.is_empty()).unwrap_or_default()
+    };
+    let sectors: u64 = text(&folder.join("size")).parse().ok()?;
+    Some(proto::Disk {
+        size: sectors.saturating_mul(SECTOR_BYTES),
+        model: first(&["device/model"]),
+        device_name: format!("/dev/{}", name.replace('!', "/")),
+        name: first(&["device/name"]),
+        serial: first(&["serial", "device/serial"]),
+        modalias: first(&["device/modalias"]),
+        uuid: first(&["uuid"]),
+        wwid: first(&["wwid", "device/wwid"]),
+        r#type: kind(name, &text(&folder.join("queue/rotational"))).into(),
+        bus_path: bus_path(node, &folder),
+        system_disk: is_system(node, name),
+        subsystem: target_name(&device.join("subsystem")),
+        readonly: text(&folder.join("ro")) == "1",
+    })
+}
+
+fn kind(name: &str, rotational: &str) -> DiskType {
+    if name.starts_with("nvme") {
+        DiskType::Nvme
+    } else if name.starts_with("mmcblk") {
+        DiskType::Sd
+    } else if name.starts_with("sr") {
+        DiskType::Cd
+    } else if rotational == "1" {
+        DiskType::Hdd
+    } else {
+        DiskType::Ssd
+    }
+}
+
+/// The place on the bus: the device's path below /sys/devices, without the block part.
+fn bus_path(node: &Node, folder: &Path) -> String {
+    let real = fs::canonicalize(folder).unwrap_or_default();
+    let Ok(below) = real.strip_prefix(node.path("/sys/devices")) else { return String::new() };
+    let text = format!("/{}", below.display());
+    text.split_once("/block/").map_or_else(|| text.clone(), |(before, _)| before.to_owned())
+}
+
+/// Whether the root's layers lie on it.
+fn is_system(node: &Node, name: &str) -> bool {
+    let prefix = format!("/dev/{name}");
+    node.boot.layers.iter().any(|layer| layer.device.starts_with(&prefix))
+}
+
+fn target_name(link: &Path) -> String {
+    let target = fs::canonicalize(link).ok();
+    target
+        .and_then(|path| path.file_name().map(|name| name.to_string_lossy().into_owned()))
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn disks_have_hardware_and_everything_sysfs_says() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let node = crate::server::tests_node(root.clone());
+        let real = root.join("sys/devices/pci0000:00/0000:00:05.0/virtio2/block/vda");
+        fs::create_dir_all(real.join("queue")).unwrap();
+        fs::create_dir_all(real.join("device")).unwrap();
+        fs::create_dir_all(root.join("sys/bus/virtio")).unwrap();
+        fs::create_dir_all(root.join("sys/block/loop0")).unwrap();
+        std::os::unix::fs::symlink(&real, root.join("sys/block/vda")).unwrap();
+        std::os::unix::fs::symlink(root.join("sys/bus/virtio"), real.join("device/subsystem")).unwrap();
+        for (file, text) in
+            [("size", "2048\n"), ("ro", "0\n"), ("serial", "abc \n"), ("queue/rotational", "1\n")]
+        {
+            fs::write(real.join(file), text).unwrap();
+        }
+        let found = disks(&node).unwrap().messages.remove(0).disks;
+        assert_eq!(found.len(), 1, "a loop device is no disk");
+        let disk = &found[0];
+        assert_eq!(
+            (disk.device_name.as_str(), disk.size, disk.serial.as_str()),
+            ("/dev/vda", 1 << 20, "abc")
+        );
+        assert_eq!(disk.bus_path, "/pci0000:00/0000:00:05.0/virtio2");
+        assert_eq!((disk.r#type(), disk.subsystem.as_str(), disk.readonly), (DiskType::Hdd, "virtio", false));
+        assert_eq!(kind("nvme0n1", "0"), DiskType::Nvme);
+        assert_eq!((kind("sr0", "1"), kind("sda", "0")), (DiskType::Cd, DiskType::Ssd));
+    }
+}
