@@ -81,11 +81,23 @@ pub struct Material {
     pub key: Secret,
     /// Addresses and names of this node.
     pub names: Vec<String>,
+    /// With which apid asks other nodes; only a node with the CA's key has it.
+    #[serde(default)]
+    pub forwarding: Option<ForwardMaterial>,
     /// For trustd only.
     pub trust: Option<TrustMaterial>,
     /// The node has no config: everybody may connect, and almost nothing is allowed.
     #[serde(default)]
     pub maintenance: bool,
+}
+
+/// A client certificate whose role says that apid speaks for the clients it names.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+pub struct ForwardMaterial {
+    /// PEM of the certificate.
+    pub certificate: String,
+    /// PEM of its key.
+    pub key: Secret,
 }
 
 /// What trustd needs besides.
@@ -266,7 +278,7 @@ fn try_issue(node: &Node) -> Result<bool, String> {
     let Some(config) = node.config() else { return issue_for_maintenance(node, names) };
     let material = make(&config, names)?;
     let trust = trust_material(&config);
-    hand_out(node, Role::Trustd, Material { trust, ..material.clone() });
+    hand_out(node, Role::Trustd, Material { trust, forwarding: None, ..material.clone() });
     hand_out(node, Role::Apid, material);
     Ok(true)
 }
@@ -308,11 +320,19 @@ fn make(config: &Config, names: &[String]) -> Result<Material, String> {
         lifetime: Lifetime::from_now(LEAF_LIFETIME),
     };
     let identity = authority.issue(&leaf).map_err(|e| e.to_string())?;
+    let speaker = Leaf {
+        organization: Some(api::roles::Role::Impersonator.name().to_owned()),
+        usage: Usage::Client,
+        ..leaf
+    };
+    let speaker = authority.issue(&speaker).map_err(|e| e.to_string())?;
+    let forwarding = ForwardMaterial { certificate: speaker.certificate.clone(), key: speaker.key.to_pem() };
     Ok(Material {
         authority: authority.certificate().to_owned(),
         certificate: identity.certificate.clone(),
         key: identity.key.to_pem(),
         names: names.to_vec(),
+        forwarding: Some(forwarding),
         trust: None,
         maintenance: false,
     })
@@ -366,6 +386,7 @@ mod tests {
             certificate: "crt".into(),
             key: Secret::new("key"),
             names: vec!["10.0.0.5".into()],
+            forwarding: None,
             trust: Some(TrustMaterial { authority_key: Secret::new("cakey"), token: Secret::new("token") }),
             maintenance: false,
         }

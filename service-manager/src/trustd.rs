@@ -185,6 +185,7 @@ mod tests {
             certificate: identity.certificate.clone(),
             key: identity.key.to_pem(),
             names: vec![],
+            forwarding: None,
             trust: Some(TrustMaterial { authority_key: authority.key(), token: Secret::new("abc.def") }),
         }
     }

@@ -4,14 +4,17 @@
 //! |---|---|---|---|
 //! | identity | machined's socket `apid.sock` | the certificate in use | with the process |
 //! | accept loop | the inherited TCP socket (fd 3) | one task a connection | with the process |
-//! | connection | requests | answers of machined, frame by frame | with its client |
+//! | connection | requests | answers of machined or of other nodes, frame by frame | with its client |
+//! | [`forward`], one a node | requests for it | its answers | when the connection breaks |
 //!
 //! Owns: who gets in and what each may call. Does not: know any message beyond the merge rules ([`merge`]).
 //! Fails by: refusing, with one line that names peer and reason. A machined that is away delays answers by at most
 //! [`backend::CONNECT_DEADLINE`].
 
 mod backend;
+mod forward;
 mod frames;
+mod gather;
 mod merge;
 mod proxy;
 mod targets;
@@ -88,6 +91,11 @@ pub(crate) struct Server {
 impl Server {
     /// A server with this certificate, in front of the machined at this socket.
     pub(crate) fn new(material: &Material, machined: &str) -> Result<Self, String> {
+        Self::with_port(material, machined, PORT)
+    }
+
+    /// The same, with other nodes on this port.
+    fn with_port(material: &Material, machined: &str, port: u16) -> Result<Self, String> {
         let identities = Identities::new(&identity(material)?).map_err(|e| e.to_string())?;
         let config = if material.maintenance {
             tls::server_without_clients(identities.clone())
@@ -97,7 +105,10 @@ impl Server {
         let config = config.map_err(|e| e.to_string())?;
         let names = Arc::new(Names::default());
         names.replace(&material.names);
-        let mut proxy = proxy::Proxy::new(names, backend::Backend::new(Path::new(machined)));
+        let forwarder = forward::Forwarder::new(port);
+        forwarder.renew(material)?;
+        let backend = backend::Backend::new(Path::new(machined));
+        let mut proxy = proxy::Proxy::new(names, backend, forwarder);
         proxy.maintenance = material.maintenance;
         let proxy = Arc::new(proxy);
         Ok(Self { identities, config, proxy })
@@ -136,21 +147,25 @@ impl Server {
                 if material.authority != authority {
                     return Err("the API's authority changed: starting anew".to_owned());
                 }
-                self.identities.replace(&identity(&material)?).map_err(|e| e.to_string())?;
-                self.proxy.names.replace(&material.names);
+                self.take(&material)?;
                 let _ = source.acknowledge().await;
             }
             tokio::time::sleep(RECONNECT).await;
             source = Source::connect(Role::Apid.socket()).await;
             match source.next().await {
-                Ok(material) if material.authority == authority => {
-                    self.identities.replace(&identity(&material)?).map_err(|e| e.to_string())?;
-                    self.proxy.names.replace(&material.names);
-                }
+                Ok(material) if material.authority == authority => self.take(&material)?,
                 Ok(_) => return Err("the API's authority changed: starting anew".to_owned()),
                 Err(_) => {}
             }
         }
+    }
+}
+
+impl Server {
+    fn take(&self, material: &Material) -> Result<(), String> {
+        self.identities.replace(&identity(material)?).map_err(|e| e.to_string())?;
+        self.proxy.names.replace(&material.names);
+        self.proxy.forwarder.renew(material)
     }
 }
 
@@ -160,4 +175,10 @@ fn identity(material: &Material) -> Result<Identity, String> {
 }
 
 #[cfg(test)]
+mod forward_tests;
+#[cfg(test)]
+mod role_tests;
+#[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod wire_tests;

@@ -14,63 +14,112 @@ use tonic::{Code, Request, Status};
 use super::*;
 use crate::server;
 
-struct Fixture {
+pub(super) struct Fixture {
     _dir: tempfile::TempDir,
-    authority: Authority,
-    address: SocketAddr,
+    pub(super) authority: Arc<Authority>,
+    pub(super) address: SocketAddr,
+    pub(super) node: Arc<crate::node::Node>,
 }
 
+/// A certificate for any of the addresses that tests use.
 fn leaf(organization: Option<&str>, usage: Usage) -> Leaf {
     Leaf {
         organization: organization.map(str::to_owned),
-        names: vec!["127.0.0.1".into()],
+        names: vec!["127.0.0.1".into(), "127.0.0.2".into()],
         usage,
         lifetime: Lifetime::from_now(LEAF_LIFETIME),
     }
 }
 
 async fn fixture() -> Fixture {
+    let authority = Arc::new(Authority::generate("talos", Lifetime::from_now(CA_LIFETIME)).unwrap());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    serve(authority, listener, &["127.0.0.1", "10.0.0.5", "n1"], "a line\n", true)
+}
+
+/// Two nodes under one CA, on the same port of two loopback addresses.
+pub(super) async fn two_nodes() -> (Fixture, Fixture) {
+    let authority = Arc::new(Authority::generate("talos", Lifetime::from_now(CA_LIFETIME)).unwrap());
+    for _ in 0..100 {
+        let first = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = first.local_addr().unwrap().port();
+        // Somebody else may have the port there.
+        let Ok(second) = TcpListener::bind(("127.0.0.2", port)).await else { continue };
+        let first = serve(authority.clone(), first, &["127.0.0.1", "n1"], "first\n", true);
+        return (first, serve(authority, second, &["127.0.0.2"], "second\n", false));
+    }
+    panic!("no port is free on two addresses");
+}
+
+/// `forwards`: whether the node has a certificate to ask others with.
+fn serve(
+    authority: Arc<Authority>,
+    listener: TcpListener,
+    names: &[&str],
+    log_text: &str,
+    forwards: bool,
+) -> Fixture {
     let dir = tempfile::tempdir().unwrap();
     let node = server::tests_node(dir.path().canonicalize().unwrap());
     let mut log = node.logs.open("svc").unwrap();
-    log.append(b"a line\n").unwrap();
+    log.append(log_text.as_bytes()).unwrap();
     let socket = dir.path().join("machine.sock");
-    tokio::spawn(server::serve_on(node, UnixListener::bind(&socket).unwrap()));
-    let authority = Authority::generate("talos", Lifetime::from_now(CA_LIFETIME)).unwrap();
+    tokio::spawn(server::serve_on(node.clone(), UnixListener::bind(&socket).unwrap()));
     let identity = authority.issue(&leaf(None, Usage::Server)).unwrap();
+    let speaker = authority.issue(&leaf(Some("os:impersonator"), Usage::Client)).unwrap();
+    let forwarding = crate::identity::ForwardMaterial {
+        certificate: speaker.certificate.clone(),
+        key: speaker.key.to_pem(),
+    };
     let material = Material {
         maintenance: false,
         authority: authority.certificate().to_owned(),
         certificate: identity.certificate.clone(),
         key: identity.key.to_pem(),
-        names: vec!["127.0.0.1".into(), "10.0.0.5".into(), "n1".into()],
+        names: names.iter().map(ToString::to_string).collect(),
+        forwarding: forwards.then_some(forwarding),
         trust: None,
     };
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    tokio::spawn(Server::new(&material, socket.to_str().unwrap()).unwrap().serve(listener));
-    Fixture { _dir: dir, authority, address }
+    let server = Server::with_port(&material, socket.to_str().unwrap(), address.port()).unwrap();
+    tokio::spawn(server.serve(listener));
+    Fixture { _dir: dir, authority, address, node }
 }
 
 impl Fixture {
-    async fn client(&self, role: Option<&str>) -> MachineServiceClient<Channel> {
-        let identity = self.authority.issue(&leaf(role, Usage::Client)).unwrap();
-        let config = tls::client(Trust::Authority(self.authority.certificate()), Some(&identity)).unwrap();
+    pub(super) async fn client(&self, role: Option<&str>) -> MachineServiceClient<Channel> {
+        MachineServiceClient::new(self.channel(role).await)
+    }
+
+    pub(super) fn identity(&self, role: Option<&str>) -> Identity {
+        self.authority.issue(&leaf(role, Usage::Client)).unwrap()
+    }
+
+    pub(super) async fn channel(&self, role: Option<&str>) -> Channel {
+        self.channel_of(Some(self.identity(role))).await.unwrap()
+    }
+
+    /// A connection with this certificate, or with none.
+    pub(super) async fn channel_of(
+        &self,
+        identity: Option<Identity>,
+    ) -> Result<Channel, tonic::transport::Error> {
+        let trust = Trust::Authority(self.authority.certificate());
+        let config = tls::client(trust, identity.as_ref()).unwrap();
         let address = self.address;
         let connector = tower::service_fn(move |_| {
             let connector = tokio_rustls::TlsConnector::from(config.clone());
             async move {
                 let stream = TcpStream::connect(address).await?;
-                let name = rustls::pki_types::ServerName::try_from("127.0.0.1").unwrap();
+                let name = rustls::pki_types::ServerName::from(address.ip());
                 connector.connect(name, stream).await.map(TokioIo::new)
             }
         });
-        let endpoint = Endpoint::from_static("http://node");
-        MachineServiceClient::new(endpoint.connect_with_connector(connector).await.unwrap())
+        Endpoint::from_static("http://node").connect_with_connector(connector).await
     }
 }
 
-fn to<T>(message: T, pairs: &[(&'static str, &'static str)]) -> Request<T> {
+pub(super) fn to<T>(message: T, pairs: &[(&'static str, &str)]) -> Request<T> {
     let mut request = Request::new(message);
     for (name, value) in pairs {
         request.metadata_mut().append(*name, value.parse().unwrap());
@@ -93,17 +142,15 @@ async fn nodes_get_their_name_and_strangers_an_error_of_their_own() {
     let f = fixture().await;
     let mut client = f.client(Some("os:admin")).await;
     let answer =
-        client.version(to((), &[("nodes", "n1"), ("nodes", "10.9.9.9")])).await.unwrap().into_inner();
+        client.version(to((), &[("nodes", "n1"), ("nodes", "127.0.0.3")])).await.unwrap().into_inner();
     let metadata: Vec<_> = answer.messages.iter().map(|m| m.metadata.clone().unwrap()).collect();
     assert_eq!((metadata[0].hostname.as_str(), metadata[0].error.as_str()), ("n1", ""));
     assert_eq!(answer.messages[0].version.as_ref().unwrap().tag, "v1.2.3");
-    assert!(
-        metadata[1].error.contains("forwarding to other nodes is not built yet"),
-        "{}",
-        metadata[1].error
-    );
-    let alone = client.version(to((), &[("node", "10.9.9.9")])).await.unwrap_err();
-    assert_eq!(alone.code(), Code::Unimplemented);
+    let refused = format!("connect to 127.0.0.3 port {}: ", f.address.port());
+    assert!(metadata[1].error.starts_with("rpc error: code = Unavailable desc = "), "{}", metadata[1].error);
+    assert!(metadata[1].error.contains(&refused), "{}", metadata[1].error);
+    let alone = client.version(to((), &[("node", "127.0.0.3")])).await.unwrap_err();
+    assert_eq!(alone.code(), Code::Unavailable);
 }
 
 #[tokio::test]
@@ -124,12 +171,24 @@ async fn every_message_of_a_stream_carries_the_name() {
     let mut client = f.client(Some("os:admin")).await;
     let request = proto::LogsRequest { id: "svc".into(), tail_lines: -1, ..Default::default() };
     let mut stream =
-        client.logs(to(request, &[("nodes", "n1"), ("nodes", "other")])).await.unwrap().into_inner();
-    let first = stream.message().await.unwrap().unwrap();
-    assert_eq!((first.bytes.as_slice(), first.metadata.unwrap().hostname.as_str()), (&b"a line\n"[..], "n1"));
-    let second = stream.message().await.unwrap().unwrap();
-    assert_eq!(second.metadata.unwrap().hostname, "other");
+        client.logs(to(request, &[("nodes", "n1"), ("nodes", "127.0.0.3")])).await.unwrap().into_inner();
+    let mut seen = [stream.message().await.unwrap().unwrap(), stream.message().await.unwrap().unwrap()];
+    seen.sort_by_key(|data| data.metadata.clone().unwrap().hostname);
+    let hosts = seen.each_ref().map(|data| data.metadata.clone().unwrap().hostname);
+    assert_eq!(hosts, ["127.0.0.3", "n1"]);
+    assert_eq!((seen[0].bytes.as_slice(), seen[1].bytes.as_slice()), (&b""[..], &b"a line\n"[..]));
+    assert!(!seen[0].metadata.clone().unwrap().error.is_empty());
     assert!(stream.message().await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn the_log_says_which_unknown_roles_a_certificate_has() {
+    let f = fixture().await;
+    let denied = f.client(Some("os:nobody")).await.version(()).await.unwrap_err();
+    assert!(
+        denied.message().ends_with("the certificate has only unknown roles: [\"os:nobody\"]"),
+        "{denied}"
+    );
 }
 
 #[tokio::test]

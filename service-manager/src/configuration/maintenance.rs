@@ -22,6 +22,7 @@ pub(crate) fn material(names: &[String]) -> Result<Material, String> {
         key: identity.key.to_pem(),
         names: names.to_vec(),
         trust: None,
+        forwarding: None,
         maintenance: true,
     })
 }

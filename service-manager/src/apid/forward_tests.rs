@@ -1,0 +1,117 @@
+//! Two real apids on loopback, each in front of its own machined: what one passes on to the other.
+
+use std::time::Duration;
+
+use api::proto::cosi::resource as cosi;
+use api::proto::cosi::resource::state_client::StateClient;
+use api::proto::machine as proto;
+use tonic::Code;
+
+use super::tests::{to, two_nodes};
+
+const OTHER: &str = "127.0.0.2";
+const SOON: Duration = Duration::from_secs(10);
+
+fn log(follow: bool) -> proto::LogsRequest {
+    proto::LogsRequest { id: "svc".into(), tail_lines: -1, follow, ..Default::default() }
+}
+
+#[tokio::test]
+async fn one_other_node_answers_as_if_asked_directly() {
+    let (first, _second) = two_nodes().await;
+    let mut client = first.client(Some("os:admin")).await;
+    let mut stream = client.logs(to(log(false), &[("node", OTHER)])).await.unwrap().into_inner();
+    let data = stream.message().await.unwrap().unwrap();
+    assert_eq!((data.bytes.as_slice(), data.metadata), (&b"second\n"[..], None));
+    assert!(stream.message().await.unwrap().is_none());
+    let answer = client.version(to((), &[("node", OTHER)])).await.unwrap().into_inner();
+    assert!(answer.messages.len() == 1 && answer.messages[0].metadata.is_none());
+    let stop = proto::ServiceStopRequest { id: "nobody".into() };
+    let error = client.service_stop(to(stop, &[("node", OTHER)])).await.unwrap_err();
+    assert_eq!((error.code(), error.message()), (Code::NotFound, "service \"nobody\" not defined"));
+}
+
+#[tokio::test]
+async fn many_nodes_answer_in_the_order_asked_and_fail_alone() {
+    let (first, _second) = two_nodes().await;
+    let mut client = first.client(Some("os:admin")).await;
+    let nodes = [("nodes", "127.0.0.3"), ("nodes", OTHER), ("nodes", "n1")];
+    let answer = client.version(to((), &nodes)).await.unwrap().into_inner();
+    let metadata: Vec<_> = answer.messages.iter().map(|m| m.metadata.clone().unwrap()).collect();
+    let hosts: Vec<_> = metadata.iter().map(|m| m.hostname.as_str()).collect();
+    assert_eq!(hosts, ["127.0.0.3", OTHER, "n1"]);
+    assert_eq!(metadata[0].status.as_ref().unwrap().code, i32::from(Code::Unavailable));
+    assert!(metadata[1].error.is_empty() && metadata[2].error.is_empty());
+    assert!(answer.messages[0].version.is_none() && answer.messages[1].version.is_some());
+}
+
+#[tokio::test]
+async fn followed_streams_of_two_nodes_run_side_by_side() {
+    let (first, second) = two_nodes().await;
+    let mut client = first.client(Some("os:admin")).await;
+    let nodes = [("nodes", "n1"), ("nodes", OTHER)];
+    let mut stream = client.logs(to(log(true), &nodes)).await.unwrap().into_inner();
+    let mut next = async || {
+        let message = tokio::time::timeout(SOON, stream.message()).await.unwrap().unwrap().unwrap();
+        (message.metadata.unwrap().hostname, String::from_utf8(message.bytes).unwrap())
+    };
+    let mut seen = [next().await, next().await];
+    seen.sort();
+    assert_eq!(seen, [(OTHER.into(), "second\n".into()), ("n1".into(), "first\n".into())]);
+    second.node.logs.open("svc").unwrap().append(b"more\n").unwrap();
+    assert_eq!(next().await, (OTHER.into(), "more\n".into()));
+    first.node.logs.open("svc").unwrap().append(b"again\n").unwrap();
+    assert_eq!(next().await, ("n1".into(), "again\n".into()));
+}
+
+#[tokio::test]
+async fn a_request_that_was_passed_on_goes_no_further() {
+    let (first, _second) = two_nodes().await;
+    let mut client = first.client(Some("os:admin")).await;
+    for selection in ["node", "nodes"] {
+        let pairs = [(selection, OTHER), ("proxyfrom", "somebody")];
+        let mut stream = client.logs(to(log(false), &pairs)).await.unwrap().into_inner();
+        let data = stream.message().await.unwrap().unwrap();
+        assert_eq!((data.bytes.as_slice(), data.metadata), (&b"first\n"[..], None), "{selection}");
+    }
+}
+
+#[tokio::test]
+async fn the_clients_roles_travel_with_the_request_and_no_others() {
+    let (first, second) = two_nodes().await;
+    let list = || cosi::ListRequest {
+        namespace: "config".into(),
+        r#type: "MachineConfigs.config.talos.dev".into(),
+        options: None,
+    };
+    let mut admin = StateClient::new(first.channel(Some("os:admin")).await);
+    assert!(admin.list(to(list(), &[("node", OTHER)])).await.is_ok());
+    let mut reader = StateClient::new(first.channel(Some("os:reader")).await);
+    let denied = reader.list(to(list(), &[("node", OTHER)])).await.unwrap_err();
+    assert_eq!(denied.code(), Code::PermissionDenied);
+    let forged = [("node", OTHER), ("talos-role", "os:admin")];
+    let denied = reader.list(to(list(), &forged)).await.unwrap_err();
+    assert_eq!(denied.code(), Code::PermissionDenied);
+    // A forwarding node that vouches for nobody is nobody.
+    let mut speaker = second.client(Some("os:impersonator")).await;
+    assert_eq!(speaker.version(()).await.unwrap_err().code(), Code::PermissionDenied);
+    assert!(speaker.version(to((), &[("talos-role", "os:reader")])).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_node_without_the_cas_key_forwards_nothing() {
+    let (_first, second) = two_nodes().await;
+    let mut client = second.client(Some("os:admin")).await;
+    assert!(client.version(to((), &[("node", OTHER)])).await.is_ok(), "itself");
+    let denied = client.version(to((), &[("node", "127.0.0.1")])).await.unwrap_err();
+    assert_eq!(denied.code(), Code::PermissionDenied);
+    assert!(denied.message().starts_with("no request forwarding"), "{denied}");
+}
+
+#[tokio::test]
+async fn targets_with_a_port_are_refused() {
+    let (first, _second) = two_nodes().await;
+    let mut client = first.client(Some("os:admin")).await;
+    let error = client.version(to((), &[("node", "127.0.0.2:50000")])).await.unwrap_err();
+    assert!(error.message().contains("neither an address nor a host name without port"), "{error}");
+}
