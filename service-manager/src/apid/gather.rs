@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use http::{HeaderMap, Response};
+use http::Response;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Frame, Incoming};
 use tokio::task::JoinSet;
@@ -111,7 +111,7 @@ impl Gather {
             let Some(part) = next else { break };
             match part.map_err(broken)?.into_data() {
                 Ok(data) => messages.push(&data),
-                Err(rest) => ended = rest.trailers_ref().map(HeaderMap::clone),
+                Err(rest) => ended = rest.trailers_ref().cloned(),
             }
             while let Some(message) = messages.next().map_err(Status::internal)? {
                 if self.stream {
