@@ -12,7 +12,8 @@ use api::proto::machine::machine_service_server::MachineService;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{
-    Answers, archive, capture, configuration, control, files, netstat, processors, statistics, streams, system, usage,
+    Answers, archive, capture, configuration, control, files, netstat, processors, statistics, streams,
+    system, usage,
 };
 use crate::node::Node;
 use crate::services::Operation;
