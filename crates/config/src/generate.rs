@@ -3,7 +3,7 @@
 //! Owns: the text of a new configuration. Does not: make keys or tokens; the caller gives them (`api::generate`).
 
 use crate::{
-    CertificateAndKey, EncodedPem, EncodedSecret, MachineType, Secret,
+    CertificateAndKey, Document, EncodedPem, EncodedSecret, MachineType, Secret,
     v1alpha1::{Cluster, Config, ControlPlane, Install, Machine, Network, VERSION},
     validate::{ValidateError, validate},
 };
@@ -57,9 +57,26 @@ pub enum GenerateError {
 pub fn generate(input: Input) -> Result<String, GenerateError> {
     let config = config(input);
     validate(&config)?;
+    write(&config, &[])
+}
+
+/// Writes a configuration as [`crate::load`] reads it. It holds its secrets.
+///
+/// # Errors
+/// [`GenerateError::Write`] if the YAML writer fails.
+pub fn write(config: &Config, documents: &[Document]) -> Result<String, GenerateError> {
+    let mut text = yaml(config)?;
+    for document in documents {
+        text.push_str("---\n");
+        text.push_str(&yaml(document)?);
+    }
+    Ok(text)
+}
+
+fn yaml<T: serde::Serialize>(value: &T) -> Result<String, GenerateError> {
     // Block scalars would fold long base64 over a line; both client generations read either, people prefer one.
     let options = serde_saphyr::ser_options! { prefer_block_scalars: false };
-    serde_saphyr::to_string_with_options(&config, options).map_err(|e| GenerateError::Write(e.to_string()))
+    serde_saphyr::to_string_with_options(value, options).map_err(|e| GenerateError::Write(e.to_string()))
 }
 
 fn config(input: Input) -> Config {

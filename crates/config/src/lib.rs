@@ -25,7 +25,7 @@ mod yaml;
 pub use diagnostic::{Diagnostic, LoadError, Severity};
 pub use documents::Document;
 pub use encoded::{CertificateAndKey, EncodedPem, EncodedSecret, decode_base64};
-pub use generate::{GenerateError, Input, Tokens, generate};
+pub use generate::{GenerateError, Input, Tokens, generate, write};
 pub use load::{Loaded, MAX_BYTES, Mode, load, parse};
 pub use secret::Secret;
 pub use v1alpha1::{Config, MachineType};

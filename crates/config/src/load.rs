@@ -196,12 +196,13 @@ impl Reading {
     }
 
     fn no_config(&mut self) {
-        let message = if self.documents.is_empty() && self.findings.remarks.is_empty() {
-            "config not found: the text holds no document"
-        } else if self.documents.is_empty() {
-            return;
-        } else {
-            "the applied machine configuration doesn't contain v1alpha1 config, did you mean to patch the machine config instead?"
+        let has_error = self.findings.remarks.iter().any(|r| r.severity == Severity::Error);
+        let message = match (self.documents.is_empty(), has_error) {
+            (true, false) => "config not found: the text holds no document",
+            (true, true) => return,
+            (false, _) => {
+                "the applied machine configuration doesn't contain v1alpha1 config, did you mean to patch the machine config instead?"
+            }
         };
         self.findings.add(Severity::Error, 1, Mark { line: 1, column: 1 }, "", message.to_owned());
     }

@@ -104,6 +104,7 @@ fn what_is_no_configuration_is_named() {
         ("", "config not found"),
         ("# nothing\n", "config not found"),
         ("---\n---\n", "config not found"),
+        ("....\n", "config not found"),
         ("- a\n", "missing kind"),
         ("a: b\n", "missing kind"),
         ("text", "missing kind"),

@@ -1,12 +1,15 @@
 //! What documents say that the v1alpha1 document could say too: put there, so that it has one reader only.
 //!
-//! Owns: host name, resolvers, static hosts, time, environment, registries. A document wins over the section.
+//! Owns: host name, resolvers, static settings of links, static hosts, time, environment, registries. A document wins over the section.
 //! Invariant: folding twice is folding once.
 
-use super::{Document, RegistryAuthConfig, RegistryMirrorConfig, RegistryTLSConfig, TimeSyncConfig};
+use super::{
+    Document, LinkConfig, LinkRoute, RegistryAuthConfig, RegistryMirrorConfig, RegistryTLSConfig,
+    TimeSyncConfig,
+};
 use crate::{
     CertificateAndKey, EncodedPem, EncodedSecret,
-    v1alpha1::{Config, HostEntry, RegistryAuth, RegistryTls},
+    v1alpha1::{Config, HostEntry, Interface, RegistryAuth, RegistryTls, Route},
 };
 
 /// Puts `documents` into `config`.
@@ -26,6 +29,7 @@ pub(crate) fn fold(config: &mut Config, documents: &[Document]) {
                     entries.push(entry);
                 }
             }
+            Document::LinkConfig(d) => link(config, d),
             Document::EnvironmentConfig(d) => config.machine.env.extend(d.variables.clone()),
             Document::TimeSyncConfig(d) => time(config, d),
             Document::RegistryMirrorConfig(d) => mirror(config, d),
@@ -33,6 +37,37 @@ pub(crate) fn fold(config: &mut Config, documents: &[Document]) {
             Document::RegistryTLSConfig(d) => tls(config, d),
             _ => {}
         }
+    }
+}
+
+fn link(config: &mut Config, document: &LinkConfig) {
+    let interfaces = &mut config.machine.network.interfaces;
+    let index = interfaces.iter().position(|i| i.interface == document.name).unwrap_or_else(|| {
+        interfaces.push(Interface { interface: document.name.clone(), ..Interface::default() });
+        interfaces.len() - 1
+    });
+    let interface = &mut interfaces[index];
+    interface.mtu = document.mtu.unwrap_or(interface.mtu);
+    for address in &document.addresses {
+        if !interface.addresses.contains(&address.address) {
+            interface.addresses.push(address.address.clone());
+        }
+    }
+    for route in document.routes.iter().map(route) {
+        if !interface.routes.contains(&route) {
+            interface.routes.push(route);
+        }
+    }
+}
+
+fn route(route: &LinkRoute) -> Route {
+    Route {
+        network: route.destination.clone(),
+        gateway: route.gateway.map(|g| g.to_string()).unwrap_or_default(),
+        source: route.source.map(|s| s.to_string()).unwrap_or_default(),
+        // Documents have a default of their own.
+        metric: route.metric.unwrap_or(1024),
+        mtu: route.mtu.unwrap_or_default(),
     }
 }
 

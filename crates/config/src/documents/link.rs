@@ -16,7 +16,7 @@ section! {
         /// The address, with prefix length.
         address "address": String { newer true, example "192.168.1.100/24" };
         /// Priority of the route that comes with it.
-        route_priority "routePriority": Option<u32> { newer true };
+        route_priority "routePriority": Option<u32> { newer true, later "priorities of addresses" };
     }
 }
 
@@ -28,15 +28,15 @@ section! {
         /// Address of the next hop.
         gateway "gateway": Option<IpAddr> { newer true };
         /// Address that packets of this machine carry.
-        source "source": Option<IpAddr> { newer true };
+        source "source": Option<IpAddr> { newer true, later "sources and packet sizes of routes" };
         /// Priority; lower wins.
         metric "metric": Option<u32> { newer true, default "1024" };
         /// Size of the largest packet on this route.
-        mtu "mtu": Option<u32> { newer true };
+        mtu "mtu": Option<u32> { newer true, later "sources and packet sizes of routes" };
         /// The routing table.
-        table "table": String { newer true, example "main" };
+        table "table": String { newer true, later "routing tables", example "main" };
         /// Kind of route.
-        kind "type": String { newer true, example "unicast" };
+        kind "type": String { newer true, later "kinds of routes", example "unicast" };
     }
 }
 
@@ -46,7 +46,7 @@ section! {
         /// Name of the link.
         name "name": String { newer true, example "enp0s2" };
         /// Bring the link up.
-        up "up": Option<bool> { newer true, default "true" };
+        up "up": Option<bool> { newer true, later "keeping a link down", default "true" };
         /// Size of the largest packet.
         mtu "mtu": Option<u32> { newer true };
         /// Its addresses.
@@ -54,7 +54,7 @@ section! {
         /// Its routes.
         routes "routes": Vec<LinkRoute> { newer true };
         /// Take packets for many.
-        multicast "multicast": Option<bool> { newer true };
+        multicast "multicast": Option<bool> { newer true, later "switching multicast" };
     }
 }
 

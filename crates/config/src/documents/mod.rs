@@ -95,7 +95,7 @@ documents! {
     KubeSpanEndpointsConfig "KubeSpan" single;
     Layer2VIPConfig "shared addresses" named;
     LinkAliasConfig "names of links" named;
-    LinkConfig "static network settings" named;
+    LinkConfig "" named;
     NetworkDefaultActionConfig "the firewall" single;
     NetworkRuleConfig "the firewall" named;
     OOMConfig "the out-of-memory handler" single;

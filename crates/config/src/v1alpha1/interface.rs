@@ -11,11 +11,11 @@ section! {
         /// Properties to find the link by, instead of its name.
         device_selector "deviceSelector": Option<DeviceSelector> { newer true, later "finding a link by its properties" };
         /// Addresses with prefix length.
-        addresses "addresses": Vec<String> { newer true, later "static network settings", example "[10.0.0.201/8]" };
+        addresses "addresses": Vec<String> { newer true, example "[10.0.0.201/8]" };
         /// One address with prefix length: the first generation's field.
-        cidr "cidr": String { later "static network settings", example "10.0.0.201/8" };
+        cidr "cidr": String { example "10.0.0.201/8" };
         /// Static routes.
-        routes "routes": Vec<Route> { later "static network settings" };
+        routes "routes": Vec<Route> {};
         /// The link is made of others.
         bond "bond": Option<Bond> { later "bonds" };
         /// The link joins others.
@@ -25,7 +25,7 @@ section! {
         /// VLANs on top of the link.
         vlans "vlans": Vec<Vlan> { later "VLANs" };
         /// Size of the largest packet; 0 keeps the driver's.
-        mtu "mtu": u32 { later "static network settings", default "the link's own", example "1500" };
+        mtu "mtu": u32 { default "the link's own", example "1500" };
         /// Ask for an address by DHCP.
         dhcp "dhcp": Option<bool> {};
         /// Leave the interface alone.
@@ -80,11 +80,11 @@ section! {
         /// Address of the next hop.
         gateway "gateway": String { example "10.0.0.1" };
         /// Address that packets of this machine carry.
-        source "source": String { newer true, example "10.0.0.201" };
+        source "source": String { newer true, later "sources and packet sizes of routes", example "10.0.0.201" };
         /// Priority; lower wins.
-        metric "metric": u32 { default "1024" };
+        metric "metric": u32 { default "10" };
         /// Size of the largest packet on this route.
-        mtu "mtu": u32 { newer true, example "1500" };
+        mtu "mtu": u32 { newer true, later "sources and packet sizes of routes", example "1500" };
     }
 }
 

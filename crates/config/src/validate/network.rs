@@ -68,10 +68,7 @@ fn addressing(name: &str, cidr: &str, addresses: &[String], field: &str, problem
         problems.add(format!("{field}.cidr"), message);
     }
     for (index, address) in addresses.iter().enumerate() {
-        // The second generation takes a bare address for a host route.
-        if address.parse::<IpAddr>().is_err() {
-            problems.expect(format!("{field}.addresses[{index}]"), text::cidr(address));
-        }
+        problems.expect(format!("{field}.addresses[{index}]"), text::cidr(address));
     }
 }
 
