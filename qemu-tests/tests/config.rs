@@ -232,8 +232,11 @@ fn an_unreachable_node_comes_back_by_itself() {
         // The third of each kind of change goes through a reboot.
         let mode = if round % 3 == 2 { Mode::Reboot } else { Mode::NoReboot };
         send(&admin(&node), with_confirm(&wrong, mode, deadline(CONFIRM))).unwrap();
-        let applied =
-            if mode == Mode::Reboot { "machine config: taken from STATE" } else { "static addresses: " };
+        let applied = if mode == Mode::Reboot {
+            "machine config: taken from STATE"
+        } else {
+            "without a reboot: machine.network"
+        };
         node.vm().expect(applied, BOOT_LIMIT * 2).unwrap();
         node.vm().expect("returned to the last confirmed configuration", BOOT_LIMIT * 2).unwrap();
         node.answers(BOOT_LIMIT).unwrap_or_else(|error| panic!("round {round}, {interfaces}: {error:#}"));

@@ -115,11 +115,7 @@ fn carry_out(
     // A change by someone who reached the node ends every earlier clock; one that waits for a restart is started by it.
     let first = pending::disarm(node);
     let fields = now.change.iter().flat_map(Change::paths).collect::<Vec<_>>().join(", ");
-    node.journal.say(&format!(
-        "{}: {}",
-        plan.details(),
-        if fields.is_empty() { "no field differs" } else { &fields }
-    ));
+    node.journal.say(&format!("{}: {}", plan.details(), what(now, &fields)));
     match plan {
         Plan::Live | Plan::Try(_) => {
             let back = back.map(|back| with_first_way_back(back, first));
@@ -133,6 +129,15 @@ fn carry_out(
         Plan::Staged => {}
     }
     Ok(())
+}
+
+/// The names of what differs; values may be secret.
+fn what<'a>(now: &Situation, fields: &'a str) -> &'a str {
+    match (&now.change, fields) {
+        (None, _) => "the first one of this machine",
+        (Some(_), "") => "no field differs",
+        (Some(_), fields) => fields,
+    }
 }
 
 /// The way back of this change, if it has one.
