@@ -61,6 +61,7 @@ pub struct NodeBuilder {
     name: String,
     transport: Transport,
     volume: Volume,
+    additions: String,
     command_line: String,
     source: Option<String>,
     spoiler: Option<Spoiler>,
@@ -97,6 +98,12 @@ impl NodeBuilder {
     /// Puts this text on the config volume.
     pub fn config(mut self, text: &str) -> Self {
         self.volume = Volume::Text(text.to_owned());
+        self
+    }
+
+    /// Adds lines to the `machine` section of the config, which is otherwise the usual one.
+    pub fn machine_section(mut self, lines: &str) -> Self {
+        self.additions.push_str(lines);
         self
     }
 
@@ -152,7 +159,9 @@ impl NodeBuilder {
         let image = dir.join("config.img");
         Ok(match &self.volume {
             Volume::Good => {
-                let image = config_volume::write(&image, &credentials.machine_config()?)?;
+                let text = credentials.machine_config()?;
+                let text = text.replacen("machine:\n", &format!("machine:\n{}", self.additions), 1);
+                let image = config_volume::write(&image, &text)?;
                 vm.drive(Drive::new(&image, Bus::Virtio))
             }
             Volume::Text(text) => vm.drive(Drive::new(&config_volume::write(&image, text)?, Bus::Virtio)),
@@ -217,6 +226,7 @@ impl TestNode {
             name: name.to_owned(),
             transport: Transport::Initramfs,
             volume: Volume::Good,
+            additions: String::new(),
             command_line: String::new(),
             source: None,
             spoiler: None,

@@ -47,6 +47,16 @@ fn a_shutdown_cuts_the_power() {
 }
 
 #[test]
+fn the_power_button_shuts_down_in_order() {
+    let node = TestNode::boot("shutdown-button").unwrap();
+    node.vm().wait_for("watching the power button", BOOT_LIMIT).unwrap();
+    node.vm().qmp().execute("system_powerdown", json!({})).unwrap();
+    node.vm().expect("shutdown sequence", END_LIMIT).unwrap();
+    let event = node.vm().wait_event("SHUTDOWN", END_LIMIT).unwrap();
+    assert_eq!(event["data"]["reason"], "guest-shutdown", "{event}");
+}
+
+#[test]
 fn ctrl_alt_delete_reboots_in_order() {
     let node = TestNode::boot("shutdown-keys").unwrap();
     let keys = ["ctrl", "alt", "delete"].map(|key| json!({ "type": "qcode", "data": key }));

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::pki::{Authority, LEAF_LIFETIME, Leaf, Lifetime, Usage};
+use api::pki::{Authority, CertificateFacts, LEAF_LIFETIME, Leaf, Lifetime, Usage};
 use config::{Config, Secret};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -26,7 +26,7 @@ use crate::controllers::reaches_others;
 use crate::listeners::ListenError;
 use crate::node::Node;
 use crate::store::{API_CERTIFICATE, Spec};
-use crate::{apid, configuration, trustd};
+use crate::{apid, configuration, trust_request, trustd};
 
 /// Longest material: a few certificates.
 const MAX_FRAME_BYTES: u32 = 256 * 1024;
@@ -232,9 +232,12 @@ pub async fn issue(node: Arc<Node>) {
     loop {
         config.mark_unchanged();
         maintenance.mark_unchanged();
-        let wait = match try_issue(&node) {
-            Ok(true) => LEAF_LIFETIME / 2,
-            Ok(false) => Duration::MAX,
+        let wait = match try_issue(&node).await {
+            Ok(Some(remaining)) => {
+                said.clear();
+                remaining / 2
+            }
+            Ok(None) => Duration::MAX,
             Err(error) => {
                 // Once for each reason: it is tried again and again.
                 if said != error {
@@ -267,20 +270,29 @@ async fn sleep(wait: Duration) {
     if wait == Duration::MAX { std::future::pending().await } else { tokio::time::sleep(wait).await }
 }
 
-/// Says whether there was something to issue for.
-fn try_issue(node: &Node) -> Result<bool, String> {
-    let Some(resource) = node.store.get(&API_CERTIFICATE, "api") else { return Ok(false) };
-    let Spec::ApiCertificate(names) = &resource.spec else { return Ok(false) };
+/// Issues, or has trustd issue, if there is something to issue for. Says how long the certificate lasts.
+async fn try_issue(node: &Node) -> Result<Option<Duration>, String> {
+    let Some(resource) = node.store.get(&API_CERTIFICATE, "api") else { return Ok(None) };
+    let Spec::ApiCertificate(names) = &resource.spec else { return Ok(None) };
     // A certificate that nobody can use from outside would be made twice.
     if !names.iter().any(|name| reaches_others(name)) && !node.readiness.borrow().gave_up {
-        return Ok(false);
+        return Ok(None);
     }
-    let Some(config) = node.config() else { return issue_for_maintenance(node, names) };
-    let material = make(&config, names)?;
-    let trust = trust_material(&config);
-    hand_out(node, Role::Trustd, Material { trust, forwarding: None, ..material.clone() });
+    let Some(config) = node.config() else {
+        issue_for_maintenance(node, names)?;
+        return Ok(None);
+    };
+    let material = match config.machine.ca.key() {
+        Some(key) => make(&config, key, names)?,
+        None => trust_request::ask(&config, names).await?,
+    };
+    let facts = CertificateFacts::from_pem("the API's certificate", &material.certificate);
+    let remaining = facts.map_err(|e| e.to_string())?.remaining().unwrap_or(ISSUE_RETRY);
+    if let Some(trust) = trust_material(&config) {
+        hand_out(node, Role::Trustd, Material { trust: Some(trust), forwarding: None, ..material.clone() });
+    }
     hand_out(node, Role::Apid, material);
-    Ok(true)
+    Ok(Some(remaining))
 }
 
 /// Gives a program what it serves with. Another authority means a new process: what the old one let in must go.
@@ -295,24 +307,16 @@ fn hand_out(node: &Node, role: Role, material: Material) {
 }
 
 /// One certificate for the whole of maintenance: its fingerprint stands on the console.
-fn issue_for_maintenance(node: &Node, names: &[String]) -> Result<bool, String> {
-    if !*node.configuration.maintenance.borrow() {
-        return Ok(false);
-    }
-    if node.materials.slot(Role::Apid).borrow().is_none() {
+fn issue_for_maintenance(node: &Node, names: &[String]) -> Result<(), String> {
+    if *node.configuration.maintenance.borrow() && node.materials.slot(Role::Apid).borrow().is_none() {
         let material = configuration::maintenance::material(names)?;
         node.materials.slot(Role::Apid).send_replace(Some(Arc::new(material)));
     }
-    // It outlives any wait for a config.
-    Ok(false)
+    Ok(())
 }
 
-fn make(config: &Config, names: &[String]) -> Result<Material, String> {
-    let ca = &config.machine.ca;
-    let key = ca
-        .key()
-        .ok_or("machine.ca has no key: workers get their certificate from trustd, which is not built yet")?;
-    let authority = Authority::from_pem(&ca.crt.0, key).map_err(|e| e.to_string())?;
+fn make(config: &Config, key: &Secret, names: &[String]) -> Result<Material, String> {
+    let authority = Authority::from_pem(&config.machine.ca.crt.0, key).map_err(|e| e.to_string())?;
     let leaf = Leaf {
         organization: None,
         names: names.to_vec(),

@@ -17,6 +17,7 @@ use ondisk::kmod::{AliasTable, Index, Module};
 use sys::{Errno, uevent};
 
 use crate::node::Node;
+use crate::power_button::Buttons;
 use crate::watched;
 
 /// How long the first look waits for the API.
@@ -32,17 +33,26 @@ pub async fn run(node: Arc<Node>) -> Result<(), String> {
     let mut coldplug = tokio::spawn(coldplug_when_due(node.clone()));
     let mut buffer = vec![0; uevent::MAX_BYTES];
     let mut fresh = BTreeSet::new();
+    let (mut buttons, mut input) = (Buttons::default(), false);
+    buttons.look(&node);
     loop {
         let mut ready = tokio::select! {
             ready = socket.readable() => ready.map_err(|e| format!("wait for uevents: {e}"))?,
             _ = &mut coldplug, if !coldplug.is_finished() => continue,
         };
         match uevent::receive(socket.get_ref(), &mut buffer) {
-            Ok(length) => handle(&node, &buffer[..length], &mut fresh),
+            Ok(length) => {
+                let event = &buffer[..length];
+                input |= uevent::field(event, "SUBSYSTEM") == Some("input");
+                handle(&node, event, &mut fresh);
+            }
             Err(Errno::AGAIN) => {
                 ready.clear_ready();
                 // Events come in bursts: the module index is read once for each burst.
                 load_for(&node, std::mem::take(&mut fresh).iter().map(String::as_str));
+                if std::mem::take(&mut input) {
+                    buttons.look(&node);
+                }
             }
             Err(Errno::NOBUFS) => {
                 node.journal.warn("udevd: events were lost; looking at all devices again");

@@ -1,0 +1,153 @@
+//! A worker's certificate, asked of a control plane's trustd.
+//!
+//! Owns: the request, the one call, the check of what came back.
+//! Does not: keep the certificate or decide when to renew it ([`crate::identity`] does).
+//! Order: trustd is verified with the CA of the config before the token is sent. The first generation's worker configs
+//! hold no CA: then nobody can be verified, which is said in the log.
+//! Fails by: text for the log; the caller tries again.
+//! Source: spec/machine-facts.md §2.3, spec/api-wire-facts.md §3.10.
+
+use std::time::Duration;
+
+use api::client::Client;
+use api::pki::{CertificateFacts, Identity, PrivateKey, certificate_request};
+use api::proto::securityapi::CertificateRequest;
+use api::proto::securityapi::security_service_client::SecurityServiceClient;
+use api::tls::{self, Trust};
+use config::{Config, endpoint_host};
+use tonic::metadata::{Ascii, MetadataValue};
+
+use crate::identity::Material;
+use crate::trustd;
+
+/// For the whole exchange (spec/machine-facts.md §2.3).
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Asks for a certificate that carries `names`.
+pub(crate) async fn ask(config: &Config, names: &[String]) -> Result<Material, String> {
+    let host = endpoint_host(&config.cluster.control_plane.endpoint)
+        .ok_or("cluster.controlPlane.endpoint names no host to ask for a certificate")?;
+    let endpoint = if host.contains(':') {
+        format!("[{host}]:{}", trustd::PORT)
+    } else {
+        format!("{host}:{}", trustd::PORT)
+    };
+    let authority = &config.machine.ca.crt.0;
+    let trust = if authority.is_empty() { Trust::Anyone } else { Trust::Authority(authority) };
+    let exchange = exchange(&endpoint, trust, config.machine.token.expose_secret(), names);
+    tokio::time::timeout(DEADLINE, exchange)
+        .await
+        .map_err(|_| format!("trustd at {endpoint}: no certificate within {} s", DEADLINE.as_secs()))?
+        .map_err(|error| format!("trustd at {endpoint}: {error}"))
+}
+
+async fn exchange(
+    endpoint: &str,
+    trust: Trust<'_>,
+    token: &str,
+    names: &[String],
+) -> Result<Material, String> {
+    let key = PrivateKey::generate().map_err(|e| e.to_string())?;
+    let csr = certificate_request(&key, names).map_err(|e| e.to_string())?;
+    let tls = tls::client(trust, None).map_err(|e| e.to_string())?;
+    let client =
+        Client::connect_with(tls, &[endpoint.to_owned()], Vec::new()).await.map_err(|e| e.to_string())?;
+    let mut token: MetadataValue<Ascii> =
+        token.parse().map_err(|_| "machine.token has characters that no header can carry")?;
+    token.set_sensitive(true);
+    let mut request = tonic::Request::new(CertificateRequest { csr: csr.into_bytes() });
+    request.metadata_mut().insert("token", token);
+    let answer = SecurityServiceClient::new(client.channel())
+        .certificate(request)
+        .await
+        .map_err(|status| refused(status.message()))?
+        .into_inner();
+    accept(answer.ca, answer.crt, &key, names)
+}
+
+fn refused(message: &str) -> String {
+    if message == "Unauthenticated" {
+        return "it does not know our token; machine.token must be that of the control plane".to_owned();
+    }
+    message.to_owned()
+}
+
+/// What came back must be a certificate of our key, by the CA that came with it.
+fn accept(ca: Vec<u8>, crt: Vec<u8>, key: &PrivateKey, names: &[String]) -> Result<Material, String> {
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).map_err(|_| "the answer is not PEM".to_owned());
+    let (authority, certificate) = (text(ca)?, text(crt)?);
+    let key = key.to_pem();
+    Identity::from_pem("the signed certificate", &certificate, &key).map_err(|e| e.to_string())?;
+    CertificateFacts::from_pem("trustd's CA", &authority).map_err(|e| e.to_string())?;
+    Ok(Material { authority, certificate, key, names: names.to_vec(), trust: None })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use api::pki::{Authority, CA_LIFETIME, LEAF_LIFETIME, Leaf, Lifetime, Usage};
+    use api::tls::Identities;
+    use config::Secret;
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::identity::TrustMaterial;
+    use crate::trustd::Trust as Signer;
+
+    /// A real trustd on loopback; its CA and where it listens.
+    async fn trustd() -> (String, String) {
+        let authority = Authority::generate("talos", Lifetime::from_now(CA_LIFETIME)).unwrap();
+        let leaf = Leaf {
+            organization: None,
+            names: vec!["127.0.0.1".into()],
+            usage: Usage::Server,
+            lifetime: Lifetime::from_now(LEAF_LIFETIME),
+        };
+        let identity = authority.issue(&leaf).unwrap();
+        let material = Material {
+            authority: authority.certificate().to_owned(),
+            certificate: identity.certificate.clone(),
+            key: identity.key.to_pem(),
+            names: vec![],
+            trust: Some(TrustMaterial { authority_key: authority.key(), token: Secret::new("abc.def") }),
+        };
+        let identities: Arc<Identities> = Identities::new(&identity).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let endpoint = listener.local_addr().unwrap().to_string();
+        tokio::spawn(trustd::serve(listener, identities, Signer::new(&material).unwrap()));
+        (authority.certificate().to_owned(), endpoint)
+    }
+
+    fn names() -> Vec<String> {
+        vec!["10.0.0.7".to_owned(), "worker-7".to_owned()]
+    }
+
+    #[tokio::test]
+    async fn a_worker_gets_a_certificate_it_can_serve_with() {
+        let (ca, endpoint) = trustd().await;
+        for trust in [Trust::Authority(&ca), Trust::Anyone] {
+            let material =
+                exchange(&endpoint, trust, "abc.def", &names()).await.unwrap_or_else(|e| panic!("{e}"));
+            assert_eq!(material.authority, ca);
+            let identity = Identity::from_pem("it", &material.certificate, &material.key).unwrap();
+            Identities::new(&identity).unwrap();
+            assert!(CertificateFacts::from_pem("it", &material.certificate).unwrap().remaining().is_some());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_wrong_token_is_explained() {
+        let (ca, endpoint) = trustd().await;
+        let error = exchange(&endpoint, Trust::Authority(&ca), "abc.deg", &names()).await.err().unwrap();
+        assert!(error.contains("machine.token"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn the_token_is_not_sent_to_somebody_else() {
+        let (_, endpoint) = trustd().await;
+        let other = Authority::generate("talos", Lifetime::from_now(CA_LIFETIME)).unwrap();
+        let trust = Trust::Authority(other.certificate());
+        assert!(exchange(&endpoint, trust, "abc.def", &names()).await.is_err());
+    }
+}
