@@ -79,7 +79,7 @@ fn accept(ca: Vec<u8>, crt: Vec<u8>, key: &PrivateKey, names: &[String]) -> Resu
     let key = key.to_pem();
     Identity::from_pem("the signed certificate", &certificate, &key).map_err(|e| e.to_string())?;
     CertificateFacts::from_pem("trustd's CA", &authority).map_err(|e| e.to_string())?;
-    Ok(Material { authority, certificate, key, names: names.to_vec(), trust: None })
+    Ok(Material { authority, certificate, key, names: names.to_vec(), trust: None, maintenance: false })
 }
 
 #[cfg(test)]
@@ -111,6 +111,7 @@ mod tests {
             key: identity.key.to_pem(),
             names: vec![],
             trust: Some(TrustMaterial { authority_key: authority.key(), token: Secret::new("abc.def") }),
+            maintenance: false,
         };
         let identities: Arc<Identities> = Identities::new(&identity).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

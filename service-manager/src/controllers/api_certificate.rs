@@ -19,7 +19,8 @@ fn reconcile(snapshot: &Snapshot<'_>) -> Result<Vec<Action>, String> {
     // Without a config these are the names of maintenance mode's certificate.
     let config = snapshot.machine_config();
     names.extend(config.iter().flat_map(|document| document.config.machine.cert_sans.iter().cloned()));
-    if let Some(document) = config.filter(|document| document.config.machine.machine_type.is_control_plane()) {
+    if let Some(document) = config.filter(|document| document.config.machine.machine_type.is_control_plane())
+    {
         // Clients and workers reach a control plane by the cluster's name, too.
         let host = config::endpoint_host(&document.config.cluster.control_plane.endpoint);
         names.extend(host.map(str::to_owned));
