@@ -108,11 +108,18 @@ pub const BOOT: Sequence<TaskFn> = Sequence {
         },
         Phase {
             name: "userSetup",
-            tasks: &[named(
-                "writeUserFiles",
-                "writes the config's files and the registries' settings",
-                tasks::write_user_files,
-            )],
+            tasks: &[
+                named(
+                    "writeUserFiles",
+                    "writes the config's files and the registries' settings",
+                    tasks::write_user_files,
+                ),
+                named(
+                    "loadKernelModules",
+                    "loads the modules that the config names",
+                    tasks::load_kernel_modules,
+                ),
+            ],
         },
         Phase {
             name: "startEverything",

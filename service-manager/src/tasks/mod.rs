@@ -22,4 +22,4 @@ pub use system::{
     mount_bpffs, mount_cgroups, mount_pseudo_filesystems, restore_grace_periods, set_rlimit,
     setup_system_directory, setup_var_directory, write_required_sysctls,
 };
-pub use user::{environment, write_user_files};
+pub use user::{environment, load_kernel_modules, write_user_files};

@@ -58,8 +58,15 @@ impl Settings {
         if servers.is_empty() {
             servers.push(DEFAULT_SERVER.to_owned());
         }
-        Self { disabled: time.is_some_and(|time| time.disabled), servers, boot_timeout: None }
+        Self { disabled: time.is_some_and(|time| time.disabled), servers, boot_timeout: boot_timeout(time) }
     }
+}
+
+/// Zero means to wait for ever, as does a missing value.
+fn boot_timeout(time: Option<&config::v1alpha1::Time>) -> Option<Duration> {
+    time.and_then(|time| time.boot_timeout.as_ref())
+        .map(|timeout| timeout.0)
+        .filter(|timeout| !timeout.is_zero())
 }
 
 struct Timed {
