@@ -79,7 +79,15 @@ fn accept(ca: Vec<u8>, crt: Vec<u8>, key: &PrivateKey, names: &[String]) -> Resu
     let key = key.to_pem();
     Identity::from_pem("the signed certificate", &certificate, &key).map_err(|e| e.to_string())?;
     CertificateFacts::from_pem("trustd's CA", &authority).map_err(|e| e.to_string())?;
-    Ok(Material { authority, certificate, key, names: names.to_vec(), trust: None, maintenance: false })
+    Ok(Material {
+        authority,
+        certificate,
+        key,
+        names: names.to_vec(),
+        forwarding: None,
+        trust: None,
+        maintenance: false,
+    })
 }
 
 #[cfg(test)]
@@ -110,6 +118,7 @@ mod tests {
             certificate: identity.certificate.clone(),
             key: identity.key.to_pem(),
             names: vec![],
+            forwarding: None,
             trust: Some(TrustMaterial { authority_key: authority.key(), token: Secret::new("abc.def") }),
             maintenance: false,
         };
