@@ -105,7 +105,7 @@ fn a_module_that_is_missing() {
         Ok(())
     });
     let (line, text) = failed_boot(node);
-    assert_names(&line, &["map_layers", "layer base"]);
+    assert_names(&line, &["map_layers", "layer base", "put dm-verity.ko into the initramfs"]);
     assert_names(&text, &["billet: init: load module", "/dm-verity.ko: ENOENT"]);
 }
 

@@ -20,7 +20,8 @@ use crate::boot::Boot;
 use crate::cmdline::Slot;
 use crate::events;
 use crate::failure::Failure;
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, Level};
+use crate::line::say;
 use crate::source::Source;
 
 /// Devices that never are a boot disk.
@@ -44,6 +45,8 @@ pub(super) struct Search {
     loader: Option<Guid>,
     /// Why slots that were seen are not the root.
     refused: Vec<String>,
+    /// What of that is in the log already.
+    said: Vec<String>,
 }
 
 /// Finds the slot and makes sure that its partition has a device.
@@ -60,12 +63,16 @@ pub(super) fn find(boot: &mut Boot<'_>) -> Result<Source, Failure> {
 impl Search {
     /// Asks the firmware which disk it is.
     pub(super) fn new(boot: &mut Boot<'_>) -> Self {
-        Self { loader: efi::loader_partition(boot), refused: Vec::new() }
+        Self { loader: efi::loader_partition(boot), refused: Vec::new(), said: Vec::new() }
     }
 
     /// One look at all disks: the first that fits.
     pub(super) fn look(&mut self, boot: &mut Boot<'_>) -> Result<Option<Candidate>, Failure> {
-        Ok(self.candidates(boot)?.into_iter().next())
+        let first = self.candidates(boot)?.into_iter().next();
+        if first.is_none() {
+            self.say_refused(boot);
+        }
+        Ok(first)
     }
 
     fn candidates(&mut self, boot: &mut Boot<'_>) -> Result<Vec<Candidate>, Failure> {
@@ -113,6 +120,16 @@ impl Search {
             return Err(self.explain(failure));
         }
         Ok(None)
+    }
+
+    /// Says once why each slot seen so far is not the root: the search goes on, as another disk may still appear.
+    fn say_refused(&mut self, boot: &mut Boot<'_>) {
+        for reason in &self.refused {
+            if !self.said.contains(reason) {
+                say!(boot.kernel, Level::Warning, "not the root: {reason}; looking for another disk");
+                self.said.push(reason.clone());
+            }
+        }
     }
 
     /// Adds what was seen to a failure to find.

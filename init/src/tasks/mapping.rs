@@ -10,10 +10,11 @@ use alloc::vec::Vec;
 use handoff::LayerReport;
 use ondisk::manifest::Layer;
 use ondisk::verity::Table;
+use sys::Errno;
 
 use crate::boot::Boot;
 use crate::failure::Failure;
-use crate::kernel::{Options, Target};
+use crate::kernel::{Kernel, Options, Target};
 use crate::source::Source;
 
 /// Where the new root is put together.
@@ -47,7 +48,7 @@ pub fn map_layers(boot: &mut Boot<'_>) -> Result<(), Failure> {
         let minor = boot
             .kernel
             .map(&name, &uuid, &[target])
-            .map_err(Failure::at("map verity device", &format!("of layer {} on {slice}", layer.name)))?;
+            .map_err(|errno| verity_failure(boot.kernel, &layer, &slice, errno))?;
         boot.report.layers.push(LayerReport {
             name: layer.name.clone(),
             version: layer.version.clone(),
@@ -56,6 +57,16 @@ pub fn map_layers(boot: &mut Boot<'_>) -> Result<(), Failure> {
         });
     }
     Ok(())
+}
+
+/// The kernel says no more than `EINVAL` of a target that it does not know.
+fn verity_failure(kernel: &mut dyn Kernel, layer: &Layer, slice: &str, errno: Errno) -> Failure {
+    let object = format!("of layer {} on {slice}", layer.name);
+    if kernel.status("/sys/module/dm_verity").is_err() {
+        let reason = "the kernel has no target `verity`; put dm-verity.ko into the initramfs";
+        return Failure::reason("map verity device", &object, reason);
+    }
+    Failure::errno("map verity device", &object, errno)
 }
 
 /// A device that holds one layer and nothing else.

@@ -69,6 +69,18 @@ fn a_missing_layer_file() {
 }
 
 #[test]
+fn a_wrong_slot_is_said_once_while_other_disks_are_awaited() {
+    let mut slot = root().1;
+    slot[8192] ^= 1;
+    let mut kernel = with_disk(machine(""), "vda", 1, &slot);
+    crate::run(&mut kernel);
+    let wanted = "not the root: ROOT-A on /dev/vda: layer base: hash block 2 is corrupt or of another version; \
+                  looking for another disk";
+    let said = kernel.calls.iter().filter(|call| call.ends_with(wanted)).count();
+    assert_eq!(said, 1, "{:#?}", kernel.calls);
+}
+
+#[test]
 fn a_slot_with_a_flipped_hash_block() {
     let mut slot = root().1;
     slot[8192] ^= 1;
