@@ -9,13 +9,17 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 
 use super::builder::{Boot, Bus, Drive, Serial, VmBuilder};
-use crate::accel;
+use crate::accel::{self, Accelerator};
 
 /// OVMF without Secure Boot, as Debian's `ovmf` package installs it.
 const OVMF_CODE: &str = "/usr/share/OVMF/OVMF_CODE_4M.fd";
 
 /// The empty variable store that belongs to it.
 const OVMF_VARS: &str = "/usr/share/OVMF/OVMF_VARS_4M.fd";
+
+/// An emulated processor that the host leaves waiting gets no timer interrupts while the kernel tries whether there
+/// are any, and the kernel panics. Guests under KVM skip the trial by themselves.
+const NO_TIMER_CHECK: &str = "no_timer_check";
 
 /// Collects words.
 #[derive(Default)]
@@ -36,7 +40,7 @@ impl Words {
 pub(super) fn of(vm: &VmBuilder, dir: &Path, serial_log: &Path) -> Result<Vec<OsString>> {
     let mut words = Words::default();
     machine(&mut words, vm)?;
-    boot(&mut words, &vm.boot, dir)?;
+    boot(&mut words, &vm.boot, dir, accel::host()?.accelerator)?;
     monitor_and_serial(&mut words, vm.serial, dir, serial_log)?;
     devices(&mut words, vm, dir)?;
     network(&mut words, vm);
@@ -58,11 +62,13 @@ fn machine(words: &mut Words, vm: &VmBuilder) -> Result<()> {
     Ok(())
 }
 
-fn boot(words: &mut Words, boot: &Boot, dir: &Path) -> Result<()> {
+fn boot(words: &mut Words, boot: &Boot, dir: &Path, accelerator: Accelerator) -> Result<()> {
+    let emulated = accelerator == Accelerator::Tcg;
     match boot {
         Boot::Kernel { kernel, initramfs, command_line } => {
             words.option("-kernel", kernel);
-            words.option("-append", command_line);
+            let more = if emulated { format!(" {NO_TIMER_CHECK}") } else { String::new() };
+            words.option("-append", format!("{command_line}{more}"));
             if let Some(initramfs) = initramfs {
                 words.option("-initrd", initramfs);
             }
@@ -71,6 +77,11 @@ fn boot(words: &mut Words, boot: &Boot, dir: &Path) -> Result<()> {
             let variables = fresh_variables(dir)?;
             words.option("-drive", format!("if=pflash,format=raw,readonly=on,file={OVMF_CODE}"));
             words.option("-drive", format!("if=pflash,format=raw,file={}", plain(&variables)?));
+            if emulated {
+                // systemd's stub adds this to the command line of the UKI.
+                let line = format!("type=11,value=io.systemd.stub.kernel-cmdline-extra={NO_TIMER_CHECK}");
+                words.option("-smbios", line);
+            }
         }
         Boot::Bios => {}
     }
@@ -175,6 +186,18 @@ mod tests {
         assert!(!own.contains("snapshot"), "{own}");
         let cd = words_of(|words| add_drive(words, 2, &Drive::new(image, Bus::Cdrom).boot_index(1)).unwrap());
         assert!(cd.contains("readonly=on") && cd.contains("bootindex=1"), "{cd}");
+    }
+
+    #[test]
+    fn only_an_emulated_kernel_is_told_that_the_timer_works() {
+        let kernel = Boot::Kernel { kernel: "k".into(), initramfs: None, command_line: "panic=1".to_owned() };
+        let words = |accelerator| {
+            words_of(|words| {
+                boot(words, &kernel, Path::new("."), accelerator).expect("the words of a kernel")
+            })
+        };
+        assert!(words(Accelerator::Tcg).contains("-append panic=1 no_timer_check"));
+        assert!(!words(Accelerator::Kvm).contains("no_timer_check"));
     }
 
     #[test]
