@@ -19,6 +19,9 @@ const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// The cargo profile in the workspace's Cargo.toml.
 const PROFILE: &str = "image";
 
+/// Relocations of a position-independent program as a bitmap: 2 % of their size in a table, and less to read at start.
+const PACKED_RELOCATIONS: &str = "-Clink-arg=-Wl,--pack-dyn-relocs=relr";
+
 /// Between flags in CARGO_ENCODED_RUSTFLAGS: paths may hold blanks.
 const FLAG_SEPARATOR: &str = "\u{1f}";
 
@@ -76,7 +79,7 @@ pub(crate) fn check_init(binary: &Path) -> Result<()> {
 }
 
 fn rust_flags() -> Result<OsString> {
-    let mut flags = vec![OsString::from("-Ctarget-feature=+crt-static")];
+    let mut flags = vec![OsString::from("-Ctarget-feature=+crt-static"), OsString::from(PACKED_RELOCATIONS)];
     for (from, to) in mapped_folders()? {
         let mut flag = OsString::from("--remap-path-prefix=");
         flag.push(from);
