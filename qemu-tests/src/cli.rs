@@ -79,7 +79,10 @@ impl Billetctl {
         let ended = follower.process().wait(deadline(on_reference));
         let (stdout, stderr) = (follower.text(), follower.errors());
         match ended {
-            Ok(status) => Ok(Output { success: status.success(), stdout, stderr }),
+            Ok(status) => {
+                follower.remove_files()?;
+                Ok(Output { success: status.success(), stdout, stderr })
+            }
             Err(error) => Err(error).with_context(|| format!("it printed: {stdout}{stderr}")),
         }
     }
@@ -124,6 +127,14 @@ impl Follower {
     /// Everything it printed so far.
     pub fn text(&self) -> String {
         self.out.text()
+    }
+
+    /// What a finished command printed is with the caller: a poll would leave hundreds of files.
+    fn remove_files(&self) -> Result<()> {
+        for file in [self.out.path(), &self.err] {
+            std::fs::remove_file(file).with_context(|| format!("remove {}", file.display()))?;
+        }
+        Ok(())
     }
 
     fn errors(&self) -> String {
