@@ -4,7 +4,7 @@
 //! and names. Does not: decide who may ask.
 //! Source: shared/spec/api-wire-facts.md §3.2 (profiles), §3.10 (trustd).
 
-use super::{CertificateFacts, PkiError, PrivateKey, certificates, pem};
+use super::{Algorithm, CertificateFacts, PkiError, PrivateKey, certificates, pem};
 use config::Secret;
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateSigningRequestParams, DistinguishedName, DnType,
@@ -15,6 +15,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 use time::OffsetDateTime;
+use x509_parser::prelude::{FromDer, X509CertificationRequest};
 use zeroize::Zeroizing;
 
 /// Validity of a CA and of an administrator's certificate: ten years.
@@ -23,6 +24,9 @@ pub const CA_LIFETIME: Duration = Duration::from_secs(87_600 * 3600);
 pub const LEAF_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 /// Certificates are valid from this long ago, so that a node whose clock is behind ours accepts them.
 pub const BACKDATE: Duration = Duration::from_secs(3600);
+
+/// The object of errors about requests.
+const REQUEST: &str = "the certificate request";
 
 /// From when to when a certificate is valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,8 +105,20 @@ impl Authority {
     /// # Errors
     /// [`PkiError::Make`].
     pub fn generate(organization: &str, lifetime: Lifetime) -> Result<Self, PkiError> {
+        Self::generate_with(Algorithm::Ed25519, organization, lifetime)
+    }
+
+    /// A fresh CA with a key of the given kind: ECDSA for Kubernetes and etcd.
+    ///
+    /// # Errors
+    /// [`PkiError::Make`].
+    pub fn generate_with(
+        algorithm: Algorithm,
+        organization: &str,
+        lifetime: Lifetime,
+    ) -> Result<Self, PkiError> {
         const WHAT: &str = "the CA";
-        let key = PrivateKey::generate()?;
+        let key = PrivateKey::generate_with(algorithm)?;
         let mut params = params(Some(organization), &[], lifetime)?;
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyCertSign];
@@ -134,13 +150,13 @@ impl Authority {
         self.identity.key.to_pem()
     }
 
-    /// A fresh key with a certificate for it.
+    /// A fresh key, of the CA's kind, with a certificate for it.
     ///
     /// # Errors
     /// [`PkiError::Name`] for a name that is none, [`PkiError::Make`].
     pub fn issue(&self, leaf: &Leaf) -> Result<Identity, PkiError> {
         const WHAT: &str = "a certificate";
-        let key = PrivateKey::generate()?;
+        let key = PrivateKey::generate_with(self.identity.key.algorithm())?;
         let params = leaf_params(leaf)?;
         let (subject, signer) = (key.signer(WHAT)?, self.signer()?);
         let signed = params.signed_by(&*subject, &self.issuer(&signer)?).map_err(made(WHAT))?;
@@ -153,14 +169,9 @@ impl Authority {
     /// # Errors
     /// [`PkiError::Pem`] or [`PkiError::Unusable`] for a request that is none or whose signature is wrong.
     pub fn sign_request(&self, request: &str, leaf: &Leaf) -> Result<String, PkiError> {
-        const WHAT: &str = "the certificate request";
-        let block = pem::blocks(request)
-            .map_err(|reason| PkiError::Pem { what: WHAT, reason })?
-            .into_iter()
-            .find(|b| b.label == "CERTIFICATE REQUEST")
-            .ok_or(PkiError::Pem { what: WHAT, reason: "there is no CERTIFICATE REQUEST block" })?;
+        let block = request_block(request)?;
         let mut asked = CertificateSigningRequestParams::from_der(&block.der.to_vec().into())
-            .map_err(|e| PkiError::Unusable { what: WHAT, reason: e.to_string() })?;
+            .map_err(|e| PkiError::Unusable { what: REQUEST, reason: e.to_string() })?;
         let names = std::mem::take(&mut asked.params.subject_alt_names);
         asked.params = leaf_params(leaf)?;
         if asked.params.subject_alt_names.is_empty() {
@@ -183,14 +194,65 @@ impl Authority {
     }
 }
 
+/// Values of subject O that a request asks for, empty ones left out.
+///
+/// # Errors
+/// [`PkiError::Pem`] or [`PkiError::Unusable`] for a request that is none.
+pub fn requested_organizations(request: &str) -> Result<Vec<String>, PkiError> {
+    let block = request_block(request)?;
+    let (_, parsed) = X509CertificationRequest::from_der(&block.der)
+        .map_err(|e| PkiError::Unusable { what: REQUEST, reason: e.to_string() })?;
+    let subject = &parsed.certification_request_info.subject;
+    let values = subject.iter_organization().filter_map(|o| o.as_str().ok());
+    Ok(values.filter(|o| !o.is_empty()).map(str::to_owned).collect())
+}
+
+fn request_block(request: &str) -> Result<pem::Block, PkiError> {
+    pem::blocks(request)
+        .map_err(|reason| PkiError::Pem { what: REQUEST, reason })?
+        .into_iter()
+        .find(|b| b.label == "CERTIFICATE REQUEST")
+        .ok_or(PkiError::Pem { what: REQUEST, reason: "there is no CERTIFICATE REQUEST block" })
+}
+
+/// A certificate that its own key signed, for `names`: both ends of a connection that share one file.
+///
+/// # Errors
+/// [`PkiError::Name`], [`PkiError::Make`].
+pub fn self_signed(organization: &str, names: &[String], lifetime: Lifetime) -> Result<Identity, PkiError> {
+    const WHAT: &str = "a certificate";
+    let key = PrivateKey::generate()?;
+    let mut params = params(Some(organization), names, lifetime)?;
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyCertSign];
+    params.extended_key_usages = usages(Usage::Both);
+    let certificate = params.self_signed(&*key.signer(WHAT)?).map_err(made(WHAT))?.pem();
+    Ok(Identity { certificate, key })
+}
+
 /// PEM of a request for a certificate of `key` with `names`: what a node sends to trustd.
 ///
 /// # Errors
 /// [`PkiError::Name`], [`PkiError::Make`].
 pub fn certificate_request(key: &PrivateKey, names: &[String]) -> Result<String, PkiError> {
+    request_for(key, None, names)
+}
+
+/// As [`certificate_request`], with subject O: the role that is asked for.
+///
+/// # Errors
+/// [`PkiError::Name`], [`PkiError::Make`].
+pub fn request_for(
+    key: &PrivateKey,
+    organization: Option<&str>,
+    names: &[String],
+) -> Result<String, PkiError> {
     const WHAT: &str = "a certificate request";
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
+    if let Some(organization) = organization {
+        params.distinguished_name.push(DnType::OrganizationName, organization);
+    }
     params.subject_alt_names = alt_names(names)?;
     params.serialize_request(&*key.signer(WHAT)?).and_then(|r| r.pem()).map_err(made(WHAT))
 }

@@ -1,6 +1,7 @@
 //! Private keys.
 //!
-//! Owns: making Ed25519 keys, reading every key that Go's tools write, handing a key to rcgen and rustls.
+//! Owns: making Ed25519 and ECDSA keys, reading every key that Go's tools write, writing each with the label that they
+//! use, handing a key to rcgen and rustls. Does not: make RSA keys (ring cannot).
 //! Wiped on drop, no `Debug`. Fails by: [`PkiError`] without key material.
 //! Source: RFC 5958 (PKCS#8), RFC 5915 (SEC1), RFC 8410 (Ed25519); shared/spec/api-wire-facts.md §3.2.
 
@@ -30,7 +31,38 @@ const OID_P256: &[u8] = &[0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 
 const OID_P384: &[u8] = &[0x06, 0x05, 0x2b, 0x81, 0x04, 0x00, 0x22];
 const OID_RSA: &[u8] = &[0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
 
+/// Kinds of keys that are made here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Algorithm {
+    /// For the node API.
+    Ed25519,
+    /// On P-256, for Kubernetes and etcd.
+    Ecdsa,
+}
+
 impl PrivateKey {
+    /// A fresh key of the given kind.
+    ///
+    /// # Errors
+    /// [`PkiError::Make`] if the system gives no random bytes.
+    pub fn generate_with(algorithm: Algorithm) -> Result<Self, PkiError> {
+        match algorithm {
+            Algorithm::Ed25519 => Self::generate(),
+            Algorithm::Ecdsa => {
+                let failed =
+                    |e: rcgen::Error| PkiError::Make { what: "a private key", reason: e.to_string() };
+                let pair = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).map_err(failed)?;
+                let pair = Zeroizing::new(pair);
+                Ok(Self { pkcs8: Zeroizing::new(pair.serialize_der()) })
+            }
+        }
+    }
+
+    /// The kind, for keys of a CA whose leaves follow it.
+    pub(super) fn algorithm(&self) -> Algorithm {
+        if self.has(OID_ED25519) { Algorithm::Ed25519 } else { Algorithm::Ecdsa }
+    }
+
     /// A fresh Ed25519 key.
     ///
     /// # Errors
@@ -68,11 +100,24 @@ impl PrivateKey {
         key.signer(what).map(|_| key)
     }
 
-    /// PEM text; an Ed25519 key gets the label that both client generations write.
+    /// PEM text with the label and form that both client generations write: PKCS#8 for Ed25519, SEC1 for ECDSA,
+    /// PKCS#1 for RSA.
     pub fn to_pem(&self) -> Secret {
-        let is_ed25519 = self.pkcs8.windows(OID_ED25519.len()).take(16).any(|w| w == OID_ED25519);
-        let label = if is_ed25519 { "ED25519 PRIVATE KEY" } else { "PRIVATE KEY" };
-        Secret::new(pem::encode(label, &self.pkcs8).as_str())
+        let text = if self.has(OID_ED25519) {
+            pem::encode("ED25519 PRIVATE KEY", &self.pkcs8)
+        } else if let Some(sec1) = self.has(OID_EC_PUBLIC_KEY).then(|| pkcs8_to_sec1(&self.pkcs8)).flatten() {
+            pem::encode("EC PRIVATE KEY", &sec1)
+        } else if let Some(pkcs1) = self.has(OID_RSA).then(|| inside(&self.pkcs8)).flatten() {
+            pem::encode("RSA PRIVATE KEY", pkcs1)
+        } else {
+            pem::encode("PRIVATE KEY", &self.pkcs8)
+        };
+        Secret::new(text.as_str())
+    }
+
+    /// Whether the algorithm's identifier, which comes first, holds `oid`.
+    fn has(&self, oid: &[u8]) -> bool {
+        self.pkcs8.windows(oid.len()).take(16).any(|w| w == oid)
     }
 
     /// The raw public key.
@@ -101,6 +146,47 @@ fn sec1_to_pkcs8(sec1: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     let has = |oid: &[u8]| sec1.windows(oid.len()).any(|w| w == oid);
     let curve = [OID_P256, OID_P384].into_iter().find(|oid| has(oid))?;
     Some(pkcs8(&[OID_EC_PUBLIC_KEY, curve].concat(), sec1))
+}
+
+/// The content of the octet string of PKCS#8: the key in its algorithm's own form.
+fn inside(pkcs8: &[u8]) -> Option<&[u8]> {
+    let (_, content, _) = element(pkcs8)?;
+    let (_, _, after_version) = element(content)?;
+    let (_, _, after_algorithm) = element(after_version)?;
+    element(after_algorithm).filter(|(tag, ..)| *tag == 0x04).map(|(_, key, _)| key)
+}
+
+/// SEC1 with the curve inside, as it must be where no algorithm stands around it.
+fn pkcs8_to_sec1(pkcs8: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+    let curve = [OID_P256, OID_P384].into_iter().find(|oid| pkcs8.windows(oid.len()).any(|w| w == *oid))?;
+    let sec1 = inside(pkcs8)?;
+    let (_, content, _) = element(sec1)?;
+    let (_, _, after_version) = element(content)?;
+    let (_, _, rest) = element(after_version)?;
+    if rest.first() == Some(&0xa0) {
+        return Some(Zeroizing::new(sec1.to_vec()));
+    }
+    let head = &content[..content.len() - rest.len()];
+    let mut body = Zeroizing::new(head.to_vec());
+    body.extend_from_slice(&der(0xa0, curve));
+    body.extend_from_slice(rest);
+    Some(der(0x30, &body))
+}
+
+/// Tag and content of the first DER element, and what follows it.
+fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let (&tag, rest) = bytes.split_first()?;
+    let (&first, rest) = rest.split_first()?;
+    let (length, rest) = match first {
+        0..=0x7f => (usize::from(first), rest),
+        0x81..=0x84 => {
+            let (digits, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
+            (digits.iter().fold(0, |acc, d| acc << 8 | usize::from(*d)), rest)
+        }
+        _ => return None,
+    };
+    let (content, rest) = rest.split_at_checked(length)?;
+    Some((tag, content, rest))
 }
 
 /// `SEQUENCE { INTEGER 0, SEQUENCE algorithm, OCTET STRING key }`.
@@ -153,6 +239,27 @@ mod tests {
             let key = PrivateKey::from_pem("a key", text).map_err(|e| format!("{name}: {e}")).unwrap();
             rustls::crypto::ring::sign::any_supported_type(&key.for_tls()).expect(name);
         }
+    }
+
+    /// What openssl wrote is written again byte for byte, and our own ECDSA key has the same form.
+    #[test]
+    fn keys_are_written_as_go_writes_them() {
+        for (label, text) in [
+            ("EC PRIVATE KEY", include_str!("../../testdata/ec-p256.key")),
+            ("EC PRIVATE KEY", include_str!("../../testdata/ec-p384.key")),
+            ("RSA PRIVATE KEY", include_str!("../../testdata/rsa.key")),
+        ] {
+            let written = PrivateKey::from_pem("a key", text).unwrap().to_pem();
+            let block = pem::blocks(written.expose_secret()).unwrap().remove(0);
+            let original = pem::blocks(text).unwrap().into_iter().find(|b| b.label == label).unwrap();
+            assert_eq!((block.label.as_str(), block.der), (label, original.der));
+        }
+        let fresh = PrivateKey::generate_with(Algorithm::Ecdsa).unwrap();
+        let text = fresh.to_pem();
+        assert!(text.expose_secret().starts_with("-----BEGIN EC PRIVATE KEY-----\n"));
+        let again = PrivateKey::from_pem("a key", text.expose_secret()).unwrap();
+        assert_eq!(again.public_key("it").unwrap(), fresh.public_key("it").unwrap());
+        assert_eq!(again.algorithm(), Algorithm::Ecdsa);
     }
 
     #[test]

@@ -12,9 +12,10 @@ mod pem;
 
 pub use authority::{
     Authority, BACKDATE, CA_LIFETIME, Identity, LEAF_LIFETIME, Leaf, Lifetime, Usage, certificate_request,
+    request_for, requested_organizations, self_signed,
 };
 pub use facts::CertificateFacts;
-pub use key::PrivateKey;
+pub use key::{Algorithm, PrivateKey};
 pub use pem::{Block, blocks, certificates};
 
 /// What went wrong with a key or certificate.

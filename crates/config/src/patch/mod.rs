@@ -151,6 +151,11 @@ pub fn apply(text: &str, patches: &[Patch]) -> Result<String, PatchError> {
     Ok(write::documents(&documents))
 }
 
+/// A text as a YAML value of one line, in quotes where it would mean something else without.
+pub fn yaml_word(text: &str) -> String {
+    write::word(text)
+}
+
 /// Names for an error, shortened.
 fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let mut names: Vec<_> = names.collect();

@@ -101,7 +101,7 @@ fn plain(text: &str) -> String {
 }
 
 /// A text, in quotes where it needs them.
-fn word(text: &str) -> String {
+pub(super) fn word(text: &str) -> String {
     let safe = |c: char| c.is_alphanumeric() || "-_./+=@()$%^;~<".contains(c);
     let inner = |c: char| safe(c) || " :#,*&!?[]{}'\"|>".contains(c);
     let starts_well = text.starts_with(|c: char| c.is_alphanumeric() || "/._+$(".contains(c));

@@ -1,7 +1,17 @@
 //! A fresh cluster: keys, tokens, machine configurations and client configuration, in one call.
 //!
-//! Owns: which secrets a cluster starts with. Used by `xtask run`, by the tests and by `billetctl gen`.
+//! Owns: which secrets a cluster starts with. [`fresh`] and [`Secrets`] make the small node of `xtask run` and of the
+//! tests; [`Bundle`] and [`Cluster`] make what `billetctl gen` writes, in the form of talosctl's two generations.
 //! Does not: write files. Source: shared/spec/api-wire-facts.md §3.2, §4; shared/spec/machine-facts.md §1.
+
+mod bundle;
+mod cluster;
+mod contract;
+mod document;
+
+pub use bundle::{Bundle, BundleError};
+pub use cluster::{Cluster, ClusterError, cluster_endpoint};
+pub use contract::{Contract, ContractError};
 
 use crate::{
     pki::{Authority, CA_LIFETIME, Identity, Leaf, Lifetime, PkiError, Usage},
@@ -58,6 +68,9 @@ pub enum GenerateError {
     /// The machine configuration.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The secrets that were given.
+    #[error(transparent)]
+    Bundle(#[from] BundleError),
 }
 
 /// Makes a fresh cluster.
@@ -135,6 +148,16 @@ pub fn talosconfig(request: &Request, authority: &str, identity: &Identity) -> T
         context: request.cluster_name.clone(),
         contexts: [(request.cluster_name.clone(), context)].into(),
     }
+}
+
+/// base64 of 32 random bytes: keys that encrypt, and identifiers.
+fn random_key() -> Result<Secret, PkiError> {
+    let mut bytes = zeroize::Zeroizing::new([0_u8; 32]);
+    rustls::crypto::ring::default_provider()
+        .secure_random
+        .fill(bytes.as_mut())
+        .map_err(|_| PkiError::Make { what: "a random key", reason: "no random bytes".to_owned() })?;
+    Ok(Secret::new(STANDARD.encode(bytes.as_ref())))
 }
 
 /// A shared secret of the form `[a-z0-9]{6}.[a-z0-9]{16}`.
