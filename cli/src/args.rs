@@ -32,7 +32,11 @@ impl Args {
 impl Command {
     /// Whether the command itself knows words behind `--output` that are no formats.
     fn takes_output(&self) -> bool {
-        matches!(self, Self::Get(_) | Self::Pcap(_) | Self::Support(_))
+        match self {
+            Self::Gen(command) => command.writes_output(),
+            Self::Get(_) | Self::Pcap(_) | Self::Support(_) | Self::Machineconfig(_) => true,
+            _ => false,
+        }
     }
 }
 
@@ -153,6 +157,23 @@ pub(crate) enum Command {
     Shutdown(commands::power::ShutdownFlags),
     /// Host name of the node
     Hostname,
+    /// Send a configuration to nodes
+    #[command(alias = "apply")]
+    ApplyConfig(Box<commands::apply_config::Flags>),
+    /// Keep a change that was applied with --confirm
+    ConfirmConfig,
+    /// Change the configuration of nodes by patches
+    Patch(commands::patch::Flags),
+    /// Change the configuration of nodes in an editor
+    Edit(commands::edit::Flags),
+    /// Whether a configuration would be taken
+    Validate(commands::validate::Flags),
+    /// Make configurations, secrets, keys and certificates
+    #[command(subcommand)]
+    Gen(commands::r#gen::Command),
+    /// Configurations as files
+    #[command(subcommand, alias = "mc")]
+    Machineconfig(commands::machineconfig::Command),
     /// The client configuration
     #[command(subcommand)]
     Config(commands::config::Command),
@@ -226,6 +247,27 @@ mod tests {
             "config contexts",
             "config merge other.yaml",
             "completion bash",
+            "gen config demo https://10.0.0.1:6443 -o dir -t controlplane,worker --force -p=false --registry-mirror a=http://b",
+            "gen config demo https://10.0.0.1:6443 --output-dir x --talos-version v0.9 --version v1alpha1 --persist",
+            "gen config demo https://10.0.0.1:6443 --config-patch @a --config-patch-control-plane b --with-secrets s --with-docs=false --with-examples=false --with-kubespan",
+            "gen secrets -o - --from-controlplane-config cp.yaml",
+            "gen ca --organization talos --hours 10",
+            "gen key --name admin",
+            "gen csr --key admin.key --ip 127.0.0.1",
+            "gen crt --ca ca --csr admin.csr --name admin --hours 48",
+            "gen keypair --organization a --ip ::1",
+            "apply-config --insecure -n 10.0.0.1 -f c.yaml --cert-fingerprint a=",
+            "apply machineconfig -f c.yaml --immediate -n 10.0.0.1",
+            "apply -f c.yaml -m try --timeout 2m -p @patch",
+            "apply-config -f c.yaml --no-reboot",
+            "apply-config -f c.yaml --on-reboot --dry-run",
+            "apply-config -f c.yaml --confirm 10m -m auto",
+            "patch mc --patch-file a --mode no-reboot",
+            "patch machineconfig v1alpha1 --immediate -p [] -p @b",
+            "edit mc --on-reboot --namespace config",
+            "validate -c a.yaml -m metal --strict",
+            "machineconfig patch a.yaml -p @b -o c.yaml",
+            "mc gen a https://b:1",
         ] {
             let words = std::iter::once("billetctl").chain(line.split(' '));
             Args::try_parse_from(words).map_err(|e| format!("{line}: {e}")).unwrap();

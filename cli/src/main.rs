@@ -7,6 +7,7 @@
 
 mod args;
 mod commands;
+mod expiry;
 mod output;
 #[cfg(test)]
 mod reference;

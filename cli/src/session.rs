@@ -3,10 +3,11 @@
 //! Owns: errors in a user's words, warnings for nodes that failed while others answered, byte streams of several
 //! nodes. Does not: print answers (`commands`).
 
-use crate::{args::Global, output};
+use crate::{args::Global, expiry, output};
 use anyhow::{Context as _, Result, anyhow};
 use api::{
     client::{self, Client, NodeMessage, Options},
+    pki::CertificateFacts,
     proto::common::Data,
     talosconfig::{self, Talosconfig},
     tls::{self, Trust},
@@ -61,6 +62,19 @@ pub(crate) fn config_path(global: &Global) -> PathBuf {
     talosconfig::path(global.talosconfig.as_deref(), |name| env::var_os(name))
 }
 
+/// Tells when the context's certificate is about to end. An expired one is the connection's error.
+fn warn_of_expiry(name: &str, context: &talosconfig::Context) {
+    let Ok(Some(identity)) = context.identity() else { return };
+    let Ok(facts) = CertificateFacts::from_pem("the client certificate", &identity.certificate) else {
+        return;
+    };
+    if facts.remaining().is_some()
+        && let Some(warning) = expiry::warning(name, &facts)
+    {
+        eprintln!("WARNING: {warning}");
+    }
+}
+
 impl Session {
     /// Connects as the flags say.
     pub(crate) async fn open(global: &Global) -> Result<Self> {
@@ -68,6 +82,7 @@ impl Session {
         let config = Talosconfig::load(&path)?;
         let (name, context) =
             config.choose(global.context.as_deref()).with_context(|| format!("use {}", path.display()))?;
+        warn_of_expiry(name, context);
         let options = Options { endpoints: global.endpoints.clone(), nodes: global.nodes.clone() };
         let client = Client::connect(context, &options)
             .await

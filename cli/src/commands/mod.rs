@@ -2,6 +2,7 @@
 //!
 //! Owns: which module serves which command.
 
+pub(crate) mod apply_config;
 pub(crate) mod boot;
 pub(crate) mod completion;
 pub(crate) mod config;
@@ -10,7 +11,9 @@ pub(crate) mod copy;
 pub(crate) mod dashboard;
 pub(crate) mod disks;
 pub(crate) mod dmesg;
+pub(crate) mod edit;
 pub(crate) mod events;
+pub(crate) mod r#gen;
 pub(crate) mod get;
 pub(crate) mod health;
 pub(crate) mod hostname;
@@ -18,11 +21,14 @@ pub(crate) mod image;
 pub(crate) mod inspect;
 pub(crate) mod list;
 pub(crate) mod logs;
+mod machine_config;
+pub(crate) mod machineconfig;
 pub(crate) mod memory;
 pub(crate) mod meta;
 pub(crate) mod mounts;
 pub(crate) mod netstat;
 pub(crate) mod network;
+pub(crate) mod patch;
 pub(crate) mod pcap;
 pub(crate) mod power;
 pub(crate) mod processes;
@@ -34,6 +40,7 @@ pub(crate) mod time;
 mod track;
 pub(crate) mod upgrade;
 pub(crate) mod usage;
+pub(crate) mod validate;
 pub(crate) mod version;
 
 use crate::{
@@ -46,7 +53,14 @@ use anyhow::Result;
 pub(crate) async fn run(args: Args) -> Result<()> {
     let global = args.global;
     match args.command {
-        Command::Config(command) => config::run(&global, command),
+        Command::Config(command) => config::run(&global, command).await,
+        Command::Gen(command) => r#gen::run(&global, command),
+        Command::Machineconfig(command) => machineconfig::run(&global, command),
+        Command::Validate(flags) => validate::run(&flags),
+        Command::ApplyConfig(flags) => apply_config::run(&global, *flags).await,
+        Command::ConfirmConfig => apply_config::confirm(&Session::open(&global).await?).await,
+        Command::Patch(flags) => patch::run(&Session::open(&global).await?, flags).await,
+        Command::Edit(flags) => edit::run(&Session::open(&global).await?, flags).await,
         Command::Completion(flags) => completion::run(&flags),
         Command::Containers(flags) => containers::containers(&Session::open(&global).await?, &flags).await,
         Command::Stats(flags) => containers::stats(&Session::open(&global).await?, &flags).await,

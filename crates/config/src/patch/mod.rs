@@ -151,6 +151,15 @@ pub fn apply(text: &str, patches: &[Patch]) -> Result<String, PatchError> {
     Ok(write::documents(&documents))
 }
 
+/// Whether two configurations mean the same: order of maps, comments and spelling do not matter. Texts that can not
+/// be read are the same only if they are equal.
+pub fn is_same(a: &str, b: &str) -> bool {
+    match (tree::documents(a), tree::documents(b)) {
+        (Ok(a), Ok(b)) => a.len() == b.len() && a.iter().zip(&b).all(|(a, b)| a.same(b)),
+        _ => a == b,
+    }
+}
+
 /// A text as a YAML value of one line, in quotes where it would mean something else without.
 pub fn yaml_word(text: &str) -> String {
     write::word(text)

@@ -1,16 +1,18 @@
 //! `config`: the client configuration file.
 
+mod make;
+
 use crate::{
     args::Global,
-    output::{self, Table},
+    expiry,
+    output::{self, Format, Table},
     session,
 };
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use api::{
     pki::CertificateFacts,
     talosconfig::{Context, Talosconfig, TalosconfigError},
 };
-use jiff::Timestamp;
 use std::path::PathBuf;
 
 /// Nodes that the table of contexts shows.
@@ -29,6 +31,21 @@ pub(crate) enum Command {
     },
     /// What the current context is
     Info,
+    /// Add a context from files
+    Add(make::AddFlags),
+    /// Ask the node for a client configuration with a fresh certificate
+    New(make::NewFlags),
+    /// Remove a context
+    Remove {
+        /// Name of the context
+        name: String,
+        /// Say what would be removed only
+        #[arg(long)]
+        dry_run: bool,
+        /// For those who write it: nothing is asked
+        #[arg(short = 'y', long, hide = true)]
+        noconfirm: bool,
+    },
     /// Add the contexts of another file
     Merge {
         /// The other file
@@ -48,18 +65,43 @@ pub(crate) enum Command {
     },
 }
 
-pub(crate) fn run(global: &Global, command: Command) -> Result<()> {
+/// Runs one of the commands; only `new` asks a node.
+pub(crate) async fn run(global: &Global, command: Command) -> Result<()> {
+    match command {
+        Command::New(flags) => make::new(global, &flags).await,
+        other => local(global, other),
+    }
+}
+
+fn local(global: &Global, command: Command) -> Result<()> {
     let path = session::config_path(global);
     let mut config = match (&command, Talosconfig::load(&path)) {
-        // A first file may begin with a merge.
-        (Command::Merge { .. }, Err(TalosconfigError::Missing(_))) => Talosconfig::default(),
+        // A first file may begin with a merge or a context of its own.
+        (Command::Merge { .. } | Command::Add(_), Err(TalosconfigError::Missing(_))) => {
+            Talosconfig::default()
+        }
         (_, loaded) => loaded?,
     };
     match command {
-        Command::Contexts => return output::print_table(&contexts(&config), global.output),
+        Command::Contexts => {
+            warn_of_expiry(&config);
+            return output::print_table(&contexts(&config), global.output);
+        }
         Command::Info => {
             let (name, context) = config.choose(global.context.as_deref())?;
-            return Ok(output::print(info(name, context)?)?);
+            return print_info(name, context, global.output);
+        }
+        Command::Add(flags) => make::add(&mut config, &flags)?,
+        Command::New(_) => bail!("`config new` asks a node"),
+        Command::Remove { name, dry_run, .. } => {
+            let known = config.choose(Some(&name))?.0.to_owned();
+            if dry_run {
+                return Ok(output::print(format!("context {known:?} would be removed\n"))?);
+            }
+            config.contexts.remove(&known);
+            if config.context == known {
+                config.context.clear();
+            }
         }
         Command::Context { name } => {
             let chosen = config.choose(Some(&name))?.0.to_owned();
@@ -104,33 +146,56 @@ fn contexts(config: &Talosconfig) -> Table {
     table
 }
 
-fn info(name: &str, context: &Context) -> Result<String> {
+/// Certificates that end soon or have ended, on stderr.
+fn warn_of_expiry(config: &Talosconfig) {
+    for (name, context) in &config.contexts {
+        let Ok(Some(facts)) = facts(context) else { continue };
+        if let Some(warning) = expiry::warning(name, &facts) {
+            eprintln!("WARNING: {warning}");
+        }
+    }
+}
+
+fn facts(context: &Context) -> Result<Option<CertificateFacts>> {
+    let identity = context.identity()?;
+    let facts = identity.map(|i| CertificateFacts::from_pem("the client certificate", &i.certificate));
+    Ok(facts.transpose()?)
+}
+
+fn print_info(name: &str, context: &Context, format: Format) -> Result<()> {
+    let facts = facts(context)?;
+    if let Some(warning) = facts.as_ref().and_then(|f| expiry::warning(name, f)) {
+        eprintln!("WARNING: {warning}");
+    }
+    let roles = facts.as_ref().map_or(&[][..], |f| &f.organizations);
+    let until = facts.as_ref().map_or_else(|| "-".to_owned(), expiry::day);
+    let value = serde_json::json!({
+        "context": name, "nodes": context.nodes, "endpoints": context.endpoints, "roles": roles, "certTTL": until,
+    });
+    Ok(output::print(match format {
+        Format::Table => info(name, context, facts.as_ref()),
+        Format::Yaml => output::yaml(&value)?,
+        Format::Json => output::json(&value)?,
+    })?)
+}
+
+fn info(name: &str, context: &Context, facts: Option<&CertificateFacts>) -> String {
     let list =
         |items: &[String], none: &str| if items.is_empty() { none.to_owned() } else { items.join(", ") };
-    let facts = context
-        .identity()?
-        .map(|i| CertificateFacts::from_pem("the client certificate", &i.certificate))
-        .transpose()?;
-    let (roles, expiry) = match &facts {
+    let (roles, until) = match facts {
         None => ("none: there is no certificate".to_owned(), "-".to_owned()),
-        Some(facts) => {
-            let roles = list(&facts.organizations, "none: counts as os:admin");
-            let until = Timestamp::try_from(facts.not_after)
-                .map_or_else(|_| "?".to_owned(), |t| t.strftime("%Y-%m-%d").to_string());
-            (roles, if facts.remaining().is_some() { until } else { format!("{until} (expired)") })
-        }
+        Some(facts) => (list(&facts.organizations, "none: counts as os:admin"), expiry::day(facts)),
     };
-    Ok(format!(
-        "Current context:     {name}\nNodes:               {}\nEndpoints:           {}\nRoles:               {roles}\nCertificate expires: {expiry}\n",
+    format!(
+        "Current context:     {name}\nNodes:               {}\nEndpoints:           {}\nRoles:               {roles}\nCertificate expires: {until}\n",
         list(&context.nodes, "not defined"),
         list(&context.endpoints, "not defined"),
-    ))
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::Format;
     use api::generate::{Request, fresh};
 
     fn file(dir: &std::path::Path) -> PathBuf {
@@ -164,17 +229,17 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = file(dir.path());
         let global = global(&path);
-        run(&global, Command::Merge { file: path.clone() }).unwrap();
-        run(&global, Command::Endpoint { endpoints: vec!["10.0.0.9".into()] }).unwrap();
+        local(&global, Command::Merge { file: path.clone() }).unwrap();
+        local(&global, Command::Endpoint { endpoints: vec!["10.0.0.9".into()] }).unwrap();
         assert_eq!(
             contexts(&Talosconfig::load(&path).unwrap()).to_string(),
             "CURRENT   NAME       ENDPOINTS         NODES\n          \
              billet     127.0.0.1:40000   a,b,c,...\n\
              *         billet-1   10.0.0.9          a,b,c,...\n"
         );
-        run(&global, Command::Context { name: "billet".into() }).unwrap();
+        local(&global, Command::Context { name: "billet".into() }).unwrap();
         assert_eq!(Talosconfig::load(&path).unwrap().context, "billet");
-        let error = run(&global, Command::Context { name: "x".into() }).unwrap_err().to_string();
+        let error = local(&global, Command::Context { name: "x".into() }).unwrap_err().to_string();
         assert_eq!(error, "there is no context `x`; there are: billet, billet-1");
     }
 
@@ -183,7 +248,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let config = Talosconfig::load(&file(dir.path())).unwrap();
         let (name, context) = config.choose(None).unwrap();
-        let text = info(name, context).unwrap();
+        let text = info(name, context, facts(context).unwrap().as_ref());
         assert!(
             text.contains("Roles:               os:admin\n") && text.contains("Certificate expires: 20"),
             "{text}"
@@ -194,7 +259,7 @@ mod tests {
     fn a_first_file_may_begin_with_a_merge() {
         let dir = tempfile::tempdir().unwrap();
         let new = dir.path().join("fresh/config");
-        run(&global(&new), Command::Merge { file: file(dir.path()) }).unwrap();
+        local(&global(&new), Command::Merge { file: file(dir.path()) }).unwrap();
         assert_eq!(Talosconfig::load(&new).unwrap().context, "billet");
     }
 }

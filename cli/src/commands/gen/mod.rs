@@ -1,0 +1,49 @@
+//! `gen`: configurations, secrets, keys and certificates, made without a node.
+
+mod config;
+mod files;
+mod keys;
+mod secrets;
+
+pub(crate) use config::{Flags as ConfigFlags, run as run_config};
+pub(crate) use files::write as write_private;
+
+use crate::args::Global;
+use anyhow::Result;
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Command {
+    /// Configurations of a new cluster's machines and of its administrator
+    Config(Box<ConfigFlags>),
+    /// The secrets of a new cluster, to keep and to make configurations from
+    Secrets(secrets::Flags),
+    /// A certificate authority: NAME.crt, NAME.key, NAME.sha256
+    Ca(keys::CaFlags),
+    /// A private key (Ed25519): NAME.key
+    Key(keys::KeyFlags),
+    /// A request for a certificate, beside its key
+    Csr(keys::CsrFlags),
+    /// A certificate for a request: NAME.crt
+    Crt(keys::CrtFlags),
+    /// A key with a certificate that it signed itself: NAME.crt, NAME.key
+    Keypair(keys::KeypairFlags),
+}
+
+impl Command {
+    /// Whether `--output` names a file or folder here.
+    pub(crate) fn writes_output(&self) -> bool {
+        matches!(self, Self::Config(_) | Self::Secrets(_))
+    }
+}
+
+pub(crate) fn run(global: &Global, command: Command) -> Result<()> {
+    match command {
+        Command::Config(flags) => run_config(global, &flags),
+        Command::Secrets(flags) => secrets::run(global, &flags),
+        Command::Ca(flags) => keys::ca(&flags),
+        Command::Key(flags) => keys::key(&flags),
+        Command::Csr(flags) => keys::csr(&flags),
+        Command::Crt(flags) => keys::crt(&flags),
+        Command::Keypair(flags) => keys::keypair(&flags),
+    }
+}

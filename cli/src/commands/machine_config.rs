@@ -1,0 +1,269 @@
+//! What the commands share that change a machine's configuration.
+//!
+//! Owns: the flags that say when a change takes effect, fetching the configuration of a node, sending one, and
+//! confirming it. Does not: change texts (`config::patch`), choose nodes.
+//! Source: shared/spec/machine-facts.md §9.1, §9.2; api-wire-facts.md §2.5 (form of the resource).
+
+use crate::{commands::events::duration, session::Session};
+use anyhow::{Context as _, Result, anyhow, bail};
+use api::{
+    client,
+    proto::{
+        billet::machine_service_client::MachineServiceClient as ConfirmClient,
+        cosi::resource as cosi,
+        machine::{
+            ApplyConfigurationRequest as Request, ApplyConfigurationResponse, ReadRequest,
+            apply_configuration_request::Mode,
+        },
+    },
+};
+use config::{
+    Secret,
+    patch::{self, Patch},
+};
+use std::{fs, time::Duration};
+use tokio::time::{Instant, sleep};
+
+/// Type, namespace and id of the resource that holds the configuration.
+const RESOURCE: (&str, &str, &str) = ("MachineConfigs.config.talos.dev", "config", "v1alpha1");
+/// Names by which people call it.
+const NAMES: [&str; 4] = ["machineconfig", "machineconfigs", "mc", "machineconfigs.config.talos.dev"];
+/// Pause between two attempts to reach a node that restarts.
+const RETRY: Duration = Duration::from_secs(2);
+
+/// When a change takes effect.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct ModeFlags {
+    /// When the change takes effect: at once with a restart; auto restarts only where it must; no-reboot refuses what
+    /// needs a restart; staged waits for the next one; try takes it back after --timeout
+    #[arg(short, long, value_enum, default_value_t = When::Reboot, conflicts_with_all = ["immediate", "on_reboot"])]
+    mode: When,
+    /// As --mode no-reboot
+    #[arg(long, conflicts_with = "on_reboot")]
+    immediate: bool,
+    /// As --mode staged
+    #[arg(long, alias = "no-reboot")]
+    on_reboot: bool,
+    /// Show what would change and happen, change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// With --mode try: when the change is taken back
+    #[arg(long, value_parser = duration, default_value = "1m", value_name = "TIME")]
+    timeout: Duration,
+    /// Let the node take the change back by itself unless this command reaches it again within this time
+    #[arg(long, value_parser = duration, value_name = "TIME", conflicts_with = "dry_run")]
+    confirm: Option<Duration>,
+}
+
+/// Values of `--mode`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum When {
+    Auto,
+    NoReboot,
+    Reboot,
+    Staged,
+    Try,
+    #[value(hide = true)]
+    Interactive,
+}
+
+impl ModeFlags {
+    /// The call that sends `text`.
+    pub(crate) fn request(&self, text: &str) -> Result<Request> {
+        let mode = match self.mode {
+            _ if self.immediate => Mode::NoReboot,
+            _ if self.on_reboot => Mode::Staged,
+            When::Auto => Mode::Auto,
+            When::NoReboot => Mode::NoReboot,
+            When::Reboot => Mode::Reboot,
+            When::Staged => Mode::Staged,
+            When::Try => Mode::Try,
+            When::Interactive => bail!(
+                "there is no interactive mode; `billetctl gen config` writes a configuration and `billetctl edit mc` \
+                 opens that of a node"
+            ),
+        };
+        if self.confirm.is_some() && mode == Mode::Try {
+            bail!("--mode try takes the change back in any case; --confirm is for the other modes");
+        }
+        let proto = |d: Duration| prost_types::Duration::try_from(d).context("the time is too long");
+        Ok(Request {
+            data: text.as_bytes().to_vec(),
+            // The first generation's flags, for nodes that do not know modes.
+            immediate: mode == Mode::NoReboot,
+            on_reboot: mode == Mode::Staged,
+            mode: mode.into(),
+            dry_run: self.dry_run,
+            try_mode_timeout: Some(proto(self.timeout)?),
+            confirm_timeout: self.confirm.map(proto).transpose()?,
+        })
+    }
+
+    /// Whether a node would restart or be staged, as far as the flags say.
+    pub(crate) fn is_dry_run(&self) -> bool {
+        self.dry_run
+    }
+}
+
+/// Refuses other types than the configuration.
+pub(crate) fn check_type(name: &str) -> Result<()> {
+    if NAMES.contains(&name.to_ascii_lowercase().as_str()) {
+        return Ok(());
+    }
+    bail!("only the machineconfig resource can be edited; write `machineconfig` or `mc` instead of `{name}`")
+}
+
+/// The text of a file, or of `-`.
+pub(crate) fn read_file(path: &str) -> Result<String> {
+    if path == "-" {
+        return std::io::read_to_string(std::io::stdin()).context("read the standard input");
+    }
+    fs::read_to_string(path).with_context(|| format!("read {path}"))
+}
+
+/// Reads patches as the flags give them: text, or `@` and a file's name.
+pub(crate) fn patches(words: &[String]) -> Result<Vec<Patch>> {
+    let mut all = Vec::new();
+    for word in words {
+        let loaded = match word.strip_prefix('@') {
+            Some(file) => patch::load_patches(&read_file(file)?).with_context(|| file.to_owned())?,
+            None => patch::load_patches(word).with_context(|| shortened(word))?,
+        };
+        all.extend(loaded);
+    }
+    Ok(all)
+}
+
+fn shortened(word: &str) -> String {
+    let start: String = word.chars().take_while(|c| *c != '\n').take(40).collect();
+    if start.len() < word.len() { format!("patch `{start}…`") } else { format!("patch `{start}`") }
+}
+
+/// The configuration of a node as it was sent to it.
+pub(crate) async fn fetch(session: &Session, node: Option<&str>) -> Result<Secret> {
+    let (kind, namespace, id) = RESOURCE;
+    let request = cosi::GetRequest {
+        namespace: namespace.into(),
+        r#type: kind.into(),
+        id: id.into(),
+        ..Default::default()
+    };
+    let answer = session.client.state().get(client::to_node(request, node)).await;
+    let answer = answer.map_err(|status| session.error(&status)).context("get the machine configuration")?;
+    let resource = answer.into_inner().resource.context("the node sent no machine configuration")?;
+    let annotated = resource.metadata.is_some_and(|m| !m.annotations.is_empty());
+    let spec = resource.spec.context("the node sent an empty machine configuration")?;
+    if !annotated {
+        return Ok(Secret::new(spec.yaml_spec));
+    }
+    // Nodes of the current generation wrap the document in a string, so that comments survive.
+    let text: Secret = serde_saphyr::from_str(&spec.yaml_spec)
+        .map_err(|_| anyhow!("the machine configuration of the node is not a text"))?;
+    Ok(text)
+}
+
+/// A node's answer to a change, in words for stderr.
+pub(crate) fn report(session: &Session, response: ApplyConfigurationResponse) -> Result<Vec<Mode>> {
+    let answers = session.answers(Ok(tonic::Response::new(response)), |r| r.messages)?;
+    let several = answers.len() > 1;
+    let mut modes = Vec::new();
+    for (node, answer) in answers {
+        modes.push(Mode::try_from(answer.mode).unwrap_or(Mode::Reboot));
+        let prefix = if several { format!("{node}: ") } else { String::new() };
+        for warning in &answer.warnings {
+            eprintln!("{prefix}WARNING: {warning}");
+        }
+        if !answer.mode_details.is_empty() {
+            eprintln!("{prefix}{}", answer.mode_details.trim_end());
+        }
+    }
+    Ok(modes)
+}
+
+/// Sends `text` to one node, and confirms it if the flags ask for that.
+pub(crate) async fn send(session: &Session, node: Option<&str>, text: &str, flags: &ModeFlags) -> Result<()> {
+    let request = flags.request(text)?;
+    let before = match flags.confirm {
+        Some(_) => Some(boot_id(session, node).await?),
+        None => None,
+    };
+    let response = session.client.machine().apply_configuration(client::to_node(request, node)).await;
+    let response =
+        response.map_err(|status| session.error(&status)).context("error applying new configuration")?;
+    let modes = report(session, response.into_inner())?;
+    match (flags.confirm, before) {
+        (Some(_), _) if modes.contains(&Mode::Staged) => {
+            eprintln!("the change waits for a restart; then keep it with `billetctl confirm-config`");
+            Ok(())
+        }
+        (Some(time), Some(before)) => {
+            let restarts = modes.contains(&Mode::Reboot);
+            confirm(session, node, time, restarts.then_some(before)).await
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Reaches the node again, after its restart if it does one, and keeps the change.
+async fn confirm(
+    session: &Session,
+    node: Option<&str>,
+    within: Duration,
+    before: Option<String>,
+) -> Result<()> {
+    let deadline = Instant::now() + within;
+    loop {
+        let error = match attempt(session, node, before.as_deref()).await {
+            Ok(()) => {
+                eprintln!("{}: confirmed", session.name_of(node));
+                return Ok(());
+            }
+            Err(error) => error,
+        };
+        if Instant::now() + RETRY > deadline {
+            return Err(error.context(format!(
+                "{} could not be reached within {} s to confirm the change; it goes back to its last confirmed \
+                 configuration by itself",
+                session.name_of(node),
+                within.as_secs()
+            )));
+        }
+        sleep(RETRY).await;
+    }
+}
+
+async fn attempt(session: &Session, node: Option<&str>, before: Option<&str>) -> Result<()> {
+    // A new connection: after a restart the old one is dead, and a new address must be reachable anew.
+    let session = Session::open(&session.global).await?;
+    if before.is_some_and(|b| !b.is_empty())
+        && boot_id(&session, node).await?.as_str() == before.unwrap_or_default()
+    {
+        bail!("the node has not restarted yet");
+    }
+    confirm_now(&session, node).await
+}
+
+/// Keeps the change that waits for it.
+pub(crate) async fn confirm_now(session: &Session, node: Option<&str>) -> Result<()> {
+    let mut service = ConfirmClient::new(session.client.channel());
+    let answer = service.confirm_configuration(client::to_node((), node)).await;
+    answer.map(|_| ()).map_err(|status| session.error(&status)).context("confirm the configuration")
+}
+
+/// What the kernel draws anew at each start.
+async fn boot_id(session: &Session, node: Option<&str>) -> Result<String> {
+    let request = ReadRequest { path: "/proc/sys/kernel/random/boot_id".into() };
+    let failed = |status: &tonic::Status| session.error(status).context("read the boot id");
+    let answer = session.client.machine().read(client::to_node(request, node)).await;
+    let mut stream = answer.map_err(|status| failed(&status))?.into_inner();
+    let mut text = Vec::new();
+    while let Some(data) = stream.message().await.map_err(|status| failed(&status))? {
+        text.extend_from_slice(&data.bytes);
+    }
+    Ok(String::from_utf8_lossy(&text).trim().to_owned())
+}
+
+/// Whether two texts mean the same configuration.
+pub(crate) fn is_same(old: &str, new: &str) -> bool {
+    old == new || patch::is_same(old, new)
+}
