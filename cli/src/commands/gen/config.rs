@@ -172,7 +172,7 @@ fn targets(global: &Global, flags: &Flags, kinds: &[Kind]) -> Result<Vec<Target>
 fn cluster(flags: &Flags, contract: Contract) -> Result<Cluster> {
     let mirror = |spec: &String| {
         let (host, url) = spec.split_once('=').filter(|(h, u)| !h.is_empty() && u.contains("://")).with_context(|| {
-            format!("invalid registry mirror spec: {spec:?}; write HOST=URL, as docker.io=https://mirror.example.org")
+            format!("invalid registry mirror spec: {spec:?}; write HOST=URL, as registry.example.org=https://mirror.example.org")
         })?;
         Ok((host.to_owned(), url.to_owned()))
     };

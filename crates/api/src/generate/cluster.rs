@@ -4,7 +4,7 @@
 //! the result (`config::load` and its `validate` do, after the patches).
 //! Source: shared/spec/machine-facts.md §1.5, machine-facts-v1.13.md §1.5.
 
-use super::{Bundle, Contract, GenerateError, document::Document};
+use super::{Bundle, Contract, GenerateError, document::Document, images};
 use crate::{
     pki::{CA_LIFETIME, Identity, Leaf, Lifetime, Usage},
     roles::Role,
@@ -189,9 +189,8 @@ impl Cluster {
         if self.kubernetes_version.is_none() && !new {
             return doc.raw("kubelet", "{}");
         }
-        let registry = if self.contract.is_first_generation() { "talos-systems" } else { "siderolabs" };
         doc.map("kubelet", |doc| {
-            self.image(doc, &format!("ghcr.io/{registry}/kubelet"));
+            self.image(doc, images::kubelet(self.contract));
             if new {
                 doc.flag("defaultRuntimeSeccompProfileEnabled", true);
                 doc.flag("disableManifestsDirectory", true);
@@ -296,12 +295,11 @@ impl Cluster {
     }
 
     fn control_plane(&self, doc: &mut Document, secrets: &Bundle) {
-        let registry = if self.contract >= Contract::at(1, 3) { "registry.k8s.io" } else { "k8s.gcr.io" };
         let aggregator = &secrets.certs.k8saggregator;
         doc.pair("aggregatorCA", &aggregator.crt, aggregator.key.expose_secret());
         doc.map("serviceAccount", |doc| doc.raw("key", secrets.certs.k8sserviceaccount.key.expose_secret()));
         doc.map("apiServer", |doc| {
-            self.image(doc, &format!("{registry}/kube-apiserver"));
+            self.image(doc, &images::kubernetes(self.contract, "kube-apiserver"));
             let host = endpoint_host(&self.endpoint).map(str::to_owned);
             let sans: Vec<String> = host.into_iter().chain(self.additional_sans.iter().cloned()).collect();
             doc.list("certSANs", &sans);
@@ -316,7 +314,7 @@ impl Cluster {
             ("scheduler", "kube-scheduler"),
         ] {
             match self.kubernetes_version {
-                Some(_) => doc.map(part, |doc| self.image(doc, &format!("{registry}/{program}"))),
+                Some(_) => doc.map(part, |doc| self.image(doc, &images::kubernetes(self.contract, program))),
                 None => doc.raw(part, "{}"),
             }
         }

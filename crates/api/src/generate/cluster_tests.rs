@@ -14,7 +14,7 @@ fn cluster(contract: &str) -> Cluster {
         additional_sans: vec!["k8s.example.org".into()],
         dns_domain: "cluster.local".into(),
         kubernetes_version: None,
-        registry_mirrors: vec![("docker.io".into(), "http://10.5.0.1:5000".into())],
+        registry_mirrors: vec![("registry.example.org".into(), "http://10.5.0.1:5000".into())],
         persist: true,
         discovery: true,
         kubespan: false,

@@ -8,6 +8,7 @@ mod bundle;
 mod cluster;
 mod contract;
 mod document;
+mod images;
 
 pub use bundle::{Bundle, BundleError};
 pub use cluster::{Cluster, ClusterError, cluster_endpoint};
