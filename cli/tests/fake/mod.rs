@@ -6,6 +6,7 @@ use api::{
     event::Payload,
     pki::{Identity, LEAF_LIFETIME, Leaf, Lifetime, Usage},
     proto::{
+        billet::machine_service_server as billet,
         common::{self, Data, Metadata},
         cosi::resource::{self as cosi, meta, state_server},
         machine::{self as m, machine_service_server as machine},
@@ -65,6 +66,8 @@ mod services;
 pub(crate) struct Node {
     /// What was asked for, to be read at [`ASKED`].
     requests: Arc<Mutex<String>>,
+    config: Arc<Mutex<String>>,
+    pending: Arc<Mutex<bool>>,
     boots: Arc<AtomicU32>,
     events: broadcast::Sender<m::Event>,
 }
@@ -88,11 +91,14 @@ pub(crate) async fn serve(secrets: &api::generate::Secrets, clients: bool) -> (S
     let endpoint = listener.local_addr().unwrap().to_string();
     let node = Node {
         requests: Arc::default(),
+        config: Arc::new(Mutex::new(CONFIG.to_owned())),
+        pending: Arc::default(),
         boots: Arc::new(AtomicU32::new(1)),
         events: broadcast::channel(64).0,
     };
     let router = Server::builder()
         .add_service(machine::MachineServiceServer::new(node.clone()))
+        .add_service(billet::MachineServiceServer::new(node.clone()))
         .add_service(state_server::StateServer::new(node.clone()));
     let router = services::add(router, &node);
     tokio::spawn(router.serve_with_incoming(tls::accept(listener, config, |_| {})));
@@ -176,6 +182,37 @@ impl machine::MachineService for Node {
         };
         let one = |metadata| m::Version { metadata, version: Some(info.clone()), ..Default::default() };
         Ok(Response::new(m::VersionResponse { messages: asked(&request).into_iter().map(one).collect() }))
+    }
+
+    /// Refuses what names `refused`; `dry_run` keeps nothing; mode reboot is a new boot.
+    async fn apply_configuration(
+        &self,
+        request: Request<m::ApplyConfigurationRequest>,
+    ) -> Answer<m::ApplyConfigurationResponse> {
+        let asked = request.get_ref();
+        let text = String::from_utf8(asked.data.clone()).unwrap();
+        if text.contains("refused") {
+            return Err(Status::invalid_argument("failed to validate config: hostname is refused"));
+        }
+        let mode = asked.mode();
+        let mode_details = format!(
+            "mode {mode:?}, immediate {}, on reboot {}, dry run {}, try {}, confirm {}",
+            asked.immediate,
+            asked.on_reboot,
+            asked.dry_run,
+            asked.try_mode_timeout.map_or(0, |d| d.seconds),
+            asked.confirm_timeout.map_or(0, |d| d.seconds),
+        );
+        if !asked.dry_run {
+            *self.config.lock().unwrap() = text;
+            *self.pending.lock().unwrap() = asked.confirm_timeout.is_some();
+            if mode == m::apply_configuration_request::Mode::Reboot {
+                self.boots.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+        let warnings = vec!["a warning".to_owned()];
+        let message = m::ApplyConfiguration { metadata: None, warnings, mode: mode.into(), mode_details };
+        Ok(Response::new(m::ApplyConfigurationResponse { messages: vec![message] }))
     }
 
     async fn hostname(&self, request: Request<()>) -> Answer<m::HostnameResponse> {
@@ -378,7 +415,6 @@ impl machine::MachineService for Node {
     }
 
     not_served! {
-        apply_configuration(m::ApplyConfigurationRequest) -> m::ApplyConfigurationResponse;
         bootstrap(m::BootstrapRequest) -> m::BootstrapResponse;
         etcd_member_list(m::EtcdMemberListRequest) -> m::EtcdMemberListResponse;
         etcd_remove_member(m::EtcdRemoveMemberRequest) -> m::EtcdRemoveMemberResponse;
@@ -403,6 +439,27 @@ impl machine::MachineService for Node {
         etcd_downgrade_cancel(()) -> m::EtcdDowngradeCancelResponse;
         logs_containers(()) -> m::LogsContainersResponse;
         generate_client_configuration(m::GenerateClientConfigurationRequest) -> m::GenerateClientConfigurationResponse;
+    }
+}
+
+/// The configuration that the node starts with.
+pub(crate) const CONFIG: &str = "\
+version: v1alpha1
+machine:
+  type: worker
+  token: abcdef.0123456789abcdef # a comment
+  network: {hostname: one}
+cluster:
+  controlPlane: {endpoint: 'https://10.0.0.1:6443'}
+";
+
+#[tonic::async_trait]
+impl billet::MachineService for Node {
+    async fn confirm_configuration(&self, _: Request<()>) -> Answer<()> {
+        match std::mem::take(&mut *self.pending.lock().unwrap()) {
+            true => Ok(Response::new(())),
+            false => Err(Status::failed_precondition("no configuration waits to be confirmed")),
+        }
     }
 }
 
@@ -455,6 +512,15 @@ impl state_server::State for Node {
 
     async fn get(&self, request: Request<cosi::GetRequest>) -> Answer<cosi::GetResponse> {
         match request.get_ref() {
+            r if r.r#type == "MachineConfigs.config.talos.dev"
+                && r.namespace == "config"
+                && r.id == "v1alpha1" =>
+            {
+                let text = self.config.lock().unwrap().clone();
+                Ok(Response::new(cosi::GetResponse {
+                    resource: Some(resource(&r.r#type, &r.id, &text, vec![])),
+                }))
+            }
             r if r.r#type == KIND && r.id == "apid" => {
                 Ok(Response::new(cosi::GetResponse { resource: Some(apid()) }))
             }
