@@ -419,7 +419,7 @@ async fn an_edit_is_applied_skipped_or_kept() {
     let seen = rig.read("seen");
     assert!(seen.contains("#| It was refused:\n#|   line ") && seen.contains("hostnam"), "{seen}");
     // One that does not put it right keeps the work.
-    rig.editor = Some("sed -i s/two/refused/".into());
+    rig.editor = Some("sed -i 's/name: two/name: refused/'".into());
     let error = rig.fails("edit mc").await;
     assert!(error.contains("hostname is refused") && error.contains("your changes are kept in "), "{error}");
     let kept = error.trim_end().rsplit(' ').next().unwrap();
