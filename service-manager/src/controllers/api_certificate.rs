@@ -1,7 +1,6 @@
 //! The names that the API's certificate must carry.
 //!
-//! Source: spec/api-wire-facts.md §3.2 (current server: certSANs, all node addresses, 127.0.0.1, host name, FQDN);
-//! the host of the cluster's endpoint is ours.
+//! Source: spec/api-wire-facts.md §3.2 (current server: certSANs, all node addresses, 127.0.0.1, host name, FQDN).
 
 use std::net::IpAddr;
 
@@ -26,9 +25,6 @@ fn reconcile(snapshot: &Snapshot<'_>) -> Result<Vec<Action>, String> {
         let host = config::endpoint_host(&document.config.cluster.control_plane.endpoint);
         names.extend(host.map(str::to_owned));
     }
-    // A name in front of all control plane nodes is also where people connect to their API.
-    let endpoint = config.and_then(|d| config::endpoint_host(&d.config.cluster.control_plane.endpoint));
-    names.extend(endpoint.map(str::to_owned));
     for resource in snapshot.list(&ADDRESS_STATUS) {
         if let Spec::AddressStatus(status) = &resource.spec {
             names.extend(
@@ -66,9 +62,7 @@ mod tests {
 
     #[test]
     fn names_are_those_a_client_may_type() {
-        let store = store_with_config(
-            "  certSANs: [node.example, localhost]\ncluster: {controlPlane: {endpoint: 'https://k8s.example:6443'}}\n",
-        );
+        let store = store_with_config("  certSANs: [node.example, localhost]\n");
         for address in ["127.0.0.1/8", "10.0.2.15/24", "fe80::1/64"] {
             let status = AddressStatus {
                 address: address.into(),
@@ -84,8 +78,7 @@ mod tests {
             .put(HOSTNAME_STATUS.writer, &HOSTNAME_STATUS, "hostname", Spec::HostnameStatus(status))
             .unwrap();
         let actions = reconcile(&snapshot(&store, &Default::default())).unwrap();
-        let expected =
-            ["10.0.2.15", "127.0.0.1", "::1", "k8s.example", "localhost", "n1", "n1.lan", "node.example"];
+        let expected = ["10.0.2.15", "127.0.0.1", "::1", "localhost", "n1", "n1.lan", "node.example"];
         let expected = Spec::ApiCertificate(expected.map(str::to_owned).to_vec());
         assert_eq!(actions, [Action::Put(&API_CERTIFICATE, "api", expected)]);
     }
