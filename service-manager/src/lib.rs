@@ -24,6 +24,7 @@ pub mod checkpoint;
 pub mod clock;
 pub mod configuration;
 pub mod containerd;
+pub mod containerd_api;
 pub mod controllers;
 pub mod events;
 mod files;

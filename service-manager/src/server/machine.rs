@@ -12,8 +12,8 @@ use api::proto::machine::machine_service_server::MachineService;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{
-    Answers, archive, capture, configuration, control, files, netstat, processors, statistics, streams,
-    system, usage,
+    Answers, archive, capture, configuration, containers, control, files, images, netstat, processors,
+    statistics, streams, system, usage,
 };
 use crate::node::Node;
 use crate::services::Operation;
@@ -24,6 +24,24 @@ pub(crate) struct Machine {
 }
 
 type Answer<T> = Result<Response<T>, Status>;
+
+/// Calls about the installed system: this version installs nothing.
+fn no_disk(call: &str) -> Status {
+    Status::failed_precondition(format!(
+        "{call}: this node runs from its image and has no installed disk; installing comes with a later version"
+    ))
+}
+
+/// System partitions that a reset may name (spec/api-wire-facts.md §3.9).
+const LABELS: [&str; 6] = ["EFI", "BIOS", "BOOT", "META", "STATE", "EPHEMERAL"];
+
+fn check_labels(request: &proto::ResetRequest) -> Result<(), Status> {
+    let unknown =
+        request.system_partitions_to_wipe.iter().find(|spec| !LABELS.contains(&spec.label.as_str()));
+    unknown.map_or(Ok(()), |spec| {
+        Err(Status::invalid_argument(format!("label {:?} is not supported", spec.label)))
+    })
+}
 
 fn missing<T>(call: &str) -> Answer<T> {
     Err(Status::unimplemented(format!("{call} is not built yet on this version of Billet")))
@@ -91,6 +109,55 @@ impl MachineService for Machine {
 
     async fn network_device_stats(&self, _request: Request<()>) -> Answer<proto::NetworkDeviceStatsResponse> {
         statistics::network_devices(&self.node).map(Response::new)
+    }
+
+    async fn image_pull(
+        &self,
+        request: Request<proto::ImagePullRequest>,
+    ) -> Answer<proto::ImagePullResponse> {
+        images::legacy_pull(&self.node, request.get_ref()).await.map(Response::new)
+    }
+
+    async fn containers(
+        &self,
+        request: Request<proto::ContainersRequest>,
+    ) -> Answer<proto::ContainersResponse> {
+        containers::list(&self.node, request.get_ref()).await.map(Response::new)
+    }
+
+    async fn stats(&self, request: Request<proto::StatsRequest>) -> Answer<proto::StatsResponse> {
+        containers::stats(&self.node, request.get_ref()).await.map(Response::new)
+    }
+
+    async fn restart(&self, request: Request<proto::RestartRequest>) -> Answer<proto::RestartResponse> {
+        containers::restart(&self.node, request.get_ref()).await.map(Response::new)
+    }
+
+    async fn upgrade(&self, _request: Request<proto::UpgradeRequest>) -> Answer<proto::UpgradeResponse> {
+        Err(no_disk("upgrade"))
+    }
+
+    async fn rollback(&self, _request: Request<proto::RollbackRequest>) -> Answer<proto::RollbackResponse> {
+        Err(no_disk("rollback"))
+    }
+
+    async fn reset(&self, request: Request<proto::ResetRequest>) -> Answer<proto::ResetResponse> {
+        check_labels(request.get_ref())?;
+        Err(no_disk("reset"))
+    }
+
+    async fn meta_write(
+        &self,
+        _request: Request<proto::MetaWriteRequest>,
+    ) -> Answer<proto::MetaWriteResponse> {
+        Err(no_disk("meta write"))
+    }
+
+    async fn meta_delete(
+        &self,
+        _request: Request<proto::MetaDeleteRequest>,
+    ) -> Answer<proto::MetaDeleteResponse> {
+        Err(no_disk("meta delete"))
     }
 
     async fn disk_stats(&self, _request: Request<()>) -> Answer<proto::DiskStatsResponse> {
@@ -215,8 +282,8 @@ impl MachineService for Machine {
         capture::capture(&self.node, request.get_ref())
     }
 
-    async fn image_list(&self, _request: Request<proto::ImageListRequest>) -> Answer<Self::ImageListStream> {
-        missing("image_list")
+    async fn image_list(&self, request: Request<proto::ImageListRequest>) -> Answer<Self::ImageListStream> {
+        images::legacy_list(&self.node, request.get_ref().namespace)
     }
 
     async fn recover(&self, _request: Request<proto::RecoverRequest>) -> Answer<proto::RecoverResponse> {
@@ -226,18 +293,12 @@ impl MachineService for Machine {
 
     missing! {
         bootstrap: proto::BootstrapRequest => BootstrapResponse;
-        containers: proto::ContainersRequest => ContainersResponse;
         etcd_member_list: proto::EtcdMemberListRequest => EtcdMemberListResponse;
         etcd_remove_member: proto::EtcdRemoveMemberRequest => EtcdRemoveMemberResponse;
         etcd_leave_cluster: proto::EtcdLeaveClusterRequest => EtcdLeaveClusterResponse;
         etcd_forfeit_leadership: proto::EtcdForfeitLeadershipRequest => EtcdForfeitLeadershipResponse;
         generate_configuration: proto::GenerateConfigurationRequest => GenerateConfigurationResponse;
-        restart: proto::RestartRequest => RestartResponse;
-        rollback: proto::RollbackRequest => RollbackResponse;
-        reset: proto::ResetRequest => ResetResponse;
         remove_bootkube_initialized_key: () => RemoveBootkubeInitializedKeyResponse;
-        stats: proto::StatsRequest => StatsResponse;
-        upgrade: proto::UpgradeRequest => UpgradeResponse;
         etcd_remove_member_by_id: proto::EtcdRemoveMemberByIdRequest => EtcdRemoveMemberByIdResponse;
         etcd_alarm_list: () => EtcdAlarmListResponse;
         etcd_alarm_disarm: () => EtcdAlarmDisarmResponse;
@@ -247,8 +308,5 @@ impl MachineService for Machine {
         etcd_downgrade_enable: proto::EtcdDowngradeEnableRequest => EtcdDowngradeEnableResponse;
         etcd_downgrade_cancel: () => EtcdDowngradeCancelResponse;
         generate_client_configuration: proto::GenerateClientConfigurationRequest => GenerateClientConfigurationResponse;
-        meta_write: proto::MetaWriteRequest => MetaWriteResponse;
-        meta_delete: proto::MetaDeleteRequest => MetaDeleteResponse;
-        image_pull: proto::ImagePullRequest => ImagePullResponse;
     }
 }

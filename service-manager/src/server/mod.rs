@@ -7,13 +7,16 @@
 
 mod archive;
 mod capture;
+mod clocks;
 mod cluster;
 mod configuration;
+mod containers;
 mod control;
 mod cosi;
 mod cosi_watch;
 mod disks;
 mod files;
+mod images;
 mod inspect;
 mod machine;
 mod netstat;
@@ -34,10 +37,12 @@ use api::proto::billet::machine_service_server::MachineServiceServer as OwnServe
 use api::proto::cluster::cluster_service_server::ClusterServiceServer;
 use api::proto::cosi::resource::state_server::StateServer;
 use api::proto::inspect::inspect_service_server::InspectServiceServer;
+use api::proto::machine::image_service_server::ImageServiceServer;
 use api::proto::machine::machine_service_server::MachineServiceServer;
 use api::proto::network::network_service_server::NetworkServiceServer;
 use api::proto::resource::resource_service_server::ResourceServiceServer;
 use api::proto::storage::storage_service_server::StorageServiceServer;
+use api::proto::time::time_service_server::TimeServiceServer;
 use api::roles::{Role, RoleSet};
 use tokio::net::UnixListener;
 use tokio::sync::mpsc;
@@ -95,6 +100,8 @@ pub async fn serve_on(node: Arc<Node>, listener: UnixListener) -> Result<(), Str
         .add_service(resources.max_encoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(StorageServiceServer::new(disks::Storage { node: node.clone() }))
         .add_service(NetworkServiceServer::new(network::Network { node: node.clone() }))
+        .add_service(TimeServiceServer::new(clocks::Clocks { node: node.clone() }))
+        .add_service(ImageServiceServer::new(images::Images { node: node.clone() }))
         .add_service(ClusterServiceServer::new(cluster::Cluster { node }))
         .add_service(InspectServiceServer::new(inspect::Inspect))
         .serve_with_incoming(UnixListenerStream::new(listener))

@@ -73,6 +73,8 @@ pub enum Check {
     Tcp(SocketAddr),
     /// A connection to this socket opens.
     Unix(PathBuf),
+    /// containerd at this socket says that it serves.
+    Containerd(PathBuf),
     /// The clock is synchronised.
     Clock,
 }
@@ -81,7 +83,7 @@ impl fmt::Display for Check {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(address) => address.fmt(f),
-            Self::Unix(path) => path.display().fmt(f),
+            Self::Unix(path) | Self::Containerd(path) => path.display().fmt(f),
             Self::Clock => f.write_str("the clock"),
         }
     }

@@ -215,7 +215,7 @@ fn define_containerd(node: &Arc<Node>) {
         "/system/var/lib/containerd",
     ];
     let mut definition = Definition::process("containerd", &argv);
-    definition.check = Some(Check::Unix(CONTAINERD_SOCKET.into()));
+    definition.check = Some(Check::Containerd(CONTAINERD_SOCKET.into()));
     definition.share.group = "system/runtime".to_owned();
     definition.share.oom_score_adj = Some(-999);
     definition.share.most_processes = 4096;
@@ -227,7 +227,7 @@ fn define_containerd(node: &Arc<Node>) {
 fn define_cri(node: &Arc<Node>) {
     let argv = [CONTAINERD, "--address", CRI_SOCKET, "--config", containerd::CONFIG];
     let mut definition = Definition::process("cri", &argv);
-    definition.check = Some(Check::Unix(CRI_SOCKET.into()));
+    definition.check = Some(Check::Containerd(CRI_SOCKET.into()));
     definition.depends_on = vec!["networkd".to_owned()];
     definition.share.group = "podruntime/runtime".to_owned();
     definition.share.oom_score_adj = Some(-500);

@@ -1,0 +1,185 @@
+//! The client against a real containerd, where this machine has one: on the path, or among the packages that the
+//! image was built from. Pulls come from a small registry on loopback, which containerd asks without TLS.
+
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use ondisk::Digest;
+use tokio::net::TcpListener;
+
+use super::*;
+
+struct Daemon {
+    child: Child,
+    dir: tempfile::TempDir,
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn program() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let on_path = std::env::split_paths(&path).map(|folder| folder.join("containerd"));
+    let cache = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache/billet/unpacked"));
+    let unpacked = cache.and_then(|cache| std::fs::read_dir(cache).ok()).into_iter().flatten().flatten();
+    let unpacked = unpacked.map(|entry| entry.path().join("usr/bin/containerd"));
+    on_path.chain(unpacked).find(|path| path.exists())
+}
+
+impl Daemon {
+    async fn start() -> Option<Self> {
+        if !rustix::process::geteuid().is_root() {
+            return None;
+        }
+        let program = program()?;
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        let config =
+            "version = 2\ndisabled_plugins = [\"io.containerd.grpc.v1.cri\", \"io.containerd.nri.v1.nri\"]\n";
+        std::fs::write(path("config.toml"), config).unwrap();
+        let child = Command::new(program)
+            .args(["--config".as_ref(), path("config.toml").as_os_str()])
+            .args(["--root".as_ref(), path("root").as_os_str()])
+            .args(["--state".as_ref(), path("state").as_os_str()])
+            .args(["--address".as_ref(), path("sock").as_os_str()])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let daemon = Self { child, dir };
+        let begin = std::time::Instant::now();
+        while daemon.client("system").health().await.is_err() {
+            assert!(begin.elapsed() < Duration::from_secs(60), "containerd does not serve within 60 s");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        Some(daemon)
+    }
+
+    fn client(&self, namespace: &'static str) -> Client {
+        Client::new(&self.dir.path().join("sock"), namespace)
+    }
+}
+
+fn digest(bytes: &[u8]) -> String {
+    format!("sha256:{}", Digest::sha256(&[bytes]))
+}
+
+struct Registry {
+    port: u16,
+    manifest: Vec<u8>,
+    config: Vec<u8>,
+    layer: Vec<u8>,
+}
+
+const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+
+impl Registry {
+    async fn start() -> (u16, i64) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let layer = b"not even a tar: nobody unpacks it".to_vec();
+        let config =
+            br#"{"architecture":"amd64","os":"linux","rootfs":{"type":"layers","diff_ids":[]}}"#.to_vec();
+        let entry = |kind: &str, bytes: &[u8]| {
+            serde_json::json!({
+                "mediaType": format!("application/vnd.oci.image.{kind}"),
+                "digest": digest(bytes),
+                "size": bytes.len(),
+            })
+        };
+        let manifest = serde_json::json!({
+            "schemaVersion": 2,
+            "mediaType": MANIFEST,
+            "config": entry("config.v1+json", &config),
+            "layers": [entry("layer.v1.tar", &layer)],
+        });
+        let size = i64::try_from(config.len() + layer.len()).unwrap();
+        let manifest = serde_json::to_vec(&manifest).unwrap();
+        let registry = std::sync::Arc::new(Self { port, manifest, config, layer });
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let registry = registry.clone();
+                tokio::spawn(async move {
+                    let service = hyper::service::service_fn(move |request| {
+                        let answer = registry.answer(&request);
+                        async move { Ok::<_, std::convert::Infallible>(answer) }
+                    });
+                    let _ = hyper::server::conn::http1::Builder::new()
+                        .serve_connection(TokioIo::new(stream), service)
+                        .await;
+                });
+            }
+        });
+        (port, size)
+    }
+
+    fn answer(&self, request: &hyper::Request<Incoming>) -> hyper::Response<Full<Bytes>> {
+        assert!(self.port != 0);
+        let path = request.uri().path();
+        let found = if path.contains("/manifests/") {
+            Some((MANIFEST, &self.manifest))
+        } else {
+            let blobs = [&self.config, &self.layer];
+            blobs.into_iter().find(|b| path.ends_with(&digest(b))).map(|b| ("application/octet-stream", b))
+        };
+        let Some((kind, bytes)) = found else {
+            return hyper::Response::builder().status(404).body(Full::default()).unwrap();
+        };
+        let body = if request.method() == http::Method::HEAD { Bytes::new() } else { bytes.clone().into() };
+        hyper::Response::builder()
+            .header("content-type", kind)
+            .header("content-length", bytes.len())
+            .header("docker-content-digest", digest(bytes))
+            .body(Full::new(body))
+            .unwrap()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn images_are_pulled_measured_listed_and_removed() {
+    let Some(daemon) = Daemon::start().await else { return };
+    let client = daemon.client("system");
+    assert!(client.containers().await.unwrap().is_empty());
+    assert!(client.tasks().await.unwrap().is_empty());
+    assert!(client.images().await.unwrap().is_empty());
+    let (port, size) = Registry::start().await;
+    let name = format!("127.0.0.1:{port}/test/image:1");
+    client.pull(&name).await.unwrap();
+    let images = client.images().await.unwrap();
+    assert_eq!(images.iter().map(|image| image.name.as_str()).collect::<Vec<_>>(), [name.as_str()]);
+    let target = images[0].target.clone().unwrap();
+    assert!(target.digest.starts_with("sha256:") && images[0].created_at.is_some());
+    assert_eq!(client.image_size(&target).await.unwrap(), size);
+    assert!(daemon.client("k8s.io").images().await.unwrap().is_empty(), "another namespace");
+    let missing = format!("127.0.0.1:{port}x/none:1");
+    assert!(client.pull(&missing).await.is_err());
+    client.remove_image(&name).await.unwrap();
+    assert!(client.images().await.unwrap().is_empty());
+    assert_eq!(client.remove_image(&name).await.unwrap_err().code(), tonic::Code::NotFound);
+    assert_eq!(client.terminate("nobody").await.unwrap_err().code(), tonic::Code::NotFound);
+}
+
+#[tokio::test]
+async fn nobody_at_the_socket_is_unavailable() {
+    let client = Client::new(Path::new("/nonexistent/containerd.sock"), "system");
+    assert_eq!(client.health().await.unwrap_err().code(), tonic::Code::Unavailable);
+}
+
+#[test]
+fn an_index_names_the_manifest_of_this_platform() {
+    let text = r#"{"manifests":[{"digest":"sha256:a","platform":{"os":"linux","architecture":"arm64"}},
+        {"digest":"sha256:b","platform":{"os":"linux","architecture":"amd64"}}]}"#;
+    let index: size::Manifest = serde_json::from_str(text).unwrap();
+    assert_eq!(size::for_this_platform(&index).as_deref(), Some("sha256:b"));
+    let manifest: size::Manifest =
+        serde_json::from_str(r#"{"config":{"digest":"c","size":2},"layers":[{"digest":"l","size":3}]}"#)
+            .unwrap();
+    assert_eq!((size::for_this_platform(&manifest), manifest.size()), (None, 5));
+}

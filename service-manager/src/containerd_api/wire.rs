@@ -1,0 +1,219 @@
+//! The messages of containerd's API that this node uses.
+//!
+//! Field numbers are those of containerd's published protobuf files (containerd.services.*.v1, containerd.types.*) and of
+//! grpc.health.v1. Fields that nobody here reads are left out.
+
+use std::collections::HashMap;
+
+/// `grpc.health.v1.HealthCheckRequest`; an empty service means the whole server.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct HealthCheckRequest {
+    #[prost(string, tag = "1")]
+    pub(super) service: String,
+}
+
+/// `grpc.health.v1.HealthCheckResponse`; 1 is SERVING.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct HealthCheckResponse {
+    #[prost(int32, tag = "1")]
+    pub(super) status: i32,
+}
+
+/// Lists of containers, images and ingests take filters.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct FilterRequest {
+    #[prost(string, repeated, tag = "1")]
+    pub(super) filters: Vec<String>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct ListContainersResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub(super) containers: Vec<Container>,
+}
+
+/// `containerd.services.containers.v1.Container`.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Container {
+    /// Unique in its namespace.
+    #[prost(string, tag = "1")]
+    pub id: String,
+    /// Labels, the CRI plugin's among them.
+    #[prost(map = "string, string", tag = "2")]
+    pub labels: HashMap<String, String>,
+    /// Reference of its image.
+    #[prost(string, tag = "3")]
+    pub image: String,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct ListTasksRequest {
+    #[prost(string, tag = "1")]
+    pub(super) filter: String,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct ListTasksResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub(super) tasks: Vec<Task>,
+}
+
+/// `containerd.v1.types.Process`.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Task {
+    /// The container, when the next field is empty.
+    #[prost(string, tag = "1")]
+    pub container_id: String,
+    /// The task; the container's id.
+    #[prost(string, tag = "2")]
+    pub id: String,
+    /// Process id on the node.
+    #[prost(uint32, tag = "3")]
+    pub pid: u32,
+    /// State.
+    #[prost(enumeration = "TaskStatus", tag = "4")]
+    pub status: i32,
+}
+
+/// `containerd.v1.types.Status`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Enumeration)]
+#[repr(i32)]
+pub enum TaskStatus {
+    /// Not known.
+    Unknown = 0,
+    /// Made, not started.
+    Created = 1,
+    /// Runs.
+    Running = 2,
+    /// Has ended.
+    Stopped = 3,
+    /// Frozen.
+    Paused = 4,
+    /// Being frozen.
+    Pausing = 5,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct KillRequest {
+    #[prost(string, tag = "1")]
+    pub(super) container_id: String,
+    #[prost(uint32, tag = "3")]
+    pub(super) signal: u32,
+    #[prost(bool, tag = "4")]
+    pub(super) all: bool,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct ListImagesResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub(super) images: Vec<Image>,
+}
+
+/// `containerd.services.images.v1.Image`.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Image {
+    /// Its reference.
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// Labels.
+    #[prost(map = "string, string", tag = "2")]
+    pub labels: HashMap<String, String>,
+    /// Its manifest or index.
+    #[prost(message, optional, tag = "3")]
+    pub target: Option<Descriptor>,
+    /// When the reference was made.
+    #[prost(message, optional, tag = "7")]
+    pub created_at: Option<prost_types::Timestamp>,
+}
+
+/// `containerd.types.Descriptor`.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Descriptor {
+    /// What it describes.
+    #[prost(string, tag = "1")]
+    pub media_type: String,
+    /// `sha256:…`.
+    #[prost(string, tag = "2")]
+    pub digest: String,
+    /// Bytes.
+    #[prost(int64, tag = "3")]
+    pub size: i64,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct DeleteImageRequest {
+    #[prost(string, tag = "1")]
+    pub(super) name: String,
+    /// Wait until its content is gone.
+    #[prost(bool, tag = "2")]
+    pub(super) sync: bool,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct ReadContentRequest {
+    #[prost(string, tag = "1")]
+    pub(super) digest: String,
+    #[prost(int64, tag = "2")]
+    pub(super) offset: i64,
+    #[prost(int64, tag = "3")]
+    pub(super) size: i64,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct ReadContentResponse {
+    #[prost(bytes = "vec", tag = "2")]
+    pub(super) data: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct ListStatusesResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub(super) statuses: Vec<Ingest>,
+}
+
+/// `containerd.services.content.v1.Status`: something that is being fetched.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Ingest {
+    /// `<kind>-sha256:…`.
+    #[prost(string, tag = "3")]
+    pub reference: String,
+    /// Bytes that are here.
+    #[prost(int64, tag = "4")]
+    pub offset: i64,
+    /// Bytes in all, 0 when not known.
+    #[prost(int64, tag = "5")]
+    pub total: i64,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct TransferRequest {
+    #[prost(message, optional, tag = "1")]
+    pub(super) source: Option<prost_types::Any>,
+    #[prost(message, optional, tag = "2")]
+    pub(super) destination: Option<prost_types::Any>,
+}
+
+/// `containerd.types.transfer.OCIRegistry`.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct OciRegistry {
+    #[prost(string, tag = "1")]
+    pub(super) reference: String,
+}
+
+/// `containerd.types.transfer.ImageStore`.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct ImageStore {
+    #[prost(string, tag = "1")]
+    pub(super) name: String,
+    #[prost(message, repeated, tag = "3")]
+    pub(super) platforms: Vec<Platform>,
+}
+
+/// `containerd.types.Platform`.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct Platform {
+    #[prost(string, tag = "1")]
+    pub(super) os: String,
+    #[prost(string, tag = "2")]
+    pub(super) architecture: String,
+}

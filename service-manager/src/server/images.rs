@@ -1,0 +1,245 @@
+//! Images of containerd: the older calls of `MachineService` and the `machine.ImageService`.
+//!
+//! Owns: progress of a pull, from what containerd has fetched so far. Does not: unpack; that is done when a container is
+//! made. Source: spec/api-wire-facts.md §2.1, §2.2, §2.5.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::proto::machine as proto;
+use api::proto::machine::image_service_pull_layer_progress::Status as LayerStatus;
+use api::proto::machine::image_service_pull_response::Response as PullResponse;
+use api::proto::machine::image_service_server::ImageService;
+use tokio::time::Instant;
+use tonic::{Request, Response, Status, Streaming};
+
+use super::{Answers, Sender, answers, containers};
+use crate::containerd_api::{Client, Image};
+use crate::node::Node;
+
+/// Between two looks at what was fetched.
+const PROGRESS_PERIOD: Duration = Duration::from_millis(250);
+/// How long a pull may take (spec/machine-facts.md §12: images of an upgrade).
+const PULL_DEADLINE: Duration = Duration::from_secs(20 * 60);
+
+/// `MachineService.ImageList`.
+pub(super) fn legacy_list(
+    node: &Node,
+    namespace: i32,
+) -> Result<Response<Answers<proto::ImageListResponse>>, Status> {
+    let client = containers::by_number(node, namespace)?;
+    let (sender, answer) = answers();
+    tokio::spawn(async move {
+        let _ = send_images(&client, &sender, |image, size| {
+            let digest = image.target.map(|target| target.digest).unwrap_or_default();
+            let (name, created_at) = (image.name, image.created_at);
+            proto::ImageListResponse { metadata: None, name, digest, size, created_at }
+        })
+        .await;
+    });
+    Ok(answer)
+}
+
+/// Sends one message an image. An image whose manifest cannot be read is listed with size 0.
+async fn send_images<T>(
+    client: &Client,
+    sender: &Sender<T>,
+    message: impl Fn(Image, i64) -> T,
+) -> Result<(), ()> {
+    let images = match client.images().await {
+        Ok(images) => images,
+        Err(status) => return sender.send(Err(status)).await.map_err(drop),
+    };
+    for image in images {
+        let size = match &image.target {
+            Some(target) => client.image_size(target).await.unwrap_or(0),
+            None => 0,
+        };
+        sender.send(Ok(message(image, size))).await.map_err(drop)?;
+    }
+    Ok(())
+}
+
+/// `MachineService.ImagePull`.
+pub(super) async fn legacy_pull(
+    node: &Node,
+    request: &proto::ImagePullRequest,
+) -> Result<proto::ImagePullResponse, Status> {
+    let client = containers::by_number(node, request.namespace)?;
+    pull(&client, reference(&request.reference)?).await?;
+    Ok(proto::ImagePullResponse { messages: vec![proto::ImagePull::default()] })
+}
+
+async fn pull(client: &Client, reference: &str) -> Result<(), Status> {
+    match tokio::time::timeout(PULL_DEADLINE, client.pull(reference)).await {
+        Ok(pulled) => pulled,
+        Err(_) => {
+            let minutes = PULL_DEADLINE.as_secs() / 60;
+            let text = format!("pull {reference}: not done within {minutes} min (deadline pull)");
+            Err(Status::deadline_exceeded(text))
+        }
+    }
+}
+
+/// A reference as containerd wants it: with a registry and a tag or digest.
+fn reference(text: &str) -> Result<&str, Status> {
+    let fail = |why: &str| Err(Status::invalid_argument(format!("image reference {text:?}: {why}")));
+    let Some((registry, path)) = text.split_once('/') else {
+        return fail("name the registry: host/path:tag");
+    };
+    if text.contains(char::is_whitespace) || path.is_empty() {
+        return fail("use host/path:tag or host/path@sha256:…");
+    }
+    if !registry.contains(['.', ':']) && registry != "localhost" {
+        return fail(
+            "the part before the first slash is no registry: use registry.example.org/… for Docker Hub",
+        );
+    }
+    if !path.contains([':', '@']) {
+        return fail("name a tag or digest: host/path:tag");
+    }
+    Ok(text)
+}
+
+/// The service.
+pub(crate) struct Images {
+    pub(crate) node: Arc<Node>,
+}
+
+#[tonic::async_trait]
+impl ImageService for Images {
+    type ListStream = Answers<proto::ImageServiceListResponse>;
+    type PullStream = Answers<proto::ImageServicePullResponse>;
+
+    async fn list(
+        &self,
+        request: Request<proto::ImageServiceListRequest>,
+    ) -> Result<Response<Self::ListStream>, Status> {
+        let client = containers::by_instance(&self.node, request.into_inner().containerd)?;
+        let (sender, answer) = answers();
+        tokio::spawn(async move {
+            let _ = send_images(&client, &sender, |image, size| proto::ImageServiceListResponse {
+                digest: image.target.map(|target| target.digest).unwrap_or_default(),
+                name: image.name,
+                size,
+                created_at: image.created_at,
+                labels: image.labels,
+            })
+            .await;
+        });
+        Ok(answer)
+    }
+
+    async fn pull(
+        &self,
+        request: Request<proto::ImageServicePullRequest>,
+    ) -> Result<Response<Self::PullStream>, Status> {
+        let request = request.into_inner();
+        let client = containers::by_instance(&self.node, request.containerd)?;
+        let name = reference(&request.image_ref)?.to_owned();
+        let (sender, answer) = answers();
+        tokio::spawn(async move {
+            let last = match pull_with_progress(&client, &name, &sender).await {
+                Ok(()) => Ok(proto::ImageServicePullResponse { response: Some(PullResponse::Name(name)) }),
+                Err(status) => Err(status),
+            };
+            let _ = sender.send(last).await;
+        });
+        Ok(answer)
+    }
+
+    async fn import(
+        &self,
+        _request: Request<Streaming<proto::ImageServiceImportRequest>>,
+    ) -> Result<Response<proto::ImageServiceImportResponse>, Status> {
+        Err(Status::unimplemented("importing images is not built yet on this version of Billet; pull them"))
+    }
+
+    async fn remove(
+        &self,
+        request: Request<proto::ImageServiceRemoveRequest>,
+    ) -> Result<Response<()>, Status> {
+        let request = request.into_inner();
+        let client = containers::by_instance(&self.node, request.containerd)?;
+        client.remove_image(&request.image_ref).await.map(Response::new)
+    }
+
+    async fn verify(
+        &self,
+        _request: Request<proto::ImageServiceVerifyRequest>,
+    ) -> Result<Response<proto::ImageServiceVerifyResponse>, Status> {
+        Err(Status::unimplemented("no image signatures are verified on this version of Billet"))
+    }
+}
+
+/// Pulls, and says meanwhile how much of each layer is here. A client that leaves ends the pull.
+async fn pull_with_progress(
+    client: &Client,
+    name: &str,
+    sender: &Sender<proto::ImageServicePullResponse>,
+) -> Result<(), Status> {
+    let pulling = pull(client, name);
+    tokio::pin!(pulling);
+    let mut ticks = tokio::time::interval(PROGRESS_PERIOD);
+    let begin = Instant::now();
+    let mut layers: BTreeMap<String, (i64, i64)> = BTreeMap::new();
+    let gone = || Status::cancelled("the client is gone");
+    loop {
+        tokio::select! {
+            pulled = &mut pulling => {
+                for (layer, (_, total)) in layers {
+                    let done = progress(&layer, LayerStatus::DownloadComplete, begin, total, total);
+                    sender.send(Ok(done)).await.map_err(|_| gone())?;
+                }
+                return pulled;
+            }
+            () = sender.closed() => return Err(gone()),
+            _ = ticks.tick() => {
+                // Progress is a courtesy: the pull itself says what went wrong.
+                for ingest in client.ingests().await.unwrap_or_default() {
+                    let Some((_, digest)) = ingest.reference.split_once("layer-") else { continue };
+                    let now = (ingest.offset, ingest.total);
+                    if layers.insert(digest.to_owned(), now) != Some(now) {
+                        let message = progress(digest, LayerStatus::Downloading, begin, now.0, now.1);
+                        sender.send(Ok(message)).await.map_err(|_| gone())?;
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn progress(
+    layer: &str,
+    status: LayerStatus,
+    begin: Instant,
+    offset: i64,
+    total: i64,
+) -> proto::ImageServicePullResponse {
+    let elapsed = prost_types::Duration::try_from(begin.elapsed()).ok();
+    let progress = proto::ImageServicePullLayerProgress { status: status.into(), elapsed, offset, total };
+    let progress = proto::ImageServicePullProgress { layer_id: layer.to_owned(), progress: Some(progress) };
+    proto::ImageServicePullResponse { response: Some(PullResponse::PullProgress(progress)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_are_whole() {
+        for good in ["registry.example.org/pause:3.10", "localhost/a:b", "10.0.0.1:5000/x/y@sha256:0"] {
+            assert_eq!(reference(good).unwrap(), good);
+        }
+        for (bad, why) in [
+            ("pause", "name the registry"),
+            ("library/pause:1", "registry.example.org/"),
+            ("registry.example.org/pause", "name a tag"),
+            ("registry.example.org/a b:1", "host/path:tag"),
+        ] {
+            let error = reference(bad).unwrap_err();
+            assert!(error.message().contains(why), "{bad}: {}", error.message());
+        }
+    }
+}
