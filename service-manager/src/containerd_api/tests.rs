@@ -1,14 +1,17 @@
 //! The client against a real containerd, where this machine has one: on the path, or among the packages that the
-//! image was built from. Pulls come from a small registry on loopback, which containerd asks without TLS.
+//! image was built from. Pulls come from a small registry on loopback.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use api::pki::{Authority, CA_LIFETIME, LEAF_LIFETIME, Leaf, Lifetime, Usage};
+use api::tls::Identities;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;
 use ondisk::Digest;
 use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
 
 use super::*;
 
@@ -34,7 +37,8 @@ fn program() -> Option<PathBuf> {
 }
 
 impl Daemon {
-    async fn start() -> Option<Self> {
+    /// Starts it; it trusts registries of `authority` alone.
+    async fn start(authority: &Authority) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             return None;
         }
@@ -44,7 +48,9 @@ impl Daemon {
         let config =
             "version = 2\ndisabled_plugins = [\"io.containerd.grpc.v1.cri\", \"io.containerd.nri.v1.nri\"]\n";
         std::fs::write(path("config.toml"), config).unwrap();
+        std::fs::write(path("ca.crt"), authority.certificate()).unwrap();
         let child = Command::new(program)
+            .env("SSL_CERT_FILE", path("ca.crt"))
             .args(["--config".as_ref(), path("config.toml").as_os_str()])
             .args(["--root".as_ref(), path("root").as_os_str()])
             .args(["--state".as_ref(), path("state").as_os_str()])
@@ -81,7 +87,9 @@ struct Registry {
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 
 impl Registry {
-    async fn start() -> (u16, i64) {
+    /// Serves with a certificate of `authority`; answers the port and the image's size.
+    async fn start(authority: &Authority) -> (u16, i64) {
+        let tls = acceptor(authority);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let layer = b"not even a tar: nobody unpacks it".to_vec();
@@ -105,8 +113,9 @@ impl Registry {
         let registry = std::sync::Arc::new(Self { port, manifest, config, layer });
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let registry = registry.clone();
+                let (registry, tls) = (registry.clone(), tls.clone());
                 tokio::spawn(async move {
+                    let Ok(stream) = tls.accept(stream).await else { return };
                     let service = hyper::service::service_fn(move |request| {
                         let answer = registry.answer(&request);
                         async move { Ok::<_, std::convert::Infallible>(answer) }
@@ -142,14 +151,29 @@ impl Registry {
     }
 }
 
+fn acceptor(authority: &Authority) -> TlsAcceptor {
+    let leaf = Leaf {
+        organization: None,
+        names: vec!["127.0.0.1".to_owned()],
+        usage: Usage::Server,
+        lifetime: Lifetime::from_now(LEAF_LIFETIME),
+    };
+    let identities = Identities::new(&authority.issue(&leaf).unwrap()).unwrap();
+    let mut config = api::tls::server_without_clients(identities).unwrap().as_ref().clone();
+    // The registry speaks HTTP/1 only.
+    config.alpn_protocols.clear();
+    TlsAcceptor::from(std::sync::Arc::new(config))
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn images_are_pulled_measured_listed_and_removed() {
-    let Some(daemon) = Daemon::start().await else { return };
+    let authority = Authority::generate("registry", Lifetime::from_now(CA_LIFETIME)).unwrap();
+    let Some(daemon) = Daemon::start(&authority).await else { return };
     let client = daemon.client("system");
     assert!(client.containers().await.unwrap().is_empty());
     assert!(client.tasks().await.unwrap().is_empty());
     assert!(client.images().await.unwrap().is_empty());
-    let (port, size) = Registry::start().await;
+    let (port, size) = Registry::start(&authority).await;
     let name = format!("127.0.0.1:{port}/test/image:1");
     client.pull(&name).await.unwrap();
     let images = client.images().await.unwrap();
@@ -158,8 +182,7 @@ async fn images_are_pulled_measured_listed_and_removed() {
     assert!(target.digest.starts_with("sha256:") && images[0].created_at.is_some());
     assert_eq!(client.image_size(&target).await.unwrap(), size);
     assert!(daemon.client("k8s.io").images().await.unwrap().is_empty(), "another namespace");
-    let missing = format!("127.0.0.1:{port}x/none:1");
-    assert!(client.pull(&missing).await.is_err());
+    assert!(client.pull("127.0.0.1:1/none:1").await.is_err());
     client.remove_image(&name).await.unwrap();
     assert!(client.images().await.unwrap().is_empty());
     assert_eq!(client.remove_image(&name).await.unwrap_err().code(), tonic::Code::NotFound);
