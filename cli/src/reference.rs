@@ -105,6 +105,9 @@ const UNIMPLEMENTED: &str = "answers Unimplemented";
 
 /// Whether the node answers a call.
 fn state(call: &str, reason: &str, sources: &str, missing: &BTreeSet<String>) -> String {
+    if let Some(why) = reason.strip_prefix("refused: ") {
+        return format!("refused: {why}");
+    }
     if reason != "-" {
         return format!("not applicable: {reason}");
     }

@@ -12,8 +12,8 @@ use api::proto::machine::machine_service_server::MachineService;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{
-    Answers, archive, capture, configuration, containers, control, files, images, netstat, processors,
-    statistics, streams, system, usage,
+    Answers, archive, capture, configuration, containers, control, files, generate, images, netstat,
+    processors, statistics, streams, system, usage,
 };
 use crate::node::Node;
 use crate::services::Operation;
@@ -227,6 +227,13 @@ impl MachineService for Machine {
         configuration::apply(&self.node, request.get_ref()).await.map(Response::new)
     }
 
+    async fn generate_configuration(
+        &self,
+        request: Request<proto::GenerateConfigurationRequest>,
+    ) -> Answer<proto::GenerateConfigurationResponse> {
+        generate::generate(&self.node, request.get_ref()).map(Response::new)
+    }
+
     async fn dmesg(&self, request: Request<proto::DmesgRequest>) -> Answer<Self::DmesgStream> {
         streams::dmesg(&self.node, *request.get_ref())
     }
@@ -297,7 +304,6 @@ impl MachineService for Machine {
         etcd_remove_member: proto::EtcdRemoveMemberRequest => EtcdRemoveMemberResponse;
         etcd_leave_cluster: proto::EtcdLeaveClusterRequest => EtcdLeaveClusterResponse;
         etcd_forfeit_leadership: proto::EtcdForfeitLeadershipRequest => EtcdForfeitLeadershipResponse;
-        generate_configuration: proto::GenerateConfigurationRequest => GenerateConfigurationResponse;
         remove_bootkube_initialized_key: () => RemoveBootkubeInitializedKeyResponse;
         etcd_remove_member_by_id: proto::EtcdRemoveMemberByIdRequest => EtcdRemoveMemberByIdResponse;
         etcd_alarm_list: () => EtcdAlarmListResponse;

@@ -16,6 +16,7 @@ mod cosi;
 mod cosi_watch;
 mod disks;
 mod files;
+mod generate;
 mod images;
 mod inspect;
 mod machine;
