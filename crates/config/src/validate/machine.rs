@@ -151,7 +151,7 @@ fn authentication(auth: &RegistryAuth, host: &str, field: &str, problems: &mut P
 
 fn settings(machine: &Machine, problems: &mut Problems) {
     for (index, server) in machine.time.servers.iter().enumerate() {
-        if !text::is_host(server) && !server.starts_with("/dev/ptp") {
+        if !text::is_host_with_port(server) && !server.starts_with("/dev/ptp") {
             problems.add(
                 format!("machine.time.servers[{index}]"),
                 format!("`{server}` is neither an address nor a name"),

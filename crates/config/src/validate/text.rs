@@ -85,6 +85,14 @@ fn port_number(text: &str) -> Option<u16> {
     text.parse().ok().filter(|port| *port != 0 && !text.starts_with('+'))
 }
 
+/// A host, with or without a port.
+pub(super) fn is_host_with_port(text: &str) -> bool {
+    is_host(text)
+        || split_port(text).is_some_and(|(host, port)| {
+            is_host(host.trim_matches(['[', ']'])) && port.is_some_and(|port| port_number(port).is_some())
+        })
+}
+
 pub(super) fn is_host(text: &str) -> bool {
     text.parse::<IpAddr>().is_ok() || is_host_name(text)
 }
@@ -149,6 +157,16 @@ pub(super) fn http_url(text: &str) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hosts_may_have_a_port() {
+        for good in ["10.0.2.2", "10.0.2.2:1123", "time.example:123", "fd00::1", "[fd00::1]:123"] {
+            assert!(is_host_with_port(good), "{good}");
+        }
+        for bad in ["a b", "time.example:", "time.example:0x", "time.example:99999", ":123"] {
+            assert!(!is_host_with_port(bad), "{bad}");
+        }
+    }
 
     #[test]
     fn endpoint_hosts() {
