@@ -132,11 +132,16 @@ fn files_have_their_permissions() {
 #[test]
 fn what_pulls_images_gets_the_proxy() {
     let agent = node().agent().unwrap();
-    eventually(&["services"], &["cri"]);
-    let process = agent.process("containerd").unwrap();
-    let environment = ok(&["read", &format!("/proc/{}/environ", process.pid)]);
-    assert!(environment.contains("http_proxy=http://proxy.invalid:3128"), "{environment}");
-    assert!(environment.contains("no_proxy=10.0.0.0/8"), "{environment}");
+    eventually(&["service", "cri"], &["Running", "OK"]);
+    eventually(&["service", "containerd"], &["Running", "OK"]);
+    let processes = agent.processes().unwrap();
+    let containerds: Vec<_> = processes.iter().filter(|process| process.name == "containerd").collect();
+    assert_eq!(containerds.len(), 2, "{processes:?}");
+    for process in containerds {
+        let environment = ok(&["read", &format!("/proc/{}/environ", process.pid)]);
+        assert!(environment.contains("http_proxy=http://proxy.invalid:3128"), "{environment}");
+        assert!(environment.contains("no_proxy=10.0.0.0/8"), "{environment}");
+    }
     let apid = agent.process("apid").unwrap();
     assert!(!ok(&["read", &format!("/proc/{}/environ", apid.pid)]).contains("proxy"));
 }
