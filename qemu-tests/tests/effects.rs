@@ -76,7 +76,10 @@ fn node() -> &'static TestNode {
             time_server()
         );
         let builder = TestNode::builder("effects").machine_section(&config);
-        builder.machine(|vm, _| Ok(vm.forward(METRICS_PORT))).boot().unwrap()
+        let node = builder.machine(|vm, _| Ok(vm.forward(METRICS_PORT))).boot().unwrap();
+        // The API answers before the files are written.
+        node.vm().wait_for("billet: boot sequence: done", BOOT_LIMIT).unwrap();
+        node
     })
 }
 
