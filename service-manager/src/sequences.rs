@@ -132,45 +132,25 @@ pub const BOOT: Sequence<TaskFn> = Sequence {
     ],
 };
 
+/// How every sequence that restarts the machine ends.
+const RESTART: &[Phase<TaskFn>] = &[
+    Phase {
+        name: "stopEverything",
+        tasks: &[named("stopAllServices", "stops all services, dependants first", tasks::stop_all_services)],
+    },
+    Phase { name: "reboot", tasks: &[named("reboot", "asks init to restart the machine", tasks::reboot)] },
+];
+
 /// A new config that takes a restart. It lies on STATE before this begins.
 pub const APPLY_CONFIGURATION: Sequence<TaskFn> = Sequence {
     name: "applyConfiguration",
     about: "Stops every service and restarts the machine with the config that was saved.",
-    phases: &[
-        Phase {
-            name: "stopEverything",
-            tasks: &[named(
-                "stopAllServices",
-                "stops all services, dependants first",
-                tasks::stop_all_services,
-            )],
-        },
-        Phase {
-            name: "reboot",
-            tasks: &[named("reboot", "asks init to restart the machine", tasks::reboot)],
-        },
-    ],
+    phases: RESTART,
 };
 
 /// The end, to begin again.
-pub const REBOOT: Sequence<TaskFn> = Sequence {
-    name: "reboot",
-    about: "Stops every service and restarts the machine.",
-    phases: &[
-        Phase {
-            name: "stopEverything",
-            tasks: &[named(
-                "stopAllServices",
-                "stops all services, dependants first",
-                tasks::stop_all_services,
-            )],
-        },
-        Phase {
-            name: "reboot",
-            tasks: &[named("reboot", "asks init to restart the machine", tasks::reboot)],
-        },
-    ],
-};
+pub const REBOOT: Sequence<TaskFn> =
+    Sequence { name: "reboot", about: "Stops every service and restarts the machine.", phases: RESTART };
 
 /// The end.
 pub const SHUTDOWN: Sequence<TaskFn> = Sequence {
