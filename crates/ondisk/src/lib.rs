@@ -16,6 +16,7 @@ pub mod gpt;
 pub mod iso9660;
 pub mod kmod;
 pub mod manifest;
+pub mod meta;
 pub mod pe;
 pub mod probe;
 pub mod squashfs;
