@@ -19,6 +19,7 @@ pub mod manifest;
 pub mod meta;
 pub mod pe;
 pub mod probe;
+pub mod recorder;
 pub mod squashfs;
 pub mod verity;
 
