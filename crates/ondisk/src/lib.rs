@@ -11,6 +11,7 @@ extern crate alloc;
 
 pub mod cpio;
 pub mod digest;
+pub mod efi;
 pub mod fat;
 pub mod gpt;
 pub mod iso9660;

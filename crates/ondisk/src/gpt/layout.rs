@@ -59,6 +59,31 @@ pub fn lay_out(geometry: Geometry, disk_guid: Guid, requests: &[Request]) -> Res
     Ok(table)
 }
 
+impl Table {
+    /// The same partitions on a disk that has become larger (or was read by its backup at an older end).
+    ///
+    /// Its copies then go to the new end; every partition stays where it is.
+    pub fn on(mut self, geometry: Geometry) -> Result<Self, Error> {
+        self.geometry = geometry;
+        self.check()?;
+        Ok(self)
+    }
+
+    /// Lets a partition reach up to the next one, or to the last usable sector, down to the alignment.
+    ///
+    /// Says by how many sectors it grew; a partition never shrinks. `None`: there is no such number.
+    pub fn grow(&mut self, number: u32) -> Option<u64> {
+        let step = ALIGNMENT_BYTES / u64::from(self.geometry.sector_bytes);
+        let last = self.partitions.iter().find(|partition| partition.number == number)?.last_lba;
+        let next =
+            self.partitions.iter().map(|partition| partition.first_lba).filter(|first| *first > last).min();
+        let limit = next.unwrap_or_else(|| self.geometry.last_usable().saturating_add(1)) / step * step;
+        let grown = limit.saturating_sub(1).max(last);
+        self.partitions.iter_mut().find(|partition| partition.number == number)?.last_lba = grown;
+        Some(grown - last)
+    }
+}
+
 fn place(number: u32, request: &Request, first_lba: u64, sectors: u64) -> Partition {
     Partition {
         number,

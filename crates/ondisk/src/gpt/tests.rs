@@ -72,6 +72,37 @@ fn sgdisk_and_sfdisk_find_nothing_wrong() {
     assert!(dump.contains("LegacyBIOSBootable") && dump.contains(name), "{dump}");
 }
 
+/// As on a node's first boot: a 64 MiB image was flashed to a disk of 96 MiB.
+#[test]
+fn a_table_moves_to_the_end_of_a_larger_disk_and_its_last_partition_grows() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("disk");
+    let larger = Geometry::new(512, 96 * MIB).unwrap();
+    let mut flashed = disk(&table(512));
+    flashed.resize(96 << 20, 0);
+    let found = read(&mut flashed.as_slice(), larger).unwrap();
+    let before = found.table.clone();
+    let mut moved = found.table.on(larger).unwrap();
+    let last = moved.partitions.last().unwrap().number;
+    assert_eq!((moved.grow(1), moved.grow(last), moved.grow(last)), (Some(0), Some(32 * MIB / 512), Some(0)));
+    assert_eq!(moved.grow(9), None);
+    assert_eq!(moved.partitions[..3], before.partitions[..3]);
+    std::fs::write(&path, {
+        let mut bytes = flashed.clone();
+        for Extent { offset, bytes: copy } in moved.extents().unwrap() {
+            let at = usize::try_from(offset).unwrap();
+            bytes[at..at + copy.len()].copy_from_slice(&copy);
+        }
+        bytes
+    })
+    .unwrap();
+    let verdict = tool("sgdisk", &["-v"], &path);
+    assert!(verdict.contains("No problems found"), "{verdict}");
+    // A disk that is smaller than its table says is refused.
+    let smaller = Geometry::new(512, 40 * MIB).unwrap();
+    assert_eq!(before.on(smaller), Err(Error::Range(3)));
+}
+
 /// sgdisk and sfdisk take files for disks with 512-byte sectors; fdisk can be told otherwise.
 #[test]
 fn fdisk_reads_the_table_for_4096_byte_sectors() {
