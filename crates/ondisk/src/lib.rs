@@ -28,4 +28,4 @@ mod field;
 mod region;
 
 pub use digest::Digest;
-pub use region::{Extent, ReadAt, ReadError};
+pub use region::{Extent, ReadAt, ReadError, Step};

@@ -1,8 +1,9 @@
 //! Pieces of a device or image: what a writer hands out and what a reader asks for.
 //!
-//! Owns: [`Extent`] and [`ReadAt`], the only two ways in which formats larger than a slice meet the outside.
+//! Owns: [`Extent`], [`Step`] and [`ReadAt`], the only ways in which formats larger than a slice meet the outside.
 
 use alloc::borrow::Cow;
+use alloc::vec::Vec;
 use core::fmt;
 
 /// Bytes that belong at an offset of a device or image. What no extent names is not written.
@@ -26,6 +27,10 @@ impl<'a> Extent<'a> {
         Self { offset: self.offset.saturating_add(by), bytes: self.bytes }
     }
 }
+
+/// One step of a change to what a device already holds: writes that may reach it in any order, none of them in part
+/// of a sector. All must be durable before the next step begins.
+pub type Step<'a> = Vec<Extent<'a>>;
 
 /// A read that did not deliver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

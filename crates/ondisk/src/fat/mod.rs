@@ -1,14 +1,17 @@
 //! FAT32 volumes: the EFI system partition and config volumes.
 //!
-//! Owns: formatting a volume together with its files, reading one back, telling a volume's label and identifier.
-//! Does not: change a volume in place, write FAT12 or FAT16.
+//! Owns: formatting a volume together with its files, reading one back, adding, renaming and removing single files,
+//! telling a volume's label and identifier.
+//! Does not: write FAT12 or FAT16, make folders on a volume that is there.
 //! Order: every directory entry set lies within one sector, so that a device writes it whole or not at all.
 //! Source: Microsoft "FAT: General Overview of On-Disk Format" 1.03; kernel fs/fat.
 
+mod edit;
 mod geometry;
 mod identify;
 mod name;
 mod read;
+mod table;
 mod write;
 
 use alloc::string::String;

@@ -5,6 +5,7 @@
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use super::{
     CHAIN_END, CLUSTERS, ENTRY_MASK, Error, FIRST_CLUSTER, MAX_DIR_BYTES, SLOT_BYTES, attribute, name,
@@ -21,19 +22,23 @@ pub struct DirEntry {
     pub is_dir: bool,
     /// Length of a file in bytes.
     pub bytes: u32,
-    cluster: u32,
+    pub(super) cluster: u32,
+    /// The slots of its set, counted from the folder's start.
+    pub(super) slots: Range<usize>,
 }
 
 /// An opened volume.
 #[derive(Debug)]
 pub struct Reader<R> {
-    volume: R,
-    sector_bytes: u64,
-    cluster_bytes: u64,
-    fat_offset: u64,
+    pub(super) volume: R,
+    pub(super) sector_bytes: u64,
+    pub(super) cluster_bytes: u64,
+    pub(super) fat_offset: u64,
+    pub(super) fat_bytes: u64,
+    pub(super) fats: u64,
     pub(super) data_offset: u64,
-    clusters: u32,
-    root: u32,
+    pub(super) clusters: u32,
+    pub(super) root: u32,
 }
 
 impl<R: ReadAt> Reader<R> {
@@ -61,6 +66,8 @@ impl<R: ReadAt> Reader<R> {
             sector_bytes,
             cluster_bytes: cluster_sectors * sector_bytes,
             fat_offset: reserved * sector_bytes,
+            fat_bytes: fat_sectors * sector_bytes,
+            fats,
             data_offset: data * sector_bytes,
             clusters: u32::try_from(clusters).ok()?,
             root: le32(boot, 44)?,
@@ -109,16 +116,22 @@ impl<R: ReadAt> Reader<R> {
     }
 
     fn dir(&mut self, first: u32) -> Result<Vec<DirEntry>, Error> {
-        let mut bytes = Vec::new();
+        self.dir_bytes(first).map(|(_, bytes)| parse_dir(&bytes))
+    }
+
+    /// The clusters of a folder and what they hold.
+    pub(super) fn dir_bytes(&mut self, first: u32) -> Result<(Vec<u32>, Vec<u8>), Error> {
+        let (mut clusters, mut bytes) = (Vec::new(), Vec::new());
         let mut next = Some(first);
         while let Some(cluster) = next {
             if bytes.len() >= MAX_DIR_BYTES {
                 return Err(Error::BadChain(first));
             }
             self.append(cluster, &mut bytes)?;
+            clusters.push(cluster);
             next = self.next(cluster)?;
         }
-        Ok(parse_dir(&bytes))
+        Ok((clusters, bytes))
     }
 
     fn append(&mut self, cluster: u32, to: &mut Vec<u8>) -> Result<(), Error> {
@@ -150,7 +163,7 @@ impl<R: ReadAt> Reader<R> {
     }
 }
 
-fn find<'e>(entries: &'e [DirEntry], name: &str) -> Option<&'e DirEntry> {
+pub(super) fn find<'e>(entries: &'e [DirEntry], name: &str) -> Option<&'e DirEntry> {
     let wanted = name.to_lowercase();
     entries.iter().find(|entry| entry.name.to_lowercase() == wanted)
 }
@@ -158,6 +171,8 @@ fn find<'e>(entries: &'e [DirEntry], name: &str) -> Option<&'e DirEntry> {
 /// The pieces of a long name as they come, last one first.
 #[derive(Default)]
 struct LongName {
+    /// Slot of the first piece.
+    start: usize,
     /// Number of the piece that must come next, or 0.
     expected: u8,
     checksum: u8,
@@ -165,10 +180,10 @@ struct LongName {
 }
 
 impl LongName {
-    fn push(&mut self, slot: &[u8]) {
+    fn push(&mut self, index: usize, slot: &[u8]) {
         let (number, checksum) = (u8_at(slot, 0).unwrap_or(0), u8_at(slot, 13).unwrap_or(0));
         if number & 0x40 != 0 {
-            *self = Self { expected: number & 0x3F, checksum, units: Vec::new() };
+            *self = Self { start: index, expected: number & 0x3F, checksum, units: Vec::new() };
         }
         if self.expected == 0 || number & 0x3F != self.expected || checksum != self.checksum {
             *self = Self::default();
@@ -180,36 +195,39 @@ impl LongName {
         self.expected -= 1;
     }
 
-    /// The name, if all pieces came and belong to this short entry.
-    fn take(&mut self, short: &[u8]) -> Option<String> {
+    /// The name and its first slot, if all pieces came and belong to this short entry.
+    fn take(&mut self, short: &[u8]) -> Option<(usize, String)> {
         let long = core::mem::take(self);
         let whole = long.expected == 0 && !long.units.is_empty() && name::checksum(short) == long.checksum;
         let units = long.units.into_iter().take_while(|unit| *unit != 0);
-        whole.then(|| char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect())
+        let letters = char::decode_utf16(units).map(|letter| letter.unwrap_or(char::REPLACEMENT_CHARACTER));
+        whole.then(|| (long.start, letters.collect()))
     }
 }
 
-fn parse_dir(bytes: &[u8]) -> Vec<DirEntry> {
+pub(super) fn parse_dir(bytes: &[u8]) -> Vec<DirEntry> {
     let mut long = LongName::default();
     let slots = bytes.chunks_exact(SLOT_BYTES).take_while(|slot| slot.first() != Some(&0));
-    slots.filter_map(|slot| parse_slot(slot, &mut long)).collect()
+    slots.enumerate().filter_map(|(index, slot)| parse_slot(index, slot, &mut long)).collect()
 }
 
-fn parse_slot(slot: &[u8], long: &mut LongName) -> Option<DirEntry> {
+fn parse_slot(index: usize, slot: &[u8], long: &mut LongName) -> Option<DirEntry> {
     let kind = u8_at(slot, 11)? & 0x3F;
     if slot.first() == Some(&0xE5) {
         *long = LongName::default();
         return None;
     }
     if kind == attribute::LONG_NAME {
-        long.push(slot);
+        long.push(index, slot);
         return None;
     }
     let short = slot.get(..11)?;
-    let name = long.take(short).unwrap_or_else(|| name::unpack(short, u8_at(slot, 12).unwrap_or(0)));
+    let (start, name) =
+        long.take(short).unwrap_or_else(|| (index, name::unpack(short, u8_at(slot, 12).unwrap_or(0))));
     if kind & attribute::VOLUME_LABEL != 0 || matches!(name.as_str(), "." | "..") {
         return None;
     }
     let cluster = u32::from(le16(slot, 20)?) << 16 | u32::from(le16(slot, 26)?);
-    Some(DirEntry { name, is_dir: kind & attribute::DIR != 0, bytes: le32(slot, 28)?, cluster })
+    let is_dir = kind & attribute::DIR != 0;
+    Some(DirEntry { name, is_dir, bytes: le32(slot, 28)?, cluster, slots: start..index + 1 })
 }

@@ -13,11 +13,11 @@ use crate::probe::probe;
 
 const MIB: u64 = 1 << 20;
 
-fn volume(bytes: u64) -> Volume<'static> {
+pub(super) fn volume(bytes: u64) -> Volume<'static> {
     Volume { label: "metal-iso", volume_id: 0x1234_ABCD, sector_bytes: 512, bytes }
 }
 
-fn image(volume: &Volume<'_>, files: &[File<'_>]) -> Vec<u8> {
+pub(super) fn image(volume: &Volume<'_>, files: &[File<'_>]) -> Vec<u8> {
     let mut image = vec![0; usize::try_from(volume.bytes).unwrap()];
     for extent in format(volume, files).unwrap() {
         let at = usize::try_from(extent.offset).unwrap();
@@ -26,7 +26,7 @@ fn image(volume: &Volume<'_>, files: &[File<'_>]) -> Vec<u8> {
     image
 }
 
-fn tool(name: &str, args: &[&str]) -> String {
+pub(super) fn tool(name: &str, args: &[&str]) -> String {
     let output = Command::new(name)
         .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
         .env("LC_ALL", "C.UTF-8")
@@ -41,7 +41,7 @@ fn tool(name: &str, args: &[&str]) -> String {
     text
 }
 
-fn fsck(path: &Path) {
+pub(super) fn fsck(path: &Path) {
     let verdict = tool("fsck.vfat", &["-n", "-v", path.to_str().unwrap()]);
     for complaint in ["differ", "rror", "invalid", "Wrong", "dirty", "mismatch", "different"] {
         assert!(!verdict.contains(complaint), "{verdict}");

@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::field::{be32, bytes, put};
-use crate::{Digest, Extent, ReadAt, ReadError};
+use crate::{Digest, Extent, ReadAt, ReadError, Step};
 
 /// Length of the partition in bytes.
 pub const PARTITION_BYTES: u64 = 1 << 20;
@@ -77,9 +77,6 @@ pub struct Found {
     /// The second copy says the same as the first.
     agree: bool,
 }
-
-/// One step of a change: bytes that must be durable before the next step begins.
-pub type Step = Extent<'static>;
 
 /// Why a copy does not count or a value does not fit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -198,19 +195,19 @@ pub fn read(partition: &mut impl ReadAt) -> Found {
 }
 
 impl Found {
-    /// The steps from what was found to `new`: each must be durable before the next begins.
+    /// The steps from what was found to `new`.
     ///
     /// First copy, then second. When the second is not what the first is, it is mended before: a cut in the first
     /// step would otherwise find no whole copy.
     #[must_use]
-    pub fn change_to(&self, new: &Meta) -> Vec<Step> {
+    pub fn change_to(&self, new: &Meta) -> Vec<Step<'static>> {
         let mut steps = Vec::new();
         if !self.agree {
-            steps.push(Extent::new(COPY_BYTES, self.meta.copy()));
+            steps.push(vec![Extent::new(COPY_BYTES, self.meta.copy())]);
         }
         let copy = new.copy();
-        steps.push(Extent::new(0, copy.clone()));
-        steps.push(Extent::new(COPY_BYTES, copy));
+        steps.push(vec![Extent::new(0, copy.clone())]);
+        steps.push(vec![Extent::new(COPY_BYTES, copy)]);
         steps
     }
 }

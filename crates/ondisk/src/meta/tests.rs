@@ -9,8 +9,10 @@ fn partition() -> Vec<u8> {
     vec![0; usize::try_from(PARTITION_BYTES).unwrap()]
 }
 
-fn write(partition: &mut [u8], step: &Step) {
-    put(partition, usize::try_from(step.offset).unwrap(), &step.bytes);
+fn write(partition: &mut [u8], step: &Step<'_>) {
+    for extent in step {
+        put(partition, usize::try_from(extent.offset).unwrap(), &extent.bytes);
+    }
 }
 
 fn with(values: &[(u32, &[u8])]) -> Meta {
@@ -30,7 +32,7 @@ fn a_blank_partition_is_empty_and_takes_values() {
     let new = with(&[(tags::UPGRADE_FALLBACK, b"A"), (tags::USER_1, b"")]);
     let steps = found.change_to(&new);
     // Two blank copies agree in nothing but their fault: nothing is there to be mended.
-    assert_eq!(steps.iter().map(|step| step.offset).collect::<Vec<_>>(), [0, COPY_BYTES]);
+    assert_eq!(steps.iter().map(|step| step[0].offset).collect::<Vec<_>>(), [0, COPY_BYTES]);
     for step in &steps {
         write(&mut disk, step);
     }
@@ -101,8 +103,8 @@ fn cuts_leave_the_old_or_the_new_values() {
                 for torn in sectors {
                     let mut disk = disk.clone();
                     steps[..cut].iter().for_each(|step| write(&mut disk, step));
-                    let part = steps[cut].bytes[..torn * sector].to_vec();
-                    write(&mut disk, &Extent::new(steps[cut].offset, part));
+                    let part = steps[cut][0].bytes[..torn * sector].to_vec();
+                    write(&mut disk, &vec![Extent::new(steps[cut][0].offset, part)]);
                     let found = read(&mut disk.as_slice());
                     let now = values.iter().position(|meta| *meta == found.meta);
                     assert!(now == Some(old) || now == Some(next), "step {cut}, {torn} sectors: {found:?}");
