@@ -7,6 +7,7 @@
 
 #![warn(missing_docs)]
 
+pub mod device;
 pub mod disk;
 pub mod initramfs;
 pub mod layer;
