@@ -239,8 +239,10 @@ fn with_version(mut config: Config, node: &Node, walk: &mut Walk<'_>) -> Config 
     if node.get("version").is_none() {
         walk.warn(node.mark, format!("`version` is missing; `version: {VERSION}` is taken"));
         VERSION.clone_into(&mut config.version);
-    } else if config.version != VERSION {
-        let at = node.get("version").map_or(node.mark, |n| n.mark);
+    } else if let Some(at) = node.get("version").filter(|n| n.text().is_some()).map(|n| n.mark)
+        && config.version != VERSION
+    {
+        // What is no text was told already.
         let version = shortened(&config.version);
         walk.error_at("version", at, format!("version `{version}` is not known; write `version: {VERSION}`"));
     }

@@ -6,6 +6,8 @@
     reason = "a helper of tests; its numbers are small"
 )]
 
+pub(crate) mod places;
+
 use config::{
     Config, Document,
     schema::{Field, Section, Shape},
