@@ -1,47 +1,7 @@
-//! billetctl: the command line client of a Billet node.
-//!
-//! Owns: commands, flags and output tables, those of talosctl's both generations at once.
-//! Does not: have behaviour that the API lacks; each command is calls of `api::client` and a way to print answers.
-//! Fails by: one error on stderr (what, where, what to do) and exit status 1.
-//! Source: shared/spec/api-wire-facts.md §5.
+//! The program: everything is in the library, where its grammar can be tested without a process.
 
-mod args;
-mod commands;
-mod expiry;
-mod output;
-#[cfg(test)]
-mod reference;
-mod session;
-
-use clap::Parser;
-use std::{io, process::ExitCode};
+use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let args = match args::Args::parse().understood() {
-        Ok(args) => args,
-        Err(text) => return fail(&anyhow::anyhow!(text)),
-    };
-    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return fail(&anyhow::Error::new(error).context("start the runtime")),
-    };
-    let part_failed = args.global.part_failed.clone();
-    match runtime.block_on(commands::run(args)) {
-        Ok(()) if part_failed.is_set() => ExitCode::FAILURE,
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => fail(&error),
-    }
-}
-
-fn fail(error: &anyhow::Error) -> ExitCode {
-    eprintln!("error: {error:#}");
-    ExitCode::FAILURE
-}
-
-/// The reader of our output has seen enough (`billetctl logs … | head`).
-fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    error
-        .chain()
-        .any(|e| e.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe))
+    billetctl::run()
 }
