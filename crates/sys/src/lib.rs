@@ -17,6 +17,8 @@ extern crate alloc;
 pub mod block;
 pub mod clock;
 pub mod console;
+#[cfg(feature = "coverage")]
+pub mod coverage;
 pub mod dm;
 pub mod errno;
 pub mod fs;
