@@ -2,6 +2,7 @@
 
 pub(crate) mod clean;
 pub(crate) mod ctl;
+pub(crate) mod fuzz;
 pub(crate) mod plan;
 pub(crate) mod run;
 pub(crate) mod stop;

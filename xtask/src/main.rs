@@ -20,7 +20,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{clean, ctl, plan, run, stop, test, tidy};
+use commands::{clean, ctl, fuzz, plan, run, stop, test, tidy};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Builds, runs, tests and measures Billet")]
@@ -42,6 +42,8 @@ enum Command {
     Clean(clean::Options),
     /// Call billetctl for the node that `run` started.
     Ctl(ctl::Options),
+    /// Call whatever reads a person's text with random inputs until something breaks.
+    Fuzz(fuzz::Options),
     /// Print every sequence of a node: boot, supervision, shutdown and the rest.
     Plan,
     /// Build a node and run it in a virtual machine, with its console here.
@@ -65,6 +67,7 @@ fn main() -> ExitCode {
         Command::Build(options) => build::run(options),
         Command::Clean(options) => clean::run(options),
         Command::Ctl(options) => ctl::run(options),
+        Command::Fuzz(options) => fuzz::run(options),
         Command::Plan => plan::run(),
         Command::Run(options) => run::run(options),
         Command::StartMachine(options) => run::machine::start(options),

@@ -1,0 +1,60 @@
+//! The targets: what is called with an input, and what must hold whatever the input is.
+//!
+//! Owns: the list, which the bounded run and the endless one both take; a property that is broken is a panic.
+
+mod command_line;
+mod config;
+mod patch;
+mod talosconfig;
+
+use crate::{repository, shape};
+use std::{fs, path::PathBuf};
+
+/// Something that reads a person's text.
+pub struct Target {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it reads.
+    pub about: &'static str,
+    /// Inputs to begin with.
+    pub seeds: fn() -> Vec<Vec<u8>>,
+    /// Words that mean something in them.
+    pub words: &'static [&'static str],
+    /// Reads one input.
+    pub run: fn(&[u8]) -> Outcome,
+}
+
+/// What an input did.
+pub struct Outcome {
+    /// Whether it was good.
+    pub accepted: bool,
+    /// What each answer is like.
+    pub shapes: Vec<String>,
+}
+
+impl Outcome {
+    fn refused(message: &str) -> Self {
+        Self { accepted: false, shapes: vec![shape::of(message)] }
+    }
+}
+
+/// Every target.
+pub const TARGETS: &[Target] = &[config::TARGET, patch::TARGET, command_line::TARGET, talosconfig::TARGET];
+
+/// The target of this name.
+pub fn target(name: &str) -> Option<&'static Target> {
+    TARGETS.iter().find(|target| target.name == name)
+}
+
+/// Files below the repository's `folder`, sorted by name; none if it is not there.
+fn files(folder: &str) -> Vec<Vec<u8>> {
+    let entries = fs::read_dir(repository().join(folder)).into_iter().flatten().flatten();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|path| path.is_file()).collect();
+    paths.sort();
+    paths.iter().filter_map(|path| fs::read(path).ok()).collect()
+}
+
+/// Inputs that once broke the target, kept so that they never do again.
+pub fn regressions(target: &Target) -> Vec<Vec<u8>> {
+    files(&format!("fuzz/regressions/{}", target.name))
+}
