@@ -1,7 +1,7 @@
 //! Bad input, made from the schema: a wrong value for every field, an unknown and a double key in every section; and
 //! texts that are bad as a whole. Each is refused with a place, and with what is allowed there.
 
-#![allow(clippy::unwrap_used, dead_code, reason = "helpers of tests, shared by several of them")]
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod common;
 

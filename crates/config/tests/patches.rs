@@ -1,6 +1,6 @@
 //! Patches that do not apply, made from the schema: for every field, a patch that has no place there.
 
-#![allow(clippy::unwrap_used, dead_code, reason = "helpers of tests, shared by several of them")]
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod common;
 

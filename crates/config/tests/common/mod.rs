@@ -3,7 +3,8 @@
 #![allow(
     clippy::unwrap_used,
     clippy::cast_possible_truncation,
-    reason = "a helper of tests; its numbers are small"
+    dead_code,
+    reason = "a helper of several tests, each of which uses a part; its numbers are small"
 )]
 
 pub(crate) mod places;
