@@ -21,6 +21,7 @@ pub mod meta;
 pub mod pe;
 pub mod probe;
 pub mod recorder;
+pub mod smbios;
 pub mod squashfs;
 pub mod verity;
 
