@@ -196,14 +196,14 @@ impl Kernel for RealKernel {
 
     fn load_module(&mut self, path: &str, compressed: bool) -> Result<()> {
         if compressed {
-            sys::module::load_compressed_file(path)
+            sys::module::load_compressed_file(path, c"")
         } else {
-            sys::module::load_file(path, MAX_MODULE_BYTES)
+            sys::module::load_file(path, MAX_MODULE_BYTES, c"")
         }
     }
 
     fn load_module_image(&mut self, image: &[u8]) -> Result<()> {
-        sys::module::load_image(image)
+        sys::module::load_image(image, c"")
     }
 
     fn watch_devices(&mut self) -> Result<()> {

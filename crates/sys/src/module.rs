@@ -20,9 +20,6 @@ const MAGIC: &[u8] = b"~Module signature appended~\n";
 /// padding, then the length of the signature (u32, big endian).
 const TRAILER_BYTES: usize = 12;
 
-/// Modules take no parameters from us.
-const NO_PARAMETERS: &CStr = c"";
-
 static SIGNED: AtomicBool = AtomicBool::new(false);
 
 /// From now on every module is handed over with its signature.
@@ -30,29 +27,29 @@ pub fn keep_signatures() {
     SIGNED.store(true, Ordering::Relaxed);
 }
 
-/// Loads a module file of at most `limit_bytes`; `EEXIST` if it is loaded already.
-pub fn load_file(path: &str, limit_bytes: usize) -> Result<()> {
+/// Loads a module file of at most `limit_bytes` with parameters (`name=value …`); `EEXIST` if it is loaded already.
+pub fn load_file(path: &str, limit_bytes: usize, parameters: &CStr) -> Result<()> {
     if SIGNED.load(Ordering::Relaxed) {
-        return rustix::system::finit_module(fs::open(path)?, NO_PARAMETERS, 0);
+        return rustix::system::finit_module(fs::open(path)?, parameters, 0);
     }
-    load_image(&fs::read(path, limit_bytes)?)
+    load_image(&fs::read(path, limit_bytes)?, parameters)
 }
 
 /// Loads a file that the kernel unpacks; its signature stays on.
-pub fn load_compressed_file(path: &str) -> Result<()> {
-    rustix::system::finit_module(fs::open(path)?, NO_PARAMETERS, COMPRESSED)
+pub fn load_compressed_file(path: &str, parameters: &CStr) -> Result<()> {
+    rustix::system::finit_module(fs::open(path)?, parameters, COMPRESSED)
 }
 
 /// Loads a module from memory.
-pub fn load_image(image: &[u8]) -> Result<()> {
+pub fn load_image(image: &[u8], parameters: &CStr) -> Result<()> {
     let bare = without_signature(image);
     if SIGNED.load(Ordering::Relaxed) || bare.len() == image.len() {
-        return rustix::system::init_module(image, NO_PARAMETERS);
+        return rustix::system::init_module(image, parameters);
     }
-    match rustix::system::init_module(bare, NO_PARAMETERS) {
+    match rustix::system::init_module(bare, parameters) {
         Err(Errno::PERM | Errno::KEYREJECTED) => {
             keep_signatures();
-            rustix::system::init_module(image, NO_PARAMETERS)
+            rustix::system::init_module(image, parameters)
         }
         other => other,
     }
