@@ -20,6 +20,7 @@
 #![warn(missing_docs)]
 
 pub mod apid;
+mod block;
 pub mod checkpoint;
 pub mod clock;
 pub mod configuration;
@@ -28,6 +29,7 @@ pub mod containerd_api;
 pub mod controllers;
 pub mod events;
 mod files;
+mod hardware;
 pub mod identity;
 pub mod init_link;
 pub mod journal;
@@ -35,9 +37,11 @@ pub mod kmsg;
 pub mod listeners;
 pub mod logs;
 pub mod machined;
+mod modules;
 pub mod mounts;
 pub mod network;
 pub mod node;
+mod node_identity;
 mod power_button;
 pub mod sequencer;
 pub mod sequences;

@@ -21,7 +21,7 @@ use crate::node::{Node, Readiness};
 use crate::sequencer::{self, Sequencer, Start};
 use crate::sequences::{INITIALIZE, REBOOT, SHUTDOWN, by_name};
 use crate::services::{LogPipe, Services, Surroundings, pidfd_name};
-use crate::store::{INIT_STATUS, InitStatus, ROOT_LAYER, RootLayer, Spec, Store};
+use crate::store::{INIT_STATUS, InitStatus, ROOT_LAYER, RootLayer, Runtime, Spec, Store, VERSION, Version};
 use crate::tasks::{self, Stage};
 use crate::timeline::Timeline;
 use crate::{configuration, controllers, identity};
@@ -86,6 +86,7 @@ fn make_node(link: InitLink, replay: &mut Replay) -> Node {
         timeline,
         materials: identity::Materials::default(),
         devices: watch::channel(0).0,
+        buses: watch::channel(0).0,
         config_misses: watch::channel(0).0,
         controllers: OnceLock::new(),
         api_socket: OnceLock::new(),
@@ -144,6 +145,8 @@ fn publish_report(node: &Node, start: &InitStart) {
         warnings: warnings.clone(),
     });
     publish(node, &INIT_STATUS, "init", spec);
+    let version = Runtime::Version(Version { version: node.boot.version.clone() });
+    publish(node, &VERSION, "version", Spec::Runtime(version));
     if start.restarts == 0 {
         for warning in warnings {
             node.journal.warn(&format!("from init: {warning}"));

@@ -55,6 +55,8 @@ pub struct Node {
     pub materials: Materials,
     /// Counts block devices that came or went.
     pub devices: watch::Sender<u64>,
+    /// Counts devices of the PCI bus that came, went, or got a driver.
+    pub buses: watch::Sender<u64>,
     /// Set when the controllers run.
     pub controllers: OnceLock<()>,
     /// The API socket, once it is open.

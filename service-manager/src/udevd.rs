@@ -9,13 +9,14 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ondisk::kmod::{AliasTable, Index, Module};
+use ondisk::kmod::AliasTable;
 use sys::{Errno, uevent};
 
+use crate::modules::Modules;
 use crate::node::Node;
 use crate::power_button::Buttons;
 use crate::watched;
@@ -68,6 +69,9 @@ fn handle(node: &Node, event: &[u8], fresh: &mut BTreeSet<String>) {
     if uevent::field(event, "SUBSYSTEM") == Some("block") {
         node.devices.send_modify(|count| *count += 1);
     }
+    if uevent::field(event, "SUBSYSTEM") == Some("pci") {
+        node.buses.send_modify(|count| *count += 1);
+    }
     if uevent::field(event, "ACTION") == Some("add")
         && let Some(alias) = uevent::field(event, "MODALIAS")
     {
@@ -118,88 +122,24 @@ fn driverless_aliases(bus: &Path) -> BTreeSet<String> {
         .collect()
 }
 
-/// The module index of the running kernel.
-struct Modules {
-    folder: PathBuf,
-    dep: String,
-    alias: String,
-    softdep: String,
-}
-
-impl Modules {
-    /// Everything that finds modules by name.
-    fn read_names() -> Self {
-        let folder = Path::new("/usr/lib/modules").join(sys::system::kernel_release());
-        let text = |name: &str| fs::read_to_string(folder.join(name)).unwrap_or_default();
-        Self { dep: text("modules.dep"), alias: String::new(), softdep: text("modules.softdep"), folder }
-    }
-
-    /// Everything that finds modules by name or alias.
-    fn read() -> Self {
-        let names = Self::read_names();
-        let alias = fs::read_to_string(names.folder.join("modules.alias")).unwrap_or_default();
-        Self { alias, ..names }
-    }
-
-    fn index(&self) -> Index<'_> {
-        Index { dep: &self.dep, alias: &self.alias, softdep: &self.softdep, builtin: "" }
-    }
-
-    fn insert(&self, modules: &[Module<'_>]) -> Result<usize, String> {
-        let mut loaded = 0;
-        for module in modules {
-            let path = self.folder.join(module.path);
-            match load_file(&path) {
-                Ok(()) => loaded += 1,
-                Err(Errno::EXIST) => {}
-                Err(errno) => return Err(format!("load {}: {errno}", module.path)),
-            }
-        }
-        Ok(loaded)
-    }
-}
-
-/// Largest module file; the largest ones of Debian are below 10 MB.
-const MAX_MODULE_BYTES: usize = 64 << 20;
-
-fn load_file(path: &Path) -> Result<(), Errno> {
-    let name = path.to_str().ok_or(Errno::INVAL)?;
-    if name.ends_with(".ko") {
-        sys::module::load_file(name, MAX_MODULE_BYTES)
-    } else {
-        sys::module::load_compressed_file(name)
-    }
-}
-
 fn load_for<'a>(node: &Node, aliases: impl Iterator<Item = &'a str>) {
     let mut aliases = aliases.peekable();
     if aliases.peek().is_none() {
         return;
     }
     let modules = Modules::read();
-    let (index, table) = (modules.index(), AliasTable::new(&modules.alias));
+    let (index, table) = (modules.index(), AliasTable::new(modules.aliases()));
     let mut wanted: Vec<&str> = aliases.flat_map(|alias| table.matches(alias).collect::<Vec<_>>()).collect();
     wanted.sort_unstable();
     wanted.dedup();
     for name in wanted {
         let Some(module) = index.find(name) else { continue };
-        match modules.insert(&index.with_dependencies([module])) {
+        match modules.insert(&index.with_dependencies([module]), |_| c"") {
             Ok(0) => {}
             Ok(_) => node.journal.say(&format!("udevd: loaded module {name}")),
             Err(error) => node.journal.warn(&format!("udevd: {error}")),
         }
     }
-}
-
-/// Loads modules by name, with what they need. What is built in, or missing, is left out.
-pub fn load_modules(names: &[&str]) -> Result<(), String> {
-    if names.is_empty() {
-        return Ok(());
-    }
-    let modules = Modules::read_names();
-    let index = modules.index();
-    let wanted = names.iter().filter_map(|name| index.find(name));
-    modules.insert(&index.with_dependencies(wanted)).map(drop)
 }
 
 #[cfg(test)]

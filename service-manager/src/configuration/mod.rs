@@ -34,7 +34,8 @@ use crate::checkpoint::Keep;
 use crate::node::Node;
 use crate::store::{MACHINE_CONFIG, MachineDocument, Spec};
 use pending::{AtBoot, Pending};
-use state::{Found, State};
+use state::Found;
+pub(crate) use state::State;
 
 /// No config is larger than this: gRPC would not carry it.
 const MAX_BYTES: u64 = 4 << 20;

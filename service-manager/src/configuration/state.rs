@@ -17,7 +17,7 @@ use rustix::mount::{MountFlags, mount};
 use zeroize::Zeroizing;
 
 use super::volume;
-use crate::udevd;
+use crate::modules::load_modules;
 
 /// Where it is mounted.
 pub(crate) const MOUNT_POINT: &str = "/system/state";
@@ -86,7 +86,7 @@ impl State {
             Ok(None) => return Err(format!("{name} (STATE) holds no file system")),
             Err(error) => return Err(format!("read {name} (STATE): {error}")),
         };
-        udevd::load_modules(modules(kind)).map_err(|e| format!("mount {name} (STATE): {e}"))?;
+        load_modules(modules(kind)).map_err(|e| format!("mount {name} (STATE): {e}"))?;
         let options = if kind == Kind::Vfat { c"umask=0077" } else { c"" };
         let text = |text: String| CString::new(text).map_err(|_| format!("device name {name}"));
         let (source, kind) = (text(name.to_string())?, text(kind.as_str().to_owned())?);

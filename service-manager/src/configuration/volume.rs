@@ -14,8 +14,8 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use zeroize::Zeroizing;
 
 use super::source::{Origin, Search, found};
+use crate::modules::load_modules;
 use crate::node::Node;
-use crate::udevd;
 
 const LABEL: &str = "metal-iso";
 const FILE: &str = "config.yaml";
@@ -75,7 +75,7 @@ fn read_volume(node: &Node, device: &Path, kind: ondisk::probe::Kind) -> Result<
             Err(FatTrouble::Other(error)) => return Err(format!("read {FILE} of {name}: {error}")),
         }
     }
-    if let Err(error) = udevd::load_modules(modules(kind)) {
+    if let Err(error) = load_modules(modules(kind)) {
         // The mount says whether it mattered.
         node.journal.controller(&format!("loadConfig: {error}"));
     }

@@ -3,15 +3,17 @@
 //! Source: spec/machine-facts.md §8.1.
 
 use super::{Action, Controller, Snapshot};
-use crate::store::{DHCP_LEASE, DhcpLease, HOSTNAME_STATUS, HostnameStatus, MACHINE_CONFIG, Spec};
+use crate::node_identity::stable_hostname;
+use crate::store::{
+    DHCP_LEASE, DhcpLease, HOSTNAME_STATUS, HostnameStatus, IDENTITY, MACHINE_CONFIG, Runtime, Spec,
+};
 
 /// Longest name of a host (RFC 1123).
 const MAX_HOST: usize = 63;
-const HOSTS: &str = "/system/etc/hosts";
 
 pub(crate) static CONTROLLER: Controller = Controller {
     name: "network.HostnameController",
-    inputs: &[&MACHINE_CONFIG, &DHCP_LEASE],
+    inputs: &[&MACHINE_CONFIG, &DHCP_LEASE, &IDENTITY],
     outputs: &[&HOSTNAME_STATUS],
     reconcile,
 };
@@ -21,12 +23,9 @@ fn reconcile(snapshot: &Snapshot<'_>) -> Result<Vec<Action>, String> {
     // Until there is any word on a name, the kernel's stays.
     let Some(full) = choose(snapshot, &leases) else { return Ok(Vec::new()) };
     let (hostname, domain) = split(&full)?;
-    let hosts =
-        hosts(leases.iter().find_map(|lease| lease.ip()).map(|ip| ip.to_string()), &hostname, &domain);
     let status = HostnameStatus { hostname: hostname.clone(), domainname: domain.clone() };
     Ok(vec![
         Action::SetHostname { hostname, domain },
-        Action::WriteFile { path: HOSTS, text: hosts },
         Action::Put(&HOSTNAME_STATUS, "hostname", Spec::HostnameStatus(status)),
     ])
 }
@@ -38,11 +37,26 @@ fn leases<'a>(snapshot: &'a Snapshot<'_>) -> Vec<&'a DhcpLease> {
 
 fn choose(snapshot: &Snapshot<'_>, leases: &[&DhcpLease]) -> Option<String> {
     let given = |name: &String| !name.is_empty();
-    let config = snapshot.machine_config().map(|document| document.config.machine.network.hostname.clone());
-    config
+    let machine = snapshot.machine_config().map(|document| &document.config.machine);
+    let stable = machine.and_then(|machine| machine.features.as_ref()?.stable_hostname) == Some(true);
+    machine
+        .map(|machine| machine.network.hostname.clone())
         .filter(given)
         .or_else(|| snapshot.parameters.hostname.clone().filter(given))
-        .or_else(|| from_dhcp(leases))
+        .or_else(|| if stable { from_identity(snapshot, leases) } else { from_dhcp(leases) })
+}
+
+/// A name that the network gives goes before one made of the node's identity.
+fn from_identity(snapshot: &Snapshot<'_>, leases: &[&DhcpLease]) -> Option<String> {
+    if leases.iter().any(|lease| lease.hostname.is_some()) {
+        return from_dhcp(leases);
+    }
+    let name = snapshot.list(&IDENTITY).find_map(|resource| match &resource.spec {
+        Spec::Runtime(Runtime::Identity(identity)) => Some(stable_hostname(&identity.node_id)),
+        _ => None,
+    })?;
+    let domain = leases.iter().find_map(|lease| lease.domain.clone());
+    Some(domain.map_or_else(|| name.clone(), |domain| format!("{name}.{domain}")))
 }
 
 fn from_dhcp(leases: &[&DhcpLease]) -> Option<String> {
@@ -63,18 +77,6 @@ fn split(full: &str) -> Result<(String, String), String> {
         return Err(format!("hostname length longer than max allowed ({MAX_HOST}): {host}"));
     }
     Ok((host.to_owned(), domain.to_owned()))
-}
-
-fn hosts(address: Option<String>, hostname: &str, domain: &str) -> String {
-    let mut text = String::from("127.0.0.1       localhost\n");
-    if let Some(address) = address {
-        let names =
-            if domain.is_empty() { hostname.to_owned() } else { format!("{hostname}.{domain} {hostname}") };
-        text.push_str(&format!("{address:<15} {names}\n"));
-    }
-    text.push_str("::1             localhost ip6-localhost ip6-loopback\n");
-    text.push_str("ff02::1         ip6-allnodes\nff02::2         ip6-allrouters\n");
-    text
 }
 
 #[cfg(test)]
@@ -121,9 +123,24 @@ mod tests {
     }
 
     #[test]
-    fn hosts_names_the_address_once() {
-        let text = hosts(Some("10.0.2.15".into()), "n1", "lan");
-        assert!(text.contains("10.0.2.15       n1.lan n1\n"), "{text}");
+    fn a_stable_name_is_made_of_the_identity_and_not_of_the_address() {
+        let none = NodeParameters::default();
+        let document = "---\napiVersion: v1alpha1\nkind: HostnameConfig\nauto: stable\n";
+        for stable in ["  features:\n    stableHostname: true\n", document] {
+            let store = store_with_config(stable);
+            store.put(DHCP_LEASE.writer, &DHCP_LEASE, "eth0", lease(None, Some("lan"))).unwrap();
+            assert_eq!(name(&store, &none), None, "the identity is not there yet");
+            let identity = crate::store::Identity { node_id: "abc".into() };
+            let spec = Spec::Runtime(Runtime::Identity(identity));
+            store.put(IDENTITY.writer, &IDENTITY, "local", spec).unwrap();
+            assert_eq!(name(&store, &none), Some(format!("{}.lan", stable_hostname("abc"))));
+            store.put(DHCP_LEASE.writer, &DHCP_LEASE, "eth1", lease(Some("given"), None)).unwrap();
+            assert_eq!(name(&store, &none).as_deref(), Some("given"));
+        }
+    }
+
+    #[test]
+    fn long_names_are_refused() {
         assert!(split(&"a".repeat(64)).unwrap_err().contains("(63)"));
     }
 }

@@ -8,11 +8,15 @@
 //! |---|---|---|---|
 //! | [`drive`], one a controller | changes of its inputs | its outputs, its effects | with machined |
 
+mod addresses;
 mod api_certificate;
+mod cluster;
 mod dependencies;
 mod hostname;
+mod hosts;
 mod kernel_params;
 mod machine_type;
+mod network_status;
 mod resolver;
 
 use std::collections::BTreeMap;
@@ -83,11 +87,16 @@ pub(crate) use api_certificate::reaches_others;
 pub(crate) use kernel_params::NEEDED as NEEDED_KERNEL_PARAMS;
 
 /// Every controller.
-pub(crate) static ALL: [&Controller; 5] = [
+pub(crate) static ALL: [&Controller; 10] = [
+    &addresses::CONTROLLER,
+    &addresses::HARDWARE,
     &api_certificate::CONTROLLER,
+    &cluster::CONTROLLER,
     &hostname::CONTROLLER,
+    &hosts::CONTROLLER,
     &kernel_params::CONTROLLER,
     &machine_type::CONTROLLER,
+    &network_status::CONTROLLER,
     &resolver::CONTROLLER,
 ];
 
@@ -100,6 +109,10 @@ pub(crate) fn start(node: &Arc<Node>) {
         tokio::spawn(drive(node.clone(), controller));
     }
     tokio::spawn(crate::mounts::watch(node.clone()));
+    tokio::spawn(crate::block::watch(node.clone()));
+    tokio::spawn(crate::hardware::watch(node.clone()));
+    tokio::spawn(crate::modules::follow(node.clone()));
+    tokio::spawn(crate::node_identity::publish(node.clone()));
 }
 
 async fn drive(node: Arc<Node>, controller: &'static Controller) {

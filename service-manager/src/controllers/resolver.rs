@@ -3,7 +3,10 @@
 //! Source: spec/machine-facts.md §8.1.
 
 use super::{Action, Controller, Snapshot};
-use crate::store::{DHCP_LEASE, MACHINE_CONFIG, Spec};
+use crate::store::{
+    Addressing, DHCP_LEASE, DhcpLease, HOSTNAME_STATUS, MACHINE_CONFIG, RESOLVER_STATUS, Resolvers, Resource,
+    Spec,
+};
 
 const RESOLV_CONF: &str = "/system/etc/resolv.conf";
 /// More than these are ignored by every resolver library.
@@ -12,40 +15,67 @@ const DEFAULT: [&str; 2] = ["1.1.1.1", "8.8.8.8"];
 
 pub(crate) static CONTROLLER: Controller = Controller {
     name: "network.ResolverController",
-    inputs: &[&MACHINE_CONFIG, &DHCP_LEASE],
-    outputs: &[],
+    inputs: &[&MACHINE_CONFIG, &DHCP_LEASE, &HOSTNAME_STATUS],
+    outputs: &[&RESOLVER_STATUS],
     reconcile,
 };
 
 fn reconcile(snapshot: &Snapshot<'_>) -> Result<Vec<Action>, String> {
-    let mut servers: Vec<String> = snapshot.machine_config().map_or_else(Vec::new, |document| {
-        document.config.machine.network.nameservers.iter().map(ToString::to_string).collect()
-    });
-    let mut domain = None;
-    let given = !servers.is_empty();
-    for resource in snapshot.list(&DHCP_LEASE) {
-        let Spec::DhcpLease(lease) = &resource.spec else { continue };
-        domain = domain.or_else(|| lease.domain.clone());
-        let new = lease.resolvers.iter().filter(|_| !given);
-        servers.extend(new.cloned());
+    let network = snapshot.machine_config().map(|document| &document.config.machine.network);
+    let mut servers: Vec<String> =
+        network.iter().flat_map(|network| &network.nameservers).map(ToString::to_string).collect();
+    let leases: Vec<&DhcpLease> = snapshot.list(&DHCP_LEASE).filter_map(lease).collect();
+    if servers.is_empty() {
+        servers.extend(leases.iter().flat_map(|lease| lease.resolvers.iter().cloned()));
     }
-    Ok(vec![Action::WriteFile { path: RESOLV_CONF, text: text(&servers, domain.as_deref()) }])
+    let mut domains: Vec<String> = network.map_or_else(Vec::new, |network| network.search_domains.clone());
+    if network.is_none_or(|network| network.disable_search_domain != Some(true)) {
+        // The node's own domain; before it has a name, the network's.
+        let own = own_domain(snapshot).or_else(|| leases.iter().find_map(|lease| lease.domain.clone()));
+        domains.extend(own.filter(|own| !own.is_empty()));
+    }
+    let resolvers = Resolvers { dns_servers: chosen(&servers), search_domains: distinct(&domains) };
+    Ok(vec![
+        Action::WriteFile { path: RESOLV_CONF, text: text(&resolvers) },
+        Action::Put(&RESOLVER_STATUS, "resolvers", Spec::Addressing(Addressing::Resolvers(resolvers))),
+    ])
 }
 
-fn text(servers: &[String], domain: Option<&str>) -> String {
-    let mut distinct: Vec<&str> = Vec::new();
-    for server in servers {
-        if !distinct.contains(&server.as_str()) {
-            distinct.push(server);
+fn lease(resource: &Resource) -> Option<&DhcpLease> {
+    if let Spec::DhcpLease(lease) = &resource.spec { Some(lease) } else { None }
+}
+
+fn own_domain(snapshot: &Snapshot<'_>) -> Option<String> {
+    snapshot.list(&HOSTNAME_STATUS).find_map(|resource| match &resource.spec {
+        Spec::HostnameStatus(status) => Some(status.domainname.clone()),
+        _ => None,
+    })
+}
+
+fn distinct(all: &[String]) -> Vec<String> {
+    let mut distinct: Vec<String> = Vec::new();
+    for one in all {
+        if !distinct.contains(one) {
+            distinct.push(one.clone());
         }
     }
-    if distinct.is_empty() {
-        distinct.extend(DEFAULT);
+    distinct
+}
+
+fn chosen(servers: &[String]) -> Vec<String> {
+    let mut chosen = distinct(servers);
+    if chosen.is_empty() {
+        chosen.extend(DEFAULT.map(str::to_owned));
     }
+    chosen.truncate(MOST);
+    chosen
+}
+
+fn text(resolvers: &Resolvers) -> String {
     let mut text: String =
-        distinct.iter().take(MOST).map(|server| format!("nameserver {server}\n")).collect();
-    if let Some(domain) = domain {
-        text.push_str(&format!("search {domain}\n"));
+        resolvers.dns_servers.iter().map(|server| format!("nameserver {server}\n")).collect();
+    if !resolvers.search_domains.is_empty() {
+        text.push_str(&format!("search {}\n", resolvers.search_domains.join(" ")));
     }
     text
 }
@@ -54,20 +84,44 @@ fn text(servers: &[String], domain: Option<&str>) -> String {
 mod tests {
     use super::*;
     use crate::controllers::testing::{snapshot, store_with_config};
+    use crate::store::{HostnameStatus, Store};
+
+    fn written(store: &Store) -> String {
+        match reconcile(&snapshot(store, &Default::default())).unwrap().remove(0) {
+            Action::WriteFile { path: RESOLV_CONF, text } => text,
+            other => panic!("{other:?}"),
+        }
+    }
 
     #[test]
     fn the_config_wins_and_nothing_falls_back() {
         let store = store_with_config("  network:\n    nameservers: [9.9.9.9]\n");
-        let actions = reconcile(&snapshot(&store, &Default::default())).unwrap();
-        assert_eq!(actions, [Action::WriteFile { path: RESOLV_CONF, text: "nameserver 9.9.9.9\n".into() }]);
-        assert_eq!(text(&[], None), "nameserver 1.1.1.1\nnameserver 8.8.8.8\n");
+        assert_eq!(written(&store), "nameserver 9.9.9.9\n");
+        assert_eq!(written(&Store::new()), "nameserver 1.1.1.1\nnameserver 8.8.8.8\n");
     }
 
     #[test]
     fn at_most_three_distinct_servers() {
         let servers: Vec<String> =
             ["1.0.0.1", "1.0.0.1", "2.0.0.2", "3.0.0.3", "4.0.0.4"].map(str::to_owned).into();
-        let expected = "nameserver 1.0.0.1\nnameserver 2.0.0.2\nnameserver 3.0.0.3\nsearch lan\n";
-        assert_eq!(text(&servers, Some("lan")), expected);
+        assert_eq!(chosen(&servers), ["1.0.0.1", "2.0.0.2", "3.0.0.3"]);
+    }
+
+    #[test]
+    fn search_domains_are_the_config_s_and_then_the_node_s() {
+        let named = |machine: &str| {
+            let store = store_with_config(machine);
+            let name = HostnameStatus { hostname: "n".into(), domainname: "lan".into() };
+            store
+                .put(HOSTNAME_STATUS.writer, &HOSTNAME_STATUS, "hostname", Spec::HostnameStatus(name))
+                .unwrap();
+            written(&store).lines().find(|line| line.starts_with("search")).map(str::to_owned)
+        };
+        assert_eq!(named("").as_deref(), Some("search lan"));
+        let two = "  network:\n    searchDomains: [a.example, lan, b.example]\n";
+        assert_eq!(named(two).as_deref(), Some("search a.example lan b.example"));
+        assert_eq!(named("  network:\n    disableSearchDomain: true\n"), None);
+        let document = "---\napiVersion: v1alpha1\nkind: ResolverConfig\nsearchDomains:\n  domains: [doc.example]\n  disableDefault: true\n";
+        assert_eq!(named(document).as_deref(), Some("search doc.example"));
     }
 }

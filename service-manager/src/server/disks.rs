@@ -13,6 +13,7 @@ use api::proto::storage::disk::DiskType;
 use api::proto::storage::storage_service_server::StorageService;
 use tonic::{Request, Response, Status};
 
+use crate::block::{bus_path, system_disk, target_name};
 use crate::node::Node;
 
 const BLOCK: &str = "/sys/block";
@@ -45,11 +46,12 @@ fn disks(node: &Node) -> Result<proto::DisksResponse, Status> {
     let mut names: Vec<_> =
         entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     names.sort();
-    let disks = names.iter().filter_map(|name| disk(node, name)).collect();
+    let system = system_disk(node);
+    let disks = names.iter().filter_map(|name| disk(node, name, system.as_deref())).collect();
     Ok(proto::DisksResponse { messages: vec![proto::Disks { metadata: None, disks }] })
 }
 
-fn disk(node: &Node, name: &str) -> Option<proto::Disk> {
+fn disk(node: &Node, name: &str, system: Option<&str>) -> Option<proto::Disk> {
     let folder = node.path(BLOCK).join(name);
     let device = folder.join("device");
     if !device.exists() {
@@ -71,7 +73,7 @@ fn disk(node: &Node, name: &str) -> Option<proto::Disk> {
         wwid: first(&["wwid", "device/wwid"]),
         r#type: kind(name, &text(&folder.join("queue/rotational"))).into(),
         bus_path: bus_path(node, &folder),
-        system_disk: is_system(node, name),
+        system_disk: system == Some(name),
         subsystem: target_name(&device.join("subsystem")),
         readonly: text(&folder.join("ro")) == "1",
     })
@@ -89,27 +91,6 @@ fn kind(name: &str, rotational: &str) -> DiskType {
     } else {
         DiskType::Ssd
     }
-}
-
-/// The place on the bus: the device's path below /sys/devices, without the block part.
-fn bus_path(node: &Node, folder: &Path) -> String {
-    let real = fs::canonicalize(folder).unwrap_or_default();
-    let Ok(below) = real.strip_prefix(node.path("/sys/devices")) else { return String::new() };
-    let text = format!("/{}", below.display());
-    text.split_once("/block/").map_or_else(|| text.clone(), |(before, _)| before.to_owned())
-}
-
-/// Whether the root's layers lie on it.
-fn is_system(node: &Node, name: &str) -> bool {
-    let prefix = format!("/dev/{name}");
-    node.boot.layers.iter().any(|layer| layer.device.starts_with(&prefix))
-}
-
-fn target_name(link: &Path) -> String {
-    let target = fs::canonicalize(link).ok();
-    target
-        .and_then(|path| path.file_name().map(|name| name.to_string_lossy().into_owned()))
-        .unwrap_or_default()
 }
 
 #[cfg(test)]

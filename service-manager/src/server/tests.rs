@@ -70,6 +70,7 @@ pub(crate) fn node(root: PathBuf) -> Arc<Node> {
         timeline,
         materials: Materials::default(),
         devices: watch::channel(0).0,
+        buses: watch::channel(0).0,
         config_misses: watch::channel(0).0,
         controllers: OnceLock::new(),
         api_socket: OnceLock::new(),

@@ -35,6 +35,8 @@ pub struct Definition {
     pub columns: &'static [Column],
     /// Who may read it.
     pub sensitivity: Sensitivity,
+    /// Whether its capitals are a name too; not where an older type has the same ones.
+    pub abbreviated: bool,
     /// Never visible through the API.
     pub internal: bool,
     /// The one that may write resources of this type.
@@ -56,7 +58,7 @@ impl Definition {
         let mut names: Vec<String> = self.aliases.iter().map(|&alias| alias.to_owned()).collect();
         push_new(&mut names, self.display.to_ascii_lowercase());
         let capitals: String = self.plural().chars().filter(char::is_ascii_uppercase).collect();
-        if capitals.len() >= 2 {
+        if self.abbreviated && capitals.len() >= 2 {
             push_new(&mut names, capitals.to_ascii_lowercase());
             if !capitals.ends_with('S') {
                 push_new(&mut names, format!("{}s", capitals.to_ascii_lowercase()));

@@ -6,10 +6,14 @@
 //! takes its snapshot and its subscription under the same lock, so no change is lost or seen twice.
 //! Fails by: [`StoreError`]; a write by anyone but the type's writer is a bug in the caller and changes nothing.
 
+mod addressing;
+mod block;
 mod definition;
+mod hardware;
 mod history;
 mod registry;
 mod resource;
+mod runtime;
 mod spec;
 
 use std::collections::BTreeMap;
@@ -19,7 +23,10 @@ use tokio::sync::broadcast;
 
 use history::History;
 
+pub use addressing::*;
+pub use block::*;
 pub use definition::{Column, Definition, Sensitivity};
+pub use hardware::*;
 pub use history::{BadBookmark, Bookmark};
 pub use registry::{
     ADDRESS_STATUS, ALL, API_CERTIFICATE, BOOT_TIMELINE, CLOCK_SOURCE, DHCP_LEASE, FILE_STATUS,
@@ -28,6 +35,7 @@ pub use registry::{
     TIME_SERVER_STATUS, TIME_STATUS, Unresolved, resolve,
 };
 pub use resource::{Metadata, Phase, Resource};
+pub use runtime::*;
 pub use spec::{
     AddressStatus, BootTimeline, ClockSource, DhcpLease, FileStatus, HostnameStatus, InitStatus,
     KernelParamStatus, LinkStatus, MachineDocument, MountStatus, RootLayer, RouteStatus, ServiceStatus, Spec,

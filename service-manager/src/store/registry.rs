@@ -3,30 +3,41 @@
 //! Owns: one [`Definition`] a type, and how a client's word becomes one of them.
 //! Source: spec/api-wire-facts.md §5.3 and §6.1; the `billet.dev` types are ours.
 
+use super::addressing::{HARDWARE_ADDRESS, NETWORK_STATUS, NODE_ADDRESS, RESOLVER_STATUS};
+use super::block::{BLOCK_DEVICE, DISCOVERED_VOLUME, DISK, SYSTEM_DISK};
+use super::hardware::{MEMORY_MODULE, PCI_DEVICE, PROCESSOR, SYSTEM_INFORMATION};
+use super::runtime::{
+    CLUSTER_INFO, IDENTITY, KERNEL_MODULE_SPEC, KMSG_LOG_CONFIG, LOG_DESTINATION_STATUS, MACHINE_STATUS,
+    SECURITY_STATE, UDEV_RULE_STATUS, VERSION,
+};
 use super::{Column, Definition, Sensitivity};
 
 /// Namespaces and what they are for.
-pub const NAMESPACES: [(&str, &str); 7] = [
+pub const NAMESPACES: [(&str, &str); 10] = [
+    ("cluster", "The cluster and this node in it"),
     ("config", "Machine configuration"),
     ("controlplane", "Kubernetes control plane"),
     ("extras", "Additional Kubernetes manifests"),
+    ("files", "Files that the node writes"),
+    ("hardware", "What the machine is made of"),
     ("meta", "Resource definitions and namespaces"),
     ("network", "State of the network"),
     ("runtime", "State of the machine and its services"),
     ("secrets", "Keys and certificates"),
 ];
 
-const fn column(name: &'static str, path: &'static str) -> Column {
+pub(super) const fn column(name: &'static str, path: &'static str) -> Column {
     Column { name, path }
 }
 
-const PLAIN: Definition = Definition {
+pub(super) const PLAIN: Definition = Definition {
     kind: "",
     display: "",
     namespace: "runtime",
     aliases: &[],
     columns: &[],
     sensitivity: Sensitivity::NonSensitive,
+    abbreviated: true,
     internal: false,
     writer: "",
 };
@@ -264,27 +275,48 @@ pub static KERNEL_PARAM_STATUS: Definition = Definition {
 };
 
 /// Every type, sorted by name.
-pub static ALL: [&Definition; 20] = [
+pub static ALL: [&Definition; 41] = [
     &ADDRESS_STATUS,
     &API_CERTIFICATE,
+    &BLOCK_DEVICE,
     &BOOT_TIMELINE,
     &CLOCK_SOURCE,
     &DHCP_LEASE,
+    &DISCOVERED_VOLUME,
+    &DISK,
     &FILE_STATUS,
+    &HARDWARE_ADDRESS,
     &HOSTNAME_STATUS,
+    &IDENTITY,
+    &CLUSTER_INFO,
     &INIT_STATUS,
+    &KERNEL_MODULE_SPEC,
     &KERNEL_PARAM_STATUS,
+    &KMSG_LOG_CONFIG,
     &LINK_STATUS,
+    &LOG_DESTINATION_STATUS,
     &MACHINE_CONFIG,
+    &MACHINE_STATUS,
     &MACHINE_TYPE,
+    &MEMORY_MODULE,
     &MOUNT_STATUS,
     &NAMESPACE,
+    &NETWORK_STATUS,
+    &NODE_ADDRESS,
+    &PCI_DEVICE,
+    &PROCESSOR,
+    &RESOLVER_STATUS,
     &RESOURCE_DEFINITION,
     &ROOT_LAYER,
     &ROUTE_STATUS,
+    &SECURITY_STATE,
     &SERVICE,
+    &SYSTEM_DISK,
+    &SYSTEM_INFORMATION,
     &TIME_SERVER_STATUS,
     &TIME_STATUS,
+    &UDEV_RULE_STATUS,
+    &VERSION,
 ];
 
 /// A word that names no type or several.

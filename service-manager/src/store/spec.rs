@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-use super::{Definition, Sensitivity};
+use super::{Addressing, Block, Definition, Hardware, Runtime, Sensitivity};
 
 /// What a resource says, by type.
 #[derive(Clone, PartialEq)]
@@ -55,6 +55,14 @@ pub enum Spec {
     KernelParamStatus(KernelParamStatus),
     /// `ClockSources`.
     ClockSource(ClockSource),
+    /// Types of [`super::hardware`].
+    Hardware(Box<Hardware>),
+    /// Types of [`super::block`].
+    Block(Box<Block>),
+    /// Types of [`super::runtime`].
+    Runtime(Runtime),
+    /// Types of [`super::addressing`].
+    Addressing(Addressing),
     /// Subject alternative names of apid's certificate (internal).
     ApiCertificate(Vec<String>),
 }
@@ -398,6 +406,10 @@ impl Spec {
             Self::ClockSource(spec) => yaml(spec),
             Self::FileStatus(spec) => yaml(spec),
             Self::KernelParamStatus(spec) => yaml(spec),
+            Self::Hardware(spec) => yaml(spec),
+            Self::Block(spec) => yaml(spec),
+            Self::Runtime(spec) => yaml(spec),
+            Self::Addressing(spec) => yaml(spec),
             Self::ApiCertificate(_) => Err(YamlError::Internal),
         }
     }
@@ -429,6 +441,7 @@ mod tests {
             aliases: of.aliases,
             columns: &[],
             sensitivity: of.sensitivity,
+            abbreviated: of.abbreviated,
             internal: of.internal,
             writer: of.writer,
         }

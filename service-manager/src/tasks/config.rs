@@ -19,6 +19,7 @@ use crate::configuration::source::{self, Candidate, Origin, Search};
 use crate::configuration::{self, change, pending};
 use crate::node::Node;
 use crate::sequencer::TaskFuture;
+use crate::tasks::{Stage, publish_stage};
 
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
@@ -52,8 +53,10 @@ pub fn load_config(node: Arc<Node>) -> TaskFuture {
                 Ok(()) => return Ok(()),
                 Err(trouble) => {
                     report(&node, &trouble, wait);
-                    if matches!(trouble, Trouble::Nothing(_)) {
-                        node.configuration.maintenance.send_replace(true);
+                    if matches!(trouble, Trouble::Nothing(_))
+                        && !node.configuration.maintenance.send_replace(true)
+                    {
+                        publish_stage(&node, "", &Stage::Maintenance);
                     }
                 }
             }

@@ -19,7 +19,7 @@ pub const API_READY_DEADLINE: Duration = Duration::from_secs(60);
 const ALL_UP_DEADLINE: Duration = Duration::from_secs(15 * 60);
 /// Where layers put service definitions.
 const IMAGE_SERVICES: &str = "/usr/lib/billet/services.d";
-const TIMED: &str = "timed";
+pub(super) const TIMED: &str = "timed";
 const CONTAINERD: &str = "/usr/bin/containerd";
 const CONTAINERD_SOCKET: &str = "/system/run/containerd/containerd.sock";
 const CRI_SOCKET: &str = "/run/containerd/containerd.sock";
@@ -28,6 +28,7 @@ const CRI_SOCKET: &str = "/run/containerd/containerd.sock";
 pub fn start_controllers(node: Arc<Node>) -> TaskFuture {
     Box::pin(async move {
         controllers::start(&node);
+        tokio::spawn(super::status::follow_services(node.clone()));
         mounts::publish_now(&node).map_err(|e| TaskError(format!("read the mount table: {e}")))
     })
 }

@@ -1,11 +1,18 @@
 //! The machine's stage, as clients that wait for a reboot see it.
 
+use std::sync::Arc;
+
 use api::event::Payload;
 use api::proto::machine::MachineStatusEvent;
 use api::proto::machine::machine_status_event::machine_status::UnmetCondition;
 use api::proto::machine::machine_status_event::{MachineStage, MachineStatus};
+use tokio::sync::broadcast::error::RecvError;
 
+use super::services::TIMED;
 use crate::node::Node;
+use crate::store::{
+    MACHINE_STATUS, MachineStatus as StatusSpec, Runtime, SERVICE, Spec, StageStatus, UnmetCondition as Unmet,
+};
 
 /// Where the machine is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,10 +21,71 @@ pub enum Stage {
     Booting,
     /// Up; with the services that are not.
     Running(Vec<String>),
+    /// Up, without a config.
+    Maintenance,
     /// On its way down, to come back.
     Rebooting,
     /// On its way down.
     ShuttingDown,
+}
+
+/// What conditions of services are called.
+const SERVICES: &str = "services";
+
+fn not_up(id: &str) -> String {
+    format!("service {id:?} is not up")
+}
+
+/// The same as the event, for those who come later.
+fn put_resource(node: &Node, stage: MachineStage, ready: bool, unmet: &[String]) {
+    let name = match stage {
+        MachineStage::Unknown => "unknown",
+        MachineStage::Booting => "booting",
+        MachineStage::Installing => "installing",
+        MachineStage::Maintenance => "maintenance",
+        MachineStage::Running => "running",
+        MachineStage::Rebooting => "rebooting",
+        MachineStage::ShuttingDown => "shutting down",
+        MachineStage::Resetting => "resetting",
+        MachineStage::Upgrading => "upgrading",
+    };
+    let unmet = unmet.iter().map(|id| Unmet { name: SERVICES.to_owned(), reason: not_up(id) });
+    let status = StageStatus { ready, unmet_conditions: unmet.collect() };
+    let spec = Spec::Runtime(Runtime::MachineStatus(StatusSpec { stage: name, status }));
+    if let Err(error) = node.store.put(MACHINE_STATUS.writer, &MACHINE_STATUS, "machine", spec) {
+        node.journal.warn(&error.to_string());
+    }
+}
+
+/// Follows the services of a running machine: one that falls, or comes back, changes its status.
+pub(super) async fn follow_services(node: Arc<Node>) {
+    let mut changes = node.store.changes();
+    loop {
+        match changes.recv().await {
+            Ok(change) if change.resource.metadata.kind != SERVICE.kind => {}
+            Ok(_) | Err(RecvError::Lagged(_)) => {
+                if let Some(told) = unmet_of_running(&node) {
+                    let ids = node.services.ids();
+                    let late: Vec<String> =
+                        ids.into_iter().filter(|id| id != TIMED && !node.services.is_up(id)).collect();
+                    if told != late.iter().map(|id| not_up(id)).collect::<Vec<_>>() {
+                        publish_stage(&node, "", &Stage::Running(late));
+                    }
+                }
+            }
+            Err(RecvError::Closed) => return,
+        }
+    }
+}
+
+/// What was told last of a machine that runs; `None` in every other stage.
+fn unmet_of_running(node: &Node) -> Option<Vec<String>> {
+    match &node.store.get(&MACHINE_STATUS, "machine")?.spec {
+        Spec::Runtime(Runtime::MachineStatus(status)) if status.stage == "running" => {
+            Some(status.status.unmet_conditions.iter().map(|unmet| unmet.reason.clone()).collect())
+        }
+        _ => None,
+    }
 }
 
 /// Publishes the stage.
@@ -25,14 +93,56 @@ pub fn publish_stage(node: &Node, actor_id: &str, stage: &Stage) {
     let (stage, ready, unmet) = match stage {
         Stage::Booting => (MachineStage::Booting, false, &[][..]),
         Stage::Running(unmet) => (MachineStage::Running, unmet.is_empty(), unmet.as_slice()),
+        Stage::Maintenance => (MachineStage::Maintenance, true, &[][..]),
         Stage::Rebooting => (MachineStage::Rebooting, false, &[][..]),
         Stage::ShuttingDown => (MachineStage::ShuttingDown, false, &[][..]),
     };
-    let unmet = unmet.iter().map(|id| UnmetCondition {
-        name: "services".to_owned(),
-        reason: format!("service {id:?} is not up"),
-    });
+    put_resource(node, stage, ready, unmet);
+    let unmet = unmet.iter().map(|id| UnmetCondition { name: SERVICES.to_owned(), reason: not_up(id) });
     let status = MachineStatus { ready, unmet_conditions: unmet.collect() };
     let event = MachineStatusEvent { stage: stage.into(), status: Some(status) };
     node.events.publish(actor_id, &Payload::MachineStatus(event));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::store::ServiceStatus;
+
+    fn yaml(node: &Node) -> String {
+        node.store.get(&MACHINE_STATUS, "machine").unwrap().spec.yaml().unwrap()
+    }
+
+    #[tokio::test]
+    async fn the_status_names_what_is_not_up_and_follows_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = crate::server::tests_node(dir.path().to_owned());
+        publish_stage(&node, "", &Stage::Running(vec!["cri".to_owned()]));
+        let text = yaml(&node);
+        assert!(text.contains("stage: running\n") && text.contains("ready: false"), "{text}");
+        assert!(text.contains("name: services") && text.contains("cri"), "{text}");
+        tokio::spawn(follow_services(node.clone()));
+        let ready = async {
+            let mut running = false;
+            while !yaml(&node).contains("ready: true") {
+                // No service is defined here, so none is missing: any news makes the node look again.
+                running = !running;
+                let spec = Spec::Service(ServiceStatus { running, healthy: true, unknown: false });
+                node.store.put(SERVICE.writer, &SERVICE, "cri", spec).unwrap();
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), ready).await.unwrap();
+    }
+
+    #[test]
+    fn maintenance_is_a_stage_of_its_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = crate::server::tests_node(dir.path().to_owned());
+        publish_stage(&node, "", &Stage::Maintenance);
+        assert!(yaml(&node).contains("stage: maintenance\n"));
+        assert!(unmet_of_running(&node).is_none());
+    }
 }

@@ -9,10 +9,10 @@ use config::v1alpha1::FileOp;
 
 use crate::containerd;
 use crate::files::{self, Image, Operation, Target, Wanted};
+use crate::modules;
 use crate::node::Node;
 use crate::sequencer::{TaskError, TaskFuture};
 use crate::store::{FILE_STATUS, FileStatus, Spec};
-use crate::udevd;
 
 /// Where each boot leaves what users wanted of containerd.
 const FRAGMENTS: &str = "/var/cri/conf.d";
@@ -37,23 +37,8 @@ pub fn write_user_files(node: Arc<Node>) -> TaskFuture {
 /// Loads the modules that the config names, whatever devices there are.
 pub fn load_kernel_modules(node: Arc<Node>) -> TaskFuture {
     Box::pin(async move {
-        let Some(config) = node.config() else { return Ok(()) };
-        for module in config.machine.kernel.iter().flat_map(|kernel| &kernel.modules) {
-            if !module.parameters.is_empty() {
-                node.journal.warn(&format!(
-                    "kernel module {}: parameters are not supported yet; loading it without",
-                    module.name
-                ));
-            }
-            if let Err(error) = udevd::load_modules(&[&module.name]) {
-                node.journal.warn(&format!("kernel module {}: {error}", module.name));
-            }
-        }
-        let rules = config.machine.udev.iter().map(|udev| udev.rules.len()).sum::<usize>();
-        if rules > 0 {
-            node.journal.warn(&format!("machine.udev: {rules} rules are kept but have no effect yet"));
-        }
-        Ok(())
+        let loading = tokio::task::spawn_blocking(move || modules::apply(&node));
+        loading.await.map_err(|e| TaskError(format!("load kernel modules: {e}")))
     })
 }
 

@@ -4,8 +4,8 @@
 //! Invariant: folding twice is folding once.
 
 use super::{
-    Document, LinkConfig, LinkRoute, RegistryAuthConfig, RegistryMirrorConfig, RegistryTLSConfig,
-    TimeSyncConfig,
+    AutoHostname, Document, HostnameConfig, LinkConfig, LinkRoute, RegistryAuthConfig, RegistryMirrorConfig,
+    RegistryTLSConfig, ResolverConfig, TimeSyncConfig,
 };
 use crate::{
     CertificateAndKey, EncodedPem, EncodedSecret,
@@ -16,12 +16,8 @@ use crate::{
 pub(crate) fn fold(config: &mut Config, documents: &[Document]) {
     for document in documents {
         match document {
-            Document::HostnameConfig(d) if !d.hostname.is_empty() => {
-                config.machine.network.hostname.clone_from(&d.hostname);
-            }
-            Document::ResolverConfig(d) if !d.nameservers.is_empty() => {
-                config.machine.network.nameservers = d.nameservers.iter().filter_map(|n| n.address).collect();
-            }
+            Document::HostnameConfig(d) => hostname(config, d),
+            Document::ResolverConfig(d) => resolver(config, d),
             Document::StaticHostConfig(d) => {
                 let entry = HostEntry { ip: d.name.parse().ok(), aliases: d.hostnames.clone() };
                 let entries = &mut config.machine.network.extra_host_entries;
@@ -37,6 +33,27 @@ pub(crate) fn fold(config: &mut Config, documents: &[Document]) {
             Document::RegistryTLSConfig(d) => tls(config, d),
             _ => {}
         }
+    }
+}
+
+fn hostname(config: &mut Config, document: &HostnameConfig) {
+    if !document.hostname.is_empty() {
+        config.machine.network.hostname.clone_from(&document.hostname);
+    }
+    if let Some(auto) = document.auto {
+        let features = config.machine.features.get_or_insert_default();
+        features.stable_hostname = Some(auto == AutoHostname::Stable);
+    }
+}
+
+fn resolver(config: &mut Config, document: &ResolverConfig) {
+    let network = &mut config.machine.network;
+    if !document.nameservers.is_empty() {
+        network.nameservers = document.nameservers.iter().filter_map(|n| n.address).collect();
+    }
+    if let Some(search) = &document.search_domains {
+        network.search_domains.clone_from(&search.domains);
+        network.disable_search_domain = search.disable_default.or(network.disable_search_domain);
     }
 }
 

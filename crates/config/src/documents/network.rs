@@ -13,7 +13,7 @@ section! {
         /// A fixed name.
         hostname "hostname": String { newer true, example "node-1" };
         /// How a name is made.
-        auto "auto": Option<AutoHostname> { newer true, later "a stable host name" };
+        auto "auto": Option<AutoHostname> { newer true };
     }
 }
 
@@ -33,7 +33,7 @@ section! {
         /// Replaces the resolvers that DHCP gave.
         nameservers "nameservers": Vec<Nameserver> { newer true };
         /// Domains that are tried behind short names.
-        search_domains "searchDomains": Option<SearchDomains> { newer true, later "search domains" };
+        search_domains "searchDomains": Option<SearchDomains> { newer true };
         /// A resolver on this node.
         host_dns "hostDNS": Option<HostDns> { newer true, later "the host's resolver" };
     }

@@ -8,7 +8,7 @@ section! {
         /// Roles in client certificates; always on here.
         rbac "rbac": Option<bool> { newer true, default "true" };
         /// A host name made from the machine's identity where no other is given.
-        stable_hostname "stableHostname": Option<bool> { newer true, later "a stable host name" };
+        stable_hostname "stableHostname": Option<bool> { newer true };
         /// The node API for pods.
         kubernetes_talos_api_access "kubernetesTalosAPIAccess": Option<ApiAccess> { newer true, later "Kubernetes" };
         /// Refuse client certificates that are not for clients; always on here.

@@ -14,13 +14,13 @@ section! {
         /// Replaces the resolvers that DHCP gave.
         nameservers "nameservers": Vec<IpAddr> { default "those of DHCP, else 1.1.1.1 and 8.8.8.8", example "[10.0.0.1]" };
         /// Domains that are tried behind short names.
-        search_domains "searchDomains": Vec<String> { newer true, later "search domains", example "[example.org]" };
+        search_domains "searchDomains": Vec<String> { newer true, example "[example.org]" };
         /// Lines of /etc/hosts.
-        extra_host_entries "extraHostEntries": Vec<HostEntry> { later "extra host entries" };
+        extra_host_entries "extraHostEntries": Vec<HostEntry> {};
         /// The mesh between nodes.
         kubespan "kubespan": Option<KubeSpan> { newer true, later "KubeSpan" };
         /// Do not derive a search domain from the host's name.
-        disable_search_domain "disableSearchDomain": Option<bool> { newer true, later "search domains" };
+        disable_search_domain "disableSearchDomain": Option<bool> { newer true };
     }
 }
 

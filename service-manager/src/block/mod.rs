@@ -1,0 +1,277 @@
+//! Block devices as resources: disks, the system's disk, partitions, and what lies on them.
+//!
+//! | task | reads | writes | ends |
+//! |---|---|---|---|
+//! | [`watch`] | /sys/class/block and the first bytes of each device, whenever one comes or goes | the types of `store/block.rs` | with machined |
+//!
+//! Order: not before the boot is through with the API: looking at a slow disk takes longer than the rest of the start.
+//! Does not: write to a device.
+//! Fails by: a device that cannot be read is listed with the reason.
+
+mod volume;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::node::Node;
+use crate::store::{
+    BLOCK_DEVICE, Block, BlockDevice, DISCOVERED_VOLUME, DISK, Definition, Disk, SYSTEM_DISK, Spec,
+    SystemDisk,
+};
+
+const CLASS: &str = "/sys/class/block";
+/// Unit of the `size` file, whatever the disk's own sectors.
+const SECTOR_BYTES: u64 = 512;
+/// How long the first look waits for the drivers of all devices.
+const SETTLE_DEADLINE: Duration = Duration::from_secs(30);
+/// Devices come in bursts: this long after the first one they are read once.
+const BURST: Duration = Duration::from_millis(200);
+
+/// Keeps the resources like the devices.
+pub(crate) async fn watch(node: Arc<Node>) {
+    let mut devices = node.devices.subscribe();
+    let mut settled = node.configuration.settled.subscribe();
+    // Past the deadline the devices that are there are listed; others follow as they come.
+    let _ = tokio::time::timeout(SETTLE_DEADLINE, settled.wait_for(|settled| *settled)).await;
+    loop {
+        devices.mark_unchanged();
+        let reader = node.clone();
+        if let Err(error) = tokio::task::spawn_blocking(move || publish(&reader)).await {
+            node.journal.warn(&format!("list block devices: {error}"));
+        }
+        if devices.changed().await.is_err() {
+            return;
+        }
+        tokio::time::sleep(BURST).await;
+    }
+}
+
+fn publish(node: &Node) {
+    let found = devices(node);
+    let disks = found
+        .iter()
+        .filter(|device| device.is_disk())
+        .map(|device| (device.name.clone(), Spec::Block(Box::new(Block::Disk(device.disk(node))))));
+    put(node, &DISK, disks.collect());
+    let system = system_disk(node).map(|name| {
+        let disk = SystemDisk { dev_path: format!("/dev/{name}"), disk_id: name };
+        ("system-disk".to_owned(), Spec::Block(Box::new(Block::SystemDisk(disk))))
+    });
+    put(node, &SYSTEM_DISK, system.into_iter().collect());
+    let all = found
+        .iter()
+        .map(|device| (device.name.clone(), Spec::Block(Box::new(Block::Device(device.listed(node))))));
+    put(node, &BLOCK_DEVICE, all.collect());
+    let volumes = found.iter().filter(|device| device.bytes > 0).map(|device| {
+        (device.name.clone(), Spec::Block(Box::new(Block::Volume(volume::discover(node, device)))))
+    });
+    put(node, &DISCOVERED_VOLUME, volumes.collect());
+}
+
+fn put(node: &Node, kind: &'static Definition, wanted: Vec<(String, Spec)>) {
+    if let Err(error) = node.store.replace(kind.writer, kind, wanted) {
+        node.journal.warn(&error.to_string());
+    }
+}
+
+/// A block device with what everything else is read from.
+struct Device {
+    name: String,
+    /// Its real folder below /sys/devices.
+    folder: PathBuf,
+    /// The disk that it is a part of.
+    parent: Option<String>,
+    bytes: u64,
+}
+
+/// Every block device, by name.
+fn devices(node: &Node) -> Vec<Device> {
+    let entries = fs::read_dir(node.path(CLASS)).into_iter().flatten().flatten();
+    let mut found: Vec<Device> =
+        entries.filter_map(|entry| Device::read(&entry.path(), entry.file_name().to_str()?)).collect();
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    found
+}
+
+impl Device {
+    fn read(link: &Path, name: &str) -> Option<Self> {
+        let folder = fs::canonicalize(link).ok()?;
+        let sectors: u64 = text(&folder.join("size")).parse().ok()?;
+        let parent = folder.join("partition").exists().then(|| {
+            let parent = folder.parent().and_then(Path::file_name);
+            parent.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+        });
+        Some(Self { name: name.to_owned(), folder, parent, bytes: sectors.saturating_mul(SECTOR_BYTES) })
+    }
+
+    /// Mappings are made of disks, and are none.
+    fn is_disk(&self) -> bool {
+        self.parent.is_none()
+            && self.bytes > 0
+            && !["dm-", "ram", "zram", "md"].iter().any(|prefix| self.name.starts_with(prefix))
+    }
+
+    fn kind(&self) -> &'static str {
+        if self.parent.is_some() { "partition" } else { "disk" }
+    }
+
+    /// `/dev/…`; a slash in a name stands as `!` in sysfs.
+    fn node_path(&self) -> String {
+        format!("/dev/{}", self.name.replace('!', "/"))
+    }
+
+    /// The first of these files that says something.
+    fn first(&self, files: &[&str]) -> String {
+        files
+            .iter()
+            .map(|file| text(&self.folder.join(file)))
+            .find(|text| !text.is_empty())
+            .unwrap_or_default()
+    }
+
+    fn number(&self, file: &str) -> u64 {
+        // A partition has no queue of its own.
+        let own = text(&self.folder.join(file)).parse().ok();
+        own.or_else(|| text(&self.folder.parent()?.join(file)).parse().ok()).unwrap_or(0)
+    }
+
+    fn slaves(&self) -> Vec<String> {
+        names(&self.folder.join("slaves"))
+    }
+
+    /// A line of its uevent file.
+    fn property(&self, name: &str) -> String {
+        let uevent = text(&self.folder.join("uevent"));
+        let value = uevent.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+        value.unwrap_or_default().to_owned()
+    }
+
+    fn disk(&self, node: &Node) -> Disk {
+        let bus_path = bus_path(node, &self.folder);
+        Disk {
+            dev_path: self.node_path(),
+            size: self.bytes,
+            pretty_size: pretty(self.bytes),
+            io_size: self.number("queue/minimum_io_size"),
+            sector_size: self.number("queue/logical_block_size"),
+            readonly: text(&self.folder.join("ro")) == "1",
+            cdrom: self.name.starts_with("sr"),
+            model: self.first(&["device/model"]),
+            serial: self.first(&["serial", "device/serial"]),
+            modalias: self.first(&["device/modalias"]),
+            wwid: self.first(&["wwid", "device/wwid"]),
+            uuid: self.first(&["uuid"]),
+            transport: transport(&self.name, &bus_path).to_owned(),
+            sub_system: target_name(&self.folder.join("device/subsystem")),
+            bus_path,
+            rotational: text(&self.folder.join("queue/rotational")) == "1",
+            secondary_disks: self.slaves(),
+        }
+    }
+
+    fn listed(&self, node: &Node) -> BlockDevice {
+        let number = |name: &str| self.property(name).parse().unwrap_or(0);
+        let shown = self.folder.strip_prefix(&node.root).unwrap_or(&self.folder);
+        BlockDevice {
+            kind: self.kind(),
+            major: number("MAJOR"),
+            minor: number("MINOR"),
+            partition_name: self.property("PARTNAME"),
+            partition_number: number("PARTN"),
+            device_path: format!("/{}", shown.display()),
+            parent: self.parent.clone().unwrap_or_default(),
+            secondaries: self.slaves(),
+        }
+    }
+}
+
+fn text(path: &Path) -> String {
+    fs::read_to_string(path).map_or_else(|_| String::new(), |text| text.trim().to_owned())
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort();
+    names
+}
+
+/// The place on the bus: the device's path below /sys/devices, without the block part.
+pub(crate) fn bus_path(node: &Node, folder: &Path) -> String {
+    let real = fs::canonicalize(folder).unwrap_or_default();
+    let Ok(below) = real.strip_prefix(node.path("/sys/devices")) else { return String::new() };
+    let text = format!("/{}", below.display());
+    text.split_once("/block/").map_or_else(|| text.clone(), |(before, _)| before.to_owned())
+}
+
+pub(crate) fn target_name(link: &Path) -> String {
+    let target = fs::canonicalize(link).ok();
+    target
+        .and_then(|path| path.file_name().map(|name| name.to_string_lossy().into_owned()))
+        .unwrap_or_default()
+}
+
+/// How a disk is attached, from its name and its place on the bus.
+fn transport(name: &str, bus_path: &str) -> &'static str {
+    let on = |word: &str| bus_path.split('/').any(|part| part.starts_with(word));
+    match () {
+        () if name.starts_with("nvme") => "nvme",
+        () if name.starts_with("mmcblk") => "mmc",
+        () if on("virtio") => "virtio",
+        () if on("usb") => "usb",
+        () if on("ata") => "sata",
+        () if on("host") => "scsi",
+        () => "",
+    }
+}
+
+/// The disk that the root's slot or STATE lies on.
+pub(crate) fn system_disk(node: &Node) -> Option<String> {
+    let source = node.boot.root_source.split_once(" (ROOT-").map(|(device, _)| device.to_owned());
+    let partition = source.or_else(|| {
+        let mounts = fs::read_to_string(node.path("/proc/self/mounts")).ok()?;
+        let state = mounts.lines().find(|line| line.split(' ').nth(1) == Some("/system/state"))?;
+        state.split(' ').next().map(str::to_owned)
+    })?;
+    let name = Path::new(&partition).file_name()?.to_str()?;
+    disk_below(node, name, 0)
+}
+
+/// The disk under a partition or a mapping of one.
+fn disk_below(node: &Node, name: &str, depth: usize) -> Option<String> {
+    /// No stack of mappings is higher; a loop in a foreign sysfs ends here.
+    const MOST: usize = 8;
+    let device = Device::read(&node.path(CLASS).join(name), name)?;
+    match (&device.parent, device.slaves().first()) {
+        (Some(parent), _) => Some(parent.clone()),
+        (None, Some(slave)) if depth < MOST => disk_below(node, slave, depth + 1),
+        // A file system in memory, or a file on another one, is no disk.
+        _ => (device.is_disk() && device.folder.join("device").exists()).then_some(device.name),
+    }
+}
+
+/// Bytes for people, as the clients' own tables write them: `512 B`, `1.0 GB`, `75 MB`.
+fn pretty(bytes: u64) -> String {
+    const UNITS: [&str; 7] = ["B", "kB", "MB", "GB", "TB", "PB", "EB"];
+    let mut unit = 0;
+    let mut step = 1;
+    while bytes / step >= 1000 {
+        step *= 1000;
+        unit += 1;
+    }
+    if unit == 0 {
+        return format!("{bytes} B");
+    }
+    // Tenths first, then whole numbers, halves to even: two roundings, as in the original.
+    let tenths = (bytes as f64 / step as f64 * 10.0 + 0.5).floor() / 10.0;
+    if tenths < 10.0 {
+        format!("{tenths:.1} {}", UNITS[unit])
+    } else {
+        format!("{tenths:.0} {}", UNITS[unit])
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

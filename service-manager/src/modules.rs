@@ -1,0 +1,241 @@
+//! Kernel modules: loading them by name, and those that the config names with their parameters.
+//!
+//! | task | reads | writes | ends |
+//! |---|---|---|---|
+//! | [`follow`] | the config | modules, `KernelModuleSpecs` | with machined |
+//!
+//! Order: what a module needs goes before it, without parameters.
+//! Does not: unload what leaves the config: something may use it.
+//! Fails by: the reason in the resource and a line in the log; nothing else stops. A parameter of a module that is
+//! there already is written below /sys where the kernel allows it.
+//! Source: kmod(8), Documentation/admin-guide/kernel-parameters.rst.
+
+use std::ffi::{CStr, CString};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use config::v1alpha1::KernelModule as Wanted;
+use ondisk::kmod::{Index, Module, same_name};
+use sys::Errno;
+
+use crate::node::Node;
+use crate::store::{KERNEL_MODULE_SPEC, KernelModule, Runtime, Spec};
+
+/// The module index of the running kernel.
+pub(crate) struct Modules {
+    folder: PathBuf,
+    dep: String,
+    alias: String,
+    softdep: String,
+}
+
+impl Modules {
+    /// Everything that finds modules by name.
+    fn read_names() -> Self {
+        let folder = Path::new("/usr/lib/modules").join(sys::system::kernel_release());
+        let text = |name: &str| fs::read_to_string(folder.join(name)).unwrap_or_default();
+        Self { dep: text("modules.dep"), alias: String::new(), softdep: text("modules.softdep"), folder }
+    }
+
+    /// Everything that finds modules by name or alias.
+    pub(crate) fn read() -> Self {
+        let names = Self::read_names();
+        let alias = fs::read_to_string(names.folder.join("modules.alias")).unwrap_or_default();
+        Self { alias, ..names }
+    }
+
+    /// The text of modules.alias.
+    pub(crate) fn aliases(&self) -> &str {
+        &self.alias
+    }
+
+    pub(crate) fn index(&self) -> Index<'_> {
+        Index { dep: &self.dep, alias: &self.alias, softdep: &self.softdep, builtin: "" }
+    }
+
+    /// Loads files in this order; says how many were not loaded yet.
+    pub(crate) fn insert<'p>(
+        &self,
+        modules: &[Module<'_>],
+        parameters: impl Fn(Module<'_>) -> &'p CStr,
+    ) -> Result<usize, String> {
+        let mut loaded = 0;
+        for module in modules {
+            let path = self.folder.join(module.path);
+            match load_file(&path, parameters(*module)) {
+                Ok(()) => loaded += 1,
+                Err(Errno::EXIST) => {}
+                Err(errno) => return Err(format!("load {}: {errno}", module.path)),
+            }
+        }
+        Ok(loaded)
+    }
+}
+
+/// Largest module file; the largest ones of Debian are below 10 MB.
+const MAX_MODULE_BYTES: usize = 64 << 20;
+
+fn load_file(path: &Path, parameters: &CStr) -> Result<(), Errno> {
+    let name = path.to_str().ok_or(Errno::INVAL)?;
+    if name.ends_with(".ko") {
+        sys::module::load_file(name, MAX_MODULE_BYTES, parameters)
+    } else {
+        sys::module::load_compressed_file(name, parameters)
+    }
+}
+
+/// Loads modules by name, with what they need. What is built in, or missing, is left out.
+pub(crate) fn load_modules(names: &[&str]) -> Result<(), String> {
+    if names.is_empty() {
+        return Ok(());
+    }
+    let modules = Modules::read_names();
+    let index = modules.index();
+    let wanted = names.iter().filter_map(|name| index.find(name));
+    modules.insert(&index.with_dependencies(wanted), |_| c"").map(drop)
+}
+
+/// Keeps the modules of the config loaded.
+pub(crate) async fn follow(node: Arc<Node>) {
+    let mut config = node.config.subscribe();
+    while config.changed().await.is_ok() {
+        let worker = node.clone();
+        // Joined, so that two configs are not applied at once; a panic in there is logged by the runtime.
+        let _ = tokio::task::spawn_blocking(move || apply(&worker)).await;
+    }
+}
+
+/// Loads what the config names and publishes how it stands.
+pub(crate) fn apply(node: &Node) {
+    let Some(config) = node.config() else { return };
+    let wanted = config.machine.kernel.iter().flat_map(|kernel| &kernel.modules);
+    let statuses = wanted.map(|module| {
+        let error = bring(node, module).err().unwrap_or_default();
+        if !error.is_empty() {
+            node.journal.warn(&format!("kernel module {}: {error}", module.name));
+        }
+        let status = KernelModule {
+            name: module.name.clone(),
+            parameters: module.parameters.clone(),
+            loaded: is_there(node, &module.name),
+            error,
+        };
+        (module.name.clone(), Spec::Runtime(Runtime::KernelModule(status)))
+    });
+    let statuses = statuses.collect();
+    if let Err(error) = node.store.replace(KERNEL_MODULE_SPEC.writer, &KERNEL_MODULE_SPEC, statuses) {
+        node.journal.warn(&error.to_string());
+    }
+}
+
+fn bring(node: &Node, wanted: &Wanted) -> Result<(), String> {
+    if is_there(node, &wanted.name) {
+        return set_parameters(node, wanted);
+    }
+    let text = CString::new(wanted.parameters.join(" ")).map_err(|_| "a parameter holds a zero byte")?;
+    let modules = Modules::read_names();
+    let index = modules.index();
+    let module = index.find(&wanted.name).ok_or("the image has no such module")?;
+    let parameters =
+        |file: Module<'_>| if same_name(file.name(), &wanted.name) { text.as_c_str() } else { c"" };
+    modules.insert(&index.with_dependencies([module]), parameters).map(drop)
+}
+
+/// Whether the kernel has it, loaded or built in.
+fn is_there(node: &Node, name: &str) -> bool {
+    folder(node, name).exists()
+}
+
+/// Its folder below /sys, where its name is written with `_`.
+fn folder(node: &Node, name: &str) -> PathBuf {
+    node.path("/sys/module").join(name.replace('-', "_"))
+}
+
+/// The parameters of a module that is there already.
+fn set_parameters(node: &Node, wanted: &Wanted) -> Result<(), String> {
+    let late: Vec<&str> = wanted
+        .parameters
+        .iter()
+        .filter(|parameter| !set_parameter(node, wanted, parameter))
+        .map(String::as_str)
+        .collect();
+    if late.is_empty() {
+        return Ok(());
+    }
+    Err(format!(
+        "it was there before; these parameters take effect after a reboot at the earliest: {}",
+        late.join(" ")
+    ))
+}
+
+/// Says whether the parameter has the value now.
+fn set_parameter(node: &Node, wanted: &Wanted, parameter: &str) -> bool {
+    // A parameter without a value switches something on.
+    let (name, value) = parameter.split_once('=').unwrap_or((parameter, "1"));
+    let value = value.trim_matches('"');
+    if name.is_empty() || name.contains('/') {
+        return false;
+    }
+    let path = folder(node, &wanted.name).join("parameters").join(name);
+    let same = |text: String| match (text.trim(), value) {
+        ("Y", "1" | "y" | "Y" | "on") | ("N", "0" | "n" | "N" | "off") => true,
+        (found, wanted) => found == wanted,
+    };
+    let holds = || fs::read_to_string(&path).is_ok_and(same);
+    holds()
+        || (fs::OpenOptions::new().write(true).open(&path).is_ok_and(|mut file| {
+            use std::io::Write;
+            file.write_all(value.as_bytes()).is_ok()
+        }) && holds())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node_with(machine: &str) -> (tempfile::TempDir, Arc<Node>) {
+        let dir = tempfile::tempdir().unwrap();
+        let node = crate::server::tests_node(dir.path().to_owned());
+        let text = format!("version: v1alpha1\nmachine:\n  type: worker\n  token: a.b\n{machine}");
+        node.config.send_replace(Some(Arc::new(config::parse(&text).unwrap_or_else(|e| panic!("{e}")))));
+        (dir, node)
+    }
+
+    fn status(node: &Node, name: &str) -> KernelModule {
+        match &node.store.get(&KERNEL_MODULE_SPEC, name).unwrap().spec {
+            Spec::Runtime(Runtime::KernelModule(status)) => status.clone(),
+            _ => panic!("not a module"),
+        }
+    }
+
+    #[test]
+    fn parameters_of_a_module_that_is_there_are_written() {
+        let (dir, node) = node_with(
+            "  kernel:\n    modules:\n      - {name: br-netfilter, parameters: [limit=12, flag, fixed=3]}\n",
+        );
+        let folder = dir.path().join("sys/module/br_netfilter/parameters");
+        fs::create_dir_all(&folder).unwrap();
+        for (name, value) in [("limit", "1\n"), ("flag", "Y\n")] {
+            fs::write(folder.join(name), value).unwrap();
+        }
+        apply(&node);
+        assert_eq!(fs::read_to_string(folder.join("limit")).unwrap(), "12");
+        assert_eq!(fs::read_to_string(folder.join("flag")).unwrap(), "Y\n", "it has the value already");
+        let status = status(&node, "br-netfilter");
+        assert!(status.loaded);
+        assert!(status.error.ends_with("at the earliest: fixed=3"), "{}", status.error);
+    }
+
+    #[test]
+    fn a_module_that_nobody_has_is_told_and_leaves_with_the_config() {
+        let (_dir, node) = node_with("  kernel:\n    modules:\n      - {name: no_such_module}\n");
+        apply(&node);
+        let found = status(&node, "no_such_module");
+        assert_eq!((found.loaded, found.error.as_str()), (false, "the image has no such module"));
+        let text = "version: v1alpha1\nmachine: {type: worker, token: a.b}\n";
+        node.config.send_replace(Some(Arc::new(config::parse(text).unwrap_or_else(|e| panic!("{e}")))));
+        apply(&node);
+        assert!(node.store.list(&KERNEL_MODULE_SPEC).is_empty());
+    }
+}

@@ -1,0 +1,110 @@
+//! Resource types that sum the network up: addresses, resolvers, what the network is good for.
+//!
+//! Source: the columns are those of the public reference of v1.13; spec/api-wire-facts.md §6.1 for their form.
+
+use serde::Serialize;
+
+use super::Definition;
+use super::registry::{PLAIN, column};
+
+const NETWORK: Definition = Definition { namespace: "network", ..PLAIN };
+
+/// Sets of the node's addresses.
+pub static NODE_ADDRESS: Definition = Definition {
+    kind: "NodeAddresses.net.talos.dev",
+    display: "NodeAddress",
+    columns: &[column("Addresses", "{.addresses}")],
+    writer: "network.NodeAddressController",
+    ..NETWORK
+};
+
+/// The hardware address that stands for the node.
+pub static HARDWARE_ADDRESS: Definition = Definition {
+    kind: "HardwareAddresses.net.talos.dev",
+    display: "HardwareAddress",
+    columns: &[column("Link", "{.name}"), column("Hardware Address", "{.hardwareAddr}")],
+    writer: "network.HardwareAddressController",
+    ..NETWORK
+};
+
+/// Who resolves names.
+pub static RESOLVER_STATUS: Definition = Definition {
+    kind: "ResolverStatuses.net.talos.dev",
+    display: "ResolverStatus",
+    aliases: &["resolvers", "resolver"],
+    columns: &[column("Resolvers", "{.dnsServers}"), column("Search Domains", "{.searchDomains}")],
+    abbreviated: false,
+    writer: "network.ResolverController",
+    ..NETWORK
+};
+
+/// How far the network is.
+pub static NETWORK_STATUS: Definition = Definition {
+    kind: "NetworkStatuses.net.talos.dev",
+    display: "NetworkStatus",
+    aliases: &["netstatus", "netstatuses"],
+    columns: &[
+        column("Address", "{.addressReady}"),
+        column("Connectivity", "{.connectivityReady}"),
+        column("Hostname", "{.hostnameReady}"),
+        column("Etc", "{.etcFilesReady}"),
+    ],
+    abbreviated: false,
+    writer: "network.NetworkStatusController",
+    ..NETWORK
+};
+
+/// What a resource of these types says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum Addressing {
+    /// `NodeAddresses`.
+    Addresses(NodeAddresses),
+    /// `HardwareAddresses`.
+    Hardware(HardwareAddress),
+    /// `ResolverStatuses`.
+    Resolvers(Resolvers),
+    /// `NetworkStatuses`.
+    Status(NetworkStatus),
+}
+
+/// A set of addresses.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NodeAddresses {
+    /// With their prefix lengths.
+    pub addresses: Vec<String>,
+}
+
+/// The hardware address that stands for the node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HardwareAddress {
+    /// The link.
+    pub name: String,
+    /// Its address.
+    pub hardware_addr: String,
+}
+
+/// Who resolves names.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Resolvers {
+    /// Servers, by preference.
+    pub dns_servers: Vec<String>,
+    /// Domains that are tried behind short names.
+    pub search_domains: Vec<String>,
+}
+
+/// How far the network is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NetworkStatus {
+    /// There is an address that others can reach.
+    pub address_ready: bool,
+    /// There is a default route.
+    pub connectivity_ready: bool,
+    /// The node has a name.
+    pub hostname_ready: bool,
+    /// hosts and resolv.conf are written.
+    pub etc_files_ready: bool,
+}

@@ -1,0 +1,252 @@
+//! Resource types of the running system: its stage, identity, modules, device rules, log receivers.
+//!
+//! Source: the columns are those of the public reference of v1.13; the `billet.dev` types are ours.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::Definition;
+use super::registry::{PLAIN, column};
+
+/// Where the machine is.
+pub static MACHINE_STATUS: Definition = Definition {
+    kind: "MachineStatuses.runtime.talos.dev",
+    display: "MachineStatus",
+    columns: &[column("Stage", "{.stage}"), column("Ready", "{.status.ready}")],
+    abbreviated: false,
+    writer: "runtime.MachineStatusController",
+    ..PLAIN
+};
+
+/// The version that runs.
+pub static VERSION: Definition = Definition {
+    kind: "Versions.runtime.talos.dev",
+    display: "Version",
+    columns: &[column("Version", "{.version}")],
+    writer: "boot-report",
+    ..PLAIN
+};
+
+/// How far the machine's start can be trusted.
+pub static SECURITY_STATE: Definition = Definition {
+    kind: "SecurityStates.talos.dev",
+    display: "SecurityState",
+    columns: &[
+        column("SecureBoot", "{.secureBoot}"),
+        column("BootedWithUKI", "{.bootedWithUKI}"),
+        column("ModuleSignatureEnforced", "{.moduleSignatureEnforced}"),
+    ],
+    abbreviated: false,
+    writer: "runtime.SecurityStateController",
+    ..PLAIN
+};
+
+/// A kernel module that the config names.
+pub static KERNEL_MODULE_SPEC: Definition = Definition {
+    kind: "KernelModuleSpecs.runtime.talos.dev",
+    display: "KernelModuleSpec",
+    aliases: &["modules", "module"],
+    columns: &[
+        column("Parameters", "{.parameters}"),
+        column("Loaded", "{.loaded}"),
+        column("Error", "{.error}"),
+    ],
+    writer: "loadKernelModules",
+    ..PLAIN
+};
+
+/// A device rule that the config gives.
+pub static UDEV_RULE_STATUS: Definition = Definition {
+    kind: "UdevRuleStatuses.files.talos.dev",
+    display: "UdevRuleStatus",
+    namespace: "files",
+    aliases: &["udevrules", "udevrule"],
+    columns: &[column("Active", "{.active}"), column("Rule", "{.rule}"), column("Problem", "{.problem}")],
+    writer: "files.UdevRuleController",
+    ..PLAIN
+};
+
+/// A receiver of logs.
+pub static LOG_DESTINATION_STATUS: Definition = Definition {
+    kind: "LogDestinationStatuses.runtime.billet.dev",
+    display: "LogDestinationStatus",
+    columns: &[
+        column("Log", "{.log}"),
+        column("State", "{.state}"),
+        column("Sent", "{.sent}"),
+        column("Dropped", "{.dropped}"),
+        column("Error", "{.error}"),
+    ],
+    writer: "runtime.LogSenderController",
+    ..PLAIN
+};
+
+/// Where the kernel's log is sent.
+pub static KMSG_LOG_CONFIG: Definition = Definition {
+    kind: "KmsgLogConfigs.runtime.talos.dev",
+    display: "KmsgLogConfig",
+    columns: &[column("Destinations", "{.destinations}")],
+    writer: "runtime.KmsgLogConfigController",
+    ..PLAIN
+};
+
+/// The node's identity, which outlives restarts.
+pub static IDENTITY: Definition = Definition {
+    kind: "Identities.cluster.talos.dev",
+    display: "Identity",
+    namespace: "cluster",
+    columns: &[column("ID", "{.nodeId}")],
+    writer: "cluster.NodeIdentityController",
+    ..PLAIN
+};
+
+/// The cluster that the config names.
+pub static CLUSTER_INFO: Definition = Definition {
+    kind: "Infos.cluster.talos.dev",
+    display: "Info",
+    namespace: "cluster",
+    columns: &[column("Cluster ID", "{.clusterId}"), column("Cluster Name", "{.clusterName}")],
+    writer: "cluster.InfoController",
+    ..PLAIN
+};
+
+/// What a resource of these types says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum Runtime {
+    /// `MachineStatuses`.
+    MachineStatus(MachineStatus),
+    /// `Versions`.
+    Version(Version),
+    /// `SecurityStates`.
+    SecurityState(SecurityState),
+    /// `KernelModuleSpecs`.
+    KernelModule(KernelModule),
+    /// `UdevRuleStatuses`.
+    UdevRule(UdevRule),
+    /// `LogDestinationStatuses`.
+    LogDestination(LogDestination),
+    /// `KmsgLogConfigs`.
+    KmsgLog(KmsgLog),
+    /// `Identities`.
+    Identity(Identity),
+    /// `Infos`.
+    Cluster(Cluster),
+}
+
+/// Where the machine is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct MachineStatus {
+    /// `booting`, `running`, …
+    pub stage: &'static str,
+    /// How far it got there.
+    pub status: StageStatus,
+}
+
+/// How far a machine got in its stage.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StageStatus {
+    /// All is well.
+    pub ready: bool,
+    /// What is not.
+    pub unmet_conditions: Vec<UnmetCondition>,
+}
+
+/// Something that is not well.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct UnmetCondition {
+    /// What it concerns.
+    pub name: String,
+    /// What is wrong.
+    pub reason: String,
+}
+
+/// The version that runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Version {
+    /// As in the root manifest.
+    pub version: String,
+}
+
+/// How far the machine's start can be trusted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SecurityState {
+    /// The firmware checks what it starts.
+    pub secure_boot: bool,
+    /// The kernel came in one signed file with its command line.
+    #[serde(rename = "bootedWithUKI")]
+    pub booted_with_uki: bool,
+    /// The kernel takes signed modules only.
+    pub module_signature_enforced: bool,
+}
+
+/// A kernel module that the config names.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct KernelModule {
+    /// Its name.
+    pub name: String,
+    /// Its parameters.
+    pub parameters: Vec<String>,
+    /// It is there.
+    pub loaded: bool,
+    /// Why it is not, or which parameter has no effect.
+    pub error: String,
+}
+
+/// A device rule that the config gives.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct UdevRule {
+    /// The line.
+    pub rule: String,
+    /// It is applied to devices.
+    pub active: bool,
+    /// Why it is not, or what of it is not.
+    pub problem: String,
+}
+
+/// A receiver of logs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LogDestination {
+    /// Its address.
+    pub endpoint: String,
+    /// `services` or `kernel`.
+    pub log: &'static str,
+    /// `sending`, `waiting`.
+    pub state: &'static str,
+    /// Lines that were handed over.
+    pub sent: u64,
+    /// Lines that were given up.
+    pub dropped: u64,
+    /// What keeps it from sending.
+    pub error: String,
+    /// Fields that each line gets.
+    pub extra_tags: BTreeMap<String, String>,
+}
+
+/// Where the kernel's log is sent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct KmsgLog {
+    /// Addresses.
+    pub destinations: Vec<String>,
+}
+
+/// The node's identity.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Identity {
+    /// 32 bytes in base 62.
+    pub node_id: String,
+}
+
+/// The cluster that the config names.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Cluster {
+    /// Its identifier.
+    pub cluster_id: String,
+    /// Its name.
+    pub cluster_name: String,
+}
