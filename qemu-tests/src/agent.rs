@@ -151,8 +151,24 @@ impl Agent {
 
     /// Waits until a child that the agent started ended well.
     pub fn wait_child(&self, pid: u64, on_reference: Duration) -> Result<()> {
+        self.wait_child_while(pid, on_reference, || Ok(0))
+    }
+
+    /// Waits for a child that starts processes: it may go on as long as there are a hundred new ones within the limit,
+    /// more than a node's services start meanwhile.
+    pub fn wait_forking_child(&self, pid: u64, on_reference: Duration) -> Result<()> {
+        self.wait_child_while(pid, on_reference, || Ok(self.forks()? / 100))
+    }
+
+    /// The limit starts anew whenever `progress` is another number.
+    fn wait_child_while(
+        &self,
+        pid: u64,
+        on_reference: Duration,
+        progress: impl Fn() -> Result<u64>,
+    ) -> Result<()> {
         let limit = deadline(on_reference);
-        let end = Instant::now() + limit;
+        let (mut last, mut end) = (progress()?, Instant::now() + limit);
         loop {
             let state = self.ask(json!({ "op": "child", "pid": pid }))?;
             if state["running"] == false {
@@ -161,11 +177,22 @@ impl Agent {
                 }
                 bail!("the agent's child {pid} ended with {}", state["status"]);
             }
+            let now = progress()?;
+            if now != last {
+                (last, end) = (now, Instant::now() + limit);
+            }
             if Instant::now() > end {
-                bail!("the agent's child {pid} still ran after {limit:?}");
+                bail!("the agent's child {pid} still ran after {limit:?} without progress (at {last})");
             }
             std::thread::sleep(POLL_INTERVAL);
         }
+    }
+
+    /// How many processes and threads were ever started on the node.
+    fn forks(&self) -> Result<u64> {
+        let stat = self.read("/proc/stat")?;
+        let line = stat.lines().find_map(|line| line.strip_prefix("processes "));
+        line.and_then(|count| count.trim().parse().ok()).context("no `processes` in /proc/stat")
     }
 
     fn exchange(&self, request: &Value) -> Result<Value> {

@@ -181,8 +181,7 @@ fn orphans_are_reaped_while_the_node_answers() {
     for _ in 0..3 {
         node.answers(STEP_LIMIT).unwrap();
     }
-    // One limit a thousand forks.
-    agent.wait_child(child, STEP_LIMIT * (forks / 1_000)).unwrap();
+    agent.wait_forking_child(child, STEP_LIMIT).unwrap();
     let end = Instant::now() + qemu_tests::deadline(STEP_LIMIT);
     let is_zombie_of_init = |process: &Process| process.state == "Z" && process.ppid == 1;
     while agent.processes().unwrap().iter().any(is_zombie_of_init) {
