@@ -1,4 +1,4 @@
-//! Why an image could not be made.
+//! Why an image could not be made or a disk not be changed.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -93,6 +93,54 @@ pub enum Error {
     /// A FAT volume could not be made.
     #[error(transparent)]
     Fat(#[from] ondisk::fat::Error),
+    /// A device of a node could not be written.
+    #[error(transparent)]
+    Device(#[from] crate::device::DeviceError),
+    /// A device of a node could not be read.
+    #[error(transparent)]
+    ReadDevice(#[from] ondisk::ReadError),
+    /// A layer of a new system could not be read.
+    #[error("read layer {layer} of the new system")]
+    ReadLayer {
+        /// Its name.
+        layer: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// A layer of a new system is not what its manifest says, or the disk did not keep it.
+    #[error("layer {layer} {reason}")]
+    BadLayer {
+        /// Its name.
+        layer: String,
+        /// What is wrong.
+        reason: &'static str,
+    },
+    /// A UKI that was just written reads back differently.
+    #[error(
+        "{name} on the EFI system partition reads back differently from what was written: the disk is faulty"
+    )]
+    BadUki {
+        /// Its file name.
+        name: String,
+    },
+    /// A partition that every installed disk has is missing, or there twice.
+    #[error("the disk has no partition {name}, or several: it was not installed by Billet")]
+    NoPartition {
+        /// Its GPT name.
+        name: &'static str,
+    },
+    /// The running system has not proved itself yet, and the other one is what it would fall back to.
+    #[error("{name} is still on trial: wait until it is kept, or roll back")]
+    OnTrial {
+        /// Its UKI.
+        name: String,
+    },
+    /// All numbers of boot entries are used up.
+    #[error("boot entries are numbered up to 999999, and that one is taken: install anew")]
+    NoGeneration,
+    /// No other system that could run.
+    #[error("there is no other system on this disk to roll back to")]
+    NothingToRollBackTo,
     /// The layers do not fit their partition.
     #[error("the layers take {needed_bytes} bytes, a slot has {slot_bytes}")]
     SlotTooSmall {

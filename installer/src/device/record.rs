@@ -84,10 +84,10 @@ impl Recorder {
         Self { now: before.clone(), recording: Recording { before, events: Vec::new() } }
     }
 
-    /// What was recorded.
+    /// What was recorded, and the device as it is now.
     #[must_use]
-    pub fn finish(self) -> Recording {
-        self.recording
+    pub fn finish(self) -> (Recording, Memory) {
+        (self.recording, self.now)
     }
 }
 

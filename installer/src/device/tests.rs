@@ -60,7 +60,7 @@ fn the_states_of_two_writes_are_all_there() {
     recorder.write_at(4096, &[2; 512]).unwrap();
     recorder.flush().unwrap();
     recorder.acknowledge("both");
-    let recording = recorder.finish();
+    let (recording, _) = recorder.finish();
     let mut seen = Vec::new();
     let count = recording.each_state(&|range| range.start < 512, |mut state| {
         let bytes = [0, 512, 4096].map(|at| read(&mut state.disk, at, 1)[0]);
@@ -108,7 +108,7 @@ fn changes_of_meta_survive_every_cut_and_need_each_flush() {
         apply(&mut recorder, 0, &steps).unwrap();
         recorder.acknowledge("changed");
     }
-    let recording = recorder.finish();
+    let (recording, _) = recorder.finish();
     let bad = |recording: &Recording| {
         let mut bad = 0;
         recording.each_state(&|_| true, |mut state| {
@@ -146,7 +146,7 @@ fn a_table_that_grows_survives_every_cut() {
     let mut recorder = Recorder::new(disk);
     apply(&mut recorder, 0, &steps).unwrap();
     recorder.acknowledge("grown");
-    let recording = recorder.finish();
+    let (recording, _) = recorder.finish();
     let states = recording.each_state(&|_| true, |mut state| {
         let found =
             gpt::read(&mut state.disk, larger).unwrap_or_else(|e| panic!("{:?}: {e}", state.cut)).table;
