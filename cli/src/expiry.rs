@@ -46,7 +46,7 @@ mod tests {
             Err(_) => now - hour(left_hours.unsigned_abs()),
         };
         let lifetime = Lifetime { not_before: now - hour(age_hours), not_after };
-        let leaf = Leaf { organization: None, names: vec![], usage: Usage::Client, lifetime };
+        let leaf = Leaf { organizations: vec![], names: vec![], usage: Usage::Client, lifetime };
         let authority = Authority::generate("talos", Lifetime::from_now(CA_LIFETIME)).unwrap();
         let issued = authority.issue(&leaf).unwrap();
         CertificateFacts::from_pem("it", &issued.certificate).unwrap()

@@ -88,8 +88,8 @@ impl Credentials {
     }
 
     fn issue(&self, role: Option<&str>, lifetime: Lifetime) -> Result<Identity> {
-        let organization = role.map(str::to_owned);
-        let leaf = Leaf { organization, names: Vec::new(), usage: Usage::Client, lifetime };
+        let organizations = role.map(str::to_owned).into_iter().collect();
+        let leaf = Leaf { organizations, names: Vec::new(), usage: Usage::Client, lifetime };
         self.authority.issue(&leaf).context("make a client certificate")
     }
 }

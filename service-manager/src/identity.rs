@@ -318,14 +318,14 @@ fn issue_for_maintenance(node: &Node, names: &[String]) -> Result<(), String> {
 fn make(config: &Config, key: &Secret, names: &[String]) -> Result<Material, String> {
     let authority = Authority::from_pem(&config.machine.ca.crt.0, key).map_err(|e| e.to_string())?;
     let leaf = Leaf {
-        organization: None,
+        organizations: vec![],
         names: names.to_vec(),
         usage: Usage::Server,
         lifetime: Lifetime::from_now(LEAF_LIFETIME),
     };
     let identity = authority.issue(&leaf).map_err(|e| e.to_string())?;
     let speaker = Leaf {
-        organization: Some(api::roles::Role::Impersonator.name().to_owned()),
+        organizations: vec![api::roles::Role::Impersonator.name().to_owned()],
         usage: Usage::Client,
         ..leaf
     };

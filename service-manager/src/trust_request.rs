@@ -107,7 +107,7 @@ mod tests {
     async fn trustd() -> (String, String) {
         let authority = Authority::generate("talos", Lifetime::from_now(CA_LIFETIME)).unwrap();
         let leaf = Leaf {
-            organization: None,
+            organizations: vec![],
             names: vec!["127.0.0.1".into()],
             usage: Usage::Server,
             lifetime: Lifetime::from_now(LEAF_LIFETIME),

@@ -51,7 +51,7 @@ impl Trust {
             return Err(Status::unauthenticated("Unauthenticated"));
         }
         let lifetime = Lifetime::from_now(LEAF_LIFETIME);
-        let leaf = Leaf { organization: None, names: Vec::new(), usage: Usage::Server, lifetime };
+        let leaf = Leaf { organizations: vec![], names: Vec::new(), usage: Usage::Server, lifetime };
         let signed = signer.authority.sign_request(request, &leaf);
         let crt = signed.map_err(|e| Status::invalid_argument(e.to_string()))?;
         Ok(CertificateResponse {
@@ -173,7 +173,7 @@ mod tests {
     fn material() -> Material {
         let authority = Authority::generate("talos", Lifetime::from_now(CA_LIFETIME)).unwrap();
         let leaf = Leaf {
-            organization: None,
+            organizations: vec![],
             names: vec!["127.0.0.1".into()],
             usage: Usage::Server,
             lifetime: Lifetime::from_now(LEAF_LIFETIME),

@@ -35,7 +35,7 @@ proptest! {
         let _ = blocks(&text);
         let _ = PrivateKey::from_pem("it", &text);
         let _ = CertificateFacts::from_pem("it", &text);
-        let leaf = Leaf { organization: None, names: vec![], usage: Usage::Server, lifetime: Lifetime::from_now(LEAF_LIFETIME) };
+        let leaf = Leaf { organizations: vec![], names: vec![], usage: Usage::Server, lifetime: Lifetime::from_now(LEAF_LIFETIME) };
         prop_assert!(AUTHORITY.sign_request(&text, &leaf).is_err());
     }
 

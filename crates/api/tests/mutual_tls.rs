@@ -117,7 +117,7 @@ impl Rig {
 
 fn leaf(organization: Option<&str>, usage: Usage, names: &[&str]) -> Leaf {
     Leaf {
-        organization: organization.map(str::to_owned),
+        organizations: organization.map(str::to_owned).into_iter().collect(),
         names: names.iter().map(ToString::to_string).collect(),
         usage,
         lifetime: Lifetime::from_now(LEAF_LIFETIME),

@@ -24,7 +24,7 @@ pub(super) struct Fixture {
 /// A certificate for any of the addresses that tests use.
 fn leaf(organization: Option<&str>, usage: Usage) -> Leaf {
     Leaf {
-        organization: organization.map(str::to_owned),
+        organizations: organization.map(str::to_owned).into_iter().collect(),
         names: vec!["127.0.0.1".into(), "127.0.0.2".into()],
         usage,
         lifetime: Lifetime::from_now(LEAF_LIFETIME),

@@ -14,7 +14,7 @@ use crate::node::Node;
 pub(crate) fn material(names: &[String]) -> Result<Material, String> {
     let lifetime = Lifetime::from_now(CA_LIFETIME);
     let authority = Authority::generate("talos", lifetime).map_err(|e| e.to_string())?;
-    let leaf = Leaf { organization: None, names: names.to_vec(), usage: Usage::Server, lifetime };
+    let leaf = Leaf { organizations: vec![], names: names.to_vec(), usage: Usage::Server, lifetime };
     let identity = authority.issue(&leaf).map_err(|e| e.to_string())?;
     Ok(Material {
         authority: authority.certificate().to_owned(),

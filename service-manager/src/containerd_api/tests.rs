@@ -153,7 +153,7 @@ impl Registry {
 
 fn acceptor(authority: &Authority) -> TlsAcceptor {
     let leaf = Leaf {
-        organization: None,
+        organizations: vec![],
         names: vec!["127.0.0.1".to_owned()],
         usage: Usage::Server,
         lifetime: Lifetime::from_now(LEAF_LIFETIME),

@@ -57,7 +57,7 @@ pub(crate) struct CsrFlags {
     /// Address that the certificate is for
     #[arg(long)]
     ip: Option<IpAddr>,
-    /// Role that is asked for; empty for none, as the first generation has it
+    /// Roles that are asked for; empty for none, as the first generation has it
     #[arg(long, default_value = "os:admin", value_delimiter = ',')]
     roles: Vec<String>,
 }
@@ -115,12 +115,9 @@ pub(super) fn key(flags: &KeyFlags) -> Result<()> {
 pub(super) fn csr(flags: &CsrFlags) -> Result<()> {
     let key = PrivateKey::from_pem("the private key", read_pem(&flags.key)?.expose_secret())
         .with_context(|| flags.key.display().to_string())?;
-    let roles: Vec<_> = flags.roles.iter().filter(|r| !r.is_empty()).collect();
-    if roles.len() > 1 {
-        bail!("one certificate is for one role here; make one for each of {} roles", roles.len());
-    }
+    let roles: Vec<String> = flags.roles.iter().filter(|r| !r.is_empty()).cloned().collect();
     let names: Vec<String> = flags.ip.iter().map(ToString::to_string).collect();
-    let request = request_for(&key, roles.first().map(|r| r.as_str()), &names)?;
+    let request = request_for(&key, &roles, &names)?;
     files::write(&flags.key.with_extension("csr"), &request)
 }
 
@@ -128,9 +125,8 @@ pub(super) fn crt(flags: &CrtFlags) -> Result<()> {
     let authority = authority(&flags.ca)?;
     let request = read_pem(&flags.csr)?;
     let named_file = || flags.csr.display().to_string();
-    let organizations = requested_organizations(request.expose_secret()).with_context(named_file)?;
     let leaf = Leaf {
-        organization: organizations.into_iter().next(),
+        organizations: requested_organizations(request.expose_secret()).with_context(named_file)?,
         names: Vec::new(),
         usage: Usage::Client,
         lifetime: lifetime(flags.hours),

@@ -136,9 +136,9 @@ impl Cluster {
         let authority = secrets.authority()?;
         let new = self.contract.has_roles();
         let lifetime = Lifetime::from_now(if new { ADMIN_LIFETIME } else { CA_LIFETIME });
-        let organization = new.then(|| Role::Admin.name().to_owned());
+        let organizations = new.then(|| Role::Admin.name().to_owned()).into_iter().collect();
         let names = if new { Vec::new() } else { vec!["127.0.0.1".to_owned()] };
-        let identity = authority.issue(&Leaf { organization, names, usage: Usage::Client, lifetime })?;
+        let identity = authority.issue(&Leaf { organizations, names, usage: Usage::Client, lifetime })?;
         let first = self.contract.is_first_generation();
         let endpoints = if first { vec!["127.0.0.1".to_owned()] } else { Vec::new() };
         Ok(self.context(endpoints, authority.certificate(), &identity))

@@ -129,8 +129,8 @@ impl Secrets {
         role: Option<Role>,
         lifetime: Lifetime,
     ) -> Result<Talosconfig, PkiError> {
-        let organization = role.map(|r| r.name().to_owned());
-        let leaf = Leaf { organization, names: Vec::new(), usage: Usage::Client, lifetime };
+        let organizations = role.map(|r| r.name().to_owned()).into_iter().collect();
+        let leaf = Leaf { organizations, names: Vec::new(), usage: Usage::Client, lifetime };
         Ok(talosconfig(request, self.authority.certificate(), &self.authority.issue(&leaf)?))
     }
 }

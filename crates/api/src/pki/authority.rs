@@ -4,18 +4,17 @@
 //! and names. Does not: decide who may ask.
 //! Source: shared/spec/api-wire-facts.md §3.2 (profiles), §3.10 (trustd).
 
-use super::{Algorithm, CertificateFacts, PkiError, PrivateKey, certificates, pem};
+use super::{Algorithm, CertificateFacts, PkiError, PrivateKey, certificates, pem, request, subject};
 use config::Secret;
 use rcgen::{
-    BasicConstraints, CertificateParams, CertificateSigningRequestParams, DistinguishedName, DnType,
-    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, SanType,
+    BasicConstraints, Certificate, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
+    IsCa, Issuer, KeyPair, KeyUsagePurpose, SanType,
 };
 use std::{
     net::IpAddr,
     time::{Duration, SystemTime},
 };
 use time::OffsetDateTime;
-use x509_parser::prelude::{FromDer, X509CertificationRequest};
 use zeroize::Zeroizing;
 
 /// Validity of a CA and of an administrator's certificate: ten years.
@@ -24,9 +23,6 @@ pub const CA_LIFETIME: Duration = Duration::from_secs(87_600 * 3600);
 pub const LEAF_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 /// Certificates are valid from this long ago, so that a node whose clock is behind ours accepts them.
 pub const BACKDATE: Duration = Duration::from_secs(3600);
-
-/// The object of errors about requests.
-const REQUEST: &str = "the certificate request";
 
 /// From when to when a certificate is valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,8 +56,8 @@ pub enum Usage {
 /// What a certificate shall say.
 #[derive(Debug, Clone)]
 pub struct Leaf {
-    /// Subject O: a role such as `os:admin`. `None` leaves the subject empty.
-    pub organization: Option<String>,
+    /// Values of subject O: roles such as `os:admin`. None at all leave the subject empty.
+    pub organizations: Vec<String>,
     /// Addresses and DNS names.
     pub names: Vec<String>,
     /// Ends of a connection.
@@ -119,7 +115,7 @@ impl Authority {
     ) -> Result<Self, PkiError> {
         const WHAT: &str = "the CA";
         let key = PrivateKey::generate_with(algorithm)?;
-        let mut params = params(Some(organization), &[], lifetime)?;
+        let mut params = params(&[organization.to_owned()], &[], lifetime)?;
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyCertSign];
         params.extended_key_usages = usages(Usage::Both);
@@ -160,7 +156,7 @@ impl Authority {
         let params = leaf_params(leaf)?;
         let (subject, signer) = (key.signer(WHAT)?, self.signer()?);
         let signed = params.signed_by(&*subject, &self.issuer(&signer)?).map_err(made(WHAT))?;
-        Ok(Identity { certificate: signed.pem(), key })
+        Ok(Identity { certificate: self.named(&signed, leaf, &signer)?, key })
     }
 
     /// Signs the key of a certificate request. Subject, usage and validity come from `leaf`, never from the
@@ -169,19 +165,25 @@ impl Authority {
     /// # Errors
     /// [`PkiError::Pem`] or [`PkiError::Unusable`] for a request that is none or whose signature is wrong.
     pub fn sign_request(&self, request: &str, leaf: &Leaf) -> Result<String, PkiError> {
-        let block = request_block(request)?;
-        let mut asked = CertificateSigningRequestParams::from_der(&block.der.to_vec().into())
-            .map_err(|e| PkiError::Unusable { what: REQUEST, reason: e.to_string() })?;
-        let names = std::mem::take(&mut asked.params.subject_alt_names);
-        asked.params = leaf_params(leaf)?;
-        if asked.params.subject_alt_names.is_empty() {
-            asked.params.subject_alt_names = names
-                .into_iter()
-                .filter(|n| matches!(n, SanType::DnsName(_) | SanType::IpAddress(_)))
-                .collect();
+        let asked = request::read(request)?;
+        let mut params = leaf_params(leaf)?;
+        if params.subject_alt_names.is_empty() {
+            params.subject_alt_names = asked.names;
         }
         let signer = self.signer()?;
-        Ok(asked.signed_by(&self.issuer(&signer)?).map_err(made("a certificate"))?.pem())
+        let signed = params.signed_by(&asked.key, &self.issuer(&signer)?).map_err(made("a certificate"))?;
+        self.named(&signed, leaf, &signer)
+    }
+
+    /// PEM of what was signed, with every value of O.
+    fn named(&self, signed: &Certificate, leaf: &Leaf, signer: &KeyPair) -> Result<String, PkiError> {
+        if leaf.organizations.len() < 2 {
+            return Ok(signed.pem());
+        }
+        let place = subject::Place::Certificate;
+        let der =
+            subject::with_organizations("a certificate", signed.der(), place, &leaf.organizations, signer)?;
+        Ok(pem::encode("CERTIFICATE", &der).to_string())
     }
 
     fn signer(&self) -> Result<Zeroizing<KeyPair>, PkiError> {
@@ -194,27 +196,6 @@ impl Authority {
     }
 }
 
-/// Values of subject O that a request asks for, empty ones left out.
-///
-/// # Errors
-/// [`PkiError::Pem`] or [`PkiError::Unusable`] for a request that is none.
-pub fn requested_organizations(request: &str) -> Result<Vec<String>, PkiError> {
-    let block = request_block(request)?;
-    let (_, parsed) = X509CertificationRequest::from_der(&block.der)
-        .map_err(|e| PkiError::Unusable { what: REQUEST, reason: e.to_string() })?;
-    let subject = &parsed.certification_request_info.subject;
-    let values = subject.iter_organization().filter_map(|o| o.as_str().ok());
-    Ok(values.filter(|o| !o.is_empty()).map(str::to_owned).collect())
-}
-
-fn request_block(request: &str) -> Result<pem::Block, PkiError> {
-    pem::blocks(request)
-        .map_err(|reason| PkiError::Pem { what: REQUEST, reason })?
-        .into_iter()
-        .find(|b| b.label == "CERTIFICATE REQUEST")
-        .ok_or(PkiError::Pem { what: REQUEST, reason: "there is no CERTIFICATE REQUEST block" })
-}
-
 /// A certificate that its own key signed, for `names`: both ends of a connection that share one file.
 ///
 /// # Errors
@@ -222,7 +203,7 @@ fn request_block(request: &str) -> Result<pem::Block, PkiError> {
 pub fn self_signed(organization: &str, names: &[String], lifetime: Lifetime) -> Result<Identity, PkiError> {
     const WHAT: &str = "a certificate";
     let key = PrivateKey::generate()?;
-    let mut params = params(Some(organization), names, lifetime)?;
+    let mut params = params(&[organization.to_owned()], names, lifetime)?;
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyCertSign];
     params.extended_key_usages = usages(Usage::Both);
@@ -235,30 +216,39 @@ pub fn self_signed(organization: &str, names: &[String], lifetime: Lifetime) -> 
 /// # Errors
 /// [`PkiError::Name`], [`PkiError::Make`].
 pub fn certificate_request(key: &PrivateKey, names: &[String]) -> Result<String, PkiError> {
-    request_for(key, None, names)
+    request_for(key, &[], names)
 }
 
-/// As [`certificate_request`], with subject O: the role that is asked for.
+/// As [`certificate_request`], with values of subject O: the roles that are asked for.
 ///
 /// # Errors
 /// [`PkiError::Name`], [`PkiError::Make`].
-pub fn request_for(
-    key: &PrivateKey,
-    organization: Option<&str>,
-    names: &[String],
-) -> Result<String, PkiError> {
+pub fn request_for(key: &PrivateKey, organizations: &[String], names: &[String]) -> Result<String, PkiError> {
     const WHAT: &str = "a certificate request";
     let mut params = CertificateParams::default();
-    params.distinguished_name = DistinguishedName::new();
-    if let Some(organization) = organization {
-        params.distinguished_name.push(DnType::OrganizationName, organization);
-    }
+    params.distinguished_name = distinguished_name(organizations);
     params.subject_alt_names = alt_names(names)?;
-    params.serialize_request(&*key.signer(WHAT)?).and_then(|r| r.pem()).map_err(made(WHAT))
+    let signer = key.signer(WHAT)?;
+    let request = params.serialize_request(&*signer).map_err(made(WHAT))?;
+    if organizations.len() < 2 {
+        return request.pem().map_err(made(WHAT));
+    }
+    let place = subject::Place::Request;
+    let der = subject::with_organizations(WHAT, request.der(), place, organizations, &*signer)?;
+    Ok(pem::encode(request::LABEL, &der).to_string())
+}
+
+/// A name with at most one value of O: several come by [`subject`].
+fn distinguished_name(organizations: &[String]) -> DistinguishedName {
+    let mut name = DistinguishedName::new();
+    if let Some(organization) = organizations.first() {
+        name.push(DnType::OrganizationName, organization.as_str());
+    }
+    name
 }
 
 fn leaf_params(leaf: &Leaf) -> Result<CertificateParams, PkiError> {
-    let mut params = params(leaf.organization.as_deref(), &leaf.names, leaf.lifetime)?;
+    let mut params = params(&leaf.organizations, &leaf.names, leaf.lifetime)?;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = usages(leaf.usage);
     params.use_authority_key_identifier_extension = true;
@@ -266,15 +256,12 @@ fn leaf_params(leaf: &Leaf) -> Result<CertificateParams, PkiError> {
 }
 
 fn params(
-    organization: Option<&str>,
+    organizations: &[String],
     names: &[String],
     lifetime: Lifetime,
 ) -> Result<CertificateParams, PkiError> {
     let mut params = CertificateParams::default();
-    params.distinguished_name = DistinguishedName::new();
-    if let Some(organization) = organization {
-        params.distinguished_name.push(DnType::OrganizationName, organization);
-    }
+    params.distinguished_name = distinguished_name(organizations);
     params.subject_alt_names = alt_names(names)?;
     params.not_before = OffsetDateTime::from(lifetime.not_before);
     params.not_after = OffsetDateTime::from(lifetime.not_after);

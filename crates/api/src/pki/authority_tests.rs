@@ -1,6 +1,7 @@
 //! What the authority signs, read back by the X.509 parser.
 
 use super::*;
+use crate::pki::requested_organizations;
 
 fn authority() -> Authority {
     Authority::generate("talos", Lifetime::from_now(CA_LIFETIME)).unwrap()
@@ -8,7 +9,7 @@ fn authority() -> Authority {
 
 fn leaf(usage: Usage, names: &[&str]) -> Leaf {
     Leaf {
-        organization: None,
+        organizations: vec![],
         names: names.iter().map(ToString::to_string).collect(),
         usage,
         lifetime: Lifetime::from_now(LEAF_LIFETIME),
@@ -93,4 +94,39 @@ fn names_that_are_none_are_refused() {
             matches!(authority().issue(&leaf(Usage::Server, &[wrong])), Err(PkiError::Name(n)) if n == wrong)
         );
     }
+}
+
+#[test]
+fn several_roles_are_several_values_of_one_subject() {
+    let ca = authority();
+    let roles = ["os:admin", "os:reader", "os:etcd:backup"].map(str::to_owned).to_vec();
+    let identity = ca.issue(&Leaf { organizations: roles.clone(), ..leaf(Usage::Client, &[]) }).unwrap();
+    let sorted = |mut roles: Vec<String>| {
+        roles.sort();
+        roles
+    };
+    assert_eq!(sorted(facts(&identity.certificate).organizations), sorted(roles.clone()));
+    let key = PrivateKey::generate_with(Algorithm::Ecdsa).unwrap();
+    let request = request_for(&key, &roles, &["n1".to_owned()]).unwrap();
+    let asked = requested_organizations(&request).unwrap();
+    assert_eq!(sorted(asked.clone()), sorted(roles.clone()));
+    // The request's signature is checked before anything is signed.
+    let signed =
+        ca.sign_request(&request, &Leaf { organizations: asked, ..leaf(Usage::Client, &[]) }).unwrap();
+    assert_eq!(sorted(facts(&signed).organizations), sorted(roles));
+    assert_eq!(facts(&signed).names, ["n1"]);
+    for certificate in [&identity.certificate, &signed] {
+        assert!(openssl_verifies(ca.certificate(), certificate));
+    }
+}
+
+/// By another implementation.
+fn openssl_verifies(ca: &str, certificate: &str) -> bool {
+    let dir = tempfile::tempdir().unwrap();
+    let (root, leaf) = (dir.path().join("ca"), dir.path().join("leaf"));
+    std::fs::write(&root, ca).unwrap();
+    std::fs::write(&leaf, certificate).unwrap();
+    let mut command = std::process::Command::new("openssl");
+    command.args(["verify", "-purpose", "sslclient", "-CAfile"]).arg(root).arg(leaf);
+    command.output().unwrap().status.success()
 }

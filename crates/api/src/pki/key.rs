@@ -5,7 +5,11 @@
 //! Wiped on drop, no `Debug`. Fails by: [`PkiError`] without key material.
 //! Source: RFC 5958 (PKCS#8), RFC 5915 (SEC1), RFC 8410 (Ed25519); shared/spec/api-wire-facts.md §3.2.
 
-use super::{PkiError, pem};
+use super::{
+    PkiError,
+    der::{OCTET_STRING, SEQUENCE, der, element},
+    pem,
+};
 use config::Secret;
 use rcgen::{KeyPair, PublicKeyData};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -153,7 +157,7 @@ fn inside(pkcs8: &[u8]) -> Option<&[u8]> {
     let (_, content, _) = element(pkcs8)?;
     let (_, _, after_version) = element(content)?;
     let (_, _, after_algorithm) = element(after_version)?;
-    element(after_algorithm).filter(|(tag, ..)| *tag == 0x04).map(|(_, key, _)| key)
+    element(after_algorithm).filter(|(tag, ..)| *tag == OCTET_STRING).map(|(_, key, _)| key)
 }
 
 /// SEC1 with the curve inside, as it must be where no algorithm stands around it.
@@ -170,47 +174,15 @@ fn pkcs8_to_sec1(pkcs8: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     let mut body = Zeroizing::new(head.to_vec());
     body.extend_from_slice(&der(0xa0, curve));
     body.extend_from_slice(rest);
-    Some(der(0x30, &body))
-}
-
-/// Tag and content of the first DER element, and what follows it.
-fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
-    let (&tag, rest) = bytes.split_first()?;
-    let (&first, rest) = rest.split_first()?;
-    let (length, rest) = match first {
-        0..=0x7f => (usize::from(first), rest),
-        0x81..=0x84 => {
-            let (digits, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
-            (digits.iter().fold(0, |acc, d| acc << 8 | usize::from(*d)), rest)
-        }
-        _ => return None,
-    };
-    let (content, rest) = rest.split_at_checked(length)?;
-    Some((tag, content, rest))
+    Some(der(SEQUENCE, &body))
 }
 
 /// `SEQUENCE { INTEGER 0, SEQUENCE algorithm, OCTET STRING key }`.
 fn pkcs8(algorithm: &[u8], key: &[u8]) -> Zeroizing<Vec<u8>> {
     let mut inner = Zeroizing::new(vec![0x02, 0x01, 0x00]);
-    inner.extend_from_slice(&der(0x30, algorithm));
-    inner.extend_from_slice(&der(0x04, key));
-    der(0x30, &inner)
-}
-
-fn der(tag: u8, content: &[u8]) -> Zeroizing<Vec<u8>> {
-    let bytes = content.len().to_be_bytes();
-    let significant = &bytes[bytes.iter().position(|b| *b != 0).unwrap_or(bytes.len() - 1)..];
-    let mut out = Zeroizing::new(vec![tag]);
-    match significant {
-        [short] if *short < 0x80 => out.push(*short),
-        long => {
-            // At most eight length bytes: usize.
-            out.push(0x80 | u8::try_from(long.len()).unwrap_or(8));
-            out.extend_from_slice(long);
-        }
-    }
-    out.extend_from_slice(content);
-    out
+    inner.extend_from_slice(&der(SEQUENCE, algorithm));
+    inner.extend_from_slice(&der(OCTET_STRING, key));
+    der(SEQUENCE, &inner)
 }
 
 #[cfg(test)]
@@ -268,13 +240,5 @@ mod tests {
         assert_eq!(error(""), Some("read the CA key: there is no PRIVATE KEY block".into()));
         let garbage = pem::encode("ED25519 PRIVATE KEY", &[1, 2, 3]);
         assert!(error(&garbage).unwrap().starts_with("use the CA key: not a usable private key"));
-    }
-
-    #[test]
-    fn der_lengths() {
-        assert_eq!(der(4, &[]).as_slice(), [4, 0]);
-        assert_eq!(der(4, &[9; 127])[..2], [4, 127]);
-        assert_eq!(der(4, &[9; 128])[..3], [4, 0x81, 128]);
-        assert_eq!(der(4, &[9; 300])[..4], [4, 0x82, 1, 44]);
     }
 }

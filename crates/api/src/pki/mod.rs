@@ -6,17 +6,21 @@
 //! Source: shared/spec/api-wire-facts.md §3.2, §3.10.
 
 mod authority;
+mod der;
 mod facts;
 mod key;
 mod pem;
+mod request;
+mod subject;
 
 pub use authority::{
     Authority, BACKDATE, CA_LIFETIME, Identity, LEAF_LIFETIME, Leaf, Lifetime, Usage, certificate_request,
-    request_for, requested_organizations, self_signed,
+    request_for, self_signed,
 };
 pub use facts::CertificateFacts;
 pub use key::{Algorithm, PrivateKey};
 pub use pem::{Block, blocks, certificates};
+pub use request::requested_organizations;
 
 /// What went wrong with a key or certificate.
 #[derive(Debug, thiserror::Error)]
