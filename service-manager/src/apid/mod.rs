@@ -182,3 +182,5 @@ mod role_tests;
 mod tests;
 #[cfg(test)]
 mod wire_tests;
+#[cfg(test)]
+pub(crate) use wire_tests::Raw;

@@ -11,7 +11,7 @@ use super::tests::{Fixture, to, two_nodes};
 
 /// Messages as they are on the wire.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Raw;
+pub(crate) struct Raw;
 
 impl Codec for Raw {
     type Encode = Bytes;

@@ -12,8 +12,8 @@ use api::proto::machine::machine_service_server::MachineService;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{
-    Answers, archive, capture, configuration, containers, control, files, generate, images, netstat,
-    processors, statistics, streams, system, usage,
+    Answers, archive, capture, client_configuration, configuration, containers, control, files, generate,
+    images, netstat, processors, statistics, streams, system, usage,
 };
 use crate::node::Node;
 use crate::services::Operation;
@@ -234,6 +234,13 @@ impl MachineService for Machine {
         generate::generate(&self.node, request.get_ref()).map(Response::new)
     }
 
+    async fn generate_client_configuration(
+        &self,
+        request: Request<proto::GenerateClientConfigurationRequest>,
+    ) -> Answer<proto::GenerateClientConfigurationResponse> {
+        client_configuration::generate(&self.node, request.get_ref()).map(Response::new)
+    }
+
     async fn dmesg(&self, request: Request<proto::DmesgRequest>) -> Answer<Self::DmesgStream> {
         streams::dmesg(&self.node, *request.get_ref())
     }
@@ -313,6 +320,5 @@ impl MachineService for Machine {
         etcd_downgrade_validate: proto::EtcdDowngradeValidateRequest => EtcdDowngradeValidateResponse;
         etcd_downgrade_enable: proto::EtcdDowngradeEnableRequest => EtcdDowngradeEnableResponse;
         etcd_downgrade_cancel: () => EtcdDowngradeCancelResponse;
-        generate_client_configuration: proto::GenerateClientConfigurationRequest => GenerateClientConfigurationResponse;
     }
 }

@@ -5,8 +5,10 @@
 //! open the socket.
 //! Source: spec/api-wire-facts.md; every unary answer holds exactly one element (§3.4).
 
+mod absent;
 mod archive;
 mod capture;
+mod client_configuration;
 mod clocks;
 mod cluster;
 mod configuration;
@@ -37,11 +39,15 @@ use std::sync::Arc;
 use api::proto::billet::machine_service_server::MachineServiceServer as OwnServer;
 use api::proto::cluster::cluster_service_server::ClusterServiceServer;
 use api::proto::cosi::resource::state_server::StateServer;
+use api::proto::health::health_server::HealthServer;
 use api::proto::inspect::inspect_service_server::InspectServiceServer;
+use api::proto::machine::debug_service_server::DebugServiceServer;
 use api::proto::machine::image_service_server::ImageServiceServer;
+use api::proto::machine::lifecycle_service_server::LifecycleServiceServer;
 use api::proto::machine::machine_service_server::MachineServiceServer;
 use api::proto::network::network_service_server::NetworkServiceServer;
 use api::proto::resource::resource_service_server::ResourceServiceServer;
+use api::proto::securityapi::security_service_server::SecurityServiceServer;
 use api::proto::storage::storage_service_server::StorageServiceServer;
 use api::proto::time::time_service_server::TimeServiceServer;
 use api::roles::{Role, RoleSet};
@@ -105,6 +111,10 @@ pub async fn serve_on(node: Arc<Node>, listener: UnixListener) -> Result<(), Str
         .add_service(ImageServiceServer::new(images::Images { node: node.clone() }))
         .add_service(ClusterServiceServer::new(cluster::Cluster { node }))
         .add_service(InspectServiceServer::new(inspect::Inspect))
+        .add_service(LifecycleServiceServer::new(absent::Absent))
+        .add_service(DebugServiceServer::new(absent::Absent))
+        .add_service(HealthServer::new(absent::Absent))
+        .add_service(SecurityServiceServer::new(absent::Absent))
         .serve_with_incoming(UnixListenerStream::new(listener))
         .await
         .map_err(|e| format!("serve the API socket: {e}"))
@@ -150,6 +160,8 @@ async fn blocking<T: Send + 'static>(
 
 #[cfg(test)]
 mod cosi_tests;
+#[cfg(test)]
+mod figures_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

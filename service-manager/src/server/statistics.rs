@@ -47,7 +47,9 @@ fn parse_stat(text: &str) -> proto::SystemStat {
 fn processor(numbers: &[u64]) -> proto::CpuStat {
     let seconds = |index: usize| {
         let ticks = numbers.get(index).copied().unwrap_or(0);
-        f64::from(u32::try_from(ticks).unwrap_or(u32::MAX)) / TICKS
+        // Two exact halves: the idle time of many processors does not fit into 32 bits.
+        let half = |part: u64| f64::from(u32::try_from(part).unwrap_or(u32::MAX));
+        (half(ticks >> 32) * (2_f64.powi(32)) + half(ticks & u64::from(u32::MAX))) / TICKS
     };
     proto::CpuStat {
         user: seconds(0),
@@ -215,6 +217,12 @@ mod tests {
         assert_eq!((stat.cpu.len(), stat.irq_total, stat.irq.len()), (1, 7, 2));
         assert_eq!((stat.context_switches, stat.boot_time), (11, 1_700_000_000));
         assert!((stat.cpu_total.unwrap().idle - 9.0).abs() < f64::EPSILON);
+    }
+
+    #[test]
+    fn processor_time_is_not_cut_at_32_bits() {
+        let ticks = (7_u64 << 32) + 300;
+        assert!((processor(&[ticks]).user - 300_647_713.72).abs() < 0.001);
     }
 
     #[test]

@@ -81,7 +81,7 @@ pub(crate) fn node(root: PathBuf) -> Arc<Node> {
 }
 
 pub(super) struct Fixture {
-    dir: tempfile::TempDir,
+    pub(super) dir: tempfile::TempDir,
     pub(super) node: Arc<Node>,
     pub(super) channel: Channel,
 }
@@ -101,11 +101,11 @@ pub(super) async fn fixture() -> Fixture {
 }
 
 impl Fixture {
-    fn machine(&self) -> MachineServiceClient<Channel> {
+    pub(super) fn machine(&self) -> MachineServiceClient<Channel> {
         MachineServiceClient::new(self.channel.clone())
     }
 
-    fn write(&self, path: &str, text: &str) {
+    pub(super) fn write(&self, path: &str, text: &str) {
         let path = self.dir.path().join(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
