@@ -107,6 +107,9 @@ pub(crate) enum Command {
     Stats(commands::containers::Flags),
     /// Restart a container
     Restart(commands::containers::RestartFlags),
+    /// Control groups: what each may use and uses
+    #[command(alias = "cg")]
+    Cgroups(commands::cgroups::Flags),
     /// Fetch a folder or file with all that is in it
     #[command(alias = "cp")]
     Copy(commands::copy::Flags),

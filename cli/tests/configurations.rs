@@ -178,6 +178,28 @@ async fn an_administrator_s_certificate_is_made_and_renewed_as_the_guide_does() 
 }
 
 #[tokio::test]
+async fn a_certificate_may_have_several_roles() {
+    let rig = Rig::new();
+    rig.succeeds("gen ca --organization ca").await;
+    rig.succeeds("gen key --name two").await;
+    rig.succeeds("gen csr --key two.key --roles os:reader,os:etcd:backup").await;
+    rig.succeeds("gen crt --ca ca --csr two.csr --name two --hours 48").await;
+    rig.succeeds("config add two --ca ca.crt --crt two.crt --key two.key").await;
+    let info = rig.succeeds("config info").await.stdout;
+    let roles = info.lines().find(|line| line.starts_with("Roles:")).unwrap();
+    assert!(roles.contains("os:reader") && roles.contains("os:etcd:backup"), "{roles}");
+    for (command, wanted) in [
+        ("req -in two.csr -noout -verify -subject", "os:etcd:backup"),
+        ("verify -CAfile ca.crt two.crt", "two.crt: OK"),
+        ("x509 -in two.crt -noout -subject", "os:reader"),
+    ] {
+        if let Some(text) = openssl(rig.dir.path(), command) {
+            assert!(text.contains(wanted), "{command}: {text}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn an_expiring_certificate_is_told() {
     let rig = Rig::new();
     rig.succeeds("gen ca --organization ca").await;

@@ -221,3 +221,43 @@ async fn the_support_bundle_has_everything_but_secrets() {
     assert!(!listing.contains("machineconfigs"), "a sensitive type is in the bundle");
     assert!(listing.contains("logs/controller-runtime.log: NotFound"), "what failed is told");
 }
+
+#[tokio::test]
+async fn a_node_signs_a_new_client_configuration() {
+    let rig = Rig::start().await;
+    let new = rig.path("reader.yaml");
+    let line = format!("config new {} --roles os:reader,os:etcd:backup --crt-ttl 2h", new.display());
+    assert_eq!(rig.prints(&line).await, format!("created {}\n", new.display()));
+    rig.asked(
+        "roles: [\"os:reader\", \"os:etcd:backup\"], crt_ttl: Some(Duration { seconds: 7200, nanos: 0 })",
+    )
+    .await;
+    let mode = std::os::unix::fs::MetadataExt::mode(&fs::metadata(&new).unwrap());
+    assert_eq!(mode & 0o777, 0o600);
+    // The fake lets in what its authority signed, and listens where the old configuration says.
+    let with = |command: &str| format!("--talosconfig {} {command}", new.display());
+    assert!(rig.prints(&with("hostname")).await.contains("127.0.0.1"));
+    let info = rig.prints(&with("config info")).await;
+    assert!(info.contains("signed@test") && info.contains("os:etcd:backup"), "{info}");
+    assert!(rig.fails(&line).await.contains("already exists"));
+    assert!(rig.fails("-n n1,n2 config new other").await.contains("config new is for one node"));
+}
+
+#[tokio::test]
+async fn control_groups() {
+    let rig = Rig::start().await;
+    let text = rig.prints("cgroups --preset process").await;
+    let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines[0], ["NAME", "PidsCurrent", "PidsPeak", "PidsMax", "Threads", "Processes"]);
+    assert_eq!(lines[2], ["├──init", "1", "unset", "unset", "0", "1/init"]);
+    assert_eq!(lines[3][..4], ["└──kubepods", "unset", "unset", "max"]);
+    assert_eq!(lines[4][0], "└──kube-system/a");
+    assert_eq!((lines[5][0], lines[6][0]), ("├──sandbox", "└──c"));
+    let bare = rig.prints("cg --preset psi --skip-cri-resolve").await;
+    assert!(bare.contains("    └──pod5-5") && bare.contains("        ├──c7"), "{bare}");
+    let json = rig.prints("cgroups --preset process -o json").await;
+    assert!(json.contains("\"PidsCurrent\": \"4\""), "{json}");
+    assert!(rig.prints("-n n1,n2 cgroups --preset swap").await.contains("n2:\nNAME"));
+    assert!(rig.fails("cgroups").await.contains("--preset"));
+    assert!(rig.fails("cgroups --schema-file x.yaml").await.contains("use one of the presets"));
+}

@@ -24,7 +24,7 @@ pub(crate) enum Need {
 }
 
 /// A package, the first command that needs it, and a program or absolute path that it provides.
-const PACKAGES: [(&str, Need, &str); 18] = [
+const PACKAGES: [(&str, Need, &str); 19] = [
     ("apt", Need::Build, "apt-get"),
     ("debian-archive-keyring", Need::Build, "/usr/share/keyrings/debian-archive-keyring.gpg"),
     ("gcc", Need::Build, "cc"),
@@ -39,6 +39,7 @@ const PACKAGES: [(&str, Need, &str); 18] = [
     ("fdisk", Need::Test, "sfdisk"),
     ("gdisk", Need::Test, "sgdisk"),
     ("mtools", Need::Test, "mcopy"),
+    ("openssl", Need::Test, "openssl"),
     ("qemu-utils", Need::Test, "qemu-img"),
     ("squashfs-tools", Need::Test, "unsquashfs"),
     ("swtpm", Need::Test, "swtpm"),

@@ -40,6 +40,12 @@ pub(crate) async fn run(global: &Global, flags: Flags) -> Result<()> {
     if text.trim().is_empty() {
         bail!("no configuration data read from {file:?}");
     }
+    if flags.maintenance.insecure && flags.when.wants_confirmation() {
+        bail!(
+            "--confirm needs a configuration to return to, and a node that waits for its first has none; nothing was \
+             sent. Leave --confirm out; later changes can be confirmed"
+        );
+    }
     let session = Session::open_maybe_insecure(global, &flags.maintenance).await?;
     if flags.maintenance.insecure {
         let request = flags.when.request(&text)?;

@@ -4,7 +4,7 @@
 //! confirming it. Does not: change texts (`config::patch`), choose nodes.
 //! Source: shared/spec/machine-facts.md §9.1, §9.2; api-wire-facts.md §2.5 (form of the resource).
 
-use crate::{commands::events::duration, session::Session};
+use crate::{args::Global, commands::events::duration, session::Session};
 use anyhow::{Context as _, Result, anyhow, bail};
 use api::{
     client,
@@ -21,8 +21,8 @@ use config::{
     Secret,
     patch::{self, Patch},
 };
-use std::{fs, time::Duration};
-use tokio::time::{Instant, sleep};
+use std::{fs, net::IpAddr, time::Duration};
+use tokio::time::{Instant, sleep, timeout};
 
 /// Type, namespace and id of the resource that holds the configuration.
 const RESOURCE: (&str, &str, &str) = ("MachineConfigs.config.talos.dev", "config", "v1alpha1");
@@ -30,6 +30,8 @@ const RESOURCE: (&str, &str, &str) = ("MachineConfigs.config.talos.dev", "config
 const NAMES: [&str; 4] = ["machineconfig", "machineconfigs", "mc", "machineconfigs.config.talos.dev"];
 /// Pause between two attempts to reach a node that restarts.
 const RETRY: Duration = Duration::from_secs(2);
+/// How long one way to a node may take: another one may be the right one.
+const ATTEMPT_DEADLINE: Duration = Duration::from_secs(15);
 
 /// When a change takes effect.
 #[derive(Debug, Clone, clap::Args)]
@@ -97,6 +99,11 @@ impl ModeFlags {
             try_mode_timeout: Some(proto(self.timeout)?),
             confirm_timeout: self.confirm.map(proto).transpose()?,
         })
+    }
+
+    /// Whether the node takes the change back unless it is confirmed.
+    pub(crate) fn wants_confirmation(&self) -> bool {
+        self.confirm.is_some()
     }
 
     /// Whether a node would restart or be staged, as far as the flags say.
@@ -198,43 +205,92 @@ pub(crate) async fn send(session: &Session, node: Option<&str>, text: &str, flag
         }
         (Some(time), Some(before)) => {
             let restarts = modes.contains(&Mode::Reboot);
-            confirm(session, node, time, restarts.then_some(before)).await
+            let ways = ways(session, node, text);
+            confirm(session, &ways, time, restarts.then_some(before)).await
         }
         _ => Ok(()),
     }
 }
 
-/// Reaches the node again, after its restart if it does one, and keeps the change.
-async fn confirm(
-    session: &Session,
-    node: Option<&str>,
-    within: Duration,
-    before: Option<String>,
-) -> Result<()> {
-    let deadline = Instant::now() + within;
-    loop {
-        let error = match attempt(session, node, before.as_deref()).await {
-            Ok(()) => {
-                eprintln!("{}: confirmed", session.name_of(node));
-                return Ok(());
-            }
-            Err(error) => error,
+/// A way to the node.
+#[derive(Debug, Clone)]
+struct Way {
+    global: Global,
+    node: Option<String>,
+}
+
+/// The way it was reached before the change, then each static address that the change gives it.
+fn ways(session: &Session, node: Option<&str>, text: &str) -> Vec<Way> {
+    let mut old = Way { global: session.global.clone(), node: node.map(str::to_owned) };
+    if node.is_none() {
+        // The endpoint itself is the node: another endpoint of the context is another node.
+        old.global.endpoints = vec![session.client.endpoint().to_string()];
+    }
+    let direct = |address: String| {
+        let global = Global { endpoints: vec![address], nodes: Vec::new(), ..session.global.clone() };
+        Way { global, node: None }
+    };
+    let mut ways = vec![old];
+    ways.extend(static_addresses(text).into_iter().map(direct));
+    ways
+}
+
+/// Static addresses of a configuration's interfaces, without prefix lengths. Virtual addresses are of several nodes
+/// and not among them.
+fn static_addresses(text: &str) -> Vec<String> {
+    let Ok(config) = config::parse(text) else { return Vec::new() };
+    let interfaces = config.machine.network.interfaces.iter().filter(|interface| !interface.ignore);
+    let mut addresses: Vec<String> = Vec::new();
+    for text in interfaces.flat_map(|i| i.addresses.iter().chain(std::iter::once(&i.cidr))) {
+        let Ok(address) = text.split('/').next().unwrap_or_default().parse::<IpAddr>() else { continue };
+        let endpoint = match address {
+            IpAddr::V4(address) => address.to_string(),
+            IpAddr::V6(address) => format!("[{address}]"),
         };
+        if !address.is_loopback() && !addresses.contains(&endpoint) {
+            addresses.push(endpoint);
+        }
+    }
+    addresses
+}
+
+/// Reaches the node again, after its restart if it does one, and keeps the change.
+async fn confirm(session: &Session, ways: &[Way], within: Duration, before: Option<String>) -> Result<()> {
+    let deadline = Instant::now() + within;
+    let name = ways.first().map_or_else(|| session.endpoint(), |way| session.name_of(way.node.as_deref()));
+    loop {
+        let mut errors = Vec::new();
+        for way in ways {
+            match timeout(ATTEMPT_DEADLINE, attempt(way, before.as_deref())).await {
+                Ok(Ok(())) => {
+                    eprintln!("{name}: confirmed");
+                    return Ok(());
+                }
+                Ok(Err(error)) => errors.push(format!("{error:#}")),
+                Err(_) => errors.push(format!(
+                    "{}: no answer within {} s",
+                    way.global.endpoints.join(", "),
+                    ATTEMPT_DEADLINE.as_secs()
+                )),
+            }
+        }
         if Instant::now() + RETRY > deadline {
-            return Err(error.context(format!(
-                "{} could not be reached within {} s to confirm the change; it goes back to its last confirmed \
-                 configuration by itself",
-                session.name_of(node),
-                within.as_secs()
-            )));
+            bail!(
+                "{name} could not be reached within {} s to confirm the change; it goes back to its last confirmed \
+                 configuration by itself\n{}",
+                within.as_secs(),
+                errors.join("\n")
+            );
         }
         sleep(RETRY).await;
     }
 }
 
-async fn attempt(session: &Session, node: Option<&str>, before: Option<&str>) -> Result<()> {
+async fn attempt(way: &Way, before: Option<&str>) -> Result<()> {
     // A new connection: after a restart the old one is dead, and a new address must be reachable anew.
-    let session = Session::open(&session.global).await?;
+    let session = Session::open(&way.global).await?;
+    // No nodes by flag means those of the context: the endpoint itself is meant here.
+    let node = way.node.as_deref();
     if before.is_some_and(|b| !b.is_empty())
         && boot_id(&session, node).await?.as_str() == before.unwrap_or_default()
     {
@@ -266,4 +322,21 @@ async fn boot_id(session: &Session, node: Option<&str>) -> Result<String> {
 /// Whether two texts mean the same configuration.
 pub(crate) fn is_same(old: &str, new: &str) -> bool {
     old == new || patch::is_same(old, new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moved_node_is_looked_for_where_the_change_puts_it() {
+        let text = "version: v1alpha1\nmachine:\n  type: worker\n  token: aaaaaa.bbbbbbbbbbbbbbbb\n  network:\n    \
+                    interfaces:\n      - interface: eth0\n        addresses: [10.0.0.9/24, 'fd00::9/64']\n        \
+                    vip: { ip: 10.0.0.100 }\n      - interface: eth1\n        cidr: 10.1.0.9/24\n      \
+                    - interface: lo\n        addresses: [127.0.0.2/8]\n      - interface: eth2\n        \
+                    ignore: true\n        addresses: [10.2.0.9/24]\n";
+        assert!(config::parse(text).is_ok());
+        assert_eq!(static_addresses(text), ["10.0.0.9", "[fd00::9]", "10.1.0.9"]);
+        assert!(static_addresses("no configuration").is_empty());
+    }
 }

@@ -4,6 +4,7 @@
 
 pub(crate) mod apply_config;
 pub(crate) mod boot;
+pub(crate) mod cgroups;
 pub(crate) mod completion;
 pub(crate) mod config;
 pub(crate) mod containers;
@@ -65,6 +66,7 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         Command::Containers(flags) => containers::containers(&Session::open(&global).await?, &flags).await,
         Command::Stats(flags) => containers::stats(&Session::open(&global).await?, &flags).await,
         Command::Restart(flags) => containers::restart(&Session::open(&global).await?, flags).await,
+        Command::Cgroups(flags) => cgroups::run(&Session::open(&global).await?, &flags).await,
         Command::Copy(flags) => copy::run(&Session::open(&global).await?, flags).await,
         Command::Usage(flags) => usage::run(&Session::open(&global).await?, flags).await,
         Command::Disks(flags) => {

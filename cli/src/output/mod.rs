@@ -6,7 +6,7 @@
 mod table;
 mod text;
 
-pub(crate) use table::{Cell, StreamTable, Table};
+pub(crate) use table::{Cell, Column, StreamTable, Table};
 pub(crate) use text::{bytes_si, go_duration, local_time};
 
 use clap::ValueEnum;

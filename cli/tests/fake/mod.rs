@@ -4,7 +4,7 @@
 
 use api::{
     event::Payload,
-    pki::{Identity, LEAF_LIFETIME, Leaf, Lifetime, Usage},
+    pki::{Authority, Identity, LEAF_LIFETIME, Leaf, Lifetime, Usage},
     proto::{
         billet::machine_service_server as billet,
         common::{self, Data, Metadata},
@@ -67,6 +67,8 @@ pub(crate) struct Node {
     /// What was asked for, to be read at [`ASKED`].
     requests: Arc<Mutex<String>>,
     config: Arc<Mutex<String>>,
+    /// Who signs the certificates of its clients.
+    authority: Arc<Authority>,
     pending: Arc<Mutex<bool>>,
     boots: Arc<AtomicU32>,
     events: broadcast::Sender<m::Event>,
@@ -76,7 +78,7 @@ pub(crate) struct Node {
 /// and the certificate.
 pub(crate) async fn serve(secrets: &api::generate::Secrets, clients: bool) -> (String, Identity) {
     let leaf = Leaf {
-        organization: None,
+        organizations: vec![],
         names: vec!["127.0.0.1".into()],
         usage: Usage::Server,
         lifetime: Lifetime::from_now(LEAF_LIFETIME),
@@ -92,6 +94,9 @@ pub(crate) async fn serve(secrets: &api::generate::Secrets, clients: bool) -> (S
     let node = Node {
         requests: Arc::default(),
         config: Arc::new(Mutex::new(CONFIG.to_owned())),
+        authority: Arc::new(
+            Authority::from_pem(secrets.authority.certificate(), &secrets.authority.key()).unwrap(),
+        ),
         pending: Arc::default(),
         boots: Arc::new(AtomicU32::new(1)),
         events: broadcast::channel(64).0,
@@ -329,9 +334,16 @@ impl machine::MachineService for Node {
     }
 
     async fn copy(&self, request: Request<m::CopyRequest>) -> Answer<Self::CopyStream> {
-        let archive = services::archive(&request.get_ref().root_path);
+        let path = &request.get_ref().root_path;
+        let archive = services::archive(path);
         let piece = |bytes: &[u8]| Data { metadata: None, bytes: bytes.to_vec() };
-        Ok(stream(archive.chunks(1024).map(piece).collect()))
+        let mut pieces: Vec<_> = archive.chunks(1024).map(piece).collect();
+        if path.starts_with("/sys") {
+            // As of a real node: some files of the kernel can only be written.
+            let error = "/sys/fs/cgroup/init/memory.reclaim: Invalid argument".into();
+            pieces.push(Data { metadata: Some(Metadata { error, ..Default::default() }), bytes: vec![] });
+        }
+        Ok(stream(pieces))
     }
 
     async fn disk_usage(&self, request: Request<m::DiskUsageRequest>) -> Answer<Self::DiskUsageStream> {
@@ -394,6 +406,15 @@ impl machine::MachineService for Node {
         disk_stats(()) -> m::DiskStatsResponse = |metadata, (): &()| m::DiskStats { metadata, ..Default::default() };
     }
 
+    async fn generate_client_configuration(
+        &self,
+        request: Request<m::GenerateClientConfigurationRequest>,
+    ) -> Answer<m::GenerateClientConfigurationResponse> {
+        self.note(&request);
+        let answer = services::client_configuration(&self.authority, request.get_ref());
+        Ok(Response::new(m::GenerateClientConfigurationResponse { messages: vec![answer] }))
+    }
+
     async fn reboot(&self, _: Request<m::RebootRequest>) -> Answer<m::RebootResponse> {
         self.boots.fetch_add(1, Ordering::SeqCst);
         self.publish(&Payload::Sequence(m::SequenceEvent {
@@ -438,7 +459,6 @@ impl machine::MachineService for Node {
         etcd_downgrade_enable(m::EtcdDowngradeEnableRequest) -> m::EtcdDowngradeEnableResponse;
         etcd_downgrade_cancel(()) -> m::EtcdDowngradeCancelResponse;
         logs_containers(()) -> m::LogsContainersResponse;
-        generate_client_configuration(m::GenerateClientConfigurationRequest) -> m::GenerateClientConfigurationResponse;
     }
 }
 

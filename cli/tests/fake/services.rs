@@ -1,6 +1,8 @@
 //! The smaller services of the node, and the answers that need more than a line.
 
 use super::{Answer, Answers, Node, asked, stream};
+use api::generate::Request as Wanted;
+use api::pki::{Authority, Leaf, Lifetime, Usage};
 use api::proto::{
     cluster::{self, cluster_service_server as cluster_server},
     common::Metadata,
@@ -11,7 +13,7 @@ use api::proto::{
     time::{self, time_service_server as time_server},
 };
 use flate2::{Compression, write::GzEncoder};
-use std::{future::Future, pin::Pin};
+use std::{future::Future, pin::Pin, time::Duration};
 use tonic::{Request, Response, Status, Streaming, transport::server::Router};
 
 /// All of them.
@@ -179,6 +181,9 @@ pub(super) fn containers(metadata: From, request: &m::ContainersRequest) -> m::C
         pid,
         status: "RUNNING".into(),
         pod_id: pod.into(),
+        name: id.rsplit(':').next().unwrap_or_default().into(),
+        uid: "5-5".into(),
+        internal_id: format!("c{pid}"),
         ..Default::default()
     };
     let containers = match request.driver {
@@ -230,8 +235,26 @@ pub(super) fn network_device_stats(metadata: From, (): &()) -> m::NetworkDeviceS
 }
 
 /// A folder with one file; below `/evil` one that leads away.
+/// A small tree of control groups.
+const CGROUPS: [(&str, &str); 6] = [
+    ("cgroup.controllers", "cpu memory pids\n"),
+    ("init/cgroup.procs", "1\n"),
+    ("init/pids.current", "1\n"),
+    ("kubepods/pod5-5/c8/pids.current", "4\n"),
+    ("kubepods/pod5-5/c7/pids.current", "1\n"),
+    ("kubepods/pids.max", "max\n"),
+];
+
 pub(super) fn archive(path: &str) -> Vec<u8> {
     let mut builder = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
+    if path == "/sys/fs/cgroup" {
+        for (name, content) in CGROUPS {
+            let mut header = tar::Header::new_gnu();
+            header.set_size(u64::try_from(content.len()).unwrap());
+            builder.append_data(&mut header, name, content.as_bytes()).unwrap();
+        }
+        return builder.into_inner().unwrap().finish().unwrap();
+    }
     let mut header = tar::Header::new_gnu();
     header.set_mode(0o644);
     header.set_size(7);
@@ -252,4 +275,26 @@ pub(super) fn capture() -> Vec<u8> {
     out.extend([0, 0, 0, 0, 0, 0, 0, 0, 28, 0, 0, 0, 28, 0, 0, 0]);
     out.extend(packet);
     out
+}
+
+/// A certificate that the node signs.
+pub(super) fn client_configuration(
+    authority: &Authority,
+    request: &m::GenerateClientConfigurationRequest,
+) -> m::GenerateClientConfiguration {
+    let wanted = Wanted {
+        cluster_name: "signed@test".into(),
+        endpoint: String::new(),
+        cert_sans: vec![],
+        hostname: None,
+        api_endpoints: vec![],
+        api_nodes: vec![],
+    };
+    let ttl = Duration::try_from(request.crt_ttl.unwrap()).unwrap();
+    let lifetime = Lifetime::from_now(ttl);
+    let leaf = Leaf { organizations: request.roles.clone(), names: vec![], usage: Usage::Client, lifetime };
+    let identity = authority.issue(&leaf).unwrap();
+    let config = api::generate::talosconfig(&wanted, authority.certificate(), &identity);
+    let talosconfig = config.to_yaml().expose_secret().as_bytes().to_vec();
+    m::GenerateClientConfiguration { talosconfig, ..Default::default() }
 }

@@ -6,7 +6,7 @@ use crate::{
     output,
     session::{self, Session},
 };
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use api::{
     client,
     pki::Identity,
@@ -88,8 +88,27 @@ pub(super) async fn new(global: &Global, flags: &NewFlags) -> Result<()> {
     let response = session.client.machine().generate_client_configuration(request).await;
     let answer = response.map_err(|status| session.error(&status))?.into_inner().messages;
     let answer = answer.into_iter().next().context("the node sent an empty answer")?;
-    let text = String::from_utf8(answer.talosconfig).context("the node sent no text")?;
-    let text = Secret::new(text);
-    r#gen::write_private(&path, text.expose_secret())?;
+    let text = Secret::new(String::from_utf8(answer.talosconfig).context("the node sent no text")?);
+    let config =
+        Talosconfig::parse(text.expose_secret()).map_err(|e| anyhow!("read the node's answer: {e}"))?;
+    let config = with_endpoints(config, &endpoints(global)?);
+    r#gen::write_private(&path, config.to_yaml().expose_secret())?;
     Ok(output::print(format!("created {}\n", path.display()))?)
+}
+
+/// Where this call went to: the node does not know by which address it is reached.
+fn endpoints(global: &Global) -> Result<Vec<String>> {
+    if !global.endpoints.is_empty() {
+        return Ok(global.endpoints.clone());
+    }
+    let config = Talosconfig::load(&session::config_path(global))?;
+    Ok(config.choose(global.context.as_deref())?.1.endpoints.clone())
+}
+
+/// The new file is of use at once.
+fn with_endpoints(mut config: Talosconfig, endpoints: &[String]) -> Talosconfig {
+    for context in config.contexts.values_mut().filter(|context| context.endpoints.is_empty()) {
+        context.endpoints = endpoints.to_vec();
+    }
+    config
 }
