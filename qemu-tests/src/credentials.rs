@@ -4,6 +4,7 @@
 //! Does not: keep anything; a node and its clients get fresh ones each time.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
@@ -20,15 +21,16 @@ pub const READER: &str = "os:reader";
 pub const HOSTNAME: &str = "billet-test";
 
 /// The CA of a test cluster.
+#[derive(Clone)]
 pub struct Credentials {
-    authority: Authority,
+    authority: Arc<Authority>,
 }
 
 impl Credentials {
     /// A fresh CA.
     pub fn generate() -> Result<Self> {
         let authority = Authority::generate("talos", Lifetime::from_now(CA_LIFETIME)).context("make a CA")?;
-        Ok(Self { authority })
+        Ok(Self { authority: Arc::new(authority) })
     }
 
     /// PEM of the CA's certificate.

@@ -16,7 +16,7 @@ use crate::credentials::{ADMIN, Credentials};
 use crate::process::POLL_INTERVAL;
 use crate::root::Root;
 use crate::vm::{Bus, Drive, Vm, VmBuilder};
-use crate::{config_volume, deadline, paths};
+use crate::{config_volume, deadline, paths, state_volume};
 
 /// The API's port in the guest.
 pub const API_PORT: u16 = 50000;
@@ -64,6 +64,7 @@ pub struct NodeBuilder {
     additions: String,
     command_line: String,
     source: Option<String>,
+    credentials: Option<Credentials>,
     spoiler: Option<Spoiler>,
     changers: Vec<Changer>,
 }
@@ -101,6 +102,12 @@ impl NodeBuilder {
         self
     }
 
+    /// Belongs to an existing PKI instead of one of its own.
+    pub fn credentials(mut self, credentials: Credentials) -> Self {
+        self.credentials = Some(credentials);
+        self
+    }
+
     /// Adds lines to the `machine` section of the config, which is otherwise the usual one.
     pub fn machine_section(mut self, lines: &str) -> Self {
         self.additions.push_str(lines);
@@ -131,6 +138,15 @@ impl NodeBuilder {
         self
     }
 
+    /// Adds a disk with an empty STATE.
+    pub fn state_disk(self) -> Self {
+        self.machine(|vm, dir| {
+            let image = dir.join("state.img");
+            state_volume::write(&image)?;
+            Ok(vm.drive(Drive::writable(&image, Bus::Virtio)))
+        })
+    }
+
     /// Starts the VM and waits for the API.
     pub fn boot(self) -> Result<TestNode> {
         let node = self.start()?;
@@ -141,7 +157,7 @@ impl NodeBuilder {
     /// Starts the VM and waits for nothing.
     pub fn start(mut self) -> Result<TestNode> {
         let files = paths::temporary_dir()?;
-        let credentials = Credentials::generate()?;
+        let credentials = self.credentials.take().map_or_else(Credentials::generate, Ok)?;
         let mut vm = Vm::builder(&self.name).forward(API_PORT).forward(agent::PORT);
         vm = self.root_of(vm, files.path())?;
         vm = self.config_of(vm, &credentials, files.path())?;
@@ -229,6 +245,7 @@ impl TestNode {
             additions: String::new(),
             command_line: String::new(),
             source: None,
+            credentials: None,
             spoiler: None,
             changers: Vec::new(),
         }

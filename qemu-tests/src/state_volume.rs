@@ -1,6 +1,7 @@
 //! A disk with the partition STATE: what the installer will make, for tests that come before it.
 //!
-//! Owns: a GPT with one partition and an ext4 in it, made by sfdisk and mke2fs without root.
+//! Owns: a GPT with one partition and an ext4 in it, made by sfdisk and mke2fs without root; looking into it after a
+//! power cut.
 //! Source: shared/spec/machine-facts.md §3.1.
 
 use std::fs::File;
@@ -31,6 +32,30 @@ pub fn write(image: &Path) -> Result<()> {
         .context("run mke2fs; install it with: apt-get install e2fsprogs")?;
     ensure!(output.status.success(), "mke2fs failed: {}", String::from_utf8_lossy(&output.stderr));
     Ok(())
+}
+
+/// Does what the kernel does with a file system that was not unmounted, and checks the rest of it.
+pub fn recover(image: &Path) -> Result<()> {
+    let output = Command::new("e2fsck").args(["-f", "-p", &place(image)]).output().context("run e2fsck")?;
+    // 1: repaired; a replayed journal and files that were open count as that.
+    let fine = output.status.code().is_some_and(|code| code <= 1);
+    ensure!(fine, "e2fsck ended with {}: {}", output.status, String::from_utf8_lossy(&output.stdout));
+    Ok(())
+}
+
+/// A file in the root folder of the partition; `None` if it is not there.
+pub fn read(image: &Path, name: &str) -> Result<Option<Vec<u8>>> {
+    let command = format!("cat /{name}");
+    let output =
+        Command::new("debugfs").args(["-R", &command, &place(image)]).output().context("run debugfs")?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "debugfs failed: {errors}");
+    Ok((!errors.contains("File not found")).then_some(output.stdout))
+}
+
+/// The partition, as the tools of e2fsprogs name a part of a file.
+fn place(image: &Path) -> String {
+    format!("{}?offset={START_BYTES}", image.display())
 }
 
 fn partition(image: &Path, table: &str) -> Result<()> {
@@ -67,5 +92,12 @@ mod tests {
         let volume = &bytes[usize::try_from(START_BYTES).unwrap()..];
         let found = ondisk::probe::probe(volume).unwrap();
         assert_eq!((found.kind, found.label.as_str()), (ondisk::probe::Kind::Ext4, "STATE"));
+        recover(&image).unwrap();
+        assert_eq!(read(&image, "config.yaml").unwrap(), None);
+        let file = dir.path().join("config.yaml");
+        std::fs::write(&file, "a: 1\n").unwrap();
+        let add = format!("write {} config.yaml", file.display());
+        assert!(Command::new("debugfs").args(["-w", "-R", &add, &place(&image)]).status().unwrap().success());
+        assert_eq!(read(&image, "config.yaml").unwrap().unwrap(), b"a: 1\n");
     }
 }

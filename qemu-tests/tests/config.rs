@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use api::proto::machine::apply_configuration_request::Mode;
 use api::proto::machine::{ApplyConfiguration, ApplyConfigurationRequest};
 use qemu_tests::credentials::{ADMIN, HOSTNAME};
-use qemu_tests::node::{BOOT_LIMIT, NodeBuilder};
+use qemu_tests::node::BOOT_LIMIT;
 use qemu_tests::rpc::Rpc;
 use qemu_tests::settings::rounds;
 use qemu_tests::web::Web;
-use qemu_tests::{Bus, Drive, TestNode, deadline, state_volume};
+use qemu_tests::{TestNode, deadline};
 use tonic::{Code, Status};
 
 /// Enough for a line or a change that is to come.
@@ -20,15 +20,6 @@ const STEP_LIMIT: Duration = Duration::from_secs(30);
 const CONFIRM: Duration = Duration::from_secs(8);
 /// Where a node keeps its config.
 const KEPT: &str = "/system/state/config.yaml";
-
-/// Adds a disk with an empty STATE.
-fn with_state(builder: NodeBuilder) -> NodeBuilder {
-    builder.machine(|vm, dir| {
-        let image = dir.join("state.img");
-        state_volume::write(&image)?;
-        Ok(vm.drive(Drive::writable(&image, Bus::Virtio)))
-    })
-}
 
 fn admin(node: &TestNode) -> Rpc {
     let identity = node.credentials().client(Some(ADMIN)).unwrap();
@@ -89,7 +80,7 @@ fn fingerprint(node: &TestNode) -> String {
 
 #[test]
 fn a_blank_machine_is_given_a_config_and_keeps_it() {
-    let node = with_state(TestNode::builder("config-maintenance").source("").no_config()).start().unwrap();
+    let node = TestNode::builder("config-maintenance").source("").no_config().state_disk().start().unwrap();
     let config = node.credentials().machine_config().unwrap();
     let known = fingerprint(&node);
 
@@ -127,7 +118,7 @@ fn a_blank_machine_is_given_a_config_and_keeps_it() {
 
 #[test]
 fn every_mode_does_what_it_says() {
-    let node = with_state(TestNode::builder("config-modes")).boot().unwrap();
+    let node = TestNode::builder("config-modes").state_disk().boot().unwrap();
     let config = node.credentials().machine_config().unwrap();
     node.vm().wait_for("billet: boot sequence: done", BOOT_LIMIT).unwrap();
     assert_eq!(kept(&node), config, "a config from elsewhere is kept");
@@ -218,7 +209,7 @@ const UNREACHABLE: [&str; 10] = [
 
 #[test]
 fn an_unreachable_node_comes_back_by_itself() {
-    let node = with_state(TestNode::builder("config-confirm")).boot().unwrap();
+    let node = TestNode::builder("config-confirm").state_disk().boot().unwrap();
     let config = node.credentials().machine_config().unwrap();
     node.vm().wait_for("billet: boot sequence: done", BOOT_LIMIT).unwrap();
     for round in 0..rounds(3, 30) {
