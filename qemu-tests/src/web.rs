@@ -1,14 +1,18 @@
 //! A web server of the test's own, that guests reach through QEMU's user network.
 //!
-//! Owns: one thread that answers every GET from a table. Does not: speak more of HTTP than that takes.
+//! Owns: one thread that answers every request from a table, over TLS too. Does not: speak more of HTTP than that takes.
+//! As a proxy it notes who is asked for, and refuses.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use api::pki::Identity;
+use api::tls::{self, Identities};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 /// How a guest sees the host.
 pub const HOST: &str = "10.0.2.2";
@@ -27,20 +31,33 @@ struct Shared {
 #[derive(Clone)]
 pub struct Web {
     port: u16,
+    tls: Option<Arc<ServerConfig>>,
     shared: Arc<Mutex<Shared>>,
 }
 
 impl Web {
     /// Listens on a free port of 127.0.0.1.
     pub fn start() -> Result<Self> {
+        Self::serve_on(None)
+    }
+
+    /// The same over TLS, as what the certificate says.
+    pub fn start_tls(identity: &Identity) -> Result<Self> {
+        let mut config = tls::server_without_clients(Identities::new(identity)?)?.as_ref().clone();
+        // Clients would take HTTP/2 from the list that our API offers.
+        config.alpn_protocols.clear();
+        Self::serve_on(Some(Arc::new(config)))
+    }
+
+    fn serve_on(tls: Option<Arc<ServerConfig>>) -> Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).context("listen for the guest")?;
         let port = listener.local_addr().context("read the port")?.port();
-        let web = Self { port, shared: Arc::default() };
+        let web = Self { port, tls, shared: Arc::default() };
         let serving = web.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 // A guest that hangs up is its own business.
-                let _ = serving.answer(stream);
+                let _ = serving.accept(stream);
             }
         });
         Ok(web)
@@ -48,7 +65,13 @@ impl Web {
 
     /// The server's address as a guest writes it.
     pub fn address(&self) -> String {
-        format!("http://{HOST}:{}", self.port)
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}", self.authority())
+    }
+
+    /// Host and port as a guest writes them.
+    pub fn authority(&self) -> String {
+        format!("{HOST}:{}", self.port)
     }
 
     /// Serves a text at a path.
@@ -65,9 +88,15 @@ impl Web {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn answer(&self, mut stream: TcpStream) -> std::io::Result<()> {
+    fn accept(&self, stream: TcpStream) -> std::io::Result<()> {
         stream.set_read_timeout(Some(READ_LIMIT))?;
-        let mut lines = BufReader::new(stream.try_clone()?).lines();
+        let Some(config) = self.tls.clone() else { return self.answer(stream) };
+        let connection = ServerConnection::new(config).map_err(std::io::Error::other)?;
+        self.answer(StreamOwned::new(connection, stream))
+    }
+
+    fn answer(&self, mut stream: impl Read + Write) -> std::io::Result<()> {
+        let mut lines = BufReader::new(&mut stream).lines();
         let request = lines.next().transpose()?.unwrap_or_default();
         while lines.next().transpose()?.is_some_and(|line| !line.is_empty()) {}
         let path = request.split(' ').nth(1).unwrap_or_default().to_owned();
@@ -81,6 +110,7 @@ impl Web {
             stream,
             "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
             body.len()
-        )
+        )?;
+        stream.flush()
     }
 }

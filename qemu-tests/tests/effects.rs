@@ -7,7 +7,9 @@ use std::net::{TcpStream, UdpSocket};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime};
 
+use api::pki::{Authority, CA_LIFETIME, Leaf, Lifetime, Usage};
 use qemu_tests::node::BOOT_LIMIT;
+use qemu_tests::web::{HOST, Web};
 use qemu_tests::{TestNode, deadline};
 
 /// How far the test's time server is ahead: below the hour by which certificates are backdated.
@@ -38,10 +40,37 @@ fn time_server() -> u16 {
     port
 }
 
-/// One node for all tests of this file: none of them changes it.
+/// One node for all tests of this file, and the servers that it knows: no test changes it.
+struct Fixture {
+    node: TestNode,
+    /// Notes who is asked for, and lets nobody through.
+    proxy: Web,
+    /// Its authority was appended to the node's.
+    registry: Web,
+    /// Nobody knows its authority.
+    stranger: Web,
+    /// What was appended.
+    authority: String,
+}
+
+fn server(authority: &Authority) -> Web {
+    let lifetime = Lifetime::from_now(Duration::from_secs(86_400));
+    let leaf = Leaf { organization: None, names: vec![HOST.to_owned()], usage: Usage::Server, lifetime };
+    Web::start_tls(&authority.issue(&leaf).unwrap()).unwrap()
+}
+
 fn node() -> &'static TestNode {
-    static NODE: OnceLock<TestNode> = OnceLock::new();
-    NODE.get_or_init(|| {
+    &fixture().node
+}
+
+fn fixture() -> &'static Fixture {
+    static FIXTURE: OnceLock<Fixture> = OnceLock::new();
+    FIXTURE.get_or_init(|| {
+        let [known, unknown] = ["known", "unknown"]
+            .map(|name| Authority::generate(name, Lifetime::from_now(CA_LIFETIME)).unwrap());
+        let (proxy, registry, stranger) = (Web::start().unwrap(), server(&known), server(&unknown));
+        let authority = known.certificate().trim_end().to_owned();
+        let indented = authority.replace('\n', "\n        ");
         let config = format!(
             r#"  time:
     servers: ["10.0.2.2:{}"]
@@ -52,9 +81,7 @@ fn node() -> &'static TestNode {
       path: /var/cri/conf.d/metrics.toml
       op: create
     - content: |
-        -----BEGIN CERTIFICATE-----
-        appended by a test
-        -----END CERTIFICATE-----        
+        {indented}        
       permissions: 0644
       path: {AUTHORITIES}
       op: append
@@ -63,7 +90,8 @@ fn node() -> &'static TestNode {
       path: /var/lib/billet-test/secret
       op: create
   env:
-    http_proxy: http://proxy.invalid:3128
+    http_proxy: {proxy}
+    https_proxy: {proxy}
     no_proxy: 10.0.0.0/8
   sysctls:
     net.ipv4.ip_forward: "0"
@@ -73,13 +101,14 @@ fn node() -> &'static TestNode {
       '*':
         endpoints: ["http://10.5.0.1:6000/"]
 "#,
-            time_server()
+            time_server(),
+            proxy = proxy.address(),
         );
         let builder = TestNode::builder("effects").machine_section(&config);
         let node = builder.machine(|vm, _| Ok(vm.forward(METRICS_PORT))).boot().unwrap();
         // The API answers before the files are written.
         node.vm().wait_for("billet: boot sequence: done", BOOT_LIMIT).unwrap();
-        node
+        Fixture { node, proxy, registry, stranger, authority }
     })
 }
 
@@ -116,7 +145,7 @@ fn the_clock_follows_the_configs_server() {
 #[test]
 fn a_certificate_is_appended_to_the_images_own_once() {
     let text = ok(&["read", AUTHORITIES]);
-    assert_eq!(text.matches("appended by a test").count(), 1);
+    assert_eq!(text.matches(&fixture().authority).count(), 1);
     assert!(text.matches("BEGIN CERTIFICATE").count() > 100, "the image's authorities are gone");
     // The usual names lead there.
     assert_eq!(ok(&["read", "/etc/ssl/certs/ca-certificates.crt"]), text);
@@ -142,11 +171,37 @@ fn what_pulls_images_gets_the_proxy() {
     assert_eq!(containerds.len(), 2, "{processes:?}");
     for process in containerds {
         let environment = ok(&["read", &format!("/proc/{}/environ", process.pid)]);
-        assert!(environment.contains("http_proxy=http://proxy.invalid:3128"), "{environment}");
+        let proxy = fixture().proxy.address();
+        assert!(environment.contains(&format!("http_proxy={proxy}\0")), "{environment}");
         assert!(environment.contains("no_proxy=10.0.0.0/8"), "{environment}");
     }
     let apid = agent.process("apid").unwrap();
     assert!(!ok(&["read", &format!("/proc/{}/environ", apid.pid)]).contains("proxy"));
+}
+
+/// Asks containerd for an image that nobody has; returns why there is none.
+fn pull(image: &str) -> String {
+    eventually(&["service", "cri"], &["Running", "OK"]);
+    node().admin().refused(&["image", "pull", image]).unwrap()
+}
+
+#[test]
+fn an_image_is_asked_for_through_the_proxy() {
+    let refused = pull("registry.invalid/billet/none:1");
+    let asked = fixture().proxy.asked();
+    assert!(asked.contains(&"registry.invalid:443".to_owned()), "{asked:?}, {refused}");
+}
+
+#[test]
+fn containerd_trusts_the_appended_authority_and_no_other() {
+    let Fixture { registry, stranger, .. } = fixture();
+    let refused = pull(&format!("{}/billet/none:1", registry.authority()));
+    let asked = registry.asked();
+    assert!(asked.iter().any(|path| path.starts_with("/v2/billet/none/manifests/1")), "{asked:?}, {refused}");
+    assert!(!refused.contains("x509"), "{refused}");
+    let refused = pull(&format!("{}/billet/none:1", stranger.authority()));
+    assert!(refused.contains("x509: certificate signed by unknown authority"), "{refused}");
+    assert_eq!(stranger.asked(), Vec::<String>::new());
 }
 
 #[test]
