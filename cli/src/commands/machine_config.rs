@@ -178,7 +178,8 @@ pub(crate) fn report(session: &Session, response: ApplyConfigurationResponse) ->
         modes.push(Mode::try_from(answer.mode).unwrap_or(Mode::Reboot));
         let prefix = if several { format!("{node}: ") } else { String::new() };
         for warning in &answer.warnings {
-            eprintln!("{prefix}WARNING: {warning}");
+            // A node of ours says so itself in front of the place.
+            eprintln!("{prefix}WARNING: {}", warning.strip_prefix("warning: ").unwrap_or(warning));
         }
         if !answer.mode_details.is_empty() {
             eprintln!("{prefix}{}", answer.mode_details.trim_end());
