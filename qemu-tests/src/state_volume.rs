@@ -6,7 +6,8 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::path::Path;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
@@ -34,28 +35,31 @@ pub fn write(image: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Does what the kernel does with a file system that was not unmounted, and checks the rest of it.
-pub fn recover(image: &Path) -> Result<()> {
-    let output = Command::new("e2fsck").args(["-f", "-p", &place(image)]).output().context("run e2fsck")?;
+/// Does what the kernel does with a file system that was not unmounted, and checks the rest of it. Works on a copy of
+/// the partition, which it returns.
+pub fn recover(image: &Path) -> Result<PathBuf> {
+    let what = || format!("copy STATE out of {}", image.display());
+    // e2fsck opens the file system anew behind the journal, and forgets an offset then.
+    let volume = image.with_extension("volume");
+    let mut bytes = vec![0; usize::try_from(STATE_BYTES).with_context(what)?];
+    let disk = File::open(image).with_context(what)?;
+    disk.read_exact_at(&mut bytes, START_BYTES).with_context(what)?;
+    std::fs::write(&volume, bytes).with_context(what)?;
+    let output = Command::new("e2fsck").args(["-f", "-p"]).arg(&volume).output().context("run e2fsck")?;
     // 1: repaired; a replayed journal and files that were open count as that.
     let fine = output.status.code().is_some_and(|code| code <= 1);
     ensure!(fine, "e2fsck ended with {}: {}", output.status, String::from_utf8_lossy(&output.stdout));
-    Ok(())
+    Ok(volume)
 }
 
-/// A file in the root folder of the partition; `None` if it is not there.
-pub fn read(image: &Path, name: &str) -> Result<Option<Vec<u8>>> {
+/// A file in the root folder of a file system; `None` if it is not there.
+pub fn read(volume: &Path, name: &str) -> Result<Option<Vec<u8>>> {
     let command = format!("cat /{name}");
     let output =
-        Command::new("debugfs").args(["-R", &command, &place(image)]).output().context("run debugfs")?;
+        Command::new("debugfs").args(["-R", &command]).arg(volume).output().context("run debugfs")?;
     let errors = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "debugfs failed: {errors}");
     Ok((!errors.contains("File not found")).then_some(output.stdout))
-}
-
-/// The partition, as the tools of e2fsprogs name a part of a file.
-fn place(image: &Path) -> String {
-    format!("{}?offset={START_BYTES}", image.display())
 }
 
 fn partition(image: &Path, table: &str) -> Result<()> {
@@ -92,12 +96,13 @@ mod tests {
         let volume = &bytes[usize::try_from(START_BYTES).unwrap()..];
         let found = ondisk::probe::probe(volume).unwrap();
         assert_eq!((found.kind, found.label.as_str()), (ondisk::probe::Kind::Ext4, "STATE"));
-        recover(&image).unwrap();
-        assert_eq!(read(&image, "config.yaml").unwrap(), None);
+        let volume = recover(&image).unwrap();
+        assert_eq!(read(&volume, "config.yaml").unwrap(), None);
         let file = dir.path().join("config.yaml");
         std::fs::write(&file, "a: 1\n").unwrap();
         let add = format!("write {} config.yaml", file.display());
-        assert!(Command::new("debugfs").args(["-w", "-R", &add, &place(&image)]).status().unwrap().success());
-        assert_eq!(read(&image, "config.yaml").unwrap().unwrap(), b"a: 1\n");
+        let added = Command::new("debugfs").args(["-w", "-R", &add]).arg(&volume).output().unwrap();
+        assert!(added.status.success(), "{added:?}");
+        assert_eq!(read(&volume, "config.yaml").unwrap().unwrap(), b"a: 1\n");
     }
 }

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use qemu_tests::credentials::{Credentials, HOSTNAME};
 use qemu_tests::node::BOOT_LIMIT;
@@ -118,9 +118,13 @@ impl Recording {
 
     /// What lies on the disk, after the journal was replayed.
     fn found(&self, cut: &Cut) -> Option<String> {
-        let image = self.disk(cut);
-        state_volume::recover(&image).unwrap_or_else(|error| panic!("{cut:?}: {error:#}"));
-        read(&image, KEPT)
+        self.read(cut, "config.yaml")
+    }
+
+    fn read(&self, cut: &Cut, name: &str) -> Option<String> {
+        let volume = state_volume::recover(&self.disk(cut));
+        let volume = volume.unwrap_or_else(|error| panic!("{cut:?}: {error:#}"));
+        state_volume::read(&volume, name).unwrap().map(|bytes| String::from_utf8(bytes).unwrap())
     }
 
     fn boots(&self, cut: &Cut, text: &str) {
@@ -138,11 +142,6 @@ impl Recording {
     }
 }
 
-fn read(image: &Path, path: &str) -> Option<String> {
-    let name = Path::new(path).file_name().unwrap().to_str().unwrap();
-    state_volume::read(image, name).unwrap().map(|bytes| String::from_utf8(bytes).unwrap())
-}
-
 #[test]
 fn a_power_cut_leaves_the_old_config_or_the_new_one() {
     let seed = seed();
@@ -156,7 +155,7 @@ fn a_power_cut_leaves_the_old_config_or_the_new_one() {
     );
     // The rig sees a lost flush: this file was written, and is not there after a cut.
     let cut = Cut { requests: recording.log.before(recording.unflushed), random: None };
-    assert!(read(&recording.disk(&cut), UNFLUSHED).unwrap_or_default().is_empty());
+    assert!(recording.read(&cut, "unflushed").unwrap_or_default().is_empty());
 
     let all = rounds(10, 100);
     let mut to_boot = rounds(2, 10);
