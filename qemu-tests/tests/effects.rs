@@ -55,7 +55,8 @@ struct Fixture {
 
 fn server(authority: &Authority) -> Web {
     let lifetime = Lifetime::from_now(Duration::from_secs(86_400));
-    let leaf = Leaf { organization: None, names: vec![HOST.to_owned()], usage: Usage::Server, lifetime };
+    let leaf =
+        Leaf { organizations: Vec::new(), names: vec![HOST.to_owned()], usage: Usage::Server, lifetime };
     Web::start_tls(&authority.issue(&leaf).unwrap()).unwrap()
 }
 
