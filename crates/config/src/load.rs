@@ -53,6 +53,8 @@ pub struct Loaded {
     pub documents: Vec<Document>,
     /// What was taken although it deserves a remark.
     pub warnings: Vec<Diagnostic>,
+    /// The v1alpha1 document as it stands, without what other documents put into `config`.
+    pub(crate) own: Config,
     pub(crate) layout: Layout,
 }
 
@@ -224,11 +226,12 @@ impl Reading {
             last.message.push_str(&format!(" (and {left_out} more remarks)"));
         }
         match self.config.filter(|_| errors.is_empty()) {
-            Some(mut config) => {
+            Some(own) => {
+                let mut config = own.clone();
                 fold(&mut config, &self.documents);
                 let layout = Layout { secret_lines: self.findings.secret_lines, ..self.layout };
                 let text = Zeroizing::new(bytes.to_vec());
-                Ok(Loaded { text, config, documents: self.documents, warnings, layout })
+                Ok(Loaded { text, config, documents: self.documents, warnings, own, layout })
             }
             None => Err(LoadError(errors)),
         }

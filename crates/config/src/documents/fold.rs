@@ -25,7 +25,8 @@ pub(crate) fn fold(config: &mut Config, documents: &[Document]) {
                     entries.push(entry);
                 }
             }
-            Document::LinkConfig(d) => link(config, d),
+            // Without a name it is refused, and must not make an interface that the user did not write.
+            Document::LinkConfig(d) if !d.name.is_empty() => link(config, d),
             Document::EnvironmentConfig(d) => config.machine.env.extend(d.variables.clone()),
             Document::TimeSyncConfig(d) => time(config, d),
             Document::RegistryMirrorConfig(d) => mirror(config, d),

@@ -1,6 +1,6 @@
 //! Rules of the documents beside the v1alpha1 one.
 
-use super::{Problems, storage, text};
+use super::{Problems, machine, network, storage, text};
 use crate::documents::{Document, LinkAddress, LinkRoute, Provisioning};
 use std::{net::IpAddr, time::Duration};
 
@@ -32,12 +32,17 @@ pub(super) fn check(document: &Document, problems: &mut Problems) {
             if d.hostnames.is_empty() {
                 problems.add("hostnames", "at least one name is needed");
             }
+            network::aliases(&d.hostnames, "hostnames", problems);
         }
         Document::Layer2VIPConfig(d) => address_as_name(&d.name, problems),
         Document::HCloudVIPConfig(d) => address_as_name(&d.name, problems),
-        Document::TimeSyncConfig(d) if d.ntp.is_some() && d.ptp.is_some() => {
-            problems.add("ptp", "`ntp` is given too; keep one of them");
+        Document::TimeSyncConfig(d) => {
+            if d.ntp.is_some() && d.ptp.is_some() {
+                problems.add("ptp", "`ntp` is given too; keep one of them");
+            }
+            d.ntp.iter().for_each(|ntp| machine::time_servers(&ntp.servers, "ntp.servers", problems));
         }
+        Document::EnvironmentConfig(d) => machine::variables(&d.variables, "variables", problems),
         Document::RegistryMirrorConfig(d) => {
             for (index, endpoint) in d.endpoints.iter().enumerate() {
                 problems.expect(format!("endpoints[{index}].url"), text::http_url(&endpoint.url));
@@ -91,21 +96,22 @@ fn address_as_name(name: &str, problems: &mut Problems) {
 }
 
 fn links(document: &Document, problems: &mut Problems) {
-    let (name, addresses, routes): (&str, &[LinkAddress], &[LinkRoute]) = match document {
-        Document::LinkConfig(d) => (&d.name, &d.addresses, &d.routes),
-        Document::DummyLinkConfig(d) => (&d.name, &d.addresses, &d.routes),
-        Document::VLANConfig(d) => (&d.name, &d.addresses, &d.routes),
-        Document::BondConfig(d) => (&d.name, &d.addresses, &d.routes),
-        Document::BridgeConfig(d) => (&d.name, &d.addresses, &d.routes),
-        Document::WireguardConfig(d) => (&d.name, &d.addresses, &d.routes),
-        Document::VRFConfig(d) => (&d.name, &d.addresses, &d.routes),
-        Document::DHCPv4Config(d) => (&d.name, &[], &[]),
-        Document::DHCPv6Config(d) => (&d.name, &[], &[]),
+    let (name, mtu, addresses, routes): (&str, Option<u32>, &[LinkAddress], &[LinkRoute]) = match document {
+        Document::LinkConfig(d) => (&d.name, d.mtu, &d.addresses, &d.routes),
+        Document::DummyLinkConfig(d) => (&d.name, d.mtu, &d.addresses, &d.routes),
+        Document::VLANConfig(d) => (&d.name, d.mtu, &d.addresses, &d.routes),
+        Document::BondConfig(d) => (&d.name, d.mtu, &d.addresses, &d.routes),
+        Document::BridgeConfig(d) => (&d.name, d.mtu, &d.addresses, &d.routes),
+        Document::WireguardConfig(d) => (&d.name, d.mtu, &d.addresses, &d.routes),
+        Document::VRFConfig(d) => (&d.name, d.mtu, &d.addresses, &d.routes),
+        Document::DHCPv4Config(d) => (&d.name, None, &[], &[]),
+        Document::DHCPv6Config(d) => (&d.name, None, &[], &[]),
         _ => return,
     };
     if !name.is_empty() {
         problems.expect("name", text::link_name(name));
     }
+    network::mtu(mtu.unwrap_or_default(), "mtu", problems);
     for (index, address) in addresses.iter().enumerate() {
         problems.expect(format!("addresses[{index}].address"), text::cidr(&address.address));
     }

@@ -5,7 +5,7 @@ use crate::{
     Mode,
     v1alpha1::{Config, FileOp, Install, Machine, RegistryAuth},
 };
-use std::net::IpAddr;
+use std::{collections::BTreeMap, net::IpAddr};
 
 /// Arguments of the kubelet that are always set, §5.4.
 const KUBELET_ARGS: &[&str] = &[
@@ -150,14 +150,7 @@ fn authentication(auth: &RegistryAuth, host: &str, field: &str, problems: &mut P
 }
 
 fn settings(machine: &Machine, problems: &mut Problems) {
-    for (index, server) in machine.time.servers.iter().enumerate() {
-        if !text::is_host_with_port(server) && !server.starts_with("/dev/ptp") {
-            problems.add(
-                format!("machine.time.servers[{index}]"),
-                format!("`{server}` is neither an address nor a name"),
-            );
-        }
-    }
+    time_servers(&machine.time.servers, "machine.time.servers", problems);
     for (section, keys) in [("sysctls", machine.sysctls.keys()), ("sysfs", machine.sysfs.keys())] {
         for key in keys {
             let good = !key.is_empty()
@@ -172,17 +165,31 @@ fn settings(machine: &Machine, problems: &mut Problems) {
             }
         }
     }
-    for (key, value) in machine.env.iter() {
-        if key.is_empty() || key.contains(['=', '\0']) || value.contains('\0') {
-            problems.add(format!("machine.env.{key}"), format!("`{key}` cannot be the name of a variable"));
-        }
-    }
+    variables(&machine.env, "machine.env", problems);
     for (index, module) in machine.kernel.iter().flat_map(|k| &k.modules).enumerate() {
         if module.name.is_empty() || module.name.contains(['/', ' ']) {
             problems.add(
                 format!("machine.kernel.modules[{index}].name"),
                 format!("`{}` is not the name of a module", module.name),
             );
+        }
+    }
+}
+
+/// Addresses and names of time servers.
+pub(super) fn time_servers(servers: &[String], field: &str, problems: &mut Problems) {
+    for (index, server) in servers.iter().enumerate() {
+        if !text::is_host_with_port(server) && !server.starts_with("/dev/ptp") {
+            problems.add(format!("{field}[{index}]"), format!("`{server}` is neither an address nor a name"));
+        }
+    }
+}
+
+/// Variables of the environment.
+pub(super) fn variables(env: &BTreeMap<String, String>, field: &str, problems: &mut Problems) {
+    for (key, value) in env {
+        if key.is_empty() || key.contains(['=', '\0']) || value.contains('\0') {
+            problems.add(format!("{field}.{key}"), format!("`{key}` cannot be the name of a variable"));
         }
     }
 }

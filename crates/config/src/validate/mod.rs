@@ -5,6 +5,7 @@
 //! Source: shared/spec/machine-facts.md §1.2 to §1.4, §5.4, §8.3, §11.3, §11.4; texts as there, where it gives one.
 
 mod cluster;
+mod conflicts;
 mod documents;
 mod machine;
 mod network;
@@ -47,7 +48,7 @@ impl fmt::Display for ValidateError {
 /// # Errors
 /// [`ValidateError`] with all problems.
 pub fn validate(config: &Config) -> Result<(), ValidateError> {
-    let mut problems = judge(config, &[], Mode::Cloud);
+    let mut problems = judge(config, config, &[], Mode::Cloud);
     problems.retain(|p| p.severity == Severity::Error);
     if problems.is_empty() { Ok(()) } else { Err(ValidateError(problems)) }
 }
@@ -58,7 +59,7 @@ impl Loaded {
     /// # Errors
     /// [`LoadError`] with every value that is refused.
     pub fn validate(&self, mode: Mode) -> Result<Vec<Diagnostic>, LoadError> {
-        let problems = judge(&self.config, &self.documents, mode);
+        let problems = judge(&self.own, &self.config, &self.documents, mode);
         let text = String::from_utf8_lossy(&self.text);
         let mut source = Source::new(&text);
         source.now_typed();
@@ -88,15 +89,28 @@ impl Loaded {
     }
 }
 
-fn judge(config: &Config, others: &[Document], mode: Mode) -> Vec<Problem> {
-    let mut problems = Problems::default();
-    machine::check(config, mode, &mut problems);
-    cluster::check(config, &mut problems);
+/// Judges the v1alpha1 document as it stands (`own`), the documents, and what they are `together`.
+fn judge(own: &Config, together: &Config, others: &[Document], mode: Mode) -> Vec<Problem> {
+    let mut problems = v1alpha1(own, mode);
     for (index, document) in others.iter().enumerate() {
         problems.document = Some(index);
         documents::check(document, &mut problems);
+        conflicts::check(document, own, &mut problems);
+    }
+    if !others.is_empty() {
+        // A document's fault comes back where the document was put; once is enough, where it stands.
+        let told: Vec<_> = problems.list.iter().map(|p| p.message.clone()).collect();
+        let more = v1alpha1(together, mode).list.into_iter();
+        problems.list.extend(more.filter(|p| !told.contains(&p.message)));
     }
     problems.list
+}
+
+fn v1alpha1(config: &Config, mode: Mode) -> Problems {
+    let mut problems = Problems::default();
+    machine::check(config, mode, &mut problems);
+    cluster::check(config, &mut problems);
+    problems
 }
 
 /// What was found so far.
@@ -107,19 +121,26 @@ struct Problems {
 }
 
 impl Problems {
+    #[track_caller]
     fn add(&mut self, field: impl Into<String>, message: impl Into<String>) {
         self.push(Severity::Error, field.into(), message.into());
     }
 
+    #[track_caller]
     fn warn(&mut self, field: impl Into<String>, message: impl Into<String>) {
         self.push(Severity::Warning, field.into(), message.into());
     }
 
+    #[track_caller]
     fn push(&mut self, severity: Severity, field: String, message: String) {
+        // Which rules there are and which of them the tests have broken.
+        #[cfg(test)]
+        rule_tests::broken(std::panic::Location::caller());
         self.list.push(Problem { severity, field, message, document: self.document });
     }
 
     /// Adds the message of a failed check.
+    #[track_caller]
     fn expect(&mut self, field: impl Into<String>, result: Result<(), String>) {
         if let Err(message) = result {
             self.add(field, message);
@@ -127,5 +148,7 @@ impl Problems {
     }
 }
 
+#[cfg(test)]
+mod rule_tests;
 #[cfg(test)]
 mod tests;

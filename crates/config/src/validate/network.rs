@@ -15,12 +15,17 @@ pub(super) fn check(machine: &Machine, problems: &mut Problems) {
         if entry.ip.is_none() {
             problems.add(format!("{field}.ip"), "missing; write the address of these names");
         }
-        for (alias, name) in entry.aliases.iter().enumerate().filter(|(_, name)| !text::is_host_name(name)) {
-            problems.add(format!("{field}.aliases[{alias}]"), format!("`{name}` is not a host name"));
-        }
+        aliases(&entry.aliases, &format!("{field}.aliases"), problems);
     }
     for (index, entry) in network.interfaces.iter().enumerate() {
         interface(entry, machine, &format!("machine.network.interfaces[{index}]"), problems);
+    }
+}
+
+/// Names of an address.
+pub(super) fn aliases(names: &[String], field: &str, problems: &mut Problems) {
+    for (index, name) in names.iter().enumerate().filter(|(_, name)| !text::is_host_name(name)) {
+        problems.add(format!("{field}[{index}]"), format!("`{name}` is not a host name"));
     }
 }
 
@@ -47,7 +52,7 @@ fn interface(entry: &Interface, machine: &Machine, field: &str, problems: &mut P
         problems.add(format!("{field}.dhcp"), message);
     }
     routes(&entry.routes, field, problems);
-    mtu(entry.mtu, field, problems);
+    mtu(entry.mtu, format!("{field}.mtu"), problems);
     vlans(entry, machine, field, problems);
     if let Some(settings) = &entry.bond {
         bond(settings, name, &format!("{field}.bond"), problems);
@@ -90,9 +95,9 @@ fn routes(routes: &[Route], field: &str, problems: &mut Problems) {
 }
 
 /// The kernel's least for IPv4 is 68, and 65535 is the most that a packet can have.
-fn mtu(mtu: u32, field: &str, problems: &mut Problems) {
+pub(super) fn mtu(mtu: u32, field: impl Into<String>, problems: &mut Problems) {
     if mtu != 0 && !(68..=65535).contains(&mtu) {
-        problems.add(format!("{field}.mtu"), format!("{mtu} is no packet size: 68 to 65535"));
+        problems.add(field, format!("{mtu} is no packet size: 68 to 65535"));
     }
 }
 
@@ -109,7 +114,7 @@ fn vlans(entry: &Interface, machine: &Machine, field: &str, problems: &mut Probl
         }
         addressing(&format!("{}.{vlan_id}", entry.interface), cidr, addresses, &field, problems);
         routes(own, &field, problems);
-        mtu(*size, &field, problems);
+        mtu(*size, format!("{field}.mtu"), problems);
         if let Some(shared) = shared {
             vip(shared, machine, &format!("{field}.vip"), problems);
         }

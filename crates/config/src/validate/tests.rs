@@ -15,7 +15,7 @@ fn a_small_worker_is_fine() {
 }
 
 /// Errors and warnings of a configuration in one mode: path and message.
-fn judged(machine: &str, cluster: &str, mode: Mode) -> Vec<(String, String)> {
+pub(super) fn judged(machine: &str, cluster: &str, mode: Mode) -> Vec<(String, String)> {
     let text = format!(
         "version: v1alpha1\npersist: true\nmachine:\n  token: a.b\n{machine}\ncluster:\n  controlPlane: {{endpoint: 'https://a:6443'}}\n{cluster}\n"
     );
@@ -29,7 +29,7 @@ fn judged(machine: &str, cluster: &str, mode: Mode) -> Vec<(String, String)> {
 }
 
 /// Each rule of `machine` with its message, outside metal mode.
-const MACHINE: &[(&str, &str, &str)] = &[
+pub(super) const MACHINE: &[(&str, &str, &str)] = &[
     ("type: controlplane", "machine.ca", "a control plane node needs the API's CA with `crt` and `key`"),
     (
         "ca: {crt: YQ==, key: YQ==}",
@@ -249,7 +249,7 @@ const MACHINE: &[(&str, &str, &str)] = &[
 ];
 
 /// Each rule of `cluster` with its message.
-const CLUSTER: &[(&str, &str, &str)] = &[
+pub(super) const CLUSTER: &[(&str, &str, &str)] = &[
     ("clusterName: a_b", "cluster.clusterName", "`a_b` is not a DNS name"),
     (
         "network: {cni: {name: calico}}",

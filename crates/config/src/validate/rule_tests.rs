@@ -1,0 +1,339 @@
+//! Every rule has a test that pins its message: the rules are the places in the sources that add a problem, and each
+//! has to be broken by a row of a table.
+
+use super::{tests::judged, *};
+use std::{cell::RefCell, collections::BTreeSet, fs, panic::Location, path::Path};
+
+thread_local! {
+    /// File name and line of each rule that this thread's test has broken.
+    static BROKEN: RefCell<BTreeSet<(String, u32)>> = const { RefCell::new(BTreeSet::new()) };
+}
+
+/// Called where a problem is added, with the rule's place.
+pub(super) fn broken(rule: &Location<'_>) {
+    let name = rule.file().rsplit('/').next().unwrap_or_default().to_owned();
+    BROKEN.with_borrow_mut(|broken| broken.insert((name, rule.line())));
+}
+
+/// Errors and warnings of a configuration with one further document.
+fn judged_document(document: &str, mode: Mode) -> Vec<(String, String)> {
+    let text = format!(
+        "version: v1alpha1\npersist: true\nmachine: {{token: a.b}}\ncluster: {{controlPlane: {{endpoint: 'https://a:6443'}}}}\n---\napiVersion: v1alpha1\n{document}\n"
+    );
+    let loaded = crate::load(text.as_bytes()).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    let found = match loaded.validate(mode) {
+        Ok(warnings) => warnings,
+        Err(error) => error.0,
+    };
+    assert!(found.iter().all(|d| d.document == 2 && d.line >= 6), "{found:?}");
+    found.into_iter().map(|d| (d.path, d.message)).collect()
+}
+
+/// Further rules of `machine` with their messages, beside those of `tests`.
+const MACHINE: &[(&str, &str, &str)] = &[
+    (
+        "network: {extraHostEntries: [{ip: 10.0.0.1, aliases: [a_b]}]}",
+        "machine.network.extraHostEntries[0].aliases[0]",
+        "`a_b` is not a host name",
+    ),
+    (
+        "network: {interfaces: [{interface: wg0, wireguard: {privateKey: MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=, peers: [{publicKey: a}]}}]}",
+        "machine.network.interfaces[0].wireguard.peers[0].publicKey",
+        "the key is not base64 of 32 bytes",
+    ),
+    (
+        "network: {interfaces: [{interface: wg0, wireguard: {peers: [{endpoint: a}]}}]}",
+        "machine.network.interfaces[0].wireguard.peers[0].endpoint",
+        "`a` is not a host with a port: 10.0.0.1:51820, [fd00::1]:51820 or example.org:51820",
+    ),
+    (
+        "network: {interfaces: [{interface: wg0, wireguard: {peers: [{allowedIPs: [10.0.0.1]}]}}]}",
+        "machine.network.interfaces[0].wireguard.peers[0].allowedIPs[0]",
+        "`10.0.0.1` is not an address with prefix length: 10.0.0.2/24",
+    ),
+    (
+        "network: {interfaces: [{interface: eth0, vip: {ip: x}}]}",
+        "machine.network.interfaces[0].vip.ip",
+        "[networking.os.device.vip] failed to parse \"x\" as IP address",
+    ),
+    (
+        "systemDiskEncryption: {state: {provider: luks2, keys: [{tpm: {options: {pcrs: [24]}}}]}}",
+        "machine.systemDiskEncryption.state.keys[0].tpm.options.pcrs",
+        "24 is no register: 0 to 23",
+    ),
+];
+
+/// Rules of documents with their messages.
+const DOCUMENTS: &[(&str, &str, &str)] = &[
+    ("kind: StaticHostConfig\nname: 10.0.0.1\nhostnames: [a_b]", "hostnames[0]", "`a_b` is not a host name"),
+    (
+        "kind: TimeSyncConfig\nntp: {servers: [a b]}",
+        "ntp.servers[0]",
+        "`a b` is neither an address nor a name",
+    ),
+    (
+        "kind: EnvironmentConfig\nvariables: {a=b: c}",
+        "variables.a=b",
+        "`a=b` cannot be the name of a variable",
+    ),
+    ("kind: LinkConfig\nname: eth0\nmtu: 20", "mtu", "20 is no packet size: 68 to 65535"),
+    ("kind: LinkConfig", "name", "name must be specified"),
+    ("kind: HostnameConfig", "hostname", "exactly one of `hostname` and `auto` is needed"),
+    (
+        "kind: HostnameConfig\nhostname: a_b",
+        "hostname",
+        "`a_b` is not a host name: letters, digits and `-` only",
+    ),
+    (
+        "kind: ResolverConfig\nnameservers: [{}]",
+        "nameservers[0].address",
+        "missing; write the resolver's address",
+    ),
+    ("kind: StaticHostConfig\nname: 10.0.0.1", "hostnames", "at least one name is needed"),
+    ("kind: StaticHostConfig\nname: here\nhostnames: [a]", "name", "the name is the address; `here` is none"),
+    (
+        "kind: TimeSyncConfig\nntp: {servers: [a]}\nptp: {devices: [/dev/ptp0]}",
+        "ptp",
+        "`ntp` is given too; keep one of them",
+    ),
+    (
+        "kind: RegistryMirrorConfig\nname: a\nendpoints: [{url: b}]",
+        "endpoints[0].url",
+        "`b` is not an address: http://host:port or https://host",
+    ),
+    ("kind: WatchdogTimerConfig\ndevice: watchdog0", "device", "`watchdog0` is not a device: /dev/watchdog0"),
+    ("kind: WatchdogTimerConfig\ndevice: /dev/watchdog0\ntimeout: 9s", "timeout", "at least 10s"),
+    (
+        "kind: NetworkRuleConfig\nname: a\ningress: [{subnet: a}]",
+        "ingress[0].subnet",
+        "`a` is not an address with prefix length: 10.0.0.2/24",
+    ),
+    (
+        "kind: RoutingRuleConfig\nname: '32500'",
+        "name",
+        "the name is the priority: 1 to 32765, without 32500 and 32501",
+    ),
+    ("kind: BlackholeRouteConfig\nname: a", "name", "`a` is not an address with prefix length: 10.0.0.2/24"),
+    (
+        "kind: TCPProbeConfig\nname: a\nendpoint: b",
+        "endpoint",
+        "`b` is not a host with a port: 10.0.0.1:51820, [fd00::1]:51820 or example.org:51820",
+    ),
+    (
+        "kind: EventSinkConfig\nendpoint: b",
+        "endpoint",
+        "`b` is not a host with a port: 10.0.0.1:51820, [fd00::1]:51820 or example.org:51820",
+    ),
+    ("kind: ZswapConfig\nmaxPoolPercent: 101", "maxPoolPercent", "0 to 100"),
+    (
+        "kind: WireguardConfig\nname: wg0\nprivateKey: hunter2",
+        "privateKey",
+        "the key is not base64 of 32 bytes",
+    ),
+    (
+        "kind: WireguardConfig\nname: wg0\npeers: [{publicKey: YQ==}]",
+        "peers[0].publicKey",
+        "the key has 1 bytes; it needs 32, in base64",
+    ),
+    (
+        "kind: WireguardConfig\nname: wg0\npeers: [{endpoint: 209.202.254.14.8172}]",
+        "peers[0].endpoint",
+        "`209.202.254.14.8172` has a dot before the port; write `209.202.254.14:8172`",
+    ),
+    (
+        "kind: LinkConfig\nname: a/b",
+        "name",
+        "`a/b` is not a link name: 1 to 15 bytes without `/`, blanks and `:`",
+    ),
+    (
+        "kind: BridgeConfig\nname: br0\naddresses: [{address: a}]",
+        "addresses[0].address",
+        "`a` is not an address with prefix length: 10.0.0.2/24",
+    ),
+    (
+        "kind: DummyLinkConfig\nname: d0\nroutes: [{destination: a}]",
+        "routes[0].destination",
+        "`a` is not an address with prefix length: 10.0.0.2/24",
+    ),
+    (
+        "kind: VRFConfig\nname: v0\nroutes: [{metric: 1}]",
+        "routes[0]",
+        "a route needs `destination`, `gateway` or both",
+    ),
+    ("kind: VLANConfig\nname: a.5\nvlanID: 4095\nparent: a", "vlanID", "4095 is no VLAN number: 1 to 4094"),
+    (
+        "kind: VLANConfig\nname: a.5\nvlanID: 5",
+        "parent",
+        "`` is not a link name: 1 to 15 bytes without `/`, blanks and `:`",
+    ),
+    ("kind: BondConfig\nname: bond0", "links", "at least one link is needed"),
+    (
+        "kind: VolumeConfig\nname: DATA",
+        "name",
+        "`DATA` is no volume of the system: STATE, EPHEMERAL, IMAGECACHE",
+    ),
+    (
+        "kind: UserVolumeConfig\nname: a_b",
+        "name",
+        "`a_b` is not a volume name: letters, digits and `-`, at most 34",
+    ),
+    (
+        "kind: RawVolumeConfig\nname: a\nprovisioning: {minSize: 10%}",
+        "provisioning.minSize",
+        "`10%` is not a size: 10GiB",
+    ),
+    (
+        "kind: SwapVolumeConfig\nname: a\nencryption: {provider: luks2}",
+        "encryption.keys",
+        "no encryption keys provided for the a partition encryption",
+    ),
+];
+
+/// Rules of what is missing, of metal mode, and of the document as a whole.
+const TEXTS: &[(&str, &str, &str)] = &[
+    (
+        "machine: {network: {hostname: a}}\n---\napiVersion: v1alpha1\nkind: HostnameConfig\nhostname: b\n",
+        "hostname",
+        "static hostname is already set in v1alpha1 config; keep one of `machine.network.hostname` and this document",
+    ),
+    (
+        "machine: {network: {hostname: a}}\n---\napiVersion: v1alpha1\nkind: HostnameConfig\nauto: stable\n",
+        "auto",
+        "static hostname is already set in v1alpha1 config; keep one of `machine.network.hostname` and this document",
+    ),
+    (
+        "machine: {network: {nameservers: [10.0.0.1]}}\n---\napiVersion: v1alpha1\nkind: ResolverConfig\nnameservers: [{address: 10.0.0.2}]\n",
+        "nameservers",
+        ".machine.network.nameservers is already set in v1alpha1 config; keep one of both",
+    ),
+    (
+        "machine: {network: {kubespan: {enabled: true}}}\n---\napiVersion: v1alpha1\nkind: KubeSpanConfig\nenabled: true\n",
+        "enabled",
+        "kubespan is already configured in v1alpha1 machine.network.kubespan; keep one of both",
+    ),
+    (
+        "machine: {systemDiskEncryption: {state: {provider: luks2, keys: [{nodeID: {}}]}}}\n---\napiVersion: v1alpha1\nkind: VolumeConfig\nname: STATE\nencryption: {provider: luks2, keys: [{nodeID: {}}]}\n",
+        "encryption",
+        "system disk encryption for \"STATE\" is configured in both v1alpha1.Config and VolumeConfig",
+    ),
+    ("version: v1alpha1\n", "machine", "machine instructions are required"),
+    ("version: v1alpha1\n", "cluster", "cluster instructions are required"),
+    ("version: v1alpha1\n", "cluster.controlPlane.endpoint", "cluster controlplane endpoint is required"),
+    (
+        "version: v1alpha1\nmachine: {type: worker}\n",
+        "machine.token",
+        "missing; it is the secret that all nodes of a cluster share",
+    ),
+    (
+        "machine: {token: a}\ncluster: {controlPlane: {endpoint: 'https://a:6443'}}\n",
+        "machine.install",
+        "install instructions are required in \"metal\" mode",
+    ),
+    (
+        "machine: {token: a}\ncluster: {controlPlane: {endpoint: 'https://a:6443'}}\n",
+        "machine.install.disk",
+        "an install disk is required in \"metal\" mode: either install disk or diskSelector should be defined",
+    ),
+    (
+        "machine: {token: a, install: {disk: sda}}\n",
+        "machine.install.disk",
+        "`sda` is not a device: /dev/sda",
+    ),
+    (
+        "machine: {token: a}\ncluster: {controlPlane: {endpoint: 'https://a', localAPIServerPort: 0}}\n",
+        "cluster.controlPlane.localAPIServerPort",
+        "port number must be between 1 and 65535",
+    ),
+    (
+        "machine: {token: a, install: {disk: /dev/sda}}\ncluster: {controlPlane: {endpoint: 'https://a:6443'}}\n",
+        "persist",
+        "the configuration is fetched again at each boot; .persist should be enabled",
+    ),
+];
+
+/// Breaks the rules of every table and checks the messages.
+fn break_all() {
+    for (yaml, path, message) in super::tests::MACHINE.iter().chain(MACHINE) {
+        let found = judged(&format!("  {yaml}"), "", Mode::Cloud);
+        assert!(found.contains(&((*path).to_owned(), (*message).to_owned())), "{yaml}: {found:#?}");
+    }
+    for (yaml, path, message) in super::tests::CLUSTER {
+        let found = judged("", &format!("  {yaml}"), Mode::Container);
+        assert_eq!(found, [((*path).to_owned(), (*message).to_owned())], "{yaml}");
+    }
+    for (document, path, message) in DOCUMENTS {
+        let found = judged_document(document, Mode::Cloud);
+        assert!(found.contains(&((*path).to_owned(), (*message).to_owned())), "{document}: {found:#?}");
+    }
+    for (text, path, message) in TEXTS {
+        let loaded = crate::load(text.as_bytes()).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        let found = match loaded.validate(Mode::Metal) {
+            Ok(warnings) => warnings,
+            Err(error) => error.0,
+        };
+        assert!(found.iter().any(|d| d.path == *path && d.message == *message), "{text}: {found:#?}");
+    }
+}
+
+/// File name, line and text of each place that adds a problem.
+fn rules() -> Vec<(String, u32, String)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/validate");
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).expect("the sources").flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        // The tests, and the methods themselves.
+        if name.ends_with("tests.rs") || name == "mod.rs" {
+            continue;
+        }
+        let text = fs::read_to_string(entry.path()).expect("a source");
+        let rule = |line: &str| {
+            let line = line.trim_start();
+            let called = [".add(", ".warn(", ".expect("]
+                .iter()
+                .any(|call| line.contains(&format!("problems{call}")) || line.starts_with(call));
+            called && !line.starts_with("//")
+        };
+        let lines = text.lines().zip(1_u32..).filter(|(line, _)| rule(line));
+        found.extend(lines.map(|(line, number)| (name.clone(), number, line.trim().to_owned())));
+    }
+    found
+}
+
+#[test]
+fn each_rule_is_broken_by_a_test_that_pins_its_message() {
+    BROKEN.take();
+    break_all();
+    let broken = BROKEN.take();
+    let rules = rules();
+    assert!(rules.len() > 80, "only {} rules were found in the sources", rules.len());
+    let untested: Vec<_> =
+        rules.iter().filter(|(file, line, _)| !broken.contains(&(file.clone(), *line))).collect();
+    assert!(untested.is_empty(), "{} rules without a test: {untested:#?}", untested.len());
+    let known =
+        |place: &(String, u32)| rules.iter().any(|(file, line, _)| (file, line) == (&place.0, &place.1));
+    let unknown: Vec<_> = broken.iter().filter(|place| !known(place)).collect();
+    assert!(unknown.is_empty(), "rules that the search in the sources does not see: {unknown:?}");
+}
+
+#[test]
+fn a_fault_of_a_document_is_told_once_where_it_stands() {
+    for document in [
+        "kind: LinkConfig",
+        "kind: LinkConfig\nname: a/b",
+        "kind: LinkConfig\nname: eth0\nmtu: 20",
+        "kind: LinkConfig\nname: eth0\naddresses: [{address: a}]",
+        "kind: HostnameConfig\nhostname: a_b",
+        "kind: TimeSyncConfig\nntp: {servers: [a b]}",
+        "kind: RegistryMirrorConfig\nname: a\nendpoints: [{url: b}]",
+        "kind: StaticHostConfig\nname: 10.0.0.1\nhostnames: [a_b]",
+    ] {
+        assert_eq!(judged_document(document, Mode::Cloud).len(), 1, "{document}");
+    }
+}
+
+#[test]
+fn equal_values_are_no_conflict() {
+    let text = "machine: {token: a, network: {hostname: a, nameservers: [10.0.0.1]}}\ncluster: {controlPlane: {endpoint: 'https://a'}}\n---\napiVersion: v1alpha1\nkind: HostnameConfig\nhostname: a\n---\napiVersion: v1alpha1\nkind: ResolverConfig\nnameservers: [{address: 10.0.0.1}]\n";
+    let loaded = crate::load(text.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
+    assert!(loaded.validate(Mode::Cloud).is_ok());
+}
