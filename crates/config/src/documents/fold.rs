@@ -131,3 +131,7 @@ fn tls(config: &mut Config, document: &RegistryTLSConfig) {
         insecure_skip_verify: document.insecure_skip_verify,
     });
 }
+
+#[cfg(test)]
+#[path = "fold_tests.rs"]
+mod tests;

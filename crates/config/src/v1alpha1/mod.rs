@@ -50,7 +50,7 @@ section! {
     Config {
         /// The form of this document: `v1alpha1`.
         version "version": String { example "v1alpha1" };
-        /// Copy every service's log to the console too.
+        /// Copy every service's log to the console too; without effect yet, which a warning says.
         debug "debug": bool { default "false" };
         /// Whether the configuration is kept on the node; without it, it is fetched again at each boot.
         persist "persist": bool { default "false" };

@@ -36,6 +36,25 @@ pub(super) fn check(config: &Config, mode: Mode, problems: &mut Problems) {
     settings(machine, problems);
     network::check(machine, problems);
     storage::check(machine, problems);
+    fixed(config, problems);
+}
+
+/// Switches that are known but cannot be turned.
+fn fixed(config: &Config, problems: &mut Problems) {
+    if config.debug {
+        problems.warn(
+            "debug",
+            "without effect: services do not log to the console; read them with `billetctl logs`",
+        );
+    }
+    let Some(features) = &config.machine.features else { return };
+    if features.rbac == Some(false) {
+        problems.warn("machine.features.rbac", "without effect: roles are always checked");
+    }
+    if features.apid_check_ext_key_usage == Some(false) {
+        let message = "without effect: client certificates are always checked for their purpose";
+        problems.warn("machine.features.apidCheckExtKeyUsage", message);
+    }
 }
 
 fn identity(machine: &Machine, problems: &mut Problems) {

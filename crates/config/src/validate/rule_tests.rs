@@ -31,6 +31,12 @@ fn judged_document(document: &str, mode: Mode) -> Vec<(String, String)> {
 
 /// Further rules of `machine` with their messages, beside those of `tests`.
 const MACHINE: &[(&str, &str, &str)] = &[
+    ("features: {rbac: false}", "machine.features.rbac", "without effect: roles are always checked"),
+    (
+        "features: {apidCheckExtKeyUsage: false}",
+        "machine.features.apidCheckExtKeyUsage",
+        "without effect: client certificates are always checked for their purpose",
+    ),
     (
         "network: {extraHostEntries: [{ip: 10.0.0.1, aliases: [a_b]}]}",
         "machine.network.extraHostEntries[0].aliases[0]",
@@ -191,6 +197,11 @@ const DOCUMENTS: &[(&str, &str, &str)] = &[
 
 /// Rules of what is missing, of metal mode, and of the document as a whole.
 const TEXTS: &[(&str, &str, &str)] = &[
+    (
+        "debug: true\npersist: true\nmachine: {token: a, install: {disk: /dev/sda}}\ncluster: {controlPlane: {endpoint: 'https://a'}}\n",
+        "debug",
+        "without effect: services do not log to the console; read them with `billetctl logs`",
+    ),
     (
         "machine: {network: {hostname: a}}\n---\napiVersion: v1alpha1\nkind: HostnameConfig\nhostname: b\n",
         "hostname",

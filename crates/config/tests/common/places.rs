@@ -19,7 +19,7 @@ enum Step {
 /// A place and what belongs there.
 pub(crate) struct Place {
     /// The document's kind; empty for the v1alpha1 document.
-    kind: &'static str,
+    pub(crate) kind: &'static str,
     steps: Vec<Step>,
     /// What it takes.
     pub(crate) shape: Shape,

@@ -1,0 +1,94 @@
+//! What documents say, read from the sections into which it is put.
+
+use crate::{Loaded, v1alpha1::Config};
+
+fn folded(documents: &[&str]) -> Config {
+    let mut text = "version: v1alpha1\nmachine: {network: {interfaces: [{interface: eth0, mtu: 1400, addresses: [10.0.0.1/8]}]}}\n".to_owned();
+    for document in documents {
+        text.push_str(&format!("---\napiVersion: v1alpha1\n{document}\n"));
+    }
+    let Loaded { config, .. } = crate::load(text.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
+    config
+}
+
+#[test]
+fn names_reach_the_section() {
+    let config = folded(&[
+        "kind: HostnameConfig\nhostname: one",
+        "kind: ResolverConfig\nnameservers: [{address: 10.0.0.3}, {address: 'fd00::3'}]\nsearchDomains: {domains: [a.example], disableDefault: true}",
+        "kind: StaticHostConfig\nname: 10.0.0.9\nhostnames: [nine, neuf]",
+    ]);
+    let network = &config.machine.network;
+    assert_eq!(network.hostname, "one");
+    assert_eq!(
+        network.nameservers.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        ["10.0.0.3", "fd00::3"]
+    );
+    assert_eq!(
+        (network.search_domains.as_slice(), network.disable_search_domain),
+        (["a.example".to_owned()].as_slice(), Some(true))
+    );
+    let entry = &network.extra_host_entries[0];
+    assert_eq!(entry.ip.map(|ip| ip.to_string()).as_deref(), Some("10.0.0.9"));
+    assert_eq!(entry.aliases, ["nine", "neuf"]);
+    let stable = |word: &str| {
+        folded(&[&format!("kind: HostnameConfig\nauto: {word}")])
+            .machine
+            .features
+            .and_then(|f| f.stable_hostname)
+    };
+    assert_eq!((stable("stable"), stable("off")), (Some(true), Some(false)));
+}
+
+#[test]
+fn a_link_is_one_with_its_section() {
+    let config = folded(&[
+        "kind: LinkConfig\nname: eth0\nmtu: 9000\naddresses: [{address: 10.0.0.2/8}, {address: 10.0.0.1/8}]\nroutes: [{destination: 10.9.0.0/16, gateway: 10.0.0.3}, {gateway: 10.0.0.4, metric: 7}]",
+        "kind: LinkConfig\nname: eth1\naddresses: [{address: 'fd00::1/64'}]",
+    ]);
+    let [first, second] = config.machine.network.interfaces.as_slice() else { panic!("two interfaces") };
+    assert_eq!((first.interface.as_str(), first.mtu), ("eth0", 9000));
+    assert_eq!(first.addresses, ["10.0.0.1/8", "10.0.0.2/8"]);
+    let routes: Vec<_> =
+        first.routes.iter().map(|r| (r.network.as_str(), r.gateway.as_str(), r.metric)).collect();
+    assert_eq!(routes, [("10.9.0.0/16", "10.0.0.3", 1024), ("", "10.0.0.4", 7)]);
+    assert_eq!(
+        (second.interface.as_str(), second.addresses.as_slice()),
+        ("eth1", ["fd00::1/64".to_owned()].as_slice())
+    );
+}
+
+#[test]
+fn environment_and_time_reach_the_sections() {
+    let config = folded(&[
+        "kind: EnvironmentConfig\nvariables: {A: b}",
+        "kind: TimeSyncConfig\nenabled: false\nbootTimeout: 2m\nntp: {servers: [time.example]}",
+    ]);
+    assert_eq!(config.machine.env.get("A").map(String::as_str), Some("b"));
+    let time = &config.machine.time;
+    assert!(time.disabled && time.servers == ["time.example"]);
+    assert_eq!(time.boot_timeout.map(|t| t.0.as_secs()), Some(120));
+}
+
+#[test]
+fn registries_reach_the_section() {
+    let config = folded(&[
+        "kind: RegistryMirrorConfig\nname: r.example\nendpoints: [{url: 'https://m.example', overridePath: true}]\nskipFallback: true",
+        "kind: RegistryAuthConfig\nname: m.example\nusername: me\npassword: hidden\nauth: bWU6aGlkZGVu\nidentityToken: token",
+        "kind: RegistryTLSConfig\nname: m.example\nclientIdentity: {cert: CRT, key: KEY}\nca: CA\ninsecureSkipVerify: true",
+    ]);
+    let registries = &config.machine.registries;
+    let mirror = &registries.mirrors["r.example"];
+    assert_eq!(mirror.endpoints, ["https://m.example"]);
+    assert_eq!((mirror.override_path, mirror.skip_fallback), (Some(true), Some(true)));
+    let host = &registries.config["m.example"];
+    let auth = host.auth.as_ref().expect("a sign-in");
+    let text = |secret: &Option<crate::Secret>| secret.as_ref().map(|s| s.expose_secret().to_owned());
+    assert_eq!(auth.username, "me");
+    let secrets = [&auth.password, &auth.auth, &auth.identity_token].map(text);
+    assert_eq!(secrets, ["hidden", "bWU6aGlkZGVu", "token"].map(|s| Some(s.to_owned())));
+    let tls = host.tls.as_ref().expect("certificates");
+    assert_eq!((tls.ca.0.as_str(), tls.insecure_skip_verify), ("CA", Some(true)));
+    let identity = tls.client_identity.as_ref().expect("our own");
+    assert_eq!((identity.crt.0.as_str(), identity.key.0.expose_secret()), ("CRT", "KEY"));
+}
