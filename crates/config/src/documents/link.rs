@@ -10,6 +10,49 @@ use crate::{
 };
 use std::{collections::BTreeMap, net::IpAddr};
 
+/// A section with what every link that this machine makes has behind its own fields.
+macro_rules! link {
+    ($(#[doc = $doc:literal])+ $name:ident { $($own:tt)* }) => {
+        section! {
+            $(#[doc = $doc])+
+            $name {
+                $($own)*
+                /// Bring the link up.
+                up "up": Option<bool> { newer true, default "true" };
+                /// Size of the largest packet.
+                mtu "mtu": Option<u32> { newer true };
+                /// Its addresses.
+                addresses "addresses": Vec<LinkAddress> { newer true };
+                /// Its routes.
+                routes "routes": Vec<LinkRoute> { newer true };
+                /// Take packets for many.
+                multicast "multicast": Option<bool> { newer true };
+            }
+        }
+    };
+}
+
+/// How an address is asked for, the same for both families.
+macro_rules! dhcp {
+    ($(#[doc = $doc:literal] $name:ident;)+) => {$(
+        section! {
+            #[doc = $doc]
+            $name {
+                /// Name of the link.
+                name "name": String { newer true, example "enp0s3" };
+                /// Priority of the routes that DHCP gives.
+                route_metric "routeMetric": Option<u32> { newer true, default "1024" };
+                /// Do not take the host's name from the answer.
+                ignore_hostname "ignoreHostname": Option<bool> { newer true };
+                /// Who the client says it is.
+                client_identifier "clientIdentifier": Option<ClientIdentifier> { newer true, default "mac" };
+                /// Its identifier, in hexadecimal.
+                duid_raw "duidRaw": String { newer true, example "\"00:01:00:01:23:45:67:89\"" };
+            }
+        }
+    )+};
+}
+
 section! {
     /// An address of a link.
     LinkAddress {
@@ -76,27 +119,17 @@ section! {
     }
 }
 
-section! {
+link! {
     /// A link that leads nowhere.
     DummyLinkConfig {
         /// Name of the link.
         name "name": String { newer true, example "dummy1" };
         /// Its hardware address.
         hardware_addr "hardwareAddr": String { newer true, example "\"2e:3c:4d:5e:6f:70\"" };
-        /// Bring the link up.
-        up "up": Option<bool> { newer true, default "true" };
-        /// Size of the largest packet.
-        mtu "mtu": Option<u32> { newer true };
-        /// Its addresses.
-        addresses "addresses": Vec<LinkAddress> { newer true };
-        /// Its routes.
-        routes "routes": Vec<LinkRoute> { newer true };
-        /// Take packets for many.
-        multicast "multicast": Option<bool> { newer true };
     }
 }
 
-section! {
+link! {
     /// A VLAN on top of a link.
     VLANConfig {
         /// Name of the link.
@@ -107,16 +140,6 @@ section! {
         vlan_mode "vlanMode": Option<VlanMode> { newer true, default "802.1q" };
         /// The link it is on.
         parent "parent": String { newer true, example "enp0s3" };
-        /// Bring the link up.
-        up "up": Option<bool> { newer true, default "true" };
-        /// Size of the largest packet.
-        mtu "mtu": Option<u32> { newer true };
-        /// Its addresses.
-        addresses "addresses": Vec<LinkAddress> { newer true };
-        /// Its routes.
-        routes "routes": Vec<LinkRoute> { newer true };
-        /// Take packets for many.
-        multicast "multicast": Option<bool> { newer true };
     }
 }
 
@@ -130,7 +153,7 @@ choice! {
     }
 }
 
-section! {
+link! {
     /// Links that act as one.
     BondConfig {
         /// Name of the link.
@@ -193,16 +216,6 @@ section! {
         peer_notify_delay "peerNotifyDelay": Option<u32> { newer true };
         /// Milliseconds without a carrier that are overlooked.
         missed_max "missedMax": Option<u8> { newer true };
-        /// Bring the link up.
-        up "up": Option<bool> { newer true, default "true" };
-        /// Size of the largest packet.
-        mtu "mtu": Option<u32> { newer true };
-        /// Its addresses.
-        addresses "addresses": Vec<LinkAddress> { newer true };
-        /// Its routes.
-        routes "routes": Vec<LinkRoute> { newer true };
-        /// Take packets for many.
-        multicast "multicast": Option<bool> { newer true };
     }
 }
 
@@ -216,7 +229,7 @@ choice! {
     }
 }
 
-section! {
+link! {
     /// A link that joins others.
     BridgeConfig {
         /// Name of the link.
@@ -229,16 +242,6 @@ section! {
         stp "stp": Option<BridgeSwitch> { newer true };
         /// VLANs.
         vlan "vlan": Option<BridgeFilter> { newer true };
-        /// Bring the link up.
-        up "up": Option<bool> { newer true, default "true" };
-        /// Size of the largest packet.
-        mtu "mtu": Option<u32> { newer true };
-        /// Its addresses.
-        addresses "addresses": Vec<LinkAddress> { newer true };
-        /// Its routes.
-        routes "routes": Vec<LinkRoute> { newer true };
-        /// Take packets for many.
-        multicast "multicast": Option<bool> { newer true };
     }
 }
 
@@ -258,7 +261,7 @@ section! {
     }
 }
 
-section! {
+link! {
     /// A WireGuard tunnel.
     WireguardConfig {
         /// Name of the link.
@@ -271,16 +274,6 @@ section! {
         firewall_mark "firewallMark": Option<u32> { newer true };
         /// The other ends.
         peers "peers": Vec<TunnelPeer> { newer true };
-        /// Bring the link up.
-        up "up": Option<bool> { newer true, default "true" };
-        /// Size of the largest packet.
-        mtu "mtu": Option<u32> { newer true };
-        /// Its addresses.
-        addresses "addresses": Vec<LinkAddress> { newer true };
-        /// Its routes.
-        routes "routes": Vec<LinkRoute> { newer true };
-        /// Take packets for many.
-        multicast "multicast": Option<bool> { newer true };
     }
 }
 
@@ -356,36 +349,11 @@ section! {
     }
 }
 
-section! {
+dhcp! {
     /// Ask for an IPv4 address on a link.
-    DHCPv4Config {
-        /// Name of the link.
-        name "name": String { newer true, example "enp0s3" };
-        /// Priority of the routes that DHCP gives.
-        route_metric "routeMetric": Option<u32> { newer true, default "1024" };
-        /// Do not take the host's name from the answer.
-        ignore_hostname "ignoreHostname": Option<bool> { newer true };
-        /// Who the client says it is.
-        client_identifier "clientIdentifier": Option<ClientIdentifier> { newer true, default "mac" };
-        /// Its identifier, in hexadecimal.
-        duid_raw "duidRaw": String { newer true, example "\"00:01:00:01:23:45:67:89\"" };
-    }
-}
-
-section! {
+    DHCPv4Config;
     /// Ask for an IPv6 address on a link.
-    DHCPv6Config {
-        /// Name of the link.
-        name "name": String { newer true, example "enp0s3" };
-        /// Priority of the routes that DHCP gives.
-        route_metric "routeMetric": Option<u32> { newer true, default "1024" };
-        /// Do not take the host's name from the answer.
-        ignore_hostname "ignoreHostname": Option<bool> { newer true };
-        /// Who the client says it is.
-        client_identifier "clientIdentifier": Option<ClientIdentifier> { newer true, default "mac" };
-        /// Its identifier, in hexadecimal.
-        duid_raw "duidRaw": String { newer true, example "\"00:01:00:01:23:45:67:89\"" };
-    }
+    DHCPv6Config;
 }
 
 choice! {
