@@ -24,7 +24,7 @@ pub(crate) enum Need {
 }
 
 /// A package, the first command that needs it, and a program or absolute path that it provides.
-const PACKAGES: [(&str, Need, &str); 19] = [
+const PACKAGES: [(&str, Need, &str); 20] = [
     ("apt", Need::Build, "apt-get"),
     ("debian-archive-keyring", Need::Build, "/usr/share/keyrings/debian-archive-keyring.gpg"),
     ("gcc", Need::Build, "cc"),
@@ -34,6 +34,7 @@ const PACKAGES: [(&str, Need, &str); 19] = [
     ("binutils", Need::Test, "readelf"),
     ("cpio", Need::Test, "cpio"),
     ("cryptsetup-bin", Need::Test, "veritysetup"),
+    ("docker-registry", Need::Test, "docker-registry"),
     ("dosfstools", Need::Test, "fsck.vfat"),
     ("e2fsprogs", Need::Test, "mkfs.ext4"),
     ("fdisk", Need::Test, "sfdisk"),

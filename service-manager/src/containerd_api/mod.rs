@@ -4,6 +4,8 @@
 //! Fails by: a gRPC status; a socket that nobody serves is `Unavailable` after [`CONNECT_DEADLINE`].
 //! Source: containerd's published API (1.7 and later); grpc.health.v1.
 
+#[cfg(test)]
+mod mirror_tests;
 mod size;
 #[cfg(test)]
 mod tests;
@@ -30,6 +32,8 @@ const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 const MAX_MESSAGE_BYTES: usize = 32 << 20;
 /// Largest manifest or index that is read.
 const MAX_MANIFEST_BYTES: usize = 4 << 20;
+/// The namespace of Kubernetes' interface.
+const KUBERNETES: &str = "k8s.io";
 /// `grpc.health.v1` SERVING.
 const SERVING: i32 = 1;
 /// SIGTERM.
@@ -121,9 +125,22 @@ impl Client {
         self.unary("/containerd.services.images.v1.Images/Delete", request).await
     }
 
-    /// Pulls an image for this node's platform into the image store under its reference. It is unpacked when a
-    /// container is made from it.
+    /// Pulls an image for this node's platform into the image store under its reference.
+    ///
+    /// For Kubernetes its own interface pulls: that one knows the registries of the machine config (mirrors,
+    /// certificates, sign-ins) and the proxies, and unpacks. containerd 1.7's transfer service knows none of these, so
+    /// it is left for the other namespaces.
     pub async fn pull(&self, reference: &str) -> Result<(), Status> {
+        if self.namespace == KUBERNETES {
+            let image = Some(wire::ImageSpec { image: reference.to_owned() });
+            let request = wire::PullImageRequest { image };
+            let path = "/runtime.v1.ImageService/PullImage";
+            return self.unary::<_, wire::PullImageResponse>(path, request).await.map(drop);
+        }
+        self.transfer(reference).await
+    }
+
+    async fn transfer(&self, reference: &str) -> Result<(), Status> {
         let any = |name: &str, message: Vec<u8>| prost_types::Any {
             type_url: format!("containerd.types.transfer.{name}"),
             value: message,

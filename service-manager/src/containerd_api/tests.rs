@@ -1,5 +1,5 @@
-//! The client against a real containerd, where this machine has one: on the path, or among the packages that the
-//! image was built from. Pulls come from a small registry on loopback.
+//! The client against a real containerd: the one that the image was built from, or one on the path. Pulls come from a
+//! small registry on loopback.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::*;
 
-struct Daemon {
+pub(super) struct Daemon {
     child: Child,
     dir: tempfile::TempDir,
 }
@@ -27,53 +27,65 @@ impl Drop for Daemon {
     }
 }
 
-fn program() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let on_path = std::env::split_paths(&path).map(|folder| folder.join("containerd"));
+/// The containerd that goes into the image, else the one on the path.
+fn program() -> PathBuf {
     let cache = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache/billet/unpacked"));
     let unpacked = cache.and_then(|cache| std::fs::read_dir(cache).ok()).into_iter().flatten().flatten();
     let unpacked = unpacked.map(|entry| entry.path().join("usr/bin/containerd"));
-    on_path.chain(unpacked).find(|path| path.exists())
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let on_path: Vec<_> = std::env::split_paths(&path).map(|folder| folder.join("containerd")).collect();
+    let found = unpacked.chain(on_path).find(|path| path.exists());
+    found.expect("there is no containerd: `cargo xtask build` unpacks the image's")
 }
 
 impl Daemon {
-    /// Starts it; it trusts registries of `authority` alone.
-    async fn start(authority: &Authority) -> Option<Self> {
-        if !rustix::process::geteuid().is_root() {
-            return None;
-        }
-        let program = program()?;
-        let dir = tempfile::tempdir().unwrap();
+    /// Starts it with these lines besides the usual ones; `dir` is for its files, `ca` is trusted alone.
+    pub(super) async fn start(dir: tempfile::TempDir, config: &str, ca: &str) -> Self {
+        assert!(
+            rustix::process::geteuid().is_root(),
+            "containerd mounts file systems: run this test as root"
+        );
         let path = |name: &str| dir.path().join(name);
-        let config =
-            "version = 2\ndisabled_plugins = [\"io.containerd.grpc.v1.cri\", \"io.containerd.nri.v1.nri\"]\n";
         std::fs::write(path("config.toml"), config).unwrap();
-        std::fs::write(path("ca.crt"), authority.certificate()).unwrap();
-        let child = Command::new(program)
+        std::fs::write(path("ca.crt"), ca).unwrap();
+        let log = std::fs::File::create(path("containerd.log")).unwrap();
+        let child = Command::new(program())
             .env("SSL_CERT_FILE", path("ca.crt"))
             .args(["--config".as_ref(), path("config.toml").as_os_str()])
             .args(["--root".as_ref(), path("root").as_os_str()])
             .args(["--state".as_ref(), path("state").as_os_str()])
             .args(["--address".as_ref(), path("sock").as_os_str()])
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
+            .stderr(log)
             .spawn()
             .unwrap();
         let daemon = Self { child, dir };
         let begin = std::time::Instant::now();
         while daemon.client("system").health().await.is_err() {
-            assert!(begin.elapsed() < Duration::from_secs(60), "containerd does not serve within 60 s");
+            assert!(
+                begin.elapsed() < Duration::from_secs(60),
+                "containerd does not serve within 60 s: {}",
+                daemon.log()
+            );
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        Some(daemon)
+        daemon
     }
 
-    fn client(&self, namespace: &'static str) -> Client {
+    pub(super) fn client(&self, namespace: &'static str) -> Client {
         Client::new(&self.dir.path().join("sock"), namespace)
+    }
+
+    pub(super) fn log(&self) -> String {
+        std::fs::read_to_string(self.dir.path().join("containerd.log")).unwrap_or_default()
     }
 }
 
-fn digest(bytes: &[u8]) -> String {
+/// Without Kubernetes' interface.
+const PLAIN: &str =
+    "version = 2\ndisabled_plugins = [\"io.containerd.grpc.v1.cri\", \"io.containerd.nri.v1.nri\"]\n";
+
+pub(super) fn digest(bytes: &[u8]) -> String {
     format!("sha256:{}", Digest::sha256(&[bytes]))
 }
 
@@ -166,9 +178,10 @@ fn acceptor(authority: &Authority) -> TlsAcceptor {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "starts the image's containerd: `cargo xtask test` runs it after the build"]
 async fn images_are_pulled_measured_listed_and_removed() {
     let authority = Authority::generate("registry", Lifetime::from_now(CA_LIFETIME)).unwrap();
-    let Some(daemon) = Daemon::start(&authority).await else { return };
+    let daemon = Daemon::start(tempfile::tempdir().unwrap(), PLAIN, authority.certificate()).await;
     let client = daemon.client("system");
     assert!(client.containers().await.unwrap().is_empty());
     assert!(client.tasks().await.unwrap().is_empty());

@@ -217,3 +217,24 @@ pub(super) struct Platform {
     #[prost(string, tag = "2")]
     pub(super) architecture: String,
 }
+
+/// `runtime.v1.PullImageRequest`: of Kubernetes' container runtime interface.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct PullImageRequest {
+    #[prost(message, optional, tag = "1")]
+    pub(super) image: Option<ImageSpec>,
+}
+
+/// `runtime.v1.ImageSpec`.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct ImageSpec {
+    #[prost(string, tag = "1")]
+    pub(super) image: String,
+}
+
+/// `runtime.v1.PullImageResponse`.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct PullImageResponse {
+    #[prost(string, tag = "1")]
+    pub(super) image_ref: String,
+}

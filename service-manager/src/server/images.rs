@@ -1,7 +1,7 @@
 //! Images of containerd: the older calls of `MachineService` and the `machine.ImageService`.
 //!
-//! Owns: progress of a pull, from what containerd has fetched so far. Does not: unpack; that is done when a container is
-//! made. Source: spec/api-wire-facts.md §2.1, §2.2, §2.5.
+//! Owns: progress of a pull, from what containerd has fetched so far. Does not: fetch or unpack; containerd does.
+//! Source: spec/api-wire-facts.md §2.1, §2.2, §2.5.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

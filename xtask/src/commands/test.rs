@@ -43,6 +43,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     suites.tests(&Suite::cargo("unit tests", &UNIT_TESTS));
     let built = suites.call("build", || build::build(Freshness::Day).map(drop));
     if built {
+        // They start the containerd that the build unpacked.
+        suites.tests(&Suite::cargo("containerd", &CONTAINERD_TESTS));
         let machines = Suite::cargo("virtual machines", &MACHINE_TESTS)
             .env("BILLET_LONG", if options.long { "1" } else { "0" });
         suites.tests(&machines.live());
@@ -80,5 +82,8 @@ const INIT_LINTS: [&str; 12] = [
 ];
 
 const UNIT_TESTS: [&str; 5] = ["test", "--workspace", "--no-fail-fast", "--exclude", "qemu-tests"];
+
+const CONTAINERD_TESTS: [&str; 7] =
+    ["test", "--package", "service-manager", "--lib", "containerd_api", "--", "--ignored"];
 
 const MACHINE_TESTS: [&str; 4] = ["test", "--no-fail-fast", "--package", "qemu-tests"];
