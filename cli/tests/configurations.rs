@@ -178,6 +178,44 @@ async fn an_administrator_s_certificate_is_made_and_renewed_as_the_guide_does() 
 }
 
 #[tokio::test]
+async fn secrets_are_taken_over_from_a_kubernetes_cluster() {
+    let rig = Rig::new();
+    fs::create_dir_all(rig.path("pki/etcd")).unwrap();
+    for name in ["ca", "front-proxy-ca", "etcd/ca"] {
+        // As kubeadm makes them: RSA.
+        let line = format!(
+            "req -x509 -newkey rsa:2048 -nodes -days 30 -subj /CN=kubernetes -keyout pki/{name}.key -out pki/{name}.crt"
+        );
+        openssl(rig.dir.path(), &line).expect("openssl is there");
+    }
+    openssl(rig.dir.path(), "genrsa -out pki/sa.key 2048").expect("openssl is there");
+    let take = "gen secrets --from-kubernetes-pki pki --kubernetes-bootstrap-token abcdef.0123456789abcdef";
+    rig.succeeds(&format!("{take} -o taken.yaml")).await;
+    rig.succeeds("gen config demo https://10.0.0.1:6443 --with-secrets taken.yaml").await;
+    let node = config::load(rig.read("controlplane.yaml").as_bytes()).map_err(|e| e.to_string()).unwrap();
+    let cluster = &node.config.cluster;
+    assert_eq!(cluster.ca.crt.0, rig.read("pki/ca.crt"));
+    assert_eq!(cluster.ca.key().unwrap().expose_secret(), rig.read("pki/ca.key"));
+    assert_eq!(cluster.token.as_ref().unwrap().expose_secret(), "abcdef.0123456789abcdef");
+    let text = rig.read("taken.yaml");
+    let holds = |name: &str| {
+        use base64::Engine as _;
+        text.contains(&base64::engine::general_purpose::STANDARD.encode(rig.read(name)))
+    };
+    for name in ["pki/front-proxy-ca.key", "pki/etcd/ca.crt", "pki/etcd/ca.key", "pki/sa.key"] {
+        assert!(holds(name), "{name}");
+    }
+    assert!(is_private(&rig.path("taken.yaml")));
+    assert!(rig.fails(&format!("{take} -o taken.yaml")).await.contains("already exists"));
+    assert!(rig.fails("gen secrets --kubernetes-bootstrap-token x").await.contains("6 and 16"));
+    rig.write("pki/ca.key", &rig.read("pki/etcd/ca.key"));
+    assert!(rig.fails(&format!("{take} -o other.yaml")).await.contains("certs.k8s"));
+    fs::remove_file(rig.path("pki/sa.key")).unwrap();
+    assert!(rig.fails(&format!("{take} -o other.yaml")).await.contains("read pki/sa.key"));
+    assert!(!rig.path("other.yaml").exists());
+}
+
+#[tokio::test]
 async fn a_certificate_may_have_several_roles() {
     let rig = Rig::new();
     rig.succeeds("gen ca --organization ca").await;

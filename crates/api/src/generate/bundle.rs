@@ -166,6 +166,25 @@ impl Bundle {
         .checked()
     }
 
+    /// Takes over the authorities and the service account key of a Kubernetes cluster that exists already.
+    ///
+    /// # Errors
+    /// [`BundleError::Pki`] for a pair that is none.
+    pub fn with_kubernetes(mut self, pki: &KubernetesPki) -> Result<Self, BundleError> {
+        let pair = |(certificate, key): &(String, Secret)| Pair {
+            crt: STANDARD.encode(certificate),
+            key: encoded(key),
+        };
+        self.certs.k8s = pair(&pki.authority);
+        self.certs.k8saggregator = pair(&pki.aggregator);
+        self.certs.etcd = pair(&pki.etcd);
+        self.certs.k8sserviceaccount = Key { key: encoded(&pki.service_account) };
+        if let Some(token) = &pki.bootstrap_token {
+            self.secrets.bootstraptoken = token.clone();
+        }
+        self.checked()
+    }
+
     fn read<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, BundleError> {
         let options = serde_saphyr::options! { with_snippet: false };
         serde_saphyr::from_str_with_options(text, options).map_err(|e| {
@@ -204,6 +223,20 @@ impl Bundle {
     pub fn authority(&self) -> Result<Authority, GenerateError> {
         Ok(self.certs.os.authority("certs.os")?)
     }
+}
+
+/// Keys of a Kubernetes cluster that another tool made. No `Debug`. Certificates and keys are PEM.
+pub struct KubernetesPki {
+    /// Of the cluster: `ca.crt`, `ca.key`.
+    pub authority: (String, Secret),
+    /// Of the aggregation layer: `front-proxy-ca.crt`, `front-proxy-ca.key`.
+    pub aggregator: (String, Secret),
+    /// Of etcd: `etcd/ca.crt`, `etcd/ca.key`.
+    pub etcd: (String, Secret),
+    /// Signs service account tokens: `sa.key`.
+    pub service_account: Secret,
+    /// Of joining nodes; fresh if there is none.
+    pub bootstrap_token: Option<Secret>,
 }
 
 impl Pair {

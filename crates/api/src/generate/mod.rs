@@ -10,7 +10,7 @@ mod contract;
 mod document;
 mod images;
 
-pub use bundle::{Bundle, BundleError};
+pub use bundle::{Bundle, BundleError, KubernetesPki};
 pub use cluster::{Cluster, ClusterError, cluster_endpoint};
 pub use contract::{Contract, ContractError};
 
