@@ -138,7 +138,7 @@ impl Recording {
             .unwrap_or_else(|error| panic!("{cut:?}: {error:#}"));
         node.vm().wait_for("machine config: taken from STATE", BOOT_LIMIT).unwrap();
         assert_eq!(node.admin().ok(&["read", KEPT]).unwrap(), text, "{cut:?}");
-        node.vm().wait_for("billet: boot sequence: done", BOOT_LIMIT).unwrap();
+        node.vm().wait_for("billet: boot sequence: done", BOOT_LIMIT * 2).unwrap();
     }
 }
 
