@@ -2,8 +2,9 @@
 //!
 //! Owns: attaching a disk through QEMU's `blklogwrites`, reading its log, replaying a part of it.
 //! Does not: know file systems.
-//! Order: writes before the last flush of the replayed part are there; of each later one all, nothing or any sectors
-//! may be, since a disk writes its cache back in an order of its own. A sector is old or new.
+//! Order: writes before the last flush of the replayed part are there; of each later one all, nothing or any part may
+//! be, since a disk writes its cache back in an order of its own. A physical sector of 4096 bytes is old or new: ext4
+//! itself needs that, whose superblock, torn between two sectors of 512, has a wrong checksum and is not mounted.
 //! Fails by: the entry of the log that makes no sense.
 //! Source: QEMU block/blklogwrites.c and Linux drivers/md/dm-log-writes.c (format of the log, all little-endian):
 //! sector 0 u64 magic, u64 version, u64 entries, u32 sector size; an entry is a sector with u64 sector, u64 number of
@@ -21,6 +22,8 @@ use crate::vm::VmBuilder;
 
 const MAGIC: u64 = 0x6a_7366_7773_6872;
 const SECTOR_BYTES: u64 = 512;
+/// What a disk writes as one, at a multiple of its size.
+const PHYSICAL_BYTES: u64 = 4096;
 const FLUSH: u64 = 1;
 
 /// One request, in the order of the log.
@@ -128,16 +131,31 @@ impl WriteLog {
             let mut buffer = vec![0; usize::try_from(bytes).with_context(what)?];
             self.file.read_exact_at(&mut buffer, data).with_context(what)?;
             let mut survives = survivor(number < sure, random.as_mut());
-            let sectors = (offset..).step_by(512).zip(buffer.chunks(512));
-            for (place, sector) in sectors.filter(|_| survives()) {
-                disk.write_all_at(sector, place).with_context(what)?;
+            for (place, piece) in pieces(offset, &buffer) {
+                if survives() {
+                    disk.write_all_at(piece, place).with_context(what)?;
+                }
             }
         }
         Ok(())
     }
 }
 
-/// Which sectors of one write survive: all of it, nothing, or each by chance.
+/// The parts of a write by physical sector, with their places.
+fn pieces(offset: u64, mut bytes: &[u8]) -> Vec<(u64, &[u8])> {
+    let mut found = Vec::new();
+    let mut place = offset;
+    while !bytes.is_empty() {
+        let room = usize::try_from(PHYSICAL_BYTES - place % PHYSICAL_BYTES).unwrap_or(usize::MAX);
+        let (piece, rest) = bytes.split_at(room.min(bytes.len()));
+        found.push((place, piece));
+        place += PHYSICAL_BYTES - place % PHYSICAL_BYTES;
+        bytes = rest;
+    }
+    found
+}
+
+/// Which parts of one write survive: all of it, nothing, or each by chance.
 fn survivor<'a>(sure: bool, random: Option<&'a mut Random>) -> Box<dyn FnMut() -> bool + 'a> {
     match random {
         _ if sure => Box::new(|| true),
@@ -182,7 +200,7 @@ mod tests {
 
     fn replayed(log: &WriteLog, dir: &Path, cut: usize, random: Option<Random>) -> Vec<u8> {
         let image = dir.join("image");
-        std::fs::write(&image, [0; 4096]).unwrap();
+        std::fs::write(&image, [0; 8 * 4096]).unwrap();
         log.replay(&image, cut, random).unwrap();
         std::fs::read(image).unwrap().into_iter().step_by(512).collect()
     }
@@ -196,24 +214,28 @@ mod tests {
         assert_eq!((log.len(), log.before(0), log.before(513), log.before(u64::MAX)), (5, 0, 1, 5));
         assert_eq!((log.sure(1), log.sure(4), log.sure(5)), (0, 2, 5));
         assert_eq!((log.before_flush(0), log.before_flush(2), log.before_flush(5)), (1, 4, 5));
-        assert_eq!(replayed(&log, dir.path(), 1, None), [0; 8]);
-        assert_eq!(replayed(&log, dir.path(), 4, None), [1, 1, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(replayed(&log, dir.path(), 5, Some(Random::new(1))), [1, 2, 0, 0, 3, 3, 3, 0]);
+        assert_eq!(replayed(&log, dir.path(), 1, None), [0; 64]);
+        assert_eq!(replayed(&log, dir.path(), 4, None)[..8], [1, 1, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(replayed(&log, dir.path(), 5, Some(Random::new(1)))[..8], [1, 2, 0, 0, 3, 3, 3, 0]);
     }
 
     #[test]
     fn unflushed_writes_survive_by_chance_and_in_parts() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");
-        log(&path, &[Some((0, 8, 1))]);
+        log(&path, &[Some((1, 60, 1))]);
         let log = WriteLog::read(&path).unwrap();
         let mut seen = std::collections::BTreeSet::new();
         for seed in 0..40 {
             let disk = replayed(&log, dir.path(), 1, Some(Random::new(seed)));
             assert_eq!(disk, replayed(&log, dir.path(), 1, Some(Random::new(seed))), "a seed repeats");
+            assert!(
+                disk[8..56].chunks(8).all(|sector| sector.iter().all(|byte| *byte == sector[0])),
+                "{disk:?}"
+            );
             seen.insert(disk.iter().filter(|byte| **byte == 1).count());
         }
-        assert!(seen.contains(&0) && seen.contains(&8) && seen.len() > 3, "{seen:?}");
+        assert!(seen.contains(&0) && seen.contains(&60) && seen.len() > 3, "{seen:?}");
     }
 
     #[test]
