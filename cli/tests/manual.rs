@@ -62,7 +62,7 @@ fn every_command_is_understood() {
                 .args(["-c", &format!("{command} --help")])
                 .env("PATH", format!("{}:/usr/bin:/bin", bin.display()))
                 .env("NODE", "10.0.0.2")
-                .env("ENDPOINT", "https://10.0.0.2:6443")
+                .env("NAME", "endpoint.example.org")
                 .current_dir(dir.path())
                 .output()
                 .unwrap();

@@ -52,6 +52,8 @@ impl Machine {
 
     fn value(&mut self, variable: &str) -> Option<String> {
         match variable {
+            // What resolves everywhere, and is in a certificate only if the endpoint is.
+            "NAME" => Some("localhost".to_owned()),
             "NODE" => Some(self.address()),
             "FINGERPRINT" => Some(self.fingerprint()),
             _ => None,
@@ -104,4 +106,7 @@ fn the_page_is_true() {
         }
     }
     assert_eq!(machine.count, 2, "one machine with its fingerprint and one without");
+    let port = machine.node().vm().port(API_PORT).unwrap();
+    let by_name = shell.run(&format!("billetctl -e localhost:{port} version"), COMMAND_LIMIT).unwrap();
+    assert!(by_name.success, "the endpoint's name is not in the certificate: {}", by_name.stdout);
 }
