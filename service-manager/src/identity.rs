@@ -286,6 +286,7 @@ async fn try_issue(node: &Node) -> Result<Option<Duration>, String> {
         Some(key) => make(&config, key, names)?,
         None => trust_request::ask(&config, names).await?,
     };
+    let material = with_accepted(node, &config, material);
     let facts = CertificateFacts::from_pem("the API's certificate", &material.certificate);
     let remaining = facts.map_err(|e| e.to_string())?.remaining().unwrap_or(ISSUE_RETRY);
     if let Some(trust) = trust_material(&config) {
@@ -340,6 +341,29 @@ fn make(config: &Config, key: &Secret, names: &[String]) -> Result<Material, Str
         trust: None,
         maintenance: false,
     })
+}
+
+/// Clients of the further CAs of the config are let in too. One that is no certificate would keep out everybody:
+/// it is left out, and said.
+fn with_accepted(node: &Node, config: &Config, mut material: Material) -> Material {
+    for (index, accepted) in config.machine.accepted_cas.iter().enumerate() {
+        let pem = accepted.crt.0.trim();
+        match CertificateFacts::from_pem("a further CA", pem) {
+            Ok(_) if material.authority.contains(pem) => {}
+            Ok(_) => material.authority = format!("{}\n{pem}\n", material.authority.trim_end()),
+            Err(error) => {
+                node.journal
+                    .warn(&format!("machine.acceptedCAs[{index}]: {error}; its clients are not let in"));
+            }
+        }
+    }
+    material
+}
+
+/// The first certificate of a bundle: the CA that signs.
+pub(crate) fn first_certificate(bundle: &str) -> &str {
+    const END: &str = "-----END CERTIFICATE-----";
+    bundle.find(END).map_or(bundle, |at| &bundle[..at + END.len()])
 }
 
 fn trust_material(config: &Config) -> Option<TrustMaterial> {

@@ -51,6 +51,16 @@ impl<'a> Record<'a> {
         Some(Self { facility: prefix >> 3, priority: prefix & 7, sequence, stamp_us, message })
     }
 
+    /// The facility's name.
+    pub fn facility_name(&self) -> String {
+        facility(self.facility)
+    }
+
+    /// The priority's name.
+    pub fn priority_name(&self) -> &'static str {
+        PRIORITIES[self.priority & 7]
+    }
+
     /// The line that `dmesg` of the API prints.
     pub fn line(&self) -> String {
         let time = clock::at_boot_us(self.stamp_us);
@@ -97,13 +107,21 @@ impl Reader {
 
     /// The next line that is there now, `None` at the end.
     pub fn next_now(&self) -> io::Result<Option<String>> {
+        let mut line = None;
+        self.next_record(|record| line = Some(record.line()))?;
+        Ok(line)
+    }
+
+    /// Gives the next record that is there now to `take`; says whether there was one.
+    pub fn next_record(&self, take: impl FnOnce(&Record<'_>)) -> io::Result<bool> {
         let mut bytes = [0; MAX_RECORD_BYTES];
         loop {
             match rustix::io::read(self.file.get_ref(), &mut bytes) {
-                Ok(0) | Err(Errno::AGAIN) => return Ok(None),
+                Ok(0) | Err(Errno::AGAIN) => return Ok(false),
                 Ok(length) => {
                     if let Some(record) = Record::parse(&bytes[..length]) {
-                        return Ok(Some(record.line()));
+                        take(&record);
+                        return Ok(true);
                     }
                 }
                 // EPIPE: the ring overtook this reader; the next read goes on at the oldest record.

@@ -35,6 +35,7 @@ pub mod init_link;
 pub mod journal;
 pub mod kmsg;
 pub mod listeners;
+mod log_sender;
 pub mod logs;
 pub mod machined;
 mod modules;
@@ -53,6 +54,7 @@ pub mod time;
 pub mod timeline;
 mod trust_request;
 pub mod trustd;
+mod udev_rules;
 pub mod udevd;
 mod watched;
 

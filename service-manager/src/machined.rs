@@ -87,6 +87,7 @@ fn make_node(link: InitLink, replay: &mut Replay) -> Node {
         materials: identity::Materials::default(),
         devices: watch::channel(0).0,
         buses: watch::channel(0).0,
+        udev: Default::default(),
         config_misses: watch::channel(0).0,
         controllers: OnceLock::new(),
         api_socket: OnceLock::new(),

@@ -22,6 +22,7 @@ use crate::sequencer::Sequencer;
 use crate::services::Services;
 use crate::store::Store;
 use crate::timeline::Timeline;
+use crate::udev_rules::Applied;
 
 /// Everything that more than one module needs.
 pub struct Node {
@@ -57,6 +58,8 @@ pub struct Node {
     pub devices: watch::Sender<u64>,
     /// Counts devices of the PCI bus that came, went, or got a driver.
     pub buses: watch::Sender<u64>,
+    /// The config's rules for devices.
+    pub udev: Applied,
     /// Set when the controllers run.
     pub controllers: OnceLock<()>,
     /// The API socket, once it is open.

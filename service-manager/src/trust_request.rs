@@ -32,8 +32,10 @@ pub(crate) async fn ask(config: &Config, names: &[String]) -> Result<Material, S
     } else {
         format!("{host}:{}", trustd::PORT)
     };
-    let authority = &config.machine.ca.crt.0;
-    let trust = if authority.is_empty() { Trust::Anyone } else { Trust::Authority(authority) };
+    let machine = &config.machine;
+    let all = machine.accepted_cas.iter().map(|accepted| accepted.crt.0.as_str());
+    let authority = std::iter::once(machine.ca.crt.0.as_str()).chain(all).collect::<Vec<_>>().join("\n");
+    let trust = if authority.trim().is_empty() { Trust::Anyone } else { Trust::Authority(&authority) };
     let exchange = exchange(&endpoint, trust, config.machine.token.expose_secret(), names);
     tokio::time::timeout(DEADLINE, exchange)
         .await

@@ -16,7 +16,7 @@ use api::tls::{self, Identities};
 use tokio::net::TcpListener;
 use tonic::{Request, Response, Status};
 
-use crate::identity::{Material, Role, Source, TrustMaterial};
+use crate::identity::{Material, Role, Source, TrustMaterial, first_certificate};
 
 /// trustd's port.
 pub const PORT: u16 = 50001;
@@ -25,6 +25,8 @@ pub const USER: u32 = 51;
 
 struct Signer {
     authority: Authority,
+    /// PEM of it and of the further CAs that nodes accept.
+    accepted: String,
     trust: TrustMaterial,
 }
 
@@ -54,18 +56,15 @@ impl Trust {
         let leaf = Leaf { organizations: vec![], names: Vec::new(), usage: Usage::Server, lifetime };
         let signed = signer.authority.sign_request(request, &leaf);
         let crt = signed.map_err(|e| Status::invalid_argument(e.to_string()))?;
-        Ok(CertificateResponse {
-            ca: signer.authority.certificate().as_bytes().to_vec(),
-            crt: crt.into_bytes(),
-        })
+        Ok(CertificateResponse { ca: signer.accepted.as_bytes().to_vec(), crt: crt.into_bytes() })
     }
 }
 
 fn signer(material: &Material) -> Result<Signer, String> {
     let trust = material.trust.clone().ok_or("the material has no signing key")?;
-    let authority =
-        Authority::from_pem(&material.authority, &trust.authority_key).map_err(|e| e.to_string())?;
-    Ok(Signer { authority, trust })
+    let own = first_certificate(&material.authority);
+    let authority = Authority::from_pem(own, &trust.authority_key).map_err(|e| e.to_string())?;
+    Ok(Signer { authority, accepted: material.authority.clone(), trust })
 }
 
 #[tonic::async_trait]

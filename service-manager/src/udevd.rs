@@ -4,7 +4,7 @@
 //! one of them. Drivers of networks and virtual disks come first, since the API waits for them; all others wait until
 //! the API is ready, or until the machine config is not on what is there: probing a disk controller takes longer than
 //! the rest of the start.
-//! Does not: make device nodes (devtmpfs does) or rename links.
+//! Does not: make device nodes (devtmpfs does) or rename links. [`udev_rules`] owns the rules of the config.
 //! Source: Documentation/driver-api/driver-model; kmod(8).
 
 use std::collections::BTreeSet;
@@ -19,7 +19,7 @@ use sys::{Errno, uevent};
 use crate::modules::Modules;
 use crate::node::Node;
 use crate::power_button::Buttons;
-use crate::watched;
+use crate::{udev_rules, watched};
 
 /// How long the first look waits for the API.
 const COLDPLUG_DEADLINE: Duration = Duration::from_secs(20);
@@ -68,6 +68,9 @@ pub async fn run(node: Arc<Node>) -> Result<(), String> {
 fn handle(node: &Node, event: &[u8], fresh: &mut BTreeSet<String>) {
     if uevent::field(event, "SUBSYSTEM") == Some("block") {
         node.devices.send_modify(|count| *count += 1);
+    }
+    if let (Some(action), Some(path)) = (uevent::field(event, "ACTION"), uevent::field(event, "DEVPATH")) {
+        udev_rules::event(node, action, path);
     }
     if uevent::field(event, "SUBSYSTEM") == Some("pci") {
         node.buses.send_modify(|count| *count += 1);

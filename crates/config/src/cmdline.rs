@@ -31,6 +31,8 @@ pub struct NodeParameters {
     pub config_early: Option<String>,
     /// `config.inline=`: the same; comes after `config`.
     pub config_inline: Option<String>,
+    /// `logging.kernel=`: where the kernel's log is sent.
+    pub logging_kernel: Option<String>,
     /// `hostname=`.
     pub hostname: Option<String>,
     /// `shutdown=halt`: halt instead of power off.
@@ -81,6 +83,7 @@ impl CommandLine {
             config: self.ours("config").map(config_source),
             config_early: self.ours("config.early").filter(|c| !c.is_empty()).map(str::to_owned),
             config_inline: self.ours("config.inline").filter(|c| !c.is_empty()).map(str::to_owned),
+            logging_kernel: self.ours("logging.kernel").filter(|url| !url.is_empty()).map(str::to_owned),
             hostname: self.ours("hostname").filter(|h| !h.is_empty()).map(str::to_owned),
             halt_on_shutdown: self.ours("shutdown") == Some("halt"),
             keep_module_signatures: self.ours("module.signatures") == Some("verify"),
@@ -142,12 +145,13 @@ mod tests {
     #[test]
     fn the_last_one_wins_and_billet_before_talos() {
         let line = CommandLine::parse(
-            "billet.hostname=a talos.hostname=b billet.hostname=c talos.config=none panic=10 panic=20",
+            "billet.hostname=a talos.hostname=b billet.hostname=c talos.config=none panic=10 panic=20 talos.logging.kernel=udp://10.0.0.1:514",
         );
         let node = line.node();
         assert_eq!(node.hostname.as_deref(), Some("c"));
         assert_eq!(node.config, Some(ConfigSource::None));
         assert_eq!(node.panic_seconds, Some(20));
+        assert_eq!(node.logging_kernel.as_deref(), Some("udp://10.0.0.1:514"));
         assert_eq!(node.platform, "metal");
     }
 

@@ -24,9 +24,11 @@ impl Machine {
             "serial" => (&self.serial, "the SMBIOS serial number of this machine"),
             "mac" => (&self.mac, "the hardware address of a wired link"),
             "hostname" => (&self.hostname, "the host name"),
+            // The code lies in META, which comes with the installer.
+            "code" => return Err("the code for ${code} is not known: this node has no META".to_owned()),
             _ => {
                 return Err(format!(
-                    "${{{name}}} is no variable; there are ${{uuid}} ${{serial}} ${{mac}} ${{hostname}}"
+                    "${{{name}}} is no variable; there are ${{uuid}} ${{serial}} ${{mac}} ${{hostname}} ${{code}}"
                 ));
             }
         };
@@ -117,7 +119,8 @@ mod tests {
     #[test]
     fn what_is_missing_is_said() {
         assert_eq!(filled("http://h/${hostname}"), Err("the host name is not known".into()));
-        assert!(filled("http://h/${code}").unwrap_err().contains("${code} is no variable"));
+        assert!(filled("http://h/${code}").unwrap_err().contains("this node has no META"));
+        assert!(filled("http://h/${model}").unwrap_err().contains("${model} is no variable"));
         assert!(filled("http://h/${uuid").is_err() && filled("h/x").is_err());
     }
 }

@@ -65,7 +65,7 @@ pub(crate) async fn apply(
     let text =
         std::str::from_utf8(&request.data).map_err(|_| Wrong::Parse("it is not UTF-8 text".to_owned()))?;
     let text = Zeroizing::new(text.to_owned());
-    let (_, warnings) = judge(node, &text)?;
+    let super::Judged { warnings, .. } = judge(node, &text)?;
     let _busy = node.configuration.busy.try_lock().map_err(|_| Failure::Busy)?;
     if node.configuration.rebooting.load(Ordering::SeqCst) {
         return Err(Failure::Rebooting);

@@ -102,13 +102,20 @@ pub(crate) enum Wrong {
     Validate(String),
 }
 
+/// A config that may be used.
+struct Judged {
+    config: config::Config,
+    documents: Vec<config::Document>,
+    warnings: Vec<String>,
+}
+
 /// Reads and judges a config; with the warnings.
-fn judge(node: &Node, text: &str) -> Result<(config::Config, Vec<String>), Wrong> {
+fn judge(node: &Node, text: &str) -> Result<Judged, Wrong> {
     let loaded = config::load(text.as_bytes()).map_err(|e| Wrong::Parse(e.to_string()))?;
     let more =
         loaded.validate(mode(&node.parameters.platform)).map_err(|e| Wrong::Validate(e.to_string()))?;
     let warnings = loaded.warnings.iter().chain(&more).map(ToString::to_string).collect();
-    Ok((loaded.config, warnings))
+    Ok(Judged { config: loaded.config, documents: loaded.documents, warnings })
 }
 
 /// What a platform asks of a config (spec/machine-facts.md §4.5).
@@ -122,7 +129,7 @@ fn mode(platform: &str) -> config::Mode {
 
 /// Puts a config into force and keeps a copy for the next machined.
 pub(crate) fn put_into_force(node: &Node, text: Zeroizing<String>) -> Result<(), Wrong> {
-    let (parsed, warnings) = judge(node, &text)?;
+    let Judged { config: parsed, documents, warnings } = judge(node, &text)?;
     for warning in warnings {
         node.journal.warn(&format!("machine config: {warning}"));
     }
@@ -130,7 +137,7 @@ pub(crate) fn put_into_force(node: &Node, text: Zeroizing<String>) -> Result<(),
         node.journal.warn(&format!("keep the machine config for a restart: {error}"));
     }
     let shared = Arc::new(parsed.clone());
-    let document = MachineDocument { text, config: parsed };
+    let document = MachineDocument { text, config: parsed, documents };
     let spec = Spec::MachineConfig(Arc::new(document));
     if let Err(error) = node.store.put(MACHINE_CONFIG.writer, &MACHINE_CONFIG, "v1alpha1", spec) {
         node.journal.warn(&error.to_string());

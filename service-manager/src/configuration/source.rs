@@ -7,6 +7,7 @@
 
 use std::fmt;
 use std::fs;
+use std::io::Read;
 use std::path::Path;
 
 use base64::Engine;
@@ -163,19 +164,31 @@ fn unpacked(value: &str) -> Result<Zeroizing<String>, String> {
     text_of(&Zeroizing::new(bytes))
 }
 
-/// A config's text from bytes, which may be packed by zstd.
+/// A config's text from bytes, which may be packed by zstd or gzip.
 pub(super) fn text_of(bytes: &[u8]) -> Result<Zeroizing<String>, String> {
     if bytes.starts_with(&ZSTD_MAGIC) {
         return text_of(&unzstd(bytes)?);
     }
     if bytes.starts_with(&[0x1f, 0x8b]) {
-        return Err("it is packed by gzip; give it as plain text or packed by zstd".to_owned());
+        return text_of(&gunzip(bytes)?);
     }
     let text = std::str::from_utf8(bytes).map_err(|_| "it is not UTF-8 text")?;
     if text.trim().is_empty() {
         return Err("it is empty".to_owned());
     }
     Ok(Zeroizing::new(text.to_owned()))
+}
+
+fn gunzip(packed: &[u8]) -> Result<Zeroizing<Vec<u8>>, String> {
+    let mut bytes = Zeroizing::new(Vec::new());
+    flate2::read::MultiGzDecoder::new(packed)
+        .take(MAX_BYTES + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|e| format!("unpack gzip data: {e}"))?;
+    if u64::try_from(bytes.len()).is_ok_and(|length| length <= MAX_BYTES) {
+        return Ok(bytes);
+    }
+    Err(format!("it is larger than {MAX_BYTES} bytes when unpacked"))
 }
 
 fn unzstd(packed: &[u8]) -> Result<Zeroizing<Vec<u8>>, String> {
@@ -216,7 +229,22 @@ mod tests {
         assert!(text_of(b" \n").unwrap_err().contains("empty"));
         assert!(text_of(&[0xff, 0xfe]).unwrap_err().contains("UTF-8"));
         assert!(text_of(&[0x1f, 0x8b, 8]).unwrap_err().contains("gzip"));
+        assert!(text_of(&gzip(b"\xff\xfe")).unwrap_err().contains("UTF-8"));
         assert!(text_of(&[0x28, 0xb5, 0x2f, 0xfd, 0]).is_err());
+    }
+
+    fn gzip(bytes: &[u8]) -> Vec<u8> {
+        use std::io::Write;
+        let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        packed.write_all(bytes).unwrap();
+        packed.finish().unwrap()
+    }
+
+    #[test]
+    fn gzip_is_unpacked_but_no_bomb() {
+        assert_eq!(text_of(&gzip(b"version: v1alpha1\n")).unwrap().as_str(), "version: v1alpha1\n");
+        let bomb = gzip(&vec![b' '; usize::try_from(MAX_BYTES).unwrap() + 1]);
+        assert!(text_of(&bomb).unwrap_err().contains("when unpacked"));
     }
 
     #[test]

@@ -112,6 +112,8 @@ pub(crate) fn start(node: &Arc<Node>) {
     tokio::spawn(crate::block::watch(node.clone()));
     tokio::spawn(crate::hardware::watch(node.clone()));
     tokio::spawn(crate::modules::follow(node.clone()));
+    tokio::spawn(crate::log_sender::run(node.clone()));
+    tokio::spawn(crate::udev_rules::follow(node.clone()));
     tokio::spawn(crate::node_identity::publish(node.clone()));
 }
 
@@ -203,10 +205,14 @@ pub(crate) mod testing {
         let text = format!(
             "version: v1alpha1\nmachine:\n  type: controlplane\n  token: aaaaaa.bbbbbbbbbbbbbbbb\n{machine}"
         );
-        let config = config::parse(&text).unwrap_or_else(|e| panic!("{e}"));
+        let loaded = config::load(text.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
+        let (config, documents) = (loaded.config, loaded.documents);
         let store = crate::store::Store::new();
-        let spec =
-            Spec::MachineConfig(Arc::new(MachineDocument { text: zeroize::Zeroizing::new(text), config }));
+        let spec = Spec::MachineConfig(Arc::new(MachineDocument {
+            text: zeroize::Zeroizing::new(text),
+            config,
+            documents,
+        }));
         store.put(MACHINE_CONFIG.writer, &MACHINE_CONFIG, "v1alpha1", spec).unwrap();
         store
     }

@@ -30,11 +30,12 @@ pub struct Follower {
     grown: watch::Receiver<u64>,
     start: Option<Tail>,
     open: Option<File>,
+    gaps: u64,
 }
 
 impl Follower {
     pub(super) fn new(place: LogPlace, grown: watch::Receiver<u64>, tail: Tail) -> Self {
-        Self { place, grown, start: Some(tail), open: None }
+        Self { place, grown, start: Some(tail), open: None, gaps: 0 }
     }
 
     /// The next bytes, none when there are none now.
@@ -54,6 +55,11 @@ impl Follower {
                 return Ok(Vec::new());
             }
         }
+    }
+
+    /// How often this reader was so slow, since the last call, that bytes were gone before it came to them.
+    pub fn take_gaps(&mut self) -> u64 {
+        std::mem::take(&mut self.gaps)
     }
 
     /// Waits until the log has grown since the last read.
@@ -91,11 +97,18 @@ impl Follower {
         let Some(reading) = &mut self.open else { return Ok(false) };
         let (now, then) = (current.metadata()?, reading.metadata()?);
         if now.ino() != then.ino() {
+            // Between the two there was a third one, unless the older file is the one just read.
+            if open(&self.place.older)?
+                .is_none_or(|older| older.metadata().is_ok_and(|m| m.ino() != then.ino()))
+            {
+                self.gaps += 1;
+            }
             self.open = Some(current);
             return Ok(true);
         }
         if reading.stream_position()? > now.len() {
             // The file gave way to a full tmpfs: go on with what was written after that.
+            self.gaps += 1;
             reading.seek(SeekFrom::Start(0))?;
             return Ok(now.len() > 0);
         }

@@ -29,6 +29,7 @@ pub use follow::{Follower, Tail};
 pub struct Logs {
     dir: PathBuf,
     ids: Arc<Mutex<BTreeMap<String, watch::Sender<u64>>>>,
+    count: watch::Sender<usize>,
 }
 
 /// The place of one log.
@@ -47,7 +48,7 @@ impl LogPlace {
 impl Logs {
     /// Logs below a folder, which is made when the first one is opened.
     pub fn new(dir: PathBuf) -> Self {
-        Self { dir, ids: Arc::default() }
+        Self { dir, ids: Arc::default(), count: watch::channel(0).0 }
     }
 
     /// Registers a log and opens its file for appending.
@@ -58,7 +59,14 @@ impl Logs {
 
     fn register(&self, id: &str) -> watch::Sender<u64> {
         let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
-        ids.entry(id.to_owned()).or_insert_with(|| watch::channel(0).0).clone()
+        let grown = ids.entry(id.to_owned()).or_insert_with(|| watch::channel(0).0).clone();
+        self.count.send_replace(ids.len());
+        grown
+    }
+
+    /// Changes when there is a new log.
+    pub fn registered(&self) -> watch::Receiver<usize> {
+        self.count.subscribe()
     }
 
     /// The ids that have a log, sorted.

@@ -71,6 +71,7 @@ pub(crate) fn node(root: PathBuf) -> Arc<Node> {
         materials: Materials::default(),
         devices: watch::channel(0).0,
         buses: watch::channel(0).0,
+        udev: Default::default(),
         config_misses: watch::channel(0).0,
         controllers: OnceLock::new(),
         api_socket: OnceLock::new(),

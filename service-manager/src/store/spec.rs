@@ -74,6 +74,8 @@ pub struct MachineDocument {
     pub text: Zeroizing<String>,
     /// What it says.
     pub config: config::Config,
+    /// The documents beside the main one, in their order.
+    pub documents: Vec<config::Document>,
 }
 
 /// Prints the kind only: a spec may hold secrets.

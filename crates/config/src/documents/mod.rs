@@ -90,7 +90,7 @@ documents! {
     HCloudVIPConfig "shared addresses" named;
     HostnameConfig "" single;
     ImageVerificationConfig "verification of images" single;
-    KmsgLogConfig "sending logs" named;
+    KmsgLogConfig "" named;
     KubeSpanConfig "KubeSpan" single;
     KubeSpanEndpointsConfig "KubeSpan" single;
     Layer2VIPConfig "shared addresses" named;

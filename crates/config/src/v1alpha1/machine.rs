@@ -19,7 +19,7 @@ section! {
         /// CA of the node API. Workers hold the certificate only.
         ca "ca": CertificateAndKey {};
         /// Further CAs that clients of the node API may come from.
-        accepted_cas "acceptedCAs": Vec<CertificateAndKey> { newer true, later "trusting further client CAs" };
+        accepted_cas "acceptedCAs": Vec<CertificateAndKey> { newer true };
         /// Further names and addresses for the API's server certificate.
         cert_sans "certSANs": Vec<String> { example "[10.0.0.5, node.example.org]" };
         /// What the control plane's parts on this machine do.
@@ -53,7 +53,7 @@ section! {
         /// Rules for devices.
         udev "udev": Option<Udev> { newer true, later "rules for devices" };
         /// Where logs are sent.
-        logging "logging": Option<Logging> { newer true, later "sending logs" };
+        logging "logging": Option<Logging> { newer true };
         /// Kernel modules to load.
         kernel "kernel": Option<Kernel> { newer true };
         /// Seccomp profiles that pods may name.

@@ -72,6 +72,7 @@ pub(super) fn check(document: &Document, problems: &mut Problems) {
         }
         Document::BlackholeRouteConfig(d) => problems.expect("name", text::cidr(&d.name)),
         Document::TCPProbeConfig(d) => problems.expect("endpoint", text::host_and_port(&d.endpoint)),
+        Document::KmsgLogConfig(d) => problems.expect("url", text::log_receiver(&d.url)),
         Document::EventSinkConfig(d) => problems.expect("endpoint", text::host_and_port(&d.endpoint)),
         Document::ZswapConfig(d) if d.max_pool_percent.is_some_and(|p| p > 100) => {
             problems.add("maxPoolPercent", "0 to 100");

@@ -34,6 +34,7 @@ pub(super) fn check(config: &Config, mode: Mode, problems: &mut Problems) {
     files(machine, problems);
     registries(machine, problems);
     settings(machine, problems);
+    logging(machine, problems);
     network::check(machine, problems);
     storage::check(machine, problems);
     fixed(config, problems);
@@ -57,6 +58,16 @@ fn fixed(config: &Config, problems: &mut Problems) {
     }
 }
 
+fn logging(machine: &Machine, problems: &mut Problems) {
+    for (index, receiver) in machine.logging.iter().flat_map(|logging| &logging.destinations).enumerate() {
+        let field = format!("machine.logging.destinations[{index}]");
+        problems.expect(format!("{field}.endpoint"), text::log_receiver(&receiver.endpoint));
+        if receiver.format != "json_lines" {
+            problems.add(format!("{field}.format"), "write `json_lines`, the only format there is");
+        }
+    }
+}
+
 fn identity(machine: &Machine, problems: &mut Problems) {
     if machine.token.is_empty() {
         problems.add("machine.token", "missing; it is the secret that all nodes of a cluster share");
@@ -68,6 +79,14 @@ fn identity(machine: &Machine, problems: &mut Problems) {
     } else if machine.ca.key().is_some() {
         let message = "issuing Talos API CA key is not allowed on non-controlplane nodes (.machine.ca); leave `key` out";
         problems.add("machine.ca.key", message);
+    }
+    for (index, authority) in machine.accepted_cas.iter().enumerate() {
+        if !authority.crt.0.contains("-----BEGIN CERTIFICATE-----") {
+            problems.add(
+                format!("machine.acceptedCAs[{index}].crt"),
+                "not a certificate; write base64 of its PEM text",
+            );
+        }
     }
     for (index, san) in machine.cert_sans.iter().enumerate() {
         if san.parse::<IpAddr>().is_err() && !text::is_host_name(san.strip_prefix("*.").unwrap_or(san)) {

@@ -38,6 +38,21 @@ pub(super) const MACHINE: &[(&str, &str, &str)] = &[
     ),
     ("certSANs: ['a b']", "machine.certSANs[0]", "`a b` is neither an address nor a name"),
     (
+        "acceptedCAs: [{crt: YQ==}]",
+        "machine.acceptedCAs[0].crt",
+        "not a certificate; write base64 of its PEM text",
+    ),
+    (
+        "logging: {destinations: [{endpoint: 'http://a:1', format: json_lines}]}",
+        "machine.logging.destinations[0].endpoint",
+        "`http://a:1` is no receiver of logs: tcp://10.0.0.1:12345 or udp://10.0.0.1:12345",
+    ),
+    (
+        "logging: {destinations: [{endpoint: 'udp://a:1', format: syslog}]}",
+        "machine.logging.destinations[0].format",
+        "write `json_lines`, the only format there is",
+    ),
+    (
         "kubelet: {extraArgs: {config: x}}",
         "machine.kubelet.extraArgs.config",
         "extra arg \"config\" is not allowed",

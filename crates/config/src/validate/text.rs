@@ -64,6 +64,14 @@ pub(super) fn host_and_port(endpoint: &str) -> Result<(), String> {
     }
 }
 
+/// `tcp://` or `udp://`, a host and a port.
+pub(super) fn log_receiver(url: &str) -> Result<(), String> {
+    match url.strip_prefix("tcp://").or_else(|| url.strip_prefix("udp://")) {
+        Some(rest) => host_and_port(rest.trim_end_matches('/')),
+        None => Err(format!("`{url}` is no receiver of logs: tcp://10.0.0.1:12345 or udp://10.0.0.1:12345")),
+    }
+}
+
 /// `209.202.254.14.8172` with its last dot made a colon.
 fn port_behind_dot(text: &str) -> Option<String> {
     let (address, port) = text.rsplit_once('.')?;

@@ -1,0 +1,151 @@
+//! What a node says of its machine, and what the config makes of names, modules, devices and logs.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+use qemu_tests::node::BOOT_LIMIT;
+use qemu_tests::{TestNode, deadline};
+
+/// Lines that a receiver of logs got.
+type Lines = Arc<Mutex<Vec<String>>>;
+
+/// A receiver on loopback, which a VM reaches as 10.0.2.2. It listens as long as this program runs.
+fn receiver() -> (u16, Lines) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let lines = Lines::default();
+    let sink = lines.clone();
+    std::thread::spawn(move || {
+        while let Ok((stream, _)) = listener.accept() {
+            let sink = sink.clone();
+            std::thread::spawn(move || {
+                for line in BufReader::new(stream).lines().map_while(Result::ok) {
+                    sink.lock().unwrap().push(line);
+                }
+            });
+        }
+    });
+    (port, lines)
+}
+
+struct Fixture {
+    node: TestNode,
+    services: Lines,
+    kernel: Lines,
+}
+
+/// One node for all tests of this file: none of them changes it.
+fn fixture() -> &'static Fixture {
+    static FIXTURE: OnceLock<Fixture> = OnceLock::new();
+    FIXTURE.get_or_init(|| {
+        let ((services_port, services), (kernel_port, kernel)) = (receiver(), receiver());
+        let config = format!(
+            r#"  network:
+    extraHostEntries:
+      - {{ip: 192.0.2.7, aliases: [far.example, far]}}
+    searchDomains: [search.example]
+  kernel:
+    modules:
+      - {{name: dummy, parameters: [numdummies=2]}}
+      - {{name: no_such_module}}
+  udev:
+    rules:
+      - 'SUBSYSTEM=="mem", KERNEL=="zero", MODE="0640", GROUP="44", SYMLINK+="billet/nothing"'
+      - 'KERNEL=="zero", RUN+="/bin/true"'
+  logging:
+    destinations:
+      - {{endpoint: "tcp://10.0.2.2:{services_port}", format: json_lines, extraTags: {{rack: r7}}}}
+---
+apiVersion: v1alpha1
+kind: KmsgLogConfig
+name: far
+url: tcp://10.0.2.2:{kernel_port}/
+---
+version: v1alpha1
+"#
+        );
+        // The builder goes on with the main document behind the section: the documents come first.
+        let (section, documents) = config.split_once("---\n").unwrap();
+        let documents = documents.trim_end().trim_end_matches("version: v1alpha1").trim_end();
+        let builder = TestNode::builder("resources").machine_section(section).documents(documents);
+        let node = builder.boot().unwrap();
+        node.vm().wait_for("billet: boot sequence: done", BOOT_LIMIT).unwrap();
+        Fixture { node, services, kernel }
+    })
+}
+
+fn ok(words: &[&str]) -> String {
+    fixture().node.admin().ok(words).unwrap()
+}
+
+/// Repeats a look until it holds.
+fn eventually(mut look: impl FnMut() -> Result<(), String>) {
+    let end = Instant::now() + deadline(BOOT_LIMIT);
+    while let Err(seen) = look() {
+        assert!(Instant::now() < end, "{seen}");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+fn prints(words: &[&str], wanted: &[&str]) {
+    eventually(|| {
+        let text = fixture().node.admin().ok(words).unwrap_or_default();
+        if wanted.iter().all(|word| text.contains(word)) { Ok(()) } else { Err(format!("no {wanted:?} in\n{text}")) }
+    });
+}
+
+#[test]
+fn the_machine_is_described() {
+    prints(&["get", "systeminformation"], &["PRODUCT NAME", "QEMU"]);
+    prints(&["get", "processors"], &["CORES", "CPU-0"]);
+    prints(&["get", "memorymodules"], &["SIZE MIB", "DIMM-0"]);
+    prints(&["get", "pcidevices"], &["SUBCLASS", "Ethernet controller", "Bridge"]);
+    prints(&["get", "machinestatus"], &["STAGE", "running", "true"]);
+    prints(&["get", "securitystate"], &["SECUREBOOT"]);
+    prints(&["get", "blockdevices"], &["PARENT"]);
+    prints(&["get", "nodeaddresses"], &["current", "10.0.2.15/24"]);
+    prints(&["get", "networkstatus"], &["CONNECTIVITY", "true"]);
+    prints(&["get", "identities"], &["local"]);
+}
+
+#[test]
+fn names_of_the_config_are_in_the_files_that_programs_read() {
+    let hosts = ok(&["read", "/etc/hosts"]);
+    assert!(hosts.contains("192.0.2.7       far.example far\n"), "{hosts}");
+    let resolvers = ok(&["read", "/etc/resolv.conf"]);
+    assert!(resolvers.contains("search search.example"), "{resolvers}");
+    prints(&["get", "resolvers"], &["SEARCH DOMAINS", "search.example"]);
+}
+
+#[test]
+fn modules_get_their_parameters_and_missing_ones_are_told() {
+    prints(&["get", "links"], &["dummy0", "dummy1"]);
+    prints(&["get", "modules"], &["numdummies=2", "the image has no such module"]);
+}
+
+#[test]
+fn rules_change_devices_or_say_why_not() {
+    prints(&["ls", "-l", "/dev/billet"], &["nothing"]);
+    let listing = ok(&["ls", "-l", "/dev"]);
+    let zero = listing.lines().find(|line| line.ends_with("zero")).unwrap_or(&listing);
+    assert!(zero.contains("rw-r-----") && zero.contains("44"), "{zero}");
+    prints(&["get", "udevrules"], &["true", "false", "RUN cannot be set"]);
+}
+
+#[test]
+fn logs_arrive_where_the_config_sends_them() {
+    let holds = |lines: &Lines, wanted: &[&str]| {
+        let lines = lines.lock().unwrap();
+        let found = lines.iter().any(|line| wanted.iter().all(|word| line.contains(word)));
+        if found { Ok(()) } else { Err(format!("no {wanted:?} among {} lines: {:?}", lines.len(), lines.first())) }
+    };
+    let fixture = fixture();
+    eventually(|| holds(&fixture.services, &["\"talos-service\":\"machined\"", "\"rack\":\"r7\"", "talos-time"]));
+    eventually(|| holds(&fixture.services, &["\"talos-service\":\"controller-runtime\""]));
+    eventually(|| holds(&fixture.kernel, &["\"facility\":\"kern\"", "\"seq\":", "Linux version"]));
+    prints(&["get", "logdestinationstatuses"], &["services", "kernel", "sending"]);
+}
