@@ -62,6 +62,7 @@ pub struct NodeBuilder {
     transport: Transport,
     volume: Volume,
     additions: String,
+    documents: String,
     command_line: String,
     source: Option<String>,
     credentials: Option<Credentials>,
@@ -111,6 +112,12 @@ impl NodeBuilder {
     /// Adds lines to the `machine` section of the config, which is otherwise the usual one.
     pub fn machine_section(mut self, lines: &str) -> Self {
         self.additions.push_str(lines);
+        self
+    }
+
+    /// Adds documents behind the config, which is otherwise the usual one.
+    pub fn documents(mut self, text: &str) -> Self {
+        self.documents.push_str(&format!("---\n{text}"));
         self
     }
 
@@ -177,7 +184,7 @@ impl NodeBuilder {
             Volume::Good => {
                 let text = credentials.machine_config()?;
                 let text = text.replacen("machine:\n", &format!("machine:\n{}", self.additions), 1);
-                let image = config_volume::write(&image, &text)?;
+                let image = config_volume::write(&image, &(text + &self.documents))?;
                 vm.drive(Drive::new(&image, Bus::Virtio))
             }
             Volume::Text(text) => vm.drive(Drive::new(&config_volume::write(&image, text)?, Bus::Virtio)),
@@ -243,6 +250,7 @@ impl TestNode {
             transport: Transport::Initramfs,
             volume: Volume::Good,
             additions: String::new(),
+            documents: String::new(),
             command_line: String::new(),
             source: None,
             credentials: None,

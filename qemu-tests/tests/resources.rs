@@ -43,12 +43,8 @@ fn fixture() -> &'static Fixture {
     static FIXTURE: OnceLock<Fixture> = OnceLock::new();
     FIXTURE.get_or_init(|| {
         let ((services_port, services), (kernel_port, kernel)) = (receiver(), receiver());
-        let config = format!(
-            r#"  network:
-    extraHostEntries:
-      - {{ip: 192.0.2.7, aliases: [far.example, far]}}
-    searchDomains: [search.example]
-  kernel:
+        let section = format!(
+            r#"  kernel:
     modules:
       - {{name: dummy, parameters: [numdummies=2]}}
       - {{name: no_such_module}}
@@ -59,19 +55,14 @@ fn fixture() -> &'static Fixture {
   logging:
     destinations:
       - {{endpoint: "tcp://10.0.2.2:{services_port}", format: json_lines, extraTags: {{rack: r7}}}}
----
-apiVersion: v1alpha1
-kind: KmsgLogConfig
-name: far
-url: tcp://10.0.2.2:{kernel_port}/
----
-version: v1alpha1
 "#
         );
-        // The builder goes on with the main document behind the section: the documents come first.
-        let (section, documents) = config.split_once("---\n").unwrap();
-        let documents = documents.trim_end().trim_end_matches("version: v1alpha1").trim_end();
-        let builder = TestNode::builder("resources").machine_section(section).documents(documents);
+        let documents = format!(
+            "apiVersion: v1alpha1\nkind: KmsgLogConfig\nname: far\nurl: tcp://10.0.2.2:{kernel_port}/\n\
+             ---\napiVersion: v1alpha1\nkind: StaticHostConfig\nname: 192.0.2.7\nhostnames: [far.example, far]\n\
+             ---\napiVersion: v1alpha1\nkind: ResolverConfig\nsearchDomains: {{domains: [search.example]}}\n"
+        );
+        let builder = TestNode::builder("resources").machine_section(&section).documents(&documents);
         let node = builder.boot().unwrap();
         node.vm().wait_for("billet: boot sequence: done", BOOT_LIMIT).unwrap();
         Fixture { node, services, kernel }
@@ -94,7 +85,11 @@ fn eventually(mut look: impl FnMut() -> Result<(), String>) {
 fn prints(words: &[&str], wanted: &[&str]) {
     eventually(|| {
         let text = fixture().node.admin().ok(words).unwrap_or_default();
-        if wanted.iter().all(|word| text.contains(word)) { Ok(()) } else { Err(format!("no {wanted:?} in\n{text}")) }
+        if wanted.iter().all(|word| text.contains(word)) {
+            Ok(())
+        } else {
+            Err(format!("no {wanted:?} in\n{text}"))
+        }
     });
 }
 
@@ -141,10 +136,16 @@ fn logs_arrive_where_the_config_sends_them() {
     let holds = |lines: &Lines, wanted: &[&str]| {
         let lines = lines.lock().unwrap();
         let found = lines.iter().any(|line| wanted.iter().all(|word| line.contains(word)));
-        if found { Ok(()) } else { Err(format!("no {wanted:?} among {} lines: {:?}", lines.len(), lines.first())) }
+        if found {
+            Ok(())
+        } else {
+            Err(format!("no {wanted:?} among {} lines: {:?}", lines.len(), lines.first()))
+        }
     };
     let fixture = fixture();
-    eventually(|| holds(&fixture.services, &["\"talos-service\":\"machined\"", "\"rack\":\"r7\"", "talos-time"]));
+    eventually(|| {
+        holds(&fixture.services, &["\"talos-service\":\"machined\"", "\"rack\":\"r7\"", "talos-time"])
+    });
     eventually(|| holds(&fixture.services, &["\"talos-service\":\"controller-runtime\""]));
     eventually(|| holds(&fixture.kernel, &["\"facility\":\"kern\"", "\"seq\":", "Linux version"]));
     prints(&["get", "logdestinationstatuses"], &["services", "kernel", "sending"]);

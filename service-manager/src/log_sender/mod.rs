@@ -91,10 +91,7 @@ pub(crate) async fn run(node: Arc<Node>) {
             stays
         });
         for destination in wanted {
-            if !running.contains_key(&destination) {
-                let tasks = start(&node, destination.clone());
-                running.insert(destination, tasks);
-            }
+            running.entry(destination).or_insert_with_key(|destination| start(&node, destination.clone()));
         }
         if config.changed().await.is_err() {
             return;
