@@ -20,6 +20,7 @@ const KNOWN: &[(&str, bool)] = &[
     ("environment", true),
     ("hostname", false),
     ("interface", false),
+    ("logging.kernel", false),
     ("module.signatures", false),
     ("network.interface.ignore", true),
     ("platform", false),

@@ -126,6 +126,11 @@ const DOCUMENTS: &[(&str, &str, &str)] = &[
         "`b` is not a host with a port: 10.0.0.1:51820, [fd00::1]:51820 or example.org:51820",
     ),
     (
+        "kind: KmsgLogConfig\nname: a\nurl: b:1",
+        "url",
+        "`b:1` is no receiver of logs: tcp://10.0.0.1:12345 or udp://10.0.0.1:12345",
+    ),
+    (
         "kind: EventSinkConfig\nendpoint: b",
         "endpoint",
         "`b` is not a host with a port: 10.0.0.1:51820, [fd00::1]:51820 or example.org:51820",
