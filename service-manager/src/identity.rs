@@ -433,6 +433,30 @@ mod tests {
         tokio::time::timeout(Duration::from_secs(5), sending).await.unwrap().unwrap().unwrap();
     }
 
+    #[test]
+    fn further_authorities_are_added_once_and_nonsense_is_left_out() {
+        use base64::Engine;
+        let dir = tempfile::tempdir().unwrap();
+        let node = crate::server::tests_node(dir.path().to_owned());
+        let make = || Authority::generate("talos", Lifetime::from_now(LEAF_LIFETIME)).unwrap();
+        let (own, further) = (make(), make());
+        let encoded = |pem: &str| base64::engine::general_purpose::STANDARD.encode(pem);
+        let broken = "-----BEGIN CERTIFICATE-----\nYWJj\n-----END CERTIFICATE-----\n";
+        let accepted: String = [further.certificate(), broken, further.certificate(), own.certificate()]
+            .map(|pem| format!("    - {{crt: {}}}\n", encoded(pem)))
+            .concat();
+        let text =
+            format!("version: v1alpha1\nmachine:\n  type: worker\n  token: a.b\n  acceptedCAs:\n{accepted}");
+        let config = config::parse(&text).unwrap_or_else(|e| panic!("{e}"));
+        let before = Material { authority: own.certificate().to_owned(), ..material() };
+        let after = with_accepted(&node, &config, before).authority;
+        assert_eq!(after.matches("BEGIN CERTIFICATE").count(), 2, "{after}");
+        assert!(after.contains(further.certificate().trim()));
+        assert_eq!(first_certificate(&after), own.certificate().trim());
+        let log = std::fs::read_to_string(dir.path().join("log/machined.log")).unwrap();
+        assert!(log.contains("machine.acceptedCAs[1]") && !log.contains("acceptedCAs[0]"), "{log}");
+    }
+
     #[tokio::test]
     async fn a_frame_without_end_is_refused() {
         let (mut here, there) = UnixStream::pair().unwrap();

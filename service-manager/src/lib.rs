@@ -16,6 +16,10 @@
 //! | timed ([`time`]) | time servers, the config | the clock, its resources | with the service |
 //! | sequencer ([`sequencer`]) | requests | events, the journal of sequences | with its sequence |
 //! | mounts ([`mounts`]) | /proc/self/mountinfo | store | with machined |
+//! | block devices (`block`), hardware (`hardware`) | /sys, news of udevd | store | with machined |
+//! | modules (`modules`), device rules (`udev_rules`) | the config | modules, devices, store | with machined |
+//! | identity (`node_identity`) | STATE, the firmware | STATE, store | once it is told |
+//! | logs to others (`log_sender`) | the config, all logs | sockets, store | with machined |
 //! | API server ([`server`]) | `machine.sock` | answers | with machined |
 #![warn(missing_docs)]
 

@@ -221,3 +221,34 @@ async fn a_machined_that_never_answers_is_an_error_after_the_deadline() {
     let error = backend.call(hyper::Request::new(body)).await.unwrap_err();
     assert!(error.to_string().contains("deadline connect"), "{error}");
 }
+
+#[tokio::test]
+async fn clients_of_a_further_authority_are_let_in_and_of_a_third_are_not() {
+    let first = fixture().await;
+    let make = || Authority::generate("talos", Lifetime::from_now(CA_LIFETIME)).unwrap();
+    let (further, third) = (make(), make());
+    let identity = first.authority.issue(&leaf(None, Usage::Server)).unwrap();
+    let material = Material {
+        maintenance: false,
+        authority: format!("{}\n{}", first.authority.certificate(), further.certificate()),
+        certificate: identity.certificate.clone(),
+        key: identity.key.to_pem(),
+        names: vec!["127.0.0.1".to_owned()],
+        forwarding: None,
+        trust: None,
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let socket = first._dir.path().join("machine.sock");
+    let server = Server::with_port(&material, socket.to_str().unwrap(), address.port()).unwrap();
+    tokio::spawn(server.serve(listener));
+    let both = Fixture { address, ..first };
+    let ask = async |authority: &Authority| {
+        let identity = authority.issue(&leaf(Some("os:admin"), Usage::Client)).unwrap();
+        let channel = both.channel_of(Some(identity)).await.ok()?;
+        MachineServiceClient::new(channel).version(()).await.ok()
+    };
+    assert!(ask(&both.authority).await.is_some());
+    assert!(ask(&further).await.is_some());
+    assert!(ask(&third).await.is_none());
+}
