@@ -51,7 +51,7 @@ section! {
         /// Switches of single features.
         features "features": Option<Features> { newer true };
         /// Rules for devices.
-        udev "udev": Option<Udev> { newer true, later "rules for devices" };
+        udev "udev": Option<Udev> { newer true };
         /// Where logs are sent.
         logging "logging": Option<Logging> { newer true };
         /// Kernel modules to load.

@@ -87,6 +87,11 @@ fn identity(machine: &Machine, problems: &mut Problems) {
                 "not a certificate; write base64 of its PEM text",
             );
         }
+        if authority.key().is_some() {
+            let message =
+                "without effect: clients are let in by the certificate, and nothing is signed with this key";
+            problems.warn(format!("machine.acceptedCAs[{index}].key"), message);
+        }
     }
     for (index, san) in machine.cert_sans.iter().enumerate() {
         if san.parse::<IpAddr>().is_err() && !text::is_host_name(san.strip_prefix("*.").unwrap_or(san)) {

@@ -31,6 +31,11 @@ fn judged_document(document: &str, mode: Mode) -> Vec<(String, String)> {
 
 /// Further rules of `machine` with their messages, beside those of `tests`.
 const MACHINE: &[(&str, &str, &str)] = &[
+    (
+        "acceptedCAs: [{crt: LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t, key: YQ==}]",
+        "machine.acceptedCAs[0].key",
+        "without effect: clients are let in by the certificate, and nothing is signed with this key",
+    ),
     ("features: {rbac: false}", "machine.features.rbac", "without effect: roles are always checked"),
     (
         "features: {apidCheckExtKeyUsage: false}",
