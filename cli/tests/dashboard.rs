@@ -113,7 +113,7 @@ async fn the_dashboard_draws_a_node_and_gives_the_terminal_back() {
 async fn a_node_that_does_not_answer_is_told_on_the_screen() {
     let rig = Rig::start().await;
     let mut screen = Screen::open(&rig, "-n broken dashboard -d 1s");
-    screen.shows(&["broken"]).await;
+    screen.shows(&["broken", "Unavailable"]).await;
     screen.press(b"q");
     let (well, raw, shown) = screen.ends().await;
     assert!(well && !raw, "{shown}");

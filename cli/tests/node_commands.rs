@@ -223,6 +223,31 @@ async fn the_support_bundle_has_everything_but_secrets() {
 }
 
 #[tokio::test]
+async fn a_support_bundle_tells_what_is_missing() {
+    let rig = Rig::start().await;
+    let file = rig.path("part.zip");
+    let output = rig.run(&format!("-n n1,broken support -O {}", file.display())).await;
+    assert!(!output.success && output.stderr.contains("n1/errors.txt names them"), "{}", output.stderr);
+    assert!(
+        output.stderr.contains("WARNING: ") && output.stderr.contains("broken/errors.txt"),
+        "{}",
+        output.stderr
+    );
+    assert!(
+        output.stderr.ends_with(&format!("support bundle is in {}\n", file.display())),
+        "{}",
+        output.stderr
+    );
+    let script =
+        "import sys, zipfile\nprint(zipfile.ZipFile(sys.argv[1]).read('broken/errors.txt').decode())";
+    let errors = std::process::Command::new("python3").args(["-c", script]).arg(&file).output().unwrap();
+    let errors = String::from_utf8(errors.stdout).unwrap();
+    for part in ["version.txt", "dmesg.log", "services.txt", "mounts.txt", "events.txt", "dependencies.dot"] {
+        assert!(errors.contains(&format!("{part}: Unavailable: no route to broken")), "{part}: {errors}");
+    }
+}
+
+#[tokio::test]
 async fn a_node_signs_a_new_client_configuration() {
     let rig = Rig::start().await;
     let new = rig.path("reader.yaml");

@@ -51,7 +51,9 @@ pub(crate) async fn run(session: Session, flags: Flags) -> Result<()> {
             running.spawn(collect::node(Arc::clone(&session), node));
         }
         let Some(parts) = running.join_next().await else { break };
-        for part in parts? {
+        let parts = parts?;
+        tell_missing(&session, &parts);
+        for part in parts {
             if flags.verbose {
                 eprintln!("{}", part.name);
             }
@@ -62,6 +64,17 @@ pub(crate) async fn run(session: Session, flags: Flags) -> Result<()> {
     zip.finish().with_context(|| format!("write {}", path.display()))?;
     eprintln!("support bundle is in {}", path.display());
     Ok(())
+}
+
+/// Says what the bundle does not have. A node that gave nothing at all is a failure.
+fn tell_missing(session: &Session, parts: &[Part]) {
+    let Some(errors) = parts.iter().find(|part| part.name.ends_with(collect::ERRORS)) else { return };
+    let count = errors.content.iter().filter(|byte| **byte == b'\n').count();
+    let text = format!("{count} parts could not be collected; {} names them", errors.name);
+    match parts.len() {
+        1 => session.global.part_failed.warn(text),
+        _ => eprintln!("{text}"),
+    }
 }
 
 fn create(path: &std::path::Path) -> std::io::Result<File> {

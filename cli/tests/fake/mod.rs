@@ -102,12 +102,20 @@ pub(crate) async fn serve(secrets: &api::generate::Secrets, clients: bool) -> (S
         events: broadcast::channel(64).0,
     };
     let router = Server::builder()
-        .add_service(machine::MachineServiceServer::new(node.clone()))
+        .add_service(machine::MachineServiceServer::with_interceptor(node.clone(), reached))
         .add_service(billet::MachineServiceServer::new(node.clone()))
-        .add_service(state_server::StateServer::new(node.clone()));
+        .add_service(state_server::StateServer::with_interceptor(node.clone(), reached));
     let router = services::add(router, &node);
     tokio::spawn(router.serve_with_incoming(tls::accept(listener, config, |_| {})));
     (endpoint, identity)
+}
+
+/// No call for the one node `broken` gets anywhere.
+fn reached(request: Request<()>) -> Result<Request<()>, Status> {
+    match request.metadata().get("node") {
+        Some(node) if node == "broken" => Err(Status::unavailable("no route to broken")),
+        _ => Ok(request),
+    }
 }
 
 /// What a node adds when it is asked by name: every node but `broken` answers.

@@ -20,7 +20,7 @@ use tonic::{Request, Response, Status, Streaming, transport::server::Router};
 pub(super) fn add(router: Router, node: &Node) -> Router {
     router
         .add_service(time_server::TimeServiceServer::new(node.clone()))
-        .add_service(inspect_server::InspectServiceServer::new(node.clone()))
+        .add_service(inspect_server::InspectServiceServer::with_interceptor(node.clone(), super::reached))
         .add_service(storage_server::StorageServiceServer::new(node.clone()))
         .add_service(network_server::NetworkServiceServer::new(node.clone()))
         .add_service(cluster_server::ClusterServiceServer::new(node.clone()))

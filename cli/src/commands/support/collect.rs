@@ -23,6 +23,8 @@ use tonic::{Response, Status, Streaming};
 const PART: Duration = Duration::from_secs(60);
 /// The remembered events have been sent when nothing comes for this long.
 const SILENCE: Duration = Duration::from_secs(1);
+/// The file that names what a node did not give.
+pub(super) const ERRORS: &str = "errors.txt";
 /// Logs that are no service's.
 const FURTHER_LOGS: [&str; 2] = ["machined", "controller-runtime"];
 
@@ -60,7 +62,7 @@ pub(super) async fn node(session: Arc<Session>, node: Option<String>) -> Vec<Par
     asking.resources().await;
     if !asking.errors.is_empty() {
         let content = std::mem::take(&mut asking.errors);
-        asking.keep("errors.txt", Ok(content));
+        asking.keep(ERRORS, Ok(content));
     }
     asking.parts
 }
