@@ -15,7 +15,7 @@ use std::{
 };
 
 /// Fields with an effect that no test shows. It may only become smaller.
-const WITHOUT_A_TEST: usize = 5;
+const WITHOUT_A_TEST: usize = 2;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

@@ -214,6 +214,20 @@ mod tests {
     }
 
     #[test]
+    fn a_whole_path_and_a_token_are_passed_on() {
+        let mut registries = Registries::default();
+        let whole = RegistryMirror { override_path: Some(true), ..mirror(&["https://m.example/v2/a"]) };
+        registries.mirrors.insert("r.example".into(), whole);
+        registries.mirrors.insert("s.example".into(), mirror(&["https://m.example"]));
+        let auth = RegistryAuth { identity_token: Some(Secret::new("token")), ..RegistryAuth::default() };
+        registries.config.insert("m.example".into(), RegistryConfig { tls: None, auth: Some(auth) });
+        let files = files(&registries).ok().unwrap();
+        assert!(text(&files, "r.example/hosts.toml").contains("override_path = true"));
+        assert!(!text(&files, "s.example/hosts.toml").contains("override_path"));
+        assert!(text(&files, "containerd.toml").contains("identitytoken = \"token\""));
+    }
+
+    #[test]
     fn certificates_and_sign_ins_are_roots_alone() {
         let mut registries = Registries::default();
         registries.mirrors.insert("r.example".into(), mirror(&["https://m.example:5000/v2"]));

@@ -84,6 +84,17 @@ mod tests {
     }
 
     #[test]
+    fn the_host_of_the_endpoint_is_a_name_of_the_api() {
+        let store =
+            store_with_config("cluster:\n  controlPlane: {endpoint: 'https://cluster.example:6443'}\n");
+        let actions = reconcile(&snapshot(&store, &Default::default())).unwrap();
+        let [Action::Put(_, _, Spec::ApiCertificate(names))] = actions.as_slice() else {
+            panic!("{actions:?}")
+        };
+        assert!(names.iter().any(|name| name == "cluster.example"), "{names:?}");
+    }
+
+    #[test]
     fn without_a_config_the_node_is_known_by_its_addresses() {
         let actions = reconcile(&snapshot(&Store::new(), &Default::default())).unwrap();
         let names = Spec::ApiCertificate(vec!["127.0.0.1".into(), "::1".into()]);
