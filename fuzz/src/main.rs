@@ -16,6 +16,7 @@ use std::{
     fs,
     io::{Seek, Write},
     path::{Path, PathBuf},
+    process::ExitCode,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -52,8 +53,18 @@ struct Arguments {
     write_seeds: Option<PathBuf>,
 }
 
-fn main() -> Result<()> {
-    let arguments = Arguments::parse();
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // A backtrace of ours says nothing about the target's fault.
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<()> {
     let chosen: Vec<&'static Target> = match &arguments.target {
         Some(name) => vec![target(name).ok_or_else(|| unknown(name))?],
         None => TARGETS.iter().collect(),
@@ -64,7 +75,7 @@ fn main() -> Result<()> {
     if let Some(folder) = &arguments.write_seeds {
         return write_seeds(chosen[0], folder);
     }
-    endless(&chosen, &arguments)
+    endless(&chosen, arguments)
 }
 
 fn unknown(name: &str) -> anyhow::Error {
