@@ -157,11 +157,12 @@ fn a_corrupt_hash_block_during_boot() {
 /// Bits flipped in one boot. Few enough that most boots get through to where files are compared.
 const FLIPS: usize = 4;
 
-/// Whatever bits flip: a file is intact or EIO, or the boot ends with a line that names the layer.
+/// Whatever bits flip: a file is intact or EIO, or the boot ends with a line that names the layer. A node whose network
+/// driver or test agent was hit runs without them: then its console must show the corrupt block.
 fn flipped_bits_are_never_delivered(name: &str, transport: Transport) {
     let intact = fingerprints::intact();
     let mut random = Random::new(seed().wrapping_add(transport as u64));
-    let (mut refused_boots, mut refused_files, mut intact_files) = (0, 0, 0);
+    let (mut refused_boots, mut refused_files, mut intact_files, mut mute) = (0, 0, 0, 0);
     for _ in 0..rounds(1, 33) {
         let flips: Vec<(usize, u64, u8)> =
             (0..FLIPS).map(|_| (random.below(2), random.number(), random.bit())).collect();
@@ -178,10 +179,18 @@ fn flipped_bits_are_never_delivered(name: &str, transport: Transport) {
             found.map(|(ready, at)| (ready, at + 1))
         });
         if ready.unwrap() {
-            let found = node.agent().unwrap().fingerprints("/").unwrap();
-            let (same, refused) = fingerprints::compare(intact, &found);
-            intact_files += same;
-            refused_files += refused;
+            match node.agent() {
+                Ok(agent) => {
+                    let (same, refused) = fingerprints::compare(intact, &agent.fingerprints("/").unwrap());
+                    intact_files += same;
+                    refused_files += refused;
+                }
+                Err(error) => {
+                    let corrupt = node.vm().console().text().contains(" is corrupted");
+                    assert!(corrupt, "no block is corrupt, and yet {error:#}");
+                    mute += 1;
+                }
+            }
         } else {
             let line = node.vm().expect("corrupt", BOOT_LIMIT).unwrap();
             assert!(line.contains("layer base") || line.contains("layer kernel"), "{line}");
@@ -189,10 +198,10 @@ fn flipped_bits_are_never_delivered(name: &str, transport: Transport) {
         }
     }
     eprintln!(
-        "{name}: seed {}: {intact_files} files intact, {refused_files} refused, {refused_boots} boots refused",
+        "{name}: seed {}: {intact_files} files intact, {refused_files} refused, {refused_boots} boots refused, {mute} nodes mute",
         seed()
     );
-    assert!(intact_files + refused_files + refused_boots > 0);
+    assert!(intact_files + refused_files + refused_boots + mute > 0);
 }
 
 fn spoil(root: &mut Root, flips: &[(usize, u64, u8)]) -> anyhow::Result<()> {
