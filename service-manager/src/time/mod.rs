@@ -341,6 +341,52 @@ mod tests {
         assert!(matches!(&listed[1].1, Spec::ClockSource(source) if source.error.contains("RATE")));
     }
 
+    /// timed on a node with this `machine.time`, whose one server answers nothing of use; never touches the clock.
+    async fn timed(time: &str) -> (Timed, Settings, Responder, tempfile::TempDir) {
+        let (dir, server) = (tempfile::tempdir().unwrap(), Responder::start(Duration::ZERO).await);
+        server.refuse();
+        let node = crate::server::tests_node(dir.path().to_path_buf());
+        let time = format!("{{servers: [\"{}\"], {time}}}", server.name());
+        let text = format!("version: v1alpha1\nmachine:\n  type: worker\n  token: a.b\n  time: {time}\n");
+        node.config.send_replace(Some(Arc::new(config::parse(&text).unwrap_or_else(|e| panic!("{e}")))));
+        let settings = Settings::of(&node);
+        let timed = Timed {
+            node,
+            discipline: Discipline::new(),
+            started: Instant::now(),
+            steps: 0,
+            remembered: None,
+            said: String::new(),
+        };
+        (timed, settings, server, dir)
+    }
+
+    fn status(timed: &Timed) -> TimeStatus {
+        match timed.node.store.get(&TIME_STATUS, "node").map(|resource| resource.spec.clone()) {
+            Some(Spec::TimeStatus(status)) => status,
+            other => panic!("no status: {other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_disabled_clock_asks_nobody_and_holds_up_nothing() {
+        let (mut timed, settings, _server, _dir) = timed("disabled: true").await;
+        assert_eq!(timed.turn(&settings).await, None);
+        assert_eq!(status(&timed), TimeStatus { synced: true, epoch: 0, sync_disabled: true });
+        assert_eq!(timed.said, "");
+    }
+
+    #[tokio::test]
+    async fn after_the_boot_timeout_nobody_waits_for_the_clock() {
+        let (mut timed, settings, _server, _dir) = timed("bootTimeout: 2m").await;
+        let pause = timed.turn(&settings).await.unwrap();
+        assert!(pause <= Duration::from_secs(120), "{pause:?}");
+        assert!(!status(&timed).synced && timed.said.contains("RATE"), "{}", timed.said);
+        timed.started = Instant::now().checked_sub(Duration::from_secs(120)).unwrap();
+        timed.turn(&settings).await.unwrap();
+        assert!(status(&timed).synced && !timed.discipline.synced());
+    }
+
     #[test]
     fn offsets_are_printed_with_their_sign() {
         assert_eq!((seconds(1_234_567_890), seconds(-5_000_000)), ("+1.234 s".into(), "-0.005 s".into()));
