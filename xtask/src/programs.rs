@@ -46,6 +46,7 @@ pub(crate) fn compile(program: &Program) -> Result<PathBuf> {
         .args(["--package", program.package, "--bin", program.binary])
         .env("CARGO_ENCODED_RUSTFLAGS", rust_flags()?)
         .env("CFLAGS", c_flags())
+        .env("CC_SHELL_ESCAPED_FLAGS", "1")
         .folder(&place::repository());
     let cargo = program.features.iter().fold(cargo, |cargo, feature| cargo.args(["--features", feature]));
     step(&format!("compile {}", program.binary), || {
@@ -89,13 +90,16 @@ fn rust_flags() -> Result<OsString> {
     Ok(flags.join(FLAG_SEPARATOR.as_ref()))
 }
 
-/// For the C and assembly parts of crates.
-fn c_flags() -> OsString {
-    let mut flags = OsString::new();
-    for (from, to) in mapped_folders().unwrap_or_default() {
-        flags.push(format!("-ffile-prefix-map={}={to} ", from.display()));
-    }
-    flags
+/// For the C and assembly parts of crates, quoted as for a shell: a folder's name may hold blanks.
+fn c_flags() -> String {
+    let folders = mapped_folders().unwrap_or_default();
+    let flags =
+        folders.iter().map(|(from, to)| quoted(&format!("-ffile-prefix-map={}={to}", from.display())));
+    flags.collect::<Vec<_>>().join(" ")
+}
+
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 /// Folders whose paths the compilers would write into a binary; later ones go first where both fit.
@@ -116,4 +120,17 @@ fn cargo_home() -> Result<PathBuf> {
     }
     let home = std::env::var_os("HOME").context("neither CARGO_HOME nor HOME is set")?;
     Ok(Path::new(&home).join(".cargo"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    #[test]
+    fn a_flag_with_blanks_and_quotes_is_one_word_of_a_shell() {
+        let flag = "-ffile-prefix-map=/a b/it's $HOME=/billet";
+        let script = format!("printf %s {}", quoted(flag));
+        let said = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+        assert_eq!(String::from_utf8(said.stdout).unwrap(), flag);
+    }
 }
