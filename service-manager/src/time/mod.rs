@@ -81,14 +81,7 @@ struct Timed {
 /// The service.
 pub async fn run(node: Arc<Node>) -> Result<(), String> {
     let mut changes = node.store.changes();
-    let mut timed = Timed {
-        node,
-        discipline: Discipline::new(),
-        started: Instant::now(),
-        steps: 0,
-        remembered: None,
-        said: String::new(),
-    };
+    let mut timed = Timed::new(node);
     loop {
         timed.apply_floor();
         let settings = Settings::of(&timed.node);
@@ -120,6 +113,17 @@ async fn input_changed(changes: &mut Receiver<Change>) {
 }
 
 impl Timed {
+    fn new(node: Arc<Node>) -> Self {
+        Self {
+            node,
+            discipline: Discipline::new(),
+            started: Instant::now(),
+            steps: 0,
+            remembered: None,
+            said: String::new(),
+        }
+    }
+
     /// One round; says how long to wait for the next.
     async fn turn(&mut self, settings: &Settings) -> Option<Duration> {
         self.put(&TIME_SERVER_STATUS, "timeservers", Spec::TimeServerStatus(settings.servers.clone()));
@@ -350,15 +354,7 @@ mod tests {
         let text = format!("version: v1alpha1\nmachine:\n  type: worker\n  token: a.b\n  time: {time}\n");
         node.config.send_replace(Some(Arc::new(config::parse(&text).unwrap_or_else(|e| panic!("{e}")))));
         let settings = Settings::of(&node);
-        let timed = Timed {
-            node,
-            discipline: Discipline::new(),
-            started: Instant::now(),
-            steps: 0,
-            remembered: None,
-            said: String::new(),
-        };
-        (timed, settings, server, dir)
+        (Timed::new(node), settings, server, dir)
     }
 
     fn status(timed: &Timed) -> TimeStatus {
