@@ -145,12 +145,17 @@ impl NodeBuilder {
         self
     }
 
-    /// Adds a disk with an empty STATE.
+    /// Adds a virtio disk with an empty STATE.
     pub fn state_disk(self) -> Self {
-        self.machine(|vm, dir| {
+        self.state_disk_on(Bus::Virtio)
+    }
+
+    /// Adds a disk with an empty STATE.
+    pub fn state_disk_on(self, bus: Bus) -> Self {
+        self.machine(move |vm, dir| {
             let image = dir.join("state.img");
             state_volume::write(&image)?;
-            Ok(vm.drive(Drive::writable(&image, Bus::Virtio)))
+            Ok(vm.drive(Drive::writable(&image, bus)))
         })
     }
 

@@ -11,7 +11,7 @@ use qemu_tests::node::BOOT_LIMIT;
 use qemu_tests::rpc::Rpc;
 use qemu_tests::settings::rounds;
 use qemu_tests::web::Web;
-use qemu_tests::{TestNode, deadline};
+use qemu_tests::{Bus, TestNode, deadline};
 use tonic::{Code, Status};
 
 /// Enough for a line or a change that is to come.
@@ -179,6 +179,23 @@ fn every_mode_does_what_it_says() {
     node.vm().expect("machine config: taken from STATE", BOOT_LIMIT * 2).unwrap();
     node.wait_api(BOOT_LIMIT).unwrap();
     wait_hostname(&node, "rebooted");
+}
+
+#[test]
+fn a_newer_config_on_state_wins_whatever_its_disk_hangs_on() {
+    for (name, bus) in [("config-on-sata", Bus::Sata), ("config-on-nvme", Bus::Nvme)] {
+        let node = TestNode::builder(name).state_disk_on(bus).boot().unwrap();
+        let config = node.credentials().machine_config().unwrap();
+        node.vm().wait_for("billet: boot sequence: done", BOOT_LIMIT).unwrap();
+        let newer = named(&config, "newer");
+        assert_eq!(apply(&node, &newer, Mode::Auto).unwrap().mode(), Mode::NoReboot);
+        wait_hostname(&node, "newer");
+        node.admin().ok(&["reboot", "--wait=false"]).unwrap();
+        let taken = node.vm().expect("machine config: taken from ", BOOT_LIMIT * 2).unwrap();
+        assert!(taken.contains("taken from STATE"), "{name}: {taken}");
+        node.wait_api(BOOT_LIMIT).unwrap();
+        wait_hostname(&node, "newer");
+    }
 }
 
 fn wire(time: Duration) -> prost_types::Duration {

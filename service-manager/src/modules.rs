@@ -13,7 +13,7 @@
 use std::ffi::{CStr, CString};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use config::v1alpha1::KernelModule as Wanted;
 use ondisk::kmod::{Index, Module, same_name};
@@ -21,6 +21,8 @@ use sys::Errno;
 
 use crate::node::Node;
 use crate::store::{KERNEL_MODULE_SPEC, KernelModule, Runtime, Spec};
+
+static INSERTING: Mutex<()> = Mutex::new(());
 
 /// The module index of the running kernel.
 pub(crate) struct Modules {
@@ -54,12 +56,15 @@ impl Modules {
         Index { dep: &self.dep, alias: &self.alias, softdep: &self.softdep, builtin: "" }
     }
 
-    /// Loads files in this order; says how many were not loaded yet.
+    /// Loads files in this order; says how many were not loaded yet. When this returns, the probing that the
+    /// insertions began has ended, also of those that someone else began.
     pub(crate) fn insert<'p>(
         &self,
         modules: &[Module<'_>],
         parameters: impl Fn(Module<'_>) -> &'p CStr,
     ) -> Result<usize, String> {
+        // The kernel calls a module loaded before its probing has ended.
+        let _one_at_a_time = INSERTING.lock().unwrap_or_else(PoisonError::into_inner);
         let mut loaded = 0;
         for module in modules {
             let path = self.folder.join(module.path);

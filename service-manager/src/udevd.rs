@@ -1,9 +1,9 @@
 //! udevd: modules for devices, and the news of block devices.
 //!
 //! Order: the uevent socket is open before the first look at /sys, so a device that appears in between is seen by
-//! one of them. Drivers of networks and virtual disks come first, since the API waits for them; all others wait until
-//! the API is ready, or until the machine config is not on what is there: probing a disk controller takes longer than
-//! the rest of the start.
+//! one of them. Drivers of networks and virtual disks come first, since the API waits for them; those of all other
+//! disks when the machine config is not on what is there: looking for links on a disk controller takes as long as
+//! the rest of the start. Everything else waits until the API is ready.
 //! Does not: make device nodes (devtmpfs does) or rename links. [`udev_rules`] owns the rules of the config.
 //! Source: Documentation/driver-api/driver-model; kmod(8).
 
@@ -91,13 +91,69 @@ async fn coldplug_when_due(node: Arc<Node>) {
     node.devices.send_modify(|count| *count += 1);
     let due = async {
         tokio::select! {
-            _ = readiness.wait_for(|readiness| readiness.announced) => {}
+            _ = readiness.wait_for(|readiness| readiness.announced) => return,
             _ = misses.wait_for(|misses| *misses > 0) => {}
         }
+        load_disks(&node).await;
+        let _ = readiness.wait_for(|readiness| readiness.announced).await;
     };
     // Whatever the API and the config wait for: the machine wants its drivers.
     let _ = tokio::time::timeout(COLDPLUG_DEADLINE, due).await;
     coldplug_now(node).await;
+}
+
+/// Folders with drivers of disks: of their controllers, and of what shows up behind those.
+const DISK_DRIVERS: [&str; 8] = [
+    "kernel/drivers/ata/",
+    "kernel/drivers/block/",
+    "kernel/drivers/message/",
+    "kernel/drivers/mmc/",
+    "kernel/drivers/nvme/",
+    "kernel/drivers/scsi/",
+    "kernel/drivers/ufs/",
+    "kernel/drivers/usb/",
+];
+/// How long NVMe controllers may take to name their disks; one without any is rare.
+const NVME_DEADLINE: Duration = Duration::from_secs(3);
+
+/// Loads what disks need and waits until they are there. A module's insertion ends when the probing that it began
+/// has ended, so every round sees all of what the one before has found. NVMe and USB look for disks later; a stick comes as a
+/// change, as it would when someone plugs it in.
+async fn load_disks(node: &Node) {
+    let mut devices = node.devices.subscribe();
+    let mut tried = BTreeSet::new();
+    loop {
+        let aliases = driverless_aliases(Path::new("/sys/bus"));
+        let before = tried.len();
+        tried.extend(load_matching(node, aliases.iter().map(String::as_str), is_disk_driver));
+        if tried.len() == before {
+            break;
+        }
+    }
+    let nvme =
+        async { while nvme_is_looking(Path::new("/sys/class/nvme")) && devices.changed().await.is_ok() {} };
+    // A controller without a disk is not waited for any longer.
+    let _ = tokio::time::timeout(NVME_DEADLINE, nvme).await;
+    node.configuration.disks_settled.send_replace(true);
+}
+
+fn is_disk_driver(path: &str) -> bool {
+    DISK_DRIVERS.iter().any(|folder| path.starts_with(folder))
+}
+
+/// Whether a controller has no disk yet.
+fn nvme_is_looking(class: &Path) -> bool {
+    let controllers = fs::read_dir(class).into_iter().flatten().flatten();
+    controllers.into_iter().any(|controller| {
+        let inside = fs::read_dir(controller.path()).into_iter().flatten().flatten();
+        // A disk is `nvme0n1`, or `nvme0c0n1` where several controllers reach it.
+        let mut disks = inside.into_iter().filter(|entry| {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            name.strip_prefix("nvme").is_some_and(|rest| rest.contains('n'))
+        });
+        disks.next().is_none()
+    })
 }
 
 /// Network devices (PCI class 02) and virtio's network and block devices.
@@ -109,6 +165,7 @@ fn is_urgent(alias: &str) -> bool {
 async fn coldplug_now(node: Arc<Node>) {
     let aliases = driverless_aliases(Path::new("/sys/bus"));
     load_for(&node, aliases.iter().map(String::as_str));
+    node.configuration.disks_settled.send_replace(true);
     node.configuration.settled.send_replace(true);
 }
 
@@ -126,23 +183,35 @@ fn driverless_aliases(bus: &Path) -> BTreeSet<String> {
 }
 
 fn load_for<'a>(node: &Node, aliases: impl Iterator<Item = &'a str>) {
+    load_matching(node, aliases, |_| true);
+}
+
+/// Loads the modules for these devices whose path below the release's folder is wanted. Answers their names.
+fn load_matching<'a>(
+    node: &Node,
+    aliases: impl Iterator<Item = &'a str>,
+    is_wanted: impl Fn(&str) -> bool,
+) -> Vec<String> {
     let mut aliases = aliases.peekable();
     if aliases.peek().is_none() {
-        return;
+        return Vec::new();
     }
     let modules = Modules::read();
     let (index, table) = (modules.index(), AliasTable::new(modules.aliases()));
     let mut wanted: Vec<&str> = aliases.flat_map(|alias| table.matches(alias).collect::<Vec<_>>()).collect();
     wanted.sort_unstable();
     wanted.dedup();
-    for name in wanted {
-        let Some(module) = index.find(name) else { continue };
+    let mut names = Vec::new();
+    for module in wanted.into_iter().filter_map(|name| index.find(name)).filter(|found| is_wanted(found.path))
+    {
         match modules.insert(&index.with_dependencies([module]), |_| c"") {
             Ok(0) => {}
-            Ok(_) => node.journal.say(&format!("udevd: loaded module {name}")),
+            Ok(_) => node.journal.say(&format!("udevd: loaded module {}", module.name())),
             Err(error) => node.journal.warn(&format!("udevd: {error}")),
         }
+        names.push(module.name().to_owned());
     }
+    names
 }
 
 #[cfg(test)]
@@ -162,6 +231,33 @@ mod tests {
             }
         }
         assert_eq!(driverless_aliases(dir.path()), BTreeSet::from(["pci:v2".to_owned()]));
+    }
+
+    #[test]
+    fn an_nvme_controller_looks_until_it_has_a_disk() {
+        let dir = tempfile::tempdir().unwrap();
+        let looking = || nvme_is_looking(dir.path());
+        assert!(!looking(), "there is no controller");
+        let controller = dir.path().join("nvme0");
+        for other in ["power", "ng0n1", "hwmon1"] {
+            fs::create_dir_all(controller.join(other)).unwrap();
+        }
+        assert!(looking());
+        fs::create_dir(controller.join("nvme0n1")).unwrap();
+        assert!(!looking());
+        fs::create_dir(dir.path().join("nvme1")).unwrap();
+        assert!(looking(), "the other one has none");
+        fs::create_dir(dir.path().join("nvme1/nvme0c1n1")).unwrap();
+        assert!(!looking());
+    }
+
+    #[test]
+    fn drivers_of_disks_are_told_by_their_folder() {
+        assert!(
+            is_disk_driver("kernel/drivers/ata/ahci.ko")
+                && is_disk_driver("kernel/drivers/nvme/host/nvme.ko")
+        );
+        assert!(!is_disk_driver("kernel/drivers/watchdog/softdog.ko"));
     }
 
     #[test]

@@ -151,6 +151,7 @@ fn add_drive(words: &mut Words, number: usize, drive: &Drive) -> Result<()> {
     let device = match drive.bus {
         Bus::Virtio => format!("virtio-blk-pci,drive=drive{number}"),
         Bus::Cdrom => format!("scsi-cd,bus=scsi.0,drive=drive{number}"),
+        Bus::Sata => format!("ide-hd,bus=ide.{number},drive=drive{number}"),
         Bus::Nvme => format!("nvme,serial=billet{number},drive=drive{number}"),
         Bus::Usb => format!("usb-storage,bus=xhci.0,drive=drive{number}"),
     };

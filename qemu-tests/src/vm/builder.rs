@@ -36,6 +36,8 @@ pub enum Bus {
     Virtio,
     /// A CD in a virtio-scsi drive: `/dev/sr0`.
     Cdrom,
+    /// A disk on the board's AHCI controller: `/dev/sda`.
+    Sata,
     /// `/dev/nvme0n1`.
     Nvme,
     /// A stick on xHCI: `/dev/sda`.

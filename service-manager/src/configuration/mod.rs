@@ -43,6 +43,8 @@ const MAX_BYTES: u64 = 4 << 20;
 /// What the node remembers about its config besides the config.
 pub struct Configuration {
     state: OnceLock<State>,
+    /// Disks that were there at the start have their drivers, and the kernel has looked at them.
+    pub(crate) disks_settled: watch::Sender<bool>,
     /// Drivers of all devices that were there at the start are loaded.
     pub(crate) settled: watch::Sender<bool>,
     /// The node waits for someone to give it a config.
@@ -59,6 +61,7 @@ impl Default for Configuration {
     fn default() -> Self {
         Self {
             state: OnceLock::new(),
+            disks_settled: watch::channel(false).0,
             settled: watch::channel(false).0,
             maintenance: watch::channel(false).0,
             busy: tokio::sync::Mutex::new(()),

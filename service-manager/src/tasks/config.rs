@@ -23,7 +23,7 @@ use crate::tasks::{Stage, publish_stage};
 
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
-/// How long the drivers of all devices may take before a config is taken from elsewhere than STATE.
+/// How long the drivers of all disks may take before a config is taken from elsewhere than STATE.
 const SETTLE_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Why there is no config yet.
@@ -79,7 +79,7 @@ async fn settle(node: &Node) {
         return;
     }
     let mut devices = node.devices.subscribe();
-    let mut settled = node.configuration.settled.subscribe();
+    let mut settled = node.configuration.disks_settled.subscribe();
     let due = async {
         // The fast drivers first: with a STATE behind one of them nothing else is waited for.
         while !configuration::find_state(node).unwrap_or(true) {
@@ -92,8 +92,9 @@ async fn settle(node: &Node) {
     node.config_misses.send_modify(|count| *count += 1);
     if tokio::time::timeout(SETTLE_DEADLINE, due).await.is_err() {
         let seconds = SETTLE_DEADLINE.as_secs();
-        node.journal
-            .warn(&format!("drivers took longer than {seconds} s (deadline settle): going on without STATE"));
+        node.journal.warn(&format!(
+            "drivers of disks took longer than {seconds} s (deadline settle): going on without STATE"
+        ));
     }
 }
 
