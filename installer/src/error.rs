@@ -141,6 +141,22 @@ pub enum Error {
     /// No other system that could run.
     #[error("there is no other system on this disk to roll back to")]
     NothingToRollBackTo,
+    /// The disk to install to holds something, and nobody said that it may go.
+    #[error("{device} holds {found}: choose another disk, or have it wiped (machine.install.wipe: true)")]
+    Occupied {
+        /// Its path.
+        device: String,
+        /// What it holds.
+        found: String,
+    },
+    /// The disk or the system is not what the plan was made for.
+    #[error("{what} since the plan for {device} was made: nothing was written; make a new plan")]
+    Changed {
+        /// Its path.
+        device: String,
+        /// What is different.
+        what: &'static str,
+    },
     /// The layers do not fit their partition.
     #[error("the layers take {needed_bytes} bytes, a slot has {slot_bytes}")]
     SlotTooSmall {

@@ -1,55 +1,18 @@
-//! Upgrade, blessing and rollback on a recorded disk, judged in every state that a power cut can leave.
-//!
-//! The judge starts a disk as firmware, systemd-boot and init do: table, ESP, the entry that sorts first, its manifest,
-//! the slot whose layers have the manifest's root hashes.
+//! Upgrade, blessing and rollback on a recorded disk, judged by [`crate::model`] in every state that a power cut can
+//! leave.
 
 use std::collections::HashMap;
 
+use ondisk::fat;
 use ondisk::gpt::{self, ALIGNMENT_BYTES, Geometry, Guid, Request, Size, types};
 use ondisk::manifest::Layer;
-use ondisk::{Digest, fat};
 
 use super::*;
 use crate::device::{Memory, Recorder, Recording, apply};
-use crate::entries::chosen;
-use crate::layer::stack;
+use crate::model::{System, boot, place, system};
 use crate::silent;
 
 const MIB: u64 = 1 << 20;
-
-/// A system of one layer, its UKI, and the bytes of the layer.
-struct System {
-    manifest: RootManifest,
-    uki: Vec<u8>,
-    layer: Vec<u8>,
-}
-
-fn system(version: &str) -> System {
-    let data = format!("{version} ").repeat(40_000);
-    let mut layer = data.into_bytes();
-    layer.resize(layer.len().next_multiple_of(4096), 0);
-    let salt = Digest::sha256(&[version.as_bytes()]);
-    let mut builder = ondisk::verity::TreeBuilder::new(salt);
-    builder.push(&layer);
-    let tree = builder.finish().unwrap();
-    let described = Layer {
-        name: "base".into(),
-        version: version.into(),
-        offset: 0,
-        data_bytes: layer.len() as u64,
-        hash_offset: layer.len() as u64,
-        hash_bytes: tree.bytes.len() as u64,
-        root_hash: tree.root,
-        salt,
-        kernel_release: None,
-    };
-    layer.extend(tree.bytes);
-    let manifest = stack(version, [described]).unwrap();
-    // Of a UKI the judge needs the manifest only; the rest stands for kernel and initramfs.
-    let mut uki = manifest.to_json().into_bytes();
-    uki.resize(40_000, b'\n');
-    System { manifest, uki, layer }
-}
 
 /// A disk with `old` in slot A, as the installer leaves it.
 fn installed(old: &System) -> (Memory, Table) {
@@ -88,36 +51,6 @@ fn installed(old: &System) -> (Memory, Table) {
     )
     .unwrap();
     (disk, table)
-}
-
-fn place(table: &Table, name: &str) -> (u64, u64) {
-    let partition = table.by_name(name).unwrap();
-    (table.offset_bytes(partition), table.size_bytes(partition))
-}
-
-/// What a disk starts: version, slot, entry. `Err` says why it does not.
-fn boot(disk: &mut Memory, verdicts: &mut HashMap<Digest, bool>) -> Result<(String, Slot, Entry), String> {
-    let geometry = Geometry::new(512, disk.bytes()).unwrap();
-    let table = gpt::read(disk, geometry).map_err(|e| e.to_string())?.table;
-    let (start, length) = place(&table, "EFI");
-    let mut esp = Esp::new(disk, start, length);
-    let entry = chosen(&esp.entries().map_err(|e| e.to_string())?).ok_or("no entry")?;
-    let uki = esp.read(entry).map_err(|e| e.to_string())?;
-    let text = std::str::from_utf8(&uki).map_err(|e| e.to_string())?;
-    let manifest = RootManifest::parse(text.trim_end().as_bytes()).map_err(|e| e.to_string())?;
-    for slot in [Slot::A, Slot::B] {
-        let (start, length) = place(&table, slot.partition());
-        let mut part = Part::new(disk, start, length);
-        let mut content = vec![0; usize::try_from(manifest.slot_bytes()).unwrap()];
-        ondisk::ReadAt::read_at(&mut part, 0, &mut content).unwrap();
-        let key = Digest::sha256(&[text.as_bytes(), &content]);
-        let good =
-            *verdicts.entry(key).or_insert_with(|| slot::verify(&mut part, &manifest, &mut silent).is_ok());
-        if good {
-            return Ok((manifest.version, slot, entry));
-        }
-    }
-    Err(format!("{entry}: no slot has the layers of {}", manifest.version))
 }
 
 fn upgrade(recorder: &mut Recorder, table: &Table, running: Running, new: &System) -> Result<Entry, Error> {
