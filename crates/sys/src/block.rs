@@ -1,8 +1,8 @@
 //! Block devices: loop devices, partitions.
 //!
-//! Owns: `LOOP_CONFIGURE`, `BLKPG`, sizes.
+//! Owns: `LOOP_CONFIGURE`, `BLKPG`, `BLKZEROOUT`, sizes.
 //! Does not: find devices or read partition tables.
-//! Source: loop(4), include/uapi/linux/{loop,blkpg}.h.
+//! Source: loop(4), include/uapi/linux/{loop,blkpg,fs}.h.
 
 use alloc::format;
 use alloc::string::String;
@@ -19,6 +19,10 @@ use crate::{Errno, Result, raw};
 const BLKPG: usize = 0x1269;
 /// `_IOR(0x12, 114, size_t)`
 const BLKGETSIZE64: usize = 0x8008_1272;
+/// `_IO(0x12, 104)`
+const BLKSSZGET: usize = 0x1268;
+/// `_IO(0x12, 127)`
+const BLKZEROOUT: usize = 0x127f;
 const BLKPG_ADD_PARTITION: i32 = 1;
 const LO_FLAGS_READ_ONLY: u32 = 1;
 const LO_FLAGS_AUTOCLEAR: u32 = 4;
@@ -123,6 +127,24 @@ pub fn size_bytes<Fd: AsFd>(device: Fd) -> Result<u64> {
     Ok(size)
 }
 
+/// Size of a block device's logical sectors in bytes: what it writes whole or not at all.
+pub fn sector_bytes<Fd: AsFd>(device: Fd) -> Result<u32> {
+    let mut size = 0_i32;
+    let fd = device.as_fd().as_raw_fd();
+    // SAFETY: 1. BLKSSZGET writes one int, which lives over the call.
+    unsafe { raw::syscall(__NR_ioctl, [raw::fd(fd), BLKSSZGET, raw::write(&mut size), 0, 0, 0]) }?;
+    u32::try_from(size).map_err(|_| Errno::OVERFLOW)
+}
+
+/// Makes a range of a block device read as zeros, by the fastest way that the device has. Start and length are in
+/// bytes and whole sectors; else `EINVAL`. Durable after a flush.
+pub fn zero_out<Fd: AsFd>(device: Fd, start_bytes: u64, length_bytes: u64) -> Result<()> {
+    let range = [start_bytes, length_bytes];
+    let fd = device.as_fd().as_raw_fd();
+    // SAFETY: 1. BLKZEROOUT reads two u64, which live over the call.
+    unsafe { raw::syscall(__NR_ioctl, [raw::fd(fd), BLKZEROOUT, raw::read(&range), 0, 0, 0]) }.map(drop)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -146,5 +168,7 @@ mod tests {
         let file = std::fs::File::open("/proc/self/exe").unwrap();
         assert_eq!(size_bytes(&file), Err(Errno::NOTTY));
         assert_eq!(add_partition(&file, 1, 0, 512), Err(Errno::NOTTY));
+        assert_eq!(sector_bytes(&file), Err(Errno::NOTTY));
+        assert_eq!(zero_out(&file, 0, 512), Err(Errno::NOTTY));
     }
 }

@@ -5,6 +5,7 @@
 //! Order: a step is on the device before the next one begins; [`apply`] flushes after each.
 //! Fails by: [`DeviceError`], which names the operation, its place and the device.
 
+mod disk;
 mod memory;
 mod record;
 
@@ -12,6 +13,7 @@ use std::io;
 
 use ondisk::{ReadAt, Step};
 
+pub use disk::Disk;
 pub use memory::Memory;
 pub use record::{Cut, Damage, Event, Recorder, Recording, State};
 
@@ -40,9 +42,9 @@ pub trait BlockDevice: ReadAt {
 
 /// An operation on a device that failed.
 #[derive(Debug, thiserror::Error)]
-#[error("{operation} {length} bytes at {offset} of {device}")]
+#[error("{operation} {}{device}", place(*offset, *length))]
 pub struct DeviceError {
-    /// `write`, `zero` or `flush`.
+    /// `open`, `write`, `zero` or `flush`.
     pub operation: &'static str,
     /// The device's path.
     pub device: String,
@@ -52,6 +54,11 @@ pub struct DeviceError {
     pub length: u64,
     /// Why.
     pub source: io::Error,
+}
+
+/// Opening concerns no bytes.
+fn place(offset: u64, length: u64) -> String {
+    if length == 0 { String::new() } else { format!("{length} bytes at {offset} of ") }
 }
 
 /// Puts a change on a device, `base` bytes from its start: every step is durable before the next one begins.

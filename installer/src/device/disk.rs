@@ -1,0 +1,123 @@
+//! A disk of this machine, or an image file that stands for one.
+//!
+//! Owns: opening for nobody else, so that a disk in use is refused; reads that come from the medium.
+//! Order: [`BlockDevice::flush`] ends with the kernel forgetting what it had of the disk: what is read afterwards, to
+//! be proved, is what the disk kept.
+//! Fails by: [`DeviceError`] with the path; `EBUSY` of a disk that is mounted or part of something larger.
+//! Source: open(2) on `O_EXCL` for block devices; posix_fadvise(2).
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+
+use ondisk::{ReadAt, ReadError};
+use rustix::fs::{Advice, FallocateFlags, OFlags, fadvise, fallocate};
+
+use super::{BlockDevice, DeviceError};
+
+/// Sectors of an image file.
+const FILE_SECTOR_BYTES: u32 = 512;
+
+/// A disk or an image file, open for reading and writing.
+#[derive(Debug)]
+pub struct Disk {
+    file: File,
+    path: String,
+    bytes: u64,
+    sector_bytes: u32,
+    is_block_device: bool,
+}
+
+impl Disk {
+    /// Opens a disk; the kernel lends it to nobody else meanwhile. A file counts as a disk of 512-byte sectors.
+    pub fn open(path: &Path) -> Result<Self, DeviceError> {
+        Self::open_with_sectors(path, FILE_SECTOR_BYTES)
+    }
+
+    /// The same, for an image file of a disk with sectors of this size. A block device knows its own.
+    pub fn open_with_sectors(path: &Path, file_sector_bytes: u32) -> Result<Self, DeviceError> {
+        let name = path.display().to_string();
+        let fail = |source: io::Error| {
+            let source = match source.raw_os_error().map(sys::Errno::from_raw_os_error) {
+                Some(sys::Errno::BUSY) => {
+                    io::Error::other("in use: mounted, or part of a RAID, a volume group or a mapping")
+                }
+                _ => source,
+            };
+            DeviceError { operation: "open", device: name.clone(), offset: 0, length: 0, source }
+        };
+        let is_block_device = std::fs::metadata(path).map_err(fail)?.file_type().is_block_device();
+        // For a block device: exclusively. A file is locked, against another of us.
+        let flags = if is_block_device { OFlags::EXCL } else { OFlags::empty() };
+        let flags = i32::try_from(flags.bits()).unwrap_or(0);
+        let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path).map_err(fail)?;
+        if !is_block_device {
+            file.try_lock().map_err(|error| fail(error.into()))?;
+        }
+        let (bytes, sector_bytes) = if is_block_device {
+            let size =
+                sys::block::size_bytes(&file).and_then(|bytes| Ok((bytes, sys::block::sector_bytes(&file)?)));
+            size.map_err(|errno| fail(errno.into()))?
+        } else {
+            (file.metadata().map_err(fail)?.len(), file_sector_bytes)
+        };
+        Ok(Self { file, path: name, bytes, sector_bytes, is_block_device })
+    }
+
+    fn failed(&self, operation: &'static str, offset: u64, length: u64, source: io::Error) -> DeviceError {
+        DeviceError { operation, device: self.path.clone(), offset, length, source }
+    }
+
+    /// A write behind the end of an image file would make it longer.
+    fn check(&self, operation: &'static str, offset: u64, length: u64) -> Result<(), DeviceError> {
+        match offset.checked_add(length) {
+            Some(end) if end <= self.bytes => Ok(()),
+            _ => Err(self.failed(operation, offset, length, io::ErrorKind::UnexpectedEof.into())),
+        }
+    }
+}
+
+impl ReadAt for Disk {
+    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+        let length = buffer.len();
+        let failed =
+            |error: io::Error| ReadError { offset, length, errno: error.raw_os_error().unwrap_or(0) };
+        self.file.read_exact_at(buffer, offset).map_err(failed)
+    }
+}
+
+impl BlockDevice for Disk {
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+        let length = bytes.len() as u64;
+        self.check("write", offset, length)?;
+        self.file.write_all_at(bytes, offset).map_err(|error| self.failed("write", offset, length, error))
+    }
+
+    fn zero(&mut self, offset: u64, length: u64) -> Result<(), DeviceError> {
+        self.check("zero", offset, length)?;
+        let zeroed = match (length, self.is_block_device) {
+            (0, _) => Ok(()),
+            (_, true) => sys::block::zero_out(&self.file, offset, length),
+            (_, false) => {
+                let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                fallocate(&self.file, hole, offset, length)
+            }
+        };
+        zeroed.map_err(|errno| self.failed("zero", offset, length, errno.into()))
+    }
+
+    fn flush(&mut self) -> Result<(), DeviceError> {
+        self.file.sync_all().map_err(|error| self.failed("flush", 0, self.bytes, error))?;
+        fadvise(&self.file, 0, None, Advice::DontNeed)
+            .map_err(|errno| self.failed("flush", 0, self.bytes, errno.into()))
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn sector_bytes(&self) -> u32 {
+        self.sector_bytes
+    }
+}
