@@ -11,7 +11,7 @@ pub(crate) mod state;
 
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +20,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use qemu_tests::cli::Billetctl;
 use qemu_tests::console::Console;
-use qemu_tests::node::READY_LINE;
 
 use super::stop;
 use crate::build::{self, Artefacts};
@@ -81,7 +80,7 @@ fn start(options: &machine::Options) -> Result<()> {
 fn wait_for_api(state: &State, artefacts: &Artefacts) -> Result<()> {
     let end = Instant::now() + qemu_tests::deadline(API_LIMIT);
     step::step("boot the node", || {
-        while !answers(state)? {
+        while !answers(&state.talosconfig) {
             ensure!(state.alive(), "the node ended; its log is {}", state.console.display());
             ensure!(Instant::now() < end, "the API does not answer; the log is {}", state.console.display());
             std::thread::sleep(CALL_AGAIN);
@@ -97,7 +96,8 @@ fn wait_for_api(state: &State, artefacts: &Artefacts) -> Result<()> {
 fn follow(state: &State, artefacts: &Artefacts) -> Result<()> {
     let interrupted = watch_for_interrupt()?;
     let console = Console::new(&state.console);
-    let (mut shown, mut greeted, mut next_call) = (0, false, Instant::now());
+    let answered = ask_beside(state);
+    let (mut shown, mut greeted) = (0, false);
     loop {
         let text = console.text();
         // The log only grows; a character that is half written is shown whole the next time.
@@ -106,13 +106,10 @@ fn follow(state: &State, artefacts: &Artefacts) -> Result<()> {
             std::io::stdout().flush().context("write to the terminal")?;
             shown = text.len();
         }
-        if !greeted && text.contains(READY_LINE) && Instant::now() >= next_call {
-            next_call = Instant::now() + CALL_AGAIN;
-            greeted = answers(state)?;
-            if greeted {
-                greet(state, artefacts);
-                println!("  Ctrl-C       shuts the node down\n");
-            }
+        if !greeted && answered.load(Ordering::Relaxed) {
+            greeted = true;
+            greet(state, artefacts);
+            println!("  Ctrl-C       shuts the node down\n");
         }
         if !state.alive() {
             println!("\nthe node has ended");
@@ -127,12 +124,22 @@ fn follow(state: &State, artefacts: &Artefacts) -> Result<()> {
     }
 }
 
-fn answers(state: &State) -> Result<bool> {
-    let log = std::fs::read(&state.console).with_context(|| format!("read {}", state.console.display()))?;
-    if !String::from_utf8_lossy(&log).contains(READY_LINE) {
-        return Ok(false);
-    }
-    Ok(Billetctl::new(&state.talosconfig).run(&["version"]).is_ok_and(|output| output.success))
+/// Asks the API itself: the console is silent where the command line says `quiet`.
+fn answers(talosconfig: &Path) -> bool {
+    Billetctl::new(talosconfig).run(&["version"]).is_ok_and(|output| output.success)
+}
+
+/// Asks until the API answers, beside the console, which a call without an answer would hold up.
+fn ask_beside(state: &State) -> Arc<AtomicBool> {
+    let answered = Arc::new(AtomicBool::new(false));
+    let (told, talosconfig) = (Arc::clone(&answered), state.talosconfig.clone());
+    std::thread::spawn(move || {
+        while !answers(&talosconfig) {
+            std::thread::sleep(CALL_AGAIN);
+        }
+        told.store(true, Ordering::Relaxed);
+    });
+    answered
 }
 
 fn greet(state: &State, artefacts: &Artefacts) {
