@@ -77,14 +77,7 @@ impl<'a> Spec<'a> {
     }
 
     fn requests(&self, seed: &Digest) -> Vec<Request> {
-        let request = |name: &str, type_guid, bytes| Request {
-            name: name.into(),
-            type_guid,
-            guid: Guid::from_seed(&[seed.as_bytes(), name.as_bytes()].concat()),
-            // What mounts partitions by their type shall leave these alone.
-            attributes: if type_guid == types::LINUX { attributes::NO_AUTO } else { 0 },
-            size: Size::Bytes(bytes),
-        };
+        let request = |name, type_guid, bytes| partition(seed.as_bytes(), name, type_guid, bytes);
         let mut requests = vec![
             request("EFI", types::EFI_SYSTEM, self.efi_bytes),
             request("ROOT-A", types::LINUX, self.root_bytes),
@@ -94,6 +87,18 @@ impl<'a> Spec<'a> {
         }
         requests.push(request("META", types::LINUX, META_BYTES));
         requests
+    }
+}
+
+/// A partition whose GUID is made from a seed.
+pub(crate) fn partition(seed: &[u8; 32], name: &str, type_guid: Guid, bytes: u64) -> Request {
+    Request {
+        name: name.into(),
+        type_guid,
+        guid: Guid::from_seed(&[seed, name.as_bytes()].concat()),
+        // What mounts partitions by their type shall leave these alone.
+        attributes: if type_guid == types::LINUX { attributes::NO_AUTO } else { 0 },
+        size: Size::Bytes(bytes),
     }
 }
 

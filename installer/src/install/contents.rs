@@ -22,7 +22,7 @@ pub const END_BYTES: u64 = 1 << 20;
 /// Partitions that every installed disk has.
 const OURS: [&str; 3] = ["EFI", "ROOT-A", "META"];
 
-/// The kinds that [`Contents::Foreign`] can name besides file systems.
+/// Start of the sector with LVM's label.
 const LVM_LABEL: &[u8] = b"LABELONE";
 /// Sectors at the start among which LVM looks for its label.
 const LVM_SECTORS: usize = 4;

@@ -13,11 +13,11 @@ mod contents;
 use std::fmt::{self, Write as _};
 use std::ops::Range;
 
-use ondisk::gpt::{Geometry, Guid, Request, Size, Table, attributes, lay_out, types};
+use ondisk::gpt::{Geometry, Guid, Table, lay_out, types};
 use ondisk::{Digest, fat};
 
 use crate::device::{BlockDevice, DeviceError, Part, apply as put};
-use crate::disk::{EFI_BYTES, META_BYTES, ROOT_BYTES};
+use crate::disk::{EFI_BYTES, META_BYTES, ROOT_BYTES, partition};
 use crate::entries::{Entry, FOLDER};
 use crate::esp::Esp;
 use crate::upgrade::{NewSystem, Slot};
@@ -113,14 +113,7 @@ pub fn plan(disk: &mut dyn BlockDevice, identity: Identity, spec: &Spec<'_>) -> 
 
 fn layout(disk: &dyn BlockDevice, spec: &Spec<'_>) -> Result<Table, Error> {
     let geometry = Geometry::new(disk.sector_bytes(), disk.bytes())?;
-    let request = |name: &str, type_guid, bytes| Request {
-        name: name.into(),
-        type_guid,
-        guid: Guid::from_seed(&[&spec.seed, name.as_bytes()].concat()),
-        // What mounts partitions by their type shall leave these alone.
-        attributes: if type_guid == types::LINUX { attributes::NO_AUTO } else { 0 },
-        size: Size::Bytes(bytes),
-    };
+    let request = |name, type_guid, bytes| partition(&spec.seed, name, type_guid, bytes);
     let requests = [
         request("EFI", types::EFI_SYSTEM, spec.efi_bytes),
         request(Slot::A.partition(), types::LINUX, spec.root_bytes),

@@ -3,7 +3,7 @@
 use std::io::Cursor;
 
 use ondisk::ReadAt as _;
-use ondisk::gpt;
+use ondisk::gpt::{self, Request, Size};
 use ondisk::manifest::Layer;
 
 use super::*;
