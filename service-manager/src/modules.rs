@@ -22,6 +22,7 @@ use sys::Errno;
 use crate::node::Node;
 use crate::store::{KERNEL_MODULE_SPEC, KernelModule, Runtime, Spec};
 
+/// Held while modules are inserted.
 static INSERTING: Mutex<()> = Mutex::new(());
 
 /// The module index of the running kernel.

@@ -117,8 +117,8 @@ const DISK_DRIVERS: [&str; 8] = [
 const NVME_DEADLINE: Duration = Duration::from_secs(3);
 
 /// Loads what disks need and waits until they are there. A module's insertion ends when the probing that it began
-/// has ended, so every round sees all of what the one before has found. NVMe and USB look for disks later; a stick comes as a
-/// change, as it would when someone plugs it in.
+/// has ended, so every round sees all of what the one before has found. NVMe and USB look for disks later; a stick
+/// comes as a change, as it would when someone plugs it in.
 async fn load_disks(node: &Node) {
     let mut devices = node.devices.subscribe();
     let mut tried = BTreeSet::new();
@@ -132,8 +132,11 @@ async fn load_disks(node: &Node) {
     }
     let nvme =
         async { while nvme_is_looking(Path::new("/sys/class/nvme")) && devices.changed().await.is_ok() {} };
-    // A controller without a disk is not waited for any longer.
-    let _ = tokio::time::timeout(NVME_DEADLINE, nvme).await;
+    if tokio::time::timeout(NVME_DEADLINE, nvme).await.is_err() {
+        let seconds = NVME_DEADLINE.as_secs();
+        node.journal
+            .warn(&format!("udevd: an NVMe controller named no disk within {seconds} s (deadline NVMe)"));
+    }
     node.configuration.disks_settled.send_replace(true);
 }
 

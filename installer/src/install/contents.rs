@@ -72,8 +72,7 @@ fn table(disk: &mut dyn BlockDevice) -> Result<Option<Contents>, Error> {
     let own = disk.sector_bytes();
     for sector_bytes in [own, if own == 512 { 4096 } else { 512 }] {
         let Ok(geometry) = Geometry::new(sector_bytes, disk.bytes()) else { continue };
-        let mut reader = Reads(disk);
-        match gpt::read(&mut reader, geometry) {
+        match gpt::read(&mut &mut *disk, geometry) {
             Ok(found) if sector_bytes != own => {
                 let names = names(&found.table);
                 return Ok(Some(Contents::Foreign(format!(
@@ -159,15 +158,6 @@ fn mbr(head: &[u8]) -> Option<String> {
 fn broken_gpt(head: &[u8], tail: &[u8]) -> Option<String> {
     let mut sectors = head.chunks(512).take(16).chain(tail.chunks(512));
     sectors.any(|sector| sector.starts_with(b"EFI PART")).then(|| "a damaged GPT".into())
-}
-
-/// A device that can only be read.
-struct Reads<'d>(&'d mut dyn BlockDevice);
-
-impl ondisk::ReadAt for Reads<'_> {
-    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> Result<(), ondisk::ReadError> {
-        self.0.read_at(offset, buffer)
-    }
 }
 
 impl fmt::Display for Contents {
