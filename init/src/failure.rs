@@ -67,10 +67,10 @@ mod tests {
 
     #[test]
     fn a_failure_names_operation_object_and_cause() {
-        let failure = Failure::errno("mount", "squashfs on /root", Errno::NODEV);
+        let failure = Failure::errno("mount", "squashfs on /sysroot", Errno::NODEV);
         assert_eq!(
             failure.to_string(),
-            "mount squashfs on /root: ENODEV (no such device or file system type)"
+            "mount squashfs on /sysroot: ENODEV (no such device or file system type)"
         );
         let failure = Failure::reason("read parameter", "billet.slot", "C is neither A nor B");
         assert_eq!(failure.to_string(), "read parameter billet.slot: C is neither A nor B");

@@ -18,7 +18,7 @@ use crate::kernel::{Kernel, Options, Target};
 use crate::source::Source;
 
 /// Where the new root is put together.
-pub(super) const NEW_ROOT: &str = "/root";
+pub(super) const NEW_ROOT: &str = "/sysroot";
 
 /// Prefix of our mappings' names; the final unmounting leaves these alone, since the root stays mounted.
 pub const MAPPING_PREFIX: &str = "billet-";

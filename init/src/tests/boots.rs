@@ -71,8 +71,8 @@ fn one_layer_is_mounted_directly() {
     let kernel = with_layers(machine(""), "/billet/layers").file(ondisk::manifest::PATH, manifest.to_json());
     let mut kernel = short_life(kernel);
     crate::run(&mut kernel);
-    assert!(kernel.calls.iter().any(|c| c == "mount /dev/dm-0 /root squashfs ro,nodev,"));
-    assert!(!kernel.calls.iter().any(|c| c.contains("overlay /root")));
+    assert!(kernel.calls.iter().any(|c| c == "mount /dev/dm-0 /sysroot squashfs ro,nodev,"));
+    assert!(!kernel.calls.iter().any(|c| c.contains("overlay /sysroot")));
 }
 
 #[test]

@@ -14,7 +14,7 @@ const LOAD_LIST: &str = "etc/billet/modules.load";
 /// The modules' segment with the folders that init mounts on.
 pub(crate) fn modules(release: &str, folder: &Path, load_list: &str) -> Result<Tree> {
     let mut tree = Tree::new();
-    for mount_point in ["dev", "proc", "root", "run", "sys"] {
+    for mount_point in ["dev", "proc", "run", "sys", "sysroot"] {
         tree.dir(mount_point, 0o755)?;
     }
     tree.load(&format!("lib/modules/{release}"), folder)?;
