@@ -1,6 +1,6 @@
 //! Disk images and config volumes, as sparse files.
 //!
-//! Owns: sizes and order of the partitions of an image, what goes into each, GUIDs made from the content.
+//! Owns: order of the partitions of an image, what goes into each, GUIDs made from the content.
 //! Does not: write to devices; make STATE and EPHEMERAL, which the node makes on its first boot.
 //! Order: partition contents, then the partition table: a file cut short has none.
 //! Source: docs/formats/disk.md.
@@ -9,21 +9,13 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
-use ondisk::gpt::{ALIGNMENT_BYTES, Geometry, Guid, Request, Size, Table, attributes, lay_out, types};
+use ondisk::gpt::{ALIGNMENT_BYTES, Geometry, Guid, Request, Size, Table, lay_out, types};
 use ondisk::manifest::RootManifest;
 use ondisk::{Digest, Extent, fat};
 
+use crate::layout::{EFI_BYTES, META_BYTES, ROOT_BYTES, partition};
 use crate::output::{Output, write_sparse};
 use crate::{Error, Progress};
-
-/// Default size of the EFI system partition.
-pub const EFI_BYTES: u64 = 512 << 20;
-
-/// Default size of a root slot.
-pub const ROOT_BYTES: u64 = 1 << 30;
-
-/// Size of META.
-pub const META_BYTES: u64 = 1 << 20;
 
 /// Size of a config volume: FAT32 has no smaller one above 33 MiB, and it is sparse.
 const CONFIG_VOLUME_BYTES: u64 = 40 << 20;
@@ -87,18 +79,6 @@ impl<'a> Spec<'a> {
         }
         requests.push(request("META", types::LINUX, META_BYTES));
         requests
-    }
-}
-
-/// A partition whose GUID is made from a seed.
-pub(crate) fn partition(seed: &[u8; 32], name: &str, type_guid: Guid, bytes: u64) -> Request {
-    Request {
-        name: name.into(),
-        type_guid,
-        guid: Guid::from_seed(&[seed, name.as_bytes()].concat()),
-        // What mounts partitions by their type shall leave these alone.
-        attributes: if type_guid == types::LINUX { attributes::NO_AUTO } else { 0 },
-        size: Size::Bytes(bytes),
     }
 }
 

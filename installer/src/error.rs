@@ -176,6 +176,7 @@ impl Error {
         move |source| Self::List { path: path.to_owned(), source }
     }
 
+    #[cfg(feature = "image")]
     pub(crate) fn write(path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Write { path: path.to_owned(), source }
     }

@@ -6,15 +6,20 @@
 //! Source: docs/formats/initramfs.md.
 
 use std::fs;
+#[cfg(feature = "image")]
 use std::path::Path;
 
 use ondisk::cpio::{self, ALIGNMENT, Kind, Writer};
+#[cfg(feature = "image")]
 use ondisk::manifest::{LAYER_DIR, RootManifest};
 
+use crate::Error;
+#[cfg(feature = "image")]
+use crate::output;
 use crate::tree::{Entry, Node, Tree};
-use crate::{Error, output};
 
 /// zstd level of a release: 19 is the highest whose window (8 MiB) costs the kernel no extra memory.
+#[cfg(feature = "image")]
 pub const ZSTD_LEVEL: i32 = 19;
 
 /// A cpio segment of the tree.
@@ -26,7 +31,19 @@ pub fn segment(tree: &Tree) -> Result<Vec<u8>, Error> {
     Ok(writer.finish())
 }
 
+/// Segments one after the other, each from a multiple of four bytes.
+#[must_use]
+pub fn join(segments: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for segment in segments {
+        bytes.extend_from_slice(segment);
+        bytes.resize(bytes.len().next_multiple_of(ALIGNMENT), 0);
+    }
+    bytes
+}
+
 /// A cpio segment of the tree, compressed with zstd and padded so that another segment can follow.
+#[cfg(feature = "image")]
 pub fn compressed_segment(tree: &Tree, level: i32) -> Result<Vec<u8>, Error> {
     let mut bytes = zstd::bulk::compress(&segment(tree)?, level).map_err(Error::Compress)?;
     bytes.resize(bytes.len().next_multiple_of(ALIGNMENT), 0);
@@ -34,6 +51,7 @@ pub fn compressed_segment(tree: &Tree, level: i32) -> Result<Vec<u8>, Error> {
 }
 
 /// An uncompressed segment with the manifest's layer files, read from a folder.
+#[cfg(feature = "image")]
 pub fn layers_segment(manifest: &RootManifest, folder: &Path) -> Result<Vec<u8>, Error> {
     let mut tree = Tree::new();
     for layer in &manifest.layers {
@@ -45,15 +63,9 @@ pub fn layers_segment(manifest: &RootManifest, folder: &Path) -> Result<Vec<u8>,
 }
 
 /// Writes segments one after the other to a file, each from a multiple of four bytes.
+#[cfg(feature = "image")]
 pub fn write(path: &Path, segments: &[&[u8]]) -> Result<(), Error> {
-    let padding = [0; ALIGNMENT];
-    let mut pieces = Vec::new();
-    for segment in segments {
-        let gap = segment.len().next_multiple_of(ALIGNMENT) - segment.len();
-        pieces.push(*segment);
-        pieces.push(padding.get(..gap).unwrap_or(&[]));
-    }
-    output::write_file(path, &pieces)
+    output::write_file(path, &[&join(segments)])
 }
 
 fn push(writer: &mut Writer, path: &str, entry: &Entry) -> Result<(), Error> {

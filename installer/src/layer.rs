@@ -1,6 +1,6 @@
 //! Layer files: a squashfs image with its dm-verity hash tree behind it.
 //!
-//! Owns: making one from a tree, checking one against its description, placing several in a slot.
+//! Owns: making one from a tree, checking one against its description.
 //! Order: squash, pad to 4096, salt from the image's hash, hash tree, rename to `<root hash>.layer`.
 //! Source: docs/formats/layer.md.
 
@@ -9,13 +9,15 @@ use std::io::{self, Read, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
 use ondisk::Digest;
-use ondisk::manifest::{BLOCK_BYTES, FORMAT, Layer, RootManifest};
+use ondisk::manifest::{BLOCK_BYTES, Layer};
 use ondisk::verity::{Tree as HashTree, TreeBuilder};
 use sha2::Digest as _;
 
 use crate::output::Output;
 use crate::tree::Tree;
 use crate::{Error, Progress, squashfs};
+
+pub use crate::slot::stack;
 
 /// zstd level of a release: measured on the base layer, see docs/formats/layer.md.
 pub const ZSTD_LEVEL: u32 = 15;
@@ -141,17 +143,4 @@ pub fn check(layer: &Layer, folder: &Path) -> Result<PathBuf, Error> {
         return Err(wrong("the hash tree does not fit the data"));
     }
     Ok(path)
-}
-
-/// The manifest of a root of these layers, lowest first, one behind the other in a slot.
-pub fn stack(version: &str, layers: impl IntoIterator<Item = Layer>) -> Result<RootManifest, Error> {
-    let mut manifest = RootManifest { format: FORMAT, version: version.into(), layers: Vec::new() };
-    let mut offset = 0;
-    for mut layer in layers {
-        layer.offset = offset;
-        offset = layer.end();
-        manifest.layers.push(layer);
-    }
-    manifest.check()?;
-    Ok(manifest)
 }

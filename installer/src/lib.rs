@@ -3,18 +3,21 @@
 //! Owns: file trees, layers, initramfs, UKI, disk images and config volumes, each the same bytes for the same input;
 //! installation, upgrade, blessing and rollback of a disk, each a list of writes that a power cut may end anywhere.
 //! Does not: fetch inputs or choose files; run as root; mount anything; call other programs.
-//! Order: for images [`tree`] → [`layer`] → [`initramfs`] → [`uki`] → [`disk`]; for disks [`install`], [`upgrade`] → [`slot`], [`esp`]
+//! Order: for images [`tree`] → `layer` → [`initramfs`] → [`uki`] → `disk`; for disks [`install`], [`upgrade`] → [`slot`], [`esp`]
 //! → [`entries`] → [`device`].
+//! The feature `image` is what builds images: squashing, compressing, image files. A node is built without it.
 //! Fails by: one [`Error`] that names the operation and the path; a file that was being written is removed.
 
 #![warn(missing_docs)]
 
 pub mod device;
+#[cfg(feature = "image")]
 pub mod disk;
 pub mod entries;
 pub mod esp;
 pub mod initramfs;
 pub mod install;
+#[cfg(feature = "image")]
 pub mod layer;
 pub mod slot;
 pub mod tree;
@@ -22,12 +25,17 @@ pub mod uki;
 pub mod upgrade;
 
 mod error;
+mod layout;
 #[cfg(test)]
 mod model;
+#[cfg(feature = "image")]
 mod output;
 mod progress;
+#[cfg(feature = "image")]
 mod squashfs;
 
+#[cfg(feature = "image")]
 pub use disk::config_volume;
 pub use error::Error;
+pub use layout::{EFI_BYTES, META_BYTES, ROOT_BYTES};
 pub use progress::{Progress, silent};

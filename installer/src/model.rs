@@ -14,7 +14,7 @@ use ondisk::manifest::{Layer, RootManifest};
 use crate::device::{BlockDevice as _, Memory, Part};
 use crate::entries::{Entry, chosen};
 use crate::esp::Esp;
-use crate::layer::stack;
+use crate::slot::stack;
 use crate::upgrade::Slot;
 use crate::{silent, slot};
 

@@ -1,13 +1,13 @@
 //! A root slot: the layers of one system, raw, in a partition.
 //!
-//! Owns: writing the layers where their manifest says, and the proof that they are there.
+//! Owns: the layers' places, writing them where their manifest says, and the proof that they are there.
 //! Does not: choose the slot; touch a byte behind the last layer.
 //! Order: write, flush, read back, compare with the manifest's hashes: what the kernel would refuse is found before
 //! anything points to it.
 
 use std::io::Read;
 
-use ondisk::manifest::{Layer, RootManifest};
+use ondisk::manifest::{FORMAT, Layer, RootManifest};
 use ondisk::verity::TreeBuilder;
 
 use crate::device::BlockDevice;
@@ -18,6 +18,19 @@ const CHUNK_BYTES: usize = 1 << 20;
 
 /// Where a layer's bytes come from: the file in an image, a layer of the running system, a registry's blob.
 pub type Source<'s> = dyn FnMut(&Layer) -> Result<Box<dyn Read>, Error> + 's;
+
+/// The manifest of a root of these layers, lowest first, one behind the other in a slot.
+pub fn stack(version: &str, layers: impl IntoIterator<Item = Layer>) -> Result<RootManifest, Error> {
+    let mut manifest = RootManifest { format: FORMAT, version: version.into(), layers: Vec::new() };
+    let mut offset = 0;
+    for mut layer in layers {
+        layer.offset = offset;
+        offset = layer.end();
+        manifest.layers.push(layer);
+    }
+    manifest.check()?;
+    Ok(manifest)
+}
 
 /// Writes all layers into a slot and proves that they are there.
 pub fn write(

@@ -17,9 +17,9 @@ use ondisk::gpt::{Geometry, Guid, Table, lay_out, types};
 use ondisk::{Digest, fat};
 
 use crate::device::{BlockDevice, DeviceError, Part, apply as put};
-use crate::disk::{EFI_BYTES, META_BYTES, ROOT_BYTES, partition};
 use crate::entries::{Entry, FOLDER};
 use crate::esp::Esp;
+use crate::layout::{EFI_BYTES, META_BYTES, ROOT_BYTES, partition};
 use crate::upgrade::{NewSystem, Slot};
 use crate::{Error, Progress, slot};
 

@@ -35,6 +35,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let mut suites = Suites::new(options.only.clone())?;
     suites.check(&Suite::cargo("format", &["fmt", "--all", "--check"]));
     suites.check(&Suite::cargo("lints", &LINTS));
+    suites.check(&Suite::cargo("lints of the installer on a node", &INSTALLER_LINTS));
     suites.check(&Suite::cargo("lints of PID 1", &INIT_LINTS));
     suites.call("tidy", super::tidy::run);
     if find_program("cargo-deny".as_ref()).is_some() {
@@ -68,6 +69,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 }
 
 const LINTS: [&str; 7] = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
+
+/// The installer as a node has it: without what builds images.
+const INSTALLER_LINTS: [&str; 8] =
+    ["clippy", "--package", "installer", "--no-default-features", "--quiet", "--", "-D", "warnings"];
 
 /// The freestanding binary is no part of the workspace's default: it links no standard library.
 const INIT_LINTS: [&str; 12] = [
