@@ -16,7 +16,7 @@ const ALLOWED: [(&str, &[&str]); 14] = [
     ("crates/api", &["config"]),
     ("init", &["handoff", "ondisk", "sequence", "sys"]),
     ("installer", &["config", "ondisk", "sequence", "sys"]),
-    ("service-manager", &["api", "config", "handoff", "ondisk", "sequence", "sys"]),
+    ("service-manager", &["api", "config", "handoff", "installer", "ondisk", "sequence", "sys"]),
     ("cli", &["api", "config", "installer"]),
     ("fuzz", &["api", "billetctl", "config", "sys"]),
     ("qemu-tests", &["api", "config", "installer", "ondisk", "sys"]),
