@@ -1,6 +1,7 @@
 //! Where a machine config comes from, in order.
 //!
-//! Owns: the order: STATE, the image's own, the early and inline parameters around what the command line names.
+//! Owns: the order: STATE alone; else the image's own, the early parameter, what the command line names, the inline
+//! parameter, each laid over those before it as a strategic merge patch.
 //! Does not: judge the text, or try again (`loadConfig` does both).
 //! Fails by: [`Trouble`]; [`Search::Nothing`] is no error: nobody has given this node a config yet.
 //! Source: spec/machine-facts.md §4.5 and spec/machine-facts-v1.13.md §4.1, §4.5.
@@ -38,6 +39,8 @@ pub(crate) enum Origin {
     Volume,
     /// An address.
     Address(String),
+    /// Several of these, the later laid over the earlier.
+    Several(Vec<Origin>),
 }
 
 impl fmt::Display for Origin {
@@ -48,6 +51,10 @@ impl fmt::Display for Origin {
             Self::Parameter(name) => write!(f, "the kernel parameter {name}"),
             Self::Volume => f.write_str("the volume labelled metal-iso"),
             Self::Address(address) => f.write_str(address),
+            Self::Several(origins) => {
+                let names: Vec<String> = origins.iter().map(ToString::to_string).collect();
+                write!(f, "{}, the later laid over the earlier", names.join(", "))
+            }
         }
     }
 }
@@ -86,17 +93,41 @@ pub(crate) async fn from_outside(node: &Node) -> Search {
         Some(value) => found(Origin::Parameter(name), unpacked(value).map_err(|e| format!("{name}: {e}"))),
         None => Search::Nothing,
     };
-    let mut search = in_image(&IN_IMAGE);
-    if matches!(search, Search::Nothing) {
-        search = inline("talos.config.early", &node.parameters.config_early);
+    let early = inline("talos.config.early", &node.parameters.config_early);
+    let last = inline("talos.config.inline", &node.parameters.config_inline);
+    together([in_image(&IN_IMAGE), early, named(node).await, last])
+}
+
+/// One config of all that was found; a source that failed makes the search fail, for its part would be missing.
+fn together(searches: impl IntoIterator<Item = Search>) -> Search {
+    let (mut result, mut origins) = (Search::Nothing, Vec::new());
+    for search in searches {
+        result = match (result, search) {
+            (_, Search::Failed(error)) => return Search::Failed(error),
+            (result, Search::Nothing) | (result @ Search::Found(_), Search::Absent(_)) => result,
+            (Search::Found(base), Search::Found(next)) => match lay_over(base, &next) {
+                Ok(text) => {
+                    origins.push(next.origin);
+                    Search::Found(Candidate { origin: Origin::Several(origins.clone()), text })
+                }
+                Err(error) => return Search::Failed(error),
+            },
+            (_, next) => {
+                origins.extend(match &next {
+                    Search::Found(candidate) => Some(candidate.origin.clone()),
+                    _ => None,
+                });
+                next
+            }
+        };
     }
-    if matches!(search, Search::Nothing) {
-        search = named(node).await;
-    }
-    if matches!(search, Search::Nothing | Search::Absent(_)) && node.parameters.config_inline.is_some() {
-        search = inline("talos.config.inline", &node.parameters.config_inline);
-    }
-    search
+    result
+}
+
+fn lay_over(base: Candidate, next: &Candidate) -> Result<Zeroizing<String>, String> {
+    let failed = |error: config::patch::PatchError| format!("{} over {}: {error}", next.origin, base.origin);
+    let patches = config::patch::load_patches(&next.text).map_err(failed)?;
+    config::patch::apply(&base.text, &patches).map(Zeroizing::new).map_err(failed)
 }
 
 pub(super) fn found(origin: Origin, text: Result<Zeroizing<String>, String>) -> Search {
@@ -222,6 +253,41 @@ mod tests {
         let plain = base64::engine::general_purpose::STANDARD.encode("version: v1alpha1\n");
         assert_eq!(unpacked(&plain).unwrap().as_str(), "version: v1alpha1\n");
         assert!(unpacked("%%").unwrap_err().starts_with("not base64"));
+    }
+
+    fn part(name: &'static str, text: &str) -> Search {
+        found(Origin::Parameter(name), Ok(Zeroizing::new(text.to_owned())))
+    }
+
+    #[test]
+    fn sources_are_laid_over_each_other_in_order() {
+        let first = "version: v1alpha1 # ours\nmachine:\n  type: worker\n  token: a\n";
+        let Search::Found(alone) =
+            together([Search::Nothing, part("a", first), Search::Absent(String::new())])
+        else {
+            panic!("one source is a config")
+        };
+        assert_eq!(alone.text.as_str(), first, "with its comments");
+        let second = "machine:\n  token: b\n---\napiVersion: v1alpha1\nkind: HostnameConfig\nhostname: n\n";
+        let found = together([part("a", first), Search::Nothing, part("b", second), Search::Nothing]);
+        let Search::Found(merged) = found else { panic!("two sources are a config") };
+        for line in ["  type: worker\n", "  token: b\n", "kind: HostnameConfig\n"] {
+            assert!(merged.text.contains(line), "{line} in {}", merged.text.as_str());
+        }
+        assert!(merged.origin.to_string().contains("parameter a, the kernel parameter b, the later"));
+    }
+
+    #[test]
+    fn a_part_that_is_missing_or_wrong_fails_the_whole() {
+        let failed = |searches: [Search; 2]| match together(searches) {
+            Search::Failed(error) => error,
+            _ => panic!("taken"),
+        };
+        let good = || part("a", "machine: {type: worker}\n");
+        assert_eq!(failed([good(), Search::Failed("unreachable".into())]), "unreachable");
+        let error = failed([good(), part("b", "machine: [1]\n")]);
+        assert!(error.contains("parameter b over the kernel parameter a: patch 1"), "{error}");
+        assert!(matches!(together([Search::Absent("x".into()), Search::Nothing]), Search::Absent(_)));
     }
 
     #[test]
