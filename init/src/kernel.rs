@@ -91,6 +91,8 @@ pub trait Kernel {
     fn read_at(&mut self, path: &str, offset: u64, buffer: &mut [u8]) -> Result<()>;
     /// One write to an existing file.
     fn write(&mut self, path: &str, bytes: &[u8]) -> Result<()>;
+    /// Makes a file.
+    fn create(&mut self, path: &str, mode: u32, bytes: &[u8]) -> Result<()>;
     /// Sorted names.
     fn list(&mut self, path: &str) -> Result<Vec<String>>;
     /// A folder; an existing one is fine.

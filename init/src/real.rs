@@ -148,6 +148,10 @@ impl Kernel for RealKernel {
         sys::fs::write(path, bytes)
     }
 
+    fn create(&mut self, path: &str, mode: u32, bytes: &[u8]) -> Result<()> {
+        sys::fs::create(path, mode, bytes)
+    }
+
     fn list(&mut self, path: &str) -> Result<Vec<String>> {
         sys::fs::list(path)
     }

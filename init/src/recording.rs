@@ -213,6 +213,10 @@ impl Kernel for Recording {
         self.call(format!("write {path} {}", String::from_utf8_lossy(bytes)))
     }
 
+    fn create(&mut self, path: &str, mode: u32, bytes: &[u8]) -> Result<()> {
+        self.call(format!("create {path} {mode:o}, {} bytes", bytes.len()))
+    }
+
     fn list(&mut self, path: &str) -> Result<Vec<String>> {
         self.call(format!("list {path}"))?;
         let folder = format!("{path}/");

@@ -41,6 +41,7 @@ pub const BOOT: Sequence<BootTask> = Sequence {
                     initialize::read_root_manifest,
                     "reads which layers make the root, with their root hashes"
                 ),
+                task!(initialize::keep_root_manifest, "copies it to /run/billet/root.json for machined"),
                 task!(
                     initialize::check_kernel_release,
                     "refuses a kernel that the kernel layer was not built for"

@@ -75,6 +75,14 @@ pub enum Error {
     /// The data could not be compressed.
     #[error("compress the initramfs")]
     Compress(#[source] io::Error),
+    /// A kernel argument that cannot stand in a command line.
+    #[error(
+        "the kernel argument {argument:?} is empty or has a control character: correct machine.install.extraKernelArgs"
+    )]
+    KernelArgument {
+        /// The argument.
+        argument: String,
+    },
     /// A hash tree could not be built.
     #[error(transparent)]
     Verity(#[from] ondisk::verity::Error),

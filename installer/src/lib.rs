@@ -1,6 +1,6 @@
 //! Images and installation: what is written where, decided first and then done.
 //!
-//! Owns: file trees, layers, initramfs, UKI, disk images and config volumes, each the same bytes for the same input;
+//! Owns: file trees, layers, systems as values ([`system`]), initramfs, UKI, disk images and config volumes, each the same bytes for the same input;
 //! installation, upgrade, blessing and rollback of a disk, each a list of writes that a power cut may end anywhere.
 //! Does not: fetch inputs or choose files; run as root; mount anything; call other programs.
 //! Order: for images [`tree`] → `layer` → [`initramfs`] → [`uki`] → `disk`; for disks [`install`], [`upgrade`] → [`slot`], [`esp`]
@@ -20,6 +20,7 @@ pub mod install;
 #[cfg(feature = "image")]
 pub mod layer;
 pub mod slot;
+pub mod system;
 pub mod tree;
 pub mod uki;
 pub mod upgrade;

@@ -1,6 +1,6 @@
 //! `xtask build`: from sources and packages to everything that boots.
 //!
-//! Order: programs, packages, kernel, bills of materials, layers, initramfs, UKI, disk: for the production image and
+//! Order: programs, packages, kernel, bills of materials, boot parts, layers, initramfs, UKI, disk: for the production image and
 //! for the test image, which has one layer more.
 //! Owns: `target/billet/`, with `build.json` as the list of what is in it.
 //! Does not: make anything again whose inputs are as they were (cache by content, see [`crate::cache`]).
@@ -26,7 +26,7 @@ use crate::kernel;
 use crate::place;
 use crate::programs;
 use artefacts::relative;
-use boot::BootParts;
+use boot::Images;
 use layers::LayerStore;
 use materials::Materials;
 use output::Output;
@@ -69,13 +69,14 @@ pub(crate) fn build(freshness: Freshness) -> Result<Artefacts> {
     let materials = Materials::gather(&cache, freshness)?;
     let sets = kernel::ModuleSets::read(PROFILE)?;
     let store = LayerStore::open(&cache, &output)?;
-    let base = store.layer(&materials.base(&machined)?, "base", None)?;
+    let boot = boot::parts(&cache, &materials, &sets, &init)?;
+    let base = store.layer(&materials.base(&machined, &boot)?, "base", None)?;
     let modules = kernel::modules(&cache, &materials.kernel, &sets.layer)?;
-    let tree = image::kernel_layer::assemble(&materials.kernel, &modules, &materials.kernel_sbom()?)?;
+    let tree = image::kernel_layer::assemble(&materials.kernel, &modules, &materials.kernel_sbom()?, &boot)?;
     let kernel_layer = store.layer(&tree, "kernel", Some(&materials.kernel.release))?;
     let agent_layer = store.layer(&image::agent::assemble(&agent)?, image::agent::NAME, None)?;
 
-    let boot = BootParts::gather(&cache, &output, &materials, &sets, &init)?;
+    let images = Images::new(&output, boot)?;
     let production = [base, kernel_layer];
     let test: Vec<Layer> = production.iter().cloned().chain([agent_layer]).collect();
     let artefacts = Artefacts {
@@ -87,8 +88,8 @@ pub(crate) fn build(freshness: Freshness) -> Result<Artefacts> {
         init: relative(&output.copy("init", &init)?)?,
         machined: relative(&output.copy("machined", &machined)?)?,
         billetctl: relative(&output.copy("billetctl", &billetctl)?)?,
-        production: boot.image("", &production)?,
-        test: boot.image("test-", &test)?,
+        production: images.image("", &production)?,
+        test: images.image("test-", &test)?,
     };
     output.text("build.json", &artefacts.to_json()?)?;
     output.forget_other_layers(&test).context("remove layers of earlier builds")?;

@@ -17,6 +17,9 @@ use crate::{Digest, verity};
 /// Where the manifest lies in the initramfs.
 pub const PATH: &str = "/etc/billet/root.json";
 
+/// Where init leaves the manifest it booted from, for machined: the same bytes.
+pub const KEPT_PATH: &str = "/run/billet/root.json";
+
 /// Folder of the layer files in an initramfs or on a labelled medium (there below its root).
 pub const LAYER_DIR: &str = "/billet/layers";
 

@@ -97,6 +97,20 @@ pub fn write(path: &str, bytes: &[u8]) -> Result<()> {
     if len == bytes.len() { Ok(()) } else { Err(Errno::IO) }
 }
 
+/// Makes a file with this content, or gives one its content.
+pub fn create(path: &str, mode: u32, bytes: &[u8]) -> Result<()> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
+    let file = rustix::fs::open(path, flags, Mode::from_raw_mode(mode))?;
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        match rustix::io::write(&file, rest)? {
+            0 => return Err(Errno::IO),
+            count => rest = rest.get(count..).unwrap_or(&[]),
+        }
+    }
+    Ok(())
+}
+
 /// Names in a folder, sorted, without `.` and `..`. Follows a link to the folder, as /sys is full of them.
 pub fn list(path: &str) -> Result<Vec<String>> {
     let mut names = Vec::new();

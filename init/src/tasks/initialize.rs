@@ -3,7 +3,7 @@
 use alloc::format;
 use alloc::string::{String, ToString};
 
-use ondisk::manifest::{MAX_BYTES, PATH, RootManifest};
+use ondisk::manifest::{KEPT_PATH, MAX_BYTES, PATH, RootManifest};
 
 use crate::boot::Boot;
 use crate::cmdline;
@@ -49,6 +49,19 @@ pub fn read_root_manifest(boot: &mut Boot<'_>) -> Result<(), Failure> {
     boot.kernel.log(Level::Info, &format!("Billet {}, {} layers", manifest.version, manifest.layers.len()));
     boot.report.version.clone_from(&manifest.version);
     boot.manifest = manifest;
+    Ok(())
+}
+
+/// Leaves the manifest for machined, which installs and upgrades from what runs: the initramfs is gone by then.
+pub fn keep_root_manifest(boot: &mut Boot<'_>) -> Result<(), Failure> {
+    let kernel = &mut *boot.kernel;
+    let kept = kernel
+        .make_folder("/run/billet", 0o755)
+        .and_then(|()| kernel.read(PATH, MAX_BYTES))
+        .and_then(|bytes| kernel.create(KEPT_PATH, 0o444, &bytes));
+    if let Err(errno) = kept {
+        boot.warn(&Failure::errno("keep root manifest in", KEPT_PATH, errno).to_string());
+    }
     Ok(())
 }
 

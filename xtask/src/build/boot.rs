@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use installer::{disk, initramfs, layer, uki};
+use installer::system::{BootParts, System};
+use installer::{disk, initramfs, layer};
 use ondisk::fat;
 use ondisk::manifest::{Layer, RootManifest};
 
@@ -21,62 +22,53 @@ use installer::tree::Tree;
 /// Name of a first image's UKI: without a trial counter, generation 1.
 const UKI_PATH: &str = "EFI/Linux/billet-000001.efi";
 
-/// Where firmware looks for a boot loader when no variable names one.
-const LOADER_PATH: &str = "EFI/BOOT/BOOTX64.EFI";
-
 /// No menu, no editing of the command line.
 const LOADER_CONFIG: &str = "timeout 0\neditor no\n";
 
-/// What all images of one kernel and one init share.
-pub(super) struct BootParts<'a> {
+/// What boots the images of one kernel and one init; layers carry it too, for the node's own installer.
+pub(super) fn parts(
+    cache: &Cache,
+    materials: &Materials,
+    sets: &ModuleSets,
+    init: &Path,
+) -> Result<BootParts> {
+    let kernel = &materials.kernel;
+    let modules = kernel::modules(cache, kernel, &sets.initramfs)?;
+    let load_list = sets.initramfs.load_list(&ModuleIndex::of(cache, kernel)?);
+    let modules = image::initramfs::modules(&kernel.release, &modules.folder, &load_list)?;
+    let writers = writers()?;
+    Ok(BootParts {
+        kernel: read(&kernel.vmlinuz)?,
+        stub: materials.boot_file("linuxx64.efi.stub")?,
+        loader: materials.boot_file("systemd-bootx64.efi")?,
+        modules: compressed(cache, "modules", &modules, &writers)?,
+        init: compressed(cache, "init", &image::initramfs::init(init)?, &writers)?,
+        command_line: COMMAND_LINE.to_owned(),
+        boot_entry: image::boot_entry().to_owned(),
+        loader_config: LOADER_CONFIG.to_owned(),
+    })
+}
+
+/// Makes images that share their boot parts.
+pub(super) struct Images<'a> {
     output: &'a Output,
-    /// Compressed segments with modules and init.
-    segments: Vec<u8>,
-    kernel: Vec<u8>,
-    release: String,
-    stub: Vec<u8>,
-    loader: Vec<u8>,
+    boot: BootParts,
     writers: String,
 }
 
-impl<'a> BootParts<'a> {
-    pub(super) fn gather(
-        cache: &Cache,
-        output: &'a Output,
-        materials: &Materials,
-        sets: &ModuleSets,
-        init: &Path,
-    ) -> Result<Self> {
-        let kernel = &materials.kernel;
-        let modules = kernel::modules(cache, kernel, &sets.initramfs)?;
-        let load_list = sets.initramfs.load_list(&ModuleIndex::of(cache, kernel)?);
-        let writers = writers()?;
-        let trees = [
-            ("modules", image::initramfs::modules(&kernel.release, &modules.folder, &load_list)?),
-            ("init", image::initramfs::init(init)?),
-        ];
-        let mut segments = Vec::new();
-        for (name, tree) in trees {
-            segments.extend(compressed(cache, name, &tree, &writers)?);
-        }
-        Ok(Self {
-            output,
-            segments,
-            kernel: read(&kernel.vmlinuz)?,
-            release: kernel.release.clone(),
-            stub: materials.boot_file("linuxx64.efi.stub")?,
-            loader: materials.boot_file("systemd-bootx64.efi")?,
-            writers,
-        })
+impl<'a> Images<'a> {
+    pub(super) fn new(output: &'a Output, boot: BootParts) -> Result<Self> {
+        Ok(Self { output, boot, writers: writers()? })
     }
 
     /// An image of these layers; `prefix` tells its artefacts from another image's.
     pub(super) fn image(&self, prefix: &str, layers: &[Layer]) -> Result<Image> {
         let manifest = layer::stack(version(), layers.iter().cloned())?;
         let json = manifest.to_json();
-        let initramfs = self.initramfs(prefix, &manifest)?;
+        let system = System { manifest: manifest.clone(), boot: self.boot.clone() };
+        let initramfs = self.initramfs(prefix, &system)?;
         let initramfs_full = self.initramfs_full(prefix, &manifest, &initramfs)?;
-        let uki = self.uki(prefix, &initramfs)?;
+        let uki = self.uki(prefix, &system)?;
         Ok(Image {
             disk: relative(&self.disk(prefix, &manifest, &uki)?)?,
             manifest: relative(&self.output.text(&format!("{prefix}root.json"), &json)?)?,
@@ -87,12 +79,10 @@ impl<'a> BootParts<'a> {
         })
     }
 
-    fn initramfs(&self, prefix: &str, manifest: &RootManifest) -> Result<PathBuf> {
-        let last = initramfs::segment(&image::initramfs::manifest(manifest)?)?;
-        let key = KeyBuilder::new("initramfs 1").part(&self.segments).part(&last).finish();
-        self.output.make(&format!("{prefix}initramfs"), &key, |path| {
-            Ok(initramfs::write(path, &[&self.segments, &last])?)
-        })
+    fn initramfs(&self, prefix: &str, system: &System) -> Result<PathBuf> {
+        let content = system.initramfs()?;
+        let key = KeyBuilder::new("initramfs 2").part(&content).finish();
+        self.output.make(&format!("{prefix}initramfs"), &key, |path| Ok(initramfs::write(path, &[&content])?))
     }
 
     fn initramfs_full(&self, prefix: &str, manifest: &RootManifest, initramfs: &Path) -> Result<PathBuf> {
@@ -104,24 +94,16 @@ impl<'a> BootParts<'a> {
         })
     }
 
-    fn uki(&self, prefix: &str, initramfs: &Path) -> Result<PathBuf> {
-        let key = KeyBuilder::new("uki 1").part(&self.writers).part(&self.stub).part(&self.kernel);
-        let key = key.part(COMMAND_LINE).part(image::boot_entry()).file(initramfs)?.finish();
+    fn uki(&self, prefix: &str, system: &System) -> Result<PathBuf> {
+        let content = system.uki(&[])?;
+        let key = KeyBuilder::new("uki 2").part(&content).finish();
         self.output.make(&format!("{prefix}billet.efi"), &key, |path| {
-            let file = uki::assemble(&uki::Parts {
-                stub: &self.stub,
-                kernel: &self.kernel,
-                initramfs: &read(initramfs)?,
-                cmdline: COMMAND_LINE,
-                os_release: image::boot_entry(),
-                kernel_release: &self.release,
-            })?;
-            std::fs::write(path, file).with_context(|| format!("write {}", path.display()))
+            std::fs::write(path, &content).with_context(|| format!("write {}", path.display()))
         })
     }
 
     fn disk(&self, prefix: &str, manifest: &RootManifest, uki: &Path) -> Result<PathBuf> {
-        let key = KeyBuilder::new("disk 1").part(&self.writers).part(&self.loader).part(LOADER_CONFIG);
+        let key = KeyBuilder::new("disk 1").part(&self.writers).part(&self.boot.loader).part(LOADER_CONFIG);
         let key = key.part(manifest.to_json()).file(uki)?.finish();
         let name = format!("{prefix}disk.raw");
         self.output
@@ -130,11 +112,8 @@ impl<'a> BootParts<'a> {
 
     fn write_disk(&self, path: &Path, manifest: &RootManifest, uki: &Path) -> Result<()> {
         let uki = read(uki)?;
-        let files = [
-            fat::File { path: LOADER_PATH, content: &self.loader },
-            fat::File { path: UKI_PATH, content: &uki },
-            fat::File { path: "loader/loader.conf", content: LOADER_CONFIG.as_bytes() },
-        ];
+        let [loader, settings] = self.boot.loader_files();
+        let files = [loader, fat::File { path: UKI_PATH, content: &uki }, settings];
         let layers = self.output.layers();
         disk::write(path, &disk::Spec::new(manifest, &layers, &files), &mut installer::silent)?;
         Ok(())

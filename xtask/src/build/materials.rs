@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use installer::system::BootParts;
 use installer::tree::Tree;
 
 use super::version;
@@ -45,13 +46,14 @@ impl Materials {
     }
 
     /// The tree of the base layer.
-    pub(super) fn base(&self, machined: &Path) -> Result<Tree> {
+    pub(super) fn base(&self, machined: &Path, boot: &BootParts) -> Result<Tree> {
         base::assemble(&BaseParts {
             list: &self.list,
             packages: &self.folders,
             overlay: &place::repository().join("rootfs-overlay"),
             machined,
             sbom: &self.document("base", &self.base_components()?)?,
+            boot,
             version: version(),
         })
     }

@@ -8,6 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
+use installer::system::{self, BootParts};
 use installer::tree::Tree;
 
 use super::list::{FileList, PackageFiles, arrow, matching};
@@ -29,6 +30,7 @@ pub(crate) struct BaseParts<'a> {
     pub(crate) overlay: &'a Path,
     pub(crate) machined: &'a Path,
     pub(crate) sbom: &'a str,
+    pub(crate) boot: &'a BootParts,
     pub(crate) version: &'a str,
 }
 
@@ -44,6 +46,9 @@ pub(crate) fn assemble(parts: &BaseParts<'_>) -> Result<Tree> {
     files.bytes("usr/lib/os-release", 0o644, os_release(parts.version))?;
     files.file("usr/bin/machined", 0o755, parts.machined)?;
     files.bytes(SBOM, 0o644, parts.sbom)?;
+    for (name, content) in parts.boot.of_base() {
+        files.bytes(&format!("{}/{name}", system::FOLDER), 0o644, content)?;
+    }
     let providers = parts.list.packages.iter().filter(|package| package.libraries);
     let folders: Vec<PathBuf> =
         providers.filter_map(|package| parts.packages.get(&package.name).cloned()).collect();

@@ -1,4 +1,4 @@
-//! The initramfs in segments, so that what changes often is small: modules, init, and the root manifest.
+//! The initramfs in segments, so that what changes often is small: modules, init; the root manifest is the installer's.
 //!
 //! Order: modules first, since they are the same for every build of one kernel; the manifest last.
 
@@ -6,7 +6,6 @@ use std::path::Path;
 
 use anyhow::Result;
 use installer::tree::Tree;
-use ondisk::manifest::{PATH, RootManifest};
 
 /// Names of modules that init loads without being asked by a device.
 const LOAD_LIST: &str = "etc/billet/modules.load";
@@ -26,12 +25,5 @@ pub(crate) fn modules(release: &str, folder: &Path, load_list: &str) -> Result<T
 pub(crate) fn init(program: &Path) -> Result<Tree> {
     let mut tree = Tree::new();
     tree.file("init", 0o755, program)?;
-    Ok(tree)
-}
-
-/// The manifest's segment.
-pub(crate) fn manifest(manifest: &RootManifest) -> Result<Tree> {
-    let mut tree = Tree::new();
-    tree.bytes(PATH.trim_start_matches('/'), 0o644, manifest.to_json())?;
     Ok(tree)
 }

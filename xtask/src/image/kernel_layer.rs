@@ -1,6 +1,7 @@
-//! The kernel layer: the modules of one kernel with their index, and their bill of materials.
+//! The kernel layer: the modules of one kernel with their index, what boots that kernel, and their bill of materials.
 
 use anyhow::Result;
+use installer::system::{self, BootParts};
 use installer::tree::Tree;
 
 use crate::kernel::{InstalledModules, Kernel};
@@ -8,9 +9,17 @@ use crate::kernel::{InstalledModules, Kernel};
 /// Where the bill of materials lies in the layer. Its own file: the base layer does not know of kernels.
 const SBOM: &str = "usr/share/billet/sbom-kernel.spdx.json";
 
-pub(crate) fn assemble(kernel: &Kernel, modules: &InstalledModules, sbom: &str) -> Result<Tree> {
+pub(crate) fn assemble(
+    kernel: &Kernel,
+    modules: &InstalledModules,
+    sbom: &str,
+    boot: &BootParts,
+) -> Result<Tree> {
     let mut tree = Tree::new();
     tree.load(&format!("usr/lib/modules/{}", kernel.release), &modules.folder)?;
     tree.bytes(SBOM, 0o644, sbom)?;
+    for (name, content) in boot.of_kernel() {
+        tree.bytes(&format!("{}/{name}", system::FOLDER), 0o644, content)?;
+    }
     Ok(tree)
 }

@@ -1,0 +1,221 @@
+//! A system that can be put on a disk: its root manifest, and the parts that its UKI is made of.
+//!
+//! Owns: where the boot parts lie in the root, the assembly of initramfs and UKI, the extra kernel arguments, the
+//! layers of the running system as they were before the kernel mapped them.
+//! Does not: choose a disk; write.
+//! Order: the initramfs is modules, init, manifest; the command line is the image's, then the user's arguments.
+//! Source: docs/formats/boot-parts.md; for the arguments spec/machine-facts.md §4.1.
+
+mod arguments;
+
+use std::fs::{self, File};
+use std::io::{self, Cursor, Read};
+use std::path::Path;
+
+use ondisk::fat;
+use ondisk::manifest::{KEPT_PATH, Layer, PATH, RootManifest};
+use ondisk::verity::TreeBuilder;
+
+use crate::tree::Tree;
+use crate::{Error, initramfs, uki};
+
+pub use arguments::command_line;
+
+/// Where the boot parts lie in a root: the base layer brings some, the kernel layer the rest.
+pub const FOLDER: &str = "usr/lib/billet/boot";
+
+/// Names of the files in [`FOLDER`].
+pub mod names {
+    /// The kernel, a bzImage. Kernel layer.
+    pub const KERNEL: &str = "vmlinuz";
+    /// systemd's stub, which a UKI starts with. Kernel layer.
+    pub const STUB: &str = "stub.efi";
+    /// systemd-boot. Kernel layer.
+    pub const LOADER: &str = "loader.efi";
+    /// The initramfs segment with modules. Kernel layer.
+    pub const MODULES: &str = "modules.cpio.zst";
+    /// The initramfs segment with init. Base layer.
+    pub const INIT: &str = "init.cpio.zst";
+    /// The kernel's command line, without a line end. Base layer.
+    pub const COMMAND_LINE: &str = "cmdline";
+    /// os-release of a UKI. Base layer.
+    pub const BOOT_ENTRY: &str = "boot-entry";
+    /// loader.conf of systemd-boot. Base layer.
+    pub const LOADER_CONFIG: &str = "loader.conf";
+}
+
+/// Where firmware looks for a boot loader when no variable names one.
+pub const LOADER_PATH: &str = "EFI/BOOT/BOOTX64.EFI";
+
+/// Where systemd-boot looks for its settings.
+pub const LOADER_CONFIG_PATH: &str = "loader/loader.conf";
+
+/// What a UKI and an EFI system partition are made of, besides the manifest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BootParts {
+    /// See [`names::KERNEL`].
+    pub kernel: Vec<u8>,
+    /// See [`names::STUB`].
+    pub stub: Vec<u8>,
+    /// See [`names::LOADER`].
+    pub loader: Vec<u8>,
+    /// See [`names::MODULES`].
+    pub modules: Vec<u8>,
+    /// See [`names::INIT`].
+    pub init: Vec<u8>,
+    /// See [`names::COMMAND_LINE`].
+    pub command_line: String,
+    /// See [`names::BOOT_ENTRY`].
+    pub boot_entry: String,
+    /// See [`names::LOADER_CONFIG`].
+    pub loader_config: String,
+}
+
+impl BootParts {
+    /// Reads the parts from [`FOLDER`] of a root, or from a copy of it.
+    pub fn read(folder: &Path) -> Result<Self, Error> {
+        let read = |name: &str| {
+            let path = folder.join(name);
+            fs::read(&path).map_err(Error::read(&path))
+        };
+        let text = |name: &str| {
+            let path = folder.join(name);
+            fs::read_to_string(&path).map_err(Error::read(&path))
+        };
+        Ok(Self {
+            kernel: read(names::KERNEL)?,
+            stub: read(names::STUB)?,
+            loader: read(names::LOADER)?,
+            modules: read(names::MODULES)?,
+            init: read(names::INIT)?,
+            command_line: text(names::COMMAND_LINE)?,
+            boot_entry: text(names::BOOT_ENTRY)?,
+            loader_config: text(names::LOADER_CONFIG)?,
+        })
+    }
+
+    /// The files that a base layer brings, by name.
+    #[must_use]
+    pub fn of_base(&self) -> [(&'static str, &[u8]); 4] {
+        [
+            (names::INIT, &self.init),
+            (names::COMMAND_LINE, self.command_line.as_bytes()),
+            (names::BOOT_ENTRY, self.boot_entry.as_bytes()),
+            (names::LOADER_CONFIG, self.loader_config.as_bytes()),
+        ]
+    }
+
+    /// The files that a kernel layer brings, by name.
+    #[must_use]
+    pub fn of_kernel(&self) -> [(&'static str, &[u8]); 4] {
+        [
+            (names::KERNEL, &self.kernel),
+            (names::STUB, &self.stub),
+            (names::LOADER, &self.loader),
+            (names::MODULES, &self.modules),
+        ]
+    }
+
+    /// The boot loader's files on an EFI system partition; the UKI comes beside them.
+    #[must_use]
+    pub fn loader_files(&self) -> [fat::File<'_>; 2] {
+        [
+            fat::File { path: LOADER_PATH, content: &self.loader },
+            fat::File { path: LOADER_CONFIG_PATH, content: self.loader_config.as_bytes() },
+        ]
+    }
+}
+
+/// A system: which layers make its root, and what boots them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct System {
+    /// Its layers.
+    pub manifest: RootManifest,
+    /// What boots it.
+    pub boot: BootParts,
+}
+
+impl System {
+    /// The system that runs here. `root` is `/` on a node.
+    pub fn running(root: &Path) -> Result<Self, Error> {
+        let path = root.join(KEPT_PATH.trim_start_matches('/'));
+        let bytes = fs::read(&path).map_err(Error::read(&path))?;
+        Ok(Self { manifest: RootManifest::parse(&bytes)?, boot: BootParts::read(&root.join(FOLDER))? })
+    }
+
+    /// The initramfs, without layers.
+    pub fn initramfs(&self) -> Result<Vec<u8>, Error> {
+        let manifest = manifest_segment(&self.manifest)?;
+        Ok(initramfs::join(&[&self.boot.modules, &self.boot.init, &manifest]))
+    }
+
+    /// The UKI, with these arguments behind the image's own.
+    pub fn uki(&self, extra_arguments: &[String]) -> Result<Vec<u8>, Error> {
+        let layer = self.manifest.kernel();
+        uki::assemble(&uki::Parts {
+            stub: &self.boot.stub,
+            kernel: &self.boot.kernel,
+            initramfs: &self.initramfs()?,
+            cmdline: &command_line(&self.boot.command_line, extra_arguments)?,
+            os_release: &self.boot.boot_entry,
+            kernel_release: layer.and_then(|layer| layer.kernel_release.as_deref()).unwrap_or_default(),
+        })
+    }
+}
+
+/// The last segment of an initramfs: which layers make the root.
+pub fn manifest_segment(manifest: &RootManifest) -> Result<Vec<u8>, Error> {
+    let mut tree = Tree::new();
+    tree.bytes(PATH.trim_start_matches('/'), 0o644, manifest.to_json())?;
+    initramfs::segment(&tree)
+}
+
+/// A layer of the running system as a layer file: the data of its verity device, then the hash tree, built anew while
+/// the data goes by. It ends with an error when that is not the manifest's tree.
+pub fn running_layer(layer: &Layer, device: &Path) -> Result<Box<dyn Read>, Error> {
+    let file = File::open(device).map_err(Error::read(device))?;
+    let data = Hashed {
+        data: Box::new(file.take(layer.data_bytes)),
+        root_hash: layer.root_hash,
+        gap_bytes: layer.hash_offset.saturating_sub(layer.data_bytes),
+        builder: Some(TreeBuilder::new(layer.salt)),
+        tree: None,
+    };
+    Ok(Box::new(data))
+}
+
+/// Data that is hashed while it is read, and then its tree.
+struct Hashed {
+    data: Box<dyn Read>,
+    root_hash: ondisk::Digest,
+    /// Zeros between data and tree.
+    gap_bytes: u64,
+    builder: Option<TreeBuilder>,
+    tree: Option<Box<dyn Read>>,
+}
+
+impl Read for Hashed {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if let Some(tree) = &mut self.tree {
+            return tree.read(buffer);
+        }
+        let count = self.data.read(buffer)?;
+        if count > 0 || buffer.is_empty() {
+            if let Some(builder) = &mut self.builder {
+                builder.push(buffer.get(..count).unwrap_or(&[]));
+            }
+            return Ok(count);
+        }
+        let wrong = |reason: String| io::Error::new(io::ErrorKind::InvalidData, reason);
+        let builder = self.builder.take().ok_or_else(|| wrong("the layer failed before".into()))?;
+        let tree = builder.finish().map_err(|error| wrong(error.to_string()))?;
+        if tree.root != self.root_hash {
+            return Err(wrong("the running layer does not have its manifest's root hash".into()));
+        }
+        let gap = io::repeat(0).take(self.gap_bytes);
+        self.tree.insert(Box::new(gap.chain(Cursor::new(tree.bytes)))).read(buffer)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,94 @@
+use super::*;
+use crate::model;
+use ondisk::cpio;
+
+const STUB: &[u8] = include_bytes!("../../../crates/ondisk/testdata/stub.efi");
+
+fn boot_parts() -> BootParts {
+    BootParts {
+        kernel: b"kernel".repeat(1000),
+        stub: STUB.to_vec(),
+        loader: b"loader".to_vec(),
+        modules: b"mods".to_vec(),
+        init: b"init".to_vec(),
+        command_line: "console=ttyS0 gpt".into(),
+        boot_entry: "ID=billet\n".into(),
+        loader_config: "timeout 0\n".into(),
+    }
+}
+
+/// Writes a root as a node has it: both layers' files, and the manifest that init left.
+fn root(boot: &BootParts, manifest: &RootManifest) -> tempfile::TempDir {
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().join(FOLDER);
+    fs::create_dir_all(&folder).unwrap();
+    for (name, content) in boot.of_base().into_iter().chain(boot.of_kernel()) {
+        fs::write(folder.join(name), content).unwrap();
+    }
+    fs::create_dir_all(root.path().join("run/billet")).unwrap();
+    fs::write(root.path().join("run/billet/root.json"), manifest.to_json()).unwrap();
+    root
+}
+
+#[test]
+fn the_running_system_is_read_whole() {
+    let (boot, manifest) = (boot_parts(), model::system("0.1.0").manifest);
+    let root = root(&boot, &manifest);
+    let running = System::running(root.path()).unwrap();
+    assert_eq!(running, System { manifest, boot });
+    fs::remove_file(root.path().join(FOLDER).join(names::STUB)).unwrap();
+    let error = System::running(root.path()).unwrap_err().to_string();
+    assert!(error.ends_with("usr/lib/billet/boot/stub.efi"), "{error}");
+}
+
+#[test]
+fn a_uki_holds_the_parts_and_the_arguments() {
+    let mut manifest = model::system("0.1.0").manifest;
+    manifest.layers[0].kernel_release = Some("6.12.1".into());
+    let system = System { manifest, boot: boot_parts() };
+    let plain = system.uki(&[]).unwrap();
+    let section =
+        |uki: &[u8], name: &str| ondisk::pe::Image::parse(uki).unwrap().section(name).unwrap().to_vec();
+    assert_eq!(section(&plain, ".cmdline"), b"console=ttyS0 gpt");
+    assert_eq!(section(&plain, ".linux"), system.boot.kernel);
+    assert_eq!(section(&plain, ".uname"), b"6.12.1");
+    let initramfs = section(&plain, ".initrd");
+    let manifest = initramfs.strip_prefix(b"modsinit").unwrap();
+    let mut entries = cpio::Reader::new(manifest);
+    let found = entries.find_map(|entry| {
+        let entry = entry.unwrap();
+        (entry.name == "etc/billet/root.json").then(|| entry.content.to_vec())
+    });
+    assert_eq!(found.unwrap(), system.manifest.to_json().as_bytes());
+    let changed = system.uki(&["quiet".into()]).unwrap();
+    assert_eq!(section(&changed, ".cmdline"), b"console=ttyS0 gpt quiet");
+    assert!(system.uki(&["a\nb".into()]).is_err());
+}
+
+#[test]
+fn a_running_layer_reads_as_its_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let device = folder.path().join("dm-0");
+    let made = model::system("0.1.0");
+    let layer = &made.manifest.layers[0];
+    let data_bytes = usize::try_from(layer.data_bytes).unwrap();
+    fs::write(&device, &made.layer[..data_bytes]).unwrap();
+    let mut read = Vec::new();
+    running_layer(layer, &device).unwrap().read_to_end(&mut read).unwrap();
+    assert!(read == made.layer, "other bytes than the layer file's");
+}
+
+#[test]
+fn another_layer_than_the_manifests_is_an_error_and_not_an_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let device = folder.path().join("dm-0");
+    let made = model::system("0.1.0");
+    let layer = &made.manifest.layers[0];
+    let mut data = made.layer[..usize::try_from(layer.data_bytes).unwrap()].to_vec();
+    data[5000] ^= 1;
+    for content in [data.as_slice(), &data[..4096], &data[..100], &[]] {
+        fs::write(&device, content).unwrap();
+        let error = running_layer(layer, &device).unwrap().read_to_end(&mut Vec::new()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{} bytes", content.len());
+    }
+}
