@@ -1,0 +1,399 @@
+//! An image as one tar file in OCI's image layout: reading one, and writing one of which every byte is known.
+//!
+//! Owns: where each blob lies in the file, the comparison of every digest.
+//! Does not: compress; layers of ours are compressed file systems already.
+//! Source: OCI image specification, "Image Layout"; tar files without times and owners.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ondisk::Digest;
+
+use crate::document::{self, Config, Descriptor, Document, Execution, Index, Manifest, Platform, Rootfs};
+use crate::files::Source;
+use crate::{Error, Hasher};
+
+const LAYOUT: &str = "oci-layout";
+const INDEX: &str = "index.json";
+const LAYOUT_TEXT: &str = r#"{"imageLayoutVersion":"1.0.0"}"#;
+/// The end of a tar file: two blocks of zeros.
+const END_BYTES: usize = 1024;
+/// Label of a name in an index (image specification, annotations).
+const NAME: &str = "org.opencontainers.image.ref.name";
+/// How much is copied at once.
+const CHUNK_BYTES: usize = 256 << 10;
+
+/// An image in a file.
+#[derive(Debug)]
+pub struct Archive {
+    file: Arc<File>,
+    name: String,
+    entries: BTreeMap<String, (u64, u64)>,
+}
+
+impl Archive {
+    /// Finds what the file holds.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let read = |source| Error::Archive { operation: "read", source };
+        let file = File::open(path).map_err(read)?;
+        let mut entries = BTreeMap::new();
+        let mut archive = tar::Archive::new(&file);
+        for entry in archive.entries_with_seek().map_err(read)? {
+            let entry = entry.map_err(read)?;
+            let name = String::from_utf8_lossy(&entry.path_bytes()).trim_start_matches("./").to_owned();
+            entries.insert(name, (entry.raw_file_position(), entry.size()));
+        }
+        Ok(Self { file: Arc::new(file), name: path.display().to_string(), entries })
+    }
+
+    /// The image for machines of this architecture, with its config.
+    pub fn image(&self, architecture: &str) -> Result<(Manifest, Config), Error> {
+        let index = self.small(INDEX)?;
+        let mut document = document::parse(&self.name, &index)?;
+        // An index may hold indexes; more than two of them is nobody's image.
+        for _ in 0..2 {
+            let Document::Index(index) = &document else { break };
+            let chosen = index.choose(&self.name, architecture)?.clone();
+            document = document::parse(&self.name, &self.content("manifest", &chosen)?)?;
+        }
+        let Document::Manifest(manifest) = document else {
+            return Err(self.bad("manifest", "an index in an index in an index"));
+        };
+        let config = Config::parse(&self.name, &self.content("config", &manifest.config)?)?;
+        config.check(&self.name, architecture)?;
+        Ok((manifest, config))
+    }
+
+    /// Content of a blob, compared with its digest when its end is read.
+    pub fn blob(&self, descriptor: &Descriptor) -> Result<Source, Error> {
+        let name = blob_path(&descriptor.digest);
+        let (start, length) = self.place(&name)?;
+        if length != descriptor.size {
+            return Err(Error::Length { what: name, wanted: descriptor.size });
+        }
+        let (file, wanted) = (self.file.clone(), descriptor.digest);
+        Ok(Box::new(Piece { file, at: start, end: start + length, hash: Hasher::default(), wanted }))
+    }
+
+    fn place(&self, name: &str) -> Result<(u64, u64), Error> {
+        self.entries.get(name).copied().ok_or_else(|| self.bad("archive", format!("it has no {name}")))
+    }
+
+    fn content(&self, what: &'static str, descriptor: &Descriptor) -> Result<Vec<u8>, Error> {
+        if descriptor.size > document::MAX_BYTES as u64 {
+            return Err(self.bad(what, "too long"));
+        }
+        let mut content = Vec::new();
+        let read = |source| Error::Archive { operation: "read", source };
+        self.blob(descriptor)?.read_to_end(&mut content).map_err(read)?;
+        Ok(content)
+    }
+
+    fn small(&self, name: &str) -> Result<Vec<u8>, Error> {
+        let (start, length) = self.place(name)?;
+        let length = usize::try_from(length).ok().filter(|length| *length <= document::MAX_BYTES);
+        let mut content = vec![0; length.ok_or_else(|| self.bad("archive", format!("{name} is too long")))?];
+        let read = |source| Error::Archive { operation: "read", source };
+        self.file.read_exact_at(&mut content, start).map_err(read)?;
+        Ok(content)
+    }
+
+    fn bad(&self, what: &'static str, reason: impl Into<String>) -> Error {
+        Error::Document { what, image: self.name.clone(), reason: reason.into() }
+    }
+}
+
+/// A range of the file that is hashed on the way.
+struct Piece {
+    file: Arc<File>,
+    at: u64,
+    end: u64,
+    hash: Hasher,
+    wanted: Digest,
+}
+
+impl Read for Piece {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let room = usize::try_from(self.end - self.at).unwrap_or(usize::MAX).min(buffer.len());
+        let Some(buffer) = buffer.get_mut(..room).filter(|buffer| !buffer.is_empty()) else {
+            let found = self.hash.clone().finish();
+            if self.at == self.end && found != self.wanted {
+                let what = "a blob of the archive".to_owned();
+                return Err(io::Error::other(Error::Digest { what, wanted: self.wanted, found }));
+            }
+            return Ok(0);
+        };
+        let count = self.file.read_at(buffer, self.at)?;
+        if count == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.hash.push(buffer.get(..count).unwrap_or(&[]));
+        self.at += count as u64;
+        Ok(count)
+    }
+}
+
+/// A file of an image to be written.
+#[derive(Debug, Clone)]
+pub struct Content {
+    /// Where it lies in the image, without `/` before it.
+    pub path: String,
+    /// Its bytes, or the file of this machine that has them.
+    pub bytes: Bytes,
+}
+
+/// Where content comes from.
+#[derive(Debug, Clone)]
+pub enum Bytes {
+    /// Here they are.
+    Here(Vec<u8>),
+    /// In a file.
+    File(PathBuf),
+}
+
+/// An image to be written.
+#[derive(Debug, Clone)]
+pub struct NewImage {
+    /// `amd64`, …
+    pub architecture: String,
+    /// The tag that tools give it when they load it.
+    pub tag: String,
+    /// Labels of the config.
+    pub labels: BTreeMap<String, String>,
+    /// One layer each, in this order.
+    pub layers: Vec<Vec<Content>>,
+}
+
+/// Something with a length and a digest, that is written as often as needed.
+struct Blob {
+    pieces: Vec<Bytes>,
+    digest: Digest,
+    size: u64,
+}
+
+/// Writes an image layout; the same image is the same bytes.
+pub fn write(out: &mut dyn Write, image: &NewImage) -> Result<(), Error> {
+    let failed = |source| Error::Archive { operation: "write", source };
+    let layers = image.layers.iter().map(|layer| layer_blob(layer)).collect::<io::Result<Vec<_>>>();
+    let layers = layers.map_err(failed)?;
+    let digests = layers.iter().map(|layer| format!("sha256:{}", layer.digest)).collect();
+    let config = Config {
+        architecture: image.architecture.clone(),
+        os: "linux".into(),
+        config: Execution { entrypoint: Vec::new(), labels: image.labels.clone() },
+        rootfs: Rootfs { diff_ids: digests, ..Rootfs::default() },
+    };
+    let config = json(&config).map_err(failed)?;
+    let manifest = Manifest {
+        schema_version: 2,
+        media_type: Some(document::MANIFEST.into()),
+        config: config.descriptor(document::CONFIG),
+        layers: layers.iter().map(|layer| layer.descriptor(document::LAYER)).collect(),
+        annotations: BTreeMap::new(),
+    };
+    let manifest = json(&manifest).map_err(failed)?;
+    let platform = Platform { architecture: image.architecture.clone(), os: "linux".into() };
+    let entry = Descriptor {
+        platform: Some(platform),
+        annotations: [(NAME.to_owned(), image.tag.clone())].into(),
+        ..manifest.descriptor(document::MANIFEST)
+    };
+    let index = Index { schema_version: 2, media_type: Some(document::INDEX.into()), manifests: vec![entry] };
+    let index = json(&index).map_err(failed)?;
+    let layout = Blob::of(vec![Bytes::Here(LAYOUT_TEXT.into())]).map_err(failed)?;
+    let mut write = || {
+        put(out, LAYOUT, &layout)?;
+        put(out, INDEX, &index)?;
+        for blob in [&manifest, &config].into_iter().chain(&layers) {
+            put(out, &blob_path(&blob.digest), blob)?;
+        }
+        out.write_all(&[0; END_BYTES])
+    };
+    write().map_err(failed)
+}
+
+fn blob_path(digest: &Digest) -> String {
+    format!("blobs/sha256/{digest}")
+}
+
+fn json<T: serde::Serialize>(value: &T) -> io::Result<Blob> {
+    Blob::of(vec![Bytes::Here(serde_json::to_vec(value).map_err(io::Error::other)?)])
+}
+
+/// A layer as a tar file.
+fn layer_blob(contents: &[Content]) -> io::Result<Blob> {
+    let mut pieces = Vec::new();
+    for content in contents {
+        let length = content.bytes.length()?;
+        pieces.push(Bytes::Here(header(&content.path, length)?));
+        pieces.push(content.bytes.clone());
+        pieces.push(Bytes::Here(vec![0; padding(length)]));
+    }
+    pieces.push(Bytes::Here(vec![0; END_BYTES]));
+    Blob::of(pieces)
+}
+
+fn put(out: &mut dyn Write, path: &str, blob: &Blob) -> io::Result<()> {
+    out.write_all(&header(path, blob.size)?)?;
+    for piece in &blob.pieces {
+        piece.each(&mut |bytes| out.write_all(bytes))?;
+    }
+    out.write_all(&vec![0; padding(blob.size)])
+}
+
+/// A file of root, read by all, of 1970.
+fn header(path: &str, length: u64) -> io::Result<Vec<u8>> {
+    let mut header = tar::Header::new_ustar();
+    header.set_path(path)?;
+    header.set_size(length);
+    header.set_mode(0o644);
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_mtime(0);
+    header.set_entry_type(tar::EntryType::Regular);
+    header.set_cksum();
+    Ok(header.as_bytes().to_vec())
+}
+
+fn padding(length: u64) -> usize {
+    // Less than 512.
+    usize::try_from(length.next_multiple_of(512) - length).unwrap_or(0)
+}
+
+impl Bytes {
+    fn length(&self) -> io::Result<u64> {
+        match self {
+            Self::Here(bytes) => Ok(bytes.len() as u64),
+            Self::File(path) => Ok(std::fs::metadata(path).map_err(|e| named(path, &e))?.len()),
+        }
+    }
+
+    fn each(&self, each: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+        let path = match self {
+            Self::Here(bytes) => return each(bytes),
+            Self::File(path) => path,
+        };
+        let mut file = File::open(path).map_err(|e| named(path, &e))?;
+        let mut chunk = vec![0; CHUNK_BYTES];
+        loop {
+            match file.read(&mut chunk).map_err(|e| named(path, &e))? {
+                0 => return Ok(()),
+                count => each(chunk.get(..count).unwrap_or(&[]))?,
+            }
+        }
+    }
+}
+
+fn named(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+impl Blob {
+    fn of(pieces: Vec<Bytes>) -> io::Result<Self> {
+        let mut hash = Hasher::default();
+        for piece in &pieces {
+            piece.each(&mut |bytes| {
+                hash.push(bytes);
+                Ok(())
+            })?;
+        }
+        let size = hash.bytes();
+        Ok(Self { pieces, digest: hash.finish(), size })
+    }
+
+    fn descriptor(&self, media_type: &str) -> Descriptor {
+        Descriptor {
+            media_type: media_type.into(),
+            digest: self.digest,
+            size: self.size,
+            platform: None,
+            annotations: BTreeMap::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::Files;
+
+    fn image(file: PathBuf) -> NewImage {
+        let here =
+            |path: &str, bytes: &[u8]| Content { path: path.into(), bytes: Bytes::Here(bytes.to_vec()) };
+        NewImage {
+            architecture: "amd64".into(),
+            tag: "1.0".into(),
+            labels: [("a".to_owned(), "b".to_owned())].into(),
+            layers: vec![
+                vec![here("billet/root.json", b"{}"), here("billet/empty", b"")],
+                vec![Content { path: "billet/layers/x".into(), bytes: Bytes::File(file) }],
+            ],
+        }
+    }
+
+    fn written(folder: &Path) -> (PathBuf, Vec<u8>) {
+        let (file, out) = (folder.join("x"), folder.join("image.tar"));
+        std::fs::write(&file, vec![5; 700_000]).unwrap();
+        let mut bytes = Vec::new();
+        write(&mut bytes, &image(file)).unwrap();
+        std::fs::write(&out, &bytes).unwrap();
+        (out, bytes)
+    }
+
+    #[test]
+    fn what_was_written_is_read_and_is_the_same_every_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, bytes) = written(folder.path());
+        assert_eq!(written(folder.path()).1, bytes);
+        let archive = Archive::open(&path).unwrap();
+        let (manifest, config) = archive.image("amd64").unwrap();
+        assert_eq!(config.config.labels.get("a").map(String::as_str), Some("b"));
+        let open = |number: usize| match manifest.layers.get(number) {
+            Some(layer) => archive.blob(layer).map(Some).map_err(io::Error::other),
+            None => Ok(None),
+        };
+        let mut files = Files::new(Box::new(open));
+        let mut found = Vec::new();
+        while let Some(file) = files.next_file().unwrap() {
+            let mut content = Vec::new();
+            files.read_to_end(&mut content).unwrap();
+            found.push((file.path, content.len()));
+        }
+        let wanted = [("billet/root.json", 2), ("billet/empty", 0), ("billet/layers/x", 700_000)];
+        assert_eq!(found, wanted.map(|(path, length)| (path.to_owned(), length)));
+    }
+
+    #[test]
+    fn another_architecture_and_changed_bytes_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, mut bytes) = written(folder.path());
+        let error = Archive::open(&path).unwrap().image("arm64").unwrap_err().to_string();
+        assert!(error.contains("is for linux/amd64, and this node is linux/arm64"), "{error}");
+        let at = bytes.len() - 300_000;
+        bytes[at] ^= 1;
+        std::fs::write(&path, &bytes).unwrap();
+        let archive = Archive::open(&path).unwrap();
+        let (manifest, _) = archive.image("amd64").unwrap();
+        let mut content = Vec::new();
+        let error = archive.blob(&manifest.layers[1]).unwrap().read_to_end(&mut content).unwrap_err();
+        assert!(error.to_string().contains("it was changed on the way"), "{error}");
+    }
+
+    /// GNU tar and, where they are there, tools for images agree.
+    #[test]
+    fn tar_lists_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, _) = written(folder.path());
+        let listed = std::process::Command::new("tar").arg("-tvf").arg(&path).output().unwrap();
+        assert!(listed.status.success(), "{listed:?}");
+        let text = String::from_utf8(listed.stdout).unwrap();
+        assert!(
+            text.lines().count() == 6 && text.contains("index.json") && !text.contains("root/root 0 "),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,93 @@
+//! Why an image could not be had, or is not the one that is needed.
+
+/// What went wrong, for people.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A text is no reference.
+    #[error("image reference {text:?}: {reason}")]
+    Reference {
+        /// As given.
+        text: String,
+        /// What is wrong, and what to write.
+        reason: &'static str,
+    },
+    /// A manifest, an index or a config is not what it should be.
+    #[error("{what} of {image}: {reason}")]
+    Document {
+        /// `manifest`, `config`, …
+        what: &'static str,
+        /// Whose.
+        image: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The image is for other machines.
+    #[error("{image} is for {offered}, and this node is {wanted}: use an image for {wanted}")]
+    Architecture {
+        /// The image.
+        image: String,
+        /// What this node is.
+        wanted: String,
+        /// What the image is for.
+        offered: String,
+    },
+    /// Content is not what its digest stands for.
+    #[error(
+        "{what} has the digest sha256:{found}, not sha256:{wanted}: it was changed on the way or in the registry"
+    )]
+    Digest {
+        /// Which content.
+        what: String,
+        /// What was asked for.
+        wanted: ondisk::Digest,
+        /// What came.
+        found: ondisk::Digest,
+    },
+    /// Content is longer or shorter than its descriptor says.
+    #[error("{what} is not {wanted} bytes long, as its manifest says")]
+    Length {
+        /// Which content.
+        what: String,
+        /// What the descriptor says.
+        wanted: u64,
+    },
+    /// No registry and no mirror gave what was asked for.
+    #[error("fetch {what}: {reasons}")]
+    Fetch {
+        /// What was asked for.
+        what: String,
+        /// Each address and why.
+        reasons: String,
+    },
+    /// Nothing came for too long, or all of it took too long.
+    #[error("fetch {what}: {reasons} (deadline {deadline}, {seconds} s)")]
+    Deadline {
+        /// What was asked for.
+        what: String,
+        /// The last reason.
+        reasons: String,
+        /// Which deadline.
+        deadline: &'static str,
+        /// How long it was.
+        seconds: u64,
+    },
+    /// A setting of a registry cannot be used.
+    #[error("registry {host}: {reason}")]
+    Setting {
+        /// Whose setting.
+        host: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A local archive could not be read or written.
+    #[error("{operation} the archive")]
+    Archive {
+        /// `read`, `write`.
+        operation: &'static str,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It is an image, but none to install from.
+    #[error("{0}")]
+    NotForUs(#[from] crate::installer::Refusal),
+}

@@ -1,0 +1,26 @@
+//! OCI images: what they are called, what they hold, where they come from.
+//!
+//! Owns: references, manifests of OCI and of Docker's schema 2, layouts in tar files, the registry protocol, and what
+//! makes an image an installer image of Billet.
+//! Does not: keep images, unpack them to a file system, push; decide what is done with one.
+//! Order: [`Reference`] → [`registry::Client`] or [`archive::Archive`] → [`document`] → [`files`] → [`installer`].
+//! Fails by: one [`Error`] that names the image or the address, and says what to do where a person can do something.
+//! Memory: documents are at most 4 MiB, everything else streams; a blob counts only once its digest was compared.
+
+#![warn(missing_docs)]
+
+pub mod archive;
+pub mod document;
+pub mod files;
+pub mod installer;
+pub mod reference;
+pub mod registry;
+#[cfg(any(test, feature = "server"))]
+pub mod server;
+
+mod digest;
+mod error;
+
+pub use digest::Hasher;
+pub use error::Error;
+pub use reference::Reference;
