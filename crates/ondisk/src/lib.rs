@@ -16,6 +16,7 @@ pub mod fat;
 pub mod gpt;
 pub mod iso9660;
 pub mod kmod;
+pub mod kmsg;
 pub mod manifest;
 pub mod meta;
 pub mod pe;
