@@ -14,6 +14,7 @@ use crate::corruption::Corruption;
 use crate::failure::Failure;
 use crate::kernel::{Kernel, Level};
 use crate::modules::Modules;
+use crate::recorder::Recorder;
 use crate::source::Source;
 
 /// What the function of a task looks like.
@@ -33,6 +34,8 @@ pub struct Boot<'k> {
     pub source: Option<Source>,
     /// The first corrupt block that was met.
     pub corruption: Option<Corruption>,
+    /// The flight recorder; after `begin_record`, if this boot has one.
+    pub recorder: Recorder,
     /// For machined.
     pub report: BootReport,
 }
@@ -47,6 +50,7 @@ impl<'k> Boot<'k> {
             modules: Modules::default(),
             source: None,
             corruption: None,
+            recorder: Recorder::default(),
             report: BootReport::default(),
         }
     }

@@ -11,6 +11,7 @@ use handoff::Action;
 
 use crate::kernel::{End, Helper, Kernel, Level, Signal};
 use crate::line::say;
+use crate::recorder::{BUFFER_BYTES, Recorder};
 use crate::sequences::SHUTDOWN;
 
 mod unmount;
@@ -40,16 +41,17 @@ pub type FinishTask = fn(&mut Finish<'_>);
 pub struct Finish<'k> {
     kernel: &'k mut dyn Kernel,
     action: Action,
+    recorder: &'k mut Recorder,
     /// The helper saved everything.
     saved: bool,
 }
 
 /// Runs the shutdown sequence; returns only if the kernel refuses to end.
-pub fn finish(kernel: &mut dyn Kernel, action: Action) {
+pub fn finish(kernel: &mut dyn Kernel, action: Action, recorder: &mut Recorder) {
     // Their readiness would end every wait at once.
     kernel.disconnect();
     kernel.ignore_devices();
-    let mut finish = Finish { kernel, action, saved: false };
+    let mut finish = Finish { kernel, action, recorder, saved: false };
     for (_, task) in SHUTDOWN.tasks() {
         (task.run)(&mut finish);
     }
@@ -64,6 +66,7 @@ impl Finish<'_> {
     ) -> bool {
         loop {
             while let Ok(Some(ended)) = self.kernel.reap() {
+                self.recorder.reaped(ended.pid);
                 if done(self.kernel, Some(ended.pid)) {
                     return true;
                 }
@@ -109,6 +112,17 @@ pub fn kill_processes(finish: &mut Finish<'_>) {
     if finish.kernel.has_children() && !finish.stop(Signal::Kill, KILL_DEADLINE_NS) {
         finish.kernel.log(Level::Warning, "some processes did not end within 5 s of SIGKILL");
     }
+}
+
+/// Adds what the kernel's log has gained. A machined that could not be killed keeps the recorder to itself.
+pub fn record_log(finish: &mut Finish<'_>) {
+    finish.recorder.record_log(finish.kernel, &mut sys::fs::buffer(BUFFER_BYTES));
+}
+
+/// Notes the end, after everything that may go wrong before it.
+pub fn record_end(finish: &mut Finish<'_>) {
+    let facts = format!("action={:?}\n", finish.action);
+    finish.recorder.end(finish.kernel, &mut sys::fs::buffer(BUFFER_BYTES), &facts);
 }
 
 /// Gives machined's descriptors up: a listening socket keeps the file system that holds its name busy.

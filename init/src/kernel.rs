@@ -139,6 +139,15 @@ pub trait Kernel {
     /// All mappings.
     fn mappings(&mut self) -> Result<Vec<Mapped>>;
 
+    /// Keeps the partition with the flight recorder open; what was read of it stays in memory.
+    fn open_recorder(&mut self, device: &str) -> Result<()>;
+    /// Writes there and has the kernel begin to bring it to the disk; waits for neither disk nor flush.
+    fn write_recorder(&mut self, offset: u64, bytes: &[u8]) -> Result<()>;
+    /// The kernel log's next record, from its oldest on; `EAGAIN` after its newest.
+    fn next_log_record(&mut self, buffer: &mut [u8]) -> Result<usize>;
+    /// Microseconds since 1970, as far as the clock is right.
+    fn wall_clock_us(&mut self) -> u64;
+
     /// Routes signals to [`Kernel::next_signal`] and Ctrl-Alt-Del to a signal.
     fn catch_signals(&mut self) -> Result<()>;
     /// Waits for anything to happen, until a time on the boot clock. `send` says whether to wait for room as well.

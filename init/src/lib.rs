@@ -23,6 +23,7 @@ pub mod kernel;
 pub mod line;
 pub mod modules;
 pub mod real;
+pub mod recorder;
 pub mod runner;
 pub mod sequences;
 pub mod source;
@@ -45,9 +46,9 @@ pub fn run(kernel: &mut dyn Kernel) {
     if runner::boot(&mut boot).is_err() {
         return;
     }
-    let Boot { parameters, report, .. } = boot;
-    match Supervisor::new(kernel, &parameters, report).run() {
-        Outcome::Finish(action) => finish::finish(kernel, action),
+    let Boot { parameters, report, mut recorder, .. } = boot;
+    match Supervisor::new(kernel, &parameters, report, &mut recorder).run() {
+        Outcome::Finish(action) => finish::finish(kernel, action, &mut recorder),
         Outcome::GaveUp => {}
     }
 }

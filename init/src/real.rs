@@ -36,6 +36,8 @@ pub struct RealKernel {
     mapper: Option<OwnedFd>,
     loops: Vec<OwnedFd>,
     watchdog: Option<OwnedFd>,
+    recorder: Option<OwnedFd>,
+    log_reader: Option<OwnedFd>,
 }
 
 impl RealKernel {
@@ -52,6 +54,8 @@ impl RealKernel {
             mapper: None,
             loops: Vec::new(),
             watchdog: None,
+            recorder: None,
+            log_reader: None,
         }
     }
 
@@ -243,6 +247,26 @@ impl Kernel for RealKernel {
 
     fn mappings(&mut self) -> Result<Vec<Mapped>> {
         sys::dm::list(self.mapper()?)
+    }
+
+    fn open_recorder(&mut self, device: &str) -> Result<()> {
+        self.recorder = Some(sys::block::open_writable(device)?);
+        Ok(())
+    }
+
+    fn write_recorder(&mut self, offset: u64, bytes: &[u8]) -> Result<()> {
+        sys::block::write_soon(self.recorder.as_ref().ok_or(Errno::NODEV)?, offset, bytes)
+    }
+
+    fn next_log_record(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        if self.log_reader.is_none() {
+            self.log_reader = Some(sys::console::open_kmsg_reader()?);
+        }
+        sys::console::read_record(self.log_reader.as_ref().ok_or(Errno::BADF)?, buffer)
+    }
+
+    fn wall_clock_us(&mut self) -> u64 {
+        sys::system::wall_clock_us()
     }
 
     fn catch_signals(&mut self) -> Result<()> {

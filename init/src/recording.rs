@@ -70,6 +70,8 @@ pub(crate) struct Recording {
     minors: u32,
     loops: u32,
     waits: usize,
+    recorder: Option<String>,
+    log_read: usize,
 }
 
 /// A scenario that has not ended after so many waits never will.
@@ -334,6 +336,36 @@ impl Kernel for Recording {
             .collect())
     }
 
+    fn open_recorder(&mut self, device: &str) -> Result<()> {
+        self.call(format!("open recorder {device}"))?;
+        self.recorder = Some(device.to_string());
+        if self.files.contains_key(device) { Ok(()) } else { Err(Errno::NOENT) }
+    }
+
+    fn write_recorder(&mut self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.call(format!("write {} bytes to recorder at {offset}", bytes.len()))?;
+        let device = self.recorder.as_ref().ok_or(Errno::NODEV)?;
+        let file = self.files.get_mut(device).ok_or(Errno::NODEV)?;
+        let start = usize::try_from(offset).unwrap();
+        file.get_mut(start..start + bytes.len()).ok_or(Errno::NOSPC)?.copy_from_slice(bytes);
+        Ok(())
+    }
+
+    /// The kernel's log is init's lines alone.
+    fn next_log_record(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        let (level, text) = self.logs.get(self.log_read).ok_or(Errno::AGAIN)?;
+        let (level, sequence) = (*level as u8, self.log_read);
+        let record = format!("{level},{sequence},{},-;billet: init: {text}\n", sequence * 10);
+        self.call("next log record".to_string())?;
+        self.log_read += 1;
+        buffer[..record.len()].copy_from_slice(record.as_bytes());
+        Ok(record.len())
+    }
+
+    fn wall_clock_us(&mut self) -> u64 {
+        1_700_000_000_000_000 + self.now / 1000
+    }
+
     fn catch_signals(&mut self) -> Result<()> {
         self.call("catch signals".to_string())
     }
@@ -373,7 +405,9 @@ impl Kernel for Recording {
 
     fn kill_everyone(&mut self, signal: Signal) -> Result<()> {
         self.call(format!("kill everyone {signal:?}"))?;
-        self.children = false;
+        if std::mem::take(&mut self.children) {
+            self.exits.push_back(ended(self.machined, 15));
+        }
         Ok(())
     }
 

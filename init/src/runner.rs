@@ -12,7 +12,9 @@ use crate::boot::Boot;
 use crate::events;
 use crate::failure::Failure;
 use crate::kernel::{End, Kernel, Level};
+use crate::recorder::{BUFFER_BYTES, Recorder};
 use crate::sequences::BOOT;
+use crate::tasks::recorder::begin_late;
 
 /// The boot failed, its line is printed, and the restart did not come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,15 +49,17 @@ fn report(boot: &mut Boot<'_>, task: &str, failure: &Failure) {
         Some(corruption) => format!("{}: {failure}", corruption.describe(&boot.report.layers)),
         None => failure.to_string(),
     };
-    give_up(boot.kernel, task, &text);
+    begin_late(boot);
+    give_up(boot.kernel, &mut boot.recorder, task, &text);
 }
 
-/// Prints the one line of a failed boot, keeps it readable as long as `panic=` says, and restarts.
-pub fn give_up(kernel: &mut dyn Kernel, task: &str, text: &str) {
+/// Prints the one line of a failed boot and records it, keeps it readable as long as `panic=` says, and restarts.
+pub fn give_up(kernel: &mut dyn Kernel, recorder: &mut Recorder, task: &str, text: &str) {
     let seconds = kernel.failure_wait_seconds();
     let next =
         if seconds == 0 { "waiting for ever".to_string() } else { format!("restarting in {seconds} s") };
     kernel.log(Level::Error, &format!("boot failed: {task}: {text}; {next}"));
+    recorder.end(kernel, &mut sys::fs::buffer(BUFFER_BYTES), &format!("failed={task}\nreason={text}\n"));
     if seconds == 0 {
         kernel.pause(u64::MAX);
     } else {

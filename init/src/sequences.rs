@@ -10,7 +10,7 @@ use sequence::{Phase, Sequence, task};
 use crate::boot::BootTask;
 use crate::finish::{self, FinishTask};
 use crate::supervise::{self, TurnTask};
-use crate::tasks::{find, initialize, machined, mapping, modules, mounts, switch};
+use crate::tasks::{find, initialize, machined, mapping, modules, mounts, recorder, switch};
 
 /// From the first instruction to a verified root. The first failing task ends it: one line, a wait, a restart.
 pub const BOOT: Sequence<BootTask> = Sequence {
@@ -67,6 +67,10 @@ pub const BOOT: Sequence<BootTask> = Sequence {
             name: "root",
             tasks: &[
                 task!(find::find_layers, "waits for the disk slot or labelled medium that has the layers"),
+                task!(
+                    recorder::begin_record,
+                    "opens the flight recorder on the root's disk and notes that a boot began"
+                ),
                 task!(find::check_layer_sizes, "refuses truncated layers before anything is mapped"),
                 task!(mapping::map_layers, "makes a dm-verity device over each layer"),
                 task!(mapping::mount_layers, "mounts each layer's squashfs"),
@@ -136,6 +140,10 @@ pub const SHUTDOWN: Sequence<FinishTask> = Sequence {
             name: "file-systems",
             tasks: &[
                 task!(
+                    finish::record_log,
+                    "adds the kernel's last lines to the flight recorder, before what is written is synced"
+                ),
+                task!(
                     finish::close_descriptors,
                     "closes machined's descriptors, which keep file systems busy"
                 ),
@@ -149,6 +157,7 @@ pub const SHUTDOWN: Sequence<FinishTask> = Sequence {
         Phase {
             name: "act",
             tasks: &[
+                task!(finish::record_end, "notes in the flight recorder how this boot ends"),
                 task!(finish::release_watchdog, "disarms the watchdog before a halt or power off"),
                 task!(finish::act, "reboots, powers off, halts or starts the loaded kernel"),
             ],

@@ -109,6 +109,8 @@ pub struct BootReport {
     pub spans: Vec<Span>,
     /// What a person should know: unknown parameters, modules that failed to load.
     pub warnings: Vec<String>,
+    /// The partition with the flight recorder. It is machined's from its start until init has reaped it.
+    pub recorder: Option<String>,
 }
 
 /// One layer of the root.

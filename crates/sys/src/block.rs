@@ -1,6 +1,6 @@
 //! Block devices: loop devices, partitions.
 //!
-//! Owns: `LOOP_CONFIGURE`, `BLKPG`, `BLKZEROOUT`, sizes.
+//! Owns: `LOOP_CONFIGURE`, `BLKPG`, `BLKZEROOUT`, sizes, writes that nobody waits for.
 //! Does not: find devices or read partition tables.
 //! Source: loop(4), include/uapi/linux/{loop,blkpg,fs}.h.
 
@@ -8,7 +8,7 @@ use alloc::format;
 use alloc::string::String;
 use core::mem::MaybeUninit;
 
-use linux_raw_sys::general::__NR_ioctl;
+use linux_raw_sys::general::{__NR_ioctl, __NR_sync_file_range};
 use linux_raw_sys::loop_device as lo;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
@@ -23,6 +23,8 @@ const BLKGETSIZE64: usize = 0x8008_1272;
 const BLKSSZGET: usize = 0x1268;
 /// `_IO(0x12, 127)`
 const BLKZEROOUT: usize = 0x127f;
+/// SYNC_FILE_RANGE_WRITE of include/uapi/linux/fs.h.
+const SYNC_FILE_RANGE_WRITE: usize = 2;
 const BLKPG_ADD_PARTITION: i32 = 1;
 const LO_FLAGS_READ_ONLY: u32 = 1;
 const LO_FLAGS_AUTOCLEAR: u32 = 4;
@@ -145,6 +147,32 @@ pub fn zero_out<Fd: AsFd>(device: Fd, start_bytes: u64, length_bytes: u64) -> Re
     unsafe { raw::syscall(__NR_ioctl, [raw::fd(fd), BLKZEROOUT, raw::read(&range), 0, 0, 0]) }.map(drop)
 }
 
+/// Opens a block device for writing, with others.
+pub fn open_writable(path: &str) -> Result<OwnedFd> {
+    rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// Writes all of it and has the kernel begin to bring it to the medium, without a wait for the end of that.
+///
+/// `int sync_file_range(int fd, off_t offset, off_t nbytes, unsigned int flags)`: sync_file_range(2).
+pub fn write_soon<Fd: AsFd>(device: Fd, offset: u64, bytes: &[u8]) -> Result<()> {
+    let mut done = 0;
+    while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
+        let at = offset + u64::try_from(done).map_err(|_| Errno::OVERFLOW)?;
+        done += rustix::io::retry_on_intr(|| rustix::io::pwrite(&device, rest, at))?;
+    }
+    let arguments = [
+        raw::fd(device.as_fd().as_raw_fd()),
+        usize::try_from(offset).map_err(|_| Errno::OVERFLOW)?,
+        bytes.len(),
+        SYNC_FILE_RANGE_WRITE,
+        0,
+        0,
+    ];
+    // SAFETY: 1. sync_file_range takes numbers alone and touches no memory of this process.
+    unsafe { raw::syscall(__NR_sync_file_range, arguments) }.map(drop)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,6 +189,18 @@ mod tests {
         let config = loop_config(5, 4096, 8192);
         assert_eq!((config.fd, config.info.lo_offset, config.info.lo_sizelimit), (5, 4096, 8192));
         assert_eq!(config.info.lo_flags, 5);
+    }
+
+    #[test]
+    fn what_is_written_soon_is_there_for_readers() {
+        let path = std::env::temp_dir().join(format!("billet-sys-{}-slot", std::process::id()));
+        std::fs::write(&path, [0; 8192]).unwrap();
+        let path = path.to_str().unwrap();
+        write_soon(open_writable(path).unwrap(), 4000, b"slot").unwrap();
+        let mut found = [0; 6];
+        crate::fs::read_at(path, 3999, &mut found).unwrap();
+        std::fs::remove_file(path).unwrap();
+        assert_eq!(&found, b"\0slot\0");
     }
 
     #[test]

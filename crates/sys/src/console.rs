@@ -7,7 +7,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::IoSlice;
 
-use crate::Result;
+use crate::{Errno, Result};
 
 /// Opens the kernel log for writing.
 pub fn open_kmsg() -> Result<OwnedFd> {
@@ -33,6 +33,21 @@ pub fn open_kmsg_anywhere() -> Result<OwnedFd> {
     let kmsg = rustix::fs::open(NODE, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty());
     let _ = rustix::fs::unlink(NODE);
     kmsg
+}
+
+/// Opens the kernel log for reading, at its oldest record; a read never waits.
+pub fn open_kmsg_reader() -> Result<OwnedFd> {
+    rustix::fs::open("/dev/kmsg", OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// Reads the next record; `EAGAIN` after the newest. Goes on at the oldest if the log overtook this reader.
+pub fn read_record<Fd: AsFd>(kmsg: Fd, buffer: &mut [u8]) -> Result<usize> {
+    loop {
+        match rustix::io::read(&kmsg, &mut *buffer) {
+            Err(Errno::INTR | Errno::PIPE) => {}
+            other => return other,
+        }
+    }
 }
 
 /// Opens /dev/null.

@@ -18,6 +18,13 @@ pub fn boot_time_ns() -> u64 {
     seconds.saturating_mul(1_000_000_000).saturating_add(u64::try_from(now.tv_nsec).unwrap_or(0))
 }
 
+/// Microseconds since 1970 (`CLOCK_REALTIME`); 0 before that.
+pub fn wall_clock_us() -> u64 {
+    let now = rustix::time::clock_gettime(ClockId::Realtime);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    seconds.saturating_mul(1_000_000).saturating_add(u64::try_from(now.tv_nsec).unwrap_or(0) / 1000)
+}
+
 /// A length of time as the kernel wants it.
 pub fn timespec(ns: u64) -> Timespec {
     let seconds = i64::try_from(ns / 1_000_000_000).unwrap_or(i64::MAX);

@@ -25,6 +25,7 @@ use crate::cmdline::Parameters;
 use crate::corruption::Corruption;
 use crate::kernel::{Kernel, Level, Ready, Signal};
 use crate::line::{Line, say};
+use crate::recorder::Recorder;
 use crate::runner;
 use backoff::Backoff;
 use exits::Exits;
@@ -81,6 +82,7 @@ struct Request {
 /// The state of supervision.
 pub struct Supervisor<'k> {
     kernel: &'k mut dyn Kernel,
+    recorder: &'k mut Recorder,
     halt_on_shutdown: bool,
     /// [`ToMachined::Start`], kept whole so that sending it again builds nothing.
     start: ToMachined<'static>,
@@ -104,11 +106,17 @@ pub struct Supervisor<'k> {
 
 impl<'k> Supervisor<'k> {
     /// Takes all the memory that supervision will ever need.
-    pub fn new(kernel: &'k mut dyn Kernel, parameters: &Parameters, report: BootReport) -> Self {
+    pub fn new(
+        kernel: &'k mut dyn Kernel,
+        parameters: &Parameters,
+        report: BootReport,
+        recorder: &'k mut Recorder,
+    ) -> Self {
         let now = kernel.now_ns();
         let start = Start { report, restarts: 0, previous_status: None, init_memory: kernel.memory() };
         Self {
             kernel,
+            recorder,
             halt_on_shutdown: parameters.halt_on_shutdown,
             start: ToMachined::Start(start),
             machined: Machined::Waiting { until_ns: 0 },
@@ -187,6 +195,7 @@ impl<'k> Supervisor<'k> {
         }
         let status = WaitStatus(status);
         say!(self.kernel, Level::Warning, "machined ended: {status}");
+        self.recorder.record_log(self.kernel, &mut self.frame);
     }
 
     /// Ends a machined that does not keep to the protocol; its exit arrives as any other.
@@ -248,7 +257,7 @@ impl<'k> Supervisor<'k> {
     }
 
     fn give_up(&mut self, task: &str, text: &str) {
-        runner::give_up(self.kernel, task, text);
+        runner::give_up(self.kernel, self.recorder, task, text);
         self.outcome = Some(Outcome::GaveUp);
     }
 }
@@ -270,6 +279,7 @@ pub fn reap_children(supervisor: &mut Supervisor<'_>) {
     loop {
         match supervisor.kernel.reap() {
             Ok(Some(ended)) if supervisor.machined == (Machined::Running { pid: ended.pid }) => {
+                supervisor.recorder.reaped(ended.pid);
                 supervisor.machined_ended(ended.status);
             }
             Ok(Some(ended)) => supervisor.exits.push(ended),
@@ -292,6 +302,7 @@ pub fn start_machined(supervisor: &mut Supervisor<'_>) {
     match supervisor.kernel.start_machined() {
         Ok(pid) => {
             supervisor.machined = Machined::Running { pid };
+            supervisor.recorder.lend(pid);
             supervisor.connected = true;
             supervisor.heartbeat_ns = now;
             supervisor.outbox = Outbox::default();

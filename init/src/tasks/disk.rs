@@ -13,6 +13,7 @@ use alloc::vec::Vec;
 
 use ondisk::gpt::{self, Geometry, Guid, Table};
 use ondisk::manifest::{BLOCK_BYTES, Layer};
+use ondisk::recorder::{RING_BYTES, RING_OFFSET_BYTES};
 use ondisk::{Digest, ReadAt, ReadError};
 
 use super::efi;
@@ -24,18 +25,45 @@ use crate::kernel::{Kernel, Level};
 use crate::line::say;
 use crate::source::Source;
 
+/// Values of the node and the flight recorder.
+const META: &str = "META";
+
 /// Devices that never are a boot disk.
 const NOT_DISKS: &[&str] = &["dm-", "loop", "md", "nbd", "ram", "sr", "zram"];
 
 /// A slot that holds the layers of the manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Candidate {
+    slot: Slot,
+    partition: Partition,
+    /// META of the same disk.
+    meta: Option<Partition>,
+}
+
+/// A partition as the table has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Partition {
     /// `vda`
     disk: String,
-    slot: Slot,
     number: u32,
     start_bytes: u64,
     size_bytes: u64,
+}
+
+impl Partition {
+    fn by_name(disk: &str, table: &Table, name: &str) -> Option<Self> {
+        let partition = table.by_name(name)?;
+        Some(Self {
+            disk: disk.to_string(),
+            number: partition.number,
+            start_bytes: table.offset_bytes(partition),
+            size_bytes: table.size_bytes(partition),
+        })
+    }
+
+    fn meta(disk: &str, table: &Table) -> Option<Self> {
+        Self::by_name(disk, table, META).filter(|meta| meta.size_bytes >= RING_OFFSET_BYTES + RING_BYTES)
+    }
 }
 
 /// A search over all disks, repeated as they appear.
@@ -78,10 +106,7 @@ impl Search {
     fn candidates(&mut self, boot: &mut Boot<'_>) -> Result<Vec<Candidate>, Failure> {
         self.refused.clear();
         let mut found = Vec::new();
-        for disk in boot.kernel.list("/sys/block").map_err(Failure::at("list", "/sys/block"))? {
-            if NOT_DISKS.iter().any(|prefix| disk.starts_with(prefix)) {
-                continue;
-            }
+        for disk in disks(boot.kernel)? {
             let Some(table) = read_table(boot.kernel, &disk) else { continue };
             match self.loader {
                 Some(guid) if table.by_guid(guid).is_none() => {}
@@ -102,14 +127,8 @@ impl Search {
     ) -> Result<Option<Candidate>, Failure> {
         let slots = boot.parameters.slot.map_or_else(|| vec![Slot::A, Slot::B], |slot| vec![slot]);
         for slot in slots {
-            let Some(partition) = table.by_name(slot.partition()) else { continue };
-            let candidate = Candidate {
-                disk: disk.to_string(),
-                slot,
-                number: partition.number,
-                start_bytes: table.offset_bytes(partition),
-                size_bytes: table.size_bytes(partition),
-            };
+            let Some(partition) = Partition::by_name(disk, table, slot.partition()) else { continue };
+            let candidate = Candidate { slot, partition, meta: Partition::meta(disk, table) };
             match mismatch(boot, &candidate) {
                 None => return Ok(Some(candidate)),
                 Some(reason) => self.refused.push(format!("{} on /dev/{disk}: {reason}", slot.partition())),
@@ -148,26 +167,40 @@ impl Search {
         let all = self.candidates(boot)?;
         if all.len() > 1 {
             let disks: Vec<String> =
-                all.iter().map(|c| format!("/dev/{} ({})", c.disk, c.slot.partition())).collect();
+                all.iter().map(|c| format!("/dev/{} ({})", c.partition.disk, c.slot.partition())).collect();
             let reason = format!("{} all hold these layers; remove the wrong ones", disks.join(", "));
             return Err(Failure::reason("choose root disk", "of several", reason));
         }
-        let device = partition_device(boot, &found)?;
-        Ok(Source::Slot { device, partition: found.slot.partition(), size_bytes: found.size_bytes })
+        let device = partition_device(boot, &found.partition)?;
+        let meta = found.meta.as_ref().and_then(|meta| meta_device(boot.kernel, meta));
+        if meta.is_none() && found.meta.is_some() {
+            let disk = &found.partition.disk;
+            boot.warn(&format!("META of /dev/{disk} has no device; there is no flight recorder"));
+        }
+        let size_bytes = found.partition.size_bytes;
+        Ok(Source::Slot { device, partition: found.slot.partition(), size_bytes, meta })
     }
+}
+
+/// Names of everything that may be a boot disk.
+fn disks(kernel: &mut dyn Kernel) -> Result<Vec<String>, Failure> {
+    let mut names = kernel.list("/sys/block").map_err(Failure::at("list", "/sys/block"))?;
+    names.retain(|disk| !NOT_DISKS.iter().any(|prefix| disk.starts_with(prefix)));
+    Ok(names)
 }
 
 /// Why a slot does not hold the layers of the manifest: the topmost hash block of each layer, whose hash is the root
 /// hash, tells in one read.
 fn mismatch(boot: &mut Boot<'_>, candidate: &Candidate) -> Option<String> {
     for layer in boot.manifest.layers.clone() {
-        if layer.end() > candidate.size_bytes {
+        if layer.end() > candidate.partition.size_bytes {
             let needed = layer.end();
             return Some(format!("layer {} is truncated: {needed} bytes do not fit into it", layer.name));
         }
         let mut block = sys::fs::buffer(4096);
-        let at = candidate.start_bytes + layer.offset + top_block(&layer) * BLOCK_BYTES;
-        if let Err(errno) = boot.kernel.read_at(&format!("/dev/{}", candidate.disk), at, &mut block) {
+        let at = candidate.partition.start_bytes + layer.offset + top_block(&layer) * BLOCK_BYTES;
+        let disk = format!("/dev/{}", candidate.partition.disk);
+        if let Err(errno) = boot.kernel.read_at(&disk, at, &mut block) {
             return Some(format!("layer {}: {}", layer.name, sys::errno::Described(errno)));
         }
         if Digest::sha256(&[layer.salt.as_bytes(), &block]) != layer.root_hash {
@@ -191,7 +224,7 @@ fn read_table(kernel: &mut dyn Kernel, disk: &str) -> Option<Table> {
     let sector_bytes = number(kernel, &format!("/sys/block/{disk}/queue/logical_block_size"))?;
     let sectors = number(kernel, &format!("/sys/block/{disk}/size"))?;
     let geometry = Geometry::new(u32::try_from(sector_bytes).ok()?, sectors.checked_mul(512)?).ok()?;
-    let mut reader = Reader { kernel, path: format!("/dev/{disk}") };
+    let mut reader = Reader { kernel, path: &format!("/dev/{disk}") };
     gpt::read(&mut reader, geometry).ok().map(|found| found.table)
 }
 
@@ -201,15 +234,16 @@ fn number(kernel: &mut dyn Kernel, path: &str) -> Option<u64> {
     core::str::from_utf8(&bytes).ok()?.trim().parse().ok()
 }
 
-struct Reader<'a> {
-    kernel: &'a mut dyn Kernel,
-    path: String,
+/// A device as the formats read it.
+pub(crate) struct Reader<'a> {
+    pub(crate) kernel: &'a mut dyn Kernel,
+    pub(crate) path: &'a str,
 }
 
 impl ReadAt for Reader<'_> {
     fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
         let length = buffer.len();
-        self.kernel.read_at(&self.path, offset, buffer).map_err(|errno| ReadError {
+        self.kernel.read_at(self.path, offset, buffer).map_err(|errno| ReadError {
             offset,
             length,
             errno: errno.raw_os_error(),
@@ -218,7 +252,7 @@ impl ReadAt for Reader<'_> {
 }
 
 /// The kernel's device for a partition, which is added if the kernel does not know it.
-fn partition_device(boot: &mut Boot<'_>, found: &Candidate) -> Result<String, Failure> {
+fn partition_device(boot: &mut Boot<'_>, found: &Partition) -> Result<String, Failure> {
     if let Some(device) = known_device(boot.kernel, found) {
         return Ok(device);
     }
@@ -232,8 +266,34 @@ fn partition_device(boot: &mut Boot<'_>, found: &Candidate) -> Result<String, Fa
     events::wait_for(boot, &what, |boot| Ok(known_device(boot.kernel, found)))
 }
 
+/// The kernel's device for META, which no boot waits for.
+fn meta_device(kernel: &mut dyn Kernel, meta: &Partition) -> Option<String> {
+    known_device(kernel, meta).or_else(|| {
+        let disk = format!("/dev/{}", meta.disk);
+        kernel.add_partition(&disk, meta.number, meta.start_bytes, meta.size_bytes).ok()?;
+        known_device(kernel, meta)
+    })
+}
+
+/// META of the disk that a root was looked for on without success: the loader's own, or else the only one with slots.
+pub(super) fn only_meta(boot: &mut Boot<'_>) -> Option<String> {
+    let loader = efi::loader_partition(boot);
+    let mut found = Vec::new();
+    for disk in disks(boot.kernel).ok()? {
+        let Some(table) = read_table(boot.kernel, &disk) else { continue };
+        let is_ours = loader.is_none_or(|guid| table.by_guid(guid).is_some());
+        if is_ours && table.by_name(Slot::A.partition()).is_some() {
+            found.extend(Partition::meta(&disk, &table));
+        }
+    }
+    match found.as_slice() {
+        [only] => meta_device(boot.kernel, only),
+        _ => None,
+    }
+}
+
 /// `/sys/block/vda/vda2/{start,size}` count in 512-byte sectors whatever the disk's own are.
-fn known_device(kernel: &mut dyn Kernel, found: &Candidate) -> Option<String> {
+fn known_device(kernel: &mut dyn Kernel, found: &Partition) -> Option<String> {
     let folder = format!("/sys/block/{}", found.disk);
     let names = kernel.list(&folder).ok()?;
     names.into_iter().filter(|name| name.starts_with(&found.disk)).find_map(|name| {

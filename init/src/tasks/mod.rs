@@ -8,8 +8,9 @@ pub mod machined;
 pub mod mapping;
 pub mod modules;
 pub mod mounts;
+pub mod recorder;
 pub mod switch;
 
-mod disk;
+pub(crate) mod disk;
 mod efi;
 mod medium;

@@ -57,6 +57,7 @@ pub(super) fn machine(command_line: &str) -> Recording {
         .file("/sys/block/loop0/size", "0\n")
         .file("/sys/class/block/loop0/size", "0\n")
         .file("/usr/bin/machined", b"\x7fELF".to_vec())
+        .file("/proc/sys/kernel/random/boot_id", "01020304-0506-0708-090a-0b0c0d0e0f10\n")
         .file("/dev/watchdog0", b"".to_vec())
         .file("/proc/self/mountinfo", include_str!("../../testdata/mountinfo.txt"))
 }
@@ -83,6 +84,7 @@ pub(super) fn with_disk(mut machine: Recording, name: &str, seed: u8, contents: 
         request("EFI", 1, Size::Bytes(4 << 20)),
         request("ROOT-A", 2, Size::Bytes(4 << 20)),
         request("ROOT-B", 3, Size::Bytes(4 << 20)),
+        request("META", 4, Size::Bytes(1 << 20)),
     ];
     let table = lay_out(geometry, Guid::from_seed(&[seed]), &requests).unwrap();
     let mut bytes = vec![0; usize::try_from(DISK_BYTES).unwrap()];
@@ -99,13 +101,18 @@ pub(super) fn with_disk(mut machine: Recording, name: &str, seed: u8, contents: 
         machine = machine
             .file(&format!("{folder}/{name}{number}/start"), format!("{}\n", partition.first_lba))
             .file(&format!("{folder}/{name}{number}/size"), format!("{}\n", partition.sectors()))
-            .file(&format!("/dev/{name}{number}"), b"".to_vec());
+            .file(&format!("/dev/{name}{number}"), contents_of(&partition.name));
     }
     machine
         .file(&format!("{folder}/size"), format!("{}\n", DISK_BYTES / 512))
         .file(&format!("{folder}/queue/logical_block_size"), "512\n")
         .file(&format!("/sys/class/block/{name}/size"), "1\n")
         .file(&format!("/dev/{name}"), bytes)
+}
+
+/// META is what init writes to; of the others it looks at the disk.
+fn contents_of(partition: &str) -> Vec<u8> {
+    if partition == "META" { vec![0; 1 << 20] } else { Vec::new() }
 }
 
 /// The loader says that it ran from partition `EFI` of the disk with this seed.

@@ -1,0 +1,150 @@
+//! What the flight recorder holds after a boot.
+
+use handoff::{ToInit, ToMachined};
+use ondisk::recorder::{Boot, Kind, Packer, SLOT_BYTES, Writer, boots};
+use sys::Errno;
+
+use super::world::{machine, root, short_life, with_disk, with_layers, with_loader, with_medium};
+use crate::kernel::End;
+use crate::recording::{Event, Recording, message};
+
+const BOOT: [u8; 16] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16];
+
+fn disk(command_line: &str) -> Recording {
+    with_disk(machine(command_line), "vda", 1, &root().1)
+}
+
+fn recorded(kernel: &Recording) -> Vec<Boot> {
+    boots(&mut kernel.files["/dev/vda4"].as_slice()).unwrap()
+}
+
+fn texts(boot: &Boot) -> Vec<&str> {
+    boot.lines.iter().map(|line| line.text.as_str()).collect()
+}
+
+fn writes(calls: &[String]) -> usize {
+    calls.iter().filter(|call| call.starts_with("write 512 bytes to recorder")).count()
+}
+
+#[test]
+fn a_boot_leaves_its_beginning_its_lines_and_its_end() {
+    let mut kernel = short_life(disk(""));
+    crate::run(&mut kernel);
+    let found = recorded(&kernel);
+    assert_eq!(found.len(), 1);
+    let (begin, end) = (found[0].begin.clone().unwrap(), found[0].end.clone().unwrap());
+    assert_eq!(found[0].id, BOOT);
+    assert_eq!(found[0].started_us, 1_700_000_000_000_000);
+    let fact = |name| begin.get(name).unwrap_or_default();
+    assert_eq!([fact("version"), fact("slot"), fact("kernel")], ["0.1.0", "ROOT-A", "6.12.0-test"]);
+    assert_eq!(end.get("action"), Some("PowerOff"));
+    let logged: Vec<String> = kernel.logs.iter().map(|(_, text)| format!("billet: init: {text}")).collect();
+    let lines = texts(&found[0]);
+    assert_eq!(lines, logged[..lines.len()], "each line of the log once, in its order");
+    assert!(lines.last().unwrap().contains("final action PowerOff"), "{lines:?}");
+    let Some(ToMachined::Start(start)) = kernel.sent.first() else { panic!("no start") };
+    assert_eq!(start.report.recorder.as_deref(), Some("/dev/vda4"));
+}
+
+#[test]
+fn a_boot_without_a_slot_leaves_every_disk_alone() {
+    let present = with_disk(with_layers(machine(""), "/billet/layers"), "vda", 1, &root().1);
+    let medium = with_disk(with_medium(machine("billet.root=label:BILLET"), "BILLET"), "vda", 1, &root().1);
+    let failing = with_disk(machine("billet.root=label:OTHER"), "vda", 1, &root().1);
+    for kernel in [short_life(present), short_life(medium), failing] {
+        let mut kernel = kernel;
+        crate::run(&mut kernel);
+        assert!(!kernel.calls.iter().any(|call| call.contains("recorder")), "{:#?}", kernel.calls);
+        assert_eq!(recorded(&kernel), []);
+    }
+}
+
+#[test]
+fn a_boot_that_finds_no_root_leaves_its_failure() {
+    let mut slot = root().1;
+    slot[8192] ^= 1;
+    let broken = || with_disk(machine(""), "vda", 1, &slot);
+    for kernel in [with_loader(broken(), 1), broken()] {
+        let mut kernel = kernel;
+        crate::run(&mut kernel);
+        let found = recorded(&kernel);
+        let end = found[0].end.clone().unwrap();
+        assert_eq!(end.get("failed"), Some("find_layers"));
+        assert!(texts(&found[0]).last().unwrap().contains("boot failed: find_layers: "), "{found:?}");
+        assert_eq!(kernel.ends, [End::Restart]);
+    }
+    // Which of two disks failed nobody knows: neither is written to.
+    let mut kernel = with_disk(broken(), "vdb", 2, &slot);
+    crate::run(&mut kernel);
+    assert!(!kernel.calls.iter().any(|call| call.contains("recorder")), "{:#?}", kernel.calls);
+}
+
+#[test]
+fn a_boot_that_fails_behind_the_root_leaves_its_failure() {
+    let mut kernel = disk("");
+    kernel.files.remove("/usr/bin/machined");
+    crate::run(&mut kernel);
+    let end = recorded(&kernel)[0].end.clone().unwrap();
+    assert_eq!(end.get("failed"), Some("check_machined"));
+    assert!(end.get("reason").unwrap().starts_with("read /usr/bin/machined: ENOENT"), "{end:?}");
+}
+
+#[test]
+fn init_writes_only_while_no_machined_does() {
+    let mut kernel = disk("");
+    kernel.events.extend([message(&ToInit::Ready), Event::Time(1), Event::Exit(4711, 0), Event::Exit(0, 9)]);
+    kernel.events.extend([Event::Time(1_000_000_000), message(&ToInit::Ready)]);
+    crate::run(&mut kernel);
+    let place = |wanted: &str, from: usize| {
+        from + kernel.calls[from..]
+            .iter()
+            .position(|call| call == wanted)
+            .unwrap_or_else(|| panic!("no {wanted} from {from}"))
+    };
+    let started = place("start machined", 0);
+    let ended = place("log Warning machined ended: signal 9", started);
+    let again = place("start machined", ended);
+    let stopped = place("disconnect", again + 1);
+    assert_eq!(writes(&kernel.calls[..started]), 1, "the boot's beginning");
+    assert_eq!(writes(&kernel.calls[started..ended]), 0);
+    assert!(writes(&kernel.calls[ended..again]) > 0);
+    assert_eq!(writes(&kernel.calls[again..stopped]), 0);
+    let found = recorded(&kernel);
+    assert!(texts(&found[0]).contains(&"billet: init: machined ended: signal 9"), "{found:?}");
+}
+
+/// machined recorded lines while it ran: init goes on behind them.
+#[test]
+fn what_machined_recorded_is_not_recorded_again() {
+    let mut kernel = disk("");
+    let mut meta = kernel.files["/dev/vda4"].clone();
+    let mut packer = Packer::new(BOOT, Writer::Machined, 7, 0);
+    let line = ondisk::kmsg::Record { prefix: 6, sequence: 1, stamp_us: 5, text: "by machined" };
+    let mut put = |offset: u64, slot: &[u8; SLOT_BYTES]| {
+        meta[usize::try_from(offset).unwrap()..][..SLOT_BYTES].copy_from_slice(slot);
+        Ok::<(), Errno>(())
+    };
+    packer.line(&line, &mut put).unwrap();
+    packer.facts(Kind::Lines, 5, "", &mut put).unwrap();
+    kernel.events.extend([message(&ToInit::Ready), Event::File("/dev/vda4", meta), Event::Exit(0, 9)]);
+    crate::run(&mut kernel);
+    let found = recorded(&kernel);
+    let logged: Vec<String> = kernel.logs.iter().map(|(_, text)| format!("billet: init: {text}")).collect();
+    let lines = texts(&found[0]);
+    assert_eq!((lines[0], lines[1]), ("by machined", logged[2].as_str()), "sequence 2 follows 1");
+}
+
+#[test]
+fn a_recorder_that_fails_is_a_warning_and_the_system_lives() {
+    for call in
+        ["open recorder", "read 65536 bytes of /dev/vda4", "write 512 bytes to recorder", "next log record"]
+    {
+        let mut kernel = short_life(disk(""));
+        kernel.always_fail.push((call, Errno::IO));
+        crate::run(&mut kernel);
+        assert_eq!(kernel.errors(), Vec::<&str>::new(), "{call}");
+        assert_eq!(kernel.ends.first(), Some(&End::PowerOff), "{call}");
+        let said = kernel.warnings().iter().filter(|text| text.contains("flight recorder")).count();
+        assert_eq!(said, 1, "{call}: {:?}", kernel.warnings());
+    }
+}
