@@ -56,6 +56,7 @@ impl Recorder {
         let mut packer = ring.packer(kernel, &mut buffer).map_err(at("read flight recorder"))?;
         let now_us = kernel.now_ns() / 1000;
         packer.facts(Kind::Begin, now_us, facts, &mut writer(kernel)).map_err(at("write flight recorder"))?;
+        ring.next = Some((packer.number(), packer.sequence()));
         self.ring = Some(ring);
         Ok(())
     }
