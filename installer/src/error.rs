@@ -137,6 +137,67 @@ pub enum Error {
         /// Its GPT name.
         name: &'static str,
     },
+    /// A partition that somebody named is not there.
+    #[error("failed location partition with label {name:?}: the system disk has no such partition")]
+    NoSuchPartition {
+        /// The GPT name.
+        name: String,
+    },
+    /// Several partitions of a name that every disk has at most once.
+    #[error("{count} partitions are named {name}: none is used; rename or remove all but one")]
+    SeveralPartitions {
+        /// The GPT name.
+        name: String,
+        /// How many there are.
+        count: usize,
+    },
+    /// The disk is too small for what the node keeps on it.
+    #[error("no room for {name} on the disk: {room_bytes} bytes are free, {needed_bytes} are needed")]
+    NoRoom {
+        /// The GPT name.
+        name: String,
+        /// Bytes that it and what comes behind it take at least.
+        needed_bytes: u64,
+        /// Bytes that are free.
+        room_bytes: u64,
+    },
+    /// A partition of ours holds what nobody of us put there.
+    #[error(
+        "{name} holds {found}, and no note says that Billet began it: it is left alone; reset it to use it"
+    )]
+    ForeignVolume {
+        /// The GPT name.
+        name: String,
+        /// What it holds.
+        found: String,
+    },
+    /// A file system could not be made.
+    #[error("format {name}: {reason}")]
+    Format {
+        /// The GPT name.
+        name: String,
+        /// What the program said.
+        reason: String,
+    },
+    /// A partition could not be made known to the kernel.
+    #[error("tell the kernel about partition {name}")]
+    Announce {
+        /// The GPT name.
+        name: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// What was wiped does not read as zeros.
+    #[error("{name} was wiped, but reads back other than zeros at byte {offset}: the disk is faulty")]
+    NotWiped {
+        /// The GPT name, or what else was wiped.
+        name: String,
+        /// Where, from its start.
+        offset: u64,
+    },
+    /// A value of META could not be changed.
+    #[error(transparent)]
+    Meta(#[from] ondisk::meta::Error),
     /// The running system has not proved itself yet, and the other one is what it would fall back to.
     #[error("{name} is still on trial: wait until it is kept, or roll back")]
     OnTrial {

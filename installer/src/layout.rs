@@ -13,6 +13,9 @@ pub const ROOT_BYTES: u64 = 1 << 30;
 /// Size of META.
 pub const META_BYTES: u64 = 1 << 20;
 
+/// Size of STATE, which the first boot makes behind META: xfs needs 300 MiB, a LUKS2 header 16.
+pub const STATE_BYTES: u64 = 336 << 20;
+
 /// A partition whose GUID is made from a seed.
 pub(crate) fn partition(seed: &[u8; 32], name: &str, type_guid: Guid, bytes: u64) -> Request {
     Request {

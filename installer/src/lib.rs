@@ -15,15 +15,19 @@ pub mod device;
 pub mod disk;
 pub mod entries;
 pub mod esp;
+pub mod host;
 pub mod initramfs;
 pub mod install;
 #[cfg(feature = "image")]
 pub mod layer;
+pub mod meta;
+pub mod reset;
 pub mod slot;
 pub mod system;
 pub mod tree;
 pub mod uki;
 pub mod upgrade;
+pub mod volumes;
 
 mod error;
 mod layout;
@@ -38,5 +42,5 @@ mod squashfs;
 #[cfg(feature = "image")]
 pub use disk::config_volume;
 pub use error::Error;
-pub use layout::{EFI_BYTES, META_BYTES, ROOT_BYTES};
+pub use layout::{EFI_BYTES, META_BYTES, ROOT_BYTES, STATE_BYTES};
 pub use progress::{Progress, silent};

@@ -8,12 +8,14 @@
 use std::collections::HashMap;
 
 use ondisk::Digest;
-use ondisk::gpt::{self, Geometry, Table};
+use ondisk::gpt::{self, Geometry, Guid, Partition, Table, types};
 use ondisk::manifest::{Layer, RootManifest};
 
-use crate::device::{BlockDevice as _, Memory, Part};
+use crate::Error;
+use crate::device::{BlockDevice, Memory, Part, Recorder};
 use crate::entries::{Entry, chosen};
 use crate::esp::Esp;
+use crate::host::Host;
 use crate::slot::stack;
 use crate::upgrade::Slot;
 use crate::{silent, slot};
@@ -58,6 +60,76 @@ pub(crate) fn system(version: &str) -> System {
 pub(crate) fn place(table: &Table, name: &str) -> (u64, u64) {
     let partition = table.by_name(name).unwrap();
     (table.offset_bytes(partition), table.size_bytes(partition))
+}
+
+/// An installed disk in memory, with a file system that is one region: whole or not.
+pub(crate) struct MemoryHost {
+    pub disk: Recorder,
+}
+
+/// What [`MemoryHost::format`] writes: a superblock and something behind it.
+pub(crate) fn formatted(name: &str) -> Vec<u8> {
+    let mut bytes = b"XFSB".to_vec();
+    bytes.resize(108, 0);
+    bytes.extend(format!("{name:\0<12}").as_bytes());
+    bytes.resize(16 << 10, 0x5a);
+    bytes
+}
+
+impl MemoryHost {
+    pub(crate) fn new(disk: Memory) -> Self {
+        Self { disk: Recorder::new(disk) }
+    }
+
+    fn part(&mut self, table: &Table, partition: &Partition) -> Box<dyn BlockDevice + '_> {
+        let (start, length) = (table.offset_bytes(partition), table.size_bytes(partition));
+        Box::new(Part::new(&mut self.disk, start, length))
+    }
+}
+
+impl Host for MemoryHost {
+    fn disk(&mut self) -> &mut dyn BlockDevice {
+        &mut self.disk
+    }
+
+    fn open(&mut self, table: &Table, partition: &Partition) -> Result<Box<dyn BlockDevice + '_>, Error> {
+        Ok(self.part(table, partition))
+    }
+
+    fn open_shared(
+        &mut self,
+        table: &Table,
+        partition: &Partition,
+    ) -> Result<Box<dyn BlockDevice + '_>, Error> {
+        Ok(self.part(table, partition))
+    }
+
+    fn announce(&mut self, _table: &Table, _partition: &Partition) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn format(&mut self, table: &Table, partition: &Partition) -> Result<(), Error> {
+        let bytes = formatted(&partition.name);
+        Ok(self.part(table, partition).write_at(0, &bytes)?)
+    }
+}
+
+/// The table of a disk with boot partitions and META, as an image or an installation leaves it.
+pub(crate) fn boot_table(bytes: u64, sector_bytes: u32) -> Table {
+    let names = [("EFI", types::EFI_SYSTEM, 2), ("ROOT-A", types::LINUX, 2), ("ROOT-B", types::LINUX, 2)];
+    let mut requests: Vec<_> =
+        names.map(|(name, kind, size)| crate::layout::partition(&[7; 32], name, kind, size << 20)).into();
+    requests.push(crate::layout::partition(&[7; 32], "META", types::LINUX, 1 << 20));
+    gpt::lay_out(Geometry::new(sector_bytes, bytes).unwrap(), Guid::from_seed(b"disk"), &requests).unwrap()
+}
+
+/// A disk with that table on it.
+pub(crate) fn boot_disk(bytes: u64, sector_bytes: u32) -> Memory {
+    let mut disk = Memory::new(bytes, sector_bytes);
+    for extent in boot_table(bytes, sector_bytes).extents().unwrap() {
+        disk.write_at(extent.offset, &extent.bytes).unwrap();
+    }
+    disk
 }
 
 /// What a disk starts: version, slot, entry. `Err` says why it does not.

@@ -17,6 +17,7 @@ use crate::init_link::{self, InitLink, Replay, Told};
 use crate::journal::Journal;
 use crate::listeners::Listeners;
 use crate::logs::Logs;
+use crate::meta::Meta;
 use crate::node::{Node, Readiness};
 use crate::sequencer::{self, Sequencer, Start};
 use crate::sequences::{INITIALIZE, REBOOT, SHUTDOWN, by_name};
@@ -75,6 +76,7 @@ fn make_node(link: InitLink, replay: &mut Replay) -> Node {
         parameters: CommandLine::parse(&line).node(),
         boot: report,
         listeners: Listeners::new(&mut replay.stored, link.clone()),
+        meta: Meta::new(store.clone(), journal.clone()),
         store,
         events,
         journal,

@@ -18,6 +18,7 @@ use crate::init_link::InitLink;
 use crate::journal::Journal;
 use crate::listeners::Listeners;
 use crate::logs::Logs;
+use crate::meta::Meta;
 use crate::sequencer::Sequencer;
 use crate::services::Services;
 use crate::store::Store;
@@ -68,6 +69,8 @@ pub struct Node {
     pub config_misses: watch::Sender<u64>,
     /// What is remembered about the config besides the config.
     pub configuration: Configuration,
+    /// Values that outlive upgrades.
+    pub meta: Meta,
     /// The config in force, once there is one.
     pub config: watch::Sender<Option<Arc<Config>>>,
     /// What the API answers about its readiness.

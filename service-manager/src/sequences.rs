@@ -80,8 +80,20 @@ pub const INITIALIZE: Sequence<TaskFn> = Sequence {
                 ),
                 named("startTimed", "starts asking time servers", tasks::start_timed),
                 named("startUdevd", "starts module loading for devices", tasks::start_udevd),
-                named("loadConfig", "finds, reads and checks the machine config", tasks::load_config),
+                named("reloadMeta", "reads META of the disk that the root came from", tasks::reload_meta),
             ],
+        },
+        Phase {
+            name: "mountSystem",
+            tasks: &[named(
+                "mountStatePartition",
+                "makes STATE on that disk if it is missing, and mounts it",
+                tasks::mount_state_partition,
+            )],
+        },
+        Phase {
+            name: "config",
+            tasks: &[named("loadConfig", "finds, reads and checks the machine config", tasks::load_config)],
         },
     ],
 };
@@ -94,6 +106,14 @@ pub const BOOT: Sequence<TaskFn> = Sequence {
         Phase {
             name: "api",
             tasks: &[named("waitForAPI", "waits for the API to answer", tasks::wait_for_api)],
+        },
+        Phase {
+            name: "ephemeral",
+            tasks: &[named(
+                "mountEphemeralPartition",
+                "makes EPHEMERAL on the system disk if it is missing, and mounts it at /var",
+                tasks::mount_ephemeral_partition,
+            )],
         },
         Phase {
             name: "var",

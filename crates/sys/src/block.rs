@@ -26,6 +26,7 @@ const BLKZEROOUT: usize = 0x127f;
 /// SYNC_FILE_RANGE_WRITE of include/uapi/linux/fs.h.
 const SYNC_FILE_RANGE_WRITE: usize = 2;
 const BLKPG_ADD_PARTITION: i32 = 1;
+const BLKPG_RESIZE_PARTITION: i32 = 3;
 const LO_FLAGS_READ_ONLY: u32 = 1;
 const LO_FLAGS_AUTOCLEAR: u32 = 4;
 
@@ -102,6 +103,22 @@ struct BlkpgArgument {
 
 /// Tells the kernel about a partition; start and length are in bytes. `EBUSY` if it has one in that place.
 pub fn add_partition<Fd: AsFd>(disk: Fd, number: u32, start_bytes: u64, length_bytes: u64) -> Result<()> {
+    change_partition(disk, BLKPG_ADD_PARTITION, number, start_bytes, length_bytes)
+}
+
+/// Tells the kernel that a partition, in use or not, has another length now; start and length are in bytes. `EINVAL`
+/// if it begins elsewhere, `ENXIO` if the kernel does not know it.
+pub fn resize_partition<Fd: AsFd>(disk: Fd, number: u32, start_bytes: u64, length_bytes: u64) -> Result<()> {
+    change_partition(disk, BLKPG_RESIZE_PARTITION, number, start_bytes, length_bytes)
+}
+
+fn change_partition<Fd: AsFd>(
+    disk: Fd,
+    operation: i32,
+    number: u32,
+    start_bytes: u64,
+    length_bytes: u64,
+) -> Result<()> {
     let partition = BlkpgPartition {
         start: i64::try_from(start_bytes).map_err(|_| Errno::OVERFLOW)?,
         length: i64::try_from(length_bytes).map_err(|_| Errno::OVERFLOW)?,
@@ -110,7 +127,7 @@ pub fn add_partition<Fd: AsFd>(disk: Fd, number: u32, start_bytes: u64, length_b
         volume_name: [0; 64],
     };
     let argument = BlkpgArgument {
-        operation: BLKPG_ADD_PARTITION,
+        operation,
         flags: 0,
         data_len: i32::try_from(size_of::<BlkpgPartition>()).map_err(|_| Errno::OVERFLOW)?,
         data: &raw const partition,
@@ -208,6 +225,7 @@ mod tests {
         let file = std::fs::File::open("/proc/self/exe").unwrap();
         assert_eq!(size_bytes(&file), Err(Errno::NOTTY));
         assert_eq!(add_partition(&file, 1, 0, 512), Err(Errno::NOTTY));
+        assert_eq!(resize_partition(&file, 1, 0, 512), Err(Errno::NOTTY));
         assert_eq!(sector_bytes(&file), Err(Errno::NOTTY));
         assert_eq!(zero_out(&file, 0, 512), Err(Errno::NOTTY));
     }

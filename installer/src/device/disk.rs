@@ -35,8 +35,18 @@ impl Disk {
         Self::open_with_sectors(path, FILE_SECTOR_BYTES)
     }
 
+    /// Opens a disk although its partitions are in use, or a partition that others write to as well: for a partition
+    /// table and for META, whose bytes nobody else writes.
+    pub fn open_shared(path: &Path) -> Result<Self, DeviceError> {
+        Self::open_as(path, FILE_SECTOR_BYTES, false)
+    }
+
     /// The same, for an image file of a disk with sectors of this size. A block device knows its own.
     pub fn open_with_sectors(path: &Path, file_sector_bytes: u32) -> Result<Self, DeviceError> {
+        Self::open_as(path, file_sector_bytes, true)
+    }
+
+    fn open_as(path: &Path, file_sector_bytes: u32, exclusive: bool) -> Result<Self, DeviceError> {
         let name = path.display().to_string();
         let fail = |source: io::Error| {
             let source = match source.raw_os_error().map(sys::Errno::from_raw_os_error) {
@@ -49,10 +59,10 @@ impl Disk {
         };
         let is_block_device = std::fs::metadata(path).map_err(fail)?.file_type().is_block_device();
         // For a block device: exclusively. A file is locked, against another of us.
-        let flags = if is_block_device { OFlags::EXCL } else { OFlags::empty() };
+        let flags = if is_block_device && exclusive { OFlags::EXCL } else { OFlags::empty() };
         let flags = i32::try_from(flags.bits()).unwrap_or(0);
         let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path).map_err(fail)?;
-        if !is_block_device {
+        if !is_block_device && exclusive {
             file.try_lock().map_err(|error| fail(error.into()))?;
         }
         let (bytes, sector_bytes) = if is_block_device {
@@ -96,13 +106,17 @@ impl BlockDevice for Disk {
 
     fn zero(&mut self, offset: u64, length: u64) -> Result<(), DeviceError> {
         self.check("zero", offset, length)?;
+        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let zeroed = match (length, self.is_block_device) {
             (0, _) => Ok(()),
-            (_, true) => sys::block::zero_out(&self.file, offset, length),
-            (_, false) => {
-                let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-                fallocate(&self.file, hole, offset, length)
-            }
+            // A disk that can forget a range does so at once, whatever its length; others are written.
+            (_, true) => match fallocate(&self.file, hole, offset, length) {
+                Err(sys::Errno::OPNOTSUPP | sys::Errno::INVAL) => {
+                    sys::block::zero_out(&self.file, offset, length)
+                }
+                other => other,
+            },
+            (_, false) => fallocate(&self.file, hole, offset, length),
         };
         zeroed.map_err(|errno| self.failed("zero", offset, length, errno.into()))
     }

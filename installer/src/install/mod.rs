@@ -19,14 +19,11 @@ use ondisk::{Digest, fat};
 use crate::device::{BlockDevice, DeviceError, Part, apply as put};
 use crate::entries::{Entry, FOLDER};
 use crate::esp::Esp;
-use crate::layout::{EFI_BYTES, META_BYTES, ROOT_BYTES, partition};
+use crate::layout::{EFI_BYTES, META_BYTES, ROOT_BYTES, STATE_BYTES, partition};
 use crate::upgrade::{NewSystem, Slot};
 use crate::{Error, Progress, slot};
 
 pub use contents::{Contents, END_BYTES, Inspection, inspect};
-
-/// Where the first boot will make STATE, behind META, and EPHEMERAL, behind STATE: 336 MiB.
-const STATE_BYTES: u64 = 336 << 20;
 
 /// What is wiped where a partition begins that is made later: no superblock of an old file system lies further in.
 const START_BYTES: u64 = 1 << 20;

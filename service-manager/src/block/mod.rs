@@ -227,6 +227,14 @@ fn transport(name: &str, bus_path: &str) -> &'static str {
     }
 }
 
+/// The nodes of all disks with hardware behind them.
+pub(crate) fn disks(node: &Node) -> Vec<PathBuf> {
+    let disks = devices(node).into_iter().filter(|device| {
+        device.is_disk() && !device.name.starts_with("sr") && device.folder.join("device").exists()
+    });
+    disks.map(|device| PathBuf::from(device.node_path())).collect()
+}
+
 /// The disk that the root's slot or STATE lies on.
 pub(crate) fn system_disk(node: &Node) -> Option<String> {
     let source = node.boot.root_source.split_once(" (ROOT-").map(|(device, _)| device.to_owned());

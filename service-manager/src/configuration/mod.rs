@@ -24,7 +24,7 @@ mod volume;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -35,14 +35,14 @@ use crate::node::Node;
 use crate::store::{MACHINE_CONFIG, MachineDocument, Spec};
 use pending::{AtBoot, Pending};
 use state::Found;
-pub(crate) use state::State;
+pub(crate) use state::{State, mount_volume};
 
 /// No config is larger than this: gRPC would not carry it.
 const MAX_BYTES: u64 = 4 << 20;
 
 /// What the node remembers about its config besides the config.
 pub struct Configuration {
-    state: OnceLock<State>,
+    state: Mutex<Option<State>>,
     /// Disks that were there at the start have their drivers, and the kernel has looked at them.
     pub(crate) disks_settled: watch::Sender<bool>,
     /// Drivers of all devices that were there at the start are loaded.
@@ -60,7 +60,7 @@ pub struct Configuration {
 impl Default for Configuration {
     fn default() -> Self {
         Self {
-            state: OnceLock::new(),
+            state: Mutex::new(None),
             disks_settled: watch::channel(false).0,
             settled: watch::channel(false).0,
             maintenance: watch::channel(false).0,
@@ -75,7 +75,12 @@ impl Default for Configuration {
 impl Configuration {
     /// The mounted STATE.
     pub(crate) fn state(&self) -> Option<State> {
-        self.state.get().cloned()
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// STATE was mounted.
+    pub(crate) fn set_state(&self, state: State) {
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = Some(state);
     }
 
     fn pending(&self) -> Option<Pending> {
@@ -161,7 +166,7 @@ pub(crate) fn text_in_force(node: &Node) -> Option<Zeroizing<String>> {
 
 /// Mounts STATE if it is there; says what keeps it from that.
 pub(crate) fn find_state(node: &Node) -> Result<bool, String> {
-    if node.configuration.state.get().is_some() {
+    if node.configuration.state().is_some() {
         return Ok(true);
     }
     let found = match State::mounted() {
@@ -169,6 +174,7 @@ pub(crate) fn find_state(node: &Node) -> Result<bool, String> {
         None => match state::find(Path::new(volume::CLASS)) {
             Found::Nothing => None,
             Found::One(device) => {
+                crate::volumes::check_foreign_state(node, &device)?;
                 let state = State::mount(&device)?;
                 node.journal.say(&format!("STATE is {}", device.display()));
                 Some(state)
@@ -184,9 +190,9 @@ pub(crate) fn find_state(node: &Node) -> Result<bool, String> {
     };
     if let Some(state) = found {
         // Set twice only by two looks at the same partition.
-        let _ = node.configuration.state.set(state);
+        node.configuration.set_state(state);
     }
-    Ok(node.configuration.state.get().is_some())
+    Ok(node.configuration.state().is_some())
 }
 
 /// Looks whether the config on STATE waits for confirmation. Once a boot, before it is read.

@@ -77,22 +77,8 @@ impl State {
         if Self::is_mounted() {
             return Ok(state);
         }
-        let name = device.display();
-        let kind = match volume::probe(device) {
-            Ok(Some((_, kind @ (Kind::Xfs | Kind::Ext4 | Kind::Vfat)))) => kind,
-            Ok(Some((_, kind))) => {
-                return Err(format!("{name} (STATE) holds {kind}, which cannot be mounted"));
-            }
-            Ok(None) => return Err(format!("{name} (STATE) holds no file system")),
-            Err(error) => return Err(format!("read {name} (STATE): {error}")),
-        };
-        load_modules(modules(kind)).map_err(|e| format!("mount {name} (STATE): {e}"))?;
-        let options = if kind == Kind::Vfat { c"umask=0077" } else { c"" };
-        let text = |text: String| CString::new(text).map_err(|_| format!("device name {name}"));
-        let (source, kind) = (text(name.to_string())?, text(kind.as_str().to_owned())?);
-        let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-        mount(source.as_c_str(), MOUNT_POINT, kind.as_c_str(), flags, Some(options))
-            .map_err(|e| format!("mount {name} (STATE, {kind:?}) at {MOUNT_POINT}: {e}"))?;
+        let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::NOATIME;
+        mount_volume(device, LABEL, MOUNT_POINT, flags)?;
         // vfat has no modes: its option says the same.
         let _ = fs::set_permissions(MOUNT_POINT, fs::Permissions::from_mode(0o700));
         Ok(state)
@@ -155,6 +141,30 @@ impl State {
         let folder = File::open(&self.folder).and_then(|folder| folder.sync_all());
         folder.map_err(|e| format!("flush {}: {e}", self.folder.display()))
     }
+}
+
+/// Mounts a partition of the system disk with whatever file system it holds.
+pub(crate) fn mount_volume(
+    device: &Path,
+    label: &str,
+    target: &str,
+    flags: MountFlags,
+) -> Result<(), String> {
+    let name = device.display();
+    let kind = match volume::probe(device) {
+        Ok(Some((_, kind @ (Kind::Xfs | Kind::Ext4 | Kind::Vfat)))) => kind,
+        Ok(Some((_, kind))) => {
+            return Err(format!("{name} ({label}) holds {kind}, which cannot be mounted"));
+        }
+        Ok(None) => return Err(format!("{name} ({label}) holds no file system")),
+        Err(error) => return Err(format!("read {name} ({label}): {error}")),
+    };
+    load_modules(modules(kind)).map_err(|e| format!("mount {name} ({label}): {e}"))?;
+    let options = if kind == Kind::Vfat { c"umask=0077" } else { c"" };
+    let text = |text: String| CString::new(text).map_err(|_| format!("device name {name}"));
+    let (source, kind) = (text(name.to_string())?, text(kind.as_str().to_owned())?);
+    mount(source.as_c_str(), target, kind.as_c_str(), flags, Some(options))
+        .map_err(|e| format!("mount {name} ({label}, {kind:?}) at {target}: {e}"))
 }
 
 fn modules(kind: Kind) -> &'static [&'static str] {

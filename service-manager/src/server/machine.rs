@@ -13,7 +13,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::{
     Answers, archive, capture, client_configuration, configuration, containers, control, files, generate,
-    images, netstat, processors, statistics, streams, system, usage,
+    images, meta, netstat, processors, statistics, streams, system, usage,
 };
 use crate::node::Node;
 use crate::services::Operation;
@@ -148,16 +148,16 @@ impl MachineService for Machine {
 
     async fn meta_write(
         &self,
-        _request: Request<proto::MetaWriteRequest>,
+        request: Request<proto::MetaWriteRequest>,
     ) -> Answer<proto::MetaWriteResponse> {
-        Err(no_disk("meta write"))
+        meta::write(&self.node, request.get_ref()).await.map(Response::new)
     }
 
     async fn meta_delete(
         &self,
-        _request: Request<proto::MetaDeleteRequest>,
+        request: Request<proto::MetaDeleteRequest>,
     ) -> Answer<proto::MetaDeleteResponse> {
-        Err(no_disk("meta delete"))
+        meta::delete(&self.node, request.get_ref()).await.map(Response::new)
     }
 
     async fn disk_stats(&self, _request: Request<()>) -> Answer<proto::DiskStatsResponse> {

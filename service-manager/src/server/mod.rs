@@ -22,6 +22,7 @@ mod generate;
 mod images;
 mod inspect;
 mod machine;
+mod meta;
 mod netstat;
 mod network;
 mod processors;

@@ -58,6 +58,7 @@ pub(crate) fn node(root: PathBuf) -> Arc<Node> {
         root,
         parameters: config::cmdline::NodeParameters { platform: "metal".into(), ..Default::default() },
         boot,
+        meta: crate::meta::Meta::new(store.clone(), journal.clone()),
         store,
         events,
         journal,

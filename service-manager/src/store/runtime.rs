@@ -91,6 +91,15 @@ pub static KMSG_LOG_CONFIG: Definition = Definition {
     ..PLAIN
 };
 
+/// A value of META that clients may set.
+pub static META_KEY: Definition = Definition {
+    kind: "MetaKeys.runtime.talos.dev",
+    display: "MetaKey",
+    columns: &[column("Value", "{.value}")],
+    writer: "runtime.MetaController",
+    ..PLAIN
+};
+
 /// The node's identity, which outlives restarts.
 pub static IDENTITY: Definition = Definition {
     kind: "Identities.cluster.talos.dev",
@@ -131,6 +140,8 @@ pub enum Runtime {
     KmsgLog(KmsgLog),
     /// `Identities`.
     Identity(Identity),
+    /// `MetaKeys`.
+    MetaKey(MetaKey),
     /// `Infos`.
     Cluster(Cluster),
 }
@@ -249,4 +260,11 @@ pub struct Cluster {
     pub cluster_id: String,
     /// Its name.
     pub cluster_name: String,
+}
+
+/// A value of META.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct MetaKey {
+    /// As text.
+    pub value: String,
 }

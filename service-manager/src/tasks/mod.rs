@@ -9,6 +9,7 @@ mod services;
 mod status;
 mod system;
 mod user;
+mod volumes;
 
 pub use config::{load_config, restore_config};
 pub use etc::{create_etc_network_files, create_os_release_file};
@@ -23,3 +24,4 @@ pub use system::{
     setup_system_directory, setup_var_directory, write_required_sysctls,
 };
 pub use user::{environment, load_kernel_modules, write_user_files};
+pub use volumes::{mount_ephemeral_partition, mount_state_partition, reload_meta};

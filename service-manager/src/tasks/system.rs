@@ -15,6 +15,7 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 use crate::controllers::NEEDED_KERNEL_PARAMS;
 use crate::node::Node;
 use crate::sequencer::{TaskError, TaskFuture};
+use crate::volumes;
 
 /// Where the cgroup tree is.
 const CGROUPS: &str = "/sys/fs/cgroup";
@@ -190,16 +191,19 @@ pub fn restore_grace_periods(node: Arc<Node>) -> TaskFuture {
     })
 }
 
-/// Mounts /var and makes its folders. A disk's EPHEMERAL takes the tmpfs's place once there is one.
+/// Makes the folders of /var; mounts a tmpfs there where no disk has an EPHEMERAL.
 pub fn setup_var_directory(_node: Arc<Node>) -> TaskFuture {
     Box::pin(async {
-        make(&Mount {
-            source: c"tmpfs",
-            target: "/var",
-            kind: c"tmpfs",
-            flags: MountFlags::NOSUID.union(MountFlags::NODEV),
-            data: c"mode=0755",
-        })?;
+        if !volumes::is_mounted(volumes::VAR) {
+            make(&Mount {
+                source: c"tmpfs",
+                target: volumes::VAR,
+                kind: c"tmpfs",
+                flags: MountFlags::NOSUID.union(MountFlags::NODEV),
+                data: c"mode=0755",
+            })?;
+        }
+        folder(volumes::VAR, 0o755)?;
         for path in [
             "/var/log",
             "/var/log/pods",

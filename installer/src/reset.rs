@@ -1,0 +1,187 @@
+//! Reset: partitions or a whole disk become zeros, in an order that a power cut may end anywhere.
+//!
+//! Owns: what a reset wipes, in which order; the proof that it is gone.
+//! Does not: stop services or unmount; restart.
+//! Order: the intent in META; secrets first (EPHEMERAL, STATE), then what holds none; what boots this disk and META,
+//! which keeps the intent, last. Of a whole disk the table goes before them, primary before backup: while one copy is
+//! there the next boot goes on with the reset, after it the disk starts nothing and counts as empty.
+//! Fails by: [`Error::NotWiped`] when the disk did not take the zeros; the intent stays.
+//! Source: docs/formats/disk.md.
+
+use ondisk::gpt::{Partition, Table};
+
+use crate::device::BlockDevice;
+use crate::host::{Host, partition, read_table, values, with_meta};
+use crate::install::END_BYTES;
+use crate::meta::{ResetIntent, begin_reset, end_reset, reset_intent};
+use crate::upgrade::Slot;
+use crate::{Error, Progress};
+
+/// How much is wiped, and read back, at once.
+const CHUNK_BYTES: u64 = 64 << 20;
+/// Read back at once.
+const READ_BYTES: u64 = 1 << 20;
+/// What is longer than this is not read back whole: a disk of some terabytes would take hours.
+const WHOLE_BYTES: u64 = 4 << 30;
+/// Of such a range, how many places between its start and its end are read, [`READ_BYTES`] each.
+const SAMPLES: u64 = 1024;
+
+/// One range of a reset.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// A partition.
+    Partition(Partition),
+    /// The start of the disk with the table.
+    Primary,
+    /// The end of the disk with the table's backup.
+    Backup,
+}
+
+impl Target {
+    /// Its name for people.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Partition(partition) => &partition.name,
+            Self::Primary => "the partition table",
+            Self::Backup => "the backup of the partition table",
+        }
+    }
+}
+
+/// What a reset wipes, in order. `running`: the slot that the node runs from, which is needed to the end.
+pub fn plan(table: &Table, intent: &ResetIntent, running: Option<Slot>) -> Result<Vec<Target>, Error> {
+    let late = |name: &str| match name {
+        "EPHEMERAL" => 0,
+        "STATE" => 1,
+        "EFI" | "BIOS" | "BOOT" => 3,
+        "META" => 4,
+        name if running.is_some_and(|slot| slot.partition() == name) => 5,
+        _ => 2,
+    };
+    let named = |name: &String| {
+        let found = partition(table, name)?;
+        found.cloned().ok_or_else(|| Error::NoSuchPartition { name: name.clone() })
+    };
+    let whole = intent.partitions.is_empty();
+    let mut wanted = match whole {
+        true => table.partitions.clone(),
+        false => intent.partitions.iter().map(named).collect::<Result<_, _>>()?,
+    };
+    wanted.sort_by_key(|partition| (late(&partition.name), partition.number));
+    wanted.dedup();
+    let table_goes = wanted.iter().position(|partition| late(&partition.name) >= 3).unwrap_or(wanted.len());
+    let mut targets: Vec<Target> = wanted.into_iter().map(Target::Partition).collect();
+    if whole {
+        targets.splice(table_goes..table_goes, [Target::Primary, Target::Backup]);
+    }
+    Ok(targets)
+}
+
+/// Notes the reset: from here on it happens, if not now, then at the next boot.
+pub fn begin(host: &mut dyn Host, intent: &ResetIntent) -> Result<(), Error> {
+    let table = read_table(host)?.table;
+    // What cannot be planned is refused before anything is promised.
+    plan(&table, intent, None)?;
+    with_meta(host, &table, |meta| begin_reset(meta, intent))?;
+    host.disk().acknowledge("reset");
+    Ok(())
+}
+
+/// The reset that was begun on this disk and is not through.
+pub fn pending(host: &mut dyn Host) -> Result<Option<ResetIntent>, Error> {
+    let table = read_table(host)?.table;
+    if partition(&table, "META")?.is_none() {
+        return Ok(None);
+    }
+    Ok(reset_intent(&values(host, &table)?))
+}
+
+/// Does what was noted.
+pub fn run(
+    host: &mut dyn Host,
+    intent: &ResetIntent,
+    running: Option<Slot>,
+    progress: &mut dyn FnMut(&Target, Progress),
+) -> Result<(), Error> {
+    let table = read_table(host)?.table;
+    let targets = plan(&table, intent, running)?;
+    for target in &targets {
+        let mut tell = |told: Progress| progress(target, told);
+        match target {
+            Target::Partition(partition) => {
+                // META is everybody's; the running slot is mounted through its mapping.
+                let is_running = running.is_some_and(|slot| slot.partition() == partition.name);
+                let mut part = match partition.name.as_str() {
+                    "META" => host.open_shared(&table, partition)?,
+                    _ if is_running => host.open_shared(&table, partition)?,
+                    _ => host.open(&table, partition)?,
+                };
+                wipe(&mut *part, target.name(), 0, None, &mut tell)?;
+            }
+            Target::Primary => wipe(host.disk(), target.name(), 0, Some(END_BYTES), &mut tell)?,
+            Target::Backup => {
+                let start = host.disk().bytes().saturating_sub(END_BYTES);
+                wipe(host.disk(), target.name(), start, Some(END_BYTES), &mut tell)?;
+            }
+        }
+    }
+    let has_meta = !targets.iter().any(|target| target.name() == "META");
+    if has_meta {
+        with_meta(host, &table, end_reset)?;
+    }
+    Ok(())
+}
+
+/// Makes a range zeros and proves it; without a length, up to the device's end.
+pub fn wipe(
+    device: &mut dyn BlockDevice,
+    name: &str,
+    start: u64,
+    length: Option<u64>,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(), Error> {
+    let end = length.map_or(device.bytes(), |length| start.saturating_add(length).min(device.bytes()));
+    let total_bytes = end.saturating_sub(start);
+    let mut at = start;
+    while at < end {
+        let length = CHUNK_BYTES.min(end - at);
+        device.zero(at, length)?;
+        at += length;
+        progress(Progress { step: "wipe", done_bytes: at - start, total_bytes });
+    }
+    device.flush()?;
+    prove(device, name, start, end, progress)
+}
+
+fn prove(
+    device: &mut dyn BlockDevice,
+    name: &str,
+    start: u64,
+    end: u64,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(), Error> {
+    let total_bytes = end.saturating_sub(start);
+    let step = if total_bytes > WHOLE_BYTES { total_bytes / SAMPLES } else { READ_BYTES };
+    let mut buffer = vec![0; usize::try_from(READ_BYTES).unwrap_or(0)];
+    let zeros = buffer.clone();
+    let mut at = start;
+    while at < end {
+        let length = READ_BYTES.min(end - at);
+        let bytes = buffer.get_mut(..usize::try_from(length).unwrap_or(0)).unwrap_or(&mut []);
+        device.read_at(at, bytes)?;
+        // Compared as a whole first: looking at single bytes takes many times as long.
+        if *bytes != zeros[..bytes.len()] {
+            let found = bytes.iter().position(|byte| *byte != 0).unwrap_or(0);
+            return Err(Error::NotWiped { name: name.to_owned(), offset: at - start + found as u64 });
+        }
+        // The end is always looked at: superblocks' copies lie there.
+        let last = end.saturating_sub(READ_BYTES);
+        at = if at < last { (at + step).min(last) } else { end };
+        progress(Progress { step: "verify", done_bytes: at - start, total_bytes });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,187 @@
+//! STATE and EPHEMERAL: made on the first boot, in a way that a power cut may end anywhere.
+//!
+//! Owns: their place and size, when they are formatted and when that is refused, growing EPHEMERAL's entry.
+//! Does not: mount; choose the file system ([`Host::format`] does).
+//! Order: the intent in META; the table with the new entry, backup before primary; the kernel; the file system; the
+//! intent goes. An intent that is found means that what the partition holds is half made: it is formatted again.
+//! Fails by: [`Error::ForeignVolume`] for a partition that holds something and has no intent: nobody's data is lost.
+//! Source: docs/formats/disk.md, docs/formats/meta.md.
+
+use ondisk::gpt::{ALIGNMENT_BYTES, Partition, Table, types};
+use ondisk::probe::{Filesystem, Kind, PROBE_BYTES, probe};
+
+use crate::Error;
+use crate::device::BlockDevice;
+use crate::host::{Host, partition, read_table, values, with_meta, write_table};
+use crate::layout::{STATE_BYTES, partition as request};
+use crate::meta::{FormatIntent, begin_format, end_format, format_intents};
+
+/// EPHEMERAL is not made smaller than this.
+pub const EPHEMERAL_LEAST_BYTES: u64 = 512 << 20;
+
+/// How much of a partition must be zeros for it to count as empty: no superblock lies further in.
+const EMPTY_BYTES: u64 = 1 << 20;
+
+/// A partition that the node makes itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Volume {
+    /// The machine config and what must outlive upgrades.
+    State,
+    /// /var: everything that may be lost.
+    Ephemeral,
+}
+
+/// What was done to make a volume usable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Did {
+    /// It was there.
+    Nothing,
+    /// It was there, empty, and was formatted.
+    Formatted,
+    /// It was made and formatted.
+    Made,
+    /// Making it had been cut off; that was done again.
+    Resumed,
+}
+
+/// A volume with a file system.
+#[derive(Debug, Clone)]
+pub struct Ready {
+    /// The disk's partitions.
+    pub table: Table,
+    /// The volume's.
+    pub partition: Partition,
+    /// What was done.
+    pub did: Did,
+}
+
+/// What a partition holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Content {
+    Empty,
+    Mountable,
+    Other(String),
+}
+
+impl Volume {
+    /// Its GPT name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::State => "STATE",
+            Self::Ephemeral => "EPHEMERAL",
+        }
+    }
+}
+
+/// Makes a volume usable; `seed` is random and gives a new partition its GUID.
+pub fn provision(host: &mut dyn Host, volume: Volume, seed: &[u8; 32]) -> Result<Ready, Error> {
+    let mut table = read_table(host)?.table;
+    let intents = format_intents(&values(host, &table)?);
+    let Some(found) = partition(&table, volume.name())?.cloned() else {
+        let new = place(&table, volume, seed)?;
+        let intent = FormatIntent::new(volume.name(), new.guid);
+        with_meta(host, &table, |meta| begin_format(meta, &intent))?;
+        table.partitions.push(new.clone());
+        write_table(host, &table)?;
+        host.announce(&table, &new)?;
+        return finish(host, table, new, &intent, Did::Made);
+    };
+    let intent = FormatIntent::new(volume.name(), found.guid);
+    if intents.contains(&intent) {
+        return finish(host, table, found, &intent, Did::Resumed);
+    }
+    let held = content(&mut *host.open(&table, &found)?)?;
+    match held {
+        Content::Mountable => Ok(Ready { table, partition: found, did: Did::Nothing }),
+        Content::Empty => {
+            with_meta(host, &table, |meta| begin_format(meta, &intent))?;
+            finish(host, table, found, &intent, Did::Formatted)
+        }
+        Content::Other(found) => Err(Error::ForeignVolume { name: volume.name().into(), found }),
+    }
+}
+
+/// Whether making the file system of a partition was cut off.
+pub fn is_half_made(host: &mut dyn Host, partition: &Partition) -> Result<bool, Error> {
+    let table = read_table(host)?.table;
+    let intent = FormatIntent::new(&partition.name, partition.guid);
+    Ok(format_intents(&values(host, &table)?).contains(&intent))
+}
+
+/// Formats and takes the intent back.
+fn finish(
+    host: &mut dyn Host,
+    table: Table,
+    partition: Partition,
+    intent: &FormatIntent,
+    did: Did,
+) -> Result<Ready, Error> {
+    host.format(&table, &partition)?;
+    host.open(&table, &partition)?.flush()?;
+    with_meta(host, &table, |meta| end_format(meta, intent))?;
+    host.disk().acknowledge(&partition.name);
+    Ok(Ready { table, partition, did })
+}
+
+/// Lets the volume's partition reach to the end of its disk; says by how many bytes it grew. A damaged primary table
+/// is written anew on the way.
+pub fn grow(host: &mut dyn Host, volume: Volume) -> Result<u64, Error> {
+    let found = read_table(host)?;
+    let mut table = found.table;
+    let number = partition(&table, volume.name())?.map_or(0, |partition| partition.number);
+    let sectors = table.grow(number).unwrap_or(0);
+    if sectors == 0 && found.primary_fault.is_none() {
+        return Ok(0);
+    }
+    write_table(host, &table)?;
+    if let Some(grown) = table.partitions.iter().find(|partition| partition.number == number).cloned() {
+        host.announce(&table, &grown)?;
+    }
+    Ok(sectors.saturating_mul(u64::from(table.geometry.sector_bytes)))
+}
+
+/// Behind all other partitions. STATE is not made where EPHEMERAL would find no room.
+fn place(table: &Table, volume: Volume, seed: &[u8; 32]) -> Result<Partition, Error> {
+    let sector = u64::from(table.geometry.sector_bytes);
+    let step = ALIGNMENT_BYTES / sector;
+    let behind = table.partitions.iter().map(|partition| partition.last_lba.saturating_add(1)).max();
+    let first_lba = behind.unwrap_or_else(|| table.geometry.first_usable()).next_multiple_of(step);
+    let limit = table.geometry.last_usable().saturating_add(1) / step * step;
+    let room = limit.saturating_sub(first_lba);
+    let (sectors, needed) = match volume {
+        Volume::State => {
+            let later = match partition(table, Volume::Ephemeral.name())? {
+                Some(_) => 0,
+                None => EPHEMERAL_LEAST_BYTES,
+            };
+            (STATE_BYTES / sector, (STATE_BYTES + later) / sector)
+        }
+        Volume::Ephemeral => (room, EPHEMERAL_LEAST_BYTES / sector),
+    };
+    if needed > room {
+        let (needed_bytes, room_bytes) = (needed.saturating_mul(sector), room.saturating_mul(sector));
+        return Err(Error::NoRoom { name: volume.name().into(), needed_bytes, room_bytes });
+    }
+    let wanted = request(seed, volume.name(), types::LINUX, 0);
+    let number = table.partitions.iter().map(|partition| partition.number).max().unwrap_or(0) + 1;
+    let last_lba = first_lba + sectors - 1;
+    let (type_guid, guid, attributes, name) = (wanted.type_guid, wanted.guid, wanted.attributes, wanted.name);
+    Ok(Partition { number, type_guid, guid, first_lba, last_lba, attributes, name })
+}
+
+/// Looks at a partition's start.
+fn content(part: &mut dyn BlockDevice) -> Result<Content, Error> {
+    let mut start = vec![0; usize::try_from(EMPTY_BYTES.min(part.bytes())).unwrap_or(0)];
+    part.read_at(0, &mut start)?;
+    let head = start.get(..PROBE_BYTES).unwrap_or(&start);
+    Ok(match probe(head) {
+        Some(Filesystem { kind: Kind::Xfs | Kind::Ext4 | Kind::Vfat, .. }) => Content::Mountable,
+        Some(other) => Content::Other(other.kind.to_string()),
+        None if start.iter().all(|byte| *byte == 0) => Content::Empty,
+        None => Content::Other("data of an unknown kind".into()),
+    })
+}
+
+#[cfg(test)]
+mod tests;

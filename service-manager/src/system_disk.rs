@@ -1,0 +1,134 @@
+//! The disk that this machine's system is installed on.
+//!
+//! Owns: which disk that is: the one that the root's slot lies on; without a slot (the root came from a medium, the
+//! network or the initramfs) the one with Billet's partitions, if there is exactly one.
+//! Does not: choose a disk to install to; write.
+//! Fails by: a sentence that names the disks that could all be meant; none of them is used then.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use installer::upgrade::Slot;
+use ondisk::gpt::{self, Geometry, Partition, Table};
+use ondisk::{ReadAt, ReadError};
+
+use crate::block;
+use crate::node::Node;
+
+/// Partitions that every installed disk has.
+const OURS: [&str; 3] = ["EFI", "ROOT-A", "META"];
+
+/// An installed disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SystemDisk {
+    /// Its node: `/dev/vda`.
+    pub path: PathBuf,
+    /// Its partitions.
+    pub table: Table,
+    /// The slot that this node runs from; `None` where the root came from elsewhere.
+    pub slot: Option<Slot>,
+}
+
+impl SystemDisk {
+    /// The node of a partition of it: `/dev/vda4`, `/dev/nvme0n1p4`.
+    #[must_use]
+    pub fn partition_path(&self, partition: &Partition) -> PathBuf {
+        partition_path(&self.path, partition.number)
+    }
+}
+
+/// The node of a disk's partition: behind a digit the kernel puts a `p`.
+#[must_use]
+pub fn partition_path(disk: &Path, number: u32) -> PathBuf {
+    let disk = disk.display().to_string();
+    let between = if disk.ends_with(|last: char| last.is_ascii_digit()) { "p" } else { "" };
+    PathBuf::from(format!("{disk}{between}{number}"))
+}
+
+impl Node {
+    /// The disk that this machine's system is installed on. Reads the disk: not for the runtime's own threads.
+    #[must_use]
+    pub fn system_disk(&self) -> Option<SystemDisk> {
+        find(self).ok().flatten()
+    }
+
+    /// The slot that this node runs from.
+    #[must_use]
+    pub fn slot(&self) -> Option<Slot> {
+        let source = &self.boot.root_source;
+        [Slot::A, Slot::B].into_iter().find(|slot| source.ends_with(&format!("({})", slot.partition())))
+    }
+}
+
+/// The same, with the reason why it is none of several.
+pub(crate) fn find(node: &Node) -> Result<Option<SystemDisk>, String> {
+    let slot = node.slot();
+    if slot.is_some() {
+        let name = block::system_disk(node).ok_or_else(|| {
+            format!("the disk of {} is not there any more: is it unplugged?", node.boot.root_source)
+        })?;
+        let path = Path::new("/dev").join(name);
+        let table = read_table(node, &path)?;
+        return Ok(Some(SystemDisk { path, table, slot }));
+    }
+    let is_ours = |table: &Table| OURS.iter().all(|name| table.by_name(name).is_some());
+    let disks = block::disks(node).into_iter().filter_map(|path| {
+        let table = read_table(node, &path).ok().filter(is_ours)?;
+        Some(SystemDisk { path, table, slot: None })
+    });
+    let mut disks: Vec<SystemDisk> = disks.collect();
+    if disks.len() > 1 {
+        let names: Vec<String> = disks.iter().map(|disk| disk.path.display().to_string()).collect();
+        return Err(format!(
+            "several disks hold an installation of Billet ({}): none is used; detach or wipe all but one",
+            names.join(", ")
+        ));
+    }
+    Ok(disks.pop())
+}
+
+/// A disk's partition table.
+pub(crate) fn read_table(node: &Node, disk: &Path) -> Result<Table, String> {
+    let name = disk.display();
+    let shown = node.path(&name.to_string());
+    let file = File::open(&shown).map_err(|e| format!("open {name}: {e}"))?;
+    let size = sys::block::size_bytes(&file).and_then(|bytes| Ok((bytes, sys::block::sector_bytes(&file)?)));
+    let (bytes, sector_bytes) = size.map_err(|e| format!("size of {name}: {e}"))?;
+    let geometry = Geometry::new(sector_bytes, bytes).map_err(|e| format!("{name}: {e}"))?;
+    gpt::read(&mut Opened(&file), geometry).map(|found| found.table).map_err(|e| format!("{name}: {e}"))
+}
+
+/// An open device as the readers of `ondisk` want it.
+struct Opened<'f>(&'f File);
+
+impl ReadAt for Opened<'_> {
+    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+        let length = buffer.len();
+        std::os::unix::fs::FileExt::read_exact_at(self.0, buffer, offset).map_err(|error| ReadError {
+            offset,
+            length,
+            errno: error.raw_os_error().unwrap_or(0),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn partitions_have_the_kernels_names() {
+        let name = |disk: &str| partition_path(Path::new(disk), 5).display().to_string();
+        assert_eq!(name("/dev/vda"), "/dev/vda5");
+        assert_eq!(name("/dev/nvme0n1"), "/dev/nvme0n1p5");
+        assert_eq!(name("/dev/mmcblk0"), "/dev/mmcblk0p5");
+    }
+
+    #[test]
+    fn a_node_without_disks_has_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = crate::server::tests_node(dir.path().to_owned());
+        assert_eq!(find(&node), Ok(None));
+        assert_eq!(node.slot(), None);
+    }
+}

@@ -1,0 +1,42 @@
+//! The system disk: META, STATE and EPHEMERAL.
+//!
+//! Order: META first, since it says what was cut off; STATE before the config is looked for; EPHEMERAL before /var is
+//! filled.
+//! Fails by: without META and STATE the node goes on and says so, since a person can then give it a config or reset
+//! it; an EPHEMERAL that holds something foreign ends the boot sequence.
+//! Source: spec/machine-facts.md §4.4 and its v1.13 appendix.
+
+use std::sync::Arc;
+
+use crate::node::Node;
+use crate::sequencer::{TaskError, TaskFuture};
+use crate::{meta, volumes};
+
+/// Reads META of the disk that the root came from.
+pub fn reload_meta(node: Arc<Node>) -> TaskFuture {
+    Box::pin(async move {
+        if node.slot().is_none() {
+            // Its disk, if it has one, has no driver yet: META is found with STATE.
+            return Ok(());
+        }
+        let reader = node.clone();
+        tokio::task::spawn_blocking(move || meta::open_on_system_disk(&reader))
+            .await
+            .map_err(|e| TaskError(format!("read META: {e}")))
+    })
+}
+
+/// Makes STATE on the disk that the root came from, if it is missing, and mounts it.
+pub fn mount_state_partition(node: Arc<Node>) -> TaskFuture {
+    Box::pin(async move {
+        if let Err(error) = volumes::provision_system_disk(&node).await {
+            node.journal.warn(&format!("{error}; without STATE the machine config lasts until a restart"));
+        }
+        Ok(())
+    })
+}
+
+/// Makes EPHEMERAL on the disk that the root came from, if it is missing, and mounts it at /var.
+pub fn mount_ephemeral_partition(node: Arc<Node>) -> TaskFuture {
+    Box::pin(async move { volumes::mount_ephemeral(&node).await.map(drop).map_err(TaskError) })
+}

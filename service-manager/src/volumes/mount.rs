@@ -1,0 +1,84 @@
+//! Mounts of the system's volumes.
+//!
+//! Owns: where EPHEMERAL goes and with which options; letting its file system fill its partition.
+//! Source: spec/machine-facts.md §11.2; xfs_growfs(8); the layout of xfs's superblock.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::mount::MountFlags;
+
+use super::program;
+use crate::configuration::mount_volume;
+
+/// Where EPHEMERAL is mounted.
+pub(crate) const VAR: &str = "/var";
+const GROW: &str = "/usr/sbin/xfs_growfs";
+const GROW_DEADLINE: Duration = Duration::from_secs(120);
+/// What a file system need not fill: less than this is no use.
+const SLACK_BYTES: u64 = 1 << 20;
+
+/// Mounts EPHEMERAL. Devices and set-user-id programs are allowed below it: containers have them.
+pub(super) fn ephemeral(device: &Path) -> Result<(), String> {
+    mount_volume(device, "EPHEMERAL", VAR, MountFlags::NOATIME)
+}
+
+/// Lets a mounted xfs fill its partition.
+pub(super) fn fill(device: &Path) -> Result<(), String> {
+    let what = |error: std::io::Error| format!("read {}: {error}", device.display());
+    let mut file = File::open(device).map_err(what)?;
+    let bytes = sys::block::size_bytes(&file).map_err(|errno| what(errno.into()))?;
+    let mut start = [0; 512];
+    file.read_exact(&mut start).map_err(what)?;
+    match xfs_bytes(&start) {
+        Some(used) if used.saturating_add(SLACK_BYTES) <= bytes => {
+            program::run(GROW, &["-d", VAR], GROW_DEADLINE)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The length of an xfs from its superblock: block size (u32 at 4) times blocks (u64 at 8), big-endian.
+fn xfs_bytes(start: &[u8]) -> Option<u64> {
+    let magic = start.get(..4)?;
+    let block = u32::from_be_bytes(start.get(4..8)?.try_into().ok()?);
+    let blocks = u64::from_be_bytes(start.get(8..16)?.try_into().ok()?);
+    (magic == b"XFSB").then(|| blocks.saturating_mul(u64::from(block)))
+}
+
+/// Whether something with a device is mounted there.
+pub(crate) fn is_mounted(target: &str) -> bool {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    is_mounted_in(&mounts, target)
+}
+
+fn is_mounted_in(mounts: &str, target: &str) -> bool {
+    mounts.lines().any(|line| {
+        let mut words = line.split(' ');
+        words.next().is_some_and(|source| source.starts_with("/dev/")) && words.next() == Some(target)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOUNTS: &str = "/dev/dm-0 / squashfs ro 0 0\ntmpfs /var tmpfs rw 0 0\n/dev/vda5 /system/state xfs rw 0 0\n\
+        /dev/vda6 /var xfs rw 0 0\n/dev/sdb1 /var/mnt/a\\040b xfs rw 0 0\ntmpfs /variant tmpfs rw 0 0\n";
+
+    #[test]
+    fn a_tmpfs_is_no_disk() {
+        assert!(is_mounted_in(MOUNTS, "/var") && !is_mounted_in("tmpfs /var tmpfs rw 0 0\n", "/var"));
+    }
+
+    #[test]
+    fn the_length_of_an_xfs() {
+        let mut start = vec![0; 512];
+        start[..16].copy_from_slice(b"XFSB\0\0\x10\0\0\0\0\0\0\x01\0\0");
+        assert_eq!(xfs_bytes(&start), Some(4096 * 65536));
+        start[0] = 0;
+        assert_eq!(xfs_bytes(&start), None);
+    }
+}
