@@ -136,6 +136,8 @@ pub trait Kernel {
     fn map(&mut self, name: &str, uuid: &str, table: &[Target]) -> Result<u32>;
     /// Removes a mapping.
     fn unmap(&mut self, name: &str) -> Result<()>;
+    /// Whether dm-verity met a wrong hash in a layer.
+    fn is_corrupt(&mut self, layer: &str) -> Result<bool>;
     /// All mappings.
     fn mappings(&mut self) -> Result<Vec<Mapped>>;
 

@@ -4,6 +4,7 @@
 //! deposited, the watchdog.
 //! Does not: decide.
 
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -16,6 +17,7 @@ use crate::kernel::{
 };
 use crate::line::Line;
 use crate::modules::MAX_MODULE_BYTES;
+use crate::tasks::mapping::MAPPING_PREFIX;
 
 /// machined's environment: facts §4.3.
 const PATH: &core::ffi::CStr =
@@ -243,6 +245,11 @@ impl Kernel for RealKernel {
 
     fn unmap(&mut self, name: &str) -> Result<()> {
         sys::dm::remove(self.mapper()?, name, false)
+    }
+
+    fn is_corrupt(&mut self, layer: &str) -> Result<bool> {
+        let name = format!("{MAPPING_PREFIX}{layer}");
+        Ok(sys::dm::status(self.mapper()?, &name)?.starts_with('C'))
     }
 
     fn mappings(&mut self) -> Result<Vec<Mapped>> {

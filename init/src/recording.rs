@@ -328,6 +328,11 @@ impl Kernel for Recording {
         self.call(format!("unmap {name}"))
     }
 
+    fn is_corrupt(&mut self, layer: &str) -> Result<bool> {
+        self.call(format!("corrupt? {layer}"))?;
+        Ok(layer == "kernel")
+    }
+
     fn mappings(&mut self) -> Result<Vec<Mapped>> {
         self.call("mappings".to_string())?;
         Ok(["billet-base", "luks2-STATE"]

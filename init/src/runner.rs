@@ -53,17 +53,21 @@ fn report(boot: &mut Boot<'_>, task: &str, failure: &Failure) {
     give_up(boot.kernel, &mut boot.recorder, task, &text);
 }
 
-/// Prints the one line of a failed boot and records it, keeps it readable as long as `panic=` says, and restarts.
+/// Reports a failed boot and restarts.
 pub fn give_up(kernel: &mut dyn Kernel, recorder: &mut Recorder, task: &str, text: &str) {
+    if announce(kernel, recorder, task, text) {
+        kernel.end(End::Restart);
+    }
+}
+
+/// Prints the one line of a failed boot and records it, and keeps it readable as long as `panic=` says; false if that
+/// is for ever.
+pub fn announce(kernel: &mut dyn Kernel, recorder: &mut Recorder, task: &str, text: &str) -> bool {
     let seconds = kernel.failure_wait_seconds();
     let next =
         if seconds == 0 { "waiting for ever".to_string() } else { format!("restarting in {seconds} s") };
     kernel.log(Level::Error, &format!("boot failed: {task}: {text}; {next}"));
     recorder.end(kernel, &mut sys::fs::buffer(BUFFER_BYTES), &format!("failed={task}\nreason={text}\n"));
-    if seconds == 0 {
-        kernel.pause(u64::MAX);
-    } else {
-        kernel.pause(seconds.saturating_mul(1_000_000_000));
-        kernel.end(End::Restart);
-    }
+    kernel.pause(if seconds == 0 { u64::MAX } else { seconds.saturating_mul(1_000_000_000) });
+    seconds != 0
 }

@@ -160,7 +160,7 @@ impl Supervisor<'_> {
     }
 
     fn machined_ready(&mut self) {
-        self.backoff.reset();
+        self.ready_ns = Some(self.kernel.now_ns());
         self.watchdog.feed_again();
         if !self.ever_ready {
             self.ever_ready = true;

@@ -27,7 +27,7 @@ use crate::kernel::{Kernel, Level, Ready, Signal};
 use crate::line::{Line, say};
 use crate::recorder::Recorder;
 use crate::runner;
-use backoff::Backoff;
+use backoff::{Backoff, End, MOST_CRASHES, STEADY_NS};
 use exits::Exits;
 use messages::Outbox;
 use store::Store;
@@ -90,6 +90,10 @@ pub struct Supervisor<'k> {
     connected: bool,
     ever_ready: bool,
     started_ns: u64,
+    /// When the present machined was ready.
+    ready_ns: Option<u64>,
+    /// init had to end the present machined.
+    killed_by_init: bool,
     heartbeat_ns: u64,
     /// machined closed its socket: unless it ends by itself until then, it is killed.
     closed_deadline_ns: Option<u64>,
@@ -123,6 +127,8 @@ impl<'k> Supervisor<'k> {
             connected: false,
             ever_ready: false,
             started_ns: now,
+            ready_ns: None,
+            killed_by_init: false,
             heartbeat_ns: now,
             closed_deadline_ns: None,
             backoff: Backoff::default(),
@@ -187,7 +193,8 @@ impl<'k> Supervisor<'k> {
             self.kernel.disconnect();
             self.connected = false;
         }
-        let until_ns = self.kernel.now_ns() + self.backoff.wait_ns();
+        let end = self.kind_of_end(status);
+        let until_ns = self.kernel.now_ns() + self.backoff.ended(end);
         self.machined = Machined::Waiting { until_ns };
         if let Some(start) = self.start_mut() {
             start.restarts = start.restarts.saturating_add(1);
@@ -196,12 +203,45 @@ impl<'k> Supervisor<'k> {
         let status = WaitStatus(status);
         say!(self.kernel, Level::Warning, "machined ended: {status}");
         self.recorder.record_log(self.kernel, &mut self.frame);
+        if self.backoff.is_hopeless() {
+            let line = Line::new(format_args!(
+                "machined ended {MOST_CRASHES} times in a row, the last time with {status}{}",
+                Blocks(self.corrupt_layer())
+            ));
+            if runner::announce(self.kernel, self.recorder, "start_machined", line.as_str()) {
+                // Unlike in an early failure, file systems may be mounted for writing.
+                self.finish(Action::Reboot, "machined does not run");
+            } else {
+                self.outcome = Some(Outcome::GaveUp);
+            }
+        }
+    }
+
+    fn kind_of_end(&mut self, status: i32) -> End {
+        let now = self.kernel.now_ns();
+        let steady = self.ready_ns.is_some_and(|ready| now >= ready + STEADY_NS);
+        let killed = status & 0x7f == KILLED;
+        match (self.killed_by_init, killed, self.ready_ns) {
+            (false, ..) if steady => End::Steady,
+            (false, true, Some(_)) => End::Killed,
+            (false, true, None) => End::KilledEarly,
+            _ => End::Crashed,
+        }
+    }
+
+    /// A layer in which the kernel has met a block with a wrong hash.
+    fn corrupt_layer(&mut self) -> Option<&str> {
+        let ToMachined::Start(start) = &self.start else { return None };
+        let mut names = start.report.layers.iter().map(|layer| layer.name.as_str());
+        // What cannot be asked is not known to be corrupt.
+        names.find(|name| self.kernel.is_corrupt(name).unwrap_or(false))
     }
 
     /// Ends a machined that does not keep to the protocol; its exit arrives as any other.
     fn kill_machined(&mut self, reason: &str) {
         if let Machined::Running { pid } = self.machined {
             say!(self.kernel, Level::Warning, "killing machined: {reason}");
+            self.killed_by_init = true;
             if let Err(errno) = self.kernel.kill(pid, Signal::Kill) {
                 say!(self.kernel, Level::Warning, "kill machined: {}", sys::errno::Described(errno));
             }
@@ -262,6 +302,18 @@ impl<'k> Supervisor<'k> {
     }
 }
 
+/// SIGKILL as a wait status has it.
+const KILLED: i32 = 9;
+
+/// What a line about machined's end adds when a layer is corrupt.
+struct Blocks<'a>(Option<&'a str>);
+
+impl core::fmt::Display for Blocks<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        self.0.map_or(Ok(()), |layer| write!(f, "; layer {layer}: blocks are corrupt"))
+    }
+}
+
 /// A wait status in words.
 struct WaitStatus(i32);
 
@@ -304,6 +356,8 @@ pub fn start_machined(supervisor: &mut Supervisor<'_>) {
             supervisor.machined = Machined::Running { pid };
             supervisor.recorder.lend(pid);
             supervisor.connected = true;
+            supervisor.ready_ns = None;
+            supervisor.killed_by_init = false;
             supervisor.heartbeat_ns = now;
             supervisor.outbox = Outbox::default();
             supervisor.exits.rewind();

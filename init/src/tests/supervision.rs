@@ -82,6 +82,35 @@ fn restarts_are_immediate_once_and_then_slower_until_ready() {
     assert_eq!(turns[..expected.len()], expected);
 }
 
+/// machined is ready and crashes with a bus error, again and again, after `lives` of so many seconds.
+fn crashes(lives: impl IntoIterator<Item = u64>) -> Recording {
+    let mut kernel = with_layers(machine(""), "/billet/layers");
+    for seconds in lives {
+        let crash = [message(&ToInit::Ready), Event::Time(seconds * SECOND), Event::Exit(0, 7)];
+        // The longest wait passes, then machined runs again.
+        kernel.events.extend(crash.into_iter().chain([Event::Time(11 * SECOND)]));
+    }
+    crate::run(&mut kernel);
+    kernel
+}
+
+#[test]
+fn a_machined_that_only_crashes_ends_the_boot_and_names_the_corrupt_layer() {
+    let kernel = crashes([1; 8]);
+    let line = "boot failed: start_machined: machined ended 8 times in a row, the last time with signal 7; layer kernel: \
+                blocks are corrupt; restarting in 10 s";
+    assert_eq!(kernel.errors(), [line]);
+    assert_eq!(starts(&kernel).len(), 8);
+    assert_eq!(kernel.ends.last(), Some(&End::Restart));
+}
+
+#[test]
+fn a_machined_that_was_steady_is_started_for_as_long_as_it_takes() {
+    let kernel = crashes([31].into_iter().chain([1; 20]));
+    assert_eq!(kernel.errors(), Vec::<&str>::new());
+    assert!(starts(&kernel).len() > 20);
+}
+
 #[test]
 fn a_machined_that_stops_its_heartbeat_is_killed_and_started_again() {
     let kernel = life([Event::Time(61 * SECOND), message(&ToInit::Ready)]);
