@@ -19,6 +19,7 @@ const KNOWN: &[(&str, bool)] = &[
     ("config.inline", false),
     ("environment", true),
     ("hostname", false),
+    ("install", false),
     ("interface", false),
     ("logging.kernel", false),
     ("module.signatures", false),

@@ -47,6 +47,9 @@ pub struct Image {
     pub layers: Vec<LayerFile>,
     /// A raw disk: EFI with systemd-boot and the UKI, ROOT-A.
     pub disk: PathBuf,
+    /// The UKI alone.
+    #[serde(default)]
+    pub uki: Option<PathBuf>,
 }
 
 /// One layer file.
@@ -82,7 +85,7 @@ pub(crate) fn read(root: &Path) -> Result<Build> {
     let Build { vmlinuz, initramfs, billetctl, test, .. } = &mut build;
     let paths = [vmlinuz, initramfs, billetctl, &mut test.initramfs_full, &mut test.manifest, &mut test.disk];
     let layers = test.layers.iter_mut().map(|layer| &mut layer.file);
-    for path in paths.into_iter().chain(&mut test.initramfs).chain(layers) {
+    for path in paths.into_iter().chain(&mut test.initramfs).chain(&mut test.uki).chain(layers) {
         *path = root.join(&path);
     }
     Ok(build)

@@ -25,17 +25,22 @@ const VOLUME_ID: u32 = 0xb111_e700;
 
 /// Writes a FAT image.
 pub fn write(image: &Path, config: &str) -> Result<PathBuf> {
-    let volume = fat::Volume { label: LABEL, volume_id: VOLUME_ID, sector_bytes: 512, bytes: VOLUME_BYTES };
     let content = [fat::File { path: FILE, content: config.as_bytes() }];
-    let extents =
-        fat::format(&volume, &content).map_err(|error| anyhow!("lay out the config volume: {error:?}"))?;
+    write_fat(image, LABEL, VOLUME_BYTES, &content)?;
+    Ok(image.to_path_buf())
+}
+
+/// Writes a FAT image of so many bytes with this label and these files.
+pub(crate) fn write_fat(image: &Path, label: &str, bytes: u64, files: &[fat::File<'_>]) -> Result<()> {
+    let volume = fat::Volume { label, volume_id: VOLUME_ID, sector_bytes: 512, bytes };
     let what = || format!("write {}", image.display());
+    let extents = fat::format(&volume, files).map_err(|error| anyhow!("{error:?}")).with_context(what)?;
     let file = File::create(image).with_context(what)?;
-    file.set_len(VOLUME_BYTES).with_context(what)?;
+    file.set_len(bytes).with_context(what)?;
     for extent in extents {
         file.write_all_at(&extent.bytes, extent.offset).with_context(what)?;
     }
-    Ok(image.to_path_buf())
+    Ok(())
 }
 
 /// Writes an ISO 9660 image, for a CD drive.

@@ -38,6 +38,8 @@ pub enum Transport {
     Medium,
     /// OVMF, systemd-boot, UKI and ROOT-A: nothing from outside the disk.
     Firmware,
+    /// A stick labelled `BILLET` that OVMF starts by itself: the UKI, and the layers as files.
+    Stick,
 }
 
 /// The machine config's way into the node.
@@ -64,6 +66,7 @@ pub struct NodeBuilder {
     additions: String,
     documents: String,
     command_line: String,
+    installs: bool,
     source: Option<String>,
     credentials: Option<Credentials>,
     spoiler: Option<Spoiler>,
@@ -88,6 +91,12 @@ impl NodeBuilder {
     /// Adds words to the kernel command line; a UKI's cannot be changed.
     pub fn command_line(mut self, words: &str) -> Self {
         self.command_line.push_str(&format!(" {words}"));
+        self
+    }
+
+    /// Lets the machine install itself when its config names a disk, as every one in tests does.
+    pub fn installs(mut self) -> Self {
+        self.installs = true;
         self
     }
 
@@ -218,7 +227,8 @@ impl NodeBuilder {
             }
             None => None,
         };
-        let line = format!("{}{}", self.build_line(), self.command_line);
+        let stays = if self.installs { "" } else { " billet.install=no" };
+        let line = format!("{}{stays}{}", self.build_line(), self.command_line);
         let direct = |vm: VmBuilder, initramfs: &Path| vm.kernel(&build().vmlinuz, Some(initramfs), &line);
         let part = |make: &dyn Fn(&Root) -> Result<std::path::PathBuf>| match &spoiled {
             Some(root) => make(root),
@@ -231,6 +241,10 @@ impl NodeBuilder {
                 let image = part(&|root| root.medium(dir))?;
                 let vm = direct(vm, &part(&|root| root.initramfs(dir, false))?);
                 Ok(vm.drive(Drive::new(&image, Bus::Cdrom)))
+            }
+            (Transport::Stick, _) => {
+                let image = part(&|root| root.stick(dir))?;
+                Ok(vm.drive(Drive::new(&image, Bus::Virtio)).uefi())
             }
             (Transport::Slot | Transport::Firmware, _) => {
                 let image = match &spoiled {
@@ -257,6 +271,7 @@ impl TestNode {
             additions: String::new(),
             documents: String::new(),
             command_line: String::new(),
+            installs: false,
             source: None,
             credentials: None,
             spoiler: None,

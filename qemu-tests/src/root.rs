@@ -12,6 +12,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 use ondisk::cpio::{Entry, Kind, Writer};
+use ondisk::fat;
 use ondisk::gpt;
 use ondisk::manifest::{LAYER_DIR, PATH, RootManifest};
 
@@ -20,6 +21,9 @@ use crate::config_volume;
 
 /// The label that init looks for on a boot medium.
 pub const LABEL: &str = "BILLET";
+
+/// Room on a stick for its tables and folders.
+const STICK_SPARE_BYTES: u64 = 64 << 20;
 
 /// The disk image has 512-byte sectors.
 const SECTOR_BYTES: u32 = 512;
@@ -133,6 +137,23 @@ impl Root {
         }
         let image = dir.join("medium.iso");
         config_volume::make_iso(LABEL, &tree, &image)?;
+        Ok(image)
+    }
+
+    /// A stick that firmware starts: a FAT with the UKI where firmware looks, and the layers under init's label.
+    pub fn stick(&self, dir: &Path) -> Result<PathBuf> {
+        let path = self.build.test.uki.as_ref().context("build.json names no UKI of the test image")?;
+        let uki = std::fs::read(path).with_context(|| format!("read {}", path.display()))?;
+        let folder = LAYER_DIR.trim_start_matches('/');
+        let names: Vec<String> =
+            self.layers.iter().map(|layer| format!("{folder}/{}", layer.file_name)).collect();
+        let mut files = vec![fat::File { path: "EFI/BOOT/BOOTX64.EFI", content: &uki }];
+        let layers = names.iter().zip(&self.layers);
+        files.extend(layers.map(|(path, layer)| fat::File { path, content: &layer.bytes }));
+        let content: usize = files.iter().map(|file| file.content.len()).sum();
+        let bytes = u64::try_from(content)?.next_multiple_of(1 << 20) + STICK_SPARE_BYTES;
+        let image = dir.join("stick.img");
+        config_volume::write_fat(&image, LABEL, bytes, &files)?;
         Ok(image)
     }
 

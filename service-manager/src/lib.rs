@@ -36,6 +36,7 @@ mod files;
 mod hardware;
 pub mod identity;
 pub mod init_link;
+mod install;
 pub mod journal;
 pub mod kmsg;
 pub mod listeners;

@@ -20,12 +20,12 @@ use crate::logs::Logs;
 use crate::meta::Meta;
 use crate::node::{Node, Readiness};
 use crate::sequencer::{self, Sequencer, Start};
-use crate::sequences::{INITIALIZE, REBOOT, SHUTDOWN, by_name};
+use crate::sequences::{INITIALIZE, REBOOT, SHUTDOWN, by_name, follower};
 use crate::services::{LogPipe, Services, Surroundings, pidfd_name};
 use crate::store::{INIT_STATUS, InitStatus, ROOT_LAYER, RootLayer, Runtime, Spec, Store, VERSION, Version};
 use crate::tasks::{self, Stage};
 use crate::timeline::Timeline;
-use crate::{configuration, controllers, identity};
+use crate::{configuration, controllers, identity, install};
 
 const LOG_FOLDER: &str = "/run/log";
 const CGROUPS: &str = "/sys/fs/cgroup";
@@ -95,6 +95,7 @@ fn make_node(link: InitLink, replay: &mut Replay) -> Node {
         api_socket: OnceLock::new(),
         configuration: Default::default(),
         config: watch::channel(None).0,
+        install_target: watch::channel(None).0,
         readiness: watch::channel(Readiness::default()).0,
     }
 }
@@ -197,7 +198,7 @@ fn take_over(node: &Arc<Node>, replay: &mut Replay) {
             return resume_services(node, &memory, replay);
         }
         None if memory.done.iter().any(|name| name == "initialize") => {
-            (by_name("boot").unwrap_or(&INITIALIZE), 0, String::new())
+            (follower(INITIALIZE.name, install::is_due_now(node)).unwrap_or(&INITIALIZE), 0, String::new())
         }
         None => (&INITIALIZE, 0, String::new()),
     };

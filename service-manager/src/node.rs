@@ -73,6 +73,8 @@ pub struct Node {
     pub meta: Meta,
     /// The config in force, once there is one.
     pub config: watch::Sender<Option<Arc<Config>>>,
+    /// The disk that this machined has installed to.
+    pub install_target: watch::Sender<Option<PathBuf>>,
     /// What the API answers about its readiness.
     pub readiness: watch::Sender<Readiness>,
 }

@@ -21,6 +21,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use crate::checkpoint::SavedSequence;
 use crate::clock;
 use crate::events::sequence_error;
+use crate::install;
 use crate::node::Node;
 
 /// Why a task failed, for people.
@@ -128,7 +129,7 @@ async fn run(node: Arc<Node>, sequence: &'static Sequence<TaskFn>, how: Start) {
             noop(&node, sequence.name, actor, Code::Fatal, format!("sequence failed: {error}"));
         }
     }
-    if let Some(next) = crate::sequences::follower(sequence.name) {
+    if let Some(next) = crate::sequences::follower(sequence.name, install::is_due_now(&node)) {
         // From a task of its own: this one still holds the lock's place.
         tokio::spawn(async move {
             while !node.sequencer.is_idle() {

@@ -152,14 +152,43 @@ pub const BOOT: Sequence<TaskFn> = Sequence {
     ],
 };
 
+/// From a config to a machine that starts from its own disk. Instead of [`BOOT`] on one that runs from a medium, the
+/// network or an initramfs.
+pub const INSTALL: Sequence<TaskFn> = Sequence {
+    name: "install",
+    about: "Installs the running system to the disk that the machine config names, and restarts from it.",
+    phases: &[
+        Phase {
+            name: "install",
+            tasks: &[named(
+                "install",
+                "chooses the disk, prints the plan, writes exactly that",
+                tasks::install,
+            )],
+        },
+        Phase {
+            name: "saveConfig",
+            tasks: &[named(
+                "saveConfig",
+                "makes STATE and keeps the machine config on it",
+                tasks::save_config,
+            )],
+        },
+        STOP,
+        RESTART_MACHINE,
+    ],
+};
+
 /// How every sequence that restarts the machine ends.
-const RESTART: &[Phase<TaskFn>] = &[
-    Phase {
-        name: "stopEverything",
-        tasks: &[named("stopAllServices", "stops all services, dependants first", tasks::stop_all_services)],
-    },
-    Phase { name: "reboot", tasks: &[named("reboot", "asks init to restart the machine", tasks::reboot)] },
-];
+const RESTART: &[Phase<TaskFn>] = &[STOP, RESTART_MACHINE];
+
+const STOP: Phase<TaskFn> = Phase {
+    name: "stopEverything",
+    tasks: &[named("stopAllServices", "stops all services, dependants first", tasks::stop_all_services)],
+};
+
+const RESTART_MACHINE: Phase<TaskFn> =
+    Phase { name: "reboot", tasks: &[named("reboot", "asks init to restart the machine", tasks::reboot)] };
 
 /// A new config that takes a restart. It lies on STATE before this begins.
 pub const APPLY_CONFIGURATION: Sequence<TaskFn> = Sequence {
@@ -193,16 +222,17 @@ pub const SHUTDOWN: Sequence<TaskFn> = Sequence {
 };
 
 /// All sequences.
-pub const ALL: [&Sequence<TaskFn>; 5] = [&INITIALIZE, &BOOT, &APPLY_CONFIGURATION, &REBOOT, &SHUTDOWN];
+pub const ALL: [&Sequence<TaskFn>; 6] =
+    [&INITIALIZE, &INSTALL, &BOOT, &APPLY_CONFIGURATION, &REBOOT, &SHUTDOWN];
 
 /// The sequence of that name.
 pub fn by_name(name: &str) -> Option<&'static Sequence<TaskFn>> {
     ALL.into_iter().find(|sequence| sequence.name == name)
 }
 
-/// What runs by itself after a sequence.
-pub fn follower(name: &str) -> Option<&'static Sequence<TaskFn>> {
-    (name == INITIALIZE.name).then_some(&BOOT)
+/// What runs by itself after a sequence; `installs`: this machine is to be installed first.
+pub fn follower(name: &str, installs: bool) -> Option<&'static Sequence<TaskFn>> {
+    (name == INITIALIZE.name).then_some(if installs { &INSTALL } else { &BOOT })
 }
 
 /// Writes every sequence, for `cargo xtask plan`.
@@ -233,12 +263,17 @@ mod tests {
 
     #[test]
     fn clients_find_the_names_they_wait_for() {
-        for end in [&APPLY_CONFIGURATION, &REBOOT, &SHUTDOWN] {
+        for end in [&INSTALL, &APPLY_CONFIGURATION, &REBOOT, &SHUTDOWN] {
             assert!(
                 end.tasks().any(|(phase, task)| (phase, task.name) == ("stopEverything", "stopAllServices"))
             );
         }
-        assert_eq!(follower("initialize").map(|s| s.name), Some("boot"));
-        assert!(follower("reboot").is_none() && by_name("noop").is_none());
+        assert_eq!(follower("initialize", false).map(|s| s.name), Some("boot"));
+        assert_eq!(follower("initialize", true).map(|s| s.name), Some("install"));
+        assert!(
+            follower("install", true).is_none()
+                && follower("reboot", false).is_none()
+                && by_name("noop").is_none()
+        );
     }
 }

@@ -35,6 +35,8 @@ pub struct NodeParameters {
     pub logging_kernel: Option<String>,
     /// `hostname=`.
     pub hostname: Option<String>,
+    /// `install=no`: a machine that runs from elsewhere than a disk stays so, whatever its config says.
+    pub no_install: bool,
     /// `shutdown=halt`: halt instead of power off.
     pub halt_on_shutdown: bool,
     /// `module.signatures=verify`: the kernel checks every module.
@@ -85,6 +87,7 @@ impl CommandLine {
             config_inline: self.ours("config.inline").filter(|c| !c.is_empty()).map(str::to_owned),
             logging_kernel: self.ours("logging.kernel").filter(|url| !url.is_empty()).map(str::to_owned),
             hostname: self.ours("hostname").filter(|h| !h.is_empty()).map(str::to_owned),
+            no_install: self.ours("install") == Some("no"),
             halt_on_shutdown: self.ours("shutdown") == Some("halt"),
             keep_module_signatures: self.ours("module.signatures") == Some("verify"),
             panic_seconds: self.last("panic").and_then(|v| v.parse().ok()),

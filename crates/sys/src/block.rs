@@ -1,6 +1,6 @@
 //! Block devices: loop devices, partitions.
 //!
-//! Owns: `LOOP_CONFIGURE`, `BLKPG`, `BLKZEROOUT`, sizes, writes that nobody waits for.
+//! Owns: `LOOP_CONFIGURE`, `BLKPG`, `BLKRRPART`, `BLKZEROOUT`, sizes, writes that nobody waits for.
 //! Does not: find devices or read partition tables.
 //! Source: loop(4), include/uapi/linux/{loop,blkpg,fs}.h.
 
@@ -17,6 +17,8 @@ use crate::{Errno, Result, raw};
 
 /// `_IO(0x12, 105)`
 const BLKPG: usize = 0x1269;
+/// `_IO(0x12, 95)`
+const BLKRRPART: usize = 0x125f;
 /// `_IOR(0x12, 114, size_t)`
 const BLKGETSIZE64: usize = 0x8008_1272;
 /// `_IO(0x12, 104)`
@@ -137,6 +139,13 @@ fn change_partition<Fd: AsFd>(
     unsafe { raw::syscall(__NR_ioctl, [raw::fd(fd), BLKPG, raw::read(&argument), 0, 0, 0]) }.map(drop)
 }
 
+/// Has the kernel read a disk's partition table anew and forget what it knew. `EBUSY` while a partition is in use.
+pub fn reread_partitions<Fd: AsFd>(disk: Fd) -> Result<()> {
+    let fd = disk.as_fd().as_raw_fd();
+    // SAFETY: 1. BLKRRPART takes no argument.
+    unsafe { raw::syscall(__NR_ioctl, [raw::fd(fd), BLKRRPART, 0, 0, 0, 0]) }.map(drop)
+}
+
 /// Size of a block device in bytes.
 pub fn size_bytes<Fd: AsFd>(device: Fd) -> Result<u64> {
     let mut size = 0_u64;
@@ -226,6 +235,7 @@ mod tests {
         assert_eq!(size_bytes(&file), Err(Errno::NOTTY));
         assert_eq!(add_partition(&file, 1, 0, 512), Err(Errno::NOTTY));
         assert_eq!(resize_partition(&file, 1, 0, 512), Err(Errno::NOTTY));
+        assert_eq!(reread_partitions(&file), Err(Errno::NOTTY));
         assert_eq!(sector_bytes(&file), Err(Errno::NOTTY));
         assert_eq!(zero_out(&file, 0, 512), Err(Errno::NOTTY));
     }

@@ -235,6 +235,27 @@ pub(crate) fn disks(node: &Node) -> Vec<PathBuf> {
     disks.map(|device| PathBuf::from(device.node_path())).collect()
 }
 
+/// A disk with what a choice among disks needs.
+pub(crate) struct Listed {
+    pub(crate) disk: Disk,
+    /// What it calls itself; few kinds do.
+    pub(crate) name: String,
+    /// Its node and those of its partitions.
+    pub(crate) nodes: Vec<PathBuf>,
+}
+
+/// Every disk, by name; loop devices are none.
+pub(crate) fn listed(node: &Node) -> Vec<Listed> {
+    let all = devices(node);
+    let disks = all.iter().filter(|device| device.is_disk() && !device.name.starts_with("loop"));
+    let of = |device: &Device| {
+        let parts = all.iter().filter(|part| part.parent.as_deref() == Some(device.name.as_str()));
+        let nodes = std::iter::once(device).chain(parts).map(|device| PathBuf::from(device.node_path()));
+        Listed { disk: device.disk(node), name: device.first(&["device/name"]), nodes: nodes.collect() }
+    };
+    disks.map(of).collect()
+}
+
 /// The disk that the root's slot or STATE lies on.
 pub(crate) fn system_disk(node: &Node) -> Option<String> {
     let source = node.boot.root_source.split_once(" (ROOT-").map(|(device, _)| device.to_owned());

@@ -18,6 +18,7 @@ use super::plan::{self, Plan, Refusal, Situation};
 use super::state::{CONFIG, RETURNED, State};
 use super::{Wrong, judge, put_into_force, text_in_force};
 use crate::events;
+use crate::install;
 use crate::node::Node;
 use crate::sequencer::{self, Locked, Start};
 use crate::sequences::APPLY_CONFIGURATION;
@@ -26,7 +27,7 @@ use crate::sequences::APPLY_CONFIGURATION;
 const ANSWER_LEAVES: Duration = Duration::from_millis(200);
 
 /// Why a config was not applied.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// The text.
     #[error(transparent)]
@@ -51,6 +52,9 @@ pub(crate) enum Failure {
     /// Its way back would be lost.
     #[error("the configuration in force waits for confirmation: confirm it before trying another one")]
     Unconfirmed,
+    /// There is no disk to install to.
+    #[error(transparent)]
+    Install(#[from] install::Failure),
     /// There is nothing to confirm.
     #[error("no configuration waits for confirmation on this node")]
     NothingPending,
@@ -65,7 +69,7 @@ pub(crate) async fn apply(
     let text =
         std::str::from_utf8(&request.data).map_err(|_| Wrong::Parse("it is not UTF-8 text".to_owned()))?;
     let text = Zeroizing::new(text.to_owned());
-    let super::Judged { warnings, .. } = judge(node, &text)?;
+    let super::Judged { warnings, config, .. } = judge(node, &text)?;
     let _busy = node.configuration.busy.try_lock().map_err(|_| Failure::Busy)?;
     if node.configuration.rebooting.load(Ordering::SeqCst) {
         return Err(Failure::Rebooting);
@@ -78,7 +82,13 @@ pub(crate) async fn apply(
     if matches!(plan, Plan::Reboot) {
         sequencer::may_start(node, &APPLY_CONFIGURATION)?;
     }
-    let mode_details = if request.dry_run { plan.dry_run(&now) } else { plan.details() };
+    let mut mode_details = if request.dry_run { plan.dry_run(&now) } else { plan.details() };
+    // The first config of this machine: it is refused while whoever gives it can still give another.
+    if now.change.is_none()
+        && let Some(text) = install::preview(node, &config, request.dry_run).await?
+    {
+        mode_details.push_str(&format!("\n{text}"));
+    }
     if !request.dry_run {
         carry_out(node, plan, &now, text, confirm)?;
     }

@@ -219,6 +219,11 @@ pub(crate) fn begin_boot(node: &Arc<Node>) -> Option<Pending> {
     }
 }
 
+/// Whether a device holds the volume on which a node looks for its config.
+pub(crate) fn is_config_volume(device: &Path) -> bool {
+    matches!(volume::probe(device), Ok(Some((label, _))) if label == volume::LABEL)
+}
+
 /// Keeps the config that was just taken on STATE, if there is one.
 pub(crate) fn keep_on_state(node: &Node, text: &str) {
     if let Some(state) = node.configuration.state()
@@ -226,6 +231,11 @@ pub(crate) fn keep_on_state(node: &Node, text: &str) {
     {
         node.journal.warn(&format!("keep the machine config on STATE: {error}"));
     }
+}
+
+/// Keeps a config on a STATE that was just made.
+pub(crate) fn save(state: &State, text: &str) -> Result<(), String> {
+    state.write(state::CONFIG, text)
 }
 
 /// A length of time from the wire; `None` for none, nonsense and zero.

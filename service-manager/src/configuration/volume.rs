@@ -17,7 +17,7 @@ use super::source::{Origin, Search, found};
 use crate::modules::load_modules;
 use crate::node::Node;
 
-const LABEL: &str = "metal-iso";
+pub(super) const LABEL: &str = "metal-iso";
 const FILE: &str = "config.yaml";
 const MOUNT_POINT: &str = "/run/billet/config";
 /// What the kernel needs to mount a FAT.

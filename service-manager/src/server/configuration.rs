@@ -39,7 +39,7 @@ pub(super) async fn apply(
 fn status(failure: &Failure) -> Status {
     let text = failure.to_string();
     match failure {
-        Failure::Wrong(_) | Failure::Refused(_) => Status::invalid_argument(text),
+        Failure::Wrong(_) | Failure::Refused(_) | Failure::Install(_) => Status::invalid_argument(text),
         Failure::Keep(_) => Status::internal(text),
         Failure::Busy
         | Failure::Rebooting

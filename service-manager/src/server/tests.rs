@@ -78,6 +78,7 @@ pub(crate) fn node(root: PathBuf) -> Arc<Node> {
         api_socket: OnceLock::new(),
         configuration: Default::default(),
         config: watch::channel(None).0,
+        install_target: tokio::sync::watch::channel(None).0,
         readiness: watch::channel(Readiness::default()).0,
     })
 }

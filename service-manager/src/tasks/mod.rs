@@ -5,6 +5,7 @@
 mod config;
 mod etc;
 mod finish;
+mod install;
 mod services;
 mod status;
 mod system;
@@ -14,6 +15,7 @@ mod volumes;
 pub use config::{load_config, restore_config};
 pub use etc::{create_etc_network_files, create_os_release_file};
 pub use finish::{reboot, shutdown, stop_all_services};
+pub use install::{install, save_config};
 pub use services::{
     API_READY_DEADLINE, define_services, start_all_services, start_apid, start_controllers, start_machined,
     start_networkd, start_timed, start_udevd, wait_for_api,

@@ -21,6 +21,8 @@ pub enum Stage {
     Booting,
     /// Up; with the services that are not.
     Running(Vec<String>),
+    /// Up, and writing to a disk.
+    Installing,
     /// Up, without a config.
     Maintenance,
     /// On its way down, to come back.
@@ -93,6 +95,7 @@ pub fn publish_stage(node: &Node, actor_id: &str, stage: &Stage) {
     let (stage, ready, unmet) = match stage {
         Stage::Booting => (MachineStage::Booting, false, &[][..]),
         Stage::Running(unmet) => (MachineStage::Running, unmet.is_empty(), unmet.as_slice()),
+        Stage::Installing => (MachineStage::Installing, false, &[][..]),
         Stage::Maintenance => (MachineStage::Maintenance, true, &[][..]),
         Stage::Rebooting => (MachineStage::Rebooting, false, &[][..]),
         Stage::ShuttingDown => (MachineStage::ShuttingDown, false, &[][..]),

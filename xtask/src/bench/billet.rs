@@ -109,7 +109,7 @@ pub(crate) fn measure(artefacts: &Artefacts, folder: &Path, runs: u32) -> Result
         name: "billet".to_owned(),
         kernel: root.join(&artefacts.vmlinuz),
         initramfs: root.join(&artefacts.production.initramfs_full),
-        command_line: artefacts.cmdline.clone(),
+        command_line: artefacts.memory_cmdline(),
         drives: vec![config.volume.clone()],
         ready: READY_LINE,
     };

@@ -44,7 +44,7 @@ pub(crate) fn measure(artefacts: &Artefacts, folder: &Path) -> Result<BTreeMap<S
     let initramfs = root.join(&artefacts.production.initramfs_full);
     step("boot billet and look at its memory", || {
         let vm = Vm::builder("bench-memory")
-            .kernel(&root.join(&artefacts.vmlinuz), Some(&initramfs), &artefacts.cmdline)
+            .kernel(&root.join(&artefacts.vmlinuz), Some(&initramfs), &artefacts.memory_cmdline())
             .drive(Drive::new(config.volume(), Bus::Virtio))
             .forward(API_PORT)
             .unlimited()

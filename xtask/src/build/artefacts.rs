@@ -49,6 +49,11 @@ pub(crate) struct LayerFile {
 }
 
 impl Artefacts {
+    /// The command line of a machine that stays in its initramfs, although every config names a disk.
+    pub(crate) fn memory_cmdline(&self) -> String {
+        format!("{} billet.install=no", self.cmdline)
+    }
+
     /// What the last build made.
     pub(crate) fn read() -> Result<Self> {
         let path = place::artefacts().join("build.json");

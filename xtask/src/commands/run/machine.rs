@@ -90,8 +90,8 @@ fn boot(vm: VmBuilder, options: &Options, artefacts: &Artefacts) -> VmBuilder {
     }
     let kernel = options.kernel.clone().unwrap_or_else(|| root.join(&artefacts.vmlinuz));
     let line = match &options.append {
-        Some(words) => format!("{} {words}", artefacts.cmdline),
-        None => artefacts.cmdline.clone(),
+        Some(words) => format!("{} {words}", artefacts.memory_cmdline()),
+        None => artefacts.memory_cmdline(),
     };
     let direct = |vm: VmBuilder, initramfs: &Path| vm.kernel(&kernel, Some(&root.join(initramfs)), &line);
     if options.disk {

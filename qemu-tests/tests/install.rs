@@ -1,0 +1,157 @@
+//! docs/users/installing.md: from a medium and a blank disk to a node that starts by itself.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::Duration;
+
+use qemu_tests::credentials::{Credentials, HOSTNAME};
+use qemu_tests::node::{API_PORT, BOOT_LIMIT, Transport};
+use qemu_tests::{Bus, Drive, TestNode};
+
+/// Everything that an installed disk has, and a little of EPHEMERAL; nearly all of it is a hole.
+const DISK_BYTES: u64 = 4 << 30;
+/// Layers and boot files written and read back, by an emulated processor.
+const INSTALL_LIMIT: Duration = Duration::from_secs(120);
+const KEPT: &str = "/system/state/config.yaml";
+/// Where a disk holds somebody's data.
+const FOREIGN_AT: u64 = 70_000;
+
+fn blank(path: &Path) -> File {
+    let file = File::options().read(true).write(true).create(true).truncate(true).open(path).unwrap();
+    file.set_len(DISK_BYTES).unwrap();
+    file
+}
+
+/// The config with these lines in the place of the one that names the disk.
+fn installing(config: &str, lines: &[&str]) -> String {
+    let line = config.lines().find(|line| line.trim_start() == "disk: /dev/sda").unwrap();
+    let indent = line.len() - line.trim_start().len();
+    let lines: Vec<String> = lines.iter().map(|line| format!("{}{line}", " ".repeat(indent))).collect();
+    config.replacen(line, &lines.join("\n"), 1)
+}
+
+/// Applies a config to a node in maintenance mode and returns what the client printed.
+fn apply(node: &TestNode, config: &str) -> Result<String, String> {
+    let file = node.files().join("applied.yaml");
+    std::fs::write(&file, config).unwrap();
+    let address = format!("127.0.0.1:{}", node.vm().port(API_PORT).unwrap());
+    let words = ["apply-config", "--insecure", "--nodes", &address, "--file", file.to_str().unwrap()];
+    node.admin().ok(&words).map_err(|error| format!("{error:#}"))
+}
+
+fn maintenance(node: &TestNode) {
+    node.vm().expect("upload a configuration with", BOOT_LIMIT).unwrap();
+}
+
+#[test]
+fn a_blank_machine_becomes_a_node_that_starts_by_itself() {
+    let node = TestNode::builder("install-blank")
+        .transport(Transport::Stick)
+        .no_config()
+        .machine(|vm, dir| {
+            let disk = dir.join("disk.img");
+            blank(&disk);
+            Ok(vm.drive(Drive::writable(&disk, Bus::Sata)))
+        })
+        .start()
+        .unwrap();
+    maintenance(&node);
+    let said = apply(&node, &node.credentials().machine_config().unwrap()).unwrap();
+    assert!(said.contains("Billet is installed to /dev/sda: model QEMU HARDDISK"), "{said}");
+    for line in [
+        "install plan: disk /dev/sda: model QEMU HARDDISK",
+        "install plan: holds: nothing",
+        "install plan:   3 ROOT-B",
+        "install plan:   data 0..",
+        "install plan: plan ",
+        "install: boot files 100 %",
+        "install: write 50 %",
+        "install: verify 100 %",
+        "installed Billet ",
+        "the firmware starts /dev/sda first (Boot",
+        "the machine config is kept on STATE of /dev/sda",
+    ] {
+        node.vm().expect(line, INSTALL_LIMIT).unwrap();
+    }
+    // The stick is still there: it is the firmware's entry that starts the disk.
+    node.vm().expect("root from /dev/sda2 (ROOT-A)", INSTALL_LIMIT).unwrap();
+    node.vm().expect("machine config: taken from STATE", BOOT_LIMIT).unwrap();
+    node.wait_api(BOOT_LIMIT).unwrap();
+    let kept = node.admin().ok(&["read", KEPT]).unwrap();
+    assert!(kept.contains(HOSTNAME), "{kept}");
+    let layers = node.admin().ok(&["get", "rootlayers"]).unwrap();
+    assert!(layers.contains("kernel"), "{layers}");
+}
+
+#[test]
+fn somebodys_disk_is_refused_until_it_may_be_wiped() {
+    let node = TestNode::builder("install-foreign")
+        .installs()
+        .source("")
+        .no_config()
+        .machine(|vm, dir| {
+            let disk = dir.join("disk.img");
+            blank(&disk).write_all_at(b"somebody's data", FOREIGN_AT).unwrap();
+            Ok(vm.drive(Drive::writable(&disk, Bus::Sata)))
+        })
+        .start()
+        .unwrap();
+    maintenance(&node);
+    let config = node.credentials().machine_config().unwrap();
+    let refused = apply(&node, &config).unwrap_err();
+    for part in [
+        "the disk /dev/sda of machine.install.disk cannot be installed to",
+        "/dev/sda: model QEMU HARDDISK, serial ",
+        "it holds data of an unknown kind, the first at byte 70000: machine.install.wipe: true has it erased",
+    ] {
+        assert!(refused.contains(part), "{part:?} is not in\n{refused}");
+    }
+    let refused = apply(&node, &installing(&config, &["disk: /dev/sdx"])).unwrap_err();
+    assert!(refused.contains("specified install disk does not exist: \"/dev/sdx\""), "{refused}");
+    let mut start = vec![0; 1 << 20];
+    File::open(node.files().join("disk.img")).unwrap().read_exact_at(&mut start, 0).unwrap();
+    let at = usize::try_from(FOREIGN_AT).unwrap();
+    assert!(start[at..].starts_with(b"somebody's data") && start[..at].iter().all(|byte| *byte == 0));
+
+    let said = apply(&node, &installing(&config, &["disk: /dev/sda", "wipe: true"])).unwrap();
+    assert!(said.contains("Billet is installed to /dev/sda"), "{said}");
+    // QEMU starts the same kernel again: it finds an installed disk, and leaves it alone.
+    node.vm().expect("installed Billet ", INSTALL_LIMIT).unwrap();
+    node.vm().expect("machine config: taken from STATE", INSTALL_LIMIT).unwrap();
+    node.wait_api(BOOT_LIMIT).unwrap();
+}
+
+/// A config from a volume, a disk by its properties, sectors of 4096 bytes.
+#[test]
+fn a_machine_with_a_config_volume_installs_itself_without_anybody() {
+    let credentials = Credentials::generate().unwrap();
+    let selector = ["diskSelector:", "  type: nvme", "  size: '>= 3GiB'", "  serial: late*"];
+    let config = installing(&credentials.machine_config().unwrap(), &selector);
+    let node = TestNode::builder("install-unattended")
+        .installs()
+        .config(&config)
+        .credentials(credentials)
+        .machine(|vm, dir| {
+            let disk = dir.join("disk.img");
+            blank(&disk);
+            let drive = format!("if=none,id=late,format=raw,file={}", disk.display());
+            let device = "nvme,serial=late-disk,drive=late,logical_block_size=4096,physical_block_size=4096";
+            Ok(vm.extra(&["-drive", &drive, "-device", device]))
+        })
+        .start()
+        .unwrap();
+    for line in [
+        "install plan: disk /dev/nvme0n1: model QEMU NVMe Ctrl, serial late-disk, 1048576 sectors of 4096 bytes",
+        "installed Billet ",
+        "the machine config is kept on STATE of /dev/nvme0n1",
+    ] {
+        node.vm().expect(line, INSTALL_LIMIT).unwrap();
+    }
+    node.vm().expect("machine config: taken from STATE", INSTALL_LIMIT).unwrap();
+    node.wait_api(BOOT_LIMIT).unwrap();
+    let disk = node.admin().ok(&["get", "systemdisk"]).unwrap();
+    assert!(disk.contains("nvme0n1"), "{disk}");
+}

@@ -1,0 +1,125 @@
+//! The disks of this machine as candidates for an installation.
+//!
+//! Owns: telling the disk that this machine runs from, and what each of the others holds.
+//! Does not: write. A disk is opened as the installer opens it, so one in use is known as such.
+//! Fails by: a disk that cannot be read is a candidate that says why.
+
+use std::path::Path;
+
+use installer::device::{BlockDevice, Disk};
+use installer::install::{Contents, inspect};
+use ondisk::gpt::Table;
+use ondisk::probe::PROBE_BYTES;
+
+use super::choose::{Candidate, Holds};
+use crate::block::{self, Listed};
+use crate::configuration;
+use crate::node::Node;
+use crate::volumes::chain;
+
+/// Every disk. Reads the ends of each: not for the runtime's own threads.
+pub(super) fn candidates(node: &Node) -> Vec<Candidate> {
+    block::listed(node).into_iter().map(|listed| candidate(node, listed)).collect()
+}
+
+fn candidate(node: &Node, listed: Listed) -> Candidate {
+    let holds = match medium(node, &listed) {
+        Some(how) => Holds::Medium(how),
+        // Both are refused for what they are, and opening them for writing would fail.
+        None if listed.disk.cdrom || listed.disk.readonly => Holds::Nothing,
+        None => holds(Path::new(&listed.disk.dev_path)).unwrap_or_else(Holds::Unusable),
+    };
+    Candidate { disk: listed.disk, name: listed.name, holds }
+}
+
+/// What this machine has of this disk, if it runs from it.
+fn medium(node: &Node, listed: &Listed) -> Option<&'static str> {
+    let source = node.boot.root_source.split_once(" (").map(|(device, _)| Path::new(device));
+    if source.is_some_and(|source| listed.nodes.iter().any(|node| node == source)) {
+        return Some("was started from");
+    }
+    let is_config = |device: &std::path::PathBuf| configuration::is_config_volume(device);
+    listed.nodes.iter().any(is_config).then_some("reads its configuration from")
+}
+
+fn holds(path: &Path) -> Result<Holds, String> {
+    let mut disk = Disk::open(path).map_err(|error| chain(&error))?;
+    match inspect(&mut disk).map_err(|error| chain(&error))?.contents {
+        Contents::Nothing => Ok(Holds::Nothing),
+        Contents::Foreign(text) => Ok(Holds::Foreign(text)),
+        Contents::Billet(table) => {
+            let reset = is_reset(&mut disk, &table).map_err(|error| chain(&error))?;
+            Ok(if reset { Holds::Reset } else { Holds::Billet })
+        }
+    }
+}
+
+/// Whether there is no STATE, or nothing in it.
+fn is_reset(disk: &mut dyn BlockDevice, table: &Table) -> Result<bool, ondisk::ReadError> {
+    let Some(state) = table.partitions.iter().find(|partition| partition.name == "STATE") else {
+        return Ok(true);
+    };
+    let mut start = vec![0; PROBE_BYTES];
+    disk.read_at(table.offset_bytes(state), &mut start)?;
+    Ok(start.iter().all(|byte| *byte == 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::unix::fs::FileExt;
+
+    use ondisk::gpt::{Geometry, Guid, Request, Size, lay_out, types};
+
+    use super::*;
+
+    /// A disk with the partitions of an installed one.
+    fn installed(path: &Path, names: &[&str]) -> Table {
+        let bytes = 64 << 20;
+        let file = File::create(path).unwrap();
+        file.set_len(bytes).unwrap();
+        let requests: Vec<Request> = names
+            .iter()
+            .map(|name| Request {
+                name: (*name).to_owned(),
+                type_guid: types::LINUX,
+                guid: Guid::from_seed(name.as_bytes()),
+                attributes: 0,
+                size: Size::Bytes(4 << 20),
+            })
+            .collect();
+        let table = lay_out(Geometry::new(512, bytes).unwrap(), Guid::from_seed(b"disk"), &requests).unwrap();
+        for extent in table.extents().unwrap() {
+            file.write_all_at(&extent.bytes, extent.offset).unwrap();
+        }
+        table
+    }
+
+    #[test]
+    fn an_installation_without_state_is_a_reset_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("disk");
+        installed(&path, &["EFI", "ROOT-A", "META"]);
+        assert_eq!(holds(&path), Ok(Holds::Reset));
+        let table = installed(&path, &["EFI", "ROOT-A", "META", "STATE"]);
+        assert_eq!(holds(&path), Ok(Holds::Reset));
+        let state = table.offset_bytes(table.by_name("STATE").unwrap());
+        File::options().write(true).open(&path).unwrap().write_all_at(b"XFSB", state).unwrap();
+        assert_eq!(holds(&path), Ok(Holds::Billet));
+    }
+
+    #[test]
+    fn empty_foreign_and_unreadable_disks_are_told_apart() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("disk");
+        File::create(&path).unwrap().set_len(8 << 20).unwrap();
+        assert_eq!(holds(&path), Ok(Holds::Nothing));
+        File::options().write(true).open(&path).unwrap().write_all_at(b"data", 5000).unwrap();
+        let Ok(Holds::Foreign(text)) = holds(&path) else { panic!("not foreign") };
+        assert!(text.contains("byte 5000"), "{text}");
+        installed(&path, &["DATA"]);
+        assert!(matches!(holds(&path), Ok(Holds::Foreign(text)) if text.contains("DATA")));
+        let error = holds(&dir.path().join("nothing")).unwrap_err();
+        assert!(error.contains("No such file"), "{error}");
+    }
+}

@@ -1,0 +1,313 @@
+//! Installing this machine: from a config and what runs now to a disk that starts by itself.
+//!
+//! | part | owns |
+//! |---|---|
+//! | [`choose`], [`selector`] | pure: which disk |
+//! | [`disks`] | what the disks of this machine hold |
+//! | [`firmware`] | the boot entry |
+//!
+//! Owns: when a machine installs itself, and the order of it. `installer` decides and writes every byte.
+//! Order: disk → UKI → plan, printed → apply → partitions known to the kernel → boot entry; STATE with the config
+//! comes in a phase of its own, so that a machined that is started again goes on there.
+//! Fails by: a sentence; the machine stays up and answers, and tries again when its config or its disks change.
+//! Source: spec/machine-facts.md §3.2, §4.4, §4.6.
+
+mod choose;
+mod disks;
+mod firmware;
+mod selector;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::event::Payload;
+use api::proto::machine::{TaskEvent, task_event};
+use config::Config;
+use config::v1alpha1::Install;
+use installer::device::Disk;
+use installer::install::{self as installation, Contents, Identity, Plan, Spec};
+use installer::system::{self, System};
+use installer::upgrade::NewSystem;
+use ondisk::fat;
+use ondisk::manifest::{Layer, RootManifest};
+use rustix::rand::{GetRandomFlags, getrandom};
+
+use choose::{Candidate, Holds, Refused, Wanted, choose};
+
+use crate::node::Node;
+use crate::sequencer::{self, Start};
+use crate::sequences::INSTALL;
+use crate::volumes::chain;
+use crate::{configuration, volumes};
+
+/// Devices come in bursts: this long after one the disks are looked at again.
+const BURST: Duration = Duration::from_secs(1);
+/// How often progress is told, in percent.
+const STEP_PERCENT: u64 = 10;
+
+/// Why a machine was not installed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// There is no disk to install to.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// Something else went wrong; the whole chain of reasons.
+    #[error("{0}")]
+    Other(String),
+}
+
+impl From<installer::Error> for Failure {
+    fn from(error: installer::Error) -> Self {
+        Self::Other(chain(&error))
+    }
+}
+
+impl From<installer::device::DeviceError> for Failure {
+    fn from(error: installer::device::DeviceError) -> Self {
+        Self::Other(chain(&error))
+    }
+}
+
+/// Whether this machine, given this config, is to install itself: it runs from something else than a disk's slot, no
+/// disk of it has a STATE, and the config names a disk.
+pub(crate) fn is_due(node: &Node, config: &Config) -> bool {
+    let install = &config.machine.install;
+    let wanted = !install.disk.is_empty() || install.disk_selector.is_some();
+    wanted
+        && !node.parameters.no_install
+        && node.parameters.platform != "container"
+        && !node.boot.root_source.contains("(ROOT-")
+        && node.configuration.state().is_none()
+}
+
+/// The same, of the config in force.
+pub(crate) fn is_due_now(node: &Node) -> bool {
+    node.config().is_some_and(|config| is_due(node, &config))
+}
+
+/// Says what an installation with this config would do; `None` if there would be none. `whole`: with the plan.
+pub(crate) async fn preview(
+    node: &Arc<Node>,
+    config: &Config,
+    whole: bool,
+) -> Result<Option<String>, Failure> {
+    if !is_due(node, config) {
+        return Ok(None);
+    }
+    let (node, install) = (node.clone(), config.machine.install.clone());
+    blocking(move || {
+        let chosen = pick(&node, &install)?;
+        if !whole {
+            return Ok(Some(format!("Billet is installed to {}", chosen.describe())));
+        }
+        let prepared = Prepared::new(&node, &install)?;
+        let mut disk = Disk::open(Path::new(&chosen.disk.dev_path))?;
+        let spec = prepared.spec(&install, &chosen)?;
+        let plan = installation::plan(&mut disk, identity(&chosen), &spec.borrow())?;
+        Ok(Some(format!("Billet would be installed like this:\n{plan}")))
+    })
+    .await
+}
+
+/// Installs to the disk that the config names.
+pub(crate) async fn run(node: &Arc<Node>) -> Result<(), Failure> {
+    let config = node.config().ok_or_else(|| Failure::Other("there is no machine config".to_owned()))?;
+    let (working, install) = (node.clone(), config.machine.install.clone());
+    let result = blocking(move || install_now(&working, &install)).await;
+    match result {
+        Ok(path) => {
+            node.install_target.send_replace(Some(path));
+            Ok(())
+        }
+        Err(failure) => {
+            let refused = matches!(failure, Failure::Refused(_));
+            tokio::spawn(again(node.clone(), config, refused));
+            Err(failure)
+        }
+    }
+}
+
+/// Makes STATE on the disk that was installed to and keeps the config there.
+pub(crate) async fn save_config(node: &Arc<Node>) -> Result<(), String> {
+    let target = node.install_target.borrow().clone();
+    // Another machined installed: by now there is exactly one such disk.
+    let target = target.or_else(|| node.system_disk().map(|disk| disk.path));
+    let target = target.ok_or("no disk of this machine was installed to")?;
+    let text = configuration::text_in_force(node).ok_or("there is no machine config")?;
+    let state = volumes::provision(node, &target).await?;
+    configuration::save(&state, &text)?;
+    node.journal.say(&format!("the machine config is kept on STATE of {}", target.display()));
+    Ok(())
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
+    let ended = tokio::task::spawn_blocking(work).await;
+    ended.unwrap_or_else(|panic| Err(Failure::Other(format!("installing stopped: {panic}"))))
+}
+
+/// Starts the sequence once more when the config says something else, or, if only a disk was missing, when there is
+/// one.
+async fn again(node: Arc<Node>, tried: Arc<Config>, wants_disk: bool) {
+    let (mut config, mut devices) = (node.config.subscribe(), node.devices.subscribe());
+    loop {
+        tokio::select! {
+            changed = config.changed() => if changed.is_err() { return },
+            changed = devices.changed(), if wants_disk => if changed.is_err() { return },
+        }
+        tokio::time::sleep(BURST).await;
+        devices.mark_unchanged();
+        let Some(now) = node.config().filter(|config| is_due(&node, config)) else { return };
+        let other = now.machine.install != tried.machine.install;
+        if other || (wants_disk && preview(&node, &now, false).await.is_ok()) {
+            // Whoever runs now, a restart for instance, makes this needless.
+            let _ = sequencer::start(&node, &INSTALL, Start::default());
+            return;
+        }
+    }
+}
+
+/// The disk that the config means.
+fn pick(node: &Node, install: &Install) -> Result<Candidate, Refused> {
+    let resolve = |path: &str| {
+        let real = std::fs::canonicalize(path).ok()?;
+        real.to_str().map(str::to_owned)
+    };
+    let wanted = Wanted::read(install, resolve).map_err(Refused::of_config)?;
+    choose(&wanted, install.wipe, &disks::candidates(node)).cloned()
+}
+
+fn identity(chosen: &Candidate) -> Identity {
+    let disk = &chosen.disk;
+    Identity { path: disk.dev_path.clone(), model: disk.model.clone(), serial: disk.serial.clone() }
+}
+
+/// What is written: made of what runs. Kernel and initramfs are in the UKI by then, and not kept twice.
+struct Prepared {
+    manifest: RootManifest,
+    uki: Vec<u8>,
+    loader: Vec<u8>,
+    loader_config: String,
+}
+
+/// The parts of a [`Spec`] that it borrows.
+struct SpecParts<'p> {
+    prepared: &'p Prepared,
+    loader: [fat::File<'p>; 2],
+    wipe: bool,
+    seed: [u8; 32],
+}
+
+impl Prepared {
+    fn new(node: &Node, install: &Install) -> Result<Self, Failure> {
+        let system = System::running(&node.root)?;
+        let uki = system.uki(&install.extra_kernel_args)?;
+        let System { manifest, boot } = system;
+        Ok(Self { manifest, uki, loader: boot.loader, loader_config: boot.loader_config })
+    }
+
+    fn spec(&self, install: &Install, chosen: &Candidate) -> Result<SpecParts<'_>, Failure> {
+        let mut seed = [0; 32];
+        let count = getrandom(&mut seed, GetRandomFlags::empty());
+        if count != Ok(seed.len()) {
+            return Err(Failure::Other("the kernel gives no random numbers".to_owned()));
+        }
+        let loader = [
+            fat::File { path: system::LOADER_PATH, content: &self.loader },
+            fat::File { path: system::LOADER_CONFIG_PATH, content: self.loader_config.as_bytes() },
+        ];
+        // A reset disk of ours holds nothing that anybody wants.
+        let wipe = install.wipe || chosen.holds == Holds::Reset;
+        Ok(SpecParts { prepared: self, loader, wipe, seed })
+    }
+}
+
+impl SpecParts<'_> {
+    fn borrow(&self) -> Spec<'_> {
+        let system = NewSystem { uki: &self.prepared.uki, manifest: &self.prepared.manifest };
+        Spec { wipe: self.wipe, ..Spec::new(system, &self.loader, self.seed) }
+    }
+}
+
+fn install_now(node: &Node, install: &Install) -> Result<PathBuf, Failure> {
+    let chosen = pick(node, install)?;
+    let path = PathBuf::from(&chosen.disk.dev_path);
+    let prepared = Prepared::new(node, install)?;
+    let parts = prepared.spec(install, &chosen)?;
+    let spec = parts.borrow();
+    let mut disk = Disk::open(&path)?;
+    let plan = installation::plan(&mut disk, identity(&chosen), &spec)?;
+    if !install.wipe && matches!(plan.found.contents, Contents::Foreign(_)) {
+        let text = format!("{} changed while it was looked at: nothing was written", path.display());
+        return Err(Failure::Other(text));
+    }
+    for line in plan.to_string().lines() {
+        node.journal.say(&format!("install plan: {line}"));
+    }
+    let mut told = Told::default();
+    let mut source = |layer: &Layer| {
+        let report = node.boot.layers.iter().find(|report| report.name == layer.name);
+        let device = report.map_or_else(PathBuf::new, |report| PathBuf::from(&report.device));
+        system::running_layer(layer, &device)
+    };
+    installation::apply(&mut disk, &plan, &spec, &mut source, &mut |progress| told.tell(node, progress))?;
+    drop(disk);
+    node.journal.say(&format!("installed Billet {} to {}", prepared.manifest.version, path.display()));
+    after(node, &path, &plan);
+    Ok(path)
+}
+
+/// What makes the installed disk known: failing is said and stops nothing.
+fn after(node: &Node, path: &Path, plan: &Plan) {
+    let reread = std::fs::File::open(path).map_err(|error| error.to_string()).and_then(|disk| {
+        sys::block::reread_partitions(&disk).map_err(|errno| sys::errno::Described(errno).to_string())
+    });
+    if let Err(error) = reread {
+        node.journal.warn(&format!("have the kernel read the partitions of {}: {error}", path.display()));
+    }
+    match firmware::add(&node.path(firmware::VARIABLES), &plan.table) {
+        Ok(Some(name)) => node.journal.say(&format!("the firmware starts {} first ({name})", path.display())),
+        Ok(None) => node.journal.say("no EFI variables: the firmware starts the disk by its own order"),
+        Err(error) => {
+            let hint = "the disk starts where firmware looks for EFI/BOOT by itself";
+            node.journal.warn(&format!("add a boot entry to the firmware: {error}; {hint}"));
+        }
+    }
+}
+
+/// What was told of the progress.
+#[derive(Default)]
+struct Told {
+    step: &'static str,
+    percent: u64,
+}
+
+impl Told {
+    fn tell(&mut self, node: &Node, progress: installer::Progress) {
+        if let Some(text) = self.next(progress) {
+            node.journal.progress(&format!("install: {text}"));
+            let event =
+                TaskEvent { task: format!("install: {text}"), action: task_event::Action::Start.into() };
+            node.events.publish("", &Payload::Task(event));
+        }
+    }
+
+    /// What there is to tell, a line each [`STEP_PERCENT`].
+    fn next(&mut self, progress: installer::Progress) -> Option<String> {
+        let percent = match progress.total_bytes {
+            0 => 100,
+            total => progress.done_bytes.saturating_mul(100) / total,
+        };
+        let due = progress.step != self.step || percent >= self.percent + STEP_PERCENT;
+        if !due {
+            return None;
+        }
+        (self.step, self.percent) = (progress.step, percent / STEP_PERCENT * STEP_PERCENT);
+        Some(format!("{} {percent} %", progress.step))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,21 @@
+//! Installing the machine.
+
+use std::sync::Arc;
+
+use super::status::{Stage, publish_stage};
+use crate::install;
+use crate::node::Node;
+use crate::sequencer::{TaskError, TaskFuture};
+
+/// Chooses a disk, plans, prints the plan, and does it.
+pub fn install(node: Arc<Node>) -> TaskFuture {
+    Box::pin(async move {
+        publish_stage(&node, "", &Stage::Installing);
+        install::run(&node).await.map_err(|failure| TaskError(failure.to_string()))
+    })
+}
+
+/// Makes STATE and keeps the config on it.
+pub fn save_config(node: Arc<Node>) -> TaskFuture {
+    Box::pin(async move { install::save_config(&node).await.map_err(TaskError) })
+}
