@@ -68,7 +68,7 @@ fn a_blank_machine_becomes_a_node_that_starts_by_itself() {
         "install plan:   data 0..",
         "install plan: plan ",
         "install: boot files 100 %",
-        "install: write 50 %",
+        "install: write 5",
         "install: verify 100 %",
         "installed Billet ",
         "the firmware starts /dev/sda first (Boot",

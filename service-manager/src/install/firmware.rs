@@ -79,8 +79,12 @@ fn read(folder: &Path, name: &str) -> Result<Option<Vec<u8>>, String> {
 fn write(folder: &Path, name: &str, value: &[u8]) -> Result<(), String> {
     let content = variable_file(NON_VOLATILE, value);
     let failed = |error: io::Error| format!("write the EFI variable {name}: {error}");
-    let mut file =
-        fs::File::options().write(true).create(true).open(folder.join(file(name))).map_err(failed)?;
+    let mut file = fs::File::options()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(folder.join(file(name)))
+        .map_err(failed)?;
     let count = file.write(&content).map_err(failed)?;
     if count == content.len() { Ok(()) } else { Err(failed(io::ErrorKind::WriteZero.into())) }
 }

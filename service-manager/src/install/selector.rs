@@ -10,8 +10,13 @@ use config::v1alpha1::DiskSelector;
 
 use super::choose::Candidate;
 
+/// Whether a size stands to a wanted one as it should.
+type Comparison = fn(u64, u64) -> bool;
+/// What of a disk a pattern is held against.
+type Property = fn(&Candidate) -> &str;
+
 /// How a disk's size compares with a number.
-const COMPARISONS: [(&str, fn(u64, u64) -> bool); 6] = [
+const COMPARISONS: [(&str, Comparison); 6] = [
     (">=", |size, wanted| size >= wanted),
     ("<=", |size, wanted| size <= wanted),
     ("==", |size, wanted| size == wanted),
@@ -23,10 +28,18 @@ const COMPARISONS: [(&str, fn(u64, u64) -> bool); 6] = [
 /// A selector that was read.
 #[derive(Debug, Clone)]
 pub(super) struct Selector {
-    size: Option<(String, fn(u64, u64) -> bool, u64)>,
+    size: Option<Size>,
     kind: Option<String>,
-    /// Field, pattern, and what of a disk it is held against.
-    patterns: Vec<(&'static str, String, fn(&Candidate) -> &str)>,
+    /// Field, pattern, property.
+    patterns: Vec<(&'static str, String, Property)>,
+}
+
+/// A size as the config has it, and what it asks for.
+#[derive(Debug, Clone)]
+struct Size {
+    text: String,
+    compare: Comparison,
+    wanted: u64,
 }
 
 impl Selector {
@@ -44,7 +57,7 @@ impl Selector {
                 ));
             }
         };
-        let fields: [(&'static str, &String, fn(&Candidate) -> &str); 7] = [
+        let fields: [(&'static str, &String, Property); 7] = [
             ("name", &config.name, |disk| &disk.name),
             ("model", &config.model, |disk| &disk.disk.model),
             ("serial", &config.serial, |disk| &disk.disk.serial),
@@ -63,7 +76,7 @@ impl Selector {
 
     /// Why a disk is not meant.
     pub(super) fn mismatch(&self, disk: &Candidate) -> Option<String> {
-        if let Some((text, compare, wanted)) = &self.size
+        if let Some(Size { text, compare, wanted }) = &self.size
             && !compare(disk.disk.size, *wanted)
         {
             return Some(format!("its size is not {text}"));
@@ -80,15 +93,15 @@ impl Selector {
 
     /// The selector in one line, for messages.
     pub(super) fn describe(&self) -> String {
-        let size = self.size.iter().map(|(text, _, _)| format!("size {text}"));
+        let size = self.size.iter().map(|size| format!("size {}", size.text));
         let kind = self.kind.iter().map(|kind| format!("type {kind}"));
         let patterns = self.patterns.iter().map(|(field, pattern, _)| format!("{field} {pattern}"));
         size.chain(kind).chain(patterns).collect::<Vec<_>>().join(", ")
     }
 }
 
-fn size(text: &str) -> Result<(String, fn(u64, u64) -> bool, u64), String> {
-    let (comparison, rest) = COMPARISONS
+fn size(text: &str) -> Result<Size, String> {
+    let (compare, rest) = COMPARISONS
         .iter()
         .find_map(|(sign, compare)| Some((*compare, text.strip_prefix(sign)?)))
         .unwrap_or((COMPARISONS[5].1, text));
@@ -97,7 +110,8 @@ fn size(text: &str) -> Result<(String, fn(u64, u64) -> bool, u64), String> {
             "machine.install.diskSelector.size: {text:?} is no size: \">= 100GB\", \"< 2TiB\", \"== 512MB\""
         )
     };
-    Ok((text.to_owned(), comparison, ByteSize::parse(rest).ok_or_else(wrong)?.0))
+    let wanted = ByteSize::parse(rest).ok_or_else(wrong)?.0;
+    Ok(Size { text: text.to_owned(), compare, wanted })
 }
 
 fn is_of_kind(disk: &Candidate, kind: &str) -> bool {
