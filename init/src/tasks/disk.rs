@@ -110,7 +110,8 @@ impl Search {
             let Some(table) = read_table(boot.kernel, &disk) else { continue };
             match self.loader {
                 Some(guid) if table.by_guid(guid).is_none() => {}
-                Some(_) => found.extend(self.slot_of(boot, &disk, &table, true)?),
+                // A stick may have a table too, but only a disk has slots.
+                Some(_) => found.extend(self.slot_of(boot, &disk, &table, has_slots(&table))?),
                 None => found.extend(self.slot_of(boot, &disk, &table, false)?),
             }
         }
@@ -187,6 +188,10 @@ fn disks(kernel: &mut dyn Kernel) -> Result<Vec<String>, Failure> {
     let mut names = kernel.list("/sys/block").map_err(Failure::at("list", "/sys/block"))?;
     names.retain(|disk| !NOT_DISKS.iter().any(|prefix| disk.starts_with(prefix)));
     Ok(names)
+}
+
+fn has_slots(table: &Table) -> bool {
+    [Slot::A, Slot::B].iter().any(|slot| table.by_name(slot.partition()).is_some())
 }
 
 /// Why a slot does not hold the layers of the manifest: the topmost hash block of each layer, whose hash is the root

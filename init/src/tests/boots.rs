@@ -3,7 +3,9 @@
 use handoff::{Action, ToInit, ToMachined};
 
 use super::golden;
-use super::world::{machine, root, short_life, with_disk, with_layers, with_loader, with_medium};
+use super::world::{
+    machine, root, short_life, with_disk, with_layers, with_loader, with_medium, with_partitions,
+};
 use crate::kernel::End;
 use crate::recording::{Event, Recording, message};
 
@@ -60,6 +62,16 @@ fn from_a_disk_that_comes_late_and_whose_partition_the_kernel_does_not_know() {
 fn from_a_labelled_medium() {
     let kernel = with_medium(machine("billet.root=label:BILLET"), "BILLET");
     let kernel = transcript("boot-label.txt", short_life(kernel));
+    let Some(ToMachined::Start(start)) = kernel.sent.first() else { panic!("no start") };
+    assert_eq!(start.report.root_source, "/dev/sr0 (label BILLET)");
+}
+
+#[test]
+fn from_a_medium_although_the_loader_names_a_partition_of_it() {
+    let kernel = with_partitions(with_medium(machine(""), "BILLET"), "sda", 1, &[], &["EFI"]);
+    let mut kernel = short_life(with_loader(kernel, 1));
+    crate::run(&mut kernel);
+    assert_eq!(kernel.errors(), Vec::<&str>::new());
     let Some(ToMachined::Start(start)) = kernel.sent.first() else { panic!("no start") };
     assert_eq!(start.report.root_source, "/dev/sr0 (label BILLET)");
 }

@@ -71,7 +71,18 @@ pub(super) fn with_layers(mut machine: Recording, folder: &str) -> Recording {
 }
 
 /// A disk whose slot A holds the layers.
-pub(super) fn with_disk(mut machine: Recording, name: &str, seed: u8, contents: &[u8]) -> Recording {
+pub(super) fn with_disk(machine: Recording, name: &str, seed: u8, contents: &[u8]) -> Recording {
+    with_partitions(machine, name, seed, contents, &["EFI", "ROOT-A", "ROOT-B", "META"])
+}
+
+/// A disk with these partitions; slot A, if there is one, has these contents.
+pub(super) fn with_partitions(
+    mut machine: Recording,
+    name: &str,
+    seed: u8,
+    contents: &[u8],
+    partitions: &[&str],
+) -> Recording {
     let geometry = Geometry::new(512, DISK_BYTES).unwrap();
     let request = |name: &str, number: u8, size| Request {
         name: name.to_string(),
@@ -80,21 +91,19 @@ pub(super) fn with_disk(mut machine: Recording, name: &str, seed: u8, contents: 
         attributes: 0,
         size,
     };
-    let requests = [
-        request("EFI", 1, Size::Bytes(4 << 20)),
-        request("ROOT-A", 2, Size::Bytes(4 << 20)),
-        request("ROOT-B", 3, Size::Bytes(4 << 20)),
-        request("META", 4, Size::Bytes(1 << 20)),
-    ];
+    let bytes = |name: &str| Size::Bytes(if name == "META" { 1 << 20 } else { 4 << 20 });
+    let requests: Vec<Request> =
+        (1..).zip(partitions).map(|(number, name)| request(name, number, bytes(name))).collect();
     let table = lay_out(geometry, Guid::from_seed(&[seed]), &requests).unwrap();
     let mut bytes = vec![0; usize::try_from(DISK_BYTES).unwrap()];
     for extent in table.extents().unwrap() {
         let at = usize::try_from(extent.offset).unwrap();
         bytes[at..at + extent.bytes.len()].copy_from_slice(&extent.bytes);
     }
-    let slot = table.by_name("ROOT-A").unwrap();
-    let at = usize::try_from(table.offset_bytes(slot)).unwrap();
-    bytes[at..at + contents.len()].copy_from_slice(contents);
+    if let Some(slot) = table.by_name("ROOT-A") {
+        let at = usize::try_from(table.offset_bytes(slot)).unwrap();
+        bytes[at..at + contents.len()].copy_from_slice(contents);
+    }
     let folder = format!("/sys/block/{name}");
     for partition in &table.partitions {
         let number = partition.number;
