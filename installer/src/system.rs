@@ -74,23 +74,29 @@ pub struct BootParts {
 impl BootParts {
     /// Reads the parts from [`FOLDER`] of a root, or from a copy of it.
     pub fn read(folder: &Path) -> Result<Self, Error> {
-        let read = |name: &str| {
+        Self::by_name(|name| {
             let path = folder.join(name);
             fs::read(&path).map_err(Error::read(&path))
-        };
-        let text = |name: &str| {
-            let path = folder.join(name);
-            fs::read_to_string(&path).map_err(Error::read(&path))
+        })
+    }
+
+    /// The parts as `get` gives them, by the names of [`names`].
+    pub fn by_name(mut get: impl FnMut(&str) -> Result<Vec<u8>, Error>) -> Result<Self, Error> {
+        let parts = [names::KERNEL, names::STUB, names::LOADER, names::MODULES, names::INIT];
+        let [kernel, stub, loader, modules, init] = parts.map(&mut get);
+        let mut text = |name: &str| {
+            let not_text = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+            String::from_utf8(get(name)?).map_err(not_text).map_err(Error::read(Path::new(name)))
         };
         Ok(Self {
-            kernel: read(names::KERNEL)?,
-            stub: read(names::STUB)?,
-            loader: read(names::LOADER)?,
-            modules: read(names::MODULES)?,
-            init: read(names::INIT)?,
             command_line: text(names::COMMAND_LINE)?,
             boot_entry: text(names::BOOT_ENTRY)?,
             loader_config: text(names::LOADER_CONFIG)?,
+            kernel: kernel?,
+            stub: stub?,
+            loader: loader?,
+            modules: modules?,
+            init: init?,
         })
     }
 

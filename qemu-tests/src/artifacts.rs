@@ -50,6 +50,9 @@ pub struct Image {
     /// The UKI alone.
     #[serde(default)]
     pub uki: Option<PathBuf>,
+    /// The installer image, an OCI layout in a tar file; builds of earlier versions have none.
+    #[serde(default)]
+    pub installer: PathBuf,
 }
 
 /// One layer file.
@@ -83,7 +86,15 @@ pub(crate) fn read(root: &Path) -> Result<Build> {
     let mut build: Build =
         serde_json::from_slice(&bytes).with_context(|| format!("parse {}", path.display()))?;
     let Build { vmlinuz, initramfs, billetctl, test, .. } = &mut build;
-    let paths = [vmlinuz, initramfs, billetctl, &mut test.initramfs_full, &mut test.manifest, &mut test.disk];
+    let paths = [
+        vmlinuz,
+        initramfs,
+        billetctl,
+        &mut test.initramfs_full,
+        &mut test.manifest,
+        &mut test.disk,
+        &mut test.installer,
+    ];
     let layers = test.layers.iter_mut().map(|layer| &mut layer.file);
     for path in paths.into_iter().chain(&mut test.initramfs).chain(&mut test.uki).chain(layers) {
         *path = root.join(&path);

@@ -8,6 +8,7 @@
 
 mod artefacts;
 mod boot;
+mod installer_image;
 mod layers;
 mod materials;
 mod output;

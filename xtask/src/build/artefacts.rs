@@ -37,6 +37,8 @@ pub(crate) struct Image {
     pub(crate) uki: PathBuf,
     /// A raw disk: EFI with boot loader and UKI, ROOT-A.
     pub(crate) disk: PathBuf,
+    /// What `upgrade --image` installs: an OCI image layout in a tar file.
+    pub(crate) installer: PathBuf,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]

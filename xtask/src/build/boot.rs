@@ -9,6 +9,7 @@ use ondisk::fat;
 use ondisk::manifest::{Layer, RootManifest};
 
 use super::artefacts::{Image, LayerFile, relative};
+use super::installer_image;
 use super::layers::writers;
 use super::materials::Materials;
 use super::output::Output;
@@ -69,7 +70,10 @@ impl<'a> Images<'a> {
         let initramfs = self.initramfs(prefix, &system)?;
         let initramfs_full = self.initramfs_full(prefix, &manifest, &initramfs)?;
         let uki = self.uki(prefix, &system)?;
+        let layers = self.output.layers();
+        let installer = installer_image::make(self.output, prefix, &system, &layers, &self.writers)?;
         Ok(Image {
+            installer: relative(&installer)?,
             disk: relative(&self.disk(prefix, &manifest, &uki)?)?,
             manifest: relative(&self.output.text(&format!("{prefix}root.json"), &json)?)?,
             initramfs: relative(&initramfs)?,

@@ -20,9 +20,12 @@ const ALLOWED: [(&str, &[&str]); 15] = [
     ("service-manager", &["api", "config", "handoff", "installer", "ondisk", "sequence", "sys"]),
     ("cli", &["api", "config", "installer"]),
     ("fuzz", &["api", "billetctl", "config", "sys"]),
-    ("qemu-tests", &["api", "config", "installer", "ondisk", "sys"]),
+    ("qemu-tests", &["api", "config", "installer", "oci", "ondisk", "sys"]),
     ("qemu-tests/agent", &["sys"]),
-    ("xtask", &["api", "config", "init", "installer", "ondisk", "qemu-tests", "sequence", "service-manager"]),
+    (
+        "xtask",
+        &["api", "config", "init", "installer", "oci", "ondisk", "qemu-tests", "sequence", "service-manager"],
+    ),
 ];
 
 /// What the crates are called in dependency tables.

@@ -4,10 +4,14 @@
 //! Does not: install; `installer` does, with the files from here.
 //! Source: docs/formats/installer-image.md; spec/machine-facts.md §10 for how an image of Talos looks.
 
+mod contents;
+
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use crate::document::Config;
+
+pub use contents::{Contents, Walk};
 
 /// The only format that this version installs.
 pub const FORMAT: &str = "1";
