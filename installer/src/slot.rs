@@ -80,7 +80,10 @@ fn copy(
         at += count as u64;
         wrote(count);
     }
-    let longer = matches!(source.read(&mut [0]), Ok(1..));
+    // The end of a source may be where it finds out that what it gave was wrong.
+    let rest =
+        fill(source, &mut [0]).map_err(|source| Error::ReadLayer { layer: layer.name.clone(), source })?;
+    let longer = rest > 0;
     if at != layer.total_bytes() || longer {
         return Err(Error::BadLayer {
             layer: layer.name.clone(),

@@ -71,6 +71,12 @@ impl Slot {
 }
 
 impl<D: BlockDevice + ?Sized> Installed<'_, D> {
+    /// The entry that the next upgrade will have.
+    pub fn next_entry(&mut self) -> Result<Entry, Error> {
+        let entries = self.esp()?.entries()?;
+        Entry::new_trial(&entries).ok_or(Error::NoGeneration)
+    }
+
     /// Puts a system into the slot that does not run and lets the loader try it. Returns its entry.
     pub fn upgrade(
         &mut self,

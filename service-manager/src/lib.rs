@@ -63,6 +63,7 @@ mod trust_request;
 pub mod trustd;
 mod udev_rules;
 pub mod udevd;
+pub mod upgrade;
 pub mod volumes;
 mod watched;
 

@@ -25,7 +25,7 @@ use crate::services::{LogPipe, Services, Surroundings, pidfd_name};
 use crate::store::{INIT_STATUS, InitStatus, ROOT_LAYER, RootLayer, Runtime, Spec, Store, VERSION, Version};
 use crate::tasks::{self, Stage};
 use crate::timeline::Timeline;
-use crate::{configuration, controllers, identity, install};
+use crate::{configuration, controllers, identity, upgrade};
 
 const LOG_FOLDER: &str = "/run/log";
 const CGROUPS: &str = "/sys/fs/cgroup";
@@ -46,6 +46,7 @@ pub async fn run() -> Result<(), String> {
     tokio::spawn(identity::issue(node.clone()));
     let told = listen(&node);
     take_over(&node, &mut replay);
+    tokio::spawn(upgrade::trial::watch(node.clone()));
     obey(node, told).await;
     Err("init closed the line".to_owned())
 }
@@ -94,6 +95,7 @@ fn make_node(link: InitLink, replay: &mut Replay) -> Node {
         controllers: OnceLock::new(),
         api_socket: OnceLock::new(),
         configuration: Default::default(),
+        upgrades: Default::default(),
         config: watch::channel(None).0,
         install_target: watch::channel(None).0,
         readiness: watch::channel(Readiness::default()).0,
@@ -198,7 +200,7 @@ fn take_over(node: &Arc<Node>, replay: &mut Replay) {
             return resume_services(node, &memory, replay);
         }
         None if memory.done.iter().any(|name| name == "initialize") => {
-            (follower(INITIALIZE.name, install::is_due_now(node)).unwrap_or(&INITIALIZE), 0, String::new())
+            (follower(INITIALIZE.name, sequencer::due(node)).unwrap_or(&INITIALIZE), 0, String::new())
         }
         None => (&INITIALIZE, 0, String::new()),
     };

@@ -24,6 +24,7 @@ use crate::services::Services;
 use crate::store::Store;
 use crate::timeline::Timeline;
 use crate::udev_rules::Applied;
+use crate::upgrade::Upgrades;
 
 /// Everything that more than one module needs.
 pub struct Node {
@@ -71,6 +72,8 @@ pub struct Node {
     pub configuration: Configuration,
     /// Values that outlive upgrades.
     pub meta: Meta,
+    /// Upgrades of this node.
+    pub upgrades: Upgrades,
     /// The config in force, once there is one.
     pub config: watch::Sender<Option<Arc<Config>>>,
     /// The disk that this machined has installed to.

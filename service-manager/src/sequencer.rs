@@ -23,6 +23,8 @@ use crate::clock;
 use crate::events::sequence_error;
 use crate::install;
 use crate::node::Node;
+use crate::sequences::{Due, fallback, follower};
+use crate::upgrade;
 
 /// Why a task failed, for people.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -121,7 +123,7 @@ async fn run(node: Arc<Node>, sequence: &'static Sequence<TaskFn>, how: Start) {
         memory.sequence = None;
         memory.done.push(sequence.name.to_owned());
     });
-    let took = since(begin);
+    let (took, failed) = (since(begin), result.is_err());
     match result {
         Ok(()) => node.journal.progress(&format!("{} sequence: done: {took:?}", sequence.name)),
         Err(error) => {
@@ -129,7 +131,11 @@ async fn run(node: Arc<Node>, sequence: &'static Sequence<TaskFn>, how: Start) {
             noop(&node, sequence.name, actor, Code::Fatal, format!("sequence failed: {error}"));
         }
     }
-    if let Some(next) = crate::sequences::follower(sequence.name, install::is_due_now(&node)) {
+    let next = match failed {
+        true => fallback(sequence.name, node.checkpoint.memory().done.iter().any(|name| name == "boot")),
+        false => None,
+    };
+    if let Some(next) = next.or_else(|| follower(sequence.name, due(&node))) {
         // From a task of its own: this one still holds the lock's place.
         tokio::spawn(async move {
             while !node.sequencer.is_idle() {
@@ -139,6 +145,14 @@ async fn run(node: Arc<Node>, sequence: &'static Sequence<TaskFn>, how: Start) {
             let _ = start(&node, next, Start::default());
         });
     }
+}
+
+/// What this machine does once it has a config.
+pub(crate) fn due(node: &Node) -> Due {
+    if install::is_due_now(node) {
+        return Due::Install;
+    }
+    if upgrade::is_staged(node) { Due::Upgrade } else { Due::Boot }
 }
 
 impl Sequencer {
@@ -220,7 +234,8 @@ fn announce(node: &Node, sequence: &str, actor: &str, action: sequence_event::Ac
     node.events.publish(actor, &Payload::Sequence(event));
 }
 
-fn noop(node: &Node, sequence: &str, actor: &str, code: Code, message: String) {
+/// An error of a sequence, for those who follow events.
+pub(crate) fn noop(node: &Node, sequence: &str, actor: &str, code: Code, message: String) {
     let error = Some(sequence_error(code, message));
     let action = sequence_event::Action::Noop.into();
     node.events

@@ -221,18 +221,64 @@ pub const SHUTDOWN: Sequence<TaskFn> = Sequence {
     ],
 };
 
+/// Another version beside the running one, then a restart into it.
+pub const UPGRADE: Sequence<TaskFn> = Sequence {
+    name: "upgrade",
+    about: "Installs another version into the slot that does not run and restarts the machine through the firmware.",
+    phases: &[
+        Phase {
+            name: "upgrade",
+            tasks: &[named(
+                "upgrade",
+                "pulls the image, writes the slot, reads it back, has the loader try it",
+                tasks::upgrade,
+            )],
+        },
+        STOP,
+        RESTART_MACHINE,
+    ],
+};
+
+/// An upgrade that META keeps: it happens on the next start, before the services of the machine config do.
+pub const STAGE_UPGRADE: Sequence<TaskFn> = Sequence {
+    name: "stageUpgrade",
+    about: "Restarts the machine, which then upgrades before it starts its services.",
+    phases: RESTART,
+};
+
 /// All sequences.
-pub const ALL: [&Sequence<TaskFn>; 6] =
-    [&INITIALIZE, &INSTALL, &BOOT, &APPLY_CONFIGURATION, &REBOOT, &SHUTDOWN];
+pub const ALL: [&Sequence<TaskFn>; 8] =
+    [&INITIALIZE, &INSTALL, &BOOT, &UPGRADE, &STAGE_UPGRADE, &APPLY_CONFIGURATION, &REBOOT, &SHUTDOWN];
 
 /// The sequence of that name.
 pub fn by_name(name: &str) -> Option<&'static Sequence<TaskFn>> {
     ALL.into_iter().find(|sequence| sequence.name == name)
 }
 
-/// What runs by itself after a sequence; `installs`: this machine is to be installed first.
-pub fn follower(name: &str, installs: bool) -> Option<&'static Sequence<TaskFn>> {
-    (name == INITIALIZE.name).then_some(if installs { &INSTALL } else { &BOOT })
+/// What a machine does once it has a config.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Due {
+    /// It starts its services.
+    Boot,
+    /// It is to be installed first.
+    Install,
+    /// An upgrade waits for this start.
+    Upgrade,
+}
+
+/// What runs by itself after a sequence.
+pub fn follower(name: &str, due: Due) -> Option<&'static Sequence<TaskFn>> {
+    (name == INITIALIZE.name).then_some(match due {
+        Due::Boot => &BOOT,
+        Due::Install => &INSTALL,
+        Due::Upgrade => &UPGRADE,
+    })
+}
+
+/// What runs by itself after a sequence that failed; `booted`: the machine was up before it.
+pub fn fallback(name: &str, booted: bool) -> Option<&'static Sequence<TaskFn>> {
+    // A staged upgrade that fails leaves a machine that is to boot as it is.
+    (name == UPGRADE.name && !booted).then_some(&BOOT)
 }
 
 /// Writes every sequence, for `cargo xtask plan`.
@@ -263,17 +309,20 @@ mod tests {
 
     #[test]
     fn clients_find_the_names_they_wait_for() {
-        for end in [&INSTALL, &APPLY_CONFIGURATION, &REBOOT, &SHUTDOWN] {
+        for end in [&INSTALL, &UPGRADE, &STAGE_UPGRADE, &APPLY_CONFIGURATION, &REBOOT, &SHUTDOWN] {
             assert!(
                 end.tasks().any(|(phase, task)| (phase, task.name) == ("stopEverything", "stopAllServices"))
             );
         }
-        assert_eq!(follower("initialize", false).map(|s| s.name), Some("boot"));
-        assert_eq!(follower("initialize", true).map(|s| s.name), Some("install"));
+        assert_eq!(follower("initialize", Due::Boot).map(|s| s.name), Some("boot"));
+        assert_eq!(follower("initialize", Due::Install).map(|s| s.name), Some("install"));
+        assert_eq!(follower("initialize", Due::Upgrade).map(|s| s.name), Some("upgrade"));
         assert!(
-            follower("install", true).is_none()
-                && follower("reboot", false).is_none()
+            follower("install", Due::Install).is_none()
+                && follower("reboot", Due::Boot).is_none()
                 && by_name("noop").is_none()
         );
+        assert_eq!(fallback("upgrade", false).map(|s| s.name), Some("boot"));
+        assert!(fallback("upgrade", true).is_none() && fallback("boot", false).is_none());
     }
 }

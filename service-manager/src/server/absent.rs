@@ -1,13 +1,12 @@
 //! Services that this version does not have: each call says so in a sentence.
 //!
 //! Owns: the sentences. Without them a client would read an empty error, as for a service that nobody has heard of.
-//! Source: spec/api-wire-facts.md §1.2 (health, securityapi), §2.2 (lifecycle, debug).
+//! Source: spec/api-wire-facts.md §1.2 (health, securityapi), §2.2 (debug).
 
 use api::proto::health::health_server::Health;
 use api::proto::health::{HealthCheckResponse, HealthWatchRequest, ReadyCheckResponse};
 use api::proto::machine as proto;
 use api::proto::machine::debug_service_server::DebugService;
-use api::proto::machine::lifecycle_service_server::LifecycleService;
 use api::proto::securityapi as security;
 use api::proto::securityapi::security_service_server::SecurityService;
 use tonic::{Request, Response, Status, Streaming};
@@ -19,12 +18,6 @@ type Answer<T> = Result<Response<T>, Status>;
 /// All of them.
 pub(crate) struct Absent;
 
-fn no_installer<T>(call: &str) -> Answer<T> {
-    Err(Status::unimplemented(format!(
-        "{call}: this node runs from its image; installing and upgrading come with a later version of Billet"
-    )))
-}
-
 fn by_service<T>(call: &str) -> Answer<T> {
     Err(Status::unimplemented(format!(
         "{call}: daemons of v0.9.3 asked each other this; ask machine.MachineService/ServiceList for the health of \
@@ -35,26 +28,6 @@ fn by_service<T>(call: &str) -> Answer<T> {
 fn by_trustd<T>(call: &str) -> Answer<T> {
     let port = crate::trustd::PORT;
     Err(Status::unimplemented(format!("{call}: trustd serves this, on port {port} of control plane nodes")))
-}
-
-#[tonic::async_trait]
-impl LifecycleService for Absent {
-    type InstallStream = Answers<proto::LifecycleServiceInstallResponse>;
-    type UpgradeStream = Answers<proto::LifecycleServiceUpgradeResponse>;
-
-    async fn install(
-        &self,
-        _request: Request<proto::LifecycleServiceInstallRequest>,
-    ) -> Answer<Self::InstallStream> {
-        no_installer("install")
-    }
-
-    async fn upgrade(
-        &self,
-        _request: Request<proto::LifecycleServiceUpgradeRequest>,
-    ) -> Answer<Self::UpgradeStream> {
-        no_installer("upgrade")
-    }
 }
 
 #[tonic::async_trait]
@@ -142,7 +115,7 @@ mod tests {
             }
         }
         for known in [
-            "/machine.LifecycleService/Upgrade",
+            "/machine.LifecycleService/Install",
             "/machine.DebugService/ContainerRun",
             "/health.Health/Check",
         ] {

@@ -13,7 +13,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::{
     Answers, archive, capture, client_configuration, configuration, containers, control, files, generate,
-    images, meta, netstat, processors, statistics, streams, system, usage,
+    images, meta, netstat, processors, statistics, streams, system, upgrades, usage,
 };
 use crate::node::Node;
 use crate::services::Operation;
@@ -133,12 +133,12 @@ impl MachineService for Machine {
         containers::restart(&self.node, request.get_ref()).await.map(Response::new)
     }
 
-    async fn upgrade(&self, _request: Request<proto::UpgradeRequest>) -> Answer<proto::UpgradeResponse> {
-        Err(no_disk("upgrade"))
+    async fn upgrade(&self, request: Request<proto::UpgradeRequest>) -> Answer<proto::UpgradeResponse> {
+        upgrades::upgrade(&self.node, request.get_ref()).await.map(Response::new)
     }
 
     async fn rollback(&self, _request: Request<proto::RollbackRequest>) -> Answer<proto::RollbackResponse> {
-        Err(no_disk("rollback"))
+        upgrades::rollback(&self.node).await.map(Response::new)
     }
 
     async fn reset(&self, request: Request<proto::ResetRequest>) -> Answer<proto::ResetResponse> {

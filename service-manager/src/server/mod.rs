@@ -32,6 +32,7 @@ mod selection;
 mod statistics;
 mod streams;
 mod system;
+mod upgrades;
 mod usage;
 
 use std::path::Path;
@@ -97,6 +98,7 @@ pub async fn serve(node: Arc<Node>) -> Result<(), String> {
 pub async fn serve_on(node: Arc<Node>, listener: UnixListener) -> Result<(), String> {
     let machine = MachineServiceServer::new(machine::Machine { node: node.clone() });
     let state = StateServer::new(cosi::State { node: node.clone() });
+    let lifecycle = node.clone();
     let own = OwnServer::new(configuration::Own { node: node.clone() });
     let resources = ResourceServiceServer::new(resources::Resources { node: node.clone() });
     tonic::transport::Server::builder()
@@ -112,7 +114,7 @@ pub async fn serve_on(node: Arc<Node>, listener: UnixListener) -> Result<(), Str
         .add_service(ImageServiceServer::new(images::Images { node: node.clone() }))
         .add_service(ClusterServiceServer::new(cluster::Cluster { node }))
         .add_service(InspectServiceServer::new(inspect::Inspect))
-        .add_service(LifecycleServiceServer::new(absent::Absent))
+        .add_service(LifecycleServiceServer::new(upgrades::Lifecycle { node: lifecycle }))
         .add_service(DebugServiceServer::new(absent::Absent))
         .add_service(HealthServer::new(absent::Absent))
         .add_service(SecurityServiceServer::new(absent::Absent))

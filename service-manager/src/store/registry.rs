@@ -8,7 +8,7 @@ use super::block::{BLOCK_DEVICE, DISCOVERED_VOLUME, DISK, SYSTEM_DISK};
 use super::hardware::{MEMORY_MODULE, PCI_DEVICE, PROCESSOR, SYSTEM_INFORMATION};
 use super::runtime::{
     CLUSTER_INFO, IDENTITY, KERNEL_MODULE_SPEC, KMSG_LOG_CONFIG, LOG_DESTINATION_STATUS, MACHINE_STATUS,
-    META_KEY, SECURITY_STATE, UDEV_RULE_STATUS, VERSION,
+    META_KEY, SECURITY_STATE, UDEV_RULE_STATUS, UPGRADE_STATUS, VERSION,
 };
 use super::{Column, Definition, Sensitivity};
 
@@ -275,7 +275,7 @@ pub static KERNEL_PARAM_STATUS: Definition = Definition {
 };
 
 /// Every type, sorted by name.
-pub static ALL: [&Definition; 42] = [
+pub static ALL: [&Definition; 43] = [
     &ADDRESS_STATUS,
     &API_CERTIFICATE,
     &BLOCK_DEVICE,
@@ -317,6 +317,7 @@ pub static ALL: [&Definition; 42] = [
     &TIME_SERVER_STATUS,
     &TIME_STATUS,
     &UDEV_RULE_STATUS,
+    &UPGRADE_STATUS,
     &VERSION,
 ];
 

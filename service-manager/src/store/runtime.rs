@@ -67,6 +67,22 @@ pub static UDEV_RULE_STATUS: Definition = Definition {
     ..PLAIN
 };
 
+/// An upgrade.
+pub static UPGRADE_STATUS: Definition = Definition {
+    kind: "UpgradeStatuses.runtime.billet.dev",
+    display: "UpgradeStatus",
+    columns: &[
+        column("State", "{.state}"),
+        column("From", "{.from}"),
+        column("To", "{.to}"),
+        column("Starts", "{.boots}"),
+        column("Stage", "{.stage}"),
+        column("Reason", "{.reason}"),
+    ],
+    writer: "upgrade",
+    ..PLAIN
+};
+
 /// A receiver of logs.
 pub static LOG_DESTINATION_STATUS: Definition = Definition {
     kind: "LogDestinationStatuses.runtime.billet.dev",
@@ -144,6 +160,30 @@ pub enum Runtime {
     MetaKey(MetaKey),
     /// `Infos`.
     Cluster(Cluster),
+    /// `UpgradeStatuses`.
+    UpgradeStatus(Box<UpgradeStatus>),
+}
+
+/// An upgrade under way, or what became of the last one.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UpgradeStatus {
+    /// `running`, `failed`, `trial`, `kept`, `fell back`, `interrupted`, `rolled back`.
+    pub state: &'static str,
+    /// The version before.
+    pub from: String,
+    /// The version after.
+    pub to: String,
+    /// Its image.
+    pub image: String,
+    /// How far it is, or came.
+    pub stage: String,
+    /// Why it failed.
+    pub reason: String,
+    /// How often the new system was started.
+    pub boots: u32,
+    /// The last lines of its last start.
+    pub last_lines: Vec<String>,
 }
 
 /// Where the machine is.

@@ -9,6 +9,7 @@ mod install;
 mod services;
 mod status;
 mod system;
+mod upgrade;
 mod user;
 mod volumes;
 
@@ -16,6 +17,7 @@ pub use config::{load_config, restore_config};
 pub use etc::{create_etc_network_files, create_os_release_file};
 pub use finish::{reboot, shutdown, stop_all_services};
 pub use install::{install, save_config};
+pub(crate) use services::TIMED;
 pub use services::{
     API_READY_DEADLINE, define_services, start_all_services, start_apid, start_controllers, start_machined,
     start_networkd, start_timed, start_udevd, wait_for_api,
@@ -25,5 +27,6 @@ pub use system::{
     mount_bpffs, mount_cgroups, mount_pseudo_filesystems, restore_grace_periods, set_rlimit,
     setup_system_directory, setup_var_directory, write_required_sysctls,
 };
+pub use upgrade::upgrade;
 pub use user::{environment, load_kernel_modules, write_user_files};
 pub use volumes::{mount_ephemeral_partition, mount_state_partition, reload_meta};

@@ -19,7 +19,7 @@ pub const API_READY_DEADLINE: Duration = Duration::from_secs(60);
 const ALL_UP_DEADLINE: Duration = Duration::from_secs(15 * 60);
 /// Where layers put service definitions.
 const IMAGE_SERVICES: &str = "/usr/lib/billet/services.d";
-pub(super) const TIMED: &str = "timed";
+pub(crate) const TIMED: &str = "timed";
 const CONTAINERD: &str = "/usr/bin/containerd";
 const CONTAINERD_SOCKET: &str = "/system/run/containerd/containerd.sock";
 const CRI_SOCKET: &str = "/run/containerd/containerd.sock";

@@ -17,7 +17,7 @@ const ALLOWED: [(&str, &[&str]); 15] = [
     ("crates/api", &["config"]),
     ("init", &["handoff", "ondisk", "sequence", "sys"]),
     ("installer", &["config", "ondisk", "sequence", "sys"]),
-    ("service-manager", &["api", "config", "handoff", "installer", "ondisk", "sequence", "sys"]),
+    ("service-manager", &["api", "config", "handoff", "installer", "oci", "ondisk", "sequence", "sys"]),
     ("cli", &["api", "config", "installer"]),
     ("fuzz", &["api", "billetctl", "config", "sys"]),
     ("qemu-tests", &["api", "config", "installer", "oci", "ondisk", "sys"]),

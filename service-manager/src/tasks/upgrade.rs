@@ -1,0 +1,25 @@
+//! The task of an upgrade.
+
+use std::sync::Arc;
+
+use oci::registry::Patience;
+
+use crate::node::Node;
+use crate::sequencer::{TaskError, TaskFuture};
+use crate::upgrade::{self, Failure};
+
+/// Puts the new system beside the running one.
+pub fn upgrade(node: Arc<Node>) -> TaskFuture {
+    Box::pin(async move {
+        let failed = |failure: Failure| TaskError(failure.to_string());
+        let request = upgrade::next_request(&node).await.map_err(failed)?;
+        let work = async {
+            let prepared = upgrade::prepare(&node, &request.image, Patience::default()).await?;
+            upgrade::install(&node, prepared, Box::new(|_: &str| {})).await
+        };
+        work.await.map_err(|failure| {
+            upgrade::publish_failure(&node, &request.image, &failure);
+            failed(failure)
+        })
+    })
+}

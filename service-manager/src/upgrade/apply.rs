@@ -1,0 +1,163 @@
+//! The upgrade itself, and the way back.
+//!
+//! Order: the record in META, so that a fallback is never without its reason; then the slot, read back; then the UKI,
+//! on trial. The UKI's parts are read before the slot is written and their digests compared: nothing that boots is made
+//! of bytes that were not checked.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use installer::device::Disk;
+use installer::system::{BootParts, System};
+use installer::upgrade::{Installed, NewSystem, Running};
+use installer::{Error, Progress};
+use ondisk::manifest::Layer;
+
+use super::image::{Here, Prepared, Shared, blocking, broken, here};
+use super::record::{Record, State, TAG};
+use super::{Failure, booted, status, trial};
+use crate::node::Node;
+use crate::store::UpgradeStatus;
+
+/// Who is told how far it is, besides the status and the console.
+pub(crate) type Tell = Box<dyn Fn(&str) + Send>;
+
+/// Installs a system beside the running one and has the loader try it at the next start.
+pub(crate) async fn install(node: &Arc<Node>, prepared: Prepared, tell: Tell) -> Result<(), Failure> {
+    let Ok(_one_at_a_time) = node.upgrades.busy.try_lock() else {
+        return Err(Failure::Refused("another upgrade or rollback is under way".into()));
+    };
+    let mut teller = Teller::new(node, &prepared, tell);
+    let begin = format!("upgrade: version {} from {}", prepared.facts.version, prepared.name);
+    teller.line(&begin);
+    let Prepared { name, facts, manifest, source, here } = prepared;
+    let (disk, table) = (here.disk.path.clone(), here.disk.table.clone());
+    let generation = {
+        let (disk, table) = (disk.clone(), table.clone());
+        let next = move || {
+            let mut disk = Disk::open_shared(&disk).map_err(Error::from)?;
+            Ok(Installed { disk: &mut disk, table }.next_entry()?.generation)
+        };
+        blocking(next).await?
+    };
+    let record = Record {
+        from: node.boot.version.clone(),
+        to: facts.version,
+        image: name,
+        generation,
+        outside: trial::outside(node),
+        ..Record::default()
+    };
+    keep(node, &record).await?;
+    let mut arguments = extra_arguments(node);
+    arguments.push(booted::argument(generation));
+    let running = Running { slot: here.slot, entry: here.entry };
+    let written = blocking(move || {
+        let mut disk = Disk::open_shared(&disk).map_err(Error::from)?;
+        let walk = Rc::new(RefCell::new(source.walk()));
+        walk.borrow_mut().manifest().map_err(broken)?;
+        let mut boot = walk.borrow_mut().boot().map_err(broken)?;
+        let missing = |name: &str| std::io::Error::other(format!("the image has no boot part {name}"));
+        let boot = BootParts::by_name(|name| {
+            boot.remove(name).ok_or_else(|| Error::Read { path: name.into(), source: missing(name) })
+        })?;
+        let system = System { manifest, boot };
+        let uki = system.uki(&arguments)?;
+        let System { manifest, boot } = system;
+        // Kernel and initramfs are in the UKI now; both would be held otherwise.
+        drop(boot);
+        let last = manifest.layers.last().map(Layer::file_name);
+        let mut layers = |layer: &Layer| -> Result<Box<dyn std::io::Read>, Error> {
+            let name = layer.file_name();
+            let found = walk.borrow_mut().layer(&name);
+            found.map_err(|source| Error::ReadLayer { layer: layer.name.clone(), source })?;
+            Ok(Box::new(Shared::new(&walk, last.as_ref() == Some(&name))))
+        };
+        let new = NewSystem { uki: &uki, manifest: &manifest };
+        let mut installed = Installed { disk: &mut disk, table };
+        let entry =
+            installed.upgrade(running, new, &mut layers, &mut |progress| teller.progress(progress))?;
+        teller.line(&format!("upgrade: {entry} will be tried at the next start"));
+        Ok(())
+    });
+    if let Err(failure) = written.await {
+        let reason = failure.to_string();
+        let record = Record { state: State::Interrupted, reason, ..record };
+        // The failure itself is told; a META that cannot be written is told beside it.
+        if let Err(error) = keep(node, &record).await {
+            node.journal.warn(&error.to_string());
+        }
+        return Err(failure);
+    }
+    status::publish(node, &status::of_record(&record));
+    Ok(())
+}
+
+/// Has the loader start the other system from now on; returns its entry's name.
+pub(crate) async fn roll_back(node: &Arc<Node>) -> Result<String, Failure> {
+    let Ok(_one_at_a_time) = node.upgrades.busy.try_lock() else {
+        return Err(Failure::Refused("another upgrade or rollback is under way".into()));
+    };
+    let Here { disk, entry, .. } = here(node).await?;
+    let next = blocking(move || {
+        let mut device = Disk::open_shared(&disk.path).map_err(Error::from)?;
+        Ok(Installed { disk: &mut device, table: disk.table }.roll_back(entry)?)
+    })
+    .await?;
+    if let Some(record) = read(node) {
+        let record = Record { state: State::RolledBack, ..record };
+        keep(node, &record).await?;
+        status::publish(node, &status::of_record(&record));
+    }
+    node.journal.say(&format!("rollback: {next} starts from now on"));
+    Ok(next.to_string())
+}
+
+/// The record in META.
+pub(super) fn read(node: &Node) -> Option<Record> {
+    Record::from_bytes(&node.meta.get(TAG)?)
+}
+
+/// Keeps a record in META; durable when this returns.
+pub(super) async fn keep(node: &Node, record: &Record) -> Result<(), Failure> {
+    node.meta.set(TAG, &record.to_bytes()).await.map_err(|error| Failure::Outside(error.to_string()))
+}
+
+/// Kernel arguments that the config adds, as the installation had them.
+fn extra_arguments(node: &Node) -> Vec<String> {
+    node.config().map(|config| config.machine.install.extra_kernel_args.clone()).unwrap_or_default()
+}
+
+/// Tells how far it is: a line each tenth of a step.
+struct Teller {
+    node: Arc<Node>,
+    status: UpgradeStatus,
+    tell: Tell,
+    step: &'static str,
+    tenth: u64,
+}
+
+impl Teller {
+    fn new(node: &Arc<Node>, prepared: &Prepared, tell: Tell) -> Self {
+        let status = status::running(node, &prepared.name, &prepared.facts.version);
+        Self { node: node.clone(), status, tell, step: "", tenth: 0 }
+    }
+
+    fn line(&mut self, text: &str) {
+        self.node.journal.progress(text);
+        self.status.stage = text.to_owned();
+        status::publish(&self.node, &self.status);
+        (self.tell)(text);
+    }
+
+    fn progress(&mut self, progress: Progress) {
+        let tenth = progress.done_bytes.saturating_mul(10).checked_div(progress.total_bytes).unwrap_or(10);
+        if (self.step, self.tenth) == (progress.step, tenth) {
+            return;
+        }
+        (self.step, self.tenth) = (progress.step, tenth);
+        let megabytes = progress.total_bytes / 1_000_000;
+        self.line(&format!("upgrade: {}: {} % of {megabytes} MB", progress.step, tenth * 10));
+    }
+}

@@ -1,0 +1,146 @@
+//! Upgrade and rollback of this node.
+//!
+//! Owns: the request under way, the order of an upgrade, what is told of it, the trial of a new system and its end.
+//! Does not: decide what is written where (`installer::upgrade`), speak with registries (`oci`), restart (the sequence).
+//! Order: everything that can be wrong with a request is found before anything changes; then the record in META, the
+//! slot that does not run, the boot entry on trial. The new system judges itself ([`trial`]).
+//! Fails by: [`Failure`], told in the answer, the status, an event and a line. The running system is as it was.
+
+mod apply;
+mod booted;
+mod image;
+mod record;
+mod registries;
+mod staged;
+pub(crate) mod status;
+pub(crate) mod trial;
+
+use std::sync::{Mutex, PoisonError};
+
+use tonic::Status;
+
+use crate::node::Node;
+use crate::sequencer;
+use crate::sequences::UPGRADE;
+
+pub(crate) use apply::{install, roll_back};
+pub(crate) use image::{CALL_PATIENCE, prepare};
+pub(crate) use staged::is_kept as is_staged;
+
+/// What a client asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Request {
+    /// The image's reference.
+    pub(crate) image: String,
+}
+
+/// The node's upgrades.
+#[derive(Debug, Default)]
+pub struct Upgrades {
+    /// Handed from the call that asked to the sequence that does it.
+    request: Mutex<Option<Request>>,
+    /// Held by whoever changes the disk: one at a time.
+    busy: tokio::sync::Mutex<()>,
+}
+
+/// Why an upgrade or a rollback does not happen.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Failure {
+    /// The request itself is wrong.
+    #[error("{0}")]
+    Request(String),
+    /// This node, now, or this image on it.
+    #[error("{0}")]
+    Refused(String),
+    /// Something outside: the registry, the network, a disk.
+    #[error("{0}")]
+    Outside(String),
+}
+
+impl From<Failure> for Status {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Request(text) => Self::invalid_argument(text),
+            Failure::Refused(text) => Self::failed_precondition(text),
+            Failure::Outside(text) => Self::unavailable(text),
+        }
+    }
+}
+
+impl From<oci::Error> for Failure {
+    fn from(error: oci::Error) -> Self {
+        use oci::Error as E;
+        let text = chain(&error);
+        match error {
+            E::Reference { .. } => Self::Request(text),
+            E::Architecture { .. } | E::NotForUs(_) | E::Setting { .. } | E::Document { .. } => {
+                Self::Refused(text)
+            }
+            E::Digest { .. }
+            | E::Length { .. }
+            | E::Fetch { .. }
+            | E::Deadline { .. }
+            | E::Archive { .. } => Self::Outside(text),
+        }
+    }
+}
+
+impl From<installer::Error> for Failure {
+    fn from(error: installer::Error) -> Self {
+        use installer::Error as E;
+        let text = chain(&error);
+        match error {
+            E::Device(_) | E::ReadDevice(_) | E::ReadLayer { .. } | E::BadUki { .. } => Self::Outside(text),
+            _ => Self::Refused(text),
+        }
+    }
+}
+
+impl Upgrades {
+    /// Leaves a request for the sequence.
+    pub(crate) fn ask(&self, request: Request) {
+        *self.request.lock().unwrap_or_else(PoisonError::into_inner) = Some(request);
+    }
+
+    fn take(&self) -> Option<Request> {
+        self.request.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// Keeps a request until the next start.
+pub(crate) async fn stage(node: &Node, request: &Request) -> Result<(), Failure> {
+    staged::keep(node, request).await.map_err(|error| Failure::Outside(error.to_string()))
+}
+
+/// The request that the sequence works on: that of a call, or the one that was staged.
+pub(crate) async fn next_request(node: &Node) -> Result<Request, Failure> {
+    if let Some(request) = node.upgrades.take() {
+        return Ok(request);
+    }
+    let staged = staged::take(node).await.map_err(|error| Failure::Outside(error.to_string()))?;
+    // A machined that took over a sequence has no request of a call: it died with the one before.
+    staged
+        .ok_or_else(|| Failure::Refused("machined was restarted meanwhile: ask for the upgrade again".into()))
+}
+
+/// An upgrade that failed: told everywhere.
+pub(crate) fn publish_failure(node: &Node, image: &str, failure: &Failure) {
+    status::publish(node, &status::failed(node, image, &failure.to_string()));
+}
+
+/// The end of an upgrade that nobody waits for any more, as an event.
+fn publish_event(node: &Node, text: &str) {
+    sequencer::noop(node, UPGRADE.name, "", api::proto::common::Code::Fatal, text.to_owned());
+}
+
+/// An error with its causes.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}

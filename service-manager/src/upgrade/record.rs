@@ -1,0 +1,150 @@
+//! What META keeps of an upgrade: enough to tell afterwards what became of it.
+//!
+//! Owns: the record, and the verdict over it on a boot.
+//! Does not: read or write META.
+//! Order: it is written before the new system may boot, so that a fallback is never without its reason.
+//! Source: docs/formats/meta.md (tag 0x42490010).
+
+use installer::entries::Entry;
+use serde::{Deserialize, Serialize};
+
+/// Its tag: beyond the one byte that clients can name.
+pub(super) const TAG: u32 = 0x4249_0010;
+
+/// An upgrade. A later version may add fields; unknown ones are passed over, since the version that it fell back to
+/// reads what the newer one wrote.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Record {
+    /// The version before.
+    pub(super) from: String,
+    /// The version after.
+    pub(super) to: String,
+    /// Its image.
+    pub(super) image: String,
+    /// The generation in the new system's UKI.
+    pub(super) generation: u32,
+    /// What became of it.
+    pub(super) state: State,
+    /// Conditions outside of the node that were good before.
+    #[serde(default)]
+    pub(super) outside: Vec<String>,
+    /// How often the new system was started.
+    #[serde(default)]
+    pub(super) boots: u32,
+    /// How far it came.
+    #[serde(default)]
+    pub(super) stage: String,
+    /// Why it was left.
+    #[serde(default)]
+    pub(super) reason: String,
+    /// The last lines of its last boot.
+    #[serde(default)]
+    pub(super) last_lines: Vec<String>,
+}
+
+/// What became of an upgrade.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum State {
+    /// It was begun, and nobody knows yet.
+    #[default]
+    Trial,
+    /// The new system is kept.
+    Kept,
+    /// The loader went back to the old one.
+    FellBack,
+    /// It ended before the new system could be started.
+    Interrupted,
+    /// A person went back.
+    RolledBack,
+}
+
+/// What a boot finds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Nothing new.
+    Settled,
+    /// The new system runs, and has to prove itself.
+    OnTrial,
+    /// The new system runs and was kept already.
+    Kept,
+    /// The old system runs after so many starts of the new one.
+    FellBack(u32),
+    /// The old system runs, and the new one was never on the loader's list.
+    Interrupted,
+}
+
+impl Record {
+    /// What this boot means. `own`: the generation in the running UKI; `running`: its entry; `entries`: all there are.
+    pub(super) fn verdict(&self, own: Option<u32>, running: Entry, entries: &[Entry]) -> Verdict {
+        if self.state != State::Trial {
+            return Verdict::Settled;
+        }
+        if own == Some(self.generation) {
+            return if running.trial.is_some() { Verdict::OnTrial } else { Verdict::Kept };
+        }
+        match entries.iter().find(|entry| entry.generation == self.generation) {
+            Some(entry) => Verdict::FellBack(entry.trial.map_or(0, |trial| trial.done)),
+            None => Verdict::Interrupted,
+        }
+    }
+
+    /// For META.
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        // Texts and numbers only: it cannot fail.
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
+    /// From META; what cannot be read is no record.
+    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        serde_json::from_slice(bytes).ok()
+    }
+}
+
+impl State {
+    /// For people.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Trial => "trial",
+            Self::Kept => "kept",
+            Self::FellBack => "fell back",
+            Self::Interrupted => "interrupted",
+            Self::RolledBack => "rolled back",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(name: &str) -> Entry {
+        Entry::parse(name).unwrap()
+    }
+
+    #[test]
+    fn every_boot_has_its_verdict() {
+        let record = Record { generation: 8, ..Record::default() };
+        let old = entry("billet-000007.efi");
+        let verdict = |own, running: Entry, other: &str| record.verdict(own, running, &[old, entry(other)]);
+        let trial = entry("billet-000008+1-2.efi");
+        assert_eq!(verdict(Some(8), trial, "billet-000008+1-2.efi"), Verdict::OnTrial);
+        assert_eq!(verdict(Some(8), entry("billet-000008.efi"), "billet-000008.efi"), Verdict::Kept);
+        assert_eq!(verdict(None, old, "billet-000008+0-3.efi"), Verdict::FellBack(3));
+        assert_eq!(verdict(Some(7), old, "billet-000008+2-1.efi"), Verdict::FellBack(1));
+        assert_eq!(record.verdict(None, old, &[old]), Verdict::Interrupted);
+        let settled = Record { state: State::FellBack, ..record.clone() };
+        assert_eq!(settled.verdict(None, old, &[old]), Verdict::Settled);
+    }
+
+    #[test]
+    fn records_of_other_versions_are_read() {
+        let record = Record { from: "1".into(), to: "2".into(), state: State::FellBack, ..Record::default() };
+        assert_eq!(Record::from_bytes(&record.to_bytes()), Some(record.clone()));
+        let text = String::from_utf8(record.to_bytes()).unwrap();
+        assert!(text.contains(r#""state":"fell-back""#), "{text}");
+        let newer = text.replace('}', r#","more":[1]}"#);
+        assert_eq!(Record::from_bytes(newer.as_bytes()), Some(record));
+        assert_eq!(Record::from_bytes(b"{}"), None);
+    }
+}

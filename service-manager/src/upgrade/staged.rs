@@ -1,0 +1,68 @@
+//! A staged upgrade: what META keeps until the next start.
+//!
+//! Source: spec/machine-facts.md §3.4, tags 7 and 8: an image's reference, and options as JSON with the field names of
+//! the first generation.
+
+use ondisk::meta::tags;
+use serde::{Deserialize, Serialize};
+
+use super::Request;
+use crate::meta::MetaError;
+use crate::node::Node;
+
+/// The options. Fields that mean nothing here are written as that generation's installer expects them.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+struct Options {
+    pull: bool,
+    force: bool,
+    upgrade: bool,
+    zero: bool,
+    extra_kernel_args: Option<Vec<String>>,
+}
+
+/// Keeps a request; durable when this returns.
+pub(super) async fn keep(node: &Node, request: &Request) -> Result<(), MetaError> {
+    let options = Options { pull: true, upgrade: true, force: false, ..Options::default() };
+    let options = serde_json::to_vec(&options).unwrap_or_default();
+    node.meta.set(tags::STAGED_UPGRADE_OPTIONS, &options).await?;
+    // What a boot looks for is the reference: it comes last.
+    node.meta.set(tags::STAGED_UPGRADE_IMAGE, request.image.as_bytes()).await
+}
+
+/// Whether one is kept.
+pub(crate) fn is_kept(node: &Node) -> bool {
+    node.meta.get(tags::STAGED_UPGRADE_IMAGE).is_some_and(|image| !image.is_empty())
+}
+
+/// Takes it: it is tried once, whatever comes of it.
+pub(super) async fn take(node: &Node) -> Result<Option<Request>, MetaError> {
+    let Some(image) = node.meta.get(tags::STAGED_UPGRADE_IMAGE) else { return Ok(None) };
+    node.meta.delete(tags::STAGED_UPGRADE_IMAGE).await?;
+    node.meta.delete(tags::STAGED_UPGRADE_OPTIONS).await?;
+    let image = String::from_utf8_lossy(&image).into_owned();
+    Ok(Some(Request { image }).filter(|request| !request.image.is_empty()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_request_is_taken_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = crate::server::tests_node(dir.path().to_owned());
+        assert!(!is_kept(&node) && take(&node).await.unwrap().is_none());
+        let request = Request { image: "r.example/i:1".into() };
+        keep(&node, &request).await.unwrap();
+        let options = String::from_utf8(node.meta.get(tags::STAGED_UPGRADE_OPTIONS).unwrap()).unwrap();
+        assert_eq!(
+            options,
+            r#"{"Pull":true,"Force":false,"Upgrade":true,"Zero":false,"ExtraKernelArgs":null}"#
+        );
+        assert!(is_kept(&node));
+        assert_eq!(take(&node).await.unwrap(), Some(request));
+        assert!(!is_kept(&node) && take(&node).await.unwrap().is_none());
+        assert_eq!(node.meta.get(tags::STAGED_UPGRADE_OPTIONS), None);
+    }
+}

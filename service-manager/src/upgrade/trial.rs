@@ -1,0 +1,221 @@
+//! A new system on trial: what it must show before it is kept, and what is told when the loader went back.
+//!
+//! Owns: the conditions, how long they must hold, how long they may be missing.
+//! Order: the record says how far this boot came before the conditions are watched, so that a boot that ends here is
+//! told about by the system that runs next.
+//! Fails by: a restart. The loader counts: after three starts the old system runs again and reports.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use installer::device::Disk;
+use installer::entries::Entry;
+use installer::esp::Esp;
+use installer::upgrade::Installed;
+use tokio::time::Instant;
+
+use super::image::{Here, blocking, here};
+use super::record::{Record, State, Verdict};
+use super::{Failure, apply, booted, publish_event, status};
+use crate::clock;
+use crate::node::Node;
+use crate::sequencer::{self, Start};
+use crate::sequences::REBOOT;
+use crate::store::{MACHINE_STATUS, Runtime, Spec};
+use crate::tasks::TIMED;
+
+/// Between two looks.
+const PERIOD: Duration = Duration::from_millis(500);
+/// How long all conditions must hold without a break: half as long as it took until they first did, in these bounds.
+const SETTLE: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(60));
+/// After how long, counted from the kernel's start, a system that does not get well is given up for this start.
+const DEADLINE: Duration = Duration::from_secs(10 * 60);
+
+/// Conditions outside of the node.
+const TIME: &str = "time";
+const ADDRESS: &str = "address";
+
+/// The conditions outside of the node that are good now: a new system must not be blamed for the others.
+pub(super) fn outside(node: &Node) -> Vec<String> {
+    [TIME, ADDRESS].into_iter().filter(|name| is_good(node, name)).map(str::to_owned).collect()
+}
+
+fn is_good(node: &Node, condition: &str) -> bool {
+    match condition {
+        TIME => node.services.is_up(TIMED),
+        ADDRESS => node.readiness.borrow().addressed,
+        // Of another version: nothing that this one could look at.
+        _ => true,
+    }
+}
+
+/// What keeps this system from being kept, for people.
+fn missing(node: &Node, outside: &[String]) -> Vec<String> {
+    let mut missing = Vec::new();
+    if !node.readiness.borrow().serving {
+        missing.push("the API does not answer".to_owned());
+    }
+    match stage(node) {
+        Some("running" | "maintenance") => {}
+        Some(stage) => missing.push(format!("the machine is {stage}")),
+        None => missing.push("the machine has not begun to start".to_owned()),
+    }
+    let late = node.services.ids().into_iter().filter(|id| id != TIMED && !node.services.is_up(id));
+    missing.extend(late.map(|id| format!("service {id:?} is not up")));
+    let worse = outside.iter().filter(|name| !is_good(node, name));
+    missing.extend(worse.map(|name| format!("{name} was good before the upgrade and is not now")));
+    missing
+}
+
+fn stage(node: &Node) -> Option<&'static str> {
+    match &node.store.get(&MACHINE_STATUS, "machine")?.spec {
+        Spec::Runtime(Runtime::MachineStatus(status)) => Some(status.stage),
+        _ => None,
+    }
+}
+
+/// Judges this start, once; ends when the system is kept, or is none to be judged.
+pub(crate) async fn watch(node: Arc<Node>) {
+    if node.slot().is_none() {
+        return;
+    }
+    if let Err(failure) = judge(&node).await {
+        node.journal.warn(&format!("upgrade: {failure}"));
+    }
+}
+
+async fn judge(node: &Arc<Node>) -> Result<(), Failure> {
+    let opening = node.clone();
+    blocking(move || {
+        crate::meta::open_on_system_disk(&opening);
+        Ok(())
+    })
+    .await?;
+    let record = apply::read(node);
+    let entries = entries(node).await?;
+    // Kept, and nothing to tell anew: the UKIs need not be read.
+    let idle = record.as_ref().is_none_or(|record| record.state != State::Trial);
+    if idle && entries.iter().all(|entry| entry.trial.is_none_or(|trial| trial.left == 0)) {
+        if let Some(record) = &record {
+            status::publish(node, &status::of_record(record));
+        }
+        return Ok(());
+    }
+    let here = here(node).await?;
+    let record = record.unwrap_or_default();
+    match record.verdict(booted::own_generation(&node.root), here.entry, &entries) {
+        // On trial without a record: somebody made the entry by hand. It is judged all the same.
+        Verdict::Settled if here.entry.trial.is_some() => on_trial(node, record, here).await,
+        Verdict::Settled => Ok(()),
+        Verdict::OnTrial => on_trial(node, record, here).await,
+        Verdict::Kept => settle(node, Record { state: State::Kept, ..record }).await,
+        Verdict::FellBack(boots) => fell_back(node, Record { boots, ..record }).await,
+        Verdict::Interrupted => {
+            let reason = "the upgrade ended before the new system could be started".to_owned();
+            let record = Record { state: State::Interrupted, reason, ..record };
+            let text = format!("upgrade: {} to {}: {}", record.from, record.to, record.reason);
+            node.journal.warn(&text);
+            settle(node, record).await
+        }
+    }
+}
+
+async fn settle(node: &Node, record: Record) -> Result<(), Failure> {
+    status::publish(node, &status::of_record(&record));
+    apply::keep(node, &record).await
+}
+
+/// Reports what became of a system that the loader gave up.
+async fn fell_back(node: &Node, mut record: Record) -> Result<(), Failure> {
+    record.state = State::FellBack;
+    if record.stage.is_empty() {
+        record.stage = "before machined: in the boot loader, the kernel or init".to_owned();
+    }
+    if record.reason.is_empty() {
+        record.reason = "it did not come far enough to say why".to_owned();
+    }
+    let text = format!(
+        "upgrade: {} is back after {} start(s) of {}; the last one came to: {}; reason: {}",
+        record.from, record.boots, record.to, record.stage, record.reason
+    );
+    node.journal.warn(&text);
+    for line in &record.last_lines {
+        node.journal.warn(&format!("upgrade: | {line}"));
+    }
+    publish_event(node, &text);
+    settle(node, record).await
+}
+
+/// Waits until the conditions hold, and keeps the system; or gives this start up.
+async fn on_trial(node: &Arc<Node>, mut record: Record, here: Here) -> Result<(), Failure> {
+    record.boots = here.entry.trial.map_or(0, |trial| trial.done);
+    record.stage = "machined: the machine starts".to_owned();
+    record.reason = String::new();
+    settle(node, record.clone()).await?;
+    node.journal.say(&format!("upgrade: {} is on trial, start {}", here.entry, record.boots));
+    let mut since = None;
+    loop {
+        let missing = missing(node, &record.outside);
+        let now = Instant::now();
+        if missing.is_empty() {
+            let (begin, settle_time) = *since.get_or_insert_with(|| (now, settle_time()));
+            if now.duration_since(begin) >= settle_time {
+                return keep_running(node, record, here).await;
+            }
+        } else {
+            since = None;
+            if age() >= DEADLINE {
+                return give_up(node, record, missing).await;
+            }
+        }
+        tokio::time::sleep(PERIOD).await;
+    }
+}
+
+fn age() -> Duration {
+    Duration::from_nanos(clock::boottime_ns())
+}
+
+fn settle_time() -> Duration {
+    (age() / 2).clamp(SETTLE.0, SETTLE.1)
+}
+
+async fn keep_running(node: &Arc<Node>, record: Record, here: Here) -> Result<(), Failure> {
+    let entry = here.entry;
+    let blessed = blocking(move || {
+        let mut disk = Disk::open_shared(&here.disk.path).map_err(installer::Error::from)?;
+        Ok(Installed { disk: &mut disk, table: here.disk.table }.bless(entry)?)
+    })
+    .await?;
+    node.journal
+        .progress(&format!("upgrade: version {} proved itself and is kept as {blessed}", node.boot.version));
+    if record.generation == 0 {
+        return Ok(());
+    }
+    let record = Record { state: State::Kept, stage: String::new(), last_lines: Vec::new(), ..record };
+    settle(node, record).await
+}
+
+async fn give_up(node: &Arc<Node>, mut record: Record, missing: Vec<String>) -> Result<(), Failure> {
+    let minutes = DEADLINE.as_secs() / 60;
+    record.stage = format!("machined: {}", stage(node).unwrap_or("starting"));
+    record.reason = format!("not well within {minutes} min (deadline trial): {}", missing.join("; "));
+    node.journal.warn(&format!("upgrade: {}; restarting", record.reason));
+    settle(node, record).await?;
+    let how = Start { force: true, ..Start::default() };
+    sequencer::start(node, &REBOOT, how).map_err(|locked| Failure::Outside(locked.to_string()))
+}
+
+/// The entries on the ESP.
+async fn entries(node: &Arc<Node>) -> Result<Vec<Entry>, Failure> {
+    let node = node.clone();
+    blocking(move || {
+        let disk = crate::system_disk::find(&node).map_err(Failure::Outside)?;
+        let disk = disk.ok_or_else(|| Failure::Outside("the system disk is not there any more".into()))?;
+        let efi = disk.table.by_name("EFI").ok_or(installer::Error::NoPartition { name: "EFI" })?;
+        let (start, length) = (disk.table.offset_bytes(efi), disk.table.size_bytes(efi));
+        let mut device = Disk::open_shared(&disk.path).map_err(installer::Error::from)?;
+        Ok(Esp::new(&mut device, start, length).entries()?)
+    })
+    .await
+}
