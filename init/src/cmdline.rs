@@ -18,6 +18,7 @@ const KNOWN: &[(&str, bool)] = &[
     ("config.early", false),
     ("config.inline", false),
     ("environment", true),
+    ("generation", false),
     ("hostname", false),
     ("install", false),
     ("interface", false),

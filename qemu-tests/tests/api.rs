@@ -217,7 +217,7 @@ fn a_call_that_does_not_exist_yet_says_so() {
 #[test]
 fn a_node_without_an_installed_disk_rolls_nothing_back() {
     let said = node().admin().refused(&["rollback"]).unwrap();
-    assert!(said.contains("has no installed disk"), "{said}");
+    assert!(said.contains("does not run from an installed disk"), "{said}");
 }
 
 #[test]

@@ -77,14 +77,44 @@ impl Read for Files<'_> {
     }
 }
 
+/// A layer's bytes with what was looked at put back in front.
+type Whole = io::Chain<io::Cursor<Vec<u8>>, Source>;
+
+/// A tar file, however it comes.
+enum Stream {
+    Plain(Whole),
+    Gzip(Box<GzDecoder<BufReader<Whole>>>),
+}
+
+impl Stream {
+    /// Reads to the end of the layer itself: behind a compressed file's end there may be more, and at the layer's end its
+    /// digest is compared.
+    fn finish(&mut self) -> io::Result<()> {
+        io::copy(self, &mut io::sink())?;
+        match self {
+            Self::Plain(_) => Ok(()),
+            Self::Gzip(decoder) => io::copy(decoder.get_mut(), &mut io::sink()).map(drop),
+        }
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(source) => source.read(buffer),
+            Self::Gzip(source) => source.read(buffer),
+        }
+    }
+}
+
 /// One layer.
 struct TarReader {
-    source: Source,
+    source: Stream,
     /// Bytes of the current file that were not read.
     left: u64,
     /// Zeros behind it.
     padding: u64,
-    /// Bytes of content seen so far of a file whose end was reached: a layer without its end mark was cut.
+    /// The end mark was there: a layer without it was cut.
     ended: bool,
 }
 
@@ -98,10 +128,10 @@ impl TarReader {
         }
         let is_gzip = start.starts_with(&GZIP_MAGIC);
         let whole = io::Cursor::new(start).chain(source);
-        let source: Source = if is_gzip {
-            Box::new(GzDecoder::new(BufReader::with_capacity(CHUNK_BYTES, whole)))
+        let source = if is_gzip {
+            Stream::Gzip(Box::new(GzDecoder::new(BufReader::with_capacity(CHUNK_BYTES, whole))))
         } else {
-            Box::new(whole)
+            Stream::Plain(whole)
         };
         Ok(Self { source, left: 0, padding: 0, ended: false })
     }
@@ -145,7 +175,7 @@ impl TarReader {
         })?;
         if header.as_bytes().iter().all(|byte| *byte == 0) {
             self.ended = true;
-            io::copy(&mut self.source, &mut io::sink())?;
+            self.source.finish()?;
             return Ok(None);
         }
         let sum: u32 = header
@@ -298,6 +328,27 @@ mod tests {
         assert!(
             walk(vec![[0x28, 0xb5, 0x2f, 0xfd, 0, 0].to_vec()]).unwrap_err().to_string().contains("zstd")
         );
+    }
+
+    /// A digest that does not fit is an error behind the last byte.
+    #[test]
+    fn the_end_of_a_layer_is_read_whether_it_is_compressed_or_not() {
+        struct Broken;
+        impl Read for Broken {
+            fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+                Err(io::Error::other("another digest"))
+            }
+        }
+        let plain = tar(&[("a", b"one")]);
+        for layer in [gzip(&plain), plain] {
+            let open = move |number: usize| {
+                let source = io::Cursor::new(layer.clone()).chain(Broken);
+                Ok((number == 0).then(|| Box::new(source) as Source))
+            };
+            let mut files = Files::new(Box::new(open));
+            assert_eq!(files.next_file().unwrap().unwrap().path, "a");
+            assert!(files.finish().unwrap_err().to_string().contains("another digest"));
+        }
     }
 
     proptest! {

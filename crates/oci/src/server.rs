@@ -48,6 +48,8 @@ pub struct Behaviour {
     pub unavailable: usize,
     /// Blobs are never answered: the registry is gone once the manifest is read.
     pub no_blobs: bool,
+    /// So many blobs are answered, then the registry is gone.
+    pub gone_after: Option<usize>,
     /// One byte of every blob is wrong.
     pub corrupt: bool,
 }
@@ -184,9 +186,10 @@ impl Server {
             return respond(StatusCode::OK, manifest, &[("content-type", &kind)]);
         }
         let Some((repository, digest)) = rest.split_once("/blobs/") else { return not_found() };
-        if behaviour.no_blobs {
+        if behaviour.no_blobs || behaviour.gone_after == Some(0) {
             return Err(io::ErrorKind::ConnectionReset.into());
         }
+        behaviour.gone_after = behaviour.gone_after.map(|left| left - 1);
         if let Some(elsewhere) = &behaviour.blobs_at {
             let location = format!("{elsewhere}/v2/{repository}/blobs/{digest}");
             return respond(StatusCode::TEMPORARY_REDIRECT, Vec::new(), &[("location", &location)]);

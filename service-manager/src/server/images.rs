@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::proto::common::ContainerdNamespace;
 use api::proto::machine as proto;
 use api::proto::machine::image_service_pull_layer_progress::Status as LayerStatus;
 use api::proto::machine::image_service_pull_response::Response as PullResponse;
@@ -14,7 +15,7 @@ use api::proto::machine::image_service_server::ImageService;
 use tokio::time::Instant;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{Answers, Sender, answers, containers};
+use super::{Answers, Sender, answer_with, answers, containers};
 use crate::containerd_api::{Client, Image};
 use crate::node::Node;
 
@@ -136,8 +137,14 @@ impl ImageService for Images {
         request: Request<proto::ImageServicePullRequest>,
     ) -> Result<Response<Self::PullStream>, Status> {
         let request = request.into_inner();
-        let client = containers::by_instance(&self.node, request.containerd)?;
         let name = reference(&request.image_ref)?.to_owned();
+        let for_system = request.containerd.is_none_or(|i| i.namespace() != ContainerdNamespace::NsCri);
+        if for_system && crate::upgrade::is_installer_image(&self.node, &name).await {
+            // Its blobs are read where they are installed; containerd would keep a copy that nobody needs.
+            let done = proto::ImageServicePullResponse { response: Some(PullResponse::Name(name)) };
+            return Ok(answer_with(vec![Ok(done)]));
+        }
+        let client = containers::by_instance(&self.node, request.containerd)?;
         let (sender, answer) = answers();
         tokio::spawn(async move {
             let last = match pull_with_progress(&client, &name, &sender).await {

@@ -127,3 +127,40 @@ fn word(word: Word) -> proto::LifecycleServiceUpgradeResponse {
     let progress = proto::LifecycleServiceInstallProgress { response: Some(word) };
     proto::LifecycleServiceUpgradeResponse { progress: Some(progress) }
 }
+
+#[cfg(test)]
+mod tests {
+    use api::proto::machine::lifecycle_service_client::LifecycleServiceClient;
+    use tonic::Code;
+
+    use super::*;
+    use crate::server::tests::fixture;
+
+    #[tokio::test]
+    async fn a_node_without_an_installed_disk_says_so() {
+        let f = fixture().await;
+        let image = "registry.invalid/billet/installer:1".to_owned();
+        let request = proto::UpgradeRequest { image: image.clone(), ..Default::default() };
+        let status = f.machine().upgrade(request).await.unwrap_err();
+        assert_eq!(status.code(), Code::FailedPrecondition);
+        assert!(status.message().contains("does not run from an installed disk"), "{status:?}");
+        let source = Some(proto::InstallArtifactsSource { image_name: image });
+        let request = proto::LifecycleServiceUpgradeRequest { containerd: None, source };
+        let mut lifecycle = LifecycleServiceClient::new(f.channel.clone());
+        let status = lifecycle.upgrade(request).await.unwrap_err();
+        assert!(status.message().contains("does not run from an installed disk"), "{status:?}");
+        let status = f.machine().rollback(proto::RollbackRequest {}).await.unwrap_err();
+        assert_eq!(status.code(), Code::FailedPrecondition);
+        assert!(!crate::upgrade::is_staged(&f.node));
+    }
+
+    #[tokio::test]
+    async fn a_wrong_reference_is_refused_with_what_to_write() {
+        let f = fixture().await;
+        let request =
+            proto::UpgradeRequest { image: "installer".to_owned(), stage: true, ..Default::default() };
+        let status = f.machine().upgrade(request).await.unwrap_err();
+        assert_eq!(status.code(), Code::InvalidArgument);
+        assert!(status.message().contains("name the registry: host/path:tag"), "{status:?}");
+    }
+}

@@ -87,7 +87,7 @@ pub(crate) async fn prepare(node: &Arc<Node>, name: &str, patience: Patience) ->
     let facts = oci::installer::facts(name, &image.config, &node.boot.version).map_err(oci::Error::from)?;
     let source = Blobs { client, layers: image.manifest.layers, runtime: Handle::current() };
     let blobs = source.clone();
-    let text = blocking(move || blobs.walk().manifest().map_err(|error| broken(error))).await?;
+    let text = blocking(move || blobs.walk().manifest().map_err(broken)).await?;
     let manifest = RootManifest::parse(&text)
         .map_err(|error| Failure::Refused(format!("the root manifest of {name}: {error}")))?;
     if manifest.version != facts.version {

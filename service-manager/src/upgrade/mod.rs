@@ -107,6 +107,14 @@ impl Upgrades {
     }
 }
 
+/// Whether a registry has an installer image of ours under this name. Newer clients have the node pull an image before
+/// they have it installed.
+pub(crate) async fn is_installer_image(node: &Node, name: &str) -> bool {
+    let Ok(reference) = name.parse() else { return false };
+    let resolved = image::resolve(node, reference, CALL_PATIENCE).await;
+    resolved.is_ok_and(|(_, image)| image.config.config.labels.contains_key(oci::installer::FORMAT_LABEL))
+}
+
 /// Keeps a request until the next start.
 pub(crate) async fn stage(node: &Node, request: &Request) -> Result<(), Failure> {
     staged::keep(node, request).await.map_err(|error| Failure::Outside(error.to_string()))

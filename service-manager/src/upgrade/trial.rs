@@ -94,8 +94,9 @@ async fn judge(node: &Arc<Node>) -> Result<(), Failure> {
     let record = apply::read(node);
     let entries = entries(node).await?;
     // Kept, and nothing to tell anew: the UKIs need not be read.
-    let idle = record.as_ref().is_none_or(|record| record.state != State::Trial);
-    if idle && entries.iter().all(|entry| entry.trial.is_none_or(|trial| trial.left == 0)) {
+    let known = record.as_ref().is_some_and(|record| record.state != State::Trial);
+    let settled = |entry: &Entry| entry.trial.is_none_or(|trial| trial.left == 0 && known);
+    if (known || record.is_none()) && entries.iter().all(settled) {
         if let Some(record) = &record {
             status::publish(node, &status::of_record(record));
         }

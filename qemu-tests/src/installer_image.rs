@@ -1,0 +1,108 @@
+//! Installer images for tests: the built one under another version, or with a fault in it, in a registry of our own.
+//!
+//! Owns: a registry on 127.0.0.1, which guests reach through QEMU's user network, and the images in it.
+//! Does not: build; the parts are those of the build.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use oci::archive::{self, Archive, NewImage};
+use oci::files::Files;
+use oci::installer::{Contents, Facts, Walk};
+use oci::server::{Behaviour, Server};
+use ondisk::manifest::RootManifest;
+
+use crate::artifacts::build;
+use crate::paths;
+use crate::web::HOST;
+
+/// The registry's name in references; nobody answers for it but our mirror.
+pub const NAME: &str = "registry.invalid";
+const REPOSITORY: &str = "billet/installer";
+
+/// A running registry.
+pub struct Registry {
+    server: Server,
+    folder: tempfile::TempDir,
+    _runtime: tokio::runtime::Runtime,
+}
+
+/// The parts of the built test image.
+pub struct Parts {
+    /// Its root manifest.
+    pub manifest: RootManifest,
+    /// Its boot parts by name.
+    pub boot: Vec<(String, Vec<u8>)>,
+}
+
+impl Parts {
+    /// Reads them from the built installer image.
+    pub fn of_build() -> Result<Self> {
+        let archive = Archive::open(&build().test.installer)?;
+        let (manifest, _) = archive.image("amd64")?;
+        let open = |number: usize| match manifest.layers.get(number) {
+            Some(layer) => archive.blob(layer).map(Some).map_err(std::io::Error::other),
+            None => Ok(None),
+        };
+        let mut walk = Walk::new(Files::new(Box::new(open)));
+        let manifest = RootManifest::parse(&walk.manifest()?)
+            .map_err(|error| anyhow::anyhow!("the built installer image: {error}"))?;
+        let boot = walk.boot()?.into_iter().collect();
+        walk.finish()?;
+        Ok(Self { manifest, boot })
+    }
+
+    /// The bytes of a boot part.
+    pub fn boot_part(&mut self, name: &str) -> Result<&mut Vec<u8>> {
+        let found = self.boot.iter_mut().find(|(known, _)| known == name);
+        found.map(|(_, bytes)| bytes).with_context(|| format!("the image has no boot part {name}"))
+    }
+
+    /// The image, which says that it is of this version.
+    pub fn image(mut self, version: &str) -> NewImage {
+        version.clone_into(&mut self.manifest.version);
+        Contents {
+            architecture: "amd64".into(),
+            facts: Facts { version: version.into(), minimum_from: "0.1.0".into() },
+            manifest: self.manifest.to_json().into_bytes(),
+            boot: self.boot,
+            layers: build().test.layers.iter().map(|layer| layer.file.clone()).collect(),
+        }
+        .image()
+    }
+}
+
+impl Registry {
+    /// A registry without images.
+    pub fn start() -> Result<Self> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = runtime.context("start the registry's runtime")?;
+        let server =
+            runtime.block_on(Server::start(None, Behaviour::default())).context("start a registry")?;
+        Ok(Self { server, folder: paths::temporary_dir()?, _runtime: runtime })
+    }
+
+    /// Lines of the `machine` section that lead a node here.
+    pub fn machine_section(&self) -> String {
+        let port = self.server.address().port();
+        format!(
+            "  registries:\n    mirrors:\n      {NAME}:\n        endpoints: [\"http://{HOST}:{port}\"]\n        \
+             skipFallback: true\n"
+        )
+    }
+
+    /// Keeps an image; returns its reference.
+    pub fn keep(&self, tag: &str, image: &NewImage) -> Result<String> {
+        let path: PathBuf = self.folder.path().join(format!("{tag}.tar"));
+        let mut out = std::io::BufWriter::new(std::fs::File::create(&path).context("create an image")?);
+        archive::write(&mut out, image)?;
+        std::io::Write::flush(&mut out).context("write an image")?;
+        self.server.serve(&path, REPOSITORY, tag).context("serve an image")?;
+        Ok(format!("{NAME}/{REPOSITORY}:{tag}"))
+    }
+
+    /// Changes how it answers from now on.
+    pub fn behave(&self, behaviour: Behaviour) {
+        self.server.behave(behaviour);
+    }
+}

@@ -1,0 +1,125 @@
+//! Upgrades from a registry, under firmware and boot loader: to another version and back, staged, and what happens
+//! with images that are wrong or do not boot.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::time::Duration;
+
+use oci::installer::FORMAT_LABEL;
+use oci::server::Behaviour;
+use qemu_tests::installer_image::{Parts, Registry};
+use qemu_tests::node::BOOT_LIMIT;
+use qemu_tests::{TestNode, Transport};
+
+/// A layer image of 100 MB is pulled, written and read back.
+const UPGRADE_LIMIT: Duration = Duration::from_secs(120);
+/// Three starts that end in a panic, each with its ten seconds of waiting, and a fourth.
+const FALLBACK_LIMIT: Duration = Duration::from_secs(180);
+
+fn node(name: &str, registry: &Registry) -> TestNode {
+    let builder = TestNode::builder(name).transport(Transport::Firmware);
+    let node = builder.machine_section(&registry.machine_section()).boot().unwrap();
+    node.expect("billet: boot sequence: done").unwrap();
+    node
+}
+
+fn upgrade(node: &TestNode, image: &str, more: &[&str]) -> String {
+    let words = [&["upgrade", "--wait=false", "--image", image], more].concat();
+    node.admin().ok_within(&words, UPGRADE_LIMIT).unwrap()
+}
+
+/// The next start, up to the line that the system on trial is kept.
+fn expect_kept(node: &TestNode, version: &str, entry: &str) {
+    let line = format!("version {version} proved itself and is kept as {entry}");
+    node.vm().expect(&line, UPGRADE_LIMIT + BOOT_LIMIT).unwrap();
+    node.answers(BOOT_LIMIT).unwrap();
+    assert!(node.admin().ok(&["version"]).unwrap().contains(version));
+    let status = node.admin().ok(&["get", "upgradestatus", "-o", "yaml"]).unwrap();
+    assert!(status.contains("state: kept") && status.contains(&format!("to: {version}")), "{status}");
+}
+
+#[test]
+fn versions_follow_one_another_and_a_rollback_goes_back() {
+    let registry = Registry::start().unwrap();
+    let image = |version: &str| registry.keep(version, &Parts::of_build().unwrap().image(version)).unwrap();
+    let (second, third) = (image("0.2.0"), image("0.1.1"));
+    let node = node("upgrade-and-back", &registry);
+    assert!(upgrade(&node, &second, &[]).contains("Upgrade request received"));
+    node.vm().expect("upgrade: verify: 100 %", UPGRADE_LIMIT).unwrap();
+    node.vm().expect("billet-000002+3.efi will be tried", UPGRADE_LIMIT).unwrap();
+    expect_kept(&node, "0.2.0", "billet-000002.efi");
+    // A downgrade is tried like any other, now from the other slot.
+    upgrade(&node, &third, &[]);
+    expect_kept(&node, "0.1.1", "billet-000003.efi");
+    node.admin().ok(&["rollback"]).unwrap();
+    node.vm().expect("rollback: billet-000004.efi starts from now on", BOOT_LIMIT).unwrap();
+    node.wait_api(BOOT_LIMIT).unwrap();
+    assert!(node.admin().ok(&["version"]).unwrap().contains("0.2.0"));
+    let status = node.admin().ok(&["get", "upgradestatus", "-o", "yaml"]).unwrap();
+    assert!(status.contains("state: rolled back"), "{status}");
+}
+
+#[test]
+fn a_staged_upgrade_happens_at_the_next_start() {
+    let registry = Registry::start().unwrap();
+    let image = registry.keep("0.2.0", &Parts::of_build().unwrap().image("0.2.0")).unwrap();
+    let node = node("upgrade-staged", &registry);
+    upgrade(&node, &image, &["--stage"]);
+    node.vm().expect("stageUpgrade sequence", BOOT_LIMIT).unwrap();
+    node.vm().expect("upgrade: version 0.2.0 from", UPGRADE_LIMIT).unwrap();
+    expect_kept(&node, "0.2.0", "billet-000002.efi");
+}
+
+#[test]
+fn a_system_that_panics_is_left_after_three_starts_with_the_reason() {
+    let registry = Registry::start().unwrap();
+    let mut parts = Parts::of_build().unwrap();
+    // Without init the kernel has nothing to start.
+    *parts.boot_part("init.cpio.zst").unwrap() = Vec::new();
+    let image = registry.keep("0.2.0", &parts.image("0.2.0")).unwrap();
+    let node = node("upgrade-panics", &registry);
+    upgrade(&node, &image, &[]);
+    for _ in 0..3 {
+        node.vm().expect("Kernel panic", UPGRADE_LIMIT).unwrap();
+    }
+    node.vm().expect("is back after 3 start(s) of 0.2.0", FALLBACK_LIMIT).unwrap();
+    node.answers(BOOT_LIMIT).unwrap();
+    let status = node.admin().ok(&["get", "upgradestatus", "-o", "yaml"]).unwrap();
+    assert!(status.contains("state: fell back") && status.contains("boots: 3"), "{status}");
+    assert!(status.contains("before machined"), "{status}");
+}
+
+#[test]
+fn what_cannot_be_installed_is_refused_and_the_node_is_unharmed() {
+    let registry = Registry::start().unwrap();
+    let built = || Parts::of_build().unwrap().image("0.2.0");
+    let keep = |tag: &str, change: &dyn Fn(&mut oci::archive::NewImage)| {
+        let mut image = built();
+        change(&mut image);
+        registry.keep(tag, &image).unwrap()
+    };
+    let node = node("upgrade-refused", &registry);
+    let refused = |image: &str, why: &str| {
+        let said = node.admin().refused(&["upgrade", "--wait=false", "--image", image]).unwrap();
+        assert!(said.contains(why), "{image}: {said}");
+    };
+    refused(&keep("arm64", &|image| image.architecture = "arm64".into()), "is for linux/arm64");
+    let talos = keep("talos", &|image| {
+        image.labels = [("alpha.talos.dev/version".to_owned(), "v0.9.3".to_owned())].into();
+    });
+    refused(&talos, "is a Talos installer image (v0.9.3)");
+    let newer = keep("newer", &|image| drop(image.labels.insert(FORMAT_LABEL.into(), "2".into())));
+    refused(&newer, "has the format 2");
+    refused("registry.invalid/billet/installer:none", "not there (404)");
+    refused("installer", "name the registry");
+    // The registry goes away once the request was found to be good.
+    let good = keep("good", &|_| {});
+    registry.behave(Behaviour { gone_after: Some(3), ..Behaviour::default() });
+    upgrade(&node, &good, &[]);
+    node.vm().expect("deadline stalled pull", UPGRADE_LIMIT).unwrap();
+    let status = node.admin().ok(&["get", "upgradestatus", "-o", "yaml"]).unwrap();
+    assert!(status.contains("state: failed"), "{status}");
+    registry.behave(Behaviour::default());
+    upgrade(&node, &good, &[]);
+    expect_kept(&node, "0.2.0", "billet-000002.efi");
+}
