@@ -57,6 +57,22 @@ async fn streams() {
 }
 
 #[tokio::test]
+async fn logs_of_earlier_boots() {
+    let rig = Rig::start().await;
+    let line = "127.0.0.1: kern:    info: [2026-11-20T00:00:00Z]: before\n";
+    assert_eq!(rig.prints("dmesg --boot -1").await, line);
+    let error = rig.fails("dmesg --boot=-7").await;
+    assert!(error.contains("log of boot -7 of 127.0.0.1") && error.contains("none -7"), "{error}");
+    assert!(rig.fails("dmesg --boot 1").await.contains("-1 the one before it"));
+    assert_eq!(
+        rig.prints("dmesg --list-boots").await,
+        "NODE        BOOT   STARTED                LAST HEARD OF          SLOT     RUNS   STAGE     END\n\
+         127.0.0.1   -1     2026-11-20T00:00:01Z   2026-11-20T00:00:09Z   ROOT-A   1.1    running   cut off\n\
+         127.0.0.1   -2     2026-11-20T00:00:02Z   2026-11-20T00:00:09Z   ROOT-A   1.2    running   rebooted\n"
+    );
+}
+
+#[tokio::test]
 async fn several_nodes_and_one_that_is_broken() {
     let rig = Rig::start().await;
     assert_eq!(rig.prints("-n n1,n2 hostname").await, "NODE   HOSTNAME\nn1     billet-1\nn2     billet-1\n");

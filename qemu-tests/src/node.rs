@@ -4,7 +4,7 @@
 //! Order: spoil the root, make the volumes in the VM's folder, start, then wait for what the test wants to see.
 //! Fails by: panics are left to the tests; errors name the node and its serial log.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -70,6 +70,7 @@ pub struct NodeBuilder {
     source: Option<String>,
     credentials: Option<Credentials>,
     spoiler: Option<Spoiler>,
+    disk: Option<PathBuf>,
     changers: Vec<Changer>,
 }
 
@@ -145,6 +146,12 @@ impl NodeBuilder {
     /// Changes the root before any transport is made of it.
     pub fn spoil(mut self, spoiler: impl FnOnce(&mut Root) -> Result<()> + 'static) -> Self {
         self.spoiler = Some(Box::new(spoiler));
+        self
+    }
+
+    /// Boots from this disk image, which keeps what the node writes, instead of the build's. For a slot or firmware.
+    pub fn disk(mut self, image: &Path) -> Self {
+        self.disk = Some(image.to_path_buf());
         self
     }
 
@@ -247,11 +254,11 @@ impl NodeBuilder {
                 Ok(vm.drive(Drive::new(&image, Bus::Virtio)).uefi())
             }
             (Transport::Slot | Transport::Firmware, _) => {
-                let image = match &spoiled {
-                    Some(root) => root.disk(dir)?,
-                    None => build().test.disk.clone(),
+                let drive = match (&self.disk, &spoiled) {
+                    (Some(image), _) => Drive::writable(image, Bus::Virtio),
+                    (None, Some(root)) => Drive::new(&root.disk(dir)?, Bus::Virtio),
+                    (None, None) => Drive::new(&build().test.disk, Bus::Virtio),
                 };
-                let drive = Drive::new(&image, Bus::Virtio);
                 if self.transport == Transport::Firmware {
                     return Ok(vm.drive(drive.boot_index(0)).uefi());
                 }
@@ -275,6 +282,7 @@ impl TestNode {
             source: None,
             credentials: None,
             spoiler: None,
+            disk: None,
             changers: Vec::new(),
         }
     }

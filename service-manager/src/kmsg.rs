@@ -1,7 +1,7 @@
-//! The kernel log: records of `/dev/kmsg` and their text form.
+//! The kernel log: reading `/dev/kmsg`, and the text form of its records.
 //!
-//! Owns: the record parser and the line that clients get.
-//! Does not: write to the log ([`crate::journal`] does).
+//! Owns: the reader and the line that clients get.
+//! Does not: take records apart (`ondisk::kmsg` does) or write to the log ([`crate::journal`] does).
 //! Source: Documentation/ABI/testing/dev-kmsg of the kernel; spec/api-wire-facts.md §3.5.
 
 use std::fs::OpenOptions;
@@ -10,74 +10,31 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use jiff::Timestamp;
+use ondisk::kmsg::{MAX_RECORD_BYTES, Record};
 use rustix::io::Errno;
 use tokio::io::Ready;
 use tokio::io::unix::AsyncFd;
 
 use crate::{clock, watched};
 
-/// The kernel gives at most this many bytes a record (PRINTK_MESSAGE_MAX of 6.12 is 2048; older kernels 8192).
-const MAX_RECORD_BYTES: usize = 8192;
-
 const FACILITIES: [&str; 12] =
     ["kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv", "ftp"];
 const PRIORITIES: [&str; 8] = ["emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"];
 
-/// One entry of the kernel log.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Record<'a> {
-    /// syslog facility, 0 is the kernel.
-    pub facility: usize,
-    /// syslog priority, 0 to 7.
-    pub priority: usize,
-    /// Counts every record since boot.
-    pub sequence: u64,
-    /// Microseconds since boot.
-    pub stamp_us: u64,
-    /// The message, escapes as the kernel made them.
-    pub message: &'a str,
+/// The facility's name.
+pub fn facility_name(prefix: u16) -> String {
+    facility(usize::from(prefix >> 3))
 }
 
-impl<'a> Record<'a> {
-    /// Reads `prefix,sequence,stamp,flags[,…];message\n KEY=value…`; `None` for anything else.
-    pub fn parse(bytes: &'a [u8]) -> Option<Self> {
-        let text = valid_start(bytes);
-        let (head, rest) = text.split_once(';')?;
-        let mut fields = head.split(',');
-        let prefix: usize = fields.next()?.parse().ok()?;
-        let sequence = fields.next()?.parse().ok()?;
-        let stamp_us = fields.next()?.parse().ok()?;
-        let message = rest.split('\n').next()?;
-        Some(Self { facility: prefix >> 3, priority: prefix & 7, sequence, stamp_us, message })
-    }
-
-    /// The facility's name.
-    pub fn facility_name(&self) -> String {
-        facility(self.facility)
-    }
-
-    /// The priority's name.
-    pub fn priority_name(&self) -> &'static str {
-        PRIORITIES[self.priority & 7]
-    }
-
-    /// The line that `dmesg` of the API prints.
-    pub fn line(&self) -> String {
-        let time = clock::at_boot_us(self.stamp_us);
-        format!(
-            "{}: {:>7}: [{time}]: {}\n",
-            facility(self.facility),
-            PRIORITIES[self.priority & 7],
-            self.message
-        )
-    }
+/// The priority's name.
+pub fn priority_name(prefix: u16) -> &'static str {
+    PRIORITIES[usize::from(prefix & 7)]
 }
 
-fn valid_start(bytes: &[u8]) -> &str {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => text,
-        Err(error) => std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default(),
-    }
+/// The line that `dmesg` of the API prints.
+pub fn line(prefix: u16, time: Timestamp, text: &str) -> String {
+    format!("{}: {:>7}: [{time}]: {text}\n", facility_name(prefix), priority_name(prefix))
 }
 
 fn facility(number: usize) -> String {
@@ -107,9 +64,11 @@ impl Reader {
 
     /// The next line that is there now, `None` at the end.
     pub fn next_now(&self) -> io::Result<Option<String>> {
-        let mut line = None;
-        self.next_record(|record| line = Some(record.line()))?;
-        Ok(line)
+        let mut found = None;
+        self.next_record(|record| {
+            found = Some(line(record.prefix, clock::at_boot_us(record.stamp_us), record.text));
+        })?;
+        Ok(found)
     }
 
     /// Gives the next record that is there now to `take`; says whether there was one.
@@ -156,35 +115,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_are_split_into_their_parts() {
-        let record =
-            Record::parse(b"6,339,5140900,-,caller=T1;NET: Registered protocol family 10\n SUBSYSTEM=net\n");
-        let expected = Record {
-            facility: 0,
-            priority: 6,
-            sequence: 339,
-            stamp_us: 5_140_900,
-            message: "NET: Registered protocol family 10",
-        };
-        assert_eq!(record, Some(expected));
-    }
-
-    #[test]
     fn lines_have_the_layout_of_the_spec() {
-        let line = Record::parse(b"30,1,0,-;hello; there").unwrap().line();
-        assert!(line.starts_with("daemon:    info: ["), "{line}");
-        assert!(line.ends_with("]: hello; there\n"), "{line}");
-        let line = Record::parse(b"3,1,0,-;bad").unwrap().line();
-        assert!(line.starts_with("kern:     err: ["), "{line}");
+        let time = Timestamp::from_second(1).unwrap();
+        assert_eq!(line(30, time, "hello"), "daemon:    info: [1970-01-01T00:00:01Z]: hello\n");
+        assert_eq!(line(3, time, "bad"), "kern:     err: [1970-01-01T00:00:01Z]: bad\n");
         assert_eq!(facility(17), "local1");
-    }
-
-    #[test]
-    fn foreign_bytes_are_no_record() {
-        for bytes in [&b""[..], b"6;x", b"a,1,2;x", b"6,1", &[0xff, 0xfe]] {
-            assert_eq!(Record::parse(bytes), None);
-        }
-        let cut = Record::parse(b"6,1,2,-;caf\xc3").unwrap();
-        assert_eq!(cut.message, "caf");
     }
 }

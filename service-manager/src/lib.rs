@@ -18,6 +18,7 @@
 //! | mounts ([`mounts`]) | /proc/self/mountinfo | store | with machined |
 //! | block devices (`block`), hardware (`hardware`) | /sys, news of udevd | store | with machined |
 //! | modules (`modules`), device rules (`udev_rules`) | the config | modules, devices, store | with machined |
+//! | flight recorder (`flight_recorder`) | /dev/kmsg | the ring in META | with machined |
 //! | identity (`node_identity`) | STATE, the firmware | STATE, store | once it is told |
 //! | logs to others (`log_sender`) | the config, all logs | sockets, store | with machined |
 //! | API server ([`server`]) | `machine.sock` | answers | with machined |
@@ -33,6 +34,7 @@ pub mod containerd_api;
 pub mod controllers;
 pub mod events;
 mod files;
+pub mod flight_recorder;
 mod hardware;
 pub mod identity;
 pub mod init_link;

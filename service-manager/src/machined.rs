@@ -25,7 +25,7 @@ use crate::services::{LogPipe, Services, Surroundings, pidfd_name};
 use crate::store::{INIT_STATUS, InitStatus, ROOT_LAYER, RootLayer, Runtime, Spec, Store, VERSION, Version};
 use crate::tasks::{self, Stage};
 use crate::timeline::Timeline;
-use crate::{configuration, controllers, identity, upgrade};
+use crate::{configuration, controllers, flight_recorder, identity, upgrade};
 
 const LOG_FOLDER: &str = "/run/log";
 const CGROUPS: &str = "/sys/fs/cgroup";
@@ -43,6 +43,7 @@ pub async fn run() -> Result<(), String> {
     let node = Arc::new(make_node(link, &mut replay));
     greet(&node, &replay.start);
     publish_report(&node, &replay.start);
+    flight_recorder::start(&node);
     tokio::spawn(identity::issue(node.clone()));
     let told = listen(&node);
     take_over(&node, &mut replay);
@@ -87,6 +88,7 @@ fn make_node(link: InitLink, replay: &mut Replay) -> Node {
         services,
         sequencer: Sequencer::default(),
         timeline,
+        flight_recorder: Default::default(),
         materials: identity::Materials::default(),
         devices: watch::channel(0).0,
         buses: watch::channel(0).0,

@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use crate::checkpoint::Checkpoint;
 use crate::configuration::Configuration;
 use crate::events::Events;
+use crate::flight_recorder::FlightRecorder;
 use crate::identity::Materials;
 use crate::init_link::InitLink;
 use crate::journal::Journal;
@@ -42,6 +43,8 @@ pub struct Node {
     pub journal: Journal,
     /// Logs of services.
     pub logs: Logs,
+    /// What earlier boots left.
+    pub flight_recorder: FlightRecorder,
     /// The line to init.
     pub init: InitLink,
     /// What survives machined.

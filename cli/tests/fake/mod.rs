@@ -6,7 +6,7 @@ use api::{
     event::Payload,
     pki::{Authority, Identity, LEAF_LIFETIME, Leaf, Lifetime, Usage},
     proto::{
-        billet::machine_service_server as billet,
+        billet::{EarlierDmesgRequest, machine_service_server as billet},
         common::{self, Data, Metadata},
         cosi::resource::{self as cosi, meta, state_server},
         machine::{self as m, machine_service_server as machine},
@@ -483,6 +483,15 @@ cluster:
 
 #[tonic::async_trait]
 impl billet::MachineService for Node {
+    type EarlierDmesgStream = Answers<common::Data>;
+
+    async fn earlier_dmesg(&self, request: Request<EarlierDmesgRequest>) -> Answer<Self::EarlierDmesgStream> {
+        match request.get_ref().back {
+            1 => Ok(data(&request, &["kern:    info: [2026-11-20T00:00:00Z]: before\n"])),
+            back => Err(Status::not_found(format!("the flight recorder has 1 earlier boots, none -{back}"))),
+        }
+    }
+
     async fn confirm_configuration(&self, _: Request<()>) -> Answer<()> {
         match std::mem::take(&mut *self.pending.lock().unwrap()) {
             true => Ok(Response::new(())),
@@ -529,6 +538,31 @@ fn sensitive() -> cosi::Resource {
     resource("ResourceDefinitions.meta.cosi.dev", id, "{}", spec.encode_to_vec())
 }
 
+const EARLIER: &str = "EarlierBoots.runtime.billet.dev";
+
+fn earlier_boot_definition() -> cosi::Resource {
+    let spec = meta::ResourceDefinitionSpec {
+        resource_type: EARLIER.into(),
+        display_type: "EarlierBoot".into(),
+        default_namespace: "runtime".into(),
+        ..Default::default()
+    };
+    let id = "earlierboots.runtime.billet.dev";
+    resource("ResourceDefinitions.meta.cosi.dev", id, "{}", spec.encode_to_vec())
+}
+
+/// Resources come by their ids, which say nothing of the order.
+fn earlier_boots() -> Vec<cosi::Resource> {
+    let boot = |back: u32, end: &str| {
+        let text = format!(
+            "back: {back}\nversion: 1.{back}\nslot: ROOT-A\nstarted: \"2026-11-20T00:00:0{back}Z\"\n\
+             lastHeardOf: \"2026-11-20T00:00:09Z\"\nstage: running\nend: {end}\nmachinedEnds: 0\nlastLines: []\n"
+        );
+        resource(EARLIER, &format!("id-{end}"), &text, vec![])
+    };
+    vec![boot(2, "rebooted"), boot(1, "cut off")]
+}
+
 fn apid() -> cosi::Resource {
     resource(KIND, "apid", "running: true\nhealthy: false\n", vec![])
 }
@@ -560,8 +594,11 @@ impl state_server::State for Node {
     }
 
     async fn list(&self, request: Request<cosi::ListRequest>) -> Answer<Self::ListStream> {
-        let resources =
-            if request.get_ref().r#type == KIND { vec![apid()] } else { vec![definition(), sensitive()] };
+        let resources = match request.get_ref().r#type.as_str() {
+            KIND => vec![apid()],
+            EARLIER => earlier_boots(),
+            _ => vec![definition(), sensitive(), earlier_boot_definition()],
+        };
         let item = |resource| cosi::ListResponse { resource: Some(resource) };
         Ok(stream(resources.into_iter().map(item).collect()))
     }

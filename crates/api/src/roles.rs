@@ -181,6 +181,7 @@ const TABLE: &[(&str, &[&str], &[Role])] = &[
         ],
         READER,
     ),
+    ("billet.MachineService", &["EarlierDmesg"], READER),
     ("machine.MachineService", &["EtcdAlarmList", "EtcdMemberList", "EtcdStatus"], ETCD_READER),
     ("machine.MachineService", &["EtcdSnapshot"], ETCD_BACKUP),
     (

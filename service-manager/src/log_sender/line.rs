@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use ondisk::kmsg::Record;
 use serde_json::{Map, Value};
 
 use crate::clock;
@@ -50,8 +51,8 @@ fn message(service: &str, level: &str, time: Timestamp, text: &str, tags: &Tags)
 }
 
 /// A record of the kernel's log.
-pub(super) fn of_kernel(record: &kmsg::Record<'_>, tags: &Tags) -> Vec<u8> {
-    let level = match record.priority {
+pub(super) fn of_kernel(record: &Record<'_>, tags: &Tags) -> Vec<u8> {
+    let level = match record.priority() {
         0..=3 => "error",
         4 => "warn",
         5 | 6 => "info",
@@ -61,9 +62,9 @@ pub(super) fn of_kernel(record: &kmsg::Record<'_>, tags: &Tags) -> Vec<u8> {
         tags,
         vec![
             ("clock", record.stamp_us.into()),
-            ("facility", record.facility_name().into()),
-            ("msg", record.message.into()),
-            ("priority", record.priority_name().into()),
+            ("facility", kmsg::facility_name(record.prefix).into()),
+            ("msg", record.text.into()),
+            ("priority", kmsg::priority_name(record.prefix).into()),
             ("seq", record.sequence.into()),
             ("talos-level", level.into()),
             ("talos-time", clock::at_boot_us(record.stamp_us).to_string().into()),
@@ -103,7 +104,7 @@ mod tests {
 
     #[test]
     fn a_record_of_the_kernel_has_its_own_fields() {
-        let record = kmsg::Record::parse(b"12,711,6252819,-;hello").unwrap();
+        let record = Record::parse(b"12,711,6252819,-;hello").unwrap();
         let line = read(&of_kernel(&record, &Tags::new()));
         assert_eq!((&line["seq"], &line["clock"]), (&711.into(), &6_252_819.into()));
         assert_eq!((&line["facility"], &line["priority"]), (&"user".into(), &"warning".into()));

@@ -1,14 +1,17 @@
-//! Calls that change the machine config.
+//! Calls that change the machine config, and the service of our own.
 //!
 //! Does not: decide anything; `crate::configuration` does.
 //! Source: spec/api-wire-facts.md §3.6, §3.9.
 
 use std::sync::Arc;
 
+use api::proto::billet::EarlierDmesgRequest;
 use api::proto::billet::machine_service_server::MachineService;
+use api::proto::common::Data;
 use api::proto::machine as proto;
 use tonic::{Request, Response, Status};
 
+use super::{Answers, streams};
 use crate::configuration::apply::{self, Failure};
 use crate::configuration::duration;
 use crate::node::Node;
@@ -20,6 +23,15 @@ pub(crate) struct Own {
 
 #[tonic::async_trait]
 impl MachineService for Own {
+    type EarlierDmesgStream = Answers<Data>;
+
+    async fn earlier_dmesg(
+        &self,
+        request: Request<EarlierDmesgRequest>,
+    ) -> Result<Response<Self::EarlierDmesgStream>, Status> {
+        streams::earlier_dmesg(&self.node, request.get_ref().back).await
+    }
+
     async fn confirm_configuration(&self, _request: Request<()>) -> Result<Response<()>, Status> {
         apply::confirm(&self.node).await.map_err(|failure| status(&failure))?;
         Ok(Response::new(()))

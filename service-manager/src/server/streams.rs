@@ -12,6 +12,7 @@ use tonic::{Response, Status};
 
 use super::{Answers, Sender, answers};
 use crate::events::Past;
+use crate::flight_recorder;
 use crate::kmsg;
 use crate::logs::{Follower, Tail};
 use crate::node::Node;
@@ -68,6 +69,27 @@ pub(super) fn dmesg(node: &Node, request: proto::DmesgRequest) -> Result<Respons
     tokio::spawn(async move {
         if let Err(error) = send_kernel_log(&reader, request.follow, &sender).await {
             let _ = sender.send(Err(Status::internal(format!("read /dev/kmsg: {error}")))).await;
+        }
+    });
+    Ok(answer)
+}
+
+pub(super) async fn earlier_dmesg(node: &Node, back: u32) -> Result<Response<Answers<Data>>, Status> {
+    let boots = node.flight_recorder.earlier().await.map_err(Status::failed_precondition)?;
+    let index = usize::try_from(back).ok().and_then(|back| back.checked_sub(1));
+    let index =
+        index.ok_or_else(|| Status::invalid_argument("back is counted from 1, the boot before this one"))?;
+    if boots.len() <= index {
+        let left = boots.len();
+        return Err(Status::not_found(format!("the flight recorder has {left} earlier boots, none -{back}")));
+    }
+    let (sender, answer) = answers();
+    tokio::spawn(async move {
+        let Some(boot) = boots.get(index) else { return };
+        for line in flight_recorder::lines(boot) {
+            if sender.send(Ok(data(line.into_bytes()))).await.is_err() {
+                return;
+            }
         }
     });
     Ok(answer)

@@ -69,6 +69,7 @@ pub(crate) fn node(root: PathBuf) -> Arc<Node> {
         services,
         sequencer: Sequencer::default(),
         timeline,
+        flight_recorder: Default::default(),
         materials: Materials::default(),
         devices: watch::channel(0).0,
         buses: watch::channel(0).0,

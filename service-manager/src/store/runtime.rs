@@ -136,6 +136,22 @@ pub static CLUSTER_INFO: Definition = Definition {
     ..PLAIN
 };
 
+/// An earlier boot, as the flight recorder has it.
+pub static EARLIER_BOOT: Definition = Definition {
+    kind: "EarlierBoots.runtime.billet.dev",
+    display: "EarlierBoot",
+    columns: &[
+        column("Back", "{.back}"),
+        column("Started", "{.started}"),
+        column("Slot", "{.slot}"),
+        column("Runs", "{.version}"),
+        column("Stage", "{.stage}"),
+        column("End", "{.end}"),
+    ],
+    writer: "runtime.FlightRecorderController",
+    ..PLAIN
+};
+
 /// What a resource of these types says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
@@ -162,6 +178,8 @@ pub enum Runtime {
     Cluster(Cluster),
     /// `UpgradeStatuses`.
     UpgradeStatus(Box<UpgradeStatus>),
+    /// `EarlierBoots`.
+    EarlierBoot(EarlierBoot),
 }
 
 /// An upgrade under way, or what became of the last one.
@@ -307,4 +325,28 @@ pub struct Cluster {
 pub struct MetaKey {
     /// As text.
     pub value: String,
+}
+
+/// An earlier boot, as the flight recorder has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EarlierBoot {
+    /// 1: the boot before this one.
+    pub back: u32,
+    /// The version that ran; empty: unknown.
+    pub version: String,
+    /// The slot it was started from; empty: unknown.
+    pub slot: String,
+    /// When its kernel started, by its own clock.
+    pub started: String,
+    /// The last sign of it.
+    pub last_heard_of: String,
+    /// How far it came: `init`, `machined`, `services`, `running`.
+    pub stage: &'static str,
+    /// How it ended.
+    pub end: String,
+    /// How often machined ended by itself.
+    pub machined_ends: usize,
+    /// What it said last.
+    pub last_lines: Vec<String>,
 }

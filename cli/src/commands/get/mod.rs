@@ -158,6 +158,13 @@ pub(crate) async fn fetch(
     ask(session, node, &Query { definition, namespace, id: Some(id.to_owned()), form: Form::Table }).await
 }
 
+/// All resources of one type, as [`fetch`] reads one.
+pub(crate) async fn fetch_all(session: &Session, node: Option<&str>, kind: &str) -> Result<Vec<Resource>> {
+    let definition = Definition::find(session, node, kind).await?;
+    let namespace = definition.default_namespace.clone();
+    ask(session, node, &Query { definition, namespace, id: None, form: Form::Table }).await
+}
+
 /// One resource as a YAML document.
 pub(crate) fn yaml(node: &str, resource: &Resource) -> Result<String> {
     document::document(node, None, resource)?.yaml()

@@ -1,0 +1,172 @@
+//! The flight recorder, as far as it is machined's: the kernel's log onto the disk, and the logs of earlier boots.
+//!
+//! | task | reads | writes | ends |
+//! |---|---|---|---|
+//! | [`follow`] | /dev/kmsg, from where init or an earlier machined stopped | the ring in META | with machined, or when the ring fails |
+//!
+//! Owns: the ring from machined's start to its end; init has it before and afterwards (docs/formats/meta.md).
+//! Does not: exist on a node that did not start from a slot of its disk.
+//! Order: the earlier boots are read before anything is written, and kept in [`KEPT`], as this boot's lines may go over
+//! them: a later machined of this boot shows the same ones.
+//! Fails by: a line in the log, and nothing is recorded any more; everything else goes on.
+
+mod pace;
+mod queue;
+mod ring;
+mod summary;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ondisk::recorder::Boot;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::kmsg;
+use crate::node::Node;
+use crate::store::{EARLIER_BOOT, Runtime, Spec};
+use pace::Pace;
+use queue::Queue;
+use ring::Ring;
+
+pub use summary::{Stage, Summary, lines};
+
+/// The ring as the first machined of this boot found it.
+const KEPT: &str = "/run/billet/flight-recorder";
+
+/// Lines come in bursts: so long after the first they are read together.
+const GATHER: Duration = Duration::from_millis(20);
+
+/// How long a call waits for the ring to be read, which happens at the start.
+const READ_DEADLINE: Duration = Duration::from_secs(10);
+
+/// What earlier boots left; clones share it.
+#[derive(Debug, Clone)]
+pub struct FlightRecorder {
+    earlier: Arc<watch::Sender<Option<Earlier>>>,
+}
+
+/// The newest first, or why there are none.
+pub type Earlier = Result<Arc<Vec<Boot>>, String>;
+
+impl Default for FlightRecorder {
+    fn default() -> Self {
+        Self { earlier: Arc::new(watch::channel(None).0) }
+    }
+}
+
+impl FlightRecorder {
+    /// Earlier boots, the newest first; or why nothing is known of any.
+    pub async fn earlier(&self) -> Earlier {
+        let mut earlier = self.earlier.subscribe();
+        let known = tokio::time::timeout(READ_DEADLINE, earlier.wait_for(Option::is_some)).await;
+        match known {
+            Ok(Ok(found)) => found.clone().unwrap_or_else(|| Ok(Arc::default())),
+            _ => Err(format!("the flight recorder was not read within {READ_DEADLINE:?}")),
+        }
+    }
+
+    /// The last earlier boot of a version from a slot (`ROOT-A`, `ROOT-B`), in short.
+    pub async fn last_boot(&self, version: &str, slot: &str) -> Option<Summary> {
+        let boots = self.earlier().await.ok()?;
+        boots.iter().map(Summary::of).find(|boot| boot.version == version && boot.slot == slot)
+    }
+
+    fn set(&self, earlier: Earlier) {
+        self.earlier.send_replace(Some(earlier));
+    }
+}
+
+/// Reads what earlier boots left, and records this one from now on.
+pub(crate) fn start(node: &Arc<Node>) {
+    let Some(device) = node.boot.recorder.clone() else {
+        let reason = "this node did not start from a slot of its disk: it has no flight recorder";
+        node.flight_recorder.set(Err(reason.to_owned()));
+        return;
+    };
+    let node = node.clone();
+    tokio::spawn(async move {
+        if let Err(error) = follow(&node, PathBuf::from(&device)).await {
+            node.journal.warn(&format!("flight recorder on {device}: {error}; it is off"));
+            if node.flight_recorder.earlier.borrow().is_none() {
+                node.flight_recorder.set(Err(format!("the flight recorder on {device} failed: {error}")));
+            }
+        }
+    });
+}
+
+async fn follow(node: &Arc<Node>, device: PathBuf) -> Result<(), String> {
+    let kept = node.path(KEPT);
+    let boot_id = node.path("/proc/sys/kernel/random/boot_id");
+    let (ring, earlier) = blocking(move || open(&device, &kept, &boot_id)).await?;
+    publish(node, &earlier);
+    node.flight_recorder.set(Ok(Arc::new(earlier)));
+    record(node, ring).await
+}
+
+fn open(device: &Path, kept: &Path, boot_id: &Path) -> Result<(Ring, Vec<Boot>), String> {
+    let id = std::fs::read_to_string(boot_id).map_err(|e| format!("read {}: {e}", boot_id.display()))?;
+    let id = ondisk::recorder::parse_boot_id(&id).ok_or("the kernel's boot id is none")?;
+    let mut ring = Ring::open(device, id)?;
+    let mut boots = ring.earlier(kept)?;
+    boots.reverse();
+    Ok((ring, boots))
+}
+
+/// Puts lines onto the disk as they come, at the pace that flash bears.
+async fn record(node: &Node, ring: Ring) -> Result<(), String> {
+    let reader = kmsg::Reader::open(&node.path("/dev/kmsg"), false);
+    let reader = reader.map_err(|e| format!("open /dev/kmsg: {e}"))?;
+    let read = |error: std::io::Error| format!("read /dev/kmsg: {error}");
+    let start = Instant::now();
+    let (mut pace, mut queue) = (Pace::default(), Queue::new(ring.sequence()));
+    let mut ring = ring;
+    loop {
+        while reader.next_record(|record| queue.push(record, start.elapsed())).map_err(read)? {}
+        let Some(first) = queue.first() else {
+            reader.wait().await.map_err(read)?;
+            tokio::time::sleep(GATHER).await;
+            continue;
+        };
+        let wait = pace.wait(start.elapsed(), first, queue.is_urgent());
+        if wait > Duration::ZERO {
+            // A line that is urgent shortens the wait.
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                more = reader.wait(), if !queue.is_urgent() => {
+                    more.map_err(read)?;
+                    tokio::time::sleep(GATHER).await;
+                }
+            }
+            continue;
+        }
+        let lines = queue.take(pace.pages());
+        let started_us = u64::try_from(crate::clock::unix_ns()).unwrap_or(0) / 1000;
+        let started_us = started_us.saturating_sub(crate::clock::boottime_ns() / 1000);
+        let (back, pages) = blocking(move || {
+            let pages = ring.append(&lines, started_us)?;
+            Ok((ring, pages))
+        })
+        .await?;
+        ring = back;
+        pace.wrote(start.elapsed(), pages);
+    }
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, String> + Send + 'static,
+) -> Result<T, String> {
+    tokio::task::spawn_blocking(work).await.map_err(|e| format!("its task failed: {e}"))?
+}
+
+/// Shows earlier boots as resources.
+fn publish(node: &Node, earlier: &[Boot]) {
+    for (boot, back) in earlier.iter().zip(1..) {
+        let summary = Summary::of(boot);
+        let spec = Spec::Runtime(Runtime::EarlierBoot(summary.resource(back)));
+        if let Err(error) = node.store.put(EARLIER_BOOT.writer, &EARLIER_BOOT, &summary.id, spec) {
+            node.journal.warn(&format!("publish earlier boots: {error}"));
+        }
+    }
+}
