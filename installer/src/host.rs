@@ -1,7 +1,8 @@
 //! An installed disk as its node sees it: the whole disk, its partitions, the kernel, a program that formats.
 //!
 //! Owns: [`Host`], behind which a node opens devices and a test keeps a disk in memory; reading and writing the table.
-//! Order: a table is written backup first, flushed, then primary, flushed; the kernel hears of it last.
+//! Order: a table is written backup first, flushed, then primary, flushed; a damaged primary is mended before. The
+//! kernel hears of it last.
 //! Fails by: [`Error`] of the operation.
 
 use ondisk::gpt::{self, Geometry, Partition, Table};
@@ -44,14 +45,16 @@ pub fn read_table(host: &mut dyn Host) -> Result<gpt::Found, Error> {
 
 /// Writes a table over an older one of the same disk; boot code in the first sector stays.
 pub fn write_table(host: &mut dyn Host, table: &Table) -> Result<(), Error> {
+    let mut steps = read_table(host)?.change_to(table)?;
     let disk = host.disk();
     let mut code = [0; BOOT_CODE_BYTES];
     disk.read_at(0, &mut code)?;
-    let mut primary = table.primary()?;
-    if let Some(start) = primary.bytes.to_mut().get_mut(..BOOT_CODE_BYTES) {
-        start.copy_from_slice(&code);
+    for primary in steps.iter_mut().flatten().filter(|extent| extent.offset == 0) {
+        if let Some(start) = primary.bytes.to_mut().get_mut(..BOOT_CODE_BYTES) {
+            start.copy_from_slice(&code);
+        }
     }
-    Ok(apply(disk, 0, &[vec![table.backup()?], vec![primary]])?)
+    Ok(apply(disk, 0, &steps)?)
 }
 
 /// The partition of this name; none if it is not there, an error if several are.

@@ -10,6 +10,8 @@
 
 #![warn(missing_docs)]
 
+#[cfg(any(test, feature = "certify"))]
+pub mod certify;
 pub mod device;
 #[cfg(feature = "image")]
 pub mod disk;
@@ -31,8 +33,6 @@ pub mod volumes;
 
 mod error;
 mod layout;
-#[cfg(test)]
-mod model;
 #[cfg(feature = "image")]
 mod output;
 mod progress;

@@ -20,7 +20,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{clean, ctl, fuzz, plan, run, stop, test, tidy};
+use commands::{certify, clean, ctl, fuzz, plan, run, stop, test, tidy};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Builds, runs, tests and measures Billet")]
@@ -38,6 +38,8 @@ enum Command {
     Bench(bench::Options),
     /// Build layers, initramfs, UKI and disk image into target/billet.
     Build(build::Options),
+    /// Judge every state that a power cut can leave on a disk.
+    Certify(certify::Options),
     /// Remove what builds have made.
     Clean(clean::Options),
     /// Call billetctl for the node that `run` started.
@@ -65,6 +67,7 @@ fn main() -> ExitCode {
     let result = match &arguments.command {
         Command::Bench(options) => bench::run(options),
         Command::Build(options) => build::run(options),
+        Command::Certify(options) => certify::run(options),
         Command::Clean(options) => clean::run(options),
         Command::Ctl(options) => ctl::run(options),
         Command::Fuzz(options) => fuzz::run(options),

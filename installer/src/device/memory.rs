@@ -11,6 +11,9 @@ use super::{BlockDevice, DeviceError};
 /// What is kept or shared as one piece.
 const BLOCK: usize = 4096;
 
+/// A block that was never written.
+static ZEROS: [u8; BLOCK] = [0; BLOCK];
+
 /// A disk in memory. Clones share what neither of them changed.
 #[derive(Debug, Clone)]
 pub struct Memory {
@@ -26,6 +29,12 @@ impl Memory {
         Self { blocks: BTreeMap::new(), bytes, sector_bytes }
     }
 
+    /// The same content on a longer disk.
+    #[must_use]
+    pub fn enlarged(&self, bytes: u64) -> Self {
+        Self { blocks: self.blocks.clone(), bytes: bytes.max(self.bytes), sector_bytes: self.sector_bytes }
+    }
+
     /// Blocks of 4 KiB that `offset..offset + length` touches, each with the part that is meant: number, start within
     /// the block, start within the range, length.
     fn pieces(offset: u64, length: usize) -> impl Iterator<Item = (u64, usize, usize, usize)> {
@@ -39,6 +48,20 @@ impl Memory {
             done += count;
             piece
         })
+    }
+
+    /// The blocks of 4 KiB, as offset and content, that are not as in `other`; a disk of zeros gives all that hold something.
+    pub fn blocks_unlike<'d>(&'d self, other: &'d Self) -> impl Iterator<Item = (u64, &'d [u8; BLOCK])> {
+        let mine = self.blocks.iter().filter(|(number, block)| match other.blocks.get(number) {
+            Some(before) => !Arc::ptr_eq(before, block) && before != *block,
+            None => ***block != ZEROS,
+        });
+        let gone = other
+            .blocks
+            .iter()
+            .filter(|(number, block)| !self.blocks.contains_key(number) && ***block != ZEROS);
+        mine.map(|(number, block)| (number * BLOCK as u64, &**block))
+            .chain(gone.map(|(number, _)| (number * BLOCK as u64, &ZEROS)))
     }
 
     fn check(&self, operation: &'static str, offset: u64, length: u64) -> Result<(), DeviceError> {

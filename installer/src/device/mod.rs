@@ -15,7 +15,7 @@ use ondisk::{ReadAt, Step};
 
 pub use disk::Disk;
 pub use memory::Memory;
-pub use record::{Cut, Damage, Event, Recorder, Recording, State};
+pub use record::{Cut, Damage, Event, Recorder, Recording, State, Tears};
 
 /// A disk or a part of one.
 pub trait BlockDevice: ReadAt {

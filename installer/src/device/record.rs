@@ -4,7 +4,7 @@
 //! sector is written whole or not at all.
 //! Does not: judge a state; that is the test's or the certificate's affair.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use ondisk::{ReadAt, ReadError};
@@ -66,6 +66,15 @@ pub struct Damage {
     pub sectors: u64,
 }
 
+/// How many of the places in which a single write can be torn are looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tears {
+    /// Behind every sector.
+    Each,
+    /// Behind the first two, the middle and the last but one.
+    Few,
+}
+
 /// A state that a power cut can leave.
 #[derive(Debug)]
 pub struct State<'r> {
@@ -94,19 +103,35 @@ impl Recorder {
 impl Recording {
     /// Calls `judge` with every state that is looked at: the cut before every event and at the end, with none, one or
     /// two of the writes since the last flush lost; those whose range is `torn` also with only their first sectors on the
-    /// medium, after each sector if one write is damaged, after the first, the middle and the last but one if two are.
+    /// medium, after each sector if one write is damaged, after the first two, the middle and the last but one if two are.
     ///
     /// Returns the number of states.
     pub fn each_state(&self, torn: &dyn Fn(&Range<u64>) -> bool, mut judge: impl FnMut(State<'_>)) -> usize {
+        self.each_state_until(torn, Tears::Each, |state| {
+            judge(state);
+            ControlFlow::Continue(())
+        })
+    }
+
+    /// The same up to the state for which `judge` breaks; that one is counted too.
+    pub fn each_state_until(
+        &self,
+        torn: &dyn Fn(&Range<u64>) -> bool,
+        tears: Tears,
+        mut judge: impl FnMut(State<'_>) -> ControlFlow<()>,
+    ) -> usize {
         let mut count = 0;
         let mut on_medium = self.before.clone();
         let mut pending: Vec<usize> = Vec::new();
         let mut promises: Vec<&str> = Vec::new();
         for before in 0..=self.events.len() {
-            for damage in self.damages(&pending, torn) {
+            for damage in self.damages(&pending, torn, tears) {
                 count += 1;
                 let disk = self.with(&on_medium, &pending, &damage);
-                judge(State { disk, cut: Cut { before, damage }, promises: promises.clone() });
+                let state = State { disk, cut: Cut { before, damage }, promises: promises.clone() };
+                if judge(state).is_break() {
+                    return count;
+                }
             }
             match self.events.get(before) {
                 Some(Event::Write { .. } | Event::Zero { .. }) => pending.push(before),
@@ -122,11 +147,17 @@ impl Recording {
     }
 
     /// None, every one and every two of the pending writes damaged.
-    fn damages(&self, pending: &[usize], torn: &dyn Fn(&Range<u64>) -> bool) -> Vec<Vec<Damage>> {
+    fn damages(
+        &self,
+        pending: &[usize],
+        torn: &dyn Fn(&Range<u64>) -> bool,
+        tears: Tears,
+    ) -> Vec<Vec<Damage>> {
         let mut all = vec![Vec::new()];
         for (n, write) in pending.iter().copied().enumerate() {
             let sectors = self.tears(write, torn);
-            all.extend((0..sectors).map(|sectors| vec![Damage { write, sectors }]));
+            let places = if tears == Tears::Each { (0..sectors).collect() } else { few(sectors) };
+            all.extend(places.into_iter().map(|sectors| vec![Damage { write, sectors }]));
             for other in pending.iter().skip(n + 1).copied() {
                 for first in few(sectors) {
                     let second = few(self.tears(other, torn)).into_iter();
@@ -177,9 +208,10 @@ impl Recording {
     }
 }
 
-/// Some of the numbers below `count`: the first two, the middle one, the last.
+/// Some of the numbers below `count`: the first three, the middle one, the last.
 fn few(count: u64) -> Vec<u64> {
-    let mut few = vec![0, 1, count / 2, count.saturating_sub(1)];
+    let mut few = vec![0, 1, 2, count / 2, count.saturating_sub(1)];
+    few.sort_unstable();
     few.retain(|number| *number < count);
     few.dedup();
     few

@@ -1,14 +1,14 @@
-//! Plans for disks of all kinds; installation judged in every state that a power cut can leave.
+//! Plans for disks of all kinds. That an installation survives every power cut is certified: [`crate::certify`].
 
 use std::io::Cursor;
 
 use ondisk::ReadAt as _;
-use ondisk::gpt::{self, Request, Size};
+use ondisk::gpt::{Request, Size};
 use ondisk::manifest::Layer;
 
 use super::*;
+use crate::certify::{self, Judge, Numbers, System};
 use crate::device::{Event, Memory, Recorder, Recording};
-use crate::model::{self, System, Verdicts, boot};
 use crate::silent;
 
 const MIB: u64 = 1 << 20;
@@ -51,94 +51,8 @@ fn written(recording: &Recording) -> impl Iterator<Item = Range<u64>> {
 }
 
 #[test]
-fn an_installation_on_a_blank_disk_survives_every_cut() {
-    let system = model::system("v1");
-    let blank = Memory::new(48 * MIB, 512);
-    let spec = spec(&system, 512);
-    let plan = plan(&mut blank.clone(), identity(), &spec).unwrap();
-    let (recording, mut after) = record(&blank, |disk| install(disk, &plan, &spec, &system).unwrap());
-    let mut verdicts = Verdicts::new();
-    let (version, slot, entry) = boot(&mut after, &mut verdicts).unwrap();
-    assert_eq!((version.as_str(), slot, entry.to_string().as_str()), ("v1", Slot::A, "billet-000001.efi"));
-
-    let (mut bootable, mut installed_again) = (0, 0);
-    let torn = |range: &Range<u64>| range.start < MIB || range.start >= 47 * MIB;
-    let states = recording.each_state(&torn, |mut state| {
-        let started = boot(&mut state.disk, &mut verdicts);
-        match started {
-            Ok((version, ..)) => {
-                assert_eq!(version, "v1");
-                bootable += 1;
-            }
-            Err(why) => {
-                assert!(state.promises.is_empty(), "{:?}: {why}", state.cut);
-                // Nothing starts from it: the medium does, and can do it all again.
-                if state.cut.before % 7 == 0 && state.cut.damage.len() < 2 {
-                    let wipe = Spec { wipe: true, ..spec };
-                    let again = super::plan(&mut state.disk, identity(), &wipe).unwrap();
-                    install(&mut state.disk, &again, &wipe, &system).unwrap();
-                    assert!(boot(&mut state.disk, &mut verdicts).is_ok());
-                    installed_again += 1;
-                }
-            }
-        }
-    });
-    assert!(states > 200 && bootable > 0 && installed_again > 10, "{states} {bootable} {installed_again}");
-}
-
-/// The promise is a system that starts and a table with both copies. Without the last flush a power cut breaks it;
-/// before the promise a disk that starts nothing is allowed. The others are kept: the first so that the old table never leads to new content,
-/// those of ESP and slot so that what is read back is what the medium has, that of the backup so that one whole table
-/// is there when the primary is torn.
-#[test]
-fn of_the_flushes_of_an_installation_the_last_one_keeps_the_promise() {
-    let system = model::system("v1");
-    let blank = Memory::new(48 * MIB, 512);
-    let spec = spec(&system, 512);
-    let plan = plan(&mut blank.clone(), identity(), &spec).unwrap();
-    let (recording, _) = record(&blank, |disk| install(disk, &plan, &spec, &system).unwrap());
-    let geometry = plan.table.geometry;
-    let breaks_a_promise = |recording: &Recording| {
-        let (mut broken, mut verdicts) = (false, Verdicts::new());
-        recording.each_state(&|_| false, |mut state| {
-            let kept = boot(&mut state.disk, &mut verdicts).is_ok()
-                && gpt::read(&mut state.disk, geometry).is_ok_and(|found| found.copy == gpt::Copy::Primary);
-            broken |= !state.promises.is_empty() && !kept;
-        });
-        broken
-    };
-    assert!(!breaks_a_promise(&recording));
-    let needed: Vec<bool> = (0..)
-        .map_while(|flush| recording.without_flush(flush))
-        .map(|without| breaks_a_promise(&without))
-        .collect();
-    assert_eq!(needed, [false, false, false, false, true]);
-}
-
-#[test]
-fn the_old_system_does_not_start_from_a_half_written_new_one() {
-    let (old, new) = (model::system("v1"), model::system("v2"));
-    let mut disk = Memory::new(48 * MIB, 512);
-    let first = spec(&old, 512);
-    let made = plan(&mut disk, identity(), &first).unwrap();
-    install(&mut disk, &made, &first, &old).unwrap();
-    let second = Spec { wipe: true, seed: [8; 32], ..spec(&new, 512) };
-    let made = plan(&mut disk, identity(), &second).unwrap();
-    assert!(made.to_string().contains("holds: Billet, with partitions EFI, ROOT-A, ROOT-B, META"), "{made}");
-    let (recording, _) = record(&disk, |disk| install(disk, &made, &second, &new).unwrap());
-    let mut verdicts = Verdicts::new();
-    let mut seen = std::collections::BTreeSet::new();
-    recording.each_state(&|_| false, |mut state| {
-        let started = boot(&mut state.disk, &mut verdicts).map_or("nothing".into(), |(version, ..)| version);
-        assert!(state.promises.is_empty() || started == "v2", "{:?}: {started}", state.cut);
-        seen.insert(started);
-    });
-    assert_eq!(seen.into_iter().collect::<Vec<_>>(), ["nothing", "v1", "v2"]);
-}
-
-#[test]
 fn a_plan_names_everything() {
-    let system = model::system("v1");
+    let system = System::new("v1", 40_000);
     let plan = plan(&mut Memory::new(400 * MIB, 512), identity(), &spec(&system, 512)).unwrap();
     let text = plan.to_string();
     let expected = [
@@ -164,7 +78,7 @@ fn a_plan_names_everything() {
 
 #[test]
 fn what_changed_since_the_plan_is_refused_before_anything_is_written() {
-    let (system, other) = (model::system("v1"), model::system("v2"));
+    let (system, other) = (System::new("v1", 40_000), System::new("v2", 40_000));
     let spec = spec(&system, 512);
     let blank = Memory::new(48 * MIB, 512);
     let plan = plan(&mut blank.clone(), identity(), &spec).unwrap();
@@ -188,24 +102,9 @@ fn what_changed_since_the_plan_is_refused_before_anything_is_written() {
 
 #[test]
 fn a_disk_too_small_is_refused_by_the_partition_that_does_not_fit() {
-    let system = model::system("v1");
+    let system = System::new("v1", 40_000);
     let error = plan(&mut Memory::new(37 * MIB, 512), identity(), &spec(&system, 512)).unwrap_err();
     assert_eq!(error.to_string(), "partition table: no room on the disk for partition ROOT-A");
-}
-
-/// Numbers that a seed repeats.
-struct Numbers {
-    seed: u64,
-    count: u64,
-}
-
-impl Numbers {
-    fn below(&mut self, end: u64) -> u64 {
-        self.count += 1;
-        let digest = Digest::sha256(&[&self.seed.to_le_bytes(), &self.count.to_le_bytes()]);
-        let [a, b, c, d, e, f, g, h, ..] = *digest.as_bytes();
-        u64::from_le_bytes([a, b, c, d, e, f, g, h]) % end
-    }
 }
 
 /// Somebody's disk, and a word of what the refusal must say; none if it may be taken.
@@ -302,8 +201,8 @@ fn foreign_partition(number: u64, numbers: &mut Numbers) -> Request {
 
 #[test]
 fn no_byte_outside_a_plan_is_written_on_a_thousand_disks() {
-    let system = model::system("v1");
-    let mut numbers = Numbers { seed: 1, count: 0 };
+    let system = System::new("v1", 40_000);
+    let mut numbers = Numbers::new(1);
     for round in 0..1000 {
         let (disk, occupied) = topology(&mut numbers, &system);
         let careful = spec(&system, disk.sector_bytes());
@@ -327,9 +226,10 @@ fn no_byte_outside_a_plan_is_written_on_a_thousand_disks() {
                 .any(|write| write.range.start <= range.start && range.end <= write.range.end);
             assert!(named && range.end <= disk.bytes(), "disk {round}: {range:?} is not in\n{plan}");
         }
-        assert_eq!(boot(&mut after, &mut Verdicts::new()).unwrap().0, "v1", "disk {round}");
+        let started = Judge::new(&[&system]).start(&mut after).unwrap();
+        assert_eq!(started.version, "v1", "disk {round}");
         let mut meta = vec![0; usize::try_from(MIB).unwrap()];
-        let (start, _) = model::place(&plan.table, "META");
+        let (start, _) = certify::place(&plan.table, "META").unwrap();
         after.read_at(start, &mut meta).unwrap();
         assert!(meta.iter().all(|byte| *byte == 0), "disk {round}: META is not empty");
     }
@@ -337,11 +237,11 @@ fn no_byte_outside_a_plan_is_written_on_a_thousand_disks() {
 
 #[test]
 fn the_fence_stops_what_a_plan_does_not_name() {
-    let system = model::system("v1");
+    let system = System::new("v1", 40_000);
     let mut disk = Memory::new(48 * MIB, 512);
     let plan = plan(&mut disk, identity(), &spec(&system, 512)).unwrap();
     let mut fenced = Fenced { disk: &mut disk, plan: &plan };
-    let (other, _) = model::place(&plan.table, "ROOT-B");
+    let (other, _) = certify::place(&plan.table, "ROOT-B").unwrap();
     let error = fenced.write_at(other + MIB - 1, b"xx").unwrap_err();
     assert_eq!(error.to_string(), format!("write 2 bytes at {} of /dev/vda", other + MIB - 1));
     assert!(fenced.zero(other + MIB, 512).is_err());

@@ -1,10 +1,10 @@
 use ondisk::ReadAt;
 
 use super::*;
+use crate::certify::{MemoryHost, boot_disk};
 use crate::device::Memory;
 use crate::host::write_table;
 use crate::install::{Contents, inspect};
-use crate::model::{MemoryHost, boot_disk};
 use crate::silent;
 use crate::volumes::{Did, Volume, provision};
 
@@ -12,7 +12,7 @@ const DISK_BYTES: u64 = 16 << 20;
 
 /// A disk with small volumes, each with a superblock at its start and a secret near its end.
 fn installed() -> Memory {
-    let mut host = MemoryHost::new(boot_disk(DISK_BYTES, 512));
+    let mut host = MemoryHost::new(boot_disk(DISK_BYTES, 512).unwrap());
     let mut table = read_table(&mut host).unwrap().table;
     for (number, name) in [(5, "STATE"), (6, "EPHEMERAL")] {
         let first_lba = table.partitions.last().unwrap().last_lba + 1;

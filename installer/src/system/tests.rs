@@ -1,5 +1,5 @@
 use super::*;
-use crate::model;
+use crate::certify::System as Made;
 use ondisk::cpio;
 
 const STUB: &[u8] = include_bytes!("../../../crates/ondisk/testdata/stub.efi");
@@ -32,7 +32,7 @@ fn root(boot: &BootParts, manifest: &RootManifest) -> tempfile::TempDir {
 
 #[test]
 fn the_running_system_is_read_whole() {
-    let (boot, manifest) = (boot_parts(), model::system("0.1.0").manifest);
+    let (boot, manifest) = (boot_parts(), Made::new("0.1.0", 40_000).manifest);
     let root = root(&boot, &manifest);
     let running = System::running(root.path()).unwrap();
     assert_eq!(running, System { manifest, boot });
@@ -43,7 +43,7 @@ fn the_running_system_is_read_whole() {
 
 #[test]
 fn a_uki_holds_the_parts_and_the_arguments() {
-    let mut manifest = model::system("0.1.0").manifest;
+    let mut manifest = Made::new("0.1.0", 40_000).manifest;
     manifest.layers[0].kernel_release = Some("6.12.1".into());
     let system = System { manifest, boot: boot_parts() };
     let plain = system.uki(&[]).unwrap();
@@ -69,7 +69,7 @@ fn a_uki_holds_the_parts_and_the_arguments() {
 fn a_running_layer_reads_as_its_file() {
     let folder = tempfile::tempdir().unwrap();
     let device = folder.path().join("dm-0");
-    let made = model::system("0.1.0");
+    let made = Made::new("0.1.0", 40_000);
     let layer = &made.manifest.layers[0];
     let data_bytes = usize::try_from(layer.data_bytes).unwrap();
     fs::write(&device, &made.layer[..data_bytes]).unwrap();
@@ -82,7 +82,7 @@ fn a_running_layer_reads_as_its_file() {
 fn another_layer_than_the_manifests_is_an_error_and_not_an_end() {
     let folder = tempfile::tempdir().unwrap();
     let device = folder.path().join("dm-0");
-    let made = model::system("0.1.0");
+    let made = Made::new("0.1.0", 40_000);
     let layer = &made.manifest.layers[0];
     let mut data = made.layer[..usize::try_from(layer.data_bytes).unwrap()].to_vec();
     data[5000] ^= 1;

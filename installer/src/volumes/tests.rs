@@ -4,9 +4,9 @@ use ondisk::ReadAt;
 use ondisk::gpt::Geometry;
 
 use super::*;
+use crate::certify::{MemoryHost, boot_disk, boot_table, formatted};
 use crate::device::{Memory, Recording};
 use crate::meta;
-use crate::model::{MemoryHost, boot_disk, boot_table, formatted};
 
 const SEED: [u8; 32] = [1; 32];
 const ROOMY: u64 = 2 << 30;
@@ -32,7 +32,7 @@ fn write_into(host: &mut MemoryHost, name: &str, at: u64, bytes: &[u8]) {
 #[test]
 fn both_are_made_behind_meta_and_found_again() {
     for sector_bytes in [512, 4096] {
-        let mut host = MemoryHost::new(boot_disk(ROOMY, sector_bytes));
+        let mut host = MemoryHost::new(boot_disk(ROOMY, sector_bytes).unwrap());
         let [state, ephemeral] = both(&mut host).unwrap();
         assert_eq!((state.did, ephemeral.did), (Did::Made, Did::Made));
         let table = read_table(&mut host).unwrap().table;
@@ -52,7 +52,7 @@ fn both_are_made_behind_meta_and_found_again() {
 
 #[test]
 fn a_small_disk_is_left_as_it_is() {
-    let disk = boot_disk(512 << 20, 512);
+    let disk = boot_disk(512 << 20, 512).unwrap();
     let mut host = MemoryHost::new(disk);
     let error = provision(&mut host, Volume::State, &SEED).unwrap_err();
     assert!(error.to_string().contains("no room for STATE"), "{error}");
@@ -61,7 +61,7 @@ fn a_small_disk_is_left_as_it_is() {
 
 #[test]
 fn what_nobody_of_us_wrote_is_left_alone() {
-    let mut host = MemoryHost::new(boot_disk(ROOMY, 512));
+    let mut host = MemoryHost::new(boot_disk(ROOMY, 512).unwrap());
     both(&mut host).unwrap();
     write_into(&mut host, "STATE", 0, &[0; 16 << 10]);
     write_into(&mut host, "STATE", 70_000, b"somebody's");
@@ -76,7 +76,7 @@ fn what_nobody_of_us_wrote_is_left_alone() {
 
 #[test]
 fn two_of_a_name_are_refused() {
-    let mut host = MemoryHost::new(boot_disk(ROOMY, 512));
+    let mut host = MemoryHost::new(boot_disk(ROOMY, 512).unwrap());
     let [state, _] = both(&mut host).unwrap();
     let mut table = state.table;
     let mut second = state.partition.clone();
@@ -91,7 +91,7 @@ fn two_of_a_name_are_refused() {
 
 #[test]
 fn ephemeral_follows_a_disk_that_became_larger() {
-    let mut host = MemoryHost::new(boot_disk(ROOMY, 512));
+    let mut host = MemoryHost::new(boot_disk(ROOMY, 512).unwrap());
     let [_, before] = both(&mut host).unwrap();
     assert_eq!(grow(&mut host, Volume::Ephemeral).unwrap(), 0);
     let (_, old) = host.disk.finish();
@@ -125,7 +125,7 @@ fn enlarged(old: &Memory, bytes: u64) -> Memory {
 
 #[test]
 fn boot_code_in_the_first_sector_stays() {
-    let mut disk = boot_disk(ROOMY, 512);
+    let mut disk = boot_disk(ROOMY, 512).unwrap();
     disk.write_at(0, b"boot code").unwrap();
     let mut host = MemoryHost::new(disk);
     both(&mut host).unwrap();
@@ -141,7 +141,7 @@ fn torn(_: &Range<u64>) -> bool {
 
 /// A first boot whose disk held an older installation: what lies where STATE comes is a file system.
 fn first_boot() -> Recording {
-    let mut disk = boot_disk(ROOMY, 512);
+    let mut disk = boot_disk(ROOMY, 512).unwrap();
     let old = formatted("OLD");
     disk.write_at(8 << 20, &old).unwrap();
     let mut host = MemoryHost::new(disk);
@@ -162,7 +162,7 @@ fn next_boot(disk: Memory, promises: &[&str]) -> Result<(), String> {
         }
     }
     let table = read_table(&mut host).map_err(|e| e.to_string())?.table;
-    let expected = boot_table(ROOMY, 512);
+    let expected = boot_table(ROOMY, 512).unwrap();
     if table.partitions[..4] != expected.partitions {
         return Err("other partitions changed".into());
     }
@@ -185,7 +185,7 @@ fn every_cut_of_the_first_boot_ends_with_both() {
 #[test]
 fn without_the_intents_the_same_test_finds_faults() {
     // The judge can fail: a format that is cut off without a note passes for a volume, or for foreign data.
-    let mut host = MemoryHost::new(boot_disk(ROOMY, 512));
+    let mut host = MemoryHost::new(boot_disk(ROOMY, 512).unwrap());
     let [state, _] = both(&mut host).unwrap();
     let (_, disk) = host.disk.finish();
     let mut host = MemoryHost::new(disk);
@@ -202,7 +202,7 @@ fn without_the_intents_the_same_test_finds_faults() {
 
 #[test]
 fn values_of_others_survive_an_intent() {
-    let mut host = MemoryHost::new(boot_disk(ROOMY, 512));
+    let mut host = MemoryHost::new(boot_disk(ROOMY, 512).unwrap());
     let table = read_table(&mut host).unwrap().table;
     let set = |meta: &mut ondisk::meta::Meta| meta.set(12, b"mine");
     with_meta(&mut host, &table, |part| meta::update(part, set)).unwrap();

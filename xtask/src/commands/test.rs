@@ -43,6 +43,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         suites.check(&Suite::cargo("dependencies", &["deny", "check", "bans", "licenses", "sources"]));
     }
     suites.tests(&Suite::cargo("unit tests", &UNIT_TESTS));
+    suites.call("power-cut certificate", || super::certify::run(&super::certify::Options::all(options.long)));
     let built = suites.call("build", || build::build(Freshness::Day).map(drop));
     if built {
         // They start the containerd that the build unpacked, which mounts what it unpacks.

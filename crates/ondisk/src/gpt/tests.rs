@@ -253,3 +253,21 @@ proptest! {
         prop_assert!(read(&mut Pages(&bytes), geometry).is_err());
     }
 }
+
+/// The copy that a change writes first must never be the only whole one.
+#[test]
+fn a_change_mends_a_damaged_primary_before_it_touches_the_backup() {
+    let old = table(512);
+    let mut new = old.clone();
+    new.partitions.pop();
+    let mut whole = disk(&old);
+    let places = |found: &Found| -> Vec<u64> {
+        found.change_to(&new).unwrap().iter().map(|step| step[0].offset).collect()
+    };
+    let backup = old.backup().unwrap().offset;
+    assert_eq!(places(&read(&mut &whole[..], old.geometry).unwrap()), [backup, 0]);
+    whole[1024] ^= 1;
+    let found = read(&mut &whole[..], old.geometry).unwrap();
+    assert_eq!(places(&found), [0, backup, 0]);
+    assert_eq!(found.change_to(&new).unwrap()[0], [old.primary().unwrap()]);
+}

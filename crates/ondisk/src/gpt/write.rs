@@ -6,9 +6,9 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{ENTRIES, ENTRY_BYTES, Error, Geometry, NAME_UNITS, Table};
-use crate::Extent;
+use super::{Copy, ENTRIES, ENTRY_BYTES, Error, Found, Geometry, NAME_UNITS, Table};
 use crate::field::put;
+use crate::{Extent, Step};
 
 /// Bytes of a header; the rest of its sector is zero.
 const HEADER_BYTES: usize = 92;
@@ -79,6 +79,22 @@ impl Table {
             }
         }
         Ok(array)
+    }
+}
+
+impl Found {
+    /// The steps from the table that was found to `new`, which lies on the same disk.
+    ///
+    /// Backup first, then primary. When the table was taken from the backup, the primary is mended before: a cut in the
+    /// backup would otherwise find no whole copy.
+    pub fn change_to(&self, new: &Table) -> Result<Vec<Step<'static>>, Error> {
+        let mut steps = Vec::new();
+        if self.copy == Copy::Backup {
+            steps.push(vec![self.table.primary()?]);
+        }
+        steps.push(vec![new.backup()?]);
+        steps.push(vec![new.primary()?]);
+        Ok(steps)
     }
 }
 
