@@ -139,4 +139,6 @@ impl<D: BlockDevice + ?Sized> Installed<'_, D> {
 }
 
 #[cfg(test)]
+mod fault_tests;
+#[cfg(test)]
 mod tests;

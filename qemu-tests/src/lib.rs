@@ -14,6 +14,7 @@ pub mod config_volume;
 pub mod console;
 pub mod credentials;
 pub mod installer_image;
+pub mod loader;
 pub mod node;
 pub mod page;
 pub mod paths;

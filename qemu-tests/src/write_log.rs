@@ -15,6 +15,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
+use installer::device::BlockDevice;
 use serde_json::json;
 
 use crate::settings::Random;
@@ -118,6 +119,22 @@ impl WriteLog {
     pub fn before_flush(&self, from: usize) -> usize {
         let behind = self.requests[from..].iter().position(|(_, request)| *request == Request::Flush);
         behind.map_or(self.len(), |more| from + more)
+    }
+
+    /// Does all of it again, on a device that was as the disk before.
+    pub fn repeat(&self, device: &mut dyn BlockDevice) -> Result<()> {
+        for (at, request) in &self.requests {
+            let what = || format!("repeat the request at byte {at} of the log");
+            match *request {
+                Request::Write { offset, bytes, data } => {
+                    let mut buffer = vec![0; usize::try_from(bytes).with_context(what)?];
+                    self.file.read_exact_at(&mut buffer, data).with_context(what)?;
+                    device.write_at(offset, &buffer).with_context(what)?;
+                }
+                Request::Flush => device.flush().with_context(what)?,
+            }
+        }
+        Ok(())
     }
 
     /// Makes of the disk before the recording what a power cut after `cut` requests would have left. Without

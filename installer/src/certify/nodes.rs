@@ -144,7 +144,12 @@ impl Node {
     }
 
     /// The node after an upgrade to `system`, started but not kept.
-    pub fn on_trial(mut self, system: &System) -> Result<Self, Fault> {
+    pub fn on_trial(self, system: &System) -> Result<Self, Fault> {
+        self.upgrade_only(system)?.count_start()
+    }
+
+    /// The node after an upgrade to `system` that was not started yet.
+    pub fn upgrade_only(mut self, system: &System) -> Result<Self, Fault> {
         let mut source = system.source();
         let mut source = |layer: &Layer| -> Result<Box<dyn Read>, crate::Error> { source(layer) };
         let mut disk = self.disk.clone();
@@ -152,7 +157,7 @@ impl Node {
         let entry = self.on(&mut disk).upgrade(running, system.new_system(), &mut source, &mut silent)?;
         self.disk = disk;
         self.running = Running { slot: running.slot.other(), entry };
-        self.count_start()
+        Ok(self)
     }
 
     /// The node after the loader has counted one more start of the system on trial.

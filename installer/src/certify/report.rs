@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::run::Outcome;
 
 /// Flushes that no state proves, and why they are kept: operation, how the flush's name begins, reason.
-const KEPT: [(&str, &str, &str); 6] = [
+const KEPT: [(&str, &str, &str); 13] = [
     ("install", "EFI files + EFI head + EFI tables", READ_BACK),
     ("install", "ROOT-A", READ_BACK),
     (
@@ -20,7 +20,29 @@ const KEPT: [(&str, &str, &str); 6] = [
     ("upgrade", "ROOT-", READ_BACK),
     ("upgrade", "EFI tables", FREED),
     ("upgrade", "EFI head + EFI tables", FREED),
+    ("first boot", "META", META_COPIES),
+    (
+        "first boot",
+        "primary table",
+        "the backup is on the medium already; kept so that the kernel hears of no partition that a cut takes away",
+    ),
+    (
+        "first boot",
+        "EPHEMERAL",
+        "an empty partition is formatted again; over an older file system it is needed, as STATE's is",
+    ),
+    ("reset", "META", META_COPIES),
+    ("reset", "ROOT-", READ_BACK),
+    (
+        "reset",
+        "primary table",
+        "while one copy of the table is there the reset resumes; what is read back must be on the medium",
+    ),
+    ("reset", "EFI ", READ_BACK),
 ];
+
+const META_COPIES: &str = "one copy of META is enough to resume, and a META without other values has none to lose; that \
+                           the copies are needed one by one is proven by the operation meta";
 
 const READ_BACK: &str =
     "what is read back and compared must be what the medium has; for order alone a later flush would do";

@@ -9,9 +9,14 @@ use crate::certify::{Judge, Node, System, Variant};
 use crate::device::Recorder;
 use crate::silent;
 
-const VARIANT: Variant<'static> = Variant::new(512, 1, b"the loader");
+pub(super) const VARIANT: Variant<'static> = Variant::new(512, 1, b"the loader");
 
-fn upgrade(recorder: &mut Recorder, table: &Table, running: Running, new: &System) -> Result<Entry, Error> {
+pub(super) fn upgrade<D: BlockDevice>(
+    recorder: &mut D,
+    table: &Table,
+    running: Running,
+    new: &System,
+) -> Result<Entry, Error> {
     let mut source = |_: &Layer| Ok(Box::new(Cursor::new(new.layer.clone())) as Box<dyn Read>);
     let mut installed = Installed { disk: recorder, table: table.clone() };
     installed.upgrade(running, new.new_system(), &mut source, &mut silent)

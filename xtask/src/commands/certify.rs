@@ -18,7 +18,7 @@ use installer::device::{Memory, State, Tears};
 use crate::place;
 use crate::step::note;
 
-/// Seeds of the bounded run and of the long one: about 37,000 states each.
+/// Seeds of the bounded run and of the long one: about 57,000 states each.
 const SEEDS: u64 = 1;
 const LONG_SEEDS: u64 = 8;
 
