@@ -171,6 +171,12 @@ pub enum Error {
         /// What it holds.
         found: String,
     },
+    /// A reset has begun and is not through: what was to be wiped is not used again.
+    #[error("{name} is not used: a reset of its disk is not through")]
+    ResetPending {
+        /// The GPT name.
+        name: String,
+    },
     /// A file system could not be made.
     #[error("format {name}: {reason}")]
     Format {

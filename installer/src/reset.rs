@@ -117,7 +117,11 @@ pub fn run(
                     _ if is_running => host.open_shared(&table, partition)?,
                     _ => host.open(&table, partition)?,
                 };
-                wipe(&mut *part, target.name(), 0, None, &mut tell)?;
+                // The flight recorder goes on writing behind META's values.
+                let proved = (partition.name == "META").then_some(2 * ondisk::meta::COPY_BYTES);
+                let end = part.bytes();
+                zero(&mut *part, 0, end, &mut tell)?;
+                prove(&mut *part, target.name(), 0, proved.unwrap_or(end), &mut tell)?;
             }
             Target::Primary => wipe(host.disk(), target.name(), 0, Some(END_BYTES), &mut tell)?,
             Target::Backup => {
@@ -142,6 +146,16 @@ pub fn wipe(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(), Error> {
     let end = length.map_or(device.bytes(), |length| start.saturating_add(length).min(device.bytes()));
+    zero(device, start, end, progress)?;
+    prove(device, name, start, end, progress)
+}
+
+fn zero(
+    device: &mut dyn BlockDevice,
+    start: u64,
+    end: u64,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(), Error> {
     let total_bytes = end.saturating_sub(start);
     let mut at = start;
     while at < end {
@@ -150,8 +164,7 @@ pub fn wipe(
         at += length;
         progress(Progress { step: "wipe", done_bytes: at - start, total_bytes });
     }
-    device.flush()?;
-    prove(device, name, start, end, progress)
+    Ok(device.flush()?)
 }
 
 fn prove(

@@ -5,11 +5,12 @@
 
 use alloc::string::String;
 
+use linux_raw_sys::general as nr;
 use rustix::fs::Timespec;
 use rustix::system::RebootCommand;
 use rustix::time::ClockId;
 
-use crate::{Errno, Result};
+use crate::{Errno, Result, raw};
 
 /// Nanoseconds since the kernel started, suspended time included (`CLOCK_BOOTTIME`).
 pub fn boot_time_ns() -> u64 {
@@ -98,6 +99,13 @@ pub fn set_failure_wait(seconds: u64) {
 /// Makes Ctrl-Alt-Del send SIGINT to PID 1 instead of restarting at once.
 pub fn catch_ctrl_alt_del() -> Result<()> {
     rustix::system::reboot(RebootCommand::CadOff)
+}
+
+/// `int mlockall(MCL_CURRENT)`: everything that this process has mapped now is read in and stays in memory.
+pub fn lock_memory() -> Result<()> {
+    const MCL_CURRENT: usize = 1;
+    // SAFETY: 1. mlockall takes a number and changes no content of the memory.
+    unsafe { raw::syscall(nr::__NR_mlockall, [MCL_CURRENT, 0, 0, 0, 0, 0]) }.map(drop)
 }
 
 #[cfg(test)]

@@ -91,6 +91,8 @@ fn named_partitions_become_empty_and_the_rest_stays() {
     let table = read_table(&mut host).unwrap().table;
     begin(&mut host, &intent(&["STATE"])).unwrap();
     assert_eq!(pending(&mut host).unwrap(), Some(intent(&["STATE"])));
+    let error = provision(&mut host, Volume::State, &[2; 32]).unwrap_err();
+    assert_eq!(error.to_string(), "STATE is not used: a reset of its disk is not through");
     run(&mut host, &intent(&["STATE"]), Some(Slot::A), &mut |_, told| silent(told)).unwrap();
     assert_eq!(pending(&mut host).unwrap(), None);
     let (_, mut disk) = host.disk.finish();

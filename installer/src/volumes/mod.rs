@@ -7,6 +7,8 @@
 //! Fails by: [`Error::ForeignVolume`] for a partition that holds something and has no intent: nobody's data is lost.
 //! Source: docs/formats/disk.md, docs/formats/meta.md.
 
+mod extra;
+
 use ondisk::gpt::{ALIGNMENT_BYTES, Partition, Table, types};
 use ondisk::probe::{Filesystem, Kind, PROBE_BYTES, probe};
 
@@ -14,7 +16,9 @@ use crate::Error;
 use crate::device::BlockDevice;
 use crate::host::{Host, partition, read_table, values, with_meta, write_table};
 use crate::layout::{STATE_BYTES, partition as request};
-use crate::meta::{FormatIntent, begin_format, end_format, format_intents};
+use crate::meta::{FormatIntent, begin_format, end_format, format_intents, reset_intent};
+
+pub use extra::{Extra, provision_extra};
 
 /// EPHEMERAL is not made smaller than this.
 pub const EPHEMERAL_LEAST_BYTES: u64 = 512 << 20;
@@ -77,7 +81,11 @@ impl Volume {
 /// Makes a volume usable; `seed` is random and gives a new partition its GUID.
 pub fn provision(host: &mut dyn Host, volume: Volume, seed: &[u8; 32]) -> Result<Ready, Error> {
     let mut table = read_table(host)?.table;
-    let intents = format_intents(&values(host, &table)?);
+    let meta = values(host, &table)?;
+    if reset_intent(&meta).is_some() {
+        return Err(Error::ResetPending { name: volume.name().into() });
+    }
+    let intents = format_intents(&meta);
     let Some(found) = partition(&table, volume.name())?.cloned() else {
         let new = place(&table, volume, seed)?;
         let intent = FormatIntent::new(volume.name(), new.guid);
