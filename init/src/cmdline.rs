@@ -18,6 +18,7 @@ const KNOWN: &[(&str, bool)] = &[
     ("config.early", false),
     ("config.inline", false),
     ("environment", true),
+    ("experimental.wipe", false),
     ("generation", false),
     ("hostname", false),
     ("install", false),

@@ -52,6 +52,7 @@ pub mod network;
 pub mod node;
 mod node_identity;
 mod power_button;
+mod reset;
 pub mod sequencer;
 pub mod sequences;
 pub mod server;

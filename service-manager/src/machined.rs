@@ -94,6 +94,7 @@ fn make_node(link: InitLink, replay: &mut Replay) -> Node {
         buses: watch::channel(0).0,
         udev: Default::default(),
         config_misses: watch::channel(0).0,
+        reset: Default::default(),
         controllers: OnceLock::new(),
         api_socket: OnceLock::new(),
         configuration: Default::default(),

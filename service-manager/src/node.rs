@@ -20,6 +20,7 @@ use crate::journal::Journal;
 use crate::listeners::Listeners;
 use crate::logs::Logs;
 use crate::meta::Meta;
+use crate::reset::Requested;
 use crate::sequencer::Sequencer;
 use crate::services::Services;
 use crate::store::Store;
@@ -77,6 +78,8 @@ pub struct Node {
     pub meta: Meta,
     /// Upgrades of this node.
     pub upgrades: Upgrades,
+    /// The reset that was asked for.
+    pub(crate) reset: Requested,
     /// The config in force, once there is one.
     pub config: watch::Sender<Option<Arc<Config>>>,
     /// The disk that this machined has installed to.

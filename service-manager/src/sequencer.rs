@@ -68,7 +68,9 @@ pub fn may_take_over(new: &str, running: &str) -> bool {
     match new {
         "reboot" | "shutdown" => matches!(running, "initialize" | "boot" | "reboot" | "reset"),
         // A machine whose boot hangs on its config must be able to get another one.
-        "reset" | "upgrade" | "applyConfiguration" => running == "boot",
+        "upgrade" | "applyConfiguration" => running == "boot",
+        // From any state: what waits for a config in maintenance gives way, too.
+        "reset" => matches!(running, "initialize" | "boot"),
         _ => false,
     }
 }

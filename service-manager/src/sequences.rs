@@ -84,6 +84,14 @@ pub const INITIALIZE: Sequence<TaskFn> = Sequence {
             ],
         },
         Phase {
+            name: "wipeDisks",
+            tasks: &[named(
+                "resumeReset",
+                "goes on with a reset that was cut off, and does what the command line wants wiped",
+                tasks::resume_reset,
+            )],
+        },
+        Phase {
             name: "mountSystem",
             tasks: &[named(
                 "mountStatePartition",
@@ -125,6 +133,14 @@ pub const BOOT: Sequence<TaskFn> = Sequence {
                     tasks::restore_grace_periods,
                 ),
             ],
+        },
+        Phase {
+            name: "userDisks",
+            tasks: &[named(
+                "mountUserDisks",
+                "makes the config's further disks while they are empty, and mounts them",
+                tasks::mount_user_disks,
+            )],
         },
         Phase {
             name: "userSetup",
@@ -246,9 +262,66 @@ pub const STAGE_UPGRADE: Sequence<TaskFn> = Sequence {
     phases: RESTART,
 };
 
+/// Forgetting. The intent lies in META before this begins. A node with etcd leaves it before its services stop.
+pub const RESET: Sequence<TaskFn> = Sequence {
+    name: "reset",
+    about: "Stops every service, wipes what was asked for, and restarts the machine or turns it off.",
+    phases: &[
+        Phase {
+            name: "stopEverything",
+            tasks: &[named(
+                "stopAllServices",
+                "stops all services, dependants first",
+                tasks::stop_all_services,
+            )],
+        },
+        Phase {
+            name: "unmountSystem",
+            tasks: &[named(
+                "unmountSystemDisk",
+                "takes STATE and EPHEMERAL out of use",
+                tasks::unmount_system_disk,
+            )],
+        },
+        Phase {
+            name: "resetUserDisks",
+            tasks: &[named(
+                "resetUserDisks",
+                "wipes the other disks that were named",
+                tasks::reset_user_disks,
+            )],
+        },
+        Phase {
+            name: "reset",
+            tasks: &[named(
+                "resetSystemDisk",
+                "wipes the system disk or its named partitions, and proves it",
+                tasks::reset_system_disk,
+            )],
+        },
+        Phase {
+            name: "reboot",
+            tasks: &[named(
+                "rebootOrShutdown",
+                "asks init to restart the machine or to cut the power",
+                tasks::reboot_or_shutdown,
+            )],
+        },
+    ],
+};
+
 /// All sequences.
-pub const ALL: [&Sequence<TaskFn>; 8] =
-    [&INITIALIZE, &INSTALL, &BOOT, &UPGRADE, &STAGE_UPGRADE, &APPLY_CONFIGURATION, &REBOOT, &SHUTDOWN];
+pub const ALL: [&Sequence<TaskFn>; 9] = [
+    &INITIALIZE,
+    &INSTALL,
+    &BOOT,
+    &UPGRADE,
+    &STAGE_UPGRADE,
+    &APPLY_CONFIGURATION,
+    &REBOOT,
+    &SHUTDOWN,
+    &RESET,
+];
 
 /// The sequence of that name.
 pub fn by_name(name: &str) -> Option<&'static Sequence<TaskFn>> {
@@ -309,7 +382,7 @@ mod tests {
 
     #[test]
     fn clients_find_the_names_they_wait_for() {
-        for end in [&INSTALL, &UPGRADE, &STAGE_UPGRADE, &APPLY_CONFIGURATION, &REBOOT, &SHUTDOWN] {
+        for end in [&INSTALL, &UPGRADE, &STAGE_UPGRADE, &APPLY_CONFIGURATION, &REBOOT, &SHUTDOWN, &RESET] {
             assert!(
                 end.tasks().any(|(phase, task)| (phase, task.name) == ("stopEverything", "stopAllServices"))
             );

@@ -41,6 +41,8 @@ pub struct NodeParameters {
     pub halt_on_shutdown: bool,
     /// `module.signatures=verify`: the kernel checks every module.
     pub keep_module_signatures: bool,
+    /// `experimental.wipe=system[:LABEL,…]`: partitions of the system disk to wipe at this boot; empty: all of it.
+    pub wipe_system: Option<Vec<String>>,
     /// `panic=`: seconds until a reboot after a fatal error.
     pub panic_seconds: Option<i32>,
 }
@@ -90,7 +92,19 @@ impl CommandLine {
             no_install: self.ours("install") == Some("no"),
             halt_on_shutdown: self.ours("shutdown") == Some("halt"),
             keep_module_signatures: self.ours("module.signatures") == Some("verify"),
+            wipe_system: self.ours("experimental.wipe").and_then(wipe),
             panic_seconds: self.last("panic").and_then(|v| v.parse().ok()),
+        }
+    }
+}
+
+/// `system`, or `system:` with labels between commas. Anything else wipes nothing.
+fn wipe(value: &str) -> Option<Vec<String>> {
+    match value.strip_prefix("system")? {
+        "" => Some(Vec::new()),
+        labels => {
+            let labels = labels.strip_prefix(':')?.split(',').map(str::to_owned).collect::<Vec<_>>();
+            labels.iter().all(|label| !label.is_empty()).then_some(labels)
         }
     }
 }
@@ -156,6 +170,23 @@ mod tests {
         assert_eq!(node.panic_seconds, Some(20));
         assert_eq!(node.logging_kernel.as_deref(), Some("udp://10.0.0.1:514"));
         assert_eq!(node.platform, "metal");
+    }
+
+    #[test]
+    fn what_a_boot_wipes() {
+        let wipe = |text: &str| CommandLine::parse(text).node().wipe_system;
+        assert_eq!(wipe("talos.experimental.wipe=system"), Some(vec![]));
+        let labels = vec!["STATE".to_owned(), "EPHEMERAL".to_owned()];
+        assert_eq!(wipe("billet.experimental.wipe=system:STATE,EPHEMERAL"), Some(labels));
+        for nothing in [
+            "quiet",
+            "talos.experimental.wipe=",
+            "talos.experimental.wipe=system:",
+            "talos.experimental.wipe=systemd",
+            "talos.experimental.wipe=system:STATE,",
+        ] {
+            assert_eq!(wipe(nothing), None, "{nothing}");
+        }
     }
 
     #[test]

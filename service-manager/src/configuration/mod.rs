@@ -35,7 +35,7 @@ use crate::node::Node;
 use crate::store::{MACHINE_CONFIG, MachineDocument, Spec};
 use pending::{AtBoot, Pending};
 use state::Found;
-pub(crate) use state::{State, mount_volume};
+pub(crate) use state::{MOUNT_POINT, State, mount_volume};
 
 /// No config is larger than this: gRPC would not carry it.
 const MAX_BYTES: u64 = 4 << 20;
@@ -81,6 +81,11 @@ impl Configuration {
     /// STATE was mounted.
     pub(crate) fn set_state(&self, state: State) {
         *self.state.lock().unwrap_or_else(PoisonError::into_inner) = Some(state);
+    }
+
+    /// STATE goes out of use.
+    pub(crate) fn forget_state(&self) {
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     fn pending(&self) -> Option<Pending> {

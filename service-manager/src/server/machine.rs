@@ -13,7 +13,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::{
     Answers, archive, capture, client_configuration, configuration, containers, control, files, generate,
-    images, meta, netstat, processors, statistics, streams, system, upgrades, usage,
+    images, meta, netstat, processors, reset, statistics, streams, system, upgrades, usage,
 };
 use crate::node::Node;
 use crate::services::Operation;
@@ -30,17 +30,6 @@ fn no_disk(call: &str) -> Status {
     Status::failed_precondition(format!(
         "{call}: this node runs from its image and has no installed disk; installing comes with a later version"
     ))
-}
-
-/// System partitions that a reset may name (spec/api-wire-facts.md §3.9).
-const LABELS: [&str; 6] = ["EFI", "BIOS", "BOOT", "META", "STATE", "EPHEMERAL"];
-
-fn check_labels(request: &proto::ResetRequest) -> Result<(), Status> {
-    let unknown =
-        request.system_partitions_to_wipe.iter().find(|spec| !LABELS.contains(&spec.label.as_str()));
-    unknown.map_or(Ok(()), |spec| {
-        Err(Status::invalid_argument(format!("label {:?} is not supported", spec.label)))
-    })
 }
 
 fn missing<T>(call: &str) -> Answer<T> {
@@ -142,8 +131,9 @@ impl MachineService for Machine {
     }
 
     async fn reset(&self, request: Request<proto::ResetRequest>) -> Answer<proto::ResetResponse> {
-        check_labels(request.get_ref())?;
-        Err(no_disk("reset"))
+        let actor_id = reset::reset(&self.node, request.into_inner()).await?;
+        let answer = proto::Reset { metadata: None, actor_id };
+        Ok(Response::new(proto::ResetResponse { messages: vec![answer] }))
     }
 
     async fn meta_write(

@@ -27,6 +27,7 @@ mod netstat;
 mod network;
 mod processors;
 mod query;
+mod reset;
 mod resources;
 mod selection;
 mod statistics;

@@ -75,6 +75,7 @@ pub(crate) fn node(root: PathBuf) -> Arc<Node> {
         buses: watch::channel(0).0,
         udev: Default::default(),
         config_misses: watch::channel(0).0,
+        reset: Default::default(),
         controllers: OnceLock::new(),
         api_socket: OnceLock::new(),
         configuration: Default::default(),

@@ -55,7 +55,7 @@ pub fn shutdown(node: Arc<Node>) -> TaskFuture {
 /// How long answers and events may take to leave the machine before init ends everything.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
-async fn finish(node: &Node, action: Action, reason: &str) -> Result<(), TaskError> {
+pub(super) async fn finish(node: &Node, action: Action, reason: &str) -> Result<(), TaskError> {
     tokio::time::sleep(LAST_WORDS).await;
     node.journal.say(&format!("{reason}: handing over to init for {action:?}"));
     node.init

@@ -6,6 +6,7 @@ mod config;
 mod etc;
 mod finish;
 mod install;
+mod reset;
 mod services;
 mod status;
 mod system;
@@ -17,6 +18,7 @@ pub use config::{load_config, restore_config};
 pub use etc::{create_etc_network_files, create_os_release_file};
 pub use finish::{reboot, shutdown, stop_all_services};
 pub use install::{install, save_config};
+pub use reset::{reboot_or_shutdown, reset_system_disk, reset_user_disks, resume_reset, unmount_system_disk};
 pub(crate) use services::TIMED;
 pub use services::{
     API_READY_DEADLINE, define_services, start_all_services, start_apid, start_controllers, start_machined,
@@ -29,4 +31,4 @@ pub use system::{
 };
 pub use upgrade::upgrade;
 pub use user::{environment, load_kernel_modules, write_user_files};
-pub use volumes::{mount_ephemeral_partition, mount_state_partition, reload_meta};
+pub use volumes::{mount_ephemeral_partition, mount_state_partition, mount_user_disks, reload_meta};

@@ -29,6 +29,8 @@ pub enum Stage {
     Rebooting,
     /// On its way down.
     ShuttingDown,
+    /// Wiping its disk.
+    Resetting,
 }
 
 /// What conditions of services are called.
@@ -99,6 +101,7 @@ pub fn publish_stage(node: &Node, actor_id: &str, stage: &Stage) {
         Stage::Maintenance => (MachineStage::Maintenance, true, &[][..]),
         Stage::Rebooting => (MachineStage::Rebooting, false, &[][..]),
         Stage::ShuttingDown => (MachineStage::ShuttingDown, false, &[][..]),
+        Stage::Resetting => (MachineStage::Resetting, false, &[][..]),
     };
     put_resource(node, stage, ready, unmet);
     let unmet = unmet.iter().map(|id| UnmetCondition { name: SERVICES.to_owned(), reason: not_up(id) });

@@ -7,10 +7,14 @@
 //! Source: spec/machine-facts.md §4.4 and its v1.13 appendix.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::node::Node;
 use crate::sequencer::{TaskError, TaskFuture};
 use crate::{meta, volumes};
+
+/// How long the drivers of disks may take that the config names.
+const SETTLE_DEADLINE: Duration = Duration::from_secs(30);
 
 /// Reads META of the disk that the root came from.
 pub fn reload_meta(node: Arc<Node>) -> TaskFuture {
@@ -39,4 +43,20 @@ pub fn mount_state_partition(node: Arc<Node>) -> TaskFuture {
 /// Makes EPHEMERAL on the disk that the root came from, if it is missing, and mounts it at /var.
 pub fn mount_ephemeral_partition(node: Arc<Node>) -> TaskFuture {
     Box::pin(async move { volumes::mount_ephemeral(&node).await.map(drop).map_err(TaskError) })
+}
+
+/// Makes the disks of `machine.disks`, once, while they are empty, and mounts them.
+pub fn mount_user_disks(node: Arc<Node>) -> TaskFuture {
+    Box::pin(async move {
+        let wanted = node.config().map(|config| config.machine.disks.clone()).unwrap_or_default();
+        if wanted.iter().any(|disk| !std::path::Path::new(&disk.device).exists()) {
+            let mut settled = node.configuration.disks_settled.subscribe();
+            if tokio::time::timeout(SETTLE_DEADLINE, settled.wait_for(|settled| *settled)).await.is_err() {
+                let seconds = SETTLE_DEADLINE.as_secs();
+                let text = "drivers of disks took longer than";
+                node.journal.warn(&format!("{text} {seconds} s (deadline mountUserDisks)"));
+            }
+        }
+        volumes::mount_user_disks(&node).await.map_err(TaskError)
+    })
 }

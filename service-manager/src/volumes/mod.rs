@@ -9,6 +9,7 @@
 mod host;
 mod mount;
 mod program;
+mod user_disks;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use crate::node::Node;
 use crate::system_disk::partition_path;
 
 pub(crate) use host::NodeHost;
-pub(crate) use mount::{VAR, is_mounted};
+pub(crate) use mount::{VAR, is_mounted, release};
 
 /// Makes STATE on an installed disk where it is missing, and mounts it.
 ///
@@ -44,6 +45,11 @@ pub(crate) async fn provision_system_disk(node: &Arc<Node>) -> Result<(), String
 
 fn provision_now(node: &Node, disk: &Path) -> Result<State, String> {
     if let Some(state) = node.configuration.state() {
+        return Ok(state);
+    }
+    if let Some(state) = State::mounted() {
+        // By an earlier machined.
+        node.configuration.set_state(state.clone());
         return Ok(state);
     }
     let ready = make(node, disk, Volume::State).map_err(|e| chain(&e))?;
@@ -92,6 +98,13 @@ fn mount_ephemeral_now(node: &Node) -> Result<bool, String> {
     node.journal.say(&format!("EPHEMERAL is {}, mounted at {VAR}", device.display()));
     mount::fill(&device)?;
     Ok(true)
+}
+
+/// Makes and mounts the disks of `machine.disks`.
+pub(crate) async fn mount_user_disks(node: &Arc<Node>) -> Result<(), String> {
+    let Some(config) = node.config().filter(|config| !config.machine.disks.is_empty()) else { return Ok(()) };
+    let node = node.clone();
+    blocking(move || user_disks::mount_all(&node, &config.machine.disks)).await
 }
 
 fn make(node: &Node, disk: &Path, volume: Volume) -> Result<Ready, Error> {

@@ -1,17 +1,19 @@
 //! Mounts of the system's volumes.
 //!
-//! Owns: where EPHEMERAL goes and with which options; letting its file system fill its partition.
+//! Owns: where EPHEMERAL goes and with which options; letting its file system fill its partition; unmounting both.
 //! Source: spec/machine-facts.md §11.2; xfs_growfs(8); the layout of xfs's superblock.
 
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use rustix::mount::MountFlags;
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags, unmount};
 
 use super::program;
-use crate::configuration::mount_volume;
+use crate::configuration::{MOUNT_POINT, mount_volume};
+use crate::node::Node;
 
 /// Where EPHEMERAL is mounted.
 pub(crate) const VAR: &str = "/var";
@@ -19,6 +21,9 @@ const GROW: &str = "/usr/sbin/xfs_growfs";
 const GROW_DEADLINE: Duration = Duration::from_secs(120);
 /// What a file system need not fill: less than this is no use.
 const SLACK_BYTES: u64 = 1 << 20;
+/// How long the last user of a volume may take to leave it.
+const BUSY_DEADLINE: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Mounts EPHEMERAL. Devices and set-user-id programs are allowed below it: containers have them.
 pub(super) fn ephemeral(device: &Path) -> Result<(), String> {
@@ -61,6 +66,35 @@ fn is_mounted_in(mounts: &str, target: &str) -> bool {
     })
 }
 
+/// Takes STATE and EPHEMERAL, and what is mounted below /var, out of use. Blocks.
+pub(crate) fn release(node: &Node) -> Result<(), String> {
+    node.configuration.forget_state();
+    let mounts = fs::read_to_string("/proc/self/mounts").map_err(|e| format!("read the mounts: {e}"))?;
+    let end = Instant::now() + BUSY_DEADLINE;
+    for target in ours(&mounts) {
+        loop {
+            match unmount(target.as_str(), UnmountFlags::empty()) {
+                Ok(()) | Err(Errno::INVAL) => break,
+                Err(Errno::BUSY) if Instant::now() < end => std::thread::sleep(LOOK),
+                Err(errno) => return Err(format!("unmount {target}: {errno}")),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What is to be unmounted, later mounts first.
+fn ours(mounts: &str) -> Vec<String> {
+    let targets = mounts.lines().filter_map(|line| line.split(' ').nth(1));
+    let below = |target: &str, folder: &str| target == folder || target.starts_with(&format!("{folder}/"));
+    let mut found: Vec<String> = targets
+        .filter(|target| below(target, VAR) || below(target, MOUNT_POINT))
+        .map(|target| target.replace("\\040", " "))
+        .collect();
+    found.reverse();
+    found
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -69,7 +103,8 @@ mod tests {
         /dev/vda6 /var xfs rw 0 0\n/dev/sdb1 /var/mnt/a\\040b xfs rw 0 0\ntmpfs /variant tmpfs rw 0 0\n";
 
     #[test]
-    fn a_tmpfs_is_no_disk() {
+    fn mounts_are_left_in_reverse_order() {
+        assert_eq!(ours(MOUNTS), ["/var/mnt/a b", "/var", "/system/state", "/var"]);
         assert!(is_mounted_in(MOUNTS, "/var") && !is_mounted_in("tmpfs /var tmpfs rw 0 0\n", "/var"));
     }
 

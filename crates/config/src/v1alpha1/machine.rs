@@ -31,7 +31,7 @@ section! {
         /// Host name, resolvers, interfaces.
         network "network": Network {};
         /// Further disks to partition, once, while they are empty.
-        disks "disks": Vec<Disk> { later "extra disks" };
+        disks "disks": Vec<Disk> {};
         /// Where the system is installed.
         install "install": Install { later "installing to a disk" };
         /// Files to write at boot, in this order.

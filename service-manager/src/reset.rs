@@ -1,0 +1,165 @@
+//! Reset on this machine: what was asked for, noting it, doing it.
+//!
+//! Owns: the request between the API and the sequence; which disk it concerns; progress in the log.
+//! Does not: decide what is wiped in which order (`installer::reset` does); stop services.
+//! Order: checked, noted in META, answered, done. A part of the system disk that cannot be taken out of use is wiped by
+//! the next boot, which finds the note.
+//! Fails by: a sentence with the disk and the partition; the note stays, so the next boot tries again.
+//! Source: spec/machine-facts.md §9.4.
+
+use std::fs;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use installer::device::{BlockDevice, Disk};
+use installer::meta::ResetIntent;
+use installer::{Progress, reset as wiping};
+
+use crate::node::Node;
+use crate::system_disk::{self, SystemDisk};
+use crate::volumes::{NodeHost, chain};
+
+/// Afterwards the machine restarts.
+pub(crate) const REBOOT: &str = "reboot";
+/// Afterwards the machine is turned off.
+pub(crate) const SHUTDOWN: &str = "shutdown";
+
+/// What a reset wipes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Request {
+    /// Of the system disk.
+    pub(crate) system: Option<ResetIntent>,
+    /// Other disks, wholly.
+    pub(crate) user_disks: Vec<PathBuf>,
+    /// [`REBOOT`] or [`SHUTDOWN`].
+    pub(crate) then: String,
+}
+
+/// The reset that was asked for, while its sequence runs.
+#[derive(Debug, Default)]
+pub(crate) struct Requested(Mutex<Option<Request>>);
+
+impl Requested {
+    /// A reset begins.
+    pub(crate) fn put(&self, request: Request) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(request);
+    }
+
+    /// The one that runs.
+    pub(crate) fn get(&self) -> Option<Request> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// The request of the sequence that runs. A machined that took it over has only the note in META. Blocks.
+pub(crate) fn current(node: &Node) -> Request {
+    node.reset.get().or_else(|| noted(node)).unwrap_or_default()
+}
+
+fn noted(node: &Node) -> Option<Request> {
+    let disk = node.system_disk()?;
+    let system = wiping::pending(&mut host(&disk).ok()?).ok()??;
+    let then = system.then.clone();
+    Some(Request { system: Some(system), user_disks: Vec::new(), then })
+}
+
+/// Whether it can be done. Blocks.
+pub(crate) fn check(node: &Node, request: &Request) -> Result<(), String> {
+    let disk = system_disk::find(node)?;
+    if request.system.is_some() {
+        let Some(disk) = &disk else {
+            return Err(
+                "reset: this machine has no installed disk, so there is no system to wipe; other disks \
+                        are wiped with --wipe-mode user-disks"
+                    .to_owned(),
+            );
+        };
+        if let Some(intent) = &request.system {
+            wiping::plan(&disk.table, intent, disk.slot).map_err(|e| chain(&e))?;
+        }
+    }
+    request.user_disks.iter().try_for_each(|path| check_user_disk(path, disk.as_ref()))
+}
+
+fn check_user_disk(path: &Path, system: Option<&SystemDisk>) -> Result<(), String> {
+    let shown = path.display();
+    let failed = |what: String| format!("reset user disk failed: {what}");
+    let real = fs::canonicalize(path).map_err(|e| failed(format!("{shown}: {e}")))?;
+    let kind = fs::metadata(&real).map_err(|e| failed(format!("{shown}: {e}")))?.file_type();
+    if !kind.is_block_device() {
+        return Err(failed(format!("{shown} is no disk")));
+    }
+    match system {
+        // Its partitions are not to be wiped by the back door.
+        Some(disk) if real.display().to_string().starts_with(&disk.path.display().to_string()) => {
+            Err(failed(format!("device {shown} is the system disk")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes the intent: from here on the reset happens, if not now, then at the next boot. Blocks.
+pub(crate) fn note(node: &Node, request: &Request) -> Result<(), String> {
+    let Some(intent) = &request.system else { return Ok(()) };
+    let disk = system_disk::find(node)?.ok_or("the system disk is gone")?;
+    wiping::begin(&mut host(&disk)?, intent).map_err(|e| chain(&e))
+}
+
+/// Wipes the system disk as the intent says. Blocks.
+pub(crate) fn wipe_system(node: &Node, disk: &SystemDisk, intent: &ResetIntent) -> Result<(), String> {
+    if intent.partitions.is_empty() && disk.slot.is_some() {
+        // What this program needs to its end lies on the disk that goes.
+        if let Err(errno) = sys::system::lock_memory() {
+            node.journal.warn(&format!("keep machined in memory while its disk is wiped: {errno}"));
+        }
+    }
+    let mut said = String::new();
+    let mut tell = |target: &wiping::Target, _: Progress| {
+        if said != target.name() {
+            said = target.name().to_owned();
+            node.journal.say(&format!("reset: wiping {said} of {}", disk.path.display()));
+        }
+    };
+    wiping::run(&mut host(disk)?, intent, disk.slot, &mut tell).map_err(|e| chain(&e))?;
+    if intent.partitions.is_empty() || intent.partitions.iter().any(|name| name == "META") {
+        node.meta.close();
+    }
+    let what = match intent.partitions.as_slice() {
+        [] => "the whole disk".to_owned(),
+        some => some.join(", "),
+    };
+    node.journal.say(&format!("reset: {what} of {} reads as zeros", disk.path.display()));
+    Ok(())
+}
+
+/// Wipes another disk. Blocks.
+pub(crate) fn wipe_user_disk(node: &Node, path: &Path) -> Result<(), String> {
+    check_user_disk(path, node.system_disk().as_ref())?;
+    let name = path.display().to_string();
+    let failed = |error: &dyn std::error::Error| format!("reset user disk failed: {name}: {}", chain(error));
+    let mut disk = Disk::open(path).map_err(|e| failed(&e))?;
+    node.journal.say(&format!("reset: wiping {name}, {} MiB", disk.bytes() >> 20));
+    wiping::wipe(&mut disk, &name, 0, None, &mut installer::silent).map_err(|e| failed(&e))
+}
+
+fn host(disk: &SystemDisk) -> Result<NodeHost, String> {
+    NodeHost::open(&disk.path).map_err(|e| chain(&e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_without_a_disk_has_nothing_to_reset() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = crate::server::tests_node(dir.path().to_owned());
+        let system = Request { system: Some(ResetIntent::default()), ..Request::default() };
+        assert!(check(&node, &system).unwrap_err().contains("no installed disk"));
+        let file = Request { user_disks: vec![dir.path().to_owned()], ..Request::default() };
+        let error = check(&node, &file).unwrap_err();
+        assert!(error.starts_with("reset user disk failed: ") && error.ends_with("is no disk"), "{error}");
+        assert_eq!(current(&node), Request::default());
+    }
+}

@@ -1,0 +1,119 @@
+//! `Reset`: what may be asked for, the note in META, the start of the sequence.
+//!
+//! Order: the disk is looked at, the lock too; then META has the intent; then the caller is answered: from there on a
+//! power cut does not undo the promise.
+//! Fails by: InvalidArgument for what contradicts itself, FailedPrecondition without an installed disk.
+//! Source: spec/api-wire-facts.md §2.1, §3.9; spec/machine-facts.md §9.4.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use api::proto::machine::ResetRequest;
+use api::proto::machine::reset_request::WipeMode;
+use installer::meta::ResetIntent;
+use tonic::Status;
+
+use crate::events;
+use crate::node::Node;
+use crate::reset::{self, Request};
+use crate::sequencer::{self, Start};
+use crate::sequences::RESET;
+
+/// System partitions that a reset may name (spec/api-wire-facts.md §3.9).
+const LABELS: [&str; 6] = ["EFI", "BIOS", "BOOT", "META", "STATE", "EPHEMERAL"];
+
+/// Starts the reset and returns who asked, for the events.
+pub(super) async fn reset(node: &Arc<Node>, request: ResetRequest) -> Result<String, Status> {
+    let wanted = wanted(&request)?;
+    let graceful = if request.graceful { "graceful" } else { "at once" };
+    let worker = node.clone();
+    let checked = wanted.clone();
+    super::blocking(move || reset::check(&worker, &checked).map_err(Status::failed_precondition)).await?;
+    let locked = |locked: sequencer::Locked| Status::failed_precondition(locked.to_string());
+    sequencer::may_start(node, &RESET).map_err(locked)?;
+    let worker = node.clone();
+    let noted = wanted.clone();
+    super::blocking(move || reset::note(&worker, &noted).map_err(Status::internal)).await?;
+    let actor_id = events::actor_id();
+    node.journal.say(&format!("reset via API received ({graceful}), actor {actor_id}"));
+    node.reset.put(wanted);
+    let start = Start { actor_id: actor_id.clone(), phase: 0, force: false };
+    sequencer::start(node, &RESET, start).map_err(locked)?;
+    Ok(actor_id)
+}
+
+/// What is wiped, and what comes after.
+fn wanted(request: &ResetRequest) -> Result<Request, Status> {
+    let named = request.system_partitions_to_wipe.iter();
+    let partitions: Vec<String> = named.filter(|spec| spec.wipe).map(|spec| spec.label.clone()).collect();
+    if let Some(label) = partitions.iter().find(|label| !LABELS.contains(&label.as_str())) {
+        return Err(Status::invalid_argument(format!("label {label:?} is not supported")));
+    }
+    let contradicts = |mode: &str, parameter: &str| {
+        Status::invalid_argument(format!(
+            "reset failed: invalid input, wipe mode {mode} doesn't support {parameter} parameter"
+        ))
+    };
+    let disks = &request.user_disks_to_wipe;
+    match request.mode() {
+        WipeMode::SystemDisk if !disks.is_empty() => {
+            return Err(contradicts("SYSTEM_DISK", "UserDisksToWipe"));
+        }
+        WipeMode::UserDisks if !partitions.is_empty() => {
+            return Err(contradicts("USER_DISKS", "SystemPartitionsToWipe"));
+        }
+        WipeMode::UserDisks if disks.is_empty() => {
+            return Err(Status::invalid_argument("reset failed: wipe mode USER_DISKS names no disk"));
+        }
+        _ => {}
+    }
+    let then = if request.reboot { reset::REBOOT } else { reset::SHUTDOWN };
+    let system =
+        (request.mode() != WipeMode::UserDisks).then(|| ResetIntent { partitions, then: then.to_owned() });
+    let user_disks = disks.iter().map(PathBuf::from).collect();
+    Ok(Request { system, user_disks, then: then.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use api::proto::machine::ResetPartitionSpec;
+
+    use super::*;
+
+    fn request(labels: &[&str], disks: &[&str], mode: WipeMode) -> ResetRequest {
+        let spec = |label: &&str| ResetPartitionSpec { label: (*label).to_owned(), wipe: true };
+        ResetRequest {
+            graceful: true,
+            reboot: true,
+            system_partitions_to_wipe: labels.iter().map(spec).collect(),
+            user_disks_to_wipe: disks.iter().map(|disk| (*disk).to_owned()).collect(),
+            mode: mode.into(),
+        }
+    }
+
+    #[test]
+    fn what_may_be_asked_for() {
+        let all = wanted(&request(&[], &[], WipeMode::All)).unwrap();
+        assert_eq!((all.system.unwrap().partitions, all.then.as_str()), (vec![], "reboot"));
+        let some = wanted(&request(&["STATE"], &["/dev/sdb"], WipeMode::All)).unwrap();
+        assert_eq!(some.system.unwrap().partitions, ["STATE"]);
+        assert_eq!(some.user_disks, [PathBuf::from("/dev/sdb")]);
+        assert!(wanted(&request(&[], &["/dev/sdb"], WipeMode::UserDisks)).unwrap().system.is_none());
+    }
+
+    #[test]
+    fn contradictions_are_named() {
+        let refused = |labels: &[&str], disks: &[&str], mode| {
+            wanted(&request(labels, disks, mode)).unwrap_err().message().to_owned()
+        };
+        assert_eq!(refused(&["x"], &[], WipeMode::All), "label \"x\" is not supported");
+        assert_eq!(
+            refused(&[], &["/dev/sdb"], WipeMode::SystemDisk),
+            "reset failed: invalid input, wipe mode SYSTEM_DISK doesn't support UserDisksToWipe parameter"
+        );
+        assert!(
+            refused(&["STATE"], &["/dev/sdb"], WipeMode::UserDisks).contains("USER_DISKS doesn't support")
+        );
+        assert!(refused(&[], &[], WipeMode::UserDisks).contains("names no disk"));
+    }
+}

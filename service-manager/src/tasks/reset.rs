@@ -1,0 +1,176 @@
+//! Resetting the node, and going on with it at boot.
+//!
+//! Order: services stop, volumes go out of use, other disks are wiped, the system disk is; then the machine restarts or
+//! is turned off. What is still in use is left to the next boot, which has nothing mounted yet.
+//! Source: spec/machine-facts.md §4.4, §9.4.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use handoff::Action;
+use installer::meta::ResetIntent;
+
+use super::finish::finish;
+use super::status::{Stage, publish_stage};
+use crate::node::Node;
+use crate::reset::{self, SHUTDOWN};
+use crate::sequencer::{TaskError, TaskFuture};
+use crate::system_disk::{self, SystemDisk};
+use crate::{meta, volumes};
+
+/// How long the drivers of disks may take when the command line wants one wiped.
+const SETTLE_DEADLINE: Duration = Duration::from_secs(30);
+
+/// Takes STATE and EPHEMERAL out of use.
+pub fn unmount_system_disk(node: Arc<Node>) -> TaskFuture {
+    Box::pin(async move {
+        publish_stage(&node, "", &Stage::Resetting);
+        blocking(&node, |node| {
+            if reset::current(node).system.is_some()
+                && let Err(error) = volumes::release(node)
+            {
+                node.journal.warn(&format!("reset: {error}: the next boot goes on with it"));
+            }
+            Ok(())
+        })
+        .await
+    })
+}
+
+/// Wipes the other disks that were named.
+pub fn reset_user_disks(node: Arc<Node>) -> TaskFuture {
+    Box::pin(async move {
+        blocking(&node, |node| {
+            reset::current(node).user_disks.iter().try_for_each(|path| reset::wipe_user_disk(node, path))
+        })
+        .await
+    })
+}
+
+/// Wipes the system disk, or what of it was named.
+pub fn reset_system_disk(node: Arc<Node>) -> TaskFuture {
+    Box::pin(async move {
+        blocking(&node, |node| {
+            let Some(intent) = reset::current(node).system else { return Ok(()) };
+            let disk = system_disk::find(node)?.ok_or("the system disk is gone")?;
+            if let Err(error) = reset::wipe_system(node, &disk, &intent) {
+                node.journal.warn(&format!("reset: {error}: the next boot goes on with it"));
+            }
+            Ok(())
+        })
+        .await
+    })
+}
+
+/// Asks init to restart the machine or to cut the power, as the request says.
+pub fn reboot_or_shutdown(node: Arc<Node>) -> TaskFuture {
+    Box::pin(async move {
+        let asked = node.clone();
+        let then = tokio::task::spawn_blocking(move || reset::current(&asked).then).await.unwrap_or_default();
+        // What could not be wiped needs a boot, whatever comes after that.
+        let looker = node.clone();
+        let unfinished = tokio::task::spawn_blocking(move || is_unfinished(&looker)).await.unwrap_or(false);
+        leave(&node, if unfinished { reset::REBOOT } else { &then }).await
+    })
+}
+
+fn is_unfinished(node: &Node) -> bool {
+    node.system_disk().is_some_and(|disk| pending(&disk).ok().flatten().is_some())
+}
+
+/// Goes on with a reset that was cut off, and does what the command line wants wiped.
+pub fn resume_reset(node: Arc<Node>) -> TaskFuture {
+    Box::pin(async move {
+        if node.parameters.wipe_system.is_some() && node.slot().is_none() {
+            let mut settled = node.configuration.disks_settled.subscribe();
+            if tokio::time::timeout(SETTLE_DEADLINE, settled.wait_for(|settled| *settled)).await.is_err() {
+                let seconds = SETTLE_DEADLINE.as_secs();
+                node.journal.warn(&format!(
+                    "drivers of disks took longer than {seconds} s (deadline resumeReset): looking at those that are there"
+                ));
+            }
+        }
+        let worker = node.clone();
+        let done = tokio::task::spawn_blocking(move || resume(&worker)).await;
+        match done.map_err(|e| e.to_string()).and_then(|done| done) {
+            Ok(Next::Boot) => Ok(()),
+            Ok(Next::Leave(then)) => {
+                leave(&node, &then).await?;
+                // Nothing of a wiped system is to be started any more.
+                std::future::pending().await
+            }
+            Err(error) => {
+                node.journal.warn(&format!("reset: {error}"));
+                Ok(())
+            }
+        }
+    })
+}
+
+/// What follows a reset at boot.
+enum Next {
+    /// The boot goes on; there may have been nothing to do.
+    Boot,
+    /// The machine restarts or is turned off.
+    Leave(String),
+}
+
+fn resume(node: &Node) -> Result<Next, String> {
+    if node.slot().is_none() && node.parameters.wipe_system.is_none() {
+        return Ok(Next::Boot);
+    }
+    let Some(disk) = system_disk::find(node)? else {
+        node.journal.warn("the command line wants the system disk wiped: this machine has no installed disk");
+        return Ok(Next::Boot);
+    };
+    let asked = node.parameters.wipe_system.clone();
+    let asked = asked.map(|partitions| ResetIntent { partitions, then: reset::REBOOT.to_owned() });
+    let intent = match (pending(&disk)?, asked) {
+        (Some(noted), _) => {
+            node.journal.say("a reset was cut off: going on with it");
+            noted
+        }
+        (None, Some(asked)) => {
+            node.journal.say("the command line wants the system disk wiped (experimental.wipe)");
+            let request = reset::Request { system: Some(asked.clone()), ..Default::default() };
+            reset::note(node, &request)?;
+            asked
+        }
+        (None, None) => return Ok(Next::Boot),
+    };
+    publish_stage(node, "", &Stage::Resetting);
+    reset::wipe_system(node, &disk, &intent)?;
+    let whole = intent.partitions.is_empty();
+    if intent.then == SHUTDOWN || whole && disk.slot.is_some() {
+        return Ok(Next::Leave(intent.then));
+    }
+    if !whole {
+        meta::open_on_system_disk(node);
+    }
+    publish_stage(node, "", &Stage::Booting);
+    Ok(Next::Boot)
+}
+
+fn pending(disk: &SystemDisk) -> Result<Option<ResetIntent>, String> {
+    let mut host = volumes::NodeHost::open(&disk.path).map_err(|e| volumes::chain(&e))?;
+    installer::reset::pending(&mut host).map_err(|e| volumes::chain(&e))
+}
+
+async fn leave(node: &Node, then: &str) -> Result<(), TaskError> {
+    let (stage, action) = match then {
+        SHUTDOWN if node.parameters.halt_on_shutdown => (Stage::ShuttingDown, Action::Halt),
+        SHUTDOWN => (Stage::ShuttingDown, Action::PowerOff),
+        _ => (Stage::Rebooting, Action::Reboot),
+    };
+    publish_stage(node, "", &stage);
+    finish(node, action, "reset sequence").await
+}
+
+async fn blocking(
+    node: &Arc<Node>,
+    work: impl FnOnce(&Node) -> Result<(), String> + Send + 'static,
+) -> Result<(), TaskError> {
+    let node = node.clone();
+    let done = tokio::task::spawn_blocking(move || work(&node)).await;
+    done.unwrap_or_else(|error| Err(error.to_string())).map_err(TaskError)
+}

@@ -1,0 +1,75 @@
+//! Disks of `machine.disks`: made once, mounted at every boot.
+//!
+//! Order: after /var is there, since they are mounted below it.
+//! Fails by: a sentence with the device; a disk that holds something unknown, or is the system's, is left alone.
+//! Source: spec/machine-facts.md §1.2 (`disks`), §4.4 (`mountUserDisks`).
+
+use std::fs;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use config::v1alpha1::Disk as Wanted;
+use installer::device::Disk;
+use installer::volumes::provision_extra;
+use ondisk::Digest;
+use rustix::mount::MountFlags;
+
+use super::{NodeHost, chain, is_mounted};
+use crate::configuration::mount_volume;
+use crate::node::Node;
+use crate::system_disk::partition_path;
+
+/// Makes and mounts them all. Blocks.
+pub(super) fn mount_all(node: &Node, wanted: &[Wanted]) -> Result<(), String> {
+    wanted.iter().try_for_each(|disk| mount_one(node, disk))
+}
+
+fn mount_one(node: &Node, wanted: &Wanted) -> Result<(), String> {
+    let name = &wanted.device;
+    let failed = |what: String| format!("user disk {name}: {what}");
+    let path = fs::canonicalize(name).map_err(|e| failed(e.to_string()))?;
+    if node.system_disk().is_some_and(|system| system.path == path) {
+        return Err(failed("it is the system disk".to_owned()));
+    }
+    if wanted.partitions.iter().all(|partition| is_mounted(&partition.mountpoint)) {
+        return Ok(());
+    }
+    let sizes: Vec<Option<u64>> =
+        wanted.partitions.iter().map(|partition| Some(partition.size.0).filter(|size| *size > 0)).collect();
+    let seed = seed(&path, &sizes);
+    // Nobody else may use it: the handle that follows would not notice.
+    drop(Disk::open(&path).map_err(|e| failed(chain(&e)))?);
+    let mut host = NodeHost::open(&path).map_err(|e| failed(chain(&e)))?;
+    let extra = provision_extra(&mut host, name, &sizes, &seed).map_err(|e| failed(chain(&e)))?;
+    if extra.made {
+        node.journal.say(&format!("user disk {name}: {} partitions were made", sizes.len()));
+    } else {
+        node.journal.say(&format!("skipping setup of {name:?}, found existing partitions"));
+    }
+    for (number, partition) in (1..).zip(&wanted.partitions) {
+        mount_partition(&path, number, &partition.mountpoint).map_err(failed)?;
+    }
+    Ok(())
+}
+
+fn mount_partition(disk: &Path, number: u32, target: &str) -> Result<(), String> {
+    if is_mounted(target) {
+        return Ok(());
+    }
+    let mut folder = fs::DirBuilder::new();
+    folder.recursive(true).mode(0o700).create(target).map_err(|e| format!("create {target}: {e}"))?;
+    let device: PathBuf = partition_path(disk, number);
+    mount_volume(&device, &format!("user-{number}"), target, MountFlags::NOATIME)
+}
+
+/// The same at every try on the same disk, and another one for every other.
+fn seed(disk: &Path, sizes: &[Option<u64>]) -> [u8; 32] {
+    let folder = Path::new("/sys/class/block").join(disk.file_name().unwrap_or_default());
+    let text = |file: &str| fs::read(folder.join(file)).unwrap_or_default();
+    let machine = fs::read("/sys/class/dmi/id/product_uuid").unwrap_or_default();
+    let identity =
+        [text("serial"), text("device/serial"), text("wwid"), text("device/wwid"), text("size"), machine];
+    let identity = identity.concat();
+    let sizes = format!("{} {sizes:?}", disk.display());
+    *Digest::sha256(&[b"billet user disk\0", &identity, sizes.as_bytes()]).as_bytes()
+}
