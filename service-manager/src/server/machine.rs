@@ -25,13 +25,6 @@ pub(crate) struct Machine {
 
 type Answer<T> = Result<Response<T>, Status>;
 
-/// Calls about the installed system: this version installs nothing.
-fn no_disk(call: &str) -> Status {
-    Status::failed_precondition(format!(
-        "{call}: this node runs from its image and has no installed disk; installing comes with a later version"
-    ))
-}
-
 fn missing<T>(call: &str) -> Answer<T> {
     Err(Status::unimplemented(format!("{call} is not built yet on this version of Billet")))
 }
