@@ -11,7 +11,7 @@
 use ondisk::gpt::{Geometry, Guid, Partition, Request, Size, Table, attributes, lay_out, types};
 
 use crate::Error;
-use crate::device::BlockDevice;
+use crate::device::{BlockDevice, apply};
 use crate::host::{Host, read_table, write_table};
 use crate::install::{Contents, END_BYTES, inspect};
 
@@ -51,7 +51,8 @@ pub fn provision_extra(
     for partition in &table.partitions {
         make(host, &table, partition)?;
     }
-    write_table(host, &table)?;
+    // The disk has no older table that would have to stay whole.
+    apply(host.disk(), 0, &[vec![table.backup()?], vec![table.primary()?]])?;
     host.disk().acknowledge("extra disk");
     Ok(Extra { table, made: true })
 }
@@ -97,8 +98,8 @@ fn request(seed: &[u8; 32], number: u32, size: Option<u64>) -> Request {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::certify::{MemoryHost, formatted};
     use crate::device::Memory;
-    use crate::model::{MemoryHost, formatted};
 
     const BYTES: u64 = 64 << 20;
     const SIZES: [Option<u64>; 2] = [Some(16 << 20), None];
