@@ -13,7 +13,7 @@ use qemu_tests::credentials::Credentials;
 use qemu_tests::node::{BOOT_LIMIT, NodeBuilder, Transport};
 use qemu_tests::process::POLL_INTERVAL;
 use qemu_tests::root::{copy_sparse, partition_offset};
-use qemu_tests::{TestNode, deadline, paths};
+use qemu_tests::{Bus, Drive, TestNode, deadline, paths};
 use serde_json::json;
 
 const GIB: u64 = 1 << 30;
@@ -160,6 +160,37 @@ fn a_first_boot_that_is_cut_off_is_finished_by_the_next() {
         let config = node.admin().ok(&["read", "/system/state/config.yaml"]).unwrap();
         assert_eq!(config, node.credentials().machine_config().unwrap(), "{name}");
     }
+}
+
+#[test]
+fn further_disks_are_made_once_and_mounted() {
+    const SECTION: &str = "  disks:\n    - device: /dev/nvme0n1\n      partitions:\n        - mountpoint: /var/mnt/a\n          \
+        size: 600MB\n        - mountpoint: /var/mnt/b\n";
+    const FILE: &str = "/var/mnt/b/kept";
+    let disk = Disk::new(4 * GIB);
+    let further = disk.dir.path().join("further.img");
+    File::create(&further).unwrap().set_len(2 * GIB).unwrap();
+    let start = |name: &str| {
+        let image = further.clone();
+        let node = disk.node(name).machine_section(SECTION);
+        let node =
+            node.machine(move |vm, _| Ok(vm.drive(Drive::writable(&image, Bus::Nvme)))).start().unwrap();
+        booted(&node);
+        node
+    };
+    let node = start("further-first");
+    node.vm().wait_for("user disk /dev/nvme0n1: 2 partitions were made", BOOT_LIMIT).unwrap();
+    let mounts = node.admin().ok(&["mounts"]).unwrap();
+    for (device, target) in [("/dev/nvme0n1p1", "/var/mnt/a"), ("/dev/nvme0n1p2", "/var/mnt/b")] {
+        let is_it = |line: &&str| line.contains(device) && line.ends_with(target);
+        assert!(mounts.lines().any(|line| is_it(&line)), "{device} is not at {target}: {mounts}");
+    }
+    node.agent().unwrap().ask(json!({ "op": "write", "path": FILE, "text": "kept" })).unwrap();
+    shut_down(&node);
+    drop(node);
+    let node = start("further-second");
+    node.vm().wait_for("found existing partitions", BOOT_LIMIT).unwrap();
+    assert_eq!(node.agent().unwrap().read(FILE).unwrap(), "kept");
 }
 
 #[test]

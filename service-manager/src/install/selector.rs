@@ -227,6 +227,28 @@ mod tests {
     }
 
     #[test]
+    fn each_property_is_compared_with_its_own_pattern() {
+        type Set = fn(&mut DiskSelector, String);
+        type Give = fn(&mut Candidate, String);
+        let properties: [(&str, Set, Give); 7] = [
+            ("name", |c, text| c.name = text, |d, text| d.name = text),
+            ("model", |c, text| c.model = text, |d, text| d.disk.model = text),
+            ("serial", |c, text| c.serial = text, |d, text| d.disk.serial = text),
+            ("modalias", |c, text| c.modalias = text, |d, text| d.disk.modalias = text),
+            ("uuid", |c, text| c.uuid = text, |d, text| d.disk.uuid = text),
+            ("wwid", |c, text| c.wwid = text, |d, text| d.disk.wwid = text),
+            ("busPath", |c, text| c.bus_path = text, |d, text| d.disk.bus_path = text),
+        ];
+        for (field, set, give) in properties {
+            let wanted = selector(|config| set(config, "this*".to_owned()));
+            let mut candidate = disk("vda");
+            assert!(wanted.mismatch(&candidate).unwrap().starts_with(&format!("its {field} ")), "{field}");
+            give(&mut candidate, "this one".to_owned());
+            assert_eq!(wanted.mismatch(&candidate), None, "{field}");
+        }
+    }
+
+    #[test]
     fn a_selector_that_says_nothing_is_refused() {
         assert!(Selector::read(&DiskSelector::default()).is_err());
         assert!(Selector::read(&DiskSelector { kind: "floppy".into(), ..Default::default() }).is_err());

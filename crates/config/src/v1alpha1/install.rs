@@ -12,17 +12,17 @@ section! {
         /// Words appended to the kernel command line.
         extra_kernel_args "extraKernelArgs": Vec<String> { example "[console=ttyS0]" };
         /// Image of the installer.
-        image "image": String { default "the running version's", example "registry.example.org/installer:v1.13.9" };
+        image "image": String { default "the running version's", example "registry.example.org/installer:v1.13.9", later "installing another version than the one that runs" };
         /// System extensions; they are part of the image since long.
-        extensions "extensions": Vec<InstallExtension> { newer true };
+        extensions "extensions": Vec<InstallExtension> { newer true, later "system extensions" };
         /// Write a boot loader.
-        bootloader "bootloader": Option<bool> { default "true" };
+        bootloader "bootloader": Option<bool> { default "true", later "installing without a boot loader" };
         /// Clear the whole disk first.
         wipe "wipe": bool { default "false" };
         /// Also make the disk bootable for firmware of the old kind.
-        legacy_bios_support "legacyBIOSSupport": Option<bool> { newer true };
+        legacy_bios_support "legacyBIOSSupport": Option<bool> { newer true, later "firmware without UEFI" };
         /// Take the kernel command line from the image.
-        grub_use_uki_cmdline "grubUseUKICmdline": Option<bool> { newer true };
+        grub_use_uki_cmdline "grubUseUKICmdline": Option<bool> { newer true, later "firmware without UEFI" };
     }
 }
 

@@ -33,7 +33,7 @@ section! {
         /// Further disks to partition, once, while they are empty.
         disks "disks": Vec<Disk> {};
         /// Where the system is installed.
-        install "install": Install { later "installing to a disk" };
+        install "install": Install {};
         /// Files to write at boot, in this order.
         files "files": Vec<File> {};
         /// Environment of all services: proxies and the like.
