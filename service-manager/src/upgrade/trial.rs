@@ -129,6 +129,18 @@ async fn settle(node: &Node, record: Record) -> Result<(), Failure> {
 /// Reports what became of a system that the loader gave up.
 async fn fell_back(node: &Node, mut record: Record) -> Result<(), Failure> {
     record.state = State::FellBack;
+    if let Some(slot) = node.slot()
+        && let Some(boot) = node.flight_recorder.last_boot(&record.to, slot.other().partition()).await
+    {
+        // What the new system itself wrote down before it gave up is nearer to the matter.
+        if record.stage.is_empty() {
+            record.stage = boot.stage.as_str().to_owned();
+        }
+        if record.reason.is_empty() {
+            record.reason = boot.end;
+        }
+        record.last_lines = boot.last_lines;
+    }
     if record.stage.is_empty() {
         record.stage = "before machined: in the boot loader, the kernel or init".to_owned();
     }
