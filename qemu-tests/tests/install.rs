@@ -5,11 +5,12 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use qemu_tests::credentials::{Credentials, HOSTNAME};
 use qemu_tests::node::{API_PORT, BOOT_LIMIT, Transport};
-use qemu_tests::{Bus, Drive, TestNode};
+use qemu_tests::process::POLL_INTERVAL;
+use qemu_tests::{Bus, Drive, TestNode, deadline};
 
 /// Everything that an installed disk has, and a little of EPHEMERAL; nearly all of it is a hole.
 const DISK_BYTES: u64 = 4 << 30;
@@ -39,7 +40,9 @@ fn apply(node: &TestNode, config: &str) -> Result<String, String> {
     std::fs::write(&file, config).unwrap();
     let address = format!("127.0.0.1:{}", node.vm().port(API_PORT).unwrap());
     let words = ["apply-config", "--insecure", "--nodes", &address, "--file", file.to_str().unwrap()];
-    node.admin().ok(&words).map_err(|error| format!("{error:#}"))
+    let output = node.admin().run(&words).map_err(|error| format!("{error:#}"))?;
+    // What is said about an installation goes to the person, not to a script.
+    if output.success { Ok(output.stderr) } else { Err(output.stderr) }
 }
 
 fn maintenance(node: &TestNode) {
@@ -65,7 +68,7 @@ fn a_blank_machine_becomes_a_node_that_starts_by_itself() {
         "install plan: disk /dev/sda: model QEMU HARDDISK",
         "install plan: holds: nothing",
         "install plan:   3 ROOT-B",
-        "install plan:   data 0..",
+        "install plan:   data  0..",
         "install plan: plan ",
         "install: boot files 100 %",
         "install: write 5",
@@ -152,6 +155,10 @@ fn a_machine_with_a_config_volume_installs_itself_without_anybody() {
     }
     node.vm().expect("machine config: taken from STATE", INSTALL_LIMIT).unwrap();
     node.wait_api(BOOT_LIMIT).unwrap();
-    let disk = node.admin().ok(&["get", "systemdisk"]).unwrap();
-    assert!(disk.contains("nvme0n1"), "{disk}");
+    // Listed once the drivers of all devices are there.
+    let end = Instant::now() + deadline(BOOT_LIMIT);
+    while !node.admin().ok(&["get", "systemdisk"]).unwrap().contains("nvme0n1") {
+        assert!(Instant::now() < end, "the system disk is not listed");
+        std::thread::sleep(POLL_INTERVAL);
+    }
 }

@@ -15,13 +15,17 @@ use qemu_tests::credentials::Credentials;
 use qemu_tests::node::{BOOT_LIMIT, NodeBuilder};
 use qemu_tests::root::{Root, copy_sparse, partition_offset};
 use qemu_tests::{TestNode, Transport, deadline, paths};
-use serde_json::json;
 
 /// machined writes a warning at once, all else within a second.
 const RECORDED_LIMIT: Duration = Duration::from_secs(20);
 /// init looks for the root's disk for 45 s.
 const SEARCH_LIMIT: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(200);
+
+/// An ordinary line.
+const DONE: &str = "billet: boot sequence: done";
+/// A warning of the machined after the one that was killed.
+const RESTARTED: &str = "started again (restart 1)";
 
 /// A disk that several boots share.
 struct Disk {
@@ -79,10 +83,6 @@ fn cut_the_power(node: &TestNode) {
     assert!(!node.vm().wait_exit(BOOT_LIMIT).unwrap().success());
 }
 
-fn say(node: &TestNode, text: &str) {
-    node.agent().unwrap().ask(json!({ "op": "write", "path": "/dev/kmsg", "text": text })).unwrap();
-}
-
 /// A manifest whose first layer no slot holds.
 fn wrong_root_hash(root: &mut Root) -> anyhow::Result<()> {
     let mut manifest = Root::built_manifest()?;
@@ -97,17 +97,15 @@ fn earlier_boots_are_shown_however_they_ended() {
 
     // A boot that runs, whose machined is killed, and that loses its power.
     let node = disk.node("recorder-cut").boot().unwrap();
-    node.vm().wait_for("billet: boot sequence: done", BOOT_LIMIT).unwrap();
+    node.vm().wait_for(DONE, BOOT_LIMIT).unwrap();
     let refusal = node.admin().refused(&["dmesg", "--boot", "-1"]).unwrap();
     assert!(refusal.contains("0 earlier boots"), "{refusal}");
-    say(&node, "<6>marker of an ordinary line");
-    disk.wait_recorded("marker of an ordinary line");
+    disk.wait_recorded(DONE);
     let agent = node.agent().unwrap();
     agent.signal(agent.process("machined").unwrap().pid, signal::KILL).unwrap();
     disk.wait_recorded("billet: init: machined ended: signal 9");
     node.answers(BOOT_LIMIT).unwrap();
-    say(&node, "<4>marker of a warning after that");
-    disk.wait_recorded("marker of a warning after that");
+    disk.wait_recorded(RESTARTED);
     cut_the_power(&node);
     drop(node);
 
@@ -125,9 +123,7 @@ fn earlier_boots_are_shown_however_they_ended() {
     let (failed, cut) = (before("-1"), before("-2"));
     assert!(failed.contains("billet: init: boot failed: find_layers: "), "{failed}");
     assert!(failed.contains("Linux version"), "the kernel's first line is missing:\n{failed}");
-    for line in
-        ["Linux version", "marker of an ordinary line", "machined ended: signal 9", "marker of a warning"]
-    {
+    for line in ["Linux version", DONE, "machined ended: signal 9", RESTARTED] {
         assert_eq!(cut.matches(line).count(), 1, "{line} once in\n{cut}");
     }
     let list = node.admin().ok(&["dmesg", "--list-boots"]).unwrap();

@@ -35,7 +35,7 @@ fn expect_kept(node: &TestNode, version: &str, entry: &str) {
     node.answers(BOOT_LIMIT).unwrap();
     assert!(node.admin().ok(&["version"]).unwrap().contains(version));
     let status = node.admin().ok(&["get", "upgradestatus", "-o", "yaml"]).unwrap();
-    assert!(status.contains("state: kept") && status.contains(&format!("to: {version}")), "{status}");
+    assert!(status.contains("state: kept") && status.contains(&format!("to: \"{version}\"")), "{status}");
 }
 
 #[test]
