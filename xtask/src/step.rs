@@ -4,13 +4,19 @@
 //! it is a line when it starts and a line when it ends.
 //! Does not: print results; those belong to the command.
 
+//! Steps of several threads may run at once: each has its own spinner, and lines come between them, not into them.
+
 use std::io::IsTerminal;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 static VERBOSE: AtomicBool = AtomicBool::new(false);
+
+/// The spinners of all threads.
+static SPINNERS: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::new);
 
 /// Steps shorter than this leave no line behind unless `--verbose` is given.
 const WORTH_A_LINE: Duration = Duration::from_millis(500);
@@ -31,18 +37,19 @@ pub(crate) fn step<T>(name: &str, work: impl FnOnce() -> anyhow::Result<T>) -> a
     let took = began.elapsed();
     if let Some(spinner) = spinner {
         spinner.finish_and_clear();
+        SPINNERS.remove(&spinner);
     }
     match &result {
-        Ok(_) if took >= WORTH_A_LINE || verbose() => println!("  {name}: {:.1} s", took.as_secs_f64()),
+        Ok(_) if took >= WORTH_A_LINE || verbose() => note(&format!("{name}: {:.1} s", took.as_secs_f64())),
         Ok(_) => {}
-        Err(_) => println!("  {name}: failed after {:.1} s", took.as_secs_f64()),
+        Err(_) => note(&format!("{name}: failed after {:.1} s", took.as_secs_f64())),
     }
     result
 }
 
 /// A line of its own, for what is worth knowing but is no step.
 pub(crate) fn note(text: &str) {
-    println!("  {text}");
+    SPINNERS.suspend(|| println!("  {text}"));
 }
 
 /// A line for what may surprise the user later.
@@ -55,7 +62,7 @@ fn start(name: &str) -> Option<ProgressBar> {
     if verbose() || !std::io::stderr().is_terminal() {
         return None;
     }
-    let bar = ProgressBar::new_spinner();
+    let bar = SPINNERS.add(ProgressBar::new_spinner());
     if let Ok(style) = ProgressStyle::with_template("  {spinner} {msg} {elapsed}") {
         bar.set_style(style);
     }

@@ -1,6 +1,7 @@
 //! `xtask test`: every check and every test, and one line at the end that says how it went.
 //!
-//! Order: what is quick to fail first: format, lints, tidy; then unit tests; then the build; then the virtual machines.
+//! Order: what is quick to fail first: format, lints, tidy; then unit tests; then the virtual machines. The build, which
+//! links on one core for minutes, runs beside everything before the virtual machines.
 //! Owns: `target/test/`, one log a suite; the last line `N passed, N failed`, alone on its line.
 //! Does not: stop at the first failure. Without a build there are no virtual machines, which counts as a failure.
 
@@ -8,6 +9,7 @@ mod suite;
 mod tally;
 mod twice;
 
+use std::thread;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
@@ -33,6 +35,26 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let began = Instant::now();
     host::ensure_packages(Need::Test)?;
     let mut suites = Suites::new(options.only.clone())?;
+    let built = thread::scope(|scope| {
+        let build = suites.begin(scope, "build", || build::build(Freshness::Day).map(drop));
+        without_machines(&mut suites, options.long);
+        suites.end(build)
+    });
+    if built {
+        with_what_was_built(&mut suites, options.long);
+    }
+    suites.explain();
+    let minutes = began.elapsed().as_secs() / 60;
+    println!("\ntook {minutes} min {} s", began.elapsed().as_secs() % 60);
+    println!("{}", suites.tally());
+    if suites.tally().failed > 0 {
+        bail!("some tests failed; their logs are in target/test");
+    }
+    Ok(())
+}
+
+/// What needs sources alone.
+fn without_machines(suites: &mut Suites, long: bool) {
     suites.check(&Suite::cargo("format", &["fmt", "--all", "--check"]));
     suites.check(&Suite::cargo("lints", &LINTS));
     suites.check(&Suite::cargo("lints of the installer on a node", &INSTALLER_LINTS));
@@ -43,30 +65,21 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         suites.check(&Suite::cargo("dependencies", &["deny", "check", "bans", "licenses", "sources"]));
     }
     suites.tests(&Suite::cargo("unit tests", &UNIT_TESTS));
-    suites.call("power-cut certificate", || super::certify::run(&super::certify::Options::all(options.long)));
-    let built = suites.call("build", || build::build(Freshness::Day).map(drop));
-    if built {
-        // They start the containerd that the build unpacked, which mounts what it unpacks.
-        if rustix::process::geteuid().is_root() {
-            suites.tests(&Suite::cargo("containerd", &CONTAINERD_TESTS));
-        } else {
-            note("left out without root: the tests that start containerd on this machine");
-        }
-        let machines = Suite::cargo("virtual machines", &MACHINE_TESTS)
-            .env("BILLET_LONG", if options.long { "1" } else { "0" });
-        suites.tests(&machines.live());
-        if options.long {
-            suites.call("same bytes twice", twice::run);
-        }
+    suites.call("power-cut certificate", || super::certify::run(&super::certify::Options::all(long)));
+}
+
+fn with_what_was_built(suites: &mut Suites, long: bool) {
+    // They start the containerd that the build unpacked, which mounts what it unpacks.
+    if rustix::process::geteuid().is_root() {
+        suites.tests(&Suite::cargo("containerd", &CONTAINERD_TESTS));
+    } else {
+        note("left out without root: the tests that start containerd on this machine");
     }
-    suites.explain();
-    let minutes = began.elapsed().as_secs() / 60;
-    println!("\ntook {minutes} min {} s", began.elapsed().as_secs() % 60);
-    println!("{}", suites.tally());
-    if suites.tally().failed > 0 {
-        bail!("some tests failed; their logs are in target/test");
+    let machines = Suite::cargo("virtual machines", &MACHINE_TESTS);
+    suites.tests(&machines.env("BILLET_LONG", if long { "1" } else { "0" }).live());
+    if long {
+        suites.call("same bytes twice", twice::run);
     }
-    Ok(())
 }
 
 const LINTS: [&str; 7] = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];

@@ -1,12 +1,13 @@
 //! Suites: a command whose output is a log, or a check of our own.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 
 use super::tally::{Tally, failures};
 use crate::command::find_program;
@@ -39,6 +40,27 @@ impl Suite {
     }
 }
 
+/// How a check of our own ended, and how long it took.
+struct Timed {
+    result: Result<()>,
+    seconds: f64,
+}
+
+impl Timed {
+    fn of(check: impl FnOnce() -> Result<()>) -> Self {
+        let began = Instant::now();
+        let result = check();
+        Self { result, seconds: began.elapsed().as_secs_f64() }
+    }
+}
+
+/// A check that runs in a thread of its own, or none where it is left out.
+#[must_use]
+pub(super) struct Begun<'scope> {
+    name: &'static str,
+    thread: Option<ScopedJoinHandle<'scope, Timed>>,
+}
+
 /// Suites that ran, with their sum.
 pub(super) struct Suites {
     folder: PathBuf,
@@ -69,17 +91,33 @@ impl Suites {
         self.suite(suite, Tally::of)
     }
 
-    /// A check of our own.
+    /// A check of our own. One that is left out counts as done: what is built already may be tested alone.
     pub(super) fn call(&mut self, name: &str, check: impl FnOnce() -> Result<()>) -> bool {
-        if self.left_out(name) {
-            // What is built already may be tested alone.
-            return true;
-        }
-        let began = Instant::now();
-        let result = check();
-        let tally = Tally { passed: result.is_ok().into(), failed: result.is_err().into() };
-        let why = result.err().map(|error| format!("{error:#}"));
-        self.record(name, tally, why, began)
+        self.left_out(name) || self.timed(name, Timed::of(check))
+    }
+
+    /// Begins a check of our own beside the suites that follow. [`Suites::end`] waits for it.
+    pub(super) fn begin<'scope>(
+        &self,
+        scope: &'scope Scope<'scope, '_>,
+        name: &'static str,
+        check: impl FnOnce() -> Result<()> + Send + 'scope,
+    ) -> Begun<'scope> {
+        let thread = (!self.left_out(name)).then(|| scope.spawn(|| Timed::of(check)));
+        Begun { name, thread }
+    }
+
+    /// The end of a check that was begun.
+    pub(super) fn end(&mut self, begun: Begun<'_>) -> bool {
+        let Some(thread) = begun.thread else { return true };
+        let panicked = |_| Timed { result: Err(anyhow!("it panicked: see above")), seconds: 0.0 };
+        self.timed(begun.name, thread.join().unwrap_or_else(panicked))
+    }
+
+    fn timed(&mut self, name: &str, timed: Timed) -> bool {
+        let tally = Tally { passed: timed.result.is_ok().into(), failed: timed.result.is_err().into() };
+        let why = timed.result.err().map(|error| format!("{error:#}"));
+        self.record(name, tally, why, timed.seconds)
     }
 
     /// The output of everything that failed, once more, where it is not lost above.
@@ -105,16 +143,16 @@ impl Suites {
             }
             Err(error) => (Tally { passed: 0, failed: 1 }, Some(format!("{error:#}"))),
         };
-        self.record(suite.name, tally, why, began)
+        self.record(suite.name, tally, why, began.elapsed().as_secs_f64())
     }
 
     fn left_out(&self, name: &str) -> bool {
         self.only.as_ref().is_some_and(|only| !name.contains(only.as_str()))
     }
 
-    fn record(&mut self, name: &str, tally: Tally, why: Option<String>, began: Instant) -> bool {
+    fn record(&mut self, name: &str, tally: Tally, why: Option<String>, seconds: f64) -> bool {
         self.tally.add(tally);
-        println!("  {name}: {tally} ({:.1} s)", began.elapsed().as_secs_f64());
+        step::note(&format!("{name}: {tally} ({seconds:.1} s)"));
         let succeeded = why.is_none();
         self.failures.extend(why.map(|why| (name.to_owned(), why)));
         succeeded
@@ -136,7 +174,7 @@ fn output(suite: &Suite) -> Result<(String, bool)> {
         .stdout(writer.try_clone().context("share a pipe")?)
         .stderr(writer);
     if step::verbose() {
-        println!("  $ cargo {}", suite.arguments.join(" "));
+        step::note(&format!("$ cargo {}", suite.arguments.join(" ")));
     }
     let mut child = command.spawn().context("start cargo")?;
     // Its ends of the pipe must be the child's alone, or the reader waits for ever.
@@ -146,8 +184,7 @@ fn output(suite: &Suite) -> Result<(String, bool)> {
         let line = line.context("read cargo's output")?;
         let line = String::from_utf8_lossy(&line);
         if step::verbose() || (suite.live && line.starts_with("test ")) {
-            println!("    {line}");
-            std::io::stdout().flush().context("write to the terminal")?;
+            step::note(&format!("  {line}"));
         }
         text.push_str(&line);
         text.push('\n');

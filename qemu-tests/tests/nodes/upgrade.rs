@@ -1,8 +1,6 @@
 //! Upgrades from a registry, under firmware and boot loader: to another version and back, staged, and what happens
 //! with images that are wrong or do not boot.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::time::Duration;
 
 use oci::installer::FORMAT_LABEL;

@@ -1,7 +1,5 @@
 //! A power cut while a config is applied: the node has the old config or the new one, whole, and boots with it.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::path::PathBuf;
 
 use qemu_tests::credentials::{Credentials, HOSTNAME};

@@ -1,7 +1,5 @@
 //! The same layers from every transport, up to an API that says so.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use qemu_tests::{TestNode, Transport};
 
 /// Boots from a transport; the API answers, and names `source` as where the root came from.

@@ -1,7 +1,5 @@
 //! The flight recorder: what earlier boots left, however they ended.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;

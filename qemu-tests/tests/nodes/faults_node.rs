@@ -1,7 +1,5 @@
 //! Nodes that are mistreated while they run: they keep answering, and nothing is lost.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,5 @@
 //! The life of a machine config on a node: maintenance mode, sources, modes of apply, changes that undo themselves.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::time::{Duration, Instant};
 
 use api::proto::machine::apply_configuration_request::Mode;

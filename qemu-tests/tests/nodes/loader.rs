@@ -1,7 +1,5 @@
 //! The model of the loader against the loader: OVMF and systemd-boot start states of the power-cut certificate.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 

@@ -1,7 +1,5 @@
 //! The node's own partitions: made on the first boot whatever cuts it off, kept, grown, reset.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};

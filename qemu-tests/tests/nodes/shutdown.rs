@@ -1,7 +1,5 @@
 //! Ends of a node: asked for, and forced by the watchdog.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::time::Duration;
 
 use qemu_tests::TestNode;

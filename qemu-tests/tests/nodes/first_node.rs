@@ -1,7 +1,5 @@
 //! docs/users/first-node.md, run line by line: what the page says is what a person gets.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::time::Duration;
 
 use qemu_tests::artifacts::build;

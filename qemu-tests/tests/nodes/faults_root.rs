@@ -1,7 +1,5 @@
 //! Roots that are wrong: one line says what, then the machine restarts. Nothing corrupt is ever delivered.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::time::Duration;
 
 use qemu_tests::node::{BOOT_LIMIT, NodeBuilder, READY_LINE};

@@ -1,7 +1,5 @@
 //! docs/users/installing.md: from a medium and a blank disk to a node that starts by itself.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;

@@ -1,0 +1,19 @@
+//! Tests whose nodes are their own, in one program: the test harness then always has a next VM to start, however long
+//! the one beside it takes. Tests that share a node are in the files beside this folder.
+//!
+//! One subject: `cargo test -p qemu-tests --test nodes upgrade::`.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod boot;
+mod config;
+mod faults_node;
+mod faults_root;
+mod first_node;
+mod install;
+mod loader;
+mod power_cut;
+mod recorder;
+mod shutdown;
+mod upgrade;
+mod volumes;
