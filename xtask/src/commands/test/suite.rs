@@ -29,8 +29,9 @@ impl Suite {
         Self { name, arguments, env: Vec::new(), live: false }
     }
 
-    pub(super) fn env(mut self, name: &'static str, value: &'static str) -> Self {
-        self.env.push((name, value));
+    /// Tests that count rounds read this.
+    pub(super) fn long(mut self, long: bool) -> Self {
+        self.env.push(("BILLET_LONG", if long { "1" } else { "0" }));
         self
     }
 
