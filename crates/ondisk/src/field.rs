@@ -37,6 +37,10 @@ pub(crate) fn be32(from: &[u8], offset: usize) -> Option<u32> {
     array(from, offset).map(u32::from_be_bytes)
 }
 
+pub(crate) fn be64(from: &[u8], offset: usize) -> Option<u64> {
+    array(from, offset).map(u64::from_be_bytes)
+}
+
 /// Writes `value` at `offset`; a field outside the slice is left out.
 pub(crate) fn put(into: &mut [u8], offset: usize, value: &[u8]) {
     if let Some(field) = offset.checked_add(value.len()).and_then(|end| into.get_mut(offset..end)) {

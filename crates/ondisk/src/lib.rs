@@ -17,6 +17,7 @@ pub mod gpt;
 pub mod iso9660;
 pub mod kmod;
 pub mod kmsg;
+pub mod luks2;
 pub mod manifest;
 pub mod meta;
 pub mod pe;

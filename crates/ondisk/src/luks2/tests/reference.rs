@@ -1,0 +1,130 @@
+//! What cryptsetup formats we open, what we format cryptsetup opens, and both describe it in the same words.
+
+use super::*;
+
+/// Options of a header that cryptsetup makes.
+#[derive(Debug, Clone, Copy)]
+struct Recipe {
+    kdf: &'static str,
+    key_bits: u32,
+    sector: u32,
+    copy_kib: u32,
+    slot: u8,
+    hash: &'static str,
+}
+
+/// The cross product, or each value once with the others varied.
+fn recipes() -> Vec<Recipe> {
+    let mut recipes = Vec::new();
+    for kdf in ["argon2id", "argon2i", "pbkdf2"] {
+        for key_bits in [256, 512] {
+            for sector in [512, 4096] {
+                for copy_kib in [16, 64, 4096] {
+                    for (slot, hash) in [(0, "sha256"), (31, "sha512")] {
+                        recipes.push(Recipe { kdf, key_bits, sector, copy_kib, slot, hash });
+                    }
+                }
+            }
+        }
+    }
+    // 72 are all; 7 has no divisor in common with the lengths of the lists.
+    if long() { recipes } else { recipes.into_iter().step_by(7).collect() }
+}
+
+impl Recipe {
+    fn format(&self, bench: &Bench) {
+        bench.write(&[]);
+        let mut options = cheap(self.kdf);
+        let more = [
+            "--type=luks2".to_string(),
+            "--key-file=@/key".to_string(),
+            std::format!("--key-size={}", self.key_bits),
+            std::format!("--sector-size={}", self.sector),
+            std::format!("--luks2-metadata-size={}k", self.copy_kib),
+            std::format!("--key-slot={}", self.slot),
+            std::format!("--hash={}", self.hash),
+            "--label=a label".to_string(),
+        ];
+        options.extend(more.iter().map(String::as_str));
+        bench.ok("luksFormat", &options);
+    }
+}
+
+#[test]
+fn what_cryptsetup_formats_is_opened() {
+    let bench = Bench::new();
+    for recipe in recipes() {
+        recipe.format(&bench);
+        let device = bench.bytes();
+        let found = read(&mut device.as_slice()).unwrap_or_else(|e| panic!("{recipe:?}: {e}"));
+        assert_eq!(found.stale, None, "{recipe:?}");
+        let unlocked = opened(&device, PASSPHRASE).unwrap_or_else(|e| panic!("{recipe:?}: {e}"));
+        assert_eq!(unlocked.slot, Id(recipe.slot), "{recipe:?}");
+        assert_eq!(unlocked.mapping.sector_size, recipe.sector, "{recipe:?}");
+        assert_eq!(*unlocked.key, bench.volume_key(), "{recipe:?}");
+        let refused = opened(&device, b"wrong").unwrap_err();
+        let why = Refusal { slot: Id(recipe.slot), why: SlotError::Passphrase };
+        assert_eq!(refused, UnlockError::Refused(vec![why]), "{recipe:?}");
+        assert_eq!(found.header.to_string().trim_end(), bench.ok("luksDump", &[]).trim_end(), "{recipe:?}");
+    }
+}
+
+#[test]
+fn cryptsetup_opens_what_is_formatted_here() {
+    let bench = Bench::new();
+    let argon2 = Argon2Cost { memory_kib: 64, passes: 4, lanes: 2 };
+    let costs = [Cost::Argon2id(argon2), Cost::Argon2i(argon2), Cost::Pbkdf2(1000)];
+    for (number, cost) in costs.into_iter().enumerate() {
+        for key_bytes in [32, 64] {
+            for sector_size in [512, 4096] {
+                let key = key(key_bytes);
+                let mut format = Format::new("0e1f2a3b-4c5d-6e7f-8091-a2b3c4d5e6f7", sector_size);
+                format.label = "STATE".into();
+                format.copy_bytes = [16 << 10, 64 << 10, 1 << 20][number];
+                format.flags = vec!["allow-discards".into()];
+                let slots =
+                    [NewSlot { cost, ..slot(PASSPHRASE) }, NewSlot { slot: Some(Id(31)), ..slot(OTHER) }];
+                let change = format.make(&key, &slots, &mut chance()).unwrap();
+                let mut device = new_device();
+                apply(&mut device, &change.steps);
+                bench.write(&device);
+                let what = std::format!("{cost:?} {key_bytes} {sector_size}");
+                assert!(bench.opens("key") && bench.opens("other"), "{what}");
+                assert_eq!(bench.volume_key(), key, "{what}");
+                let found = read(&mut device.as_slice()).unwrap();
+                assert_eq!(found.header, change.header, "{what}");
+                assert_eq!(
+                    found.header.to_string().trim_end(),
+                    bench.ok("luksDump", &[]).trim_end(),
+                    "{what}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn both_change_the_same_header_in_turn() {
+    let bench = Bench::new();
+    let (header, mut device) = volume(&key(64));
+    // Ours, then theirs.
+    let change = header.add(&key(64), &slot(OTHER), &mut chance()).unwrap();
+    apply(&mut device, &change.steps);
+    bench.write(&device);
+    let mut options = cheap("argon2id");
+    fs::write(bench.path("third"), b"third").unwrap();
+    let third = bench.named("third");
+    options.extend(["--key-file=@/key", &third]);
+    bench.ok("luksAddKey", &options);
+    bench.ok("token add", &["--key-description=billet", "--token-id=3", "--key-slot=2"]);
+    let device = bench.bytes();
+    assert_eq!(opened(&device, b"third").unwrap().slot, Id(2));
+    assert_eq!(opened(&device, OTHER).unwrap().slot, Id(1));
+    // Ours again, on what they wrote.
+    let header = read(&mut device.as_slice()).unwrap().header;
+    assert_eq!(header.metadata.tokens[&Id(3)].keyslots, [Id(2)]);
+    let mut device = device;
+    apply(&mut device, &header.remove(Id(0)).unwrap().steps);
+    bench.write(&device);
+    assert!(!bench.opens("key") && bench.opens("other") && bench.opens("third"));
+}
