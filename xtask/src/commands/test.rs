@@ -47,6 +47,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let minutes = began.elapsed().as_secs() / 60;
     println!("\ntook {minutes} min {} s", began.elapsed().as_secs() % 60);
     println!("{}", suites.tally());
+    suites.any()?;
     if suites.tally().failed > 0 {
         bail!("some tests failed; their logs are in target/test");
     }

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Instant;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 
 use super::tally::{Tally, failures};
 use crate::command::find_program;
@@ -145,6 +145,18 @@ impl Suites {
             Err(error) => (Tally { passed: 0, failed: 1 }, Some(format!("{error:#}"))),
         };
         self.record(suite.name, tally, why, began.elapsed().as_secs_f64())
+    }
+
+    /// Fails when all were left out: a name that was mistyped must not look like success.
+    pub(super) fn any(&self) -> Result<()> {
+        match &self.only {
+            Some(only) if self.tally.passed + self.tally.failed == 0 => {
+                bail!(
+                    "no suite has {only:?} in its name, or it has no tests; without --only all run and are named"
+                )
+            }
+            _ => Ok(()),
+        }
     }
 
     fn left_out(&self, name: &str) -> bool {
