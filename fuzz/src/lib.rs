@@ -1,4 +1,4 @@
-//! Random inputs for everything that reads a person's text.
+//! Random inputs for everything that reads a person's text, and for LUKS2 headers.
 //!
 //! Owns: the targets (what is called with an input, and what must hold whatever the input is), the mutations, the
 //! corpus that grows by new behaviour, and the files of findings. The bounded run of CI (`tests/bounded.rs`) and

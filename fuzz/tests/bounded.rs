@@ -63,9 +63,19 @@ fn talosconfig() {
 }
 
 #[test]
+fn luks2_header() {
+    bounded("luks2-header");
+}
+
+#[test]
+fn luks2_json() {
+    bounded("luks2-json");
+}
+
+#[test]
 fn every_target_is_run_here() {
     let names: Vec<_> = TARGETS.iter().map(|target| target.name).collect();
-    assert_eq!(names, ["config", "patch", "command-line", "talosconfig"]);
+    assert_eq!(names, ["config", "patch", "command-line", "talosconfig", "luks2-header", "luks2-json"]);
 }
 
 #[test]

@@ -4,13 +4,14 @@
 
 mod command_line;
 mod config;
+mod luks2;
 mod patch;
 mod talosconfig;
 
 use crate::{repository, shape};
 use std::{fs, path::PathBuf};
 
-/// Something that reads a person's text.
+/// Something that reads a person's text, or a disk.
 pub struct Target {
     /// Its name on the command line.
     pub name: &'static str,
@@ -39,7 +40,8 @@ impl Outcome {
 }
 
 /// Every target.
-pub const TARGETS: &[Target] = &[config::TARGET, patch::TARGET, command_line::TARGET, talosconfig::TARGET];
+pub const TARGETS: &[Target] =
+    &[config::TARGET, patch::TARGET, command_line::TARGET, talosconfig::TARGET, luks2::HEADER, luks2::JSON];
 
 /// The target of this name.
 pub fn target(name: &str) -> Option<&'static Target> {
