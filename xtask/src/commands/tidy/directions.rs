@@ -19,7 +19,7 @@ const ALLOWED: [(&str, &[&str]); 15] = [
     ("installer", &["config", "ondisk", "sequence", "sys"]),
     ("service-manager", &["api", "config", "handoff", "installer", "oci", "ondisk", "sequence", "sys"]),
     ("cli", &["api", "config", "installer"]),
-    ("fuzz", &["api", "billetctl", "config", "sys"]),
+    ("fuzz", &["api", "billetctl", "config", "ondisk", "sys"]),
     ("qemu-tests", &["api", "config", "installer", "oci", "ondisk", "sys"]),
     ("qemu-tests/agent", &["sys"]),
     (
