@@ -1,7 +1,7 @@
 //! Single files of a volume that is in use: added, renamed, removed.
 //!
 //! Owns: the order of writes. Whatever step a power cut falls into, and however many of its writes it lets through,
-//! every file is there under its old name or its new one, whole.
+//! every file is there under its old name or its new one, whole; free slots at a folder's end ([`SPARE_SLOTS`]).
 //! Does not: write anything itself; make folders; replace what a file holds (add it under another name, then rename).
 //! Order: content and its chain go to free clusters, then one sector of the folder names them; a name goes before
 //! its clusters become free. Clusters that no name leads to, as an interrupted change leaves them, count as free.
@@ -24,6 +24,15 @@ const DELETED: u8 = 0xE5;
 /// First byte of a slot behind which nothing follows.
 const END: u8 = 0;
 
+/// Free slots at the end of a folder, for firmware.
+///
+/// EDK2 renames by appending the new set; free slots between others it leaves alone. Where there is no room it makes the
+/// folder longer, and a power cut in the middle of that can lead the folder to a cluster that is free, whereupon
+/// firmware finds nothing in it. Nobody can repair this before the loader runs, so there is always room: three starts
+/// on trial append three sets of three slots, and this is three times that.
+/// Source: edk2 FatPkg/EnhancedFatDxe, `FatNewEntryPos`, `FatGrowEof`, `FatPhysicalDirSize`.
+pub(super) const SPARE_SLOTS: usize = 32;
+
 impl<R: ReadAt> Reader<R> {
     /// The steps that add a file to a folder that is there. Case of names does not matter.
     pub fn add<'a>(&mut self, path: &str, content: &'a [u8]) -> Result<Vec<Step<'a>>, Error> {
@@ -33,24 +42,17 @@ impl<R: ReadAt> Reader<R> {
         }
         let bytes = u32::try_from(content.len()).map_err(|_| Error::TooLarge(path.into()))?;
         let mut table = Table::read(self)?;
+        // Where the content begins is not known yet, but how many slots there are.
+        let slots = dir.new_set(name, 0, bytes, None, path)?.len() / SLOT_BYTES;
+        let mut steps = dir.clean();
+        steps.extend(dir.lengthen(slots, &mut table)?);
         let chain = table.allocate(content.len() as u64)?;
         let set = dir.new_set(name, chain.first().copied().unwrap_or(0), bytes, None, path)?;
-        let placed = dir.place(&set, &mut table, path)?;
+        let placed = dir.place(&set, path)?;
         let mut prepare = self.content_extents(&chain, content);
         prepare.extend(placed.before);
-        let mut steps = vec![prepare];
-        match placed.link {
-            // The new cluster holds the name already: linking it to the folder is what makes the file appear.
-            Some((last, new)) => {
-                steps[0].extend(table.changes());
-                table.link(last, new);
-                steps.push(table.changes());
-            }
-            None => {
-                steps[0].extend(table.changes());
-                steps.push(placed.naming);
-            }
-        }
+        prepare.extend(table.changes());
+        steps.extend([prepare, vec![placed.naming]]);
         steps[0].extend(table.forget_free_count(self)?);
         Ok(steps)
     }
@@ -71,22 +73,23 @@ impl<R: ReadAt> Reader<R> {
             return if begun { Ok(dir.delete(&old.slots)) } else { Err(Error::Conflict(to.into())) };
         }
         let set = dir.new_set(to, old.cluster, old.bytes, Some(&old), to)?;
+        let mut steps = dir.clean();
+        let slots = set.len() / SLOT_BYTES;
+        if dir.lacks_room(slots) {
+            let mut table = Table::read(self)?;
+            let mut longer = dir.lengthen(slots, &mut table)?;
+            if let Some(first) = longer.first_mut() {
+                first.extend(table.forget_free_count(self)?);
+            }
+            steps.extend(longer);
+        }
         if let Some(sector) = dir.rename_within_sector(&old.slots, &set) {
-            return Ok(vec![vec![sector]]);
+            steps.push(vec![sector]);
+            return Ok(steps);
         }
         // Both names for a moment, never none.
-        let mut table = Table::read(self)?;
-        let placed = dir.place(&set, &mut table, to)?;
-        let mut steps = vec![placed.before];
-        match placed.link {
-            Some((last, new)) => {
-                steps[0].extend(table.changes());
-                table.link(last, new);
-                steps.push(table.changes());
-                steps[0].extend(table.forget_free_count(self)?);
-            }
-            None => steps.push(placed.naming),
-        }
+        let placed = dir.place(&set, to)?;
+        steps.extend([placed.before, vec![placed.naming]]);
         steps.retain(|step| !step.is_empty());
         steps.extend(dir.delete(&old.slots));
         Ok(steps)
@@ -130,7 +133,7 @@ impl<R: ReadAt> Reader<R> {
         let places = clusters.iter().map(|cluster| self.cluster_offset(*cluster)).collect();
         let sector = usize::try_from(self.sector_bytes).map_err(|_| Error::NotFat32)?;
         let cluster_bytes = usize::try_from(self.cluster_bytes).map_err(|_| Error::NotFat32)?;
-        Ok((Folder { clusters, places, bytes, sector, cluster_bytes }, last))
+        Ok((Folder::new(Folder { clusters, places, bytes, sector, cluster_bytes, stale: Vec::new() }), last))
     }
 
     /// Where a cluster lies, in bytes from the volume's start.
@@ -163,19 +166,38 @@ struct Folder {
     bytes: Vec<u8>,
     sector: usize,
     cluster_bytes: usize,
+    /// Sectors with something behind the end mark on the volume, which are zeros here.
+    stale: Vec<usize>,
 }
 
 /// Where a new entry set goes.
 struct Placed {
     /// Writes that show nothing yet.
     before: Step<'static>,
-    /// The one sector that makes the set appear, unless a link does.
-    naming: Step<'static>,
-    /// A cluster that was added to the folder: its last one until now, and the new one.
-    link: Option<(u32, u32)>,
+    /// The one sector that makes the set appear.
+    naming: Extent<'static>,
 }
 
 impl Folder {
+    /// Nothing behind the end mark is an entry: what would become one when the end moves is told apart.
+    fn new(mut self) -> Self {
+        let end = self.end() * SLOT_BYTES;
+        let unused = self.bytes.get_mut(end..).unwrap_or_default();
+        let marks = unused.iter().enumerate().filter(|(_, byte)| **byte != 0);
+        self.stale = marks.map(|(at, _)| (end + at) / self.sector).collect();
+        self.stale.dedup();
+        unused.fill(0);
+        self
+    }
+
+    /// The steps before an end that moves: zeros behind it.
+    fn clean(&mut self) -> Vec<Step<'static>> {
+        let stale = core::mem::take(&mut self.stale);
+        let step: Step<'static> =
+            stale.into_iter().map(|sector| self.sector_of(sector * self.slots_per_sector())).collect();
+        if step.is_empty() { Vec::new() } else { vec![step] }
+    }
+
     fn entries(&self) -> Vec<DirEntry> {
         parse_dir(&self.bytes)
     }
@@ -212,67 +234,68 @@ impl Folder {
         Ok(set)
     }
 
-    /// Finds room for a set: in a sector that has enough free slots in a row, else behind the last entry, else in a
-    /// new cluster.
-    fn place(&mut self, set: &[u8], table: &mut Table, path: &str) -> Result<Placed, Error> {
-        let wanted = set.len() / SLOT_BYTES;
+    /// How many slots the folder must have for a set of so many, and for firmware behind it.
+    fn slots_for(&self, set: usize) -> usize {
+        self.end().max(self.room(set) + set) + SPARE_SLOTS
+    }
+
+    fn lacks_room(&self, set: usize) -> bool {
+        self.slots() < self.slots_for(set)
+    }
+
+    /// The steps that add clusters of free slots to a folder that has no room for a set and for firmware: they are
+    /// chained to each other first, then one sector of the table links them to the folder.
+    ///
+    /// Where the volume or the folder cannot have more, the set itself comes first.
+    fn lengthen(&mut self, set: usize, table: &mut Table) -> Result<Vec<Step<'static>>, Error> {
+        let missing = self.slots_for(set).saturating_sub(self.slots()) * SLOT_BYTES;
+        let fits = self.room(set) + set <= self.slots();
+        if missing == 0 || self.bytes.len() + missing > MAX_DIR_BYTES {
+            return Ok(Vec::new());
+        }
+        let new = match table.allocate(missing as u64) {
+            Err(Error::Full(_)) if fits => return Ok(Vec::new()),
+            new => new?,
+        };
+        let (Some(last), Some(first)) = (self.clusters.last().copied(), new.first().copied()) else {
+            return Ok(Vec::new());
+        };
+        let mut prepare: Step<'static> = Vec::new();
+        for cluster in &new {
+            let place = table.cluster_offset(*cluster);
+            prepare.push(Extent::new(place, vec![0; self.cluster_bytes]));
+            self.places.push(place);
+        }
+        self.bytes.resize(self.bytes.len() + new.len() * self.cluster_bytes, 0);
+        self.clusters.extend(new);
+        prepare.extend(table.changes());
+        table.link(last, first);
+        Ok(vec![prepare, table.changes()])
+    }
+
+    /// Where a set of so many slots goes: into a sector that has enough free ones in a row, else behind the last entry,
+    /// which may be behind the folder.
+    fn room(&self, set: usize) -> usize {
         let end = self.end();
-        let mut sectors =
-            (0..self.bytes.len() / self.sector).filter(|sector| sector * self.slots_per_sector() < end);
-        if let Some(start) = sectors.find_map(|sector| self.gap(sector, wanted)) {
-            self.fill_up_to(start);
-            put(&mut self.bytes, start * SLOT_BYTES, set);
-            let naming = vec![self.sector_of(start)];
-            return Ok(Placed { before: Vec::new(), naming, link: None });
-        }
-        let start = end.next_multiple_of(self.slots_per_sector());
-        if (start + wanted) * SLOT_BYTES <= self.bytes.len() {
-            return Ok(self.place_behind(start, set));
-        }
-        self.place_in_new_cluster(set, table, path)
+        let mut sectors = (0..self.slots().div_ceil(self.slots_per_sector()))
+            .filter(|sector| sector * self.slots_per_sector() < end);
+        let gap = sectors.find_map(|sector| self.gap(sector, set));
+        gap.unwrap_or_else(|| end.next_multiple_of(self.slots_per_sector()))
     }
 
-    /// The set goes into the sector behind the end, which nobody looks at before the end is moved.
-    fn place_behind(&mut self, start: usize, set: &[u8]) -> Placed {
-        let from = start * SLOT_BYTES;
-        if let Some(unused) = self.bytes.get_mut(from..) {
-            unused.fill(0);
-        }
-        put(&mut self.bytes, from, set);
-        let behind: Vec<usize> = (from..self.bytes.len()).step_by(self.sector).collect();
-        let sectors: Step<'static> = behind.into_iter().map(|at| self.sector_of(at / SLOT_BYTES)).collect();
-        let end = self.end_before(start);
-        if end == start {
-            // The end lies at this sector's start: the sector itself is what shows the set. Others before it.
-            let mut sectors = sectors;
-            let naming = sectors.drain(..1).collect();
-            return Placed { before: sectors, naming, link: None };
-        }
-        self.fill_up_to(start);
-        Placed { before: sectors, naming: vec![self.sector_of(end)], link: None }
-    }
-
-    fn place_in_new_cluster(&mut self, set: &[u8], table: &mut Table, path: &str) -> Result<Placed, Error> {
-        if self.bytes.len() + self.cluster_bytes > MAX_DIR_BYTES {
+    fn place(&mut self, set: &[u8], path: &str) -> Result<Placed, Error> {
+        let start = self.room(set.len() / SLOT_BYTES);
+        if start * SLOT_BYTES + set.len() > self.bytes.len() {
             return Err(Error::DirFull(path.into()));
         }
-        let new = table.allocate(1)?.first().copied();
-        let (last, new) =
-            self.clusters.last().copied().zip(new).ok_or_else(|| Error::DirFull(path.into()))?;
-        let mut cluster = vec![0; self.cluster_bytes];
-        put(&mut cluster, 0, set);
-        let mut before = vec![Extent::new(table.cluster_offset(new), cluster)];
-        // Free slots at the end of the old cluster would end the folder there. Nothing follows yet, so filling them
-        // shows nothing.
+        // Slots up to the next sector become free ones, which shows nothing: that sector begins with an end mark.
         let end = self.end();
-        if end * SLOT_BYTES < self.bytes.len() {
-            let first = end * SLOT_BYTES / self.sector * self.sector;
-            self.fill_up_to(self.bytes.len() / SLOT_BYTES);
-            before.extend(
-                (first..self.bytes.len()).step_by(self.sector).map(|at| self.sector_of(at / SLOT_BYTES)),
-            );
-        }
-        Ok(Placed { before, naming: Vec::new(), link: Some((last, new)) })
+        let own = start / self.slots_per_sector() * self.slots_per_sector();
+        let filled = end < own;
+        self.fill_up_to(start);
+        put(&mut self.bytes, start * SLOT_BYTES, set);
+        let before = if filled { vec![self.sector_of(end)] } else { Vec::new() };
+        Ok(Placed { before, naming: self.sector_of(start) })
     }
 
     /// The one sector with the old set gone and the new one there, if both fit.
@@ -326,13 +349,14 @@ impl Folder {
         }
     }
 
-    /// The first slot behind the last entry.
-    fn end(&self) -> usize {
-        self.end_before(self.bytes.len() / SLOT_BYTES)
+    fn slots(&self) -> usize {
+        self.bytes.len() / SLOT_BYTES
     }
 
-    fn end_before(&self, limit: usize) -> usize {
-        (0..limit).find(|slot| self.slot(*slot).is_some_and(|s| s.first() == Some(&END))).unwrap_or(limit)
+    /// The first slot behind the last entry.
+    fn end(&self) -> usize {
+        let is_end = |slot: &usize| self.slot(*slot).is_some_and(|slot| slot.first() == Some(&END));
+        (0..self.slots()).find(is_end).unwrap_or(self.slots())
     }
 
     fn slot(&self, index: usize) -> Option<&[u8]> {

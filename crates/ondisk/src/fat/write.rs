@@ -7,11 +7,12 @@ use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 
+use super::edit::SPARE_SLOTS;
 use super::geometry::{Geometry, RESERVED_SECTORS};
 use super::name::{self, ShortName};
 use super::{Error, FIRST_CLUSTER, MAX_DEPTH, MAX_DIR_BYTES, SLOT_BYTES, attribute};
 use crate::Extent;
-use crate::field::{put, round_up};
+use crate::field::put;
 
 /// What a volume shall be.
 #[derive(Debug, Clone, Copy)]
@@ -192,8 +193,8 @@ impl<'a> Tree<'a> {
             if bytes > MAX_DIR_BYTES {
                 return Err(Error::DirFull(dir.path.clone()));
             }
-            // An empty root folder still has its cluster.
-            places.dirs.push(take(bytes.max(1) as u64)?);
+            let bytes = (bytes + SPARE_SLOTS * SLOT_BYTES).min(MAX_DIR_BYTES);
+            places.dirs.push(take(bytes as u64)?);
         }
         for file in &self.files {
             places.files.push(take(file.len() as u64)?);
@@ -203,15 +204,16 @@ impl<'a> Tree<'a> {
 
     /// The clusters of a folder, filled up with zeros.
     fn render(&self, index: usize, label: &ShortName, geometry: &Geometry, places: &Places) -> Vec<u8> {
-        let Some(dir) = self.dirs.get(index) else { return Vec::new() };
+        let (Some(dir), Some(chain)) = (self.dirs.get(index), places.dirs.get(index)) else {
+            return Vec::new();
+        };
         let mut bytes = Vec::new();
         if index == 0 {
             bytes.extend(name::short_slot(label, attribute::VOLUME_LABEL, 0, 0));
         } else {
-            let own = places.dirs.get(index).map_or(0, |chain| chain.first);
             // The root folder is called cluster 0 here.
             let parent = if dir.parent == 0 { 0 } else { places.dirs.get(dir.parent).map_or(0, |c| c.first) };
-            bytes.extend(name::short_slot(b".          ", attribute::DIR, own, 0));
+            bytes.extend(name::short_slot(b".          ", attribute::DIR, chain.first, 0));
             bytes.extend(name::short_slot(b"..         ", attribute::DIR, parent, 0));
         }
         let (_, starts) = dir.layout(index == 0, geometry);
@@ -224,7 +226,7 @@ impl<'a> Tree<'a> {
             }
             bytes.extend(self.render_node(node, places));
         }
-        let length = round_up(bytes.len().max(1) as u64, geometry.cluster_bytes()).unwrap_or(0);
+        let length = u64::from(chain.clusters) * geometry.cluster_bytes();
         bytes.resize(usize::try_from(length).unwrap_or(0), 0);
         bytes
     }

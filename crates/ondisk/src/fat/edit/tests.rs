@@ -8,8 +8,11 @@ use std::format;
 
 use proptest::prelude::*;
 
+use super::super::SLOT_BYTES;
+use super::super::read::find;
 use super::super::tests::{fsck, image, tool, volume};
 use super::super::{Error, File, Reader};
+use super::SPARE_SLOTS;
 use crate::Step;
 use crate::field::put;
 
@@ -76,6 +79,24 @@ fn apply(image: &mut [u8], change: &Change) {
     for step in steps(image, change).unwrap() {
         write(image, &step);
     }
+    if let Change::Add(path, _) | Change::Rename(path, _) = change {
+        let (dir, _) = Reader::open(&*image).unwrap().folder_of(path).unwrap();
+        assert!(dir.slots() - dir.end() >= SPARE_SLOTS, "{change:?}: no room for firmware");
+    }
+}
+
+/// Renames as EDK2's driver does: the old set is marked as deleted, the new one goes behind all others.
+fn rename_like_firmware(image: &mut [u8], path: &str, to: &str) {
+    let (mut dir, name) = Reader::open(&*image).unwrap().folder_of(path).unwrap();
+    let old = find(&dir.entries(), name).unwrap().clone();
+    let set = dir.new_set(to, old.cluster, old.bytes, Some(&old), to).unwrap();
+    dir.mark_deleted(&old.slots);
+    let end = dir.end();
+    assert!(end + set.len() / SLOT_BYTES <= dir.slots(), "{path}: firmware would make the folder longer");
+    put(&mut dir.bytes, end * SLOT_BYTES, &set);
+    let all: Step<'_> =
+        (0..dir.slots()).step_by(dir.slots_per_sector()).map(|slot| dir.sector_of(slot)).collect();
+    write(image, &all);
 }
 
 fn expect(files: &mut Files, change: &Change) {
@@ -122,6 +143,55 @@ fn an_upgrade_leaves_a_volume_that_fsck_and_mtools_like() {
     let source = "::EFI/Linux/billet-000003.efi";
     tool("mcopy", &["-n", "-i", path.to_str().unwrap(), source, out.to_str().unwrap()]);
     assert!(std::fs::read(out).unwrap() == [4; 80_000]);
+}
+
+/// Firmware appends with every start on trial and never uses the holes that it leaves.
+#[test]
+fn firmware_always_finds_room_behind_the_last_entry() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("volume");
+    let mut disk = make(&esp());
+    let name = |number: u32, rest: &str| format!("billet-{number:06}{rest}.efi");
+    let folder = |name: String| format!("EFI/Linux/{name}");
+    let mut running = 1;
+    apply(&mut disk, &Change::Remove(folder(name(2, "+3"))));
+    for number in 3..60 {
+        apply(&mut disk, &Change::Add(folder(name(number, "+3")), vec![4; 3000]));
+        for (before, after) in [("+3", "+2-1"), ("+2-1", "+1-2"), ("+1-2", "+0-3")] {
+            rename_like_firmware(&mut disk, &folder(name(number, before)), &name(number, after));
+        }
+        // Every third one is kept; of the others the next upgrade takes the place.
+        let gone = if number % 3 == 0 {
+            apply(&mut disk, &Change::Rename(folder(name(number, "+0-3")), name(number, "")));
+            folder(name(core::mem::replace(&mut running, number), ""))
+        } else {
+            folder(name(number, "+0-3"))
+        };
+        apply(&mut disk, &Change::Remove(gone));
+    }
+    let names: Vec<String> = walk(&disk).into_keys().collect();
+    assert_eq!(names, ["EFI/BOOT/BOOTX64.EFI", "EFI/Linux/billet-000057.efi", "loader/loader.conf"]);
+    std::fs::write(&path, &disk).unwrap();
+    fsck(&path);
+}
+
+/// Behind the end mark lies a whole set, as a driver that does not write zeros leaves it: it never becomes a file.
+#[test]
+fn what_lies_behind_the_end_stays_there() {
+    let mut disk = make(&esp());
+    let (dir, _) = Reader::open(disk.as_slice()).unwrap().folder_of("EFI/Linux/x").unwrap();
+    let ghost = dir.new_set("a ghost.efi", 0x0FFF_0000, 7, None, "").unwrap();
+    let per_sector = dir.slots_per_sector();
+    let behind = dir.end().next_multiple_of(per_sector);
+    put(&mut disk, usize::try_from(dir.sector_of(behind).offset).unwrap(), &ghost);
+    let mut files = esp();
+    assert_eq!(walk(&disk), files);
+    for n in 0..9 {
+        let change = Change::Add(format!("EFI/Linux/{n}"), vec![n; 10]);
+        apply(&mut disk, &change);
+        expect(&mut files, &change);
+        assert_eq!(walk(&disk), files);
+    }
 }
 
 /// As the blessing of a boot: the shorter name goes where the longer one was.
