@@ -1,11 +1,9 @@
 //! Real firmware and the real loader on disks of the power-cut certificate.
 //!
-//! Owns: the loader's file, writing a state as an image, starting it and hearing which entry was chosen.
+//! Owns: the loader's file, starting a state and hearing which entry was chosen.
 //! Does not: make or judge states; `installer::certify` does. Its UKIs say who they are and power off.
 //! Fails by: the console of a machine whose payload said nothing in time.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -60,18 +58,6 @@ fn copy_ends(from: &mut dyn BlockDevice, to: &mut Memory) -> Result<()> {
     for at in [0, last] {
         from.read_at(at, &mut bytes)?;
         to.write_at(at, &bytes)?;
-    }
-    Ok(())
-}
-
-/// Writes a disk as a sparse image.
-pub fn write_image(disk: &Memory, path: &Path) -> Result<()> {
-    let what = || format!("write {}", path.display());
-    let file = File::create(path).with_context(what)?;
-    file.set_len(disk.bytes()).with_context(what)?;
-    let blank = Memory::new(disk.bytes(), disk.sector_bytes());
-    for (at, block) in disk.blocks_unlike(&blank) {
-        file.write_all_at(block, at).with_context(what)?;
     }
     Ok(())
 }

@@ -222,14 +222,7 @@ pub const SHUTDOWN: Sequence<TaskFn> = Sequence {
     name: "shutdown",
     about: "Stops every service and turns the machine off.",
     phases: &[
-        Phase {
-            name: "stopEverything",
-            tasks: &[named(
-                "stopAllServices",
-                "stops all services, dependants first",
-                tasks::stop_all_services,
-            )],
-        },
+        STOP,
         Phase {
             name: "shutdown",
             tasks: &[named("shutdown", "asks init to cut the power", tasks::shutdown)],
@@ -267,14 +260,7 @@ pub const RESET: Sequence<TaskFn> = Sequence {
     name: "reset",
     about: "Stops every service, wipes what was asked for, and restarts the machine or turns it off.",
     phases: &[
-        Phase {
-            name: "stopEverything",
-            tasks: &[named(
-                "stopAllServices",
-                "stops all services, dependants first",
-                tasks::stop_all_services,
-            )],
-        },
+        STOP,
         Phase {
             name: "unmountSystem",
             tasks: &[named(

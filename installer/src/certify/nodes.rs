@@ -215,15 +215,7 @@ impl Node {
         let last = self.table.partitions.iter().max_by_key(|partition| partition.last_lba);
         let (first_lba, number) = last.map_or((2048, 1), |last| (last.last_lba + 1, last.number + 1));
         let sectors = MIB / u64::from(self.table.geometry.sector_bytes);
-        Partition {
-            number,
-            type_guid: request.type_guid,
-            guid: request.guid,
-            first_lba,
-            last_lba: first_lba + sectors - 1,
-            attributes: request.attributes,
-            name: request.name,
-        }
+        request.placed(number, first_lba, sectors)
     }
 
     /// Changes a bit of the primary table's entries.

@@ -1,7 +1,10 @@
 //! A disk in memory that takes room only for what was written.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
 use std::sync::Arc;
 
 use ondisk::{ReadAt, ReadError};
@@ -33,6 +36,14 @@ impl Memory {
     #[must_use]
     pub fn enlarged(&self, bytes: u64) -> Self {
         Self { blocks: self.blocks.clone(), bytes: bytes.max(self.bytes), sector_bytes: self.sector_bytes }
+    }
+
+    /// Writes it as a sparse image.
+    pub fn save(&self, path: &Path) -> io::Result<()> {
+        let file = File::create(path)?;
+        file.set_len(self.bytes)?;
+        let blank = Self::new(self.bytes, self.sector_bytes);
+        self.blocks_unlike(&blank).try_for_each(|(at, block)| file.write_all_at(block, at))
     }
 
     /// Blocks of 4 KiB that `offset..offset + length` touches, each with the part that is meant: number, start within

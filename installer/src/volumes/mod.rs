@@ -173,9 +173,7 @@ fn place(table: &Table, volume: Volume, seed: &[u8; 32]) -> Result<Partition, Er
     }
     let wanted = request(seed, volume.name(), types::LINUX, 0);
     let number = table.partitions.iter().map(|partition| partition.number).max().unwrap_or(0) + 1;
-    let last_lba = first_lba + sectors - 1;
-    let (type_guid, guid, attributes, name) = (wanted.type_guid, wanted.guid, wanted.attributes, wanted.name);
-    Ok(Partition { number, type_guid, guid, first_lba, last_lba, attributes, name })
+    Ok(wanted.placed(number, first_lba, sectors))
 }
 
 /// Looks at a partition's start.

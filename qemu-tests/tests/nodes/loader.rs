@@ -85,7 +85,7 @@ fn of_job(
 
 /// Starts a state for real: the payload is the model's, the counter is one lower, everything else is as it was.
 fn agrees(pick: &Pick, image: &std::path::Path) {
-    loader::write_image(&pick.disk, image).unwrap();
+    pick.disk.save(image).unwrap();
     let sectors = pick.disk.sector_bytes();
     let place = certify::place(&certify::table(&mut pick.disk.clone()).unwrap(), "EFI").unwrap();
     let mut expected = loader::entries(image, sectors, place).unwrap();
@@ -142,7 +142,7 @@ fn a_power_cut_while_the_loader_counts_leaves_something_to_start() {
     let [image, log] = ["disk", "log"].map(|name| dir.path().join(name));
     // +3, +2-1, +1-2: each start is recorded, and the next one begins with what it left.
     for left in [2, 1, 0] {
-        loader::write_image(&node.disk, &image).unwrap();
+        node.disk.save(&image).unwrap();
         let said = loader::start_recorded("loader-writes", &image, &log).unwrap();
         assert_eq!((said.version.as_str(), said.generation()), ("v2", Some(2)));
         let case = recorded(&node, &[&old, &new], &WriteLog::read(&log).unwrap());

@@ -5,15 +5,13 @@
 //! Fails by: the first bad state of each operation, with the command that shows it again.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::ops::ControlFlow;
-use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use installer::certify::{self, Case, Job, Report, Scope};
-use installer::device::{Memory, State, Tears};
+use installer::device::{State, Tears};
 
 use crate::place;
 use crate::step::note;
@@ -139,25 +137,12 @@ fn describe(case: &Case, state: &mut State<'_>, image: Option<&Path>) -> Result<
         Err(why) => println!("starts nothing: {why}"),
     }
     if let Some(image) = image {
-        write_image(&state.disk, image)?;
+        state.disk.save(image).with_context(|| format!("write {}", image.display()))?;
         println!("written to {}", image.display());
     }
     match case.check(&mut case.judge(), state) {
         Ok(()) => println!("the rule is kept"),
         Err(why) => bail!("the rule is broken: {why}"),
-    }
-    Ok(())
-}
-
-/// Writes a disk as a sparse image.
-fn write_image(disk: &Memory, path: &Path) -> Result<()> {
-    use installer::device::BlockDevice as _;
-    let what = || format!("write {}", path.display());
-    let file = File::create(path).with_context(what)?;
-    file.set_len(disk.bytes()).with_context(what)?;
-    let blank = Memory::new(disk.bytes(), disk.sector_bytes());
-    for (at, block) in disk.blocks_unlike(&blank) {
-        file.write_all_at(block, at).with_context(what)?;
     }
     Ok(())
 }

@@ -34,6 +34,22 @@ pub struct Request {
     pub size: Size,
 }
 
+impl Request {
+    /// The partition, so many sectors long, of which there is at least one.
+    #[must_use]
+    pub fn placed(&self, number: u32, first_lba: u64, sectors: u64) -> Partition {
+        Partition {
+            number,
+            type_guid: self.type_guid,
+            guid: self.guid,
+            first_lba,
+            last_lba: first_lba + sectors - 1,
+            attributes: self.attributes,
+            name: self.name.clone(),
+        }
+    }
+}
+
 /// Places the partitions in the given order, numbered from 1.
 pub fn lay_out(geometry: Geometry, disk_guid: Guid, requests: &[Request]) -> Result<Table, Error> {
     let step = ALIGNMENT_BYTES / u64::from(geometry.sector_bytes);
@@ -51,7 +67,7 @@ pub fn lay_out(geometry: Geometry, disk_guid: Guid, requests: &[Request]) -> Res
         if sectors == 0 || sectors > room {
             return Err(full());
         }
-        partitions.push(place(number, request, next, sectors));
+        partitions.push(request.placed(number, next, sectors));
         next += sectors;
     }
     let table = Table { geometry, disk_guid, partitions };
@@ -81,17 +97,5 @@ impl Table {
         let grown = limit.saturating_sub(1).max(last);
         self.partitions.iter_mut().find(|partition| partition.number == number)?.last_lba = grown;
         Some(grown - last)
-    }
-}
-
-fn place(number: u32, request: &Request, first_lba: u64, sectors: u64) -> Partition {
-    Partition {
-        number,
-        type_guid: request.type_guid,
-        guid: request.guid,
-        first_lba,
-        last_lba: first_lba + sectors - 1,
-        attributes: request.attributes,
-        name: request.name.clone(),
     }
 }
