@@ -7,8 +7,10 @@ use std::io::ErrorKind;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use installer::device::{BlockDevice, Disk, Part};
-use ondisk::recorder::{Boot, Packer, RING_BYTES, RING_OFFSET_BYTES, SLOT_BYTES, Writer, boots, newest};
+use installer::device::{BlockDevice, DeviceError, Disk, Part};
+use ondisk::recorder::{
+    Boot, MOST_SKIPPED, Packer, RING_BYTES, RING_OFFSET_BYTES, SLOT_BYTES, Writer, boots, newest,
+};
 use ondisk::{ReadAt, ReadError};
 
 use super::pace::SLOTS_A_PAGE;
@@ -64,12 +66,10 @@ impl<D: BlockDevice> Ring<D> {
 
     /// Adds lines; they are on the disk when this returns. Says how many pages of the disk that took.
     pub(super) fn append(&mut self, lines: &[Line], started_us: u64) -> Result<u64, String> {
-        let mut slots: Vec<(u64, Vec<u8>)> = Vec::new();
+        let mut slots: Vec<Numbered> = Vec::new();
+        let mut failed = String::new();
         let mut put = |offset: u64, slot: &[u8; SLOT_BYTES]| {
-            match slots.last_mut() {
-                Some((start, bytes)) if *start + bytes.len() as u64 == offset => bytes.extend(slot),
-                _ => slots.push((offset, slot.to_vec())),
-            }
+            slots.push((offset, *slot));
             Ok::<(), String>(())
         };
         self.packer.set_started_us(started_us);
@@ -77,17 +77,48 @@ impl<D: BlockDevice> Ring<D> {
             self.packer.line(&line.record(), &mut put)?;
         }
         self.packer.finish(&mut put)?;
-        let mut ring = Part::new(&mut self.meta, RING_OFFSET_BYTES, RING_BYTES);
-        let failed = |e: installer::device::DeviceError| format!("{e}: {}", e.source);
         let mut pages = 0;
-        for (offset, bytes) in &slots {
-            ring.write_at(offset - RING_OFFSET_BYTES, bytes).map_err(failed)?;
-            let page = SLOTS_A_PAGE * SLOT_BYTES as u64;
-            pages += (offset + bytes.len() as u64).div_ceil(page) - offset / page;
+        for _ in 0..=MOST_SKIPPED {
+            let (written, refused) = self.write(&slots);
+            pages += written;
+            let Some((error, _)) = refused.first() else { return Ok(pages) };
+            failed = format!("{error}: {}", error.source);
+            // What falls on a bad sector goes behind it.
+            let again = refused.iter().flat_map(|(_, slots)| *slots);
+            slots = again.filter_map(|(_, slot)| self.packer.renumbered(slot)).collect();
         }
-        ring.flush().map_err(failed)?;
-        Ok(pages)
+        Err(failed)
     }
+
+    /// Writes slots and flushes; how many pages took them, and those of pages that did not.
+    ///
+    /// All at once first: which page a flush did not get onto the disk shows when each has one of its own.
+    fn write<'s>(&mut self, slots: &'s [Numbered]) -> (u64, Vec<(DeviceError, &'s [Numbered])>) {
+        let page = |offset: u64| offset / (SLOTS_A_PAGE * SLOT_BYTES as u64);
+        let mut ring = Part::new(&mut self.meta, RING_OFFSET_BYTES, RING_BYTES);
+        let pages = || slots.chunk_by(|(a, _), (b, _)| page(*a) == page(*b) && a < b);
+        let count = pages().count() as u64;
+        if pages().try_for_each(|slots| put_page(&mut ring, slots)).is_ok() && ring.flush().is_ok() {
+            return (count, Vec::new());
+        }
+        let mut refused = Vec::new();
+        for together in pages() {
+            if let Err(error) = put_page(&mut ring, together).and_then(|()| ring.flush()) {
+                refused.push((error, together));
+            }
+        }
+        (count - refused.len() as u64, refused)
+    }
+}
+
+/// A slot and its place in META.
+type Numbered = (u64, [u8; SLOT_BYTES]);
+
+/// Writes slots that follow each other.
+fn put_page<D: BlockDevice>(ring: &mut Part<'_, D>, slots: &[Numbered]) -> Result<(), DeviceError> {
+    let start = slots.first().map_or(0, |(offset, _)| offset - RING_OFFSET_BYTES);
+    let bytes: Vec<u8> = slots.iter().flat_map(|(_, slot)| slot).copied().collect();
+    ring.write_at(start, &bytes)
 }
 
 /// Writes a copy of the ring that only root reads.
@@ -162,6 +193,82 @@ mod tests {
             ["one", "two"],
             "and shows what the first one found"
         );
+    }
+
+    /// A disk whose second page of the ring cannot be written, which shows at the write or at the flush.
+    struct BadPage {
+        disk: Memory,
+        at_flush: bool,
+        dirty: bool,
+    }
+
+    const BAD: std::ops::Range<u64> = RING_OFFSET_BYTES + 4096..RING_OFFSET_BYTES + 8192;
+
+    impl BadPage {
+        fn refuse(&self) -> DeviceError {
+            let source = std::io::Error::from_raw_os_error(5);
+            DeviceError { operation: "write", device: "the disk".into(), offset: 0, length: 0, source }
+        }
+    }
+
+    impl ReadAt for BadPage {
+        fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+            if offset < BAD.end && BAD.start < offset + buffer.len() as u64 {
+                return Err(ReadError { offset, length: buffer.len(), errno: 5 });
+            }
+            self.disk.read_at(offset, buffer)
+        }
+    }
+
+    impl BlockDevice for BadPage {
+        fn bytes(&self) -> u64 {
+            self.disk.bytes()
+        }
+
+        fn sector_bytes(&self) -> u32 {
+            512
+        }
+
+        fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+            let bad = offset < BAD.end && BAD.start < offset + bytes.len() as u64;
+            match bad {
+                true if self.at_flush => self.dirty = true,
+                true => return Err(self.refuse()),
+                false => self.disk.write_at(offset, bytes)?,
+            }
+            Ok(())
+        }
+
+        fn zero(&mut self, offset: u64, length: u64) -> Result<(), DeviceError> {
+            self.disk.zero(offset, length)
+        }
+
+        fn flush(&mut self) -> Result<(), DeviceError> {
+            if std::mem::take(&mut self.dirty) { Err(self.refuse()) } else { Ok(()) }
+        }
+    }
+
+    #[test]
+    fn what_a_bad_sector_does_not_take_goes_behind_it() {
+        for at_flush in [false, true] {
+            let device = BadPage { disk: Memory::new(META_BYTES, 512), at_flush, dirty: false };
+            let mut ring = Ring::on(device, [1; 16]).unwrap();
+            // Each takes a slot: eight pages.
+            let text = "x".repeat(400);
+            let all: Vec<String> = (0..60).map(|n| format!("{n} {text}")).collect();
+            for (batch, first) in all.chunks(20).zip([0, 20, 40]) {
+                let batch: Vec<&str> = batch.iter().map(String::as_str).collect();
+                ring.append(&lines(&batch, first), 5).unwrap();
+            }
+            let mut found = boots(&mut ring.meta).unwrap();
+            // Those of the bad page come after the rest of their batch.
+            found[0].lines.sort_by_key(|line| line.time_us);
+            assert_eq!(texts(&found), all);
+            let mut again = Ring::on(ring.meta, [1; 16]).unwrap();
+            assert_eq!(again.packer.number(), 68);
+            again.meta.disk = Memory::new(0, 512);
+            assert!(again.append(&lines(&["no disk"], 60), 5).is_err());
+        }
     }
 
     /// Wherever the power goes: all batches that were appended are there, and no byte outside of the ring is touched.

@@ -4,13 +4,14 @@
 //! into slots ([`Packer`]); which slots count, in which order ([`newest`], [`boots`]).
 //! Does not: read, write or flush; choose lines.
 //! Order: a slot's place follows from its number alone, so a writer needs nothing but the highest number there is.
-//! A slot is written once: a torn one fails its checksum and is as if never written, and no other is touched.
+//! A slot is written once: a torn one fails its checksum and is as if never written, and no other is touched. What a
+//! bad sector does not take goes to the next place, and reads leave it out.
 //! Source: docs/formats/meta.md.
 
 mod pack;
 mod read;
 
-pub use pack::{Packer, Put};
+pub use pack::{MOST_SKIPPED, Packer, Put};
 pub use read::{Boot, Facts, Line, Newest, boots, newest};
 
 use crate::field::{array, bytes, le16, le32, le64, put, u8_at};

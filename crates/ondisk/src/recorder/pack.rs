@@ -1,11 +1,15 @@
 //! Lines into slots.
 //!
-//! Owns: as many lines in a slot as fit; lines longer than a slot; numbers and sequence numbers of the slots.
+//! Owns: as many lines in a slot as fit; lines longer than a slot; numbers and sequence numbers of the slots; going on
+//! behind places that cannot be written ([`MOST_SKIPPED`]).
 //! Does not: allocate, write, or give a slot out twice: what [`Packer::finish`] gave out stays as it is.
 
-use super::{GOES_ON, Head, Kind, LINE_HEAD, PAYLOAD_BYTES, SLOT_BYTES, Writer, encode, slot_offset};
+use super::{GOES_ON, Head, Kind, LINE_HEAD, PAYLOAD_BYTES, SLOT_BYTES, Slot, Writer, encode, slot_offset};
 use crate::field::put;
 use crate::kmsg::Record;
+
+/// Places that one slot is tried at besides its own: the slots of two pages of flash, each of which goes bad as one.
+pub const MOST_SKIPPED: u32 = 16;
 
 /// Takes a full slot: its place in META, and its bytes.
 pub type Put<'p, E> = &'p mut dyn FnMut(u64, &[u8; SLOT_BYTES]) -> Result<(), E>;
@@ -72,9 +76,17 @@ impl Packer {
     /// Gives out a slot of facts, `name=value` a line.
     pub fn facts<E>(&mut self, kind: Kind, time_us: u64, facts: &str, put_slot: Put<'_, E>) -> Result<(), E> {
         self.finish(put_slot)?;
-        let head = Head { kind, time_us, ..self.head };
-        let slot = encode(&head, facts.as_bytes());
-        self.put(&slot, put_slot)
+        self.put(kind, time_us, facts.as_bytes(), put_slot)
+    }
+
+    /// A slot that was given out and could not be written, with the number that comes next.
+    pub fn renumbered(&mut self, slot: &[u8; SLOT_BYTES]) -> Option<(u64, [u8; SLOT_BYTES])> {
+        let slot = Slot::decode(slot)?;
+        let number = self.head.number;
+        self.head.number = number.wrapping_add(1);
+        // It becomes the newest one, by which others go on.
+        let head = Head { number, sequence: self.head.sequence, ..slot.head };
+        Some((slot_offset(number), encode(&head, slot.payload)))
     }
 
     /// The time of a line in its slot, if it can be put so.
@@ -97,15 +109,21 @@ impl Packer {
     }
 
     fn give_out<E>(&mut self, put_slot: Put<'_, E>) -> Result<(), E> {
-        let slot = encode(&self.head, self.payload.get(..self.used).unwrap_or(&self.payload));
-        self.used = 0;
-        self.put(&slot, put_slot)
+        let (payload, used) = (self.payload, core::mem::take(&mut self.used));
+        let Head { kind, time_us, .. } = self.head;
+        self.put(kind, time_us, payload.get(..used).unwrap_or(&payload), put_slot)
     }
 
-    fn put<E>(&mut self, slot: &[u8; SLOT_BYTES], put_slot: Put<'_, E>) -> Result<(), E> {
-        let number = self.head.number;
-        // Counting on also after a failure: the place may be one that cannot be written.
-        self.head.number = number.wrapping_add(1);
-        put_slot(slot_offset(number), slot)
+    /// Gives out a slot; one whose place cannot be written goes to the next.
+    fn put<E>(&mut self, kind: Kind, time_us: u64, payload: &[u8], put_slot: Put<'_, E>) -> Result<(), E> {
+        let mut skipped = 0;
+        loop {
+            let head = Head { kind, time_us, ..self.head };
+            self.head.number = head.number.wrapping_add(1);
+            match put_slot(slot_offset(head.number), &encode(&head, payload)) {
+                Err(_) if skipped < MOST_SKIPPED => skipped += 1,
+                done => return done,
+            }
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! What the ring holds.
 //!
 //! Owns: finding the newest slot; all lines by boot.
-//! Fails by: [`ReadError`]; [`boots`] leaves out what cannot be read, as long as anything can.
+//! Fails by: [`ReadError`] where nothing can be read; else what cannot be is left out.
 
 use alloc::string::String;
 use alloc::vec;
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{ReadAt, ReadError};
 
-/// Slots that [`boots`] reads at once: a sector of most disks, or a page of flash. A bad one costs no more than that.
+/// Slots that a bad sector costs: a sector of most disks, or a page of flash.
 const SLOTS_AT_ONCE: usize = 8;
 
 /// The slot that was written last.
@@ -66,13 +66,15 @@ pub struct Boot {
 pub fn newest(meta: &mut impl ReadAt, buffer: &mut [u8]) -> Result<Option<Newest>, ReadError> {
     let at_once = (buffer.len() / SLOT_BYTES).max(1) as u64;
     let mut newest: Option<Newest> = None;
+    let mut whole = Err(ReadError { offset: RING_OFFSET_BYTES, length: 0, errno: 0 });
     let mut end = SLOTS;
     while end > 0 {
         let first = end.saturating_sub(at_once);
         let length = usize::try_from(end - first).unwrap_or(0).saturating_mul(SLOT_BYTES);
         let missing = ReadError { offset: slot_offset(first), length, errno: 0 };
         let chunk = buffer.get_mut(..length).ok_or(missing)?;
-        meta.read_at(slot_offset(first), chunk)?;
+        let read = read_around(meta, slot_offset(first), chunk);
+        whole = whole.or(read);
         for (place, slot) in (first..end).rev().zip(chunk.chunks_exact(SLOT_BYTES).rev()) {
             let claimed = claimed_number(slot, place);
             let higher = claimed.filter(|number| newest.is_none_or(|found| found.number < *number));
@@ -84,26 +86,30 @@ pub fn newest(meta: &mut impl ReadAt, buffer: &mut [u8]) -> Result<Option<Newest
         }
         end = first;
     }
-    Ok(newest)
+    whole.map(|()| newest)
+}
+
+/// Reads what can be read; the rest is zeros. `Err`: nothing can.
+fn read_around(meta: &mut impl ReadAt, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+    let whole = meta.read_at(offset, buffer);
+    if whole.is_ok() {
+        return whole;
+    }
+    let mut read = whole;
+    let places = (offset..).step_by(SLOTS_AT_ONCE * SLOT_BYTES);
+    for (offset, piece) in places.zip(buffer.chunks_mut(SLOTS_AT_ONCE * SLOT_BYTES)) {
+        match meta.read_at(offset, piece) {
+            Ok(()) => read = Ok(()),
+            Err(_) => piece.fill(0),
+        }
+    }
+    read
 }
 
 /// All boots that the ring still holds, the oldest first.
 pub fn boots(meta: &mut impl ReadAt) -> Result<Vec<Boot>, ReadError> {
     let mut ring = vec![0; usize::try_from(SLOTS).unwrap_or(0) * SLOT_BYTES];
-    let (mut offset, mut read, mut failed) = (RING_OFFSET_BYTES, 0, None);
-    for chunk in ring.chunks_mut(SLOTS_AT_ONCE * SLOT_BYTES) {
-        match meta.read_at(offset, chunk) {
-            Ok(()) => read += 1,
-            Err(error) => {
-                chunk.fill(0);
-                failed = Some(error);
-            }
-        }
-        offset += chunk.len() as u64;
-    }
-    if let Some(error) = failed.filter(|_| read == 0) {
-        return Err(error);
-    }
+    read_around(meta, RING_OFFSET_BYTES, &mut ring)?;
     let mut found: Vec<Slot<'_>> =
         (0..).zip(ring.chunks_exact(SLOT_BYTES)).filter_map(|(place, slot)| counting(slot, place)).collect();
     found.sort_by_key(|slot| slot.head.number);

@@ -213,6 +213,43 @@ fn a_bad_sector_costs_its_neighbours_and_no_more() {
     assert!(boots(&mut BadSector(&disk[..1], 0)).is_err());
 }
 
+/// The newest slot is found beside it, and writing goes on behind it: nothing of what was to be recorded is lost.
+#[test]
+fn a_writer_goes_on_behind_a_bad_sector() {
+    let mut disk = meta();
+    let first: Vec<String> = (0..5).map(|n| format!("{n} {}", "x".repeat(300))).collect();
+    write(0, 1, &[&first]).1.onto(&mut disk);
+    let bad = slot_offset(8)..slot_offset(16);
+    let mut buffer = [0; 20 * SLOT_BYTES];
+    let found = newest(&mut BadSector(&disk, bad.start), &mut buffer).unwrap().unwrap();
+    assert_eq!(found.number, 4);
+    let mut packer = Packer::new([2; 16], Writer::Init, found.number + 1, 0);
+    let mut put_slot = |offset: u64, slot: &[u8; SLOT_BYTES]| {
+        if bad.contains(&offset) {
+            return Err("input/output error");
+        }
+        put(&mut disk, usize::try_from(offset).unwrap(), slot);
+        Ok(())
+    };
+    for (sequence, text) in (0..).zip(&first) {
+        packer.line(&record(sequence, text), &mut put_slot).unwrap();
+    }
+    packer.facts(Kind::End, 9, "end=reboot", &mut put_slot).unwrap();
+    assert_eq!(packer.number(), 5 + 6 + 8);
+    let found = boots(&mut BadSector(&disk, bad.start)).unwrap();
+    assert_eq!(texts(&found[0]), first);
+    assert_eq!(texts(&found[1]), first);
+    assert_eq!(found[1].end.as_ref().unwrap().get("end"), Some("reboot"));
+    // A disk that takes nothing is told.
+    let mut tries = 0;
+    let gone = packer.facts(Kind::End, 9, "", &mut |_, _| {
+        tries += 1;
+        Err(())
+    });
+    assert_eq!((gone, tries), (Err(()), MOST_SKIPPED + 1));
+    assert!(newest(&mut BadSector(&disk[..1], 0), &mut buffer).is_err());
+}
+
 fn batches() -> impl Strategy<Value = Vec<Vec<String>>> {
     let line = prop_oneof![4 => "[a-z ]{0,90}", 1 => "[a-z]{400,1000}"];
     proptest::collection::vec(proptest::collection::vec(line, 1..12), 1..8)
