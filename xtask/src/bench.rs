@@ -1,18 +1,24 @@
-//! `xtask bench boot`: what a boot of Billet costs, beside two other systems on the same kernel.
+//! `xtask bench`: what Billet costs. `boot`: a boot, beside two other systems on the same kernel; `upgrade` and
+//! `install`: bytes, memory and time.
 //!
-//! Order: build; boot the two peers and Billet in the exact machine ([`guest`]), each several times and once traced;
+//! Order: build; for a boot boot the two peers and Billet in the exact machine ([`guest`]), each several times and once traced;
 //! boot Billet once more with the host's own accelerator for its memory; write the report.
-//! Owns: `target/bench/`: the report `boot.json`, the consoles, the traces.
+//! Owns: `target/bench/`: a report each (`boot.json`), the consoles, the traces.
 //! Does not: judge. Figures are compared with the project's aims in the report, and a missed one is shown as missed.
 
 mod billet;
+mod document;
 mod guest;
+mod install;
 mod klog;
 mod measure;
 mod memory;
 mod peers;
 mod report;
 mod schedule;
+mod upgrade;
+
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use clap::Subcommand;
@@ -39,6 +45,17 @@ pub(crate) struct Options {
 enum What {
     /// Instructions from init to the API, against systemd and busybox on the same kernel; sizes; memory.
     Boot(BootOptions),
+    /// Rate of an installation from local layers, against the disk's own.
+    Install(BuildOptions),
+    /// Bytes that an upgrade writes, and the memory that it takes.
+    Upgrade(BuildOptions),
+}
+
+#[derive(Debug, clap::Args)]
+struct BuildOptions {
+    /// Measure what the last build made.
+    #[arg(long)]
+    no_build: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -46,31 +63,43 @@ struct BootOptions {
     /// Plain runs of each system; the middle one counts.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// Measure what the last build made.
-    #[arg(long)]
-    no_build: bool,
+    #[command(flatten)]
+    build: BuildOptions,
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let What::Boot(options) = &options.what;
     host::ensure_packages(Need::Run)?;
-    let artefacts = if options.no_build { Artefacts::read()? } else { build::build(Freshness::Day)? };
     let folder = place::target().join("bench");
     std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+    match &options.what {
+        What::Boot(options) => boot(options, &folder),
+        What::Install(options) => options.artefacts().and_then(|_| install::measure(&folder)),
+        What::Upgrade(options) => options.artefacts().and_then(|_| upgrade::measure(&folder)),
+    }
+}
+
+impl BuildOptions {
+    fn artefacts(&self) -> Result<Artefacts> {
+        if self.no_build { Artefacts::read() } else { build::build(Freshness::Day) }
+    }
+}
+
+fn boot(options: &BootOptions, folder: &Path) -> Result<()> {
+    let artefacts = options.build.artefacts()?;
     let cache = Cache::open(&place::cache()?)?;
     let mut inputs = Inputs::open(&cache, Freshness::Day)?;
     let kernel = Debian.kernel(&mut inputs)?;
-    let parts = Parts::collect(&cache, &kernel, &folder)?;
+    let parts = Parts::collect(&cache, &kernel, folder)?;
     let spared = spared(&artefacts.cmdline);
-    let busybox = measure::cost(&parts.busybox(&mut inputs, &spared)?, &folder, options.runs)?;
-    let systemd = measure::cost(&parts.systemd(&mut inputs, &spared)?, &folder, options.runs)?;
+    let busybox = measure::cost(&parts.busybox(&mut inputs, &spared)?, folder, options.runs)?;
+    let systemd = measure::cost(&parts.systemd(&mut inputs, &spared)?, folder, options.runs)?;
     // Other builds may fetch packages from here on.
     drop(inputs);
-    let billet = billet::measure(&artefacts, &folder, options.runs)?;
-    let memory = memory::measure(&artefacts, &folder)?;
+    let billet = billet::measure(&artefacts, folder, options.runs)?;
+    let memory = memory::measure(&artefacts, folder)?;
     let report =
         report::Report { artefacts: &artefacts, runs: options.runs, billet, systemd, busybox, memory };
-    report.write(&folder)
+    report.write(folder)
 }
 
 fn spared(command_line: &str) -> String {

@@ -1,27 +1,23 @@
 //! The figures as `target/bench/boot.json` and as the table in docs/benchmarks.md.
 //!
 //! Owns: which figures are reported under which name, and what the project has set itself as their limits.
-//! Does not: write anything else in docs/benchmarks.md than what stands between its two marks.
+//! Does not: write docs/benchmarks.md itself ([`document`]).
 
 mod table;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use super::billet::BootCost;
+use super::document;
 use super::measure::{Cost, ratio};
 use super::schedule::IDLE_NAME;
 use crate::build::Artefacts;
-use crate::command::Cmd;
 use crate::place;
 use crate::step::note;
-
-const DOCUMENT: &str = "docs/benchmarks.md";
-const BEGIN: &str = "<!-- written by `cargo xtask bench boot` -->\n";
-const END: &str = "<!-- end of what is written -->";
 
 /// Everything that was measured.
 pub(crate) struct Report<'a> {
@@ -50,15 +46,9 @@ impl Report<'_> {
         let path = folder.join("boot.json");
         let text = serde_json::to_string_pretty(&self.json(&sizes)).context("serialise the report")?;
         std::fs::write(&path, text + "\n").with_context(|| format!("write {}", path.display()))?;
-        let table = table::markdown(self, &sizes, &today()?, &qemu_version()?);
-        print!("\n{table}");
-        let document = place::repository().join(DOCUMENT);
-        let before =
-            std::fs::read_to_string(&document).with_context(|| format!("read {}", document.display()))?;
-        std::fs::write(&document, between_marks(&before, &table)?)
-            .with_context(|| format!("write {}", document.display()))?;
-        note(&format!("written: {} and {DOCUMENT}", path.display()));
-        Ok(())
+        let table = table::markdown(self, &sizes, &document::today()?, &document::qemu_version()?);
+        note(&format!("written: {}", path.display()));
+        document::write("boot", &table)
     }
 
     fn json(&self, sizes: &Sizes) -> Value {
@@ -135,35 +125,4 @@ fn idle(cost: &Cost) -> u64 {
 fn file_bytes(path: &Path) -> Result<u64> {
     let path = place::repository().join(path);
     Ok(path.metadata().with_context(|| format!("inspect {}", path.display()))?.len())
-}
-
-fn today() -> Result<String> {
-    Ok(Cmd::new("date").args(["-u", "+%F"]).read()?.trim().to_owned())
-}
-
-fn qemu_version() -> Result<String> {
-    let text = Cmd::new(qemu_tests::accel::QEMU).arg("--version").read()?;
-    let line = text.lines().next().unwrap_or_default();
-    Ok(line.trim_start_matches("QEMU emulator version ").split(' ').next().unwrap_or_default().to_owned())
-}
-
-fn between_marks(document: &str, table: &str) -> Result<String> {
-    let marks = document.split_once(BEGIN).and_then(|(head, rest)| Some((head, rest.split_once(END)?.1)));
-    let (head, tail) = marks.with_context(|| format!("{DOCUMENT} has lost the marks around its table"))?;
-    ensure!(!table.contains(END), "the table holds the mark of its end");
-    Ok(format!("{head}{BEGIN}{table}{END}{tail}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_what_is_between_the_marks_changes() {
-        let before = format!("# Title\n\n{BEGIN}old\n{END}\n\nText.\n");
-        let after = between_marks(&before, "new\n").unwrap();
-        assert_eq!(after, format!("# Title\n\n{BEGIN}new\n{END}\n\nText.\n"));
-        assert_eq!(between_marks(&after, "new\n").unwrap(), after);
-        assert!(between_marks("# Title\n", "new\n").is_err());
-    }
 }
