@@ -133,7 +133,10 @@ impl<R: ReadAt> Reader<R> {
         let places = clusters.iter().map(|cluster| self.cluster_offset(*cluster)).collect();
         let sector = usize::try_from(self.sector_bytes).map_err(|_| Error::NotFat32)?;
         let cluster_bytes = usize::try_from(self.cluster_bytes).map_err(|_| Error::NotFat32)?;
-        Ok((Folder::new(Folder { clusters, places, bytes, sector, cluster_bytes, stale: Vec::new() }), last))
+        Ok((
+            Folder { clusters, places, bytes, sector, cluster_bytes, stale: Vec::new() }.ending_at_its_mark(),
+            last,
+        ))
     }
 
     /// Where a cluster lies, in bytes from the volume's start.
@@ -180,7 +183,7 @@ struct Placed {
 
 impl Folder {
     /// Nothing behind the end mark is an entry: what would become one when the end moves is told apart.
-    fn new(mut self) -> Self {
+    fn ending_at_its_mark(mut self) -> Self {
         let end = self.end() * SLOT_BYTES;
         let unused = self.bytes.get_mut(end..).unwrap_or_default();
         let marks = unused.iter().enumerate().filter(|(_, byte)| **byte != 0);

@@ -89,19 +89,24 @@ pub fn newest(meta: &mut impl ReadAt, buffer: &mut [u8]) -> Result<Option<Newest
     whole.map(|()| newest)
 }
 
-/// Reads what can be read; the rest is zeros. `Err`: nothing can.
+/// Reads what can be read, page by page of the disk; the rest is zeros. `Err`: nothing can.
 fn read_around(meta: &mut impl ReadAt, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
     let whole = meta.read_at(offset, buffer);
     if whole.is_ok() {
         return whole;
     }
     let mut read = whole;
-    let places = (offset..).step_by(SLOTS_AT_ONCE * SLOT_BYTES);
-    for (offset, piece) in places.zip(buffer.chunks_mut(SLOTS_AT_ONCE * SLOT_BYTES)) {
+    let (mut offset, mut rest) = (offset, buffer);
+    while !rest.is_empty() {
+        let page = (SLOTS_AT_ONCE * SLOT_BYTES) as u64;
+        let length = usize::try_from(page - offset % page).unwrap_or(usize::MAX).min(rest.len());
+        let (piece, behind) = rest.split_at_mut(length);
         match meta.read_at(offset, piece) {
             Ok(()) => read = Ok(()),
             Err(_) => piece.fill(0),
         }
+        offset += length as u64;
+        rest = behind;
     }
     read
 }
