@@ -84,13 +84,15 @@ fn of_job(
 }
 
 /// Starts a state for real: the payload is the model's, the counter is one lower, everything else is as it was.
-fn agrees(pick: &Pick, image: &std::path::Path) {
+///
+/// Machines that run at the same time have names of their own: by these their consoles are told apart.
+fn agrees(pick: &Pick, machine: &str, image: &std::path::Path) {
     pick.disk.save(image).unwrap();
     let sectors = pick.disk.sector_bytes();
     let place = certify::place(&certify::table(&mut pick.disk.clone()).unwrap(), "EFI").unwrap();
     let mut expected = loader::entries(image, sectors, place).unwrap();
     let said =
-        loader::start("loader", image, sectors).unwrap_or_else(|error| panic!("{}: {error:#}", pick.name));
+        loader::start(machine, image, sectors).unwrap_or_else(|error| panic!("{}: {error:#}", pick.name));
     let generation = pick.started.entry.generation;
     assert_eq!(
         (said.version.as_str(), said.generation()),
@@ -115,10 +117,12 @@ fn the_loader_chooses_what_the_model_chooses() {
     let dir = paths::temporary_dir().unwrap();
     let next = std::sync::atomic::AtomicUsize::new(0);
     let work = |worker: usize| {
-        let image = dir.path().join(format!("disk-{worker}"));
+        let machine = format!("loader-{worker}");
+        let image = dir.path().join(&machine);
         let index = || next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         while let Some(pick) = picks.get(index()) {
-            agrees(pick, &image);
+            eprintln!("{machine}: {}", pick.name);
+            agrees(pick, &machine, &image);
         }
     };
     std::thread::scope(|threads| {
