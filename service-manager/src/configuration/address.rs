@@ -1,6 +1,6 @@
 //! The address that a config is fetched from, with what this machine is put into it.
 //!
-//! Owns: `${uuid} ${serial} ${mac} ${hostname}` in path and query, and the older form of a query key `uuid`.
+//! Owns: `${uuid} ${serial} ${mac} ${hostname} ${code}` in path and query, and the older form of a query key `uuid`.
 //! Fails by: naming what is not known yet; the caller tries again, so it is waited for.
 //! Source: spec/machine-facts.md §4.5.
 
@@ -15,6 +15,8 @@ pub(super) struct Machine {
     pub(super) mac: Option<String>,
     /// Host name.
     pub(super) hostname: Option<String>,
+    /// What META keeps for this purpose.
+    pub(super) code: Option<String>,
 }
 
 impl Machine {
@@ -24,8 +26,9 @@ impl Machine {
             "serial" => (&self.serial, "the SMBIOS serial number of this machine"),
             "mac" => (&self.mac, "the hardware address of a wired link"),
             "hostname" => (&self.hostname, "the host name"),
-            // The code lies in META, which comes with the installer.
-            "code" => return Err("the code for ${code} is not known: this node has no META".to_owned()),
+            "code" => {
+                (&self.code, "the code of this machine (META key 0x0b: `billetctl meta write 0x0b CODE`)")
+            }
             _ => {
                 return Err(format!(
                     "${{{name}}} is no variable; there are ${{uuid}} ${{serial}} ${{mac}} ${{hostname}} ${{code}}"
@@ -92,6 +95,7 @@ mod tests {
             serial: Some("S/N 7".into()),
             mac: Some("52:54:00:12:34:56".into()),
             hostname: None,
+            code: Some("a/1".into()),
         }
     }
 
@@ -106,6 +110,7 @@ mod tests {
             Ok("http://h/1b4e/c.yaml?m=52:54:00:12:34:56".into())
         );
         assert_eq!(filled("http://h?s=${serial}"), Ok("http://h?s=S%2FN%207".into()));
+        assert_eq!(filled("http://h/c?code=${code}"), Ok("http://h/c?code=a%2F1".into()));
         assert_eq!(filled("https://h:8443"), Ok("https://h:8443".into()));
     }
 
@@ -119,7 +124,8 @@ mod tests {
     #[test]
     fn what_is_missing_is_said() {
         assert_eq!(filled("http://h/${hostname}"), Err("the host name is not known".into()));
-        assert!(filled("http://h/${code}").unwrap_err().contains("this node has no META"));
+        let blank = fill("http://h/${code}", &Machine::default()).unwrap_err();
+        assert!(blank.contains("META key 0x0b") && blank.ends_with("is not known"), "{blank}");
         assert!(filled("http://h/${model}").unwrap_err().contains("${model} is no variable"));
         assert!(filled("http://h/${uuid").is_err() && filled("h/x").is_err());
     }

@@ -10,9 +10,11 @@ use std::fmt;
 use std::fs;
 use std::io::Read;
 use std::path::Path;
+use std::sync::Arc;
 
 use base64::Engine;
 use config::cmdline::ConfigSource;
+use ondisk::meta::tags;
 use zeroize::Zeroizing;
 
 use super::address::{Machine, fill};
@@ -88,7 +90,7 @@ pub(crate) fn from_state(node: &Node) -> Search {
 }
 
 /// Everything else, in order.
-pub(crate) async fn from_outside(node: &Node) -> Search {
+pub(crate) async fn from_outside(node: &Arc<Node>) -> Search {
     let inline = |name, value: &Option<String>| match value {
         Some(value) => found(Origin::Parameter(name), unpacked(value).map_err(|e| format!("{name}: {e}"))),
         None => Search::Nothing,
@@ -152,14 +154,28 @@ fn in_image(paths: &[&'static str]) -> Search {
 }
 
 /// The source that `config=` names.
-async fn named(node: &Node) -> Search {
+async fn named(node: &Arc<Node>) -> Search {
     match &node.parameters.config {
         Some(ConfigSource::MetalIso) => volume::read(node),
-        Some(ConfigSource::Url(address)) => match fill(address, &machine(node)) {
-            Ok(address) => found(Origin::Address(address.clone()), http::get(&address).await),
-            Err(error) => Search::Failed(error),
-        },
+        Some(ConfigSource::Url(address)) => {
+            if address.contains("${code}") {
+                find_meta(node).await;
+            }
+            match fill(address, &machine(node)) {
+                Ok(address) => found(Origin::Address(address.clone()), http::get(&address).await),
+                Err(error) => Search::Failed(error),
+            }
+        }
         Some(ConfigSource::None) | None => Search::Nothing,
+    }
+}
+
+/// A machine that was started from elsewhere than its disk has META on that disk all the same.
+async fn find_meta(node: &Arc<Node>) {
+    if node.meta.device().is_none() {
+        let reader = node.clone();
+        // Without it the address says that the code is not known.
+        let _ = tokio::task::spawn_blocking(move || crate::meta::open_on_system_disk(&reader)).await;
     }
 }
 
@@ -173,11 +189,18 @@ fn machine(node: &Node) -> Machine {
         Spec::HostnameStatus(status) => Some(status.hostname.clone()),
         _ => None,
     });
+    let kept = |tag: u32| {
+        let text = String::from_utf8(node.meta.get(tag)?).ok()?;
+        Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+    };
+    // Somebody's own UUID stands for the firmware's, which some boards share.
+    let uuid = kept(tags::UUID_OVERRIDE).or_else(|| dmi("product_uuid"));
     Machine {
-        uuid: dmi("product_uuid").map(|uuid| uuid.to_ascii_lowercase()),
+        uuid: uuid.map(|uuid| uuid.to_ascii_lowercase()),
         serial: dmi("product_serial"),
         mac: first_mac(Path::new("/sys/class/net")),
         hostname,
+        code: kept(tags::DOWNLOAD_CODE),
     }
 }
 
@@ -323,6 +346,19 @@ mod tests {
     fn the_image_s_own_config_is_found() {
         assert!(matches!(in_image(&["/nonexistent/config.yaml"]), Search::Nothing));
         assert!(matches!(in_image(&["/proc/self/comm"]), Search::Found(_)));
+    }
+
+    #[tokio::test]
+    async fn meta_brings_the_code_and_a_uuid_of_its_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = crate::server::tests_node(dir.path().to_owned());
+        assert_eq!(machine(&node).code, None);
+        node.meta.set(tags::DOWNLOAD_CODE, b"s3cret\n").await.unwrap();
+        node.meta.set(tags::UUID_OVERRIDE, b"AB-1").await.unwrap();
+        let known = machine(&node);
+        assert_eq!((known.code.as_deref(), known.uuid.as_deref()), (Some("s3cret"), Some("ab-1")));
+        node.meta.set(tags::DOWNLOAD_CODE, b" ").await.unwrap();
+        assert_eq!(machine(&node).code, None, "an empty one is none");
     }
 
     #[test]
