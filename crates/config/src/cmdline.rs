@@ -43,6 +43,8 @@ pub struct NodeParameters {
     pub keep_module_signatures: bool,
     /// `experimental.wipe=system[:LABEL,…]`: partitions of the system disk to wipe at this boot; empty: all of it.
     pub wipe_system: Option<Vec<String>>,
+    /// `environment=NAME=VALUE`, each time it is given: variables of services, before those of the configuration.
+    pub environment: Vec<(String, String)>,
     /// `panic=`: seconds until a reboot after a fatal error.
     pub panic_seconds: Option<i32>,
 }
@@ -80,6 +82,13 @@ impl CommandLine {
         self.last(&format!("billet.{name}")).or_else(|| self.last(&format!("talos.{name}")))
     }
 
+    /// The values of every `billet.NAME` and `talos.NAME`, in order.
+    fn every(&self, name: &str) -> impl Iterator<Item = &str> {
+        let known = ["billet.", "talos."].map(|before| format!("{before}{name}"));
+        let ours = self.parameters.iter().filter(move |parameter| known.contains(&parameter.name));
+        ours.filter_map(|parameter| parameter.value.as_deref())
+    }
+
     /// What the command line says to machined.
     pub fn node(&self) -> NodeParameters {
         NodeParameters {
@@ -93,6 +102,7 @@ impl CommandLine {
             halt_on_shutdown: self.ours("shutdown") == Some("halt"),
             keep_module_signatures: self.ours("module.signatures") == Some("verify"),
             wipe_system: self.ours("experimental.wipe").and_then(wipe),
+            environment: self.every("environment").filter_map(variable).collect(),
             panic_seconds: self.last("panic").and_then(|v| v.parse().ok()),
         }
     }
@@ -107,6 +117,11 @@ fn wipe(value: &str) -> Option<Vec<String>> {
             labels.iter().all(|label| !label.is_empty()).then_some(labels)
         }
     }
+}
+
+fn variable(value: &str) -> Option<(String, String)> {
+    let (name, value) = value.split_once('=')?;
+    (!name.is_empty()).then(|| (name.to_owned(), value.to_owned()))
 }
 
 fn config_source(value: &str) -> ConfigSource {
@@ -170,6 +185,15 @@ mod tests {
         assert_eq!(node.panic_seconds, Some(20));
         assert_eq!(node.logging_kernel.as_deref(), Some("udp://10.0.0.1:514"));
         assert_eq!(node.platform, "metal");
+    }
+
+    #[test]
+    fn variables_may_be_given_often() {
+        let line =
+            "talos.environment=A=b billet.environment=http_proxy=http://p:1/?x=y talos.environment=nothing";
+        let environment = CommandLine::parse(line).node().environment;
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(environment, [pair("A", "b"), pair("http_proxy", "http://p:1/?x=y")]);
     }
 
     #[test]

@@ -1,8 +1,11 @@
-//! An image as one tar file in OCI's image layout: reading one, and writing one of which every byte is known.
+//! An image as one tar file: reading one in OCI's image layout or as `docker save` writes it, and writing a layout of
+//! which every byte is known.
 //!
 //! Owns: where each blob lies in the file, the comparison of every digest.
 //! Does not: compress; layers of ours are compressed file systems already.
 //! Source: OCI image specification, "Image Layout"; tar files without times and owners.
+
+mod docker;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -52,6 +55,11 @@ impl Archive {
 
     /// The image for machines of this architecture, with its config.
     pub fn image(&self, architecture: &str) -> Result<(Manifest, Config), Error> {
+        if self.is_docker() {
+            let (manifest, config, _) = docker::image(self)?;
+            config.check(&self.name, architecture)?;
+            return Ok((manifest, config));
+        }
         let index = self.small(INDEX)?;
         let mut document = document::parse(&self.name, &index)?;
         // An index may hold indexes; more than two of them is nobody's image.
@@ -70,13 +78,23 @@ impl Archive {
 
     /// Content of a blob, compared with its digest when its end is read.
     pub fn blob(&self, descriptor: &Descriptor) -> Result<Source, Error> {
-        let name = blob_path(&descriptor.digest);
+        let mut name = blob_path(&descriptor.digest);
+        if self.is_docker()
+            && let Some(path) = docker::image(self)?.2.remove(&name)
+        {
+            name = path;
+        }
         let (start, length) = self.place(&name)?;
         if length != descriptor.size {
             return Err(Error::Length { what: name, wanted: descriptor.size });
         }
         let (file, wanted) = (self.file.clone(), descriptor.digest);
         Ok(Box::new(Piece { file, at: start, end: start + length, hash: Hasher::default(), wanted }))
+    }
+
+    /// Newer versions of `docker save` write both forms: the layout counts.
+    fn is_docker(&self) -> bool {
+        !self.entries.contains_key(INDEX) && self.entries.contains_key(docker::CONTENTS)
     }
 
     fn place(&self, name: &str) -> Result<(u64, u64), Error> {

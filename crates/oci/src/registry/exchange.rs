@@ -1,6 +1,6 @@
 //! Requests to a registry: connection, TLS, sign-in, redirects, and which failures may pass.
 //!
-//! Owns: one connection a request. Does not: choose the address.
+//! Owns: one connection a request, through a proxy where there is one. Does not: choose the address.
 //! Order: a request without a sign-in first, then with what the registry asked for; a sign-in never follows a redirect
 //! to another host, and nothing leads from https to http.
 
@@ -11,6 +11,7 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
+use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -18,6 +19,7 @@ use tokio::net::TcpStream;
 use super::Settings;
 use super::auth::{self, Challenge};
 use super::endpoint::Endpoint;
+use super::proxy::Proxy;
 use super::tls::Connectors;
 
 /// For a TCP connection and its TLS, each.
@@ -150,22 +152,74 @@ impl Exchange {
         let host = uri.host().ok_or_else(|| Fault::Final(format!("{uri} names no host")))?;
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         let port = uri.port_u16().unwrap_or(if secure { 443 } else { 80 });
-        let connect = tokio::time::timeout(CONNECT_DEADLINE, TcpStream::connect((bare, port))).await;
-        let late = || Fault::Passing(format!("connect to {host}:{port}: no answer (deadline connect)"));
-        let stream = connect
-            .map_err(|_| late())?
-            .map_err(|e| Fault::Passing(format!("connect to {host}:{port}: {e}")))?;
-        let request = request(uri, headers, authorization, form)?;
-        if !secure {
-            return speak(stream, request).await;
+        let mut request = request(uri, headers, authorization, form)?;
+        let Some(proxy) = self.settings.proxies.for_host(secure, bare, port) else {
+            let stream = dial(bare, port, "").await?;
+            return if secure {
+                self.speak_tls(stream, uri, bare, request).await
+            } else {
+                speak(stream, request).await
+            };
+        };
+        let stream = dial(&proxy.host, proxy.port, "proxy ").await?;
+        if secure {
+            let stream = tunnel(stream, proxy, host, port).await?;
+            return self.speak_tls(stream, uri, bare, request).await;
         }
-        let authority = uri.authority().map_or(host, |authority| authority.as_str());
-        let stream = tokio::time::timeout(
-            CONNECT_DEADLINE,
-            self.connectors.connect(&self.settings, authority, bare, stream),
-        );
-        speak(stream.await.map_err(|_| late())??, request).await
+        // A proxy wants the whole address.
+        *request.uri_mut() = uri.clone();
+        if let Some(value) = &proxy.authorization {
+            request.headers_mut().insert(header::PROXY_AUTHORIZATION, value.clone());
+        }
+        speak(stream, request).await
     }
+
+    async fn speak_tls<S>(
+        &self,
+        stream: S,
+        uri: &Uri,
+        host: &str,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<Incoming>, Fault>
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let authority = uri.authority().map_or(host, |authority| authority.as_str());
+        let late = |_| Fault::Passing(format!("TLS with {host}: no answer (deadline connect)"));
+        let connect = self.connectors.connect(&self.settings, authority, host, stream);
+        let stream = tokio::time::timeout(CONNECT_DEADLINE, connect).await.map_err(late)?;
+        speak(stream?, request).await
+    }
+}
+
+/// A TCP connection; `who` stands before the address in errors.
+async fn dial(host: &str, port: u16, who: &str) -> Result<TcpStream, Fault> {
+    let failed = |why: &str| Fault::Passing(format!("connect to {who}{host}:{port}: {why}"));
+    let connect = tokio::time::timeout(CONNECT_DEADLINE, TcpStream::connect((host, port))).await;
+    connect.map_err(|_| failed("no answer (deadline connect)"))?.map_err(|e| failed(&e.to_string()))
+}
+
+/// Has a proxy connect us with a host, and leave the rest to us.
+async fn tunnel(stream: TcpStream, proxy: &Proxy, host: &str, port: u16) -> Result<TokioIo<Upgraded>, Fault> {
+    let to = format!("{host}:{port}");
+    let mut request = Request::builder().method(Method::CONNECT).uri(&to).header(header::HOST, &to);
+    if let Some(value) = &proxy.authorization {
+        request = request.header(header::PROXY_AUTHORIZATION, value);
+    }
+    let request = request.body(Full::default()).map_err(|e| Fault::Final(format!("{to}: {e}")))?;
+    let answer = speak(stream, request).await?;
+    match answer.status() {
+        status if status.is_success() => {}
+        StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
+            let text = format!("proxy {}: it wants a name and password, or others (407)", proxy.host);
+            return Err(Fault::Final(text));
+        }
+        status => {
+            let text = format!("proxy {}: no way to {to}: it answered {status}", proxy.host);
+            return Err(if status.is_server_error() { Fault::Passing(text) } else { Fault::Final(text) });
+        }
+    }
+    hyper::upgrade::on(answer).await.map(TokioIo::new).map_err(Fault::passing)
 }
 
 fn request(
@@ -199,8 +253,8 @@ where
     let exchange = async {
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(Fault::passing)?;
-        // It ends with the answer's body.
-        tokio::spawn(connection);
+        // It ends with the answer's body, or goes on as a tunnel.
+        tokio::spawn(connection.with_upgrades());
         sender.send_request(request).await.map_err(Fault::passing)
     };
     let late =

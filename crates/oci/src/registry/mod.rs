@@ -11,6 +11,7 @@ mod auth;
 mod blob;
 mod endpoint;
 mod exchange;
+mod proxy;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -29,6 +30,7 @@ use endpoint::Endpoint;
 use exchange::{Exchange, Fault};
 
 pub use blob::{Blob, Reader};
+pub use proxy::Proxies;
 pub use settings::{Auth, Host, Identity, Mirror, Settings, Tls};
 
 /// Between two rounds over all addresses: it doubles up to the longest.

@@ -7,6 +7,8 @@ use std::path::PathBuf;
 
 use zeroize::Zeroizing;
 
+use super::Proxies;
+
 /// For all registries.
 #[derive(Clone, Default)]
 pub struct Settings {
@@ -16,6 +18,8 @@ pub struct Settings {
     pub hosts: BTreeMap<String, Host>,
     /// A PEM file with the authorities that every host may have its certificate from.
     pub authorities: Option<PathBuf>,
+    /// Which hosts are reached through which proxy.
+    pub proxies: Proxies,
 }
 
 /// Who is asked before a registry.

@@ -287,3 +287,75 @@ async fn certificates_count_as_the_config_says() {
     assert!(begin.elapsed() < Duration::from_secs(3), "a certificate that is not trusted is not tried again");
     assert!(pull(with(Tls { identity: None, ..trusted })).await.is_err());
 }
+
+/// A proxy on loopback that counts: whole addresses and tunnels; every host is the one given.
+async fn proxy(to: std::net::SocketAddr, seen: Arc<std::sync::Mutex<Vec<String>>>) -> u16 {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            let seen = seen.clone();
+            tokio::spawn(async move {
+                let mut head = Vec::new();
+                while !head.ends_with(b"\r\n\r\n") {
+                    head.push(client.read_u8().await.unwrap());
+                }
+                let text = String::from_utf8(head).unwrap();
+                seen.lock().unwrap().push(text.clone());
+                let mut server = tokio::net::TcpStream::connect(to).await.unwrap();
+                if text.starts_with("CONNECT ") {
+                    client.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await.unwrap();
+                } else {
+                    let path = text.replacen("http://", "", 1);
+                    let (_, rest) = path.split_once('/').unwrap();
+                    server.write_all(format!("GET /{rest}").as_bytes()).await.unwrap();
+                }
+                let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
+            });
+        }
+    });
+    port
+}
+
+fn with_proxy(settings: Settings, name: &'static str, port: u16) -> Settings {
+    let value = format!("http://me:secret@127.0.0.1:{port}");
+    let proxies = Proxies::of_environment(|known| (known == name).then(|| value.clone()));
+    Settings { proxies: proxies.ok().unwrap(), ..settings }
+}
+
+#[tokio::test]
+async fn an_image_is_pulled_through_a_proxy() {
+    let rig = rig(Behaviour::default()).await;
+    let seen = Arc::default();
+    let port = proxy(rig.server.address(), Arc::clone(&seen)).await;
+    // A name that nobody but the proxy knows.
+    let settings = with_proxy(mirrors(&["http://mirror.invalid:81".to_owned()]), "http_proxy", port);
+    assert_eq!(pull(settings).await.unwrap(), whole());
+    let seen = seen.lock().unwrap();
+    assert!(seen[0].starts_with("GET http://mirror.invalid:81/v2/demo/app/manifests/1?ns="), "{}", seen[0]);
+    assert!(
+        seen.iter().all(|head| head.to_ascii_lowercase().contains("proxy-authorization: basic bwu6c2vjcmv0"))
+    );
+}
+
+#[tokio::test]
+async fn https_goes_through_a_tunnel_and_the_proxys_password_ends_at_the_proxy() {
+    let authority = Authority::generate("registry", Lifetime::from_now(CA_LIFETIME)).unwrap();
+    let leaf = Leaf {
+        organizations: vec![],
+        names: vec!["mirror.invalid".to_owned()],
+        usage: Usage::Server,
+        lifetime: Lifetime::from_now(LEAF_LIFETIME),
+    };
+    let server = server_config(&authority.issue(&leaf).unwrap(), None);
+    let rig = rig_with(Some(server), Behaviour::default(), "amd64").await;
+    let seen = Arc::default();
+    let port = proxy(rig.server.address(), Arc::clone(&seen)).await;
+    let mut settings = mirrors(&["https://mirror.invalid".to_owned()]);
+    let tls = Tls { authorities: authority.certificate().to_owned(), ..Tls::default() };
+    settings.hosts.insert("mirror.invalid".into(), Host { tls, auth: None });
+    assert_eq!(pull(with_proxy(settings, "HTTPS_PROXY", port)).await.unwrap(), whole());
+    let seen = seen.lock().unwrap();
+    assert!(seen.iter().all(|head| head.starts_with("CONNECT mirror.invalid:443 HTTP/1.1\r\n")), "{seen:?}");
+}

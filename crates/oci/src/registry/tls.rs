@@ -11,7 +11,7 @@ use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::client::TlsStream;
 use zeroize::Zeroizing;
 
@@ -26,13 +26,13 @@ pub(super) struct Connectors {
 
 impl Connectors {
     /// Speaks TLS with a host; its settings are those of `authority`, host and port.
-    pub(super) async fn connect(
+    pub(super) async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         settings: &Settings,
         authority: &str,
         host: &str,
-        stream: TcpStream,
-    ) -> Result<TlsStream<TcpStream>, Fault> {
+        stream: S,
+    ) -> Result<TlsStream<S>, Fault> {
         let config = self.config(settings, authority).map_err(Fault::Final)?;
         let name = ServerName::try_from(host.to_owned()).map_err(|e| Fault::Final(format!("{host}: {e}")))?;
         let connected = tokio_rustls::TlsConnector::from(config).connect(name, stream).await;

@@ -1,0 +1,116 @@
+//! The older form of an image in a file, as `docker save` writes it: `manifest.json`, a config, tar files of layers.
+//!
+//! Owns: the image's documents made from it. Layers lie there as they are, so the digests that the config has of them
+//! as tar files are those of the files.
+//! Source: Docker Image Specification v1.2, "Combined Image JSON + Filesystem Changeset Format".
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::Archive;
+use crate::document::{self, Config, Descriptor, Manifest};
+use crate::{Error, digest};
+
+/// Where it says what it holds.
+pub(super) const CONTENTS: &str = "manifest.json";
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Saved {
+    config: String,
+    layers: Vec<String>,
+}
+
+/// The only image of such a file: its manifest, its config, and where each blob lies.
+pub(super) fn image(archive: &Archive) -> Result<(Manifest, Config, BTreeMap<String, String>), Error> {
+    let bad = |reason: String| archive.bad("archive", reason);
+    let text = archive.small(CONTENTS)?;
+    let saved: Vec<Saved> =
+        serde_json::from_slice(&text).map_err(|error| bad(format!("{CONTENTS}: {error}")))?;
+    let [saved] = saved.as_slice() else {
+        return Err(bad(format!("{CONTENTS} names {} images: save one", saved.len())));
+    };
+    let bytes = archive.small(&saved.config)?;
+    let config = Config::parse(&archive.name, &bytes)?;
+    let digests = &config.rootfs.diff_ids;
+    if digests.len() != saved.layers.len() {
+        return Err(bad(format!("{} layers, and the config knows {}", saved.layers.len(), digests.len())));
+    }
+    let mut places = BTreeMap::new();
+    let mut layers = Vec::new();
+    for (path, text) in saved.layers.iter().zip(digests) {
+        let digest = digest::parse(text).ok_or_else(|| bad(format!("the config's digest {text:?}")))?;
+        let (_, size) = archive.place(path)?;
+        places.insert(super::blob_path(&digest), path.clone());
+        layers.push(descriptor(document::LAYER, digest, size));
+    }
+    let config_digest = ondisk::Digest::sha256(&[&bytes]);
+    places.insert(super::blob_path(&config_digest), saved.config.clone());
+    let manifest = Manifest {
+        schema_version: 2,
+        media_type: Some(document::MANIFEST.into()),
+        config: descriptor(document::CONFIG, config_digest, bytes.len() as u64),
+        layers,
+        annotations: BTreeMap::new(),
+    };
+    Ok((manifest, config, places))
+}
+
+fn descriptor(media_type: &str, digest: ondisk::Digest, size: u64) -> Descriptor {
+    let annotations = BTreeMap::new();
+    Descriptor { media_type: media_type.into(), digest, size, platform: None, annotations }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::path::Path;
+
+    use super::*;
+
+    fn saved(folder: &Path, layer: &[u8], diff_id: &str) -> Archive {
+        let config = format!(
+            r#"{{"architecture":"amd64","os":"linux","config":{{"Labels":{{"a":"b"}}}},"rootfs":{{"type":"layers","diff_ids":["{diff_id}"]}}}}"#
+        );
+        let contents = br#"[{"Config":"c.json","RepoTags":["r.example/i:1"],"Layers":["1/layer.tar"]}]"#;
+        let mut tar = tar::Builder::new(Vec::new());
+        for (path, bytes) in
+            [("1/layer.tar", layer), ("c.json", config.as_bytes()), (CONTENTS, contents.as_slice())]
+        {
+            let mut header = tar::Header::new_ustar();
+            header.set_size(bytes.len() as u64);
+            header.set_mode(0o644);
+            tar.append_data(&mut header, path, bytes).unwrap();
+        }
+        let path = folder.join("saved.tar");
+        std::fs::write(&path, tar.into_inner().unwrap()).unwrap();
+        Archive::open(&path).unwrap()
+    }
+
+    #[test]
+    fn an_image_that_docker_saved_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let layer = b"a layer";
+        let digest = ondisk::Digest::sha256(&[layer]);
+        let archive = saved(folder.path(), layer, &format!("sha256:{digest}"));
+        let (manifest, config) = archive.image("amd64").unwrap();
+        assert_eq!(config.config.labels.get("a").map(String::as_str), Some("b"));
+        let mut content = Vec::new();
+        archive.blob(&manifest.layers[0]).unwrap().read_to_end(&mut content).unwrap();
+        assert_eq!(content, layer);
+        assert!(archive.image("arm64").unwrap_err().to_string().contains("is for linux/amd64"));
+    }
+
+    #[test]
+    fn a_layer_that_is_not_the_configs_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let other = ondisk::Digest::sha256(&[b"another"]);
+        let archive = saved(folder.path(), b"a layer", &format!("sha256:{other}"));
+        let (manifest, _) = archive.image("amd64").unwrap();
+        let error = archive.blob(&manifest.layers[0]).unwrap().read_to_end(&mut Vec::new()).unwrap_err();
+        assert!(error.to_string().contains("it was changed on the way"), "{error}");
+        let error = saved(folder.path(), b"x", "md5:1").image("amd64").unwrap_err().to_string();
+        assert!(error.contains("the config's digest \"md5:1\""), "{error}");
+    }
+}
