@@ -158,6 +158,13 @@ pub(crate) fn due(node: &Node) -> Due {
 }
 
 impl Sequencer {
+    /// Who asked for the sequence of this name, while it runs; empty when nobody did.
+    pub(crate) fn actor_id(&self, name: &str) -> String {
+        let lock = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let running = lock.as_ref().filter(|running| running.name == name && !running.task.is_finished());
+        running.map(|running| running.actor_id.clone()).unwrap_or_default()
+    }
+
     fn is_idle(&self) -> bool {
         let lock = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         lock.as_ref().is_none_or(|running| running.task.is_finished())

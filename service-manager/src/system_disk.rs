@@ -98,6 +98,14 @@ pub(crate) fn read_table(node: &Node, disk: &Path) -> Result<Table, String> {
     gpt::read(&mut Opened(&file), geometry).map(|found| found.table).map_err(|e| format!("{name}: {e}"))
 }
 
+/// Has the kernel read a disk's partitions anew.
+pub(crate) fn reread(disk: &Path) -> Result<(), String> {
+    let told = File::open(disk).map_err(|error| error.to_string()).and_then(|disk| {
+        sys::block::reread_partitions(&disk).map_err(|errno| sys::errno::Described(errno).to_string())
+    });
+    told.map_err(|error| format!("have the kernel read the partitions of {}: {error}", disk.display()))
+}
+
 /// An open device as the readers of `ondisk` want it.
 struct Opened<'f>(&'f File);
 

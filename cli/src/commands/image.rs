@@ -7,22 +7,34 @@ use crate::{
     output::{self, Cell, Table, bytes_si},
     session::Session,
 };
-use anyhow::{Result, anyhow};
+use anyhow::{Context as _, Result, anyhow};
 use api::{
     client,
     proto::{
-        common::{ContainerDriver, ContainerdInstance, ContainerdNamespace},
+        common::{ContainerDriver, ContainerdInstance, ContainerdNamespace, Data},
         machine::{
-            ImageListRequest, ImagePullRequest, ImageServiceListRequest, ImageServicePullProgress,
-            ImageServicePullRequest, ImageServiceRemoveRequest, image_service_client::ImageServiceClient,
+            ImageListRequest, ImagePullRequest, ImageServiceImportRequest, ImageServiceListRequest,
+            ImageServicePullProgress, ImageServicePullRequest, ImageServiceRemoveRequest,
+            image_service_client::ImageServiceClient, image_service_import_request::Request as Import,
             image_service_pull_layer_progress::Status as LayerStatus, image_service_pull_response::Response,
         },
     },
 };
 use clap::ValueEnum;
 use jiff::Timestamp;
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    fs::File,
+    io::Read as _,
+    path::Path,
+};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Status, transport::Channel};
+
+/// How much of a file is sent at once, and how many of these wait for the network.
+const CHUNK_BYTES: usize = 1 << 20;
+const CHUNKS: usize = 4;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Flags {
@@ -203,6 +215,44 @@ async fn remove(
 ) -> Result<(), Status> {
     let request = ImageServiceRemoveRequest { containerd: Some(instance), image_ref: image.to_owned() };
     service(session).remove(client::to_node(request, node)).await.map(drop)
+}
+
+/// Sends an archive to every node; returns the name that they have it under.
+pub(super) async fn import(session: &Session, path: &Path) -> Result<String> {
+    let mut name = String::new();
+    for node in session.each_node() {
+        let shown = session.name_of(node.as_deref()).to_owned();
+        eprintln!("{shown}: sending {}", path.display());
+        let file = File::open(path).with_context(|| format!("open {}", path.display()))?;
+        let (sender, receiver) = mpsc::channel(CHUNKS);
+        let reading = tokio::task::spawn_blocking(move || send_file(file, &sender));
+        let request = client::to_node(ReceiverStream::new(receiver), node.as_deref());
+        let imported = service(session).import(request).await;
+        // What the node says counts more than that nobody took the rest.
+        let read = reading.await?;
+        let imported = imported.map_err(|status| anyhow!("{shown}: {}", session.error(&status)))?;
+        read.with_context(|| format!("read {}", path.display()))?;
+        name = imported.into_inner().name;
+    }
+    Ok(name)
+}
+
+fn send_file(mut file: File, sender: &mpsc::Sender<ImageServiceImportRequest>) -> std::io::Result<()> {
+    let message = |request| ImageServiceImportRequest { request: Some(request) };
+    let mut chunk = vec![0; CHUNK_BYTES];
+    let mut next = message(Import::Containerd(Namespace::System.instance()));
+    loop {
+        if sender.blocking_send(next).is_err() {
+            // The node gave up, and says why.
+            return Ok(());
+        }
+        let count = file.read(&mut chunk)?;
+        if count == 0 {
+            return Ok(());
+        }
+        let bytes = chunk.get(..count).unwrap_or(&[]).to_vec();
+        next = message(Import::ImageChunk(Data { metadata: None, bytes }));
+    }
 }
 
 fn is_older(status: &Status) -> bool {

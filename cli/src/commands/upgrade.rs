@@ -1,6 +1,9 @@
 //! `upgrade`: another version is installed and started.
+//!
+//! Order: an archive of this machine's goes to each node first, which gives it a name; from then on it is an image like
+//! any other.
 
-use super::{power::Wait, track};
+use super::{image, power::Wait, track};
 use crate::{
     output::{self, Table},
     session::{Maintenance, Session},
@@ -9,22 +12,24 @@ use anyhow::Result;
 use api::proto::machine::{UpgradeRequest, upgrade_request::RebootMode as Wire};
 use clap::{ArgAction, ValueEnum};
 use jiff::Timestamp;
+use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Flags {
-    /// The installer's image
+    /// The installer's image: a name with its registry, or a file of this machine (an OCI layout or what `docker save`
+    /// writes)
     #[arg(short, long, required = true)]
     image: String,
-    /// Keep what is in EPHEMERAL
-    #[arg(short, long, num_args = 0..=1, default_value_t = false, default_missing_value = "true", require_equals = true, action = ArgAction::Set)]
-    preserve: bool,
+    /// Keep what is in EPHEMERAL, as every upgrade does; `--preserve=false` has the new system wipe it
+    #[arg(short, long, num_args = 0..=1, default_missing_value = "true", require_equals = true, action = ArgAction::Set)]
+    preserve: Option<bool>,
     /// Install at the next start, before anything is mounted
     #[arg(short, long)]
     stage: bool,
-    /// Without asking whether etcd and the cluster are well
+    /// Without asking whether etcd is well
     #[arg(short, long)]
     force: bool,
-    /// How to restart: `powercycle` goes through the firmware
+    /// How to restart: a node goes through the firmware with either
     #[arg(short = 'm', long, value_enum, default_value_t = RebootMode::Default)]
     reboot_mode: RebootMode,
     #[command(flatten)]
@@ -50,6 +55,15 @@ impl Flags {
     }
 }
 
+/// The file that is meant; a name in a registry is none.
+fn archive(image: &str) -> Option<PathBuf> {
+    let looks_like_one = image.starts_with(['.', '/']) || image.ends_with(".tar");
+    (looks_like_one && !image.contains('@')).then(|| PathBuf::from(image)).filter(|path| {
+        // A path that is none is told by the open that follows; `host/path.tar` may be a repository.
+        image.starts_with(['.', '/']) || path.is_file()
+    })
+}
+
 pub(crate) async fn run(session: Session, flags: Flags) -> Result<()> {
     let reboot_mode = match flags.reboot_mode {
         RebootMode::Default => Wire::Default,
@@ -57,12 +71,18 @@ pub(crate) async fn run(session: Session, flags: Flags) -> Result<()> {
     };
     // A node in maintenance has no events to follow that a caller without certificate may see.
     let patience = flags.wait.patience().filter(|_| !flags.insecure);
+    let image = match archive(&flags.image) {
+        Some(path) => image::import(&session, &path).await?,
+        None => flags.image,
+    };
     let request = UpgradeRequest {
-        image: flags.image,
-        preserve: flags.preserve,
+        image,
+        preserve: flags.preserve == Some(true),
         stage: flags.stage,
         force: flags.force,
         reboot_mode: reboot_mode.into(),
+        // Without the flag nothing is wiped: what talosctl sends then is the same.
+        wipe_ephemeral: flags.preserve == Some(false),
     };
     if let Some(patience) = patience {
         return track::run(session, track::Action::Upgrade(request), patience).await;
@@ -74,4 +94,20 @@ pub(crate) async fn run(session: Session, flags: Flags) -> Result<()> {
         table.push(vec![node.into(), answer.ack.into(), Timestamp::now().to_string().into()]);
     }
     output::print_table(&table, session.global.output)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_told_from_names() {
+        for file in ["./installer.oci.tar", "/tmp/x", "../y.tar"] {
+            assert_eq!(archive(file), Some(PathBuf::from(file)));
+        }
+        for name in ["registry.example.org/billet/installer:0.2.0", "r.example/a.tar", "r.example/a@sha256:0"]
+        {
+            assert_eq!(archive(name), None, "{name}");
+        }
+    }
 }

@@ -33,7 +33,7 @@ fn candidate(node: &Node, listed: Listed) -> Candidate {
 }
 
 /// What this machine has of this disk, if it runs from it.
-fn medium(node: &Node, listed: &Listed) -> Option<&'static str> {
+pub(crate) fn medium(node: &Node, listed: &Listed) -> Option<&'static str> {
     let source = node.boot.root_source.split_once(" (").map(|(device, _)| Path::new(device));
     if source.is_some_and(|source| listed.nodes.iter().any(|node| node == source)) {
         return Some("was started from");

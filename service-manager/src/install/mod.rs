@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`choose`], [`selector`] | pure: which disk |
 //! | [`disks`] | what the disks of this machine hold |
+//! | [`source`] | what is installed: the running system or an image |
 //! | [`firmware`] | the boot entry |
 //!
 //! Owns: when a machine installs itself, and the order of it. `installer` decides and writes every byte.
@@ -16,6 +17,7 @@ mod choose;
 mod disks;
 mod firmware;
 mod selector;
+mod source;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,22 +29,28 @@ use config::Config;
 use config::v1alpha1::Install;
 use installer::device::Disk;
 use installer::install::{self as installation, Contents, Identity, Plan, Spec};
-use installer::system::{self, System};
+use installer::system;
 use installer::upgrade::NewSystem;
 use ondisk::fat;
-use ondisk::manifest::{Layer, RootManifest};
+use ondisk::manifest::Layer;
 use rustix::rand::{GetRandomFlags, getrandom};
 
+pub(crate) use disks::medium;
+
 use choose::{Candidate, Holds, Refused, Wanted, choose};
+use source::{Prepared, Source};
 
 use crate::node::Node;
 use crate::sequencer::{self, Start};
 use crate::sequences::INSTALL;
+use crate::upgrade::Tell;
 use crate::volumes::chain;
-use crate::{configuration, volumes};
+use crate::{configuration, system_disk, volumes};
 
 /// Devices come in bursts: this long after one the disks are looked at again.
 const BURST: Duration = Duration::from_secs(1);
+/// Between two attempts to reach the registry of the config's image.
+const REGISTRY_PAUSE: Duration = Duration::from_secs(30);
 /// How often progress is told, in percent.
 const STEP_PERCENT: u64 = 10;
 
@@ -52,6 +60,12 @@ pub(crate) enum Failure {
     /// There is no disk to install to.
     #[error(transparent)]
     Refused(#[from] Refused),
+    /// The image of the config cannot be reached: it may be, soon.
+    #[error("machine.install.image {0}: {1}")]
+    Image(String, String),
+    /// This machine, now, whatever the disk.
+    #[error("{0}")]
+    Installed(&'static str),
     /// Something else went wrong; the whole chain of reasons.
     #[error("{0}")]
     Other(String),
@@ -96,14 +110,18 @@ pub(crate) async fn preview(
         return Ok(None);
     }
     let (node, install) = (node.clone(), config.machine.install.clone());
+    let source = match whole {
+        true => source::choose(&node, &install.image).await?,
+        false => Source::Running,
+    };
     blocking(move || {
         let chosen = pick(&node, &install)?;
         if !whole {
             return Ok(Some(format!("Billet is installed to {}", chosen.describe())));
         }
-        let prepared = Prepared::new(&node, &install)?;
+        let prepared = Prepared::new(&node, &source, &install.extra_kernel_args)?;
         let mut disk = Disk::open(Path::new(&chosen.disk.dev_path))?;
-        let spec = prepared.spec(&install, &chosen)?;
+        let spec = SpecParts::new(&prepared, &install, &chosen)?;
         let plan = installation::plan(&mut disk, identity(&chosen), &spec.borrow())?;
         Ok(Some(format!("Billet would be installed like this:\n{plan}")))
     })
@@ -114,17 +132,57 @@ pub(crate) async fn preview(
 pub(crate) async fn run(node: &Arc<Node>) -> Result<(), Failure> {
     let config = node.config().ok_or_else(|| Failure::Other("there is no machine config".to_owned()))?;
     let (working, install) = (node.clone(), config.machine.install.clone());
-    let result = blocking(move || install_now(&working, &install)).await;
-    match result {
+    let work = async {
+        let source = source::choose(node, &install.image).await?;
+        blocking(move || install_now(&working, &install, &source, &|_| {})).await
+    };
+    match work.await {
         Ok(path) => {
             node.install_target.send_replace(Some(path));
             Ok(())
         }
         Err(failure) => {
-            let refused = matches!(failure, Failure::Refused(_));
-            tokio::spawn(again(node.clone(), config, refused));
+            let waits = match failure {
+                Failure::Refused(_) => Waits::Disk,
+                Failure::Image(..) => Waits::Registry,
+                _ => Waits::Config,
+            };
+            tokio::spawn(again(node.clone(), config, waits));
             Err(failure)
         }
+    }
+}
+
+/// Installs an image to a disk because somebody asked for it, with the settings of the config if there is one, and
+/// keeps that config. An empty image is the running system, an empty disk the config's. `tell` hears of every step.
+pub(crate) async fn on_request(node: &Arc<Node>, image: &str, disk: &str, tell: Tell) -> Result<(), Failure> {
+    if node.slot().is_some() || node.configuration.state().is_some() {
+        return Err(Failure::Installed("this machine is installed: upgrade it, or reset it first"));
+    }
+    if node.parameters.platform == "container" {
+        return Err(Failure::Installed("method is not supported in container mode"));
+    }
+    let Some(_one_at_a_time) = node.upgrades.try_begin() else {
+        return Err(Failure::Installed("another installation or upgrade is under way"));
+    };
+    sequencer::may_start(node, &INSTALL).map_err(|locked| Failure::Other(locked.to_string()))?;
+    let mut install = node.config().map(|config| config.machine.install.clone()).unwrap_or_default();
+    if !disk.is_empty() {
+        (install.disk, install.disk_selector) = (disk.to_owned(), None);
+    }
+    if install.disk.is_empty() && install.disk_selector.is_none() {
+        return Err(Failure::Refused(Refused::of_config("name the disk to install to".to_owned())));
+    }
+    let source = match image {
+        "" => Source::Running,
+        name => source::image(node, name).await.map_err(|failure| Failure::Other(failure.to_string()))?,
+    };
+    let working = node.clone();
+    let path = blocking(move || install_now(&working, &install, &source, &tell)).await?;
+    node.install_target.send_replace(Some(path));
+    match node.config() {
+        Some(_) => save_config(node).await.map_err(Failure::Other),
+        None => Ok(()),
     }
 }
 
@@ -148,20 +206,30 @@ async fn blocking<T: Send + 'static>(
     ended.unwrap_or_else(|panic| Err(Failure::Other(format!("installing stopped: {panic}"))))
 }
 
-/// Starts the sequence once more when the config says something else, or, if only a disk was missing, when there is
-/// one.
-async fn again(node: Arc<Node>, tried: Arc<Config>, wants_disk: bool) {
+/// What an installation that failed needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Waits {
+    Config,
+    Disk,
+    Registry,
+}
+
+/// Starts the sequence once more when the config says something else; if only a disk was missing, when there is one; if
+/// only the image was, after a while.
+async fn again(node: Arc<Node>, tried: Arc<Config>, waits: Waits) {
     let (mut config, mut devices) = (node.config.subscribe(), node.devices.subscribe());
+    let (wants_disk, wants_image) = (waits == Waits::Disk, waits == Waits::Registry);
     loop {
         tokio::select! {
             changed = config.changed() => if changed.is_err() { return },
             changed = devices.changed(), if wants_disk => if changed.is_err() { return },
+            () = tokio::time::sleep(REGISTRY_PAUSE), if wants_image => {}
         }
         tokio::time::sleep(BURST).await;
         devices.mark_unchanged();
         let Some(now) = node.config().filter(|config| is_due(&node, config)) else { return };
         let other = now.machine.install != tried.machine.install;
-        if other || (wants_disk && preview(&node, &now, false).await.is_ok()) {
+        if other || wants_image || (wants_disk && preview(&node, &now, false).await.is_ok()) {
             // Whoever runs now, a restart for instance, makes this needless.
             let _ = sequencer::start(&node, &INSTALL, Start::default());
             return;
@@ -184,14 +252,6 @@ fn identity(chosen: &Candidate) -> Identity {
     Identity { path: disk.dev_path.clone(), model: disk.model.clone(), serial: disk.serial.clone() }
 }
 
-/// What is written: made of what runs. Kernel and initramfs are in the UKI by then, and not kept twice.
-struct Prepared {
-    manifest: RootManifest,
-    uki: Vec<u8>,
-    loader: Vec<u8>,
-    loader_config: String,
-}
-
 /// The parts of a [`Spec`] that it borrows.
 struct SpecParts<'p> {
     prepared: &'p Prepared,
@@ -200,42 +260,38 @@ struct SpecParts<'p> {
     seed: [u8; 32],
 }
 
-impl Prepared {
-    fn new(node: &Node, install: &Install) -> Result<Self, Failure> {
-        let system = System::running(&node.root)?;
-        let uki = system.uki(&install.extra_kernel_args)?;
-        let System { manifest, boot } = system;
-        Ok(Self { manifest, uki, loader: boot.loader, loader_config: boot.loader_config })
-    }
-
-    fn spec(&self, install: &Install, chosen: &Candidate) -> Result<SpecParts<'_>, Failure> {
+impl<'p> SpecParts<'p> {
+    fn new(prepared: &'p Prepared, install: &Install, chosen: &Candidate) -> Result<Self, Failure> {
         let mut seed = [0; 32];
         let count = getrandom(&mut seed, GetRandomFlags::empty());
         if count != Ok(seed.len()) {
             return Err(Failure::Other("the kernel gives no random numbers".to_owned()));
         }
         let loader = [
-            fat::File { path: system::LOADER_PATH, content: &self.loader },
-            fat::File { path: system::LOADER_CONFIG_PATH, content: self.loader_config.as_bytes() },
+            fat::File { path: system::LOADER_PATH, content: &prepared.loader },
+            fat::File { path: system::LOADER_CONFIG_PATH, content: prepared.loader_config.as_bytes() },
         ];
         // A reset disk of ours holds nothing that anybody wants.
         let wipe = install.wipe || chosen.holds == Holds::Reset;
-        Ok(SpecParts { prepared: self, loader, wipe, seed })
+        Ok(Self { prepared, loader, wipe, seed })
     }
-}
 
-impl SpecParts<'_> {
     fn borrow(&self) -> Spec<'_> {
         let system = NewSystem { uki: &self.prepared.uki, manifest: &self.prepared.manifest };
         Spec { wipe: self.wipe, ..Spec::new(system, &self.loader, self.seed) }
     }
 }
 
-fn install_now(node: &Node, install: &Install) -> Result<PathBuf, Failure> {
+fn install_now(
+    node: &Node,
+    install: &Install,
+    source: &Source,
+    tell: &dyn Fn(&str),
+) -> Result<PathBuf, Failure> {
     let chosen = pick(node, install)?;
     let path = PathBuf::from(&chosen.disk.dev_path);
-    let prepared = Prepared::new(node, install)?;
-    let parts = prepared.spec(install, &chosen)?;
+    let prepared = Prepared::new(node, source, &install.extra_kernel_args)?;
+    let parts = SpecParts::new(&prepared, install, &chosen)?;
     let spec = parts.borrow();
     let mut disk = Disk::open(&path)?;
     let plan = installation::plan(&mut disk, identity(&chosen), &spec)?;
@@ -245,27 +301,24 @@ fn install_now(node: &Node, install: &Install) -> Result<PathBuf, Failure> {
     }
     for line in plan.to_string().lines() {
         node.journal.say(&format!("install plan: {line}"));
+        tell(&format!("install plan: {line}"));
     }
     let mut told = Told::default();
-    let mut source = |layer: &Layer| {
-        let report = node.boot.layers.iter().find(|report| report.name == layer.name);
-        let device = report.map_or_else(PathBuf::new, |report| PathBuf::from(&report.device));
-        system::running_layer(layer, &device)
-    };
-    installation::apply(&mut disk, &plan, &spec, &mut source, &mut |progress| told.tell(node, progress))?;
+    let mut layers = |layer: &Layer| prepared.layer(node, layer);
+    let mut progress = |progress| told.tell(node, progress, tell);
+    installation::apply(&mut disk, &plan, &spec, &mut layers, &mut progress)?;
     drop(disk);
-    node.journal.say(&format!("installed Billet {} to {}", prepared.manifest.version, path.display()));
+    let done = format!("installed Billet {} to {}", prepared.manifest.version, path.display());
+    node.journal.say(&done);
+    tell(&done);
     after(node, &path, &plan);
     Ok(path)
 }
 
 /// What makes the installed disk known: failing is said and stops nothing.
 fn after(node: &Node, path: &Path, plan: &Plan) {
-    let reread = std::fs::File::open(path).map_err(|error| error.to_string()).and_then(|disk| {
-        sys::block::reread_partitions(&disk).map_err(|errno| sys::errno::Described(errno).to_string())
-    });
-    if let Err(error) = reread {
-        node.journal.warn(&format!("have the kernel read the partitions of {}: {error}", path.display()));
+    if let Err(error) = system_disk::reread(path) {
+        node.journal.warn(&error);
     }
     match firmware::add(&node.path(firmware::VARIABLES), &plan.table) {
         Ok(Some(name)) => node.journal.say(&format!("the firmware starts {} first ({name})", path.display())),
@@ -285,12 +338,13 @@ struct Told {
 }
 
 impl Told {
-    fn tell(&mut self, node: &Node, progress: installer::Progress) {
+    fn tell(&mut self, node: &Node, progress: installer::Progress, tell: &dyn Fn(&str)) {
         if let Some(text) = self.next(progress) {
+            tell(&format!("install: {text}"));
             node.journal.progress(&format!("install: {text}"));
             let event =
                 TaskEvent { task: format!("install: {text}"), action: task_event::Action::Start.into() };
-            node.events.publish("", &Payload::Task(event));
+            node.events.publish(&node.sequencer.actor_id(INSTALL.name), &Payload::Task(event));
         }
     }
 

@@ -1,6 +1,7 @@
 //! Images of containerd: the older calls of `MachineService` and the `machine.ImageService`.
 //!
-//! Owns: progress of a pull, from what containerd has fetched so far. Does not: fetch or unpack; containerd does.
+//! Owns: progress of a pull, from what containerd has fetched so far; imports, which are installer images.
+//! Does not: fetch or unpack; containerd does. Verify signatures: nobody signs for nodes of this version.
 //! Source: spec/api-wire-facts.md §2.1, §2.2, §2.5.
 
 use std::collections::BTreeMap;
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 use api::proto::common::ContainerdNamespace;
 use api::proto::machine as proto;
+use api::proto::machine::image_service_import_request::Request as ImportRequest;
 use api::proto::machine::image_service_pull_layer_progress::Status as LayerStatus;
 use api::proto::machine::image_service_pull_response::Response as PullResponse;
 use api::proto::machine::image_service_server::ImageService;
@@ -18,6 +20,7 @@ use tonic::{Request, Response, Status, Streaming};
 use super::{Answers, Sender, answer_with, answers, containers};
 use crate::containerd_api::{Client, Image};
 use crate::node::Node;
+use crate::upgrade::import::Import;
 
 /// Between two looks at what was fetched.
 const PROGRESS_PERIOD: Duration = Duration::from_millis(250);
@@ -158,9 +161,26 @@ impl ImageService for Images {
 
     async fn import(
         &self,
-        _request: Request<Streaming<proto::ImageServiceImportRequest>>,
+        request: Request<Streaming<proto::ImageServiceImportRequest>>,
     ) -> Result<Response<proto::ImageServiceImportResponse>, Status> {
-        Err(Status::unimplemented("importing images is not built yet on this version of Billet; pull them"))
+        let mut stream = request.into_inner();
+        let mut import = Import::begin(&self.node).await?;
+        while let Some(message) = stream.message().await? {
+            match message.request {
+                Some(ImportRequest::Containerd(instance))
+                    if instance.namespace() == ContainerdNamespace::NsCri =>
+                {
+                    return Err(Status::unimplemented(
+                        "import: Billet's installer images only, for the namespace system; Kubernetes' images are \
+                         pulled",
+                    ));
+                }
+                Some(ImportRequest::ImageChunk(chunk)) => import.push(chunk.bytes).await?,
+                Some(ImportRequest::Containerd(_)) | None => {}
+            }
+        }
+        let name = import.finish().await?;
+        Ok(Response::new(proto::ImageServiceImportResponse { name }))
     }
 
     async fn remove(
@@ -174,9 +194,17 @@ impl ImageService for Images {
 
     async fn verify(
         &self,
-        _request: Request<proto::ImageServiceVerifyRequest>,
+        request: Request<proto::ImageServiceVerifyRequest>,
     ) -> Result<Response<proto::ImageServiceVerifyResponse>, Status> {
-        Err(Status::unimplemented("no image signatures are verified on this version of Billet"))
+        let digested_image_ref = crate::upgrade::digested(&self.node, &request.get_ref().image_ref).await?;
+        let message =
+            "this version of Billet verifies no signatures; the digest is what the registry has now";
+        let answer = proto::ImageServiceVerifyResponse {
+            verified: false,
+            message: message.to_owned(),
+            digested_image_ref,
+        };
+        Ok(Response::new(answer))
     }
 }
 
@@ -232,7 +260,56 @@ fn progress(
 
 #[cfg(test)]
 mod tests {
+    use api::proto::common::{ContainerdInstance, Data};
+    use api::proto::machine::image_service_client::ImageServiceClient;
+
     use super::*;
+
+    #[tokio::test]
+    async fn an_archive_comes_in_by_chunks() {
+        let f = crate::server::tests::fixture().await;
+        let bytes = crate::upgrade::import::tests::archive("0.2.0");
+        let chunk = |bytes: &[u8]| proto::ImageServiceImportRequest {
+            request: Some(ImportRequest::ImageChunk(Data { metadata: None, bytes: bytes.to_vec() })),
+        };
+        let of = |namespace: ContainerdNamespace| proto::ImageServiceImportRequest {
+            request: Some(ImportRequest::Containerd(ContainerdInstance {
+                driver: 0,
+                namespace: namespace.into(),
+            })),
+        };
+        let mut client = ImageServiceClient::new(f.channel.clone());
+        let mut messages = vec![of(ContainerdNamespace::NsSystem)];
+        messages.extend(bytes.chunks(700).map(chunk));
+        let name = client.import(tokio_stream::iter(messages.clone())).await.unwrap().into_inner().name;
+        assert!(name.starts_with("imported.invalid/installer:0.2.0@sha256:"), "{name}");
+        messages.pop();
+        let cut = client.import(tokio_stream::iter(messages)).await.unwrap_err();
+        assert_eq!(cut.code(), tonic::Code::Unavailable, "{cut:?}");
+        let other = client.import(tokio_stream::iter([of(ContainerdNamespace::NsCri)])).await.unwrap_err();
+        assert_eq!(other.code(), tonic::Code::Unimplemented);
+        // It is refused like any other image on a node without a disk, and is there no more for an upgrade by name.
+        let request = proto::UpgradeRequest { image: name, stage: true, ..Default::default() };
+        let staged = f.machine().upgrade(request).await.unwrap_err();
+        assert!(staged.message().contains("name an image in a registry"), "{staged:?}");
+    }
+
+    #[tokio::test]
+    async fn nothing_counts_as_verified() {
+        let f = crate::server::tests::fixture().await;
+        let mut client = ImageServiceClient::new(f.channel.clone());
+        let request = |image_ref: &str| proto::ImageServiceVerifyRequest {
+            image_ref: image_ref.to_owned(),
+            credentials: None,
+        };
+        let wrong = client.verify(request("installer")).await.unwrap_err();
+        assert_eq!(wrong.code(), tonic::Code::InvalidArgument);
+        let digest = "0".repeat(64);
+        let name = format!("r.example/installer@sha256:{digest}");
+        let answer = client.verify(request(&name)).await.unwrap().into_inner();
+        assert!(!answer.verified && answer.message.contains("verifies no signatures"), "{answer:?}");
+        assert_eq!(answer.digested_image_ref, name);
+    }
 
     #[test]
     fn references_are_whole() {

@@ -3,20 +3,23 @@
 //! Owns: the answers. What is wrong with a request is answered at once; the work goes on behind the answer.
 //! Source: spec/api-wire-facts.md §2.2, §2.5, §3.9; spec/machine-facts.md §9.3.
 
+use std::future::Future;
 use std::sync::Arc;
 
 use api::proto::machine as proto;
 use api::proto::machine::lifecycle_service_install_progress::Response as Word;
 use api::proto::machine::lifecycle_service_server::LifecycleService;
+use api::proto::machine::upgrade_request::RebootMode;
 use tokio::sync::mpsc;
 use tonic::{Request, Response, Status};
 
-use super::{Answers, Sender, answers};
+use super::{Answers, answers};
 use crate::events;
+use crate::install;
 use crate::node::Node;
 use crate::sequencer::{self, Start, TaskFn};
 use crate::sequences::{REBOOT, STAGE_UPGRADE, UPGRADE};
-use crate::upgrade::{self, CALL_PATIENCE};
+use crate::upgrade::{self, CALL_PATIENCE, Tell};
 
 /// What both generations of clients print.
 const ACKNOWLEDGED: &str = "Upgrade request received";
@@ -28,17 +31,40 @@ pub(super) async fn upgrade(
 ) -> Result<proto::UpgradeResponse, Status> {
     let sequence = if request.stage { &STAGE_UPGRADE } else { &UPGRADE };
     sequencer::may_start(node, sequence).map_err(|locked| Status::failed_precondition(locked.to_string()))?;
+    if request.wipe_ephemeral {
+        upgrade::wipe::check(node)?;
+    }
+    if request.stage && request.image.parse().is_ok_and(|image| upgrade::import::is_import(&image)) {
+        let text = "--stage: an imported archive lies on EPHEMERAL, which is not mounted yet when a staged upgrade \
+                    happens: name an image in a registry";
+        return Err(Status::failed_precondition(text));
+    }
     let prepared = upgrade::prepare(node, &request.image, CALL_PATIENCE).await?;
-    let asked = upgrade::Request { image: request.image.clone() };
+    remark(node, request);
+    let asked = upgrade::Request { image: request.image.clone(), wipe_ephemeral: request.wipe_ephemeral };
     if request.stage {
         upgrade::stage(node, &asked).await?;
     } else {
         node.upgrades.ask(asked);
     }
-    let (how, version) = (if request.stage { "staged upgrade" } else { "upgrade" }, &prepared.facts.version);
+    let (how, version) =
+        (if request.stage { "staged upgrade" } else { "upgrade" }, &prepared.image.facts.version);
     let actor_id = begin(node, sequence, &format!("{how} to {version}"), false)?;
     let answer = proto::Upgrade { metadata: None, ack: ACKNOWLEDGED.to_owned(), actor_id };
     Ok(proto::UpgradeResponse { messages: vec![answer] })
+}
+
+/// Says what the request's flags come to here.
+fn remark(node: &Node, request: &proto::UpgradeRequest) {
+    if request.wipe_ephemeral {
+        node.journal.say("upgrade: preserve=false: the new system wipes EPHEMERAL at its first start");
+    }
+    if request.force {
+        node.journal.say("upgrade: force: it skips the checks of etcd, and this node has no etcd");
+    }
+    if request.reboot_mode() == RebootMode::Powercycle {
+        node.journal.say("upgrade: reboot mode powercycle: an upgrade always restarts through the firmware");
+    }
 }
 
 /// `MachineService.Rollback`.
@@ -72,14 +98,22 @@ impl LifecycleService for Lifecycle {
     type InstallStream = Answers<proto::LifecycleServiceInstallResponse>;
     type UpgradeStream = Answers<proto::LifecycleServiceUpgradeResponse>;
 
+    /// Installs to the disk that is named, and keeps the config there; the client restarts the machine afterwards.
     async fn install(
         &self,
-        _request: Request<proto::LifecycleServiceInstallRequest>,
+        request: Request<proto::LifecycleServiceInstallRequest>,
     ) -> Result<Response<Self::InstallStream>, Status> {
-        Err(Status::unimplemented(
-            "install: a Billet node installs the system that it runs; give it a machine configuration with \
-             machine.install (apply-config)",
-        ))
+        let request = request.into_inner();
+        let image = request.source.unwrap_or_default().image_name;
+        let disk = request.destination.unwrap_or_default().disk;
+        let node = self.node.clone();
+        Ok(answer_while(move |tell| async move {
+            let done = install::on_request(&node, &image, &disk, tell).await;
+            done.map_err(|failure| {
+                node.journal.warn(&format!("install: {failure}"));
+                format!("install: {failure}")
+            })
+        }))
     }
 
     /// Installs beside the running system; the client restarts the node afterwards.
@@ -89,43 +123,68 @@ impl LifecycleService for Lifecycle {
     ) -> Result<Response<Self::UpgradeStream>, Status> {
         let image = request.into_inner().source.unwrap_or_default().image_name;
         let prepared = upgrade::prepare(&self.node, &image, CALL_PATIENCE).await?;
-        let (sender, answer) = answers();
         let node = self.node.clone();
-        // A client that leaves does not end it: half an upgrade would be none.
-        tokio::spawn(async move {
-            let (lines, told) = mpsc::unbounded_channel();
-            let forwarding = tokio::spawn(forward(told, sender.clone()));
-            let tell = Box::new(move |line: &str| {
-                // The client may be gone.
-                let _ = lines.send(line.to_owned());
-            });
-            let done = upgrade::install(&node, prepared, tell).await;
-            let _ = forwarding.await;
-            if let Err(failure) = &done {
+        Ok(answer_while(move |tell| async move {
+            let done = upgrade::install(&node, prepared, false, tell).await;
+            done.map_err(|failure| {
                 node.journal.warn(&format!("upgrade: {failure}"));
-                upgrade::publish_failure(&node, &image, failure);
-                let _ = sender.send(Ok(word(Word::Message(format!("upgrade: {failure}"))))).await;
+                upgrade::publish_failure(&node, &image, &failure);
+                format!("upgrade: {failure}")
+            })
+        }))
+    }
+}
+
+/// An answer of either call.
+trait FromWord: Send + 'static {
+    fn of(progress: Option<proto::LifecycleServiceInstallProgress>) -> Self;
+}
+
+impl FromWord for proto::LifecycleServiceInstallResponse {
+    fn of(progress: Option<proto::LifecycleServiceInstallProgress>) -> Self {
+        Self { progress }
+    }
+}
+
+impl FromWord for proto::LifecycleServiceUpgradeResponse {
+    fn of(progress: Option<proto::LifecycleServiceInstallProgress>) -> Self {
+        Self { progress }
+    }
+}
+
+/// A line for every step of the work, then what went wrong, then 0 or 1. A client that leaves does not end the work:
+/// half an upgrade would be none.
+fn answer_while<T: FromWord, W: Future<Output = Result<(), String>> + Send>(
+    work: impl FnOnce(Tell) -> W + Send + 'static,
+) -> Response<Answers<T>> {
+    let (sender, answer) = answers();
+    tokio::spawn(async move {
+        let (lines, mut told) = mpsc::unbounded_channel::<String>();
+        let forward = sender.clone();
+        let forwarding = tokio::spawn(async move {
+            while let Some(line) = told.recv().await {
+                if forward.send(Ok(word(Word::Message(line)))).await.is_err() {
+                    return;
+                }
             }
-            let _ = sender.send(Ok(word(Word::ExitCode(i32::from(done.is_err()))))).await;
         });
-        Ok(answer)
-    }
-}
-
-async fn forward(
-    mut told: mpsc::UnboundedReceiver<String>,
-    sender: Sender<proto::LifecycleServiceUpgradeResponse>,
-) {
-    while let Some(line) = told.recv().await {
-        if sender.send(Ok(word(Word::Message(line)))).await.is_err() {
-            return;
+        let tell = Box::new(move |line: &str| {
+            // The client may be gone.
+            let _ = lines.send(line.to_owned());
+        });
+        let done = work(tell).await;
+        let _ = forwarding.await;
+        let code = i32::from(done.is_err());
+        if let Err(text) = done {
+            let _ = sender.send(Ok(word(Word::Message(text)))).await;
         }
-    }
+        let _ = sender.send(Ok(word(Word::ExitCode(code)))).await;
+    });
+    answer
 }
 
-fn word(word: Word) -> proto::LifecycleServiceUpgradeResponse {
-    let progress = proto::LifecycleServiceInstallProgress { response: Some(word) };
-    proto::LifecycleServiceUpgradeResponse { progress: Some(progress) }
+fn word<T: FromWord>(word: Word) -> T {
+    T::of(Some(proto::LifecycleServiceInstallProgress { response: Some(word) }))
 }
 
 #[cfg(test)]
@@ -134,7 +193,8 @@ mod tests {
     use tonic::Code;
 
     use super::*;
-    use crate::server::tests::fixture;
+    use crate::server::tests::{Fixture, fixture};
+    use crate::services::Definition;
 
     #[tokio::test]
     async fn a_node_without_an_installed_disk_says_so() {
@@ -152,6 +212,58 @@ mod tests {
         let status = f.machine().rollback(proto::RollbackRequest {}).await.unwrap_err();
         assert_eq!(status.code(), Code::FailedPrecondition);
         assert!(!crate::upgrade::is_staged(&f.node));
+    }
+
+    /// The words of a stream, and its code.
+    async fn install(f: &Fixture, image: &str, disk: &str) -> (Vec<String>, Option<i32>) {
+        let request = proto::LifecycleServiceInstallRequest {
+            containerd: None,
+            source: Some(proto::InstallArtifactsSource { image_name: image.to_owned() }),
+            destination: Some(proto::InstallDestination { disk: disk.to_owned() }),
+        };
+        let mut stream =
+            LifecycleServiceClient::new(f.channel.clone()).install(request).await.unwrap().into_inner();
+        let (mut lines, mut code) = (Vec::new(), None);
+        while let Some(answer) = stream.message().await.unwrap() {
+            assert_eq!(code, None, "the code comes last");
+            match answer.progress.unwrap().response.unwrap() {
+                Word::Message(line) => lines.push(line),
+                Word::ExitCode(number) => code = Some(number),
+            }
+        }
+        (lines, code)
+    }
+
+    #[tokio::test]
+    async fn an_installation_that_cannot_be_ends_with_the_reason_and_a_code() {
+        let f = fixture().await;
+        let (lines, code) = install(&f, "", "/dev/nothing-here").await;
+        assert_eq!(code, Some(1));
+        assert!(
+            lines[0].contains("specified install disk does not exist: \"/dev/nothing-here\""),
+            "{lines:?}"
+        );
+        let (lines, _) = install(&f, "", "").await;
+        assert!(lines[0].contains("name the disk to install to"), "{lines:?}");
+        let (lines, code) = install(&f, "installer", "/dev/nothing-here").await;
+        assert_eq!(code, Some(1));
+        assert!(lines[0].contains("name the registry: host/path:tag"), "{lines:?}");
+        let _upgrade = f.node.upgrades.try_begin().unwrap();
+        let (lines, _) = install(&f, "", "/dev/nothing-here").await;
+        assert!(lines[0].contains("is under way"), "{lines:?}");
+    }
+
+    /// What only billetctl can ask for is checked before a registry is asked.
+    #[tokio::test]
+    async fn a_member_of_etcd_does_not_lose_its_data() {
+        let f = fixture().await;
+        f.node.services.define(Definition::process("etcd", &["/bin/true"]));
+        let request = |wipe_ephemeral| proto::UpgradeRequest { wipe_ephemeral, ..Default::default() };
+        let status = f.machine().upgrade(request(true)).await.unwrap_err();
+        assert_eq!(status.code(), Code::FailedPrecondition);
+        assert!(status.message().contains("leave its cluster first"), "{status:?}");
+        let status = f.machine().upgrade(request(false)).await.unwrap_err();
+        assert_eq!(status.code(), Code::InvalidArgument, "the reference is looked at next: {status:?}");
     }
 
     #[tokio::test]

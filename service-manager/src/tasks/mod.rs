@@ -30,5 +30,5 @@ pub use system::{
     setup_system_directory, setup_var_directory, write_required_sysctls,
 };
 pub use upgrade::upgrade;
-pub use user::{environment, load_kernel_modules, write_user_files};
+pub use user::{environment, load_kernel_modules, variables, write_user_files};
 pub use volumes::{mount_ephemeral_partition, mount_state_partition, mount_user_disks, reload_meta};

@@ -16,6 +16,7 @@ use crate::node::Node;
 use crate::reset::{self, SHUTDOWN};
 use crate::sequencer::{TaskError, TaskFuture};
 use crate::system_disk::{self, SystemDisk};
+use crate::upgrade::wipe;
 use crate::{meta, volumes};
 
 /// How long the drivers of disks may take when the command line wants one wiped.
@@ -91,7 +92,15 @@ pub fn resume_reset(node: Arc<Node>) -> TaskFuture {
             }
         }
         let worker = node.clone();
-        let done = tokio::task::spawn_blocking(move || resume(&worker)).await;
+        let with_upgrade = wipe::is_due(&node);
+        let done = tokio::task::spawn_blocking(move || resume(&worker, with_upgrade)).await;
+        if with_upgrade
+            && matches!(done, Ok(Ok(_)))
+            && let Err(error) = wipe::done(&node).await
+        {
+            // It would be wiped again at the next start of this trial.
+            return Err(TaskError(error.to_string()));
+        }
         match done.map_err(|e| e.to_string()).and_then(|done| done) {
             Ok(Next::Boot) => Ok(()),
             Ok(Next::Leave(then)) => {
@@ -115,7 +124,8 @@ enum Next {
     Leave(String),
 }
 
-fn resume(node: &Node) -> Result<Next, String> {
+/// `with_upgrade`: an upgrade to this system was to wipe EPHEMERAL.
+fn resume(node: &Node, with_upgrade: bool) -> Result<Next, String> {
     if node.slot().is_none() && node.parameters.wipe_system.is_none() {
         return Ok(Next::Boot);
     }
@@ -125,19 +135,31 @@ fn resume(node: &Node) -> Result<Next, String> {
     };
     let asked = node.parameters.wipe_system.clone();
     let asked = asked.map(|partitions| ResetIntent { partitions, then: reset::REBOOT.to_owned() });
-    let intent = match (pending(&disk)?, asked) {
+    let of_upgrade = of_upgrade(&disk).filter(|_| with_upgrade);
+    let asked = asked.or_else(|| of_upgrade.clone());
+    let mut intent = match (pending(&disk)?, asked) {
         (Some(noted), _) => {
             node.journal.say("a reset was cut off: going on with it");
             noted
         }
         (None, Some(asked)) => {
-            node.journal.say("the command line wants the system disk wiped (experimental.wipe)");
+            let why = match with_upgrade && node.parameters.wipe_system.is_none() {
+                true => "the upgrade to this version was to wipe EPHEMERAL (preserve=false)",
+                false => "the command line wants the system disk wiped (experimental.wipe)",
+            };
+            node.journal.say(why);
             let request = reset::Request { system: Some(asked.clone()), ..Default::default() };
             reset::note(node, &request)?;
             asked
         }
         (None, None) => return Ok(Next::Boot),
     };
+    // What is wiped beside it for another reason: named partitions only, the whole disk has it all.
+    for partition in of_upgrade.into_iter().flat_map(|intent| intent.partitions) {
+        if !intent.partitions.is_empty() && !intent.partitions.contains(&partition) {
+            intent.partitions.push(partition);
+        }
+    }
     publish_stage(node, "", &Stage::Resetting);
     reset::wipe_system(node, &disk, &intent)?;
     let whole = intent.partitions.is_empty();
@@ -149,6 +171,13 @@ fn resume(node: &Node) -> Result<Next, String> {
     }
     publish_stage(node, "", &Stage::Booting);
     Ok(Next::Boot)
+}
+
+/// What an upgrade that does not preserve wipes; `None` where there is none.
+fn of_upgrade(disk: &SystemDisk) -> Option<ResetIntent> {
+    let partition = wipe::partition();
+    disk.table.by_name(&partition)?;
+    Some(ResetIntent { partitions: vec![partition], then: reset::REBOOT.to_owned() })
 }
 
 fn pending(disk: &SystemDisk) -> Result<Option<ResetIntent>, String> {

@@ -15,7 +15,7 @@ pub fn upgrade(node: Arc<Node>) -> TaskFuture {
         let request = upgrade::next_request(&node).await.map_err(failed)?;
         let work = async {
             let prepared = upgrade::prepare(&node, &request.image, Patience::default()).await?;
-            upgrade::install(&node, prepared, Box::new(|_: &str| {})).await
+            upgrade::install(&node, prepared, request.wipe_ephemeral, Box::new(|_: &str| {})).await
         };
         work.await.map_err(|failure| {
             upgrade::publish_failure(&node, &request.image, &failure);

@@ -2,6 +2,7 @@
 //!
 //! Source: spec/machine-facts.md §4.4 (`userSetup`), §11.3.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use config::Config;
@@ -80,11 +81,18 @@ fn publish(node: &Node, targets: &[Target]) -> Result<(), TaskError> {
         .map_err(|e| TaskError(e.to_string()))
 }
 
-/// `NAME=value` of every variable that the config gives to services.
+/// `NAME=value` of every variable that the command line and the config give to services.
 pub fn environment(node: &Node) -> Vec<String> {
-    node.config().map_or_else(Vec::new, |config| {
-        config.machine.env.iter().map(|(name, value)| format!("{name}={value}")).collect()
-    })
+    variables(node).into_iter().map(|(name, value)| format!("{name}={value}")).collect()
+}
+
+/// The same by name. The config wins over the command line.
+pub fn variables(node: &Node) -> BTreeMap<String, String> {
+    let mut variables: BTreeMap<_, _> = node.parameters.environment.iter().cloned().collect();
+    if let Some(config) = node.config() {
+        variables.extend(config.machine.env.clone());
+    }
+    variables
 }
 
 #[cfg(test)]

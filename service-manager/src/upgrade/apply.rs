@@ -1,37 +1,43 @@
 //! The upgrade itself, and the way back.
 //!
-//! Order: the record in META, so that a fallback is never without its reason; then the slot, read back; then the UKI,
-//! on trial. The UKI's parts are read before the slot is written and their digests compared: nothing that boots is made
+//! Order: the note about EPHEMERAL and the record in META, so that a fallback is never without its reason; then the
+//! slot, read back; then the UKI, on trial. The UKI's parts are read before the slot is written and their digests compared: nothing that boots is made
 //! of bytes that were not checked.
 
-use std::cell::RefCell;
-use std::rc::Rc;
 use std::sync::Arc;
 
+use api::event::Payload;
+use api::proto::machine::{TaskEvent, task_event};
 use installer::device::Disk;
-use installer::system::{BootParts, System};
+use installer::system::System;
 use installer::upgrade::{Installed, NewSystem, Running};
 use installer::{Error, Progress};
 use ondisk::manifest::Layer;
 
-use super::image::{Here, Prepared, Shared, blocking, broken, here};
+use super::image::{Here, Prepared, blocking, here};
 use super::record::{Record, State, TAG};
-use super::{Failure, booted, status, trial};
+use super::{Failure, booted, import, status, trial, wipe};
 use crate::node::Node;
+use crate::sequences::UPGRADE;
 use crate::store::UpgradeStatus;
 
 /// Who is told how far it is, besides the status and the console.
 pub(crate) type Tell = Box<dyn Fn(&str) + Send>;
 
-/// Installs a system beside the running one and has the loader try it at the next start.
-pub(crate) async fn install(node: &Arc<Node>, prepared: Prepared, tell: Tell) -> Result<(), Failure> {
-    let Ok(_one_at_a_time) = node.upgrades.busy.try_lock() else {
+/// Installs a system beside the running one and has the loader try it at the next start. `wipe_ephemeral`: that start
+/// wipes EPHEMERAL first.
+pub(crate) async fn install(
+    node: &Arc<Node>,
+    prepared: Prepared,
+    wipe_ephemeral: bool,
+    tell: Tell,
+) -> Result<(), Failure> {
+    let Some(_one_at_a_time) = node.upgrades.try_begin() else {
         return Err(Failure::Refused("another upgrade or rollback is under way".into()));
     };
     let mut teller = Teller::new(node, &prepared, tell);
-    let begin = format!("upgrade: version {} from {}", prepared.facts.version, prepared.name);
-    teller.line(&begin);
-    let Prepared { name, facts, manifest, source, here } = prepared;
+    let Prepared { image, here } = prepared;
+    teller.line(&format!("upgrade: version {} from {}", image.facts.version, image.name));
     let (disk, table) = (here.disk.path.clone(), here.disk.table.clone());
     let generation = {
         let (disk, table) = (disk.clone(), table.clone());
@@ -43,41 +49,33 @@ pub(crate) async fn install(node: &Arc<Node>, prepared: Prepared, tell: Tell) ->
     };
     let record = Record {
         from: node.boot.version.clone(),
-        to: facts.version,
-        image: name,
+        to: image.facts.version.clone(),
+        image: image.name.clone(),
         generation,
         outside: trial::outside(node),
         ..Record::default()
     };
+    let wiped = wipe_ephemeral.then_some(generation);
+    wipe::note(node, wiped).await.map_err(|error| Failure::Outside(error.to_string()))?;
     keep(node, &record).await?;
     let mut arguments = extra_arguments(node);
     arguments.push(booted::argument(generation));
     let running = Running { slot: here.slot, entry: here.entry };
+    let (root, name) = (node.root.clone(), image.name.clone());
     let written = blocking(move || {
         let mut disk = Disk::open_shared(&disk).map_err(Error::from)?;
-        let walk = Rc::new(RefCell::new(source.walk()));
-        walk.borrow_mut().manifest().map_err(broken)?;
-        let mut boot = walk.borrow_mut().boot().map_err(broken)?;
-        let missing = |name: &str| std::io::Error::other(format!("the image has no boot part {name}"));
-        let boot = BootParts::by_name(|name| {
-            boot.remove(name).ok_or_else(|| Error::Read { path: name.into(), source: missing(name) })
-        })?;
-        let system = System { manifest, boot };
+        let (boot, layers) = image.open()?;
+        let system = System { manifest: image.manifest, boot };
         let uki = system.uki(&arguments)?;
         let System { manifest, boot } = system;
         // Kernel and initramfs are in the UKI now; both would be held otherwise.
         drop(boot);
-        let last = manifest.layers.last().map(Layer::file_name);
-        let mut layers = |layer: &Layer| -> Result<Box<dyn std::io::Read>, Error> {
-            let name = layer.file_name();
-            let found = walk.borrow_mut().layer(&name);
-            found.map_err(|source| Error::ReadLayer { layer: layer.name.clone(), source })?;
-            Ok(Box::new(Shared::new(&walk, last.as_ref() == Some(&name))))
-        };
+        let mut layers = |layer: &Layer| layers.layer(layer);
         let new = NewSystem { uki: &uki, manifest: &manifest };
         let mut installed = Installed { disk: &mut disk, table };
         let entry =
             installed.upgrade(running, new, &mut layers, &mut |progress| teller.progress(progress))?;
+        import::forget(&root, &name);
         teller.line(&format!("upgrade: {entry} will be tried at the next start"));
         Ok(())
     });
@@ -96,7 +94,7 @@ pub(crate) async fn install(node: &Arc<Node>, prepared: Prepared, tell: Tell) ->
 
 /// Has the loader start the other system from now on; returns its entry's name.
 pub(crate) async fn roll_back(node: &Arc<Node>) -> Result<String, Failure> {
-    let Ok(_one_at_a_time) = node.upgrades.busy.try_lock() else {
+    let Some(_one_at_a_time) = node.upgrades.try_begin() else {
         return Err(Failure::Refused("another upgrade or rollback is under way".into()));
     };
     let Here { disk, entry, .. } = here(node).await?;
@@ -140,7 +138,7 @@ struct Teller {
 
 impl Teller {
     fn new(node: &Arc<Node>, prepared: &Prepared, tell: Tell) -> Self {
-        let status = status::running(node, &prepared.name, &prepared.facts.version);
+        let status = status::running(node, &prepared.image.name, &prepared.image.facts.version);
         Self { node: node.clone(), status, tell, step: "", tenth: 0 }
     }
 
@@ -148,6 +146,8 @@ impl Teller {
         self.node.journal.progress(text);
         self.status.stage = text.to_owned();
         status::publish(&self.node, &self.status);
+        let event = TaskEvent { task: text.to_owned(), action: task_event::Action::Start.into() };
+        self.node.events.publish(&self.node.sequencer.actor_id(UPGRADE.name), &Payload::Task(event));
         (self.tell)(text);
     }
 

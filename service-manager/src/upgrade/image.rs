@@ -1,39 +1,85 @@
 //! The check of a request, before anything changes: the image, this node, and whether one fits the other.
 //!
-//! Order: what costs nothing first (the reference, this node's disk), then the registry.
+//! Owns: an image that can be installed ([`Found`]), wherever it lies, and the one walk in which it is read.
+//! Order: what costs nothing first (the reference, this node's disk), then the registry. Of an image the manifest comes
+//! first, then what boots, then the layers: nothing is read twice.
 
+use std::cell::RefCell;
 use std::io::{self, Read};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use installer::Error;
 use installer::device::Disk;
 use installer::entries::Entry;
+use installer::system::BootParts;
 use installer::upgrade::Slot;
 use oci::Reference;
+use oci::archive::Archive;
 use oci::document::Descriptor;
 use oci::files::{Files, Source};
 use oci::installer::{Facts, Walk};
 use oci::registry::{Client, Image, Patience, Reader};
-use ondisk::manifest::RootManifest;
+use ondisk::manifest::{Layer, RootManifest};
 use tokio::runtime::Handle;
 
-use super::{Failure, booted, registries};
+use super::{Failure, booted, import, registries};
 use crate::node::Node;
 use crate::system_disk::{self, SystemDisk};
+use crate::tasks::variables;
 
 /// How long somebody waits for the answer to a call.
 pub(crate) const CALL_PATIENCE: Patience =
     Patience { stall: Duration::from_secs(20), total: Duration::from_secs(60) };
 
-/// An image that this node can install.
-pub(crate) struct Prepared {
+/// An image that a node of this version can install.
+pub(crate) struct Found {
     /// As it was asked for.
     pub(crate) name: String,
     /// What the image says of itself.
     pub(crate) facts: Facts,
-    pub(super) manifest: RootManifest,
-    pub(super) source: Blobs,
+    /// Which layers make its root.
+    pub(crate) manifest: RootManifest,
+    source: Blobs,
+}
+
+/// An image, and where on this node it goes.
+pub(crate) struct Prepared {
+    pub(crate) image: Found,
     pub(super) here: Here,
+}
+
+/// The layers of an image that is being read.
+pub(crate) struct Layers {
+    walk: Rc<RefCell<Walk<'static>>>,
+    /// File name of the last one.
+    last: Option<String>,
+}
+
+impl Found {
+    /// Begins to read it: what boots, and the layers in their order. Blocks.
+    pub(crate) fn open(&self) -> Result<(BootParts, Layers), Failure> {
+        let mut walk = self.source.walk();
+        walk.manifest().map_err(broken)?;
+        let mut boot = walk.boot().map_err(broken)?;
+        let missing = |name: &str| io::Error::other(format!("the image has no boot part {name}"));
+        let boot = BootParts::by_name(|name| {
+            boot.remove(name).ok_or_else(|| Error::Read { path: name.into(), source: missing(name) })
+        })?;
+        let last = self.manifest.layers.last().map(Layer::file_name);
+        Ok((boot, Layers { walk: Rc::new(RefCell::new(walk)), last }))
+    }
+}
+
+impl Layers {
+    /// The next layer, which must be this one.
+    pub(crate) fn layer(&self, layer: &Layer) -> Result<Box<dyn Read>, Error> {
+        let name = layer.file_name();
+        let found = self.walk.borrow_mut().layer(&name);
+        found.map_err(|source| Error::ReadLayer { layer: layer.name.clone(), source })?;
+        Ok(Box::new(Shared { walk: self.walk.clone(), is_last: self.last.as_ref() == Some(&name) }))
+    }
 }
 
 /// Where this node runs from.
@@ -44,23 +90,32 @@ pub(super) struct Here {
     pub(super) entry: Entry,
 }
 
-/// The layers of an image in a registry.
+/// The layers of an image.
 #[derive(Clone)]
-pub(super) struct Blobs {
-    client: Arc<Client>,
+struct Blobs {
     layers: Vec<Descriptor>,
-    runtime: Handle,
+    place: Place,
+}
+
+/// Where they lie.
+#[derive(Clone)]
+enum Place {
+    Registry(Arc<Client>, Handle),
+    Archive(Arc<Archive>),
 }
 
 impl Blobs {
     /// A walk over its files, for code that blocks.
-    pub(super) fn walk(&self) -> Walk<'static> {
+    fn walk(&self) -> Walk<'static> {
         let blobs = self.clone();
         let open = move |number: usize| -> io::Result<Option<Source>> {
-            let layer = blobs.layers.get(number).cloned();
-            Ok(layer.map(|layer| -> Source {
-                Box::new(Reader::new(&blobs.runtime, blobs.client.clone(), layer))
-            }))
+            let Some(layer) = blobs.layers.get(number).cloned() else { return Ok(None) };
+            match &blobs.place {
+                Place::Registry(client, runtime) => {
+                    Ok(Some(Box::new(Reader::new(runtime, client.clone(), layer))))
+                }
+                Place::Archive(archive) => archive.blob(&layer).map(Some).map_err(io::Error::other),
+            }
         };
         Walk::new(Files::new(Box::new(open)))
     }
@@ -77,15 +132,31 @@ pub(crate) fn architecture() -> &'static str {
 
 /// Looks at everything that can be wrong with an upgrade to this image.
 pub(crate) async fn prepare(node: &Arc<Node>, name: &str, patience: Patience) -> Result<Prepared, Failure> {
-    let reference: Reference = name.parse().map_err(Failure::from)?;
+    // A wrong word is answered before a disk is looked at.
+    let _: Reference = name.parse().map_err(Failure::from)?;
     let here = here(node).await?;
     if here.entry.trial.is_some() {
         let name = here.entry.to_string();
-        return Err(installer::Error::OnTrial { name }.into());
+        return Err(Error::OnTrial { name }.into());
     }
-    let (client, image) = resolve(node, reference, patience).await?;
-    let facts = oci::installer::facts(name, &image.config, &node.boot.version).map_err(oci::Error::from)?;
-    let source = Blobs { client, layers: image.manifest.layers, runtime: Handle::current() };
+    let image = look_up(node, name, patience).await?;
+    check_room(&here, &image.manifest)?;
+    Ok(Prepared { image, here })
+}
+
+/// Finds an image and reads what it says of itself.
+pub(crate) async fn look_up(node: &Node, name: &str, patience: Patience) -> Result<Found, Failure> {
+    let reference: Reference = name.parse().map_err(Failure::from)?;
+    let (source, config) = if import::is_import(&reference) {
+        let root = node.root.clone();
+        let (archive, manifest, config) = blocking(move || import::open(&root, &reference)).await?;
+        (Blobs { layers: manifest.layers, place: Place::Archive(Arc::new(archive)) }, config)
+    } else {
+        let (client, image) = resolve(node, reference, patience).await?;
+        let place = Place::Registry(client, Handle::current());
+        (Blobs { layers: image.manifest.layers, place }, image.config)
+    };
+    let facts = oci::installer::facts(name, &config, &node.boot.version).map_err(oci::Error::from)?;
     let blobs = source.clone();
     let text = blocking(move || blobs.walk().manifest().map_err(broken)).await?;
     let manifest = RootManifest::parse(&text)
@@ -97,8 +168,7 @@ pub(crate) async fn prepare(node: &Arc<Node>, name: &str, patience: Patience) ->
         );
         return Err(Failure::Refused(text));
     }
-    check_room(&here, &manifest)?;
-    Ok(Prepared { name: name.to_owned(), facts, manifest, source, here })
+    Ok(Found { name: name.to_owned(), facts, manifest, source })
 }
 
 /// The documents of an image, by the config's registries.
@@ -107,10 +177,8 @@ pub(crate) async fn resolve(
     reference: Reference,
     patience: Patience,
 ) -> Result<(Arc<Client>, Image), Failure> {
-    let settings = match node.config() {
-        Some(config) => registries::settings(&config.machine.registries).map_err(Failure::Refused)?,
-        None => registries::settings(&Default::default()).map_err(Failure::Refused)?,
-    };
+    let registries = node.config().map(|config| config.machine.registries.clone()).unwrap_or_default();
+    let settings = registries::settings(&registries, &variables(node)).map_err(Failure::Refused)?;
     let client = Arc::new(Client::new(reference, settings, patience)?);
     let image = client.image(architecture()).await?;
     Ok((client, image))
@@ -129,7 +197,7 @@ pub(super) async fn here(node: &Arc<Node>) -> Result<Here, Failure> {
         };
         let disk = disk.ok_or_else(none)?;
         let slot = disk.slot.ok_or_else(none)?;
-        let mut device = Disk::open_shared(&disk.path).map_err(installer::Error::from)?;
+        let mut device = Disk::open_shared(&disk.path).map_err(Error::from)?;
         let entry = booted::entry(&mut device, &disk.table, &node.root).map_err(Failure::Refused)?;
         Ok(Here { disk, slot, entry })
     })
@@ -139,10 +207,10 @@ pub(super) async fn here(node: &Arc<Node>) -> Result<Here, Failure> {
 fn check_room(here: &Here, manifest: &RootManifest) -> Result<(), Failure> {
     let name = here.slot.other().partition();
     let table = &here.disk.table;
-    let slot = table.by_name(name).ok_or(installer::Error::NoPartition { name })?;
+    let slot = table.by_name(name).ok_or(Error::NoPartition { name })?;
     let (needed_bytes, slot_bytes) = (manifest.slot_bytes(), table.size_bytes(slot));
     if needed_bytes > slot_bytes {
-        return Err(installer::Error::SlotTooSmall { needed_bytes, slot_bytes }.into());
+        return Err(Error::SlotTooSmall { needed_bytes, slot_bytes }.into());
     }
     Ok(())
 }
@@ -156,7 +224,7 @@ pub(super) async fn blocking<T: Send + 'static>(
 }
 
 /// What a stream says, with the registry's own error where there is one.
-pub(super) fn broken(error: io::Error) -> Failure {
+fn broken(error: io::Error) -> Failure {
     match error.downcast::<oci::Error>() {
         Ok(error) => error.into(),
         Err(error) => Failure::Outside(error.to_string()),
@@ -164,16 +232,10 @@ pub(super) fn broken(error: io::Error) -> Failure {
 }
 
 /// Files of an image that are read while others hold the walk too.
-pub(super) struct Shared {
-    walk: std::rc::Rc<std::cell::RefCell<Walk<'static>>>,
+struct Shared {
+    walk: Rc<RefCell<Walk<'static>>>,
     /// Behind the last file everything else is read, so that every digest was compared.
     is_last: bool,
-}
-
-impl Shared {
-    pub(super) fn new(walk: &std::rc::Rc<std::cell::RefCell<Walk<'static>>>, is_last: bool) -> Self {
-        Self { walk: walk.clone(), is_last }
-    }
 }
 
 impl Read for Shared {

@@ -9,11 +9,13 @@
 mod apply;
 mod booted;
 mod image;
+pub(crate) mod import;
 mod record;
 mod registries;
 mod staged;
 pub(crate) mod status;
 pub(crate) mod trial;
+pub(crate) mod wipe;
 
 use std::sync::{Mutex, PoisonError};
 
@@ -23,15 +25,17 @@ use crate::node::Node;
 use crate::sequencer;
 use crate::sequences::UPGRADE;
 
-pub(crate) use apply::{install, roll_back};
-pub(crate) use image::{CALL_PATIENCE, prepare};
+pub(crate) use apply::{Tell, install, roll_back};
+pub(crate) use image::{CALL_PATIENCE, Found, Layers, look_up, prepare};
 pub(crate) use staged::is_kept as is_staged;
 
 /// What a client asks for.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Request {
     /// The image's reference.
     pub(crate) image: String,
+    /// Whether the new system wipes EPHEMERAL at its first start.
+    pub(crate) wipe_ephemeral: bool,
 }
 
 /// The node's upgrades.
@@ -41,6 +45,8 @@ pub struct Upgrades {
     request: Mutex<Option<Request>>,
     /// Held by whoever changes the disk: one at a time.
     busy: tokio::sync::Mutex<()>,
+    /// Held by an image that comes over the API.
+    importing: std::sync::Arc<tokio::sync::Mutex<()>>,
 }
 
 /// Why an upgrade or a rollback does not happen.
@@ -102,6 +108,11 @@ impl Upgrades {
         *self.request.lock().unwrap_or_else(PoisonError::into_inner) = Some(request);
     }
 
+    /// Keeps others from changing the disk while the answer lives; `None` while somebody else does.
+    pub(crate) fn try_begin(&self) -> Option<tokio::sync::MutexGuard<'_, ()>> {
+        self.busy.try_lock().ok()
+    }
+
     fn take(&self) -> Option<Request> {
         self.request.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -111,8 +122,21 @@ impl Upgrades {
 /// they have it installed.
 pub(crate) async fn is_installer_image(node: &Node, name: &str) -> bool {
     let Ok(reference) = name.parse() else { return false };
+    if import::is_import(&reference) {
+        return true;
+    }
     let resolved = image::resolve(node, reference, CALL_PATIENCE).await;
     resolved.is_ok_and(|(_, image)| image.config.config.labels.contains_key(oci::installer::FORMAT_LABEL))
+}
+
+/// A name with the digest that its registry has for it now.
+pub(crate) async fn digested(node: &Node, name: &str) -> Result<String, Failure> {
+    let reference: oci::Reference = name.parse().map_err(Failure::from)?;
+    if reference.digest.is_some() {
+        return Ok(reference.to_string());
+    }
+    let (_, image) = image::resolve(node, reference.clone(), CALL_PATIENCE).await?;
+    Ok(oci::Reference { digest: Some(image.digest), ..reference }.to_string())
 }
 
 /// Keeps a request until the next start.

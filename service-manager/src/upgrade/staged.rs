@@ -10,7 +10,8 @@ use super::Request;
 use crate::meta::MetaError;
 use crate::node::Node;
 
-/// The options. Fields that mean nothing here are written as that generation's installer expects them.
+/// The options. Fields that mean nothing here are written as that generation's installer expects them; `Force` was its
+/// word for an upgrade that does not preserve EPHEMERAL.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 struct Options {
@@ -23,7 +24,7 @@ struct Options {
 
 /// Keeps a request; durable when this returns.
 pub(super) async fn keep(node: &Node, request: &Request) -> Result<(), MetaError> {
-    let options = Options { pull: true, upgrade: true, force: false, ..Options::default() };
+    let options = Options { pull: true, upgrade: true, force: request.wipe_ephemeral, ..Options::default() };
     let options = serde_json::to_vec(&options).unwrap_or_default();
     node.meta.set(tags::STAGED_UPGRADE_OPTIONS, &options).await?;
     // What a boot looks for is the reference: it comes last.
@@ -38,10 +39,13 @@ pub(crate) fn is_kept(node: &Node) -> bool {
 /// Takes it: it is tried once, whatever comes of it.
 pub(super) async fn take(node: &Node) -> Result<Option<Request>, MetaError> {
     let Some(image) = node.meta.get(tags::STAGED_UPGRADE_IMAGE) else { return Ok(None) };
+    let options = node.meta.get(tags::STAGED_UPGRADE_OPTIONS);
+    // Options that cannot be read ask for nothing that is lost for ever.
+    let options: Options = options.and_then(|json| serde_json::from_slice(&json).ok()).unwrap_or_default();
     node.meta.delete(tags::STAGED_UPGRADE_IMAGE).await?;
     node.meta.delete(tags::STAGED_UPGRADE_OPTIONS).await?;
     let image = String::from_utf8_lossy(&image).into_owned();
-    Ok(Some(Request { image }).filter(|request| !request.image.is_empty()))
+    Ok(Some(Request { image, wipe_ephemeral: options.force }).filter(|request| !request.image.is_empty()))
 }
 
 #[cfg(test)]
@@ -53,7 +57,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let node = crate::server::tests_node(dir.path().to_owned());
         assert!(!is_kept(&node) && take(&node).await.unwrap().is_none());
-        let request = Request { image: "r.example/i:1".into() };
+        let mut request = Request { image: "r.example/i:1".into(), wipe_ephemeral: false };
         keep(&node, &request).await.unwrap();
         let options = String::from_utf8(node.meta.get(tags::STAGED_UPGRADE_OPTIONS).unwrap()).unwrap();
         assert_eq!(
@@ -61,6 +65,9 @@ mod tests {
             r#"{"Pull":true,"Force":false,"Upgrade":true,"Zero":false,"ExtraKernelArgs":null}"#
         );
         assert!(is_kept(&node));
+        assert_eq!(take(&node).await.unwrap().as_ref(), Some(&request));
+        request.wipe_ephemeral = true;
+        keep(&node, &request).await.unwrap();
         assert_eq!(take(&node).await.unwrap(), Some(request));
         assert!(!is_kept(&node) && take(&node).await.unwrap().is_none());
         assert_eq!(node.meta.get(tags::STAGED_UPGRADE_OPTIONS), None);

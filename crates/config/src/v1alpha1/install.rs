@@ -11,8 +11,8 @@ section! {
         disk_selector "diskSelector": Option<DiskSelector> { newer true };
         /// Words appended to the kernel command line.
         extra_kernel_args "extraKernelArgs": Vec<String> { example "[console=ttyS0]" };
-        /// Image of the installer.
-        image "image": String { default "the running version's", example "registry.example.org/installer:v1.13.9", later "installing another version than the one that runs" };
+        /// Image of the installer. Another image of Billet than the running one is pulled and installed; Talos' is passed over.
+        image "image": String { default "the running version's", example "registry.example.org/billet/installer:0.2.0" };
         /// System extensions; they are part of the image since long.
         extensions "extensions": Vec<InstallExtension> { newer true, later "system extensions" };
         /// Write a boot loader.

@@ -1,0 +1,143 @@
+//! What is installed: the system that runs, or the image that the config names.
+//!
+//! Owns: the choice, and the parts of either.
+//! Does not: choose the disk; write.
+//! Order: the running system is what is installed, unless the config names an installer image of ours with another
+//! system in it. Configs made for Talos name Talos' installer: nobody is asked for that one.
+//! Fails by: [`Failure::Image`] when a registry does not answer: the image may be ours. An image that cannot be
+//! installed is passed over with a warning, since the machine has a system that can.
+//! Source: docs/users/installing.md; spec/machine-facts.md §1.2 (`install.image`).
+
+use std::cell::RefCell;
+use std::io::Read;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use installer::system::{self, System};
+use oci::registry::Patience;
+use ondisk::manifest::{Layer, RootManifest};
+
+use super::Failure;
+use crate::node::Node;
+use crate::upgrade::{self, Found, Layers};
+
+/// A machine that waits for a registry says so soon, and tries again.
+const PATIENCE: Patience = Patience { stall: Duration::from_secs(20), total: Duration::from_secs(20 * 60) };
+/// In the names of Talos' installer images, wherever they are kept.
+const TALOS: [&str; 2] = ["talos", "siderolabs/"];
+
+/// What is installed.
+pub(super) enum Source {
+    /// What runs.
+    Running,
+    /// An image.
+    Image(Box<Found>),
+}
+
+/// The parts of what is installed. Kernel and initramfs are in the UKI by then, and not kept twice.
+pub(super) struct Prepared {
+    pub(super) manifest: RootManifest,
+    pub(super) uki: Vec<u8>,
+    pub(super) loader: Vec<u8>,
+    pub(super) loader_config: String,
+    /// Those of an image; the running system's come from the devices that it is mapped to.
+    layers: Option<Rc<RefCell<Layers>>>,
+}
+
+/// What the config's image comes to.
+pub(super) async fn choose(node: &Arc<Node>, name: &str) -> Result<Source, Failure> {
+    if name.is_empty() {
+        return Ok(Source::Running);
+    }
+    if is_talos(name) {
+        pass_over(node, name, "it is Talos' installer");
+        return Ok(Source::Running);
+    }
+    match image(node, name).await {
+        Err(upgrade::Failure::Outside(reason)) => Err(Failure::Image(name.to_owned(), reason)),
+        Err(failure) => {
+            pass_over(node, name, &failure.to_string());
+            Ok(Source::Running)
+        }
+        Ok(found) => Ok(found),
+    }
+}
+
+/// An image that somebody asked for: it, or an error.
+pub(super) async fn image(node: &Arc<Node>, name: &str) -> Result<Source, upgrade::Failure> {
+    let found = upgrade::look_up(node, name, PATIENCE).await?;
+    // Its boot parts lie in its layers: the same layers are the same system.
+    let running = System::running(&node.root).ok();
+    if running.is_some_and(|running| running.manifest == found.manifest) {
+        return Ok(Source::Running);
+    }
+    Ok(Source::Image(Box::new(found)))
+}
+
+fn is_talos(name: &str) -> bool {
+    TALOS.iter().any(|word| name.contains(word))
+}
+
+fn pass_over(node: &Node, name: &str, why: &str) {
+    let version = &node.boot.version;
+    node.journal
+        .warn(&format!("machine.install.image {name}: {why}; the running system is installed ({version})"));
+}
+
+impl Prepared {
+    /// Reads it. Blocks.
+    pub(super) fn new(node: &Node, source: &Source, arguments: &[String]) -> Result<Self, Failure> {
+        let (system, layers) = match source {
+            Source::Running => (System::running(&node.root)?, None),
+            Source::Image(found) => {
+                let (boot, layers) = found.open().map_err(|failure| Failure::Other(failure.to_string()))?;
+                let system = System { manifest: found.manifest.clone(), boot };
+                (system, Some(Rc::new(RefCell::new(layers))))
+            }
+        };
+        let uki = system.uki(arguments)?;
+        let System { manifest, boot } = system;
+        Ok(Self { manifest, uki, loader: boot.loader, loader_config: boot.loader_config, layers })
+    }
+
+    /// A layer's bytes; those of an image in its order.
+    pub(super) fn layer(&self, node: &Node, layer: &Layer) -> Result<Box<dyn Read>, installer::Error> {
+        if let Some(layers) = &self.layers {
+            return layers.borrow().layer(layer);
+        }
+        let report = node.boot.layers.iter().find(|report| report.name == layer.name);
+        let device = report.map_or_else(PathBuf::new, |report| PathBuf::from(&report.device));
+        system::running_layer(layer, &device)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn talos_installers_are_known_by_their_names() {
+        for name in [
+            "r.example/siderolabs/installer:v1.13.9",
+            "r.example/talos-systems/installer:v0.9.3",
+            "factory.talos.example/metal-installer/376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba:v1.13.9",
+        ] {
+            assert!(is_talos(name), "{name}");
+        }
+        assert!(!is_talos("r.example/billet/installer:0.2.0"));
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_installed_is_passed_over_and_what_may_come_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = crate::server::tests_node(dir.path().to_owned());
+        for name in ["", "r.example/siderolabs/installer:v1.13.9", "installer"] {
+            assert!(matches!(choose(&node, name).await, Ok(Source::Running)), "{name}");
+        }
+        let gone = choose(&node, "127.0.0.1:9/billet/installer:1").await;
+        let error = gone.err().map(|failure| failure.to_string()).unwrap_or_default();
+        assert!(error.starts_with("machine.install.image 127.0.0.1:9/billet/installer:1: "), "{error}");
+    }
+}

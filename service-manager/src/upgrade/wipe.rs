@@ -1,0 +1,122 @@
+//! EPHEMERAL that goes with an upgrade: the note that binds the wipe to the new system.
+//!
+//! Owns: the note in META, and when it is due.
+//! Does not: wipe (`crate::reset` does, in the phase `wipeDisks`, before anything is mounted).
+//! Order: the note is written, or an older one removed, before the new system's boot entry appears. That entry is what
+//! makes the upgrade count, and the wipe with it: after a power cut before it the old system runs and keeps its data,
+//! after it the new one finds the note. It turns the note into a reset's intent, which survives power cuts by itself,
+//! and removes it when the partition reads as zeros.
+//! Source: docs/decisions/0007-upgrades-keep-ephemeral.md; docs/formats/meta.md (tag 0x42490011).
+
+use installer::volumes::Volume;
+
+use super::record::State;
+use super::{Failure, apply, booted};
+use crate::meta::MetaError;
+use crate::node::Node;
+
+/// Its tag: beyond the one byte that clients can name.
+const TAG: u32 = 0x4249_0011;
+/// The service that has to leave its cluster before its data goes.
+const ETCD: &str = "etcd";
+
+/// Whether a wipe may be asked for.
+pub(crate) fn check(node: &Node) -> Result<(), Failure> {
+    if node.services.ids().iter().any(|id| id == ETCD) {
+        return Err(Failure::Refused(
+            "--preserve=false: this node runs etcd and would have to leave its cluster first, which this version \
+             cannot do: upgrade without it"
+                .to_owned(),
+        ));
+    }
+    Ok(())
+}
+
+/// Has the system of this generation wipe EPHEMERAL at its first start; `None`: nobody does. Durable when this returns.
+pub(super) async fn note(node: &Node, generation: Option<u32>) -> Result<(), MetaError> {
+    match generation {
+        Some(generation) => node.meta.set(TAG, generation.to_string().as_bytes()).await,
+        None => remove(node).await,
+    }
+}
+
+/// Whether the running system is the one, on trial, that is to wipe it.
+pub(crate) fn is_due(node: &Node) -> bool {
+    let noted = node.meta.get(TAG).and_then(|text| std::str::from_utf8(&text).ok()?.parse::<u32>().ok());
+    let Some(noted) = noted else { return false };
+    // Once it is kept its data is in use: a note that was left over counts for nothing.
+    let on_trial =
+        apply::read(node).is_some_and(|record| record.state == State::Trial && record.generation == noted);
+    on_trial && booted::own_generation(&node.root) == Some(noted)
+}
+
+/// It is wiped.
+pub(crate) async fn done(node: &Node) -> Result<(), MetaError> {
+    remove(node).await
+}
+
+/// What is wiped.
+pub(crate) fn partition() -> String {
+    Volume::Ephemeral.name().to_owned()
+}
+
+async fn remove(node: &Node) -> Result<(), MetaError> {
+    match node.meta.get(TAG) {
+        Some(_) => node.meta.delete(TAG).await.map(drop),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::record::Record;
+    use super::*;
+
+    fn node(dir: &std::path::Path, command_line: &str) -> Arc<Node> {
+        std::fs::create_dir_all(dir.join("proc")).unwrap();
+        std::fs::write(dir.join("proc/cmdline"), command_line).unwrap();
+        crate::server::tests_node(dir.to_owned())
+    }
+
+    /// Each line is a state that a power cut may leave, and who boots then.
+    #[tokio::test]
+    async fn only_the_new_system_on_trial_wipes() {
+        let dir = tempfile::tempdir().unwrap();
+        let new = node(&dir.path().join("new"), "quiet billet.generation=7");
+        let old = node(&dir.path().join("old"), "quiet");
+        for node in [&new, &old] {
+            let due = || is_due(node);
+            assert!(!due(), "nothing was asked for");
+            note(node, Some(7)).await.unwrap();
+            assert!(!due(), "the note alone");
+            let mut record = Record { generation: 7, ..Record::default() };
+            apply::keep(node, &record).await.unwrap();
+            assert_eq!(due(), Arc::ptr_eq(node, &new), "the entry is there");
+            record.generation = 8;
+            apply::keep(node, &record).await.unwrap();
+            assert!(!due(), "a later upgrade was begun");
+            record.generation = 7;
+            for state in [State::Kept, State::FellBack, State::Interrupted, State::RolledBack] {
+                apply::keep(node, &Record { state, ..record.clone() }).await.unwrap();
+                assert!(!due(), "{}", state.word());
+            }
+            apply::keep(node, &record).await.unwrap();
+            done(node).await.unwrap();
+            assert!(!due(), "once only");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_upgrade_that_keeps_takes_an_older_note_away() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = node(dir.path(), "billet.generation=7");
+        note(&node, Some(7)).await.unwrap();
+        note(&node, None).await.unwrap();
+        // The generation is used again when the first upgrade never got its entry.
+        apply::keep(&node, &Record { generation: 7, ..Record::default() }).await.unwrap();
+        assert!(!is_due(&node) && node.meta.get(TAG).is_none());
+        assert_eq!(check(&node), Ok(()));
+    }
+}
