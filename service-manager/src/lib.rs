@@ -32,6 +32,7 @@ pub mod configuration;
 pub mod containerd;
 pub mod containerd_api;
 pub mod controllers;
+mod disk_wipe;
 pub mod events;
 mod files;
 pub mod flight_recorder;

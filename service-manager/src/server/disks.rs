@@ -1,7 +1,7 @@
 //! `storage.StorageService`: the disks of the machine, from sysfs.
 //!
 //! Owns: what counts as a disk: a block device with hardware behind it.
-//! Does not: write to one. Wiping comes with the installer.
+//! Does not: decide what may be wiped (`crate::disk_wipe` does).
 //! Source: spec/api-wire-facts.md §1.2, §2.3; Documentation/ABI/stable/sysfs-block.
 
 use std::fs;
@@ -9,11 +9,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use api::proto::storage as proto;
+use api::proto::storage::block_device_wipe_descriptor::Method;
 use api::proto::storage::disk::DiskType;
 use api::proto::storage::storage_service_server::StorageService;
 use tonic::{Request, Response, Status};
 
 use crate::block::{bus_path, system_disk, target_name};
+use crate::disk_wipe;
 use crate::node::Node;
 
 const BLOCK: &str = "/sys/block";
@@ -34,9 +36,38 @@ impl StorageService for Storage {
 
     async fn block_device_wipe(
         &self,
-        _request: Request<proto::BlockDeviceWipeRequest>,
+        request: Request<proto::BlockDeviceWipeRequest>,
     ) -> Result<Response<proto::BlockDeviceWipeResponse>, Status> {
-        Err(Status::unimplemented("this version of Billet writes no disk, so it wipes none"))
+        let devices = request.into_inner().devices;
+        if devices.is_empty() {
+            return Err(Status::invalid_argument("wipe: no device is named"));
+        }
+        let node = self.node.clone();
+        super::blocking(move || wipe(&node, &devices)).await.map(Response::new)
+    }
+}
+
+/// All are looked at before the first is touched.
+fn wipe(
+    node: &Node,
+    devices: &[proto::BlockDeviceWipeDescriptor],
+) -> Result<proto::BlockDeviceWipeResponse, Status> {
+    let requests: Vec<disk_wipe::Request> = devices.iter().map(wanted).collect();
+    let checked: Result<Vec<_>, String> =
+        requests.iter().map(|request| disk_wipe::check(node, request)).collect();
+    for (target, request) in checked.map_err(Status::failed_precondition)?.iter().zip(&requests) {
+        disk_wipe::wipe(node, target, request).map_err(Status::failed_precondition)?;
+    }
+    Ok(proto::BlockDeviceWipeResponse { messages: vec![proto::BlockDeviceWipe { metadata: None }] })
+}
+
+fn wanted(descriptor: &proto::BlockDeviceWipeDescriptor) -> disk_wipe::Request {
+    disk_wipe::Request {
+        device: descriptor.device.clone(),
+        zeroes: descriptor.method() == Method::Zeroes,
+        drop_partition: descriptor.drop_partition,
+        skip_volume_check: descriptor.skip_volume_check,
+        skip_secondary_check: descriptor.skip_secondary_check,
     }
 }
 

@@ -1,0 +1,212 @@
+//! Wiping a disk or a partition that nothing uses.
+//!
+//! Owns: what may be wiped, and how: the places where signatures lie, or every byte.
+//! Does not: wipe what this machine runs from (a reset does), or what is mounted or part of something larger.
+//! Order: everything that was named is checked before the first byte is written; then each in turn is opened for
+//! nobody else, made zeros and proved; last its entry leaves the table, where that was asked for.
+//! Fails by: a sentence with the device.
+//! Source: spec/api-wire-facts.md §2.3 (`BlockDeviceWipe`), §3.6.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use installer::device::{BlockDevice, Disk};
+use installer::host::{read_table, write_table};
+use installer::install::END_BYTES;
+use installer::{reset, silent};
+
+use crate::install::medium;
+use crate::node::Node;
+use crate::volumes::{NodeHost, chain};
+use crate::{block, system_disk};
+
+const CLASS: &str = "/sys/class/block";
+
+/// What a client asks for, of one device.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Request {
+    /// With or without `/dev/`.
+    pub(crate) device: String,
+    /// Every byte, and not only where signatures lie.
+    pub(crate) zeroes: bool,
+    /// The partition's entry goes too.
+    pub(crate) drop_partition: bool,
+    /// The config's volumes do not count.
+    pub(crate) skip_volume_check: bool,
+    /// Devices that are made of it do not count; the kernel still lends out none that is in use.
+    pub(crate) skip_secondary_check: bool,
+}
+
+/// A device that may be wiped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Target {
+    path: PathBuf,
+    /// The disk that it is, or lies on.
+    disk: PathBuf,
+    /// Its number, if it is a partition.
+    partition: Option<u32>,
+}
+
+/// Whether it may be done. Blocks.
+pub(crate) fn check(node: &Node, request: &Request) -> Result<Target, String> {
+    let name = request.device.strip_prefix("/dev/").unwrap_or(&request.device);
+    let failed = |what: String| format!("wipe {name}: {what}");
+    let is_name = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b));
+    let folder = node.path(CLASS).join(name);
+    if !is_name || !folder.exists() {
+        return Err(failed("this machine has no such block device".to_owned()));
+    }
+    let text = |file: &str| fs::read_to_string(folder.join(file)).unwrap_or_default().trim().to_owned();
+    let partition: Option<u32> = text("partition").parse().ok();
+    let disk = match partition {
+        Some(_) => parent(&folder).ok_or_else(|| failed("its disk is not known".to_owned()))?,
+        None => name.to_owned(),
+    };
+    let target = Target { path: Path::new("/dev").join(name), disk: Path::new("/dev").join(disk), partition };
+    if request.drop_partition && partition.is_none() {
+        return Err(failed("it is no partition, so none can be dropped".to_owned()));
+    }
+    if text("ro") == "1" {
+        return Err(failed("it is read-only".to_owned()));
+    }
+    not_ours(node, &target, request).map_err(failed)?;
+    let holders: Vec<String> = fs::read_dir(folder.join("holders"))
+        .map(|entries| entries.flatten().map(|e| e.file_name().to_string_lossy().into_owned()).collect())
+        .unwrap_or_default();
+    if !holders.is_empty() && !request.skip_secondary_check {
+        return Err(failed(format!("{} is made of it", holders.join(", "))));
+    }
+    Ok(target)
+}
+
+/// Refuses what this machine runs from, or keeps its own on.
+fn not_ours(node: &Node, target: &Target, request: &Request) -> Result<(), String> {
+    if let Some(system) = system_disk::find(node)?.filter(|system| system.path == target.disk) {
+        let unused = system.slot.is_none() && request.skip_volume_check;
+        if !unused {
+            return Err("it belongs to the system disk: use `reset`".to_owned());
+        }
+    }
+    let listed = block::listed(node);
+    let listed = listed.iter().find(|listed| Path::new(&listed.disk.dev_path) == target.disk);
+    if let Some(how) = listed.and_then(|listed| medium(node, listed)) {
+        return Err(format!("this machine {how} it"));
+    }
+    let config = node.config();
+    let disks = config.iter().flat_map(|config| &config.machine.disks);
+    let of_config = disks.filter(|disk| {
+        fs::canonicalize(&disk.device).is_ok_and(|path| path == target.disk)
+            || Path::new(&disk.device) == target.disk
+    });
+    match of_config.count() {
+        0 => Ok(()),
+        _ if request.skip_volume_check => Ok(()),
+        _ => Err("machine.disks of the configuration names its disk: take it out there first".to_owned()),
+    }
+}
+
+/// The disk of a partition: the folder above its own.
+fn parent(folder: &Path) -> Option<String> {
+    let real = fs::canonicalize(folder).ok()?;
+    Some(real.parent()?.file_name()?.to_string_lossy().into_owned())
+}
+
+/// Does it. Blocks.
+pub(crate) fn wipe(node: &Node, target: &Target, request: &Request) -> Result<(), String> {
+    let name = target.path.display().to_string();
+    let failed = |error: &dyn std::error::Error| format!("wipe {name}: {}", chain(error));
+    let mut disk = Disk::open(&target.path).map_err(|e| failed(&e))?;
+    let how = if request.zeroes { "every byte" } else { "signatures" };
+    node.journal.say(&format!("wiping {name}: {how}, {} MiB", disk.bytes() >> 20));
+    if request.zeroes {
+        reset::wipe(&mut disk, &name, 0, None, &mut silent).map_err(|e| failed(&e))?;
+    } else {
+        for start in places(node, target, disk.bytes()) {
+            reset::wipe(&mut disk, &name, start, Some(END_BYTES), &mut silent).map_err(|e| failed(&e))?;
+        }
+    }
+    drop(disk);
+    if let Some(number) = target.partition.filter(|_| request.drop_partition) {
+        let mut host = NodeHost::open(&target.disk).map_err(|e| failed(&e))?;
+        let mut table = read_table(&mut host).map_err(|e| failed(&e))?.table;
+        table.partitions.retain(|partition| partition.number != number);
+        write_table(&mut host, &table).map_err(|e| failed(&e))?;
+    }
+    if request.drop_partition || target.partition.is_none() {
+        // The kernel keeps what it knew while somebody uses another partition.
+        if let Err(error) = system_disk::reread(&target.disk) {
+            node.journal.warn(&format!("{error}; it does at the next start"));
+        }
+    }
+    node.journal.say(&format!("wiped {name}"));
+    Ok(())
+}
+
+/// Where signatures lie: at both ends of a device, and where a disk's partitions begin: another table with the same
+/// places would show what was in them.
+fn places(node: &Node, target: &Target, bytes: u64) -> Vec<u64> {
+    let mut starts = Vec::new();
+    if target.partition.is_none()
+        && let Ok(table) = system_disk::read_table(node, &target.disk)
+    {
+        starts.extend(table.partitions.iter().map(|partition| table.offset_bytes(partition)));
+    }
+    starts.extend([0, bytes.saturating_sub(END_BYTES)]);
+    starts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(device: &str) -> Request {
+        Request { device: device.to_owned(), ..Request::default() }
+    }
+
+    /// A machine with `sdb` and its partition `sdb1`, in sysfs only.
+    fn node(dir: &Path) -> std::sync::Arc<Node> {
+        let root = dir.canonicalize().unwrap();
+        let real = root.join("sys/devices/pci0/block/sdb");
+        fs::create_dir_all(real.join("sdb1/holders/dm-0")).unwrap();
+        fs::create_dir_all(real.join("holders")).unwrap();
+        fs::create_dir_all(root.join("sys/class/block")).unwrap();
+        fs::write(real.join("sdb1/partition"), "1\n").unwrap();
+        for (name, to) in [("sdb", real.clone()), ("sdb1", real.join("sdb1"))] {
+            std::os::unix::fs::symlink(to, root.join("sys/class/block").join(name)).unwrap();
+        }
+        crate::server::tests_node(root)
+    }
+
+    #[test]
+    fn a_device_is_found_with_its_disk() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = node(dir.path());
+        let whole = check(&node, &request("sdb")).unwrap();
+        assert_eq!((whole.path.to_str(), whole.partition), (Some("/dev/sdb"), None));
+        assert_eq!(check(&node, &request("/dev/sdb")), Ok(whole));
+        let part = Request { skip_secondary_check: true, drop_partition: true, ..request("sdb1") };
+        let part = check(&node, &part).unwrap();
+        assert_eq!((part.disk.to_str(), part.partition), (Some("/dev/sdb"), Some(1)));
+    }
+
+    #[test]
+    fn what_is_not_wiped_says_why() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = node(dir.path());
+        let refused = |request: &Request| check(&node, request).unwrap_err();
+        for nothing in ["", "sdz", "../sdb", "disk/by-id/x", "/dev/"] {
+            assert!(refused(&request(nothing)).ends_with("has no such block device"), "{nothing}");
+        }
+        assert_eq!(refused(&request("sdb1")), "wipe sdb1: dm-0 is made of it");
+        let whole = Request { drop_partition: true, ..request("sdb") };
+        assert_eq!(refused(&whole), "wipe sdb: it is no partition, so none can be dropped");
+        let text =
+            "version: v1alpha1\nmachine:\n  type: worker\n  token: a.b\n  disks: [{device: /dev/sdb}]\n";
+        let config = config::parse(text).unwrap_or_else(|e| panic!("{e}"));
+        node.config.send_replace(Some(std::sync::Arc::new(config)));
+        assert!(refused(&request("sdb")).contains("machine.disks"));
+        assert!(check(&node, &Request { skip_volume_check: true, ..request("sdb") }).is_ok());
+        fs::write(node.path("/sys/class/block/sdb/ro"), "1\n").unwrap();
+        assert_eq!(refused(&request("sdb")), "wipe sdb: it is read-only");
+    }
+}
