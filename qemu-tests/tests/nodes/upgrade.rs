@@ -1,21 +1,32 @@
 //! Upgrades from a registry, under firmware and boot loader: to another version and back, staged, and what happens
 //! with images that are wrong or do not boot.
 
+use std::fs::File;
 use std::time::Duration;
 
+use oci::archive;
 use oci::installer::FORMAT_LABEL;
 use oci::server::Behaviour;
+use qemu_tests::artifacts::build;
 use qemu_tests::installer_image::{Parts, Registry};
-use qemu_tests::node::BOOT_LIMIT;
-use qemu_tests::{TestNode, Transport};
+use qemu_tests::node::{BOOT_LIMIT, NodeBuilder};
+use qemu_tests::root::copy_sparse;
+use qemu_tests::{TestNode, Transport, paths};
+use serde_json::json;
 
 /// A layer image of 100 MB is pulled, written and read back.
 const UPGRADE_LIMIT: Duration = Duration::from_secs(120);
 /// Three starts that end in a panic, each with its ten seconds of waiting, and a fourth.
 const FALLBACK_LIMIT: Duration = Duration::from_secs(180);
+/// A file on EPHEMERAL.
+const KEPT: &str = "/var/kept";
 
 fn node(name: &str, registry: &Registry) -> TestNode {
-    let builder = TestNode::builder(name).transport(Transport::Firmware);
+    up(TestNode::builder(name), registry)
+}
+
+fn up(builder: NodeBuilder, registry: &Registry) -> TestNode {
+    let builder = builder.transport(Transport::Firmware);
     let node = builder.machine_section(&registry.machine_section()).boot().unwrap();
     node.expect("billet: boot sequence: done").unwrap();
     node
@@ -40,15 +51,34 @@ fn expect_kept(node: &TestNode, version: &str, entry: &str) {
 fn versions_follow_one_another_and_a_rollback_goes_back() {
     let registry = Registry::start().unwrap();
     let image = |version: &str| registry.keep(version, &Parts::of_build().unwrap().image(version)).unwrap();
-    let (second, third) = (image("0.2.0"), image("0.1.1"));
-    let node = node("upgrade-and-back", &registry);
+    let second = image("0.2.0");
+    // This one never is in a registry.
+    let folder = paths::temporary_dir().unwrap();
+    let third = folder.path().join("third.tar");
+    let mut out = File::create(&third).unwrap();
+    archive::write(&mut out, &Parts::of_build().unwrap().image("0.1.1")).unwrap();
+    // With room for EPHEMERAL, so that what becomes of it is seen.
+    let disk = folder.path().join("disk.img");
+    copy_sparse(&build().test.disk, &disk).unwrap();
+    File::options().write(true).open(&disk).unwrap().set_len(4 << 30).unwrap();
+    let node = up(TestNode::builder("upgrade-and-back").disk(&disk), &registry);
+    let write = json!({ "op": "write", "path": KEPT, "text": "kept" });
+    node.agent().unwrap().ask(write).unwrap();
     assert!(upgrade(&node, &second, &[]).contains("Upgrade request received"));
     node.vm().expect("upgrade: verify: 100 %", UPGRADE_LIMIT).unwrap();
     node.vm().expect("billet-000002+3.efi will be tried", UPGRADE_LIMIT).unwrap();
     expect_kept(&node, "0.2.0", "billet-000002.efi");
-    // A downgrade is tried like any other, now from the other slot.
-    upgrade(&node, &third, &[]);
+    assert_eq!(node.admin().ok(&["read", KEPT]).unwrap(), "kept");
+    // A downgrade is tried like any other, now from the other slot. This one wipes EPHEMERAL, and not before it runs.
+    let third = third.display().to_string();
+    upgrade(&node, &third, &["--preserve=false", "--force", "--reboot-mode=powercycle"]);
+    node.vm().expect("imported imported.invalid/installer:0.1.1@sha256:", UPGRADE_LIMIT).unwrap();
+    node.vm().expect("billet-000003+3.efi will be tried", UPGRADE_LIMIT).unwrap();
+    node.vm().expect("was to wipe EPHEMERAL (preserve=false)", UPGRADE_LIMIT).unwrap();
+    node.vm().expect("reset: EPHEMERAL of /dev/vda reads as zeros", BOOT_LIMIT).unwrap();
+    node.vm().expect("EPHEMERAL on /dev/vda was empty: formatted", BOOT_LIMIT).unwrap();
     expect_kept(&node, "0.1.1", "billet-000003.efi");
+    assert!(node.admin().refused(&["read", KEPT]).unwrap().contains(KEPT));
     node.admin().ok(&["rollback"]).unwrap();
     node.vm().expect("rollback: billet-000004.efi starts from now on", BOOT_LIMIT).unwrap();
     node.wait_api(BOOT_LIMIT).unwrap();
