@@ -16,6 +16,7 @@ use crate::kernel::{Kernel, Level};
 use crate::modules::Modules;
 use crate::recorder::Recorder;
 use crate::source::Source;
+use crate::watchdog::Watchdog;
 
 /// What the function of a task looks like.
 pub type BootTask = fn(&mut Boot<'_>) -> Result<(), Failure>;
@@ -36,6 +37,8 @@ pub struct Boot<'k> {
     pub corruption: Option<Corruption>,
     /// The flight recorder; after `begin_record`, if this boot has one.
     pub recorder: Recorder,
+    /// The hardware watchdog; off until `read_command_line`.
+    pub watchdog: Watchdog,
     /// For machined.
     pub report: BootReport,
 }
@@ -51,6 +54,7 @@ impl<'k> Boot<'k> {
             source: None,
             corruption: None,
             recorder: Recorder::default(),
+            watchdog: Watchdog::default(),
             report: BootReport::default(),
         }
     }

@@ -30,6 +30,7 @@ const KNOWN: &[(&str, bool)] = &[
     ("root", false),
     ("shutdown", false),
     ("slot", false),
+    ("trial", false),
     ("watchdog", false),
 ];
 

@@ -69,7 +69,9 @@ pub fn wait_for<T>(
             let seconds = DEVICE_DEADLINE_NS / 1_000_000_000;
             return Err(Failure::reason("wait for", what, format!("not there after {seconds} s")));
         }
-        boot.kernel.wait(Some(deadline), false).map_err(Failure::at("wait for", what))?;
+        let until = boot.watchdog.next_ns().map_or(deadline, |next| deadline.min(next));
+        boot.kernel.wait(Some(until), false).map_err(Failure::at("wait for", what))?;
+        boot.watchdog.feed(boot.kernel);
     }
 }
 
@@ -79,6 +81,7 @@ pub fn wait_until_quiet(boot: &mut Boot<'_>) -> Result<(), Failure> {
     loop {
         let until = (boot.kernel.now_ns() + QUIET_NS).min(deadline);
         boot.kernel.wait(Some(until), false).map_err(Failure::at("wait for", "devices to settle"))?;
+        boot.watchdog.feed(boot.kernel);
         if drain(boot) == 0 || boot.kernel.now_ns() >= deadline {
             return Ok(());
         }

@@ -30,6 +30,7 @@ pub mod source;
 pub mod supervise;
 pub mod tasks;
 pub mod unpack;
+pub mod watchdog;
 
 #[cfg(test)]
 mod recording;
@@ -46,8 +47,8 @@ pub fn run(kernel: &mut dyn Kernel) {
     if runner::boot(&mut boot).is_err() {
         return;
     }
-    let Boot { parameters, report, mut recorder, .. } = boot;
-    match Supervisor::new(kernel, &parameters, report, &mut recorder).run() {
+    let Boot { parameters, report, mut recorder, watchdog, .. } = boot;
+    match Supervisor::new(kernel, &parameters, report, &mut recorder, watchdog).run() {
         Outcome::Finish(action) => finish::finish(kernel, action, &mut recorder),
         Outcome::GaveUp => {}
     }

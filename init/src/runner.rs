@@ -15,6 +15,7 @@ use crate::kernel::{End, Kernel, Level};
 use crate::recorder::{BUFFER_BYTES, Recorder};
 use crate::sequences::BOOT;
 use crate::tasks::recorder::begin_late;
+use crate::watchdog::Watchdog;
 
 /// The boot failed, its line is printed, and the restart did not come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +26,8 @@ pub fn boot(boot: &mut Boot<'_>) -> Result<(), GaveUp> {
     for (phase, task) in BOOT.tasks() {
         let start_ns = boot.kernel.now_ns();
         let result = (task.run)(boot);
+        // A task that hangs does not come here.
+        boot.watchdog.feed(boot.kernel);
         let end_ns = boot.kernel.now_ns();
         boot.report.spans.push(Span {
             phase: phase.to_string(),
@@ -50,24 +53,36 @@ fn report(boot: &mut Boot<'_>, task: &str, failure: &Failure) {
         None => failure.to_string(),
     };
     begin_late(boot);
-    give_up(boot.kernel, &mut boot.recorder, task, &text);
+    give_up(boot.kernel, &mut boot.recorder, &mut boot.watchdog, task, &text);
 }
 
 /// Reports a failed boot and restarts.
-pub fn give_up(kernel: &mut dyn Kernel, recorder: &mut Recorder, task: &str, text: &str) {
-    if announce(kernel, recorder, task, text) {
+pub fn give_up(
+    kernel: &mut dyn Kernel,
+    recorder: &mut Recorder,
+    watchdog: &mut Watchdog,
+    task: &str,
+    text: &str,
+) {
+    if announce(kernel, recorder, watchdog, task, text) {
         kernel.end(End::Restart);
     }
 }
 
 /// Prints the one line of a failed boot and records it, and keeps it readable as long as `panic=` says; false if that
 /// is for ever.
-pub fn announce(kernel: &mut dyn Kernel, recorder: &mut Recorder, task: &str, text: &str) -> bool {
+pub fn announce(
+    kernel: &mut dyn Kernel,
+    recorder: &mut Recorder,
+    watchdog: &mut Watchdog,
+    task: &str,
+    text: &str,
+) -> bool {
     let seconds = kernel.failure_wait_seconds();
     let next =
         if seconds == 0 { "waiting for ever".to_string() } else { format!("restarting in {seconds} s") };
     kernel.log(Level::Error, &format!("boot failed: {task}: {text}; {next}"));
     recorder.end(kernel, &mut sys::fs::buffer(BUFFER_BYTES), &format!("failed={task}\nreason={text}\n"));
-    kernel.pause(if seconds == 0 { u64::MAX } else { seconds.saturating_mul(1_000_000_000) });
+    watchdog.pause(kernel, (seconds != 0).then_some(seconds));
     seconds != 0
 }

@@ -11,6 +11,7 @@ use crate::boot::BootTask;
 use crate::finish::{self, FinishTask};
 use crate::supervise::{self, TurnTask};
 use crate::tasks::{find, initialize, machined, mapping, modules, mounts, recorder, switch};
+use crate::watchdog;
 
 /// From the first instruction to a verified root. The first failing task ends it: one line, a wait, a restart.
 pub const BOOT: Sequence<BootTask> = Sequence {
@@ -61,6 +62,10 @@ pub const BOOT: Sequence<BootTask> = Sequence {
                 task!(modules::watch_devices, "listens for device events, before looking for devices"),
                 task!(find::look_in_initramfs, "takes the layers from the initramfs if they are there"),
                 task!(modules::plug_devices, "loads drivers for devices, unless the root needs none"),
+                task!(
+                    watchdog::arm_watchdog,
+                    "arms the hardware watchdog if its driver is there, before anything waits for a disk"
+                ),
             ],
         },
         Phase {

@@ -14,7 +14,6 @@ pub mod backoff;
 pub mod exits;
 mod messages;
 pub mod store;
-mod watchdog;
 
 use alloc::vec::Vec;
 
@@ -27,14 +26,13 @@ use crate::kernel::{Kernel, Level, Ready, Signal};
 use crate::line::{Line, say};
 use crate::recorder::Recorder;
 use crate::runner;
+use crate::watchdog::Watchdog;
 use backoff::{Backoff, End, MOST_CRASHES, STEADY_NS};
 use exits::Exits;
 use messages::Outbox;
 use store::Store;
-use watchdog::Watchdog;
 
 pub use messages::{read_messages, send_messages};
-pub use watchdog::feed_watchdog;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -115,6 +113,7 @@ impl<'k> Supervisor<'k> {
         parameters: &Parameters,
         report: BootReport,
         recorder: &'k mut Recorder,
+        watchdog: Watchdog,
     ) -> Self {
         let now = kernel.now_ns();
         let start = Start { report, restarts: 0, previous_status: None, init_memory: kernel.memory() };
@@ -136,7 +135,7 @@ impl<'k> Supervisor<'k> {
             store: Store::new(),
             outbox: Outbox::default(),
             request: None,
-            watchdog: Watchdog::new(parameters.watchdog_seconds),
+            watchdog,
             ready: Ready::default(),
             frame: sys::fs::buffer(MAX_FRAME_BYTES),
             outcome: None,
@@ -208,7 +207,13 @@ impl<'k> Supervisor<'k> {
                 "machined ended {MOST_CRASHES} times in a row, the last time with {status}{}",
                 Blocks(self.corrupt_layer())
             ));
-            if runner::announce(self.kernel, self.recorder, "start_machined", line.as_str()) {
+            if runner::announce(
+                self.kernel,
+                self.recorder,
+                &mut self.watchdog,
+                "start_machined",
+                line.as_str(),
+            ) {
                 // Unlike in an early failure, file systems may be mounted for writing.
                 self.finish(Action::Reboot, "machined does not run");
             } else {
@@ -297,7 +302,7 @@ impl<'k> Supervisor<'k> {
     }
 
     fn give_up(&mut self, task: &str, text: &str) {
-        runner::give_up(self.kernel, self.recorder, task, text);
+        runner::give_up(self.kernel, self.recorder, &mut self.watchdog, task, text);
         self.outcome = Some(Outcome::GaveUp);
     }
 }
@@ -415,6 +420,12 @@ pub fn check_deadlines(supervisor: &mut Supervisor<'_>) {
         supervisor.heartbeat_ns = now;
         supervisor.watchdog.stop_feeding();
     }
+}
+
+/// Arms and feeds the watchdog; it gets nothing while machined is silent.
+pub fn feed_watchdog(supervisor: &mut Supervisor<'_>) {
+    let silent_ns = supervisor.kernel.now_ns().saturating_sub(supervisor.heartbeat_ns);
+    supervisor.watchdog.turn(supervisor.kernel, silent_ns < HEARTBEAT_DEADLINE_NS);
 }
 
 /// Waits for anything.

@@ -9,6 +9,7 @@ use crate::boot::Boot;
 use crate::cmdline;
 use crate::failure::Failure;
 use crate::kernel::Level;
+use crate::watchdog::Watchdog;
 
 /// COMMAND_LINE_SIZE is 2048 on x86; other architectures have up to 4096.
 const MAX_COMMAND_LINE_BYTES: usize = 64 * 1024;
@@ -22,6 +23,7 @@ pub fn read_command_line(boot: &mut Boot<'_>) -> Result<(), Failure> {
         boot.kernel.set_failure_wait(seconds);
     }
     boot.parameters = cmdline::parse(&line)?;
+    boot.watchdog = Watchdog::new(boot.parameters.watchdog_seconds);
     for warning in boot.parameters.warnings.clone() {
         boot.warn(&warning);
     }

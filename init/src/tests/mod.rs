@@ -7,6 +7,7 @@ mod faults;
 mod recorder;
 mod supervision;
 mod sweep;
+mod watchdog;
 mod world;
 
 /// Compares with a golden file.
