@@ -41,6 +41,8 @@ pub struct NodeParameters {
     pub halt_on_shutdown: bool,
     /// `module.signatures=verify`: the kernel checks every module.
     pub keep_module_signatures: bool,
+    /// `trial=`: seconds that a new system gets to prove itself.
+    pub trial_seconds: Option<u64>,
     /// `experimental.wipe=system[:LABEL,…]`: partitions of the system disk to wipe at this boot; empty: all of it.
     pub wipe_system: Option<Vec<String>>,
     /// `environment=NAME=VALUE`, each time it is given: variables of services, before those of the configuration.
@@ -101,6 +103,7 @@ impl CommandLine {
             no_install: self.ours("install") == Some("no"),
             halt_on_shutdown: self.ours("shutdown") == Some("halt"),
             keep_module_signatures: self.ours("module.signatures") == Some("verify"),
+            trial_seconds: self.ours("trial").and_then(|v| v.parse().ok()),
             wipe_system: self.ours("experimental.wipe").and_then(wipe),
             environment: self.every("environment").filter_map(variable).collect(),
             panic_seconds: self.last("panic").and_then(|v| v.parse().ok()),

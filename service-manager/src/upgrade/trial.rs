@@ -28,8 +28,11 @@ use crate::tasks::TIMED;
 const PERIOD: Duration = Duration::from_millis(500);
 /// How long all conditions must hold without a break: half as long as it took until they first did, in these bounds.
 const SETTLE: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(60));
-/// After how long, counted from the kernel's start, a system that does not get well is given up for this start.
+/// After how long, counted from the kernel's start, a system that does not get well is given up for this start, unless
+/// `billet.trial=` says otherwise.
 const DEADLINE: Duration = Duration::from_secs(10 * 60);
+/// Within these bounds: below, a good system has no time to settle; above, nobody waits for a bad one.
+const DEADLINES: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(60 * 60));
 
 /// Conditions outside of the node.
 const TIME: &str = "time";
@@ -177,7 +180,7 @@ async fn on_trial(node: &Arc<Node>, mut record: Record, here: Here) -> Result<()
             }
         } else {
             since = None;
-            if age() >= DEADLINE {
+            if age() >= deadline(node.parameters.trial_seconds) {
                 return give_up(node, record, missing).await;
             }
         }
@@ -187,6 +190,10 @@ async fn on_trial(node: &Arc<Node>, mut record: Record, here: Here) -> Result<()
 
 fn age() -> Duration {
     Duration::from_nanos(clock::boottime_ns())
+}
+
+fn deadline(wanted_seconds: Option<u64>) -> Duration {
+    wanted_seconds.map_or(DEADLINE, |wanted| Duration::from_secs(wanted).clamp(DEADLINES.0, DEADLINES.1))
 }
 
 fn settle_time() -> Duration {
@@ -210,9 +217,9 @@ async fn keep_running(node: &Arc<Node>, record: Record, here: Here) -> Result<()
 }
 
 async fn give_up(node: &Arc<Node>, mut record: Record, missing: Vec<String>) -> Result<(), Failure> {
-    let minutes = DEADLINE.as_secs() / 60;
+    let limit = deadline(node.parameters.trial_seconds).as_secs();
     record.stage = format!("machined: {}", stage(node).unwrap_or("starting"));
-    record.reason = format!("not well within {minutes} min (deadline trial): {}", missing.join("; "));
+    record.reason = format!("not well within {limit} s (deadline trial): {}", missing.join("; "));
     node.journal.warn(&format!("upgrade: {}; restarting", record.reason));
     settle(node, record).await?;
     let how = Start { force: true, ..Start::default() };
@@ -231,4 +238,16 @@ async fn entries(node: &Arc<Node>) -> Result<Vec<Entry>, Failure> {
         Ok(Esp::new(&mut device, start, length).entries()?)
     })
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_moves_the_deadline_within_bounds() {
+        assert_eq!(deadline(None), DEADLINE);
+        assert_eq!(deadline(Some(90)), Duration::from_secs(90));
+        assert_eq!((deadline(Some(0)), deadline(Some(u64::MAX))), DEADLINES);
+    }
 }
