@@ -67,10 +67,9 @@ impl FlightRecorder {
         }
     }
 
-    /// The last earlier boot of a version from a slot (`ROOT-A`, `ROOT-B`), in short.
-    pub async fn last_boot(&self, version: &str, slot: &str) -> Option<Summary> {
-        let boots = self.earlier().await.ok()?;
-        boots.iter().map(Summary::of).find(|boot| boot.version == version && boot.slot == slot)
+    /// The last of the most recent `starts` boots that was of a version from a slot (`ROOT-A`, `ROOT-B`), in short.
+    pub async fn last_boot(&self, version: &str, slot: &str, starts: u32) -> Option<Summary> {
+        Summary::of_last(&self.earlier().await.ok()?, version, slot, starts)
     }
 
     fn set(&self, earlier: Earlier) {

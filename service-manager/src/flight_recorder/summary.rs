@@ -70,6 +70,13 @@ impl Summary {
         }
     }
 
+    /// The last of the most recent `starts` boots that was of a version from a slot; `boots`: the newest first.
+    pub(super) fn of_last(boots: &[Boot], version: &str, slot: &str, starts: u32) -> Option<Self> {
+        // A boot that does not find its root has no slot to name.
+        let is_it = |boot: &Self| boot.version == version && (boot.slot == slot || boot.slot.is_empty());
+        boots.iter().take(usize::try_from(starts).unwrap_or(usize::MAX)).map(Self::of).find(is_it)
+    }
+
     /// As `get` shows it.
     pub(super) fn resource(&self, back: u32) -> EarlierBoot {
         EarlierBoot {
@@ -181,6 +188,19 @@ mod tests {
         let cut = of(&["billet: init: machined is ready; x", "billet: boot sequence: done: 2s"], None);
         assert_eq!(cut.stage, Stage::Running);
         assert!(cut.end.starts_with("cut off"));
+    }
+
+    #[test]
+    fn the_boots_of_a_trial_are_told_from_older_ones() {
+        let mut rootless = boot(&[], Some("failed=find_layers\nreason=no layers\n"));
+        rootless.begin = Some(Facts("version=1.2\nslot=\n".into()));
+        let other = Boot { begin: Some(Facts("version=1.2\nslot=ROOT-A\n".into())), ..boot(&[], None) };
+        let boots = [other.clone(), rootless, boot(&[], Some("action=Halt\n"))];
+        let end = |slot, starts| Summary::of_last(&boots, "1.2", slot, starts).map(|boot| boot.end);
+        assert_eq!(end("ROOT-B", 2).unwrap(), "failed in find_layers: no layers");
+        assert_eq!((end("ROOT-B", 1), end("ROOT-B", 0)), (None, None));
+        assert!(end("ROOT-A", 3).unwrap().starts_with("cut off"));
+        assert_eq!(Summary::of_last(&boots, "1.3", "ROOT-B", 3), None);
     }
 
     #[test]

@@ -133,7 +133,8 @@ async fn settle(node: &Node, record: Record) -> Result<(), Failure> {
 async fn fell_back(node: &Node, mut record: Record) -> Result<(), Failure> {
     record.state = State::FellBack;
     if let Some(slot) = node.slot()
-        && let Some(boot) = node.flight_recorder.last_boot(&record.to, slot.other().partition()).await
+        && let Some(boot) =
+            node.flight_recorder.last_boot(&record.to, slot.other().partition(), record.boots).await
     {
         // What the new system itself wrote down before it gave up is nearer to the matter.
         if record.stage.is_empty() {
