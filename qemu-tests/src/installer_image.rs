@@ -3,14 +3,19 @@
 //! Owns: a registry on 127.0.0.1, which guests reach through QEMU's user network, and the images in it.
 //! Does not: build; the parts are those of the build.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use installer::slot;
+use installer::system::names;
 use oci::archive::{self, Archive, NewImage};
 use oci::files::Files;
 use oci::installer::{Contents, Facts, Walk};
 use oci::server::{Behaviour, Server};
-use ondisk::manifest::RootManifest;
+use ondisk::Digest;
+use ondisk::manifest::{BLOCK_BYTES, Layer, RootManifest};
+use ondisk::verity::TreeBuilder;
 
 use crate::artifacts::build;
 use crate::paths;
@@ -33,6 +38,8 @@ pub struct Parts {
     pub manifest: RootManifest,
     /// Its boot parts by name.
     pub boot: Vec<(String, Vec<u8>)>,
+    /// Its layer files, lowest first.
+    layers: Vec<PathBuf>,
 }
 
 impl Parts {
@@ -49,13 +56,30 @@ impl Parts {
             .map_err(|error| anyhow::anyhow!("the built installer image: {error}"))?;
         let boot = walk.boot()?.into_iter().collect();
         walk.finish()?;
-        Ok(Self { manifest, boot })
+        let layers = build().test.layers.iter().map(|layer| layer.file.clone()).collect();
+        Ok(Self { manifest, boot, layers })
     }
 
     /// The bytes of a boot part.
     pub fn boot_part(&mut self, name: &str) -> Result<&mut Vec<u8>> {
         let found = self.boot.iter_mut().find(|(known, _)| known == name);
         found.map(|(_, bytes)| bytes).with_context(|| format!("the image has no boot part {name}"))
+    }
+
+    /// Adds words to the kernel's command line.
+    pub fn add_arguments(&mut self, words: &str) -> Result<()> {
+        let line = self.boot_part(names::COMMAND_LINE)?;
+        line.extend(format!(" {words}").bytes());
+        Ok(())
+    }
+
+    /// Puts a layer with what is in this folder above the others.
+    pub fn cover(&mut self, folder: &Path, registry: &Registry) -> Result<()> {
+        let (file, layer) = layer_of(folder, registry.folder.path())?;
+        let layers = self.manifest.layers.drain(..).chain([layer]);
+        self.manifest = slot::stack(&self.manifest.version, layers)?;
+        self.layers.push(file);
+        Ok(())
     }
 
     /// The image, which says that it is of this version.
@@ -66,7 +90,7 @@ impl Parts {
             facts: Facts { version: version.into(), minimum_from: "0.1.0".into() },
             manifest: self.manifest.to_json().into_bytes(),
             boot: self.boot,
-            layers: build().test.layers.iter().map(|layer| layer.file.clone()).collect(),
+            layers: self.layers,
         }
         .image()
     }
@@ -91,6 +115,13 @@ impl Registry {
         )
     }
 
+    /// A new folder that is gone with the registry.
+    pub fn new_folder(&self, name: &str) -> Result<PathBuf> {
+        let path = self.folder.path().join(name);
+        std::fs::create_dir(&path).with_context(|| format!("create {}", path.display()))?;
+        Ok(path)
+    }
+
     /// Keeps an image; returns its reference.
     pub fn keep(&self, tag: &str, image: &NewImage) -> Result<String> {
         let path: PathBuf = self.folder.path().join(format!("{tag}.tar"));
@@ -105,4 +136,36 @@ impl Registry {
     pub fn behave(&self, behaviour: Behaviour) {
         self.server.behave(behaviour);
     }
+}
+
+/// A layer file of a folder, made by mksquashfs, which keeps what our own builder has no word for: pipes.
+fn layer_of(folder: &Path, into: &Path) -> Result<(PathBuf, Layer)> {
+    let draft = into.join("draft");
+    let output = Command::new("mksquashfs")
+        .args([folder, &draft])
+        .args(["-noappend", "-all-root", "-no-progress", "-quiet", "-comp", "zstd"])
+        .output()
+        .context("run mksquashfs; install it with: apt-get install squashfs-tools")?;
+    ensure!(output.status.success(), "mksquashfs failed: {}", String::from_utf8_lossy(&output.stderr));
+    let mut bytes = std::fs::read(&draft).context("read the layer's squashfs")?;
+    bytes.resize(bytes.len().next_multiple_of(usize::try_from(BLOCK_BYTES)?), 0);
+    let salt = Digest::sha256(&[&bytes]);
+    let mut builder = TreeBuilder::new(salt);
+    builder.push(&bytes);
+    let tree = builder.finish().map_err(|error| anyhow::anyhow!("hash a layer: {error}"))?;
+    let data_bytes = u64::try_from(bytes.len())?;
+    let layer = Layer {
+        name: "fault".into(),
+        version: "1".into(),
+        offset: 0,
+        data_bytes,
+        hash_offset: data_bytes,
+        hash_bytes: u64::try_from(tree.bytes.len())?,
+        root_hash: tree.root,
+        salt,
+        kernel_release: None,
+    };
+    let file = into.join(layer.file_name());
+    std::fs::write(&file, [bytes, tree.bytes].concat()).context("write the layer")?;
+    Ok((file, layer))
 }

@@ -71,6 +71,7 @@ pub struct NodeBuilder {
     credentials: Option<Credentials>,
     spoiler: Option<Spoiler>,
     disk: Option<PathBuf>,
+    bad_byte: Option<u64>,
     changers: Vec<Changer>,
 }
 
@@ -152,6 +153,12 @@ impl NodeBuilder {
     /// Boots from this disk image, which keeps what the node writes, instead of the build's. For a slot or firmware.
     pub fn disk(mut self, image: &Path) -> Self {
         self.disk = Some(image.to_path_buf());
+        self
+    }
+
+    /// Has every write to its disk that touches this byte fail. For a slot or firmware.
+    pub fn bad_byte(mut self, at: u64) -> Self {
+        self.bad_byte = Some(at);
         self
     }
 
@@ -254,11 +261,12 @@ impl NodeBuilder {
                 Ok(vm.drive(Drive::new(&image, Bus::Virtio)).uefi())
             }
             (Transport::Slot | Transport::Firmware, _) => {
-                let drive = match (&self.disk, &spoiled) {
+                let mut drive = match (&self.disk, &spoiled) {
                     (Some(image), _) => Drive::writable(image, Bus::Virtio),
                     (None, Some(root)) => Drive::new(&root.disk(dir)?, Bus::Virtio),
                     (None, None) => Drive::new(&build().test.disk, Bus::Virtio),
                 };
+                drive.bad_byte = self.bad_byte;
                 if self.transport == Transport::Firmware {
                     return Ok(vm.drive(drive.boot_index(0)).uefi());
                 }
@@ -283,6 +291,7 @@ impl TestNode {
             credentials: None,
             spoiler: None,
             disk: None,
+            bad_byte: None,
             changers: Vec::new(),
         }
     }

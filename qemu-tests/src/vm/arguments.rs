@@ -147,7 +147,11 @@ fn add_drive(words: &mut Words, number: usize, drive: &Drive) -> Result<()> {
     let snapshot = if drive.throw_writes_away && !read_only { ",snapshot=on" } else { "" };
     let read_only = if read_only { ",readonly=on" } else { "" };
     let image = plain(&drive.image)?;
-    words.option("-drive", format!("if=none,id=drive{number},format=raw,file={image}{snapshot}{read_only}"));
+    let file = match drive.bad_byte {
+        None => format!("format=raw,file={image}"),
+        Some(at) => format!("driver=raw,{}", bad_byte(image, at)),
+    };
+    words.option("-drive", format!("if=none,id=drive{number},{file}{snapshot}{read_only}"));
     let device = match drive.bus {
         Bus::Virtio => format!("virtio-blk-pci,drive=drive{number}"),
         Bus::Cdrom => format!("scsi-cd,bus=scsi.0,drive=drive{number}"),
@@ -158,6 +162,17 @@ fn add_drive(words: &mut Words, number: usize, drive: &Drive) -> Result<()> {
     let index = drive.boot_index.map(|index| format!(",bootindex={index}")).unwrap_or_default();
     words.option("-device", format!("{device},id=device{number}{index}"));
     Ok(())
+}
+
+/// The image behind QEMU's layer of faults. Source: QEMU's docs/devel/blkdebug.rst.
+fn bad_byte(image: &str, at: u64) -> String {
+    let rule = [("event", "write_aio"), ("iotype", "write"), ("errno", "5"), ("once", "off")];
+    let rule = rule.map(|(name, value)| format!("file.inject-error.0.{name}={value}")).join(",");
+    let sector = at / 512;
+    format!(
+        "file.driver=blkdebug,file.image.driver=file,file.image.filename={image},{rule},\
+         file.inject-error.0.sector={sector}"
+    )
 }
 
 /// A path that QEMU's option syntax takes as it is.

@@ -55,17 +55,25 @@ pub struct Drive {
     pub throw_writes_away: bool,
     /// The firmware tries drives in this order.
     pub boot_index: Option<u32>,
+    /// Every write that touches this byte fails.
+    pub bad_byte: Option<u64>,
 }
 
 impl Drive {
     /// A drive whose image is left as it is.
     pub fn new(image: &Path, bus: Bus) -> Self {
-        Self { image: image.to_path_buf(), bus, throw_writes_away: true, boot_index: None }
+        Self { image: image.to_path_buf(), bus, throw_writes_away: true, boot_index: None, bad_byte: None }
     }
 
     /// A drive whose image keeps what the guest writes.
     pub fn writable(image: &Path, bus: Bus) -> Self {
         Self { throw_writes_away: false, ..Self::new(image, bus) }
+    }
+
+    /// Has every write that touches this byte fail.
+    pub fn bad_byte(mut self, at: u64) -> Self {
+        self.bad_byte = Some(at);
+        self
     }
 
     /// Sets the place in the firmware's order.

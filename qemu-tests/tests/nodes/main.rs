@@ -6,7 +6,9 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod boot;
+mod boot_faults;
 mod config;
+mod disk_faults;
 mod faults_node;
 mod faults_root;
 mod first_node;

@@ -1,0 +1,261 @@
+//! New systems that do not boot, whatever the reason: after at most three starts the old one runs again, says why, and
+//! has its config. As upgrades, downgrades and reinstallations of one version, from either slot.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use installer::device::Disk;
+use installer::entries::Entry;
+use installer::esp::Esp;
+use qemu_tests::artifacts::build;
+use qemu_tests::installer_image::{Parts, Registry};
+use qemu_tests::node::BOOT_LIMIT;
+use qemu_tests::root::{copy_sparse, partition_offset};
+use qemu_tests::settings::rounds;
+use qemu_tests::{TestNode, Transport, paths};
+
+/// A layer image of 100 MB is pulled, written and read back.
+const UPGRADE_LIMIT: Duration = Duration::from_secs(120);
+/// One start that fails: the longest waits are those for a disk (45 s) and of a machined that crashes (26 s).
+const START_LIMIT: Duration = Duration::from_secs(100);
+const CONFIG: &str = "/system/state/config.yaml";
+
+/// What is wrong with a new system.
+struct Fault {
+    name: &'static str,
+    /// What each of its starts leaves on the console; `None`: the loader passes it over.
+    line: Option<&'static str>,
+    /// What is told afterwards, in the status.
+    told: &'static [&'static str],
+    /// Changes the image.
+    image: fn(&mut Parts, &Registry) -> Result<()>,
+    /// Changes what was written, between the upgrade and the restart.
+    disk: fn(&Path) -> Result<()>,
+}
+
+const FAULTS: [Fault; 6] = [
+    Fault {
+        name: "hang",
+        line: Some("watchdog armed, 4 s"),
+        told: &["before machined"],
+        image: init_hangs,
+        disk: as_it_is,
+    },
+    Fault {
+        name: "kernel",
+        line: Some("EFI/Linux"),
+        told: &["before machined"],
+        image: no_kernel,
+        disk: as_it_is,
+    },
+    Fault { name: "uki", line: None, told: &["before machined"], image: |_, _| Ok(()), disk: torn_uki },
+    Fault {
+        name: "crash",
+        line: Some(
+            "boot failed: start_machined: machined ended 8 times in a row, the last time with exit status 3",
+        ),
+        told: &["failed in start_machined", "machined ended 8 times in a row"],
+        image: |parts, registry| replace(parts, registry, "usr/bin/machined"),
+        disk: as_it_is,
+    },
+    Fault {
+        name: "api",
+        line: Some("not well within 40 s (deadline trial): the API does not answer"),
+        told: &["not well within 40 s (deadline trial): the API does not answer"],
+        image: api_never_ready,
+        disk: as_it_is,
+    },
+    Fault {
+        name: "root-hash",
+        line: Some("boot failed: find_layers"),
+        told: &["before machined"],
+        image: |_, _| Ok(()),
+        disk: wrong_root_hash,
+    },
+];
+
+fn as_it_is(_: &Path) -> Result<()> {
+    Ok(())
+}
+
+/// init opens machined before it leaves its own root: a pipe that nobody writes to keeps it there for ever.
+fn init_hangs(parts: &mut Parts, registry: &Registry) -> Result<()> {
+    let folder = registry.new_folder("pipe")?;
+    std::fs::create_dir_all(folder.join("usr/bin"))?;
+    let made = Command::new("mkfifo").arg(folder.join("usr/bin/machined")).status().context("run mkfifo")?;
+    ensure!(made.success(), "mkfifo ended with {made}");
+    parts.cover(&folder, registry)?;
+    parts.add_arguments("billet.watchdog=4")
+}
+
+/// The firmware and the stub find no kernel to start in the UKI.
+fn no_kernel(parts: &mut Parts, _: &Registry) -> Result<()> {
+    parts.boot_part("vmlinuz")?.fill(0x5a);
+    Ok(())
+}
+
+/// The API's program ends at once, again and again. machined is well.
+fn api_never_ready(parts: &mut Parts, registry: &Registry) -> Result<()> {
+    parts.add_arguments("billet.trial=40")?;
+    replace(parts, registry, "usr/bin/apid")
+}
+
+/// Has a program of the root end with status 3.
+fn replace(parts: &mut Parts, registry: &Registry, path: &str) -> Result<()> {
+    let folder = registry.new_folder(&path.replace('/', "-"))?;
+    let file = folder.join(path);
+    std::fs::create_dir_all(file.parent().context("a path with folders")?)?;
+    std::fs::write(&file, program_that_ends_with_3())?;
+    std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+    parts.cover(&folder, registry)
+}
+
+/// An ELF file for x86-64: header, one segment, three instructions.
+fn program_that_ends_with_3() -> Vec<u8> {
+    const BASE: u64 = 0x40_0000;
+    // mov edi, 3; mov eax, 60 (exit); syscall
+    let code = [0xbf, 3, 0, 0, 0, 0xb8, 60, 0, 0, 0, 0x0f, 0x05];
+    let mut file = b"\x7fELF\x02\x01\x01".to_vec();
+    file.resize(16, 0);
+    for half in [2_u16, 62] {
+        file.extend(half.to_le_bytes());
+    }
+    file.extend(1_u32.to_le_bytes());
+    for word in [BASE + 120, 64, 0] {
+        file.extend(word.to_le_bytes());
+    }
+    file.extend(0_u32.to_le_bytes());
+    for half in [64_u16, 56, 1, 0, 0, 0] {
+        file.extend(half.to_le_bytes());
+    }
+    // A segment that is loaded, readable and executable.
+    for word in [1_u32, 5] {
+        file.extend(word.to_le_bytes());
+    }
+    let bytes = 120 + code.len() as u64;
+    for word in [0, BASE, BASE, bytes, bytes, 0x1000] {
+        file.extend(word.to_le_bytes());
+    }
+    file.extend(code);
+    file
+}
+
+/// The hash tree's top block in the slot that was just written: no disk has what the manifest names.
+fn wrong_root_hash(image: &Path) -> Result<()> {
+    let file = File::options().read(true).write(true).open(image)?;
+    let slot = partition_offset(&file, newest_slot(image)?)?;
+    let layer = &Parts::of_build()?.manifest.layers[0];
+    file.write_all_at(&[0x5a; 4096], slot + layer.offset + layer.hash_offset)?;
+    Ok(())
+}
+
+/// The slot of the entry on trial. ROOT-A has the entries of odd generations, as long as none was rolled back.
+fn newest_slot(image: &Path) -> Result<&'static str> {
+    Ok(if on_trial(image)?.generation.is_multiple_of(2) { "ROOT-B" } else { "ROOT-A" })
+}
+
+fn on_trial(image: &Path) -> Result<Entry> {
+    with_esp(image, |esp| {
+        let entries = esp.entries()?;
+        entries.into_iter().find(|entry| entry.trial.is_some()).context("no entry is on trial")
+    })
+}
+
+/// What is left of the UKI's first sectors after somebody else wrote there.
+fn torn_uki(image: &Path) -> Result<()> {
+    let entry = on_trial(image)?;
+    with_esp(image, |esp| {
+        let mut uki = esp.read(entry)?;
+        uki[..4096].fill(0x5a);
+        esp.remove(entry)?;
+        Ok(esp.add(entry, &uki, &mut |_| {})?)
+    })
+}
+
+fn with_esp<T>(image: &Path, work: impl FnOnce(&mut Esp<'_, Disk>) -> Result<T>) -> Result<T> {
+    let start = partition_offset(&File::open(image)?, "EFI")?;
+    let end = partition_offset(&File::open(image)?, "ROOT-A")?;
+    let mut disk = Disk::open_shared(image)?;
+    work(&mut Esp::new(&mut disk, start, end - start))
+}
+
+/// A node on a disk that the test can change while it runs.
+struct Upgraded {
+    node: TestNode,
+    registry: Registry,
+    image: PathBuf,
+    config: String,
+    _dir: tempfile::TempDir,
+}
+
+impl Upgraded {
+    fn start(name: &str) -> Self {
+        let dir = paths::temporary_dir().unwrap();
+        let image = dir.path().join("disk.img");
+        copy_sparse(&build().test.disk, &image).unwrap();
+        let registry = Registry::start().unwrap();
+        let builder = TestNode::builder(name).transport(Transport::Firmware).disk(&image);
+        let builder = builder.machine_section(&registry.machine_section());
+        let node = builder.machine(|vm, _| Ok(vm.watchdog())).boot().unwrap();
+        node.expect("billet: boot sequence: done").unwrap();
+        let config = node.admin().ok(&["read", CONFIG]).unwrap();
+        Self { node, registry, image, config, _dir: dir }
+    }
+
+    /// Asks for an upgrade and waits until it is written.
+    fn write(&self, image: &str) {
+        let words = ["upgrade", "--wait=false", "--image", image];
+        self.node.admin().ok_within(&words, UPGRADE_LIMIT).unwrap();
+        self.node.vm().expect("will be tried at the next start", UPGRADE_LIMIT).unwrap();
+    }
+
+    fn status(&self) -> String {
+        self.node.answers(BOOT_LIMIT).unwrap();
+        self.node.admin().ok(&["get", "upgradestatus", "-o", "yaml"]).unwrap()
+    }
+
+    /// A system without a fault, of this tag, is tried and kept.
+    fn is_kept(&self, image: &str, version: &str) {
+        self.write(image);
+        let line = format!("version {version} proved itself and is kept");
+        self.node.vm().expect(&line, UPGRADE_LIMIT).unwrap();
+        let status = self.status();
+        assert!(status.contains("state: kept"), "{status}");
+    }
+
+    /// A system of this version with a fault is left, and `from` runs again.
+    fn falls_back(&self, fault: &Fault, version: &str, from: &str) {
+        let mut parts = Parts::of_build().unwrap();
+        (fault.image)(&mut parts, &self.registry).unwrap();
+        let image = self.registry.keep(fault.name, &parts.image(version)).unwrap();
+        self.write(&image);
+        (fault.disk)(&self.image).unwrap();
+        let starts = if fault.line.is_some() { 3 } else { 0 };
+        for _ in 0..starts {
+            self.node.vm().expect(fault.line.unwrap(), START_LIMIT).unwrap();
+        }
+        let line = format!("{from} is back after {starts} start(s) of {version}");
+        self.node.vm().expect(&line, START_LIMIT).unwrap();
+        let status = self.status();
+        for part in fault.told.iter().chain(&["state: fell back", &format!("boots: {starts}")[..]]) {
+            assert!(status.contains(part), "{}: {part:?} is not in\n{status}", fault.name);
+        }
+        assert!(self.node.admin().ok(&["version"]).unwrap().contains(from));
+        assert_eq!(self.node.admin().ok(&["read", CONFIG]).unwrap(), self.config, "{}", fault.name);
+    }
+}
+
+#[test]
+fn a_new_system_that_does_not_boot_is_left_with_the_reason() {
+    let node = Upgraded::start("boot-faults");
+    let only = std::env::var("BILLET_FAULT").ok();
+    let count = rounds(1, FAULTS.len() as u32) as usize;
+    for fault in FAULTS.iter().filter(|fault| only.as_ref().is_none_or(|only| only == fault.name)).take(count)
+    {
+        node.falls_back(fault, "0.2.0", &build().version);
+    }
+}
