@@ -31,6 +31,8 @@ const MOST_LINES: usize = 20_000;
 #[derive(Debug, Default)]
 pub struct Recorder {
     ring: Option<Ring>,
+    /// How this boot ends is recorded.
+    ended: bool,
 }
 
 #[derive(Debug)]
@@ -86,9 +88,10 @@ impl Recorder {
         self.record(kernel, buffer, None);
     }
 
-    /// The same, and how this boot ends.
+    /// The same, and how this boot ends. The first end counts: what failed, not the restart that follows from it.
     pub fn end(&mut self, kernel: &mut dyn Kernel, buffer: &mut [u8], facts: &str) {
-        self.record(kernel, buffer, Some(facts));
+        let first = !core::mem::replace(&mut self.ended, true);
+        self.record(kernel, buffer, first.then_some(facts));
     }
 
     fn record(&mut self, kernel: &mut dyn Kernel, buffer: &mut [u8], end: Option<&str>) {

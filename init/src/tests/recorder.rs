@@ -148,3 +148,17 @@ fn a_recorder_that_fails_is_a_warning_and_the_system_lives() {
         assert_eq!(said, 1, "{call}: {:?}", kernel.warnings());
     }
 }
+
+#[test]
+fn the_end_of_a_boot_whose_machined_crashes_is_the_crash_and_not_the_restart() {
+    let mut kernel = disk("");
+    for _ in 0..8 {
+        let crash = [message(&ToInit::Ready), Event::Time(1_000_000_000), Event::Exit(0, 7)];
+        kernel.events.extend(crash.into_iter().chain([Event::Time(11_000_000_000)]));
+    }
+    crate::run(&mut kernel);
+    let found = recorded(&kernel);
+    let end = found[0].end.clone().unwrap();
+    assert_eq!((end.get("failed"), end.get("action")), (Some("start_machined"), None));
+    assert!(texts(&found[0]).last().unwrap().contains("final action Reboot"), "{found:?}");
+}

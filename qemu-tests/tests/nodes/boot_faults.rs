@@ -11,17 +11,20 @@ use anyhow::{Context, Result, ensure};
 use installer::device::Disk;
 use installer::entries::Entry;
 use installer::esp::Esp;
+use installer::upgrade::Slot;
 use qemu_tests::artifacts::build;
 use qemu_tests::installer_image::{Parts, Registry};
 use qemu_tests::node::BOOT_LIMIT;
 use qemu_tests::root::{copy_sparse, partition_offset};
 use qemu_tests::settings::rounds;
 use qemu_tests::{TestNode, Transport, paths};
+use serde_json::json;
 
 /// A layer image of 100 MB is pulled, written and read back.
 const UPGRADE_LIMIT: Duration = Duration::from_secs(120);
 /// One start that fails: the longest waits are those for a disk (45 s) and of a machined that crashes (26 s).
 const START_LIMIT: Duration = Duration::from_secs(100);
+const DISK_BYTES: u64 = 4 << 30;
 const CONFIG: &str = "/system/state/config.yaml";
 
 /// What is wrong with a new system.
@@ -29,42 +32,56 @@ struct Fault {
     name: &'static str,
     /// What each of its starts leaves on the console; `None`: the loader passes it over.
     line: Option<&'static str>,
+    /// The firmware stops there: somebody must switch off and on.
+    needs_power_cycle: bool,
     /// What is told afterwards, in the status.
     told: &'static [&'static str],
     /// Changes the image.
     image: fn(&mut Parts, &Registry) -> Result<()>,
     /// Changes what was written, between the upgrade and the restart.
-    disk: fn(&Path) -> Result<()>,
+    disk: fn(&Path, Slot) -> Result<()>,
 }
 
 const FAULTS: [Fault; 6] = [
     Fault {
         name: "hang",
         line: Some("watchdog armed, 4 s"),
-        told: &["before machined"],
+        needs_power_cycle: false,
+        told: &["stage: init", "cut off: power, reset, watchdog or kernel panic"],
         image: init_hangs,
         disk: as_it_is,
     },
     Fault {
         name: "kernel",
-        line: Some("EFI/Linux"),
+        line: Some("Bad kernel image: Load error"),
+        needs_power_cycle: true,
         told: &["before machined"],
         image: no_kernel,
         disk: as_it_is,
     },
-    Fault { name: "uki", line: None, told: &["before machined"], image: |_, _| Ok(()), disk: torn_uki },
+    Fault {
+        name: "uki",
+        line: None,
+        needs_power_cycle: false,
+        told: &["before machined"],
+        image: |_, _| Ok(()),
+        disk: torn_uki,
+    },
     Fault {
         name: "crash",
         line: Some(
             "boot failed: start_machined: machined ended 8 times in a row, the last time with exit status 3",
         ),
-        told: &["failed in start_machined", "machined ended 8 times in a row"],
+        needs_power_cycle: false,
+        // The reason, and the last lines of the flight recorder.
+        told: &["failed in start_machined: machined ended 8", "billet: init: boot failed: start_machined"],
         image: |parts, registry| replace(parts, registry, "usr/bin/machined"),
         disk: as_it_is,
     },
     Fault {
         name: "api",
         line: Some("not well within 40 s (deadline trial): the API does not answer"),
+        needs_power_cycle: false,
         told: &["not well within 40 s (deadline trial): the API does not answer"],
         image: api_never_ready,
         disk: as_it_is,
@@ -72,13 +89,14 @@ const FAULTS: [Fault; 6] = [
     Fault {
         name: "root-hash",
         line: Some("boot failed: find_layers"),
-        told: &["before machined"],
+        needs_power_cycle: false,
+        told: &["stage: init", "failed in find_layers", "is corrupt or of another version"],
         image: |_, _| Ok(()),
         disk: wrong_root_hash,
     },
 ];
 
-fn as_it_is(_: &Path) -> Result<()> {
+fn as_it_is(_: &Path, _: Slot) -> Result<()> {
     Ok(())
 }
 
@@ -145,17 +163,12 @@ fn program_that_ends_with_3() -> Vec<u8> {
 }
 
 /// The hash tree's top block in the slot that was just written: no disk has what the manifest names.
-fn wrong_root_hash(image: &Path) -> Result<()> {
+fn wrong_root_hash(image: &Path, slot: Slot) -> Result<()> {
     let file = File::options().read(true).write(true).open(image)?;
-    let slot = partition_offset(&file, newest_slot(image)?)?;
+    let slot = partition_offset(&file, slot.partition())?;
     let layer = &Parts::of_build()?.manifest.layers[0];
     file.write_all_at(&[0x5a; 4096], slot + layer.offset + layer.hash_offset)?;
     Ok(())
-}
-
-/// The slot of the entry on trial. ROOT-A has the entries of odd generations, as long as none was rolled back.
-fn newest_slot(image: &Path) -> Result<&'static str> {
-    Ok(if on_trial(image)?.generation.is_multiple_of(2) { "ROOT-B" } else { "ROOT-A" })
 }
 
 fn on_trial(image: &Path) -> Result<Entry> {
@@ -166,7 +179,7 @@ fn on_trial(image: &Path) -> Result<Entry> {
 }
 
 /// What is left of the UKI's first sectors after somebody else wrote there.
-fn torn_uki(image: &Path) -> Result<()> {
+fn torn_uki(image: &Path, _: Slot) -> Result<()> {
     let entry = on_trial(image)?;
     with_esp(image, |esp| {
         let mut uki = esp.read(entry)?;
@@ -189,6 +202,7 @@ struct Upgraded {
     registry: Registry,
     image: PathBuf,
     config: String,
+    slot: Slot,
     _dir: tempfile::TempDir,
 }
 
@@ -197,13 +211,15 @@ impl Upgraded {
         let dir = paths::temporary_dir().unwrap();
         let image = dir.path().join("disk.img");
         copy_sparse(&build().test.disk, &image).unwrap();
+        // Room for STATE and EPHEMERAL.
+        File::options().write(true).open(&image).unwrap().set_len(DISK_BYTES).unwrap();
         let registry = Registry::start().unwrap();
         let builder = TestNode::builder(name).transport(Transport::Firmware).disk(&image);
         let builder = builder.machine_section(&registry.machine_section());
         let node = builder.machine(|vm, _| Ok(vm.watchdog())).boot().unwrap();
         node.expect("billet: boot sequence: done").unwrap();
         let config = node.admin().ok(&["read", CONFIG]).unwrap();
-        Self { node, registry, image, config, _dir: dir }
+        Self { node, registry, image, config, slot: Slot::A, _dir: dir }
     }
 
     /// Asks for an upgrade and waits until it is written.
@@ -219,12 +235,19 @@ impl Upgraded {
     }
 
     /// A system without a fault, of this tag, is tried and kept.
-    fn is_kept(&self, image: &str, version: &str) {
+    fn is_kept(&mut self, image: &str, version: &str) {
         self.write(image);
         let line = format!("version {version} proved itself and is kept");
         self.node.vm().expect(&line, UPGRADE_LIMIT).unwrap();
         let status = self.status();
         assert!(status.contains("state: kept"), "{status}");
+        self.slot = self.slot.other();
+        self.is_as_before(version);
+    }
+
+    fn is_as_before(&self, version: &str) {
+        assert!(self.node.admin().ok(&["version"]).unwrap().contains(version));
+        assert_eq!(self.node.admin().ok(&["read", CONFIG]).unwrap(), self.config);
     }
 
     /// A system of this version with a fault is left, and `from` runs again.
@@ -233,10 +256,13 @@ impl Upgraded {
         (fault.image)(&mut parts, &self.registry).unwrap();
         let image = self.registry.keep(fault.name, &parts.image(version)).unwrap();
         self.write(&image);
-        (fault.disk)(&self.image).unwrap();
+        (fault.disk)(&self.image, self.slot.other()).unwrap();
         let starts = if fault.line.is_some() { 3 } else { 0 };
         for _ in 0..starts {
             self.node.vm().expect(fault.line.unwrap(), START_LIMIT).unwrap();
+            if fault.needs_power_cycle {
+                self.node.vm().qmp().execute("system_reset", json!({})).unwrap();
+            }
         }
         let line = format!("{from} is back after {starts} start(s) of {version}");
         self.node.vm().expect(&line, START_LIMIT).unwrap();
@@ -244,18 +270,35 @@ impl Upgraded {
         for part in fault.told.iter().chain(&["state: fell back", &format!("boots: {starts}")[..]]) {
             assert!(status.contains(part), "{}: {part:?} is not in\n{status}", fault.name);
         }
-        assert!(self.node.admin().ok(&["version"]).unwrap().contains(from));
-        assert_eq!(self.node.admin().ok(&["read", CONFIG]).unwrap(), self.config, "{}", fault.name);
+        self.is_as_before(from);
     }
 }
 
 #[test]
 fn a_new_system_that_does_not_boot_is_left_with_the_reason() {
     let node = Upgraded::start("boot-faults");
-    let only = std::env::var("BILLET_FAULT").ok();
-    let count = rounds(1, FAULTS.len() as u32) as usize;
-    for fault in FAULTS.iter().filter(|fault| only.as_ref().is_none_or(|only| only == fault.name)).take(count)
-    {
+    let short = usize::try_from(rounds(1, 0)).unwrap();
+    for fault in &FAULTS[..if short > 0 { short } else { FAULTS.len() }] {
         node.falls_back(fault, "0.2.0", &build().version);
     }
+}
+
+/// A version may follow itself, as another build or the very same image, and every fault leads back from either slot.
+#[test]
+fn either_slot_survives_a_broken_upgrade_downgrade_and_reinstallation() {
+    if rounds(0, 1) == 0 {
+        return;
+    }
+    let mut node = Upgraded::start("boot-faults-slots");
+    let own = build().version.as_str();
+    let mut parts = Parts::of_build().unwrap();
+    parts.add_arguments("billet.watchdog=50").unwrap();
+    let same = node.registry.keep("same", &parts.image(own)).unwrap();
+    node.is_kept(&same, own);
+    let fault = |name: &str| FAULTS.iter().find(|fault| fault.name == name).unwrap();
+    node.falls_back(fault("crash"), "0.0.9", own);
+    node.falls_back(fault("root-hash"), own, own);
+    node.falls_back(fault("uki"), "0.2.0", own);
+    node.is_kept(&same, own);
+    node.falls_back(fault("hang"), own, own);
 }

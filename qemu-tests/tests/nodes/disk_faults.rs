@@ -70,6 +70,8 @@ fn a_second_disk_with_our_partitions_is_left_alone_and_a_clone_refused() {
     let dir = paths::temporary_dir().unwrap();
     let (image, other) =
         (copy_of_the_build(dir.path(), "disk.img"), copy_of_the_build(dir.path(), "other.img"));
+    // Room for STATE.
+    File::options().write(true).open(&image).unwrap().set_len(DISK_BYTES).unwrap();
     let start = |name: &str| {
         let other = other.clone();
         TestNode::builder(name)
