@@ -42,13 +42,22 @@ struct Fault {
     disk: fn(&Path, Slot) -> Result<()>,
 }
 
-const FAULTS: [Fault; 6] = [
+/// The first one is tried in a short run too.
+const FAULTS: [Fault; 7] = [
     Fault {
         name: "hang",
         line: Some("watchdog armed, 4 s"),
         needs_power_cycle: false,
         told: &["stage: init", "cut off: power, reset, watchdog or kernel panic"],
         image: init_hangs,
+        disk: as_it_is,
+    },
+    Fault {
+        name: "panic",
+        line: Some("Kernel panic"),
+        needs_power_cycle: false,
+        told: &["before machined"],
+        image: no_init,
         disk: as_it_is,
     },
     Fault {
@@ -108,6 +117,12 @@ fn init_hangs(parts: &mut Parts, registry: &Registry) -> Result<()> {
     ensure!(made.success(), "mkfifo ended with {made}");
     parts.cover(&folder, registry)?;
     parts.add_arguments("billet.watchdog=4")
+}
+
+/// The kernel has nothing to start.
+fn no_init(parts: &mut Parts, _: &Registry) -> Result<()> {
+    parts.boot_part("init.cpio.zst")?.clear();
+    Ok(())
 }
 
 /// The firmware and the stub find no kernel to start in the UKI.
