@@ -136,16 +136,23 @@ fn what_machined_recorded_is_not_recorded_again() {
 
 #[test]
 fn a_recorder_that_fails_is_a_warning_and_the_system_lives() {
-    for call in
-        ["open recorder", "read 65536 bytes of /dev/vda4", "write 512 bytes to recorder", "next log record"]
+    // Reads of many slots at once, and of the pages one by one: whole ones, and those at the ends of the former.
+    let reads = [
+        "read 65536 bytes of /dev/vda4",
+        "read 64512 bytes of /dev/vda4",
+        "read 4096 bytes of /dev/vda4",
+        "read 3072 bytes of /dev/vda4",
+        "read 1024 bytes of /dev/vda4",
+    ];
+    for calls in [&["open recorder"] as &[_], &reads, &["write 512 bytes to recorder"], &["next log record"]]
     {
         let mut kernel = short_life(disk(""));
-        kernel.always_fail.push((call, Errno::IO));
+        kernel.always_fail.extend(calls.iter().map(|call| (*call, Errno::IO)));
         crate::run(&mut kernel);
-        assert_eq!(kernel.errors(), Vec::<&str>::new(), "{call}");
-        assert_eq!(kernel.ends.first(), Some(&End::PowerOff), "{call}");
+        assert_eq!(kernel.errors(), Vec::<&str>::new(), "{calls:?}");
+        assert_eq!(kernel.ends.first(), Some(&End::PowerOff), "{calls:?}");
         let said = kernel.warnings().iter().filter(|text| text.contains("flight recorder")).count();
-        assert_eq!(said, 1, "{call}: {:?}", kernel.warnings());
+        assert_eq!(said, 1, "{calls:?}: {:?}", kernel.warnings());
     }
 }
 
@@ -161,4 +168,18 @@ fn the_end_of_a_boot_whose_machined_crashes_is_the_crash_and_not_the_restart() {
     let end = found[0].end.clone().unwrap();
     assert_eq!((end.get("failed"), end.get("action")), (Some("start_machined"), None));
     assert!(texts(&found[0]).last().unwrap().contains("final action Reboot"), "{found:?}");
+}
+
+#[test]
+fn a_recorder_goes_on_beside_what_cannot_be_read() {
+    let mut kernel = short_life(disk(""));
+    kernel.always_fail.push(("read 65536 bytes of /dev/vda4", Errno::IO));
+    crate::run(&mut kernel);
+    assert!(
+        !kernel.warnings().iter().any(|text| text.contains("flight recorder")),
+        "{:?}",
+        kernel.warnings()
+    );
+    let found = recorded(&kernel);
+    assert!(found.len() == 1 && found[0].begin.is_some() && found[0].end.is_some(), "{found:?}");
 }
