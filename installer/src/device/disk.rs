@@ -19,6 +19,10 @@ use super::{BlockDevice, DeviceError};
 /// Sectors of an image file.
 const FILE_SECTOR_BYTES: u32 = 512;
 
+/// A write of at least this is begun on the disk at once, beside the work on the next one: the kernel on its own would
+/// gather a tenth of the memory first, and the flush would wait for all of that.
+const SOON_BYTES: usize = 1 << 20;
+
 /// A disk or an image file, open for reading and writing.
 #[derive(Debug)]
 pub struct Disk {
@@ -101,7 +105,12 @@ impl BlockDevice for Disk {
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
         let length = bytes.len() as u64;
         self.check("write", offset, length)?;
-        self.file.write_all_at(bytes, offset).map_err(|error| self.failed("write", offset, length, error))
+        let written = if self.is_block_device && bytes.len() >= SOON_BYTES {
+            sys::block::write_soon(&self.file, offset, bytes).map_err(io::Error::from)
+        } else {
+            self.file.write_all_at(bytes, offset)
+        };
+        written.map_err(|error| self.failed("write", offset, length, error))
     }
 
     fn zero(&mut self, offset: u64, length: u64) -> Result<(), DeviceError> {
