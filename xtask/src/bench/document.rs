@@ -1,8 +1,11 @@
-//! docs/benchmarks.md: the parts that measurements write.
+//! What measurements write: a JSON each, and their parts of docs/benchmarks.md.
 //!
 //! Owns: replacing what stands between a command's two marks. Does not: touch anything else in the document.
 
+use std::path::Path;
+
 use anyhow::{Context, Result, ensure};
+use serde_json::Value;
 
 use crate::command::Cmd;
 use crate::place;
@@ -10,6 +13,15 @@ use crate::step::note;
 
 const DOCUMENT: &str = "docs/benchmarks.md";
 const END: &str = "<!-- end of what is written -->";
+
+/// Writes the figures with all their digits as `<name>.json`.
+pub(crate) fn keep(folder: &Path, name: &str, figures: &Value) -> Result<()> {
+    let path = folder.join(format!("{name}.json"));
+    let text = serde_json::to_string_pretty(figures).context("serialise the report")?;
+    std::fs::write(&path, text + "\n").with_context(|| format!("write {}", path.display()))?;
+    note(&format!("written: {}", path.display()));
+    Ok(())
+}
 
 /// Prints what `cargo xtask bench <name>` found and writes it between that command's marks.
 pub(crate) fn write(name: &str, text: &str) -> Result<()> {

@@ -16,7 +16,7 @@ use qemu_tests::node::{API_PORT, BOOT_LIMIT};
 use serde_json::{Value, json};
 
 use super::{document, klog, upgrade};
-use crate::step::{note, step};
+use crate::step::step;
 
 /// Writes that the disks take, in bytes a second: an eMMC's or a small SSD's.
 const DISK_RATE: u64 = 50_000_000;
@@ -47,10 +47,7 @@ struct Cost {
 
 pub(crate) fn measure(folder: &Path) -> Result<()> {
     let cost = step("install to a disk, and write as much to another", install)?;
-    let path = folder.join("install.json");
-    let text = serde_json::to_string_pretty(&cost.json()).context("serialise the report")?;
-    std::fs::write(&path, text + "\n").with_context(|| format!("write {}", path.display()))?;
-    note(&format!("written: {}", path.display()));
+    document::keep(folder, "install", &cost.json())?;
     document::write("install", &cost.table(&document::today()?, &document::qemu_version()?))
 }
 

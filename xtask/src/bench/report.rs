@@ -17,7 +17,6 @@ use super::measure::{Cost, ratio};
 use super::schedule::IDLE_NAME;
 use crate::build::Artefacts;
 use crate::place;
-use crate::step::note;
 
 /// Everything that was measured.
 pub(crate) struct Report<'a> {
@@ -43,11 +42,8 @@ impl Report<'_> {
     /// Writes both forms and prints the table.
     pub(crate) fn write(&self, folder: &Path) -> Result<()> {
         let sizes = self.sizes()?;
-        let path = folder.join("boot.json");
-        let text = serde_json::to_string_pretty(&self.json(&sizes)).context("serialise the report")?;
-        std::fs::write(&path, text + "\n").with_context(|| format!("write {}", path.display()))?;
+        document::keep(folder, "boot", &self.json(&sizes))?;
         let table = table::markdown(self, &sizes, &document::today()?, &document::qemu_version()?);
-        note(&format!("written: {}", path.display()));
         document::write("boot", &table)
     }
 

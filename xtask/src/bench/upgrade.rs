@@ -17,7 +17,7 @@ use qemu_tests::{TestNode, Transport, Vm, deadline};
 use serde_json::{Value, json};
 
 use super::document;
-use crate::step::{note, step};
+use crate::step::step;
 
 const VERSION: &str = "0.2.0";
 
@@ -52,10 +52,7 @@ struct Cost {
 
 pub(crate) fn measure(folder: &Path) -> Result<()> {
     let cost = step("upgrade a node and watch its disk and its memory", upgrade)?;
-    let path = folder.join("upgrade.json");
-    let text = serde_json::to_string_pretty(&cost.json()).context("serialise the report")?;
-    std::fs::write(&path, text + "\n").with_context(|| format!("write {}", path.display()))?;
-    note(&format!("written: {}", path.display()));
+    document::keep(folder, "upgrade", &cost.json())?;
     document::write("upgrade", &cost.table(&document::today()?, &document::qemu_version()?))
 }
 
