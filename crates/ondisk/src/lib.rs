@@ -14,6 +14,7 @@ pub mod digest;
 pub mod efi;
 pub mod fat;
 pub mod gpt;
+pub mod grub;
 pub mod iso9660;
 pub mod kmod;
 pub mod kmsg;
