@@ -83,6 +83,31 @@ pub enum Error {
         /// The argument.
         argument: String,
     },
+    /// A kernel argument that does not reach the kernel unchanged through GRUB.
+    #[error(
+        "the kernel argument {argument:?} has a quotation mark or a backslash, which GRUB changes: a machine without UEFI cannot have it; correct machine.install.extraKernelArgs"
+    )]
+    GrubArgument {
+        /// The argument.
+        argument: String,
+    },
+    /// A UKI without a section, or with one that GRUB cannot point to.
+    #[error("the UKI has no section {name} that begins at a whole sector of 512 bytes")]
+    UkiSection {
+        /// Its name.
+        name: &'static str,
+    },
+    /// A disk that a BIOS does not start.
+    #[error(
+        "this machine has no UEFI and starts from disks with sectors of 512 bytes only; the disk's have {sector_bytes}: choose another disk"
+    )]
+    BiosSectors {
+        /// Bytes of a sector.
+        sector_bytes: u32,
+    },
+    /// GRUB's images are not what they should be.
+    #[error(transparent)]
+    Grub(#[from] ondisk::grub::Error),
     /// A hash tree could not be built.
     #[error(transparent)]
     Verity(#[from] ondisk::verity::Error),

@@ -10,6 +10,9 @@ pub const EFI_BYTES: u64 = 512 << 20;
 /// Default size of a root slot.
 pub const ROOT_BYTES: u64 = 1 << 30;
 
+/// Size of the BIOS boot partition, which only disks for machines without UEFI have.
+pub const BIOS_BYTES: u64 = 1 << 20;
+
 /// Size of META.
 pub const META_BYTES: u64 = 1 << 20;
 
@@ -22,8 +25,12 @@ pub(crate) fn partition(seed: &[u8; 32], name: &str, type_guid: Guid, bytes: u64
         name: name.into(),
         type_guid,
         guid: Guid::from_seed(&[seed, name.as_bytes()].concat()),
-        // What mounts partitions by their type shall leave these alone.
-        attributes: if type_guid == types::LINUX { attributes::NO_AUTO } else { 0 },
+        attributes: match type_guid {
+            // What mounts partitions by their type shall leave these alone.
+            types::LINUX => attributes::NO_AUTO,
+            types::BIOS_BOOT => attributes::LEGACY_BOOTABLE,
+            _ => 0,
+        },
         size: Size::Bytes(bytes),
     }
 }

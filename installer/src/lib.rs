@@ -17,6 +17,7 @@ pub mod device;
 pub mod disk;
 pub mod entries;
 pub mod esp;
+pub mod grub;
 pub mod host;
 pub mod initramfs;
 pub mod install;
@@ -42,5 +43,5 @@ mod squashfs;
 #[cfg(feature = "image")]
 pub use disk::config_volume;
 pub use error::Error;
-pub use layout::{EFI_BYTES, META_BYTES, ROOT_BYTES, STATE_BYTES};
+pub use layout::{BIOS_BYTES, EFI_BYTES, META_BYTES, ROOT_BYTES, STATE_BYTES};
 pub use progress::{Progress, silent};

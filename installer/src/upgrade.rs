@@ -73,8 +73,7 @@ impl Slot {
 impl<D: BlockDevice + ?Sized> Installed<'_, D> {
     /// The entry that the next upgrade will have.
     pub fn next_entry(&mut self) -> Result<Entry, Error> {
-        let entries = self.esp()?.entries()?;
-        Entry::new_trial(&entries).ok_or(Error::NoGeneration)
+        self.esp()?.new_trial()
     }
 
     /// Puts a system into the slot that does not run and lets the loader try it. Returns its entry.
@@ -89,7 +88,8 @@ impl<D: BlockDevice + ?Sized> Installed<'_, D> {
             return Err(Error::OnTrial { name: running.entry.to_string() });
         }
         let entries = self.esp()?.entries()?;
-        let entry = Entry::new_trial(&entries).ok_or(Error::NoGeneration)?;
+        let entry = self.esp()?.new_trial()?;
+        self.esp()?.check(new.uki)?;
         let target = self.part(running.slot.other().partition())?;
         slot::check_room(&target, new.manifest)?;
         for other in entries.into_iter().filter(|other| *other != running.entry) {

@@ -9,6 +9,7 @@ use ondisk::gpt::Copy;
 use ondisk::{ReadAt as _, gpt, meta};
 
 use super::Fault;
+use super::bios;
 use super::case::{Case, Rule, areas};
 use super::later::{
     first_boot, first_boot_primary_damaged, grow, reset_all, reset_ephemeral_and_meta, reset_state,
@@ -30,7 +31,7 @@ const INSTALLED_AGAIN: u32 = 50;
 type Make = fn(Variant<'_>) -> Result<Case, Fault>;
 
 /// Every operation: its name in the report, which of its situations, how the case is made.
-const OPERATIONS: [(&str, &str, Make); 23] = [
+const OPERATIONS: [(&str, &str, Make); 28] = [
     ("install", "blank", install_blank),
     ("install", "over-billet", install_over),
     ("upgrade", "a-to-b", upgrade_a),
@@ -44,6 +45,11 @@ const OPERATIONS: [(&str, &str, Make); 23] = [
     ("rollback", "b-to-a", rollback_to_a),
     ("rollback", "a-to-b", rollback_to_b),
     ("rollback", "from-trial", rollback_from_trial),
+    ("bios install", "blank", bios::install),
+    ("bios upgrade", "a-to-b", bios::upgrade),
+    ("bios upgrade", "after-fallback", bios::upgrade_after_fallback),
+    ("bios bless", "second-try", bios::bless),
+    ("bios rollback", "b-to-a", bios::rollback),
     ("meta", "new", meta_new),
     ("meta", "change", meta_change),
     ("meta", "first-copy-damaged", meta_first_damaged),
@@ -100,7 +106,11 @@ pub fn jobs(scope: &Scope) -> Vec<Job> {
     let mut jobs = Vec::new();
     for seed in scope.seeds.clone() {
         for sector_bytes in SECTORS {
-            jobs.extend(OPERATIONS.map(|(operation, situation, make)| Job {
+            // No BIOS starts a disk with other sectors.
+            let is_possible =
+                |operation: &str| sector_bytes == bios::SECTOR_BYTES || !operation.starts_with("bios ");
+            let operations = OPERATIONS.into_iter().filter(|(operation, ..)| is_possible(operation));
+            jobs.extend(operations.map(|(operation, situation, make)| Job {
                 operation,
                 situation,
                 sector_bytes,
@@ -112,7 +122,7 @@ pub fn jobs(scope: &Scope) -> Vec<Job> {
     jobs
 }
 
-fn install_blank(variant: Variant<'_>) -> Result<Case, Fault> {
+pub(super) fn install_blank(variant: Variant<'_>) -> Result<Case, Fault> {
     install_to(variant, &variant.blank(), &[], None)
 }
 
@@ -185,7 +195,7 @@ fn both_copies_after_the_promise(disk: &mut Memory, promises: &[&str]) -> Result
     if found.copy == Copy::Primary { Ok(()) } else { Err("the primary table is not there".into()) }
 }
 
-fn upgrade_a(variant: Variant<'_>) -> Result<Case, Fault> {
+pub(super) fn upgrade_a(variant: Variant<'_>) -> Result<Case, Fault> {
     let old = variant.system("v1");
     upgrade(&Node::installed(variant, &old)?, &[&old], "v1", &variant.system("v2"))
 }
@@ -196,7 +206,7 @@ fn upgrade_b(variant: Variant<'_>) -> Result<Case, Fault> {
     upgrade(&node, &[&older, &old], "v2", &variant.system("v3"))
 }
 
-fn upgrade_after_fallback(variant: Variant<'_>) -> Result<Case, Fault> {
+pub(super) fn upgrade_after_fallback(variant: Variant<'_>) -> Result<Case, Fault> {
     let (old, failed) = (variant.system("v1"), variant.system("v2"));
     let node = Node::installed(variant, &old)?.fallen_back(&failed)?;
     upgrade(&node, &[&old, &failed], "v1", &variant.system("v3"))
@@ -218,6 +228,9 @@ fn untouched(node: &Node, slots: &[Slot]) -> Result<Vec<Range<u64>>, Fault> {
     let mut kept = Vec::new();
     for name in slots.iter().map(|slot| slot.partition()).chain(["META", "STATE", "EPHEMERAL"]) {
         kept.push(node.range(name)?);
+    }
+    if node.table.by_name("BIOS").is_some() {
+        kept.push(node.range("BIOS")?);
     }
     let end = node.disk.bytes();
     let (first, _) = place(&node.table, "EFI")?;
@@ -247,7 +260,7 @@ fn bless_first(variant: Variant<'_>) -> Result<Case, Fault> {
     bless(variant, 0)
 }
 
-fn bless_second(variant: Variant<'_>) -> Result<Case, Fault> {
+pub(super) fn bless_second(variant: Variant<'_>) -> Result<Case, Fault> {
     bless(variant, 1)
 }
 
@@ -289,7 +302,7 @@ fn kept_after_the_promise(
     }
 }
 
-fn rollback_to_a(variant: Variant<'_>) -> Result<Case, Fault> {
+pub(super) fn rollback_to_a(variant: Variant<'_>) -> Result<Case, Fault> {
     let (old, new) = (variant.system("v1"), variant.system("v2"));
     let node = Node::installed(variant, &old)?.upgraded(&new)?;
     roll_back(&node, &[&old, &new], ("v2", "v1"))

@@ -7,6 +7,7 @@
 //! Fails by: a [`Bad`] state with a number, by which the same job shows it again.
 //! Source: docs/power-cuts.md.
 
+mod bios;
 mod case;
 mod host;
 mod jobs;

@@ -18,6 +18,7 @@ use super::payload;
 use crate::device::{BlockDevice as _, Memory, Part};
 use crate::entries::{Entry, FOLDER, chosen};
 use crate::esp::Esp;
+use crate::grub;
 use crate::upgrade::{NewSystem, Slot};
 use crate::{silent, slot};
 
@@ -117,8 +118,12 @@ impl Judge {
         let mut esp = Esp::new(disk, start, length);
         let entry = chosen(&esp.entries().map_err(text)?).ok_or("the ESP has no entry")?;
         let uki = esp.read(entry).map_err(text)?;
+        let script = esp.script(entry).map_err(text)?;
         let known = self.known.iter().find(|(known, _)| *known == uki);
         let manifest = known.ok_or_else(|| format!("{entry} is damaged"))?.1.clone();
+        if script.is_some_and(|script| grub::script(&uki).is_ok_and(|wanted| wanted.as_bytes() != script)) {
+            return Err(format!("the script of {entry} is damaged"));
+        }
         for slot in [Slot::A, Slot::B] {
             if self.holds(disk, &table, slot, &manifest)? {
                 return Ok(Started { version: manifest.version, slot, entry });
@@ -167,6 +172,7 @@ pub(super) fn esp_is_sound(disk: &mut Memory) -> Result<(), String> {
     let mut esp = Esp::new(&mut *disk, start, length);
     for entry in esp.entries().map_err(text)? {
         esp.read(entry).map_err(|error| format!("{entry} cannot be read: {error}"))?;
+        esp.script(entry).map_err(|error| format!("{entry} has no script for GRUB: {error}"))?;
     }
     // Nothing is written: these are the steps that would be.
     let next = Reader::open(Part::new(disk, start, length))

@@ -9,12 +9,13 @@ use ondisk::manifest::Layer;
 use ondisk::{Step, fat, meta};
 
 use super::model::{self, System, place};
-use super::{Fault, Numbers};
+use super::{Fault, Numbers, bios};
 use crate::device::{BlockDevice, Memory, Part, apply};
 use crate::entries::{Entry, FOLDER};
 use crate::esp::Esp;
+use crate::grub::Parts;
 use crate::install::{self, Identity, Spec};
-use crate::layout::partition;
+use crate::layout::{BIOS_BYTES, partition};
 use crate::silent;
 use crate::upgrade::{Installed, Running, Slot};
 
@@ -41,6 +42,8 @@ pub struct Variant<'l> {
     pub seed: u64,
     /// The boot loader.
     pub loader: &'l [u8],
+    /// GRUB, for disks that start without UEFI.
+    pub grub: Option<&'l Parts>,
     /// Space behind META.
     pub room_bytes: u64,
 }
@@ -49,7 +52,7 @@ impl<'l> Variant<'l> {
     /// Disks with little room behind META.
     #[must_use]
     pub const fn new(sector_bytes: u32, seed: u64, loader: &'l [u8]) -> Self {
-        Self { sector_bytes, seed, loader, room_bytes: LITTLE_ROOM }
+        Self { sector_bytes, seed, loader, grub: None, room_bytes: LITTLE_ROOM }
     }
 
     /// Numbers for one purpose.
@@ -73,7 +76,8 @@ impl<'l> Variant<'l> {
     /// Tables, ESP, two slots, META, and the space behind.
     #[must_use]
     pub fn disk_bytes(&self) -> u64 {
-        self.efi_bytes() + 2 * ROOT_BYTES + MIB + self.room_bytes + 2 * ALIGNMENT_BYTES
+        let bios_bytes = self.grub.map_or(0, |_| BIOS_BYTES);
+        self.efi_bytes() + bios_bytes + 2 * ROOT_BYTES + MIB + self.room_bytes + 2 * ALIGNMENT_BYTES
     }
 
     /// A disk of zeros.
@@ -93,11 +97,14 @@ impl<'l> Variant<'l> {
 
     /// How a system is installed to such a disk.
     #[must_use]
-    pub fn spec<'a>(&self, system: &'a System, loader: &'a [fat::File<'a>], wipe: bool) -> Spec<'a> {
+    pub fn spec<'a>(&self, system: &'a System, loader: &'a [fat::File<'a>], wipe: bool) -> Spec<'a>
+    where
+        'l: 'a,
+    {
         let mut seed = [u8::from(wipe); 32];
         seed[..8].copy_from_slice(&self.seed.to_le_bytes());
         let spec = Spec::new(system.new_system(), loader, seed);
-        Spec { efi_bytes: self.efi_bytes(), root_bytes: ROOT_BYTES, wipe, ..spec }
+        Spec { grub: self.grub, efi_bytes: self.efi_bytes(), root_bytes: ROOT_BYTES, wipe, ..spec }
     }
 }
 
@@ -162,6 +169,10 @@ impl Node {
 
     /// The node after the loader has counted one more start of the system on trial.
     pub fn count_start(mut self) -> Result<Self, Fault> {
+        if self.table.by_name("BIOS").is_some() {
+            self.running.entry = bios::count(&mut self)?;
+            return Ok(self);
+        }
         let started = self.running.entry.started();
         let (start, length) = place(&self.table, "EFI")?;
         Esp::new(&mut self.disk, start, length).rename(self.running.entry, started)?;

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::run::Outcome;
 
 /// Flushes that no state proves, and why they are kept: operation, how the flush's name begins, reason.
-const KEPT: [(&str, &str, &str); 13] = [
+const KEPT: [(&str, &str, &str); 21] = [
     ("install", "EFI files + EFI head + EFI tables", READ_BACK),
     ("install", "ROOT-A", READ_BACK),
     (
@@ -20,6 +20,23 @@ const KEPT: [(&str, &str, &str); 13] = [
     ("upgrade", "ROOT-", READ_BACK),
     ("upgrade", "EFI tables", FREED),
     ("upgrade", "EFI head + EFI tables", FREED),
+    (
+        "bios install",
+        "META + ROOT-B",
+        "a blank disk has no old table that could lead to new content; over an installation it is needed, as install shows",
+    ),
+    ("bios install", "BIOS + EFI", READ_BACK),
+    ("bios install", "ROOT-A", READ_BACK),
+    ("bios upgrade", "ROOT-", READ_BACK),
+    ("bios upgrade", "EFI tables", FREED),
+    ("bios upgrade", "EFI head + EFI tables", FREED),
+    (
+        "bios upgrade",
+        "EFI files, 1 before the last",
+        "names the script; the UKI's name comes behind the flush of its content, too; kept because every step of a change \
+         of the ESP ends with a flush",
+    ),
+    ("bios rollback", "EFI tables", FREED),
     ("first boot", "META", META_COPIES),
     (
         "first boot",

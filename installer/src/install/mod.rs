@@ -14,12 +14,13 @@ use std::fmt::{self, Write as _};
 use std::ops::Range;
 
 use ondisk::gpt::{Geometry, Guid, Table, lay_out, types};
-use ondisk::{Digest, fat};
+use ondisk::{Digest, Extent, fat};
 
 use crate::device::{BlockDevice, DeviceError, Part, apply as put};
 use crate::entries::{Entry, FOLDER};
 use crate::esp::Esp;
-use crate::layout::{EFI_BYTES, META_BYTES, ROOT_BYTES, STATE_BYTES, partition};
+use crate::grub;
+use crate::layout::{BIOS_BYTES, EFI_BYTES, META_BYTES, ROOT_BYTES, STATE_BYTES, partition};
 use crate::upgrade::{NewSystem, Slot};
 use crate::{Error, Progress, slot};
 
@@ -27,6 +28,9 @@ pub use contents::{Contents, END_BYTES, Inspection, inspect};
 
 /// What is wiped where a partition begins that is made later: no superblock of an old file system lies further in.
 const START_BYTES: u64 = 1 << 20;
+
+/// The partition with GRUB's core image.
+const BIOS: &str = "BIOS";
 
 /// How a person tells this disk from others.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,6 +50,8 @@ pub struct Spec<'a> {
     pub system: NewSystem<'a>,
     /// The boot loader's files on the EFI system partition.
     pub loader: &'a [fat::File<'a>],
+    /// GRUB, if the disk is to start on machines without UEFI too.
+    pub grub: Option<&'a grub::Parts>,
     /// Size of the EFI system partition.
     pub efi_bytes: u64,
     /// Size of each root slot.
@@ -60,7 +66,8 @@ impl<'a> Spec<'a> {
     /// An installation with default sizes that leaves foreign data alone.
     #[must_use]
     pub fn new(system: NewSystem<'a>, loader: &'a [fat::File<'a>], seed: [u8; 32]) -> Self {
-        Self { system, loader, efi_bytes: EFI_BYTES, root_bytes: ROOT_BYTES, wipe: false, seed }
+        let (efi_bytes, root_bytes) = (EFI_BYTES, ROOT_BYTES);
+        Self { system, loader, grub: None, efi_bytes, root_bytes, wipe: false, seed }
     }
 }
 
@@ -103,7 +110,8 @@ pub fn plan(disk: &mut dyn BlockDevice, identity: Identity, spec: &Spec<'_>) -> 
         return Err(Error::SlotTooSmall { needed_bytes, slot_bytes: spec.root_bytes });
     }
     let table = layout(disk, spec)?;
-    let writes = writes(&table, disk.bytes(), needed_bytes);
+    let core_bytes = core_image(&table, spec)?.map_or(0, |(_, core)| core.len() as u64);
+    let writes = writes(&table, disk.bytes(), needed_bytes, core_bytes);
     let version = spec.system.manifest.version.clone();
     Ok(Plan { identity, found, table, writes, system: system_digest(spec), version })
 }
@@ -111,16 +119,17 @@ pub fn plan(disk: &mut dyn BlockDevice, identity: Identity, spec: &Spec<'_>) -> 
 fn layout(disk: &dyn BlockDevice, spec: &Spec<'_>) -> Result<Table, Error> {
     let geometry = Geometry::new(disk.sector_bytes(), disk.bytes())?;
     let request = |name, type_guid, bytes| partition(&spec.seed, name, type_guid, bytes);
-    let requests = [
-        request("EFI", types::EFI_SYSTEM, spec.efi_bytes),
+    let mut requests = vec![request("EFI", types::EFI_SYSTEM, spec.efi_bytes)];
+    requests.extend(spec.grub.map(|_| request(BIOS, types::BIOS_BOOT, BIOS_BYTES)));
+    requests.extend([
         request(Slot::A.partition(), types::LINUX, spec.root_bytes),
         request(Slot::B.partition(), types::LINUX, spec.root_bytes),
         request("META", types::LINUX, META_BYTES),
-    ];
+    ]);
     Ok(lay_out(geometry, Guid::from_seed(&spec.seed), &requests)?)
 }
 
-fn writes(table: &Table, disk_bytes: u64, layers_bytes: u64) -> Vec<Write> {
+fn writes(table: &Table, disk_bytes: u64, layers_bytes: u64, core_bytes: u64) -> Vec<Write> {
     let mut writes = Vec::new();
     let mut add = |what: &str, start: u64, length: u64, zero| {
         let end = start.saturating_add(length).min(disk_bytes);
@@ -136,6 +145,7 @@ fn writes(table: &Table, disk_bytes: u64, layers_bytes: u64) -> Vec<Write> {
     add("start of what becomes EPHEMERAL", later.saturating_add(STATE_BYTES), START_BYTES, true);
     let (efi, efi_bytes) = place(table, "EFI");
     add("EFI: file system, boot loader, UKI", efi, efi_bytes, false);
+    add("BIOS: GRUB", place(table, BIOS).0, core_bytes, false);
     let (slot, _) = place(table, Slot::A.partition());
     add("ROOT-A: layers", slot, layers_bytes, false);
     let (other, _) = place(table, Slot::B.partition());
@@ -156,11 +166,39 @@ fn place(table: &Table, name: &str) -> (u64, u64) {
     found.unwrap_or_default()
 }
 
+/// Where GRUB's core image goes, and its bytes; `None` where there is to be no GRUB.
+fn core_image(table: &Table, spec: &Spec<'_>) -> Result<Option<(u64, Vec<u8>)>, Error> {
+    let (Some(grub), Some(bios)) = (spec.grub, table.by_name(BIOS)) else { return Ok(None) };
+    // Found out before anything is written, as all that can be wrong.
+    grub::script(spec.system.uki)?;
+    let core = grub.core_image(table, bios)?;
+    let room_bytes = table.size_bytes(bios);
+    if core.len() as u64 > room_bytes {
+        return Err(Error::NoRoom { name: BIOS.into(), needed_bytes: core.len() as u64, room_bytes });
+    }
+    Ok(Some((table.offset_bytes(bios), core)))
+}
+
+/// The primary table, with GRUB's code before it where there is to be GRUB.
+fn primary(table: &Table, spec: &Spec<'_>) -> Result<Extent<'static>, Error> {
+    let mut primary = table.primary()?;
+    if let (Some(grub), Some(bios)) = (spec.grub, table.by_name(BIOS)) {
+        let code = grub.boot_code(table, bios)?;
+        if let Some(start) = primary.bytes.to_mut().get_mut(..code.len()) {
+            start.copy_from_slice(&code);
+        }
+    }
+    Ok(primary)
+}
+
 fn system_digest(spec: &Spec<'_>) -> Digest {
     let mut digest = Digest::sha256(&[spec.system.manifest.to_json().as_bytes(), spec.system.uki]);
     for file in spec.loader {
         let content = Digest::sha256(&[file.content]);
         digest = Digest::sha256(&[digest.as_bytes(), file.path.as_bytes(), content.as_bytes()]);
+    }
+    if let Some(grub) = spec.grub {
+        digest = Digest::sha256(&[digest.as_bytes(), &grub.boot, &grub.core]);
     }
     digest
 }
@@ -229,10 +267,13 @@ pub fn apply(
         disk.zero(write.range.start, write.range.end - write.range.start)?;
     }
     disk.flush()?;
+    if let Some((start, core)) = core_image(&plan.table, spec)? {
+        disk.write_at(start, &core)?;
+    }
     write_esp(&mut disk, plan, spec, progress)?;
     let (start, length) = place(&plan.table, Slot::A.partition());
     slot::write(&mut Part::new(&mut disk, start, length), spec.system.manifest, source, progress)?;
-    put(&mut disk, 0, &[vec![plan.table.backup()?], vec![plan.table.primary()?]])?;
+    put(&mut disk, 0, &[vec![plan.table.backup()?], vec![primary(&plan.table, spec)?]])?;
     disk.acknowledge("install");
     Ok(())
 }
@@ -271,6 +312,8 @@ fn write_esp(
     let (path, uki) = (format!("{FOLDER}/{first}"), spec.system.uki);
     let mut files = spec.loader.to_vec();
     files.push(fat::File { path: &path, content: uki });
+    let grub = spec.grub.map(|_| grub::Files::new(first, uki)).transpose()?;
+    files.extend(grub.iter().flat_map(|grub| grub.list()));
     let total_bytes = uki.len() as u64;
     progress(Progress { step: "boot files", done_bytes: 0, total_bytes });
     put(disk, start, &[fat::format(&volume, &files)?])?;
