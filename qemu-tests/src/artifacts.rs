@@ -29,6 +29,12 @@ pub struct Build {
     pub cmdline: String,
     /// The client.
     pub billetctl: PathBuf,
+    /// GRUB's code for a disk's first sector; builds of earlier versions have none.
+    #[serde(default)]
+    pub grub_boot: PathBuf,
+    /// GRUB's core image, likewise.
+    #[serde(default)]
+    pub grub_core: PathBuf,
     /// The image that carries the fault injector.
     pub test: Image,
 }
@@ -85,11 +91,13 @@ pub(crate) fn read(root: &Path) -> Result<Build> {
         .with_context(|| format!("read {}; `cargo xtask build` makes it", path.display()))?;
     let mut build: Build =
         serde_json::from_slice(&bytes).with_context(|| format!("parse {}", path.display()))?;
-    let Build { vmlinuz, initramfs, billetctl, test, .. } = &mut build;
+    let Build { vmlinuz, initramfs, billetctl, grub_boot, grub_core, test, .. } = &mut build;
     let paths = [
         vmlinuz,
         initramfs,
         billetctl,
+        grub_boot,
+        grub_core,
         &mut test.initramfs_full,
         &mut test.manifest,
         &mut test.disk,

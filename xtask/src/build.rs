@@ -8,6 +8,7 @@
 
 mod artefacts;
 mod boot;
+mod grub;
 mod installer_image;
 mod layers;
 mod materials;
@@ -71,9 +72,11 @@ pub(crate) fn build(freshness: Freshness) -> Result<Artefacts> {
     let sets = kernel::ModuleSets::read(PROFILE)?;
     let store = LayerStore::open(&cache, &output)?;
     let boot = boot::parts(&cache, &materials, &sets, &init)?;
+    let grub = materials.grub(&cache)?;
     let base = store.layer(&materials.base(&machined, &boot)?, "base", None)?;
     let modules = kernel::modules(&cache, &materials.kernel, &sets.layer)?;
-    let tree = image::kernel_layer::assemble(&materials.kernel, &modules, &materials.kernel_sbom()?, &boot)?;
+    let sbom = materials.kernel_sbom()?;
+    let tree = image::kernel_layer::assemble(&materials.kernel, &modules, &sbom, &boot, &grub)?;
     let kernel_layer = store.layer(&tree, "kernel", Some(&materials.kernel.release))?;
     let agent_layer = store.layer(&image::agent::assemble(&agent)?, image::agent::NAME, None)?;
 
@@ -89,6 +92,8 @@ pub(crate) fn build(freshness: Freshness) -> Result<Artefacts> {
         init: relative(&output.copy("init", &init)?)?,
         machined: relative(&output.copy("machined", &machined)?)?,
         billetctl: relative(&output.copy("billetctl", &billetctl)?)?,
+        grub_boot: relative(&output.bytes(installer::grub::BOOT_NAME, &grub.boot)?)?,
+        grub_core: relative(&output.bytes(installer::grub::CORE_NAME, &grub.core)?)?,
         production: images.image("", &production)?,
         test: images.image("test-", &test)?,
     };

@@ -20,6 +20,10 @@ pub(crate) struct Artefacts {
     pub(crate) init: PathBuf,
     pub(crate) machined: PathBuf,
     pub(crate) billetctl: PathBuf,
+    /// GRUB's code for a disk's first sector.
+    pub(crate) grub_boot: PathBuf,
+    /// GRUB's core image.
+    pub(crate) grub_core: PathBuf,
     #[serde(flatten)]
     pub(crate) production: Image,
     pub(crate) test: Image,

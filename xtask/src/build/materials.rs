@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use installer::grub::Parts;
 use installer::system::BootParts;
 use installer::tree::Tree;
 
-use super::version;
+use super::{grub, version};
 use crate::cache::Cache;
 use crate::image::base::{self, BaseParts};
 use crate::image::list::FileList;
@@ -27,6 +28,7 @@ pub(super) struct Materials {
     list: FileList,
     packages: Vec<Package>,
     folders: BTreeMap<String, PathBuf>,
+    grub: Vec<Package>,
     pub(super) kernel: Kernel,
     crates: Vec<Component>,
 }
@@ -37,12 +39,14 @@ impl Materials {
         let mut inputs = Inputs::open(cache, freshness)?;
         let names: Vec<&str> = list.packages().into_iter().chain([BOOT_PACKAGE]).collect();
         let packages = inputs.resolve(&names)?;
-        let folders = inputs.unpack(&packages)?;
+        let mut folders = inputs.unpack(&packages)?;
+        let grub = inputs.resolve(&grub::packages())?;
+        folders.extend(inputs.unpack(&grub)?);
         let kernel = Debian.kernel(&mut inputs)?;
         kernel::check(&kernel)?;
         let programs = [&programs::INIT, &programs::MACHINED];
         let crates = sbom::compiled_in(&programs.map(|program| (program.package, program.features)))?;
-        Ok(Self { list, packages, folders, kernel, crates })
+        Ok(Self { list, packages, folders, grub, kernel, crates })
     }
 
     /// The tree of the base layer.
@@ -66,6 +70,11 @@ impl Materials {
         std::fs::read(&path).with_context(|| format!("read {}", path.display()))
     }
 
+    /// GRUB's images.
+    pub(super) fn grub(&self, cache: &Cache) -> Result<Parts> {
+        grub::parts(cache, &self.grub, &self.folders)
+    }
+
     pub(super) fn kernel_sbom(&self) -> Result<String> {
         self.document("kernel", &self.kernel_components()?)
     }
@@ -83,7 +92,11 @@ impl Materials {
     fn kernel_components(&self) -> Result<Vec<Component>> {
         let names = self.kernel.packages.iter().map(|package| package.name.clone());
         let folders: BTreeMap<String, PathBuf> = names.zip(self.kernel.folders.iter().cloned()).collect();
-        sbom::debian(&self.kernel.packages, &folders)
+        let kernel = sbom::debian(&self.kernel.packages, &folders)?;
+        // Of what makes GRUB's images only this one is in them.
+        let images = self.grub.iter().filter(|package| package.name == grub::PACKAGE);
+        let images: Vec<Package> = images.cloned().collect();
+        Ok([kernel, sbom::debian(&images, &self.folders)?].concat())
     }
 
     fn document(&self, name: &str, components: &[Component]) -> Result<String> {

@@ -76,13 +76,17 @@ impl Output {
     }
 
     pub(super) fn text(&self, name: &str, text: &str) -> Result<PathBuf> {
+        self.bytes(name, text.as_bytes())
+    }
+
+    pub(super) fn bytes(&self, name: &str, bytes: &[u8]) -> Result<PathBuf> {
         let path = self.path(name);
-        if fs::read_to_string(&path).is_ok_and(|present| present == text) {
+        if fs::read(&path).is_ok_and(|present| present == bytes) {
             return Ok(path);
         }
-        // Renamed into place: a reader sees the old text or the new one.
+        // Renamed into place: a reader sees the old content or the new one.
         let fresh = self.folder.join(format!(".{name}.new"));
-        fs::write(&fresh, text).with_context(|| format!("write {}", fresh.display()))?;
+        fs::write(&fresh, bytes).with_context(|| format!("write {}", fresh.display()))?;
         fs::rename(&fresh, &path).with_context(|| format!("rename to {}", path.display()))?;
         Ok(path)
     }

@@ -1,6 +1,7 @@
 //! The kernel layer: the modules of one kernel with their index, what boots that kernel, and their bill of materials.
 
 use anyhow::Result;
+use installer::grub;
 use installer::system::{self, BootParts};
 use installer::tree::Tree;
 
@@ -14,11 +15,12 @@ pub(crate) fn assemble(
     modules: &InstalledModules,
     sbom: &str,
     boot: &BootParts,
+    grub: &grub::Parts,
 ) -> Result<Tree> {
     let mut tree = Tree::new();
     tree.load(&format!("usr/lib/modules/{}", kernel.release), &modules.folder)?;
     tree.bytes(SBOM, 0o644, sbom)?;
-    for (name, content) in boot.of_kernel() {
+    for (name, content) in boot.of_kernel().into_iter().chain(grub.of_kernel()) {
         tree.bytes(&format!("{}/{name}", system::FOLDER), 0o644, content)?;
     }
     Ok(tree)
