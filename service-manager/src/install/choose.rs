@@ -21,6 +21,7 @@ const REST_BYTES: u64 = 340 << 20;
 pub(crate) const LEAST_BYTES: u64 = installer::EFI_BYTES
     + 2 * installer::ROOT_BYTES
     + installer::META_BYTES
+    + installer::BIOS_BYTES
     + REST_BYTES
     + EPHEMERAL_LEAST_BYTES;
 

@@ -8,6 +8,7 @@
 //! | [`firmware`] | the boot entry |
 //!
 //! Owns: when a machine installs itself, and the order of it. `installer` decides and writes every byte.
+//! A disk of a machine without UEFI, or one that is to start on such a machine too, also gets GRUB.
 //! Order: disk → UKI → plan, printed → apply → partitions known to the kernel → boot entry; STATE with the config
 //! comes in a phase of its own, so that a machined that is started again goes on there.
 //! Fails by: a sentence; the machine stays up and answers, and tries again when its config or its disks change.
@@ -119,7 +120,7 @@ pub(crate) async fn preview(
         if !whole {
             return Ok(Some(format!("Billet is installed to {}", chosen.describe())));
         }
-        let prepared = Prepared::new(&node, &source, &install.extra_kernel_args)?;
+        let prepared = Prepared::new(&node, &source, &install)?;
         let mut disk = Disk::open(Path::new(&chosen.disk.dev_path))?;
         let spec = SpecParts::new(&prepared, &install, &chosen)?;
         let plan = installation::plan(&mut disk, identity(&chosen), &spec.borrow())?;
@@ -278,7 +279,8 @@ impl<'p> SpecParts<'p> {
 
     fn borrow(&self) -> Spec<'_> {
         let system = NewSystem { uki: &self.prepared.uki, manifest: &self.prepared.manifest };
-        Spec { wipe: self.wipe, ..Spec::new(system, &self.loader, self.seed) }
+        let grub = self.prepared.grub.as_ref();
+        Spec { grub, wipe: self.wipe, ..Spec::new(system, &self.loader, self.seed) }
     }
 }
 
@@ -290,7 +292,7 @@ fn install_now(
 ) -> Result<PathBuf, Failure> {
     let chosen = pick(node, install)?;
     let path = PathBuf::from(&chosen.disk.dev_path);
-    let prepared = Prepared::new(node, source, &install.extra_kernel_args)?;
+    let prepared = Prepared::new(node, source, install)?;
     let parts = SpecParts::new(&prepared, install, &chosen)?;
     let spec = parts.borrow();
     let mut disk = Disk::open(&path)?;

@@ -15,6 +15,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use config::v1alpha1::Install;
+use installer::grub;
 use installer::system::{self, System};
 use oci::registry::Patience;
 use ondisk::manifest::{Layer, RootManifest};
@@ -23,6 +25,8 @@ use super::Failure;
 use crate::node::Node;
 use crate::upgrade::{self, Found, Layers};
 
+/// Machines with UEFI have this folder.
+const EFI: &str = "/sys/firmware/efi";
 /// A machine that waits for a registry says so soon, and tries again.
 const PATIENCE: Patience = Patience { stall: Duration::from_secs(20), total: Duration::from_secs(20 * 60) };
 /// In the names of Talos' installer images, wherever they are kept.
@@ -42,6 +46,8 @@ pub(super) struct Prepared {
     pub(super) uki: Vec<u8>,
     pub(super) loader: Vec<u8>,
     pub(super) loader_config: String,
+    /// Where there is no UEFI, or where the config asks for it. The running system's, as an upgrade leaves it, too.
+    pub(super) grub: Option<grub::Parts>,
     /// Those of an image; the running system's come from the devices that it is mapped to.
     layers: Option<Rc<RefCell<Layers>>>,
 }
@@ -88,7 +94,7 @@ fn pass_over(node: &Node, name: &str, why: &str) {
 
 impl Prepared {
     /// Reads it. Blocks.
-    pub(super) fn new(node: &Node, source: &Source, arguments: &[String]) -> Result<Self, Failure> {
+    pub(super) fn new(node: &Node, source: &Source, install: &Install) -> Result<Self, Failure> {
         let (system, layers) = match source {
             Source::Running => (System::running(&node.root)?, None),
             Source::Image(found) => {
@@ -97,9 +103,12 @@ impl Prepared {
                 (system, Some(Rc::new(RefCell::new(layers))))
             }
         };
-        let uki = system.uki(arguments)?;
+        let uki = system.uki(&install.extra_kernel_args)?;
         let System { manifest, boot } = system;
-        Ok(Self { manifest, uki, loader: boot.loader, loader_config: boot.loader_config, layers })
+        let wants_grub = install.legacy_bios_support == Some(true) || !node.path(EFI).exists();
+        let grub = wants_grub.then(|| grub::Parts::read(&node.root.join(system::FOLDER))).transpose()?;
+        let (loader, loader_config) = (boot.loader, boot.loader_config);
+        Ok(Self { manifest, uki, loader, loader_config, grub, layers })
     }
 
     /// A layer's bytes; those of an image in its order.

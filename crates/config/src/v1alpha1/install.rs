@@ -19,10 +19,10 @@ section! {
         bootloader "bootloader": Option<bool> { default "true", later "installing without a boot loader" };
         /// Clear the whole disk first.
         wipe "wipe": bool { default "false" };
-        /// Also make the disk bootable for firmware of the old kind.
-        legacy_bios_support "legacyBIOSSupport": Option<bool> { newer true, later "firmware without UEFI" };
-        /// Take the kernel command line from the image.
-        grub_use_uki_cmdline "grubUseUKICmdline": Option<bool> { newer true, later "firmware without UEFI" };
+        /// Also make the disk bootable for firmware of the old kind, though this machine has UEFI.
+        legacy_bios_support "legacyBIOSSupport": Option<bool> { newer true };
+        /// Take the kernel command line from the image, as is always done.
+        grub_use_uki_cmdline "grubUseUKICmdline": Option<bool> { newer true, later "a command line for GRUB alone" };
     }
 }
 
