@@ -13,6 +13,7 @@ pub mod cli;
 pub mod config_volume;
 pub mod console;
 pub mod credentials;
+pub mod grub;
 pub mod installer_image;
 pub mod loader;
 pub mod node;

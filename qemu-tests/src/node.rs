@@ -38,6 +38,8 @@ pub enum Transport {
     Medium,
     /// OVMF, systemd-boot, UKI and ROOT-A: nothing from outside the disk.
     Firmware,
+    /// SeaBIOS, GRUB, UKI and ROOT-A of a disk that was installed to; the test names it.
+    Bios,
     /// A stick labelled `BILLET` that OVMF starts by itself: the UKI, and the layers as files.
     Stick,
 }
@@ -259,6 +261,10 @@ impl NodeBuilder {
             (Transport::Stick, _) => {
                 let image = part(&|root| root.stick(dir))?;
                 Ok(vm.drive(Drive::new(&image, Bus::Virtio)).uefi())
+            }
+            (Transport::Bios, _) => {
+                let image = self.disk.as_deref().context("a disk that was installed to is not named")?;
+                Ok(vm.drive(Drive::writable(image, Bus::Sata).boot_index(0)))
             }
             (Transport::Slot | Transport::Firmware, _) => {
                 let mut drive = match (&self.disk, &spoiled) {
