@@ -10,7 +10,7 @@
 
 use std::cell::RefCell;
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,6 +92,11 @@ fn pass_over(node: &Node, name: &str, why: &str) {
         .warn(&format!("machine.install.image {name}: {why}; the running system is installed ({version})"));
 }
 
+/// Whether the disk is to start without UEFI: this machine has none, or the config says so.
+fn wants_grub(install: &Install, efi: &Path) -> bool {
+    install.legacy_bios_support == Some(true) || !efi.exists()
+}
+
 impl Prepared {
     /// Reads it. Blocks.
     pub(super) fn new(node: &Node, source: &Source, install: &Install) -> Result<Self, Failure> {
@@ -105,8 +110,9 @@ impl Prepared {
         };
         let uki = system.uki(&install.extra_kernel_args)?;
         let System { manifest, boot } = system;
-        let wants_grub = install.legacy_bios_support == Some(true) || !node.path(EFI).exists();
-        let grub = wants_grub.then(|| grub::Parts::read(&node.root.join(system::FOLDER))).transpose()?;
+        let grub = wants_grub(install, &node.path(EFI))
+            .then(|| grub::Parts::read(&node.root.join(system::FOLDER)))
+            .transpose()?;
         let (loader, loader_config) = (boot.loader, boot.loader_config);
         Ok(Self { manifest, uki, loader, loader_config, grub, layers })
     }
@@ -136,6 +142,15 @@ mod tests {
             assert!(is_talos(name), "{name}");
         }
         assert!(!is_talos("r.example/billet/installer:0.2.0"));
+    }
+
+    #[test]
+    fn a_disk_gets_grub_without_uefi_or_when_asked_for() {
+        let asked = |legacy_bios_support| Install { legacy_bios_support, ..Install::default() };
+        let (uefi, none) = (Path::new("/"), Path::new("/no/such/folder"));
+        assert!(wants_grub(&asked(None), none) && wants_grub(&asked(Some(false)), none));
+        assert!(wants_grub(&asked(Some(true)), uefi));
+        assert!(!wants_grub(&asked(None), uefi) && !wants_grub(&asked(Some(false)), uefi));
     }
 
     #[tokio::test]

@@ -64,7 +64,7 @@ fn what_can_never_be_a_target_is_none_even_with_wipe() {
     let cases = [
         (holding("vda", Holds::Medium("was started from")), "this machine was started from it"),
         (holding("vda", Holds::Unusable("in use: mounted".into())), "in use: mounted"),
-        (small, "it is too small: 3413 MiB are needed"),
+        (small, "it is too small: 3414 MiB are needed"),
         (read_only, "it is read-only"),
         (cd, "it is a CD drive"),
     ];
