@@ -118,6 +118,8 @@ fn a_disk_that_is_pulled_out_while_it_is_installed_to_is_named_and_may_come_back
         .start()
         .unwrap();
     node.vm().expect("upload a configuration with", BOOT_LIMIT).unwrap();
+    // Its driver is loaded from the root, as the last of all.
+    node.vm().wait_for("[sda] Attached SCSI disk", BOOT_LIMIT).unwrap();
     let config = node.credentials().machine_config().unwrap();
     let file = node.files().join("applied.yaml");
     std::fs::write(&file, &config).unwrap();
