@@ -12,7 +12,7 @@ use super::binary::{BINARY_BYTES, Binary, COPY_LENGTHS, Copy};
 use super::kdf::{self, Cost, KdfError};
 use super::metadata::{Area, Config, Digest, Id, Metadata, Segment, Token};
 use super::slot;
-use super::validate::{self, known_cipher};
+use super::validate;
 use super::{Chance, Header, Invalid, SLOTS, cipher};
 use crate::field::round_up;
 use crate::{Extent, Step};
@@ -125,7 +125,7 @@ impl Format {
     /// A header for this volume key, 32 or 64 bytes of chance, with its first slots. Everything before the data is overwritten,
     /// so that no older key survives.
     pub fn make(&self, key: &[u8], slots: &[NewSlot<'_>], chance: Chance<'_>) -> Result<Change, ChangeError> {
-        if !known_cipher(cipher::NAME, key.len()) {
+        if !cipher::known(cipher::NAME, key.len()) {
             return Err(ChangeError::Key);
         }
         let mut salts = [[0; 64]; 2];

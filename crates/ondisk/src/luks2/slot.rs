@@ -10,7 +10,7 @@ use super::cipher::{self, Direction, SECTOR_BYTES};
 use super::kdf::{self, Cost, KdfError};
 use super::metadata::{Area, Id, Kdf, Keyslot, Metadata, Split};
 use super::split::{self, Hash};
-use super::validate::{AREA_STEP, STRIPES, known_cipher};
+use super::validate::{AREA_STEP, STRIPES};
 use super::{Chance, Secret};
 use crate::field::round_up;
 use crate::{ReadAt, ReadError};
@@ -88,7 +88,7 @@ fn merged(
     let unknown = || SlotError::Cipher { name: name.clone(), key_bytes };
     let area_key_bytes = usize::try_from(key_bytes).map_err(|_| unknown())?;
     // Before the derivation, which may take seconds and a gigabyte.
-    if !known_cipher(&name, area_key_bytes) {
+    if !cipher::known(&name, area_key_bytes) {
         return Err(unknown());
     }
     let hash = Hash::of(&af.hash).ok_or_else(|| SlotError::Kdf(KdfError::Hash(af.hash.clone())))?;

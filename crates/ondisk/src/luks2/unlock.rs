@@ -9,8 +9,8 @@ use core::fmt;
 
 use super::metadata::{Id, Segment};
 use super::slot::{self, SlotError};
-use super::validate::{known_cipher, unknown_requirements};
-use super::{Header, Secret};
+use super::validate::unknown_requirements;
+use super::{Header, Secret, cipher};
 use crate::ReadAt;
 
 /// An opened volume.
@@ -114,19 +114,22 @@ impl Header {
         let (Some(segment), None) = (segments.next(), segments.next()) else {
             return Err(problem("not just one segment: a re-encryption is unfinished"));
         };
-        let Segment { encryption: Some(cipher), sector_size: Some(sector_size), .. } = segment else {
+        let Segment { encryption: Some(name), sector_size: Some(sector_size), .. } = segment else {
             return Err(problem("it is not encrypted"));
         };
-        let slots = self.metadata.keyslots.values();
-        let key_bytes = slots.filter(|slot| slot.kind == "luks2").map(|slot| slot.key_size).next();
-        let key_bytes = key_bytes.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or_default();
-        if segment.integrity.is_some() || !known_cipher(cipher, key_bytes) {
+        // Slots of other keys, which cryptsetup calls unbound, may have other lengths.
+        let mut slots = self.metadata.keyslots.iter().filter(|(id, _)| self.opens_data(**id));
+        let key_bytes = slots.next().and_then(|(_, slot)| usize::try_from(slot.key_size).ok());
+        let known = key_bytes.is_none_or(|bytes| cipher::known(name, bytes));
+        if segment.kind != "crypt" || segment.integrity.is_some() || !known {
+            let key_bytes = key_bytes.unwrap_or_default();
             return Err(UnlockError::Segment(alloc::format!(
-                "{cipher} with {key_bytes} bytes of key is not known here"
+                "type {:?}, {name} with {key_bytes} bytes of key, is not known here",
+                segment.kind
             )));
         }
         Ok(Mapping {
-            cipher: cipher.clone(),
+            cipher: name.clone(),
             offset: segment.offset,
             length: segment.size.parse().ok(),
             iv_offset: segment.iv_tweak.unwrap_or_default(),
@@ -135,13 +138,17 @@ impl Header {
         })
     }
 
+    /// Whether the slot holds the key of the data.
+    fn opens_data(&self, slot: Id) -> bool {
+        self.metadata.digest_of(slot).is_some_and(|(_, digest)| !digest.segments.is_empty())
+    }
+
     fn slots_to_try(&self) -> Vec<Id> {
         const USUAL: u32 = 1;
         let slots = self.metadata.keyslots.iter();
         let slots = slots.map(|(id, slot)| (slot.priority.unwrap_or(USUAL), *id));
-        let opens =
-            |id: &Id| self.metadata.digest_of(*id).is_some_and(|(_, digest)| !digest.segments.is_empty());
-        let mut slots: Vec<(u32, Id)> = slots.filter(|(priority, id)| *priority > 0 && opens(id)).collect();
+        let mut slots: Vec<(u32, Id)> =
+            slots.filter(|(priority, id)| *priority > 0 && self.opens_data(*id)).collect();
         slots.sort_by_key(|(priority, id)| (core::cmp::Reverse(*priority), *id));
         slots.into_iter().map(|(_, id)| id).collect()
     }

@@ -10,7 +10,7 @@ use core::fmt;
 
 use super::binary::BINARY_BYTES;
 use super::metadata::{Area, Digest, Id, Kdf, Keyslot, Metadata, Segment};
-use super::{SLOTS, cipher, kdf};
+use super::{SLOTS, kdf};
 
 /// Most bytes for all slots' areas together.
 const MOST_AREA_BYTES: u64 = 128 << 20;
@@ -201,9 +201,4 @@ fn references(object: &str, kind: &str, ids: &[Id], there: impl Fn(&Id) -> bool)
 pub(super) fn unknown_requirements(metadata: &Metadata) -> Option<String> {
     let requirements = metadata.config.requirements.as_ref()?;
     (!requirements.mandatory.is_empty()).then(|| requirements.mandatory.join(", "))
-}
-
-/// Whether we can encrypt and decrypt by this name.
-pub(super) fn known_cipher(name: &str, key_bytes: usize) -> bool {
-    cipher::known(name, key_bytes)
 }

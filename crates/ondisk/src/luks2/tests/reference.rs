@@ -128,3 +128,20 @@ fn both_change_the_same_header_in_turn() {
     bench.write(&device);
     assert!(!bench.opens("key") && bench.opens("other") && bench.opens("third"));
 }
+
+#[test]
+fn a_slot_of_another_key_does_not_count() {
+    let bench = Bench::new();
+    let mut options = cheap("pbkdf2");
+    options.extend(["--type=luks2", "--key-file=@/key", "--key-slot=1"]);
+    bench.ok("luksFormat", &options);
+    // A key of 19 bytes in the first slot: nothing that the data could be encrypted with.
+    let other = bench.named("other");
+    let mut options = cheap("pbkdf2");
+    options.extend(["--unbound", "--key-size=152", "--key-slot=0", &other]);
+    bench.ok("luksAddKey", &options);
+    let device = bench.bytes();
+    assert_eq!(opened(&device, PASSPHRASE).unwrap().slot, Id(1));
+    let refusals = opened(&device, OTHER).unwrap_err();
+    assert_eq!(refusals, UnlockError::Refused(vec![Refusal { slot: Id(1), why: SlotError::Passphrase }]));
+}
