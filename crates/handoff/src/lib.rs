@@ -14,6 +14,7 @@
 
 extern crate alloc;
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -111,6 +112,47 @@ pub struct BootReport {
     pub warnings: Vec<String>,
     /// The partition with the flight recorder. It is machined's from its start until init has reaped it.
     pub recorder: Option<String>,
+    /// How STATE was opened, or why not; `None` where META says nothing of an encryption.
+    pub unlock: Option<Box<UnlockReport>>,
+}
+
+/// What became of an encrypted volume before the root switch.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnlockReport {
+    /// `STATE`
+    pub volume: String,
+    /// The partition: `/dev/vda5`.
+    pub device: String,
+    /// The open volume; `None`: it is locked.
+    pub opened: Option<OpenedVolume>,
+    /// Keys that did not open it, in the order in which they were tried.
+    pub refused: Vec<RefusedKey>,
+    /// Why it is locked where no key is at fault; or what is wrong though it is open.
+    pub problem: Option<String>,
+    /// How long it took, in milliseconds.
+    pub duration_ms: u64,
+}
+
+/// An open volume.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenedVolume {
+    /// `/dev/mapper/luks2-STATE`
+    pub path: String,
+    /// The key slot whose key worked.
+    pub slot: u8,
+    /// Where that key came from: `nodeID`, `static`.
+    pub kind: String,
+}
+
+/// A key that did not open a volume.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RefusedKey {
+    /// The key slot that it is for.
+    pub slot: u8,
+    /// Where it comes from.
+    pub kind: String,
+    /// Why it did not.
+    pub why: String,
 }
 
 /// One layer of the root.

@@ -132,6 +132,25 @@ pub struct Table {
     pub memory: Vec<Memory>,
 }
 
+/// The machine's identifier as the table has it, whatever it says: 16 bytes of structure 1.
+#[must_use]
+pub fn system_uuid(table: &[u8]) -> Option<[u8; 16]> {
+    structures(table).find(|structure| structure.kind() == 1).and_then(|system| array(system.fixed, 8))
+}
+
+/// The version that an entry point states, as major and minor.
+///
+/// Source: DSP0134 §5.2: `_SM_` has them at 6 and 7, `_SM3_` at 7 and 8.
+#[must_use]
+pub fn version(entry_point: &[u8]) -> Option<(u8, u8)> {
+    let at = match entry_point {
+        [b'_', b'S', b'M', b'3', b'_', ..] => 7,
+        [b'_', b'S', b'M', b'_', ..] => 6,
+        _ => return None,
+    };
+    Some((u8_at(entry_point, at)?, u8_at(entry_point, at + 1)?))
+}
+
 /// Reads a structure table.
 #[must_use]
 pub fn parse(table: &[u8]) -> Table {
@@ -296,6 +315,16 @@ mod tests {
         assert_eq!((cpu.cores, cpu.cores_enabled, cpu.threads), (300, 4, 8));
         let [dimm] = found.memory.as_slice() else { panic!("an empty place is no module") };
         assert_eq!((dimm.size_mib, dimm.device_locator.as_str()), (65536, "DIMM 0"));
+    }
+
+    #[test]
+    fn the_identifier_and_the_version_are_read_as_they_are() {
+        let bytes = [0x33, 0x22, 0x11, 0x00, 0x55, 0x44, 0x77, 0x66, 0x88, 0x99, 1, 2, 3, 4, 5, 6];
+        assert_eq!(system_uuid(&table()), Some(bytes));
+        assert_eq!(system_uuid(&structure(1, &[1, 2, 0, 3], &["old"])), None);
+        assert_eq!(version(b"_SM_\0\x1f\x02\x08"), Some((2, 8)));
+        assert_eq!(version(b"_SM3_\0\x18\x03\x05"), Some((3, 5)));
+        assert_eq!((version(b"_DMI_"), version(b"_SM_")), (None, None));
     }
 
     #[test]

@@ -131,6 +131,22 @@ pub fn read_link(path: &str) -> Result<String> {
     Ok(target.to_string_lossy().to_string())
 }
 
+/// Makes a symbolic link with this text; one that is there is replaced.
+pub fn make_link(path: &str, target: &str) -> Result<()> {
+    match rustix::fs::symlink(target, path) {
+        Err(Errno::EXIST) => {
+            rustix::fs::unlink(path)?;
+            rustix::fs::symlink(target, path)
+        }
+        other => other,
+    }
+}
+
+/// Removes a file or link.
+pub fn remove_file(path: &str) -> Result<()> {
+    rustix::fs::unlink(path)
+}
+
 /// Makes a folder; one that exists already is fine.
 pub fn make_folder(path: &str, mode: u32) -> Result<()> {
     match rustix::fs::mkdir(path, Mode::from_raw_mode(mode)) {
@@ -294,7 +310,8 @@ mod tests {
         for name in ["b", "a"] {
             std::fs::write(folder.join("real").join(name), b"").unwrap();
         }
-        std::os::unix::fs::symlink("real", folder.join("link")).unwrap();
+        make_link(folder.join("link").to_str().unwrap(), "elsewhere").unwrap();
+        make_link(folder.join("link").to_str().unwrap(), "real").unwrap();
         let names = list(folder.join("link").to_str().unwrap()).unwrap();
         assert_eq!(names, ["a", "b"]);
         std::fs::remove_dir_all(folder).unwrap();

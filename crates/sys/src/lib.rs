@@ -19,10 +19,13 @@ pub mod clock;
 pub mod console;
 #[cfg(feature = "coverage")]
 pub mod coverage;
+pub mod cpu;
+pub mod crypt;
 pub mod dm;
 pub mod errno;
 pub mod fs;
 pub mod kexec;
+pub mod keyring;
 pub mod module;
 pub mod packet;
 pub mod poll;
@@ -30,6 +33,7 @@ pub mod process;
 pub mod seqpacket;
 pub mod signal;
 pub mod system;
+pub mod threads;
 pub mod uevent;
 pub mod watchdog;
 

@@ -40,7 +40,7 @@ pub(crate) unsafe fn syscall(number: u32, arguments: [usize; 6]) -> Result<usize
 }
 
 /// -4095..=-1 are negated error numbers, all else is a value.
-fn split(result: isize) -> Result<usize> {
+pub(crate) fn split(result: isize) -> Result<usize> {
     if (-4095..0).contains(&result) {
         let number = i32::try_from(-result).unwrap_or(i32::MAX);
         return Err(Errno::from_raw_os_error(number));

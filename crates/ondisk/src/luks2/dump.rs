@@ -90,6 +90,9 @@ fn show_segment(f: &mut fmt::Formatter<'_>, id: Id, segment: &Segment) -> fmt::R
 
 fn show_token(f: &mut fmt::Formatter<'_>, id: Id, token: &Token) -> fmt::Result {
     writeln!(f, "  {id}: {}", token.kind)?;
+    if let Some(description) = token.key_description() {
+        writeln!(f, "\tKey description: {description}")?;
+    }
     token.keyslots.iter().try_for_each(|slot| writeln!(f, "\tKeyslot:    {slot}"))
 }
 

@@ -6,22 +6,19 @@
 
 use alloc::format;
 use alloc::string::String;
-use alloc::vec::Vec;
 use core::fmt;
 
-use argon2::{Algorithm, Argon2, Block, Params, Version};
 use pbkdf2::pbkdf2_hmac;
 use sha2::{Sha256, Sha384, Sha512};
-use zeroize::{Zeroize as _, Zeroizing};
+use zeroize::Zeroizing;
 
+use super::argon2::{self, Failure, Inputs, LEAST_SALT_BYTES, Parameters, Variant, Workers};
 use super::metadata::{Digest, Kdf};
 use super::split::Hash;
 use super::{Chance, Secret};
 
 /// Bytes of a salt that we make.
 const SALT_BYTES: usize = 32;
-/// The shortest salt that Argon2 takes.
-const LEAST_SALT_BYTES: usize = argon2::MIN_SALT_LEN;
 /// Most memory, in KiB: 4 GiB, as cryptsetup has it.
 const MOST_MEMORY_KIB: u32 = 4 << 20;
 
@@ -144,11 +141,25 @@ impl Cost {
 }
 
 /// The key of an area.
-pub(super) fn derive(kdf: &Kdf, passphrase: &[u8], key_bytes: usize) -> Result<Secret, KdfError> {
+pub(super) fn derive<W: Workers>(
+    kdf: &Kdf,
+    passphrase: &[u8],
+    key_bytes: usize,
+    workers: &W,
+) -> Result<Secret, KdfError> {
     let mut key = Zeroizing::new(alloc::vec![0; key_bytes]);
+    let argon2 = |variant, cost: Argon2Cost, key: &mut [u8]| {
+        let Argon2Cost { memory_kib, passes, lanes } = cost;
+        let parameters = Parameters { variant, memory_kib, passes, lanes };
+        let inputs = Inputs { passphrase, salt: &kdf.salt, secret: &[], data: &[] };
+        argon2::derive(parameters, &inputs, workers, key).map_err(|failure| match failure {
+            Failure::Memory => KdfError::Memory { needed_kib: memory_kib },
+            Failure::Parameters(problem) => KdfError::Parameters(problem.into()),
+        })
+    };
     match Cost::of(kdf).map_err(KdfError::Parameters)? {
-        Cost::Argon2id(cost) => argon2(Algorithm::Argon2id, cost, passphrase, &kdf.salt, &mut key)?,
-        Cost::Argon2i(cost) => argon2(Algorithm::Argon2i, cost, passphrase, &kdf.salt, &mut key)?,
+        Cost::Argon2id(cost) => argon2(Variant::Id, cost, &mut key)?,
+        Cost::Argon2i(cost) => argon2(Variant::I, cost, &mut key)?,
         Cost::Pbkdf2(rounds) => {
             pbkdf2(kdf.hash.as_deref().unwrap_or_default(), passphrase, &kdf.salt, rounds, &mut key)?;
         }
@@ -178,23 +189,4 @@ pub(super) fn pbkdf2(
         Hash::Sha512 => pbkdf2_hmac::<Sha512>(secret, salt, rounds, out),
     }
     Ok(())
-}
-
-fn argon2(
-    algorithm: Algorithm,
-    cost: Argon2Cost,
-    passphrase: &[u8],
-    salt: &[u8],
-    key: &mut [u8],
-) -> Result<(), KdfError> {
-    let refused = |error: argon2::Error| KdfError::Parameters(format!("{error}"));
-    let params = Params::new(cost.memory_kib, cost.passes, cost.lanes, Some(key.len())).map_err(refused)?;
-    let blocks = params.block_count();
-    let mut memory: Vec<Block> = Vec::new();
-    memory.try_reserve_exact(blocks).map_err(|_| KdfError::Memory { needed_kib: cost.memory_kib })?;
-    memory.resize(blocks, Block::default());
-    let argon2 = Argon2::new(algorithm, Version::V0x13, params);
-    let result = argon2.hash_password_into_with_memory(passphrase, salt, key, &mut memory);
-    memory.iter_mut().for_each(|block| block.zeroize());
-    result.map_err(refused)
 }

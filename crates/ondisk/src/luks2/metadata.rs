@@ -135,6 +135,14 @@ pub struct Area {
     pub(super) unknown: Map<String, Value>,
 }
 
+impl Token {
+    /// Name of the key in the kernel's keyring, for a token of type `luks2-keyring`.
+    pub(super) fn key_description(&self) -> Option<&str> {
+        let description = self.fields.get("key_description").and_then(Value::as_str);
+        description.filter(|_| self.kind == "luks2-keyring")
+    }
+}
+
 /// Key derivation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kdf {

@@ -6,9 +6,10 @@ use core::fmt;
 
 use zeroize::Zeroizing;
 
+use super::argon2::{Alone, Workers};
 use super::cipher::{self, Direction, SECTOR_BYTES};
 use super::kdf::{self, Cost, KdfError};
-use super::metadata::{Area, Id, Kdf, Keyslot, Metadata, Split};
+use super::metadata::{Area, Id, Keyslot, Metadata, Split};
 use super::split::{self, Hash};
 use super::validate::{AREA_STEP, STRIPES};
 use super::{Chance, Secret};
@@ -58,11 +59,12 @@ impl fmt::Display for SlotError {
 impl core::error::Error for SlotError {}
 
 /// The volume key out of a slot; only a key that its digest knows.
-pub(super) fn open(
+pub(super) fn open<W: Workers>(
     metadata: &Metadata,
     id: Id,
     device: &mut impl ReadAt,
     passphrase: &[u8],
+    workers: &W,
 ) -> Result<Secret, SlotError> {
     let slot = metadata.keyslots.get(&id).ok_or(SlotError::Missing)?;
     let kind = || SlotError::Kind(slot.kind.clone());
@@ -71,7 +73,8 @@ pub(super) fn open(
         return Err(kind());
     };
     let (_, digest) = metadata.digest_of(id).ok_or_else(kind)?;
-    let key = merged(device, area, af, kdf, slot.key_size, passphrase)?;
+    let derive = |key_bytes| kdf::derive(kdf, passphrase, key_bytes, workers);
+    let key = merged(device, area, af, slot.key_size, derive)?;
     if kdf::matches(digest, &key).map_err(SlotError::Kdf)? { Ok(key) } else { Err(SlotError::Passphrase) }
 }
 
@@ -80,9 +83,8 @@ fn merged(
     device: &mut impl ReadAt,
     area: &Area,
     af: &Split,
-    kdf: &Kdf,
     key_size: u32,
-    passphrase: &[u8],
+    derive: impl FnOnce(usize) -> Result<Secret, KdfError>,
 ) -> Result<Secret, SlotError> {
     let (name, key_bytes) = (area.encryption.clone().unwrap_or_default(), area.key_size.unwrap_or_default());
     let unknown = || SlotError::Cipher { name: name.clone(), key_bytes };
@@ -94,7 +96,7 @@ fn merged(
     let hash = Hash::of(&af.hash).ok_or_else(|| SlotError::Kdf(KdfError::Hash(af.hash.clone())))?;
     let key_bytes = usize::try_from(key_size).map_err(|_| unknown())?;
     let (spread, stored) = lengths(key_bytes).ok_or_else(unknown)?;
-    let area_key = kdf::derive(kdf, passphrase, area_key_bytes).map_err(SlotError::Kdf)?;
+    let area_key = derive(area_key_bytes).map_err(SlotError::Kdf)?;
     let mut pieces = Zeroizing::new(alloc::vec![0; stored]);
     device.read_at(area.offset, &mut pieces).map_err(SlotError::Read)?;
     cipher::sectors(&area_key, &mut pieces, Direction::Decrypt).ok_or_else(unknown)?;
@@ -122,7 +124,7 @@ pub(super) fn make(
 ) -> Result<(Keyslot, Vec<u8>), KdfError> {
     let impossible = || KdfError::Parameters("a volume key has 32 or 64 bytes".into());
     let kdf = cost.stated(chance);
-    let area_key = kdf::derive(&kdf, passphrase, key.len())?;
+    let area_key = kdf::derive(&kdf, passphrase, key.len(), &Alone)?;
     let (spread, stored) = lengths(key.len()).ok_or_else(impossible)?;
     let mut pieces = Zeroizing::new(alloc::vec![0; stored]);
     let own = pieces.get_mut(..spread).ok_or_else(impossible)?;

@@ -2,6 +2,7 @@
 
 mod changes;
 mod damage;
+mod recipes;
 mod reference;
 
 use std::path::PathBuf;

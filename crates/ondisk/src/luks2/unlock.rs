@@ -7,6 +7,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
+use super::argon2::{Alone, Workers};
 use super::metadata::{Id, Segment};
 use super::slot::{self, SlotError};
 use super::validate::unknown_requirements;
@@ -85,12 +86,23 @@ impl fmt::Display for UnlockError {
 impl core::error::Error for UnlockError {}
 
 impl Header {
-    /// Opens the volume with a passphrase: of one slot, or of any that may be tried.
+    /// Opens the volume with a passphrase: of one slot, or of any that may be tried. In the calling thread alone.
     pub fn unlock(
         &self,
         device: &mut impl ReadAt,
         passphrase: &[u8],
         slot: Option<Id>,
+    ) -> Result<Unlocked, UnlockError> {
+        self.unlock_with(device, passphrase, slot, &Alone)
+    }
+
+    /// The same, with threads for slots whose derivation has lanes.
+    pub fn unlock_with<W: Workers>(
+        &self,
+        device: &mut impl ReadAt,
+        passphrase: &[u8],
+        slot: Option<Id>,
+        workers: &W,
     ) -> Result<Unlocked, UnlockError> {
         if let Some(names) = unknown_requirements(&self.metadata) {
             return Err(UnlockError::Requirements(names));
@@ -99,7 +111,7 @@ impl Header {
         let slots = slot.map_or_else(|| self.slots_to_try(), |slot| alloc::vec![slot]);
         let mut refusals = Vec::new();
         for slot in slots {
-            match slot::open(&self.metadata, slot, device, passphrase) {
+            match slot::open(&self.metadata, slot, device, passphrase, workers) {
                 Ok(key) => return Ok(Unlocked { slot, key, mapping }),
                 Err(why) => refusals.push(Refusal { slot, why }),
             }
