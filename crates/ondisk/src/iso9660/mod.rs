@@ -1,13 +1,19 @@
-//! The primary volume descriptor of an ISO 9660 image.
+//! ISO 9660 images: the volume's label, and a new image with Rock Ridge names that firmware starts.
 //!
-//! Owns: the volume label and the time that serves as its identifier.
+//! Owns: the volume label and the time that serves as its identifier; the layout of a new image ([`lay_out`]).
+//! Does not: read folders or files: the kernel does.
 //! Source: ECMA-119 §8.4; descriptors start at byte 32768 and are 2048 bytes long, of which: type 0, `CD001` 1,
 //! volume identifier 40 (32 bytes, space padded), creation time 813 and modification time 830 (17 bytes each).
+
+mod directory;
+mod write;
 
 use alloc::format;
 use alloc::string::String;
 
 use crate::field::{bytes, u8_at};
+
+pub use write::{Error, File, Image, Layout, SECTOR_BYTES, lay_out};
 
 /// Where the first volume descriptor starts.
 pub const DESCRIPTOR_OFFSET: usize = 32768;
