@@ -16,6 +16,8 @@ use std::sync::Arc;
 
 use ondisk::Digest;
 
+pub use docker::write_docker;
+
 use crate::document::{self, Config, Descriptor, Document, Execution, Index, Manifest, Platform, Rootfs};
 use crate::files::Source;
 use crate::{Error, Hasher};

@@ -1,25 +1,80 @@
 //! The older form of an image in a file, as `docker save` writes it: `manifest.json`, a config, tar files of layers.
 //!
-//! Owns: the image's documents made from it. Layers lie there as they are, so the digests that the config has of them
+//! Owns: the image's documents made from it, and writing one: only its config can carry triggers (ONBUILD). Layers lie there as they are, so the digests that the config has of them
 //! as tar files are those of the files.
 //! Source: Docker Image Specification v1.2, "Combined Image JSON + Filesystem Changeset Format".
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use std::io::{self, Write};
 
-use super::Archive;
+use serde::{Deserialize, Serialize};
+
+use super::{Archive, Blob, Bytes, END_BYTES, NewImage, json, layer_blob, put};
 use crate::document::{self, Config, Descriptor, Manifest};
 use crate::{Error, digest};
 
 /// Where it says what it holds.
 pub(super) const CONTENTS: &str = "manifest.json";
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Saved {
     config: String,
+    #[serde(skip_deserializing)]
+    repo_tags: Vec<String>,
     layers: Vec<String>,
+}
+
+/// The config of an image to be written.
+#[derive(Serialize)]
+struct NewConfig<'i> {
+    architecture: &'i str,
+    os: &'static str,
+    config: NewExecution<'i>,
+    rootfs: document::Rootfs,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct NewExecution<'i> {
+    labels: &'i BTreeMap<String, String>,
+    on_build: &'i [String],
+}
+
+/// Writes an image as `docker save` does, called `name:tag`, with what shall happen when somebody builds on it. The same
+/// image is the same bytes.
+pub fn write_docker(
+    out: &mut dyn Write,
+    image: &NewImage,
+    name: &str,
+    on_build: &[String],
+) -> Result<(), Error> {
+    write(out, image, name, on_build).map_err(|source| Error::Archive { operation: "write", source })
+}
+
+fn write(out: &mut dyn Write, image: &NewImage, name: &str, on_build: &[String]) -> io::Result<()> {
+    let layers = image.layers.iter().map(|layer| layer_blob(layer)).collect::<io::Result<Vec<_>>>()?;
+    let diff_ids = layers.iter().map(|layer| format!("sha256:{}", layer.digest)).collect();
+    let config = json(&NewConfig {
+        architecture: &image.architecture,
+        os: "linux",
+        config: NewExecution { labels: &image.labels, on_build },
+        rootfs: document::Rootfs { diff_ids, ..document::Rootfs::default() },
+    })?;
+    let path = |blob: &Blob| format!("{}/layer.tar", blob.digest);
+    let saved = Saved {
+        config: format!("{}.json", config.digest),
+        repo_tags: vec![format!("{name}:{}", image.tag)],
+        layers: layers.iter().map(path).collect(),
+    };
+    let contents = Blob::of(vec![Bytes::Here(serde_json::to_vec(&[&saved]).map_err(io::Error::other)?)])?;
+    put(out, &saved.config, &config)?;
+    for layer in &layers {
+        put(out, &path(layer), layer)?;
+    }
+    put(out, CONTENTS, &contents)?;
+    out.write_all(&[0; END_BYTES])
 }
 
 /// The only image of such a file: its manifest, its config, and where each blob lies.
@@ -100,6 +155,34 @@ mod tests {
         archive.blob(&manifest.layers[0]).unwrap().read_to_end(&mut content).unwrap();
         assert_eq!(content, layer);
         assert!(archive.image("arm64").unwrap_err().to_string().contains("is for linux/amd64"));
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        use super::super::{Bytes, Content};
+        let content = |path: &str| {
+            vec![Content { path: path.into(), bytes: Bytes::Here(path.repeat(100).into_bytes()) }]
+        };
+        let image = NewImage {
+            architecture: "amd64".into(),
+            tag: "1.0".into(),
+            labels: [("a".to_owned(), "b".to_owned())].into(),
+            layers: vec![content("billet/root.json"), content("billet/layers/x")],
+        };
+        let mut bytes = Vec::new();
+        write_docker(&mut bytes, &image, "billet/installer", &["ARG RM".into()]).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("image.tar");
+        std::fs::write(&path, &bytes).unwrap();
+        let archive = Archive::open(&path).unwrap();
+        let (manifest, config) = archive.image("amd64").unwrap();
+        assert_eq!(config.config.labels, image.labels);
+        assert_eq!(manifest.layers.len(), 2);
+        for layer in &manifest.layers {
+            archive.blob(layer).unwrap().read_to_end(&mut Vec::new()).unwrap();
+        }
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        assert!(text.contains(r#""OnBuild":["ARG RM"]"#) && text.contains(r#""billet/installer:1.0""#));
     }
 
     #[test]
