@@ -257,6 +257,57 @@ pub enum Error {
         /// What is different.
         what: &'static str,
     },
+    /// Something that images are made of is not there.
+    #[error("{from} has no {part}: `cargo xtask build` writes an installer image with all parts")]
+    MissingPart {
+        /// Folder or image.
+        from: String,
+        /// What is missing.
+        part: String,
+    },
+    /// A profile that says something that cannot be.
+    #[error("{}: {reason}", path.display())]
+    BadProfile {
+        /// The profile.
+        path: PathBuf,
+        /// What is wrong, and where.
+        reason: String,
+    },
+    /// Sources of a customisation contradict each other.
+    #[error("these layers conflict:\n  {}", list.join("\n  "))]
+    Conflicts {
+        /// Path and sources, one a line.
+        list: Vec<String>,
+    },
+    /// Something is added where something of another kind is.
+    #[error("/{path} of {source_name}: {reason}")]
+    Clash {
+        /// Where it would go.
+        path: String,
+        /// Where it comes from.
+        source_name: String,
+        /// What is there, and what to do.
+        reason: &'static str,
+    },
+    /// A path that a system cannot be without.
+    #[error("{path} cannot be removed: nothing starts without it; name what lies in it")]
+    NotRemovable {
+        /// As it was given.
+        path: String,
+    },
+    /// A file that should have a certificate.
+    #[error("{} has no certificate in PEM form (-----BEGIN CERTIFICATE-----)", path.display())]
+    NoCertificate {
+        /// The file.
+        path: PathBuf,
+    },
+    /// An ISO 9660 image could not be laid out.
+    #[error(transparent)]
+    Iso(#[from] ondisk::iso9660::Error),
+    /// An installer image could not be read or written.
+    #[cfg(feature = "image")]
+    #[error(transparent)]
+    Oci(#[from] oci::Error),
     /// The layers do not fit their partition.
     #[error("the layers take {needed_bytes} bytes, a slot has {slot_bytes}")]
     SlotTooSmall {

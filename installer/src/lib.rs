@@ -12,13 +12,19 @@
 
 #[cfg(any(test, feature = "certify"))]
 pub mod certify;
+#[cfg(feature = "image")]
+pub mod custom;
 pub mod device;
 #[cfg(feature = "image")]
 pub mod disk;
 pub mod entries;
 pub mod esp;
+#[cfg(feature = "image")]
+pub mod flash;
 pub mod grub;
 pub mod host;
+#[cfg(feature = "image")]
+pub mod image;
 pub mod initramfs;
 pub mod install;
 #[cfg(feature = "image")]

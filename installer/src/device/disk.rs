@@ -50,7 +50,7 @@ impl Disk {
         Self::open_as(path, file_sector_bytes, true)
     }
 
-    fn open_as(path: &Path, file_sector_bytes: u32, exclusive: bool) -> Result<Self, DeviceError> {
+    pub(super) fn open_as(path: &Path, file_sector_bytes: u32, exclusive: bool) -> Result<Self, DeviceError> {
         let name = path.display().to_string();
         let fail = |source: io::Error| {
             let source = match source.raw_os_error().map(sys::Errno::from_raw_os_error) {
@@ -79,8 +79,28 @@ impl Disk {
         Ok(Self { file, path: name, bytes, sector_bytes, is_block_device })
     }
 
-    fn failed(&self, operation: &'static str, offset: u64, length: u64, source: io::Error) -> DeviceError {
+    pub(super) fn failed(
+        &self,
+        operation: &'static str,
+        offset: u64,
+        length: u64,
+        source: io::Error,
+    ) -> DeviceError {
         DeviceError { operation, device: self.path.clone(), offset, length, source }
+    }
+
+    /// Whether these bytes are on the disk.
+    #[cfg(feature = "image")]
+    pub(super) fn has(&self, offset: u64, length: u64) -> bool {
+        offset.checked_add(length).is_some_and(|end| end <= self.bytes)
+    }
+
+    /// Has the kernel read the partition table anew. One whose partitions are in use keeps what the kernel knows.
+    #[cfg(feature = "image")]
+    pub(super) fn announce(&self) {
+        if self.is_block_device {
+            let _ = sys::block::reread_partitions(&self.file);
+        }
     }
 
     /// A write behind the end of an image file would make it longer.

@@ -5,6 +5,8 @@
 //! Order: a step is on the device before the next one begins; [`apply`] flushes after each.
 //! Fails by: [`DeviceError`], which names the operation, its place and the device.
 
+#[cfg(feature = "image")]
+mod direct;
 mod disk;
 mod memory;
 mod record;
@@ -13,6 +15,8 @@ use std::io;
 
 use ondisk::{ReadAt, Step};
 
+#[cfg(feature = "image")]
+pub use direct::{Buffer, Direct};
 pub use disk::Disk;
 pub use memory::Memory;
 pub use record::{Cut, Damage, Event, Recorder, Recording, State, Tears};

@@ -1,5 +1,7 @@
 //! A small system to build images of, and host tools that check them.
 
+#![allow(dead_code, reason = "each test program uses a part")]
+
 use std::fs;
 use std::path::Path;
 use std::process::Command;

@@ -17,7 +17,7 @@ const ALLOWED: [(&str, &[&str]); 16] = [
     ("crates/config", &["ondisk"]),
     ("crates/api", &["config"]),
     ("init", &["handoff", "ondisk", "sequence", "sys", "unlock"]),
-    ("installer", &["config", "ondisk", "sequence", "sys", "unlock"]),
+    ("installer", &["config", "oci", "ondisk", "sequence", "sys", "unlock"]),
     (
         "service-manager",
         &["api", "config", "handoff", "installer", "oci", "ondisk", "sequence", "sys", "unlock"],

@@ -1,0 +1,172 @@
+//! Customising a system: more layers on top of the ones that there are, which stay as they are.
+//!
+//! Owns: what a [`Profile`] asks for, one layer of removals and one of additions, the new root manifest.
+//! Does not: unpack a layer: of those there are only the lists of names are read.
+//! Order: read what is added, look where it goes in the root, refuse conflicts, then squash. The layer with removals lies below
+//! the one with additions: a folder that is removed and given anew has nothing of the old one in it.
+//! Fails by: [`Error`], naming the source and the path.
+//! Source: docs/users/customising.md; kernel Documentation/filesystems/overlayfs.rst on whiteouts.
+
+mod additions;
+mod certificates;
+mod lower;
+mod profile;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use ondisk::manifest::{Layer, RootManifest};
+
+use crate::image::Source;
+use crate::layer::{self, Spec, stack};
+use crate::system::{self, System, command_line, names};
+use crate::tree::{Entry, Node, Tree};
+use crate::{Error, Progress};
+
+use additions::Additions;
+use lower::Lower;
+
+pub use profile::{Addition, From, Profile};
+
+/// Where a config lies that an image brings.
+const CONFIG_PATH: &str = "usr/local/etc/billet/config.yaml";
+
+/// Where the kernel looks for firmware.
+const FIRMWARE_FOLDER: &str = "usr/lib/firmware";
+
+/// zstd level of customisations: they shall be made in a second.
+const ZSTD_LEVEL: u32 = 6;
+
+/// The system with the profile's changes. New layers go to `work`, where those of the result are all found.
+pub fn customise(
+    source: &Source,
+    profile: &Profile,
+    work: &Path,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Source, Error> {
+    let lower = Lower::read(&source.system.manifest, &source.layers)?;
+    let removed = removed(&lower, &profile.remove)?;
+    let mut boot = source.system.boot.clone();
+    boot.command_line = command_line(&boot.command_line, &profile.kernel_arguments)?;
+    let added = added(&lower, profile, &boot.command_line, source)?;
+    let mut layers = source.system.manifest.layers.clone();
+    gather(&layers, &source.layers, work)?;
+    for (kind, tree) in [("removed", removed), ("custom", added)] {
+        if tree.iter().next().is_some() {
+            let name = free_name(&layers, kind);
+            let version = &source.system.manifest.version;
+            let spec = Spec { zstd_level: ZSTD_LEVEL, ..Spec::new(&name, version) };
+            layers.push(layer::build(&tree, &spec, work, progress)?);
+        }
+    }
+    let manifest: RootManifest = stack(&source.system.manifest.version, layers)?;
+    Ok(Source {
+        system: System { manifest, boot },
+        layers: work.to_owned(),
+        minimum_from: source.minimum_from.clone(),
+    })
+}
+
+/// A whiteout for each path that is there.
+fn removed(lower: &Lower, paths: &[String]) -> Result<Tree, Error> {
+    let mut resolved = Vec::new();
+    for path in paths {
+        let place = lower.resolve(path.trim_matches('/'));
+        let behind = lower.resolve_for(&place, &Entry::new(0o755, Node::Dir));
+        if place.is_empty() || lower.is_needed(&place) || lower.is_needed(&behind) {
+            return Err(Error::NotRemovable { path: path.clone() });
+        }
+        if lower.has(&place) {
+            resolved.push(place);
+        }
+    }
+    resolved.sort();
+    resolved.dedup();
+    let mut tree = Tree::new();
+    let mut last: Option<String> = None;
+    for path in resolved {
+        // What lies in a folder that is removed is gone with it.
+        if last.as_ref().is_some_and(|last| path.starts_with(&format!("{last}/"))) {
+            continue;
+        }
+        lower.add_parents(&mut tree, &path)?;
+        tree.insert(&path, Entry::new(0o600, Node::CharDevice(0, 0)))?;
+        last = Some(path);
+    }
+    Ok(tree)
+}
+
+fn added(lower: &Lower, profile: &Profile, command_line: &str, source: &Source) -> Result<Tree, Error> {
+    let mut additions = Additions::default();
+    for addition in &profile.additions {
+        additions.read(addition)?;
+    }
+    for folder in &profile.firmware {
+        let to = FIRMWARE_FOLDER.to_owned();
+        additions.read(&Addition { from: From::Folder(folder.clone()), to })?;
+    }
+    if let Some(path) = &profile.config {
+        let text = fs::read(path).map_err(Error::read(path))?;
+        additions.put(&path.display().to_string(), CONFIG_PATH, Entry::new(0o600, Node::Bytes(text)))?;
+    }
+    if !profile.certificates.is_empty() {
+        let bundle = certificates::bundle(lower, &profile.certificates)?;
+        additions.put("certificates", certificates::PATH, Entry::new(0o644, Node::Bytes(bundle)))?;
+    }
+    // A node makes its UKI of the parts in its layers: what the image starts with, an installed node starts with.
+    if command_line != source.system.boot.command_line {
+        let path = format!("{}/{}", system::FOLDER, names::COMMAND_LINE);
+        let text = command_line.as_bytes().to_vec();
+        additions.put("kernel arguments", &path, Entry::new(0o644, Node::Bytes(text)))?;
+    }
+    placed(lower, additions, &profile.remove)
+}
+
+/// The additions where they really go: links to folders of the root are followed.
+fn placed(lower: &Lower, additions: Additions, removed: &[String]) -> Result<Tree, Error> {
+    let gone: Vec<String> = removed.iter().map(|path| lower.resolve(path.trim_matches('/'))).collect();
+    let is_gone = |path: &str| gone.iter().any(|gone| path == gone || path.starts_with(&format!("{gone}/")));
+    let mut places: BTreeMap<String, (Entry, String)> = BTreeMap::new();
+    for (path, (entry, source)) in additions.into_entries()? {
+        let place = lower.resolve_for(&path, &entry);
+        let there = if is_gone(&place) { None } else { lower.entry(&place) };
+        if let Some(reason) = there.and_then(|there| lower::clash(there, &entry)) {
+            return Err(Error::Clash { path: place, source_name: source, reason });
+        }
+        if matches!(there, Some(lower::Kind::Folder(_))) && entry.node == Node::Dir {
+            // It is there, with the mode that the image wants it to have.
+            continue;
+        }
+        places.insert(place, (entry, source));
+    }
+    let mut tree = Tree::new();
+    for (path, (entry, _)) in places {
+        if !is_gone(&path) {
+            lower.add_parents(&mut tree, &path)?;
+        }
+        tree.insert(&path, entry)?;
+    }
+    Ok(tree)
+}
+
+/// Has all layer files in one folder: those of before as links where that is possible.
+fn gather(layers: &[Layer], from: &Path, to: &Path) -> Result<(), Error> {
+    if from == to {
+        return Ok(());
+    }
+    for layer in layers {
+        let (from, to) = (from.join(layer.file_name()), to.join(layer.file_name()));
+        if !to.exists() && fs::hard_link(&from, &to).is_err() {
+            fs::copy(&from, &to).map_err(Error::write(&to))?;
+        }
+    }
+    Ok(())
+}
+
+/// `custom`, `custom-2`, …
+fn free_name(layers: &[Layer], kind: &str) -> String {
+    let taken = |name: &String| layers.iter().any(|layer| layer.name == *name);
+    let numbered = (2..).map(|number| format!("{kind}-{number}"));
+    std::iter::once(kind.to_owned()).chain(numbered).find(|name| !taken(name)).unwrap_or_default()
+}

@@ -1,0 +1,22 @@
+//! An image file onto a disk or a file: `billetctl flash`.
+//!
+//! Owns: what can be written ([`Image`]), where to ([`disks`]), the writing, its proof, and going on after an interruption
+//! ([`write()`]).
+//! Does not: ask a person; know a node: what a node writes to its own disk is [`crate::install`].
+//! Fails by: [`Error`]; what is on the disk then starts nothing, and the next attempt goes on where this one ended.
+
+pub mod disks;
+
+mod error;
+mod image;
+mod journal;
+mod stream;
+mod target;
+#[cfg(test)]
+mod tests;
+mod write;
+
+pub use error::Error;
+pub use image::{HEAD_BYTES, Image};
+pub use target::{Target, note_path, random_seed};
+pub use write::{Done, Request, write};

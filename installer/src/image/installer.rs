@@ -1,0 +1,51 @@
+//! The installer image of a system: what `upgrade --image` installs.
+//!
+//! Source: docs/formats/installer-image.md.
+
+use std::io::{BufWriter, Write as _};
+use std::path::Path;
+
+use oci::archive;
+use oci::installer::{Contents, Facts};
+
+use super::{ARCHITECTURE, Source};
+use crate::Error;
+use crate::output::Output;
+
+/// What happens when somebody builds on the image: everything of their stage `customization`, and the paths that they
+/// want removed, become parts; nothing of the image runs.
+const TRIGGERS: [&str; 3] =
+    ["ARG RM", "LABEL io.billet.installer.remove=\"${RM}\"", "COPY --from=customization / /billet/custom/"];
+
+pub(super) fn write(source: &Source, path: &Path) -> Result<(), Error> {
+    written(path, |out| archive::write(out, &contents(source).image()))
+}
+
+pub(super) fn write_docker(source: &Source, path: &Path) -> Result<(), Error> {
+    let triggers: Vec<String> = TRIGGERS.iter().map(|line| (*line).to_owned()).collect();
+    written(path, |out| archive::write_docker(out, &contents(source).image(), "billet/installer", &triggers))
+}
+
+fn written(
+    path: &Path,
+    write: impl FnOnce(&mut dyn std::io::Write) -> Result<(), oci::Error>,
+) -> Result<(), Error> {
+    let mut output = Output::create(path)?;
+    let mut out = BufWriter::new(&mut output.file);
+    write(&mut out)?;
+    out.flush().map_err(Error::write(path))?;
+    drop(out);
+    output.keep(path)
+}
+
+fn contents(source: &Source) -> Contents {
+    let system = &source.system;
+    let boot = system.boot.of_kernel().into_iter().chain(system.boot.of_base());
+    Contents {
+        architecture: ARCHITECTURE.to_owned(),
+        facts: Facts { version: system.manifest.version.clone(), minimum_from: source.minimum_from.clone() },
+        manifest: system.manifest.to_json().into_bytes(),
+        boot: boot.map(|(name, bytes)| (name.to_owned(), bytes.to_vec())).collect(),
+        layers: system.manifest.layers.iter().map(|layer| source.layers.join(layer.file_name())).collect(),
+    }
+}

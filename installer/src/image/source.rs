@@ -1,0 +1,132 @@
+//! Where the parts of a system come from: a folder of parts, or an installer image.
+//!
+//! Owns: finding them all, each by its name, before anything is made of them.
+//! Does not: change them; of an installer image the layers go to a folder of the caller's.
+//! Source: docs/formats/installer-image.md, whose files a folder of parts has under the same names.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use oci::archive::Archive;
+use oci::files::Files;
+use oci::installer::{self as format, MINIMUM_FROM_LABEL, Walk};
+use ondisk::manifest::RootManifest;
+
+use super::ARCHITECTURE;
+use crate::output::Output;
+use crate::system::{BootParts, System};
+use crate::{Error, layer};
+
+/// The oldest version that can install what is built here. It grows only when an image needs something of the node
+/// that installs it which older versions do not have.
+const MINIMUM_FROM: &str = "0.1.0";
+
+/// A system with the files of its layers.
+#[derive(Debug, Clone)]
+pub struct Source {
+    /// What boots, and which layers.
+    pub system: System,
+    /// The folder of the layer files.
+    pub layers: PathBuf,
+    /// The oldest version that can install it.
+    pub minimum_from: String,
+}
+
+impl Source {
+    /// A system of this build.
+    #[must_use]
+    pub fn new(system: System, layers: PathBuf) -> Self {
+        Self { system, layers, minimum_from: MINIMUM_FROM.to_owned() }
+    }
+
+    /// Reads a folder of parts or an installer image; what has to be unpacked goes to `work`, which must be there.
+    pub fn open(path: &Path, work: &Path) -> Result<Self, Error> {
+        let status = fs::metadata(path).map_err(Error::read(path))?;
+        if status.is_dir() { Self::folder(path) } else { Self::image(path, work) }
+    }
+
+    /// `root.json`, `boot/` and `layers/`, there or in a folder `billet`.
+    fn folder(path: &Path) -> Result<Self, Error> {
+        let inner = path.join("billet");
+        let folder = if inner.join("root.json").is_file() { inner } else { path.to_owned() };
+        let missing = |part: String| Error::MissingPart { from: folder.display().to_string(), part };
+        let manifest = folder.join("root.json");
+        if !manifest.is_file() {
+            return Err(missing("root.json".into()));
+        }
+        let manifest = RootManifest::parse(&fs::read(&manifest).map_err(Error::read(&manifest))?)?;
+        let boot = BootParts::by_name(|name| {
+            let path = folder.join("boot").join(name);
+            match fs::read(&path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Err(missing(format!("boot/{name}"))),
+                other => other.map_err(Error::read(&path)),
+            }
+        })?;
+        let layers = folder.join("layers");
+        for layer in &manifest.layers {
+            if !layers.join(layer.file_name()).is_file() {
+                return Err(missing(format!("layers/{} (layer {})", layer.file_name(), layer.name)));
+            }
+            layer::check(layer, &layers)?;
+        }
+        Ok(Self::new(System { manifest, boot }, layers))
+    }
+
+    fn image(path: &Path, work: &Path) -> Result<Self, Error> {
+        let name = path.display().to_string();
+        let missing = |part: String| Error::MissingPart { from: name.clone(), part };
+        let archive = Archive::open(path)?;
+        let (document, config) = archive.image(ARCHITECTURE)?;
+        let label = |label: &str| config.config.labels.get(label).cloned();
+        if label(format::FORMAT_LABEL).as_deref() != Some(format::FORMAT) {
+            return Err(missing(format!(
+                "label {}={}: it is no installer image",
+                format::FORMAT_LABEL,
+                format::FORMAT
+            )));
+        }
+        let open = |number: usize| match document.layers.get(number) {
+            Some(layer) => archive.blob(layer).map(Some).map_err(io::Error::other),
+            None => Ok(None),
+        };
+        let mut walk = Walk::new(Files::new(Box::new(open)));
+        let read = |source| Error::Read { path: path.to_owned(), source };
+        let manifest = RootManifest::parse(&walk.manifest().map_err(read)?)?;
+        let mut parts = walk.boot().map_err(read)?;
+        let boot = BootParts::by_name(|name| {
+            parts.remove(name).ok_or_else(|| missing(format!("billet/boot/{name}")))
+        })?;
+        for layer in &manifest.layers {
+            let bytes = walk.layer(&layer.file_name()).map_err(read)?;
+            let to = work.join(layer.file_name());
+            let mut output = Output::create(&to)?;
+            let copied = io::copy(&mut walk, &mut output.file).map_err(read)?;
+            if copied != bytes || bytes != layer.total_bytes() {
+                let reason = "its length is not that of the layer".into();
+                return Err(Error::WrongLayer { path: to, reason });
+            }
+            output.keep(&to)?;
+        }
+        // Every blob's digest counts, also of what is passed over.
+        walk.finish().map_err(read)?;
+        let minimum_from = label(MINIMUM_FROM_LABEL).unwrap_or_else(|| MINIMUM_FROM.to_owned());
+        Ok(Self { system: System { manifest, boot }, layers: work.to_owned(), minimum_from })
+    }
+
+    /// Writes a folder of parts, which [`Source::open`] reads; layer files are copied.
+    pub fn save(&self, folder: &Path) -> Result<(), Error> {
+        let (boot, layers) = (folder.join("boot"), folder.join("layers"));
+        for folder in [&boot, &layers] {
+            fs::create_dir_all(folder).map_err(Error::write(folder))?;
+        }
+        for (name, content) in self.system.boot.of_kernel().into_iter().chain(self.system.boot.of_base()) {
+            crate::output::write_file(&boot.join(name), &[content])?;
+        }
+        for layer in &self.system.manifest.layers {
+            let to = layers.join(layer.file_name());
+            fs::copy(self.layers.join(layer.file_name()), &to).map_err(Error::write(&to))?;
+        }
+        crate::output::write_file(&folder.join("root.json"), &[self.system.manifest.to_json().as_bytes()])
+    }
+}

@@ -1,0 +1,164 @@
+//! Every form of image, from an installer image, as other programs see it; the same bytes on every build.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use common::{noise, text, tool};
+use installer::image::{Kind, Source};
+use installer::layer::{self, Spec};
+use installer::system::{BootParts, System};
+
+/// A PE image by the GNU linker; its recipe is beside it.
+const STUB: &[u8] = include_bytes!("../../crates/ondisk/testdata/stub.efi");
+
+fn source(folder: &Path) -> Source {
+    common::write_host_files(folder);
+    let tree = common::tree(folder);
+    let spec = Spec { kernel_release: Some("6.12.1"), ..Spec::new("base", "1.0") };
+    let base = layer::build(&tree, &spec, folder, &mut installer::silent).unwrap();
+    let manifest = layer::stack("0.1.0", [base]).unwrap();
+    let boot = BootParts {
+        kernel: noise(50_000),
+        stub: STUB.to_vec(),
+        loader: STUB.to_vec(),
+        modules: noise(4_000),
+        init: noise(2_000),
+        command_line: "console=ttyS0 panic=10".into(),
+        boot_entry: "ID=billet\n".into(),
+        loader_config: "timeout 0\n".into(),
+    };
+    Source::new(System { manifest, boot }, folder.to_owned())
+}
+
+fn build(source: &Source, kind: Kind, folder: &Path) -> std::path::PathBuf {
+    let path = folder.join(kind.file_name());
+    kind.build(source, 512, &path, &mut installer::silent).unwrap();
+    path
+}
+
+#[test]
+fn every_form_from_a_folder_or_an_installer_image_is_the_same_to_the_byte() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = |name: &str| {
+        let path = dir.path().join(name);
+        fs::create_dir(&path).unwrap();
+        path
+    };
+    let original = source(dir.path());
+    let first = folder("first");
+    let parts = folder("parts");
+    original.save(&parts).unwrap();
+    let (oci, docker) =
+        (build(&original, Kind::Installer, &first), build(&original, Kind::DockerInstaller, &first));
+    let sources = [
+        Source::open(&oci, &folder("from-oci")).unwrap(),
+        Source::open(&docker, &folder("from-docker")).unwrap(),
+        Source::open(&parts, &folder("from-parts")).unwrap(),
+    ];
+    // Disks are 2.6 GB of nearly nothing: one of them is looked at below.
+    let is_small = |kind: &Kind| !matches!(kind, Kind::Disk | Kind::PackedDisk);
+    for kind in Kind::ALL.into_iter().filter(is_small) {
+        let wanted = build(&original, kind, &first);
+        for (number, source) in sources.iter().enumerate() {
+            assert_eq!(source.system, original.system);
+            let again = dir.path().join(format!("again-{number}"));
+            fs::create_dir_all(&again).unwrap();
+            let same = Command::new("diff").arg("-r").arg(&wanted).arg(build(source, kind, &again)).output();
+            assert!(same.unwrap().status.success(), "{kind:?} from source {number}");
+        }
+    }
+}
+
+#[test]
+fn a_packed_disk_is_the_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = source(dir.path());
+    {
+        let sector_bytes = 4096;
+        let (raw, packed) = (dir.path().join("raw"), dir.path().join("packed"));
+        Kind::Disk.build(&source, sector_bytes, &raw, &mut installer::silent).unwrap();
+        Kind::PackedDisk.build(&source, sector_bytes, &packed, &mut installer::silent).unwrap();
+        let (raw, packed) = (fs::File::open(&raw).unwrap(), fs::File::open(&packed).unwrap());
+        let mut unpacked = zstd::Decoder::new(packed).unwrap();
+        let mut raw = std::io::BufReader::with_capacity(1 << 20, raw);
+        let (mut a, mut b) = (vec![0; 1 << 20], vec![0; 1 << 20]);
+        loop {
+            use std::io::Read as _;
+            let count = raw.read(&mut a).unwrap();
+            unpacked.read_exact(&mut b[..count]).unwrap();
+            assert!(a[..count] == b[..count]);
+            if count == 0 {
+                assert_eq!(unpacked.read(&mut b).unwrap(), 0);
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn xorriso_and_sgdisk_read_the_iso() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = source(dir.path());
+    let iso = build(&source, Kind::Iso, dir.path());
+    let out = dir.path().join("out");
+    let read = ["-osirrox", "on", "-indev", text(&iso), "-report_el_torito", "plain", "-pvd_info"];
+    let told = tool("xorriso", &[&read[..], &["-extract", "/", text(&out)]].concat());
+    assert!(told.contains("UEFI") && told.contains("BILLET"), "{told}");
+    for layer in &source.system.manifest.layers {
+        let copied = fs::read(out.join("billet/layers").join(layer.file_name())).unwrap();
+        assert!(copied == fs::read(source.layers.join(layer.file_name())).unwrap());
+    }
+    let told = tool("sgdisk", &["--verify", text(&iso)]);
+    assert!(told.contains("No problems found"), "{told}");
+    let told = tool("sgdisk", &["--print", text(&iso)]);
+    let first = told.lines().find(|line| line.trim_end().ends_with("EFI")).unwrap();
+    let sector: u64 = first.split_whitespace().nth(1).unwrap().parse().unwrap();
+    // What firmware finds at both tables' place is a FAT with our UKI on it.
+    let image = format!("{}@@{}", iso.display(), sector * 512);
+    let told = tool("mdir", &["-i", &image, "::EFI/BOOT"]);
+    assert!(told.contains("BOOTX64"), "{told}");
+}
+
+#[test]
+fn a_missing_part_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = source(dir.path());
+    let parts = dir.path().join("parts");
+    let work = dir.path().join("work");
+    fs::create_dir(&work).unwrap();
+    source.save(&parts).unwrap();
+    let layer = format!("layers/{}", source.system.manifest.layers[0].file_name());
+    for part in ["boot/stub.efi", "boot/cmdline", &layer, "root.json"] {
+        let content = fs::read(parts.join(part)).unwrap();
+        fs::remove_file(parts.join(part)).unwrap();
+        let error = Source::open(&parts, &work).unwrap_err().to_string();
+        assert!(error.contains(&format!("has no {part}")), "{error}");
+        fs::write(parts.join(part), content).unwrap();
+    }
+    // A layer of the right length with other bytes.
+    let mut content = fs::read(parts.join(&layer)).unwrap();
+    content[100] ^= 1;
+    fs::write(parts.join(&layer), content).unwrap();
+    let error = Source::open(&parts, &work).unwrap_err().to_string();
+    assert!(error.contains("root hash"), "{error}");
+}
+
+#[test]
+fn skopeo_takes_both_installer_images() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = source(dir.path());
+    let oci = build(&source, Kind::Installer, dir.path());
+    let docker = build(&source, Kind::DockerInstaller, dir.path());
+    for (kind, path) in [("oci-archive", &oci), ("docker-archive", &docker)] {
+        let told = tool("skopeo", &["inspect", &format!("{kind}:{}", path.display())]);
+        assert!(told.contains("io.billet.installer.format") && told.contains("amd64"), "{told}");
+    }
+    let config = format!("docker-archive:{}", docker.display());
+    let told = tool("skopeo", &["inspect", "--config", "--raw", &config]);
+    assert!(told.contains("OnBuild") && told.contains("COPY --from=customization"), "{told}");
+}
