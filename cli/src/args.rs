@@ -34,6 +34,7 @@ impl Command {
     fn takes_output(&self) -> bool {
         match self {
             Self::Gen(command) => command.writes_output(),
+            Self::Image(flags) => flags.local().is_some(),
             Self::Get(_) | Self::Pcap(_) | Self::Support(_) | Self::Machineconfig(_) => true,
             _ => false,
         }
@@ -180,6 +181,8 @@ pub(crate) enum Command {
     /// The client configuration
     #[command(subcommand)]
     Config(commands::config::Command),
+    /// Write an image to a disk and prove that it is there
+    Flash(commands::flash::Flags),
     /// Completions for a shell
     Completion(commands::completion::Flags),
 }

@@ -1,9 +1,11 @@
-//! `image`: the images that containerd has.
+//! `image`: the images that containerd has; making images of the system.
 //!
+//! Does not: ask a node when it makes an image ([`build`]).
 //! Order: the current service is asked first; a node that does not know it is asked in the older way.
 //! Source: shared/spec/api-wire-facts.md §2.2, §2.5 (`image list/pull`).
 
 use crate::{
+    args::Global,
     output::{self, Cell, Table, bytes_si},
     session::Session,
 };
@@ -36,6 +38,10 @@ use tonic::{Code, Status, transport::Channel};
 const CHUNK_BYTES: usize = 1 << 20;
 const CHUNKS: usize = 4;
 
+pub(crate) mod build;
+mod convert;
+mod customise;
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct Flags {
     #[command(subcommand)]
@@ -45,8 +51,38 @@ pub(crate) struct Flags {
     namespace: Namespace,
 }
 
+/// What is done without a node.
+pub(crate) enum Local<'f> {
+    Build(&'f build::Flags),
+    AddLayer(&'f build::AddLayer),
+}
+
+impl Local<'_> {
+    pub(crate) fn run(&self, global: &Global) -> Result<()> {
+        match self {
+            Self::Build(flags) => build::run(flags, global),
+            Self::AddLayer(flags) => build::add_layer(flags, global),
+        }
+    }
+}
+
+impl Flags {
+    /// What is done without a node, if it is that.
+    pub(crate) fn local(&self) -> Option<Local<'_>> {
+        match &self.action {
+            Action::Build(flags) => Some(Local::Build(flags)),
+            Action::AddLayer(flags) => Some(Local::AddLayer(flags)),
+            _ => None,
+        }
+    }
+}
+
 #[derive(Debug, clap::Subcommand)]
 enum Action {
+    /// Make images of the system: disk, ISO, UKI, network boot, installer
+    Build(Box<build::Flags>),
+    /// Put another layer on an installer image
+    AddLayer(Box<build::AddLayer>),
     /// All images
     #[command(alias = "ls")]
     List,
@@ -103,6 +139,8 @@ pub(crate) async fn run(session: &Session, flags: Flags) -> Result<()> {
             }),
             Action::Pull { image } => pull(session, node.as_deref(), instance, image).await,
             Action::Remove { image } => remove(session, node.as_deref(), instance, image).await,
+            // Made without a node, before there is a session.
+            Action::Build(_) | Action::AddLayer(_) => Ok(()),
         };
         if let Err(status) = done {
             failed.push(format!("{name}: {}", session.error(&status)));

@@ -14,6 +14,7 @@ pub(crate) mod disks;
 pub(crate) mod dmesg;
 pub(crate) mod edit;
 pub(crate) mod events;
+pub(crate) mod flash;
 pub(crate) mod r#gen;
 pub(crate) mod get;
 pub(crate) mod health;
@@ -58,6 +59,7 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         Command::Gen(command) => r#gen::run(&global, command),
         Command::Machineconfig(command) => machineconfig::run(&global, command),
         Command::Validate(flags) => validate::run(&flags),
+        Command::Flash(flags) => flash::run(&flags, global.output),
         Command::ApplyConfig(flags) => apply_config::run(&global, *flags).await,
         Command::ConfirmConfig => apply_config::confirm(&Session::open(&global).await?).await,
         Command::Patch(flags) => patch::run(&Session::open(&global).await?, flags).await,
@@ -80,7 +82,10 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         Command::Routes => network::routes(&Session::open(&global).await?).await,
         Command::Netstat(flags) => netstat::run(&Session::open(&global).await?, flags).await,
         Command::Pcap(flags) => pcap::run(&Session::open(&global).await?, flags).await,
-        Command::Image(flags) => image::run(&Session::open(&global).await?, flags).await,
+        Command::Image(flags) => match flags.local() {
+            Some(local) => local.run(&global),
+            None => image::run(&Session::open(&global).await?, flags).await,
+        },
         Command::Meta(flags) => {
             meta::run(&Session::open_maybe_insecure(&global, &flags.maintenance()).await?, flags).await
         }

@@ -1,0 +1,159 @@
+//! `flash`: an image file onto a disk.
+//!
+//! Owns: the list of disks, the plan, the question, the progress.
+//! Does not: write; `installer::flash` does.
+//! Order: look, show the plan, ask, write, prove.
+
+mod progress;
+
+use crate::output::{self, Cell, Format, Table, bytes_si};
+use anyhow::{Context as _, Result, bail};
+use installer::flash::{self, Image, Request, Target, disks};
+use progress::Shown;
+use std::{
+    env,
+    io::{self, IsTerminal as _, Write as _},
+    path::{Path, PathBuf},
+};
+
+/// Where sysfs and procfs are.
+const ROOT: &str = "/";
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Flags {
+    /// A raw disk image or ISO, also packed by zstd
+    image: PathBuf,
+    /// The disk, or a file that stands for one; without it the removable disks are listed
+    device: Option<PathBuf>,
+    /// Do not ask
+    #[arg(short, long)]
+    yes: bool,
+    /// Also write to a disk that is not removable, is in use, or that this machine runs from
+    #[arg(long)]
+    force: bool,
+    /// Begin anew although an earlier attempt can be gone on with
+    #[arg(long)]
+    restart: bool,
+    /// Keep the GUIDs of the image's disk and partitions
+    #[arg(long)]
+    keep_guids: bool,
+}
+
+pub(crate) fn run(flags: &Flags, format: Format) -> Result<()> {
+    let image = Image::open(&flags.image)?;
+    let Some(device) = &flags.device else { return list(&image, format) };
+    let target = Target::find(Path::new(ROOT), device)?;
+    target.check(&image, flags.force)?;
+    let renews = image.is_ours() && !flags.keep_guids;
+    eprint!("{}", plan(&image, &target, renews));
+    if !flags.yes && !target.is_blank() && !confirmed(&target)? {
+        bail!("nothing was written");
+    }
+    let note = flash::note_path(&notes()?, &target);
+    if flags.restart {
+        let _ = std::fs::remove_file(&note);
+    }
+    let name = device.display().to_string();
+    let request = Request {
+        image: &image,
+        name: &name,
+        identity: &target.identity(),
+        note: Some(&note),
+        seed: if renews { Some(flash::random_seed()?) } else { None },
+        is_blank: target.is_blank(),
+    };
+    let mut opened = target.open(&image, flags.force)?;
+    let mut shown = Shown::new();
+    let done = flash::write(&request, &mut opened, &mut |progress| shown.tell(progress));
+    shown.end();
+    let done = done?;
+    opened.announce();
+    let kept = match done.kept_bytes {
+        0 => String::new(),
+        kept => format!(", {} were there from an earlier attempt", bytes_si(kept)),
+    };
+    eprintln!("{name}: {} written and read back{kept}", bytes_si(done.written_bytes));
+    Ok(())
+}
+
+/// The removable disks, and what speaks against each.
+fn list(image: &Image, format: Format) -> Result<()> {
+    let removable = disks::list(Path::new(ROOT))?.into_iter().filter(|disk| disk.is_removable);
+    let mut table = Table::new(&[
+        ("DEVICE", "device"),
+        ("SIZE", "size"),
+        ("MODEL", "model"),
+        ("SERIAL", "serial"),
+        ("NOTE", "note"),
+    ]);
+    let mut any = false;
+    for disk in removable {
+        any = true;
+        let path = disk.path().display().to_string();
+        let size = Cell::new(bytes_si(disk.bytes), disk.bytes);
+        let note = Target::Disk(disk.clone()).check(image, false).err().map(|error| error.to_string());
+        let row: Vec<Cell> = vec![path.into(), size, disk.model.into(), disk.serial.into()];
+        table.push(row.into_iter().chain([note.unwrap_or_default().into()]).collect());
+    }
+    if !any {
+        eprintln!("no removable disk is there: plug one in, or name a disk or file to write to");
+    }
+    output::print_table(&table, format)
+}
+
+/// What is going to happen, in three lines.
+fn plan(image: &Image, target: &Target, renews: bool) -> String {
+    let partitions = match image.table() {
+        Some(table) => {
+            let names: Vec<_> = table.partitions.iter().map(|partition| partition.name.as_str()).collect();
+            format!("; partitions {}", names.join(", "))
+        }
+        None => "; no GUID partition table".to_owned(),
+    };
+    let mapped = match image.is_packed() {
+        true => "unpacked on the way".to_owned(),
+        false => format!("of which {} hold something", bytes_si(image.mapped_bytes())),
+    };
+    let sizes = format!("{}, {mapped}", bytes_si(image.bytes()));
+    let mut text = format!("image   {}: {sizes}{partitions}\n", image.path().display());
+    text.push_str(&match target {
+        Target::Disk(disk) => {
+            let kind = if disk.is_removable { "removable" } else { "not removable" };
+            let serial = if disk.serial.is_empty() { "none" } else { &disk.serial };
+            let model = if disk.model.is_empty() { "unknown" } else { &disk.model };
+            let size = bytes_si(disk.bytes);
+            format!("target  {}: {model}, serial {serial}, {size}, {kind}\n", disk.path().display())
+        }
+        Target::File { path, bytes: Some(bytes) } => {
+            format!("target  {}: a file of {}\n", path.display(), bytes_si(*bytes))
+        }
+        Target::File { path, bytes: None } => format!("target  {}: a new file\n", path.display()),
+    });
+    if let Target::Disk(disk) = target {
+        for used in &disk.uses {
+            text.push_str(&format!("in use  {used}\n"));
+        }
+    }
+    let guids = if renews { "; disk and partitions get new GUIDs" } else { "" };
+    text.push_str(&format!("effect  what the target holds is lost{guids}\n"));
+    text
+}
+
+fn confirmed(target: &Target) -> Result<bool> {
+    if !io::stdin().is_terminal() {
+        bail!("nobody can be asked here: add --yes to overwrite {}", target.path().display());
+    }
+    eprint!("Overwrite {}? Write yes: ", target.path().display());
+    io::stderr().flush()?;
+    let mut answer = String::new();
+    io::stdin().read_line(&mut answer).context("read the answer")?;
+    Ok(answer.trim() == "yes")
+}
+
+/// The folder of notes: the user's state folder.
+fn notes() -> Result<PathBuf> {
+    let of = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let state = of("XDG_STATE_HOME").or_else(|| of("HOME").map(|home| home.join(".local/state")));
+    let state = state.context("neither XDG_STATE_HOME nor HOME says where to keep a note of the progress")?;
+    Ok(state.join("billetctl"))
+}

@@ -1,0 +1,176 @@
+//! `image build`: images of the system from its parts, without a node.
+//!
+//! Owns: the forms that may be asked for, their names in the output folder.
+//! Does not: know what is in a form; `installer::image` does.
+
+use super::{convert::Converted, customise};
+use crate::{args::Global, output::bytes_si};
+use anyhow::{Context as _, Result, bail};
+use clap::ValueEnum;
+use installer::image::{self, Source};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Flags {
+    /// Installer image (a tar file of OCI or `docker save`) or folder with its parts
+    #[arg(long, value_name = "PATH")]
+    from: PathBuf,
+    /// What is made
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Form::Disk])]
+    kind: Vec<Form>,
+    /// Bytes of a sector of the disk that a disk image is for: 512 or 4096
+    #[arg(long, value_name = "BYTES", default_value_t = 512, value_parser = sector_bytes)]
+    sector_size: u32,
+    #[command(flatten)]
+    changes: customise::Changes,
+}
+
+/// `image add-layer`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct AddLayer {
+    /// Installer image (a tar file of OCI or `docker save`) or folder with its parts
+    image: PathBuf,
+    #[command(flatten)]
+    changes: customise::Changes,
+}
+
+/// A form of image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub(crate) enum Form {
+    /// Raw disk, a sparse file
+    Disk,
+    /// Raw disk, packed by zstd
+    #[value(name = "disk.zst")]
+    PackedDisk,
+    /// For CD drives and sticks, by UEFI
+    Iso,
+    /// One EFI program: kernel, initramfs, command line
+    Uki,
+    /// Folder for iPXE
+    Pxe,
+    /// For `billetctl upgrade --image`, as an OCI layout
+    Installer,
+    /// The same as `docker save` writes it
+    Docker,
+    /// Disk for QEMU
+    Qcow2,
+    /// Disk for Hyper-V and Azure
+    Vhd,
+    /// Disk for VMware
+    Vmdk,
+}
+
+/// How a form comes about.
+enum Made {
+    Here(image::Kind),
+    Converted(Converted),
+}
+
+impl Form {
+    fn made(self) -> Made {
+        use image::Kind;
+        match self {
+            Self::Disk => Made::Here(Kind::Disk),
+            Self::PackedDisk => Made::Here(Kind::PackedDisk),
+            Self::Iso => Made::Here(Kind::Iso),
+            Self::Uki => Made::Here(Kind::Uki),
+            Self::Pxe => Made::Here(Kind::Pxe),
+            Self::Installer => Made::Here(Kind::Installer),
+            Self::Docker => Made::Here(Kind::DockerInstaller),
+            Self::Qcow2 => Made::Converted(Converted::Qcow2),
+            Self::Vhd => Made::Converted(Converted::Vhd),
+            Self::Vmdk => Made::Converted(Converted::Vmdk),
+        }
+    }
+}
+
+fn sector_bytes(text: &str) -> Result<u32, String> {
+    match text {
+        "512" => Ok(512),
+        "4096" => Ok(4096),
+        _ => Err("sectors have 512 or 4096 bytes".to_owned()),
+    }
+}
+
+/// An installer image with another layer, at the path behind `--output`.
+pub(crate) fn add_layer(flags: &AddLayer, global: &Global) -> Result<()> {
+    let path =
+        global.output_word.as_deref().context("add --output FILE: the image is not changed in place")?;
+    let path = Path::new(path);
+    let work = Work::new(path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new(".")))?;
+    let source = Source::open(&flags.image, &work.0)?;
+    if flags.changes.is_empty() {
+        bail!("nothing is changed: name a profile, or files to add or paths to remove");
+    }
+    let source = flags.changes.apply(source, &work.0)?;
+    image::Kind::Installer.build(&source, 512, path, &mut installer::silent)?;
+    told(path);
+    Ok(())
+}
+
+fn told(path: &Path) {
+    let bytes = fs::metadata(path).map_or(0, |status| status.len());
+    let size = if path.is_dir() { "a folder".to_owned() } else { bytes_si(bytes) };
+    eprintln!("{}: {size}", path.display());
+}
+
+pub(crate) fn run(flags: &Flags, global: &Global) -> Result<()> {
+    let folder = PathBuf::from(global.output_word.as_deref().unwrap_or("."));
+    fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+    let work = Work::new(&folder)?;
+    let source = Source::open(&flags.from, &work.0)?;
+    let source = if flags.changes.is_empty() { source } else { flags.changes.apply(source, &work.0)? };
+    let mut forms = flags.kind.clone();
+    forms.sort();
+    forms.dedup();
+    if flags.sector_size != 512 && forms.iter().all(|form| !form.is_disk()) {
+        bail!("--sector-size is for disks, and no disk is made");
+    }
+    for form in forms {
+        let path = match form.made() {
+            Made::Here(kind) => {
+                let path = folder.join(kind.file_name());
+                kind.build(&source, flags.sector_size, &path, &mut installer::silent)?;
+                path
+            }
+            Made::Converted(converted) => {
+                let raw = work.0.join("disk.raw");
+                if !raw.exists() {
+                    image::Kind::Disk.build(&source, flags.sector_size, &raw, &mut installer::silent)?;
+                }
+                let path = folder.join(converted.file_name());
+                converted.write(&raw, &path)?;
+                path
+            }
+        };
+        told(&path);
+    }
+    Ok(())
+}
+
+impl Form {
+    fn is_disk(self) -> bool {
+        matches!(self, Self::Disk | Self::PackedDisk | Self::Qcow2 | Self::Vhd | Self::Vmdk)
+    }
+}
+
+/// A folder beside the results, for what is unpacked; gone at the end.
+struct Work(PathBuf);
+
+impl Work {
+    fn new(folder: &Path) -> Result<Self> {
+        let path = folder.join(format!(".billetctl-{}", std::process::id()));
+        fs::create_dir_all(&path).with_context(|| format!("create {}", path.display()))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        // What counts is the result, or why there is none.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
