@@ -1,5 +1,5 @@
 //! `xtask bench`: what Billet costs. `boot`: a boot, beside two other systems on the same kernel; `upgrade` and
-//! `install`: bytes, memory and time.
+//! `install`: bytes, memory and time; `image` and `flash`: making images and writing them.
 //!
 //! Order: build; for a boot boot the two peers and Billet in the exact machine ([`guest`]), each several times and once traced;
 //! boot Billet once more with the host's own accelerator for its memory; write the report.
@@ -8,7 +8,9 @@
 
 mod billet;
 mod document;
+mod flash;
 mod guest;
+mod image;
 mod install;
 mod klog;
 mod measure;
@@ -45,6 +47,10 @@ pub(crate) struct Options {
 enum What {
     /// Instructions from init to the API, against systemd and busybox on the same kernel; sizes; memory.
     Boot(BootOptions),
+    /// Rate of writing a disk image, against dd and bmaptool.
+    Flash(BuildOptions),
+    /// Time that images and customisations take to make.
+    Image(BuildOptions),
     /// Rate of an installation from local layers, against the disk's own.
     Install(BuildOptions),
     /// Bytes that an upgrade writes, and the memory that it takes.
@@ -68,11 +74,14 @@ struct BootOptions {
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    host::ensure_packages(Need::Run)?;
+    let need = if matches!(options.what, What::Flash(_)) { Need::Test } else { Need::Run };
+    host::ensure_packages(need)?;
     let folder = place::target().join("bench");
     std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
     match &options.what {
         What::Boot(options) => boot(options, &folder),
+        What::Flash(options) => options.artefacts().and_then(|built| flash::measure(&built, &folder)),
+        What::Image(options) => options.artefacts().and_then(|built| image::measure(&built, &folder)),
         What::Install(options) => options.artefacts().and_then(|_| install::measure(&folder)),
         What::Upgrade(options) => options.artefacts().and_then(|_| upgrade::measure(&folder)),
     }

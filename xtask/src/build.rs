@@ -9,7 +9,6 @@
 mod artefacts;
 mod boot;
 mod grub;
-mod installer_image;
 mod layers;
 mod materials;
 mod output;

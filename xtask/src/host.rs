@@ -24,7 +24,7 @@ pub(crate) enum Need {
 }
 
 /// A package, the first command that needs it, and a program or absolute path that it provides.
-const PACKAGES: [(&str, Need, &str); 20] = [
+const PACKAGES: [(&str, Need, &str); 22] = [
     ("apt", Need::Build, "apt-get"),
     ("debian-archive-keyring", Need::Build, "/usr/share/keyrings/debian-archive-keyring.gpg"),
     ("gcc", Need::Build, "cc"),
@@ -32,6 +32,7 @@ const PACKAGES: [(&str, Need, &str); 20] = [
     ("qemu-system-x86", Need::Run, "qemu-system-x86_64"),
     ("ovmf", Need::Run, "/usr/share/OVMF/OVMF_CODE_4M.fd"),
     ("binutils", Need::Test, "readelf"),
+    ("bmap-tools", Need::Test, "bmaptool"),
     ("cpio", Need::Test, "cpio"),
     ("cryptsetup-bin", Need::Test, "veritysetup"),
     ("docker-registry", Need::Test, "docker-registry"),
@@ -42,6 +43,7 @@ const PACKAGES: [(&str, Need, &str); 20] = [
     ("mtools", Need::Test, "mcopy"),
     ("openssl", Need::Test, "openssl"),
     ("qemu-utils", Need::Test, "qemu-img"),
+    ("skopeo", Need::Test, "skopeo"),
     ("squashfs-tools", Need::Test, "unsquashfs"),
     ("swtpm", Need::Test, "swtpm"),
     ("xorriso", Need::Test, "xorriso"),

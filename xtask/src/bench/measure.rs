@@ -83,6 +83,12 @@ pub(crate) fn giga(instructions: u64) -> f64 {
     instructions as f64 / 1e9
 }
 
+/// The middle one of several times.
+pub(super) fn middle(mut list: Vec<std::time::Duration>) -> std::time::Duration {
+    list.sort();
+    list.get(list.len() / 2).copied().unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::median;

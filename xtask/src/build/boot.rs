@@ -3,14 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use installer::image::{Kind, Source};
 use installer::system::{BootParts, System};
-use installer::{disk, initramfs, layer};
-use ondisk::fat;
+use installer::{initramfs, layer};
 use ondisk::manifest::{Layer, RootManifest};
 
 use super::artefacts::{Image, LayerFile, relative};
-use super::installer_image;
-use super::layers::writers;
+use super::layers::{form_writers, writers};
 use super::materials::Materials;
 use super::output::Output;
 use super::{COMMAND_LINE, version};
@@ -20,8 +19,8 @@ use crate::kernel::{self, ModuleIndex, ModuleSets};
 use crate::step::step;
 use installer::tree::Tree;
 
-/// Name of a first image's UKI: without a trial counter, generation 1.
-const UKI_PATH: &str = "EFI/Linux/billet-000001.efi";
+/// Sectors of the disk image.
+const SECTOR_BYTES: u32 = 512;
 
 /// No menu, no editing of the command line.
 const LOADER_CONFIG: &str = "timeout 0\neditor no\n";
@@ -70,11 +69,14 @@ impl<'a> Images<'a> {
         let initramfs = self.initramfs(prefix, &system)?;
         let initramfs_full = self.initramfs_full(prefix, &manifest, &initramfs)?;
         let uki = self.uki(prefix, &system)?;
-        let layers = self.output.layers();
-        let installer = installer_image::make(self.output, prefix, &system, &layers, &self.writers)?;
+        let source = Source::new(system, self.output.layers());
         Ok(Image {
-            installer: relative(&installer)?,
-            disk: relative(&self.disk(prefix, &manifest, &uki)?)?,
+            installer: relative(&self.form(
+                Kind::Installer,
+                &format!("{prefix}installer.oci.tar"),
+                &source,
+            )?)?,
+            disk: relative(&self.form(Kind::Disk, &format!("{prefix}disk.raw"), &source)?)?,
             manifest: relative(&self.output.text(&format!("{prefix}root.json"), &json)?)?,
             initramfs: relative(&initramfs)?,
             initramfs_full: relative(&initramfs_full)?,
@@ -106,21 +108,15 @@ impl<'a> Images<'a> {
         })
     }
 
-    fn disk(&self, prefix: &str, manifest: &RootManifest, uki: &Path) -> Result<PathBuf> {
-        let key = KeyBuilder::new("disk 1").part(&self.writers).part(&self.boot.loader).part(LOADER_CONFIG);
-        let key = key.part(manifest.to_json()).file(uki)?.finish();
-        let name = format!("{prefix}disk.raw");
-        self.output
-            .make(&name, &key, |path| step(&format!("write {name}"), || self.write_disk(path, manifest, uki)))
-    }
-
-    fn write_disk(&self, path: &Path, manifest: &RootManifest, uki: &Path) -> Result<()> {
-        let uki = read(uki)?;
-        let [loader, settings] = self.boot.loader_files();
-        let files = [loader, fat::File { path: UKI_PATH, content: &uki }, settings];
-        let layers = self.output.layers();
-        disk::write(path, &disk::Spec::new(manifest, &layers, &files), &mut installer::silent)?;
-        Ok(())
+    /// A form of a system that `billetctl image build` makes too.
+    fn form(&self, kind: Kind, name: &str, source: &Source) -> Result<PathBuf> {
+        let key = KeyBuilder::new(&format!("form {kind:?} 1")).part(form_writers()?).part(&self.boot.loader);
+        let key = key.part(&source.minimum_from).part(source.system.manifest.to_json());
+        let key = key.part(source.system.uki(&[])?).part(LOADER_CONFIG).finish();
+        self.output.make(name, &key, |path| {
+            let build = || Ok(kind.build(source, SECTOR_BYTES, path, &mut installer::silent)?);
+            step(&format!("write {name}"), build)
+        })
     }
 
     fn layer_file(&self, layer: &Layer) -> Result<LayerFile> {

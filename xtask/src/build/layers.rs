@@ -36,6 +36,10 @@ const WRITERS: [&str; 15] = [
     "installer/src/uki.rs",
 ];
 
+/// Code that decides what is in a disk or an installer image besides.
+const FORM_WRITERS: [&str; 3] =
+    ["crates/oci/src/archive.rs", "crates/oci/src/installer", "installer/src/image"];
+
 /// Crates that do so too.
 const WRITER_CRATES: [&str; 4] = ["backhand", "zstd", "zstd-safe", "zstd-sys"];
 
@@ -75,9 +79,18 @@ fn squash(tree: &Tree, spec: &Spec<'_>, folder: &Path) -> Result<()> {
 
 /// A text that changes with the code that writes layers and initramfs segments.
 pub(super) fn writers() -> Result<String> {
+    text_of("writers 1", &WRITERS)
+}
+
+/// The same for disks and installer images.
+pub(super) fn form_writers() -> Result<String> {
+    Ok(writers()? + &text_of("form writers 1", &FORM_WRITERS)?)
+}
+
+fn text_of(recipe: &str, files: &[&str]) -> Result<String> {
     let root = place::repository();
-    let mut key = KeyBuilder::new("writers 1");
-    for writer in WRITERS {
+    let mut key = KeyBuilder::new(recipe);
+    for writer in files {
         let (mut tree, path) = (Tree::new(), root.join(writer));
         if path.is_dir() {
             tree.load("", &path)?;
