@@ -13,6 +13,7 @@ mod disk_faults;
 mod faults_node;
 mod faults_root;
 mod first_node;
+mod images;
 mod install;
 mod loader;
 mod power_cut;
