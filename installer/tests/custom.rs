@@ -14,6 +14,7 @@ use installer::image::Source;
 use installer::layer::{self, Spec};
 use installer::system::{BootParts, System};
 use installer::tree::Tree;
+use oci::archive::{self, Bytes, Content, NewImage};
 
 /// A root with links as Debian has them, and a folder with modules.
 fn source(folder: &Path) -> Source {
@@ -149,6 +150,26 @@ fn tar_files_and_images_are_layers_too() {
     }
     assert_eq!(content(&made, "custom", "usr/share/same"), "text");
     assert_eq!(made.system.manifest.layers.len(), 2, "nothing was removed");
+
+    // An image whose second layer takes a file of the first away.
+    let file = |path: &str, text: &str| Content { path: path.into(), bytes: Bytes::Here(text.into()) };
+    let image = NewImage {
+        architecture: "amd64".into(),
+        tag: "1".into(),
+        labels: Default::default(),
+        layers: vec![
+            vec![file("opt/gone", "1"), file("opt/kept", "1"), file("opt/deep/gone", "1")],
+            vec![file("opt/.wh.gone", ""), file("opt/deep/.wh..wh..opq", ""), file("opt/deep/new", "2")],
+        ],
+    };
+    let path = dir.path().join("image.tar");
+    archive::write(&mut fs::File::create(&path).unwrap(), &image).unwrap();
+    let addition = Addition { from: From::Image(path), to: "/usr".into() };
+    let profile = Profile { additions: vec![addition], ..Profile::default() };
+    let made = custom(&source, &profile, dir.path().join("image-work")).unwrap();
+    let list = listed(&made, "custom");
+    assert!(list.contains("usr/opt/kept") && list.contains("usr/opt/deep/new"), "{list}");
+    assert!(!list.contains("gone") && !list.contains(".wh."), "{list}");
 }
 
 #[test]

@@ -158,7 +158,4 @@ fn skopeo_takes_both_installer_images() {
         let told = tool("skopeo", &["inspect", &format!("{kind}:{}", path.display())]);
         assert!(told.contains("io.billet.installer.format") && told.contains("amd64"), "{told}");
     }
-    let config = format!("docker-archive:{}", docker.display());
-    let told = tool("skopeo", &["inspect", "--config", "--raw", &config]);
-    assert!(told.contains("OnBuild") && told.contains("COPY --from=customization"), "{told}");
 }

@@ -12,18 +12,13 @@ use super::{ARCHITECTURE, Source};
 use crate::Error;
 use crate::output::Output;
 
-/// What happens when somebody builds on the image: everything of their stage `customization`, and the paths that they
-/// want removed, become parts; nothing of the image runs.
-const TRIGGERS: [&str; 3] =
-    ["ARG RM", "LABEL io.billet.installer.remove=\"${RM}\"", "COPY --from=customization / /billet/custom/"];
-
 pub(super) fn write(source: &Source, path: &Path) -> Result<(), Error> {
     written(path, |out| archive::write(out, &contents(source).image()))
 }
 
 pub(super) fn write_docker(source: &Source, path: &Path) -> Result<(), Error> {
-    let triggers: Vec<String> = TRIGGERS.iter().map(|line| (*line).to_owned()).collect();
-    written(path, |out| archive::write_docker(out, &contents(source).image(), "billet/installer", &triggers))
+    // No triggers yet: a node does not apply what they would add, and nobody would hear of it.
+    written(path, |out| archive::write_docker(out, &contents(source).image(), "billet/installer", &[]))
 }
 
 fn written(

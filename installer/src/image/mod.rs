@@ -41,7 +41,7 @@ pub enum Kind {
     Pxe,
     /// What `upgrade --image` installs, as an OCI layout.
     Installer,
-    /// The same as `docker save` writes it, with triggers for the guides' Dockerfiles.
+    /// The same as `docker save` writes it.
     DockerInstaller,
 }
 
