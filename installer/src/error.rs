@@ -196,6 +196,48 @@ pub enum Error {
         /// What it holds.
         found: String,
     },
+    /// A partition that is to be encrypted holds data.
+    #[error(
+        "failed to encrypt the partition {name}, because it is not empty: it holds {found}. There is no in-place encryption: \
+         copy what you need, then wipe it (billetctl reset --system-labels-to-wipe {name}), and the next boot encrypts it"
+    )]
+    NotEmpty {
+        /// The GPT name.
+        name: String,
+        /// What it holds.
+        found: String,
+    },
+    /// A partition that is to be plain is encrypted.
+    #[error(
+        "{name} is encrypted, and the machine config has no encryption for it: put its keys back into the config, or wipe \
+         it (billetctl reset --system-labels-to-wipe {name}) to have it unencrypted"
+    )]
+    Encrypted {
+        /// The GPT name.
+        name: String,
+    },
+    /// No key of the config opens an encrypted volume.
+    #[error("failed to open encrypted device {name}, no key matched: {reasons}")]
+    NoKeyMatched {
+        /// The GPT name.
+        name: String,
+        /// Each key's slot and what was wrong with it.
+        reasons: String,
+    },
+    /// An encrypted volume could not be made.
+    #[error("encrypt {name}: {reason}")]
+    Encrypt {
+        /// The GPT name.
+        name: String,
+        /// Why.
+        reason: String,
+    },
+    /// A LUKS2 header could not be read.
+    #[error(transparent)]
+    LuksHeader(#[from] ondisk::luks2::HeaderError),
+    /// A LUKS2 header could not be changed.
+    #[error(transparent)]
+    LuksChange(#[from] ondisk::luks2::ChangeError),
     /// A reset has begun and is not through: what was to be wiped is not used again.
     #[error("{name} is not used: a reset of its disk is not through")]
     ResetPending {

@@ -32,8 +32,32 @@ pub trait Host {
     /// Tells the kernel where a partition is now.
     fn announce(&mut self, table: &Table, partition: &Partition) -> Result<(), Error>;
 
-    /// Makes an empty file system with the partition's name as its label. What was there is lost.
+    /// Whether the partition is to be an encrypted volume.
+    fn encrypts(&self, partition: &Partition) -> bool {
+        let _ = partition;
+        false
+    }
+
+    /// Makes an encrypted volume of a partition for which [`Host::encrypts`] says so, and opens it. What was there is
+    /// lost.
+    fn encrypt(&mut self, table: &Table, partition: &Partition) -> Result<(), Error> {
+        let _ = table;
+        let reason = "there are no keys for it".to_owned();
+        Err(Error::Encrypt { name: partition.name.clone(), reason })
+    }
+
+    /// Makes an empty file system with the partition's name as its label, within the encryption if there is one. What
+    /// was there is lost.
     fn format(&mut self, table: &Table, partition: &Partition) -> Result<(), Error>;
+
+    /// What lies within the encryption of a volume that [`Host::encrypt`] opened; without encryption the partition.
+    fn open_volume(
+        &mut self,
+        table: &Table,
+        partition: &Partition,
+    ) -> Result<Box<dyn BlockDevice + '_>, Error> {
+        self.open(table, partition)
+    }
 }
 
 /// Reads the table; from the backup when the primary is damaged.

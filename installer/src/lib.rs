@@ -1,7 +1,8 @@
 //! Images and installation: what is written where, decided first and then done.
 //!
 //! Owns: file trees, layers, systems as values ([`system`]), initramfs, UKI, disk images and config volumes, each the same bytes for the same input;
-//! installation, upgrade, blessing and rollback of a disk, each a list of writes that a power cut may end anywhere.
+//! installation, upgrade, blessing and rollback of a disk, volumes and their encryption, each a list of writes that a
+//! power cut may end anywhere.
 //! Does not: fetch inputs or choose files; run as root; mount anything; call other programs.
 //! Order: for images [`tree`] → `layer` → [`initramfs`] → [`uki`] → `disk`; for disks [`install`], [`upgrade`] → [`slot`], [`esp`]
 //! → [`entries`] → [`device`].
@@ -17,6 +18,7 @@ pub mod custom;
 pub mod device;
 #[cfg(feature = "image")]
 pub mod disk;
+pub mod encryption;
 pub mod entries;
 pub mod esp;
 #[cfg(feature = "image")]

@@ -133,10 +133,13 @@ pub fn begin_reset(part: &mut dyn BlockDevice, intent: &ResetIntent) -> Result<(
     update(part, |meta| meta.set(tags::RESET_INTENT, &json(intent))).map(drop)
 }
 
-/// Notes that a reset is through.
-pub fn end_reset(part: &mut dyn BlockDevice) -> Result<(), Error> {
+/// Notes that a reset is through; with STATE goes how to open it.
+pub fn end_reset(part: &mut dyn BlockDevice, without_state: bool) -> Result<(), Error> {
     update(part, |meta| {
         meta.remove(tags::RESET_INTENT);
+        if without_state {
+            meta.remove(meta::tags::STATE_ENCRYPTION);
+        }
         Ok(())
     })
     .map(drop)

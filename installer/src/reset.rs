@@ -132,7 +132,9 @@ pub fn run(
     }
     let has_meta = !targets.iter().any(|target| target.name() == "META");
     if has_meta {
-        with_meta(host, &table, end_reset)?;
+        // How to open a STATE that is gone is of no use, and another one may be plain.
+        let without_state = targets.iter().any(|target| target.name() == "STATE");
+        with_meta(host, &table, |part| end_reset(part, without_state))?;
     }
     Ok(())
 }

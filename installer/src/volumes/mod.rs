@@ -2,14 +2,17 @@
 //!
 //! Owns: their place and size, when they are formatted and when that is refused, growing EPHEMERAL's entry.
 //! Does not: mount; choose the file system ([`Host::format`] does).
-//! Order: the intent in META; the table with the new entry, backup before primary; the kernel; the file system; the
-//! intent goes. An intent that is found means that what the partition holds is half made: it is formatted again.
-//! Fails by: [`Error::ForeignVolume`] for a partition that holds something and has no intent: nobody's data is lost.
+//! Order: the intent in META; the table with the new entry, backup before primary; the kernel; the LUKS2 header, if the
+//! volume is to be encrypted; the file system; the intent goes. An intent that is found means that what the partition
+//! holds is half made: it is formatted again, with a new key.
+//! Fails by: [`Error::ForeignVolume`] for a partition that holds something and has no intent, [`Error::NotEmpty`] and
+//! [`Error::Encrypted`] for one that is not as the config wants it: nobody's data is lost.
 //! Source: docs/formats/disk.md, docs/formats/meta.md.
 
 mod extra;
 
 use ondisk::gpt::{ALIGNMENT_BYTES, Partition, Table, types};
+use ondisk::luks2;
 use ondisk::probe::{Filesystem, Kind, PROBE_BYTES, probe};
 
 use crate::Error;
@@ -63,7 +66,8 @@ pub struct Ready {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Content {
     Empty,
-    Mountable,
+    Mountable(Kind),
+    Luks2,
     Other(String),
 }
 
@@ -99,15 +103,53 @@ pub fn provision(host: &mut dyn Host, volume: Volume, seed: &[u8; 32]) -> Result
     if intents.contains(&intent) {
         return finish(host, table, found, &intent, Did::Resumed);
     }
-    let held = content(&mut *host.open(&table, &found)?)?;
-    match held {
-        Content::Mountable => Ok(Ready { table, partition: found, did: Did::Nothing }),
-        Content::Empty => {
+    let name = volume.name().to_owned();
+    let encrypts = host.encrypts(&found);
+    // One that is to be encrypted may be open already.
+    let held = match encrypts {
+        true => content(&mut *host.open_shared(&table, &found)?)?,
+        false => content(&mut *host.open(&table, &found)?)?,
+    };
+    match (held, encrypts) {
+        (Content::Luks2, true) | (Content::Mountable(_), false) => {
+            Ok(Ready { table, partition: found, did: Did::Nothing })
+        }
+        (Content::Empty, _) => {
             with_meta(host, &table, |meta| begin_format(meta, &intent))?;
             finish(host, table, found, &intent, Did::Formatted)
         }
-        Content::Other(found) => Err(Error::ForeignVolume { name: volume.name().into(), found }),
+        (Content::Luks2, false) => Err(Error::Encrypted { name }),
+        (Content::Mountable(kind), true) => Err(Error::NotEmpty { name, found: kind.to_string() }),
+        (Content::Other(found), true) => Err(Error::NotEmpty { name, found }),
+        (Content::Other(found), false) => Err(Error::ForeignVolume { name, found }),
     }
+}
+
+/// What a volume of the node's holds, as far as it matters to whoever wants it encrypted or not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Holds {
+    /// Zeros, or a volume that is half made.
+    Nothing,
+    /// A LUKS2 header.
+    Encrypted,
+    /// Anything else.
+    Other,
+}
+
+/// What the volume's partition holds, if there is one. Nothing is written, and it may be in use.
+pub fn holds(host: &mut dyn Host, volume: Volume) -> Result<Option<(Holds, Partition)>, Error> {
+    let table = read_table(host)?.table;
+    let Some(found) = partition(&table, volume.name())?.cloned() else { return Ok(None) };
+    let intent = FormatIntent::new(volume.name(), found.guid);
+    if format_intents(&values(host, &table)?).contains(&intent) {
+        return Ok(Some((Holds::Nothing, found)));
+    }
+    let holds = match content(&mut *host.open_shared(&table, &found)?)? {
+        Content::Empty => Holds::Nothing,
+        Content::Luks2 => Holds::Encrypted,
+        Content::Mountable(_) | Content::Other(_) => Holds::Other,
+    };
+    Ok(Some((holds, found)))
 }
 
 /// Whether making the file system of a partition was cut off.
@@ -125,8 +167,11 @@ fn finish(
     intent: &FormatIntent,
     did: Did,
 ) -> Result<Ready, Error> {
+    if host.encrypts(&partition) {
+        host.encrypt(&table, &partition)?;
+    }
     host.format(&table, &partition)?;
-    host.open(&table, &partition)?.flush()?;
+    host.open_volume(&table, &partition)?.flush()?;
     with_meta(host, &table, |meta| end_format(meta, intent))?;
     host.disk().acknowledge(&partition.name);
     Ok(Ready { table, partition, did })
@@ -182,7 +227,12 @@ fn content(part: &mut dyn BlockDevice) -> Result<Content, Error> {
     part.read_at(0, &mut start)?;
     let head = start.get(..PROBE_BYTES).unwrap_or(&start);
     Ok(match probe(head) {
-        Some(Filesystem { kind: Kind::Xfs | Kind::Ext4 | Kind::Vfat, .. }) => Content::Mountable,
+        Some(Filesystem { kind: kind @ (Kind::Xfs | Kind::Ext4 | Kind::Vfat), .. }) => {
+            Content::Mountable(kind)
+        }
+        Some(Filesystem { kind: Kind::Luks2, .. }) => Content::Luks2,
+        // Its second copy opens it, and mends the first.
+        None if luks2::read(&mut &mut *part).is_ok() => Content::Luks2,
         Some(other) => Content::Other(other.kind.to_string()),
         None if start.iter().all(|byte| *byte == 0) => Content::Empty,
         None => Content::Other("data of an unknown kind".into()),

@@ -1,0 +1,202 @@
+//! Encrypted volumes: a LUKS2 header made, opened, mended and kept in step with the keys that the config names.
+//!
+//! Owns: which key is tried on which slot; the order of changes to the header; what is said of a key that failed.
+//! Does not: map the data (whoever opened it does, see `unlock`); know where keys come from; keep them.
+//! Order: see [`ondisk::luks2`]: each step is durable before the next, so that a power cut leaves a header that an old
+//! or a new key opens. New keys come before old ones go.
+//! Fails by: [`Error`] with the volume's name and the reason of each key; no key is part of one.
+//! Source: spec/machine-facts.md §3.5; LUKS2 On-Disk Format Specification.
+
+mod synchronise;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use ondisk::Step;
+use ondisk::luks2::{
+    self, Chance, Cost, Format, Header, Id, NewSlot, Refusal, Secret, SlotError, UnlockError,
+};
+use unlock::{Candidate, KeyKind, Refused, Volume};
+
+use crate::Error;
+use crate::device::{BlockDevice, apply};
+
+pub use synchronise::{Synchronised, synchronise};
+
+/// Bytes before the data: as cryptsetup has it.
+pub const HEADER_BYTES: u64 = 16 << 20;
+
+/// A key of a volume: what opens one slot.
+#[derive(Clone)]
+pub struct Key {
+    /// LUKS2's slot. Of several keys for one slot the first is the one that it is made with.
+    pub slot: u8,
+    /// Where it comes from.
+    pub kind: KeyKind,
+    /// The passphrase.
+    pub secret: Secret,
+    /// What deriving its slot's key costs, when the slot is made.
+    pub cost: Cost,
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Key({}, slot {})", self.kind, self.slot)
+    }
+}
+
+/// How a new volume is encrypted.
+#[derive(Debug, Clone)]
+pub struct Protection {
+    /// Length of the volume key for both halves of XTS: 32 or 64.
+    pub key_bytes: usize,
+    /// Bytes that are encrypted together; `None`: as the disk has its sectors.
+    pub sector_bytes: Option<u32>,
+    /// How the data is opened: `no-read-workqueue`, …
+    pub flags: Vec<String>,
+    /// The keys. At least one.
+    pub keys: Vec<Key>,
+}
+
+/// An opened volume.
+#[derive(Debug)]
+pub struct Opened {
+    /// Its header.
+    pub header: Header,
+    /// The volume key, the slot that gave it, and how the data is mapped.
+    pub unlocked: unlock::Opened,
+    /// Keys that were tried before.
+    pub refused: Vec<Refused>,
+}
+
+/// Makes a volume and opens it. What the partition held is lost; its data begins at [`HEADER_BYTES`].
+pub fn format(
+    part: &mut dyn BlockDevice,
+    name: &str,
+    protection: &Protection,
+    chance: Chance<'_>,
+) -> Result<Opened, Error> {
+    let failed = |reason: String| Error::Encrypt { name: name.to_owned(), reason };
+    let keys = one_a_slot(&protection.keys);
+    let first = keys.first().ok_or_else(|| failed("no key is configured".to_owned()))?;
+    if part.bytes() <= HEADER_BYTES {
+        let mebibytes = HEADER_BYTES >> 20;
+        return Err(failed(format!("the partition has no room behind a header of {mebibytes} MiB")));
+    }
+    let mut key = Secret::new(vec![0; protection.key_bytes]);
+    chance(&mut key);
+    let sector_bytes = protection.sector_bytes.unwrap_or_else(|| part.sector_bytes());
+    let mut format = Format::new(&uuid(chance), sector_bytes);
+    format.data_offset = HEADER_BYTES;
+    format.flags.clone_from(&protection.flags);
+    let slots: Vec<NewSlot<'_>> = keys.iter().map(|key| new_slot(key)).collect();
+    let change = format.make(&key, &slots, chance)?;
+    for step in &change.steps {
+        write(part, step)?;
+    }
+    let header = change.header;
+    let mapping = header.mapping().map_err(|error| failed(error.to_string()))?;
+    let unlocked = unlock::Opened { slot: first.slot, kind: first.kind.clone(), key, mapping };
+    Ok(Opened { header, unlocked, refused: Vec::new() })
+}
+
+/// Puts one step on the device. A run of zeros, which can be megabytes, is left to it.
+fn write(part: &mut dyn BlockDevice, step: &Step<'_>) -> Result<(), Error> {
+    let mut zeros = 0..0;
+    for extent in step {
+        let range = extent.offset..extent.offset.saturating_add(extent.bytes.len() as u64);
+        let is_zero = extent.bytes.iter().all(|byte| *byte == 0);
+        if is_zero && (zeros.end == range.start || zeros.is_empty()) {
+            zeros = if zeros.is_empty() { range } else { zeros.start..range.end };
+            continue;
+        }
+        if !zeros.is_empty() {
+            part.zero(zeros.start, zeros.end - zeros.start)?;
+            zeros = 0..0;
+        }
+        match is_zero {
+            true => zeros = range,
+            false => part.write_at(extent.offset, &extent.bytes)?,
+        }
+    }
+    if !zeros.is_empty() {
+        part.zero(zeros.start, zeros.end - zeros.start)?;
+    }
+    Ok(part.flush()?)
+}
+
+/// Reads the header and makes a copy of it that is damaged, or older, say the same as the other.
+pub fn mend(part: &mut dyn BlockDevice) -> Result<(Header, Option<String>), Error> {
+    let found = luks2::read(&mut &mut *part)?;
+    let Some((copy, fault)) = found.stale else { return Ok((found.header, None)) };
+    let step = found.header.repair(copy)?;
+    apply(part, 0, &[step])?;
+    let why = fault.map_or_else(|| "it was older".to_owned(), |fault| fault.to_string());
+    Ok((found.header, Some(format!("the {copy} of the LUKS2 header was written anew: {why}"))))
+}
+
+/// Tries the keys, each on its own slot, in the order of the slots. Nothing is written. A key that could not be had
+/// comes as the reason why.
+pub fn open(
+    part: &mut dyn BlockDevice,
+    name: &str,
+    keys: Vec<Result<Key, Refused>>,
+) -> Result<Opened, Error> {
+    let mut volume = Volume::read(part)?;
+    let mut keys: Vec<Result<Candidate, Refused>> =
+        keys.into_iter().map(|key| key.map(Key::candidate)).collect();
+    keys.sort_by_key(|key| key.as_ref().map_or_else(|refused| refused.slot, |key| key.slot));
+    let outcome = unlock::open(&mut volume, keys);
+    let reasons = outcome.reasons();
+    match outcome.opened {
+        Some(unlocked) => Ok(Opened { header: volume.header, unlocked, refused: outcome.refused }),
+        None => Err(Error::NoKeyMatched { name: name.to_owned(), reasons }),
+    }
+}
+
+impl Key {
+    fn candidate(self) -> Candidate {
+        Candidate { slot: self.slot, kind: self.kind, secret: self.secret }
+    }
+}
+
+/// Whether the slot's key is another one, as against a slot that could not be tried.
+fn is_other_key(error: &UnlockError) -> bool {
+    let other = |refusal: &Refusal| refusal.why == SlotError::Passphrase;
+    matches!(error, UnlockError::Refused(refusals) if refusals.iter().all(other))
+}
+
+/// The keys that slots are made with, in the order of the slots.
+fn one_a_slot(keys: &[Key]) -> Vec<&Key> {
+    let mut slots = BTreeMap::new();
+    for key in keys {
+        slots.entry(key.slot).or_insert(key);
+    }
+    slots.into_values().collect()
+}
+
+fn new_slot(key: &Key) -> NewSlot<'_> {
+    NewSlot { slot: Some(Id(key.slot)), passphrase: &key.secret, cost: key.cost }
+}
+
+/// A random UUID, as text.
+fn uuid(chance: Chance<'_>) -> String {
+    let mut bytes = [0_u8; 16];
+    chance(&mut bytes);
+    let mut number = u128::from_be_bytes(bytes);
+    // RFC 9562: version 4, variant 10.
+    number = number & !(0xf << 76) | 0x4 << 76;
+    number = number & !(0x3 << 62) | 0x2 << 62;
+    let hex = format!("{number:032x}");
+    let mut rest = hex.as_str();
+    let mut parts = Vec::new();
+    for length in [8, 4, 4, 4, 12] {
+        let (part, behind) = rest.split_at(length);
+        parts.push(part);
+        rest = behind;
+    }
+    parts.join("-")
+}
+
+#[cfg(test)]
+mod tests;
