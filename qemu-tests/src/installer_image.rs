@@ -7,9 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use installer::slot;
 use installer::system::names;
 use oci::archive::{self, Archive, NewImage};
+use oci::document::{CONFIG, MANIFEST};
 use oci::files::Files;
 use oci::installer::{Contents, Facts, Walk};
 use oci::server::{Behaviour, Server};
@@ -124,18 +127,76 @@ impl Registry {
 
     /// Keeps an image; returns its reference.
     pub fn keep(&self, tag: &str, image: &NewImage) -> Result<String> {
-        let path: PathBuf = self.folder.path().join(format!("{tag}.tar"));
+        self.keep_in(REPOSITORY, tag, image)
+    }
+
+    /// Keeps an image in this repository; returns its reference.
+    pub fn keep_in(&self, repository: &str, tag: &str, image: &NewImage) -> Result<String> {
+        let path = self.path_of(tag);
         let mut out = std::io::BufWriter::new(std::fs::File::create(&path).context("create an image")?);
         archive::write(&mut out, image)?;
         std::io::Write::flush(&mut out).context("write an image")?;
-        self.server.serve(&path, REPOSITORY, tag).context("serve an image")?;
-        Ok(format!("{NAME}/{REPOSITORY}:{tag}"))
+        self.server.serve(&path, repository, tag).context("serve an image")?;
+        Ok(format!("{NAME}/{repository}:{tag}"))
+    }
+
+    fn path_of(&self, tag: &str) -> PathBuf {
+        self.folder.path().join(format!("{tag}.tar"))
+    }
+
+    /// Signs a kept image with a new key, as cosign does; returns the key's public half as PEM.
+    pub fn sign(&self, repository: &str, tag: &str) -> Result<String> {
+        let digest = self.server.serve(&self.path_of(tag), repository, tag).context("serve an image")?;
+        let payload = format!(
+            r#"{{"critical":{{"identity":{{"docker-reference":"{NAME}/{repository}"}},"image":{{"docker-manifest-digest":"sha256:{digest}"}},"type":"cosign container image signature"}},"optional":null}}"#
+        );
+        let (public, signature) = signed_by_openssl(self.folder.path(), payload.as_bytes())?;
+        let blob = |name: &str, bytes: &[u8]| -> Result<Digest> {
+            let path = self.folder.path().join(name);
+            std::fs::write(&path, bytes).with_context(|| format!("write {name}"))?;
+            let digest = Digest::sha256(&[bytes]);
+            self.server.serve_blob(&digest, &path).with_context(|| format!("serve {name}"))?;
+            Ok(digest)
+        };
+        let payload_digest = blob("payload", payload.as_bytes())?;
+        let config = blob("config", b"{}")?;
+        let manifest = serde_json::json!({
+            "schemaVersion": 2,
+            "mediaType": MANIFEST,
+            "config": { "mediaType": CONFIG, "digest": format!("sha256:{config}"), "size": 2 },
+            "layers": [{
+                "mediaType": "application/vnd.dev.cosign.simplesigning.v1+json",
+                "digest": format!("sha256:{payload_digest}"),
+                "size": payload.len(),
+                "annotations": { "dev.cosignproject.cosign/signature": STANDARD.encode(signature) },
+            }],
+        });
+        let document = manifest.to_string();
+        self.server.serve_document(repository, &oci::signature::tag(&digest), MANIFEST, document.as_bytes());
+        Ok(public)
     }
 
     /// Changes how it answers from now on.
     pub fn behave(&self, behaviour: Behaviour) {
         self.server.behave(behaviour);
     }
+}
+
+/// A new key's public half, and its signature of a message: ECDSA on P-256, which cosign's own keys are.
+fn signed_by_openssl(folder: &Path, message: &[u8]) -> Result<(String, Vec<u8>)> {
+    let run = |words: &str| -> Result<()> {
+        let output = Command::new("openssl").current_dir(folder).args(words.split(' ')).output();
+        let output = output.context("run openssl; install it with: apt-get install openssl")?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "openssl {words}: {said}");
+        Ok(())
+    };
+    std::fs::write(folder.join("message"), message).context("write what is signed")?;
+    run("genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out signer.pem")?;
+    run("pkey -in signer.pem -pubout -out signer.pub")?;
+    run("dgst -sha256 -sign signer.pem -out signature message")?;
+    let public = std::fs::read_to_string(folder.join("signer.pub")).context("read the public key")?;
+    Ok((public, std::fs::read(folder.join("signature")).context("read the signature")?))
 }
 
 /// A layer file of a folder, made by mksquashfs, which keeps what our own builder has no word for: pipes.

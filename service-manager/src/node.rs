@@ -23,7 +23,7 @@ use crate::meta::Meta;
 use crate::reset::Requested;
 use crate::sequencer::Sequencer;
 use crate::services::Services;
-use crate::store::Store;
+use crate::store::{MACHINE_CONFIG, MachineDocument, Spec, Store};
 use crate::timeline::Timeline;
 use crate::udev_rules::Applied;
 use crate::upgrade::Upgrades;
@@ -105,6 +105,14 @@ impl Node {
     /// The config in force.
     pub fn config(&self) -> Option<Arc<Config>> {
         self.config.borrow().clone()
+    }
+
+    /// The config in force with the documents beside it; it is stored before [`Node::config`] says so.
+    pub fn document(&self) -> Option<Arc<MachineDocument>> {
+        match &self.store.get(&MACHINE_CONFIG, "v1alpha1")?.spec {
+            Spec::MachineConfig(document) => Some(document.clone()),
+            _ => None,
+        }
     }
 
     /// A path below the node's root; the answer never leaves it by an absolute `path`.

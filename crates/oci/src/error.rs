@@ -87,6 +87,14 @@ pub enum Error {
         /// Why.
         source: std::io::Error,
     },
+    /// An image that must be signed is not.
+    #[error("{image} is not signed with the key that ImageVerificationConfig names: {reasons}")]
+    Unsigned {
+        /// The image.
+        image: String,
+        /// What was looked at, and why it does not count.
+        reasons: String,
+    },
     /// It is an image, but none to install from.
     #[error("{0}")]
     NotForUs(#[from] crate::installer::Refusal),

@@ -1,7 +1,7 @@
 //! OCI images: what they are called, what they hold, where they come from.
 //!
-//! Owns: references, manifests of OCI and of Docker's schema 2, layouts in tar files, the registry protocol, and what
-//! makes an image an installer image of Billet.
+//! Owns: references, manifests of OCI and of Docker's schema 2, layouts in tar files, the registry protocol, signatures,
+//! and what makes an image an installer image of Billet.
 //! Does not: keep images, unpack them to a file system, push; decide what is done with one.
 //! Order: [`Reference`] → [`registry::Client`] or [`archive::Archive`] → [`document`] → [`files`] → [`installer`].
 //! Fails by: one [`Error`] that names the image or the address, and says what to do where a person can do something.
@@ -17,6 +17,7 @@ pub mod reference;
 pub mod registry;
 #[cfg(any(test, feature = "server"))]
 pub mod server;
+pub mod signature;
 
 mod digest;
 mod error;

@@ -103,8 +103,8 @@ impl Server {
         self.state().asked.clone()
     }
 
-    /// Serves a layout's image as `repository:tag`.
-    pub fn serve(&self, archive: &Path, repository: &str, tag: &str) -> io::Result<()> {
+    /// Serves a layout's image as `repository:tag`; returns its digest.
+    pub fn serve(&self, archive: &Path, repository: &str, tag: &str) -> io::Result<ondisk::Digest> {
         let file = std::fs::File::open(archive)?;
         let mut entries = BTreeMap::new();
         for entry in tar::Archive::new(&file).entries_with_seek()? {
@@ -128,7 +128,7 @@ impl Server {
             let key = format!("{repository}/manifests/{target}");
             state.manifests.insert(key, (image.media_type.clone(), manifest.clone()));
         }
-        Ok(())
+        Ok(image.digest)
     }
 
     /// Serves any document as `repository:target`.

@@ -99,13 +99,22 @@ fn a_staged_upgrade_happens_at_the_next_start() {
 #[test]
 fn what_cannot_be_installed_is_refused_and_the_node_is_unharmed() {
     let registry = Registry::start().unwrap();
-    let built = || Parts::of_build().unwrap().image("0.2.0");
+    let built_as = |version: &str| Parts::of_build().unwrap().image(version);
+    let built = || built_as("0.2.0");
     let keep = |tag: &str, change: &dyn Fn(&mut oci::archive::NewImage)| {
         let mut image = built();
         change(&mut image);
         registry.keep(tag, &image).unwrap()
     };
-    let node = node("upgrade-refused", &registry);
+    let signed = registry.keep_in("signed/installer", "signed", &built()).unwrap();
+    let key = registry.sign("signed/installer", "signed").unwrap();
+    let unsigned = registry.keep_in("signed/installer", "unsigned", &built_as("0.3.0")).unwrap();
+    let builder = TestNode::builder("upgrade-refused").documents(&format!(
+        "apiVersion: v1alpha1\nkind: ImageVerificationConfig\nrules:\n  - image: registry.invalid/signed/*\n    \
+         publicKey:\n      certificate: |\n        {}\n  - image: registry.invalid/denied/*\n    deny: true\n",
+        key.trim().replace('\n', "\n        ")
+    ));
+    let node = up(builder, &registry);
     let refused = |image: &str, why: &str| {
         let said = node.admin().refused(&["upgrade", "--wait=false", "--image", image]).unwrap();
         assert!(said.contains(why), "{image}: {said}");
@@ -119,6 +128,8 @@ fn what_cannot_be_installed_is_refused_and_the_node_is_unharmed() {
     refused(&newer, "has the format 2");
     refused("registry.invalid/billet/installer:none", "not there (404)");
     refused("installer", "name the registry");
+    refused(&unsigned, "is not signed with the key that ImageVerificationConfig names");
+    refused("registry.invalid/denied/installer:1", "the rule for \"registry.invalid/denied/*\"");
     // The registry goes away once the request was found to be good.
     let good = keep("good", &|_| {});
     registry.behave(Behaviour { gone_after: Some(3), ..Behaviour::default() });
@@ -127,6 +138,6 @@ fn what_cannot_be_installed_is_refused_and_the_node_is_unharmed() {
     let status = node.admin().ok(&["get", "upgradestatus", "-o", "yaml"]).unwrap();
     assert!(status.contains("state: failed"), "{status}");
     registry.behave(Behaviour::default());
-    upgrade(&node, &good, &[]);
+    upgrade(&node, &signed, &[]);
     expect_kept(&node, "0.2.0", "billet-000002.efi");
 }

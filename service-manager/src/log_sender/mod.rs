@@ -29,9 +29,7 @@ use config::Document;
 use tokio::task::AbortHandle;
 
 use crate::node::Node;
-use crate::store::{
-    KMSG_LOG_CONFIG, KmsgLog, LOG_DESTINATION_STATUS, MACHINE_CONFIG, MachineDocument, Runtime, Spec,
-};
+use crate::store::{KMSG_LOG_CONFIG, KmsgLog, LOG_DESTINATION_STATUS, MachineDocument, Runtime, Spec};
 use endpoint::Endpoint;
 use queue::Queue;
 
@@ -81,7 +79,7 @@ pub(crate) async fn run(node: Arc<Node>) {
     let mut running: BTreeMap<Destination, Running> = BTreeMap::new();
     loop {
         config.mark_unchanged();
-        let wanted = wanted(document(&node).as_deref(), node.parameters.logging_kernel.as_deref());
+        let wanted = wanted(node.document().as_deref(), node.parameters.logging_kernel.as_deref());
         publish_kernel(&node, &wanted);
         running.retain(|destination, _| {
             let stays = wanted.contains(destination);
@@ -96,14 +94,6 @@ pub(crate) async fn run(node: Arc<Node>) {
         if config.changed().await.is_err() {
             return;
         }
-    }
-}
-
-/// The config in force with its documents; it is stored before the channel says so.
-fn document(node: &Node) -> Option<Arc<MachineDocument>> {
-    match &node.store.get(&MACHINE_CONFIG, "v1alpha1")?.spec {
-        Spec::MachineConfig(document) => Some(document.clone()),
-        _ => None,
     }
 }
 

@@ -5,6 +5,7 @@ use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 
 use super::*;
+use crate::store::MACHINE_CONFIG;
 
 const DEADLINE: Duration = Duration::from_secs(30);
 
@@ -169,7 +170,7 @@ fn receivers_of_the_kernel_s_log_come_from_documents_and_the_parameter() {
         &node,
         "---\napiVersion: v1alpha1\nkind: KmsgLogConfig\nname: far\nurl: tcp://192.168.3.7:3478/\n",
     );
-    let wanted = wanted(document(&node).as_deref(), Some("udp://10.0.0.1:514"));
+    let wanted = wanted(node.document().as_deref(), Some("udp://10.0.0.1:514"));
     publish_kernel(&node, &wanted);
     let text = node.store.get(&KMSG_LOG_CONFIG, "kmsg-log").unwrap().spec.yaml().unwrap();
     assert!(text.contains("tcp://192.168.3.7:3478/") && text.contains("udp://10.0.0.1:514"), "{text}");

@@ -1,7 +1,7 @@
 //! Images of containerd: the older calls of `MachineService` and the `machine.ImageService`.
 //!
 //! Owns: progress of a pull, from what containerd has fetched so far; imports, which are installer images.
-//! Does not: fetch or unpack; containerd does. Verify signatures: nobody signs for nodes of this version.
+//! Does not: fetch or unpack; containerd does. Judge signatures: `upgrade` does, by the config's rules.
 //! Source: spec/api-wire-facts.md §2.1, §2.2, §2.5.
 
 use std::collections::BTreeMap;
@@ -71,7 +71,8 @@ pub(super) async fn legacy_pull(
     request: &proto::ImagePullRequest,
 ) -> Result<proto::ImagePullResponse, Status> {
     let client = containers::by_number(node, request.namespace)?;
-    pull(&client, reference(&request.reference)?).await?;
+    let name = crate::upgrade::admit(node, reference(&request.reference)?).await?;
+    pull(&client, &name).await?;
     Ok(proto::ImagePullResponse { messages: vec![proto::ImagePull::default()] })
 }
 
@@ -140,7 +141,7 @@ impl ImageService for Images {
         request: Request<proto::ImageServicePullRequest>,
     ) -> Result<Response<Self::PullStream>, Status> {
         let request = request.into_inner();
-        let name = reference(&request.image_ref)?.to_owned();
+        let name = crate::upgrade::admit(&self.node, reference(&request.image_ref)?).await?;
         let for_system = request.containerd.is_none_or(|i| i.namespace() != ContainerdNamespace::NsCri);
         if for_system && crate::upgrade::is_installer_image(&self.node, &name).await {
             // Its blobs are read where they are installed; containerd would keep a copy that nobody needs.
@@ -196,13 +197,11 @@ impl ImageService for Images {
         &self,
         request: Request<proto::ImageServiceVerifyRequest>,
     ) -> Result<Response<proto::ImageServiceVerifyResponse>, Status> {
-        let digested_image_ref = crate::upgrade::digested(&self.node, &request.get_ref().image_ref).await?;
-        let message =
-            "this version of Billet verifies no signatures; the digest is what the registry has now";
+        let found = crate::upgrade::verify(&self.node, &request.get_ref().image_ref).await?;
         let answer = proto::ImageServiceVerifyResponse {
-            verified: false,
-            message: message.to_owned(),
-            digested_image_ref,
+            verified: found.is_signed,
+            message: found.message,
+            digested_image_ref: found.digested,
         };
         Ok(Response::new(answer))
     }
@@ -295,7 +294,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_counts_as_verified() {
+    async fn without_a_rule_nothing_counts_as_verified() {
         let f = crate::server::tests::fixture().await;
         let mut client = ImageServiceClient::new(f.channel.clone());
         let request = |image_ref: &str| proto::ImageServiceVerifyRequest {
@@ -307,7 +306,7 @@ mod tests {
         let digest = "0".repeat(64);
         let name = format!("r.example/installer@sha256:{digest}");
         let answer = client.verify(request(&name)).await.unwrap().into_inner();
-        assert!(!answer.verified && answer.message.contains("verifies no signatures"), "{answer:?}");
+        assert!(!answer.verified && answer.message.contains("were not looked at"), "{answer:?}");
         assert_eq!(answer.digested_image_ref, name);
     }
 

@@ -24,6 +24,7 @@ use oci::registry::{Client, Image, Patience, Reader};
 use ondisk::manifest::{Layer, RootManifest};
 use tokio::runtime::Handle;
 
+use super::signatures::Ruling;
 use super::{Failure, booted, import, registries};
 use crate::node::Node;
 use crate::system_disk::{self, SystemDisk};
@@ -147,12 +148,15 @@ pub(crate) async fn prepare(node: &Arc<Node>, name: &str, patience: Patience) ->
 /// Finds an image and reads what it says of itself.
 pub(crate) async fn look_up(node: &Node, name: &str, patience: Patience) -> Result<Found, Failure> {
     let reference: Reference = name.parse().map_err(Failure::from)?;
+    let ruling = Ruling::of(node, &reference)?;
     let (source, config) = if import::is_import(&reference) {
+        ruling.check_import(&reference)?;
         let root = node.root.clone();
         let (archive, manifest, config) = blocking(move || import::open(&root, &reference)).await?;
         (Blobs { layers: manifest.layers, place: Place::Archive(Arc::new(archive)) }, config)
     } else {
         let (client, image) = resolve(node, reference, patience).await?;
+        ruling.check(&client, &image).await?;
         let place = Place::Registry(client, Handle::current());
         (Blobs { layers: image.manifest.layers, place }, image.config)
     };

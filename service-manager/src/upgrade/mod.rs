@@ -12,6 +12,7 @@ mod image;
 pub(crate) mod import;
 mod record;
 mod registries;
+mod signatures;
 mod staged;
 pub(crate) mod status;
 pub(crate) mod trial;
@@ -28,6 +29,8 @@ use crate::sequences::UPGRADE;
 pub(crate) use apply::{Tell, install, roll_back};
 pub(crate) use image::{CALL_PATIENCE, Found, Layers, look_up, prepare};
 pub(crate) use staged::is_kept as is_staged;
+
+use signatures::Ruling;
 
 /// What a client asks for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -79,9 +82,11 @@ impl From<oci::Error> for Failure {
         let text = chain(&error);
         match error {
             E::Reference { .. } => Self::Request(text),
-            E::Architecture { .. } | E::NotForUs(_) | E::Setting { .. } | E::Document { .. } => {
-                Self::Refused(text)
-            }
+            E::Architecture { .. }
+            | E::NotForUs(_)
+            | E::Setting { .. }
+            | E::Document { .. }
+            | E::Unsigned { .. } => Self::Refused(text),
             E::Digest { .. }
             | E::Length { .. }
             | E::Fetch { .. }
@@ -129,14 +134,38 @@ pub(crate) async fn is_installer_image(node: &Node, name: &str) -> bool {
     resolved.is_ok_and(|(_, image)| image.config.config.labels.contains_key(oci::installer::FORMAT_LABEL))
 }
 
-/// A name with the digest that its registry has for it now.
-pub(crate) async fn digested(node: &Node, name: &str) -> Result<String, Failure> {
-    let reference: oci::Reference = name.parse().map_err(Failure::from)?;
-    if reference.digest.is_some() {
-        return Ok(reference.to_string());
+/// An image by its digest, and what its signatures are.
+pub(crate) struct Verified {
+    /// The name with the digest that its registry has for it now.
+    pub(crate) digested: String,
+    /// Whether the config wants a signature, and a good one was found.
+    pub(crate) is_signed: bool,
+    /// What was found, for people.
+    pub(crate) message: String,
+}
+
+/// The name under which an image may be pulled: with the digest that was signed, where a signature is needed.
+pub(crate) async fn admit(node: &Node, name: &str) -> Result<String, Failure> {
+    if !Ruling::of(node, &name.parse().map_err(Failure::from)?)?.wants_signature() {
+        return Ok(name.to_owned());
     }
-    let (_, image) = image::resolve(node, reference.clone(), CALL_PATIENCE).await?;
-    Ok(oci::Reference { digest: Some(image.digest), ..reference }.to_string())
+    Ok(verify(node, name).await?.digested)
+}
+
+/// Applies `ImageVerificationConfig` to an image.
+pub(crate) async fn verify(node: &Node, name: &str) -> Result<Verified, Failure> {
+    let reference: oci::Reference = name.parse().map_err(Failure::from)?;
+    let ruling = Ruling::of(node, &reference)?;
+    let is_signed = ruling.wants_signature();
+    if reference.digest.is_some() && !is_signed {
+        return Ok(Verified { digested: reference.to_string(), is_signed, message: ruling.describe() });
+    }
+    let (client, image) = image::resolve(node, reference.clone(), CALL_PATIENCE).await?;
+    ruling.check(&client, &image).await?;
+    // What was signed may be an index: it stands for its images, and each node finds its own.
+    let digest = if is_signed { image.named } else { image.digest };
+    let digested = oci::Reference { digest: Some(digest), ..reference }.to_string();
+    Ok(Verified { digested, is_signed, message: ruling.describe() })
 }
 
 /// Keeps a request until the next start.

@@ -89,7 +89,7 @@ documents! {
     ExternalVolumeConfig "volumes" named;
     HCloudVIPConfig "shared addresses" named;
     HostnameConfig "" single;
-    ImageVerificationConfig "verification of images" single;
+    ImageVerificationConfig "" single;
     KmsgLogConfig "" named;
     KubeSpanConfig "KubeSpan" single;
     KubeSpanEndpointsConfig "KubeSpan" single;

@@ -65,7 +65,8 @@ section! {
 }
 
 section! {
-    /// Which images must be signed, and by whom; the first rule that fits counts.
+    /// Which images must be signed, and by whom; the first rule that fits counts. It holds for what the node fetches for
+    /// itself and for `image pull`.
     ImageVerificationConfig {
         /// The rules.
         rules "rules": Vec<VerificationRule> { newer true };
@@ -81,9 +82,9 @@ section! {
         skip "skip": Option<bool> { newer true };
         /// Refuse these images.
         deny "deny": Option<bool> { newer true };
-        /// Check these images.
+        /// These images must be signed; said by `keyless` and `publicKey` too.
         verify "verify": Option<bool> { newer true };
-        /// Signed with a short-lived key.
+        /// Signed with a short-lived key; cannot be checked yet, so such images are refused.
         keyless "keyless": Option<KeylessSigner> { newer true };
         /// Signed with this key.
         public_key "publicKey": Option<PublicKeySigner> { newer true };
@@ -94,18 +95,18 @@ section! {
     /// One who signs with short-lived keys.
     KeylessSigner {
         /// Who says who it is.
-        issuer "issuer": String { newer true, example "https://accounts.example.org" };
+        issuer "issuer": String { newer true, later "checking keyless signatures", example "https://accounts.example.org" };
         /// Who it is.
-        subject "subject": String { newer true, example "signer@example.org" };
+        subject "subject": String { newer true, later "checking keyless signatures", example "signer@example.org" };
         /// Who it is, as an expression.
-        subject_regex "subjectRegex": String { newer true };
+        subject_regex "subjectRegex": String { newer true, later "checking keyless signatures" };
     }
 }
 
 section! {
     /// One who signs with a fixed key.
     PublicKeySigner {
-        /// PEM of the key's certificate.
-        certificate "certificate": String { newer true };
+        /// PEM of the key, alone or in a certificate.
+        certificate "certificate": String { newer true, example "\"-----BEGIN PUBLIC KEY-----\"" };
     }
 }

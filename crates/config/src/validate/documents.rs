@@ -1,7 +1,7 @@
 //! Rules of the documents beside the v1alpha1 one.
 
 use super::{Problems, machine, network, storage, text};
-use crate::documents::{Document, LinkAddress, LinkRoute, Provisioning};
+use crate::documents::{Document, LinkAddress, LinkRoute, Provisioning, VerificationRule};
 use std::{net::IpAddr, time::Duration};
 
 pub(super) fn check(document: &Document, problems: &mut Problems) {
@@ -46,6 +46,11 @@ pub(super) fn check(document: &Document, problems: &mut Problems) {
         Document::RegistryMirrorConfig(d) => {
             for (index, endpoint) in d.endpoints.iter().enumerate() {
                 problems.expect(format!("endpoints[{index}].url"), text::http_url(&endpoint.url));
+            }
+        }
+        Document::ImageVerificationConfig(d) => {
+            for (index, rule) in d.rules.iter().enumerate() {
+                verification_rule(rule, &format!("rules[{index}]"), problems);
             }
         }
         Document::WatchdogTimerConfig(d) => {
@@ -156,6 +161,32 @@ fn volumes(document: &Document, problems: &mut Problems) {
     }
     if let Some(provisioning) = provisioning {
         sizes(provisioning, problems);
+    }
+}
+
+fn verification_rule(rule: &VerificationRule, path: &str, problems: &mut Problems) {
+    if rule.image.is_empty() {
+        problems
+            .add(format!("{path}.image"), "write registry and path of the images: registry.example.org/*");
+    } else if !rule.image.contains(['/', '*']) {
+        let text = format!("`{}` names no registry and fits no image: registry.example.org/*", rule.image);
+        problems.add(format!("{path}.image"), text);
+    }
+    let (skip, deny) = (rule.skip == Some(true), rule.deny == Some(true));
+    let actions = [skip, deny, rule.keyless.is_some(), rule.public_key.is_some()];
+    if actions.iter().filter(|given| **given).count() != 1 {
+        problems.add(path.to_owned(), "exactly one of `skip`, `deny`, `keyless` and `publicKey` is needed");
+    }
+    let is_signed = rule.keyless.is_some() || rule.public_key.is_some();
+    if rule.verify.is_some_and(|verify| verify != is_signed) {
+        let text = "`true` goes with `keyless` or `publicKey`; to leave images unchecked write `skip: true`";
+        problems.add(format!("{path}.verify"), text);
+    }
+    let Some(key) = &rule.public_key else { return };
+    let is_key = |label| key.certificate.contains(&format!("-----BEGIN {label}-----"));
+    if !is_key("PUBLIC KEY") && !is_key("CERTIFICATE") {
+        let text = "PEM of a PUBLIC KEY or CERTIFICATE is needed, as `cosign generate-key-pair` writes it";
+        problems.add(format!("{path}.publicKey.certificate"), text);
     }
 }
 

@@ -131,6 +131,31 @@ const DOCUMENTS: &[(&str, &str, &str)] = &[
         "`b` is not a host with a port: 10.0.0.1:51820, [fd00::1]:51820 or example.org:51820",
     ),
     (
+        "kind: ImageVerificationConfig\nrules: [{skip: true}]",
+        "rules[0].image",
+        "write registry and path of the images: registry.example.org/*",
+    ),
+    (
+        "kind: ImageVerificationConfig\nrules: [{image: nginx, deny: true}]",
+        "rules[0].image",
+        "`nginx` names no registry and fits no image: registry.example.org/*",
+    ),
+    (
+        "kind: ImageVerificationConfig\nrules: [{image: '*', deny: true, skip: true}]",
+        "rules[0]",
+        "exactly one of `skip`, `deny`, `keyless` and `publicKey` is needed",
+    ),
+    (
+        "kind: ImageVerificationConfig\nrules: [{image: '*', deny: true, verify: true}]",
+        "rules[0].verify",
+        "`true` goes with `keyless` or `publicKey`; to leave images unchecked write `skip: true`",
+    ),
+    (
+        "kind: ImageVerificationConfig\nrules: [{image: '*', publicKey: {certificate: a}}]",
+        "rules[0].publicKey.certificate",
+        "PEM of a PUBLIC KEY or CERTIFICATE is needed, as `cosign generate-key-pair` writes it",
+    ),
+    (
         "kind: KmsgLogConfig\nname: a\nurl: b:1",
         "url",
         "`b:1` is no receiver of logs: tcp://10.0.0.1:12345 or udp://10.0.0.1:12345",

@@ -14,6 +14,9 @@ mod exchange;
 mod proxy;
 mod settings;
 #[cfg(test)]
+mod signature_tests;
+mod signatures;
+#[cfg(test)]
 mod tests;
 mod tls;
 
@@ -57,6 +60,8 @@ impl Default for Patience {
 pub struct Image {
     /// As it was asked for.
     pub reference: Reference,
+    /// Of what the name stands for: an index, or the manifest.
+    pub named: Digest,
     /// Of the manifest.
     pub digest: Digest,
     /// The manifest.
@@ -85,15 +90,15 @@ impl Client {
     /// The image of this name for machines of this architecture.
     pub async fn image(&self, architecture: &str) -> Result<Image, Error> {
         let name = self.reference.to_string();
-        let mut digest = self.reference.digest;
-        let first = self.document(&self.reference.target(), digest).await?;
-        digest.get_or_insert_with(|| Digest::sha256(&[&first]));
+        let first = self.document(&self.reference.target(), self.reference.digest).await?;
+        let named = Digest::sha256(&[&first]);
+        let mut digest = named;
         let mut document = document::parse(&name, &first)?;
         // An index may hold indexes; more than two of them is nobody's image.
         for _ in 0..2 {
             let Document::Index(index) = &document else { break };
             let chosen = index.choose(&name, architecture)?.digest;
-            digest = Some(chosen);
+            digest = chosen;
             document =
                 document::parse(&name, &self.document(&format!("sha256:{chosen}"), Some(chosen)).await?)?;
         }
@@ -103,8 +108,7 @@ impl Client {
         };
         let config = Config::parse(&name, &self.small_blob("config", &manifest.config).await?)?;
         config.check(&name, architecture)?;
-        let digest = digest.unwrap_or(Digest([0; 32]));
-        Ok(Image { reference: self.reference.clone(), digest, manifest, config })
+        Ok(Image { reference: self.reference.clone(), named, digest, manifest, config })
     }
 
     /// A manifest or index.

@@ -18,9 +18,9 @@ use crate::server::{Behaviour, Guard, Server};
 
 const NAME: &str = "registry.invalid/demo/app:1";
 
-struct Rig {
+pub(super) struct Rig {
     folder: tempfile::TempDir,
-    server: Server,
+    pub(super) server: Server,
 }
 
 fn new_image(architecture: &str) -> NewImage {
@@ -44,21 +44,21 @@ async fn rig_with(tls: Option<Arc<rustls::ServerConfig>>, behaviour: Behaviour, 
     Rig { folder, server }
 }
 
-async fn rig(behaviour: Behaviour) -> Rig {
+pub(super) async fn rig(behaviour: Behaviour) -> Rig {
     rig_with(None, behaviour, "amd64").await
 }
 
 /// These addresses, and not the registry itself.
-fn mirrors(addresses: &[String]) -> Settings {
+pub(super) fn mirrors(addresses: &[String]) -> Settings {
     let mirror = Mirror { endpoints: addresses.to_vec(), skip_fallback: true, ..Mirror::default() };
     Settings { mirrors: [("registry.invalid".to_owned(), mirror)].into(), ..Settings::default() }
 }
 
-fn http(rig: &Rig) -> String {
+pub(super) fn http(rig: &Rig) -> String {
     format!("http://{}", rig.server.address())
 }
 
-fn client(settings: Settings) -> Client {
+pub(super) fn client(settings: Settings) -> Client {
     let patience = Patience { stall: Duration::from_secs(3), total: Duration::from_secs(60) };
     Client::new(NAME.parse().unwrap(), settings, patience).unwrap()
 }
