@@ -15,6 +15,7 @@ pub mod console;
 pub mod credentials;
 pub mod grub;
 pub mod installer_image;
+pub mod lan;
 pub mod loader;
 pub mod node;
 pub mod page;

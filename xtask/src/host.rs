@@ -24,7 +24,7 @@ pub(crate) enum Need {
 }
 
 /// A package, the first command that needs it, and a program or absolute path that it provides.
-const PACKAGES: [(&str, Need, &str); 22] = [
+const PACKAGES: [(&str, Need, &str); 23] = [
     ("apt", Need::Build, "apt-get"),
     ("debian-archive-keyring", Need::Build, "/usr/share/keyrings/debian-archive-keyring.gpg"),
     ("gcc", Need::Build, "cc"),
@@ -40,6 +40,7 @@ const PACKAGES: [(&str, Need, &str); 22] = [
     ("e2fsprogs", Need::Test, "mkfs.ext4"),
     ("fdisk", Need::Test, "sfdisk"),
     ("gdisk", Need::Test, "sgdisk"),
+    ("iproute2", Need::Test, "ip"),
     ("mtools", Need::Test, "mcopy"),
     ("openssl", Need::Test, "openssl"),
     ("qemu-utils", Need::Test, "qemu-img"),

@@ -34,11 +34,12 @@ pub(super) fn write(source: &Source, folder: &Path) -> Result<(), Error> {
     Ok(())
 }
 
+/// `billetctl netboot serve` sets the last word to where a machine's config is; without it, it is nothing.
 /// Kernels that start by EFI find their initramfs by `initrd=`, others by what iPXE hands over.
 fn script(command_line: &str) -> String {
     format!(
         "#!ipxe\n\
-         kernel {KERNEL} initrd={INITRAMFS} initrd={LAYERS} {command_line}\n\
+         kernel {KERNEL} initrd={INITRAMFS} initrd={LAYERS} {command_line} ${{billet-args}}\n\
          initrd {INITRAMFS}\n\
          initrd {LAYERS}\n\
          boot\n"
@@ -55,6 +56,7 @@ mod tests {
         assert!(
             script.starts_with("#!ipxe\nkernel vmlinuz initrd=initramfs initrd=layers.cpio console=ttyS0")
         );
+        assert!(script.contains(" panic=10 ${billet-args}\n"));
         assert!(!script.contains("://") && script.ends_with("\nboot\n"));
     }
 }

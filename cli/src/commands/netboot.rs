@@ -1,0 +1,59 @@
+//! `netboot serve`: a boot server on this machine, for machines on the same network.
+//!
+//! Owns: the flags and what is printed; `netboot` serves.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use netboot::{Files, Range, Server, Settings};
+
+use crate::output;
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum NetbootCommand {
+    /// Answer machines that start from the network: proxyDHCP, TFTP and HTTP, until it is ended
+    Serve(Flags),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Flags {
+    /// Folder of the bundle, as `image build --kind pxe` makes it
+    bundle: PathBuf,
+    /// Interface to the machines; it needs an IPv4 address
+    #[arg(short, long, value_name = "NAME")]
+    interface: String,
+    /// Folder of machine configs: 52-54-00-12-34-56.yaml by hardware address, default.yaml for the others
+    #[arg(long, value_name = "FOLDER")]
+    configs: Option<PathBuf>,
+    /// Hand out these addresses, where there is no other DHCP server: 192.168.7.100-192.168.7.199/24
+    #[arg(long, value_name = "FIRST-LAST/PREFIX")]
+    dhcp_range: Option<Range>,
+    /// TCP port of scripts, bundle and configs
+    #[arg(long, default_value_t = 8080, value_name = "PORT")]
+    http_port: u16,
+}
+
+pub(crate) async fn run(command: NetbootCommand) -> Result<()> {
+    let NetbootCommand::Serve(flags) = command;
+    let files = Files::open(&flags.bundle, flags.configs.as_deref())?;
+    let loaders = files.loaders();
+    let Flags { interface, http_port, dhcp_range: range, .. } = flags;
+    let server = Server::bind(&Settings { interface: interface.clone(), http_port, range }, files)?;
+    let address = server.address();
+    let beside = match range {
+        Some(range) => format!("hands out {range}"),
+        None => "beside the network's own DHCP server".to_owned(),
+    };
+    output::print(format!("serving on {interface}, {address}, HTTP port {http_port}: {beside}\n"))?;
+    for (kind, loader) in [("BIOS", &loaders.bios), ("UEFI", &loaders.uefi)] {
+        let loader = loader.as_deref().unwrap_or("nothing: only iPXE in its network card is served");
+        output::print(format!("firmware ({kind}) loads {loader}\n"))?;
+    }
+    // A line that cannot be printed is no reason to let a machine wait.
+    let tell = Arc::new(|event: netboot::Event| drop(output::print(format!("{event}\n"))));
+    tokio::select! {
+        ended = server.serve(tell) => match ended? {},
+        ended = tokio::signal::ctrl_c() => ended.context("wait for the end"),
+    }
+}

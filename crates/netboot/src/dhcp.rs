@@ -1,0 +1,335 @@
+//! What a machine that broadcasts is told: a boot file beside another server's address, or both.
+//!
+//! Owns: who gets an answer, what is in it, where it goes.
+//! Does not: send or receive; answer through relays.
+//! Order: firmware asks for an address and, as a PXE client, for a boot file. Beside another DHCP server only the second is
+//! answered (proxyDHCP), at once and again on port 4011 for those who ask there. Firmware loads iPXE or a UKI; iPXE asks
+//! again and gets the script's address. The system that starts asks once more and is nobody's concern without a range.
+//! Source: RFC 2131 §4.3, RFC 2132, RFC 4578; PXE specification 2.1 §2.2.3 (discovery control), §2.4.
+
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Instant;
+
+use dhcproto::v4::{Architecture, DhcpOption, Message, MessageType, Opcode, OptionCode};
+
+use crate::event::Event;
+use crate::pool::{LEASE, Pool};
+
+/// Class of firmware that wants a boot file.
+const PXE_CLIENT: &[u8] = b"PXEClient";
+/// Class of iPXE.
+const IPXE: &[u8] = b"iPXE";
+/// PXE options: discovery control (6) with bit 3, "load the boot file that is named", and the end.
+const LOAD_THE_NAMED_FILE: [u8; 4] = [6, 1, 8, 255];
+
+/// A hardware address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Mac(pub [u8; 6]);
+
+impl Mac {
+    /// Reads six pairs of digits with `:` or `-` between them.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut bytes = [0; 6];
+        let mut parts = text.split([':', '-']);
+        for byte in &mut bytes {
+            let part = parts.next().filter(|part| part.len() == 2)?;
+            *byte = u8::from_str_radix(part, 16).ok()?;
+        }
+        parts.next().is_none().then_some(Self(bytes))
+    }
+
+    /// With `-` between the pairs, as names of files have it.
+    #[must_use]
+    pub fn dashed(&self) -> String {
+        self.to_string().replace(':', "-")
+    }
+}
+
+impl fmt::Display for Mac {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, g] = self.0;
+        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+    }
+}
+
+/// What the bundle has for firmware to load, by its names in TFTP.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Loaders {
+    /// For PCs without UEFI.
+    pub bios: Option<String>,
+    /// For PCs with UEFI.
+    pub uefi: Option<String>,
+    /// For 64-bit ARM machines.
+    pub arm64: Option<String>,
+}
+
+/// What asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Ipxe,
+    Bios,
+    Uefi,
+    Arm64,
+    Other,
+    /// Wants an address and no boot file.
+    Plain,
+}
+
+/// Which port was asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Port {
+    /// 67, where addresses are asked for.
+    Dhcp,
+    /// 4011, where boot files are.
+    Pxe,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub struct Reply {
+    /// What is said.
+    pub message: Message,
+    /// To whom.
+    pub to: SocketAddr,
+}
+
+/// Who answers.
+#[derive(Debug)]
+pub struct Responder {
+    /// Our address on this network.
+    pub address: Ipv4Addr,
+    /// Where the script is.
+    pub http_port: u16,
+    /// What firmware loads.
+    pub loaders: Loaders,
+    /// Addresses to hand out, if nobody else does.
+    pub pool: Option<Pool>,
+}
+
+impl Responder {
+    /// The answer to a message, if it gets one; `tell` hears what a person wants to see.
+    pub fn answer(
+        &mut self,
+        request: &Message,
+        from: SocketAddr,
+        port: Port,
+        now: Instant,
+        tell: &mut dyn FnMut(Event),
+    ) -> Option<Reply> {
+        if request.opcode() != Opcode::BootRequest || request.giaddr() != Ipv4Addr::UNSPECIFIED {
+            return None;
+        }
+        let mac = mac(request)?;
+        let kind = kind(request);
+        let asked = request.opts().msg_type()?;
+        let (said, leased) = match (port, asked) {
+            (Port::Pxe, MessageType::Request | MessageType::Inform) => (MessageType::Ack, None),
+            (Port::Dhcp, MessageType::Discover) => (MessageType::Offer, self.offer(request, mac, now, tell)?),
+            (Port::Dhcp, MessageType::Request) => self.lend(request, mac, now, tell)?,
+            (Port::Dhcp, MessageType::Release | MessageType::Decline) => {
+                self.give_back(request, mac, asked, now);
+                return None;
+            }
+            _ => return None,
+        };
+        let mut message = self.begin(request, said);
+        if said == MessageType::Nak {
+            return Some(Reply { message, to: everybody() });
+        }
+        if let Some(address) = leased {
+            self.address_options(&mut message, address);
+        }
+        let has_file = self.boot_options(&mut message, request, mac, kind, tell);
+        // Beside another server there is nothing to say but the boot file.
+        if leased.is_none() && !has_file {
+            return None;
+        }
+        if said == MessageType::Ack && port == Port::Pxe {
+            message.set_ciaddr(request.ciaddr());
+            return Some(Reply { message, to: from });
+        }
+        let renews = request.ciaddr() != Ipv4Addr::UNSPECIFIED;
+        Some(Reply { message, to: if renews { from } else { everybody() } })
+    }
+
+    /// `None`: no answer. `Some(None)`: an answer without an address.
+    #[allow(clippy::option_option, reason = "whether there is an answer, and whether it has an address")]
+    fn offer(
+        &mut self,
+        request: &Message,
+        mac: Mac,
+        now: Instant,
+        tell: &mut dyn FnMut(Event),
+    ) -> Option<Option<Ipv4Addr>> {
+        let Some(pool) = &mut self.pool else { return Some(None) };
+        match pool.offer(mac, wanted(request), now) {
+            Some(address) => Some(Some(address)),
+            None => {
+                tell(Event::Exhausted { mac });
+                None
+            }
+        }
+    }
+
+    fn lend(
+        &mut self,
+        request: &Message,
+        mac: Mac,
+        now: Instant,
+        tell: &mut dyn FnMut(Event),
+    ) -> Option<(MessageType, Option<Ipv4Addr>)> {
+        let pool = self.pool.as_mut()?;
+        if let Some(chosen) = server(request).filter(|chosen| *chosen != self.address) {
+            tell(Event::OtherServer { address: chosen });
+            return None;
+        }
+        let address = wanted(request).or_else(|| Some(request.ciaddr()).filter(|a| !a.is_unspecified()))?;
+        if pool.lend(mac, address, now) {
+            tell(Event::Leased { mac, address });
+            return Some((MessageType::Ack, Some(address)));
+        }
+        Some((MessageType::Nak, None))
+    }
+
+    fn give_back(&mut self, request: &Message, mac: Mac, asked: MessageType, now: Instant) {
+        let Some(pool) = &mut self.pool else { return };
+        match asked {
+            MessageType::Release => pool.release(mac, request.ciaddr()),
+            _ => wanted(request).into_iter().for_each(|address| pool.decline(mac, address, now)),
+        }
+    }
+
+    fn begin(&self, request: &Message, said: MessageType) -> Message {
+        let nobody = Ipv4Addr::UNSPECIFIED;
+        let mut message =
+            Message::new_with_id(request.xid(), nobody, nobody, nobody, nobody, request.chaddr());
+        message.set_opcode(Opcode::BootReply).set_flags(request.flags());
+        let options = message.opts_mut();
+        options.insert(DhcpOption::MessageType(said));
+        options.insert(DhcpOption::ServerIdentifier(self.address));
+        message
+    }
+
+    fn address_options(&self, message: &mut Message, address: Ipv4Addr) {
+        let Some(pool) = &self.pool else { return };
+        message.set_yiaddr(address);
+        let seconds = u32::try_from(LEASE.as_secs()).unwrap_or(u32::MAX);
+        let options = message.opts_mut();
+        options.insert(DhcpOption::SubnetMask(pool.range().mask()));
+        options.insert(DhcpOption::AddressLeaseTime(seconds));
+    }
+
+    /// Names the boot file, if this machine wants one and there is one.
+    fn boot_options(
+        &self,
+        message: &mut Message,
+        request: &Message,
+        mac: Mac,
+        kind: Kind,
+        tell: &mut dyn FnMut(Event),
+    ) -> bool {
+        let name = kind.name();
+        let file = match kind {
+            Kind::Plain => return false,
+            Kind::Ipxe => {
+                Ok(format!("http://{}:{}/boot.ipxe?mac={}", self.address, self.http_port, mac.dashed()))
+            }
+            Kind::Bios => self.loaders.bios.clone().ok_or("the bundle has no undionly.kpxe"),
+            Kind::Uefi => self.loaders.uefi.clone().ok_or("the bundle has neither ipxe.efi nor billet.efi"),
+            Kind::Arm64 => self.loaders.arm64.clone().ok_or("the bundle has no ipxe-arm64.efi"),
+            Kind::Other => Err("there are no bundles for such machines"),
+        };
+        let file = match file {
+            Ok(file) => file,
+            Err(reason) => {
+                tell(Event::Unserved { mac, kind: name, reason: reason.into() });
+                return false;
+            }
+        };
+        message.set_siaddr(self.address).set_fname(file.as_bytes());
+        let options = message.opts_mut();
+        options.insert(DhcpOption::ClassIdentifier(PXE_CLIENT.to_vec()));
+        options.insert(DhcpOption::VendorExtensions(LOAD_THE_NAMED_FILE.to_vec()));
+        options.insert(DhcpOption::TFTPServerName(self.address.to_string().into_bytes()));
+        options.insert(DhcpOption::BootfileName(file.clone().into_bytes()));
+        if let Some(id @ DhcpOption::ClientMachineIdentifier(_)) =
+            request.opts().get(OptionCode::ClientMachineIdentifier)
+        {
+            options.insert(id.clone());
+        }
+        tell(Event::Offered { mac, kind: name, file });
+        true
+    }
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ipxe => "iPXE",
+            Self::Bios => "BIOS",
+            Self::Uefi => "UEFI x86-64",
+            Self::Arm64 => "UEFI arm64",
+            Self::Other => "firmware of another kind",
+            Self::Plain => "system",
+        }
+    }
+}
+
+fn everybody() -> SocketAddr {
+    SocketAddr::new(Ipv4Addr::BROADCAST.into(), 68)
+}
+
+fn mac(message: &Message) -> Option<Mac> {
+    message.chaddr().try_into().ok().map(Mac)
+}
+
+fn kind(message: &Message) -> Kind {
+    let options = message.opts();
+    let of_ipxe = |bytes: &[u8]| bytes.windows(IPXE.len()).any(|window| window == IPXE);
+    if matches!(options.get(OptionCode::UserClass), Some(DhcpOption::UserClass(class)) if of_ipxe(class)) {
+        return Kind::Ipxe;
+    }
+    let Some(DhcpOption::ClassIdentifier(class)) = options.get(OptionCode::ClassIdentifier) else {
+        return Kind::Plain;
+    };
+    if !class.starts_with(PXE_CLIENT) {
+        return Kind::Plain;
+    }
+    let number = match options.get(OptionCode::ClientSystemArchitecture) {
+        Some(DhcpOption::ClientSystemArchitecture(Architecture(number))) => *number,
+        // Older firmware says it in the class alone.
+        _ => architecture_in(class).unwrap_or(0),
+    };
+    // Numbers of RFC 4578 as corrected by its registry: 7 and 9 both stand for x86-64.
+    match number {
+        0 => Kind::Bios,
+        7 | 9 => Kind::Uefi,
+        11 => Kind::Arm64,
+        _ => Kind::Other,
+    }
+}
+
+/// The number in `PXEClient:Arch:00007:UNDI:003016`.
+fn architecture_in(class: &[u8]) -> Option<u16> {
+    let text = std::str::from_utf8(class).ok()?;
+    text.split(':').nth(2)?.parse().ok()
+}
+
+fn wanted(message: &Message) -> Option<Ipv4Addr> {
+    match message.opts().get(OptionCode::RequestedIpAddress)? {
+        DhcpOption::RequestedIpAddress(address) => Some(*address),
+        _ => None,
+    }
+}
+
+fn server(message: &Message) -> Option<Ipv4Addr> {
+    match message.opts().get(OptionCode::ServerIdentifier)? {
+        DhcpOption::ServerIdentifier(address) => Some(*address),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

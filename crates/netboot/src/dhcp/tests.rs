@@ -1,0 +1,150 @@
+//! Who is told what.
+
+use super::*;
+
+const US: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const MAC: Mac = Mac([0x52, 0x54, 0, 0x12, 0x34, 0x56]);
+const SOMEBODY: &str = "10.0.0.77:68";
+
+fn responder(range: Option<&str>) -> Responder {
+    let loaders = Loaders { bios: Some("undionly.kpxe".into()), uefi: Some("ipxe.efi".into()), arm64: None };
+    let pool = range.map(|range| Pool::new(range.parse().unwrap()));
+    Responder { address: US, http_port: 8080, loaders, pool }
+}
+
+fn message(kind: MessageType, options: &[DhcpOption]) -> Message {
+    let nobody = Ipv4Addr::UNSPECIFIED;
+    let mut message = Message::new_with_id(7, nobody, nobody, nobody, nobody, &MAC.0);
+    message.opts_mut().insert(DhcpOption::MessageType(kind));
+    options.iter().for_each(|option| drop(message.opts_mut().insert(option.clone())));
+    message
+}
+
+fn firmware(architecture: u16) -> Vec<DhcpOption> {
+    vec![
+        DhcpOption::ClassIdentifier(b"PXEClient:Arch:00000:UNDI:002001".to_vec()),
+        DhcpOption::ClientSystemArchitecture(Architecture(architecture)),
+        DhcpOption::ClientMachineIdentifier(vec![0; 17]),
+    ]
+}
+
+fn ipxe() -> Vec<DhcpOption> {
+    let mut options = firmware(7);
+    options.push(DhcpOption::UserClass(b"iPXE".to_vec()));
+    options
+}
+
+/// The answer, and what was told.
+fn ask(responder: &mut Responder, request: &Message, port: Port) -> (Option<Reply>, Vec<Event>) {
+    let mut told = Vec::new();
+    let from = SOMEBODY.parse().unwrap();
+    let reply = responder.answer(request, from, port, Instant::now(), &mut |event| told.push(event));
+    (reply, told)
+}
+
+fn file(reply: &Reply) -> String {
+    String::from_utf8_lossy(reply.message.fname().unwrap()).trim_end_matches('\0').to_owned()
+}
+
+#[test]
+fn firmware_gets_its_loader_and_ipxe_the_script() {
+    let script = "http://10.0.0.1:8080/boot.ipxe?mac=52-54-00-12-34-56";
+    for (options, expected) in [
+        (firmware(0), "undionly.kpxe"),
+        (firmware(7), "ipxe.efi"),
+        (firmware(9), "ipxe.efi"),
+        (ipxe(), script),
+    ] {
+        let (reply, told) = ask(&mut responder(None), &message(MessageType::Discover, &options), Port::Dhcp);
+        let reply = reply.unwrap();
+        assert_eq!((file(&reply).as_str(), reply.to), (expected, everybody()));
+        let said = &reply.message;
+        assert_eq!((said.xid(), said.yiaddr(), said.siaddr()), (7, Ipv4Addr::UNSPECIFIED, US));
+        assert_eq!(said.opts().msg_type(), Some(MessageType::Offer));
+        assert!(said.opts().get(OptionCode::ClientMachineIdentifier).is_some());
+        assert!(matches!(told.as_slice(), [Event::Offered { mac: MAC, .. }]), "{told:?}");
+        // Those who ask on the other port are answered there.
+        let (reply, _) = ask(&mut responder(None), &message(MessageType::Request, &options), Port::Pxe);
+        let reply = reply.unwrap();
+        assert_eq!((file(&reply).as_str(), reply.to), (expected, SOMEBODY.parse().unwrap()));
+        assert_eq!(reply.message.opts().msg_type(), Some(MessageType::Ack));
+    }
+}
+
+#[test]
+fn an_answer_survives_the_wire() {
+    use dhcproto::{Decodable, Decoder, Encodable};
+    let (reply, _) = ask(&mut responder(None), &message(MessageType::Discover, &firmware(7)), Port::Dhcp);
+    let bytes = reply.unwrap().message.to_vec().unwrap();
+    let read = Message::decode(&mut Decoder::new(&bytes)).unwrap();
+    assert_eq!(read.opcode(), Opcode::BootReply);
+    assert!(matches!(read.opts().get(OptionCode::VendorExtensions),
+        Some(DhcpOption::VendorExtensions(bytes)) if *bytes == LOAD_THE_NAMED_FILE));
+}
+
+#[test]
+fn the_older_class_tells_the_machine_too() {
+    let class = DhcpOption::ClassIdentifier(b"PXEClient:Arch:00007:UNDI:003016".to_vec());
+    let (reply, _) = ask(&mut responder(None), &message(MessageType::Discover, &[class]), Port::Dhcp);
+    assert_eq!(file(&reply.unwrap()), "ipxe.efi");
+}
+
+#[test]
+fn machines_that_the_bundle_has_nothing_for_are_named() {
+    for (architecture, why) in [(11, "no ipxe-arm64.efi"), (6, "no bundles for such machines")] {
+        let request = message(MessageType::Discover, &firmware(architecture));
+        let (reply, told) = ask(&mut responder(None), &request, Port::Dhcp);
+        assert!(reply.is_none());
+        assert!(told[0].to_string().contains(why), "{told:?}");
+    }
+}
+
+#[test]
+fn beside_another_server_systems_are_left_to_it() {
+    for kind in [MessageType::Discover, MessageType::Request, MessageType::Inform] {
+        let (reply, told) = ask(&mut responder(None), &message(kind, &[]), Port::Dhcp);
+        assert!(reply.is_none() && told.is_empty());
+    }
+    // And what comes over a relay, or is an answer itself.
+    let mut relayed = message(MessageType::Discover, &firmware(0));
+    relayed.set_giaddr(US);
+    assert!(ask(&mut responder(None), &relayed, Port::Dhcp).0.is_none());
+    let mut answer = message(MessageType::Discover, &firmware(0));
+    answer.set_opcode(Opcode::BootReply);
+    assert!(ask(&mut responder(None), &answer, Port::Dhcp).0.is_none());
+}
+
+#[test]
+fn with_a_range_everybody_gets_an_address() {
+    let mut responder = responder(Some("10.0.0.10-10.0.0.10/24"));
+    let address = Ipv4Addr::new(10, 0, 0, 10);
+    let (offer, _) = ask(&mut responder, &message(MessageType::Discover, &[]), Port::Dhcp);
+    let offer = offer.unwrap().message;
+    assert_eq!((offer.yiaddr(), offer.fname()), (address, None));
+    assert!(matches!(offer.opts().get(OptionCode::SubnetMask), Some(DhcpOption::SubnetMask(_))));
+    let wants = |address| DhcpOption::RequestedIpAddress(address);
+    let request = message(MessageType::Request, &[wants(address), DhcpOption::ServerIdentifier(US)]);
+    let (ack, told) = ask(&mut responder, &request, Port::Dhcp);
+    assert_eq!(ack.unwrap().message.opts().msg_type(), Some(MessageType::Ack));
+    assert_eq!(told, [Event::Leased { mac: MAC, address }]);
+    let (nak, _) = ask(&mut responder, &message(MessageType::Request, &[wants(US)]), Port::Dhcp);
+    assert_eq!(nak.unwrap().message.opts().msg_type(), Some(MessageType::Nak));
+    // Who chose another server is told of; who finds none left, too.
+    let other = DhcpOption::ServerIdentifier(Ipv4Addr::new(10, 0, 0, 2));
+    let (none, told) =
+        ask(&mut responder, &message(MessageType::Request, &[wants(address), other]), Port::Dhcp);
+    assert!(none.is_none() && matches!(told.as_slice(), [Event::OtherServer { .. }]));
+    let mut second = message(MessageType::Discover, &[]);
+    second.set_chaddr(&[2, 0, 0, 0, 0, 2]);
+    let (none, told) = ask(&mut responder, &second, Port::Dhcp);
+    assert!(none.is_none() && matches!(told.as_slice(), [Event::Exhausted { .. }]));
+}
+
+#[test]
+fn addresses_have_two_spellings() {
+    assert_eq!(Mac::parse("52:54:00:12:34:56"), Some(MAC));
+    assert_eq!(Mac::parse(&MAC.dashed()), Some(MAC));
+    for bad in ["", "52:54:00:12:34", "52:54:00:12:34:56:78", "5:54:00:12:34:567", "zz:54:00:12:34:56"] {
+        assert_eq!(Mac::parse(bad), None, "{bad}");
+    }
+}

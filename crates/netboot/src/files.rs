@@ -1,0 +1,176 @@
+//! What may be fetched, and which config is whose.
+//!
+//! Owns: names to files. Nothing outside of the two folders is ever served, whatever links lie in them.
+//! A bundle is a folder with `boot.ipxe`, a script with relative addresses, and what it names; for firmware that has no iPXE
+//! also `undionly.kpxe`, `ipxe.efi`, `ipxe-arm64.efi` or a UKI, `billet.efi`.
+//! A config lies in its folder under the machine's hardware address (`52-54-00-12-34-56.yaml`), or as `default.yaml`.
+
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+use crate::Error;
+use crate::dhcp::{Loaders, Mac};
+
+/// The script of a bundle.
+pub const SCRIPT: &str = "boot.ipxe";
+/// What it puts behind the kernel's arguments; empty when nothing set it.
+pub const ARGUMENTS: &str = "${billet-args}";
+/// The config of machines that have none of their own.
+const DEFAULT: &str = "default.yaml";
+
+/// The folders.
+#[derive(Debug, Clone)]
+pub struct Files {
+    bundle: PathBuf,
+    configs: Option<PathBuf>,
+}
+
+impl Files {
+    /// Looks at the folders.
+    ///
+    /// # Errors
+    /// [`Error::Bundle`] names what is missing.
+    pub fn open(bundle: &Path, configs: Option<&Path>) -> Result<Self, Error> {
+        let fail = |path: &Path, reason: String| Error::Bundle { path: path.to_owned(), reason };
+        let whole = |path: &Path| {
+            let real = fs::canonicalize(path).map_err(|error| fail(path, error.to_string()))?;
+            if !real.is_dir() {
+                return Err(fail(path, "is no folder".into()));
+            }
+            Ok(real)
+        };
+        let files = Self { bundle: whole(bundle)?, configs: configs.map(whole).transpose()? };
+        let script = files.bundle.join(SCRIPT);
+        let text = fs::read_to_string(&script).map_err(|error| {
+            fail(&script, format!("{error}; make a bundle with: billetctl image build --kind pxe"))
+        })?;
+        if files.configs.is_some() && !text.contains(ARGUMENTS) {
+            let reason = format!("the kernel's line has no {ARGUMENTS}, where the config's address goes");
+            return Err(fail(&script, reason));
+        }
+        Ok(files)
+    }
+
+    /// What firmware finds in the bundle.
+    #[must_use]
+    pub fn loaders(&self) -> Loaders {
+        let first = |names: &[&str]| {
+            names.iter().find(|name| self.bundle.join(name).is_file()).map(|name| (*name).to_owned())
+        };
+        Loaders {
+            bios: first(&["undionly.kpxe"]),
+            uefi: first(&["ipxe.efi", "billet.efi"]),
+            arm64: first(&["ipxe-arm64.efi", "billet-arm64.efi"]),
+        }
+    }
+
+    /// A file of the bundle.
+    #[must_use]
+    pub fn in_bundle(&self, name: &str) -> Option<PathBuf> {
+        inside(&self.bundle, name.trim_start_matches('/'))
+    }
+
+    /// The config of a machine.
+    #[must_use]
+    pub fn config_of(&self, mac: Mac) -> Option<PathBuf> {
+        let folder = self.configs.as_ref()?;
+        inside(folder, &format!("{}.yaml", mac.dashed())).or_else(|| inside(folder, DEFAULT))
+    }
+
+    /// What iPXE does first: it learns where the machine's config is, and goes on with the bundle's script.
+    #[must_use]
+    pub fn script(&self, server: &str, mac: Option<Mac>) -> String {
+        let own = mac.filter(|mac| self.config_of(*mac).is_some());
+        let arguments = own.map(|mac| {
+            format!("set billet-args billet.config=http://{server}/config?mac={}\n", mac.dashed())
+        });
+        format!("#!ipxe\n{}chain bundle/{SCRIPT}\n", arguments.unwrap_or_default())
+    }
+}
+
+/// The file of this name, if it lies in the folder.
+fn inside(folder: &Path, name: &str) -> Option<PathBuf> {
+    let name = Path::new(name);
+    if !name.components().all(|part| matches!(part, Component::Normal(_))) {
+        return None;
+    }
+    let real = fs::canonicalize(folder.join(name)).ok()?;
+    (real.starts_with(folder) && real.is_file()).then_some(real)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAC: Mac = Mac([0x52, 0x54, 0, 0x12, 0x34, 0x56]);
+
+    fn folder() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["bundle", "bundle/layers", "configs"] {
+            fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        let script = format!("#!ipxe\nkernel vmlinuz {ARGUMENTS}\nboot\n");
+        for (name, text) in [
+            ("bundle/boot.ipxe", script.as_str()),
+            ("bundle/layers/base", "b"),
+            ("secret", "s"),
+            ("bundle/ipxe.efi", ""),
+        ] {
+            fs::write(folder.path().join(name), text).unwrap();
+        }
+        folder
+    }
+
+    fn open(folder: &Path) -> Files {
+        Files::open(&folder.join("bundle"), Some(&folder.join("configs"))).unwrap()
+    }
+
+    #[test]
+    fn nothing_outside_of_the_folders_is_served() {
+        let folder = folder();
+        std::os::unix::fs::symlink("../secret", folder.path().join("bundle/link")).unwrap();
+        let files = open(folder.path());
+        assert!(files.in_bundle("layers/base").is_some() && files.in_bundle("/boot.ipxe").is_some());
+        for name in ["../secret", "link", "layers", "layers/../../secret", "", "no", "./boot.ipxe/x"] {
+            assert_eq!(files.in_bundle(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_machine_gets_its_own_config_or_the_one_for_all() {
+        let folder = folder();
+        let files = open(folder.path());
+        assert_eq!(files.config_of(MAC), None);
+        assert_eq!(files.script("10.0.0.1:80", Some(MAC)), "#!ipxe\nchain bundle/boot.ipxe\n");
+        fs::write(folder.path().join("configs/default.yaml"), "all").unwrap();
+        assert!(files.config_of(MAC).unwrap().ends_with("default.yaml"));
+        fs::write(folder.path().join("configs/52-54-00-12-34-56.yaml"), "own").unwrap();
+        assert!(files.config_of(MAC).unwrap().ends_with("52-54-00-12-34-56.yaml"));
+        let script = files.script("10.0.0.1:80", Some(MAC));
+        assert!(
+            script.contains(
+                "\nset billet-args billet.config=http://10.0.0.1:80/config?mac=52-54-00-12-34-56\n"
+            )
+        );
+        assert!(!files.script("10.0.0.1:80", None).contains("billet-args"));
+    }
+
+    #[test]
+    fn what_a_bundle_lacks_is_said() {
+        let folder = folder();
+        assert_eq!(
+            open(folder.path()).loaders(),
+            Loaders { uefi: Some("ipxe.efi".into()), ..Loaders::default() }
+        );
+        let (bundle, configs) = (folder.path().join("bundle"), folder.path().join("configs"));
+        fs::write(bundle.join(SCRIPT), "#!ipxe\n").unwrap();
+        let error = Files::open(&bundle, Some(&configs)).unwrap_err().to_string();
+        assert!(error.contains("${billet-args}"), "{error}");
+        assert!(Files::open(&bundle, None).is_ok());
+        fs::remove_file(bundle.join(SCRIPT)).unwrap();
+        let error = Files::open(&bundle, None).unwrap_err().to_string();
+        assert!(error.contains("image build --kind pxe"), "{error}");
+        let error = Files::open(&folder.path().join("secret"), None).unwrap_err().to_string();
+        assert!(error.contains("is no folder"), "{error}");
+    }
+}

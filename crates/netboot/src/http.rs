@@ -1,0 +1,332 @@
+//! HTTP: the script, the bundle and the configs.
+//!
+//! Owns: three places, `/boot.ipxe`, `/bundle/…` and `/config`; ranges, so that a broken download goes on where it was.
+//! Does not: TLS; anything but GET and HEAD.
+//! Source: RFC 9110 §14 (one range of bytes).
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HOST, HeaderValue, RANGE};
+use hyper::{Method, Request, Response, StatusCode};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+
+use crate::dhcp::Mac;
+use crate::event::Event;
+use crate::files::Files;
+use crate::server::Tell;
+
+type Body = BoxBody<Bytes, io::Error>;
+
+/// How much is read from a file at once.
+const PIECE_BYTES: usize = 256 << 10;
+/// Pieces between the file and the connection.
+const QUEUE: usize = 4;
+
+/// Answers one request.
+pub(crate) async fn answer(
+    request: Request<Incoming>,
+    from: SocketAddr,
+    files: Arc<Files>,
+    tell: Tell,
+) -> Result<Response<Body>, std::convert::Infallible> {
+    let name = request.uri().path().to_owned();
+    let answered = match find(&request, &files) {
+        Found::Text(text) => text_answer(&text),
+        Found::Config(path) => {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let answered = file_answer(&request, &path, None);
+            if answered.is_ok() {
+                tell(Event::Config { to: from.ip(), name });
+            }
+            answered
+        }
+        Found::File(path) => {
+            let done = Done { tell: tell.clone(), from, name: name.clone(), began: Instant::now() };
+            file_answer(&request, &path, Some(done))
+        }
+        Found::Nothing(status, reason) => {
+            let (to, reason) = (from.ip(), reason.to_owned());
+            tell(Event::Failed { to, by: "HTTP", name: name.clone(), reason: reason.clone() });
+            status_answer(status, reason)
+        }
+    };
+    Ok(answered.unwrap_or_else(|error| {
+        tell(Event::Failed { to: from.ip(), by: "HTTP", name, reason: error.to_string() });
+        status_answer(StatusCode::INTERNAL_SERVER_ERROR, String::new()).unwrap_or_default()
+    }))
+}
+
+enum Found {
+    Text(String),
+    Config(std::path::PathBuf),
+    File(std::path::PathBuf),
+    Nothing(StatusCode, &'static str),
+}
+
+fn find(request: &Request<Incoming>, files: &Files) -> Found {
+    if request.method() != Method::GET && request.method() != Method::HEAD {
+        return Found::Nothing(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are answered");
+    }
+    let path = request.uri().path();
+    if path == "/boot.ipxe" {
+        let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
+        // Without it nobody can be told where the config is.
+        let Some(host) = host else {
+            return Found::Nothing(StatusCode::BAD_REQUEST, "the request has no Host");
+        };
+        return Found::Text(files.script(host, mac(request)));
+    }
+    if path == "/config" {
+        let Some(mac) = mac(request) else {
+            return Found::Nothing(
+                StatusCode::BAD_REQUEST,
+                "a config is asked for as /config?mac=52-54-00-12-34-56",
+            );
+        };
+        return files
+            .config_of(mac)
+            .map_or(Found::Nothing(StatusCode::NOT_FOUND, "this machine has no config"), Found::Config);
+    }
+    let file = path.strip_prefix("/bundle/").and_then(|name| files.in_bundle(name));
+    file.map_or(Found::Nothing(StatusCode::NOT_FOUND, "there is no such file"), Found::File)
+}
+
+fn mac(request: &Request<Incoming>) -> Option<Mac> {
+    let query = request.uri().query()?;
+    query.split('&').find_map(|pair| pair.strip_prefix("mac=")).and_then(Mac::parse)
+}
+
+/// Tells of a file that was fetched to its end.
+struct Done {
+    tell: Tell,
+    from: SocketAddr,
+    name: String,
+    began: Instant,
+}
+
+fn file_answer(request: &Request<Incoming>, path: &Path, done: Option<Done>) -> io::Result<Response<Body>> {
+    let mut file = File::open(path)?;
+    let length = file.metadata()?.len();
+    let asked = request.headers().get(RANGE).and_then(|range| range.to_str().ok());
+    let (first, last) = match range(asked, length) {
+        Some(Ok(range)) => range,
+        Some(Err(())) => {
+            let value = HeaderValue::from_str(&format!("bytes */{length}")).map_err(io::Error::other)?;
+            let mut answer = status_answer(StatusCode::RANGE_NOT_SATISFIABLE, String::new())?;
+            answer.headers_mut().insert(CONTENT_RANGE, value);
+            return Ok(answer);
+        }
+        None => (0, length),
+    };
+    let is_part = (first, last) != (0, length);
+    let status = if is_part { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK };
+    let mut answer = Response::builder()
+        .status(status)
+        .header(ACCEPT_RANGES, "bytes")
+        .header(CONTENT_TYPE, "application/octet-stream")
+        .header(CONTENT_LENGTH, last - first);
+    if is_part {
+        answer = answer.header(CONTENT_RANGE, format!("bytes {first}-{}/{length}", last - 1));
+    }
+    if request.method() == Method::HEAD {
+        return answer.body(empty()).map_err(io::Error::other);
+    }
+    file.seek(SeekFrom::Start(first))?;
+    let (sender, receiver) = mpsc::channel(QUEUE);
+    tokio::task::spawn_blocking(move || {
+        let sent = stream(file.take(last - first), &sender);
+        if let (Ok(bytes), Some(done)) = (sent, done)
+            && bytes == last - first
+        {
+            let Done { tell, from, name, began } = done;
+            tell(Event::Sent { to: from.ip(), by: "HTTP", name, bytes, took: began.elapsed() });
+        }
+    });
+    answer.body(BodyExt::boxed(StreamBody::new(ReceiverStream::new(receiver)))).map_err(io::Error::other)
+}
+
+/// Reads a file into the connection; how much went.
+fn stream(mut file: impl Read, sender: &mpsc::Sender<io::Result<Frame<Bytes>>>) -> io::Result<u64> {
+    let mut sent = 0;
+    loop {
+        let mut piece = vec![0; PIECE_BYTES];
+        let count = match file.read(&mut piece) {
+            Ok(0) => return Ok(sent),
+            Ok(count) => count,
+            Err(error) => {
+                // The client sees a connection that ends before its time.
+                let _ = sender.blocking_send(Err(io::Error::new(error.kind(), error.to_string())));
+                return Err(error);
+            }
+        };
+        piece.truncate(count);
+        let gone = |_| io::Error::from(io::ErrorKind::BrokenPipe);
+        sender.blocking_send(Ok(Frame::data(piece.into()))).map_err(gone)?;
+        sent += count as u64;
+    }
+}
+
+/// First byte and the one behind the last, of a request for one range. `None`: all of it. An error: there is none of it.
+fn range(asked: Option<&str>, length: u64) -> Option<Result<(u64, u64), ()>> {
+    let (first, last) = asked?.strip_prefix("bytes=")?.split_once('-')?;
+    if first.is_empty() {
+        let count: u64 = last.parse().ok()?;
+        return Some(if count == 0 { Err(()) } else { Ok((length.saturating_sub(count), length)) });
+    }
+    let first: u64 = first.parse().ok()?;
+    let end = match last {
+        "" => length,
+        last => last.parse::<u64>().ok()?.saturating_add(1).min(length),
+    };
+    Some(if first < end { Ok((first, end)) } else { Err(()) })
+}
+
+fn text_answer(text: &str) -> io::Result<Response<Body>> {
+    let body = Full::new(Bytes::copy_from_slice(text.as_bytes())).map_err(|never| match never {}).boxed();
+    Response::builder().header(CONTENT_TYPE, "text/plain").body(body).map_err(io::Error::other)
+}
+
+fn status_answer(status: StatusCode, reason: String) -> io::Result<Response<Body>> {
+    let body = Full::new(Bytes::from(reason + "\n")).map_err(|never| match never {}).boxed();
+    Response::builder().status(status).body(body).map_err(io::Error::other)
+}
+
+fn empty() -> Body {
+    Full::new(Bytes::new()).map_err(|never| match never {}).boxed()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Mutex, PoisonError};
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    /// A server on loopback over a bundle with one file and a config for one machine.
+    struct Rig {
+        _folder: tempfile::TempDir,
+        address: SocketAddr,
+        told: Arc<Mutex<Vec<Event>>>,
+    }
+
+    async fn rig() -> Rig {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["bundle", "configs"] {
+            std::fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        for (name, text) in [
+            ("bundle/boot.ipxe", "#!ipxe\nkernel vmlinuz ${billet-args}\n"),
+            ("bundle/vmlinuz", "0123456789"),
+            ("configs/52-54-00-12-34-56.yaml", "its config"),
+        ] {
+            std::fs::write(folder.path().join(name), text).unwrap();
+        }
+        let configs = folder.path().join("configs");
+        let files = Arc::new(Files::open(&folder.path().join("bundle"), Some(&configs)).unwrap());
+        let told: Arc<Mutex<Vec<Event>>> = Arc::default();
+        let hears = told.clone();
+        let tell: Tell =
+            Arc::new(move |event| hears.lock().unwrap_or_else(PoisonError::into_inner).push(event));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            loop {
+                let (stream, from) = listener.accept().await.unwrap();
+                let (files, tell) = (files.clone(), tell.clone());
+                let service = hyper::service::service_fn(move |request| {
+                    answer(request, from, files.clone(), tell.clone())
+                });
+                let stream = hyper_util::rt::TokioIo::new(stream);
+                tokio::spawn(hyper::server::conn::http1::Builder::new().serve_connection(stream, service));
+            }
+        });
+        Rig { _folder: folder, address, told }
+    }
+
+    /// Status, headers in lower case, and content.
+    async fn ask(rig: &Rig, line: &str, headers: &str) -> (String, String) {
+        let mut stream = TcpStream::connect(rig.address).await.unwrap();
+        let request = format!("{line} HTTP/1.1\r\nHost: boot:8080\r\nConnection: close\r\n{headers}\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await.unwrap();
+        let (head, content) = text.split_once("\r\n\r\n").unwrap();
+        (head.to_ascii_lowercase(), content.to_owned())
+    }
+
+    #[tokio::test]
+    async fn files_come_whole_and_in_part() {
+        let rig = rig().await;
+        let (head, content) = ask(&rig, "GET /bundle/vmlinuz", "").await;
+        assert!(head.starts_with("http/1.1 200") && head.contains("content-length: 10"), "{head}");
+        assert_eq!(content, "0123456789");
+        let (head, content) = ask(&rig, "GET /bundle/vmlinuz", "Range: bytes=7-\r\n").await;
+        assert!(head.starts_with("http/1.1 206") && head.contains("content-range: bytes 7-9/10"), "{head}");
+        assert_eq!(content, "789");
+        let (head, content) = ask(&rig, "HEAD /bundle/vmlinuz", "").await;
+        assert!(head.contains("content-length: 10") && content.is_empty(), "{head}");
+        let (head, _) = ask(&rig, "GET /bundle/vmlinuz", "Range: bytes=10-\r\n").await;
+        assert!(head.starts_with("http/1.1 416") && head.contains("content-range: bytes */10"), "{head}");
+        let told = rig.told.lock().unwrap().clone();
+        assert!(
+            matches!(&told[0], Event::Sent { name, bytes: 10, .. } if name == "/bundle/vmlinuz"),
+            "{told:?}"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_machine_learns_of_its_config_and_takes_it() {
+        let rig = rig().await;
+        let (_, script) = ask(&rig, "GET /boot.ipxe?mac=52-54-00-12-34-56", "").await;
+        assert!(script.contains("billet.config=http://boot:8080/config?mac=52-54-00-12-34-56"), "{script}");
+        let (_, script) = ask(&rig, "GET /boot.ipxe?mac=52-54-00-00-00-01", "").await;
+        assert_eq!(script, "#!ipxe\nchain bundle/boot.ipxe\n");
+        let (_, config) = ask(&rig, "GET /config?mac=52:54:00:12:34:56", "").await;
+        assert_eq!(config, "its config");
+        for (line, status) in [
+            ("GET /config?mac=52-54-00-00-00-01", "404"),
+            ("GET /config", "400"),
+            ("GET /bundle/../configs/52-54-00-12-34-56.yaml", "404"),
+            ("GET /", "404"),
+            ("POST /boot.ipxe", "405"),
+        ] {
+            let (head, _) = ask(&rig, line, "").await;
+            assert!(head.starts_with(&format!("http/1.1 {status}")), "{line}: {head}");
+        }
+        let told = rig.told.lock().unwrap().clone();
+        assert!(
+            matches!(&told[0], Event::Config { name, .. } if name == "52-54-00-12-34-56.yaml"),
+            "{told:?}"
+        );
+    }
+
+    #[test]
+    fn one_range_is_understood() {
+        let of = |text| range(Some(text), 100);
+        assert_eq!(range(None, 100), None);
+        assert_eq!(of("bytes=0-"), Some(Ok((0, 100))));
+        assert_eq!(of("bytes=10-19"), Some(Ok((10, 20))));
+        assert_eq!(of("bytes=90-1000"), Some(Ok((90, 100))));
+        assert_eq!(of("bytes=-10"), Some(Ok((90, 100))));
+        assert_eq!(of("bytes=-1000"), Some(Ok((0, 100))));
+        for bad in ["bytes=100-", "bytes=20-10", "bytes=-0"] {
+            assert_eq!(of(bad), Some(Err(())), "{bad}");
+        }
+        // What is not understood is as if it were not there: all of the file.
+        for odd in ["bytes=a-", "lines=1-2", "bytes=1-2,4-5", "bytes="] {
+            assert_eq!(of(odd), None, "{odd}");
+        }
+    }
+}

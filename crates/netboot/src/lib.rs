@@ -1,0 +1,94 @@
+//! A boot server for one network: machines without any system start from a bundle.
+//!
+//! | part | what |
+//! |---|---|
+//! | [`dhcp`] | pure: what a machine that asks for an address or a boot file is told |
+//! | [`pool`] | pure: addresses, where there is no other DHCP server |
+//! | [`tftp`] | the file that firmware loads |
+//! | [`http`] | the script for iPXE, the bundle's files, configs |
+//! | [`files`] | what may be fetched, and which config is whose |
+//! | [`server`] | sockets, and the loop |
+//!
+//! Owns: everything between a machine's first broadcast and the kernel.
+//! Does not: build bundles; serve networks behind a relay, IPv6, or HTTP boot of firmware.
+//! Fails by: [`Error`] before it serves. Afterwards what goes wrong with one machine is an [`Event`], and the others are
+//! served on.
+//! Source: RFC 2131, 2132 and 4578 (DHCP and its PXE options), the PXE specification 2.1, RFC 1350, 2347 to 2349 (TFTP).
+
+#![warn(missing_docs)]
+
+pub mod dhcp;
+mod event;
+pub mod files;
+mod http;
+pub mod pool;
+pub mod server;
+pub mod tftp;
+
+pub use dhcp::Mac;
+pub use event::Event;
+pub use files::Files;
+pub use pool::{Pool, Range};
+pub use server::{Server, Settings};
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why nothing is served.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A port could not be had.
+    #[error("listen for {what} on port {port} of {interface}: {source}{}", hint(source))]
+    Listen {
+        /// `DHCP`, `TFTP`, …
+        what: &'static str,
+        /// UDP or TCP port.
+        port: u16,
+        /// The interface.
+        interface: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The interface cannot be used.
+    #[error("the interface {interface} has no IPv4 address: {source}; give it one first")]
+    NoAddress {
+        /// Its name.
+        interface: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The bundle misses something.
+    #[error("{path}: {reason}")]
+    Bundle {
+        /// The folder or file.
+        path: PathBuf,
+        /// What is wrong, and what to do.
+        reason: String,
+    },
+    /// A range of addresses cannot be used.
+    #[error("the range {text:?} {reason}")]
+    Range {
+        /// As given.
+        text: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A socket failed for good.
+    #[error("{what}: {source}")]
+    Socket {
+        /// Which.
+        what: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+fn hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "; run it as root, or give it CAP_NET_BIND_SERVICE and CAP_NET_RAW"
+        }
+        io::ErrorKind::AddrInUse => "; another server (dnsmasq, for instance) has it: stop that one",
+        _ => "",
+    }
+}

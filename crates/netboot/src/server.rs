@@ -1,0 +1,214 @@
+//! Sockets, and the loop.
+//!
+//! Order: all ports are bound before anything is answered, so that a missing right or another server is told at once.
+//! Fails by: [`Error`] for what concerns everybody; one machine's fault is an [`Event`].
+
+use std::convert::Infallible;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use dhcproto::v4::Message;
+use dhcproto::{Decodable, Decoder, Encodable};
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::net::{TcpListener, UdpSocket};
+
+use crate::dhcp::{Port, Reply, Responder};
+use crate::{Error, Event, Files, Pool, Range, http, tftp};
+
+/// Hears what happens.
+pub type Tell = Arc<dyn Fn(Event) + Send + Sync>;
+
+/// Ports of the protocols.
+const DHCP: u16 = 67;
+const PXE: u16 = 4011;
+const TFTP: u16 = 69;
+/// Largest packet of an Ethernet without jumbo frames.
+const PACKET_BYTES: usize = 1500;
+
+/// What is served, and where.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The interface's name.
+    pub interface: String,
+    /// TCP port of scripts, bundle and configs.
+    pub http_port: u16,
+    /// Addresses to hand out; without them another DHCP server does.
+    pub range: Option<Range>,
+}
+
+/// A server whose ports are bound.
+#[derive(Debug)]
+pub struct Server {
+    address: Ipv4Addr,
+    files: Arc<Files>,
+    responder: Mutex<Responder>,
+    dhcp: UdpSocket,
+    pxe: UdpSocket,
+    tftp: UdpSocket,
+    http: TcpListener,
+}
+
+impl Server {
+    /// Binds all ports of the interface.
+    ///
+    /// # Errors
+    /// [`Error`] names the port and what to do.
+    pub fn bind(settings: &Settings, files: Files) -> Result<Self, Error> {
+        let interface = &settings.interface;
+        let address = address_of(interface)?;
+        if let Some(range) = &settings.range {
+            range.check(address)?;
+        }
+        let udp = |what, port, at: Ipv4Addr| {
+            let bound = udp(interface, SocketAddrV4::new(at, port));
+            bound.map_err(|source| Error::Listen { what, port, interface: interface.clone(), source })
+        };
+        // Broadcasts only reach a socket without an address.
+        let dhcp = udp("DHCP", DHCP, Ipv4Addr::UNSPECIFIED)?;
+        let pxe = udp("PXE", PXE, Ipv4Addr::UNSPECIFIED)?;
+        let tftp = udp("TFTP", TFTP, address)?;
+        let http = tcp(SocketAddrV4::new(address, settings.http_port)).map_err(|source| Error::Listen {
+            what: "HTTP",
+            port: settings.http_port,
+            interface: interface.clone(),
+            source,
+        })?;
+        let socket = |source| Error::Socket { what: "HTTP", source };
+        let http_port = http.local_addr().map_err(socket)?.port();
+        let pool = settings.range.map(Pool::new);
+        let responder = Mutex::new(Responder { address, http_port, loaders: files.loaders(), pool });
+        Ok(Self { address, files: Arc::new(files), responder, dhcp, pxe, tftp, http })
+    }
+
+    /// The interface's address, at which files are.
+    #[must_use]
+    pub fn address(&self) -> Ipv4Addr {
+        self.address
+    }
+
+    /// Serves until a socket fails.
+    ///
+    /// # Errors
+    /// [`Error::Socket`] of the one that failed.
+    pub async fn serve(self, tell: Tell) -> Result<Infallible, Error> {
+        let failed = |what| move |source| Error::Socket { what, source };
+        tokio::select! {
+            ended = self.answer_dhcp(&self.dhcp, Port::Dhcp, &tell) => ended.map_err(failed("DHCP")),
+            ended = self.answer_dhcp(&self.pxe, Port::Pxe, &tell) => ended.map_err(failed("PXE")),
+            ended = self.answer_tftp(&tell) => ended.map_err(failed("TFTP")),
+            ended = self.answer_http(&tell) => ended.map_err(failed("HTTP")),
+        }
+    }
+
+    async fn answer_dhcp(&self, socket: &UdpSocket, port: Port, tell: &Tell) -> io::Result<Infallible> {
+        let mut buffer = [0; PACKET_BYTES];
+        loop {
+            let (count, from) = socket.recv_from(&mut buffer).await?;
+            let packet = buffer.get(..count).unwrap_or_default();
+            // Whatever else is broadcast to this port is nobody's fault here.
+            let Ok(request) = Message::decode(&mut Decoder::new(packet)) else { continue };
+            let reply = {
+                let mut responder = self.responder.lock().unwrap_or_else(PoisonError::into_inner);
+                responder.answer(&request, from, port, Instant::now(), &mut |event| tell(event))
+            };
+            let Some(Reply { message, to }) = reply else { continue };
+            let sent = match message.to_vec() {
+                Ok(bytes) => socket.send_to(&bytes, to).await.map_err(|error| error.to_string()),
+                Err(error) => Err(error.to_string()),
+            };
+            if let Err(reason) = sent {
+                tell(Event::Failed { to: to.ip(), by: "DHCP", name: "an answer".into(), reason });
+            }
+        }
+    }
+
+    async fn answer_tftp(&self, tell: &Tell) -> io::Result<Infallible> {
+        let mut buffer = [0; PACKET_BYTES];
+        loop {
+            let (count, from) = self.tftp.recv_from(&mut buffer).await?;
+            let failed = |name: String, reason: String| {
+                tell(Event::Failed { to: from.ip(), by: "TFTP", name, reason });
+            };
+            let request = match tftp::Request::read(buffer.get(..count).unwrap_or_default()) {
+                Ok(request) => request,
+                Err(error) => {
+                    // It is told if that is possible; it asks again otherwise.
+                    let _ = self.tftp.send_to(&error.answer(), from).await;
+                    failed("a request".into(), error.reason.into());
+                    continue;
+                }
+            };
+            let Some(path) = self.files.in_bundle(&request.name) else {
+                let _ = self.tftp.send_to(&tftp::not_found(), from).await;
+                failed(request.name, "there is no such file".into());
+                continue;
+            };
+            let (us, tell) = (self.address, tell.clone());
+            tokio::spawn(async move {
+                let began = Instant::now();
+                let (to, by) = (from.ip(), "TFTP");
+                match tftp::send(us, from, &request, &path).await {
+                    Ok(0) => {}
+                    Ok(bytes) => {
+                        tell(Event::Sent { to, by, name: request.name, bytes, took: began.elapsed() });
+                    }
+                    Err(error) => {
+                        tell(Event::Failed { to, by, name: request.name, reason: error.to_string() });
+                    }
+                }
+            });
+        }
+    }
+
+    async fn answer_http(&self, tell: &Tell) -> io::Result<Infallible> {
+        loop {
+            let (stream, from) = self.http.accept().await?;
+            let (files, tell) = (self.files.clone(), tell.clone());
+            tokio::spawn(async move {
+                let service =
+                    service_fn(move |request| http::answer(request, from, files.clone(), tell.clone()));
+                let connection = hyper::server::conn::http1::Builder::new();
+                // A client that hangs up in the middle is seen by what it did not fetch.
+                let _ = connection.serve_connection(TokioIo::new(stream), service).await;
+            });
+        }
+    }
+}
+
+/// The address that packets from this interface have: the kernel chooses it for a broadcast.
+fn address_of(interface: &str) -> Result<Ipv4Addr, Error> {
+    let ask = || {
+        let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
+        socket.bind_device(Some(interface.as_bytes()))?;
+        socket.set_broadcast(true)?;
+        socket.connect(&SocketAddrV4::new(Ipv4Addr::BROADCAST, 9).into())?;
+        let address = socket.local_addr()?.as_socket_ipv4().map(|address| *address.ip());
+        address
+            .filter(|address| !address.is_unspecified())
+            .ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
+    };
+    ask().map_err(|source| Error::NoAddress { interface: interface.to_owned(), source })
+}
+
+fn udp(interface: &str, at: SocketAddrV4) -> io::Result<UdpSocket> {
+    let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
+    socket.bind_device(Some(interface.as_bytes()))?;
+    socket.set_broadcast(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&SocketAddr::V4(at).into())?;
+    UdpSocket::from_std(socket.into())
+}
+
+fn tcp(at: SocketAddrV4) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
+    // A server that is started again need not wait for the connections of the one before.
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&SocketAddr::V4(at).into())?;
+    socket.listen(128)?;
+    TcpListener::from_std(socket.into())
+}

@@ -1,0 +1,127 @@
+//! A network of the test's own: a server in a namespace, a VM's card, and the wire between them.
+//!
+//! Owns: a network namespace that needs no root and ends with this value; in it a tap; a QEMU without a machine, which is
+//! the wire from the tap to the sockets of the VM. On request a DHCP server of somebody else's hangs on the wire too.
+//! Does not: reach any other network.
+
+use std::os::unix::fs::MetadataExt;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::process::{Owned, POLL_INTERVAL};
+use crate::{deadline, paths};
+
+/// The tap in the namespace.
+pub const INTERFACE: &str = "tap0";
+/// The card's address.
+pub const MAC: &str = "52:54:00:77:00:01";
+/// A namespace comes at once.
+const NAMESPACE_LIMIT: Duration = Duration::from_secs(10);
+
+/// A network.
+#[derive(Debug)]
+pub struct Lan {
+    namespace: u32,
+    /// Ends after the wire does.
+    _holder: Owned,
+    wire: Option<Owned>,
+    folder: tempfile::TempDir,
+}
+
+impl Lan {
+    /// A network in which the namespace has this address, `10.77.0.1/24`. `other_dhcp`: QEMU's own DHCP server, which gives
+    /// addresses of 10.0.2.0/24, is there too.
+    pub fn new(address: &str, other_dhcp: bool) -> Result<Self> {
+        let holder = Owned::spawn("a network namespace", "unshare", true, |command| {
+            command.args(["--map-root-user", "--net", "sleep", "infinity"]);
+        })?;
+        let namespace = holder.id().context("the network namespace ended")?;
+        wait_for(namespace)?;
+        let folder = paths::temporary_dir()?;
+        let mut lan = Self { namespace, _holder: holder, wire: None, folder };
+        for words in [
+            "link set lo up".to_owned(),
+            format!("tuntap add dev {INTERFACE} mode tap"),
+            format!("address add {address} dev {INTERFACE}"),
+            format!("link set {INTERFACE} up"),
+        ] {
+            lan.ip(&words)?;
+        }
+        lan.wire = Some(lan.wire(other_dhcp)?);
+        Ok(lan)
+    }
+
+    /// QEMU's words for a card at the other end of the wire, from which the firmware starts.
+    pub fn card(&self) -> [String; 4] {
+        let (here, there) = (self.socket("vm"), self.socket("wire"));
+        [
+            "-netdev".into(),
+            format!("dgram,id=lan,local.type=unix,local.path={here},remote.type=unix,remote.path={there}"),
+            "-device".into(),
+            format!("virtio-net-pci,netdev=lan,mac={MAC},bootindex=0"),
+        ]
+    }
+
+    /// Starts a program in the namespace.
+    pub fn spawn(&self, program: &str, set_up: impl FnOnce(&mut Command)) -> Result<Owned> {
+        Owned::spawn(program, "nsenter", true, |command| {
+            command.args(self.entering()).arg(program);
+            set_up(command);
+        })
+    }
+
+    fn entering(&self) -> [String; 5] {
+        let target = self.namespace.to_string();
+        ["--target".into(), target, "--user".into(), "--net".into(), "--preserve-credentials".into()]
+    }
+
+    fn socket(&self, name: &str) -> String {
+        self.folder.path().join(name).display().to_string()
+    }
+
+    fn ip(&self, words: &str) -> Result<()> {
+        let output = Command::new("nsenter").args(self.entering()).arg("ip").args(words.split(' ')).output();
+        let output =
+            output.context("run nsenter and ip; install them with: apt-get install util-linux iproute2")?;
+        ensure!(output.status.success(), "ip {words}: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(())
+    }
+
+    fn wire(&self, other_dhcp: bool) -> Result<Owned> {
+        let (here, there) = (self.socket("wire"), self.socket("vm"));
+        let mut ends = vec![
+            format!("tap,id=tap,ifname={INTERFACE},script=no,downscript=no"),
+            format!("dgram,id=vm,local.type=unix,local.path={here},remote.type=unix,remote.path={there}"),
+        ];
+        if other_dhcp {
+            // Restricted: otherwise it would answer for every address of its network.
+            ends.push("user,id=other,restrict=on".into());
+        }
+        self.spawn("qemu-system-x86_64", |command| {
+            command.args(["-machine", "none", "-nodefaults", "-no-user-config", "-display", "none"]);
+            for (number, end) in ends.iter().enumerate() {
+                let id = end.split([',', '=']).nth(2).unwrap_or_default();
+                let port = format!("hubport,id=port{number},hubid=0,netdev={id}");
+                command.args(["-netdev", end, "-netdev", &port]);
+            }
+        })
+    }
+}
+
+/// Waits until the process has a network of its own, and has become what holds it.
+fn wait_for(process: u32) -> Result<()> {
+    let network = |process: &str| Some(std::fs::metadata(format!("/proc/{process}/ns/net")).ok()?.ino());
+    let name = || std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
+    let end = Instant::now() + deadline(NAMESPACE_LIMIT);
+    while name().trim() != "sleep" || network(&process.to_string()) == network("self") {
+        if Instant::now() > end {
+            bail!(
+                "there is no network namespace within {NAMESPACE_LIMIT:?}: are user namespaces allowed here?"
+            );
+        }
+        std::thread::sleep(POLL_INTERVAL);
+    }
+    Ok(())
+}

@@ -1,0 +1,130 @@
+//! docs/users/netboot.md: machines without any system start from `billetctl netboot serve`.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use qemu_tests::artifacts::build;
+use qemu_tests::credentials::{Credentials, HOSTNAME};
+use qemu_tests::lan::{INTERFACE, Lan, MAC};
+use qemu_tests::node::BOOT_LIMIT;
+use qemu_tests::process::{Owned, POLL_INTERVAL};
+use qemu_tests::settings::rounds;
+use qemu_tests::{TestNode, Transport, VmBuilder, deadline, paths};
+
+/// An emulated card fetches a hundred megabytes.
+const FETCH_LIMIT: Duration = Duration::from_secs(120);
+
+/// A bundle of the built image, and a folder of configs.
+struct Rig {
+    folder: tempfile::TempDir,
+    lan: Lan,
+    server: Option<Owned>,
+}
+
+impl Rig {
+    fn new(address: &str, other_dhcp: bool) -> Self {
+        let folder = paths::temporary_dir().unwrap();
+        for name in ["bundle", "configs"] {
+            std::fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        let kept = build().cmdline.split(' ').filter(|word| !word.starts_with("billet.config="));
+        let line = kept.collect::<Vec<_>>().join(" ");
+        let script = format!(
+            "#!ipxe\nkernel vmlinuz initrd=initramfs no_timer_check {line} ${{billet-args}}\ninitrd initramfs\nboot\n"
+        );
+        let bundle = folder.path().join("bundle");
+        std::fs::write(bundle.join("boot.ipxe"), script).unwrap();
+        std::fs::copy(&build().vmlinuz, bundle.join("vmlinuz")).unwrap();
+        std::fs::copy(&build().test.initramfs_full, bundle.join("initramfs")).unwrap();
+        Self { folder, lan: Lan::new(address, other_dhcp).unwrap(), server: None }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Serves; what it prints is in a file.
+    fn serve(&mut self, more: &[&str]) {
+        let (bundle, configs) = (self.path("bundle"), self.path("configs"));
+        let log = File::create(self.path("log")).unwrap();
+        let errors = log.try_clone().unwrap();
+        let server = self.lan.spawn(build().billetctl.to_str().unwrap(), |command| {
+            command.args(["netboot", "serve", "--interface", INTERFACE]).arg("--configs").arg(configs);
+            command.args(more).arg(bundle).stdout(log).stderr(errors);
+        });
+        self.server = Some(server.unwrap());
+        self.wait_for("serving on tap0", BOOT_LIMIT);
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.path("log")).unwrap()
+    }
+
+    fn wait_for(&self, line: &str, on_reference: Duration) {
+        let end = Instant::now() + deadline(on_reference);
+        while !self.log().contains(line) {
+            assert!(Instant::now() < end, "the server did not print {line:?}:\n{}", self.log());
+            std::thread::sleep(POLL_INTERVAL);
+        }
+    }
+
+    fn keep_config(&self, name: &str, text: &str) {
+        std::fs::write(self.path("configs").join(name), text).unwrap();
+    }
+
+    /// A machine without any disk.
+    fn machine(
+        &self,
+        name: &str,
+        firmware: fn(VmBuilder) -> VmBuilder,
+        credentials: Option<Credentials>,
+    ) -> TestNode {
+        let card = self.lan.card();
+        let mut node = TestNode::builder(name).transport(Transport::Network).no_config();
+        if let Some(credentials) = credentials {
+            node = node.credentials(credentials);
+        }
+        node.machine(move |vm, _| Ok(firmware(vm.extra(&card.each_ref().map(String::as_str)))))
+            .start()
+            .unwrap()
+    }
+}
+
+#[test]
+fn a_machine_without_a_disk_starts_and_takes_its_own_config() {
+    let mut rig = Rig::new("10.77.0.1/24", false);
+    rig.serve(&["--dhcp-range", "10.77.0.100-10.77.0.110/24"]);
+    let credentials = Credentials::generate().unwrap();
+    let own = format!("{}.yaml", MAC.replace(':', "-"));
+    rig.keep_config("default.yaml", "not this one");
+    rig.keep_config(&own, &credentials.machine_config().unwrap());
+    let node = rig.machine("netboot-bios", |vm| vm, Some(credentials));
+    node.vm().expect("billet: ", FETCH_LIMIT).unwrap();
+    node.wait_api(BOOT_LIMIT).unwrap();
+    assert!(node.admin().ok(&["get", "hostname"]).unwrap().contains(HOSTNAME));
+    for line in [
+        format!("{MAC} (iPXE): loads http://10.77.0.1:8080/boot.ipxe?mac="),
+        format!("{MAC}: has the address 10.77.0.1"),
+        "/bundle/initramfs by HTTP, ".to_owned(),
+        format!("took the config {own}"),
+    ] {
+        rig.wait_for(&line, BOOT_LIMIT);
+    }
+}
+
+/// UEFI, and a network that has its own DHCP server: addresses are that one's.
+#[test]
+fn beside_another_dhcp_server_only_the_boot_file_is_told() {
+    if rounds(0, 1) == 0 {
+        return;
+    }
+    let mut rig = Rig::new("10.0.2.77/24", true);
+    rig.serve(&[]);
+    let node = rig.machine("netboot-uefi", VmBuilder::uefi, None);
+    rig.wait_for(&format!("{MAC} (iPXE): loads http://10.0.2.77:8080/boot.ipxe"), FETCH_LIMIT);
+    rig.wait_for("/bundle/initramfs by HTTP, ", FETCH_LIMIT);
+    // Without a config it waits for one.
+    node.wait_maintenance().unwrap();
+    assert!(!rig.log().contains("has the address"), "{}", rig.log());
+}
