@@ -33,6 +33,8 @@ pub mod install;
 pub mod layer;
 pub mod meta;
 pub mod reset;
+#[cfg(feature = "image")]
+pub mod secure_boot;
 pub mod slot;
 pub mod system;
 pub mod tree;

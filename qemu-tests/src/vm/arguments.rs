@@ -14,7 +14,10 @@ use crate::accel::{self, Accelerator};
 /// OVMF without Secure Boot, as Debian's `ovmf` package installs it.
 const OVMF_CODE: &str = "/usr/share/OVMF/OVMF_CODE_4M.fd";
 
-/// The empty variable store that belongs to it.
+/// The same with Secure Boot; its variables can only be written in system management mode.
+const OVMF_SECURE_CODE: &str = "/usr/share/OVMF/OVMF_CODE_4M.secboot.fd";
+
+/// The empty variable store that belongs to both.
 const OVMF_VARS: &str = "/usr/share/OVMF/OVMF_VARS_4M.fd";
 
 /// An emulated processor that the host leaves waiting gets no timer interrupts while the kernel tries whether there
@@ -56,7 +59,8 @@ pub(super) fn of(vm: &VmBuilder, dir: &Path, serial_log: &Path) -> Result<Vec<Os
 
 fn machine(words: &mut Words, vm: &VmBuilder) -> Result<()> {
     words.add(accel::host()?.accelerator.arguments());
-    words.add(["-machine", "q35", "-nodefaults", "-no-user-config", "-display", "none"]);
+    let machine = if vm.boot == Boot::SetupMode { "q35,smm=on" } else { "q35" };
+    words.add(["-machine", machine, "-nodefaults", "-no-user-config", "-display", "none"]);
     words.option("-m", vm.memory_mib.to_string());
     words.option("-smp", vm.cpus.to_string());
     Ok(())
@@ -73,10 +77,12 @@ fn boot(words: &mut Words, boot: &Boot, dir: &Path, accelerator: Accelerator) ->
                 words.option("-initrd", initramfs);
             }
         }
+        Boot::SetupMode => {
+            words.add(["-global", "driver=cfi.pflash01,property=secure,value=on"]);
+            ovmf(words, OVMF_SECURE_CODE, dir)?;
+        }
         Boot::Uefi => {
-            let variables = fresh_variables(dir)?;
-            words.option("-drive", format!("if=pflash,format=raw,readonly=on,file={OVMF_CODE}"));
-            words.option("-drive", format!("if=pflash,format=raw,file={}", plain(&variables)?));
+            ovmf(words, OVMF_CODE, dir)?;
             if emulated {
                 // systemd's stub adds this to the command line of the UKI.
                 let line = format!("type=11,value=io.systemd.stub.kernel-cmdline-extra={NO_TIMER_CHECK}");
@@ -85,6 +91,13 @@ fn boot(words: &mut Words, boot: &Boot, dir: &Path, accelerator: Accelerator) ->
         }
         Boot::Bios => {}
     }
+    Ok(())
+}
+
+fn ovmf(words: &mut Words, code: &str, dir: &Path) -> Result<()> {
+    let variables = fresh_variables(dir)?;
+    words.option("-drive", format!("if=pflash,format=raw,readonly=on,file={code}"));
+    words.option("-drive", format!("if=pflash,format=raw,file={}", plain(&variables)?));
     Ok(())
 }
 

@@ -25,6 +25,8 @@ pub enum Boot {
     },
     /// OVMF, with a fresh copy of its variable store.
     Uefi,
+    /// OVMF that knows Secure Boot, in setup mode: it takes the first keys that somebody enrols.
+    SetupMode,
     /// SeaBIOS.
     Bios,
 }
@@ -167,6 +169,12 @@ impl VmBuilder {
     /// Boots through OVMF.
     pub fn uefi(mut self) -> Self {
         self.boot = Boot::Uefi;
+        self
+    }
+
+    /// Boots through OVMF with Secure Boot, which has no keys yet.
+    pub fn setup_mode(mut self) -> Self {
+        self.boot = Boot::SetupMode;
         self
     }
 

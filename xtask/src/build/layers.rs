@@ -24,7 +24,7 @@ const WRITERS: [&str; 15] = [
     "crates/ondisk/src/fat",
     "crates/ondisk/src/field.rs",
     "crates/ondisk/src/gpt",
-    "crates/ondisk/src/pe.rs",
+    "crates/ondisk/src/pe",
     "crates/ondisk/src/region.rs",
     "crates/ondisk/src/verity.rs",
     "installer/src/disk.rs",

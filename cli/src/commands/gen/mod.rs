@@ -4,6 +4,7 @@ mod config;
 mod files;
 mod keys;
 mod secrets;
+mod secureboot;
 
 pub(crate) use config::{Flags as ConfigFlags, run as run_config};
 pub(crate) use files::write as write_private;
@@ -27,12 +28,15 @@ pub(crate) enum Command {
     Crt(keys::CrtFlags),
     /// A key with a certificate that it signed itself: NAME.crt, NAME.key
     Keypair(keys::KeypairFlags),
+    /// Keys for Secure Boot, and files signed with them
+    #[command(subcommand)]
+    Secureboot(secureboot::Command),
 }
 
 impl Command {
     /// Whether `--output` names a file or folder here.
     pub(crate) fn writes_output(&self) -> bool {
-        matches!(self, Self::Config(_) | Self::Secrets(_))
+        matches!(self, Self::Config(_) | Self::Secrets(_) | Self::Secureboot(_))
     }
 }
 
@@ -45,5 +49,6 @@ pub(crate) fn run(global: &Global, command: Command) -> Result<()> {
         Command::Csr(flags) => keys::csr(&flags),
         Command::Crt(flags) => keys::crt(&flags),
         Command::Keypair(flags) => keys::keypair(&flags),
+        Command::Secureboot(command) => secureboot::run(global, &command),
     }
 }

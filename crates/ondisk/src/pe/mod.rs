@@ -1,10 +1,12 @@
 //! PE32+ files: reading sections, and appending those that make a stub a unified kernel image.
 //!
 //! Owns: section table, sizes and checksum; the file's own code and data are copied as they are.
-//! Does not: sign, relocate, read imports.
+//! Does not: relocate, read imports.
 //! Order: sections follow each other in memory and in the file as given; a caller puts `.linux` last, because the
 //! kernel may use memory behind its image.
 //! Source: Microsoft PE format specification; the UAPI group's UKI specification for the sections' names.
+
+mod signature;
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -59,6 +61,8 @@ pub enum Error {
     BadSection(String),
     /// The file carries a signature, which more sections would break.
     Signed,
+    /// The table of signatures lies outside of the file or not at its end.
+    Signature,
     /// No room in the headers for this many sections more.
     NoRoom(usize),
     /// A name that is empty, longer than 8 bytes or not ASCII.
@@ -202,8 +206,7 @@ impl<'a> Image<'a> {
 
     /// The table may grow up to the end of the headers, or to the first section's bytes where those start earlier.
     fn check_room(&self, count: usize) -> Result<(), Error> {
-        // Data directory 4 is the certificate table: its offset lies 144 bytes into the optional header.
-        if le32(self.file, self.headers.optional + 144).is_some_and(|offset| offset != 0) {
+        if self.is_signed() {
             return Err(Error::Signed);
         }
         let firsts = self.sections.iter().filter(|section| section.file_offset > 0).map(|s| s.file_offset);
@@ -301,6 +304,7 @@ impl fmt::Display for Error {
             Self::Alignment => f.write_str("an alignment is no power of two"),
             Self::BadSection(name) => write!(f, "section {name} lies outside the file"),
             Self::Signed => f.write_str("the file is signed, sections cannot be added"),
+            Self::Signature => f.write_str("the table of signatures is not at the end of the file"),
             Self::NoRoom(count) => write!(f, "no room in the headers for {count} more sections"),
             Self::Name(name) => write!(f, "{name:?} cannot be the name of a section"),
             Self::Duplicate(name) => write!(f, "two sections named {name}"),

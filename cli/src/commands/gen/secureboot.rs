@@ -1,0 +1,120 @@
+//! `gen secureboot`: what enrols a key in firmware, and files signed with it.
+//!
+//! Owns: the flags and the files' names; `installer::secure_boot` signs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, ensure};
+use installer::secure_boot::{Enrolment, Signer, Time, sign};
+
+use super::files;
+use crate::args::Global;
+use crate::output;
+
+/// Where talosctl puts such files.
+const FOLDER: &str = "_out";
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Command {
+    /// PK.auth, KEK.auth and db.auth, which make firmware trust a key
+    Database(DatabaseFlags),
+    /// Sign a file that firmware starts: a UKI, a boot loader
+    Sign(SignFlags),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Key {
+    /// The key's certificate, PEM
+    #[arg(long, default_value = "_out/uki-signing-cert.pem", value_name = "FILE")]
+    signing_certificate: PathBuf,
+    /// The key, PEM: RSA of 2048 bits is what all firmware knows
+    #[arg(long, default_value = "_out/uki-signing-key.pem", value_name = "FILE")]
+    signing_key: PathBuf,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct DatabaseFlags {
+    #[command(flatten)]
+    key: Key,
+    /// Replace existing files
+    #[arg(short, long)]
+    force: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct SignFlags {
+    #[command(flatten)]
+    key: Key,
+    /// The file; it is replaced by the signed one, or stays with --output FILE
+    file: PathBuf,
+}
+
+pub(super) fn run(global: &Global, command: &Command) -> Result<()> {
+    match command {
+        Command::Database(flags) => database(global, flags),
+        Command::Sign(flags) => sign_file(global, flags),
+    }
+}
+
+impl Key {
+    fn read(&self) -> Result<Signer> {
+        let text = |path: &Path| fs::read_to_string(path).with_context(|| format!("read {}", path.display()));
+        Ok(Signer::from_pem(&text(&self.signing_key)?, &text(&self.signing_certificate)?)?)
+    }
+}
+
+fn database(global: &Global, flags: &DatabaseFlags) -> Result<()> {
+    let folder = PathBuf::from(global.output_word.as_deref().unwrap_or(FOLDER));
+    let paths = ["PK.auth", "KEK.auth", "db.auth"].map(|name| folder.join(name));
+    files::check_free(paths.iter().map(PathBuf::as_path), flags.force)?;
+    let signer = flags.key.read()?;
+    let owner = owner(signer.certificate());
+    let Enrolment { pk, kek, db } = Enrolment::new(&signer, owner, now()?)?;
+    fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+    for (path, content) in paths.iter().zip([pk, kek, db]) {
+        fs::write(path, content).with_context(|| format!("write {}", path.display()))?;
+        output::print(format!("created {}\n", path.display()))?;
+    }
+    Ok(())
+}
+
+fn sign_file(global: &Global, flags: &SignFlags) -> Result<()> {
+    let path = &flags.file;
+    let content = fs::read(path).with_context(|| format!("read {}", path.display()))?;
+    let signed = sign(&content, &flags.key.read()?).with_context(|| path.display().to_string())?;
+    let to = global.output_word.as_ref().map_or_else(|| path.clone(), PathBuf::from);
+    // The file is whole at any time: the new one is written beside it.
+    let mut beside = to.clone().into_os_string();
+    beside.push(".new");
+    let beside = PathBuf::from(beside);
+    fs::write(&beside, signed).with_context(|| format!("write {}", beside.display()))?;
+    fs::rename(&beside, &to).with_context(|| format!("write {}", to.display()))?;
+    Ok(output::print(format!("signed {}\n", to.display()))?)
+}
+
+/// A GUID of the certificate's own: the same key is listed once.
+fn owner(certificate: &[u8]) -> [u8; 16] {
+    let mut guid = [0_u8; 16];
+    for (at, byte) in certificate.iter().enumerate() {
+        if let Some(place) = guid.get_mut(at % 16) {
+            *place = place.rotate_left(3) ^ byte;
+        }
+    }
+    guid
+}
+
+/// Firmware takes a variable only if it is newer than the one it has.
+fn now() -> Result<Time> {
+    let now = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC);
+    let small = |value: i8| u8::try_from(value);
+    ensure!(now.year() >= 2000, "the clock of this machine says {}: set it first", now.year());
+    Ok(Time {
+        year: u16::try_from(now.year())?,
+        month: small(now.month())?,
+        day: small(now.day())?,
+        hour: small(now.hour())?,
+        minute: small(now.minute())?,
+        second: small(now.second())?,
+    })
+}
