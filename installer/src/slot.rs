@@ -132,7 +132,8 @@ pub fn verify(
             read(bytes);
         })?;
         if tree.root != layer.root_hash || tree.bytes != stored {
-            let reason = "reads back differently from what its root hash stands for";
+            let reason = "reads back differently from what its root hash stands for: the disk, or what the layer was \
+                          read from, is damaged";
             return Err(Error::BadLayer { layer: layer.name.clone(), reason });
         }
     }

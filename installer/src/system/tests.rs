@@ -66,29 +66,21 @@ fn a_uki_holds_the_parts_and_the_arguments() {
 }
 
 #[test]
-fn a_running_layer_reads_as_its_file() {
+fn a_running_layer_is_read_below_its_verity_device() {
     let folder = tempfile::tempdir().unwrap();
-    let device = folder.path().join("dm-0");
+    let below = folder.path().join("sys/class/block/dm-0/slaves");
+    fs::create_dir_all(below.join("loop3")).unwrap();
+    fs::create_dir(folder.path().join("dev")).unwrap();
     let made = Made::new("0.1.0", 40_000);
     let layer = &made.manifest.layers[0];
-    let data_bytes = usize::try_from(layer.data_bytes).unwrap();
-    fs::write(&device, &made.layer[..data_bytes]).unwrap();
+    let padded = [made.layer.as_slice(), &[9; 512]].concat();
+    fs::write(folder.path().join("dev/loop3"), padded).unwrap();
+    let device = Path::new("/dev/dm-0");
     let mut read = Vec::new();
-    running_layer(layer, &device).unwrap().read_to_end(&mut read).unwrap();
+    running_layer(folder.path(), layer, device).unwrap().read_to_end(&mut read).unwrap();
     assert!(read == made.layer, "other bytes than the layer file's");
-}
-
-#[test]
-fn another_layer_than_the_manifests_is_an_error_and_not_an_end() {
-    let folder = tempfile::tempdir().unwrap();
-    let device = folder.path().join("dm-0");
-    let made = Made::new("0.1.0", 40_000);
-    let layer = &made.manifest.layers[0];
-    let mut data = made.layer[..usize::try_from(layer.data_bytes).unwrap()].to_vec();
-    data[5000] ^= 1;
-    for content in [data.as_slice(), &data[..4096], &data[..100], &[]] {
-        fs::write(&device, content).unwrap();
-        let error = running_layer(layer, &device).unwrap().read_to_end(&mut Vec::new()).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{} bytes", content.len());
-    }
+    // Two devices below are nobody's layer.
+    fs::create_dir(below.join("loop4")).unwrap();
+    let error = running_layer(folder.path(), layer, device).err().unwrap();
+    assert!(std::error::Error::source(&error).unwrap().to_string().contains("2 devices"), "{error}");
 }

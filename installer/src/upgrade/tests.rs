@@ -63,7 +63,7 @@ fn a_layer_of_the_wrong_length_or_content_never_gets_an_entry() {
     let mut flipped = whole.clone();
     flipped[5000] ^= 1;
     let reads_back = "layer base reads back differently from what its root hash stands for";
-    assert_eq!(attempt(flipped), reads_back);
+    assert!(attempt(flipped).starts_with(reads_back));
     let wrong_length = "layer base is not as long as the manifest says";
     assert_eq!(attempt([&whole[..], b"x"].concat()), wrong_length);
     assert_eq!(attempt(whole[..whole.len() - 4096].to_vec()), wrong_length);

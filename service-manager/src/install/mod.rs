@@ -64,6 +64,9 @@ pub(crate) enum Failure {
     /// The image of the config cannot be reached: it may be, soon.
     #[error("machine.install.image {0}: {1}")]
     Image(String, String),
+    /// The disk was pulled out.
+    #[error("the disk {0} is gone; the installation starts over when it is there again")]
+    Gone(String),
     /// This machine, now, whatever the disk.
     #[error("{0}")]
     Installed(&'static str),
@@ -144,7 +147,7 @@ pub(crate) async fn run(node: &Arc<Node>) -> Result<(), Failure> {
         }
         Err(failure) => {
             let waits = match failure {
-                Failure::Refused(_) => Waits::Disk,
+                Failure::Refused(_) | Failure::Gone(_) => Waits::Disk,
                 Failure::Image(..) => Waits::Registry,
                 _ => Waits::Config,
             };
@@ -308,7 +311,11 @@ fn install_now(
     let mut told = Told::default();
     let mut layers = |layer: &Layer| prepared.layer(node, layer);
     let mut progress = |progress| told.tell(node, progress, tell);
-    installation::apply(&mut disk, &plan, &spec, &mut layers, &mut progress)?;
+    let applied = installation::apply(&mut disk, &plan, &spec, &mut layers, &mut progress);
+    // Writing to a disk that was pulled out fails in many ways.
+    applied.map_err(|error| {
+        if disk.is_gone() { Failure::Gone(chosen.disk.dev_path.clone()) } else { error.into() }
+    })?;
     drop(disk);
     let done = format!("installed Billet {} to {}", prepared.manifest.version, path.display());
     node.journal.say(&done);

@@ -124,7 +124,7 @@ impl Prepared {
         }
         let report = node.boot.layers.iter().find(|report| report.name == layer.name);
         let device = report.map_or_else(PathBuf::new, |report| PathBuf::from(&report.device));
-        system::running_layer(layer, &device)
+        system::running_layer(&node.root, layer, &device)
     }
 }
 
