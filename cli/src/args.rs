@@ -145,6 +145,9 @@ pub(crate) enum Command {
     Inspect(commands::inspect::Command),
     /// Whether node and cluster are well
     Health(commands::health::Flags),
+    /// Start machines from the network
+    #[command(subcommand)]
+    Netboot(commands::netboot::NetbootCommand),
     /// Wipe the node's state and turn it off or restart it
     Reset(commands::reset::Flags),
     /// Install another version beside the running one and start it

@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 
 use crate::agent::{self, Agent};
 use crate::artifacts::build;
-use crate::cli::Billetctl;
+use crate::cli::{Billetctl, Output};
 use crate::credentials::{ADMIN, Credentials};
 use crate::process::POLL_INTERVAL;
 use crate::root::Root;
@@ -42,6 +42,10 @@ pub enum Transport {
     Bios,
     /// A stick labelled `BILLET` that OVMF starts by itself: the UKI, and the layers as files.
     Stick,
+    /// OVMF with Secure Boot in setup mode, and from then on as [`Transport::Firmware`], from the disk that the test names.
+    SetupMode,
+    /// The firmware's network boot, from a server that the test starts.
+    Network,
 }
 
 /// The machine config's way into the node.
@@ -262,6 +266,11 @@ impl NodeBuilder {
                 let image = part(&|root| root.stick(dir))?;
                 Ok(vm.drive(Drive::new(&image, Bus::Virtio)).uefi())
             }
+            (Transport::Network, _) => Ok(vm),
+            (Transport::SetupMode, _) => {
+                let image = self.disk.as_deref().context("a disk with signed files is not named")?;
+                Ok(vm.drive(Drive::writable(image, Bus::Virtio).boot_index(0)).setup_mode())
+            }
             (Transport::Bios, _) => {
                 let image = self.disk.as_deref().context("a disk that was installed to is not named")?;
                 Ok(vm.drive(Drive::writable(image, Bus::Sata).boot_index(0)))
@@ -341,6 +350,19 @@ impl TestNode {
         let path = dir.join("talosconfig");
         self.credentials.talosconfig(&path, self.vm.port(API_PORT)?, identity)?;
         Ok(Billetctl::new(&path))
+    }
+
+    /// Waits until the node asks for a config.
+    pub fn wait_maintenance(&self) -> Result<()> {
+        self.vm.expect("upload a configuration with", BOOT_LIMIT).map(drop)
+    }
+
+    /// Gives a config to a node in maintenance mode; what the client was told.
+    pub fn apply_in_maintenance(&self, config: &str) -> Result<Output> {
+        let file = self.files.path().join("applied.yaml");
+        std::fs::write(&file, config).with_context(|| format!("write {}", file.display()))?;
+        let (file, address) = (file.display().to_string(), format!("127.0.0.1:{}", self.vm.port(API_PORT)?));
+        self.admin.run(&["apply-config", "--insecure", "--nodes", &address, "--file", &file])
     }
 
     /// Waits for the next time machined says that its API listens, and until it answers.

@@ -28,6 +28,7 @@ pub(crate) mod machineconfig;
 pub(crate) mod memory;
 pub(crate) mod meta;
 pub(crate) mod mounts;
+pub(crate) mod netboot;
 pub(crate) mod netstat;
 pub(crate) mod network;
 pub(crate) mod patch;
@@ -64,6 +65,7 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         Command::ConfirmConfig => apply_config::confirm(&Session::open(&global).await?).await,
         Command::Patch(flags) => patch::run(&Session::open(&global).await?, flags).await,
         Command::Edit(flags) => edit::run(&Session::open(&global).await?, flags).await,
+        Command::Netboot(command) => netboot::run(command).await,
         Command::Completion(flags) => completion::run(&flags),
         Command::Containers(flags) => containers::containers(&Session::open(&global).await?, &flags).await,
         Command::Stats(flags) => containers::stats(&Session::open(&global).await?, &flags).await,

@@ -12,7 +12,7 @@ use installer::esp::Esp;
 use ondisk::Digest;
 use qemu_tests::credentials::{Credentials, HOSTNAME};
 use qemu_tests::installer_image::{Parts, Registry};
-use qemu_tests::node::{API_PORT, BOOT_LIMIT};
+use qemu_tests::node::BOOT_LIMIT;
 use qemu_tests::settings::{Random, rounds, seed};
 use qemu_tests::{Bus, Drive, TestNode, Transport, grub, paths};
 
@@ -137,13 +137,9 @@ fn install(disk: &Path, credentials: Credentials, config: &str) -> Credentials {
         .machine(move |vm, _| Ok(vm.drive(Drive::writable(&image, Bus::Sata)).reboot_ends()))
         .start()
         .unwrap();
-    node.vm().expect("upload a configuration with", BOOT_LIMIT).unwrap();
-    let applied = node.files().join("applied.yaml");
-    std::fs::write(&applied, config).unwrap();
-    let address = format!("127.0.0.1:{}", node.vm().port(API_PORT).unwrap());
-    node.admin()
-        .ok(&["apply-config", "--insecure", "--nodes", &address, "--file", applied.to_str().unwrap()])
-        .unwrap();
+    node.wait_maintenance().unwrap();
+    let applied = node.apply_in_maintenance(config).unwrap();
+    assert!(applied.success, "{}", applied.stderr);
     for line in [
         "install plan:   2 BIOS",
         "BIOS: GRUB",

@@ -9,7 +9,7 @@ use installer::device::Disk;
 use installer::esp::Esp;
 use qemu_tests::artifacts::build;
 use qemu_tests::installer_image::{Parts, Registry};
-use qemu_tests::node::{API_PORT, BOOT_LIMIT};
+use qemu_tests::node::BOOT_LIMIT;
 use qemu_tests::root::{copy_sparse, partition_offset};
 use qemu_tests::settings::rounds;
 use qemu_tests::{Bus, Drive, TestNode, Transport, paths};
@@ -117,19 +117,24 @@ fn a_disk_that_is_pulled_out_while_it_is_installed_to_is_named_and_may_come_back
         })
         .start()
         .unwrap();
-    node.vm().expect("upload a configuration with", BOOT_LIMIT).unwrap();
+    node.wait_maintenance().unwrap();
     // Its driver is loaded from the root, as the last of all.
     node.vm().wait_for("[sda] Attached SCSI disk", BOOT_LIMIT).unwrap();
     let config = node.credentials().machine_config().unwrap();
-    let file = node.files().join("applied.yaml");
-    std::fs::write(&file, &config).unwrap();
-    let address = format!("127.0.0.1:{}", node.vm().port(API_PORT).unwrap());
-    let words = ["apply-config", "--insecure", "--nodes", &address, "--file", file.to_str().unwrap()];
-    node.admin().ok(&words).unwrap();
+    let applied = node.apply_in_maintenance(&config).unwrap();
+    assert!(applied.success, "{}", applied.stderr);
     node.vm().expect("install: write 10 %", UPGRADE_LIMIT).unwrap();
     node.vm().qmp().execute("device_del", json!({ "id": "device0" })).unwrap();
-    let failed = node.vm().expect("of /dev/sda: ", UPGRADE_LIMIT).unwrap();
-    assert!(failed.contains("install"), "{failed}");
+    node.vm().expect("the disk /dev/sda is gone", UPGRADE_LIMIT).unwrap();
     // It runs from its initramfs, and goes on to.
     node.answers(BOOT_LIMIT).unwrap();
+    if rounds(0, 1) == 0 {
+        return;
+    }
+    let file = json!({ "driver": "file", "filename": node.files().join("disk.img") });
+    let image = json!({ "driver": "raw", "node-name": "again", "file": file });
+    node.vm().qmp().execute("blockdev-add", image).unwrap();
+    let device = json!({ "driver": "usb-storage", "id": "back", "drive": "again" });
+    node.vm().qmp().execute("device_add", device).unwrap();
+    node.vm().expect("installed Billet ", UPGRADE_LIMIT).unwrap();
 }

@@ -37,7 +37,7 @@ impl Machine {
         }
         self.named = true;
         let node = self.node();
-        node.vm().expect("upload a configuration with", BOOT_LIMIT).unwrap();
+        node.wait_maintenance().unwrap();
         format!("127.0.0.1:{}", node.vm().port(API_PORT).unwrap())
     }
 

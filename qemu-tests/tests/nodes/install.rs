@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use qemu_tests::credentials::{Credentials, HOSTNAME};
-use qemu_tests::node::{API_PORT, BOOT_LIMIT, Transport};
+use qemu_tests::node::{BOOT_LIMIT, Transport};
 use qemu_tests::process::POLL_INTERVAL;
 use qemu_tests::{Bus, Drive, TestNode, deadline};
 
@@ -32,19 +32,10 @@ fn installing(config: &str, lines: &[&str]) -> String {
     config.replacen(line, &lines.join("\n"), 1)
 }
 
-/// Applies a config to a node in maintenance mode and returns what the client printed.
+/// Applies a config to a node in maintenance mode. What is said about an installation goes to the person, not to a script.
 fn apply(node: &TestNode, config: &str) -> Result<String, String> {
-    let file = node.files().join("applied.yaml");
-    std::fs::write(&file, config).unwrap();
-    let address = format!("127.0.0.1:{}", node.vm().port(API_PORT).unwrap());
-    let words = ["apply-config", "--insecure", "--nodes", &address, "--file", file.to_str().unwrap()];
-    let output = node.admin().run(&words).map_err(|error| format!("{error:#}"))?;
-    // What is said about an installation goes to the person, not to a script.
+    let output = node.apply_in_maintenance(config).map_err(|error| format!("{error:#}"))?;
     if output.success { Ok(output.stderr) } else { Err(output.stderr) }
-}
-
-fn maintenance(node: &TestNode) {
-    node.vm().expect("upload a configuration with", BOOT_LIMIT).unwrap();
 }
 
 #[test]
@@ -59,7 +50,7 @@ fn a_blank_machine_becomes_a_node_that_starts_by_itself() {
         })
         .start()
         .unwrap();
-    maintenance(&node);
+    node.wait_maintenance().unwrap();
     let said = apply(&node, &node.credentials().machine_config().unwrap()).unwrap();
     assert!(said.contains("Billet is installed to /dev/sda: model QEMU HARDDISK"), "{said}");
     for line in [
@@ -96,11 +87,15 @@ fn somebodys_disk_is_refused_until_it_may_be_wiped() {
         .machine(|vm, dir| {
             let disk = dir.join("disk.img");
             blank(&disk).write_all_at(b"somebody's data", FOREIGN_AT).unwrap();
+            let switched = dir.join("switched.img");
+            blank(&switched);
+            let drive = format!("if=none,id=switched,format=raw,readonly=on,file={}", switched.display());
+            let vm = vm.extra(&["-drive", &drive, "-device", "virtio-blk-pci,drive=switched"]);
             Ok(vm.drive(Drive::writable(&disk, Bus::Sata)))
         })
         .start()
         .unwrap();
-    maintenance(&node);
+    node.wait_maintenance().unwrap();
     let config = node.credentials().machine_config().unwrap();
     let refused = apply(&node, &config).unwrap_err();
     for part in [
@@ -112,6 +107,8 @@ fn somebodys_disk_is_refused_until_it_may_be_wiped() {
     }
     let refused = apply(&node, &installing(&config, &["disk: /dev/sdx"])).unwrap_err();
     assert!(refused.contains("specified install disk does not exist: \"/dev/sdx\""), "{refused}");
+    let refused = apply(&node, &installing(&config, &["disk: /dev/vda"])).unwrap_err();
+    assert!(refused.contains("/dev/vda") && refused.contains("it is read-only"), "{refused}");
     let mut start = vec![0; 1 << 20];
     File::open(node.files().join("disk.img")).unwrap().read_exact_at(&mut start, 0).unwrap();
     let at = usize::try_from(FOREIGN_AT).unwrap();

@@ -11,7 +11,7 @@ use qemu_tests::credentials::Credentials;
 use qemu_tests::node::{BOOT_LIMIT, NodeBuilder, Transport};
 use qemu_tests::process::POLL_INTERVAL;
 use qemu_tests::root::{copy_sparse, partition_offset};
-use qemu_tests::{Bus, Drive, TestNode, deadline, paths};
+use qemu_tests::{Bus, Drive, TestNode, VmBuilder, deadline, paths};
 use serde_json::json;
 
 const GIB: u64 = 1 << 30;
@@ -168,11 +168,16 @@ fn further_disks_are_made_once_and_mounted() {
     let disk = Disk::new(4 * GIB);
     let further = disk.dir.path().join("further.img");
     File::create(&further).unwrap().set_len(2 * GIB).unwrap();
+    // One that nobody uses any more: the magic number of xfs, and data behind it.
+    let spare = disk.dir.path().join("spare.img");
+    std::fs::write(&spare, [b"XFSB".as_slice(), &[7; 8 << 20]].concat()).unwrap();
     let start = |name: &str| {
-        let image = further.clone();
+        let (image, spare) = (further.clone(), spare.clone());
         let node = disk.node(name).machine_section(SECTION);
-        let node =
-            node.machine(move |vm, _| Ok(vm.drive(Drive::writable(&image, Bus::Nvme)))).start().unwrap();
+        let add = move |vm: VmBuilder, _: &Path| {
+            Ok(vm.drive(Drive::writable(&image, Bus::Nvme)).drive(Drive::writable(&spare, Bus::Sata)))
+        };
+        let node = node.machine(add).start().unwrap();
         booted(&node);
         node
     };
@@ -189,6 +194,16 @@ fn further_disks_are_made_once_and_mounted() {
     let node = start("further-second");
     node.vm().wait_for("found existing partitions", BOOT_LIMIT).unwrap();
     assert_eq!(node.agent().unwrap().read(FILE).unwrap(), "kept");
+    // What is in use stays; of the rest the signatures go, or every byte.
+    for used in ["nvme0n1p1", "nvme0n1", "vda"] {
+        let refused = node.admin().refused(&["wipe", "disk", used]).unwrap();
+        assert!(refused.contains(used), "{refused}");
+    }
+    let content = || std::fs::read(&spare).unwrap();
+    node.admin().ok(&["wipe", "disk", "sda"]).unwrap();
+    assert!(content().starts_with(&[0; 4]) && content().contains(&7));
+    node.admin().ok(&["wipe", "disk", "sda", "--method", "ZEROES"]).unwrap();
+    assert!(content().iter().all(|byte| *byte == 0));
 }
 
 #[test]
