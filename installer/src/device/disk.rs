@@ -82,7 +82,7 @@ impl Disk {
     /// Whether the disk was pulled out: the kernel says of such a one that it has no bytes, or nothing at all.
     #[must_use]
     pub fn is_gone(&self) -> bool {
-        self.is_block_device && sys::block::size_bytes(&self.file).map_or(true, |bytes| bytes != self.bytes)
+        self.is_block_device && sys::block::size_bytes(&self.file) != Ok(self.bytes)
     }
 
     pub(super) fn failed(

@@ -1,7 +1,7 @@
 //! Rules on images: the first that fits counts.
 //!
 //! Source: the public reference of Talos 1.13, `ImageVerificationConfig`: patterns are compared with registry and
-//! repository, never with tag or digest; names of Docker Hub are compared in their long form.
+//! repository, never with tag or digest. A node has no names that leave the registry out, so none is made longer first.
 
 use std::fmt;
 
@@ -41,7 +41,7 @@ impl Policy {
     /// The rule for an image; without one it is taken as it is.
     #[must_use]
     pub fn rule_for(&self, reference: &Reference) -> Option<&Rule> {
-        let name = long_name(reference);
+        let name = format!("{}/{}", reference.registry, reference.repository);
         self.rules.iter().find(|rule| fits(&rule.images, &name))
     }
 }
@@ -50,16 +50,6 @@ impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the rule for {:?} in ImageVerificationConfig", self.images)
     }
-}
-
-/// Registry and repository, as patterns are written for them.
-fn long_name(reference: &Reference) -> String {
-    let Reference { registry, repository, .. } = reference;
-    if !matches!(registry.as_str(), "docker.io" | "index.docker.io" | "registry-1.docker.io") {
-        return format!("{registry}/{repository}");
-    }
-    let library = if repository.contains('/') { "" } else { "library/" };
-    format!("docker.io/{library}{repository}")
 }
 
 /// Whether a text is one that a pattern stands for. Each `*` takes as little as it can: what is left between two of them
