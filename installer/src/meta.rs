@@ -21,6 +21,8 @@ pub mod tags {
     pub const FORMAT_INTENTS: u32 = 0x4249_0001;
     /// A reset under way: JSON of [`super::ResetIntent`].
     pub const RESET_INTENT: u32 = 0x4249_0002;
+    /// Other disks that are being wiped: JSON of [`super::WipeIntent`].
+    pub const WIPE_INTENT: u32 = 0x4249_0003;
 }
 
 /// A partition whose content is being made: until the note is gone, what it holds counts for nothing.
@@ -40,6 +42,41 @@ pub struct ResetIntent {
     /// What happens afterwards: `reboot` or `shutdown`.
     #[serde(default)]
     pub then: String,
+}
+
+/// Other disks that a reset wipes: until the note is gone, the next boot goes on with those that are in it.
+///
+/// A note of its own: whoever does not know it must not read a [`ResetIntent`] without partitions, which is the whole
+/// system disk.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WipeIntent {
+    /// Those that do not yet read as zeros.
+    pub disks: Vec<WipedDisk>,
+    /// What happens afterwards: `reboot` or `shutdown`.
+    pub then: String,
+}
+
+/// A disk, by what does not change with the order in which drivers find disks.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct WipedDisk {
+    /// What it was called when the reset was asked for.
+    pub path: String,
+    /// Its serial number; empty: it has none.
+    pub serial: String,
+    /// Its world-wide name; empty: it has none.
+    pub wwid: String,
+    /// Its length.
+    pub bytes: u64,
+}
+
+impl WipedDisk {
+    /// Whether another look shows the same disk. One without any number of its own is known by name and length.
+    #[must_use]
+    pub fn is(&self, other: &Self) -> bool {
+        let same = (&self.serial, &self.wwid, self.bytes) == (&other.serial, &other.wwid, other.bytes);
+        let numbered = !self.serial.is_empty() || !self.wwid.is_empty();
+        same && (numbered || self.path == other.path)
+    }
 }
 
 impl FormatIntent {
@@ -141,6 +178,32 @@ pub fn end_reset(part: &mut dyn BlockDevice, without_state: bool) -> Result<(), 
             meta.remove(meta::tags::STATE_ENCRYPTION);
         }
         Ok(())
+    })
+    .map(drop)
+}
+
+/// The other disks that are being wiped.
+#[must_use]
+pub fn wipe_intent(meta: &Meta) -> Option<WipeIntent> {
+    // One that cannot be read names no disk, and none is wiped that was not named.
+    serde_json::from_slice(meta.get(tags::WIPE_INTENT)?).ok()
+}
+
+/// Notes which other disks are wiped, before the first is touched. It replaces an older note.
+pub fn begin_wipe(part: &mut dyn BlockDevice, intent: &WipeIntent) -> Result<(), Error> {
+    update(part, |meta| meta.set(tags::WIPE_INTENT, &json(intent))).map(drop)
+}
+
+/// Notes that a disk reads as zeros; with the last one the note goes.
+pub fn end_wipe(part: &mut dyn BlockDevice, disk: &WipedDisk) -> Result<(), Error> {
+    update(part, |meta| {
+        let mut left = wipe_intent(meta).unwrap_or_default();
+        left.disks.retain(|other| other != disk);
+        if left.disks.is_empty() {
+            meta.remove(tags::WIPE_INTENT);
+            return Ok(());
+        }
+        meta.set(tags::WIPE_INTENT, &json(&left))
     })
     .map(drop)
 }

@@ -7,12 +7,11 @@
 //! Fails by: a sentence with the disk and the partition; the note stays, so the next boot tries again.
 //! Source: spec/machine-facts.md §9.4.
 
-use std::fs;
-use std::os::unix::fs::FileTypeExt;
-use std::path::{Path, PathBuf};
+pub(crate) mod user_disks;
+
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use installer::device::{BlockDevice, Disk};
 use installer::meta::ResetIntent;
 use installer::{Progress, reset as wiping};
 
@@ -59,9 +58,14 @@ pub(crate) fn current(node: &Node) -> Request {
 
 fn noted(node: &Node) -> Option<Request> {
     let disk = node.system_disk()?;
-    let system = wiping::pending(&mut host(&disk).ok()?).ok()??;
-    let then = system.then.clone();
-    Some(Request { system: Some(system), user_disks: Vec::new(), then })
+    let system = wiping::pending(&mut host(&disk).ok()?).ok()?;
+    let others = user_disks::pending(node);
+    let then =
+        system.as_ref().map(|system| &system.then).or(others.as_ref().map(|others| &others.then))?.clone();
+    // The names are still those of this boot.
+    let user_disks =
+        others.into_iter().flat_map(|others| others.disks).map(|disk| disk.path.into()).collect();
+    Some(Request { system, user_disks, then })
 }
 
 /// Whether it can be done. Blocks.
@@ -79,28 +83,12 @@ pub(crate) fn check(node: &Node, request: &Request) -> Result<(), String> {
             wiping::plan(&disk.table, intent, disk.slot).map_err(|e| chain(&e))?;
         }
     }
-    request.user_disks.iter().try_for_each(|path| check_user_disk(path, disk.as_ref()))
-}
-
-fn check_user_disk(path: &Path, system: Option<&SystemDisk>) -> Result<(), String> {
-    let shown = path.display();
-    let failed = |what: String| format!("reset user disk failed: {what}");
-    let real = fs::canonicalize(path).map_err(|e| failed(format!("{shown}: {e}")))?;
-    let kind = fs::metadata(&real).map_err(|e| failed(format!("{shown}: {e}")))?.file_type();
-    if !kind.is_block_device() {
-        return Err(failed(format!("{shown} is no disk")));
-    }
-    match system {
-        // Its partitions are not to be wiped by the back door.
-        Some(disk) if real.display().to_string().starts_with(&disk.path.display().to_string()) => {
-            Err(failed(format!("device {shown} is the system disk")))
-        }
-        _ => Ok(()),
-    }
+    request.user_disks.iter().try_for_each(|path| user_disks::check(path, disk.as_ref()))
 }
 
 /// Writes the intent: from here on the reset happens, if not now, then at the next boot. Blocks.
 pub(crate) fn note(node: &Node, request: &Request) -> Result<(), String> {
+    user_disks::note(node, &request.user_disks, &request.then)?;
     let Some(intent) = &request.system else { return Ok(()) };
     let disk = system_disk::find(node)?.ok_or("the system disk is gone")?;
     wiping::begin(&mut host(&disk)?, intent).map_err(|e| chain(&e))
@@ -131,16 +119,6 @@ pub(crate) fn wipe_system(node: &Node, disk: &SystemDisk, intent: &ResetIntent) 
     };
     node.journal.say(&format!("reset: {what} of {} reads as zeros", disk.path.display()));
     Ok(())
-}
-
-/// Wipes another disk. Blocks.
-pub(crate) fn wipe_user_disk(node: &Node, path: &Path) -> Result<(), String> {
-    check_user_disk(path, node.system_disk().as_ref())?;
-    let name = path.display().to_string();
-    let failed = |error: &dyn std::error::Error| format!("reset user disk failed: {name}: {}", chain(error));
-    let mut disk = Disk::open(path).map_err(|e| failed(&e))?;
-    node.journal.say(&format!("reset: wiping {name}, {} MiB", disk.bytes() >> 20));
-    wiping::wipe(&mut disk, &name, 0, None, &mut installer::silent).map_err(|e| failed(&e))
 }
 
 fn host(disk: &SystemDisk) -> Result<NodeHost, String> {

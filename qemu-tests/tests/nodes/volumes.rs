@@ -280,6 +280,48 @@ fn a_reset_that_is_cut_off_goes_on_and_erases_the_whole_disk() {
 }
 
 #[test]
+fn wiping_another_disk_is_gone_on_with_after_a_power_cut() {
+    let disk = Disk::new(4 * GIB);
+    let other = disk.dir.path().join("other.img");
+    let data = File::create(&other).unwrap();
+    data.set_len(2 * GIB).unwrap();
+    for at in [0, GIB, 2 * GIB - 512] {
+        data.write_all_at(&[0x5a; 512], at).unwrap();
+    }
+    let start = |name: &str| {
+        let other = other.clone();
+        let with_other = move |vm: VmBuilder, _: &Path| Ok(vm.drive(Drive::writable(&other, Bus::Virtio)));
+        let node = disk.node(name).machine(with_other).start().unwrap();
+        booted(&node);
+        node
+    };
+    let node = start("wipe-other");
+    let words = ["--wipe-mode", "user-disks", "--user-disks-to-wipe", "/dev/vdb", "--reboot", "--wait=false"];
+    node.admin().ok(&[&["reset"][..], &words].concat()).unwrap();
+    node.vm().wait_for("reset: wiping /dev/vdb, 2048 MiB", RESET_LIMIT).unwrap();
+    kill(node);
+
+    let node = start("wipe-other-resumed");
+    let log = node.vm().console().text();
+    assert!(log.contains("the wiping of other disks was cut off: going on with it"), "{log}");
+    assert!(log.contains("reset: /dev/vdb reads as zeros"), "{log}");
+    shut_down(&node);
+    let mut bytes = [0; 512];
+    for at in [0, GIB, 2 * GIB - 512] {
+        data_at(&other, &mut bytes, at);
+        assert_eq!(bytes, [0; 512], "byte {at}");
+    }
+    // The note is gone.
+    let node = start("wipe-other-done");
+    assert!(!node.vm().console().text().contains("wiping of other disks"));
+    kill(node);
+}
+
+fn data_at(image: &Path, bytes: &mut [u8], at: u64) {
+    File::open(image).unwrap().read_exact_at(bytes, at).unwrap();
+}
+
+#[test]
 fn the_command_line_wipes_what_it_names() {
     let disk = Disk::new(4 * GIB);
     let node = disk.node("wipe-first").start().unwrap();
@@ -296,6 +338,6 @@ fn the_command_line_wipes_what_it_names() {
 
 fn disk_kind(image: &Path, at: u64) -> Vec<u8> {
     let mut bytes = vec![0; 4];
-    File::open(image).unwrap().read_exact_at(&mut bytes, at).unwrap();
+    data_at(image, &mut bytes, at);
     bytes
 }

@@ -13,7 +13,7 @@ use installer::meta::ResetIntent;
 use super::finish::finish;
 use super::status::{Stage, publish_stage};
 use crate::node::Node;
-use crate::reset::{self, SHUTDOWN};
+use crate::reset::{self, SHUTDOWN, user_disks};
 use crate::sequencer::{TaskError, TaskFuture};
 use crate::system_disk::{self, SystemDisk};
 use crate::upgrade::wipe;
@@ -42,7 +42,15 @@ pub fn unmount_system_disk(node: Arc<Node>) -> TaskFuture {
 pub fn reset_user_disks(node: Arc<Node>) -> TaskFuture {
     Box::pin(async move {
         blocking(&node, |node| {
-            reset::current(node).user_disks.iter().try_for_each(|path| reset::wipe_user_disk(node, path))
+            for path in &reset::current(node).user_disks {
+                if let Err(error) = user_disks::wipe(node, path) {
+                    if node.meta.device().is_none() {
+                        return Err(error);
+                    }
+                    node.journal.warn(&format!("{error}: the next boot goes on with it"));
+                }
+            }
+            Ok(())
         })
         .await
     })
@@ -76,21 +84,17 @@ pub fn reboot_or_shutdown(node: Arc<Node>) -> TaskFuture {
 }
 
 fn is_unfinished(node: &Node) -> bool {
-    node.system_disk().is_some_and(|disk| pending(&disk).ok().flatten().is_some())
+    let system = || node.system_disk().is_some_and(|disk| pending(&disk).ok().flatten().is_some());
+    user_disks::pending(node).is_some() || system()
 }
 
 /// Goes on with a reset that was cut off, and does what the command line wants wiped.
 pub fn resume_reset(node: Arc<Node>) -> TaskFuture {
     Box::pin(async move {
         if node.parameters.wipe_system.is_some() && node.slot().is_none() {
-            let mut settled = node.configuration.disks_settled.subscribe();
-            if tokio::time::timeout(SETTLE_DEADLINE, settled.wait_for(|settled| *settled)).await.is_err() {
-                let seconds = SETTLE_DEADLINE.as_secs();
-                node.journal.warn(&format!(
-                    "drivers of disks took longer than {seconds} s (deadline resumeReset): looking at those that are there"
-                ));
-            }
+            wait_for_disks(&node).await;
         }
+        let then = resume_user_disks(&node).await?;
         let worker = node.clone();
         let with_upgrade = wipe::is_due(&node);
         let done = tokio::task::spawn_blocking(move || resume(&worker, with_upgrade)).await;
@@ -102,6 +106,11 @@ pub fn resume_reset(node: Arc<Node>) -> TaskFuture {
             return Err(TaskError(error.to_string()));
         }
         match done.map_err(|e| e.to_string()).and_then(|done| done) {
+            // The system disk was not named; a restart has been.
+            Ok(Next::Boot) if then.as_deref() == Some(SHUTDOWN) => {
+                leave(&node, SHUTDOWN).await?;
+                std::future::pending().await
+            }
             Ok(Next::Boot) => Ok(()),
             Ok(Next::Leave(then)) => {
                 leave(&node, &then).await?;
@@ -114,6 +123,36 @@ pub fn resume_reset(node: Arc<Node>) -> TaskFuture {
             }
         }
     })
+}
+
+/// Wipes the other disks that a reset did not get to; says what was to follow, if none is left: a machine whose disk
+/// is gone for good is not turned off at each start.
+async fn resume_user_disks(node: &Arc<Node>) -> Result<Option<String>, TaskError> {
+    let reader = node.clone();
+    let pending = tokio::task::spawn_blocking(move || user_disks::pending(&reader)).await;
+    let Some(intent) = pending.map_err(|e| TaskError(e.to_string()))? else { return Ok(None) };
+    node.journal.say("the wiping of other disks was cut off: going on with it");
+    if !user_disks::is_there(node, &intent) {
+        wait_for_disks(node).await;
+    }
+    let then = intent.then.clone();
+    let worker = node.clone();
+    let left = tokio::task::spawn_blocking(move || {
+        user_disks::resume(&worker, &intent);
+        user_disks::pending(&worker)
+    })
+    .await;
+    Ok(left.map_err(|e| TaskError(e.to_string()))?.is_none().then_some(then))
+}
+
+async fn wait_for_disks(node: &Node) {
+    let mut settled = node.configuration.disks_settled.subscribe();
+    if tokio::time::timeout(SETTLE_DEADLINE, settled.wait_for(|settled| *settled)).await.is_err() {
+        let seconds = SETTLE_DEADLINE.as_secs();
+        node.journal.warn(&format!(
+            "drivers of disks took longer than {seconds} s (deadline resumeReset): looking at those that are there"
+        ));
+    }
 }
 
 /// What follows a reset at boot.
