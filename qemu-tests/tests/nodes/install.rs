@@ -5,10 +5,15 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use api::proto::machine as proto;
+use proto::lifecycle_service_client::LifecycleServiceClient;
+use proto::lifecycle_service_install_progress::Response;
 use qemu_tests::credentials::{Credentials, HOSTNAME};
+use qemu_tests::installer_image::{Parts, Registry};
 use qemu_tests::node::{BOOT_LIMIT, Transport};
 use qemu_tests::process::POLL_INTERVAL;
-use qemu_tests::{Bus, Drive, TestNode, deadline};
+use qemu_tests::rpc::Rpc;
+use qemu_tests::{Bus, Drive, TestNode, VmBuilder, deadline};
 
 /// Everything that an installed disk has, and a little of EPHEMERAL; nearly all of it is a hole.
 const DISK_BYTES: u64 = 4 << 30;
@@ -22,6 +27,12 @@ fn blank(path: &Path) -> File {
     let file = File::options().read(true).write(true).create(true).truncate(true).open(path).unwrap();
     file.set_len(DISK_BYTES).unwrap();
     file
+}
+
+fn with_blank(vm: VmBuilder, dir: &Path) -> VmBuilder {
+    let disk = dir.join("disk.img");
+    blank(&disk);
+    vm.drive(Drive::writable(&disk, Bus::Sata))
 }
 
 /// The config with these lines in the place of the one that names the disk.
@@ -43,11 +54,7 @@ fn a_blank_machine_becomes_a_node_that_starts_by_itself() {
     let node = TestNode::builder("install-blank")
         .transport(Transport::Stick)
         .no_config()
-        .machine(|vm, dir| {
-            let disk = dir.join("disk.img");
-            blank(&disk);
-            Ok(vm.drive(Drive::writable(&disk, Bus::Sata)))
-        })
+        .machine(|vm, dir| Ok(with_blank(vm, dir)))
         .start()
         .unwrap();
     node.wait_maintenance().unwrap();
@@ -157,4 +164,66 @@ fn a_machine_with_a_config_volume_installs_itself_without_anybody() {
         assert!(Instant::now() < end, "the system disk is not listed");
         std::thread::sleep(POLL_INTERVAL);
     }
+}
+
+/// The medium only has to start: the config's image is what the disk gets.
+#[test]
+fn the_image_that_the_config_names_is_installed_and_not_the_mediums_system() {
+    let registry = Registry::start().unwrap();
+    let image = registry.keep("0.2.0", &Parts::of_build().unwrap().image("0.2.0")).unwrap();
+    let credentials = Credentials::generate().unwrap();
+    let lines = ["disk: /dev/sda".to_owned(), format!("image: {image}")];
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    let config = installing(&credentials.machine_config().unwrap(), &lines);
+    let config = config.replacen("machine:\n", &format!("machine:\n{}", registry.machine_section()), 1);
+    let node = TestNode::builder("install-image")
+        .transport(Transport::Stick)
+        .config(&config)
+        .credentials(credentials)
+        .machine(|vm, dir| Ok(with_blank(vm, dir)))
+        .start()
+        .unwrap();
+    node.vm().expect("installed Billet 0.2.0 ", INSTALL_LIMIT * 2).unwrap();
+    node.vm().expect("root from /dev/sda2 (ROOT-A)", INSTALL_LIMIT).unwrap();
+    node.answers(BOOT_LIMIT).unwrap();
+    assert!(node.admin().ok(&["version"]).unwrap().contains("0.2.0"));
+}
+
+/// What newer clients call in maintenance mode: the caller hears every step and then the end.
+#[test]
+fn a_machine_is_installed_by_the_lifecycle_service() {
+    let node =
+        TestNode::builder("install-lifecycle").machine(|vm, dir| Ok(with_blank(vm, dir))).start().unwrap();
+    node.expect("billet: boot sequence: done").unwrap();
+    let admin = node.credentials().client(Some("os:admin")).unwrap();
+    let rpc = Rpc::connect(&node, Some(&admin)).unwrap();
+    let install = |disk: &str| {
+        let request = proto::LifecycleServiceInstallRequest {
+            containerd: None,
+            source: None,
+            destination: Some(proto::InstallDestination { disk: disk.to_owned() }),
+        };
+        rpc.call(|client| async move {
+            let mut answers =
+                LifecycleServiceClient::new(client.channel()).install(request).await?.into_inner();
+            let (mut said, mut code) = (Vec::new(), None);
+            while let Some(answer) = answers.message().await? {
+                match answer.progress.and_then(|progress| progress.response) {
+                    Some(Response::Message(line)) => said.push(line),
+                    Some(Response::ExitCode(number)) => code = Some(number),
+                    None => {}
+                }
+            }
+            Ok((said.join("\n"), code))
+        })
+        .unwrap()
+    };
+    let (said, code) = install("/dev/sdx");
+    assert!(code == Some(1) && said.contains("does not exist: \"/dev/sdx\""), "{code:?} {said}");
+    let (said, code) = install("/dev/sda");
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("write") && said.contains("verify"), "{said}");
+    let (said, code) = install("/dev/sda");
+    assert!(code == Some(1) && said.contains("this machine is installed"), "{code:?} {said}");
+    assert!(node.admin().ok(&["read", KEPT]).unwrap().contains(HOSTNAME));
 }
