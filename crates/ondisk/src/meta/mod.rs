@@ -7,6 +7,8 @@
 //! Fails by: taking the second copy when the first is damaged, and saying so in [`Found::faults`].
 //! Source: spec/machine-facts.md §3.4. All integers are big-endian.
 
+pub mod intents;
+
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
