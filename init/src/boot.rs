@@ -21,6 +21,15 @@ use crate::watchdog::Watchdog;
 /// What the function of a task looks like.
 pub type BootTask = fn(&mut Boot<'_>) -> Result<(), Failure>;
 
+/// An encrypted volume that is to be opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Locked {
+    /// META of the same disk, with the record of how.
+    pub meta: String,
+    /// Its partition: `/dev/vda5`.
+    pub device: String,
+}
+
 /// A boot under way.
 pub struct Boot<'k> {
     /// The kernel.
@@ -33,6 +42,8 @@ pub struct Boot<'k> {
     pub modules: Modules,
     /// Where the layers are; after `find_layers`.
     pub source: Option<Source>,
+    /// STATE, if it is to be opened; after `read_encryption`, until `open_state`.
+    pub locked: Option<Locked>,
     /// The first corrupt block that was met.
     pub corruption: Option<Corruption>,
     /// The flight recorder; after `begin_record`, if this boot has one.
@@ -52,6 +63,7 @@ impl<'k> Boot<'k> {
             manifest: RootManifest { format: 0, version: String::new(), layers: Vec::new() },
             modules: Modules::default(),
             source: None,
+            locked: None,
             corruption: None,
             recorder: Recorder::default(),
             watchdog: Watchdog::default(),

@@ -6,6 +6,7 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::ffi::CStr;
 
 use handoff::InitMemory;
 pub use sys::dm::{Mapped, Target};
@@ -13,6 +14,7 @@ pub use sys::fs::{Kind, Options, Status};
 pub use sys::process::Ended;
 pub use sys::system::End;
 use sys::{Errno, Result};
+use unlock::{MapError, Plan};
 
 /// Importance of a log line, as in syslog(2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +66,8 @@ pub struct Ready {
     pub writable: bool,
     /// [`Kernel::next_device_event`] has something.
     pub device: bool,
+    /// [`Kernel::helper_answer`] has something, or [`Kernel::reap`] has the helper that was asked.
+    pub helper: bool,
 }
 
 /// The kernel as init sees it.
@@ -140,6 +144,10 @@ pub trait Kernel {
     fn is_corrupt(&mut self, layer: &str) -> Result<bool>;
     /// All mappings.
     fn mappings(&mut self) -> Result<Vec<Mapped>>;
+    /// Makes the mapping of an open volume, with its link below /dev/mapper.
+    fn map_volume(&mut self, plan: &Plan, key: &[u8]) -> core::result::Result<(), MapError>;
+    /// Takes such a mapping and its link away.
+    fn unmap_volume(&mut self, name: &str) -> Result<()>;
 
     /// Keeps the partition with the flight recorder open; what was read of it stays in memory.
     fn open_recorder(&mut self, device: &str) -> Result<()>;
@@ -166,8 +174,12 @@ pub trait Kernel {
     fn has_children(&mut self) -> bool;
     /// Starts machined with a new socket and returns its pid.
     fn start_machined(&mut self) -> Result<i32>;
-    /// Starts this program again as a helper with one argument and returns its pid.
-    fn start_helper(&mut self, job: Helper) -> Result<i32>;
+    /// Starts this program again as a helper and returns its pid.
+    fn start_helper(&mut self, job: Helper<'_>) -> Result<i32>;
+    /// What the helper that was started last answered: `EAGAIN` while it has not, nothing if it never will.
+    fn helper_answer(&mut self, buffer: &mut [u8]) -> Result<usize>;
+    /// In a helper: the answer.
+    fn answer(&mut self, frame: &[u8]) -> Result<()>;
 
     /// Sends a packet to machined; `EAGAIN` when its queue is full.
     fn send(&mut self, frame: &[u8], descriptor: Option<Descriptor>) -> Result<()>;
@@ -190,16 +202,21 @@ pub trait Kernel {
 
 /// What a helper process does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Helper {
+pub enum Helper<'a> {
     /// [`crate::finish::unmount_everything`].
     Unmount,
+    /// [`crate::opener::open_state`]; it answers with a [`handoff::UnlockReport`].
+    Open {
+        /// The partition with the record.
+        meta: &'a str,
+        /// The partition to open.
+        device: &'a str,
+    },
 }
 
-impl Helper {
-    /// The argument that names it.
-    pub fn argument(self) -> &'static core::ffi::CStr {
-        match self {
-            Self::Unmount => c"unmount",
-        }
-    }
+impl Helper<'_> {
+    /// The argument that names [`Helper::Unmount`].
+    pub const UNMOUNT: &'static CStr = c"unmount";
+    /// The argument that names [`Helper::Open`]; both paths follow it.
+    pub const OPEN: &'static CStr = c"open";
 }

@@ -22,6 +22,7 @@ pub mod finish;
 pub mod kernel;
 pub mod line;
 pub mod modules;
+pub mod opener;
 pub mod real;
 pub mod recorder;
 pub mod runner;

@@ -1,16 +1,19 @@
 //! The kernel, for real.
 //!
 //! Owns: the descriptors behind [`Kernel`]: kernel log, device events, signals, machined's socket, what machined
-//! deposited, the watchdog.
+//! deposited, the watchdog, a helper and its answer.
 //! Does not: decide.
 
+use alloc::ffi::CString;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::ffi::CStr;
 
 use handoff::{InitMemory, MACHINED_FD, MAX_STORED};
-use sys::process::Spawn;
-use sys::{AsFd, Errno, OwnedFd, Result};
+use sys::process::{Child, Spawn};
+use sys::{AsFd, BorrowedFd, Errno, OwnedFd, Result};
+use unlock::{MapError, Plan};
 
 use crate::kernel::{
     Descriptor, End, Ended, Helper, Kernel, Level, Mapped, Options, Packet, Ready, Signal, Status, Target,
@@ -20,8 +23,10 @@ use crate::modules::MAX_MODULE_BYTES;
 use crate::tasks::mapping::MAPPING_PREFIX;
 
 /// machined's environment: facts §4.3.
-const PATH: &core::ffi::CStr =
-    c"PATH=/sbin:/bin:/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin:/opt/cni/bin";
+const PATH: &CStr = c"PATH=/sbin:/bin:/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin:/opt/cni/bin";
+
+/// Where a helper finds the socket for its answer.
+const ANSWER_FD: i32 = 3;
 
 /// Descriptors on their way into the store.
 const SPARE: usize = 8;
@@ -40,6 +45,10 @@ pub struct RealKernel {
     watchdog: Option<OwnedFd>,
     recorder: Option<OwnedFd>,
     log_reader: Option<OwnedFd>,
+    /// The helper that was asked something, until it was reaped.
+    helper: Option<Child>,
+    /// Where it answers, until it did.
+    answers: Option<OwnedFd>,
 }
 
 impl RealKernel {
@@ -58,6 +67,8 @@ impl RealKernel {
             watchdog: None,
             recorder: None,
             log_reader: None,
+            helper: None,
+            answers: None,
         }
     }
 
@@ -84,6 +95,11 @@ impl Default for RealKernel {
     fn default() -> Self {
         Self::new()
     }
+}
+
+/// Starts this program again, as another process.
+fn start_again(words: &[&CStr], descriptors: &[(BorrowedFd<'_>, i32)]) -> Result<Child> {
+    sys::process::spawn(&Spawn { program: c"/proc/self/exe", argv: words, descriptors, ..Spawn::default() })
 }
 
 fn number(signal: Signal) -> sys::signal::Signal {
@@ -256,6 +272,14 @@ impl Kernel for RealKernel {
         sys::dm::list(self.mapper()?)
     }
 
+    fn map_volume(&mut self, plan: &Plan, key: &[u8]) -> core::result::Result<(), MapError> {
+        plan.make(key).map(drop)
+    }
+
+    fn unmap_volume(&mut self, name: &str) -> Result<()> {
+        unlock::remove(name)
+    }
+
     fn open_recorder(&mut self, device: &str) -> Result<()> {
         self.recorder = Some(sys::block::open_writable(device)?);
         Ok(())
@@ -287,14 +311,17 @@ impl Kernel for RealKernel {
             (self.signals.as_ref().map(AsFd::as_fd), false),
             (self.machined.as_ref().map(AsFd::as_fd), send),
             (self.devices.as_ref().map(AsFd::as_fd), false),
+            (self.helper.as_ref().map(|helper| helper.pidfd.as_fd()), false),
+            (self.helper.as_ref().and(self.answers.as_ref()).map(AsFd::as_fd), false),
         ];
         let timeout_ns = until_ns.map(|until| until.saturating_sub(now));
-        let [signal, machined, device] = sys::poll::wait(wanted, timeout_ns)?;
+        let [signal, machined, device, ended, answer] = sys::poll::wait(wanted, timeout_ns)?;
         Ok(Ready {
             signal: signal.readable,
             message: machined.readable,
             writable: machined.writable,
             device: device.readable,
+            helper: ended.readable || answer.readable,
         })
     }
 
@@ -312,7 +339,10 @@ impl Kernel for RealKernel {
     }
 
     fn reap(&mut self) -> Result<Option<Ended>> {
-        sys::process::reap()
+        let ended = sys::process::reap()?;
+        // Its end would be there to be waited for, time and again.
+        self.helper.take_if(|helper| ended.is_some_and(|ended| ended.pid == helper.pid));
+        Ok(ended)
     }
 
     fn has_children(&mut self) -> bool {
@@ -336,13 +366,34 @@ impl Kernel for RealKernel {
         Ok(child.pid)
     }
 
-    fn start_helper(&mut self, job: Helper) -> Result<i32> {
-        let child = sys::process::spawn(&Spawn {
-            program: c"/proc/self/exe",
-            argv: &[c"init", job.argument()],
-            ..Spawn::default()
-        })?;
-        Ok(child.pid)
+    fn start_helper(&mut self, job: Helper<'_>) -> Result<i32> {
+        match job {
+            Helper::Unmount => Ok(start_again(&[c"init", Helper::UNMOUNT], &[])?.pid),
+            Helper::Open { meta, device } => {
+                let path = |path: &str| CString::new(path).map_err(|_| Errno::INVAL);
+                let (meta, device) = (path(meta)?, path(device)?);
+                let (ours, theirs) = sys::seqpacket::pair()?;
+                sys::seqpacket::set_nonblocking(&ours)?;
+                let words = [c"init", Helper::OPEN, &*meta, &*device];
+                let helper = start_again(&words, &[(theirs.as_fd(), ANSWER_FD)])?;
+                let pid = helper.pid;
+                (self.helper, self.answers) = (Some(helper), Some(ours));
+                Ok(pid)
+            }
+        }
+    }
+
+    fn helper_answer(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        let answers = self.answers.as_ref().ok_or(Errno::NOTCONN)?;
+        let answer = sys::seqpacket::receive(answers, buffer).map(|packet| packet.len);
+        if answer != Err(Errno::AGAIN) {
+            self.answers = None;
+        }
+        answer
+    }
+
+    fn answer(&mut self, frame: &[u8]) -> Result<()> {
+        sys::seqpacket::send(sys::process::inherited(ANSWER_FD)?, frame, None)
     }
 
     fn send(&mut self, frame: &[u8], descriptor: Option<Descriptor>) -> Result<()> {

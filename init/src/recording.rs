@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use handoff::{InitMemory, ToInit, ToMachined};
 use sys::{Errno, Result};
+use unlock::{MapError, Plan};
 
 use crate::kernel::{
     Descriptor, End, Ended, Helper, Kernel, Kind, Level, Mapped, Options, Packet, Ready, Signal, Status,
@@ -72,12 +73,19 @@ pub(crate) struct Recording {
     waits: usize,
     recorder: Option<String>,
     log_read: usize,
+    /// A helper that was asked something does nothing, until it is killed.
+    pub(crate) helper_hangs: bool,
+    answer: Option<Vec<u8>>,
+    /// The key that a volume was mapped with.
+    pub(crate) mapped_with: Option<Vec<u8>>,
 }
 
 /// A scenario that has not ended after so many waits never will.
 const MOST_WAITS: usize = 2000;
 
 const FIRST_PID: i32 = 100;
+
+const HELPER_PID: i32 = 900;
 
 impl Recording {
     pub(crate) fn new() -> Self {
@@ -341,6 +349,21 @@ impl Kernel for Recording {
             .collect())
     }
 
+    fn map_volume(&mut self, plan: &Plan, key: &[u8]) -> std::result::Result<(), MapError> {
+        let target = plan.crypt().target("key");
+        let text = format!("map volume {} {} {}", plan.name, target.length_sectors, target.parameters);
+        let refused =
+            |errno| MapError::Kernel { name: plan.name.clone(), device: plan.device.clone(), errno };
+        self.call(text).map_err(refused)?;
+        self.mapped_with = Some(key.to_vec());
+        Ok(())
+    }
+
+    fn unmap_volume(&mut self, name: &str) -> Result<()> {
+        self.call(format!("unmap volume {name}"))?;
+        self.mapped_with.take().map(drop).ok_or(Errno::NXIO)
+    }
+
     fn open_recorder(&mut self, device: &str) -> Result<()> {
         self.call(format!("open recorder {device}"))?;
         self.recorder = Some(device.to_string());
@@ -393,6 +416,7 @@ impl Kernel for Recording {
             message: !self.inbox.is_empty(),
             writable: true,
             device: !self.devices.is_empty(),
+            helper: self.answer.is_some(),
         })
     }
 
@@ -438,10 +462,32 @@ impl Kernel for Recording {
         Ok(self.machined)
     }
 
-    fn start_helper(&mut self, job: Helper) -> Result<i32> {
+    fn start_helper(&mut self, job: Helper<'_>) -> Result<i32> {
         self.call(format!("start helper {job:?}"))?;
-        self.exits.push_back(ended(900, 0));
-        Ok(900)
+        self.answer = None;
+        match job {
+            Helper::Unmount => self.exits.push_back(ended(HELPER_PID, 0)),
+            Helper::Open { .. } if self.helper_hangs => {}
+            // It is another process and has the same world: it runs to its end before anybody waits for it.
+            Helper::Open { meta, device } => {
+                let status = crate::opener::open_state(self, meta, device);
+                self.exits.push_back(ended(HELPER_PID, status << 8));
+            }
+        }
+        Ok(HELPER_PID)
+    }
+
+    fn helper_answer(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        self.call("helper's answer".to_string())?;
+        let answer = self.answer.take().ok_or(Errno::AGAIN)?;
+        buffer[..answer.len()].copy_from_slice(&answer);
+        Ok(answer.len())
+    }
+
+    fn answer(&mut self, frame: &[u8]) -> Result<()> {
+        self.call("answer".to_string())?;
+        self.answer = Some(frame.to_vec());
+        Ok(())
     }
 
     fn send(&mut self, frame: &[u8], descriptor: Option<Descriptor>) -> Result<()> {

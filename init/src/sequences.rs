@@ -10,7 +10,7 @@ use sequence::{Phase, Sequence, task};
 use crate::boot::BootTask;
 use crate::finish::{self, FinishTask};
 use crate::supervise::{self, TurnTask};
-use crate::tasks::{find, initialize, machined, mapping, modules, mounts, recorder, switch};
+use crate::tasks::{find, initialize, machined, mapping, modules, mounts, recorder, switch, unlock};
 use crate::watchdog;
 
 /// From the first instruction to a verified root. The first failing task ends it: one line, a wait, a restart.
@@ -80,6 +80,20 @@ pub const BOOT: Sequence<BootTask> = Sequence {
                 task!(mapping::map_layers, "makes a dm-verity device over each layer"),
                 task!(mapping::mount_layers, "mounts each layer's squashfs"),
                 task!(mapping::stack_layers, "stacks several layers with a read-only overlay"),
+            ],
+        },
+        Phase {
+            name: "unlock",
+            tasks: &[
+                task!(
+                    unlock::read_encryption,
+                    "reads in META of the root's disk whether STATE is encrypted, and whether it is whole"
+                ),
+                task!(unlock::load_ciphers, "loads dm-crypt and its ciphers, if it is"),
+                task!(
+                    unlock::open_state,
+                    "opens it with the keys that the machine has by itself: in a child, 120 s at most"
+                ),
             ],
         },
         Phase {

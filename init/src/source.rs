@@ -24,6 +24,8 @@ pub enum Source {
         partition: &'static str,
         /// Size of the partition.
         size_bytes: u64,
+        /// The disk: `vda`.
+        disk: String,
         /// META of the same disk.
         meta: Option<String>,
     },

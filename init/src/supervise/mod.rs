@@ -320,7 +320,7 @@ impl core::fmt::Display for Blocks<'_> {
 }
 
 /// A wait status in words.
-struct WaitStatus(i32);
+pub(crate) struct WaitStatus(pub(crate) i32);
 
 impl core::fmt::Display for WaitStatus {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {

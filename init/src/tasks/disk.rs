@@ -1,4 +1,4 @@
-//! Root slots on disks.
+//! Root slots on disks, and the other partitions of the root's disk.
 //!
 //! Owns: which slot of which disk holds the layers of the manifest. GPT is read here, not by the kernel, so that a
 //! damaged primary table is no obstacle; a partition the kernel does not know is added.
@@ -42,23 +42,28 @@ pub(super) struct Candidate {
 
 /// A partition as the table has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Partition {
+pub(super) struct Partition {
     /// `vda`
     disk: String,
     number: u32,
+    pub(super) guid: Guid,
     start_bytes: u64,
     size_bytes: u64,
 }
 
 impl Partition {
-    fn by_name(disk: &str, table: &Table, name: &str) -> Option<Self> {
-        let partition = table.by_name(name)?;
-        Some(Self {
+    fn of(disk: &str, table: &Table, partition: &gpt::Partition) -> Self {
+        Self {
             disk: disk.to_string(),
             number: partition.number,
+            guid: partition.guid,
             start_bytes: table.offset_bytes(partition),
             size_bytes: table.size_bytes(partition),
-        })
+        }
+    }
+
+    fn by_name(disk: &str, table: &Table, name: &str) -> Option<Self> {
+        table.by_name(name).map(|partition| Self::of(disk, table, partition))
     }
 
     fn meta(disk: &str, table: &Table) -> Option<Self> {
@@ -173,13 +178,12 @@ impl Search {
             return Err(Failure::reason("choose root disk", "of several", reason));
         }
         let device = partition_device(boot, &found.partition)?;
-        let meta = found.meta.as_ref().and_then(|meta| meta_device(boot.kernel, meta));
+        let meta = found.meta.as_ref().and_then(|meta| device_without_wait(boot.kernel, meta));
+        let Partition { disk, size_bytes, .. } = found.partition;
         if meta.is_none() && found.meta.is_some() {
-            let disk = &found.partition.disk;
             boot.warn(&format!("META of /dev/{disk} has no device; there is no flight recorder"));
         }
-        let size_bytes = found.partition.size_bytes;
-        Ok(Source::Slot { device, partition: found.slot.partition(), size_bytes, meta })
+        Ok(Source::Slot { device, partition: found.slot.partition(), size_bytes, disk, meta })
     }
 }
 
@@ -234,7 +238,7 @@ fn read_table(kernel: &mut dyn Kernel, disk: &str) -> Option<Table> {
 }
 
 /// A number in a file of /sys.
-fn number(kernel: &mut dyn Kernel, path: &str) -> Option<u64> {
+pub(crate) fn number(kernel: &mut dyn Kernel, path: &str) -> Option<u64> {
     let bytes = kernel.read(path, 4096).ok()?;
     core::str::from_utf8(&bytes).ok()?.trim().parse().ok()
 }
@@ -271,13 +275,22 @@ fn partition_device(boot: &mut Boot<'_>, found: &Partition) -> Result<String, Fa
     events::wait_for(boot, &what, |boot| Ok(known_device(boot.kernel, found)))
 }
 
-/// The kernel's device for META, which no boot waits for.
-fn meta_device(kernel: &mut dyn Kernel, meta: &Partition) -> Option<String> {
-    known_device(kernel, meta).or_else(|| {
-        let disk = format!("/dev/{}", meta.disk);
-        kernel.add_partition(&disk, meta.number, meta.start_bytes, meta.size_bytes).ok()?;
-        known_device(kernel, meta)
+/// The kernel's device for META or STATE, which no boot waits for.
+pub(super) fn device_without_wait(kernel: &mut dyn Kernel, found: &Partition) -> Option<String> {
+    known_device(kernel, found).or_else(|| {
+        let disk = format!("/dev/{}", found.disk);
+        kernel.add_partition(&disk, found.number, found.start_bytes, found.size_bytes).ok()?;
+        known_device(kernel, found)
     })
+}
+
+/// The partitions of this name on a disk.
+pub(super) fn named(kernel: &mut dyn Kernel, disk: &str, name: &str) -> Result<Vec<Partition>, Failure> {
+    let table = read_table(kernel, disk).ok_or_else(|| {
+        Failure::reason("read partition table of", &format!("/dev/{disk}"), "neither copy can be read")
+    })?;
+    let found = table.partitions.iter().filter(|partition| partition.name == name);
+    Ok(found.map(|partition| Partition::of(disk, &table, partition)).collect())
 }
 
 /// META of the disk that a root was looked for on without success: the loader's own, or else the only one with slots.
@@ -292,7 +305,7 @@ pub(super) fn only_meta(boot: &mut Boot<'_>) -> Option<String> {
         }
     }
     match found.as_slice() {
-        [only] => meta_device(boot.kernel, only),
+        [only] => device_without_wait(boot.kernel, only),
         _ => None,
     }
 }

@@ -10,6 +10,7 @@ pub mod modules;
 pub mod mounts;
 pub mod recorder;
 pub mod switch;
+pub mod unlock;
 
 pub(crate) mod disk;
 mod efi;

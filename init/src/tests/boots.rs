@@ -4,7 +4,8 @@ use handoff::{Action, ToInit, ToMachined};
 
 use super::golden;
 use super::world::{
-    machine, root, short_life, with_disk, with_layers, with_loader, with_medium, with_partitions,
+    RECORD, encrypted, machine, root, short_life, with_disk, with_layers, with_loader, with_medium,
+    with_partitions,
 };
 use crate::kernel::End;
 use crate::recording::{Event, Recording, message};
@@ -56,6 +57,13 @@ fn from_a_disk_that_comes_late_and_whose_partition_the_kernel_does_not_know() {
     kernel.events.extend([Event::File("/dev/vda", device), Event::Time(1)]);
     kernel.events.push_back(Event::File("/sys/block/vda/vda2/size", partition));
     transcript("boot-late-disk.txt", short_life(kernel));
+}
+
+#[test]
+fn from_a_disk_whose_state_is_encrypted() {
+    let kernel = transcript("boot-encrypted.txt", short_life(encrypted(RECORD)));
+    let Some(ToMachined::Start(start)) = kernel.sent.first() else { panic!("no start") };
+    assert!(start.report.unlock.as_ref().unwrap().opened.is_some());
 }
 
 #[test]

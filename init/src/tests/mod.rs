@@ -7,6 +7,7 @@ mod faults;
 mod recorder;
 mod supervision;
 mod sweep;
+mod unlock;
 mod watchdog;
 mod world;
 

@@ -3,7 +3,9 @@
 use handoff::{Action, ToInit};
 use ondisk::Digest;
 use ondisk::gpt::{Geometry, Guid, Request, Size, lay_out, types};
+use ondisk::luks2::{Argon2Cost, Cost, Format, Id, NewSlot};
 use ondisk::manifest::{FORMAT, Layer, PATH, RootManifest};
+use ondisk::meta::{self, tags};
 use ondisk::verity::TreeBuilder;
 
 use crate::recording::{Event, Recording, message};
@@ -152,5 +154,69 @@ pub(super) fn short_life(mut machine: Recording) -> Recording {
         message(&ToInit::Heartbeat),
         message(&ToInit::Finish { action: Action::PowerOff, reason: "test" }),
     ]);
+    machine
+}
+
+/// The machine's UUID in its firmware's table, the first three groups little-endian.
+const UUID: [u8; 16] =
+    [0x44, 0x45, 0x4c, 0x4c, 0x39, 0x00, 0x10, 0x35, 0x80, 0x59, 0xb7, 0xc0, 0x4f, 0x33, 0x32, 0x31];
+
+/// What follows from it.
+pub(super) const NODE_KEY: &str = "4c4c4544-0039-3510-8059-b7c04f333231STATE";
+
+/// The key that [`volume`]'s data is encrypted with.
+pub(super) const VOLUME_KEY: [u8; 64] = [0x5a; 64];
+
+/// A record with a key of the machine's and one that needs the network.
+pub(super) const RECORD: &str = r#"{"EncryptionProvider":"luks2","EncryptionKeys":[{"KeyKMS":{"KMSEndpoint":"https://kms"},"KeySlot":0},{"KeyNodeID":{},"KeySlot":1}]}"#;
+
+/// Partitions of a disk of a node.
+pub(super) const PARTITIONS: [&str; 5] = ["EFI", "ROOT-A", "ROOT-B", "META", "STATE"];
+
+/// A LUKS2 volume: slot 1 is for the machine's UUID, slot 2 for `passphrase` and dearer.
+pub(super) fn volume() -> Vec<u8> {
+    let dear = Argon2Cost { memory_kib: 256, passes: 1, lanes: 2 };
+    let slots = [
+        NewSlot { slot: Some(Id(1)), passphrase: NODE_KEY.as_bytes(), cost: Cost::Pbkdf2(1000) },
+        NewSlot { slot: Some(Id(2)), passphrase: b"passphrase", cost: Cost::Argon2id(dear) },
+    ];
+    let format = Format { data_offset: 1 << 20, ..Format::new("0e1f2a3b-4c5d-6e7f-8091-a2b3c4d5e6f7", 512) };
+    let change = format.make(&VOLUME_KEY, &slots, &mut |bytes: &mut [u8]| bytes.fill(7)).unwrap();
+    let mut device = vec![0; 4 << 20];
+    for extent in change.steps.iter().flatten() {
+        let at = usize::try_from(extent.offset).unwrap();
+        device[at..at + extent.bytes.len()].copy_from_slice(&extent.bytes);
+    }
+    device
+}
+
+/// A node whose root is on `/dev/vda` and whose META says that STATE, `/dev/vda5`, is encrypted.
+pub(super) fn encrypted(record: &str) -> Recording {
+    let kernel = with_partitions(machine("billet.root=disk"), "vda", 1, &root().1, &PARTITIONS);
+    let modules = "/lib/modules/6.12.0-test";
+    let dep = String::from_utf8(kernel.files[&format!("{modules}/modules.dep")].clone()).unwrap();
+    let dep = dep
+        + "kernel/aesni-intel.ko:\nkernel/ecb.ko:\nkernel/xts.ko:\nkernel/dm-crypt.ko: kernel/dm-mod.ko\n";
+    let table = [&[1, 24, 0, 0, 0, 0, 0, 0][..], &UUID, &[0, 0]].concat();
+    let kernel = kernel
+        .file(&format!("{modules}/modules.dep"), dep)
+        .file("/dev/vda5", volume())
+        .file("/sys/class/block/vda5/size", "8192\n")
+        .file("/sys/firmware/dmi/tables/DMI", table)
+        .file("/sys/firmware/dmi/tables/smbios_entry_point", b"_SM3_\0\x18\x03\x00".to_vec())
+        .file("/proc/meminfo", "MemTotal:  999999 kB\nMemAvailable:     512 kB\n");
+    with_loader(with_meta(kernel, tags::STATE_ENCRYPTION, record.as_bytes()), 1)
+}
+
+/// Sets a value in META of `/dev/vda`.
+pub(super) fn with_meta(mut machine: Recording, tag: u32, value: &[u8]) -> Recording {
+    let partition = machine.files.get_mut("/dev/vda4").unwrap();
+    let found = meta::read(&mut partition.as_slice());
+    let mut new = found.meta.clone();
+    new.set(tag, value).unwrap();
+    for extent in found.change_to(&new).iter().flatten() {
+        let at = usize::try_from(extent.offset).unwrap();
+        partition[at..at + extent.bytes.len()].copy_from_slice(&extent.bytes);
+    }
     machine
 }
