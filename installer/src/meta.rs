@@ -17,10 +17,12 @@ use crate::device::{BlockDevice, apply};
 
 /// Tags of Billet's own, beyond the one byte that clients can name.
 pub mod tags {
+    use ondisk::meta::intents;
+
     /// Partitions that are being formatted: a JSON list of [`super::FormatIntent`].
-    pub const FORMAT_INTENTS: u32 = 0x4249_0001;
+    pub const FORMAT_INTENTS: u32 = intents::FORMAT_TAG;
     /// A reset under way: JSON of [`super::ResetIntent`].
-    pub const RESET_INTENT: u32 = 0x4249_0002;
+    pub const RESET_INTENT: u32 = intents::RESET_TAG;
     /// Other disks that are being wiped: JSON of [`super::WipeIntent`].
     pub const WIPE_INTENT: u32 = 0x4249_0003;
 }
