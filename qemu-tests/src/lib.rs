@@ -13,6 +13,7 @@ pub mod cli;
 pub mod config_volume;
 pub mod console;
 pub mod credentials;
+pub mod encrypted_state;
 pub mod grub;
 pub mod installer_image;
 pub mod lan;

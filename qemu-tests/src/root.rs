@@ -207,13 +207,22 @@ pub fn copy_sparse(from: &Path, to: &Path) -> Result<()> {
 
 /// Where a partition starts in a disk image.
 pub fn partition_offset(image: &File, name: &str) -> Result<u64> {
+    Ok(partition(image, name)?.first_lba * u64::from(SECTOR_BYTES))
+}
+
+/// A partition's own GUID.
+pub fn partition_guid(image: &File, name: &str) -> Result<gpt::Guid> {
+    Ok(partition(image, name)?.guid)
+}
+
+fn partition(image: &File, name: &str) -> Result<gpt::Partition> {
     let bytes = image.metadata().context("measure the disk image")?.len();
     let geometry = gpt::Geometry { sector_bytes: SECTOR_BYTES, sectors: bytes / u64::from(SECTOR_BYTES) };
     let found = gpt::read(&mut Image(image), geometry)
         .map_err(|error| anyhow::anyhow!("read the partition table: {error:?}"))?;
-    let partition = found.table.partitions.iter().find(|partition| partition.name == name);
-    match partition {
-        Some(partition) => Ok(partition.first_lba * u64::from(SECTOR_BYTES)),
+    let mut partitions = found.table.partitions.into_iter();
+    match partitions.find(|partition| partition.name == name) {
+        Some(partition) => Ok(partition),
         None => bail!("the disk image has no partition {name}"),
     }
 }

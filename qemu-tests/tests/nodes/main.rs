@@ -9,6 +9,7 @@ mod bios;
 mod boot;
 mod boot_faults;
 mod config;
+mod crypt;
 mod disk_faults;
 mod faults_node;
 mod faults_root;
