@@ -1,11 +1,12 @@
 //! What documents say that the v1alpha1 document could say too: put there, so that it has one reader only.
 //!
-//! Owns: host name, resolvers, static settings of links, static hosts, time, environment, registries. A document wins over the section.
+//! Owns: host name, resolvers, static settings of links, static hosts, time, environment, registries,
+//! encryption of the system's volumes. A document wins over the section.
 //! Invariant: folding twice is folding once.
 
 use super::{
     AutoHostname, Document, HostnameConfig, LinkConfig, LinkRoute, RegistryAuthConfig, RegistryMirrorConfig,
-    RegistryTLSConfig, ResolverConfig, TimeSyncConfig,
+    RegistryTLSConfig, ResolverConfig, TimeSyncConfig, VolumeConfig,
 };
 use crate::{
     CertificateAndKey, EncodedPem, EncodedSecret,
@@ -32,8 +33,20 @@ pub(crate) fn fold(config: &mut Config, documents: &[Document]) {
             Document::RegistryMirrorConfig(d) => mirror(config, d),
             Document::RegistryAuthConfig(d) => auth(config, d),
             Document::RegistryTLSConfig(d) => tls(config, d),
+            Document::VolumeConfig(d) => volume(config, d),
             _ => {}
         }
+    }
+}
+
+/// Of STATE and EPHEMERAL; that both say it is refused elsewhere.
+fn volume(config: &mut Config, document: &VolumeConfig) {
+    let Some(encryption) = &document.encryption else { return };
+    let both = &mut config.machine.system_disk_encryption;
+    match document.name.as_str() {
+        "STATE" => both.state = Some(encryption.clone()),
+        "EPHEMERAL" => both.ephemeral = Some(encryption.clone()),
+        _ => {}
     }
 }
 

@@ -92,3 +92,18 @@ fn registries_reach_the_section() {
     let identity = tls.client_identity.as_ref().expect("our own");
     assert_eq!((identity.crt.0.as_str(), identity.key.0.expose_secret()), ("CRT", "KEY"));
 }
+
+#[test]
+fn encryption_of_volumes_reaches_the_section() {
+    let config = folded(&[
+        "kind: VolumeConfig\nname: STATE\nencryption: {provider: luks2, keys: [{nodeID: {}, slot: 2}]}",
+        "kind: VolumeConfig\nname: EPHEMERAL\nencryption: {provider: luks2, cipher: aes-xts-plain64, keySize: 256, \
+         blockSize: 4096, options: [same_cpu_crypt], keys: [{static: {passphrase: p}, slot: 1}]}",
+        "kind: VolumeConfig\nname: IMAGECACHE\nencryption: {provider: luks2, keys: [{nodeID: {}}]}",
+    ]);
+    let both = &config.machine.system_disk_encryption;
+    assert_eq!(both.state.as_ref().unwrap().keys[0].slot, 2);
+    let ephemeral = both.ephemeral.as_ref().unwrap();
+    assert_eq!((ephemeral.key_size, ephemeral.block_size, ephemeral.options.len()), (256, 4096, 1));
+    assert!(ephemeral.keys[0].static_key.as_ref().unwrap().passphrase.matches("p"));
+}

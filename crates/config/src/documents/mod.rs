@@ -115,7 +115,7 @@ documents! {
     UserVolumeConfig "volumes" named;
     VLANConfig "VLANs" named;
     VRFConfig "VRFs" named;
-    VolumeConfig "volumes" named;
+    VolumeConfig "" named;
     WatchdogTimerConfig "the watchdog" single;
     WireguardConfig "WireGuard" named;
     ZswapConfig "zswap" single;

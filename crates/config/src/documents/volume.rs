@@ -12,11 +12,11 @@ section! {
         /// Which one.
         name "name": String { newer true, example "EPHEMERAL" };
         /// Where and how large it is.
-        provisioning "provisioning": Option<Provisioning> { newer true };
+        provisioning "provisioning": Option<Provisioning> { newer true, later "volumes" };
         /// Its encryption.
         encryption "encryption": Option<Encryption> { newer true };
         /// How it is mounted.
-        mount "mount": Option<SystemMount> { newer true };
+        mount "mount": Option<SystemMount> { newer true, later "volumes" };
     }
 }
 

@@ -73,13 +73,13 @@ section! {
         /// Derived from the machine's UUID and the volume's label.
         node_id "nodeID": Option<NodeIdKey> {};
         /// Kept by a server.
-        kms "kms": Option<KmsKey> { newer true };
+        kms "kms": Option<KmsKey> { newer true, later "keys of a server" };
         /// Sealed by the TPM.
-        tpm "tpm": Option<TpmKey> { newer true };
+        tpm "tpm": Option<TpmKey> { newer true, later "keys of a TPM" };
         /// LUKS2's slot, 0 to 31.
         slot "slot": u8 { example "1" };
         /// Make the key depend on the STATE volume.
-        lock_to_state "lockToState": Option<bool> { newer true };
+        lock_to_state "lockToState": Option<bool> { newer true, later "keys that depend on STATE" };
     }
 }
 

@@ -47,7 +47,7 @@ section! {
         /// Where container images come from.
         registries "registries": Registries {};
         /// Encryption of the system's partitions.
-        system_disk_encryption "systemDiskEncryption": SystemDiskEncryption { later "disk encryption" };
+        system_disk_encryption "systemDiskEncryption": SystemDiskEncryption {};
         /// Switches of single features.
         features "features": Option<Features> { newer true };
         /// Rules for devices.

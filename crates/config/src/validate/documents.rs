@@ -158,6 +158,9 @@ fn volumes(document: &Document, problems: &mut Problems) {
     }
     if let Some(settings) = encryption {
         storage::encryption(settings, name, "encryption", problems);
+        if is_system && name == "STATE" {
+            storage::static_key_of_state(settings, "encryption", problems);
+        }
     }
     if let Some(provisioning) = provisioning {
         sizes(provisioning, problems);

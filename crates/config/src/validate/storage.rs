@@ -12,10 +12,16 @@ pub(super) fn check(machine: &Machine, problems: &mut Problems) {
             encryption(settings, label, &format!("machine.systemDiskEncryption.{label}"), problems);
         }
     }
-    let has_static = |e: &Encryption| e.keys.iter().any(|k| k.static_key.is_some());
-    if both.state.as_ref().is_some_and(has_static) {
+    if let Some(state) = &both.state {
+        static_key_of_state(state, "machine.systemDiskEncryption.state", problems);
+    }
+}
+
+/// Warns of a passphrase that must be known before STATE is open.
+pub(super) fn static_key_of_state(settings: &Encryption, field: &str, problems: &mut Problems) {
+    if settings.keys.iter().any(|key| key.static_key.is_some()) {
         let message = "a static key of STATE is stored unencrypted in META; use it for EPHEMERAL only";
-        problems.warn("machine.systemDiskEncryption.state.keys", message);
+        problems.warn(format!("{field}.keys"), message);
     }
 }
 
