@@ -26,6 +26,9 @@ pub use synchronise::{Synchronised, synchronise};
 /// Bytes before the data: as cryptsetup has it.
 pub const HEADER_BYTES: u64 = 16 << 20;
 
+/// Where the kernel says how much memory is free.
+const MEMINFO: &str = "/proc/meminfo";
+
 /// A key of a volume: what opens one slot.
 #[derive(Clone)]
 pub struct Key {
@@ -143,6 +146,8 @@ pub fn open(
     keys: Vec<Result<Key, Refused>>,
 ) -> Result<Opened, Error> {
     let mut volume = Volume::read(part)?;
+    // One that needs more than there is would be ended by the kernel, without a reason.
+    volume.memory_kib = std::fs::read_to_string(MEMINFO).ok().and_then(|text| unlock::available_kib(&text));
     let mut keys: Vec<Result<Candidate, Refused>> =
         keys.into_iter().map(|key| key.map(Key::candidate)).collect();
     keys.sort_by_key(|key| key.as_ref().map_or_else(|refused| refused.slot, |key| key.slot));

@@ -20,8 +20,8 @@ pub struct Synchronised {
     pub replaced: Vec<u8>,
     /// Slots that the config does not name any more.
     pub removed: Vec<u8>,
-    /// What could not be done.
-    pub problems: Vec<String>,
+    /// What could not be done, by slot.
+    pub problems: Vec<(u8, String)>,
 }
 
 /// Makes the slots of an opened volume those of `keys`, which the opening key is one of, and `kept`: slots of keys that
@@ -40,7 +40,7 @@ pub fn synchronise(
             Ok(Brought::Nothing) => {}
             Ok(Brought::Added) => done.added.push(key.slot),
             Ok(Brought::Replaced) => done.replaced.push(key.slot),
-            Err(reason) => done.problems.push(format!("key slot {}: {reason}", key.slot)),
+            Err(reason) => done.problems.push((key.slot, format!("key slot {}: {reason}", key.slot))),
         }
     }
     let wanted = |id: &Id| id.0 == own || kept.contains(&id.0) || keys.iter().any(|key| key.slot == id.0);
@@ -49,7 +49,7 @@ pub fn synchronise(
         let change = opened.header.remove(id);
         match self::change(part, &mut opened.header, change) {
             Ok(()) => done.removed.push(id.0),
-            Err(error) => done.problems.push(format!("remove key slot {id}: {error}")),
+            Err(error) => done.problems.push((id.0, format!("remove key slot {id}: {error}"))),
         }
     }
     done
