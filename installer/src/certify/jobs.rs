@@ -11,6 +11,7 @@ use ondisk::{ReadAt as _, gpt, meta};
 use super::Fault;
 use super::bios;
 use super::case::{Case, Rule, areas};
+use super::encrypted;
 use super::later::{
     first_boot, first_boot_primary_damaged, grow, reset_all, reset_ephemeral_and_meta, reset_state,
 };
@@ -31,7 +32,7 @@ const INSTALLED_AGAIN: u32 = 50;
 type Make = fn(Variant<'_>) -> Result<Case, Fault>;
 
 /// Every operation: its name in the report, which of its situations, how the case is made.
-const OPERATIONS: [(&str, &str, Make); 28] = [
+const OPERATIONS: [(&str, &str, Make); 33] = [
     ("install", "blank", install_blank),
     ("install", "over-billet", install_over),
     ("upgrade", "a-to-b", upgrade_a),
@@ -57,6 +58,11 @@ const OPERATIONS: [(&str, &str, Make); 28] = [
     ("first boot", "new", first_boot),
     ("first boot", "primary-damaged", first_boot_primary_damaged),
     ("grow", "larger-disk", grow),
+    ("format encrypted", "new", encrypted::format),
+    ("add key", "second", encrypted::add_key),
+    ("key rotation", "second-half", encrypted::rotation),
+    ("header repair", "first-copy-damaged", encrypted::repair_first),
+    ("header repair", "second-copy-damaged", encrypted::repair_second),
     ("reset", "whole-disk", reset_all),
     ("reset", "state", reset_state),
     ("reset", "ephemeral-and-meta", reset_ephemeral_and_meta),

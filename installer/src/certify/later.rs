@@ -17,12 +17,12 @@ use crate::{reset, silent};
 const MIB: u64 = 1 << 20;
 
 /// A disk with room for both volumes.
-fn roomy(variant: Variant<'_>) -> Variant<'_> {
+pub(super) fn roomy(variant: Variant<'_>) -> Variant<'_> {
     Variant { room_bytes: STATE_BYTES + EPHEMERAL_LEAST_BYTES + MIB, ..variant }
 }
 
 /// Of the GUIDs of new partitions.
-fn seed_of(variant: Variant<'_>) -> [u8; 32] {
+pub(super) fn seed_of(variant: Variant<'_>) -> [u8; 32] {
     let mut seed = [9; 32];
     seed[..8].copy_from_slice(&variant.seed.to_le_bytes());
     seed

@@ -9,6 +9,7 @@
 
 mod bios;
 mod case;
+mod encrypted;
 mod host;
 mod jobs;
 mod later;

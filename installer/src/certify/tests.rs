@@ -23,6 +23,17 @@ fn no_state_of_the_quick_operations_is_bad_and_every_flush_has_its_reason() {
     assert!(report.states > 4000, "{report}");
 }
 
+#[test]
+fn no_state_of_encrypted_volumes_is_bad() {
+    let scope = scope();
+    const ENCRYPTED: [&str; 4] = ["format encrypted", "add key", "key rotation", "header repair"];
+    let jobs: Vec<Job> = jobs(&scope).into_iter().filter(|job| ENCRYPTED.contains(&job.operation)).collect();
+    let outcomes = certify(&jobs, &scope, &|_| {}).unwrap();
+    let report = Report::new(&outcomes, scope.seeds);
+    assert_eq!(report.faults(), Vec::<String>::new(), "{report}");
+    assert!(report.states > 500, "{report}");
+}
+
 /// For those who have no xtask built: `cargo test -p installer --lib -- --ignored --nocapture`.
 #[test]
 #[ignore = "takes a minute: `cargo xtask certify` does the same"]

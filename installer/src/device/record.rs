@@ -93,6 +93,12 @@ impl Recorder {
         Self { now: before.clone(), recording: Recording { before, events: Vec::new() } }
     }
 
+    /// The device as it is now.
+    #[must_use]
+    pub fn now(&self) -> &Memory {
+        &self.now
+    }
+
     /// What was recorded, and the device as it is now.
     #[must_use]
     pub fn finish(self) -> (Recording, Memory) {
