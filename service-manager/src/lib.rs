@@ -17,6 +17,7 @@
 //! | sequencer ([`sequencer`]) | requests | events, the journal of sequences | with its sequence |
 //! | mounts ([`mounts`]) | /proc/self/mountinfo | store | with machined |
 //! | block devices (`block`), hardware (`hardware`) | /sys, news of udevd | store | with machined |
+//! | key slots of encrypted volumes ([`volumes`]) | the config | META, LUKS2 headers, store | with machined |
 //! | modules (`modules`), device rules (`udev_rules`) | the config | modules, devices, store | with machined |
 //! | flight recorder (`flight_recorder`) | /dev/kmsg | the ring in META | with machined |
 //! | identity (`node_identity`) | STATE, the firmware | STATE, store | once it is told |

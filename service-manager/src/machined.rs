@@ -98,6 +98,7 @@ fn make_node(link: InitLink, replay: &mut Replay) -> Node {
         controllers: OnceLock::new(),
         api_socket: OnceLock::new(),
         configuration: Default::default(),
+        volumes: Default::default(),
         upgrades: Default::default(),
         config: watch::channel(None).0,
         install_target: watch::channel(None).0,

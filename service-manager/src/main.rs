@@ -2,14 +2,21 @@
 
 use std::process::ExitCode;
 
+use service_manager::volumes::opening;
+
 /// Stack of a runtime thread: the deepest call here is a YAML parser's.
 const STACK_BYTES: usize = 512 * 1024;
 /// Threads for file work: one walk of a large folder must not stop another call.
 const BLOCKING_THREADS: usize = 4;
 
 fn main() -> ExitCode {
-    let name = std::env::args().next().unwrap_or_default();
+    let mut arguments = std::env::args();
+    let name = arguments.next().unwrap_or_default();
     let name = name.rsplit('/').next().unwrap_or_default();
+    if name == "machined" && arguments.next().as_deref() == Some(opening::ARGUMENT) {
+        // Without a runtime: it has one thing to do, and memory is what its keys cost.
+        return code(name, opening::serve());
+    }
     let runtime = match runtime(name) {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -23,6 +30,10 @@ fn main() -> ExitCode {
         "trustd" => runtime.block_on(service_manager::trustd::run()),
         other => Err(format!("called as {other:?}; this program is machined, apid or trustd")),
     };
+    code(name, result)
+}
+
+fn code(name: &str, result: Result<(), String>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -86,6 +86,24 @@ impl Meta {
         self.change(move |values| Ok(values.remove(tag))).await
     }
 
+    /// Sets a value as [`Self::set`] does. Blocks.
+    pub(crate) fn set_now(&self, tag: u32, value: &[u8]) -> Result<(), MetaError> {
+        self.change_now(|values| values.set(tag, value).map(|()| true)).map(drop)
+    }
+
+    /// Removes a value as [`Self::delete`] does. Blocks.
+    pub(crate) fn delete_now(&self, tag: u32) -> Result<bool, MetaError> {
+        self.change_now(|values| Ok(values.remove(tag)))
+    }
+
+    /// Reads the values again: somebody else of us has changed them. Blocks.
+    pub(crate) fn refresh(&self) -> Result<(), MetaError> {
+        match self.device() {
+            Some(_) => self.change_now(|_| Ok(false)).map(drop),
+            None => Ok(()),
+        }
+    }
+
     /// Where the values are kept; `None`: in memory.
     #[must_use]
     pub fn device(&self) -> Option<PathBuf> {

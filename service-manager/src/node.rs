@@ -76,6 +76,8 @@ pub struct Node {
     pub configuration: Configuration,
     /// Values that outlive upgrades.
     pub meta: Meta,
+    /// STATE and EPHEMERAL.
+    pub volumes: crate::volumes::Volumes,
     /// Upgrades of this node.
     pub upgrades: Upgrades,
     /// The reset that was asked for.

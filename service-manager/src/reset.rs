@@ -17,7 +17,7 @@ use installer::{Progress, reset as wiping};
 
 use crate::node::Node;
 use crate::system_disk::{self, SystemDisk};
-use crate::volumes::{NodeHost, chain};
+use crate::volumes::{self, NodeHost, chain};
 
 /// Afterwards the machine restarts.
 pub(crate) const REBOOT: &str = "reboot";
@@ -109,9 +109,13 @@ pub(crate) fn wipe_system(node: &Node, disk: &SystemDisk, intent: &ResetIntent) 
             node.journal.say(&format!("reset: wiping {said} of {}", disk.path.display()));
         }
     };
+    volumes::close(node, &intent.partitions)?;
     wiping::run(&mut host(disk)?, intent, disk.slot, &mut tell).map_err(|e| chain(&e))?;
     if intent.partitions.is_empty() || intent.partitions.iter().any(|name| name == "META") {
         node.meta.close();
+    } else if let Err(error) = node.meta.refresh() {
+        // How STATE was encrypted went with it.
+        node.journal.warn(&error.to_string());
     }
     let what = match intent.partitions.as_slice() {
         [] => "the whole disk".to_owned(),

@@ -95,7 +95,7 @@ pub const INITIALIZE: Sequence<TaskFn> = Sequence {
             name: "mountSystem",
             tasks: &[named(
                 "mountStatePartition",
-                "makes STATE on that disk if it is missing, and mounts it",
+                "opens and mounts STATE of that disk; one that is missing is made with the first config",
                 tasks::mount_state_partition,
             )],
         },

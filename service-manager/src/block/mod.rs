@@ -153,7 +153,7 @@ impl Device {
         Disk {
             dev_path: self.node_path(),
             size: self.bytes,
-            pretty_size: pretty(self.bytes),
+            pretty_size: pretty_size(self.bytes),
             io_size: self.number("queue/minimum_io_size"),
             sector_size: self.number("queue/logical_block_size"),
             readonly: text(&self.folder.join("ro")) == "1",
@@ -282,7 +282,7 @@ fn disk_below(node: &Node, name: &str, depth: usize) -> Option<String> {
 }
 
 /// Bytes for people, as the clients' own tables write them: `512 B`, `1.0 GB`, `75 MB`.
-fn pretty(bytes: u64) -> String {
+pub(crate) fn pretty_size(bytes: u64) -> String {
     const UNITS: [&str; 7] = ["B", "kB", "MB", "GB", "TB", "PB", "EB"];
     let mut unit = 0;
     let mut step = 1;

@@ -125,7 +125,7 @@ async fn a_device_that_appears_is_listed() {
 #[test]
 fn sizes_and_transports_for_people() {
     assert_eq!(
-        [0, 999, 1000, 1_500_000, 9_990_000, 75_000_000, 10_485_760_000].map(pretty),
+        [0, 999, 1000, 1_500_000, 9_990_000, 75_000_000, 10_485_760_000].map(pretty_size),
         ["0 B", "999 B", "1.0 kB", "1.5 MB", "10 MB", "75 MB", "10 GB"]
     );
     assert_eq!(transport("nvme0n1", "/pci0000:00"), "nvme");

@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 use ondisk::gpt::{self, Geometry};
 use ondisk::{ReadAt, ReadError};
 
-use super::{Device, pretty};
+use super::{Device, pretty_size};
 use crate::node::Node;
 use crate::store::DiscoveredVolume;
 
@@ -34,7 +34,7 @@ pub(super) fn discover(node: &Node, device: &Device) -> DiscoveredVolume {
         dev_path: device.node_path(),
         kind: device.kind(),
         size: device.bytes,
-        pretty_size: pretty(device.bytes),
+        pretty_size: pretty_size(device.bytes),
         sector_size: device.number("queue/logical_block_size"),
         io_size: device.number("queue/minimum_io_size"),
         partition_label: device.property("PARTNAME"),

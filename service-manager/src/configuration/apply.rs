@@ -1,7 +1,7 @@
 //! One change of the machine config, from request to answer.
 //!
-//! Order: judge the text, decide (`plan`), and then, under the lock: STATE first, the answer's content next, the
-//! effect last. A restart begins only when its sequence can have the sequencer.
+//! Order: judge the text, decide (`plan`), and then, under the lock: META's record of STATE's encryption, STATE, the
+//! answer's content next, the effect last. A restart begins only when its sequence can have the sequencer.
 //! Fails by: [`Failure`], with nothing changed unless it says so.
 
 use std::sync::Arc;
@@ -22,6 +22,7 @@ use crate::install;
 use crate::node::Node;
 use crate::sequencer::{self, Locked, Start};
 use crate::sequences::APPLY_CONFIGURATION;
+use crate::volumes;
 
 /// How long the answer may take to leave the node before the config takes effect: its effect may be another address.
 const ANSWER_LEAVES: Duration = Duration::from_millis(200);
@@ -52,6 +53,9 @@ pub(crate) enum Failure {
     /// Its way back would be lost.
     #[error("the configuration in force waits for confirmation: confirm it before trying another one")]
     Unconfirmed,
+    /// The encryption of a volume.
+    #[error(transparent)]
+    Encryption(#[from] volumes::Refusal),
     /// There is no disk to install to.
     #[error(transparent)]
     Install(#[from] install::Failure),
@@ -79,6 +83,8 @@ pub(crate) async fn apply(
     }
     let now = situation(node, &text)?;
     let plan = plan::decide(request, confirm.is_some(), &now)?;
+    let config = Arc::new(config);
+    volumes::check_change(node, config.clone(), matches!(plan, Plan::Staged)).await?;
     if matches!(plan, Plan::Reboot) {
         sequencer::may_start(node, &APPLY_CONFIGURATION)?;
     }
@@ -90,7 +96,12 @@ pub(crate) async fn apply(
         mode_details.push_str(&format!("\n{text}"));
     }
     if !request.dry_run {
-        carry_out(node, plan, &now, text, confirm)?;
+        if now.change.is_none()
+            && let Err(error) = volumes::provision_system_disk(node, Some(config.clone())).await
+        {
+            node.journal.warn(&format!("{error}; without STATE the machine config lasts until a restart"));
+        }
+        carry_out(node, plan, &now, Applied { text, config }, confirm)?;
     }
     Ok(ApplyConfiguration { metadata: None, warnings, mode: plan.mode().into(), mode_details })
 }
@@ -108,11 +119,17 @@ fn situation(node: &Node, new: &str) -> Result<Situation, Failure> {
     Ok(Situation { change: Some(change), diff: diff(&old, new), has_state })
 }
 
+/// The config that is applied.
+struct Applied {
+    text: Zeroizing<String>,
+    config: Arc<config::Config>,
+}
+
 fn carry_out(
     node: &Arc<Node>,
     plan: Plan,
     now: &Situation,
-    text: Zeroizing<String>,
+    Applied { text, config }: Applied,
     confirm: Option<Duration>,
 ) -> Result<(), Failure> {
     let old = text_in_force(node);
@@ -120,6 +137,8 @@ fn carry_out(
     if !matches!(plan, Plan::Try(_))
         && let Some(state) = node.configuration.state()
     {
+        // Should the power go in between, what META says is tried first, and one key of it is the old config's.
+        volumes::keep_record(node, &config).map_err(Failure::Keep)?;
         save(&state, &text, back.as_ref()).map_err(Failure::Keep)?;
     }
     // A change by someone who reached the node ends every earlier clock; one that waits for a restart is started by it.

@@ -178,12 +178,14 @@ pub(crate) fn find_state(node: &Node) -> Result<bool, String> {
         Some(state) => Some(state),
         None => match state::find(Path::new(volume::CLASS)) {
             Found::Nothing => None,
-            Found::One(device) => {
-                crate::volumes::check_foreign_state(node, &device)?;
-                let state = State::mount(&device)?;
-                node.journal.say(&format!("STATE is {}", device.display()));
-                Some(state)
-            }
+            Found::One(device) => match crate::volumes::usable(node, &device)? {
+                Some(device) => {
+                    let state = State::mount(&device)?;
+                    node.journal.say(&format!("STATE is {}", device.display()));
+                    Some(state)
+                }
+                None => None,
+            },
             Found::Several(devices) => {
                 let names: Vec<String> = devices.iter().map(|device| device.display().to_string()).collect();
                 let names = names.join(", ");
@@ -198,6 +200,17 @@ pub(crate) fn find_state(node: &Node) -> Result<bool, String> {
         node.configuration.set_state(state);
     }
     Ok(node.configuration.state().is_some())
+}
+
+/// What a config says, if it may be used.
+pub(crate) fn read(node: &Node, text: &str) -> Result<config::Config, Wrong> {
+    judge(node, text).map(|judged| judged.config)
+}
+
+/// The config that the node returns to if the one in force is not confirmed.
+pub(crate) fn way_back(node: &Node) -> Option<config::Config> {
+    let pending = node.configuration.pending()?;
+    judge(node, &pending.previous).ok().map(|judged| judged.config)
 }
 
 /// Looks whether the config on STATE waits for confirmation. Once a boot, before it is read.

@@ -51,7 +51,9 @@ pub(super) async fn apply(
 fn status(failure: &Failure) -> Status {
     let text = failure.to_string();
     match failure {
-        Failure::Wrong(_) | Failure::Refused(_) | Failure::Install(_) => Status::invalid_argument(text),
+        Failure::Wrong(_) | Failure::Refused(_) | Failure::Install(_) | Failure::Encryption(_) => {
+            Status::invalid_argument(text)
+        }
         Failure::Keep(_) => Status::internal(text),
         Failure::Busy
         | Failure::Rebooting

@@ -79,6 +79,7 @@ pub(crate) fn node(root: PathBuf) -> Arc<Node> {
         controllers: OnceLock::new(),
         api_socket: OnceLock::new(),
         configuration: Default::default(),
+        volumes: Default::default(),
         upgrades: Default::default(),
         config: watch::channel(None).0,
         install_target: tokio::sync::watch::channel(None).0,

@@ -61,6 +61,20 @@ pub static DISCOVERED_VOLUME: Definition = Definition {
     ..PLAIN
 };
 
+/// A volume of the system: whether it can be used, and how it was opened.
+pub static VOLUME_STATUS: Definition = Definition {
+    kind: "VolumeStatuses.block.talos.dev",
+    display: "VolumeStatus",
+    columns: &[
+        column("Type", "{.type}"),
+        column("Phase", "{.phase}"),
+        column("Location", "{.location}"),
+        column("Size", "{.prettySize}"),
+    ],
+    writer: "block.VolumeManagerController",
+    ..PLAIN
+};
+
 /// What a resource of these types says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
@@ -73,6 +87,53 @@ pub enum Block {
     Device(BlockDevice),
     /// `DiscoveredVolumes`.
     Volume(DiscoveredVolume),
+    /// `VolumeStatuses`.
+    VolumeStatus(VolumeStatus),
+}
+
+/// A volume of the system.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VolumeStatus {
+    /// `ready` or `failed`.
+    pub phase: &'static str,
+    /// `partition`.
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    /// Node of the partition.
+    pub location: String,
+    /// Node of what is mounted: of an encrypted volume its mapping.
+    pub mount_location: String,
+    /// The partition's identifier.
+    #[serde(rename = "partitionUUID")]
+    pub partition_uuid: String,
+    /// The partition's number.
+    pub partition_index: u32,
+    /// Node of the disk.
+    pub parent_location: String,
+    /// Bytes.
+    pub size: u64,
+    /// The same for people.
+    pub pretty_size: String,
+    /// What is on it.
+    pub filesystem: &'static str,
+    /// `luks2` or `none`.
+    pub encryption_provider: &'static str,
+    /// The slot whose key opened it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub encryption_slot: Option<u8>,
+    /// Where that key came from: `nodeID`, `static`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub encryption_key: String,
+    /// Kinds of the keys of the config.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub configured_encryption_keys: Vec<String>,
+    /// Slots that are not as the config wants them, with the reason.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub encryption_failed_syncs: Vec<String>,
+    /// Why it cannot be used.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub error_message: String,
 }
 
 /// A disk.

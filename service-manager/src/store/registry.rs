@@ -4,7 +4,7 @@
 //! Source: spec/api-wire-facts.md §5.3 and §6.1; the `billet.dev` types are ours.
 
 use super::addressing::{HARDWARE_ADDRESS, NETWORK_STATUS, NODE_ADDRESS, RESOLVER_STATUS};
-use super::block::{BLOCK_DEVICE, DISCOVERED_VOLUME, DISK, SYSTEM_DISK};
+use super::block::{BLOCK_DEVICE, DISCOVERED_VOLUME, DISK, SYSTEM_DISK, VOLUME_STATUS};
 use super::hardware::{MEMORY_MODULE, PCI_DEVICE, PROCESSOR, SYSTEM_INFORMATION};
 use super::runtime::{
     CLUSTER_INFO, EARLIER_BOOT, IDENTITY, KERNEL_MODULE_SPEC, KMSG_LOG_CONFIG, LOG_DESTINATION_STATUS,
@@ -275,7 +275,7 @@ pub static KERNEL_PARAM_STATUS: Definition = Definition {
 };
 
 /// Every type, sorted by name.
-pub static ALL: [&Definition; 44] = [
+pub static ALL: [&Definition; 45] = [
     &ADDRESS_STATUS,
     &API_CERTIFICATE,
     &BLOCK_DEVICE,
@@ -320,6 +320,7 @@ pub static ALL: [&Definition; 44] = [
     &UDEV_RULE_STATUS,
     &UPGRADE_STATUS,
     &VERSION,
+    &VOLUME_STATUS,
 ];
 
 /// A word that names no type or several.

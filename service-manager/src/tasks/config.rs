@@ -20,6 +20,7 @@ use crate::configuration::{self, change, pending};
 use crate::node::Node;
 use crate::sequencer::TaskFuture;
 use crate::tasks::{Stage, publish_stage};
+use crate::volumes;
 
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
@@ -145,7 +146,7 @@ impl Looking {
             Search::Nothing => {}
         }
         match source::from_outside(node).await {
-            Search::Found(candidate) => enter(node, candidate),
+            Search::Found(candidate) => enter_from_outside(node, candidate).await,
             Search::Failed(error) => Err(Trouble::Load(error)),
             Search::Absent(text) => Err(Trouble::Nothing(Some(text))),
             Search::Nothing => Err(Trouble::Nothing(None)),
@@ -176,6 +177,20 @@ impl Looking {
             }
             self.state_trouble = text;
         }
+    }
+}
+
+/// Makes STATE as the candidate wants it, if it is missing, and takes the candidate; a STATE that it opened and that has
+/// a config goes before it.
+async fn enter_from_outside(node: &Arc<Node>, candidate: Candidate) -> Result<(), Trouble> {
+    let config = configuration::read(node, &candidate.text)
+        .map_err(|error| Trouble::Invalid(format!("from {}: {error}", candidate.origin)))?;
+    if let Err(error) = volumes::provision_system_disk(node, Some(Arc::new(config))).await {
+        node.journal.warn(&format!("{error}; without STATE the machine config lasts until a restart"));
+    }
+    match source::from_state(node) {
+        Search::Found(kept) if !change::is_not_for_keeps(&kept.text) => enter(node, kept),
+        _ => enter(node, candidate),
     }
 }
 

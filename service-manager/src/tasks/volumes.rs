@@ -1,9 +1,9 @@
 //! The system disk: META, STATE and EPHEMERAL.
 //!
-//! Order: META first, since it says what was cut off; STATE before the config is looked for; EPHEMERAL before /var is
-//! filled.
+//! Order: META first, since it says what was cut off and how STATE is encrypted; STATE before the config is looked for,
+//! or, where there is none yet, with the first config; EPHEMERAL before /var is filled.
 //! Fails by: without META and STATE the node goes on and says so, since a person can then give it a config or reset
-//! it; an EPHEMERAL that holds something foreign ends the boot sequence.
+//! it; an EPHEMERAL that holds something foreign, or that no key opens, ends the boot sequence.
 //! Source: spec/machine-facts.md §4.4 and its v1.13 appendix.
 
 use std::sync::Arc;
@@ -30,10 +30,10 @@ pub fn reload_meta(node: Arc<Node>) -> TaskFuture {
     })
 }
 
-/// Makes STATE on the disk that the root came from, if it is missing, and mounts it.
+/// Opens and mounts STATE of the disk that the root came from. One that is missing is made with the first config.
 pub fn mount_state_partition(node: Arc<Node>) -> TaskFuture {
     Box::pin(async move {
-        if let Err(error) = volumes::provision_system_disk(&node).await {
+        if let Err(error) = volumes::provision_system_disk(&node, node.config()).await {
             node.journal.warn(&format!("{error}; without STATE the machine config lasts until a restart"));
         }
         Ok(())

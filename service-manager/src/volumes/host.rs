@@ -1,6 +1,7 @@
-//! The node's side of `installer::host`: device nodes, BLKPG, mkfs.xfs.
+//! The node's side of `installer::host`: device nodes, BLKPG, mkfs.xfs, mappings of encrypted volumes.
 //!
 //! Owns: the way from a partition in a table to an open device; what the kernel is told about it.
+//! Does not: derive keys or make mappings itself: the process of `opening` does.
 //! Order: before a partition is opened the kernel knows it where the table has it.
 //! Fails by: `installer::Error` with device and operation; a partition that is mounted cannot be opened.
 //! Source: include/uapi/linux/blkpg.h; Documentation/ABI/stable/sysfs-block; mkfs.xfs(8).
@@ -12,10 +13,15 @@ use std::time::Duration;
 
 use installer::Error;
 use installer::device::{BlockDevice, DeviceError, Disk};
+use installer::encryption::Key;
 use installer::host::Host;
+use installer::volumes::Volume;
 use ondisk::gpt::{Partition, Table};
+use unlock::{Record, Refused};
 
-use super::program;
+use super::opening::{self, Done, Job, Request};
+use super::{encryption, mapping, program};
+use crate::node::Node;
 use crate::system_disk::partition_path;
 
 const CLASS: &str = "/sys/class/block";
@@ -29,12 +35,41 @@ const MKFS_DEADLINE: Duration = Duration::from_secs(600);
 pub(crate) struct NodeHost {
     path: PathBuf,
     disk: Disk,
+    /// The volume that is to be encrypted.
+    sealed: Option<Sealed>,
+}
+
+/// How a volume is to be encrypted.
+struct Sealed {
+    volume: Volume,
+    record: Record,
+    keys: Vec<Result<Key, Refused>>,
+    /// What making it said.
+    made: Option<Done>,
 }
 
 impl NodeHost {
     /// Opens the disk, whose partitions may be in use.
     pub(crate) fn open(path: &Path) -> Result<Self, DeviceError> {
-        Ok(Self { path: path.to_owned(), disk: Disk::open_shared(path)? })
+        Ok(Self { path: path.to_owned(), disk: Disk::open_shared(path)?, sealed: None })
+    }
+
+    /// Has this volume encrypted from now on, with the keys that this machine has for it.
+    pub(super) fn seal(&mut self, node: &Node, volume: Volume, record: &Record) {
+        let keys = encryption::keys(record, &encryption::machine(node), volume);
+        self.sealed = Some(Sealed { volume, record: record.clone(), keys, made: None });
+    }
+
+    /// What making the encrypted volume said; `None` if it was there.
+    pub(super) fn made(&mut self) -> Option<Done> {
+        self.sealed.as_mut()?.made.take()
+    }
+
+    /// Opens the encrypted volume that a partition holds.
+    pub(super) fn unlock(&self, partition: &Partition) -> Result<Done, String> {
+        let Some(sealed) = &self.sealed else { return Err("it is not to be encrypted".to_owned()) };
+        mapping::load_kernel_modules()?;
+        opening::ask(&sealed.request(Job::Open, &self.partition(partition)))
     }
 
     fn partition(&self, partition: &Partition) -> PathBuf {
@@ -81,13 +116,54 @@ impl Host for NodeHost {
         told.map_err(|errno| failed(errno.into()))
     }
 
+    fn encrypts(&self, partition: &Partition) -> bool {
+        self.sealed.as_ref().is_some_and(|sealed| sealed.volume.name() == partition.name)
+    }
+
+    fn encrypt(&mut self, table: &Table, partition: &Partition) -> Result<(), Error> {
+        self.announce(table, partition)?;
+        let device = self.partition(partition);
+        let failed = |reason: String| Error::Encrypt { name: partition.name.clone(), reason };
+        let sealed = self.sealed.as_mut().ok_or_else(|| failed("it has no keys".to_owned()))?;
+        let protection = encryption::protection(&sealed.record, &sealed.keys).map_err(failed)?;
+        mapping::load_kernel_modules().map_err(failed)?;
+        // Of a volume that was half made under an earlier machined.
+        mapping::close(sealed.volume).map_err(failed)?;
+        // Nobody else may use it: the process that writes would not notice.
+        drop(Disk::open(&device)?);
+        let job = Job::Format { key_bytes: protection.key_bytes, sector_bytes: protection.sector_bytes };
+        sealed.made = Some(opening::ask(&sealed.request(job, &device)).map_err(failed)?);
+        Ok(())
+    }
+
+    fn open_volume(
+        &mut self,
+        table: &Table,
+        partition: &Partition,
+    ) -> Result<Box<dyn BlockDevice + '_>, Error> {
+        match self.sealed.as_ref().filter(|_| self.encrypts(partition)) {
+            Some(sealed) => Ok(Box::new(Disk::open(&mapping::path(sealed.volume))?)),
+            None => self.open(table, partition),
+        }
+    }
+
     fn format(&mut self, table: &Table, partition: &Partition) -> Result<(), Error> {
         self.announce(table, partition)?;
-        let device = self.partition(partition).display().to_string();
+        let device = match self.sealed.as_ref().filter(|_| self.encrypts(partition)) {
+            Some(sealed) => mapping::path(sealed.volume),
+            None => self.partition(partition),
+        };
+        let device = device.display().to_string();
         // -f: the intent says that what is there counts for nothing.
         let arguments = ["-q", "-f", "-L", &partition.name, &device];
         program::run(MKFS, &arguments, MKFS_DEADLINE)
             .map_err(|reason| Error::Format { name: partition.name.clone(), reason })
+    }
+}
+
+impl Sealed {
+    fn request(&self, job: Job, device: &Path) -> Request {
+        Request::new(job, self.volume.name(), device, &self.keys, &self.record.options)
     }
 }
 

@@ -1,66 +1,67 @@
 //! The volumes that a node keeps on its system disk: STATE at /system/state, EPHEMERAL at /var.
 //!
-//! Owns: making, growing and mounting them on this machine; `installer::volumes` decides what is written.
+//! | part | owns |
+//! |---|---|
+//! | `make`, `host` | a partition becomes a device that can be mounted |
+//! | `state`, `mount`, `user_disks` | when, where, and what for |
+//! | `encryption`, `record`, `change` | keys from the config, META's record of STATE, what a new config may change |
+//! | `opening`, `mapping`, `synchronise` | the process that has the keys, mappings, slots in step with the config |
+//! | `status` | what is known of them, for the API |
+//!
+//! Owns: making, growing, opening and mounting them on this machine; `installer::volumes` decides what is written.
 //! Does not: touch a disk that the node was not started from, except where an installation or a person names it.
 //! Order: the table and META through `installer::device`; then the file system; then the mount.
 //! Fails by: a sentence; a node without STATE or EPHEMERAL runs, keeps its config and /var in memory, and can be reset.
 //! Source: docs/formats/disk.md, spec/machine-facts.md §3.1, §4.4, §11.2.
 
+mod change;
+mod encryption;
 mod host;
+mod make;
+mod mapping;
 mod mount;
+pub mod opening;
 mod program;
+mod record;
+mod state;
+mod status;
+mod synchronise;
 mod user_disks;
 
-use std::path::Path;
 use std::sync::Arc;
 
+use config::Config;
 use installer::Error;
-use installer::volumes::{Did, Ready, Volume};
-use rustix::rand::{GetRandomFlags, getrandom};
+use installer::volumes::Volume;
 
-use crate::configuration::State;
 use crate::node::Node;
-use crate::system_disk::partition_path;
+use make::Trouble;
 
+pub(crate) use change::{Refusal, check as check_change};
 pub(crate) use host::NodeHost;
 pub(crate) use mount::{VAR, is_mounted, release};
+pub(crate) use state::{provision, provision_system_disk, usable};
+pub use status::Volumes;
+pub(crate) use synchronise::follow;
 
-/// Makes STATE on an installed disk where it is missing, and mounts it.
-///
-/// META of that disk is the node's from then on. Used by the boot, and after an installation for the config.
-pub(crate) async fn provision(node: &Arc<Node>, disk: &Path) -> Result<State, String> {
-    let (node, disk) = (node.clone(), disk.to_owned());
-    blocking(move || provision_now(&node, &disk)).await
-}
-
-/// The same for the disk that the root came from. Nothing happens where it came from elsewhere.
-pub(crate) async fn provision_system_disk(node: &Arc<Node>) -> Result<(), String> {
-    let finder = node.clone();
-    let found = blocking(move || crate::system_disk::find(&finder)).await?;
-    match found.filter(|disk| disk.slot.is_some()) {
-        Some(disk) => provision(node, &disk.path).await.map(drop),
-        None => Ok(()),
+/// Has META say how a config wants STATE opened, before that config is on STATE. Blocks.
+pub(crate) fn keep_record(node: &Node, config: &Config) -> Result<(), String> {
+    match (node.volumes.open(Volume::State), encryption::wanted(config, Volume::State)) {
+        (Some(_), Some(wanted)) => record::keep(node, Some(&wanted)),
+        // A STATE that is not encrypted needs none, and one that is stays so until it is wiped.
+        _ => Ok(()),
     }
 }
 
-fn provision_now(node: &Node, disk: &Path) -> Result<State, String> {
-    if let Some(state) = node.configuration.state() {
-        return Ok(state);
+/// Takes the mappings of volumes that are to be wiped away. Blocks.
+pub(crate) fn close(node: &Node, partitions: &[String]) -> Result<(), String> {
+    for volume in [Volume::State, Volume::Ephemeral] {
+        if partitions.is_empty() || partitions.iter().any(|name| name == volume.name()) {
+            mapping::close(volume)?;
+            status::closed(node, volume);
+        }
     }
-    if let Some(state) = State::mounted() {
-        // By an earlier machined.
-        node.configuration.set_state(state.clone());
-        return Ok(state);
-    }
-    let ready = make(node, disk, Volume::State).map_err(|e| chain(&e))?;
-    if let Some(meta) = ready.table.by_name("META") {
-        node.meta.open(&partition_path(disk, meta.number)).map_err(|e| e.to_string())?;
-    }
-    let device = partition_path(disk, ready.partition.number);
-    let state = State::mount(&device)?;
-    node.journal.say(&format!("STATE is {}", device.display()));
-    node.configuration.set_state(state.clone());
-    Ok(state)
+    Ok(())
 }
 
 /// Makes EPHEMERAL where it is missing, lets it fill the disk, and mounts it at /var. Says whether it did: without
@@ -77,26 +78,23 @@ fn mount_ephemeral_now(node: &Node) -> Result<bool, String> {
     let Some(disk) = crate::system_disk::find(node)?.filter(|disk| disk.slot.is_some()) else {
         return Ok(false);
     };
-    let ready = match make(node, &disk.path, Volume::Ephemeral) {
-        Ok(ready) => ready,
+    let wanted = node.config().and_then(|config| encryption::wanted(&config, Volume::Ephemeral));
+    let made = match make::make(node, &disk.path, Volume::Ephemeral, wanted.as_ref()) {
+        Ok(made) => made,
         // An image that was not made larger, as in tests: nothing is wrong with it.
-        Err(error @ Error::NoRoom { .. }) => {
+        Err(Trouble::Partition(error @ Error::NoRoom { .. })) => {
             node.journal.warn(&format!("{error}; {VAR} is kept in memory until a restart"));
             return Ok(false);
         }
-        Err(error) => return Err(chain(&error)),
-    };
-    if ready.did == Did::Nothing {
-        let mut host = NodeHost::open(&disk.path).map_err(|e| chain(&e))?;
-        let bytes = installer::volumes::grow(&mut host, Volume::Ephemeral).map_err(|e| chain(&e))?;
-        if bytes > 0 {
-            node.journal.say(&format!("EPHEMERAL: the disk has become larger: {} MiB more", bytes >> 20));
+        Err(error) => {
+            let reason = chain(&error);
+            status::failed(node, Volume::Ephemeral, &reason);
+            return Err(reason);
         }
-    }
-    let device = partition_path(&disk.path, ready.partition.number);
-    mount::ephemeral(&device)?;
-    node.journal.say(&format!("EPHEMERAL is {}, mounted at {VAR}", device.display()));
-    mount::fill(&device)?;
+    };
+    mount::ephemeral(&made.device)?;
+    node.journal.say(&format!("EPHEMERAL is {}, mounted at {VAR}", made.device.display()));
+    mount::fill(&made.device)?;
     Ok(true)
 }
 
@@ -105,46 +103,6 @@ pub(crate) async fn mount_user_disks(node: &Arc<Node>) -> Result<(), String> {
     let Some(config) = node.config().filter(|config| !config.machine.disks.is_empty()) else { return Ok(()) };
     let node = node.clone();
     blocking(move || user_disks::mount_all(&node, &config.machine.disks)).await
-}
-
-fn make(node: &Node, disk: &Path, volume: Volume) -> Result<Ready, Error> {
-    let mut host = NodeHost::open(disk)?;
-    let ready = installer::volumes::provision(&mut host, volume, &random())?;
-    let (name, disk) = (volume.name(), disk.display());
-    match ready.did {
-        Did::Nothing => {}
-        Did::Made => node.journal.say(&format!("{name} was made on {disk}")),
-        Did::Formatted => node.journal.say(&format!("{name} on {disk} was empty: formatted")),
-        Did::Resumed => {
-            node.journal.say(&format!("{name} on {disk}: making it was cut off; it was formatted again"));
-        }
-    }
-    Ok(ready)
-}
-
-/// Whether STATE of a disk that the node was not started from may be used: not while it is half made or half wiped.
-/// META of that disk becomes the node's. Blocks.
-pub(crate) fn check_foreign_state(node: &Node, device: &Path) -> Result<(), String> {
-    let Ok(Some(disk)) = crate::system_disk::find(node) else { return Ok(()) };
-    let is_it = |partition: &&ondisk::gpt::Partition| disk.partition_path(partition) == device;
-    let Some(state) = disk.table.by_name(Volume::State.name()).filter(is_it) else { return Ok(()) };
-    let mut host = NodeHost::open(&disk.path).map_err(|e| chain(&e))?;
-    let name = disk.path.display();
-    if installer::reset::pending(&mut host).map_err(|e| chain(&e))?.is_some() {
-        return Err(format!("a reset of {name} was cut off: start the machine from that disk to finish it"));
-    }
-    if installer::volumes::is_half_made(&mut host, state).map_err(|e| chain(&e))? {
-        return Err(format!("STATE on {name} is half made: start the machine from that disk to finish it"));
-    }
-    crate::meta::open_on_system_disk(node);
-    Ok(())
-}
-
-fn random() -> [u8; 32] {
-    let mut bytes = [0; 32];
-    // Blocks until the kernel has entropy, which it has long before a disk is found.
-    let _ = getrandom(&mut bytes, GetRandomFlags::empty());
-    bytes
 }
 
 /// An error with everything below it.

@@ -66,7 +66,7 @@ fn is_mounted_in(mounts: &str, target: &str) -> bool {
     })
 }
 
-/// Takes STATE and EPHEMERAL, and what is mounted below /var, out of use. Blocks.
+/// Takes STATE and EPHEMERAL, and what is mounted below /var, out of use, and their keys out of the kernel. Blocks.
 pub(crate) fn release(node: &Node) -> Result<(), String> {
     node.configuration.forget_state();
     let mounts = fs::read_to_string("/proc/self/mounts").map_err(|e| format!("read the mounts: {e}"))?;
@@ -80,7 +80,7 @@ pub(crate) fn release(node: &Node) -> Result<(), String> {
             }
         }
     }
-    Ok(())
+    super::close(node, &[])
 }
 
 /// What is to be unmounted, later mounts first.

@@ -1,12 +1,12 @@
-//! A program of the image that is run to its end: mkfs.xfs, xfs_growfs.
+//! A program of the image that is run to its end: mkfs.xfs, xfs_growfs, machined itself for opening volumes.
 //!
-//! Owns: its output, of which an error carries the last lines, and its deadline.
+//! Owns: its output, of which an error carries the last lines, or which is its answer; its deadline.
 //! Order: the program ends with machined: whoever follows begins it again.
 //! Fails by: a sentence with the program's name, its status and what it said.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -50,14 +50,53 @@ pub(super) fn run(program: &str, arguments: &[&str], limit: Duration) -> Result<
     ended.map_err(|e| failed("follow", &e))?;
     match status {
         Some(0) => Ok(()),
-        status => {
-            let status = status.unwrap_or(-1);
-            let how = match (status & 0x7f, (status >> 8) & 0xff) {
-                (0, code) => format!("exit status {code}"),
-                (signal, _) => format!("signal {signal}"),
-            };
-            Err(format!("{program}: {how}: {}", last_lines(&output)))
-        }
+        status => Err(format!("{program}: {}: {}", how(status.unwrap_or(-1)), last_lines(&output))),
+    }
+}
+
+/// Runs a program with a question on its standard input; the answer is what it writes. Blocks.
+pub(super) fn ask(
+    program: &CStr,
+    arguments: &[&CStr],
+    question: &[u8],
+    limit: Duration,
+) -> Result<Vec<u8>, String> {
+    let failed = |what: &str, error: &dyn std::fmt::Display| format!("{what} {program:?}: {error}");
+    let pipe = || rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC);
+    let (stdin, to) = pipe().map_err(|e| failed("make a pipe for", &e))?;
+    let (from, stdout) = pipe().map_err(|e| failed("make a pipe for", &e))?;
+    let child = spawn(&Spawn {
+        program,
+        argv: arguments,
+        descriptors: &[(stdin.as_fd(), 0), (stdout.as_fd(), 1)],
+        folder: Some(c"/"),
+        session: true,
+        death_signal: Some(Signal::KILL),
+        ..Spawn::default()
+    })
+    .map_err(|e| failed("run", &e))?;
+    drop((stdin, stdout));
+    let mut answer = Vec::new();
+    // It reads all of it before it writes anything.
+    let asked = File::from(to).write_all(question).map_err(|e| failed("ask", &e));
+    let ended = asked.and_then(|()| follow(&child, &File::from(from), &mut answer, limit));
+    if ended.is_err() {
+        // It may have ended meanwhile.
+        let _ = pidfd_send_signal(&child.pidfd, Signal::KILL);
+    }
+    let status = wait_pidfd(&child.pidfd, true).map_err(|e| failed("wait for", &e))?;
+    ended?;
+    match status {
+        Some(0) => Ok(answer),
+        status => Err(format!("its process ended: {}", how(status.unwrap_or(-1)))),
+    }
+}
+
+/// How a program ended, for people.
+fn how(status: i32) -> String {
+    match (status & 0x7f, (status >> 8) & 0xff) {
+        (0, code) => format!("exit status {code}"),
+        (signal, _) => format!("signal {signal}"),
     }
 }
 
@@ -131,6 +170,14 @@ mod tests {
         let error = run("/bin/sh", &["-c", script], LONG).unwrap_err();
         assert!(error.starts_with("/bin/sh: exit status 3: "), "{error}");
         assert!(error.ends_with("29999; 30000; cannot open device"), "{error}");
+    }
+
+    #[test]
+    fn a_question_gets_its_answer() {
+        let ask = |script: &CStr| ask(c"/bin/sh", &[c"sh", c"-c", script], b"keys", LONG);
+        assert_eq!(ask(c"tr a-z A-Z").unwrap(), b"KEYS");
+        assert_eq!(ask(c"cat; exit 3").unwrap_err(), "its process ended: exit status 3");
+        assert_eq!(ask(c"cat; kill -9 $$").unwrap_err(), "its process ended: signal 9");
     }
 
     #[test]

@@ -1,0 +1,231 @@
+//! What a new machine config may change about the encryption of a volume that is there.
+//!
+//! Owns: the rules, and the sentences that name the guide's way around each.
+//! Does not: read disks: what a volume holds comes with [`Change`].
+//! Order: asked before anything of the new config is written.
+//! Source: guide 13 ("Key Rotation", "Going from Unencrypted to Encrypted and Vice Versa"), spec/machine-facts.md §3.5.
+
+use std::sync::Arc;
+
+use config::Config;
+use installer::volumes::{Holds, Volume};
+use unlock::{Record, RecordKey};
+
+use super::{NodeHost, chain, encryption};
+use crate::configuration;
+use crate::node::Node;
+use crate::system_disk;
+
+/// One volume under an old and a new config.
+#[derive(Clone, Copy)]
+struct Change<'a> {
+    volume: Volume,
+    holds: Holds,
+    /// Keys that its slots are known to have, and those of configs that the node may return to.
+    old: &'a [Record],
+    /// What the new config wants.
+    new: Option<&'a Record>,
+    /// The config takes effect with the next restart: the volume can be wiped before.
+    staged: bool,
+}
+
+/// Why a config is not taken.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Refusal {
+    /// Plain → encrypted.
+    #[error(
+        "{volume} holds data that is not encrypted, and there is no in-place encryption: {}",
+        flow(volume)
+    )]
+    ToEncrypted {
+        /// Which one.
+        volume: &'static str,
+    },
+    /// Encrypted → plain.
+    #[error("{volume} is encrypted, and there is no in-place decryption: {}", flow(volume))]
+    ToPlain {
+        /// Which one.
+        volume: &'static str,
+    },
+    /// Nothing would open it.
+    #[error(
+        "no key of {volume} stays as it is, so nothing could manage the new ones: keep at least one key unchanged, apply that, \
+         then change the other"
+    )]
+    NoKeyStays {
+        /// Which one.
+        volume: &'static str,
+    },
+    /// It could not be made or opened.
+    #[error("encryption of {volume}: {reason}")]
+    Keys {
+        /// Which one.
+        volume: &'static str,
+        /// Why.
+        reason: String,
+    },
+    /// The disk could not be read.
+    #[error("{0}")]
+    Disk(String),
+}
+
+/// The guide's two ways.
+fn flow(volume: &str) -> String {
+    match volume {
+        "STATE" => "wipe it first (billetctl reset --system-labels-to-wipe STATE --reboot), which takes the config with \
+                    it, then apply this one in maintenance mode (billetctl apply-config --insecure)"
+            .to_owned(),
+        _ => format!(
+            "apply the config with --on-reboot (--mode=staged), then wipe it \
+             (billetctl reset --system-labels-to-wipe {volume} --reboot); the next boot makes it anew"
+        ),
+    }
+}
+
+impl Change<'_> {
+    fn check(self) -> Result<(), Refusal> {
+        let volume = self.volume.name();
+        // STATE takes the staged config with it when it is wiped.
+        let is_wiped_first = self.staged && self.volume == Volume::Ephemeral;
+        match (self.holds, self.new) {
+            (Holds::Nothing, _) | (Holds::Other, None) => Ok(()),
+            (Holds::Encrypted, None) | (Holds::Other, Some(_)) if is_wiped_first => Ok(()),
+            (Holds::Encrypted, None) => Err(Refusal::ToPlain { volume }),
+            (Holds::Other, Some(_)) => Err(Refusal::ToEncrypted { volume }),
+            (Holds::Encrypted, Some(new)) => match self.old.iter().all(|old| has_common_key(old, new)) {
+                true => Ok(()),
+                false => Err(Refusal::NoKeyStays { volume }),
+            },
+        }
+    }
+}
+
+fn has_common_key(old: &Record, new: &Record) -> bool {
+    let same = |a: &RecordKey, b: &RecordKey| {
+        (a.slot, &a.kind, a.lock_to_state) == (b.slot, &b.kind, b.lock_to_state)
+    };
+    old.keys.iter().any(|key| new.keys.iter().any(|other| same(key, other)))
+}
+
+/// Whether this node may take the config. `staged`: at its next restart.
+pub(crate) async fn check(node: &Arc<Node>, new: Arc<Config>, staged: bool) -> Result<(), Refusal> {
+    let node = node.clone();
+    let work = move || {
+        [Volume::State, Volume::Ephemeral]
+            .into_iter()
+            .try_for_each(|volume| check_one(&node, &new, volume, staged))
+    };
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(Refusal::Disk(error.to_string())))
+}
+
+fn check_one(node: &Node, new: &Config, volume: Volume, staged: bool) -> Result<(), Refusal> {
+    let new = encryption::wanted(new, volume);
+    if let Some(new) = &new {
+        let keys = encryption::keys(new, &encryption::machine(node), volume);
+        let done = encryption::protection(new, &keys);
+        done.map_err(|reason| Refusal::Keys { volume: volume.name(), reason })?;
+    }
+    let in_force = node.config();
+    let before = in_force.as_ref().map(|config| encryption::wanted(config, volume));
+    // In maintenance EPHEMERAL is as the config before left it: the boot says what is wrong with it, and can be reset.
+    if before.as_ref() == Some(&new) || before.is_none() && (volume == Volume::Ephemeral || new.is_none()) {
+        return Ok(());
+    }
+    let Some(disk) = system_disk::find(node).map_err(Refusal::Disk)? else { return Ok(()) };
+    if in_force.is_none() && disk.slot.is_none() {
+        // It is installed to, or what it holds belongs to another start of this machine.
+        return Ok(());
+    }
+    let failed = |error: installer::Error| Refusal::Disk(chain(&error));
+    let mut host = NodeHost::open(&disk.path).map_err(|error| failed(error.into()))?;
+    let Some((holds, _)) = installer::volumes::holds(&mut host, volume).map_err(failed)? else {
+        return Ok(());
+    };
+    let known = node.volumes.in_step(volume).or_else(|| before.flatten());
+    // The keys of one that is locked are what is wrong: the new config may bring a better one.
+    let known = known.filter(|_| node.volumes.problem(volume).is_none());
+    let way_back = configuration::way_back(node).and_then(|config| encryption::wanted(&config, volume));
+    let old: Vec<Record> = known.into_iter().chain(way_back).collect();
+    Change { volume, holds, old: &old, new: new.as_ref(), staged }.check()
+}
+
+#[cfg(test)]
+mod tests {
+    use unlock::Kind;
+    use zeroize::Zeroizing;
+
+    use super::*;
+
+    fn record(keys: &[(u8, &str)]) -> Record {
+        let mut record = Record::default();
+        record.keys = keys
+            .iter()
+            .map(|(slot, passphrase)| {
+                let kind = match *passphrase {
+                    "" => Kind::NodeId,
+                    text => Kind::Static(Zeroizing::new(text.to_owned())),
+                };
+                RecordKey::new(*slot, kind)
+            })
+            .collect();
+        record
+    }
+
+    fn check(
+        volume: Volume,
+        holds: Holds,
+        old: &[Record],
+        new: Option<&Record>,
+        staged: bool,
+    ) -> Result<(), String> {
+        Change { volume, holds, old, new, staged }.check().map_err(|refusal| refusal.to_string())
+    }
+
+    #[test]
+    fn one_key_must_stay_as_it_is() {
+        let ephemeral =
+            |old: &[Record], new: &Record| check(Volume::Ephemeral, Holds::Encrypted, old, Some(new), false);
+        let old = [record(&[(0, "old"), (1, "")])];
+        for same in [record(&[(0, "old")]), record(&[(1, ""), (0, "new")]), record(&[(0, "old"), (2, "x")])] {
+            assert_eq!(ephemeral(&old, &same), Ok(()));
+        }
+        for other in [record(&[(0, "new")]), record(&[(3, "old")]), record(&[(0, "")])] {
+            let error = ephemeral(&old, &other).unwrap_err();
+            assert!(error.starts_with("no key of EPHEMERAL stays as it is"), "{error}");
+        }
+        // A config that the node may return to counts as well.
+        let both = [record(&[(0, "a"), (1, "b")]), record(&[(0, "a")])];
+        assert!(ephemeral(&both, &record(&[(1, "b")])).is_err());
+        // Nothing is known of a volume that no key has opened: the new config may bring one.
+        assert_eq!(ephemeral(&[], &record(&[(0, "new")])), Ok(()));
+    }
+
+    #[test]
+    fn encrypted_and_plain_change_by_a_wipe_only() {
+        let key = record(&[(0, "")]);
+        let old = [key.clone()];
+        let error = check(Volume::Ephemeral, Holds::Other, &[], Some(&key), false).unwrap_err();
+        assert!(
+            error.contains("--mode=staged") && error.contains("--system-labels-to-wipe EPHEMERAL"),
+            "{error}"
+        );
+        let error = check(Volume::State, Holds::Other, &[], Some(&key), true).unwrap_err();
+        assert!(error.contains("--system-labels-to-wipe STATE") && error.contains("--insecure"), "{error}");
+        let error = check(Volume::Ephemeral, Holds::Encrypted, &old, None, false).unwrap_err();
+        assert!(error.starts_with("EPHEMERAL is encrypted"), "{error}");
+        assert!(check(Volume::State, Holds::Encrypted, &old, None, true).is_err());
+    }
+
+    #[test]
+    fn what_is_wiped_before_or_empty_may_become_either() {
+        let key = record(&[(0, "")]);
+        for (holds, new) in [(Holds::Other, Some(&key)), (Holds::Encrypted, None)] {
+            assert_eq!(check(Volume::Ephemeral, holds, &[], new, true), Ok(()));
+        }
+        for volume in [Volume::State, Volume::Ephemeral] {
+            assert_eq!(check(volume, Holds::Nothing, &[], Some(&key), false), Ok(()));
+            assert_eq!(check(volume, Holds::Nothing, &[], None, false), Ok(()));
+            assert_eq!(check(volume, Holds::Other, &[], None, false), Ok(()));
+        }
+    }
+}

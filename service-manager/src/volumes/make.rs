@@ -1,0 +1,112 @@
+//! One volume from a partition to a device that can be mounted.
+//!
+//! Order: made where it is missing (`installer::volumes`); EPHEMERAL grows before its mapping is made, so that the mapping
+//! has the new length; opened, unless init or an earlier machined did that.
+//! Fails by: [`Trouble`]; what is there and cannot be opened is never written over.
+
+use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
+
+use installer::Error;
+use installer::volumes::{Did, Volume};
+use rustix::rand::{GetRandomFlags, getrandom};
+use unlock::Record;
+
+use super::status::Encrypted;
+use super::{NodeHost, mapping, status, synchronise};
+use crate::node::Node;
+use crate::system_disk::partition_path;
+
+/// A volume that can be mounted.
+pub(super) struct Made {
+    /// What is mounted.
+    pub(super) device: PathBuf,
+}
+
+/// Why a volume cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Trouble {
+    /// Its partition.
+    #[error(transparent)]
+    Partition(#[from] Error),
+    /// Its encryption.
+    #[error("{0}")]
+    Locked(String),
+}
+
+/// Makes a volume where it is missing, and opens it. Blocks.
+pub(super) fn make(
+    node: &Node,
+    disk: &Path,
+    volume: Volume,
+    wanted: Option<&Record>,
+) -> Result<Made, Trouble> {
+    let _one_at_a_time = node.volumes.changing.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut host = NodeHost::open(disk).map_err(Error::from)?;
+    if let Some(record) = wanted {
+        host.seal(node, volume, record);
+    }
+    let mut ready = installer::volumes::provision(&mut host, volume, &random())?;
+    say(node, volume, disk, ready.did, wanted.is_some());
+    if ready.did == Did::Nothing && volume == Volume::Ephemeral {
+        let bytes = installer::volumes::grow(&mut host, volume)?;
+        if bytes > 0 {
+            node.journal.say(&format!("EPHEMERAL: the disk has become larger: {} MiB more", bytes >> 20));
+            ready.table = installer::host::read_table(&mut host)?.table;
+            let grown = ready.table.by_name(volume.name()).cloned();
+            ready.partition = grown.unwrap_or(ready.partition);
+        }
+    }
+    let partition = partition_path(disk, ready.partition.number);
+    let Some(wanted) = wanted else {
+        status::ready(node, volume, disk, &ready.table, &ready.partition, None);
+        return Ok(Made { device: partition });
+    };
+    let done = match host.made() {
+        Some(done) => Some(done),
+        None if mapping::is_there(volume, &partition) => None,
+        None => Some(host.unlock(&ready.partition).map_err(Trouble::Locked)?),
+    };
+    let before = by_init(node, volume).filter(|_| done.is_none());
+    match (&done, &before) {
+        (Some(done), _) => {
+            synchronise::say(node, volume, done);
+            node.journal.say(&opened(volume, &done.kind, done.slot));
+        }
+        (None, Some((slot, kind))) => node.journal.say(&opened(volume, kind, *slot)),
+        (None, None) => node.journal.say(&format!("{} is open", volume.name())),
+    }
+    let encrypted = Encrypted { wanted, done: done.as_ref(), before };
+    status::ready(node, volume, disk, &ready.table, &ready.partition, Some(&encrypted));
+    Ok(Made { device: mapping::path(volume) })
+}
+
+fn opened(volume: Volume, kind: &str, slot: u8) -> String {
+    format!("{} is encrypted, opened by the {kind} key in slot {slot}", volume.name())
+}
+
+/// Slot and kind of the key that init opened the volume with.
+pub(super) fn by_init(node: &Node, volume: Volume) -> Option<(u8, String)> {
+    let report = node.boot.unlock.as_ref().filter(|report| report.volume == volume.name())?;
+    report.opened.as_ref().map(|opened| (opened.slot, opened.kind.clone()))
+}
+
+fn say(node: &Node, volume: Volume, disk: &Path, did: Did, is_encrypted: bool) {
+    let (name, disk) = (volume.name(), disk.display());
+    let how = if is_encrypted { "encrypted and formatted" } else { "formatted" };
+    match did {
+        Did::Nothing => {}
+        Did::Made => node.journal.say(&format!("{name} was made on {disk}")),
+        Did::Formatted => node.journal.say(&format!("{name} on {disk} was empty: {how}")),
+        Did::Resumed => {
+            node.journal.say(&format!("{name} on {disk}: making it was cut off; it was {how} again"));
+        }
+    }
+}
+
+fn random() -> [u8; 32] {
+    let mut bytes = [0; 32];
+    // Blocks until the kernel has entropy, which it has long before a disk is found.
+    let _ = getrandom(&mut bytes, GetRandomFlags::empty());
+    bytes
+}

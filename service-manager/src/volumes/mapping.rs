@@ -1,0 +1,96 @@
+//! Mappings of encrypted volumes on this node: the modules that they need, whether there is one, taking it away.
+//!
+//! Does not: make one; the process of `opening` does, which has the key.
+//! Fails by: a sentence with the mapping's name.
+//! Source: Documentation/ABI/testing/sysfs-block-dm.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use installer::device::Disk;
+use installer::volumes::Volume;
+use sys::Errno;
+use sys::errno::Described;
+use unlock::{MODULES, mapping_name};
+
+use crate::modules::load_modules;
+
+const CLASS: &str = "/sys/class/block";
+/// How long the last user of a mapping may take to leave it.
+const BUSY_DEADLINE: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_millis(100);
+
+/// The mapped device of a volume: `/dev/mapper/luks2-STATE`.
+pub(super) fn path(volume: Volume) -> PathBuf {
+    Path::new("/dev/mapper").join(mapping_name(volume.name()))
+}
+
+/// Loads what a mapping needs. A cipher's fast form that this processor does not have is no error.
+pub(super) fn load_kernel_modules() -> Result<(), String> {
+    let [rest @ .., target] = &MODULES;
+    for module in rest {
+        let _ = load_modules(&[module]);
+    }
+    load_modules(&[target])
+}
+
+/// Whether the volume that a partition holds now is mapped: by init, or by an earlier machined.
+pub(super) fn is_there(volume: Volume, partition: &Path) -> bool {
+    let Ok(mut part) = Disk::open_shared(partition) else { return false };
+    let Ok(found) = ondisk::luks2::read(&mut part) else { return false };
+    let uuid = found.header.uuid.replace('-', "");
+    uuid_of(Path::new(CLASS), &mapping_name(volume.name()))
+        .is_some_and(|mapped| mapped.starts_with(&format!("CRYPT-LUKS2-{uuid}-")))
+}
+
+/// The UUID of the mapping of this name.
+fn uuid_of(class: &Path, name: &str) -> Option<String> {
+    fs::read_dir(class).ok()?.flatten().find_map(|device| {
+        let text = |file: &str| fs::read_to_string(device.path().join("dm").join(file)).ok();
+        let is_it = text("name")?.trim() == name;
+        is_it.then(|| text("uuid").map(|uuid| uuid.trim().to_owned()))?
+    })
+}
+
+/// Takes a volume's mapping away, if there is one, and its key out of the kernel. Blocks while it is in use.
+pub(super) fn close(volume: Volume) -> Result<(), String> {
+    let name = mapping_name(volume.name());
+    let end = Instant::now() + BUSY_DEADLINE;
+    loop {
+        match unlock::remove(&name) {
+            Ok(()) | Err(Errno::NXIO | Errno::NOENT | Errno::NODEV) => return Ok(()),
+            Err(Errno::BUSY) if Instant::now() < end => std::thread::sleep(LOOK),
+            Err(Errno::BUSY) => {
+                let seconds = BUSY_DEADLINE.as_secs();
+                return Err(format!(
+                    "close {}: {name} was still in use after {seconds} s (deadline closeVolume)",
+                    volume.name()
+                ));
+            }
+            Err(errno) => return Err(format!("remove the mapping {name}: {}", Described(errno))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mapping_is_found_by_its_name() {
+        let dir = tempfile::tempdir().unwrap();
+        for (device, name, uuid) in
+            [("dm-0", "base", "VERITY-1\n"), ("dm-3", "luks2-STATE", "CRYPT-LUKS2-ab-luks2-STATE\n")]
+        {
+            let folder = dir.path().join(device).join("dm");
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join("name"), format!("{name}\n")).unwrap();
+            fs::write(folder.join("uuid"), uuid).unwrap();
+        }
+        fs::create_dir(dir.path().join("vda")).unwrap();
+        assert_eq!(uuid_of(dir.path(), "luks2-STATE").as_deref(), Some("CRYPT-LUKS2-ab-luks2-STATE"));
+        assert_eq!(uuid_of(dir.path(), "luks2-EPHEMERAL"), None);
+        assert!(!is_there(Volume::State, &dir.path().join("vda")));
+    }
+}

@@ -1,0 +1,322 @@
+//! The process that derives keys and opens a volume: `machined open-volume`, started by machined and gone when it is done.
+//!
+//! Owns: the request, which has the keys and comes over a pipe; what is done; the answer.
+//! Does not: know the config, META, or which key is for what.
+//! Order: mend the header → try the keys → map → bring the slots in step. Of a new volume: write the header → map. It
+//! ends with machined; its memory, a gigabyte for some keys, ends with it.
+//! Fails by: an answer in a sentence; a process that ends without one is named with its status. No key is part of either.
+
+use std::io::{Read, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use installer::device::{BlockDevice, Disk};
+use installer::encryption::{self, Key, Opened, Protection};
+use ondisk::luks2::{Argon2Cost, Cost, Secret};
+use serde::{Deserialize, Serialize};
+use sys::errno::Described;
+use unlock::{KeyKind, Plan, Refused};
+use zeroize::{Zeroize, Zeroizing};
+
+use super::program;
+
+/// How machined calls itself.
+pub const ARGUMENT: &str = "open-volume";
+/// 32 keys on a slow processor; a KDF of a gigabyte takes it some seconds.
+const DEADLINE: Duration = Duration::from_secs(300);
+
+/// What is to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Job {
+    /// Make a volume, and map it.
+    Format {
+        /// Length of the volume key.
+        key_bytes: usize,
+        /// Bytes that are encrypted together.
+        sector_bytes: Option<u32>,
+    },
+    /// Open it, map it, bring its slots in step.
+    Open,
+    /// Bring the slots of one that is mapped in step.
+    Synchronise,
+}
+
+/// The question.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Request {
+    pub(super) job: Job,
+    /// `STATE`
+    pub(super) volume: String,
+    /// `/dev/vda5`
+    pub(super) device: String,
+    /// Switches for speed, by their names in a config.
+    pub(super) options: Vec<String>,
+    keys: Vec<WireKey>,
+    refused: Vec<WireRefused>,
+}
+
+/// The answer.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Done {
+    /// The slot whose key opened it.
+    pub(super) slot: u8,
+    /// Where that key came from.
+    pub(super) kind: String,
+    /// Keys that were tried before, or could not be had, and why.
+    pub(super) refused: Vec<String>,
+    /// What was wrong with the header, and was mended.
+    pub(super) mended: Option<String>,
+    /// Slots that got their key.
+    pub(super) added: Vec<u8>,
+    /// Slots that held another key.
+    pub(super) replaced: Vec<u8>,
+    /// Slots that went.
+    pub(super) removed: Vec<u8>,
+    /// Slots that are not in step, with the reason.
+    pub(super) failed: Vec<(u8, String)>,
+}
+
+#[derive(Serialize, Deserialize)]
+enum Answer {
+    Done(Done),
+    Failed(String),
+}
+
+#[derive(Serialize, Deserialize)]
+struct WireKey {
+    slot: u8,
+    kind: String,
+    secret: Vec<u8>,
+    cost: WireCost,
+}
+
+impl Drop for WireKey {
+    fn drop(&mut self) {
+        self.secret.zeroize();
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+enum WireCost {
+    Argon2id { memory_kib: u32, passes: u32, lanes: u32 },
+    Argon2i { memory_kib: u32, passes: u32, lanes: u32 },
+    Pbkdf2(u32),
+}
+
+#[derive(Serialize, Deserialize)]
+struct WireRefused {
+    slot: u8,
+    kind: String,
+    why: String,
+}
+
+impl Request {
+    pub(super) fn new(
+        job: Job,
+        volume: &str,
+        device: &Path,
+        keys: &[Result<Key, Refused>],
+        options: &[String],
+    ) -> Self {
+        let wire = |key: &Key| WireKey {
+            slot: key.slot,
+            kind: key.kind.to_string(),
+            secret: key.secret.to_vec(),
+            cost: to_wire(key.cost),
+        };
+        let refused = |refused: &Refused| WireRefused {
+            slot: refused.slot,
+            kind: refused.kind.to_string(),
+            why: refused.why.clone(),
+        };
+        Self {
+            job,
+            volume: volume.to_owned(),
+            device: device.display().to_string(),
+            options: options.to_vec(),
+            keys: keys.iter().filter_map(|key| key.as_ref().ok()).map(wire).collect(),
+            refused: keys.iter().filter_map(|key| key.as_ref().err()).map(refused).collect(),
+        }
+    }
+
+    fn keys(&self) -> Vec<Key> {
+        let key = |key: &WireKey| Key {
+            slot: key.slot,
+            kind: kind(&key.kind),
+            secret: Secret::new(key.secret.clone()),
+            cost: from_wire(&key.cost),
+        };
+        self.keys.iter().map(key).collect()
+    }
+
+    fn refused(&self) -> Vec<Refused> {
+        let refused =
+            |one: &WireRefused| Refused { slot: one.slot, kind: kind(&one.kind), why: one.why.clone() };
+        self.refused.iter().map(refused).collect()
+    }
+}
+
+/// Has a process do it. Blocks.
+pub(super) fn ask(request: &Request) -> Result<Done, String> {
+    let question = postcard::to_allocvec(request).map(Zeroizing::new);
+    let question = question.map_err(|e| format!("open {}: say what is wanted: {e}", request.volume))?;
+    let arguments = [c"machined", c"open-volume"];
+    let answer = program::ask(c"/proc/self/exe", &arguments, &question, DEADLINE)
+        .map_err(|reason| format!("open {} (deadline openVolume): {reason}", request.volume))?;
+    match postcard::from_bytes(&answer) {
+        Ok(Answer::Done(done)) => Ok(done),
+        Ok(Answer::Failed(reason)) => Err(reason),
+        Err(error) => Err(format!("open {}: understand the answer: {error}", request.volume)),
+    }
+}
+
+/// The process: question on descriptor 0, answer on descriptor 1.
+pub fn serve() -> Result<(), String> {
+    let mut question = Zeroizing::new(Vec::new());
+    std::io::stdin().read_to_end(&mut question).map_err(|e| format!("read the question: {e}"))?;
+    let request: Request =
+        postcard::from_bytes(&question).map_err(|e| format!("understand the question: {e}"))?;
+    let answer = match act(&request, &mut map) {
+        Ok(done) => Answer::Done(done),
+        Err(reason) => Answer::Failed(reason),
+    };
+    let answer = postcard::to_allocvec(&answer).map_err(|e| format!("say the answer: {e}"))?;
+    std::io::stdout().write_all(&answer).map_err(|e| format!("write the answer: {e}"))
+}
+
+/// What becomes of an opened volume: its mapping, on a node.
+type Map<'m> = &'m mut dyn FnMut(&Request, &dyn BlockDevice, &Opened) -> Result<(), String>;
+
+fn act(request: &Request, map: Map<'_>) -> Result<Done, String> {
+    let failed = |error: installer::Error| super::chain(&error);
+    let mut part = Disk::open_shared(Path::new(&request.device)).map_err(|error| failed(error.into()))?;
+    let keys = request.keys();
+    let mut done = Done::default();
+    let mut opened = match request.job {
+        Job::Format { key_bytes, sector_bytes } => {
+            let protection = Protection { key_bytes, sector_bytes, flags: Vec::new(), keys: keys.clone() };
+            encryption::format(&mut part, &request.volume, &protection, &mut chance).map_err(failed)?
+        }
+        Job::Open | Job::Synchronise => {
+            done.mended = encryption::mend(&mut part).map_err(failed)?.1;
+            let refused = request.refused().into_iter().map(Err);
+            let all = keys.iter().cloned().map(Ok).chain(refused).collect();
+            encryption::open(&mut part, &request.volume, all).map_err(failed)?
+        }
+    };
+    done.slot = opened.unlocked.slot;
+    done.kind = opened.unlocked.kind.to_string();
+    done.refused = opened.refused.iter().map(Refused::to_string).collect();
+    if request.job != Job::Synchronise {
+        map(request, &part, &opened)?;
+    }
+    let refused = request.refused();
+    done.failed = refused.iter().map(|one| (one.slot, one.to_string())).collect();
+    if matches!(request.job, Job::Open | Job::Synchronise) {
+        // What a slot holds whose key cannot be had now is not known: it stays.
+        let kept: Vec<u8> = refused.iter().map(|one| one.slot).collect();
+        let mut synchronised = encryption::synchronise(&mut part, &mut opened, &keys, &kept, &mut chance);
+        done.failed.append(&mut synchronised.problems);
+        (done.added, done.replaced, done.removed) =
+            (synchronised.added, synchronised.replaced, synchronised.removed);
+    }
+    Ok(done)
+}
+
+fn map(request: &Request, part: &dyn BlockDevice, opened: &Opened) -> Result<(), String> {
+    let Request { volume, device, options, .. } = request;
+    let plan = Plan::new(volume, &opened.header.uuid, device, part.bytes(), &opened.unlocked, options);
+    let plan = plan.map_err(|error| error.to_string())?;
+    match unlock::remove(&plan.name) {
+        // Of an earlier volume in this partition, or with another length.
+        Ok(()) | Err(sys::Errno::NXIO | sys::Errno::NOENT) => {}
+        Err(errno) => return Err(format!("remove the old mapping {}: {}", plan.name, Described(errno))),
+    }
+    plan.make(&opened.unlocked.key).map(drop).map_err(|error| error.to_string())
+}
+
+/// Random bytes; a kernel that has none ends the process: no volume is made of zeros.
+fn chance(bytes: &mut [u8]) {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let count = rustix::rand::getrandom(&mut *rest, rustix::rand::GetRandomFlags::empty())
+            .expect("invariant: the kernel has random numbers long before a disk is found");
+        rest = rest.get_mut(count..).unwrap_or_default();
+    }
+}
+
+fn kind(name: &str) -> KeyKind {
+    let known = [KeyKind::NodeId, KeyKind::Static, KeyKind::Tpm, KeyKind::Kms, KeyKind::Recovery];
+    known.into_iter().find(|kind| kind.to_string() == name).unwrap_or_else(|| KeyKind::Other(name.to_owned()))
+}
+
+fn to_wire(cost: Cost) -> WireCost {
+    match cost {
+        Cost::Argon2id(Argon2Cost { memory_kib, passes, lanes }) => {
+            WireCost::Argon2id { memory_kib, passes, lanes }
+        }
+        Cost::Argon2i(Argon2Cost { memory_kib, passes, lanes }) => {
+            WireCost::Argon2i { memory_kib, passes, lanes }
+        }
+        Cost::Pbkdf2(rounds) => WireCost::Pbkdf2(rounds),
+    }
+}
+
+fn from_wire(cost: &WireCost) -> Cost {
+    match *cost {
+        WireCost::Argon2id { memory_kib, passes, lanes } => {
+            Cost::Argon2id(Argon2Cost { memory_kib, passes, lanes })
+        }
+        WireCost::Argon2i { memory_kib, passes, lanes } => {
+            Cost::Argon2i(Argon2Cost { memory_kib, passes, lanes })
+        }
+        WireCost::Pbkdf2(rounds) => Cost::Pbkdf2(rounds),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(slot: u8, secret: &str) -> Result<Key, Refused> {
+        let secret = Secret::new(secret.as_bytes().to_vec());
+        Ok(Key { slot, kind: KeyKind::Static, secret, cost: Cost::Pbkdf2(1000) })
+    }
+
+    fn device(dir: &Path) -> std::path::PathBuf {
+        let path = dir.join("volume.img");
+        std::fs::File::create(&path).unwrap().set_len(encryption::HEADER_BYTES + (1 << 20)).unwrap();
+        path
+    }
+
+    /// Over the wire and back, and done; the mapping is counted only.
+    fn does(request: &Request, mapped: &mut u32) -> Result<Done, String> {
+        let request: Request = postcard::from_bytes(&postcard::to_allocvec(request).unwrap()).unwrap();
+        act(&request, &mut |_, _, _| {
+            *mapped += 1;
+            Ok(())
+        })
+    }
+
+    #[test]
+    fn a_volume_is_made_opened_and_brought_in_step() {
+        let dir = tempfile::tempdir().unwrap();
+        let device = device(dir.path());
+        let mut mapped = 0;
+        let mut ask = |job, keys: &[Result<Key, Refused>]| {
+            does(&Request::new(job, "EPHEMERAL", &device, keys, &[]), &mut mapped)
+        };
+        let format = Job::Format { key_bytes: 64, sector_bytes: None };
+        let done = ask(format, &[key(1, "one")]).unwrap();
+        assert_eq!((done.slot, done.kind.as_str()), (1, "static"));
+        let tpm = Err(Refused { slot: 5, kind: KeyKind::Tpm, why: "not yet".into() });
+        let done = ask(Job::Open, &[key(1, "one"), key(2, "two"), tpm]).unwrap();
+        assert_eq!((done.slot, done.added, done.removed), (1, vec![2], vec![]));
+        assert_eq!(done.failed, [(5, "tpm key for slot 5: not yet".to_owned())]);
+        let done = ask(Job::Synchronise, &[key(2, "two")]).unwrap();
+        assert_eq!((done.slot, done.removed), (2, vec![1]));
+        let error = ask(Job::Open, &[key(1, "one"), key(2, "wrong")]).unwrap_err();
+        assert!(error.starts_with("failed to open encrypted device EPHEMERAL, no key matched: "), "{error}");
+        assert_eq!(mapped, 2, "made and opened");
+    }
+}

@@ -1,0 +1,240 @@
+//! What machined knows of its volumes: for the API, and for whoever changes their keys.
+//!
+//! Owns: `VolumeStatuses`; which keys the slots of an open volume are known to have.
+//! Does not: outlive machined: the next one finds out anew.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use installer::volumes::Volume;
+use ondisk::gpt::{Partition, Table};
+use tokio::sync::watch;
+use unlock::Record;
+
+use super::opening::Done;
+use crate::block::pretty_size;
+use crate::node::Node;
+use crate::store::{Block, Spec, VOLUME_STATUS, VolumeStatus};
+use crate::system_disk::partition_path;
+
+/// The system's volumes.
+#[derive(Debug)]
+pub struct Volumes {
+    inner: Mutex<BTreeMap<&'static str, Known>>,
+    /// Held by whoever changes a LUKS2 header.
+    pub(super) changing: Mutex<()>,
+    /// Counts volumes that were opened.
+    pub(super) opened: watch::Sender<u64>,
+}
+
+#[derive(Clone, Default)]
+struct Known {
+    status: VolumeStatus,
+    /// The partition of an encrypted volume that is open.
+    partition: Option<PathBuf>,
+    in_step: Option<Record>,
+}
+
+impl std::fmt::Debug for Known {
+    /// Without keys.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.status.fmt(f)
+    }
+}
+
+impl Default for Volumes {
+    fn default() -> Self {
+        Self { inner: Mutex::default(), changing: Mutex::default(), opened: watch::channel(0).0 }
+    }
+}
+
+/// An encrypted volume that is open.
+pub(super) struct Open {
+    /// Its partition.
+    pub(super) partition: PathBuf,
+    /// Keys that its slots are known to have.
+    pub(super) in_step: Option<Record>,
+}
+
+/// How an encrypted volume was opened.
+pub(super) struct Encrypted<'a> {
+    /// How it is to be.
+    pub(super) wanted: &'a Record,
+    /// What was done; `None`: it was open already.
+    pub(super) done: Option<&'a Done>,
+    /// Slot and kind of key of whoever opened it before.
+    pub(super) before: Option<(u8, String)>,
+}
+
+impl Volumes {
+    fn inner(&self) -> MutexGuard<'_, BTreeMap<&'static str, Known>> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keys that the slots of an open volume are known to have.
+    pub(super) fn in_step(&self, volume: Volume) -> Option<Record> {
+        self.inner().get(volume.name())?.in_step.clone()
+    }
+
+    /// The volume, if it is encrypted and open.
+    pub(super) fn open(&self, volume: Volume) -> Option<Open> {
+        let inner = self.inner();
+        let known = inner.get(volume.name())?;
+        Some(Open { partition: known.partition.clone()?, in_step: known.in_step.clone() })
+    }
+
+    /// Whether anything is known of it.
+    pub(super) fn is_known(&self, volume: Volume) -> bool {
+        self.inner().contains_key(volume.name())
+    }
+
+    /// Why it cannot be used.
+    pub(super) fn problem(&self, volume: Volume) -> Option<String> {
+        let inner = self.inner();
+        let error = &inner.get(volume.name())?.status.error_message;
+        (!error.is_empty()).then(|| error.clone())
+    }
+}
+
+/// A volume can be mounted.
+pub(super) fn ready(
+    node: &Node,
+    volume: Volume,
+    disk: &Path,
+    table: &Table,
+    partition: &Partition,
+    encrypted: Option<&Encrypted<'_>>,
+) {
+    let device = partition_path(disk, partition.number);
+    let bytes = table.size_bytes(partition);
+    let mount_location = match encrypted {
+        Some(_) => super::mapping::path(volume),
+        None => device.clone(),
+    };
+    let mut status = VolumeStatus {
+        phase: "ready",
+        kind: "partition",
+        location: device.display().to_string(),
+        mount_location: mount_location.display().to_string(),
+        partition_uuid: partition.guid.to_string(),
+        partition_index: partition.number,
+        parent_location: disk.display().to_string(),
+        size: bytes,
+        pretty_size: pretty_size(bytes),
+        filesystem: "xfs",
+        encryption_provider: "none",
+        ..VolumeStatus::default()
+    };
+    let mut known = Known::default();
+    if let Some(encrypted) = encrypted {
+        status.encryption_provider = "luks2";
+        status.configured_encryption_keys =
+            encrypted.wanted.keys.iter().map(|key| key.kind.name().to_string()).collect();
+        if let Some((slot, kind)) = &encrypted.before {
+            (status.encryption_slot, status.encryption_key) = (Some(*slot), kind.clone());
+        }
+        known.partition = Some(device);
+        if let Some(done) = encrypted.done {
+            apply(&mut status, done);
+            known.in_step = Some(in_step(encrypted.wanted, done));
+        }
+    }
+    known.status = status;
+    node.volumes.inner().insert(volume.name(), known);
+    publish(node);
+    if encrypted.is_some() {
+        node.volumes.opened.send_modify(|count| *count += 1);
+    }
+}
+
+/// A volume cannot be used.
+pub(super) fn failed(node: &Node, volume: Volume, reason: &str) {
+    let status = VolumeStatus {
+        phase: "failed",
+        kind: "partition",
+        error_message: reason.to_owned(),
+        ..VolumeStatus::default()
+    };
+    node.volumes.inner().insert(volume.name(), Known { status, ..Known::default() });
+    publish(node);
+}
+
+/// A volume went out of use.
+pub(super) fn closed(node: &Node, volume: Volume) {
+    node.volumes.inner().remove(volume.name());
+    publish(node);
+}
+
+/// The slots of an open volume were brought in step, as far as `done` says.
+pub(super) fn synchronised(node: &Node, volume: Volume, wanted: &Record, done: &Done) {
+    if let Some(known) = node.volumes.inner().get_mut(volume.name()) {
+        apply(&mut known.status, done);
+        known.status.configured_encryption_keys =
+            wanted.keys.iter().map(|key| key.kind.name().to_string()).collect();
+        known.in_step = Some(in_step(wanted, done));
+    }
+    publish(node);
+}
+
+/// The slots could not be looked at.
+pub(super) fn not_synchronised(node: &Node, volume: Volume, reason: &str) {
+    if let Some(known) = node.volumes.inner().get_mut(volume.name()) {
+        known.status.encryption_failed_syncs = vec![reason.to_owned()];
+    }
+    publish(node);
+}
+
+fn apply(status: &mut VolumeStatus, done: &Done) {
+    (status.encryption_slot, status.encryption_key) = (Some(done.slot), done.kind.clone());
+    status.encryption_failed_syncs = done.failed.iter().map(|(_, why)| why.clone()).collect();
+}
+
+/// What was wanted, without the slots that do not have it.
+fn in_step(wanted: &Record, done: &Done) -> Record {
+    let mut record = wanted.clone();
+    record.keys.retain(|key| done.failed.iter().all(|(slot, _)| *slot != key.slot));
+    record
+}
+
+fn publish(node: &Node) {
+    let statuses = node
+        .volumes
+        .inner()
+        .clone()
+        .into_iter()
+        .map(|(name, known)| (name.to_owned(), Spec::Block(Box::new(Block::VolumeStatus(known.status)))));
+    if let Err(error) = node.store.replace(VOLUME_STATUS.writer, &VOLUME_STATUS, statuses.collect()) {
+        node.journal.warn(&error.to_string());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use unlock::{Kind, RecordKey};
+
+    use super::*;
+
+    #[test]
+    fn a_slot_that_failed_is_not_in_step() {
+        let mut wanted = Record::default();
+        wanted.keys = vec![RecordKey::new(0, Kind::NodeId), RecordKey::new(4, Kind::Recovery)];
+        let done = Done { failed: vec![(4, "not yet".into()), (7, "remove it".into())], ..Done::default() };
+        let slots: Vec<u8> = in_step(&wanted, &done).keys.iter().map(|key| key.slot).collect();
+        assert_eq!(slots, [0]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_published() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = crate::server::tests_node(dir.path().to_owned());
+        failed(&node, Volume::State, "no key matched");
+        assert_eq!(node.volumes.problem(Volume::State).as_deref(), Some("no key matched"));
+        assert!(node.volumes.open(Volume::State).is_none());
+        let listed = node.store.list(&VOLUME_STATUS);
+        assert_eq!(listed[0].metadata.id, "STATE");
+        assert!(listed[0].spec.yaml().unwrap().contains("errorMessage: no key matched"));
+        closed(&node, Volume::State);
+        assert!(node.store.list(&VOLUME_STATUS).is_empty());
+    }
+}

@@ -1,0 +1,125 @@
+//! The key slots of open volumes, brought in step with every machine config that comes into force.
+//!
+//! | task | reads | writes | ends |
+//! |---|---|---|---|
+//! | [`follow`] | the config, volumes that were opened | META's record of STATE, key slots, `VolumeStatuses` | with machined |
+//!
+//! Order: META's record first, so that the next boot tries the new keys; then the slots, new keys before old ones go.
+//! Does not: change what opened the volume; encrypt or decrypt: a config that wants that was refused, or waits for a wipe.
+//! Fails by: a line in the log and in the volume's status; the next config, or the next boot, tries again.
+//! Source: guide 13 ("Encryption Keys"), spec/machine-facts.md §3.5.
+
+use std::path::Path;
+use std::sync::{Arc, PoisonError};
+
+use installer::device::Disk;
+use installer::volumes::Volume;
+use unlock::Record;
+
+use super::opening::{self, Done, Job, Request};
+use super::status::{self, Encrypted, Open};
+use super::{VAR, encryption, is_mounted, make, mapping, record};
+use crate::configuration::MOUNT_POINT;
+use crate::node::Node;
+use crate::system_disk;
+
+/// Keeps the slots in step.
+pub(crate) async fn follow(node: Arc<Node>) {
+    let (mut config, mut opened) = (node.config.subscribe(), node.volumes.opened.subscribe());
+    // Both may be older than this task.
+    config.mark_changed();
+    let taker = node.clone();
+    let _ = tokio::task::spawn_blocking(move || adopt(&taker)).await;
+    loop {
+        tokio::select! {
+            changed = config.changed() => if changed.is_err() { return },
+            changed = opened.changed() => if changed.is_err() { return },
+        }
+        let worker = node.clone();
+        // Joined, so that two configs are not applied at once; a panic in there is logged by the runtime.
+        let _ = tokio::task::spawn_blocking(move || bring_all(&worker)).await;
+    }
+}
+
+/// Takes over what an earlier machined mounted.
+fn adopt(node: &Node) {
+    for (volume, target) in [(Volume::State, MOUNT_POINT), (Volume::Ephemeral, VAR)] {
+        if !is_mounted(target) || node.volumes.is_known(volume) {
+            continue;
+        }
+        let Ok(Some(disk)) = system_disk::find(node) else { continue };
+        let Some(partition) = disk.table.by_name(volume.name()) else { continue };
+        let wanted = node.config().and_then(|config| encryption::wanted(&config, volume)).unwrap_or_default();
+        let encrypted = Encrypted { wanted: &wanted, done: None, before: make::by_init(node, volume) };
+        let is_open = mapping::is_there(volume, &disk.partition_path(partition));
+        let encrypted = is_open.then_some(&encrypted);
+        status::ready(node, volume, &disk.path, &disk.table, partition, encrypted);
+    }
+}
+
+fn bring_all(node: &Node) {
+    let Some(config) = node.config() else { return };
+    for volume in [Volume::State, Volume::Ephemeral] {
+        let Some(open) = node.volumes.open(volume) else { continue };
+        let Some(wanted) = encryption::wanted(&config, volume) else { continue };
+        if open.in_step.as_ref() != Some(&wanted)
+            && let Err(reason) = bring(node, volume, &open, &wanted)
+        {
+            node.journal.warn(&format!("key slots of {}: {reason}", volume.name()));
+            status::not_synchronised(node, volume, &reason);
+        }
+    }
+}
+
+fn bring(node: &Node, volume: Volume, open: &Open, wanted: &Record) -> Result<(), String> {
+    let _one_at_a_time = node.volumes.changing.lock().unwrap_or_else(PoisonError::into_inner);
+    if volume == Volume::State {
+        let kept = record::read(node)?;
+        record::keep(node, Some(wanted))?;
+        if kept.as_ref() == Some(wanted)
+            && let Some(done) = opened_by_init(node, &open.partition, wanted)
+        {
+            status::synchronised(node, volume, wanted, &done);
+            return Ok(());
+        }
+    }
+    let keys = encryption::keys(wanted, &encryption::machine(node), volume);
+    let request = Request::new(Job::Synchronise, volume.name(), &open.partition, &keys, &wanted.options);
+    let done = opening::ask(&request)?;
+    say(node, volume, &done);
+    status::synchronised(node, volume, wanted, &done);
+    Ok(())
+}
+
+/// What a process would find: init's key opened the only slot of an unharmed header, and is the only key that is
+/// wanted.
+fn opened_by_init(node: &Node, partition: &Path, wanted: &Record) -> Option<Done> {
+    let opened = node.boot.unlock.as_ref()?.opened.as_ref()?;
+    let [key] = wanted.keys.as_slice() else { return None };
+    let mut part = Disk::open_shared(partition).ok()?;
+    let found = ondisk::luks2::read(&mut part).ok()?;
+    let slots = found.header.metadata.keyslots.keys();
+    let is_it = slots.map(|slot| slot.0).eq([opened.slot])
+        && (key.slot, key.kind.name().to_string()) == (opened.slot, opened.kind.clone())
+        && found.stale.is_none();
+    is_it.then(|| Done { slot: opened.slot, kind: opened.kind.clone(), ..Done::default() })
+}
+
+/// Tells what was done to a header.
+pub(super) fn say(node: &Node, volume: Volume, done: &Done) {
+    let name = volume.name();
+    if let Some(mended) = &done.mended {
+        node.journal.warn(&format!("{name}: {mended}"));
+    }
+    for reason in &done.refused {
+        node.journal.warn(&format!("{name}: {reason}"));
+    }
+    for (slots, what) in [(&done.added, "added"), (&done.replaced, "replaced"), (&done.removed, "removed")] {
+        for slot in slots {
+            node.journal.say(&format!("{name}: the key in slot {slot} was {what}"));
+        }
+    }
+    for (_, reason) in done.failed.iter().filter(|(_, reason)| !done.refused.contains(reason)) {
+        node.journal.warn(&format!("{name} is not in step with the machine config: {reason}"));
+    }
+}
