@@ -11,6 +11,7 @@ mod boot_faults;
 mod config;
 mod crypt;
 mod disk_faults;
+mod encryption;
 mod faults_node;
 mod faults_root;
 mod first_node;

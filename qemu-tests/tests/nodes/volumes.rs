@@ -14,23 +14,23 @@ use qemu_tests::root::{copy_sparse, partition_offset};
 use qemu_tests::{Bus, Drive, TestNode, VmBuilder, deadline, paths};
 use serde_json::json;
 
-const GIB: u64 = 1 << 30;
+pub(crate) const GIB: u64 = 1 << 30;
 /// A first boot makes two file systems.
 const FIRST_BOOT_LIMIT: Duration = Duration::from_secs(60);
 /// Some gigabytes of zeros, most of them holes.
-const RESET_LIMIT: Duration = Duration::from_secs(120);
-const BOOTED: &str = "billet: boot sequence: done";
+pub(crate) const RESET_LIMIT: Duration = Duration::from_secs(120);
+pub(crate) const BOOTED: &str = "billet: boot sequence: done";
 /// A file in /var.
-const KEPT: &str = "/var/kept";
+pub(crate) const KEPT: &str = "/var/kept";
 
 /// An image as somebody flashes it to a disk of this size.
-struct Disk {
-    dir: tempfile::TempDir,
-    credentials: Credentials,
+pub(crate) struct Disk {
+    pub(crate) dir: tempfile::TempDir,
+    pub(crate) credentials: Credentials,
 }
 
 impl Disk {
-    fn new(bytes: u64) -> Self {
+    pub(crate) fn new(bytes: u64) -> Self {
         let dir = paths::temporary_dir().unwrap();
         let disk = Self { dir, credentials: Credentials::generate().unwrap() };
         copy_sparse(&build().test.disk, &disk.path()).unwrap();
@@ -38,15 +38,15 @@ impl Disk {
         disk
     }
 
-    fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         self.dir.path().join("disk.img")
     }
 
-    fn resize(&self, bytes: u64) {
+    pub(crate) fn resize(&self, bytes: u64) {
         File::options().write(true).open(self.path()).unwrap().set_len(bytes).unwrap();
     }
 
-    fn node(&self, name: &str) -> NodeBuilder {
+    pub(crate) fn node(&self, name: &str) -> NodeBuilder {
         TestNode::builder(name)
             .transport(Transport::Slot)
             .disk(&self.path())
@@ -54,18 +54,18 @@ impl Disk {
     }
 
     /// What lies on the image now.
-    fn bytes(&self, at: u64, count: usize) -> Vec<u8> {
+    pub(crate) fn bytes(&self, at: u64, count: usize) -> Vec<u8> {
         let mut bytes = vec![0; count];
         File::open(self.path()).unwrap().read_exact_at(&mut bytes, at).unwrap();
         bytes
     }
 
-    fn offset(&self, partition: &str) -> Option<u64> {
+    pub(crate) fn offset(&self, partition: &str) -> Option<u64> {
         partition_offset(&File::open(self.path()).unwrap(), partition).ok()
     }
 }
 
-fn booted(node: &TestNode) {
+pub(crate) fn booted(node: &TestNode) {
     node.wait_api(BOOT_LIMIT).unwrap();
     node.vm().wait_for(BOOTED, FIRST_BOOT_LIMIT).unwrap();
 }
@@ -85,7 +85,7 @@ fn kill(node: TestNode) {
     wait_until("QEMU's end", BOOT_LIMIT, || node.vm().over().is_some());
 }
 
-fn shut_down(node: &TestNode) {
+pub(crate) fn shut_down(node: &TestNode) {
     node.admin().ok(&["shutdown", "--wait=false"]).unwrap();
     node.vm().wait_exit(FIRST_BOOT_LIMIT).unwrap();
 }
@@ -246,7 +246,7 @@ fn a_reset_of_state_ends_in_maintenance_and_leaves_the_rest() {
     assert!(error.contains("device /dev/vda is the system disk"), "{error}");
     node.admin().ok(&["reset", "--system-labels-to-wipe", "STATE", "--reboot", "--wait=false"]).unwrap();
     node.vm().wait_for("reset: STATE of /dev/vda reads as zeros", RESET_LIMIT).unwrap();
-    node.vm().wait_for("STATE on /dev/vda was empty: formatted", RESET_LIMIT).unwrap();
+    node.vm().wait_for("STATE of /dev/vda is made once there is a machine config", RESET_LIMIT).unwrap();
     kill(node);
     let node = disk.node("reset-maintenance").source("").no_config().start().unwrap();
     node.vm().wait_for("maintenance mode: this machine has no configuration", FIRST_BOOT_LIMIT).unwrap();

@@ -1,0 +1,264 @@
+//! docs/users/encryption.md: STATE and EPHEMERAL encrypted, opened, given other keys, and back; cryptsetup is the judge.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::fs::FileExt;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use qemu_tests::node::{BOOT_LIMIT, NodeBuilder};
+use qemu_tests::{TestNode, VmBuilder};
+use serde_json::json;
+
+use crate::volumes::{BOOTED, Disk, GIB, KEPT, RESET_LIMIT, booted, shut_down};
+
+/// Who the machine is, as its firmware says. QEMU's own answer is nobody, and gives no key.
+const MACHINE: &str = "bc94b891-0df9-47d8-a7d3-c7c199d66b0e";
+const OTHER_MACHINE: &str = "6f1a3c52-94d7-4b0e-8a6c-2d5be7f01983";
+const OLD: &str = "correct-horse-battery-staple";
+const NEW: &str = "tr0ub4dor-and-three-more";
+/// A secret of every machine config of these tests.
+const TOKEN: &str = "abcdef.0123456789abcdef";
+/// A start with two file systems and as many derivations of keys, by an emulated processor.
+const BOOT: Duration = Duration::from_secs(90);
+/// All that a LUKS2 header of ours and a little data take.
+const HEADER_BYTES: usize = 17 << 20;
+
+/// The section of a config.
+fn section(state: &str, ephemeral: &str) -> String {
+    let volume = |name: &str, keys: &str| match keys {
+        "" => String::new(),
+        keys => format!("    {name}:\n      provider: luks2\n      keys: [{keys}]\n"),
+    };
+    match (state, ephemeral) {
+        ("", "") => String::new(),
+        (state, ephemeral) => {
+            format!("  systemDiskEncryption:\n{}{}", volume("state", state), volume("ephemeral", ephemeral))
+        }
+    }
+}
+
+fn node_id(slot: u8) -> String {
+    format!("{{nodeID: {{}}, slot: {slot}}}")
+}
+
+fn passphrase(slot: u8, text: &str) -> String {
+    format!("{{static: {{passphrase: {text}}}, slot: {slot}}}")
+}
+
+fn on(disk: &Disk, name: &str, machine: &'static str) -> NodeBuilder {
+    disk.node(name).machine(move |vm: VmBuilder, _| Ok(vm.extra(&["-uuid", machine])))
+}
+
+/// The config with these keys.
+fn config(disk: &Disk, state: &str, ephemeral: &str) -> String {
+    let text = disk.credentials.machine_config().unwrap();
+    text.replacen("machine:\n", &format!("machine:\n{}", section(state, ephemeral)), 1)
+}
+
+fn apply(node: &TestNode, text: &str, mode: &str) -> Result<String, String> {
+    let file = node.files().join("config.yaml");
+    std::fs::write(&file, text).unwrap();
+    let mode = format!("--mode={mode}");
+    let output = node.admin().run(&["apply-config", "--file", file.to_str().unwrap(), &mode]).unwrap();
+    if output.success { Ok(output.stderr) } else { Err(output.stderr) }
+}
+
+/// Whether the host's cryptsetup opens a partition of the image.
+fn opens(disk: &Disk, partition: &str, slot: u8, key: &str) -> bool {
+    let copy = disk.dir.path().join("header.img");
+    std::fs::write(&copy, disk.bytes(disk.offset(partition).unwrap(), HEADER_BYTES)).unwrap();
+    let slot = slot.to_string();
+    let mut child = Command::new("cryptsetup")
+        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+        .args(["open", "--test-passphrase", "--type", "luks2", "--key-file", "-", "--key-slot", &slot])
+        .arg(&copy)
+        .stdin(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(key.as_bytes()).unwrap();
+    child.wait().unwrap().success()
+}
+
+/// Whether the image has these bytes anywhere.
+fn has(disk: &Disk, wanted: &[&[u8]]) -> Vec<bool> {
+    let mut found = vec![false; wanted.len()];
+    let mut file = File::open(disk.path()).unwrap();
+    let longest = wanted.iter().map(|text| text.len()).max().unwrap();
+    let mut buffer: Vec<u8> = Vec::new();
+    let mut piece = vec![0; 4 << 20];
+    loop {
+        let count = file.read(&mut piece).unwrap();
+        if count == 0 {
+            return found;
+        }
+        // Most of it is a hole.
+        if piece[..count].iter().all(|byte| *byte == 0) {
+            buffer.clear();
+            continue;
+        }
+        buffer.extend_from_slice(&piece[..count]);
+        for (found, text) in found.iter_mut().zip(wanted) {
+            *found |= contains(&buffer, text);
+        }
+        let kept = buffer.len().saturating_sub(longest);
+        buffer.drain(..kept);
+    }
+}
+
+fn contains(bytes: &[u8], text: &[u8]) -> bool {
+    let first = text[0];
+    let mut at = 0;
+    while let Some(next) = bytes[at..].iter().position(|byte| *byte == first) {
+        at += next;
+        if bytes[at..].starts_with(text) {
+            return true;
+        }
+        at += 1;
+    }
+    false
+}
+
+#[test]
+fn both_are_encrypted_opened_and_given_other_keys() {
+    let disk = Disk::new(4 * GIB);
+    let keys = section(&node_id(0), &passphrase(0, OLD));
+    let node = on(&disk, "encrypted-first", MACHINE).machine_section(&keys).start().unwrap();
+    node.wait_api(BOOT).unwrap();
+    node.vm().wait_for("STATE is encrypted, opened by the nodeID key in slot 0", BOOT).unwrap();
+    node.vm().wait_for("EPHEMERAL is encrypted, opened by the static key in slot 0", BOOT).unwrap();
+    node.vm().wait_for(BOOTED, BOOT).unwrap();
+    let status = node.admin().ok(&["get", "volumestatus", "-o", "yaml"]).unwrap();
+    assert_eq!(status.matches("encryptionProvider: luks2").count(), 2, "{status}");
+    assert!(node.admin().ok(&["mounts"]).unwrap().contains("/dev/mapper/luks2-EPHEMERAL"));
+    node.agent().unwrap().ask(json!({ "op": "write", "path": KEPT, "text": "kept" })).unwrap();
+    shut_down(&node);
+    drop(node);
+
+    let state_key = format!("{MACHINE}STATE");
+    assert!(opens(&disk, "STATE", 0, &state_key) && opens(&disk, "EPHEMERAL", 0, OLD));
+    assert!(!opens(&disk, "STATE", 0, OLD) && !opens(&disk, "EPHEMERAL", 0, NEW));
+    let secrets = [OLD.as_bytes(), state_key.as_bytes(), TOKEN.as_bytes(), b"clusterName: test"];
+    assert_eq!(has(&disk, &secrets), [false; 4]);
+
+    // A larger disk, and a damaged header: its other copy opens it, and mends it.
+    disk.resize(5 * GIB);
+    let at = disk.offset("EPHEMERAL").unwrap();
+    File::options().write(true).open(disk.path()).unwrap().write_all_at(b"damage", at + 5000).unwrap();
+    let node = on(&disk, "encrypted-again", MACHINE).source("").no_config().start().unwrap();
+    node.wait_api(BOOT).unwrap();
+    node.vm().wait_for("machine config: taken from STATE", BOOT).unwrap();
+    node.vm().wait_for("EPHEMERAL: the first copy of the LUKS2 header was written anew", BOOT).unwrap();
+    node.vm().wait_for("EPHEMERAL: the disk has become larger: 1024 MiB more", BOOT).unwrap();
+    node.vm().expect(BOOTED, BOOT).unwrap();
+    assert_eq!(node.agent().unwrap().read(KEPT).unwrap(), "kept");
+
+    // Two halves of a rotation, and what would lock the node out.
+    let refused = apply(&node, &config(&disk, &node_id(0), &passphrase(1, NEW)), "reboot").unwrap_err();
+    assert!(refused.contains("no key of EPHEMERAL stays as it is"), "{refused}");
+    let refused = apply(&node, &config(&disk, &node_id(0), ""), "reboot").unwrap_err();
+    assert!(refused.contains("--system-labels-to-wipe EPHEMERAL"), "{refused}");
+    let both = format!("{}, {}", passphrase(0, OLD), passphrase(1, NEW));
+    apply(&node, &config(&disk, &node_id(0), &both), "reboot").unwrap();
+    node.vm().expect("EPHEMERAL: the key in slot 1 was added", BOOT).unwrap();
+    node.vm().expect(BOOTED, BOOT).unwrap();
+    node.answers(BOOT_LIMIT).unwrap();
+    apply(&node, &config(&disk, &node_id(0), &passphrase(1, NEW)), "reboot").unwrap();
+    node.vm().expect("EPHEMERAL: the key in slot 0 was removed", BOOT).unwrap();
+    node.vm().expect(BOOTED, BOOT).unwrap();
+    node.answers(BOOT_LIMIT).unwrap();
+    assert_eq!(node.agent().unwrap().read(KEPT).unwrap(), "kept");
+    shut_down(&node);
+    drop(node);
+    assert!(opens(&disk, "EPHEMERAL", 1, NEW) && !opens(&disk, "EPHEMERAL", 0, OLD));
+    assert_eq!(has(&disk, &[NEW.as_bytes(), OLD.as_bytes()]), [false; 2]);
+}
+
+/// Guide 13, "Ephemeral Partition", there and back.
+#[test]
+fn data_is_never_encrypted_over_and_a_wipe_changes_either_way() {
+    let disk = Disk::new(4 * GIB);
+    let node = on(&disk, "ephemeral-plain", MACHINE).start().unwrap();
+    booted(&node);
+    let at = disk.offset("EPHEMERAL").unwrap();
+    let encrypted = config(&disk, "", &node_id(0));
+    let refused = apply(&node, &encrypted, "reboot").unwrap_err();
+    for part in
+        ["EPHEMERAL holds data that is not encrypted", "--mode=staged", "--system-labels-to-wipe EPHEMERAL"]
+    {
+        assert!(refused.contains(part), "{refused}");
+    }
+    // Somebody forgets to wipe it.
+    apply(&node, &encrypted, "staged").unwrap();
+    shut_down(&node);
+    drop(node);
+    let node = on(&disk, "ephemeral-kept", MACHINE).source("").no_config().start().unwrap();
+    node.wait_api(BOOT_LIMIT).unwrap();
+    let line = "failed to encrypt the partition EPHEMERAL, because it is not empty";
+    node.vm().wait_for(line, BOOT).unwrap();
+    assert_eq!(disk.bytes(at, 4), b"XFSB");
+    let wipe = ["reset", "--system-labels-to-wipe", "EPHEMERAL", "--reboot", "--wait=false"];
+    node.admin().ok(&wipe).unwrap();
+    node.vm().expect("EPHEMERAL on /dev/vda was empty: encrypted and formatted", RESET_LIMIT).unwrap();
+    node.vm().expect(BOOTED, BOOT).unwrap();
+    node.answers(BOOT_LIMIT).unwrap();
+    assert_eq!(disk.bytes(at, 4), b"LUKS");
+
+    apply(&node, &config(&disk, "", ""), "staged").unwrap();
+    node.admin().ok(&wipe).unwrap();
+    node.vm().expect("EPHEMERAL on /dev/vda was empty: formatted", RESET_LIMIT).unwrap();
+    node.vm().expect(BOOTED, BOOT).unwrap();
+    assert_eq!(disk.bytes(at, 4), b"XFSB");
+}
+
+/// Guide 13, "State Partition", there and back; and a disk that moved to another machine.
+#[test]
+fn a_wiped_state_is_made_as_the_next_config_says() {
+    let disk = Disk::new(4 * GIB);
+    let node = on(&disk, "state-plain", MACHINE).start().unwrap();
+    booted(&node);
+    let at = disk.offset("STATE").unwrap();
+    let encrypted = config(&disk, &node_id(0), "");
+    for mode in ["reboot", "staged"] {
+        let refused = apply(&node, &encrypted, mode).unwrap_err();
+        assert!(
+            refused.contains("--system-labels-to-wipe STATE") && refused.contains("--insecure"),
+            "{refused}"
+        );
+    }
+    shut_down(&node);
+    drop(node);
+
+    let wipe = ["reset", "--system-labels-to-wipe", "STATE", "--reboot", "--wait=false"];
+    let node = on(&disk, "state-wiped", MACHINE).source("").no_config().start().unwrap();
+    booted(&node);
+    node.admin().ok(&wipe).unwrap();
+    node.vm().expect("STATE of /dev/vda is made once there is a machine config", RESET_LIMIT).unwrap();
+    node.wait_maintenance().unwrap();
+    assert!(node.apply_in_maintenance(&encrypted).unwrap().success);
+    node.vm().expect("STATE is encrypted, opened by the nodeID key in slot 0", BOOT).unwrap();
+    node.vm().expect(BOOTED, BOOT).unwrap();
+    assert_eq!(disk.bytes(at, 4), b"LUKS");
+    shut_down(&node);
+    drop(node);
+
+    // In another machine it stays shut, and stays.
+    let header = disk.bytes(at, HEADER_BYTES);
+    let node = on(&disk, "state-elsewhere", OTHER_MACHINE).source("").no_config().start().unwrap();
+    node.vm().wait_for("failed to open encrypted device STATE, no key matched", BOOT).unwrap();
+    node.wait_maintenance().unwrap();
+    node.vm().quit().unwrap();
+    drop(node);
+    assert!(disk.bytes(at, HEADER_BYTES) == header);
+
+    let node = on(&disk, "state-at-home", MACHINE).source("").no_config().start().unwrap();
+    node.vm().wait_for("machine config: taken from STATE", BOOT).unwrap();
+    booted(&node);
+    node.admin().ok(&wipe).unwrap();
+    node.wait_maintenance().unwrap();
+    assert!(node.apply_in_maintenance(&config(&disk, "", "")).unwrap().success);
+    node.vm().expect("STATE is /dev/vda5", BOOT).unwrap();
+    node.vm().expect(BOOTED, BOOT).unwrap();
+    assert_eq!(disk.bytes(at, 4), b"XFSB");
+}
