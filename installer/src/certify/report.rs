@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::run::Outcome;
 
 /// Flushes that no state proves, and why they are kept: operation, how the flush's name begins, reason.
-const KEPT: [(&str, &str, &str); 21] = [
+const KEPT: [(&str, &str, &str); 29] = [
     ("install", "EFI files + EFI head + EFI tables", READ_BACK),
     ("install", "ROOT-A", READ_BACK),
     (
@@ -56,7 +56,25 @@ const KEPT: [(&str, &str, &str); 21] = [
         "while one copy of the table is there the reset resumes; what is read back must be on the medium",
     ),
     ("reset", "EFI ", READ_BACK),
+    ("format encrypted", "META", META_COPIES),
+    (
+        "format encrypted",
+        "primary table",
+        "the backup is on the medium already; kept so that the kernel hears of no partition that a cut takes away",
+    ),
+    ("format encrypted", "LUKS2", UNDER_INTENT),
+    ("format encrypted", "STATE, 1 before the last", UNDER_INTENT),
+    ("add key", "STATE", AREA),
+    ("add key", "LUKS2 second copy", SECOND_COPY),
+    ("key rotation", "STATE", AREA),
+    ("key rotation", "LUKS2 second copy", SECOND_COPY),
 ];
+
+const UNDER_INTENT: &str = "the intent has a half made volume made again, whatever is there of it; kept because a header is                             written in one order everywhere";
+
+const AREA: &str = "the key that stays opens the volume whatever an area holds, and a promise comes behind later flushes;                     kept so that no header names a slot whose area is not there, and what goes is gone when it is told";
+
+const SECOND_COPY: &str = "the first copy is on the medium and counts alone; kept so that a promise has both, as header                            repair proves";
 
 const META_COPIES: &str = "one copy of META is enough to resume, and a META without other values has none to lose; that \
                            the copies are needed one by one is proven by the operation meta";
