@@ -1,0 +1,319 @@
+//! One file from several mirrors.
+//!
+//! Owns: the order in which mirrors are tried, going on where a connection broke, redirects, pauses between attempts,
+//! the lines that people see meanwhile.
+//! Does not: know what the bytes should be. A mirror whose bytes the [`Sink`] refuses is asked no more.
+//! Order: one attempt a mirror, in turn, with a pause before a mirror is asked again; one without the file drops out. It ends with the file, when no
+//! mirror is left, or when all together brought next to nothing for [`PATIENCE_NS`].
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use crate::http::{self, MOST_HEAD_BYTES, Verdict};
+use crate::station::{Received, Station, Stream};
+use crate::url::Url;
+use crate::{
+    Broken, Error, FIRST_PAUSE_NS, LEAST_BYTES, LONGEST_PAUSE_NS, Link, PATIENCE_NS, PROGRESS_NS, SECOND_NS,
+    STALL_LIMIT_NS, Sink, Tone,
+};
+
+/// Redirects in a row.
+const MOST_REDIRECTS: usize = 5;
+
+/// Wrong contents that were put together from several mirrors: each time one of them may be the good one.
+const MOST_MIXED: usize = 3;
+
+/// What to fetch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Item<'a> {
+    /// What it is to people.
+    pub name: &'a str,
+    /// The file's name in a mirror's folder.
+    pub file: &'a str,
+    /// Its length.
+    pub bytes: u64,
+}
+
+/// Fetches a file into the sink, which finds it right. Returns the address it came from at last.
+pub fn fetch(
+    station: &mut Station,
+    link: &mut dyn Link,
+    mirrors: &[Url],
+    item: Item<'_>,
+    sink: &mut dyn Sink,
+) -> Result<Url, Error> {
+    let began_ns = link.now_ns();
+    let mut download = Download {
+        item,
+        sink,
+        offset: 0,
+        sources: Vec::new(),
+        moved: 0,
+        began_ns,
+        told_ns: began_ns,
+        last_good_ns: began_ns,
+    };
+    let mut mirrors: Vec<Mirror> =
+        mirrors.iter().map(|url| Mirror { url: url.file(item.file), last: None, out: false }).collect();
+    download.sink.restart()?;
+    let mut pause_ns = FIRST_PAUSE_NS;
+    let mut mixed = 0;
+    for turn in 0.. {
+        let count = mirrors.len().max(1);
+        if mirrors.iter().all(|mirror| mirror.out) {
+            return Err(given_up(item, &mirrors, ""));
+        }
+        let Some(mirror) = mirrors.get_mut(turn % count).filter(|mirror| !mirror.out) else { continue };
+        if mirror.last.is_some() {
+            station.pause(link, link.now_ns() + pause_ns)?;
+            pause_ns = (pause_ns * 2).min(LONGEST_PAUSE_NS);
+        }
+        let before = download.moved;
+        let reason = match download.attempt(station, link, &mirror.url)? {
+            Outcome::Done => match download.sink.judge()? {
+                None => return Ok(download.finished(link, mirror)),
+                Some(wrong) => {
+                    mixed += usize::from(download.is_mixed());
+                    mirror.out = !download.is_mixed() || mixed >= MOST_MIXED;
+                    download.restart()?;
+                    wrong
+                }
+            },
+            Outcome::Refused(reason) => {
+                mirror.out = true;
+                reason
+            }
+            Outcome::Later(reason) => reason,
+        };
+        link.say(Tone::Warning, format_args!("layer {} from {}: {reason}", item.name, mirror.url));
+        mirror.last = Some(reason);
+        let now_ns = link.now_ns();
+        if download.moved - before >= LEAST_BYTES {
+            download.last_good_ns = now_ns;
+            pause_ns = FIRST_PAUSE_NS;
+        } else if now_ns - download.last_good_ns >= PATIENCE_NS {
+            let seconds = PATIENCE_NS / SECOND_NS;
+            return Err(given_up(item, &mirrors, &format!("given up after {seconds} s: ")));
+        }
+    }
+    Err(given_up(item, &mirrors, ""))
+}
+
+fn given_up(item: Item<'_>, mirrors: &[Mirror], why: &str) -> Error {
+    let said = mirrors.iter().filter_map(|m| m.last.as_ref().map(|last| format!("{}: {last}", m.url)));
+    let reasons = format!("{why}{}", said.collect::<Vec<_>>().join("; "));
+    Error::NoMirror { name: item.name.to_string(), reasons }
+}
+
+struct Mirror {
+    url: Url,
+    /// Why the last attempt failed.
+    last: Option<String>,
+    /// It is asked no more.
+    out: bool,
+}
+
+/// How an attempt ended.
+enum Outcome {
+    /// All bytes are there.
+    Done,
+    /// This mirror will never do.
+    Refused(String),
+    /// It may do at another time, or it broke in the middle.
+    Later(String),
+}
+
+/// A file under way.
+struct Download<'a> {
+    item: Item<'a>,
+    sink: &'a mut dyn Sink,
+    /// Bytes in the sink.
+    offset: u64,
+    /// Where they came from.
+    sources: Vec<Url>,
+    /// All bytes that came, those that did not count included.
+    moved: u64,
+    began_ns: u64,
+    told_ns: u64,
+    last_good_ns: u64,
+}
+
+impl Download<'_> {
+    /// Asks one mirror for what is missing.
+    fn attempt(
+        &mut self,
+        station: &mut Station,
+        link: &mut dyn Link,
+        url: &Url,
+    ) -> Result<Outcome, Broken> {
+        let mut url = url.clone();
+        for _ in 0..=MOST_REDIRECTS {
+            let address = match station.resolve(link, &url.host)? {
+                Ok(address) => address,
+                Err(reason) => return Ok(Outcome::Later(reason)),
+            };
+            let stream = match station.connect(link, (address, url.port))? {
+                Ok(stream) => stream,
+                Err(reason) => return Ok(Outcome::Later(reason)),
+            };
+            let answered = self.exchange(station, link, &stream, &url);
+            station.close(link, stream)?;
+            let to = match answered? {
+                Answered::Outcome(outcome) => return Ok(outcome),
+                Answered::Elsewhere(to) => to,
+            };
+            url = match url.redirected(&to) {
+                Ok(next) => next,
+                Err(error) => {
+                    return Ok(Outcome::Refused(format!("it sends us to {to}, which {error}")));
+                }
+            };
+        }
+        Ok(Outcome::Refused(format!("more than {MOST_REDIRECTS} redirects")))
+    }
+
+    /// One request, and its answer's head and bytes.
+    fn exchange(
+        &mut self,
+        station: &mut Station,
+        link: &mut dyn Link,
+        stream: &Stream,
+        url: &Url,
+    ) -> Result<Answered, Broken> {
+        let request = http::request(url, self.offset);
+        if !station.send(stream, request.as_bytes()) {
+            return Ok(Answered::refused("its address is too long"));
+        }
+        let mut head = Vec::new();
+        let mut limit_ns = link.now_ns() + STALL_LIMIT_NS;
+        let end = loop {
+            let take = |bytes: &[u8]| {
+                head.extend_from_slice(bytes);
+                Ok(())
+            };
+            let received = station.receive(link, stream, limit_ns, take)?;
+            if let Some(end) = http::end_of_head(&head) {
+                break end;
+            }
+            match received {
+                Received::Bytes if head.len() <= MOST_HEAD_BYTES => {}
+                Received::Bytes => return Ok(Answered::refused("its answer has too long a head")),
+                Received::End => return Ok(Answered::later("the connection ended before an answer")),
+                Received::Nothing => {
+                    let seconds = STALL_LIMIT_NS / SECOND_NS;
+                    return Ok(Answered::later(&format!("no answer within {seconds} s")));
+                }
+            }
+        };
+        let (head, rest) = head.split_at(end);
+        match http::judge(head, self.offset, self.item.bytes) {
+            Verdict::Bytes(offset) if offset == self.offset => {}
+            Verdict::Bytes(_) => self.restart()?,
+            Verdict::Elsewhere(to) => return Ok(Answered::Elsewhere(to)),
+            Verdict::Refused(reason) => return Ok(Answered::refused(&reason)),
+            Verdict::Later(reason) => return Ok(Answered::later(&reason)),
+        }
+        if !self.sources.contains(url) {
+            self.sources.push(url.clone());
+        }
+        self.take(rest)?;
+        // The head was no progress.
+        let mut mark = self.offset;
+        limit_ns = link.now_ns() + STALL_LIMIT_NS;
+        while self.offset < self.item.bytes {
+            let received = station.receive(link, stream, limit_ns, |bytes| self.take(bytes))?;
+            self.tell(link, url);
+            if received == Received::End {
+                let (offset, bytes) = (self.offset, self.item.bytes);
+                return Ok(Answered::later(&format!("the connection ended after {offset} of {bytes} bytes")));
+            }
+            if link.now_ns() >= limit_ns {
+                let (came, seconds) = (self.offset - mark, STALL_LIMIT_NS / SECOND_NS);
+                if came < LEAST_BYTES && self.offset < self.item.bytes {
+                    return Ok(Answered::later(&format!("too slow: {came} bytes in {seconds} s")));
+                }
+                mark = self.offset;
+                limit_ns = link.now_ns() + STALL_LIMIT_NS;
+            }
+        }
+        Ok(Answered::Outcome(Outcome::Done))
+    }
+
+    /// Bytes of the file; a server may send more than it promised.
+    fn take(&mut self, bytes: &[u8]) -> Result<(), Broken> {
+        let missing = usize::try_from(self.item.bytes - self.offset).unwrap_or(usize::MAX);
+        let bytes = bytes.get(..bytes.len().min(missing)).unwrap_or_default();
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.sink.write(bytes)?;
+        let count = bytes.len() as u64;
+        self.offset += count;
+        self.moved += count;
+        Ok(())
+    }
+
+    fn restart(&mut self) -> Result<(), Broken> {
+        self.offset = 0;
+        self.sources.clear();
+        self.sink.restart()
+    }
+
+    fn is_mixed(&self) -> bool {
+        self.sources.len() > 1
+    }
+
+    /// A line every few seconds.
+    fn tell(&mut self, link: &mut dyn Link, url: &Url) {
+        let now_ns = link.now_ns();
+        if now_ns - self.told_ns < PROGRESS_NS {
+            return;
+        }
+        self.told_ns = now_ns;
+        let (at, all) = (Megabytes(self.offset), Megabytes(self.item.bytes));
+        let rate = rate(self.moved, now_ns - self.began_ns);
+        link.say(
+            Tone::Note,
+            format_args!("layer {}: {at} of {all} MB, {rate} MB/s from {}", self.item.name, url.authority()),
+        );
+    }
+
+    fn finished(&self, link: &mut dyn Link, mirror: &Mirror) -> Url {
+        let url = self.sources.last().unwrap_or(&mirror.url).clone();
+        let ns = link.now_ns() - self.began_ns;
+        let (all, rate) = (Megabytes(self.item.bytes), rate(self.moved, ns));
+        link.say(Tone::Note, format_args!("layer {}: {all} MB from {url}, {rate} MB/s", self.item.name));
+        url
+    }
+}
+
+enum Answered {
+    Outcome(Outcome),
+    Elsewhere(String),
+}
+
+impl Answered {
+    fn refused(reason: &str) -> Self {
+        Self::Outcome(Outcome::Refused(reason.to_string()))
+    }
+
+    fn later(reason: &str) -> Self {
+        Self::Outcome(Outcome::Later(reason.to_string()))
+    }
+}
+
+/// Bytes as millions with one digit behind the point.
+struct Megabytes(u64);
+
+impl core::fmt::Display for Megabytes {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let tenths = self.0 / 100_000;
+        write!(f, "{}.{}", tenths / 10, tenths % 10)
+    }
+}
+
+/// In a second.
+fn rate(bytes: u64, ns: u64) -> Megabytes {
+    Megabytes(bytes.saturating_mul(1000) / (ns / 1_000_000).max(1))
+}
