@@ -66,7 +66,8 @@ pub fn fetch(
         }
         let Some(mirror) = mirrors.get_mut(turn % count).filter(|mirror| !mirror.out) else { continue };
         if mirror.last.is_some() {
-            station.pause(link, link.now_ns() + pause_ns)?;
+            let until_ns = link.now_ns() + pause_ns;
+            station.pause(link, until_ns)?;
             pause_ns = (pause_ns * 2).min(LONGEST_PAUSE_NS);
         }
         let before = download.moved;

@@ -53,6 +53,9 @@ impl Url {
         let rest = rest.split('#').next().unwrap_or_default();
         let end = rest.find(['/', '?']).unwrap_or(rest.len());
         let (authority, path) = rest.split_at(end);
+        if authority.starts_with('[') {
+            return Err(UrlError::Host);
+        }
         let (host, port) = match authority.rsplit_once(':') {
             Some((host, port)) => (host, port.parse().ok().filter(|p| *p != 0).ok_or(UrlError::Port)?),
             None => (authority, HTTP_PORT),

@@ -100,10 +100,19 @@ pub fn write(path: &str, bytes: &[u8]) -> Result<()> {
 /// Makes a file with this content, or gives one its content.
 pub fn create(path: &str, mode: u32, bytes: &[u8]) -> Result<()> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
-    let file = rustix::fs::open(path, flags, Mode::from_raw_mode(mode))?;
+    write_all(&rustix::fs::open(path, flags, Mode::from_raw_mode(mode))?, bytes)
+}
+
+/// Adds to the end of an existing file.
+pub fn append(path: &str, bytes: &[u8]) -> Result<()> {
+    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC;
+    write_all(&rustix::fs::open(path, flags, Mode::empty())?, bytes)
+}
+
+fn write_all(file: &OwnedFd, bytes: &[u8]) -> Result<()> {
     let mut rest = bytes;
     while !rest.is_empty() {
-        match rustix::io::write(&file, rest)? {
+        match rustix::io::write(file, rest)? {
             0 => return Err(Errno::IO),
             count => rest = rest.get(count..).unwrap_or(&[]),
         }
@@ -284,6 +293,19 @@ mod tests {
         assert_eq!(read_at(path, 9_996, &mut part), Ok(()));
         assert_eq!(part, [7; 4]);
         assert_eq!(read_at(path, 9_997, &mut part), Err(Errno::NODATA));
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn files_grow_and_begin_anew() {
+        let folder = scratch("append");
+        let path = folder.join("f");
+        let path = path.to_str().unwrap();
+        assert_eq!(append(path, b"a"), Err(Errno::NOENT));
+        create(path, 0o600, b"old").unwrap();
+        create(path, 0o600, b"a").unwrap();
+        append(path, b"bc").unwrap();
+        assert_eq!(read(path, 10).unwrap(), b"abc");
         std::fs::remove_dir_all(folder).unwrap();
     }
 

@@ -26,6 +26,7 @@ pub mod errno;
 pub mod fs;
 pub mod kexec;
 pub mod keyring;
+pub mod link;
 pub mod module;
 pub mod packet;
 pub mod poll;

@@ -6,10 +6,10 @@
 //! kernel's checker refuses. Source: packet(7), socket(7).
 
 use linux_raw_sys::general as nr;
-use linux_raw_sys::if_packet::{PACKET_ADD_MEMBERSHIP, PACKET_MR_PROMISC};
+use linux_raw_sys::if_packet::{PACKET_ADD_MEMBERSHIP, PACKET_AUXDATA, PACKET_MR_PROMISC};
 use linux_raw_sys::net::{SO_ATTACH_FILTER, SOL_PACKET, SOL_SOCKET};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
-use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
 use crate::{Errno, Result, raw};
 
@@ -59,6 +59,58 @@ struct Membership {
     length: u16,
     address: [u8; 8],
 }
+
+/// What a card did with a packet before it was seen.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Arrived {
+    /// Bytes in the buffer.
+    pub length: usize,
+    /// The VLAN tag that was taken off.
+    pub tag: Option<u16>,
+    /// The transport's checksum was left for a card to fill in.
+    pub checksum_missing: bool,
+}
+
+/// struct msghdr, as the kernel has it.
+#[repr(C)]
+struct Message {
+    name: usize,
+    name_length: usize,
+    vectors: usize,
+    vector_count: usize,
+    control: usize,
+    control_length: usize,
+    flags: usize,
+}
+
+/// struct iovec.
+#[repr(C)]
+struct Vector {
+    base: usize,
+    length: usize,
+}
+
+/// struct cmsghdr, and struct tpacket_auxdata behind it.
+#[repr(C)]
+#[derive(Default)]
+struct Auxiliary {
+    length: usize,
+    level: u32,
+    kind: u32,
+    status: u32,
+    packet_length: u32,
+    snapshot_length: u32,
+    link_offset: u16,
+    network_offset: u16,
+    tag: u16,
+    tag_type: u16,
+    padding: u32,
+}
+
+/// `TP_STATUS_CSUMNOTREADY` (linux/if_packet.h).
+const CHECKSUM_NOT_READY: u32 = 1 << 3;
+/// `TP_STATUS_VLAN_VALID`.
+const TAG_VALID: u32 = 1 << 4;
 
 /// Opens a non-blocking socket that receives what passes the interface with this index and the filter (everything
 /// when it is empty).
@@ -124,14 +176,87 @@ pub fn receive<Fd: AsFd>(socket: Fd, buffer: &mut [u8]) -> Result<(usize, usize)
     rustix::io::retry_on_intr(|| rustix::net::recv(&socket, &mut *buffer, RecvFlags::TRUNC))
 }
 
+/// Has [`receive_whole`] tell what the card did, and the kernel hold so many bytes of packets that nobody read yet.
+pub fn watch_cards(socket: &OwnedFd, queue_bytes: usize) -> Result<()> {
+    set_option(socket, SOL_PACKET, PACKET_AUXDATA, &1_u32)?;
+    rustix::net::sockopt::set_socket_recv_buffer_size_force(socket, queue_bytes)
+}
+
+/// Reads one packet with what the card did to it; `EAGAIN` when there is none, `EMSGSIZE` if the buffer is too small.
+/// ssize_t recvmsg(int sockfd, struct msghdr *msg, int flags)
+pub fn receive_whole(socket: &OwnedFd, buffer: &mut [u8]) -> Result<Arrived> {
+    let mut vector = Vector { base: buffer.as_mut_ptr() as usize, length: buffer.len() };
+    let mut auxiliary = Auxiliary::default();
+    let mut message = Message {
+        name: 0,
+        name_length: 0,
+        vectors: raw::write(&mut vector),
+        vector_count: 1,
+        control: raw::write(&mut auxiliary),
+        control_length: size_of::<Auxiliary>(),
+        flags: 0,
+    };
+    let arguments = [
+        raw::fd(socket.as_raw_fd()),
+        raw::write(&mut message),
+        usize::try_from(RecvFlags::TRUNC.bits()).map_err(|_| Errno::INVAL)?,
+        0,
+        0,
+        0,
+    ];
+    // SAFETY:
+    // 1. `message`, `vector` and `auxiliary` have the kernel's layout and live over the call.
+    // 2. The vector covers `buffer`, which this function borrows for writing; the control area is `auxiliary` whole,
+    //    in which any bytes are a value.
+    let length = rustix::io::retry_on_intr(|| unsafe { raw::syscall(nr::__NR_recvmsg, arguments) })?;
+    if length > buffer.len() {
+        return Err(Errno::MSGSIZE);
+    }
+    let told = message.control_length > 0 && (auxiliary.level, auxiliary.kind) == (SOL_PACKET, PACKET_AUXDATA);
+    let status = if told { auxiliary.status } else { 0 };
+    Ok(Arrived {
+        length,
+        tag: (status & TAG_VALID != 0).then_some(auxiliary.tag),
+        checksum_missing: status & CHECKSUM_NOT_READY != 0,
+    })
+}
+
+/// Sends one packet, its link's header included; `ENOBUFS` or `EAGAIN` when the card's queue is full.
+pub fn send<Fd: AsFd>(socket: Fd, packet: &[u8]) -> Result<()> {
+    rustix::io::retry_on_intr(|| rustix::net::send(&socket, packet, SendFlags::empty())).map(drop)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn structures_have_the_kernels_size() {
+        assert_eq!((size_of::<Message>(), size_of::<Vector>(), size_of::<Auxiliary>()), (56, 16, 40));
         assert_eq!((size_of::<Instruction>(), size_of::<Program>()), (8, 16));
         assert_eq!((size_of::<LinkAddress>(), size_of::<Membership>()), (20, 16));
+    }
+
+    /// Needs the privilege, like the test of whoever sends: without it there is nothing to see.
+    #[test]
+    fn packets_of_the_loopback_come_with_what_was_done_to_them() {
+        let index = std::fs::read_to_string("/sys/class/net/lo/ifindex").unwrap().trim().parse().unwrap();
+        let Ok(socket) = open(index, false, &[]) else { return };
+        watch_cards(&socket, 1 << 20).unwrap();
+        let here = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let to = here.local_addr().unwrap();
+        here.send_to(b"what the packet socket sees", to).unwrap();
+        let mut buffer = [0; 2048];
+        let seen = |found: &Arrived, buffer: &[u8]| buffer[..found.length].ends_with(b"packet socket sees");
+        let found = (0..1000).find_map(|_| match receive_whole(&socket, &mut buffer) {
+            Ok(found) if seen(&found, &buffer) => Some(found),
+            Ok(_) => None,
+            Err(errno) => panic!("{errno}"),
+        });
+        // The loopback leaves checksums out.
+        assert_eq!(found, Some(Arrived { length: 14 + 28 + 27, tag: None, checksum_missing: true }));
+        let sent = buffer[..14 + 28 + 27].to_vec();
+        send(&socket, &sent).unwrap();
     }
 
     #[test]
