@@ -16,6 +16,7 @@ use crate::kernel::{Kernel, Level};
 use crate::modules::Modules;
 use crate::recorder::Recorder;
 use crate::source::Source;
+use crate::tasks::network::Network;
 use crate::watchdog::Watchdog;
 
 /// What the function of a task looks like.
@@ -44,6 +45,8 @@ pub struct Boot<'k> {
     pub source: Option<Source>,
     /// STATE, if it is to be opened; after `read_encryption`, until `open_state`.
     pub locked: Option<Locked>,
+    /// What is under way to a root from the network.
+    pub network: Network,
     /// The first corrupt block that was met.
     pub corruption: Option<Corruption>,
     /// The flight recorder; after `begin_record`, if this boot has one.
@@ -64,6 +67,7 @@ impl<'k> Boot<'k> {
             modules: Modules::default(),
             source: None,
             locked: None,
+            network: Network::default(),
             corruption: None,
             recorder: Recorder::default(),
             watchdog: Watchdog::default(),

@@ -9,7 +9,13 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use netroot::Url;
+
 use crate::failure::Failure;
+
+mod network;
+
+pub use network::Network;
 
 /// Our parameters, without prefix. The flag says whether a parameter may have several values.
 const KNOWN: &[(&str, bool)] = &[
@@ -46,6 +52,8 @@ pub enum Transport {
     Disk,
     /// Files on a medium with this label.
     Label(String),
+    /// Files behind one of these addresses.
+    Network(Vec<Url>),
 }
 
 /// One of the two root slots.
@@ -72,6 +80,8 @@ impl Slot {
 pub struct Parameters {
     /// `billet.root=`
     pub transport: Option<Transport>,
+    /// How the servers of a root from the network are reached.
+    pub network: Network,
     /// `billet.slot=`
     pub slot: Option<Slot>,
     /// `billet.watchdog=`; `None`: off.
@@ -90,6 +100,7 @@ impl Default for Parameters {
     fn default() -> Self {
         Self {
             transport: None,
+            network: Network::default(),
             slot: None,
             watchdog_seconds: Some(WATCHDOG_SECONDS),
             halt_on_shutdown: false,
@@ -151,6 +162,7 @@ pub fn parse(line: &str) -> Result<Parameters, Failure> {
         };
         if let Some((_, earlier)) = seen.iter().find(|(n, v)| n == known && *v != value)
             && !many
+            && !are_mirrors(known, earlier, &value)
         {
             let reason = format!("has two values, {earlier} and {value}; give one");
             return Err(Failure::reason("read kernel parameter", &name, reason));
@@ -158,7 +170,15 @@ pub fn parse(line: &str) -> Result<Parameters, Failure> {
         apply(&mut parameters, known, &name, &value)?;
         seen.push(((*known).to_string(), value));
     }
+    if let Some(Transport::Network(_)) = parameters.transport {
+        parameters.network = network::parse(&split(line))?;
+    }
     Ok(parameters)
+}
+
+/// Several addresses of the same root are no contradiction.
+fn are_mirrors(known: &str, earlier: &str, value: &str) -> bool {
+    known == "root" && earlier.contains("://") && value.contains("://")
 }
 
 /// As in the kernel, `-` and `_` are one letter in names.
@@ -172,8 +192,10 @@ fn apply(parameters: &mut Parameters, known: &str, name: &str, value: &str) -> R
         Failure::reason("read kernel parameter", name, format!("\"{value}\" is not one of {wanted}"))
     };
     match known {
+        "root" if value.contains("://") => add_mirrors(&mut parameters.transport, name, value)?,
         "root" => {
-            parameters.transport = Some(transport(value).ok_or_else(|| wrong("initramfs, disk, label:NAME"))?)
+            let known = transport(value).ok_or_else(|| wrong("initramfs, disk, label:NAME, http://…"))?;
+            parameters.transport = Some(known);
         }
         "slot" => parameters.slot = Some(slot(value).ok_or_else(|| wrong("A, B"))?),
         "watchdog" => {
@@ -186,6 +208,23 @@ fn apply(parameters: &mut Parameters, known: &str, name: &str, value: &str) -> R
         "shutdown" => parameters.halt_on_shutdown = value == "halt",
         _ => {}
     }
+    Ok(())
+}
+
+/// One address or several with commas between them, behind those that were given before.
+fn add_mirrors(transport: &mut Option<Transport>, name: &str, value: &str) -> Result<(), Failure> {
+    let mut mirrors = match transport.take() {
+        Some(Transport::Network(mirrors)) => mirrors,
+        _ => Vec::new(),
+    };
+    for text in value.split(',').filter(|text| !text.is_empty()) {
+        let url = Url::parse(text)
+            .map_err(|e| Failure::reason("read kernel parameter", name, format!("\"{text}\": {e}")))?;
+        if !mirrors.contains(&url) {
+            mirrors.push(url);
+        }
+    }
+    *transport = Some(Transport::Network(mirrors));
     Ok(())
 }
 
@@ -264,6 +303,21 @@ mod tests {
         let text = "read kernel parameter talos.root: has two values, disk and initramfs; give one";
         assert_eq!(failure.to_string(), text);
         assert!(parse("talos.network.interface.ignore=eth0 talos.network.interface.ignore=eth1").is_ok());
+    }
+
+    #[test]
+    fn mirrors_add_up() {
+        let line = "billet.root=http://a/x,http://b/x talos.root=http://c/ billet.root=http://a/x ip=eth1:dhcp";
+        let parameters = parse(line).unwrap();
+        let Some(Transport::Network(mirrors)) = parameters.transport else { panic!("{parameters:?}") };
+        let mirrors: Vec<String> = mirrors.iter().map(ToString::to_string).collect();
+        assert_eq!(mirrors, ["http://a/x", "http://b/x", "http://c/"]);
+        assert_eq!(parameters.network.cards, ["eth1"]);
+        assert!(parse("billet.root=http://a/ billet.root=disk").is_err());
+        let failure = parse("billet.root=https://a/").unwrap_err().to_string();
+        assert!(failure.starts_with("read kernel parameter billet.root: \"https://a/\": https:// is not"), "{failure}");
+        // Without a root from the network these words are machined's alone.
+        assert!(parse("billet.root=disk ip=10.0.0.x:::24").is_ok());
     }
 
     #[test]

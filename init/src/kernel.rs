@@ -11,6 +11,8 @@ use core::ffi::CStr;
 use handoff::InitMemory;
 pub use sys::dm::{Mapped, Target};
 pub use sys::fs::{Kind, Options, Status};
+pub use sys::link::Merging;
+pub use sys::packet::Arrived;
 pub use sys::process::Ended;
 pub use sys::system::End;
 use sys::{Errno, Result};
@@ -68,6 +70,8 @@ pub struct Ready {
     pub device: bool,
     /// [`Kernel::helper_answer`] has something, or [`Kernel::reap`] has the helper that was asked.
     pub helper: bool,
+    /// [`Kernel::receive_frame`] has something.
+    pub frame: bool,
 }
 
 /// The kernel as init sees it.
@@ -97,6 +101,8 @@ pub trait Kernel {
     fn write(&mut self, path: &str, bytes: &[u8]) -> Result<()>;
     /// Makes a file.
     fn create(&mut self, path: &str, mode: u32, bytes: &[u8]) -> Result<()>;
+    /// Adds to the end of a file.
+    fn append(&mut self, path: &str, bytes: &[u8]) -> Result<()>;
     /// Sorted names.
     fn list(&mut self, path: &str) -> Result<Vec<String>>;
     /// A folder; an existing one is fine.
@@ -148,6 +154,19 @@ pub trait Kernel {
     fn map_volume(&mut self, plan: &Plan, key: &[u8]) -> core::result::Result<(), MapError>;
     /// Takes such a mapping and its link away.
     fn unmap_volume(&mut self, name: &str) -> Result<()>;
+
+    /// Opens the interface with this index for frames, past the kernel's own network.
+    fn open_frames(&mut self, interface: u32) -> Result<()>;
+    /// Closes it.
+    fn close_frames(&mut self);
+    /// Sends an Ethernet frame.
+    fn send_frame(&mut self, frame: &[u8]) -> Result<()>;
+    /// The next Ethernet frame, `EAGAIN` if there is none.
+    fn receive_frame(&mut self, buffer: &mut [u8]) -> Result<Arrived>;
+    /// How received frames of an interface are merged.
+    fn merging(&mut self, interface: &str) -> Result<Merging>;
+    /// Has an interface merge them or not.
+    fn set_merging(&mut self, interface: &str, wanted: Merging) -> Result<()>;
 
     /// Keeps the partition with the flight recorder open; what was read of it stays in memory.
     fn open_recorder(&mut self, device: &str) -> Result<()>;

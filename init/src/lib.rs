@@ -1,7 +1,8 @@
 //! PID 1.
 //!
 //! Owns: early boot, root assembly, supervision of machined, the end of the system.
-//! Does not: parse the machine config, touch the network of the node, or know services.
+//! Does not: parse the machine config, touch the kernel's own network (a root from the network comes by frames, past it),
+//! or know services.
 //! Order: [`sequences`]: boot, supervision, shutdown.
 //! Fails by: one line in the kernel log, a wait of `panic=` seconds, a restart; never a kernel panic.
 //!

@@ -1,7 +1,7 @@
 //! The kernel, for real.
 //!
 //! Owns: the descriptors behind [`Kernel`]: kernel log, device events, signals, machined's socket, what machined
-//! deposited, the watchdog, a helper and its answer.
+//! deposited, the watchdog, a helper and its answer, the packet socket of a root from the network.
 //! Does not: decide.
 
 use alloc::ffi::CString;
@@ -16,7 +16,8 @@ use sys::{AsFd, BorrowedFd, Errno, OwnedFd, Result};
 use unlock::{MapError, Plan};
 
 use crate::kernel::{
-    Descriptor, End, Ended, Helper, Kernel, Level, Mapped, Options, Packet, Ready, Signal, Status, Target,
+    Arrived, Descriptor, End, Ended, Helper, Kernel, Level, Mapped, Merging, Options, Packet, Ready, Signal,
+    Status, Target,
 };
 use crate::line::Line;
 use crate::modules::MAX_MODULE_BYTES;
@@ -30,6 +31,10 @@ const ANSWER_FD: i32 = 3;
 
 /// Descriptors on their way into the store.
 const SPARE: usize = 8;
+
+/// What the kernel holds of frames that were not read yet: several times what netroot lets be on its way, since each
+/// frame takes a page or two.
+const FRAME_QUEUE_BYTES: usize = 8 << 20;
 
 /// The running kernel.
 pub struct RealKernel {
@@ -49,6 +54,7 @@ pub struct RealKernel {
     helper: Option<Child>,
     /// Where it answers, until it did.
     answers: Option<OwnedFd>,
+    frames: Option<OwnedFd>,
 }
 
 impl RealKernel {
@@ -69,6 +75,7 @@ impl RealKernel {
             log_reader: None,
             helper: None,
             answers: None,
+            frames: None,
         }
     }
 
@@ -172,6 +179,10 @@ impl Kernel for RealKernel {
 
     fn create(&mut self, path: &str, mode: u32, bytes: &[u8]) -> Result<()> {
         sys::fs::create(path, mode, bytes)
+    }
+
+    fn append(&mut self, path: &str, bytes: &[u8]) -> Result<()> {
+        sys::fs::append(path, bytes)
     }
 
     fn list(&mut self, path: &str) -> Result<Vec<String>> {
@@ -280,6 +291,34 @@ impl Kernel for RealKernel {
         unlock::remove(name)
     }
 
+    fn open_frames(&mut self, interface: u32) -> Result<()> {
+        let socket = sys::packet::open(interface, false, &[])?;
+        sys::packet::watch_cards(&socket, FRAME_QUEUE_BYTES)?;
+        self.frames = Some(socket);
+        Ok(())
+    }
+
+    fn close_frames(&mut self) {
+        self.frames = None;
+    }
+
+    fn send_frame(&mut self, frame: &[u8]) -> Result<()> {
+        sys::packet::send(self.frames.as_ref().ok_or(Errno::NOTCONN)?, frame)
+    }
+
+    fn receive_frame(&mut self, buffer: &mut [u8]) -> Result<Arrived> {
+        sys::packet::receive_whole(self.frames.as_ref().ok_or(Errno::NOTCONN)?, buffer)
+    }
+
+    fn merging(&mut self, interface: &str) -> Result<Merging> {
+        sys::link::merging(interface)
+    }
+
+    fn set_merging(&mut self, interface: &str, wanted: Merging) -> Result<()> {
+        sys::link::set_merging(interface, wanted)
+>>>>>>> 39d47a8 (init: a root from the network: cards, an address, layers fetched into memory and compared with the manifest)
+    }
+
     fn open_recorder(&mut self, device: &str) -> Result<()> {
         self.recorder = Some(sys::block::open_writable(device)?);
         Ok(())
@@ -313,15 +352,17 @@ impl Kernel for RealKernel {
             (self.devices.as_ref().map(AsFd::as_fd), false),
             (self.helper.as_ref().map(|helper| helper.pidfd.as_fd()), false),
             (self.helper.as_ref().and(self.answers.as_ref()).map(AsFd::as_fd), false),
+            (self.frames.as_ref().map(AsFd::as_fd), false),
         ];
         let timeout_ns = until_ns.map(|until| until.saturating_sub(now));
-        let [signal, machined, device, ended, answer] = sys::poll::wait(wanted, timeout_ns)?;
+        let [signal, machined, device, ended, answer, frame] = sys::poll::wait(wanted, timeout_ns)?;
         Ok(Ready {
             signal: signal.readable,
             message: machined.readable,
             writable: machined.writable,
             device: device.readable,
             helper: ended.readable || answer.readable,
+            frame: frame.readable,
         })
     }
 

@@ -10,7 +10,9 @@ use sequence::{Phase, Sequence, task};
 use crate::boot::BootTask;
 use crate::finish::{self, FinishTask};
 use crate::supervise::{self, TurnTask};
-use crate::tasks::{find, initialize, machined, mapping, modules, mounts, recorder, switch, unlock};
+use crate::tasks::{
+    find, initialize, machined, mapping, modules, mounts, network, recorder, switch, unlock,
+};
 use crate::watchdog;
 
 /// From the first instruction to a verified root. The first failing task ends it: one line, a wait, a restart.
@@ -66,6 +68,23 @@ pub const BOOT: Sequence<BootTask> = Sequence {
                     watchdog::arm_watchdog,
                     "arms the hardware watchdog if its driver is there, before anything waits for a disk"
                 ),
+            ],
+        },
+        // Nothing of it is done unless a parameter names a server.
+        Phase {
+            name: "network",
+            tasks: &[
+                task!(
+                    network::check_memory,
+                    "refuses a root from the network that does not fit into the memory, before it is fetched"
+                ),
+                task!(network::raise_cards, "brings network cards up and waits until one has a carrier"),
+                task!(network::take_address, "asks DHCP for an address, or takes that of ip="),
+                task!(
+                    network::fetch_layers,
+                    "fetches the layers by HTTP into memory, each compared with its root hash"
+                ),
+                task!(network::release_cards, "brings the cards down again and as they were"),
             ],
         },
         Phase {

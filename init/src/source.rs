@@ -1,6 +1,6 @@
 //! Where the layers of a root are.
 //!
-//! Owns: the three transports that carry the same bytes, and how each is put for a person.
+//! Owns: the transports that carry the same bytes, and how each is put for a person.
 //! Does not: trust any of them; dm-verity checks every block against the manifest.
 
 use alloc::format;
@@ -11,9 +11,9 @@ use alloc::string::String;
 pub enum Source {
     /// Files, one a layer, in a folder.
     Files {
-        /// `/billet/layers`, or that below the mount point of a medium.
+        /// `/billet/layers`, or that below the mount point of a medium, or where fetched ones lie.
         folder: String,
-        /// For people: `initramfs`, `/dev/sr0 (label BILLET)`.
+        /// For people: `initramfs`, `/dev/sr0 (label BILLET)`, `http://10.0.0.1/layers/`.
         described: String,
     },
     /// A partition that holds the layers at their offsets.

@@ -1,7 +1,7 @@
 //! Finding the layers.
 //!
 //! Owns: the choice of a transport. A parameter may choose one, never other bytes: the manifest says which layers.
-//! Order: parameter; else files in the initramfs; else a disk slot that holds exactly these layers; else a medium
+//! Order: parameter (a root from the network was fetched before); else files in the initramfs; else a disk slot that holds exactly these layers; else a medium
 //! labelled `BILLET`.
 
 use alloc::format;

@@ -8,6 +8,7 @@ pub mod machined;
 pub mod mapping;
 pub mod modules;
 pub mod mounts;
+pub mod network;
 pub mod recorder;
 pub mod switch;
 pub mod unlock;

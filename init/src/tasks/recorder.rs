@@ -22,7 +22,10 @@ pub fn begin_record(boot: &mut Boot<'_>) -> Result<(), Failure> {
 
 /// For a boot that fails before the root is found: the recorder of the disk that it was looked for on.
 pub(crate) fn begin_late(boot: &mut Boot<'_>) {
-    let elsewhere = matches!(boot.parameters.transport, Some(Transport::Initramfs | Transport::Label(_)));
+    let elsewhere = matches!(
+        boot.parameters.transport,
+        Some(Transport::Initramfs | Transport::Label(_) | Transport::Network(_))
+    );
     if boot.recorder.is_open() || elsewhere || boot.source.is_some() {
         return;
     }
