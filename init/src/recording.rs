@@ -6,12 +6,13 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use handoff::{InitMemory, ToInit, ToMachined};
+use netroot::peer::{self, Peer};
 use sys::{Errno, Result};
 use unlock::{MapError, Plan};
 
 use crate::kernel::{
-    Descriptor, End, Ended, Helper, Kernel, Kind, Level, Mapped, Options, Packet, Ready, Signal, Status,
-    Target,
+    Arrived, Descriptor, End, Ended, Helper, Kernel, Kind, Level, Mapped, Merging, Options, Packet, Ready,
+    Signal, Status, Target,
 };
 
 /// Something that happens while init waits, in order, one a wait.
@@ -78,7 +79,29 @@ pub(crate) struct Recording {
     answer: Option<Vec<u8>>,
     /// The key that a volume was mapped with.
     pub(crate) mapped_with: Option<Vec<u8>>,
+    /// What is at the other end of the cable.
+    pub(crate) network: peer::Plan,
+    pub(crate) cable: Cable,
 }
+
+/// The servers, from the first frame socket on. A copy of a scenario begins without.
+#[derive(Default)]
+pub(crate) struct Cable(pub(crate) Option<Peer>);
+
+impl Clone for Cable {
+    fn clone(&self) -> Self {
+        Self(None)
+    }
+}
+
+impl std::fmt::Debug for Cable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Cable")
+    }
+}
+
+/// What a frame takes on the way.
+const FRAME_NS: u64 = 50_000;
 
 /// A scenario that has not ended after so many waits never will.
 const MOST_WAITS: usize = 2000;
@@ -224,7 +247,15 @@ impl Kernel for Recording {
     }
 
     fn create(&mut self, path: &str, mode: u32, bytes: &[u8]) -> Result<()> {
-        self.call(format!("create {path} {mode:o}, {} bytes", bytes.len()))
+        self.call(format!("create {path} {mode:o}, {} bytes", bytes.len()))?;
+        self.files.insert(path.to_string(), bytes.to_vec());
+        Ok(())
+    }
+
+    fn append(&mut self, path: &str, bytes: &[u8]) -> Result<()> {
+        self.call(format!("append {} bytes to {path}", bytes.len()))?;
+        self.files.get_mut(path).ok_or(Errno::NOENT)?.extend_from_slice(bytes);
+        Ok(())
     }
 
     fn list(&mut self, path: &str) -> Result<Vec<String>> {
@@ -364,6 +395,40 @@ impl Kernel for Recording {
         self.mapped_with.take().map(drop).ok_or(Errno::NXIO)
     }
 
+    fn open_frames(&mut self, interface: u32) -> Result<()> {
+        self.call(format!("open frames {interface}"))?;
+        self.cable = Cable(Some(Peer::new(&self.network)));
+        Ok(())
+    }
+
+    fn close_frames(&mut self) {
+        self.calls.push("close frames".to_string());
+        self.cable = Cable(None);
+    }
+
+    fn send_frame(&mut self, frame: &[u8]) -> Result<()> {
+        self.call(format!("send frame of {} bytes", frame.len()))?;
+        self.cable.0.as_mut().ok_or(Errno::NOTCONN)?.take(frame);
+        Ok(())
+    }
+
+    fn receive_frame(&mut self, buffer: &mut [u8]) -> Result<Arrived> {
+        let peer = self.cable.0.as_mut().ok_or(Errno::NOTCONN)?;
+        let (frame, tag) = peer.give().ok_or(Errno::AGAIN)?;
+        self.call(format!("receive frame of {} bytes", frame.len()))?;
+        buffer[..frame.len()].copy_from_slice(&frame);
+        Ok(Arrived { length: frame.len(), tag, checksum_missing: self.network.checksum_missing })
+    }
+
+    fn merging(&mut self, interface: &str) -> Result<Merging> {
+        self.call(format!("merging of {interface}"))?;
+        Ok(Merging { kernel: true, card: false })
+    }
+
+    fn set_merging(&mut self, interface: &str, wanted: Merging) -> Result<()> {
+        self.call(format!("set merging of {interface}: kernel {}, card {}", wanted.kernel, wanted.card))
+    }
+
     fn open_recorder(&mut self, device: &str) -> Result<()> {
         self.call(format!("open recorder {device}"))?;
         self.recorder = Some(device.to_string());
@@ -399,6 +464,19 @@ impl Kernel for Recording {
     }
 
     fn wait(&mut self, until_ns: Option<u64>, _send: bool) -> Result<Ready> {
+        if let Some(peer) = &mut self.cable.0 {
+            let until = until_ns.unwrap_or(self.now);
+            peer.turn(self.now);
+            if peer.has_frames() {
+                self.now += FRAME_NS;
+            } else {
+                self.now = peer.next_ns().map_or(until, |next| next.min(until)).max(self.now + 1);
+                peer.turn(self.now);
+            }
+            let frame = peer.has_frames();
+            self.call("wait for frames".to_string())?;
+            return Ok(Ready { frame, ..Ready::default() });
+        }
         self.waits += 1;
         assert!(self.waits < MOST_WAITS, "no end in sight: {:#?}", &self.calls[self.calls.len() - 40..]);
         self.call("wait".to_string())?;
@@ -417,6 +495,7 @@ impl Kernel for Recording {
             writable: true,
             device: !self.devices.is_empty(),
             helper: self.answer.is_some(),
+            frame: false,
         })
     }
 

@@ -140,7 +140,7 @@ pub fn fetch_layers(boot: &mut Boot<'_>) -> Result<(), Failure> {
     let Some((number, mut station)) = boot.network.station.take() else { return Ok(()) };
     let name = boot.network.cards.get(number).map(|card| card.name.clone()).unwrap_or_default();
     for folder in ["/run/billet", FOLDER] {
-        boot.kernel.make_folder(folder, 0o700).map_err(Failure::at("make folder", folder))?;
+        boot.kernel.make_folder(folder, 0o755).map_err(Failure::at("make folder", folder))?;
     }
     let size = root_bytes(boot).saturating_add(FOLDER_BYTES);
     let data = format!("mode=0700,size={size}");

@@ -4,6 +4,7 @@
 
 mod boots;
 mod faults;
+mod network;
 mod recorder;
 mod supervision;
 mod sweep;

@@ -1,6 +1,7 @@
 //! Machines to boot.
 
 use handoff::{Action, ToInit};
+use netroot::peer::{Answer, MAC, Manner, Plan, Site};
 use ondisk::Digest;
 use ondisk::gpt::{Geometry, Guid, Request, Size, lay_out, types};
 use ondisk::luks2::{Argon2Cost, Cost, Format, Id, NewSlot};
@@ -143,6 +144,41 @@ pub(super) fn with_medium(machine: Recording, label: &str) -> Recording {
     with_layers(machine, "/run/billet/medium/billet/layers")
         .file("/sys/class/block/sr0/size", "1\n")
         .file("/dev/sr0", bytes)
+}
+
+/// A card with a carrier, and enough memory.
+pub(super) fn with_card(machine: Recording, name: &str, mac: [u8; 6]) -> Recording {
+    let folder = format!("/sys/class/net/{name}");
+    let mac = mac.map(|byte| format!("{byte:02x}")).join(":");
+    machine
+        .file("/proc/meminfo", "MemTotal:  1000000 kB\nMemAvailable:   900000 kB\n")
+        .file("/proc/sys/kernel/random/uuid", "01020304-0506-0708-090a-0b0c0d0e0f11\n")
+        .file(&format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "0\n")
+        .file("/sys/class/net/lo/type", "772\n")
+        .file(&format!("{folder}/type"), "1\n")
+        .file(&format!("{folder}/device/uevent"), "")
+        .file(&format!("{folder}/flags"), "0x1002\n")
+        .file(&format!("{folder}/carrier"), "1\n")
+        .file(&format!("{folder}/ifindex"), "2\n")
+        .file(&format!("{folder}/address"), format!("{mac}\n"))
+}
+
+/// A server that has the layers below `/layers`.
+pub(super) fn site(port: u16, manner: Manner) -> Site {
+    let (manifest, slot) = root();
+    let mut site = Site::new(port, manner);
+    for layer in &manifest.layers {
+        let (start, end) = (usize::try_from(layer.offset).unwrap(), usize::try_from(layer.end()).unwrap());
+        site = site.file(&format!("/layers/{}", layer.file_name()), Answer::File(slot[start..end].to_vec()));
+    }
+    site
+}
+
+/// A card at the end of whose cable there are a DHCP server and these.
+pub(super) fn with_network(machine: Recording, sites: impl IntoIterator<Item = Site>) -> Recording {
+    let mut machine = with_card(machine, "eth0", MAC);
+    machine.network = Plan::with(sites);
+    machine
 }
 
 /// A machined that comes up and powers off.
