@@ -33,6 +33,8 @@ pub mod names {
     pub const LOADER: &str = "loader.efi";
     /// The initramfs segment with modules. Kernel layer.
     pub const MODULES: &str = "modules.cpio.zst";
+    /// The initramfs segment with the drivers of network cards. In installer images alone: no node needs it on its disk.
+    pub const NETWORK: &str = "network.cpio.zst";
     /// The initramfs segment with init. Base layer.
     pub const INIT: &str = "init.cpio.zst";
     /// The kernel's command line, without a line end. Base layer.
@@ -60,6 +62,8 @@ pub struct BootParts {
     pub loader: Vec<u8>,
     /// See [`names::MODULES`].
     pub modules: Vec<u8>,
+    /// See [`names::NETWORK`]; empty where there is none.
+    pub network: Vec<u8>,
     /// See [`names::INIT`].
     pub init: Vec<u8>,
     /// See [`names::COMMAND_LINE`].
@@ -83,11 +87,17 @@ impl BootParts {
     pub fn by_name(mut get: impl FnMut(&str) -> Result<Vec<u8>, Error>) -> Result<Self, Error> {
         let parts = [names::KERNEL, names::STUB, names::LOADER, names::MODULES, names::INIT];
         let [kernel, stub, loader, modules, init] = parts.map(&mut get);
+        let network = match get(names::NETWORK) {
+            Err(Error::MissingPart { .. }) => Vec::new(),
+            Err(Error::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => Vec::new(),
+            other => other?,
+        };
         let mut text = |name: &str| {
             let not_text = |error| io::Error::new(io::ErrorKind::InvalidData, error);
             String::from_utf8(get(name)?).map_err(not_text).map_err(Error::read(Path::new(name)))
         };
         Ok(Self {
+            network,
             command_line: text(names::COMMAND_LINE)?,
             boot_entry: text(names::BOOT_ENTRY)?,
             loader_config: text(names::LOADER_CONFIG)?,
@@ -121,6 +131,13 @@ impl BootParts {
         ]
     }
 
+    /// All files, by name, as an installer image has them.
+    pub fn all(&self) -> impl Iterator<Item = (&'static str, &[u8])> {
+        let network = [(names::NETWORK, self.network.as_slice())];
+        let network = network.into_iter().filter(|(_, content)| !content.is_empty());
+        self.of_kernel().into_iter().chain(self.of_base()).chain(network)
+    }
+
     /// The boot loader's files on an EFI system partition; the UKI comes beside them.
     #[must_use]
     pub fn loader_files(&self) -> [fat::File<'_>; 2] {
@@ -152,6 +169,16 @@ impl System {
     pub fn initramfs(&self) -> Result<Vec<u8>, Error> {
         let manifest = manifest_segment(&self.manifest)?;
         Ok(initramfs::join(&[&self.boot.modules, &self.boot.init, &manifest]))
+    }
+
+    /// The same with drivers of network cards, for a root from the network. `None` if there are none.
+    pub fn network_initramfs(&self) -> Result<Option<Vec<u8>>, Error> {
+        if self.boot.network.is_empty() {
+            return Ok(None);
+        }
+        let manifest = manifest_segment(&self.manifest)?;
+        let segments = [&self.boot.modules, &self.boot.network, &self.boot.init, &manifest];
+        Ok(Some(initramfs::join(&segments.map(Vec::as_slice))))
     }
 
     /// The UKI, with these arguments behind the image's own.

@@ -34,6 +34,7 @@ fn source(folder: &Path) -> Source {
         stub: Vec::new(),
         loader: Vec::new(),
         modules: Vec::new(),
+        network: Vec::new(),
         init: Vec::new(),
         command_line: "console=ttyS0 panic=10".into(),
         boot_entry: String::new(),

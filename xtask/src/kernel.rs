@@ -60,7 +60,9 @@ pub(crate) fn check(kernel: &Kernel) -> Result<()> {
 /// The module sets of an image.
 pub(crate) struct ModuleSets {
     pub(crate) initramfs: ModuleSet,
-    /// Includes the initramfs's, so that the layer is whole.
+    /// The initramfs's, and what reaches a root on the network.
+    pub(crate) network: ModuleSet,
+    /// Includes both, so that the layer is whole.
     pub(crate) layer: ModuleSet,
 }
 
@@ -68,9 +70,11 @@ impl ModuleSets {
     pub(crate) fn read(profile: &str) -> Result<Self> {
         let root = place::repository();
         let initramfs = ModuleSet::read(&root.join(format!("initramfs/modules-{profile}.toml")))?;
+        let mut network = ModuleSet::read(&root.join("initramfs/modules-network.toml"))?;
+        network.add(&initramfs);
         let mut layer = ModuleSet::read(&root.join("kernel-config/modules.toml"))?;
-        layer.add(&initramfs);
-        Ok(Self { initramfs, layer })
+        layer.add(&network);
+        Ok(Self { initramfs, network, layer })
     }
 }
 

@@ -77,14 +77,15 @@ impl Files {
         inside(folder, &format!("{}.yaml", mac.dashed())).or_else(|| inside(folder, DEFAULT))
     }
 
-    /// What iPXE does first: it learns where the machine's config is, and goes on with the bundle's script.
+    /// What iPXE does first: it learns where the layers and the machine's config are, and goes on with the bundle's script.
     #[must_use]
     pub fn script(&self, server: &str, mac: Option<Mac>) -> String {
         let own = mac.filter(|mac| self.config_of(*mac).is_some());
         let arguments = own.map(|mac| {
             format!("set billet-args billet.config=http://{server}/config?mac={}\n", mac.dashed())
         });
-        format!("#!ipxe\n{}chain bundle/{SCRIPT}\n", arguments.unwrap_or_default())
+        let root = format!("set billet-root http://{server}/bundle/layers\n");
+        format!("#!ipxe\n{root}{}chain bundle/{SCRIPT}\n", arguments.unwrap_or_default())
     }
 }
 
@@ -141,7 +142,8 @@ mod tests {
         let folder = folder();
         let files = open(folder.path());
         assert_eq!(files.config_of(MAC), None);
-        assert_eq!(files.script("10.0.0.1:80", Some(MAC)), "#!ipxe\nchain bundle/boot.ipxe\n");
+        let script = "#!ipxe\nset billet-root http://10.0.0.1:80/bundle/layers\nchain bundle/boot.ipxe\n";
+        assert_eq!(files.script("10.0.0.1:80", Some(MAC)), script);
         fs::write(folder.path().join("configs/default.yaml"), "all").unwrap();
         assert!(files.config_of(MAC).unwrap().ends_with("default.yaml"));
         fs::write(folder.path().join("configs/52-54-00-12-34-56.yaml"), "own").unwrap();

@@ -292,7 +292,8 @@ mod tests {
         let (_, script) = ask(&rig, "GET /boot.ipxe?mac=52-54-00-12-34-56", "").await;
         assert!(script.contains("billet.config=http://boot:8080/config?mac=52-54-00-12-34-56"), "{script}");
         let (_, script) = ask(&rig, "GET /boot.ipxe?mac=52-54-00-00-00-01", "").await;
-        assert_eq!(script, "#!ipxe\nchain bundle/boot.ipxe\n");
+        let wanted = "#!ipxe\nset billet-root http://boot:8080/bundle/layers\nchain bundle/boot.ipxe\n";
+        assert_eq!(script, wanted);
         let (_, config) = ask(&rig, "GET /config?mac=52:54:00:12:34:56", "").await;
         assert_eq!(config, "its config");
         for (line, status) in [

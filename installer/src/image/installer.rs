@@ -35,12 +35,11 @@ fn written(
 
 fn contents(source: &Source) -> Contents {
     let system = &source.system;
-    let boot = system.boot.of_kernel().into_iter().chain(system.boot.of_base());
     Contents {
         architecture: ARCHITECTURE.to_owned(),
         facts: Facts { version: system.manifest.version.clone(), minimum_from: source.minimum_from.clone() },
         manifest: system.manifest.to_json().into_bytes(),
-        boot: boot.map(|(name, bytes)| (name.to_owned(), bytes.to_vec())).collect(),
+        boot: system.boot.all().map(|(name, bytes)| (name.to_owned(), bytes.to_vec())).collect(),
         layers: system.manifest.layers.iter().map(|layer| source.layers.join(layer.file_name())).collect(),
     }
 }

@@ -1,30 +1,39 @@
-//! A folder for iPXE: kernel, small initramfs, the layers as a second initramfs, and a script that names them.
+//! A folder for iPXE: kernel, tiny initramfs, layers as files, and a script that names them.
 //!
-//! Owns: the script. Its names are relative, so the folder may lie anywhere on a TFTP or HTTP server.
-//! Source: docs/formats/pxe.md; ipxe.org on `initrd=` for kernels that start by EFI.
+//! Owns: the script. Its names are relative, so the folder may lie anywhere on an HTTP server: the layers' address is
+//! made when it runs, from where it came from.
+//! Source: docs/formats/pxe.md; ipxe.org on `initrd=` for kernels that start by EFI, and on the setting `cwduri`.
 
 use std::fs;
 use std::path::Path;
 
 use super::Source;
-use crate::{Error, initramfs, output};
+use crate::system::names;
+use crate::{Error, output};
 
 /// Names of the files.
 const KERNEL: &str = "vmlinuz";
 const INITRAMFS: &str = "initramfs";
-const LAYERS: &str = "layers.cpio";
+const LAYERS: &str = "layers";
 const COMMAND_LINE: &str = "cmdline";
 const SCRIPT: &str = "boot.ipxe";
 
 pub(super) fn write(source: &Source, folder: &Path) -> Result<(), Error> {
-    fs::create_dir_all(folder).map_err(Error::write(folder))?;
     let boot = &source.system.boot;
-    let layers = initramfs::layers_segment(&source.system.manifest, &source.layers)?;
+    let initramfs = source.system.network_initramfs()?.ok_or_else(|| Error::MissingPart {
+        from: source.layers.display().to_string(),
+        part: format!("boot/{}, the drivers of network cards", names::NETWORK),
+    })?;
+    let layers = folder.join(LAYERS);
+    fs::create_dir_all(&layers).map_err(Error::write(&layers))?;
+    for layer in &source.system.manifest.layers {
+        let to = layers.join(layer.file_name());
+        fs::copy(source.layers.join(layer.file_name()), &to).map_err(Error::write(&to))?;
+    }
     let script = script(&boot.command_line);
     for (name, content) in [
         (KERNEL, boot.kernel.as_slice()),
-        (INITRAMFS, &source.system.initramfs()?),
-        (LAYERS, &layers),
+        (INITRAMFS, &initramfs),
         (COMMAND_LINE, boot.command_line.as_bytes()),
         // Last: who finds the script finds the rest.
         (SCRIPT, script.as_bytes()),
@@ -34,14 +43,16 @@ pub(super) fn write(source: &Source, folder: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// `billetctl netboot serve` sets the last word to where a machine's config is; without it, it is nothing.
+/// `billet-root` may be set before: to mirrors, or where iPXE is too old to know `cwduri`. `billetctl netboot serve` sets
+/// it and the last word, where a machine's config is; without them that is nothing.
 /// Kernels that start by EFI find their initramfs by `initrd=`, others by what iPXE hands over.
 fn script(command_line: &str) -> String {
     format!(
         "#!ipxe\n\
-         kernel {KERNEL} initrd={INITRAMFS} initrd={LAYERS} {command_line} ${{billet-args}}\n\
+         isset ${{billet-root}} || set billet-root ${{cwduri}}{LAYERS}\n\
+         kernel {KERNEL} initrd={INITRAMFS} {command_line} billet.root=${{billet-root}} \
+         BOOTIF=01-${{mac:hexhyp}} ${{billet-args}}\n\
          initrd {INITRAMFS}\n\
-         initrd {LAYERS}\n\
          boot\n"
     )
 }
@@ -53,10 +64,9 @@ mod tests {
     #[test]
     fn the_script_has_no_address() {
         let script = script("console=ttyS0 panic=10");
-        assert!(
-            script.starts_with("#!ipxe\nkernel vmlinuz initrd=initramfs initrd=layers.cpio console=ttyS0")
-        );
-        assert!(script.contains(" panic=10 ${billet-args}\n"));
+        assert!(script.starts_with("#!ipxe\nisset ${billet-root} || set billet-root ${cwduri}layers\n"));
+        assert!(script.contains("\nkernel vmlinuz initrd=initramfs console=ttyS0 panic=10 billet.root="));
+        assert!(script.contains(" ${billet-args}\n"));
         assert!(!script.contains("://") && script.ends_with("\nboot\n"));
     }
 }

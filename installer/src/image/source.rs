@@ -120,7 +120,7 @@ impl Source {
         for folder in [&boot, &layers] {
             fs::create_dir_all(folder).map_err(Error::write(folder))?;
         }
-        for (name, content) in self.system.boot.of_kernel().into_iter().chain(self.system.boot.of_base()) {
+        for (name, content) in self.system.boot.all() {
             crate::output::write_file(&boot.join(name), &[content])?;
         }
         for layer in &self.system.manifest.layers {

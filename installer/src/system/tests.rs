@@ -10,6 +10,7 @@ fn boot_parts() -> BootParts {
         stub: STUB.to_vec(),
         loader: b"loader".to_vec(),
         modules: b"mods".to_vec(),
+        network: Vec::new(),
         init: b"init".to_vec(),
         command_line: "console=ttyS0 gpt".into(),
         boot_entry: "ID=billet\n".into(),

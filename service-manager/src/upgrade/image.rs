@@ -64,7 +64,9 @@ impl Found {
         let mut walk = self.source.walk();
         walk.manifest().map_err(broken)?;
         let mut boot = walk.boot().map_err(broken)?;
-        let missing = |name: &str| io::Error::other(format!("the image has no boot part {name}"));
+        let missing = |name: &str| {
+            io::Error::new(io::ErrorKind::NotFound, format!("the image has no boot part {name}"))
+        };
         let boot = BootParts::by_name(|name| {
             boot.remove(name).ok_or_else(|| Error::Read { path: name.into(), source: missing(name) })
         })?;

@@ -33,15 +33,18 @@ pub(super) fn parts(
     init: &Path,
 ) -> Result<BootParts> {
     let kernel = &materials.kernel;
-    let modules = kernel::modules(cache, kernel, &sets.initramfs)?;
+    let base = kernel::modules(cache, kernel, &sets.initramfs)?.folder;
+    let whole = kernel::modules(cache, kernel, &sets.network)?.folder;
     let load_list = sets.initramfs.load_list(&ModuleIndex::of(cache, kernel)?);
-    let modules = image::initramfs::modules(&kernel.release, &modules.folder, &load_list)?;
+    let modules = image::initramfs::modules(&kernel.release, &base, &load_list)?;
+    let network = image::initramfs::network(&kernel.release, &base, &whole)?;
     let writers = writers()?;
     Ok(BootParts {
         kernel: read(&kernel.vmlinuz)?,
         stub: materials.boot_file("linuxx64.efi.stub")?,
         loader: materials.boot_file("systemd-bootx64.efi")?,
         modules: compressed(cache, "modules", &modules, &writers)?,
+        network: compressed(cache, "network", &network, &writers)?,
         init: compressed(cache, "init", &image::initramfs::init(init)?, &writers)?,
         command_line: COMMAND_LINE.to_owned(),
         boot_entry: image::boot_entry().to_owned(),
