@@ -307,7 +307,8 @@ mod tests {
 
     #[test]
     fn mirrors_add_up() {
-        let line = "billet.root=http://a/x,http://b/x talos.root=http://c/ billet.root=http://a/x ip=eth1:dhcp";
+        let line =
+            "billet.root=http://a/x,http://b/x talos.root=http://c/ billet.root=http://a/x ip=eth1:dhcp";
         let parameters = parse(line).unwrap();
         let Some(Transport::Network(mirrors)) = parameters.transport else { panic!("{parameters:?}") };
         let mirrors: Vec<String> = mirrors.iter().map(ToString::to_string).collect();
@@ -315,7 +316,10 @@ mod tests {
         assert_eq!(parameters.network.cards, ["eth1"]);
         assert!(parse("billet.root=http://a/ billet.root=disk").is_err());
         let failure = parse("billet.root=https://a/").unwrap_err().to_string();
-        assert!(failure.starts_with("read kernel parameter billet.root: \"https://a/\": https:// is not"), "{failure}");
+        assert!(
+            failure.starts_with("read kernel parameter billet.root: \"https://a/\": https:// is not"),
+            "{failure}"
+        );
         // Without a root from the network these words are machined's alone.
         assert!(parse("billet.root=disk ip=10.0.0.x:::24").is_ok());
     }

@@ -72,6 +72,13 @@ impl Lan {
         })
     }
 
+    /// Bytes that went from the namespace to the machine so far.
+    pub fn sent_bytes(&self) -> Result<u64> {
+        let told = self.ip(&format!("-json -s link show dev {INTERFACE}"))?;
+        let told: serde_json::Value = serde_json::from_str(&told).context("parse what ip tells")?;
+        told[0]["stats64"]["tx"]["bytes"].as_u64().with_context(|| format!("ip tells of no bytes: {told}"))
+    }
+
     fn entering(&self) -> [String; 5] {
         let target = self.namespace.to_string();
         ["--target".into(), target, "--user".into(), "--net".into(), "--preserve-credentials".into()]
@@ -81,12 +88,12 @@ impl Lan {
         self.folder.path().join(name).display().to_string()
     }
 
-    fn ip(&self, words: &str) -> Result<()> {
+    fn ip(&self, words: &str) -> Result<String> {
         let output = Command::new("nsenter").args(self.entering()).arg("ip").args(words.split(' ')).output();
         let output =
             output.context("run nsenter and ip; install them with: apt-get install util-linux iproute2")?;
         ensure!(output.status.success(), "ip {words}: {}", String::from_utf8_lossy(&output.stderr));
-        Ok(())
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
     fn wire(&self, other_dhcp: bool) -> Result<Owned> {

@@ -142,12 +142,7 @@ struct Download<'a> {
 
 impl Download<'_> {
     /// Asks one mirror for what is missing.
-    fn attempt(
-        &mut self,
-        station: &mut Station,
-        link: &mut dyn Link,
-        url: &Url,
-    ) -> Result<Outcome, Broken> {
+    fn attempt(&mut self, station: &mut Station, link: &mut dyn Link, url: &Url) -> Result<Outcome, Broken> {
         let mut url = url.clone();
         for _ in 0..=MOST_REDIRECTS {
             let address = match station.resolve(link, &url.host)? {

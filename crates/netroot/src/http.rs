@@ -79,7 +79,9 @@ fn part(head: &Head<'_>, offset: u64, wanted: u64) -> Verdict {
     });
     match parts {
         Some((_, _, length)) if length != wanted => wrong_length(length, wanted),
-        Some((first, last, length)) if first == offset && last.checked_add(1) == Some(length) => Verdict::Bytes(offset),
+        Some((first, last, length)) if first == offset && last.checked_add(1) == Some(length) => {
+            Verdict::Bytes(offset)
+        }
         _ => Verdict::Refused("it answers with another range than was asked for".to_string()),
     }
 }
@@ -141,16 +143,15 @@ mod tests {
 
     #[test]
     fn what_is_not_the_file_is_refused_by_name() {
-        assert_eq!(
-            refused("200 OK\r\nContent-Length: 99"),
-            "it has 99 bytes, the root manifest says 100"
-        );
+        assert_eq!(refused("200 OK\r\nContent-Length: 99"), "it has 99 bytes, the root manifest says 100");
         assert_eq!(refused("404 Not Found"), "it answers 404 Not Found");
         assert_eq!(refused("416"), "it answers 416");
         assert!(refused("200 OK").contains("no Content-Length"));
         assert!(refused("200 OK\r\nTransfer-Encoding: chunked").contains("chunks"));
         assert!(refused("206 P\r\nContent-Range: bytes 0-98/100").contains("another range"));
-        assert!(refused("206 P\r\nContent-Range: bytes 1-18446744073709551615/100").contains("another range"));
+        assert!(
+            refused("206 P\r\nContent-Range: bytes 1-18446744073709551615/100").contains("another range")
+        );
         assert!(refused("302 Found").contains("without Location"));
         assert_eq!(verdict("503 Busy", 0), Verdict::Later("it answers 503 Busy".into()));
         assert_eq!(verdict("301 Moved\r\nLocation: /x", 0), Verdict::Elsewhere("/x".into()));

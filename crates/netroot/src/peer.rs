@@ -365,7 +365,8 @@ fn answer(site: &Site, request: &[u8], requests: &mut Vec<String>) -> (Vec<u8>, 
     let offset = text.split("Range: bytes=").nth(1).and_then(|rest| rest.split('-').next());
     let offset: usize = offset.map_or(0, |offset| offset.parse().unwrap());
     requests.push(format!("{} {path} from {offset}", site.port));
-    let status = |line: &str| (format!("HTTP/1.1 {line}\r\nContent-Length: 0\r\n\r\n").into_bytes(), Vec::new());
+    let status =
+        |line: &str| (format!("HTTP/1.1 {line}\r\nContent-Length: 0\r\n\r\n").into_bytes(), Vec::new());
     match site.files.get(path) {
         None => status("404 Not Found"),
         Some(Answer::Status(line)) => status(line),

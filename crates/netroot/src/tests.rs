@@ -56,7 +56,8 @@ impl Link for Wire {
     fn wait(&mut self, until_ns: u64) -> Result<(), Broken> {
         self.peer.turn(self.now_ns);
         if !self.peer.has_frames() {
-            self.now_ns = self.peer.next_ns().map_or(until_ns, |next| next.min(until_ns)).max(self.now_ns + 1);
+            self.now_ns =
+                self.peer.next_ns().map_or(until_ns, |next| next.min(until_ns)).max(self.now_ns + 1);
             self.peer.turn(self.now_ns);
         } else {
             self.now_ns += 50_000;
@@ -135,8 +136,7 @@ fn a_vlan_with_a_fixed_address_and_a_name() {
     plan.dhcp.clear();
     plan.names = vec![("boot.lan", SECOND)];
     plan.checksum_missing = true;
-    let lease =
-        Lease { address: CLIENT, prefix: 24, gateway: Some(SERVER), dns: vec![SERVER], from: None };
+    let lease = Lease { address: CLIENT, prefix: 24, gateway: Some(SERVER), dns: vec![SERVER], from: None };
     let own = Setup { vlan: Some(5), lease: Some(lease), ..setup() };
     let mut wire = Wire::new(&plan);
     run(&mut wire, own.clone(), &["http://boot.lan:8080"]).unwrap();
@@ -260,7 +260,10 @@ fn slow_and_silent_servers_meet_their_deadlines() {
     let mut wire = Wire::new(&Plan::with(sites));
     let began = wire.now_ns;
     let said = text(run(&mut wire, setup(), &["http://10.77.0.1/", "http://10.77.0.1:81/"]));
-    assert!(said.starts_with("layer base: given up after 180 s: http://10.77.0.1/base.layer: too slow: "), "{said}");
+    assert!(
+        said.starts_with("layer base: given up after 180 s: http://10.77.0.1/base.layer: too slow: "),
+        "{said}"
+    );
     assert!(said.ends_with("http://10.77.0.1:81/base.layer: no answer within 20 s"), "{said}");
     let took = wire.now_ns - began;
     assert!((PATIENCE_NS..PATIENCE_NS + 40 * SECOND_NS).contains(&took), "{took}");
@@ -279,12 +282,14 @@ fn a_port_without_server_and_a_server_that_has_no_time() {
     let site = Site::new(80, Manner::Good).file("/base.layer", Answer::Status("503 Busy"));
     let mut wire = Wire::new(&Plan::with([site]));
     let said = text(run(&mut wire, setup(), &["http://10.77.0.1/", "http://10.77.0.1:9/"]));
-    assert!(said.contains("it answers 503 Busy; http://10.77.0.1:9/base.layer: 10.77.0.1:9 refuses"), "{said}");
+    assert!(
+        said.contains("it answers 503 Busy; http://10.77.0.1:9/base.layer: 10.77.0.1:9 refuses"),
+        "{said}"
+    );
     let far = Ipv4Addr::new(192, 0, 2, 1);
     let lease = Lease { address: CLIENT, prefix: 24, gateway: None, dns: vec![], from: None };
     let mut wire = Wire::new(&Plan::default());
-    let said =
-        text(run(&mut wire, Setup { lease: Some(lease), ..setup() }, &[&format!("http://{far}/")]));
+    let said = text(run(&mut wire, Setup { lease: Some(lease), ..setup() }, &[&format!("http://{far}/")]));
     assert!(said.contains("no connection to 192.0.2.1:80"), "{said}");
 }
 

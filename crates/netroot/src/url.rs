@@ -86,7 +86,8 @@ impl Url {
         if !to.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(UrlError::Character);
         }
-        let folder = self.path.split('?').next().and_then(|path| path.rsplit_once('/')).map_or("", |(f, _)| f);
+        let folder =
+            self.path.split('?').next().and_then(|path| path.rsplit_once('/')).map_or("", |(f, _)| f);
         let path = if to.starts_with('/') { to.to_string() } else { format!("{folder}/{to}") };
         Ok(Self { path, ..self.clone() })
     }

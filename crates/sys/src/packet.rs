@@ -212,7 +212,8 @@ pub fn receive_whole(socket: &OwnedFd, buffer: &mut [u8]) -> Result<Arrived> {
     if length > buffer.len() {
         return Err(Errno::MSGSIZE);
     }
-    let told = message.control_length > 0 && (auxiliary.level, auxiliary.kind) == (SOL_PACKET, PACKET_AUXDATA);
+    let told =
+        message.control_length > 0 && (auxiliary.level, auxiliary.kind) == (SOL_PACKET, PACKET_AUXDATA);
     let status = if told { auxiliary.status } else { 0 };
     Ok(Arrived {
         length,

@@ -57,7 +57,11 @@ pub(super) fn parse(words: &[(String, String)]) -> Result<Network, Failure> {
     };
     if name != parent {
         let number = vlan_number(name).ok_or_else(|| {
-            Failure::reason("read kernel parameter", "vlan", format_reason(name, "ends in no number of a VLAN"))
+            Failure::reason(
+                "read kernel parameter",
+                "vlan",
+                format_reason(name, "ends in no number of a VLAN"),
+            )
         })?;
         network.vlan = Some(number);
     }
@@ -127,10 +131,7 @@ mod tests {
         let found = network("ip=10.0.0.5::10.0.0.1:255.255.255.0:node:eth1:off:10.0.0.2:0.0.0.0");
         assert_eq!(found.cards, ["eth1"]);
         let lease = found.lease.unwrap();
-        assert_eq!(
-            lease.to_string(),
-            "address 10.0.0.5/24, gateway 10.0.0.1, name server 10.0.0.2"
-        );
+        assert_eq!(lease.to_string(), "address 10.0.0.5/24, gateway 10.0.0.1, name server 10.0.0.2");
         let lease = network("ip=[fd00::1]::::node:eth0 ip=10.0.0.5:::16").lease.unwrap();
         assert_eq!(lease.to_string(), "address 10.0.0.5/16");
     }

@@ -69,7 +69,8 @@ pub fn check_memory(boot: &mut Boot<'_>) -> Result<(), Failure> {
     let path = "/proc/meminfo";
     let text = boot.kernel.read(path, 64 * 1024).map_err(Failure::at("read", path))?;
     let text = String::from_utf8_lossy(&text);
-    let available = text.lines().find_map(|line| line.strip_prefix("MemAvailable:")?.split_whitespace().next());
+    let available =
+        text.lines().find_map(|line| line.strip_prefix("MemAvailable:")?.split_whitespace().next());
     let Some(available) = available.and_then(|kib| kib.parse::<u64>().ok()) else {
         return Err(Failure::reason("read", path, "has no MemAvailable"));
     };
@@ -115,7 +116,8 @@ pub fn take_address(boot: &mut Boot<'_>) -> Result<(), Failure> {
         let mut station = Station::new(&mut frames, setup);
         match station.take_address(&mut frames) {
             Ok(lease) => {
-                let vlan = boot.parameters.network.vlan.map_or(String::new(), |vlan| format!(", VLAN {vlan}"));
+                let vlan =
+                    boot.parameters.network.vlan.map_or(String::new(), |vlan| format!(", VLAN {vlan}"));
                 say!(boot.kernel, Level::Info, "{name}{vlan}: {lease}");
                 boot.network.station = Some((number, station));
                 return Ok(());

@@ -52,7 +52,9 @@ fn the_kernels_own_network_is_as_it_was() {
         .calls
         .iter()
         .map(String::as_str)
-        .filter(|call| call.starts_with("write /sys/class/net") || call.contains("ipv6") || call.contains("set merging"))
+        .filter(|call| {
+            call.starts_with("write /sys/class/net") || call.contains("ipv6") || call.contains("set merging")
+        })
         .filter(|call| !call.starts_with("read"))
         .collect();
     assert_eq!(
@@ -139,7 +141,9 @@ fn a_server_that_says_nothing_meets_its_deadline_while_the_watchdog_is_fed() {
     let mut kernel = with_network(machine(LINE), [site(80, Manner::Mute)]);
     crate::run(&mut kernel);
     let errors = kernel.errors();
-    assert!(errors[0].contains("layer base: given up after 180 s") && errors[0].contains("no answer within 20 s"));
+    assert!(
+        errors[0].contains("layer base: given up after 180 s") && errors[0].contains("no answer within 20 s")
+    );
     let fed = kernel.calls.iter().filter(|call| *call == "feed watchdog").count();
     assert!(fed > 10, "{fed}");
 }
@@ -175,10 +179,12 @@ fn the_card_of_the_firmware_comes_before_the_first() {
 
 #[test]
 fn a_vlan() {
-    let mut kernel = with_network(machine(&format!("{LINE} vlan=eth0.5:eth0 ip=eth0.5:dhcp")), [site(80, Manner::Good)]);
+    let mut kernel =
+        with_network(machine(&format!("{LINE} vlan=eth0.5:eth0 ip=eth0.5:dhcp")), [site(80, Manner::Good)]);
     kernel.network.vlan = Some(5);
     let kernel = comes_up(kernel);
-    let wanted = "log Info eth0, VLAN 5: address 10.77.0.100/24, gateway 10.77.0.1, from the DHCP server 10.77.0.1";
+    let wanted =
+        "log Info eth0, VLAN 5: address 10.77.0.100/24, gateway 10.77.0.1, from the DHCP server 10.77.0.1";
     assert!(kernel.calls.iter().any(|call| call == wanted), "{:#?}", kernel.logs);
 }
 

@@ -45,8 +45,12 @@ pub(super) fn write(source: &Source, folder: &Path) -> Result<(), Error> {
 
 /// `billet-root` may be set before: to mirrors, or where iPXE is too old to know `cwduri`. `billetctl netboot serve` sets
 /// it and the last word, where a machine's config is; without them that is nothing.
+/// Nobody looks for a volume with a config then: a machine without one waits for it in maintenance mode.
 /// Kernels that start by EFI find their initramfs by `initrd=`, others by what iPXE hands over.
 fn script(command_line: &str) -> String {
+    let is_volume = |word: &&str| matches!(*word, "billet.config=metal-iso" | "talos.config=metal-iso");
+    let words: Vec<&str> = command_line.split(' ').filter(|word| !is_volume(word)).collect();
+    let command_line = words.join(" ");
     format!(
         "#!ipxe\n\
          isset ${{billet-root}} || set billet-root ${{cwduri}}{LAYERS}\n\
@@ -63,7 +67,7 @@ mod tests {
 
     #[test]
     fn the_script_has_no_address() {
-        let script = script("console=ttyS0 panic=10");
+        let script = script("console=ttyS0 billet.config=metal-iso panic=10");
         assert!(script.starts_with("#!ipxe\nisset ${billet-root} || set billet-root ${cwduri}layers\n"));
         assert!(script.contains("\nkernel vmlinuz initrd=initramfs console=ttyS0 panic=10 billet.root="));
         assert!(script.contains(" ${billet-args}\n"));

@@ -139,8 +139,7 @@ impl Card {
             self.merging = Some(before);
         }
         let index = text(kernel, &self.name, "ifindex").and_then(|text| text.parse().ok());
-        let index =
-            index.ok_or_else(|| Failure::reason("read network card", &self.name, "has no number"))?;
+        let index = index.ok_or_else(|| Failure::reason("read network card", &self.name, "has no number"))?;
         kernel.open_frames(index).map_err(Failure::at("open packet socket on", &self.name))
     }
 

@@ -121,9 +121,8 @@ impl Sink for LayerFile<'_, '_, '_> {
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), Broken> {
         let Layer { data_bytes, hash_offset, .. } = *self.layer;
-        let clip = |at: u64| {
-            usize::try_from(at.saturating_sub(self.offset)).unwrap_or(usize::MAX).min(bytes.len())
-        };
+        let clip =
+            |at: u64| usize::try_from(at.saturating_sub(self.offset)).unwrap_or(usize::MAX).min(bytes.len());
         self.tree.push(bytes.get(..clip(data_bytes)).unwrap_or_default());
         self.hashes.extend_from_slice(bytes.get(clip(hash_offset)..).unwrap_or_default());
         self.offset += bytes.len() as u64;
@@ -139,7 +138,9 @@ impl Sink for LayerFile<'_, '_, '_> {
             Ok(tree) if tree.root != wanted => {
                 Some(format!("wrong digest: the root hash is {}, the root manifest has {wanted}", tree.root))
             }
-            Ok(tree) if tree.bytes != self.hashes => Some("wrong digest: its hash tree is not that of its data".into()),
+            Ok(tree) if tree.bytes != self.hashes => {
+                Some("wrong digest: its hash tree is not that of its data".into())
+            }
             Ok(_) => None,
             Err(error) => Some(error.to_string()),
         })

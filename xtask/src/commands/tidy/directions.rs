@@ -7,17 +7,18 @@ use super::sources::{SourceFile, Sources};
 
 /// Folder of a crate and the crates of the workspace that it may use. A crate that is not listed is a fault:
 /// new crates only where a boundary is real.
-const ALLOWED: [(&str, &[&str]); 17] = [
+const ALLOWED: [(&str, &[&str]); 18] = [
     ("crates/sys", &[]),
     ("crates/ondisk", &[]),
     ("crates/oci", &["ondisk"]),
     ("crates/sequence", &[]),
     ("crates/handoff", &[]),
     ("crates/netboot", &[]),
+    ("crates/netroot", &[]),
     ("crates/unlock", &["ondisk", "sys"]),
     ("crates/config", &["ondisk"]),
     ("crates/api", &["config"]),
-    ("init", &["handoff", "ondisk", "sequence", "sys", "unlock"]),
+    ("init", &["handoff", "netroot", "ondisk", "sequence", "sys", "unlock"]),
     ("installer", &["config", "oci", "ondisk", "sequence", "sys", "unlock"]),
     (
         "service-manager",
@@ -34,7 +35,7 @@ const ALLOWED: [(&str, &[&str]); 17] = [
 ];
 
 /// What the crates are called in dependency tables.
-const NAMES: [&str; 18] = [
+const NAMES: [&str; 19] = [
     "api",
     "billetctl",
     "config",
@@ -43,6 +44,7 @@ const NAMES: [&str; 18] = [
     "init",
     "installer",
     "netboot",
+    "netroot",
     "oci",
     "ondisk",
     "qemu-tests",
