@@ -316,7 +316,6 @@ impl Kernel for RealKernel {
 
     fn set_merging(&mut self, interface: &str, wanted: Merging) -> Result<()> {
         sys::link::set_merging(interface, wanted)
->>>>>>> 39d47a8 (init: a root from the network: cards, an address, layers fetched into memory and compared with the manifest)
     }
 
     fn open_recorder(&mut self, device: &str) -> Result<()> {

@@ -3,12 +3,16 @@
 //! Owns: files, disks and events of a scenario, the transcript, and the one call that is made to fail.
 //! Does not: model more than init looks at; a mount changes nothing but the transcript.
 
+mod cable;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use handoff::{InitMemory, ToInit, ToMachined};
 use netroot::peer::{self, Peer};
 use sys::{Errno, Result};
 use unlock::{MapError, Plan};
+
+use cable::Cable;
 
 use crate::kernel::{
     Arrived, Descriptor, End, Ended, Helper, Kernel, Kind, Level, Mapped, Merging, Options, Packet, Ready,
@@ -82,22 +86,6 @@ pub(crate) struct Recording {
     /// What is at the other end of the cable.
     pub(crate) network: peer::Plan,
     pub(crate) cable: Cable,
-}
-
-/// The servers, from the first frame socket on. A copy of a scenario begins without.
-#[derive(Default)]
-pub(crate) struct Cable(pub(crate) Option<Peer>);
-
-impl Clone for Cable {
-    fn clone(&self) -> Self {
-        Self(None)
-    }
-}
-
-impl std::fmt::Debug for Cable {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Cable")
-    }
 }
 
 /// What a frame takes on the way.
