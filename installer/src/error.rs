@@ -343,6 +343,47 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
+    /// A kernel that cannot be used, or its modules.
+    #[error("kernel {kernel}: {reason}")]
+    Kernel {
+        /// Its release, file or folder.
+        kernel: String,
+        /// What is wrong, and what to do.
+        reason: String,
+    },
+    /// A kernel without options that a node needs.
+    #[error("kernel {kernel} will not do: its configuration lacks what a node needs:{report}")]
+    KernelLacks {
+        /// Its release.
+        kernel: String,
+        /// A line for each option.
+        report: String,
+    },
+    /// Kernel and modules of different builds.
+    #[error("the kernel is {kernel} and the modules are for {modules}: give both from one build")]
+    KernelMismatch {
+        /// What the kernel says.
+        kernel: String,
+        /// What the modules' folder says.
+        modules: String,
+    },
+    /// Modules were changed, and no kernel came with them.
+    #[error(
+        "{system} has modules of its own and no kernel for them: COPY the kernel to /usr/install/vmlinuz behind FROM, or name it \
+         in the profile ([kernel] path)"
+    )]
+    NoKernel {
+        /// The image or system.
+        system: String,
+    },
+    /// A list of this repository that is not as it must be.
+    #[error("{name}: {reason}")]
+    BadList {
+        /// Its name.
+        name: String,
+        /// What is wrong.
+        reason: String,
+    },
     /// An ISO 9660 image could not be laid out.
     #[error(transparent)]
     Iso(#[from] ondisk::iso9660::Error),

@@ -30,6 +30,8 @@ pub mod image;
 pub mod initramfs;
 pub mod install;
 #[cfg(feature = "image")]
+pub mod kernel;
+#[cfg(feature = "image")]
 pub mod layer;
 pub mod meta;
 pub mod reset;

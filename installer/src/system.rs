@@ -12,8 +12,8 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
-use ondisk::fat;
 use ondisk::manifest::{KEPT_PATH, Layer, PATH, RootManifest};
+use ondisk::{bzimage, fat};
 
 use crate::tree::Tree;
 use crate::{Error, initramfs, uki};
@@ -165,6 +165,20 @@ impl System {
         Ok(Self { manifest: RootManifest::parse(&bytes)?, boot: BootParts::read(&root.join(FOLDER))? })
     }
 
+    /// Refuses a kernel that the modules are not for, or none.
+    pub fn check_kernel(&self) -> Result<(), Error> {
+        if self.boot.kernel.is_empty() {
+            return Err(Error::NoKernel { system: format!("version {}", self.manifest.version) });
+        }
+        let modules = self.manifest.kernel().and_then(|layer| layer.kernel_release.as_deref());
+        match (bzimage::release(&self.boot.kernel), modules) {
+            (Some(kernel), Some(modules)) if kernel != modules => {
+                Err(Error::KernelMismatch { kernel: kernel.to_owned(), modules: modules.to_owned() })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The initramfs, without layers.
     pub fn initramfs(&self) -> Result<Vec<u8>, Error> {
         let manifest = manifest_segment(&self.manifest)?;
@@ -183,14 +197,17 @@ impl System {
 
     /// The UKI, with these arguments behind the image's own.
     pub fn uki(&self, extra_arguments: &[String]) -> Result<Vec<u8>, Error> {
-        let layer = self.manifest.kernel();
+        self.check_kernel()?;
+        let modules = self.manifest.kernel().and_then(|layer| layer.kernel_release.as_deref());
+        // A kernel without modules is in no layer's name.
+        let kernel_release = modules.or_else(|| bzimage::release(&self.boot.kernel));
         uki::assemble(&uki::Parts {
             stub: &self.boot.stub,
             kernel: &self.boot.kernel,
             initramfs: &self.initramfs()?,
             cmdline: &command_line(&self.boot.command_line, extra_arguments)?,
             os_release: &self.boot.boot_entry,
-            kernel_release: layer.and_then(|layer| layer.kernel_release.as_deref()).unwrap_or_default(),
+            kernel_release: kernel_release.unwrap_or_default(),
         })
     }
 }

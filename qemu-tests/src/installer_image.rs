@@ -54,7 +54,7 @@ impl Parts {
             Some(layer) => archive.blob(layer).map(Some).map_err(std::io::Error::other),
             None => Ok(None),
         };
-        let mut walk = Walk::new(Files::new(Box::new(open)));
+        let mut walk = Walk::new(Files::new(Box::new(open)), manifest.layers.len(), None);
         let manifest = RootManifest::parse(&walk.manifest()?)
             .map_err(|error| anyhow::anyhow!("the built installer image: {error}"))?;
         let boot = walk.boot()?.into_iter().collect();
@@ -94,6 +94,7 @@ impl Parts {
             manifest: self.manifest.to_json().into_bytes(),
             boot: self.boot,
             layers: self.layers,
+            program: None,
         }
         .image()
     }

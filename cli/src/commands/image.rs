@@ -39,6 +39,7 @@ const CHUNK_BYTES: usize = 1 << 20;
 const CHUNKS: usize = 4;
 
 pub(crate) mod build;
+mod container;
 mod convert;
 mod customise;
 
@@ -55,6 +56,7 @@ pub(crate) struct Flags {
 pub(crate) enum Local<'f> {
     Build(&'f build::Flags),
     AddLayer(&'f build::AddLayer),
+    TakeIn,
 }
 
 impl Local<'_> {
@@ -62,6 +64,7 @@ impl Local<'_> {
         match self {
             Self::Build(flags) => build::run(flags, global),
             Self::AddLayer(flags) => build::add_layer(flags, global),
+            Self::TakeIn => container::take_in(),
         }
     }
 }
@@ -72,6 +75,7 @@ impl Flags {
         match &self.action {
             Action::Build(flags) => Some(Local::Build(flags)),
             Action::AddLayer(flags) => Some(Local::AddLayer(flags)),
+            Action::TakeIn => Some(Local::TakeIn),
             _ => None,
         }
     }
@@ -83,6 +87,9 @@ enum Action {
     Build(Box<build::Flags>),
     /// Put another layer on an installer image
     AddLayer(Box<build::AddLayer>),
+    /// Take the stage `customization` into the parts: what the triggers of the installer image run
+    #[command(hide = true)]
+    TakeIn,
     /// All images
     #[command(alias = "ls")]
     List,
@@ -140,7 +147,7 @@ pub(crate) async fn run(session: &Session, flags: Flags) -> Result<()> {
             Action::Pull { image } => pull(session, node.as_deref(), instance, image).await,
             Action::Remove { image } => remove(session, node.as_deref(), instance, image).await,
             // Made without a node, before there is a session.
-            Action::Build(_) | Action::AddLayer(_) => Ok(()),
+            Action::Build(_) | Action::AddLayer(_) | Action::TakeIn => Ok(()),
         };
         if let Err(status) = done {
             failed.push(format!("{name}: {}", session.error(&status)));

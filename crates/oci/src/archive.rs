@@ -173,6 +173,8 @@ pub enum Bytes {
     Here(Vec<u8>),
     /// In a file.
     File(PathBuf),
+    /// In a file that can be run.
+    Program(PathBuf),
 }
 
 /// An image to be written.
@@ -249,7 +251,8 @@ fn layer_blob(contents: &[Content]) -> io::Result<Blob> {
     let mut pieces = Vec::new();
     for content in contents {
         let length = content.bytes.length()?;
-        pieces.push(Bytes::Here(header(&content.path, length)?));
+        let mode = if matches!(content.bytes, Bytes::Program(_)) { 0o755 } else { 0o644 };
+        pieces.push(Bytes::Here(header(&content.path, length, mode)?));
         pieces.push(content.bytes.clone());
         pieces.push(Bytes::Here(vec![0; padding(length)]));
     }
@@ -258,19 +261,19 @@ fn layer_blob(contents: &[Content]) -> io::Result<Blob> {
 }
 
 fn put(out: &mut dyn Write, path: &str, blob: &Blob) -> io::Result<()> {
-    out.write_all(&header(path, blob.size)?)?;
+    out.write_all(&header(path, blob.size, 0o644)?)?;
     for piece in &blob.pieces {
         piece.each(&mut |bytes| out.write_all(bytes))?;
     }
     out.write_all(&vec![0; padding(blob.size)])
 }
 
-/// A file of root, read by all, of 1970.
-fn header(path: &str, length: u64) -> io::Result<Vec<u8>> {
+/// A file of root, of 1970.
+fn header(path: &str, length: u64, mode: u32) -> io::Result<Vec<u8>> {
     let mut header = tar::Header::new_ustar();
     header.set_path(path)?;
     header.set_size(length);
-    header.set_mode(0o644);
+    header.set_mode(mode);
     header.set_uid(0);
     header.set_gid(0);
     header.set_mtime(0);
@@ -288,14 +291,16 @@ impl Bytes {
     fn length(&self) -> io::Result<u64> {
         match self {
             Self::Here(bytes) => Ok(bytes.len() as u64),
-            Self::File(path) => Ok(std::fs::metadata(path).map_err(|e| named(path, &e))?.len()),
+            Self::File(path) | Self::Program(path) => {
+                Ok(std::fs::metadata(path).map_err(|e| named(path, &e))?.len())
+            }
         }
     }
 
     fn each(&self, each: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
         let path = match self {
             Self::Here(bytes) => return each(bytes),
-            Self::File(path) => path,
+            Self::File(path) | Self::Program(path) => path,
         };
         let mut file = File::open(path).map_err(|e| named(path, &e))?;
         let mut chunk = vec![0; CHUNK_BYTES];

@@ -49,6 +49,11 @@ impl<'o> Files<'o> {
         Self { open, number: 0, layer: None }
     }
 
+    /// Goes on with the first file of this layer, counted from 0. What is left of the current one is not read.
+    pub fn go_to(&mut self, layer: usize) {
+        (self.number, self.layer) = (layer, None);
+    }
+
     /// Goes to the next regular file. `None`: all layers were read to their ends.
     pub fn next_file(&mut self) -> io::Result<Option<File>> {
         loop {

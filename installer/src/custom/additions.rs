@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufReader, Read, Seek as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use flate2::read::GzDecoder;
@@ -39,6 +40,7 @@ impl Additions {
         let name = addition.from.path().display().to_string();
         let entries = match &addition.from {
             From::Folder(path) => folder(path)?,
+            From::Stage(path) => stage(path)?,
             From::Tar(path) => tar_file(path)?,
             From::Image(path) => image(path)?,
         };
@@ -85,6 +87,17 @@ fn folder(path: &Path) -> Result<Entries, Error> {
     let mut tree = Tree::new();
     tree.load("", path)?;
     Ok(tree.iter().map(|(path, entry)| (path.to_owned(), entry.clone())).collect())
+}
+
+/// What a container's build left: all of root, with its own modes.
+fn stage(path: &Path) -> Result<Entries, Error> {
+    let mut entries = folder(path)?;
+    for (name, entry) in entries.iter_mut().filter(|(_, entry)| !matches!(entry.node, Node::Symlink(_))) {
+        let host = path.join(name);
+        let status = host.symlink_metadata().map_err(Error::read(&host))?;
+        entry.mode = status.permissions().mode() & 0o7777;
+    }
+    Ok(entries)
 }
 
 fn tar_file(path: &Path) -> Result<Entries, Error> {

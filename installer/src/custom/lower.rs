@@ -9,7 +9,7 @@ use std::io::{BufReader, Read as _};
 use std::path::{Path, PathBuf};
 
 use backhand::{FilesystemReader, InnerNode};
-use ondisk::manifest::RootManifest;
+use ondisk::manifest::Layer;
 
 use crate::Error;
 use crate::system;
@@ -37,9 +37,9 @@ pub(super) struct Lower {
 }
 
 impl Lower {
-    pub(super) fn read(manifest: &RootManifest, folder: &Path) -> Result<Self, Error> {
+    pub(super) fn read(layers: &[Layer], folder: &Path) -> Result<Self, Error> {
         let mut lower = Self { entries: BTreeMap::new() };
-        for layer in &manifest.layers {
+        for layer in layers {
             lower.add(&folder.join(layer.file_name()))?;
         }
         Ok(lower)

@@ -3,12 +3,14 @@
 //! Owns: what a [`Profile`] asks for, one layer of removals and one of additions, the new root manifest.
 //! Does not: unpack a layer: of those there are only the lists of names are read.
 //! Order: read what is added, look where it goes in the root, refuse conflicts, then squash. The layer with removals lies below
-//! the one with additions: a folder that is removed and given anew has nothing of the old one in it.
+//! the one with additions: a folder that is removed and given anew has nothing of the old one in it. A kernel layer that takes
+//! the place of the old one lies above both.
 //! Fails by: [`Error`], naming the source and the path.
 //! Source: docs/users/customising.md; kernel Documentation/filesystems/overlayfs.rst on whiteouts.
 
 mod additions;
 mod certificates;
+mod kernel;
 mod lower;
 mod profile;
 
@@ -19,6 +21,7 @@ use std::path::Path;
 use ondisk::manifest::{Layer, RootManifest};
 
 use crate::image::Source;
+use crate::kernel::Given;
 use crate::layer::{self, Spec, stack};
 use crate::system::{self, System, command_line, names};
 use crate::tree::{Entry, Node, Tree};
@@ -45,27 +48,48 @@ pub fn customise(
     work: &Path,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Source, Error> {
-    let lower = Lower::read(&source.system.manifest, &source.layers)?;
-    let removed = removed(&lower, &profile.remove)?;
+    let given = profile.kernel.as_ref().map(Given::read).transpose()?;
     let mut boot = source.system.boot.clone();
     boot.command_line = command_line(&boot.command_line, &profile.kernel_arguments)?;
-    let added = added(&lower, profile, &boot.command_line, source)?;
+    let mut lower = Lower::read(&source.system.manifest.layers, &source.layers)?;
+    let gone: Vec<String> = profile.remove.iter().map(|path| lower.resolve(path.trim_matches('/'))).collect();
+    let mut additions = added(&lower, profile, &boot.command_line, source)?.into_entries()?;
+    let swapped = kernel::change(&lower, source, &gone, given, &mut additions, &mut boot)?;
     let mut layers = source.system.manifest.layers.clone();
+    if swapped.is_some() {
+        layers.retain(|layer| !kernel::is_kernel(layer));
+        lower = Lower::read(&layers, &source.layers)?;
+    }
+    let trees = [
+        ("removed", removed(&lower, &profile.remove)?, None),
+        ("custom", placed(&lower, additions, &gone)?, None),
+    ];
+    let swapped = swapped.map(|swapped| ("kernel", swapped.tree, swapped.release));
     gather(&layers, &source.layers, work)?;
-    for (kind, tree) in [("removed", removed), ("custom", added)] {
+    for (kind, tree, kernel_release) in trees.into_iter().chain(swapped) {
         if tree.iter().next().is_some() {
             let name = free_name(&layers, kind);
+            let kernel_release = kernel_release.as_deref();
             let version = &source.system.manifest.version;
-            let spec = Spec { zstd_level: ZSTD_LEVEL, ..Spec::new(&name, version) };
+            let spec = Spec { zstd_level: ZSTD_LEVEL, kernel_release, ..Spec::new(&name, version) };
             layers.push(layer::build(&tree, &spec, work, progress)?);
         }
     }
     let manifest: RootManifest = stack(&source.system.manifest.version, layers)?;
-    Ok(Source {
-        system: System { manifest, boot },
-        layers: work.to_owned(),
-        minimum_from: source.minimum_from.clone(),
-    })
+    Ok(Source { system: System { manifest, boot }, layers: work.to_owned(), ..source.clone() })
+}
+
+/// Puts the kernel, which came beside the layers, into a layer of its own: a node makes its UKI of what lies there.
+pub(crate) fn settle_kernel(source: Source) -> Result<Source, Error> {
+    let mut tree = Tree::new();
+    let path = format!("{}/{}", system::FOLDER, names::KERNEL);
+    tree.bytes(&path, 0o644, source.system.boot.kernel.clone())?;
+    let mut layers = source.system.manifest.layers.clone();
+    let (name, version) = (free_name(&layers, "vmlinuz"), &source.system.manifest.version);
+    let spec = Spec { zstd_level: 1, ..Spec::new(&name, version) };
+    layers.push(layer::build(&tree, &spec, &source.layers, &mut crate::silent)?);
+    let manifest = stack(version, layers)?;
+    Ok(Source { system: System { manifest, boot: source.system.boot }, ..source })
 }
 
 /// A whiteout for each path that is there.
@@ -97,7 +121,7 @@ fn removed(lower: &Lower, paths: &[String]) -> Result<Tree, Error> {
     Ok(tree)
 }
 
-fn added(lower: &Lower, profile: &Profile, command_line: &str, source: &Source) -> Result<Tree, Error> {
+fn added(lower: &Lower, profile: &Profile, command_line: &str, source: &Source) -> Result<Additions, Error> {
     let mut additions = Additions::default();
     for addition in &profile.additions {
         additions.read(addition)?;
@@ -120,15 +144,18 @@ fn added(lower: &Lower, profile: &Profile, command_line: &str, source: &Source) 
         let text = command_line.as_bytes().to_vec();
         additions.put("kernel arguments", &path, Entry::new(0o644, Node::Bytes(text)))?;
     }
-    placed(lower, additions, &profile.remove)
+    Ok(additions)
 }
 
 /// The additions where they really go: links to folders of the root are followed.
-fn placed(lower: &Lower, additions: Additions, removed: &[String]) -> Result<Tree, Error> {
-    let gone: Vec<String> = removed.iter().map(|path| lower.resolve(path.trim_matches('/'))).collect();
+fn placed(
+    lower: &Lower,
+    additions: BTreeMap<String, (Entry, String)>,
+    gone: &[String],
+) -> Result<Tree, Error> {
     let is_gone = |path: &str| gone.iter().any(|gone| path == gone || path.starts_with(&format!("{gone}/")));
     let mut places: BTreeMap<String, (Entry, String)> = BTreeMap::new();
-    for (path, (entry, source)) in additions.into_entries()? {
+    for (path, (entry, source)) in additions {
         let place = lower.resolve_for(&path, &entry);
         let there = if is_gone(&place) { None } else { lower.entry(&place) };
         if let Some(reason) = there.and_then(|there| lower::clash(there, &entry)) {

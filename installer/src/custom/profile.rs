@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use crate::Error;
+use crate::kernel::Given;
 
 /// What is changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -26,6 +27,8 @@ pub struct Profile {
     pub firmware: Vec<PathBuf>,
     /// The machine config that the image brings.
     pub config: Option<PathBuf>,
+    /// Another kernel than the image's.
+    pub kernel: Option<Given>,
 }
 
 /// Files from somewhere.
@@ -42,6 +45,8 @@ pub struct Addition {
 pub enum From {
     /// A folder of this machine.
     Folder(PathBuf),
+    /// The same, with the files' own modes.
+    Stage(PathBuf),
     /// A tar file, also packed by gzip.
     Tar(PathBuf),
     /// A container image in a tar file: an OCI layout or of `docker save`.
@@ -53,7 +58,7 @@ impl From {
     #[must_use]
     pub fn path(&self) -> &Path {
         match self {
-            Self::Folder(path) | Self::Tar(path) | Self::Image(path) => path,
+            Self::Folder(path) | Self::Stage(path) | Self::Tar(path) | Self::Image(path) => path,
         }
     }
 }
@@ -72,6 +77,15 @@ struct Text {
     certificates: Vec<PathBuf>,
     #[serde(default)]
     firmware: Vec<PathBuf>,
+    config: Option<PathBuf>,
+    kernel: Option<KernelFiles>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KernelFiles {
+    path: PathBuf,
+    modules: Option<PathBuf>,
     config: Option<PathBuf>,
 }
 
@@ -128,8 +142,17 @@ impl Profile {
             certificates: text.certificates.into_iter().map(here).collect(),
             firmware: text.firmware.into_iter().map(here).collect(),
             config: text.config.map(here),
+            kernel: text.kernel.map(|kernel| Given {
+                path: here(kernel.path),
+                modules: kernel.modules.map(here),
+                config: kernel.config.map(here),
+            }),
         };
         let named = profile.certificates.iter().chain(&profile.firmware).chain(&profile.config);
+        let kernel = profile.kernel.iter();
+        let named = named.chain(kernel.flat_map(|kernel| {
+            [Some(&kernel.path), kernel.modules.as_ref(), kernel.config.as_ref()].into_iter().flatten()
+        }));
         let sources = profile.additions.iter().map(|addition| addition.from.path());
         let missing = named.map(PathBuf::as_path).chain(sources).find(|path| !path.exists());
         match missing {
@@ -149,6 +172,7 @@ impl Profile {
         self.certificates.extend(other.certificates);
         self.firmware.extend(other.firmware);
         self.config = other.config.or(self.config);
+        self.kernel = other.kernel.or(self.kernel);
         self
     }
 }
@@ -185,6 +209,8 @@ mod tests {
             ("[[add]]\nto = '/'\n", "the 1. [[add]] must have one of folder, tar, image"),
             ("[[add]]\nfolder = 'files'\ntar = 'x'\n", "must have one of"),
             ("config = [", "line 1"),
+            ("[kernel]\npath = 'vmlinuz'\n", "vmlinuz is not there"),
+            ("[kernel]\nmodules = 'files'\n", "missing field `path`"),
         ] {
             let error = read(text).unwrap_err();
             assert!(error.contains(wanted), "{wanted:?} is not in {error}");

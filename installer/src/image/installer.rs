@@ -8,7 +8,7 @@ use std::path::Path;
 use oci::archive;
 use oci::installer::{Contents, Facts};
 
-use super::{ARCHITECTURE, Source};
+use super::{ARCHITECTURE, Source, container};
 use crate::Error;
 use crate::output::Output;
 
@@ -17,8 +17,9 @@ pub(super) fn write(source: &Source, path: &Path) -> Result<(), Error> {
 }
 
 pub(super) fn write_docker(source: &Source, path: &Path) -> Result<(), Error> {
-    // No triggers yet: a node does not apply what they would add, and nobody would hear of it.
-    written(path, |out| archive::write_docker(out, &contents(source).image(), "billet/installer", &[]))
+    let triggers = if source.program.is_some() { container::triggers() } else { Vec::new() };
+    let contents = Contents { program: source.program.clone(), ..contents(source) };
+    written(path, |out| archive::write_docker(out, &contents.image(), "billet/installer", &triggers))
 }
 
 fn written(
@@ -41,5 +42,6 @@ fn contents(source: &Source) -> Contents {
         manifest: system.manifest.to_json().into_bytes(),
         boot: system.boot.all().map(|(name, bytes)| (name.to_owned(), bytes.to_vec())).collect(),
         layers: system.manifest.layers.iter().map(|layer| source.layers.join(layer.file_name())).collect(),
+        program: None,
     }
 }

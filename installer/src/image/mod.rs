@@ -6,6 +6,8 @@
 //! Fails by: [`Error`], naming the part that is missing; no output is left half.
 //! Same inputs, same bytes.
 
+pub mod container;
+
 mod disk;
 mod installer;
 mod iso;

@@ -19,6 +19,7 @@ const COMMAND_LINE: &str = "cmdline";
 const SCRIPT: &str = "boot.ipxe";
 
 pub(super) fn write(source: &Source, folder: &Path) -> Result<(), Error> {
+    source.system.check_kernel()?;
     let boot = &source.system.boot;
     let initramfs = source.system.network_initramfs()?.ok_or_else(|| Error::MissingPart {
         from: source.layers.display().to_string(),

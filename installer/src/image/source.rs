@@ -15,8 +15,8 @@ use ondisk::manifest::RootManifest;
 
 use super::ARCHITECTURE;
 use crate::output::Output;
-use crate::system::{BootParts, System};
-use crate::{Error, layer};
+use crate::system::{BootParts, System, names};
+use crate::{Error, custom, layer};
 
 /// The oldest version that can install what is built here. It grows only when an image needs something of the node
 /// that installs it which older versions do not have.
@@ -31,13 +31,15 @@ pub struct Source {
     pub layers: PathBuf,
     /// The oldest version that can install it.
     pub minimum_from: String,
+    /// billetctl as a static program. With it an image in Docker's form can be built on.
+    pub program: Option<PathBuf>,
 }
 
 impl Source {
     /// A system of this build.
     #[must_use]
     pub fn new(system: System, layers: PathBuf) -> Self {
-        Self { system, layers, minimum_from: MINIMUM_FROM.to_owned() }
+        Self { system, layers, minimum_from: MINIMUM_FROM.to_owned(), program: None }
     }
 
     /// Reads a folder of parts or an installer image; what has to be unpacked goes to `work`, which must be there.
@@ -90,12 +92,14 @@ impl Source {
             Some(layer) => archive.blob(layer).map(Some).map_err(io::Error::other),
             None => Ok(None),
         };
-        let mut walk = Walk::new(Files::new(Box::new(open)));
+        let own = format::own_layers(&config);
+        let mut walk = Walk::new(Files::new(Box::new(open)), document.layers.len(), own);
         let read = |source| Error::Read { path: path.to_owned(), source };
         let manifest = RootManifest::parse(&walk.manifest().map_err(read)?)?;
         let mut parts = walk.boot().map_err(read)?;
-        let boot = BootParts::by_name(|name| {
-            parts.remove(name).ok_or_else(|| missing(format!("billet/boot/{name}")))
+        let boot = BootParts::by_name(|part| match parts.remove(part) {
+            None if part == names::KERNEL => Err(Error::NoKernel { system: name.clone() }),
+            found => found.ok_or_else(|| missing(format!("billet/boot/{part}"))),
         })?;
         for layer in &manifest.layers {
             let bytes = walk.layer(&layer.file_name()).map_err(read)?;
@@ -111,7 +115,11 @@ impl Source {
         // Every blob's digest counts, also of what is passed over.
         walk.finish().map_err(read)?;
         let minimum_from = label(MINIMUM_FROM_LABEL).unwrap_or_else(|| MINIMUM_FROM.to_owned());
-        Ok(Self { system: System { manifest, boot }, layers: work.to_owned(), minimum_from })
+        let brings_kernel = walk.brings_kernel();
+        let system = System { manifest, boot };
+        let source = Self { system, layers: work.to_owned(), minimum_from, program: None };
+        source.system.check_kernel()?;
+        if brings_kernel { custom::settle_kernel(source) } else { Ok(source) }
     }
 
     /// Writes a folder of parts, which [`Source::open`] reads; layer files are copied.

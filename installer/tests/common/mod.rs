@@ -8,6 +8,40 @@ use std::process::Command;
 
 use installer::tree::{Entry, Node, Tree};
 
+/// What a kernel has built in at least, or as modules.
+pub(crate) const BUILTIN: &str =
+    "kernel/a/loop.ko\nkernel/squashfs.ko\nkernel/overlay.ko\nkernel/dm-mod.ko\nkernel/dm-verity.ko\n";
+
+/// A bzImage with nothing but the release in it.
+pub(crate) fn bzimage(release: &str) -> Vec<u8> {
+    let mut image = vec![0; 4096];
+    image[0x202..0x206].copy_from_slice(b"HdrS");
+    image[0x20e] = 0x10;
+    let text = format!("{release} (test)");
+    image[0x210..0x210 + text.len()].copy_from_slice(text.as_bytes());
+    image
+}
+
+/// A module: an ELF file with nothing but `.modinfo`, whose words are parted by blanks.
+pub(crate) fn module(words: &str) -> Vec<u8> {
+    let info: Vec<u8> = words.split(' ').flat_map(|word| [word.as_bytes(), &[0]].concat()).collect();
+    let names = b"\0.modinfo\0";
+    let mut file = vec![0; 64];
+    file[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
+    let table = 64 + info.len() + names.len();
+    file[0x28..0x30].copy_from_slice(&(table as u64).to_le_bytes());
+    file[0x3a..0x40].copy_from_slice(&[64, 0, 2, 0, 1, 0]);
+    file.extend([&info[..], names].concat());
+    for (name, at, bytes) in [(1_u8, 64, info.len()), (0, 64 + info.len(), names.len())] {
+        let mut header = vec![0; 64];
+        header[0] = name;
+        header[0x18..0x20].copy_from_slice(&(at as u64).to_le_bytes());
+        header[0x20..0x28].copy_from_slice(&(bytes as u64).to_le_bytes());
+        file.extend(header);
+    }
+    file
+}
+
 /// Runs a host tool and returns what it printed; a missing tool fails the test by name.
 pub(crate) fn tool(name: &str, args: &[&str]) -> String {
     let output = Command::new(name)

@@ -76,7 +76,7 @@ pub(super) async fn image(node: &Arc<Node>, name: &str) -> Result<Source, upgrad
     let found = upgrade::look_up(node, name, PATIENCE).await?;
     // Its boot parts lie in its layers: the same layers are the same system.
     let running = System::running(&node.root).ok();
-    if running.is_some_and(|running| running.manifest == found.manifest) {
+    if !found.brings_kernel && running.is_some_and(|running| running.manifest == found.manifest) {
         return Ok(Source::Running);
     }
     Ok(Source::Image(Box::new(found)))

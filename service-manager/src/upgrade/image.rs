@@ -2,7 +2,7 @@
 //!
 //! Owns: an image that can be installed ([`Found`]), wherever it lies, and the one walk in which it is read.
 //! Order: what costs nothing first (the reference, this node's disk), then the registry. Of an image the manifest comes
-//! first, then what boots, then the layers: nothing is read twice.
+//! first, then what boots, then the layers: nothing is read twice, but for what somebody added to our image.
 
 use std::cell::RefCell;
 use std::io::{self, Read};
@@ -13,13 +13,13 @@ use std::time::Duration;
 use installer::Error;
 use installer::device::Disk;
 use installer::entries::Entry;
-use installer::system::BootParts;
+use installer::system::{BootParts, names};
 use installer::upgrade::Slot;
 use oci::Reference;
 use oci::archive::Archive;
 use oci::document::Descriptor;
 use oci::files::{Files, Source};
-use oci::installer::{Facts, Walk};
+use oci::installer::{Facts, Walk, own_layers};
 use oci::registry::{Client, Image, Patience, Reader};
 use ondisk::manifest::{Layer, RootManifest};
 use tokio::runtime::Handle;
@@ -42,6 +42,8 @@ pub(crate) struct Found {
     pub(crate) facts: Facts,
     /// Which layers make its root.
     pub(crate) manifest: RootManifest,
+    /// Its kernel was added by who built on the image: its layers know nothing of it.
+    pub(crate) brings_kernel: bool,
     source: Blobs,
 }
 
@@ -67,8 +69,9 @@ impl Found {
         let missing = |name: &str| {
             io::Error::new(io::ErrorKind::NotFound, format!("the image has no boot part {name}"))
         };
-        let boot = BootParts::by_name(|name| {
-            boot.remove(name).ok_or_else(|| Error::Read { path: name.into(), source: missing(name) })
+        let boot = BootParts::by_name(|name| match boot.remove(name) {
+            None if name == names::KERNEL => Err(Error::NoKernel { system: self.name.clone() }),
+            found => found.ok_or_else(|| Error::Read { path: name.into(), source: missing(name) }),
         })?;
         let last = self.manifest.layers.last().map(Layer::file_name);
         Ok((boot, Layers { walk: Rc::new(RefCell::new(walk)), last }))
@@ -97,6 +100,8 @@ pub(super) struct Here {
 #[derive(Clone)]
 struct Blobs {
     layers: Vec<Descriptor>,
+    /// How many of them are ours, as the image's label says.
+    own: Option<usize>,
     place: Place,
 }
 
@@ -120,7 +125,7 @@ impl Blobs {
                 Place::Archive(archive) => archive.blob(&layer).map(Some).map_err(io::Error::other),
             }
         };
-        Walk::new(Files::new(Box::new(open)))
+        Walk::new(Files::new(Box::new(open)), self.layers.len(), self.own)
     }
 }
 
@@ -155,16 +160,23 @@ pub(crate) async fn look_up(node: &Node, name: &str, patience: Patience) -> Resu
         ruling.check_import(&reference)?;
         let root = node.root.clone();
         let (archive, manifest, config) = blocking(move || import::open(&root, &reference)).await?;
-        (Blobs { layers: manifest.layers, place: Place::Archive(Arc::new(archive)) }, config)
+        let own = own_layers(&config);
+        (Blobs { layers: manifest.layers, own, place: Place::Archive(Arc::new(archive)) }, config)
     } else {
         let (client, image) = resolve(node, reference, patience).await?;
         ruling.check(&client, &image).await?;
         let place = Place::Registry(client, Handle::current());
-        (Blobs { layers: image.manifest.layers, place }, image.config)
+        let own = own_layers(&image.config);
+        (Blobs { layers: image.manifest.layers, own, place }, image.config)
     };
     let facts = oci::installer::facts(name, &config, &node.boot.version).map_err(oci::Error::from)?;
     let blobs = source.clone();
-    let text = blocking(move || blobs.walk().manifest().map_err(broken)).await?;
+    let read = move || {
+        let mut walk = blobs.walk();
+        let text = walk.manifest().map_err(broken)?;
+        Ok((text, walk.brings_kernel()))
+    };
+    let (text, brings_kernel) = blocking(read).await?;
     let manifest = RootManifest::parse(&text)
         .map_err(|error| Failure::Refused(format!("the root manifest of {name}: {error}")))?;
     if manifest.version != facts.version {
@@ -174,7 +186,7 @@ pub(crate) async fn look_up(node: &Node, name: &str, patience: Patience) -> Resu
         );
         return Err(Failure::Refused(text));
     }
-    Ok(Found { name: name.to_owned(), facts, manifest, source })
+    Ok(Found { name: name.to_owned(), facts, manifest, brings_kernel, source })
 }
 
 /// The documents of an image, by the config's registries.

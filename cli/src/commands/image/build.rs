@@ -3,7 +3,7 @@
 //! Owns: the forms that may be asked for, their names in the output folder.
 //! Does not: know what is in a form; `installer::image` does.
 
-use super::{convert::Converted, customise};
+use super::{container, convert::Converted, customise};
 use crate::{args::Global, output::bytes_si};
 use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum;
@@ -53,7 +53,7 @@ pub(crate) enum Form {
     Pxe,
     /// For `billetctl upgrade --image`, as an OCI layout
     Installer,
-    /// The same as `docker save` writes it
+    /// The same as `docker save` writes it; a Dockerfile may build on it
     Docker,
     /// Disk for QEMU
     Qcow2,
@@ -122,7 +122,10 @@ pub(crate) fn run(flags: &Flags, global: &Global) -> Result<()> {
     fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
     let work = Work::new(&folder)?;
     let source = Source::open(&flags.from, &work.0)?;
-    let source = if flags.changes.is_empty() { source } else { flags.changes.apply(source, &work.0)? };
+    let mut source = if flags.changes.is_empty() { source } else { flags.changes.apply(source, &work.0)? };
+    if flags.kind.contains(&Form::Docker) {
+        source.program = Some(container::program()?);
+    }
     let mut forms = flags.kind.clone();
     forms.sort();
     forms.dedup();

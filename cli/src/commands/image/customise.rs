@@ -3,6 +3,7 @@
 use anyhow::Result;
 use installer::custom::{self, Addition, From, Profile};
 use installer::image::Source;
+use installer::kernel::Given;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, clap::Args)]
@@ -25,12 +26,22 @@ pub(crate) struct Changes {
     /// Let the image bring this machine config; everybody who has the image can read it
     #[arg(long, value_name = "FILE")]
     embedded_config_path: Option<PathBuf>,
+    /// Start this kernel (a bzImage) instead of the image's
+    #[arg(long, value_name = "FILE")]
+    kernel_path: Option<PathBuf>,
+    /// Its modules: /lib/modules/RELEASE, or a folder with that in it
+    #[arg(long, value_name = "FOLDER", requires = "kernel_path")]
+    kernel_modules: Option<PathBuf>,
+    /// Its configuration, where it lies neither beside it nor in it
+    #[arg(long, value_name = "FILE", requires = "kernel_path")]
+    kernel_config: Option<PathBuf>,
 }
 
 impl Changes {
     /// Whether nothing is changed.
     pub(super) fn is_empty(&self) -> bool {
         self.profile.is_none()
+            && self.kernel_path.is_none()
             && self.embedded_config_path.is_none()
             && [&self.add, &self.remove, &self.extra_kernel_arg].iter().all(|list| list.is_empty())
             && self.certificate.is_empty()
@@ -50,6 +61,11 @@ impl Changes {
             certificates: self.certificate.clone(),
             firmware: Vec::new(),
             config: self.embedded_config_path.clone(),
+            kernel: self.kernel_path.clone().map(|path| Given {
+                path,
+                modules: self.kernel_modules.clone(),
+                config: self.kernel_config.clone(),
+            }),
         };
         Ok(custom::customise(&source, &profile.and(flags), work, &mut installer::silent)?)
     }

@@ -1,14 +1,16 @@
 //! The files of an installer image: making one, and reading one from the front to the end.
 //!
-//! Owns: the order of the files, the limits of what is held in memory.
+//! Owns: the order of the files, the limits of what is held in memory, what counts where somebody built on the image.
 //! Does not: know what the boot parts are; they go by their names.
 //! Source: docs/formats/installer-image.md.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read};
 use std::path::PathBuf;
 
-use super::{BOOT_FOLDER, Facts, LAYER_FOLDER, MANIFEST_PATH, labels};
+use super::{
+    BOOT_FOLDER, Facts, KERNEL, KERNEL_PATHS, LAYER_FOLDER, LAYERS_LABEL, MANIFEST_PATH, PROGRAM_PATH, labels,
+};
 use crate::archive::{Bytes, Content, NewImage};
 use crate::files::{File, Files};
 
@@ -16,6 +18,11 @@ use crate::files::{File, Files};
 const MAX_MANIFEST_BYTES: u64 = 1 << 20;
 /// Longest of all boot parts together: kernel and initramfs segments are about 15 MB.
 const MAX_BOOT_BYTES: u64 = 48 << 20;
+
+/// A name that removes another one of a layer below.
+const WHITEOUT: &str = ".wh.";
+/// Where Talos' images have theirs.
+const INITRAMFS_PATH: &str = "usr/install/initramfs.xz";
 
 /// What an installer image is made of.
 #[derive(Debug, Clone)]
@@ -30,6 +37,8 @@ pub struct Contents {
     pub boot: Vec<(String, Vec<u8>)>,
     /// The layer files, lowest first.
     pub layers: Vec<PathBuf>,
+    /// The program for [`super::PROGRAM_PATH`], where there is one.
+    pub program: Option<PathBuf>,
 }
 
 impl Contents {
@@ -43,36 +52,65 @@ impl Contents {
             let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
             vec![Content { path: format!("{LAYER_FOLDER}{name}"), bytes: Bytes::File(file) }]
         }));
-        let (tag, labels) = (self.facts.version.clone(), labels(&self.facts));
+        let program = |file| vec![Content { path: PROGRAM_PATH.to_owned(), bytes: Bytes::Program(file) }];
+        layers.extend(self.program.map(program));
+        let (tag, mut labels) = (self.facts.version.clone(), labels(&self.facts));
+        labels.insert(LAYERS_LABEL.to_owned(), layers.len().to_string());
         NewImage { architecture: self.architecture, tag, labels, layers }
     }
 }
 
-/// An installer image that is read once, from the front.
+/// An installer image that is read once, from the front. Image layers that somebody added to ours come first: they say
+/// what of the rest counts.
 pub struct Walk<'o> {
     files: Files<'o>,
+    /// The first image layer that was added; `None`: there are none.
+    added_from: Option<usize>,
+    added: Added,
     /// A file that was come to and not taken yet.
     next: Option<File>,
 }
 
+/// What was added, without layer files.
+#[derive(Default)]
+struct Added {
+    manifest: Option<Vec<u8>>,
+    boot: BTreeMap<String, Vec<u8>>,
+    removed: BTreeSet<String>,
+    kernel: Option<Vec<u8>>,
+}
+
 impl<'o> Walk<'o> {
-    /// A walk that has not begun.
+    /// A walk that has not begun, over an image with so many layers, of which `own` are ours ([`super::own_layers`]).
     #[must_use]
-    pub fn new(files: Files<'o>) -> Self {
-        Self { files, next: None }
+    pub fn new(files: Files<'o>, layers: usize, own: Option<usize>) -> Self {
+        let added_from = own.filter(|own| *own < layers);
+        Self { files, added_from, added: Added::default(), next: None }
     }
 
     /// The root manifest, which comes first.
     pub fn manifest(&mut self) -> io::Result<Vec<u8>> {
+        if let Some(from) = self.added_from {
+            self.files.go_to(from);
+            self.read_added()?;
+            self.files.go_to(0);
+        }
         while let Some(file) = self.files.next_file()? {
             if file.path == MANIFEST_PATH {
-                return self.held(&file, MAX_MANIFEST_BYTES);
+                let ours = self.held(&file, MAX_MANIFEST_BYTES)?;
+                return Ok(self.added.manifest.take().unwrap_or(ours));
             }
             if file.path.starts_with(BOOT_FOLDER) || file.path.starts_with(LAYER_FOLDER) {
                 break;
             }
         }
         Err(wrong(format!("has no {MANIFEST_PATH} before its other files")))
+    }
+
+    /// Whether the kernel is one that was added. The layers know nothing of it.
+    #[must_use]
+    pub fn brings_kernel(&self) -> bool {
+        self.added.kernel.is_some()
     }
 
     /// The boot parts by name, which come next.
@@ -84,8 +122,17 @@ impl<'o> Walk<'o> {
                 break;
             }
             let Some(name) = file.path.strip_prefix(BOOT_FOLDER) else { continue };
-            found.insert(name.to_owned(), self.held(&file, room)?);
+            let name = name.to_owned();
+            if self.added.removed.contains(&name) || self.added.boot.contains_key(&name) {
+                continue;
+            }
+            let content = self.held(&file, room)?;
             room -= file.bytes.min(room);
+            found.insert(name, content);
+        }
+        found.append(&mut self.added.boot);
+        if let Some(kernel) = &mut self.added.kernel {
+            found.insert(KERNEL.to_owned(), std::mem::take(kernel));
         }
         Ok(found)
     }
@@ -93,15 +140,21 @@ impl<'o> Walk<'o> {
     /// Goes to the layer file of this name, which has not been passed yet. Its content is what reading gives then.
     pub fn layer(&mut self, name: &str) -> io::Result<u64> {
         let path = format!("{LAYER_FOLDER}{name}");
+        // Who added layers did so in the order of their names: those are looked through once more.
+        let mut again = self.added_from;
         loop {
             let file = match self.next.take() {
                 Some(file) => Some(file),
                 None => self.files.next_file()?,
             };
-            match file {
-                Some(file) if file.path == path => return Ok(file.bytes),
-                Some(_) => {}
-                None => {
+            match (file, again) {
+                (Some(file), _) if file.path == path => return Ok(file.bytes),
+                (Some(_), _) => {}
+                (None, Some(from)) => {
+                    again = None;
+                    self.files.go_to(from);
+                }
+                (None, None) => {
                     return Err(wrong(format!(
                         "has no {path}, or it is not where the manifest's order has it"
                     )));
@@ -113,6 +166,34 @@ impl<'o> Walk<'o> {
     /// Reads everything that is left, so that every blob's digest is compared.
     pub fn finish(&mut self) -> io::Result<()> {
         self.files.finish()
+    }
+
+    /// Image layers that were added, to their end. A later one replaces what an earlier one has.
+    fn read_added(&mut self) -> io::Result<()> {
+        let mut room = MAX_BOOT_BYTES;
+        while let Some(file) = self.files.next_file()? {
+            if file.path == MANIFEST_PATH {
+                self.added.manifest = Some(self.held(&file, MAX_MANIFEST_BYTES)?);
+            } else if KERNEL_PATHS.contains(&file.path.as_str()) {
+                self.added.kernel = Some(self.held(&file, MAX_BOOT_BYTES)?);
+            } else if file.path == INITRAMFS_PATH {
+                return Err(wrong(format!(
+                    "has a {INITRAMFS_PATH}, which nothing starts: a node's initramfs is made of the image's parts; add files by \
+                     the stage `customization`"
+                )));
+            } else if let Some(name) = file.path.strip_prefix(BOOT_FOLDER) {
+                if let Some(gone) = name.strip_prefix(WHITEOUT) {
+                    self.added.boot.remove(gone);
+                    self.added.removed.insert(gone.to_owned());
+                    continue;
+                }
+                let name = name.to_owned();
+                let content = self.held(&file, room)?;
+                room -= file.bytes.min(room);
+                self.added.boot.insert(name, content);
+            }
+        }
+        Ok(())
     }
 
     fn held(&mut self, file: &File, limit: u64) -> io::Result<Vec<u8>> {
@@ -152,6 +233,7 @@ mod tests {
             manifest: b"{}".to_vec(),
             boot: vec![("vmlinuz".into(), vec![1; 5000]), ("cmdline".into(), b"quiet".to_vec())],
             layers: layers.to_vec(),
+            program: None,
         }
     }
 
@@ -159,12 +241,13 @@ mod tests {
         let path = folder.join("image.tar");
         write(&mut std::fs::File::create(&path).unwrap(), image).unwrap();
         let archive = Archive::open(&path).unwrap();
-        let (manifest, _) = archive.image("amd64").unwrap();
+        let (manifest, config) = archive.image("amd64").unwrap();
         let open = |number: usize| match manifest.layers.get(number) {
             Some(layer) => archive.blob(layer).map(Some).map_err(io::Error::other),
             None => Ok(None),
         };
-        then(&mut Walk::new(Files::new(Box::new(open))));
+        let own = super::super::own_layers(&config);
+        then(&mut Walk::new(Files::new(Box::new(open)), manifest.layers.len(), own));
     }
 
     #[test]
@@ -200,6 +283,58 @@ mod tests {
         headless.layers.remove(0);
         walk(&headless, folder.path(), |walk| {
             assert!(walk.manifest().unwrap_err().to_string().contains("has no billet/root.json"));
+        });
+    }
+
+    /// What buildah or Docker put above our layers: files by name, a removed one as an empty file.
+    fn built_on(mut image: NewImage, files: &[(&str, &str)]) -> NewImage {
+        let content = |(path, text): &(&str, &str)| Content {
+            path: (*path).to_owned(),
+            bytes: Bytes::Here(text.as_bytes().to_vec()),
+        };
+        image.layers.push(files.iter().map(content).collect());
+        image
+    }
+
+    #[test]
+    fn what_was_added_counts_wherever_it_lies() {
+        let folder = tempfile::tempdir().unwrap();
+        let image = built_on(
+            contents(folder.path()).image(),
+            &[
+                ("billet/boot/.wh.vmlinuz", ""),
+                ("billet/boot/modules", "new"),
+                ("billet/layers/.wh.one", ""),
+                ("billet/layers/four", "4"),
+                ("billet/layers/three", "3"),
+                ("billet/root.json", "{new}"),
+                ("rootfs/left/over", "x"),
+            ],
+        );
+        let kernel = built_on(image.clone(), &[("usr/install/vmlinuz", "kernel")]);
+        walk(&image, folder.path(), |walk| {
+            assert_eq!(walk.manifest().unwrap(), b"{new}");
+            assert!(!walk.brings_kernel());
+            let boot = walk.boot().unwrap();
+            assert_eq!(boot.keys().collect::<Vec<_>>(), ["cmdline", "modules"]);
+        });
+        walk(&kernel, folder.path(), |walk| {
+            walk.manifest().unwrap();
+            assert!(walk.brings_kernel());
+            assert_eq!(walk.boot().unwrap()["vmlinuz"], b"kernel");
+            // Its own order is that of names.
+            for (name, bytes) in [("two", 3000), ("three", 1), ("four", 1)] {
+                assert_eq!(walk.layer(name).unwrap(), bytes);
+                let mut text = String::new();
+                walk.read_to_string(&mut text).unwrap();
+                assert_eq!(text.len() as u64, bytes);
+            }
+            walk.finish().unwrap();
+            assert!(walk.layer("five").is_err());
+        });
+        let initramfs = built_on(image, &[("usr/install/initramfs.xz", "x")]);
+        walk(&initramfs, folder.path(), |walk| {
+            assert!(walk.manifest().unwrap_err().to_string().contains("the stage `customization`"));
         });
     }
 

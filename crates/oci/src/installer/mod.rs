@@ -20,6 +20,8 @@ pub const FORMAT: &str = "1";
 pub const FORMAT_LABEL: &str = "io.billet.installer.format";
 /// Label: the oldest version that can install this one.
 pub const MINIMUM_FROM_LABEL: &str = "io.billet.installer.minimum-from";
+/// Label: how many image layers are ours. What lies above them was added by who built on the image.
+pub const LAYERS_LABEL: &str = "io.billet.installer.layers";
 /// Label: the version of the system.
 pub const VERSION_LABEL: &str = "org.opencontainers.image.version";
 
@@ -29,6 +31,13 @@ pub const MANIFEST_PATH: &str = "billet/root.json";
 pub const BOOT_FOLDER: &str = "billet/boot/";
 /// Folder of the layer files; they come last, in the manifest's order.
 pub const LAYER_FOLDER: &str = "billet/layers/";
+
+/// A kernel that was added, and the same where there are several machines' (spec/machine-facts.md §10).
+pub const KERNEL_PATHS: [&str; 2] = ["usr/install/vmlinuz", "usr/install/amd64/vmlinuz"];
+/// Name of the kernel among the boot parts.
+pub const KERNEL: &str = "vmlinuz";
+/// The program that takes in what was added: only images in Docker's form have it.
+pub const PROGRAM_PATH: &str = "bin/billetctl";
 
 /// Label and program of Talos' images.
 const TALOS_LABELS: [&str; 2] = ["alpha.talos.dev/version", "dev.talos.version"];
@@ -108,6 +117,12 @@ pub fn labels(facts: &Facts) -> BTreeMap<String, String> {
         .into_iter()
         .map(|(label, value)| (label.to_owned(), value.to_owned()))
         .collect()
+}
+
+/// How many of an image's layers are ours, as its label says.
+#[must_use]
+pub fn own_layers(config: &Config) -> Option<usize> {
+    config.config.labels.get(LAYERS_LABEL)?.parse().ok()
 }
 
 /// What a config says, if `running` can install the image.

@@ -9,6 +9,7 @@
 
 mod alias;
 mod glob;
+mod modinfo;
 mod order;
 
 use alloc::string::String;
@@ -17,6 +18,7 @@ use core::fmt;
 
 pub use alias::AliasTable;
 pub use glob::alias_matches;
+pub use modinfo::{Builder, Texts, modinfo};
 
 /// The text of the index files; one that does not exist is the empty string.
 #[derive(Debug, Clone, Copy, Default)]

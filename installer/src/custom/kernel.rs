@@ -1,0 +1,230 @@
+//! What a customisation does to kernel and modules.
+//!
+//! Owns: the choice between three cases: nothing of it is touched; modules are added for the kernel that there is; modules
+//! and kernel are others from now on.
+//! Does not: place other files.
+//! Order: entries below /lib/modules leave the additions where the kernel layer is made anew: it lies above all others.
+//! Source: docs/users/kernels.md.
+
+use std::collections::BTreeMap;
+
+use ondisk::bzimage;
+use ondisk::kmod::Texts;
+use ondisk::manifest::Layer;
+
+use super::lower::Lower;
+use crate::image::Source;
+use crate::kernel::{self, Files, Kernel, Modules};
+use crate::system::{self, BootParts, names};
+use crate::tree::{Entry, Node, Tree};
+use crate::{Error, grub, initramfs};
+
+/// Where modules lie, with links followed.
+const MODULES: &str = "usr/lib/modules";
+/// Name of the layer.
+const LAYER: &str = "kernel";
+
+/// Entries with where they come from, by the paths that they were given.
+pub(super) type Given = BTreeMap<String, (Entry, String)>;
+
+/// The kernel layer that takes the place of the one that there is.
+pub(super) struct Swapped {
+    pub(super) tree: Tree,
+    pub(super) release: Option<String>,
+}
+
+/// Modules among what is added, by release.
+type ByRelease = BTreeMap<String, Files>;
+
+/// Whether a layer is the kernel's.
+pub(super) fn is_kernel(layer: &Layer) -> bool {
+    layer.kernel_release.is_some() || layer.name == LAYER
+}
+
+/// Changes boot parts and additions; `Some`: the kernel layer is made anew. `gone`: what is removed, links followed.
+pub(super) fn change(
+    lower: &Lower,
+    source: &Source,
+    gone: &[String],
+    given: Option<Kernel>,
+    additions: &mut Given,
+    boot: &mut BootParts,
+) -> Result<Option<Swapped>, Error> {
+    let running = source.system.manifest.kernel().and_then(|layer| layer.kernel_release.clone());
+    let added = modules(lower, additions);
+    let own = running.as_ref().map(|release| format!("{MODULES}/{release}"));
+    let are_gone = gone.iter().any(|path| path == MODULES || own.as_ref() == Some(path));
+    let foreign = added.keys().any(|release| Some(release) != running.as_ref());
+    let (image, release, brought) = match given {
+        Some(kernel) => (Some(kernel.image), Some(kernel.release), kernel.modules),
+        None => (None, None, None),
+    };
+    if are_gone || foreign || brought.is_some() {
+        let modules = one_release(added, brought, release.as_ref())?;
+        additions.retain(|path, (entry, _)| of_module(lower, path, entry).is_none());
+        return swap(lower, image, release, modules, boot).map(Some);
+    }
+    if let Some(image) = image {
+        if release != running {
+            let [kernel, modules] = [release, running].map(Option::unwrap_or_default);
+            let reason = format!(
+                "it comes without modules, and the image's are for {modules}: name the folder with its modules, or remove \
+                 /lib/modules where everything is built in"
+            );
+            return Err(Error::Kernel { kernel, reason });
+        }
+        // A node makes its UKI of the parts in its layers.
+        let entry = Entry::new(0o644, Node::Bytes(image.clone()));
+        additions.insert(format!("{}/{}", system::FOLDER, names::KERNEL), (entry, "kernel".into()));
+        boot.kernel = image;
+    }
+    if let (Some(release), Some(files)) = (&running, running.as_ref().and_then(|release| added.get(release)))
+    {
+        extend(lower, release, files, additions, boot)?;
+    }
+    Ok(None)
+}
+
+/// Release and path below its folder, for what goes below /lib/modules.
+fn of_module(lower: &Lower, path: &str, entry: &Entry) -> Option<(String, String)> {
+    let place = lower.resolve_for(path, entry);
+    let (release, path) = place.strip_prefix(MODULES)?.strip_prefix('/')?.split_once('/')?;
+    Some((release.to_owned(), path.to_owned()))
+}
+
+fn modules(lower: &Lower, additions: &Given) -> ByRelease {
+    let mut found = ByRelease::new();
+    for (path, (entry, _)) in additions.iter().filter(|(_, (entry, _))| entry.node != Node::Dir) {
+        if let Some((release, path)) = of_module(lower, path, entry) {
+            found.entry(release).or_default().insert(path, entry.clone());
+        }
+    }
+    found
+}
+
+/// The modules that there are from now on; `None`: the kernel has everything built in.
+fn one_release(
+    added: ByRelease,
+    brought: Option<Modules>,
+    kernel: Option<&String>,
+) -> Result<Option<Modules>, Error> {
+    let mut releases: Vec<&String> =
+        added.keys().chain(brought.iter().map(|modules| &modules.release)).collect();
+    releases.dedup();
+    if let [_, _, ..] = releases.as_slice() {
+        let names = releases.iter().map(|release| release.as_str()).collect::<Vec<_>>().join(", ");
+        let kernel = kernel.cloned().unwrap_or_else(|| names.clone());
+        let reason = format!("modules are given for several kernels ({names}), and an image has one");
+        return Err(Error::Kernel { kernel, reason });
+    }
+    let files = added.into_iter().next();
+    let modules = match (brought, files) {
+        (Some(mut brought), Some((release, files))) => {
+            let has_index = files.contains_key("modules.dep");
+            if !has_index {
+                brought.texts = kernel::made(&release, &files, &brought.texts)?;
+            }
+            brought.files.extend(files);
+            if has_index {
+                brought.texts = kernel::given(&brought.files)?;
+            }
+            put_index(&mut brought.files, &brought.texts);
+            Some(brought)
+        }
+        (None, Some((release, files))) => Some(Modules::new(release, files)?),
+        (brought, None) => brought,
+    };
+    match (&modules, kernel) {
+        (Some(modules), Some(kernel)) if modules.release != *kernel => {
+            Err(Error::KernelMismatch { kernel: kernel.clone(), modules: modules.release.clone() })
+        }
+        _ => Ok(modules),
+    }
+}
+
+fn put_index(files: &mut Files, texts: &Texts) {
+    for (name, text) in kernel::index_files(texts) {
+        files.insert(name.to_owned(), Entry::new(0o644, Node::Bytes(text.as_bytes().to_vec())));
+    }
+}
+
+fn swap(
+    lower: &Lower,
+    image: Option<Vec<u8>>,
+    release: Option<String>,
+    modules: Option<Modules>,
+    boot: &mut BootParts,
+) -> Result<Swapped, Error> {
+    let none = Texts::default();
+    let texts = modules.as_ref().map_or(&none, |modules| &modules.texts);
+    let release = modules.as_ref().map(|modules| modules.release.clone()).or(release);
+    let content = |path: &str| match modules.as_ref().and_then(|modules| modules.files.get(path)) {
+        Some(entry) => entry.content(),
+        None => Ok(Vec::new()),
+    };
+    let with_modules = modules.as_ref().map(|modules| modules.release.as_str());
+    boot.modules = initramfs::compressed_segment(
+        &kernel::initramfs(with_modules, texts, &content)?,
+        initramfs::ZSTD_LEVEL,
+    )?;
+    boot.kernel = match image {
+        Some(image) => image,
+        // The image's own serves its own modules; for others one comes later, or is missed then.
+        None if release.is_some() && bzimage::release(&boot.kernel) == release.as_deref() => {
+            std::mem::take(&mut boot.kernel)
+        }
+        None => Vec::new(),
+    };
+    let mut more = Vec::new();
+    for name in [grub::BOOT_NAME, grub::CORE_NAME] {
+        if let Some(bytes) = lower.content(&format!("{}/{name}", system::FOLDER))? {
+            more.push((name, bytes));
+        }
+    }
+    let tree = kernel::layer(boot, &more, modules.as_ref())?;
+    Ok(Swapped { tree, release: with_modules.map(str::to_owned) })
+}
+
+/// More modules for the kernel that there is: its index gets them, and its initramfs where they belong there.
+fn extend(
+    lower: &Lower,
+    release: &str,
+    files: &Files,
+    additions: &mut Given,
+    boot: &mut BootParts,
+) -> Result<(), Error> {
+    let folder = format!("{MODULES}/{release}");
+    let mut all = Files::new();
+    for (name, _) in kernel::index_files(&Texts::default()) {
+        let content = lower.content(&format!("{folder}/{name}"))?.unwrap_or_default();
+        all.insert(name.to_owned(), Entry::new(0o644, Node::Bytes(content)));
+    }
+    let mut texts = kernel::given(&all)?;
+    if files.contains_key("modules.dep") {
+        all.extend(files.iter().map(|(path, entry)| (path.clone(), entry.clone())));
+        texts = kernel::given(&all)?;
+    } else if files.keys().any(|path| kernel::is_module(path)) {
+        texts = kernel::made(release, files, &texts)?;
+        for (name, text) in kernel::index_files(&texts) {
+            let entry = Entry::new(0o644, Node::Bytes(text.as_bytes().to_vec()));
+            additions.insert(format!("{folder}/{name}"), (entry, "index of modules".into()));
+        }
+    } else {
+        return Ok(());
+    }
+    let resolved = kernel::ModuleSet::initramfs()?.resolve(&texts.index());
+    if !resolved.paths.iter().any(|path| files.contains_key(*path)) {
+        return Ok(());
+    }
+    let content = |path: &str| match files.get(path) {
+        Some(entry) => entry.content(),
+        None => lower.content(&format!("{folder}/{path}")).map(Option::unwrap_or_default),
+    };
+    boot.modules = initramfs::compressed_segment(
+        &kernel::initramfs(Some(release), &texts, &content)?,
+        initramfs::ZSTD_LEVEL,
+    )?;
+    let entry = Entry::new(0o644, Node::Bytes(boot.modules.clone()));
+    additions.insert(format!("{}/{}", system::FOLDER, names::MODULES), (entry, "initramfs".into()));
+    Ok(())
+}

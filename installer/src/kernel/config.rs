@@ -1,0 +1,116 @@
+//! The configuration that a user's kernel was built with, where it can be found.
+//!
+//! Owns: the places: a file that is named, one beside the kernel, one beside its modules, the kernel itself.
+//! Does not: unpack kernels that are packed other than by gzip or zstd; such a kernel's configuration is a file or unknown.
+//! Source: kernel Makefile (`make install` writes config-RELEASE), kernel/configs.c (IKCONFIG).
+
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+
+use flate2::read::GzDecoder;
+use ondisk::bzimage;
+
+use crate::Error;
+
+/// Largest kernel unpacked, in bytes; Debian's has 60 MB.
+const MOST_KERNEL_BYTES: u64 = 512 << 20;
+/// Largest configuration, in bytes; a whole one has 300 kB.
+const MOST_CONFIG_BYTES: u64 = 16 << 20;
+/// How zstd (RFC 8878 §3.1.1) and gzip files (RFC 1952 §2.3.1) begin.
+const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+
+/// The text of a kernel's `.config`; `None`: nobody knows it.
+pub(super) fn find(
+    named: Option<&Path>,
+    vmlinuz: &Path,
+    modules: Option<&Path>,
+    release: &str,
+    image: &[u8],
+) -> Result<Option<String>, Error> {
+    if let Some(path) = named {
+        return fs::read_to_string(path).map(Some).map_err(Error::read(path));
+    }
+    let folder = vmlinuz.parent().unwrap_or(Path::new(""));
+    let beside = folder.join(format!("config-{release}"));
+    let built = modules.map(|modules| modules.join("config"));
+    let names = [beside, folder.join("config"), folder.join(".config")];
+    for path in names.into_iter().chain(built) {
+        if path.is_file() {
+            return fs::read_to_string(&path).map(Some).map_err(Error::read(&path));
+        }
+    }
+    Ok(inside(image))
+}
+
+/// What the kernel itself carries.
+fn inside(image: &[u8]) -> Option<String> {
+    let packed = bzimage::payload(image)?;
+    let mut kernel = Vec::new();
+    // Behind the packed kernel lies its length: what follows the end of the stream is no fault.
+    let read = if packed.starts_with(&GZIP_MAGIC) {
+        GzDecoder::new(packed).take(MOST_KERNEL_BYTES).read_to_end(&mut kernel)
+    } else if packed.starts_with(&ZSTD_MAGIC) {
+        let decoder = zstd::Decoder::new(packed).map(zstd::Decoder::single_frame);
+        decoder.and_then(|decoder| decoder.take(MOST_KERNEL_BYTES).read_to_end(&mut kernel))
+    } else {
+        return None;
+    };
+    read.ok()?;
+    let mut text = String::new();
+    GzDecoder::new(bzimage::configuration(&kernel)?)
+        .take(MOST_CONFIG_BYTES)
+        .read_to_string(&mut text)
+        .ok()?;
+    Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    fn gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        out.write_all(bytes).unwrap();
+        out.finish().unwrap()
+    }
+
+    /// A bzImage with nothing but header and payload.
+    fn image(payload: &[u8]) -> Vec<u8> {
+        let mut image = vec![0; 1024];
+        image[0x1f1] = 1;
+        image[0x202..0x206].copy_from_slice(b"HdrS");
+        image[0x24c..0x250].copy_from_slice(&u32::try_from(payload.len()).unwrap().to_le_bytes());
+        image.extend(payload);
+        image
+    }
+
+    #[test]
+    fn a_kernel_carries_its_configuration_however_it_is_packed() {
+        let kernel = [&b"code IKCFG_ST"[..], &gzip(b"CONFIG_A=y\n"), b"IKCFG_ED more"].concat();
+        for packed in [gzip(&kernel), zstd::bulk::compress(&kernel, 3).unwrap()] {
+            let image = image(&[&packed[..], &7_u32.to_le_bytes()].concat());
+            assert_eq!(inside(&image).as_deref(), Some("CONFIG_A=y\n"));
+        }
+        assert_eq!(inside(&image(b"LZMA")), None);
+        assert_eq!(inside(b"no kernel"), None);
+    }
+
+    #[test]
+    fn a_file_goes_before_what_the_kernel_carries() {
+        let dir = tempfile::tempdir().unwrap();
+        let kernel = dir.path().join("vmlinuz");
+        let found = |named| find(named, &kernel, None, "6.1", b"").unwrap();
+        assert_eq!(found(None), None);
+        fs::write(dir.path().join(".config"), "built").unwrap();
+        assert_eq!(found(None).as_deref(), Some("built"));
+        fs::write(dir.path().join("config-6.1"), "installed").unwrap();
+        assert_eq!(found(None).as_deref(), Some("installed"));
+        let other = dir.path().join("other");
+        fs::write(&other, "named").unwrap();
+        assert_eq!(found(Some(&other)).as_deref(), Some("named"));
+    }
+}

@@ -1,0 +1,88 @@
+//! Kernels of the user's: whether one will do, and which of its modules go where.
+//!
+//! Owns: a kernel as files ([`Given`]), the sets of modules, the options that every kernel must have, the initramfs
+//! segment and the kernel layer that follow from a kernel.
+//! Does not: compile kernels; say what of the image it replaces ([`crate::custom`] does).
+//! Order: the image tells its release; the modules must be of it; the configuration, where one is found, has the options.
+//! Fails by: [`Error::Kernel`] and [`Error::KernelLacks`], naming kernel and reason.
+//! Source: kernel-config/required.toml, initramfs/modules-default.toml.
+
+mod config;
+mod modules;
+mod required;
+mod sets;
+
+use std::fs;
+use std::path::PathBuf;
+
+use ondisk::bzimage;
+
+use crate::Error;
+use crate::system::{self, BootParts};
+use crate::tree::Tree;
+
+pub(crate) use modules::{Files, Modules, given, index_files, initramfs, is_module, made};
+pub use required::Required;
+pub use sets::{ModuleSet, Resolved};
+
+/// A kernel as files of this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Given {
+    /// The bzImage.
+    pub path: PathBuf,
+    /// Its modules: the folder of the release, or one that holds it as `lib/modules/RELEASE`.
+    pub modules: Option<PathBuf>,
+    /// What it was built with; looked for beside the kernel, the modules and in the kernel where it is not named.
+    pub config: Option<PathBuf>,
+}
+
+/// A kernel that was read and has what a node needs, as far as that can be told.
+#[derive(Debug)]
+pub(crate) struct Kernel {
+    pub(crate) image: Vec<u8>,
+    pub(crate) release: String,
+    pub(crate) modules: Option<Modules>,
+}
+
+impl Given {
+    /// Reads it.
+    pub(crate) fn read(&self) -> Result<Kernel, Error> {
+        let image = fs::read(&self.path).map_err(Error::read(&self.path))?;
+        let name = self.path.display().to_string();
+        let Some(release) = bzimage::release(&image).map(str::to_owned) else {
+            let reason = "it is no bzImage, which arch/x86/boot/bzImage or vmlinuz-RELEASE is".into();
+            return Err(Error::Kernel { kernel: name, reason });
+        };
+        let modules =
+            self.modules.as_ref().map(|folder| Modules::read(folder, Some(&release))).transpose()?;
+        if let Some(modules) = modules.as_ref().filter(|modules| modules.release != release) {
+            return Err(Error::KernelMismatch { kernel: release, modules: modules.release.clone() });
+        }
+        let place = self.modules.as_deref();
+        if let Some(config) = config::find(self.config.as_deref(), &self.path, place, &release, &image)? {
+            Required::list()?.check(&release, &config)?;
+        }
+        Ok(Kernel { image, release, modules })
+    }
+}
+
+/// The tree of a kernel layer. `more`: boot parts that are not in `boot`.
+pub(crate) fn layer(
+    boot: &BootParts,
+    more: &[(&str, Vec<u8>)],
+    modules: Option<&Modules>,
+) -> Result<Tree, Error> {
+    let mut tree = Tree::new();
+    if let Some(modules) = modules {
+        for (path, entry) in &modules.files {
+            tree.insert(&format!("usr/lib/modules/{}/{path}", modules.release), entry.clone())?;
+        }
+    }
+    let parts =
+        boot.of_kernel().into_iter().chain(more.iter().map(|(name, bytes)| (*name, bytes.as_slice())));
+    // A kernel that is not there yet comes with the image that is made of this.
+    for (name, content) in parts.filter(|(_, content)| !content.is_empty()) {
+        tree.bytes(&format!("{}/{name}", system::FOLDER), 0o644, content)?;
+    }
+    Ok(tree)
+}

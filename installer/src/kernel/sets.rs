@@ -1,0 +1,178 @@
+//! Module sets: which modules an initramfs or a kernel layer holds, as data with reasons.
+
+use std::collections::BTreeSet;
+
+use ondisk::kmod::{Index, Module};
+use serde::Deserialize;
+
+use crate::Error;
+
+/// The initramfs profile that images are made with.
+const DEFAULT: &str = include_str!("../../../initramfs/modules-default.toml");
+
+/// Modules that belong together, in groups.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModuleSet {
+    #[serde(rename = "group")]
+    groups: Vec<Group>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Group {
+    name: String,
+    reason: String,
+    /// No device asks for these modules: init loads them, in this order.
+    #[serde(default)]
+    load: bool,
+    /// Without these no root can be mounted, whatever hardware there is.
+    #[serde(default)]
+    needed: bool,
+    modules: Vec<String>,
+}
+
+/// What a set comes to with one kernel.
+#[derive(Debug, Default)]
+pub struct Resolved<'a> {
+    /// Paths of the modules and all that they need.
+    pub paths: BTreeSet<&'a str>,
+    /// Entries that the kernel does not have.
+    pub unknown: Vec<String>,
+    /// Those of them that nothing starts without.
+    pub needed: Vec<String>,
+}
+
+impl ModuleSet {
+    /// The initramfs's.
+    pub fn initramfs() -> Result<Self, Error> {
+        Self::parse("initramfs/modules-default.toml", DEFAULT)
+    }
+
+    /// Reads a list; `name` is what errors call it.
+    pub fn parse(name: &str, text: &str) -> Result<Self, Error> {
+        let bad = |reason: String| Error::BadList { name: name.to_owned(), reason };
+        let set: Self = toml::from_str(text).map_err(|error| bad(error.to_string()))?;
+        for group in &set.groups {
+            if !group.reason.trim().ends_with('.') {
+                return Err(bad(format!("group {}: the reason is a sentence", group.name)));
+            }
+            if group.load && group.modules.iter().any(|module| module.ends_with('/')) {
+                return Err(bad(format!("group {}: a folder has no load order", group.name)));
+            }
+        }
+        Ok(set)
+    }
+
+    /// Adds the groups of another set.
+    pub fn add(&mut self, other: &Self) {
+        self.groups.extend(other.groups.iter().cloned());
+    }
+
+    /// The content of modules.load: names without those that the kernel has built in.
+    #[must_use]
+    pub fn load_list(&self, index: &Index<'_>) -> String {
+        self.load_list_of(|name| !index.is_builtin(name))
+    }
+
+    /// The same without those that the kernel does not have either.
+    #[must_use]
+    pub fn load_list_of_present(&self, index: &Index<'_>) -> String {
+        self.load_list_of(|name| index.find(name).is_some())
+    }
+
+    fn load_list_of(&self, wanted: impl Fn(&str) -> bool) -> String {
+        let mut text = String::new();
+        for group in self.groups.iter().filter(|group| group.load) {
+            text += &format!("# {}: {}\n", group.name, group.reason);
+            group.modules.iter().filter(|name| wanted(name)).for_each(|name| text += &format!("{name}\n"));
+        }
+        text
+    }
+
+    /// The set's modules in a kernel's index.
+    #[must_use]
+    pub fn resolve<'a>(&self, index: &Index<'a>) -> Resolved<'a> {
+        let (mut wanted, mut resolved) = (Vec::new(), Resolved::default());
+        for group in &self.groups {
+            for name in &group.modules {
+                let before = wanted.len();
+                if name.ends_with('/') {
+                    wanted.extend(below(index, name));
+                } else {
+                    wanted.extend(index.find(name));
+                }
+                if wanted.len() == before && !index.is_builtin(name) {
+                    resolved.unknown.push(name.clone());
+                    if group.needed {
+                        resolved.needed.push(name.clone());
+                    }
+                }
+            }
+        }
+        resolved.paths = index.with_dependencies(wanted).iter().map(|module| module.path).collect();
+        resolved
+    }
+}
+
+/// Every module below a folder of the release's `kernel/`.
+fn below<'a>(index: &Index<'a>, folder: &str) -> impl Iterator<Item = Module<'a>> + use<'a> {
+    let prefix = format!("kernel/{folder}");
+    let paths = index.dep.lines().filter_map(|line| line.split_once(':').map(|(path, _)| path));
+    paths.filter(move |path| path.starts_with(&prefix)).map(|path| Module { path })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DEP: &str = "kernel/fs/a.ko.xz: kernel/lib/b-c.ko.xz\nkernel/lib/b-c.ko.xz:\nkernel/lib/d.ko.xz:\nkernel/libx/e.ko.xz:\n";
+
+    fn set(modules: &str, flags: &str) -> ModuleSet {
+        let text = format!("[[group]]\nname = \"g\"\nreason = \"Why.\"\n{flags}\nmodules = [{modules}]\n");
+        ModuleSet::parse("test", &text).unwrap()
+    }
+
+    fn index() -> Index<'static> {
+        Index { dep: DEP, alias: "", softdep: "softdep b_c pre: d\n", builtin: "kernel/mm/builtin_one.ko\n" }
+    }
+
+    #[test]
+    fn dependencies_come_along() {
+        let resolved = set("\"a\", \"builtin-one\"", "").resolve(&index());
+        let paths: Vec<&str> = resolved.paths.into_iter().collect();
+        assert_eq!(paths, ["kernel/fs/a.ko.xz", "kernel/lib/b-c.ko.xz", "kernel/lib/d.ko.xz"]);
+        assert!(resolved.unknown.is_empty());
+    }
+
+    #[test]
+    fn a_folder_takes_its_own_modules_only() {
+        assert_eq!(set("\"lib/\"", "").resolve(&index()).paths.len(), 2);
+    }
+
+    #[test]
+    fn all_modules_that_a_kernel_lacks_are_named() {
+        let resolved = set("\"a\", \"nix\", \"none/\"", "needed = true").resolve(&index());
+        assert_eq!(
+            (&resolved.unknown, &resolved.needed),
+            (&vec!["nix".into(), "none/".into()], &resolved.unknown)
+        );
+        assert!(set("\"nix\"", "").resolve(&index()).needed.is_empty());
+    }
+
+    #[test]
+    fn the_load_list_keeps_its_order_and_leaves_out_what_is_built_in() {
+        let loaded = set("\"d\", \"builtin_one\", \"gone\", \"a\"", "load = true");
+        assert_eq!(loaded.load_list(&index()), "# g: Why.\nd\ngone\na\n");
+        assert_eq!(loaded.load_list_of_present(&index()), "# g: Why.\nd\na\n");
+        assert_eq!(set("\"a\"", "").load_list(&index()), "");
+    }
+
+    #[test]
+    fn a_list_that_says_no_reason_is_refused() {
+        assert!(ModuleSet::parse("x", "[[group]]\nname = 'a'\nreason = 'why'\nmodules = []\n").is_err());
+        let folder = "[[group]]\nname = 'a'\nreason = 'Why.'\nload = true\nmodules = ['lib/']\n";
+        assert!(ModuleSet::parse("x", folder).is_err());
+        ModuleSet::initramfs().unwrap();
+    }
+}

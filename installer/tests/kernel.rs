@@ -1,0 +1,329 @@
+//! Other kernels in an image, and images that were built on in a container, as other programs see them.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use common::{bzimage, module, text, tool};
+use installer::custom::{Addition, From, Profile, customise};
+use installer::image::{Kind, Source, container};
+use installer::kernel::Given;
+use installer::layer::{self, Spec};
+use installer::system::{BootParts, System};
+use installer::tree::Tree;
+use oci::archive::{self, Archive, Bytes, Content, NewImage};
+use oci::installer::{LAYERS_LABEL, MANIFEST_PATH};
+
+const STUB: &[u8] = include_bytes!("../../crates/ondisk/testdata/stub.efi");
+const OLD: &str = "6.12.1-test";
+const NEW: &str = "6.13.0-own";
+
+/// A base layer and a kernel layer, whose modules have an index.
+fn source(folder: &Path) -> Source {
+    fs::create_dir_all(folder).unwrap();
+    let mut base = Tree::new();
+    base.symlink("lib", "usr/lib").unwrap();
+    base.bytes("usr/bin/tool", 0o755, "tool").unwrap();
+    base.bytes("usr/share/doc/tool", 0o644, "words").unwrap();
+    let mut kernel = Tree::new();
+    let modules = format!("usr/lib/modules/{OLD}");
+    kernel.bytes(&format!("{modules}/kernel/vfat.ko"), 0o644, module("depends=fat alias=fs-vfat")).unwrap();
+    kernel.bytes(&format!("{modules}/kernel/fat.ko"), 0o644, module("depends=")).unwrap();
+    let dep = "kernel/fat.ko:\nkernel/vfat.ko: kernel/fat.ko\n";
+    let index =
+        [("dep", dep), ("alias", "alias fs-vfat vfat\n"), ("softdep", ""), ("builtin", common::BUILTIN)];
+    for (name, content) in index {
+        kernel.bytes(&format!("{modules}/modules.{name}"), 0o644, content).unwrap();
+    }
+    for name in ["vmlinuz", "grub-core.img"] {
+        kernel.bytes(&format!("usr/lib/billet/boot/{name}"), 0o644, name).unwrap();
+    }
+    let build =
+        |tree: &Tree, spec: &Spec<'_>| layer::build(tree, spec, folder, &mut installer::silent).unwrap();
+    let layers = [
+        build(&base, &Spec::new("base", "1.0")),
+        build(&kernel, &Spec { kernel_release: Some(OLD), ..Spec::new("kernel", "1.0") }),
+    ];
+    let boot = BootParts {
+        kernel: bzimage(OLD),
+        stub: STUB.to_vec(),
+        loader: STUB.to_vec(),
+        modules: b"modules".to_vec(),
+        init: b"init".to_vec(),
+        command_line: "panic=10".into(),
+        boot_entry: "ID=billet\n".into(),
+        loader_config: "timeout 0\n".into(),
+    };
+    Source::new(System { manifest: layer::stack("0.1.0", layers).unwrap(), boot }, folder.to_owned())
+}
+
+fn files(path: &Path, files: &[(&str, &[u8])]) -> PathBuf {
+    for (name, content) in files {
+        let file = path.join(name);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, content).unwrap();
+    }
+    path.to_owned()
+}
+
+/// The folder of a kernel that was made to be installed, without depmod.
+fn own_kernel(path: &Path) -> PathBuf {
+    let vfat = module("depends=fat alias=fs-vfat");
+    let dm = module("depends=");
+    files(
+        path,
+        &[
+            ("boot/vmlinuz", &bzimage(NEW)),
+            (&format!("lib/modules/{NEW}/kernel/fs/vfat.ko"), &vfat),
+            (&format!("lib/modules/{NEW}/kernel/fs/fat.ko"), &module("depends=")),
+            (&format!("lib/modules/{NEW}/kernel/drivers/dm-verity.ko"), &dm),
+            (&format!("lib/modules/{NEW}/kernel/drivers/net/other.ko"), &dm),
+            (
+                &format!("lib/modules/{NEW}/modules.builtin"),
+                common::BUILTIN.replace("kernel/dm-verity.ko\n", "").as_bytes(),
+            ),
+        ],
+    )
+}
+
+fn customised(source: &Source, profile: &Profile, work: &Path) -> Result<Source, String> {
+    fs::create_dir_all(work).unwrap();
+    customise(source, profile, work, &mut installer::silent).map_err(|error| error.to_string())
+}
+
+fn with_kernel(path: PathBuf, modules: Option<PathBuf>) -> Profile {
+    Profile { kernel: Some(Given { path, modules, config: None }), ..Profile::default() }
+}
+
+fn names(source: &Source) -> Vec<&str> {
+    source.system.manifest.layers.iter().map(|layer| layer.name.as_str()).collect()
+}
+
+fn listed(source: &Source, name: &str) -> String {
+    let layer = source.system.manifest.layers.iter().find(|layer| layer.name == name).unwrap();
+    let path = layer::check(layer, &source.layers).unwrap();
+    tool("unsquashfs", &["-lln", text(&path)])
+}
+
+fn content(source: &Source, name: &str, path: &str) -> String {
+    let layer = source.system.manifest.layers.iter().find(|layer| layer.name == name).unwrap();
+    tool("unsquashfs", &["-cat", text(&source.layers.join(layer.file_name())), path])
+}
+
+/// The names in the initramfs's first segment, as cpio lists them.
+fn in_initramfs(source: &Source, dir: &Path) -> String {
+    let path = dir.join("modules.cpio");
+    // Zeros follow the frame.
+    let mut frame = zstd::Decoder::new(&source.system.boot.modules[..]).unwrap().single_frame();
+    std::io::copy(&mut frame, &mut fs::File::create(&path).unwrap()).unwrap();
+    tool("cpio", &["--list", "--quiet", "--file", text(&path)])
+}
+
+#[test]
+fn another_kernel_takes_the_place_of_the_layer() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = source(&dir.path().join("base"));
+    let own = own_kernel(&dir.path().join("own"));
+    let profile = with_kernel(own.join("boot/vmlinuz"), Some(own.clone()));
+    let made = customised(&source, &profile, &dir.path().join("work")).unwrap();
+    assert_eq!(names(&made), ["base", "kernel"]);
+    assert_eq!(made.system.manifest.kernel().unwrap().kernel_release.as_deref(), Some(NEW));
+    assert_eq!(made.system.boot.kernel, bzimage(NEW));
+    let list = listed(&made, "kernel");
+    assert!(!list.contains(OLD), "{list}");
+    for path in [
+        "modules/6.13.0-own/kernel/drivers/net/other.ko",
+        "boot/vmlinuz",
+        "boot/grub-core.img",
+        "boot/stub.efi",
+    ] {
+        assert!(list.contains(path), "{path} is not in\n{list}");
+    }
+    // The index was made of what the modules say.
+    let dep = content(&made, "kernel", &format!("usr/lib/modules/{NEW}/modules.dep"));
+    assert!(dep.contains("kernel/fs/vfat.ko: kernel/fs/fat.ko\n"), "{dep}");
+    let initramfs = in_initramfs(&made, dir.path());
+    for path in ["kernel/fs/vfat.ko", "kernel/fs/fat.ko", "kernel/drivers/dm-verity.ko", "modules.dep"] {
+        assert!(initramfs.contains(&format!("lib/modules/{NEW}/{path}\n")), "{path} is not in\n{initramfs}");
+    }
+    assert!(!initramfs.contains("other.ko") && initramfs.contains("sysroot\n"), "{initramfs}");
+    made.system.uki(&[]).unwrap();
+    let again = customised(&source, &profile, &dir.path().join("again")).unwrap();
+    assert_eq!(again.system, made.system);
+}
+
+#[test]
+fn a_kernel_that_does_not_fit_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = source(&dir.path().join("base"));
+    let own = own_kernel(&dir.path().join("own"));
+    let kernel = own.join("boot/vmlinuz");
+    let refused = |profile: &Profile| customised(&source, profile, &dir.path().join("work")).unwrap_err();
+    let alone = refused(&with_kernel(kernel.clone(), None));
+    assert!(
+        alone.contains(&format!("kernel {NEW}: it comes without modules, and the image's are for {OLD}")),
+        "{alone}"
+    );
+    let other = files(&dir.path().join("other"), &[("lib/modules/6.1/kernel/a.ko", &module("depends="))]);
+    let mixed = refused(&with_kernel(kernel.clone(), Some(other.clone())));
+    assert_eq!(mixed, format!("the kernel is {NEW} and the modules are for 6.1: give both from one build"));
+    let text = files(&dir.path().join("text"), &[("vmlinuz", b"no kernel")]);
+    assert!(refused(&with_kernel(text.join("vmlinuz"), None)).contains("it is no bzImage"));
+    fs::write(own.join("boot/config"), "CONFIG_SQUASHFS=y\n").unwrap();
+    let lacking = refused(&with_kernel(kernel.clone(), Some(own.clone())));
+    assert!(
+        lacking.contains("will not do") && lacking.contains("CONFIG_DM_VERITY must be y or m"),
+        "{lacking}"
+    );
+    fs::remove_file(own.join("boot/config")).unwrap();
+    let folder = |path: &Path| Addition { from: From::Folder(path.join("lib")), to: "/lib".into() };
+    let both = Profile { additions: vec![folder(&own), folder(&other)], ..Profile::default() };
+    assert!(refused(&both).contains("modules are given for several kernels (6.1, 6.13.0-own)"));
+    // The files alone are an image that cannot start: said when one is made.
+    let modules = Profile { additions: vec![folder(&own)], ..Profile::default() };
+    let made = customised(&source, &modules, &dir.path().join("alone")).unwrap();
+    assert!(
+        made.system.uki(&[]).unwrap_err().to_string().contains("COPY the kernel to /usr/install/vmlinuz")
+    );
+    // The same release may come without modules, another one where nothing is a module.
+    let same = files(&dir.path().join("same"), &[("vmlinuz", &bzimage(OLD))]).join("vmlinuz");
+    let made = customised(&source, &with_kernel(same, None), &dir.path().join("same-work")).unwrap();
+    assert_eq!(names(&made), ["base", "kernel", "custom"]);
+    let whole = Profile { remove: vec!["/lib/modules".into()], ..with_kernel(kernel, None) };
+    let made = customised(&source, &whole, &dir.path().join("whole")).unwrap();
+    assert_eq!(names(&made), ["base", "kernel"]);
+    assert!(made.system.manifest.kernel().is_none() && !listed(&made, "kernel").contains("modules/6"));
+    made.system.uki(&[]).unwrap();
+}
+
+#[test]
+fn modules_are_added_to_the_kernel_that_there_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = source(&dir.path().join("base"));
+    let more = files(
+        &dir.path().join("more"),
+        &[
+            (&format!("usr/lib/modules/{OLD}/extra/driver.ko"), &module("depends=fat alias=pci:v1*")),
+            (&format!("usr/lib/modules/{OLD}/updates/vfat.ko"), &module("depends=fat alias=fs-vfat")),
+        ],
+    );
+    let addition = Addition { from: From::Folder(more), to: String::new() };
+    let profile = Profile { additions: vec![addition], ..Profile::default() };
+    let made = customised(&source, &profile, &dir.path().join("work")).unwrap();
+    assert_eq!(names(&made), ["base", "kernel", "custom"]);
+    let index = |name: &str| content(&made, "custom", &format!("usr/lib/modules/{OLD}/{name}"));
+    assert_eq!(
+        index("modules.dep"),
+        "extra/driver.ko: kernel/fat.ko\nkernel/fat.ko:\nupdates/vfat.ko: kernel/fat.ko\n"
+    );
+    assert_eq!(index("modules.alias"), "alias fs-vfat vfat\nalias pci:v1* driver\n");
+    // One of them belongs to those that the initramfs has.
+    let initramfs = in_initramfs(&made, dir.path());
+    assert!(initramfs.contains("updates/vfat.ko\n") && initramfs.contains("kernel/fat.ko\n"), "{initramfs}");
+    assert!(listed(&made, "custom").contains("boot/modules.cpio.zst"));
+}
+
+/// The root of a container that the image's triggers run in.
+fn container(source: &Source, root: &Path, stage: &[(&str, &[u8])]) {
+    source.save(&root.join("billet")).unwrap();
+    files(&root.join("rootfs"), stage);
+}
+
+/// What a container tool would make of the container's changes: one image layer above ours.
+fn committed(source: &Source, root: &Path, kernel: Option<&[u8]>, path: &Path) {
+    let base = path.with_extension("base");
+    Kind::Installer.build(source, 512, &base, &mut installer::silent).unwrap();
+    let archive = Archive::open(&base).unwrap();
+    let (manifest, config) = archive.image("amd64").unwrap();
+    let mut layers: Vec<Vec<Content>> = Vec::new();
+    let open = |number: usize| match manifest.layers.get(number) {
+        Some(layer) => archive.blob(layer).map(Some).map_err(std::io::Error::other),
+        None => Ok(None),
+    };
+    let mut walk = oci::files::Files::new(Box::new(open));
+    while let Some(file) = walk.next_file().unwrap() {
+        let mut bytes = Vec::new();
+        std::io::Read::read_to_end(&mut walk, &mut bytes).unwrap();
+        layers.push(vec![Content { path: file.path, bytes: Bytes::Here(bytes) }]);
+    }
+    assert_eq!(config.config.labels[LAYERS_LABEL], layers.len().to_string());
+    let old: Vec<&str> = layers.iter().map(|layer| layer[0].path.as_str()).collect();
+    let mut added = Vec::new();
+    let here = |path: &str, bytes: Vec<u8>| Content { path: path.into(), bytes: Bytes::Here(bytes) };
+    for folder in ["billet/boot", "billet/layers"] {
+        for item in fs::read_dir(root.join(folder)).unwrap() {
+            let path = item.unwrap().path();
+            let name = format!("{folder}/{}", path.file_name().unwrap().to_str().unwrap());
+            if folder == "billet/boot" || !old.contains(&name.as_str()) {
+                added.push(here(&name, fs::read(&path).unwrap()));
+            }
+        }
+    }
+    for path in old.iter().filter(|path| **path != MANIFEST_PATH && !root.join(path).exists()) {
+        let (folder, name) = path.rsplit_once('/').unwrap();
+        added.push(here(&format!("{folder}/.wh.{name}"), Vec::new()));
+    }
+    added.push(here(MANIFEST_PATH, fs::read(root.join(MANIFEST_PATH)).unwrap()));
+    added.sort_by(|a, b| a.path.cmp(&b.path));
+    layers.push(added);
+    layers.extend(kernel.map(|kernel| vec![here("usr/install/vmlinuz", kernel.to_vec())]));
+    let image =
+        NewImage { architecture: "amd64".into(), tag: "x".into(), labels: config.config.labels, layers };
+    archive::write(&mut fs::File::create(path).unwrap(), &image).unwrap();
+}
+
+#[test]
+fn an_image_that_was_built_on_is_one_like_any_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = source(&dir.path().join("base"));
+    let root = dir.path().join("container");
+    let modules = format!("lib/modules/{NEW}");
+    let own = own_kernel(&dir.path().join("own"));
+    let vfat = fs::read(own.join(&modules).join("kernel/fs/vfat.ko")).unwrap();
+    let stage = [
+        (&*format!("{modules}/kernel/fs/vfat.ko"), &vfat[..]),
+        (&*format!("{modules}/modules.builtin"), common::BUILTIN.as_bytes()),
+        ("etc/motd", b"hello"),
+    ];
+    container(&source, &root, &stage);
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::set_permissions(root.join("rootfs/etc/motd"), fs::Permissions::from_mode(0o600)).unwrap();
+    let remove = vec!["/lib/modules".to_owned(), "/usr/share/doc".to_owned()];
+    let new = container::take_in(&root, remove, &mut installer::silent).unwrap();
+    assert_eq!(
+        new.iter().map(|layer| layer.name.as_str()).collect::<Vec<_>>(),
+        ["removed", "custom", "kernel"]
+    );
+    assert!(!root.join("rootfs").exists() && !root.join("billet/boot/vmlinuz").exists());
+
+    let image = dir.path().join("without");
+    committed(&source, &root, None, &image);
+    let work = |name: &str| {
+        let path = dir.path().join(name);
+        fs::create_dir(&path).unwrap();
+        path
+    };
+    let error = Source::open(&image, &work("a")).unwrap_err().to_string();
+    assert!(
+        error.contains("no kernel for them: COPY the kernel to /usr/install/vmlinuz behind FROM"),
+        "{error}"
+    );
+    committed(&source, &root, Some(&bzimage(OLD)), &image);
+    let error = Source::open(&image, &work("b")).unwrap_err().to_string();
+    assert!(error.contains(&format!("the kernel is {OLD} and the modules are for {NEW}")), "{error}");
+    committed(&source, &root, Some(&bzimage(NEW)), &image);
+    let made = Source::open(&image, &work("c")).unwrap();
+    assert_eq!(names(&made), ["base", "removed", "custom", "kernel", "vmlinuz"]);
+    assert!(listed(&made, "vmlinuz").contains("usr/lib/billet/boot/vmlinuz"));
+    assert!(listed(&made, "custom").contains("-rw------- 0/0"), "{}", listed(&made, "custom"));
+    let doc = listed(&made, "removed");
+    assert!(doc.lines().any(|line| line.starts_with('c') && line.ends_with("usr/share/doc")), "{doc}");
+    made.system.uki(&[]).unwrap();
+    // Nothing is special about it from here on.
+    let path = dir.path().join("again.tar");
+    Kind::Installer.build(&made, 512, &path, &mut installer::silent).unwrap();
+    assert_eq!(Source::open(&path, &work("d")).unwrap().system, made.system);
+}
