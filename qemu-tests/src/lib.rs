@@ -9,6 +9,7 @@
 pub mod accel;
 pub mod agent;
 pub mod artifacts;
+pub mod buildah;
 pub mod cli;
 pub mod config_volume;
 pub mod console;

@@ -24,7 +24,7 @@ pub(crate) enum Need {
 }
 
 /// A package, the first command that needs it, and a program or absolute path that it provides.
-const PACKAGES: [(&str, Need, &str); 23] = [
+const PACKAGES: [(&str, Need, &str); 24] = [
     ("apt", Need::Build, "apt-get"),
     ("debian-archive-keyring", Need::Build, "/usr/share/keyrings/debian-archive-keyring.gpg"),
     ("gcc", Need::Build, "cc"),
@@ -33,6 +33,7 @@ const PACKAGES: [(&str, Need, &str); 23] = [
     ("ovmf", Need::Run, "/usr/share/OVMF/OVMF_CODE_4M.fd"),
     ("binutils", Need::Test, "readelf"),
     ("bmap-tools", Need::Test, "bmaptool"),
+    ("buildah", Need::Test, "buildah"),
     ("cpio", Need::Test, "cpio"),
     ("cryptsetup-bin", Need::Test, "veritysetup"),
     ("docker-registry", Need::Test, "docker-registry"),

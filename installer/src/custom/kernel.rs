@@ -61,7 +61,7 @@ pub(super) fn change(
     };
     if are_gone || foreign || brought.is_some() {
         let modules = one_release(added, brought, release.as_ref())?;
-        additions.retain(|path, (entry, _)| of_module(lower, path, entry).is_none());
+        additions.retain(|path, (entry, _)| !is_below(&lower.resolve_for(path, entry)));
         return swap(lower, image, release, modules, boot).map(Some);
     }
     if let Some(image) = image {
@@ -90,6 +90,11 @@ fn of_module(lower: &Lower, path: &str, entry: &Entry) -> Option<(String, String
     let place = lower.resolve_for(path, entry);
     let (release, path) = place.strip_prefix(MODULES)?.strip_prefix('/')?.split_once('/')?;
     Some((release.to_owned(), path.to_owned()))
+}
+
+/// Whether a path is that of the modules, or lies there.
+fn is_below(place: &str) -> bool {
+    place.strip_prefix(MODULES).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 fn modules(lower: &Lower, additions: &Given) -> ByRelease {

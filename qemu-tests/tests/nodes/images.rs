@@ -1,11 +1,15 @@
-//! docs/users/images.md and docs/users/flashing.md: what `billetctl image build` makes starts, also after `billetctl flash`.
+//! docs/users/images.md, docs/users/flashing.md and docs/users/customising.md: what `billetctl image build` makes starts, also
+//! after `billetctl flash`, and of images that buildah made.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
 
 use installer::flash::{self, Image, Request, Target};
 use installer::image::{Kind, Source};
 use qemu_tests::artifacts::build;
+use qemu_tests::buildah::Buildah;
 use qemu_tests::node::{BOOT_LIMIT, Transport};
 use qemu_tests::settings::rounds;
 use qemu_tests::{Bus, Drive, TestNode, Vm};
@@ -13,9 +17,16 @@ use qemu_tests::{Bus, Drive, TestNode, Vm};
 /// What a node in maintenance mode tells the person before it.
 const MAINTENANCE: &str = "upload a configuration with";
 
+/// An image of 100 MB is sent, written and read back.
+const UPGRADE_LIMIT: Duration = Duration::from_secs(120);
+
 /// A form of the test image, from its installer image.
 fn made(kind: Kind, folder: &Path) -> PathBuf {
-    let source = Source::open(&build().test.installer, folder).unwrap();
+    made_from(&build().test.installer, kind, folder)
+}
+
+fn made_from(installer: &Path, kind: Kind, folder: &Path) -> PathBuf {
+    let source = Source::open(installer, folder).unwrap();
     let path = folder.join(kind.file_name());
     kind.build(&source, 512, &path, &mut installer::silent).unwrap();
     path
@@ -67,4 +78,54 @@ fn a_flashed_disk_image_becomes_a_node() {
     // The first boot found room behind the image's partitions: the table knows of the whole disk.
     node.vm().wait_for("STATE was made on /dev/vda", BOOT_LIMIT).unwrap();
     node.vm().wait_for("STATE is /dev/vda5", BOOT_LIMIT).unwrap();
+}
+
+/// A folder with the built kernel as its makers install it: `/boot/vmlinuz` and `/lib/modules`.
+fn built_kernel(folder: &Path) -> PathBuf {
+    let layer = build().test.layers.iter().find(|layer| layer.name == "kernel").unwrap();
+    let root = folder.join("kernel-root");
+    let unpack = Command::new("unsquashfs")
+        .args(["-quiet", "-no-progress", "-dest"])
+        .arg(&root)
+        .arg(&layer.file)
+        .output();
+    let said = String::from_utf8_lossy(&unpack.unwrap().stderr).into_owned();
+    let place = folder.join("custom-kernel");
+    std::fs::create_dir_all(place.join("lib")).unwrap();
+    std::fs::rename(root.join("usr/lib/modules"), place.join("lib/modules"))
+        .unwrap_or_else(|_| panic!("{said}"));
+    std::fs::create_dir(place.join("boot")).unwrap();
+    std::fs::copy(&build().vmlinuz, place.join("boot/vmlinuz")).unwrap();
+    place
+}
+
+/// Guides 11 and 12 as they stand, by buildah: a disk image of the first boots, and the node upgrades to the second.
+#[test]
+fn what_the_guides_dockerfiles_make_installs_and_upgrades() {
+    let folder = tempfile::tempdir().unwrap();
+    let buildah = Buildah::with_installer().unwrap();
+    buildah.image("localhost/custom-kernel:1", &built_kernel(folder.path())).unwrap();
+    let library = folder.path().join("library/opt/library");
+    std::fs::create_dir_all(&library).unwrap();
+    std::fs::write(library.join("words"), "from a stage\n").unwrap();
+    buildah.image("localhost/library:1", &folder.path().join("library")).unwrap();
+
+    let kernel = buildah.guide("kernel", "/lib/modules").unwrap();
+    let disk = made_from(&kernel, Kind::Disk, folder.path());
+    let node = TestNode::builder("buildah-kernel").transport(Transport::Firmware).disk(&disk).boot().unwrap();
+    node.expect("billet: boot sequence: done").unwrap();
+    let read = |path: &str| node.admin().ok(&["read", path]).unwrap();
+    assert!(read("/run/billet/root.json").contains("\"vmlinuz\""));
+    let release = &build().kernel_release;
+    assert!(read(&format!("/usr/lib/modules/{release}/modules.dep")).contains(".ko"));
+
+    let rootfs = buildah.guide("rootfs", "/usr/share/billet/sbom-kernel.spdx.json").unwrap();
+    let image = rootfs.display().to_string();
+    node.admin().ok_within(&["upgrade", "--wait=false", "--image", &image], UPGRADE_LIMIT).unwrap();
+    node.vm().expect("proved itself and is kept as billet-000002.efi", UPGRADE_LIMIT + BOOT_LIMIT).unwrap();
+    node.answers(BOOT_LIMIT).unwrap();
+    let read = |path: &str| node.admin().ok(&["read", path]).unwrap();
+    assert_eq!(read("/usr/local/lib/library/words"), "from a stage\n");
+    assert!(read("/run/billet/root.json").contains("\"removed\""));
+    node.admin().refused(&["read", "/usr/share/billet/sbom-kernel.spdx.json"]).unwrap();
 }
