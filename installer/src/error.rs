@@ -376,6 +376,14 @@ pub enum Error {
         /// The image or system.
         system: String,
     },
+    /// A system extension that is none, or for another system.
+    #[error("extension {name}: {reason}")]
+    Extension {
+        /// Its name, or where it lies as long as that is not known.
+        name: String,
+        /// What is wrong, and what to do.
+        reason: String,
+    },
     /// A list of this repository that is not as it must be.
     #[error("{name}: {reason}")]
     BadList {

@@ -96,6 +96,7 @@ fn a_customisation_is_two_layers_above_the_others() {
         firmware: Vec::new(),
         config: Some(config),
         kernel: None,
+        extensions: Vec::new(),
     };
     let made = custom(&source, &profile, dir.path().join("work")).unwrap();
     let names: Vec<_> = made.system.manifest.layers.iter().map(|layer| layer.name.as_str()).collect();

@@ -226,6 +226,36 @@ fn modules_are_added_to_the_kernel_that_there_is() {
     assert!(listed(&made, "custom").contains("boot/modules.cpio.zst"));
 }
 
+#[test]
+fn extensions_are_layers_of_their_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = source(&dir.path().join("base"));
+    let manifest = b"version: v1alpha1\nmetadata:\n  name: tools\n  version: 1.2\n";
+    let driver = module("depends=fat alias=pci:v2*");
+    let extension = files(
+        &dir.path().join("tools"),
+        &[
+            ("manifest.yaml", manifest),
+            ("rootfs/usr/local/bin/tool", b"#!"),
+            (&format!("rootfs/usr/lib/modules/{OLD}/extra/driver.ko"), &driver),
+        ],
+    );
+    let packed = dir.path().join("tools.tar");
+    tool("tar", &["-C", text(&extension), "--owner=0", "--group=0", "-cf", text(&packed), "."]);
+    let more = files(&dir.path().join("more"), &[("usr/local/bin/tool", b"ours")]);
+    let addition = Addition { from: From::Folder(more), to: String::new() };
+    let from_folder =
+        Profile { extensions: vec![extension], additions: vec![addition], ..Profile::default() };
+    let made = customised(&source, &from_folder, &dir.path().join("work")).unwrap();
+    assert_eq!(names(&made), ["base", "kernel", "tools", "custom"]);
+    assert_eq!(made.system.manifest.layers[2].version, "1.2");
+    let dep = content(&made, "tools", &format!("usr/lib/modules/{OLD}/modules.dep"));
+    assert!(dep.contains("extra/driver.ko: kernel/fat.ko\n"), "{dep}");
+    let from_tar = Profile { extensions: vec![packed], ..from_folder };
+    let again = customised(&source, &from_tar, &dir.path().join("again")).unwrap();
+    assert_eq!(again.system, made.system);
+}
+
 /// The root of a container that the image's triggers run in.
 fn container(source: &Source, root: &Path, stage: &[(&str, &[u8])]) {
     source.save(&root.join("billet")).unwrap();

@@ -89,7 +89,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 impl BuildOptions {
     fn artefacts(&self) -> Result<Artefacts> {
-        if self.no_build { Artefacts::read() } else { build::build(Freshness::Day) }
+        if self.no_build { Artefacts::read() } else { build::build(Freshness::Day, None) }
     }
 }
 

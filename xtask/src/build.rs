@@ -12,9 +12,14 @@ mod grub;
 mod layers;
 mod materials;
 mod output;
+mod own_kernel;
 mod sizes;
 
+use std::path::PathBuf;
+
 use anyhow::{Context, Result};
+use installer::kernel::Given;
+use ondisk::bzimage;
 use ondisk::manifest::Layer;
 
 pub(crate) use artefacts::Artefacts;
@@ -45,11 +50,19 @@ pub(crate) struct Options {
     /// Ask the mirror for newer packages.
     #[arg(long)]
     update: bool,
+    /// A kernel of your own (a bzImage) in the place of Debian's.
+    #[arg(long, value_name = "FILE")]
+    kernel: Option<PathBuf>,
+    /// Its modules: lib/modules/RELEASE, or a folder with that in it.
+    #[arg(long, value_name = "FOLDER", requires = "kernel")]
+    modules: Option<PathBuf>,
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     host::ensure_packages(Need::Build)?;
-    let artefacts = build(if options.update { Freshness::Now } else { Freshness::Day })?;
+    let modules = options.modules.clone();
+    let kernel = options.kernel.clone().map(|path| Given { path, modules, config: None });
+    let artefacts = build(if options.update { Freshness::Now } else { Freshness::Day }, kernel.as_ref())?;
     sizes::print(&artefacts)
 }
 
@@ -58,8 +71,8 @@ pub(crate) fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }
 
-/// Builds all there is to build and writes `build.json`.
-pub(crate) fn build(freshness: Freshness) -> Result<Artefacts> {
+/// Builds all there is to build and writes `build.json`. `kernel`: one of the user's.
+pub(crate) fn build(freshness: Freshness, kernel: Option<&Given>) -> Result<Artefacts> {
     let output = Output::open(&place::artefacts())?;
     let cache = Cache::open(&place::cache()?)?;
     let init = programs::compile(&programs::INIT)?;
@@ -79,13 +92,18 @@ pub(crate) fn build(freshness: Freshness) -> Result<Artefacts> {
     let kernel_layer = store.layer(&tree, "kernel", Some(&materials.kernel.release))?;
     let agent_layer = store.layer(&image::agent::assemble(&agent)?, image::agent::NAME, None)?;
 
+    let (boot, production) = match kernel {
+        Some(kernel) => own_kernel::swap(kernel, boot, [base, kernel_layer], &output)?,
+        None => (boot, vec![base, kernel_layer]),
+    };
+    let kernel_release = bzimage::release(&boot.kernel).unwrap_or(&materials.kernel.release).to_owned();
+    let vmlinuz = output.bytes("vmlinuz", &boot.kernel)?;
     let images = Images::new(&output, boot)?;
-    let production = [base, kernel_layer];
     let test: Vec<Layer> = production.iter().cloned().chain([agent_layer]).collect();
     let artefacts = Artefacts {
         version: version().to_owned(),
-        kernel_release: materials.kernel.release.clone(),
-        vmlinuz: relative(&output.copy("vmlinuz", &materials.kernel.vmlinuz)?)?,
+        kernel_release,
+        vmlinuz: relative(&vmlinuz)?,
         sbom: relative(&output.text("sbom.spdx.json", &materials.whole_sbom()?)?)?,
         cmdline: COMMAND_LINE.to_owned(),
         init: relative(&output.copy("init", &init)?)?,

@@ -1,25 +1,23 @@
 //! Kernels: where one comes from, whether it will do, and which of its modules go where.
 //!
-//! Owns: the form in which every provider hands over a kernel; the check against kernel-config/required.toml.
-//! Does not: know how a kernel is made; that is the provider's part. Debian's is the first; one built from source
-//! and the user's own have the same interface.
+//! Owns: the form in which a provider hands over a kernel.
+//! Does not: know how a kernel is made; that is the provider's part. Debian's is the only one; the user's own takes the place
+//! of its layer by `installer::custom`, which billetctl uses too.
 
 mod debian;
 mod index;
 mod install;
-mod required;
-mod sets;
 #[cfg(test)]
 mod tests;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use installer::kernel::{ModuleSet, Required};
 
 pub(crate) use debian::Debian;
 pub(crate) use index::ModuleIndex;
 pub(crate) use install::{InstalledModules, install};
-pub(crate) use sets::ModuleSet;
 
 use crate::cache::Cache;
 use crate::inputs::{Inputs, Package};
@@ -50,11 +48,15 @@ pub(crate) trait Provider {
 
 /// Checks a kernel against the options that a node needs; all that is missing is named at once.
 pub(crate) fn check(kernel: &Kernel) -> Result<()> {
-    let list = place::repository().join("kernel-config/required.toml");
-    let required = required::Required::read(&list)?;
     let config = std::fs::read_to_string(&kernel.config)
         .with_context(|| format!("read {}", kernel.config.display()))?;
-    required.check(&config).with_context(|| format!("kernel {} will not do", kernel.release))
+    Ok(Required::list()?.check(&kernel.release, &config)?)
+}
+
+/// Reads a list of modules.
+pub(crate) fn module_set(path: &Path) -> Result<ModuleSet> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
+    Ok(ModuleSet::parse(&path.display().to_string(), &text)?)
 }
 
 /// The module sets of an image.
@@ -69,10 +71,10 @@ pub(crate) struct ModuleSets {
 impl ModuleSets {
     pub(crate) fn read(profile: &str) -> Result<Self> {
         let root = place::repository();
-        let initramfs = ModuleSet::read(&root.join(format!("initramfs/modules-{profile}.toml")))?;
-        let mut network = ModuleSet::read(&root.join("initramfs/modules-network.toml"))?;
+        let initramfs = module_set(&root.join(format!("initramfs/modules-{profile}.toml")))?;
+        let mut network = module_set(&root.join("initramfs/modules-network.toml"))?;
         network.add(&initramfs);
-        let mut layer = ModuleSet::read(&root.join("kernel-config/modules.toml"))?;
+        let mut layer = module_set(&root.join("kernel-config/modules.toml"))?;
         layer.add(&network);
         Ok(Self { initramfs, network, layer })
     }
@@ -81,7 +83,11 @@ impl ModuleSets {
 /// Modules of a set with all they need, unpacked and indexed: a cache entry.
 pub(crate) fn modules(cache: &Cache, kernel: &Kernel, set: &ModuleSet) -> Result<InstalledModules> {
     let index = ModuleIndex::of(cache, kernel)?;
-    let paths = set.resolve(&index).with_context(|| format!("modules of kernel {}", kernel.release))?;
+    let resolved = set.resolve(&index.get());
+    if !resolved.unknown.is_empty() {
+        bail!("kernel {} has no such modules: {}", kernel.release, resolved.unknown.join(" "));
+    }
+    let paths = resolved.paths.into_iter().map(str::to_owned).collect();
     install(cache, kernel, &index, &paths)
 }
 

@@ -55,6 +55,12 @@ impl Archive {
         Ok(Self { file: Arc::new(file), name: path.display().to_string(), entries })
     }
 
+    /// Whether it is an image at all, and no other tar file.
+    #[must_use]
+    pub fn is_image(&self) -> bool {
+        [INDEX, docker::CONTENTS].iter().any(|name| self.entries.contains_key(*name))
+    }
+
     /// The image for machines of this architecture, with its config.
     pub fn image(&self, architecture: &str) -> Result<(Manifest, Config), Error> {
         if self.is_docker() {

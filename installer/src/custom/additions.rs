@@ -89,6 +89,17 @@ fn folder(path: &Path) -> Result<Entries, Error> {
     Ok(tree.iter().map(|(path, entry)| (path.to_owned(), entry.clone())).collect())
 }
 
+/// A folder with its modes, a container image, or another tar file.
+pub(super) fn of_any(path: &Path) -> Result<Entries, Error> {
+    if path.is_dir() {
+        return stage(path);
+    }
+    match Archive::open(path) {
+        Ok(archive) if archive.is_image() => image(path),
+        _ => tar_file(path),
+    }
+}
+
 /// What a container's build left: all of root, with its own modes.
 fn stage(path: &Path) -> Result<Entries, Error> {
     let mut entries = folder(path)?;

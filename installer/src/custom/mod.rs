@@ -10,13 +10,14 @@
 
 mod additions;
 mod certificates;
+mod extension;
 mod kernel;
 mod lower;
 mod profile;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ondisk::manifest::{Layer, RootManifest};
 
@@ -43,6 +44,48 @@ const ZSTD_LEVEL: u32 = 6;
 
 /// The system with the profile's changes. New layers go to `work`, where those of the result are all found.
 pub fn customise(
+    source: &Source,
+    profile: &Profile,
+    work: &Path,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Source, Error> {
+    if profile.extensions.is_empty() {
+        return changed(source, profile, work, progress);
+    }
+    // Extensions are for one kernel, and the profile's own files may cover theirs.
+    let (kernel, remove) = (profile.kernel.clone(), profile.remove.clone());
+    let source = changed(source, &Profile { kernel, remove, ..Profile::default() }, work, progress)?;
+    let source = extended(source, &profile.extensions, work, progress)?;
+    let rest = Profile { kernel: None, remove: Vec::new(), extensions: Vec::new(), ..profile.clone() };
+    changed(&source, &rest, work, progress)
+}
+
+/// Each extension as a layer with its name.
+fn extended(
+    mut source: Source,
+    extensions: &[PathBuf],
+    work: &Path,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Source, Error> {
+    let release = source.system.manifest.kernel().and_then(|layer| layer.kernel_release.clone());
+    for extension in extension::read(extensions, &source.system.manifest.version, release.as_deref())? {
+        let lower = Lower::read(&source.system.manifest.layers, &source.layers)?;
+        let entries = extension.entries.into_iter();
+        let mut entries = entries.map(|(path, entry)| (path, (entry, extension.name.clone()))).collect();
+        let mut boot = source.system.boot.clone();
+        kernel::change(&lower, &source, &[], None, &mut entries, &mut boot)?;
+        let tree = placed(&lower, entries, &[])?;
+        let mut layers = source.system.manifest.layers.clone();
+        let name = free_name(&layers, &extension.name);
+        let spec = Spec { zstd_level: ZSTD_LEVEL, ..Spec::new(&name, &extension.version) };
+        layers.push(layer::build(&tree, &spec, work, progress)?);
+        let manifest = stack(&source.system.manifest.version, layers)?;
+        source = Source { system: System { manifest, boot }, ..source };
+    }
+    Ok(source)
+}
+
+fn changed(
     source: &Source,
     profile: &Profile,
     work: &Path,

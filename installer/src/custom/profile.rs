@@ -29,6 +29,8 @@ pub struct Profile {
     pub config: Option<PathBuf>,
     /// Another kernel than the image's.
     pub kernel: Option<Given>,
+    /// System extensions: folders, tar files or container images.
+    pub extensions: Vec<PathBuf>,
 }
 
 /// Files from somewhere.
@@ -79,6 +81,8 @@ struct Text {
     firmware: Vec<PathBuf>,
     config: Option<PathBuf>,
     kernel: Option<KernelFiles>,
+    #[serde(default)]
+    extensions: Vec<PathBuf>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -147,8 +151,10 @@ impl Profile {
                 modules: kernel.modules.map(here),
                 config: kernel.config.map(here),
             }),
+            extensions: text.extensions.into_iter().map(here).collect(),
         };
         let named = profile.certificates.iter().chain(&profile.firmware).chain(&profile.config);
+        let named = named.chain(&profile.extensions);
         let kernel = profile.kernel.iter();
         let named = named.chain(kernel.flat_map(|kernel| {
             [Some(&kernel.path), kernel.modules.as_ref(), kernel.config.as_ref()].into_iter().flatten()
@@ -173,6 +179,7 @@ impl Profile {
         self.firmware.extend(other.firmware);
         self.config = other.config.or(self.config);
         self.kernel = other.kernel.or(self.kernel);
+        self.extensions.extend(other.extensions);
         self
     }
 }

@@ -16,7 +16,7 @@ use installer::tree::Tree;
 use super::guest::Guest;
 use crate::cache::Cache;
 use crate::inputs::Inputs;
-use crate::kernel::{self, InstalledModules, Kernel, ModuleSet};
+use crate::kernel::{self, InstalledModules, Kernel};
 use crate::place;
 use crate::programs::{self, Program};
 
@@ -39,7 +39,7 @@ pub(crate) struct Parts<'a> {
 impl<'a> Parts<'a> {
     pub(crate) fn collect(cache: &'a Cache, kernel: &'a Kernel, folder: &Path) -> Result<Self> {
         let list = place::repository().join("xtask/src/bench/peers/modules.toml");
-        let modules = kernel::modules(cache, kernel, &ModuleSet::read(&list)?)?;
+        let modules = kernel::modules(cache, kernel, &kernel::module_set(&list)?)?;
         Ok(Self { cache, kernel, modules, probe: programs::compile(&PROBE)?, folder: folder.to_owned() })
     }
 

@@ -35,7 +35,7 @@ pub(super) fn parts(
     let kernel = &materials.kernel;
     let base = kernel::modules(cache, kernel, &sets.initramfs)?.folder;
     let whole = kernel::modules(cache, kernel, &sets.network)?.folder;
-    let load_list = sets.initramfs.load_list(&ModuleIndex::of(cache, kernel)?);
+    let load_list = sets.initramfs.load_list(&ModuleIndex::of(cache, kernel)?.get());
     let modules = image::initramfs::modules(&kernel.release, &base, &load_list)?;
     let network = image::initramfs::network(&kernel.release, &base, &whole)?;
     let writers = writers()?;

@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use installer::kernel::Given;
 use qemu_tests::cli::Billetctl;
 use qemu_tests::console::Console;
 
@@ -45,6 +46,9 @@ pub(crate) struct Options {
     detach: bool,
     #[command(flatten)]
     machine: machine::Options,
+    /// The modules of the kernel of your own: both go into the image that is built and run.
+    #[arg(long, value_name = "FOLDER", requires = "kernel", conflicts_with = "no_build")]
+    modules: Option<PathBuf>,
     /// Ask the mirror for newer packages.
     #[arg(long, conflicts_with = "no_build")]
     update: bool,
@@ -59,7 +63,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         bail!("a node is running already (process {}): `cargo xtask stop` ends it", running.pid);
     }
     let freshness = if options.update { Freshness::Now } else { Freshness::Day };
-    let artefacts = if options.no_build { Artefacts::read()? } else { build::build(freshness)? };
+    let own = options.modules.as_ref().zip(options.machine.kernel()).map(|(modules, kernel)| Given {
+        path: kernel.to_owned(),
+        modules: Some(modules.clone()),
+        config: None,
+    });
+    let artefacts =
+        if options.no_build { Artefacts::read()? } else { build::build(freshness, own.as_ref())? };
     start(&options.machine)?;
     let state = State::running()?.context("the node ended at once; its log is target/run/serial.log")?;
     if options.detach { wait_for_api(&state, &artefacts) } else { follow(&state, &artefacts) }

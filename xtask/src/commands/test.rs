@@ -36,7 +36,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     host::ensure_packages(Need::Test)?;
     let mut suites = Suites::new(options.only.clone())?;
     let built = thread::scope(|scope| {
-        let build = suites.begin(scope, "build", || build::build(Freshness::Day).map(drop));
+        let build = suites.begin(scope, "build", || build::build(Freshness::Day, None).map(drop));
         without_machines(&mut suites, options.long);
         suites.end(build)
     });

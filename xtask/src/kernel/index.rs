@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use ondisk::kmod::{Index, Module};
+use ondisk::kmod::Index;
 
 use super::Kernel;
 use super::install::SHIPPED;
@@ -44,21 +44,8 @@ impl ModuleIndex {
         })
     }
 
-    #[cfg(test)]
-    pub(super) fn from_texts(dep: &str, softdep: &str, builtin: &str) -> Self {
-        let [dep, softdep, builtin] = [dep, softdep, builtin].map(str::to_owned);
-        Self { dep, alias: String::new(), softdep, builtin }
-    }
-
     pub(crate) fn get(&self) -> Index<'_> {
         Index { dep: &self.dep, alias: &self.alias, softdep: &self.softdep, builtin: &self.builtin }
-    }
-
-    /// Every module below a folder of the release's `kernel/`.
-    pub(super) fn below(&self, folder: &str) -> impl Iterator<Item = Module<'_>> {
-        let prefix = format!("kernel/{folder}");
-        let paths = self.dep.lines().filter_map(|line| line.split_once(':').map(|(path, _)| path));
-        paths.filter(move |path| path.starts_with(&prefix)).map(|path| Module { path })
     }
 }
 

@@ -26,6 +26,9 @@ pub(crate) struct Changes {
     /// Let the image bring this machine config; everybody who has the image can read it
     #[arg(long, value_name = "FILE")]
     embedded_config_path: Option<PathBuf>,
+    /// Add a system extension: a folder, a tar file or a container image in one
+    #[arg(long, value_name = "PATH")]
+    system_extension_image: Vec<PathBuf>,
     /// Start this kernel (a bzImage) instead of the image's
     #[arg(long, value_name = "FILE")]
     kernel_path: Option<PathBuf>,
@@ -42,6 +45,7 @@ impl Changes {
     pub(super) fn is_empty(&self) -> bool {
         self.profile.is_none()
             && self.kernel_path.is_none()
+            && self.system_extension_image.is_empty()
             && self.embedded_config_path.is_none()
             && [&self.add, &self.remove, &self.extra_kernel_arg].iter().all(|list| list.is_empty())
             && self.certificate.is_empty()
@@ -61,6 +65,7 @@ impl Changes {
             certificates: self.certificate.clone(),
             firmware: Vec::new(),
             config: self.embedded_config_path.clone(),
+            extensions: self.system_extension_image.clone(),
             kernel: self.kernel_path.clone().map(|path| Given {
                 path,
                 modules: self.kernel_modules.clone(),

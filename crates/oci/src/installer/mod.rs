@@ -164,13 +164,15 @@ fn foreign(image: &str, config: &Config) -> Refusal {
 
 /// Three numbers and what comes before them: `1.2.0-rc.1` is older than `1.2.0`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Version {
+pub struct Version {
     numbers: [u64; 3],
     before: Option<String>,
 }
 
 impl Version {
-    fn parse(text: &str) -> Option<Self> {
+    /// Reads one; a `v` may stand before it.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
         let text = text.strip_prefix('v').unwrap_or(text);
         let text = text.split_once('+').map_or(text, |(text, _)| text);
         let (numbers, before) = match text.split_once('-') {

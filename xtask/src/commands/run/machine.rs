@@ -30,7 +30,7 @@ pub(crate) struct Options {
     /// Boot from a disk through firmware, boot loader and UKI.
     #[arg(long)]
     uefi: bool,
-    /// A kernel of your own instead of the image's; its release must be that of the kernel layer.
+    /// A kernel of your own instead of the image's; without `--modules` its release must be that of the kernel layer.
     #[arg(long, conflicts_with = "uefi")]
     kernel: Option<PathBuf>,
     /// Words to add to the kernel's command line.
@@ -42,6 +42,11 @@ pub(crate) struct Options {
 }
 
 impl Options {
+    /// The kernel that is started instead of the image's.
+    pub(super) fn kernel(&self) -> Option<&Path> {
+        self.kernel.as_deref()
+    }
+
     /// The same options as words, for the helper.
     pub(super) fn arguments(&self) -> Vec<String> {
         let mut words: Vec<String> = vec![

@@ -1,0 +1,326 @@
+//! System extensions: files that a manifest describes, each a layer of its own under its own name.
+//!
+//! Owns: what an extension must be, and the sentences with which one is refused.
+//! Does not: run anything of it; `extraInfo` and authors are for people.
+//! Order: manifest, version of what it is for, paths, modes, kernel release of its modules; then all extensions against each
+//! other.
+//! Fails by: [`Error::Extension`], naming the extension; [`Error::Conflicts`] with every path that two of them want.
+//! Source: spec/machine-facts-v1.13.md §10.3; docs/users/customising.md.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use oci::installer::Version;
+use serde::Deserialize;
+
+use super::additions::{self, Additions};
+use crate::Error;
+use crate::tree::{Entry, Node};
+
+/// The only form of manifest.
+const FORMAT: &str = "v1alpha1";
+const MANIFEST: &str = "manifest.yaml";
+const ROOT: &str = "rootfs";
+/// Whose extensions are taken besides ours, for machines of this version: the newest whose interface we serve
+/// (docs/compatibility.md).
+const TALOS: &str = "1.13.9";
+
+/// Where an extension may have files; an entry that does not end in `/` is the beginning of a name.
+const ALLOWED: [&str; 18] = [
+    "etc/cri/conf.d/",
+    "etc/ld.so.",
+    "etc/vulkan/",
+    "lib/firmware/",
+    "lib/modules/",
+    "lib64/ld-linux",
+    "usr/bin/nvidia-",
+    "usr/bin/nvme",
+    "usr/lib/firmware/",
+    "usr/lib/ld-linux",
+    "usr/lib/modules/",
+    "usr/lib/udev/rules.d/",
+    "usr/lib64/ld-linux",
+    "usr/local/",
+    "usr/sbin/nvme",
+    "usr/share/egl/",
+    "usr/share/glvnd/",
+    "usr/share/vulkan/",
+];
+
+/// An extension that may be put in an image.
+pub(super) struct Extension {
+    pub(super) name: String,
+    pub(super) version: String,
+    pub(super) entries: BTreeMap<String, Entry>,
+}
+
+#[derive(Deserialize)]
+struct Manifest {
+    version: String,
+    metadata: Metadata,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    name: String,
+    version: String,
+    #[serde(default)]
+    compatibility: Compatibility,
+}
+
+#[derive(Default, Deserialize)]
+struct Compatibility {
+    billet: Option<Constraint>,
+    talos: Option<Constraint>,
+}
+
+#[derive(Deserialize)]
+struct Constraint {
+    version: String,
+}
+
+/// Reads the extensions for an image of this version, whose kernel has this release.
+pub(super) fn read(paths: &[PathBuf], version: &str, release: Option<&str>) -> Result<Vec<Extension>, Error> {
+    let (mut found, mut all) = (Vec::new(), Additions::default());
+    for path in paths {
+        let extension = one(path, version, release)?;
+        for (path, entry) in &extension.entries {
+            all.put(&format!("extension {}", extension.name), &format!("{path}"), entry.clone())?;
+        }
+        found.push(extension);
+    }
+    all.into_entries()?;
+    Ok(found)
+}
+
+fn one(path: &Path, version: &str, release: Option<&str>) -> Result<Extension, Error> {
+    let mut name = path.display().to_string();
+    let refused = |name: &str, reason: String| Error::Extension { name: name.to_owned(), reason };
+    let files = additions::of_any(path)?;
+    let manifest = files.get(MANIFEST).map(Entry::content).transpose()?;
+    let Some(manifest) = manifest else {
+        return Err(refused(
+            &name,
+            format!("it has no {MANIFEST}: a system extension has that and a folder {ROOT}"),
+        ));
+    };
+    let text = String::from_utf8_lossy(&manifest);
+    let manifest: Manifest =
+        serde_saphyr::from_str(&text).map_err(|error| refused(&name, format!("{MANIFEST}: {error}")))?;
+    name.clone_from(&manifest.metadata.name);
+    let refuse = |reason: String| refused(&name, reason);
+    if manifest.version != FORMAT {
+        return Err(refuse(format!(
+            "unsupported manifest version: {:?}; this is {FORMAT}",
+            manifest.version
+        )));
+    }
+    let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if name.is_empty() || name.len() > 64 || !name.chars().all(is_name) {
+        return Err(refuse("its name is not of the letters a-z, digits and -, which a layer's is".into()));
+    }
+    for (system, constraint, own) in [
+        ("Billet", &manifest.metadata.compatibility.billet, version),
+        ("Talos", &manifest.metadata.compatibility.talos, TALOS),
+    ] {
+        let Some(Constraint { version: range }) = constraint else { continue };
+        let fits =
+            fits(range, own).ok_or_else(|| refuse(format!("its range of versions {range:?} is none")))?;
+        if !fits {
+            let what = if system == "Talos" { "serves the interface of Talos" } else { "is version" };
+            return Err(refuse(format!(
+                "version constraint {range} can't be satisfied with {system} version {own}: it is an extension for another \
+                 version, and this image {what} {own}; use a release of it for that"
+            )));
+        }
+    }
+    let mut entries = BTreeMap::new();
+    for (path, entry) in files {
+        if path == MANIFEST || path == ROOT {
+            continue;
+        }
+        let Some(path) = path.strip_prefix("rootfs/").map(str::to_owned) else {
+            return Err(refuse(format!("unexpected file {path:?} beside {MANIFEST} and {ROOT}/")));
+        };
+        check(&path, &entry, release).map_err(&refuse)?;
+        entries.insert(path, entry);
+    }
+    if entries.is_empty() {
+        return Err(refuse("extension rootfs is missing, or empty".into()));
+    }
+    Ok(Extension { version: manifest.metadata.version, entries, name })
+}
+
+fn check(path: &str, entry: &Entry, release: Option<&str>) -> Result<(), String> {
+    let below = format!("{path}/");
+    let is_above = entry.node == Node::Dir && ALLOWED.iter().any(|allowed| allowed.starts_with(&below));
+    if !is_above && !ALLOWED.iter().any(|allowed| below.starts_with(allowed)) {
+        return Err(format!("path \"/{path}\" is not allowed in extensions"));
+    }
+    if !matches!(entry.node, Node::Symlink(_)) && entry.mode & 0o002 != 0 {
+        return Err(format!("/{path} can be written by everybody (mode {:04o})", entry.mode));
+    }
+    let modules = path.strip_prefix("usr/").unwrap_or(path).strip_prefix("lib/modules/");
+    match (modules.and_then(|rest| rest.split('/').next()), release) {
+        (Some(built), running) if Some(built) != running => Err(format!(
+            "it has modules for kernel {built}, and the image's is {}: it is an extension for another version",
+            running.unwrap_or("one without modules")
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a version lies in a range: `>=1.0.0 <2.0.0 || 3.1.0`; `None`: the range is none.
+fn fits(range: &str, version: &str) -> Option<bool> {
+    let version = Version::parse(version)?;
+    let mut any = false;
+    for part in range.split("||") {
+        // A blank may stand behind the sign.
+        let mut words = part.split_whitespace();
+        let (mut all, mut count) = (true, 0);
+        while let Some(word) = words.next() {
+            let at = word.find(|c: char| !"<>=!".contains(c)).unwrap_or(word.len());
+            let (sign, text) = word.split_at(at);
+            let wanted = Version::parse(if text.is_empty() { words.next()? } else { text })?;
+            all &= match sign {
+                "" | "=" | "==" => version == wanted,
+                "!" | "!=" => version != wanted,
+                ">" => version > wanted,
+                ">=" => version >= wanted,
+                "<" => version < wanted,
+                "<=" => version <= wanted,
+                _ => return None,
+            };
+            count += 1;
+        }
+        if count == 0 {
+            return None;
+        }
+        any |= all;
+    }
+    Some(any)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    fn manifest(name: &str, more: &str) -> String {
+        format!("version: v1alpha1\nmetadata:\n  name: {name}\n  version: 1.0-v1.2\n  author: me\n{more}")
+    }
+
+    fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, content) in files {
+            let path = dir.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content).unwrap();
+        }
+        dir
+    }
+
+    fn refusal(files: &[(&str, &str)]) -> String {
+        let dir = folder(files);
+        let read = read(&[dir.path().to_owned()], "0.1.0", Some("6.12"));
+        read.err().map(|error| error.to_string()).unwrap_or_default()
+    }
+
+    #[test]
+    fn an_extension_is_read() {
+        let fits = "  compatibility:\n    talos:\n      version: \">= v1.5.0\"\n    billet:\n      version: \"<1.0.0\"\n";
+        let text = manifest("tools", fits);
+        let files = [
+            ("manifest.yaml", text.as_str()),
+            ("rootfs/usr/local/bin/tool", "#!"),
+            ("rootfs/usr/lib/modules/6.12/extra/a.ko", "a"),
+        ];
+        assert_eq!(refusal(&files), "");
+        let dir = folder(&files);
+        let found = read(&[dir.path().to_owned()], "0.1.0", Some("6.12")).unwrap();
+        assert_eq!((found[0].name.as_str(), found[0].version.as_str()), ("tools", "1.0-v1.2"));
+        assert!(found[0].entries.contains_key("usr/local/bin/tool"));
+    }
+
+    #[test]
+    fn what_is_no_extension_for_this_image_is_refused() {
+        let good = manifest("tools", "");
+        let tool = ("rootfs/usr/local/tool", "x");
+        let other = "  compatibility:\n    billet:\n      version: \">=2.0.0 <3.0.0\"\n";
+        let talos = "  compatibility:\n    talos:\n      version: \"< v1.5.0\"\n";
+        for (text, file, wanted) in [
+            (
+                manifest("tools", other),
+                tool,
+                "can't be satisfied with Billet version 0.1.0: it is an extension for another version",
+            ),
+            (
+                manifest("tools", talos),
+                tool,
+                "version constraint < v1.5.0 can't be satisfied with Talos version 1.13.9",
+            ),
+            (
+                manifest("tools", "  compatibility: {billet: {version: new}}\n"),
+                tool,
+                "its range of versions \"new\" is none",
+            ),
+            (good.replace("v1alpha1", "v2"), tool, "unsupported manifest version: \"v2\""),
+            (manifest("Tools_1", ""), tool, "letters a-z"),
+            ("version: v1alpha1\n".into(), tool, "metadata"),
+            (good.clone(), ("readme", "x"), "unexpected file \"readme\""),
+            (good.clone(), ("other/tool", "x"), "unexpected file \"other"),
+            (good.clone(), ("rootfs/usr/bin/tool", "x"), "path \"/usr/bin"),
+            (
+                good.clone(),
+                ("rootfs/usr/lib/modules/6.1/a.ko", "x"),
+                "modules for kernel 6.1, and the image's is 6.12",
+            ),
+        ] {
+            let said = refusal(&[("manifest.yaml", text.as_str()), file]);
+            assert!(said.contains(wanted), "{wanted:?} is not in {said}");
+        }
+        assert!(refusal(&[tool]).contains("it has no manifest.yaml"));
+        assert!(refusal(&[("manifest.yaml", good.as_str())]).contains("extension rootfs is missing"));
+        let dir = folder(&[("manifest.yaml", good.as_str()), tool]);
+        fs::set_permissions(dir.path().join(tool.0), fs::Permissions::from_mode(0o666)).unwrap();
+        let error = read(&[dir.path().to_owned()], "0.1.0", None).err().unwrap().to_string();
+        assert!(error.contains("/usr/local/tool can be written by everybody (mode 0666)"), "{error}");
+    }
+
+    #[test]
+    fn extensions_that_want_the_same_path_are_listed() {
+        let with = |name: &str, content: &str| {
+            folder(&[
+                ("manifest.yaml", &manifest(name, "")),
+                ("rootfs/usr/local/a", content),
+                ("rootfs/usr/local/b", "same"),
+            ])
+        };
+        let (one, two) = (with("one", "1"), with("two", "2"));
+        let error =
+            read(&[one.path().to_owned(), two.path().to_owned()], "0.1.0", None).err().unwrap().to_string();
+        assert!(
+            error.contains("/usr/local/a is in extension one and, different, in extension two"),
+            "{error}"
+        );
+        assert!(!error.contains("/usr/local/b"), "{error}");
+    }
+
+    #[test]
+    fn ranges_are_understood() {
+        for (range, version, wanted) in [
+            (">= v1.5.0", "1.5.0", Some(true)),
+            (">=1.0.0 <2.0.0 || 3.1.0", "3.1.0", Some(true)),
+            (">=1.0.0 <2.0.0 || 3.1.0", "2.0.0", Some(false)),
+            ("!=1.0.0", "1.0.1", Some(true)),
+            (">1.0.0-beta.1", "1.0.0", Some(true)),
+            ("", "1.0.0", None),
+            ("1.x", "1.0.0", None),
+            ("~1.0.0", "1.0.0", None),
+        ] {
+            assert_eq!(fits(range, version), wanted, "{range} {version}");
+        }
+    }
+}
