@@ -395,6 +395,10 @@ pub enum Error {
     /// An ISO 9660 image could not be laid out.
     #[error(transparent)]
     Iso(#[from] ondisk::iso9660::Error),
+    /// What firmware starts could not be signed.
+    #[cfg(feature = "image")]
+    #[error(transparent)]
+    Sign(#[from] crate::secure_boot::Error),
     /// An installer image could not be read or written.
     #[cfg(feature = "image")]
     #[error(transparent)]

@@ -11,6 +11,7 @@ use std::process::Command;
 use common::{noise, text, tool};
 use installer::image::{Kind, Source};
 use installer::layer::{self, Spec};
+use installer::secure_boot::Signer;
 use installer::system::{BootParts, System};
 
 /// A PE image by the GNU linker; its recipe is beside it.
@@ -147,6 +148,48 @@ fn a_missing_part_is_named() {
     fs::write(parts.join(&layer), content).unwrap();
     let error = Source::open(&parts, &work).unwrap_err().to_string();
     assert!(error.contains("root hash"), "{error}");
+}
+
+/// The key of the owner, as the page has it made.
+fn signer(folder: &Path) -> Signer {
+    let (key, certificate) = (folder.join("key.pem"), folder.join("certificate.pem"));
+    let words = ["req", "-new", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=owner", "-days", "1"];
+    tool("openssl", &[&words[..], &["-keyout", text(&key), "-out", text(&certificate)]].concat());
+    let read = |path: &Path| fs::read_to_string(path).unwrap();
+    Signer::from_pem(&read(&key), &read(&certificate)).unwrap()
+}
+
+#[test]
+fn sbverify_accepts_what_was_signed_in_every_form() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut source = source(dir.path());
+    let signer = signer(dir.path());
+    source.sign(&signer).unwrap();
+    let certificate = dir.path().join("certificate.pem");
+    let verify = |path: &Path| {
+        let told = tool("sbverify", &["--cert", text(&certificate), text(path)]);
+        assert!(told.contains("Signature verification OK"), "{told}");
+    };
+    let uki = build(&source, Kind::Uki, dir.path());
+    verify(&uki);
+    let iso = build(&source, Kind::Iso, dir.path());
+    let disk = build(&source, Kind::Disk, dir.path());
+    for (name, image, path) in [
+        ("iso.efi", &iso, "EFI/BOOT/BOOTX64.EFI"),
+        ("disk.efi", &disk, installer::image::UKI_PATH),
+        ("loader.efi", &disk, "EFI/BOOT/BOOTX64.EFI"),
+    ] {
+        let told = tool("sgdisk", &["--print", text(image)]);
+        let line = told.lines().find(|line| line.trim_end().ends_with("EFI")).unwrap();
+        let sector: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+        let out = dir.path().join(name);
+        tool(
+            "mcopy",
+            &["-i", &format!("{}@@{}", text(image), sector * 512), &format!("::{path}"), text(&out)],
+        );
+        verify(&out);
+        assert!(name == "loader.efi" || fs::read(&out).unwrap() == fs::read(&uki).unwrap(), "{name}");
+    }
 }
 
 #[test]

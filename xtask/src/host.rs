@@ -24,7 +24,7 @@ pub(crate) enum Need {
 }
 
 /// A package, the first command that needs it, and a program or absolute path that it provides.
-const PACKAGES: [(&str, Need, &str); 24] = [
+const PACKAGES: [(&str, Need, &str); 25] = [
     ("apt", Need::Build, "apt-get"),
     ("debian-archive-keyring", Need::Build, "/usr/share/keyrings/debian-archive-keyring.gpg"),
     ("gcc", Need::Build, "cc"),
@@ -45,6 +45,7 @@ const PACKAGES: [(&str, Need, &str); 24] = [
     ("mtools", Need::Test, "mcopy"),
     ("openssl", Need::Test, "openssl"),
     ("qemu-utils", Need::Test, "qemu-img"),
+    ("sbsigntool", Need::Test, "sbverify"),
     ("skopeo", Need::Test, "skopeo"),
     ("squashfs-tools", Need::Test, "unsquashfs"),
     ("swtpm", Need::Test, "swtpm"),

@@ -80,7 +80,7 @@ fn extended(
         let spec = Spec { zstd_level: ZSTD_LEVEL, ..Spec::new(&name, &extension.version) };
         layers.push(layer::build(&tree, &spec, work, progress)?);
         let manifest = stack(&source.system.manifest.version, layers)?;
-        source = Source { system: System { manifest, boot }, ..source };
+        source = source.with(System { manifest, boot });
     }
     Ok(source)
 }
@@ -119,7 +119,9 @@ fn changed(
         }
     }
     let manifest: RootManifest = stack(&source.system.manifest.version, layers)?;
-    Ok(Source { system: System { manifest, boot }, layers: work.to_owned(), ..source.clone() })
+    let mut made = source.clone().with(System { manifest, boot });
+    work.clone_into(&mut made.layers);
+    Ok(made)
 }
 
 /// Puts the kernel, which came beside the layers, into a layer of its own: a node makes its UKI of what lies there.
@@ -132,7 +134,8 @@ pub(crate) fn settle_kernel(source: Source) -> Result<Source, Error> {
     let spec = Spec { zstd_level: 1, ..Spec::new(&name, version) };
     layers.push(layer::build(&tree, &spec, &source.layers, &mut crate::silent)?);
     let manifest = stack(version, layers)?;
-    Ok(Source { system: System { manifest, boot: source.system.boot }, ..source })
+    let boot = source.system.boot.clone();
+    Ok(source.with(System { manifest, boot }))
 }
 
 /// A whiteout for each path that is there.

@@ -26,7 +26,7 @@ pub(super) fn write(
     path: &Path,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(), Error> {
-    let uki = source.system.uki(&[])?;
+    let uki = source.uki()?;
     let [loader, settings] = source.system.boot.loader_files();
     let files = [loader, fat::File { path: UKI_PATH, content: &uki }, settings];
     let spec =

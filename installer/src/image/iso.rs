@@ -34,7 +34,7 @@ const SPARE_BYTES: u64 = 2 << 20;
 const CHUNK_BYTES: usize = 1 << 20;
 
 pub(super) fn write(source: &Source, path: &Path, progress: &mut dyn FnMut(Progress)) -> Result<(), Error> {
-    let uki = source.system.uki(&[])?;
+    let uki = source.uki()?;
     let files = [fat::File { path: LOADER_PATH, content: &uki }];
     let seed = Digest::sha256(&[
         b"iso 1",

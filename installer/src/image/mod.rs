@@ -85,7 +85,7 @@ impl Kind {
             Self::Disk => disk::write(source, sector_bytes, path, progress),
             Self::PackedDisk => disk::write_packed(source, sector_bytes, path, progress),
             Self::Iso => iso::write(source, path, progress),
-            Self::Uki => output::write_file(path, &[&source.system.uki(&[])?]),
+            Self::Uki => output::write_file(path, &[&source.uki()?]),
             Self::Pxe => pxe::write(source, path),
             Self::Installer => installer::write(source, path),
             Self::DockerInstaller => installer::write_docker(source, path),

@@ -15,6 +15,7 @@ use ondisk::manifest::RootManifest;
 
 use super::ARCHITECTURE;
 use crate::output::Output;
+use crate::secure_boot::{self, Signer};
 use crate::system::{BootParts, System, names};
 use crate::{Error, custom, layer};
 
@@ -33,13 +34,15 @@ pub struct Source {
     pub minimum_from: String,
     /// billetctl as a static program. With it an image in Docker's form can be built on.
     pub program: Option<PathBuf>,
+    /// A UKI that is signed; nothing of the system may change behind it.
+    signed: Option<Vec<u8>>,
 }
 
 impl Source {
     /// A system of this build.
     #[must_use]
     pub fn new(system: System, layers: PathBuf) -> Self {
-        Self { system, layers, minimum_from: MINIMUM_FROM.to_owned(), program: None }
+        Self { system, layers, minimum_from: MINIMUM_FROM.to_owned(), program: None, signed: None }
     }
 
     /// Reads a folder of parts or an installer image; what has to be unpacked goes to `work`, which must be there.
@@ -117,9 +120,29 @@ impl Source {
         let minimum_from = label(MINIMUM_FROM_LABEL).unwrap_or_else(|| MINIMUM_FROM.to_owned());
         let brings_kernel = walk.brings_kernel();
         let system = System { manifest, boot };
-        let source = Self { system, layers: work.to_owned(), minimum_from, program: None };
+        let source = Self { system, layers: work.to_owned(), minimum_from, program: None, signed: None };
         source.system.check_kernel()?;
         if brings_kernel { custom::settle_kernel(source) } else { Ok(source) }
+    }
+
+    /// The UKI, signed if [`Source::sign`] was called.
+    pub fn uki(&self) -> Result<Vec<u8>, Error> {
+        match &self.signed {
+            Some(uki) => Ok(uki.clone()),
+            None => self.system.uki(&[]),
+        }
+    }
+
+    /// Signs what firmware starts: UKI and boot loader. The last step before a form is made.
+    pub fn sign(&mut self, signer: &Signer) -> Result<(), Error> {
+        self.signed = Some(secure_boot::sign(&self.system.uki(&[])?, signer)?);
+        self.system.boot.loader = secure_boot::sign(&self.system.boot.loader, signer)?;
+        Ok(())
+    }
+
+    /// The same with another system, which is not signed.
+    pub(crate) fn with(self, system: System) -> Self {
+        Self { system, signed: None, ..self }
     }
 
     /// Writes a folder of parts, which [`Source::open`] reads; layer files are copied.

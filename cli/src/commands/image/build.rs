@@ -8,6 +8,7 @@ use crate::{args::Global, output::bytes_si};
 use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum;
 use installer::image::{self, Source};
+use installer::secure_boot::Signer;
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -24,6 +25,12 @@ pub(crate) struct Flags {
     /// Bytes of a sector of the disk that a disk image is for: 512 or 4096
     #[arg(long, value_name = "BYTES", default_value_t = 512, value_parser = sector_bytes)]
     sector_size: u32,
+    /// Sign UKI and boot loader for Secure Boot with this key, PEM
+    #[arg(long, value_name = "FILE", requires = "sign_certificate")]
+    sign_key: Option<PathBuf>,
+    /// Its certificate, PEM
+    #[arg(long, value_name = "FILE", requires = "sign_key")]
+    sign_certificate: Option<PathBuf>,
     #[command(flatten)]
     changes: customise::Changes,
 }
@@ -125,6 +132,10 @@ pub(crate) fn run(flags: &Flags, global: &Global) -> Result<()> {
     let mut source = if flags.changes.is_empty() { source } else { flags.changes.apply(source, &work.0)? };
     if flags.kind.contains(&Form::Docker) {
         source.program = Some(container::program()?);
+    }
+    if let (Some(key), Some(certificate)) = (&flags.sign_key, &flags.sign_certificate) {
+        let text = |path: &Path| fs::read_to_string(path).with_context(|| format!("read {}", path.display()));
+        source.sign(&Signer::from_pem(&text(key)?, &text(certificate)?)?)?;
     }
     let mut forms = flags.kind.clone();
     forms.sort();
