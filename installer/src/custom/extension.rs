@@ -85,7 +85,7 @@ pub(super) fn read(paths: &[PathBuf], version: &str, release: Option<&str>) -> R
     for path in paths {
         let extension = one(path, version, release)?;
         for (path, entry) in &extension.entries {
-            all.put(&format!("extension {}", extension.name), &format!("{path}"), entry.clone())?;
+            all.put(&format!("extension {}", extension.name), path, entry.clone())?;
         }
         found.push(extension);
     }
