@@ -172,6 +172,8 @@ fn swap(
         &kernel::initramfs(with_modules, texts, &content)?,
         initramfs::ZSTD_LEVEL,
     )?;
+    // The drivers of network cards are the other kernel's: an image for network boot says that it misses them.
+    boot.network = Vec::new();
     boot.kernel = match image {
         Some(image) => image,
         // The image's own serves its own modules; for others one comes later, or is missed then.
