@@ -60,6 +60,7 @@ fn installer_image(folder: &Path) -> PathBuf {
         stub: STUB.to_vec(),
         loader: STUB.to_vec(),
         modules: b"modules".to_vec(),
+        network: Vec::new(),
         init: b"init".to_vec(),
         command_line: "panic=10".into(),
         boot_entry: "ID=billet\n".into(),

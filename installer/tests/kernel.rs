@@ -52,6 +52,7 @@ fn source(folder: &Path) -> Source {
         stub: STUB.to_vec(),
         loader: STUB.to_vec(),
         modules: b"modules".to_vec(),
+        network: Vec::new(),
         init: b"init".to_vec(),
         command_line: "panic=10".into(),
         boot_entry: "ID=billet\n".into(),
