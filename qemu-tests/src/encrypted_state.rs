@@ -14,6 +14,7 @@ use aes::cipher::KeyInit as _;
 use anyhow::{Context, Result, ensure};
 use installer::device::{Disk, Part};
 use installer::meta;
+use ondisk::luks2::{self, Id};
 use ondisk::meta::{PARTITION_BYTES, tags};
 use xts_mode::{Xts128, get_tweak_default};
 
@@ -41,7 +42,8 @@ const SECTOR_BYTES: usize = 512;
 pub const CHEAP: &[&str] =
     &["--pbkdf=argon2id", "--pbkdf-memory=1024", "--pbkdf-force-iterations=4", "--pbkdf-parallel=2"];
 
-/// Derives with a gigabyte of memory and four lanes.
+/// Derives with a gigabyte of memory and four lanes; with less on a host that has less than twice that free
+/// ([`derivation_mib`] tells).
 pub const DEAR: &[&str] =
     &["--pbkdf=argon2id", "--pbkdf-memory=1048576", "--pbkdf-force-iterations=4", "--pbkdf-parallel=4"];
 
@@ -56,6 +58,16 @@ pub fn add(image: &Path, slot: u8, key: &str, kdf: &[&str]) -> Result<()> {
     let bytes = std::fs::read(&volume).with_context(what)?;
     disk.write_all_at(&bytes, partition_offset(&disk, "STATE")?).with_context(what)?;
     std::fs::remove_file(&volume).with_context(what)
+}
+
+/// What deriving the slot's key takes of memory, in MiB.
+pub fn derivation_mib(image: &Path, slot: u8) -> Result<u32> {
+    let what = || format!("read STATE's header of {}", image.display());
+    let start = partition_offset(&File::open(image).with_context(what)?, "STATE")?;
+    let mut disk = Disk::open_shared(image).with_context(what)?;
+    let found = luks2::read(&mut &mut Part::new(&mut disk, start, HEADER_BYTES)).with_context(what)?;
+    let slot = found.header.metadata.keyslots.get(&Id(slot)).and_then(|slot| slot.kdf.as_ref());
+    slot.and_then(|kdf| kdf.memory).map(|kib| kib.div_ceil(1 << 10)).with_context(what)
 }
 
 /// Sets META's record of STATE's encryption.
