@@ -20,6 +20,8 @@ const FIRST_BOOT_LIMIT: Duration = Duration::from_secs(60);
 /// Some gigabytes of zeros, most of them holes.
 pub(crate) const RESET_LIMIT: Duration = Duration::from_secs(120);
 pub(crate) const BOOTED: &str = "billet: boot sequence: done";
+/// A disk beside the system's.
+const OTHER_BYTES: u64 = 512 << 20;
 /// A file in /var.
 pub(crate) const KEPT: &str = "/var/kept";
 
@@ -284,10 +286,11 @@ fn wiping_another_disk_is_gone_on_with_after_a_power_cut() {
     let disk = Disk::new(4 * GIB);
     let other = disk.dir.path().join("other.img");
     let data = File::create(&other).unwrap();
-    data.set_len(2 * GIB).unwrap();
-    for at in [0, GIB, 2 * GIB - 512] {
+    data.set_len(OTHER_BYTES).unwrap();
+    for at in [0, OTHER_BYTES / 2, OTHER_BYTES - 512] {
         data.write_all_at(&[0x5a; 512], at).unwrap();
     }
+    // Behind the system disk and the config volume.
     let start = |name: &str| {
         let other = other.clone();
         let with_other = move |vm: VmBuilder, _: &Path| Ok(vm.drive(Drive::writable(&other, Bus::Virtio)));
@@ -296,18 +299,18 @@ fn wiping_another_disk_is_gone_on_with_after_a_power_cut() {
         node
     };
     let node = start("wipe-other");
-    let words = ["--wipe-mode", "user-disks", "--user-disks-to-wipe", "/dev/vdb", "--reboot", "--wait=false"];
+    let words = ["--wipe-mode", "user-disks", "--user-disks-to-wipe", "/dev/vdc", "--reboot", "--wait=false"];
     node.admin().ok(&[&["reset"][..], &words].concat()).unwrap();
-    node.vm().wait_for("reset: wiping /dev/vdb, 2048 MiB", RESET_LIMIT).unwrap();
+    node.vm().wait_for("reset: wiping /dev/vdc, 512 MiB", RESET_LIMIT).unwrap();
     kill(node);
 
     let node = start("wipe-other-resumed");
     let log = node.vm().console().text();
     assert!(log.contains("the wiping of other disks was cut off: going on with it"), "{log}");
-    assert!(log.contains("reset: /dev/vdb reads as zeros"), "{log}");
+    assert!(log.contains("reset: /dev/vdc reads as zeros"), "{log}");
     shut_down(&node);
     let mut bytes = [0; 512];
-    for at in [0, GIB, 2 * GIB - 512] {
+    for at in [0, OTHER_BYTES / 2, OTHER_BYTES - 512] {
         data_at(&other, &mut bytes, at);
         assert_eq!(bytes, [0; 512], "byte {at}");
     }
