@@ -6,6 +6,7 @@ use ondisk::ReadAt as _;
 
 use super::Fault;
 use super::model::{Judge, System, esp_is_sound, table};
+use super::verdicts::Verdicts;
 use crate::device::{BlockDevice as _, Event, Memory, Recorder, Recording, State, Tears};
 use crate::upgrade::Slot;
 
@@ -171,9 +172,9 @@ impl Case {
 
     /// The first state that breaks the rule, of those with few tears.
     #[must_use]
-    pub fn first_bad(&self, judge: &mut Judge) -> Option<Bad> {
+    pub fn first_bad(&self, verdicts: &mut Verdicts) -> Option<Bad> {
         let mut found = None;
-        self.each_state(Tears::Few, |number, mut state| match self.check(judge, &mut state) {
+        self.each_state(Tears::Few, |number, mut state| match verdicts.of(self, &mut state) {
             Ok(()) => ControlFlow::Continue(()),
             Err(why) => {
                 found = Some(Bad { number, cut: self.describe(&state), why });

@@ -19,6 +19,7 @@ mod numbers;
 pub mod payload;
 mod report;
 mod run;
+mod verdicts;
 
 pub use case::{Bad, Case, Demand, Rule, areas};
 pub use host::{MemoryHost, boot_disk, boot_table, formatted};
@@ -28,6 +29,7 @@ pub use nodes::{Node, Variant};
 pub use numbers::Numbers;
 pub use report::{Entry, Flush, Report};
 pub use run::{Outcome, certify};
+pub use verdicts::Verdicts;
 
 /// Why a case could not be made.
 pub type Fault = Box<dyn std::error::Error + Send + Sync>;

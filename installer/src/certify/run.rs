@@ -1,6 +1,5 @@
 //! Certifying: every state of every job, on all cores; then every flush left out in turn.
 
-use std::collections::HashSet;
 use std::num::NonZero;
 use std::ops::ControlFlow;
 use std::sync::Mutex;
@@ -10,7 +9,8 @@ use std::time::{Duration, Instant};
 use super::Fault;
 use super::case::{Bad, Case};
 use super::jobs::{Job, Scope};
-use crate::device::{Memory, State, Tears};
+use super::verdicts::Verdicts;
+use crate::device::Tears;
 
 /// Most bad states that are described: one is enough to begin with.
 const DESCRIBED: usize = 5;
@@ -66,11 +66,10 @@ pub fn certify(jobs: &[Job], scope: &Scope, tell: &(dyn Fn(&Outcome) + Sync)) ->
 fn outcome(job: Job, scope: &Scope) -> Result<Outcome, Fault> {
     let began = Instant::now();
     let mut case = job.case(&scope.loader)?;
-    let mut judge = case.judge();
-    let (mut bad, mut first_bad, mut contents) = (0, Vec::new(), HashSet::new());
+    let mut verdicts = Verdicts::new(&case);
+    let (mut bad, mut first_bad) = (0, Vec::new());
     let states = case.each_state(Tears::Each, |number, mut state| {
-        contents.insert(content(&state, &case.recording.before));
-        if let Err(why) = case.check(&mut judge, &mut state) {
+        if let Err(why) = verdicts.of(&case, &mut state) {
             bad += 1;
             if first_bad.len() < DESCRIBED {
                 first_bad.push(Bad { number, cut: case.describe(&state), why });
@@ -79,32 +78,22 @@ fn outcome(job: Job, scope: &Scope) -> Result<Outcome, Fault> {
         ControlFlow::Continue(())
     });
     let acknowledgements = case.acknowledgements();
+    let different = verdicts.different();
     let mut flushes = Vec::new();
     for (index, name) in case.flushes().into_iter().enumerate() {
-        let (found, whole) = without_flush(case, index);
+        let (found, whole) = without_flush(case, index, &mut verdicts);
         flushes.push((name, found));
         case = whole;
     }
     let took = began.elapsed();
-    let different = contents.len();
     Ok(Outcome { job, states, different, bad, first_bad, acknowledgements, flushes, took })
 }
 
 /// The state that is bad without a flush; and the case as it was.
-fn without_flush(mut case: Case, index: usize) -> (Option<Bad>, Case) {
+fn without_flush(mut case: Case, index: usize, verdicts: &mut Verdicts) -> (Option<Bad>, Case) {
     let Some(without) = case.recording.without_flush(index) else { return (None, case) };
     let whole = std::mem::replace(&mut case.recording, without);
-    let found = case.first_bad(&mut case.judge());
+    let found = case.first_bad(verdicts);
     case.recording = whole;
     (found, case)
-}
-
-/// Stands for what is on the disk, as far as it differs from `before`: a fast sum, good enough to count.
-fn content(state: &State<'_>, before: &Memory) -> u64 {
-    // 2^64 divided by the golden ratio: spreads every bit over the upper ones, which the rotation brings down.
-    let mix = |sum: u64, word: u64| (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
-    let words = |block: &[u8; 4096], sum| {
-        block.as_chunks().0.iter().fold(sum, |sum, word| mix(sum, u64::from_le_bytes(*word)))
-    };
-    state.disk.blocks_unlike(before).fold(0, |sum, (offset, block)| words(block, mix(sum, offset)))
 }

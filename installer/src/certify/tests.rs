@@ -66,7 +66,7 @@ fn an_upgrade_in_the_wrong_order_is_found() {
         Ok(())
     });
     let case = case.unwrap();
-    let bad = case.first_bad(&mut case.judge()).unwrap();
+    let bad = case.first_bad(&mut Verdicts::new(&case)).unwrap();
     assert!(bad.why.starts_with("it starts nothing"), "{bad:?}");
     assert!(bad.cut.starts_with("the power goes before event"), "{bad:?}");
 }
@@ -82,7 +82,7 @@ fn a_write_to_what_must_be_left_alone_is_found() {
         Ok(disk.write_at(state.end - 1, b"x")?)
     });
     let case = case.unwrap();
-    let bad = case.first_bad(&mut case.judge()).unwrap();
+    let bad = case.first_bad(&mut Verdicts::new(&case)).unwrap();
     assert!(bad.why.ends_with("changed, in STATE"), "{bad:?}");
 }
 
@@ -100,6 +100,6 @@ fn a_promise_that_comes_too_early_is_found() {
         Ok(())
     });
     let case = case.unwrap();
-    let bad = case.first_bad(&mut case.judge()).unwrap();
+    let bad = case.first_bad(&mut Verdicts::new(&case)).unwrap();
     assert_eq!(bad.why, "it starts v1 in ROOT-A by billet-000001.efi");
 }
