@@ -1,5 +1,5 @@
 //! `xtask bench`: what Billet costs. `boot`: a boot, beside two other systems on the same kernel; `upgrade` and
-//! `install`: bytes, memory and time; `image` and `flash`: making images and writing them.
+//! `install`: bytes, memory and time; `image` and `flash`: making images and writing them; `luks`: opening volumes.
 //!
 //! Order: build; for a boot boot the two peers and Billet in the exact machine ([`guest`]), each several times and once traced;
 //! boot Billet once more with the host's own accelerator for its memory; write the report.
@@ -13,6 +13,7 @@ mod guest;
 mod image;
 mod install;
 mod klog;
+mod luks;
 mod measure;
 mod memory;
 mod peers;
@@ -53,6 +54,8 @@ enum What {
     Image(BuildOptions),
     /// Rate of an installation from local layers, against the disk's own.
     Install(BuildOptions),
+    /// Time and memory that opening a LUKS2 volume takes, against cryptsetup.
+    Luks,
     /// Bytes that an upgrade writes, and the memory that it takes.
     Upgrade(BuildOptions),
 }
@@ -74,7 +77,7 @@ struct BootOptions {
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let need = if matches!(options.what, What::Flash(_)) { Need::Test } else { Need::Run };
+    let need = if matches!(options.what, What::Flash(_) | What::Luks) { Need::Test } else { Need::Run };
     host::ensure_packages(need)?;
     let folder = place::target().join("bench");
     std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
@@ -83,6 +86,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         What::Flash(options) => options.artefacts().and_then(|built| flash::measure(&built, &folder)),
         What::Image(options) => options.artefacts().and_then(|built| image::measure(&built, &folder)),
         What::Install(options) => options.artefacts().and_then(|_| install::measure(&folder)),
+        What::Luks => luks::measure(&folder),
         What::Upgrade(options) => options.artefacts().and_then(|_| upgrade::measure(&folder)),
     }
 }

@@ -227,7 +227,7 @@ fn an_unreachable_node_comes_back_by_itself() {
     let node = TestNode::builder("config-confirm").state_disk().boot().unwrap();
     let config = node.credentials().machine_config().unwrap();
     node.vm().wait_for("billet: boot sequence: done", BOOT_LIMIT).unwrap();
-    for round in 0..rounds(3, 30) {
+    for round in 0..rounds(1, 30) {
         let index = usize::try_from(round).unwrap();
         let interfaces = UNREACHABLE[index % UNREACHABLE.len()].replace("LINK", "eth0");
         let wrong = config.replace(

@@ -178,6 +178,10 @@ fn both_are_encrypted_opened_and_given_other_keys() {
 /// Guide 13, "Ephemeral Partition", there and back.
 #[test]
 fn data_is_never_encrypted_over_and_a_wipe_changes_either_way() {
+    // Five boots; the refusals are unit tests of volumes::change too.
+    if rounds(0, 1) == 0 {
+        return;
+    }
     let disk = Disk::new(4 * GIB);
     let node = on(&disk, "ephemeral-plain", MACHINE).start().unwrap();
     booted(&node);

@@ -174,7 +174,7 @@ fn orphans_are_reaped_while_the_node_answers() {
     let node = TestNode::boot("node-orphans").unwrap();
     let agent = node.agent().unwrap();
     let (machined, memory) = (agent.process("machined").unwrap(), agent.anonymous_kib(1).unwrap());
-    let forks = rounds(1_000, 5_000);
+    let forks = rounds(300, 5_000);
     let child = agent.fork_and_die(u64::from(forks)).unwrap();
     for _ in 0..3 {
         node.answers(STEP_LIMIT).unwrap();

@@ -157,11 +157,14 @@ const FLIPS: usize = 4;
 
 /// Whatever bits flip: a file is intact or EIO, or the boot ends with a line that names the layer. A node whose network
 /// driver or test agent was hit runs without them: then its console must show the corrupt block.
-fn flipped_bits_are_never_delivered(name: &str, transport: Transport) {
+fn flipped_bits_are_never_delivered(name: &str, transport: Transport, boots: u32) {
+    if boots == 0 {
+        return;
+    }
     let intact = fingerprints::intact();
     let mut random = Random::new(seed().wrapping_add(transport as u64));
     let (mut refused_boots, mut refused_files, mut intact_files, mut mute) = (0, 0, 0, 0);
-    for _ in 0..rounds(1, 33) {
+    for _ in 0..boots {
         let flips: Vec<(usize, u64, u8)> =
             (0..FLIPS).map(|_| (random.below(2), random.number(), random.bit())).collect();
         let node = TestNode::builder(name)
@@ -213,17 +216,17 @@ fn spoil(root: &mut Root, flips: &[(usize, u64, u8)]) -> anyhow::Result<()> {
 
 #[test]
 fn bits_flipped_in_the_initramfs() {
-    flipped_bits_are_never_delivered("flips-initramfs", Transport::Initramfs);
+    flipped_bits_are_never_delivered("flips-initramfs", Transport::Initramfs, rounds(0, 33));
 }
 
 #[test]
 fn bits_flipped_on_a_disk() {
-    flipped_bits_are_never_delivered("flips-disk", Transport::Slot);
+    flipped_bits_are_never_delivered("flips-disk", Transport::Slot, rounds(1, 33));
 }
 
 #[test]
 fn bits_flipped_on_a_medium() {
-    flipped_bits_are_never_delivered("flips-medium", Transport::Medium);
+    flipped_bits_are_never_delivered("flips-medium", Transport::Medium, rounds(0, 33));
 }
 
 /// A block that the boot does not touch: the node runs, the files in it answer EIO, all others are intact.

@@ -156,7 +156,7 @@ fn a_power_cut_leaves_the_old_config_or_the_new_one() {
     assert!(recording.read(&cut, "unflushed").unwrap_or_default().is_empty());
 
     let all = rounds(10, 100);
-    let mut to_boot = rounds(2, 10);
+    let mut to_boot = rounds(1, 10);
     let mut different = std::collections::BTreeSet::new();
     for round in 0..all {
         let cut = recording.cut(round, &mut random);

@@ -1,0 +1,28 @@
+//! `open_volume FILE SLOT`, the passphrase on standard input: opens a LUKS2 volume with the code of a node, maps nothing,
+//! and prints the most memory that it had, in KiB. `cargo xtask bench luks` compares it with cryptsetup.
+
+use std::error::Error;
+use std::io::Read as _;
+use std::path::Path;
+
+use installer::device::Disk;
+use installer::encryption::{self, Key};
+use ondisk::luks2::{Cost, Secret};
+use unlock::KeyKind;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let words: Vec<String> = std::env::args().collect();
+    let [_, file, slot] = words.as_slice() else { return Err("say FILE and SLOT".into()) };
+    let mut secret = Vec::new();
+    std::io::stdin().read_to_end(&mut secret)?;
+    // What a new slot would cost: nothing is written here.
+    let cost = Cost::Pbkdf2(1000);
+    let key = Key { slot: slot.parse()?, kind: KeyKind::Static, secret: Secret::new(secret), cost };
+    let mut device = Disk::open_shared(Path::new(file))?;
+    encryption::open(&mut device, file, vec![Ok(key)])?;
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let most =
+        status.lines().find_map(|line| line.strip_prefix("VmHWM:")).ok_or("the kernel counts no memory")?;
+    println!("{}", most.trim().trim_end_matches(" kB"));
+    Ok(())
+}
