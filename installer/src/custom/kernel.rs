@@ -172,8 +172,13 @@ fn swap(
         &kernel::initramfs(with_modules, texts, &content)?,
         initramfs::ZSTD_LEVEL,
     )?;
-    // The drivers of network cards are the other kernel's: an image for network boot says that it misses them.
-    boot.network = Vec::new();
+    // A kernel without drivers of network cards: an image for network boot says that it misses them.
+    let network = match with_modules {
+        Some(release) => kernel::network(release, texts, &content)?,
+        None => None,
+    };
+    let pack = |tree: Tree| initramfs::compressed_segment(&tree, initramfs::ZSTD_LEVEL);
+    boot.network = network.map(pack).transpose()?.unwrap_or_default();
     boot.kernel = match image {
         Some(image) => image,
         // The image's own serves its own modules; for others one comes later, or is missed then.

@@ -183,6 +183,32 @@ pub(crate) fn initramfs(
     Ok(tree)
 }
 
+/// The segment that an initramfs has for a root on the network: the modules that [`initramfs`] has not, and an index of
+/// all, which replaces the other one. `None`: a kernel without any of them, as modules or built in.
+pub(crate) fn network(
+    release: &str,
+    texts: &Texts,
+    content: &dyn Fn(&str) -> Result<Vec<u8>, Error>,
+) -> Result<Option<Tree>, Error> {
+    let index = texts.index();
+    let base = ModuleSet::initramfs()?.resolve(&index).paths;
+    let cards = ModuleSet::network()?;
+    if !cards.names().any(|name| index.find(name).is_some() || index.is_builtin(name)) {
+        return Ok(None);
+    }
+    let more = cards.resolve(&index).paths;
+    let mut tree = Tree::new();
+    let folder = format!("lib/modules/{release}");
+    for path in more.difference(&base) {
+        tree.bytes(&format!("{folder}/{path}"), 0o644, content(path)?)?;
+    }
+    let all: Vec<&str> = base.union(&more).copied().collect();
+    for (name, text) in index_files(&texts.only(&all)) {
+        tree.bytes(&format!("{folder}/{name}"), 0o644, text)?;
+    }
+    Ok(Some(tree))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -223,6 +249,27 @@ mod tests {
         let error = Modules::read(dir.path(), None).unwrap_err().to_string();
         assert!(error.contains("several kernels (6.1, 6.2): name the folder of one"), "{error}");
         assert_eq!(Modules::read(dir.path(), Some("6.2")).unwrap().release, "6.2");
+    }
+
+    #[test]
+    fn a_root_on_the_network_takes_the_cards_drivers_besides() {
+        let dir = folder(&[
+            (
+                "6.1/modules.dep",
+                "kernel/vfat.ko:\nkernel/igb.ko: kernel/dca.ko\nkernel/dca.ko:\nkernel/sound.ko:\n",
+            ),
+            ("6.1/modules.builtin", BUILTIN),
+        ]);
+        let modules = Modules::read(dir.path(), None).unwrap();
+        let made = |texts: &Texts| network("6.1", texts, &|path| Ok(path.as_bytes().to_vec())).unwrap();
+        let tree = made(&modules.texts).unwrap();
+        let text = |path: &str| String::from_utf8(tree.get(path).unwrap().content().unwrap()).unwrap();
+        assert_eq!(text("lib/modules/6.1/kernel/dca.ko"), "kernel/dca.ko");
+        let dep = text("lib/modules/6.1/modules.dep");
+        assert!(dep.contains("igb.ko") && dep.contains("vfat.ko") && !dep.contains("sound"), "{dep}");
+        assert!(tree.get("lib/modules/6.1/kernel/vfat.ko").is_none(), "the other segment has it");
+        let without = Texts { dep: "kernel/vfat.ko:\n".into(), ..modules.texts.clone() };
+        assert!(made(&without).is_none());
     }
 
     #[test]

@@ -9,6 +9,8 @@ use crate::Error;
 
 /// The initramfs profile that images are made with.
 const DEFAULT: &str = include_str!("../../../initramfs/modules-default.toml");
+/// What a root on the network takes besides.
+const NETWORK: &str = include_str!("../../../initramfs/modules-network.toml");
 
 /// Modules that belong together, in groups.
 #[derive(Debug, Clone, Deserialize)]
@@ -47,6 +49,11 @@ impl ModuleSet {
     /// The initramfs's.
     pub fn initramfs() -> Result<Self, Error> {
         Self::parse("initramfs/modules-default.toml", DEFAULT)
+    }
+
+    /// What an initramfs that fetches its root has besides: drivers of network cards.
+    pub fn network() -> Result<Self, Error> {
+        Self::parse("initramfs/modules-network.toml", NETWORK)
     }
 
     /// Reads a list; `name` is what errors call it.
@@ -88,6 +95,12 @@ impl ModuleSet {
             group.modules.iter().filter(|name| wanted(name)).for_each(|name| text += &format!("{name}\n"));
         }
         text
+    }
+
+    /// The modules that are named, folders left out.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        let all = self.groups.iter().flat_map(|group| &group.modules);
+        all.map(String::as_str).filter(|name| !name.ends_with('/'))
     }
 
     /// The set's modules in a kernel's index.
