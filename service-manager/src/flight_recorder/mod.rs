@@ -30,7 +30,10 @@ use pace::Pace;
 use queue::Queue;
 use ring::Ring;
 
-pub use summary::{Stage, Summary, lines};
+pub use summary::{Stage, Summary, Trial, lines};
+
+/// Where the kernel tells which boot this is.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// The ring as the first machined of this boot found it.
 const KEPT: &str = "/run/billet/flight-recorder";
@@ -67,14 +70,19 @@ impl FlightRecorder {
         }
     }
 
-    /// The last of the most recent `starts` boots that was of a version from a slot (`ROOT-A`, `ROOT-B`), in short.
-    pub async fn last_boot(&self, version: &str, slot: &str, starts: u32) -> Option<Summary> {
-        Summary::of_last(&self.earlier().await.ok()?, version, slot, starts)
+    /// The last boot of a new system, in short.
+    pub async fn last_boot(&self, trial: &Trial<'_>) -> Option<Summary> {
+        Summary::of_last(&self.earlier().await.ok()?, trial)
     }
 
     fn set(&self, earlier: Earlier) {
         self.earlier.send_replace(Some(earlier));
     }
+}
+
+/// The kernel's id of this boot, as [`Summary::id`] has it; empty if the kernel tells none.
+pub(crate) fn boot_id(node: &Node) -> String {
+    std::fs::read_to_string(node.path(BOOT_ID)).unwrap_or_default().trim().to_owned()
 }
 
 /// Reads what earlier boots left, and records this one from now on.
@@ -97,7 +105,7 @@ pub(crate) fn start(node: &Arc<Node>) {
 
 async fn follow(node: &Arc<Node>, device: PathBuf) -> Result<(), String> {
     let kept = node.path(KEPT);
-    let boot_id = node.path("/proc/sys/kernel/random/boot_id");
+    let boot_id = node.path(BOOT_ID);
     let (ring, earlier) = blocking(move || open(&device, &kept, &boot_id)).await?;
     publish(node, &earlier);
     node.flight_recorder.set(Ok(Arc::new(earlier)));

@@ -30,6 +30,19 @@ pub enum Stage {
     Running,
 }
 
+/// Which boots are those of a new system.
+#[derive(Debug, Clone, Copy)]
+pub struct Trial<'t> {
+    /// Its version.
+    pub version: &'t str,
+    /// `ROOT-A`, `ROOT-B`.
+    pub slot: &'t str,
+    /// The boot that installed it: an earlier one is of another trial. Empty: not known.
+    pub since: &'t str,
+    /// How often it was started.
+    pub starts: u32,
+}
+
 /// A boot in short.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Summary {
@@ -70,11 +83,15 @@ impl Summary {
         }
     }
 
-    /// The last of the most recent `starts` boots that was of a version from a slot; `boots`: the newest first.
-    pub(super) fn of_last(boots: &[Boot], version: &str, slot: &str, starts: u32) -> Option<Self> {
+    /// The last boot of a trial; `boots`: the newest first.
+    pub(super) fn of_last(boots: &[Boot], trial: &Trial<'_>) -> Option<Self> {
+        let starts = usize::try_from(trial.starts).unwrap_or(usize::MAX);
         // A boot that does not find its root has no slot to name.
-        let is_it = |boot: &Self| boot.version == version && (boot.slot == slot || boot.slot.is_empty());
-        boots.iter().take(usize::try_from(starts).unwrap_or(usize::MAX)).map(Self::of).find(is_it)
+        let is_it =
+            |boot: &Self| boot.version == trial.version && (boot.slot == trial.slot || boot.slot.is_empty());
+        // One that ended before init leaves nothing: then the most recent ones are not all of this trial.
+        let since = boots.iter().take(starts).map(Self::of).take_while(|boot| boot.id != trial.since);
+        since.into_iter().find(is_it)
     }
 
     /// As `get` shows it.
@@ -196,11 +213,20 @@ mod tests {
         rootless.begin = Some(Facts("version=1.2\nslot=\n".into()));
         let other = Boot { begin: Some(Facts("version=1.2\nslot=ROOT-A\n".into())), ..boot(&[], None) };
         let boots = [other.clone(), rootless, boot(&[], Some("action=Halt\n"))];
-        let end = |slot, starts| Summary::of_last(&boots, "1.2", slot, starts).map(|boot| boot.end);
+        let trial = |slot, starts| Trial { version: "1.2", slot, since: "", starts };
+        let end = |slot, starts| Summary::of_last(&boots, &trial(slot, starts)).map(|boot| boot.end);
         assert_eq!(end("ROOT-B", 2).unwrap(), "failed in find_layers: no layers");
         assert_eq!((end("ROOT-B", 1), end("ROOT-B", 0)), (None, None));
         assert!(end("ROOT-A", 3).unwrap().starts_with("cut off"));
-        assert_eq!(Summary::of_last(&boots, "1.3", "ROOT-B", 3), None);
+        assert_eq!(Summary::of_last(&boots, &Trial { version: "1.3", ..trial("ROOT-B", 3) }), None);
+        // Three starts that left nothing, behind the boot that installed it, behind an earlier trial.
+        let boots = [Boot { id: [1; 16], ..other }, boot(&[], Some("failed=start_machined\n"))];
+        let since = uuid(&[1; 16]);
+        assert_eq!(Summary::of_last(&boots, &Trial { since: &since, ..trial("ROOT-B", 3) }), None);
+        assert!(
+            Summary::of_last(&boots, &trial("ROOT-B", 3)).is_some(),
+            "without it the earlier one is told of"
+        );
     }
 
     #[test]

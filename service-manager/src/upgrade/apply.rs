@@ -17,6 +17,7 @@ use ondisk::manifest::Layer;
 use super::image::{Here, Prepared, blocking, here};
 use super::record::{Record, State, TAG};
 use super::{Failure, booted, import, status, trial, wipe};
+use crate::flight_recorder;
 use crate::node::Node;
 use crate::sequences::UPGRADE;
 use crate::store::UpgradeStatus;
@@ -52,6 +53,7 @@ pub(crate) async fn install(
         to: image.facts.version.clone(),
         image: image.name.clone(),
         generation,
+        since: flight_recorder::boot_id(node),
         outside: trial::outside(node),
         ..Record::default()
     };

@@ -23,6 +23,9 @@ pub(super) struct Record {
     pub(super) image: String,
     /// The generation in the new system's UKI.
     pub(super) generation: u32,
+    /// The boot that installed it, by the kernel's id: what earlier boots left is not of this upgrade.
+    #[serde(default)]
+    pub(super) since: String,
     /// What became of it.
     pub(super) state: State,
     /// Conditions outside of the node that were good before.

@@ -11,13 +11,14 @@ use std::time::Duration;
 use installer::device::Disk;
 use installer::entries::Entry;
 use installer::esp::Esp;
-use installer::upgrade::Installed;
+use installer::upgrade::{Installed, Slot};
 use tokio::time::Instant;
 
 use super::image::{Here, blocking, here};
 use super::record::{Record, State, Verdict};
 use super::{Failure, apply, booted, publish_event, status};
 use crate::clock;
+use crate::flight_recorder::{Summary, Trial};
 use crate::node::Node;
 use crate::sequencer::{self, Start};
 use crate::sequences::REBOOT;
@@ -133,8 +134,7 @@ async fn settle(node: &Node, record: Record) -> Result<(), Failure> {
 async fn fell_back(node: &Node, mut record: Record) -> Result<(), Failure> {
     record.state = State::FellBack;
     if let Some(slot) = node.slot()
-        && let Some(boot) =
-            node.flight_recorder.last_boot(&record.to, slot.other().partition(), record.boots).await
+        && let Some(boot) = last_boot(node, slot, &record).await
     {
         // What the new system itself wrote down before it gave up is nearer to the matter.
         if record.stage.is_empty() {
@@ -161,6 +161,13 @@ async fn fell_back(node: &Node, mut record: Record) -> Result<(), Failure> {
     }
     publish_event(node, &text);
     settle(node, record).await
+}
+
+/// The last boot of the new system that left something.
+async fn last_boot(node: &Node, running: Slot, record: &Record) -> Option<Summary> {
+    let slot = running.other().partition();
+    let trial = Trial { version: &record.to, slot, since: &record.since, starts: record.boots };
+    node.flight_recorder.last_boot(&trial).await
 }
 
 /// Waits until the conditions hold, and keeps the system; or gives this start up.
