@@ -15,6 +15,7 @@ fn boot_parts() -> BootParts {
         command_line: "console=ttyS0 gpt".into(),
         boot_entry: "ID=billet\n".into(),
         loader_config: "timeout 0\n".into(),
+        config_key: None,
     }
 }
 
