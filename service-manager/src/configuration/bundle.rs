@@ -7,6 +7,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use installer::bundle::{Selector, entries, find};
 use ondisk::bundle::{KEPT_KEY_PATH, PATH, Payload, PublicKey, matching};
@@ -19,13 +21,28 @@ use crate::system_disk;
 /// Where init mounts a medium whose files the root's layers are.
 const MEDIUM: &str = "/run/billet/medium";
 
-/// This machine's config in the bundle. Reads a disk: not for the runtime's own threads.
-pub(super) fn read(node: &Node) -> Search {
-    match look(node) {
-        Ok(Some(candidate)) => Search::Found(candidate),
-        Ok(None) => Search::Nothing,
-        // Nothing that trying again mends, but a person can: the node opens itself to one.
-        Err(error) => Search::Absent(error),
+/// How long the drivers of network cards may take, whose addresses tell this machine from others.
+const CARDS_DEADLINE: Duration = Duration::from_secs(5);
+/// Between two looks meanwhile.
+const CARDS_INTERVAL: Duration = Duration::from_millis(200);
+
+/// This machine's config in the bundle.
+pub(super) async fn read(node: &Arc<Node>) -> Search {
+    let end = Instant::now() + CARDS_DEADLINE;
+    loop {
+        let reader = node.clone();
+        let error = match tokio::task::spawn_blocking(move || look(&reader)).await {
+            Ok(Ok(Some(candidate))) => return Search::Found(candidate),
+            Ok(Ok(None)) => return Search::Nothing,
+            Ok(Err(error)) => error,
+            Err(error) => return Search::Failed(format!("look for the config bundle: {error}")),
+        };
+        if *node.configuration.settled.borrow() || Instant::now() >= end {
+            // A person can mend it, waiting cannot: the node opens itself to one.
+            return Search::Absent(error);
+        }
+        node.config_misses.send_modify(|count| *count += 1);
+        tokio::time::sleep(CARDS_INTERVAL).await;
     }
 }
 

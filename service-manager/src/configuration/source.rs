@@ -173,13 +173,10 @@ async fn named_or_own(node: &Arc<Node>) -> Search {
         return named;
     }
     let Search::Nothing | Search::Absent(_) = &named else { return named };
-    let reader = node.clone();
-    let own = tokio::task::spawn_blocking(move || bundle::read(&reader)).await;
-    match (named, own) {
-        (named, Ok(Search::Nothing)) => named,
-        // A person who gave the machine a bundle meant that, not a volume.
-        (_, Ok(own)) => own,
-        (_, Err(error)) => Search::Failed(format!("look for the config bundle: {error}")),
+    match bundle::read(node).await {
+        Search::Nothing => named,
+        // Who gave the machine a bundle meant that, not a volume.
+        own => own,
     }
 }
 
