@@ -96,6 +96,7 @@ fn a_customisation_is_two_layers_above_the_others() {
         certificates: vec![certificate],
         firmware: Vec::new(),
         config: Some(config),
+        config_key: None,
         kernel: None,
         extensions: Vec::new(),
     };

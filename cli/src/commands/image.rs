@@ -75,6 +75,11 @@ impl Local<'_> {
 }
 
 impl Flags {
+    /// Whether `--output` names a file or folder here.
+    pub(crate) fn writes_output(&self) -> bool {
+        matches!(self.action, Action::Build(_) | Action::AddLayer(_))
+    }
+
     /// What is done without a node, if it is that.
     pub(crate) fn local(&self) -> Option<Local<'_>> {
         match &self.action {

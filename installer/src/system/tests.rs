@@ -44,6 +44,24 @@ fn the_running_system_is_read_whole() {
 }
 
 #[test]
+fn the_key_of_configs_is_in_the_initramfs_and_stays_with_the_node() {
+    let manifest = Made::new("0.1.0", 40_000).manifest;
+    let root = root(&boot_parts(), &manifest);
+    assert_eq!(System::running(root.path()).unwrap().boot.config_key, None);
+    let key = [5; KEY_BYTES];
+    fs::write(root.path().join("run/billet/config.key"), key).unwrap();
+    let running = System::running(root.path()).unwrap();
+    assert_eq!(running.boot.config_key, Some(key));
+    assert!(running.boot.all().any(|(name, content)| name == names::CONFIG_KEY && content == key));
+    let initramfs = running.initramfs().unwrap();
+    let own = initramfs.strip_prefix(b"modsinit").unwrap();
+    let mut entries = cpio::Reader::new(own).map(Result::unwrap);
+    assert!(entries.any(|entry| entry.name == "etc/billet/config.key" && entry.content == key));
+    fs::write(root.path().join("run/billet/config.key"), b"short").unwrap();
+    assert!(System::running(root.path()).is_err());
+}
+
+#[test]
 fn a_uki_holds_the_parts_and_the_arguments() {
     let mut manifest = Made::new("0.1.0", 40_000).manifest;
     manifest.layers[0].kernel_release = Some("6.12.1".into());

@@ -26,8 +26,7 @@ pub(crate) struct Changes {
     /// Let the image bring this machine config; everybody who has the image can read it
     #[arg(long, value_name = "FILE")]
     embedded_config_path: Option<PathBuf>,
-    /// Take configs of single machines that `image add-config` adds, signed with the key of which this is the public
-    /// half, PEM
+    /// Let the image take configs that `image add-config` adds; this is the public half of the key, PEM
     #[arg(long, value_name = "FILE")]
     config_key: Option<PathBuf>,
     /// Add a system extension: a folder, a tar file or a container image in one
