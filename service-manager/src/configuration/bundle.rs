@@ -170,12 +170,12 @@ mod tests {
         Selector::serial(text).unwrap()
     }
 
+    fn entry<'t>((selector, payload): &(Selector, Payload<'t>)) -> Entry<'t> {
+        Entry { selectors: vec![selector.clone()], payload: *payload }
+    }
+
     /// What comes of a bundle with these entries on a machine with MAC 52:54:00:00:00:01 and serial A-1.
     fn taken(list: &[(Selector, Payload<'_>)]) -> Result<Option<(String, String)>, String> {
-        let entry = |(selector, payload): &(Selector, Payload<'_>)| Entry {
-            selectors: vec![selector.clone()],
-            payload: *payload,
-        };
         let list: Vec<Entry<'_>> = list.iter().map(entry).collect();
         let file = key().sign(&list).unwrap();
         let own = [Selector::mac("52:54:00:00:00:01").unwrap(), serial("A-1")];

@@ -172,7 +172,7 @@ async fn named_or_own(node: &Arc<Node>) -> Search {
     if node.parameters.config == Some(ConfigSource::None) {
         return named;
     }
-    let Search::Nothing | Search::Absent(_) = &named else { return named };
+    let (Search::Nothing | Search::Absent(_)) = &named else { return named };
     match bundle::read(node).await {
         Search::Nothing => named,
         // Who gave the machine a bundle meant that, not a volume.
