@@ -120,13 +120,23 @@ fn one_image_has_a_config_for_each_machine() {
     ok(&["gen", "config", "demo", "https://10.0.0.1:6443", "-t", "worker", "-o", "worker.yaml"]);
     ok(&["image", "build", "--from", "parts", "--kind", "iso", "--output", "plain"]);
     refused(
-        &["image", "add-config", "plain/metal-amd64.iso", "worker.yaml", "--signing-key", "devices.key", "--serial", "A-1"],
+        &[
+            "image",
+            "add-config",
+            "plain/metal-amd64.iso",
+            "worker.yaml",
+            "--signing-key",
+            "devices.key",
+            "--serial",
+            "A-1",
+        ],
         "made without a key for configs",
     );
     ok(&["image", "build", "--from", "parts", "--kind", "iso,disk", "--config-key", "devices.pub"]);
     for image in ["metal-amd64.iso", "metal-amd64.raw"] {
         let add = |more: &[&'static str]| {
-            [&["image", "add-config", image, "worker.yaml", "--signing-key", "devices.key"][..], more].concat()
+            [&["image", "add-config", image, "worker.yaml", "--signing-key", "devices.key"][..], more]
+                .concat()
         };
         let before = fs::metadata(home.path().join(image)).unwrap().len();
         ok(&add(&["--mac", "52:54:00:00:00:01,52:54:00:00:00:02"]));
@@ -136,21 +146,40 @@ fn one_image_has_a_config_for_each_machine() {
         let listed = ok(&["image", "list-config", image, "--config-key", "devices.pub"]);
         assert!(listed.contains("MAC 52:54:00:00:00:01, MAC 52:54:00:00:00:02"), "{listed}");
         assert!(listed.contains("serial A-17") && !listed.contains("UUID"), "{listed}");
-        assert_eq!(fs::metadata(home.path().join(image)).unwrap().len(), before, "the image is as long as it was");
-        refused(&["image", "list-config", image, "--config-key", "others.pub"], "this image takes configs of key");
+        assert_eq!(
+            fs::metadata(home.path().join(image)).unwrap().len(),
+            before,
+            "the image is as long as it was"
+        );
+        refused(
+            &["image", "list-config", image, "--config-key", "others.pub"],
+            "this image takes configs of key",
+        );
         refused(&add(&[]), "name the machine");
         refused(&add(&["--mac", "525400000001"]), "--mac: \"525400000001\" is no MAC address");
         refused(&add(&["--serial", "Default string"]), "boards without a serial number");
         refused(&add(&["--tpm-ek", "ab"]), "--tpm-ek is not supported yet");
-        let other = ["image", "add-config", image, "worker.yaml", "--signing-key", "others.key", "--serial", "B"];
+        let other =
+            ["image", "add-config", image, "worker.yaml", "--signing-key", "others.key", "--serial", "B"];
         refused(&other, "this image takes configs of key");
-        let public = ["image", "add-config", image, "worker.yaml", "--signing-key", "devices.pub", "--serial", "B"];
+        let public =
+            ["image", "add-config", image, "worker.yaml", "--signing-key", "devices.pub", "--serial", "B"];
         refused(&public, "no PEM block PRIVATE KEY");
     }
     fs::write(home.path().join("bad.yaml"), "version: v1alpha1\nmachin: {}\n").unwrap();
-    let bad = ["image", "add-config", "metal-amd64.raw", "bad.yaml", "--signing-key", "devices.key", "--serial", "B"];
+    let bad = [
+        "image",
+        "add-config",
+        "metal-amd64.raw",
+        "bad.yaml",
+        "--signing-key",
+        "devices.key",
+        "--serial",
+        "B",
+    ];
     refused(&bad, "bad.yaml is not valid");
     fs::write(home.path().join("disk.zst"), [0x28, 0xb5, 0x2f, 0xfd, 0]).unwrap();
-    let packed = ["image", "add-config", "disk.zst", "worker.yaml", "--signing-key", "devices.key", "--serial", "B"];
+    let packed =
+        ["image", "add-config", "disk.zst", "worker.yaml", "--signing-key", "devices.key", "--serial", "B"];
     refused(&packed, "unpack it first");
 }

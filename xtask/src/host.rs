@@ -72,7 +72,9 @@ pub(crate) fn ensure_packages(need: Need) -> Result<()> {
 
 /// Makes sure that a kernel can be compiled.
 pub(crate) fn ensure_kernel_packages() -> Result<()> {
-    ensure(|| KERNEL_PACKAGES.iter().filter(|(_, file)| !present(file)).map(|(package, _)| *package).collect())
+    ensure(|| {
+        KERNEL_PACKAGES.iter().filter(|(_, file)| !present(file)).map(|(package, _)| *package).collect()
+    })
 }
 
 fn ensure(look: impl Fn() -> Vec<&'static str>) -> Result<()> {

@@ -10,7 +10,8 @@ use super::{Outcome, Target};
 pub(super) const TARGET: Target =
     Target { name: "config-bundle", about: "config bundles of boot media", seeds, words: WORDS, run };
 
-const WORDS: &[&str] = &["BILLETCB", "serial", "version: v1alpha1\n", "\0\0\0\0", "\u{1}\u{6}", "\u{3}\u{10}"];
+const WORDS: &[&str] =
+    &["BILLETCB", "serial", "version: v1alpha1\n", "\0\0\0\0", "\u{1}\u{6}", "\u{3}\u{10}"];
 
 fn seeds() -> Vec<Vec<u8>> {
     let key = [3; KEY_BYTES];

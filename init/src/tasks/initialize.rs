@@ -75,9 +75,7 @@ pub fn keep_config_key(boot: &mut Boot<'_>) -> Result<(), Failure> {
     if kernel.status(KEY_PATH).is_err() {
         return Ok(());
     }
-    let kept = kernel
-        .read(KEY_PATH, KEY_BYTES)
-        .and_then(|bytes| kernel.create(KEPT_KEY_PATH, 0o444, &bytes));
+    let kept = kernel.read(KEY_PATH, KEY_BYTES).and_then(|bytes| kernel.create(KEPT_KEY_PATH, 0o444, &bytes));
     if let Err(errno) = kept {
         boot.warn(&Failure::errno("keep config key in", KEPT_KEY_PATH, errno).to_string());
     }

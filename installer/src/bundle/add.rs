@@ -55,8 +55,9 @@ impl SigningKey {
 /// The public half from PEM (`-----BEGIN PUBLIC KEY-----`).
 pub fn public_key_from_pem(text: &str) -> Result<PublicKey, Error> {
     let bad = |reason| Error::Key { what: "the public key of configs", reason };
-    let der = SubjectPublicKeyInfoDer::from_pem_slice(text.as_bytes())
-        .map_err(|_| bad("no PEM block PUBLIC KEY is in it; `billetctl gen config-key` writes one to NAME.pub"))?;
+    let der = SubjectPublicKeyInfoDer::from_pem_slice(text.as_bytes()).map_err(|_| {
+        bad("no PEM block PUBLIC KEY is in it; `billetctl gen config-key` writes one to NAME.pub")
+    })?;
     let key = der.strip_prefix(&PUBLIC_PREFIX).and_then(|key| PublicKey::try_from(key).ok());
     key.ok_or(bad("it is no Ed25519 key; make one with `billetctl gen config-key`"))
 }

@@ -32,7 +32,9 @@ const PARTITION: &str = "EFI";
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A disk without the partition.
-    #[error("there is no GUID partition table with a partition EFI: it is no raw disk or ISO image of Billet")]
+    #[error(
+        "there is no GUID partition table with a partition EFI: it is no raw disk or ISO image of Billet"
+    )]
     NoVolume,
     /// An image that takes no configs.
     #[error(

@@ -157,7 +157,12 @@ impl Profile {
             }),
             extensions: text.extensions.into_iter().map(here).collect(),
         };
-        let named = profile.certificates.iter().chain(&profile.firmware).chain(&profile.config).chain(&profile.config_key);
+        let named = profile
+            .certificates
+            .iter()
+            .chain(&profile.firmware)
+            .chain(&profile.config)
+            .chain(&profile.config_key);
         let named = named.chain(&profile.extensions);
         let kernel = profile.kernel.iter();
         let named = named.chain(kernel.flat_map(|kernel| {

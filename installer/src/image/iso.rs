@@ -82,7 +82,8 @@ pub(super) fn write(source: &Source, path: &Path, progress: &mut dyn FnMut(Progr
 
 fn boot_volume(seed: &Digest, uki: &[u8], config_bytes: u64) -> fat::Volume<'static> {
     let [a, b, c, d, ..] = *seed.as_bytes();
-    let bytes = (uki.len() as u64 + SPARE_BYTES + config_bytes).next_multiple_of(1 << 20).max(LEAST_BOOT_BYTES);
+    let bytes =
+        (uki.len() as u64 + SPARE_BYTES + config_bytes).next_multiple_of(1 << 20).max(LEAST_BOOT_BYTES);
     let volume_id = u32::from_be_bytes([a, b, c, d]);
     fat::Volume { label: "EFI", volume_id, sector_bytes: STICK_SECTOR_BYTES, bytes }
 }

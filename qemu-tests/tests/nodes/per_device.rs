@@ -100,7 +100,9 @@ fn machines_from_one_image_take_their_own_configs() {
     }
     if count == 5 {
         let node = started("device-stranger", Device::new(6).words).start().unwrap();
-        node.vm().wait_for("none of the 5 configs in the bundle of /dev/vda is for this machine", BOOT_LIMIT).unwrap();
+        node.vm()
+            .wait_for("none of the 5 configs in the bundle of /dev/vda is for this machine", BOOT_LIMIT)
+            .unwrap();
         node.vm().wait_for(MAINTENANCE, BOOT_LIMIT).unwrap();
     }
 }
@@ -117,10 +119,16 @@ fn an_iso_has_configs_and_a_changed_bundle_is_refused() {
     device.add_to(&iso, &key, &Credentials::generate().unwrap());
     let started = |name: &str| {
         let words = device.words.each_ref().map(String::as_str);
-        Vm::builder(name).drive(Drive::new(&iso, Bus::Cdrom).boot_index(0)).uefi().extra(&words).start().unwrap()
+        Vm::builder(name)
+            .drive(Drive::new(&iso, Bus::Cdrom).boot_index(0))
+            .uefi()
+            .extra(&words)
+            .start()
+            .unwrap()
     };
     let vm = started("device-iso");
-    vm.expect("machine config: taken from entry 1 of the config bundle of /dev/sr0, by serial", BOOT_LIMIT).unwrap();
+    vm.expect("machine config: taken from entry 1 of the config bundle of /dev/sr0, by serial", BOOT_LIMIT)
+        .unwrap();
     drop(vm);
     change(&iso, &device.name());
     let vm = started("device-iso-changed");

@@ -16,7 +16,6 @@ use ondisk::bundle::{KEPT_KEY_PATH, PATH, Payload, PublicKey, matching};
 use super::source::{Candidate, Origin, Search, text_of};
 use super::volume::Volume;
 use crate::node::Node;
-use crate::system_disk;
 
 /// Where init mounts a medium whose files the root's layers are.
 const MEDIUM: &str = "/run/billet/medium";
@@ -47,7 +46,7 @@ pub(super) async fn read(node: &Arc<Node>) -> Search {
 }
 
 fn look(node: &Node) -> Result<Option<Candidate>, String> {
-    let Some(device) = device(node)? else { return Ok(None) };
+    let Some(device) = device(node) else { return Ok(None) };
     let name = device.display().to_string();
     let mut disk = Volume::open(&node.path(&name)).map_err(|error| format!("open {name}: {error}"))?;
     let bytes = disk.bytes().map_err(|error| format!("size of {name}: {error}"))?;
@@ -92,7 +91,8 @@ fn take(file: &[u8], key: &PublicKey, device: &str, own: &[Selector]) -> Result<
             ));
         }
     };
-    let origin = Origin::Bundle { device: device.to_owned(), entry: index + 1, selector: selector.to_string() };
+    let origin =
+        Origin::Bundle { device: device.to_owned(), entry: index + 1, selector: selector.to_string() };
     match all.get(index).map(|entry| entry.payload) {
         Some(Payload::Plain(text)) => {
             let text = text_of(text).map_err(|error| format!("{origin}: {error}"))?;
@@ -121,12 +121,10 @@ fn key(node: &Node) -> Result<Option<PublicKey>, String> {
 }
 
 /// The disk or medium that this machine was started from; where that is neither, its installed disk.
-fn device(node: &Node) -> Result<Option<PathBuf>, String> {
+fn device(node: &Node) -> Option<PathBuf> {
     let mounts = fs::read_to_string(node.path("/proc/self/mounts")).unwrap_or_default();
-    if let Some(device) = mounted(&mounts, MEDIUM) {
-        return Ok(Some(device));
-    }
-    Ok(system_disk::find(node)?.map(|disk| disk.path))
+    // Of several installed disks none is this machine's.
+    mounted(&mounts, MEDIUM).or_else(|| Some(node.system_disk()?.path))
 }
 
 fn mounted(mounts: &str, target: &str) -> Option<PathBuf> {
@@ -187,9 +185,15 @@ mod tests {
     fn a_machine_takes_its_own_config_alone() {
         let (mine, other) = (Payload::Plain(b"mine\n"), Payload::Plain(b"other\n"));
         let (origin, text) = taken(&[(serial("B-2"), other), (serial("A-1"), mine)]).unwrap().unwrap();
-        assert_eq!((origin.as_str(), text.as_str()), ("entry 2 of the config bundle of /dev/vda, by serial A-1", "mine\n"));
+        assert_eq!(
+            (origin.as_str(), text.as_str()),
+            ("entry 2 of the config bundle of /dev/vda, by serial A-1", "mine\n")
+        );
         let error = taken(&[(serial("B-2"), other)]).unwrap_err();
-        assert!(error.contains("none of the 1 configs") && error.contains("(MAC 52:54:00:00:00:01, serial A-1)"), "{error}");
+        assert!(
+            error.contains("none of the 1 configs") && error.contains("(MAC 52:54:00:00:00:01, serial A-1)"),
+            "{error}"
+        );
         let both = [(Selector::mac("52:54:00:00:00:01").unwrap(), other), (serial("A-1"), mine)];
         let error = taken(&both).unwrap_err();
         assert!(error.contains("entries 1 by MAC 52:54:00:00:00:01, 2 by serial A-1"), "{error}");
@@ -205,7 +209,10 @@ mod tests {
         let take = |file: &[u8]| take(file, &key().public(), "/dev/vda", &own).map(drop);
         assert_eq!(take(&blank(&key().public())), Ok(()));
         let error = take(&blank(&[1; 32])).unwrap_err();
-        assert!(error.starts_with("EFI/billet/configs.bundle of /dev/vda: ") && error.contains("key"), "{error}");
+        assert!(
+            error.starts_with("EFI/billet/configs.bundle of /dev/vda: ") && error.contains("key"),
+            "{error}"
+        );
         let entry = Entry { selectors: own.to_vec(), payload: Payload::Plain(b"mine\n") };
         let mut file = key().sign(&[entry]).unwrap().to_vec();
         let at = file.len() - 70;

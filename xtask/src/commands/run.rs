@@ -67,7 +67,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let is_named = kernel.as_deref().is_some_and(build::is_name);
     // A file without modules is QEMU's affair, everything else goes into the image.
     let own = match kernel.as_deref().filter(|_| is_named || options.modules.is_some()) {
-        Some(kernel) if !options.no_build => build::chosen(Some(kernel), options.modules.as_deref(), freshness)?,
+        Some(kernel) if !options.no_build => {
+            build::chosen(Some(kernel), options.modules.as_deref(), freshness)?
+        }
         _ => None,
     };
     if is_named {

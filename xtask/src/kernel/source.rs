@@ -130,7 +130,8 @@ fn compile(tree: &Path, entry: &Path) -> Result<()> {
 fn forget_links(modules: &Path) -> Result<()> {
     for release in fs::read_dir(modules).with_context(|| format!("list {}", modules.display()))? {
         let release = release.with_context(|| format!("list {}", modules.display()))?.path();
-        for link in ["build", "source"].map(|name| release.join(name)).iter().filter(|link| link.is_symlink()) {
+        for link in ["build", "source"].map(|name| release.join(name)).iter().filter(|link| link.is_symlink())
+        {
             fs::remove_file(link).with_context(|| format!("remove {}", link.display()))?;
         }
     }
@@ -148,7 +149,8 @@ mod tests {
 
     #[test]
     fn what_make_changed_is_named() {
-        let wanted = "# Why.\nCONFIG_A=y\nCONFIG_B=\"\"\n# CONFIG_C is not set\n# CONFIG_D is not set\nCONFIG_E=y\n";
+        let wanted =
+            "# Why.\nCONFIG_A=y\nCONFIG_B=\"\"\n# CONFIG_C is not set\n# CONFIG_D is not set\nCONFIG_E=y\n";
         let got = "CONFIG_A=y\nCONFIG_AB=y\nCONFIG_B=\"x\"\n# CONFIG_C is not set\nCONFIG_D=y\nCONFIG_F=m\n";
         let expected = [
             "CONFIG_B should be \"\" and is \"x\"",
@@ -167,6 +169,10 @@ mod tests {
         assert!(!text.contains("=m\n"));
         // Each group has its reason above it.
         let groups = text.split("\n\n").skip(1);
-        assert!(groups.into_iter().all(|group| group.starts_with("# ") && group.lines().next().unwrap().contains(':')));
+        assert!(
+            groups
+                .into_iter()
+                .all(|group| group.starts_with("# ") && group.lines().next().unwrap().contains(':'))
+        );
     }
 }

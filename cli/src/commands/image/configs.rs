@@ -21,8 +21,14 @@ use std::{
 /// What packed images begin with, and how they are unpacked.
 const PACKED: [(&[u8], &str); 3] = [
     (&[0x28, 0xb5, 0x2f, 0xfd], "it is packed: unpack it first (unzstd), add configs, then flash it"),
-    (b"QFI\xfb", "it is a qcow2 image: add configs to the raw disk (`image build --kind disk`), then convert that"),
-    (b"KDMV", "it is a VMDK image: add configs to the raw disk (`image build --kind disk`), then convert that"),
+    (
+        b"QFI\xfb",
+        "it is a qcow2 image: add configs to the raw disk (`image build --kind disk`), then convert that",
+    ),
+    (
+        b"KDMV",
+        "it is a VMDK image: add configs to the raw disk (`image build --kind disk`), then convert that",
+    ),
 ];
 
 #[derive(Debug, clap::Args)]
@@ -69,7 +75,12 @@ pub(super) fn add(flags: &Add) -> Result<()> {
     let count = added.with_context(|| flags.image.display().to_string())?;
     let names: Vec<String> = selectors.iter().map(ToString::to_string).collect();
     let configs = if count == 1 { "1 config".to_owned() } else { format!("{count} configs") };
-    eprintln!("{}: {} for {}; {configs} in all", flags.image.display(), flags.config.display(), names.join(", "));
+    eprintln!(
+        "{}: {} for {}; {configs} in all",
+        flags.image.display(),
+        flags.config.display(),
+        names.join(", ")
+    );
     Ok(())
 }
 
@@ -143,7 +154,11 @@ pub(super) fn list(flags: &List, global: &Global) -> Result<()> {
     let mut table = Table::new(&[("ENTRY", "entry"), ("MACHINE", "machine"), ("SIZE", "size")]);
     for (number, entry) in (1_u64..).zip(entries) {
         let size = entry.bytes.map_or_else(|| "sealed".to_owned(), |bytes| bytes.to_string());
-        table.push(vec![Cell::new(number.to_string(), number), entry.selectors.join(", ").into(), size.into()]);
+        table.push(vec![
+            Cell::new(number.to_string(), number),
+            entry.selectors.join(", ").into(),
+            size.into(),
+        ]);
     }
     Ok(output::print_table(&table, global.output)?)
 }

@@ -204,7 +204,8 @@ impl<'b> Frame<'b> {
         for number in 1..=self.count {
             let bad = |reason| Error::Entry { number, offset, reason };
             let length = le32(self.message, offset).map(to_usize).ok_or(bad("it is missing"))?;
-            let entry = bytes(self.message, offset, length).ok_or(bad("it ends behind the file's entries"))?;
+            let entry =
+                bytes(self.message, offset, length).ok_or(bad("it ends behind the file's entries"))?;
             entries.push(Entry::read(entry).map_err(bad)?);
             offset = offset.saturating_add(length);
         }
@@ -226,7 +227,8 @@ impl<'b> Entry<'b> {
             let length = usize::from(u8_at(entry, at + 1).ok_or(SHORT)?);
             let value = bytes(entry, at + 2, length).ok_or(SHORT)?;
             let kind = u8_at(entry, at).ok_or(SHORT)?;
-            selectors.push(Selector::read(kind, value).ok_or("it has a selector of an unknown kind or length")?);
+            selectors
+                .push(Selector::read(kind, value).ok_or("it has a selector of an unknown kind or length")?);
             at += 2 + length;
         }
         let rest = entry.get(at..).filter(|rest| !rest.is_empty()).ok_or("it has no config")?;

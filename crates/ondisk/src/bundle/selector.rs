@@ -70,7 +70,10 @@ impl Selector {
             return Err(no(text, "is no serial number: 1 to 255 bytes"));
         }
         if NO_SERIALS.contains(&serial.to_lowercase().as_str()) {
-            return Err(no(text, "is what boards without a serial number have: many machines would be meant"));
+            return Err(no(
+                text,
+                "is what boards without a serial number have: many machines would be meant",
+            ));
         }
         Ok(Self::Serial(serial.to_string()))
     }

@@ -51,7 +51,8 @@ fn what_was_written_is_read() {
 fn a_machine_gets_what_any_of_its_selectors_leads_to() {
     let bytes = sample();
     let entries = Frame::read(&bytes).unwrap().entries().unwrap();
-    let found = |machine: &[Selector]| matching(&entries, machine).iter().map(|(at, _)| *at).collect::<Vec<_>>();
+    let found =
+        |machine: &[Selector]| matching(&entries, machine).iter().map(|(at, _)| *at).collect::<Vec<_>>();
     assert_eq!(found(&[mac(2)]), [1]);
     assert_eq!(found(&[mac(3), Selector::Serial("A-17".into())]), [0]);
     assert_eq!(found(&[mac(1), mac(2)]), [0, 1]);
@@ -105,7 +106,9 @@ fn impossible_bundles_are_not_made() {
 #[test]
 fn selectors_are_read_as_people_write_them() {
     assert_eq!(Selector::mac("52-54-00-AB-cd-01"), Ok(Selector::Mac([0x52, 0x54, 0, 0xab, 0xcd, 1])));
-    for text in ["", "525400abcd01", "52:54:00:ab:cd", "52:54:00:ab:cd:0g", "01:00:5e:00:00:01", "00:00:00:00:00:00"] {
+    for text in
+        ["", "525400abcd01", "52:54:00:ab:cd", "52:54:00:ab:cd:0g", "01:00:5e:00:00:01", "00:00:00:00:00:00"]
+    {
         assert!(Selector::mac(text).is_err(), "{text}");
     }
     for text in ["", " ", "Default string", "To Be Filled By O.E.M.", "a\nb"] {
