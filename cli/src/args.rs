@@ -34,7 +34,7 @@ impl Command {
     fn takes_output(&self) -> bool {
         match self {
             Self::Gen(command) => command.writes_output(),
-            Self::Image(flags) => flags.local().is_some(),
+            Self::Image(flags) => flags.writes_output(),
             Self::Get(_) | Self::Pcap(_) | Self::Support(_) | Self::Machineconfig(_) => true,
             _ => false,
         }

@@ -65,6 +65,7 @@ fn installer_image(folder: &Path) -> PathBuf {
         command_line: "panic=10".into(),
         boot_entry: "ID=billet\n".into(),
         loader_config: "timeout 0\n".into(),
+        config_key: None,
     };
     let source =
         Source::new(System { manifest: layer::stack("0.1.0", layers).unwrap(), boot }, folder.to_owned());

@@ -73,3 +73,113 @@ fn what_cannot_be_flashed_is_said() {
     assert!(listed.status.success(), "{}", text(&listed.stderr));
     assert!(!home.path().join("target").exists());
 }
+
+/// A folder with the parts of a system that has no layers worth the name, and nothing that would start.
+fn parts(home: &Path) -> std::path::PathBuf {
+    use installer::layer::{self, Spec};
+    use installer::system::{BootParts, System};
+    let stub = include_bytes!("../../crates/ondisk/testdata/stub.efi").to_vec();
+    let mut tree = installer::tree::Tree::new();
+    tree.bytes("etc/os-release", 0o644, b"ID=billet\n".to_vec()).unwrap();
+    let base = layer::build(&tree, &Spec::new("base", "1.0"), home, &mut installer::silent).unwrap();
+    let boot = BootParts {
+        kernel: vec![7; 50_000],
+        stub: stub.clone(),
+        loader: stub,
+        modules: vec![1; 4000],
+        network: Vec::new(),
+        init: vec![2; 4000],
+        command_line: "panic=10".into(),
+        boot_entry: "ID=billet\n".into(),
+        loader_config: "timeout 0\n".into(),
+        config_key: None,
+    };
+    let system = System { manifest: layer::stack("0.1.0", [base]).unwrap(), boot };
+    let folder = home.join("parts");
+    installer::image::Source::new(system, home.to_owned()).save(&folder).unwrap();
+    folder
+}
+
+#[test]
+fn one_image_has_a_config_for_each_machine() {
+    let home = tempfile::tempdir().unwrap();
+    let ok = |words: &[&str]| {
+        let output = billetctl(home.path(), words);
+        assert!(output.status.success(), "{words:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let refused = |words: &[&str], wanted: &str| {
+        let output = billetctl(home.path(), words);
+        let said = text(&output.stderr);
+        assert!(!output.status.success() && said.contains(wanted), "{words:?}: {wanted:?} is not in {said}");
+    };
+    parts(home.path());
+    ok(&["gen", "config-key", "--name", "devices"]);
+    ok(&["gen", "config-key", "--name", "others"]);
+    refused(&["gen", "config-key", "--name", "devices"], "already exists");
+    ok(&["gen", "config", "demo", "https://10.0.0.1:6443", "-t", "worker", "-o", "worker.yaml"]);
+    ok(&["image", "build", "--from", "parts", "--kind", "iso", "--output", "plain"]);
+    refused(
+        &[
+            "image",
+            "add-config",
+            "plain/metal-amd64.iso",
+            "worker.yaml",
+            "--signing-key",
+            "devices.key",
+            "--serial",
+            "A-1",
+        ],
+        "made without a key for configs",
+    );
+    ok(&["image", "build", "--from", "parts", "--kind", "iso,disk", "--config-key", "devices.pub"]);
+    for image in ["metal-amd64.iso", "metal-amd64.raw"] {
+        let add = |more: &[&'static str]| {
+            [&["image", "add-config", image, "worker.yaml", "--signing-key", "devices.key"][..], more]
+                .concat()
+        };
+        let before = fs::metadata(home.path().join(image)).unwrap().len();
+        ok(&add(&["--mac", "52:54:00:00:00:01,52:54:00:00:00:02"]));
+        ok(&add(&["--serial", "A-17", "--uuid", "4c4c4544-0039-3510-8059-b7c04f333231"]));
+        refused(&add(&["--serial", "A-17"]), "serial A-17 is in entry 2 and in entry 3");
+        ok(&add(&["--serial", "A-17", "--replace"]));
+        let listed = ok(&["image", "list-config", image, "--config-key", "devices.pub"]);
+        assert!(listed.contains("MAC 52:54:00:00:00:01, MAC 52:54:00:00:00:02"), "{listed}");
+        assert!(listed.contains("serial A-17") && !listed.contains("UUID"), "{listed}");
+        assert_eq!(
+            fs::metadata(home.path().join(image)).unwrap().len(),
+            before,
+            "the image is as long as it was"
+        );
+        refused(
+            &["image", "list-config", image, "--config-key", "others.pub"],
+            "this image takes configs of key",
+        );
+        refused(&add(&[]), "name the machine");
+        refused(&add(&["--mac", "525400000001"]), "--mac: \"525400000001\" is no MAC address");
+        refused(&add(&["--serial", "Default string"]), "boards without a serial number");
+        refused(&add(&["--tpm-ek", "ab"]), "--tpm-ek is not supported yet");
+        let other =
+            ["image", "add-config", image, "worker.yaml", "--signing-key", "others.key", "--serial", "B"];
+        refused(&other, "this image takes configs of key");
+        let public =
+            ["image", "add-config", image, "worker.yaml", "--signing-key", "devices.pub", "--serial", "B"];
+        refused(&public, "no PEM block PRIVATE KEY");
+    }
+    fs::write(home.path().join("bad.yaml"), "version: v1alpha1\nmachin: {}\n").unwrap();
+    let bad = [
+        "image",
+        "add-config",
+        "metal-amd64.raw",
+        "bad.yaml",
+        "--signing-key",
+        "devices.key",
+        "--serial",
+        "B",
+    ];
+    refused(&bad, "bad.yaml is not valid");
+    fs::write(home.path().join("disk.zst"), [0x28, 0xb5, 0x2f, 0xfd, 0]).unwrap();
+    let packed =
+        ["image", "add-config", "disk.zst", "worker.yaml", "--signing-key", "devices.key", "--serial", "B"];
+    refused(&packed, "unpack it first");
+}

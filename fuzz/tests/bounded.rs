@@ -73,9 +73,16 @@ fn luks2_json() {
 }
 
 #[test]
+fn config_bundle() {
+    bounded("config-bundle");
+}
+
+#[test]
 fn every_target_is_run_here() {
     let names: Vec<_> = TARGETS.iter().map(|target| target.name).collect();
-    assert_eq!(names, ["config", "patch", "command-line", "talosconfig", "luks2-header", "luks2-json"]);
+    let bounded =
+        ["config", "patch", "command-line", "talosconfig", "luks2-header", "luks2-json", "config-bundle"];
+    assert_eq!(names, bounded);
 }
 
 #[test]

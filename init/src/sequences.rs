@@ -44,6 +44,10 @@ pub const BOOT: Sequence<BootTask> = Sequence {
                 ),
                 task!(initialize::keep_root_manifest, "copies it to /run/billet/root.json for machined"),
                 task!(
+                    initialize::keep_config_key,
+                    "copies the key of configs on the boot medium to /run/billet/config.key, if there is one"
+                ),
+                task!(
                     initialize::check_kernel_release,
                     "refuses a kernel that the kernel layer was not built for"
                 ),

@@ -392,6 +392,14 @@ pub enum Error {
         /// What is wrong.
         reason: String,
     },
+    /// The key of configs of single machines cannot be used.
+    #[error("read {}", path.display())]
+    BadConfigKey {
+        /// Its file.
+        path: PathBuf,
+        /// Why.
+        source: crate::bundle::Error,
+    },
     /// An ISO 9660 image could not be laid out.
     #[error(transparent)]
     Iso(#[from] ondisk::iso9660::Error),

@@ -12,6 +12,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
+use ondisk::bundle::{KEPT_KEY_PATH, KEY_BYTES, KEY_PATH, PublicKey};
 use ondisk::manifest::{KEPT_PATH, Layer, PATH, RootManifest};
 use ondisk::{bzimage, fat};
 
@@ -43,6 +44,8 @@ pub mod names {
     pub const BOOT_ENTRY: &str = "boot-entry";
     /// loader.conf of systemd-boot. Base layer.
     pub const LOADER_CONFIG: &str = "loader.conf";
+    /// The public key of the config bundle. In installer images alone: a node has it from its initramfs.
+    pub const CONFIG_KEY: &str = "config-key";
 }
 
 /// Where firmware looks for a boot loader when no variable names one.
@@ -72,6 +75,8 @@ pub struct BootParts {
     pub boot_entry: String,
     /// See [`names::LOADER_CONFIG`].
     pub loader_config: String,
+    /// See [`names::CONFIG_KEY`]; most images have none.
+    pub config_key: Option<PublicKey>,
 }
 
 impl BootParts {
@@ -87,17 +92,20 @@ impl BootParts {
     pub fn by_name(mut get: impl FnMut(&str) -> Result<Vec<u8>, Error>) -> Result<Self, Error> {
         let parts = [names::KERNEL, names::STUB, names::LOADER, names::MODULES, names::INIT];
         let [kernel, stub, loader, modules, init] = parts.map(&mut get);
-        let network = match get(names::NETWORK) {
-            Err(Error::MissingPart { .. }) => Vec::new(),
-            Err(Error::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => Vec::new(),
-            other => other?,
+        let mut optional = |name: &str| match get(name) {
+            Err(Error::MissingPart { .. }) => Ok(Vec::new()),
+            Err(Error::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            other => other,
         };
+        let network = optional(names::NETWORK)?;
+        let config_key = config_key(&optional(names::CONFIG_KEY)?)?;
         let mut text = |name: &str| {
             let not_text = |error| io::Error::new(io::ErrorKind::InvalidData, error);
             String::from_utf8(get(name)?).map_err(not_text).map_err(Error::read(Path::new(name)))
         };
         Ok(Self {
             network,
+            config_key,
             command_line: text(names::COMMAND_LINE)?,
             boot_entry: text(names::BOOT_ENTRY)?,
             loader_config: text(names::LOADER_CONFIG)?,
@@ -135,7 +143,8 @@ impl BootParts {
     pub fn all(&self) -> impl Iterator<Item = (&'static str, &[u8])> {
         let network = [(names::NETWORK, self.network.as_slice())];
         let network = network.into_iter().filter(|(_, content)| !content.is_empty());
-        self.of_kernel().into_iter().chain(self.of_base()).chain(network)
+        let key = self.config_key.iter().map(|key| (names::CONFIG_KEY, key.as_slice()));
+        self.of_kernel().into_iter().chain(self.of_base()).chain(network).chain(key)
     }
 
     /// The boot loader's files on an EFI system partition; the UKI comes beside them.
@@ -162,7 +171,9 @@ impl System {
     pub fn running(root: &Path) -> Result<Self, Error> {
         let path = root.join(KEPT_PATH.trim_start_matches('/'));
         let bytes = fs::read(&path).map_err(Error::read(&path))?;
-        Ok(Self { manifest: RootManifest::parse(&bytes)?, boot: BootParts::read(&root.join(FOLDER))? })
+        let boot = BootParts::read(&root.join(FOLDER))?;
+        let config_key = kept_config_key(root)?;
+        Ok(Self { manifest: RootManifest::parse(&bytes)?, boot: BootParts { config_key, ..boot } })
     }
 
     /// Refuses a kernel that the modules are not for, or none.
@@ -181,7 +192,7 @@ impl System {
 
     /// The initramfs, without layers.
     pub fn initramfs(&self) -> Result<Vec<u8>, Error> {
-        let manifest = manifest_segment(&self.manifest)?;
+        let manifest = self.own_segment()?;
         Ok(initramfs::join(&[&self.boot.modules, &self.boot.init, &manifest]))
     }
 
@@ -190,9 +201,19 @@ impl System {
         if self.boot.network.is_empty() {
             return Ok(None);
         }
-        let manifest = manifest_segment(&self.manifest)?;
+        let manifest = self.own_segment()?;
         let segments = [&self.boot.modules, &self.boot.network, &self.boot.init, &manifest];
         Ok(Some(initramfs::join(&segments.map(Vec::as_slice))))
+    }
+
+    /// The last segment of an initramfs: which layers make the root, and whose configs a node takes.
+    fn own_segment(&self) -> Result<Vec<u8>, Error> {
+        let mut tree = Tree::new();
+        tree.bytes(PATH.trim_start_matches('/'), 0o644, self.manifest.to_json())?;
+        if let Some(key) = &self.boot.config_key {
+            tree.bytes(KEY_PATH.trim_start_matches('/'), 0o444, key.to_vec())?;
+        }
+        initramfs::segment(&tree)
     }
 
     /// The UKI, with these arguments behind the image's own.
@@ -212,11 +233,25 @@ impl System {
     }
 }
 
-/// The last segment of an initramfs: which layers make the root.
-pub fn manifest_segment(manifest: &RootManifest) -> Result<Vec<u8>, Error> {
-    let mut tree = Tree::new();
-    tree.bytes(PATH.trim_start_matches('/'), 0o644, manifest.to_json())?;
-    initramfs::segment(&tree)
+/// The key that configs on the boot medium are signed with, as init left it; `None`: the image that runs has none.
+pub fn kept_config_key(root: &Path) -> Result<Option<PublicKey>, Error> {
+    let path = root.join(KEPT_KEY_PATH.trim_start_matches('/'));
+    match fs::read(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        other => config_key(&other.map_err(Error::read(&path))?),
+    }
+}
+
+/// None, or one of the right length.
+fn config_key(bytes: &[u8]) -> Result<Option<PublicKey>, Error> {
+    match (bytes, PublicKey::try_from(bytes)) {
+        ([], _) => Ok(None),
+        (_, Ok(key)) => Ok(Some(key)),
+        (_, Err(_)) => {
+            let source = io::Error::other(format!("it has {} bytes, and a key has {KEY_BYTES}", bytes.len()));
+            Err(Error::read(Path::new(names::CONFIG_KEY))(source))
+        }
+    }
 }
 
 /// A layer of the running system as a layer file: the bytes of the device below its verity device, data and hash tree.

@@ -39,6 +39,7 @@ fn source(folder: &Path) -> Source {
         command_line: "console=ttyS0 panic=10".into(),
         boot_entry: String::new(),
         loader_config: String::new(),
+        config_key: None,
     };
     Source::new(System { manifest: layer::stack("0.1.0", [base]).unwrap(), boot }, folder.to_owned())
 }
@@ -95,6 +96,7 @@ fn a_customisation_is_two_layers_above_the_others() {
         certificates: vec![certificate],
         firmware: Vec::new(),
         config: Some(config),
+        config_key: None,
         kernel: None,
         extensions: Vec::new(),
     };

@@ -33,6 +33,7 @@ fn source(folder: &Path) -> Source {
         command_line: "console=ttyS0 panic=10".into(),
         boot_entry: "ID=billet\n".into(),
         loader_config: "timeout 0\n".into(),
+        config_key: None,
     };
     Source::new(System { manifest, boot }, folder.to_owned())
 }

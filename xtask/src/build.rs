@@ -15,7 +15,7 @@ mod output;
 mod own_kernel;
 mod sizes;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use installer::kernel::Given;
@@ -45,13 +45,19 @@ const PROFILE: &str = "default";
 const COMMAND_LINE: &str = "console=ttyS0 panic=10 oops=panic gpt init_on_alloc=1 slab_nomerge pti=on consoleblank=0 \
     cryptomgr.notests=1 printk.devkmsg=on talos.platform=metal billet.config=metal-iso";
 
+/// `--kernel` for the image's own, which is the default.
+const DEBIAN: &str = "debian";
+
+/// `--kernel` for the hardened one.
+const SOURCE: &str = "source";
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// Ask the mirror for newer packages.
     #[arg(long)]
     update: bool,
-    /// A kernel of your own (a bzImage) in the place of Debian's.
-    #[arg(long, value_name = "FILE")]
+    /// `debian`, `source` (hardened, compiled from Debian's source), or a kernel of your own (a bzImage).
+    #[arg(long, value_name = "KIND|FILE")]
     kernel: Option<PathBuf>,
     /// Its modules: lib/modules/RELEASE, or a folder with that in it.
     #[arg(long, value_name = "FOLDER", requires = "kernel")]
@@ -60,10 +66,28 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     host::ensure_packages(Need::Build)?;
-    let modules = options.modules.clone();
-    let kernel = options.kernel.clone().map(|path| Given { path, modules, config: None });
-    let artefacts = build(if options.update { Freshness::Now } else { Freshness::Day }, kernel.as_ref())?;
+    let freshness = if options.update { Freshness::Now } else { Freshness::Day };
+    let kernel = chosen(options.kernel.as_deref(), options.modules.as_deref(), freshness)?;
+    let artefacts = build(freshness, kernel.as_ref())?;
     sizes::print(&artefacts)
+}
+
+/// The kernel that `--kernel` and `--modules` name; the one from source is compiled here. `None`: Debian's.
+pub(crate) fn chosen(
+    kernel: Option<&Path>,
+    modules: Option<&Path>,
+    freshness: Freshness,
+) -> Result<Option<Given>> {
+    let Some(path) = kernel.filter(|path| *path != Path::new(DEBIAN)) else { return Ok(None) };
+    if path == Path::new(SOURCE) {
+        return kernel::source(&Cache::open(&place::cache()?)?, freshness).map(Some);
+    }
+    Ok(Some(Given { path: path.to_owned(), modules: modules.map(Path::to_owned), config: None }))
+}
+
+/// Whether `--kernel` names one that this program makes, and no file.
+pub(crate) fn is_name(kernel: &Path) -> bool {
+    [DEBIAN, SOURCE].iter().any(|name| kernel == Path::new(name))
 }
 
 /// Version of the operating system: the workspace's.

@@ -52,9 +52,33 @@ const PACKAGES: [(&str, Need, &str); 25] = [
     ("xorriso", Need::Test, "xorriso"),
 ];
 
+/// What compiling a kernel takes besides, with a program or absolute path of each.
+const KERNEL_PACKAGES: [(&str, &str); 9] = [
+    ("bc", "bc"),
+    ("bison", "bison"),
+    ("flex", "flex"),
+    ("libelf-dev", "/usr/include/libelf.h"),
+    ("libssl-dev", "/usr/include/openssl/ssl.h"),
+    ("make", "make"),
+    ("perl", "perl"),
+    ("xz-utils", "xz"),
+    ("zstd", "zstd"),
+];
+
 /// Makes sure that everything for this need is there.
 pub(crate) fn ensure_packages(need: Need) -> Result<()> {
-    let missing = missing(need);
+    ensure(|| missing(need))
+}
+
+/// Makes sure that a kernel can be compiled.
+pub(crate) fn ensure_kernel_packages() -> Result<()> {
+    ensure(|| {
+        KERNEL_PACKAGES.iter().filter(|(_, file)| !present(file)).map(|(package, _)| *package).collect()
+    })
+}
+
+fn ensure(look: impl Fn() -> Vec<&'static str>) -> Result<()> {
+    let missing = look();
     if missing.is_empty() {
         return Ok(());
     }
@@ -67,7 +91,7 @@ pub(crate) fn ensure_packages(need: Need) -> Result<()> {
     // A new machine has no package lists, an old one may have stale ones.
     let refresh_and_install = |_| apt()?.args(["update"]).run().and_then(|()| install());
     step("install host packages", || install().or_else(refresh_and_install))?;
-    let still = self::missing(need);
+    let still = look();
     if !still.is_empty() {
         bail!("these packages are installed, but their programs are not found: {}", still.join(" "));
     }

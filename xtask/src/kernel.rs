@@ -1,12 +1,13 @@
 //! Kernels: where one comes from, whether it will do, and which of its modules go where.
 //!
 //! Owns: the form in which a provider hands over a kernel.
-//! Does not: know how a kernel is made; that is the provider's part. Debian's is the only one; the user's own takes the place
-//! of its layer by `installer::custom`, which billetctl uses too.
+//! Does not: know how a kernel is made; that is the provider's part. Debian's is in every build; the one from source and
+//! the user's own take the place of its layer by `installer::custom`, which billetctl uses too.
 
 mod debian;
 mod index;
 mod install;
+mod source;
 #[cfg(test)]
 mod tests;
 
@@ -18,6 +19,7 @@ use installer::kernel::{ModuleSet, Required};
 pub(crate) use debian::Debian;
 pub(crate) use index::ModuleIndex;
 pub(crate) use install::{InstalledModules, install};
+pub(crate) use source::source;
 
 use crate::cache::Cache;
 use crate::inputs::{Inputs, Package};

@@ -39,6 +39,7 @@ const CHUNK_BYTES: usize = 1 << 20;
 const CHUNKS: usize = 4;
 
 pub(crate) mod build;
+mod configs;
 mod container;
 mod convert;
 mod customise;
@@ -56,6 +57,8 @@ pub(crate) struct Flags {
 pub(crate) enum Local<'f> {
     Build(&'f build::Flags),
     AddLayer(&'f build::AddLayer),
+    AddConfig(&'f configs::Add),
+    ListConfig(&'f configs::List),
     TakeIn,
 }
 
@@ -64,17 +67,26 @@ impl Local<'_> {
         match self {
             Self::Build(flags) => build::run(flags, global),
             Self::AddLayer(flags) => build::add_layer(flags, global),
+            Self::AddConfig(flags) => configs::add(flags),
+            Self::ListConfig(flags) => configs::list(flags, global),
             Self::TakeIn => container::take_in(),
         }
     }
 }
 
 impl Flags {
+    /// Whether `--output` names a file or folder here.
+    pub(crate) fn writes_output(&self) -> bool {
+        matches!(self.action, Action::Build(_) | Action::AddLayer(_))
+    }
+
     /// What is done without a node, if it is that.
     pub(crate) fn local(&self) -> Option<Local<'_>> {
         match &self.action {
             Action::Build(flags) => Some(Local::Build(flags)),
             Action::AddLayer(flags) => Some(Local::AddLayer(flags)),
+            Action::AddConfig(flags) => Some(Local::AddConfig(flags)),
+            Action::ListConfig(flags) => Some(Local::ListConfig(flags)),
             Action::TakeIn => Some(Local::TakeIn),
             _ => None,
         }
@@ -87,6 +99,10 @@ enum Action {
     Build(Box<build::Flags>),
     /// Put another layer on an installer image
     AddLayer(Box<build::AddLayer>),
+    /// Put the config of one machine into a disk or ISO image, or on a disk or stick with one
+    AddConfig(configs::Add),
+    /// Configs of machines in a disk or ISO image
+    ListConfig(configs::List),
     /// Take the stage `customization` into the parts: what the triggers of the installer image run
     #[command(hide = true)]
     TakeIn,
@@ -147,7 +163,11 @@ pub(crate) async fn run(session: &Session, flags: Flags) -> Result<()> {
             Action::Pull { image } => pull(session, node.as_deref(), instance, image).await,
             Action::Remove { image } => remove(session, node.as_deref(), instance, image).await,
             // Made without a node, before there is a session.
-            Action::Build(_) | Action::AddLayer(_) | Action::TakeIn => Ok(()),
+            Action::Build(_)
+            | Action::AddLayer(_)
+            | Action::AddConfig(_)
+            | Action::ListConfig(_)
+            | Action::TakeIn => Ok(()),
         };
         if let Err(status) = done {
             failed.push(format!("{name}: {}", session.error(&status)));

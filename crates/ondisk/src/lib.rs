@@ -9,6 +9,7 @@
 
 extern crate alloc;
 
+pub mod bundle;
 pub mod bzimage;
 pub mod cpio;
 pub mod digest;

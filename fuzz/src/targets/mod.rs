@@ -2,6 +2,7 @@
 //!
 //! Owns: the list, which the bounded run and the endless one both take; a property that is broken is a panic.
 
+mod bundle;
 mod command_line;
 mod config;
 mod luks2;
@@ -40,8 +41,15 @@ impl Outcome {
 }
 
 /// Every target.
-pub const TARGETS: &[Target] =
-    &[config::TARGET, patch::TARGET, command_line::TARGET, talosconfig::TARGET, luks2::HEADER, luks2::JSON];
+pub const TARGETS: &[Target] = &[
+    config::TARGET,
+    patch::TARGET,
+    command_line::TARGET,
+    talosconfig::TARGET,
+    luks2::HEADER,
+    luks2::JSON,
+    bundle::TARGET,
+];
 
 /// The target of this name.
 pub fn target(name: &str) -> Option<&'static Target> {

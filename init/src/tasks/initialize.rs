@@ -3,6 +3,7 @@
 use alloc::format;
 use alloc::string::{String, ToString};
 
+use ondisk::bundle::{KEPT_KEY_PATH, KEY_BYTES, KEY_PATH};
 use ondisk::manifest::{KEPT_PATH, MAX_BYTES, PATH, RootManifest};
 
 use crate::boot::Boot;
@@ -63,6 +64,20 @@ pub fn keep_root_manifest(boot: &mut Boot<'_>) -> Result<(), Failure> {
         .and_then(|bytes| kernel.create(KEPT_PATH, 0o444, &bytes));
     if let Err(errno) = kept {
         boot.warn(&Failure::errno("keep root manifest in", KEPT_PATH, errno).to_string());
+    }
+    Ok(())
+}
+
+/// Leaves the key that configs on the boot medium are signed with for machined, if this image has one: the initramfs,
+/// which the UKI's signature covers, is the only place that it is taken from.
+pub fn keep_config_key(boot: &mut Boot<'_>) -> Result<(), Failure> {
+    let kernel = &mut *boot.kernel;
+    if kernel.status(KEY_PATH).is_err() {
+        return Ok(());
+    }
+    let kept = kernel.read(KEY_PATH, KEY_BYTES).and_then(|bytes| kernel.create(KEPT_KEY_PATH, 0o444, &bytes));
+    if let Err(errno) = kept {
+        boot.warn(&Failure::errno("keep config key in", KEPT_KEY_PATH, errno).to_string());
     }
     Ok(())
 }

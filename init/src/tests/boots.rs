@@ -85,6 +85,20 @@ fn from_a_medium_although_the_loader_names_a_partition_of_it() {
 }
 
 #[test]
+fn the_key_of_configs_is_left_for_machined() {
+    let kernel = with_layers(machine(""), "/billet/layers").file(ondisk::bundle::KEY_PATH, [7; 32]);
+    let mut kernel = short_life(kernel);
+    crate::run(&mut kernel);
+    assert!(kernel.calls.iter().any(|c| c == "create /run/billet/config.key 444, 32 bytes"));
+    // One that is no key is no reason not to boot.
+    let kernel = with_layers(machine(""), "/billet/layers").file(ondisk::bundle::KEY_PATH, [7; 33]);
+    let mut kernel = short_life(kernel);
+    crate::run(&mut kernel);
+    assert_eq!(kernel.errors(), Vec::<&str>::new());
+    assert!(!kernel.calls.iter().any(|c| c.starts_with("create /run/billet/config.key")));
+}
+
+#[test]
 fn one_layer_is_mounted_directly() {
     let mut manifest = root().0;
     manifest.layers.truncate(1);

@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 
 use ondisk::manifest::{Layer, RootManifest};
 
+use crate::bundle;
 use crate::image::Source;
 use crate::kernel::Given;
 use crate::layer::{self, Spec, stack};
@@ -94,6 +95,11 @@ fn changed(
     let given = profile.kernel.as_ref().map(Given::read).transpose()?;
     let mut boot = source.system.boot.clone();
     boot.command_line = command_line(&boot.command_line, &profile.kernel_arguments)?;
+    if let Some(path) = &profile.config_key {
+        let text = fs::read_to_string(path).map_err(Error::read(path))?;
+        let reason = |error: bundle::Error| Error::BadConfigKey { path: path.clone(), source: error };
+        boot.config_key = Some(bundle::public_key_from_pem(&text).map_err(reason)?);
+    }
     let mut lower = Lower::read(&source.system.manifest.layers, &source.layers)?;
     let gone: Vec<String> = profile.remove.iter().map(|path| lower.resolve(path.trim_matches('/'))).collect();
     let mut additions = added(&lower, profile, &boot.command_line, source)?.into_entries()?;

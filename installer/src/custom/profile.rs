@@ -27,6 +27,8 @@ pub struct Profile {
     pub firmware: Vec<PathBuf>,
     /// The machine config that the image brings.
     pub config: Option<PathBuf>,
+    /// The public key that configs of single machines are signed with, in PEM.
+    pub config_key: Option<PathBuf>,
     /// Another kernel than the image's.
     pub kernel: Option<Given>,
     /// System extensions: folders, tar files or container images.
@@ -80,6 +82,7 @@ struct Text {
     #[serde(default)]
     firmware: Vec<PathBuf>,
     config: Option<PathBuf>,
+    config_key: Option<PathBuf>,
     kernel: Option<KernelFiles>,
     #[serde(default)]
     extensions: Vec<PathBuf>,
@@ -146,6 +149,7 @@ impl Profile {
             certificates: text.certificates.into_iter().map(here).collect(),
             firmware: text.firmware.into_iter().map(here).collect(),
             config: text.config.map(here),
+            config_key: text.config_key.map(here),
             kernel: text.kernel.map(|kernel| Given {
                 path: here(kernel.path),
                 modules: kernel.modules.map(here),
@@ -153,7 +157,12 @@ impl Profile {
             }),
             extensions: text.extensions.into_iter().map(here).collect(),
         };
-        let named = profile.certificates.iter().chain(&profile.firmware).chain(&profile.config);
+        let named = profile
+            .certificates
+            .iter()
+            .chain(&profile.firmware)
+            .chain(&profile.config)
+            .chain(&profile.config_key);
         let named = named.chain(&profile.extensions);
         let kernel = profile.kernel.iter();
         let named = named.chain(kernel.flat_map(|kernel| {
@@ -178,6 +187,7 @@ impl Profile {
         self.certificates.extend(other.certificates);
         self.firmware.extend(other.firmware);
         self.config = other.config.or(self.config);
+        self.config_key = other.config_key.or(self.config_key);
         self.kernel = other.kernel.or(self.kernel);
         self.extensions.extend(other.extensions);
         self
@@ -216,6 +226,7 @@ mod tests {
             ("[[add]]\nto = '/'\n", "the 1. [[add]] must have one of folder, tar, image"),
             ("[[add]]\nfolder = 'files'\ntar = 'x'\n", "must have one of"),
             ("config = [", "line 1"),
+            ("config-key = 'a.pub'\n", "a.pub is not there"),
             ("[kernel]\npath = 'vmlinuz'\n", "vmlinuz is not there"),
             ("[kernel]\nmodules = 'files'\n", "missing field `path`"),
         ] {

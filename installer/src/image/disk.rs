@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use ondisk::fat;
+use ondisk::{bundle, fat};
 use rustix::fs::SeekFrom as Place;
 
 use super::Source;
@@ -28,7 +28,9 @@ pub(super) fn write(
 ) -> Result<(), Error> {
     let uki = source.uki()?;
     let [loader, settings] = source.system.boot.loader_files();
-    let files = [loader, fat::File { path: UKI_PATH, content: &uki }, settings];
+    let configs = source.system.boot.config_key.as_ref().map(bundle::blank);
+    let mut files = vec![loader, fat::File { path: UKI_PATH, content: &uki }, settings];
+    files.extend(configs.iter().map(|content| fat::File { path: bundle::PATH, content }));
     let spec =
         disk::Spec { sector_bytes, ..disk::Spec::new(&source.system.manifest, &source.layers, &files) };
     disk::write(path, &spec, progress)?;

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use ondisk::gpt::{Geometry, Guid, Table, types};
 use ondisk::manifest::LAYER_DIR;
-use ondisk::{Digest, fat, iso9660};
+use ondisk::{Digest, bundle, fat, iso9660};
 
 use super::Source;
 use crate::layout::partition;
@@ -30,18 +30,23 @@ const LEAST_BOOT_BYTES: u64 = 36 << 20;
 /// For the volume's own tables and folders.
 const SPARE_BYTES: u64 = 2 << 20;
 
+/// Kept free for configs that are added later: the old bundle and the new one lie there side by side.
+const CONFIG_BYTES: u64 = 2 * bundle::MAX_BYTES as u64;
+
 /// How much of a layer is copied at once.
 const CHUNK_BYTES: usize = 1 << 20;
 
 pub(super) fn write(source: &Source, path: &Path, progress: &mut dyn FnMut(Progress)) -> Result<(), Error> {
     let uki = source.uki()?;
-    let files = [fat::File { path: LOADER_PATH, content: &uki }];
+    let configs = source.system.boot.config_key.as_ref().map(bundle::blank);
+    let mut files = vec![fat::File { path: LOADER_PATH, content: &uki }];
+    files.extend(configs.iter().map(|content| fat::File { path: bundle::PATH, content }));
     let seed = Digest::sha256(&[
         b"iso 1",
         source.system.manifest.to_json().as_bytes(),
         Digest::sha256(&[&uki]).as_bytes(),
     ]);
-    let volume = boot_volume(&seed, &uki);
+    let volume = boot_volume(&seed, &uki, if configs.is_some() { CONFIG_BYTES } else { 0 });
     let layers = &source.system.manifest.layers;
     let folder = LAYER_DIR.trim_start_matches('/');
     let names: Vec<String> = layers.iter().map(|layer| format!("{folder}/{}", layer.file_name())).collect();
@@ -75,9 +80,10 @@ pub(super) fn write(source: &Source, path: &Path, progress: &mut dyn FnMut(Progr
     output.keep(path)
 }
 
-fn boot_volume(seed: &Digest, uki: &[u8]) -> fat::Volume<'static> {
+fn boot_volume(seed: &Digest, uki: &[u8], config_bytes: u64) -> fat::Volume<'static> {
     let [a, b, c, d, ..] = *seed.as_bytes();
-    let bytes = (uki.len() as u64 + SPARE_BYTES).next_multiple_of(1 << 20).max(LEAST_BOOT_BYTES);
+    let bytes =
+        (uki.len() as u64 + SPARE_BYTES + config_bytes).next_multiple_of(1 << 20).max(LEAST_BOOT_BYTES);
     let volume_id = u32::from_be_bytes([a, b, c, d]);
     fat::Volume { label: "EFI", volume_id, sector_bytes: STICK_SECTOR_BYTES, bytes }
 }

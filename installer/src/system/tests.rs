@@ -15,6 +15,7 @@ fn boot_parts() -> BootParts {
         command_line: "console=ttyS0 gpt".into(),
         boot_entry: "ID=billet\n".into(),
         loader_config: "timeout 0\n".into(),
+        config_key: None,
     }
 }
 
@@ -40,6 +41,24 @@ fn the_running_system_is_read_whole() {
     fs::remove_file(root.path().join(FOLDER).join(names::STUB)).unwrap();
     let error = System::running(root.path()).unwrap_err().to_string();
     assert!(error.ends_with("usr/lib/billet/boot/stub.efi"), "{error}");
+}
+
+#[test]
+fn the_key_of_configs_is_in_the_initramfs_and_stays_with_the_node() {
+    let manifest = Made::new("0.1.0", 40_000).manifest;
+    let root = root(&boot_parts(), &manifest);
+    assert_eq!(System::running(root.path()).unwrap().boot.config_key, None);
+    let key = [5; KEY_BYTES];
+    fs::write(root.path().join("run/billet/config.key"), key).unwrap();
+    let running = System::running(root.path()).unwrap();
+    assert_eq!(running.boot.config_key, Some(key));
+    assert!(running.boot.all().any(|(name, content)| name == names::CONFIG_KEY && content == key));
+    let initramfs = running.initramfs().unwrap();
+    let own = initramfs.strip_prefix(b"modsinit").unwrap();
+    let mut entries = cpio::Reader::new(own).map(Result::unwrap);
+    assert!(entries.any(|entry| entry.name == "etc/billet/config.key" && entry.content == key));
+    fs::write(root.path().join("run/billet/config.key"), b"short").unwrap();
+    assert!(System::running(root.path()).is_err());
 }
 
 #[test]

@@ -33,7 +33,7 @@ fn made_from(installer: &Path, kind: Kind, folder: &Path) -> PathBuf {
 }
 
 /// An image on a file that is longer, as on a disk.
-fn flashed(image: &Path, bytes: u64) -> PathBuf {
+pub(crate) fn flashed(image: &Path, bytes: u64) -> PathBuf {
     let path = image.with_extension("flashed");
     File::create(&path).unwrap().set_len(bytes).unwrap();
     let image = Image::open(image).unwrap();

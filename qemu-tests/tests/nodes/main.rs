@@ -19,6 +19,7 @@ mod images;
 mod install;
 mod loader;
 mod netboot;
+mod per_device;
 mod power_cut;
 mod recorder;
 mod secure_boot;

@@ -2,7 +2,7 @@
 //!
 //! | part | owns |
 //! |---|---|
-//! | [`source`], [`volume`], [`http`], [`address`] | finding a config |
+//! | [`source`], [`volume`], [`bundle`], [`http`], [`address`] | finding a config |
 //! | [`state`] | the partition STATE and files on it |
 //! | [`change`], [`plan`] | pure: what differs, what that takes, which mode does what |
 //! | [`apply`] | one change from request to answer |
@@ -13,6 +13,7 @@
 
 mod address;
 pub(crate) mod apply;
+mod bundle;
 pub(crate) mod change;
 mod http;
 pub(crate) mod maintenance;

@@ -1,7 +1,8 @@
 //! Where a machine config comes from, in order.
 //!
 //! Owns: the order: STATE alone; else the image's own, the early parameter, what the command line names, the inline
-//! parameter, each laid over those before it as a strategic merge patch.
+//! parameter, each laid over those before it as a strategic merge patch. Where the command line names nothing that is
+//! there, the boot medium's bundle has its place.
 //! Does not: judge the text, or try again (`loadConfig` does both).
 //! Fails by: [`Trouble`]; [`Search::Nothing`] is no error: nobody has given this node a config yet.
 //! Source: spec/machine-facts.md §4.5 and spec/machine-facts-v1.13.md §4.1, §4.5.
@@ -19,7 +20,7 @@ use zeroize::Zeroizing;
 
 use super::address::{Machine, fill};
 use super::state::CONFIG;
-use super::{MAX_BYTES, http, volume};
+use super::{MAX_BYTES, bundle, http, volume};
 use crate::node::Node;
 use crate::store::{HOSTNAME_STATUS, Spec};
 
@@ -39,6 +40,15 @@ pub(crate) enum Origin {
     Parameter(&'static str),
     /// The volume labelled `metal-iso`.
     Volume,
+    /// The boot medium's config bundle.
+    Bundle {
+        /// Which disk or medium.
+        device: String,
+        /// Number of the entry, from 1.
+        entry: usize,
+        /// What makes it this machine's.
+        selector: String,
+    },
     /// An address.
     Address(String),
     /// Several of these, the later laid over the earlier.
@@ -52,6 +62,9 @@ impl fmt::Display for Origin {
             Self::Image(path) => write!(f, "the image ({path})"),
             Self::Parameter(name) => write!(f, "the kernel parameter {name}"),
             Self::Volume => f.write_str("the volume labelled metal-iso"),
+            Self::Bundle { device, entry, selector } => {
+                write!(f, "entry {entry} of the config bundle of {device}, by {selector}")
+            }
             Self::Address(address) => f.write_str(address),
             Self::Several(origins) => {
                 let names: Vec<String> = origins.iter().map(ToString::to_string).collect();
@@ -97,7 +110,7 @@ pub(crate) async fn from_outside(node: &Arc<Node>) -> Search {
     };
     let early = inline("talos.config.early", &node.parameters.config_early);
     let last = inline("talos.config.inline", &node.parameters.config_inline);
-    together([in_image(&IN_IMAGE), early, named(node).await, last])
+    together([in_image(&IN_IMAGE), early, named_or_own(node).await, last])
 }
 
 /// One config of all that was found; a source that failed makes the search fail, for its part would be missing.
@@ -151,6 +164,20 @@ fn in_image(paths: &[&'static str]) -> Search {
         }
     }
     Search::Nothing
+}
+
+/// The source that `config=` names; where it has nothing, this machine's entry on the boot medium.
+async fn named_or_own(node: &Arc<Node>) -> Search {
+    let named = named(node).await;
+    if node.parameters.config == Some(ConfigSource::None) {
+        return named;
+    }
+    let (Search::Nothing | Search::Absent(_)) = &named else { return named };
+    match bundle::read(node).await {
+        Search::Nothing => named,
+        // Who gave the machine a bundle meant that, not a volume.
+        own => own,
+    }
 }
 
 /// The source that `config=` names.

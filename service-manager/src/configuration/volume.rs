@@ -5,7 +5,7 @@
 
 use std::ffi::CString;
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use ondisk::fat;
@@ -103,7 +103,19 @@ enum FatTrouble {
 }
 
 /// A device as the reader of `ondisk` wants it.
-struct Volume(fs::File);
+pub(super) struct Volume(fs::File);
+
+impl Volume {
+    /// Opens it for reading.
+    pub(super) fn open(device: &Path) -> std::io::Result<Self> {
+        fs::File::open(device).map(Self)
+    }
+
+    /// Its length.
+    pub(super) fn bytes(&self) -> std::io::Result<u64> {
+        (&self.0).seek(SeekFrom::End(0))
+    }
+}
 
 impl ReadAt for Volume {
     fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
@@ -118,7 +130,7 @@ impl ReadAt for Volume {
 
 fn read_fat(device: &Path) -> Result<Zeroizing<String>, FatTrouble> {
     let other = |text: String| FatTrouble::Other(text);
-    let volume = Volume(fs::File::open(device).map_err(|e| other(e.to_string()))?);
+    let volume = Volume::open(device).map_err(|e| other(e.to_string()))?;
     let limit = u32::try_from(super::MAX_BYTES).unwrap_or(u32::MAX);
     let mut reader = match fat::Reader::open(volume) {
         Ok(reader) => reader,

@@ -49,6 +49,7 @@ pub(super) fn parts(
         command_line: COMMAND_LINE.to_owned(),
         boot_entry: image::boot_entry().to_owned(),
         loader_config: LOADER_CONFIG.to_owned(),
+        config_key: None,
     })
 }
 

@@ -20,7 +20,7 @@ use engine::{Engine, PROFILE, TARGET};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// One target: config, patch, command-line, talosconfig, luks2-header or luks2-json; without it all of them in turn.
+    /// One target: config, patch, command-line, talosconfig, luks2-header, luks2-json or config-bundle; without it all of them in turn.
     target: Option<String>,
     /// Call the target with this file, once.
     #[arg(long, value_name = "FILE", requires = "target")]

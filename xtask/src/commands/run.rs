@@ -18,7 +18,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use installer::kernel::Given;
 use qemu_tests::cli::Billetctl;
 use qemu_tests::console::Console;
 
@@ -63,14 +62,22 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         bail!("a node is running already (process {}): `cargo xtask stop` ends it", running.pid);
     }
     let freshness = if options.update { Freshness::Now } else { Freshness::Day };
-    let own = options.modules.as_ref().zip(options.machine.kernel()).map(|(modules, kernel)| Given {
-        path: kernel.to_owned(),
-        modules: Some(modules.clone()),
-        config: None,
-    });
+    let mut machine = options.machine.clone();
+    let kernel = machine.kernel().map(Path::to_owned);
+    let is_named = kernel.as_deref().is_some_and(build::is_name);
+    // A file without modules is QEMU's affair, everything else goes into the image.
+    let own = match kernel.as_deref().filter(|_| is_named || options.modules.is_some()) {
+        Some(kernel) if !options.no_build => {
+            build::chosen(Some(kernel), options.modules.as_deref(), freshness)?
+        }
+        _ => None,
+    };
+    if is_named {
+        machine.use_image_s_kernel();
+    }
     let artefacts =
         if options.no_build { Artefacts::read()? } else { build::build(freshness, own.as_ref())? };
-    start(&options.machine)?;
+    start(&machine)?;
     let state = State::running()?.context("the node ended at once; its log is target/run/serial.log")?;
     if options.detach { wait_for_api(&state, &artefacts) } else { follow(&state, &artefacts) }
 }

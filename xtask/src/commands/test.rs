@@ -9,6 +9,7 @@ mod suite;
 mod tally;
 mod twice;
 
+use std::path::PathBuf;
 use std::thread;
 use std::time::Instant;
 
@@ -29,18 +30,24 @@ pub(crate) struct Options {
     /// Only suites whose name contains this.
     #[arg(long)]
     only: Option<String>,
+    /// The kernel of the nodes: `debian`, `source` (compiled first, an hour), or one of your own (a bzImage).
+    #[arg(long, value_name = "KIND|FILE")]
+    kernel: Option<PathBuf>,
+    /// Its modules: lib/modules/RELEASE, or a folder with that in it.
+    #[arg(long, value_name = "FOLDER", requires = "kernel")]
+    modules: Option<PathBuf>,
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     let began = Instant::now();
     host::ensure_packages(Need::Test)?;
     let mut suites = Suites::new(options.only.clone())?;
-    let built = thread::scope(|scope| {
-        let build = suites.begin(scope, "build", || build::build(Freshness::Day, None).map(drop));
+    let was_built = thread::scope(|scope| {
+        let build = suites.begin(scope, "build", || built(options));
         without_machines(&mut suites, options.long);
         suites.end(build)
     });
-    if built {
+    if was_built {
         with_what_was_built(&mut suites, options.long);
     }
     suites.explain();
@@ -52,6 +59,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         bail!("some tests failed; their logs are in target/test");
     }
     Ok(())
+}
+
+fn built(options: &Options) -> Result<()> {
+    let kernel = build::chosen(options.kernel.as_deref(), options.modules.as_deref(), Freshness::Day)?;
+    build::build(Freshness::Day, kernel.as_ref()).map(drop)
 }
 
 /// What needs sources alone.

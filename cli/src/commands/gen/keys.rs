@@ -1,4 +1,4 @@
-//! `gen ca|key|csr|crt|keypair`: keys and certificates as files.
+//! `gen ca|key|config-key|csr|crt|keypair`: keys and certificates as files.
 //!
 //! Owns: the files' names. A key is replaced with `--force` only; requests and certificates can be made again at any
 //! time and are replaced, so that renewing a certificate is the same commands each time.
@@ -110,6 +110,15 @@ pub(super) fn key(flags: &KeyFlags) -> Result<()> {
     let path = named(Path::new(&flags.name), "key");
     files::check_free([path.as_path()], flags.force)?;
     files::write(&path, PrivateKey::generate()?.to_pem().expose_secret())
+}
+
+pub(super) fn config_key(flags: &KeyFlags) -> Result<()> {
+    let [key, public] = ["key", "pub"].map(|end| named(Path::new(&flags.name), end));
+    files::check_free([key.as_path(), public.as_path()], flags.force)?;
+    let private = PrivateKey::generate()?;
+    files::write(&key, private.to_pem().expose_secret())?;
+    files::write(&public, &private.public_pem("the key")?)?;
+    Ok(output::print(format!("created {} (keep it) and {}\n", key.display(), public.display()))?)
 }
 
 pub(super) fn csr(flags: &CsrFlags) -> Result<()> {

@@ -22,6 +22,8 @@ pub(crate) enum Command {
     Ca(keys::CaFlags),
     /// A private key (Ed25519): NAME.key
     Key(keys::KeyFlags),
+    /// A key for configs of single machines in one image (Ed25519): NAME.key, NAME.pub
+    ConfigKey(keys::KeyFlags),
     /// A request for a certificate, beside its key
     Csr(keys::CsrFlags),
     /// A certificate for a request: NAME.crt
@@ -46,6 +48,7 @@ pub(crate) fn run(global: &Global, command: Command) -> Result<()> {
         Command::Secrets(flags) => secrets::run(global, &flags),
         Command::Ca(flags) => keys::ca(&flags),
         Command::Key(flags) => keys::key(&flags),
+        Command::ConfigKey(flags) => keys::config_key(&flags),
         Command::Csr(flags) => keys::csr(&flags),
         Command::Crt(flags) => keys::crt(&flags),
         Command::Keypair(flags) => keys::keypair(&flags),

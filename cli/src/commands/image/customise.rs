@@ -26,6 +26,9 @@ pub(crate) struct Changes {
     /// Let the image bring this machine config; everybody who has the image can read it
     #[arg(long, value_name = "FILE")]
     embedded_config_path: Option<PathBuf>,
+    /// Let the image take configs that `image add-config` adds; this is the public half of the key, PEM
+    #[arg(long, value_name = "FILE")]
+    config_key: Option<PathBuf>,
     /// Add a system extension: a folder, a tar file or a container image in one
     #[arg(long, value_name = "PATH")]
     system_extension_image: Vec<PathBuf>,
@@ -47,6 +50,7 @@ impl Changes {
             && self.kernel_path.is_none()
             && self.system_extension_image.is_empty()
             && self.embedded_config_path.is_none()
+            && self.config_key.is_none()
             && [&self.add, &self.remove, &self.extra_kernel_arg].iter().all(|list| list.is_empty())
             && self.certificate.is_empty()
     }
@@ -65,6 +69,7 @@ impl Changes {
             certificates: self.certificate.clone(),
             firmware: Vec::new(),
             config: self.embedded_config_path.clone(),
+            config_key: self.config_key.clone(),
             extensions: self.system_extension_image.clone(),
             kernel: self.kernel_path.clone().map(|path| Given {
                 path,

@@ -119,6 +119,15 @@ impl PrivateKey {
         Secret::new(text.as_str())
     }
 
+    /// PEM text of the public half (`PUBLIC KEY`, SubjectPublicKeyInfo).
+    ///
+    /// # Errors
+    /// [`PkiError::Unusable`] if it is no key that we can sign with.
+    pub fn public_pem(&self, what: &'static str) -> Result<String, PkiError> {
+        let der = self.signer(what)?.subject_public_key_info();
+        Ok(pem::encode("PUBLIC KEY", &der).as_str().to_owned())
+    }
+
     /// Whether the algorithm's identifier, which comes first, holds `oid`.
     fn has(&self, oid: &[u8]) -> bool {
         self.pkcs8.windows(oid.len()).take(16).any(|w| w == oid)

@@ -30,8 +30,9 @@ pub(crate) struct Options {
     /// Boot from a disk through firmware, boot loader and UKI.
     #[arg(long)]
     uefi: bool,
-    /// A kernel of your own instead of the image's; without `--modules` its release must be that of the kernel layer.
-    #[arg(long, conflicts_with = "uefi")]
+    /// `debian`, `source` (hardened, compiled from Debian's source), or a kernel of your own (a bzImage); without
+    /// `--modules` its release must be that of the kernel layer.
+    #[arg(long, value_name = "KIND|FILE", conflicts_with = "uefi")]
     kernel: Option<PathBuf>,
     /// Words to add to the kernel's command line.
     #[arg(long, conflicts_with = "uefi", allow_hyphen_values = true)]
@@ -45,6 +46,11 @@ impl Options {
     /// The kernel that is started instead of the image's.
     pub(super) fn kernel(&self) -> Option<&Path> {
         self.kernel.as_deref()
+    }
+
+    /// Starts what is in the image.
+    pub(super) fn use_image_s_kernel(&mut self) {
+        self.kernel = None;
     }
 
     /// The same options as words, for the helper.

@@ -1,0 +1,158 @@
+//! A config more in the bundle of an image.
+//!
+//! Owns: the key that signs, the order of writes.
+//! Does not: touch anything else of the image: kernel, initramfs and layers stay as they were signed.
+//! Order: the whole new file beside the old one; the old one's end; the new one's name. [`super::find`] takes the new one
+//! where that was cut off.
+
+use ondisk::bundle::{self, Entry, Frame, NEW_PATH, PATH, Payload, PublicKey, Selector, matching};
+use ondisk::fat::{self, Reader};
+use ring::signature::{Ed25519KeyPair, KeyPair};
+use rustls_pki_types::SubjectPublicKeyInfoDer;
+use rustls_pki_types::pem::PemObject;
+use zeroize::Zeroizing;
+
+use super::{Error, entries, name_of, read, volume};
+use crate::device::{BlockDevice, Part, apply};
+
+/// SubjectPublicKeyInfo of an Ed25519 key up to its 32 bytes (RFC 8410 §4).
+const PUBLIC_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
+
+/// The key that configs are signed with.
+pub struct SigningKey(Ed25519KeyPair);
+
+impl SigningKey {
+    /// Reads PKCS #8.
+    pub fn from_pkcs8(der: &[u8]) -> Result<Self, Error> {
+        // Keys of version 1 have no public half to compare with.
+        let key = Ed25519KeyPair::from_pkcs8_maybe_unchecked(der);
+        key.map(Self).map_err(|_| Error::Key {
+            what: "the signing key",
+            reason: "it is no Ed25519 key; make one with `billetctl gen config-key`",
+        })
+    }
+
+    /// Its public half.
+    #[must_use]
+    pub fn public(&self) -> PublicKey {
+        let mut key = PublicKey::default();
+        for (to, from) in key.iter_mut().zip(self.0.public_key().as_ref()) {
+            *to = *from;
+        }
+        key
+    }
+
+    /// The bundle of these entries.
+    pub fn sign(&self, entries: &[Entry<'_>]) -> Result<Zeroizing<Vec<u8>>, Error> {
+        let mut file = bundle::message(&self.public(), entries)?;
+        let signature = self.0.sign(&file);
+        // There is room for it.
+        file.extend(signature.as_ref());
+        Ok(file)
+    }
+}
+
+/// The public half from PEM (`-----BEGIN PUBLIC KEY-----`).
+pub fn public_key_from_pem(text: &str) -> Result<PublicKey, Error> {
+    let bad = |reason| Error::Key { what: "the public key of configs", reason };
+    let der = SubjectPublicKeyInfoDer::from_pem_slice(text.as_bytes()).map_err(|_| {
+        bad("no PEM block PUBLIC KEY is in it; `billetctl gen config-key` writes one to NAME.pub")
+    })?;
+    let key = der.strip_prefix(&PUBLIC_PREFIX).and_then(|key| PublicKey::try_from(key).ok());
+    key.ok_or(bad("it is no Ed25519 key; make one with `billetctl gen config-key`"))
+}
+
+/// An entry as it is shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// What makes it a machine's.
+    pub selectors: Vec<String>,
+    /// Length of the config; `None`: it is encrypted.
+    pub bytes: Option<usize>,
+}
+
+/// Whose configs an image takes, and which it has. Without a key its own one is believed.
+pub fn list(disk: &mut dyn BlockDevice, key: Option<&PublicKey>) -> Result<(PublicKey, Vec<Listed>), Error> {
+    let (start, length) = place(disk)?;
+    let file = read(&mut Part::new(disk, start, length))?;
+    let own = Frame::read(&file)?.key;
+    let listed = entries(&file, key.unwrap_or(&own))?.into_iter().map(|entry| Listed {
+        selectors: entry.selectors.iter().map(ToString::to_string).collect(),
+        bytes: match entry.payload {
+            Payload::Plain(text) => Some(text.len()),
+            Payload::Sealed(_) => None,
+        },
+    });
+    Ok((own, listed.collect()))
+}
+
+/// Adds a config for the machine that has any of these selectors. With `replace` it takes the place of the entries that
+/// have one of them, else these are an error. Returns how many entries there are then.
+pub fn add(
+    disk: &mut dyn BlockDevice,
+    key: &SigningKey,
+    selectors: &[Selector],
+    config: &[u8],
+    replace: bool,
+) -> Result<usize, Error> {
+    if selectors.is_empty() {
+        return Err(Error::ForNobody);
+    }
+    let (start, length) = place(disk)?;
+    let mut part = Part::new(disk, start, length);
+    let old = read(&mut part)?;
+    let wanted = Frame::read(&old)?.key;
+    if wanted != key.public() {
+        return Err(Error::OtherKey { found: name_of(&key.public()), wanted: name_of(&wanted) });
+    }
+    let mut all = entries(&old, &wanted)?;
+    if replace {
+        let gone: Vec<usize> = matching(&all, selectors).into_iter().map(|(index, _)| index).collect();
+        let mut index = 0..;
+        all.retain(|_| !index.next().is_some_and(|index| gone.contains(&index)));
+    }
+    all.push(Entry { selectors: selectors.to_vec(), payload: Payload::Plain(config) });
+    let new = key.sign(&all)?;
+    put(&mut part, &new)?;
+    if *read(&mut part)? != *new {
+        return Err(Error::ReadsBack);
+    }
+    Ok(all.len())
+}
+
+fn place(disk: &mut dyn BlockDevice) -> Result<(u64, u64), Error> {
+    let bytes = disk.bytes();
+    volume(&mut &mut *disk, bytes)
+}
+
+fn put(volume: &mut Part<'_, dyn BlockDevice + '_>, content: &[u8]) -> Result<(), Error> {
+    // What a change left that was cut off: beside the old file it counts for nothing, alone it is the old file.
+    match remove(volume, PATH, NEW_PATH) {
+        Err(Error::NoBundle) => rename(volume)?,
+        done => done?,
+    }
+    let steps = Reader::open(&mut *volume)?.add(NEW_PATH, content)?;
+    apply(volume, 0, &steps)?;
+    remove(volume, NEW_PATH, PATH)?;
+    rename(volume)
+}
+
+/// Removes a file if `other` is there.
+fn remove(volume: &mut Part<'_, dyn BlockDevice + '_>, other: &str, path: &str) -> Result<(), Error> {
+    let (folder, other) = other.rsplit_once('/').unwrap_or(("", other));
+    let names = Reader::open(&mut *volume)?.list(folder)?;
+    if !names.iter().any(|entry| entry.name.eq_ignore_ascii_case(other)) {
+        return Err(Error::NoBundle);
+    }
+    let steps = match Reader::open(&mut *volume)?.remove(path) {
+        Err(fat::Error::NotFound(_)) => return Ok(()),
+        steps => steps?,
+    };
+    Ok(apply(volume, 0, &steps)?)
+}
+
+fn rename(volume: &mut Part<'_, dyn BlockDevice + '_>) -> Result<(), Error> {
+    let name = PATH.rsplit_once('/').map_or(PATH, |(_, name)| name);
+    let steps = Reader::open(&mut *volume)?.rename(NEW_PATH, name)?;
+    Ok(apply(volume, 0, &steps)?)
+}

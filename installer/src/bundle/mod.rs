@@ -1,0 +1,173 @@
+//! The config bundle of a disk or medium: where it lies, and what of it is proved.
+//!
+//! Owns: the way from a disk to the file on its EFI system partition, which images for CD drives and sticks have too; the
+//! check of the signature. [`add`] changes a bundle and belongs to images.
+//! Does not: know whose configs a machine takes ([`ondisk::bundle`] does), read a config.
+//! Fails by: [`Error`], which says what to do.
+//! Source: docs/formats/config-bundle.md.
+
+#[cfg(feature = "image")]
+mod add;
+#[cfg(test)]
+mod tests;
+
+use ondisk::bundle::{self, Entry, Frame, PublicKey};
+use ondisk::gpt::{self, Geometry};
+use ondisk::{Digest, ReadAt, ReadError, fat};
+use ring::signature::{ED25519, UnparsedPublicKey};
+use zeroize::Zeroizing;
+
+pub use ondisk::bundle::{NotASelector, Selector};
+
+#[cfg(feature = "image")]
+pub use add::{Listed, SigningKey, add, list, public_key_from_pem};
+
+/// Sectors that partition tables count in.
+const SECTOR_BYTES: [u32; 2] = [512, 4096];
+
+/// Partition with the file.
+const PARTITION: &str = "EFI";
+
+/// Why there is no bundle, or why it is not used.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A disk without the partition.
+    #[error(
+        "there is no GUID partition table with a partition EFI: it is no raw disk or ISO image of Billet"
+    )]
+    NoVolume,
+    /// An image that takes no configs.
+    #[error(
+        "it has no {}: it was made without a key for configs; make it with `billetctl image build --config-key`",
+        bundle::PATH
+    )]
+    NoBundle,
+    /// The file is damaged.
+    #[error("the config bundle is not used: {0}")]
+    Damaged(#[from] bundle::Error),
+    /// Somebody changed the file, or signed it with a key of the same name only.
+    #[error(
+        "the config bundle is not used: its signature is wrong, so it was changed or damaged since it was signed; make the \
+         image anew and add its configs with `billetctl image add-config`"
+    )]
+    Signature,
+    /// The file is of another image.
+    #[error(
+        "the config bundle is signed with key {found}, and this image takes configs of key {wanted}: sign with that, or make the \
+         image with the other's public half"
+    )]
+    OtherKey {
+        /// Whose it is.
+        found: String,
+        /// Whose it should be.
+        wanted: String,
+    },
+    /// A key that cannot be used.
+    #[error("{what}: {reason}")]
+    Key {
+        /// Which.
+        what: &'static str,
+        /// What is wrong, and what to do.
+        reason: &'static str,
+    },
+    /// A config that nobody would get.
+    #[error("name the machine that the config is for: at least one of --mac, --serial, --uuid")]
+    ForNobody,
+    /// The disk could not be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The table could not be read.
+    #[error(transparent)]
+    Table(#[from] gpt::Error),
+    /// The volume is damaged or full.
+    #[error("the volume of partition EFI: {0}")]
+    Volume(#[from] fat::Error),
+    /// The disk could not be written.
+    #[error(transparent)]
+    Device(#[from] crate::device::DeviceError),
+    /// What was written is not what is there.
+    #[error("the config bundle reads back differently from what was written: the disk is faulty")]
+    ReadsBack,
+}
+
+/// The name of a key for people: the first 16 digits of its SHA-256.
+#[must_use]
+pub fn name_of(key: &PublicKey) -> String {
+    Digest::sha256(&[key]).to_string().chars().take(16).collect()
+}
+
+/// Start and length of the volume that firmware starts a disk or medium from. CD drives have sectors of 2048 bytes, and
+/// their table counts in 512 all the same.
+pub fn volume(disk: &mut impl ReadAt, disk_bytes: u64) -> Result<(u64, u64), Error> {
+    for sector_bytes in SECTOR_BYTES {
+        let Ok(geometry) = Geometry::new(sector_bytes, disk_bytes) else { continue };
+        let table = match gpt::read(disk, geometry) {
+            Ok(found) => found.table,
+            Err(gpt::Error::Read(error)) => return Err(error.into()),
+            Err(_) => continue,
+        };
+        let partition = table.by_name(PARTITION).ok_or(Error::NoVolume)?;
+        return Ok((table.offset_bytes(partition), table.size_bytes(partition)));
+    }
+    Err(Error::NoVolume)
+}
+
+/// The bundle of a disk or medium as it lies there, nothing of it checked. `None`: it has none, or is no disk of ours.
+pub fn find(disk: &mut impl ReadAt, disk_bytes: u64) -> Result<Option<Zeroizing<Vec<u8>>>, Error> {
+    let (start, length) = match volume(disk, disk_bytes) {
+        Err(Error::NoVolume) => return Ok(None),
+        place => place?,
+    };
+    match read(&mut Window { disk, start, length }) {
+        Ok(file) => Ok(Some(file)),
+        Err(Error::NoBundle | Error::Volume(fat::Error::NotFat32)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The file of a volume; the new one where a change was cut off between the old one's end and its renaming.
+fn read(volume: &mut impl ReadAt) -> Result<Zeroizing<Vec<u8>>, Error> {
+    // One byte more, so that a longer file is refused for its length.
+    let limit = u32::try_from(bundle::MAX_BYTES + 1).unwrap_or(u32::MAX);
+    let mut reader = fat::Reader::open(volume)?;
+    for path in [bundle::PATH, bundle::NEW_PATH] {
+        match reader.read(path, limit) {
+            Err(fat::Error::NotFound(_)) => {}
+            Err(fat::Error::TooLong(length)) => {
+                return Err(bundle::Error::TooLong(usize::try_from(length).unwrap_or(usize::MAX)).into());
+            }
+            file => return Ok(Zeroizing::new(file?)),
+        }
+    }
+    Err(Error::NoBundle)
+}
+
+/// The entries of a bundle that this key signed.
+pub fn entries<'b>(file: &'b [u8], key: &PublicKey) -> Result<Vec<Entry<'b>>, Error> {
+    let frame = Frame::read(file)?;
+    if frame.key != *key {
+        return Err(Error::OtherKey { found: name_of(&frame.key), wanted: name_of(key) });
+    }
+    if frame.is_blank() {
+        return Ok(Vec::new());
+    }
+    let signed = UnparsedPublicKey::new(&ED25519, key).verify(frame.message, &frame.signature);
+    signed.map_err(|_| Error::Signature)?;
+    Ok(frame.entries()?)
+}
+
+/// A part of a disk, for reading.
+struct Window<'d, R> {
+    disk: &'d mut R,
+    start: u64,
+    length: u64,
+}
+
+impl<R: ReadAt> ReadAt for Window<'_, R> {
+    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+        let outside = ReadError { offset, length: buffer.len(), errno: 0 };
+        let end = offset.checked_add(buffer.len() as u64).filter(|end| *end <= self.length);
+        let place = end.and(self.start.checked_add(offset)).ok_or(outside)?;
+        self.disk.read_at(place, buffer)
+    }
+}

@@ -1,0 +1,134 @@
+use ondisk::bundle::{PATH, Payload, blank};
+use ondisk::gpt::{Guid, Request, Size, lay_out, types};
+
+use super::*;
+use crate::device::{BlockDevice, Memory, Recorder};
+
+const DISK_BYTES: u64 = 48 << 20;
+
+/// PKCS #8 of an Ed25519 key (RFC 8410 §7) whose seed is this byte.
+fn key(seed: u8) -> SigningKey {
+    let prefix =
+        [0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20];
+    SigningKey::from_pkcs8(&[&prefix[..], &[seed; 32]].concat()).unwrap()
+}
+
+fn mac(last: u8) -> Selector {
+    Selector::Mac([0x52, 0x54, 0, 0, 0, last])
+}
+
+/// A disk whose EFI system partition has a bundle without entries.
+fn disk(public: &PublicKey) -> Memory {
+    let geometry = Geometry::new(512, DISK_BYTES).unwrap();
+    let request = Request {
+        name: PARTITION.into(),
+        type_guid: types::EFI_SYSTEM,
+        guid: Guid::from_seed(b"efi"),
+        attributes: 0,
+        size: Size::Bytes(40 << 20),
+    };
+    let table = lay_out(geometry, Guid::from_seed(b"disk"), &[request]).unwrap();
+    let mut disk = Memory::new(DISK_BYTES, 512);
+    let start = table.offset_bytes(&table.partitions[0]);
+    let volume = fat::Volume { label: "EFI", volume_id: 1, sector_bytes: 512, bytes: 40 << 20 };
+    let files = [fat::File { path: PATH, content: &blank(public) }];
+    for extent in fat::format(&volume, &files).unwrap() {
+        disk.write_at(start + extent.offset, &extent.bytes).unwrap();
+    }
+    for extent in table.extents().unwrap() {
+        disk.write_at(extent.offset, &extent.bytes).unwrap();
+    }
+    disk
+}
+
+fn file(disk: &mut Memory) -> Zeroizing<Vec<u8>> {
+    let bytes = disk.bytes();
+    find(disk, bytes).unwrap().unwrap()
+}
+
+/// Configs in their order.
+fn configs(disk: &mut Memory, key: &PublicKey) -> Result<Vec<String>, Error> {
+    let file = file(disk);
+    let text = |entry: &Entry<'_>| match entry.payload {
+        Payload::Plain(text) | Payload::Sealed(text) => String::from_utf8(text.to_vec()).unwrap(),
+    };
+    Ok(entries(&file, key)?.iter().map(text).collect())
+}
+
+#[test]
+fn configs_are_added_listed_and_replaced() {
+    let (key, public) = (key(1), key(1).public());
+    let mut disk = disk(&public);
+    assert!(configs(&mut disk, &public).unwrap().is_empty());
+    for (number, text) in [(1, "one"), (2, "two"), (3, "three")] {
+        let count = add(&mut disk, &key, &[mac(number)], text.as_bytes(), false).unwrap();
+        assert_eq!(count, usize::from(number));
+    }
+    let twice = add(&mut disk, &key, &[mac(9), mac(2)], b"x", false).unwrap_err().to_string();
+    assert!(twice.contains("MAC 52:54:00:00:00:02 is in entry 2 and in entry 4"), "{twice}");
+    assert_eq!(add(&mut disk, &key, &[mac(9), mac(2)], b"new", true).unwrap(), 3);
+    assert_eq!(configs(&mut disk, &public).unwrap(), ["one", "three", "new"]);
+    let (own, listed) = list(&mut disk, None).unwrap();
+    assert_eq!((own, listed.len()), (public, 3));
+    assert_eq!(listed[2].selectors, ["MAC 52:54:00:00:00:09", "MAC 52:54:00:00:00:02"]);
+    assert_eq!(listed[2].bytes, Some(3));
+}
+
+#[test]
+fn what_cannot_be_added_is_told() {
+    let (key, public) = (key(1), key(1).public());
+    let mut with_key = disk(&public);
+    let error = add(&mut with_key, &key, &[], b"x", false).unwrap_err().to_string();
+    assert!(error.contains("name the machine"), "{error}");
+    let other = self::key(2);
+    let error = add(&mut with_key, &other, &[mac(1)], b"x", false).unwrap_err().to_string();
+    assert!(error.contains(&name_of(&other.public())) && error.contains(&name_of(&public)), "{error}");
+    let error = add(&mut Memory::new(DISK_BYTES, 512), &key, &[mac(1)], b"x", false).unwrap_err().to_string();
+    assert!(error.contains("no GUID partition table"), "{error}");
+    let huge = vec![b'x'; bundle::MAX_BYTES];
+    assert!(matches!(add(&mut with_key, &key, &[mac(1)], &huge, false), Err(Error::Damaged(_))));
+    assert!(SigningKey::from_pkcs8(b"no key").is_err());
+    assert!(public_key_from_pem("-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n").is_err());
+}
+
+#[test]
+fn a_changed_bundle_is_not_used() {
+    let (key, public) = (key(1), key(1).public());
+    let mut disk = disk(&public);
+    add(&mut disk, &key, &[mac(1)], b"config of the one", false).unwrap();
+    let mut bytes = file(&mut disk).to_vec();
+    assert!(matches!(entries(&bytes, &self::key(2).public()), Err(Error::OtherKey { .. })));
+    for at in (32..bytes.len()).step_by(7) {
+        bytes[at] ^= 1;
+        let error = entries(&bytes, &public).err();
+        assert!(matches!(error, Some(Error::Signature | Error::OtherKey { .. })), "byte {at}: {error:?}");
+        bytes[at] ^= 1;
+    }
+    // Neither is one whose signature was taken away.
+    let end = bytes.len() - bundle::SIGNATURE_BYTES;
+    bytes[end..].fill(0);
+    assert!(matches!(entries(&bytes, &public), Err(Error::Signature)));
+    assert!(matches!(entries(&bytes[..end], &public), Err(Error::Damaged(_))));
+}
+
+#[test]
+fn a_cut_at_any_write_leaves_the_old_bundle_or_the_new_one() {
+    let (key, public) = (key(1), key(1).public());
+    let mut before = disk(&public);
+    add(&mut before, &key, &[mac(1)], b"one", false).unwrap();
+    let mut recorder = Recorder::new(before);
+    add(&mut recorder, &key, &[mac(2)], b"two", false).unwrap();
+    recorder.finish().0.each_state(&|_| false, |mut state| {
+        let found = configs(&mut state.disk, &public).unwrap();
+        assert!(found == ["one"] || found == ["one", "two"], "{found:?} after {:?}", state.cut);
+        // Adding goes on from there.
+        add(&mut state.disk, &key, &[mac(3)], b"three", false).unwrap();
+        assert_eq!(configs(&mut state.disk, &public).unwrap().last().map(String::as_str), Some("three"));
+    });
+}
+
+#[test]
+fn a_medium_of_others_has_none() {
+    let mut empty = Memory::new(DISK_BYTES, 512);
+    assert!(find(&mut empty, DISK_BYTES).unwrap().is_none());
+}
