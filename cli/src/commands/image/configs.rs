@@ -160,5 +160,5 @@ pub(super) fn list(flags: &List, global: &Global) -> Result<()> {
             size.into(),
         ]);
     }
-    Ok(output::print_table(&table, global.output)?)
+    output::print_table(&table, global.output)
 }
