@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use qemu_tests::node::{BOOT_LIMIT, NodeBuilder};
+use qemu_tests::settings::rounds;
 use qemu_tests::{TestNode, VmBuilder};
 use serde_json::json;
 
