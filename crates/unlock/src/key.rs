@@ -24,6 +24,18 @@ pub enum KeyKind {
     Other(String),
 }
 
+impl KeyKind {
+    /// By the name that configs have for it.
+    #[must_use]
+    pub fn named(name: &str) -> Self {
+        let known = [Self::NodeId, Self::Static, Self::Tpm, Self::Kms, Self::Recovery];
+        known
+            .into_iter()
+            .find(|kind| kind.to_string() == name)
+            .unwrap_or_else(|| Self::Other(name.to_string()))
+    }
+}
+
 impl fmt::Display for KeyKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -5,6 +5,7 @@
 //! | `identity` | the machine's UUID, and the key that follows from it |
 //! | `record` | META's record of how STATE is encrypted |
 //! | `key` | a secret for a slot, and where it came from |
+//! | `token` | a slot's key as the header keeps it: sealed by somebody else |
 //! | `open` | which of several keys opens a volume, and why the others did not |
 //! | `mapping` | the device over an open volume |
 //!
@@ -25,11 +26,13 @@ mod key;
 mod mapping;
 mod open;
 mod record;
+mod token;
 
 pub use identity::{IdentityError, Machine};
 pub use key::{Candidate, KeyKind, Refused, static_key};
 pub use mapping::{MODULES, MapError, Plan, mapping_name, remove};
 pub use open::{Opened, Outcome, Threads, Volume, available_kib, open};
 pub use record::{Kind, Record, RecordError, RecordKey};
+pub use token::{KEY_BYTES, SealedKey, passphrase};
 
 pub use ondisk::luks2::Secret;

@@ -159,8 +159,8 @@ mod tests {
     fn device() -> Vec<u8> {
         let four = Argon2Cost { memory_kib: 256, passes: 2, lanes: 4 };
         let slots = [
-            NewSlot { slot: Some(Id(0)), passphrase: b"first", cost: Cost::Pbkdf2(1000) },
-            NewSlot { slot: Some(Id(3)), passphrase: b"fourth", cost: Cost::Argon2id(four) },
+            NewSlot { slot: Some(Id(0)), passphrase: b"first", cost: Cost::Pbkdf2(1000), token: None },
+            NewSlot { slot: Some(Id(3)), passphrase: b"fourth", cost: Cost::Argon2id(four), token: None },
         ];
         let format =
             Format { data_offset: 1 << 20, ..Format::new("0e1f2a3b-4c5d-6e7f-8091-a2b3c4d5e6f7", 512) };

@@ -54,7 +54,7 @@ const CHECKSUM: std::ops::Range<usize> = 448..512;
 fn sample(sector_size: u32) -> (Header, Vec<u8>) {
     let format = Format::new("0e1f2a3b-4c5d-6e7f-8091-a2b3c4d5e6f7", sector_size);
     let argon2 = Cost::Argon2id(Argon2Cost { memory_kib: 32, passes: 1, lanes: 1 });
-    let slot = |number, cost| NewSlot { slot: Some(Id(number)), passphrase: b"seed", cost };
+    let slot = |number, cost| NewSlot { slot: Some(Id(number)), passphrase: b"seed", cost, token: None };
     let slots = [slot(0, argon2), slot(9, Cost::Pbkdf2(1000))];
     let change = format.make(&[7; 64], &slots, &mut |bytes| bytes.fill(9)).expect("the sample fits");
     let mut device = vec![0; 2 * COPY];

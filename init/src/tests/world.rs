@@ -213,8 +213,8 @@ pub(super) const PARTITIONS: [&str; 5] = ["EFI", "ROOT-A", "ROOT-B", "META", "ST
 pub(super) fn volume() -> Vec<u8> {
     let dear = Argon2Cost { memory_kib: 256, passes: 1, lanes: 2 };
     let slots = [
-        NewSlot { slot: Some(Id(1)), passphrase: NODE_KEY.as_bytes(), cost: Cost::Pbkdf2(1000) },
-        NewSlot { slot: Some(Id(2)), passphrase: b"passphrase", cost: Cost::Argon2id(dear) },
+        NewSlot { slot: Some(Id(1)), passphrase: NODE_KEY.as_bytes(), cost: Cost::Pbkdf2(1000), token: None },
+        NewSlot { slot: Some(Id(2)), passphrase: b"passphrase", cost: Cost::Argon2id(dear), token: None },
     ];
     let format = Format { data_offset: 1 << 20, ..Format::new("0e1f2a3b-4c5d-6e7f-8091-a2b3c4d5e6f7", 512) };
     let change = format.make(&VOLUME_KEY, &slots, &mut |bytes: &mut [u8]| bytes.fill(7)).unwrap();

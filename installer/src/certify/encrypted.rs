@@ -17,7 +17,7 @@ use super::nodes::{Node, Variant};
 use super::{Fault, Numbers, place, table};
 use crate::Error;
 use crate::device::{BlockDevice, Memory, Part};
-use crate::encryption::{self, HEADER_BYTES, Key, Protection};
+use crate::encryption::{self, HEADER_BYTES, Key, KeySecret, Protection, Wanted};
 use crate::host::Host;
 use crate::upgrade::Slot;
 use crate::volumes::{Did, Volume, provision};
@@ -84,7 +84,8 @@ fn chance(numbers: &mut Numbers) -> impl FnMut(&mut [u8]) + '_ {
 }
 
 fn key(slot: u8, secret: &str) -> Key {
-    Key { slot, kind: KeyKind::Static, secret: Secret::new(secret.as_bytes().to_vec()), cost: COST }
+    let secret = KeySecret::Known(Secret::new(secret.as_bytes().to_vec()));
+    Key { slot, kind: KeyKind::Static, secret, cost: COST }
 }
 
 /// STATE is made and encrypted.
@@ -155,7 +156,7 @@ fn change(variant: Variant<'_>, before: &[Key], after: &[Key]) -> Result<Case, F
                 return Err(format!("the new key of slot {} does not open it", key.slot));
             }
         }
-        let is_old = |key: &&Key| !after.iter().any(|new| new.secret == key.secret);
+        let is_old = |key: &&Key| !after.iter().any(|new| passphrase(new) == passphrase(key));
         match before.iter().filter(is_old).find(|key| opens(&mut part, key)) {
             Some(key) => Err(format!("the old key of slot {} still opens it", key.slot)),
             None => Ok(()),
@@ -168,8 +169,8 @@ fn change(variant: Variant<'_>, before: &[Key], after: &[Key]) -> Result<Case, F
             let mut part = Part::new(&mut *disk, state.start, state.end - state.start);
             let first = wanted.iter().take(1).cloned().map(Ok).collect();
             let mut opened = encryption::open(&mut part, "STATE", first)?;
-            let done =
-                encryption::synchronise(&mut part, &mut opened, &wanted, &[], &mut chance(&mut numbers));
+            let wanted = Wanted { keys: &wanted, ..Wanted::default() };
+            let done = encryption::synchronise(&mut part, &mut opened, wanted, &mut chance(&mut numbers));
             if !done.problems.is_empty() {
                 return Err(format!("{:?}", done.problems).into());
             }
@@ -222,6 +223,14 @@ fn made(variant: Variant<'_>, keys: &[Key]) -> Result<(Node, System), Fault> {
     node.disk = host.inner.disk.finish().1;
     node.table = table(&mut node.disk)?;
     Ok((node, system))
+}
+
+/// Nobody seals keys here.
+fn passphrase(key: &Key) -> Option<&Secret> {
+    match &key.secret {
+        KeySecret::Known(secret) => Some(secret),
+        KeySecret::Sealed { .. } => None,
+    }
 }
 
 /// Nothing but the header of STATE changes.

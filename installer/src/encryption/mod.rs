@@ -1,5 +1,11 @@
 //! Encrypted volumes: a LUKS2 header made, opened, mended and kept in step with the keys that the config names.
 //!
+//! | part | owns |
+//! |---|---|
+//! | `vault` | keys that a server, a TPM or a person's public key seals, and their tokens |
+//! | `race` | every key tried at once |
+//! | `synchronise` | slots and tokens in step with the config |
+//!
 //! Owns: which key is tried on which slot; the order of changes to the header; what is said of a key that failed.
 //! Does not: map the data (whoever opened it does, see `unlock`); know where keys come from; keep them.
 //! Order: see [`ondisk::luks2`]: each step is durable before the next, so that a power cut leaves a header that an old
@@ -7,7 +13,9 @@
 //! Fails by: [`Error`] with the volume's name and the reason of each key; no key is part of one.
 //! Source: spec/machine-facts.md §3.5; LUKS2 On-Disk Format Specification.
 
+mod race;
 mod synchronise;
+mod vault;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,12 +24,16 @@ use ondisk::Step;
 use ondisk::luks2::{
     self, Chance, Cost, Format, Header, Id, NewSlot, Refusal, Secret, SlotError, UnlockError,
 };
-use unlock::{Candidate, KeyKind, Refused, Volume};
+use unlock::{KeyKind, Refused, Volume};
 
 use crate::Error;
 use crate::device::{BlockDevice, apply};
 
-pub use synchronise::{Synchronised, synchronise};
+use race::Race;
+use vault::Minted;
+
+pub use synchronise::{Synchronised, Wanted, synchronise};
+pub use vault::{KeySecret, Vault};
 
 /// Bytes before the data: as cryptsetup has it.
 pub const HEADER_BYTES: u64 = 16 << 20;
@@ -36,8 +48,8 @@ pub struct Key {
     pub slot: u8,
     /// Where it comes from.
     pub kind: KeyKind,
-    /// The passphrase.
-    pub secret: Secret,
+    /// The passphrase, or who has it.
+    pub secret: KeySecret,
     /// What deriving its slot's key costs, when the slot is made.
     pub cost: Cost,
 }
@@ -68,11 +80,12 @@ pub struct Opened {
     pub header: Header,
     /// The volume key, the slot that gave it, and how the data is mapped.
     pub unlocked: unlock::Opened,
-    /// Keys that were tried before.
+    /// Keys that were tried before, and those that could not be had.
     pub refused: Vec<Refused>,
 }
 
-/// Makes a volume and opens it. What the partition held is lost; its data begins at [`HEADER_BYTES`].
+/// Makes a volume and opens it. What the partition held is lost; its data begins at [`HEADER_BYTES`]. Keys that cannot be
+/// had now are left out, as long as one can.
 pub fn format(
     part: &mut dyn BlockDevice,
     name: &str,
@@ -80,19 +93,31 @@ pub fn format(
     chance: Chance<'_>,
 ) -> Result<Opened, Error> {
     let failed = |reason: String| Error::Encrypt { name: name.to_owned(), reason };
-    let keys = one_a_slot(&protection.keys);
-    let first = keys.first().ok_or_else(|| failed("no key is configured".to_owned()))?;
+    if protection.keys.is_empty() {
+        return Err(failed("no key is configured".to_owned()));
+    }
     if part.bytes() <= HEADER_BYTES {
         let mebibytes = HEADER_BYTES >> 20;
         return Err(failed(format!("the partition has no room behind a header of {mebibytes} MiB")));
     }
+    let (mut keys, mut refused) = (Vec::new(), Vec::new());
+    for minted in vault::mint(&one_a_slot(&protection.keys), chance) {
+        match minted {
+            Ok(key) => keys.push(key),
+            Err(why) => refused.push(why),
+        }
+    }
+    let Some(first) = keys.first() else {
+        let reasons: Vec<String> = refused.iter().map(Refused::to_string).collect();
+        return Err(failed(format!("no key can be had: {}", reasons.join("; "))));
+    };
     let mut key = Secret::new(vec![0; protection.key_bytes]);
     chance(&mut key);
     let sector_bytes = protection.sector_bytes.unwrap_or_else(|| part.sector_bytes());
     let mut format = Format::new(&uuid(chance), sector_bytes);
     format.data_offset = HEADER_BYTES;
     format.flags.clone_from(&protection.flags);
-    let slots: Vec<NewSlot<'_>> = keys.iter().map(|key| new_slot(key)).collect();
+    let slots: Vec<NewSlot<'_>> = keys.iter().map(new_slot).collect();
     let change = format.make(&key, &slots, chance)?;
     for step in &change.steps {
         write(part, step)?;
@@ -100,7 +125,7 @@ pub fn format(
     let header = change.header;
     let mapping = header.mapping().map_err(|error| failed(error.to_string()))?;
     let unlocked = unlock::Opened { slot: first.slot, kind: first.kind.clone(), key, mapping };
-    Ok(Opened { header, unlocked, refused: Vec::new() })
+    Ok(Opened { header, unlocked, refused })
 }
 
 /// Puts one step on the device. A run of zeros, which can be megabytes, is left to it.
@@ -138,20 +163,20 @@ pub fn mend(part: &mut dyn BlockDevice) -> Result<(Header, Option<String>), Erro
     Ok((found.header, Some(format!("the {copy} of the LUKS2 header was written anew: {why}"))))
 }
 
-/// Tries the keys, each on its own slot, in the order of the slots. Nothing is written. A key that could not be had
-/// comes as the reason why.
+/// Tries the keys, each on its own slot, all at once as far as they have to be unsealed. Nothing is written. A key that
+/// could not be had comes as the reason why.
 pub fn open(
     part: &mut dyn BlockDevice,
     name: &str,
-    keys: Vec<Result<Key, Refused>>,
+    mut keys: Vec<Result<Key, Refused>>,
 ) -> Result<Opened, Error> {
     let mut volume = Volume::read(part)?;
     // One that needs more than there is would be ended by the kernel, without a reason.
     volume.memory_kib = std::fs::read_to_string(MEMINFO).ok().and_then(|text| unlock::available_kib(&text));
-    let mut keys: Vec<Result<Candidate, Refused>> =
-        keys.into_iter().map(|key| key.map(Key::candidate)).collect();
     keys.sort_by_key(|key| key.as_ref().map_or_else(|refused| refused.slot, |key| key.slot));
-    let outcome = unlock::open(&mut volume, keys);
+    let race = Race::start(&volume.header, keys);
+    let mut outcome = unlock::open(&mut volume, race);
+    outcome.refused.iter_mut().for_each(explain);
     let reasons = outcome.reasons();
     match outcome.opened {
         Some(unlocked) => Ok(Opened { header: volume.header, unlocked, refused: outcome.refused }),
@@ -159,9 +184,11 @@ pub fn open(
     }
 }
 
-impl Key {
-    fn candidate(self) -> Candidate {
-        Candidate { slot: self.slot, kind: self.kind, secret: self.secret }
+/// Whose fault it is when what was unsealed does not open.
+fn explain(refused: &mut Refused) {
+    let is_sealed = matches!(refused.kind, KeyKind::Kms | KeyKind::Tpm);
+    if is_sealed && refused.why == SlotError::Passphrase.to_string() {
+        refused.why = "what was unsealed is not the slot's key".to_owned();
     }
 }
 
@@ -180,8 +207,8 @@ fn one_a_slot(keys: &[Key]) -> Vec<&Key> {
     slots.into_values().collect()
 }
 
-fn new_slot(key: &Key) -> NewSlot<'_> {
-    NewSlot { slot: Some(Id(key.slot)), passphrase: &key.secret, cost: key.cost }
+fn new_slot(key: &Minted) -> NewSlot<'_> {
+    NewSlot { slot: Some(Id(key.slot)), passphrase: &key.secret, cost: key.cost, token: key.token.as_ref() }
 }
 
 /// A random UUID, as text.
@@ -205,3 +232,5 @@ fn uuid(chance: Chance<'_>) -> String {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod vault_tests;

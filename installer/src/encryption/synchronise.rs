@@ -6,10 +6,22 @@
 //! Source: spec/machine-facts.md §3.5 ("Key sync after open").
 
 use ondisk::luks2::{Chance, Change, ChangeError, Header, Id};
-use unlock::Threads;
+use unlock::{SealedKey, Threads};
 
-use super::{Key, Opened, is_other_key, new_slot, one_a_slot};
+use super::vault::mint;
+use super::{Key, KeySecret, Opened, is_other_key, new_slot, one_a_slot};
 use crate::device::BlockDevice;
+
+/// What the slots are to hold.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Wanted<'k> {
+    /// The keys of the config, which the opening one is of.
+    pub keys: &'k [Key],
+    /// Slots of keys that the config names and that cannot be had now.
+    pub kept: &'k [u8],
+    /// Slots whose sealed key is of no use any more and is made anew.
+    pub sealed_anew: &'k [u8],
+}
 
 /// What was done to the slots.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -24,27 +36,29 @@ pub struct Synchronised {
     pub problems: Vec<(u8, String)>,
 }
 
-/// Makes the slots of an opened volume those of `keys`, which the opening key is one of, and `kept`: slots of keys that
-/// the config names and that cannot be had now.
+/// Makes the slots of an opened volume those of the config.
 pub fn synchronise(
     part: &mut dyn BlockDevice,
     opened: &mut Opened,
-    keys: &[Key],
-    kept: &[u8],
+    wanted: Wanted<'_>,
     chance: Chance<'_>,
 ) -> Synchronised {
     let mut done = Synchronised::default();
     let own = opened.unlocked.slot;
-    for key in one_a_slot(keys).into_iter().filter(|key| key.slot != own) {
-        match bring(part, opened, key, chance) {
+    for key in one_a_slot(wanted.keys).into_iter().filter(|key| key.slot != own) {
+        let anew = wanted.sealed_anew.contains(&key.slot);
+        match bring(part, opened, key, anew, chance) {
             Ok(Brought::Nothing) => {}
             Ok(Brought::Added) => done.added.push(key.slot),
             Ok(Brought::Replaced) => done.replaced.push(key.slot),
             Err(reason) => done.problems.push((key.slot, format!("key slot {}: {reason}", key.slot))),
         }
     }
-    let wanted = |id: &Id| id.0 == own || kept.contains(&id.0) || keys.iter().any(|key| key.slot == id.0);
-    let surplus: Vec<Id> = opened.header.metadata.keyslots.keys().filter(|id| !wanted(id)).copied().collect();
+    let is_wanted = |id: &Id| {
+        id.0 == own || wanted.kept.contains(&id.0) || wanted.keys.iter().any(|key| key.slot == id.0)
+    };
+    let slots = opened.header.metadata.keyslots.keys();
+    let surplus: Vec<Id> = slots.filter(|id| !is_wanted(id)).copied().collect();
     for id in surplus {
         let change = opened.header.remove(id);
         match self::change(part, &mut opened.header, change) {
@@ -61,24 +75,68 @@ enum Brought {
     Replaced,
 }
 
+/// What a slot holds, measured by a key of the config.
+enum Holds {
+    /// That key.
+    It,
+    /// That key, sealed under settings that are not these, or by another system.
+    Renamed(SealedKey),
+    /// Something else.
+    Other,
+}
+
 /// Sees to it that a key opens its slot.
 fn bring(
     part: &mut dyn BlockDevice,
     opened: &mut Opened,
     key: &Key,
+    anew: bool,
     chance: Chance<'_>,
 ) -> Result<Brought, String> {
     let slot = Id(key.slot);
-    if !opened.header.metadata.keyslots.contains_key(&slot) {
-        let change = opened.header.add(&opened.unlocked.key, &new_slot(key), chance);
-        return self::change(part, &mut opened.header, change).map(|()| Brought::Added);
-    }
-    match opened.header.unlock_with(&mut &mut *part, &key.secret, Some(slot), &Threads) {
-        Ok(_) => Ok(Brought::Nothing),
-        Err(error) if is_other_key(&error) => {
-            let change = opened.header.replace(&opened.unlocked.key, slot, &new_slot(key), chance);
-            self::change(part, &mut opened.header, change).map(|()| Brought::Replaced)
+    let is_there = opened.header.metadata.keyslots.contains_key(&slot);
+    if is_there {
+        match holds(part, opened, key, anew)? {
+            Holds::It => return Ok(Brought::Nothing),
+            Holds::Renamed(sealed) => {
+                let settings = key.settings();
+                let change = opened.header.with_token(slot, SealedKey { settings, ..sealed }.token_of(slot));
+                return self::change(part, &mut opened.header, change).map(|()| Brought::Nothing);
+            }
+            Holds::Other => {}
         }
+    }
+    let minted = mint(&[key], chance).pop().ok_or("no key was made")?.map_err(|refused| refused.why)?;
+    let new = new_slot(&minted);
+    let volume_key = &opened.unlocked.key;
+    let (change, brought) = match is_there {
+        true => (opened.header.replace(volume_key, slot, &new, chance), Brought::Replaced),
+        false => (opened.header.add(volume_key, &new, chance), Brought::Added),
+    };
+    self::change(part, &mut opened.header, change).map(|()| brought)
+}
+
+/// A sealed key whose settings are the config's is not unsealed: the server may be down, and the slot stays all the same.
+fn holds(part: &mut dyn BlockDevice, opened: &Opened, key: &Key, anew: bool) -> Result<Holds, String> {
+    let slot = Id(key.slot);
+    let (secret, sealed) = match &key.secret {
+        KeySecret::Known(secret) => (secret.clone(), None),
+        KeySecret::Sealed { .. } if anew => return Ok(Holds::Other),
+        KeySecret::Sealed { .. } => {
+            let sealed = SealedKey::of(&opened.header, key.slot).filter(|sealed| sealed.kind == key.kind);
+            let Some(sealed) = sealed else { return Ok(Holds::Other) };
+            if sealed.settings == key.settings() {
+                return Ok(Holds::It);
+            }
+            match key.unseal(Some(&sealed)) {
+                Ok(secret) => (secret, Some(sealed)),
+                Err(_) => return Ok(Holds::Other),
+            }
+        }
+    };
+    match opened.header.unlock_with(&mut &mut *part, &secret, Some(slot), &Threads) {
+        Ok(_) => Ok(sealed.map_or(Holds::It, Holds::Renamed)),
+        Err(error) if is_other_key(&error) => Ok(Holds::Other),
         // Too little memory, say: what the slot holds is not known, so it stays.
         Err(error) => Err(error.to_string()),
     }

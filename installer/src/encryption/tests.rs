@@ -6,18 +6,23 @@ use crate::device::{Memory, Recorder};
 
 const BYTES: u64 = HEADER_BYTES + (1 << 20);
 /// Cheap: what is tested is the order of things.
-const CHEAP: Cost = Cost::Pbkdf2(1000);
+pub(super) const CHEAP: Cost = Cost::Pbkdf2(1000);
 
-fn key(slot: u8, secret: &str) -> Key {
-    Key { slot, kind: KeyKind::Static, secret: Secret::new(secret.as_bytes().to_vec()), cost: CHEAP }
+pub(super) fn key(slot: u8, secret: &str) -> Key {
+    let secret = KeySecret::Known(Secret::new(secret.as_bytes().to_vec()));
+    Key { slot, kind: KeyKind::Static, secret, cost: CHEAP }
 }
 
-fn protection(keys: &[Key]) -> Protection {
+fn all(keys: &[Key]) -> Wanted<'_> {
+    Wanted { keys, ..Wanted::default() }
+}
+
+pub(super) fn protection(keys: &[Key]) -> Protection {
     Protection { key_bytes: 64, sector_bytes: None, flags: Vec::new(), keys: keys.to_vec() }
 }
 
 /// Bytes that are never the same twice.
-fn chance() -> impl FnMut(&mut [u8]) {
+pub(super) fn chance() -> impl FnMut(&mut [u8]) {
     let mut state = 1_u64;
     move |bytes| {
         for byte in bytes {
@@ -27,21 +32,21 @@ fn chance() -> impl FnMut(&mut [u8]) {
     }
 }
 
-fn made(keys: &[Key]) -> Memory {
+pub(super) fn made(keys: &[Key]) -> Memory {
     let mut disk = Memory::new(BYTES, 512);
     format(&mut disk, "STATE", &protection(keys), &mut chance()).unwrap();
     disk
 }
 
-fn slots(disk: &mut Memory) -> Vec<u8> {
+pub(super) fn slots(disk: &mut Memory) -> Vec<u8> {
     luks2::read(&mut &mut *disk).unwrap().header.metadata.keyslots.keys().map(|id| id.0).collect()
 }
 
-fn opens(disk: &mut Memory, key: &Key) -> bool {
+pub(super) fn opens(disk: &mut Memory, key: &Key) -> bool {
     try_all(disk, std::slice::from_ref(key)).is_ok()
 }
 
-fn try_all(disk: &mut dyn BlockDevice, keys: &[Key]) -> Result<Opened, Error> {
+pub(super) fn try_all(disk: &mut dyn BlockDevice, keys: &[Key]) -> Result<Opened, Error> {
     open(disk, "EPHEMERAL", keys.iter().cloned().map(Ok).collect())
 }
 
@@ -75,7 +80,7 @@ fn slots_follow_the_config() {
     let mut disk = made(&[old.clone(), key(2, "forgotten"), key(3, "other")]);
     let keys = [new.clone(), old.clone(), key(3, "changed"), key(3, "an older spelling")];
     let mut opened = try_all(&mut disk, &keys).unwrap();
-    let done = synchronise(&mut disk, &mut opened, &keys, &[], &mut chance());
+    let done = synchronise(&mut disk, &mut opened, all(&keys), &mut chance());
     let expected = Synchronised { added: vec![1], replaced: vec![3], removed: vec![2], problems: Vec::new() };
     assert_eq!(done, expected);
     assert_eq!(slots(&mut disk), [0, 1, 3]);
@@ -85,10 +90,10 @@ fn slots_follow_the_config() {
     // The second half of a rotation: the old key goes.
     let keys = [new.clone()];
     let mut opened = try_all(&mut disk, &keys).unwrap();
-    let done = synchronise(&mut disk, &mut opened, &keys, &[], &mut chance());
+    let done = synchronise(&mut disk, &mut opened, all(&keys), &mut chance());
     assert_eq!(done.removed, [0, 3]);
     assert!(opens(&mut disk, &new) && !opens(&mut disk, &old));
-    let done = synchronise(&mut disk, &mut opened, &keys, &[], &mut chance());
+    let done = synchronise(&mut disk, &mut opened, all(&keys), &mut chance());
     assert_eq!(done, Synchronised::default());
 }
 
@@ -105,7 +110,7 @@ fn a_slot_that_cannot_be_tried_stays() {
     let slot = opened.header.metadata.keyslots.get_mut(&Id(1)).unwrap();
     slot.area.as_mut().unwrap().offset = BYTES * 2;
     let before = slots(&mut disk);
-    let done = synchronise(&mut disk, &mut opened, &[first, key(1, "other")], &[], &mut chance());
+    let done = synchronise(&mut disk, &mut opened, all(&[first, key(1, "other")]), &mut chance());
     assert_eq!(done.problems.len(), 1, "{done:?}");
     assert!(done.problems[0].0 == 1 && done.problems[0].1.starts_with("key slot 1: "), "{done:?}");
     assert_eq!(slots(&mut disk), before);
@@ -134,7 +139,7 @@ fn every_cut_of_a_rotation_leaves_a_key() {
         let start = [old.clone(), key(1, "before")];
         let mut disk = Recorder::new(made(&start));
         let mut opened = try_all(&mut disk, &keys).unwrap();
-        let done = synchronise(&mut disk, &mut opened, &keys, &[], &mut chance());
+        let done = synchronise(&mut disk, &mut opened, all(&keys), &mut chance());
         assert_eq!(done.problems, []);
         disk.acknowledge("rotation");
         let count = disk.finish().0.each_state(&|_| true, |mut state| {

@@ -14,19 +14,19 @@ use serde_json::json;
 use crate::volumes::{BOOTED, Disk, GIB, KEPT, RESET_LIMIT, booted, shut_down};
 
 /// Who the machine is, as its firmware says. QEMU's own answer is nobody, and gives no key.
-const MACHINE: &str = "bc94b891-0df9-47d8-a7d3-c7c199d66b0e";
+pub(crate) const MACHINE: &str = "bc94b891-0df9-47d8-a7d3-c7c199d66b0e";
 const OTHER_MACHINE: &str = "6f1a3c52-94d7-4b0e-8a6c-2d5be7f01983";
 const OLD: &str = "correct-horse-battery-staple";
 const NEW: &str = "tr0ub4dor-and-three-more";
 /// A secret of every machine config of these tests.
 const TOKEN: &str = "abcdef.0123456789abcdef";
 /// A start with two file systems and as many derivations of keys, by an emulated processor.
-const BOOT: Duration = Duration::from_secs(90);
+pub(crate) const BOOT: Duration = Duration::from_secs(90);
 /// All that a LUKS2 header of ours and a little data take.
 const HEADER_BYTES: usize = 17 << 20;
 
 /// The section of a config.
-fn section(state: &str, ephemeral: &str) -> String {
+pub(crate) fn section(state: &str, ephemeral: &str) -> String {
     let volume = |name: &str, keys: &str| match keys {
         "" => String::new(),
         keys => format!("    {name}:\n      provider: luks2\n      keys: [{keys}]\n"),
@@ -39,7 +39,7 @@ fn section(state: &str, ephemeral: &str) -> String {
     }
 }
 
-fn node_id(slot: u8) -> String {
+pub(crate) fn node_id(slot: u8) -> String {
     format!("{{nodeID: {{}}, slot: {slot}}}")
 }
 
@@ -47,7 +47,7 @@ fn passphrase(slot: u8, text: &str) -> String {
     format!("{{static: {{passphrase: {text}}}, slot: {slot}}}")
 }
 
-fn on(disk: &Disk, name: &str, machine: &'static str) -> NodeBuilder {
+pub(crate) fn on(disk: &Disk, name: &str, machine: &'static str) -> NodeBuilder {
     disk.node(name).machine(move |vm: VmBuilder, _| Ok(vm.extra(&["-uuid", machine])))
 }
 

@@ -17,6 +17,7 @@ mod faults_root;
 mod first_node;
 mod images;
 mod install;
+mod key_server;
 mod loader;
 mod netboot;
 mod per_device;

@@ -73,8 +73,15 @@ pub fn load_config(node: Arc<Node>) -> TaskFuture {
     })
 }
 
+/// Opening it derives keys, and may wait for a server.
+async fn find_state(node: &Arc<Node>) -> Result<bool, String> {
+    let worker = node.clone();
+    let looked = tokio::task::spawn_blocking(move || configuration::find_state(&worker)).await;
+    looked.unwrap_or_else(|error| Err(error.to_string()))
+}
+
 /// Waits until STATE, if this machine has one, can be there: whatever another source says, STATE is newer.
-async fn settle(node: &Node) {
+async fn settle(node: &Arc<Node>) {
     // init found the root on the disk where STATE would be.
     if node.boot.root_source.contains("(ROOT-") {
         return;
@@ -83,7 +90,7 @@ async fn settle(node: &Node) {
     let mut settled = node.configuration.disks_settled.subscribe();
     let due = async {
         // The fast drivers first: with a STATE behind one of them nothing else is waited for.
-        while !configuration::find_state(node).unwrap_or(true) {
+        while !find_state(node).await.unwrap_or(true) {
             tokio::select! {
                 _ = devices.changed() => {}
                 _ = settled.wait_for(|settled| *settled) => return,
@@ -110,7 +117,7 @@ struct Looking {
 
 impl Looking {
     async fn look(&mut self, node: &Arc<Node>) -> Result<(), Trouble> {
-        if let Err(error) = configuration::find_state(node) {
+        if let Err(error) = find_state(node).await {
             self.say_once(node, error);
         }
         let pending = if node.configuration.state().is_some() && !std::mem::replace(&mut self.begun, true) {

@@ -2,6 +2,7 @@
 //!
 //! Order: META first, since it says what was cut off and how STATE is encrypted; STATE before the config is looked for,
 //! or, where there is none yet, with the first config; EPHEMERAL before /var is filled.
+//! An EPHEMERAL whose key a server has is tried again while the server cannot be reached; a new config is heeded.
 //! Fails by: without META and STATE the node goes on and says so, since a person can then give it a config or reset
 //! it; an EPHEMERAL that holds something foreign, or that no key opens, ends the boot sequence.
 //! Source: spec/machine-facts.md §4.4 and its v1.13 appendix.
@@ -11,10 +12,15 @@ use std::time::Duration;
 
 use crate::node::Node;
 use crate::sequencer::{TaskError, TaskFuture};
+use crate::volumes::Ephemeral;
 use crate::{meta, volumes};
 
 /// How long the drivers of disks may take that the config names.
 const SETTLE_DEADLINE: Duration = Duration::from_secs(30);
+/// How long a key server may be away at boot: somebody has noticed by then.
+const UNLOCK_DEADLINE: Duration = Duration::from_secs(24 * 3600);
+/// Between two attempts, each of which waits for the server by itself.
+const UNLOCK_PAUSE: Duration = Duration::from_secs(10);
 
 /// Reads META of the disk that the root came from.
 pub fn reload_meta(node: Arc<Node>) -> TaskFuture {
@@ -42,7 +48,25 @@ pub fn mount_state_partition(node: Arc<Node>) -> TaskFuture {
 
 /// Makes EPHEMERAL on the disk that the root came from, if it is missing, and mounts it at /var.
 pub fn mount_ephemeral_partition(node: Arc<Node>) -> TaskFuture {
-    Box::pin(async move { volumes::mount_ephemeral(&node).await.map(drop).map_err(TaskError) })
+    Box::pin(async move {
+        let end = tokio::time::Instant::now() + UNLOCK_DEADLINE;
+        let mut said = String::new();
+        loop {
+            let reason = match volumes::mount_ephemeral(&node).await.map_err(TaskError)? {
+                Ephemeral::Mounted | Ephemeral::Nowhere => return Ok(()),
+                Ephemeral::Locked(reason) => reason,
+            };
+            if tokio::time::Instant::now() >= end {
+                let hours = UNLOCK_DEADLINE.as_secs() / 3600;
+                return Err(TaskError(format!("{reason}; tried for {hours} h (deadline unlockEphemeral)")));
+            }
+            if said != reason {
+                node.journal.warn(&format!("{reason}; trying again"));
+                said = reason;
+            }
+            tokio::time::sleep(UNLOCK_PAUSE).await;
+        }
+    })
 }
 
 /// Makes the disks of `machine.disks`, once, while they are empty, and mounts them.

@@ -121,9 +121,9 @@ pub(crate) async fn check(node: &Arc<Node>, new: Arc<Config>, staged: bool) -> R
 fn check_one(node: &Node, new: &Config, volume: Volume, staged: bool) -> Result<(), Refusal> {
     let new = encryption::wanted(new, volume);
     if let Some(new) = &new {
-        let keys = encryption::keys(new, &encryption::machine(node), volume);
-        let done = encryption::protection(new, &keys);
-        done.map_err(|reason| Refusal::Keys { volume: volume.name(), reason })?;
+        let keys = encryption::keys(new, &encryption::Own::to_judge(node), volume);
+        let done = encryption::format(new, &keys);
+        done.map(drop).map_err(|reason| Refusal::Keys { volume: volume.name(), reason })?;
     }
     let in_force = node.config();
     let before = in_force.as_ref().map(|config| encryption::wanted(config, volume));

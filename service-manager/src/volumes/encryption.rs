@@ -9,20 +9,20 @@ use std::fs;
 
 use config::Config;
 use config::v1alpha1::{Encryption, EncryptionKey};
-use installer::encryption::{Key, Protection};
 use installer::volumes::Volume;
-use ondisk::luks2::{Argon2Cost, Cost};
 use ondisk::meta::tags;
-use unlock::{IdentityError, Kind, Machine, Record, RecordKey, Refused, static_key};
+use unlock::{IdentityError, Kind, Machine, Record, RecordKey, Refused, Secret, static_key};
 use zeroize::Zeroizing;
 
+use super::key::{Origin, VolumeKey};
+use super::opening::Job;
+use super::salt;
 use crate::node::Node;
-
-/// What a slot costs whoever guesses: the second recommendation of RFC 9106, for machines without much memory.
-pub(super) const COST: Cost = Cost::Argon2id(Argon2Cost { memory_kib: 64 << 10, passes: 3, lanes: 4 });
 
 /// The one cipher so far; an empty field means it.
 const CIPHER: &str = "aes-xts-plain64";
+/// Why a key of STATE cannot be locked to STATE.
+const LOCKED_TO_ITSELF: &str = "it is locked to STATE, and STATE is that: leave lockToState out";
 /// Length of a volume key unless the config says otherwise: AES with 256 bits, twice.
 const KEY_BITS: u64 = 512;
 
@@ -63,8 +63,35 @@ fn record_key(key: &EncryptionKey) -> RecordKey {
     made
 }
 
+/// What this node brings to its keys.
+pub(super) struct Own {
+    /// Who the machine is.
+    pub(super) machine: Result<Machine, IdentityError>,
+    /// For keys that are locked to STATE.
+    pub(super) salt: Result<Secret, String>,
+}
+
+impl Own {
+    /// For opening or making a volume. A salt is made where a key wants the first. Blocks.
+    pub(super) fn of(node: &Node, record: &Record) -> Self {
+        let is_locked = record.keys.iter().any(|key| key.lock_to_state);
+        let salt = if is_locked { salt::of(node) } else { Ok(salt::stand_in()) };
+        Self { machine: machine(node), salt }
+    }
+
+    /// For judging a config: its salt opens nothing.
+    pub(super) fn to_judge(node: &Node) -> Self {
+        Self { machine: machine(node), salt: Ok(salt::stand_in()) }
+    }
+}
+
+/// Whether a key of the record needs more than the machine itself, so that another try may end otherwise.
+pub(super) fn needs_others(record: &Record) -> bool {
+    record.keys.iter().any(|key| matches!(key.kind, Kind::Kms { .. }))
+}
+
 /// Who the machine is. Reads the firmware's tables.
-pub(crate) fn machine(node: &Node) -> Result<Machine, IdentityError> {
+fn machine(node: &Node) -> Result<Machine, IdentityError> {
     let table = |name: &str| fs::read(node.path("/sys/firmware/dmi/tables").join(name)).unwrap_or_default();
     let uuid = node.meta.get(tags::UUID_OVERRIDE);
     Machine::new(&table("DMI"), &table("smbios_entry_point"), uuid.as_deref())
@@ -72,48 +99,62 @@ pub(crate) fn machine(node: &Node) -> Result<Machine, IdentityError> {
 
 /// The keys of a volume, in the order of their slots, and why the others cannot be had. A slot may have two: the first
 /// is the one that it is made with.
-pub(super) fn keys(
-    record: &Record,
-    machine: &Result<Machine, IdentityError>,
-    volume: Volume,
-) -> Vec<Result<Key, Refused>> {
+pub(super) fn keys(record: &Record, own: &Own, volume: Volume) -> Vec<Result<VolumeKey, Refused>> {
     let mut wanted: Vec<&RecordKey> = record.keys.iter().collect();
     wanted.sort_by_key(|key| key.slot);
-    wanted.into_iter().flat_map(|key| keys_of(key, machine, volume)).collect()
+    wanted.into_iter().flat_map(|key| keys_of(key, own, volume)).collect()
 }
 
-fn keys_of(
-    key: &RecordKey,
-    machine: &Result<Machine, IdentityError>,
-    volume: Volume,
-) -> Vec<Result<Key, Refused>> {
+fn keys_of(key: &RecordKey, own: &Own, volume: Volume) -> Vec<Result<VolumeKey, Refused>> {
     let slot = key.slot;
     let kind = key.kind.name();
     let refused = |why: String| vec![Err(Refused { slot, kind: kind.clone(), why })];
-    let made = |secret| Ok(Key { slot, kind: kind.clone(), secret, cost: COST });
-    if key.lock_to_state {
-        return refused("lockToState is not supported yet: leave it out".to_owned());
-    }
+    let salt = match (key.lock_to_state, volume) {
+        (false, _) => None,
+        (true, Volume::State) => return refused(LOCKED_TO_ITSELF.to_owned()),
+        (true, Volume::Ephemeral) => match &own.salt {
+            Ok(salt) => Some(salt),
+            Err(why) => return refused(why.clone()),
+        },
+    };
+    let made = |origin| {
+        let made = VolumeKey::new(slot, &kind, origin);
+        Ok(match salt {
+            Some(salt) => made.locked(salt),
+            None => made,
+        })
+    };
+    let known = |secret: Secret| made(Origin::Known(secret.to_vec()));
+    let machine = || own.machine.as_ref().map_err(ToString::to_string);
     match &key.kind {
         Kind::Static(passphrase) => match static_key(passphrase) {
-            Ok(secret) => vec![made(secret)],
+            Ok(secret) => vec![known(secret)],
             Err(why) => refused(why),
         },
         Kind::NodeId => {
-            match machine.as_ref().map_err(Clone::clone).and_then(|own| own.keys(volume.name())) {
-                Ok(secrets) => secrets.into_iter().map(made).collect(),
-                Err(error) => refused(error.to_string()),
+            let keys = machine().and_then(|own| own.keys(volume.name()).map_err(|error| error.to_string()));
+            match keys {
+                Ok(secrets) => secrets.into_iter().map(known).collect(),
+                Err(why) => refused(why),
             }
         }
-        Kind::Kms { .. } | Kind::Tpm { .. } | Kind::Recovery => {
-            refused(format!("{kind} keys are not supported yet: use nodeID or static"))
+        Kind::Kms { endpoint } => {
+            let node = machine().map(|machine| machine.uuid().to_owned());
+            match (kms::Endpoint::parse(endpoint), node) {
+                (Ok(_), Ok(node)) => vec![made(Origin::Kms { endpoint: endpoint.clone(), node })],
+                (Err(error), _) => refused(error.to_string()),
+                (_, Err(why)) => refused(why),
+            }
+        }
+        Kind::Tpm { .. } | Kind::Recovery => {
+            refused(format!("{kind} keys are not supported yet: use nodeID, static or kms"))
         }
         Kind::Other(name) => refused(format!("{name} is not known here")),
     }
 }
 
 /// How a new volume is encrypted; in a sentence why it cannot be.
-pub(super) fn protection(record: &Record, keys: &[Result<Key, Refused>]) -> Result<Protection, String> {
+pub(super) fn format(record: &Record, keys: &[Result<VolumeKey, Refused>]) -> Result<Job, String> {
     if !matches!(record.cipher.as_str(), "" | CIPHER) {
         return Err(format!("cipher {} is not supported yet: use {CIPHER}, or leave it out", record.cipher));
     }
@@ -128,16 +169,14 @@ pub(super) fn protection(record: &Record, keys: &[Result<Key, Refused>]) -> Resu
         bytes @ (512 | 1024 | 2048 | 4096) => u32::try_from(bytes).ok(),
         other => return Err(format!("blockSize {other} is no sector: 512, 1024, 2048 or 4096")),
     };
-    let usable: Vec<Key> = keys.iter().filter_map(|key| key.as_ref().ok().cloned()).collect();
-    if usable.is_empty() {
+    if keys.iter().all(Result::is_err) {
         return Err(format!("no key can be had: {}", reasons(keys)));
     }
-    // Switches for speed are the config's, at every opening, and not the header's.
-    Ok(Protection { key_bytes, sector_bytes, flags: Vec::new(), keys: usable })
+    Ok(Job::Format { key_bytes, sector_bytes })
 }
 
 /// Why keys cannot be had, in one line.
-pub(super) fn reasons(keys: &[Result<Key, Refused>]) -> String {
+pub(super) fn reasons(keys: &[Result<VolumeKey, Refused>]) -> String {
     let refused = keys.iter().filter_map(|key| key.as_ref().err());
     let reasons: Vec<String> = refused.map(Refused::to_string).collect();
     if reasons.is_empty() { "none is configured".to_owned() } else { reasons.join("; ") }
@@ -145,6 +184,8 @@ pub(super) fn reasons(keys: &[Result<Key, Refused>]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use installer::encryption::KeySecret;
+
     use super::*;
 
     const UUID: &str = "bc94b891-0df9-47d8-a7d3-c7c199d66b0e";
@@ -154,8 +195,16 @@ mod tests {
         config::load(text.as_bytes()).unwrap().config
     }
 
-    fn own() -> Result<Machine, IdentityError> {
-        Machine::new(&[], &[], Some(UUID.as_bytes()))
+    fn own() -> Own {
+        let machine = Machine::new(&[], &[], Some(UUID.as_bytes()));
+        Own { machine, salt: Ok(Secret::new(b"salt".to_vec())) }
+    }
+
+    fn passphrase(key: &VolumeKey) -> String {
+        match key.key().secret {
+            KeySecret::Known(secret) => String::from_utf8(secret.to_vec()).unwrap(),
+            KeySecret::Sealed { vault, .. } => format!("sealed {}", vault.settings()["endpoint"]),
+        }
     }
 
     fn ephemeral(keys: &str) -> Record {
@@ -184,26 +233,44 @@ mod tests {
     #[test]
     fn keys_are_what_the_reference_makes_of_them() {
         let record = ephemeral("{static: {passphrase: supersecret}, slot: 3}, {nodeID: {}, slot: 1}");
-        let keys: Vec<Key> =
+        let keys: Vec<VolumeKey> =
             keys(&record, &own(), Volume::Ephemeral).into_iter().map(|key| key.unwrap()).collect();
-        assert_eq!((keys[0].slot, keys[0].secret.as_slice()), (1, format!("{UUID}EPHEMERAL").as_bytes()));
-        assert_eq!((keys[1].slot, keys[1].secret.as_slice()), (3, &b"supersecret"[..]));
+        assert_eq!((keys[0].slot, passphrase(&keys[0])), (1, format!("{UUID}EPHEMERAL")));
+        assert_eq!((keys[1].slot, passphrase(&keys[1])), (3, "supersecret".to_owned()));
+        let record = ephemeral(
+            "{static: {passphrase: a}, slot: 0, lockToState: true}, {kms: {endpoint: 'https://kms'}, slot: 1}",
+        );
+        let keys: Vec<VolumeKey> =
+            keys_of_all(&record, Volume::Ephemeral).into_iter().map(|key| key.unwrap()).collect();
+        assert_eq!(passphrase(&keys[0]), "asalt");
+        assert_eq!(passphrase(&keys[1]), "sealed \"https://kms\"");
+    }
+
+    fn keys_of_all(record: &Record, volume: Volume) -> Vec<Result<VolumeKey, Refused>> {
+        keys(record, &own(), volume)
     }
 
     #[test]
     fn what_cannot_be_had_has_a_reason_and_the_rest_is_used() {
         let record = ephemeral(
-            "{tpm: {}, slot: 0}, {nodeID: {}, slot: 1}, {static: {passphrase: a}, slot: 2, lockToState: true}",
+            "{tpm: {}, slot: 0}, {nodeID: {}, slot: 1}, {static: {passphrase: a}, slot: 2, lockToState: true}, {kms: \
+             {endpoint: 'http://kms'}, slot: 3}, {kms: {endpoint: 'kms:1'}, slot: 4}",
         );
-        let found = keys(&record, &Err(IdentityError::NotPopulated), Volume::Ephemeral);
+        let nobody =
+            Own { machine: Err(IdentityError::NotPopulated), salt: Err("STATE is not there".to_owned()) };
+        let found = keys(&record, &nobody, Volume::Ephemeral);
         assert_eq!(
             reasons(&found),
-            "tpm key for slot 0: tpm keys are not supported yet: use nodeID or static; nodeID key for slot 1: machine \
-             UUID is not populated; static key for slot 2: lockToState is not supported yet: leave it out"
+            "tpm key for slot 0: tpm keys are not supported yet: use nodeID, static or kms; nodeID key for slot 1: \
+             machine UUID is not populated; static key for slot 2: STATE is not there; kms key for slot 3: http:// is \
+             not supported: write https://HOST:PORT, or grpc://HOST:PORT without encryption; kms key for slot 4: \
+             machine UUID is not populated"
         );
-        let error = protection(&record, &found).unwrap_err();
+        let error = format(&record, &found).unwrap_err();
         assert!(error.starts_with("no key can be had: tpm key"), "{error}");
-        assert_eq!(protection(&record, &keys(&record, &own(), Volume::Ephemeral)).unwrap().keys.len(), 1);
+        assert!(format(&record, &keys_of_all(&record, Volume::Ephemeral)).is_ok());
+        let locked = keys_of_all(&record, Volume::State);
+        assert!(reasons(&locked).contains("static key for slot 2: it is locked to STATE, and STATE is that"));
     }
 
     #[test]
@@ -212,12 +279,12 @@ mod tests {
             let mut record = ephemeral("{nodeID: {}}");
             change(&mut record);
             let keys = keys(&record, &own(), Volume::Ephemeral);
-            protection(&record, &keys)
+            format(&record, &keys)
         };
         let usual = with(|_| {}).unwrap();
-        assert_eq!((usual.key_bytes, usual.sector_bytes), (64, None));
+        assert_eq!(usual, Job::Format { key_bytes: 64, sector_bytes: None });
         let small = with(|record| (record.key_bits, record.sector_bytes) = (256, 4096)).unwrap();
-        assert_eq!((small.key_bytes, small.sector_bytes), (32, Some(4096)));
+        assert_eq!(small, Job::Format { key_bytes: 32, sector_bytes: Some(4096) });
         assert!(with(|record| record.key_bits = 384).unwrap_err().contains("256 or 512"));
         assert!(with(|record| record.sector_bytes = 100).unwrap_err().contains("no sector"));
         let other = with(|record| record.cipher = "xchacha12,aes-adiantum-plain64".into());

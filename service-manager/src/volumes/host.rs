@@ -13,12 +13,12 @@ use std::time::Duration;
 
 use installer::Error;
 use installer::device::{BlockDevice, DeviceError, Disk};
-use installer::encryption::Key;
 use installer::host::Host;
 use installer::volumes::Volume;
 use ondisk::gpt::{Partition, Table};
 use unlock::{Record, Refused};
 
+use super::key::VolumeKey;
 use super::opening::{self, Done, Job, Request};
 use super::{encryption, mapping, program};
 use crate::node::Node;
@@ -43,7 +43,7 @@ pub(crate) struct NodeHost {
 struct Sealed {
     volume: Volume,
     record: Record,
-    keys: Vec<Result<Key, Refused>>,
+    keys: Vec<Result<VolumeKey, Refused>>,
     /// What making it said.
     made: Option<Done>,
 }
@@ -56,7 +56,7 @@ impl NodeHost {
 
     /// Has this volume encrypted from now on, with the keys that this machine has for it.
     pub(super) fn seal(&mut self, node: &Node, volume: Volume, record: &Record) {
-        let keys = encryption::keys(record, &encryption::machine(node), volume);
+        let keys = encryption::keys(record, &encryption::Own::of(node, record), volume);
         self.sealed = Some(Sealed { volume, record: record.clone(), keys, made: None });
     }
 
@@ -125,13 +125,12 @@ impl Host for NodeHost {
         let device = self.partition(partition);
         let failed = |reason: String| Error::Encrypt { name: partition.name.clone(), reason };
         let sealed = self.sealed.as_mut().ok_or_else(|| failed("it has no keys".to_owned()))?;
-        let protection = encryption::protection(&sealed.record, &sealed.keys).map_err(failed)?;
+        let job = encryption::format(&sealed.record, &sealed.keys).map_err(failed)?;
         mapping::load_kernel_modules().map_err(failed)?;
         // Of a volume that was half made under an earlier machined.
         mapping::close(sealed.volume).map_err(failed)?;
         // Nobody else may use it: the process that writes would not notice.
         drop(Disk::open(&device)?);
-        let job = Job::Format { key_bytes: protection.key_bytes, sector_bytes: protection.sector_bytes };
         sealed.made = Some(opening::ask(&sealed.request(job, &device)).map_err(failed)?);
         Ok(())
     }

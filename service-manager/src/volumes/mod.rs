@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `make`, `host` | a partition becomes a device that can be mounted |
 //! | `state`, `mount`, `user_disks` | when, where, and what for |
-//! | `encryption`, `record`, `change` | keys from the config, META's record of STATE, what a new config may change |
+//! | `encryption`, `key`, `salt`, `kms`, `record`, `change` | keys from the config and who unseals them, META's record of STATE, what a new config may change |
 //! | `opening`, `mapping`, `synchronise` | the process that has the keys, mappings, slots in step with the config |
 //! | `status` | what is known of them, for the API |
 //!
@@ -17,12 +17,15 @@
 mod change;
 mod encryption;
 mod host;
+mod key;
+mod kms;
 mod make;
 mod mapping;
 mod mount;
 pub mod opening;
 mod program;
 mod record;
+mod salt;
 mod state;
 mod status;
 mod synchronise;
@@ -64,19 +67,29 @@ pub(crate) fn close(node: &Node, partitions: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// Makes EPHEMERAL where it is missing, lets it fill the disk, and mounts it at /var. Says whether it did: without
-/// a disk there is none.
-pub(crate) async fn mount_ephemeral(node: &Arc<Node>) -> Result<bool, String> {
+/// What became of EPHEMERAL.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Ephemeral {
+    /// It is at /var.
+    Mounted,
+    /// Without a disk there is none.
+    Nowhere,
+    /// No key opens it now, and a server has one: why.
+    Locked(String),
+}
+
+/// Makes EPHEMERAL where it is missing, lets it fill the disk, and mounts it at /var.
+pub(crate) async fn mount_ephemeral(node: &Arc<Node>) -> Result<Ephemeral, String> {
     let node = node.clone();
     blocking(move || mount_ephemeral_now(&node)).await
 }
 
-fn mount_ephemeral_now(node: &Node) -> Result<bool, String> {
+fn mount_ephemeral_now(node: &Node) -> Result<Ephemeral, String> {
     if is_mounted(VAR) {
-        return Ok(true);
+        return Ok(Ephemeral::Mounted);
     }
     let Some(disk) = crate::system_disk::find(node)?.filter(|disk| disk.slot.is_some()) else {
-        return Ok(false);
+        return Ok(Ephemeral::Nowhere);
     };
     let wanted = node.config().and_then(|config| encryption::wanted(&config, Volume::Ephemeral));
     let made = match make::make(node, &disk.path, Volume::Ephemeral, wanted.as_ref()) {
@@ -84,18 +97,22 @@ fn mount_ephemeral_now(node: &Node) -> Result<bool, String> {
         // An image that was not made larger, as in tests: nothing is wrong with it.
         Err(Trouble::Partition(error @ Error::NoRoom { .. })) => {
             node.journal.warn(&format!("{error}; {VAR} is kept in memory until a restart"));
-            return Ok(false);
+            return Ok(Ephemeral::Nowhere);
         }
         Err(error) => {
             let reason = chain(&error);
             status::failed(node, Volume::Ephemeral, &reason);
-            return Err(reason);
+            let is_worth_it = wanted.as_ref().is_some_and(encryption::needs_others);
+            return match error {
+                Trouble::Locked(_) if is_worth_it => Ok(Ephemeral::Locked(reason)),
+                _ => Err(reason),
+            };
         }
     };
     mount::ephemeral(&made.device)?;
     node.journal.say(&format!("EPHEMERAL is {}, mounted at {VAR}", made.device.display()));
     mount::fill(&made.device)?;
-    Ok(true)
+    Ok(Ephemeral::Mounted)
 }
 
 /// Makes and mounts the disks of `machine.disks`.

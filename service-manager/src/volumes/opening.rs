@@ -11,13 +11,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use installer::device::{BlockDevice, Disk};
-use installer::encryption::{self, Key, Opened, Protection};
-use ondisk::luks2::{Argon2Cost, Cost, Secret};
+use installer::encryption::{self, Key, Opened, Protection, Wanted};
 use serde::{Deserialize, Serialize};
 use sys::errno::Described;
-use unlock::{KeyKind, Plan, Refused};
-use zeroize::{Zeroize, Zeroizing};
+use unlock::{Plan, Refused};
+use zeroize::Zeroizing;
 
+use super::key::{NoKey, VolumeKey};
 use super::program;
 
 /// How machined calls itself.
@@ -51,8 +51,8 @@ pub(super) struct Request {
     pub(super) device: String,
     /// Switches for speed, by their names in a config.
     pub(super) options: Vec<String>,
-    keys: Vec<WireKey>,
-    refused: Vec<WireRefused>,
+    keys: Vec<VolumeKey>,
+    refused: Vec<NoKey>,
 }
 
 /// The answer.
@@ -82,77 +82,30 @@ enum Answer {
     Failed(String),
 }
 
-#[derive(Serialize, Deserialize)]
-struct WireKey {
-    slot: u8,
-    kind: String,
-    secret: Vec<u8>,
-    cost: WireCost,
-}
-
-impl Drop for WireKey {
-    fn drop(&mut self) {
-        self.secret.zeroize();
-    }
-}
-
-#[derive(Serialize, Deserialize)]
-enum WireCost {
-    Argon2id { memory_kib: u32, passes: u32, lanes: u32 },
-    Argon2i { memory_kib: u32, passes: u32, lanes: u32 },
-    Pbkdf2(u32),
-}
-
-#[derive(Serialize, Deserialize)]
-struct WireRefused {
-    slot: u8,
-    kind: String,
-    why: String,
-}
-
 impl Request {
     pub(super) fn new(
         job: Job,
         volume: &str,
         device: &Path,
-        keys: &[Result<Key, Refused>],
+        keys: &[Result<VolumeKey, Refused>],
         options: &[String],
     ) -> Self {
-        let wire = |key: &Key| WireKey {
-            slot: key.slot,
-            kind: key.kind.to_string(),
-            secret: key.secret.to_vec(),
-            cost: to_wire(key.cost),
-        };
-        let refused = |refused: &Refused| WireRefused {
-            slot: refused.slot,
-            kind: refused.kind.to_string(),
-            why: refused.why.clone(),
-        };
         Self {
             job,
             volume: volume.to_owned(),
             device: device.display().to_string(),
             options: options.to_vec(),
-            keys: keys.iter().filter_map(|key| key.as_ref().ok()).map(wire).collect(),
-            refused: keys.iter().filter_map(|key| key.as_ref().err()).map(refused).collect(),
+            keys: keys.iter().filter_map(|key| key.as_ref().ok().cloned()).collect(),
+            refused: keys.iter().filter_map(|key| key.as_ref().err().map(NoKey::from)).collect(),
         }
     }
 
     fn keys(&self) -> Vec<Key> {
-        let key = |key: &WireKey| Key {
-            slot: key.slot,
-            kind: kind(&key.kind),
-            secret: Secret::new(key.secret.clone()),
-            cost: from_wire(&key.cost),
-        };
-        self.keys.iter().map(key).collect()
+        self.keys.iter().map(VolumeKey::key).collect()
     }
 
     fn refused(&self) -> Vec<Refused> {
-        let refused =
-            |one: &WireRefused| Refused { slot: one.slot, kind: kind(&one.kind), why: one.why.clone() };
-        self.refused.iter().map(refused).collect()
+        self.refused.iter().map(Refused::from).collect()
     }
 }
 
@@ -212,10 +165,14 @@ fn act(request: &Request, map: Map<'_>) -> Result<Done, String> {
     }
     let refused = request.refused();
     done.failed = refused.iter().map(|one| (one.slot, one.to_string())).collect();
-    if matches!(request.job, Job::Open | Job::Synchronise) {
+    if matches!(request.job, Job::Format { .. }) {
+        // Left out of the new volume.
+        done.failed.extend(opened.refused.iter().map(|one| (one.slot, one.to_string())));
+    } else {
         // What a slot holds whose key cannot be had now is not known: it stays.
         let kept: Vec<u8> = refused.iter().map(|one| one.slot).collect();
-        let mut synchronised = encryption::synchronise(&mut part, &mut opened, &keys, &kept, &mut chance);
+        let wanted = Wanted { keys: &keys, kept: &kept, sealed_anew: &[] };
+        let mut synchronised = encryption::synchronise(&mut part, &mut opened, wanted, &mut chance);
         done.failed.append(&mut synchronised.problems);
         (done.added, done.replaced, done.removed) =
             (synchronised.added, synchronised.replaced, synchronised.removed);
@@ -245,42 +202,17 @@ fn chance(bytes: &mut [u8]) {
     }
 }
 
-fn kind(name: &str) -> KeyKind {
-    let known = [KeyKind::NodeId, KeyKind::Static, KeyKind::Tpm, KeyKind::Kms, KeyKind::Recovery];
-    known.into_iter().find(|kind| kind.to_string() == name).unwrap_or_else(|| KeyKind::Other(name.to_owned()))
-}
-
-fn to_wire(cost: Cost) -> WireCost {
-    match cost {
-        Cost::Argon2id(Argon2Cost { memory_kib, passes, lanes }) => {
-            WireCost::Argon2id { memory_kib, passes, lanes }
-        }
-        Cost::Argon2i(Argon2Cost { memory_kib, passes, lanes }) => {
-            WireCost::Argon2i { memory_kib, passes, lanes }
-        }
-        Cost::Pbkdf2(rounds) => WireCost::Pbkdf2(rounds),
-    }
-}
-
-fn from_wire(cost: &WireCost) -> Cost {
-    match *cost {
-        WireCost::Argon2id { memory_kib, passes, lanes } => {
-            Cost::Argon2id(Argon2Cost { memory_kib, passes, lanes })
-        }
-        WireCost::Argon2i { memory_kib, passes, lanes } => {
-            Cost::Argon2i(Argon2Cost { memory_kib, passes, lanes })
-        }
-        WireCost::Pbkdf2(rounds) => Cost::Pbkdf2(rounds),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use ondisk::luks2::Cost;
+    use unlock::KeyKind;
+
+    use super::super::key::Origin;
     use super::*;
 
-    fn key(slot: u8, secret: &str) -> Result<Key, Refused> {
-        let secret = Secret::new(secret.as_bytes().to_vec());
-        Ok(Key { slot, kind: KeyKind::Static, secret, cost: Cost::Pbkdf2(1000) })
+    fn key(slot: u8, secret: &str) -> Result<VolumeKey, Refused> {
+        let key = VolumeKey::new(slot, &KeyKind::Static, Origin::Known(secret.as_bytes().to_vec()));
+        Ok(key.with_cost(Cost::Pbkdf2(1000)))
     }
 
     fn device(dir: &Path) -> std::path::PathBuf {
@@ -303,7 +235,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let device = device(dir.path());
         let mut mapped = 0;
-        let mut ask = |job, keys: &[Result<Key, Refused>]| {
+        let mut ask = |job, keys: &[Result<VolumeKey, Refused>]| {
             does(&Request::new(job, "EPHEMERAL", &device, keys, &[]), &mut mapped)
         };
         let format = Job::Format { key_bytes: 64, sector_bytes: None };
@@ -318,5 +250,49 @@ mod tests {
         let error = ask(Job::Open, &[key(1, "one"), key(2, "wrong")]).unwrap_err();
         assert!(error.starts_with("failed to open encrypted device EPHEMERAL, no key matched: "), "{error}");
         assert_eq!(mapped, 2, "made and opened");
+    }
+
+    /// A key server on this machine, until it is dropped with its runtime.
+    fn key_server() -> (tokio::runtime::Runtime, String) {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+        let address = format!("grpc://{}", listener.local_addr().unwrap());
+        let incoming = tonic::transport::server::TcpIncoming::from(listener);
+        let server = tonic::transport::Server::builder()
+            .add_service(kms::server::Server::new(&[1; kms::server::KEY_BYTES]).service());
+        runtime.spawn(server.serve_with_incoming(incoming));
+        (runtime, address)
+    }
+
+    fn of_server(slot: u8, endpoint: &str, node: &str) -> Result<VolumeKey, Refused> {
+        let origin = Origin::Kms { endpoint: endpoint.to_owned(), node: node.to_owned() };
+        Ok(VolumeKey::new(slot, &KeyKind::Kms, origin).with_cost(Cost::Pbkdf2(1000)))
+    }
+
+    #[test]
+    fn a_server_has_a_key_of_a_volume() {
+        let dir = tempfile::tempdir().unwrap();
+        let device = device(dir.path());
+        let mut mapped = 0;
+        let mut ask = |job, keys: &[Result<VolumeKey, Refused>]| {
+            does(&Request::new(job, "EPHEMERAL", &device, keys, &[]), &mut mapped)
+        };
+        let (runtime, address) = key_server();
+        let own = of_server(0, &address, "node-1");
+        let format = Job::Format { key_bytes: 64, sector_bytes: None };
+        let done = ask(format, &[own.clone(), key(1, "local")]).unwrap();
+        assert_eq!((done.slot, done.kind.as_str(), done.failed.len()), (0, "kms", 0));
+        let done = ask(Job::Open, &[own.clone(), key(1, "wrong")]).unwrap();
+        assert_eq!((done.slot, done.replaced, done.failed), (0, vec![1], vec![]));
+        let error = ask(Job::Open, &[of_server(0, &address, "node-2")]).unwrap_err();
+        assert!(error.contains("it was not sealed here for this node (PermissionDenied)"), "{error}");
+        // Without the server the other key opens at once, and the slot stays as it is.
+        drop(runtime);
+        let start = std::time::Instant::now();
+        let done = ask(Job::Open, &[own.clone(), key(1, "wrong")]).unwrap();
+        assert_eq!((done.slot, done.replaced, done.failed), (1, vec![], vec![]));
+        assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+        assert_eq!(mapped, 3);
     }
 }

@@ -113,16 +113,18 @@ pub(crate) fn usable(node: &Node, device: &Path) -> Result<Option<PathBuf>, Stri
     }
 }
 
-/// Opens an encrypted STATE by the config in force, or by META's record. One that could not be opened is not tried
-/// again: the keys are the same, and deriving one takes seconds.
+/// Opens an encrypted STATE by the config in force, or by META's record. One that could not be opened is tried again only
+/// where a server has a key: others are the same, and deriving one takes seconds.
 fn open(node: &Node, disk: &Path) -> Result<PathBuf, String> {
-    if let Some(problem) = node.volumes.problem(Volume::State) {
-        return Err(problem);
-    }
     let wanted = match node.config().and_then(|config| encryption::wanted(&config, Volume::State)) {
         Some(wanted) => Some(wanted),
         None => record::read(node)?,
     };
+    if let Some(problem) = node.volumes.problem(Volume::State)
+        && !wanted.as_ref().is_some_and(encryption::needs_others)
+    {
+        return Err(problem);
+    }
     let made = make::make(node, disk, Volume::State, wanted.as_ref()).map_err(|e| chain(&e));
     made.map(|made| made.device).inspect_err(|error| status::failed(node, Volume::State, error))
 }

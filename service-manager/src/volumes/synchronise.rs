@@ -83,7 +83,7 @@ fn bring(node: &Node, volume: Volume, open: &Open, wanted: &Record) -> Result<()
             return Ok(());
         }
     }
-    let keys = encryption::keys(wanted, &encryption::machine(node), volume);
+    let keys = encryption::keys(wanted, &encryption::Own::of(node, wanted), volume);
     let request = Request::new(Job::Synchronise, volume.name(), &open.partition, &keys, &wanted.options);
     let done = opening::ask(&request)?;
     say(node, volume, &done);

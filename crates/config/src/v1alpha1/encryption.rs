@@ -73,13 +73,13 @@ section! {
         /// Derived from the machine's UUID and the volume's label.
         node_id "nodeID": Option<NodeIdKey> {};
         /// Kept by a server.
-        kms "kms": Option<KmsKey> { newer true, later "keys of a server" };
+        kms "kms": Option<KmsKey> { newer true };
         /// Sealed by the TPM.
         tpm "tpm": Option<TpmKey> { newer true, later "keys of a TPM" };
         /// LUKS2's slot, 0 to 31.
         slot "slot": u8 { example "1" };
         /// Make the key depend on the STATE volume.
-        lock_to_state "lockToState": Option<bool> { newer true, later "keys that depend on STATE" };
+        lock_to_state "lockToState": Option<bool> { newer true };
     }
 }
 
@@ -99,7 +99,7 @@ section! {
 section! {
     /// Kept by a server.
     KmsKey {
-        /// Where it answers.
+        /// Where it answers: `https://`, or `grpc://` without encryption.
         endpoint "endpoint": String { newer true, example "https://kms.example.org:4443" };
     }
 }

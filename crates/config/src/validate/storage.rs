@@ -67,6 +67,12 @@ pub(super) fn encryption(settings: &Encryption, label: &str, field: &str, proble
             problems
                 .add(format!("{field}.slot"), format!("encryption key slot {} is already in use", key.slot));
         }
+        if key.lock_to_state == Some(true) && label.eq_ignore_ascii_case("state") {
+            problems.add(
+                format!("{field}.lockToState"),
+                "a key of STATE cannot be locked to STATE; leave it out",
+            );
+        }
         key_kind(key, &field, problems);
     }
 }
@@ -84,8 +90,15 @@ fn key_kind(key: &EncryptionKey, field: &str, problems: &mut Problems) {
     if key.static_key.as_ref().is_some_and(|k| k.passphrase.is_empty()) {
         problems.add(format!("{field}.static.passphrase"), "an empty passphrase protects nothing");
     }
-    if key.kms.as_ref().is_some_and(|k| k.endpoint.is_empty()) {
-        problems.add(format!("{field}.kms.endpoint"), "missing; write where the key server answers");
+    match key.kms.as_ref().map(|kms| kms.endpoint.as_str()) {
+        Some("") => {
+            problems.add(format!("{field}.kms.endpoint"), "missing; write where the key server answers");
+        }
+        Some(endpoint) if endpoint.split_once("://").is_some_and(|(s, _)| !matches!(s, "https" | "grpc")) => {
+            let message = format!("`{endpoint}` is neither https://HOST:PORT nor grpc://HOST:PORT");
+            problems.add(format!("{field}.kms.endpoint"), message);
+        }
+        _ => {}
     }
     let pcrs = key.tpm.iter().flat_map(|t| &t.options).flat_map(|o| &o.pcrs).flatten();
     for pcr in pcrs.filter(|pcr| **pcr > 23) {

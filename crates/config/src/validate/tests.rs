@@ -257,6 +257,16 @@ pub(super) const MACHINE: &[(&str, &str, &str)] = &[
         "missing; write where the key server answers",
     ),
     (
+        "systemDiskEncryption: {ephemeral: {provider: luks2, keys: [{kms: {endpoint: 'http://kms'}}]}}",
+        "machine.systemDiskEncryption.ephemeral.keys[0].kms.endpoint",
+        "`http://kms` is neither https://HOST:PORT nor grpc://HOST:PORT",
+    ),
+    (
+        "systemDiskEncryption: {state: {provider: luks2, keys: [{nodeID: {}, lockToState: true}]}}",
+        "machine.systemDiskEncryption.state.keys[0].lockToState",
+        "a key of STATE cannot be locked to STATE; leave it out",
+    ),
+    (
         "systemDiskEncryption: {state: {provider: luks2, keys: [{static: {passphrase: a}}]}}",
         "machine.systemDiskEncryption.state.keys",
         "a static key of STATE is stored unencrypted in META; use it for EPHEMERAL only",

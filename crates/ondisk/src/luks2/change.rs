@@ -33,6 +33,8 @@ pub struct NewSlot<'a> {
     pub passphrase: &'a [u8],
     /// What deriving its key costs.
     pub cost: Cost,
+    /// What its owner keeps beside it: becomes the token of the slot's number, and names the slot.
+    pub token: Option<&'a Token>,
 }
 
 /// A new header, and the writes that make it the device's.
@@ -198,7 +200,8 @@ impl Header {
         Ok(change)
     }
 
-    /// Another secret in a slot that is in use. The old one opens until the new one does.
+    /// Another secret in a slot that is in use. The old one opens until the new one does. The token of its number goes with
+    /// the old secret where it is for no other slot.
     pub fn replace(
         &self,
         key: &[u8],
@@ -212,6 +215,7 @@ impl Header {
         header.metadata.keyslots.remove(&slot);
         header.metadata.keyslots.insert(RESERVED, old.clone());
         header.forget_references(slot);
+        header.forget_token(slot);
         let area = header.insert(key, &NewSlot { slot: Some(slot), ..*new }, chance)?;
         header.metadata.keyslots.remove(&RESERVED);
         let mut change = header.committed()?;
@@ -220,7 +224,7 @@ impl Header {
         Ok(change)
     }
 
-    /// One slot less. The last one stays.
+    /// One slot less, and the token of its number where that is for no other slot. The last one stays.
     pub fn remove(&self, slot: Id) -> Result<Change, ChangeError> {
         let old = self.metadata.keyslots.get(&slot).ok_or(ChangeError::Missing(slot))?;
         if self.metadata.keyslots.len() == 1 {
@@ -229,6 +233,7 @@ impl Header {
         let mut header = self.clone();
         header.metadata.keyslots.remove(&slot);
         header.forget_references(slot);
+        header.forget_token(slot);
         for token in header.metadata.tokens.values_mut() {
             token.keyslots.retain(|id| *id != slot);
         }
@@ -290,6 +295,10 @@ impl Header {
             digest.keyslots.push(id);
             digest.keyslots.sort();
         }
+        if let Some(token) = new.token {
+            let token = Token { keyslots: alloc::vec![id], ..token.clone() };
+            self.metadata.tokens.insert(id, token);
+        }
         Ok(Extent::new(offset, bytes))
     }
 
@@ -332,6 +341,14 @@ impl Header {
     fn forget_references(&mut self, slot: Id) {
         for digest in self.metadata.digests.values_mut() {
             digest.keyslots.retain(|id| *id != slot);
+        }
+    }
+
+    /// A token of the slot's number is the slot's own, unless it names others.
+    fn forget_token(&mut self, slot: Id) {
+        let own = |token: &Token| token.keyslots.iter().all(|id| *id == slot);
+        if self.metadata.tokens.get(&slot).is_some_and(own) {
+            self.metadata.tokens.remove(&slot);
         }
     }
 }

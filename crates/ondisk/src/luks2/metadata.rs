@@ -136,6 +136,12 @@ pub struct Area {
 }
 
 impl Token {
+    /// A token of this type with these fields, for no slot yet.
+    #[must_use]
+    pub fn new(kind: &str, fields: Map<String, Value>) -> Self {
+        Self { kind: kind.to_string(), keyslots: Vec::new(), fields }
+    }
+
     /// Name of the key in the kernel's keyring, for a token of type `luks2-keyring`.
     pub(super) fn key_description(&self) -> Option<&str> {
         let description = self.fields.get("key_description").and_then(Value::as_str);

@@ -59,7 +59,7 @@ fn new_device() -> Vec<u8> {
 }
 
 fn slot(passphrase: &[u8]) -> NewSlot<'_> {
-    NewSlot { slot: None, passphrase, cost: CHEAP }
+    NewSlot { slot: None, passphrase, cost: CHEAP, token: None }
 }
 
 /// A small volume of ours with one slot.

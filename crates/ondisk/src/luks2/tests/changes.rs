@@ -131,3 +131,37 @@ fn unknown_fields_tokens_and_flags_survive_a_change() {
     let header = header.remove(Id(0)).unwrap().header;
     assert!(header.metadata.tokens[&Id(7)].keyslots.is_empty());
 }
+
+#[test]
+fn a_slots_own_token_comes_and_goes_with_its_secret() {
+    let token = |text: &str| -> Token { serde_json::from_str(text).unwrap() };
+    let own = token(r#"{"type":"sealed","keyslots":[],"blob":"b25l"}"#);
+    let new = NewSlot { slot: Some(Id(1)), token: Some(&own), ..slot(OTHER) };
+    let (header, before) = volume(&key(64));
+    let tokens = |device: &[u8]| read(&mut &*device).map(|found| found.header.metadata.tokens.len()).unwrap();
+    // At every cut: a slot that opens has its token, and a token has a slot.
+    let added = header.add(&key(64), &new, &mut chance()).unwrap();
+    cuts(&before, &added.steps, |device, step, what| {
+        assert_eq!(tokens(device) == 1, opens(device, OTHER), "step {step} {what}");
+    });
+    assert_eq!(added.header.metadata.tokens[&Id(1)].keyslots, [Id(1)]);
+    let mut device = before.clone();
+    apply(&mut device, &added.steps);
+    let another = token(r#"{"type":"sealed","keyslots":[],"blob":"dHdv"}"#);
+    let with_another = NewSlot { token: Some(&another), ..new };
+    let replaced = added.header.replace(&key(64), Id(1), &with_another, &mut chance()).unwrap();
+    assert_eq!(replaced.header.metadata.tokens[&Id(1)].fields["blob"], "dHdv");
+    let plain =
+        added.header.replace(&key(64), Id(1), &NewSlot { token: None, ..new }, &mut chance()).unwrap();
+    assert!(plain.header.metadata.tokens.is_empty());
+    let removed = added.header.remove(Id(1)).unwrap();
+    cuts(&device, &removed.steps, |device, step, what| {
+        let useless = step > 0 && !opens(device, OTHER);
+        assert!(opens(device, PASSPHRASE) && (tokens(device) == 1 || useless), "step {step} {what}");
+    });
+    assert!(removed.header.metadata.tokens.is_empty());
+    // One that other slots need too stays.
+    let shared = token(r#"{"type":"sealed","keyslots":["0","1"]}"#);
+    let header = added.header.with_token(Id(1), Some(shared)).unwrap().header;
+    assert_eq!(header.remove(Id(1)).unwrap().header.metadata.tokens[&Id(1)].keyslots, [Id(0)]);
+}

@@ -82,8 +82,11 @@ fn cryptsetup_opens_what_is_formatted_here() {
                 format.label = "STATE".into();
                 format.copy_bytes = [16 << 10, 64 << 10, 1 << 20][number];
                 format.flags = vec!["allow-discards".into()];
-                let slots =
-                    [NewSlot { cost, ..slot(PASSPHRASE) }, NewSlot { slot: Some(Id(31)), ..slot(OTHER) }];
+                let token = Token::new("sideroKMS", serde_json::Map::new());
+                let slots = [
+                    NewSlot { cost, ..slot(PASSPHRASE) },
+                    NewSlot { slot: Some(Id(31)), token: Some(&token), ..slot(OTHER) },
+                ];
                 let change = format.make(&key, &slots, &mut chance()).unwrap();
                 let mut device = new_device();
                 apply(&mut device, &change.steps);

@@ -1,0 +1,119 @@
+//! Keys that somebody else seals: a server, a TPM, a person's public key.
+//!
+//! Owns: the random key and its token; what is said of a key that came back wrong.
+//! Does not: speak to a server or a TPM: a [`Vault`] does. Keep a key that was sealed: the next opening has it unsealed.
+//! Fails by: the vault's sentence; a vault has a deadline of its own, which that names.
+
+use std::sync::Arc;
+
+use ondisk::luks2::{Chance, Cost, Secret, Token};
+use serde_json::{Map, Value};
+use unlock::{KEY_BYTES, KeyKind, Refused, SealedKey, passphrase};
+
+use super::Key;
+
+/// The setting of a key that is locked to STATE.
+const LOCKED: &str = "lockToState";
+
+/// Who seals keys. Called from threads; blocks.
+pub trait Vault: Send + Sync {
+    /// What the config says of it. A slot whose token says the same is left as it is.
+    fn settings(&self) -> Map<String, Value>;
+    /// Seals a key: the fields of its token.
+    fn seal(&self, key: &[u8]) -> Result<Map<String, Value>, String>;
+    /// Gives back the key that was sealed.
+    fn unseal(&self, sealed: &SealedKey) -> Result<Secret, String>;
+}
+
+/// What opens a slot.
+#[derive(Clone)]
+pub enum KeySecret {
+    /// The passphrase itself.
+    Known(Secret),
+    /// A random key in the header.
+    Sealed {
+        /// Who unseals it.
+        vault: Arc<dyn Vault>,
+        /// What is put behind it: the salt of a key that is locked to STATE.
+        salt: Option<Secret>,
+    },
+}
+
+/// A key that a slot can be made with.
+pub(super) struct Minted {
+    pub(super) slot: u8,
+    pub(super) kind: KeyKind,
+    pub(super) secret: Secret,
+    pub(super) cost: Cost,
+    pub(super) token: Option<Token>,
+}
+
+/// A key that is yet to be sealed.
+struct Blank<'k> {
+    key: &'k Key,
+    random: Secret,
+}
+
+/// Has all keys sealed that are to be, at once.
+pub(super) fn mint(keys: &[&Key], chance: Chance<'_>) -> Vec<Result<Minted, Refused>> {
+    let blanks: Vec<Blank<'_>> = keys
+        .iter()
+        .map(|key| {
+            let mut random = Secret::new(vec![0; KEY_BYTES]);
+            chance(&mut random);
+            Blank { key, random }
+        })
+        .collect();
+    std::thread::scope(|scope| {
+        let sealing: Vec<_> = blanks.into_iter().map(|blank| scope.spawn(move || blank.mint())).collect();
+        let ended = keys.iter().zip(sealing);
+        let joined = ended.map(|(key, thread)| {
+            thread.join().unwrap_or_else(|_| Err(key.refused("sealing it ended early".to_owned())))
+        });
+        joined.collect()
+    })
+}
+
+impl Blank<'_> {
+    fn mint(self) -> Result<Minted, Refused> {
+        let Key { slot, kind, secret, cost } = self.key.clone();
+        let (vault, salt) = match secret {
+            KeySecret::Known(secret) => return Ok(Minted { slot, kind, secret, cost, token: None }),
+            KeySecret::Sealed { vault, salt } => (vault, salt),
+        };
+        let fields = vault.seal(&self.random).map_err(|why| self.key.refused(why))?;
+        let sealed = SealedKey { kind: kind.clone(), settings: self.key.settings(), fields };
+        let token = sealed.token();
+        let secret = passphrase(&self.random, salt.as_ref());
+        Ok(Minted { slot, kind, secret, cost, token })
+    }
+}
+
+impl Key {
+    pub(super) fn refused(&self, why: String) -> Refused {
+        Refused { slot: self.slot, kind: self.kind.clone(), why }
+    }
+
+    /// What the config says of a sealed key, as its token keeps it.
+    pub(super) fn settings(&self) -> Option<Map<String, Value>> {
+        let KeySecret::Sealed { vault, salt } = &self.secret else { return None };
+        let mut settings = vault.settings();
+        if salt.is_some() {
+            settings.insert(LOCKED.to_owned(), Value::Bool(true));
+        }
+        Some(settings)
+    }
+
+    /// Has the slot's key unsealed: its passphrase.
+    pub(super) fn unseal(&self, sealed: Option<&SealedKey>) -> Result<Secret, String> {
+        match &self.secret {
+            KeySecret::Known(secret) => Ok(secret.clone()),
+            KeySecret::Sealed { vault, salt } => {
+                let sealed = sealed.filter(|sealed| sealed.kind == self.kind);
+                let sealed = sealed.ok_or("its slot has no sealed key")?;
+                let key = vault.unseal(sealed)?;
+                Ok(passphrase(&key, salt.as_ref()))
+            }
+        }
+    }
+}

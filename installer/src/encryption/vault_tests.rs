@@ -1,0 +1,200 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value, json};
+use unlock::SealedKey;
+
+use super::tests::{CHEAP, chance, key, made, opens, protection, slots, try_all};
+use super::*;
+use crate::device::{Memory, Recorder};
+
+/// Seals by turning bits over; can be out of reach, slow, or lie.
+#[derive(Default)]
+struct Vault {
+    name: &'static str,
+    is_down: AtomicBool,
+    lies: AtomicBool,
+    delay: Duration,
+    calls: AtomicU32,
+}
+
+impl Vault {
+    fn named(name: &'static str) -> Arc<Self> {
+        Arc::new(Self { name, ..Self::default() })
+    }
+
+    fn call(&self, bytes: &[u8]) -> Result<Vec<u8>, String> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        std::thread::sleep(self.delay);
+        match self.is_down.load(Ordering::Relaxed) {
+            true => Err("connection refused".to_owned()),
+            false => Ok(bytes.iter().map(|byte| !byte).collect()),
+        }
+    }
+
+    fn calls(&self) -> u32 {
+        self.calls.swap(0, Ordering::Relaxed)
+    }
+}
+
+impl super::Vault for Vault {
+    fn settings(&self) -> Map<String, Value> {
+        json!({ "endpoint": self.name }).as_object().cloned().unwrap()
+    }
+
+    fn seal(&self, key: &[u8]) -> Result<Map<String, Value>, String> {
+        let empty = SealedKey { kind: KeyKind::Kms, settings: None, fields: Map::new() };
+        Ok(empty.with_bytes("sealedData", &self.call(key)?).fields)
+    }
+
+    fn unseal(&self, sealed: &SealedKey) -> Result<Secret, String> {
+        let mut key = self.call(&sealed.bytes("sealedData")?)?;
+        if self.lies.load(Ordering::Relaxed) {
+            key.reverse();
+        }
+        Ok(Secret::new(key))
+    }
+}
+
+fn sealed(slot: u8, vault: &Arc<Vault>) -> Key {
+    let secret = KeySecret::Sealed { vault: vault.clone(), salt: None };
+    Key { slot, kind: KeyKind::Kms, secret, cost: CHEAP }
+}
+
+fn locked(slot: u8, vault: &Arc<Vault>) -> Key {
+    let salt = Some(Secret::new(b"salt of STATE".to_vec()));
+    Key { secret: KeySecret::Sealed { vault: vault.clone(), salt }, ..sealed(slot, vault) }
+}
+
+/// Opens with the last key, whose slot stays as it is.
+fn follow(disk: &mut dyn BlockDevice, keys: &[Key], sealed_anew: &[u8]) -> Synchronised {
+    let mut opened = try_all(disk, &keys[keys.len() - 1..]).unwrap();
+    synchronise(disk, &mut opened, Wanted { keys, kept: &[], sealed_anew }, &mut chance())
+}
+
+fn tokens(disk: &mut Memory) -> Vec<u8> {
+    luks2::read(&mut &mut *disk).unwrap().header.metadata.tokens.keys().map(|id| id.0).collect()
+}
+
+#[test]
+fn a_sealed_key_is_in_its_slots_token() {
+    let vault = Vault::named("kms");
+    let mut disk = made(&[sealed(0, &vault), locked(2, &vault)]);
+    assert_eq!((slots(&mut disk), tokens(&mut disk)), (vec![0, 2], vec![0, 2]));
+    let opened = try_all(&mut disk, &[sealed(0, &vault)]).unwrap();
+    assert_eq!((opened.unlocked.slot, opened.unlocked.kind), (0, KeyKind::Kms));
+    assert!(opens(&mut disk, &locked(2, &vault)) && !opens(&mut disk, &sealed(2, &vault)));
+    vault.lies.store(true, Ordering::Relaxed);
+    let error = try_all(&mut disk, &[sealed(0, &vault)]).unwrap_err().to_string();
+    assert!(error.ends_with("kms key for slot 0: what was unsealed is not the slot's key"), "{error}");
+    let error = try_all(&mut disk, &[sealed(1, &vault)]).unwrap_err().to_string();
+    assert!(error.ends_with("kms key for slot 1: its slot has no sealed key"), "{error}");
+}
+
+#[test]
+fn a_vault_that_is_down_costs_nothing_while_another_key_works() {
+    let vault = Arc::new(Vault { name: "kms", delay: Duration::from_secs(20), ..Vault::default() });
+    let quick = Vault::named("kms");
+    let mut disk = made(&[sealed(0, &quick), key(1, "local")]);
+    let start = Instant::now();
+    let opened = try_all(&mut disk, &[sealed(0, &vault), key(1, "local")]).unwrap();
+    assert_eq!(opened.unlocked.slot, 1);
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    quick.is_down.store(true, Ordering::Relaxed);
+    let error = try_all(&mut disk, &[sealed(0, &quick), key(1, "wrong")]).unwrap_err().to_string();
+    for reason in
+        ["kms key for slot 0: connection refused", "static key for slot 1: the passphrase is not its own"]
+    {
+        assert!(error.contains(reason), "{error}");
+    }
+}
+
+#[test]
+fn a_volume_is_made_with_the_keys_that_can_be_had() {
+    let vault = Vault::named("kms");
+    vault.is_down.store(true, Ordering::Relaxed);
+    let mut disk = Memory::new(HEADER_BYTES + (1 << 20), 512);
+    let keys = [sealed(0, &vault), key(1, "local")];
+    let opened = format(&mut disk, "STATE", &protection(&keys), &mut chance()).unwrap();
+    assert_eq!((opened.unlocked.slot, opened.refused.len()), (1, 1));
+    // The next opening with the server makes the slot.
+    vault.is_down.store(false, Ordering::Relaxed);
+    assert_eq!(follow(&mut disk, &keys, &[]).added, [0]);
+    assert_eq!(tokens(&mut disk), [0]);
+    vault.is_down.store(true, Ordering::Relaxed);
+    let mut disk = Memory::new(HEADER_BYTES + (1 << 20), 512);
+    let error = format(&mut disk, "STATE", &protection(&keys[..1]), &mut chance()).unwrap_err().to_string();
+    assert_eq!(error, "encrypt STATE: no key can be had: kms key for slot 0: connection refused");
+}
+
+#[test]
+fn a_slot_is_sealed_anew_only_when_its_settings_say_so() {
+    let (vault, local) = (Vault::named("kms"), key(7, "local"));
+    let mut disk = made(&[sealed(0, &vault), local.clone()]);
+    let with = |key: Key| [key, local.clone()];
+    vault.calls();
+    // Unchanged: nobody is asked but by the opening, and the header stays as it is.
+    let before = luks2::read(&mut &mut disk).unwrap().header;
+    assert_eq!(follow(&mut disk, &with(sealed(0, &vault)), &[]), Synchronised::default());
+    assert_eq!((luks2::read(&mut &mut disk).unwrap().header, vault.calls()), (before.clone(), 0));
+    // The same server by another name: the token learns that, the slot stays.
+    let renamed = Vault::named("https://kms");
+    assert_eq!(follow(&mut disk, &with(sealed(0, &renamed)), &[]), Synchronised::default());
+    let header = luks2::read(&mut &mut disk).unwrap().header;
+    assert_eq!(header.metadata.keyslots, before.metadata.keyslots);
+    assert_eq!(SealedKey::of(&header, 0).unwrap().settings.unwrap()["endpoint"], "https://kms");
+    // Another server, another kind of key, a lock to STATE: another secret.
+    let other = Vault::named("other");
+    other.lies.store(true, Ordering::Relaxed);
+    assert_eq!(follow(&mut disk, &with(sealed(0, &other)), &[]).replaced, [0]);
+    other.lies.store(false, Ordering::Relaxed);
+    assert!(opens(&mut disk, &sealed(0, &other)));
+    assert_eq!(follow(&mut disk, &with(locked(0, &other)), &[]).replaced, [0]);
+    assert!(opens(&mut disk, &locked(0, &other)) && !opens(&mut disk, &sealed(0, &other)));
+    assert_eq!(follow(&mut disk, &with(key(0, "plain")), &[]).replaced, [0]);
+    assert!(tokens(&mut disk).is_empty());
+    // One that is of no use any more, by order; and one that goes takes its token along.
+    assert_eq!(follow(&mut disk, &with(sealed(0, &other)), &[]).replaced, [0]);
+    assert_eq!(follow(&mut disk, &with(sealed(0, &other)), &[0]).replaced, [0]);
+    assert_eq!(follow(&mut disk, std::slice::from_ref(&local), &[]).removed, [0]);
+    assert!(tokens(&mut disk).is_empty());
+}
+
+#[test]
+fn a_vault_that_is_down_leaves_a_slot_as_it_is() {
+    let (vault, local) = (Vault::named("kms"), key(7, "local"));
+    let mut disk = made(&[sealed(0, &vault), local.clone()]);
+    let down = Vault::named("other");
+    down.is_down.store(true, Ordering::Relaxed);
+    let keys = [sealed(0, &down), sealed(1, &down), local];
+    let done = follow(&mut disk, &keys, &[]);
+    assert_eq!(done.problems.len(), 2, "{done:?}");
+    assert_eq!(done.problems[0].1, "key slot 0: connection refused");
+    assert!(opens(&mut disk, &sealed(0, &vault)));
+    assert_eq!(slots(&mut disk), [0, 7]);
+}
+
+/// At every moment of a new sealing the slot opens with what its token says.
+#[test]
+fn every_cut_leaves_a_token_that_fits_its_slot() {
+    let (vault, local) = (Vault::named("kms"), key(7, "local"));
+    for (start, keys) in [
+        (vec![local.clone()], vec![sealed(0, &vault), local.clone()]),
+        (vec![sealed(0, &vault), local.clone()], vec![locked(0, &vault), local.clone()]),
+    ] {
+        let mut disk = Recorder::new(made(&start));
+        let done = follow(&mut disk, &keys, &[]);
+        assert_eq!(done.problems, []);
+        disk.acknowledge("sealed");
+        let count = disk.finish().0.each_state(&|_| true, |mut state| {
+            let disk = &mut state.disk;
+            assert!(opens(disk, &local), "{:?}", state.cut);
+            let is_there = slots(disk).contains(&0);
+            let fits = opens(disk, &sealed(0, &vault)) || opens(disk, &locked(0, &vault));
+            assert_eq!((is_there, is_there), (fits, tokens(disk) == [0]), "{:?}", state.cut);
+            assert!(state.promises.is_empty() || opens(disk, &keys[0]), "{:?}", state.cut);
+        });
+        assert!(count > 5, "{count}");
+    }
+}

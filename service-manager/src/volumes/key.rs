@@ -1,0 +1,144 @@
+//! A key as the process of `opening` gets it: the passphrase, or who unseals it.
+//!
+//! Does not: unseal anything in machined itself: what opens a volume is in that process and nowhere else.
+
+use std::fmt;
+use std::sync::Arc;
+
+use installer::encryption::{Key, KeySecret};
+use ondisk::luks2::{Argon2Cost, Cost, Secret};
+use serde::{Deserialize, Serialize};
+use unlock::{KeyKind, Refused};
+use zeroize::Zeroize;
+
+use super::kms::KmsVault;
+
+/// What a slot costs whoever guesses: the second recommendation of RFC 9106, for machines without much memory.
+pub(super) const COST: Cost = Cost::Argon2id(Argon2Cost { memory_kib: 64 << 10, passes: 3, lanes: 4 });
+
+/// A key of a volume.
+#[derive(Clone, Serialize, Deserialize)]
+pub(super) struct VolumeKey {
+    pub(super) slot: u8,
+    kind: String,
+    origin: Origin,
+    /// Behind the bytes of a key that is locked to STATE.
+    salt: Option<Vec<u8>>,
+    cost: WireCost,
+}
+
+/// Where its passphrase comes from.
+#[derive(Clone, Serialize, Deserialize)]
+pub(super) enum Origin {
+    /// The passphrase itself.
+    Known(Vec<u8>),
+    /// A server unseals it, for the node of this UUID.
+    Kms {
+        /// As the config has it.
+        endpoint: String,
+        /// The UUID.
+        node: String,
+    },
+}
+
+#[derive(Clone, Serialize, Deserialize)]
+enum WireCost {
+    Argon2id { memory_kib: u32, passes: u32, lanes: u32 },
+    Argon2i { memory_kib: u32, passes: u32, lanes: u32 },
+    Pbkdf2(u32),
+}
+
+/// Why there is none.
+#[derive(Serialize, Deserialize)]
+pub(super) struct NoKey {
+    slot: u8,
+    kind: String,
+    why: String,
+}
+
+impl Drop for VolumeKey {
+    fn drop(&mut self) {
+        self.salt.zeroize();
+        if let Origin::Known(secret) = &mut self.origin {
+            secret.zeroize();
+        }
+    }
+}
+
+impl fmt::Debug for VolumeKey {
+    /// Without the passphrase.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "VolumeKey({}, slot {})", self.kind, self.slot)
+    }
+}
+
+impl VolumeKey {
+    /// One whose slot costs the usual.
+    pub(super) fn new(slot: u8, kind: &KeyKind, origin: Origin) -> Self {
+        Self { slot, kind: kind.to_string(), origin, salt: None, cost: to_wire(COST) }
+    }
+
+    /// The same, locked to STATE by its salt.
+    pub(super) fn locked(mut self, salt: &Secret) -> Self {
+        self.salt = Some(salt.to_vec());
+        self
+    }
+
+    /// For the process that opens.
+    pub(super) fn key(&self) -> Key {
+        let salt = self.salt.clone().map(Secret::new);
+        let secret = match &self.origin {
+            Origin::Known(secret) => {
+                let salt: &[u8] = salt.as_ref().map_or(&[], |salt| salt);
+                KeySecret::Known(Secret::new([secret, salt].concat()))
+            }
+            Origin::Kms { endpoint, node } => {
+                let vault = Arc::new(KmsVault { endpoint: endpoint.clone(), node: node.clone() });
+                KeySecret::Sealed { vault, salt }
+            }
+        };
+        Key { slot: self.slot, kind: KeyKind::named(&self.kind), secret, cost: from_wire(&self.cost) }
+    }
+
+    #[cfg(test)]
+    pub(super) fn with_cost(mut self, cost: Cost) -> Self {
+        self.cost = to_wire(cost);
+        self
+    }
+}
+
+impl From<&Refused> for NoKey {
+    fn from(refused: &Refused) -> Self {
+        Self { slot: refused.slot, kind: refused.kind.to_string(), why: refused.why.clone() }
+    }
+}
+
+impl From<&NoKey> for Refused {
+    fn from(no: &NoKey) -> Self {
+        Self { slot: no.slot, kind: KeyKind::named(&no.kind), why: no.why.clone() }
+    }
+}
+
+fn to_wire(cost: Cost) -> WireCost {
+    match cost {
+        Cost::Argon2id(Argon2Cost { memory_kib, passes, lanes }) => {
+            WireCost::Argon2id { memory_kib, passes, lanes }
+        }
+        Cost::Argon2i(Argon2Cost { memory_kib, passes, lanes }) => {
+            WireCost::Argon2i { memory_kib, passes, lanes }
+        }
+        Cost::Pbkdf2(rounds) => WireCost::Pbkdf2(rounds),
+    }
+}
+
+fn from_wire(cost: &WireCost) -> Cost {
+    match *cost {
+        WireCost::Argon2id { memory_kib, passes, lanes } => {
+            Cost::Argon2id(Argon2Cost { memory_kib, passes, lanes })
+        }
+        WireCost::Argon2i { memory_kib, passes, lanes } => {
+            Cost::Argon2i(Argon2Cost { memory_kib, passes, lanes })
+        }
+        WireCost::Pbkdf2(rounds) => Cost::Pbkdf2(rounds),
+    }
+}
