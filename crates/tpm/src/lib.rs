@@ -3,6 +3,7 @@
 //! | module | part |
 //! |---|---|
 //! | `seal` | [`seal`], [`unseal`] and what they are made of: the storage key, the object, what its token says |
+//! | `approve` | the key that approves, which follows from the sealed key |
 //! | `policy` | what the TPM demands before it gives a key back; digests, approvals |
 //! | `pcr` | registers: sets, values, reading them |
 //! | `session` | a conversation that nobody on the bus can read or change |
@@ -27,6 +28,7 @@
 
 extern crate alloc;
 
+mod approve;
 mod code;
 mod command;
 mod crypto;
@@ -39,6 +41,7 @@ mod session;
 mod token;
 mod wire;
 
+pub use approve::{Demand, MOST_APPROVALS, approve, seal_to};
 pub use code::Code;
 pub use command::Transport;
 pub use device::{Device, EXCHANGE_DEADLINE_MS, PATH};

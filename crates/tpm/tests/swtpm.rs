@@ -302,3 +302,49 @@ fn a_tpm_that_goes_away_is_named() {
     let error = open(&mut tpm, &sealed).unwrap_err().to_string();
     assert!(error.starts_with("TPM command CreatePrimary: E"), "{error}");
 }
+
+#[test]
+fn who_holds_the_key_approves_what_is_yet_to_run() {
+    let mut tpm = Emulator::start();
+    let demand = tpm::Demand { fixed: pcrs(&[7]), approved: pcrs(&[11]), systems: Vec::new() };
+    let mut sealed = tpm::seal_to(&mut tpm, KEY, &demand, &mut chance).unwrap();
+    assert_eq!(open(&mut tpm, &sealed).unwrap(), KEY);
+
+    // A register that a new system extends once, from zeros.
+    let measured = |digest: [u8; 32]| {
+        let both = [[0; 32], digest].concat();
+        let value = ring::digest::digest(&ring::digest::SHA256, &both);
+        Values::from([(11, value.as_ref().try_into().unwrap())])
+    };
+    let new = measured(MEASURED);
+    assert_eq!(tpm::approve(&mut tpm, &mut sealed, &new, &mut chance), Ok(true));
+    let sealed = &mut Sealed::from_json(&sealed.to_json()).unwrap();
+    extend(&mut tpm, 11, &MEASURED).unwrap();
+    assert_eq!(open(&mut tpm, sealed).unwrap(), KEY, "the new system");
+    tpm.restart();
+    assert_eq!(open(&mut tpm, sealed).unwrap(), KEY, "the old one");
+
+    // As many as are kept, and no more: the first goes.
+    for count in 0..3 {
+        assert_eq!(tpm::approve(&mut tpm, sealed, &measured([count; 32]), &mut chance), Ok(true));
+    }
+    assert_eq!(sealed.policy.signed.as_ref().unwrap().approvals.len(), tpm::MOST_APPROVALS);
+    assert_eq!(open(&mut tpm, sealed), Err(Error::NotApproved(vec![11])));
+
+    // Who cannot open does not approve.
+    assert!(tpm::approve(&mut tpm, sealed, &measured([9; 32]), &mut chance).is_err());
+    let mut plain = self::sealed(&mut tpm, &[7]);
+    assert_eq!(tpm::approve(&mut tpm, &mut plain, &new, &mut chance), Ok(false));
+}
+
+#[test]
+fn a_key_that_was_sealed_elsewhere_is_approved_for_the_systems_of_its_disk() {
+    let mut tpm = Emulator::start();
+    extend(&mut tpm, 11, &[1; 32]).unwrap();
+    let systems = vec![Values::from([(11, [0; 32])])];
+    let demand = tpm::Demand { fixed: Pcrs::default(), approved: pcrs(&[11]), systems };
+    let sealed = tpm::seal_to(&mut tpm, KEY, &demand, &mut chance).unwrap();
+    assert_eq!(open(&mut tpm, &sealed), Err(Error::NotApproved(vec![11])), "what installs");
+    tpm.restart();
+    assert_eq!(open(&mut tpm, &sealed).unwrap(), KEY, "what was installed");
+}
