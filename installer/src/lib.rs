@@ -34,6 +34,7 @@ pub mod install;
 pub mod kernel;
 #[cfg(feature = "image")]
 pub mod layer;
+pub mod measured;
 pub mod meta;
 pub mod reset;
 #[cfg(feature = "image")]
