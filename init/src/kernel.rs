@@ -152,6 +152,10 @@ pub trait Kernel {
     fn mappings(&mut self) -> Result<Vec<Mapped>>;
     /// Makes the mapping of an open volume, with its link below /dev/mapper.
     fn map_volume(&mut self, plan: &Plan, key: &[u8]) -> core::result::Result<(), MapError>;
+    /// Has the TPM carry out a command.
+    fn ask_tpm(&mut self, command: &[u8]) -> Result<Vec<u8>>;
+    /// Random bytes.
+    fn chance(&mut self, bytes: &mut [u8]) -> Result<()>;
     /// Takes such a mapping and its link away.
     fn unmap_volume(&mut self, name: &str) -> Result<()>;
 

@@ -3,18 +3,26 @@
 //!
 //! Owns: the way from META's record to the mapping, and the report of it. The volume key goes to the kernel from here
 //! and nowhere else.
-//! Does not: have a deadline (who started it has); try keys that need the TPM, the network or a person; write.
-//! Order: the record and the machine's UUID → the keys → the header → the first key that works → the mapping.
+//! Does not: have a deadline (who started it has; a command of the TPM's has its own); try keys that need the network or
+//! a person; write.
+//! Order: the record and the machine's UUID → the keys → the header → the first key that works, those of the TPM last,
+//! since it may be slow → the mapping.
 //! Fails by: a report that says why; the exit status says only whether somebody took it.
 
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
 use handoff::{MAX_FRAME_BYTES, OpenedVolume, RefusedKey, UnlockReport};
 use ondisk::luks2::{Copy, Fault};
 use ondisk::meta::{Meta, tags};
 use sys::Errno;
-use unlock::{IdentityError, KeyKind, Machine, MapError, Plan, Record, Refused, Volume, available_kib};
+use sys::errno::Described;
+use tpm::{Sealed, Transport};
+use unlock::{
+    Candidate, IdentityError, KeyKind, Kind, Machine, MapError, Outcome, Plan, Record, Refused,
+    SealedKey, Secret, Volume, available_kib, passphrase,
+};
 
 use crate::kernel::{Kernel, Level};
 use crate::line::say;
@@ -31,6 +39,11 @@ const MAX_SMBIOS_BYTES: usize = 1 << 20;
 
 const MEMORY: &str = "/proc/meminfo";
 const MAX_MEMORY_BYTES: usize = 64 << 10;
+
+/// Before a TPM that is busy is asked again.
+const TPM_PAUSE_NS: u64 = 100_000_000;
+/// Two sessions need a key and a number of 32 bytes each; the rest is for a key that is none, which never happens.
+const SEED_BYTES: usize = 256;
 
 /// A report travels on, to machined in the first message: it must not grow with what somebody wrote into META.
 const MOST_KEYS: usize = 64;
@@ -73,12 +86,19 @@ fn attempt(kernel: &mut dyn Kernel, meta: &str, report: &mut UnlockReport) -> Re
     let device = report.device.clone();
     let device_bytes = device_bytes(kernel, &device)?;
 
-    let mut reader = Reader { kernel, path: &device };
-    let mut volume = Volume::read(&mut reader).map_err(|error| error.to_string())?;
-    volume.memory_kib = available_kib(&String::from_utf8_lossy(&meminfo));
-    let outcome = unlock::open(&mut volume, keys);
-    let uuid = volume.header.uuid.clone();
-    report.problem = volume.stale.take().map(stale);
+    let memory_kib = available_kib(&String::from_utf8_lossy(&meminfo));
+    let tpm_slots = tpm_slots(&record);
+    let is_at_hand = |key: &Result<Candidate, Refused>| !key.as_ref().is_err_and(|no| tpm_slots.contains(&no.slot));
+    let at_hand = keys.into_iter().filter(is_at_hand).collect();
+    let (mut outcome, sealed, found) = try_keys(kernel, &device, memory_kib, at_hand, &tpm_slots)?;
+    let Header { uuid, stale } = found;
+    report.problem = stale.map(self::stale);
+    if outcome.opened.is_none() && !sealed.is_empty() {
+        let keys = sealed.into_iter().map(|(slot, sealed)| unsealed(kernel, slot, sealed)).collect();
+        let (second, ..) = try_keys(kernel, &device, memory_kib, keys, &[])?;
+        outcome.refused.extend(second.refused);
+        outcome.opened = second.opened;
+    }
     report.refused = outcome.refused.into_iter().map(refused).collect();
     let Some(opened) = outcome.opened else { return Ok(()) };
     let plan = Plan::new(STATE, &uuid, &device, device_bytes, &opened, &record.options)
@@ -87,6 +107,77 @@ fn attempt(kernel: &mut dyn Kernel, meta: &str, report: &mut UnlockReport) -> Re
     report.opened =
         Some(OpenedVolume { path: plan.path(), slot: opened.slot, kind: opened.kind.to_string() });
     Ok(())
+}
+
+/// Slots whose key the TPM may unseal.
+fn tpm_slots(record: &Record) -> Vec<u8> {
+    let keys = record.keys.iter().filter(|key| matches!(key.kind, Kind::Tpm { .. }) && !key.lock_to_state);
+    keys.map(|key| key.slot).collect()
+}
+
+/// What counts of a header once its keys were tried.
+struct Header {
+    uuid: String,
+    stale: Option<(Copy, Option<Fault>)>,
+}
+
+type Tried = (Outcome, Vec<(u8, Option<SealedKey>)>, Header);
+
+/// Tries keys, and gives what the header holds sealed for these slots.
+fn try_keys(
+    kernel: &mut dyn Kernel,
+    device: &str,
+    memory_kib: Option<u64>,
+    keys: Vec<Result<Candidate, Refused>>,
+    sealed: &[u8],
+) -> Result<Tried, String> {
+    let mut reader = Reader { kernel, path: device };
+    let mut volume = Volume::read(&mut reader).map_err(|error| error.to_string())?;
+    volume.memory_kib = memory_kib;
+    let outcome = unlock::open(&mut volume, keys);
+    let sealed = sealed.iter().map(|slot| (*slot, SealedKey::of(&volume.header, *slot))).collect();
+    let header = Header { uuid: volume.header.uuid.clone(), stale: volume.stale.take() };
+    Ok((outcome, sealed, header))
+}
+
+/// What the TPM gives for a slot.
+fn unsealed(kernel: &mut dyn Kernel, slot: u8, sealed: Option<SealedKey>) -> Result<Candidate, Refused> {
+    let key = unseal(kernel, sealed).map(|key| passphrase(&key, None));
+    let kind = KeyKind::Tpm;
+    match key {
+        Ok(secret) => Ok(Candidate { slot, kind, secret }),
+        Err(why) => Err(Refused { slot, kind, why }),
+    }
+}
+
+fn unseal(kernel: &mut dyn Kernel, sealed: Option<SealedKey>) -> Result<Secret, String> {
+    let sealed = sealed.filter(|sealed| sealed.kind == KeyKind::Tpm).ok_or("its slot has no sealed key")?;
+    let sealed = Sealed::from_json(&sealed.fields).map_err(|error| error.to_string())?;
+    // All of it before the first command: the kernel cannot be asked for both at once.
+    let mut seed = Secret::new(alloc::vec![0; SEED_BYTES]);
+    kernel.chance(&mut seed).map_err(|errno| format!("random numbers: {}", Described(errno)))?;
+    let mut seed = seed.iter().copied();
+    let mut chance = |bytes: &mut [u8]| bytes.iter_mut().for_each(|byte| *byte = seed.next().unwrap_or(0));
+    match tpm::unseal(&mut KernelTpm(kernel), &sealed, &mut chance) {
+        Ok(key) => Ok(key),
+        Err(tpm::Error::Exchange { errno: Errno::NOENT | Errno::NODEV | Errno::NXIO, .. }) => {
+            Err("this machine has no TPM 2.0, or the firmware has it disabled".to_string())
+        }
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// The TPM, by way of what init asks of the kernel.
+struct KernelTpm<'k>(&'k mut dyn Kernel);
+
+impl Transport for KernelTpm<'_> {
+    fn exchange(&mut self, command: &[u8]) -> Result<Vec<u8>, Errno> {
+        self.0.ask_tpm(command)
+    }
+
+    fn pause(&mut self) {
+        self.0.pause(TPM_PAUSE_NS);
+    }
 }
 
 /// Firmware without tables names no UUID.
@@ -105,7 +196,7 @@ fn device_bytes(kernel: &mut dyn Kernel, device: &str) -> Result<u64, String> {
 
 fn refused(key: Refused) -> RefusedKey {
     let Refused { slot, kind, mut why } = key;
-    if matches!(kind, KeyKind::Tpm | KeyKind::Kms | KeyKind::Recovery) {
+    if matches!(kind, KeyKind::Kms | KeyKind::Recovery) {
         why.push_str(", machined tries it");
     }
     RefusedKey { slot, kind: kind.to_string(), why }
@@ -158,8 +249,8 @@ mod tests {
 
     #[test]
     fn keys_for_machined_say_so() {
-        let key = |kind| refused(Refused { slot: 1, kind, why: "it needs the TPM".into() }).why;
-        assert_eq!(key(KeyKind::Tpm), "it needs the TPM, machined tries it");
-        assert_eq!(key(KeyKind::NodeId), "it needs the TPM");
+        let key = |kind| refused(Refused { slot: 1, kind, why: "it needs a person".into() }).why;
+        assert_eq!(key(KeyKind::Recovery), "it needs a person, machined tries it");
+        assert_eq!(key(KeyKind::NodeId), "it needs a person");
     }
 }

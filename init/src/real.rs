@@ -13,6 +13,7 @@ use core::ffi::CStr;
 use handoff::{InitMemory, MACHINED_FD, MAX_STORED};
 use sys::process::{Child, Spawn};
 use sys::{AsFd, BorrowedFd, Errno, OwnedFd, Result};
+use tpm::Transport as _;
 use unlock::{MapError, Plan};
 
 use crate::kernel::{
@@ -55,6 +56,8 @@ pub struct RealKernel {
     /// Where it answers, until it did.
     answers: Option<OwnedFd>,
     frames: Option<OwnedFd>,
+    /// The TPM, in a helper.
+    tpm: Option<tpm::Device>,
 }
 
 impl RealKernel {
@@ -76,6 +79,7 @@ impl RealKernel {
             helper: None,
             answers: None,
             frames: None,
+            tpm: None,
         }
     }
 
@@ -285,6 +289,18 @@ impl Kernel for RealKernel {
 
     fn map_volume(&mut self, plan: &Plan, key: &[u8]) -> core::result::Result<(), MapError> {
         plan.make(key).map(drop)
+    }
+
+    fn ask_tpm(&mut self, command: &[u8]) -> Result<Vec<u8>> {
+        let device = match self.tpm.take() {
+            Some(device) => device,
+            None => tpm::Device::open(tpm::PATH)?,
+        };
+        self.tpm.insert(device).exchange(command)
+    }
+
+    fn chance(&mut self, bytes: &mut [u8]) -> Result<()> {
+        sys::system::random(bytes)
     }
 
     fn unmap_volume(&mut self, name: &str) -> Result<()> {

@@ -378,6 +378,19 @@ impl Kernel for Recording {
         Ok(())
     }
 
+    fn ask_tpm(&mut self, command: &[u8]) -> Result<Vec<u8>> {
+        let number = command.get(6..10).map(|bytes| bytes.iter().fold(0, |all, byte| all << 8 | u32::from(*byte)));
+        self.call(format!("ask tpm {:#x}", number.unwrap_or(0)))?;
+        // A machine without one.
+        Err(Errno::NOENT)
+    }
+
+    fn chance(&mut self, bytes: &mut [u8]) -> Result<()> {
+        self.call("chance".to_string())?;
+        bytes.fill(7);
+        Ok(())
+    }
+
     fn unmap_volume(&mut self, name: &str) -> Result<()> {
         self.call(format!("unmap volume {name}"))?;
         self.mapped_with.take().map(drop).ok_or(Errno::NXIO)

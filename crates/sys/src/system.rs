@@ -41,6 +41,19 @@ pub fn sleep_ns(ns: u64) {
     }
 }
 
+/// Fills a slice with random bytes. Blocks until the kernel has some.
+pub fn random(bytes: &mut [u8]) -> Result<()> {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        match rustix::rand::getrandom(&mut *rest, rustix::rand::GetRandomFlags::empty()) {
+            Ok(count) => rest = rest.get_mut(count..).unwrap_or_default(),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
 /// `uname -r`.
 pub fn kernel_release() -> String {
     String::from_utf8_lossy(rustix::system::uname().release().to_bytes()).into_owned()

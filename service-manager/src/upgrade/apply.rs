@@ -1,7 +1,7 @@
 //! The upgrade itself, and the way back.
 //!
 //! Order: the note about EPHEMERAL and the record in META, so that a fallback is never without its reason; then the
-//! slot, read back; then the UKI, on trial. The UKI's parts are read before the slot is written and their digests compared: nothing that boots is made
+//! new system is approved to the TPM (`crate::volumes`); then the slot, read back; then the UKI, on trial. The UKI's parts are read before the slot is written and their digests compared: nothing that boots is made
 //! of bytes that were not checked.
 
 use std::sync::Arc;
@@ -64,11 +64,15 @@ pub(crate) async fn install(
     arguments.push(booted::argument(generation));
     let running = Running { slot: here.slot, entry: here.entry };
     let (root, name) = (node.root.clone(), image.name.clone());
+    let volumes = node.clone();
     let written = blocking(move || {
-        let mut disk = Disk::open_shared(&disk).map_err(Error::from)?;
+        let path = disk;
+        let mut disk = Disk::open_shared(&path).map_err(Error::from)?;
         let (boot, layers) = image.open()?;
         let system = System { manifest: image.manifest, boot };
         let uki = system.uki(&arguments)?;
+        // Before that system can start: what it needs to open the volumes is there.
+        crate::volumes::approve_system(&volumes, &path, &table, &uki).map_err(Failure::Refused)?;
         let System { manifest, boot } = system;
         // Kernel and initramfs are in the UKI now; both would be held otherwise.
         drop(boot);

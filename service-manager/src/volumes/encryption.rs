@@ -146,8 +146,12 @@ fn keys_of(key: &RecordKey, own: &Own, volume: Volume) -> Vec<Result<VolumeKey, 
                 (_, Err(why)) => refused(why),
             }
         }
-        Kind::Tpm { .. } | Kind::Recovery => {
-            refused(format!("{kind} keys are not supported yet: use nodeID, static or kms"))
+        Kind::Tpm { check_secure_boot, pcrs } => {
+            let needs_secure_boot = *check_secure_boot == Some(true);
+            vec![made(Origin::Tpm { pcrs: pcrs.clone(), needs_secure_boot })]
+        }
+        Kind::Recovery => {
+            refused(format!("{kind} keys are not supported yet: use nodeID, static, tpm or kms"))
         }
         Kind::Other(name) => refused(format!("{name} is not known here")),
     }

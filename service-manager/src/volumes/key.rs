@@ -3,6 +3,7 @@
 //! Does not: unseal anything in machined itself: what opens a volume is in that process and nowhere else.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 use installer::encryption::{Key, KeySecret};
@@ -12,6 +13,7 @@ use unlock::{KeyKind, Refused};
 use zeroize::Zeroize;
 
 use super::kms::KmsVault;
+use super::tpm::TpmVault;
 
 /// What a slot costs whoever guesses: the second recommendation of RFC 9106, for machines without much memory.
 pub(super) const COST: Cost = Cost::Argon2id(Argon2Cost { memory_kib: 64 << 10, passes: 3, lanes: 4 });
@@ -38,6 +40,13 @@ pub(super) enum Origin {
         endpoint: String,
         /// The UUID.
         node: String,
+    },
+    /// This machine's TPM unseals it.
+    Tpm {
+        /// Registers, as the config has them.
+        pcrs: Option<Vec<u8>>,
+        /// Whether it is only made under Secure Boot.
+        needs_secure_boot: bool,
     },
 }
 
@@ -84,8 +93,8 @@ impl VolumeKey {
         self
     }
 
-    /// For the process that opens.
-    pub(super) fn key(&self) -> Key {
+    /// For the process that opens, and the partition that it opens.
+    pub(super) fn key(&self, device: &Path) -> Key {
         let salt = self.salt.clone().map(Secret::new);
         let secret = match &self.origin {
             Origin::Known(secret) => {
@@ -94,6 +103,11 @@ impl VolumeKey {
             }
             Origin::Kms { endpoint, node } => {
                 let vault = Arc::new(KmsVault { endpoint: endpoint.clone(), node: node.clone() });
+                KeySecret::Sealed { vault, salt }
+            }
+            Origin::Tpm { pcrs, needs_secure_boot } => {
+                let (pcrs, needs_secure_boot) = (pcrs.clone(), *needs_secure_boot);
+                let vault = Arc::new(TpmVault { pcrs, needs_secure_boot, device: device.to_owned() });
                 KeySecret::Sealed { vault, salt }
             }
         };

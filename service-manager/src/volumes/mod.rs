@@ -5,6 +5,7 @@
 //! | `make`, `host` | a partition becomes a device that can be mounted |
 //! | `state`, `mount`, `user_disks` | when, where, and what for |
 //! | `encryption`, `key`, `salt`, `kms`, `record`, `change` | keys from the config and who unseals them, META's record of STATE, what a new config may change |
+//! | `tpm`, `approve` | keys that this machine's TPM unseals, and in which systems it does |
 //! | `opening`, `mapping`, `synchronise` | the process that has the keys, mappings, slots in step with the config |
 //! | `status` | what is known of them, for the API |
 //!
@@ -14,6 +15,7 @@
 //! Fails by: a sentence; a node without STATE or EPHEMERAL runs, keeps its config and /var in memory, and can be reset.
 //! Source: docs/formats/disk.md, spec/machine-facts.md §3.1, §4.4, §11.2.
 
+mod approve;
 mod change;
 mod encryption;
 mod host;
@@ -29,6 +31,7 @@ mod salt;
 mod state;
 mod status;
 mod synchronise;
+mod tpm;
 mod user_disks;
 
 use std::sync::Arc;
@@ -40,6 +43,7 @@ use installer::volumes::Volume;
 use crate::node::Node;
 use make::Trouble;
 
+pub(crate) use approve::approve as approve_system;
 pub(crate) use change::{Refusal, check as check_change};
 pub(crate) use host::NodeHost;
 pub(crate) use mount::{VAR, is_mounted, release};

@@ -19,6 +19,7 @@ use zeroize::Zeroizing;
 
 use super::key::{NoKey, VolumeKey};
 use super::program;
+use super::tpm::{self, Approved};
 
 /// How machined calls itself.
 pub const ARGUMENT: &str = "open-volume";
@@ -39,6 +40,8 @@ pub(super) enum Job {
     Open,
     /// Bring the slots of one that is mapped in step.
     Synchronise,
+    /// Approve a system that is yet to run for the keys of the TPM, by what it will measure. Needs no keys.
+    Approve([u8; 32]),
 }
 
 /// The question.
@@ -74,6 +77,8 @@ pub(super) struct Done {
     pub(super) removed: Vec<u8>,
     /// Slots that are not in step, with the reason.
     pub(super) failed: Vec<(u8, String)>,
+    /// What became of [`Job::Approve`].
+    pub(super) approved: Option<Approved>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -101,7 +106,7 @@ impl Request {
     }
 
     fn keys(&self) -> Vec<Key> {
-        self.keys.iter().map(VolumeKey::key).collect()
+        self.keys.iter().map(|key| key.key(Path::new(&self.device))).collect()
     }
 
     fn refused(&self) -> Vec<Refused> {
@@ -145,12 +150,16 @@ fn act(request: &Request, map: Map<'_>) -> Result<Done, String> {
     let mut part = Disk::open_shared(Path::new(&request.device)).map_err(|error| failed(error.into()))?;
     let keys = request.keys();
     let mut done = Done::default();
+    if let Job::Approve(pcr_11) = request.job {
+        done.approved = Some(tpm::approve_here(&mut part, pcr_11)?);
+        return Ok(done);
+    }
     let mut opened = match request.job {
         Job::Format { key_bytes, sector_bytes } => {
             let protection = Protection { key_bytes, sector_bytes, flags: Vec::new(), keys: keys.clone() };
             encryption::format(&mut part, &request.volume, &protection, &mut chance).map_err(failed)?
         }
-        Job::Open | Job::Synchronise => {
+        Job::Open | Job::Synchronise | Job::Approve(_) => {
             done.mended = encryption::mend(&mut part).map_err(failed)?.1;
             let refused = request.refused().into_iter().map(Err);
             let all = keys.iter().cloned().map(Ok).chain(refused).collect();
@@ -193,7 +202,7 @@ fn map(request: &Request, part: &dyn BlockDevice, opened: &Opened) -> Result<(),
 }
 
 /// Random bytes; a kernel that has none ends the process: no volume is made of zeros.
-fn chance(bytes: &mut [u8]) {
+pub(super) fn chance(bytes: &mut [u8]) {
     let mut rest = bytes;
     while !rest.is_empty() {
         let count = rustix::rand::getrandom(&mut *rest, rustix::rand::GetRandomFlags::empty())

@@ -1,0 +1,80 @@
+//! Approving a system that is about to be put on the disk, so that the volumes' TPM keys open in it as well.
+//!
+//! Order: before the new UKI is on the disk: at no moment is there a system that a volume stays closed for.
+//! Does not: unseal or sign: the process of `opening` does.
+//! Fails by: refusing the upgrade where nothing else opens the volume; a line in the log where something does.
+//! Source: docs/decisions/0009.
+
+use std::path::Path;
+use std::sync::PoisonError;
+
+use installer::device::Disk;
+use installer::measured;
+use installer::volumes::Volume;
+use ondisk::gpt::Table;
+use unlock::{KeyKind, SealedKey};
+
+use super::opening::{self, Job, Request};
+use super::tpm::Approved;
+use crate::node::Node;
+use crate::system_disk::partition_path;
+
+/// Approves the system of this UKI for the encrypted volumes of a disk. Blocks.
+pub(crate) fn approve(node: &Node, disk: &Path, table: &Table, uki: &[u8]) -> Result<(), String> {
+    let _one_at_a_time = node.volumes.changing.lock().unwrap_or_else(PoisonError::into_inner);
+    let pcr_11 = measured::pcr_11(uki).map_err(|error| super::chain(&error))?;
+    for volume in [Volume::State, Volume::Ephemeral] {
+        let Some(partition) = table.by_name(volume.name()) else { continue };
+        let partition = partition_path(disk, partition.number);
+        if !has_tpm_key(&partition) {
+            continue;
+        }
+        let request = Request::new(Job::Approve(pcr_11), volume.name(), &partition, &[], &[]);
+        let approved = opening::ask(&request)?.approved.unwrap_or_default();
+        judge(volume.name(), &approved)?.into_iter().for_each(|line| node.journal.warn(&line));
+    }
+    Ok(())
+}
+
+fn has_tpm_key(partition: &Path) -> bool {
+    let Ok(mut part) = Disk::open_shared(partition) else { return false };
+    // What has no header is not encrypted.
+    let Ok(found) = ondisk::luks2::read(&mut part) else { return false };
+    let keys = found.header.metadata.tokens.keys().filter_map(|id| SealedKey::of(&found.header, id.0));
+    keys.into_iter().any(|key| key.kind == KeyKind::Tpm)
+}
+
+/// Lines of warning; an error where the new system would stand before a closed volume.
+fn judge(volume: &str, approved: &Approved) -> Result<Vec<String>, String> {
+    let told = |(slot, why): &(u8, String)| {
+        format!("{volume}: the tpm key in slot {slot} will not open in the new system: {why}")
+    };
+    let lines: Vec<String> = approved.failed.iter().map(told).collect();
+    if lines.is_empty() || approved.has_others || !approved.slots.is_empty() {
+        return Ok(lines);
+    }
+    Err(format!("{}; {volume} has no other key: add one, apply the config, then upgrade", lines.join("; ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_upgrade_that_nothing_opens_is_refused() {
+        let failed = vec![(2, "PCR 7 changed since the key was sealed".to_owned())];
+        let alone = Approved { failed: failed.clone(), ..Approved::default() };
+        assert_eq!(
+            judge("STATE", &alone).unwrap_err(),
+            "STATE: the tpm key in slot 2 will not open in the new system: PCR 7 changed since the key was sealed; \
+             STATE has no other key: add one, apply the config, then upgrade"
+        );
+        for other in [
+            Approved { has_others: true, ..alone.clone() },
+            Approved { slots: vec![0], ..alone },
+        ] {
+            assert_eq!(judge("STATE", &other).unwrap().len(), 1);
+        }
+        assert_eq!(judge("STATE", &Approved { slots: vec![1], ..Approved::default() }), Ok(Vec::new()));
+    }
+}

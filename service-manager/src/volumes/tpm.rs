@@ -1,0 +1,227 @@
+//! The machine's TPM as a vault of `installer::encryption`.
+//!
+//! Owns: which registers are fixed and which are approved; the systems of the disk, which a new key is approved for;
+//! `checkSecurebootStatusOnEnroll`; approving the system of an upgrade in a header's tokens.
+//! Does not: run in machined itself: the process of `opening` has it.
+//! Order of an upgrade: the tokens of both volumes, then the new UKI, see docs/decisions/0009.
+//! Fails by: the sentence of `tpm::Error`; a machine without a TPM is one as well.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use installer::device::{BlockDevice, Disk, apply};
+use installer::encryption::Vault;
+use installer::esp::Esp;
+use installer::measured;
+use ondisk::gpt::{self, Geometry};
+use ondisk::luks2::{self, Id};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use sys::Errno;
+use sys::errno::Described;
+use tpm::{Demand, Device, Pcrs, Sealed, Values};
+use unlock::{KeyKind, SealedKey, Secret};
+
+use super::opening::chance;
+
+/// Where the config names none: what Secure Boot measured.
+const USUAL: [u8; 1] = [7];
+const SECURE_BOOT: &str = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c";
+const CLASS: &str = "/sys/class/block";
+
+/// The TPM, for a key of a volume.
+#[derive(Debug)]
+pub(super) struct TpmVault {
+    /// Registers, as the config has them.
+    pub(super) pcrs: Option<Vec<u8>>,
+    /// Whether a key is only made under Secure Boot.
+    pub(super) needs_secure_boot: bool,
+    /// The partition, whose disk holds the systems that may open it.
+    pub(super) device: PathBuf,
+}
+
+impl TpmVault {
+    fn pcrs(&self) -> &[u8] {
+        self.pcrs.as_deref().unwrap_or(&USUAL)
+    }
+
+    fn demand(&self) -> Result<Demand, String> {
+        let set = |is_approved: bool| {
+            let wanted = self.pcrs().iter().filter(|pcr| (**pcr == measured::PCR) == is_approved);
+            let numbers: Vec<u8> = wanted.copied().collect();
+            Pcrs::new(&numbers).ok_or_else(|| "a register is none of 0 to 23".to_owned())
+        };
+        let (fixed, approved) = (set(false)?, set(true)?);
+        let systems = if approved == Pcrs::default() { Vec::new() } else { systems(&self.device) };
+        Ok(Demand { fixed, approved, systems })
+    }
+}
+
+impl Vault for TpmVault {
+    fn settings(&self) -> Map<String, Value> {
+        let mut pcrs = self.pcrs().to_vec();
+        pcrs.sort_unstable();
+        pcrs.dedup();
+        Map::from_iter([("pcrs".to_owned(), json!(pcrs))])
+    }
+
+    fn seal(&self, key: &[u8]) -> Result<Map<String, Value>, String> {
+        if self.needs_secure_boot && !is_secure_boot(Path::new(SECURE_BOOT)) {
+            return Err("failed to enroll the TPM2 key, as SecureBoot is disabled (and \
+                        checkSecurebootStatusOnEnroll is enabled): turn it on in the firmware"
+                .to_owned());
+        }
+        let demand = self.demand()?;
+        let sealed = tpm::seal_to(&mut open()?, key, &demand, &mut chance);
+        Ok(sealed.map_err(|error| error.to_string())?.to_json())
+    }
+
+    fn unseal(&self, sealed: &SealedKey) -> Result<Secret, String> {
+        let sealed = Sealed::from_json(&sealed.fields).map_err(|error| error.to_string())?;
+        tpm::unseal(&mut open()?, &sealed, &mut chance).map_err(|error| error.to_string())
+    }
+}
+
+fn open() -> Result<Device, String> {
+    Device::open(tpm::PATH).map_err(|errno| match errno {
+        Errno::NOENT | Errno::NODEV | Errno::NXIO => {
+            "this machine has no TPM 2.0, or the firmware has it disabled".to_owned()
+        }
+        errno => format!("open {}: {}", tpm::PATH, Described(errno)),
+    })
+}
+
+/// A variable of the firmware: four bytes of attributes, then the value.
+fn is_secure_boot(variable: &Path) -> bool {
+    fs::read(variable).is_ok_and(|bytes| bytes.get(4) == Some(&1))
+}
+
+/// What the systems on this partition's disk will measure. Nothing where there is no EFI system partition, or none of
+/// its UKIs can be read: the key is then approved for the system that runs.
+fn systems(partition: &Path) -> Vec<Values> {
+    let found = disk_of(Path::new(CLASS), partition).and_then(|disk| {
+        let mut disk = Disk::open_shared(&disk).ok()?;
+        let geometry = Geometry::new(disk.sector_bytes(), disk.bytes()).ok()?;
+        let table = gpt::read(&mut disk, geometry).ok()?.table;
+        let esp = table.by_name("EFI")?;
+        let (start, length) = (table.offset_bytes(esp), table.size_bytes(esp));
+        let mut esp = Esp::new(&mut disk, start, length);
+        let entries = esp.entries().ok()?;
+        let measured = entries.into_iter().filter_map(|entry| measured::pcr_11(&esp.read(entry).ok()?).ok());
+        Some(measured.map(values).collect())
+    });
+    found.unwrap_or_default()
+}
+
+fn values(pcr_11: [u8; 32]) -> Values {
+    Values::from([(measured::PCR, pcr_11)])
+}
+
+/// `/dev/vda5` → `/dev/vda`
+fn disk_of(class: &Path, partition: &Path) -> Option<PathBuf> {
+    let folder = fs::canonicalize(class.join(partition.file_name()?)).ok()?;
+    folder.join("partition").exists().then(|| Some(Path::new("/dev").join(folder.parent()?.file_name()?)))?
+}
+
+/// What became of approving a system for the slots of a header.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Approved {
+    /// Slots whose key the new system has unsealed as well.
+    pub(super) slots: Vec<u8>,
+    /// Slots whose key it will not, and why.
+    pub(super) failed: Vec<(u8, String)>,
+    /// Whether other slots open the volume.
+    pub(super) has_others: bool,
+}
+
+/// Approves the system that will measure this, for every key of the TPM in a header.
+pub(super) fn approve(
+    tpm: &mut dyn FnMut(&mut Sealed, &Values) -> Result<bool, String>,
+    part: &mut dyn BlockDevice,
+    pcr_11: [u8; 32],
+) -> Result<Approved, String> {
+    let mut header = luks2::read(&mut &mut *part).map_err(|error| error.to_string())?.header;
+    let mut done = Approved::default();
+    let slots: Vec<Id> = header.metadata.keyslots.keys().copied().collect();
+    for slot in slots {
+        let Some(mut key) = SealedKey::of(&header, slot.0).filter(|key| key.kind == KeyKind::Tpm) else {
+            done.has_others = true;
+            continue;
+        };
+        let added = Sealed::from_json(&key.fields).map_err(|error| error.to_string()).and_then(|mut sealed| {
+            let added = tpm(&mut sealed, &values(pcr_11))?;
+            key.fields = sealed.to_json();
+            Ok(added)
+        });
+        match added {
+            Ok(true) => {
+                let change = header.with_token(slot, key.token_of(slot)).map_err(|error| error.to_string())?;
+                apply(part, 0, &change.steps).map_err(|error| error.to_string())?;
+                header = change.header;
+                done.slots.push(slot.0);
+            }
+            // It does not depend on the system; or as much as any other key does.
+            Ok(false) => done.has_others = true,
+            Err(reason) => done.failed.push((slot.0, reason)),
+        }
+    }
+    Ok(done)
+}
+
+/// The same with this machine's TPM.
+pub(super) fn approve_here(part: &mut dyn BlockDevice, pcr_11: [u8; 32]) -> Result<Approved, String> {
+    let mut ask = |sealed: &mut Sealed, values: &Values| {
+        tpm::approve(&mut open()?, sealed, values, &mut chance).map_err(|error| error.to_string())
+    };
+    approve(&mut ask, part, pcr_11)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn vault(pcrs: Option<&[u8]>) -> TpmVault {
+        TpmVault { pcrs: pcrs.map(<[u8]>::to_vec), needs_secure_boot: true, device: "/dev/none9".into() }
+    }
+
+    #[test]
+    fn register_11_is_approved_and_the_others_are_fixed() {
+        let demand = vault(Some(&[7, 11, 14])).demand().unwrap();
+        assert_eq!((Pcrs::new(&[7, 14]), Pcrs::new(&[11])), (Some(demand.fixed), Some(demand.approved)));
+        let demand = vault(None).demand().unwrap();
+        assert_eq!((Pcrs::new(&[7]), Pcrs::default()), (Some(demand.fixed), demand.approved));
+        assert!(vault(Some(&[24])).demand().is_err());
+        assert_eq!(Value::Object(vault(Some(&[11, 7, 7])).settings()), json!({ "pcrs": [7, 11] }));
+        assert_eq!(Value::Object(vault(None).settings()), json!({ "pcrs": [7] }));
+    }
+
+    #[test]
+    fn a_key_that_wants_secure_boot_is_not_made_without() {
+        let dir = tempfile::tempdir().unwrap();
+        let variable = dir.path().join("SecureBoot");
+        assert!(!is_secure_boot(&variable));
+        fs::write(&variable, [6, 0, 0, 0, 0]).unwrap();
+        assert!(!is_secure_boot(&variable));
+        fs::write(&variable, [6, 0, 0, 0, 1]).unwrap();
+        assert!(is_secure_boot(&variable));
+        if !is_secure_boot(Path::new(SECURE_BOOT)) {
+            let error = vault(None).seal(&[1; 32]).unwrap_err();
+            assert!(error.starts_with("failed to enroll the TPM2 key, as SecureBoot is disabled"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_partitions_disk_is_known_from_the_kernels_folders() {
+        let dir = tempfile::tempdir().unwrap();
+        let (class, disk) = (dir.path().join("class"), dir.path().join("devices/nvme0n1"));
+        fs::create_dir_all(disk.join("nvme0n1p5")).unwrap();
+        fs::create_dir(&class).unwrap();
+        fs::write(disk.join("nvme0n1p5/partition"), "5\n").unwrap();
+        for (name, target) in [("nvme0n1p5", disk.join("nvme0n1p5")), ("nvme0n1", disk.clone())] {
+            std::os::unix::fs::symlink(target, class.join(name)).unwrap();
+        }
+        let found = disk_of(&class, Path::new("/dev/nvme0n1p5"));
+        assert_eq!(found.as_deref(), Some(Path::new("/dev/nvme0n1")));
+        assert_eq!(disk_of(&class, Path::new("/dev/nvme0n1")), None);
+    }
+}
