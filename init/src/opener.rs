@@ -20,8 +20,8 @@ use sys::Errno;
 use sys::errno::Described;
 use tpm::{Sealed, Transport};
 use unlock::{
-    Candidate, IdentityError, KeyKind, Kind, Machine, MapError, Outcome, Plan, Record, Refused,
-    SealedKey, Secret, Volume, available_kib, passphrase,
+    Candidate, IdentityError, KeyKind, Kind, Machine, MapError, Outcome, Plan, Record, Refused, SealedKey,
+    Secret, Volume, available_kib, passphrase,
 };
 
 use crate::kernel::{Kernel, Level};
@@ -88,7 +88,8 @@ fn attempt(kernel: &mut dyn Kernel, meta: &str, report: &mut UnlockReport) -> Re
 
     let memory_kib = available_kib(&String::from_utf8_lossy(&meminfo));
     let tpm_slots = tpm_slots(&record);
-    let is_at_hand = |key: &Result<Candidate, Refused>| !key.as_ref().is_err_and(|no| tpm_slots.contains(&no.slot));
+    let is_at_hand =
+        |key: &Result<Candidate, Refused>| !key.as_ref().is_err_and(|no| tpm_slots.contains(&no.slot));
     let at_hand = keys.into_iter().filter(is_at_hand).collect();
     let (mut outcome, sealed, found) = try_keys(kernel, &device, memory_kib, at_hand, &tpm_slots)?;
     let Header { uuid, stale } = found;

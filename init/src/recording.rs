@@ -379,7 +379,8 @@ impl Kernel for Recording {
     }
 
     fn ask_tpm(&mut self, command: &[u8]) -> Result<Vec<u8>> {
-        let number = command.get(6..10).map(|bytes| bytes.iter().fold(0, |all, byte| all << 8 | u32::from(*byte)));
+        let number =
+            command.get(6..10).map(|bytes| bytes.iter().fold(0, |all, byte| all << 8 | u32::from(*byte)));
         self.call(format!("ask tpm {:#x}", number.unwrap_or(0)))?;
         // A machine without one.
         Err(Errno::NOENT)

@@ -200,7 +200,7 @@ impl Vm {
         let serial = logs.join("serial.log");
         std::fs::write(&serial, "").with_context(|| format!("empty {}", serial.display()))?;
 
-        let tpm = if builder.tpm { Some(start_tpm(files.path(), !builder.outlives_us)?) } else { None };
+        let tpm = if builder.tpm { Some(start_tpm(&builder, files.path())?) } else { None };
         let arguments = arguments::of(&builder, files.path(), &serial)?;
         let mut qemu = start_qemu(&builder, &arguments, &logs)?;
         let name = builder.name;
@@ -254,9 +254,10 @@ fn why_not(name: &str, qemu: &mut Owned, logs: &Path) -> String {
 }
 
 /// swtpm daemonises nothing here: it is our child and ends when QEMU lets go of it, or with us.
-fn start_tpm(dir: &Path, tied: bool) -> Result<Owned> {
-    let state = dir.join("tpm-state");
-    std::fs::create_dir(&state).context("create the TPM's folder")?;
+fn start_tpm(builder: &VmBuilder, dir: &Path) -> Result<Owned> {
+    let state = builder.tpm_state.clone().unwrap_or_else(|| dir.join("tpm-state"));
+    std::fs::create_dir_all(&state).context("create the TPM's folder")?;
+    let tied = !builder.outlives_us;
     let control = dir.join("tpm");
     let mut tpm = Owned::spawn("swtpm", "swtpm", tied, |command| {
         command.args(["socket", "--tpm2", "--terminate", "--flags", "startup-clear"]);

@@ -65,7 +65,13 @@ pub fn approve(
     values: &Values,
     chance: Chance<'_>,
 ) -> Result<bool, Error> {
-    if sealed.policy.signed.as_ref().and_then(|signed| Pcrs::of(values).filter(|pcrs| *pcrs == signed.pcrs)).is_none() {
+    if sealed
+        .policy
+        .signed
+        .as_ref()
+        .and_then(|signed| Pcrs::of(values).filter(|pcrs| *pcrs == signed.pcrs))
+        .is_none()
+    {
         return Ok(false);
     }
     let key = seal::unseal(tpm, sealed, chance)?;

@@ -63,6 +63,17 @@ fn loaded(kernel: &Recording, name: &str) -> bool {
     kernel.calls.contains(&format!("load module /lib/modules/6.12.0-test/kernel/{name}.ko"))
 }
 
+/// A slot of the TPM's is tried last; in init the header's token decides, and here there is none.
+#[test]
+fn a_key_of_the_tpm_has_its_reason_from_init() {
+    let record = r#"{"EncryptionKeys":[{"KeyTPM":{},"KeySlot":0}]}"#;
+    assert_eq!(locked(encrypted(record)), "tpm key for slot 0: its slot has no sealed key");
+    let record = r#"{"EncryptionKeys":[{"KeyTPM":{},"KeySlot":0},{"KeyNodeID":{},"KeySlot":1}]}"#;
+    let (kernel, report) = report(encrypted(record));
+    assert_eq!(report.unwrap().opened.unwrap().kind, "nodeID");
+    assert!(!kernel.calls.iter().any(|call| call.starts_with("ask tpm")), "nobody waits for it");
+}
+
 #[test]
 fn no_key_is_ever_said() {
     for record in [RECORD.to_string(), static_key(2, "passphrase"), static_key(2, "a wrong one")] {

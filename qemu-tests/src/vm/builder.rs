@@ -114,6 +114,7 @@ pub struct VmBuilder {
     pub(super) network: bool,
     pub(super) forwards: Vec<Forward>,
     pub(super) tpm: bool,
+    pub(super) tpm_state: Option<PathBuf>,
     pub(super) watchdog: bool,
     pub(super) reboot_ends: bool,
     pub(super) serial: Serial,
@@ -134,6 +135,7 @@ impl VmBuilder {
             network: true,
             forwards: Vec::new(),
             tpm: false,
+            tpm_state: None,
             watchdog: false,
             reboot_ends: false,
             serial: Serial::Log,
@@ -205,6 +207,12 @@ impl VmBuilder {
     pub fn tpm(mut self) -> Self {
         self.tpm = true;
         self
+    }
+
+    /// Adds a TPM 2.0 that keeps what it is in this folder, from one VM to the next.
+    pub fn tpm_in(mut self, state: &Path) -> Self {
+        self.tpm_state = Some(state.to_path_buf());
+        self.tpm()
     }
 
     /// Adds an i6300esb watchdog that resets the machine.

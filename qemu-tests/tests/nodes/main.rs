@@ -25,5 +25,6 @@ mod power_cut;
 mod recorder;
 mod secure_boot;
 mod shutdown;
+mod tpm;
 mod upgrade;
 mod volumes;

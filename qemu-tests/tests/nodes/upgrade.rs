@@ -15,7 +15,7 @@ use qemu_tests::{TestNode, Transport, paths};
 use serde_json::json;
 
 /// A layer image of 100 MB is pulled, written and read back.
-const UPGRADE_LIMIT: Duration = Duration::from_secs(120);
+pub(crate) const UPGRADE_LIMIT: Duration = Duration::from_secs(120);
 /// A file on EPHEMERAL.
 const KEPT: &str = "/var/kept";
 
@@ -30,13 +30,13 @@ fn up(builder: NodeBuilder, registry: &Registry) -> TestNode {
     node
 }
 
-fn upgrade(node: &TestNode, image: &str, more: &[&str]) -> String {
+pub(crate) fn upgrade(node: &TestNode, image: &str, more: &[&str]) -> String {
     let words = [&["upgrade", "--wait=false", "--image", image], more].concat();
     node.admin().ok_within(&words, UPGRADE_LIMIT).unwrap()
 }
 
 /// The next start, up to the line that the system on trial is kept.
-fn expect_kept(node: &TestNode, version: &str, entry: &str) {
+pub(crate) fn expect_kept(node: &TestNode, version: &str, entry: &str) {
     let line = format!("version {version} proved itself and is kept as {entry}");
     node.vm().expect(&line, UPGRADE_LIMIT + BOOT_LIMIT).unwrap();
     node.answers(BOOT_LIMIT).unwrap();

@@ -69,10 +69,7 @@ mod tests {
             "STATE: the tpm key in slot 2 will not open in the new system: PCR 7 changed since the key was sealed; \
              STATE has no other key: add one, apply the config, then upgrade"
         );
-        for other in [
-            Approved { has_others: true, ..alone.clone() },
-            Approved { slots: vec![0], ..alone },
-        ] {
+        for other in [Approved { has_others: true, ..alone.clone() }, Approved { slots: vec![0], ..alone }] {
             assert_eq!(judge("STATE", &other).unwrap().len(), 1);
         }
         assert_eq!(judge("STATE", &Approved { slots: vec![1], ..Approved::default() }), Ok(Vec::new()));

@@ -148,14 +148,16 @@ pub(super) fn approve(
             done.has_others = true;
             continue;
         };
-        let added = Sealed::from_json(&key.fields).map_err(|error| error.to_string()).and_then(|mut sealed| {
-            let added = tpm(&mut sealed, &values(pcr_11))?;
-            key.fields = sealed.to_json();
-            Ok(added)
-        });
+        let added =
+            Sealed::from_json(&key.fields).map_err(|error| error.to_string()).and_then(|mut sealed| {
+                let added = tpm(&mut sealed, &values(pcr_11))?;
+                key.fields = sealed.to_json();
+                Ok(added)
+            });
         match added {
             Ok(true) => {
-                let change = header.with_token(slot, key.token_of(slot)).map_err(|error| error.to_string())?;
+                let change =
+                    header.with_token(slot, key.token_of(slot)).map_err(|error| error.to_string())?;
                 apply(part, 0, &change.steps).map_err(|error| error.to_string())?;
                 header = change.header;
                 done.slots.push(slot.0);

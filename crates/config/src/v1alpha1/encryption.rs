@@ -75,7 +75,7 @@ section! {
         /// Kept by a server.
         kms "kms": Option<KmsKey> { newer true };
         /// Sealed by the TPM.
-        tpm "tpm": Option<TpmKey> { newer true, later "keys of a TPM" };
+        tpm "tpm": Option<TpmKey> { newer true };
         /// LUKS2's slot, 0 to 31.
         slot "slot": u8 { example "1" };
         /// Make the key depend on the STATE volume.

@@ -4,6 +4,9 @@ use super::Problems;
 use crate::v1alpha1::{Encryption, EncryptionKey, Machine};
 use std::collections::BTreeSet;
 
+/// What the firmware and a loader measured of what they started, which nobody knows beforehand. Of 11 it is known.
+const CHANGED_BY_UPGRADES: [u8; 4] = [4, 9, 12, 13];
+
 pub(super) fn check(machine: &Machine, problems: &mut Problems) {
     disks(machine, problems);
     let both = &machine.system_disk_encryption;
@@ -101,7 +104,15 @@ fn key_kind(key: &EncryptionKey, field: &str, problems: &mut Problems) {
         _ => {}
     }
     let pcrs = key.tpm.iter().flat_map(|t| &t.options).flat_map(|o| &o.pcrs).flatten();
-    for pcr in pcrs.filter(|pcr| **pcr > 23) {
-        problems.add(format!("{field}.tpm.options.pcrs"), format!("{pcr} is no register: 0 to 23"));
+    for pcr in pcrs {
+        let field = format!("{field}.tpm.options.pcrs");
+        if *pcr > 23 {
+            problems.add(field, format!("{pcr} is no register: 0 to 23"));
+        } else if CHANGED_BY_UPGRADES.contains(pcr) {
+            problems.warn(
+                field,
+                format!("an upgrade changes register {pcr}, and the key opens no more: keep another key"),
+            );
+        }
     }
 }

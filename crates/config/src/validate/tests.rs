@@ -271,6 +271,11 @@ pub(super) const MACHINE: &[(&str, &str, &str)] = &[
         "machine.systemDiskEncryption.state.keys",
         "a static key of STATE is stored unencrypted in META; use it for EPHEMERAL only",
     ),
+    (
+        "systemDiskEncryption: {state: {provider: luks2, keys: [{tpm: {options: {pcrs: [4]}}}]}}",
+        "machine.systemDiskEncryption.state.keys[0].tpm.options.pcrs",
+        "an upgrade changes register 4, and the key opens no more: keep another key",
+    ),
 ];
 
 /// Each rule of `cluster` with its message.

@@ -7,7 +7,7 @@ use super::sources::{SourceFile, Sources};
 
 /// Folder of a crate and the crates of the workspace that it may use. A crate that is not listed is a fault:
 /// new crates only where a boundary is real.
-const ALLOWED: [(&str, &[&str]); 19] = [
+const ALLOWED: [(&str, &[&str]); 20] = [
     ("crates/sys", &[]),
     ("crates/ondisk", &[]),
     ("crates/oci", &["ondisk"]),
@@ -20,11 +20,23 @@ const ALLOWED: [(&str, &[&str]); 19] = [
     ("crates/unlock", &["ondisk", "sys"]),
     ("crates/config", &["ondisk"]),
     ("crates/api", &["config"]),
-    ("init", &["handoff", "netroot", "ondisk", "sequence", "sys", "unlock"]),
+    ("init", &["handoff", "netroot", "ondisk", "sequence", "sys", "tpm", "unlock"]),
     ("installer", &["config", "oci", "ondisk", "sequence", "sys", "unlock"]),
     (
         "service-manager",
-        &["api", "config", "handoff", "installer", "kms", "oci", "ondisk", "sequence", "sys", "unlock"],
+        &[
+            "api",
+            "config",
+            "handoff",
+            "installer",
+            "kms",
+            "oci",
+            "ondisk",
+            "sequence",
+            "sys",
+            "tpm",
+            "unlock",
+        ],
     ),
     ("cli", &["api", "config", "installer", "netboot"]),
     ("fuzz", &["api", "billetctl", "config", "ondisk", "sys"]),
@@ -37,7 +49,7 @@ const ALLOWED: [(&str, &[&str]); 19] = [
 ];
 
 /// What the crates are called in dependency tables.
-const NAMES: [&str; 20] = [
+const NAMES: [&str; 21] = [
     "api",
     "billetctl",
     "config",

@@ -1,0 +1,79 @@
+//! Keys of a TPM: a volume opens on the machine that made it, in the systems that were approved, and nowhere else. What
+//! the TPM is asked and what it refuses is tested on the host, in crates/tpm.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use qemu_tests::installer_image::{Parts, Registry};
+use qemu_tests::node::{BOOT_LIMIT, NodeBuilder};
+use qemu_tests::{TestNode, Transport, VmBuilder};
+
+use crate::upgrade::{UPGRADE_LIMIT, expect_kept, upgrade};
+use crate::volumes::{BOOTED, Disk, GIB, shut_down};
+
+/// A start with a file system, a key that is sealed and the derivation of another.
+const BOOT: Duration = Duration::from_secs(90);
+
+fn section(pcrs: &str) -> String {
+    let key = format!("{{tpm: {{options: {{pcrs: {pcrs}}}}}, slot: 0}}");
+    format!("  systemDiskEncryption:\n    state:\n      provider: luks2\n      keys: [{key}]\n")
+}
+
+fn with_tpm(builder: NodeBuilder, state: &Path) -> NodeBuilder {
+    let state = PathBuf::from(state);
+    builder.machine(move |vm: VmBuilder, _| Ok(vm.tpm_in(&state)))
+}
+
+#[test]
+fn state_opens_with_its_tpm_and_with_no_other() {
+    let disk = Disk::new(4 * GIB);
+    let own = disk.dir.path().join("tpm");
+    let node = with_tpm(disk.node("tpm-first"), &own).machine_section(&section("[7]")).start().unwrap();
+    node.vm().wait_for("STATE is encrypted, opened by the tpm key in slot 0", BOOT).unwrap();
+    node.vm().wait_for(BOOTED, BOOT).unwrap();
+    let status = node.admin().ok(&["get", "volumestatus", "STATE", "-o", "yaml"]).unwrap();
+    assert!(status.contains("encryptionKey: tpm"), "{status}");
+    shut_down(&node);
+    drop(node);
+
+    let node = with_tpm(disk.node("tpm-again"), &own).source("").no_config().start().unwrap();
+    node.vm().wait_for("STATE on /dev/vda5 opened by the tpm key in slot 0", BOOT).unwrap();
+    node.vm().wait_for("machine config: taken from STATE", BOOT).unwrap();
+    node.vm().wait_for(BOOTED, BOOT).unwrap();
+    shut_down(&node);
+    drop(node);
+
+    let at = disk.offset("STATE").unwrap();
+    let before = disk.bytes(at, 1 << 20);
+    let other = disk.dir.path().join("other-tpm");
+    let node = with_tpm(disk.node("tpm-other"), &other).source("").no_config().start().unwrap();
+    let line = "tpm key for slot 0: the key was sealed by another TPM, or before this one was cleared";
+    node.vm().wait_for(&format!("STATE on /dev/vda5 is locked: {line}"), BOOT).unwrap();
+    node.wait_maintenance().unwrap();
+    node.vm().quit().unwrap();
+    drop(node);
+    assert!(disk.bytes(at, 1 << 20) == before, "what does not open is not written to");
+}
+
+/// Register 11 has another value in every system: the new one opens since the old one approved it.
+#[test]
+fn an_upgrade_opens_what_was_sealed_to_the_system_before() {
+    let registry = Registry::start().unwrap();
+    let image = registry.keep("0.2.0", &Parts::of_build().unwrap().image("0.2.0")).unwrap();
+    let state = registry.new_folder("tpm").unwrap();
+    let builder = with_tpm(TestNode::builder("tpm-upgrade").transport(Transport::Firmware), &state);
+    let sections = format!("{}{}", registry.machine_section(), section("[7, 11]"));
+    let node = builder.machine_section(&sections).boot().unwrap();
+    node.expect("STATE is encrypted, opened by the tpm key in slot 0").unwrap();
+    node.expect("billet: boot sequence: done").unwrap();
+    upgrade(&node, &image, &[]);
+    node.vm().expect("billet-000002+3.efi will be tried", UPGRADE_LIMIT).unwrap();
+    node.vm()
+        .expect("STATE on /dev/vda5 opened by the tpm key in slot 0", UPGRADE_LIMIT + BOOT_LIMIT)
+        .unwrap();
+    expect_kept(&node, "0.2.0", "billet-000002.efi");
+    // And the old one opens as well.
+    node.admin().ok(&["rollback"]).unwrap();
+    node.vm().expect("STATE on /dev/vda5 opened by the tpm key in slot 0", BOOT).unwrap();
+    node.answers(BOOT_LIMIT).unwrap();
+}
