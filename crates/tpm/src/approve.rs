@@ -16,11 +16,11 @@ use zeroize::Zeroizing;
 use crate::command::Transport;
 use crate::crypto::mac;
 use crate::pcr::{self, Pcrs, Values};
-use crate::policy::{Approval, Policy, PublicKey, Signed};
+use crate::policy::{Approval, Policy, PublicKey, Signed, only_values};
 use crate::seal::{self, Sealed};
 use crate::{Chance, Error};
 
-/// The oldest goes: two systems fit on a disk, and a fallback may come back to one that was replaced.
+/// The oldest goes, and never the running system's: two systems fit on a disk.
 pub const MOST_APPROVALS: usize = 4;
 
 /// What a key is to be sealed to.
@@ -79,6 +79,12 @@ pub fn approve(
     let Some(signed) = sealed.policy.signed.as_mut() else { return Ok(false) };
     if signed.key != public(&signer) {
         return Err(Error::Damaged);
+    }
+    // The system that runs is what a failed upgrade comes back to, however often one is tried.
+    let running = only_values(&pcr::read(tpm, signed.pcrs)?);
+    if let Some(at) = signed.approvals.iter().position(|approval| approval.policy == running) {
+        let running = signed.approvals.remove(at);
+        signed.approvals.push(running);
     }
     signed.add(approval(&signer, values));
     Ok(true)

@@ -85,7 +85,7 @@ fn with_values(before: &Digest32, pcrs: Pcrs, values: &Values) -> Digest32 {
 }
 
 /// The digest of a policy that demands these values and nothing else: what is signed to approve them.
-fn only_values(values: &Values) -> Digest32 {
+pub(crate) fn only_values(values: &Values) -> Digest32 {
     with_values(&[0; 32], Pcrs::of(values).unwrap_or_default(), values)
 }
 

@@ -1,7 +1,7 @@
 //! STATE, where it is encrypted and the machine can open it by itself.
 //!
 //! Owns: whether it is to be opened, the modules for that, the helper that does it ([`crate::opener`]) and its deadline.
-//! Does not: see a key; try what needs the TPM, the network or a person: machined does, with the same code.
+//! Does not: see a key; try what needs the network or a person: machined does, with the same code.
 //! Fails by: one line and a report for machined ([`handoff::UnlockReport`]); never a failed boot.
 
 use alloc::boxed::Box;

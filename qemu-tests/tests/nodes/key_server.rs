@@ -54,7 +54,9 @@ fn a_server_opens_both_volumes_as_soon_as_it_is_there() {
 
     // Without the server STATE is locked, the node answers, and nothing is written to it.
     let node = on(&disk, "kms-away", MACHINE).source("").no_config().start().unwrap();
-    node.vm().wait_for("STATE on /dev/vda5 is locked: kms key for slot 0: it needs the network", BOOT).unwrap();
+    node.vm()
+        .wait_for("STATE on /dev/vda5 is locked: kms key for slot 0: it needs the network", BOOT)
+        .unwrap();
     node.vm().wait_for("(deadline kms)", COME_BACK).unwrap();
     node.wait_maintenance().unwrap();
     // It comes back: no one has to do anything on the node.

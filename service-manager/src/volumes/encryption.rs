@@ -205,7 +205,7 @@ mod tests {
     }
 
     fn passphrase(key: &VolumeKey) -> String {
-        match key.key().secret {
+        match key.key(std::path::Path::new("/dev/vda5")).secret {
             KeySecret::Known(secret) => String::from_utf8(secret.to_vec()).unwrap(),
             KeySecret::Sealed { vault, .. } => format!("sealed {}", vault.settings()["endpoint"]),
         }
@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn what_cannot_be_had_has_a_reason_and_the_rest_is_used() {
         let record = ephemeral(
-            "{tpm: {}, slot: 0}, {nodeID: {}, slot: 1}, {static: {passphrase: a}, slot: 2, lockToState: true}, {kms: \
+            "{nodeID: {}, slot: 1}, {static: {passphrase: a}, slot: 2, lockToState: true}, {kms: \
              {endpoint: 'http://kms'}, slot: 3}, {kms: {endpoint: 'kms:1'}, slot: 4}",
         );
         let nobody =
@@ -265,13 +265,12 @@ mod tests {
         let found = keys(&record, &nobody, Volume::Ephemeral);
         assert_eq!(
             reasons(&found),
-            "tpm key for slot 0: tpm keys are not supported yet: use nodeID, static or kms; nodeID key for slot 1: \
-             machine UUID is not populated; static key for slot 2: STATE is not there; kms key for slot 3: http:// is \
+            "nodeID key for slot 1: machine UUID is not populated; static key for slot 2: STATE is not there; kms key for slot 3: http:// is \
              not supported: write https://HOST:PORT, or grpc://HOST:PORT without encryption; kms key for slot 4: \
              machine UUID is not populated"
         );
         let error = format(&record, &found).unwrap_err();
-        assert!(error.starts_with("no key can be had: tpm key"), "{error}");
+        assert!(error.starts_with("no key can be had: nodeID key"), "{error}");
         assert!(format(&record, &keys_of_all(&record, Volume::Ephemeral)).is_ok());
         let locked = keys_of_all(&record, Volume::State);
         assert!(reasons(&locked).contains("static key for slot 2: it is locked to STATE, and STATE is that"));

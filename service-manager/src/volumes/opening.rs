@@ -78,7 +78,7 @@ pub(super) struct Done {
     /// Slots that are not in step, with the reason.
     pub(super) failed: Vec<(u8, String)>,
     /// What became of [`Job::Approve`].
-    pub(super) approved: Option<Approved>,
+    pub(super) approved: Option<Box<Approved>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -151,7 +151,7 @@ fn act(request: &Request, map: Map<'_>) -> Result<Done, String> {
     let keys = request.keys();
     let mut done = Done::default();
     if let Job::Approve(pcr_11) = request.job {
-        done.approved = Some(tpm::approve_here(&mut part, pcr_11)?);
+        done.approved = Some(Box::new(tpm::approve_here(&mut part, pcr_11)?));
         return Ok(done);
     }
     let mut opened = match request.job {

@@ -27,6 +27,8 @@ use super::opening::chance;
 /// Where the config names none: what Secure Boot measured.
 const USUAL: [u8; 1] = [7];
 const SECURE_BOOT: &str = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c";
+/// There where the machine has UEFI, whose stub is what measures a UKI.
+const UEFI: &str = "/sys/firmware/efi";
 const CLASS: &str = "/sys/class/block";
 
 /// The TPM, for a key of a volume.
@@ -70,6 +72,11 @@ impl Vault for TpmVault {
             return Err("failed to enroll the TPM2 key, as SecureBoot is disabled (and \
                         checkSecurebootStatusOnEnroll is enabled): turn it on in the firmware"
                 .to_owned());
+        }
+        if self.pcrs().contains(&measured::PCR) && !Path::new(UEFI).exists() {
+            return Err(
+                "nothing measures register 11 on a machine without UEFI: leave it out of pcrs".to_owned()
+            );
         }
         let demand = self.demand()?;
         let sealed = tpm::seal_to(&mut open()?, key, &demand, &mut chance);
