@@ -187,6 +187,8 @@ pub(super) fn approve_here(part: &mut dyn BlockDevice, pcr_11: [u8; 32]) -> Resu
 
 #[cfg(test)]
 mod tests {
+    use ondisk::luks2::{Cost, Format, NewSlot};
+
     use super::*;
 
     fn vault(pcrs: Option<&[u8]>) -> TpmVault {
@@ -232,5 +234,42 @@ mod tests {
         let found = disk_of(&class, Path::new("/dev/nvme0n1p5"));
         assert_eq!(found.as_deref(), Some(Path::new("/dev/nvme0n1")));
         assert_eq!(disk_of(&class, Path::new("/dev/nvme0n1")), None);
+    }
+
+    /// A header with a key of the TPM in slot 0, and another's in slot 2.
+    fn volume(path: &Path) -> Disk {
+        let name = "A".repeat(44) + "AA==";
+        let fields = json!({ "storageKey": name, "public": "", "private": "", "pcrs": {}, "signed": null });
+        let fields = fields.as_object().cloned().unwrap();
+        let token = SealedKey { kind: KeyKind::Tpm, settings: None, fields }.token().unwrap();
+        let slot =
+            |id, token| NewSlot { slot: Some(Id(id)), passphrase: b"x", cost: Cost::Pbkdf2(1000), token };
+        let format = Format::new("0e1f2a3b-4c5d-6e7f-8091-a2b3c4d5e6f7", 512);
+        let slots = [slot(0, Some(&token)), slot(2, None)];
+        let change = format.make(&[1; 64], &slots, &mut chance).unwrap();
+        fs::File::create(path).unwrap().set_len(17 << 20).unwrap();
+        let mut disk = Disk::open_shared(path).unwrap();
+        apply(&mut disk, 0, &change.steps).unwrap();
+        disk
+    }
+
+    #[test]
+    fn an_approval_is_in_the_token_and_what_fails_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut disk = volume(&dir.path().join("volume.img"));
+        let refuse = |_: &mut Sealed, _: &Values| Err("PCR 7 changed".to_owned());
+        let failed = vec![(0, "PCR 7 changed".to_owned())];
+        let expected = Approved { slots: Vec::new(), failed, has_others: true };
+        assert_eq!(approve(&mut { refuse }, &mut disk, [5; 32]), Ok(expected));
+        let add = |sealed: &mut Sealed, values: &Values| {
+            sealed.policy.values.extend(values.clone());
+            Ok(true)
+        };
+        let expected = Approved { slots: vec![0], failed: Vec::new(), has_others: true };
+        assert_eq!(approve(&mut { add }, &mut disk, [5; 32]), Ok(expected));
+        let header = luks2::read(&mut disk).unwrap().header;
+        let key = SealedKey::of(&header, 0).unwrap();
+        assert_eq!(Sealed::from_json(&key.fields).unwrap().policy.values, values([5; 32]));
+        assert_eq!(header.metadata.tokens.len(), 1);
     }
 }
