@@ -6,7 +6,7 @@ use std::io::Read as _;
 use std::path::Path;
 
 use installer::device::Disk;
-use installer::encryption::{self, Key};
+use installer::encryption::{self, Key, KeySecret};
 use ondisk::luks2::{Cost, Secret};
 use unlock::KeyKind;
 
@@ -17,7 +17,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     std::io::stdin().read_to_end(&mut secret)?;
     // What a new slot would cost: nothing is written here.
     let cost = Cost::Pbkdf2(1000);
-    let key = Key { slot: slot.parse()?, kind: KeyKind::Static, secret: Secret::new(secret), cost };
+    let key = Key {
+        slot: slot.parse()?,
+        kind: KeyKind::Static,
+        secret: KeySecret::Known(Secret::new(secret)),
+        cost,
+    };
     let mut device = Disk::open_shared(Path::new(file))?;
     encryption::open(&mut device, file, vec![Ok(key)])?;
     let status = std::fs::read_to_string("/proc/self/status")?;
