@@ -2,7 +2,7 @@
 //! and prints the most memory that it had, in KiB. `cargo xtask bench luks` compares it with cryptsetup.
 
 use std::error::Error;
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::path::Path;
 
 use installer::device::Disk;
@@ -28,6 +28,5 @@ fn main() -> Result<(), Box<dyn Error>> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let most =
         status.lines().find_map(|line| line.strip_prefix("VmHWM:")).ok_or("the kernel counts no memory")?;
-    println!("{}", most.trim().trim_end_matches(" kB"));
-    Ok(())
+    Ok(writeln!(std::io::stdout(), "{}", most.trim().trim_end_matches(" kB"))?)
 }

@@ -20,6 +20,8 @@ use qemu_tests::settings::rounds;
 use qemu_tests::{TestNode, Transport, paths};
 use serde_json::json;
 
+use crate::volumes::wait_until;
+
 /// A layer image of 100 MB is pulled, written and read back.
 const UPGRADE_LIMIT: Duration = Duration::from_secs(120);
 /// One start that fails: the longest waits are those for a disk (45 s) and of a machined that crashes (26 s).
@@ -244,6 +246,13 @@ impl Upgraded {
         self.node.vm().expect("will be tried at the next start", UPGRADE_LIMIT).unwrap();
     }
 
+    /// Whether the machine stands still where it would start again: then nobody reads the disk while it is changed.
+    fn holds_at_its_restart(&self, holds: bool) {
+        let (reboot, shutdown) = if holds { ("shutdown", "pause") } else { ("reset", "poweroff") };
+        let actions = json!({ "reboot": reboot, "shutdown": shutdown });
+        self.node.vm().qmp().execute("set-action", actions).unwrap();
+    }
+
     fn status(&self) -> String {
         self.node.answers(BOOT_LIMIT).unwrap();
         self.node.admin().ok(&["get", "upgradestatus", "-o", "yaml"]).unwrap()
@@ -270,8 +279,17 @@ impl Upgraded {
         let mut parts = Parts::of_build().unwrap();
         (fault.image)(&mut parts, &self.registry).unwrap();
         let image = self.registry.keep(fault.name, &parts.image(version)).unwrap();
+        self.holds_at_its_restart(true);
         self.write(&image);
+        let is_held = || {
+            let status = self.node.vm().qmp().execute("query-status", json!({})).unwrap();
+            status["status"] == "shutdown"
+        };
+        wait_until("the machine to end", UPGRADE_LIMIT, is_held);
         (fault.disk)(&self.image, self.slot.other()).unwrap();
+        self.holds_at_its_restart(false);
+        self.node.vm().qmp().execute("system_reset", json!({})).unwrap();
+        self.node.vm().qmp().execute("cont", json!({})).unwrap();
         let starts = if fault.line.is_some() { 3 } else { 0 };
         for _ in 0..starts {
             self.node.vm().expect(fault.line.unwrap(), START_LIMIT).unwrap();

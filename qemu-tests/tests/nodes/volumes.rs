@@ -72,7 +72,7 @@ pub(crate) fn booted(node: &TestNode) {
     node.vm().wait_for(BOOTED, FIRST_BOOT_LIMIT).unwrap();
 }
 
-fn wait_until(what: &str, on_reference: Duration, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn wait_until(what: &str, on_reference: Duration, mut is_so: impl FnMut() -> bool) {
     let end = Instant::now() + deadline(on_reference);
     while !is_so() {
         assert!(Instant::now() < end, "waited for {what}");
