@@ -81,7 +81,8 @@ fn parts(home: &Path) -> std::path::PathBuf {
     let stub = include_bytes!("../../crates/ondisk/testdata/stub.efi").to_vec();
     let mut tree = installer::tree::Tree::new();
     tree.bytes("etc/os-release", 0o644, b"ID=billet\n".to_vec()).unwrap();
-    let base = layer::build(&tree, &Spec::new("base", "1.0"), home, &mut installer::silent).unwrap();
+    let spec = Spec { kernel_release: Some("6.12.0-test"), ..Spec::new("base", "1.0") };
+    let base = layer::build(&tree, &spec, home, &mut installer::silent).unwrap();
     let boot = BootParts {
         kernel: vec![7; 50_000],
         stub: stub.clone(),

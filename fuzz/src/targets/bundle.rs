@@ -23,7 +23,9 @@ fn seeds() -> Vec<Vec<u8>> {
     let sealed = Entry { selectors: vec![uuid, tpm], payload: Payload::Sealed(&[9; 40]) };
     let mut two = message(&key, &[plain, sealed]).expect("a bundle").to_vec();
     two.extend([5; SIGNATURE_BYTES]);
-    vec![blank(&key), two]
+    // One that was cut off.
+    let half = two[..two.len() / 2].to_vec();
+    vec![blank(&key), two, half]
 }
 
 fn run(input: &[u8]) -> Outcome {
