@@ -220,6 +220,10 @@ fn data_is_never_encrypted_over_and_a_wipe_changes_either_way() {
 /// Guide 13, "State Partition", there and back; and a disk that moved to another machine.
 #[test]
 fn a_wiped_state_is_made_as_the_next_config_says() {
+    // Seven boots.
+    if rounds(0, 1) == 0 {
+        return;
+    }
     let disk = Disk::new(4 * GIB);
     let node = on(&disk, "state-plain", MACHINE).start().unwrap();
     booted(&node);

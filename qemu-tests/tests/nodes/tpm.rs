@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use qemu_tests::installer_image::{Parts, Registry};
 use qemu_tests::node::{BOOT_LIMIT, NodeBuilder};
+use qemu_tests::settings::rounds;
 use qemu_tests::{TestNode, Transport, VmBuilder};
 
 use crate::upgrade::{UPGRADE_LIMIT, expect_kept, upgrade};
@@ -58,10 +59,16 @@ fn state_opens_with_its_tpm_and_with_no_other() {
 /// Register 11 has another value in every system: the new one opens since the old one approved it.
 #[test]
 fn an_upgrade_opens_what_was_sealed_to_the_system_before() {
+    if rounds(0, 1) == 0 {
+        return;
+    }
     let registry = Registry::start().unwrap();
     let image = registry.keep("0.2.0", &Parts::of_build().unwrap().image("0.2.0")).unwrap();
     let state = registry.new_folder("tpm").unwrap();
-    let builder = with_tpm(TestNode::builder("tpm-upgrade").transport(Transport::Firmware), &state);
+    // With room for STATE.
+    let disk = Disk::new(4 * GIB);
+    let builder = TestNode::builder("tpm-upgrade").disk(&disk.path()).transport(Transport::Firmware);
+    let builder = with_tpm(builder, &state);
     let sections = format!("{}{}", registry.machine_section(), section("[7, 11]"));
     let node = builder.machine_section(&sections).boot().unwrap();
     node.expect("STATE is encrypted, opened by the tpm key in slot 0").unwrap();
