@@ -71,8 +71,8 @@ fn an_upgrade_opens_what_was_sealed_to_the_system_before() {
     let builder = with_tpm(builder, &state);
     let sections = format!("{}{}", registry.machine_section(), section("[7, 11]"));
     let node = builder.machine_section(&sections).boot().unwrap();
-    node.expect("STATE is encrypted, opened by the tpm key in slot 0").unwrap();
-    node.expect("billet: boot sequence: done").unwrap();
+    node.vm().wait_for("STATE is encrypted, opened by the tpm key in slot 0", BOOT).unwrap();
+    node.vm().expect("billet: boot sequence: done", BOOT).unwrap();
     upgrade(&node, &image, &[]);
     node.vm().expect("billet-000002+3.efi will be tried", UPGRADE_LIMIT).unwrap();
     node.vm()
