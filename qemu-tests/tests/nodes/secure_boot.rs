@@ -46,7 +46,11 @@ fn disk(folder: &Path, alter: impl FnOnce(&mut Vec<u8>)) -> PathBuf {
         "gen secureboot database --signing-key key.pem --signing-certificate certificate.pem --output keys";
     run(folder, &build().billetctl, words);
     let parts = Parts::of_build().unwrap();
-    let get = |name: &str| Ok(parts.boot.iter().find(|(known, _)| known == name).unwrap().1.clone());
+    let get = |name: &str| {
+        let part = parts.boot.iter().find(|(known, _)| known == name);
+        part.map(|(_, content)| content.clone())
+            .ok_or_else(|| installer::Error::MissingPart { from: "the build".into(), part: name.to_owned() })
+    };
     let boot = BootParts::by_name(get).unwrap();
     let system = System { manifest: parts.manifest.clone(), boot };
     let mut uki = signed(folder, "uki.efi", &system.uki(&["no_timer_check".into()]).unwrap());
