@@ -169,7 +169,7 @@ fn a_power_cut_leaves_the_old_config_or_the_new_one() {
             found.as_deref().unwrap_or("(no file)"),
         );
         let Some(text) = found else { continue };
-        if to_boot > 0 && different.insert(text.clone()) {
+        if different.insert(text.clone()) && to_boot > 0 {
             recording.boots(&cut, &text);
             to_boot -= 1;
         }
