@@ -13,6 +13,7 @@ pub mod buildah;
 pub mod cli;
 pub mod config_volume;
 pub mod console;
+mod cost;
 pub mod credentials;
 pub mod encrypted_state;
 pub mod grub;

@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use crate::cost;
+
 /// How often a wait looks again at what it waits for.
 pub const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -25,6 +27,8 @@ type Request = (Command, Sender<io::Result<Child>>);
 pub struct Owned {
     child: Option<Child>,
     status: Option<ExitStatus>,
+    /// What it had used when it was looked at last.
+    processor: Duration,
     what: String,
 }
 
@@ -35,7 +39,7 @@ impl Owned {
         set_up(&mut command);
         let child = spawn_in_long_lived_thread(command)
             .with_context(|| format!("start {program}; is it installed and in PATH?"))?;
-        Ok(Self { child: Some(child), status: None, what: what.to_owned() })
+        Ok(Self { child: Some(child), status: None, processor: Duration::ZERO, what: what.to_owned() })
     }
 
     /// The process id while it is known to run or not yet reaped.
@@ -45,6 +49,7 @@ impl Owned {
 
     /// The exit status, once there is one.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        self.look_at_processor_time();
         if let Some(child) = self.child.as_mut() {
             self.status = child.try_wait().with_context(|| format!("wait for {}", self.what))?;
             if self.status.is_some() {
@@ -70,11 +75,22 @@ impl Owned {
 
     /// Kills and reaps the child if it still runs.
     pub fn kill(&mut self) {
+        self.look_at_processor_time();
         if let Some(mut child) = self.child.take() {
             // An error means that it ended by itself in between; the wait reaps it either way.
             let _ = child.kill();
             self.status = child.wait().ok();
         }
+    }
+
+    /// The processor time it has used; of one that ended, all of it.
+    pub fn processor_time(&mut self) -> Duration {
+        self.look_at_processor_time();
+        self.processor
+    }
+
+    fn look_at_processor_time(&mut self) {
+        self.processor = self.id().and_then(cost::processor_time).unwrap_or(self.processor);
     }
 
     /// Lets the child run on after this program.

@@ -12,13 +12,14 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
 use crate::accel::{self, deadline};
 use crate::console::Console;
+use crate::cost;
 use crate::process::Owned;
 use crate::qmp::Qmp;
 use crate::slots::Slot;
@@ -45,6 +46,7 @@ pub struct Vm {
     // Dropped after QEMU, in this order.
     tpm: Option<Owned>,
     files: tempfile::TempDir,
+    began: Instant,
     _slot: Option<Slot>,
 }
 
@@ -202,6 +204,7 @@ impl Vm {
 
         let tpm = if builder.tpm { Some(start_tpm(&builder, files.path())?) } else { None };
         let arguments = arguments::of(&builder, files.path(), &serial)?;
+        let began = Instant::now();
         let mut qemu = start_qemu(&builder, &arguments, &logs)?;
         let name = builder.name;
         let qmp = Qmp::connect(&files.path().join("qmp"), deadline(MONITOR_LIMIT));
@@ -215,6 +218,7 @@ impl Vm {
             ports,
             tpm,
             files,
+            began,
             _slot: slot,
         })
     }
@@ -222,6 +226,9 @@ impl Vm {
 
 impl Drop for Vm {
     fn drop(&mut self) {
+        let processor = self.qemu().processor_time();
+        // A figure for people: no test depends on it.
+        let _ = cost::note(&crate::paths::work_dir(), &self.name, self.began.elapsed(), processor);
         if std::thread::panicking() {
             eprintln!("{}: serial log kept in {}", self.name, self.console.path().display());
         }
