@@ -102,7 +102,7 @@ const FAULTS: [Fault; 7] = [
         line: Some("boot failed: find_layers"),
         needs_power_cycle: false,
         told: &["stage: init", "failed in find_layers", "is corrupt or of another version"],
-        image: |_, _| Ok(()),
+        image: another_layer,
         disk: wrong_root_hash,
     },
 ];
@@ -131,6 +131,14 @@ fn no_init(parts: &mut Parts, _: &Registry) -> Result<()> {
 fn no_kernel(parts: &mut Parts, _: &Registry) -> Result<()> {
     parts.boot_part("vmlinuz")?.fill(0x5a);
     Ok(())
+}
+
+/// Without this the running slot would hold the very same layers, and the new system would start from there.
+fn another_layer(parts: &mut Parts, registry: &Registry) -> Result<()> {
+    let folder = registry.new_folder("another")?;
+    std::fs::create_dir_all(folder.join("usr/share"))?;
+    std::fs::write(folder.join("usr/share/another"), "another system\n")?;
+    parts.cover(&folder, registry)
 }
 
 /// The API's program ends at once, again and again. machined is well.
@@ -274,22 +282,38 @@ impl Upgraded {
         assert_eq!(self.node.admin().ok(&["read", CONFIG]).unwrap(), self.config);
     }
 
-    /// A system of this version with a fault is left, and `from` runs again.
-    fn falls_back(&self, fault: &Fault, version: &str, from: &str) {
-        let mut parts = Parts::of_build().unwrap();
-        (fault.image)(&mut parts, &self.registry).unwrap();
-        let image = self.registry.keep(fault.name, &parts.image(version)).unwrap();
+    /// Upgrades, and changes what was written before the machine starts again.
+    fn write_and_spoil(&self, image: &str, spoil: fn(&Path, Slot) -> Result<()>) {
         self.holds_at_its_restart(true);
-        self.write(&image);
+        self.write(image);
         let is_held = || {
             let status = self.node.vm().qmp().execute("query-status", json!({})).unwrap();
             status["status"] == "shutdown"
         };
         wait_until("the machine to end", UPGRADE_LIMIT, is_held);
-        (fault.disk)(&self.image, self.slot.other()).unwrap();
+        spoil(&self.image, self.slot.other()).unwrap();
         self.holds_at_its_restart(false);
         self.node.vm().qmp().execute("system_reset", json!({})).unwrap();
         self.node.vm().qmp().execute("cont", json!({})).unwrap();
+    }
+
+    /// A new system whose own slot is broken starts from the running slot where that has the very same layers.
+    fn is_healed(&self, image: &str, version: &str) {
+        self.write_and_spoil(image, wrong_root_hash);
+        let root = self.node.vm().expect("root from ", START_LIMIT).unwrap();
+        assert!(root.contains(self.slot.partition()), "{root}");
+        let line = format!("version {version} proved itself and is kept");
+        self.node.vm().expect(&line, UPGRADE_LIMIT).unwrap();
+        self.node.answers(BOOT_LIMIT).unwrap();
+        self.is_as_before(version);
+    }
+
+    /// A system of this version with a fault is left, and `from` runs again.
+    fn falls_back(&self, fault: &Fault, version: &str, from: &str) {
+        let mut parts = Parts::of_build().unwrap();
+        (fault.image)(&mut parts, &self.registry).unwrap();
+        let image = self.registry.keep(fault.name, &parts.image(version)).unwrap();
+        self.write_and_spoil(&image, fault.disk);
         let starts = if fault.line.is_some() { 3 } else { 0 };
         for _ in 0..starts {
             self.node.vm().expect(fault.line.unwrap(), START_LIMIT).unwrap();
@@ -328,6 +352,7 @@ fn either_slot_survives_a_broken_upgrade_downgrade_and_reinstallation() {
     parts.add_arguments("billet.watchdog=50").unwrap();
     let same = node.registry.keep("same", &parts.image(own)).unwrap();
     node.is_kept(&same, own);
+    node.is_healed(&same, own);
     let fault = |name: &str| FAULTS.iter().find(|fault| fault.name == name).unwrap();
     node.falls_back(fault("crash"), "0.0.9", own);
     node.falls_back(fault("root-hash"), own, own);
