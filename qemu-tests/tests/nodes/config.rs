@@ -181,7 +181,9 @@ fn every_mode_does_what_it_says() {
 
 #[test]
 fn a_newer_config_on_state_wins_whatever_its_disk_hangs_on() {
-    for (name, bus) in [("config-on-sata", Bus::Sata), ("config-on-nvme", Bus::Nvme)] {
+    // The controller that takes longest to find its disk; the other in the long run.
+    let buses = [("config-on-sata", Bus::Sata), ("config-on-nvme", Bus::Nvme)];
+    for (name, bus) in buses.into_iter().take(rounds(1, 2).try_into().unwrap()) {
         let node = TestNode::builder(name).state_disk_on(bus).boot().unwrap();
         let config = node.credentials().machine_config().unwrap();
         node.vm().wait_for("billet: boot sequence: done", BOOT_LIMIT).unwrap();

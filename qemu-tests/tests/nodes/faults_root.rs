@@ -221,7 +221,7 @@ fn bits_flipped_in_the_initramfs() {
 
 #[test]
 fn bits_flipped_on_a_disk() {
-    flipped_bits_are_never_delivered("flips-disk", Transport::Slot, rounds(1, 33));
+    flipped_bits_are_never_delivered("flips-disk", Transport::Slot, rounds(0, 33));
 }
 
 #[test]
@@ -229,16 +229,19 @@ fn bits_flipped_on_a_medium() {
     flipped_bits_are_never_delivered("flips-medium", Transport::Medium, rounds(0, 33));
 }
 
+/// Where the kernel layer's files are.
+const MODULES: &str = "/usr/lib/modules";
+
 /// A block that the boot does not touch: the node runs, the files in it answer EIO, all others are intact.
 #[test]
 fn a_corrupt_block_after_boot_is_an_error_of_its_files() {
-    let intact = fingerprints::intact();
     let node = TestNode::builder("root-late-corruption").transport(Transport::Slot).boot().unwrap();
     let agent = node.agent().unwrap();
+    let intact = agent.fingerprints(MODULES).unwrap();
     let offset = fingerprints::middle_of_kernel_layer().unwrap();
     agent.ask(json!({ "op": "flip-byte", "path": "/dev/vda", "offset": offset, "mask": 1 })).unwrap();
     agent.ask(json!({ "op": "drop-caches" })).unwrap();
-    let (same, refused) = fingerprints::compare(intact, &agent.fingerprints("/").unwrap());
+    let (same, refused) = fingerprints::compare(&intact, &agent.fingerprints(MODULES).unwrap());
     assert!(refused > 0, "{same} files intact, none refused");
     assert!(same > refused, "{same} files intact, {refused} refused");
     assert!(node.admin().run(&["version"]).unwrap().success);
