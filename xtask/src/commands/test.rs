@@ -5,6 +5,7 @@
 //! Owns: `target/test/`, one log a suite; the last line `N passed, N failed`, alone on its line.
 //! Does not: stop at the first failure. Without a build there are no virtual machines, which counts as a failure.
 
+mod costs;
 mod suite;
 mod tally;
 mod twice;
@@ -70,6 +71,7 @@ fn built(options: &Options) -> Result<()> {
 fn without_machines(suites: &mut Suites, long: bool) {
     suites.check(&Suite::cargo("format", &["fmt", "--all", "--check"]));
     suites.check(&Suite::cargo("lints", &LINTS));
+    suites.check(&Suite::cargo("lints of the machines' tests", &MACHINE_LINTS));
     suites.check(&Suite::cargo("lints of the installer on a node", &INSTALLER_LINTS));
     suites.check(&Suite::cargo("lints of PID 1", &INIT_LINTS));
     suites.call("tidy", super::tidy::run);
@@ -78,6 +80,8 @@ fn without_machines(suites: &mut Suites, long: bool) {
         suites.check(&Suite::cargo("dependencies", &["deny", "check", "bans", "licenses", "sources"]));
     }
     suites.tests(&Suite::cargo("unit tests", &UNIT_TESTS).long(long));
+    // Now, beside the build, which links on one core for minutes.
+    suites.check(&Suite::cargo("machines' tests compile", &[&MACHINE_TESTS[..], &["--no-run"]].concat()));
     suites.call("power-cut certificate", || super::certify::run(&super::certify::Options::all(long)));
 }
 
@@ -88,13 +92,18 @@ fn with_what_was_built(suites: &mut Suites, long: bool) {
     } else {
         note("left out without root: the tests that start containerd on this machine");
     }
+    costs::begin();
     suites.tests(&Suite::cargo("virtual machines", &MACHINE_TESTS).long(long).live());
+    costs::show();
     if long {
         suites.call("same bytes twice", twice::run);
     }
 }
 
 const LINTS: [&str; 7] = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
+
+/// Cargo's "all targets" are those that `cargo test` runs by itself.
+const MACHINE_LINTS: [&str; 8] = ["clippy", "--workspace", "--test", "*", "--quiet", "--", "-D", "warnings"];
 
 /// The installer as a node has it: without what builds images.
 const INSTALLER_LINTS: [&str; 8] =
@@ -117,10 +126,26 @@ const INIT_LINTS: [&str; 12] = [
     "-Dwarnings",
 ];
 
-const UNIT_TESTS: [&str; 5] = ["test", "--workspace", "--no-fail-fast", "--exclude", "qemu-tests"];
+// Each of these asks for the whole workspace, though one package may have all the tests: asked for alone, cargo would
+// compile what they need anew, with fewer features.
 
-/// Of all packages, though one has them: asked for alone, cargo would compile it anew, with fewer features of what it needs.
-const CONTAINERD_TESTS: [&str; 8] =
-    ["test", "--workspace", "--exclude", "qemu-tests", "--lib", "containerd_api", "--", "--ignored"];
+const UNIT_TESTS: [&str; 3] = ["test", "--workspace", "--no-fail-fast"];
 
-const MACHINE_TESTS: [&str; 4] = ["test", "--no-fail-fast", "--package", "qemu-tests"];
+const CONTAINERD_TESTS: [&str; 6] = ["test", "--workspace", "--lib", "containerd_api", "--", "--ignored"];
+
+/// All of `qemu-tests`, by name, since they run in no other way.
+const MACHINE_TESTS: [&str; 13] = [
+    "test",
+    "--workspace",
+    "--no-fail-fast",
+    "--test",
+    "api",
+    "--test",
+    "effects",
+    "--test",
+    "fixture",
+    "--test",
+    "nodes",
+    "--test",
+    "resources",
+];
