@@ -219,6 +219,13 @@ impl Layer {
         self.offset.saturating_add(self.total_bytes())
     }
 
+    /// First byte of its topmost hash block, within the layer: the block whose hash is the root hash, by which init
+    /// knows the layer. The first of the tree, or the only one of data.
+    #[must_use]
+    pub fn top_offset(&self) -> u64 {
+        if self.hash_bytes == 0 { 0 } else { self.hash_offset }
+    }
+
     fn check(&self) -> Result<(), Fault> {
         if !is_name(&self.name) {
             return Err(Fault::Name);

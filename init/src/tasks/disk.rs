@@ -207,13 +207,13 @@ fn mismatch(boot: &mut Boot<'_>, candidate: &Candidate) -> Option<String> {
             return Some(format!("layer {} is truncated: {needed} bytes do not fit into it", layer.name));
         }
         let mut block = sys::fs::buffer(4096);
-        let at = candidate.partition.start_bytes + layer.offset + top_block(&layer) * BLOCK_BYTES;
+        let at = candidate.partition.start_bytes + layer.offset + layer.top_offset();
         let disk = format!("/dev/{}", candidate.partition.disk);
         if let Err(errno) = boot.kernel.read_at(&disk, at, &mut block) {
             return Some(format!("layer {}: {}", layer.name, sys::errno::Described(errno)));
         }
         if Digest::sha256(&[layer.salt.as_bytes(), &block]) != layer.root_hash {
-            let block = top_block(&layer);
+            let block = layer.top_offset() / BLOCK_BYTES;
             return Some(format!(
                 "layer {}: hash block {block} is corrupt or of another version",
                 layer.name
@@ -221,11 +221,6 @@ fn mismatch(boot: &mut Boot<'_>, candidate: &Candidate) -> Option<String> {
         }
     }
     None
-}
-
-/// The block whose hash is the root hash: the first of the tree, or the only one of data.
-fn top_block(layer: &Layer) -> u64 {
-    if layer.hash_bytes == 0 { 0 } else { layer.hash_offset / BLOCK_BYTES }
 }
 
 /// The table of a disk, if it has a readable one.

@@ -70,6 +70,8 @@ pub struct Case {
     pub after: Memory,
     /// Where a write may be cut between any two sectors.
     pub torn: Vec<Range<u64>>,
+    /// Where it may be cut too, and few of the places are looked at.
+    pub slots: Vec<Range<u64>>,
     /// Names of parts of the disk, for people.
     pub areas: Vec<(String, Range<u64>)>,
     /// The systems that are on the disk or come to it.
@@ -92,7 +94,7 @@ pub struct Bad {
 impl Case {
     /// Records `operation` on a disk.
     ///
-    /// Tables, ESP and META are torn at any sector: all but the slots and what lies behind META.
+    /// Tables, ESP and META are torn at any sector, the slots in a few places: all but what lies behind META.
     pub fn record(
         before: &Memory,
         areas: Vec<(String, Range<u64>)>,
@@ -109,11 +111,17 @@ impl Case {
     #[must_use]
     pub fn of(recorder: Recorder, areas: Vec<(String, Range<u64>)>, systems: &[&System], rule: Rule) -> Self {
         let (recording, after) = recorder.finish();
-        let whole = ["ROOT-A", "ROOT-B", "STATE", "EPHEMERAL", "unused space"];
-        let torn = areas.iter().filter(|(name, _)| !whole.contains(&name.as_str()));
-        let torn = torn.map(|(_, range)| range.clone()).collect();
+        let slots = [Slot::A, Slot::B].map(Slot::partition);
+        let whole = ["STATE", "EPHEMERAL", "unused space"];
+        let is_slot = |name: &str| slots.contains(&name);
+        let ranges = |is_one: &dyn Fn(&str) -> bool| {
+            let areas = areas.iter().filter(|(name, _)| is_one(name));
+            areas.map(|(_, range)| range.clone()).collect()
+        };
+        let torn = ranges(&|name| !whole.contains(&name) && !is_slot(name));
+        let slots = ranges(&is_slot);
         let systems = systems.iter().map(|system| (*system).clone()).collect();
-        Self { recording, after, torn, areas, systems, rule }
+        Self { recording, after, torn, slots, areas, systems, rule }
     }
 
     /// A judge who knows this case's systems.
@@ -122,9 +130,15 @@ impl Case {
         Judge::new(&self.systems.iter().collect::<Vec<_>>())
     }
 
-    /// Whether a write to this range may be torn.
-    fn is_torn(&self, range: &Range<u64>) -> bool {
-        self.torn.iter().any(|torn| torn.start <= range.start && range.end <= torn.end)
+    /// Whether and where a write to this range may be torn.
+    fn tears(&self, range: &Range<u64>, tears: Tears) -> Option<Tears> {
+        let is_in = |areas: &[Range<u64>]| {
+            areas.iter().any(|area| area.start <= range.start && range.end <= area.end)
+        };
+        if is_in(&self.torn) {
+            return Some(tears);
+        }
+        is_in(&self.slots).then_some(Tears::Few)
     }
 
     /// Calls `look` with the number of every state, from 1, until it breaks; the number of states.
@@ -134,7 +148,7 @@ impl Case {
         mut look: impl FnMut(usize, State<'_>) -> ControlFlow<()>,
     ) -> usize {
         let mut number = 0;
-        self.recording.each_state_until(&|range| self.is_torn(range), tears, |state| {
+        self.recording.each_state_until(&|range| self.tears(range, tears), |state| {
             number += 1;
             look(number, state)
         })

@@ -32,7 +32,7 @@ const INSTALLED_AGAIN: u32 = 50;
 type Make = fn(Variant<'_>) -> Result<Case, Fault>;
 
 /// Every operation: its name in the report, which of its situations, how the case is made.
-const OPERATIONS: [(&str, &str, Make); 33] = [
+const OPERATIONS: [(&str, &str, Make); 35] = [
     ("install", "blank", install_blank),
     ("install", "over-billet", install_over),
     ("upgrade", "a-to-b", upgrade_a),
@@ -40,6 +40,8 @@ const OPERATIONS: [(&str, &str, Make); 33] = [
     ("upgrade", "after-fallback", upgrade_after_fallback),
     ("upgrade", "same-version", upgrade_same),
     ("upgrade", "downgrade", downgrade),
+    ("upgrade", "same-in-both", upgrade_same_in_both),
+    ("upgrade", "same-again", upgrade_same_again),
     ("bless", "first-try", bless_first),
     ("bless", "second-try", bless_second),
     ("bless", "last-try", bless_last),
@@ -221,6 +223,21 @@ pub(super) fn upgrade_after_fallback(variant: Variant<'_>) -> Result<Case, Fault
 fn upgrade_same(variant: Variant<'_>) -> Result<Case, Fault> {
     let old = variant.system("v1");
     upgrade(&Node::installed(variant, &old)?, &[&old], "v1", &old)
+}
+
+/// The slot that is written holds the layers of the running system too. init took them from the first.
+fn upgrade_same_in_both(variant: Variant<'_>) -> Result<Case, Fault> {
+    let old = variant.system("v1");
+    let mut node = Node::installed(variant, &old)?.upgraded(&old)?;
+    node.running.slot = Slot::A;
+    upgrade(&node, &[&old], "v1", &variant.system("v2"))
+}
+
+/// The slot that init looks at first gets the layers of the running system.
+fn upgrade_same_again(variant: Variant<'_>) -> Result<Case, Fault> {
+    let (older, old) = (variant.system("v0"), variant.system("v1"));
+    let node = Node::installed(variant, &older)?.upgraded(&old)?;
+    upgrade(&node, &[&older, &old], "v1", &old)
 }
 
 fn downgrade(variant: Variant<'_>) -> Result<Case, Fault> {

@@ -1,7 +1,7 @@
 //! The judge: what firmware, systemd-boot and init make of a disk.
 //!
 //! Owns: small systems to install, and [`Judge::start`], the model of a start: table, ESP, the entry that sorts first, its
-//! manifest, the slot whose layers have the manifest's root hashes.
+//! manifest, the first slot whose layers have the manifest's root hashes, and whether all of them is there.
 //! Does not: know operations; that the model chooses the entry that the real loader chooses is checked in qemu-tests.
 //! Fails by: the reason why nothing starts.
 
@@ -11,6 +11,7 @@ use std::fmt;
 use ondisk::fat::Reader;
 use ondisk::gpt::{self, Geometry, Table};
 use ondisk::manifest::{FORMAT, Layer, RootManifest};
+use ondisk::verity::FANOUT;
 use ondisk::{Digest, ReadAt as _};
 
 use super::Numbers;
@@ -22,8 +23,8 @@ use crate::grub;
 use crate::upgrade::{NewSystem, Slot};
 use crate::{silent, slot};
 
-/// Blocks of a system's one layer.
-const LAYER_BLOCKS: usize = 6;
+/// Blocks of a system's one layer: enough for two leaves in its hash tree, which lie behind its topmost block.
+const LAYER_BLOCKS: usize = FANOUT + 1;
 
 /// A system of one layer, its UKI, and the bytes of the layer.
 #[derive(Debug, Clone)]
@@ -125,9 +126,15 @@ impl Judge {
             return Err(format!("the script of {entry} is damaged"));
         }
         for slot in [Slot::A, Slot::B] {
+            let (start, length) = place(&table, slot.partition())?;
+            if !slot::is_known(&mut Part::new(disk, start, length), &manifest) {
+                continue;
+            }
             if self.holds(disk, &table, slot, &manifest)? {
                 return Ok(Started { version: manifest.version, slot, entry });
             }
+            let (version, slot) = (manifest.version, slot.partition());
+            return Err(format!("{entry}: {slot} is taken for that of {version}, and is damaged"));
         }
         Err(format!("{entry}: no slot has the layers of {}", manifest.version))
     }

@@ -113,7 +113,7 @@ impl Recording {
     ///
     /// Returns the number of states.
     pub fn each_state(&self, torn: &dyn Fn(&Range<u64>) -> bool, mut judge: impl FnMut(State<'_>)) -> usize {
-        self.each_state_until(torn, Tears::Each, |state| {
+        self.each_state_until(&|range| torn(range).then_some(Tears::Each), |state| {
             judge(state);
             ControlFlow::Continue(())
         })
@@ -122,8 +122,7 @@ impl Recording {
     /// The same up to the state for which `judge` breaks; that one is counted too.
     pub fn each_state_until(
         &self,
-        torn: &dyn Fn(&Range<u64>) -> bool,
-        tears: Tears,
+        torn: &dyn Fn(&Range<u64>) -> Option<Tears>,
         mut judge: impl FnMut(State<'_>) -> ControlFlow<()>,
     ) -> usize {
         let mut count = 0;
@@ -131,7 +130,7 @@ impl Recording {
         let mut pending: Vec<usize> = Vec::new();
         let mut promises: Vec<&str> = Vec::new();
         for before in 0..=self.events.len() {
-            for damage in self.damages(&pending, torn, tears) {
+            for damage in self.damages(&pending, torn) {
                 count += 1;
                 let disk = self.with(&on_medium, &pending, &damage);
                 let state = State { disk, cut: Cut { before, damage }, promises: promises.clone() };
@@ -153,20 +152,15 @@ impl Recording {
     }
 
     /// None, every one and every two of the pending writes damaged.
-    fn damages(
-        &self,
-        pending: &[usize],
-        torn: &dyn Fn(&Range<u64>) -> bool,
-        tears: Tears,
-    ) -> Vec<Vec<Damage>> {
+    fn damages(&self, pending: &[usize], torn: &dyn Fn(&Range<u64>) -> Option<Tears>) -> Vec<Vec<Damage>> {
         let mut all = vec![Vec::new()];
         for (n, write) in pending.iter().copied().enumerate() {
-            let sectors = self.tears(write, torn);
+            let (sectors, tears) = self.tears(write, torn);
             let places = if tears == Tears::Each { (0..sectors).collect() } else { few(sectors) };
             all.extend(places.into_iter().map(|sectors| vec![Damage { write, sectors }]));
             for other in pending.iter().skip(n + 1).copied() {
                 for first in few(sectors) {
-                    let second = few(self.tears(other, torn)).into_iter();
+                    let second = few(self.tears(other, torn).0).into_iter();
                     all.extend(second.map(|sectors| {
                         vec![Damage { write, sectors: first }, Damage { write: other, sectors }]
                     }));
@@ -186,11 +180,15 @@ impl Recording {
         Some(without)
     }
 
-    /// In how many ways a write may be damaged: by the sectors that are there, from none on.
-    fn tears(&self, write: usize, torn: &dyn Fn(&Range<u64>) -> bool) -> u64 {
-        let Some(Event::Write { offset, bytes }) = self.events.get(write) else { return 1 };
+    /// In how many ways a write may be damaged, by the sectors that are there, from none on; and which of them are looked
+    /// at.
+    fn tears(&self, write: usize, torn: &dyn Fn(&Range<u64>) -> Option<Tears>) -> (u64, Tears) {
+        let Some(Event::Write { offset, bytes }) = self.events.get(write) else { return (1, Tears::Few) };
         let sectors = (bytes.len() as u64).div_ceil(u64::from(self.before.sector_bytes()));
-        if torn(&(*offset..offset + bytes.len() as u64)) { sectors.max(1) } else { 1 }
+        match torn(&(*offset..offset + bytes.len() as u64)) {
+            Some(tears) => (sectors.max(1), tears),
+            None => (1, Tears::Few),
+        }
     }
 
     /// The medium with the pending writes, less what is damaged.

@@ -35,8 +35,6 @@ pub enum Stage {
 pub struct Trial<'t> {
     /// Its version.
     pub version: &'t str,
-    /// `ROOT-A`, `ROOT-B`.
-    pub slot: &'t str,
     /// The boot that installed it: an earlier one is of another trial. Empty: not known.
     pub since: &'t str,
     /// How often it was started.
@@ -86,9 +84,8 @@ impl Summary {
     /// The last boot of a trial; `boots`: the newest first.
     pub(super) fn of_last(boots: &[Boot], trial: &Trial<'_>) -> Option<Self> {
         let starts = usize::try_from(trial.starts).unwrap_or(usize::MAX);
-        // A boot that does not find its root has no slot to name.
-        let is_it =
-            |boot: &Self| boot.version == trial.version && (boot.slot == trial.slot || boot.slot.is_empty());
+        // Not by its slot: where both have its layers, either is taken.
+        let is_it = |boot: &Self| boot.version == trial.version;
         // One that ended before init leaves nothing: then the most recent ones are not all of this trial.
         let since = boots.iter().take(starts).map(Self::of).take_while(|boot| boot.id != trial.since);
         since.into_iter().find(is_it)
@@ -211,22 +208,20 @@ mod tests {
     fn the_boots_of_a_trial_are_told_from_older_ones() {
         let mut rootless = boot(&[], Some("failed=find_layers\nreason=no layers\n"));
         rootless.begin = Some(Facts("version=1.2\nslot=\n".into()));
-        let other = Boot { begin: Some(Facts("version=1.2\nslot=ROOT-A\n".into())), ..boot(&[], None) };
+        let other = Boot { begin: Some(Facts("version=1.1\nslot=ROOT-A\n".into())), ..boot(&[], None) };
         let boots = [other.clone(), rootless, boot(&[], Some("action=Halt\n"))];
-        let trial = |slot, starts| Trial { version: "1.2", slot, since: "", starts };
-        let end = |slot, starts| Summary::of_last(&boots, &trial(slot, starts)).map(|boot| boot.end);
-        assert_eq!(end("ROOT-B", 2).unwrap(), "failed in find_layers: no layers");
-        assert_eq!((end("ROOT-B", 1), end("ROOT-B", 0)), (None, None));
-        assert!(end("ROOT-A", 3).unwrap().starts_with("cut off"));
-        assert_eq!(Summary::of_last(&boots, &Trial { version: "1.3", ..trial("ROOT-B", 3) }), None);
+        let trial = |version, starts| Trial { version, since: "", starts };
+        let end = |version, starts| Summary::of_last(&boots, &trial(version, starts)).map(|boot| boot.end);
+        assert_eq!(end("1.2", 2).unwrap(), "failed in find_layers: no layers");
+        assert_eq!((end("1.2", 1), end("1.2", 0)), (None, None));
+        assert!(end("1.1", 3).unwrap().starts_with("cut off"));
+        assert_eq!(end("1.3", 3), None);
         // Three starts that left nothing, behind the boot that installed it, behind an earlier trial.
         let boots = [Boot { id: [1; 16], ..other }, boot(&[], Some("failed=start_machined\n"))];
         let since = uuid(&[1; 16]);
-        assert_eq!(Summary::of_last(&boots, &Trial { since: &since, ..trial("ROOT-B", 3) }), None);
-        assert!(
-            Summary::of_last(&boots, &trial("ROOT-B", 3)).is_some(),
-            "without it the earlier one is told of"
-        );
+        assert_eq!(Summary::of_last(&boots, &Trial { since: &since, ..trial("1.2", 3) }), None);
+        let without = Summary::of_last(&boots, &trial("1.2", 3));
+        assert!(without.is_some(), "without it the earlier one is told of");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::time::Duration;
 use installer::device::Disk;
 use installer::entries::Entry;
 use installer::esp::Esp;
-use installer::upgrade::{Installed, Slot};
+use installer::upgrade::Installed;
 use tokio::time::Instant;
 
 use super::image::{Here, blocking, here};
@@ -133,9 +133,7 @@ async fn settle(node: &Node, record: Record) -> Result<(), Failure> {
 /// Reports what became of a system that the loader gave up.
 async fn fell_back(node: &Node, mut record: Record) -> Result<(), Failure> {
     record.state = State::FellBack;
-    if let Some(slot) = node.slot()
-        && let Some(boot) = last_boot(node, slot, &record).await
-    {
+    if let Some(boot) = last_boot(node, &record).await {
         // What the new system itself wrote down before it gave up is nearer to the matter.
         if record.stage.is_empty() {
             record.stage = boot.stage.as_str().to_owned();
@@ -164,9 +162,8 @@ async fn fell_back(node: &Node, mut record: Record) -> Result<(), Failure> {
 }
 
 /// The last boot of the new system that left something.
-async fn last_boot(node: &Node, running: Slot, record: &Record) -> Option<Summary> {
-    let slot = running.other().partition();
-    let trial = Trial { version: &record.to, slot, since: &record.since, starts: record.boots };
+async fn last_boot(node: &Node, record: &Record) -> Option<Summary> {
+    let trial = Trial { version: &record.to, since: &record.since, starts: record.boots };
     node.flight_recorder.last_boot(&trial).await
 }
 
