@@ -15,6 +15,8 @@ use qemu_tests::process::POLL_INTERVAL;
 use qemu_tests::rpc::Rpc;
 use qemu_tests::{Bus, Drive, TestNode, VmBuilder, deadline};
 
+use crate::encryption::{BOOT, MACHINE, node_id, passphrase, section};
+
 /// Everything that an installed disk has, and a little of EPHEMERAL; nearly all of it is a hole.
 const DISK_BYTES: u64 = 4 << 30;
 /// Layers and boot files written and read back, by an emulated processor.
@@ -129,12 +131,14 @@ fn somebodys_disk_is_refused_until_it_may_be_wiped() {
     node.wait_api(BOOT_LIMIT).unwrap();
 }
 
-/// A config from a volume, a disk by its properties, sectors of 4096 bytes.
+/// A config from a volume, a disk by its properties, sectors of 4096 bytes, both volumes encrypted from the start.
 #[test]
 fn a_machine_with_a_config_volume_installs_itself_without_anybody() {
     let credentials = Credentials::generate().unwrap();
     let selector = ["diskSelector:", "  type: nvme", "  size: '>= 3GiB'", "  serial: late*"];
     let config = installing(&credentials.machine_config().unwrap(), &selector);
+    let keys = section(&node_id(0), &passphrase(0, "not for anybody"));
+    let config = config.replacen("machine:\n", &format!("machine:\n{keys}"), 1);
     // Under UEFI: older firmware starts nothing from such sectors.
     let node = TestNode::builder("install-unattended")
         .transport(Transport::Stick)
@@ -145,19 +149,23 @@ fn a_machine_with_a_config_volume_installs_itself_without_anybody() {
             blank(&disk);
             let drive = format!("if=none,id=late,format=raw,file={}", disk.display());
             let device = "nvme,serial=late-disk,drive=late,logical_block_size=4096,physical_block_size=4096";
-            Ok(vm.extra(&["-drive", &drive, "-device", device]))
+            Ok(vm.extra(&["-drive", &drive, "-device", device, "-uuid", MACHINE]))
         })
         .start()
         .unwrap();
     for line in [
         "install plan: disk /dev/nvme0n1: model QEMU NVMe Ctrl, serial late-disk, 1048576 sectors of 4096 bytes",
         "installed Billet ",
+        "STATE is /dev/mapper/luks2-STATE",
         "the machine config is kept on STATE of /dev/nvme0n1",
+        // The system that was installed.
+        "STATE on /dev/nvme0n1p5 opened by the nodeID key in slot 0",
+        "machine config: taken from STATE",
     ] {
         node.vm().expect(line, INSTALL_LIMIT).unwrap();
     }
-    node.vm().expect("machine config: taken from STATE", INSTALL_LIMIT).unwrap();
-    node.wait_api(BOOT_LIMIT).unwrap();
+    node.wait_api(BOOT).unwrap();
+    node.vm().wait_for("EPHEMERAL is encrypted, opened by the static key in slot 0", BOOT).unwrap();
     // Listed once the drivers of all devices are there.
     let end = Instant::now() + deadline(BOOT_LIMIT);
     while !node.admin().ok(&["get", "systemdisk"]).unwrap().contains("nvme0n1") {

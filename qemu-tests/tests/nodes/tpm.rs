@@ -9,8 +9,9 @@ use qemu_tests::node::{BOOT_LIMIT, NodeBuilder};
 use qemu_tests::settings::rounds;
 use qemu_tests::{TestNode, Transport, VmBuilder};
 
+use crate::encryption::{MACHINE, apply, node_id, on};
 use crate::upgrade::{UPGRADE_LIMIT, expect_kept, upgrade};
-use crate::volumes::{BOOTED, Disk, GIB, shut_down};
+use crate::volumes::{BOOTED, Disk, GIB, RESET_LIMIT, shut_down};
 
 /// A start with a file system, a key that is sealed and the derivation of another.
 const BOOT: Duration = Duration::from_secs(90);
@@ -54,6 +55,67 @@ fn state_opens_with_its_tpm_and_with_no_other() {
     node.vm().quit().unwrap();
     drop(node);
     assert!(disk.bytes(at, 1 << 20) == before, "what does not open is not written to");
+}
+
+/// The documents of both volumes: STATE has another key beside its TPM's.
+fn documents(pcrs: &str) -> String {
+    let volume = |name: &str, keys: &str| {
+        let head = format!("apiVersion: v1alpha1\nkind: VolumeConfig\nname: {name}\n");
+        format!("{head}encryption:\n  provider: luks2\n  keys: [{keys}]\n")
+    };
+    let own = format!("{{tpm: {{options: {{pcrs: {pcrs}}}}}, slot: 0}}");
+    let state = volume("STATE", &format!("{own}, {}", node_id(1)));
+    format!("{state}---\n{}", volume("EPHEMERAL", &own))
+}
+
+/// Register 1 holds what the firmware tells of the machine: another label on its case changes it.
+#[test]
+fn a_changed_register_is_named_another_key_opens_and_other_registers_are_sealed_to() {
+    let disk = Disk::new(4 * GIB);
+    let own = disk.dir.path().join("tpm");
+    let start = |name: &str, documents: &str, label: &'static str| {
+        let builder = on(&disk, name, MACHINE).documents(documents);
+        let builder = if documents.is_empty() { builder.source("").no_config() } else { builder };
+        let chassis = format!("type=3,asset={label}");
+        let builder = builder.machine(move |vm: VmBuilder, _| Ok(vm.extra(&["-smbios", &chassis])));
+        with_tpm(builder, &own).start().unwrap()
+    };
+    let node = start("register-first", &documents("[1]"), "rack-1");
+    node.vm().wait_for("EPHEMERAL is encrypted, opened by the tpm key in slot 0", BOOT).unwrap();
+    node.vm().wait_for(BOOTED, BOOT).unwrap();
+    node.answers(BOOT_LIMIT).unwrap();
+    shut_down(&node);
+    drop(node);
+
+    let (state, ephemeral) = (disk.offset("STATE").unwrap(), disk.offset("EPHEMERAL").unwrap());
+    let before = disk.bytes(ephemeral, 1 << 20);
+    let node = start("register-changed", "", "rack-2");
+    node.vm().wait_for("STATE on /dev/vda5 opened by the nodeID key in slot 1", BOOT).unwrap();
+    node.vm().wait_for("machine config: taken from STATE", BOOT).unwrap();
+    let line = "no key matched: tpm key for slot 0: PCR 1 changed since the key was sealed";
+    node.vm().wait_for(&format!("failed to open encrypted device EPHEMERAL, {line}"), BOOT).unwrap();
+    node.answers(BOOT_LIMIT).unwrap();
+    assert!(disk.bytes(ephemeral, 1 << 20) == before, "what does not open is not written to");
+    // Other registers, while the other key has STATE open: it is sealed to those, without a restart.
+    let text = disk.credentials.machine_config().unwrap();
+    apply(&node, &format!("{text}---\n{}", documents("[7]")), "no-reboot").unwrap();
+    node.vm().wait_for("STATE: the key in slot 0 was replaced", BOOT).unwrap();
+    let header = String::from_utf8_lossy(&disk.bytes(state, 32 << 10)).into_owned();
+    assert!(header.contains(r#""billet":{"pcrs":[7]}"#), "{header}");
+    if rounds(0, 1) == 0 {
+        return node.vm().quit().unwrap();
+    }
+    let wipe = ["reset", "--system-labels-to-wipe", "EPHEMERAL", "--reboot", "--wait=false"];
+    node.admin().ok(&wipe).unwrap();
+    node.vm().expect("EPHEMERAL on /dev/vda was empty: encrypted and formatted", RESET_LIMIT).unwrap();
+    node.vm().expect(BOOTED, BOOT).unwrap();
+    node.answers(BOOT_LIMIT).unwrap();
+    shut_down(&node);
+    drop(node);
+    // Its label plays no part any more.
+    let node = start("register-back", "", "rack-1");
+    node.vm().wait_for("EPHEMERAL is encrypted, opened by the tpm key in slot 0", BOOT).unwrap();
+    node.vm().wait_for(BOOTED, BOOT).unwrap();
 }
 
 /// Register 11 has another value in every system: the new one opens since the old one approved it.

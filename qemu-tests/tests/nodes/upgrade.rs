@@ -11,17 +11,17 @@ use qemu_tests::artifacts::build;
 use qemu_tests::installer_image::{Parts, Registry};
 use qemu_tests::node::{BOOT_LIMIT, NodeBuilder};
 use qemu_tests::root::copy_sparse;
-use qemu_tests::{TestNode, Transport, paths};
+use qemu_tests::settings::rounds;
+use qemu_tests::{TestNode, Transport, VmBuilder, paths};
 use serde_json::json;
+
+use crate::encryption::{BOOT, MACHINE, node_id, passphrase, section};
+use crate::volumes::{Disk, GIB};
 
 /// A layer image of 100 MB is pulled, written and read back.
 pub(crate) const UPGRADE_LIMIT: Duration = Duration::from_secs(120);
 /// A file on EPHEMERAL.
 const KEPT: &str = "/var/kept";
-
-fn node(name: &str, registry: &Registry) -> TestNode {
-    up(TestNode::builder(name), registry)
-}
 
 fn up(builder: NodeBuilder, registry: &Registry) -> TestNode {
     let builder = builder.transport(Transport::Firmware);
@@ -85,15 +85,33 @@ fn versions_follow_one_another_and_a_rollback_goes_back() {
     assert!(status.contains("state: rolled back"), "{status}");
 }
 
+/// The machine's UUID and a passphrase open the volumes of any system: no TPM has to approve one.
 #[test]
-fn a_staged_upgrade_happens_at_the_next_start() {
+fn a_staged_upgrade_happens_at_the_next_start_and_encrypted_volumes_stay() {
     let registry = Registry::start().unwrap();
     let image = registry.keep("0.2.0", &Parts::of_build().unwrap().image("0.2.0")).unwrap();
-    let node = node("upgrade-staged", &registry);
+    let disk = Disk::new(4 * GIB);
+    let builder = TestNode::builder("upgrade-staged").disk(&disk.path());
+    let builder = builder.machine(|vm: VmBuilder, _| Ok(vm.extra(&["-uuid", MACHINE])));
+    let builder = builder.machine_section(&section(&node_id(0), &passphrase(0, "for any system")));
+    let node = up(builder, &registry);
+    node.vm().wait_for("EPHEMERAL is encrypted, opened by the static key in slot 0", BOOT).unwrap();
+    node.agent().unwrap().ask(json!({ "op": "write", "path": KEPT, "text": "kept" })).unwrap();
     upgrade(&node, &image, &["--stage"]);
     node.vm().expect("stageUpgrade sequence", BOOT_LIMIT).unwrap();
     node.vm().expect("upgrade: version 0.2.0 from", UPGRADE_LIMIT).unwrap();
     expect_kept(&node, "0.2.0", "billet-000002.efi");
+    assert_eq!(node.admin().ok(&["read", KEPT]).unwrap(), "kept");
+    if rounds(0, 1) == 0 {
+        return;
+    }
+    node.admin().ok(&["rollback"]).unwrap();
+    node.vm().expect("rollback: billet-000003.efi starts from now on", BOOT_LIMIT).unwrap();
+    node.vm().expect("STATE on /dev/vda5 opened by the nodeID key in slot 0", BOOT_LIMIT).unwrap();
+    node.wait_api(BOOT).unwrap();
+    node.vm().expect("billet: boot sequence: done", BOOT).unwrap();
+    assert!(!node.admin().ok(&["version"]).unwrap().contains("0.2.0"));
+    assert_eq!(node.admin().ok(&["read", KEPT]).unwrap(), "kept");
 }
 
 #[test]
