@@ -1,13 +1,17 @@
-//! Encrypted volumes: STATE made, given a key, other keys in the place of old ones, a damaged header mended.
+//! Encrypted volumes: STATE made, given a key, other keys in the place of old ones, a damaged header mended; keys that are
+//! known, and keys that are sealed in a token.
 //!
 //! Does not: encrypt data: what lies behind the header is a file system as [`MemoryHost`] makes one, whole or not there.
+//! Ask a TPM or a server: who seals is [`Turning`]; what is certified is that slot and token belong together.
 //! Source: docs/formats/luks2.md for the order of writes.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use ondisk::gpt::{Partition, Table};
 use ondisk::luks2::{self, Cost, Secret};
-use unlock::KeyKind;
+use serde_json::{Map, Value};
+use unlock::{KeyKind, SealedKey};
 
 use super::case::{Case, Rule, areas};
 use super::host::{MemoryHost, formatted};
@@ -17,7 +21,7 @@ use super::nodes::{Node, Variant};
 use super::{Fault, Numbers, place, table};
 use crate::Error;
 use crate::device::{BlockDevice, Memory, Part};
-use crate::encryption::{self, HEADER_BYTES, Key, KeySecret, Protection, Wanted};
+use crate::encryption::{self, HEADER_BYTES, Key, KeySecret, Protection, Vault, Wanted};
 use crate::host::Host;
 use crate::upgrade::Slot;
 use crate::volumes::{Did, Volume, provision};
@@ -88,12 +92,53 @@ fn key(slot: u8, secret: &str) -> Key {
     Key { slot, kind: KeyKind::Static, secret, cost: COST }
 }
 
+/// Seals by turning bits over; a key is bound to its settings, as a TPM's is to registers, or it is not, as a server's.
+struct Turning {
+    settings: &'static str,
+    binds: bool,
+}
+
+impl Vault for Turning {
+    fn settings(&self) -> Map<String, Value> {
+        Map::from_iter([("settings".to_owned(), Value::from(self.settings))])
+    }
+
+    fn binds(&self) -> bool {
+        self.binds
+    }
+
+    fn seal(&self, key: &[u8]) -> Result<Map<String, Value>, String> {
+        let turned: Vec<u8> = key.iter().map(|byte| !byte).collect();
+        let empty = SealedKey { kind: KeyKind::Tpm, settings: None, fields: Map::new() };
+        Ok(empty.with_bytes("sealed", &turned).fields)
+    }
+
+    fn unseal(&self, sealed: &SealedKey) -> Result<Secret, String> {
+        let bytes = sealed.bytes("sealed")?;
+        Ok(Secret::new(bytes.into_iter().map(|byte| !byte).collect()))
+    }
+}
+
+fn sealed(slot: u8, settings: &'static str, binds: bool) -> Key {
+    let secret = KeySecret::Sealed { vault: Arc::new(Turning { settings, binds }), salt: None };
+    Key { slot, kind: KeyKind::Tpm, secret, cost: COST }
+}
+
 /// STATE is made and encrypted.
 pub(super) fn format(variant: Variant<'_>) -> Result<Case, Fault> {
+    format_with(variant, key(0, "first"))
+}
+
+/// The same with a key that nobody has but in its sealed form.
+pub(super) fn format_sealed(variant: Variant<'_>) -> Result<Case, Fault> {
+    format_with(variant, sealed(0, "7", true))
+}
+
+fn format_with(variant: Variant<'_>, key: Key) -> Result<Case, Fault> {
     let variant = roomy(variant);
     let system = variant.system("v1");
     let node = Node::fresh(variant, &system)?;
-    let (seed, keys) = (seed_of(variant), [key(0, "first")]);
+    let (seed, keys) = (seed_of(variant), [key]);
     let mut host = EncryptedHost::new(node.disk.clone(), variant.seed, &keys);
     provision(&mut host, Volume::State, &seed)?;
     let kept = [node.range("EFI")?, node.range("ROOT-A")?, node.range("ROOT-B")?];
@@ -136,18 +181,42 @@ pub(super) fn rotation(variant: Variant<'_>) -> Result<Case, Fault> {
     change(variant, &before, &[key(0, "stays"), key(1, "new")])
 }
 
+/// A sealed key is added: slot and token at once.
+pub(super) fn add_sealed(variant: Variant<'_>) -> Result<Case, Fault> {
+    change(variant, &[key(0, "first")], &[key(0, "first"), sealed(1, "7", true)])
+}
+
+/// A sealed key takes the place of one that was known.
+pub(super) fn rotation_to_sealed(variant: Variant<'_>) -> Result<Case, Fault> {
+    change(variant, &[key(0, "stays"), key(1, "old")], &[key(0, "stays"), sealed(1, "7", true)])
+}
+
+/// The only key of a volume is sealed anew.
+pub(super) fn rotation_of_the_only_sealed(variant: Variant<'_>) -> Result<Case, Fault> {
+    change(variant, &[sealed(0, "7", true)], &[sealed(0, "7, 11", true)])
+}
+
+/// The token alone changes, as it does for a server's new name and for the system of an upgrade.
+pub(super) fn token(variant: Variant<'_>) -> Result<Case, Fault> {
+    let with = |settings| [key(0, "stays"), sealed(1, settings, false)];
+    change(variant, &with("old"), &with("new"))
+}
+
 /// The slots follow other keys: the key that stays opens at any time; after the promise the new ones do, and the old
-/// ones no more.
+/// ones no more. A token and its slot belong together at any time.
 fn change(variant: Variant<'_>, before: &[Key], after: &[Key]) -> Result<Case, Fault> {
-    let (node, system) = made(variant, before)?;
+    let (mut node, system) = made(variant, before)?;
     let state = node.range("STATE")?;
-    let (before, after) = (before.to_vec(), after.to_vec());
+    let stays = |key: &Key| after.iter().any(|new| is_same(new, key));
+    let gone = before.iter().filter(|key| !stays(key)).map(|key| revealed(&mut node.disk, key));
+    let (gone, after) = (gone.collect::<Result<Vec<_>, Fault>>()?, after.to_vec());
     let wanted = after.clone();
     let demand = move |disk: &mut Memory, promises: &[&str]| {
         let mut part = state_of(disk)?;
         if !opens(&mut part, &after[0]) {
             return Err("the key that stays does not open it".into());
         }
+        tokens_fit(&mut part, &after)?;
         if promises.is_empty() {
             return Ok(());
         }
@@ -156,8 +225,7 @@ fn change(variant: Variant<'_>, before: &[Key], after: &[Key]) -> Result<Case, F
                 return Err(format!("the new key of slot {} does not open it", key.slot));
             }
         }
-        let is_old = |key: &&Key| !after.iter().any(|new| passphrase(new) == passphrase(key));
-        match before.iter().filter(is_old).find(|key| opens(&mut part, key)) {
+        match gone.iter().find(|key| opens(&mut part, key)) {
             Some(key) => Err(format!("the old key of slot {} still opens it", key.slot)),
             None => Ok(()),
         }
@@ -225,12 +293,36 @@ fn made(variant: Variant<'_>, keys: &[Key]) -> Result<(Node, System), Fault> {
     Ok((node, system))
 }
 
-/// Nobody seals keys here.
-fn passphrase(key: &Key) -> Option<&Secret> {
-    match &key.secret {
-        KeySecret::Known(secret) => Some(secret),
-        KeySecret::Sealed { .. } => None,
+/// Whether a slot keeps its secret when the one key takes the place of the other.
+fn is_same(new: &Key, old: &Key) -> bool {
+    match (&new.secret, &old.secret) {
+        (KeySecret::Known(new), KeySecret::Known(old)) => new == old,
+        (KeySecret::Sealed { vault: new, .. }, KeySecret::Sealed { vault: old, .. }) => {
+            !new.binds() || new.settings() == old.settings()
+        }
+        _ => false,
     }
+}
+
+/// A key with its passphrase, as it can be had now.
+fn revealed(disk: &mut Memory, key: &Key) -> Result<Key, Fault> {
+    let KeySecret::Sealed { vault, .. } = &key.secret else { return Ok(key.clone()) };
+    let header = luks2::read(&mut state_of(disk)?)?.header;
+    let random = vault.unseal(&SealedKey::of(&header, key.slot).ok_or("a slot has no token")?)?;
+    Ok(Key { secret: KeySecret::Known(unlock::passphrase(&random, None)), ..key.clone() })
+}
+
+/// A token is there with its slot and opens that.
+fn tokens_fit(part: &mut Part<'_, Memory>, keys: &[Key]) -> Result<(), String> {
+    let header = luks2::read(&mut *part).map_err(|error| error.to_string())?.header;
+    let slots = |id| header.metadata.keyslots.contains_key(&id);
+    for id in header.metadata.tokens.keys() {
+        let key = keys.iter().find(|key| key.slot == id.0);
+        if !slots(*id) || !key.is_some_and(|key| opens(&mut *part, key)) {
+            return Err(format!("the token of slot {id} does not open it"));
+        }
+    }
+    Ok(())
 }
 
 /// Nothing but the header of STATE changes.

@@ -32,7 +32,7 @@ const INSTALLED_AGAIN: u32 = 50;
 type Make = fn(Variant<'_>) -> Result<Case, Fault>;
 
 /// Every operation: its name in the report, which of its situations, how the case is made.
-const OPERATIONS: [(&str, &str, Make); 35] = [
+const OPERATIONS: [(&str, &str, Make); 40] = [
     ("install", "blank", install_blank),
     ("install", "over-billet", install_over),
     ("upgrade", "a-to-b", upgrade_a),
@@ -61,8 +61,13 @@ const OPERATIONS: [(&str, &str, Make); 35] = [
     ("first boot", "primary-damaged", first_boot_primary_damaged),
     ("grow", "larger-disk", grow),
     ("format encrypted", "new", encrypted::format),
+    ("format encrypted", "sealed", encrypted::format_sealed),
     ("add key", "second", encrypted::add_key),
+    ("add key", "sealed", encrypted::add_sealed),
     ("key rotation", "second-half", encrypted::rotation),
+    ("key rotation", "to-sealed", encrypted::rotation_to_sealed),
+    ("key rotation", "only-sealed-anew", encrypted::rotation_of_the_only_sealed),
+    ("key rotation", "token", encrypted::token),
     ("header repair", "first-copy-damaged", encrypted::repair_first),
     ("header repair", "second-copy-damaged", encrypted::repair_second),
     ("reset", "whole-disk", reset_all),

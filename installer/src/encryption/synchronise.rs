@@ -1,7 +1,8 @@
 //! The slots of a header made to hold the keys of the config, no more and no others.
 //!
-//! Order: the key that opened the volume is never touched. The other keys of the config first, then the slots that the
-//! config does not name go: at any moment there is a key of the old and the new config that opens.
+//! Order: the keys of the config first, then the slots that the config does not name go: at any moment there is a key of the
+//! old and the new config that opens. The key that opened the volume is left alone, unless it is sealed under settings that
+//! are not the config's any more: then the new one takes its slot in one commit of the header, after it was unsealed once.
 //! Fails by: collecting: what could be done is done, the rest is told and tried again at the next opening.
 //! Source: spec/machine-facts.md §3.5 ("Key sync after open").
 
@@ -45,7 +46,10 @@ pub fn synchronise(
 ) -> Synchronised {
     let mut done = Synchronised::default();
     let own = opened.unlocked.slot;
-    for key in one_a_slot(wanted.keys).into_iter().filter(|key| key.slot != own) {
+    for key in one_a_slot(wanted.keys) {
+        if key.slot == own && !key.is_bound_otherwise(&opened.header) {
+            continue;
+        }
         let anew = wanted.sealed_anew.contains(&key.slot);
         match bring(part, opened, key, anew, chance) {
             Ok(Brought::Nothing) => {}
@@ -127,6 +131,9 @@ fn holds(part: &mut dyn BlockDevice, opened: &Opened, key: &Key, anew: bool) -> 
             let Some(sealed) = sealed else { return Ok(Holds::Other) };
             if sealed.settings == key.settings() {
                 return Ok(Holds::It);
+            }
+            if key.is_bound_otherwise(&opened.header) {
+                return Ok(Holds::Other);
             }
             match key.unseal(Some(&sealed)) {
                 Ok(secret) => (secret, Some(sealed)),

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use ondisk::luks2::{Chance, Cost, Secret, Token};
+use ondisk::luks2::{Chance, Cost, Header, Secret, Token};
 use serde_json::{Map, Value};
 use unlock::{KEY_BYTES, KeyKind, Refused, SealedKey, passphrase};
 
@@ -19,6 +19,11 @@ const LOCKED: &str = "lockToState";
 pub trait Vault: Send + Sync {
     /// What the config says of it. A slot whose token says the same is left as it is.
     fn settings(&self) -> Map<String, Value>;
+    /// Whether a key is bound to the settings that it was sealed under: under others it is sealed anew. Else they are only
+    /// where the same key comes from.
+    fn binds(&self) -> bool {
+        false
+    }
     /// Seals a key: the fields of its token.
     fn seal(&self, key: &[u8]) -> Result<Map<String, Value>, String>;
     /// Gives back the key that was sealed.
@@ -83,15 +88,35 @@ impl Blank<'_> {
         };
         let fields = vault.seal(&self.random).map_err(|why| self.key.refused(why))?;
         let sealed = SealedKey { kind: kind.clone(), settings: self.key.settings(), fields };
+        if vault.binds() {
+            self.try_out(vault.as_ref(), &sealed).map_err(|why| self.key.refused(why))?;
+        }
         let token = sealed.token();
         let secret = passphrase(&self.random, salt.as_ref());
         Ok(Minted { slot, kind, secret, cost, token })
+    }
+
+    /// A key that is bound to what does not hold now would take its slot away.
+    fn try_out(&self, vault: &dyn Vault, sealed: &SealedKey) -> Result<(), String> {
+        let again = vault.unseal(sealed).map_err(|why| format!("sealed, but not unsealed again: {why}"))?;
+        match again == self.random {
+            true => Ok(()),
+            false => Err("sealed, but another key was unsealed".to_owned()),
+        }
     }
 }
 
 impl Key {
     pub(super) fn refused(&self, why: String) -> Refused {
         Refused { slot: self.slot, kind: self.kind.clone(), why }
+    }
+
+    /// Whether the slot's sealed key is bound to other settings than these.
+    #[must_use]
+    pub fn is_bound_otherwise(&self, header: &Header) -> bool {
+        let KeySecret::Sealed { vault, .. } = &self.secret else { return false };
+        let sealed = SealedKey::of(header, self.slot).filter(|sealed| sealed.kind == self.kind);
+        vault.binds() && sealed.is_some_and(|sealed| sealed.settings != self.settings())
     }
 
     /// What the config says of a sealed key, as its token keeps it.

@@ -13,6 +13,7 @@ use crate::device::{Memory, Recorder};
 #[derive(Default)]
 struct Vault {
     name: &'static str,
+    binds: bool,
     is_down: AtomicBool,
     lies: AtomicBool,
     delay: Duration,
@@ -22,6 +23,11 @@ struct Vault {
 impl Vault {
     fn named(name: &'static str) -> Arc<Self> {
         Arc::new(Self { name, ..Self::default() })
+    }
+
+    /// As a TPM is: a key belongs to the registers that its token names.
+    fn bound(name: &'static str) -> Arc<Self> {
+        Arc::new(Self { name, binds: true, ..Self::default() })
     }
 
     fn call(&self, bytes: &[u8]) -> Result<Vec<u8>, String> {
@@ -41,6 +47,10 @@ impl Vault {
 impl super::Vault for Vault {
     fn settings(&self) -> Map<String, Value> {
         json!({ "endpoint": self.name }).as_object().cloned().unwrap()
+    }
+
+    fn binds(&self) -> bool {
+        self.binds
     }
 
     fn seal(&self, key: &[u8]) -> Result<Map<String, Value>, String> {
@@ -161,6 +171,46 @@ fn a_slot_is_sealed_anew_only_when_its_settings_say_so() {
     assert!(tokens(&mut disk).is_empty());
 }
 
+fn settings(disk: &mut Memory) -> Value {
+    let header = luks2::read(&mut &mut *disk).unwrap().header;
+    Value::Object(SealedKey::of(&header, 0).unwrap().settings.unwrap())
+}
+
+#[test]
+fn a_bound_key_is_sealed_anew_under_other_settings_even_if_it_is_the_only_one() {
+    let (old, new, local) = (Vault::bound("7"), Vault::bound("7, 11"), key(7, "local"));
+    let mut disk = made(&[sealed(0, &old), local.clone()]);
+    let before = luks2::read(&mut &mut disk).unwrap().header;
+    assert_eq!(follow(&mut disk, &[sealed(0, &old), local.clone()], &[]), Synchronised::default());
+    assert_eq!(luks2::read(&mut &mut disk).unwrap().header, before, "unchanged settings write nothing");
+    // Another key opened the volume.
+    assert_eq!(follow(&mut disk, &[sealed(0, &new), local], &[]).replaced, [0]);
+    assert_eq!(settings(&mut disk), json!({ "endpoint": "7, 11" }));
+    // It opens the volume itself, and is then of no other slot: each commit has a key that opens.
+    let only = [sealed(0, &old)];
+    let mut disk = made(&[sealed(0, &new)]);
+    assert_eq!(follow(&mut disk, &only, &[]).replaced, [0]);
+    assert_eq!((settings(&mut disk), slots(&mut disk)), (json!({ "endpoint": "7" }), vec![0]));
+    assert_eq!(follow(&mut disk, &only, &[]), Synchronised::default());
+    assert!(opens(&mut disk, &only[0]));
+}
+
+/// What was sealed to a state that does not hold is found before the slot is given away.
+#[test]
+fn a_bound_key_that_is_not_unsealed_again_takes_no_slot() {
+    let (old, new) = (Vault::bound("7"), Vault::bound("4"));
+    new.lies.store(true, Ordering::Relaxed);
+    let local = key(7, "local");
+    let mut disk = made(&[sealed(0, &old), local.clone()]);
+    let before = luks2::read(&mut &mut disk).unwrap().header;
+    let done = follow(&mut disk, &[sealed(0, &new), local], &[]);
+    assert_eq!(done.problems, [(0, "key slot 0: sealed, but another key was unsealed".to_owned())]);
+    assert_eq!(luks2::read(&mut &mut disk).unwrap().header, before);
+    let mut disk = Memory::new(HEADER_BYTES + (1 << 20), 512);
+    let error = format(&mut disk, "STATE", &protection(&[sealed(0, &new)]), &mut chance()).unwrap_err();
+    assert!(error.to_string().contains("no key can be had: kms key for slot 0: sealed, but"), "{error}");
+}
+
 #[test]
 fn a_vault_that_is_down_leaves_a_slot_as_it_is() {
     let (vault, local) = (Vault::named("kms"), key(7, "local"));
@@ -179,9 +229,11 @@ fn a_vault_that_is_down_leaves_a_slot_as_it_is() {
 #[test]
 fn every_cut_leaves_a_token_that_fits_its_slot() {
     let (vault, local) = (Vault::named("kms"), key(7, "local"));
+    let (bound, bound_otherwise) = (Vault::bound("7"), Vault::bound("7, 11"));
     for (start, keys) in [
         (vec![local.clone()], vec![sealed(0, &vault), local.clone()]),
         (vec![sealed(0, &vault), local.clone()], vec![locked(0, &vault), local.clone()]),
+        (vec![sealed(0, &bound), local.clone()], vec![sealed(0, &bound_otherwise), local.clone()]),
     ] {
         let mut disk = Recorder::new(made(&start));
         let done = follow(&mut disk, &keys, &[]);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use config::Config;
 use installer::volumes::{Holds, Volume};
-use unlock::{Record, RecordKey};
+use unlock::{Kind, Record, RecordKey};
 
 use super::{NodeHost, chain, encryption};
 use crate::configuration;
@@ -102,7 +102,9 @@ impl Change<'_> {
 
 fn has_common_key(old: &Record, new: &Record) -> bool {
     let same = |a: &RecordKey, b: &RecordKey| {
-        (a.slot, &a.kind, a.lock_to_state) == (b.slot, &b.kind, b.lock_to_state)
+        // What the TPM sealed says itself to which registers: it opens, and is sealed anew in one commit of the header.
+        let both_of_tpm = matches!((&a.kind, &b.kind), (Kind::Tpm { .. }, Kind::Tpm { .. }));
+        (a.slot, a.lock_to_state) == (b.slot, b.lock_to_state) && (both_of_tpm || a.kind == b.kind)
     };
     old.keys.iter().any(|key| new.keys.iter().any(|other| same(key, other)))
 }
@@ -151,7 +153,6 @@ fn check_one(node: &Node, new: &Config, volume: Volume, staged: bool) -> Result<
 
 #[cfg(test)]
 mod tests {
-    use unlock::Kind;
     use zeroize::Zeroizing;
 
     use super::*;
@@ -193,6 +194,13 @@ mod tests {
             let error = ephemeral(&old, &other).unwrap_err();
             assert!(error.starts_with("no key of EPHEMERAL stays as it is"), "{error}");
         }
+        // A key of the TPM is the same key with other registers.
+        let of_tpm = |slot, pcrs: &[u8]| {
+            let kind = Kind::Tpm { check_secure_boot: None, pcrs: Some(pcrs.to_vec()) };
+            Record { keys: vec![RecordKey::new(slot, kind)], ..Record::default() }
+        };
+        assert_eq!(ephemeral(&[of_tpm(0, &[7])], &of_tpm(0, &[7, 11])), Ok(()));
+        assert!(ephemeral(&[of_tpm(0, &[7])], &of_tpm(1, &[7, 11])).is_err());
         // A config that the node may return to counts as well.
         let both = [record(&[(0, "a"), (1, "b")]), record(&[(0, "a")])];
         assert!(ephemeral(&both, &record(&[(1, "b")])).is_err());

@@ -14,8 +14,9 @@ use std::sync::{Arc, PoisonError};
 
 use installer::device::Disk;
 use installer::volumes::Volume;
-use unlock::Record;
+use unlock::{Record, Refused};
 
+use super::key::VolumeKey;
 use super::opening::{self, Done, Job, Request};
 use super::status::{self, Encrypted, Open};
 use super::{VAR, encryption, is_mounted, make, mapping, record};
@@ -73,17 +74,17 @@ fn bring_all(node: &Node) {
 
 fn bring(node: &Node, volume: Volume, open: &Open, wanted: &Record) -> Result<(), String> {
     let _one_at_a_time = node.volumes.changing.lock().unwrap_or_else(PoisonError::into_inner);
+    let keys = encryption::keys(wanted, &encryption::Own::of(node, wanted), volume);
     if volume == Volume::State {
         let kept = record::read(node)?;
         record::keep(node, Some(wanted))?;
         if kept.as_ref() == Some(wanted)
-            && let Some(done) = opened_by_init(node, &open.partition, wanted)
+            && let Some(done) = opened_by_init(node, &open.partition, wanted, &keys)
         {
             status::synchronised(node, volume, wanted, &done);
             return Ok(());
         }
     }
-    let keys = encryption::keys(wanted, &encryption::Own::of(node, wanted), volume);
     let request = Request::new(Job::Synchronise, volume.name(), &open.partition, &keys, &wanted.options);
     let done = opening::ask(&request)?;
     say(node, volume, &done);
@@ -92,13 +93,22 @@ fn bring(node: &Node, volume: Volume, open: &Open, wanted: &Record) -> Result<()
 }
 
 /// What a process would find: init's key opened the only slot of an unharmed header, and is the only key that is
-/// wanted.
-fn opened_by_init(node: &Node, partition: &Path, wanted: &Record) -> Option<Done> {
+/// wanted, sealed as is wanted.
+fn opened_by_init(
+    node: &Node,
+    partition: &Path,
+    wanted: &Record,
+    keys: &[Result<VolumeKey, Refused>],
+) -> Option<Done> {
     let opened = node.boot.unlock.as_ref()?.opened.as_ref()?;
     let [key] = wanted.keys.as_slice() else { return None };
     let mut part = Disk::open_shared(partition).ok()?;
     let found = ondisk::luks2::read(&mut part).ok()?;
     let slots = found.header.metadata.keyslots.keys();
+    let is_sealed_otherwise = |key: &VolumeKey| key.key(partition).is_bound_otherwise(&found.header);
+    if keys.iter().flatten().any(is_sealed_otherwise) {
+        return None;
+    }
     let is_it = slots.map(|slot| slot.0).eq([opened.slot])
         && (key.slot, key.kind.name().to_string()) == (opened.slot, opened.kind.clone())
         && found.stale.is_none();

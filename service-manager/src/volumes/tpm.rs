@@ -30,6 +30,8 @@ const SECURE_BOOT: &str = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11
 /// There where the machine has UEFI, whose stub is what measures a UKI.
 const UEFI: &str = "/sys/firmware/efi";
 const CLASS: &str = "/sys/class/block";
+/// The setting of a key that was made under Secure Boot.
+const NEEDS_SECURE_BOOT: &str = "checkSecurebootStatusOnEnroll";
 
 /// The TPM, for a key of a volume.
 #[derive(Debug)]
@@ -64,7 +66,15 @@ impl Vault for TpmVault {
         let mut pcrs = self.pcrs().to_vec();
         pcrs.sort_unstable();
         pcrs.dedup();
-        Map::from_iter([("pcrs".to_owned(), json!(pcrs))])
+        let mut settings = Map::from_iter([("pcrs".to_owned(), json!(pcrs))]);
+        if self.needs_secure_boot {
+            settings.insert(NEEDS_SECURE_BOOT.to_owned(), Value::Bool(true));
+        }
+        settings
+    }
+
+    fn binds(&self) -> bool {
+        true
     }
 
     fn seal(&self, key: &[u8]) -> Result<Map<String, Value>, String> {
@@ -202,8 +212,10 @@ mod tests {
         let demand = vault(None).demand().unwrap();
         assert_eq!((Pcrs::new(&[7]), Pcrs::default()), (Some(demand.fixed), demand.approved));
         assert!(vault(Some(&[24])).demand().is_err());
-        assert_eq!(Value::Object(vault(Some(&[11, 7, 7])).settings()), json!({ "pcrs": [7, 11] }));
-        assert_eq!(Value::Object(vault(None).settings()), json!({ "pcrs": [7] }));
+        let settings = json!({ "pcrs": [7, 11], "checkSecurebootStatusOnEnroll": true });
+        assert_eq!(Value::Object(vault(Some(&[11, 7, 7])).settings()), settings);
+        let any = TpmVault { needs_secure_boot: false, ..vault(None) };
+        assert_eq!(Value::Object(any.settings()), json!({ "pcrs": [7] }));
     }
 
     #[test]
