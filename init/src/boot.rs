@@ -29,6 +29,8 @@ pub struct Locked {
     pub meta: String,
     /// Its partition: `/dev/vda5`.
     pub device: String,
+    /// What it is encrypted with, as the record has it: empty for the usual.
+    pub cipher: String,
 }
 
 /// A boot under way.

@@ -30,7 +30,7 @@ mod token;
 
 pub use identity::{IdentityError, Machine};
 pub use key::{Candidate, KeyKind, Refused, static_key};
-pub use mapping::{MODULES, MapError, Plan, mapping_name, remove};
+pub use mapping::{MapError, Plan, mapping_name, modules, remove};
 pub use open::{Opened, Outcome, Threads, Volume, available_kib, open};
 pub use record::{Kind, Record, RecordError, RecordKey};
 pub use token::{KEY_BYTES, SealedKey, passphrase};

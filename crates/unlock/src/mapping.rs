@@ -9,15 +9,37 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use core::fmt;
 
-use ondisk::luks2::Mapping;
+use ondisk::luks2::{Cipher, Mapping};
 use sys::Errno;
 use sys::crypt::{Crypt, Switches};
 use sys::dm::Mapped;
 use sys::errno::Described;
 
-/// Kernel modules that a mapping needs, in their order: the fast cipher, which a processor may not have, the mode and what
-/// it is made of, the target. Nothing on a node loads them when the kernel asks for them by name.
-pub const MODULES: [&str; 4] = ["aesni_intel", "ecb", "xts", "dm_crypt"];
+/// For AES in XTS mode: the fast cipher, the mode and what it is made of.
+const AES_XTS: &[&str] = &["aesni_intel", "ecb", "xts", TARGET];
+/// For Adiantum: its ciphers and hashes, the fast ones first, and what makes one of them.
+const ADIANTUM: &[&str] = &[
+    "aesni_intel",
+    "chacha_x86_64",
+    "chacha_generic",
+    "nhpoly1305",
+    "nhpoly1305_avx2",
+    "nhpoly1305_sse2",
+    "adiantum",
+    TARGET,
+];
+/// The one that no mapping does without.
+const TARGET: &str = "dm_crypt";
+
+/// Kernel modules that a mapping needs, in their order, the target last. The others a kernel may have built in, and a
+/// processor may not have what the fast ones take. Nothing on a node loads them when the kernel asks for them by name.
+#[must_use]
+pub fn modules(cipher: &str) -> &'static [&'static str] {
+    match Cipher::named(cipher) {
+        Some(Cipher::Adiantum12 | Cipher::Adiantum20) => ADIANTUM,
+        Some(Cipher::AesXts) | None => AES_XTS,
+    }
+}
 
 /// The kernel's sector, which offsets and lengths of mappings count in.
 const SECTOR_BYTES: u64 = 512;
@@ -224,6 +246,15 @@ mod tests {
             "aes-xts-plain64 :64:logon:billet:luks2-STATE 0 /dev/vda5 32768 3 allow_discards no_read_workqueue \
              sector_size:4096"
         );
+    }
+
+    #[test]
+    fn each_cipher_has_its_modules_and_the_target_last() {
+        for cipher in Cipher::ALL {
+            assert_eq!(modules(cipher.name()).last(), Some(&TARGET));
+        }
+        assert!(modules("xchacha12,aes-adiantum-plain64").contains(&"adiantum"));
+        assert_eq!(modules(""), modules("aes-xts-plain64"));
     }
 
     #[test]

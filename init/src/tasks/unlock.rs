@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use handoff::{MAX_FRAME_BYTES, RefusedKey, UnlockReport};
 use ondisk::gpt::Guid;
 use ondisk::meta::{self, Meta, intents, tags};
-use unlock::{MODULES, Record, mapping_name};
+use unlock::{Record, mapping_name};
 
 use super::disk::{self, Reader};
 use crate::boot::{Boot, Locked};
@@ -48,8 +48,8 @@ pub fn read_encryption(boot: &mut Boot<'_>) -> Result<(), Failure> {
     // A partition that is not there yet is machined's to make.
     match Record::read(found.meta.get(tags::STATE_ENCRYPTION).unwrap_or_default()) {
         Ok(None) => {}
-        Ok(Some(_)) => match state_device(boot, &disk, &found.meta) {
-            Ok(device) => boot.locked = device.map(|device| Locked { meta, device }),
+        Ok(Some(record)) => match state_device(boot, &disk, &found.meta) {
+            Ok(device) => boot.locked = device.map(|device| Locked { meta, device, cipher: record.cipher }),
             Err((device, problem)) => stays_locked(boot, &device, &problem),
         },
         Err(error) => stays_locked(boot, "", &error.to_string()),
@@ -90,10 +90,8 @@ fn unfinished(meta: &Meta, guid: Guid) -> Option<&'static str> {
 
 /// Loads what the mapping needs. What is built in, or nowhere, is known when that is made.
 pub fn load_ciphers(boot: &mut Boot<'_>) -> Result<(), Failure> {
-    if boot.locked.is_none() {
-        return Ok(());
-    }
-    for module in MODULES {
+    let Some(modules) = boot.locked.as_ref().map(|locked| unlock::modules(&locked.cipher)) else { return Ok(()) };
+    for module in modules {
         if boot.modules.knows(module)
             && let Err(failure) = boot.modules.load(boot.kernel, module)
         {
@@ -118,7 +116,7 @@ pub fn open_state(boot: &mut Boot<'_>) -> Result<(), Failure> {
 }
 
 fn ask_helper(boot: &mut Boot<'_>, locked: &Locked) -> Result<UnlockReport, Failure> {
-    let Locked { meta, device } = locked;
+    let Locked { meta, device, .. } = locked;
     let failed = |reason: String| Failure::reason("ask the helper that opens", device, reason);
     let helper = boot
         .kernel

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use ondisk::gpt::{Partition, Table};
-use ondisk::luks2::{self, Cost, Secret};
+use ondisk::luks2::{self, Cipher, Cost, Secret};
 use serde_json::{Map, Value};
 use unlock::{KeyKind, SealedKey};
 
@@ -70,8 +70,13 @@ impl Host for EncryptedHost {
     }
 
     fn encrypt(&mut self, table: &Table, partition: &Partition) -> Result<(), Error> {
-        let protection =
-            Protection { key_bytes: 64, sector_bytes: None, flags: Vec::new(), keys: self.keys.clone() };
+        let protection = Protection {
+            cipher: Cipher::AesXts,
+            key_bytes: 64,
+            sector_bytes: None,
+            flags: Vec::new(),
+            keys: self.keys.clone(),
+        };
         let mut chance = chance(&mut self.numbers);
         let mut part = self.inner.open(table, partition)?;
         encryption::format(&mut *part, &partition.name, &protection, &mut chance).map(drop)

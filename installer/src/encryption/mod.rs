@@ -22,7 +22,7 @@ use std::fmt;
 
 use ondisk::Step;
 use ondisk::luks2::{
-    self, Chance, Cost, Format, Header, Id, NewSlot, Refusal, Secret, SlotError, UnlockError,
+    self, Chance, Cipher, Cost, Format, Header, Id, NewSlot, Refusal, Secret, SlotError, UnlockError,
 };
 use unlock::{KeyKind, Refused, Volume};
 
@@ -63,7 +63,9 @@ impl fmt::Debug for Key {
 /// How a new volume is encrypted.
 #[derive(Debug, Clone)]
 pub struct Protection {
-    /// Length of the volume key for both halves of XTS: 32 or 64.
+    /// What the data is encrypted with.
+    pub cipher: Cipher,
+    /// Length of the volume key; one that the cipher takes.
     pub key_bytes: usize,
     /// Bytes that are encrypted together; `None`: as the disk has its sectors.
     pub sector_bytes: Option<u32>,
@@ -116,6 +118,7 @@ pub fn format(
     let sector_bytes = protection.sector_bytes.unwrap_or_else(|| part.sector_bytes());
     let mut format = Format::new(&uuid(chance), sector_bytes);
     format.data_offset = HEADER_BYTES;
+    format.cipher = protection.cipher;
     format.flags.clone_from(&protection.flags);
     let slots: Vec<NewSlot<'_>> = keys.iter().map(new_slot).collect();
     let change = format.make(&key, &slots, chance)?;

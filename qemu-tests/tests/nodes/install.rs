@@ -131,13 +131,15 @@ fn somebodys_disk_is_refused_until_it_may_be_wiped() {
     node.wait_api(BOOT_LIMIT).unwrap();
 }
 
-/// A config from a volume, a disk by its properties, sectors of 4096 bytes, both volumes encrypted from the start.
+/// A config from a volume, a disk by its properties, sectors of 4096 bytes, both volumes encrypted from the start, STATE
+/// with Adiantum.
 #[test]
 fn a_machine_with_a_config_volume_installs_itself_without_anybody() {
     let credentials = Credentials::generate().unwrap();
     let selector = ["diskSelector:", "  type: nvme", "  size: '>= 3GiB'", "  serial: late*"];
     let config = installing(&credentials.machine_config().unwrap(), &selector);
     let keys = section(&node_id(0), &passphrase(0, "not for anybody"));
+    let keys = keys.replacen("      keys", "      cipher: xchacha12,aes-adiantum-plain64\n      keys", 1);
     let config = config.replacen("machine:\n", &format!("machine:\n{keys}"), 1);
     // Under UEFI: older firmware starts nothing from such sectors.
     let node = TestNode::builder("install-unattended")

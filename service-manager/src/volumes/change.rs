@@ -197,7 +197,9 @@ mod tests {
         // A key of the TPM is the same key with other registers.
         let of_tpm = |slot, pcrs: &[u8]| {
             let kind = Kind::Tpm { check_secure_boot: None, pcrs: Some(pcrs.to_vec()) };
-            Record { keys: vec![RecordKey::new(slot, kind)], ..Record::default() }
+            let mut record = Record::default();
+            record.keys = vec![RecordKey::new(slot, kind)];
+            record
         };
         assert_eq!(ephemeral(&[of_tpm(0, &[7])], &of_tpm(0, &[7, 11])), Ok(()));
         assert!(ephemeral(&[of_tpm(0, &[7])], &of_tpm(1, &[7, 11])).is_err());

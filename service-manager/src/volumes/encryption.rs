@@ -10,6 +10,7 @@ use std::fs;
 use config::Config;
 use config::v1alpha1::{Encryption, EncryptionKey};
 use installer::volumes::Volume;
+use ondisk::luks2::Cipher;
 use ondisk::meta::tags;
 use unlock::{IdentityError, Kind, Machine, Record, RecordKey, Refused, Secret, static_key};
 use zeroize::Zeroizing;
@@ -19,12 +20,8 @@ use super::opening::Job;
 use super::salt;
 use crate::node::Node;
 
-/// The one cipher so far; an empty field means it.
-const CIPHER: &str = "aes-xts-plain64";
 /// Why a key of STATE cannot be locked to STATE.
 const LOCKED_TO_ITSELF: &str = "it is locked to STATE, and STATE is that: leave lockToState out";
-/// Length of a volume key unless the config says otherwise: AES with 256 bits, twice.
-const KEY_BITS: u64 = 512;
 
 /// How the config wants a volume; `None`: not encrypted.
 pub(crate) fn wanted(config: &Config, volume: Volume) -> Option<Record> {
@@ -159,15 +156,11 @@ fn keys_of(key: &RecordKey, own: &Own, volume: Volume) -> Vec<Result<VolumeKey, 
 
 /// How a new volume is encrypted; in a sentence why it cannot be.
 pub(super) fn format(record: &Record, keys: &[Result<VolumeKey, Refused>]) -> Result<Job, String> {
-    if !matches!(record.cipher.as_str(), "" | CIPHER) {
-        return Err(format!("cipher {} is not supported yet: use {CIPHER}, or leave it out", record.cipher));
-    }
-    let key_bits = if record.key_bits == 0 { KEY_BITS } else { record.key_bits };
-    let key_bytes = match key_bits {
-        256 => 32,
-        512 => 64,
-        other => return Err(format!("keySize {other} is none of {CIPHER}: 256 or 512")),
+    let cipher = match record.cipher.as_str() {
+        "" => Cipher::default(),
+        name => Cipher::named(name).ok_or_else(|| unknown_cipher(name))?,
     };
+    let key_bytes = key_bytes(cipher, record.key_bits)?;
     let sector_bytes = match record.sector_bytes {
         0 => None,
         bytes @ (512 | 1024 | 2048 | 4096) => u32::try_from(bytes).ok(),
@@ -176,7 +169,22 @@ pub(super) fn format(record: &Record, keys: &[Result<VolumeKey, Refused>]) -> Re
     if keys.iter().all(Result::is_err) {
         return Err(format!("no key can be had: {}", reasons(keys)));
     }
-    Ok(Job::Format { key_bytes, sector_bytes })
+    Ok(Job::Format { cipher, key_bytes, sector_bytes })
+}
+
+fn unknown_cipher(name: &str) -> String {
+    let names = Cipher::ALL.map(Cipher::name).join(" or ");
+    format!("cipher {name} is not supported: use {names}")
+}
+
+/// The cipher's usual length unless the config says otherwise.
+fn key_bytes(cipher: Cipher, bits: u64) -> Result<usize, String> {
+    let lengths = cipher.key_bytes().iter().copied();
+    let mut fitting = lengths.clone().filter(|bytes| bits == 0 || u64::try_from(bytes * 8) == Ok(bits));
+    fitting.next().ok_or_else(|| {
+        let possible: Vec<String> = lengths.map(|bytes| (bytes * 8).to_string()).collect();
+        format!("keySize {bits} is none of {}: {}", cipher.name(), possible.join(" or "))
+    })
 }
 
 /// Why keys cannot be had, in one line.
@@ -285,12 +293,21 @@ mod tests {
             format(&record, &keys)
         };
         let usual = with(|_| {}).unwrap();
-        assert_eq!(usual, Job::Format { key_bytes: 64, sector_bytes: None });
+        assert_eq!(usual, Job::Format { cipher: Cipher::AesXts, key_bytes: 64, sector_bytes: None });
         let small = with(|record| (record.key_bits, record.sector_bytes) = (256, 4096)).unwrap();
-        assert_eq!(small, Job::Format { key_bytes: 32, sector_bytes: Some(4096) });
-        assert!(with(|record| record.key_bits = 384).unwrap_err().contains("256 or 512"));
+        assert_eq!(small, Job::Format { cipher: Cipher::AesXts, key_bytes: 32, sector_bytes: Some(4096) });
+        assert!(with(|record| record.key_bits = 384).unwrap_err().contains("512 or 256"));
         assert!(with(|record| record.sector_bytes = 100).unwrap_err().contains("no sector"));
-        let other = with(|record| record.cipher = "xchacha12,aes-adiantum-plain64".into());
-        assert!(other.unwrap_err().contains("not supported yet: use aes-xts-plain64"));
+        let adiantum = with(|record| record.cipher = "xchacha12,aes-adiantum-plain64".into()).unwrap();
+        let (cipher, sector_bytes) = (Cipher::Adiantum12, None);
+        assert_eq!(adiantum, Job::Format { cipher, key_bytes: 32, sector_bytes });
+        let long = |record: &mut Record| {
+            (record.cipher, record.key_bits) = ("xchacha20,aes-adiantum-plain64".into(), 512);
+        };
+        let error = with(long).unwrap_err();
+        assert_eq!(error, "keySize 512 is none of xchacha20,aes-adiantum-plain64: 256");
+        assert!(
+            with(|record| record.cipher = "rot13".into()).unwrap_err().contains("use aes-xts-plain64 or xchacha12")
+        );
     }
 }

@@ -68,8 +68,9 @@ impl NodeHost {
     /// Opens the encrypted volume that a partition holds.
     pub(super) fn unlock(&self, partition: &Partition) -> Result<Done, String> {
         let Some(sealed) = &self.sealed else { return Err("it is not to be encrypted".to_owned()) };
-        mapping::load_kernel_modules()?;
-        opening::ask(&sealed.request(Job::Open, &self.partition(partition)))
+        let partition = self.partition(partition);
+        mapping::load_kernel_modules_of(&partition)?;
+        opening::ask(&sealed.request(Job::Open, &partition))
     }
 
     fn partition(&self, partition: &Partition) -> PathBuf {
@@ -126,7 +127,7 @@ impl Host for NodeHost {
         let failed = |reason: String| Error::Encrypt { name: partition.name.clone(), reason };
         let sealed = self.sealed.as_mut().ok_or_else(|| failed("it has no keys".to_owned()))?;
         let job = encryption::format(&sealed.record, &sealed.keys).map_err(failed)?;
-        mapping::load_kernel_modules().map_err(failed)?;
+        mapping::load_kernel_modules(&sealed.record.cipher).map_err(failed)?;
         // Of a volume that was half made under an earlier machined.
         mapping::close(sealed.volume).map_err(failed)?;
         // Nobody else may use it: the process that writes would not notice.

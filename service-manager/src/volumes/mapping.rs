@@ -12,7 +12,7 @@ use installer::device::Disk;
 use installer::volumes::Volume;
 use sys::Errno;
 use sys::errno::Described;
-use unlock::{MODULES, mapping_name};
+use unlock::mapping_name;
 
 use crate::modules::load_modules;
 
@@ -26,13 +26,21 @@ pub(super) fn path(volume: Volume) -> PathBuf {
     Path::new("/dev/mapper").join(mapping_name(volume.name()))
 }
 
-/// Loads what a mapping needs. A cipher's fast form that this processor does not have is no error.
-pub(super) fn load_kernel_modules() -> Result<(), String> {
-    let [rest @ .., target] = &MODULES;
+/// Loads what a mapping with this cipher needs. A cipher's fast form that this processor does not have is no error.
+pub(super) fn load_kernel_modules(cipher: &str) -> Result<(), String> {
+    let Some((target, rest)) = unlock::modules(cipher).split_last() else { return Ok(()) };
     for module in rest {
         let _ = load_modules(&[module]);
     }
     load_modules(&[target])
+}
+
+/// The same for the volume that a partition holds.
+pub(super) fn load_kernel_modules_of(partition: &Path) -> Result<(), String> {
+    let header = Disk::open_shared(partition).ok().and_then(|mut part| ondisk::luks2::read(&mut part).ok());
+    // What is wrong with it the process says that opens it.
+    let mapping = header.and_then(|found| found.header.mapping().ok());
+    load_kernel_modules(&mapping.map(|mapping| mapping.cipher).unwrap_or_default())
 }
 
 /// Whether the volume that a partition holds now is mapped: by init, or by an earlier machined.

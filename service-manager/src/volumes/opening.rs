@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use installer::device::{BlockDevice, Disk};
 use installer::encryption::{self, Key, Opened, Protection, Wanted};
+use ondisk::luks2::Cipher;
 use serde::{Deserialize, Serialize};
 use sys::errno::Described;
 use unlock::{Plan, Refused};
@@ -31,6 +32,8 @@ const DEADLINE: Duration = Duration::from_secs(300);
 pub(super) enum Job {
     /// Make a volume, and map it.
     Format {
+        /// What the data is encrypted with.
+        cipher: Cipher,
         /// Length of the volume key.
         key_bytes: usize,
         /// Bytes that are encrypted together.
@@ -155,8 +158,9 @@ fn act(request: &Request, map: Map<'_>) -> Result<Done, String> {
         return Ok(done);
     }
     let mut opened = match request.job {
-        Job::Format { key_bytes, sector_bytes } => {
-            let protection = Protection { key_bytes, sector_bytes, flags: Vec::new(), keys: keys.clone() };
+        Job::Format { cipher, key_bytes, sector_bytes } => {
+            let (flags, keys) = (Vec::new(), keys.clone());
+            let protection = Protection { cipher, key_bytes, sector_bytes, flags, keys };
             encryption::format(&mut part, &request.volume, &protection, &mut chance).map_err(failed)?
         }
         Job::Open | Job::Synchronise | Job::Approve(_) => {
@@ -247,7 +251,7 @@ mod tests {
         let mut ask = |job, keys: &[Result<VolumeKey, Refused>]| {
             does(&Request::new(job, "EPHEMERAL", &device, keys, &[]), &mut mapped)
         };
-        let format = Job::Format { key_bytes: 64, sector_bytes: None };
+        let format = Job::Format { cipher: Cipher::AesXts, key_bytes: 64, sector_bytes: None };
         let done = ask(format, &[key(1, "one")]).unwrap();
         assert_eq!((done.slot, done.kind.as_str()), (1, "static"));
         let tpm = Err(Refused { slot: 5, kind: KeyKind::Tpm, why: "not yet".into() });
@@ -289,7 +293,7 @@ mod tests {
         };
         let (runtime, address) = key_server();
         let own = of_server(0, &address, "node-1");
-        let format = Job::Format { key_bytes: 64, sector_bytes: None };
+        let format = Job::Format { cipher: Cipher::AesXts, key_bytes: 64, sector_bytes: None };
         let done = ask(format, &[own.clone(), key(1, "local")]).unwrap();
         assert_eq!((done.slot, done.kind.as_str(), done.failed.len()), (0, "kms", 0));
         let done = ask(Job::Open, &[own.clone(), key(1, "wrong")]).unwrap();

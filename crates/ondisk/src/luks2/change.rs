@@ -13,7 +13,7 @@ use super::kdf::{self, Cost, KdfError};
 use super::metadata::{Area, Config, Digest, Id, Metadata, Segment, Token};
 use super::slot;
 use super::validate;
-use super::{Chance, Header, Invalid, SLOTS, cipher};
+use super::{Chance, Cipher, Header, Invalid, SLOTS};
 use crate::field::round_up;
 use crate::{Extent, Step};
 
@@ -104,6 +104,8 @@ pub struct Format {
     pub copy_bytes: u64,
     /// Where the data begins; the slots' areas fill what is before it.
     pub data_offset: u64,
+    /// What the data is encrypted with.
+    pub cipher: Cipher,
     /// Bytes of data that are encrypted together: 512 to 4096.
     pub sector_size: u32,
     /// How the data is to be opened: `allow-discards`, `no-read-workqueue`, …
@@ -119,15 +121,16 @@ impl Format {
             subsystem: String::new(),
             copy_bytes: COPY_LENGTHS[0],
             data_offset: 16 << 20,
+            cipher: Cipher::AesXts,
             sector_size,
             flags: Vec::new(),
         }
     }
 
-    /// A header for this volume key, 32 or 64 bytes of chance, with its first slots. Everything before the data is overwritten,
+    /// A header for this volume key, as many bytes of chance as the cipher takes, with its first slots. Everything before the data is overwritten,
     /// so that no older key survives.
     pub fn make(&self, key: &[u8], slots: &[NewSlot<'_>], chance: Chance<'_>) -> Result<Change, ChangeError> {
-        if !cipher::known(cipher::NAME, key.len()) {
+        if !self.cipher.key_bytes().contains(&key.len()) {
             return Err(ChangeError::Key);
         }
         let mut salts = [[0; 64]; 2];
@@ -166,7 +169,7 @@ impl Format {
             offset: self.data_offset,
             size: "dynamic".into(),
             iv_tweak: Some(0),
-            encryption: Some(cipher::NAME.into()),
+            encryption: Some(self.cipher.name().into()),
             sector_size: Some(self.sector_size),
             integrity: None,
             flags: Vec::new(),
@@ -288,8 +291,9 @@ impl Header {
         let digest = self.digest_of_key(key)?;
         let length = slot::area_bytes(key.len()).ok_or(ChangeError::Key)?;
         let offset = self.gap(length).ok_or(ChangeError::NoRoom(length))?;
+        let place = slot::Place { offset, key_bytes: self.data_cipher().area_key_bytes(key.len()) };
         let (slot, bytes) =
-            slot::make(key, new.passphrase, new.cost, offset, chance).map_err(ChangeError::Kdf)?;
+            slot::make(key, new.passphrase, new.cost, place, chance).map_err(ChangeError::Kdf)?;
         self.metadata.keyslots.insert(id, slot);
         if let Some(digest) = self.metadata.digests.get_mut(&digest) {
             digest.keyslots.push(id);
@@ -300,6 +304,12 @@ impl Header {
             self.metadata.tokens.insert(id, token);
         }
         Ok(Extent::new(offset, bytes))
+    }
+
+    /// What the data is encrypted with; the usual where it is not known, which no slot of ours is made for.
+    fn data_cipher(&self) -> Cipher {
+        let names = self.metadata.segments.values().filter_map(|segment| segment.encryption.as_deref());
+        names.filter_map(Cipher::named).next().unwrap_or_default()
     }
 
     fn free_slot(&self, wanted: Option<Id>) -> Result<Id, ChangeError> {

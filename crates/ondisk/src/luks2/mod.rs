@@ -39,6 +39,7 @@ mod tests;
 pub use argon2::{Alone, Workers};
 pub use binary::{Copy, Fault};
 pub use change::{Change, ChangeError, Format, NewSlot};
+pub use cipher::Cipher;
 pub use kdf::{Argon2Cost, Cost, KdfError};
 pub use metadata::{Area, Config, Digest, Id, Kdf, Keyslot, Metadata, Requirements, Segment, Split, Token};
 pub use read::{Found, HeaderError, read};

@@ -114,34 +114,41 @@ pub(super) fn area_bytes(key_bytes: usize) -> Option<u64> {
     round_up(u64::try_from(lengths(key_bytes)?.0).ok()?, AREA_STEP)
 }
 
-/// A slot for a volume key, and the bytes of its area, which has room for them at `offset`.
+/// Where the area of a new slot is, and how long the key that it is encrypted with.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub(super) offset: u64,
+    pub(super) key_bytes: usize,
+}
+
+/// A slot for a volume key, and the bytes of its area, which has room for them at its place.
 pub(super) fn make(
     key: &[u8],
     passphrase: &[u8],
     cost: Cost,
-    offset: u64,
+    place: Place,
     chance: Chance<'_>,
 ) -> Result<(Keyslot, Vec<u8>), KdfError> {
     let impossible = || KdfError::Parameters("a volume key has 32 or 64 bytes".into());
     let kdf = cost.stated(chance);
-    let area_key = kdf::derive(&kdf, passphrase, key.len(), &Alone)?;
+    let area_key = kdf::derive(&kdf, passphrase, place.key_bytes, &Alone)?;
     let (spread, stored) = lengths(key.len()).ok_or_else(impossible)?;
     let mut pieces = Zeroizing::new(alloc::vec![0; stored]);
     let own = pieces.get_mut(..spread).ok_or_else(impossible)?;
     split::split(key, own, Hash::Sha256, chance).ok_or_else(impossible)?;
     cipher::sectors(&area_key, &mut pieces, Direction::Encrypt).ok_or_else(impossible)?;
-    let key_size = u32::try_from(key.len()).map_err(|_| impossible())?;
+    let length = |bytes: usize| u32::try_from(bytes).map_err(|_| impossible());
     let unknown = serde_json::Map::new;
     let slot = Keyslot {
         kind: "luks2".into(),
-        key_size,
+        key_size: length(key.len())?,
         af: Some(Split { kind: "luks1".into(), stripes: STRIPES, hash: "sha256".into(), unknown: unknown() }),
         area: Some(Area {
             kind: "raw".into(),
-            offset,
+            offset: place.offset,
             size: area_bytes(key.len()).ok_or_else(impossible)?,
             encryption: Some(cipher::NAME.into()),
-            key_size: Some(key_size),
+            key_size: Some(length(place.key_bytes)?),
             unknown: unknown(),
         }),
         kdf: Some(kdf),

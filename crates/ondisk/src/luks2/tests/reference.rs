@@ -106,6 +106,40 @@ fn cryptsetup_opens_what_is_formatted_here() {
     }
 }
 
+/// cryptsetup cannot format such a volume where the kernel has no Adiantum, and needs none for its header.
+#[test]
+fn cryptsetup_opens_and_changes_a_header_of_adiantum() {
+    let bench = Bench::new();
+    let key = key(32);
+    for cipher in [Cipher::Adiantum12, Cipher::Adiantum20] {
+        let format = Format { cipher, ..Format::new("0e1f2a3b-4c5d-6e7f-8091-a2b3c4d5e6f7", 4096) };
+        let change = format.make(&key, &[slot(PASSPHRASE)], &mut chance()).unwrap();
+        let mut device = new_device();
+        apply(&mut device, &change.steps);
+        bench.write(&device);
+        assert!(bench.opens("key") && !bench.opens("other"), "{cipher:?}");
+        assert_eq!(bench.volume_key(), key, "{cipher:?}");
+        let dump = bench.ok("luksDump", &[]);
+        assert!(dump.contains(&std::format!("cipher: {}", cipher.name())), "{dump}");
+        assert_eq!(change.header.to_string().trim_end(), dump.trim_end(), "{cipher:?}");
+        // The area of the slot that it adds is encrypted as ours are.
+        let mut options = cheap("pbkdf2");
+        options.extend(["--key-file=@/key", "--new-keyfile=@/other"]);
+        options.extend(["--keyslot-cipher=aes-xts-plain64", "--keyslot-key-size=512"]);
+        bench.ok("luksAddKey", &options);
+        let unlocked = opened(&bench.bytes(), OTHER).unwrap();
+        assert_eq!((unlocked.slot, unlocked.key.as_slice()), (Id(1), key.as_slice()));
+        assert_eq!(unlocked.mapping.cipher, cipher.name());
+        let areas = read(&mut bench.bytes().as_slice()).unwrap().header.metadata.keyslots;
+        let shape = |id| areas[&id].area.as_ref().map(|area| (area.encryption.clone(), area.key_size));
+        assert_eq!(shape(Id(0)), shape(Id(1)));
+    }
+    let format =
+        Format { cipher: Cipher::Adiantum12, ..Format::new("0e1f2a3b-4c5d-6e7f-8091-a2b3c4d5e6f7", 512) };
+    let wrong = format.make(&self::key(64), &[slot(PASSPHRASE)], &mut chance());
+    assert_eq!(wrong.unwrap_err(), ChangeError::Key);
+}
+
 #[test]
 fn both_change_the_same_header_in_turn() {
     let bench = Bench::new();
