@@ -17,11 +17,12 @@ use sys::errno::Described;
 
 /// For AES in XTS mode: the fast cipher, the mode and what it is made of.
 const AES_XTS: &[&str] = &["aesni_intel", "ecb", "xts", TARGET];
-/// For Adiantum: its ciphers and hashes, the fast ones first, and what makes one of them.
+/// For Adiantum: its ciphers and hashes, by the names of older and newer kernels, and what makes one of them.
 const ADIANTUM: &[&str] = &[
     "aesni_intel",
     "chacha_x86_64",
     "chacha_generic",
+    "chacha",
     "nhpoly1305",
     "nhpoly1305_avx2",
     "nhpoly1305_sse2",

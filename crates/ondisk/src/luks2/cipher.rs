@@ -1,15 +1,15 @@
-//! What areas and data are encrypted with: areas by AES in XTS mode with the sector's number as tweak, which is done here;
-//! data as the kernel does it.
+//! What areas and data are encrypted with, the sector's number as tweak: areas here, data by the kernel.
 //!
-//! Source: IEEE 1619; `aes-xts-plain64` of dm-crypt; Crowley and Biggers, Adiantum (2018), for its key.
+//! Does not: make areas with anything but AES in XTS mode, which every cryptsetup opens.
+//! Source: IEEE 1619; `aes-xts-plain64` of dm-crypt; see `adiantum` for that.
 
 use aes::cipher::KeyInit as _;
 use aes::{Aes128, Aes256};
 use serde::{Deserialize, Serialize};
 use xts_mode::{Xts128, get_tweak_default};
 
-/// The only name of an area's cipher that is known here.
-pub(super) const NAME: &str = "aes-xts-plain64";
+use super::adiantum::Adiantum;
+
 /// Key of an area whose data has another cipher: as cryptsetup does where it cannot use the data's.
 const AREA_KEY_BYTES: usize = 64;
 
@@ -33,7 +33,7 @@ impl Cipher {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Self::AesXts => NAME,
+            Self::AesXts => "aes-xts-plain64",
             Self::Adiantum12 => "xchacha12,aes-adiantum-plain64",
             Self::Adiantum20 => "xchacha20,aes-adiantum-plain64",
         }
@@ -54,7 +54,7 @@ impl Cipher {
         }
     }
 
-    /// Length of the keys of its slots' areas.
+    /// Length of the keys of the areas of new slots.
     pub(super) fn area_key_bytes(self, key_bytes: usize) -> usize {
         match self {
             Self::AesXts => key_bytes,
@@ -63,10 +63,6 @@ impl Cipher {
     }
 }
 
-/// Whether data can be mapped that has this cipher and a key of this length.
-pub(super) fn maps(name: &str, key_bytes: usize) -> bool {
-    Cipher::named(name).is_some_and(|cipher| cipher.key_bytes().contains(&key_bytes))
-}
 
 /// Areas of slots are encrypted in sectors of this, whatever the data's.
 pub(super) const SECTOR_BYTES: usize = 512;
@@ -78,16 +74,32 @@ pub(super) enum Direction {
     Decrypt,
 }
 
-/// Whether an area's cipher and the length of its key, both halves together, are known.
-pub(super) fn known(name: &str, key_bytes: usize) -> bool {
-    name == NAME && matches!(key_bytes, 32 | 64)
+/// The cipher of this name, if it takes a key of this length.
+pub(super) fn known(name: &str, key_bytes: usize) -> Option<Cipher> {
+    Cipher::named(name).filter(|cipher| cipher.key_bytes().contains(&key_bytes))
 }
 
 /// Changes whole sectors in place, the first having the number 0. `None` for a key of another length or a broken sector.
-pub(super) fn sectors(key: &[u8], area: &mut [u8], direction: Direction) -> Option<()> {
+pub(super) fn sectors(cipher: Cipher, key: &[u8], area: &mut [u8], direction: Direction) -> Option<()> {
     if !area.len().is_multiple_of(SECTOR_BYTES) {
         return None;
     }
+    match cipher {
+        Cipher::AesXts => aes_xts(key, area, direction),
+        Cipher::Adiantum12 => adiantum(&Adiantum::new(key, 12)?, area, direction),
+        Cipher::Adiantum20 => adiantum(&Adiantum::new(key, 20)?, area, direction),
+    }
+}
+
+fn adiantum(cipher: &Adiantum, area: &mut [u8], direction: Direction) -> Option<()> {
+    (0_u64..).zip(area.chunks_mut(SECTOR_BYTES)).try_for_each(|(number, sector)| {
+        let mut tweak = [0; 32];
+        tweak[..8].copy_from_slice(&number.to_le_bytes());
+        cipher.apply(&tweak, sector, direction)
+    })
+}
+
+fn aes_xts(key: &[u8], area: &mut [u8], direction: Direction) -> Option<()> {
     let (data, tweak) = key.split_at_checked(key.len() / 2)?;
     match key.len() {
         32 => run(

@@ -7,7 +7,7 @@
 //! | `validate` | what must hold before any value is used |
 //! | `read` | two copies, and which of them counts |
 //! | `argon2` | the derivation that costs memory, with lanes in threads of the caller's |
-//! | `kdf`, `cipher`, `split` | from a passphrase to a slot's key; sectors of its area; the anti-forensic split |
+//! | `kdf`, `cipher`, `adiantum`, `split` | from a passphrase to a slot's key; sectors of its area; the anti-forensic split |
 //! | `slot` | one slot: its area, opened and made |
 //! | `unlock` | which slots a passphrase is tried on; what the kernel needs to know |
 //! | `change` | format, add, change and remove, as steps of writes |
@@ -20,6 +20,7 @@
 //! Fails by: naming the copy, the object and the rule. Passphrases and keys are never part of an error and are zeroised.
 //! Source: LUKS2 On-Disk Format Specification 1.1.3; cryptsetup's behaviour where that is silent (tests compare).
 
+mod adiantum;
 mod argon2;
 mod binary;
 mod change;

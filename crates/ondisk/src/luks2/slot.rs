@@ -7,7 +7,7 @@ use core::fmt;
 use zeroize::Zeroizing;
 
 use super::argon2::{Alone, Workers};
-use super::cipher::{self, Direction, SECTOR_BYTES};
+use super::cipher::{self, Cipher, Direction, SECTOR_BYTES};
 use super::kdf::{self, Cost, KdfError};
 use super::metadata::{Area, Id, Keyslot, Metadata, Split};
 use super::split::{self, Hash};
@@ -90,16 +90,14 @@ fn merged(
     let unknown = || SlotError::Cipher { name: name.clone(), key_bytes };
     let area_key_bytes = usize::try_from(key_bytes).map_err(|_| unknown())?;
     // Before the derivation, which may take seconds and a gigabyte.
-    if !cipher::known(&name, area_key_bytes) {
-        return Err(unknown());
-    }
+    let cipher = cipher::known(&name, area_key_bytes).ok_or_else(unknown)?;
     let hash = Hash::of(&af.hash).ok_or_else(|| SlotError::Kdf(KdfError::Hash(af.hash.clone())))?;
     let key_bytes = usize::try_from(key_size).map_err(|_| unknown())?;
     let (spread, stored) = lengths(key_bytes).ok_or_else(unknown)?;
     let area_key = derive(area_key_bytes).map_err(SlotError::Kdf)?;
     let mut pieces = Zeroizing::new(alloc::vec![0; stored]);
     device.read_at(area.offset, &mut pieces).map_err(SlotError::Read)?;
-    cipher::sectors(&area_key, &mut pieces, Direction::Decrypt).ok_or_else(unknown)?;
+    cipher::sectors(cipher, &area_key, &mut pieces, Direction::Decrypt).ok_or_else(unknown)?;
     split::merge(pieces.get(..spread).unwrap_or_default(), key_bytes, hash).ok_or_else(unknown)
 }
 
@@ -136,7 +134,7 @@ pub(super) fn make(
     let mut pieces = Zeroizing::new(alloc::vec![0; stored]);
     let own = pieces.get_mut(..spread).ok_or_else(impossible)?;
     split::split(key, own, Hash::Sha256, chance).ok_or_else(impossible)?;
-    cipher::sectors(&area_key, &mut pieces, Direction::Encrypt).ok_or_else(impossible)?;
+    cipher::sectors(Cipher::AesXts, &area_key, &mut pieces, Direction::Encrypt).ok_or_else(impossible)?;
     let length = |bytes: usize| u32::try_from(bytes).map_err(|_| impossible());
     let unknown = serde_json::Map::new;
     let slot = Keyslot {
@@ -147,7 +145,7 @@ pub(super) fn make(
             kind: "raw".into(),
             offset: place.offset,
             size: area_bytes(key.len()).ok_or_else(impossible)?,
-            encryption: Some(cipher::NAME.into()),
+            encryption: Some(Cipher::AesXts.name().into()),
             key_size: Some(length(place.key_bytes)?),
             unknown: unknown(),
         }),

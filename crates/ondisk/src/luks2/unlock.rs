@@ -132,7 +132,7 @@ impl Header {
         // Slots of other keys, which cryptsetup calls unbound, may have other lengths.
         let mut slots = self.metadata.keyslots.iter().filter(|(id, _)| self.opens_data(**id));
         let key_bytes = slots.next().and_then(|(_, slot)| usize::try_from(slot.key_size).ok());
-        let known = key_bytes.is_none_or(|bytes| cipher::maps(name, bytes));
+        let known = key_bytes.is_none_or(|bytes| cipher::known(name, bytes).is_some());
         if segment.kind != "crypt" || segment.integrity.is_some() || !known {
             let key_bytes = key_bytes.unwrap_or_default();
             return Err(UnlockError::Segment(alloc::format!(

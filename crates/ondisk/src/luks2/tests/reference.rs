@@ -140,6 +140,33 @@ fn cryptsetup_opens_and_changes_a_header_of_adiantum() {
     assert_eq!(wrong.unwrap_err(), ChangeError::Key);
 }
 
+/// What cryptsetup makes where the kernel has Adiantum: the area is encrypted as the data is.
+#[test]
+fn an_area_with_adiantum_is_opened() {
+    for cipher in [Cipher::Adiantum12, Cipher::Adiantum20] {
+        let key = key(32);
+        let format = Format { cipher, ..Format::new("0e1f2a3b-4c5d-6e7f-8091-a2b3c4d5e6f7", 4096) };
+        let change = format.make(&key, &[slot(PASSPHRASE)], &mut chance()).unwrap();
+        let mut device = new_device();
+        apply(&mut device, &change.steps);
+        let mut header = change.header;
+        let found = header.metadata.keyslots.get_mut(&Id(0)).unwrap();
+        let (area, kdf) = (found.area.as_mut().unwrap(), found.kdf.as_ref().unwrap());
+        let derived = |bytes| kdf::derive(kdf, PASSPHRASE, bytes, &Alone).unwrap();
+        let start = usize::try_from(area.offset).unwrap();
+        let pieces = &mut device[start..start + 32 * 4000];
+        let usual = derived(64);
+        cipher::sectors(Cipher::AesXts, &usual, pieces, cipher::Direction::Decrypt).unwrap();
+        cipher::sectors(cipher, &derived(32), pieces, cipher::Direction::Encrypt).unwrap();
+        (area.encryption, area.key_size) = (Some(cipher.name().into()), Some(32));
+        for copy in [Copy::First, Copy::Second] {
+            apply(&mut device, &[header.repair(copy).unwrap()]);
+        }
+        assert_eq!(opened(&device, PASSPHRASE).unwrap().key.as_slice(), key.as_slice());
+        assert!(opened(&device, OTHER).is_err());
+    }
+}
+
 #[test]
 fn both_change_the_same_header_in_turn() {
     let bench = Bench::new();
