@@ -91,11 +91,14 @@ fn a_staged_upgrade_happens_at_the_next_start_and_encrypted_volumes_stay() {
     let registry = Registry::start().unwrap();
     let image = registry.keep("0.2.0", &Parts::of_build().unwrap().image("0.2.0")).unwrap();
     let disk = Disk::new(4 * GIB);
-    let builder = TestNode::builder("upgrade-staged").disk(&disk.path());
+    let builder = TestNode::builder("upgrade-staged").disk(&disk.path()).transport(Transport::Firmware);
     let builder = builder.machine(|vm: VmBuilder, _| Ok(vm.extra(&["-uuid", MACHINE])));
+    let builder = builder.machine_section(&registry.machine_section());
     let builder = builder.machine_section(&section(&node_id(0), &passphrase(0, "for any system")));
-    let node = up(builder, &registry);
+    let node = builder.start().unwrap();
+    node.wait_api(BOOT).unwrap();
     node.vm().wait_for("EPHEMERAL is encrypted, opened by the static key in slot 0", BOOT).unwrap();
+    node.vm().expect("billet: boot sequence: done", BOOT).unwrap();
     node.agent().unwrap().ask(json!({ "op": "write", "path": KEPT, "text": "kept" })).unwrap();
     upgrade(&node, &image, &["--stage"]);
     node.vm().expect("stageUpgrade sequence", BOOT_LIMIT).unwrap();
