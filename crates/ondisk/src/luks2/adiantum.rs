@@ -12,7 +12,7 @@
 use aes::Aes256;
 use aes::cipher::{BlockCipherDecrypt as _, BlockCipherEncrypt as _, KeyInit as _};
 use alloc::vec::Vec;
-use zeroize::{Zeroize as _, ZeroizeOnDrop, Zeroizing};
+use zeroize::{Zeroize as _, Zeroizing};
 
 use super::cipher::Direction;
 
@@ -134,9 +134,8 @@ const LIMBS: usize = 5;
 const LIMB: u64 = (1 << 26) - 1;
 
 /// The key of a Poly1305 to which nothing is added at the end.
-#[derive(Clone, ZeroizeOnDrop)]
 struct Poly1305 {
-    r: [u64; LIMBS],
+    r: Zeroizing<[u64; LIMBS]>,
 }
 
 /// A hash under way.
@@ -149,7 +148,7 @@ impl Poly1305 {
     fn new(key: &[u8; BLOCK]) -> Self {
         /// RFC 8439 §2.5: bits that are zero.
         const CLAMP: u128 = 0x0fff_fffc_0fff_fffc_0fff_fffc_0fff_ffff;
-        Self { r: limbs(u128::from_le_bytes(*key) & CLAMP) }
+        Self { r: Zeroizing::new(limbs(u128::from_le_bytes(*key) & CLAMP)) }
     }
 
     fn begin(&self) -> Hashing<'_> {
