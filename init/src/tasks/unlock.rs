@@ -90,7 +90,9 @@ fn unfinished(meta: &Meta, guid: Guid) -> Option<&'static str> {
 
 /// Loads what the mapping needs. What is built in, or nowhere, is known when that is made.
 pub fn load_ciphers(boot: &mut Boot<'_>) -> Result<(), Failure> {
-    let Some(modules) = boot.locked.as_ref().map(|locked| unlock::modules(&locked.cipher)) else { return Ok(()) };
+    let Some(modules) = boot.locked.as_ref().map(|locked| unlock::modules(&locked.cipher)) else {
+        return Ok(());
+    };
     for module in modules {
         if boot.modules.knows(module)
             && let Err(failure) = boot.modules.load(boot.kernel, module)

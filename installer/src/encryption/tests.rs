@@ -18,7 +18,13 @@ fn all(keys: &[Key]) -> Wanted<'_> {
 }
 
 pub(super) fn protection(keys: &[Key]) -> Protection {
-    Protection { cipher: Cipher::AesXts, key_bytes: 64, sector_bytes: None, flags: Vec::new(), keys: keys.to_vec() }
+    Protection {
+        cipher: Cipher::AesXts,
+        key_bytes: 64,
+        sector_bytes: None,
+        flags: Vec::new(),
+        keys: keys.to_vec(),
+    }
 }
 
 /// Bytes that are never the same twice.

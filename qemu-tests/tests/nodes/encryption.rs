@@ -172,8 +172,11 @@ fn guide_13_line_by_line() {
             "" => String::new(),
             keys => format!("    {name}:\n      keys:\n{keys}"),
         };
-        let section =
-            format!("  systemDiskEncryption:\n{}{}", section("ephemeral", ephemeral), section("state", state));
+        let section = format!(
+            "  systemDiskEncryption:\n{}{}",
+            section("ephemeral", ephemeral),
+            section("state", state)
+        );
         text.replacen("machine:\n", &format!("machine:\n{section}"), 1)
     };
     const OLD_KEY: &str = "        - static:\n            passphrase: oldkey\n          keySlot: 0\n";

@@ -307,7 +307,9 @@ mod tests {
         let error = with(long).unwrap_err();
         assert_eq!(error, "keySize 512 is none of xchacha20,aes-adiantum-plain64: 256");
         assert!(
-            with(|record| record.cipher = "rot13".into()).unwrap_err().contains("use aes-xts-plain64 or xchacha12")
+            with(|record| record.cipher = "rot13".into())
+                .unwrap_err()
+                .contains("use aes-xts-plain64 or xchacha12")
         );
     }
 }

@@ -217,7 +217,8 @@ fn add_stream(key: &[u32; 8], double_rounds: usize, nonce: &[u8; 32], data: &mut
     let mut own: [u32; 8] = core::array::from_fn(|n| if n < 4 { state[n] } else { state[n + 8] });
     let mut count = u64::from(nonce[6]) | u64::from(nonce[7]) << 32;
     for piece in data.chunks_mut(64) {
-        let [low, high] = [count & u64::from(u32::MAX), count >> 32].map(|half| u32::try_from(half).unwrap_or(0));
+        let [low, high] =
+            [count & u64::from(u32::MAX), count >> 32].map(|half| u32::try_from(half).unwrap_or(0));
         let first = self::state(&own, &[low, high, nonce[4], nonce[5]]);
         let mut state = first;
         permute(&mut state, double_rounds);

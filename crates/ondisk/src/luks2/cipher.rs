@@ -63,7 +63,6 @@ impl Cipher {
     }
 }
 
-
 /// Areas of slots are encrypted in sectors of this, whatever the data's.
 pub(super) const SECTOR_BYTES: usize = 512;
 
