@@ -221,8 +221,8 @@ fn guide_13_line_by_line() {
     shut_down(&node);
     drop(node);
     assert!(opens(&disk, "STATE", 1, &format!("{MACHINE}STATE")));
-    let record = [br#""KeyNodeID":{}"#.as_slice(), b"oldkey", b"newkey"];
-    assert_eq!(has(&disk, &record), [true, false, false]);
+    let record = r#""KeyNodeID":{}"#;
+    assert!(words_on(&disk, &[record]).contains(record), "META says how STATE is opened");
 
     // "Before mounting the STATE partition, load encryption configs … from the META partition."
     let node = on(&disk, "guide-13-again", MACHINE).source("").no_config().start().unwrap();
