@@ -24,13 +24,14 @@ pub(crate) enum Need {
 }
 
 /// A package, the first command that needs it, and a program or absolute path that it provides.
-const PACKAGES: [(&str, Need, &str); 25] = [
+const PACKAGES: [(&str, Need, &str); 26] = [
     ("apt", Need::Build, "apt-get"),
     ("debian-archive-keyring", Need::Build, "/usr/share/keyrings/debian-archive-keyring.gpg"),
     ("gcc", Need::Build, "cc"),
     ("kmod", Need::Build, "depmod"),
     ("qemu-system-x86", Need::Run, "qemu-system-x86_64"),
     ("ovmf", Need::Run, "/usr/share/OVMF/OVMF_CODE_4M.fd"),
+    ("age", Need::Test, "age"),
     ("binutils", Need::Test, "readelf"),
     ("bmap-tools", Need::Test, "bmaptool"),
     ("buildah", Need::Test, "buildah"),

@@ -7,7 +7,7 @@ use super::sources::{SourceFile, Sources};
 
 /// Folder of a crate and the crates of the workspace that it may use. A crate that is not listed is a fault:
 /// new crates only where a boundary is real.
-const ALLOWED: [(&str, &[&str]); 20] = [
+const ALLOWED: [(&str, &[&str]); 21] = [
     ("crates/sys", &[]),
     ("crates/ondisk", &[]),
     ("crates/oci", &["ondisk"]),
@@ -16,9 +16,10 @@ const ALLOWED: [(&str, &[&str]); 20] = [
     ("crates/kms", &[]),
     ("crates/netboot", &[]),
     ("crates/netroot", &[]),
+    ("crates/recovery", &[]),
     ("crates/tpm", &["sys"]),
     ("crates/unlock", &["ondisk", "sys"]),
-    ("crates/config", &["ondisk"]),
+    ("crates/config", &["ondisk", "recovery"]),
     ("crates/api", &["config"]),
     ("init", &["handoff", "netroot", "ondisk", "sequence", "sys", "tpm", "unlock"]),
     ("installer", &["config", "oci", "ondisk", "sequence", "sys", "unlock"]),
@@ -32,13 +33,14 @@ const ALLOWED: [(&str, &[&str]); 20] = [
             "kms",
             "oci",
             "ondisk",
+            "recovery",
             "sequence",
             "sys",
             "tpm",
             "unlock",
         ],
     ),
-    ("cli", &["api", "config", "installer", "netboot"]),
+    ("cli", &["api", "config", "installer", "netboot", "recovery"]),
     ("fuzz", &["api", "billetctl", "config", "ondisk", "sys"]),
     ("qemu-tests", &["api", "config", "installer", "kms", "oci", "ondisk", "sys"]),
     ("qemu-tests/agent", &["ondisk", "sys", "unlock"]),
@@ -49,7 +51,7 @@ const ALLOWED: [(&str, &[&str]); 20] = [
 ];
 
 /// What the crates are called in dependency tables.
-const NAMES: [&str; 21] = [
+const NAMES: [&str; 22] = [
     "api",
     "billetctl",
     "config",
@@ -63,6 +65,7 @@ const NAMES: [&str; 21] = [
     "oci",
     "ondisk",
     "qemu-tests",
+    "recovery",
     "sequence",
     "service-manager",
     "sys",
