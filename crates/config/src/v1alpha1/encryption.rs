@@ -76,6 +76,8 @@ section! {
         kms "kms": Option<KmsKey> { newer true };
         /// Sealed by the TPM.
         tpm "tpm": Option<TpmKey> { newer true };
+        /// Random, and encrypted to a person's public key. Billet's own.
+        recovery "recovery": Option<RecoveryKey> { newer true };
         /// LUKS2's slot, 0 to 31.
         slot "slot": u8 { example "1" };
         /// Make the key depend on the STATE volume.
@@ -119,5 +121,13 @@ section! {
     TpmOptions {
         /// Registers, 0 to 23.
         pcrs "pcrs": Option<Vec<u8>> { newer true, default "[7]", example "[7]" };
+    }
+}
+
+section! {
+    /// A random key that the node encrypts to a person's public key: for the day on which no other key works.
+    RecoveryKey {
+        /// Who can decrypt it: public keys of age, one of which is enough.
+        recipients "recipients": Vec<String> { newer true, example "[age1e7cahvd0e6rexnshazk8n02yrz04k74l8ugxwwfvvfnz72aufspqf4h8cd]" };
     }
 }

@@ -2,6 +2,7 @@
 
 use super::Problems;
 use crate::v1alpha1::{Encryption, EncryptionKey, Machine};
+use recovery::{MOST_RECIPIENTS, Recipient};
 use std::collections::BTreeSet;
 
 /// What the firmware and a loader measured of what they started, which nobody knows beforehand. Of 11 it is known.
@@ -61,6 +62,12 @@ pub(super) fn encryption(settings: &Encryption, label: &str, field: &str, proble
             format!("no encryption keys provided for the {label} partition encryption"),
         );
     }
+    if !settings.keys.is_empty() && settings.keys.iter().all(|key| key.recovery.is_some()) {
+        problems.add(
+            format!("{field}.keys"),
+            "a recovery key alone would leave it locked at every boot; add a nodeID, static, kms or tpm key",
+        );
+    }
     let mut slots = BTreeSet::new();
     for (index, key) in settings.keys.iter().enumerate() {
         let field = format!("{field}.keys[{index}]");
@@ -77,17 +84,49 @@ pub(super) fn encryption(settings: &Encryption, label: &str, field: &str, proble
             );
         }
         key_kind(key, &field, problems);
+        recovery_key(key, &field, problems);
+    }
+}
+
+fn recovery_key(key: &EncryptionKey, field: &str, problems: &mut Problems) {
+    let Some(recovery) = &key.recovery else { return };
+    if key.lock_to_state == Some(true) {
+        let message = "a recovery key opens the volume alone, whatever became of STATE; leave it out";
+        problems.add(format!("{field}.lockToState"), message);
+    }
+    let field = format!("{field}.recovery.recipients");
+    let recipients = &recovery.recipients;
+    if recipients.is_empty() {
+        problems
+            .add(field.as_str(), "nobody could decrypt the key; name the public key that age-keygen prints");
+    } else if recipients.len() > MOST_RECIPIENTS {
+        let message = format!("{} are too many: {MOST_RECIPIENTS} at most", recipients.len());
+        problems.add(field.as_str(), message);
+    }
+    for (index, recipient) in recipients.iter().enumerate() {
+        if let Err(error) = recipient.parse::<Recipient>() {
+            problems.add(format!("{field}[{index}]"), error.to_string());
+        }
     }
 }
 
 fn key_kind(key: &EncryptionKey, field: &str, problems: &mut Problems) {
-    let given = [key.static_key.is_some(), key.node_id.is_some(), key.kms.is_some(), key.tpm.is_some()];
+    let given = [
+        key.static_key.is_some(),
+        key.node_id.is_some(),
+        key.kms.is_some(),
+        key.tpm.is_some(),
+        key.recovery.is_some(),
+    ];
     match given.iter().filter(|g| **g).count() {
         0 => problems.add(field, format!("encryption key at slot {} doesn't have any settings", key.slot)),
         1 => {}
         _ => problems.add(
             field,
-            format!("encryption key at slot {} has more than one of static, nodeID, kms, tpm", key.slot),
+            format!(
+                "encryption key at slot {} has more than one of static, nodeID, kms, tpm, recovery",
+                key.slot
+            ),
         ),
     }
     if key.static_key.as_ref().is_some_and(|k| k.passphrase.is_empty()) {

@@ -239,7 +239,37 @@ pub(super) const MACHINE: &[(&str, &str, &str)] = &[
     (
         "systemDiskEncryption: {state: {provider: luks2, keys: [{slot: 1, nodeID: {}, tpm: {}}]}}",
         "machine.systemDiskEncryption.state.keys[0]",
-        "encryption key at slot 1 has more than one of static, nodeID, kms, tpm",
+        "encryption key at slot 1 has more than one of static, nodeID, kms, tpm, recovery",
+    ),
+    (
+        "systemDiskEncryption: {state: {provider: luks2, keys: [{slot: 3, recovery: {recipients: [age1e7cahvd0e6rexnshazk8n02yrz04k74l8ugxwwfvvfnz72aufspqf4h8cd]}}]}}",
+        "machine.systemDiskEncryption.state.keys",
+        "a recovery key alone would leave it locked at every boot; add a nodeID, static, kms or tpm key",
+    ),
+    (
+        "systemDiskEncryption: {state: {provider: luks2, keys: [{nodeID: {}}, {slot: 3, recovery: {}}]}}",
+        "machine.systemDiskEncryption.state.keys[1].recovery.recipients",
+        "nobody could decrypt the key; name the public key that age-keygen prints",
+    ),
+    (
+        "systemDiskEncryption: {state: {provider: luks2, keys: [{nodeID: {}}, {slot: 3, recovery: {recipients: [age1e7cahbd0e6rexnshazk8n02yrz04k74l8ugxwwfvvfnz72aufspqf4h8cd]}}]}}",
+        "machine.systemDiskEncryption.state.keys[1].recovery.recipients[0]",
+        "no public key of age: character 10 is none of bech32",
+    ),
+    (
+        "systemDiskEncryption: {state: {provider: luks2, keys: [{nodeID: {}}, {slot: 3, recovery: {recipients: [age1e7cahvd0e6rexnshazk8n02yrz04k74l8ugxwwfvvfnz72aufspqf4h8cd, age1e7cahvd0e6rexnshazk8n02yrz04k74l8ugxwwfvvfnz72aufspqf4h8cd, age1e7cahvd0e6rexnshazk8n02yrz04k74l8ugxwwfvvfnz72aufspqf4h8cd, age1e7cahvd0e6rexnshazk8n02yrz04k74l8ugxwwfvvfnz72aufspqf4h8cd, age1e7cahvd0e6rexnshazk8n02yrz04k74l8ugxwwfvvfnz72aufspqf4h8cd, age1e7cahvd0e6rexnshazk8n02yrz04k74l8ugxwwfvvfnz72aufspqf4h8cd, age1e7cahvd0e6rexnshazk8n02yrz04k74l8ugxwwfvvfnz72aufspqf4h8cd, age1e7cahvd0e6rexnshazk8n02yrz04k74l8ugxwwfvvfnz72aufspqf4h8cd, age1e7cahvd0e6rexnshazk8n02yrz04k74l8ugxwwfvvfnz72aufspqf4h8cd]}}]}}",
+        "machine.systemDiskEncryption.state.keys[1].recovery.recipients",
+        "9 are too many: 8 at most",
+    ),
+    (
+        "systemDiskEncryption: {state: {provider: luks2, keys: [{nodeID: {}}, {slot: 3, recovery: {recipients: [ssh-ed25519]}}]}}",
+        "machine.systemDiskEncryption.state.keys[1].recovery.recipients[0]",
+        "recipients are X25519 keys of age: age1…, as age-keygen prints them",
+    ),
+    (
+        "systemDiskEncryption: {ephemeral: {provider: luks2, keys: [{nodeID: {}}, {slot: 3, lockToState: true, recovery: {recipients: [age1e7cahvd0e6rexnshazk8n02yrz04k74l8ugxwwfvvfnz72aufspqf4h8cd]}}]}}",
+        "machine.systemDiskEncryption.ephemeral.keys[1].lockToState",
+        "a recovery key opens the volume alone, whatever became of STATE; leave it out",
     ),
     (
         "systemDiskEncryption: {state: {provider: luks2, keys: [{slot: 32, nodeID: {}}]}}",
