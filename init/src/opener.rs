@@ -197,7 +197,7 @@ fn device_bytes(kernel: &mut dyn Kernel, device: &str) -> Result<u64, String> {
 
 fn refused(key: Refused) -> RefusedKey {
     let Refused { slot, kind, mut why } = key;
-    if matches!(kind, KeyKind::Kms | KeyKind::Recovery) {
+    if kind == KeyKind::Kms {
         why.push_str(", machined tries it");
     }
     RefusedKey { slot, kind: kind.to_string(), why }
@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn keys_for_machined_say_so() {
         let key = |kind| refused(Refused { slot: 1, kind, why: "it needs a person".into() }).why;
-        assert_eq!(key(KeyKind::Recovery), "it needs a person, machined tries it");
-        assert_eq!(key(KeyKind::NodeId), "it needs a person");
+        assert_eq!(key(KeyKind::Kms), "it needs a person, machined tries it");
+        assert_eq!(key(KeyKind::Recovery), "it needs a person");
     }
 }

@@ -72,7 +72,10 @@ pub enum Kind {
         pcrs: Option<Vec<u8>>,
     },
     /// A person with the recovery key.
-    Recovery,
+    Recovery {
+        /// The public keys that it is encrypted to.
+        recipients: Vec<String>,
+    },
     /// Something that is not known here, by the names of its fields.
     Other(String),
 }
@@ -118,7 +121,7 @@ impl Kind {
             Self::NodeId => KeyKind::NodeId,
             Self::Kms { .. } => KeyKind::Kms,
             Self::Tpm { .. } => KeyKind::Tpm,
-            Self::Recovery => KeyKind::Recovery,
+            Self::Recovery { .. } => KeyKind::Recovery,
             Self::Other(name) => KeyKind::Other(name.clone()),
         }
     }
@@ -212,7 +215,7 @@ impl RecordKey {
             }
             Kind::Kms { .. } => refused("it needs the network".into()),
             Kind::Tpm { .. } => refused("it needs the TPM".into()),
-            Kind::Recovery => refused("it needs a person".into()),
+            Kind::Recovery { .. } => refused("it needs a person".into()),
             Kind::Other(name) => refused(format!("{name} is not known here")),
         }
     }
@@ -246,7 +249,7 @@ impl RecordKey {
                     json!({ "TPMCheckSecurebootStatusOnEnroll": check_secure_boot, "TPMOptions": options }),
                 )
             }
-            Kind::Recovery => (RECOVERY, json!({})),
+            Kind::Recovery { recipients } => (RECOVERY, json!({ "Recipients": recipients })),
             // It stands among the unknown fields.
             Kind::Other(_) => return Value::Object(fields),
         };
@@ -273,7 +276,14 @@ impl Kind {
                 check_secure_boot: key.remove("TPMCheckSecurebootStatusOnEnroll").and_then(|v| v.as_bool()),
                 pcrs: pcrs(key.remove("TPMOptions"))?,
             }),
-            [_, _, _, _, Some(_)] => Ok(Self::Recovery),
+            [_, _, _, _, Some(mut key)] => {
+                let recipients = list(&mut key, "Recipients")?.into_iter().map(|one| match one {
+                    Value::String(text) => Some(text),
+                    _ => None,
+                });
+                let recipients = recipients.collect::<Option<_>>().ok_or_else(|| wrong("Recipients"))?;
+                Ok(Self::Recovery { recipients })
+            }
             _ => {
                 let names = fields.iter().filter(|(_, value)| !value.is_null());
                 let names: Vec<&str> = names.map(|(name, _)| name.as_str()).collect();
@@ -372,7 +382,9 @@ mod tests {
     #[test]
     fn what_was_written_is_read_again() {
         let mut record = read(OLD);
-        record.keys.push(RecordKey::new(7, Kind::Recovery));
+        for recipients in [vec![], vec!["age1a".into(), "age1b".into()]] {
+            record.keys.push(RecordKey::new(7, Kind::Recovery { recipients }));
+        }
         record.keys.push(RecordKey { lock_to_state: true, ..RecordKey::new(8, Kind::NodeId) });
         assert!(read(core::str::from_utf8(&record.write()).unwrap()) == record);
     }
@@ -422,6 +434,7 @@ mod tests {
             (r#"{"EncryptionKeys":[{"KeySlot":-1}]}"#, "field KeySlot"),
             (r#"{"EncryptionKeys":[{"KeySlot":256}]}"#, "field KeySlot"),
             (r#"{"EncryptionKeys":[{"KeyTPM":{"TPMOptions":{"PCRs":["x"]}}}]}"#, "field PCRs"),
+            (r#"{"EncryptionKeys":[{"KeyRecovery":{"Recipients":[1]}}]}"#, "field Recipients"),
             (r#"{"EncryptionPerfOptions":[1]}"#, "field EncryptionPerfOptions"),
         ] {
             let error = Record::read(text.as_bytes()).err().unwrap().to_string();

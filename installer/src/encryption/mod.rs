@@ -109,7 +109,8 @@ pub fn format(
             Err(why) => refused.push(why),
         }
     }
-    let Some(first) = keys.first() else {
+    // With a recovery key alone it would be locked from the next boot on.
+    let Some(first) = keys.iter().find(|key| key.kind != KeyKind::Recovery) else {
         let reasons: Vec<String> = refused.iter().map(Refused::to_string).collect();
         return Err(failed(format!("no key can be had: {}", reasons.join("; "))));
     };
@@ -177,8 +178,14 @@ pub fn open(
     // One that needs more than there is would be ended by the kernel, without a reason.
     volume.memory_kib = std::fs::read_to_string(MEMINFO).ok().and_then(|text| unlock::available_kib(&text));
     keys.sort_by_key(|key| key.as_ref().map_or_else(|refused| refused.slot, |key| key.slot));
+    // Nobody is asked for these while the node can open the volume itself.
+    let (with_people, keys): (Vec<_>, Vec<_>) =
+        keys.into_iter().partition(|key| key.as_ref().is_ok_and(Key::is_with_people));
     let race = Race::start(&volume.header, keys);
     let mut outcome = unlock::open(&mut volume, race);
+    if outcome.opened.is_none() {
+        outcome.refused.extend(with_people.into_iter().flatten().map(|key| key.refused(ask_somebody(name))));
+    }
     outcome.refused.iter_mut().for_each(explain);
     let reasons = outcome.reasons();
     match outcome.opened {
@@ -187,12 +194,22 @@ pub fn open(
     }
 }
 
-/// Whose fault it is when what was unsealed does not open.
+/// What a recovery key waits for.
+fn ask_somebody(name: &str) -> String {
+    format!("it needs a person: billetctl disk recovery-key {name}, then billetctl unlock {name}")
+}
+
+/// Whose fault it is when what was unsealed, or typed, does not open.
 fn explain(refused: &mut Refused) {
-    let is_sealed = matches!(refused.kind, KeyKind::Kms | KeyKind::Tpm);
-    if is_sealed && refused.why == SlotError::Passphrase.to_string() {
-        refused.why = "what was unsealed is not the slot's key".to_owned();
+    if refused.why != SlotError::Passphrase.to_string() {
+        return;
     }
+    let why = match refused.kind {
+        KeyKind::Kms | KeyKind::Tpm => "what was unsealed is not the slot's key",
+        KeyKind::Recovery => "it is another volume's recovery key, or one that was replaced",
+        _ => return,
+    };
+    refused.why = why.to_owned();
 }
 
 /// Whether the slot's key is another one, as against a slot that could not be tried.

@@ -107,6 +107,11 @@ impl Blank<'_> {
 }
 
 impl Key {
+    /// Whether it is a recovery key that nobody gave.
+    pub(super) fn is_with_people(&self) -> bool {
+        self.kind == KeyKind::Recovery && matches!(self.secret, KeySecret::Sealed { .. })
+    }
+
     pub(super) fn refused(&self, why: String) -> Refused {
         Refused { slot: self.slot, kind: self.kind.clone(), why }
     }

@@ -250,3 +250,82 @@ fn every_cut_leaves_a_token_that_fits_its_slot() {
         assert!(count > 5, "{count}");
     }
 }
+
+/// A recovery key as the config has it: nobody is there to type it.
+fn with_people(slot: u8) -> Key {
+    let vault = Vault::named("people");
+    Key { kind: KeyKind::Recovery, ..sealed(slot, &vault) }
+}
+
+/// What somebody typed.
+fn typed(slot: u8, secret: &Secret) -> Key {
+    Key { slot, kind: KeyKind::Recovery, secret: KeySecret::Known(secret.clone()), cost: CHEAP }
+}
+
+#[test]
+fn a_recovery_key_is_made_and_never_tried_unless_somebody_gives_it() {
+    let local = key(0, "local");
+    let mut disk = made(&[local.clone(), with_people(3)]);
+    assert_eq!((slots(&mut disk), tokens(&mut disk)), (vec![0, 3], vec![3]));
+    let opened = try_all(&mut disk, &[with_people(3), local.clone()]).unwrap();
+    assert_eq!((opened.unlocked.slot, opened.refused.len()), (0, 0));
+    let error = try_all(&mut disk, &[with_people(3), key(0, "wrong")]).unwrap_err().to_string();
+    assert!(
+        error.ends_with(
+            "static key for slot 0: the passphrase is not its own; recovery key for slot 3: it needs a person: \
+             billetctl disk recovery-key EPHEMERAL, then billetctl unlock EPHEMERAL"
+        ),
+        "{error}"
+    );
+    let header = luks2::read(&mut &mut disk).unwrap().header;
+    let secret = with_people(3).unseal(SealedKey::of(&header, 3).as_ref()).unwrap();
+    let opened = try_all(&mut disk, &[typed(3, &secret)]).unwrap();
+    assert_eq!((opened.unlocked.slot, opened.unlocked.kind), (3, KeyKind::Recovery));
+    let wrong = typed(3, &Secret::new(b"wrong".to_vec()));
+    let error = try_all(&mut disk, &[wrong]).unwrap_err().to_string();
+    assert!(error.ends_with("it is another volume's recovery key, or one that was replaced"), "{error}");
+}
+
+#[test]
+fn a_volume_is_not_made_with_a_recovery_key_alone() {
+    let vault = Vault::named("kms");
+    vault.is_down.store(true, Ordering::Relaxed);
+    let mut disk = Memory::new(HEADER_BYTES + (1 << 20), 512);
+    let keys = [with_people(0), sealed(1, &vault)];
+    let error = format(&mut disk, "STATE", &protection(&keys), &mut chance()).unwrap_err().to_string();
+    assert_eq!(error, "encrypt STATE: no key can be had: kms key for slot 1: connection refused");
+    assert!(luks2::read(&mut &mut disk).is_err());
+}
+
+/// A server that lost its key: who has the recovery key opens the volume, and the slot is sealed by what the server has
+/// now. At every moment of that the recovery key opens it.
+#[test]
+fn a_recovery_key_seals_the_failed_slots_anew() {
+    let (lost, there) = (Vault::named("kms"), Vault::named("kms"));
+    let mut disk = made(&[sealed(0, &lost), with_people(3)]);
+    let header = luks2::read(&mut &mut disk).unwrap().header;
+    let secret = with_people(3).unseal(SealedKey::of(&header, 3).as_ref()).unwrap();
+    there.lies.store(true, Ordering::Relaxed);
+    assert!(!opens(&mut disk, &sealed(0, &there)));
+    let keys = [sealed(0, &there), with_people(3)];
+    let wanted = Wanted { keys: &keys, kept: &[], sealed_anew: &[0] };
+    // Down as well: the slot stays as it is, and is told.
+    there.is_down.store(true, Ordering::Relaxed);
+    let mut opened = try_all(&mut disk, &[typed(3, &secret)]).unwrap();
+    let done = synchronise(&mut disk, &mut opened, wanted, &mut chance());
+    assert_eq!(done.problems, [(0, "key slot 0: connection refused".to_owned())]);
+    assert!(opens(&mut disk, &sealed(0, &lost)));
+    there.is_down.store(false, Ordering::Relaxed);
+    there.lies.store(false, Ordering::Relaxed);
+    let mut disk = Recorder::new(disk);
+    let mut opened = try_all(&mut disk, &[typed(3, &secret)]).unwrap();
+    let done = synchronise(&mut disk, &mut opened, wanted, &mut chance());
+    assert_eq!((done.replaced, done.problems, done.removed), (vec![0], vec![], vec![]));
+    disk.acknowledge("sealed anew");
+    let count = disk.finish().0.each_state(&|_| true, |mut state| {
+        let disk = &mut state.disk;
+        assert!(opens(disk, &typed(3, &secret)), "{:?}", state.cut);
+        assert!(state.promises.is_empty() || opens(disk, &sealed(0, &there)), "{:?}", state.cut);
+    });
+    assert!(count > 5, "{count}");
+}
