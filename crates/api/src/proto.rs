@@ -65,4 +65,11 @@ pub mod cosi {
 /// What is ours alone.
 pub mod billet {
     tonic::include_proto!("billet");
+
+    impl std::fmt::Debug for UnlockRequest {
+        /// Without the key.
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.debug_struct("UnlockRequest").field("volume", &self.volume).finish_non_exhaustive()
+        }
+    }
 }

@@ -182,6 +182,7 @@ const TABLE: &[(&str, &[&str], &[Role])] = &[
         READER,
     ),
     ("billet.MachineService", &["EarlierDmesg"], READER),
+    ("billet.MachineService", &["RecoveryKeys", "Unlock"], OPERATOR),
     ("machine.MachineService", &["EtcdAlarmList", "EtcdMemberList", "EtcdStatus"], ETCD_READER),
     ("machine.MachineService", &["EtcdSnapshot"], ETCD_BACKUP),
     (
@@ -215,6 +216,9 @@ const TABLE: &[(&str, &[&str], &[Role])] = &[
 
 /// Calls that a reader may make while the node is in maintenance.
 const MAINTENANCE: &[&str] = &[
+    // Of a node whose config is locked away: what is offered is encrypted, and who has the key may open.
+    "/billet.MachineService/RecoveryKeys",
+    "/billet.MachineService/Unlock",
     "/machine.MachineService/ApplyConfiguration",
     "/machine.MachineService/GenerateConfiguration",
     "/storage.StorageService/BlockDeviceWipe",
@@ -259,7 +263,13 @@ mod tests {
         assert_eq!(allowed("/machine.ImageService/Verify", false), [Admin, Operator, Reader, ImageVerifier]);
         assert_eq!(allowed("/cosi.resource.State/Update", false), [Admin]);
         assert_eq!(allowed("nonsense", false), [Admin]);
-        assert_eq!(allowed("/machine.MachineService/ApplyConfiguration", true), [Admin, Reader]);
+        for path in [
+            "/machine.MachineService/ApplyConfiguration",
+            "/billet.MachineService/RecoveryKeys",
+            "/billet.MachineService/Unlock",
+        ] {
+            assert_eq!(allowed(path, true), [Admin, Reader]);
+        }
     }
 
     /// testdata/roles.txt was written from the spec's table, not from ours. A new RPC fails here until somebody has
