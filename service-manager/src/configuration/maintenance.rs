@@ -34,18 +34,29 @@ pub(crate) fn announce(node: &Node, material: &Material) {
     };
     let addresses: Vec<&str> =
         material.names.iter().map(String::as_str).filter(|name| reaches_others(name)).collect();
-    for line in lines(&addresses, &facts.fingerprint) {
+    let is_locked = crate::volumes::waits_for_somebody(node, installer::volumes::Volume::State);
+    for line in lines(&addresses, &facts.fingerprint, is_locked) {
         node.journal.say(&line);
     }
 }
 
-fn lines(addresses: &[&str], fingerprint: &str) -> Vec<String> {
+fn lines(addresses: &[&str], fingerprint: &str, is_locked: bool) -> Vec<String> {
     let node = addresses.first().copied().unwrap_or("<address>");
-    let mut lines = vec!["maintenance mode: this machine has no configuration".to_owned()];
+    let what = if is_locked {
+        "STATE with the configuration is locked"
+    } else {
+        "this machine has no configuration"
+    };
+    let mut lines = vec![format!("maintenance mode: {what}")];
     lines.push("this machine is reachable at:".to_owned());
     lines.extend(addresses.iter().map(|address| format!("\t{address}")));
     lines.push("server certificate fingerprint:".to_owned());
     lines.push(format!("\t{fingerprint}"));
+    if is_locked {
+        lines.push("unlock STATE with its recovery key, here or with:".to_owned());
+        lines.push(format!("\tbilletctl disk recovery-key STATE --insecure --nodes {node}"));
+        lines.push(format!("\tbilletctl unlock STATE --insecure --nodes {node}"));
+    }
     lines.push("upload a configuration with:".to_owned());
     lines.push(format!(
         "\tbilletctl apply-config --insecure --nodes {node} --file <controlplane.yaml|worker.yaml>"
@@ -63,7 +74,7 @@ mod tests {
 
     #[test]
     fn the_console_names_address_and_fingerprint() {
-        let text = lines(&["10.0.0.5"], "abc=").join("\n");
+        let text = lines(&["10.0.0.5"], "abc=", false).join("\n");
         for part in [
             "reachable at:\n\t10.0.0.5\n",
             "fingerprint:\n\tabc=\n",
@@ -71,7 +82,21 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part:?} in {text}");
         }
-        assert!(lines(&[], "f").join("\n").contains("--nodes <address>"));
+        assert!(text.starts_with("maintenance mode: this machine has no configuration\n"), "{text}");
+        assert!(lines(&[], "f", false).join("\n").contains("--nodes <address>"));
+    }
+
+    #[test]
+    fn who_has_the_recovery_key_of_a_locked_state_reads_what_to_do() {
+        let text = lines(&["10.0.0.5"], "abc=", true).join("\n");
+        for part in [
+            "maintenance mode: STATE with the configuration is locked\n",
+            "\tbilletctl disk recovery-key STATE --insecure --nodes 10.0.0.5\n",
+            "\tbilletctl unlock STATE --insecure --nodes 10.0.0.5\n",
+            "apply-config",
+        ] {
+            assert!(text.contains(part), "{part:?} in {text}");
+        }
     }
 
     #[test]

@@ -1,20 +1,23 @@
 //! Calls that change the machine config, and the service of our own.
 //!
-//! Does not: decide anything; `crate::configuration` does.
+//! Does not: decide anything; `crate::configuration` and `crate::volumes` do.
 //! Source: spec/api-wire-facts.md §3.6, §3.9.
 
 use std::sync::Arc;
 
+use api::proto::billet as own;
 use api::proto::billet::EarlierDmesgRequest;
 use api::proto::billet::machine_service_server::MachineService;
 use api::proto::common::Data;
 use api::proto::machine as proto;
 use tonic::{Request, Response, Status};
+use zeroize::Zeroizing;
 
 use super::{Answers, streams};
 use crate::configuration::apply::{self, Failure};
 use crate::configuration::duration;
 use crate::node::Node;
+use crate::volumes::{self, NotUnlocked};
 
 /// `billet.MachineService`: what talosctl has no call for.
 pub(crate) struct Own {
@@ -36,6 +39,41 @@ impl MachineService for Own {
         apply::confirm(&self.node).await.map_err(|failure| status(&failure))?;
         Ok(Response::new(()))
     }
+
+    async fn recovery_keys(
+        &self,
+        _request: Request<()>,
+    ) -> Result<Response<own::RecoveryKeysResponse>, Status> {
+        let node = self.node.clone();
+        let offered = super::blocking(move || volumes::offered(&node).map_err(Status::internal)).await?;
+        let keys = offered.into_iter().map(|key| own::RecoveryKey {
+            volume: key.volume.to_owned(),
+            slot: key.slot.into(),
+            file: key.file,
+            recipients: key.recipients,
+        });
+        let answer = own::RecoveryKeys { metadata: None, keys: keys.collect() };
+        Ok(Response::new(own::RecoveryKeysResponse { messages: vec![answer] }))
+    }
+
+    async fn unlock(
+        &self,
+        request: Request<own::UnlockRequest>,
+    ) -> Result<Response<own::UnlockResponse>, Status> {
+        let own::UnlockRequest { volume, key } = request.into_inner();
+        let key = Zeroizing::new(key);
+        let node = self.node.clone();
+        let unlocked =
+            super::blocking(move || volumes::unlock(&node, &volume, &key).map_err(not_unlocked)).await?;
+        let answer = own::Unlock {
+            metadata: None,
+            slot: unlocked.slot.into(),
+            replaced: unlocked.replaced.into_iter().map(u32::from).collect(),
+            failed: unlocked.failed,
+            next: unlocked.next.to_owned(),
+        };
+        Ok(Response::new(own::UnlockResponse { messages: vec![answer] }))
+    }
 }
 
 /// Applies a config in one of the modes.
@@ -46,6 +84,14 @@ pub(super) async fn apply(
     let confirm = duration(request.confirm_timeout.as_ref());
     let answer = apply::apply(node, request, confirm).await.map_err(|failure| status(&failure))?;
     Ok(proto::ApplyConfigurationResponse { messages: vec![answer] })
+}
+
+fn not_unlocked(why: NotUnlocked) -> Status {
+    let text = why.to_string();
+    match why {
+        NotUnlocked::Key(_) | NotUnlocked::Volume(_) => Status::invalid_argument(text),
+        NotUnlocked::Refused(_) => Status::failed_precondition(text),
+    }
 }
 
 fn status(failure: &Failure) -> Status {

@@ -2,7 +2,7 @@
 //!
 //! Order: an earlier machined's copy; STATE; everything else, in [`source`]'s order; else maintenance mode. A source
 //! that should have a config and has none, or a wrong one, is said on the console and tried again: when a block
-//! device appears, and at growing intervals.
+//! device appears, when somebody has unlocked STATE, and at growing intervals.
 //! Does not: open the node to everybody while a server that someone named does not answer: it may be back soon. A
 //! volume that is not there is another matter: without it the machine is blank.
 //! Source: spec/machine-facts.md §4.5.
@@ -42,6 +42,7 @@ pub fn load_config(node: Arc<Node>) -> TaskFuture {
     Box::pin(async move {
         let mut devices = node.devices.subscribe();
         let mut config = node.config.subscribe();
+        let mut opened = node.volumes.openings();
         if config.borrow().is_some() {
             return Ok(());
         }
@@ -50,6 +51,7 @@ pub fn load_config(node: Arc<Node>) -> TaskFuture {
         let mut wait = FIRST_WAIT;
         loop {
             devices.mark_unchanged();
+            opened.mark_unchanged();
             match search.look(&node).await {
                 Ok(()) => return Ok(()),
                 Err(trouble) => {
@@ -66,6 +68,7 @@ pub fn load_config(node: Arc<Node>) -> TaskFuture {
                 // Someone applied one.
                 _ = config.wait_for(|config| config.is_some()) => return Ok(()),
                 _ = devices.changed() => {}
+                _ = opened.changed() => {}
                 () = tokio::time::sleep(wait) => {}
             }
             wait = (wait * 2).min(LONGEST_WAIT);

@@ -2,7 +2,8 @@
 //!
 //! Order: META first, since it says what was cut off and how STATE is encrypted; STATE before the config is looked for,
 //! or, where there is none yet, with the first config; EPHEMERAL before /var is filled.
-//! An EPHEMERAL whose key a server has is tried again while the server cannot be reached; a new config is heeded.
+//! An EPHEMERAL whose key a server or a person has is waited for: tried again while a server cannot be reached, with every
+//! new config, and when somebody has unlocked it.
 //! Fails by: without META and STATE the node goes on and says so, since a person can then give it a config or reset
 //! it; an EPHEMERAL that holds something foreign, or that no key opens, ends the boot sequence.
 //! Source: spec/machine-facts.md §4.4 and its v1.13 appendix.
@@ -17,7 +18,7 @@ use crate::{meta, volumes};
 
 /// How long the drivers of disks may take that the config names.
 const SETTLE_DEADLINE: Duration = Duration::from_secs(30);
-/// How long a key server may be away at boot: somebody has noticed by then.
+/// How long a key server, or who has the recovery key, may be away at boot: somebody has noticed by then.
 const UNLOCK_DEADLINE: Duration = Duration::from_secs(24 * 3600);
 /// Between two attempts, each of which waits for the server by itself.
 const UNLOCK_PAUSE: Duration = Duration::from_secs(10);
@@ -51,20 +52,29 @@ pub fn mount_ephemeral_partition(node: Arc<Node>) -> TaskFuture {
     Box::pin(async move {
         let end = tokio::time::Instant::now() + UNLOCK_DEADLINE;
         let mut said = String::new();
+        let (mut config, mut opened) = (node.config.subscribe(), node.volumes.openings());
         loop {
-            let reason = match volumes::mount_ephemeral(&node).await.map_err(TaskError)? {
+            config.mark_unchanged();
+            opened.mark_unchanged();
+            let (reason, asks_server) = match volumes::mount_ephemeral(&node).await.map_err(TaskError)? {
                 Ephemeral::Mounted | Ephemeral::Nowhere => return Ok(()),
-                Ephemeral::Locked(reason) => reason,
+                Ephemeral::Locked { reason, asks_server } => (reason, asks_server),
             };
             if tokio::time::Instant::now() >= end {
                 let hours = UNLOCK_DEADLINE.as_secs() / 3600;
                 return Err(TaskError(format!("{reason}; tried for {hours} h (deadline unlockEphemeral)")));
             }
             if said != reason {
-                node.journal.warn(&format!("{reason}; trying again"));
+                let next = if asks_server { "trying again" } else { "waiting for its recovery key" };
+                node.journal.warn(&format!("{reason}; {next}"));
                 said = reason;
             }
-            tokio::time::sleep(UNLOCK_PAUSE).await;
+            let next = if asks_server { tokio::time::Instant::now() + UNLOCK_PAUSE } else { end };
+            tokio::select! {
+                () = tokio::time::sleep_until(next) => {}
+                _ = config.changed() => {}
+                _ = opened.changed() => {}
+            }
         }
     })
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use config::Config;
 use installer::volumes::{Holds, Volume};
-use unlock::{Kind, Record, RecordKey};
+use unlock::{KeyKind, Kind, Record, RecordKey};
 
 use super::{NodeHost, chain, encryption};
 use crate::configuration;
@@ -100,13 +100,15 @@ impl Change<'_> {
     }
 }
 
+/// A recovery key does not count: nobody is there who could type it.
 fn has_common_key(old: &Record, new: &Record) -> bool {
     let same = |a: &RecordKey, b: &RecordKey| {
         // What the TPM sealed says itself to which registers: it opens, and is sealed anew in one commit of the header.
         let both_of_tpm = matches!((&a.kind, &b.kind), (Kind::Tpm { .. }, Kind::Tpm { .. }));
         (a.slot, a.lock_to_state) == (b.slot, b.lock_to_state) && (both_of_tpm || a.kind == b.kind)
     };
-    old.keys.iter().any(|key| new.keys.iter().any(|other| same(key, other)))
+    let mut at_hand = old.keys.iter().filter(|key| key.kind.name() != KeyKind::Recovery);
+    at_hand.any(|key| new.keys.iter().any(|other| same(key, other)))
 }
 
 /// Whether this node may take the config. `staged`: at its next restart.
@@ -203,6 +205,14 @@ mod tests {
         };
         assert_eq!(ephemeral(&[of_tpm(0, &[7])], &of_tpm(0, &[7, 11])), Ok(()));
         assert!(ephemeral(&[of_tpm(0, &[7])], &of_tpm(1, &[7, 11])).is_err());
+        // With a recovery key alone nothing could be changed while the node runs.
+        let people = |passphrase: &str| {
+            let mut record = record(&[(0, passphrase)]);
+            record.keys.push(RecordKey::new(3, Kind::Recovery { recipients: vec!["age1".into()] }));
+            record
+        };
+        assert!(ephemeral(&[people("old")], &people("new")).is_err());
+        assert_eq!(ephemeral(&[people("old")], &record(&[(0, "old")])), Ok(()));
         // A config that the node may return to counts as well.
         let both = [record(&[(0, "a"), (1, "b")]), record(&[(0, "a")])];
         assert!(ephemeral(&both, &record(&[(1, "b")])).is_err());

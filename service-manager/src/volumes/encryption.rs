@@ -44,16 +44,17 @@ fn record(settings: &Encryption) -> Record {
 }
 
 fn record_key(key: &EncryptionKey) -> RecordKey {
-    let kind = match (&key.static_key, &key.node_id, &key.kms, &key.tpm) {
+    let kind = match (&key.static_key, &key.node_id, &key.kms, &key.tpm, &key.recovery) {
         (Some(key), ..) => Kind::Static(Zeroizing::new(key.passphrase.expose_secret().to_owned())),
         (_, Some(_), ..) => Kind::NodeId,
-        (_, _, Some(key), _) => Kind::Kms { endpoint: key.endpoint.clone() },
-        (.., Some(key)) => Kind::Tpm {
+        (_, _, Some(key), ..) => Kind::Kms { endpoint: key.endpoint.clone() },
+        (_, _, _, Some(key), _) => Kind::Tpm {
             check_secure_boot: key.check_secureboot_status_on_enroll,
             pcrs: key.options.as_ref().and_then(|options| options.pcrs.clone()),
         },
+        (.., Some(key)) => Kind::Recovery { recipients: key.recipients.clone() },
         // Validation refuses it before.
-        (None, None, None, None) => Kind::Other("a key without a kind".to_owned()),
+        (None, None, None, None, None) => Kind::Other("a key without a kind".to_owned()),
     };
     let mut made = RecordKey::new(key.slot, kind);
     made.lock_to_state = key.lock_to_state == Some(true);
@@ -85,6 +86,11 @@ impl Own {
 /// Whether a key of the record needs more than the machine itself, so that another try may end otherwise.
 pub(super) fn needs_others(record: &Record) -> bool {
     record.keys.iter().any(|key| matches!(key.kind, Kind::Kms { .. }))
+}
+
+/// Whether a person can open it when nothing else does.
+pub(super) fn has_recovery_key(record: &Record) -> bool {
+    record.keys.iter().any(|key| matches!(key.kind, Kind::Recovery { .. }))
 }
 
 /// Who the machine is. Reads the firmware's tables.
@@ -147,8 +153,8 @@ fn keys_of(key: &RecordKey, own: &Own, volume: Volume) -> Vec<Result<VolumeKey, 
             let needs_secure_boot = *check_secure_boot == Some(true);
             vec![made(Origin::Tpm { pcrs: pcrs.clone(), needs_secure_boot })]
         }
-        Kind::Recovery => {
-            refused(format!("{kind} keys are not supported yet: use nodeID, static, tpm or kms"))
+        Kind::Recovery { recipients } => {
+            vec![made(Origin::Recovery { recipients: recipients.clone() })]
         }
         Kind::Other(name) => refused(format!("{name} is not known here")),
     }
@@ -166,7 +172,10 @@ pub(super) fn format(record: &Record, keys: &[Result<VolumeKey, Refused>]) -> Re
         bytes @ (512 | 1024 | 2048 | 4096) => u32::try_from(bytes).ok(),
         other => return Err(format!("blockSize {other} is no sector: 512, 1024, 2048 or 4096")),
     };
-    if keys.iter().all(Result::is_err) {
+    // With a recovery key alone it would be locked from the next boot on.
+    let opens_by_itself =
+        |key: &Result<VolumeKey, Refused>| key.as_ref().is_ok_and(|key| !key.is_with_people());
+    if !keys.iter().any(opens_by_itself) {
         return Err(format!("no key can be had: {}", reasons(keys)));
     }
     Ok(Job::Format { cipher, key_bytes, sector_bytes })

@@ -65,12 +65,12 @@ impl NodeHost {
         self.sealed.as_mut()?.made.take()
     }
 
-    /// Opens the encrypted volume that a partition holds.
-    pub(super) fn unlock(&self, partition: &Partition) -> Result<Done, String> {
+    /// Opens the encrypted volume that a partition holds; with what a person gave, if it is not empty, by that alone.
+    pub(super) fn unlock(&self, partition: &Partition, recovery: &[VolumeKey]) -> Result<Done, String> {
         let Some(sealed) = &self.sealed else { return Err("it is not to be encrypted".to_owned()) };
         let partition = self.partition(partition);
         mapping::load_kernel_modules_of(&partition)?;
-        opening::ask(&sealed.request(Job::Open, &partition))
+        opening::ask(&sealed.request(Job::Open, &partition).with_recovery(recovery))
     }
 
     fn partition(&self, partition: &Partition) -> PathBuf {

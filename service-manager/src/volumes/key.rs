@@ -13,10 +13,15 @@ use unlock::{KeyKind, Refused};
 use zeroize::Zeroize;
 
 use super::kms::KmsVault;
+use super::recovery::RecoveryVault;
 use super::tpm::TpmVault;
 
 /// What a slot costs whoever guesses: the second recommendation of RFC 9106, for machines without much memory.
 pub(super) const COST: Cost = Cost::Argon2id(Argon2Cost { memory_kib: 64 << 10, passes: 3, lanes: 4 });
+
+/// The same of a recovery key. It is 256 random bits, which no derivation makes harder to guess; and whoever reaches a node
+/// in maintenance can have it try one: that should cost the node nothing. The least that LUKS2 knows.
+const RECOVERY_COST: Cost = Cost::Pbkdf2(1000);
 
 /// A key of a volume.
 #[derive(Clone, Serialize, Deserialize)]
@@ -47,6 +52,11 @@ pub(super) enum Origin {
         pcrs: Option<Vec<u8>>,
         /// Whether it is only made under Secure Boot.
         needs_secure_boot: bool,
+    },
+    /// A person has it, once one of these public keys' owners has decrypted it.
+    Recovery {
+        /// As the config has them.
+        recipients: Vec<String>,
     },
 }
 
@@ -82,9 +92,20 @@ impl fmt::Debug for VolumeKey {
 }
 
 impl VolumeKey {
-    /// One whose slot costs the usual.
+    /// One whose slot costs what is usual for its kind.
     pub(super) fn new(slot: u8, kind: &KeyKind, origin: Origin) -> Self {
-        Self { slot, kind: kind.to_string(), origin, salt: None, cost: to_wire(COST) }
+        let cost = if *kind == KeyKind::Recovery { RECOVERY_COST } else { COST };
+        Self { slot, kind: kind.to_string(), origin, salt: None, cost: to_wire(cost) }
+    }
+
+    /// Whether only a person has it.
+    pub(super) fn is_with_people(&self) -> bool {
+        matches!(self.origin, Origin::Recovery { .. })
+    }
+
+    /// Whether somebody seals it who may have lost what it takes to unseal it.
+    pub(super) fn is_sealed_by_machines(&self) -> bool {
+        matches!(self.origin, Origin::Kms { .. } | Origin::Tpm { .. })
     }
 
     /// The same, locked to STATE by its salt.
@@ -108,6 +129,10 @@ impl VolumeKey {
             Origin::Tpm { pcrs, needs_secure_boot } => {
                 let (pcrs, needs_secure_boot) = (pcrs.clone(), *needs_secure_boot);
                 let vault = Arc::new(TpmVault { pcrs, needs_secure_boot, device: device.to_owned() });
+                KeySecret::Sealed { vault, salt }
+            }
+            Origin::Recovery { recipients } => {
+                let vault = Arc::new(RecoveryVault { recipients: recipients.clone() });
                 KeySecret::Sealed { vault, salt }
             }
         };

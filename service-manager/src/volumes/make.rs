@@ -12,6 +12,8 @@ use installer::volumes::{Did, Volume};
 use rustix::rand::{GetRandomFlags, getrandom};
 use unlock::Record;
 
+use super::key::VolumeKey;
+use super::opening::Done;
 use super::status::Encrypted;
 use super::{NodeHost, mapping, status, synchronise};
 use crate::node::Node;
@@ -21,6 +23,8 @@ use crate::system_disk::partition_path;
 pub(super) struct Made {
     /// What is mounted.
     pub(super) device: PathBuf,
+    /// What its header went through, if it was made or opened now.
+    pub(super) done: Option<Done>,
 }
 
 /// Why a volume cannot be used.
@@ -41,6 +45,17 @@ pub(super) fn make(
     volume: Volume,
     wanted: Option<&Record>,
 ) -> Result<Made, Trouble> {
+    make_with(node, disk, volume, wanted, &[])
+}
+
+/// The same, with what a person gave to open it.
+pub(super) fn make_with(
+    node: &Node,
+    disk: &Path,
+    volume: Volume,
+    wanted: Option<&Record>,
+    recovery: &[VolumeKey],
+) -> Result<Made, Trouble> {
     let _one_at_a_time = node.volumes.changing.lock().unwrap_or_else(PoisonError::into_inner);
     let mut host = NodeHost::open(disk).map_err(Error::from)?;
     if let Some(record) = wanted {
@@ -60,17 +75,27 @@ pub(super) fn make(
     let partition = partition_path(disk, ready.partition.number);
     let Some(wanted) = wanted else {
         status::ready(node, volume, disk, &ready.table, &ready.partition, None);
-        return Ok(Made { device: partition });
+        return Ok(Made { device: partition, done: None });
     };
-    let done = match host.made() {
+    let device = mapping::path(volume);
+    let made = host.made();
+    let is_new = made.is_some();
+    let done = match made {
         Some(done) => Some(done),
-        None if mapping::is_there(volume, &partition) => None,
-        None => Some(host.unlock(&ready.partition).map_err(Trouble::Locked)?),
+        None if mapping::is_there(volume, &partition) => {
+            if node.volumes.open(volume).is_some() {
+                // By this machined, which knows how: a person unlocked it before it was mounted.
+                return Ok(Made { device, done: None });
+            }
+            None
+        }
+        None => Some(host.unlock(&ready.partition, recovery).map_err(Trouble::Locked)?),
     };
     let before = by_init(node, volume).filter(|_| done.is_none());
     match (&done, &before) {
         (Some(done), _) => {
             synchronise::say(node, volume, done);
+            super::recovery::tell(node, volume, wanted, done, is_new);
             node.journal.say(&opened(volume, &done.kind, done.slot));
         }
         (None, Some((slot, kind))) => node.journal.say(&opened(volume, kind, *slot)),
@@ -78,7 +103,7 @@ pub(super) fn make(
     }
     let encrypted = Encrypted { wanted, done: done.as_ref(), before };
     status::ready(node, volume, disk, &ready.table, &ready.partition, Some(&encrypted));
-    Ok(Made { device: mapping::path(volume) })
+    Ok(Made { device, done })
 }
 
 fn opened(volume: Volume, kind: &str, slot: u8) -> String {

@@ -6,6 +6,7 @@
 //! | `state`, `mount`, `user_disks` | when, where, and what for |
 //! | `encryption`, `key`, `salt`, `kms`, `record`, `change` | keys from the config and who unseals them, META's record of STATE, what a new config may change |
 //! | `tpm`, `approve` | keys that this machine's TPM unseals, and in which systems it does |
+//! | `recovery`, `prompt` | keys that people have: offered as files of age, taken over the API and from the console |
 //! | `opening`, `mapping`, `synchronise` | the process that has the keys, mappings, slots in step with the config |
 //! | `status` | what is known of them, for the API |
 //!
@@ -26,7 +27,9 @@ mod mapping;
 mod mount;
 pub mod opening;
 mod program;
+mod prompt;
 mod record;
+mod recovery;
 mod salt;
 mod state;
 mod status;
@@ -47,6 +50,8 @@ pub(crate) use approve::approve as approve_system;
 pub(crate) use change::{Refusal, check as check_change};
 pub(crate) use host::NodeHost;
 pub(crate) use mount::{VAR, is_mounted, release};
+pub(crate) use prompt::watch as watch_console;
+pub(crate) use recovery::{NotUnlocked, offered, unlock, waits_for_somebody};
 pub(crate) use state::{provision, provision_system_disk, usable};
 pub use status::Volumes;
 pub(crate) use synchronise::follow;
@@ -78,8 +83,13 @@ pub(crate) enum Ephemeral {
     Mounted,
     /// Without a disk there is none.
     Nowhere,
-    /// No key opens it now, and a server has one: why.
-    Locked(String),
+    /// No key opens it now, and a server or a person has one.
+    Locked {
+        /// Why not.
+        reason: String,
+        /// Whether a server has one, which may answer the next time.
+        asks_server: bool,
+    },
 }
 
 /// Makes EPHEMERAL where it is missing, lets it fill the disk, and mounts it at /var.
@@ -106,9 +116,10 @@ fn mount_ephemeral_now(node: &Node) -> Result<Ephemeral, String> {
         Err(error) => {
             let reason = chain(&error);
             status::failed(node, Volume::Ephemeral, &reason);
-            let is_worth_it = wanted.as_ref().is_some_and(encryption::needs_others);
+            let asks_server = wanted.as_ref().is_some_and(encryption::needs_others);
+            let is_worth_it = asks_server || wanted.as_ref().is_some_and(encryption::has_recovery_key);
             return match error {
-                Trouble::Locked(_) if is_worth_it => Ok(Ephemeral::Locked(reason)),
+                Trouble::Locked(_) if is_worth_it => Ok(Ephemeral::Locked { reason, asks_server }),
                 _ => Err(reason),
             };
         }

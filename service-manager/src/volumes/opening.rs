@@ -39,9 +39,9 @@ pub(super) enum Job {
         /// Bytes that are encrypted together.
         sector_bytes: Option<u32>,
     },
-    /// Open it, map it, bring its slots in step.
+    /// Open it, map it, bring its slots in step. With a recovery key by that alone; sealed keys are sealed anew then.
     Open,
-    /// Bring the slots of one that is mapped in step.
+    /// Bring the slots of one that is mapped in step; with a recovery key as above.
     Synchronise,
     /// Approve a system that is yet to run for the keys of the TPM, by what it will measure. Needs no keys.
     Approve([u8; 32]),
@@ -59,6 +59,8 @@ pub(super) struct Request {
     pub(super) options: Vec<String>,
     keys: Vec<VolumeKey>,
     refused: Vec<NoKey>,
+    /// What a person gave, once for each slot that it may be for.
+    recovery: Vec<VolumeKey>,
 }
 
 /// The answer.
@@ -105,7 +107,29 @@ impl Request {
             options: options.to_vec(),
             keys: keys.iter().filter_map(|key| key.as_ref().ok().cloned()).collect(),
             refused: keys.iter().filter_map(|key| key.as_ref().err().map(NoKey::from)).collect(),
+            recovery: Vec::new(),
         }
+    }
+
+    /// The same, with what a person gave.
+    pub(super) fn with_recovery(mut self, recovery: &[VolumeKey]) -> Self {
+        self.recovery = recovery.to_vec();
+        self
+    }
+
+    /// What it is opened with.
+    fn to_try(&self, keys: &[Key]) -> Vec<Result<Key, Refused>> {
+        let device = Path::new(&self.device);
+        match self.recovery.as_slice() {
+            [] => keys.iter().cloned().map(Ok).chain(self.refused().into_iter().map(Err)).collect(),
+            given => given.iter().map(|key| Ok(key.key(device))).collect(),
+        }
+    }
+
+    /// Slots whose key did not open the volume, or a person would not have been asked.
+    fn sealed_anew(&self) -> Vec<u8> {
+        let sealed = self.keys.iter().filter(|key| key.is_sealed_by_machines() && !self.recovery.is_empty());
+        sealed.map(|key| key.slot).collect()
     }
 
     fn keys(&self) -> Vec<Key> {
@@ -165,9 +189,7 @@ fn act(request: &Request, map: Map<'_>) -> Result<Done, String> {
         }
         Job::Open | Job::Synchronise | Job::Approve(_) => {
             done.mended = encryption::mend(&mut part).map_err(failed)?.1;
-            let refused = request.refused().into_iter().map(Err);
-            let all = keys.iter().cloned().map(Ok).chain(refused).collect();
-            encryption::open(&mut part, &request.volume, all).map_err(failed)?
+            encryption::open(&mut part, &request.volume, request.to_try(&keys)).map_err(failed)?
         }
     };
     done.slot = opened.unlocked.slot;
@@ -184,7 +206,8 @@ fn act(request: &Request, map: Map<'_>) -> Result<Done, String> {
     } else {
         // What a slot holds whose key cannot be had now is not known: it stays.
         let kept: Vec<u8> = refused.iter().map(|one| one.slot).collect();
-        let wanted = Wanted { keys: &keys, kept: &kept, sealed_anew: &[] };
+        let anew = request.sealed_anew();
+        let wanted = Wanted { keys: &keys, kept: &kept, sealed_anew: &anew };
         let mut synchronised = encryption::synchronise(&mut part, &mut opened, wanted, &mut chance);
         done.failed.append(&mut synchronised.problems);
         (done.added, done.replaced, done.removed) =
@@ -216,7 +239,7 @@ pub(super) fn chance(bytes: &mut [u8]) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use ondisk::luks2::Cost;
     use unlock::KeyKind;
 
@@ -235,7 +258,7 @@ mod tests {
     }
 
     /// Over the wire and back, and done; the mapping is counted only.
-    fn does(request: &Request, mapped: &mut u32) -> Result<Done, String> {
+    pub(crate) fn does(request: &Request, mapped: &mut u32) -> Result<Done, String> {
         let request: Request = postcard::from_bytes(&postcard::to_allocvec(request).unwrap()).unwrap();
         act(&request, &mut |_, _, _| {
             *mapped += 1;

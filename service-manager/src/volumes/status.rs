@@ -26,6 +26,8 @@ pub struct Volumes {
     pub(super) changing: Mutex<()>,
     /// Counts volumes that were opened.
     pub(super) opened: watch::Sender<u64>,
+    /// Counts attempts to use one that failed.
+    pub(super) failed: watch::Sender<u64>,
 }
 
 #[derive(Clone, Default)]
@@ -45,7 +47,12 @@ impl std::fmt::Debug for Known {
 
 impl Default for Volumes {
     fn default() -> Self {
-        Self { inner: Mutex::default(), changing: Mutex::default(), opened: watch::channel(0).0 }
+        Self {
+            inner: Mutex::default(),
+            changing: Mutex::default(),
+            opened: watch::channel(0).0,
+            failed: watch::channel(0).0,
+        }
     }
 }
 
@@ -70,6 +77,11 @@ pub(super) struct Encrypted<'a> {
 impl Volumes {
     fn inner(&self) -> MutexGuard<'_, BTreeMap<&'static str, Known>> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Told of each volume that is opened.
+    pub(crate) fn openings(&self) -> watch::Receiver<u64> {
+        self.opened.subscribe()
     }
 
     /// Keys that the slots of an open volume are known to have.
@@ -158,6 +170,7 @@ pub(super) fn failed(node: &Node, volume: Volume, reason: &str) {
     };
     node.volumes.inner().insert(volume.name(), Known { status, ..Known::default() });
     publish(node);
+    node.volumes.failed.send_modify(|count| *count += 1);
 }
 
 /// A volume went out of use.
@@ -218,7 +231,10 @@ mod tests {
     #[test]
     fn a_slot_that_failed_is_not_in_step() {
         let mut wanted = Record::default();
-        wanted.keys = vec![RecordKey::new(0, Kind::NodeId), RecordKey::new(4, Kind::Recovery)];
+        wanted.keys = vec![
+            RecordKey::new(0, Kind::NodeId),
+            RecordKey::new(4, Kind::Recovery { recipients: Vec::new() }),
+        ];
         let done = Done { failed: vec![(4, "not yet".into()), (7, "remove it".into())], ..Done::default() };
         let slots: Vec<u8> = in_step(&wanted, &done).keys.iter().map(|key| key.slot).collect();
         assert_eq!(slots, [0]);

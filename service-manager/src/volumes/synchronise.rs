@@ -19,7 +19,7 @@ use unlock::{Record, Refused};
 use super::key::VolumeKey;
 use super::opening::{self, Done, Job, Request};
 use super::status::{self, Encrypted, Open};
-use super::{VAR, encryption, is_mounted, make, mapping, record};
+use super::{VAR, encryption, is_mounted, make, mapping, record, recovery};
 use crate::configuration::MOUNT_POINT;
 use crate::node::Node;
 use crate::system_disk;
@@ -88,6 +88,7 @@ fn bring(node: &Node, volume: Volume, open: &Open, wanted: &Record) -> Result<()
     let request = Request::new(Job::Synchronise, volume.name(), &open.partition, &keys, &wanted.options);
     let done = opening::ask(&request)?;
     say(node, volume, &done);
+    recovery::tell(node, volume, wanted, &done, false);
     status::synchronised(node, volume, wanted, &done);
     Ok(())
 }

@@ -161,7 +161,12 @@ pub(super) fn approve(
     let mut done = Approved::default();
     let slots: Vec<Id> = header.metadata.keyslots.keys().copied().collect();
     for slot in slots {
-        let Some(mut key) = SealedKey::of(&header, slot.0).filter(|key| key.kind == KeyKind::Tpm) else {
+        let sealed = SealedKey::of(&header, slot.0);
+        if sealed.as_ref().is_some_and(|key| key.kind == KeyKind::Recovery) {
+            // Nobody may be there to type it when the new system starts.
+            continue;
+        }
+        let Some(mut key) = sealed.filter(|key| key.kind == KeyKind::Tpm) else {
             done.has_others = true;
             continue;
         };

@@ -1,0 +1,414 @@
+//! Recovery keys: made and encrypted when a slot is, offered as files of age, taken back from a person.
+//!
+//! Owns: the fields of the token; where the files of this node's volumes are; what is told to whom.
+//! Does not: decrypt (nobody on the node can); keep a key; choose the slot: a key is tried on every slot with a recovery
+//! token.
+//! Order of an unlocking: the key opens and maps the volume, its other slots are brought in step, those that a server or a
+//! TPM sealed are sealed anew; then whoever waits for the volume is woken, and mounts it.
+//! Fails by: [`NotUnlocked`]; what keeps a slot from being sealed anew is told, the volume is open all the same.
+//! Source: docs/decisions/0011, docs/formats/luks2.md ("Sealed keys").
+
+use std::path::Path;
+use std::sync::PoisonError;
+
+use installer::device::Disk;
+use installer::encryption::Vault;
+use installer::volumes::{Holds, Volume};
+use recovery::{KeyError, Recipient, RecoveryKey, seal};
+use serde_json::{Map, Value, json};
+use unlock::{KeyKind, Kind, Record, SealedKey, Secret, passphrase};
+
+use super::key::{Origin, VolumeKey};
+use super::opening::{self, Done, Job, Request};
+use super::{NodeHost, chain, encryption, make, record, status, synchronise};
+use crate::node::Node;
+use crate::system_disk::{self, SystemDisk};
+
+/// The field with the file.
+const FILE: &str = "ageFile";
+/// The setting with the public keys.
+const RECIPIENTS: &str = "recipients";
+
+/// Who a recovery key is encrypted to.
+#[derive(Debug)]
+pub(super) struct RecoveryVault {
+    /// As the config has them.
+    pub(super) recipients: Vec<String>,
+}
+
+impl Vault for RecoveryVault {
+    fn settings(&self) -> Map<String, Value> {
+        // Their order means nothing: it makes no new key.
+        let mut recipients = self.recipients.clone();
+        recipients.sort_unstable();
+        recipients.dedup();
+        Map::from_iter([(RECIPIENTS.to_owned(), json!(recipients))])
+    }
+
+    fn seal(&self, key: &[u8]) -> Result<Map<String, Value>, String> {
+        let parse = |text: &String| text.parse::<Recipient>().map_err(|error| format!("{text}: {error}"));
+        let recipients: Vec<Recipient> = self.recipients.iter().map(parse).collect::<Result<_, _>>()?;
+        let mut text = RecoveryKey::new(key).ok_or("a recovery key has 32 bytes")?.text();
+        text.push('\n');
+        let file = seal(text.as_bytes(), &recipients).map_err(|error| error.to_string())?;
+        let empty = SealedKey { kind: KeyKind::Recovery, settings: None, fields: Map::new() };
+        Ok(empty.with_bytes(FILE, &file).fields)
+    }
+
+    fn unseal(&self, _sealed: &SealedKey) -> Result<Secret, String> {
+        Err("it needs a person".to_owned())
+    }
+}
+
+/// A recovery key as the node has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Offered {
+    /// Its volume.
+    pub(crate) volume: &'static str,
+    /// Its slot.
+    pub(crate) slot: u8,
+    /// The file of age with it.
+    pub(crate) file: Vec<u8>,
+    /// The public keys that it is encrypted to.
+    pub(crate) recipients: Vec<String>,
+}
+
+/// The recovery keys of this node's volumes, which may be locked. Blocks.
+pub(crate) fn offered(node: &Node) -> Result<Vec<Offered>, String> {
+    let Some(disk) = system_disk::find(node)? else { return Ok(Vec::new()) };
+    let volumes = [Volume::State, Volume::Ephemeral].into_iter();
+    let found = volumes.filter_map(|volume| Some((volume, partition(&disk, volume)?)));
+    Ok(found.flat_map(|(volume, partition)| of_partition(volume, &partition)).collect())
+}
+
+fn partition(disk: &SystemDisk, volume: Volume) -> Option<std::path::PathBuf> {
+    disk.table.by_name(volume.name()).map(|partition| disk.partition_path(partition))
+}
+
+fn of_partition(volume: Volume, partition: &Path) -> Vec<Offered> {
+    let Ok(mut part) = Disk::open_shared(partition) else { return Vec::new() };
+    // What has no header is not encrypted.
+    let Ok(found) = ondisk::luks2::read(&mut part) else { return Vec::new() };
+    let slots = found.header.metadata.tokens.keys().map(|id| id.0);
+    let keys = slots.filter_map(|slot| Some((slot, SealedKey::of(&found.header, slot)?)));
+    let keys = keys.filter(|(_, key)| key.kind == KeyKind::Recovery);
+    let offered = keys.filter_map(|(slot, key)| {
+        let recipients = key.settings.as_ref().and_then(|settings| settings.get(RECIPIENTS)?.as_array());
+        let recipients = recipients.into_iter().flatten().filter_map(|one| one.as_str().map(str::to_owned));
+        let recipients = recipients.collect();
+        Some(Offered { volume: volume.name(), slot, file: key.bytes(FILE).ok()?, recipients })
+    });
+    offered.collect()
+}
+
+/// Whether a volume is locked that a person could unlock. Blocks.
+pub(crate) fn waits_for_somebody(node: &Node, volume: Volume) -> bool {
+    node.volumes.problem(volume).is_some()
+        && offered(node).is_ok_and(|keys| keys.iter().any(|key| key.volume == volume.name()))
+}
+
+/// What an unlocking did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Unlocked {
+    /// The recovery key's slot.
+    pub(crate) slot: u8,
+    /// Slots with a new key.
+    pub(crate) replaced: Vec<u8>,
+    /// Slots that are not as the config wants them, and why.
+    pub(crate) failed: Vec<String>,
+    /// What comes next, for people.
+    pub(crate) next: &'static str,
+}
+
+/// Why a volume was not unlocked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NotUnlocked {
+    /// What was typed.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// The name.
+    #[error("{0:?} is no volume that is encrypted as a whole: STATE or EPHEMERAL")]
+    Volume(String),
+    /// The volume.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// Unlocks a volume with what a person typed, and seals its other keys anew; one that is open already has the latter done
+/// alone. Blocks.
+pub(crate) fn unlock(node: &Node, name: &str, typed: &str) -> Result<Unlocked, NotUnlocked> {
+    let volume = [Volume::State, Volume::Ephemeral].into_iter().find(|volume| volume.name() == name);
+    let volume = volume.ok_or_else(|| NotUnlocked::Volume(name.to_owned()))?;
+    let key = RecoveryKey::parse(typed)?;
+    let unlocked = unlock_now(node, volume, &key).map_err(|reason| {
+        node.journal.warn(&format!("unlock {name}: {reason}"));
+        NotUnlocked::Refused(reason)
+    })?;
+    let anew: Vec<String> = unlocked.replaced.iter().map(u8::to_string).collect();
+    let anew = if anew.is_empty() {
+        "no slot is new".to_owned()
+    } else {
+        format!("new in slots: {}", anew.join(", "))
+    };
+    let slot = unlocked.slot;
+    node.journal.say(&format!("{name} was unlocked by the recovery key in slot {slot}; {anew}"));
+    Ok(unlocked)
+}
+
+fn unlock_now(node: &Node, volume: Volume, key: &RecoveryKey) -> Result<Unlocked, String> {
+    let name = volume.name();
+    let disk = system_disk::find(node)?.ok_or("this machine has no installed disk")?;
+    check(&disk, volume)?;
+    let partition = partition(&disk, volume).ok_or_else(|| format!("there is no partition {name}"))?;
+    let secret = passphrase(key.bytes(), None);
+    let typed =
+        |offered: Offered| VolumeKey::new(offered.slot, &KeyKind::Recovery, Origin::Known(secret.to_vec()));
+    let candidates: Vec<VolumeKey> = of_partition(volume, &partition).into_iter().map(typed).collect();
+    if candidates.is_empty() {
+        return Err(format!("{name} has no recovery key"));
+    }
+    let wanted = wanted(node, volume)?;
+    let done = match node.volumes.open(volume) {
+        Some(open) => reseal(node, volume, &open.partition, &wanted, &candidates)?,
+        None => {
+            let made = make::make_with(node, &disk.path, volume, Some(&wanted), &candidates);
+            made.map_err(|error| chain(&error))?.done.ok_or_else(|| format!("{name} is open already"))?
+        }
+    };
+    let next = match (volume, node.config().is_some()) {
+        (Volume::State, true) => {
+            "STATE is used from the next start on: a machine config is in force without it"
+        }
+        _ => "the node goes on with its boot",
+    };
+    let failed = done.failed.into_iter().map(|(_, why)| why).collect();
+    Ok(Unlocked { slot: done.slot, replaced: done.replaced, failed, next })
+}
+
+/// Only a volume that is whole: half made ones, and those that are being wiped, belong to the boot that goes on with that.
+fn check(disk: &SystemDisk, volume: Volume) -> Result<(), String> {
+    let name = volume.name();
+    let mut host = NodeHost::open(&disk.path).map_err(|error| chain(&error))?;
+    if installer::reset::pending(&mut host).map_err(|error| chain(&error))?.is_some() {
+        return Err(format!(
+            "a reset of {} was cut off: restart the machine to finish it",
+            disk.path.display()
+        ));
+    }
+    match installer::volumes::holds(&mut host, volume).map_err(|error| chain(&error))? {
+        Some((Holds::Encrypted, _)) => Ok(()),
+        _ => Err(format!("{name} is not encrypted")),
+    }
+}
+
+/// The keys that the volume is to have.
+fn wanted(node: &Node, volume: Volume) -> Result<Record, String> {
+    let by_config = node.config().and_then(|config| encryption::wanted(&config, volume));
+    let wanted = match (by_config, volume) {
+        (Some(wanted), _) => Some(wanted),
+        (None, Volume::State) => record::read(node)?,
+        (None, Volume::Ephemeral) => None,
+    };
+    wanted.ok_or_else(|| match volume {
+        Volume::State => "neither META nor a machine config says how STATE is encrypted".to_owned(),
+        Volume::Ephemeral => {
+            "EPHEMERAL is opened with a machine config that has its keys: unlock STATE first".to_owned()
+        }
+    })
+}
+
+/// Of a volume that is open: only its slots.
+fn reseal(
+    node: &Node,
+    volume: Volume,
+    partition: &Path,
+    wanted: &Record,
+    candidates: &[VolumeKey],
+) -> Result<Done, String> {
+    let _one_at_a_time = node.volumes.changing.lock().unwrap_or_else(PoisonError::into_inner);
+    let keys = encryption::keys(wanted, &encryption::Own::of(node, wanted), volume);
+    let request = Request::new(Job::Synchronise, volume.name(), partition, &keys, &wanted.options);
+    let done = opening::ask(&request.with_recovery(candidates))?;
+    synchronise::say(node, volume, &done);
+    status::synchronised(node, volume, wanted, &done);
+    Ok(done)
+}
+
+/// Says where a recovery key that was just made is.
+pub(super) fn tell(node: &Node, volume: Volume, wanted: &Record, done: &Done, is_new: bool) {
+    let name = volume.name();
+    for slot in new_keys(wanted, done, is_new) {
+        node.journal.say(&format!(
+            "{name}: a new recovery key is in slot {slot}; keep it: billetctl disk recovery-key {name}"
+        ));
+    }
+}
+
+fn new_keys(wanted: &Record, done: &Done, is_new: bool) -> Vec<u8> {
+    let keys = wanted.keys.iter().filter(|key| matches!(key.kind, Kind::Recovery { .. }));
+    let is_made = |slot: &u8| match is_new {
+        true => done.failed.iter().all(|(failed, _)| failed != slot),
+        false => done.added.contains(slot) || done.replaced.contains(slot),
+    };
+    keys.map(|key| key.slot).filter(is_made).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::process::{Command, Stdio};
+
+    use unlock::RecordKey;
+
+    use super::*;
+
+    const SOMEBODY: &str = "age1zvkyg2lqzraa2lnjvqej32nkuu0ues2s82hzrye869xeexvn73equnujwj";
+
+    /// A device that is to be encrypted, a pair of age's in `identity`, and its public half.
+    fn folder() -> (tempfile::TempDir, std::path::PathBuf, String) {
+        let dir = tempfile::tempdir().unwrap();
+        let device = dir.path().join("volume.img");
+        let file = std::fs::File::create(&device).unwrap();
+        file.set_len(installer::encryption::HEADER_BYTES + (1 << 20)).unwrap();
+        let identity = dir.path().join("identity");
+        assert!(
+            Command::new("age-keygen")
+                .arg("-o")
+                .arg(&identity)
+                .stderr(Stdio::null())
+                .status()
+                .unwrap()
+                .success()
+        );
+        let public = Command::new("age-keygen").arg("-y").arg(&identity).output().unwrap().stdout;
+        (dir, device, String::from_utf8(public).unwrap().trim().to_owned())
+    }
+
+    fn decrypted(identity: &Path, file: &[u8]) -> String {
+        let mut age = Command::new("age");
+        age.arg("-d").arg("-i").arg(identity).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = age.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(file).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success());
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn fixed(slot: u8, text: &str) -> VolumeKey {
+        VolumeKey::new(slot, &KeyKind::Static, Origin::Known(text.as_bytes().to_vec()))
+            .with_cost(ondisk::luks2::Cost::Pbkdf2(1000))
+    }
+
+    fn with_people(slot: u8, recipients: &[&str]) -> VolumeKey {
+        let recipients = recipients.iter().map(|one| (*one).to_owned()).collect();
+        VolumeKey::new(slot, &KeyKind::Recovery, Origin::Recovery { recipients })
+    }
+
+    fn ask(device: &Path, job: Job, keys: &[VolumeKey], typed: &[VolumeKey]) -> Result<Done, String> {
+        let keys: Vec<_> = keys.iter().cloned().map(Ok).collect();
+        let request = Request::new(job, "EPHEMERAL", device, &keys, &[]).with_recovery(typed);
+        opening::tests::does(&request, &mut 0)
+    }
+
+    fn typed(text: &str, slot: u8) -> VolumeKey {
+        let secret = passphrase(RecoveryKey::parse(text).unwrap().bytes(), None);
+        VolumeKey::new(slot, &KeyKind::Recovery, Origin::Known(secret.to_vec()))
+    }
+
+    #[test]
+    fn an_operator_reads_the_key_that_opens_the_slot() {
+        let (dir, device, public) = folder();
+        let identity = dir.path().join("identity");
+        let format = Job::Format { key_bytes: 64, sector_bytes: None };
+        let keys = [fixed(0, "first"), with_people(3, &[&public])];
+        ask(&device, format, &keys, &[]).unwrap();
+        let [offered] = <[Offered; 1]>::try_from(of_partition(Volume::Ephemeral, &device)).unwrap();
+        assert_eq!(
+            (offered.volume, offered.slot, &offered.recipients),
+            ("EPHEMERAL", 3, &vec![public.clone()])
+        );
+        let text = decrypted(&identity, recovery::armored(&offered.file).as_bytes());
+        assert!(text.starts_with("recovery1-") && text.ends_with('\n'), "a key of another form");
+        // Its slot opens, also with cryptsetup.
+        let secret = passphrase(RecoveryKey::parse(&text).unwrap().bytes(), None);
+        let mut cryptsetup = Command::new("cryptsetup");
+        cryptsetup.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").stdin(Stdio::piped());
+        cryptsetup.args([
+            "open",
+            "--test-passphrase",
+            "--type",
+            "luks2",
+            "--key-file",
+            "-",
+            "--key-slot",
+            "3",
+        ]);
+        let mut child = cryptsetup.arg(&device).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(&secret).unwrap();
+        assert!(child.wait().unwrap().success());
+        // By itself the node opens with the other key, and asks for nobody.
+        let done = ask(&device, Job::Open, &keys, &[]).unwrap();
+        assert_eq!((done.slot, done.refused, done.replaced), (0, vec![], vec![]));
+        // That key is lost: a person opens, and the slot gets the one of the config.
+        let keys = [fixed(0, "another"), with_people(3, &[&public])];
+        let error = ask(&device, Job::Open, &keys, &[]).unwrap_err();
+        assert!(
+            error.contains("recovery key for slot 3: it needs a person: billetctl disk recovery-key"),
+            "{error}"
+        );
+        let done = ask(&device, Job::Open, &keys, &[typed(&text, 3)]).unwrap();
+        assert_eq!((done.slot, done.kind.as_str(), done.replaced), (3, "recovery", vec![0]));
+        assert_eq!(ask(&device, Job::Open, &keys, &[]).unwrap().slot, 0);
+        let wrong = RecoveryKey::new(&[1; 32]).unwrap().text();
+        let error = ask(&device, Job::Open, &keys, &[typed(&wrong, 3)]).unwrap_err();
+        assert!(error.ends_with("it is another volume's recovery key, or one that was replaced"), "{error}");
+        // The key is nowhere on the disk.
+        let bytes = std::fs::read(&device).unwrap();
+        for plain in [text.trim().as_bytes(), text.trim().replace('-', "").as_bytes(), &secret] {
+            assert!(!bytes.windows(plain.len()).any(|window| window == plain));
+        }
+    }
+
+    #[test]
+    fn other_recipients_get_another_key() {
+        let (dir, device, public) = folder();
+        let format = Job::Format { key_bytes: 64, sector_bytes: None };
+        let first = fixed(0, "first");
+        ask(&device, format, &[first.clone(), with_people(3, &[&public, SOMEBODY])], &[]).unwrap();
+        let file = |device: &Path| of_partition(Volume::Ephemeral, device).pop().unwrap().file;
+        let before = file(&device);
+        // Another order is the same.
+        let done =
+            ask(&device, Job::Open, &[first.clone(), with_people(3, &[SOMEBODY, &public])], &[]).unwrap();
+        assert_eq!((done.replaced, file(&device) == before), (vec![], true));
+        let done = ask(&device, Job::Synchronise, &[first.clone(), with_people(3, &[&public])], &[]).unwrap();
+        assert_eq!(done.replaced, [3]);
+        let mut wanted = Record::default();
+        wanted.keys = vec![RecordKey::new(3, Kind::Recovery { recipients: vec![public] })];
+        assert_eq!(new_keys(&wanted, &done, false), [3]);
+        assert!(new_keys(&wanted, &Done::default(), false).is_empty());
+        assert_eq!(new_keys(&wanted, &Done::default(), true), [3]);
+        assert_ne!(file(&device), before);
+        let old = typed(&decrypted(&dir.path().join("identity"), &before), 3);
+        assert!(ask(&device, Job::Open, std::slice::from_ref(&first), &[old]).is_err());
+        // Without it in the config the slot goes, and the token with it.
+        ask(&device, Job::Synchronise, &[first], &[]).unwrap();
+        assert!(of_partition(Volume::Ephemeral, &device).is_empty());
+    }
+
+    #[test]
+    fn what_cannot_be_unlocked_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = crate::server::tests_node(dir.path().to_owned());
+        let key = RecoveryKey::new(&[1; 32]).unwrap().text();
+        let refused = |name: &str, key: &str| unlock(&node, name, key).unwrap_err();
+        assert_eq!(refused("var", &key), NotUnlocked::Volume("var".into()));
+        assert_eq!(refused("STATE", "supersecret"), NotUnlocked::Key(KeyError::Prefix));
+        assert_eq!(refused("STATE", &key).to_string(), "this machine has no installed disk");
+        assert_eq!(offered(&node), Ok(Vec::new()));
+        assert!(!waits_for_somebody(&node, Volume::State));
+        let nobody = RecoveryVault { recipients: vec!["age1x".into()] };
+        assert!(nobody.seal(&[1; 32]).unwrap_err().starts_with("age1x: no public key of age: "));
+        assert_eq!(RecoveryVault { recipients: vec![] }.seal(&[1; 32]).unwrap_err(), "there is no recipient");
+    }
+}
