@@ -119,6 +119,11 @@ pub(crate) enum Command {
     Usage(commands::usage::Flags),
     /// Block devices
     Disks(commands::disks::Flags),
+    /// Encrypted volumes
+    #[command(subcommand)]
+    Disk(commands::recovery::DiskCommand),
+    /// Unlock an encrypted volume with its recovery key, and seal its other keys anew
+    Unlock(commands::recovery::UnlockFlags),
     /// Wipe what no volume uses
     #[command(subcommand)]
     Wipe(commands::disks::WipeCommand),

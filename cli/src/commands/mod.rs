@@ -36,6 +36,7 @@ pub(crate) mod pcap;
 pub(crate) mod power;
 pub(crate) mod processes;
 pub(crate) mod read;
+pub(crate) mod recovery;
 pub(crate) mod reset;
 pub(crate) mod service;
 pub(crate) mod support;
@@ -75,6 +76,15 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         Command::Usage(flags) => usage::run(&Session::open(&global).await?, flags).await,
         Command::Disks(flags) => {
             disks::run(&Session::open_maybe_insecure(&global, &flags.maintenance).await?).await
+        }
+        Command::Disk(recovery::DiskCommand::RecoveryKey(flags)) => {
+            recovery::keys(&Session::open_maybe_insecure(&global, &flags.maintenance).await?, &flags).await
+        }
+        Command::Unlock(flags) => {
+            // Asked for before anything is sent: a mistyped key is the person's to mend.
+            let key = recovery::ask(&flags.volume)?;
+            recovery::unlock(&Session::open_maybe_insecure(&global, &flags.maintenance).await?, flags, key)
+                .await
         }
         Command::Wipe(disks::WipeCommand::Disk(flags)) => {
             disks::wipe(&Session::open_maybe_insecure(&global, &flags.maintenance).await?, flags).await

@@ -6,7 +6,7 @@ use api::{
     event::Payload,
     pki::{Authority, Identity, LEAF_LIFETIME, Leaf, Lifetime, Usage},
     proto::{
-        billet::{EarlierDmesgRequest, machine_service_server as billet},
+        billet::{self as own, EarlierDmesgRequest, machine_service_server as billet},
         common::{self, Data, Metadata},
         cosi::resource::{self as cosi, meta, state_server},
         machine::{self as m, machine_service_server as machine},
@@ -497,6 +497,42 @@ impl billet::MachineService for Node {
             true => Ok(Response::new(())),
             false => Err(Status::failed_precondition("no configuration waits to be confirmed")),
         }
+    }
+
+    async fn recovery_keys(&self, request: Request<()>) -> Answer<own::RecoveryKeysResponse> {
+        let key = |volume: &str, slot| own::RecoveryKey {
+            volume: volume.into(),
+            slot,
+            file: format!("age of {volume}").into_bytes(),
+            recipients: vec!["age1one".into(), "age1two".into()],
+        };
+        let keys = || vec![key("STATE", 3), key("EPHEMERAL", 7)];
+        let one = |metadata| own::RecoveryKeys { metadata, keys: keys() };
+        Ok(Response::new(own::RecoveryKeysResponse {
+            messages: asked(&request).into_iter().map(one).collect(),
+        }))
+    }
+
+    /// Of STATE; another slot than the recovery key's is not as the config wants it.
+    async fn unlock(&self, request: Request<own::UnlockRequest>) -> Answer<own::UnlockResponse> {
+        let own::UnlockRequest { volume, key } = request.get_ref();
+        if volume != "STATE" {
+            return Err(Status::failed_precondition(format!("{volume} has no recovery key")));
+        }
+        if *key != recovery::RecoveryKey::new(&[7; 32]).unwrap().text().as_str() {
+            return Err(Status::failed_precondition(
+                "it is another volume's recovery key, or one that was replaced",
+            ));
+        }
+        let unlock = own::Unlock {
+            metadata: None,
+            slot: 3,
+            replaced: vec![0, 1],
+            failed: vec!["key slot 2: connection refused".into()],
+            next: "the node goes on with its boot".into(),
+        };
+        let one = |metadata| own::Unlock { metadata, ..unlock.clone() };
+        Ok(Response::new(own::UnlockResponse { messages: asked(&request).into_iter().map(one).collect() }))
     }
 }
 
