@@ -23,7 +23,7 @@ const TOKEN: &str = "abcdef.0123456789abcdef";
 /// A start with two file systems and as many derivations of keys, by an emulated processor.
 pub(crate) const BOOT: Duration = Duration::from_secs(90);
 /// All that a LUKS2 header of ours and a little data take.
-const HEADER_BYTES: usize = 17 << 20;
+pub(crate) const HEADER_BYTES: usize = 17 << 20;
 
 /// The section of a config.
 pub(crate) fn section(state: &str, ephemeral: &str) -> String {
@@ -70,7 +70,7 @@ fn apply_with(node: &TestNode, text: &str, flags: &[&str]) -> Result<String, Str
 }
 
 /// Whether the host's cryptsetup opens a partition of the image.
-fn opens(disk: &Disk, partition: &str, slot: u8, key: &str) -> bool {
+pub(crate) fn opens(disk: &Disk, partition: &str, slot: u8, key: &str) -> bool {
     let copy = disk.dir.path().join("header.img");
     std::fs::write(&copy, disk.bytes(disk.offset(partition).unwrap(), HEADER_BYTES)).unwrap();
     let slot = slot.to_string();
@@ -87,7 +87,7 @@ fn opens(disk: &Disk, partition: &str, slot: u8, key: &str) -> bool {
 }
 
 /// Which of these words the image has anywhere, as grep finds them.
-fn words_on(disk: &Disk, words: &[&str]) -> String {
+pub(crate) fn words_on(disk: &Disk, words: &[&str]) -> String {
     let list = disk.dir.path().join("words");
     std::fs::write(&list, words.join("\n")).unwrap();
     let found = Command::new("grep")

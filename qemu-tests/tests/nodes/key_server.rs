@@ -16,24 +16,29 @@ use crate::volumes::{BOOTED, Disk, GIB, shut_down};
 const COME_BACK: Duration = Duration::from_secs(150);
 
 /// The key server of a site, at the host's loopback, which QEMU's user network shows as 10.0.2.2.
-struct KeyServer {
+pub(crate) struct KeyServer {
     _runtime: Runtime,
-    port: u16,
+    pub(crate) port: u16,
 }
 
 impl KeyServer {
     /// At this port; 0 for any. The same key each time, as from a file.
-    fn start(port: u16) -> Self {
+    pub(crate) fn start(port: u16) -> Self {
+        Self::with_key(port, 0x4b)
+    }
+
+    /// With a key of this byte.
+    pub(crate) fn with_key(port: u16, key: u8) -> Self {
         let runtime = Runtime::new().unwrap();
         let listener = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, port))).unwrap();
         let port = listener.local_addr().unwrap().port();
         let server =
-            tonic::transport::Server::builder().add_service(Server::new(&[0x4b; KEY_BYTES]).service());
+            tonic::transport::Server::builder().add_service(Server::new(&[key; KEY_BYTES]).service());
         runtime.spawn(server.serve_with_incoming(TcpIncoming::from(listener)));
         Self { _runtime: runtime, port }
     }
 
-    fn key(&self, slot: u8) -> String {
+    pub(crate) fn key(&self, slot: u8) -> String {
         format!("{{kms: {{endpoint: 'grpc://10.0.2.2:{}'}}, slot: {slot}}}", self.port)
     }
 }

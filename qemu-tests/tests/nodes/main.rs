@@ -23,6 +23,7 @@ mod netboot;
 mod per_device;
 mod power_cut;
 mod recorder;
+mod recovery_key;
 mod secure_boot;
 mod shutdown;
 mod tpm;
