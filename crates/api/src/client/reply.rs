@@ -3,7 +3,7 @@
 //! Owns: which node an answer is from, and parting answers from errors. Does not: print.
 //! Source: shared/spec/api-wire-facts.md §3.4, §3.5.
 
-use crate::proto::{cluster, common, inspect, machine, network, resource, storage, time};
+use crate::proto::{billet, cluster, common, inspect, machine, network, resource, storage, time};
 use tonic::{Code, Status};
 
 /// An element of an answer, or a message of a stream: it says which node it is from.
@@ -29,6 +29,7 @@ node_messages! {
         ImageListResponse, ImagePull, LoadAvg, LogsContainer, Memory, MetaDelete, MetaWrite, Mounts, Netstat,
         NetworkDeviceStats, Process, Reboot, Reset, Restart, Rollback, ServiceList, ServiceRestart, ServiceStart,
         ServiceStop, Shutdown, Stats, SystemStat, Upgrade, Version;
+    billet: RecoveryKeys, Unlock;
     common: Data;
     cluster: HealthCheckProgress;
     inspect: ControllerRuntimeDependency;
