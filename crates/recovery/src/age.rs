@@ -139,7 +139,8 @@ mod sealing {
     }
 }
 
-#[cfg(all(test, feature = "seal"))]
+#[cfg(test)]
+#[cfg(feature = "seal")]
 mod tests {
     use std::io::Write as _;
     use std::path::{Path, PathBuf};

@@ -12,7 +12,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use ondisk::gpt::{self, Geometry, Guid, Table};
-use ondisk::manifest::{BLOCK_BYTES, Layer};
+use ondisk::manifest::BLOCK_BYTES;
 use ondisk::recorder::{RING_BYTES, RING_OFFSET_BYTES};
 use ondisk::{Digest, ReadAt, ReadError};
 

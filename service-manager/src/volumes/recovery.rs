@@ -255,6 +255,7 @@ fn new_keys(wanted: &Record, done: &Done, is_new: bool) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use ondisk::luks2::Cipher;
     use std::io::Write as _;
     use std::process::{Command, Stdio};
 
@@ -319,7 +320,7 @@ mod tests {
     fn an_operator_reads_the_key_that_opens_the_slot() {
         let (dir, device, public) = folder();
         let identity = dir.path().join("identity");
-        let format = Job::Format { key_bytes: 64, sector_bytes: None };
+        let format = Job::Format { cipher: Cipher::AesXts, key_bytes: 64, sector_bytes: None };
         let keys = [fixed(0, "first"), with_people(3, &[&public])];
         ask(&device, format, &keys, &[]).unwrap();
         let [offered] = <[Offered; 1]>::try_from(of_partition(Volume::Ephemeral, &device)).unwrap();
@@ -372,7 +373,7 @@ mod tests {
     #[test]
     fn other_recipients_get_another_key() {
         let (dir, device, public) = folder();
-        let format = Job::Format { key_bytes: 64, sector_bytes: None };
+        let format = Job::Format { cipher: Cipher::AesXts, key_bytes: 64, sector_bytes: None };
         let first = fixed(0, "first");
         ask(&device, format, &[first.clone(), with_people(3, &[&public, SOMEBODY])], &[]).unwrap();
         let file = |device: &Path| of_partition(Volume::Ephemeral, device).pop().unwrap().file;
