@@ -114,6 +114,9 @@ fn a_person_unlocks_what_the_server_lost() {
     // The other one at the console, where it is not shown.
     node.vm().wait_for("EPHEMERAL is locked. Its recovery key (it is not shown):", LOOK).unwrap();
     let mut console = UnixStream::connect(node.vm().files().join("serial")).unwrap();
+    // Whoever is connected has to read, or the machine waits for that with all that it prints.
+    let mut shown = console.try_clone().unwrap();
+    std::thread::spawn(move || std::io::copy(&mut shown, &mut std::io::sink()));
     console.write_all(format!("{}\r", key_of_ephemeral.trim()).as_bytes()).unwrap();
     node.vm()
         .wait_for("EPHEMERAL was unlocked by the recovery key in slot 3; new in slots: 0", LOOK)
