@@ -13,16 +13,13 @@ use std::io::Read;
 
 use ondisk::Digest;
 use ondisk::manifest::{FORMAT, Layer, RootManifest};
-use ondisk::verity::TreeBuilder;
+use ondisk::verity::{BLOCK_BYTES, TreeBuilder};
 
 use crate::device::BlockDevice;
 use crate::{Error, Progress};
 
 /// How much is copied at once.
 const CHUNK_BYTES: usize = 1 << 20;
-
-/// A hash block.
-const BLOCK_BYTES: usize = 4096;
 
 /// Where a layer's bytes come from: the file in an image, a layer of the running system, a registry's blob.
 pub type Source<'s> = dyn FnMut(&Layer) -> Result<Box<dyn Read>, Error> + 's;

@@ -51,12 +51,17 @@ fn what_cannot_be_upgraded_is_refused_before_anything_is_written() {
 fn a_layer_of_the_wrong_length_or_content_never_gets_an_entry() {
     let (old, mut new) = (VARIANT.system("v1"), VARIANT.system("v2"));
     let Node { disk, table, running } = Node::installed(VARIANT, &old).unwrap();
+    let inactive = running.slot.other().partition();
     let mut attempt = |layer: Vec<u8>| {
         new.layer = layer;
         let mut recorder = Recorder::new(disk.clone());
         let error = upgrade(&mut recorder, &table, running, &new).unwrap_err().to_string();
-        let started = Judge::new(&[&old]).start(&mut recorder.finish().1).unwrap();
+        let mut after = recorder.finish().1;
+        let started = Judge::new(&[&old]).start(&mut after).unwrap();
         assert_eq!(started.version, "v1");
+        // Nor does a start take the slot for a whole one, whoever's layers these are.
+        let mut installed = Installed { disk: &mut after, table: table.clone() };
+        assert!(!slot::is_known(&mut installed.part(inactive).unwrap(), &new.manifest));
         error
     };
     let whole = VARIANT.system("v2").layer;
