@@ -44,8 +44,8 @@ pub(super) fn find(
     Ok(inside(image))
 }
 
-/// What the kernel itself carries.
-fn inside(image: &[u8]) -> Option<String> {
+/// The kernel that a bzImage holds, as the ELF file that was linked; `None`: no bzImage, or packed in another way.
+pub fn unpacked(image: &[u8]) -> Option<Vec<u8>> {
     let packed = bzimage::payload(image)?;
     let mut kernel = Vec::new();
     // Behind the packed kernel lies its length: what follows the end of the stream is no fault.
@@ -58,8 +58,13 @@ fn inside(image: &[u8]) -> Option<String> {
         return None;
     };
     read.ok()?;
+    Some(kernel)
+}
+
+/// What the kernel itself carries.
+fn inside(image: &[u8]) -> Option<String> {
     let mut text = String::new();
-    GzDecoder::new(bzimage::configuration(&kernel)?)
+    GzDecoder::new(bzimage::configuration(&unpacked(image)?)?)
         .take(MOST_CONFIG_BYTES)
         .read_to_string(&mut text)
         .ok()?;

@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 
 use super::builder::{Boot, Bus, Drive, Serial, VmBuilder};
 use crate::accel::{self, Accelerator};
+use crate::emulated;
 
 /// OVMF without Secure Boot, as Debian's `ovmf` package installs it.
 const OVMF_CODE: &str = "/usr/share/OVMF/OVMF_CODE_4M.fd";
@@ -19,10 +20,6 @@ const OVMF_SECURE_CODE: &str = "/usr/share/OVMF/OVMF_CODE_4M.secboot.fd";
 
 /// The empty variable store that belongs to both.
 const OVMF_VARS: &str = "/usr/share/OVMF/OVMF_VARS_4M.fd";
-
-/// An emulated processor that the host leaves waiting gets no timer interrupts while the kernel tries whether there
-/// are any, and the kernel panics. Guests under KVM skip the trial by themselves.
-const NO_TIMER_CHECK: &str = "no_timer_check";
 
 /// Collects words.
 #[derive(Default)]
@@ -70,9 +67,13 @@ fn boot(words: &mut Words, boot: &Boot, dir: &Path, accelerator: Accelerator) ->
     let emulated = accelerator == Accelerator::Tcg;
     match boot {
         Boot::Kernel { kernel, initramfs, command_line } => {
-            words.option("-kernel", kernel);
-            let more = if emulated { format!(" {NO_TIMER_CHECK}") } else { String::new() };
-            words.option("-append", format!("{command_line}{more}"));
+            if emulated {
+                words.option("-kernel", emulated::kernel(kernel)?);
+                words.option("-append", format!("{command_line} {}", emulated::WORDS));
+            } else {
+                words.option("-kernel", kernel);
+                words.option("-append", command_line);
+            }
             if let Some(initramfs) = initramfs {
                 words.option("-initrd", initramfs);
             }
@@ -85,7 +86,8 @@ fn boot(words: &mut Words, boot: &Boot, dir: &Path, accelerator: Accelerator) ->
             ovmf(words, OVMF_CODE, dir)?;
             if emulated {
                 // systemd's stub adds this to the command line of the UKI.
-                let line = format!("type=11,value=io.systemd.stub.kernel-cmdline-extra={NO_TIMER_CHECK}");
+                let words_of_stub = emulated::WORDS.replace(',', ",,");
+                let line = format!("type=11,value=io.systemd.stub.kernel-cmdline-extra={words_of_stub}");
                 words.option("-smbios", line);
             }
         }
@@ -219,7 +221,9 @@ mod tests {
 
     #[test]
     fn only_an_emulated_kernel_is_told_that_the_timer_works() {
-        let kernel = Boot::Kernel { kernel: "k".into(), initramfs: None, command_line: "panic=1".to_owned() };
+        let file = tempfile::NamedTempFile::new().expect("a file that is no bzImage");
+        let (kernel, command_line) = (file.path().to_owned(), "panic=1".to_owned());
+        let kernel = Boot::Kernel { kernel, initramfs: None, command_line };
         let words = |accelerator| {
             words_of(|words| {
                 boot(words, &kernel, Path::new("."), accelerator).expect("the words of a kernel")

@@ -177,6 +177,10 @@ mod tests {
     #[test]
     fn what_is_typed_is_read_and_not_shown() {
         let (mut far, dir) = terminal();
+        // A terminal that nobody has open is hung up: the far end reads an error, and not what is still on its way.
+        let flags = i32::try_from(OFlags::NOCTTY.bits()).unwrap();
+        let near = dir.path().join("ttyS0");
+        let _kept = OpenOptions::new().read(true).custom_flags(flags).open(near).unwrap();
         let mut consoles = open(&dir.path().join("active"), dir.path());
         assert_eq!(consoles.len(), 1);
         tell(&mut consoles, "\nkey: ");

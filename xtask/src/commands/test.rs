@@ -118,9 +118,10 @@ const INIT_LINTS: [&str; 12] = [
     "pid1",
     "--bin",
     "init",
-    // Without std there is no unwinding, which this profile leaves out.
+    // Without std there is no unwinding, which this profile leaves out. Not the image's profile: the build beside this
+    // holds the lock of that one's folder for minutes.
     "--profile",
-    "image",
+    "freestanding",
     "--quiet",
     "--",
     "-Dwarnings",

@@ -167,6 +167,10 @@ impl Suites {
         self.tally.add(tally);
         step::note(&format!("{name}: {tally} ({seconds:.1} s)"));
         let succeeded = why.is_none();
+        if let Some(why) = &why {
+            // At once too: a run that is ended before its end must not keep it to itself.
+            println!("{why}");
+        }
         self.failures.extend(why.map(|why| (name.to_owned(), why)));
         succeeded
     }
