@@ -26,7 +26,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use clap::Subcommand;
 
-use crate::build::{self, Artefacts};
+use crate::build::{self, Artefacts, Client};
 use crate::cache::Cache;
 use crate::host::{self, Need};
 use crate::inputs::{Freshness, Inputs};
@@ -93,7 +93,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 impl BuildOptions {
     fn artefacts(&self) -> Result<Artefacts> {
-        if self.no_build { Artefacts::read() } else { build::build(Freshness::Day, None) }
+        if self.no_build { Artefacts::read() } else { build::build(Freshness::Day, None, Client::Released) }
     }
 }
 

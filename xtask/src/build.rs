@@ -68,7 +68,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     host::ensure_packages(Need::Build)?;
     let freshness = if options.update { Freshness::Now } else { Freshness::Day };
     let kernel = chosen(options.kernel.as_deref(), options.modules.as_deref(), freshness)?;
-    let artefacts = build(freshness, kernel.as_ref())?;
+    let artefacts = build(freshness, kernel.as_ref(), Client::Released)?;
     sizes::print(&artefacts)
 }
 
@@ -95,15 +95,27 @@ pub(crate) fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }
 
+/// Which billetctl lies beside the images.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Client {
+    /// The one that users get.
+    Released,
+    /// The same sources without optimisation: what of it runs on no node need not keep tests waiting.
+    Dev,
+}
+
 /// Builds all there is to build and writes `build.json`. `kernel`: one of the user's.
-pub(crate) fn build(freshness: Freshness, kernel: Option<&Given>) -> Result<Artefacts> {
+pub(crate) fn build(freshness: Freshness, kernel: Option<&Given>, client: Client) -> Result<Artefacts> {
     let output = Output::open(&place::artefacts())?;
     let cache = Cache::open(&place::cache()?)?;
     let init = programs::compile(&programs::INIT)?;
     programs::check_init(&init)?;
     let machined = programs::compile(&programs::MACHINED)?;
     let agent = programs::compile(&programs::TEST_AGENT)?;
-    let billetctl = programs::compile(&programs::BILLETCTL)?;
+    let billetctl = match client {
+        Client::Released => programs::compile(&programs::BILLETCTL)?,
+        Client::Dev => programs::dev_billetctl()?,
+    };
     let materials = Materials::gather(&cache, freshness)?;
     let sets = kernel::ModuleSets::read(PROFILE)?;
     let store = LayerStore::open(&cache, &output)?;

@@ -58,6 +58,22 @@ pub(crate) fn compile(program: &Program) -> Result<PathBuf> {
     Ok(place::target().join(TARGET).join(PROFILE).join(program.binary))
 }
 
+/// billetctl as the unit tests of the workspace have it, which have compiled most of it already: whole-program optimisation
+/// of another binary takes as long as all tests of the sources.
+pub(crate) fn dev_billetctl() -> Result<PathBuf> {
+    let cargo = Cmd::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        // With the workspace's features, as the tests: else its libraries would be compiled once more.
+        .args(["build", "--quiet", "--locked", "--workspace", "--bin", BILLETCTL.binary])
+        .folder(&place::repository());
+    step("compile billetctl for tests", || {
+        if !cargo.show()? {
+            bail!("{cargo} failed");
+        }
+        Ok(())
+    })?;
+    Ok(place::target().join(TARGET).join("debug").join(BILLETCTL.binary))
+}
+
 /// Largest init in bytes, stripped (invariant 3).
 const MOST_INIT_BYTES: u64 = 1_500_000;
 

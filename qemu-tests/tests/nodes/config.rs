@@ -180,10 +180,10 @@ fn every_mode_does_what_it_says() {
 }
 
 #[test]
+#[ignore = "long run"]
 fn a_newer_config_on_state_wins_whatever_its_disk_hangs_on() {
-    // The controller that takes longest to find its disk; the other in the long run.
     let buses = [("config-on-sata", Bus::Sata), ("config-on-nvme", Bus::Nvme)];
-    for (name, bus) in buses.into_iter().take(rounds(1, 2).try_into().unwrap()) {
+    for (name, bus) in buses {
         let node = TestNode::builder(name).state_disk_on(bus).boot().unwrap();
         let config = node.credentials().machine_config().unwrap();
         node.vm().wait_for("billet: boot sequence: done", BOOT_LIMIT).unwrap();
@@ -225,6 +225,7 @@ const UNREACHABLE: [&str; 10] = [
 ];
 
 #[test]
+#[ignore = "long run"]
 fn an_unreachable_node_comes_back_by_itself() {
     let node = TestNode::builder("config-confirm").state_disk().boot().unwrap();
     let config = node.credentials().machine_config().unwrap();

@@ -11,7 +11,6 @@ use qemu_tests::artifacts::build;
 use qemu_tests::installer_image::{Parts, Registry};
 use qemu_tests::node::BOOT_LIMIT;
 use qemu_tests::root::{copy_sparse, partition_offset};
-use qemu_tests::settings::rounds;
 use qemu_tests::{Bus, Drive, TestNode, Transport, paths};
 use serde_json::json;
 
@@ -67,10 +66,8 @@ fn a_bad_sector_in_the_other_slot_ends_an_upgrade_and_nothing_else() {
 }
 
 #[test]
+#[ignore = "long run"]
 fn a_second_disk_with_our_partitions_is_left_alone_and_a_clone_refused() {
-    if rounds(0, 1) == 0 {
-        return;
-    }
     let dir = paths::temporary_dir().unwrap();
     let (image, other) =
         (copy_of_the_build(dir.path(), "disk.img"), copy_of_the_build(dir.path(), "other.img"));
@@ -105,6 +102,7 @@ fn a_second_disk_with_our_partitions_is_left_alone_and_a_clone_refused() {
 }
 
 #[test]
+#[ignore = "long run"]
 fn a_disk_that_is_pulled_out_while_it_is_installed_to_is_named_and_may_come_back() {
     let node = TestNode::builder("disk-pulled")
         .installs()
@@ -128,9 +126,6 @@ fn a_disk_that_is_pulled_out_while_it_is_installed_to_is_named_and_may_come_back
     node.vm().expect("the disk /dev/sda is gone", UPGRADE_LIMIT).unwrap();
     // It runs from its initramfs, and goes on to.
     node.answers(BOOT_LIMIT).unwrap();
-    if rounds(0, 1) == 0 {
-        return;
-    }
     let file = json!({ "driver": "file", "filename": node.files().join("disk.img") });
     let image = json!({ "driver": "raw", "node-name": "again", "file": file });
     node.vm().qmp().execute("blockdev-add", image).unwrap();

@@ -7,7 +7,6 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use qemu_tests::node::{BOOT_LIMIT, NodeBuilder};
-use qemu_tests::settings::rounds;
 use qemu_tests::{TestNode, VmBuilder};
 use serde_json::json;
 
@@ -160,11 +159,9 @@ fn both_are_encrypted_opened_and_given_other_keys() {
 /// config are applied one after the other; the entropy check and the notes are unit tests of crates/unlock and
 /// crates/config.
 #[test]
+#[ignore = "long run"]
 fn guide_13_line_by_line() {
     // Eight boots; what each does is in the tests beside this one.
-    if rounds(0, 1) == 0 {
-        return;
-    }
     let disk = Disk::new(4 * GIB);
     let with = |ephemeral: &str, state: &str| {
         let text = disk.credentials.machine_config().unwrap();
@@ -233,11 +230,9 @@ fn guide_13_line_by_line() {
 
 /// Guide 13, "Ephemeral Partition", there and back.
 #[test]
+#[ignore = "long run"]
 fn data_is_never_encrypted_over_and_a_wipe_changes_either_way() {
     // Five boots; the refusals are unit tests of volumes::change too.
-    if rounds(0, 1) == 0 {
-        return;
-    }
     let disk = Disk::new(4 * GIB);
     let node = on(&disk, "ephemeral-plain", MACHINE).start().unwrap();
     booted(&node);
@@ -274,11 +269,9 @@ fn data_is_never_encrypted_over_and_a_wipe_changes_either_way() {
 
 /// Guide 13, "State Partition", there and back; and a disk that moved to another machine.
 #[test]
+#[ignore = "long run"]
 fn a_wiped_state_is_made_as_the_next_config_says() {
     // Seven boots.
-    if rounds(0, 1) == 0 {
-        return;
-    }
     let disk = Disk::new(4 * GIB);
     let node = on(&disk, "state-plain", MACHINE).start().unwrap();
     booted(&node);

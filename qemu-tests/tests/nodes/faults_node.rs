@@ -128,6 +128,7 @@ fn a_config_volume_that_comes_late_is_taken() {
 }
 
 #[test]
+#[ignore = "long run"]
 fn a_log_flood_delays_nothing() {
     let node = TestNode::boot("node-log-flood").unwrap();
     let agent = node.agent().unwrap();
@@ -150,6 +151,7 @@ fn a_log_flood_delays_nothing() {
 }
 
 #[test]
+#[ignore = "long run"]
 fn a_full_tmpfs_stops_nobody() {
     let node = TestNode::boot("node-full-tmpfs").unwrap();
     let agent = node.agent().unwrap();
@@ -171,6 +173,7 @@ fn a_full_tmpfs_stops_nobody() {
 }
 
 #[test]
+#[ignore = "long run"]
 fn orphans_are_reaped_while_the_node_answers() {
     let node = TestNode::boot("node-orphans").unwrap();
     let agent = node.agent().unwrap();

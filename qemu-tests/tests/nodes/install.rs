@@ -134,6 +134,7 @@ fn somebodys_disk_is_refused_until_it_may_be_wiped() {
 /// A config from a volume, a disk by its properties, sectors of 4096 bytes, both volumes encrypted from the start, STATE
 /// with Adiantum.
 #[test]
+#[ignore = "long run"]
 fn a_machine_with_a_config_volume_installs_itself_without_anybody() {
     let credentials = Credentials::generate().unwrap();
     let selector = ["diskSelector:", "  type: nvme", "  size: '>= 3GiB'", "  serial: late*"];
@@ -201,6 +202,7 @@ fn the_image_that_the_config_names_is_installed_and_not_the_mediums_system() {
 
 /// What newer clients call in maintenance mode: the caller hears every step and then the end.
 #[test]
+#[ignore = "long run"]
 fn a_machine_is_installed_by_the_lifecycle_service() {
     let node =
         TestNode::builder("install-lifecycle").machine(|vm, dir| Ok(with_blank(vm, dir))).start().unwrap();

@@ -44,6 +44,7 @@ impl KeyServer {
 }
 
 #[test]
+#[ignore = "long run"]
 fn a_server_opens_both_volumes_as_soon_as_it_is_there() {
     let disk = Disk::new(4 * GIB);
     let server = KeyServer::start(0);

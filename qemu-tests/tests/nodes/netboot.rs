@@ -10,7 +10,6 @@ use qemu_tests::credentials::{Credentials, HOSTNAME};
 use qemu_tests::lan::{INTERFACE, Lan, MAC};
 use qemu_tests::node::BOOT_LIMIT;
 use qemu_tests::process::{Owned, POLL_INTERVAL};
-use qemu_tests::settings::rounds;
 use qemu_tests::{TestNode, Transport, VmBuilder, deadline, paths};
 
 /// An emulated card fetches a hundred megabytes.
@@ -130,10 +129,8 @@ fn a_machine_without_a_disk_starts_and_takes_its_own_config() {
 
 /// UEFI, and a network that has its own DHCP server: addresses are that one's.
 #[test]
+#[ignore = "long run"]
 fn beside_another_dhcp_server_only_the_boot_file_is_told() {
-    if rounds(0, 1) == 0 {
-        return;
-    }
     let mut rig = Rig::new("10.0.2.77/24", true);
     rig.serve(&[]);
     let node = rig.machine("netboot-uefi", VmBuilder::uefi, None);

@@ -13,7 +13,6 @@ use qemu_tests::artifacts::build;
 use qemu_tests::installer_image::Parts;
 use qemu_tests::node::BOOT_LIMIT;
 use qemu_tests::root::{copy_sparse, partition_offset};
-use qemu_tests::settings::rounds;
 use qemu_tests::{TestNode, Transport, paths};
 
 /// Enrolling, a restart, and a boot under system management mode, which an emulator is slow at.
@@ -102,10 +101,8 @@ fn flip(uki: &mut [u8], section: &str) {
 }
 
 #[test]
+#[ignore = "long run"]
 fn what_was_altered_does_not_start() {
-    if rounds(0, 1) == 0 {
-        return;
-    }
     for section in [".linux", ".cmdline", ".initrd"] {
         let folder = paths::temporary_dir().unwrap();
         let image = disk(folder.path(), |uki| flip(uki, section));
@@ -130,10 +127,8 @@ fn what_was_altered_does_not_start() {
 
 /// An image that nobody signed, on a machine whose key is enrolled.
 #[test]
+#[ignore = "long run"]
 fn what_nobody_signed_does_not_start() {
-    if rounds(0, 1) == 0 {
-        return;
-    }
     let folder = paths::temporary_dir().unwrap();
     let image = disk(folder.path(), |uki| *uki = Image::parse(uki).unwrap().without_signatures().unwrap());
     let node = start("secure-boot-unsigned", &image);

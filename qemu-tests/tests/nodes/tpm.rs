@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use qemu_tests::installer_image::{Parts, Registry};
 use qemu_tests::node::{BOOT_LIMIT, NodeBuilder};
-use qemu_tests::settings::rounds;
 use qemu_tests::{TestNode, Transport, VmBuilder};
 
 use crate::encryption::{MACHINE, apply, node_id, on};
@@ -70,6 +69,7 @@ fn documents(pcrs: &str) -> String {
 
 /// Register 1 holds what the firmware tells of the machine: another label on its case changes it.
 #[test]
+#[ignore = "long run"]
 fn a_changed_register_is_named_another_key_opens_and_other_registers_are_sealed_to() {
     let disk = Disk::new(4 * GIB);
     let own = disk.dir.path().join("tpm");
@@ -102,9 +102,6 @@ fn a_changed_register_is_named_another_key_opens_and_other_registers_are_sealed_
     node.vm().wait_for("STATE: the key in slot 0 was replaced", BOOT).unwrap();
     let header = String::from_utf8_lossy(&disk.bytes(state, 32 << 10)).into_owned();
     assert!(header.contains(r#""billet":{"pcrs":[7]}"#), "{header}");
-    if rounds(0, 1) == 0 {
-        return node.vm().quit().unwrap();
-    }
     let wipe = ["reset", "--system-labels-to-wipe", "EPHEMERAL", "--reboot", "--wait=false"];
     node.admin().ok(&wipe).unwrap();
     node.vm().expect("EPHEMERAL on /dev/vda was empty: encrypted and formatted", RESET_LIMIT).unwrap();
@@ -120,10 +117,8 @@ fn a_changed_register_is_named_another_key_opens_and_other_registers_are_sealed_
 
 /// Register 11 has another value in every system: the new one opens since the old one approved it.
 #[test]
+#[ignore = "long run"]
 fn an_upgrade_opens_what_was_sealed_to_the_system_before() {
-    if rounds(0, 1) == 0 {
-        return;
-    }
     let registry = Registry::start().unwrap();
     let image = registry.keep("0.2.0", &Parts::of_build().unwrap().image("0.2.0")).unwrap();
     let state = registry.new_folder("tpm").unwrap();

@@ -11,7 +11,6 @@ use qemu_tests::artifacts::build;
 use qemu_tests::installer_image::{Parts, Registry};
 use qemu_tests::node::{BOOT_LIMIT, NodeBuilder};
 use qemu_tests::root::copy_sparse;
-use qemu_tests::settings::rounds;
 use qemu_tests::{TestNode, Transport, VmBuilder, paths};
 use serde_json::json;
 
@@ -87,6 +86,7 @@ fn versions_follow_one_another_and_a_rollback_goes_back() {
 
 /// The machine's UUID and a passphrase open the volumes of any system: no TPM has to approve one.
 #[test]
+#[ignore = "long run"]
 fn a_staged_upgrade_happens_at_the_next_start_and_encrypted_volumes_stay() {
     let registry = Registry::start().unwrap();
     let image = registry.keep("0.2.0", &Parts::of_build().unwrap().image("0.2.0")).unwrap();
@@ -105,9 +105,6 @@ fn a_staged_upgrade_happens_at_the_next_start_and_encrypted_volumes_stay() {
     node.vm().expect("upgrade: version 0.2.0 from", UPGRADE_LIMIT).unwrap();
     expect_kept(&node, "0.2.0", "billet-000002.efi");
     assert_eq!(node.admin().ok(&["read", KEPT]).unwrap(), "kept");
-    if rounds(0, 1) == 0 {
-        return;
-    }
     node.admin().ok(&["rollback"]).unwrap();
     node.vm().expect("rollback: billet-000003.efi starts from now on", BOOT_LIMIT).unwrap();
     node.vm().expect("STATE on /dev/vda5 opened by the nodeID key in slot 0", BOOT_LIMIT).unwrap();

@@ -209,6 +209,7 @@ fn further_disks_are_made_once_and_mounted() {
 }
 
 #[test]
+#[ignore = "long run"]
 fn what_somebody_else_put_there_is_left_alone() {
     let disk = Disk::new(4 * GIB);
     let node = disk.node("volumes-own").start().unwrap();
@@ -260,6 +261,7 @@ fn a_reset_of_state_ends_in_maintenance_and_leaves_the_rest() {
 }
 
 #[test]
+#[ignore = "long run"]
 fn a_reset_that_is_cut_off_goes_on_and_erases_the_whole_disk() {
     let disk = Disk::new(4 * GIB);
     let node = disk.node("reset-whole").start().unwrap();
@@ -282,6 +284,7 @@ fn a_reset_that_is_cut_off_goes_on_and_erases_the_whole_disk() {
 }
 
 #[test]
+#[ignore = "long run"]
 fn wiping_another_disk_is_gone_on_with_after_a_power_cut() {
     let disk = Disk::new(4 * GIB);
     let other = disk.dir.path().join("other.img");
@@ -325,6 +328,7 @@ fn data_at(image: &Path, bytes: &mut [u8], at: u64) {
 }
 
 #[test]
+#[ignore = "long run"]
 fn the_command_line_wipes_what_it_names() {
     let disk = Disk::new(4 * GIB);
     let node = disk.node("wipe-first").start().unwrap();

@@ -22,7 +22,7 @@ use qemu_tests::cli::Billetctl;
 use qemu_tests::console::Console;
 
 use super::stop;
-use crate::build::{self, Artefacts};
+use crate::build::{self, Artefacts, Client};
 use crate::host::{self, Need};
 use crate::inputs::Freshness;
 use crate::place;
@@ -75,8 +75,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if is_named {
         machine.use_image_s_kernel();
     }
-    let artefacts =
-        if options.no_build { Artefacts::read()? } else { build::build(freshness, own.as_ref())? };
+    let artefacts = if options.no_build {
+        Artefacts::read()?
+    } else {
+        build::build(freshness, own.as_ref(), Client::Released)?
+    };
     start(&machine)?;
     let state = State::running()?.context("the node ended at once; its log is target/run/serial.log")?;
     if options.detach { wait_for_api(&state, &artefacts) } else { follow(&state, &artefacts) }

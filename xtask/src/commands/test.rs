@@ -16,7 +16,7 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 
-use crate::build;
+use crate::build::{self, Client};
 use crate::command::find_program;
 use crate::host::{self, Need};
 use crate::inputs::Freshness;
@@ -64,7 +64,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 fn built(options: &Options) -> Result<()> {
     let kernel = build::chosen(options.kernel.as_deref(), options.modules.as_deref(), Freshness::Day)?;
-    build::build(Freshness::Day, kernel.as_ref()).map(drop)
+    let client = if options.long { Client::Released } else { Client::Dev };
+    build::build(Freshness::Day, kernel.as_ref(), client).map(drop)
 }
 
 /// What needs sources alone.
@@ -93,7 +94,9 @@ fn with_what_was_built(suites: &mut Suites, long: bool) {
         note("left out without root: the tests that start containerd on this machine");
     }
     costs::begin();
-    suites.tests(&Suite::cargo("virtual machines", &MACHINE_TESTS).long(long).live());
+    let whole: &[&str] = if long { &["--", "--include-ignored"] } else { &[] };
+    let machines = [&MACHINE_TESTS[..], whole].concat();
+    suites.tests(&Suite::cargo("virtual machines", &machines).long(long).live());
     costs::show();
     if long {
         suites.call("same bytes twice", twice::run);
@@ -134,7 +137,7 @@ const UNIT_TESTS: [&str; 3] = ["test", "--workspace", "--no-fail-fast"];
 
 const CONTAINERD_TESTS: [&str; 6] = ["test", "--workspace", "--lib", "containerd_api", "--", "--ignored"];
 
-/// All of `qemu-tests`, by name, since they run in no other way.
+/// All of `qemu-tests`, by name, since they run in no other way. What is marked as ignored belongs to the long run.
 const MACHINE_TESTS: [&str; 13] = [
     "test",
     "--workspace",
