@@ -19,9 +19,10 @@ use super::tpm::TpmVault;
 /// What a slot costs whoever guesses: the second recommendation of RFC 9106, for machines without much memory.
 pub(super) const COST: Cost = Cost::Argon2id(Argon2Cost { memory_kib: 64 << 10, passes: 3, lanes: 4 });
 
-/// The same of a recovery key. It is 256 random bits, which no derivation makes harder to guess; and whoever reaches a node
-/// in maintenance can have it try one: that should cost the node nothing. The least that LUKS2 knows.
-const RECOVERY_COST: Cost = Cost::Pbkdf2(1000);
+/// The same of a key that somebody seals: 256 random bits, which no derivation makes harder to guess. A node opens its
+/// volumes with less memory and sooner; and whoever reaches one in maintenance can have it try a recovery key, which
+/// should cost it nothing. The least that LUKS2 knows, as systemd-cryptenroll takes for a TPM's keys.
+const SEALED_COST: Cost = Cost::Pbkdf2(1000);
 
 /// A key of a volume.
 #[derive(Clone, Serialize, Deserialize)]
@@ -94,7 +95,7 @@ impl fmt::Debug for VolumeKey {
 impl VolumeKey {
     /// One whose slot costs what is usual for its kind.
     pub(super) fn new(slot: u8, kind: &KeyKind, origin: Origin) -> Self {
-        let cost = if *kind == KeyKind::Recovery { RECOVERY_COST } else { COST };
+        let cost = if matches!(origin, Origin::Known(_)) { COST } else { SEALED_COST };
         Self { slot, kind: kind.to_string(), origin, salt: None, cost: to_wire(cost) }
     }
 
