@@ -1,4 +1,4 @@
-//! What an emulated machine is spared, since it is slow: no test looks at it, and each costs seconds of every boot.
+//! What an emulated machine is spared, since it is slow: no test looks at it, and it is a third of a boot up to init.
 //!
 //! Owns: the words on the command line of emulated kernels, and the unpacked kernels in `target/qemu-tests`.
 //! Does not: change what is measured or checked: machines that start from firmware get a bzImage as users do.
@@ -17,10 +17,10 @@ use crate::paths;
 /// * An emulated processor that the host leaves waiting gets no timer interrupts while the kernel tries whether there
 ///   are any, and the kernel panics. Guests under KVM skip the trial by themselves.
 /// * The self-tests of two parts of the kernel's crypto that nothing of ours calls, and that `cryptomgr.notests` does
-///   not turn off: 0.9 s.
+///   not turn off.
 pub(crate) const WORDS: &str = "no_timer_check initcall_blacklist=jent_mod_init,crypto_kdf108_init";
 
-/// The kernel to give to QEMU: an ELF file is entered directly (PVH), where a bzImage unpacks itself, emulated, in 1.6 s.
+/// The kernel to give to QEMU: an ELF file is entered directly (PVH), where a bzImage unpacks itself, emulated.
 /// What is no bzImage, or packed in a way that we cannot unpack, is given as it is.
 pub(crate) fn kernel(image: &Path) -> Result<PathBuf> {
     let bytes = fs::read(image).with_context(|| format!("read the kernel {}", image.display()))?;
