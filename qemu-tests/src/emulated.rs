@@ -21,7 +21,7 @@ use crate::paths;
 pub(crate) const WORDS: &str = "no_timer_check initcall_blacklist=jent_mod_init,crypto_kdf108_init";
 
 /// The kernel to give to QEMU: an ELF file is entered directly (PVH), where a bzImage unpacks itself, emulated.
-/// What is no bzImage, or packed in a way that we cannot unpack, is given as it is.
+/// What is no bzImage, packed in a way that we cannot unpack, or has no such entry, is given as it is.
 pub(crate) fn kernel(image: &Path) -> Result<PathBuf> {
     let bytes = fs::read(image).with_context(|| format!("read the kernel {}", image.display()))?;
     let mut hasher = DefaultHasher::new();
@@ -31,7 +31,9 @@ pub(crate) fn kernel(image: &Path) -> Result<PathBuf> {
     if path.exists() {
         return Ok(path);
     }
-    let Some(kernel) = unpacked(&bytes) else { return Ok(image.to_owned()) };
+    let Some(kernel) = unpacked(&bytes).filter(|kernel| has_direct_entry(kernel)) else {
+        return Ok(image.to_owned());
+    };
     // Several tests may get here at once: each writes a file of its own, and the last one stays.
     let stored = |folder: &Path| -> std::io::Result<()> {
         fs::create_dir_all(folder)?;
@@ -44,6 +46,30 @@ pub(crate) fn kernel(image: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
+/// Whether an ELF file names an entry for PVH in its notes (CONFIG_PVH), without which QEMU refuses it.
+/// Source: ELF-64 Object File Format §4 and §8; xen/include/public/elfnote.h (`XEN_ELFNOTE_PHYS32_ENTRY`).
+fn has_direct_entry(kernel: &[u8]) -> bool {
+    const PT_NOTE: u64 = 4;
+    const ENTRY_OF_XEN: &[u8] = b"\x12\0\0\0Xen\0";
+    let number = |at: u64, bytes: usize| {
+        let at = usize::try_from(at).ok()?;
+        let field = kernel.get(at..at.checked_add(bytes)?)?;
+        Some(field.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
+    };
+    let notes = |index: u64| {
+        let header = number(0x20, 8)?.checked_add(index.checked_mul(number(0x36, 2)?)?)?;
+        if number(header, 4)? != PT_NOTE {
+            return None;
+        }
+        let [at, length] = [number(header + 8, 8)?, number(header + 32, 8)?];
+        kernel.get(usize::try_from(at).ok()?..usize::try_from(at.checked_add(length)?).ok()?)
+    };
+    let count = number(0x38, 2).unwrap_or(0);
+    let mut all = (0..count).filter_map(notes);
+    kernel.starts_with(b"\x7fELF\x02\x01")
+        && all.any(|notes| notes.windows(ENTRY_OF_XEN.len()).any(|window| window == ENTRY_OF_XEN))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -54,5 +80,24 @@ mod tests {
         fs::write(file.path(), "no bzImage").unwrap();
         assert_eq!(kernel(file.path()).unwrap(), file.path());
         assert!(kernel(Path::new("/nowhere")).is_err());
+    }
+
+    #[test]
+    fn only_a_kernel_with_the_note_is_entered_directly() {
+        let notes = |kind: u8| [&[4, 0, 0, 0, 8, 0, 0, 0, kind, 0, 0, 0][..], b"Xen\0", &[0; 8]].concat();
+        let elf = |notes: &[u8]| {
+            let mut file = vec![0; 120];
+            file[..6].copy_from_slice(b"\x7fELF\x02\x01");
+            (file[0x20], file[0x36], file[0x38]) = (64, 56, 1);
+            (file[64], file[72], file[96]) = (4, 120, u8::try_from(notes.len()).unwrap());
+            file.extend(notes);
+            file
+        };
+        assert!(has_direct_entry(&elf(&notes(0x12))));
+        assert!(!has_direct_entry(&elf(&notes(0x13))));
+        let whole = elf(&notes(0x12));
+        for length in 0..whole.len() {
+            assert!(!has_direct_entry(&whole[..length]), "the first {length} bytes");
+        }
     }
 }
