@@ -61,6 +61,8 @@ fn rolls_back(node: &TestNode, version: &str, entry: &str) {
     node.admin().ok(&["rollback"]).unwrap();
     node.vm().expect(&format!("rollback: {entry} starts from now on"), BOOT_LIMIT).unwrap();
     node.wait_api(BOOT_LIMIT).unwrap();
+    // /var is mounted after the API is there.
+    node.vm().expect("billet: boot sequence: done", BOOT_LIMIT).unwrap();
     assert!(node.admin().ok(&["version"]).unwrap().contains(version));
     let status = node.admin().ok(&["get", "upgradestatus", "-o", "yaml"]).unwrap();
     assert!(status.contains("state: rolled back"), "{status}");
