@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::artifacts;
 use crate::console::Console;
+use crate::emulated::NO_TIMER_CHECK;
 use crate::paths;
 use crate::process::Owned;
 
@@ -156,7 +157,10 @@ fn trial_boot(accelerator: Accelerator, hello: Duration, kernel: &Path, dir: &Pa
         command.args(accelerator.arguments());
         command.args(["-machine", "q35", "-m", "256", "-nodefaults", "-display", "none", "-no-reboot"]);
         command.arg("-serial").arg(format!("file:{}", log.display()));
-        command.arg("-kernel").arg(kernel).args(["-append", "console=ttyS0 panic=-1 no_timer_check"]);
+        command
+            .arg("-kernel")
+            .arg(kernel)
+            .args(["-append", &format!("console=ttyS0 panic=-1 {NO_TIMER_CHECK}")]);
         command.stdin(std::process::Stdio::null());
     })?;
     let console = Console::new(&log);

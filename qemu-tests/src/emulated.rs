@@ -14,11 +14,13 @@ use installer::kernel::unpacked;
 
 use crate::paths;
 
-/// * An emulated processor that the host leaves waiting gets no timer interrupts while the kernel tries whether there
-///   are any, and the kernel panics. Guests under KVM skip the trial by themselves.
-/// * The self-tests of two parts of the kernel's crypto that nothing of ours calls, and that `cryptomgr.notests` does
-///   not turn off.
-pub(crate) const WORDS: &str = "no_timer_check initcall_blacklist=jent_mod_init,crypto_kdf108_init";
+/// An emulated processor that the host leaves waiting gets no timer interrupts while the kernel tries whether there are
+/// any, and the kernel panics. Guests under KVM skip the trial by themselves.
+pub const NO_TIMER_CHECK: &str = "no_timer_check";
+
+/// Beside that, no self-tests of two parts of the kernel's crypto that nothing of ours calls, and that
+/// `cryptomgr.notests` does not turn off.
+pub(crate) const WORDS: [&str; 2] = [NO_TIMER_CHECK, "initcall_blacklist=jent_mod_init,crypto_kdf108_init"];
 
 /// The kernel to give to QEMU: an ELF file is entered directly (PVH), where a bzImage unpacks itself, emulated.
 /// What is no bzImage, packed in a way that we cannot unpack, or has no such entry, is given as it is.

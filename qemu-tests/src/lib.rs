@@ -15,7 +15,7 @@ pub mod config_volume;
 pub mod console;
 mod cost;
 pub mod credentials;
-mod emulated;
+pub mod emulated;
 pub mod encrypted_state;
 pub mod grub;
 pub mod installer_image;

@@ -69,12 +69,13 @@ fn boot(words: &mut Words, vm: &VmBuilder, dir: &Path, accelerator: Accelerator)
         Boot::Kernel { kernel, initramfs, command_line } => {
             // Beside an unpacked kernel QEMU 7.2 puts the initramfs where the firmware has the ACPI tables of a machine
             // with a TPM, whose log makes them longer: the kernel then finds neither.
-            match emulated && !vm.tpm {
-                true => words.option("-kernel", emulated::kernel(kernel)?),
-                false => words.option("-kernel", kernel),
+            if emulated && !vm.tpm {
+                words.option("-kernel", emulated::kernel(kernel)?);
+            } else {
+                words.option("-kernel", kernel);
             }
-            let more = if emulated { format!(" {}", emulated::WORDS) } else { String::new() };
-            words.option("-append", format!("{command_line}{more}"));
+            let more: &[&str] = if emulated { &emulated::WORDS } else { &[] };
+            words.option("-append", [&[command_line.as_str()], more].concat().join(" "));
             if let Some(initramfs) = initramfs {
                 words.option("-initrd", initramfs);
             }
@@ -87,7 +88,7 @@ fn boot(words: &mut Words, vm: &VmBuilder, dir: &Path, accelerator: Accelerator)
             ovmf(words, OVMF_CODE, dir)?;
             if emulated {
                 // systemd's stub adds this to the command line of the UKI.
-                let words_of_stub = emulated::WORDS.replace(',', ",,");
+                let words_of_stub = emulated::WORDS.join(" ").replace(',', ",,");
                 let line = format!("type=11,value=io.systemd.stub.kernel-cmdline-extra={words_of_stub}");
                 words.option("-smbios", line);
             }

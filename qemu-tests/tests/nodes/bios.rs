@@ -11,6 +11,7 @@ use installer::device::{Disk, Memory, Tears};
 use installer::esp::Esp;
 use ondisk::Digest;
 use qemu_tests::credentials::{Credentials, HOSTNAME};
+use qemu_tests::emulated::NO_TIMER_CHECK;
 use qemu_tests::installer_image::{Parts, Registry};
 use qemu_tests::node::BOOT_LIMIT;
 use qemu_tests::settings::{Random, rounds, seed};
@@ -122,7 +123,7 @@ fn config(credentials: &Credentials, registry: &Registry) -> String {
     let text = text.replacen("machine:\n", &format!("machine:\n{}", registry.machine_section()), 1);
     let line = text.lines().find(|line| line.trim_start() == "disk: /dev/sda").unwrap();
     let indent = " ".repeat(line.len() - line.trim_start().len());
-    text.replacen(line, &format!("{line}\n{indent}extraKernelArgs: [no_timer_check]"), 1)
+    text.replacen(line, &format!("{line}\n{indent}extraKernelArgs: [{NO_TIMER_CHECK}]"), 1)
 }
 
 /// Installs from maintenance mode on a machine without UEFI.

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use qemu_tests::artifacts::build;
 use qemu_tests::credentials::{Credentials, HOSTNAME};
+use qemu_tests::emulated::NO_TIMER_CHECK;
 use qemu_tests::lan::{INTERFACE, Lan, MAC};
 use qemu_tests::node::BOOT_LIMIT;
 use qemu_tests::process::{Owned, POLL_INTERVAL};
@@ -39,8 +40,8 @@ impl Rig {
         // Emulated timers miss the kernel's check of them now and then.
         let path = folder.path().join(BUNDLE).join("boot.ipxe");
         let script = std::fs::read_to_string(&path).unwrap();
-        std::fs::write(&path, script.replace("initrd=initramfs ", "initrd=initramfs no_timer_check "))
-            .unwrap();
+        let words = format!("initrd=initramfs {NO_TIMER_CHECK} ");
+        std::fs::write(&path, script.replace("initrd=initramfs ", &words)).unwrap();
         Self { folder, lan: Lan::new(address, other_dhcp).unwrap(), server: None }
     }
 

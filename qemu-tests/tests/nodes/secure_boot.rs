@@ -10,6 +10,7 @@ use installer::system::{BootParts, LOADER_CONFIG_PATH, LOADER_PATH, System};
 use ondisk::fat;
 use ondisk::pe::Image;
 use qemu_tests::artifacts::build;
+use qemu_tests::emulated::NO_TIMER_CHECK;
 use qemu_tests::installer_image::Parts;
 use qemu_tests::node::BOOT_LIMIT;
 use qemu_tests::root::{copy_sparse, partition_offset};
@@ -52,7 +53,7 @@ fn disk(folder: &Path, alter: impl FnOnce(&mut Vec<u8>)) -> PathBuf {
     };
     let boot = BootParts::by_name(get).unwrap();
     let system = System { manifest: parts.manifest.clone(), boot };
-    let mut uki = signed(folder, "uki.efi", &system.uki(&["no_timer_check".into()]).unwrap());
+    let mut uki = signed(folder, "uki.efi", &system.uki(&[NO_TIMER_CHECK.into()]).unwrap());
     alter(&mut uki);
     let loader = signed(folder, "loader.efi", &system.boot.loader);
     let config = format!("{}secure-boot-enroll force\n", system.boot.loader_config);
