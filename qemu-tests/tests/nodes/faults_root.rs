@@ -58,7 +58,6 @@ fn a_manifest_that_is_none() {
 }
 
 #[test]
-#[ignore = "long run"]
 fn a_manifest_with_another_root_hash() {
     let node = TestNode::builder("root-other-hash").spoil(|root| {
         let mut manifest = Root::built_manifest()?;
@@ -146,7 +145,6 @@ fn a_corrupt_block_during_boot() {
 }
 
 #[test]
-#[ignore = "long run"]
 fn a_corrupt_hash_block_during_boot() {
     let node = TestNode::builder("root-corrupt-hash").spoil(|root| {
         let hash_offset = usize::try_from(Root::built_manifest()?.layers[0].hash_offset)?;
