@@ -28,7 +28,9 @@ pub trait Transport {
 pub(crate) struct Command(pub(crate) &'static str, pub(crate) u32);
 
 pub(crate) const CREATE_PRIMARY: Command = Command("CreatePrimary", 0x131);
+pub(crate) const POLICY_SECRET: Command = Command("PolicySecret", 0x151);
 pub(crate) const CREATE: Command = Command("Create", 0x153);
+pub(crate) const IMPORT: Command = Command("Import", 0x156);
 pub(crate) const LOAD: Command = Command("Load", 0x157);
 pub(crate) const UNSEAL: Command = Command("Unseal", 0x15e);
 pub(crate) const FLUSH_CONTEXT: Command = Command("FlushContext", 0x165);
@@ -80,14 +82,15 @@ pub(crate) fn plain(
     take(command, &answer).map(|(answer, _)| answer)
 }
 
-/// A command that the empty password authorises.
+/// A command that the empty password of its first handle authorises.
 pub(crate) fn by_password(
     tpm: &mut dyn Transport,
     command: Command,
-    handle: u32,
+    handles: &[u32],
     parameters: &Writer,
 ) -> Result<Answer, Error> {
-    let body = Writer::new().u32(handle).u32(9).u32(PASSWORD).sized(&[]).u8(1).sized(&[]);
+    let body = handles.iter().fold(Writer::new(), |body, handle| body.u32(*handle));
+    let body = body.u32(9).u32(PASSWORD).sized(&[]).u8(1).sized(&[]);
     let answer = exchange(tpm, command, WITH_SESSIONS, &body.raw(parameters.bytes()))?;
     take(command, &answer).map(|(answer, _)| answer)
 }

@@ -1,4 +1,4 @@
-//! What a session is computed with: hash, key derivation, the cipher of parameters, the agreement with the storage key.
+//! What sessions and objects are computed with: hash, key derivation, the cipher, the agreement with a key of the TPM.
 //!
 //! Does not: choose algorithms: SHA-256, AES-128 and P-256 are what every TPM 2.0 for a PC has.
 //! Source: part 1, §11.4.10 (derivation), annex B.6 (cipher feedback), annex C.6 (secret sharing by ECDH); FIPS 198-1.
@@ -36,7 +36,21 @@ pub(crate) fn mac(key: &[u8], pieces: &[&[u8]]) -> Digest32 {
 
 /// KDFa: 256 bits from a key, for a purpose and two parties.
 pub(crate) fn kdf_a(key: &[u8], purpose: &str, u: &[u8], v: &[u8]) -> Zeroizing<Digest32> {
-    let bits = 256_u32.to_be_bytes();
+    derive(key, purpose, u, v, 256)
+}
+
+/// The same for a cipher's key of 128 bits, with a first block of zeros behind it.
+pub(crate) fn kdf_a_128(key: &[u8], purpose: &str, u: &[u8], v: &[u8]) -> Zeroizing<Digest32> {
+    let mut material = derive(key, purpose, u, v, 128);
+    if let Some(first) = material.get_mut(16..) {
+        first.fill(0);
+    }
+    material
+}
+
+/// `bits` are part of what is derived from; no more than 256.
+fn derive(key: &[u8], purpose: &str, u: &[u8], v: &[u8], bits: u32) -> Zeroizing<Digest32> {
+    let bits = bits.to_be_bytes();
     Zeroizing::new(mac(key, &[&1_u32.to_be_bytes(), purpose.as_bytes(), &[0], u, v, &bits]))
 }
 
@@ -86,7 +100,8 @@ impl Point {
         Some(Self { x: padded(x)?, y: padded(y)? })
     }
 
-    fn key(&self) -> Option<PublicKey> {
+    /// `None`: it does not lie on the curve.
+    pub(crate) fn key(&self) -> Option<PublicKey> {
         let mut bytes = [4; 1 + 2 * COORDINATE];
         let (x, y) = bytes.get_mut(1..)?.split_at_mut(COORDINATE);
         x.copy_from_slice(&self.x);
@@ -101,16 +116,21 @@ fn padded(bytes: &[u8]) -> Option<[u8; COORDINATE]> {
     Some(all)
 }
 
-/// A salt that only the holder of a storage key can have as well, and the point that tells it. `key_x` is the key's
+/// A secret that only the holder of a TPM's key can have as well, and the point that tells it. `key_x` is the key's
 /// coordinate as its owner spells it. `None`: the key is no point of the curve.
-pub(crate) fn salt(key: &Point, key_x: &[u8], chance: Chance<'_>) -> Option<(Zeroizing<Digest32>, Point)> {
+pub(crate) fn agree(
+    key: &Point,
+    key_x: &[u8],
+    purpose: &str,
+    chance: Chance<'_>,
+) -> Option<(Zeroizing<Digest32>, Point)> {
     let theirs = key.key()?;
     let ours = scalar(chance);
     let point = AffinePoint::from(p256::ProjectivePoint::GENERATOR * **ours).to_sec1_point(false);
     let point = Point::new(point.x()?, point.y()?)?;
     let shared = AffinePoint::from(theirs.to_projective() * **ours).to_sec1_point(false);
     let z = Zeroizing::new(padded(shared.x()?)?);
-    Some((kdf_e(z.as_slice(), "SECRET", &point.x, key_x), point))
+    Some((kdf_e(z.as_slice(), purpose, &point.x, key_x), point))
 }
 
 /// A random one.
@@ -153,11 +173,21 @@ mod tests {
         assert_eq!(mac(b"Jefe", &[b"what do ya want ", b"for nothing?"]).to_vec(), expected);
     }
 
+    /// Another implementation's, see testdata.
+    #[test]
+    fn keys_are_derived_as_elsewhere() {
+        let vector = crate::vectors::get;
+        assert_eq!(kdf_a(&[1; 32], "INTEGRITY", &[], &[]).to_vec(), vector("kdf_a"));
+        let short = kdf_a_128(&[1; 32], "STORAGE", b"name", &[]);
+        assert_eq!(short.to_vec(), [vector("kdf_a_128"), [0; 16].to_vec()].concat());
+        assert_eq!(kdf_e(&[2; 32], "DUPLICATE", b"ours", b"theirs").to_vec(), vector("kdf_e"));
+    }
+
     #[test]
     fn coordinates_may_be_shorter_and_points_have_to_lie_on_the_curve() {
         assert_eq!(padded(&[1, 2]).unwrap()[29..], [0, 1, 2]);
         assert!(padded(&[0; 33]).is_none());
         let off = Point::new(&[1], &[1]).unwrap();
-        assert!(salt(&off, &[1], &mut |bytes| bytes.fill(7)).is_none());
+        assert!(agree(&off, &[1], "SECRET", &mut |bytes| bytes.fill(7)).is_none());
     }
 }

@@ -42,6 +42,13 @@ pub enum Error {
     NoRegister(u8),
     /// The storage key is another one than at the time of sealing.
     OtherTpm,
+    /// The endorsement key is another one than what was sealed for: the digests of both.
+    OtherDevice {
+        /// Whose it is.
+        wanted: [u8; 32],
+        /// This TPM's.
+        own: [u8; 32],
+    },
     /// Registers have other values than at the time of sealing.
     Changed(Vec<u8>),
     /// Registers have values that nobody approved.
@@ -66,6 +73,9 @@ impl fmt::Display for Error {
             Self::OtherTpm => {
                 f.write_str("the key was sealed by another TPM, or before this one was cleared")
             }
+            Self::OtherDevice { wanted, own } => {
+                write!(f, "it is sealed for the TPM with key {}, and this one has key {}", Hex(wanted), Hex(own))
+            }
             Self::Changed(pcrs) => write!(f, "{} changed since the key was sealed", List(pcrs)),
             Self::NotApproved(pcrs) => {
                 write!(
@@ -80,3 +90,11 @@ impl fmt::Display for Error {
 }
 
 impl core::error::Error for Error {}
+
+struct Hex<'a>(&'a [u8]);
+
+impl fmt::Display for Hex<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}

@@ -126,7 +126,7 @@ fn check_bank(tpm: &mut dyn Transport, wanted: Pcrs) -> Result<(), Error> {
 /// Adds a digest to a register. It cannot be taken back before the machine restarts.
 pub fn extend(tpm: &mut dyn Transport, number: u8, digest: &[u8; 32]) -> Result<(), Error> {
     let parameters = Writer::new().u32(1).u16(SHA_256).raw(digest);
-    command::by_password(tpm, command::PCR_EXTEND, number.into(), &parameters).map(drop)
+    command::by_password(tpm, command::PCR_EXTEND, &[number.into()], &parameters).map(drop)
 }
 
 /// What a policy says of values: one digest of all, in the order of their registers.

@@ -47,17 +47,17 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Starts one, salted to the storage key.
+    /// Starts one, salted to a key that objects lie under.
     pub(crate) fn start(
         tpm: &mut dyn Transport,
-        storage_key: (u32, &Point, &[u8]),
+        key: (u32, &Point, &[u8]),
         purpose: Purpose,
         chance: Chance<'_>,
     ) -> Result<Self, Error> {
-        let (handle, point, x) = storage_key;
+        let (handle, point, x) = key;
         let command = command::START_AUTH_SESSION;
         let damaged = Error::Answer { command: command::CREATE_PRIMARY.0 };
-        let (salt, told) = crypto::salt(point, x, chance).ok_or(damaged)?;
+        let (salt, told) = crypto::agree(point, x, "SECRET", chance).ok_or(damaged)?;
         let mut ours = [0; 32];
         chance(&mut ours);
         let secret = Writer::new().sized(&told.x).sized(&told.y);

@@ -1,7 +1,10 @@
 //! A swtpm process of this test.
 //!
 //! Owns: the process, ended by its own id; its folder; the connection; the record of what went over the bus.
+//! Does not: know which test uses which of its faults.
 //! Source: swtpm(8): a data channel of raw commands and answers.
+
+#![allow(dead_code, reason = "each test program uses some of it")]
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -17,6 +20,7 @@ const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Handles of hierarchies.
 const OWNER: u32 = 0x4000_0001;
+const ENDORSEMENT: u32 = 0x4000_000b;
 const LOCKOUT: u32 = 0x4000_000a;
 const PASSWORD: u32 = 0x4000_0009;
 
@@ -58,6 +62,11 @@ impl Emulator {
     /// Gives the owner a password.
     pub(crate) fn own(&mut self, password: &[u8]) {
         assert_eq!(self.administer(HIERARCHY_CHANGE_AUTH, OWNER, b"", &sized(password)), Code(0));
+    }
+
+    /// Gives the TPM's own identity a password.
+    pub(crate) fn endorse(&mut self, password: &[u8]) {
+        assert_eq!(self.administer(HIERARCHY_CHANGE_AUTH, ENDORSEMENT, b"", &sized(password)), Code(0));
     }
 
     /// Locks it by a wrong password, and returns what it says then.
