@@ -101,6 +101,20 @@ fn parts(home: &Path) -> std::path::PathBuf {
     folder
 }
 
+/// SHA-256 of the TPM key in crates/tpm/testdata.
+const DIGEST: &str = "2fc70451b880dd8406fceee29f4a2e5d737344915ab4a25feee46e941321f5f8";
+
+/// `device.pub` as `tpm2_createek -G ecc -u` writes it, and the beginning of an RSA key as `rsa.pub`.
+fn device_keys(home: &Path) {
+    let vectors = include_str!("../../crates/tpm/testdata/duplicate.txt");
+    let hex = vectors.lines().find_map(|line| line.strip_prefix("device ")).unwrap();
+    let area: Vec<u8> =
+        (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect();
+    let sized = [&u16::try_from(area.len()).unwrap().to_be_bytes()[..], &area].concat();
+    fs::write(home.join("device.pub"), sized).unwrap();
+    fs::write(home.join("rsa.pub"), [&[0, 1], &area[2..]].concat()).unwrap();
+}
+
 #[test]
 fn one_image_has_a_config_for_each_machine() {
     let home = tempfile::tempdir().unwrap();
@@ -115,6 +129,7 @@ fn one_image_has_a_config_for_each_machine() {
         assert!(!output.status.success() && said.contains(wanted), "{words:?}: {wanted:?} is not in {said}");
     };
     parts(home.path());
+    device_keys(home.path());
     ok(&["gen", "config-key", "--name", "devices"]);
     ok(&["gen", "config-key", "--name", "others"]);
     refused(&["gen", "config-key", "--name", "devices"], "already exists");
@@ -159,7 +174,18 @@ fn one_image_has_a_config_for_each_machine() {
         refused(&add(&[]), "name the machine");
         refused(&add(&["--mac", "525400000001"]), "--mac: \"525400000001\" is no MAC address");
         refused(&add(&["--serial", "Default string"]), "boards without a serial number");
-        refused(&add(&["--tpm-ek", "ab"]), "--tpm-ek is not supported yet");
+        refused(&add(&["--tpm-key", "ab"]), "neither 64 hex digits nor a file");
+        refused(&add(&["--tpm-key", "worker.yaml"]), "worker.yaml: it is no endorsement key of a TPM");
+        refused(&add(&["--tpm-key", "rsa.pub"]), "rsa.pub: it is an RSA key");
+        refused(&add(&["--serial", "B", "--seal"]), "--seal needs the key of the machine's TPM");
+        refused(&add(&["--tpm-key", DIGEST, "--seal"]), "--seal needs the key itself");
+        refused(&add(&["--tpm-key", "device.pub", "--tpm-key", DIGEST, "--seal"]), "takes one --tpm-key");
+        ok(&add(&["--tpm-key", DIGEST]));
+        refused(&add(&["--tpm-key", "device.pub", "--seal"]), "is in entry 3 and in entry 4");
+        ok(&add(&["--tpm-key", "device.pub", "--seal", "--replace"]));
+        let listed = ok(&["image", "list-config", image]);
+        assert!(listed.contains("SEALED FOR") && listed.contains(&format!("TPM key {DIGEST}")), "{listed}");
+        assert_eq!(listed.matches("TPM key").count(), 2, "{listed}");
         let other =
             ["image", "add-config", image, "worker.yaml", "--signing-key", "others.key", "--serial", "B"];
         refused(&other, "this image takes configs of key");

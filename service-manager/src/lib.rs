@@ -64,6 +64,7 @@ pub mod system_disk;
 pub mod tasks;
 pub mod time;
 pub mod timeline;
+mod tpm_device;
 mod trust_request;
 pub mod trustd;
 mod udev_rules;

@@ -3,7 +3,10 @@
 //! What must hold: nothing panics; what is read is written back to the same bytes, but for selectors that two entries share,
 //! which are read and refused when written; every refusal names a byte.
 
-use ondisk::bundle::{Entry, Frame, KEY_BYTES, Payload, SIGNATURE_BYTES, Selector, blank, message};
+use ondisk::Digest;
+use ondisk::bundle::{
+    Entry, Frame, KEY_BYTES, Parts, Payload, SIGNATURE_BYTES, Sealed, Selector, blank, message,
+};
 
 use super::{Outcome, Target};
 
@@ -20,7 +23,11 @@ fn seeds() -> Vec<Vec<u8>> {
     let uuid = Selector::uuid("4c4c4544-0039-3510-8059-b7c04f333231").expect("a UUID");
     let tpm = Selector::tpm_key(&"ab".repeat(32)).expect("a digest");
     let plain = Entry { selectors: vec![mac, serial], payload: Payload::Plain(b"version: v1alpha1\n") };
-    let sealed = Entry { selectors: vec![uuid, tpm], payload: Payload::Sealed(&[9; 40]) };
+    let parts = Parts { device: Digest([8; 32]), public: &[6; 12], private: &[7; 20], seed: &[5; 9] };
+    let mut payload = parts.head().expect("short parts");
+    payload.extend([9; 40]);
+    let sealed = Sealed::read(&payload).expect("what was just written");
+    let sealed = Entry { selectors: vec![uuid, tpm], payload: Payload::Sealed(sealed) };
     let mut two = message(&key, &[plain, sealed]).expect("a bundle").to_vec();
     two.extend([5; SIGNATURE_BYTES]);
     // One that was cut off.
@@ -38,6 +45,12 @@ fn run(input: &[u8]) -> Outcome {
             return Outcome::refused(&text);
         }
     };
+    for entry in &entries {
+        if let Payload::Sealed(sealed) = entry.payload {
+            let head = sealed.parts.head().expect("no part is longer than its length says");
+            assert!(head == sealed.head, "the parts of a sealed config are written as something else");
+        }
+    }
     let shape = match message(&frame.key, &entries) {
         // What is reserved is not kept.
         Ok(again) => {

@@ -5,14 +5,17 @@
 //! Order: the whole new file beside the old one; the old one's end; the new one's name. [`super::find`] takes the new one
 //! where that was cut off.
 
-use ondisk::bundle::{self, Entry, Frame, NEW_PATH, PATH, Payload, PublicKey, Selector, matching};
+use ondisk::bundle::{
+    self, Entry, Frame, NEW_PATH, PATH, Payload, PublicKey, Sealed, Selector, TAG_BYTES, matching,
+};
 use ondisk::fat::{self, Reader};
 use ring::signature::{Ed25519KeyPair, KeyPair};
 use rustls_pki_types::SubjectPublicKeyInfoDer;
 use rustls_pki_types::pem::PemObject;
+use tpm::DeviceKey;
 use zeroize::Zeroizing;
 
-use super::{Error, entries, name_of, read, volume};
+use super::{Error, entries, name_of, read, sealed, volume};
 use crate::device::{BlockDevice, Part, apply};
 
 /// SubjectPublicKeyInfo of an Ed25519 key up to its 32 bytes (RFC 8410 §4).
@@ -67,8 +70,10 @@ pub fn public_key_from_pem(text: &str) -> Result<PublicKey, Error> {
 pub struct Listed {
     /// What makes it a machine's.
     pub selectors: Vec<String>,
-    /// Length of the config; `None`: it is encrypted.
-    pub bytes: Option<usize>,
+    /// Length of the config.
+    pub bytes: usize,
+    /// The digest of the TPM's key that opens it; `None`: it is not encrypted.
+    pub sealed_for: Option<String>,
 }
 
 /// Whose configs an image takes, and which it has. Without a key its own one is believed.
@@ -76,28 +81,41 @@ pub fn list(disk: &mut dyn BlockDevice, key: Option<&PublicKey>) -> Result<(Publ
     let (start, length) = place(disk)?;
     let file = read(&mut Part::new(disk, start, length))?;
     let own = Frame::read(&file)?.key;
-    let listed = entries(&file, key.unwrap_or(&own))?.into_iter().map(|entry| Listed {
-        selectors: entry.selectors.iter().map(ToString::to_string).collect(),
-        bytes: match entry.payload {
-            Payload::Plain(text) => Some(text.len()),
-            Payload::Sealed(_) => None,
-        },
+    let listed = entries(&file, key.unwrap_or(&own))?.into_iter().map(|entry| {
+        let (bytes, sealed_for) = match entry.payload {
+            Payload::Plain(text) => (text.len(), None),
+            Payload::Sealed(sealed) => {
+                (sealed.body.len() - TAG_BYTES, Some(sealed.parts.device.to_string()))
+            }
+        };
+        Listed { selectors: entry.selectors.iter().map(ToString::to_string).collect(), bytes, sealed_for }
     });
     Ok((own, listed.collect()))
 }
 
-/// Adds a config for the machine that has any of these selectors. With `replace` it takes the place of the entries that
-/// have one of them, else these are an error. Returns how many entries there are then.
-pub fn add(
-    disk: &mut dyn BlockDevice,
-    key: &SigningKey,
-    selectors: &[Selector],
-    config: &[u8],
-    replace: bool,
-) -> Result<usize, Error> {
-    if selectors.is_empty() {
+/// A config that is to be added.
+#[derive(Clone, Copy)]
+pub struct New<'c> {
+    /// The machine that it is for has any of these.
+    pub selectors: &'c [Selector],
+    /// Its text.
+    pub config: &'c [u8],
+    /// Whose TPM alone is to open it; `None`: it is not encrypted.
+    pub seal_for: Option<&'c DeviceKey>,
+    /// It takes the place of the entries that have one of the selectors, which are an error else.
+    pub replace: bool,
+}
+
+/// Adds a config. Returns how many entries there are then.
+pub fn add(disk: &mut dyn BlockDevice, key: &SigningKey, new: &New<'_>) -> Result<usize, Error> {
+    if new.selectors.is_empty() {
         return Err(Error::ForNobody);
     }
+    let sealed = new.seal_for.map(|device| sealed::seal(device, new.config)).transpose()?;
+    let payload = match &sealed {
+        Some(payload) => Payload::Sealed(Sealed::read(payload).map_err(Error::CannotSeal)?),
+        None => Payload::Plain(new.config),
+    };
     let (start, length) = place(disk)?;
     let mut part = Part::new(disk, start, length);
     let old = read(&mut part)?;
@@ -106,15 +124,15 @@ pub fn add(
         return Err(Error::OtherKey { found: name_of(&key.public()), wanted: name_of(&wanted) });
     }
     let mut all = entries(&old, &wanted)?;
-    if replace {
-        let gone: Vec<usize> = matching(&all, selectors).into_iter().map(|(index, _)| index).collect();
+    if new.replace {
+        let gone: Vec<usize> = matching(&all, new.selectors).into_iter().map(|(index, _)| index).collect();
         let mut index = 0..;
         all.retain(|_| !index.next().is_some_and(|index| gone.contains(&index)));
     }
-    all.push(Entry { selectors: selectors.to_vec(), payload: Payload::Plain(config) });
-    let new = key.sign(&all)?;
-    put(&mut part, &new)?;
-    if *read(&mut part)? != *new {
+    all.push(Entry { selectors: new.selectors.to_vec(), payload });
+    let file = key.sign(&all)?;
+    put(&mut part, &file)?;
+    if *read(&mut part)? != *file {
         return Err(Error::ReadsBack);
     }
     Ok(all.len())

@@ -1,13 +1,14 @@
 //! The config bundle of a disk or medium: where it lies, and what of it is proved.
 //!
 //! Owns: the way from a disk to the file on its EFI system partition, which images for CD drives and sticks have too; the
-//! check of the signature. [`add`] changes a bundle and belongs to images.
+//! check of the signature; what one device alone can open. [`add`] changes a bundle and belongs to images.
 //! Does not: know whose configs a machine takes ([`ondisk::bundle`] does), read a config.
 //! Fails by: [`Error`], which says what to do.
 //! Source: docs/formats/config-bundle.md.
 
 #[cfg(feature = "image")]
 mod add;
+mod sealed;
 #[cfg(test)]
 mod tests;
 
@@ -19,8 +20,13 @@ use zeroize::Zeroizing;
 
 pub use ondisk::bundle::{NotASelector, Selector};
 
+pub use sealed::open;
+pub use tpm::{DeviceKey, NotADeviceKey};
+
 #[cfg(feature = "image")]
-pub use add::{Listed, SigningKey, add, list, public_key_from_pem};
+pub use add::{Listed, New, SigningKey, add, list, public_key_from_pem};
+#[cfg(feature = "image")]
+pub use sealed::seal;
 
 /// Sectors that partition tables count in.
 const SECTOR_BYTES: [u32; 2] = [512, 4096];
@@ -71,8 +77,17 @@ pub enum Error {
         reason: &'static str,
     },
     /// A config that nobody would get.
-    #[error("name the machine that the config is for: at least one of --mac, --serial, --uuid")]
+    #[error("name the machine that the config is for: at least one of --mac, --serial, --uuid, --tpm-key")]
     ForNobody,
+    /// A config that cannot be sealed.
+    #[error("the config cannot be sealed: {0}")]
+    CannotSeal(&'static str),
+    /// The TPM does not give the config's key.
+    #[error(transparent)]
+    Tpm(#[from] tpm::Error),
+    /// The TPM gave a key that the config is not encrypted with.
+    #[error("the key that it carries does not open it: it was put together wrongly; add it anew")]
+    NotThisKey,
     /// The disk could not be read.
     #[error(transparent)]
     Read(#[from] ReadError),

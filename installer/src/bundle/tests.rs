@@ -46,11 +46,22 @@ fn file(disk: &mut Memory) -> Zeroizing<Vec<u8>> {
     find(disk, bytes).unwrap().unwrap()
 }
 
+fn add(
+    disk: &mut dyn BlockDevice,
+    key: &SigningKey,
+    selectors: &[Selector],
+    config: &[u8],
+    replace: bool,
+) -> Result<usize, Error> {
+    super::add(disk, key, &New { selectors, config, seal_for: None, replace })
+}
+
 /// Configs in their order.
 fn configs(disk: &mut Memory, key: &PublicKey) -> Result<Vec<String>, Error> {
     let file = file(disk);
     let text = |entry: &Entry<'_>| match entry.payload {
-        Payload::Plain(text) | Payload::Sealed(text) => String::from_utf8(text.to_vec()).unwrap(),
+        Payload::Plain(text) => String::from_utf8(text.to_vec()).unwrap(),
+        Payload::Sealed(sealed) => format!("for {}", sealed.parts.device),
     };
     Ok(entries(&file, key)?.iter().map(text).collect())
 }
@@ -71,7 +82,7 @@ fn configs_are_added_listed_and_replaced() {
     let (own, listed) = list(&mut disk, None).unwrap();
     assert_eq!((own, listed.len()), (public, 3));
     assert_eq!(listed[2].selectors, ["MAC 52:54:00:00:00:09", "MAC 52:54:00:00:00:02"]);
-    assert_eq!(listed[2].bytes, Some(3));
+    assert_eq!((listed[2].bytes, listed[2].sealed_for.as_deref()), (3, None));
 }
 
 #[test]

@@ -1,14 +1,15 @@
-//! The hardware as resources: what the firmware says once, what the PCI bus says whenever it changes.
+//! The hardware as resources: what firmware and TPM say once, what the PCI bus says whenever it changes.
 //!
 //! | task | reads | writes | ends |
 //! |---|---|---|---|
-//! | [`watch`] | the SMBIOS table, /sys/bus/pci/devices | the types of `store/hardware.rs` | with machined |
+//! | [`watch`] | the SMBIOS table, /sys/bus/pci/devices, the TPM | the types of `store/hardware.rs` | with machined |
 //!
 //! Order: not before the boot is through with the API.
 //! Fails by: a machine without the table has none of the resources that come from it.
 //! Source: Documentation/ABI/testing/sysfs-firmware-dmi-tables, sysfs-bus-pci.
 
 mod pci;
+mod tpm_key;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,6 +40,9 @@ pub(crate) async fn watch(node: Arc<Node>) {
     let _ = tokio::time::timeout(SETTLE_DEADLINE, settled.wait_for(|settled| *settled)).await;
     publish_firmware(&node);
     publish_security(&node);
+    let asker = node.clone();
+    // Beside the rest: a TPM that does not answer costs a deadline.
+    tokio::task::spawn_blocking(move || tpm_key::publish(&asker));
     loop {
         bus.mark_unchanged();
         let reader = node.clone();

@@ -1,6 +1,6 @@
 //! Resource types of the hardware: what the firmware and the buses say.
 //!
-//! Source: the columns are those of the public reference of v1.13; spec/api-wire-facts.md §6.1 for their form.
+//! Source: the columns are those of the public reference of v1.13, the `billet.dev` type is ours; spec/api-wire-facts.md §6.1 for their form.
 
 use serde::Serialize;
 
@@ -68,6 +68,16 @@ pub static PCI_DEVICE: Definition = Definition {
     ..HARDWARE
 };
 
+/// The key that tells the machine's TPM from all others. No secret.
+pub static TPM_KEY: Definition = Definition {
+    kind: "TPMKeys.hardware.billet.dev",
+    display: "TPMKey",
+    columns: &[column("SHA256", "{.sha256}")],
+    abbreviated: false,
+    writer: "hardware.TPMKeyController",
+    ..HARDWARE
+};
+
 /// What a resource of these types says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
@@ -80,6 +90,8 @@ pub enum Hardware {
     SystemInformation(SystemInformation),
     /// `PCIDevices`.
     PciDevice(PciDevice),
+    /// `TPMKeys`.
+    TpmKey(TpmKey),
 }
 
 /// A processor in its socket.
@@ -176,4 +188,13 @@ pub struct PciDevice {
     pub product_id: String,
     /// The driver that has it; empty for none.
     pub driver: String,
+}
+
+/// The key that tells the machine's TPM from all others.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct TpmKey {
+    /// What names it: SHA-256 of the key as the TPM gives it.
+    pub sha256: String,
+    /// The file that `image add-config --tpm-key` takes.
+    pub public: String,
 }

@@ -17,8 +17,6 @@ use ondisk::gpt::{self, Geometry};
 use ondisk::luks2::{self, Id};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use sys::Errno;
-use sys::errno::Described;
 use tpm::{Demand, Device, Pcrs, Sealed, Values};
 use unlock::{KeyKind, SealedKey, Secret};
 
@@ -100,12 +98,7 @@ impl Vault for TpmVault {
 }
 
 fn open() -> Result<Device, String> {
-    Device::open(tpm::PATH).map_err(|errno| match errno {
-        Errno::NOENT | Errno::NODEV | Errno::NXIO => {
-            "this machine has no TPM 2.0, or the firmware has it disabled".to_owned()
-        }
-        errno => format!("open {}: {}", tpm::PATH, Described(errno)),
-    })
+    crate::tpm_device::open(Path::new("/"))
 }
 
 /// A variable of the firmware: four bytes of attributes, then the value.

@@ -10,7 +10,7 @@ use crate::{
     output::{self, Cell, Table},
 };
 use anyhow::{Context as _, Result, anyhow, bail};
-use installer::bundle::{self, NotASelector, Selector, SigningKey};
+use installer::bundle::{self, DeviceKey, New, NotASelector, Selector, SigningKey};
 use installer::device::Disk;
 use std::{
     fs::{self, File},
@@ -49,9 +49,12 @@ pub(crate) struct Add {
     /// The machine has this UUID (SMBIOS)
     #[arg(long, value_name = "UUID", value_delimiter = ',')]
     uuid: Vec<String>,
-    /// Not supported yet: SHA-256 of the endorsement key of the machine's TPM
-    #[arg(long, value_name = "DIGEST", hide = true)]
-    tpm_ek: Vec<String>,
+    /// The machine's TPM has this key: the file that a node shows (`get tpmkeys`), or the key's SHA-256
+    #[arg(long, value_name = "FILE|SHA256", value_delimiter = ',')]
+    tpm_key: Vec<String>,
+    /// Encrypt the config, so that only the TPM with the key of `--tpm-key FILE` opens it
+    #[arg(long)]
+    seal: bool,
     /// Take the place of the entries that are for this machine now
     #[arg(long)]
     replace: bool,
@@ -67,16 +70,23 @@ pub(crate) struct List {
 }
 
 pub(super) fn add(flags: &Add) -> Result<()> {
-    let selectors = flags.selectors()?;
+    let (selectors, device) = flags.machine()?;
     let key = signing_key(&flags.signing_key)?;
     let text = judged(&flags.config)?;
     let mut disk = opened(&flags.image)?;
-    let added = bundle::add(&mut disk, &key, &selectors, text.as_bytes(), flags.replace);
+    let new = New {
+        selectors: &selectors,
+        config: text.as_bytes(),
+        seal_for: device.as_ref(),
+        replace: flags.replace,
+    };
+    let added = bundle::add(&mut disk, &key, &new);
     let count = added.with_context(|| flags.image.display().to_string())?;
     let names: Vec<String> = selectors.iter().map(ToString::to_string).collect();
     let configs = if count == 1 { "1 config".to_owned() } else { format!("{count} configs") };
+    let sealed = if device.is_some() { ", sealed" } else { "" };
     eprintln!(
-        "{}: {} for {}; {configs} in all",
+        "{}: {} for {}{sealed}; {configs} in all",
         flags.image.display(),
         flags.config.display(),
         names.join(", ")
@@ -85,13 +95,28 @@ pub(super) fn add(flags: &Add) -> Result<()> {
 }
 
 impl Add {
-    fn selectors(&self) -> Result<Vec<Selector>> {
-        if !self.tpm_ek.is_empty() {
-            bail!(
-                "--tpm-ek is not supported yet: no node reads its TPM's endorsement key; name the machine by --mac, --serial \
-                 or --uuid"
-            );
-        }
+    /// What tells the machine from others, and the key that its config is sealed for.
+    fn machine(&self) -> Result<(Vec<Selector>, Option<DeviceKey>)> {
+        let keys = self.tpm_key.iter().map(|word| TpmKey::read(word)).collect::<Result<Vec<_>>>()?;
+        let mut selectors = self.named()?;
+        selectors.extend(keys.iter().map(TpmKey::selector));
+        let device = match (self.seal, keys.as_slice()) {
+            (false, _) => None,
+            (true, [TpmKey::Known(key)]) => Some(key.clone()),
+            (true, [TpmKey::Named(_)]) => bail!(
+                "--seal needs the key itself, and --tpm-key has its SHA-256 alone: give the file that the node shows \
+                 (`billetctl get tpmkeys -o yaml > device.pub`)"
+            ),
+            (true, []) => bail!(
+                "--seal needs the key of the machine's TPM: add --tpm-key FILE, which the node shows (`billetctl get \
+                 tpmkeys -o yaml > device.pub`)"
+            ),
+            (true, _) => bail!("--seal takes one --tpm-key: a sealed config opens on one machine alone"),
+        };
+        Ok((selectors, device))
+    }
+
+    fn named(&self) -> Result<Vec<Selector>> {
         type Read = fn(&str) -> Result<Selector, NotASelector>;
         let kinds: [(&str, &[String], Read); 3] = [
             ("--mac", &self.mac, Selector::mac),
@@ -105,6 +130,33 @@ impl Add {
             }
         }
         Ok(selectors)
+    }
+}
+
+/// What `--tpm-key` was given.
+enum TpmKey {
+    /// The key.
+    Known(DeviceKey),
+    /// What names it.
+    Named(Selector),
+}
+
+impl TpmKey {
+    fn read(word: &str) -> Result<Self> {
+        if let Ok(selector) = Selector::tpm_key(word) {
+            return Ok(Self::Named(selector));
+        }
+        let file = fs::read(word).with_context(|| {
+            format!("--tpm-key: {word:?} is neither 64 hex digits nor a file that can be read")
+        })?;
+        DeviceKey::from_file(&file).map(Self::Known).map_err(|error| anyhow!("--tpm-key: {word}: {error}"))
+    }
+
+    fn selector(&self) -> Selector {
+        match self {
+            Self::Known(key) => Selector::of_tpm(key.digest()),
+            Self::Named(selector) => selector.clone(),
+        }
     }
 }
 
@@ -151,13 +203,14 @@ pub(super) fn list(flags: &List, global: &Global) -> Result<()> {
     let listed = bundle::list(&mut opened(&flags.image)?, key.as_ref());
     let (own, entries) = listed.with_context(|| flags.image.display().to_string())?;
     eprintln!("configs signed with key {}", bundle::name_of(&own));
-    let mut table = Table::new(&[("ENTRY", "entry"), ("MACHINE", "machine"), ("SIZE", "size")]);
+    let columns = [("ENTRY", "entry"), ("MACHINE", "machine"), ("SIZE", "size"), ("SEALED FOR", "sealedFor")];
+    let mut table = Table::new(&columns);
     for (number, entry) in (1_u64..).zip(entries) {
-        let size = entry.bytes.map_or_else(|| "sealed".to_owned(), |bytes| bytes.to_string());
         table.push(vec![
             Cell::new(number.to_string(), number),
             entry.selectors.join(", ").into(),
-            size.into(),
+            entry.bytes.to_string().into(),
+            entry.sealed_for.map_or_else(|| "-".to_owned(), |key| format!("TPM key {key}")).into(),
         ]);
     }
     output::print_table(&table, global.output)

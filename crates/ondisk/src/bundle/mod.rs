@@ -7,6 +7,7 @@
 //! Fails by: [`Error`], which names the byte where it begins.
 //! Source: docs/formats/config-bundle.md. Numbers are little-endian. A config holds secrets: what borrows one has no `Debug`.
 
+mod sealed;
 mod selector;
 
 use alloc::string::String;
@@ -17,6 +18,7 @@ use zeroize::Zeroizing;
 
 use crate::field::{array, bytes, le16, le32, u8_at};
 
+pub use sealed::{Parts, Sealed, TAG_BYTES};
 pub use selector::{NotASelector, Selector};
 
 /// The file on an EFI system partition.
@@ -81,8 +83,8 @@ pub struct Entry<'b> {
 pub enum Payload<'b> {
     /// The config's text.
     Plain(&'b [u8]),
-    /// The same, encrypted for the device; no version opens it yet.
-    Sealed(&'b [u8]),
+    /// The same, encrypted for the device.
+    Sealed(Sealed<'b>),
 }
 
 /// A file whose parts are found, and nothing more known of it.
@@ -234,7 +236,7 @@ impl<'b> Entry<'b> {
         let rest = entry.get(at..).filter(|rest| !rest.is_empty()).ok_or("it has no config")?;
         let payload = match (kind, u8_at(entry, 5)) {
             (PLAIN, Some(0)) => Payload::Plain(rest),
-            (SEALED, Some(0)) => Payload::Sealed(rest),
+            (SEALED, Some(0)) => Payload::Sealed(Sealed::read(rest)?),
             _ => return Err("its config is of an unknown kind"),
         };
         Ok(Self { selectors, payload })
@@ -243,7 +245,7 @@ impl<'b> Entry<'b> {
     fn write(&self, to: &mut Vec<u8>) -> Result<(), &'static str> {
         let (kind, payload) = match self.payload {
             Payload::Plain(text) => (PLAIN, text),
-            Payload::Sealed(bytes) => (SEALED, bytes),
+            Payload::Sealed(sealed) => (SEALED, sealed.all),
         };
         let count = u16::try_from(self.selectors.len()).unwrap_or(u16::MAX);
         if payload.is_empty() {
@@ -275,7 +277,8 @@ pub fn message(key: &PublicKey, entries: &[Entry<'_>]) -> Result<Zeroizing<Vec<u
     }
     check_apart(entries)?;
     let payloads = entries.iter().map(|entry| match entry.payload {
-        Payload::Plain(bytes) | Payload::Sealed(bytes) => bytes.len(),
+        Payload::Plain(text) => text.len(),
+        Payload::Sealed(sealed) => sealed.all.len(),
     });
     // Room for all of it: a buffer that grows would leave configs behind in the memory.
     let selectors: usize = entries.iter().map(|entry| entry.selectors.len() * (2 + 255)).sum();

@@ -1,7 +1,8 @@
 //! What tells one machine from others.
 //!
 //! Owns: how each is written by people and in the file; refusing what many machines have alike.
-//! Source: SMBIOS reference specification 3.7, §7.2 (serial number, UUID); TCG EK Credential Profile (the key's digest).
+//! Source: SMBIOS reference specification 3.7, §7.2 (serial number, UUID); TPM 2.0 library specification, part 1,
+//! §16 (the key's digest).
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -30,7 +31,8 @@ pub enum Selector {
     Serial(String),
     /// The UUID in its firmware (SMBIOS type 1), in the order in which it is written. Kind 3, 16 bytes.
     Uuid([u8; 16]),
-    /// SHA-256 of its TPM's endorsement key, SubjectPublicKeyInfo in DER. Kind 4, 32 bytes.
+    /// SHA-256 of its TPM's endorsement key on P-256, as the TPM gives it (`TPMT_PUBLIC`): the TPM's name of the key without
+    /// the algorithm in front. Kind 4, 32 bytes.
     TpmKey(Digest),
 }
 
@@ -89,6 +91,12 @@ impl Selector {
             Some(uuid) => Ok(Self::Uuid(uuid)),
             None => Err(no(text, "is no UUID: hex digits in groups of 8, 4, 4, 4 and 12")),
         }
+    }
+
+    /// The digest of a TPM's key.
+    #[must_use]
+    pub fn of_tpm(digest: [u8; 32]) -> Self {
+        Self::TpmKey(Digest(digest))
     }
 
     /// 64 hex digits.

@@ -3,6 +3,7 @@ use alloc::vec;
 use proptest::prelude::*;
 
 use super::*;
+use crate::Digest;
 
 const KEY: PublicKey = [7; KEY_BYTES];
 
@@ -45,6 +46,49 @@ fn what_was_written_is_read() {
     let empty = blank(&KEY);
     let frame = Frame::read(&empty).unwrap();
     assert!(frame.is_blank() && frame.entries().unwrap().is_empty());
+}
+
+fn parts() -> Parts<'static> {
+    Parts { device: Digest([8; 32]), public: b"public", private: b"private", seed: b"" }
+}
+
+#[test]
+fn the_parts_of_a_sealed_config_are_found_again() {
+    let mut payload = parts().head().unwrap();
+    payload.extend([6; TAG_BYTES + 1]);
+    let sealed = Sealed::read(&payload).unwrap();
+    assert_eq!(sealed.parts, parts());
+    assert_eq!((sealed.head, sealed.body), payload.split_at(40 + 13));
+    let mine = Entry { selectors: vec![mac(1)], payload: Payload::Sealed(sealed) };
+    let bytes = file(&[entry(&[mac(2)], "one"), mine]);
+    let entries = Frame::read(&bytes).unwrap().entries().unwrap();
+    assert!(entries[1].payload == Payload::Sealed(sealed));
+    let long = vec![0; 1 << 16];
+    assert!(Parts { seed: &long, ..parts() }.head().is_err());
+}
+
+#[test]
+fn a_sealed_config_that_is_none_is_refused_with_its_place() {
+    let mut payload = parts().head().unwrap();
+    payload.extend([6; TAG_BYTES + 1]);
+    let sealed = Sealed::read(&payload).unwrap();
+    let good = file(&[Entry { selectors: vec![mac(1)], payload: Payload::Sealed(sealed) }]);
+    // The payload of the only entry, behind the head of it and its selector.
+    let start = HEADER_BYTES + ENTRY_HEAD_BYTES + 8;
+    for (at, value, wanted) in [
+        (start, 2, "byte 64, entry 1: its config is sealed in a way"),
+        (start + 3, 1, "byte 64, entry 1: its sealed config is too short"),
+        (start + 4, 30, "byte 64, entry 1: its sealed config is too short"),
+        (start + 4, 8, "byte 64, entry 1: its sealed config is empty"),
+    ] {
+        let mut bytes = good.clone();
+        bytes[at] = value;
+        let error = refused(&bytes);
+        assert!(error.contains(wanted), "{wanted:?} is not in {error:?}");
+    }
+    for end in 0..payload.len() {
+        assert!(Sealed::read(&payload[..end]).is_err());
+    }
 }
 
 #[test]

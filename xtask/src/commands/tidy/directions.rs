@@ -22,7 +22,7 @@ const ALLOWED: [(&str, &[&str]); 21] = [
     ("crates/config", &["ondisk", "recovery"]),
     ("crates/api", &["config"]),
     ("init", &["handoff", "netroot", "ondisk", "sequence", "sys", "tpm", "unlock"]),
-    ("installer", &["config", "oci", "ondisk", "sequence", "sys", "unlock"]),
+    ("installer", &["config", "oci", "ondisk", "sequence", "sys", "tpm", "unlock"]),
     (
         "service-manager",
         &[

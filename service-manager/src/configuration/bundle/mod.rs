@@ -1,0 +1,192 @@
+//! The config bundle: configs of single machines on the medium that this one was started from.
+//!
+//! Owns: which disk or medium that is, what tells this machine from others, taking the one entry that is for it.
+//! Does not: know the file ([`ondisk::bundle`]), check its signature or open what is sealed ([`installer::bundle`]).
+//! Order: key, signature, then the entries; the TPM is asked for its key only if an entry names one, and to open the one
+//! entry that is this machine's. What cannot be used is told with what to do, and the node waits for a config.
+//! Source: docs/formats/config-bundle.md; docs/users/per-device.md.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use installer::bundle::{DeviceKey, Selector, entries, find, open};
+use ondisk::bundle::{Entry, KEPT_KEY_PATH, PATH, Payload, PublicKey, Sealed, matching};
+use tpm::Transport;
+
+use zeroize::Zeroizing;
+
+use super::source::{Candidate, Origin, Search, text_of};
+use super::volume::Volume;
+use crate::node::Node;
+
+/// Where init mounts a medium whose files the root's layers are.
+const MEDIUM: &str = "/run/billet/medium";
+
+/// How long the drivers of network cards may take, whose addresses tell this machine from others.
+const CARDS_DEADLINE: Duration = Duration::from_secs(5);
+/// Between two looks meanwhile.
+const CARDS_INTERVAL: Duration = Duration::from_millis(200);
+
+/// This machine's config in the bundle.
+pub(super) async fn read(node: &Arc<Node>) -> Search {
+    let end = Instant::now() + CARDS_DEADLINE;
+    loop {
+        let reader = node.clone();
+        let error = match tokio::task::spawn_blocking(move || look(&reader)).await {
+            Ok(Ok(Some(candidate))) => return Search::Found(candidate),
+            Ok(Ok(None)) => return Search::Nothing,
+            Ok(Err(error)) => error,
+            Err(error) => return Search::Failed(format!("look for the config bundle: {error}")),
+        };
+        if *node.configuration.settled.borrow() || Instant::now() >= end {
+            // A person can mend it, waiting cannot: the node opens itself to one.
+            return Search::Absent(error);
+        }
+        node.config_misses.send_modify(|count| *count += 1);
+        tokio::time::sleep(CARDS_INTERVAL).await;
+    }
+}
+
+fn look(node: &Node) -> Result<Option<Candidate>, String> {
+    let Some(device) = device(node) else { return Ok(None) };
+    let name = device.display().to_string();
+    let mut disk = Volume::open(&node.path(&name)).map_err(|error| format!("open {name}: {error}"))?;
+    let bytes = disk.bytes().map_err(|error| format!("size of {name}: {error}"))?;
+    let found = find(&mut disk, bytes).map_err(|error| format!("{PATH} of {name}: {error}"))?;
+    let Some(file) = found else { return Ok(None) };
+    let Some(key) = key(node)? else {
+        return Err(format!(
+            "{name} has a config bundle ({PATH}), and this system has no key to check it with: it was made without \
+             `image build --config-key`, so no config of the bundle is taken; apply one"
+        ));
+    };
+    let connect = || Ok(Box::new(crate::tpm_device::open(&node.root)?) as Box<dyn Transport>);
+    take(&file, &key, &name, Machine { own: own(&node.path("/sys")), connect })
+}
+
+/// What an entry is compared with, and opened by.
+struct Machine<C> {
+    own: Vec<Selector>,
+    /// Connects to the TPM.
+    connect: C,
+}
+
+type Connected = Result<Box<dyn Transport>, String>;
+
+/// The one entry that is for this machine.
+fn take<C: Fn() -> Connected>(
+    file: &[u8],
+    key: &PublicKey,
+    device: &str,
+    machine: Machine<C>,
+) -> Result<Option<Candidate>, String> {
+    let Machine { mut own, connect } = machine;
+    let all = entries(file, key).map_err(|error| format!("{PATH} of {device}: {error}"))?;
+    if all.is_empty() {
+        // An image that nothing was added to.
+        return Ok(None);
+    }
+    let unknown = add_tpm_key(&mut own, &all, &connect);
+    let found = matching(&all, &own);
+    let names = || own.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let (index, selector) = match found.as_slice() {
+        [one] => *one,
+        [] => {
+            return Err(format!(
+                "none of the {} configs in the bundle of {device} is for this machine ({}): add one to the image with \
+                 `billetctl image add-config`, or apply one{}",
+                all.len(),
+                names(),
+                unknown
+            ));
+        }
+        several => {
+            let list: Vec<String> =
+                several.iter().map(|(index, selector)| format!("{} by {selector}", index + 1)).collect();
+            return Err(format!(
+                "several configs in the bundle of {device} are for this machine (entries {}): none is taken; give it one \
+                 with `billetctl image add-config --replace`, naming both",
+                list.join(", ")
+            ));
+        }
+    };
+    let origin =
+        Origin::Bundle { device: device.to_owned(), entry: index + 1, selector: selector.to_string() };
+    let text = match all.get(index).map(|entry| entry.payload) {
+        Some(Payload::Plain(text)) => text_of(text).map_err(|error| format!("{origin}: {error}"))?,
+        Some(Payload::Sealed(sealed)) => {
+            let text = opened(&sealed, &connect).map_err(|reason| {
+                format!(
+                    "{origin} is sealed and does not open: {reason}; seal the config for this machine's TPM (`billetctl image \
+                     add-config --replace --seal`, its key is in `billetctl get tpmkeys`), or apply one"
+                )
+            })?;
+            text_of(&text).map_err(|error| format!("{origin}: {error}"))?
+        }
+        None => return Err(format!("{origin} is gone")),
+    };
+    Ok(Some(Candidate { origin, text }))
+}
+
+/// Adds the TPM's key to what tells this machine from others, if an entry names one. What is to be said where the TPM
+/// has none.
+fn add_tpm_key(own: &mut Vec<Selector>, entries: &[Entry<'_>], connect: &impl Fn() -> Connected) -> String {
+    let mut all = entries.iter().flat_map(|entry| &entry.selectors);
+    if !all.any(|selector| matches!(selector, Selector::TpmKey(_))) {
+        return String::new();
+    }
+    let key = connect().and_then(|mut tpm| DeviceKey::of(&mut *tpm).map_err(|error| error.to_string()));
+    match key {
+        Ok(key) => {
+            own.push(Selector::of_tpm(key.digest()));
+            String::new()
+        }
+        Err(reason) => format!("; those that name a TPM's key are passed over: {reason}"),
+    }
+}
+
+fn opened(sealed: &Sealed<'_>, connect: &impl Fn() -> Connected) -> Result<Zeroizing<Vec<u8>>, String> {
+    open(sealed, &mut *connect()?).map_err(|error| error.to_string())
+}
+
+/// The image's key, as init left it.
+fn key(node: &Node) -> Result<Option<PublicKey>, String> {
+    let kept = installer::system::kept_config_key(&node.path("/"));
+    kept.map_err(|error| format!("{error} ({KEPT_KEY_PATH})"))
+}
+
+/// The disk or medium that this machine was started from; where that is neither, its installed disk.
+fn device(node: &Node) -> Option<PathBuf> {
+    let mounts = fs::read_to_string(node.path("/proc/self/mounts")).unwrap_or_default();
+    // Of several installed disks none is this machine's.
+    mounted(&mounts, MEDIUM).or_else(|| Some(node.system_disk()?.path))
+}
+
+fn mounted(mounts: &str, target: &str) -> Option<PathBuf> {
+    let mut lines = mounts.lines().map(|line| line.split(' '));
+    lines.find_map(|mut words| {
+        let source = words.next()?;
+        (words.next()? == target).then(|| PathBuf::from(source))
+    })
+}
+
+/// What tells this machine from others: MACs of its cards, serial number and UUID of its firmware.
+fn own(sys: &Path) -> Vec<Selector> {
+    let text = |path: PathBuf| fs::read_to_string(path).ok();
+    let links = fs::read_dir(sys.join("class/net")).into_iter().flatten().flatten();
+    // What is made by software has no device behind it.
+    let cards = links.map(|link| link.path()).filter(|link| link.join("device").exists());
+    let macs = cards.filter_map(|card| Selector::mac(text(card.join("address"))?.trim()).ok());
+    let dmi = |name: &str| text(sys.join("class/dmi/id").join(name));
+    let serial = dmi("product_serial").and_then(|serial| Selector::serial(serial.trim()).ok());
+    let uuid = dmi("product_uuid").and_then(|uuid| Selector::uuid(uuid.trim()).ok());
+    let mut own: Vec<Selector> = macs.chain(serial).chain(uuid).collect();
+    own.sort();
+    own.dedup();
+    own
+}
+
+#[cfg(test)]
+mod tests;
