@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use api::pki::PrivateKey;
-use installer::bundle::{self, Selector, SigningKey};
+use installer::bundle::{self, DeviceKey, New, Selector, SigningKey};
 use installer::custom::{Profile, customise};
 use installer::device::Disk;
 use installer::image::{Kind, Source};
 use qemu_tests::artifacts::build;
 use qemu_tests::credentials::{Credentials, HOSTNAME};
-use qemu_tests::node::{BOOT_LIMIT, Transport};
+use qemu_tests::node::{API_PORT, BOOT_LIMIT, Transport};
 use qemu_tests::settings::rounds;
 use qemu_tests::{Bus, Drive, TestNode, Vm};
 
@@ -61,9 +61,14 @@ impl Device {
     /// Adds this machine's config to an image.
     fn add_to(&self, image: &Path, key: &SigningKey, credentials: &Credentials) {
         let config = credentials.machine_config().unwrap().replace(HOSTNAME, &self.name());
-        let mut disk = Disk::open(image).unwrap();
-        bundle::add(&mut disk, key, std::slice::from_ref(&self.selector), config.as_bytes(), false).unwrap();
+        add(image, key, &self.selector, &config, None);
     }
+}
+
+fn add(image: &Path, key: &SigningKey, selector: &Selector, config: &str, seal_for: Option<&DeviceKey>) {
+    let selectors = std::slice::from_ref(selector);
+    let new = New { selectors, config: config.as_bytes(), seal_for, replace: false };
+    bundle::add(&mut Disk::open(image).unwrap(), key, &new).unwrap();
 }
 
 /// Short form: two machines. Long form: five, and one that nothing was added for.
@@ -132,6 +137,54 @@ fn an_iso_has_configs_and_a_changed_bundle_is_refused() {
     let vm = started("device-iso-changed");
     vm.expect("its signature is wrong", BOOT_LIMIT).unwrap();
     vm.wait_for(MAINTENANCE, BOOT_LIMIT).unwrap();
+}
+
+/// Long form: a machine shows the key of its TPM, and a config that is sealed for it opens there. Another machine, for
+/// which the same config was added by its serial number, does not open it and says whose it is.
+#[test]
+#[ignore = "long run"]
+fn a_sealed_config_opens_on_the_machine_with_its_tpm_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let (raw, key) = image(Kind::Disk, folder.path());
+    let credentials = Credentials::generate().unwrap();
+    let other = Device::new(2);
+    let started = |name: &str, tpm: &str, device: &Device| {
+        let drive = Drive::new(flashed(&raw, 5 << 30), Bus::Virtio).boot_index(0);
+        let (state, words) = (folder.path().join(tpm), device.words.clone());
+        TestNode::builder(name)
+            .transport(Transport::Network)
+            .no_config()
+            .credentials(credentials.clone())
+            .machine(move |vm, _| {
+                Ok(vm.drive(drive).uefi().tpm_in(&state).extra(&words.each_ref().map(String::as_str)))
+            })
+    };
+    let node = started("sealed-shows", "own", &Device::new(1)).start().unwrap();
+    node.wait_maintenance().unwrap();
+    node.vm().wait_for("this machine's TPM key: ", BOOT_LIMIT).unwrap();
+    let address = format!("127.0.0.1:{}", node.vm().port(API_PORT).unwrap());
+    let words = ["get", "tpmkeys", "tpm", "--insecure", "--nodes", &address, "-o", "yaml"];
+    let shown = node.admin().ok(&words).unwrap();
+    node.vm().quit().unwrap();
+    drop(node);
+
+    let device = DeviceKey::from_file(shown.as_bytes()).unwrap();
+    let (own, config) = (Selector::of_tpm(device.digest()), credentials.machine_config().unwrap());
+    add(&raw, &key, &own, &config.replace(HOSTNAME, "sealed-own"), Some(&device));
+    add(&raw, &key, &other.selector, &config.replace(HOSTNAME, "sealed-other"), Some(&device));
+    let bytes = std::fs::read(&raw).unwrap();
+    assert!(!bytes.windows(10).any(|window| window == b"sealed-own"), "the config is in the image as it is");
+
+    let node = started("sealed-own", "own", &Device::new(1)).boot().unwrap();
+    let taken = format!("machine config: taken from entry 1 of the config bundle of /dev/vda, by {own}");
+    node.vm().wait_for(&taken, BOOT_LIMIT).unwrap();
+    assert!(node.admin().ok(&["hostname"]).unwrap().contains("sealed-own"));
+    drop(node);
+
+    let node = started("sealed-other", "other", &other).start().unwrap();
+    let refused = format!("by {} is sealed and does not open: it is sealed for the TPM with key", other.selector);
+    node.vm().wait_for(&refused, BOOT_LIMIT).unwrap();
+    node.vm().wait_for(MAINTENANCE, BOOT_LIMIT).unwrap();
 }
 
 /// Changes a word of a file, which is in it once.

@@ -22,10 +22,11 @@ pub(super) fn publish(node: &Node) {
     match found {
         Ok(Some(key)) => {
             let key = spec(&key);
-            if node.config().is_none() {
-                node.journal.say(&format!("this machine's TPM key: {} (`billetctl get tpmkeys`)", key.sha256));
-            }
+            let line = format!("this machine's TPM key: {} (`billetctl get tpmkeys`)", key.sha256);
             super::put(node, &TPM_KEY, vec![(ID.to_owned(), Spec::Hardware(Box::new(Hardware::TpmKey(key))))]);
+            if node.config().is_none() {
+                node.journal.say(&line);
+            }
         }
         Ok(None) => {}
         Err(error) => node.journal.warn(&format!("no key of the TPM is shown: {error}")),
