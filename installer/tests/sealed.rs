@@ -42,7 +42,8 @@ fn a_changed_payload_does_not_open() {
         let mut changed = payload.clone();
         changed[at] ^= 1;
         let error = opened(&changed, &mut tpm).unwrap_err();
-        let expected = if at < body { matches!(error, Error::Tpm(_)) } else { matches!(error, Error::NotThisKey) };
+        let expected =
+            if at < body { matches!(error, Error::Tpm(_)) } else { matches!(error, Error::NotThisKey) };
         assert!(expected, "byte {at}: {error}");
     }
     assert_eq!(opened(&payload, &mut tpm).unwrap(), CONFIG);

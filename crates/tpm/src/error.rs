@@ -74,7 +74,12 @@ impl fmt::Display for Error {
                 f.write_str("the key was sealed by another TPM, or before this one was cleared")
             }
             Self::OtherDevice { wanted, own } => {
-                write!(f, "it is sealed for the TPM with key {}, and this one has key {}", Hex(wanted), Hex(own))
+                write!(
+                    f,
+                    "it is sealed for the TPM with key {}, and this one has key {}",
+                    Hex(wanted),
+                    Hex(own)
+                )
             }
             Self::Changed(pcrs) => write!(f, "{} changed since the key was sealed", List(pcrs)),
             Self::NotApproved(pcrs) => {

@@ -68,8 +68,7 @@ fn create(
     let parameters = Writer::new().sized(secret.bytes()).sized(public.bytes()).sized(&[]).u32(0);
     let encrypted = Encrypted { question: true, answer: false };
     let command = command::CREATE;
-    let answer =
-        command::by_session(tpm, command, storage.named(), parameters, session, encrypted)?;
+    let answer = command::by_session(tpm, command, storage.named(), parameters, session, encrypted)?;
     let mut reader = Reader::new(&answer.parameters);
     let parts = reader.sized().zip(reader.sized());
     let (private, public) = parts.ok_or(Error::Answer { command: command.0 })?;
@@ -95,7 +94,14 @@ impl Sealed {
     fn load(&self, tpm: &mut dyn Transport, storage: &Primary, chance: Chance<'_>) -> Result<u32, Error> {
         let loaded = storage.with_session(tpm, Purpose::Authorise, chance, |tpm, session| {
             let parameters = Writer::new().sized(&self.private).sized(&self.public);
-            command::by_session(tpm, command::LOAD, storage.named(), parameters, session, Encrypted::default())
+            command::by_session(
+                tpm,
+                command::LOAD,
+                storage.named(),
+                parameters,
+                session,
+                Encrypted::default(),
+            )
         });
         match loaded {
             Ok(answer) => Ok(answer.handle),

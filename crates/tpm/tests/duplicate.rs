@@ -117,5 +117,8 @@ fn wrong_passwords_for_other_things_do_not_lock_it_and_a_password_on_it_is_named
     assert_eq!(open(&mut tpm, &sealed).unwrap(), KEY);
     tpm.endorse(b"secret");
     let error = open(&mut tpm, &sealed).unwrap_err().to_string();
-    assert!(error.starts_with("TPM command CreatePrimary: BAD_AUTH (the TPM's owner has a password"), "{error}");
+    assert!(
+        error.starts_with("TPM command CreatePrimary: BAD_AUTH (the TPM's owner has a password"),
+        "{error}"
+    );
 }

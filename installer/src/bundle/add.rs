@@ -84,9 +84,7 @@ pub fn list(disk: &mut dyn BlockDevice, key: Option<&PublicKey>) -> Result<(Publ
     let listed = entries(&file, key.unwrap_or(&own))?.into_iter().map(|entry| {
         let (bytes, sealed_for) = match entry.payload {
             Payload::Plain(text) => (text.len(), None),
-            Payload::Sealed(sealed) => {
-                (sealed.body.len() - TAG_BYTES, Some(sealed.parts.device.to_string()))
-            }
+            Payload::Sealed(sealed) => (sealed.body.len() - TAG_BYTES, Some(sealed.parts.device.to_string())),
         };
         Listed { selectors: entry.selectors.iter().map(ToString::to_string).collect(), bytes, sealed_for }
     });

@@ -20,13 +20,11 @@ use zeroize::Zeroizing;
 
 pub use ondisk::bundle::{NotASelector, Selector};
 
-pub use sealed::open;
+pub use sealed::{open, seal};
 pub use tpm::{DeviceKey, NotADeviceKey};
 
 #[cfg(feature = "image")]
 pub use add::{Listed, New, SigningKey, add, list, public_key_from_pem};
-#[cfg(feature = "image")]
-pub use sealed::seal;
 
 /// Sectors that partition tables count in.
 const SECTOR_BYTES: [u32; 2] = [512, 4096];

@@ -17,7 +17,6 @@ use super::Error;
 const KEY_BYTES: usize = 32;
 
 /// The config of an entry, for the device with this key alone.
-#[cfg(feature = "image")]
 pub fn seal(device: &DeviceKey, config: &[u8]) -> Result<Vec<u8>, Error> {
     let mut key = Zeroizing::new([0; KEY_BYTES]);
     chance(key.as_mut_slice());
@@ -65,5 +64,7 @@ fn nonce() -> Nonce {
 }
 
 fn chance(bytes: &mut [u8]) {
-    SystemRandom::new().fill(bytes).expect("invariant: the kernel has random numbers long before a program runs");
+    SystemRandom::new()
+        .fill(bytes)
+        .expect("invariant: the kernel has random numbers long before a program runs");
 }

@@ -182,7 +182,8 @@ fn a_sealed_config_opens_on_the_machine_with_its_tpm_alone() {
     drop(node);
 
     let node = started("sealed-other", "other", &other).start().unwrap();
-    let refused = format!("by {} is sealed and does not open: it is sealed for the TPM with key", other.selector);
+    let refused =
+        format!("by {} is sealed and does not open: it is sealed for the TPM with key", other.selector);
     node.vm().wait_for(&refused, BOOT_LIMIT).unwrap();
     node.vm().wait_for(MAINTENANCE, BOOT_LIMIT).unwrap();
 }

@@ -23,7 +23,11 @@ pub(super) fn publish(node: &Node) {
         Ok(Some(key)) => {
             let key = spec(&key);
             let line = format!("this machine's TPM key: {} (`billetctl get tpmkeys`)", key.sha256);
-            super::put(node, &TPM_KEY, vec![(ID.to_owned(), Spec::Hardware(Box::new(Hardware::TpmKey(key))))]);
+            super::put(
+                node,
+                &TPM_KEY,
+                vec![(ID.to_owned(), Spec::Hardware(Box::new(Hardware::TpmKey(key))))],
+            );
             if node.config().is_none() {
                 node.journal.say(&line);
             }

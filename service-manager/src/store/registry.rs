@@ -275,7 +275,7 @@ pub static KERNEL_PARAM_STATUS: Definition = Definition {
 };
 
 /// Every type, sorted by name.
-pub static ALL: [&Definition; 45] = [
+pub static ALL: [&Definition; 46] = [
     &ADDRESS_STATUS,
     &API_CERTIFICATE,
     &BLOCK_DEVICE,

@@ -62,7 +62,7 @@ fn look(node: &Node) -> Result<Option<Candidate>, String> {
              `image build --config-key`, so no config of the bundle is taken; apply one"
         ));
     };
-    let connect = || Ok(Box::new(crate::tpm_device::open(&node.root)?) as Box<dyn Transport>);
+    let connect = || -> Connected { Ok(Box::new(crate::tpm_device::open(&node.root)?)) };
     take(&file, &key, &name, Machine { own: own(&node.path("/sys")), connect })
 }
 

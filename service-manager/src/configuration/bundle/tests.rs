@@ -95,11 +95,16 @@ fn a_machine_opens_what_is_sealed_for_its_tpm() {
     let plain = [(own.selector.clone(), Payload::Plain(b"plain\n"))];
     assert_eq!(taken_with(&plain, || own.connect()).unwrap().unwrap().1, "plain\n");
     let error = taken_with(&by_serial, || other.connect()).unwrap_err();
-    for part in ["entry 1 of", "by serial A-1 is sealed and does not open: ", "and this one has key", "--seal"] {
+    for part in
+        ["entry 1 of", "by serial A-1 is sealed and does not open: ", "and this one has key", "--seal"]
+    {
         assert!(error.contains(part), "{part:?} is not in {error}");
     }
     let error = taken_with(&by_key[1..], || other.connect()).unwrap_err();
-    assert!(error.contains("none of the 1 configs") && error.contains(&other.selector.to_string()), "{error}");
+    assert!(
+        error.contains("none of the 1 configs") && error.contains(&other.selector.to_string()),
+        "{error}"
+    );
     let error = taken(&by_serial).unwrap_err();
     assert!(error.contains(&format!("does not open: {NO_TPM}; seal")), "{error}");
 }
@@ -132,10 +137,7 @@ fn nothing_is_taken_of_a_bundle_that_is_not_the_image_s() {
     let take = |file: &[u8]| take(file, &key().public(), "/dev/vda", machine(&own)).map(drop);
     assert_eq!(take(&blank(&key().public())), Ok(()));
     let error = take(&blank(&[1; 32])).unwrap_err();
-    assert!(
-        error.starts_with("EFI/billet/configs.bundle of /dev/vda: ") && error.contains("key"),
-        "{error}"
-    );
+    assert!(error.starts_with("EFI/billet/configs.bundle of /dev/vda: ") && error.contains("key"), "{error}");
     let entry = Entry { selectors: own.to_vec(), payload: Payload::Plain(b"mine\n") };
     let mut file = key().sign(&[entry]).unwrap().to_vec();
     let at = file.len() - 70;
