@@ -50,9 +50,9 @@ pub(crate) struct Add {
     #[arg(long, value_name = "UUID", value_delimiter = ',')]
     uuid: Vec<String>,
     /// The machine's TPM has this key: the file that a node shows (`get tpmkeys`), or the key's SHA-256
-    #[arg(long, value_name = "FILE|SHA256", value_delimiter = ',')]
+    #[arg(long, value_name = "KEY", value_delimiter = ',')]
     tpm_key: Vec<String>,
-    /// Encrypt the config, so that only the TPM with the key of `--tpm-key FILE` opens it
+    /// Encrypt the config, so that only the TPM with the file of `--tpm-key` opens it
     #[arg(long)]
     seal: bool,
     /// Take the place of the entries that are for this machine now
