@@ -84,7 +84,7 @@ impl DeviceKey {
         Self::from_area(&key.area).map_err(|_| Error::Answer { command: command::CREATE_PRIMARY.0 })
     }
 
-    /// From a file: what a node shows (also with blanks before its lines), `TPM2B_PUBLIC` or `TPMT_PUBLIC`.
+    /// From a file: what a node shows (also within a document of YAML or JSON), `TPM2B_PUBLIC` or `TPMT_PUBLIC`.
     pub fn from_file(file: &[u8]) -> Result<Self, NotADeviceKey> {
         let decoded = core::str::from_utf8(file).ok().filter(|text| text.contains(BEGIN)).map(from_pem);
         let bytes = match &decoded {
@@ -139,15 +139,12 @@ impl DeviceKey {
     }
 }
 
+/// What is between the two lines, also where a document of YAML or JSON spells the ends of lines.
 fn from_pem(text: &str) -> Option<Vec<u8>> {
-    let mut lines = text.lines().map(str::trim).skip_while(|line| *line != BEGIN).skip(1);
-    let mut body = String::new();
-    loop {
-        match lines.next()? {
-            END => return BASE64.decode(body).ok(),
-            line => body.push_str(line),
-        }
-    }
+    let (_, rest) = text.split_once(BEGIN)?;
+    let (body, _) = rest.split_once(END)?;
+    let body = body.replace("\\r", "").replace("\\n", "");
+    BASE64.decode(body.split_ascii_whitespace().collect::<String>()).ok()
 }
 
 fn refusal(area: &[u8]) -> NotADeviceKey {
@@ -189,7 +186,8 @@ mod tests {
         assert!(pem.lines().all(|line| line.len() <= LINE) && pem.starts_with(BEGIN));
         // As YAML has it, from a system that ends lines in its own way.
         let indented = alloc::format!("spec:\n  public: |\n    {}", pem.replace('\n', "\r\n    "));
-        for file in [sized.bytes(), pem.as_bytes(), indented.as_bytes()] {
+        let json = alloc::format!("{{\"spec\": {{\"public\": \"{}\"}}}}", pem.replace('\n', "\\n"));
+        for file in [sized.bytes(), pem.as_bytes(), indented.as_bytes(), json.as_bytes()] {
             assert_eq!(DeviceKey::from_file(file).as_ref(), Ok(&key));
         }
     }
