@@ -2,16 +2,19 @@
 //!
 //! Owns: the order in which mirrors are tried, going on where a connection broke, redirects, pauses between attempts,
 //! the lines that people see meanwhile.
-//! Does not: know what the bytes should be. A mirror whose bytes the [`Sink`] refuses is asked no more.
+//! Does not: know what the bytes should be. A mirror whose bytes the [`Sink`] refuses is asked no more, nor one whose
+//! certificate is not believed.
 //! Order: one attempt a mirror, in turn, with a pause before a mirror is asked again; one without the file drops out. It ends with the file, when no
 //! mirror is left, or when all together brought next to nothing for [`PATIENCE_NS`].
 
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use crate::http::{self, MOST_HEAD_BYTES, Verdict};
-use crate::station::{Received, Station, Stream};
+use crate::station::{Received, Station};
+use crate::tls::{Channel, Refusal, Session, Trust};
 use crate::url::Url;
 use crate::{
     Broken, Error, FIRST_PAUSE_NS, LEAST_BYTES, LONGEST_PAUSE_NS, Link, PATIENCE_NS, PROGRESS_NS, SECOND_NS,
@@ -35,17 +38,27 @@ pub struct Item<'a> {
     pub bytes: u64,
 }
 
+/// Where to fetch from.
+#[derive(Debug, Clone, Copy)]
+pub struct Mirrors<'a> {
+    /// Folders with the file.
+    pub urls: &'a [Url],
+    /// Whom to believe behind `https://`; `None`: nobody.
+    pub trust: Option<&'a Trust>,
+}
+
 /// Fetches a file into the sink, which finds it right. Returns the address it came from at last.
 pub fn fetch(
     station: &mut Station,
     link: &mut dyn Link,
-    mirrors: &[Url],
+    mirrors: Mirrors<'_>,
     item: Item<'_>,
     sink: &mut dyn Sink,
 ) -> Result<Url, Error> {
     let began_ns = link.now_ns();
     let mut download = Download {
         item,
+        trust: mirrors.trust,
         sink,
         offset: 0,
         sources: Vec::new(),
@@ -55,7 +68,7 @@ pub fn fetch(
         last_good_ns: began_ns,
     };
     let mut mirrors: Vec<Mirror> =
-        mirrors.iter().map(|url| Mirror { url: url.file(item.file), last: None, out: false }).collect();
+        mirrors.urls.iter().map(|url| Mirror { url: url.file(item.file), last: None, out: false }).collect();
     download.sink.restart()?;
     let mut pause_ns = FIRST_PAUSE_NS;
     let mut mixed = 0;
@@ -125,9 +138,22 @@ enum Outcome {
     Later(String),
 }
 
+impl Outcome {
+    /// The same, of the server at this address.
+    fn of(self, url: &Url) -> Self {
+        let server = |reason: String| format!("it sends us to {url}: {reason}");
+        match self {
+            Self::Done => Self::Done,
+            Self::Refused(reason) => Self::Refused(server(reason)),
+            Self::Later(reason) => Self::Later(server(reason)),
+        }
+    }
+}
+
 /// A file under way.
 struct Download<'a> {
     item: Item<'a>,
+    trust: Option<&'a Trust>,
     sink: &'a mut dyn Sink,
     /// Bytes in the sink.
     offset: u64,
@@ -142,24 +168,30 @@ struct Download<'a> {
 
 impl Download<'_> {
     /// Asks one mirror for what is missing.
-    fn attempt(&mut self, station: &mut Station, link: &mut dyn Link, url: &Url) -> Result<Outcome, Broken> {
-        let mut url = url.clone();
+    fn attempt(
+        &mut self,
+        station: &mut Station,
+        link: &mut dyn Link,
+        first: &Url,
+    ) -> Result<Outcome, Broken> {
+        let mut url = first.clone();
         for _ in 0..=MOST_REDIRECTS {
-            let address = match station.resolve(link, &url.host)? {
-                Ok(address) => address,
-                Err(reason) => return Ok(Outcome::Later(reason)),
+            let mut channel = match self.open(station, link, &url)? {
+                Ok(channel) => channel,
+                // A server that another one sends to has to be named.
+                Err(outcome) if url == *first => return Ok(outcome),
+                Err(outcome) => return Ok(outcome.of(&url)),
             };
-            let stream = match station.connect(link, (address, url.port))? {
-                Ok(stream) => stream,
-                Err(reason) => return Ok(Outcome::Later(reason)),
-            };
-            let answered = self.exchange(station, link, &stream, &url);
-            station.close(link, stream)?;
+            let answered = self.exchange(station, link, &mut channel, &url);
+            channel.close(station, link)?;
             let to = match answered? {
                 Answered::Outcome(outcome) => return Ok(outcome),
                 Answered::Elsewhere(to) => to,
             };
             url = match url.redirected(&to) {
+                Ok(next) if url.secure && !next.secure => {
+                    return Ok(Outcome::Refused(format!("it sends us from https to {next}")));
+                }
                 Ok(next) => next,
                 Err(error) => {
                     return Ok(Outcome::Refused(format!("it sends us to {to}, which {error}")));
@@ -169,16 +201,54 @@ impl Download<'_> {
         Ok(Outcome::Refused(format!("more than {MOST_REDIRECTS} redirects")))
     }
 
+    /// A connection, which has a server behind it that is believed, if the address asks for that.
+    fn open(
+        &self,
+        station: &mut Station,
+        link: &mut dyn Link,
+        url: &Url,
+    ) -> Result<Result<Channel, Outcome>, Broken> {
+        let mut session = None;
+        if url.secure {
+            let Some(trust) = self.trust else {
+                let reason = "https needs an authority to trust, and this image has none; make it with image build \
+                              --certificate";
+                return Ok(Err(Outcome::Refused(reason.to_string())));
+            };
+            session = match Session::new(trust, &url.host) {
+                Ok(session) => Some(session),
+                Err(reason) => return Ok(Err(Outcome::Refused(reason))),
+            };
+        }
+        let address = match station.resolve(link, &url.host)? {
+            Ok(address) => address,
+            Err(reason) => return Ok(Err(Outcome::Later(reason))),
+        };
+        let stream = match station.connect(link, (address, url.port))? {
+            Ok(stream) => stream,
+            Err(reason) => return Ok(Err(Outcome::Later(reason))),
+        };
+        let Some(mut session) = session else { return Ok(Ok(Channel::Plain(stream))) };
+        let Err(refusal) = session.shake_hands(station, link, &stream)? else {
+            return Ok(Ok(Channel::Secure(stream, Box::new(session))));
+        };
+        station.close(link, stream)?;
+        Ok(Err(match refusal {
+            Refusal::Never(reason) => Outcome::Refused(reason),
+            Refusal::Later(reason) => Outcome::Later(reason),
+        }))
+    }
+
     /// One request, and its answer's head and bytes.
     fn exchange(
         &mut self,
         station: &mut Station,
         link: &mut dyn Link,
-        stream: &Stream,
+        channel: &mut Channel,
         url: &Url,
     ) -> Result<Answered, Broken> {
         let request = http::request(url, self.offset);
-        if !station.send(stream, request.as_bytes()) {
+        if !channel.send(station, request.as_bytes()) {
             return Ok(Answered::refused("its address is too long"));
         }
         let mut head = Vec::new();
@@ -188,7 +258,10 @@ impl Download<'_> {
                 head.extend_from_slice(bytes);
                 Ok(())
             };
-            let received = station.receive(link, stream, limit_ns, take)?;
+            let received = match channel.receive(station, link, limit_ns, take)? {
+                Ok(received) => received,
+                Err(reason) => return Ok(Answered::later(&reason)),
+            };
             if let Some(end) = http::end_of_head(&head) {
                 break end;
             }
@@ -218,7 +291,10 @@ impl Download<'_> {
         let mut mark = self.offset;
         limit_ns = link.now_ns() + STALL_LIMIT_NS;
         while self.offset < self.item.bytes {
-            let received = station.receive(link, stream, limit_ns, |bytes| self.take(bytes))?;
+            let received = match channel.receive(station, link, limit_ns, |bytes| self.take(bytes))? {
+                Ok(received) => received,
+                Err(reason) => return Ok(Answered::later(&reason)),
+            };
             self.tell(link, url);
             if received == Received::End {
                 let (offset, bytes) = (self.offset, self.item.bytes);

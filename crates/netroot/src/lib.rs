@@ -1,9 +1,8 @@
-//! Fetching the root over HTTP, with a TCP/IP of its own over one Ethernet link.
+//! Fetching the root over HTTP or HTTPS, with a TCP/IP of its own over one Ethernet link.
 //!
-//! Owns: frames in and out of smoltcp, DHCP or a fixed address, names, an HTTP/1.1 client, and a download that outlives
-//! broken connections, slow servers and dead mirrors.
-//! Does not: touch the kernel (a [`Link`] carries the frames), know what the bytes should be (a [`Sink`] judges them), or
-//! speak TLS: an `https://` address is refused with a sentence. It would go between [`http`] and [`station::Stream`].
+//! Owns: frames in and out of smoltcp, DHCP or a fixed address, names, an HTTP/1.1 client, TLS with the authorities
+//! that the caller brings, and a download that outlives broken connections, slow servers and dead mirrors.
+//! Does not: touch the kernel (a [`Link`] carries the frames), or know what the bytes should be (a [`Sink`] judges them).
 //! Order: [`Station::new`] → [`Station::take_address`] → [`fetch`] for each file.
 //! Fails by: [`Error`], whose text names the address, the deadline or the answer that ended it. Every wait has one of the
 //! limits below.
@@ -13,6 +12,8 @@
 #![warn(missing_docs)]
 
 extern crate alloc;
+#[cfg(any(test, feature = "peer"))]
+extern crate std;
 
 mod fetch;
 mod frames;
@@ -22,15 +23,17 @@ pub mod peer;
 mod station;
 #[cfg(test)]
 mod tests;
+mod tls;
 mod url;
 
 use alloc::string::String;
 use core::fmt;
 use core::net::Ipv4Addr;
 
-pub use fetch::{Item, fetch};
+pub use fetch::{Item, Mirrors, fetch};
 pub use frames::MOST_FRAME_BYTES;
 pub use station::{Lease, Setup, Station};
+pub use tls::{EARLIEST_S, Trust, TrustError};
 pub use url::{Url, UrlError};
 
 /// A second on the link's clock.
@@ -44,6 +47,9 @@ pub const NAME_LIMIT_NS: u64 = 25 * SECOND_NS;
 
 /// From the first packet to an open connection.
 pub const CONNECT_LIMIT_NS: u64 = 10 * SECOND_NS;
+
+/// From the open connection to a server that has proved who it is; an emulated machine takes a second of it.
+pub const HANDSHAKE_LIMIT_NS: u64 = 20 * SECOND_NS;
 
 /// In so long a server must begin to answer, and then bring [`LEAST_BYTES`] again and again.
 pub const STALL_LIMIT_NS: u64 = 20 * SECOND_NS;

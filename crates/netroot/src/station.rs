@@ -274,6 +274,11 @@ impl Station {
         }
     }
 
+    /// Sends what is queued, as far as the other end takes it at once.
+    pub(crate) fn flush(&mut self, link: &mut dyn Link) -> Result<(), Broken> {
+        self.turn(link)
+    }
+
     /// Ends a connection; the other end hears of it.
     pub(crate) fn close(&mut self, link: &mut dyn Link, stream: Stream) -> Result<(), Broken> {
         self.sockets.get_mut::<tcp::Socket<'_>>(stream.handle).abort();

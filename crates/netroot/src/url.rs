@@ -1,6 +1,6 @@
 //! Addresses of mirrors.
 //!
-//! Owns: `http://HOST[:PORT]/PATH`, joining a file's name to it, and where a redirect leads.
+//! Owns: `http://HOST[:PORT]/PATH` and `https://…`, joining a file's name to it, and where a redirect leads.
 //! Does not: decode or encode; what is given is what is asked for. No user names, no IPv6 addresses.
 //! Source: RFC 3986 §3 and §5.2, as far as an HTTP client needs it.
 
@@ -8,12 +8,15 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use core::fmt;
 
-/// The port when none is given.
+/// The ports when none is given.
 const HTTP_PORT: u16 = 80;
+const HTTPS_PORT: u16 = 443;
 
-/// An HTTP address.
+/// An HTTP or HTTPS address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Url {
+    /// `https`
+    pub secure: bool,
     /// Name or IPv4 address.
     pub host: String,
     /// TCP port.
@@ -25,8 +28,6 @@ pub struct Url {
 /// Why text is no address that can be fetched from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UrlError {
-    /// `https://`
-    Tls,
     /// Another scheme or none.
     Scheme,
     /// No host, or one that cannot be.
@@ -41,10 +42,8 @@ impl Url {
     /// Reads an address.
     pub fn parse(text: &str) -> Result<Self, UrlError> {
         let (scheme, rest) = text.split_once("://").ok_or(UrlError::Scheme)?;
-        if scheme.eq_ignore_ascii_case("https") {
-            return Err(UrlError::Tls);
-        }
-        if !scheme.eq_ignore_ascii_case("http") {
+        let secure = scheme.eq_ignore_ascii_case("https");
+        if !secure && !scheme.eq_ignore_ascii_case("http") {
             return Err(UrlError::Scheme);
         }
         if !rest.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -58,14 +57,14 @@ impl Url {
         }
         let (host, port) = match authority.rsplit_once(':') {
             Some((host, port)) => (host, port.parse().ok().filter(|p| *p != 0).ok_or(UrlError::Port)?),
-            None => (authority, HTTP_PORT),
+            None => (authority, default_port(secure)),
         };
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
         if host.is_empty() || !host.bytes().all(is_name) {
             return Err(UrlError::Host);
         }
         let slash = if path.starts_with('/') { "" } else { "/" };
-        Ok(Self { host: host.to_string(), port, path: format!("{slash}{path}") })
+        Ok(Self { secure, host: host.to_string(), port, path: format!("{slash}{path}") })
     }
 
     /// The file of this name in the folder that this is the address of; a closing slash makes no difference.
@@ -81,7 +80,7 @@ impl Url {
             return Self::parse(to);
         }
         if let Some(rest) = to.strip_prefix("//") {
-            return Self::parse(&format!("http://{rest}"));
+            return Self::parse(&format!("{}://{rest}", self.scheme()));
         }
         if !to.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(UrlError::Character);
@@ -95,23 +94,29 @@ impl Url {
     /// Host and port as in the header `Host`.
     #[must_use]
     pub fn authority(&self) -> String {
-        if self.port == HTTP_PORT { self.host.clone() } else { format!("{}:{}", self.host, self.port) }
+        let is_default = self.port == default_port(self.secure);
+        if is_default { self.host.clone() } else { format!("{}:{}", self.host, self.port) }
     }
+
+    fn scheme(&self) -> &'static str {
+        if self.secure { "https" } else { "http" }
+    }
+}
+
+fn default_port(secure: bool) -> u16 {
+    if secure { HTTPS_PORT } else { HTTP_PORT }
 }
 
 impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "http://{}{}", self.authority(), self.path)
+        write!(f, "{}://{}{}", self.scheme(), self.authority(), self.path)
     }
 }
 
 impl fmt::Display for UrlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Tls => {
-                "https:// is not possible here; use http://: what comes is compared with the root manifest anyway"
-            }
-            Self::Scheme => "is no http:// address",
+            Self::Scheme => "is no http:// or https:// address",
             Self::Host => "has no host name or IPv4 address",
             Self::Port => "has a port that is no number from 1 to 65535",
             Self::Character => "has a character that no address has",
@@ -131,11 +136,12 @@ mod tests {
             ("http://10.0.0.1", "http://10.0.0.1/"),
             ("HTTP://boot.lan:8080/a/b?c=d#e", "http://boot.lan:8080/a/b?c=d"),
             ("http://boot:80?x", "http://boot/?x"),
+            ("HTTPS://boot:443/a", "https://boot/a"),
+            ("https://boot:80", "https://boot:80/"),
         ] {
             assert_eq!(Url::parse(text).unwrap().to_string(), whole);
         }
         for (text, error) in [
-            ("https://a/", UrlError::Tls),
             ("tftp://a/", UrlError::Scheme),
             ("layers", UrlError::Scheme),
             ("http://", UrlError::Host),
@@ -163,7 +169,8 @@ mod tests {
         ] {
             assert_eq!(from.redirected(to).unwrap().to_string(), whole);
         }
-        assert_eq!(from.redirected("https://x/e"), Err(UrlError::Tls));
+        assert_eq!(from.redirected("https://x/e").unwrap(), url("https://x:443/e"));
+        assert_eq!(url("https://x/e").redirected("//y/f").unwrap(), url("https://y/f"));
         assert_eq!(from.redirected("a b"), Err(UrlError::Character));
     }
 }

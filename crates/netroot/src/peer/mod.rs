@@ -1,4 +1,4 @@
-//! A network in memory: DHCP, DNS and HTTP servers behind one wire, with the faults that real ones have.
+//! A network in memory: DHCP, DNS, HTTP and HTTPS servers behind one wire, with the faults that real ones have.
 //!
 //! Owns: the other end of a [`crate::Link`] in tests: a second smoltcp, so that every frame is one that could be.
 //! Does not: know the client. Time is the caller's: [`Peer::turn`] gets the clock.
@@ -9,10 +9,12 @@
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
+use rustls::ServerConfig;
 use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
 use smoltcp::phy::{Checksum, Device, DeviceCapabilities, Medium, RxToken, TxToken};
 use smoltcp::socket::{tcp, udp};
@@ -21,6 +23,11 @@ use smoltcp::wire::{
     DhcpMessageType, DhcpPacket, DhcpRepr, EthernetAddress, HardwareAddress, IpAddress, IpCidr, IpEndpoint,
     Ipv4Cidr,
 };
+
+mod tls;
+
+use tls::Records;
+pub use tls::{Authority, GOOD, TODAY_S};
 
 /// The server.
 pub const SERVER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
@@ -55,17 +62,22 @@ impl Plan {
     }
 }
 
-/// An HTTP server on a port.
+/// An HTTP or HTTPS server on a port.
 #[derive(Debug, Clone)]
 pub struct Site {
     pub port: u16,
     pub files: BTreeMap<String, Answer>,
     pub manner: Manner,
+    pub tls: Option<Arc<ServerConfig>>,
 }
 
 impl Site {
     pub fn new(port: u16, manner: Manner) -> Self {
-        Self { port, files: BTreeMap::new(), manner }
+        Self { port, files: BTreeMap::new(), manner, tls: None }
+    }
+
+    pub fn secure(self, tls: Arc<ServerConfig>) -> Self {
+        Self { tls: Some(tls), ..self }
     }
 
     pub fn file(mut self, path: &str, answer: Answer) -> Self {
@@ -87,11 +99,11 @@ pub enum Manner {
     Good,
     /// Every answer is the whole file.
     NoRanges,
-    /// The first connections break after so many bytes of the file; those behind the last are good.
+    /// The first connections break after so many bytes of the file, or of records; those behind the last are good.
     Breaks(Vec<usize>),
     /// So many bytes a second.
     Slow(u64),
-    /// It takes the request and says nothing.
+    /// It takes the request and says nothing; nor does it shake hands.
     Mute,
 }
 
@@ -108,8 +120,10 @@ pub struct Peer {
     now_ns: u64,
     /// `80 /base from 7`
     pub requests: Vec<String>,
-    /// Bytes of files that were sent.
+    /// Bytes of files that were sent; by HTTPS, that were encrypted.
     pub sent_bytes: u64,
+    /// What servers saw go wrong with TLS.
+    pub errors: Vec<String>,
 }
 
 struct Connection {
@@ -121,6 +135,7 @@ struct Connection {
     sent: usize,
     cut: Option<usize>,
     began_ns: u64,
+    records: Option<Records>,
 }
 
 impl Peer {
@@ -159,6 +174,7 @@ impl Peer {
                     sent: 0,
                     cut: None,
                     began_ns: 0,
+                    records: None,
                 });
             }
         }
@@ -174,6 +190,7 @@ impl Peer {
             now_ns: 0,
             requests: Vec::new(),
             sent_bytes: 0,
+            errors: Vec::new(),
         }
     }
 
@@ -310,16 +327,25 @@ impl Peer {
     }
 
     fn serve(&mut self, number: usize) {
-        let Self { connections, sockets, plan, served, requests, sent_bytes, now_ns, .. } = self;
+        let Self { connections, sockets, plan, served, requests, sent_bytes, errors, now_ns, .. } = self;
         let connection = &mut connections[number];
         let site = &plan.sites[connection.site];
         let socket = sockets.get_mut::<tcp::Socket<'_>>(connection.handle);
         if !socket.is_open() {
             (connection.request, connection.answer) = (Vec::new(), None);
+            connection.records = site.tls.as_ref().map(Records::new);
             socket.listen(site.port).unwrap();
         }
         while socket.can_recv() {
-            socket.recv(|bytes| (bytes.len(), connection.request.extend_from_slice(bytes))).unwrap();
+            let received = socket.recv(|bytes| (bytes.len(), bytes.to_vec())).unwrap();
+            match &mut connection.records {
+                Some(_) if matches!(site.manner, Manner::Mute) => {}
+                Some(records) => {
+                    connection.request.extend(records.take(&received));
+                    errors.extend(records.error.take().map(|error| error.to_string()));
+                }
+                None => connection.request.extend_from_slice(&received),
+            }
         }
         if connection.answer.is_none() && connection.request.ends_with(b"\r\n\r\n") {
             let count = served.entry(site.port).or_default();
@@ -332,29 +358,49 @@ impl Peer {
             (connection.head, connection.sent, connection.began_ns) = (head.len(), 0, *now_ns);
             connection.answer = Some([head, body].concat());
         }
-        let Some(answer) = &connection.answer else { return };
+        let mut is_done = connection.feed(site, socket, *now_ns, sent_bytes);
+        if let Some(records) = &mut connection.records {
+            is_done &= records.send(socket, connection.cut);
+        }
+        if is_done {
+            socket.close();
+        } else if connection.is_cut() && socket.send_queue() == 0 {
+            socket.abort();
+        }
+    }
+}
+
+impl Connection {
+    /// Hands the answer to the wire or to the records, as much as is due. Whether that was all.
+    fn feed(&mut self, site: &Site, socket: &mut tcp::Socket<'_>, now_ns: u64, sent_bytes: &mut u64) -> bool {
+        let Some(answer) = &self.answer else { return false };
         let most = match site.manner {
             Manner::Mute => 0,
             Manner::Slow(rate) => {
-                let bytes = (*now_ns - connection.began_ns).saturating_mul(rate) / 1_000_000_000;
-                connection.head + usize::try_from(bytes).unwrap()
+                let bytes = (now_ns - self.began_ns).saturating_mul(rate) / 1_000_000_000;
+                self.head + usize::try_from(bytes).unwrap()
             }
-            _ => connection.cut.map_or(usize::MAX, |cut| connection.head + cut),
+            _ if self.records.is_some() => usize::MAX,
+            _ => self.cut.map_or(usize::MAX, |cut| self.head + cut),
         };
         let end = answer.len().min(most);
-        while socket.can_send() && connection.sent < end {
-            let count = socket.send_slice(&answer[connection.sent..end]).unwrap();
-            let body = |at: usize| at.saturating_sub(connection.head);
-            *sent_bytes += (body(connection.sent + count) - body(connection.sent)) as u64;
-            connection.sent += count;
+        while self.sent < end {
+            let piece = &answer[self.sent..end];
+            let count = match &mut self.records {
+                Some(records) => records.give(piece),
+                None if socket.can_send() => socket.send_slice(piece).unwrap(),
+                None => break,
+            };
+            let body = |at: usize| at.saturating_sub(self.head);
+            *sent_bytes += (body(self.sent + count) - body(self.sent)) as u64;
+            self.sent += count;
         }
-        if connection.sent == answer.len() {
-            socket.close();
-        } else if connection.cut.is_some_and(|cut| connection.sent >= connection.head + cut)
-            && socket.send_queue() == 0
-        {
-            socket.abort();
-        }
+        self.sent == answer.len()
+    }
+
+    fn is_cut(&self) -> bool {
+        let sent = self.records.as_ref().map_or(self.sent.saturating_sub(self.head), |records| records.sent);
+        self.answer.is_some() && self.cut.is_some_and(|cut| sent >= cut)
     }
 }
 
