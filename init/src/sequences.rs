@@ -80,11 +80,15 @@ pub const BOOT: Sequence<BootTask> = Sequence {
                     network::check_memory,
                     "refuses a root from the network that does not fit into the memory, before it is fetched"
                 ),
+                task!(
+                    network::read_authorities,
+                    "reads whose certificates are believed behind https, before any server is asked"
+                ),
                 task!(network::raise_cards, "brings network cards up and waits until one has a carrier"),
                 task!(network::take_address, "asks DHCP for an address, or takes that of ip="),
                 task!(
                     network::fetch_layers,
-                    "fetches the layers by HTTP into memory, each compared with its root hash"
+                    "fetches the layers by HTTP or HTTPS into memory, each compared with its root hash"
                 ),
                 task!(network::release_cards, "brings the cards down again and as they were"),
             ],

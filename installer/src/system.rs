@@ -13,7 +13,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use ondisk::bundle::{KEPT_KEY_PATH, KEY_BYTES, KEY_PATH, PublicKey};
-use ondisk::manifest::{KEPT_PATH, Layer, PATH, RootManifest};
+use ondisk::manifest::{AUTHORITIES_PATH, KEPT_PATH, Layer, PATH, RootManifest};
 use ondisk::{bzimage, fat};
 
 use crate::tree::Tree;
@@ -46,6 +46,9 @@ pub mod names {
     pub const LOADER_CONFIG: &str = "loader.conf";
     /// The public key of the config bundle. In installer images alone: a node has it from its initramfs.
     pub const CONFIG_KEY: &str = "config-key";
+    /// PEM of the authorities that a root from the network may come from by https. In installer images alone, as the
+    /// drivers of network cards.
+    pub const AUTHORITIES: &str = "authorities.pem";
 }
 
 /// Where firmware looks for a boot loader when no variable names one.
@@ -77,6 +80,8 @@ pub struct BootParts {
     pub loader_config: String,
     /// See [`names::CONFIG_KEY`]; most images have none.
     pub config_key: Option<PublicKey>,
+    /// See [`names::AUTHORITIES`]; empty in most images.
+    pub authorities: Vec<u8>,
 }
 
 impl BootParts {
@@ -99,6 +104,7 @@ impl BootParts {
         };
         let network = optional(names::NETWORK)?;
         let config_key = config_key(&optional(names::CONFIG_KEY)?)?;
+        let authorities = optional(names::AUTHORITIES)?;
         let mut text = |name: &str| {
             let not_text = |error| io::Error::new(io::ErrorKind::InvalidData, error);
             String::from_utf8(get(name)?).map_err(not_text).map_err(Error::read(Path::new(name)))
@@ -106,6 +112,7 @@ impl BootParts {
         Ok(Self {
             network,
             config_key,
+            authorities,
             command_line: text(names::COMMAND_LINE)?,
             boot_entry: text(names::BOOT_ENTRY)?,
             loader_config: text(names::LOADER_CONFIG)?,
@@ -141,8 +148,8 @@ impl BootParts {
 
     /// All files, by name, as an installer image has them.
     pub fn all(&self) -> impl Iterator<Item = (&'static str, &[u8])> {
-        let network = [(names::NETWORK, self.network.as_slice())];
-        let network = network.into_iter().filter(|(_, content)| !content.is_empty());
+        let network = [(names::NETWORK, &self.network), (names::AUTHORITIES, &self.authorities)];
+        let network = network.map(|(name, content)| (name, content.as_slice())).into_iter().filter(|(_, content)| !content.is_empty());
         let key = self.config_key.iter().map(|key| (names::CONFIG_KEY, key.as_slice()));
         self.of_kernel().into_iter().chain(self.of_base()).chain(network).chain(key)
     }
@@ -192,7 +199,7 @@ impl System {
 
     /// The initramfs, without layers.
     pub fn initramfs(&self) -> Result<Vec<u8>, Error> {
-        let manifest = self.own_segment()?;
+        let manifest = self.own_segment(&[])?;
         Ok(initramfs::join(&[&self.boot.modules, &self.boot.init, &manifest]))
     }
 
@@ -201,17 +208,21 @@ impl System {
         if self.boot.network.is_empty() {
             return Ok(None);
         }
-        let manifest = self.own_segment()?;
+        let manifest = self.own_segment(&self.boot.authorities)?;
         let segments = [&self.boot.modules, &self.boot.network, &self.boot.init, &manifest];
         Ok(Some(initramfs::join(&segments.map(Vec::as_slice))))
     }
 
-    /// The last segment of an initramfs: which layers make the root, and whose configs a node takes.
-    fn own_segment(&self) -> Result<Vec<u8>, Error> {
+    /// The last segment of an initramfs: which layers make the root, whose configs a node takes, and whose certificates
+    /// init believes.
+    fn own_segment(&self, authorities: &[u8]) -> Result<Vec<u8>, Error> {
         let mut tree = Tree::new();
         tree.bytes(PATH.trim_start_matches('/'), 0o644, self.manifest.to_json())?;
         if let Some(key) = &self.boot.config_key {
             tree.bytes(KEY_PATH.trim_start_matches('/'), 0o444, key.to_vec())?;
+        }
+        if !authorities.is_empty() {
+            tree.bytes(AUTHORITIES_PATH.trim_start_matches('/'), 0o444, authorities.to_vec())?;
         }
         initramfs::segment(&tree)
     }

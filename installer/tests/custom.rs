@@ -40,6 +40,7 @@ fn source(folder: &Path) -> Source {
         boot_entry: String::new(),
         loader_config: String::new(),
         config_key: None,
+        authorities: Vec::new(),
     };
     Source::new(System { manifest: layer::stack("0.1.0", [base]).unwrap(), boot }, folder.to_owned())
 }
@@ -136,6 +137,8 @@ fn a_customisation_is_two_layers_above_the_others() {
     assert!(secret.starts_with("-rw-------"), "{secret}");
     let bundle = content(&made, "custom", "etc/ssl/certs/ca-certificates");
     assert!(bundle.starts_with("# authorities\n-----BEGIN"), "{bundle}");
+    // init believes the same authority before there is a root.
+    assert!(made.system.boot.authorities.starts_with(b"-----BEGIN"));
     assert_eq!(content(&made, "custom", "usr/lib/billet/boot/cmdline"), "console=ttyS0 quiet");
 
     // The same once more, and a second customisation on the first.

@@ -34,6 +34,7 @@ fn source(folder: &Path) -> Source {
         boot_entry: "ID=billet\n".into(),
         loader_config: "timeout 0\n".into(),
         config_key: None,
+        authorities: Vec::new(),
     };
     Source::new(System { manifest, boot }, folder.to_owned())
 }

@@ -58,6 +58,7 @@ fn source(folder: &Path) -> Source {
         boot_entry: "ID=billet\n".into(),
         loader_config: "timeout 0\n".into(),
         config_key: None,
+        authorities: Vec::new(),
     };
     Source::new(System { manifest: layer::stack("0.1.0", layers).unwrap(), boot }, folder.to_owned())
 }

@@ -20,6 +20,10 @@ pub const PATH: &str = "/etc/billet/root.json";
 /// Where init leaves the manifest it booted from, for machined: the same bytes.
 pub const KEPT_PATH: &str = "/run/billet/root.json";
 
+/// Beside it in an initramfs for roots from the network: PEM of the authorities that init believes behind `https://`. Most
+/// images have none.
+pub const AUTHORITIES_PATH: &str = "/etc/billet/authorities.pem";
+
 /// Folder of the layer files in an initramfs or on a labelled medium (there below its root).
 pub const LAYER_DIR: &str = "/billet/layers";
 

@@ -1,6 +1,6 @@
 //! A root from the network.
 //!
-//! Owns: whether there is room for it, the address, the download of each layer, and the comparison of what came with the
+//! Owns: whether there is room for it, whose certificates are believed, the address, the download of each layer, and the comparison of what came with the
 //! root manifest, before anything is mapped.
 //! Does not: give the kernel an address or a route: frames pass it by (`netroot`), and machined finds the cards as they
 //! were.
@@ -14,8 +14,8 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::cell::RefCell;
 
-use netroot::{Item, Setup, Station, Url};
-use ondisk::manifest::Layer;
+use netroot::{Item, Mirrors, Setup, Station, Trust, Url};
+use ondisk::manifest::{AUTHORITIES_PATH, Layer};
 
 use crate::boot::Boot;
 use crate::cmdline::Transport;
@@ -39,6 +39,11 @@ const FOLDER_BYTES: u64 = 1 << 20;
 
 const MEGABYTE: u64 = 1_000_000;
 
+/// A distribution's bundle of all public authorities has a quarter of it.
+const MOST_AUTHORITIES_BYTES: usize = 1 << 20;
+
+const MICROSECOND_HZ: u64 = 1_000_000;
+
 /// What one task leaves for the next.
 #[derive(Default)]
 pub struct Network {
@@ -46,6 +51,8 @@ pub struct Network {
     cards: Vec<Card>,
     /// The card that has an address, as a number in `cards`, and what speaks through it.
     station: Option<(usize, Station)>,
+    /// Whom to believe behind `https://`.
+    trust: Option<Trust>,
 }
 
 /// The mirrors, if the root is to come from some.
@@ -85,6 +92,62 @@ pub fn check_memory(boot: &mut Boot<'_>) -> Result<(), Failure> {
         layers + reserve
     );
     Err(Failure::reason("fetch root", "into memory", reason))
+}
+
+/// Reads whose certificates are believed: by an `https://` mirror, or by one that another server sends to.
+pub fn read_authorities(boot: &mut Boot<'_>) -> Result<(), Failure> {
+    let Some(mirrors) = mirrors(boot) else { return Ok(()) };
+    let secure = mirrors.iter().find(|mirror| mirror.secure);
+    match (trust(boot), secure) {
+        (Ok(trust), _) => {
+            tell_trust(boot, &trust);
+            boot.network.trust = Some(trust);
+            Ok(())
+        }
+        (Err(Untrusting::Nobody), None) => Ok(()),
+        (Err(Untrusting::Nobody), Some(mirror)) => {
+            let reason = "https needs an authority to trust, and this image has none; make it with image build \
+                          --certificate FILE, or use http: what comes is compared with the root manifest anyway";
+            Err(Failure::reason("fetch root from", &mirror.to_string(), reason))
+        }
+        (Err(Untrusting::Failed(failure)), Some(_)) => Err(failure),
+        (Err(Untrusting::Failed(failure)), None) => {
+            boot.warn(&failure.to_string());
+            Ok(())
+        }
+    }
+}
+
+/// Why nobody is believed.
+enum Untrusting {
+    /// The image has no authorities.
+    Nobody,
+    Failed(Failure),
+}
+
+fn trust(boot: &mut Boot<'_>) -> Result<Trust, Untrusting> {
+    let path = AUTHORITIES_PATH;
+    if boot.kernel.status(path).is_err() {
+        return Err(Untrusting::Nobody);
+    }
+    let text = boot.kernel.read(path, MOST_AUTHORITIES_BYTES).map_err(Failure::at("read", path));
+    let clock_s = boot.kernel.wall_clock_us() / MICROSECOND_HZ;
+    let trust = text.and_then(|text| {
+        Trust::from_pem(&text, clock_s)
+            .map_err(|error| Failure::reason("read authorities", path, error.to_string()))
+    });
+    trust.map_err(Untrusting::Failed)
+}
+
+fn tell_trust(boot: &mut Boot<'_>, trust: &Trust) {
+    let (count, passed_over) = (trust.count(), trust.passed_over());
+    say!(boot.kernel, Level::Info, "https: {count} authorities are trusted");
+    if passed_over > 0 {
+        boot.warn(&format!("{AUTHORITIES_PATH}: {passed_over} certificates are none of authorities"));
+    }
+    if !trust.is_clock_right() {
+        boot.warn("the clock is wrong: certificates count from their own first day on");
+    }
 }
 
 /// Brings up the cards in question and waits for a carrier.
@@ -147,6 +210,8 @@ pub fn fetch_layers(boot: &mut Boot<'_>) -> Result<(), Failure> {
     let size = root_bytes(boot).saturating_add(FOLDER_BYTES);
     let data = format!("mode=0700,size={size}");
     boot.kernel.mount("tmpfs", FOLDER, "tmpfs", OPTIONS, &data).map_err(Failure::at("mount", FOLDER))?;
+    let trust = boot.network.trust.take();
+    let mirrors = Mirrors { urls: &mirrors, trust: trust.as_ref() };
     let mut from = String::new();
     for layer in boot.manifest.layers.clone() {
         let file = layer.file_name();
@@ -154,7 +219,7 @@ pub fn fetch_layers(boot: &mut Boot<'_>) -> Result<(), Failure> {
         let shared = RefCell::new(&mut *boot);
         let mut sink = LayerFile::new(&shared, &layer, format!("{FOLDER}/{file}"));
         let mut frames = Frames { boot: &shared, card: &name };
-        let url = netroot::fetch(&mut station, &mut frames, &mirrors, item, &mut sink)
+        let url = netroot::fetch(&mut station, &mut frames, mirrors, item, &mut sink)
             .map_err(|error| Failure::reason("fetch", "root", error.to_string()))?;
         let folder = url.to_string();
         from = folder.strip_suffix(&file).unwrap_or(&folder).to_string();

@@ -1,7 +1,8 @@
 //! Roots from the network: a server in memory at the other end of the cable.
 
 use handoff::ToMachined;
-use netroot::peer::{Answer, MAC, Manner, SECOND, Site};
+use netroot::peer::{Answer, Authority, GOOD, MAC, Manner, SECOND, Site};
+use ondisk::manifest::AUTHORITIES_PATH;
 use sys::Errno;
 
 use super::golden;
@@ -124,8 +125,6 @@ fn nobody_gives_an_address_and_nobody_has_the_file() {
     assert_eq!(line(kernel), text);
     let text = line(with_network(machine(LINE), [Site::new(80, Manner::Good)]));
     assert!(text.ends_with(".layer: it answers 404 Not Found"), "{text}");
-    let text = line(with_network(machine("billet.root=https://10.77.0.1/"), []));
-    assert!(text.contains("read_command_line") && text.contains("https:// is not possible here"), "{text}");
 }
 
 #[test]
@@ -194,4 +193,42 @@ fn a_card_that_is_pulled_out() {
     kernel.always_fail.push(("receive frame", Errno::NODEV));
     let text = line(kernel);
     assert!(text.contains("eth0: receive frame from eth0: ENODEV"), "{text}");
+}
+
+/// With the certificate of this authority in the initramfs.
+fn trusting(kernel: Recording, authority: &Authority) -> Recording {
+    kernel.file(AUTHORITIES_PATH, authority.pem.clone())
+}
+
+const SECURE: &str = "billet.root=https://10.77.0.1/layers";
+
+#[test]
+fn by_https_from_a_server_that_is_believed() {
+    let (known, stranger) = (Authority::new("Known"), Authority::new("Stranger"));
+    let secure = |by: &Authority| site(443, Manner::Good).secure(by.server(&["10.77.0.1"], GOOD));
+    let kernel = with_network(machine(SECURE), [secure(&known)]);
+    let kernel = comes_up(trusting(kernel, &known));
+    let Some(ToMachined::Start(start)) = kernel.sent.first() else { panic!("no start") };
+    assert_eq!(start.report.root_source, "https://10.77.0.1/layers/");
+    // That of the recorded machine is behind the build.
+    assert_eq!(kernel.warnings(), ["the clock is wrong: certificates count from their own first day on"]);
+    let text = line(trusting(with_network(machine(SECURE), [secure(&stranger)]), &known));
+    assert!(text.contains("(issued by \"Stranger\") is not trusted"), "{text}");
+}
+
+#[test]
+fn https_without_an_authority_is_refused_before_anything_is_done() {
+    let mut kernel = with_network(machine(SECURE), []);
+    crate::run(&mut kernel);
+    let text = "boot failed: read_authorities: fetch root from https://10.77.0.1/layers: https needs an authority to \
+                trust, and this image has none; make it with image build --certificate FILE, or use http: what comes \
+                is compared with the root manifest anyway; restarting in 10 s";
+    assert_eq!(kernel.errors(), [text]);
+    assert!(!kernel.calls.iter().any(|call| call.starts_with("write /sys/class/net")));
+    let kernel = with_network(machine(SECURE), []).file(AUTHORITIES_PATH, "nothing");
+    let wanted = "read authorities /etc/billet/authorities.pem: has no certificate of an authority";
+    assert!(line(kernel).ends_with(wanted));
+    // Whoever asks for http gets it.
+    let kernel = with_network(machine(LINE), [site(80, Manner::Good)]).file(AUTHORITIES_PATH, "nothing");
+    assert_eq!(comes_up(kernel).warnings(), [wanted]);
 }

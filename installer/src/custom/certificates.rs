@@ -1,6 +1,6 @@
 //! Authorities that a system trusts besides its own.
 //!
-//! Owns: the bundle with what is added to it.
+//! Owns: the bundle with what is added to it, and what init believes before there is a root with a bundle.
 //! Does not: look into a certificate, but for that there is one.
 
 use std::fs;
@@ -17,7 +17,11 @@ const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
 
 /// The image's bundle with these files behind it.
 pub(super) fn bundle(lower: &Lower, files: &[PathBuf]) -> Result<Vec<u8>, Error> {
-    let mut bundle = lower.content(PATH)?.unwrap_or_default();
+    appended(lower.content(PATH)?.unwrap_or_default(), files)
+}
+
+/// PEM with the certificates of these files behind it.
+pub(super) fn appended(mut bundle: Vec<u8>, files: &[PathBuf]) -> Result<Vec<u8>, Error> {
     for path in files {
         let text = fs::read_to_string(path).map_err(Error::read(path))?;
         if !text.contains(BEGIN) {

@@ -100,6 +100,7 @@ fn changed(
         let reason = |error: bundle::Error| Error::BadConfigKey { path: path.clone(), source: error };
         boot.config_key = Some(bundle::public_key_from_pem(&text).map_err(reason)?);
     }
+    boot.authorities = certificates::appended(boot.authorities, &profile.certificates)?;
     let mut lower = Lower::read(&source.system.manifest.layers, &source.layers)?;
     let gone: Vec<String> = profile.remove.iter().map(|path| lower.resolve(path.trim_matches('/'))).collect();
     let mut additions = added(&lower, profile, &boot.command_line, source)?.into_entries()?;

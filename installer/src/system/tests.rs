@@ -16,6 +16,7 @@ fn boot_parts() -> BootParts {
         boot_entry: "ID=billet\n".into(),
         loader_config: "timeout 0\n".into(),
         config_key: None,
+        authorities: Vec::new(),
     }
 }
 
@@ -59,6 +60,26 @@ fn the_key_of_configs_is_in_the_initramfs_and_stays_with_the_node() {
     assert!(entries.any(|entry| entry.name == "etc/billet/config.key" && entry.content == key));
     fs::write(root.path().join("run/billet/config.key"), b"short").unwrap();
     assert!(System::running(root.path()).is_err());
+}
+
+#[test]
+fn authorities_are_in_the_initramfs_for_roots_from_the_network_alone() {
+    let manifest = Made::new("0.1.0", 40_000).manifest;
+    let boot = BootParts { network: b"netw".to_vec(), authorities: b"PEM".to_vec(), ..boot_parts() };
+    let system = System { manifest, boot };
+    let has = |initramfs: Vec<u8>, parts: &[u8]| {
+        let own = initramfs.strip_prefix(parts).unwrap();
+        let mut entries = cpio::Reader::new(own).map(Result::unwrap);
+        entries.any(|entry| entry.name == "etc/billet/authorities.pem" && entry.content == b"PEM")
+    };
+    assert!(has(system.network_initramfs().unwrap().unwrap(), b"modsnetwinit"));
+    assert!(!has(system.initramfs().unwrap(), b"modsinit"));
+    let parts: Vec<_> = system.boot.all().collect();
+    assert!(parts.contains(&(names::AUTHORITIES, b"PEM")));
+    let find = |name: &str| parts.iter().find(|(known, _)| *known == name).map(|(_, content)| content.to_vec());
+    let missing = |name: &str| Error::MissingPart { from: "parts".into(), part: name.to_owned() };
+    let again = BootParts::by_name(|name| find(name).ok_or_else(|| missing(name))).unwrap();
+    assert_eq!(again, system.boot);
 }
 
 #[test]

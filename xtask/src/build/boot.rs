@@ -50,6 +50,7 @@ pub(super) fn parts(
         boot_entry: image::boot_entry().to_owned(),
         loader_config: LOADER_CONFIG.to_owned(),
         config_key: None,
+        authorities: Vec::new(),
     })
 }
 

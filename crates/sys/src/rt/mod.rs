@@ -1,12 +1,13 @@
 //! What a program without libc needs.
 //!
-//! Owns: entry point ([`start`]), allocator ([`heap`]), memory functions, handlers for panics and
+//! Owns: entry point ([`start`]), allocator ([`heap`]), memory functions, names of libc, handlers for panics and
 //! processor faults.
 //! Does not: exist beside std: a program has one or the other.
 //! Order: the kernel jumps to `_start` → auxiliary vector for rustix → the function named in [`program!`].
 
 mod fault;
 pub mod heap;
+mod libc;
 mod memory;
 pub mod panic;
 pub mod start;
