@@ -194,7 +194,8 @@ fn apply(parameters: &mut Parameters, known: &str, name: &str, value: &str) -> R
     match known {
         "root" if value.contains("://") => add_mirrors(&mut parameters.transport, name, value)?,
         "root" => {
-            let known = transport(value).ok_or_else(|| wrong("initramfs, disk, label:NAME, http://…, https://…"))?;
+            let known =
+                transport(value).ok_or_else(|| wrong("initramfs, disk, label:NAME, http://…, https://…"))?;
             parameters.transport = Some(known);
         }
         "slot" => parameters.slot = Some(slot(value).ok_or_else(|| wrong("A, B"))?),
@@ -316,8 +317,7 @@ mod tests {
         assert_eq!(parameters.network.cards, ["eth1"]);
         assert!(parse("billet.root=http://a/ billet.root=disk").is_err());
         let failure = parse("billet.root=tftp://a/").unwrap_err().to_string();
-        let wanted =
-            "read kernel parameter billet.root: \"tftp://a/\": is no http:// or https:// address";
+        let wanted = "read kernel parameter billet.root: \"tftp://a/\": is no http:// or https:// address";
         assert_eq!(failure, wanted);
         assert!(parse("billet.root=https://a/").is_ok());
         // Without a root from the network these words are machined's alone.

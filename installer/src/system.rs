@@ -149,7 +149,10 @@ impl BootParts {
     /// All files, by name, as an installer image has them.
     pub fn all(&self) -> impl Iterator<Item = (&'static str, &[u8])> {
         let network = [(names::NETWORK, &self.network), (names::AUTHORITIES, &self.authorities)];
-        let network = network.map(|(name, content)| (name, content.as_slice())).into_iter().filter(|(_, content)| !content.is_empty());
+        let network = network
+            .map(|(name, content)| (name, content.as_slice()))
+            .into_iter()
+            .filter(|(_, content)| !content.is_empty());
         let key = self.config_key.iter().map(|key| (names::CONFIG_KEY, key.as_slice()));
         self.of_kernel().into_iter().chain(self.of_base()).chain(network).chain(key)
     }

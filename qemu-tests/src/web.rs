@@ -1,11 +1,14 @@
 //! A web server of the test's own, that guests reach through QEMU's user network.
 //!
-//! Owns: one thread that answers every request from a table, over TLS too. Does not: speak more of HTTP than that takes.
+//! Owns: one thread that answers every request from a table of texts, files and redirects, over TLS too. Does not: speak
+//! more of HTTP than that takes, ranges for instance.
 //! As a proxy it notes who is asked for, and refuses.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -19,10 +22,18 @@ pub const HOST: &str = "10.0.2.2";
 /// A client that sends nothing does not keep the next one waiting for longer.
 const READ_LIMIT: Duration = Duration::from_secs(5);
 
+/// What is at a path.
+#[derive(Debug, Clone)]
+enum Page {
+    Text(String),
+    File(PathBuf),
+    Elsewhere(String),
+}
+
 #[derive(Default)]
 struct Shared {
-    /// Path with query, and content; what is not there is answered with 404.
-    files: BTreeMap<String, String>,
+    /// By path with query; what is not there is answered with 404.
+    pages: BTreeMap<String, Page>,
     /// Every path that was asked for.
     asked: Vec<String>,
 }
@@ -76,7 +87,21 @@ impl Web {
 
     /// Serves a text at a path.
     pub fn serve(&self, path: &str, text: &str) {
-        self.shared().files.insert(path.to_owned(), text.to_owned());
+        self.put(path, Page::Text(text.to_owned()));
+    }
+
+    /// Serves a file at a path.
+    pub fn serve_file(&self, path: &str, file: &Path) {
+        self.put(path, Page::File(file.to_owned()));
+    }
+
+    /// Sends who asks for a path to an address.
+    pub fn redirect(&self, path: &str, to: &str) {
+        self.put(path, Page::Elsewhere(to.to_owned()));
+    }
+
+    fn put(&self, path: &str, page: Page) {
+        self.shared().pages.insert(path.to_owned(), page);
     }
 
     /// What was asked for so far.
@@ -100,17 +125,26 @@ impl Web {
         let request = lines.next().transpose()?.unwrap_or_default();
         while lines.next().transpose()?.is_some_and(|line| !line.is_empty()) {}
         let path = request.split(' ').nth(1).unwrap_or_default().to_owned();
-        let file = self.shared().files.get(&path).cloned();
+        let page = self.shared().pages.get(&path).cloned();
         self.shared().asked.push(path);
-        let (status, body) = match file {
-            Some(text) => ("200 OK", text),
-            None => ("404 Not Found", String::new()),
+        let (status, mut body): (_, Box<dyn Read>) = match &page {
+            Some(Page::Text(text)) => (length(text.len() as u64), Box::new(text.as_bytes())),
+            Some(Page::File(path)) => {
+                let file = File::open(path)?;
+                (length(file.metadata()?.len()), Box::new(file))
+            }
+            Some(Page::Elsewhere(to)) => {
+                (format!("302 Found\r\nLocation: {to}\r\nContent-Length: 0"), Box::new(std::io::empty()))
+            }
+            None => ("404 Not Found\r\nContent-Length: 0".to_owned(), Box::new(std::io::empty())),
         };
-        write!(
-            stream,
-            "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
-            body.len()
-        )?;
+        write!(stream, "HTTP/1.1 {status}\r\nConnection: close\r\n\r\n")?;
+        std::io::copy(&mut body, &mut stream)?;
         stream.flush()
     }
+}
+
+/// Status and length of a page that is there.
+fn length(bytes: u64) -> String {
+    format!("200 OK\r\nContent-Length: {bytes}")
 }

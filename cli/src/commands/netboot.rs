@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use netboot::{Files, Range, Server, Settings};
+use netboot::{Files, Range, Secure, Server, Settings};
 
 use crate::output;
 
@@ -32,20 +32,48 @@ pub(crate) struct Flags {
     /// TCP port of scripts, bundle and configs
     #[arg(long, default_value_t = 8080, value_name = "PORT")]
     http_port: u16,
+    /// Have layers fetched by HTTPS with this certificate (PEM); its authority belongs into the bundle: image build
+    /// --certificate
+    #[arg(long, requires = "tls_key", value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+    /// The certificate's key (PEM)
+    #[arg(long, requires = "tls_cert", value_name = "FILE")]
+    tls_key: Option<PathBuf>,
+    /// Name that the certificate is for, if not for the interface's address; the machines' name server must know it
+    #[arg(long, requires = "tls_cert", value_name = "HOST")]
+    tls_name: Option<String>,
+    /// TCP port of HTTPS
+    #[arg(long, default_value_t = 8443, requires = "tls_cert", value_name = "PORT")]
+    https_port: u16,
+}
+
+impl Flags {
+    fn secure(&self) -> Option<Secure> {
+        let (certificate, key) = (self.tls_cert.clone()?, self.tls_key.clone()?);
+        Some(Secure { port: self.https_port, certificate, key, name: self.tls_name.clone() })
+    }
 }
 
 pub(crate) async fn run(command: NetbootCommand) -> Result<()> {
     let NetbootCommand::Serve(flags) = command;
     let files = Files::open(&flags.bundle, flags.configs.as_deref())?;
     let loaders = files.loaders();
-    let Flags { interface, http_port, dhcp_range: range, .. } = flags;
-    let server = Server::bind(&Settings { interface: interface.clone(), http_port, range }, files)?;
+    let secure = flags.secure();
+    let Flags { interface, http_port, https_port, dhcp_range: range, .. } = flags;
+    let server = Server::bind(
+        &Settings { interface: interface.clone(), http_port, secure: secure.clone(), range },
+        files,
+    )?;
     let address = server.address();
     let beside = match range {
         Some(range) => format!("hands out {range}"),
         None => "beside the network's own DHCP server".to_owned(),
     };
-    output::print(format!("serving on {interface}, {address}, HTTP port {http_port}: {beside}\n"))?;
+    let ports = match secure {
+        Some(_) => format!("HTTP port {http_port}, HTTPS port {https_port}"),
+        None => format!("HTTP port {http_port}"),
+    };
+    output::print(format!("serving on {interface}, {address}, {ports}: {beside}\n"))?;
     for (kind, loader) in [("BIOS", &loaders.bios), ("UEFI", &loaders.uefi)] {
         let loader = loader.as_deref().unwrap_or("nothing: only iPXE in its network card is served");
         output::print(format!("firmware ({kind}) loads {loader}\n"))?;

@@ -23,6 +23,7 @@ const DEFAULT: &str = "default.yaml";
 pub struct Files {
     bundle: PathBuf,
     configs: Option<PathBuf>,
+    secure: Option<String>,
 }
 
 impl Files {
@@ -39,7 +40,7 @@ impl Files {
             }
             Ok(real)
         };
-        let files = Self { bundle: whole(bundle)?, configs: configs.map(whole).transpose()? };
+        let files = Self { bundle: whole(bundle)?, configs: configs.map(whole).transpose()?, secure: None };
         let script = files.bundle.join(SCRIPT);
         let text = fs::read_to_string(&script).map_err(|error| {
             fail(&script, format!("{error}; make a bundle with: billetctl image build --kind pxe"))
@@ -49,6 +50,11 @@ impl Files {
             return Err(fail(&script, reason));
         }
         Ok(files)
+    }
+
+    /// The same, with layers fetched by HTTPS from this host and port.
+    pub(crate) fn secured(self, authority: String) -> Self {
+        Self { secure: Some(authority), ..self }
     }
 
     /// What firmware finds in the bundle.
@@ -84,7 +90,8 @@ impl Files {
         let arguments = own.map(|mac| {
             format!("set billet-args billet.config=http://{server}/config?mac={}\n", mac.dashed())
         });
-        let root = format!("set billet-root http://{server}/bundle/layers\n");
+        let place = self.secure.as_ref().map_or(format!("http://{server}"), |host| format!("https://{host}"));
+        let root = format!("set billet-root {place}/bundle/layers\n");
         format!("#!ipxe\n{root}{}chain bundle/{SCRIPT}\n", arguments.unwrap_or_default())
     }
 }

@@ -1,7 +1,7 @@
 //! HTTP: the script, the bundle and the configs.
 //!
 //! Owns: three places, `/boot.ipxe`, `/bundle/…` and `/config`; ranges, so that a broken download goes on where it was.
-//! Does not: TLS; anything but GET and HEAD.
+//! Does not: anything but GET and HEAD; know whether it is asked over TLS but for saying so.
 //! Source: RFC 9110 §14 (one range of bytes).
 
 use std::fs::File;
@@ -32,13 +32,22 @@ const PIECE_BYTES: usize = 256 << 10;
 /// Pieces between the file and the connection.
 const QUEUE: usize = 4;
 
+/// Who asks, and how.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Client {
+    pub(crate) from: SocketAddr,
+    /// `HTTP` or `HTTPS`.
+    pub(crate) by: &'static str,
+}
+
 /// Answers one request.
 pub(crate) async fn answer(
     request: Request<Incoming>,
-    from: SocketAddr,
+    client: Client,
     files: Arc<Files>,
     tell: Tell,
 ) -> Result<Response<Body>, std::convert::Infallible> {
+    let Client { from, by } = client;
     let name = request.uri().path().to_owned();
     let answered = match find(&request, &files) {
         Found::Text(text) => text_answer(&text),
@@ -51,17 +60,17 @@ pub(crate) async fn answer(
             answered
         }
         Found::File(path) => {
-            let done = Done { tell: tell.clone(), from, name: name.clone(), began: Instant::now() };
+            let done = Done { tell: tell.clone(), client, name: name.clone(), began: Instant::now() };
             file_answer(&request, &path, Some(done))
         }
         Found::Nothing(status, reason) => {
             let (to, reason) = (from.ip(), reason.to_owned());
-            tell(Event::Failed { to, by: "HTTP", name: name.clone(), reason: reason.clone() });
+            tell(Event::Failed { to, by, name: name.clone(), reason: reason.clone() });
             status_answer(status, reason)
         }
     };
     Ok(answered.unwrap_or_else(|error| {
-        tell(Event::Failed { to: from.ip(), by: "HTTP", name, reason: error.to_string() });
+        tell(Event::Failed { to: from.ip(), by, name, reason: error.to_string() });
         status_answer(StatusCode::INTERNAL_SERVER_ERROR, String::new()).unwrap_or_default()
     }))
 }
@@ -109,7 +118,7 @@ fn mac(request: &Request<Incoming>) -> Option<Mac> {
 /// Tells of a file that was fetched to its end.
 struct Done {
     tell: Tell,
-    from: SocketAddr,
+    client: Client,
     name: String,
     began: Instant,
 }
@@ -148,8 +157,8 @@ fn file_answer(request: &Request<Incoming>, path: &Path, done: Option<Done>) -> 
         if let (Ok(bytes), Some(done)) = (sent, done)
             && bytes == last - first
         {
-            let Done { tell, from, name, began } = done;
-            tell(Event::Sent { to: from.ip(), by: "HTTP", name, bytes, took: began.elapsed() });
+            let Done { tell, client: Client { from, by }, name, began } = done;
+            tell(Event::Sent { to: from.ip(), by, name, bytes, took: began.elapsed() });
         }
     });
     answer.body(BodyExt::boxed(StreamBody::new(ReceiverStream::new(receiver)))).map_err(io::Error::other)
@@ -245,8 +254,9 @@ mod tests {
             loop {
                 let (stream, from) = listener.accept().await.unwrap();
                 let (files, tell) = (files.clone(), tell.clone());
+                let client = Client { from, by: "HTTP" };
                 let service = hyper::service::service_fn(move |request| {
-                    answer(request, from, files.clone(), tell.clone())
+                    answer(request, client, files.clone(), tell.clone())
                 });
                 let stream = hyper_util::rt::TokioIo::new(stream);
                 tokio::spawn(hyper::server::conn::http1::Builder::new().serve_connection(stream, service));

@@ -7,6 +7,7 @@
 //! | [`tftp`] | the file that firmware loads |
 //! | [`http`] | the script for iPXE, the bundle's files, configs |
 //! | [`files`] | what may be fetched, and which config is whose |
+//! | [`tls`] | the certificate, where layers are served by HTTPS too |
 //! | [`server`] | sockets, and the loop |
 //!
 //! Owns: everything between a machine's first broadcast and the kernel.
@@ -24,12 +25,14 @@ mod http;
 pub mod pool;
 pub mod server;
 pub mod tftp;
+pub mod tls;
 
 pub use dhcp::Mac;
 pub use event::Event;
 pub use files::Files;
 pub use pool::{Pool, Range};
 pub use server::{Server, Settings};
+pub use tls::Secure;
 
 use std::io;
 use std::path::PathBuf;
@@ -63,6 +66,14 @@ pub enum Error {
         /// The folder or file.
         path: PathBuf,
         /// What is wrong, and what to do.
+        reason: String,
+    },
+    /// The certificate or its key cannot be used.
+    #[error("{path}: {reason}")]
+    Certificate {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
         reason: String,
     },
     /// A range of addresses cannot be used.

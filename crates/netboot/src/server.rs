@@ -7,17 +7,19 @@ use std::convert::Infallible;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use dhcproto::v4::Message;
 use dhcproto::{Decodable, Decoder, Encodable};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use socket2::{Domain, Protocol, Socket, Type};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UdpSocket};
+use tokio_rustls::TlsAcceptor;
 
 use crate::dhcp::{Port, Reply, Responder};
-use crate::{Error, Event, Files, Pool, Range, http, tftp};
+use crate::{Error, Event, Files, Pool, Range, Secure, http, tftp, tls};
 
 /// Hears what happens.
 pub type Tell = Arc<dyn Fn(Event) + Send + Sync>;
@@ -26,6 +28,8 @@ pub type Tell = Arc<dyn Fn(Event) + Send + Sync>;
 const DHCP: u16 = 67;
 const PXE: u16 = 4011;
 const TFTP: u16 = 69;
+/// A machine that starts takes a second; who says nothing holds no connection.
+const HANDSHAKE_LIMIT: Duration = Duration::from_secs(20);
 /// Largest packet of an Ethernet without jumbo frames.
 const PACKET_BYTES: usize = 1500;
 
@@ -36,6 +40,8 @@ pub struct Settings {
     pub interface: String,
     /// TCP port of scripts, bundle and configs.
     pub http_port: u16,
+    /// The layers by HTTPS besides.
+    pub secure: Option<Secure>,
     /// Addresses to hand out; without them another DHCP server does.
     pub range: Option<Range>,
 }
@@ -50,6 +56,19 @@ pub struct Server {
     pxe: UdpSocket,
     tftp: UdpSocket,
     http: TcpListener,
+    https: Option<Https>,
+}
+
+/// A port whose clients shake hands.
+struct Https {
+    listener: TcpListener,
+    acceptor: TlsAcceptor,
+}
+
+impl std::fmt::Debug for Https {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.listener.fmt(f)
+    }
 }
 
 impl Server {
@@ -71,17 +90,27 @@ impl Server {
         let dhcp = udp("DHCP", DHCP, Ipv4Addr::UNSPECIFIED)?;
         let pxe = udp("PXE", PXE, Ipv4Addr::UNSPECIFIED)?;
         let tftp = udp("TFTP", TFTP, address)?;
-        let http = tcp(SocketAddrV4::new(address, settings.http_port)).map_err(|source| Error::Listen {
-            what: "HTTP",
-            port: settings.http_port,
-            interface: interface.clone(),
-            source,
-        })?;
+        let tcp = |what, port| {
+            let bound = tcp(SocketAddrV4::new(address, port));
+            bound.map_err(|source| Error::Listen { what, port, interface: interface.clone(), source })
+        };
+        let http = tcp("HTTP", settings.http_port)?;
         let socket = |source| Error::Socket { what: "HTTP", source };
+        let mut files = files;
+        let https = match &settings.secure {
+            Some(secure) => {
+                let acceptor = TlsAcceptor::from(secure.config()?);
+                let listener = tcp("HTTPS", secure.port)?;
+                let port = listener.local_addr().map_err(socket)?.port();
+                files = files.secured(secure.authority(address, port));
+                Some(Https { listener, acceptor })
+            }
+            None => None,
+        };
         let http_port = http.local_addr().map_err(socket)?.port();
         let pool = settings.range.map(Pool::new);
         let responder = Mutex::new(Responder { address, http_port, loaders: files.loaders(), pool });
-        Ok(Self { address, files: Arc::new(files), responder, dhcp, pxe, tftp, http })
+        Ok(Self { address, files: Arc::new(files), responder, dhcp, pxe, tftp, http, https })
     }
 
     /// The interface's address, at which files are.
@@ -101,6 +130,7 @@ impl Server {
             ended = self.answer_dhcp(&self.pxe, Port::Pxe, &tell) => ended.map_err(failed("PXE")),
             ended = self.answer_tftp(&tell) => ended.map_err(failed("TFTP")),
             ended = self.answer_http(&tell) => ended.map_err(failed("HTTP")),
+            ended = self.answer_https(&tell) => ended.map_err(failed("HTTPS")),
         }
     }
 
@@ -167,16 +197,46 @@ impl Server {
     async fn answer_http(&self, tell: &Tell) -> io::Result<Infallible> {
         loop {
             let (stream, from) = self.http.accept().await?;
-            let (files, tell) = (self.files.clone(), tell.clone());
+            let client = http::Client { from, by: "HTTP" };
+            tokio::spawn(serve(stream, client, self.files.clone(), tell.clone()));
+        }
+    }
+
+    /// For ever nothing, where there is no certificate.
+    async fn answer_https(&self, tell: &Tell) -> io::Result<Infallible> {
+        let Some(https) = &self.https else { return std::future::pending().await };
+        loop {
+            let (stream, from) = https.listener.accept().await?;
+            let client = http::Client { from, by: "HTTPS" };
+            let (acceptor, files, tell) = (https.acceptor.clone(), self.files.clone(), tell.clone());
             tokio::spawn(async move {
-                let service =
-                    service_fn(move |request| http::answer(request, from, files.clone(), tell.clone()));
-                let connection = hyper::server::conn::http1::Builder::new();
-                // A client that hangs up in the middle is seen by what it did not fetch.
-                let _ = connection.serve_connection(TokioIo::new(stream), service).await;
+                match tokio::time::timeout(HANDSHAKE_LIMIT, acceptor.accept(stream)).await {
+                    Ok(Ok(stream)) => serve(stream, client, files, tell).await,
+                    Ok(Err(error)) => {
+                        let (to, by, name) = (from.ip(), "HTTPS", "a connection".into());
+                        if let Some(reason) = tls::reason(&error) {
+                            tell(Event::Failed { to, by, name, reason });
+                        }
+                    }
+                    // Whoever it was says nothing.
+                    Err(_) => {}
+                }
             });
         }
     }
+}
+
+/// Answers what comes over one connection.
+pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    stream: S,
+    client: http::Client,
+    files: Arc<Files>,
+    tell: Tell,
+) {
+    let service = service_fn(move |request| http::answer(request, client, files.clone(), tell.clone()));
+    let connection = hyper::server::conn::http1::Builder::new();
+    // A client that hangs up in the middle is seen by what it did not fetch.
+    let _ = connection.serve_connection(TokioIo::new(stream), service).await;
 }
 
 /// The address that packets from this interface have: the kernel chooses it for a broadcast.

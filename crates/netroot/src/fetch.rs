@@ -232,7 +232,8 @@ impl Download<'_> {
         let Err(refusal) = session.shake_hands(station, link, &stream)? else {
             return Ok(Ok(Channel::Secure(stream, Box::new(session))));
         };
-        station.close(link, stream)?;
+        // The server's log shall say why.
+        station.leave(link, stream)?;
         Ok(Err(match refusal {
             Refusal::Never(reason) => Outcome::Refused(reason),
             Refusal::Later(reason) => Outcome::Later(reason),

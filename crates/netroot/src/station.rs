@@ -274,12 +274,15 @@ impl Station {
         }
     }
 
-    /// Sends what is queued, as far as the other end takes it at once.
-    pub(crate) fn flush(&mut self, link: &mut dyn Link) -> Result<(), Broken> {
-        self.turn(link)
+    /// Ends a connection behind what is queued: the other end reads that first. It does not answer any more.
+    pub(crate) fn leave(&mut self, link: &mut dyn Link, stream: Stream) -> Result<(), Broken> {
+        self.sockets.get_mut::<tcp::Socket<'_>>(stream.handle).close();
+        let turned = self.turn(link);
+        self.sockets.remove(stream.handle);
+        turned
     }
 
-    /// Ends a connection; the other end hears of it.
+    /// Ends a connection at once; the other end hears of it.
     pub(crate) fn close(&mut self, link: &mut dyn Link, stream: Stream) -> Result<(), Broken> {
         self.sockets.get_mut::<tcp::Socket<'_>>(stream.handle).abort();
         let turned = self.turn(link);

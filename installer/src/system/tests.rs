@@ -76,7 +76,8 @@ fn authorities_are_in_the_initramfs_for_roots_from_the_network_alone() {
     assert!(!has(system.initramfs().unwrap(), b"modsinit"));
     let parts: Vec<_> = system.boot.all().collect();
     assert!(parts.contains(&(names::AUTHORITIES, b"PEM")));
-    let find = |name: &str| parts.iter().find(|(known, _)| *known == name).map(|(_, content)| content.to_vec());
+    let find =
+        |name: &str| parts.iter().find(|(known, _)| *known == name).map(|(_, content)| content.to_vec());
     let missing = |name: &str| Error::MissingPart { from: "parts".into(), part: name.to_owned() };
     let again = BootParts::by_name(|name| find(name).ok_or_else(|| missing(name))).unwrap();
     assert_eq!(again, system.boot);

@@ -20,6 +20,7 @@ mod install;
 mod key_server;
 mod loader;
 mod netboot;
+mod network_root;
 mod per_device;
 mod power_cut;
 mod recorder;

@@ -84,11 +84,7 @@ impl Session {
                 Ok(Standing::Shaking) => {}
                 Ok(Standing::Closed) => return Ok(Err(Refusal::Later("it ends the TLS handshake".into()))),
                 Err(Fault::Broken(broken)) => return Err(broken),
-                Err(Fault::Tls(error)) => {
-                    // The server's log says why, if it hears of it before the end.
-                    station.flush(link)?;
-                    return Ok(Err(Refusal::Never(self.describe(&error))));
-                }
+                Err(Fault::Tls(error)) => return Ok(Err(Refusal::Never(self.describe(&error)))),
             }
             let incoming = &mut self.incoming;
             let keep = |bytes: &[u8]| {

@@ -1,0 +1,141 @@
+//! The server's certificate.
+//!
+//! Owns: reading it and its key; where machines are sent to for HTTPS.
+//! Does not: make one, or look whether anybody believes it.
+//! Fails by: [`Error::Certificate`], naming the file.
+
+use std::io;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use crate::Error;
+
+/// What is served by HTTPS besides, and where.
+#[derive(Debug, Clone)]
+pub struct Secure {
+    /// TCP port.
+    pub port: u16,
+    /// PEM of the certificate, with those between it and the authority behind it.
+    pub certificate: PathBuf,
+    /// PEM of its key.
+    pub key: PathBuf,
+    /// What the certificate is for; without it that is the interface's address.
+    pub name: Option<String>,
+}
+
+impl Secure {
+    /// Host and port, as machines are told them.
+    pub(crate) fn authority(&self, address: Ipv4Addr, port: u16) -> String {
+        let host = self.name.clone().unwrap_or_else(|| address.to_string());
+        if port == 443 { host } else { format!("{host}:{port}") }
+    }
+
+    pub(crate) fn config(&self) -> Result<Arc<ServerConfig>, Error> {
+        let fail = |path: &Path, reason: String| Error::Certificate { path: path.to_owned(), reason };
+        let read = |path: &Path| std::fs::read(path).map_err(|error| fail(path, error.to_string()));
+        let chain = CertificateDer::pem_slice_iter(&read(&self.certificate)?)
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|error| fail(&self.certificate, error.to_string()))?;
+        if chain.is_empty() {
+            return Err(fail(&self.certificate, "has no certificate in PEM".into()));
+        }
+        let key = PrivateKeyDer::from_pem_slice(&read(&self.key)?)
+            .map_err(|_| fail(&self.key, "has no private key in PEM".into()))?;
+        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key))
+            .map_err(|error| fail(&self.certificate, error.to_string()))?;
+        Ok(Arc::new(config))
+    }
+}
+
+/// A client that ends the handshake says why; one that only hangs up is no news.
+pub(crate) fn reason(error: &io::Error) -> Option<String> {
+    (error.kind() != io::ErrorKind::UnexpectedEof).then(|| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls::{ClientConfig, RootCertStore};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+    use super::*;
+    use crate::files::Files;
+    use crate::http::Client;
+    use crate::server::serve;
+
+    #[tokio::test]
+    async fn layers_come_by_https_and_the_script_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let made = rcgen::generate_simple_self_signed(["boot.lan".to_owned()]).unwrap();
+        std::fs::create_dir_all(path("bundle/layers")).unwrap();
+        std::fs::write(path("certificate"), made.cert.pem()).unwrap();
+        std::fs::write(path("key"), made.signing_key.serialize_pem()).unwrap();
+        std::fs::write(path("bundle/boot.ipxe"), "#!ipxe\n").unwrap();
+        std::fs::write(path("bundle/layers/base"), "its bytes").unwrap();
+        let (certificate, key) = (path("certificate"), path("key"));
+        let secure = Secure { port: 8443, certificate, key, name: Some("boot.lan".to_owned()) };
+        let files = Files::open(&path("bundle"), None).unwrap();
+        let files = files.secured(secure.authority(Ipv4Addr::LOCALHOST, 8443));
+        let script = files.script("10.0.0.1:8080", None);
+        assert!(script.contains("\nset billet-root https://boot.lan:8443/bundle/layers\n"), "{script}");
+
+        let (ours, theirs) = tokio::io::duplex(64 << 10);
+        let acceptor = TlsAcceptor::from(secure.config().unwrap());
+        tokio::spawn(async move {
+            let client = Client { from: ([10, 0, 0, 9], 1).into(), by: "HTTPS" };
+            serve(acceptor.accept(theirs).await.unwrap(), client, Arc::new(files), Arc::new(|_| ())).await;
+        });
+        let mut roots = RootCertStore::empty();
+        roots.add(made.cert.der().clone()).unwrap();
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let connector = TlsConnector::from(Arc::new(config));
+        let mut stream = connector.connect("boot.lan".try_into().unwrap(), ours).await.unwrap();
+        let request = "GET /bundle/layers/base HTTP/1.1\r\nHost: boot.lan\r\nConnection: close\r\n\r\n";
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("\r\n\r\nits bytes"), "{answer}");
+    }
+
+    #[test]
+    fn certificates_that_are_none_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        std::fs::write(path("text"), "no PEM").unwrap();
+        let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        std::fs::write(path("broken"), broken).unwrap();
+        let said = |certificate: &str, key: &str| {
+            let (certificate, key) = (path(certificate), path(key));
+            Secure { port: 443, certificate, key, name: None }.config().unwrap_err().to_string()
+        };
+        assert!(said("missing", "text").contains("missing: "));
+        assert!(said("text", "text").ends_with("text: has no certificate in PEM"));
+        assert!(said("broken", "text").ends_with("text: has no private key in PEM"));
+    }
+
+    #[test]
+    fn machines_are_told_the_name_of_the_certificate() {
+        let secure = |name: Option<&str>| Secure {
+            port: 0,
+            certificate: PathBuf::new(),
+            key: PathBuf::new(),
+            name: name.map(str::to_owned),
+        };
+        let us = Ipv4Addr::new(10, 0, 0, 1);
+        assert_eq!(secure(None).authority(us, 8443), "10.0.0.1:8443");
+        assert_eq!(secure(Some("boot.lan")).authority(us, 443), "boot.lan");
+    }
+}
