@@ -141,7 +141,7 @@ fn trust(boot: &mut Boot<'_>) -> Result<Trust, Untrusting> {
 
 fn tell_trust(boot: &mut Boot<'_>, trust: &Trust) {
     let (count, passed_over) = (trust.count(), trust.passed_over());
-    say!(boot.kernel, Level::Info, "https: {count} authorities are trusted");
+    say!(boot.kernel, Level::Info, "authorities trusted for https: {count}");
     if passed_over > 0 {
         boot.warn(&format!("{AUTHORITIES_PATH}: {passed_over} certificates are none of authorities"));
     }

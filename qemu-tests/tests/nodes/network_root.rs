@@ -62,7 +62,7 @@ fn a_root_by_https_and_not_from_a_stranger() {
         .machine(move |vm, _| Ok(vm.kernel(&bundle.join("vmlinuz"), Some(&bundle.join("initramfs")), &line)))
         .start()
         .unwrap();
-    node.vm().expect("https: 1 authorities are trusted", BOOT_LIMIT).unwrap();
+    node.vm().expect("authorities trusted for https: 1", BOOT_LIMIT).unwrap();
     let refused = format!("its certificate for {HOST} (issued by \"stranger\") is not trusted");
     let said = node.vm().expect(&refused, FETCH_LIMIT).unwrap();
     assert!(said.contains(&format!("it sends us to {}/layers/", stranger.address())), "{said}");

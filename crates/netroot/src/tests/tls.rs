@@ -57,8 +57,8 @@ fn by_name_from_one_of_several_authorities() {
 #[test]
 fn a_stranger_is_refused_by_name_and_the_next_mirror_asked() {
     let (known, stranger) = (Authority::new("Known"), Authority::new("Stranger\nRoot"));
-    let wanted = "its certificate for 10.77.0.1 (issued by \"Stranger?Root\") is not trusted: its authority is none of \
-                  the 1 of this image; add the authority's certificate with image build --certificate";
+    let wanted = "its certificate for 10.77.0.1 (issued by \"Stranger?Root\") is not trusted: its authority is not in \
+                  this image; put the authority's certificate there with image build --certificate";
     assert_eq!(refusal(secure(&stranger, Manner::Good), &trust(&known)), wanted);
     let good = Site::new(80, Manner::Good).file("/base.layer", file());
     let mut wire = Wire::new(&Plan::with([secure(&stranger, Manner::Good), good]));

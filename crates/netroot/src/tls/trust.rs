@@ -101,7 +101,6 @@ impl Trust {
         let verifier = Arc::new(Verifier {
             host: host.to_string(),
             authorities: self.authorities.clone(),
-            count: self.count,
             is_clock_right: self.is_clock_right,
             refusal: OnceBox::new(),
         });
@@ -132,7 +131,6 @@ impl TimeProvider for Still {
 pub(super) struct Verifier {
     host: String,
     authorities: Arc<WebPkiServerVerifier>,
-    count: usize,
     is_clock_right: bool,
     refusal: OnceBox<String>,
 }
@@ -149,9 +147,8 @@ impl Verifier {
         let what = format!("its certificate for {host} (issued by {from})");
         match error {
             Error::InvalidCertificate(CertificateError::UnknownIssuer) => format!(
-                "{what} is not trusted: its authority is none of the {} of this image; add the authority's \
-                 certificate with image build --certificate",
-                self.count
+                "{what} is not trusted: its authority is not in this image; put the authority's certificate there with \
+                 image build --certificate"
             ),
             Error::InvalidCertificate(CertificateError::ExpiredContext { time, not_after }) => {
                 format!("{what} was valid until {}, and today is {}", Date(*not_after), Date(*time))
