@@ -233,7 +233,7 @@ pub fn fetch_layers(boot: &mut Boot<'_>) -> Result<(), Failure> {
 
 /// Leaves the cards as they were: machined starts afresh.
 pub fn release_cards(boot: &mut Boot<'_>) -> Result<(), Failure> {
-    let Network { cards, station } = core::mem::take(&mut boot.network);
+    let Network { cards, station, .. } = core::mem::take(&mut boot.network);
     if station.is_some() {
         boot.kernel.close_frames();
     }
