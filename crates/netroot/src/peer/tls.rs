@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use std::io::{Read, Write};
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
-use rustls::crypto::ring;
+use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::PrivateKeyDer;
 use rustls::{ServerConfig, ServerConnection, SupportedProtocolVersion};
 use smoltcp::socket::tcp;
@@ -38,15 +38,16 @@ impl Authority {
 
     /// A server with a certificate for these names, from the first day of one year to that of another.
     pub fn server(&self, names: &[&str], years: (i32, i32)) -> Arc<ServerConfig> {
-        self.server_of(names, years, rustls::ALL_VERSIONS)
+        self.server_of(names, years, rustls::ALL_VERSIONS, ring::default_provider())
     }
 
-    /// The same, which speaks no other versions.
+    /// The same, which speaks no other versions and knows no other cryptography.
     pub fn server_of(
         &self,
         names: &[&str],
         years: (i32, i32),
         versions: &[&'static SupportedProtocolVersion],
+        provider: CryptoProvider,
     ) -> Arc<ServerConfig> {
         let key = KeyPair::generate().unwrap();
         let names: Vec<String> = names.iter().map(|name| String::from(*name)).collect();
@@ -55,7 +56,7 @@ impl Authority {
         parameters.not_after = date_time_ymd(years.1, 1, 1);
         let certificate = parameters.signed_by(&key, &self.issuer).unwrap();
         let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
-        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        let config = ServerConfig::builder_with_provider(Arc::new(provider))
             .with_protocol_versions(versions)
             .unwrap()
             .with_no_client_auth()

@@ -1,5 +1,7 @@
 //! The same over TLS: servers that are believed, and each reason not to.
 
+use rustls::crypto::{CryptoProvider, ring};
+
 use super::{LENGTH, Wire, file, run_with, setup, text};
 use crate::peer::{Authority, GOOD, Manner, Plan, SECOND, Site, TODAY_S};
 use crate::{Error, HANDSHAKE_LIMIT_NS, SECOND_NS, Trust, TrustError, Url, peer};
@@ -28,11 +30,14 @@ fn refusal(site: Site, trust: &Trust) -> String {
 }
 
 #[test]
-fn a_file_by_each_version() {
+fn a_file_by_each_version_and_agreement() {
     let authority = Authority::new("Test Root");
-    for version in rustls::ALL_VERSIONS {
+    let groups = [ring::kx_group::X25519, ring::kx_group::SECP256R1];
+    let ways = rustls::ALL_VERSIONS.iter().flat_map(|version| groups.map(|group| (version, group)));
+    for (version, group) in ways {
+        let provider = CryptoProvider { kx_groups: vec![group], ..ring::default_provider() };
         let site = Site::new(443, Manner::Good).file("/base.layer", file());
-        let site = site.secure(authority.server_of(&["10.77.0.1"], GOOD, &[version]));
+        let site = site.secure(authority.server_of(&["10.77.0.1"], GOOD, &[version], provider));
         let mut wire = Wire::new(&Plan::with([site]));
         let url = fetched(&mut wire, &[URL], &trust(&authority)).unwrap();
         assert_eq!(url.to_string(), "https://10.77.0.1/base.layer");

@@ -6,6 +6,7 @@
 //! Source: RFC 8446 (TLS 1.3), RFC 5246 (TLS 1.2); rustls' `unbuffered` module.
 
 mod names;
+mod provider;
 mod trust;
 
 use alloc::boxed::Box;

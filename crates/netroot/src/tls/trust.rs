@@ -16,13 +16,14 @@ use core::time::Duration;
 use once_cell::race::OnceBox;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, UnbufferedClientConnection, WebPkiServerVerifier};
-use rustls::crypto::{CryptoProvider, ring};
+use rustls::crypto::CryptoProvider;
 use rustls::time_provider::TimeProvider;
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
 use super::names::{Date, issuer, presented};
+use super::provider::provider;
 
 /// 2025-01-01, the one time that builds know: a clock before it is wrong.
 pub const EARLIEST_S: u64 = 1_735_689_600;
@@ -68,7 +69,7 @@ impl Trust {
             passed_over += usize::from(roots.add(certificate).is_err());
         }
         let count = roots.len();
-        let provider = Arc::new(ring::default_provider());
+        let provider = Arc::new(provider());
         let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone());
         let authorities = verifier.build().map_err(|_| TrustError::Empty)?;
         let is_clock_right = clock_s >= EARLIEST_S;
