@@ -7,7 +7,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use std::io::{Read, Write};
 
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
+use rcgen::{BasicConstraints, Certificate, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::PrivateKeyDer;
 use rustls::{ServerConfig, ServerConnection, SupportedProtocolVersion};
@@ -29,11 +29,24 @@ pub struct Authority {
 impl Authority {
     pub fn new(name: &str) -> Self {
         let key = KeyPair::generate().unwrap();
+        let parameters = Self::parameters(name);
+        let pem = parameters.self_signed(&key).unwrap().pem();
+        Self { issuer: Issuer::new(parameters, key), pem }
+    }
+
+    /// A server with an authority's own certificate, as people make it who have none.
+    pub fn alone(name: &str) -> Arc<ServerConfig> {
+        let key = KeyPair::generate().unwrap();
+        let certificate = Self::parameters(name).self_signed(&key).unwrap();
+        let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+        config(&certificate, key, rustls::ALL_VERSIONS, ring::default_provider())
+    }
+
+    fn parameters(name: &str) -> CertificateParams {
         let mut parameters = CertificateParams::default();
         parameters.distinguished_name.push(DnType::CommonName, name);
         parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let pem = parameters.self_signed(&key).unwrap().pem();
-        Self { issuer: Issuer::new(parameters, key), pem }
+        parameters
     }
 
     /// A server with a certificate for these names, from the first day of one year to that of another.
@@ -56,14 +69,23 @@ impl Authority {
         parameters.not_after = date_time_ymd(years.1, 1, 1);
         let certificate = parameters.signed_by(&key, &self.issuer).unwrap();
         let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
-        let config = ServerConfig::builder_with_provider(Arc::new(provider))
-            .with_protocol_versions(versions)
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert([certificate.der().clone()].into(), key)
-            .unwrap();
-        Arc::new(config)
+        config(&certificate, key, versions, provider)
     }
+}
+
+fn config(
+    certificate: &Certificate,
+    key: PrivateKeyDer<'static>,
+    versions: &[&'static SupportedProtocolVersion],
+    provider: CryptoProvider,
+) -> Arc<ServerConfig> {
+    let config = ServerConfig::builder_with_provider(Arc::new(provider))
+        .with_protocol_versions(versions)
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert([certificate.der().clone()].into(), key)
+        .unwrap();
+    Arc::new(config)
 }
 
 /// One connection's records.

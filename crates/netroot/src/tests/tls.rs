@@ -74,6 +74,16 @@ fn a_stranger_is_refused_by_name_and_the_next_mirror_asked() {
 }
 
 #[test]
+fn an_authority_is_no_server() {
+    let site = Site { tls: Some(Authority::alone("Alone")), ..secure(&Authority::new("x"), Manner::Good) };
+    assert_eq!(
+        refusal(site, &trust(&Authority::new("Known"))),
+        "its certificate for 10.77.0.1 (issued by \"Alone\") is not trusted: it is an authority's own, and not a \
+         server's; have the server's signed by an authority of this image"
+    );
+}
+
+#[test]
 fn a_redirect_is_believed_no_more_than_an_address() {
     let (known, stranger) = (Authority::new("Known"), Authority::new("Stranger"));
     let to = |place: &str| peer::Answer::Redirect(place.into());

@@ -31,6 +31,11 @@ pub(super) fn issuer(certificate: &CertificateDer<'_>) -> String {
     found.map_or_else(|| "nobody by name".to_string(), |name| alloc::format!("\"{name}\""))
 }
 
+/// Whether it names itself as its issuer.
+pub(super) fn is_self_issued(certificate: &CertificateDer<'_>) -> bool {
+    webpki::EndEntityCert::try_from(certificate).is_ok_and(|read| read.issuer() == read.subject())
+}
+
 /// The first names that a certificate is for, of those that webpki read: `DnsName("a")`, `IpAddress(1.2.3.4)`.
 pub(super) fn presented(names: &[String]) -> String {
     let bare = |name: &String| {

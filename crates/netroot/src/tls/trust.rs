@@ -22,7 +22,7 @@ use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootC
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
-use super::names::{Date, issuer, presented};
+use super::names::{self, Date, issuer, presented};
 use super::provider::provider;
 
 /// 2025-01-01, the one time that builds know: a clock before it is wrong.
@@ -166,6 +166,10 @@ impl Verifier {
             }) => {
                 format!("its certificate (issued by {from}) is not for {host} but for {}", presented(names))
             }
+            _ if names::is_self_issued(leaf) => format!(
+                "{what} is not trusted: it is an authority's own, and not a server's; have the server's signed by an \
+                 authority of this image"
+            ),
             error => format!("{what} is not valid: {error}"),
         }
     }
