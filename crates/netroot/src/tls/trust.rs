@@ -4,7 +4,7 @@
 //! that is not believed.
 //! Does not: ask for revocation: nobody answers before the network is there. What is fetched is compared with the root
 //! manifest whoever it comes from.
-//! Source: RFC 5280; docs/decisions/0011.
+//! Source: RFC 5280; docs/decisions/0012.
 
 use alloc::boxed::Box;
 use alloc::format;
