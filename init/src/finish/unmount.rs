@@ -83,9 +83,11 @@ fn unmap_everything(kernel: &mut dyn Kernel) {
 fn removable(kernel: &mut dyn Kernel) -> Vec<Mount> {
     let text = kernel.read("/proc/self/mountinfo", MAX_MOUNTINFO_BYTES).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
-    let mut mounts: Vec<Mount> = text.lines().filter_map(parse).filter(|m| !stays(&m.target)).collect();
+    let mounts = text.lines().filter_map(parse).filter(|m| !stays(&m.target));
+    let (mut network, mut mounts): (Vec<_>, Vec<_>) = mounts.partition(Mount::is_network);
     mounts.reverse();
-    mounts.sort_by_key(Mount::is_network);
+    network.reverse();
+    mounts.append(&mut network);
     mounts
 }
 

@@ -28,7 +28,11 @@ pub struct Authority {
 
 impl Authority {
     pub fn new(name: &str) -> Self {
-        let key = KeyPair::generate().unwrap();
+        Self::of(name, KeyPair::generate().unwrap())
+    }
+
+    /// With a key of any kind.
+    pub fn of(name: &str, key: KeyPair) -> Self {
         let parameters = Self::parameters(name);
         let pem = parameters.self_signed(&key).unwrap().pem();
         Self { issuer: Issuer::new(parameters, key), pem }
@@ -62,14 +66,28 @@ impl Authority {
         versions: &[&'static SupportedProtocolVersion],
         provider: CryptoProvider,
     ) -> Arc<ServerConfig> {
-        let key = KeyPair::generate().unwrap();
+        let (certificate, key) = self.signed(names, years, &KeyPair::generate().unwrap());
+        config(&certificate, key, versions, provider)
+    }
+
+    /// A server with a key of any kind.
+    pub fn server_with(&self, names: &[&str], key: &KeyPair) -> Arc<ServerConfig> {
+        let (certificate, key) = self.signed(names, GOOD, key);
+        config(&certificate, key, rustls::ALL_VERSIONS, ring::default_provider())
+    }
+
+    fn signed(
+        &self,
+        names: &[&str],
+        years: (i32, i32),
+        key: &KeyPair,
+    ) -> (Certificate, PrivateKeyDer<'static>) {
         let names: Vec<String> = names.iter().map(|name| String::from(*name)).collect();
         let mut parameters = CertificateParams::new(names).unwrap();
         parameters.not_before = date_time_ymd(years.0, 1, 1);
         parameters.not_after = date_time_ymd(years.1, 1, 1);
-        let certificate = parameters.signed_by(&key, &self.issuer).unwrap();
-        let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
-        config(&certificate, key, versions, provider)
+        let certificate = parameters.signed_by(key, &self.issuer).unwrap();
+        (certificate, PrivateKeyDer::try_from(key.serialize_der()).unwrap())
     }
 }
 

@@ -1,10 +1,17 @@
 //! The same over TLS: servers that are believed, and each reason not to.
 
-use rustls::crypto::{CryptoProvider, ring};
+use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519, SignatureAlgorithm};
+use rustls::SupportedProtocolVersion;
+use rustls::crypto::ring::kx_group::{SECP256R1, X25519};
+use rustls::crypto::{CryptoProvider, SupportedKxGroup, ring};
+use rustls::version::{TLS12, TLS13};
 
 use super::{LENGTH, Wire, file, run_with, setup, text};
 use crate::peer::{Authority, GOOD, Manner, Plan, SECOND, Site, TODAY_S};
 use crate::{Error, HANDSHAKE_LIMIT_NS, SECOND_NS, Trust, TrustError, Url, peer};
+
+type Version = &'static SupportedProtocolVersion;
+type Group = &'static dyn SupportedKxGroup;
 
 const URL: &str = "https://10.77.0.1/";
 
@@ -29,21 +36,40 @@ fn refusal(site: Site, trust: &Trust) -> String {
     said.strip_prefix(start).unwrap_or_else(|| panic!("{said}")).to_string()
 }
 
+/// A server that knows no other versions and no other way to agree on a key.
+fn only(authority: &Authority, version: Version, group: Group) -> Site {
+    let provider = CryptoProvider { kx_groups: vec![group], ..ring::default_provider() };
+    let site = Site::new(443, Manner::Good).file("/base.layer", file());
+    site.secure(authority.server_of(&["10.77.0.1"], GOOD, &[version], provider))
+}
+
 #[test]
-fn a_file_by_each_version_and_agreement() {
+fn a_file_by_the_version_and_agreement_that_we_know() {
     let authority = Authority::new("Test Root");
-    let groups = [ring::kx_group::X25519, ring::kx_group::SECP256R1];
-    let ways = rustls::ALL_VERSIONS.iter().flat_map(|version| groups.map(|group| (version, group)));
-    for (version, group) in ways {
-        let provider = CryptoProvider { kx_groups: vec![group], ..ring::default_provider() };
+    let mut wire = Wire::new(&Plan::with([only(&authority, &TLS13, SECP256R1)]));
+    let url = fetched(&mut wire, &[URL], &trust(&authority)).unwrap();
+    assert_eq!(url.to_string(), "https://10.77.0.1/base.layer");
+    assert_eq!(wire.peer.requests, ["443 /base.layer from 0"]);
+    assert_eq!(wire.peer.sent_bytes, LENGTH as u64);
+    assert_eq!(wire.peer.errors, Vec::<String>::new());
+    let said = refusal(only(&authority, &TLS12, SECP256R1), &trust(&authority));
+    assert_eq!(said, "it does not speak TLS 1.3: received fatal alert: ProtocolVersion");
+    let said = refusal(only(&authority, &TLS13, X25519), &trust(&authority));
+    let wanted = "it has no cryptography of ours, which is P-256 and AES-GCM: received fatal alert: HandshakeFailure";
+    assert_eq!(said, wanted);
+}
+
+#[test]
+fn authorities_and_servers_with_keys_of_each_kind() {
+    let made = |kind: &'static SignatureAlgorithm| move || KeyPair::generate_for(kind).unwrap();
+    let rsa = || KeyPair::from_pem(include_str!("../../testdata/rsa.key")).unwrap();
+    let kinds: [&dyn Fn() -> KeyPair; 4] =
+        [&made(&PKCS_ECDSA_P256_SHA256), &made(&PKCS_ECDSA_P384_SHA384), &made(&PKCS_ED25519), &rsa];
+    for make in kinds {
+        let authority = Authority::of("Test Root", make());
         let site = Site::new(443, Manner::Good).file("/base.layer", file());
-        let site = site.secure(authority.server_of(&["10.77.0.1"], GOOD, &[version], provider));
-        let mut wire = Wire::new(&Plan::with([site]));
-        let url = fetched(&mut wire, &[URL], &trust(&authority)).unwrap();
-        assert_eq!(url.to_string(), "https://10.77.0.1/base.layer");
-        assert_eq!(wire.peer.requests, ["443 /base.layer from 0"]);
-        assert_eq!(wire.peer.sent_bytes, LENGTH as u64);
-        assert_eq!(wire.peer.errors, Vec::<String>::new());
+        let site = site.secure(authority.server_with(&["10.77.0.1"], &make()));
+        fetched(&mut Wire::new(&Plan::with([site])), &[URL], &trust(&authority)).unwrap();
     }
 }
 

@@ -3,7 +3,7 @@
 //! Owns: the turns between records and the connection; what its errors are called.
 //! Does not: decide whom to trust ([`trust`]), retry, or hold more than a window of records that are not whole.
 //! Order: [`Session::shake_hands`], then [`Session::send`] and [`Session::receive`].
-//! Source: RFC 8446 (TLS 1.3), RFC 5246 (TLS 1.2); rustls' `unbuffered` module.
+//! Source: RFC 8446 (TLS 1.3); rustls' `unbuffered` module.
 
 mod names;
 mod provider;
@@ -15,11 +15,11 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use rustls::Error;
 use rustls::client::UnbufferedClientConnection;
 use rustls::unbuffered::{
     ConnectionState, EncodeError, EncodeTlsData, EncryptError, UnbufferedStatus, WriteTraffic,
 };
+use rustls::{AlertDescription, Error, PeerIncompatible};
 
 use crate::station::{Received, Station, Stream};
 use crate::{Broken, HANDSHAKE_LIMIT_NS, Link, SECOND_NS};
@@ -214,6 +214,13 @@ impl Session {
         }
         match error {
             Error::InvalidMessage(_) => format!("it does not speak TLS: {error}"),
+            Error::AlertReceived(AlertDescription::ProtocolVersion)
+            | Error::PeerIncompatible(PeerIncompatible::ServerTlsVersionIsDisabledByOurConfig) => {
+                format!("it does not speak TLS 1.3: {error}")
+            }
+            Error::AlertReceived(AlertDescription::HandshakeFailure) => {
+                format!("it has no cryptography of ours, which is P-256 and AES-GCM: {error}")
+            }
             error => format!("TLS: {error}"),
         }
     }

@@ -1,19 +1,17 @@
 //! The cryptography of init's TLS, in as few bytes as PID 1 can be.
 //!
-//! Owns: the choice: AES-GCM, X25519 and P-256, certificates of every kind that authorities sign with. ring does all of it.
-//! Does not: hold private keys, speak QUIC, or know ChaCha20: every server that has it has AES-GCM too.
+//! Owns: the choice, all of it ring's: what every server of TLS 1.3 must know (AES-128-GCM, P-256), AES-256-GCM, and
+//! certificates of every kind that authorities sign with.
+//! Does not: hold private keys, speak QUIC, or know ChaCha20 and X25519: P-256 is there for certificates anyway, and the
+//! table of another curve is 25 kB.
 //! Source: RFC 8446 §9.1; docs/decisions/0012.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use rustls::crypto::ring::cipher_suite::{
-    TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
-    TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384, TLS13_AES_128_GCM_SHA256,
-    TLS13_AES_256_GCM_SHA384,
-};
-use rustls::crypto::ring::kx_group::{SECP256R1, X25519};
+use rustls::crypto::ring::cipher_suite::{TLS13_AES_128_GCM_SHA256, TLS13_AES_256_GCM_SHA384};
+use rustls::crypto::ring::kx_group::SECP256R1;
 use rustls::crypto::{CryptoProvider, GetRandomFailed, KeyProvider, SecureRandom, WebPkiSupportedAlgorithms};
 use rustls::pki_types::PrivateKeyDer;
 use rustls::sign::SigningKey;
@@ -26,12 +24,8 @@ pub(super) fn provider() -> CryptoProvider {
         cipher_suites: Vec::from([
             without_quic(TLS13_AES_256_GCM_SHA384),
             without_quic(TLS13_AES_128_GCM_SHA256),
-            TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
-            TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
-            TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
-            TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
         ]),
-        kx_groups: Vec::from([X25519, SECP256R1]),
+        kx_groups: Vec::from([SECP256R1]),
         signature_verification_algorithms: SIGNATURES,
         secure_random: &Kernel,
         key_provider: &NoKeys,

@@ -18,7 +18,10 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::client::{Resumption, UnbufferedClientConnection, WebPkiServerVerifier};
 use rustls::crypto::CryptoProvider;
 use rustls::time_provider::TimeProvider;
-use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::version::TLS13;
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, PeerIncompatible, RootCertStore, SignatureScheme,
+};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
@@ -106,7 +109,7 @@ impl Trust {
             refusal: OnceBox::new(),
         });
         let mut config = ClientConfig::builder_with_details(self.provider.clone(), Arc::new(Still(self.now)))
-            .with_safe_default_protocol_versions()
+            .with_protocol_versions(&[&TLS13])
             .map_err(failed)?
             .dangerous()
             .with_custom_certificate_verifier(verifier.clone())
@@ -205,11 +208,11 @@ impl ServerCertVerifier for Verifier {
 
     fn verify_tls12_signature(
         &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.authorities.verify_tls12_signature(message, certificate, signature)
+        Err(PeerIncompatible::ServerTlsVersionIsDisabledByOurConfig.into())
     }
 
     fn verify_tls13_signature(

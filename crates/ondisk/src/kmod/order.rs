@@ -23,7 +23,9 @@ enum Step<'a> {
     Emit(&'a str),
 }
 
-/// Order of names in which `-` and `_` are one letter.
+/// Order of names in which `-` and `_` are one letter. Never inline: each of a sort's dozen comparisons would be a copy, and
+/// init has a limit.
+#[inline(never)]
 fn compare(a: &str, b: &str) -> Ordering {
     let fold = |byte: u8| if byte == b'-' { b'_' } else { byte };
     a.bytes().map(fold).cmp(b.bytes().map(fold))
