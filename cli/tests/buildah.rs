@@ -66,6 +66,7 @@ fn installer_image(folder: &Path) -> PathBuf {
         boot_entry: "ID=billet\n".into(),
         loader_config: "timeout 0\n".into(),
         config_key: None,
+        authorities: Vec::new(),
     };
     let source =
         Source::new(System { manifest: layer::stack("0.1.0", layers).unwrap(), boot }, folder.to_owned());

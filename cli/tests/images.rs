@@ -94,6 +94,7 @@ fn parts(home: &Path) -> std::path::PathBuf {
         boot_entry: "ID=billet\n".into(),
         loader_config: "timeout 0\n".into(),
         config_key: None,
+        authorities: Vec::new(),
     };
     let system = System { manifest: layer::stack("0.1.0", [base]).unwrap(), boot };
     let folder = home.join("parts");
