@@ -16,8 +16,9 @@ use crate::step::step;
 /// Must be that of `.cargo/config.toml`.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// The cargo profile in the workspace's Cargo.toml.
+/// The cargo profiles in the workspace's Cargo.toml: init has one of its own.
 const PROFILE: &str = "image";
+const INIT_PROFILE: &str = "image-init";
 
 /// Relocations of a position-independent program as a bitmap: 2 % of their size in a table, and less to read at start.
 const PACKED_RELOCATIONS: &str = "-Clink-arg=-Wl,--pack-dyn-relocs=relr";
@@ -32,6 +33,12 @@ pub(crate) struct Program {
     pub(crate) binary: &'static str,
 }
 
+impl Program {
+    fn profile(&self) -> &'static str {
+        if self.package == INIT.package { INIT_PROFILE } else { PROFILE }
+    }
+}
+
 pub(crate) const INIT: Program = Program { package: "init", features: &["pid1"], binary: "init" };
 pub(crate) const MACHINED: Program =
     Program { package: "service-manager", features: &[], binary: "machined" };
@@ -42,7 +49,7 @@ pub(crate) const TEST_AGENT: Program = Program { package: "test-agent", features
 pub(crate) fn compile(program: &Program) -> Result<PathBuf> {
     // One at a time: together, cargo would give each the features of all.
     let cargo = Cmd::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .args(["build", "--quiet", "--locked", "--profile", PROFILE, "--target", TARGET])
+        .args(["build", "--quiet", "--locked", "--profile", program.profile(), "--target", TARGET])
         .args(["--package", program.package, "--bin", program.binary])
         .env("CARGO_ENCODED_RUSTFLAGS", rust_flags()?)
         .env("CFLAGS", c_flags())
@@ -55,7 +62,7 @@ pub(crate) fn compile(program: &Program) -> Result<PathBuf> {
         }
         Ok(())
     })?;
-    Ok(place::target().join(TARGET).join(PROFILE).join(program.binary))
+    Ok(place::target().join(TARGET).join(program.profile()).join(program.binary))
 }
 
 /// billetctl as the unit tests of the workspace have it, which have compiled most of it already: whole-program optimisation
