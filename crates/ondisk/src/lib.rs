@@ -30,6 +30,7 @@ pub mod smbios;
 pub mod squashfs;
 pub mod verity;
 
+mod crc32;
 mod field;
 mod region;
 

@@ -185,7 +185,7 @@ impl Record {
         label: &str,
     ) -> Vec<Result<Candidate, Refused>> {
         let mut keys: Vec<&RecordKey> = self.keys.iter().collect();
-        keys.sort_by_key(|key| key.slot);
+        keys.sort_unstable_by_key(|key| key.slot);
         keys.into_iter().flat_map(|key| key.node_key(machine, label)).collect()
     }
 }

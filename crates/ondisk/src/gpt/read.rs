@@ -8,8 +8,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::{Error, Geometry, Guid, NAME_UNITS, Partition, Table};
-use crate::ReadAt;
 use crate::field::{array, bytes, le16, le32, le64};
+use crate::{ReadAt, crc32};
 
 /// Most bytes of an entry array that are read: 64 times the usual.
 const MAX_ARRAY_BYTES: u64 = 1 << 20;
@@ -52,7 +52,7 @@ fn read_copy(disk: &mut impl ReadAt, geometry: Geometry, lba: u64) -> Result<Tab
     let header = Header::parse(&sector, lba)?;
     let mut entries = vec![0; header.array_len()?];
     disk.read_at(geometry.offset(header.entries_lba), &mut entries).map_err(Error::Read)?;
-    if crc32fast::hash(&entries) != header.entries_checksum {
+    if crc32::hash(&entries) != header.entries_checksum {
         return Err(Error::EntriesChecksum);
     }
     let partitions = parse_entries(&entries, header.entry_bytes)?;
@@ -90,7 +90,7 @@ impl Header {
         let revision = le32(&header, 8);
         let stored = le32(&header, 16);
         crate::field::put(&mut header, 16, &[0; 4]);
-        if stored != Some(crc32fast::hash(&header)) {
+        if stored != Some(crc32::hash(&header)) {
             return Err(Error::HeaderChecksum);
         }
         if revision == Some(0x0001_0000) { Ok(()) } else { Err(Error::Header) }

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use super::{Copy, ENTRIES, ENTRY_BYTES, Error, Found, Geometry, NAME_UNITS, Table};
 use crate::field::put;
-use crate::{Extent, Step};
+use crate::{Extent, Step, crc32};
 
 /// Bytes of a header; the rest of its sector is zero.
 const HEADER_BYTES: usize = 92;
@@ -53,9 +53,9 @@ impl Table {
         put(&mut header, 72, &place.entries.to_le_bytes());
         put(&mut header, 80, &ENTRIES.to_le_bytes());
         put(&mut header, 84, &ENTRY_BYTES.to_le_bytes());
-        put(&mut header, 88, &crc32fast::hash(entries).to_le_bytes());
+        put(&mut header, 88, &crc32::hash(entries).to_le_bytes());
         // The checksum is made while its own field is zero.
-        let checksum = crc32fast::hash(header.get(..HEADER_BYTES).unwrap_or(&[]));
+        let checksum = crc32::hash(header.get(..HEADER_BYTES).unwrap_or(&[]));
         put(&mut header, 16, &checksum.to_le_bytes());
         header
     }

@@ -23,18 +23,22 @@ enum Step<'a> {
     Emit(&'a str),
 }
 
-/// Order of names in which `-` and `_` are one letter. Never inline: each of a sort's dozen comparisons would be a copy, and
-/// init has a limit.
-#[inline(never)]
+/// Order of names in which `-` and `_` are one letter.
 fn compare(a: &str, b: &str) -> Ordering {
     let fold = |byte: u8| if byte == b'-' { b'_' } else { byte };
     a.bytes().map(fold).cmp(b.bytes().map(fold))
 }
 
+/// Order of the table's lines. Never inline: each of a sort's dozen comparisons would be a copy, and init has a limit.
+#[inline(never)]
+fn by_name(a: &(&str, &str), b: &(&str, &str)) -> Ordering {
+    compare(stem(a.0), stem(b.0))
+}
+
 impl<'a, 'i> Walk<'a, 'i> {
     pub(super) fn new(index: &'i Index<'a>) -> Self {
         let mut table: Vec<_> = index.entries().collect();
-        table.sort_by(|a, b| compare(stem(a.0), stem(b.0)));
+        table.sort_unstable_by(by_name);
         Self { index, table, seen: Vec::new(), order: Vec::new() }
     }
 

@@ -161,7 +161,7 @@ impl Header {
         let slots = slots.map(|(id, slot)| (slot.priority.unwrap_or(USUAL), *id));
         let mut slots: Vec<(u32, Id)> =
             slots.filter(|(priority, id)| *priority > 0 && self.opens_data(*id)).collect();
-        slots.sort_by_key(|(priority, id)| (core::cmp::Reverse(*priority), *id));
+        slots.sort_unstable_by_key(|(priority, id)| (core::cmp::Reverse(*priority), *id));
         slots.into_iter().map(|(_, id)| id).collect()
     }
 }

@@ -130,7 +130,7 @@ fn area(object: &str, metadata: &Metadata, area: &Area, copy_bytes: u64) -> Chec
 fn overlaps(metadata: &Metadata) -> Checked {
     let areas = metadata.keyslots.iter().filter_map(|(id, slot)| Some((slot.area.as_ref()?, *id)));
     let mut areas: Vec<(&Area, Id)> = areas.collect();
-    areas.sort_by_key(|(area, _)| area.offset);
+    areas.sort_unstable_by_key(|(area, _)| area.offset);
     areas.windows(2).try_for_each(|pair| match pair {
         [(one, first), (other, second)] => {
             rule(one.offset.saturating_add(one.size) <= other.offset, format!("keyslot {second}"), || {

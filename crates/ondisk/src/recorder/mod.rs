@@ -14,6 +14,7 @@ mod read;
 pub use pack::{MOST_SKIPPED, Packer, Put};
 pub use read::{Boot, Facts, Line, Newest, boots, newest};
 
+use crate::crc32;
 use crate::field::{array, bytes, le16, le32, le64, put, u8_at};
 
 /// Where the ring starts in META, in bytes.
@@ -126,7 +127,7 @@ pub fn encode(head: &Head, payload: &[u8]) -> [u8; SLOT_BYTES] {
     // At most PAYLOAD_BYTES.
     put(&mut slot, 58, &u16::try_from(payload.len()).unwrap_or(0).to_le_bytes());
     put(&mut slot, PAYLOAD, payload);
-    let checksum = crc32fast::hash(slot.get(SEALED..).unwrap_or(&[]));
+    let checksum = crc32::hash(slot.get(SEALED..).unwrap_or(&[]));
     put(&mut slot, CHECKSUM, &checksum.to_le_bytes());
     slot
 }
@@ -136,7 +137,7 @@ impl<'a> Slot<'a> {
     #[must_use]
     pub fn decode(slot: &'a [u8]) -> Option<Self> {
         let sealed = bytes(slot, SEALED, SLOT_BYTES - SEALED)?;
-        if bytes(slot, 0, 4)? != MAGIC || le32(slot, CHECKSUM)? != crc32fast::hash(sealed) {
+        if bytes(slot, 0, 4)? != MAGIC || le32(slot, CHECKSUM)? != crc32::hash(sealed) {
             return None;
         }
         let head = Head {
