@@ -53,14 +53,23 @@ impl Lan {
         Ok(lan)
     }
 
-    /// QEMU's words for a card at the other end of the wire, from which the firmware starts.
+    /// QEMU's words for a card at the other end of the wire, from which the firmware starts. iPXE is in its ROM.
     pub fn card(&self) -> [String; 4] {
+        self.card_with("")
+    }
+
+    /// The same card without a ROM: UEFI firmware drives it itself, other firmware does not.
+    pub fn bare_card(&self) -> [String; 4] {
+        self.card_with(",romfile=")
+    }
+
+    fn card_with(&self, more: &str) -> [String; 4] {
         let (here, there) = (self.socket("vm"), self.socket("wire"));
         [
             "-netdev".into(),
             format!("dgram,id=lan,local.type=unix,local.path={here},remote.type=unix,remote.path={there}"),
             "-device".into(),
-            format!("virtio-net-pci,netdev=lan,mac={MAC},bootindex=0"),
+            format!("virtio-net-pci,netdev=lan,mac={MAC},bootindex=0{more}"),
         ]
     }
 

@@ -74,7 +74,8 @@ pub(crate) async fn run(command: NetbootCommand) -> Result<()> {
         None => format!("HTTP port {http_port}"),
     };
     output::print(format!("serving on {interface}, {address}, {ports}: {beside}\n"))?;
-    for (kind, loader) in [("BIOS", &loaders.bios), ("UEFI", &loaders.uefi)] {
+    let uefi = loaders.uefi.map(|loader| loader.to_string());
+    for (kind, loader) in [("BIOS", loaders.bios), ("UEFI", uefi)] {
         let loader = loader.as_deref().unwrap_or("nothing: only iPXE in its network card is served");
         output::print(format!("firmware ({kind}) loads {loader}\n"))?;
     }

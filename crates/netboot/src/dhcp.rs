@@ -5,7 +5,9 @@
 //! Order: firmware asks for an address and, as a PXE client, for a boot file. Beside another DHCP server only the second is
 //! answered (proxyDHCP), at once and again on port 4011 for those who ask there. Firmware loads iPXE or a UKI; iPXE asks
 //! again and gets the script's address. The system that starts asks once more and is nobody's concern without a range.
-//! Source: RFC 2131 §4.3, RFC 2132, RFC 4578; PXE specification 2.1 §2.2.3 (discovery control), §2.4.
+//! Firmware that starts by HTTP says another class, and is told the same file's address instead of its name.
+//! Source: RFC 2131 §4.3, RFC 2132, RFC 4578; PXE specification 2.1 §2.2.3 (discovery control), §2.4; UEFI specification
+//! 2.10 §24.7.3 (HTTP boot).
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -15,9 +17,12 @@ use dhcproto::v4::{Architecture, DhcpOption, Message, MessageType, Opcode, Optio
 
 use crate::event::Event;
 use crate::pool::{LEASE, Pool};
+use crate::uki;
 
 /// Class of firmware that wants a boot file.
 const PXE_CLIENT: &[u8] = b"PXEClient";
+/// Class of firmware that wants a boot file's address.
+const HTTP_CLIENT: &[u8] = b"HTTPClient";
 /// Class of iPXE.
 const IPXE: &[u8] = b"iPXE";
 /// PXE options: discovery control (6) with bit 3, "load the boot file that is named", and the end.
@@ -60,9 +65,45 @@ pub struct Loaders {
     /// For PCs without UEFI.
     pub bios: Option<String>,
     /// For PCs with UEFI.
-    pub uefi: Option<String>,
+    pub uefi: Option<Uefi>,
     /// For 64-bit ARM machines.
     pub arm64: Option<String>,
+}
+
+/// What PCs with UEFI load.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Uefi {
+    /// A file of the bundle.
+    File(String),
+    /// A UKI that is made for each machine.
+    Own,
+}
+
+impl Uefi {
+    /// What this machine asks for in TFTP, and below `/bundle/` in HTTP.
+    #[must_use]
+    pub fn path(&self, mac: Mac) -> String {
+        match self {
+            Self::File(name) => name.clone(),
+            Self::Own => format!("{}/{}", mac.dashed(), uki::NAME),
+        }
+    }
+}
+
+impl fmt::Display for Uefi {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(name) => f.write_str(name),
+            Self::Own => write!(f, "{}, made for each machine", uki::NAME),
+        }
+    }
+}
+
+/// How firmware loads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum By {
+    Tftp,
+    Http,
 }
 
 /// What asks.
@@ -70,8 +111,8 @@ pub struct Loaders {
 enum Kind {
     Ipxe,
     Bios,
-    Uefi,
-    Arm64,
+    Uefi(By),
+    Arm64(By),
     Other,
     /// Wants an address and no boot file.
     Plain,
@@ -237,8 +278,14 @@ impl Responder {
                 Ok(format!("http://{}:{}/boot.ipxe?mac={}", self.address, self.http_port, mac.dashed()))
             }
             Kind::Bios => self.loaders.bios.clone().ok_or("the bundle has no undionly.kpxe"),
-            Kind::Uefi => self.loaders.uefi.clone().ok_or("the bundle has neither ipxe.efi nor billet.efi"),
-            Kind::Arm64 => self.loaders.arm64.clone().ok_or("the bundle has no ipxe-arm64.efi"),
+            Kind::Uefi(by) => {
+                let uefi = self.loaders.uefi.as_ref().map(|uefi| self.place(uefi.path(mac), by));
+                uefi.ok_or("the bundle has none of ipxe.efi, billet.efi and stub.efi")
+            }
+            Kind::Arm64(by) => {
+                let arm64 = self.loaders.arm64.clone().map(|name| self.place(name, by));
+                arm64.ok_or("the bundle has no ipxe-arm64.efi")
+            }
             Kind::Other => Err("there are no bundles for such machines"),
         };
         let file = match file {
@@ -250,9 +297,13 @@ impl Responder {
         };
         message.set_siaddr(self.address).set_fname(file.as_bytes());
         let options = message.opts_mut();
-        options.insert(DhcpOption::ClassIdentifier(PXE_CLIENT.to_vec()));
-        options.insert(DhcpOption::VendorExtensions(LOAD_THE_NAMED_FILE.to_vec()));
-        options.insert(DhcpOption::TFTPServerName(self.address.to_string().into_bytes()));
+        if kind.by() == By::Http {
+            options.insert(DhcpOption::ClassIdentifier(HTTP_CLIENT.to_vec()));
+        } else {
+            options.insert(DhcpOption::ClassIdentifier(PXE_CLIENT.to_vec()));
+            options.insert(DhcpOption::VendorExtensions(LOAD_THE_NAMED_FILE.to_vec()));
+            options.insert(DhcpOption::TFTPServerName(self.address.to_string().into_bytes()));
+        }
         options.insert(DhcpOption::BootfileName(file.clone().into_bytes()));
         if let Some(id @ DhcpOption::ClientMachineIdentifier(_)) =
             request.opts().get(OptionCode::ClientMachineIdentifier)
@@ -262,6 +313,14 @@ impl Responder {
         tell(Event::Offered { mac, kind: name, file });
         true
     }
+
+    /// What firmware is told of a file in the bundle.
+    fn place(&self, path: String, by: By) -> String {
+        match by {
+            By::Tftp => path,
+            By::Http => format!("http://{}:{}/bundle/{path}", self.address, self.http_port),
+        }
+    }
 }
 
 impl Kind {
@@ -269,10 +328,20 @@ impl Kind {
         match self {
             Self::Ipxe => "iPXE",
             Self::Bios => "BIOS",
-            Self::Uefi => "UEFI x86-64",
-            Self::Arm64 => "UEFI arm64",
+            Self::Uefi(By::Tftp) => "UEFI x86-64",
+            Self::Uefi(By::Http) => "UEFI x86-64 by HTTP",
+            Self::Arm64(By::Tftp) => "UEFI arm64",
+            Self::Arm64(By::Http) => "UEFI arm64 by HTTP",
             Self::Other => "firmware of another kind",
             Self::Plain => "system",
+        }
+    }
+
+    /// iPXE loads by HTTP too, but asks as firmware that does not.
+    fn by(self) -> By {
+        match self {
+            Self::Uefi(by) | Self::Arm64(by) => by,
+            Self::Ipxe | Self::Bios | Self::Other | Self::Plain => By::Tftp,
         }
     }
 }
@@ -294,7 +363,7 @@ fn kind(message: &Message) -> Kind {
     let Some(DhcpOption::ClassIdentifier(class)) = options.get(OptionCode::ClassIdentifier) else {
         return Kind::Plain;
     };
-    if !class.starts_with(PXE_CLIENT) {
+    if ![PXE_CLIENT, HTTP_CLIENT].iter().any(|known| class.starts_with(known)) {
         return Kind::Plain;
     }
     let number = match options.get(OptionCode::ClientSystemArchitecture) {
@@ -302,16 +371,18 @@ fn kind(message: &Message) -> Kind {
         // Older firmware says it in the class alone.
         _ => architecture_in(class).unwrap_or(0),
     };
-    // Numbers of RFC 4578 as corrected by its registry: 7 and 9 both stand for x86-64.
+    // Numbers of RFC 4578 as corrected by its registry: 7 and 9 both stand for x86-64. 16 and 19 start by HTTP.
     match number {
         0 => Kind::Bios,
-        7 | 9 => Kind::Uefi,
-        11 => Kind::Arm64,
+        7 | 9 => Kind::Uefi(By::Tftp),
+        16 => Kind::Uefi(By::Http),
+        11 => Kind::Arm64(By::Tftp),
+        19 => Kind::Arm64(By::Http),
         _ => Kind::Other,
     }
 }
 
-/// The number in `PXEClient:Arch:00007:UNDI:003016`.
+/// The number in `PXEClient:Arch:00007:UNDI:003016`, `HTTPClient:Arch:00016:UNDI:003001`.
 fn architecture_in(class: &[u8]) -> Option<u16> {
     let text = std::str::from_utf8(class).ok()?;
     text.split(':').nth(2)?.parse().ok()

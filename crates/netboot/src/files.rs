@@ -2,14 +2,17 @@
 //!
 //! Owns: names to files. Nothing outside of the two folders is ever served, whatever links lie in them.
 //! A bundle is a folder with `boot.ipxe`, a script with relative addresses, and what it names; for firmware that has no iPXE
-//! also `undionly.kpxe`, `ipxe.efi`, `ipxe-arm64.efi` or a UKI, `billet.efi`.
+//! also `undionly.kpxe`, `ipxe.efi`, `ipxe-arm64.efi` or a UKI, `billet.efi`; with `stub.efi` a UKI is made for each machine.
 //! A config lies in its folder under the machine's hardware address (`52-54-00-12-34-56.yaml`), or as `default.yaml`.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Cursor, Read, Seek};
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use crate::Error;
-use crate::dhcp::{Loaders, Mac};
+use crate::dhcp::{Loaders, Mac, Uefi};
+use crate::uki::{self, Variables};
 
 /// The script of a bundle.
 pub const SCRIPT: &str = "boot.ipxe";
@@ -23,7 +26,32 @@ const DEFAULT: &str = "default.yaml";
 pub struct Files {
     bundle: PathBuf,
     configs: Option<PathBuf>,
+    /// Host and port of HTTP; a machine that asks by it has said so itself.
+    server: Option<String>,
     secure: Option<String>,
+}
+
+/// What is sent.
+pub(crate) trait Content: Read + Seek + Send {}
+
+impl<T: Read + Seek + Send> Content for T {}
+
+/// Something that is served, from its first byte on.
+pub struct Opened {
+    pub(crate) content: Box<dyn Content>,
+    pub(crate) length: u64,
+}
+
+impl Opened {
+    pub(crate) fn file(path: &Path) -> io::Result<Self> {
+        let file = File::open(path)?;
+        let length = file.metadata()?.len();
+        Ok(Self { content: Box::new(file), length })
+    }
+
+    fn made(bytes: Vec<u8>) -> Self {
+        Self { length: bytes.len() as u64, content: Box::new(Cursor::new(bytes)) }
+    }
 }
 
 impl Files {
@@ -40,7 +68,12 @@ impl Files {
             }
             Ok(real)
         };
-        let files = Self { bundle: whole(bundle)?, configs: configs.map(whole).transpose()?, secure: None };
+        let files = Self {
+            bundle: whole(bundle)?,
+            configs: configs.map(whole).transpose()?,
+            server: None,
+            secure: None,
+        };
         let script = files.bundle.join(SCRIPT);
         let text = fs::read_to_string(&script).map_err(|error| {
             fail(&script, format!("{error}; make a bundle with: billetctl image build --kind pxe"))
@@ -50,6 +83,11 @@ impl Files {
             return Err(fail(&script, reason));
         }
         Ok(files)
+    }
+
+    /// The same, with everything else fetched by HTTP from this host and port.
+    pub(crate) fn at(self, server: String) -> Self {
+        Self { server: Some(server), ..self }
     }
 
     /// The same, with layers fetched by HTTPS from this host and port.
@@ -65,9 +103,34 @@ impl Files {
         };
         Loaders {
             bios: first(&["undionly.kpxe"]),
-            uefi: first(&["ipxe.efi", "billet.efi"]),
+            uefi: match first(&["ipxe.efi", uki::NAME]) {
+                Some(name) => Some(Uefi::File(name)),
+                None => first(&[uki::STUB]).map(|_| Uefi::Own),
+            },
             arm64: first(&["ipxe-arm64.efi", "billet-arm64.efi"]),
         }
+    }
+
+    /// What there is under a name in the bundle: a file, or the UKI of a machine. `None`: nothing. A UKI takes a while to
+    /// make: nobody else waits for it.
+    pub(crate) async fn open_named(self: Arc<Self>, name: String) -> Option<io::Result<Opened>> {
+        let found = tokio::task::spawn_blocking(move || self.find(&name)).await;
+        found.unwrap_or_else(|error| Some(Err(io::Error::other(error))))
+    }
+
+    fn find(&self, name: &str) -> Option<io::Result<Opened>> {
+        if let Some(path) = self.in_bundle(name) {
+            return Some(Opened::file(&path));
+        }
+        let mac = Mac::parse(name.trim_start_matches('/').strip_suffix(uki::NAME)?.strip_suffix('/')?)?;
+        self.in_bundle(uki::STUB)?;
+        Some(self.uki(self.server.as_ref()?, mac).map(Opened::made))
+    }
+
+    fn uki(&self, server: &str, mac: Mac) -> io::Result<Vec<u8>> {
+        let script = fs::read_to_string(self.bundle.join(SCRIPT))?;
+        let (root, arguments) = (self.root(server), self.arguments(server, mac).unwrap_or_default());
+        uki::assemble(&self.bundle, &script, &Variables { root: &root, mac, arguments: &arguments })
     }
 
     /// A file of the bundle.
@@ -86,13 +149,22 @@ impl Files {
     /// What iPXE does first: it learns where the layers and the machine's config are, and goes on with the bundle's script.
     #[must_use]
     pub fn script(&self, server: &str, mac: Option<Mac>) -> String {
-        let own = mac.filter(|mac| self.config_of(*mac).is_some());
-        let arguments = own.map(|mac| {
-            format!("set billet-args billet.config=http://{server}/config?mac={}\n", mac.dashed())
-        });
-        let place = self.secure.as_ref().map_or(format!("http://{server}"), |host| format!("https://{host}"));
-        let root = format!("set billet-root {place}/bundle/layers\n");
+        let arguments = mac.and_then(|mac| self.arguments(server, mac));
+        let arguments = arguments.map(|arguments| format!("set billet-args {arguments}\n"));
+        let root = format!("set billet-root {}\n", self.root(server));
         format!("#!ipxe\n{root}{}chain bundle/{SCRIPT}\n", arguments.unwrap_or_default())
+    }
+
+    /// Where the layers are.
+    fn root(&self, server: &str) -> String {
+        let place = self.secure.as_ref().map_or(format!("http://{server}"), |host| format!("https://{host}"));
+        format!("{place}/bundle/layers")
+    }
+
+    /// The kernel's argument that says where the machine's config is; `None`: it has none.
+    fn arguments(&self, server: &str, mac: Mac) -> Option<String> {
+        self.config_of(mac)?;
+        Some(format!("billet.config=http://{server}/config?mac={}", mac.dashed()))
     }
 }
 
@@ -169,7 +241,7 @@ mod tests {
         let folder = folder();
         assert_eq!(
             open(folder.path()).loaders(),
-            Loaders { uefi: Some("ipxe.efi".into()), ..Loaders::default() }
+            Loaders { uefi: Some(Uefi::File("ipxe.efi".into())), ..Loaders::default() }
         );
         let (bundle, configs) = (folder.path().join("bundle"), folder.path().join("configs"));
         fs::write(bundle.join(SCRIPT), "#!ipxe\n").unwrap();
@@ -181,5 +253,25 @@ mod tests {
         assert!(error.contains("image build --kind pxe"), "{error}");
         let error = Files::open(&folder.path().join("secret"), None).unwrap_err().to_string();
         assert!(error.contains("is no folder"), "{error}");
+    }
+
+    #[test]
+    fn a_bundle_with_a_stub_has_a_uki_for_each_machine() {
+        let folder = folder();
+        let bundle = folder.path().join("bundle");
+        let files = open(folder.path()).at("10.0.0.1:80".into());
+        let name = "/52-54-00-12-34-56/billet.efi";
+        assert!(files.find(name).is_none());
+        fs::write(bundle.join("stub.efi"), "no program").unwrap();
+        assert_eq!(files.loaders().uefi, Some(Uefi::File("ipxe.efi".into())));
+        fs::remove_file(bundle.join("ipxe.efi")).unwrap();
+        let uefi = files.loaders().uefi.unwrap();
+        assert_eq!((uefi.path(MAC), uefi), (name.trim_start_matches('/').into(), Uefi::Own));
+        let error = files.find(name).unwrap().err().unwrap().to_string();
+        assert!(error.starts_with("vmlinuz: "), "{error}");
+        for other in ["billet.efi", "52-54-00/billet.efi", "52-54-00-12-34-56/vmlinuz"] {
+            assert!(files.find(other).is_none(), "{other}");
+        }
+        assert_eq!(files.find("layers/base").unwrap().unwrap().length, 1);
     }
 }

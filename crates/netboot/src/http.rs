@@ -4,10 +4,8 @@
 //! Does not: anything but GET and HEAD; know whether it is asked over TLS but for saying so.
 //! Source: RFC 9110 §14 (one range of bytes).
 
-use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Read, SeekFrom};
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -22,7 +20,7 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use crate::dhcp::Mac;
 use crate::event::Event;
-use crate::files::Files;
+use crate::files::{Files, Opened};
 use crate::server::Tell;
 
 type Body = BoxBody<Bytes, io::Error>;
@@ -49,25 +47,28 @@ pub(crate) async fn answer(
 ) -> Result<Response<Body>, std::convert::Infallible> {
     let Client { from, by } = client;
     let name = request.uri().path().to_owned();
+    let nothing = |status, reason: &str| {
+        tell(Event::Failed { to: from.ip(), by, name: name.clone(), reason: reason.to_owned() });
+        status_answer(status, reason.to_owned())
+    };
     let answered = match find(&request, &files) {
         Found::Text(text) => text_answer(&text),
         Found::Config(path) => {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let answered = file_answer(&request, &path, None);
+            let answered = Opened::file(&path).and_then(|file| file_answer(&request, file, None));
             if answered.is_ok() {
                 tell(Event::Config { to: from.ip(), name });
             }
             answered
         }
-        Found::File(path) => {
+        Found::File(file) => {
             let done = Done { tell: tell.clone(), client, name: name.clone(), began: Instant::now() };
-            file_answer(&request, &path, Some(done))
+            match files.open_named(file).await {
+                Some(file) => file.and_then(|file| file_answer(&request, file, Some(done))),
+                None => nothing(StatusCode::NOT_FOUND, "there is no such file"),
+            }
         }
-        Found::Nothing(status, reason) => {
-            let (to, reason) = (from.ip(), reason.to_owned());
-            tell(Event::Failed { to, by, name: name.clone(), reason: reason.clone() });
-            status_answer(status, reason)
-        }
+        Found::Nothing(status, reason) => nothing(status, reason),
     };
     Ok(answered.unwrap_or_else(|error| {
         tell(Event::Failed { to: from.ip(), by, name, reason: error.to_string() });
@@ -78,7 +79,8 @@ pub(crate) async fn answer(
 enum Found {
     Text(String),
     Config(std::path::PathBuf),
-    File(std::path::PathBuf),
+    /// By its name in the bundle.
+    File(String),
     Nothing(StatusCode, &'static str),
 }
 
@@ -106,7 +108,7 @@ fn find(request: &Request<Incoming>, files: &Files) -> Found {
             .config_of(mac)
             .map_or(Found::Nothing(StatusCode::NOT_FOUND, "this machine has no config"), Found::Config);
     }
-    let file = path.strip_prefix("/bundle/").and_then(|name| files.in_bundle(name));
+    let file = path.strip_prefix("/bundle/").map(str::to_owned);
     file.map_or(Found::Nothing(StatusCode::NOT_FOUND, "there is no such file"), Found::File)
 }
 
@@ -123,9 +125,8 @@ struct Done {
     began: Instant,
 }
 
-fn file_answer(request: &Request<Incoming>, path: &Path, done: Option<Done>) -> io::Result<Response<Body>> {
-    let mut file = File::open(path)?;
-    let length = file.metadata()?.len();
+fn file_answer(request: &Request<Incoming>, file: Opened, done: Option<Done>) -> io::Result<Response<Body>> {
+    let Opened { content: mut file, length } = file;
     let asked = request.headers().get(RANGE).and_then(|range| range.to_str().ok());
     let (first, last) = match range(asked, length) {
         Some(Ok(range)) => range,

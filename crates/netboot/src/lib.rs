@@ -7,14 +7,16 @@
 //! | [`tftp`] | the file that firmware loads |
 //! | [`http`] | the script for iPXE, the bundle's files, configs |
 //! | [`files`] | what may be fetched, and which config is whose |
+//! | `uki` | the EFI program of a machine whose firmware loads no iPXE |
 //! | [`tls`] | the certificate, where layers are served by HTTPS too |
 //! | [`server`] | sockets, and the loop |
 //!
 //! Owns: everything between a machine's first broadcast and the kernel.
-//! Does not: build bundles; serve networks behind a relay, IPv6, or HTTP boot of firmware.
+//! Does not: build bundles; serve networks behind a relay, or IPv6.
 //! Fails by: [`Error`] before it serves. Afterwards what goes wrong with one machine is an [`Event`], and the others are
 //! served on.
-//! Source: RFC 2131, 2132 and 4578 (DHCP and its PXE options), the PXE specification 2.1, RFC 1350, 2347 to 2349 (TFTP).
+//! Source: RFC 2131, 2132 and 4578 (DHCP and its PXE options), the PXE specification 2.1, RFC 1350, 2347 to 2349 (TFTP),
+//! the UEFI specification 2.10 §24.7 (HTTP boot).
 
 #![warn(missing_docs)]
 
@@ -26,6 +28,7 @@ pub mod pool;
 pub mod server;
 pub mod tftp;
 pub mod tls;
+mod uki;
 
 pub use dhcp::Mac;
 pub use event::Event;

@@ -54,7 +54,7 @@ pub struct Server {
     responder: Mutex<Responder>,
     dhcp: UdpSocket,
     pxe: UdpSocket,
-    tftp: UdpSocket,
+    tftp: Arc<UdpSocket>,
     http: TcpListener,
     https: Option<Https>,
 }
@@ -89,14 +89,15 @@ impl Server {
         // Broadcasts only reach a socket without an address.
         let dhcp = udp("DHCP", DHCP, Ipv4Addr::UNSPECIFIED)?;
         let pxe = udp("PXE", PXE, Ipv4Addr::UNSPECIFIED)?;
-        let tftp = udp("TFTP", TFTP, address)?;
+        let tftp = Arc::new(udp("TFTP", TFTP, address)?);
         let tcp = |what, port| {
             let bound = tcp(SocketAddrV4::new(address, port));
             bound.map_err(|source| Error::Listen { what, port, interface: interface.clone(), source })
         };
         let http = tcp("HTTP", settings.http_port)?;
         let socket = |source| Error::Socket { what: "HTTP", source };
-        let mut files = files;
+        let http_port = http.local_addr().map_err(socket)?.port();
+        let mut files = files.at(format!("{address}:{http_port}"));
         let https = match &settings.secure {
             Some(secure) => {
                 let acceptor = TlsAcceptor::from(secure.config()?);
@@ -107,7 +108,6 @@ impl Server {
             }
             None => None,
         };
-        let http_port = http.local_addr().map_err(socket)?.port();
         let pool = settings.range.map(Pool::new);
         let responder = Mutex::new(Responder { address, http_port, loaders: files.loaders(), pool });
         Ok(Self { address, files: Arc::new(files), responder, dhcp, pxe, tftp, http, https })
@@ -160,37 +160,18 @@ impl Server {
         let mut buffer = [0; PACKET_BYTES];
         loop {
             let (count, from) = self.tftp.recv_from(&mut buffer).await?;
-            let failed = |name: String, reason: String| {
-                tell(Event::Failed { to: from.ip(), by: "TFTP", name, reason });
-            };
             let request = match tftp::Request::read(buffer.get(..count).unwrap_or_default()) {
                 Ok(request) => request,
                 Err(error) => {
                     // It is told if that is possible; it asks again otherwise.
                     let _ = self.tftp.send_to(&error.answer(), from).await;
-                    failed("a request".into(), error.reason.into());
+                    let (name, reason) = ("a request".into(), error.reason.into());
+                    tell(Event::Failed { to: from.ip(), by: "TFTP", name, reason });
                     continue;
                 }
             };
-            let Some(path) = self.files.in_bundle(&request.name) else {
-                let _ = self.tftp.send_to(&tftp::not_found(), from).await;
-                failed(request.name, "there is no such file".into());
-                continue;
-            };
-            let (us, tell) = (self.address, tell.clone());
-            tokio::spawn(async move {
-                let began = Instant::now();
-                let (to, by) = (from.ip(), "TFTP");
-                match tftp::send(us, from, &request, &path).await {
-                    Ok(0) => {}
-                    Ok(bytes) => {
-                        tell(Event::Sent { to, by, name: request.name, bytes, took: began.elapsed() });
-                    }
-                    Err(error) => {
-                        tell(Event::Failed { to, by, name: request.name, reason: error.to_string() });
-                    }
-                }
-            });
+            let transfer = Transfer { us: self.address, from, request, socket: self.tftp.clone() };
+            tokio::spawn(transfer.run(self.files.clone(), tell.clone()));
         }
     }
 
@@ -222,6 +203,36 @@ impl Server {
                     Err(_) => {}
                 }
             });
+        }
+    }
+}
+
+/// A file that was asked for by TFTP.
+struct Transfer {
+    us: Ipv4Addr,
+    from: SocketAddr,
+    request: tftp::Request,
+    /// Where it was asked for: what cannot be sent is told from there.
+    socket: Arc<UdpSocket>,
+}
+
+impl Transfer {
+    async fn run(self, files: Arc<Files>, tell: Tell) {
+        let began = Instant::now();
+        let Self { us, from, request, socket } = self;
+        let sent = match files.open_named(request.name.clone()).await {
+            Some(Ok(file)) => tftp::send(us, from, &request, file).await,
+            other => {
+                let _ = socket.send_to(&tftp::not_found(), from).await;
+                let none = || io::Error::new(io::ErrorKind::NotFound, "there is no such file");
+                Err(other.and_then(Result::err).unwrap_or_else(none))
+            }
+        };
+        let (to, by, name) = (from.ip(), "TFTP", request.name);
+        match sent {
+            Ok(0) => {}
+            Ok(bytes) => tell(Event::Sent { to, by, name, bytes, took: began.elapsed() }),
+            Err(error) => tell(Event::Failed { to, by, name, reason: error.to_string() }),
         }
     }
 }

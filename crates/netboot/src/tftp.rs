@@ -6,14 +6,14 @@
 //! come in time, never because an older one comes twice.
 //! Source: RFC 1350; RFC 2347 (options), 2348 (block size), 2349 (timeout, file size); RFC 1123 §4.2.3.1.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
 use std::time::Duration;
 
 use tokio::net::UdpSocket;
 use tokio::time::{Instant, timeout_at};
+
+use crate::files::Opened;
 
 /// Without the option.
 const USUAL_BLOCK_BYTES: usize = 512;
@@ -141,11 +141,10 @@ fn number(packet: &[u8]) -> Option<u16> {
 ///
 /// # Errors
 /// What the client or the network says; a file that cannot be read.
-pub async fn send(us: Ipv4Addr, to: SocketAddr, request: &Request, path: &Path) -> io::Result<u64> {
+pub async fn send(us: Ipv4Addr, to: SocketAddr, request: &Request, file: Opened) -> io::Result<u64> {
     let socket = UdpSocket::bind((us, 0)).await?;
     socket.connect(to).await?;
-    let mut file = File::open(path)?;
-    let length = file.metadata()?.len();
+    let Opened { content: mut file, length } = file;
     let wait = request.timeout_seconds.map_or(USUAL_TIMEOUT, |seconds| Duration::from_secs(seconds.into()));
     if let Some(packet) = request.acknowledgement(length) {
         match exchange(&socket, &packet, 0, wait).await? {
@@ -206,6 +205,8 @@ async fn exchange(socket: &UdpSocket, packet: &[u8], block: u16, wait: Duration)
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -219,8 +220,8 @@ mod tests {
         let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let to = client.local_addr().unwrap();
         let request = Request::read(&request("file", options)).unwrap();
-        let path = path.to_owned();
-        let sending = tokio::spawn(async move { send(Ipv4Addr::LOCALHOST, to, &request, &path).await });
+        let file = Opened::file(path).unwrap();
+        let sending = tokio::spawn(async move { send(Ipv4Addr::LOCALHOST, to, &request, file).await });
         let (mut acknowledged, mut content, mut buffer) = (None, Vec::new(), [0; 2000]);
         let mut block_bytes = USUAL_BLOCK_BYTES;
         loop {
@@ -286,8 +287,8 @@ mod tests {
         let to = client.local_addr().unwrap();
         let asks = |options: &str| Request::read(&request("file", options)).unwrap();
         for (options, ends) in [("tsize\x000\0", Ok(0)), ("blksize\x00512\0", Err(()))] {
-            let (wanted, path) = (asks(options), path.clone());
-            let sending = tokio::spawn(async move { send(Ipv4Addr::LOCALHOST, to, &wanted, &path).await });
+            let (wanted, file) = (asks(options), Opened::file(&path).unwrap());
+            let sending = tokio::spawn(async move { send(Ipv4Addr::LOCALHOST, to, &wanted, file).await });
             let mut buffer = [0; 600];
             let (_, from) = client.recv_from(&mut buffer).await.unwrap();
             client.send_to(&error(8, "enough"), from).await.unwrap();

@@ -1,4 +1,5 @@
-//! A folder for iPXE: kernel, tiny initramfs, layers as files, and a script that names them.
+//! A folder for iPXE: kernel, tiny initramfs, layers as files, and a script that names them; and the stub of which
+//! `billetctl netboot serve` makes a UKI for firmware that loads no iPXE.
 //!
 //! Owns: the script. Its names are relative, so the folder may lie anywhere on an HTTP server: the layers' address is
 //! made when it runs, from where it came from.
@@ -16,6 +17,7 @@ const KERNEL: &str = "vmlinuz";
 const INITRAMFS: &str = "initramfs";
 const LAYERS: &str = "layers";
 const COMMAND_LINE: &str = "cmdline";
+const STUB: &str = "stub.efi";
 const SCRIPT: &str = "boot.ipxe";
 
 pub(super) fn write(source: &Source, folder: &Path) -> Result<(), Error> {
@@ -36,6 +38,7 @@ pub(super) fn write(source: &Source, folder: &Path) -> Result<(), Error> {
         (KERNEL, boot.kernel.as_slice()),
         (INITRAMFS, &initramfs),
         (COMMAND_LINE, boot.command_line.as_bytes()),
+        (STUB, &boot.stub),
         // Last: who finds the script finds the rest.
         (SCRIPT, script.as_bytes()),
     ] {

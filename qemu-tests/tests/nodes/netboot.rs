@@ -22,6 +22,14 @@ const BUNDLE: &str = "metal-amd64-pxe";
 /// What may be on the wire for a root: headers, acknowledgements and DHCP take a few hundredths.
 const MOST_MOVED: f64 = 1.1;
 
+/// OVMF tries PXE before HTTP, and is told by these words not to.
+const NO_PXE: [&str; 4] = [
+    "-fw_cfg",
+    "name=opt/org.tianocore/IPv4PXESupport,string=n",
+    "-fw_cfg",
+    "name=opt/org.tianocore/IPv6PXESupport,string=n",
+];
+
 /// A bundle of the built image, and a folder of configs.
 struct Rig {
     folder: tempfile::TempDir,
@@ -82,10 +90,10 @@ impl Rig {
     fn machine(
         &self,
         name: &str,
+        card: [String; 4],
         firmware: fn(VmBuilder) -> VmBuilder,
         credentials: Option<Credentials>,
     ) -> TestNode {
-        let card = self.lan.card();
         let mut node = TestNode::builder(name).transport(Transport::Network).no_config();
         if let Some(credentials) = credentials {
             node = node.credentials(credentials);
@@ -104,7 +112,7 @@ fn a_machine_without_a_disk_starts_and_takes_its_own_config() {
     let own = format!("{}.yaml", MAC.replace(':', "-"));
     rig.keep_config("default.yaml", "not this one");
     rig.keep_config(&own, &credentials.machine_config().unwrap());
-    let node = rig.machine("netboot-bios", |vm| vm, Some(credentials));
+    let node = rig.machine("netboot-bios", rig.lan.card(), |vm| vm, Some(credentials));
     rig.wait_for("/bundle/initramfs by HTTP, ", FETCH_LIMIT);
     // The server has written the initramfs then, some megabytes of it into the kernel's buffers: the wire has it all once
     // the machine runs its kernel.
@@ -134,11 +142,48 @@ fn a_machine_without_a_disk_starts_and_takes_its_own_config() {
 fn beside_another_dhcp_server_only_the_boot_file_is_told() {
     let mut rig = Rig::new("10.0.2.77/24", true);
     rig.serve(&[]);
-    let node = rig.machine("netboot-uefi", VmBuilder::uefi, None);
+    let node = rig.machine("netboot-uefi", rig.lan.card(), VmBuilder::uefi, None);
     rig.wait_for(&format!("{MAC} (iPXE): loads http://10.0.2.77:8080/boot.ipxe"), FETCH_LIMIT);
     // The other server's address and our boot file. It ends here: QEMU's network, which is that server, resets every TCP
     // connection on the wire that is not its own.
     node.vm().expect("net0: 10.0.2.15/", BOOT_LIMIT).unwrap();
     node.vm().expect("Filename: http://10.0.2.77:8080/boot.ipxe?mac=", BOOT_LIMIT).unwrap();
     assert!(!rig.log().contains("has the address"), "{}", rig.log());
+}
+
+/// A machine whose firmware knows no iPXE: it loads a UKI that is made for it, and the rest is as with iPXE.
+fn firmware_loads_the_uki(
+    name: &str,
+    firmware: fn(VmBuilder) -> VmBuilder,
+    kind: &str,
+    place: &str,
+    by: &str,
+) {
+    let mut rig = Rig::new("10.77.0.1/24", false);
+    rig.serve(&["--dhcp-range", "10.77.0.100-10.77.0.110/24"]);
+    rig.wait_for("firmware (UEFI) loads billet.efi, made for each machine", BOOT_LIMIT);
+    let credentials = Credentials::generate().unwrap();
+    let mac = MAC.replace(':', "-");
+    rig.keep_config(&format!("{mac}.yaml"), &credentials.machine_config().unwrap());
+    let node = rig.machine(name, rig.lan.bare_card(), firmware, Some(credentials));
+    rig.wait_for(&format!("{MAC} ({kind}): loads {place}{mac}/billet.efi"), BOOT_LIMIT);
+    rig.wait_for(&format!("{mac}/billet.efi by {by}, "), FETCH_LIMIT);
+    node.vm().expect("root from http://10.77.0.1:8080/bundle/layers/", FETCH_LIMIT).unwrap();
+    node.wait_api(BOOT_LIMIT).unwrap();
+    assert!(node.admin().ok(&["get", "hostname"]).unwrap().contains(HOSTNAME));
+    rig.wait_for(&format!("took the config {mac}.yaml"), BOOT_LIMIT);
+}
+
+#[test]
+#[ignore = "long run"]
+fn uefi_firmware_loads_the_uki_by_tftp() {
+    firmware_loads_the_uki("netboot-pxe", VmBuilder::uefi, "UEFI x86-64", "", "TFTP");
+}
+
+#[test]
+#[ignore = "long run"]
+fn uefi_firmware_loads_the_uki_by_http() {
+    let firmware = |vm: VmBuilder| vm.uefi().extra(&NO_PXE);
+    let place = "http://10.77.0.1:8080/bundle/";
+    firmware_loads_the_uki("netboot-http", firmware, "UEFI x86-64 by HTTP", place, "HTTP");
 }

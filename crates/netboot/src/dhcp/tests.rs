@@ -7,7 +7,8 @@ const MAC: Mac = Mac([0x52, 0x54, 0, 0x12, 0x34, 0x56]);
 const SOMEBODY: &str = "10.0.0.77:68";
 
 fn responder(range: Option<&str>) -> Responder {
-    let loaders = Loaders { bios: Some("undionly.kpxe".into()), uefi: Some("ipxe.efi".into()), arm64: None };
+    let uefi = Some(Uefi::File("ipxe.efi".into()));
+    let loaders = Loaders { bios: Some("undionly.kpxe".into()), uefi, arm64: None };
     let pool = range.map(|range| Pool::new(range.parse().unwrap()));
     Responder { address: US, http_port: 8080, loaders, pool }
 }
@@ -68,6 +69,30 @@ fn firmware_gets_its_loader_and_ipxe_the_script() {
         let reply = reply.unwrap();
         assert_eq!((file(&reply).as_str(), reply.to), (expected, SOMEBODY.parse().unwrap()));
         assert_eq!(reply.message.opts().msg_type(), Some(MessageType::Ack));
+    }
+}
+
+#[test]
+fn firmware_that_starts_by_http_gets_an_address() {
+    let class = DhcpOption::ClassIdentifier(b"HTTPClient:Arch:00016:UNDI:003001".to_vec());
+    let architecture = DhcpOption::ClientSystemArchitecture(Architecture(16));
+    let request = message(MessageType::Discover, &[class, architecture]);
+    let mut responder = responder(None);
+    for (uefi, path) in
+        [(Uefi::File("ipxe.efi".into()), "ipxe.efi"), (Uefi::Own, "52-54-00-12-34-56/billet.efi")]
+    {
+        responder.loaders.uefi = Some(uefi);
+        let (reply, told) = ask(&mut responder, &request, Port::Dhcp);
+        let reply = reply.unwrap();
+        assert_eq!(file(&reply), format!("http://10.0.0.1:8080/bundle/{path}"));
+        let options = reply.message.opts();
+        // Firmware looks for its own class in the answer, and for no vendor's options.
+        assert_eq!(
+            options.get(OptionCode::ClassIdentifier),
+            Some(&DhcpOption::ClassIdentifier(b"HTTPClient".to_vec()))
+        );
+        assert!(options.get(OptionCode::VendorExtensions).is_none());
+        assert!(told[0].to_string().contains("(UEFI x86-64 by HTTP): loads http://"), "{told:?}");
     }
 }
 

@@ -14,7 +14,7 @@ const ALLOWED: [(&str, &[&str]); 21] = [
     ("crates/sequence", &[]),
     ("crates/handoff", &[]),
     ("crates/kms", &[]),
-    ("crates/netboot", &[]),
+    ("crates/netboot", &["ondisk"]),
     ("crates/netroot", &[]),
     ("crates/recovery", &[]),
     ("crates/tpm", &["sys"]),
