@@ -18,6 +18,7 @@ pub mod patch;
 mod quirks;
 pub mod schema;
 mod secret;
+pub mod selector;
 pub mod v1alpha1;
 mod validate;
 mod yaml;

@@ -1,0 +1,111 @@
+//! `diskSelector.match`: which disks are meant, in a subset of CEL, the Common Expression Language.
+//!
+//! | part | owns |
+//! |---|---|
+//! | `lexer` | texts, numbers, names and signs, each with its place |
+//! | `parser` | what binds how strongly, which names there are |
+//! | `types` | what fits together: checked once, when an expression is read |
+//! | `evaluate` | the answer for one disk |
+//! | `properties` | what is known of a disk, under the names that expressions have for it |
+//!
+//! Owns: the operators, functions and constants that the public guides use. What is accepted means what it means in CEL;
+//! what is not known here is an error, never another meaning.
+//! Does not: look at disks; choose one of several.
+//! Fails by: [`Fault`], with the character where it is and what to write.
+//! Source: the CEL specification (grammar, errors absorbed by `&&` and `||`); the second generation's pages on common
+//! elements of volume documents; docs/decisions/0013.
+
+mod evaluate;
+mod lexer;
+mod parser;
+mod properties;
+mod types;
+
+#[cfg(test)]
+mod tests;
+
+pub use properties::Properties;
+
+use std::fmt;
+
+/// Longest expression, in bytes.
+pub const MOST_BYTES: usize = 2048;
+/// How much of the text behind a fault is shown, in characters.
+const SHOWN: usize = 16;
+
+/// An expression that was read, and that is true or false of a disk.
+#[derive(Debug, Clone)]
+pub struct Expression {
+    text: String,
+    root: types::Node,
+}
+
+/// What is wrong with an expression, and where.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub struct Fault {
+    /// The first character that is meant, from 1.
+    pub character: usize,
+    /// What stands there; empty at the end.
+    pub near: String,
+    /// What is wrong, and what to write.
+    pub why: String,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.near.as_str() {
+            "" => write!(f, "at its end: {}", self.why),
+            near => write!(f, "character {}, at `{near}`: {}", self.character, self.why),
+        }
+    }
+}
+
+/// A fault at a byte of the text.
+#[derive(Debug)]
+struct At {
+    byte: usize,
+    why: String,
+}
+
+impl At {
+    fn new(byte: usize, why: impl Into<String>) -> Self {
+        Self { byte, why: why.into() }
+    }
+
+    fn in_text(self, text: &str) -> Fault {
+        let before = text.get(..self.byte).unwrap_or(text);
+        let behind = text.get(self.byte..).unwrap_or_default();
+        let near = behind.chars().take(SHOWN).collect::<String>().trim_end().to_owned();
+        Fault { character: before.chars().count() + 1, near, why: self.why }
+    }
+}
+
+impl Expression {
+    /// Reads an expression.
+    ///
+    /// # Errors
+    /// [`Fault`] for one that is not CEL, that uses what is not known here, or that is neither true nor false.
+    pub fn read(text: &str) -> Result<Self, Fault> {
+        let fault = |at: At| at.in_text(text);
+        if text.len() > MOST_BYTES {
+            return Err(fault(At::new(0, format!("longer than {MOST_BYTES} bytes"))));
+        }
+        let root =
+            lexer::tokens(text).and_then(|tokens| parser::parse(&tokens, text.len())).map_err(fault)?;
+        Ok(Self { text: text.to_owned(), root })
+    }
+
+    /// The text that was read.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether a disk is meant.
+    ///
+    /// # Errors
+    /// [`Fault`] for what is not known of it, and for numbers that are too large.
+    pub fn matches(&self, disk: &Properties) -> Result<bool, Fault> {
+        evaluate::truth(&self.root, disk).map_err(|at| at.in_text(&self.text))
+    }
+}
