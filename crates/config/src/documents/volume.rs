@@ -31,14 +31,22 @@ section! {
 section! {
     /// Where and how large a volume is.
     Provisioning {
-        /// The disk.
-        disk_selector "diskSelector": Option<Matcher> { newer true };
+        /// The disk: the first with room that is meant.
+        disk_selector "diskSelector": Option<DiskMatcher> { newer true };
         /// Take all that is left.
         grow "grow": Option<bool> { newer true };
         /// Least size.
         min_size "minSize": String { newer true, example "2.5GiB" };
         /// Largest size: bytes, or percent of the disk.
         max_size "maxSize": String { newer true, example "50GiB" };
+    }
+}
+
+section! {
+    /// Which disks are meant.
+    DiskMatcher {
+        /// An expression in CEL that is true for them. [Disks](disks.md#which-disk) has the language.
+        expression "match": String { newer true, example "'disk.transport == \"nvme\"'" };
     }
 }
 

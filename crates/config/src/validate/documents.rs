@@ -1,7 +1,7 @@
 //! Rules of the documents beside the v1alpha1 one.
 
-use super::{Problems, machine, network, storage, text};
-use crate::documents::{Document, LinkAddress, LinkRoute, Provisioning, VerificationRule};
+use super::{Problems, machine, network, text, volumes};
+use crate::documents::{Document, LinkAddress, LinkRoute, VerificationRule};
 use std::{net::IpAddr, time::Duration};
 
 pub(super) fn check(document: &Document, problems: &mut Problems) {
@@ -9,7 +9,7 @@ pub(super) fn check(document: &Document, problems: &mut Problems) {
         problems.add("name", "name must be specified");
     }
     links(document, problems);
-    volumes(document, problems);
+    volumes::check(document, problems);
     match document {
         Document::HostnameConfig(d) => {
             if d.hostname.is_empty() == d.auto.is_none() {
@@ -140,33 +140,6 @@ fn links(document: &Document, problems: &mut Problems) {
     }
 }
 
-fn volumes(document: &Document, problems: &mut Problems) {
-    let (name, provisioning, encryption) = match document {
-        Document::VolumeConfig(d) => (&d.name, &d.provisioning, &d.encryption),
-        Document::UserVolumeConfig(d) => (&d.name, &d.provisioning, &d.encryption),
-        Document::RawVolumeConfig(d) => (&d.name, &d.provisioning, &d.encryption),
-        Document::SwapVolumeConfig(d) => (&d.name, &d.provisioning, &d.encryption),
-        _ => return,
-    };
-    let is_system = matches!(document, Document::VolumeConfig(_));
-    if is_system && !matches!(name.as_str(), "STATE" | "EPHEMERAL" | "IMAGECACHE" | "") {
-        problems.add("name", format!("`{name}` is no volume of the system: STATE, EPHEMERAL, IMAGECACHE"));
-    }
-    let is_name = name.len() <= 34 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
-    if !is_system && !is_name {
-        problems.add("name", format!("`{name}` is not a volume name: letters, digits and `-`, at most 34"));
-    }
-    if let Some(settings) = encryption {
-        storage::encryption(settings, name, "encryption", problems);
-        if is_system && name == "STATE" {
-            storage::static_key_of_state(settings, "encryption", problems);
-        }
-    }
-    if let Some(provisioning) = provisioning {
-        sizes(provisioning, problems);
-    }
-}
-
 fn verification_rule(rule: &VerificationRule, path: &str, problems: &mut Problems) {
     if rule.image.is_empty() {
         problems
@@ -190,18 +163,5 @@ fn verification_rule(rule: &VerificationRule, path: &str, problems: &mut Problem
     if !is_key("PUBLIC KEY") && !is_key("CERTIFICATE") {
         let text = "PEM of a PUBLIC KEY or CERTIFICATE is needed, as `cosign generate-key-pair` writes it";
         problems.add(format!("{path}.publicKey.certificate"), text);
-    }
-}
-
-fn sizes(provisioning: &Provisioning, problems: &mut Problems) {
-    for (key, text) in [("minSize", &provisioning.min_size), ("maxSize", &provisioning.max_size)] {
-        let percent =
-            |t: &str| t.strip_suffix('%').and_then(|n| n.parse::<u8>().ok()).is_some_and(|n| n <= 100);
-        let allowed = text.is_empty()
-            || crate::schema::ByteSize::parse(text).is_some()
-            || (key == "maxSize" && percent(text));
-        if !allowed {
-            problems.add(format!("provisioning.{key}"), format!("`{text}` is not a size: 10GiB"));
-        }
     }
 }

@@ -11,6 +11,7 @@ mod machine;
 mod network;
 mod storage;
 mod text;
+mod volumes;
 
 pub use text::endpoint_host;
 
@@ -97,6 +98,7 @@ fn judge(own: &Config, together: &Config, others: &[Document], mode: Mode) -> Ve
         documents::check(document, &mut problems);
         conflicts::check(document, own, &mut problems);
     }
+    volumes::conflicts(others, &mut problems);
     if !others.is_empty() {
         // A document's fault comes back where the document was put; once is enough, where it stands.
         let told: Vec<_> = problems.list.iter().map(|p| p.message.clone()).collect();

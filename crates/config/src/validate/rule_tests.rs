@@ -226,7 +226,47 @@ const DOCUMENTS: &[(&str, &str, &str)] = &[
     (
         "kind: SwapVolumeConfig\nname: a\nencryption: {provider: luks2}",
         "encryption.keys",
-        "no encryption keys provided for the a partition encryption",
+        "no encryption keys provided for the s-a partition encryption",
+    ),
+    (
+        "kind: UserVolumeConfig\nname: a\nprovisioning: {minSize: 1GiB}",
+        "provisioning.diskSelector.match",
+        "disk selector is required: which disk it is made on, `disk.transport == \"nvme\"`",
+    ),
+    (
+        "kind: RawVolumeConfig\nname: a\nprovisioning: {diskSelector: {match: 'disk.size > 10'}, minSize: 1GiB}",
+        "provisioning.diskSelector.match",
+        "disk selector is invalid: character 11, at `> 10`: `>` does not fit a number with `u` and a number without `u`: sizes are numbers with `u`, as in 10u * GiB",
+    ),
+    (
+        "kind: RawVolumeConfig\nname: a\nprovisioning: {diskSelector: {match: '!system_disk'}}",
+        "provisioning.minSize",
+        "min size or max size is required: 10GiB",
+    ),
+    (
+        "kind: RawVolumeConfig\nname: a\nprovisioning: {diskSelector: {match: '!system_disk'}, minSize: 2GiB, maxSize: 1GiB}",
+        "provisioning.minSize",
+        "min size is greater than max size",
+    ),
+    (
+        "kind: UserVolumeConfig\nname: a\nvolumeType: disk\nprovisioning: {diskSelector: {match: '!system_disk'}, maxSize: 1GiB}",
+        "provisioning.maxSize",
+        "it takes the whole disk, whatever its size; leave it out",
+    ),
+    (
+        "kind: UserVolumeConfig\nname: a\nvolumeType: disk\nprovisioning: {diskSelector: {match: '!system_disk'}, grow: true}",
+        "provisioning.grow",
+        "it takes the whole disk, whatever its size; leave it out",
+    ),
+    (
+        "kind: UserVolumeConfig\nname: a\nvolumeType: directory\nmount: {disableAccessTime: true}",
+        "mount.disableAccessTime",
+        "a directory has none of its own: it lies on EPHEMERAL; leave it out",
+    ),
+    (
+        "kind: UserVolumeConfig\nname: a\nfilesystem: {type: ext4, projectQuotaSupport: true}",
+        "filesystem.projectQuotaSupport",
+        "project quota support is only available for xfs filesystem",
     ),
 ];
 
@@ -261,6 +301,11 @@ const TEXTS: &[(&str, &str, &str)] = &[
         "machine: {systemDiskEncryption: {state: {provider: luks2, keys: [{nodeID: {}}]}}}\n---\napiVersion: v1alpha1\nkind: VolumeConfig\nname: STATE\nencryption: {provider: luks2, keys: [{nodeID: {}}]}\n",
         "encryption",
         "system disk encryption for \"STATE\" is configured in both v1alpha1.Config and VolumeConfig",
+    ),
+    (
+        "machine: {token: a}\n---\napiVersion: v1alpha1\nkind: UserVolumeConfig\nname: a\nvolumeType: directory\n---\napiVersion: v1alpha1\nkind: ExistingVolumeConfig\nname: a\n",
+        "name",
+        "a UserVolumeConfig is mounted at /var/mnt/a, too; give one another name",
     ),
     ("version: v1alpha1\n", "machine", "machine instructions are required"),
     ("version: v1alpha1\n", "cluster", "cluster instructions are required"),
