@@ -291,6 +291,17 @@ pub enum Error {
         /// What it holds.
         found: String,
     },
+    /// A disk that volumes of the user's were to be made on holds something else.
+    #[error(
+        "{device} holds {found}: volumes are made on empty disks and beside each other; choose another disk, or wipe it \
+         (billetctl wipe disk)"
+    )]
+    ForeignDisk {
+        /// Its path.
+        device: String,
+        /// What it holds.
+        found: String,
+    },
     /// The disk or the system is not what the plan was made for.
     #[error("{what} since the plan for {device} was made: nothing was written; make a new plan")]
     Changed {

@@ -58,7 +58,7 @@ pub fn provision_extra(
 }
 
 /// Whether both ends of the disk hold nothing but sectors of this very table: writing it was cut off.
-fn is_begun(disk: &mut dyn BlockDevice, table: &Table) -> Result<bool, Error> {
+pub(super) fn is_begun(disk: &mut dyn BlockDevice, table: &Table) -> Result<bool, Error> {
     let sector = usize::try_from(disk.sector_bytes()).unwrap_or(512);
     let tail = disk.bytes().saturating_sub(END_BYTES);
     for (start, extent) in [(0, table.primary()?), (tail, table.backup()?)] {

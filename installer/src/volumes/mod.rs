@@ -10,6 +10,7 @@
 //! Source: docs/formats/disk.md, docs/formats/meta.md.
 
 mod extra;
+mod named;
 
 use ondisk::gpt::{ALIGNMENT_BYTES, Partition, Table, types};
 use ondisk::luks2;
@@ -22,6 +23,7 @@ use crate::layout::{STATE_BYTES, partition as request};
 use crate::meta::{FormatIntent, begin_format, end_format, format_intents, reset_intent};
 
 pub use extra::{Extra, provision_extra};
+pub use named::{Named, provision_named, room_for};
 
 /// EPHEMERAL is not made smaller than this.
 pub const EPHEMERAL_LEAST_BYTES: u64 = 512 << 20;
