@@ -302,6 +302,21 @@ pub enum Error {
         /// What it holds.
         found: String,
     },
+    /// A volume of the user's is not as the config wants it.
+    #[error(
+        "{name} on {device} holds {found}, and the machine config wants it {wanted}: change the config, or copy what you need \
+         and wipe the partition (billetctl wipe disk)"
+    )]
+    OtherVolume {
+        /// The GPT name.
+        name: String,
+        /// The disk's path.
+        device: String,
+        /// What it holds.
+        found: String,
+        /// How it is wanted.
+        wanted: &'static str,
+    },
     /// The disk or the system is not what the plan was made for.
     #[error("{what} since the plan for {device} was made: nothing was written; make a new plan")]
     Changed {

@@ -5,11 +5,12 @@
 //! Order: the kernel is told about the partition, it is encrypted and formatted and flushed, then the table is written,
 //! backup before primary. The entry is the last thing: a power cut before leaves free room, and the volume is begun again.
 //! So no intent is needed, and META neither. One that somebody emptied loses its entry first.
-//! Fails by: [`Error::ForeignDisk`] for a disk that holds anything else than such volumes, [`Error::NotEmpty`],
-//! [`Error::Encrypted`] and [`Error::ForeignVolume`] for a volume that is not as the config wants it.
+//! Fails by: [`Error::ForeignDisk`] for a disk that holds anything else than such volumes, [`Error::OtherVolume`] for a
+//! volume that is not as the config wants it.
 //! Source: spec/machine-facts-v1.13.md §3.1 (labels).
 
 use ondisk::gpt::{ALIGNMENT_BYTES, Geometry, Guid, Partition, Request, Size, Table, attributes, types};
+use ondisk::probe::Kind;
 
 use super::extra::is_begun;
 use super::{Content, Did, EMPTY_BYTES, Ready, content};
@@ -53,7 +54,7 @@ pub fn provision_named(
 ) -> Result<Ready, Error> {
     let Usable { mut table, is_new } = usable(host, path, seed)?;
     let (new, did) = match partition(&table, wanted.name)?.cloned() {
-        Some(found) if is_as_wanted(host, &table, &found, wanted)? => {
+        Some(found) if is_as_wanted(host, path, &table, &found, wanted)? => {
             return Ok(Ready { table, partition: found, did: Did::Nothing });
         }
         Some(emptied) => {
@@ -123,6 +124,7 @@ fn refuse_foreign(host: &mut dyn Host, path: &str, table: &Table) -> Result<(), 
 /// Whether what is there can be used; `false`: it is empty, and may be made anew.
 fn is_as_wanted(
     host: &mut dyn Host,
+    path: &str,
     table: &Table,
     found: &Partition,
     wanted: &Named<'_>,
@@ -131,16 +133,17 @@ fn is_as_wanted(
     if !encrypts && !wanted.has_filesystem {
         return Ok(true);
     }
-    let name = found.name.clone();
     // One that is encrypted may be open already, and one that is not may be mounted.
-    match (content(&mut *host.open_shared(table, found)?)?, encrypts) {
-        (Content::Luks2, true) | (Content::Mountable(_), false) => Ok(true),
-        (Content::Empty, _) => Ok(false),
-        (Content::Luks2, false) => Err(Error::Encrypted { name }),
-        (Content::Mountable(kind), true) => Err(Error::NotEmpty { name, found: kind.to_string() }),
-        (Content::Other(found), true) => Err(Error::NotEmpty { name, found }),
-        (Content::Other(found), false) => Err(Error::ForeignVolume { name, found }),
-    }
+    let held = match (content(&mut *host.open_shared(table, found)?)?, encrypts) {
+        (Content::Luks2, true) | (Content::Mountable(_), false) => return Ok(true),
+        (Content::Empty, _) => return Ok(false),
+        (Content::Luks2, false) => Kind::Luks2.to_string(),
+        (Content::Mountable(kind), true) => kind.to_string(),
+        (Content::Other(held), _) => held,
+    };
+    let wanted = if encrypts { "encrypted" } else { "with a file system and not encrypted" };
+    let (name, device) = (found.name.clone(), path.to_owned());
+    Err(Error::OtherVolume { name, device, found: held, wanted })
 }
 
 fn make(host: &mut dyn Host, table: &Table, new: &Partition, wanted: &Named<'_>) -> Result<(), Error> {

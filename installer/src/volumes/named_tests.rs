@@ -133,7 +133,7 @@ fn encrypted_and_plain_are_not_taken_for_each_other() {
     assert_eq!(start(&mut host, &data)[..4096], header());
     assert_eq!(made(&mut host, &DATA).did, Did::Nothing);
     let error = refused(&mut host.0, &DATA);
-    assert!(error.contains("u-data"), "{error}");
+    assert!(error.starts_with("u-data on /dev/sdb holds ") && error.contains("not encrypted"), "{error}");
     let mut plain = empty();
     made(&mut plain, &DATA);
     made(&mut plain, &RAW);
