@@ -31,7 +31,12 @@ pub const EPHEMERAL_LEAST_BYTES: u64 = 512 << 20;
 /// How much of a partition must be zeros for it to count as empty: no superblock lies further in.
 const EMPTY_BYTES: u64 = 1 << 20;
 
-/// A partition that the node makes itself.
+/// The name of [`Volume::State`]'s partition.
+pub const STATE: &str = "STATE";
+/// The name of [`Volume::Ephemeral`]'s partition.
+pub const EPHEMERAL: &str = "EPHEMERAL";
+
+/// A partition of the system disk that the node makes itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Volume {
     /// The machine config and what must outlive upgrades.
@@ -74,12 +79,18 @@ enum Content {
 }
 
 impl Volume {
+    /// The one whose partition has this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::State, Self::Ephemeral].into_iter().find(|volume| volume.name() == name)
+    }
+
     /// Its GPT name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Self::State => "STATE",
-            Self::Ephemeral => "EPHEMERAL",
+            Self::State => STATE,
+            Self::Ephemeral => EPHEMERAL,
         }
     }
 }
@@ -138,11 +149,11 @@ pub enum Holds {
     Other,
 }
 
-/// What the volume's partition holds, if there is one. Nothing is written, and it may be in use.
-pub fn holds(host: &mut dyn Host, volume: Volume) -> Result<Option<(Holds, Partition)>, Error> {
+/// What the partition of this name on the system disk holds, if there is one. Nothing is written, and it may be in use.
+pub fn holds(host: &mut dyn Host, name: &str) -> Result<Option<(Holds, Partition)>, Error> {
     let table = read_table(host)?.table;
-    let Some(found) = partition(&table, volume.name())?.cloned() else { return Ok(None) };
-    let intent = FormatIntent::new(volume.name(), found.guid);
+    let Some(found) = partition(&table, name)?.cloned() else { return Ok(None) };
+    let intent = FormatIntent::new(name, found.guid);
     if format_intents(&values(host, &table)?).contains(&intent) {
         return Ok(Some((Holds::Nothing, found)));
     }

@@ -34,7 +34,7 @@ pub(crate) fn announce(node: &Node, material: &Material) {
     };
     let addresses: Vec<&str> =
         material.names.iter().map(String::as_str).filter(|name| reaches_others(name)).collect();
-    let is_locked = crate::volumes::waits_for_somebody(node, installer::volumes::Volume::State);
+    let is_locked = crate::volumes::waits_for_somebody(node, installer::volumes::STATE);
     for line in lines(&addresses, &facts.fingerprint, is_locked) {
         node.journal.say(&line);
     }

@@ -47,7 +47,7 @@ impl MachineService for Own {
         let node = self.node.clone();
         let offered = super::blocking(move || volumes::offered(&node).map_err(Status::internal)).await?;
         let keys = offered.into_iter().map(|key| own::RecoveryKey {
-            volume: key.volume.to_owned(),
+            volume: key.volume,
             slot: key.slot.into(),
             file: key.file,
             recipients: key.recipients,

@@ -8,7 +8,7 @@
 //! and removes it when the partition reads as zeros.
 //! Source: docs/decisions/0007-upgrades-keep-ephemeral.md; docs/formats/meta.md (tag 0x42490011).
 
-use installer::volumes::Volume;
+use installer::volumes::EPHEMERAL;
 
 use super::record::State;
 use super::{Failure, apply, booted};
@@ -57,7 +57,7 @@ pub(crate) async fn done(node: &Node) -> Result<(), MetaError> {
 
 /// What is wiped.
 pub(crate) fn partition() -> String {
-    Volume::Ephemeral.name().to_owned()
+    EPHEMERAL.to_owned()
 }
 
 async fn remove(node: &Node) -> Result<(), MetaError> {

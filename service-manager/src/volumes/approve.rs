@@ -10,7 +10,6 @@ use std::sync::PoisonError;
 
 use installer::device::Disk;
 use installer::measured;
-use installer::volumes::Volume;
 use ondisk::gpt::Table;
 use unlock::{KeyKind, SealedKey};
 
@@ -23,15 +22,15 @@ use crate::system_disk::partition_path;
 pub(crate) fn approve(node: &Node, disk: &Path, table: &Table, uki: &[u8]) -> Result<(), String> {
     let _one_at_a_time = node.volumes.changing.lock().unwrap_or_else(PoisonError::into_inner);
     let pcr_11 = measured::pcr_11(uki).map_err(|error| super::chain(&error))?;
-    for volume in [Volume::State, Volume::Ephemeral] {
-        let Some(partition) = table.by_name(volume.name()) else { continue };
+    for volume in super::SYSTEM {
+        let Some(partition) = table.by_name(volume) else { continue };
         let partition = partition_path(disk, partition.number);
         if !has_tpm_key(&partition) {
             continue;
         }
-        let request = Request::new(Job::Approve(pcr_11), volume.name(), &partition, &[], &[]);
+        let request = Request::new(Job::Approve(pcr_11), volume, &partition, &[], &[]);
         let approved = opening::ask(&request)?.approved.unwrap_or_default();
-        judge(volume.name(), &approved)?.into_iter().for_each(|line| node.journal.warn(&line));
+        judge(volume, &approved)?.into_iter().for_each(|line| node.journal.warn(&line));
     }
     Ok(())
 }

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use config::Config;
-use installer::volumes::{Holds, Volume};
+use installer::volumes::{EPHEMERAL, Holds};
 use unlock::{KeyKind, Kind, Record, RecordKey};
 
 use super::{NodeHost, chain, encryption};
@@ -19,7 +19,7 @@ use crate::system_disk;
 /// One volume under an old and a new config.
 #[derive(Clone, Copy)]
 struct Change<'a> {
-    volume: Volume,
+    volume: &'a str,
     holds: Holds,
     /// Keys that its slots are known to have, and those of configs that the node may return to.
     old: &'a [Record],
@@ -39,13 +39,13 @@ pub(crate) enum Refusal {
     )]
     ToEncrypted {
         /// Which one.
-        volume: &'static str,
+        volume: String,
     },
     /// Encrypted → plain.
     #[error("{volume} is encrypted, and there is no in-place decryption: {}", flow(volume))]
     ToPlain {
         /// Which one.
-        volume: &'static str,
+        volume: String,
     },
     /// Nothing would open it.
     #[error(
@@ -54,13 +54,13 @@ pub(crate) enum Refusal {
     )]
     NoKeyStays {
         /// Which one.
-        volume: &'static str,
+        volume: String,
     },
     /// It could not be made or opened.
     #[error("encryption of {volume}: {reason}")]
     Keys {
         /// Which one.
-        volume: &'static str,
+        volume: String,
         /// Why.
         reason: String,
     },
@@ -84,9 +84,9 @@ fn flow(volume: &str) -> String {
 
 impl Change<'_> {
     fn check(self) -> Result<(), Refusal> {
-        let volume = self.volume.name();
+        let volume = self.volume.to_owned();
         // STATE takes the staged config with it when it is wiped.
-        let is_wiped_first = self.staged && self.volume == Volume::Ephemeral;
+        let is_wiped_first = self.staged && self.volume == EPHEMERAL;
         match (self.holds, self.new) {
             (Holds::Nothing, _) | (Holds::Other, None) => Ok(()),
             (Holds::Encrypted, None) | (Holds::Other, Some(_)) if is_wiped_first => Ok(()),
@@ -114,25 +114,22 @@ fn has_common_key(old: &Record, new: &Record) -> bool {
 /// Whether this node may take the config. `staged`: at its next restart.
 pub(crate) async fn check(node: &Arc<Node>, new: Arc<Config>, staged: bool) -> Result<(), Refusal> {
     let node = node.clone();
-    let work = move || {
-        [Volume::State, Volume::Ephemeral]
-            .into_iter()
-            .try_for_each(|volume| check_one(&node, &new, volume, staged))
-    };
+    let work =
+        move || super::SYSTEM.into_iter().try_for_each(|volume| check_one(&node, &new, volume, staged));
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(Refusal::Disk(error.to_string())))
 }
 
-fn check_one(node: &Node, new: &Config, volume: Volume, staged: bool) -> Result<(), Refusal> {
+fn check_one(node: &Node, new: &Config, volume: &str, staged: bool) -> Result<(), Refusal> {
     let new = encryption::wanted(new, volume);
     if let Some(new) = &new {
         let keys = encryption::keys(new, &encryption::Own::to_judge(node), volume);
         let done = encryption::format(new, &keys);
-        done.map(drop).map_err(|reason| Refusal::Keys { volume: volume.name(), reason })?;
+        done.map(drop).map_err(|reason| Refusal::Keys { volume: volume.to_owned(), reason })?;
     }
     let in_force = node.config();
     let before = in_force.as_ref().map(|config| encryption::wanted(config, volume));
     // In maintenance EPHEMERAL is as the config before left it: the boot says what is wrong with it, and can be reset.
-    if before.as_ref() == Some(&new) || before.is_none() && (volume == Volume::Ephemeral || new.is_none()) {
+    if before.as_ref() == Some(&new) || before.is_none() && (volume == EPHEMERAL || new.is_none()) {
         return Ok(());
     }
     let Some(disk) = system_disk::find(node).map_err(Refusal::Disk)? else { return Ok(()) };
@@ -155,6 +152,7 @@ fn check_one(node: &Node, new: &Config, volume: Volume, staged: bool) -> Result<
 
 #[cfg(test)]
 mod tests {
+    use installer::volumes::STATE;
     use zeroize::Zeroizing;
 
     use super::*;
@@ -175,7 +173,7 @@ mod tests {
     }
 
     fn check(
-        volume: Volume,
+        volume: &str,
         holds: Holds,
         old: &[Record],
         new: Option<&Record>,
@@ -187,7 +185,7 @@ mod tests {
     #[test]
     fn one_key_must_stay_as_it_is() {
         let ephemeral =
-            |old: &[Record], new: &Record| check(Volume::Ephemeral, Holds::Encrypted, old, Some(new), false);
+            |old: &[Record], new: &Record| check(EPHEMERAL, Holds::Encrypted, old, Some(new), false);
         let old = [record(&[(0, "old"), (1, "")])];
         for same in [record(&[(0, "old")]), record(&[(1, ""), (0, "new")]), record(&[(0, "old"), (2, "x")])] {
             assert_eq!(ephemeral(&old, &same), Ok(()));
@@ -224,25 +222,25 @@ mod tests {
     fn encrypted_and_plain_change_by_a_wipe_only() {
         let key = record(&[(0, "")]);
         let old = [key.clone()];
-        let error = check(Volume::Ephemeral, Holds::Other, &[], Some(&key), false).unwrap_err();
+        let error = check(EPHEMERAL, Holds::Other, &[], Some(&key), false).unwrap_err();
         assert!(
             error.contains("--mode=staged") && error.contains("--system-labels-to-wipe EPHEMERAL"),
             "{error}"
         );
-        let error = check(Volume::State, Holds::Other, &[], Some(&key), true).unwrap_err();
+        let error = check(STATE, Holds::Other, &[], Some(&key), true).unwrap_err();
         assert!(error.contains("--system-labels-to-wipe STATE") && error.contains("--insecure"), "{error}");
-        let error = check(Volume::Ephemeral, Holds::Encrypted, &old, None, false).unwrap_err();
+        let error = check(EPHEMERAL, Holds::Encrypted, &old, None, false).unwrap_err();
         assert!(error.starts_with("EPHEMERAL is encrypted"), "{error}");
-        assert!(check(Volume::State, Holds::Encrypted, &old, None, true).is_err());
+        assert!(check(STATE, Holds::Encrypted, &old, None, true).is_err());
     }
 
     #[test]
     fn what_is_wiped_before_or_empty_may_become_either() {
         let key = record(&[(0, "")]);
         for (holds, new) in [(Holds::Other, Some(&key)), (Holds::Encrypted, None)] {
-            assert_eq!(check(Volume::Ephemeral, holds, &[], new, true), Ok(()));
+            assert_eq!(check(EPHEMERAL, holds, &[], new, true), Ok(()));
         }
-        for volume in [Volume::State, Volume::Ephemeral] {
+        for volume in [STATE, EPHEMERAL] {
             assert_eq!(check(volume, Holds::Nothing, &[], Some(&key), false), Ok(()));
             assert_eq!(check(volume, Holds::Nothing, &[], None, false), Ok(()));
             assert_eq!(check(volume, Holds::Other, &[], None, false), Ok(()));

@@ -9,7 +9,7 @@ use std::fs;
 
 use config::Config;
 use config::v1alpha1::{Encryption, EncryptionKey};
-use installer::volumes::Volume;
+use installer::volumes::{EPHEMERAL, STATE};
 use ondisk::luks2::Cipher;
 use ondisk::meta::tags;
 use unlock::{IdentityError, Kind, Machine, Record, RecordKey, Refused, Secret, static_key};
@@ -24,11 +24,12 @@ use crate::node::Node;
 const LOCKED_TO_ITSELF: &str = "it is locked to STATE, and STATE is that: leave lockToState out";
 
 /// How the config wants a volume; `None`: not encrypted.
-pub(crate) fn wanted(config: &Config, volume: Volume) -> Option<Record> {
+pub(crate) fn wanted(config: &Config, volume: &str) -> Option<Record> {
     let both = &config.machine.system_disk_encryption;
     let settings = match volume {
-        Volume::State => &both.state,
-        Volume::Ephemeral => &both.ephemeral,
+        STATE => &both.state,
+        EPHEMERAL => &both.ephemeral,
+        _ => return None,
     };
     settings.as_ref().map(record)
 }
@@ -102,20 +103,20 @@ fn machine(node: &Node) -> Result<Machine, IdentityError> {
 
 /// The keys of a volume, in the order of their slots, and why the others cannot be had. A slot may have two: the first
 /// is the one that it is made with.
-pub(super) fn keys(record: &Record, own: &Own, volume: Volume) -> Vec<Result<VolumeKey, Refused>> {
+pub(super) fn keys(record: &Record, own: &Own, volume: &str) -> Vec<Result<VolumeKey, Refused>> {
     let mut wanted: Vec<&RecordKey> = record.keys.iter().collect();
     wanted.sort_by_key(|key| key.slot);
     wanted.into_iter().flat_map(|key| keys_of(key, own, volume)).collect()
 }
 
-fn keys_of(key: &RecordKey, own: &Own, volume: Volume) -> Vec<Result<VolumeKey, Refused>> {
+fn keys_of(key: &RecordKey, own: &Own, volume: &str) -> Vec<Result<VolumeKey, Refused>> {
     let slot = key.slot;
     let kind = key.kind.name();
     let refused = |why: String| vec![Err(Refused { slot, kind: kind.clone(), why })];
     let salt = match (key.lock_to_state, volume) {
         (false, _) => None,
-        (true, Volume::State) => return refused(LOCKED_TO_ITSELF.to_owned()),
-        (true, Volume::Ephemeral) => match &own.salt {
+        (true, STATE) => return refused(LOCKED_TO_ITSELF.to_owned()),
+        (true, _) => match &own.salt {
             Ok(salt) => Some(salt),
             Err(why) => return refused(why.clone()),
         },
@@ -135,7 +136,7 @@ fn keys_of(key: &RecordKey, own: &Own, volume: Volume) -> Vec<Result<VolumeKey, 
             Err(why) => refused(why),
         },
         Kind::NodeId => {
-            let keys = machine().and_then(|own| own.keys(volume.name()).map_err(|error| error.to_string()));
+            let keys = machine().and_then(|own| own.keys(volume).map_err(|error| error.to_string()));
             match keys {
                 Ok(secrets) => secrets.into_iter().map(known).collect(),
                 Err(why) => refused(why),
@@ -230,18 +231,18 @@ mod tests {
 
     fn ephemeral(keys: &str) -> Record {
         let section = format!("  systemDiskEncryption: {{ephemeral: {{provider: luks2, keys: [{keys}]}}}}\n");
-        wanted(&config(&section), Volume::Ephemeral).unwrap()
+        wanted(&config(&section), EPHEMERAL).unwrap()
     }
 
     #[test]
     fn a_config_says_which_volume_is_encrypted() {
         let plain = config("");
-        assert!(wanted(&plain, Volume::State).is_none() && wanted(&plain, Volume::Ephemeral).is_none());
+        assert!(wanted(&plain, STATE).is_none() && wanted(&plain, EPHEMERAL).is_none());
         let state = config(
             "  systemDiskEncryption: {state: {provider: luks2, keys: [{nodeID: {}}], options: [no_read_workqueue]}}\n",
         );
-        assert!(wanted(&state, Volume::Ephemeral).is_none());
-        let record = wanted(&state, Volume::State).unwrap();
+        assert!(wanted(&state, EPHEMERAL).is_none());
+        let record = wanted(&state, STATE).unwrap();
         assert_eq!(record.options, ["no_read_workqueue"]);
         assert!(record.keys.len() == 1 && record.keys[0].kind == Kind::NodeId);
         let text = String::from_utf8(record.write().to_vec()).unwrap();
@@ -255,19 +256,19 @@ mod tests {
     fn keys_are_what_the_reference_makes_of_them() {
         let record = ephemeral("{static: {passphrase: supersecret}, slot: 3}, {nodeID: {}, slot: 1}");
         let keys: Vec<VolumeKey> =
-            keys(&record, &own(), Volume::Ephemeral).into_iter().map(|key| key.unwrap()).collect();
+            keys(&record, &own(), EPHEMERAL).into_iter().map(|key| key.unwrap()).collect();
         assert_eq!((keys[0].slot, passphrase(&keys[0])), (1, format!("{UUID}EPHEMERAL")));
         assert_eq!((keys[1].slot, passphrase(&keys[1])), (3, "supersecret".to_owned()));
         let record = ephemeral(
             "{static: {passphrase: a}, slot: 0, lockToState: true}, {kms: {endpoint: 'https://kms'}, slot: 1}",
         );
         let keys: Vec<VolumeKey> =
-            keys_of_all(&record, Volume::Ephemeral).into_iter().map(|key| key.unwrap()).collect();
+            keys_of_all(&record, EPHEMERAL).into_iter().map(|key| key.unwrap()).collect();
         assert_eq!(passphrase(&keys[0]), "asalt");
         assert_eq!(passphrase(&keys[1]), "sealed \"https://kms\"");
     }
 
-    fn keys_of_all(record: &Record, volume: Volume) -> Vec<Result<VolumeKey, Refused>> {
+    fn keys_of_all(record: &Record, volume: &str) -> Vec<Result<VolumeKey, Refused>> {
         keys(record, &own(), volume)
     }
 
@@ -279,7 +280,7 @@ mod tests {
         );
         let nobody =
             Own { machine: Err(IdentityError::NotPopulated), salt: Err("STATE is not there".to_owned()) };
-        let found = keys(&record, &nobody, Volume::Ephemeral);
+        let found = keys(&record, &nobody, EPHEMERAL);
         assert_eq!(
             reasons(&found),
             "nodeID key for slot 1: machine UUID is not populated; static key for slot 2: STATE is not there; kms key for slot 3: http:// is \
@@ -288,8 +289,8 @@ mod tests {
         );
         let error = format(&record, &found).unwrap_err();
         assert!(error.starts_with("no key can be had: nodeID key"), "{error}");
-        assert!(format(&record, &keys_of_all(&record, Volume::Ephemeral)).is_ok());
-        let locked = keys_of_all(&record, Volume::State);
+        assert!(format(&record, &keys_of_all(&record, EPHEMERAL)).is_ok());
+        let locked = keys_of_all(&record, STATE);
         assert!(reasons(&locked).contains("static key for slot 2: it is locked to STATE, and STATE is that"));
     }
 
@@ -298,7 +299,7 @@ mod tests {
         let with = |change: fn(&mut Record)| {
             let mut record = ephemeral("{nodeID: {}}");
             change(&mut record);
-            let keys = keys(&record, &own(), Volume::Ephemeral);
+            let keys = keys(&record, &own(), EPHEMERAL);
             format(&record, &keys)
         };
         let usual = with(|_| {}).unwrap();

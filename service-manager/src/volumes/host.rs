@@ -14,7 +14,6 @@ use std::time::Duration;
 use installer::Error;
 use installer::device::{BlockDevice, DeviceError, Disk};
 use installer::host::Host;
-use installer::volumes::Volume;
 use ondisk::gpt::{Partition, Table};
 use unlock::{Record, Refused};
 
@@ -41,7 +40,7 @@ pub(crate) struct NodeHost {
 
 /// How a volume is to be encrypted.
 struct Sealed {
-    volume: Volume,
+    volume: String,
     record: Record,
     keys: Vec<Result<VolumeKey, Refused>>,
     /// What making it said.
@@ -55,9 +54,9 @@ impl NodeHost {
     }
 
     /// Has this volume encrypted from now on, with the keys that this machine has for it.
-    pub(super) fn seal(&mut self, node: &Node, volume: Volume, record: &Record) {
+    pub(super) fn seal(&mut self, node: &Node, volume: &str, record: &Record) {
         let keys = encryption::keys(record, &encryption::Own::of(node, record), volume);
-        self.sealed = Some(Sealed { volume, record: record.clone(), keys, made: None });
+        self.sealed = Some(Sealed { volume: volume.to_owned(), record: record.clone(), keys, made: None });
     }
 
     /// What making the encrypted volume said; `None` if it was there.
@@ -118,7 +117,7 @@ impl Host for NodeHost {
     }
 
     fn encrypts(&self, partition: &Partition) -> bool {
-        self.sealed.as_ref().is_some_and(|sealed| sealed.volume.name() == partition.name)
+        self.sealed.as_ref().is_some_and(|sealed| sealed.volume == partition.name)
     }
 
     fn encrypt(&mut self, table: &Table, partition: &Partition) -> Result<(), Error> {
@@ -129,7 +128,7 @@ impl Host for NodeHost {
         let job = encryption::format(&sealed.record, &sealed.keys).map_err(failed)?;
         mapping::load_kernel_modules(&sealed.record.cipher).map_err(failed)?;
         // Of a volume that was half made under an earlier machined.
-        mapping::close(sealed.volume).map_err(failed)?;
+        mapping::close(&sealed.volume).map_err(failed)?;
         // Nobody else may use it: the process that writes would not notice.
         drop(Disk::open(&device)?);
         sealed.made = Some(opening::ask(&sealed.request(job, &device)).map_err(failed)?);
@@ -142,7 +141,7 @@ impl Host for NodeHost {
         partition: &Partition,
     ) -> Result<Box<dyn BlockDevice + '_>, Error> {
         match self.sealed.as_ref().filter(|_| self.encrypts(partition)) {
-            Some(sealed) => Ok(Box::new(Disk::open(&mapping::path(sealed.volume))?)),
+            Some(sealed) => Ok(Box::new(Disk::open(&mapping::path(&sealed.volume))?)),
             None => self.open(table, partition),
         }
     }
@@ -150,7 +149,7 @@ impl Host for NodeHost {
     fn format(&mut self, table: &Table, partition: &Partition) -> Result<(), Error> {
         self.announce(table, partition)?;
         let device = match self.sealed.as_ref().filter(|_| self.encrypts(partition)) {
-            Some(sealed) => mapping::path(sealed.volume),
+            Some(sealed) => mapping::path(&sealed.volume),
             None => self.partition(partition),
         };
         let device = device.display().to_string();
@@ -163,7 +162,7 @@ impl Host for NodeHost {
 
 impl Sealed {
     fn request(&self, job: Job, device: &Path) -> Request {
-        Request::new(job, self.volume.name(), device, &self.keys, &self.record.options)
+        Request::new(job, &self.volume, device, &self.keys, &self.record.options)
     }
 }
 

@@ -59,31 +59,32 @@ pub(super) fn make_with(
     let _one_at_a_time = node.volumes.changing.lock().unwrap_or_else(PoisonError::into_inner);
     let mut host = NodeHost::open(disk).map_err(Error::from)?;
     if let Some(record) = wanted {
-        host.seal(node, volume, record);
+        host.seal(node, volume.name(), record);
     }
     let mut ready = installer::volumes::provision(&mut host, volume, &random())?;
-    say(node, volume, disk, ready.did, wanted.is_some());
+    let name = volume.name();
+    say(node, name, disk, ready.did, wanted.is_some());
     if ready.did == Did::Nothing && volume == Volume::Ephemeral {
         let bytes = installer::volumes::grow(&mut host, volume)?;
         if bytes > 0 {
             node.journal.say(&format!("EPHEMERAL: the disk has become larger: {} MiB more", bytes >> 20));
             ready.table = installer::host::read_table(&mut host)?.table;
-            let grown = ready.table.by_name(volume.name()).cloned();
+            let grown = ready.table.by_name(name).cloned();
             ready.partition = grown.unwrap_or(ready.partition);
         }
     }
     let partition = partition_path(disk, ready.partition.number);
     let Some(wanted) = wanted else {
-        status::ready(node, volume, disk, &ready.table, &ready.partition, None);
+        status::ready(node, name, disk, &ready.table, &ready.partition, None);
         return Ok(Made { device: partition, done: None });
     };
-    let device = mapping::path(volume);
+    let device = mapping::path(name);
     let made = host.made();
     let is_new = made.is_some();
     let done = match made {
         Some(done) => Some(done),
-        None if mapping::is_there(volume, &partition) => {
-            if node.volumes.open(volume).is_some() {
+        None if mapping::is_there(name, &partition) => {
+            if node.volumes.open(name).is_some() {
                 // By this machined, which knows how: a person unlocked it before it was mounted.
                 return Ok(Made { device, done: None });
             }
@@ -91,33 +92,33 @@ pub(super) fn make_with(
         }
         None => Some(host.unlock(&ready.partition, recovery).map_err(Trouble::Locked)?),
     };
-    let before = by_init(node, volume).filter(|_| done.is_none());
+    let before = by_init(node, name).filter(|_| done.is_none());
     match (&done, &before) {
         (Some(done), _) => {
-            synchronise::say(node, volume, done);
-            super::recovery::tell(node, volume, wanted, done, is_new);
-            node.journal.say(&opened(volume, &done.kind, done.slot));
+            synchronise::say(node, name, done);
+            super::recovery::tell(node, name, wanted, done, is_new);
+            node.journal.say(&opened(name, &done.kind, done.slot));
         }
-        (None, Some((slot, kind))) => node.journal.say(&opened(volume, kind, *slot)),
-        (None, None) => node.journal.say(&format!("{} is open", volume.name())),
+        (None, Some((slot, kind))) => node.journal.say(&opened(name, kind, *slot)),
+        (None, None) => node.journal.say(&format!("{name} is open")),
     }
     let encrypted = Encrypted { wanted, done: done.as_ref(), before };
-    status::ready(node, volume, disk, &ready.table, &ready.partition, Some(&encrypted));
+    status::ready(node, name, disk, &ready.table, &ready.partition, Some(&encrypted));
     Ok(Made { device, done })
 }
 
-fn opened(volume: Volume, kind: &str, slot: u8) -> String {
-    format!("{} is encrypted, opened by the {kind} key in slot {slot}", volume.name())
+fn opened(volume: &str, kind: &str, slot: u8) -> String {
+    format!("{volume} is encrypted, opened by the {kind} key in slot {slot}")
 }
 
 /// Slot and kind of the key that init opened the volume with.
-pub(super) fn by_init(node: &Node, volume: Volume) -> Option<(u8, String)> {
-    let report = node.boot.unlock.as_ref().filter(|report| report.volume == volume.name())?;
+pub(super) fn by_init(node: &Node, volume: &str) -> Option<(u8, String)> {
+    let report = node.boot.unlock.as_ref().filter(|report| report.volume == volume)?;
     report.opened.as_ref().map(|opened| (opened.slot, opened.kind.clone()))
 }
 
-fn say(node: &Node, volume: Volume, disk: &Path, did: Did, is_encrypted: bool) {
-    let (name, disk) = (volume.name(), disk.display());
+fn say(node: &Node, name: &str, disk: &Path, did: Did, is_encrypted: bool) {
+    let disk = disk.display();
     let how = if is_encrypted { "encrypted and formatted" } else { "formatted" };
     match did {
         Did::Nothing => {}

@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use installer::device::Disk;
-use installer::volumes::Volume;
 use sys::Errno;
 use sys::errno::Described;
 use unlock::mapping_name;
@@ -22,8 +21,8 @@ const BUSY_DEADLINE: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(100);
 
 /// The mapped device of a volume: `/dev/mapper/luks2-STATE`.
-pub(super) fn path(volume: Volume) -> PathBuf {
-    Path::new("/dev/mapper").join(mapping_name(volume.name()))
+pub(super) fn path(volume: &str) -> PathBuf {
+    Path::new("/dev/mapper").join(mapping_name(volume))
 }
 
 /// Loads what a mapping with this cipher needs. A cipher's fast form that this processor does not have is no error.
@@ -44,11 +43,11 @@ pub(super) fn load_kernel_modules_of(partition: &Path) -> Result<(), String> {
 }
 
 /// Whether the volume that a partition holds now is mapped: by init, or by an earlier machined.
-pub(super) fn is_there(volume: Volume, partition: &Path) -> bool {
+pub(super) fn is_there(volume: &str, partition: &Path) -> bool {
     let Ok(mut part) = Disk::open_shared(partition) else { return false };
     let Ok(found) = ondisk::luks2::read(&mut part) else { return false };
     let uuid = found.header.uuid.replace('-', "");
-    uuid_of(Path::new(CLASS), &mapping_name(volume.name()))
+    uuid_of(Path::new(CLASS), &mapping_name(volume))
         .is_some_and(|mapped| mapped.starts_with(&format!("CRYPT-LUKS2-{uuid}-")))
 }
 
@@ -62,8 +61,8 @@ fn uuid_of(class: &Path, name: &str) -> Option<String> {
 }
 
 /// Takes a volume's mapping away, if there is one, and its key out of the kernel. Blocks while it is in use.
-pub(super) fn close(volume: Volume) -> Result<(), String> {
-    let name = mapping_name(volume.name());
+pub(super) fn close(volume: &str) -> Result<(), String> {
+    let name = mapping_name(volume);
     let end = Instant::now() + BUSY_DEADLINE;
     loop {
         match unlock::remove(&name) {
@@ -72,8 +71,7 @@ pub(super) fn close(volume: Volume) -> Result<(), String> {
             Err(Errno::BUSY) => {
                 let seconds = BUSY_DEADLINE.as_secs();
                 return Err(format!(
-                    "close {}: {name} was still in use after {seconds} s (deadline closeVolume)",
-                    volume.name()
+                    "close {volume}: {name} was still in use after {seconds} s (deadline closeVolume)"
                 ));
             }
             Err(errno) => return Err(format!("remove the mapping {name}: {}", Described(errno))),
@@ -99,6 +97,6 @@ mod tests {
         fs::create_dir(dir.path().join("vda")).unwrap();
         assert_eq!(uuid_of(dir.path(), "luks2-STATE").as_deref(), Some("CRYPT-LUKS2-ab-luks2-STATE"));
         assert_eq!(uuid_of(dir.path(), "luks2-EPHEMERAL"), None);
-        assert!(!is_there(Volume::State, &dir.path().join("vda")));
+        assert!(!is_there("STATE", &dir.path().join("vda")));
     }
 }

@@ -41,7 +41,7 @@ use std::sync::Arc;
 
 use config::Config;
 use installer::Error;
-use installer::volumes::Volume;
+use installer::volumes::{EPHEMERAL, STATE, Volume};
 
 use crate::node::Node;
 use make::Trouble;
@@ -56,9 +56,12 @@ pub(crate) use state::{provision, provision_system_disk, usable};
 pub use status::Volumes;
 pub(crate) use synchronise::follow;
 
+/// What the node keeps on its system disk.
+const SYSTEM: [&str; 2] = [STATE, EPHEMERAL];
+
 /// Has META say how a config wants STATE opened, before that config is on STATE. Blocks.
 pub(crate) fn keep_record(node: &Node, config: &Config) -> Result<(), String> {
-    match (node.volumes.open(Volume::State), encryption::wanted(config, Volume::State)) {
+    match (node.volumes.open(STATE), encryption::wanted(config, STATE)) {
         (Some(_), Some(wanted)) => record::keep(node, Some(&wanted)),
         // A STATE that is not encrypted needs none, and one that is stays so until it is wiped.
         _ => Ok(()),
@@ -67,8 +70,8 @@ pub(crate) fn keep_record(node: &Node, config: &Config) -> Result<(), String> {
 
 /// Takes the mappings of volumes that are to be wiped away. Blocks.
 pub(crate) fn close(node: &Node, partitions: &[String]) -> Result<(), String> {
-    for volume in [Volume::State, Volume::Ephemeral] {
-        if partitions.is_empty() || partitions.iter().any(|name| name == volume.name()) {
+    for volume in SYSTEM {
+        if partitions.is_empty() || partitions.iter().any(|name| name == volume) {
             mapping::close(volume)?;
             status::closed(node, volume);
         }
@@ -105,7 +108,7 @@ fn mount_ephemeral_now(node: &Node) -> Result<Ephemeral, String> {
     let Some(disk) = crate::system_disk::find(node)?.filter(|disk| disk.slot.is_some()) else {
         return Ok(Ephemeral::Nowhere);
     };
-    let wanted = node.config().and_then(|config| encryption::wanted(&config, Volume::Ephemeral));
+    let wanted = node.config().and_then(|config| encryption::wanted(&config, EPHEMERAL));
     let made = match make::make(node, &disk.path, Volume::Ephemeral, wanted.as_ref()) {
         Ok(made) => made,
         // An image that was not made larger, as in tests: nothing is wrong with it.
@@ -115,7 +118,7 @@ fn mount_ephemeral_now(node: &Node) -> Result<Ephemeral, String> {
         }
         Err(error) => {
             let reason = chain(&error);
-            status::failed(node, Volume::Ephemeral, &reason);
+            status::failed(node, EPHEMERAL, &reason);
             let asks_server = wanted.as_ref().is_some_and(encryption::needs_others);
             let is_worth_it = asks_server || wanted.as_ref().is_some_and(encryption::has_recovery_key);
             return match error {

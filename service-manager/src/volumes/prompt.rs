@@ -18,7 +18,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use installer::volumes::Volume;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 use rustix::termios::{LocalModes, OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcsetattr};
@@ -55,16 +54,14 @@ pub(crate) async fn watch(node: Arc<Node>) {
 }
 
 fn ask(node: &Node) {
-    let next =
-        || [Volume::State, Volume::Ephemeral].into_iter().find(|volume| waits_for_somebody(node, *volume));
-    while let Some(volume) = next() {
+    let next = || super::SYSTEM.into_iter().find(|volume| waits_for_somebody(node, volume));
+    while let Some(name) = next() {
         let mut consoles = open(&node.path(ACTIVE), &node.path("/dev"));
         if consoles.is_empty() {
             return;
         }
-        let name = volume.name();
         tell(&mut consoles, &format!("\n{name} is locked. Its recovery key (it is not shown): "));
-        let is_locked = || node.volumes.problem(volume).is_some();
+        let is_locked = || node.volumes.problem(name).is_some();
         let Some(typed) = line(&mut consoles, &is_locked) else {
             tell(&mut consoles, &format!("{name} is open\n"));
             continue;

@@ -13,7 +13,7 @@ use std::sync::PoisonError;
 
 use installer::device::Disk;
 use installer::encryption::Vault;
-use installer::volumes::{Holds, Volume};
+use installer::volumes::{Holds, STATE, Volume};
 use recovery::{KeyError, Recipient, RecoveryKey, seal};
 use serde_json::{Map, Value, json};
 use unlock::{KeyKind, Kind, Record, SealedKey, Secret, passphrase};
@@ -64,7 +64,7 @@ impl Vault for RecoveryVault {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Offered {
     /// Its volume.
-    pub(crate) volume: &'static str,
+    pub(crate) volume: String,
     /// Its slot.
     pub(crate) slot: u8,
     /// The file of age with it.
@@ -76,16 +76,16 @@ pub(crate) struct Offered {
 /// The recovery keys of this node's volumes, which may be locked. Blocks.
 pub(crate) fn offered(node: &Node) -> Result<Vec<Offered>, String> {
     let Some(disk) = system_disk::find(node)? else { return Ok(Vec::new()) };
-    let volumes = [Volume::State, Volume::Ephemeral].into_iter();
+    let volumes = super::SYSTEM.into_iter();
     let found = volumes.filter_map(|volume| Some((volume, partition(&disk, volume)?)));
     Ok(found.flat_map(|(volume, partition)| of_partition(volume, &partition)).collect())
 }
 
-fn partition(disk: &SystemDisk, volume: Volume) -> Option<std::path::PathBuf> {
-    disk.table.by_name(volume.name()).map(|partition| disk.partition_path(partition))
+fn partition(disk: &SystemDisk, volume: &str) -> Option<std::path::PathBuf> {
+    disk.table.by_name(volume).map(|partition| disk.partition_path(partition))
 }
 
-fn of_partition(volume: Volume, partition: &Path) -> Vec<Offered> {
+fn of_partition(volume: &str, partition: &Path) -> Vec<Offered> {
     let Ok(mut part) = Disk::open_shared(partition) else { return Vec::new() };
     // What has no header is not encrypted.
     let Ok(found) = ondisk::luks2::read(&mut part) else { return Vec::new() };
@@ -96,15 +96,15 @@ fn of_partition(volume: Volume, partition: &Path) -> Vec<Offered> {
         let recipients = key.settings.as_ref().and_then(|settings| settings.get(RECIPIENTS)?.as_array());
         let recipients = recipients.into_iter().flatten().filter_map(|one| one.as_str().map(str::to_owned));
         let recipients = recipients.collect();
-        Some(Offered { volume: volume.name(), slot, file: key.bytes(FILE).ok()?, recipients })
+        Some(Offered { volume: volume.to_owned(), slot, file: key.bytes(FILE).ok()?, recipients })
     });
     offered.collect()
 }
 
 /// Whether a volume is locked that a person could unlock. Blocks.
-pub(crate) fn waits_for_somebody(node: &Node, volume: Volume) -> bool {
+pub(crate) fn waits_for_somebody(node: &Node, volume: &str) -> bool {
     node.volumes.problem(volume).is_some()
-        && offered(node).is_ok_and(|keys| keys.iter().any(|key| key.volume == volume.name()))
+        && offered(node).is_ok_and(|keys| keys.iter().any(|key| key.volume == volume))
 }
 
 /// What an unlocking did.
@@ -137,8 +137,7 @@ pub(crate) enum NotUnlocked {
 /// Unlocks a volume with what a person typed, and seals its other keys anew; one that is open already has the latter done
 /// alone. Blocks.
 pub(crate) fn unlock(node: &Node, name: &str, typed: &str) -> Result<Unlocked, NotUnlocked> {
-    let volume = [Volume::State, Volume::Ephemeral].into_iter().find(|volume| volume.name() == name);
-    let volume = volume.ok_or_else(|| NotUnlocked::Volume(name.to_owned()))?;
+    let volume = Volume::named(name).ok_or_else(|| NotUnlocked::Volume(name.to_owned()))?;
     let key = RecoveryKey::parse(typed)?;
     let unlocked = unlock_now(node, volume, &key).map_err(|reason| {
         node.journal.warn(&format!("unlock {name}: {reason}"));
@@ -158,27 +157,25 @@ pub(crate) fn unlock(node: &Node, name: &str, typed: &str) -> Result<Unlocked, N
 fn unlock_now(node: &Node, volume: Volume, key: &RecoveryKey) -> Result<Unlocked, String> {
     let name = volume.name();
     let disk = system_disk::find(node)?.ok_or("this machine has no installed disk")?;
-    check(&disk, volume)?;
-    let partition = partition(&disk, volume).ok_or_else(|| format!("there is no partition {name}"))?;
+    check(&disk, name)?;
+    let partition = partition(&disk, name).ok_or_else(|| format!("there is no partition {name}"))?;
     let secret = passphrase(key.bytes(), None);
     let typed =
         |offered: Offered| VolumeKey::new(offered.slot, &KeyKind::Recovery, Origin::Known(secret.to_vec()));
-    let candidates: Vec<VolumeKey> = of_partition(volume, &partition).into_iter().map(typed).collect();
+    let candidates: Vec<VolumeKey> = of_partition(name, &partition).into_iter().map(typed).collect();
     if candidates.is_empty() {
         return Err(format!("{name} has no recovery key"));
     }
-    let wanted = wanted(node, volume)?;
-    let done = match node.volumes.open(volume) {
-        Some(open) => reseal(node, volume, &open.partition, &wanted, &candidates)?,
+    let wanted = wanted(node, name)?;
+    let done = match node.volumes.open(name) {
+        Some(open) => reseal(node, name, &open.partition, &wanted, &candidates)?,
         None => {
             let made = make::make_with(node, &disk.path, volume, Some(&wanted), &candidates);
             made.map_err(|error| chain(&error))?.done.ok_or_else(|| format!("{name} is open already"))?
         }
     };
-    let next = match (volume, node.config().is_some()) {
-        (Volume::State, true) => {
-            "STATE is used from the next start on: a machine config is in force without it"
-        }
+    let next = match (name, node.config().is_some()) {
+        (STATE, true) => "STATE is used from the next start on: a machine config is in force without it",
         _ => "the node goes on with its boot",
     };
     let failed = done.failed.into_iter().map(|(_, why)| why).collect();
@@ -186,8 +183,7 @@ fn unlock_now(node: &Node, volume: Volume, key: &RecoveryKey) -> Result<Unlocked
 }
 
 /// Only a volume that is whole: half made ones, and those that are being wiped, belong to the boot that goes on with that.
-fn check(disk: &SystemDisk, volume: Volume) -> Result<(), String> {
-    let name = volume.name();
+fn check(disk: &SystemDisk, name: &str) -> Result<(), String> {
     let mut host = NodeHost::open(&disk.path).map_err(|error| chain(&error))?;
     if installer::reset::pending(&mut host).map_err(|error| chain(&error))?.is_some() {
         return Err(format!(
@@ -195,39 +191,37 @@ fn check(disk: &SystemDisk, volume: Volume) -> Result<(), String> {
             disk.path.display()
         ));
     }
-    match installer::volumes::holds(&mut host, volume).map_err(|error| chain(&error))? {
+    match installer::volumes::holds(&mut host, name).map_err(|error| chain(&error))? {
         Some((Holds::Encrypted, _)) => Ok(()),
         _ => Err(format!("{name} is not encrypted")),
     }
 }
 
 /// The keys that the volume is to have.
-fn wanted(node: &Node, volume: Volume) -> Result<Record, String> {
+fn wanted(node: &Node, volume: &str) -> Result<Record, String> {
     let by_config = node.config().and_then(|config| encryption::wanted(&config, volume));
     let wanted = match (by_config, volume) {
         (Some(wanted), _) => Some(wanted),
-        (None, Volume::State) => record::read(node)?,
-        (None, Volume::Ephemeral) => None,
+        (None, STATE) => record::read(node)?,
+        (None, _) => None,
     };
     wanted.ok_or_else(|| match volume {
-        Volume::State => "neither META nor a machine config says how STATE is encrypted".to_owned(),
-        Volume::Ephemeral => {
-            "EPHEMERAL is opened with a machine config that has its keys: unlock STATE first".to_owned()
-        }
+        STATE => "neither META nor a machine config says how STATE is encrypted".to_owned(),
+        _ => format!("{volume} is opened with a machine config that has its keys: unlock STATE first"),
     })
 }
 
 /// Of a volume that is open: only its slots.
 fn reseal(
     node: &Node,
-    volume: Volume,
+    volume: &str,
     partition: &Path,
     wanted: &Record,
     candidates: &[VolumeKey],
 ) -> Result<Done, String> {
     let _one_at_a_time = node.volumes.changing.lock().unwrap_or_else(PoisonError::into_inner);
     let keys = encryption::keys(wanted, &encryption::Own::of(node, wanted), volume);
-    let request = Request::new(Job::Synchronise, volume.name(), partition, &keys, &wanted.options);
+    let request = Request::new(Job::Synchronise, volume, partition, &keys, &wanted.options);
     let done = opening::ask(&request.with_recovery(candidates))?;
     synchronise::say(node, volume, &done);
     status::synchronised(node, volume, wanted, &done);
@@ -235,8 +229,7 @@ fn reseal(
 }
 
 /// Says where a recovery key that was just made is.
-pub(super) fn tell(node: &Node, volume: Volume, wanted: &Record, done: &Done, is_new: bool) {
-    let name = volume.name();
+pub(super) fn tell(node: &Node, name: &str, wanted: &Record, done: &Done, is_new: bool) {
     for slot in new_keys(wanted, done, is_new) {
         node.journal.say(&format!(
             "{name}: a new recovery key is in slot {slot}; keep it: billetctl disk recovery-key {name}"
@@ -255,6 +248,7 @@ fn new_keys(wanted: &Record, done: &Done, is_new: bool) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use installer::volumes::EPHEMERAL;
     use ondisk::luks2::Cipher;
     use std::io::Write as _;
     use std::process::{Command, Stdio};
@@ -323,10 +317,10 @@ mod tests {
         let format = Job::Format { cipher: Cipher::AesXts, key_bytes: 64, sector_bytes: None };
         let keys = [fixed(0, "first"), with_people(3, &[&public])];
         ask(&device, format, &keys, &[]).unwrap();
-        let [offered] = <[Offered; 1]>::try_from(of_partition(Volume::Ephemeral, &device)).unwrap();
+        let [offered] = <[Offered; 1]>::try_from(of_partition(EPHEMERAL, &device)).unwrap();
         assert_eq!(
             (offered.volume, offered.slot, &offered.recipients),
-            ("EPHEMERAL", 3, &vec![public.clone()])
+            ("EPHEMERAL".to_owned(), 3, &vec![public.clone()])
         );
         let text = decrypted(&identity, recovery::armored(&offered.file).as_bytes());
         assert!(text.starts_with("recovery1-") && text.ends_with('\n'), "a key of another form");
@@ -376,7 +370,7 @@ mod tests {
         let format = Job::Format { cipher: Cipher::AesXts, key_bytes: 64, sector_bytes: None };
         let first = fixed(0, "first");
         ask(&device, format, &[first.clone(), with_people(3, &[&public, SOMEBODY])], &[]).unwrap();
-        let file = |device: &Path| of_partition(Volume::Ephemeral, device).pop().unwrap().file;
+        let file = |device: &Path| of_partition(EPHEMERAL, device).pop().unwrap().file;
         let before = file(&device);
         // Another order is the same.
         let done =
@@ -394,7 +388,7 @@ mod tests {
         assert!(ask(&device, Job::Open, std::slice::from_ref(&first), &[old]).is_err());
         // Without it in the config the slot goes, and the token with it.
         ask(&device, Job::Synchronise, &[first], &[]).unwrap();
-        assert!(of_partition(Volume::Ephemeral, &device).is_empty());
+        assert!(of_partition(EPHEMERAL, &device).is_empty());
     }
 
     #[test]
@@ -407,7 +401,7 @@ mod tests {
         assert_eq!(refused("STATE", "supersecret"), NotUnlocked::Key(KeyError::Prefix));
         assert_eq!(refused("STATE", &key).to_string(), "this machine has no installed disk");
         assert_eq!(offered(&node), Ok(Vec::new()));
-        assert!(!waits_for_somebody(&node, Volume::State));
+        assert!(!waits_for_somebody(&node, STATE));
         let nobody = RecoveryVault { recipients: vec!["age1x".into()] };
         assert!(nobody.seal(&[1; 32]).unwrap_err().starts_with("age1x: no public key of age: "));
         assert_eq!(RecoveryVault { recipients: vec![] }.seal(&[1; 32]).unwrap_err(), "there is no recipient");

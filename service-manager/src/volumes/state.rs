@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use config::Config;
-use installer::volumes::{Holds, Volume};
+use installer::volumes::{Holds, STATE, Volume};
 
 use super::{NodeHost, blocking, chain, encryption, make, record, status};
 use crate::configuration::State;
@@ -42,7 +42,7 @@ pub(crate) async fn provision_system_disk(
     };
     let done = blocking(work).await;
     if let Err(error) = &done {
-        status::failed(node, Volume::State, error);
+        status::failed(node, STATE, error);
     }
     done
 }
@@ -57,14 +57,14 @@ fn provision_now(node: &Node, disk: &Path, config: Option<&Config>) -> Result<Op
         return Ok(Some(state));
     }
     let mut host = NodeHost::open(disk).map_err(|e| chain(&e))?;
-    let held = installer::volumes::holds(&mut host, Volume::State).map_err(|e| chain(&e))?;
+    let held = installer::volumes::holds(&mut host, STATE).map_err(|e| chain(&e))?;
     let table = system_disk::read_table(node, disk)?;
     if let Some(meta) = table.by_name("META") {
         node.meta.open(&partition_path(disk, meta.number)).map_err(|e| e.to_string())?;
     }
     let is_missing = matches!(held, None | Some((Holds::Nothing, _)));
     let wanted = match config {
-        Some(config) => encryption::wanted(config, Volume::State),
+        Some(config) => encryption::wanted(config, STATE),
         None if is_missing => {
             node.journal.say(&format!("STATE of {} is made once there is a machine config", disk.display()));
             return Ok(None);
@@ -95,7 +95,7 @@ pub(crate) fn usable(node: &Node, device: &Path) -> Result<Option<PathBuf>, Stri
     let as_it_is = Ok(Some(device.to_owned()));
     let Ok(Some(disk)) = system_disk::find(node) else { return as_it_is };
     let is_it = |partition: &&ondisk::gpt::Partition| disk.partition_path(partition) == device;
-    let Some(state) = disk.table.by_name(Volume::State.name()).filter(is_it) else { return as_it_is };
+    let Some(state) = disk.table.by_name(STATE).filter(is_it) else { return as_it_is };
     let mut host = NodeHost::open(&disk.path).map_err(|e| chain(&e))?;
     let name = disk.path.display();
     if installer::reset::pending(&mut host).map_err(|e| chain(&e))?.is_some() {
@@ -105,7 +105,7 @@ pub(crate) fn usable(node: &Node, device: &Path) -> Result<Option<PathBuf>, Stri
         return Err(format!("STATE on {name} is half made: start the machine from that disk to finish it"));
     }
     crate::meta::open_on_system_disk(node);
-    match installer::volumes::holds(&mut host, Volume::State).map_err(|e| chain(&e))? {
+    match installer::volumes::holds(&mut host, STATE).map_err(|e| chain(&e))? {
         None | Some((Holds::Nothing, _)) => Ok(None),
         // Somebody put a plain one in the place of one that is to be encrypted: refused by name.
         Some((Holds::Other, _)) if record::read(node)?.is_none() => as_it_is,
@@ -116,15 +116,15 @@ pub(crate) fn usable(node: &Node, device: &Path) -> Result<Option<PathBuf>, Stri
 /// Opens an encrypted STATE by the config in force, or by META's record. One that could not be opened is tried again only
 /// where a server has a key: others are the same, and deriving one takes seconds.
 fn open(node: &Node, disk: &Path) -> Result<PathBuf, String> {
-    let wanted = match node.config().and_then(|config| encryption::wanted(&config, Volume::State)) {
+    let wanted = match node.config().and_then(|config| encryption::wanted(&config, STATE)) {
         Some(wanted) => Some(wanted),
         None => record::read(node)?,
     };
-    if let Some(problem) = node.volumes.problem(Volume::State)
+    if let Some(problem) = node.volumes.problem(STATE)
         && !wanted.as_ref().is_some_and(encryption::needs_others)
     {
         return Err(problem);
     }
     let made = make::make(node, disk, Volume::State, wanted.as_ref()).map_err(|e| chain(&e));
-    made.map(|made| made.device).inspect_err(|error| status::failed(node, Volume::State, error))
+    made.map(|made| made.device).inspect_err(|error| status::failed(node, STATE, error))
 }

@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use installer::volumes::Volume;
 use ondisk::gpt::{Partition, Table};
 use tokio::sync::watch;
 use unlock::Record;
@@ -21,7 +20,7 @@ use crate::system_disk::partition_path;
 /// The system's volumes.
 #[derive(Debug)]
 pub struct Volumes {
-    inner: Mutex<BTreeMap<&'static str, Known>>,
+    inner: Mutex<BTreeMap<String, Known>>,
     /// Held by whoever changes a LUKS2 header.
     pub(super) changing: Mutex<()>,
     /// Counts volumes that were opened.
@@ -75,7 +74,7 @@ pub(super) struct Encrypted<'a> {
 }
 
 impl Volumes {
-    fn inner(&self) -> MutexGuard<'_, BTreeMap<&'static str, Known>> {
+    fn inner(&self) -> MutexGuard<'_, BTreeMap<String, Known>> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -85,26 +84,26 @@ impl Volumes {
     }
 
     /// Keys that the slots of an open volume are known to have.
-    pub(super) fn in_step(&self, volume: Volume) -> Option<Record> {
-        self.inner().get(volume.name())?.in_step.clone()
+    pub(super) fn in_step(&self, volume: &str) -> Option<Record> {
+        self.inner().get(volume)?.in_step.clone()
     }
 
     /// The volume, if it is encrypted and open.
-    pub(super) fn open(&self, volume: Volume) -> Option<Open> {
+    pub(super) fn open(&self, volume: &str) -> Option<Open> {
         let inner = self.inner();
-        let known = inner.get(volume.name())?;
+        let known = inner.get(volume)?;
         Some(Open { partition: known.partition.clone()?, in_step: known.in_step.clone() })
     }
 
     /// Whether anything is known of it.
-    pub(super) fn is_known(&self, volume: Volume) -> bool {
-        self.inner().contains_key(volume.name())
+    pub(super) fn is_known(&self, volume: &str) -> bool {
+        self.inner().contains_key(volume)
     }
 
     /// Why it cannot be used.
-    pub(super) fn problem(&self, volume: Volume) -> Option<String> {
+    pub(super) fn problem(&self, volume: &str) -> Option<String> {
         let inner = self.inner();
-        let error = &inner.get(volume.name())?.status.error_message;
+        let error = &inner.get(volume)?.status.error_message;
         (!error.is_empty()).then(|| error.clone())
     }
 }
@@ -112,7 +111,7 @@ impl Volumes {
 /// A volume can be mounted.
 pub(super) fn ready(
     node: &Node,
-    volume: Volume,
+    volume: &str,
     disk: &Path,
     table: &Table,
     partition: &Partition,
@@ -153,7 +152,7 @@ pub(super) fn ready(
         }
     }
     known.status = status;
-    node.volumes.inner().insert(volume.name(), known);
+    node.volumes.inner().insert(volume.to_owned(), known);
     publish(node);
     if encrypted.is_some() {
         node.volumes.opened.send_modify(|count| *count += 1);
@@ -161,27 +160,27 @@ pub(super) fn ready(
 }
 
 /// A volume cannot be used.
-pub(super) fn failed(node: &Node, volume: Volume, reason: &str) {
+pub(super) fn failed(node: &Node, volume: &str, reason: &str) {
     let status = VolumeStatus {
         phase: "failed",
         kind: "partition",
         error_message: reason.to_owned(),
         ..VolumeStatus::default()
     };
-    node.volumes.inner().insert(volume.name(), Known { status, ..Known::default() });
+    node.volumes.inner().insert(volume.to_owned(), Known { status, ..Known::default() });
     publish(node);
     node.volumes.failed.send_modify(|count| *count += 1);
 }
 
 /// A volume went out of use.
-pub(super) fn closed(node: &Node, volume: Volume) {
-    node.volumes.inner().remove(volume.name());
+pub(super) fn closed(node: &Node, volume: &str) {
+    node.volumes.inner().remove(volume);
     publish(node);
 }
 
 /// The slots of an open volume were brought in step, as far as `done` says.
-pub(super) fn synchronised(node: &Node, volume: Volume, wanted: &Record, done: &Done) {
-    if let Some(known) = node.volumes.inner().get_mut(volume.name()) {
+pub(super) fn synchronised(node: &Node, volume: &str, wanted: &Record, done: &Done) {
+    if let Some(known) = node.volumes.inner().get_mut(volume) {
         apply(&mut known.status, done);
         known.status.configured_encryption_keys =
             wanted.keys.iter().map(|key| key.kind.name().to_string()).collect();
@@ -191,8 +190,8 @@ pub(super) fn synchronised(node: &Node, volume: Volume, wanted: &Record, done: &
 }
 
 /// The slots could not be looked at.
-pub(super) fn not_synchronised(node: &Node, volume: Volume, reason: &str) {
-    if let Some(known) = node.volumes.inner().get_mut(volume.name()) {
+pub(super) fn not_synchronised(node: &Node, volume: &str, reason: &str) {
+    if let Some(known) = node.volumes.inner().get_mut(volume) {
         known.status.encryption_failed_syncs = vec![reason.to_owned()];
     }
     publish(node);
@@ -216,7 +215,7 @@ fn publish(node: &Node) {
         .inner()
         .clone()
         .into_iter()
-        .map(|(name, known)| (name.to_owned(), Spec::Block(Box::new(Block::VolumeStatus(known.status)))));
+        .map(|(name, known)| (name, Spec::Block(Box::new(Block::VolumeStatus(known.status)))));
     if let Err(error) = node.store.replace(VOLUME_STATUS.writer, &VOLUME_STATUS, statuses.collect()) {
         node.journal.warn(&error.to_string());
     }
@@ -244,13 +243,13 @@ mod tests {
     fn what_is_wrong_is_published() {
         let dir = tempfile::tempdir().unwrap();
         let node = crate::server::tests_node(dir.path().to_owned());
-        failed(&node, Volume::State, "no key matched");
-        assert_eq!(node.volumes.problem(Volume::State).as_deref(), Some("no key matched"));
-        assert!(node.volumes.open(Volume::State).is_none());
+        failed(&node, "STATE", "no key matched");
+        assert_eq!(node.volumes.problem("STATE").as_deref(), Some("no key matched"));
+        assert!(node.volumes.open("STATE").is_none());
         let listed = node.store.list(&VOLUME_STATUS);
         assert_eq!(listed[0].metadata.id, "STATE");
         assert!(listed[0].spec.yaml().unwrap().contains("errorMessage: no key matched"));
-        closed(&node, Volume::State);
+        closed(&node, "STATE");
         assert!(node.store.list(&VOLUME_STATUS).is_empty());
     }
 }

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError};
 
 use installer::device::Disk;
-use installer::volumes::Volume;
+use installer::volumes::{EPHEMERAL, STATE};
 use unlock::{Record, Refused};
 
 use super::key::VolumeKey;
@@ -44,12 +44,12 @@ pub(crate) async fn follow(node: Arc<Node>) {
 
 /// Takes over what an earlier machined mounted.
 fn adopt(node: &Node) {
-    for (volume, target) in [(Volume::State, MOUNT_POINT), (Volume::Ephemeral, VAR)] {
+    for (volume, target) in [(STATE, MOUNT_POINT), (EPHEMERAL, VAR)] {
         if !is_mounted(target) || node.volumes.is_known(volume) {
             continue;
         }
         let Ok(Some(disk)) = system_disk::find(node) else { continue };
-        let Some(partition) = disk.table.by_name(volume.name()) else { continue };
+        let Some(partition) = disk.table.by_name(volume) else { continue };
         let wanted = node.config().and_then(|config| encryption::wanted(&config, volume)).unwrap_or_default();
         let encrypted = Encrypted { wanted: &wanted, done: None, before: make::by_init(node, volume) };
         let is_open = mapping::is_there(volume, &disk.partition_path(partition));
@@ -60,22 +60,22 @@ fn adopt(node: &Node) {
 
 fn bring_all(node: &Node) {
     let Some(config) = node.config() else { return };
-    for volume in [Volume::State, Volume::Ephemeral] {
+    for volume in super::SYSTEM {
         let Some(open) = node.volumes.open(volume) else { continue };
         let Some(wanted) = encryption::wanted(&config, volume) else { continue };
         if open.in_step.as_ref() != Some(&wanted)
             && let Err(reason) = bring(node, volume, &open, &wanted)
         {
-            node.journal.warn(&format!("key slots of {}: {reason}", volume.name()));
+            node.journal.warn(&format!("key slots of {volume}: {reason}"));
             status::not_synchronised(node, volume, &reason);
         }
     }
 }
 
-fn bring(node: &Node, volume: Volume, open: &Open, wanted: &Record) -> Result<(), String> {
+fn bring(node: &Node, volume: &str, open: &Open, wanted: &Record) -> Result<(), String> {
     let _one_at_a_time = node.volumes.changing.lock().unwrap_or_else(PoisonError::into_inner);
     let keys = encryption::keys(wanted, &encryption::Own::of(node, wanted), volume);
-    if volume == Volume::State {
+    if volume == STATE {
         let kept = record::read(node)?;
         record::keep(node, Some(wanted))?;
         if kept.as_ref() == Some(wanted)
@@ -85,7 +85,7 @@ fn bring(node: &Node, volume: Volume, open: &Open, wanted: &Record) -> Result<()
             return Ok(());
         }
     }
-    let request = Request::new(Job::Synchronise, volume.name(), &open.partition, &keys, &wanted.options);
+    let request = Request::new(Job::Synchronise, volume, &open.partition, &keys, &wanted.options);
     let done = opening::ask(&request)?;
     say(node, volume, &done);
     recovery::tell(node, volume, wanted, &done, false);
@@ -117,8 +117,7 @@ fn opened_by_init(
 }
 
 /// Tells what was done to a header.
-pub(super) fn say(node: &Node, volume: Volume, done: &Done) {
-    let name = volume.name();
+pub(super) fn say(node: &Node, name: &str, done: &Done) {
     if let Some(mended) = &done.mended {
         node.journal.warn(&format!("{name}: {mended}"));
     }
