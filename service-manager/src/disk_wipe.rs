@@ -17,7 +17,7 @@ use installer::{reset, silent};
 
 use crate::install::medium;
 use crate::node::Node;
-use crate::volumes::{NodeHost, chain};
+use crate::volumes::{self, NodeHost, chain};
 use crate::{block, system_disk};
 
 const CLASS: &str = "/sys/class/block";
@@ -98,10 +98,16 @@ fn not_ours(node: &Node, target: &Target, request: &Request) -> Result<(), Strin
         fs::canonicalize(&disk.device).is_ok_and(|path| path == target.disk)
             || Path::new(&disk.device) == target.disk
     });
-    match of_config.count() {
-        0 => Ok(()),
-        _ if request.skip_volume_check => Ok(()),
-        _ => Err("machine.disks of the configuration names its disk: take it out there first".to_owned()),
+    let is_of_config = of_config.count() > 0;
+    if request.skip_volume_check {
+        return Ok(());
+    }
+    if let Some(volume) = volumes::of_config_on(node, &target.disk, target.partition) {
+        return Err(format!("the configuration wants {volume}, which is there: take its document out first"));
+    }
+    match is_of_config {
+        false => Ok(()),
+        true => Err("machine.disks of the configuration names its disk: take it out there first".to_owned()),
     }
 }
 

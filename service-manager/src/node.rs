@@ -76,7 +76,7 @@ pub struct Node {
     pub configuration: Configuration,
     /// Values that outlive upgrades.
     pub meta: Meta,
-    /// STATE and EPHEMERAL.
+    /// STATE, EPHEMERAL and the user's.
     pub volumes: crate::volumes::Volumes,
     /// Upgrades of this node.
     pub upgrades: Upgrades,

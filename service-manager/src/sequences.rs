@@ -143,6 +143,14 @@ pub const BOOT: Sequence<TaskFn> = Sequence {
             )],
         },
         Phase {
+            name: "userVolumes",
+            tasks: &[named(
+                "mountUserVolumes",
+                "makes, opens and mounts the volumes of the config's documents",
+                tasks::mount_user_volumes,
+            )],
+        },
+        Phase {
             name: "userSetup",
             tasks: &[
                 named(

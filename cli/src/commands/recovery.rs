@@ -29,7 +29,7 @@ pub(crate) enum DiskCommand {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct KeyFlags {
-    /// Only of this one: STATE or EPHEMERAL
+    /// Only of this one: STATE, EPHEMERAL, u-NAME or r-NAME
     volume: Option<String>,
     #[command(flatten)]
     pub(crate) maintenance: Maintenance,
@@ -37,7 +37,7 @@ pub(crate) struct KeyFlags {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct UnlockFlags {
-    /// STATE or EPHEMERAL. Its key is asked for, or read from the standard input
+    /// STATE, EPHEMERAL, u-NAME or r-NAME. Its key is asked for, or read from the standard input
     pub(crate) volume: String,
     #[command(flatten)]
     pub(crate) maintenance: Maintenance,

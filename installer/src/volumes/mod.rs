@@ -23,7 +23,7 @@ use crate::layout::{STATE_BYTES, partition as request};
 use crate::meta::{FormatIntent, begin_format, end_format, format_intents, reset_intent};
 
 pub use extra::{Extra, provision_extra};
-pub use named::{Named, provision_named, room_for};
+pub use named::{Named, holds_named, provision_named, room_for};
 
 /// EPHEMERAL is not made smaller than this.
 pub const EPHEMERAL_LEAST_BYTES: u64 = 512 << 20;
@@ -76,6 +76,16 @@ enum Content {
     Mountable(Kind),
     Luks2,
     Other(String),
+}
+
+impl Content {
+    fn holds(&self) -> Holds {
+        match self {
+            Self::Empty => Holds::Nothing,
+            Self::Luks2 => Holds::Encrypted,
+            Self::Mountable(_) | Self::Other(_) => Holds::Other,
+        }
+    }
 }
 
 impl Volume {
@@ -157,11 +167,7 @@ pub fn holds(host: &mut dyn Host, name: &str) -> Result<Option<(Holds, Partition
     if format_intents(&values(host, &table)?).contains(&intent) {
         return Ok(Some((Holds::Nothing, found)));
     }
-    let holds = match content(&mut *host.open_shared(&table, &found)?)? {
-        Content::Empty => Holds::Nothing,
-        Content::Luks2 => Holds::Encrypted,
-        Content::Mountable(_) | Content::Other(_) => Holds::Other,
-    };
+    let holds = content(&mut *host.open_shared(&table, &found)?)?.holds();
     Ok(Some((holds, found)))
 }
 

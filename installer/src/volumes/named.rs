@@ -13,7 +13,7 @@ use ondisk::gpt::{ALIGNMENT_BYTES, Geometry, Guid, Partition, Request, Size, Tab
 use ondisk::probe::Kind;
 
 use super::extra::is_begun;
-use super::{Content, Did, EMPTY_BYTES, Ready, content};
+use super::{Content, Did, EMPTY_BYTES, Holds, Ready, content};
 use crate::Error;
 use crate::device::apply;
 use crate::host::{Host, partition, read_table, write_table};
@@ -92,6 +92,14 @@ pub fn room_for(host: &mut dyn Host, path: &str, wanted: &Named<'_>, seed: &[u8;
         refuse_foreign(host, path, &table)?;
     }
     Ok(bytes)
+}
+
+/// What the volume of this name holds, if it is on this disk. Nothing is written, and it may be in use.
+pub fn holds_named(host: &mut dyn Host, name: &str) -> Result<Option<(Holds, Partition)>, Error> {
+    let table = read_table(host)?.table;
+    let Some(found) = partition(&table, name)?.cloned() else { return Ok(None) };
+    let holds = content(&mut *host.open_shared(&table, &found)?)?.holds();
+    Ok(Some((holds, found)))
 }
 
 /// The disk's table, or an empty one.

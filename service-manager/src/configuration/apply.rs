@@ -73,7 +73,7 @@ pub(crate) async fn apply(
     let text =
         std::str::from_utf8(&request.data).map_err(|_| Wrong::Parse("it is not UTF-8 text".to_owned()))?;
     let text = Zeroizing::new(text.to_owned());
-    let super::Judged { warnings, config, .. } = judge(node, &text)?;
+    let super::Judged { mut warnings, config, documents } = judge(node, &text)?;
     let _busy = node.configuration.busy.try_lock().map_err(|_| Failure::Busy)?;
     if node.configuration.rebooting.load(Ordering::SeqCst) {
         return Err(Failure::Rebooting);
@@ -84,7 +84,8 @@ pub(crate) async fn apply(
     let now = situation(node, &text)?;
     let plan = plan::decide(request, confirm.is_some(), &now)?;
     let config = Arc::new(config);
-    volumes::check_change(node, config.clone(), matches!(plan, Plan::Staged)).await?;
+    let staged = matches!(plan, Plan::Staged);
+    warnings.extend(volumes::check_change(node, config.clone(), &documents, staged).await?);
     if matches!(plan, Plan::Reboot) {
         sequencer::may_start(node, &APPLY_CONFIGURATION)?;
     }

@@ -209,9 +209,9 @@ pub(crate) fn read(node: &Node, text: &str) -> Result<config::Config, Wrong> {
 }
 
 /// The config that the node returns to if the one in force is not confirmed.
-pub(crate) fn way_back(node: &Node) -> Option<config::Config> {
+pub(crate) fn way_back(node: &Node) -> Option<(config::Config, Vec<config::Document>)> {
     let pending = node.configuration.pending()?;
-    judge(node, &pending.previous).ok().map(|judged| judged.config)
+    judge(node, &pending.previous).ok().map(|judged| (judged.config, judged.documents))
 }
 
 /// Looks whether the config on STATE waits for confirmation. Once a boot, before it is read.

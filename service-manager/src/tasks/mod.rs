@@ -31,4 +31,6 @@ pub use system::{
 };
 pub use upgrade::upgrade;
 pub use user::{environment, load_kernel_modules, variables, write_user_files};
-pub use volumes::{mount_ephemeral_partition, mount_state_partition, mount_user_disks, reload_meta};
+pub use volumes::{
+    mount_ephemeral_partition, mount_state_partition, mount_user_disks, mount_user_volumes, reload_meta,
+};

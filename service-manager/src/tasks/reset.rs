@@ -22,12 +22,16 @@ use crate::{meta, volumes};
 /// How long the drivers of disks may take when the command line wants one wiped.
 const SETTLE_DEADLINE: Duration = Duration::from_secs(30);
 
-/// Takes STATE and EPHEMERAL out of use.
+/// Takes STATE and EPHEMERAL out of use, and the user's volumes.
 pub fn unmount_system_disk(node: Arc<Node>) -> TaskFuture {
     Box::pin(async move {
         publish_stage(&node, "", &Stage::Resetting);
         blocking(&node, |node| {
-            if reset::current(node).system.is_some()
+            let request = reset::current(node);
+            if request.system.is_none() && !request.user_disks.is_empty() {
+                volumes::release_further(node);
+            }
+            if request.system.is_some()
                 && let Err(error) = volumes::release(node)
             {
                 node.journal.warn(&format!("reset: {error}: the next boot goes on with it"));

@@ -84,13 +84,28 @@ pub fn mount_user_disks(node: Arc<Node>) -> TaskFuture {
     Box::pin(async move {
         let wanted = node.config().map(|config| config.machine.disks.clone()).unwrap_or_default();
         if wanted.iter().any(|disk| !std::path::Path::new(&disk.device).exists()) {
-            let mut settled = node.configuration.disks_settled.subscribe();
-            if tokio::time::timeout(SETTLE_DEADLINE, settled.wait_for(|settled| *settled)).await.is_err() {
-                let seconds = SETTLE_DEADLINE.as_secs();
-                let text = "drivers of disks took longer than";
-                node.journal.warn(&format!("{text} {seconds} s (deadline mountUserDisks)"));
-            }
+            wait_for_disks(&node, "mountUserDisks").await;
         }
         volumes::mount_user_disks(&node).await.map_err(TaskError)
     })
+}
+
+/// Makes, opens and mounts the volumes of the config's documents. One that cannot be had is told, and tried again later.
+pub fn mount_user_volumes(node: Arc<Node>) -> TaskFuture {
+    Box::pin(async move {
+        if !volumes::are_found(&node).await {
+            // A new one goes to the first disk that is meant: of all, not of those that were quick.
+            wait_for_disks(&node, "mountUserVolumes").await;
+        }
+        volumes::mount_user_volumes(&node).await;
+        Ok(())
+    })
+}
+
+async fn wait_for_disks(node: &Node, deadline: &str) {
+    let mut settled = node.configuration.disks_settled.subscribe();
+    if tokio::time::timeout(SETTLE_DEADLINE, settled.wait_for(|settled| *settled)).await.is_err() {
+        let seconds = SETTLE_DEADLINE.as_secs();
+        node.journal.warn(&format!("drivers of disks took longer than {seconds} s (deadline {deadline})"));
+    }
 }

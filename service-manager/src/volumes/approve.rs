@@ -10,27 +10,33 @@ use std::sync::PoisonError;
 
 use installer::device::Disk;
 use installer::measured;
+use installer::volumes::Volume;
 use ondisk::gpt::Table;
 use unlock::{KeyKind, SealedKey};
 
 use super::opening::{self, Job, Request};
+use super::place;
 use super::tpm::Approved;
 use crate::node::Node;
 use crate::system_disk::partition_path;
 
-/// Approves the system of this UKI for the encrypted volumes of a disk. Blocks.
+/// Approves the system of this UKI for the encrypted volumes of a disk, and for the user's. Blocks.
 pub(crate) fn approve(node: &Node, disk: &Path, table: &Table, uki: &[u8]) -> Result<(), String> {
     let _one_at_a_time = node.volumes.changing.lock().unwrap_or_else(PoisonError::into_inner);
     let pcr_11 = measured::pcr_11(uki).map_err(|error| super::chain(&error))?;
-    for volume in super::SYSTEM {
-        let Some(partition) = table.by_name(volume) else { continue };
-        let partition = partition_path(disk, partition.number);
+    for volume in super::all(node) {
+        let partition = match Volume::named(&volume) {
+            Some(_) => table.by_name(&volume).map(|partition| partition_path(disk, partition.number)),
+            // One that is there twice is not used.
+            None => place::find(node, &volume).ok().flatten().map(|found| found.device()),
+        };
+        let Some(partition) = partition else { continue };
         if !has_tpm_key(&partition) {
             continue;
         }
-        let request = Request::new(Job::Approve(pcr_11), volume, &partition, &[], &[]);
+        let request = Request::new(Job::Approve(pcr_11), &volume, &partition, &[], &[]);
         let approved = opening::ask(&request)?.approved.unwrap_or_default();
-        judge(volume, &approved)?.into_iter().for_each(|line| node.journal.warn(&line));
+        judge(&volume, &approved)?.into_iter().for_each(|line| node.journal.warn(&line));
     }
     Ok(())
 }

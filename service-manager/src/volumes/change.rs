@@ -7,10 +7,12 @@
 
 use std::sync::Arc;
 
-use config::Config;
+use config::{Config, Document};
 use installer::volumes::{EPHEMERAL, Holds};
 use unlock::{KeyKind, Kind, Record, RecordKey};
 
+use super::place::{self, NoDisk};
+use super::wishes::{self, PREFIXES, Wish};
 use super::{NodeHost, chain, encryption};
 use crate::configuration;
 use crate::node::Node;
@@ -67,6 +69,9 @@ pub(crate) enum Refusal {
     /// The disk could not be read.
     #[error("{0}")]
     Disk(String),
+    /// There will never be a disk for it.
+    #[error("{0}")]
+    Place(String),
 }
 
 /// The guide's two ways.
@@ -75,6 +80,11 @@ fn flow(volume: &str) -> String {
         "STATE" => "wipe it first (billetctl reset --system-labels-to-wipe STATE --reboot), which takes the config with \
                     it, then apply this one in maintenance mode (billetctl apply-config --insecure)"
             .to_owned(),
+        _ if PREFIXES.iter().any(|prefix| volume.starts_with(prefix)) => {
+            "take its document out of the config, wipe its partition (billetctl wipe disk PARTITION --drop-partition), \
+             then apply this one, which makes it anew"
+                .to_owned()
+        }
         _ => format!(
             "apply the config with --on-reboot (--mode=staged), then wipe it \
              (billetctl reset --system-labels-to-wipe {volume} --reboot); the next boot makes it anew"
@@ -111,21 +121,25 @@ fn has_common_key(old: &Record, new: &Record) -> bool {
     at_hand.any(|key| new.keys.iter().any(|other| same(key, other)))
 }
 
-/// Whether this node may take the config. `staged`: at its next restart.
-pub(crate) async fn check(node: &Arc<Node>, new: Arc<Config>, staged: bool) -> Result<(), Refusal> {
-    let node = node.clone();
-    let work =
-        move || super::SYSTEM.into_iter().try_for_each(|volume| check_one(&node, &new, volume, staged));
+/// Whether this node may take the config, with warnings. `staged`: at its next restart.
+pub(crate) async fn check(
+    node: &Arc<Node>,
+    new: Arc<Config>,
+    documents: &[Document],
+    staged: bool,
+) -> Result<Vec<String>, Refusal> {
+    let (node, wishes) = (node.clone(), wishes::of(documents));
+    let work = move || {
+        super::SYSTEM.into_iter().try_for_each(|volume| check_one(&node, &new, volume, staged))?;
+        let warnings = wishes.iter().map(|wish| check_wish(&node, wish, staged));
+        warnings.filter_map(Result::transpose).collect()
+    };
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(Refusal::Disk(error.to_string())))
 }
 
 fn check_one(node: &Node, new: &Config, volume: &str, staged: bool) -> Result<(), Refusal> {
     let new = encryption::wanted(new, volume);
-    if let Some(new) = &new {
-        let keys = encryption::keys(new, &encryption::Own::to_judge(node), volume);
-        let done = encryption::format(new, &keys);
-        done.map(drop).map_err(|reason| Refusal::Keys { volume: volume.to_owned(), reason })?;
-    }
+    check_keys(node, volume, new.as_ref())?;
     let in_force = node.config();
     let before = in_force.as_ref().map(|config| encryption::wanted(config, volume));
     // In maintenance EPHEMERAL is as the config before left it: the boot says what is wrong with it, and can be reset.
@@ -142,12 +156,57 @@ fn check_one(node: &Node, new: &Config, volume: &str, staged: bool) -> Result<()
     let Some((holds, _)) = installer::volumes::holds(&mut host, volume).map_err(failed)? else {
         return Ok(());
     };
-    let known = node.volumes.in_step(volume).or_else(|| before.flatten());
+    let way_back = configuration::way_back(node).and_then(|(config, _)| encryption::wanted(&config, volume));
+    let old = old_keys(node, volume, before.flatten(), way_back);
+    Change { volume, holds, old: &old, new: new.as_ref(), staged }.check()
+}
+
+/// A volume of the user's; a warning where it could not be made today.
+fn check_wish(node: &Node, wish: &Wish, staged: bool) -> Result<Option<String>, Refusal> {
+    let (volume, new) = (wish.name.as_str(), wish.encryption.as_ref());
+    check_keys(node, volume, new)?;
+    if node.config().is_none() {
+        // Its disks, and which of them will be the system's, are looked at by the boot that follows.
+        return Ok(None);
+    }
+    let Some(found) = place::find(node, volume).map_err(Refusal::Disk)? else {
+        return match place::choose(node, wish) {
+            Ok(_) => Ok(None),
+            Err(NoDisk::Now(reason)) => Ok(Some(format!("{reason}; it is made once there is one"))),
+            Err(never @ NoDisk::OnlySystem(_)) => Err(Refusal::Place(never.to_string())),
+        };
+    };
+    let before = wishes::find(node, volume).map(|wish| wish.encryption);
+    let is_theirs = wish.mount.is_none() && new.is_none() && before.as_ref().is_none_or(Option::is_none);
+    if is_theirs || before.as_ref().map(Option::as_ref) == Some(new) {
+        // What is on a raw volume that is not encrypted here is its user's affair.
+        return Ok(None);
+    }
+    let failed = |error: installer::Error| Refusal::Disk(chain(&error));
+    let mut host = NodeHost::open(&found.disk).map_err(|error| failed(error.into()))?;
+    let Some((holds, _)) = installer::volumes::holds_named(&mut host, volume).map_err(failed)? else {
+        return Ok(None);
+    };
+    let way_back = configuration::way_back(node).map(|(_, documents)| wishes::of(&documents));
+    let way_back = way_back.into_iter().flatten().find(|wish| wish.name == volume);
+    let old = old_keys(node, volume, before.flatten(), way_back.and_then(|wish| wish.encryption));
+    Change { volume, holds, old: &old, new, staged }.check().map(|()| None)
+}
+
+/// Whether the volume could be made with these keys.
+fn check_keys(node: &Node, volume: &str, new: Option<&Record>) -> Result<(), Refusal> {
+    let Some(new) = new else { return Ok(()) };
+    let keys = encryption::keys(new, &encryption::Own::to_judge(node), volume);
+    let done = encryption::format(new, &keys);
+    done.map(drop).map_err(|reason| Refusal::Keys { volume: volume.to_owned(), reason })
+}
+
+/// Keys that the volume has, or may have again.
+fn old_keys(node: &Node, volume: &str, before: Option<Record>, way_back: Option<Record>) -> Vec<Record> {
+    let known = node.volumes.in_step(volume).or(before);
     // The keys of one that is locked are what is wrong: the new config may bring a better one.
     let known = known.filter(|_| node.volumes.problem(volume).is_none());
-    let way_back = configuration::way_back(node).and_then(|config| encryption::wanted(&config, volume));
-    let old: Vec<Record> = known.into_iter().chain(way_back).collect();
-    Change { volume, holds, old: &old, new: new.as_ref(), staged }.check()
+    known.into_iter().chain(way_back).collect()
 }
 
 #[cfg(test)]

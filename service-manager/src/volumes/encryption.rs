@@ -17,13 +17,21 @@ use zeroize::Zeroizing;
 
 use super::key::{Origin, VolumeKey};
 use super::opening::Job;
-use super::salt;
+use super::{salt, wishes};
 use crate::node::Node;
 
 /// Why a key of STATE cannot be locked to STATE.
 const LOCKED_TO_ITSELF: &str = "it is locked to STATE, and STATE is that: leave lockToState out";
 
-/// How the config wants a volume; `None`: not encrypted.
+/// How the config in force wants a volume, the system's or the user's; `None`: not encrypted.
+pub(super) fn in_force(node: &Node, volume: &str) -> Option<Record> {
+    match volume {
+        STATE | EPHEMERAL => wanted(&*node.config()?, volume),
+        _ => wishes::find(node, volume)?.encryption,
+    }
+}
+
+/// How the config wants a volume of the system; `None`: not encrypted.
 pub(crate) fn wanted(config: &Config, volume: &str) -> Option<Record> {
     let both = &config.machine.system_disk_encryption;
     let settings = match volume {
@@ -34,7 +42,8 @@ pub(crate) fn wanted(config: &Config, volume: &str) -> Option<Record> {
     settings.as_ref().map(record)
 }
 
-fn record(settings: &Encryption) -> Record {
+/// An encryption of the config.
+pub(super) fn record(settings: &Encryption) -> Record {
     let mut record = Record::default();
     record.keys = settings.keys.iter().map(record_key).collect();
     record.cipher = settings.cipher.map(|cipher| cipher.as_str().to_owned()).unwrap_or_default();

@@ -27,6 +27,8 @@ const CLASS: &str = "/sys/class/block";
 /// Unit of the files `start` and `size`, whatever the disk's own sectors.
 const SECTOR_BYTES: u64 = 512;
 const MKFS: &str = "/usr/sbin/mkfs.xfs";
+/// The longest label of an xfs. Names of volumes are ASCII.
+const LABEL_BYTES: usize = 12;
 /// A slow disk that discards its blocks one after another is done by then.
 const MKFS_DEADLINE: Duration = Duration::from_secs(600);
 
@@ -153,8 +155,10 @@ impl Host for NodeHost {
             None => self.partition(partition),
         };
         let device = device.display().to_string();
+        // What xfs has room for: the name of a volume of the user's may be longer.
+        let label = partition.name.get(..LABEL_BYTES).unwrap_or(&partition.name);
         // -f: the intent says that what is there counts for nothing.
-        let arguments = ["-q", "-f", "-L", &partition.name, &device];
+        let arguments = ["-q", "-f", "-L", label, &device];
         program::run(MKFS, &arguments, MKFS_DEADLINE)
             .map_err(|reason| Error::Format { name: partition.name.clone(), reason })
     }

@@ -1,6 +1,6 @@
 //! One volume from a partition to a device that can be mounted.
 //!
-//! Order: made where it is missing (`installer::volumes`); EPHEMERAL grows before its mapping is made, so that the mapping
+//! Order: made where it is missing (`installer::volumes`: the system's in one way, the user's in another); EPHEMERAL grows before its mapping is made, so that the mapping
 //! has the new length; opened, unless init or an earlier machined did that.
 //! Fails by: [`Trouble`]; what is there and cannot be opened is never written over.
 
@@ -8,14 +8,16 @@ use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 
 use installer::Error;
-use installer::volumes::{Did, Volume};
+use installer::host::Host as _;
+use installer::volumes::{Did, Ready, Volume, provision_named};
 use rustix::rand::{GetRandomFlags, getrandom};
 use unlock::Record;
 
 use super::key::VolumeKey;
 use super::opening::Done;
-use super::status::Encrypted;
-use super::{NodeHost, mapping, status, synchronise};
+use super::status::{Encrypted, Place};
+use super::wishes::Wish;
+use super::{NodeHost, mapping, seed, status, synchronise};
 use crate::node::Node;
 use crate::system_disk::partition_path;
 
@@ -25,6 +27,51 @@ pub(super) struct Made {
     pub(super) device: PathBuf,
     /// What its header went through, if it was made or opened now.
     pub(super) done: Option<Done>,
+}
+
+/// A volume that is to be made or opened.
+pub(super) struct What<'a> {
+    /// The node of its disk.
+    pub(super) disk: &'a Path,
+    pub(super) layout: Layout<'a>,
+    /// How it is to be encrypted.
+    pub(super) encryption: Option<&'a Record>,
+}
+
+/// How its partition is made.
+#[derive(Clone, Copy)]
+pub(super) enum Layout<'a> {
+    /// On the system's disk, under an intent in META.
+    System(Volume),
+    /// On another one, where the entry in the table is the last thing.
+    Named(&'a Wish),
+}
+
+impl Layout<'_> {
+    fn name(&self) -> &str {
+        match self {
+            Self::System(volume) => volume.name(),
+            Self::Named(wish) => &wish.name,
+        }
+    }
+
+    /// What is on it, as its status says.
+    fn filesystem(&self) -> &'static str {
+        match self {
+            Self::Named(wish) if wish.mount.is_none() => "none",
+            Self::System(_) | Self::Named(_) => "xfs",
+        }
+    }
+
+    fn provision(&self, host: &mut NodeHost, disk: &Path) -> Result<Ready, Error> {
+        match self {
+            Self::System(volume) => installer::volumes::provision(host, *volume, &random()),
+            Self::Named(wish) => {
+                let wanted = wish.named(host.disk().bytes());
+                provision_named(host, &disk.display().to_string(), &wanted, &seed::of_disk(disk))
+            }
+        }
+    }
 }
 
 /// Why a volume cannot be used.
@@ -39,33 +86,23 @@ pub(super) enum Trouble {
 }
 
 /// Makes a volume where it is missing, and opens it. Blocks.
-pub(super) fn make(
-    node: &Node,
-    disk: &Path,
-    volume: Volume,
-    wanted: Option<&Record>,
-) -> Result<Made, Trouble> {
-    make_with(node, disk, volume, wanted, &[])
+pub(super) fn make(node: &Node, what: &What<'_>) -> Result<Made, Trouble> {
+    make_with(node, what, &[])
 }
 
 /// The same, with what a person gave to open it.
-pub(super) fn make_with(
-    node: &Node,
-    disk: &Path,
-    volume: Volume,
-    wanted: Option<&Record>,
-    recovery: &[VolumeKey],
-) -> Result<Made, Trouble> {
+pub(super) fn make_with(node: &Node, what: &What<'_>, recovery: &[VolumeKey]) -> Result<Made, Trouble> {
+    let What { disk, layout, encryption: wanted } = *what;
+    let name = layout.name();
     let _one_at_a_time = node.volumes.changing.lock().unwrap_or_else(PoisonError::into_inner);
     let mut host = NodeHost::open(disk).map_err(Error::from)?;
     if let Some(record) = wanted {
-        host.seal(node, volume.name(), record);
+        host.seal(node, name, record);
     }
-    let mut ready = installer::volumes::provision(&mut host, volume, &random())?;
-    let name = volume.name();
+    let mut ready = layout.provision(&mut host, disk)?;
     say(node, name, disk, ready.did, wanted.is_some());
-    if ready.did == Did::Nothing && volume == Volume::Ephemeral {
-        let bytes = installer::volumes::grow(&mut host, volume)?;
+    if ready.did == Did::Nothing && matches!(layout, Layout::System(Volume::Ephemeral)) {
+        let bytes = installer::volumes::grow(&mut host, Volume::Ephemeral)?;
         if bytes > 0 {
             node.journal.say(&format!("EPHEMERAL: the disk has become larger: {} MiB more", bytes >> 20));
             ready.table = installer::host::read_table(&mut host)?.table;
@@ -74,8 +111,10 @@ pub(super) fn make_with(
         }
     }
     let partition = partition_path(disk, ready.partition.number);
+    let place =
+        Place { disk, table: &ready.table, partition: &ready.partition, filesystem: layout.filesystem() };
     let Some(wanted) = wanted else {
-        status::ready(node, name, disk, &ready.table, &ready.partition, None);
+        status::ready(node, name, &place, None);
         return Ok(Made { device: partition, done: None });
     };
     let device = mapping::path(name);
@@ -103,7 +142,7 @@ pub(super) fn make_with(
         (None, None) => node.journal.say(&format!("{name} is open")),
     }
     let encrypted = Encrypted { wanted, done: done.as_ref(), before };
-    status::ready(node, name, disk, &ready.table, &ready.partition, Some(&encrypted));
+    status::ready(node, name, &place, Some(&encrypted));
     Ok(Made { device, done })
 }
 

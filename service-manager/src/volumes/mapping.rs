@@ -51,6 +51,17 @@ pub(super) fn is_there(volume: &str, partition: &Path) -> bool {
         .is_some_and(|mapped| mapped.starts_with(&format!("CRYPT-LUKS2-{uuid}-")))
 }
 
+/// The encrypted volumes that are mapped, by their names.
+pub(super) fn names() -> Vec<String> {
+    names_in(Path::new(CLASS))
+}
+
+fn names_in(class: &Path) -> Vec<String> {
+    let entries = fs::read_dir(class).into_iter().flatten().flatten();
+    let mappings = entries.filter_map(|device| fs::read_to_string(device.path().join("dm/name")).ok());
+    mappings.filter_map(|name| name.trim().strip_prefix(&mapping_name("")).map(str::to_owned)).collect()
+}
+
 /// The UUID of the mapping of this name.
 fn uuid_of(class: &Path, name: &str) -> Option<String> {
     fs::read_dir(class).ok()?.flatten().find_map(|device| {
@@ -97,6 +108,7 @@ mod tests {
         fs::create_dir(dir.path().join("vda")).unwrap();
         assert_eq!(uuid_of(dir.path(), "luks2-STATE").as_deref(), Some("CRYPT-LUKS2-ab-luks2-STATE"));
         assert_eq!(uuid_of(dir.path(), "luks2-EPHEMERAL"), None);
+        assert_eq!(names_in(dir.path()), ["STATE"]);
         assert!(!is_there("STATE", &dir.path().join("vda")));
     }
 }

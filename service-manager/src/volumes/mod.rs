@@ -1,9 +1,10 @@
-//! The volumes that a node keeps on its system disk: STATE at /system/state, EPHEMERAL at /var.
+//! The volumes of a node: STATE at /system/state and EPHEMERAL at /var on its system disk, the user's on others.
 //!
 //! | part | owns |
 //! |---|---|
 //! | `make`, `host` | a partition becomes a device that can be mounted |
 //! | `state`, `mount`, `user_disks` | when, where, and what for |
+//! | `further`, `wishes`, `place`, `seed` | the user's volumes: what documents of the config want, and on which disk |
 //! | `encryption`, `key`, `salt`, `kms`, `record`, `change` | keys from the config and who unseals them, META's record of STATE, what a new config may change |
 //! | `tpm`, `approve` | keys that this machine's TPM unseals, and in which systems it does |
 //! | `recovery`, `prompt` | keys that people have: offered as files of age, taken over the API and from the console |
@@ -11,7 +12,8 @@
 //! | `status` | what is known of them, for the API |
 //!
 //! Owns: making, growing, opening and mounting them on this machine; `installer::volumes` decides what is written.
-//! Does not: touch a disk that the node was not started from, except where an installation or a person names it.
+//! Does not: touch a disk that the node was not started from, except where an installation, a person or the config
+//! means it, and what it holds is ours or nothing.
 //! Order: the table and META through `installer::device`; then the file system; then the mount.
 //! Fails by: a sentence; a node without STATE or EPHEMERAL runs, keeps its config and /var in memory, and can be reset.
 //! Source: docs/formats/disk.md, spec/machine-facts.md §3.1, §4.4, §11.2.
@@ -19,6 +21,7 @@
 mod approve;
 mod change;
 mod encryption;
+mod further;
 mod host;
 mod key;
 mod kms;
@@ -26,17 +29,21 @@ mod make;
 mod mapping;
 mod mount;
 pub mod opening;
+mod place;
 mod program;
 mod prompt;
 mod record;
 mod recovery;
 mod salt;
+mod seed;
 mod state;
 mod status;
 mod synchronise;
 mod tpm;
 mod user_disks;
+mod wishes;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use config::Config;
@@ -44,10 +51,13 @@ use installer::Error;
 use installer::volumes::{EPHEMERAL, STATE, Volume};
 
 use crate::node::Node;
-use make::Trouble;
+use make::{Layout, Trouble, What};
 
 pub(crate) use approve::approve as approve_system;
 pub(crate) use change::{Refusal, check as check_change};
+pub(crate) use further::{
+    are_found, follow as follow_user_volumes, mount_user_volumes, release as release_further,
+};
 pub(crate) use host::NodeHost;
 pub(crate) use mount::{VAR, is_mounted, release};
 pub(crate) use prompt::watch as watch_console;
@@ -77,6 +87,29 @@ pub(crate) fn close(node: &Node, partitions: &[String]) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Every volume that this node has, or that the config wants.
+fn all(node: &Node) -> Vec<String> {
+    let mut names: Vec<String> = SYSTEM.map(str::to_owned).into();
+    let further = wishes::in_force(node).into_iter().map(|wish| wish.name).chain(node.volumes.names());
+    for name in further {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+/// A volume of the config that lies on this disk, or in this partition of it. Blocks.
+pub(crate) fn of_config_on(node: &Node, disk: &Path, partition: Option<u32>) -> Option<String> {
+    let is_there = |found: &place::Found| {
+        found.disk == disk && partition.is_none_or(|number| number == found.partition.number)
+    };
+    let names = wishes::in_force(node).into_iter().map(|wish| wish.name);
+    names
+        .into_iter()
+        .find(|name| place::find(node, name).ok().flatten().is_some_and(|found| is_there(&found)))
 }
 
 /// What became of EPHEMERAL.
@@ -109,7 +142,9 @@ fn mount_ephemeral_now(node: &Node) -> Result<Ephemeral, String> {
         return Ok(Ephemeral::Nowhere);
     };
     let wanted = node.config().and_then(|config| encryption::wanted(&config, EPHEMERAL));
-    let made = match make::make(node, &disk.path, Volume::Ephemeral, wanted.as_ref()) {
+    let layout = Layout::System(Volume::Ephemeral);
+    let what = What { disk: &disk.path, layout, encryption: wanted.as_ref() };
+    let made = match make::make(node, &what) {
         Ok(made) => made,
         // An image that was not made larger, as in tests: nothing is wrong with it.
         Err(Trouble::Partition(error @ Error::NoRoom { .. })) => {

@@ -1,10 +1,11 @@
-//! Mounts of the system's volumes.
+//! Mounts of volumes.
 //!
-//! Owns: where EPHEMERAL goes and with which options; letting its file system fill its partition; unmounting both.
+//! Owns: where EPHEMERAL goes and with which options; letting its file system fill its partition; unmounting.
 //! Source: spec/machine-facts.md §11.2; xfs_growfs(8); the layout of xfs's superblock.
 
 use std::fs::{self, File};
 use std::io::Read;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,7 @@ use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, unmount};
 
 use super::program;
+use super::wishes::Mount;
 use crate::configuration::{MOUNT_POINT, mount_volume};
 use crate::node::Node;
 
@@ -28,6 +30,28 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Mounts EPHEMERAL. Devices and set-user-id programs are allowed below it: containers have them.
 pub(super) fn ephemeral(device: &Path) -> Result<(), String> {
     mount_volume(device, "EPHEMERAL", VAR, MountFlags::NOATIME)
+}
+
+/// Mounts a volume of the user's, unless it is.
+pub(super) fn named(device: &Path, name: &str, place: &Mount) -> Result<(), String> {
+    let target = &place.target;
+    match source(target) {
+        Some(source) if Path::new(&source) == device => return Ok(()),
+        Some(source) => return Err(format!("mount {name} at {target}: {source} is mounted there")),
+        None => {}
+    }
+    let mut folder = fs::DirBuilder::new();
+    folder.recursive(true).mode(0o755).create(target).map_err(|e| format!("create {target}: {e}"))?;
+    mount_volume(device, name, target, place.flags)
+}
+
+/// Unmounts it, if it is mounted.
+pub(super) fn leave(target: &str) -> Result<(), String> {
+    match unmount(target, UnmountFlags::empty()) {
+        Ok(()) | Err(Errno::INVAL | Errno::NOENT) => Ok(()),
+        Err(Errno::BUSY) => Err(format!("unmount {target}: it is in use")),
+        Err(errno) => Err(format!("unmount {target}: {errno}")),
+    }
 }
 
 /// Lets a mounted xfs fill its partition.
@@ -59,6 +83,23 @@ pub(crate) fn is_mounted(target: &str) -> bool {
     is_mounted_in(&mounts, target)
 }
 
+/// Whether anything is mounted there.
+pub(super) fn is_target(target: &str) -> bool {
+    source(target).is_some()
+}
+
+/// What is mounted there.
+pub(super) fn source(target: &str) -> Option<String> {
+    source_in(&fs::read_to_string("/proc/self/mounts").ok()?, target)
+}
+
+/// Later mounts cover earlier ones.
+fn source_in(mounts: &str, target: &str) -> Option<String> {
+    let pairs = mounts.lines().filter_map(|line| line.split_once(' '));
+    let on_top = pairs.filter(|(_, rest)| rest.split(' ').next() == Some(target)).last();
+    on_top.map(|(source, _)| source.to_owned())
+}
+
 fn is_mounted_in(mounts: &str, target: &str) -> bool {
     mounts.lines().any(|line| {
         let mut words = line.split(' ');
@@ -69,6 +110,7 @@ fn is_mounted_in(mounts: &str, target: &str) -> bool {
 /// Takes STATE and EPHEMERAL, and what is mounted below /var, out of use, and their keys out of the kernel. Blocks.
 pub(crate) fn release(node: &Node) -> Result<(), String> {
     node.configuration.forget_state();
+    super::further::stop(node);
     let mounts = fs::read_to_string("/proc/self/mounts").map_err(|e| format!("read the mounts: {e}"))?;
     let end = Instant::now() + BUSY_DEADLINE;
     for target in ours(&mounts) {
@@ -80,6 +122,7 @@ pub(crate) fn release(node: &Node) -> Result<(), String> {
             }
         }
     }
+    super::further::release(node);
     super::close(node, &[])
 }
 
@@ -105,6 +148,8 @@ mod tests {
     #[test]
     fn mounts_are_left_in_reverse_order() {
         assert_eq!(ours(MOUNTS), ["/var/mnt/a b", "/var", "/system/state", "/var"]);
+        assert_eq!(source_in(MOUNTS, "/var").as_deref(), Some("/dev/vda6"));
+        assert_eq!(source_in(MOUNTS, "/var/mnt/data"), None);
         assert!(is_mounted_in(MOUNTS, "/var") && !is_mounted_in("tmpfs /var tmpfs rw 0 0\n", "/var"));
     }
 

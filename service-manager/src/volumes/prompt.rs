@@ -54,20 +54,20 @@ pub(crate) async fn watch(node: Arc<Node>) {
 }
 
 fn ask(node: &Node) {
-    let next = || super::SYSTEM.into_iter().find(|volume| waits_for_somebody(node, volume));
+    let next = || super::all(node).into_iter().find(|volume| waits_for_somebody(node, volume));
     while let Some(name) = next() {
         let mut consoles = open(&node.path(ACTIVE), &node.path("/dev"));
         if consoles.is_empty() {
             return;
         }
         tell(&mut consoles, &format!("\n{name} is locked. Its recovery key (it is not shown): "));
-        let is_locked = || node.volumes.problem(name).is_some();
+        let is_locked = || node.volumes.problem(&name).is_some();
         let Some(typed) = line(&mut consoles, &is_locked) else {
             tell(&mut consoles, &format!("{name} is open\n"));
             continue;
         };
         tell(&mut consoles, "\n");
-        if let Err(error) = unlock(node, name, &typed) {
+        if let Err(error) = unlock(node, &name, &typed) {
             tell(&mut consoles, &format!("{error}\n"));
         }
     }

@@ -13,16 +13,17 @@ use std::sync::PoisonError;
 
 use installer::device::Disk;
 use installer::encryption::Vault;
-use installer::volumes::{Holds, STATE, Volume};
+use installer::volumes::{EPHEMERAL, Holds, STATE, Volume};
 use recovery::{KeyError, Recipient, RecoveryKey, seal};
 use serde_json::{Map, Value, json};
 use unlock::{KeyKind, Kind, Record, SealedKey, Secret, passphrase};
 
 use super::key::{Origin, VolumeKey};
+use super::make::{Layout, What};
 use super::opening::{self, Done, Job, Request};
-use super::{NodeHost, chain, encryption, make, record, status, synchronise};
+use super::place::{self, Found};
+use super::{NodeHost, chain, encryption, make, record, status, synchronise, wishes};
 use crate::node::Node;
-use crate::system_disk::{self, SystemDisk};
 
 /// The field with the file.
 const FILE: &str = "ageFile";
@@ -75,14 +76,16 @@ pub(crate) struct Offered {
 
 /// The recovery keys of this node's volumes, which may be locked. Blocks.
 pub(crate) fn offered(node: &Node) -> Result<Vec<Offered>, String> {
-    let Some(disk) = system_disk::find(node)? else { return Ok(Vec::new()) };
-    let volumes = super::SYSTEM.into_iter();
-    let found = volumes.filter_map(|volume| Some((volume, partition(&disk, volume)?)));
-    Ok(found.flat_map(|(volume, partition)| of_partition(volume, &partition)).collect())
-}
-
-fn partition(disk: &SystemDisk, volume: &str) -> Option<std::path::PathBuf> {
-    disk.table.by_name(volume).map(|partition| disk.partition_path(partition))
+    let mut keys = Vec::new();
+    for volume in super::all(node) {
+        let found = match place::find(node, &volume) {
+            // One of the user's that is there twice must not hide the others.
+            Err(_) if Volume::named(&volume).is_none() => None,
+            found => found?,
+        };
+        keys.extend(found.iter().flat_map(|found| of_partition(&volume, &found.device())));
+    }
+    Ok(keys)
 }
 
 fn of_partition(volume: &str, partition: &Path) -> Vec<Offered> {
@@ -127,7 +130,7 @@ pub(crate) enum NotUnlocked {
     #[error(transparent)]
     Key(#[from] KeyError),
     /// The name.
-    #[error("{0:?} is no volume that is encrypted as a whole: STATE or EPHEMERAL")]
+    #[error("{0:?} is no volume of this node: STATE, EPHEMERAL, u-NAME or r-NAME of the machine config")]
     Volume(String),
     /// The volume.
     #[error("{0}")]
@@ -137,9 +140,13 @@ pub(crate) enum NotUnlocked {
 /// Unlocks a volume with what a person typed, and seals its other keys anew; one that is open already has the latter done
 /// alone. Blocks.
 pub(crate) fn unlock(node: &Node, name: &str, typed: &str) -> Result<Unlocked, NotUnlocked> {
-    let volume = Volume::named(name).ok_or_else(|| NotUnlocked::Volume(name.to_owned()))?;
+    let wish = wishes::find(node, name);
+    let layout = match Volume::named(name) {
+        Some(volume) => Layout::System(volume),
+        None => Layout::Named(wish.as_ref().ok_or_else(|| NotUnlocked::Volume(name.to_owned()))?),
+    };
     let key = RecoveryKey::parse(typed)?;
-    let unlocked = unlock_now(node, volume, &key).map_err(|reason| {
+    let unlocked = unlock_now(node, name, layout, &key).map_err(|reason| {
         node.journal.warn(&format!("unlock {name}: {reason}"));
         NotUnlocked::Refused(reason)
     })?;
@@ -154,15 +161,13 @@ pub(crate) fn unlock(node: &Node, name: &str, typed: &str) -> Result<Unlocked, N
     Ok(unlocked)
 }
 
-fn unlock_now(node: &Node, volume: Volume, key: &RecoveryKey) -> Result<Unlocked, String> {
-    let name = volume.name();
-    let disk = system_disk::find(node)?.ok_or("this machine has no installed disk")?;
-    check(&disk, name)?;
-    let partition = partition(&disk, name).ok_or_else(|| format!("there is no partition {name}"))?;
+fn unlock_now(node: &Node, name: &str, layout: Layout<'_>, key: &RecoveryKey) -> Result<Unlocked, String> {
+    let found = place::find(node, name)?.ok_or_else(|| format!("this machine has no partition {name}"))?;
+    check(&found, name)?;
     let secret = passphrase(key.bytes(), None);
     let typed =
         |offered: Offered| VolumeKey::new(offered.slot, &KeyKind::Recovery, Origin::Known(secret.to_vec()));
-    let candidates: Vec<VolumeKey> = of_partition(name, &partition).into_iter().map(typed).collect();
+    let candidates: Vec<VolumeKey> = of_partition(name, &found.device()).into_iter().map(typed).collect();
     if candidates.is_empty() {
         return Err(format!("{name} has no recovery key"));
     }
@@ -170,28 +175,34 @@ fn unlock_now(node: &Node, volume: Volume, key: &RecoveryKey) -> Result<Unlocked
     let done = match node.volumes.open(name) {
         Some(open) => reseal(node, name, &open.partition, &wanted, &candidates)?,
         None => {
-            let made = make::make_with(node, &disk.path, volume, Some(&wanted), &candidates);
+            let what = What { disk: &found.disk, layout, encryption: Some(&wanted) };
+            let made = make::make_with(node, &what, &candidates);
             made.map_err(|error| chain(&error))?.done.ok_or_else(|| format!("{name} is open already"))?
         }
     };
     let next = match (name, node.config().is_some()) {
         (STATE, true) => "STATE is used from the next start on: a machine config is in force without it",
-        _ => "the node goes on with its boot",
+        (STATE | EPHEMERAL, _) => "the node goes on with its boot",
+        _ => "it is mounted where the machine config wants it",
     };
     let failed = done.failed.into_iter().map(|(_, why)| why).collect();
     Ok(Unlocked { slot: done.slot, replaced: done.replaced, failed, next })
 }
 
 /// Only a volume that is whole: half made ones, and those that are being wiped, belong to the boot that goes on with that.
-fn check(disk: &SystemDisk, name: &str) -> Result<(), String> {
-    let mut host = NodeHost::open(&disk.path).map_err(|error| chain(&error))?;
-    if installer::reset::pending(&mut host).map_err(|error| chain(&error))?.is_some() {
-        return Err(format!(
-            "a reset of {} was cut off: restart the machine to finish it",
-            disk.path.display()
-        ));
+fn check(found: &Found, name: &str) -> Result<(), String> {
+    let failed = |error: installer::Error| chain(&error);
+    let mut host = NodeHost::open(&found.disk).map_err(|error| chain(&error))?;
+    let is_system = Volume::named(name).is_some();
+    if is_system && installer::reset::pending(&mut host).map_err(failed)?.is_some() {
+        let disk = found.disk.display();
+        return Err(format!("a reset of {disk} was cut off: restart the machine to finish it"));
     }
-    match installer::volumes::holds(&mut host, name).map_err(|error| chain(&error))? {
+    let held = match is_system {
+        true => installer::volumes::holds(&mut host, name),
+        false => installer::volumes::holds_named(&mut host, name),
+    };
+    match held.map_err(failed)? {
         Some((Holds::Encrypted, _)) => Ok(()),
         _ => Err(format!("{name} is not encrypted")),
     }
@@ -199,7 +210,7 @@ fn check(disk: &SystemDisk, name: &str) -> Result<(), String> {
 
 /// The keys that the volume is to have.
 fn wanted(node: &Node, volume: &str) -> Result<Record, String> {
-    let by_config = node.config().and_then(|config| encryption::wanted(&config, volume));
+    let by_config = encryption::in_force(node, volume);
     let wanted = match (by_config, volume) {
         (Some(wanted), _) => Some(wanted),
         (None, STATE) => record::read(node)?,
@@ -207,7 +218,10 @@ fn wanted(node: &Node, volume: &str) -> Result<Record, String> {
     };
     wanted.ok_or_else(|| match volume {
         STATE => "neither META nor a machine config says how STATE is encrypted".to_owned(),
-        _ => format!("{volume} is opened with a machine config that has its keys: unlock STATE first"),
+        EPHEMERAL => {
+            "EPHEMERAL is opened with a machine config that has its keys: unlock STATE first".to_owned()
+        }
+        _ => format!("the machine config in force does not want {volume} encrypted"),
     })
 }
 
@@ -248,7 +262,6 @@ fn new_keys(wanted: &Record, done: &Done, is_new: bool) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use installer::volumes::EPHEMERAL;
     use ondisk::luks2::Cipher;
     use std::io::Write as _;
     use std::process::{Command, Stdio};
@@ -399,7 +412,7 @@ mod tests {
         let refused = |name: &str, key: &str| unlock(&node, name, key).unwrap_err();
         assert_eq!(refused("var", &key), NotUnlocked::Volume("var".into()));
         assert_eq!(refused("STATE", "supersecret"), NotUnlocked::Key(KeyError::Prefix));
-        assert_eq!(refused("STATE", &key).to_string(), "this machine has no installed disk");
+        assert_eq!(refused("STATE", &key).to_string(), "this machine has no partition STATE");
         assert_eq!(offered(&node), Ok(Vec::new()));
         assert!(!waits_for_somebody(&node, STATE));
         let nobody = RecoveryVault { recipients: vec!["age1x".into()] };

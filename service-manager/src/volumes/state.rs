@@ -11,6 +11,7 @@ use std::sync::Arc;
 use config::Config;
 use installer::volumes::{Holds, STATE, Volume};
 
+use super::make::{Layout, What};
 use super::{NodeHost, blocking, chain, encryption, make, record, status};
 use crate::configuration::State;
 use crate::node::Node;
@@ -74,7 +75,9 @@ fn provision_now(node: &Node, disk: &Path, config: Option<&Config>) -> Result<Op
     if is_missing {
         record::keep(node, wanted.as_ref())?;
     }
-    let made = make::make(node, disk, Volume::State, wanted.as_ref()).map_err(|e| chain(&e))?;
+    let made =
+        make::make(node, &What { disk, layout: Layout::System(Volume::State), encryption: wanted.as_ref() })
+            .map_err(|e| chain(&e))?;
     if !is_missing && wanted.is_some() {
         record::keep(node, wanted.as_ref())?;
     }
@@ -125,6 +128,8 @@ fn open(node: &Node, disk: &Path) -> Result<PathBuf, String> {
     {
         return Err(problem);
     }
-    let made = make::make(node, disk, Volume::State, wanted.as_ref()).map_err(|e| chain(&e));
+    let made =
+        make::make(node, &What { disk, layout: Layout::System(Volume::State), encryption: wanted.as_ref() })
+            .map_err(|e| chain(&e));
     made.map(|made| made.device).inspect_err(|error| status::failed(node, STATE, error))
 }

@@ -1,6 +1,6 @@
 //! What machined knows of its volumes: for the API, and for whoever changes their keys.
 //!
-//! Owns: `VolumeStatuses`; which keys the slots of an open volume are known to have.
+//! Owns: `VolumeStatuses`; what one that failed waits for; which keys the slots of an open volume are known to have.
 //! Does not: outlive machined: the next one finds out anew.
 
 use std::collections::BTreeMap;
@@ -17,12 +17,16 @@ use crate::node::Node;
 use crate::store::{Block, Spec, VOLUME_STATUS, VolumeStatus};
 use crate::system_disk::partition_path;
 
-/// The system's volumes.
+/// The volumes of this node.
 #[derive(Debug)]
 pub struct Volumes {
     inner: Mutex<BTreeMap<String, Known>>,
     /// Held by whoever changes a LUKS2 header.
     pub(super) changing: Mutex<()>,
+    /// Held by whoever makes, mounts or leaves the user's volumes.
+    pub(super) bringing: Mutex<()>,
+    /// Whether the user's volumes are used by now, and not yet left for good.
+    pub(super) begun: watch::Sender<bool>,
     /// Counts volumes that were opened.
     pub(super) opened: watch::Sender<u64>,
     /// Counts attempts to use one that failed.
@@ -35,6 +39,19 @@ struct Known {
     /// The partition of an encrypted volume that is open.
     partition: Option<PathBuf>,
     in_step: Option<Record>,
+    /// What may help, where it cannot be used.
+    awaits: Option<Awaits>,
+}
+
+/// What a volume that cannot be used waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Awaits {
+    /// Another config, or a person.
+    Config,
+    /// A disk.
+    Disk,
+    /// A server that has its key.
+    Server,
 }
 
 impl std::fmt::Debug for Known {
@@ -49,6 +66,8 @@ impl Default for Volumes {
         Self {
             inner: Mutex::default(),
             changing: Mutex::default(),
+            bringing: Mutex::default(),
+            begun: watch::channel(false).0,
             opened: watch::channel(0).0,
             failed: watch::channel(0).0,
         }
@@ -61,6 +80,16 @@ pub(super) struct Open {
     pub(super) partition: PathBuf,
     /// Keys that its slots are known to have.
     pub(super) in_step: Option<Record>,
+}
+
+/// Where a volume lies.
+pub(super) struct Place<'a> {
+    /// The node of its disk.
+    pub(super) disk: &'a Path,
+    pub(super) table: &'a Table,
+    pub(super) partition: &'a Partition,
+    /// What is on it: `xfs` or `none`.
+    pub(super) filesystem: &'static str,
 }
 
 /// How an encrypted volume was opened.
@@ -100,6 +129,28 @@ impl Volumes {
         self.inner().contains_key(volume)
     }
 
+    /// Every volume of which anything is known.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.inner().keys().cloned().collect()
+    }
+
+    /// What is mounted of a volume that can be used, or handed out.
+    pub(super) fn mount_location(&self, volume: &str) -> Option<PathBuf> {
+        let inner = self.inner();
+        let status = &inner.get(volume)?.status;
+        status.error_message.is_empty().then(|| PathBuf::from(&status.mount_location))
+    }
+
+    /// What one that cannot be used waits for.
+    pub(super) fn awaited(&self, volume: &str) -> Option<Awaits> {
+        self.inner().get(volume)?.awaits
+    }
+
+    /// Whether a volume waits for this.
+    pub(super) fn awaits(&self, what: Awaits) -> bool {
+        self.inner().values().any(|known| known.awaits == Some(what))
+    }
+
     /// Why it cannot be used.
     pub(super) fn problem(&self, volume: &str) -> Option<String> {
         let inner = self.inner();
@@ -109,14 +160,8 @@ impl Volumes {
 }
 
 /// A volume can be mounted.
-pub(super) fn ready(
-    node: &Node,
-    volume: &str,
-    disk: &Path,
-    table: &Table,
-    partition: &Partition,
-    encrypted: Option<&Encrypted<'_>>,
-) {
+pub(super) fn ready(node: &Node, volume: &str, place: &Place<'_>, encrypted: Option<&Encrypted<'_>>) {
+    let Place { disk, table, partition, filesystem } = *place;
     let device = partition_path(disk, partition.number);
     let bytes = table.size_bytes(partition);
     let mount_location = match encrypted {
@@ -133,7 +178,7 @@ pub(super) fn ready(
         parent_location: disk.display().to_string(),
         size: bytes,
         pretty_size: pretty_size(bytes),
-        filesystem: "xfs",
+        filesystem,
         encryption_provider: "none",
         ..VolumeStatus::default()
     };
@@ -161,13 +206,20 @@ pub(super) fn ready(
 
 /// A volume cannot be used.
 pub(super) fn failed(node: &Node, volume: &str, reason: &str) {
+    failed_awaiting(node, volume, reason, Awaits::Config);
+}
+
+/// The same, with what may help.
+pub(super) fn failed_awaiting(node: &Node, volume: &str, reason: &str, awaits: Awaits) {
     let status = VolumeStatus {
         phase: "failed",
         kind: "partition",
         error_message: reason.to_owned(),
         ..VolumeStatus::default()
     };
-    node.volumes.inner().insert(volume.to_owned(), Known { status, ..Known::default() });
+    node.volumes
+        .inner()
+        .insert(volume.to_owned(), Known { status, awaits: Some(awaits), ..Known::default() });
     publish(node);
     node.volumes.failed.send_modify(|count| *count += 1);
 }

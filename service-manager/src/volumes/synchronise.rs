@@ -18,7 +18,7 @@ use unlock::{Record, Refused};
 
 use super::key::VolumeKey;
 use super::opening::{self, Done, Job, Request};
-use super::status::{self, Encrypted, Open};
+use super::status::{self, Encrypted, Open, Place};
 use super::{VAR, encryption, is_mounted, make, mapping, record, recovery};
 use crate::configuration::MOUNT_POINT;
 use crate::node::Node;
@@ -54,20 +54,20 @@ fn adopt(node: &Node) {
         let encrypted = Encrypted { wanted: &wanted, done: None, before: make::by_init(node, volume) };
         let is_open = mapping::is_there(volume, &disk.partition_path(partition));
         let encrypted = is_open.then_some(&encrypted);
-        status::ready(node, volume, &disk.path, &disk.table, partition, encrypted);
+        let place = Place { disk: &disk.path, table: &disk.table, partition, filesystem: "xfs" };
+        status::ready(node, volume, &place, encrypted);
     }
 }
 
 fn bring_all(node: &Node) {
-    let Some(config) = node.config() else { return };
-    for volume in super::SYSTEM {
-        let Some(open) = node.volumes.open(volume) else { continue };
-        let Some(wanted) = encryption::wanted(&config, volume) else { continue };
+    for volume in node.volumes.names() {
+        let Some(open) = node.volumes.open(&volume) else { continue };
+        let Some(wanted) = encryption::in_force(node, &volume) else { continue };
         if open.in_step.as_ref() != Some(&wanted)
-            && let Err(reason) = bring(node, volume, &open, &wanted)
+            && let Err(reason) = bring(node, &volume, &open, &wanted)
         {
             node.journal.warn(&format!("key slots of {volume}: {reason}"));
-            status::not_synchronised(node, volume, &reason);
+            status::not_synchronised(node, &volume, &reason);
         }
     }
 }

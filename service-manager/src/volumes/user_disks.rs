@@ -11,10 +11,9 @@ use std::path::{Path, PathBuf};
 use config::v1alpha1::Disk as Wanted;
 use installer::device::Disk;
 use installer::volumes::provision_extra;
-use ondisk::Digest;
 use rustix::mount::MountFlags;
 
-use super::{NodeHost, chain, is_mounted};
+use super::{NodeHost, chain, is_mounted, seed};
 use crate::configuration::mount_volume;
 use crate::node::Node;
 use crate::system_disk::partition_path;
@@ -36,7 +35,7 @@ fn mount_one(node: &Node, wanted: &Wanted) -> Result<(), String> {
     }
     let sizes: Vec<Option<u64>> =
         wanted.partitions.iter().map(|partition| Some(partition.size.0).filter(|size| *size > 0)).collect();
-    let seed = seed(&path, &sizes);
+    let seed = seed::of_layout(&path, &sizes);
     // Nobody else may use it: the handle that follows would not notice.
     drop(Disk::open(&path).map_err(|e| failed(chain(&e)))?);
     let mut host = NodeHost::open(&path).map_err(|e| failed(chain(&e)))?;
@@ -60,16 +59,4 @@ fn mount_partition(disk: &Path, number: u32, target: &str) -> Result<(), String>
     folder.recursive(true).mode(0o700).create(target).map_err(|e| format!("create {target}: {e}"))?;
     let device: PathBuf = partition_path(disk, number);
     mount_volume(&device, &format!("user-{number}"), target, MountFlags::NOATIME)
-}
-
-/// The same at every try on the same disk, and another one for every other.
-fn seed(disk: &Path, sizes: &[Option<u64>]) -> [u8; 32] {
-    let folder = Path::new("/sys/class/block").join(disk.file_name().unwrap_or_default());
-    let text = |file: &str| fs::read(folder.join(file)).unwrap_or_default();
-    let machine = fs::read("/sys/class/dmi/id/product_uuid").unwrap_or_default();
-    let identity =
-        [text("serial"), text("device/serial"), text("wwid"), text("device/wwid"), text("size"), machine];
-    let identity = identity.concat();
-    let sizes = format!("{} {sizes:?}", disk.display());
-    *Digest::sha256(&[b"billet user disk\0", &identity, sizes.as_bytes()]).as_bytes()
 }

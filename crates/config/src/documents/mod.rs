@@ -84,9 +84,9 @@ documents! {
     EnvironmentConfig "" single;
     EthernetConfig "settings of Ethernet links" named;
     EventSinkConfig "sending events" single;
-    ExistingVolumeConfig "volumes" named;
+    ExistingVolumeConfig "volumes that are there already" named;
     ExtensionServiceConfig "extension services" named;
-    ExternalVolumeConfig "volumes" named;
+    ExternalVolumeConfig "volumes of other machines" named;
     HCloudVIPConfig "shared addresses" named;
     HostnameConfig "" single;
     ImageVerificationConfig "" single;
@@ -100,7 +100,7 @@ documents! {
     NetworkRuleConfig "the firewall" named;
     OOMConfig "the out-of-memory handler" single;
     PCIDriverRebindConfig "binding of PCI drivers" single;
-    RawVolumeConfig "volumes" named;
+    RawVolumeConfig "" named;
     RegistryAuthConfig "" named;
     RegistryMirrorConfig "" named;
     RegistryTLSConfig "" named;
@@ -108,11 +108,11 @@ documents! {
     RoutingRuleConfig "routing rules" named;
     SideroLinkConfig "SideroLink" single;
     StaticHostConfig "" named;
-    SwapVolumeConfig "volumes" named;
+    SwapVolumeConfig "swap" named;
     TCPProbeConfig "probes" named;
     TimeSyncConfig "" single;
     TrustedRootsConfig "trusted roots in documents" named;
-    UserVolumeConfig "volumes" named;
+    UserVolumeConfig "" named;
     VLANConfig "VLANs" named;
     VRFConfig "VRFs" named;
     VolumeConfig "" named;

@@ -2,9 +2,14 @@
 
 use super::Matcher;
 use crate::{
-    schema::{choice, section},
+    schema::{ByteSize, choice, section},
     v1alpha1::Encryption,
 };
+
+/// mkfs.xfs makes nothing smaller.
+pub const XFS_LEAST_BYTES: u64 = 300 << 20;
+/// What the header of an encrypted volume takes of its partition.
+pub const HEADER_BYTES: u64 = 16 << 20;
 
 section! {
     /// A volume of the system: STATE, EPHEMERAL or IMAGECACHE.
@@ -12,11 +17,11 @@ section! {
         /// Which one.
         name "name": String { newer true, example "EPHEMERAL" };
         /// Where and how large it is.
-        provisioning "provisioning": Option<Provisioning> { newer true, later "volumes" };
+        provisioning "provisioning": Option<Provisioning> { newer true, later "placing the system's volumes" };
         /// Its encryption.
         encryption "encryption": Option<Encryption> { newer true };
         /// How it is mounted.
-        mount "mount": Option<SystemMount> { newer true, later "volumes" };
+        mount "mount": Option<SystemMount> { newer true, later "mount options of the system's volumes" };
     }
 }
 
@@ -33,12 +38,62 @@ section! {
     Provisioning {
         /// The disk: the first with room that is meant.
         disk_selector "diskSelector": Option<DiskMatcher> { newer true };
-        /// Take all that is left.
+        /// Grow with the disk. Not built for volumes that are there, which a warning says.
         grow "grow": Option<bool> { newer true };
         /// Least size.
         min_size "minSize": String { newer true, example "2.5GiB" };
         /// Largest size: bytes, or percent of the disk.
         max_size "maxSize": String { newer true, example "50GiB" };
+    }
+}
+
+/// A largest size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MaxSize {
+    /// So many bytes.
+    Bytes(u64),
+    /// So much of the disk.
+    Percent(u8),
+}
+
+impl MaxSize {
+    /// Reads it; `None` for what is none.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let percent = |text: &str| text.trim().parse::<u8>().ok().filter(|percent| *percent <= 100);
+        match text.trim().strip_suffix('%') {
+            Some(number) => percent(number).map(Self::Percent),
+            None => ByteSize::parse(text).map(|size| Self::Bytes(size.0)),
+        }
+    }
+
+    /// Bytes, on a disk of this length.
+    #[must_use]
+    pub fn bytes(self, disk_bytes: u64) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Percent(percent) => disk_bytes / 100 * u64::from(percent),
+        }
+    }
+}
+
+impl Provisioning {
+    /// Which disks are meant; `None` where it is not said.
+    #[must_use]
+    pub fn selector(&self) -> Option<&str> {
+        let text = self.disk_selector.as_ref().map(|selector| selector.expression.as_str());
+        text.filter(|text| !text.is_empty())
+    }
+
+    /// Least size in bytes; 0 where it is not said.
+    #[must_use]
+    pub fn least_bytes(&self) -> u64 {
+        ByteSize::parse(&self.min_size).map_or(0, |size| size.0)
+    }
+
+    /// Largest size; `None`: all the room that there is.
+    #[must_use]
+    pub fn most(&self) -> Option<MaxSize> {
+        MaxSize::parse(&self.max_size)
     }
 }
 
@@ -55,11 +110,11 @@ section! {
     UserVolumeConfig {
         /// Its name.
         name "name": String { newer true, example "local-volume" };
-        /// What it is made of.
+        /// What it is made of. Only partitions are built, the others are refused.
         volume_type "volumeType": Option<VolumeType> { newer true, default "partition" };
         /// Where and how large it is.
         provisioning "provisioning": Option<Provisioning> { newer true };
-        /// What is on it.
+        /// What is on it. Only xfs without quotas of projects is built, the rest is refused.
         filesystem "filesystem": Option<FilesystemSpec> { newer true };
         /// Its encryption.
         encryption "encryption": Option<Encryption> { newer true };
@@ -104,9 +159,9 @@ section! {
     /// How a volume of the user is mounted.
     UserMount {
         /// Do not note when a file was read.
-        disable_access_time "disableAccessTime": Option<bool> { newer true };
-        /// Nothing on it can be run, and no set-user-id has effect.
-        secure "secure": Option<bool> { newer true };
+        disable_access_time "disableAccessTime": Option<bool> { newer true, default "false" };
+        /// Nothing on it can be run, and neither set-user-id nor devices have effect.
+        secure "secure": Option<bool> { newer true, default "true" };
     }
 }
 

@@ -43,6 +43,15 @@ pub(super) fn check(document: &Document, own: &Config, problems: &mut Problems) 
                 problems.add("encryption", message);
             }
         }
+        Document::UserVolumeConfig(d) => {
+            let place = format!("/var/mnt/{}", d.name);
+            let mut legacy = own.machine.disks.iter().flat_map(|disk| &disk.partitions);
+            if legacy.any(|partition| partition.mountpoint == place) {
+                let message =
+                    format!("machine.disks mounts a partition at {place}, too; give one another name");
+                problems.add("name", message);
+            }
+        }
         _ => {}
     }
 }

@@ -264,6 +264,37 @@ const DOCUMENTS: &[(&str, &str, &str)] = &[
         "a directory has none of its own: it lies on EPHEMERAL; leave it out",
     ),
     (
+        "kind: UserVolumeConfig\nname: a\nvolumeType: disk\nprovisioning: {diskSelector: {match: '!system_disk'}}",
+        "volumeType",
+        "a whole disk as a volume is not built yet: leave volumeType out and take all of the disk by a minSize without \
+         maxSize",
+    ),
+    (
+        "kind: UserVolumeConfig\nname: a\nvolumeType: directory",
+        "volumeType",
+        "a directory as a volume is not built yet: use a folder below /var, or a partition",
+    ),
+    (
+        "kind: RawVolumeConfig\nname: a\nprovisioning: {diskSelector: {match: '!system_disk'}, minSize: 1GiB, grow: true}",
+        "provisioning.grow",
+        "it takes all the room up to maxSize when it is made; growing later is not built yet",
+    ),
+    (
+        "kind: UserVolumeConfig\nname: a\nprovisioning: {diskSelector: {match: '!system_disk'}, minSize: 1GiB}\nfilesystem: {type: ext4}",
+        "filesystem.type",
+        "ext4 is not built yet: leave it out, or write xfs",
+    ),
+    (
+        "kind: UserVolumeConfig\nname: a\nprovisioning: {diskSelector: {match: '!system_disk'}, minSize: 1GiB}\nfilesystem: {projectQuotaSupport: true}",
+        "filesystem.projectQuotaSupport",
+        "quotas of projects are not built yet: leave it out",
+    ),
+    (
+        "kind: UserVolumeConfig\nname: a\nprovisioning: {diskSelector: {match: '!system_disk'}, maxSize: 310MiB}\nencryption: {provider: luks2, keys: [{nodeID: {}}]}",
+        "provisioning.maxSize",
+        "xfs needs 316 MiB here: write 316MiB or more, or make it a RawVolumeConfig",
+    ),
+    (
         "kind: UserVolumeConfig\nname: a\nfilesystem: {type: ext4, projectQuotaSupport: true}",
         "filesystem.projectQuotaSupport",
         "project quota support is only available for xfs filesystem",
@@ -306,6 +337,11 @@ const TEXTS: &[(&str, &str, &str)] = &[
         "machine: {token: a}\n---\napiVersion: v1alpha1\nkind: UserVolumeConfig\nname: a\nvolumeType: directory\n---\napiVersion: v1alpha1\nkind: ExistingVolumeConfig\nname: a\n",
         "name",
         "a UserVolumeConfig is mounted at /var/mnt/a, too; give one another name",
+    ),
+    (
+        "machine: {disks: [{device: /dev/sdb, partitions: [{mountpoint: /var/mnt/a}]}]}\n---\napiVersion: v1alpha1\nkind: UserVolumeConfig\nname: a\n",
+        "name",
+        "machine.disks mounts a partition at /var/mnt/a, too; give one another name",
     ),
     ("version: v1alpha1\n", "machine", "machine instructions are required"),
     ("version: v1alpha1\n", "cluster", "cluster instructions are required"),

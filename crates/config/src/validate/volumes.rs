@@ -5,7 +5,10 @@
 //! Source: shared/spec/machine-facts-v1.13.md §3.1 (labels, /var/mnt); the second generation's refusals, worded as there.
 
 use super::{Problems, storage};
-use crate::documents::{Document, FilesystemType, Provisioning, UserVolumeConfig, VolumeType};
+use crate::documents::{
+    Document, FilesystemType, HEADER_BYTES, MaxSize, Provisioning, UserVolumeConfig, VolumeType,
+    XFS_LEAST_BYTES,
+};
 use crate::schema::ByteSize;
 use crate::selector::Expression;
 
@@ -57,6 +60,18 @@ pub(super) fn check(document: &Document, problems: &mut Problems) {
     if let Document::UserVolumeConfig(document) = document {
         user(document, problems);
     }
+    if let Document::UserVolumeConfig(document) = document
+        && place == Place::Partition
+    {
+        let header = if encryption.is_some() { HEADER_BYTES } else { 0 };
+        room_for_files(document, XFS_LEAST_BYTES + header, problems);
+    }
+    if matches!(place, Place::Partition | Place::Disk)
+        && provisioning.as_ref().is_some_and(|p| p.grow == Some(true))
+    {
+        let message = "it takes all the room up to maxSize when it is made; growing later is not built yet";
+        problems.warn("provisioning.grow", message);
+    }
     if place != Place::Directory {
         let nothing = Provisioning::default();
         provision(provisioning.as_ref().unwrap_or(&nothing), place, problems);
@@ -73,6 +88,19 @@ fn place(document: &UserVolumeConfig) -> Place {
 
 fn is_name(name: &str) -> bool {
     name.len() <= MOST_NAME_BYTES && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+}
+
+/// The largest size must hold a file system.
+fn room_for_files(document: &UserVolumeConfig, least: u64, problems: &mut Problems) {
+    let most = document.provisioning.as_ref().and_then(Provisioning::most);
+    if let Some(MaxSize::Bytes(bytes)) = most
+        && bytes < least
+    {
+        let mib = least >> 20;
+        let message =
+            format!("xfs needs {mib} MiB here: write {mib}MiB or more, or make it a RawVolumeConfig");
+        problems.add("provisioning.maxSize", message);
+    }
 }
 
 /// Documents whose volumes would be mounted at the same place below /var/mnt.
@@ -109,7 +137,26 @@ fn user(document: &UserVolumeConfig, problems: &mut Problems) {
             }
         }
     }
+    match document.volume_type {
+        None | Some(VolumeType::Partition) => {}
+        Some(VolumeType::Disk) => {
+            let message = "a whole disk as a volume is not built yet: leave volumeType out and take all of the \
+                           disk by a minSize without maxSize";
+            problems.add("volumeType", message);
+        }
+        Some(VolumeType::Directory) => {
+            let message = "a directory as a volume is not built yet: use a folder below /var, or a partition";
+            problems.add("volumeType", message);
+        }
+    }
     let Some(filesystem) = &document.filesystem else { return };
+    if filesystem.kind == Some(FilesystemType::Ext4) {
+        problems.add("filesystem.type", "ext4 is not built yet: leave it out, or write xfs");
+    }
+    if filesystem.project_quota_support == Some(true) {
+        let message = "quotas of projects are not built yet: leave it out";
+        problems.add("filesystem.projectQuotaSupport", message);
+    }
     if filesystem.project_quota_support == Some(true) && filesystem.kind == Some(FilesystemType::Ext4) {
         let message = "project quota support is only available for xfs filesystem";
         problems.add("filesystem.projectQuotaSupport", message);
@@ -153,6 +200,5 @@ fn provision(provisioning: &Provisioning, place: Place, problems: &mut Problems)
 }
 
 fn is_size(text: &str, may_be_percent: bool) -> bool {
-    let percent = |t: &str| t.strip_suffix('%').and_then(|n| n.parse::<u8>().ok()).is_some_and(|n| n <= 100);
-    text.is_empty() || ByteSize::parse(text).is_some() || (may_be_percent && percent(text))
+    text.is_empty() || ByteSize::parse(text).is_some() || (may_be_percent && MaxSize::parse(text).is_some())
 }

@@ -1,0 +1,235 @@
+//! The user's volumes: made where they are missing, opened, mounted; at boot and with every machine config.
+//!
+//! | task | reads | writes | ends |
+//! |---|---|---|---|
+//! | [`follow`] | the config, disks that come, volumes that were opened | further disks, mounts below /var/mnt, `VolumeStatuses` | with machined |
+//!
+//! Owns: when; what becomes of one that the config does not want any more.
+//! Does not: choose disks (`place`); decide what is written (`installer::volumes`); touch `machine.disks` (`user_disks`).
+//! Order: not before /var is mounted, below which they are; not once a reset takes volumes out of use.
+//! Fails by: a line in the log and the volume's status; the boot goes on. It is tried again with the next config, and
+//! where it can help when a disk comes, or while a server has the key; a person's key opens it at any time.
+//! Source: spec/machine-facts-v1.13.md §3.1.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use installer::Error;
+
+use super::make::{Layout, Trouble, What};
+use super::status::Awaits;
+use super::wishes::{self, PREFIXES, Wish};
+use super::{VAR, blocking, chain, encryption, make, mapping, mount, place, status};
+use crate::node::Node;
+
+/// Between two attempts to open what a server has a key of.
+const PAUSE: Duration = Duration::from_secs(60);
+/// Devices come in bursts: this long after the first one they are looked at once.
+const BURST: Duration = Duration::from_millis(200);
+
+/// What a look is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Why {
+    /// A boot, or a config.
+    Config,
+    /// A disk came or went.
+    Disks,
+    /// A volume was opened, perhaps by a person.
+    Opened,
+    /// A server may answer now.
+    Server,
+}
+
+/// Makes, opens and mounts all that the config in force wants. At boot, once /var is there.
+pub(crate) async fn mount_user_volumes(node: &Arc<Node>) {
+    node.volumes.begun.send_replace(true);
+    look(node, Why::Config).await;
+}
+
+/// Whether every volume that is wanted has a partition on the disks that are there now.
+pub(crate) async fn are_found(node: &Arc<Node>) -> bool {
+    let node = node.clone();
+    let is_there = |node: &Node, wish: &Wish| matches!(place::find(node, &wish.name), Ok(Some(_)));
+    let look = move || Ok(wishes::in_force(&node).iter().all(|wish| is_there(&node, wish)));
+    blocking(look).await.unwrap_or(false)
+}
+
+/// Keeps them as the config wants them.
+pub(crate) async fn follow(node: Arc<Node>) {
+    let (mut config, mut devices) = (node.config.subscribe(), node.devices.subscribe());
+    let (mut opened, mut begun) = (node.volumes.openings(), node.volumes.begun.subscribe());
+    if mount::is_target(VAR) {
+        // By an earlier machined: the boot has come past this.
+        node.volumes.begun.send_replace(true);
+    }
+    if begun.wait_for(|begun| *begun).await.is_err() {
+        return;
+    }
+    // What the boot could not have is not tried again so soon; what an earlier machined has is taken over.
+    let mut why = Why::Disks;
+    loop {
+        config.mark_unchanged();
+        devices.mark_unchanged();
+        opened.mark_unchanged();
+        look(&node, why).await;
+        let waits_for_server = node.volumes.awaits(Awaits::Server);
+        why = tokio::select! {
+            changed = config.changed() => if changed.is_ok() { Why::Config } else { return },
+            changed = opened.changed() => if changed.is_ok() { Why::Opened } else { return },
+            changed = devices.changed() => if changed.is_ok() { Why::Disks } else { return },
+            () = tokio::time::sleep(PAUSE), if waits_for_server => Why::Server,
+        };
+        if why == Why::Disks {
+            tokio::time::sleep(BURST).await;
+        }
+    }
+}
+
+async fn look(node: &Arc<Node>, why: Why) {
+    let worker = node.clone();
+    let done = blocking(move || {
+        bring_all(&worker, why);
+        Ok(())
+    });
+    if let Err(error) = done.await {
+        node.journal.warn(&format!("volumes of the machine config: {error}"));
+    }
+}
+
+fn bring_all(node: &Node, why: Why) {
+    let _one_at_a_time = node.volumes.bringing.lock().unwrap_or_else(PoisonError::into_inner);
+    if !*node.volumes.begun.borrow() {
+        return;
+    }
+    let wishes = wishes::in_force(node);
+    leave_unwanted(node, &wishes);
+    for wish in wishes.iter().filter(|wish| is_worth_it(node.volumes.awaited(&wish.name), why)) {
+        if let Err((reason, awaits)) = bring(node, wish) {
+            if node.volumes.problem(&wish.name).as_deref() != Some(reason.as_str()) {
+                node.journal.warn(&reason);
+            }
+            status::failed_awaiting(node, &wish.name, &reason, awaits);
+        }
+    }
+}
+
+/// `awaited`: what one that failed waits for; `None`: it did not.
+fn is_worth_it(awaited: Option<Awaits>, why: Why) -> bool {
+    match awaited {
+        None => true,
+        Some(Awaits::Config) => why == Why::Config,
+        Some(Awaits::Disk) => matches!(why, Why::Config | Why::Disks),
+        Some(Awaits::Server) => matches!(why, Why::Config | Why::Server),
+    }
+}
+
+fn bring(node: &Node, wish: &Wish) -> Result<(), (String, Awaits)> {
+    let name = &wish.name;
+    let at_mount = |target: &str| mount::source(target).map(std::path::PathBuf::from);
+    if let Some(device) = node.volumes.mount_location(name)
+        && wish.mount.as_ref().is_none_or(|mount| at_mount(&mount.target) == Some(device))
+    {
+        return Ok(());
+    }
+    let later = |reason: String| (reason, Awaits::Disk);
+    let disk = match place::find(node, name).map_err(later)? {
+        Some(found) => found.disk,
+        None => place::choose(node, wish).map_err(|none| later(none.to_string()))?,
+    };
+    let what = What { disk: &disk, layout: Layout::Named(wish), encryption: wish.encryption.as_ref() };
+    let made = make::make(node, &what).map_err(|trouble| {
+        let asks_server = wish.encryption.as_ref().is_some_and(encryption::needs_others);
+        (chain(&trouble), awaits(&trouble, asks_server))
+    })?;
+    let device = made.device.display();
+    match &wish.mount {
+        None => node.journal.say(&format!("{name} is {device}")),
+        Some(place) => {
+            mount::named(&made.device, name, place).map_err(|reason| (reason, Awaits::Config))?;
+            node.journal.say(&format!("{name} is {device}, mounted at {}", place.target));
+        }
+    }
+    Ok(())
+}
+
+/// What may help. Not a disk where something was begun: what that does to the disk would have it begun again.
+fn awaits(trouble: &Trouble, asks_server: bool) -> Awaits {
+    match trouble {
+        Trouble::Locked(_) if asks_server => Awaits::Server,
+        Trouble::Partition(Error::ForeignDisk { .. } | Error::OtherVolume { .. } | Error::NoRoom { .. }) => {
+            Awaits::Disk
+        }
+        Trouble::Locked(_) | Trouble::Partition(_) => Awaits::Config,
+    }
+}
+
+/// Takes out of use what the config does not name. Its partition stays as it is.
+fn leave_unwanted(node: &Node, wishes: &[Wish]) {
+    let is_wanted = |name: &String| wishes.iter().any(|wish| wish.name == *name);
+    for name in in_use(node).into_iter().filter(|name| !is_wanted(name)) {
+        if !mapping::names().contains(&name) && node.volumes.mount_location(&name).is_none() {
+            // It could not be had, and is not wanted any more.
+            status::closed(node, &name);
+            continue;
+        }
+        match leave(node, &name) {
+            Ok(()) => {
+                node.journal.say(&format!("{name} is not wanted any more: closed; its partition stays"))
+            }
+            Err(reason) => {
+                node.journal.warn(&format!("{reason}; it is not wanted any more, and stays until a restart"));
+            }
+        }
+    }
+}
+
+/// Unmounts a volume and takes its mapping away.
+fn leave(node: &Node, name: &str) -> Result<(), String> {
+    if let Some(folder) = name.strip_prefix(PREFIXES[0]) {
+        mount::leave(&format!("{}/{folder}", wishes::MOUNTS))?;
+    }
+    mapping::close(name)?;
+    status::closed(node, name);
+    Ok(())
+}
+
+/// The user's volumes that machined or the kernel knows.
+pub(super) fn in_use(node: &Node) -> Vec<String> {
+    let mut names: Vec<String> = node.volumes.names().into_iter().chain(mapping::names()).collect();
+    names.retain(|name| PREFIXES.iter().any(|prefix| name.starts_with(prefix)));
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// From now on none is mounted any more. Blocks until whoever is at it is done.
+pub(super) fn stop(node: &Node) {
+    node.volumes.begun.send_replace(false);
+    drop(node.volumes.bringing.lock().unwrap_or_else(PoisonError::into_inner));
+}
+
+/// Takes them all out of use, for good. What cannot be left is told. Blocks.
+pub(crate) fn release(node: &Node) {
+    stop(node);
+    for name in in_use(node) {
+        if let Err(error) = leave(node, &name) {
+            node.journal.warn(&error);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_failed_is_tried_again_where_that_can_help() {
+        let tried = |awaited| {
+            [Why::Config, Why::Disks, Why::Opened, Why::Server].map(|why| is_worth_it(awaited, why))
+        };
+        assert_eq!(tried(None), [true; 4]);
+        assert_eq!(tried(Some(Awaits::Config)), [true, false, false, false]);
+        assert_eq!(tried(Some(Awaits::Disk)), [true, true, false, false]);
+        assert_eq!(tried(Some(Awaits::Server)), [true, false, false, true]);
+    }
+}

@@ -1,0 +1,225 @@
+//! Where a volume lies: the partition of its name, and the disk that a new one is made on.
+//!
+//! Owns: finding a partition by its name on every disk; which disk an expression means, and why not the others.
+//! Does not: write; say how much room is free (`installer::volumes::room_for`).
+//! Order: one that is there is used wherever it lies, whatever the expression says by now. A new one goes to the first
+//! disk that is meant and has room, by the names of the disks. Never to the system's disk.
+//! Fails by: a sentence with the volume, every disk that was meant, and what is wrong with each.
+
+use std::path::{Path, PathBuf};
+
+use config::selector::Properties;
+use installer::volumes::room_for;
+use ondisk::gpt::Partition;
+
+use super::wishes::Wish;
+use super::{NodeHost, SYSTEM, chain, seed};
+use crate::block::{self, Listed};
+use crate::install::medium;
+use crate::node::Node;
+use crate::store::Disk;
+use crate::system_disk::{self, partition_path, read_table};
+
+/// A volume's partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Found {
+    /// The node of its disk.
+    pub(super) disk: PathBuf,
+    pub(super) partition: Partition,
+}
+
+impl Found {
+    /// The partition's node.
+    pub(super) fn device(&self) -> PathBuf {
+        partition_path(&self.disk, self.partition.number)
+    }
+}
+
+/// The partition of a volume. Reads disks: blocks.
+pub(super) fn find(node: &Node, name: &str) -> Result<Option<Found>, String> {
+    if SYSTEM.contains(&name) {
+        let Some(disk) = system_disk::find(node)? else { return Ok(None) };
+        let partition = disk.table.by_name(name).cloned();
+        return Ok(partition.map(|partition| Found { disk: disk.path, partition }));
+    }
+    let mut all = block::disks(node).into_iter().flat_map(|disk| {
+        let partitions = read_table(node, &disk).map(|table| table.partitions).unwrap_or_default();
+        let named = partitions.into_iter().filter(|partition| partition.name == name);
+        named.map(|partition| Found { disk: disk.clone(), partition }).collect::<Vec<_>>()
+    });
+    match (all.next(), all.next()) {
+        (Some(one), Some(other)) => Err(format!(
+            "{name} is there twice, as {} and {}: none is used; detach or wipe one",
+            one.device().display(),
+            other.device().display()
+        )),
+        (one, _) => Ok(one),
+    }
+}
+
+/// Why a new volume has no disk.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum NoDisk {
+    /// Only the system's.
+    #[error(
+        "{0}: its diskSelector means the system disk alone, which takes no further volumes: write `!system_disk`"
+    )]
+    OnlySystem(String),
+    /// None that is there now.
+    #[error("{0}")]
+    Now(String),
+}
+
+/// A disk that may take a volume.
+struct Candidate {
+    disk: Disk,
+    /// `None`: that is not known.
+    is_system: Option<bool>,
+    /// Why it cannot be used.
+    unusable: Option<String>,
+}
+
+/// The disk that a volume which is nowhere is made on. Reads disks: blocks.
+pub(super) fn choose(node: &Node, wish: &Wish) -> Result<PathBuf, NoDisk> {
+    let system = system_disk::find(node).map(|disk| disk.map(|disk| disk.path));
+    let candidates = block::listed(node).into_iter().map(|listed| candidate(node, listed, &system));
+    choose_among(candidates, wish, |disk| {
+        let path = Path::new(&disk.dev_path);
+        let mut host = NodeHost::open(path).map_err(|error| chain(&error))?;
+        let room = room_for(&mut host, &disk.dev_path, &wish.named(disk.size), &seed::of_disk(path));
+        room.map(drop).map_err(|error| chain(&error))
+    })
+}
+
+fn candidate(node: &Node, listed: Listed, system: &Result<Option<PathBuf>, String>) -> Candidate {
+    let is_system = system
+        .as_ref()
+        .ok()
+        .map(|system| system.as_ref().is_some_and(|system| *system == Path::new(&listed.disk.dev_path)));
+    let unusable = match () {
+        () if listed.disk.readonly || listed.disk.cdrom => Some("it cannot be written".to_owned()),
+        () => medium(node, &listed).map(|how| format!("this machine {how} it")),
+    };
+    Candidate { disk: listed.disk, is_system, unusable }
+}
+
+fn choose_among(
+    candidates: impl IntoIterator<Item = Candidate>,
+    wish: &Wish,
+    mut has_room: impl FnMut(&Disk) -> Result<(), String>,
+) -> Result<PathBuf, NoDisk> {
+    let (name, mut means_system, mut reasons) = (&wish.name, false, Vec::new());
+    for Candidate { disk, is_system, unusable } in candidates {
+        let why_not = match wish.disk.matches(&properties(&disk, is_system)) {
+            Ok(false) => continue,
+            Ok(true) if is_system == Some(true) => {
+                means_system = true;
+                continue;
+            }
+            Ok(true) => unusable.map_or_else(|| has_room(&disk), Err),
+            Err(fault) => Err(fault.to_string()),
+        };
+        match why_not {
+            Ok(()) => return Ok(disk.dev_path.into()),
+            Err(reason) => reasons.push(format!("{}: {reason}", disk.dev_path)),
+        }
+    }
+    match (means_system, reasons.is_empty()) {
+        (true, true) => Err(NoDisk::OnlySystem(name.clone())),
+        (false, true) => Err(NoDisk::Now(format!(
+            "{name}: no disk of this machine is meant by {:?}: compare `billetctl get disks -o yaml`",
+            wish.disk.text()
+        ))),
+        (_, false) => Err(NoDisk::Now(format!("{name}: no disk takes it: {}", reasons.join("; ")))),
+    }
+}
+
+/// What expressions see of a disk.
+fn properties(disk: &Disk, is_system: Option<bool>) -> Properties {
+    Properties {
+        system_disk: is_system,
+        dev_path: disk.dev_path.clone(),
+        size: disk.size,
+        pretty_size: disk.pretty_size.clone(),
+        io_size: disk.io_size,
+        sector_size: disk.sector_size,
+        readonly: disk.readonly,
+        cdrom: disk.cdrom,
+        rotational: disk.rotational,
+        model: disk.model.clone(),
+        serial: disk.serial.clone(),
+        modalias: disk.modalias.clone(),
+        wwid: disk.wwid.clone(),
+        uuid: disk.uuid.clone(),
+        bus_path: disk.bus_path.clone(),
+        sub_system: disk.sub_system.clone(),
+        transport: disk.transport.clone(),
+        secondary_disks: disk.secondary_disks.clone(),
+        // This system makes none.
+        symlinks: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::wishes::tests::wishes;
+    use super::*;
+
+    fn wish(expression: &str) -> Wish {
+        let provisioning = format!("{{diskSelector: {{match: '{expression}'}}, minSize: 1GiB}}");
+        wishes(&[&format!("UserVolumeConfig\nname: data\nprovisioning: {provisioning}")]).remove(0)
+    }
+
+    /// vda is the system's, vdb full, vdc has room, sr0 is a CD.
+    fn chosen(expression: &str) -> Result<PathBuf, NoDisk> {
+        let disks = [("vda", "virtio"), ("sr0", ""), ("vdb", "virtio"), ("vdc", "virtio"), ("sda", "sata")];
+        let candidates = disks.map(|(name, transport)| {
+            let mut disk = Disk { dev_path: format!("/dev/{name}"), size: 4 << 30, ..Disk::default() };
+            disk.transport = transport.to_owned();
+            let unusable = (name == "sr0").then(|| "it cannot be written".to_owned());
+            Candidate { disk, is_system: Some(name == "vda"), unusable }
+        });
+        choose_among(candidates, &wish(expression), |disk| match disk.dev_path.as_str() {
+            "/dev/vdb" => Err("/dev/vdb holds xfs".to_owned()),
+            _ => Ok(()),
+        })
+    }
+
+    #[test]
+    fn the_first_that_is_meant_and_has_room_is_taken() {
+        for (expression, disk) in [
+            ("!system_disk", "/dev/vdc"),
+            ("disk.transport == \"sata\"", "/dev/sda"),
+            ("disk.size > 1u * GiB", "/dev/vdc"),
+            ("disk.dev_path == \"/dev/vdc\"", "/dev/vdc"),
+        ] {
+            assert_eq!(chosen(expression), Ok(PathBuf::from(disk)), "{expression}");
+        }
+    }
+
+    #[test]
+    fn a_volume_without_a_disk_says_what_is_wrong_with_each() {
+        let reason = |expression: &str| chosen(expression).unwrap_err().to_string();
+        assert_eq!(
+            reason("system_disk"),
+            "u-data: its diskSelector means the system disk alone, which takes no further volumes: write `!system_disk`"
+        );
+        assert_eq!(
+            reason("disk.dev_path == \"/dev/vdb\" || disk.cdrom || disk.dev_path == \"/dev/sr0\""),
+            "u-data: no disk takes it: /dev/sr0: it cannot be written; /dev/vdb: /dev/vdb holds xfs"
+        );
+        assert!(
+            reason("disk.rotational").contains("no disk of this machine is meant by \"disk.rotational\"")
+        );
+    }
+
+    #[test]
+    fn a_node_without_disks_has_no_volumes() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = crate::server::tests_node(dir.path().to_owned());
+        for name in ["STATE", "u-data"] {
+            assert_eq!(find(&node, name), Ok(None));
+        }
+        assert!(matches!(choose(&node, &wish("!system_disk")), Err(NoDisk::Now(_))));
+    }
+}
