@@ -3,10 +3,12 @@
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use qemu_tests::node::{BOOT_LIMIT, NodeBuilder};
+use qemu_tests::root::partition_offset;
 use qemu_tests::{TestNode, VmBuilder};
 use serde_json::json;
 
@@ -70,8 +72,15 @@ fn apply_with(node: &TestNode, text: &str, flags: &[&str]) -> Result<String, Str
 
 /// Whether the host's cryptsetup opens a partition of the image.
 pub(crate) fn opens(disk: &Disk, partition: &str, slot: u8, key: &str) -> bool {
-    let copy = disk.dir.path().join("header.img");
-    std::fs::write(&copy, disk.bytes(disk.offset(partition).unwrap(), HEADER_BYTES)).unwrap();
+    opens_on(&disk.path(), partition, slot, key)
+}
+
+/// The same of any disk's image.
+pub(crate) fn opens_on(image: &Path, partition: &str, slot: u8, key: &str) -> bool {
+    let (copy, image) = (image.with_file_name("header.img"), File::open(image).unwrap());
+    let mut header = vec![0; HEADER_BYTES];
+    image.read_exact_at(&mut header, partition_offset(&image, partition).unwrap()).unwrap();
+    std::fs::write(&copy, header).unwrap();
     let slot = slot.to_string();
     let mut child = Command::new("cryptsetup")
         .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")

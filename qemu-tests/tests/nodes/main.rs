@@ -29,4 +29,5 @@ mod secure_boot;
 mod shutdown;
 mod tpm;
 mod upgrade;
+mod user_volumes;
 mod volumes;
