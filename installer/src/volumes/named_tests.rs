@@ -134,9 +134,13 @@ fn encrypted_and_plain_are_not_taken_for_each_other() {
     assert_eq!(made(&mut host, &DATA).did, Did::Nothing);
     let error = refused(&mut host.0, &DATA);
     assert!(error.starts_with("u-data on /dev/sdb holds ") && error.contains("not encrypted"), "{error}");
+    let held = |host: &mut dyn Host, name| holds_named(host, name).unwrap().map(|(holds, _)| holds);
+    assert_eq!(held(&mut host, "u-data"), Some(Holds::Encrypted));
     let mut plain = empty();
     made(&mut plain, &DATA);
     made(&mut plain, &RAW);
+    let all = ["u-data", "r-raw", "u-none"].map(|name| held(&mut plain, name));
+    assert_eq!(all, [Some(Holds::Other), Some(Holds::Nothing), None]);
     let mut host = Sealing(plain);
     let error = refused(&mut host, &DATA);
     assert!(error.contains("u-data") && error.contains("xfs"), "{error}");

@@ -232,4 +232,19 @@ mod tests {
         assert_eq!(tried(Some(Awaits::Disk)), [true, true, false, false]);
         assert_eq!(tried(Some(Awaits::Server)), [true, false, false, true]);
     }
+
+    #[test]
+    fn what_a_failure_waits_for_follows_from_it() {
+        let name = || "u-data".to_owned();
+        let full = Error::NoRoom { name: name(), needed_bytes: 2, room_bytes: 1 };
+        let format = Error::Format { name: name(), reason: "it failed".to_owned() };
+        assert_eq!(awaits(&Trouble::Partition(full), true), Awaits::Disk);
+        assert_eq!(
+            awaits(&Trouble::Partition(format), true),
+            Awaits::Config,
+            "or it would be begun for ever"
+        );
+        let locked = || Trouble::Locked("no key matched".to_owned());
+        assert_eq!((awaits(&locked(), true), awaits(&locked(), false)), (Awaits::Server, Awaits::Config));
+    }
 }

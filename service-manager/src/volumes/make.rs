@@ -1,7 +1,7 @@
 //! One volume from a partition to a device that can be mounted.
 //!
-//! Order: made where it is missing (`installer::volumes`: the system's in one way, the user's in another); EPHEMERAL grows before its mapping is made, so that the mapping
-//! has the new length; opened, unless init or an earlier machined did that.
+//! Order: made where it is missing (`installer::volumes`: the system's in one way, the user's in another); EPHEMERAL grows
+//! before its mapping is made, so that the mapping has the new length; opened, unless init or an earlier machined did that.
 //! Fails by: [`Trouble`]; what is there and cannot be opened is never written over.
 
 use std::path::{Path, PathBuf};
