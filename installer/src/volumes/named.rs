@@ -139,6 +139,7 @@ fn is_as_wanted(
 ) -> Result<bool, Error> {
     let encrypts = host.encrypts(found);
     if !encrypts && !wanted.has_filesystem {
+        host.announce(table, found)?;
         return Ok(true);
     }
     // One that is encrypted may be open already, and one that is not may be mounted.

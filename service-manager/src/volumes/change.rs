@@ -305,4 +305,39 @@ mod tests {
             assert_eq!(check(volume, Holds::Other, &[], None, false), Ok(()));
         }
     }
+    #[tokio::test]
+    async fn volumes_of_documents_are_judged_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = crate::server::tests_node(dir.path().to_owned());
+        let given = |encryption: &str| {
+            let text = format!(
+                "version: v1alpha1\nmachine: {{type: worker, token: a.b}}\n---\napiVersion: v1alpha1\nkind: \
+                 UserVolumeConfig\nname: data\nprovisioning: {{diskSelector: {{match: '!system_disk'}}, minSize: \
+                 1GiB}}\n{encryption}"
+            );
+            config::load(text.as_bytes()).unwrap_or_else(|error| panic!("{error}"))
+        };
+        let judged = async |encryption: &str| {
+            let given = given(encryption);
+            super::check(&node, Arc::new(given.config), &given.documents, false).await
+        };
+        // This machine has no firmware that would tell who it is.
+        let error = judged("encryption: {provider: luks2, keys: [{nodeID: {}}]}\n").await.unwrap_err();
+        assert!(error.to_string().starts_with("encryption of u-data: no key can be had"), "{error}");
+        assert_eq!(judged("").await, Ok(Vec::new()), "in maintenance");
+        node.config.send_replace(Some(Arc::new(given("").config)));
+        let warnings = judged("").await.unwrap();
+        assert!(warnings[0].starts_with("u-data: no disk of this machine is meant by"), "{warnings:?}");
+        assert!(warnings[0].ends_with("it is made once there is one"), "{warnings:?}");
+    }
+
+    #[test]
+    fn a_volume_of_the_users_has_a_way_of_its_own() {
+        let old = [record(&[(0, "a")])];
+        let error = check("u-data", Holds::Encrypted, &old, None, true).unwrap_err();
+        assert!(error.to_string().contains("billetctl wipe disk PARTITION --drop-partition"), "{error}");
+        let new = record(&[(0, "b")]);
+        let error = check("u-data", Holds::Encrypted, &old, Some(&new), false).unwrap_err();
+        assert!(error.to_string().starts_with("no key of u-data stays as it is"), "{error}");
+    }
 }
