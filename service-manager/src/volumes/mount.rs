@@ -96,7 +96,7 @@ pub(super) fn source(target: &str) -> Option<String> {
 /// Later mounts cover earlier ones.
 fn source_in(mounts: &str, target: &str) -> Option<String> {
     let pairs = mounts.lines().filter_map(|line| line.split_once(' '));
-    let on_top = pairs.filter(|(_, rest)| rest.split(' ').next() == Some(target)).last();
+    let on_top = pairs.filter(|(_, rest)| rest.split(' ').next() == Some(target)).next_back();
     on_top.map(|(source, _)| source.to_owned())
 }
 
