@@ -1,7 +1,7 @@
 //! What the documents of the machine config want of the user's volumes: `UserVolumeConfig`, `RawVolumeConfig`.
 //!
 //! Owns: names of partitions, places of mounts and their options, least sizes.
-//! Does not: choose a disk, or look at one; judge: what is not built was refused when the config was given.
+//! Does not: choose a disk, or look at one; judge: of what is not built validation warns.
 //! Source: spec/machine-facts-v1.13.md §3.1 (labels, /var/mnt); the second generation's defaults.
 
 use config::Document;
@@ -69,7 +69,7 @@ pub(super) fn of(documents: &[Document]) -> Vec<Wish> {
 
 fn wish(document: &Document) -> Option<Wish> {
     match document {
-        Document::UserVolumeConfig(volume) => {
+        Document::UserVolumeConfig(volume) if volume.is_built() => {
             let mount = Mount {
                 target: format!("{MOUNTS}/{}", volume.name),
                 flags: flags(volume.mount.as_ref().unwrap_or(&UserMount::default())),
@@ -131,6 +131,10 @@ pub(super) mod tests {
             "UserVolumeConfig\nname: bin\nprovisioning: {diskSelector: {match: '!system_disk'}, minSize: 1MiB}\nmount: \
              {disableAccessTime: true, secure: false}\nencryption: {provider: luks2, keys: [{nodeID: {}}]}",
             "RawVolumeConfig\nname: ceph\nprovisioning: {diskSelector: {match: 'disk.rotational'}, maxSize: 20GiB}",
+            "UserVolumeConfig\nname: disk\nvolumeType: disk\nprovisioning: {diskSelector: {match: '!system_disk'}}",
+            "UserVolumeConfig\nname: folder\nvolumeType: directory",
+            "UserVolumeConfig\nname: old\nfilesystem: {type: ext4}\nprovisioning: {diskSelector: {match: '!system_disk'}, \
+             minSize: 1GiB}",
             "SwapVolumeConfig\nname: swap\nprovisioning: {diskSelector: {match: 'disk.rotational'}, maxSize: 20GiB}",
         ]);
         let names: Vec<&str> = all.iter().map(|wish| wish.name.as_str()).collect();

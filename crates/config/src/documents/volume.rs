@@ -110,16 +110,25 @@ section! {
     UserVolumeConfig {
         /// Its name.
         name "name": String { newer true, example "local-volume" };
-        /// What it is made of. Only partitions are built, the others are refused.
+        /// What it is made of. Only partitions are built; one of the others is warned of and not made.
         volume_type "volumeType": Option<VolumeType> { newer true, default "partition" };
         /// Where and how large it is.
         provisioning "provisioning": Option<Provisioning> { newer true };
-        /// What is on it. Only xfs without quotas of projects is built, the rest is refused.
+        /// What is on it. Only xfs without quotas of projects is built; a volume with ext4 is warned of and not made.
         filesystem "filesystem": Option<FilesystemSpec> { newer true };
         /// Its encryption.
         encryption "encryption": Option<Encryption> { newer true };
         /// How it is mounted.
         mount "mount": Option<UserMount> { newer true };
+    }
+}
+
+impl UserVolumeConfig {
+    /// Whether volumes like this are made: partitions with xfs are, of others validation warns.
+    #[must_use]
+    pub fn is_built(&self) -> bool {
+        let kind = self.filesystem.as_ref().and_then(|filesystem| filesystem.kind);
+        matches!(self.volume_type, None | Some(VolumeType::Partition)) && kind != Some(FilesystemType::Ext4)
     }
 }
 

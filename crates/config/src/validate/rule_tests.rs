@@ -266,13 +266,13 @@ const DOCUMENTS: &[(&str, &str, &str)] = &[
     (
         "kind: UserVolumeConfig\nname: a\nvolumeType: disk\nprovisioning: {diskSelector: {match: '!system_disk'}}",
         "volumeType",
-        "a whole disk as a volume is not built yet: leave volumeType out and take all of the disk by a minSize without \
+        "a whole disk as a volume is not built yet, this one is not made: leave volumeType out and take all of the disk by a minSize without \
          maxSize",
     ),
     (
         "kind: UserVolumeConfig\nname: a\nvolumeType: directory",
         "volumeType",
-        "a directory as a volume is not built yet: use a folder below /var, or a partition",
+        "a directory as a volume is not built yet, this one is not made: use a folder below /var, or a partition",
     ),
     (
         "kind: RawVolumeConfig\nname: a\nprovisioning: {diskSelector: {match: '!system_disk'}, minSize: 1GiB, grow: true}",
@@ -282,12 +282,12 @@ const DOCUMENTS: &[(&str, &str, &str)] = &[
     (
         "kind: UserVolumeConfig\nname: a\nprovisioning: {diskSelector: {match: '!system_disk'}, minSize: 1GiB}\nfilesystem: {type: ext4}",
         "filesystem.type",
-        "ext4 is not built yet: leave it out, or write xfs",
+        "ext4 is not built yet, this volume is not made: leave it out, or write xfs",
     ),
     (
         "kind: UserVolumeConfig\nname: a\nprovisioning: {diskSelector: {match: '!system_disk'}, minSize: 1GiB}\nfilesystem: {projectQuotaSupport: true}",
         "filesystem.projectQuotaSupport",
-        "quotas of projects are not built yet: leave it out",
+        "quotas of projects are not built yet; the volume is made without: leave it out",
     ),
     (
         "kind: UserVolumeConfig\nname: a\nprovisioning: {diskSelector: {match: '!system_disk'}, maxSize: 310MiB}\nencryption: {provider: luks2, keys: [{nodeID: {}}]}",

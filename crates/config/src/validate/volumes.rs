@@ -137,25 +137,28 @@ fn user(document: &UserVolumeConfig, problems: &mut Problems) {
             }
         }
     }
+    // A config of an earlier version may have them; warnings, so that it does not keep a machine from an upgrade.
     match document.volume_type {
         None | Some(VolumeType::Partition) => {}
         Some(VolumeType::Disk) => {
-            let message = "a whole disk as a volume is not built yet: leave volumeType out and take all of the \
-                           disk by a minSize without maxSize";
-            problems.add("volumeType", message);
+            let message = "a whole disk as a volume is not built yet, this one is not made: leave volumeType out \
+                           and take all of the disk by a minSize without maxSize";
+            problems.warn("volumeType", message);
         }
         Some(VolumeType::Directory) => {
-            let message = "a directory as a volume is not built yet: use a folder below /var, or a partition";
-            problems.add("volumeType", message);
+            let message = "a directory as a volume is not built yet, this one is not made: use a folder below \
+                           /var, or a partition";
+            problems.warn("volumeType", message);
         }
     }
     let Some(filesystem) = &document.filesystem else { return };
     if filesystem.kind == Some(FilesystemType::Ext4) {
-        problems.add("filesystem.type", "ext4 is not built yet: leave it out, or write xfs");
+        let message = "ext4 is not built yet, this volume is not made: leave it out, or write xfs";
+        problems.warn("filesystem.type", message);
     }
     if filesystem.project_quota_support == Some(true) {
-        let message = "quotas of projects are not built yet: leave it out";
-        problems.add("filesystem.projectQuotaSupport", message);
+        let message = "quotas of projects are not built yet; the volume is made without: leave it out";
+        problems.warn("filesystem.projectQuotaSupport", message);
     }
     if filesystem.project_quota_support == Some(true) && filesystem.kind == Some(FilesystemType::Ext4) {
         let message = "project quota support is only available for xfs filesystem";
