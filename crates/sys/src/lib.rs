@@ -19,7 +19,6 @@ pub mod clock;
 pub mod console;
 #[cfg(feature = "coverage")]
 pub mod coverage;
-pub mod cpu;
 pub mod crypt;
 pub mod dm;
 pub mod errno;

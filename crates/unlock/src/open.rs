@@ -129,14 +129,13 @@ fn reason(error: &UnlockError) -> String {
     }
 }
 
-/// Derivations run on all processors, compiled for the widest registers that they have.
+/// Derivations run on all processors.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Threads;
 
 impl Workers for Threads {
     fn run<F: FnMut() + Send>(&self, tasks: &mut [F]) {
-        let mut tasks: Vec<_> = tasks.iter_mut().map(|task| move || sys::cpu::wide(&mut *task)).collect();
-        sys::threads::run(&mut tasks);
+        sys::threads::run(tasks);
     }
 }
 
