@@ -95,8 +95,8 @@ pub(super) fn source(target: &str) -> Option<String> {
 
 /// Later mounts cover earlier ones.
 fn source_in(mounts: &str, target: &str) -> Option<String> {
-    let pairs = mounts.lines().filter_map(|line| line.split_once(' '));
-    let on_top = pairs.filter(|(_, rest)| rest.split(' ').next() == Some(target)).next_back();
+    let mut pairs = mounts.lines().filter_map(|line| line.split_once(' '));
+    let on_top = pairs.rfind(|(_, rest)| rest.split(' ').next() == Some(target));
     on_top.map(|(source, _)| source.to_owned())
 }
 
