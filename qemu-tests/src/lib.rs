@@ -17,6 +17,7 @@ mod cost;
 pub mod credentials;
 pub mod emulated;
 pub mod encrypted_state;
+mod failure;
 pub mod grub;
 pub mod installer_image;
 pub mod lan;

@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 
-use crate::paths;
 use crate::process::POLL_INTERVAL;
+use crate::{failure, paths};
 
 /// Held while a VM runs.
 #[derive(Debug)]
@@ -22,8 +22,9 @@ pub fn count() -> usize {
     std::thread::available_parallelism().map_or(2, usize::from).max(2)
 }
 
-/// Waits for a free slot. There is no deadline: the holders have theirs.
+/// Waits for a free slot. There is no deadline: the holders have theirs. Who waits is a test, and says when it fails.
 pub fn take() -> Result<Slot> {
+    failure::tell_at_once();
     take_of(&paths::work_dir().join("slots"), count())
 }
 
