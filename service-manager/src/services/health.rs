@@ -1,6 +1,7 @@
 //! Health checks: what is asked, and the memory of the answer.
 //!
-//! Source: spec/machine-facts.md §5.1 (first after 1 s, every 5 s, time-out 0.5 s), spec/api-wire-facts.md §7.
+//! Source: spec/machine-facts.md §5.1 (first after 1 s, every 5 s, time-out 0.5 s; we wait longer for what was healthy),
+//! spec/api-wire-facts.md §7.
 
 use std::time::Duration;
 
@@ -18,8 +19,11 @@ use crate::store::{Spec, Store, TIME_STATUS};
 const FIRST_AFTER: Duration = Duration::from_secs(1);
 /// Between checks.
 const PERIOD: Duration = Duration::from_secs(5);
-/// For one check.
+/// For one check of what was not healthy before it.
 const TIME_OUT: Duration = Duration::from_millis(500);
+/// For one check of what was. On a busy machine a service may be half a second late, and one that is up and down again by
+/// turns would keep an upgrade from being kept.
+const PATIENCE: Duration = PERIOD;
 
 /// The last health check of a service.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,16 +75,23 @@ pub(super) async fn watch(services: Services, id: String, check: Check, first_no
     }
     let mut ticks = tokio::time::interval(PERIOD);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut was_healthy = false;
     loop {
         ticks.tick().await;
-        let result = tokio::time::timeout(TIME_OUT, ask(&services.shared.surroundings.store, &check)).await;
-        let (healthy, detail) = match result {
-            Ok(Ok(())) => (true, String::new()),
-            Ok(Err(error)) => (false, error),
-            Err(_) => (false, format!("no answer from {check} within {} ms", TIME_OUT.as_millis())),
+        let asked = ask(&services.shared.surroundings.store, &check);
+        let detail = match in_time(asked, was_healthy).await {
+            Ok(answer) => answer.err(),
+            Err(limit) => Some(format!("no answer from {check} within {} ms", limit.as_millis())),
         };
-        services.report_health(&id, healthy, &detail);
+        was_healthy = detail.is_none();
+        services.report_health(&id, was_healthy, &detail.unwrap_or_default());
     }
+}
+
+/// The answer, or how long it was waited for.
+async fn in_time<T>(answer: impl Future<Output = T>, was_healthy: bool) -> Result<T, Duration> {
+    let limit = if was_healthy { PATIENCE } else { TIME_OUT };
+    tokio::time::timeout(limit, answer).await.map_err(|_| limit)
 }
 
 async fn ask(store: &Store, check: &Check) -> Result<(), String> {
@@ -106,6 +117,15 @@ async fn ask(store: &Store, check: &Check) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_healthy_may_be_late_and_what_was_not_may_not() {
+        let after = |millis| tokio::time::sleep(Duration::from_millis(millis));
+        assert_eq!(in_time(after(4900), true).await, Ok(()));
+        assert_eq!(in_time(after(5100), true).await, Err(PATIENCE));
+        assert_eq!(in_time(after(400), false).await, Ok(()));
+        assert_eq!(in_time(after(600), false).await, Err(TIME_OUT));
+    }
 
     #[test]
     fn the_first_result_is_a_change_and_a_repeat_is_not() {
