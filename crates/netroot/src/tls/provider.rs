@@ -34,7 +34,7 @@ pub(super) fn provider() -> CryptoProvider {
 
 /// QUIC's part of a suite would bring its code along. One small block for each suite stays for ever.
 fn without_quic(suite: SupportedCipherSuite) -> SupportedCipherSuite {
-    let SupportedCipherSuite::Tls13(suite) = suite else { return suite };
+    let Some(suite) = suite.tls13() else { return suite };
     let common = CipherSuiteCommon {
         suite: suite.common.suite,
         hash_provider: suite.common.hash_provider,
