@@ -149,7 +149,7 @@ fn a_sealed_config_opens_on_the_machine_with_its_tpm_alone() {
     let credentials = Credentials::generate().unwrap();
     let other = Device::new(2);
     let started = |name: &str, tpm: &str, device: &Device| {
-        let drive = Drive::new(flashed(&raw, 5 << 30), Bus::Virtio).boot_index(0);
+        let drive = Drive::new(&flashed(&raw, 5 << 30), Bus::Virtio).boot_index(0);
         let (state, words) = (folder.path().join(tpm), device.words.clone());
         TestNode::builder(name)
             .transport(Transport::Network)
