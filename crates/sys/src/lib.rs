@@ -1,7 +1,7 @@
 //! The kernel, as the rest of Billet may call it.
 //!
 //! Owns: every line of `unsafe` in the workspace: raw system calls that rustix lacks, ioctls, process creation,
-//! and (feature `rt`) what a program without libc needs: entry point, allocator, memory functions, panic handler.
+//! wide registers, and (feature `rt`) what a program without libc needs: entry point, allocator, memory functions, panic handler.
 //! Does not: decide anything; each function is one operation and returns the kernel's answer.
 //! Fails by: [`Errno`]; [`errno::name`] and [`errno::meaning`] put it into words.
 //!
@@ -14,6 +14,7 @@
 
 extern crate alloc;
 
+pub mod argon2;
 pub mod block;
 pub mod clock;
 pub mod console;

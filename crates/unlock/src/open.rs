@@ -11,7 +11,7 @@ use core::fmt;
 
 use ondisk::ReadAt;
 use ondisk::luks2::{
-    self, Copy, Fault, Header, HeaderError, Id, KdfError, Mapping, UnlockError, Unlocked, Workers,
+    self, Copy, Fault, Header, HeaderError, Id, KdfError, Mapping, Mixing, UnlockError, Unlocked, Workers,
 };
 
 use crate::{Candidate, KeyKind, Refused, Secret};
@@ -129,13 +129,17 @@ fn reason(error: &UnlockError) -> String {
     }
 }
 
-/// Derivations run on all processors.
+/// Derivations run on all processors, in the widest registers that they have.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Threads;
 
 impl Workers for Threads {
     fn run<F: FnMut() + Send>(&self, tasks: &mut [F]) {
         sys::threads::run(tasks);
+    }
+
+    fn mixing(&self) -> Option<Mixing> {
+        sys::argon2::mixing()
     }
 }
 

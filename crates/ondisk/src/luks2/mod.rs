@@ -37,7 +37,7 @@ mod validate;
 #[cfg(test)]
 mod tests;
 
-pub use argon2::{Alone, Workers};
+pub use argon2::{Alone, Mixing, Words, Workers};
 pub use binary::{Copy, Fault};
 pub use change::{Change, ChangeError, Format, NewSlot};
 pub use cipher::Cipher;

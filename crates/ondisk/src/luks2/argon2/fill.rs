@@ -3,8 +3,10 @@
 //! Owns: which block each new one is mixed with.
 //! Source: RFC 9106 §3.3, §3.4.
 
+use zeroize::Zeroizing;
+
 use super::block::{Block, WORDS};
-use super::{Parameters, SLICES, SLICES_U32, Variant, hash};
+use super::{Mixing, Parameters, SLICES, SLICES_U32, Variant, hash};
 
 /// Which slice of which pass.
 #[derive(Clone, Copy)]
@@ -14,12 +16,13 @@ pub(super) struct Fill<'a> {
     pub(super) slice: usize,
     /// The hash of all inputs.
     pub(super) first: &'a [u8; 64],
+    pub(super) mixing: Mixing,
 }
 
 impl Fill<'_> {
     /// The segment of one lane; `others` are all segments but those of this slice, by lane and then slice.
     ///
-    /// The first pass appends within the room that was reserved, later ones add to what is there.
+    /// The first pass appends within what was reserved, later ones add to what is there.
     pub(super) fn segment(&self, lane: usize, own: &mut alloc::vec::Vec<Block>, others: &[&[Block]]) {
         let blocks = self.parameters.segment_blocks();
         let mut addresses = self.is_independent().then(|| Addresses::new(self, lane));
@@ -28,9 +31,14 @@ impl Fill<'_> {
             let lane = u32::try_from(lane).unwrap_or(u32::MAX);
             own.extend([0, 1].map(|number| hash::opening_block(self.first, number, lane)));
         }
+        let mut room = Zeroizing::new(Block::ZERO);
         for at in if opening { 2 } else { 0 }..blocks {
+            if own.len() == at {
+                own.push(Block::ZERO);
+            }
+            let (before, rest) = own.split_at_mut(at);
             let previous = match at.checked_sub(1) {
-                Some(before) => own.get(before),
+                Some(_) => before.last(),
                 None => others.get(lane * SLICES + (self.slice + SLICES - 1) % SLICES).and_then(|s| s.last()),
             };
             let Some(previous) = previous else { return };
@@ -41,19 +49,10 @@ impl Fill<'_> {
             let (segment, index) = self.reference(lane, at, random);
             let reference = match segment {
                 Some(number) => others.get(number).and_then(|segment| segment.get(index)),
-                None => own.get(index),
+                None => before.get(index),
             };
-            let Some(reference) = reference else { return };
-            // The reference first: it is copied whole, which reads far memory faster than word by word; the previous block
-            // is near.
-            let mut new = Block::mixed(reference, previous);
-            match own.get_mut(at) {
-                Some(old) => {
-                    new.add(old);
-                    *old = new;
-                }
-                None => own.push(new),
-            }
+            let (Some(reference), Some(new)) = (reference, rest.first_mut()) else { return };
+            (self.mixing)(&mut new.0, &reference.0, &previous.0, &mut room.0);
         }
     }
 
@@ -93,6 +92,7 @@ impl Fill<'_> {
 
 /// Addresses that depend on nothing secret, 128 a time.
 struct Addresses {
+    mixing: Mixing,
     input: Block,
     block: Block,
 }
@@ -112,15 +112,17 @@ impl Addresses {
             u64::from(passes),
             variant as u64,
         ]);
-        let mut addresses = Self { input, block: Block::ZERO };
+        let mut addresses = Self { mixing: fill.mixing, input, block: Block::ZERO };
         addresses.next();
         addresses
     }
 
     fn next(&mut self) {
         self.input.0[6] += 1;
-        self.block = Block::mixed(&Block::ZERO, &self.input);
-        self.block = Block::mixed(&Block::ZERO, &self.block);
+        let [mut between, mut room] = [Block::ZERO; 2];
+        (self.mixing)(&mut between.0, &Block::ZERO.0, &self.input.0, &mut room.0);
+        self.block = Block::ZERO;
+        (self.mixing)(&mut self.block.0, &Block::ZERO.0, &between.0, &mut room.0);
     }
 
     /// The address for a place in the segment; places are asked for in order.

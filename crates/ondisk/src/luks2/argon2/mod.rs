@@ -3,7 +3,8 @@
 //! Owns: the whole function: first hash, the lanes' segments, the tag; the memory, which is asked for once, written once
 //! before it is read, and zeroised.
 //! Does not: make threads. Within a slice of a pass no lane reads what another writes, so a slice is one task a lane, and
-//! the caller says who runs them ([`Workers`]).
+//! the caller says who runs them ([`Workers`]). Nor use registers that not every processor has: the caller may bring the
+//! mixing of two blocks, where nearly all of the time goes ([`Workers::mixing`]).
 //! Fails by: [`Failure`]: too little memory, or numbers that the function refuses.
 //! Source: RFC 9106. The crate `argon2`, which fills lanes one after another, is what tests compare with.
 
@@ -19,6 +20,7 @@ use alloc::vec::Vec;
 use zeroize::Zeroize as _;
 
 use block::Block;
+pub use block::Words;
 use fill::Fill;
 
 /// Slices of a pass: between two of them all lanes wait for each other.
@@ -36,7 +38,16 @@ pub(super) const LEAST_SALT_BYTES: usize = 8;
 pub trait Workers {
     /// Runs each once and returns when all are done. A task neither allocates nor panics.
     fn run<F: FnMut() + Send>(&self, tasks: &mut [F]);
+
+    /// How the processor mixes two blocks of Argon2 faster than one word at a time, if it does.
+    fn mixing(&self) -> Option<Mixing> {
+        None
+    }
 }
+
+/// Adds (without carry) to the first block what the next two give. The last is room for steps between: it is not read
+/// before it is written, and whoever lends it zeroises it.
+pub type Mixing = fn(&mut Words, &Words, &Words, &mut Words);
 
 /// One after another, in the calling thread.
 #[derive(Debug, Clone, Copy, Default)]
@@ -120,9 +131,10 @@ pub(super) fn derive<W: Workers>(
     let mut memory = Memory::reserve(parameters)?;
     let first = hash::first(parameters, inputs, tag.len());
     let first = first.ok_or(Failure::Parameters("a length is out of range"))?;
+    let mixing = workers.mixing().unwrap_or(block::mix);
     for pass in 0..parameters.passes {
         for slice in 0..SLICES {
-            memory.fill(Fill { parameters, pass, slice, first: &first }, workers);
+            memory.fill(Fill { parameters, pass, slice, first: &first, mixing }, workers);
         }
     }
     let done = memory.last_blocks().and_then(|last| hash::tag(&last, tag));

@@ -1,4 +1,5 @@
-//! Against the vectors of RFC 9106 §5 and against the crate `argon2`.
+//! Against the vectors of RFC 9106 §5 and against the crate `argon2`; word by word, and with the registers of the
+//! processor that runs the tests.
 
 use std::thread;
 
@@ -6,10 +7,14 @@ use ::argon2::{Algorithm, Argon2, Block as Theirs, Params, Version};
 
 use super::*;
 
-/// Every task in a thread of its own.
+/// Every task in a thread of its own, with the widest registers.
 struct Threads;
 
 impl Workers for Threads {
+    fn mixing(&self) -> Option<Mixing> {
+        sys::argon2::mixing()
+    }
+
     fn run<F: FnMut() + Send>(&self, tasks: &mut [F]) {
         thread::scope(|scope| {
             for task in tasks {
@@ -72,6 +77,34 @@ fn every_cost_gives_what_the_crate_gives() {
         }
     }
     assert_eq!(compared, 120);
+}
+
+#[test]
+fn wide_registers_mix_as_single_words_do() {
+    let Some(wide) = sys::argon2::mixing() else {
+        eprintln!("this processor has none");
+        return;
+    };
+    let mut state = 9_u64;
+    let mut random = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        // The upper half of such a number is the random one.
+        state.rotate_right(32) ^ state
+    };
+    for round in 0..1000 {
+        let [old, left, right, mut room] = [(); 4].map(|()| core::array::from_fn(|_| random()));
+        let (mut one, mut other) = (old, old);
+        block::mix(&mut one, &left, &right, &mut room);
+        wide(&mut other, &left, &right, &mut room);
+        assert!(one == other && one != old, "round {round}");
+    }
+    // Words whose sums and products carry as far as they can.
+    for (left, right) in [([u64::MAX; 128], [0; 128]), ([0; 128], [0xffff_ffff; 128])] {
+        let (mut one, mut other, mut room) = ([0; 128], [0; 128], [0; 128]);
+        block::mix(&mut one, &left, &right, &mut room);
+        wide(&mut other, &left, &right, &mut room);
+        assert_eq!(one, other);
+    }
 }
 
 #[test]
