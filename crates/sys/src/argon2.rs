@@ -30,10 +30,12 @@ pub fn mixing() -> Option<Mixing> {
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
     use core::arch::x86_64::{
-        __m256i, _mm256_add_epi64, _mm256_alignr_epi8, _mm256_loadu_si256,
-        _mm256_mul_epu32, _mm256_or_si256, _mm256_permute4x64_epi64, _mm256_setr_epi64x, _mm256_shuffle_epi8,
-        _mm256_shuffle_epi32, _mm256_srli_epi64, _mm256_storeu_si256, _mm256_xor_si256,
+        __m256i, _mm256_add_epi64, _mm256_alignr_epi8, _mm256_loadu_si256, _mm256_mul_epu32, _mm256_or_si256,
+        _mm256_permute4x64_epi64, _mm256_setr_epi64x, _mm256_shuffle_epi8, _mm256_srli_epi64,
+        _mm256_storeu_si256, _mm256_xor_si256,
     };
+
+    use core::hint::black_box;
 
     use super::{Mixing, Words};
 
@@ -62,10 +64,11 @@ mod avx2 {
         let (left, _) = left.as_chunks::<4>();
         let (right, _) = right.as_chunks::<4>();
         let (room, _) = room.as_chunks_mut::<4>();
+        let orders = Orders::of_bytes();
         let sum = |at: usize| _mm256_xor_si256(load(&left[at]), load(&right[at]));
         for rows in (0..32).step_by(8) {
             let pair = |n: usize| [sum(rows + n), sum(rows + n + 4)];
-            let squares = permuted_rows(pair(0), pair(1), pair(2), pair(3));
+            let squares = permuted_rows(&orders, [pair(0), pair(1), pair(2), pair(3)]);
             for (n, [one, other]) in squares.into_iter().enumerate() {
                 store(&mut room[rows + n], one);
                 store(&mut room[rows + n + 4], other);
@@ -73,11 +76,10 @@ mod avx2 {
         }
         for columns in 0..4 {
             let pair = |row: usize| [load(&room[row * 4 + columns]), load(&room[row * 4 + 4 + columns])];
-            let squares = permuted_columns(pair(0), pair(2), pair(4), pair(6));
-            for (row, register) in squares.into_iter().flatten().enumerate() {
-                let at = row * 4 + columns;
-                let old = _mm256_xor_si256(load(&into[at]), sum(at));
-                store(&mut into[at], _mm256_xor_si256(old, register));
+            let squares = permuted_columns(&orders, [pair(0), pair(2), pair(4), pair(6)]);
+            for (n, [one, other]) in squares.into_iter().enumerate() {
+                add(&mut into[n * 8 + columns], one, sum(n * 8 + columns));
+                add(&mut into[n * 8 + columns + 4], other, sum(n * 8 + columns + 4));
             }
         }
     }
@@ -85,12 +87,13 @@ mod avx2 {
     /// The permutation of two rows: a register holds a row of the square that sixteen words are.
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn permuted_rows(a: Pair, b: Pair, c: Pair, d: Pair) -> [Pair; 4] {
+    fn permuted_rows(orders: &Orders, square: [Pair; 4]) -> [Pair; 4] {
         const FIRST_LAST: i32 = 0b00_11_10_01;
         const HALVES: i32 = 0b01_00_11_10;
         const LAST_FIRST: i32 = 0b10_01_00_11;
-        let [a, b, c, d] = quarter(a, b, c, d);
-        let [a, b, c, d] = quarter(a, turned::<FIRST_LAST>(b), turned::<HALVES>(c), turned::<LAST_FIRST>(d));
+        let [a, b, c, d] = quarter(orders, square);
+        let diagonals = [a, turned::<FIRST_LAST>(b), turned::<HALVES>(c), turned::<LAST_FIRST>(d)];
+        let [a, b, c, d] = quarter(orders, diagonals);
         [a, turned::<LAST_FIRST>(b), turned::<HALVES>(c), turned::<FIRST_LAST>(d)]
     }
 
@@ -103,9 +106,10 @@ mod avx2 {
     /// The permutation of two columns: a register holds half a row of the square of each.
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn permuted_columns(a: Pair, b: Pair, c: Pair, d: Pair) -> [Pair; 4] {
-        let [a, b, [c0, c1], [d0, d1]] = quarter(a, b, c, d);
-        let [a, [b0, b1], [c1, c0], d] = quarter(a, shifted(b), [c1, c0], shifted([d1, d0]));
+    fn permuted_columns(orders: &Orders, square: [Pair; 4]) -> [Pair; 4] {
+        let [a, b, [c0, c1], [d0, d1]] = quarter(orders, square);
+        let diagonals = [a, shifted(b), [c1, c0], shifted([d1, d0])];
+        let [a, [b0, b1], [c1, c0], d] = quarter(orders, diagonals);
         [a, shifted([b1, b0]), [c0, c1], shifted(d)]
     }
 
@@ -119,20 +123,14 @@ mod avx2 {
     /// The columns of the squares.
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn quarter(mut a: Pair, mut b: Pair, mut c: Pair, mut d: Pair) -> [Pair; 4] {
+    fn quarter(orders: &Orders, [mut a, mut b, mut c, mut d]: [Pair; 4]) -> [Pair; 4] {
         for n in 0..2 {
             a[n] = multiply_add(a[n], b[n]);
-            d[n] = rotated_32(_mm256_xor_si256(d[n], a[n]));
-        }
-        for n in 0..2 {
+            d[n] = _mm256_shuffle_epi8(_mm256_xor_si256(d[n], a[n]), orders.by_32);
             c[n] = multiply_add(c[n], d[n]);
-            b[n] = rotated_24(_mm256_xor_si256(b[n], c[n]));
-        }
-        for n in 0..2 {
+            b[n] = _mm256_shuffle_epi8(_mm256_xor_si256(b[n], c[n]), orders.by_24);
             a[n] = multiply_add(a[n], b[n]);
-            d[n] = rotated_16(_mm256_xor_si256(d[n], a[n]));
-        }
-        for n in 0..2 {
+            d[n] = _mm256_shuffle_epi8(_mm256_xor_si256(d[n], a[n]), orders.by_16);
             c[n] = multiply_add(c[n], d[n]);
             b[n] = rotated_63(_mm256_xor_si256(b[n], c[n]));
         }
@@ -149,26 +147,28 @@ mod avx2 {
 
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn rotated_32(x: __m256i) -> __m256i {
-        _mm256_shuffle_epi32::<0b10_11_00_01>(x)
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    fn rotated_24(x: __m256i) -> __m256i {
-        _mm256_shuffle_epi8(x, order(0x0201_0007_0605_0403))
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    fn rotated_16(x: __m256i) -> __m256i {
-        _mm256_shuffle_epi8(x, order(0x0100_0706_0504_0302))
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx2")]
     fn rotated_63(x: __m256i) -> __m256i {
         _mm256_or_si256(_mm256_add_epi64(x, x), _mm256_srli_epi64::<63>(x))
+    }
+
+    /// Orders of bytes that rotate each word to the right by so many bits.
+    struct Orders {
+        by_32: __m256i,
+        by_24: __m256i,
+        by_16: __m256i,
+    }
+
+    impl Orders {
+        /// Hidden from the compiler, which would make two and more instructions of one that it knows the order of.
+        #[inline]
+        #[target_feature(enable = "avx2")]
+        fn of_bytes() -> Self {
+            Self {
+                by_32: black_box(order(0x0302_0100_0706_0504)),
+                by_24: black_box(order(0x0201_0007_0605_0403)),
+                by_16: black_box(order(0x0100_0706_0504_0302)),
+            }
+        }
     }
 
     /// For each byte the number of the one that takes its place: `even` for a word, eight more for the word after it.
@@ -177,6 +177,13 @@ mod avx2 {
     fn order(even: i64) -> __m256i {
         let odd = even + 0x0808_0808_0808_0808;
         _mm256_setr_epi64x(even, odd, even, odd)
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn add(words: &mut Four, one: __m256i, other: __m256i) {
+        let sum = _mm256_xor_si256(one, other);
+        store(words, _mm256_xor_si256(load(words), sum));
     }
 
     #[inline]
