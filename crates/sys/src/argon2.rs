@@ -3,7 +3,8 @@
 //! Owns: the function for processors with AVX2, and the question whether this is one.
 //! Does not: derive keys, or keep anything of a block: what it has to put down goes to room of the caller's.
 //! Order: all rows, two at a time, then all columns, two at a time; a register holds four words of one row. Every function
-//! is compiled into the crate that asks, as fast as that one is, not as small as this one.
+//! is `inline`, so that it is compiled with the crate that asks for it: for speed, as the profile has `unlock`, where this
+//! crate is compiled for size.
 //! Fails by: `None` where the processor has no such registers or the system does not save them.
 //! Source: RFC 9106 §3.5, §3.6; Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2.
 
@@ -34,7 +35,6 @@ mod avx2 {
         _mm256_permute4x64_epi64, _mm256_setr_epi64x, _mm256_shuffle_epi8, _mm256_srli_epi64,
         _mm256_storeu_si256, _mm256_xor_si256,
     };
-
     use core::hint::black_box;
 
     use super::{Mixing, Words};
@@ -179,6 +179,7 @@ mod avx2 {
         _mm256_setr_epi64x(even, odd, even, odd)
     }
 
+    /// Adds both to what stands there.
     #[inline]
     #[target_feature(enable = "avx2")]
     fn add(words: &mut Four, one: __m256i, other: __m256i) {

@@ -2,7 +2,7 @@
 //!
 //! Order of words: eight rows of sixteen. Rows are mixed, then columns of pairs of words. Four words are mixed at a time,
 //! as many as a processor has registers for. Nothing is left to a compiler's vectors: whole-program optimisation for size,
-//! which programs of an image get, makes none. Who has wide registers brings a mixing of his own.
+//! which programs of an image get, makes none. A caller that has wide registers brings a mixing for them.
 //! Source: RFC 9106 §3.5, §3.6.
 
 use zeroize::Zeroize;
