@@ -18,7 +18,7 @@ use crate::crypto::{self, Way};
 use crate::endorsement::{self, DeviceKey};
 use crate::policy::name;
 use crate::primary::{KEYED_HASH, NO_DA, NULL_ALGORITHM, Primary, SHA_256, USER_WITH_AUTH};
-use crate::seal::is_damage;
+use crate::seal::{is_damage, unsealed};
 use crate::session::Purpose;
 use crate::wire::{Reader, Writer};
 use crate::{Chance, Error, Secret};
@@ -115,14 +115,9 @@ impl Duplicate {
         object: u32,
         chance: Chance<'_>,
     ) -> Result<Secret, Error> {
-        let answer = device.with_session(tpm, Purpose::Authorise, chance, |tpm, session| {
-            let encrypted = Encrypted { question: false, answer: true };
-            let named = name(&self.public);
-            command::by_session(tpm, command::UNSEAL, (object, &named), Writer::new(), session, encrypted)
-        })?;
-        let key = Reader::new(&answer.parameters).sized();
-        let key = key.ok_or(Error::Answer { command: command::UNSEAL.0 })?;
-        Ok(Zeroizing::new(key.to_vec()))
+        device.with_session(tpm, Purpose::Authorise, chance, |tpm, session| {
+            unsealed(tpm, session, object, &self.public)
+        })
     }
 }
 

@@ -118,16 +118,26 @@ impl Sealed {
         object: u32,
         chance: Chance<'_>,
     ) -> Result<Secret, Error> {
-        let answer = storage.with_session(tpm, Purpose::Policy, chance, |tpm, session| {
+        storage.with_session(tpm, Purpose::Policy, chance, |tpm, session| {
             self.policy.meet(tpm, session)?;
-            let encrypted = Encrypted { question: false, answer: true };
-            let named = name(&self.public);
-            command::by_session(tpm, command::UNSEAL, (object, &named), Writer::new(), session, encrypted)
-        })?;
-        let key = Reader::new(&answer.parameters).sized();
-        let key = key.ok_or(Error::Answer { command: command::UNSEAL.0 })?;
-        Ok(Zeroizing::new(key.to_vec()))
+            unsealed(tpm, session, object, &self.public)
+        })
     }
+}
+
+/// What an object that is loaded has sealed, where the session may have it. Encrypted on its way.
+pub(crate) fn unsealed(
+    tpm: &mut dyn Transport,
+    session: &mut Session,
+    object: u32,
+    public: &[u8],
+) -> Result<Secret, Error> {
+    let encrypted = Encrypted { question: false, answer: true };
+    let object = (object, &name(public)[..]);
+    let answer = command::by_session(tpm, command::UNSEAL, object, Writer::new(), session, encrypted)?;
+    let key = Reader::new(&answer.parameters).sized();
+    let key = key.ok_or(Error::Answer { command: command::UNSEAL.0 })?;
+    Ok(Zeroizing::new(key.to_vec()))
 }
 
 /// Whether a TPM says of an object that it cannot have made it so, and not of who brings it.
