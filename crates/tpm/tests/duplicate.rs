@@ -5,24 +5,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod chance;
 mod emulator;
 
-use std::sync::atomic::{AtomicU32, Ordering};
-
+use chance::chance;
 use emulator::Emulator;
 use tpm::{DeviceKey, Duplicate, Error, seal_for, unseal_here};
 
 const KEY: &[u8; 32] = b"the bytes that nobody may see...";
-
-/// Different each time, and the same in each run.
-fn chance(bytes: &mut [u8]) {
-    static COUNT: AtomicU32 = AtomicU32::new(1);
-    for piece in bytes.chunks_mut(32) {
-        let count = COUNT.fetch_add(1, Ordering::Relaxed).to_be_bytes();
-        let digest = ring::digest::digest(&ring::digest::SHA256, &count);
-        piece.copy_from_slice(&digest.as_ref()[..piece.len()]);
-    }
-}
 
 fn sealed(tpm: &mut Emulator) -> Duplicate {
     let shown = DeviceKey::of(tpm).unwrap().to_pem();
