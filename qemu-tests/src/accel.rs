@@ -8,7 +8,7 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -152,6 +152,9 @@ fn trial_boot(accelerator: Accelerator, hello: Duration, kernel: &Path, dir: &Pa
     let log = dir.join("accel-serial.log");
     // A log of an earlier probe would say hello at once.
     std::fs::write(&log, "").with_context(|| format!("empty {}", log.display()))?;
+    // Where `/dev/kvm` runs nothing, QEMU says so with all registers: nobody's business but that of who looks for it.
+    let messages = dir.join("accel-qemu.log");
+    let stderr = File::create(&messages).with_context(|| format!("create {}", messages.display()))?;
     let start = Instant::now();
     let mut qemu = Owned::spawn("the accelerator probe", QEMU, true, |command| {
         command.args(accelerator.arguments());
@@ -161,7 +164,7 @@ fn trial_boot(accelerator: Accelerator, hello: Duration, kernel: &Path, dir: &Pa
             .arg("-kernel")
             .arg(kernel)
             .args(["-append", &format!("console=ttyS0 panic=-1 {NO_TIMER_CHECK}")]);
-        command.stdin(std::process::Stdio::null());
+        command.stdin(Stdio::null()).stderr(stderr);
     })?;
     let console = Console::new(&log);
     console.expect("Linux version", hello, || match qemu.ended() {
@@ -171,7 +174,8 @@ fn trial_boot(accelerator: Accelerator, hello: Duration, kernel: &Path, dir: &Pa
     })?;
     let status = qemu.wait(BOOT_LIMIT)?;
     if !status.success() {
-        bail!("the accelerator probe's QEMU ended with {status}; its log is {}", log.display());
+        let (log, messages) = (log.display(), messages.display());
+        bail!("the accelerator probe's QEMU ended with {status}; see {log} and {messages}");
     }
     Ok(start.elapsed())
 }
