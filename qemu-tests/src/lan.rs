@@ -15,6 +15,8 @@ use crate::{deadline, paths};
 
 /// The tap in the namespace.
 pub const INTERFACE: &str = "tap0";
+/// QEMU's word for a disk that the firmware tries before the card.
+pub const FIRST: &str = "bootindex=0";
 /// The card's address.
 pub const MAC: &str = "52:54:00:77:00:01";
 /// A namespace comes at once.
@@ -53,7 +55,8 @@ impl Lan {
         Ok(lan)
     }
 
-    /// QEMU's words for a card at the other end of the wire, from which the firmware starts. iPXE is in its ROM.
+    /// QEMU's words for a card at the other end of the wire, from which the firmware starts unless an own disk of the machine
+    /// comes before it ([`FIRST`]). iPXE is in its ROM.
     pub fn card(&self) -> [String; 4] {
         self.card_with("")
     }
@@ -69,7 +72,7 @@ impl Lan {
             "-netdev".into(),
             format!("dgram,id=lan,local.type=unix,local.path={here},remote.type=unix,remote.path={there}"),
             "-device".into(),
-            format!("virtio-net-pci,netdev=lan,mac={MAC},bootindex=0{more}"),
+            format!("virtio-net-pci,netdev=lan,mac={MAC},bootindex=1{more}"),
         ]
     }
 

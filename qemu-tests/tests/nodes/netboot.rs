@@ -8,13 +8,19 @@ use std::time::{Duration, Instant};
 use qemu_tests::artifacts::build;
 use qemu_tests::credentials::{Credentials, HOSTNAME};
 use qemu_tests::emulated::NO_TIMER_CHECK;
-use qemu_tests::lan::{INTERFACE, Lan, MAC};
+use qemu_tests::lan::{FIRST, INTERFACE, Lan, MAC};
 use qemu_tests::node::BOOT_LIMIT;
 use qemu_tests::process::{Owned, POLL_INTERVAL};
 use qemu_tests::{TestNode, Transport, VmBuilder, deadline, paths};
 
 /// An emulated card fetches a hundred megabytes.
 const FETCH_LIMIT: Duration = Duration::from_secs(120);
+
+/// Layers and boot files written and read back, by an emulated processor, and the disk's first start.
+const INSTALL_LIMIT: Duration = Duration::from_secs(180);
+
+/// Everything that an installed disk has, and a little of EPHEMERAL; nearly all of it is a hole.
+const DISK_BYTES: u64 = 4 << 30;
 
 /// The folder that `image build --kind pxe` makes.
 const BUNDLE: &str = "metal-amd64-pxe";
@@ -94,13 +100,24 @@ impl Rig {
         firmware: fn(VmBuilder) -> VmBuilder,
         credentials: Option<Credentials>,
     ) -> TestNode {
+        self.machine_with(name, &card, firmware, credentials)
+    }
+
+    /// A machine with these words of QEMU's more.
+    fn machine_with(
+        &self,
+        name: &str,
+        words: &[String],
+        firmware: fn(VmBuilder) -> VmBuilder,
+        credentials: Option<Credentials>,
+    ) -> TestNode {
+        let words = words.to_vec();
         let mut node = TestNode::builder(name).transport(Transport::Network).no_config();
         if let Some(credentials) = credentials {
             node = node.credentials(credentials);
         }
-        node.machine(move |vm, _| Ok(firmware(vm.extra(&card.each_ref().map(String::as_str)))))
-            .start()
-            .unwrap()
+        let words = move |vm: VmBuilder| vm.extra(&words.iter().map(String::as_str).collect::<Vec<_>>());
+        node.machine(move |vm, _| Ok(firmware(words(vm)))).start().unwrap()
     }
 }
 
@@ -186,4 +203,54 @@ fn uefi_firmware_loads_the_uki_by_http() {
     let firmware = |vm: VmBuilder| vm.uefi().extra(&NO_PXE);
     let place = "http://10.77.0.1:8080/bundle/";
     firmware_loads_the_uki("netboot-http", firmware, "UEFI x86-64 by HTTP", place, "HTTP");
+}
+
+/// A blank disk, before which the firmware finds nothing: the machine starts from the network, takes its config, installs
+/// itself, and starts from the disk from then on.
+fn a_blank_machine_installs_itself(
+    name: &str,
+    card: fn(&Lan) -> [String; 4],
+    firmware: fn(VmBuilder) -> VmBuilder,
+    root: &str,
+) {
+    let mut rig = Rig::new("10.77.0.1/24", false);
+    rig.serve(&["--dhcp-range", "10.77.0.100-10.77.0.110/24"]);
+    let disk = rig.path("disk.img");
+    File::create(&disk).unwrap().set_len(DISK_BYTES).unwrap();
+    let credentials = Credentials::generate().unwrap();
+    let config = credentials.machine_config().unwrap();
+    assert!(config.contains("disk: /dev/sda"), "{config}");
+    let own = format!("{}.yaml", MAC.replace(':', "-"));
+    rig.keep_config(&own, &config.replace("disk: /dev/sda", "disk: /dev/vda"));
+    let drive = format!("if=none,id=blank,format=raw,file={}", disk.display());
+    let device = format!("virtio-blk-pci,drive=blank,{FIRST}");
+    let words = ["-drive".into(), drive, "-device".into(), device];
+    let words = [&words[..], &card(&rig.lan)[..]].concat();
+    let node = rig.machine_with(name, &words, firmware, Some(credentials));
+    node.vm().expect("root from http://10.77.0.1:8080/bundle/layers/", FETCH_LIMIT).unwrap();
+    for line in [
+        "install plan: disk /dev/vda: ",
+        "installed Billet ",
+        "the machine config is kept on STATE of /dev/vda",
+        &format!("root from {root} (ROOT-A)"),
+        "machine config: taken from STATE",
+    ] {
+        node.vm().expect(line, INSTALL_LIMIT).unwrap();
+    }
+    node.wait_api(BOOT_LIMIT).unwrap();
+    assert!(node.admin().ok(&["get", "hostname"]).unwrap().contains(HOSTNAME));
+    // The disk was started and not the network once more.
+    assert_eq!(rig.log().matches(&format!("took the config {own}")).count(), 1, "{}", rig.log());
+}
+
+#[test]
+#[ignore = "long run"]
+fn a_blank_machine_with_older_firmware_installs_itself() {
+    a_blank_machine_installs_itself("netboot-install-bios", Lan::card, |vm| vm, "/dev/vda3");
+}
+
+#[test]
+#[ignore = "long run"]
+fn a_blank_machine_with_uefi_installs_itself() {
+    a_blank_machine_installs_itself("netboot-install-uefi", Lan::bare_card, VmBuilder::uefi, "/dev/vda2");
 }
