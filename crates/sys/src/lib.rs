@@ -42,6 +42,9 @@ pub mod watchdog;
 #[cfg(test)]
 #[path = "rt/memory.rs"]
 mod memory;
+#[cfg_attr(target_arch = "aarch64", path = "processor/aarch64.rs")]
+#[cfg_attr(target_arch = "x86_64", path = "processor/x86_64.rs")]
+mod processor;
 mod raw;
 #[cfg(all(feature = "rt", not(feature = "std"), not(test)))]
 pub mod rt;

@@ -186,9 +186,9 @@ fn place_descriptors(wanted: &[(BorrowedFd<'_>, RawFd)], reporter: &OwnedFd) -> 
         *slot = core::mem::ManuallyDrop::new(rustix::io::fcntl_dupfd_cloexec(source, above)?).as_raw_fd();
     }
     for ((_, target), source) in wanted.iter().zip(moved.iter()) {
-        // SAFETY: 1. dup2 takes numbers only; replacing what was at the target is the point, and this process owns
-        //    its table alone.
-        unsafe { raw::syscall(nr::__NR_dup2, [raw::fd(*source), raw::fd(*target), 0, 0, 0, 0]) }?;
+        // SAFETY: 1. dup3 takes numbers only, which differ; replacing what was at the target is the point, and this process
+        //    owns its table alone.
+        unsafe { raw::syscall(nr::__NR_dup3, [raw::fd(*source), raw::fd(*target), 0, 0, 0, 0]) }?;
     }
     Ok(reporter.as_raw_fd())
 }

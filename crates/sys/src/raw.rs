@@ -1,13 +1,12 @@
-//! The `syscall` instruction.
+//! System calls by their numbers.
 //!
-//! Owns: the register convention of x86-64 Linux and the split of its result into value and errno.
-//! Does not: know any single call; the modules beside it say what their arguments mean.
-//! Source: syscall(2), "Architecture calling conventions".
+//! Owns: the split of the kernel's answer into value and errno, and how arguments are made.
+//! Does not: know any single call; the modules beside it say what their arguments mean. The instruction is [`processor`]'s.
+//! Source: syscall(2).
 
-use core::arch::asm;
 use core::ffi::c_void;
 
-use crate::{Errno, Result};
+use crate::{Errno, Result, processor};
 
 /// A call with up to six arguments; unused ones are zero.
 ///
@@ -15,28 +14,8 @@ use crate::{Errno, Result};
 /// The arguments must be what the numbered call requires: pointers valid for the reads and writes it does for as
 /// long as it does them, descriptors that the caller may use that way.
 pub(crate) unsafe fn syscall(number: u32, arguments: [usize; 6]) -> Result<usize> {
-    let result: isize;
-    // SAFETY:
-    // 1. The instruction clobbers rcx and r11 and returns in rax: all three are declared.
-    // 2. It leaves the user stack alone (`nostack`).
-    // 3. Memory reached through the arguments is the caller's obligation; without `nomem`, the compiler assumes that
-    //    any memory may change.
-    unsafe {
-        asm!(
-            "syscall",
-            inlateout("rax") number as usize as isize => result,
-            in("rdi") arguments[0],
-            in("rsi") arguments[1],
-            in("rdx") arguments[2],
-            in("r10") arguments[3],
-            in("r8") arguments[4],
-            in("r9") arguments[5],
-            lateout("rcx") _,
-            lateout("r11") _,
-            options(nostack, preserves_flags),
-        );
-    }
-    split(result)
+    // SAFETY: 1. The same obligations.
+    split(unsafe { processor::call_kernel(number, arguments) })
 }
 
 /// -4095..=-1 are negated error numbers, all else is a value.

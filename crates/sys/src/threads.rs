@@ -71,12 +71,11 @@ use bare::on_threads;
 mod bare {
     use alloc::boxed::Box;
     use alloc::vec::Vec;
-    use core::arch::asm;
     use core::sync::atomic::{AtomicU32, Ordering};
 
     use linux_raw_sys::general as nr;
 
-    use crate::{Errno, Result, raw};
+    use crate::{Errno, Result, processor, raw};
 
     /// Room for a task's frames; one that derives keys needs about 8 KiB.
     const STACK_BYTES: usize = 256 << 10;
@@ -118,63 +117,17 @@ mod bare {
         // 1. The stack is this thread's alone, ends at a multiple of 16, and lives until the thread is gone (`drop`).
         // 2. `enter::<W>` gets the pointer it expects; the work is `Sync` and outlives the thread for the same reason.
         // 3. The number's place lives as long.
-        unsafe {
-            clone(top, enter::<W>, core::ptr::from_ref(work).cast(), core::ptr::from_ref(&*thread.id))?;
-        }
-        Ok(thread)
+        let answer = unsafe {
+            let (work, id) = (core::ptr::from_ref(work).cast(), core::ptr::from_ref(&*thread.id));
+            processor::clone_thread(FLAGS, top, enter::<W>, work, id)
+        };
+        raw::split(answer).map(|_| thread)
     }
 
     extern "C" fn enter<W: Fn() + Sync>(work: *const ()) {
         // SAFETY: 1. `start` passes a pointer to a `W` that outlives this thread.
         let work = unsafe { &*work.cast::<W>() };
         work();
-    }
-
-    /// clone(2) for a thread that calls `entry(argument)` on its own stack and ends.
-    ///
-    /// # Safety
-    /// The stack must be the thread's alone and live until `id` is zero again, as must what the argument points to.
-    unsafe fn clone(
-        stack: usize,
-        entry: extern "C" fn(*const ()),
-        argument: *const (),
-        id: *const AtomicU32,
-    ) -> Result<()> {
-        let result: isize;
-        // SAFETY:
-        // 1. Two threads come back from the call. The old one finds a value above zero (or an error) and goes on with
-        //    its registers as declared; the new one finds zero, touches only its own stack, and never leaves the block.
-        // 2. rsp is a multiple of 16 before the call of `entry`, as the ABI has it; no thread pointer is set, and code
-        //    without the standard library uses none.
-        // 3. The old thread's stack is left alone.
-        unsafe {
-            asm!(
-                "syscall",
-                "test rax, rax",
-                "jnz 2f",
-                "xor ebp, ebp",
-                "mov rdi, r13",
-                "call r12",
-                "xor edi, edi",
-                "mov eax, {exit}",
-                "syscall",
-                "ud2",
-                "2:",
-                exit = const nr::__NR_exit,
-                inlateout("rax") nr::__NR_clone as usize as isize => result,
-                in("rdi") FLAGS as usize,
-                in("rsi") stack,
-                in("rdx") id,
-                in("r10") id,
-                in("r8") 0,
-                in("r12") entry,
-                in("r13") argument,
-                lateout("rcx") _,
-                lateout("r11") _,
-                options(nostack),
-            );
-        }
-        raw::split(result).map(drop)
     }
 
     impl Drop for Thread {

@@ -2,7 +2,7 @@
 //!
 //! Owns: handlers for the fault signals, on a stack of their own, that end like a panic: one line, a wait, a restart.
 //! Does not: go on; what faulted cannot be trusted.
-//! Source: rt_sigaction(2), sigaltstack(2); x86-64 refuses handlers without a restorer.
+//! Source: rt_sigaction(2), sigaltstack(2); x86-64 refuses handlers without a restorer, arm64 takes one.
 
 use linux_raw_sys::general as nr;
 use rustix::mm::{MapFlags, ProtFlags};
@@ -13,7 +13,7 @@ use crate::{Result, raw};
 /// SIGILL, SIGBUS, SIGFPE, SIGSEGV.
 const FAULTS: [i32; 4] = [4, 7, 8, 11];
 
-/// Room for the handler and for the largest register state (AMX: 11 KiB).
+/// Room for the handler and for the largest register state (AMX: 11 KiB; arm64 with SVE: less).
 const STACK_BYTES: usize = 64 * 1024;
 
 const SA_SIGINFO: u64 = 4;

@@ -1,13 +1,16 @@
-//! The few names of libc that foreign code calls: ring asks the crate getrandom, which asks libc.
+//! The few names of libc that foreign code calls: ring asks the crate getrandom, which asks libc; on 64-bit ARM it asks
+//! for the processor's abilities too.
 //!
-//! Owns: `syscall` for getrandom(2) and nothing else, errno, the text of an error.
+//! Owns: `syscall` for getrandom(2) and nothing else, errno, the text of an error, `getauxval` for abilities, the guard of
+//! stacks that Debian's build of the compiler's own functions for 64-bit ARM checks.
 //! Does not: be a libc. The linker takes what is missing here from the host's, silently and without its start-up: the check
 //! of init's binary finds that.
-//! Source: getrandom(2), syscall(2), strerror(3).
+//! Source: getrandom(2), syscall(2), strerror(3), getauxval(3).
 
-use core::ffi::{c_char, c_int, c_long};
+use core::ffi::{c_char, c_int, c_long, c_ulong};
 use core::sync::atomic::{AtomicI32, Ordering};
 
+use linux_raw_sys::auxvec::{AT_HWCAP, AT_HWCAP2};
 use linux_raw_sys::general::__NR_getrandom;
 
 use crate::{Errno, raw};
@@ -54,4 +57,28 @@ unsafe extern "C" fn __xpg_strerror_r(_: c_int, text: *mut c_char, length: usize
         unsafe { text.write(0) };
     }
     0
+}
+
+/// `unsigned long getauxval(unsigned long kind)`: what the kernel says that the processor can do; zero for all other kinds.
+#[unsafe(no_mangle)]
+extern "C" fn getauxval(kind: c_ulong) -> c_ulong {
+    let (first, second) = rustix::param::linux_hwcap();
+    let abilities = match u32::try_from(kind) {
+        Ok(AT_HWCAP) => first,
+        Ok(AT_HWCAP2) => second,
+        _ => 0,
+    };
+    abilities as c_ulong
+}
+
+/// The functions that look at it are atomics' and do not write past their frames; a random guard needs a libc's start-up.
+#[cfg(target_arch = "aarch64")]
+#[unsafe(no_mangle)]
+static __stack_chk_guard: usize = 0x00ff_0a0d_5c1e_9b37;
+
+/// `void __stack_chk_fail(void)`
+#[cfg(target_arch = "aarch64")]
+#[unsafe(no_mangle)]
+extern "C" fn __stack_chk_fail() -> ! {
+    super::panic::end_with(format_args!("a stack was written past its frame"))
 }

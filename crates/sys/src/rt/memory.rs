@@ -2,9 +2,9 @@
 //!
 //! Owns: memcpy, memmove, memset, memcmp, bcmp, strlen, and the unwinder's two names.
 //! Does not: use plain loops where the compiler would recognise the function and turn the body into a call to itself;
-//! string instructions, eight bytes at a time, do the work.
+//! the processor's own instructions do the work.
 
-use core::arch::asm;
+use crate::processor;
 
 /// `void *memcpy(void *to, const void *from, size_t len)`
 ///
@@ -12,21 +12,8 @@ use core::arch::asm;
 /// Both must be valid for `len` bytes and not overlap.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn memcpy(to: *mut u8, from: *const u8, len: usize) -> *mut u8 {
-    // SAFETY:
-    // 1. len / 8 words and then len % 8 bytes are exactly the `len` bytes the caller vouches for.
-    // 2. The direction flag is clear by the ABI.
-    unsafe {
-        asm!(
-            "rep movsq",
-            "mov rcx, {rest}",
-            "rep movsb",
-            rest = in(reg) len % 8,
-            inout("rcx") len / 8 => _,
-            inout("rdi") to => _,
-            inout("rsi") from => _,
-            options(nostack, preserves_flags),
-        );
-    }
+    // SAFETY: 1. Both are valid for `len` bytes and do not overlap.
+    unsafe { processor::copy_up(to, from, len) };
     to
 }
 
@@ -38,28 +25,11 @@ unsafe extern "C" fn memcpy(to: *mut u8, from: *const u8, len: usize) -> *mut u8
 unsafe extern "C" fn memmove(to: *mut u8, from: *const u8, len: usize) -> *mut u8 {
     if (to as usize).wrapping_sub(from as usize) >= len {
         // SAFETY: 1. Copying upwards is right when the target does not begin inside the source.
-        return unsafe { memcpy(to, from, len) };
+        unsafe { processor::copy_up(to, from, len) };
+        return to;
     }
-    // SAFETY:
-    // 1. Downwards, from the last byte: the bytes that the end of the target overlaps are read first.
-    // 2. First len % 8 single bytes at the end, then words, whose addresses are the last byte's minus seven.
-    // 3. The direction flag is set back before the block ends.
-    unsafe {
-        asm!(
-            "std",
-            "rep movsb",
-            "mov rcx, {words}",
-            "sub rdi, 7",
-            "sub rsi, 7",
-            "rep movsq",
-            "cld",
-            words = in(reg) len / 8,
-            inout("rcx") len % 8 => _,
-            inout("rdi") to.wrapping_add(len).wrapping_sub(1) => _,
-            inout("rsi") from.wrapping_add(len).wrapping_sub(1) => _,
-            options(nostack),
-        );
-    }
+    // SAFETY: 1. Copying downwards is right when the target begins inside the source.
+    unsafe { processor::copy_down(to, from, len) };
     to
 }
 
@@ -69,20 +39,8 @@ unsafe extern "C" fn memmove(to: *mut u8, from: *const u8, len: usize) -> *mut u
 /// The target must be valid for `len` bytes.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn memset(to: *mut u8, byte: i32, len: usize) -> *mut u8 {
-    let pattern = u64::from(byte.to_le_bytes()[0]) * 0x0101_0101_0101_0101;
-    // SAFETY: 1. len / 8 words and then len % 8 bytes are exactly the `len` bytes the caller vouches for.
-    unsafe {
-        asm!(
-            "rep stosq",
-            "mov rcx, {rest}",
-            "rep stosb",
-            rest = in(reg) len % 8,
-            inout("rcx") len / 8 => _,
-            inout("rdi") to => _,
-            in("rax") pattern,
-            options(nostack, preserves_flags),
-        );
-    }
+    // SAFETY: 1. The same obligation.
+    unsafe { processor::fill(to, byte.to_le_bytes()[0], len) };
     to
 }
 

@@ -1,8 +1,8 @@
 //! Entry point.
 //!
-//! Owns: `_start` and the argument vector.
-//! Source: System V ABI for x86-64, "Process Initialization": at entry rsp points at argc, followed by argv, a null,
-//! envp, a null and the auxiliary vector.
+//! Owns: what `_start` ([`processor`](crate::processor)) calls, and the argument vector.
+//! Source: execve(2): at entry the stack pointer points at argc, followed by argv, a null, envp, a null and the auxiliary
+//! vector, on every processor.
 
 use core::ffi::{CStr, c_char};
 
@@ -10,18 +10,6 @@ unsafe extern "Rust" {
     /// Defined by [`program!`](crate::program).
     fn billet_main(arguments: Arguments) -> i32;
 }
-
-core::arch::global_asm!(
-    ".globl _start",
-    ".type _start, @function",
-    "_start:",
-    "xor ebp, ebp",
-    "mov rdi, rsp",
-    "and rsp, -16",
-    "call {enter}",
-    "ud2",
-    enter = sym enter,
-);
 
 /// The program's arguments, the name first.
 #[derive(Debug, Clone, Copy)]
@@ -47,7 +35,7 @@ impl Arguments {
 ///
 /// # Safety
 /// `stack` is the stack pointer that the kernel started the process with.
-unsafe extern "C" fn enter(stack: *mut usize) -> ! {
+pub(crate) unsafe extern "C" fn enter(stack: *mut usize) -> ! {
     // SAFETY: 1. The kernel put argc there.
     let count = unsafe { *stack };
     // SAFETY: 1. argv follows argc.
