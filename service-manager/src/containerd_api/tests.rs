@@ -1,6 +1,7 @@
 //! The client against a real containerd: the one that the image was built from, or one on the path. Pulls come from a
 //! small registry on loopback.
 
+use std::io::Read as _;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -29,13 +30,24 @@ impl Drop for Daemon {
 
 /// The containerd that goes into the image, else the one on the path.
 fn program() -> PathBuf {
-    let cache = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache/billet/unpacked"));
+    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
+    let cache = std::env::var_os("XDG_CACHE_HOME").filter(|folder| !folder.is_empty());
+    let cache = cache.map(PathBuf::from).or_else(home).map(|cache| cache.join("billet/unpacked"));
     let unpacked = cache.and_then(|cache| std::fs::read_dir(cache).ok()).into_iter().flatten().flatten();
     let unpacked = unpacked.map(|entry| entry.path().join("usr/bin/containerd"));
     let path = std::env::var_os("PATH").unwrap_or_default();
     let on_path: Vec<_> = std::env::split_paths(&path).map(|folder| folder.join("containerd")).collect();
-    let found = unpacked.chain(on_path).find(|path| path.exists());
+    // The cache has those of images for other processors, too.
+    let own = machine(&std::env::current_exe().unwrap());
+    let found = unpacked.chain(on_path).find(|path| path.exists() && machine(path) == own);
     found.expect("there is no containerd: `cargo xtask build` unpacks the image's")
+}
+
+/// For which processor an ELF file is (`e_machine`).
+fn machine(program: &Path) -> [u8; 2] {
+    let mut header = [0; 20];
+    std::fs::File::open(program).unwrap().read_exact(&mut header).unwrap();
+    [header[18], header[19]]
 }
 
 impl Daemon {
