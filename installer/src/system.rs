@@ -14,7 +14,7 @@ use std::path::Path;
 
 use ondisk::bundle::{KEPT_KEY_PATH, KEY_BYTES, KEY_PATH, PublicKey};
 use ondisk::manifest::{AUTHORITIES_PATH, KEPT_PATH, Layer, PATH, RootManifest};
-use ondisk::{bzimage, fat};
+use ondisk::{Architecture, bzimage, fat};
 
 use crate::tree::Tree;
 use crate::{Error, initramfs, uki};
@@ -52,7 +52,13 @@ pub mod names {
 }
 
 /// Where firmware looks for a boot loader when no variable names one.
-pub const LOADER_PATH: &str = "EFI/BOOT/BOOTX64.EFI";
+#[must_use]
+pub const fn loader_path(architecture: Architecture) -> &'static str {
+    match architecture {
+        Architecture::Amd64 => "EFI/BOOT/BOOTX64.EFI",
+        Architecture::Arm64 => "EFI/BOOT/BOOTAA64.EFI",
+    }
+}
 
 /// Where systemd-boot looks for its settings.
 pub const LOADER_CONFIG_PATH: &str = "loader/loader.conf";
@@ -157,11 +163,17 @@ impl BootParts {
         self.of_kernel().into_iter().chain(self.of_base()).chain(network).chain(key)
     }
 
+    /// Which machines start it: those that the stub is for.
+    #[must_use]
+    pub fn architecture(&self) -> Architecture {
+        Architecture::of_program(&self.stub).unwrap_or(Architecture::OWN)
+    }
+
     /// The boot loader's files on an EFI system partition; the UKI comes beside them.
     #[must_use]
     pub fn loader_files(&self) -> [fat::File<'_>; 2] {
         [
-            fat::File { path: LOADER_PATH, content: &self.loader },
+            fat::File { path: loader_path(self.architecture()), content: &self.loader },
             fat::File { path: LOADER_CONFIG_PATH, content: self.loader_config.as_bytes() },
         ]
     }

@@ -13,6 +13,7 @@ use installer::image::{Kind, Source};
 use installer::layer::{self, Spec};
 use installer::secure_boot::Signer;
 use installer::system::{BootParts, System};
+use ondisk::Architecture;
 
 /// A PE image by the GNU linker; its recipe is beside it.
 const STUB: &[u8] = include_bytes!("../../crates/ondisk/testdata/stub.efi");
@@ -40,7 +41,7 @@ fn source(folder: &Path) -> Source {
 }
 
 fn build(source: &Source, kind: Kind, folder: &Path) -> std::path::PathBuf {
-    let path = folder.join(kind.file_name());
+    let path = folder.join(kind.file_name(source.system.boot.architecture()));
     kind.build(source, 512, &path, &mut installer::silent).unwrap();
     path
 }
@@ -126,6 +127,34 @@ fn xorriso_and_sgdisk_read_the_iso() {
     let image = format!("{}@@{}", iso.display(), sector * 512);
     let told = tool("mdir", &["-i", &image, "::EFI/BOOT"]);
     assert!(told.contains("BOOTX64"), "{told}");
+}
+
+/// The stub says which machines an image is for; nobody has to.
+#[test]
+fn an_image_for_other_processors_has_their_names_and_is_read_here() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut source = source(dir.path());
+    let header = usize::try_from(u32::from_le_bytes(STUB[0x3c..0x40].try_into().unwrap())).unwrap();
+    source.system.boot.stub[header + 4..header + 6].copy_from_slice(&0xaa64_u16.to_le_bytes());
+    let iso = build(&source, Kind::Iso, dir.path());
+    assert!(iso.ends_with("metal-arm64.iso"), "{}", iso.display());
+    let told = tool("sgdisk", &["--print", text(&iso)]);
+    let line = told.lines().find(|line| line.trim_end().ends_with("EFI")).unwrap();
+    let sector: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+    let told = tool("mdir", &["-i", &format!("{}@@{}", iso.display(), sector * 512), "::EFI/BOOT"]);
+    assert!(told.contains("BOOTAA64") && !told.contains("BOOTX64"), "{told}");
+    for kind in [Kind::Installer, Kind::DockerInstaller] {
+        let image = build(&source, kind, dir.path());
+        let work = dir.path().join(format!("{kind:?}"));
+        fs::create_dir(&work).unwrap();
+        let read = Source::open(&image, &work).unwrap();
+        assert_eq!(read.system.boot.architecture(), Architecture::Arm64);
+    }
+    let told = tool(
+        "skopeo",
+        &["inspect", &format!("oci-archive:{}", dir.path().join("installer-arm64.tar").display())],
+    );
+    assert!(told.contains("\"arm64\""), "{told}");
 }
 
 #[test]

@@ -31,6 +31,8 @@ use crate::inputs::Freshness;
 use crate::kernel;
 use crate::place;
 use crate::programs;
+use crate::target::{self, Architecture};
+use crate::toolchain::Toolchain;
 use artefacts::relative;
 use boot::Images;
 use layers::LayerStore;
@@ -42,8 +44,13 @@ const PROFILE: &str = "default";
 
 /// What the kernel of a node is told, unless the one who boots it says otherwise. Each word is explained in
 /// docs/users/kernel-parameters.md.
-const COMMAND_LINE: &str = "console=ttyS0 panic=10 oops=panic gpt init_on_alloc=1 slab_nomerge pti=on consoleblank=0 \
+const COMMAND_LINE: &str = "panic=10 oops=panic gpt init_on_alloc=1 slab_nomerge pti=on consoleblank=0 \
     cryptomgr.notests=1 printk.devkmsg=on talos.platform=metal billet.config=metal-iso";
+
+/// The whole line, which names the console first.
+fn command_line(architecture: Architecture) -> String {
+    format!("console={} {COMMAND_LINE}", target::console(architecture))
+}
 
 /// `--kernel` for the image's own, which is the default.
 const DEBIAN: &str = "debian";
@@ -62,11 +69,21 @@ pub(crate) struct Options {
     /// Its modules: lib/modules/RELEASE, or a folder with that in it.
     #[arg(long, value_name = "FOLDER", requires = "kernel")]
     modules: Option<PathBuf>,
+    /// The machines that the images are for: `amd64` or `arm64`, whose images go to target/billet-arm64.
+    #[arg(long, value_name = "NAME", default_value = "amd64", value_parser = architecture, conflicts_with = "kernel")]
+    arch: Architecture,
+}
+
+fn architecture(name: &str) -> Result<Architecture, String> {
+    Architecture::named(name).ok_or_else(|| "images are made for amd64 and arm64".to_owned())
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     host::ensure_packages(Need::Build)?;
     let freshness = if options.update { Freshness::Now } else { Freshness::Day };
+    if options.arch == Architecture::Arm64 {
+        return build_for_arm64(freshness).and_then(|artefacts| sizes::print(&artefacts));
+    }
     let kernel = chosen(options.kernel.as_deref(), options.modules.as_deref(), freshness)?;
     let artefacts = build(freshness, kernel.as_ref(), Client::Released)?;
     sizes::print(&artefacts)
@@ -104,27 +121,48 @@ pub(crate) enum Client {
     Dev,
 }
 
+/// What is built.
+struct Order<'o> {
+    architecture: Architecture,
+    /// One of the user's.
+    kernel: Option<&'o Given>,
+    client: Client,
+    freshness: Freshness,
+}
+
 /// Builds all there is to build and writes `build.json`. `kernel`: one of the user's.
 pub(crate) fn build(freshness: Freshness, kernel: Option<&Given>, client: Client) -> Result<Artefacts> {
-    let output = Output::open(&place::artefacts())?;
+    make(&Order { architecture: Architecture::Amd64, kernel, client, freshness })
+}
+
+/// The same for machines of another kind, whose programs are compiled here all the same. The client is this machine's.
+pub(crate) fn build_for_arm64(freshness: Freshness) -> Result<Artefacts> {
+    host::ensure_arm64_packages()?;
+    make(&Order { architecture: Architecture::Arm64, kernel: None, client: Client::Dev, freshness })
+}
+
+fn make(order: &Order<'_>) -> Result<Artefacts> {
+    let &Order { architecture, kernel, client, freshness } = order;
+    let output = Output::open(&place::artefacts_for(architecture))?;
     let cache = Cache::open(&place::cache()?)?;
-    let init = programs::compile(&programs::INIT)?;
+    let toolchain = Toolchain::find(&cache, freshness, architecture)?;
+    let init = programs::compile(&programs::INIT, &toolchain)?;
     programs::check_init(&init)?;
-    let machined = programs::compile(&programs::MACHINED)?;
-    let agent = programs::compile(&programs::TEST_AGENT)?;
+    let machined = programs::compile(&programs::MACHINED, &toolchain)?;
+    let agent = programs::compile(&programs::TEST_AGENT, &toolchain)?;
     let billetctl = match client {
-        Client::Released => programs::compile(&programs::BILLETCTL)?,
+        Client::Released => programs::compile(&programs::BILLETCTL, &Toolchain::own())?,
         Client::Dev => programs::dev_billetctl()?,
     };
-    let materials = Materials::gather(&cache, freshness)?;
-    let sets = kernel::ModuleSets::read(PROFILE)?;
+    let materials = Materials::gather(&cache, freshness, architecture)?;
+    let sets = kernel::ModuleSets::read(PROFILE, architecture)?;
     let store = LayerStore::open(&cache, &output)?;
-    let boot = boot::parts(&cache, &materials, &sets, &init)?;
+    let boot = boot::parts(&cache, &materials, &sets, &init, architecture)?;
     let grub = materials.grub(&cache)?;
     let base = store.layer(&materials.base(&machined, &boot)?, "base", None)?;
     let modules = kernel::modules(&cache, &materials.kernel, &sets.layer)?;
     let sbom = materials.kernel_sbom()?;
-    let tree = image::kernel_layer::assemble(&materials.kernel, &modules, &sbom, &boot, &grub)?;
+    let tree = image::kernel_layer::assemble(&materials.kernel, &modules, &sbom, &boot, grub.as_ref())?;
     let kernel_layer = store.layer(&tree, "kernel", Some(&materials.kernel.release))?;
     let agent_layer = store.layer(&image::agent::assemble(&agent)?, image::agent::NAME, None)?;
 
@@ -136,17 +174,24 @@ pub(crate) fn build(freshness: Freshness, kernel: Option<&Given>, client: Client
     let vmlinuz = output.bytes("vmlinuz", &boot.kernel)?;
     let images = Images::new(&output, boot)?;
     let test: Vec<Layer> = production.iter().cloned().chain([agent_layer]).collect();
+    let (grub_boot, grub_core) = match &grub {
+        Some(grub) => (
+            Some(relative(&output.bytes(installer::grub::BOOT_NAME, &grub.boot)?)?),
+            Some(relative(&output.bytes(installer::grub::CORE_NAME, &grub.core)?)?),
+        ),
+        None => (None, None),
+    };
     let artefacts = Artefacts {
         version: version().to_owned(),
         kernel_release,
         vmlinuz: relative(&vmlinuz)?,
         sbom: relative(&output.text("sbom.spdx.json", &materials.whole_sbom()?)?)?,
-        cmdline: COMMAND_LINE.to_owned(),
+        cmdline: command_line(architecture),
         init: relative(&output.copy("init", &init)?)?,
         machined: relative(&output.copy("machined", &machined)?)?,
         billetctl: relative(&output.copy("billetctl", &billetctl)?)?,
-        grub_boot: relative(&output.bytes(installer::grub::BOOT_NAME, &grub.boot)?)?,
-        grub_core: relative(&output.bytes(installer::grub::CORE_NAME, &grub.core)?)?,
+        grub_boot,
+        grub_core,
         production: images.image("", &production)?,
         test: images.image("test-", &test)?,
     };

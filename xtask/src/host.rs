@@ -66,6 +66,14 @@ const KERNEL_PACKAGES: [(&str, &str); 9] = [
     ("zstd", "zstd"),
 ];
 
+/// What compiling and starting images for 64-bit ARM takes besides, with a program or absolute path of each.
+const ARM64_PACKAGES: [(&str, &str); 4] = [
+    ("gcc-aarch64-linux-gnu", "aarch64-linux-gnu-gcc"),
+    ("libc6-dev-arm64-cross", "/usr/aarch64-linux-gnu/lib/libc.a"),
+    ("qemu-efi-aarch64", "/usr/share/AAVMF/AAVMF_CODE.fd"),
+    ("qemu-system-arm", "qemu-system-aarch64"),
+];
+
 /// Makes sure that everything for this need is there.
 pub(crate) fn ensure_packages(need: Need) -> Result<()> {
     ensure(|| missing(need))
@@ -73,9 +81,16 @@ pub(crate) fn ensure_packages(need: Need) -> Result<()> {
 
 /// Makes sure that a kernel can be compiled.
 pub(crate) fn ensure_kernel_packages() -> Result<()> {
-    ensure(|| {
-        KERNEL_PACKAGES.iter().filter(|(_, file)| !present(file)).map(|(package, _)| *package).collect()
-    })
+    ensure(|| absent(&KERNEL_PACKAGES))
+}
+
+/// Makes sure that images for 64-bit ARM can be made and started.
+pub(crate) fn ensure_arm64_packages() -> Result<()> {
+    ensure(|| absent(&ARM64_PACKAGES))
+}
+
+fn absent(packages: &[(&'static str, &str)]) -> Vec<&'static str> {
+    packages.iter().filter(|(_, file)| !present(file)).map(|(package, _)| *package).collect()
 }
 
 fn ensure(look: impl Fn() -> Vec<&'static str>) -> Result<()> {

@@ -23,10 +23,10 @@ pub(crate) use copyright::licences;
 use crate::cache::{Cache, Key};
 use crate::command::Cmd;
 use crate::step::step;
+use crate::target::Architecture;
 use apt_root::AptRoot;
 
 pub(crate) const DEBIAN_SUITE: &str = "trixie";
-pub(crate) const DEBIAN_ARCH: &str = "amd64";
 
 /// How far apart the archive's state and a build may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,18 +41,37 @@ pub(crate) enum Freshness {
 pub(crate) struct Inputs<'a> {
     cache: &'a Cache,
     apt: AptRoot,
+    architecture: Architecture,
 }
 
 impl<'a> Inputs<'a> {
+    /// The archive for machines like those that build.
     pub(crate) fn open(cache: &'a Cache, freshness: Freshness) -> Result<Self> {
-        let apt = AptRoot::open(cache, freshness)?;
-        Ok(Self { cache, apt })
+        Self::open_for(cache, freshness, Architecture::Amd64)
+    }
+
+    /// The archive for these machines.
+    pub(crate) fn open_for(
+        cache: &'a Cache,
+        freshness: Freshness,
+        architecture: Architecture,
+    ) -> Result<Self> {
+        let apt = AptRoot::open(cache, freshness, architecture)?;
+        Ok(Self { cache, apt, architecture })
+    }
+
+    pub(crate) fn architecture(&self) -> Architecture {
+        self.architecture
     }
 
     /// The versions of these packages that the archive offers, in the given order.
     pub(crate) fn resolve(&mut self, names: &[&str]) -> Result<Vec<Package>> {
+        let architecture = self.architecture;
         let known = self.apt.resolve(names)?;
-        names.iter().map(|name| known.get(*name).cloned().with_context(|| no_package(name))).collect()
+        names
+            .iter()
+            .map(|name| known.get(*name).cloned().with_context(|| no_package(name, architecture)))
+            .collect()
     }
 
     /// The packages' files, each in a folder of its own.
@@ -102,6 +121,6 @@ fn unpack_key(package: &Package) -> Key {
     Key::from_sha256(&package.sha256)
 }
 
-fn no_package(name: &str) -> String {
-    format!("the archive ({DEBIAN_SUITE}, {DEBIAN_ARCH}) has no package {name}")
+fn no_package(name: &str, architecture: Architecture) -> String {
+    format!("the archive ({DEBIAN_SUITE}, {}) has no package {name}", architecture.name())
 }

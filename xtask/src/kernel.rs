@@ -24,6 +24,7 @@ pub(crate) use source::source;
 use crate::cache::Cache;
 use crate::inputs::{Inputs, Package};
 use crate::place;
+use crate::target::Architecture;
 
 /// A kernel as a provider hands it over.
 #[derive(Debug, Clone)]
@@ -49,16 +50,16 @@ pub(crate) trait Provider {
 }
 
 /// Checks a kernel against the options that a node needs; all that is missing is named at once.
-pub(crate) fn check(kernel: &Kernel) -> Result<()> {
+pub(crate) fn check(kernel: &Kernel, architecture: Architecture) -> Result<()> {
     let config = std::fs::read_to_string(&kernel.config)
         .with_context(|| format!("read {}", kernel.config.display()))?;
-    Ok(Required::list()?.check(&kernel.release, &config)?)
+    Ok(Required::list(architecture)?.check(&kernel.release, &config)?)
 }
 
 /// Reads a list of modules.
-pub(crate) fn module_set(path: &Path) -> Result<ModuleSet> {
+pub(crate) fn module_set(path: &Path, architecture: Architecture) -> Result<ModuleSet> {
     let text = std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
-    Ok(ModuleSet::parse(&path.display().to_string(), &text)?)
+    Ok(ModuleSet::parse(&path.display().to_string(), &text, architecture)?)
 }
 
 /// The module sets of an image.
@@ -71,12 +72,13 @@ pub(crate) struct ModuleSets {
 }
 
 impl ModuleSets {
-    pub(crate) fn read(profile: &str) -> Result<Self> {
+    pub(crate) fn read(profile: &str, architecture: Architecture) -> Result<Self> {
         let root = place::repository();
-        let initramfs = module_set(&root.join(format!("initramfs/modules-{profile}.toml")))?;
-        let mut network = module_set(&root.join("initramfs/modules-network.toml"))?;
+        let module_set = |path: PathBuf| module_set(&path, architecture);
+        let initramfs = module_set(root.join(format!("initramfs/modules-{profile}.toml")))?;
+        let mut network = module_set(root.join("initramfs/modules-network.toml"))?;
         network.add(&initramfs);
-        let mut layer = module_set(&root.join("kernel-config/modules.toml"))?;
+        let mut layer = module_set(root.join("kernel-config/modules.toml"))?;
         layer.add(&network);
         Ok(Self { initramfs, network, layer })
     }

@@ -15,6 +15,8 @@ mod place;
 mod programs;
 mod sbom;
 mod step;
+mod target;
+mod toolchain;
 
 use std::process::ExitCode;
 

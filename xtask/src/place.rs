@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use crate::target::Architecture;
+
 /// The repository's root: the folder above xtask's own.
 pub(crate) fn repository() -> PathBuf {
     // Cargo sets the variable for `cargo run`; the constant serves a binary that is started by hand.
@@ -22,6 +24,14 @@ pub(crate) fn target() -> PathBuf {
 /// What `build` makes.
 pub(crate) fn artefacts() -> PathBuf {
     target().join("billet")
+}
+
+/// What `build` makes for these machines.
+pub(crate) fn artefacts_for(architecture: Architecture) -> PathBuf {
+    match architecture {
+        Architecture::Amd64 => artefacts(),
+        other => target().join(format!("billet-{}", other.name())),
+    }
 }
 
 /// Files and state of a VM that `run` started.

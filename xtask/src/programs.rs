@@ -12,15 +12,15 @@ use crate::command::Cmd;
 use crate::image::elf;
 use crate::place;
 use crate::step::step;
-
-/// Must be that of `.cargo/config.toml`.
-const TARGET: &str = "x86_64-unknown-linux-gnu";
+use crate::target::{self, Architecture};
+use crate::toolchain::Toolchain;
 
 /// The cargo profiles in the workspace's Cargo.toml: init has one of its own.
 const PROFILE: &str = "image";
 const INIT_PROFILE: &str = "image-init";
 
-/// Relocations of a position-independent program as a bitmap: 2 % of their size in a table, and less to read at start.
+/// Relocations of a position-independent program as a bitmap: 2 % of their size in a table, and less to read at start. GNU's
+/// linker, which makes programs for other machines, does not know it.
 const PACKED_RELOCATIONS: &str = "-Clink-arg=-Wl,--pack-dyn-relocs=relr";
 
 /// Between flags in CARGO_ENCODED_RUSTFLAGS: paths may hold blanks.
@@ -46,23 +46,26 @@ pub(crate) const BILLETCTL: Program = Program { package: "billetctl", features: 
 pub(crate) const TEST_AGENT: Program = Program { package: "test-agent", features: &[], binary: "test-agent" };
 
 /// Compiles a program and gives the path of its binary.
-pub(crate) fn compile(program: &Program) -> Result<PathBuf> {
+pub(crate) fn compile(program: &Program, toolchain: &Toolchain) -> Result<PathBuf> {
+    let architecture = toolchain.architecture;
+    let triple = target::triple(architecture);
     // One at a time: together, cargo would give each the features of all.
     let cargo = Cmd::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .args(["build", "--quiet", "--locked", "--profile", program.profile(), "--target", TARGET])
+        .args(["build", "--quiet", "--locked", "--profile", program.profile(), "--target", triple])
         .args(["--package", program.package, "--bin", program.binary])
-        .env("CARGO_ENCODED_RUSTFLAGS", rust_flags()?)
+        .env("CARGO_ENCODED_RUSTFLAGS", rust_flags(architecture)?)
         .env("CFLAGS", c_flags())
         .env("CC_SHELL_ESCAPED_FLAGS", "1")
         .folder(&place::repository());
     let cargo = program.features.iter().fold(cargo, |cargo, feature| cargo.args(["--features", feature]));
-    step(&format!("compile {}", program.binary), || {
+    let cargo = toolchain.settings.iter().fold(cargo, |cargo, (name, value)| cargo.env(name, value));
+    step(&format!("compile {}{}", program.binary, toolchain.purpose()), || {
         if !cargo.show()? {
             bail!("{cargo} failed");
         }
         Ok(())
     })?;
-    Ok(place::target().join(TARGET).join(program.profile()).join(program.binary))
+    Ok(place::target().join(triple).join(program.profile()).join(program.binary))
 }
 
 /// billetctl as the unit tests of the workspace have it, which have compiled most of it already: whole-program optimisation
@@ -78,7 +81,7 @@ pub(crate) fn dev_billetctl() -> Result<PathBuf> {
         }
         Ok(())
     })?;
-    Ok(place::target().join(TARGET).join("debug").join(BILLETCTL.binary))
+    Ok(place::target().join(target::triple(Architecture::Amd64)).join("debug").join(BILLETCTL.binary))
 }
 
 /// Largest init in bytes, stripped (invariant 3).
@@ -102,8 +105,11 @@ pub(crate) fn check_init(binary: &Path) -> Result<()> {
     Ok(())
 }
 
-fn rust_flags() -> Result<OsString> {
-    let mut flags = vec![OsString::from("-Ctarget-feature=+crt-static"), OsString::from(PACKED_RELOCATIONS)];
+fn rust_flags(architecture: Architecture) -> Result<OsString> {
+    let mut flags = vec![OsString::from("-Ctarget-feature=+crt-static")];
+    if architecture == Architecture::Amd64 {
+        flags.push(PACKED_RELOCATIONS.into());
+    }
     for (from, to) in mapped_folders()? {
         let mut flag = OsString::from("--remap-path-prefix=");
         flag.push(from);

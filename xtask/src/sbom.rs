@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 pub(crate) use crates::compiled_in;
 
 use crate::cache::KeyBuilder;
-use crate::inputs::{self, DEBIAN_ARCH, DEBIAN_SUITE, Package};
+use crate::inputs::{self, DEBIAN_SUITE, Package};
 
 /// One thing that an image is made of.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,8 +54,8 @@ fn debian_one(package: &Package, folder: &Path) -> Component {
         sha256: Some(package.sha256.clone()),
         licence: text.ok().and_then(|text| inputs::licences(&text)),
         purl: Some(format!(
-            "pkg:deb/debian/{}@{version}?arch={DEBIAN_ARCH}&distro={DEBIAN_SUITE}",
-            package.name
+            "pkg:deb/debian/{}@{version}?arch={}&distro={DEBIAN_SUITE}",
+            package.name, package.arch
         )),
         origin: "debian",
     }

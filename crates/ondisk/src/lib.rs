@@ -9,6 +9,7 @@
 
 extern crate alloc;
 
+pub mod architecture;
 pub mod bundle;
 pub mod bzimage;
 pub mod cpio;
@@ -34,5 +35,6 @@ mod crc32;
 mod field;
 mod region;
 
+pub use architecture::Architecture;
 pub use digest::Digest;
 pub use region::{Extent, ReadAt, ReadError, Step};

@@ -15,17 +15,21 @@ use sys::crypt::{Crypt, Switches};
 use sys::dm::Mapped;
 use sys::errno::Described;
 
-/// For AES in XTS mode: the fast cipher, the mode and what it is made of.
-const AES_XTS: &[&str] = &["aesni_intel", "ecb", "xts", TARGET];
-/// For Adiantum: its ciphers and hashes, by the names of older and newer kernels, and what makes one of them.
+/// For AES in XTS mode: the fast ciphers of each architecture, the mode and what it is made of.
+const AES_XTS: &[&str] = &["aesni_intel", "aes_ce_blk", "aes_neon_bs", "ecb", "xts", TARGET];
+/// For Adiantum: its ciphers and hashes, by the names of older and newer kernels and of each architecture, and what makes
+/// one of them.
 const ADIANTUM: &[&str] = &[
     "aesni_intel",
+    "aes_ce_blk",
     "chacha_x86_64",
+    "chacha_neon",
     "chacha_generic",
     "chacha",
     "nhpoly1305",
     "nhpoly1305_avx2",
     "nhpoly1305_sse2",
+    "nhpoly1305_neon",
     "adiantum",
     TARGET,
 ];

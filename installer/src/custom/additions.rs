@@ -12,10 +12,10 @@ use std::path::Path;
 
 use flate2::read::GzDecoder;
 use oci::archive::Archive;
+use ondisk::Architecture;
 
 use super::profile::{Addition, From};
 use crate::Error;
-use crate::image::ARCHITECTURE;
 use crate::tree::{Entry, Node, Tree};
 
 /// How a gzip file begins (RFC 1952 §2.3.1).
@@ -28,13 +28,19 @@ const OPAQUE: &str = ".wh..wh..opq";
 type Entries = BTreeMap<String, Entry>;
 
 /// Entries of several sources.
-#[derive(Default)]
 pub(super) struct Additions {
+    /// Of container images that are for several architectures.
+    architecture: Architecture,
     entries: BTreeMap<String, (Entry, String)>,
     conflicts: Vec<String>,
 }
 
 impl Additions {
+    /// None yet, for an image of this architecture.
+    pub(super) fn for_image(architecture: Architecture) -> Self {
+        Self { architecture, entries: BTreeMap::new(), conflicts: Vec::new() }
+    }
+
     /// Reads a source.
     pub(super) fn read(&mut self, addition: &Addition) -> Result<(), Error> {
         let name = addition.from.path().display().to_string();
@@ -42,7 +48,7 @@ impl Additions {
             From::Folder(path) => folder(path)?,
             From::Stage(path) => stage(path)?,
             From::Tar(path) => tar_file(path)?,
-            From::Image(path) => image(path)?,
+            From::Image(path) => image(path, self.architecture)?,
         };
         let to = addition.to.trim_matches('/');
         for (path, entry) in entries {
@@ -90,12 +96,12 @@ fn folder(path: &Path) -> Result<Entries, Error> {
 }
 
 /// A folder with its modes, a container image, or another tar file.
-pub(super) fn of_any(path: &Path) -> Result<Entries, Error> {
+pub(super) fn of_any(path: &Path, architecture: Architecture) -> Result<Entries, Error> {
     if path.is_dir() {
         return stage(path);
     }
     match Archive::open(path) {
-        Ok(archive) if archive.is_image() => image(path),
+        Ok(archive) if archive.is_image() => image(path, architecture),
         _ => tar_file(path),
     }
 }
@@ -127,9 +133,9 @@ fn tar_file(path: &Path) -> Result<Entries, Error> {
 }
 
 /// All layers of an image, one over the other.
-fn image(path: &Path) -> Result<Entries, Error> {
+fn image(path: &Path, architecture: Architecture) -> Result<Entries, Error> {
     let archive = Archive::open(path)?;
-    let (manifest, _) = archive.image(ARCHITECTURE)?;
+    let (manifest, _) = archive.image(architecture.name())?;
     let mut entries = Entries::new();
     for layer in &manifest.layers {
         let blob = archive.blob(layer)?;

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use oci::installer::Version;
+use ondisk::Architecture;
 use serde::Deserialize;
 
 use super::additions::{self, Additions};
@@ -79,11 +80,17 @@ struct Constraint {
     version: String,
 }
 
-/// Reads the extensions for an image of this version, whose kernel has this release.
-pub(super) fn read(paths: &[PathBuf], version: &str, release: Option<&str>) -> Result<Vec<Extension>, Error> {
-    let (mut found, mut all) = (Vec::new(), Additions::default());
+/// Reads the extensions for an image of this version and architecture, whose kernel has this release.
+pub(super) fn read(
+    paths: &[PathBuf],
+    version: &str,
+    release: Option<&str>,
+    architecture: Architecture,
+) -> Result<Vec<Extension>, Error> {
+    let (mut found, mut all) = (Vec::new(), Additions::for_image(architecture));
     for path in paths {
-        let extension = one(path, version, release)?;
+        let files = additions::of_any(path, architecture)?;
+        let extension = one(path, files, version, release)?;
         for (path, entry) in &extension.entries {
             all.put(&format!("extension {}", extension.name), path, entry.clone())?;
         }
@@ -93,10 +100,14 @@ pub(super) fn read(paths: &[PathBuf], version: &str, release: Option<&str>) -> R
     Ok(found)
 }
 
-fn one(path: &Path, version: &str, release: Option<&str>) -> Result<Extension, Error> {
+fn one(
+    path: &Path,
+    files: BTreeMap<String, Entry>,
+    version: &str,
+    release: Option<&str>,
+) -> Result<Extension, Error> {
     let mut name = path.display().to_string();
     let refused = |name: &str, reason: String| Error::Extension { name: name.to_owned(), reason };
-    let files = additions::of_any(path)?;
     let manifest = files.get(MANIFEST).map(Entry::content).transpose()?;
     let Some(manifest) = manifest else {
         return Err(refused(
@@ -224,7 +235,7 @@ mod tests {
 
     fn refusal(files: &[(&str, &str)]) -> String {
         let dir = folder(files);
-        let read = read(&[dir.path().to_owned()], "0.1.0", Some("6.12"));
+        let read = read(&[dir.path().to_owned()], "0.1.0", Some("6.12"), Architecture::Amd64);
         read.err().map(|error| error.to_string()).unwrap_or_default()
     }
 
@@ -239,7 +250,7 @@ mod tests {
         ];
         assert_eq!(refusal(&files), "");
         let dir = folder(&files);
-        let found = read(&[dir.path().to_owned()], "0.1.0", Some("6.12")).unwrap();
+        let found = read(&[dir.path().to_owned()], "0.1.0", Some("6.12"), Architecture::Amd64).unwrap();
         assert_eq!((found[0].name.as_str(), found[0].version.as_str()), ("tools", "1.0-v1.2"));
         assert!(found[0].entries.contains_key("usr/local/bin/tool"));
     }
@@ -285,7 +296,8 @@ mod tests {
         assert!(refusal(&[("manifest.yaml", good.as_str())]).contains("extension rootfs is missing"));
         let dir = folder(&[("manifest.yaml", good.as_str()), tool]);
         fs::set_permissions(dir.path().join(tool.0), fs::Permissions::from_mode(0o666)).unwrap();
-        let error = read(&[dir.path().to_owned()], "0.1.0", None).err().unwrap().to_string();
+        let error =
+            read(&[dir.path().to_owned()], "0.1.0", None, Architecture::Amd64).err().unwrap().to_string();
         assert!(error.contains("/usr/local/tool can be written by everybody (mode 0666)"), "{error}");
     }
 
@@ -299,8 +311,10 @@ mod tests {
             ])
         };
         let (one, two) = (with("one", "1"), with("two", "2"));
-        let error =
-            read(&[one.path().to_owned(), two.path().to_owned()], "0.1.0", None).err().unwrap().to_string();
+        let error = read(&[one.path().to_owned(), two.path().to_owned()], "0.1.0", None, Architecture::Amd64)
+            .err()
+            .unwrap()
+            .to_string();
         assert!(
             error.contains("/usr/local/a is in extension one and, different, in extension two"),
             "{error}"

@@ -169,12 +169,12 @@ fn swap(
     };
     let with_modules = modules.as_ref().map(|modules| modules.release.as_str());
     boot.modules = initramfs::compressed_segment(
-        &kernel::initramfs(with_modules, texts, &content)?,
+        &kernel::initramfs(boot.architecture(), with_modules, texts, &content)?,
         initramfs::ZSTD_LEVEL,
     )?;
     // A kernel without drivers of network cards: an image for network boot says that it misses them.
     let network = match with_modules {
-        Some(release) => kernel::network(release, texts, &content)?,
+        Some(release) => kernel::network(boot.architecture(), release, texts, &content)?,
         None => None,
     };
     let pack = |tree: Tree| initramfs::compressed_segment(&tree, initramfs::ZSTD_LEVEL);
@@ -224,7 +224,7 @@ fn extend(
     } else {
         return Ok(());
     }
-    let resolved = kernel::ModuleSet::initramfs()?.resolve(&texts.index());
+    let resolved = kernel::ModuleSet::initramfs(boot.architecture())?.resolve(&texts.index());
     if !resolved.paths.iter().any(|path| files.contains_key(*path)) {
         return Ok(());
     }
@@ -233,7 +233,7 @@ fn extend(
         None => lower.content(&format!("{folder}/{path}")).map(Option::unwrap_or_default),
     };
     boot.modules = initramfs::compressed_segment(
-        &kernel::initramfs(Some(release), &texts, &content)?,
+        &kernel::initramfs(boot.architecture(), Some(release), &texts, &content)?,
         initramfs::ZSTD_LEVEL,
     )?;
     let entry = Entry::new(0o644, Node::Bytes(boot.modules.clone()));

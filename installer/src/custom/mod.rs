@@ -69,7 +69,9 @@ fn extended(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Source, Error> {
     let release = source.system.manifest.kernel().and_then(|layer| layer.kernel_release.clone());
-    for extension in extension::read(extensions, &source.system.manifest.version, release.as_deref())? {
+    let architecture = source.system.boot.architecture();
+    let version = source.system.manifest.version.clone();
+    for extension in extension::read(extensions, &version, release.as_deref(), architecture)? {
         let lower = Lower::read(&source.system.manifest.layers, &source.layers)?;
         let entries = extension.entries.into_iter();
         let mut entries = entries.map(|(path, entry)| (path, (entry, extension.name.clone()))).collect();
@@ -175,7 +177,7 @@ fn removed(lower: &Lower, paths: &[String]) -> Result<Tree, Error> {
 }
 
 fn added(lower: &Lower, profile: &Profile, command_line: &str, source: &Source) -> Result<Additions, Error> {
-    let mut additions = Additions::default();
+    let mut additions = Additions::for_image(source.system.boot.architecture());
     for addition in &profile.additions {
         additions.read(addition)?;
     }

@@ -8,7 +8,7 @@ use std::path::Path;
 use oci::archive;
 use oci::installer::{Contents, Facts};
 
-use super::{ARCHITECTURE, Source, container};
+use super::{Source, container};
 use crate::Error;
 use crate::output::Output;
 
@@ -37,7 +37,7 @@ fn written(
 fn contents(source: &Source) -> Contents {
     let system = &source.system;
     Contents {
-        architecture: ARCHITECTURE.to_owned(),
+        architecture: system.boot.architecture().name().to_owned(),
         facts: Facts { version: system.manifest.version.clone(), minimum_from: source.minimum_from.clone() },
         manifest: system.manifest.to_json().into_bytes(),
         boot: system.boot.all().map(|(name, bytes)| (name.to_owned(), bytes.to_vec())).collect(),

@@ -15,7 +15,7 @@ use ondisk::{Digest, bundle, fat, iso9660};
 use super::Source;
 use crate::layout::partition;
 use crate::output::{Output, write_sparse};
-use crate::system::LOADER_PATH;
+use crate::system::loader_path;
 use crate::{Error, Progress};
 
 /// What init looks for.
@@ -39,7 +39,7 @@ const CHUNK_BYTES: usize = 1 << 20;
 pub(super) fn write(source: &Source, path: &Path, progress: &mut dyn FnMut(Progress)) -> Result<(), Error> {
     let uki = source.uki()?;
     let configs = source.system.boot.config_key.as_ref().map(bundle::blank);
-    let mut files = vec![fat::File { path: LOADER_PATH, content: &uki }];
+    let mut files = vec![fat::File { path: loader_path(source.system.boot.architecture()), content: &uki }];
     files.extend(configs.iter().map(|content| fat::File { path: bundle::PATH, content }));
     let seed = Digest::sha256(&[
         b"iso 1",

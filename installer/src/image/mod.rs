@@ -20,10 +20,9 @@ pub use disk::UKI_PATH;
 pub use iso::LABEL as ISO_LABEL;
 pub use source::Source;
 
-use crate::{Error, Progress, output};
+pub use ondisk::Architecture;
 
-/// For which machines images are.
-pub const ARCHITECTURE: &str = "amd64";
+use crate::{Error, Progress, output};
 
 /// Where an image runs, as in `talos.platform=`.
 pub const PLATFORM: &str = "metal";
@@ -61,15 +60,16 @@ impl Kind {
 
     /// The file or folder that it is written to.
     #[must_use]
-    pub fn file_name(self) -> String {
+    pub fn file_name(self, architecture: Architecture) -> String {
+        let architecture = architecture.name();
         match self {
-            Self::Disk => format!("{PLATFORM}-{ARCHITECTURE}.raw"),
-            Self::PackedDisk => format!("{PLATFORM}-{ARCHITECTURE}.raw.zst"),
-            Self::Iso => format!("{PLATFORM}-{ARCHITECTURE}.iso"),
-            Self::Uki => format!("{PLATFORM}-{ARCHITECTURE}-uki.efi"),
-            Self::Pxe => format!("{PLATFORM}-{ARCHITECTURE}-pxe"),
-            Self::Installer => format!("installer-{ARCHITECTURE}.tar"),
-            Self::DockerInstaller => format!("installer-{ARCHITECTURE}-docker.tar"),
+            Self::Disk => format!("{PLATFORM}-{architecture}.raw"),
+            Self::PackedDisk => format!("{PLATFORM}-{architecture}.raw.zst"),
+            Self::Iso => format!("{PLATFORM}-{architecture}.iso"),
+            Self::Uki => format!("{PLATFORM}-{architecture}-uki.efi"),
+            Self::Pxe => format!("{PLATFORM}-{architecture}-pxe"),
+            Self::Installer => format!("installer-{architecture}.tar"),
+            Self::DockerInstaller => format!("installer-{architecture}-docker.tar"),
         }
     }
 

@@ -9,11 +9,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use oci::archive::Archive;
+use oci::document::{Config, Manifest};
 use oci::files::Files;
 use oci::installer::{self as format, MINIMUM_FROM_LABEL, Walk};
+use ondisk::Architecture;
 use ondisk::manifest::RootManifest;
 
-use super::ARCHITECTURE;
 use crate::output::Output;
 use crate::secure_boot::{self, Signer};
 use crate::system::{BootParts, System, names};
@@ -82,7 +83,7 @@ impl Source {
         let name = path.display().to_string();
         let missing = |part: String| Error::MissingPart { from: name.clone(), part };
         let archive = Archive::open(path)?;
-        let (document, config) = archive.image(ARCHITECTURE)?;
+        let (document, config) = image_of(&archive)?;
         let label = |label: &str| config.config.labels.get(label).cloned();
         if label(format::FORMAT_LABEL).as_deref() != Some(format::FORMAT) {
             return Err(missing(format!(
@@ -159,5 +160,14 @@ impl Source {
             fs::copy(self.layers.join(layer.file_name()), &to).map_err(Error::write(&to))?;
         }
         crate::output::write_file(&folder.join("root.json"), &[self.system.manifest.to_json().as_bytes()])
+    }
+}
+
+/// The image for machines like this one, else the one for others: what is made of it runs nowhere here.
+fn image_of(archive: &Archive) -> Result<(Manifest, Config), Error> {
+    let others = Architecture::ALL.into_iter().filter(|one| *one != Architecture::OWN);
+    match archive.image(Architecture::OWN.name()) {
+        Ok(found) => Ok(found),
+        Err(error) => others.into_iter().find_map(|one| archive.image(one.name()).ok()).ok_or(error.into()),
     }
 }

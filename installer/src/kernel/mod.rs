@@ -15,7 +15,7 @@ mod sets;
 use std::fs;
 use std::path::PathBuf;
 
-use ondisk::bzimage;
+use ondisk::{Architecture, bzimage};
 
 use crate::Error;
 use crate::system::{self, BootParts};
@@ -61,7 +61,8 @@ impl Given {
         }
         let place = self.modules.as_deref();
         if let Some(config) = config::find(self.config.as_deref(), &self.path, place, &release, &image)? {
-            Required::list()?.check(&release, &config)?;
+            // A bzImage is for nothing else.
+            Required::list(Architecture::Amd64)?.check(&release, &config)?;
         }
         Ok(Kernel { image, release, modules })
     }

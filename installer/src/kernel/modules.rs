@@ -9,6 +9,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use flate2::read::GzDecoder;
+use ondisk::Architecture;
 use ondisk::kmod::{Builder, Texts};
 
 use super::sets::ModuleSet;
@@ -152,11 +153,12 @@ pub(crate) fn index_files(texts: &Texts) -> [(&'static str, &str); 4] {
 
 /// The initramfs's first segment: mount points, the set's modules with their index. `content` reads a module.
 pub(crate) fn initramfs(
+    architecture: Architecture,
     release: Option<&str>,
     texts: &Texts,
     content: &dyn Fn(&str) -> Result<Vec<u8>, Error>,
 ) -> Result<Tree, Error> {
-    let set = ModuleSet::initramfs()?;
+    let set = ModuleSet::initramfs(architecture)?;
     let index = texts.index();
     let resolved = set.resolve(&index);
     let mut tree = Tree::new();
@@ -186,13 +188,14 @@ pub(crate) fn initramfs(
 /// The segment that an initramfs has for a root on the network: the modules that [`initramfs`] has not, and an index of
 /// all, which replaces the other one. `None`: a kernel without any of them, as modules or built in.
 pub(crate) fn network(
+    architecture: Architecture,
     release: &str,
     texts: &Texts,
     content: &dyn Fn(&str) -> Result<Vec<u8>, Error>,
 ) -> Result<Option<Tree>, Error> {
     let index = texts.index();
-    let base = ModuleSet::initramfs()?.resolve(&index).paths;
-    let cards = ModuleSet::network()?;
+    let base = ModuleSet::initramfs(architecture)?.resolve(&index).paths;
+    let cards = ModuleSet::network(architecture)?;
     if !cards.names().any(|name| index.find(name).is_some() || index.is_builtin(name)) {
         return Ok(None);
     }
@@ -241,7 +244,7 @@ mod tests {
         }
         let modules = Modules::read(dir.path(), None).unwrap();
         let content = |path: &str| modules.files[path].content();
-        let tree = initramfs(Some("6.1"), &modules.texts, &content).unwrap();
+        let tree = initramfs(Architecture::Amd64, Some("6.1"), &modules.texts, &content).unwrap();
         assert_eq!(tree.get("lib/modules/6.1/kernel/vfat.ko").unwrap().content().unwrap(), b"module");
         let list = String::from_utf8(tree.get(LOAD_LIST).unwrap().content().unwrap()).unwrap();
         assert!(!list.contains("\nsquashfs"), "{list}");
@@ -261,7 +264,9 @@ mod tests {
             ("6.1/modules.builtin", BUILTIN),
         ]);
         let modules = Modules::read(dir.path(), None).unwrap();
-        let made = |texts: &Texts| network("6.1", texts, &|path| Ok(path.as_bytes().to_vec())).unwrap();
+        let made = |texts: &Texts| {
+            network(Architecture::Amd64, "6.1", texts, &|path| Ok(path.as_bytes().to_vec())).unwrap()
+        };
         let tree = made(&modules.texts).unwrap();
         let text = |path: &str| String::from_utf8(tree.get(path).unwrap().content().unwrap()).unwrap();
         assert_eq!(text("lib/modules/6.1/kernel/dca.ko"), "kernel/dca.ko");
@@ -277,8 +282,9 @@ mod tests {
         let error = |files: &[(&str, &str)]| {
             let dir = folder(files);
             let modules = Modules::read(dir.path(), None);
-            let made =
-                modules.and_then(|modules| initramfs(Some("6.1"), &modules.texts, &|_| Ok(Vec::new())));
+            let made = modules.and_then(|modules| {
+                initramfs(Architecture::Amd64, Some("6.1"), &modules.texts, &|_| Ok(Vec::new()))
+            });
             made.unwrap_err().to_string()
         };
         assert!(error(&[]).contains("no modules are there"));

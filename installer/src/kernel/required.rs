@@ -5,8 +5,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use ondisk::Architecture;
 use serde::Deserialize;
 
+use super::sets::only;
 use crate::Error;
 
 /// The list of the repository.
@@ -25,6 +27,8 @@ pub struct Required {
 struct Group {
     name: String,
     reason: String,
+    /// The architecture that it is for, by its name; every one where none is named.
+    only: Option<String>,
     #[serde(default)]
     builtin: Vec<String>,
     #[serde(default)]
@@ -35,18 +39,22 @@ struct Group {
 
 impl Required {
     /// kernel-config/required.toml.
-    pub fn list() -> Result<Self, Error> {
-        Self::parse("kernel-config/required.toml", LIST)
+    pub fn list(architecture: Architecture) -> Result<Self, Error> {
+        Self::parse("kernel-config/required.toml", LIST, architecture)
     }
 
-    /// Reads a list; `name` is what errors call it.
-    pub fn parse(name: &str, text: &str) -> Result<Self, Error> {
+    /// Reads a list; `name` is what errors call it. Groups for other architectures are left out.
+    pub fn parse(name: &str, text: &str, architecture: Architecture) -> Result<Self, Error> {
         let bad = |reason: String| Error::BadList { name: name.to_owned(), reason };
-        let required: Self = toml::from_str(text).map_err(|error| bad(error.to_string()))?;
-        match required.groups.iter().find(|group| !group.reason.trim().ends_with('.')) {
-            Some(group) => Err(bad(format!("group {}: the reason is a sentence", group.name))),
-            None => Ok(required),
+        let mut required: Self = toml::from_str(text).map_err(|error| bad(error.to_string()))?;
+        for group in &required.groups {
+            if !group.reason.trim().ends_with('.') {
+                return Err(bad(format!("group {}: the reason is a sentence", group.name)));
+            }
+            only(group.only.as_deref()).map_err(|word| bad(format!("group {}: {word}", group.name)))?;
         }
+        required.groups.retain(|group| group.only.as_deref().is_none_or(|only| only == architecture.name()));
+        Ok(required)
     }
 
     /// Ok, or one line for every option that is not as it must be, under its group and reason. `kernel` is what errors
@@ -97,14 +105,14 @@ mod tests {
 
     #[test]
     fn a_kernel_that_will_do() {
-        let required = Required::parse("test", LIST).unwrap();
+        let required = Required::parse("test", LIST, Architecture::Amd64).unwrap();
         let config = "# comment\nCONFIG_B=y\nCONFIG_C=m\nCONFIG_D=y\n# CONFIG_E is not set\n";
         required.check("1.0", config).unwrap();
     }
 
     #[test]
     fn every_missing_option_is_named_under_its_reason() {
-        let required = Required::parse("test", LIST).unwrap();
+        let required = Required::parse("test", LIST, Architecture::Amd64).unwrap();
         let config = "CONFIG_B=m\nCONFIG_C=n\nCONFIG_E=y\nCONFIG_DD=y\n";
         assert_eq!(
             required.check("1.0", config).unwrap_err().to_string(),
@@ -115,8 +123,10 @@ mod tests {
 
     #[test]
     fn a_list_with_an_unknown_key_or_no_reason_is_refused() {
-        assert!(Required::parse("test", &LIST.replace("builtin", "buildin")).is_err());
-        assert!(Required::parse("test", &LIST.replace("Why.", "why")).is_err());
-        Required::list().unwrap();
+        assert!(Required::parse("test", &LIST.replace("builtin", "buildin"), Architecture::Amd64).is_err());
+        assert!(Required::parse("test", &LIST.replace("Why.", "why"), Architecture::Amd64).is_err());
+        for architecture in Architecture::ALL {
+            Required::list(architecture).unwrap();
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use ondisk::Architecture;
 use ondisk::kmod::{Index, Module};
 use serde::Deserialize;
 
@@ -25,6 +26,8 @@ pub struct ModuleSet {
 struct Group {
     name: String,
     reason: String,
+    /// The architecture that it is for, by its name; every one where none is named.
+    only: Option<String>,
     /// No device asks for these modules: init loads them, in this order.
     #[serde(default)]
     load: bool,
@@ -47,19 +50,19 @@ pub struct Resolved<'a> {
 
 impl ModuleSet {
     /// The initramfs's.
-    pub fn initramfs() -> Result<Self, Error> {
-        Self::parse("initramfs/modules-default.toml", DEFAULT)
+    pub fn initramfs(architecture: Architecture) -> Result<Self, Error> {
+        Self::parse("initramfs/modules-default.toml", DEFAULT, architecture)
     }
 
     /// What an initramfs that fetches its root has besides: drivers of network cards.
-    pub fn network() -> Result<Self, Error> {
-        Self::parse("initramfs/modules-network.toml", NETWORK)
+    pub fn network(architecture: Architecture) -> Result<Self, Error> {
+        Self::parse("initramfs/modules-network.toml", NETWORK, architecture)
     }
 
-    /// Reads a list; `name` is what errors call it.
-    pub fn parse(name: &str, text: &str) -> Result<Self, Error> {
+    /// Reads a list; `name` is what errors call it. Groups for other architectures are left out.
+    pub fn parse(name: &str, text: &str, architecture: Architecture) -> Result<Self, Error> {
         let bad = |reason: String| Error::BadList { name: name.to_owned(), reason };
-        let set: Self = toml::from_str(text).map_err(|error| bad(error.to_string()))?;
+        let mut set: Self = toml::from_str(text).map_err(|error| bad(error.to_string()))?;
         for group in &set.groups {
             if !group.reason.trim().ends_with('.') {
                 return Err(bad(format!("group {}: the reason is a sentence", group.name)));
@@ -67,7 +70,9 @@ impl ModuleSet {
             if group.load && group.modules.iter().any(|module| module.ends_with('/')) {
                 return Err(bad(format!("group {}: a folder has no load order", group.name)));
             }
+            only(group.only.as_deref()).map_err(|word| bad(format!("group {}: {word}", group.name)))?;
         }
+        set.groups.retain(|group| group.only.as_deref().is_none_or(|only| only == architecture.name()));
         Ok(set)
     }
 
@@ -128,6 +133,14 @@ impl ModuleSet {
     }
 }
 
+/// Ok for the name of an architecture, and for none.
+pub(super) fn only(name: Option<&str>) -> Result<(), String> {
+    match name.filter(|name| Architecture::named(name).is_none()) {
+        Some(other) => Err(format!("only = {other:?} is no architecture, which amd64 and arm64 are")),
+        None => Ok(()),
+    }
+}
+
 /// Every module below a folder of the release's `kernel/`.
 fn below<'a>(index: &Index<'a>, folder: &str) -> impl Iterator<Item = Module<'a>> + use<'a> {
     let prefix = format!("kernel/{folder}");
@@ -143,7 +156,7 @@ mod tests {
 
     fn set(modules: &str, flags: &str) -> ModuleSet {
         let text = format!("[[group]]\nname = \"g\"\nreason = \"Why.\"\n{flags}\nmodules = [{modules}]\n");
-        ModuleSet::parse("test", &text).unwrap()
+        ModuleSet::parse("test", &text, Architecture::Amd64).unwrap()
     }
 
     fn index() -> Index<'static> {
@@ -183,9 +196,34 @@ mod tests {
 
     #[test]
     fn a_list_that_says_no_reason_is_refused() {
-        assert!(ModuleSet::parse("x", "[[group]]\nname = 'a'\nreason = 'why'\nmodules = []\n").is_err());
+        assert!(
+            ModuleSet::parse(
+                "x",
+                "[[group]]\nname = 'a'\nreason = 'why'\nmodules = []\n",
+                Architecture::Amd64
+            )
+            .is_err()
+        );
         let folder = "[[group]]\nname = 'a'\nreason = 'Why.'\nload = true\nmodules = ['lib/']\n";
-        assert!(ModuleSet::parse("x", folder).is_err());
-        ModuleSet::initramfs().unwrap();
+        assert!(ModuleSet::parse("x", folder, Architecture::Amd64).is_err());
+        for architecture in Architecture::ALL {
+            ModuleSet::initramfs(architecture).unwrap();
+        }
+    }
+
+    #[test]
+    fn groups_of_other_architectures_are_left_out() {
+        let text = "[[group]]\nname = 'a'\nreason = 'Why.'\nonly = 'arm64'\nmodules = ['a']\n";
+        let names = |architecture| {
+            let set = ModuleSet::parse("x", text, architecture).unwrap();
+            set.names().map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(names(Architecture::Arm64), ["a"]);
+        assert!(names(Architecture::Amd64).is_empty());
+        let error = ModuleSet::parse("x", &text.replace("arm64", "arm"), Architecture::Arm64).unwrap_err();
+        assert!(
+            error.to_string().contains("\"arm\" is no architecture, which amd64 and arm64 are"),
+            "{error}"
+        );
     }
 }

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use http::uri::PathAndQuery;
 use hyper_util::rt::TokioIo;
+use ondisk::Architecture;
 use prost::Message;
 use tokio::net::UnixStream;
 use tonic::client::Grpc;
@@ -146,7 +147,8 @@ impl Client {
             value: message,
         };
         let source = wire::OciRegistry { reference: reference.to_owned() };
-        let platform = wire::Platform { os: "linux".to_owned(), architecture: size::ARCHITECTURE.to_owned() };
+        let platform =
+            wire::Platform { os: "linux".to_owned(), architecture: Architecture::OWN.name().to_owned() };
         let store = wire::ImageStore { name: reference.to_owned(), platforms: vec![platform] };
         let request = wire::TransferRequest {
             source: Some(any("OCIRegistry", source.encode_to_vec())),

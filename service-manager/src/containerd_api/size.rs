@@ -2,10 +2,8 @@
 //!
 //! Source: OCI image specification, manifest and index.
 
+use ondisk::Architecture;
 use serde::Deserialize;
-
-/// This node's architecture as images name it.
-pub(super) const ARCHITECTURE: &str = "amd64";
 
 /// A manifest (config and layers) or an index (manifests).
 #[derive(Debug, Default, Deserialize)]
@@ -45,7 +43,7 @@ impl Manifest {
 /// The manifest of an index that is for this node; the first when none says so; nothing for what is no index.
 pub(super) fn for_this_platform(index: &Manifest) -> Option<String> {
     let fits = |entry: &&Entry| {
-        entry.platform.as_ref().is_some_and(|p| p.os == "linux" && p.architecture == ARCHITECTURE)
+        entry.platform.as_ref().is_some_and(|p| p.os == "linux" && p.architecture == Architecture::OWN.name())
     };
     index.manifests.iter().find(fits).or(index.manifests.first()).map(|entry| entry.digest.clone())
 }

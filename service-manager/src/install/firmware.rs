@@ -9,6 +9,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
+use ondisk::Architecture;
 use ondisk::efi::{
     BootEntry, GLOBAL, NON_VOLATILE, read_order, read_variable_file, variable_file, write_order,
 };
@@ -18,7 +19,10 @@ use ondisk::gpt::Table;
 pub(super) const VARIABLES: &str = "/sys/firmware/efi/efivars";
 /// What the firmware's menu calls it.
 const DESCRIPTION: &str = "Billet";
-const LOADER: &str = r"\EFI\BOOT\BOOTX64.EFI";
+const LOADER: &str = match Architecture::OWN {
+    Architecture::Amd64 => r"\EFI\BOOT\BOOTX64.EFI",
+    Architecture::Arm64 => r"\EFI\BOOT\BOOTAA64.EFI",
+};
 
 /// Has the firmware start this disk first; `None`: there are no variables, as on machines without UEFI. Returns the
 /// entry's name.

@@ -32,8 +32,8 @@ use installer::device::Disk;
 use installer::install::{self as installation, Contents, Identity, Plan, Spec};
 use installer::system;
 use installer::upgrade::NewSystem;
-use ondisk::fat;
 use ondisk::manifest::Layer;
+use ondisk::{Architecture, fat};
 use rustix::rand::{GetRandomFlags, getrandom};
 
 pub(crate) use disks::medium;
@@ -272,7 +272,7 @@ impl<'p> SpecParts<'p> {
             return Err(Failure::Other("the kernel gives no random numbers".to_owned()));
         }
         let loader = [
-            fat::File { path: system::LOADER_PATH, content: &prepared.loader },
+            fat::File { path: system::loader_path(Architecture::OWN), content: &prepared.loader },
             fat::File { path: system::LOADER_CONFIG_PATH, content: prepared.loader_config.as_bytes() },
         ];
         // A reset disk of ours holds nothing that anybody wants.

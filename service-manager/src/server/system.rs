@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use api::proto::machine as proto;
+use ondisk::Architecture;
 use tonic::Status;
 
 use crate::node::Node;
@@ -25,7 +26,7 @@ pub(super) fn version(node: &Node) -> proto::VersionResponse {
         // The field asks for the compiler of the server.
         go_version: concat!("rustc ", env!("CARGO_PKG_RUST_VERSION")).to_owned(),
         os: "linux".to_owned(),
-        arch: if cfg!(target_arch = "x86_64") { "amd64" } else { std::env::consts::ARCH }.to_owned(),
+        arch: Architecture::OWN.name().to_owned(),
     };
     let platform = proto::PlatformInfo { name: node.parameters.platform.clone(), mode: "metal".to_owned() };
     let answer = proto::Version {

@@ -21,6 +21,7 @@ use oci::document::Descriptor;
 use oci::files::{Files, Source};
 use oci::installer::{Facts, Walk, own_layers};
 use oci::registry::{Client, Image, Patience, Reader};
+use ondisk::Architecture;
 use ondisk::manifest::{Layer, RootManifest};
 use tokio::runtime::Handle;
 
@@ -129,15 +130,6 @@ impl Blobs {
     }
 }
 
-/// What machines are called in images.
-pub(crate) fn architecture() -> &'static str {
-    match std::env::consts::ARCH {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        other => other,
-    }
-}
-
 /// Looks at everything that can be wrong with an upgrade to this image.
 pub(crate) async fn prepare(node: &Arc<Node>, name: &str, patience: Patience) -> Result<Prepared, Failure> {
     // A wrong word is answered before a disk is looked at.
@@ -198,7 +190,7 @@ pub(crate) async fn resolve(
     let registries = node.config().map(|config| config.machine.registries.clone()).unwrap_or_default();
     let settings = registries::settings(&registries, &variables(node)).map_err(Failure::Refused)?;
     let client = Arc::new(Client::new(reference, settings, patience)?);
-    let image = client.image(architecture()).await?;
+    let image = client.image(Architecture::OWN.name()).await?;
     Ok((client, image))
 }
 

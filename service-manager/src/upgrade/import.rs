@@ -14,9 +14,10 @@ use std::sync::Arc;
 use oci::archive::Archive;
 use oci::document::{Config, Manifest};
 use oci::{Reference, installer};
+use ondisk::Architecture;
 
 use super::Failure;
-use super::image::{architecture, blocking};
+use super::image::blocking;
 use crate::node::Node;
 
 /// Where imports lie.
@@ -80,7 +81,7 @@ impl Import {
         let (folder, running) = (self.node.path(FOLDER), self.node.boot.version.clone());
         let name = blocking(move || {
             let archive = Archive::open(&folder.join(PART))?;
-            let (manifest, config) = archive.image(architecture())?;
+            let (manifest, config) = archive.image(Architecture::OWN.name())?;
             let facts =
                 installer::facts("the imported archive", &config, &running).map_err(oci::Error::from)?;
             let digest = manifest.config.digest;
@@ -121,7 +122,7 @@ pub(super) fn open(root: &Path, reference: &Reference) -> Result<(Archive, Manif
         ))
     })?;
     let archive = Archive::open(&path)?;
-    let (manifest, config) = archive.image(architecture())?;
+    let (manifest, config) = archive.image(Architecture::OWN.name())?;
     Ok((archive, manifest, config))
 }
 
@@ -153,7 +154,7 @@ pub(crate) mod tests {
 
     fn with_labels(labels: std::collections::BTreeMap<String, String>) -> Vec<u8> {
         let content = Content { path: "billet/root.json".into(), bytes: Bytes::Here(b"{}".to_vec()) };
-        let architecture = architecture().to_owned();
+        let architecture = Architecture::OWN.name().to_owned();
         let image = NewImage { architecture, tag: "1".into(), labels, layers: vec![vec![content]] };
         let mut bytes = Vec::new();
         archive::write(&mut bytes, &image).unwrap();

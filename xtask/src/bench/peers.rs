@@ -19,6 +19,8 @@ use crate::inputs::Inputs;
 use crate::kernel::{self, InstalledModules, Kernel};
 use crate::place;
 use crate::programs::{self, Program};
+use crate::target::Architecture;
+use crate::toolchain::Toolchain;
 
 /// Prints the finish line; see its source.
 const PROBE: Program = Program { package: "test-agent", features: &[], binary: "bench-probe" };
@@ -39,8 +41,14 @@ pub(crate) struct Parts<'a> {
 impl<'a> Parts<'a> {
     pub(crate) fn collect(cache: &'a Cache, kernel: &'a Kernel, folder: &Path) -> Result<Self> {
         let list = place::repository().join("xtask/src/bench/peers/modules.toml");
-        let modules = kernel::modules(cache, kernel, &kernel::module_set(&list)?)?;
-        Ok(Self { cache, kernel, modules, probe: programs::compile(&PROBE)?, folder: folder.to_owned() })
+        let modules = kernel::modules(cache, kernel, &kernel::module_set(&list, Architecture::Amd64)?)?;
+        Ok(Self {
+            cache,
+            kernel,
+            modules,
+            probe: programs::compile(&PROBE, &Toolchain::own())?,
+            folder: folder.to_owned(),
+        })
     }
 
     /// Debian with systemd, up to an open SSH port.

@@ -20,10 +20,12 @@ pub(crate) struct Artefacts {
     pub(crate) init: PathBuf,
     pub(crate) machined: PathBuf,
     pub(crate) billetctl: PathBuf,
-    /// GRUB's code for a disk's first sector.
-    pub(crate) grub_boot: PathBuf,
+    /// GRUB's code for a disk's first sector, where there are machines without UEFI.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) grub_boot: Option<PathBuf>,
     /// GRUB's core image.
-    pub(crate) grub_core: PathBuf,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) grub_core: Option<PathBuf>,
     #[serde(flatten)]
     pub(crate) production: Image,
     pub(crate) test: Image,

@@ -12,11 +12,12 @@ use super::artefacts::{Image, LayerFile, relative};
 use super::layers::{form_writers, writers};
 use super::materials::Materials;
 use super::output::Output;
-use super::{COMMAND_LINE, version};
+use super::{command_line, version};
 use crate::cache::{Cache, KeyBuilder};
 use crate::image;
 use crate::kernel::{self, ModuleIndex, ModuleSets};
 use crate::step::step;
+use crate::target::{self, Architecture};
 use installer::tree::Tree;
 
 /// Sectors of the disk image.
@@ -31,6 +32,7 @@ pub(super) fn parts(
     materials: &Materials,
     sets: &ModuleSets,
     init: &Path,
+    architecture: Architecture,
 ) -> Result<BootParts> {
     let kernel = &materials.kernel;
     let base = kernel::modules(cache, kernel, &sets.initramfs)?.folder;
@@ -41,12 +43,12 @@ pub(super) fn parts(
     let writers = writers()?;
     Ok(BootParts {
         kernel: read(&kernel.vmlinuz)?,
-        stub: materials.boot_file("linuxx64.efi.stub")?,
-        loader: materials.boot_file("systemd-bootx64.efi")?,
+        stub: materials.boot_file(target::stub(architecture))?,
+        loader: materials.boot_file(target::loader(architecture))?,
         modules: compressed(cache, "modules", &modules, &writers)?,
         network: compressed(cache, "network", &network, &writers)?,
         init: compressed(cache, "init", &image::initramfs::init(init)?, &writers)?,
-        command_line: COMMAND_LINE.to_owned(),
+        command_line: command_line(architecture),
         boot_entry: image::boot_entry().to_owned(),
         loader_config: LOADER_CONFIG.to_owned(),
         config_key: None,

@@ -17,6 +17,7 @@ use crate::kernel::{self, Debian, Kernel, Provider};
 use crate::place;
 use crate::programs;
 use crate::sbom::{self, Component};
+use crate::target::Architecture;
 
 /// Carries systemd-boot and the stub that UKIs start with.
 const BOOT_PACKAGE: &str = "systemd-boot-efi";
@@ -28,24 +29,29 @@ pub(super) struct Materials {
     list: FileList,
     packages: Vec<Package>,
     folders: BTreeMap<String, PathBuf>,
+    /// None for machines that all have UEFI.
     grub: Vec<Package>,
     pub(super) kernel: Kernel,
     crates: Vec<Component>,
 }
 
 impl Materials {
-    pub(super) fn gather(cache: &Cache, freshness: Freshness) -> Result<Self> {
-        let list = FileList::read(&place::repository().join("xtask/image/base.toml"))?;
-        let mut inputs = Inputs::open(cache, freshness)?;
+    pub(super) fn gather(cache: &Cache, freshness: Freshness, architecture: Architecture) -> Result<Self> {
+        let list = FileList::read(&place::repository().join("xtask/image/base.toml"), architecture)?;
+        let mut inputs = Inputs::open_for(cache, freshness, architecture)?;
         let names: Vec<&str> = list.packages().into_iter().chain([BOOT_PACKAGE]).collect();
         let packages = inputs.resolve(&names)?;
         let mut folders = inputs.unpack(&packages)?;
-        let grub = inputs.resolve(&grub::packages())?;
+        let grub = match architecture {
+            Architecture::Amd64 => inputs.resolve(&grub::packages())?,
+            Architecture::Arm64 => Vec::new(),
+        };
         folders.extend(inputs.unpack(&grub)?);
         let kernel = Debian.kernel(&mut inputs)?;
-        kernel::check(&kernel)?;
+        kernel::check(&kernel, architecture)?;
         let programs = [&programs::INIT, &programs::MACHINED];
-        let crates = sbom::compiled_in(&programs.map(|program| (program.package, program.features)))?;
+        let programs = programs.map(|program| (program.package, program.features));
+        let crates = sbom::compiled_in(&programs, architecture)?;
         Ok(Self { list, packages, folders, grub, kernel, crates })
     }
 
@@ -70,9 +76,10 @@ impl Materials {
         std::fs::read(&path).with_context(|| format!("read {}", path.display()))
     }
 
-    /// GRUB's images.
-    pub(super) fn grub(&self, cache: &Cache) -> Result<Parts> {
-        grub::parts(cache, &self.grub, &self.folders)
+    /// GRUB's images, where there are machines without UEFI.
+    pub(super) fn grub(&self, cache: &Cache) -> Result<Option<Parts>> {
+        let is_used = !self.grub.is_empty();
+        is_used.then(|| grub::parts(cache, &self.grub, &self.folders)).transpose()
     }
 
     pub(super) fn kernel_sbom(&self) -> Result<String> {

@@ -93,6 +93,9 @@ fn with_what_was_built(suites: &mut Suites, long: bool) {
     } else {
         note("left out without root: the tests that start containerd on this machine");
     }
+    if long {
+        suites.call("build for arm64", || build::build_for_arm64(Freshness::Day).map(drop));
+    }
     costs::begin();
     let whole: &[&str] = if long { &["--", "--include-ignored"] } else { &[] };
     let machines = [&MACHINE_TESTS[..], whole].concat();

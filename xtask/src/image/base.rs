@@ -14,6 +14,7 @@ use installer::tree::Tree;
 use super::list::{FileList, PackageFiles, arrow, matching};
 use super::paths::add_file;
 use super::{check, libraries, os_release};
+use crate::target;
 
 /// The file with all authorities; the usual names are links to it.
 const AUTHORITIES: &str = "etc/ssl/certs/ca-certificates";
@@ -52,8 +53,9 @@ pub(crate) fn assemble(parts: &BaseParts<'_>) -> Result<Tree> {
     let providers = parts.list.packages.iter().filter(|package| package.libraries);
     let folders: Vec<PathBuf> =
         providers.filter_map(|package| parts.packages.get(&package.name).cloned()).collect();
-    libraries::add(&mut files, &folders)?;
-    check::check(&files, &parts.list.forbidden)?;
+    let libraries = target::libraries(parts.boot.architecture());
+    libraries::add(&mut files, &folders, libraries)?;
+    check::check(&files, &parts.list.forbidden, libraries)?;
     Ok(files)
 }
 

@@ -11,7 +11,7 @@ use super::list::fits;
 use super::paths::resolve;
 
 /// Checks a whole tree; the first fault is named with its path.
-pub(super) fn check(files: &Tree, forbidden: &[String]) -> Result<()> {
+pub(super) fn check(files: &Tree, forbidden: &[String], libraries: &str) -> Result<()> {
     for (path, entry) in files.iter() {
         let node = &entry.node;
         let name = path.rsplit('/').next().unwrap_or(path);
@@ -26,7 +26,7 @@ pub(super) fn check(files: &Tree, forbidden: &[String]) -> Result<()> {
             check_link(files, path, target)?;
         }
     }
-    libraries::check(files)
+    libraries::check(files, libraries)
 }
 
 /// /proc, /run, /system and the like are filled at boot: links into them cannot be followed here.

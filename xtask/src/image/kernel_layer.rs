@@ -15,12 +15,14 @@ pub(crate) fn assemble(
     modules: &InstalledModules,
     sbom: &str,
     boot: &BootParts,
-    grub: &grub::Parts,
+    grub: Option<&grub::Parts>,
 ) -> Result<Tree> {
     let mut tree = Tree::new();
     tree.load(&format!("usr/lib/modules/{}", kernel.release), &modules.folder)?;
     tree.bytes(SBOM, 0o644, sbom)?;
-    for (name, content) in boot.of_kernel().into_iter().chain(grub.of_kernel()) {
+    for (name, content) in
+        boot.of_kernel().into_iter().chain(grub.into_iter().flat_map(grub::Parts::of_kernel))
+    {
         tree.bytes(&format!("{}/{name}", system::FOLDER), 0o644, content)?;
     }
     Ok(tree)

@@ -13,18 +13,15 @@ use installer::tree::{Node, Tree};
 use super::elf;
 use super::paths::{add_file, resolve};
 
-/// Where Debian's dynamic linker looks without any configuration, and where libraries go.
-pub(super) const FOLDER: &str = "usr/lib/x86_64-linux-gnu";
-
-/// Adds the libraries that files of the tree need, out of `folders` (unpacked packages).
-pub(super) fn add(files: &mut Tree, folders: &[PathBuf]) -> Result<()> {
+/// Adds the libraries that files of the tree need, out of `folders` (unpacked packages), to the folder `to`.
+pub(super) fn add(files: &mut Tree, folders: &[PathBuf], to: &str) -> Result<()> {
     let mut waiting = needs(files)?;
     while let Some((library, user)) = waiting.pop_first() {
-        let path = format!("{FOLDER}/{library}");
+        let path = format!("{to}/{library}");
         if files.get(&path).is_some() {
             continue;
         }
-        let from = find(&library, folders).with_context(|| {
+        let from = find(&library, folders, to).with_context(|| {
             format!("{library}, needed by /{user}: add its package to xtask/image/base.toml")
         })?;
         add_file(files, &path, &from)?;
@@ -34,11 +31,11 @@ pub(super) fn add(files: &mut Tree, folders: &[PathBuf]) -> Result<()> {
 }
 
 /// Ok when everything that a file of the tree needs lies where the linker looks for it.
-pub(super) fn check(files: &Tree) -> Result<()> {
+pub(super) fn check(files: &Tree, libraries: &str) -> Result<()> {
     for (path, entry) in files.iter() {
         let Some(found) = inspect(&entry.node).with_context(|| format!("/{path}"))? else { continue };
         if let Some(library) =
-            found.needed.iter().find(|name| resolve(files, &format!("{FOLDER}/{name}")).is_none())
+            found.needed.iter().find(|name| resolve(files, &format!("{libraries}/{name}")).is_none())
         {
             bail!("/{path} needs {library}, which the image lacks");
         }
@@ -75,8 +72,8 @@ fn inspect(node: &Node) -> Result<Option<elf::Dynamic>> {
     }
 }
 
-fn find(library: &str, folders: &[PathBuf]) -> Option<PathBuf> {
-    let places = [FOLDER, "lib/x86_64-linux-gnu", "usr/lib", "lib"];
+fn find(library: &str, folders: &[PathBuf], to: &str) -> Option<PathBuf> {
+    let places = [to, to.trim_start_matches("usr/"), "usr/lib", "lib"];
     let mut candidates =
         folders.iter().flat_map(|folder| places.map(|place| folder.join(place).join(library)));
     candidates.find(|path| path.is_file())

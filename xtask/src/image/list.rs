@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
+use crate::target::{self, Architecture};
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FileList {
@@ -34,9 +36,12 @@ pub(super) struct PackageFiles {
 }
 
 impl FileList {
-    pub(crate) fn read(path: &Path) -> Result<Self> {
+    /// For these machines: `{libraries}` and `{linker}` stand for where they have those.
+    pub(crate) fn read(path: &Path, architecture: Architecture) -> Result<Self> {
         let text = fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
-        Self::parse(&text).with_context(|| format!("parse {}", path.display()))
+        let text = text.replace("{libraries}", target::libraries(architecture));
+        Self::parse(&text.replace("{linker}", target::linker(architecture)))
+            .with_context(|| format!("parse {}", path.display()))
     }
 
     pub(super) fn parse(text: &str) -> Result<Self> {

@@ -9,9 +9,12 @@ use super::list::{FileList, arrow, fits, matching};
 use super::paths::resolve;
 use super::{check, elf, libraries};
 use crate::place;
+use crate::target::Architecture;
+
+const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
 
 fn list() -> FileList {
-    FileList::read(&place::repository().join("xtask/image/base.toml")).unwrap()
+    FileList::read(&place::repository().join("xtask/image/base.toml"), Architecture::Amd64).unwrap()
 }
 
 /// A minimal 64-bit ELF file: one PT_LOAD over all of it, PT_DYNAMIC with the given libraries.
@@ -72,16 +75,16 @@ fn a_cut_or_mangled_elf_file_is_an_error_and_no_panic() {
 #[test]
 fn libraries_are_followed_through_libraries() {
     let package = tempfile::tempdir().unwrap();
-    let folder = package.path().join(libraries::FOLDER);
+    let folder = package.path().join(LIBRARIES);
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join("liba.so.1"), elf_with(&["libb.so.2"])).unwrap();
     fs::write(folder.join("libb.so.2"), elf_with(&["liba.so.1"])).unwrap();
     fs::write(folder.join("libunused.so"), elf_with(&[])).unwrap();
     let mut files = Tree::new();
     files.bytes("usr/bin/program", 0o755, elf_with(&["liba.so.1"])).unwrap();
-    assert!(libraries::check(&files).unwrap_err().to_string().contains("needs liba.so.1"));
-    libraries::add(&mut files, &[package.path().to_owned()]).unwrap();
-    libraries::check(&files).unwrap();
+    assert!(libraries::check(&files, LIBRARIES).unwrap_err().to_string().contains("needs liba.so.1"));
+    libraries::add(&mut files, &[package.path().to_owned()], LIBRARIES).unwrap();
+    libraries::check(&files, LIBRARIES).unwrap();
     let found = files.iter().filter(|(_, entry)| matches!(entry.node, Node::File(_))).count();
     assert_eq!(found, 2);
 }
@@ -90,7 +93,7 @@ fn libraries_are_followed_through_libraries() {
 fn a_library_of_no_listed_package_is_named() {
     let mut files = Tree::new();
     files.bytes("usr/bin/program", 0o755, elf_with(&["libz.so.1"])).unwrap();
-    let error = libraries::add(&mut files, &[PathBuf::from("/nowhere")]).unwrap_err().to_string();
+    let error = libraries::add(&mut files, &[PathBuf::from("/nowhere")], LIBRARIES).unwrap_err().to_string();
     assert_eq!(error, "libz.so.1, needed by /usr/bin/program: add its package to xtask/image/base.toml");
 }
 
@@ -100,7 +103,7 @@ fn shells_scripts_and_dead_links_are_refused() {
     let refused = |path: &str, bytes: &[u8]| {
         let mut files = Tree::new();
         files.bytes(path, 0o755, bytes).unwrap();
-        check::check(&files, &forbidden).err().map(|error| error.to_string())
+        check::check(&files, &forbidden, LIBRARIES).err().map(|error| error.to_string())
     };
     for name in ["sh", "bash", "python3.13", "perl5.40", "apt-get", "dpkg-deb", "busybox", "x.py"] {
         let error = refused(&format!("usr/bin/{name}"), b"").unwrap_or_else(|| panic!("{name} was accepted"));
@@ -110,9 +113,11 @@ fn shells_scripts_and_dead_links_are_refused() {
     assert_eq!(refused("usr/bin/machined", b"\x7f"), None);
     let mut files = Tree::new();
     files.symlink("etc/resolv.conf", "../run/resolv.conf").unwrap();
-    check::check(&files, &forbidden).unwrap();
+    check::check(&files, &forbidden, LIBRARIES).unwrap();
     files.symlink("usr/bin/apid", "machined").unwrap();
-    assert!(check::check(&files, &forbidden).unwrap_err().to_string().contains("link to machined"));
+    assert!(
+        check::check(&files, &forbidden, LIBRARIES).unwrap_err().to_string().contains("link to machined")
+    );
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! An apt of our own: configuration, index and state below the cache, used with the host's apt programs.
 //!
-//! Owns: `<cache>/apt/`, a whole apt root; the versions that the last index offered (`resolved.json`).
+//! Owns: `<cache>/apt/` (for other machines than those that build `apt-<architecture>/`), a whole apt root; the versions that the last index offered (`resolved.json`).
 //! Does not: read the host's apt state or write outside the cache. The host lends mirror address, proxy settings
 //! and the archive's public keys.
 //! Fails by: refusing an index that the Debian archive keys did not sign.
@@ -16,10 +16,11 @@ use serde::{Deserialize, Serialize};
 
 use super::control::{self, Package};
 use super::mirror::{self, Mirrors};
-use super::{DEBIAN_ARCH, DEBIAN_SUITE, Freshness};
+use super::{DEBIAN_SUITE, Freshness};
 use crate::cache::{Cache, file_digest};
 use crate::command::Cmd;
 use crate::step::{step, warn};
+use crate::target::Architecture;
 
 /// An index younger than this is used as it is.
 const INDEX_AGE: Duration = Duration::from_secs(24 * 60 * 60);
@@ -30,6 +31,7 @@ const KEYRINGS: [&str; 2] =
 
 pub(super) struct AptRoot {
     folder: PathBuf,
+    architecture: Architecture,
     resolved: Resolved,
     /// One run at a time changes index and versions.
     _lock: File,
@@ -46,11 +48,15 @@ struct Resolved {
 }
 
 impl AptRoot {
-    pub(super) fn open(cache: &Cache, freshness: Freshness) -> Result<Self> {
-        let lock = cache.lock("apt")?;
-        let folder = cache.root().join("apt");
+    pub(super) fn open(cache: &Cache, freshness: Freshness, architecture: Architecture) -> Result<Self> {
+        let name = match architecture {
+            Architecture::Amd64 => "apt".to_owned(),
+            other => format!("apt-{}", other.name()),
+        };
+        let lock = cache.lock(&name)?;
+        let folder = cache.root().join(name);
         let sources = source_list(&mirror::find(Path::new("/etc/apt"))?, &keyring()?);
-        let mut root = Self { resolved: Resolved::read(&folder), folder, _lock: lock };
+        let mut root = Self { resolved: Resolved::read(&folder), folder, architecture, _lock: lock };
         root.set_up(&sources)?;
         root.renew_if_due(freshness, &sources)?;
         Ok(root)
@@ -98,7 +104,7 @@ impl AptRoot {
         }
         self.place("var/lib/dpkg/status", "")?;
         self.place("etc/apt/sources.list", sources)?;
-        self.place("apt.conf", &configuration(&self.folder, &host_proxies()))
+        self.place("apt.conf", &configuration(&self.folder, self.architecture, &host_proxies()))
     }
 
     fn place(&self, name: &str, text: &str) -> Result<()> {
@@ -194,11 +200,12 @@ fn source_list(mirrors: &Mirrors, keyring: &Path) -> String {
     text
 }
 
-fn configuration(root: &Path, proxies: &str) -> String {
+fn configuration(root: &Path, architecture: Architecture, proxies: &str) -> String {
+    let architecture = architecture.name();
     let root = root.display();
     format!(
         "Dir \"{root}\";\nDir::State::status \"{root}/var/lib/dpkg/status\";\nDir::Log \"{root}/var\";\n\
-         APT::Architecture \"{DEBIAN_ARCH}\";\nAPT::Architectures \"{DEBIAN_ARCH}\";\nAPT::Sandbox::User \"\";\n\
+         APT::Architecture \"{architecture}\";\nAPT::Architectures \"{architecture}\";\nAPT::Sandbox::User \"\";\n\
          Acquire::Languages \"none\";\nAcquire::Retries \"3\";\n{proxies}"
     )
 }
@@ -230,7 +237,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::open(folder.path()).unwrap();
         let lock = cache.lock("apt").unwrap();
-        let root = AptRoot { folder: folder.path().join("apt"), resolved: Resolved::default(), _lock: lock };
+        let root = AptRoot {
+            folder: folder.path().join("apt"),
+            architecture: Architecture::Amd64,
+            resolved: Resolved::default(),
+            _lock: lock,
+        };
         root.set_up(sources).unwrap();
         (folder, root)
     }

@@ -5,24 +5,23 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use super::{Kernel, Provider, release_folder};
-use crate::inputs::{DEBIAN_ARCH, Inputs};
+use crate::inputs::Inputs;
 
-/// Depends on the image of the release's current kernel.
-const META: &str = "linux-image-amd64";
-
-/// Image packages are `linux-image-<uname -r>`.
+/// Image packages are `linux-image-<uname -r>`; the one without a release, `linux-image-amd64`, depends on the current one.
 const PREFIX: &str = "linux-image-";
 
 pub(crate) struct Debian;
 
 impl Provider for Debian {
     fn kernel(&self, inputs: &mut Inputs<'_>) -> Result<Kernel> {
-        let meta = inputs.resolve(&[META])?;
+        let architecture = inputs.architecture().name();
+        let name = format!("{PREFIX}{architecture}");
+        let meta = inputs.resolve(&[&name])?;
         let named = meta.iter().flat_map(|package| &package.depends);
         let image = named
             .into_iter()
-            .find(|name| name.starts_with(PREFIX) && name.ends_with(DEBIAN_ARCH))
-            .with_context(|| format!("{META} depends on no kernel image"))?
+            .find(|one| one.starts_with(PREFIX) && one.ends_with(architecture))
+            .with_context(|| format!("{name} depends on no kernel image"))?
             .clone();
         let packages = inputs.resolve(&[&image])?;
         let folders = inputs.unpack(&packages)?;

@@ -18,6 +18,7 @@ use crate::host;
 use crate::inputs::{Freshness, Inputs, Package};
 use crate::place;
 use crate::step::step;
+use crate::target::Architecture;
 
 /// Depends on the source of the release's current kernel.
 const META: &str = "linux-source";
@@ -88,7 +89,7 @@ fn configure(tree: &Path, configuration: &Path, wanted: &str) -> Result<()> {
     if !changed.is_empty() {
         bail!("{CONFIGURATION} cannot be had as it is written:\n  {}", changed.join("\n  "));
     }
-    Ok(Required::list()?.check("from source", &got)?)
+    Ok(Required::list(Architecture::Amd64)?.check("from source", &got)?)
 }
 
 /// Lines that a configuration has otherwise than asked for, and options that are modules.
@@ -165,7 +166,7 @@ mod tests {
     #[test]
     fn the_configuration_asks_for_what_a_node_needs() {
         let text = fs::read_to_string(place::repository().join(CONFIGURATION)).unwrap();
-        Required::list().unwrap().check("hardened", &text).unwrap();
+        Required::list(Architecture::Amd64).unwrap().check("hardened", &text).unwrap();
         assert!(!text.contains("=m\n"));
         // Each group has its reason above it.
         let groups = text.split("\n\n").skip(1);

@@ -3,9 +3,14 @@
 use installer::kernel::Required;
 
 use super::ModuleSets;
+use crate::target::Architecture;
 
 #[test]
 fn the_lists_of_the_repository_parse() {
-    Required::list().unwrap();
-    ModuleSets::read("default").unwrap();
+    for architecture in Architecture::ALL {
+        Required::list(architecture).unwrap();
+    }
+    for architecture in Architecture::ALL {
+        ModuleSets::read("default", architecture).unwrap();
+    }
 }

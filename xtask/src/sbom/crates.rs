@@ -8,12 +8,16 @@ use serde::Deserialize;
 use super::Component;
 use crate::command::Cmd;
 use crate::place;
+use crate::target::{self, Architecture};
 
 /// Splits the fields of a line of `cargo tree`; no name, version or licence holds it.
 const SEPARATOR: char = '|';
 
 /// All crates in these programs (workspace package and its features).
-pub(crate) fn compiled_in(programs: &[(&str, &[&str])]) -> Result<Vec<Component>> {
+pub(crate) fn compiled_in(
+    programs: &[(&str, &[&str])],
+    architecture: Architecture,
+) -> Result<Vec<Component>> {
     let checksums = checksums()?;
     let mut lines = BTreeSet::new();
     for (package, features) in programs {
@@ -32,7 +36,7 @@ pub(crate) fn compiled_in(programs: &[(&str, &[&str])]) -> Result<Vec<Component>
             ])
             .args([
                 "--target",
-                "x86_64-unknown-linux-gnu",
+                target::triple(architecture),
                 "--package",
                 package,
                 "--features",
@@ -96,7 +100,7 @@ mod tests {
 
     #[test]
     fn the_crates_of_init_are_found() {
-        let found = compiled_in(&[("init", &["pid1"])]).unwrap();
+        let found = compiled_in(&[("init", &["pid1"])], Architecture::Amd64).unwrap();
         assert!(found.iter().any(|component| component.name == "rustix" && component.sha256.is_some()));
         assert!(found.iter().all(|component| component.name != "tokio"), "init links no tokio");
     }

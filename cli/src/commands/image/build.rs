@@ -143,10 +143,11 @@ pub(crate) fn run(flags: &Flags, global: &Global) -> Result<()> {
     if flags.sector_size != 512 && forms.iter().all(|form| !form.is_disk()) {
         bail!("--sector-size is for disks, and no disk is made");
     }
+    let architecture = source.system.boot.architecture();
     for form in forms {
         let path = match form.made() {
             Made::Here(kind) => {
-                let path = folder.join(kind.file_name());
+                let path = folder.join(kind.file_name(architecture));
                 kind.build(&source, flags.sector_size, &path, &mut installer::silent)?;
                 path
             }
@@ -155,7 +156,7 @@ pub(crate) fn run(flags: &Flags, global: &Global) -> Result<()> {
                 if !raw.exists() {
                     image::Kind::Disk.build(&source, flags.sector_size, &raw, &mut installer::silent)?;
                 }
-                let path = folder.join(converted.file_name());
+                let path = folder.join(converted.file_name(architecture));
                 converted.write(&raw, &path)?;
                 path
             }

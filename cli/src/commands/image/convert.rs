@@ -5,7 +5,7 @@
 //! Source: qemu-img(1).
 
 use anyhow::{Context as _, Result, bail};
-use installer::image::{ARCHITECTURE, PLATFORM};
+use installer::image::{Architecture, PLATFORM};
 use std::{fs, path::Path, process::Command};
 
 /// The program, and the Debian package that has it.
@@ -21,13 +21,13 @@ pub(super) enum Converted {
 }
 
 impl Converted {
-    pub(super) fn file_name(self) -> String {
+    pub(super) fn file_name(self, architecture: Architecture) -> String {
         let ending = match self {
             Self::Qcow2 => "qcow2",
             Self::Vhd => "vhd",
             Self::Vmdk => "vmdk",
         };
-        format!("{PLATFORM}-{ARCHITECTURE}.{ending}")
+        format!("{PLATFORM}-{}.{ending}", architecture.name())
     }
 
     fn options(self) -> &'static [&'static str] {

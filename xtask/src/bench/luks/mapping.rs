@@ -24,6 +24,7 @@ use crate::command::Cmd;
 use crate::inputs::{Freshness, Inputs};
 use crate::kernel::{self, Debian, Provider as _};
 use crate::place;
+use crate::target::Architecture;
 
 const ROUNDS: usize = 3;
 const BUSYBOX: &str = "busybox-static";
@@ -54,7 +55,10 @@ pub(super) fn measure(opener: &Path, folder: &Path, work: &Path) -> Result<Mappi
     let cache = Cache::open(&place::cache()?)?;
     let mut inputs = Inputs::open(&cache, Freshness::Day)?;
     let kernel = Debian.kernel(&mut inputs)?;
-    let set = kernel::module_set(&place::repository().join("xtask/src/bench/luks/modules.toml"))?;
+    let set = kernel::module_set(
+        &place::repository().join("xtask/src/bench/luks/modules.toml"),
+        Architecture::Amd64,
+    )?;
     let modules = kernel::modules(&cache, &kernel, &set)?.folder;
     let packages = inputs.resolve(&[BUSYBOX])?;
     let unpacked = inputs.unpack(&packages)?;
