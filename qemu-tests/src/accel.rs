@@ -21,8 +21,11 @@ use crate::emulated::NO_TIMER_CHECK;
 use crate::paths;
 use crate::process::Owned;
 
-/// The emulator for the only architecture that images are built for today.
+/// The emulator of machines like those that build.
 pub const QEMU: &str = "qemu-system-x86_64";
+
+/// The emulator of machines with 64-bit ARM processors.
+pub const QEMU_ARM64: &str = "qemu-system-aarch64";
 
 /// The environment variable that names a kernel for the probe where no image was built yet.
 pub const KERNEL_VARIABLE: &str = "BILLET_PROBE_KERNEL";

@@ -84,10 +84,20 @@ pub fn build() -> &'static Build {
     })
 }
 
+/// The build for machines with 64-bit ARM processors, which `cargo xtask build --arch arm64` makes.
+pub fn arm64() -> Result<Build> {
+    let root = paths::repository();
+    read_from(&root.join("target/billet-arm64/build.json"), &root)
+}
+
 pub(crate) fn read(root: &Path) -> Result<Build> {
     let path =
         std::env::var_os(BUILD_VARIABLE).map_or_else(|| root.join("target/billet/build.json"), PathBuf::from);
-    let bytes = std::fs::read(&path)
+    read_from(&path, root)
+}
+
+fn read_from(path: &Path, root: &Path) -> Result<Build> {
+    let bytes = std::fs::read(path)
         .with_context(|| format!("read {}; `cargo xtask build` makes it", path.display()))?;
     let mut build: Build =
         serde_json::from_slice(&bytes).with_context(|| format!("parse {}", path.display()))?;

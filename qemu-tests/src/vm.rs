@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-use crate::accel::{self, deadline};
+use crate::accel::deadline;
 use crate::console::Console;
 use crate::cost;
 use crate::process::Owned;
@@ -240,9 +240,9 @@ fn start_qemu(builder: &VmBuilder, arguments: &[OsString], logs: &Path) -> Resul
     let stderr =
         std::fs::File::create(&messages).with_context(|| format!("create {}", messages.display()))?;
     let line = arguments.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
-    std::fs::write(logs.join("command"), format!("{} {line}\n", accel::QEMU))
-        .context("note QEMU's command")?;
-    Owned::spawn(&format!("QEMU of {}", builder.name), accel::QEMU, !builder.outlives_us, |command| {
+    let program = arguments::program(builder);
+    std::fs::write(logs.join("command"), format!("{program} {line}\n")).context("note QEMU's command")?;
+    Owned::spawn(&format!("QEMU of {}", builder.name), program, !builder.outlives_us, |command| {
         command.args(arguments).stderr(stderr);
         if builder.serial == Serial::Log {
             command.stdin(Stdio::null()).stdout(Stdio::null());

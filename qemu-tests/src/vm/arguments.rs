@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 
 use super::builder::{Boot, Bus, Drive, Serial, VmBuilder};
-use crate::accel::{self, Accelerator};
+use crate::accel::{self, Accelerator, QEMU, QEMU_ARM64};
 use crate::emulated;
 
 /// OVMF without Secure Boot, as Debian's `ovmf` package installs it.
@@ -20,6 +20,12 @@ const OVMF_SECURE_CODE: &str = "/usr/share/OVMF/OVMF_CODE_4M.secboot.fd";
 
 /// The empty variable store that belongs to both.
 const OVMF_VARS: &str = "/usr/share/OVMF/OVMF_VARS_4M.fd";
+
+/// The firmware of machines with 64-bit ARM processors, as Debian's `qemu-efi-aarch64` package installs it.
+const AAVMF_CODE: &str = "/usr/share/AAVMF/AAVMF_CODE.fd";
+
+/// Its empty variable store.
+const AAVMF_VARS: &str = "/usr/share/AAVMF/AAVMF_VARS.fd";
 
 /// Collects words.
 #[derive(Default)]
@@ -54,9 +60,22 @@ pub(super) fn of(vm: &VmBuilder, dir: &Path, serial_log: &Path) -> Result<Vec<Os
     Ok(words.0)
 }
 
+/// The program that emulates the machine's processors.
+pub(super) fn program(vm: &VmBuilder) -> &'static str {
+    if vm.boot == Boot::Arm64 { QEMU_ARM64 } else { QEMU }
+}
+
 fn machine(words: &mut Words, vm: &VmBuilder) -> Result<()> {
-    words.add(accel::host()?.accelerator.arguments());
-    let machine = if vm.boot == Boot::SetupMode { "q35,smm=on" } else { "q35" };
+    let machine = match vm.boot {
+        Boot::Arm64 => {
+            words.add(["-accel", "tcg,thread=single", "-cpu", "cortex-a72"]);
+            "virt"
+        }
+        _ => {
+            words.add(accel::host()?.accelerator.arguments());
+            if vm.boot == Boot::SetupMode { "q35,smm=on" } else { "q35" }
+        }
+    };
     words.add(["-machine", machine, "-nodefaults", "-no-user-config", "-display", "none"]);
     words.option("-m", vm.memory_mib.to_string());
     words.option("-smp", vm.cpus.to_string());
@@ -82,10 +101,10 @@ fn boot(words: &mut Words, vm: &VmBuilder, dir: &Path, accelerator: Accelerator)
         }
         Boot::SetupMode => {
             words.add(["-global", "driver=cfi.pflash01,property=secure,value=on"]);
-            ovmf(words, OVMF_SECURE_CODE, dir)?;
+            firmware(words, OVMF_SECURE_CODE, OVMF_VARS, dir)?;
         }
         Boot::Uefi => {
-            ovmf(words, OVMF_CODE, dir)?;
+            firmware(words, OVMF_CODE, OVMF_VARS, dir)?;
             if emulated {
                 // systemd's stub adds this to the command line of the UKI.
                 let words_of_stub = emulated::WORDS.join(" ").replace(',', ",,");
@@ -93,22 +112,23 @@ fn boot(words: &mut Words, vm: &VmBuilder, dir: &Path, accelerator: Accelerator)
                 words.option("-smbios", line);
             }
         }
+        Boot::Arm64 => firmware(words, AAVMF_CODE, AAVMF_VARS, dir)?,
         Boot::Bios => {}
     }
     Ok(())
 }
 
-fn ovmf(words: &mut Words, code: &str, dir: &Path) -> Result<()> {
-    let variables = fresh_variables(dir)?;
+fn firmware(words: &mut Words, code: &str, variables: &str, dir: &Path) -> Result<()> {
+    let variables = fresh_variables(variables, dir)?;
     words.option("-drive", format!("if=pflash,format=raw,readonly=on,file={code}"));
     words.option("-drive", format!("if=pflash,format=raw,file={}", plain(&variables)?));
     Ok(())
 }
 
-fn fresh_variables(dir: &Path) -> Result<PathBuf> {
-    let copy = dir.join("ovmf-vars");
-    let told = "copy OVMF's variable store; install it with: apt-get install ovmf";
-    std::fs::copy(OVMF_VARS, &copy).context(told)?;
+fn fresh_variables(store: &str, dir: &Path) -> Result<PathBuf> {
+    let copy = dir.join("firmware-variables");
+    let told = "copy the firmware's variable store; install it with: apt-get install ovmf qemu-efi-aarch64";
+    std::fs::copy(store, &copy).context(told)?;
     Ok(copy)
 }
 

@@ -29,6 +29,8 @@ pub enum Boot {
     SetupMode,
     /// SeaBIOS.
     Bios,
+    /// A machine with 64-bit ARM processors and the firmware made for it, with a fresh copy of its variable store.
+    Arm64,
 }
 
 /// Which controller a drive hangs on.
@@ -177,6 +179,12 @@ impl VmBuilder {
     /// Boots through OVMF with Secure Boot, which has no keys yet.
     pub fn setup_mode(mut self) -> Self {
         self.boot = Boot::SetupMode;
+        self
+    }
+
+    /// Makes it a machine with 64-bit ARM processors, which boots through its UEFI.
+    pub fn arm64(mut self) -> Self {
+        self.boot = Boot::Arm64;
         self
     }
 

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use installer::flash::{self, Image, Request, Target};
-use installer::image::{Kind, Source};
+use installer::image::{Architecture, Kind, Source};
 use qemu_tests::artifacts::build;
 use qemu_tests::buildah::Buildah;
 use qemu_tests::node::{BOOT_LIMIT, Transport};
@@ -26,7 +26,7 @@ fn made(kind: Kind, folder: &Path) -> PathBuf {
 
 fn made_from(installer: &Path, kind: Kind, folder: &Path) -> PathBuf {
     let source = Source::open(installer, folder).unwrap();
-    let path = folder.join(kind.file_name());
+    let path = folder.join(kind.file_name(Architecture::OWN));
     kind.build(&source, 512, &path, &mut installer::silent).unwrap();
     path
 }

@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod arm64;
 mod bios;
 mod boot;
 mod boot_faults;

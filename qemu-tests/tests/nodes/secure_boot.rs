@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use installer::system::{BootParts, LOADER_CONFIG_PATH, LOADER_PATH, System};
-use ondisk::fat;
+use installer::system::{BootParts, LOADER_CONFIG_PATH, System, loader_path};
 use ondisk::pe::Image;
+use ondisk::{Architecture, fat};
 use qemu_tests::artifacts::build;
 use qemu_tests::emulated::NO_TIMER_CHECK;
 use qemu_tests::installer_image::Parts;
@@ -63,7 +63,7 @@ fn disk(folder: &Path, alter: impl FnOnce(&mut Vec<u8>)) -> PathBuf {
     });
     let file = |path, content| fat::File { path, content };
     let mut files = vec![
-        file(LOADER_PATH, loader.as_slice()),
+        file(loader_path(Architecture::OWN), loader.as_slice()),
         file(LOADER_CONFIG_PATH, config.as_bytes()),
         file("EFI/Linux/billet-000001.efi", &uki),
     ];
