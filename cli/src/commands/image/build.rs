@@ -5,9 +5,9 @@
 
 use super::{container, convert::Converted, customise};
 use crate::{args::Global, output::bytes_si};
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use clap::ValueEnum;
-use installer::image::{self, Source};
+use installer::image::{self, Architecture, Source};
 use installer::secure_boot::Signer;
 use std::{
     fs,
@@ -130,7 +130,15 @@ pub(crate) fn run(flags: &Flags, global: &Global) -> Result<()> {
     let work = Work::new(&folder)?;
     let source = Source::open(&flags.from, &work.0)?;
     let mut source = if flags.changes.is_empty() { source } else { flags.changes.apply(source, &work.0)? };
+    let architecture = source.system.boot.architecture();
     if flags.kind.contains(&Form::Docker) {
+        ensure!(
+            architecture == Architecture::OWN,
+            "--kind docker puts this program into the image, which is for {}, and it runs on {}: make it there, or use \
+             --kind installer",
+            architecture.name(),
+            Architecture::OWN.name()
+        );
         source.program = Some(container::program()?);
     }
     if let (Some(key), Some(certificate)) = (&flags.sign_key, &flags.sign_certificate) {
@@ -143,7 +151,6 @@ pub(crate) fn run(flags: &Flags, global: &Global) -> Result<()> {
     if flags.sector_size != 512 && forms.iter().all(|form| !form.is_disk()) {
         bail!("--sector-size is for disks, and no disk is made");
     }
-    let architecture = source.system.boot.architecture();
     for form in forms {
         let path = match form.made() {
             Made::Here(kind) => {
