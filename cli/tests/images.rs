@@ -83,8 +83,13 @@ fn parts(home: &Path) -> std::path::PathBuf {
     tree.bytes("etc/os-release", 0o644, b"ID=billet\n".to_vec()).unwrap();
     let spec = Spec { kernel_release: Some("6.12.0-test"), ..Spec::new("base", "1.0") };
     let base = layer::build(&tree, &spec, home, &mut installer::silent).unwrap();
+    let mut kernel = vec![7; 50_000];
+    kernel[0x202..0x206].copy_from_slice(b"HdrS");
+    kernel[0x20e..0x210].copy_from_slice(&[0x10, 0]);
+    kernel[0x1f4..0x1f8].fill(0);
+    kernel[0x210..0x21d].copy_from_slice(b"6.12.0-test\0\0");
     let boot = BootParts {
-        kernel: vec![7; 50_000],
+        kernel,
         stub: stub.clone(),
         loader: stub,
         modules: vec![1; 4000],

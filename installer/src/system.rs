@@ -14,7 +14,7 @@ use std::path::Path;
 
 use ondisk::bundle::{KEPT_KEY_PATH, KEY_BYTES, KEY_PATH, PublicKey};
 use ondisk::manifest::{AUTHORITIES_PATH, KEPT_PATH, Layer, PATH, RootManifest};
-use ondisk::{Architecture, bzimage, fat};
+use ondisk::{Architecture, fat, kernel};
 
 use crate::tree::Tree;
 use crate::{Error, initramfs, uki};
@@ -26,7 +26,7 @@ pub const FOLDER: &str = "usr/lib/billet/boot";
 
 /// Names of the files in [`FOLDER`].
 pub mod names {
-    /// The kernel, a bzImage. Kernel layer.
+    /// The kernel: a bzImage, or an Image for arm64. Kernel layer.
     pub const KERNEL: &str = "vmlinuz";
     /// systemd's stub, which a UKI starts with. Kernel layer.
     pub const STUB: &str = "stub.efi";
@@ -198,13 +198,14 @@ impl System {
         Ok(Self { manifest: RootManifest::parse(&bytes)?, boot: BootParts { config_key, ..boot } })
     }
 
-    /// Refuses a kernel that the modules are not for, or none.
+    /// Refuses a kernel that the modules or the machines are not for, or none.
     pub fn check_kernel(&self) -> Result<(), Error> {
         if self.boot.kernel.is_empty() {
             return Err(Error::NoKernel { system: format!("version {}", self.manifest.version) });
         }
+        crate::kernel::check_image(names::KERNEL, &self.boot.kernel, self.boot.architecture())?;
         let modules = self.manifest.kernel().and_then(|layer| layer.kernel_release.as_deref());
-        match (bzimage::release(&self.boot.kernel), modules) {
+        match (kernel::release(&self.boot.kernel), modules) {
             (Some(kernel), Some(modules)) if kernel != modules => {
                 Err(Error::KernelMismatch { kernel: kernel.to_owned(), modules: modules.to_owned() })
             }
@@ -247,7 +248,7 @@ impl System {
         self.check_kernel()?;
         let modules = self.manifest.kernel().and_then(|layer| layer.kernel_release.as_deref());
         // A kernel without modules is in no layer's name.
-        let kernel_release = modules.or_else(|| bzimage::release(&self.boot.kernel));
+        let kernel_release = modules.or_else(|| kernel::release(&self.boot.kernel));
         uki::assemble(&uki::Parts {
             stub: &self.boot.stub,
             kernel: &self.boot.kernel,

@@ -13,7 +13,7 @@ use crate::Error;
 pub struct Parts<'a> {
     /// systemd's `linuxx64.efi.stub`.
     pub stub: &'a [u8],
-    /// The kernel, a bzImage with an EFI entry.
+    /// The kernel, with an EFI entry.
     pub kernel: &'a [u8],
     /// The initramfs, all segments.
     pub initramfs: &'a [u8],

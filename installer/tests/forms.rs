@@ -25,7 +25,7 @@ fn source(folder: &Path) -> Source {
     let base = layer::build(&tree, &spec, folder, &mut installer::silent).unwrap();
     let manifest = layer::stack("0.1.0", [base]).unwrap();
     let boot = BootParts {
-        kernel: noise(50_000),
+        kernel: [common::bzimage("6.12.1"), noise(50_000)].concat(),
         stub: STUB.to_vec(),
         loader: STUB.to_vec(),
         modules: noise(4_000),
@@ -134,8 +134,8 @@ fn xorriso_and_sgdisk_read_the_iso() {
 fn an_image_for_other_processors_has_their_names_and_is_read_here() {
     let dir = tempfile::tempdir().unwrap();
     let mut source = source(dir.path());
-    let header = usize::try_from(u32::from_le_bytes(STUB[0x3c..0x40].try_into().unwrap())).unwrap();
-    source.system.boot.stub[header + 4..header + 6].copy_from_slice(&0xaa64_u16.to_le_bytes());
+    source.system.boot.stub = common::for_arm64(STUB);
+    source.system.boot.kernel = common::arm64_image("6.12.1");
     let iso = build(&source, Kind::Iso, dir.path());
     assert!(iso.ends_with("metal-arm64.iso"), "{}", iso.display());
     let told = tool("sgdisk", &["--print", text(&iso)]);

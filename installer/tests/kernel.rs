@@ -174,7 +174,16 @@ fn a_kernel_that_does_not_fit_is_refused() {
     let mixed = refused(&with_kernel(kernel.clone(), Some(other.clone())));
     assert_eq!(mixed, format!("the kernel is {NEW} and the modules are for 6.1: give both from one build"));
     let text = files(&dir.path().join("text"), &[("vmlinuz", b"no kernel")]);
-    assert!(refused(&with_kernel(text.join("vmlinuz"), None)).contains("it is no bzImage"));
+    assert!(refused(&with_kernel(text.join("vmlinuz"), None)).contains("it is no kernel for amd64"));
+    let mut cut = bzimage(NEW);
+    cut[0x1f4..0x1f8].copy_from_slice(&256_u32.to_le_bytes());
+    let cut = files(&dir.path().join("cut"), &[("vmlinuz", &cut[..])]).join("vmlinuz");
+    assert!(refused(&with_kernel(cut, None)).contains("it is cut off"));
+    let packed = files(&dir.path().join("packed"), &[("vmlinuz", b"MZ\0\0zimg")]);
+    assert!(refused(&with_kernel(packed.join("vmlinuz"), None)).contains("it is packed for the firmware"));
+    let foreign = files(&dir.path().join("foreign"), &[("Image", &common::arm64_image(NEW))]);
+    let foreign = refused(&with_kernel(foreign.join("Image"), None));
+    assert!(foreign.contains("it is for arm64, and the image is for amd64"), "{foreign}");
     fs::write(own.join("boot/config"), "CONFIG_SQUASHFS=y\n").unwrap();
     let lacking = refused(&with_kernel(kernel.clone(), Some(own.clone())));
     assert!(
@@ -200,6 +209,38 @@ fn a_kernel_that_does_not_fit_is_refused() {
     assert_eq!(names(&made), ["base", "kernel"]);
     assert!(made.system.manifest.kernel().is_none() && !listed(&made, "kernel").contains("modules/6"));
     made.system.uki(&[]).unwrap();
+}
+
+#[test]
+fn a_kernel_for_arm64_is_checked_against_the_options_for_arm64() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut source = source(&dir.path().join("base"));
+    source.system.boot.stub = common::for_arm64(STUB);
+    source.system.boot.kernel = common::arm64_image(OLD);
+    let own = own_kernel(&dir.path().join("own"));
+    let image = own.join("boot/Image");
+    fs::write(&image, common::arm64_image(NEW)).unwrap();
+    let profile = with_kernel(image, Some(own.clone()));
+    let made = customised(&source, &profile, &dir.path().join("work")).unwrap();
+    assert_eq!(made.system.manifest.kernel().unwrap().kernel_release.as_deref(), Some(NEW));
+    made.system.uki(&[]).unwrap();
+    let for_others = customised(
+        &source,
+        &with_kernel(own.join("boot/vmlinuz"), Some(own.clone())),
+        &dir.path().join("others"),
+    );
+    assert!(for_others.unwrap_err().contains("it is for amd64, and the image is for arm64"));
+    // What the kernel itself carries, which is not packed.
+    let packed = {
+        let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        std::io::Write::write_all(&mut out, b"CONFIG_SQUASHFS=y\n").unwrap();
+        out.finish().unwrap()
+    };
+    let whole = [common::arm64_image(NEW), b"IKCFG_ST".to_vec(), packed, b"IKCFG_ED".to_vec()].concat();
+    let whole = files(&dir.path().join("whole"), &[("Image", &whole)]).join("Image");
+    let lacking =
+        customised(&source, &with_kernel(whole, Some(own)), &dir.path().join("lacking")).unwrap_err();
+    assert!(lacking.contains("will not do") && lacking.contains("CONFIG_DM_VERITY"), "{lacking}");
 }
 
 #[test]

@@ -19,6 +19,7 @@ pub mod fat;
 pub mod gpt;
 pub mod grub;
 pub mod iso9660;
+pub mod kernel;
 pub mod kmod;
 pub mod kmsg;
 pub mod luks2;

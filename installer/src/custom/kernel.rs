@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use ondisk::bzimage;
+use ondisk::kernel as kernel_image;
 use ondisk::kmod::Texts;
 use ondisk::manifest::Layer;
 
@@ -182,7 +182,7 @@ fn swap(
     boot.kernel = match image {
         Some(image) => image,
         // The image's own serves its own modules; for others one comes later, or is missed then.
-        None if release.is_some() && bzimage::release(&boot.kernel) == release.as_deref() => {
+        None if release.is_some() && kernel_image::release(&boot.kernel) == release.as_deref() => {
             std::mem::take(&mut boot.kernel)
         }
         None => Vec::new(),

@@ -23,7 +23,6 @@ use ondisk::manifest::{Layer, RootManifest};
 
 use crate::bundle;
 use crate::image::Source;
-use crate::kernel::Given;
 use crate::layer::{self, Spec, stack};
 use crate::system::{self, System, command_line, names};
 use crate::tree::{Entry, Node, Tree};
@@ -94,7 +93,8 @@ fn changed(
     work: &Path,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Source, Error> {
-    let given = profile.kernel.as_ref().map(Given::read).transpose()?;
+    let architecture = source.system.boot.architecture();
+    let given = profile.kernel.as_ref().map(|given| given.read(architecture)).transpose()?;
     let mut boot = source.system.boot.clone();
     boot.command_line = command_line(&boot.command_line, &profile.kernel_arguments)?;
     if let Some(path) = &profile.config_key {

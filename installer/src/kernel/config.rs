@@ -4,12 +4,13 @@
 //! Does not: unpack kernels that are packed other than by gzip or zstd; such a kernel's configuration is a file or unknown.
 //! Source: kernel Makefile (`make install` writes config-RELEASE), kernel/configs.c (IKCONFIG).
 
+use std::borrow::Cow;
 use std::fs;
 use std::io::Read;
 use std::path::Path;
 
 use flate2::read::GzDecoder;
-use ondisk::bzimage;
+use ondisk::{Architecture, bzimage, kernel};
 
 use crate::Error;
 
@@ -64,7 +65,12 @@ pub fn unpacked(image: &[u8]) -> Option<Vec<u8>> {
 /// What the kernel itself carries.
 fn inside(image: &[u8]) -> Option<String> {
     let mut text = String::new();
-    GzDecoder::new(bzimage::configuration(&unpacked(image)?)?)
+    let kernel = match kernel::architecture(image)? {
+        Architecture::Amd64 => Cow::Owned(unpacked(image)?),
+        // Not packed.
+        Architecture::Arm64 => Cow::Borrowed(image),
+    };
+    GzDecoder::new(bzimage::configuration(&kernel)?)
         .take(MOST_CONFIG_BYTES)
         .read_to_string(&mut text)
         .ok()?;

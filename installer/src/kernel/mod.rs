@@ -15,7 +15,7 @@ mod sets;
 use std::fs;
 use std::path::PathBuf;
 
-use ondisk::{Architecture, bzimage};
+use ondisk::{Architecture, kernel};
 
 use crate::Error;
 use crate::system::{self, BootParts};
@@ -29,7 +29,7 @@ pub use sets::{ModuleSet, Resolved};
 /// A kernel as files of this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Given {
-    /// The bzImage.
+    /// A bzImage, or an Image for arm64.
     pub path: PathBuf,
     /// Its modules: the folder of the release, or one that holds it as `lib/modules/RELEASE`.
     pub modules: Option<PathBuf>,
@@ -46,14 +46,10 @@ pub(crate) struct Kernel {
 }
 
 impl Given {
-    /// Reads it.
-    pub(crate) fn read(&self) -> Result<Kernel, Error> {
+    /// Reads it, for an image for these machines.
+    pub(crate) fn read(&self, architecture: Architecture) -> Result<Kernel, Error> {
         let image = fs::read(&self.path).map_err(Error::read(&self.path))?;
-        let name = self.path.display().to_string();
-        let Some(release) = bzimage::release(&image).map(str::to_owned) else {
-            let reason = "it is no bzImage, which arch/x86/boot/bzImage or vmlinuz-RELEASE is".into();
-            return Err(Error::Kernel { kernel: name, reason });
-        };
+        let release = check_image(&self.path.display().to_string(), &image, architecture)?.to_owned();
         let modules =
             self.modules.as_ref().map(|folder| Modules::read(folder, Some(&release))).transpose()?;
         if let Some(modules) = modules.as_ref().filter(|modules| modules.release != release) {
@@ -61,10 +57,47 @@ impl Given {
         }
         let place = self.modules.as_deref();
         if let Some(config) = config::find(self.config.as_deref(), &self.path, place, &release, &image)? {
-            // A bzImage is for nothing else.
-            Required::list(Architecture::Amd64)?.check(&release, &config)?;
+            Required::list(architecture)?.check(&release, &config)?;
         }
         Ok(Kernel { image, release, modules })
+    }
+}
+
+/// The release of a kernel that these machines can start; `name` is what errors call it.
+pub(crate) fn check_image<'i>(
+    name: &str,
+    image: &'i [u8],
+    architecture: Architecture,
+) -> Result<&'i str, Error> {
+    let wrong = |reason: String| Error::Kernel { kernel: name.to_owned(), reason };
+    let found = kernel::architecture(image);
+    match (found, kernel::release(image)) {
+        (Some(found), _) if found != architecture => Err(wrong(format!(
+            "it is for {}, and the image is for {}: give one for the image's machines",
+            found.name(),
+            architecture.name()
+        ))),
+        (Some(_), Some(_)) if kernel::is_cut_off(image) => {
+            Err(wrong("it is cut off: copy it once more, or build it again".to_owned()))
+        }
+        (Some(_), Some(release)) => Ok(release),
+        _ if kernel::is_packed(image) => Err(wrong(format!(
+            "it is packed for the firmware (CONFIG_EFI_ZBOOT), where nobody can see what it is: give {}",
+            built_as(architecture)
+        ))),
+        _ => Err(wrong(format!(
+            "it is no kernel for {}, which {} is",
+            architecture.name(),
+            built_as(architecture)
+        ))),
+    }
+}
+
+/// Where the kernel's own build leaves an image.
+fn built_as(architecture: Architecture) -> &'static str {
+    match architecture {
+        Architecture::Amd64 => "arch/x86/boot/bzImage, or an installed vmlinuz-RELEASE",
+        Architecture::Arm64 => "arch/arm64/boot/Image, or an installed vmlinuz-RELEASE that is not packed",
     }
 }
 

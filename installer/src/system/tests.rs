@@ -4,9 +4,18 @@ use ondisk::cpio;
 
 const STUB: &[u8] = include_bytes!("../../../crates/ondisk/testdata/stub.efi");
 
+/// A bzImage with nothing but the release in it.
+fn kernel() -> Vec<u8> {
+    let mut image = vec![0; 6000];
+    image[0x202..0x206].copy_from_slice(b"HdrS");
+    image[0x20e] = 0x10;
+    image[0x210..0x216].copy_from_slice(b"6.12.1");
+    image
+}
+
 fn boot_parts() -> BootParts {
     BootParts {
-        kernel: b"kernel".repeat(1000),
+        kernel: kernel(),
         stub: STUB.to_vec(),
         loader: b"loader".to_vec(),
         modules: b"mods".to_vec(),

@@ -22,6 +22,22 @@ pub(crate) fn bzimage(release: &str) -> Vec<u8> {
     image
 }
 
+/// A kernel for arm64 with nothing but the release in it.
+pub(crate) fn arm64_image(release: &str) -> Vec<u8> {
+    let mut image = vec![0; 4096];
+    image[0x38..0x3c].copy_from_slice(b"ARMd");
+    image.extend(format!("Linux version {release} (test)").as_bytes());
+    image
+}
+
+/// A stub for other processors than it says.
+pub(crate) fn for_arm64(stub: &[u8]) -> Vec<u8> {
+    let header = usize::try_from(u32::from_le_bytes(stub[0x3c..0x40].try_into().unwrap())).unwrap();
+    let mut stub = stub.to_vec();
+    stub[header + 4..header + 6].copy_from_slice(&0xaa64_u16.to_le_bytes());
+    stub
+}
+
 /// A module: an ELF file with nothing but `.modinfo`, whose words are parted by blanks.
 pub(crate) fn module(words: &str) -> Vec<u8> {
     let info: Vec<u8> = words.split(' ').flat_map(|word| [word.as_bytes(), &[0]].concat()).collect();

@@ -5,9 +5,9 @@
 
 use super::{container, convert::Converted, customise};
 use crate::{args::Global, output::bytes_si};
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum;
-use installer::image::{self, Architecture, Source};
+use installer::image::{self, Source};
 use installer::secure_boot::Signer;
 use std::{
     fs,
@@ -25,6 +25,9 @@ pub(crate) struct Flags {
     /// Bytes of a sector of the disk that a disk image is for: 512 or 4096
     #[arg(long, value_name = "BYTES", default_value_t = 512, value_parser = sector_bytes)]
     sector_size: u32,
+    /// The billetctl that `--kind docker` puts in: this program, unless the image is for other machines
+    #[arg(long, value_name = "FILE")]
+    billetctl: Option<PathBuf>,
     /// Sign UKI and boot loader for Secure Boot with this key, PEM
     #[arg(long, value_name = "FILE", requires = "sign_certificate")]
     sign_key: Option<PathBuf>,
@@ -132,14 +135,9 @@ pub(crate) fn run(flags: &Flags, global: &Global) -> Result<()> {
     let mut source = if flags.changes.is_empty() { source } else { flags.changes.apply(source, &work.0)? };
     let architecture = source.system.boot.architecture();
     if flags.kind.contains(&Form::Docker) {
-        ensure!(
-            architecture == Architecture::OWN,
-            "--kind docker puts this program into the image, which is for {}, and it runs on {}: make it there, or use \
-             --kind installer",
-            architecture.name(),
-            Architecture::OWN.name()
-        );
-        source.program = Some(container::program()?);
+        source.program = Some(container::program(flags.billetctl.as_deref(), architecture)?);
+    } else if flags.billetctl.is_some() {
+        bail!("--billetctl is for --kind docker, and no such image is made");
     }
     if let (Some(key), Some(certificate)) = (&flags.sign_key, &flags.sign_certificate) {
         let text = |path: &Path| fs::read_to_string(path).with_context(|| format!("read {}", path.display()));

@@ -4,7 +4,8 @@
 //! Fails by: a line, which ends the container's build.
 
 use crate::output::bytes_si;
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
+use installer::image::Architecture;
 use installer::image::container::{self, REMOVE};
 use std::{
     fs::File,
@@ -18,19 +19,45 @@ const SELF: &str = "/proc/self/exe";
 const HEAD_BYTES: u64 = 4096;
 /// The interpreter's path stands there.
 const LOADER: &[u8] = b"/ld-linux";
+const ELF_MAGIC: &[u8] = b"\x7fELF";
+/// The machine's number, 2 bytes.
+const MACHINE_AT: usize = 18;
 
-/// This program, to be put in an image that has nothing that it could be linked with.
-pub(super) fn program() -> Result<PathBuf> {
+/// billetctl for an image for these machines, which has nothing that it could be linked with: the one that is named, else
+/// this program.
+pub(super) fn program(named: Option<&Path>, architecture: Architecture) -> Result<PathBuf> {
+    let path = named.unwrap_or(Path::new(SELF));
     let mut head = Vec::new();
-    let file = File::open(SELF).with_context(|| format!("open {SELF}"))?;
-    file.take(HEAD_BYTES).read_to_end(&mut head).with_context(|| format!("read {SELF}"))?;
-    if head.windows(LOADER.len()).any(|window| window == LOADER) {
-        bail!(
-            "this billetctl is linked with libraries, and the image has none: use the one that `cargo xtask build` makes, \
-             target/billet/billetctl"
-        );
+    let file = File::open(path).with_context(|| format!("open {}", path.display()))?;
+    file.take(HEAD_BYTES).read_to_end(&mut head).with_context(|| format!("read {}", path.display()))?;
+    let name = if named.is_some() { path.display().to_string() } else { "this billetctl".to_owned() };
+    let Some(machine) = machine(&head) else { bail!("{name} is no program for Linux") };
+    ensure!(
+        machine == Some(architecture),
+        "--kind docker puts billetctl into the image, which is for {0}, and {name} is for {1}: name one for {0} with \
+         --billetctl (`cargo xtask build --arch {0}` makes it), or use --kind installer",
+        architecture.name(),
+        machine.map_or("other machines", Architecture::name)
+    );
+    ensure!(
+        !head.windows(LOADER.len()).any(|window| window == LOADER),
+        "{name} is linked with libraries, and the image has none: use the one that `cargo xtask build` makes, \
+         target/billet/billetctl"
+    );
+    Ok(path.to_owned())
+}
+
+/// The processors that a program is for, where they are among those of images; outer `None`: it is no program.
+fn machine(head: &[u8]) -> Option<Option<Architecture>> {
+    if !head.starts_with(ELF_MAGIC) {
+        return None;
     }
-    Ok(PathBuf::from(SELF))
+    let number = head.get(MACHINE_AT..MACHINE_AT + 2)?;
+    Some(match u16::from_le_bytes(number.try_into().ok()?) {
+        62 => Some(Architecture::Amd64),
+        183 => Some(Architecture::Arm64),
+        _ => None,
+    })
 }
 
 /// In the container of an image that is built on ours.
@@ -42,4 +69,35 @@ pub(super) fn take_in() -> Result<()> {
         eprintln!("layer {}: {}", layer.name, bytes_si(layer.total_bytes()));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(folder: &Path, machine: u16, more: &[u8]) -> PathBuf {
+        let path = folder.join(format!("program-{machine}"));
+        let mut bytes = ELF_MAGIC.to_vec();
+        bytes.resize(MACHINE_AT, 0);
+        bytes.extend(machine.to_le_bytes());
+        bytes.extend(more);
+        std::fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    #[test]
+    fn a_program_must_be_for_the_images_machines_and_need_no_libraries() {
+        let dir = tempfile::tempdir().unwrap();
+        let arm64 = file(dir.path(), 183, b"");
+        assert_eq!(program(Some(&arm64), Architecture::Arm64).unwrap(), arm64);
+        let refused = |path: &Path| program(Some(path), Architecture::Arm64).unwrap_err().to_string();
+        assert!(refused(&file(dir.path(), 62, b"")).contains("is for amd64: name one for arm64"));
+        assert!(refused(&file(dir.path(), 243, b"")).contains("is for other machines"));
+        assert!(
+            refused(&file(dir.path(), 183, b"/lib/ld-linux-aarch64.so.1")).contains("linked with libraries")
+        );
+        let text = dir.path().join("text");
+        std::fs::write(&text, "#!/bin/sh\n").unwrap();
+        assert!(refused(&text).ends_with("text is no program for Linux"));
+    }
 }

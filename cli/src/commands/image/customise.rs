@@ -32,7 +32,7 @@ pub(crate) struct Changes {
     /// Add a system extension: a folder, a tar file or a container image in one
     #[arg(long, value_name = "PATH")]
     system_extension_image: Vec<PathBuf>,
-    /// Start this kernel (a bzImage) instead of the image's
+    /// Start this kernel (a bzImage, or an Image for arm64) instead of the image's
     #[arg(long, value_name = "FILE")]
     kernel_path: Option<PathBuf>,
     /// Its modules: /lib/modules/RELEASE, or a folder with that in it
