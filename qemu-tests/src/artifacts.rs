@@ -86,8 +86,17 @@ pub fn build() -> &'static Build {
 
 /// The build for machines with 64-bit ARM processors, which `cargo xtask build --arch arm64` makes.
 pub fn arm64() -> Result<Build> {
+    beside("arm64")
+}
+
+/// The build with the kernel that was compiled from source, which `cargo xtask test --long` makes.
+pub fn hardened() -> Result<Build> {
+    beside("hardened")
+}
+
+fn beside(kind: &str) -> Result<Build> {
     let root = paths::repository();
-    read_from(&root.join("target/billet-arm64/build.json"), &root)
+    read_from(&root.join(format!("target/billet-{kind}/build.json")), &root)
 }
 
 pub(crate) fn read(root: &Path) -> Result<Build> {

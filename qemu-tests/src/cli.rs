@@ -34,6 +34,7 @@ pub struct Output {
 /// billetctl with one talosconfig.
 #[derive(Debug)]
 pub struct Billetctl {
+    program: PathBuf,
     talosconfig: PathBuf,
     dir: PathBuf,
     runs: AtomicU32,
@@ -42,8 +43,14 @@ pub struct Billetctl {
 impl Billetctl {
     /// Uses that talosconfig; output goes to files beside it.
     pub fn new(talosconfig: &Path) -> Self {
+        Self::of(&build().billetctl, talosconfig)
+    }
+
+    /// The same of another build.
+    pub fn of(program: &Path, talosconfig: &Path) -> Self {
         let dir = talosconfig.parent().unwrap_or(Path::new(".")).to_path_buf();
-        Self { talosconfig: talosconfig.to_path_buf(), dir, runs: AtomicU32::new(0) }
+        let (program, talosconfig) = (program.to_path_buf(), talosconfig.to_path_buf());
+        Self { program, talosconfig, dir, runs: AtomicU32::new(0) }
     }
 
     /// Runs a command that must succeed; returns what it printed.
@@ -94,7 +101,7 @@ impl Billetctl {
         let (out, err) = (file_name("out"), file_name("err"));
         let what = format!("billetctl {}", words.join(" "));
         let (stdout, stderr) = (File::create(&out)?, File::create(&err)?);
-        let program = build().billetctl.to_str().context("a path that is not UTF-8")?;
+        let program = self.program.to_str().context("a path that is not UTF-8")?;
         let process = Owned::spawn(&what, program, true, |command| {
             command.arg("--talosconfig").arg(&self.talosconfig).args(words);
             command.env_remove("TALOSCONFIG").env_remove("BILLETCONFIG");

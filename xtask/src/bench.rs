@@ -32,6 +32,7 @@ use crate::host::{self, Need};
 use crate::inputs::{Freshness, Inputs};
 use crate::kernel::{Debian, Provider as _};
 use crate::place;
+use crate::target::Architecture;
 use peers::Parts;
 
 /// Parameters that spare a kernel work. Where Billet's command line has one, its peers get it too, so that it makes no
@@ -93,7 +94,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 impl BuildOptions {
     fn artefacts(&self) -> Result<Artefacts> {
-        if self.no_build { Artefacts::read() } else { build::build(Freshness::Day, None, Client::Released) }
+        if self.no_build {
+            return Artefacts::read(Architecture::Amd64);
+        }
+        build::build(Freshness::Day, None, Client::Released)
     }
 }
 

@@ -19,7 +19,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use installer::kernel::Given;
-use ondisk::bzimage;
 use ondisk::manifest::Layer;
 
 pub(crate) use artefacts::Artefacts;
@@ -58,6 +57,9 @@ const DEBIAN: &str = "debian";
 /// `--kernel` for the hardened one.
 const SOURCE: &str = "source";
 
+/// What the folder of images with it is called, behind `billet-`.
+const HARDENED: &str = "hardened";
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// Ask the mirror for newer packages.
@@ -70,23 +72,20 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FOLDER", requires = "kernel")]
     modules: Option<PathBuf>,
     /// The machines that the images are for: `amd64` or `arm64`, whose images go to target/billet-arm64.
-    #[arg(long, value_name = "NAME", default_value = "amd64", value_parser = architecture, conflicts_with = "kernel")]
+    #[arg(long, value_name = "NAME", default_value = "amd64", value_parser = target::parse, conflicts_with = "kernel")]
     arch: Architecture,
-}
-
-fn architecture(name: &str) -> Result<Architecture, String> {
-    Architecture::named(name).ok_or_else(|| "images are made for amd64 and arm64".to_owned())
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     host::ensure_packages(Need::Build)?;
     let freshness = if options.update { Freshness::Now } else { Freshness::Day };
     if options.arch == Architecture::Arm64 {
-        return build_for_arm64(freshness).and_then(|artefacts| sizes::print(&artefacts));
+        let artefacts = build_for_arm64(freshness)?;
+        return sizes::print(&artefacts, &place::artefacts_for(options.arch));
     }
     let kernel = chosen(options.kernel.as_deref(), options.modules.as_deref(), freshness)?;
     let artefacts = build(freshness, kernel.as_ref(), Client::Released)?;
-    sizes::print(&artefacts)
+    sizes::print(&artefacts, &place::artefacts())
 }
 
 /// The kernel that `--kernel` and `--modules` name; the one from source is compiled here. `None`: Debian's.
@@ -128,22 +127,34 @@ struct Order<'o> {
     kernel: Option<&'o Given>,
     client: Client,
     freshness: Freshness,
+    /// Where the artefacts go.
+    folder: PathBuf,
 }
 
 /// Builds all there is to build and writes `build.json`. `kernel`: one of the user's.
 pub(crate) fn build(freshness: Freshness, kernel: Option<&Given>, client: Client) -> Result<Artefacts> {
-    make(&Order { architecture: Architecture::Amd64, kernel, client, freshness })
+    let folder = place::artefacts();
+    make(&Order { architecture: Architecture::Amd64, kernel, client, freshness, folder })
 }
 
-/// The same for machines of another kind, whose programs are compiled here all the same. The client is this machine's.
+/// The same for machines of another kind, for which all programs are compiled here, billetctl too.
 pub(crate) fn build_for_arm64(freshness: Freshness) -> Result<Artefacts> {
     host::ensure_arm64_packages()?;
-    make(&Order { architecture: Architecture::Arm64, kernel: None, client: Client::Dev, freshness })
+    let (architecture, client) = (Architecture::Arm64, Client::Released);
+    make(&Order { architecture, kernel: None, client, freshness, folder: place::artefacts_for(architecture) })
+}
+
+/// The same with the hardened kernel, beside the image that there is, for the tests of the long run.
+pub(crate) fn build_hardened(freshness: Freshness) -> Result<Artefacts> {
+    let kernel = chosen(Some(Path::new(SOURCE)), None, freshness)?;
+    let (architecture, client, folder) =
+        (Architecture::Amd64, Client::Dev, place::artefacts_beside(HARDENED));
+    make(&Order { architecture, kernel: kernel.as_ref(), client, freshness, folder })
 }
 
 fn make(order: &Order<'_>) -> Result<Artefacts> {
-    let &Order { architecture, kernel, client, freshness } = order;
-    let output = Output::open(&place::artefacts_for(architecture))?;
+    let &Order { architecture, kernel, client, freshness, ref folder } = order;
+    let output = Output::open(folder)?;
     let cache = Cache::open(&place::cache()?)?;
     let toolchain = Toolchain::find(&cache, freshness, architecture)?;
     let init = programs::compile(&programs::INIT, &toolchain)?;
@@ -151,7 +162,7 @@ fn make(order: &Order<'_>) -> Result<Artefacts> {
     let machined = programs::compile(&programs::MACHINED, &toolchain)?;
     let agent = programs::compile(&programs::TEST_AGENT, &toolchain)?;
     let billetctl = match client {
-        Client::Released => programs::compile(&programs::BILLETCTL, &Toolchain::own())?,
+        Client::Released => programs::compile(&programs::BILLETCTL, &toolchain)?,
         Client::Dev => programs::dev_billetctl()?,
     };
     let materials = Materials::gather(&cache, freshness, architecture)?;
@@ -170,7 +181,8 @@ fn make(order: &Order<'_>) -> Result<Artefacts> {
         Some(kernel) => own_kernel::swap(kernel, boot, [base, kernel_layer], &output)?,
         None => (boot, vec![base, kernel_layer]),
     };
-    let kernel_release = bzimage::release(&boot.kernel).unwrap_or(&materials.kernel.release).to_owned();
+    let kernel_release =
+        ondisk::kernel::release(&boot.kernel).unwrap_or(&materials.kernel.release).to_owned();
     let vmlinuz = output.bytes("vmlinuz", &boot.kernel)?;
     let images = Images::new(&output, boot)?;
     let test: Vec<Layer> = production.iter().cloned().chain([agent_layer]).collect();

@@ -54,7 +54,7 @@ enum Command {
     Run(run::Options),
     /// For `run`: start the machine and leave it.
     #[command(hide = true)]
-    StartMachine(run::machine::Options),
+    StartMachine(run::machine::Start),
     /// End the node that `run` started.
     Stop,
     /// Run every check and every test, virtual machines included.

@@ -30,8 +30,13 @@ pub(crate) fn artefacts() -> PathBuf {
 pub(crate) fn artefacts_for(architecture: Architecture) -> PathBuf {
     match architecture {
         Architecture::Amd64 => artefacts(),
-        other => target().join(format!("billet-{}", other.name())),
+        other => artefacts_beside(other.name()),
     }
+}
+
+/// What is built beside it, of this kind.
+pub(crate) fn artefacts_beside(kind: &str) -> PathBuf {
+    target().join(format!("billet-{kind}"))
 }
 
 /// Files and state of a VM that `run` started.

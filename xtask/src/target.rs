@@ -5,6 +5,11 @@
 
 pub(crate) use ondisk::Architecture;
 
+/// Reads the value of `--arch`.
+pub(crate) fn parse(name: &str) -> Result<Architecture, String> {
+    Architecture::named(name).ok_or_else(|| "images are made for amd64 and arm64".to_owned())
+}
+
 /// As rustc and cargo call it.
 pub(crate) fn triple(architecture: Architecture) -> &'static str {
     match architecture {

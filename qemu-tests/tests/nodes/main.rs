@@ -18,6 +18,7 @@ mod faults_root;
 mod first_node;
 mod images;
 mod install;
+mod kernels;
 mod key_server;
 mod loader;
 mod netboot;

@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::place;
+use crate::target::Architecture;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Artefacts {
@@ -62,11 +63,13 @@ impl Artefacts {
         format!("{} billet.install=no", self.cmdline)
     }
 
-    /// What the last build made.
-    pub(crate) fn read() -> Result<Self> {
-        let path = place::artefacts().join("build.json");
-        let text = std::fs::read_to_string(&path)
-            .with_context(|| format!("read {}: `cargo xtask build` makes it", path.display()))?;
+    /// What the last build for these machines made.
+    pub(crate) fn read(architecture: Architecture) -> Result<Self> {
+        let path = place::artefacts_for(architecture).join("build.json");
+        let name = architecture.name();
+        let text = std::fs::read_to_string(&path).with_context(|| {
+            format!("read {}: `cargo xtask build --arch {name}` makes it", path.display())
+        })?;
         serde_json::from_str(&text).with_context(|| format!("parse {}", path.display()))
     }
 

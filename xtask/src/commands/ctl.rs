@@ -7,8 +7,6 @@ use std::process::Command;
 use anyhow::{Context, Error, Result};
 
 use super::run::state::State;
-use crate::build::Artefacts;
-use crate::place;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
@@ -20,8 +18,7 @@ pub(crate) struct Options {
 /// Becomes billetctl; returns only if that failed.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let state = State::running()?.context("no node is running: start one with `cargo xtask run`")?;
-    let client = place::repository().join(Artefacts::read()?.billetctl);
-    let error =
-        Command::new(&client).arg("--talosconfig").arg(&state.talosconfig).args(&options.words).exec();
-    Err(Error::new(error).context(format!("start {}", client.display())))
+    let words = &options.words;
+    let error = Command::new(&state.client).arg("--talosconfig").arg(&state.talosconfig).args(words).exec();
+    Err(Error::new(error).context(format!("start {}", state.client.display())))
 }

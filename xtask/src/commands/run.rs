@@ -26,7 +26,10 @@ use crate::build::{self, Artefacts, Client};
 use crate::host::{self, Need};
 use crate::inputs::Freshness;
 use crate::place;
+use crate::programs;
 use crate::step;
+use crate::target::Architecture;
+use crate::toolchain::Toolchain;
 use state::State;
 
 /// From QEMU's start to an API that answers, on the reference machine.
@@ -75,21 +78,32 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if is_named {
         machine.use_image_s_kernel();
     }
-    let artefacts = if options.no_build {
-        Artefacts::read()?
-    } else {
-        build::build(freshness, own.as_ref(), Client::Released)?
+    let client = match (machine.architecture(), options.no_build) {
+        (architecture, true) => client(architecture, &Artefacts::read(architecture)?)?,
+        (Architecture::Amd64, false) => {
+            client(Architecture::Amd64, &build::build(freshness, own.as_ref(), Client::Released)?)?
+        }
+        (Architecture::Arm64, false) => client(Architecture::Arm64, &build::build_for_arm64(freshness)?)?,
     };
-    start(&machine)?;
+    start(&machine, &client)?;
     let state = State::running()?.context("the node ended at once; its log is target/run/serial.log")?;
-    if options.detach { wait_for_api(&state, &artefacts) } else { follow(&state, &artefacts) }
+    if options.detach { wait_for_api(&state) } else { follow(&state) }
+}
+
+/// A billetctl that runs here: the one for another machine does not.
+fn client(architecture: Architecture, artefacts: &Artefacts) -> Result<PathBuf> {
+    match architecture {
+        Architecture::Amd64 => Ok(place::repository().join(&artefacts.billetctl)),
+        Architecture::Arm64 => programs::compile(&programs::BILLETCTL, &Toolchain::own()),
+    }
 }
 
 /// Starts this program once more, in a process group of its own.
-fn start(options: &machine::Options) -> Result<()> {
+fn start(options: &machine::Options, client: &Path) -> Result<()> {
     // Not by its path: a later build may have replaced the file.
     let mut helper = Command::new("/proc/self/exe");
-    helper.arg("start-machine").args(options.arguments()).stdin(Stdio::null()).process_group(0);
+    helper.arg("start-machine").args(options.arguments()).arg("--client").arg(client);
+    helper.stdin(Stdio::null()).process_group(0);
     step::step("start the machine", || {
         let status = helper.status().context("start the helper process")?;
         ensure!(status.success(), "the machine did not start");
@@ -97,23 +111,23 @@ fn start(options: &machine::Options) -> Result<()> {
     })
 }
 
-fn wait_for_api(state: &State, artefacts: &Artefacts) -> Result<()> {
+fn wait_for_api(state: &State) -> Result<()> {
     let end = Instant::now() + qemu_tests::deadline(API_LIMIT);
     step::step("boot the node", || {
-        while !answers(&state.talosconfig) {
+        while !answers(&state.billetctl()) {
             ensure!(state.alive(), "the node ended; its log is {}", state.console.display());
             ensure!(Instant::now() < end, "the API does not answer; the log is {}", state.console.display());
             std::thread::sleep(CALL_AGAIN);
         }
         Ok(())
     })?;
-    greet(state, artefacts);
+    greet(state);
     println!("  stop it      cargo xtask stop");
     Ok(())
 }
 
 /// Shows the console until the node ends or the user does.
-fn follow(state: &State, artefacts: &Artefacts) -> Result<()> {
+fn follow(state: &State) -> Result<()> {
     let interrupted = watch_for_interrupt()?;
     let console = Console::new(&state.console);
     let answered = ask_beside(state);
@@ -128,7 +142,7 @@ fn follow(state: &State, artefacts: &Artefacts) -> Result<()> {
         }
         if !greeted && answered.load(Ordering::Relaxed) {
             greeted = true;
-            greet(state, artefacts);
+            greet(state);
             println!("  Ctrl-C       shuts the node down\n");
         }
         if !state.alive() {
@@ -145,16 +159,16 @@ fn follow(state: &State, artefacts: &Artefacts) -> Result<()> {
 }
 
 /// Asks the API itself: the console is silent where the command line says `quiet`.
-fn answers(talosconfig: &Path) -> bool {
-    Billetctl::new(talosconfig).run(&["version"]).is_ok_and(|output| output.success)
+fn answers(client: &Billetctl) -> bool {
+    client.run(&["version"]).is_ok_and(|output| output.success)
 }
 
 /// Asks until the API answers, beside the console, which a call without an answer would hold up.
 fn ask_beside(state: &State) -> Arc<AtomicBool> {
     let answered = Arc::new(AtomicBool::new(false));
-    let (told, talosconfig) = (Arc::clone(&answered), state.talosconfig.clone());
+    let (told, client) = (Arc::clone(&answered), state.billetctl());
     std::thread::spawn(move || {
-        while !answers(&talosconfig) {
+        while !answers(&client) {
             std::thread::sleep(CALL_AGAIN);
         }
         told.store(true, Ordering::Relaxed);
@@ -162,12 +176,12 @@ fn ask_beside(state: &State) -> Arc<AtomicBool> {
     answered
 }
 
-fn greet(state: &State, artefacts: &Artefacts) {
+fn greet(state: &State) {
     let own = |path: &PathBuf| {
         let here = std::env::current_dir().unwrap_or_default();
         path.strip_prefix(here).unwrap_or(path).display().to_string()
     };
-    let (client, config) = (own(&place::repository().join(&artefacts.billetctl)), own(&state.talosconfig));
+    let (client, config) = (own(&state.client), own(&state.talosconfig));
     println!("\n  API          127.0.0.1:{}", state.api_port);
     println!("  talosconfig  {config}");
     println!("  try          {client} --talosconfig {config} version");

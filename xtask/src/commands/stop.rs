@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use qemu_tests::cli::Billetctl;
 use qemu_tests::qmp::Qmp;
 use serde_json::json;
 
@@ -35,7 +34,7 @@ pub(crate) fn run() -> Result<()> {
 /// Ends the node, in order if it can; `hurry` cuts the waiting short.
 pub(crate) fn end(state: &State, hurry: &AtomicBool) -> Result<()> {
     step("shut the node down", || {
-        let asked = Billetctl::new(&state.talosconfig).run(&["shutdown"]);
+        let asked = state.billetctl().run(&["shutdown"]);
         if !asked.as_ref().is_ok_and(|output| output.success) {
             note("the node's API does not take a shutdown; cutting it off");
             return Ok(());

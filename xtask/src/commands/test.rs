@@ -95,6 +95,7 @@ fn with_what_was_built(suites: &mut Suites, long: bool) {
     }
     if long {
         suites.call("build for arm64", || build::build_for_arm64(Freshness::Day).map(drop));
+        suites.call("build with the hardened kernel", || build::build_hardened(Freshness::Day).map(drop));
     }
     costs::begin();
     let whole: &[&str] = if long { &["--", "--include-ignored"] } else { &[] };

@@ -8,6 +8,7 @@ use qemu_tests::{Bus, Drive, Vm, VmBuilder, config_volume};
 use super::state::{State, start_time};
 use crate::build::Artefacts;
 use crate::place;
+use crate::target::{self, Architecture};
 
 const API_PORT: u16 = 50000;
 
@@ -24,6 +25,10 @@ pub(crate) struct Options {
     /// Processors.
     #[arg(long, default_value_t = 2)]
     cpus: u32,
+    /// The machine's processors: `amd64` or `arm64`, which starts as with `--uefi`.
+    #[arg(long, value_name = "NAME", default_value = "amd64", value_parser = target::parse,
+          conflicts_with_all = ["disk", "kernel", "append"])]
+    arch: Architecture,
     /// Boot from ROOT-A of a disk, the kernel still started by QEMU.
     #[arg(long, conflicts_with = "uefi")]
     disk: bool,
@@ -42,7 +47,21 @@ pub(crate) struct Options {
     port: u16,
 }
 
+/// What the helper is told.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Start {
+    #[command(flatten)]
+    machine: Options,
+    /// billetctl, for whoever asks the node.
+    #[arg(long)]
+    client: PathBuf,
+}
+
 impl Options {
+    pub(super) fn architecture(&self) -> Architecture {
+        self.arch
+    }
+
     /// The kernel that is started instead of the image's.
     pub(super) fn kernel(&self) -> Option<&Path> {
         self.kernel.as_deref()
@@ -56,6 +75,7 @@ impl Options {
     /// The same options as words, for the helper.
     pub(super) fn arguments(&self) -> Vec<String> {
         let mut words: Vec<String> = vec![
+            format!("--arch={}", self.arch.name()),
             format!("--memory={}", self.memory),
             format!("--cpus={}", self.cpus),
             format!("--port={}", self.port),
@@ -69,8 +89,8 @@ impl Options {
 }
 
 /// Starts the machine, notes how to reach it and leaves it running.
-pub(crate) fn start(options: &Options) -> Result<()> {
-    let artefacts = Artefacts::read()?;
+pub(crate) fn start(Start { machine: options, client }: &Start) -> Result<()> {
+    let artefacts = Artefacts::read(options.arch)?;
     let folder = place::run_folder();
     std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
     let secrets = api::generate::Secrets::generate().context("make keys")?;
@@ -90,13 +110,14 @@ pub(crate) fn start(options: &Options) -> Result<()> {
     let talosconfig = folder.join("talosconfig");
     let lifetime = api::pki::Lifetime::from_now(api::pki::CA_LIFETIME);
     secrets.talosconfig(&request(port), Some(api::roles::Role::Admin), lifetime)?.save(&talosconfig)?;
-    leave(vm, talosconfig, port)
+    leave(vm, talosconfig, port, client)
 }
 
 fn boot(vm: VmBuilder, options: &Options, artefacts: &Artefacts) -> VmBuilder {
     let root = place::repository();
     let image = &artefacts.production;
-    if options.uefi {
+    let vm = if options.arch == Architecture::Arm64 { vm.arm64() } else { vm };
+    if options.uefi || options.arch == Architecture::Arm64 {
         return vm.uefi().drive(Drive::new(&root.join(&image.disk), Bus::Virtio).boot_index(0));
     }
     let kernel = options.kernel.clone().unwrap_or_else(|| root.join(&artefacts.vmlinuz));
@@ -112,12 +133,12 @@ fn boot(vm: VmBuilder, options: &Options, artefacts: &Artefacts) -> VmBuilder {
     direct(vm, &image.initramfs_full)
 }
 
-fn leave(vm: Vm, talosconfig: PathBuf, api_port: u16) -> Result<()> {
+fn leave(vm: Vm, talosconfig: PathBuf, api_port: u16, client: &Path) -> Result<()> {
     let console = vm.console().path().to_owned();
     let (pid, folder) = vm.release()?;
     let pid = i32::try_from(pid).context("QEMU's process id")?;
     let started = start_time(pid).context("QEMU ended at once")?;
-    State { pid, started, folder, console, talosconfig, api_port }.write()
+    State { pid, started, folder, console, talosconfig, api_port, client: client.to_owned() }.write()
 }
 
 fn request(port: u16) -> api::generate::Request {

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
+use qemu_tests::cli::Billetctl;
 use rustix::process::{Pid, Signal};
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +26,8 @@ pub(crate) struct State {
     pub(crate) console: PathBuf,
     pub(crate) talosconfig: PathBuf,
     pub(crate) api_port: u16,
+    /// billetctl, for machines like this one.
+    pub(crate) client: PathBuf,
 }
 
 impl State {
@@ -58,6 +61,11 @@ impl State {
             fs::remove_file(&path).with_context(|| format!("remove {}", path.display()))?;
         }
         Ok(())
+    }
+
+    /// The client of an admin.
+    pub(crate) fn billetctl(&self) -> Billetctl {
+        Billetctl::of(&self.client, &self.talosconfig)
     }
 
     /// Whether the process still runs and is the one that was started.
@@ -102,7 +110,8 @@ mod tests {
 
     fn state(pid: i32, started: u64) -> State {
         let none = PathBuf::from("/nonexistent/folder");
-        State { pid, started, folder: none.clone(), console: none.clone(), talosconfig: none, api_port: 1 }
+        let [folder, console, talosconfig, client] = [none.clone(), none.clone(), none.clone(), none];
+        State { pid, started, folder, console, talosconfig, api_port: 1, client }
     }
 
     #[test]
