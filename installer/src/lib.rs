@@ -47,6 +47,7 @@ pub mod upgrade;
 pub mod volumes;
 
 mod error;
+mod kernel_image;
 mod layout;
 #[cfg(feature = "image")]
 mod output;

@@ -17,7 +17,7 @@ use ondisk::manifest::{AUTHORITIES_PATH, KEPT_PATH, Layer, PATH, RootManifest};
 use ondisk::{Architecture, fat, kernel};
 
 use crate::tree::Tree;
-use crate::{Error, initramfs, uki};
+use crate::{Error, initramfs, kernel_image, uki};
 
 pub use arguments::command_line;
 
@@ -203,7 +203,7 @@ impl System {
         if self.boot.kernel.is_empty() {
             return Err(Error::NoKernel { system: format!("version {}", self.manifest.version) });
         }
-        crate::kernel::check_image(names::KERNEL, &self.boot.kernel, self.boot.architecture())?;
+        kernel_image::check(names::KERNEL, &self.boot.kernel, self.boot.architecture())?;
         let modules = self.manifest.kernel().and_then(|layer| layer.kernel_release.as_deref());
         match (kernel::release(&self.boot.kernel), modules) {
             (Some(kernel), Some(modules)) if kernel != modules => {

@@ -15,9 +15,10 @@ mod sets;
 use std::fs;
 use std::path::PathBuf;
 
-use ondisk::{Architecture, kernel};
+use ondisk::Architecture;
 
 use crate::Error;
+use crate::kernel_image;
 use crate::system::{self, BootParts};
 use crate::tree::Tree;
 
@@ -49,7 +50,7 @@ impl Given {
     /// Reads it, for an image for these machines.
     pub(crate) fn read(&self, architecture: Architecture) -> Result<Kernel, Error> {
         let image = fs::read(&self.path).map_err(Error::read(&self.path))?;
-        let release = check_image(&self.path.display().to_string(), &image, architecture)?.to_owned();
+        let release = kernel_image::check(&self.path.display().to_string(), &image, architecture)?.to_owned();
         let modules =
             self.modules.as_ref().map(|folder| Modules::read(folder, Some(&release))).transpose()?;
         if let Some(modules) = modules.as_ref().filter(|modules| modules.release != release) {
@@ -60,44 +61,6 @@ impl Given {
             Required::list(architecture)?.check(&release, &config)?;
         }
         Ok(Kernel { image, release, modules })
-    }
-}
-
-/// The release of a kernel that these machines can start; `name` is what errors call it.
-pub(crate) fn check_image<'i>(
-    name: &str,
-    image: &'i [u8],
-    architecture: Architecture,
-) -> Result<&'i str, Error> {
-    let wrong = |reason: String| Error::Kernel { kernel: name.to_owned(), reason };
-    let found = kernel::architecture(image);
-    match (found, kernel::release(image)) {
-        (Some(found), _) if found != architecture => Err(wrong(format!(
-            "it is for {}, and the image is for {}: give one for the image's machines",
-            found.name(),
-            architecture.name()
-        ))),
-        (Some(_), Some(_)) if kernel::is_cut_off(image) => {
-            Err(wrong("it is cut off: copy it once more, or build it again".to_owned()))
-        }
-        (Some(_), Some(release)) => Ok(release),
-        _ if kernel::is_packed(image) => Err(wrong(format!(
-            "it is packed for the firmware (CONFIG_EFI_ZBOOT), where nobody can see what it is: give {}",
-            built_as(architecture)
-        ))),
-        _ => Err(wrong(format!(
-            "it is no kernel for {}, which {} is",
-            architecture.name(),
-            built_as(architecture)
-        ))),
-    }
-}
-
-/// Where the kernel's own build leaves an image.
-fn built_as(architecture: Architecture) -> &'static str {
-    match architecture {
-        Architecture::Amd64 => "arch/x86/boot/bzImage, or an installed vmlinuz-RELEASE",
-        Architecture::Arm64 => "arch/arm64/boot/Image, or an installed vmlinuz-RELEASE that is not packed",
     }
 }
 
