@@ -45,8 +45,9 @@ impl Buildah {
         self.run(&["bud", "--isolation", "chroot", "--file", &dockerfile, "--tag", name, &folder]).map(drop)
     }
 
-    /// Builds the Dockerfile of a guide, without these paths; returns the image as a file of `docker save`.
-    pub fn guide(&self, name: &str, remove: &str) -> Result<PathBuf> {
+    /// Builds the Dockerfile of a guide, without these paths, with these flags besides; returns the image as a file of
+    /// `docker save`.
+    pub fn guide(&self, name: &str, remove: &str, flags: &[&str]) -> Result<PathBuf> {
         let folder = paths::repository().join(DOCKERFILES).join(name).display().to_string();
         let remove = format!("RM={remove}");
         let words = [
@@ -58,9 +59,18 @@ impl Buildah {
             "--skip-unused-stages=false",
             "--build-arg",
         ];
-        self.run(&[&words[..], &[&remove, "--tag", name, &folder]].concat())?;
-        let path = self.folder.path().join(format!("{name}.tar"));
-        self.run(&["push", name, &format!("docker-archive:{}:{name}:1", path.display())])?;
+        self.run(&[&words[..], &[&remove], flags, &["--tag", name, &folder]].concat())?;
+        self.pushed(name, "docker-archive")
+    }
+
+    /// An image as it lies in a registry: an OCI layout in a tar file.
+    pub fn as_oci(&self, name: &str) -> Result<PathBuf> {
+        self.pushed(name, "oci-archive")
+    }
+
+    fn pushed(&self, name: &str, form: &str) -> Result<PathBuf> {
+        let path = self.folder.path().join(format!("{name}.{form}"));
+        self.run(&["push", name, &format!("{form}:{}:{name}:1", path.display())])?;
         Ok(path)
     }
 

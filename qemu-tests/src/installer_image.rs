@@ -131,14 +131,19 @@ impl Registry {
         self.keep_in(REPOSITORY, tag, image)
     }
 
+    /// Serves an image that others made, as an OCI layout in a tar file; returns its reference.
+    pub fn serve(&self, repository: &str, tag: &str, image: &Path) -> Result<String> {
+        self.server.serve(image, repository, tag).context("serve an image")?;
+        Ok(format!("{NAME}/{repository}:{tag}"))
+    }
+
     /// Keeps an image in this repository; returns its reference.
     pub fn keep_in(&self, repository: &str, tag: &str, image: &NewImage) -> Result<String> {
         let path = self.path_of(tag);
         let mut out = std::io::BufWriter::new(std::fs::File::create(&path).context("create an image")?);
         archive::write(&mut out, image)?;
         std::io::Write::flush(&mut out).context("write an image")?;
-        self.server.serve(&path, repository, tag).context("serve an image")?;
-        Ok(format!("{NAME}/{repository}:{tag}"))
+        self.serve(repository, tag, &path)
     }
 
     fn path_of(&self, tag: &str) -> PathBuf {

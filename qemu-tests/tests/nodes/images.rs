@@ -10,8 +10,12 @@ use installer::flash::{self, Image, Request, Target};
 use installer::image::{Architecture, Kind, Source};
 use qemu_tests::artifacts::build;
 use qemu_tests::buildah::Buildah;
+use qemu_tests::credentials::Credentials;
+use qemu_tests::installer_image::Registry;
 use qemu_tests::node::{BOOT_LIMIT, Transport};
 use qemu_tests::{Bus, Drive, TestNode, Vm};
+
+use crate::install::{INSTALL_LIMIT, installing, with_blank};
 
 /// What a node in maintenance mode tells the person before it.
 const MAINTENANCE: &str = "upload a configuration with";
@@ -95,10 +99,11 @@ fn built_kernel(folder: &Path) -> PathBuf {
     place
 }
 
-/// Guides 11 and 12 as they stand, by buildah: a disk image of the first boots, and the node upgrades to the second.
+/// Guides 11 and 12 as they stand, by buildah: a blank machine installs the first from a registry and upgrades to the second,
+/// of which a disk image is made too.
 #[test]
 #[ignore = "long run"]
-fn what_the_guides_dockerfiles_make_installs_and_upgrades() {
+fn what_the_guides_dockerfiles_make_installs_upgrades_and_makes_images() {
     let folder = tempfile::tempdir().unwrap();
     let buildah = Buildah::with_installer().unwrap();
     buildah.image("localhost/custom-kernel:1", &built_kernel(folder.path())).unwrap();
@@ -107,22 +112,44 @@ fn what_the_guides_dockerfiles_make_installs_and_upgrades() {
     std::fs::write(library.join("words"), "from a stage\n").unwrap();
     buildah.image("localhost/library:1", &folder.path().join("library")).unwrap();
 
-    let kernel = buildah.guide("kernel", "/lib/modules").unwrap();
-    let disk = made_from(&kernel, Kind::Disk, folder.path());
-    let node = TestNode::builder("buildah-kernel").transport(Transport::Firmware).disk(&disk).boot().unwrap();
+    buildah.guide("kernel", "/lib/modules", &[]).unwrap();
+    let registry = Registry::start().unwrap();
+    let image = registry.serve("custom/kernel", "1", &buildah.as_oci("kernel").unwrap()).unwrap();
+    let credentials = Credentials::generate().unwrap();
+    let named = format!("image: {image}");
+    let config = installing(&credentials.machine_config().unwrap(), &["disk: /dev/sda", &named]);
+    let config = config.replacen("machine:\n", &format!("machine:\n{}", registry.machine_section()), 1);
+    let node = TestNode::builder("buildah-kernel")
+        .transport(Transport::Stick)
+        .config(&config)
+        .credentials(credentials)
+        .machine(|vm, dir| Ok(with_blank(vm, dir)))
+        .start()
+        .unwrap();
+    node.vm().expect("installed Billet ", INSTALL_LIMIT * 2).unwrap();
+    node.vm().expect("root from /dev/sda2 (ROOT-A)", INSTALL_LIMIT).unwrap();
+    node.wait_api(BOOT_LIMIT).unwrap();
     node.expect("billet: boot sequence: done").unwrap();
     let read = |path: &str| node.admin().ok(&["read", path]).unwrap();
     assert!(read("/run/billet/root.json").contains("\"vmlinuz\""));
     let release = &build().kernel_release;
     assert!(read(&format!("/usr/lib/modules/{release}/modules.dep")).contains(".ko"));
 
-    let rootfs = buildah.guide("rootfs", "/usr/share/billet/sbom-kernel.spdx.json").unwrap();
+    let removed = "/usr/share/billet/sbom-kernel.spdx.json";
+    let rootfs = buildah.guide("rootfs", removed, &["--squash"]).unwrap();
     let image = rootfs.display().to_string();
     node.admin().ok_within(&["upgrade", "--wait=false", "--image", &image], UPGRADE_LIMIT).unwrap();
     node.vm().expect("proved itself and is kept as billet-000002.efi", UPGRADE_LIMIT + BOOT_LIMIT).unwrap();
     node.answers(BOOT_LIMIT).unwrap();
-    let read = |path: &str| node.admin().ok(&["read", path]).unwrap();
-    assert_eq!(read("/usr/local/lib/library/words"), "from a stage\n");
-    assert!(read("/run/billet/root.json").contains("\"removed\""));
-    node.admin().refused(&["read", "/usr/share/billet/sbom-kernel.spdx.json"]).unwrap();
+    let has_both = |node: &TestNode| {
+        let read = |path: &str| node.admin().ok(&["read", path]).unwrap();
+        assert_eq!(read("/usr/local/lib/library/words"), "from a stage\n");
+        assert!(read("/run/billet/root.json").contains("\"removed\""));
+        node.admin().refused(&["read", removed]).unwrap();
+    };
+    has_both(&node);
+    drop(node);
+
+    let disk = made_from(&rootfs, Kind::Disk, folder.path());
+    has_both(&TestNode::builder("buildah-disk").transport(Transport::Firmware).disk(&disk).boot().unwrap());
 }

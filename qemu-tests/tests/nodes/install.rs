@@ -20,7 +20,7 @@ use crate::encryption::{BOOT, MACHINE, node_id, passphrase, section};
 /// Everything that an installed disk has, and a little of EPHEMERAL; nearly all of it is a hole.
 const DISK_BYTES: u64 = 4 << 30;
 /// Layers and boot files written and read back, by an emulated processor.
-const INSTALL_LIMIT: Duration = Duration::from_secs(120);
+pub(crate) const INSTALL_LIMIT: Duration = Duration::from_secs(120);
 const KEPT: &str = "/system/state/config.yaml";
 /// Where a disk holds somebody's data.
 const FOREIGN_AT: u64 = 70_000;
@@ -31,14 +31,14 @@ fn blank(path: &Path) -> File {
     file
 }
 
-fn with_blank(vm: VmBuilder, dir: &Path) -> VmBuilder {
+pub(crate) fn with_blank(vm: VmBuilder, dir: &Path) -> VmBuilder {
     let disk = dir.join("disk.img");
     blank(&disk);
     vm.drive(Drive::writable(&disk, Bus::Sata))
 }
 
 /// The config with these lines in the place of the one that names the disk.
-fn installing(config: &str, lines: &[&str]) -> String {
+pub(crate) fn installing(config: &str, lines: &[&str]) -> String {
     let line = config.lines().find(|line| line.trim_start() == "disk: /dev/sda").unwrap();
     let indent = line.len() - line.trim_start().len();
     let lines: Vec<String> = lines.iter().map(|line| format!("{}{line}", " ".repeat(indent))).collect();

@@ -11,6 +11,7 @@ mod boot;
 mod boot_faults;
 mod config;
 mod crypt;
+mod customised;
 mod disk_faults;
 mod encryption;
 mod faults_node;
