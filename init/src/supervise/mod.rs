@@ -199,8 +199,11 @@ impl<'k> Supervisor<'k> {
             start.restarts = start.restarts.saturating_add(1);
             start.previous_status = Some(status);
         }
+        // What the kernel does with a program whose page it cannot verify.
+        let corrupt = if status & 0x7f == BUS_ERROR { self.corrupt_layer() } else { None };
         let status = WaitStatus(status);
-        say!(self.kernel, Level::Warning, "machined ended: {status}");
+        let line = Line::new(format_args!("machined ended: {status}{}", Blocks(corrupt)));
+        say!(self.kernel, Level::Warning, "{}", line.as_str());
         self.recorder.record_log(self.kernel, &mut self.frame);
         if self.backoff.is_hopeless() {
             let line = Line::new(format_args!(
@@ -309,6 +312,9 @@ impl<'k> Supervisor<'k> {
 
 /// SIGKILL as a wait status has it.
 const KILLED: i32 = 9;
+
+/// SIGBUS, likewise: 7 on x86-64 and arm64.
+const BUS_ERROR: i32 = 7;
 
 /// What a line about machined's end adds when a layer is corrupt.
 struct Blocks<'a>(Option<&'a str>);

@@ -100,6 +100,9 @@ fn a_machined_that_only_crashes_ends_the_boot_and_names_the_corrupt_layer() {
     let line = "boot failed: start_machined: machined ended 8 times in a row, the last time with signal 7; layer kernel: \
                 blocks are corrupt; restarting in 10 s";
     assert_eq!(kernel.errors(), [line]);
+    // Each of its ends says so, also where it goes on.
+    let each = "machined ended: signal 7; layer kernel: blocks are corrupt";
+    assert_eq!(kernel.warnings().iter().filter(|line| **line == each).count(), 8);
     assert_eq!(starts(&kernel).len(), 8);
     assert_eq!(kernel.ends.last(), Some(&End::Restart));
 }
