@@ -50,38 +50,42 @@ pub(crate) fn compile(program: &Program, toolchain: &Toolchain) -> Result<PathBu
     let architecture = toolchain.architecture;
     let triple = target::triple(architecture);
     // One at a time: together, cargo would give each the features of all.
-    let cargo = Cmd::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    let cargo = cargo()
         .args(["build", "--quiet", "--locked", "--profile", program.profile(), "--target", triple])
         .args(["--package", program.package, "--bin", program.binary])
         .env("CARGO_ENCODED_RUSTFLAGS", rust_flags(architecture)?)
         .env("CFLAGS", c_flags())
-        .env("CC_SHELL_ESCAPED_FLAGS", "1")
-        .folder(&place::repository());
+        .env("CC_SHELL_ESCAPED_FLAGS", "1");
     let cargo = program.features.iter().fold(cargo, |cargo, feature| cargo.args(["--features", feature]));
     let cargo = toolchain.settings.iter().fold(cargo, |cargo, (name, value)| cargo.env(name, value));
-    step(&format!("compile {}{}", program.binary, toolchain.purpose()), || {
-        if !cargo.show()? {
-            bail!("{cargo} failed");
-        }
-        Ok(())
-    })?;
+    shown(&format!("compile {}{}", program.binary, toolchain.purpose()), &cargo)?;
     Ok(place::target().join(triple).join(program.profile()).join(program.binary))
 }
+
+/// A test that starts billetctl, which cargo therefore makes with it.
+const DEV_TEST: &str = "commands";
 
 /// billetctl as the unit tests of the workspace have it, which have compiled most of it already: whole-program optimisation
 /// of another binary takes as long as all tests of the sources.
 pub(crate) fn dev_billetctl() -> Result<PathBuf> {
-    let cargo = Cmd::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        // With the workspace's features, as the tests: else its libraries would be compiled once more.
-        .args(["build", "--quiet", "--locked", "--workspace", "--bin", BILLETCTL.binary])
-        .folder(&place::repository());
-    step("compile billetctl for tests", || {
+    // Not `cargo build`: without what tests depend on, libraries have other features and are compiled once more.
+    let cargo = cargo().args(["test", "--no-run", "--quiet", "--locked", "--workspace", "--test", DEV_TEST]);
+    shown("compile billetctl for tests", &cargo)?;
+    Ok(place::target().join(target::triple(Architecture::Amd64)).join("debug").join(BILLETCTL.binary))
+}
+
+fn cargo() -> Cmd {
+    Cmd::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())).folder(&place::repository())
+}
+
+/// Runs it with its output here.
+fn shown(name: &str, cargo: &Cmd) -> Result<()> {
+    step(name, || {
         if !cargo.show()? {
             bail!("{cargo} failed");
         }
         Ok(())
-    })?;
-    Ok(place::target().join(target::triple(Architecture::Amd64)).join("debug").join(BILLETCTL.binary))
+    })
 }
 
 /// Largest init in bytes, stripped (invariant 3).
