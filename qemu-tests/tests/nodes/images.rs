@@ -8,11 +8,13 @@ use std::time::Duration;
 
 use installer::flash::{self, Image, Request, Target};
 use installer::image::{Architecture, Kind, Source};
+use ondisk::manifest::RootManifest;
 use qemu_tests::artifacts::build;
 use qemu_tests::buildah::Buildah;
 use qemu_tests::credentials::Credentials;
 use qemu_tests::installer_image::Registry;
 use qemu_tests::node::{BOOT_LIMIT, Transport};
+use qemu_tests::root::Root;
 use qemu_tests::{Bus, Drive, TestNode, Vm};
 
 use crate::install::{INSTALL_LIMIT, installing, with_blank};
@@ -131,7 +133,10 @@ fn what_the_guides_dockerfiles_make_installs_upgrades_and_makes_images() {
     node.wait_api(BOOT_LIMIT).unwrap();
     node.expect("billet: boot sequence: done").unwrap();
     let read = |path: &str| node.admin().ok(&["read", path]).unwrap();
-    assert!(read("/run/billet/root.json").contains("\"vmlinuz\""));
+    let running = RootManifest::parse(read("/run/billet/root.json").as_bytes()).unwrap();
+    let built = Root::built_manifest().unwrap();
+    let kernel = |manifest: &RootManifest| manifest.kernel().unwrap().root_hash;
+    assert_ne!(kernel(&running), kernel(&built), "the modules are those of the stage");
     let release = &build().kernel_release;
     assert!(read(&format!("/usr/lib/modules/{release}/modules.dep")).contains(".ko"));
 
