@@ -178,7 +178,7 @@ fn firmware_loads_the_uki(
 ) {
     let mut rig = Rig::new("10.77.0.1/24", false);
     rig.serve(&["--dhcp-range", "10.77.0.100-10.77.0.110/24"]);
-    rig.wait_for("firmware (UEFI) loads billet.efi, made for each machine", BOOT_LIMIT);
+    rig.wait_for("firmware (UEFI x86-64) loads billet.efi, made for each machine", BOOT_LIMIT);
     let credentials = Credentials::generate().unwrap();
     let mac = MAC.replace(':', "-");
     rig.keep_config(&format!("{mac}.yaml"), &credentials.machine_config().unwrap());
