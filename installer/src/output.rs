@@ -1,11 +1,13 @@
-//! Files that appear whole or not at all, and writing that leaves holes where there are zeros.
+//! Files and folders that appear whole or not at all, and writing that leaves holes where there are zeros.
 //!
-//! Owns: the temporary name, the rename, the removal after a failure.
+//! Owns: the temporary name, the rename, the removal after a failure, what of a folder outlives another one in its place.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::io::Errno;
 
 use crate::Error;
 
@@ -25,11 +27,7 @@ pub(crate) struct Output {
 impl Output {
     /// An empty file; one that an earlier run left under the temporary name is replaced.
     pub(crate) fn create(path: &Path) -> Result<Self, Error> {
-        let mut name = path.as_os_str().to_owned();
-        // Process and number keep two builds apart that write the same file, in this process or another.
-        let number = OUTPUTS.fetch_add(1, Ordering::Relaxed);
-        name.push(format!(".{}-{number}.partial", std::process::id()));
-        let temporary = PathBuf::from(name);
+        let temporary = beside(path);
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&temporary);
         Ok(Self { file: file.map_err(Error::write(&temporary))?, temporary, kept: false })
     }
@@ -49,6 +47,92 @@ impl Drop for Output {
             let _ = fs::remove_file(&self.temporary);
         }
     }
+}
+
+/// A name of nobody else's.
+fn beside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    // Process and number keep two builds apart that write the same file, in this process or another.
+    let number = OUTPUTS.fetch_add(1, Ordering::Relaxed);
+    name.push(format!(".{}-{number}.partial", std::process::id()));
+    PathBuf::from(name)
+}
+
+/// A folder under a temporary name beside its final one.
+pub(crate) struct Folder {
+    path: PathBuf,
+    temporary: PathBuf,
+}
+
+impl Folder {
+    /// An empty folder, for this path.
+    pub(crate) fn create(path: &Path) -> Result<Self, Error> {
+        // A link to a folder stays one.
+        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        if path.exists() && !path.is_dir() {
+            return Err(Error::write(&path)(io::ErrorKind::NotADirectory.into()));
+        }
+        let temporary = beside(&path);
+        fs::create_dir_all(&temporary).map_err(Error::write(&temporary))?;
+        Ok(Self { path, temporary })
+    }
+
+    /// Where to write what belongs into it.
+    pub(crate) fn path(&self) -> &Path {
+        &self.temporary
+    }
+
+    /// Gives the folder its final name. Of one that has it, everything goes that is called as something of ours; what
+    /// somebody put beside that is kept.
+    pub(crate) fn keep(self, ours: &[&str]) -> Result<(), Error> {
+        let failed = || Error::write(&self.path);
+        if !self.path.exists() {
+            return fs::rename(&self.temporary, &self.path).map_err(failed());
+        }
+        let mut folders = Vec::new();
+        for entry in fs::read_dir(&self.path).map_err(failed())? {
+            let entry = entry.map_err(failed())?;
+            let name = entry.file_name();
+            if ours.iter().any(|own| *own == name) {
+                continue;
+            }
+            if entry.file_type().map_err(failed())?.is_dir() {
+                folders.push(name);
+                continue;
+            }
+            // Linked, so that it is there before and after; not all file systems can.
+            let (from, to) = (entry.path(), self.temporary.join(&name));
+            let kept = fs::hard_link(&from, &to).or_else(|_| fs::copy(&from, &to).map(drop));
+            kept.map_err(Error::write(&to))?;
+        }
+        exchange(&self.temporary, &self.path).map_err(failed())?;
+        for name in folders {
+            let to = self.path.join(&name);
+            fs::rename(self.temporary.join(&name), &to).map_err(Error::write(&to))?;
+        }
+        // The former folder has the temporary name now.
+        fs::remove_dir_all(&self.temporary).map_err(Error::write(&self.temporary))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // The error that led here is the one to report; after success it is gone.
+        let _ = fs::remove_dir_all(&self.temporary);
+    }
+}
+
+/// Each gets the other's name at once, or one after the other where the file system does not know how.
+fn exchange(one: &Path, other: &Path) -> io::Result<()> {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    match renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE) {
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {}
+        done => return Ok(done?),
+    }
+    let aside = beside(other);
+    fs::rename(other, &aside)?;
+    fs::rename(one, other).or_else(|error| fs::rename(&aside, other).and(Err(error)))?;
+    fs::rename(aside, one)
 }
 
 /// Writes a whole file.
