@@ -194,6 +194,12 @@ fn a_vlan() {
     let wanted =
         "log Info eth0, VLAN 5: address 10.77.0.100/24, gateway 10.77.0.1, from the DHCP server 10.77.0.1";
     assert!(kernel.calls.iter().any(|call| call == wanted), "{:#?}", kernel.logs);
+    // Promiscuous meanwhile: otherwise the card itself drops what has a tag.
+    let flags = kernel.calls.iter().filter(|call| call.starts_with("write /sys/class/net/eth0/flags"));
+    assert_eq!(
+        Vec::from_iter(flags),
+        ["write /sys/class/net/eth0/flags 0x1103", "write /sys/class/net/eth0/flags 0x1002"]
+    );
 }
 
 #[test]
