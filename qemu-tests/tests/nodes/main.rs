@@ -21,6 +21,7 @@ mod install;
 mod kernels;
 mod key_server;
 mod loader;
+mod neighbour;
 mod netboot;
 mod network_root;
 mod per_device;

@@ -255,8 +255,9 @@ impl Peer {
         let socket = self.sockets.get_mut::<udp::Socket<'_>>(self.dhcp);
         let mut replies = Vec::new();
         while let Ok((bytes, _)) = socket.recv() {
-            let packet = DhcpPacket::new_checked(bytes).unwrap();
-            let asked = DhcpRepr::parse(&packet).unwrap();
+            // Firmware says more than smoltcp reads; what it does not read it does not answer.
+            let Ok(packet) = DhcpPacket::new_checked(bytes) else { continue };
+            let Ok(asked) = DhcpRepr::parse(&packet) else { continue };
             for server in &self.plan.dhcp {
                 let message_type = match asked.message_type {
                     DhcpMessageType::Discover => DhcpMessageType::Offer,
