@@ -2,6 +2,7 @@
 //!
 //! Owns: the temporary name, the rename, the removal after a failure, what of a folder outlives another one in its place.
 
+use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
@@ -60,37 +61,53 @@ fn beside(path: &Path) -> PathBuf {
 
 /// A folder under a temporary name beside its final one.
 pub(crate) struct Folder {
+    /// The temporary name.
     path: PathBuf,
-    temporary: PathBuf,
+    target: PathBuf,
+    /// What has the temporary name is somebody else's.
+    kept: bool,
 }
 
 impl Folder {
     /// An empty folder, for this path.
     pub(crate) fn create(path: &Path) -> Result<Self, Error> {
         // A link to a folder stays one.
-        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        if path.exists() && !path.is_dir() {
-            return Err(Error::write(&path)(io::ErrorKind::NotADirectory.into()));
+        let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        if target.exists() && !target.is_dir() {
+            return Err(Error::write(&target)(io::ErrorKind::NotADirectory.into()));
         }
-        let temporary = beside(&path);
-        fs::create_dir_all(&temporary).map_err(Error::write(&temporary))?;
-        Ok(Self { path, temporary })
+        let path = beside(&target);
+        fs::create_dir_all(&path).map_err(Error::write(&path))?;
+        Ok(Self { path, target, kept: false })
     }
 
     /// Where to write what belongs into it.
     pub(crate) fn path(&self) -> &Path {
-        &self.temporary
+        &self.path
     }
 
     /// Gives the folder its final name. Of one that has it, everything goes that is called as something of ours; what
     /// somebody put beside that is kept.
-    pub(crate) fn keep(self, ours: &[&str]) -> Result<(), Error> {
-        let failed = || Error::write(&self.path);
-        if !self.path.exists() {
-            return fs::rename(&self.temporary, &self.path).map_err(failed());
+    pub(crate) fn keep(mut self, ours: &[&str]) -> Result<(), Error> {
+        if !self.target.exists() {
+            return fs::rename(&self.path, &self.target).map_err(Error::write(&self.target));
         }
+        let folders = self.link_others(ours)?;
+        exchange(&self.path, &self.target).map_err(Error::write(&self.target))?;
+        self.kept = true;
+        for name in folders {
+            let to = self.target.join(&name);
+            fs::rename(self.path.join(&name), &to).map_err(Error::write(&to))?;
+        }
+        // The former folder has the temporary name now, and nothing but ours in it.
+        fs::remove_dir_all(&self.path).map_err(Error::write(&self.path))
+    }
+
+    /// Links what is none of ours, so that it is there before and after. Folders cannot be linked: their names are returned.
+    fn link_others(&self, ours: &[&str]) -> Result<Vec<OsString>, Error> {
+        let failed = || Error::write(&self.target);
         let mut folders = Vec::new();
-        for entry in fs::read_dir(&self.path).map_err(failed())? {
+        for entry in fs::read_dir(&self.target).map_err(failed())? {
             let entry = entry.map_err(failed())?;
             let name = entry.file_name();
             if ours.iter().any(|own| *own == name) {
@@ -100,25 +117,21 @@ impl Folder {
                 folders.push(name);
                 continue;
             }
-            // Linked, so that it is there before and after; not all file systems can.
-            let (from, to) = (entry.path(), self.temporary.join(&name));
+            let (from, to) = (entry.path(), self.path.join(&name));
+            // Not all file systems have links.
             let kept = fs::hard_link(&from, &to).or_else(|_| fs::copy(&from, &to).map(drop));
             kept.map_err(Error::write(&to))?;
         }
-        exchange(&self.temporary, &self.path).map_err(failed())?;
-        for name in folders {
-            let to = self.path.join(&name);
-            fs::rename(self.temporary.join(&name), &to).map_err(Error::write(&to))?;
-        }
-        // The former folder has the temporary name now.
-        fs::remove_dir_all(&self.temporary).map_err(Error::write(&self.temporary))
+        Ok(folders)
     }
 }
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // The error that led here is the one to report; after success it is gone.
-        let _ = fs::remove_dir_all(&self.temporary);
+        if !self.kept {
+            // The error that led here is the one to report; after success there is nothing.
+            let _ = fs::remove_dir_all(&self.path);
+        }
     }
 }
 

@@ -84,7 +84,7 @@ pub(crate) async fn run(command: NetbootCommand) -> Result<()> {
         let loader = loader.unwrap_or_else(|reason| format!("nothing: {reason}"));
         output::print(format!("firmware ({kind}) loads {loader}\n"))?;
     }
-    output::print("iPXE in a network card loads boot.ipxe\n".to_owned())?;
+    output::print("iPXE in a network card loads boot.ipxe\n")?;
     for remark in remarks {
         eprintln!("warning: {}", configs.join(remark).display());
     }
