@@ -181,6 +181,36 @@ fn a_machine_without_a_disk_starts_and_takes_its_own_config() {
     assert_eq!(rig.log().matches(".layer by HTTP, ").count(), build().test.layers.len(), "{}", rig.log());
 }
 
+/// Without a machine: interfaces at which no machine would find the server. The kernel's route for a broadcast would lead to
+/// the address of another interface.
+#[test]
+fn interfaces_that_cannot_serve_are_refused() {
+    let rig = Rig::new("10.77.0.1/24");
+    let run = |program: &str, words: &[&str]| {
+        let log = File::create(rig.path("said")).unwrap();
+        let spawned = rig.lan.spawn(program, |command| {
+            command.args(words).stderr(log);
+        });
+        let ended = spawned.unwrap().wait(deadline(BOOT_LIMIT)).unwrap();
+        (ended.success(), std::fs::read_to_string(rig.path("said")).unwrap())
+    };
+    let added = run("ip", &["tuntap", "add", "dev", "tap1", "mode", "tap"]);
+    assert_eq!(added, (true, String::new()));
+    let bundle = rig.path(BUNDLE);
+    for (interface, said) in [
+        ("nope", "there is no interface nope: this machine has lo, tap0, tap1"),
+        ("lo", "the interface lo has only 127.0.0.1, which leads nowhere else; name the one to the machines"),
+        (
+            "tap1",
+            "the interface tap1 has no IPv4 address; give it one first: ip address add 192.168.7.1/24 dev tap1",
+        ),
+    ] {
+        let words = ["netboot", "serve", "--interface", interface, bundle.to_str().unwrap()];
+        let ended = run(build().billetctl.to_str().unwrap(), &words);
+        assert_eq!(ended, (false, format!("error: {said}\n")));
+    }
+}
+
 /// A network that has its own DHCP server, which knows of no boot files: addresses are that one's, all else is ours, up to
 /// the root.
 fn beside_another_dhcp_server(
