@@ -94,15 +94,10 @@ impl Loaders {
             Architecture::Arm64 => (&self.arm64, "ipxe-arm64.efi, billet-arm64.efi"),
         };
         // A UKI that somebody put there is whole in itself.
-        loader.as_ref().map_or_else(
-            || {
-                Err(self
-                    .fits(architecture)
-                    .err()
-                    .unwrap_or_else(|| format!("the bundle has none of {names} and stub.efi")))
-            },
-            Ok,
-        )
+        loader.as_ref().ok_or_else(|| match self.fits(architecture) {
+            Err(reason) => reason,
+            Ok(()) => format!("the bundle has none of {names} and stub.efi"),
+        })
     }
 
     /// Whether the bundle's kernel runs there.

@@ -69,10 +69,12 @@ pub enum Event {
         /// Its address.
         address: Ipv4Addr,
     },
-    /// A machine was given the script.
-    Script {
+    /// A machine was given what it starts, with or without a config.
+    Starts {
         /// Which one.
         to: Machine,
+        /// The script, or its UKI.
+        what: &'static str,
         /// The name of its config, if it has one.
         config: Option<String>,
     },
@@ -125,10 +127,10 @@ impl fmt::Display for Event {
             Self::Sent { to, by, name, bytes, took } => {
                 write!(f, "{to}: {name} by {by}, {} KiB in {:.1} s", bytes / 1024, took.as_secs_f64())
             }
-            Self::Script { to, config: Some(config) } => {
-                write!(f, "{to}: starts boot.ipxe with the config {config}")
+            Self::Starts { to, what, config: Some(config) } => {
+                write!(f, "{to}: starts {what} with the config {config}")
             }
-            Self::Script { to, config: None } => write!(f, "{to}: starts boot.ipxe without a config"),
+            Self::Starts { to, what, config: None } => write!(f, "{to}: starts {what} without a config"),
             Self::Config { to, name, fault: None } => write!(f, "{to}: took the config {name}"),
             Self::Config { to, name, fault: Some(fault) } => {
                 write!(f, "{to}: took the config {name}, which no node takes: {fault}")
@@ -149,7 +151,7 @@ impl Known {
             Event::Leased { mac, address } => {
                 self.0.insert((*address).into(), *mac);
             }
-            Event::Script { to, .. }
+            Event::Starts { to, .. }
             | Event::Sent { to, .. }
             | Event::Config { to, .. }
             | Event::Failed { to, .. } => match to.mac {
@@ -191,7 +193,7 @@ mod tests {
         // Beside another DHCP server the script's address tells.
         let other = Ipv4Addr::new(10, 0, 0, 8);
         let to = Machine { address: other.into(), mac: Some(MAC) };
-        let script = said(Event::Script { to, config: Some("default.yaml".into()) });
+        let script = said(Event::Starts { to, what: "boot.ipxe", config: Some("default.yaml".into()) });
         assert_eq!(script, "52:54:00:12:34:56, 10.0.0.8: starts boot.ipxe with the config default.yaml");
         assert!(said(sent(other)).starts_with("52:54:00:12:34:56, 10.0.0.8: /bundle/vmlinuz by "));
         let fault = Some("line 1, column 1: bad".to_owned());

@@ -1,6 +1,7 @@
 //! What may be fetched.
 //!
-//! Owns: names to files; [`configs`](crate::configs) knows which config is whose. Nothing outside of the two folders is ever served, whatever links lie in them.
+//! Owns: names to files; [`configs`](crate::configs) knows which config is whose. Nothing outside of the two folders is ever
+//! served, whatever links lie in them.
 //! A bundle is a folder with `boot.ipxe`, a script with relative addresses, and what it names; for firmware that has no iPXE
 //! also `undionly.kpxe`, `ipxe.efi`, `ipxe-arm64.efi` or a UKI, `billet.efi`; with `stub.efi` a UKI is made for each machine.
 //! A config lies in its folder under the machine's hardware address (`52-54-00-12-34-56.yaml`), or as `default.yaml`.
@@ -15,6 +16,7 @@ use ondisk::architecture::Architecture;
 use crate::Error;
 use crate::configs::{Configs, Judge, inside};
 use crate::dhcp::{Loaders, Mac, Uefi};
+use crate::event::{Event, Machine};
 use crate::uki::{self, Variables};
 
 /// The script of a bundle.
@@ -180,6 +182,12 @@ impl Files {
         self.configs.as_ref()?.of(mac)
     }
 
+    /// What is told of a machine that was given what it starts, a script or a UKI of its own; `None`: it did not say who it is.
+    pub(crate) fn start_of(&self, to: Machine, what: &'static str) -> Option<Event> {
+        let config = self.config_of(to.mac?).map(|path| name_of(&path));
+        Some(Event::Starts { to, what, config })
+    }
+
     /// Why no node takes this config.
     pub(crate) fn fault(&self, config: &Path) -> Option<String> {
         self.configs.as_ref()?.fault(config)
@@ -205,6 +213,11 @@ impl Files {
         self.config_of(mac)?;
         Some(format!("billet.config=http://{server}/config?mac={}", mac.dashed()))
     }
+}
+
+/// A file's name without its folder.
+pub(crate) fn name_of(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// Whose UKI has this name.
@@ -268,6 +281,13 @@ mod tests {
             )
         );
         assert!(!files.script("10.0.0.1:80", None).contains("billet-args"));
+        let nobody = Machine::from(std::net::IpAddr::from([10, 0, 0, 7]));
+        assert_eq!(files.start_of(nobody, SCRIPT), None);
+        let told = files.start_of(Machine { mac: Some(MAC), ..nobody }, uki::NAME).unwrap().to_string();
+        assert_eq!(
+            told,
+            "52:54:00:12:34:56, 10.0.0.7: starts billet.efi with the config 52-54-00-12-34-56.yaml"
+        );
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use std::io::{self, Read, SeekFrom};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -23,6 +23,7 @@ use crate::dhcp::Mac;
 use crate::event::{Event, Machine};
 use crate::files::{self, Files, Opened};
 use crate::server::Tell;
+use crate::uki;
 
 type Body = BoxBody<Bytes, io::Error>;
 
@@ -61,25 +62,33 @@ pub(crate) async fn answer(
         tell(Event::Failed { to, by, name: name.clone(), reason: reason.to_owned() });
         status_answer(status, reason.to_owned())
     };
+    let starts = |what| {
+        if request.method() == Method::GET {
+            files.start_of(to, what).into_iter().for_each(|event| tell(event));
+        }
+    };
     let answered = match find(&request, &files) {
         Found::Script(text) => {
-            if to.mac.is_some() && request.method() == Method::GET {
-                let config = to.mac.and_then(|mac| files.config_of(mac)).map(|path| file_name(&path));
-                tell(Event::Script { to, config });
-            }
+            starts(files::SCRIPT);
             text_answer(&text)
         }
         Found::Config(path) => {
             let answered = Opened::file(&path).and_then(|file| file_answer(&request, file, None));
             if answered.is_ok() {
-                tell(Event::Config { to, name: file_name(&path), fault: files.fault(&path) });
+                tell(Event::Config { to, name: files::name_of(&path), fault: files.fault(&path) });
             }
             answered
         }
         Found::File(file) => {
             let done = Done { tell: tell.clone(), to, by, name: name.clone(), began: Instant::now() };
-            match files.open_named(file).await {
-                Some(file) => file.and_then(|file| file_answer(&request, file, Some(done))),
+            let is_own = files::owner(&file).is_some();
+            match files.clone().open_named(file).await {
+                Some(file) => {
+                    if is_own && file.is_ok() {
+                        starts(uki::NAME);
+                    }
+                    file.and_then(|file| file_answer(&request, file, Some(done)))
+                }
                 None => nothing(StatusCode::NOT_FOUND, "there is no such file"),
             }
         }
@@ -89,10 +98,6 @@ pub(crate) async fn answer(
         tell(Event::Failed { to, by, name, reason: error.to_string() });
         status_answer(StatusCode::INTERNAL_SERVER_ERROR, String::new()).unwrap_or_default()
     }))
-}
-
-fn file_name(path: &Path) -> String {
-    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 enum Found {
@@ -342,16 +347,16 @@ mod tests {
         let mac = Mac::parse("52-54-00-12-34-56");
         let to = Machine { mac, ..told_to(&told[0]) };
         let (config, fault) = ("52-54-00-12-34-56.yaml".to_owned(), Some("it is none".to_owned()));
-        assert_eq!(told[0], Event::Script { to, config: Some(config.clone()) });
+        assert_eq!(told[0], Event::Starts { to, what: "boot.ipxe", config: Some(config.clone()) });
         let other = Machine { mac: Mac::parse("52-54-00-00-00-01"), ..told_to(&told[1]) };
-        assert_eq!(told[1], Event::Script { to: other, config: None });
+        assert_eq!(told[1], Event::Starts { to: other, what: "boot.ipxe", config: None });
         assert_eq!(told[2], Event::Config { to: Machine { mac, ..told_to(&told[2]) }, name: config, fault });
     }
 
     /// Its port is another one each time, its address is not.
     fn told_to(event: &Event) -> Machine {
         match event {
-            Event::Script { to, .. } | Event::Config { to, .. } => *to,
+            Event::Starts { to, .. } | Event::Config { to, .. } => *to,
             other => panic!("{other}"),
         }
     }

@@ -20,7 +20,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::dhcp::{Port, Reply, Responder};
 use crate::event::{Known, Machine};
-use crate::{Error, Event, Files, Pool, Range, Secure, files, http, interface, tftp, tls};
+use crate::{Error, Event, Files, Pool, Range, Secure, files, http, interface, tftp, tls, uki};
 
 /// Hears what happens.
 pub type Tell = Arc<dyn Fn(Event) + Send + Sync>;
@@ -222,7 +222,7 @@ impl Transfer {
     async fn run(self, files: Arc<Files>, tell: Tell) {
         let began = Instant::now();
         let Self { us, from, request, socket } = self;
-        let sent = match files.open_named(request.name.clone()).await {
+        let sent = match files.clone().open_named(request.name.clone()).await {
             Some(Ok(file)) => tftp::send(us, from, &request, file).await,
             other => {
                 let _ = socket.send_to(&tftp::not_found(), from).await;
@@ -234,7 +234,10 @@ impl Transfer {
         let (by, name) = ("TFTP", request.name);
         match sent {
             Ok(0) => {}
-            Ok(bytes) => tell(Event::Sent { to, by, name, bytes, took: began.elapsed() }),
+            Ok(bytes) => {
+                tell(Event::Sent { to, by, name, bytes, took: began.elapsed() });
+                files.start_of(to, uki::NAME).into_iter().for_each(|event| tell(event));
+            }
             Err(error) => tell(Event::Failed { to, by, name, reason: error.to_string() }),
         }
     }

@@ -266,6 +266,7 @@ fn firmware_loads_the_uki(
     let node = rig.machine(name, rig.lan.bare_card(), firmware, Some(credentials));
     rig.wait_for(&format!("{MAC} ({kind}): loads {place}{mac}/billet.efi"), BOOT_LIMIT);
     rig.wait_for(&format!("{mac}/billet.efi by {by}, "), FETCH_LIMIT);
+    rig.wait_for(&format!(": starts billet.efi with the config {mac}.yaml"), FETCH_LIMIT);
     node.vm().expect("root from http://10.77.0.1:8080/bundle/layers/", FETCH_LIMIT).unwrap();
     node.wait_api(BOOT_LIMIT).unwrap();
     assert!(node.admin().ok(&["get", "hostname"]).unwrap().contains(HOSTNAME));
