@@ -123,7 +123,7 @@ const SOME_BYTES: u64 = 4 << 20;
 /// On the network of a rig, by the card that is on it.
 fn on_the_lan(name: &str, rig: &Rig, words: &str) -> TestNode {
     let words = format!("{words} BOOTIF=01-{}", MAC.replace(':', "-"));
-    started(name, &rig.path(BUNDLE), &words, rig.lan.card().to_vec())
+    started(name, &rig.path(BUNDLE), &words, rig.lan.bare_card().to_vec())
 }
 
 fn size_of(layer: &Path) -> u64 {
