@@ -1,11 +1,14 @@
-//! Files that appear whole or not at all, and writing that leaves holes where there are zeros.
+//! Files and folders that appear whole or not at all, and writing that leaves holes where there are zeros.
 //!
-//! Owns: the temporary name, the rename, the removal after a failure.
+//! Owns: the temporary name, the rename, the removal after a failure, what of a folder outlives another one in its place.
 
+use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::io::Errno;
 
 use crate::Error;
 
@@ -25,11 +28,7 @@ pub(crate) struct Output {
 impl Output {
     /// An empty file; one that an earlier run left under the temporary name is replaced.
     pub(crate) fn create(path: &Path) -> Result<Self, Error> {
-        let mut name = path.as_os_str().to_owned();
-        // Process and number keep two builds apart that write the same file, in this process or another.
-        let number = OUTPUTS.fetch_add(1, Ordering::Relaxed);
-        name.push(format!(".{}-{number}.partial", std::process::id()));
-        let temporary = PathBuf::from(name);
+        let temporary = beside(path);
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&temporary);
         Ok(Self { file: file.map_err(Error::write(&temporary))?, temporary, kept: false })
     }
@@ -49,6 +48,104 @@ impl Drop for Output {
             let _ = fs::remove_file(&self.temporary);
         }
     }
+}
+
+/// A name of nobody else's.
+fn beside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    // Process and number keep two builds apart that write the same file, in this process or another.
+    let number = OUTPUTS.fetch_add(1, Ordering::Relaxed);
+    name.push(format!(".{}-{number}.partial", std::process::id()));
+    PathBuf::from(name)
+}
+
+/// A folder under a temporary name beside its final one.
+pub(crate) struct Folder {
+    /// The temporary name.
+    path: PathBuf,
+    target: PathBuf,
+    /// What has the temporary name is somebody else's.
+    kept: bool,
+}
+
+impl Folder {
+    /// An empty folder, for this path.
+    pub(crate) fn create(path: &Path) -> Result<Self, Error> {
+        // A link to a folder stays one.
+        let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        if target.exists() && !target.is_dir() {
+            return Err(Error::write(&target)(io::ErrorKind::NotADirectory.into()));
+        }
+        let path = beside(&target);
+        fs::create_dir_all(&path).map_err(Error::write(&path))?;
+        Ok(Self { path, target, kept: false })
+    }
+
+    /// Where to write what belongs into it.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Gives the folder its final name. Of one that has it, everything goes that is called as something of ours; what
+    /// somebody put beside that is kept.
+    pub(crate) fn keep(mut self, ours: &[&str]) -> Result<(), Error> {
+        if !self.target.exists() {
+            return fs::rename(&self.path, &self.target).map_err(Error::write(&self.target));
+        }
+        let folders = self.link_others(ours)?;
+        exchange(&self.path, &self.target).map_err(Error::write(&self.target))?;
+        self.kept = true;
+        for name in folders {
+            let to = self.target.join(&name);
+            fs::rename(self.path.join(&name), &to).map_err(Error::write(&to))?;
+        }
+        // The former folder has the temporary name now, and nothing but ours in it.
+        fs::remove_dir_all(&self.path).map_err(Error::write(&self.path))
+    }
+
+    /// Links what is none of ours, so that it is there before and after. Folders cannot be linked: their names are returned.
+    fn link_others(&self, ours: &[&str]) -> Result<Vec<OsString>, Error> {
+        let failed = || Error::write(&self.target);
+        let mut folders = Vec::new();
+        for entry in fs::read_dir(&self.target).map_err(failed())? {
+            let entry = entry.map_err(failed())?;
+            let name = entry.file_name();
+            if ours.iter().any(|own| *own == name) {
+                continue;
+            }
+            if entry.file_type().map_err(failed())?.is_dir() {
+                folders.push(name);
+                continue;
+            }
+            let (from, to) = (entry.path(), self.path.join(&name));
+            // Not all file systems have links.
+            let kept = fs::hard_link(&from, &to).or_else(|_| fs::copy(&from, &to).map(drop));
+            kept.map_err(Error::write(&to))?;
+        }
+        Ok(folders)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if !self.kept {
+            // The error that led here is the one to report; after success there is nothing.
+            let _ = fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+/// Each gets the other's name at once, or one after the other where the file system does not know how.
+fn exchange(one: &Path, other: &Path) -> io::Result<()> {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    match renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE) {
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {}
+        done => return Ok(done?),
+    }
+    let aside = beside(other);
+    fs::rename(other, &aside)?;
+    fs::rename(one, other).or_else(|error| fs::rename(&aside, other).and(Err(error)))?;
+    fs::rename(aside, one)
 }
 
 /// Writes a whole file.

@@ -234,3 +234,51 @@ fn skopeo_takes_both_installer_images() {
         assert!(told.contains("io.billet.installer.format") && told.contains("amd64"), "{told}");
     }
 }
+
+/// Names of what is in a folder.
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    let mut names: Vec<_> = entries.map(|one| one.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_folder_for_ipxe_is_made_anew_and_keeps_what_somebody_put_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = source(dir.path());
+    let output = dir.path().join("output");
+    fs::create_dir(&output).unwrap();
+    let folder = build(&source, Kind::Pxe, &output);
+    let made = names(&folder);
+    assert_eq!(made, ["boot.ipxe", "cmdline", "initramfs", "layers", "stub.efi", "vmlinuz"]);
+    let layers = names(&folder.join("layers"));
+    assert_eq!(layers, [source.system.manifest.layers[0].file_name()]);
+    let stub = fs::read(folder.join("stub.efi")).unwrap();
+    for name in ["layers/00ff.layer", "ipxe.efi", "undionly.kpxe", "stub.efi"] {
+        fs::write(folder.join(name), name).unwrap();
+    }
+    std::os::unix::fs::symlink("ipxe.efi", folder.join("link")).unwrap();
+    fs::create_dir(folder.join("more")).unwrap();
+    fs::write(folder.join("more/file"), "more").unwrap();
+    build(&source, Kind::Pxe, &output);
+    assert_eq!(names(&folder.join("layers")), layers, "a layer of the build before is served on");
+    assert_eq!(fs::read(folder.join("stub.efi")).unwrap(), stub);
+    assert_eq!(fs::read_to_string(folder.join("undionly.kpxe")).unwrap(), "undionly.kpxe");
+    assert_eq!(fs::read_to_string(folder.join("more/file")).unwrap(), "more");
+    assert_eq!(fs::read_link(folder.join("link")).unwrap(), Path::new("ipxe.efi"));
+    let all = [&made[..], &["ipxe.efi", "link", "more", "undionly.kpxe"].map(str::to_owned)].concat();
+    let all: std::collections::BTreeSet<_> = all.into_iter().collect();
+    assert_eq!(names(&folder), Vec::from_iter(all));
+
+    // A build that fails leaves the folder as it was, and nothing beside it.
+    fs::remove_file(dir.path().join(&layers[0])).unwrap();
+    let failed = Kind::Pxe.build(&source, 512, &folder, &mut installer::silent);
+    assert!(failed.unwrap_err().to_string().contains(&layers[0]));
+    assert_eq!(names(&folder.join("layers")), layers);
+    assert_eq!(names(&output), ["metal-amd64-pxe"]);
+    let file = output.join("file");
+    fs::write(&file, "").unwrap();
+    let failed = Kind::Pxe.build(&source, 512, &file, &mut installer::silent);
+    assert!(failed.is_err() && file.is_file());
+}

@@ -1,10 +1,12 @@
 //! A network of the test's own: a server in a namespace, a VM's card, and the wire between them.
 //!
 //! Owns: a network namespace that needs no root and ends with this value; in it a tap; a QEMU without a machine, which is
-//! the wire from the tap to the sockets of the VM. On request a DHCP server of somebody else's hangs on the wire too.
+//! the wire from the tap to the sockets of the VM. On request there is a seat for somebody else at the wire.
 //! Does not: reach any other network.
 
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -21,6 +23,10 @@ pub const FIRST: &str = "bootindex=0";
 pub const MAC: &str = "52:54:00:77:00:01";
 /// A full segment of TCP with its headers.
 const FRAME_BYTES: u64 = 1514;
+/// The largest that comes over the wire: a segment that a card would cut.
+const MOST_FRAME_BYTES: usize = 64 << 10;
+/// Who does not take frames loses them.
+const SEND_LIMIT: Duration = Duration::from_secs(1);
 /// A namespace comes at once.
 const NAMESPACE_LIMIT: Duration = Duration::from_secs(10);
 
@@ -34,10 +40,47 @@ pub struct Lan {
     folder: tempfile::TempDir,
 }
 
+/// A place at the wire: every frame passes it, and what is sent goes to all others.
+#[derive(Debug)]
+pub struct Seat {
+    socket: UnixDatagram,
+    wire: PathBuf,
+}
+
+impl Seat {
+    /// The next frame, if one comes in so long. Zero waits for none.
+    pub fn receive(&self, limit: Duration) -> Option<Vec<u8>> {
+        // A limit of zero means none to the kernel.
+        self.socket.set_nonblocking(limit.is_zero()).ok()?;
+        if !limit.is_zero() {
+            self.socket.set_read_timeout(Some(limit)).ok()?;
+        }
+        let mut frame = vec![0; MOST_FRAME_BYTES];
+        let count = self.socket.recv(&mut frame).ok()?;
+        frame.truncate(count);
+        Some(frame)
+    }
+
+    /// Sends a frame; one that nobody takes is lost, as on any wire.
+    pub fn send(&self, frame: &[u8]) {
+        let _ = self.socket.set_nonblocking(false);
+        let _ = self.socket.send_to(frame, &self.wire);
+    }
+}
+
 impl Lan {
-    /// A network in which the namespace has this address, `10.77.0.1/24`. `other_dhcp`: QEMU's own DHCP server, which gives
-    /// addresses of 10.0.2.0/24, is there too.
-    pub fn new(address: &str, other_dhcp: bool) -> Result<Self> {
+    /// A network in which the namespace has this address, `10.77.0.1/24`.
+    pub fn new(address: &str) -> Result<Self> {
+        Ok(Self::start(address, false)?.0)
+    }
+
+    /// The same, with a seat for somebody else.
+    pub fn with_seat(address: &str) -> Result<(Self, Seat)> {
+        let (lan, seat) = Self::start(address, true)?;
+        Ok((lan, seat.context("there is no seat at the wire")?))
+    }
+
+    fn start(address: &str, shared: bool) -> Result<(Self, Option<Seat>)> {
         let holder = Owned::spawn("a network namespace", "unshare", true, |command| {
             command.args(["--map-root-user", "--net", "sleep", "infinity"]);
         })?;
@@ -53,28 +96,33 @@ impl Lan {
         ] {
             lan.ip(&words)?;
         }
-        lan.wire = Some(lan.wire(other_dhcp)?);
-        Ok(lan)
+        // Before the wire: it sends to nobody who is not there.
+        let seat = if shared { Some(lan.seat()?) } else { None };
+        lan.wire = Some(lan.wire(shared)?);
+        Ok((lan, seat))
     }
 
     /// QEMU's words for a card at the other end of the wire, from which the firmware starts unless an own disk of the machine
     /// comes before it ([`FIRST`]). iPXE is in its ROM.
+    ///
+    /// No virtio card: QEMU 7.2 leaves out the memory barriers of a guest that one thread runs, iPXE then misses now and then
+    /// that it has to say that there is room, and nothing arrives any more. This card is told by a register.
     pub fn card(&self) -> [String; 4] {
-        self.card_with("")
+        self.card_of("e1000")
     }
 
-    /// The same card without a ROM: UEFI firmware drives it itself, other firmware does not.
+    /// A virtio card without a ROM: UEFI firmware and kernels drive it themselves, other firmware does not.
     pub fn bare_card(&self) -> [String; 4] {
-        self.card_with(",romfile=")
+        self.card_of("virtio-net-pci,romfile=")
     }
 
-    fn card_with(&self, more: &str) -> [String; 4] {
+    fn card_of(&self, model: &str) -> [String; 4] {
         let (here, there) = (self.socket("vm"), self.socket("wire"));
         [
             "-netdev".into(),
             format!("dgram,id=lan,local.type=unix,local.path={here},remote.type=unix,remote.path={there}"),
             "-device".into(),
-            format!("virtio-net-pci,netdev=lan,mac={MAC},bootindex=1{more}"),
+            format!("{model},netdev=lan,mac={MAC},bootindex=1"),
         ]
     }
 
@@ -121,15 +169,21 @@ impl Lan {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    fn wire(&self, other_dhcp: bool) -> Result<Owned> {
-        let (here, there) = (self.socket("wire"), self.socket("vm"));
-        let mut ends = vec![
-            format!("tap,id=tap,ifname={INTERFACE},script=no,downscript=no"),
-            format!("dgram,id=vm,local.type=unix,local.path={here},remote.type=unix,remote.path={there}"),
-        ];
-        if other_dhcp {
-            // Restricted: otherwise it would answer for every address of its network.
-            ends.push("user,id=other,restrict=on".into());
+    fn seat(&self) -> Result<Seat> {
+        let socket = UnixDatagram::bind(self.socket("seat")).context("bind the seat at the wire")?;
+        socket.set_write_timeout(Some(SEND_LIMIT)).context("limit what the seat waits for")?;
+        Ok(Seat { socket, wire: self.socket("wire-seat").into() })
+    }
+
+    fn wire(&self, shared: bool) -> Result<Owned> {
+        let dgram = |id: &str, here: &str| {
+            let (here, there) = (self.socket(here), self.socket(id));
+            format!("dgram,id={id},local.type=unix,local.path={here},remote.type=unix,remote.path={there}")
+        };
+        let mut ends =
+            vec![format!("tap,id=tap,ifname={INTERFACE},script=no,downscript=no"), dgram("vm", "wire")];
+        if shared {
+            ends.push(dgram("seat", "wire-seat"));
         }
         self.spawn("qemu-system-x86_64", |command| {
             command.args(["-machine", "none", "-nodefaults", "-no-user-config", "-display", "none"]);

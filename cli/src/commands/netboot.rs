@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use netboot::{Files, Range, Secure, Server, Settings};
+use netboot::{Architecture, Files, Range, Secure, Server, Settings};
 
 use crate::output;
 
@@ -56,7 +56,8 @@ impl Flags {
 
 pub(crate) async fn run(command: NetbootCommand) -> Result<()> {
     let NetbootCommand::Serve(flags) = command;
-    let files = Files::open(&flags.bundle, flags.configs.as_deref())?;
+    let files = Files::open(&flags.bundle, flags.configs.as_deref())?.judged_by(judge);
+    let (remarks, configs) = (files.remarks(), flags.configs.clone().unwrap_or_default());
     let loaders = files.loaders();
     let secure = flags.secure();
     let Flags { interface, http_port, https_port, dhcp_range: range, .. } = flags;
@@ -74,15 +75,47 @@ pub(crate) async fn run(command: NetbootCommand) -> Result<()> {
         None => format!("HTTP port {http_port}"),
     };
     output::print(format!("serving on {interface}, {address}, {ports}: {beside}\n"))?;
-    let uefi = loaders.uefi.map(|loader| loader.to_string());
-    for (kind, loader) in [("BIOS", loaders.bios), ("UEFI", uefi)] {
-        let loader = loader.as_deref().unwrap_or("nothing: only iPXE in its network card is served");
+    let uefi = |architecture| loaders.uefi(architecture).map(ToString::to_string);
+    for (kind, loader) in [
+        ("BIOS", loaders.bios().map(str::to_owned)),
+        ("UEFI x86-64", uefi(Architecture::Amd64)),
+        ("UEFI arm64", uefi(Architecture::Arm64)),
+    ] {
+        let loader = loader.unwrap_or_else(|reason| format!("nothing: {reason}"));
         output::print(format!("firmware ({kind}) loads {loader}\n"))?;
+    }
+    output::print("iPXE in a network card loads boot.ipxe\n")?;
+    for remark in remarks {
+        eprintln!("warning: {}", configs.join(remark).display());
     }
     // A line that cannot be printed is no reason to let a machine wait.
     let tell = Arc::new(|event: netboot::Event| drop(output::print(format!("{event}\n"))));
     tokio::select! {
         ended = server.serve(tell) => match ended? {},
         ended = tokio::signal::ctrl_c() => ended.context("wait for the end"),
+    }
+}
+
+/// Why a node would not take this config: its first mistake.
+fn judge(text: &[u8]) -> Result<(), String> {
+    let loaded = config::load(text).map_err(|error| first(&error.to_string()))?;
+    loaded.validate(config::Mode::Metal).map(drop).map_err(|error| first(&error.to_string()))
+}
+
+/// The rest is for `validate`.
+fn first(text: &str) -> String {
+    text.lines().next().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::judge;
+
+    #[test]
+    fn a_config_that_no_node_takes_is_told_in_one_line() {
+        let said = judge(b"version: v1alpha1\nmachine:\n  nothing: 1\n  other: 2\n").unwrap_err();
+        assert!(said.starts_with("line 3, column ") && said.lines().count() == 1, "{said}");
+        assert!(judge(b"not this one").is_err());
+        assert!(judge(b"\xff").is_err());
     }
 }

@@ -6,6 +6,7 @@
 //! answered (proxyDHCP), at once and again on port 4011 for those who ask there. Firmware loads iPXE or a UKI; iPXE asks
 //! again and gets the script's address. The system that starts asks once more and is nobody's concern without a range.
 //! Firmware that starts by HTTP says another class, and is told the same file's address instead of its name.
+//! Each says which processor it runs on: a bundle is for one kind, and the others are told nothing.
 //! Source: RFC 2131 §4.3, RFC 2132, RFC 4578; PXE specification 2.1 §2.2.3 (discovery control), §2.4; UEFI specification
 //! 2.10 §24.7.3 (HTTP boot).
 
@@ -13,7 +14,8 @@ use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Instant;
 
-use dhcproto::v4::{Architecture, DhcpOption, Message, MessageType, Opcode, OptionCode};
+use dhcproto::v4::{Architecture as Number, DhcpOption, Message, MessageType, Opcode, OptionCode};
+use ondisk::architecture::Architecture;
 
 use crate::event::Event;
 use crate::pool::{LEASE, Pool};
@@ -62,15 +64,52 @@ impl fmt::Display for Mac {
 /// What the bundle has for firmware to load, by its names in TFTP.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Loaders {
+    /// What its kernel runs on, if that is known.
+    pub architecture: Option<Architecture>,
     /// For PCs without UEFI.
     pub bios: Option<String>,
     /// For PCs with UEFI.
-    pub uefi: Option<Uefi>,
+    pub amd64: Option<Uefi>,
     /// For 64-bit ARM machines.
-    pub arm64: Option<String>,
+    pub arm64: Option<Uefi>,
 }
 
-/// What PCs with UEFI load.
+impl Loaders {
+    /// What PCs without UEFI load.
+    ///
+    /// # Errors
+    /// Why that is nothing.
+    pub fn bios(&self) -> Result<&str, String> {
+        self.fits(Architecture::Amd64)?;
+        self.bios.as_deref().ok_or_else(|| "the bundle has no undionly.kpxe".to_owned())
+    }
+
+    /// What machines with UEFI load.
+    ///
+    /// # Errors
+    /// Why that is nothing.
+    pub fn uefi(&self, architecture: Architecture) -> Result<&Uefi, String> {
+        let (loader, names) = match architecture {
+            Architecture::Amd64 => (&self.amd64, "ipxe.efi, billet.efi"),
+            Architecture::Arm64 => (&self.arm64, "ipxe-arm64.efi, billet-arm64.efi"),
+        };
+        // A UKI that somebody put there is whole in itself.
+        loader.as_ref().ok_or_else(|| match self.fits(architecture) {
+            Err(reason) => reason,
+            Ok(()) => format!("the bundle has none of {names} and stub.efi"),
+        })
+    }
+
+    /// Whether the bundle's kernel runs there.
+    fn fits(&self, architecture: Architecture) -> Result<(), String> {
+        match self.architecture {
+            Some(own) if own != architecture => Err(format!("the bundle is for {}", own.name())),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What machines with UEFI load.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Uefi {
     /// A file of the bundle.
@@ -109,10 +148,10 @@ enum By {
 /// What asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    Ipxe,
+    /// On which processor, if it says so.
+    Ipxe(Option<Architecture>),
     Bios,
-    Uefi(By),
-    Arm64(By),
+    Uefi(Architecture, By),
     Other,
     /// Wants an address and no boot file.
     Plain,
@@ -274,24 +313,19 @@ impl Responder {
         let name = kind.name();
         let file = match kind {
             Kind::Plain => return false,
-            Kind::Ipxe => {
-                Ok(format!("http://{}:{}/boot.ipxe?mac={}", self.address, self.http_port, mac.dashed()))
+            Kind::Ipxe(architecture) => architecture.map_or(Ok(()), |own| self.loaders.fits(own)).map(|()| {
+                format!("http://{}:{}/boot.ipxe?mac={}", self.address, self.http_port, mac.dashed())
+            }),
+            Kind::Bios => self.loaders.bios().map(str::to_owned),
+            Kind::Uefi(architecture, by) => {
+                self.loaders.uefi(architecture).map(|uefi| self.place(uefi.path(mac), by))
             }
-            Kind::Bios => self.loaders.bios.clone().ok_or("the bundle has no undionly.kpxe"),
-            Kind::Uefi(by) => {
-                let uefi = self.loaders.uefi.as_ref().map(|uefi| self.place(uefi.path(mac), by));
-                uefi.ok_or("the bundle has none of ipxe.efi, billet.efi and stub.efi")
-            }
-            Kind::Arm64(by) => {
-                let arm64 = self.loaders.arm64.clone().map(|name| self.place(name, by));
-                arm64.ok_or("the bundle has no ipxe-arm64.efi")
-            }
-            Kind::Other => Err("there are no bundles for such machines"),
+            Kind::Other => Err("there are no bundles for such machines".to_owned()),
         };
         let file = match file {
             Ok(file) => file,
             Err(reason) => {
-                tell(Event::Unserved { mac, kind: name, reason: reason.into() });
+                tell(Event::Unserved { mac, kind: name, reason });
                 return false;
             }
         };
@@ -326,12 +360,13 @@ impl Responder {
 impl Kind {
     fn name(self) -> &'static str {
         match self {
-            Self::Ipxe => "iPXE",
+            Self::Ipxe(Some(Architecture::Arm64)) => "iPXE arm64",
+            Self::Ipxe(_) => "iPXE",
             Self::Bios => "BIOS",
-            Self::Uefi(By::Tftp) => "UEFI x86-64",
-            Self::Uefi(By::Http) => "UEFI x86-64 by HTTP",
-            Self::Arm64(By::Tftp) => "UEFI arm64",
-            Self::Arm64(By::Http) => "UEFI arm64 by HTTP",
+            Self::Uefi(Architecture::Amd64, By::Tftp) => "UEFI x86-64",
+            Self::Uefi(Architecture::Amd64, By::Http) => "UEFI x86-64 by HTTP",
+            Self::Uefi(Architecture::Arm64, By::Tftp) => "UEFI arm64",
+            Self::Uefi(Architecture::Arm64, By::Http) => "UEFI arm64 by HTTP",
             Self::Other => "firmware of another kind",
             Self::Plain => "system",
         }
@@ -340,8 +375,8 @@ impl Kind {
     /// iPXE loads by HTTP too, but asks as firmware that does not.
     fn by(self) -> By {
         match self {
-            Self::Uefi(by) | Self::Arm64(by) => by,
-            Self::Ipxe | Self::Bios | Self::Other | Self::Plain => By::Tftp,
+            Self::Uefi(_, by) => by,
+            Self::Ipxe(_) | Self::Bios | Self::Other | Self::Plain => By::Tftp,
         }
     }
 }
@@ -357,28 +392,35 @@ fn mac(message: &Message) -> Option<Mac> {
 fn kind(message: &Message) -> Kind {
     let options = message.opts();
     let of_ipxe = |bytes: &[u8]| bytes.windows(IPXE.len()).any(|window| window == IPXE);
-    if matches!(options.get(OptionCode::UserClass), Some(DhcpOption::UserClass(class)) if of_ipxe(class)) {
-        return Kind::Ipxe;
-    }
-    let Some(DhcpOption::ClassIdentifier(class)) = options.get(OptionCode::ClassIdentifier) else {
-        return Kind::Plain;
+    let is_ipxe =
+        matches!(options.get(OptionCode::UserClass), Some(DhcpOption::UserClass(class)) if of_ipxe(class));
+    let class: &[u8] = match options.get(OptionCode::ClassIdentifier) {
+        Some(DhcpOption::ClassIdentifier(class)) => class,
+        _ => &[],
     };
-    if ![PXE_CLIENT, HTTP_CLIENT].iter().any(|known| class.starts_with(known)) {
+    if !is_ipxe && ![PXE_CLIENT, HTTP_CLIENT].iter().any(|known| class.starts_with(known)) {
         return Kind::Plain;
     }
     let number = match options.get(OptionCode::ClientSystemArchitecture) {
-        Some(DhcpOption::ClientSystemArchitecture(Architecture(number))) => *number,
+        Some(DhcpOption::ClientSystemArchitecture(Number(number))) => Some(*number),
         // Older firmware says it in the class alone.
-        _ => architecture_in(class).unwrap_or(0),
+        _ => architecture_in(class),
     };
     // Numbers of RFC 4578 as corrected by its registry: 7 and 9 both stand for x86-64. 16 and 19 start by HTTP.
-    match number {
+    let firmware = match number.unwrap_or(0) {
         0 => Kind::Bios,
-        7 | 9 => Kind::Uefi(By::Tftp),
-        16 => Kind::Uefi(By::Http),
-        11 => Kind::Arm64(By::Tftp),
-        19 => Kind::Arm64(By::Http),
+        7 | 9 => Kind::Uefi(Architecture::Amd64, By::Tftp),
+        16 => Kind::Uefi(Architecture::Amd64, By::Http),
+        11 => Kind::Uefi(Architecture::Arm64, By::Tftp),
+        19 => Kind::Uefi(Architecture::Arm64, By::Http),
         _ => Kind::Other,
+    };
+    match firmware {
+        _ if !is_ipxe => firmware,
+        _ if number.is_none() => Kind::Ipxe(None),
+        Kind::Bios => Kind::Ipxe(Some(Architecture::Amd64)),
+        Kind::Uefi(architecture, _) => Kind::Ipxe(Some(architecture)),
+        other => other,
     }
 }
 

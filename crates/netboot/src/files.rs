@@ -1,31 +1,40 @@
-//! What may be fetched, and which config is whose.
+//! What may be fetched.
 //!
-//! Owns: names to files. Nothing outside of the two folders is ever served, whatever links lie in them.
+//! Owns: names to files; [`configs`](crate::configs) knows which config is whose. Nothing outside of the two folders is ever
+//! served, whatever links lie in them.
 //! A bundle is a folder with `boot.ipxe`, a script with relative addresses, and what it names; for firmware that has no iPXE
 //! also `undionly.kpxe`, `ipxe.efi`, `ipxe-arm64.efi` or a UKI, `billet.efi`; with `stub.efi` a UKI is made for each machine.
 //! A config lies in its folder under the machine's hardware address (`52-54-00-12-34-56.yaml`), or as `default.yaml`.
 
 use std::fs::{self, File};
 use std::io::{self, Cursor, Read, Seek};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ondisk::architecture::Architecture;
+
 use crate::Error;
+use crate::configs::{Configs, Judge, inside};
 use crate::dhcp::{Loaders, Mac, Uefi};
+use crate::event::{Event, Machine};
 use crate::uki::{self, Variables};
 
 /// The script of a bundle.
 pub const SCRIPT: &str = "boot.ipxe";
 /// What it puts behind the kernel's arguments; empty when nothing set it.
 pub const ARGUMENTS: &str = "${billet-args}";
-/// The config of machines that have none of their own.
-const DEFAULT: &str = "default.yaml";
+/// What PCs without UEFI load.
+const BIOS_IPXE: &str = "undionly.kpxe";
+/// The kernel, as `image build` calls it.
+const KERNEL: &str = "vmlinuz";
+/// The headers of a program for firmware are at its beginning.
+const HEADERS_BYTES: u64 = 64 << 10;
 
 /// The folders.
 #[derive(Debug, Clone)]
 pub struct Files {
     bundle: PathBuf,
-    configs: Option<PathBuf>,
+    configs: Option<Configs>,
     /// Host and port of HTTP; a machine that asks by it has said so itself.
     server: Option<String>,
     secure: Option<String>,
@@ -70,7 +79,7 @@ impl Files {
         };
         let files = Self {
             bundle: whole(bundle)?,
-            configs: configs.map(whole).transpose()?,
+            configs: configs.map(|folder| Ok(Configs { folder: whole(folder)?, judge: None })).transpose()?,
             server: None,
             secure: None,
         };
@@ -85,6 +94,21 @@ impl Files {
         Ok(files)
     }
 
+    /// The same, with somebody who knows what a config is.
+    #[must_use]
+    pub fn judged_by(mut self, judge: Judge) -> Self {
+        if let Some(configs) = &mut self.configs {
+            configs.judge = Some(judge);
+        }
+        self
+    }
+
+    /// What is wrong with the folder of configs, a line for each file.
+    #[must_use]
+    pub fn remarks(&self) -> Vec<String> {
+        self.configs.as_ref().map(Configs::remarks).unwrap_or_default()
+    }
+
     /// The same, with everything else fetched by HTTP from this host and port.
     pub(crate) fn at(self, server: String) -> Self {
         Self { server: Some(server), ..self }
@@ -95,20 +119,33 @@ impl Files {
         Self { secure: Some(authority), ..self }
     }
 
-    /// What firmware finds in the bundle.
+    /// What firmware finds in the bundle. iPXE loads its kernel, so that counts only where the kernel runs.
     #[must_use]
     pub fn loaders(&self) -> Loaders {
-        let first = |names: &[&str]| {
-            names.iter().find(|name| self.bundle.join(name).is_file()).map(|name| (*name).to_owned())
+        let has = |name: &str| self.bundle.join(name).is_file();
+        let own = self.architecture();
+        let uefi = |architecture, ipxe: &str, uki: &str| {
+            let file = |name: &str| has(name).then(|| Uefi::File(name.to_owned()));
+            let ipxe = file(ipxe).filter(|_| own.is_none_or(|own| own == architecture));
+            let made = || (own == Some(architecture) && has(uki::STUB)).then_some(Uefi::Own);
+            ipxe.or_else(|| file(uki)).or_else(made)
         };
         Loaders {
-            bios: first(&["undionly.kpxe"]),
-            uefi: match first(&["ipxe.efi", uki::NAME]) {
-                Some(name) => Some(Uefi::File(name)),
-                None => first(&[uki::STUB]).map(|_| Uefi::Own),
-            },
-            arm64: first(&["ipxe-arm64.efi", "billet-arm64.efi"]),
+            architecture: own,
+            bios: has(BIOS_IPXE).then(|| BIOS_IPXE.to_owned()),
+            amd64: uefi(Architecture::Amd64, "ipxe.efi", uki::NAME),
+            arm64: uefi(Architecture::Arm64, "ipxe-arm64.efi", "billet-arm64.efi"),
         }
+    }
+
+    /// What the bundle's stub runs on and, in older bundles, its kernel.
+    fn architecture(&self) -> Option<Architecture> {
+        let start = |name| {
+            let mut bytes = Vec::new();
+            File::open(self.bundle.join(name)).ok()?.take(HEADERS_BYTES).read_to_end(&mut bytes).ok()?;
+            Architecture::of_program(&bytes)
+        };
+        start(uki::STUB).or_else(|| start(KERNEL))
     }
 
     /// What there is under a name in the bundle: a file, or the UKI of a machine. `None`: nothing. A UKI takes a while to
@@ -122,7 +159,7 @@ impl Files {
         if let Some(path) = self.in_bundle(name) {
             return Some(Opened::file(&path));
         }
-        let mac = Mac::parse(name.trim_start_matches('/').strip_suffix(uki::NAME)?.strip_suffix('/')?)?;
+        let mac = owner(name)?;
         self.in_bundle(uki::STUB)?;
         Some(self.uki(self.server.as_ref()?, mac).map(Opened::made))
     }
@@ -142,8 +179,18 @@ impl Files {
     /// The config of a machine.
     #[must_use]
     pub fn config_of(&self, mac: Mac) -> Option<PathBuf> {
-        let folder = self.configs.as_ref()?;
-        inside(folder, &format!("{}.yaml", mac.dashed())).or_else(|| inside(folder, DEFAULT))
+        self.configs.as_ref()?.of(mac)
+    }
+
+    /// What is told of a machine that was given what it starts, a script or a UKI of its own; `None`: it did not say who it is.
+    pub(crate) fn start_of(&self, to: Machine, what: &'static str) -> Option<Event> {
+        let config = self.config_of(to.mac?).map(|path| name_of(&path));
+        Some(Event::Starts { to, what, config })
+    }
+
+    /// Why no node takes this config.
+    pub(crate) fn fault(&self, config: &Path) -> Option<String> {
+        self.configs.as_ref()?.fault(config)
     }
 
     /// What iPXE does first: it learns where the layers and the machine's config are, and goes on with the bundle's script.
@@ -168,14 +215,14 @@ impl Files {
     }
 }
 
-/// The file of this name, if it lies in the folder.
-fn inside(folder: &Path, name: &str) -> Option<PathBuf> {
-    let name = Path::new(name);
-    if !name.components().all(|part| matches!(part, Component::Normal(_))) {
-        return None;
-    }
-    let real = fs::canonicalize(folder.join(name)).ok()?;
-    (real.starts_with(folder) && real.is_file()).then_some(real)
+/// A file's name without its folder.
+pub(crate) fn name_of(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Whose UKI has this name.
+pub(crate) fn owner(name: &str) -> Option<Mac> {
+    Mac::parse(name.trim_start_matches('/').strip_suffix(uki::NAME)?.strip_suffix('/')?)
 }
 
 #[cfg(test)]
@@ -234,6 +281,13 @@ mod tests {
             )
         );
         assert!(!files.script("10.0.0.1:80", None).contains("billet-args"));
+        let nobody = Machine::from(std::net::IpAddr::from([10, 0, 0, 7]));
+        assert_eq!(files.start_of(nobody, SCRIPT), None);
+        let told = files.start_of(Machine { mac: Some(MAC), ..nobody }, uki::NAME).unwrap().to_string();
+        assert_eq!(
+            told,
+            "52:54:00:12:34:56, 10.0.0.7: starts billet.efi with the config 52-54-00-12-34-56.yaml"
+        );
     }
 
     #[test]
@@ -241,7 +295,7 @@ mod tests {
         let folder = folder();
         assert_eq!(
             open(folder.path()).loaders(),
-            Loaders { uefi: Some(Uefi::File("ipxe.efi".into())), ..Loaders::default() }
+            Loaders { amd64: Some(Uefi::File("ipxe.efi".into())), ..Loaders::default() }
         );
         let (bundle, configs) = (folder.path().join("bundle"), folder.path().join("configs"));
         fs::write(bundle.join(SCRIPT), "#!ipxe\n").unwrap();
@@ -255,6 +309,18 @@ mod tests {
         assert!(error.contains("is no folder"), "{error}");
     }
 
+    /// The headers of a program for firmware, of this machine type.
+    fn program(machine: u16) -> Vec<u8> {
+        let mut bytes = vec![0; 0x80];
+        bytes[0x3c] = 0x40;
+        bytes[0x40..0x44].copy_from_slice(b"PE\0\0");
+        bytes[0x44..0x46].copy_from_slice(&machine.to_le_bytes());
+        bytes
+    }
+
+    const AMD64: u16 = 0x8664;
+    const ARM64: u16 = 0xaa64;
+
     #[test]
     fn a_bundle_with_a_stub_has_a_uki_for_each_machine() {
         let folder = folder();
@@ -262,10 +328,10 @@ mod tests {
         let files = open(folder.path()).at("10.0.0.1:80".into());
         let name = "/52-54-00-12-34-56/billet.efi";
         assert!(files.find(name).is_none());
-        fs::write(bundle.join("stub.efi"), "no program").unwrap();
-        assert_eq!(files.loaders().uefi, Some(Uefi::File("ipxe.efi".into())));
+        fs::write(bundle.join("stub.efi"), program(AMD64)).unwrap();
+        assert_eq!(files.loaders().amd64, Some(Uefi::File("ipxe.efi".into())));
         fs::remove_file(bundle.join("ipxe.efi")).unwrap();
-        let uefi = files.loaders().uefi.unwrap();
+        let uefi = files.loaders().amd64.unwrap();
         assert_eq!((uefi.path(MAC), uefi), (name.trim_start_matches('/').into(), Uefi::Own));
         let error = files.find(name).unwrap().err().unwrap().to_string();
         assert!(error.starts_with("vmlinuz: "), "{error}");
@@ -273,5 +339,27 @@ mod tests {
             assert!(files.find(other).is_none(), "{other}");
         }
         assert_eq!(files.find("layers/base").unwrap().unwrap().length, 1);
+    }
+
+    #[test]
+    fn a_stub_is_for_machines_of_its_processor() {
+        let folder = folder();
+        let bundle = folder.path().join("bundle");
+        let files = open(folder.path());
+        fs::write(bundle.join("stub.efi"), program(ARM64)).unwrap();
+        let loaders = files.loaders();
+        // iPXE that somebody put there would load a kernel that does not run.
+        let why = "the bundle is for arm64".to_owned();
+        assert_eq!(loaders.uefi(Architecture::Amd64), Err(why.clone()));
+        assert_eq!(loaders.bios(), Err(why));
+        assert_eq!(loaders.uefi(Architecture::Arm64), Ok(&Uefi::Own));
+        // A UKI has a kernel of its own.
+        fs::write(bundle.join("billet.efi"), program(AMD64)).unwrap();
+        assert_eq!(files.loaders().amd64, Some(Uefi::File("billet.efi".into())));
+        // Without a stub the kernel says it.
+        fs::remove_file(bundle.join("stub.efi")).unwrap();
+        fs::write(bundle.join("vmlinuz"), program(ARM64)).unwrap();
+        let loaders = files.loaders();
+        assert_eq!((loaders.architecture, loaders.arm64), (Some(Architecture::Arm64), None));
     }
 }

@@ -6,6 +6,7 @@
 
 use std::io::{self, Read, SeekFrom};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -19,9 +20,10 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
 use crate::dhcp::Mac;
-use crate::event::Event;
-use crate::files::{Files, Opened};
+use crate::event::{Event, Machine};
+use crate::files::{self, Files, Opened};
 use crate::server::Tell;
+use crate::uki;
 
 type Body = BoxBody<Bytes, io::Error>;
 
@@ -38,6 +40,14 @@ pub(crate) struct Client {
     pub(crate) by: &'static str,
 }
 
+impl Client {
+    /// Who asks, as far as the request says.
+    fn machine(self, request: &Request<Incoming>) -> Machine {
+        let own = || request.uri().path().strip_prefix("/bundle/").and_then(files::owner);
+        Machine { address: self.from.ip(), mac: mac(request).or_else(own) }
+    }
+}
+
 /// Answers one request.
 pub(crate) async fn answer(
     request: Request<Incoming>,
@@ -45,40 +55,54 @@ pub(crate) async fn answer(
     files: Arc<Files>,
     tell: Tell,
 ) -> Result<Response<Body>, std::convert::Infallible> {
-    let Client { from, by } = client;
+    let by = client.by;
     let name = request.uri().path().to_owned();
+    let to = client.machine(&request);
     let nothing = |status, reason: &str| {
-        tell(Event::Failed { to: from.ip(), by, name: name.clone(), reason: reason.to_owned() });
+        tell(Event::Failed { to, by, name: name.clone(), reason: reason.to_owned() });
         status_answer(status, reason.to_owned())
     };
+    let starts = |what| {
+        if request.method() == Method::GET {
+            files.start_of(to, what).into_iter().for_each(|event| tell(event));
+        }
+    };
     let answered = match find(&request, &files) {
-        Found::Text(text) => text_answer(&text),
+        Found::Script(text) => {
+            starts(files::SCRIPT);
+            text_answer(&text)
+        }
         Found::Config(path) => {
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let answered = Opened::file(&path).and_then(|file| file_answer(&request, file, None));
             if answered.is_ok() {
-                tell(Event::Config { to: from.ip(), name });
+                tell(Event::Config { to, name: files::name_of(&path), fault: files.fault(&path) });
             }
             answered
         }
         Found::File(file) => {
-            let done = Done { tell: tell.clone(), client, name: name.clone(), began: Instant::now() };
-            match files.open_named(file).await {
-                Some(file) => file.and_then(|file| file_answer(&request, file, Some(done))),
+            let done = Done { tell: tell.clone(), to, by, name: name.clone(), began: Instant::now() };
+            let is_own = files::owner(&file).is_some();
+            match files.clone().open_named(file).await {
+                Some(file) => {
+                    if is_own && file.is_ok() {
+                        starts(uki::NAME);
+                    }
+                    file.and_then(|file| file_answer(&request, file, Some(done)))
+                }
                 None => nothing(StatusCode::NOT_FOUND, "there is no such file"),
             }
         }
         Found::Nothing(status, reason) => nothing(status, reason),
     };
     Ok(answered.unwrap_or_else(|error| {
-        tell(Event::Failed { to: from.ip(), by, name, reason: error.to_string() });
+        tell(Event::Failed { to, by, name, reason: error.to_string() });
         status_answer(StatusCode::INTERNAL_SERVER_ERROR, String::new()).unwrap_or_default()
     }))
 }
 
 enum Found {
-    Text(String),
-    Config(std::path::PathBuf),
+    Script(String),
+    Config(PathBuf),
     /// By its name in the bundle.
     File(String),
     Nothing(StatusCode, &'static str),
@@ -95,7 +119,7 @@ fn find(request: &Request<Incoming>, files: &Files) -> Found {
         let Some(host) = host else {
             return Found::Nothing(StatusCode::BAD_REQUEST, "the request has no Host");
         };
-        return Found::Text(files.script(host, mac(request)));
+        return Found::Script(files.script(host, mac(request)));
     }
     if path == "/config" {
         let Some(mac) = mac(request) else {
@@ -120,7 +144,8 @@ fn mac(request: &Request<Incoming>) -> Option<Mac> {
 /// Tells of a file that was fetched to its end.
 struct Done {
     tell: Tell,
-    client: Client,
+    to: Machine,
+    by: &'static str,
     name: String,
     began: Instant,
 }
@@ -158,8 +183,8 @@ fn file_answer(request: &Request<Incoming>, file: Opened, done: Option<Done>) ->
         if let (Ok(bytes), Some(done)) = (sent, done)
             && bytes == last - first
         {
-            let Done { tell, client: Client { from, by }, name, began } = done;
-            tell(Event::Sent { to: from.ip(), by, name, bytes, took: began.elapsed() });
+            let Done { tell, to, by, name, began } = done;
+            tell(Event::Sent { to, by, name, bytes, took: began.elapsed() });
         }
     });
     answer.body(BodyExt::boxed(StreamBody::new(ReceiverStream::new(receiver)))).map_err(io::Error::other)
@@ -244,7 +269,8 @@ mod tests {
             std::fs::write(folder.path().join(name), text).unwrap();
         }
         let configs = folder.path().join("configs");
-        let files = Arc::new(Files::open(&folder.path().join("bundle"), Some(&configs)).unwrap());
+        let files = Files::open(&folder.path().join("bundle"), Some(&configs)).unwrap();
+        let files = Arc::new(files.judged_by(|_| Err("it is none".to_owned())));
         let told: Arc<Mutex<Vec<Event>>> = Arc::default();
         let hears = told.clone();
         let tell: Tell =
@@ -318,10 +344,21 @@ mod tests {
             assert!(head.starts_with(&format!("http/1.1 {status}")), "{line}: {head}");
         }
         let told = rig.told.lock().unwrap().clone();
-        assert!(
-            matches!(&told[0], Event::Config { name, .. } if name == "52-54-00-12-34-56.yaml"),
-            "{told:?}"
-        );
+        let mac = Mac::parse("52-54-00-12-34-56");
+        let to = Machine { mac, ..told_to(&told[0]) };
+        let (config, fault) = ("52-54-00-12-34-56.yaml".to_owned(), Some("it is none".to_owned()));
+        assert_eq!(told[0], Event::Starts { to, what: "boot.ipxe", config: Some(config.clone()) });
+        let other = Machine { mac: Mac::parse("52-54-00-00-00-01"), ..told_to(&told[1]) };
+        assert_eq!(told[1], Event::Starts { to: other, what: "boot.ipxe", config: None });
+        assert_eq!(told[2], Event::Config { to: Machine { mac, ..told_to(&told[2]) }, name: config, fault });
+    }
+
+    /// Its port is another one each time, its address is not.
+    fn told_to(event: &Event) -> Machine {
+        match event {
+            Event::Starts { to, .. } | Event::Config { to, .. } => *to,
+            other => panic!("{other}"),
+        }
     }
 
     #[test]

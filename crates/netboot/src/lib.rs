@@ -6,7 +6,9 @@
 //! | [`pool`] | pure: addresses, where there is no other DHCP server |
 //! | [`tftp`] | the file that firmware loads |
 //! | [`http`] | the script for iPXE, the bundle's files, configs |
-//! | [`files`] | what may be fetched, and which config is whose |
+//! | [`files`] | what may be fetched |
+//! | `configs` | which config is whose, and what is wrong with the folder |
+//! | `interface` | the address that the machines find this one at |
 //! | `uki` | the EFI program of a machine whose firmware loads no iPXE |
 //! | [`tls`] | the certificate, where layers are served by HTTPS too |
 //! | [`server`] | sockets, and the loop |
@@ -20,31 +22,36 @@
 
 #![warn(missing_docs)]
 
+mod configs;
 pub mod dhcp;
 mod event;
 pub mod files;
 mod http;
+mod interface;
 pub mod pool;
 pub mod server;
 pub mod tftp;
 pub mod tls;
 mod uki;
 
+pub use configs::Judge;
 pub use dhcp::Mac;
 pub use event::Event;
 pub use files::Files;
+pub use ondisk::architecture::Architecture;
 pub use pool::{Pool, Range};
 pub use server::{Server, Settings};
 pub use tls::Secure;
 
 use std::io;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 /// Why nothing is served.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A port could not be had.
-    #[error("listen for {what} on port {port} of {interface}: {source}{}", hint(source))]
+    #[error("listen for {what} on port {port} of {interface}{}", hint(source))]
     Listen {
         /// `DHCP`, `TFTP`, …
         what: &'static str,
@@ -55,9 +62,36 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
-    /// The interface cannot be used.
-    #[error("the interface {interface} has no IPv4 address: {source}; give it one first")]
+    /// The interface is none.
+    #[error("there is no interface {interface}: this machine has {there}")]
+    NoInterface {
+        /// As given.
+        interface: String,
+        /// The names of those that there are.
+        there: String,
+    },
+    /// The interface has no address.
+    #[error(
+        "the interface {interface} has no IPv4 address; give it one first: ip address add 192.168.7.1/24 dev \
+         {interface}"
+    )]
     NoAddress {
+        /// Its name.
+        interface: String,
+    },
+    /// Machines do not reach the interface.
+    #[error(
+        "the interface {interface} has only {address}, which leads nowhere else; name the one to the machines"
+    )]
+    Loopback {
+        /// Its name.
+        interface: String,
+        /// Its address.
+        address: Ipv4Addr,
+    },
+    /// The kernel does not tell.
+    #[error("ask the kernel for the addresses of {interface}")]
+    Interface {
         /// Its name.
         interface: String,
         /// Why.
@@ -88,7 +122,7 @@ pub enum Error {
         reason: String,
     },
     /// A socket failed for good.
-    #[error("{what}: {source}")]
+    #[error("serve {what}")]
     Socket {
         /// Which.
         what: &'static str,
@@ -97,12 +131,35 @@ pub enum Error {
     },
 }
 
+/// Stands before the reason of the system.
 fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {
-            "; run it as root, or give it CAP_NET_BIND_SERVICE and CAP_NET_RAW"
+            " (run it as root, or give it CAP_NET_BIND_SERVICE and CAP_NET_RAW)"
         }
-        io::ErrorKind::AddrInUse => "; another server (dnsmasq, for instance) has it: stop that one",
+        io::ErrorKind::AddrInUse => ", which another server has (dnsmasq, for instance): stop that one",
         _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_that_cannot_be_had_is_said_once_with_what_to_do() {
+        for (kind, hint) in [
+            (io::ErrorKind::AddrInUse, ", which another server has (dnsmasq, for instance): stop that one"),
+            (
+                io::ErrorKind::PermissionDenied,
+                " (run it as root, or give it CAP_NET_BIND_SERVICE and CAP_NET_RAW)",
+            ),
+            (io::ErrorKind::Other, ""),
+        ] {
+            let interface = "eth1".to_owned();
+            let error = Error::Listen { what: "DHCP", port: 67, interface, source: kind.into() };
+            assert_eq!(error.to_string(), format!("listen for DHCP on port 67 of eth1{hint}"));
+            assert!(std::error::Error::source(&error).is_some());
+        }
     }
 }

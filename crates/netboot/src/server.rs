@@ -19,7 +19,8 @@ use tokio::net::{TcpListener, UdpSocket};
 use tokio_rustls::TlsAcceptor;
 
 use crate::dhcp::{Port, Reply, Responder};
-use crate::{Error, Event, Files, Pool, Range, Secure, http, tftp, tls};
+use crate::event::{Known, Machine};
+use crate::{Error, Event, Files, Pool, Range, Secure, files, http, interface, tftp, tls, uki};
 
 /// Hears what happens.
 pub type Tell = Arc<dyn Fn(Event) + Send + Sync>;
@@ -78,7 +79,7 @@ impl Server {
     /// [`Error`] names the port and what to do.
     pub fn bind(settings: &Settings, files: Files) -> Result<Self, Error> {
         let interface = &settings.interface;
-        let address = address_of(interface)?;
+        let address = interface::address(interface)?;
         if let Some(range) = &settings.range {
             range.check(address)?;
         }
@@ -100,7 +101,7 @@ impl Server {
         let mut files = files.at(format!("{address}:{http_port}"));
         let https = match &settings.secure {
             Some(secure) => {
-                let acceptor = TlsAcceptor::from(secure.config()?);
+                let acceptor = TlsAcceptor::from(secure.config(address)?);
                 let listener = tcp("HTTPS", secure.port)?;
                 let port = listener.local_addr().map_err(socket)?.port();
                 files = files.secured(secure.authority(address, port));
@@ -124,6 +125,7 @@ impl Server {
     /// # Errors
     /// [`Error::Socket`] of the one that failed.
     pub async fn serve(self, tell: Tell) -> Result<Infallible, Error> {
+        let tell = naming(tell);
         let failed = |what| move |source| Error::Socket { what, source };
         tokio::select! {
             ended = self.answer_dhcp(&self.dhcp, Port::Dhcp, &tell) => ended.map_err(failed("DHCP")),
@@ -151,7 +153,7 @@ impl Server {
                 Err(error) => Err(error.to_string()),
             };
             if let Err(reason) = sent {
-                tell(Event::Failed { to: to.ip(), by: "DHCP", name: "an answer".into(), reason });
+                tell(Event::Failed { to: to.ip().into(), by: "DHCP", name: "an answer".into(), reason });
             }
         }
     }
@@ -166,7 +168,7 @@ impl Server {
                     // It is told if that is possible; it asks again otherwise.
                     let _ = self.tftp.send_to(&error.answer(), from).await;
                     let (name, reason) = ("a request".into(), error.reason.into());
-                    tell(Event::Failed { to: from.ip(), by: "TFTP", name, reason });
+                    tell(Event::Failed { to: from.ip().into(), by: "TFTP", name, reason });
                     continue;
                 }
             };
@@ -194,7 +196,7 @@ impl Server {
                 match tokio::time::timeout(HANDSHAKE_LIMIT, acceptor.accept(stream)).await {
                     Ok(Ok(stream)) => serve(stream, client, files, tell).await,
                     Ok(Err(error)) => {
-                        let (to, by, name) = (from.ip(), "HTTPS", "a connection".into());
+                        let (to, by, name) = (from.ip().into(), "HTTPS", "a connection".into());
                         if let Some(reason) = tls::reason(&error) {
                             tell(Event::Failed { to, by, name, reason });
                         }
@@ -220,7 +222,7 @@ impl Transfer {
     async fn run(self, files: Arc<Files>, tell: Tell) {
         let began = Instant::now();
         let Self { us, from, request, socket } = self;
-        let sent = match files.open_named(request.name.clone()).await {
+        let sent = match files.clone().open_named(request.name.clone()).await {
             Some(Ok(file)) => tftp::send(us, from, &request, file).await,
             other => {
                 let _ = socket.send_to(&tftp::not_found(), from).await;
@@ -228,10 +230,14 @@ impl Transfer {
                 Err(other.and_then(Result::err).unwrap_or_else(none))
             }
         };
-        let (to, by, name) = (from.ip(), "TFTP", request.name);
+        let to = Machine { address: from.ip(), mac: files::owner(&request.name) };
+        let (by, name) = ("TFTP", request.name);
         match sent {
             Ok(0) => {}
-            Ok(bytes) => tell(Event::Sent { to, by, name, bytes, took: began.elapsed() }),
+            Ok(bytes) => {
+                tell(Event::Sent { to, by, name, bytes, took: began.elapsed() });
+                files.start_of(to, uki::NAME).into_iter().for_each(|event| tell(event));
+            }
             Err(error) => tell(Event::Failed { to, by, name, reason: error.to_string() }),
         }
     }
@@ -250,19 +256,13 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let _ = connection.serve_connection(TokioIo::new(stream), service).await;
 }
 
-/// The address that packets from this interface have: the kernel chooses it for a broadcast.
-fn address_of(interface: &str) -> Result<Ipv4Addr, Error> {
-    let ask = || {
-        let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
-        socket.bind_device(Some(interface.as_bytes()))?;
-        socket.set_broadcast(true)?;
-        socket.connect(&SocketAddrV4::new(Ipv4Addr::BROADCAST, 9).into())?;
-        let address = socket.local_addr()?.as_socket_ipv4().map(|address| *address.ip());
-        address
-            .filter(|address| !address.is_unspecified())
-            .ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
-    };
-    ask().map_err(|source| Error::NoAddress { interface: interface.to_owned(), source })
+/// Tells of machines by their hardware address, once that is known.
+fn naming(tell: Tell) -> Tell {
+    let known = Mutex::new(Known::default());
+    Arc::new(move |mut event| {
+        known.lock().unwrap_or_else(PoisonError::into_inner).complete(&mut event);
+        tell(event);
+    })
 }
 
 fn udp(interface: &str, at: SocketAddrV4) -> io::Result<UdpSocket> {

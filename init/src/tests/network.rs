@@ -128,6 +128,15 @@ fn nobody_gives_an_address_and_nobody_has_the_file() {
 }
 
 #[test]
+fn a_dhcp_server_without_a_next_server_does() {
+    let mut kernel = with_network(machine(LINE), [site(80, Manner::Good)]);
+    kernel.network.no_next_server = true;
+    let kernel = comes_up(kernel);
+    let wanted = "log Info eth0: address 10.77.0.100/24, gateway 10.77.0.1, from the DHCP server 10.77.0.1";
+    assert!(kernel.calls.iter().any(|call| call == wanted), "{:#?}", kernel.logs);
+}
+
+#[test]
 fn a_second_dhcp_server_is_a_warning() {
     let mut kernel = with_network(machine(LINE), [site(80, Manner::Good)]);
     kernel.network.dhcp.push(SECOND);
@@ -185,6 +194,12 @@ fn a_vlan() {
     let wanted =
         "log Info eth0, VLAN 5: address 10.77.0.100/24, gateway 10.77.0.1, from the DHCP server 10.77.0.1";
     assert!(kernel.calls.iter().any(|call| call == wanted), "{:#?}", kernel.logs);
+    // Promiscuous meanwhile: otherwise the card itself drops what has a tag.
+    let flags = kernel.calls.iter().filter(|call| call.starts_with("write /sys/class/net/eth0/flags"));
+    assert_eq!(
+        Vec::from_iter(flags),
+        ["write /sys/class/net/eth0/flags 0x1103", "write /sys/class/net/eth0/flags 0x1002"]
+    );
 }
 
 #[test]

@@ -3,14 +3,17 @@
 //!
 //! Owns: the script. Its names are relative, so the folder may lie anywhere on an HTTP server: the layers' address is
 //! made when it runs, from where it came from.
+//! Order: the folder is made anew and takes the place of the one before at once. That one's layers, with a config in one
+//! perhaps, shall not be served on; iPXE, which somebody put there, shall.
 //! Source: docs/formats/pxe.md; ipxe.org on `initrd=` for kernels that start by EFI, and on the setting `cwduri`.
 
 use std::fs;
 use std::path::Path;
 
 use super::Source;
+use crate::Error;
+use crate::output::{self, Folder};
 use crate::system::names;
-use crate::{Error, output};
 
 /// Names of the files.
 const KERNEL: &str = "vmlinuz";
@@ -19,6 +22,7 @@ const LAYERS: &str = "layers";
 const COMMAND_LINE: &str = "cmdline";
 const STUB: &str = "stub.efi";
 const SCRIPT: &str = "boot.ipxe";
+const OURS: [&str; 6] = [KERNEL, INITRAMFS, LAYERS, COMMAND_LINE, STUB, SCRIPT];
 
 pub(super) fn write(source: &Source, folder: &Path) -> Result<(), Error> {
     source.system.check_kernel()?;
@@ -27,7 +31,8 @@ pub(super) fn write(source: &Source, folder: &Path) -> Result<(), Error> {
         from: source.layers.display().to_string(),
         part: format!("boot/{}, the drivers of network cards", names::NETWORK),
     })?;
-    let layers = folder.join(LAYERS);
+    let output = Folder::create(folder)?;
+    let layers = output.path().join(LAYERS);
     fs::create_dir_all(&layers).map_err(Error::write(&layers))?;
     for layer in &source.system.manifest.layers {
         let to = layers.join(layer.file_name());
@@ -39,12 +44,11 @@ pub(super) fn write(source: &Source, folder: &Path) -> Result<(), Error> {
         (INITRAMFS, &initramfs),
         (COMMAND_LINE, boot.command_line.as_bytes()),
         (STUB, &boot.stub),
-        // Last: who finds the script finds the rest.
         (SCRIPT, script.as_bytes()),
     ] {
-        output::write_file(&folder.join(name), &[content])?;
+        output::write_file(&output.path().join(name), &[content])?;
     }
-    Ok(())
+    output.keep(&OURS)
 }
 
 /// `billet-root` may be set before: to mirrors, or where iPXE is too old to know `cwduri`. `billetctl netboot serve` sets

@@ -22,6 +22,7 @@ mod install;
 mod kernels;
 mod key_server;
 mod loader;
+mod neighbour;
 mod netboot;
 mod network_root;
 mod per_device;

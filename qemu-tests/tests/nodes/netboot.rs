@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use netroot::peer::Plan;
 use qemu_tests::artifacts::build;
 use qemu_tests::credentials::{Credentials, HOSTNAME};
 use qemu_tests::emulated::NO_TIMER_CHECK;
@@ -13,8 +14,10 @@ use qemu_tests::node::BOOT_LIMIT;
 use qemu_tests::process::{Owned, POLL_INTERVAL};
 use qemu_tests::{TestNode, Transport, VmBuilder, deadline, paths};
 
+use crate::neighbour::Neighbour;
+
 /// An emulated card fetches a hundred megabytes.
-const FETCH_LIMIT: Duration = Duration::from_secs(120);
+pub(crate) const FETCH_LIMIT: Duration = Duration::from_secs(120);
 
 /// Layers and boot files written and read back, by an emulated processor, and the disk's first start.
 const INSTALL_LIMIT: Duration = Duration::from_secs(180);
@@ -23,10 +26,10 @@ const INSTALL_LIMIT: Duration = Duration::from_secs(180);
 const DISK_BYTES: u64 = 4 << 30;
 
 /// The folder that `image build --kind pxe` makes.
-const BUNDLE: &str = "metal-amd64-pxe";
+pub(crate) const BUNDLE: &str = "metal-amd64-pxe";
 
 /// What may be on the wire for a root: headers, acknowledgements and DHCP take a few hundredths.
-const MOST_MOVED: f64 = 1.1;
+pub(crate) const MOST_MOVED: f64 = 1.1;
 
 /// OVMF tries PXE before HTTP, and is told by these words not to.
 const NO_PXE: [&str; 4] = [
@@ -36,15 +39,32 @@ const NO_PXE: [&str; 4] = [
     "name=opt/org.tianocore/IPv6PXESupport,string=n",
 ];
 
+/// What another DHCP server gives, and who that is.
+const ADDRESS_OF_THE_OTHER: &str =
+    "address 10.77.0.100/24, gateway 10.77.0.1, from the DHCP server 10.77.0.1";
+
 /// A bundle of the built image, and a folder of configs.
-struct Rig {
+pub(crate) struct Rig {
     folder: tempfile::TempDir,
-    lan: Lan,
+    pub(crate) lan: Lan,
     server: Option<Owned>,
+    pub(crate) neighbour: Option<Neighbour>,
 }
 
 impl Rig {
-    fn new(address: &str, other_dhcp: bool) -> Self {
+    pub(crate) fn new(address: &str) -> Self {
+        Self::on(Lan::new(address).unwrap())
+    }
+
+    /// With somebody else on the same network.
+    pub(crate) fn beside(address: &str, plan: impl FnOnce(&Self) -> Plan) -> Self {
+        let (lan, seat) = Lan::with_seat(address).unwrap();
+        let mut rig = Self::on(lan);
+        rig.neighbour = Some(Neighbour::start(&plan(&rig), seat));
+        rig
+    }
+
+    fn on(lan: Lan) -> Self {
         let folder = paths::temporary_dir().unwrap();
         std::fs::create_dir(folder.path().join("configs")).unwrap();
         let mut make = Command::new(&build().billetctl);
@@ -56,15 +76,15 @@ impl Rig {
         let script = std::fs::read_to_string(&path).unwrap();
         let words = format!("initrd=initramfs {NO_TIMER_CHECK} ");
         std::fs::write(&path, script.replace("initrd=initramfs ", &words)).unwrap();
-        Self { folder, lan: Lan::new(address, other_dhcp).unwrap(), server: None }
+        Self { folder, lan, server: None, neighbour: None }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
     /// Serves; what it prints is in a file.
-    fn serve(&mut self, more: &[&str]) {
+    pub(crate) fn serve(&mut self, more: &[&str]) {
         let (bundle, configs) = (self.path(BUNDLE), self.path("configs"));
         let log = File::create(self.path("log")).unwrap();
         let errors = log.try_clone().unwrap();
@@ -76,11 +96,16 @@ impl Rig {
         self.wait_for("serving on tap0", BOOT_LIMIT);
     }
 
-    fn log(&self) -> String {
+    /// The server goes away without a word.
+    pub(crate) fn stop(&mut self) {
+        self.server = None;
+    }
+
+    pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.path("log")).unwrap()
     }
 
-    fn wait_for(&self, line: &str, on_reference: Duration) {
+    pub(crate) fn wait_for(&self, line: &str, on_reference: Duration) {
         let end = Instant::now() + deadline(on_reference);
         while !self.log().contains(line) {
             assert!(Instant::now() < end, "the server did not print {line:?}:\n{}", self.log());
@@ -123,7 +148,7 @@ impl Rig {
 
 #[test]
 fn a_machine_without_a_disk_starts_and_takes_its_own_config() {
-    let mut rig = Rig::new("10.77.0.1/24", false);
+    let mut rig = Rig::new("10.77.0.1/24");
     rig.serve(&["--dhcp-range", "10.77.0.100-10.77.0.110/24"]);
     let credentials = Credentials::generate().unwrap();
     let own = format!("{}.yaml", MAC.replace(':', "-"));
@@ -139,13 +164,16 @@ fn a_machine_without_a_disk_starts_and_takes_its_own_config() {
     let moved = rig.lan.sent_bytes().unwrap() - before;
     let files = build().test.layers.iter().map(|layer| std::fs::metadata(&layer.file).unwrap().len());
     let root: u64 = files.sum();
+    println!("{moved} bytes moved for a root of {root}: {:.4}", moved as f64 / root as f64);
     assert!(moved as f64 <= root as f64 * MOST_MOVED, "{moved} bytes for a root of {root}");
     node.wait_api(BOOT_LIMIT).unwrap();
     assert!(node.admin().ok(&["get", "hostname"]).unwrap().contains(HOSTNAME));
     for line in [
         format!("{MAC} (iPXE): loads http://10.77.0.1:8080/boot.ipxe?mac="),
         format!("{MAC}: has the address 10.77.0.1"),
-        format!("took the config {own}"),
+        format!("{MAC}, 10.77.0.100: starts boot.ipxe with the config {own}"),
+        format!("{MAC}, 10.77.0.100: /bundle/layers/"),
+        format!("{MAC}, 10.77.0.100: took the config {own}"),
     ] {
         rig.wait_for(&line, BOOT_LIMIT);
     }
@@ -153,19 +181,72 @@ fn a_machine_without_a_disk_starts_and_takes_its_own_config() {
     assert_eq!(rig.log().matches(".layer by HTTP, ").count(), build().test.layers.len(), "{}", rig.log());
 }
 
-/// UEFI, and a network that has its own DHCP server: addresses are that one's.
+/// Without a machine: interfaces at which no machine would find the server. The kernel's route for a broadcast would lead to
+/// the address of another interface.
+#[test]
+fn interfaces_that_cannot_serve_are_refused() {
+    let rig = Rig::new("10.77.0.1/24");
+    let run = |program: &str, words: &[&str]| {
+        let log = File::create(rig.path("said")).unwrap();
+        let spawned = rig.lan.spawn(program, |command| {
+            command.args(words).stderr(log);
+        });
+        let ended = spawned.unwrap().wait(deadline(BOOT_LIMIT)).unwrap();
+        (ended.success(), std::fs::read_to_string(rig.path("said")).unwrap())
+    };
+    let added = run("ip", &["tuntap", "add", "dev", "tap1", "mode", "tap"]);
+    assert_eq!(added, (true, String::new()));
+    let bundle = rig.path(BUNDLE);
+    for (interface, said) in [
+        ("nope", "there is no interface nope: this machine has lo, tap0, tap1"),
+        ("lo", "the interface lo has only 127.0.0.1, which leads nowhere else; name the one to the machines"),
+        (
+            "tap1",
+            "the interface tap1 has no IPv4 address; give it one first: ip address add 192.168.7.1/24 dev tap1",
+        ),
+    ] {
+        let words = ["netboot", "serve", "--interface", interface, bundle.to_str().unwrap()];
+        let ended = run(build().billetctl.to_str().unwrap(), &words);
+        assert_eq!(ended, (false, format!("error: {said}\n")));
+    }
+}
+
+/// A network that has its own DHCP server, which knows of no boot files: addresses are that one's, all else is ours, up to
+/// the root.
+fn beside_another_dhcp_server(
+    name: &str,
+    card: fn(&Lan) -> [String; 4],
+    firmware: fn(VmBuilder) -> VmBuilder,
+    loads: &str,
+) {
+    let plan = Plan { no_next_server: true, ..Plan::with([]) };
+    let mut rig = Rig::beside("10.77.0.77/24", |_| plan);
+    rig.keep_config("default.yaml", "not this one");
+    rig.serve(&[]);
+    rig.wait_for("default.yaml: no node takes it: line 1", BOOT_LIMIT);
+    let node = rig.machine(name, card(&rig.lan), firmware, None);
+    rig.wait_for(&format!("{MAC} {loads}"), FETCH_LIMIT);
+    node.vm().expect(ADDRESS_OF_THE_OTHER, FETCH_LIMIT).unwrap();
+    node.vm().expect("root from http://10.77.0.77:8080/bundle/layers/", FETCH_LIMIT).unwrap();
+    rig.wait_for(
+        &format!("{MAC}, 10.77.0.100: took the config default.yaml, which no node takes: "),
+        BOOT_LIMIT,
+    );
+    assert!(!rig.log().contains("has the address"), "{}", rig.log());
+}
+
 #[test]
 #[ignore = "long run"]
-fn beside_another_dhcp_server_only_the_boot_file_is_told() {
-    let mut rig = Rig::new("10.0.2.77/24", true);
-    rig.serve(&[]);
-    let node = rig.machine("netboot-uefi", rig.lan.card(), VmBuilder::uefi, None);
-    rig.wait_for(&format!("{MAC} (iPXE): loads http://10.0.2.77:8080/boot.ipxe"), FETCH_LIMIT);
-    // The other server's address and our boot file. It ends here: QEMU's network, which is that server, resets every TCP
-    // connection on the wire that is not its own.
-    node.vm().expect("net0: 10.0.2.15/", BOOT_LIMIT).unwrap();
-    node.vm().expect("Filename: http://10.0.2.77:8080/boot.ipxe?mac=", BOOT_LIMIT).unwrap();
-    assert!(!rig.log().contains("has the address"), "{}", rig.log());
+fn beside_another_dhcp_server_ipxe_starts_from_here() {
+    let loads = "(iPXE): loads http://10.77.0.77:8080/boot.ipxe";
+    beside_another_dhcp_server("netboot-beside-bios", Lan::card, |vm| vm, loads);
+}
+
+#[test]
+#[ignore = "long run"]
+fn beside_another_dhcp_server_uefi_firmware_starts_from_here() {
+    let loads = "(UEFI x86-64): loads 52-54-00-77-00-01/billet.efi";
+    beside_another_dhcp_server("netboot-beside-uefi", Lan::bare_card, VmBuilder::uefi, loads);
 }
 
 /// A machine whose firmware knows no iPXE: it loads a UKI that is made for it, and the rest is as with iPXE.
@@ -176,15 +257,16 @@ fn firmware_loads_the_uki(
     place: &str,
     by: &str,
 ) {
-    let mut rig = Rig::new("10.77.0.1/24", false);
+    let mut rig = Rig::new("10.77.0.1/24");
     rig.serve(&["--dhcp-range", "10.77.0.100-10.77.0.110/24"]);
-    rig.wait_for("firmware (UEFI) loads billet.efi, made for each machine", BOOT_LIMIT);
+    rig.wait_for("firmware (UEFI x86-64) loads billet.efi, made for each machine", BOOT_LIMIT);
     let credentials = Credentials::generate().unwrap();
     let mac = MAC.replace(':', "-");
     rig.keep_config(&format!("{mac}.yaml"), &credentials.machine_config().unwrap());
     let node = rig.machine(name, rig.lan.bare_card(), firmware, Some(credentials));
     rig.wait_for(&format!("{MAC} ({kind}): loads {place}{mac}/billet.efi"), BOOT_LIMIT);
     rig.wait_for(&format!("{mac}/billet.efi by {by}, "), FETCH_LIMIT);
+    rig.wait_for(&format!(": starts billet.efi with the config {mac}.yaml"), FETCH_LIMIT);
     node.vm().expect("root from http://10.77.0.1:8080/bundle/layers/", FETCH_LIMIT).unwrap();
     node.wait_api(BOOT_LIMIT).unwrap();
     assert!(node.admin().ok(&["get", "hostname"]).unwrap().contains(HOSTNAME));
@@ -213,7 +295,7 @@ fn a_blank_machine_installs_itself(
     firmware: fn(VmBuilder) -> VmBuilder,
     root: &str,
 ) {
-    let mut rig = Rig::new("10.77.0.1/24", false);
+    let mut rig = Rig::new("10.77.0.1/24");
     rig.serve(&["--dhcp-range", "10.77.0.100-10.77.0.110/24"]);
     let disk = rig.path("disk.img");
     File::create(&disk).unwrap().set_len(DISK_BYTES).unwrap();

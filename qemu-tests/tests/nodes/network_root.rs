@@ -1,14 +1,19 @@
-//! docs/users/netboot.md, "The root": init fetches it by https, with its own TLS over its own TCP/IP.
+//! docs/users/netboot.md, "The root": init fetches it with its own TCP/IP and TLS, from servers as they are.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use api::pki::{Authority, CA_LIFETIME, Leaf, Lifetime, Usage};
+use netroot::peer::{Answer, Manner, Plan, Site};
 use qemu_tests::artifacts::build;
+use qemu_tests::lan::MAC;
 use qemu_tests::node::BOOT_LIMIT;
+use qemu_tests::process::POLL_INTERVAL;
 use qemu_tests::web::{HOST, Web};
-use qemu_tests::{TestNode, Transport, paths};
+use qemu_tests::{TestNode, Transport, deadline, paths};
+
+use crate::netboot::{BUNDLE, MOST_MOVED, Rig};
 
 /// What maintenance mode says at the console.
 const MAINTENANCE: &str = "upload a configuration with";
@@ -44,15 +49,23 @@ fn bundle(folder: &Path, trusted: &Authority) -> PathBuf {
 
 /// A machine without a disk, as if iPXE had started it, with the root on these mirrors.
 fn machine(name: &str, bundle: &Path, mirrors: &[&Web]) -> TestNode {
+    let mirrors: Vec<_> = mirrors.iter().map(|web| format!("{}/layers", web.address())).collect();
+    started(name, bundle, &format!("billet.root={}", mirrors.join(",")), Vec::new())
+}
+
+/// The same with these kernel arguments and a card of QEMU's more.
+fn started(name: &str, bundle: &Path, words: &str, card: Vec<String>) -> TestNode {
     let line = std::fs::read_to_string(bundle.join("cmdline")).unwrap();
     let line = line.trim_end().replace("billet.config=metal-iso", "billet.config=none");
-    let mirrors: Vec<_> = mirrors.iter().map(|web| format!("{}/layers", web.address())).collect();
-    let line = format!("{line} billet.root={}", mirrors.join(","));
+    let line = format!("{line} {words}");
     let (kernel, initramfs) = (bundle.join("vmlinuz"), bundle.join("initramfs"));
     TestNode::builder(name)
         .transport(Transport::Network)
         .no_config()
-        .machine(move |vm, _| Ok(vm.kernel(&kernel, Some(&initramfs), &line)))
+        .machine(move |vm, _| {
+            let card: Vec<&str> = card.iter().map(String::as_str).collect();
+            Ok(vm.kernel(&kernel, Some(&initramfs), &line).extra(&card))
+        })
         .start()
         .unwrap()
 }
@@ -102,4 +115,81 @@ fn no_root_from_a_stranger_alone() {
     let said = node.vm().expect("boot failed: fetch_layers: ", BOOT_LIMIT).unwrap();
     assert!(said.contains("(issued by \"stranger\") is not trusted"), "{said}");
     assert_eq!(stranger.asked(), Vec::<String>::new());
+}
+
+/// Into the first layer, and far from its end.
+const SOME_BYTES: u64 = 4 << 20;
+
+/// On the network of a rig, by the card that is on it.
+fn on_the_lan(name: &str, rig: &Rig, words: &str) -> TestNode {
+    let words = format!("{words} BOOTIF=01-{}", MAC.replace(':', "-"));
+    started(name, &rig.path(BUNDLE), &words, rig.lan.bare_card().to_vec())
+}
+
+fn size_of(layer: &Path) -> u64 {
+    std::fs::metadata(layer).unwrap().len()
+}
+
+/// A fixed address, since nobody gives one. The first mirror is dead; the second goes away in the middle of a layer and comes
+/// back, and the layer goes on where it was.
+#[test]
+#[ignore = "long run"]
+fn a_server_that_goes_away_in_the_middle_and_comes_back() {
+    let mut rig = Rig::new("10.77.0.1/24");
+    rig.serve(&[]);
+    let root = "billet.root=http://10.77.0.1:9/layers,http://10.77.0.1:8080/bundle/layers";
+    let node = on_the_lan("network-root-outage", &rig, &format!("{root} ip=10.77.0.50:::255.255.255.0"));
+    node.vm().expect(": address 10.77.0.50/24", BOOT_LIMIT).unwrap();
+    node.vm().expect("/layers/", BOOT_LIMIT).unwrap();
+    node.vm().wait_for(".layer: 10.77.0.1:9 refuses connections", BOOT_LIMIT).unwrap();
+    let end = Instant::now() + deadline(FETCH_LIMIT);
+    while rig.lan.sent_bytes().unwrap() < SOME_BYTES {
+        assert!(Instant::now() < end, "no layer comes:\n{}", rig.log());
+        std::thread::sleep(POLL_INTERVAL);
+    }
+    rig.stop();
+    let said = node.vm().expect(": the connection ended after ", BOOT_LIMIT).unwrap();
+    assert!(said.contains("layer base from http://10.77.0.1:8080/bundle/layers/"), "{said}");
+    node.vm().expect(".layer: 10.77.0.1:8080 refuses connections", BOOT_LIMIT).unwrap();
+    rig.serve(&[]);
+    node.vm().expect("root from http://10.77.0.1:8080/bundle/layers/", FETCH_LIMIT).unwrap();
+    node.vm().wait_for(MAINTENANCE, BOOT_LIMIT).unwrap();
+    let layers: Vec<&Path> = build().test.layers.iter().map(|layer| layer.file.as_path()).collect();
+    let whole: u64 = layers.iter().map(|layer| size_of(layer)).sum();
+    let moved = rig.lan.sent_bytes().unwrap();
+    assert!(moved as f64 <= whole as f64 * MOST_MOVED, "{moved} bytes for a root of {whole}");
+    // What the second server sent of the first layer is its rest.
+    let log = rig.log();
+    let sent = log.lines().find(|line| line.contains(".layer by HTTP, ")).unwrap();
+    let kib: u64 = sent.split(" by HTTP, ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+    assert!(sent.contains(layers[0].file_name().unwrap().to_str().unwrap()), "{log}");
+    assert!(kib * 1024 < size_of(layers[0]) - SOME_BYTES / 2, "{log}");
+}
+
+/// Everything is on a VLAN: the DHCP server, which knows of nothing else, and the layers.
+#[test]
+#[ignore = "long run"]
+fn a_root_on_a_vlan() {
+    let plan = |_: &Rig| {
+        let layers = build().test.layers.iter().map(|layer| {
+            let name = layer.file.file_name().unwrap().to_str().unwrap();
+            (format!("/layers/{name}"), std::fs::read(&layer.file).unwrap())
+        });
+        let site = Site::new(80, Manner::Good);
+        let site = layers.fold(site, |site, (path, bytes)| site.file(&path, Answer::File(bytes)));
+        Plan { vlan: Some(5), no_next_server: true, ..Plan::with([site]) }
+    };
+    let rig = Rig::beside("10.77.0.77/24", plan);
+    let words = "billet.root=http://10.77.0.1/layers vlan=lan.5:lan ip=lan.5:dhcp";
+    let node = on_the_lan("network-root-vlan", &rig, words);
+    let address = "VLAN 5: address 10.77.0.100/24, gateway 10.77.0.1, from the DHCP server 10.77.0.1";
+    node.vm().expect(address, BOOT_LIMIT).unwrap();
+    node.vm().expect("root from http://10.77.0.1/layers/", FETCH_LIMIT).unwrap();
+    let asked = rig.neighbour.as_ref().unwrap().requests();
+    let wanted = build()
+        .test
+        .layers
+        .iter()
+        .map(|layer| format!("80 /layers/{} from 0", layer.file.file_name().unwrap().to_str().unwrap()));
+    assert_eq!(asked, Vec::from_iter(wanted));
 }

@@ -7,8 +7,12 @@ const MAC: Mac = Mac([0x52, 0x54, 0, 0x12, 0x34, 0x56]);
 const SOMEBODY: &str = "10.0.0.77:68";
 
 fn responder(range: Option<&str>) -> Responder {
-    let uefi = Some(Uefi::File("ipxe.efi".into()));
-    let loaders = Loaders { bios: Some("undionly.kpxe".into()), uefi, arm64: None };
+    let loaders = Loaders {
+        architecture: Some(Architecture::Amd64),
+        bios: Some("undionly.kpxe".into()),
+        amd64: Some(Uefi::File("ipxe.efi".into())),
+        arm64: None,
+    };
     let pool = range.map(|range| Pool::new(range.parse().unwrap()));
     Responder { address: US, http_port: 8080, loaders, pool }
 }
@@ -24,13 +28,13 @@ fn message(kind: MessageType, options: &[DhcpOption]) -> Message {
 fn firmware(architecture: u16) -> Vec<DhcpOption> {
     vec![
         DhcpOption::ClassIdentifier(b"PXEClient:Arch:00000:UNDI:002001".to_vec()),
-        DhcpOption::ClientSystemArchitecture(Architecture(architecture)),
+        DhcpOption::ClientSystemArchitecture(Number(architecture)),
         DhcpOption::ClientMachineIdentifier(vec![0; 17]),
     ]
 }
 
-fn ipxe() -> Vec<DhcpOption> {
-    let mut options = firmware(7);
+fn ipxe(architecture: u16) -> Vec<DhcpOption> {
+    let mut options = firmware(architecture);
     options.push(DhcpOption::UserClass(b"iPXE".to_vec()));
     options
 }
@@ -54,7 +58,8 @@ fn firmware_gets_its_loader_and_ipxe_the_script() {
         (firmware(0), "undionly.kpxe"),
         (firmware(7), "ipxe.efi"),
         (firmware(9), "ipxe.efi"),
-        (ipxe(), script),
+        (ipxe(0), script),
+        (ipxe(7), script),
     ] {
         let (reply, told) = ask(&mut responder(None), &message(MessageType::Discover, &options), Port::Dhcp);
         let reply = reply.unwrap();
@@ -75,13 +80,13 @@ fn firmware_gets_its_loader_and_ipxe_the_script() {
 #[test]
 fn firmware_that_starts_by_http_gets_an_address() {
     let class = DhcpOption::ClassIdentifier(b"HTTPClient:Arch:00016:UNDI:003001".to_vec());
-    let architecture = DhcpOption::ClientSystemArchitecture(Architecture(16));
+    let architecture = DhcpOption::ClientSystemArchitecture(Number(16));
     let request = message(MessageType::Discover, &[class, architecture]);
     let mut responder = responder(None);
     for (uefi, path) in
         [(Uefi::File("ipxe.efi".into()), "ipxe.efi"), (Uefi::Own, "52-54-00-12-34-56/billet.efi")]
     {
-        responder.loaders.uefi = Some(uefi);
+        responder.loaders.amd64 = Some(uefi);
         let (reply, told) = ask(&mut responder, &request, Port::Dhcp);
         let reply = reply.unwrap();
         assert_eq!(file(&reply), format!("http://10.0.0.1:8080/bundle/{path}"));
@@ -116,12 +121,59 @@ fn the_older_class_tells_the_machine_too() {
 
 #[test]
 fn machines_that_the_bundle_has_nothing_for_are_named() {
-    for (architecture, why) in [(11, "no ipxe-arm64.efi"), (6, "no bundles for such machines")] {
-        let request = message(MessageType::Discover, &firmware(architecture));
-        let (reply, told) = ask(&mut responder(None), &request, Port::Dhcp);
+    let bare = || Responder {
+        loaders: Loaders { architecture: Some(Architecture::Amd64), ..Loaders::default() },
+        ..responder(None)
+    };
+    for (mut responder, options, said) in [
+        (responder(None), firmware(11), "(UEFI arm64): not served: the bundle is for amd64"),
+        (responder(None), ipxe(11), "(iPXE arm64): not served: the bundle is for amd64"),
+        (
+            responder(None),
+            firmware(6),
+            "(firmware of another kind): not served: there are no bundles for such machines",
+        ),
+        (
+            responder(None),
+            ipxe(27),
+            "(firmware of another kind): not served: there are no bundles for such machines",
+        ),
+        (bare(), firmware(0), "(BIOS): not served: the bundle has no undionly.kpxe"),
+        (
+            bare(),
+            firmware(7),
+            "(UEFI x86-64): not served: the bundle has none of ipxe.efi, billet.efi and stub.efi",
+        ),
+    ] {
+        let (reply, told) = ask(&mut responder, &message(MessageType::Discover, &options), Port::Dhcp);
         assert!(reply.is_none());
-        assert!(told[0].to_string().contains(why), "{told:?}");
+        assert_eq!(told[0].to_string(), format!("{MAC} {said}"));
     }
+}
+
+#[test]
+fn a_bundle_is_for_machines_of_its_processor() {
+    let mut responder = responder(None);
+    responder.loaders = Loaders {
+        architecture: Some(Architecture::Arm64),
+        bios: Some("undionly.kpxe".into()),
+        amd64: None,
+        arm64: Some(Uefi::Own),
+    };
+    let mut told = |options: &[DhcpOption]| {
+        let (reply, told) = ask(&mut responder, &message(MessageType::Discover, options), Port::Dhcp);
+        (reply.map(|reply| file(&reply)), told[0].to_string())
+    };
+    for options in [firmware(0), firmware(7), firmware(16), ipxe(0), ipxe(7)] {
+        let (file, said) = told(&options);
+        assert!(file.is_none() && said.ends_with("not served: the bundle is for arm64"), "{said}");
+    }
+    assert_eq!(told(&firmware(11)).0.as_deref(), Some("52-54-00-12-34-56/billet.efi"));
+    assert_eq!(told(&firmware(19)).0.unwrap(), "http://10.0.0.1:8080/bundle/52-54-00-12-34-56/billet.efi");
+    assert!(told(&ipxe(11)).0.unwrap().contains("/boot.ipxe?mac="));
+    // iPXE that does not say what it runs on is believed to fit.
+    let unknown = [DhcpOption::UserClass(b"iPXE".to_vec())];
+    assert!(told(&unknown).0.unwrap().contains("/boot.ipxe?mac="));
 }
 
 #[test]

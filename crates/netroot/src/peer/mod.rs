@@ -48,6 +48,8 @@ pub struct Plan {
     pub vlan: Option<u16>,
     /// Servers of DHCP: [`SERVER`], [`SECOND`].
     pub dhcp: Vec<Ipv4Addr>,
+    /// Their answers name no next server: they give addresses, and know of no files.
+    pub no_next_server: bool,
     /// What the name server on [`SERVER`] knows.
     pub names: Vec<(&'static str, Ipv4Addr)>,
     pub sites: Vec<Site>,
@@ -120,6 +122,8 @@ pub struct Peer {
     now_ns: u64,
     /// `80 /base from 7`
     pub requests: Vec<String>,
+    /// What each answer of DHCP named as next server.
+    pub next_servers: Vec<Ipv4Addr>,
     /// Bytes of files that were sent; by HTTPS, that were encrypted.
     pub sent_bytes: u64,
     /// What servers saw go wrong with TLS.
@@ -189,6 +193,7 @@ impl Peer {
             served: BTreeMap::new(),
             now_ns: 0,
             requests: Vec::new(),
+            next_servers: Vec::new(),
             sent_bytes: 0,
             errors: Vec::new(),
         }
@@ -250,8 +255,9 @@ impl Peer {
         let socket = self.sockets.get_mut::<udp::Socket<'_>>(self.dhcp);
         let mut replies = Vec::new();
         while let Ok((bytes, _)) = socket.recv() {
-            let packet = DhcpPacket::new_checked(bytes).unwrap();
-            let asked = DhcpRepr::parse(&packet).unwrap();
+            // Firmware says more than smoltcp reads; what it does not read it does not answer.
+            let Ok(packet) = DhcpPacket::new_checked(bytes) else { continue };
+            let Ok(asked) = DhcpRepr::parse(&packet) else { continue };
             for server in &self.plan.dhcp {
                 let message_type = match asked.message_type {
                     DhcpMessageType::Discover => DhcpMessageType::Offer,
@@ -261,6 +267,8 @@ impl Peer {
                     _ => continue,
                 };
                 let dns = if self.plan.names.is_empty() { &[][..] } else { &[SERVER] };
+                let server_ip = if self.plan.no_next_server { Ipv4Addr::UNSPECIFIED } else { *server };
+                self.next_servers.push(server_ip);
                 let reply = DhcpRepr {
                     message_type,
                     transaction_id: asked.transaction_id,
@@ -268,7 +276,7 @@ impl Peer {
                     client_hardware_address: asked.client_hardware_address,
                     client_ip: Ipv4Addr::UNSPECIFIED,
                     your_ip: CLIENT,
-                    server_ip: *server,
+                    server_ip,
                     router: Some(SERVER),
                     subnet_mask: Some(MASK),
                     relay_agent_ip: Ipv4Addr::UNSPECIFIED,

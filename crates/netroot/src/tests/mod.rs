@@ -178,6 +178,19 @@ fn nobody_gives_an_address() {
 }
 
 #[test]
+fn a_dhcp_server_that_knows_of_no_next_server_gives_addresses() {
+    let mut plan = Plan::with([Site::new(80, Manner::Good).file("/base.layer", file())]);
+    plan.no_next_server = true;
+    let mut wire = Wire::new(&plan);
+    let lease = Station::new(&mut wire, setup()).take_address(&mut wire).unwrap();
+    assert_eq!((lease.address, lease.from), (CLIENT, Some(SERVER)));
+    // The offer and the acknowledgement.
+    assert_eq!(wire.peer.next_servers, [Ipv4Addr::UNSPECIFIED; 2]);
+    let url = run(&mut Wire::new(&plan), setup(), &["http://10.77.0.2/"]).unwrap();
+    assert_eq!(url.to_string(), "http://10.77.0.2/base.layer");
+}
+
+#[test]
 fn a_second_dhcp_server_is_named() {
     let mut plan = Plan::with([Site::new(80, Manner::Good).file("/base.layer", file())]);
     plan.dhcp.push(SECOND);

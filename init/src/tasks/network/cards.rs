@@ -22,6 +22,9 @@ const ETHERNET: &str = "1";
 /// IFF_UP in `flags`.
 const UP: u32 = 1;
 
+/// IFF_PROMISC in `flags`.
+const PROMISCUOUS: u32 = 0x100;
+
 /// Auto-negotiation takes some seconds, a switch that starts with the machine a minute.
 const CARRIER_LIMIT_NS: u64 = 60 * 1_000_000_000;
 
@@ -48,8 +51,11 @@ pub(super) fn raise(boot: &mut Boot<'_>) -> Result<(), Failure> {
         boot.warn(&failure.to_string());
     }
     let names = choose(boot)?;
+    // Cards drop frames of VLANs that the kernel's own network has not asked for, and it has asked for none.
+    let tagged = boot.parameters.network.vlan.is_some();
+    let up = if tagged { UP | PROMISCUOUS } else { UP };
     for name in &names {
-        let card = Card::raise(boot.kernel, name)?;
+        let card = Card::raise(boot.kernel, name, up)?;
         boot.network.cards.push(card);
     }
     let deadline = boot.kernel.now_ns() + CARRIER_LIMIT_NS;
@@ -109,8 +115,8 @@ fn cards(kernel: &mut dyn Kernel) -> Vec<String> {
 }
 
 impl Card {
-    /// IPv6 first: a card that comes up with it makes itself an address.
-    fn raise(kernel: &mut dyn Kernel, name: &str) -> Result<Self, Failure> {
+    /// Sets these flags too. IPv6 first: a card that comes up with it makes itself an address.
+    fn raise(kernel: &mut dyn Kernel, name: &str, up: u32) -> Result<Self, Failure> {
         let failure = |what: &str| Failure::reason("read network card", name, format!("has no {what}"));
         let mac = address(kernel, name).ok_or_else(|| failure("address"))?;
         let flags = text(kernel, name, "flags").and_then(|text| hexadecimal(&text));
@@ -121,7 +127,7 @@ impl Card {
         if ipv6 {
             kernel.write(&path, b"1").map_err(Failure::at("write", &path))?;
         }
-        set_flags(kernel, name, flags | UP)?;
+        set_flags(kernel, name, flags | up)?;
         Ok(Self { name: name.to_string(), mac, flags, ipv6, merging: None })
     }
 

@@ -42,7 +42,7 @@ const ALLOWED: [(&str, &[&str]); 21] = [
     ),
     ("cli", &["api", "config", "installer", "netboot", "recovery"]),
     ("fuzz", &["api", "billetctl", "config", "ondisk", "sys"]),
-    ("qemu-tests", &["api", "config", "installer", "kms", "oci", "ondisk", "sys"]),
+    ("qemu-tests", &["api", "config", "installer", "kms", "netroot", "oci", "ondisk", "sys"]),
     ("qemu-tests/agent", &["ondisk", "sys", "unlock"]),
     (
         "xtask",
