@@ -310,7 +310,8 @@ pub fn running_layer(root: &Path, layer: &Layer, device: &Path) -> Result<Box<dy
     Ok(Box::new(file.take(layer.total_bytes())))
 }
 
-#[cfg(all(test, feature = "image"))]
+#[cfg(test)]
+#[cfg(feature = "image")]
 mod signed_tests;
 #[cfg(test)]
 mod tests;
