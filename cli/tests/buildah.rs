@@ -67,6 +67,7 @@ fn installer_image(folder: &Path) -> PathBuf {
         loader_config: "timeout 0\n".into(),
         config_key: None,
         authorities: Vec::new(),
+        signed_uki: Vec::new(),
     };
     let source =
         Source::new(System { manifest: layer::stack("0.1.0", layers).unwrap(), boot }, folder.to_owned());

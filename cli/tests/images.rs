@@ -100,6 +100,7 @@ fn parts(home: &Path) -> std::path::PathBuf {
         loader_config: "timeout 0\n".into(),
         config_key: None,
         authorities: Vec::new(),
+        signed_uki: Vec::new(),
     };
     let system = System { manifest: layer::stack("0.1.0", [base]).unwrap(), boot };
     let folder = home.join("parts");

@@ -429,6 +429,9 @@ pub enum Error {
     /// An ISO 9660 image could not be laid out.
     #[error(transparent)]
     Iso(#[from] ondisk::iso9660::Error),
+    /// What firmware with Secure Boot would not start.
+    #[error(transparent)]
+    Distrust(#[from] crate::system::Distrust),
     /// What firmware starts could not be signed.
     #[cfg(feature = "image")]
     #[error(transparent)]

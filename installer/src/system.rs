@@ -7,6 +7,7 @@
 //! Source: docs/formats/boot-parts.md; for the arguments spec/machine-facts.md §4.1.
 
 mod arguments;
+mod signed;
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -20,6 +21,7 @@ use crate::tree::Tree;
 use crate::{Error, initramfs, kernel_image, uki};
 
 pub use arguments::command_line;
+pub use signed::{Distrust, SIGN_COMMAND, Trusted};
 
 /// Where the boot parts lie in a root: the base layer brings some, the kernel layer the rest.
 pub const FOLDER: &str = "usr/lib/billet/boot";
@@ -49,6 +51,8 @@ pub mod names {
     /// PEM of the authorities that a root from the network may come from by https. In installer images alone, as the
     /// drivers of network cards.
     pub const AUTHORITIES: &str = "authorities.pem";
+    /// The UKI of these parts, signed for Secure Boot. In installer images alone: it names the layers' hashes.
+    pub const SIGNED_UKI: &str = "uki.efi";
 }
 
 /// Where firmware looks for a boot loader when no variable names one.
@@ -88,6 +92,8 @@ pub struct BootParts {
     pub config_key: Option<PublicKey>,
     /// See [`names::AUTHORITIES`]; empty in most images.
     pub authorities: Vec<u8>,
+    /// See [`names::SIGNED_UKI`]; empty in most images.
+    pub signed_uki: Vec<u8>,
 }
 
 impl BootParts {
@@ -111,6 +117,7 @@ impl BootParts {
         let network = optional(names::NETWORK)?;
         let config_key = config_key(&optional(names::CONFIG_KEY)?)?;
         let authorities = optional(names::AUTHORITIES)?;
+        let signed_uki = optional(names::SIGNED_UKI)?;
         let mut text = |name: &str| {
             let not_text = |error| io::Error::new(io::ErrorKind::InvalidData, error);
             String::from_utf8(get(name)?).map_err(not_text).map_err(Error::read(Path::new(name)))
@@ -119,6 +126,7 @@ impl BootParts {
             network,
             config_key,
             authorities,
+            signed_uki,
             command_line: text(names::COMMAND_LINE)?,
             boot_entry: text(names::BOOT_ENTRY)?,
             loader_config: text(names::LOADER_CONFIG)?,
@@ -154,13 +162,17 @@ impl BootParts {
 
     /// All files, by name, as an installer image has them.
     pub fn all(&self) -> impl Iterator<Item = (&'static str, &[u8])> {
-        let network = [(names::NETWORK, &self.network), (names::AUTHORITIES, &self.authorities)];
-        let network = network
+        let optional = [
+            (names::NETWORK, &self.network),
+            (names::AUTHORITIES, &self.authorities),
+            (names::SIGNED_UKI, &self.signed_uki),
+        ];
+        let optional = optional
             .map(|(name, content)| (name, content.as_slice()))
             .into_iter()
             .filter(|(_, content)| !content.is_empty());
         let key = self.config_key.iter().map(|key| (names::CONFIG_KEY, key.as_slice()));
-        self.of_kernel().into_iter().chain(self.of_base()).chain(network).chain(key)
+        self.of_kernel().into_iter().chain(self.of_base()).chain(optional).chain(key)
     }
 
     /// Which machines start it: those that the stub is for.
@@ -298,5 +310,8 @@ pub fn running_layer(root: &Path, layer: &Layer, device: &Path) -> Result<Box<dy
     Ok(Box::new(file.take(layer.total_bytes())))
 }
 
+#[cfg(test)]
+#[cfg(feature = "image")]
+mod signed_tests;
 #[cfg(test)]
 mod tests;

@@ -41,6 +41,7 @@ fn source(folder: &Path) -> Source {
         loader_config: String::new(),
         config_key: None,
         authorities: Vec::new(),
+        signed_uki: Vec::new(),
     };
     Source::new(System { manifest: layer::stack("0.1.0", [base]).unwrap(), boot }, folder.to_owned())
 }

@@ -9,11 +9,13 @@ use std::path::Path;
 use std::process::Command;
 
 use common::{noise, text, tool};
-use installer::image::{Kind, Source};
+use installer::custom::{self, Profile};
+use installer::image::{Kind, Source, container};
 use installer::layer::{self, Spec};
-use installer::secure_boot::Signer;
+use installer::secure_boot::{Enrol, Enrolment, Signer, Time};
 use installer::system::{BootParts, System};
 use ondisk::Architecture;
+use ondisk::pe::Image;
 
 /// A PE image by the GNU linker; its recipe is beside it.
 const STUB: &[u8] = include_bytes!("../../crates/ondisk/testdata/stub.efi");
@@ -36,6 +38,7 @@ fn source(folder: &Path) -> Source {
         loader_config: "timeout 0\n".into(),
         config_key: None,
         authorities: Vec::new(),
+        signed_uki: Vec::new(),
     };
     Source::new(System { manifest, boot }, folder.to_owned())
 }
@@ -206,7 +209,8 @@ fn sbverify_accepts_what_was_signed_in_every_form() {
     let iso = build(&source, Kind::Iso, dir.path());
     let disk = build(&source, Kind::Disk, dir.path());
     for (name, image, path) in [
-        ("iso.efi", &iso, "EFI/BOOT/BOOTX64.EFI"),
+        ("iso.efi", &iso, installer::image::UKI_PATH),
+        ("loader.efi", &iso, "EFI/BOOT/BOOTX64.EFI"),
         ("disk.efi", &disk, installer::image::UKI_PATH),
         ("loader.efi", &disk, "EFI/BOOT/BOOTX64.EFI"),
     ] {
@@ -221,6 +225,92 @@ fn sbverify_accepts_what_was_signed_in_every_form() {
         verify(&out);
         assert!(name == "loader.efi" || fs::read(&out).unwrap() == fs::read(&uki).unwrap(), "{name}");
     }
+}
+
+/// Signed once, an installer image gives signed forms; what is changed then has to be signed again.
+#[test]
+fn an_installer_image_keeps_its_signature_until_it_is_changed() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = |name: &str| {
+        let path = dir.path().join(name);
+        fs::create_dir(&path).unwrap();
+        path
+    };
+    let mut original = source(dir.path());
+    original.sign(&signer(dir.path())).unwrap();
+    let uki = original.uki().unwrap();
+    let first = folder("first");
+    for kind in [Kind::Installer, Kind::DockerInstaller] {
+        let image = build(&original, kind, &first);
+        let work = folder(&format!("{kind:?}"));
+        let read = Source::open(&image, &work).unwrap();
+        assert!(read.is_signed() && !read.lost_signature);
+        assert_eq!(read.system, original.system);
+        assert!(fs::read(build(&read, Kind::Uki, &work)).unwrap() == uki);
+        let profile = Profile { kernel_arguments: vec!["quiet".into()], ..Profile::default() };
+        let changed = custom::customise(&read, &profile, &work, &mut installer::silent).unwrap();
+        assert!(!changed.is_signed() && changed.lost_signature);
+        assert!(Image::parse(&changed.uki().unwrap()).unwrap().signatures().unwrap().is_empty());
+        let nothing = custom::customise(&read, &Profile::default(), &work, &mut installer::silent).unwrap();
+        assert!(nothing.is_signed() && nothing.uki().unwrap() == uki);
+    }
+    // Parts that somebody changed by hand.
+    let parts = folder("parts");
+    original.save(&parts).unwrap();
+    assert!(Source::open(&parts, &first).unwrap().is_signed());
+    fs::write(parts.join("boot/cmdline"), "console=ttyS0 quiet").unwrap();
+    let read = Source::open(&parts, &first).unwrap();
+    assert!(!read.is_signed() && read.lost_signature);
+}
+
+/// What a Dockerfile copies makes another system: its image has no signed UKI any more.
+#[test]
+fn what_is_taken_in_ends_the_signature() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut original = source(dir.path());
+    original.sign(&signer(dir.path())).unwrap();
+    let root = dir.path().join("root");
+    original.save(&root.join("billet")).unwrap();
+    let signed = root.join("billet/boot/uki.efi");
+    let take_in = || container::take_in(&root, Vec::new(), &mut installer::silent).unwrap();
+    assert!(!take_in().lost_signature && signed.exists());
+    fs::create_dir_all(root.join("rootfs/opt")).unwrap();
+    fs::write(root.join("rootfs/opt/file"), "new").unwrap();
+    let taken = take_in();
+    assert!(taken.lost_signature && taken.layers.len() == 1);
+    assert!(!signed.exists());
+}
+
+/// The files of a volume in a disk or ISO, by mtools.
+fn copied(image: &Path, path: &str, to: &Path) -> Vec<u8> {
+    let told = tool("sgdisk", &["--print", text(image)]);
+    let line = told.lines().find(|line| line.trim_end().ends_with("EFI")).unwrap();
+    let sector: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+    let volume = format!("{}@@{}", text(image), sector * 512);
+    tool("mcopy", &["-n", "-i", &volume, &format!("::{path}"), text(to)]);
+    fs::read(to).unwrap()
+}
+
+#[test]
+fn disk_and_iso_bring_what_enrols_their_key() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut source = source(dir.path());
+    let signer = signer(dir.path());
+    source.sign(&signer).unwrap();
+    let time = Time { year: 2026, month: 11, day: 21, hour: 1, minute: 2, second: 3 };
+    let made = Enrolment::new(&signer, [9; 16], time).unwrap();
+    source.enrolment = Some((made.clone(), Enrol::Force));
+    let out = dir.path().join("out");
+    for kind in [Kind::Disk, Kind::Iso] {
+        let image = build(&source, kind, dir.path());
+        for (path, content) in made.files() {
+            assert!(copied(&image, path, &out) == content, "{kind:?} {path}");
+        }
+        let settings = copied(&image, "loader/loader.conf", &out);
+        assert_eq!(settings, b"timeout 0\nsecure-boot-enroll force\n");
+    }
+    // A node writes the image's own settings to its disk.
+    assert_eq!(source.system.boot.loader_config, "timeout 0\n");
 }
 
 #[test]

@@ -59,6 +59,7 @@ fn source(folder: &Path) -> Source {
         loader_config: "timeout 0\n".into(),
         config_key: None,
         authorities: Vec::new(),
+        signed_uki: Vec::new(),
     };
     Source::new(System { manifest: layer::stack("0.1.0", layers).unwrap(), boot }, folder.to_owned())
 }
@@ -368,7 +369,7 @@ fn an_image_that_was_built_on_is_one_like_any_other() {
     let remove = vec!["/lib/modules".to_owned(), "/usr/share/doc".to_owned()];
     let new = container::take_in(&root, remove, &mut installer::silent).unwrap();
     assert_eq!(
-        new.iter().map(|layer| layer.name.as_str()).collect::<Vec<_>>(),
+        new.layers.iter().map(|layer| layer.name.as_str()).collect::<Vec<_>>(),
         ["removed", "custom", "kernel"]
     );
     assert!(!root.join("rootfs").exists() && !root.join("billet/boot/vmlinuz").exists());

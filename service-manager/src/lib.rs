@@ -55,6 +55,7 @@ pub mod node;
 mod node_identity;
 mod power_button;
 mod reset;
+mod secure_boot;
 pub mod sequencer;
 pub mod sequences;
 pub mod server;

@@ -138,6 +138,24 @@ pub fn find(disk: &mut impl ReadAt, disk_bytes: u64) -> Result<Option<Zeroizing<
     }
 }
 
+/// A file on the volume that firmware starts a disk or medium from. `None`: there is none, or no such volume.
+pub fn boot_file(
+    disk: &mut impl ReadAt,
+    disk_bytes: u64,
+    path: &str,
+    limit_bytes: u32,
+) -> Result<Option<Vec<u8>>, Error> {
+    let (start, length) = match volume(disk, disk_bytes) {
+        Err(Error::NoVolume) => return Ok(None),
+        place => place?,
+    };
+    let mut volume = Window { disk, start, length };
+    match fat::Reader::open(&mut volume).and_then(|mut reader| reader.read(path, limit_bytes)) {
+        Err(fat::Error::NotFound(_) | fat::Error::NotFat32) => Ok(None),
+        file => Ok(Some(file?)),
+    }
+}
+
 /// The file of a volume; the new one where a change was cut off between the old one's end and its renaming.
 fn read(volume: &mut impl ReadAt) -> Result<Zeroizing<Vec<u8>>, Error> {
     // One byte more, so that a longer file is refused for its length.

@@ -36,12 +36,21 @@ pub(super) fn triggers() -> Vec<String> {
     ]
 }
 
-/// Takes what was copied below `root` into the parts there, without the paths to remove; returns the layers that are new.
+/// What was taken in.
+#[derive(Debug)]
+pub struct TakenIn {
+    /// The layers that are new.
+    pub layers: Vec<Layer>,
+    /// The image had a signed UKI, which is of other parts now and is gone.
+    pub lost_signature: bool,
+}
+
+/// Takes what was copied below `root` into the parts there, without the paths to remove.
 pub fn take_in(
     root: &Path,
     remove: Vec<String>,
     progress: &mut dyn FnMut(Progress),
-) -> Result<Vec<Layer>, Error> {
+) -> Result<TakenIn, Error> {
     let (parts, copy) = (root.join(PARTS), root.join(COPY));
     let source = Source::open(&parts, &parts)?;
     let is_there = copy.is_dir();
@@ -59,7 +68,8 @@ pub fn take_in(
     if is_there {
         fs::remove_dir_all(&copy).map_err(Error::write(&copy))?;
     }
-    Ok(new.iter().filter(|layer| !named(old, layer)).cloned().collect())
+    let layers = new.iter().filter(|layer| !named(old, layer)).cloned().collect();
+    Ok(TakenIn { layers, lost_signature: made.lost_signature })
 }
 
 fn named(layers: &[Layer], layer: &Layer) -> bool {
@@ -68,9 +78,10 @@ fn named(layers: &[Layer], layer: &Layer) -> bool {
 
 /// Parts that are as they were are not written: they would be in the new image once more.
 fn put_boot_parts(folder: &Path, boot: &BootParts) -> Result<(), Error> {
-    for (name, content) in boot.of_kernel().into_iter().chain(boot.of_base()) {
+    let signed = (names::SIGNED_UKI, boot.signed_uki.as_slice());
+    for (name, content) in boot.of_kernel().into_iter().chain(boot.of_base()).chain([signed]) {
         let path = folder.join(name);
-        if name == names::KERNEL && content.is_empty() {
+        if [names::KERNEL, names::SIGNED_UKI].contains(&name) && content.is_empty() {
             match fs::remove_file(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     return Err(Error::write(&path)(error));

@@ -4,15 +4,12 @@ use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use ondisk::{bundle, fat};
 use rustix::fs::SeekFrom as Place;
 
 use super::Source;
+use super::boot_files::BootFiles;
 use crate::output::Output;
 use crate::{Error, Progress, disk};
-
-/// Name of a first image's UKI: without a trial counter, generation 1.
-pub const UKI_PATH: &str = "EFI/Linux/billet-000001.efi";
 
 /// zstd level: layers are packed already, the rest is kernel, initramfs and zeros.
 const ZSTD_LEVEL: i32 = 3;
@@ -26,11 +23,8 @@ pub(super) fn write(
     path: &Path,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(), Error> {
-    let uki = source.uki()?;
-    let [loader, settings] = source.system.boot.loader_files();
-    let configs = source.system.boot.config_key.as_ref().map(bundle::blank);
-    let mut files = vec![loader, fat::File { path: UKI_PATH, content: &uki }, settings];
-    files.extend(configs.iter().map(|content| fat::File { path: bundle::PATH, content }));
+    let esp = BootFiles::new(source)?;
+    let files = esp.with_loader();
     let spec =
         disk::Spec { sector_bytes, ..disk::Spec::new(&source.system.manifest, &source.layers, &files) };
     disk::write(path, &spec, progress)?;

@@ -13,9 +13,9 @@ use ondisk::manifest::LAYER_DIR;
 use ondisk::{Digest, bundle, fat, iso9660};
 
 use super::Source;
+use super::boot_files::BootFiles;
 use crate::layout::partition;
 use crate::output::{Output, write_sparse};
-use crate::system::loader_path;
 use crate::{Error, Progress};
 
 /// What init looks for.
@@ -37,16 +37,16 @@ const CONFIG_BYTES: u64 = 2 * bundle::MAX_BYTES as u64;
 const CHUNK_BYTES: usize = 1 << 20;
 
 pub(super) fn write(source: &Source, path: &Path, progress: &mut dyn FnMut(Progress)) -> Result<(), Error> {
-    let uki = source.uki()?;
-    let configs = source.system.boot.config_key.as_ref().map(bundle::blank);
-    let mut files = vec![fat::File { path: loader_path(source.system.boot.architecture()), content: &uki }];
-    files.extend(configs.iter().map(|content| fat::File { path: bundle::PATH, content }));
+    let esp = BootFiles::new(source)?;
+    // With a signed image the loader is there too: it enrols the key, and an installation needs it.
+    let files = if source.is_signed() { esp.with_loader() } else { esp.without_loader() };
     let seed = Digest::sha256(&[
         b"iso 1",
         source.system.manifest.to_json().as_bytes(),
-        Digest::sha256(&[&uki]).as_bytes(),
+        Digest::sha256(&[&esp.uki]).as_bytes(),
     ]);
-    let volume = boot_volume(&seed, &uki, if configs.is_some() { CONFIG_BYTES } else { 0 });
+    let files_bytes = files.iter().map(|file| file.content.len() as u64).sum::<u64>();
+    let volume = boot_volume(&seed, files_bytes + if esp.configs.is_some() { CONFIG_BYTES } else { 0 });
     let layers = &source.system.manifest.layers;
     let folder = LAYER_DIR.trim_start_matches('/');
     let names: Vec<String> = layers.iter().map(|layer| format!("{folder}/{}", layer.file_name())).collect();
@@ -80,10 +80,9 @@ pub(super) fn write(source: &Source, path: &Path, progress: &mut dyn FnMut(Progr
     output.keep(path)
 }
 
-fn boot_volume(seed: &Digest, uki: &[u8], config_bytes: u64) -> fat::Volume<'static> {
+fn boot_volume(seed: &Digest, files_bytes: u64) -> fat::Volume<'static> {
     let [a, b, c, d, ..] = *seed.as_bytes();
-    let bytes =
-        (uki.len() as u64 + SPARE_BYTES + config_bytes).next_multiple_of(1 << 20).max(LEAST_BOOT_BYTES);
+    let bytes = (files_bytes + SPARE_BYTES).next_multiple_of(1 << 20).max(LEAST_BOOT_BYTES);
     let volume_id = u32::from_be_bytes([a, b, c, d]);
     fat::Volume { label: "EFI", volume_id, sector_bytes: STICK_SECTOR_BYTES, bytes }
 }

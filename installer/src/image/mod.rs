@@ -8,6 +8,7 @@
 
 pub mod container;
 
+mod boot_files;
 mod disk;
 mod installer;
 mod iso;
@@ -16,7 +17,7 @@ mod source;
 
 use std::path::Path;
 
-pub use disk::UKI_PATH;
+pub use boot_files::UKI_PATH;
 pub use iso::LABEL as ISO_LABEL;
 pub use source::Source;
 

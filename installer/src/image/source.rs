@@ -16,7 +16,7 @@ use ondisk::Architecture;
 use ondisk::manifest::RootManifest;
 
 use crate::output::Output;
-use crate::secure_boot::{self, Signer};
+use crate::secure_boot::{self, Enrol, Enrolment, Signer};
 use crate::system::{BootParts, System, names};
 use crate::{Error, custom, layer};
 
@@ -35,15 +35,18 @@ pub struct Source {
     pub minimum_from: String,
     /// billetctl as a static program. With it an image in Docker's form can be built on.
     pub program: Option<PathBuf>,
-    /// A UKI that is signed; nothing of the system may change behind it.
-    signed: Option<Vec<u8>>,
+    /// Files with which the boot loader of a disk or ISO enrols a key, and what it does with them.
+    pub enrolment: Option<(Enrolment, Enrol)>,
+    /// There was a signed UKI, and it is not of what there is now.
+    pub lost_signature: bool,
 }
 
 impl Source {
     /// A system of this build.
     #[must_use]
     pub fn new(system: System, layers: PathBuf) -> Self {
-        Self { system, layers, minimum_from: MINIMUM_FROM.to_owned(), program: None, signed: None }
+        let minimum_from = MINIMUM_FROM.to_owned();
+        Self { system, layers, minimum_from, program: None, enrolment: None, lost_signature: false }
     }
 
     /// Reads a folder of parts or an installer image; what has to be unpacked goes to `work`, which must be there.
@@ -76,7 +79,7 @@ impl Source {
             }
             layer::check(layer, &layers)?;
         }
-        Ok(Self::new(System { manifest, boot }, layers))
+        Ok(Self::new(System { manifest, boot }, layers).settled())
     }
 
     fn image(path: &Path, work: &Path) -> Result<Self, Error> {
@@ -121,29 +124,46 @@ impl Source {
         let minimum_from = label(MINIMUM_FROM_LABEL).unwrap_or_else(|| MINIMUM_FROM.to_owned());
         let brings_kernel = walk.brings_kernel();
         let system = System { manifest, boot };
-        let source = Self { system, layers: work.to_owned(), minimum_from, program: None, signed: None };
+        let source = Self { minimum_from, ..Self::new(system, work.to_owned()) };
         source.system.check_kernel()?;
-        if brings_kernel { custom::settle_kernel(source) } else { Ok(source) }
+        if brings_kernel { custom::settle_kernel(source) } else { Ok(source.settled()) }
     }
 
-    /// The UKI, signed if [`Source::sign`] was called.
+    /// The UKI, signed if the image is.
     pub fn uki(&self) -> Result<Vec<u8>, Error> {
-        match &self.signed {
-            Some(uki) => Ok(uki.clone()),
+        match self.system.signed_uki()? {
+            Some(uki) => Ok(uki.to_vec()),
             None => self.system.uki(&[]),
         }
     }
 
     /// Signs what firmware starts: UKI and boot loader. The last step before a form is made.
     pub fn sign(&mut self, signer: &Signer) -> Result<(), Error> {
-        self.signed = Some(secure_boot::sign(&self.system.uki(&[])?, signer)?);
+        self.system.boot.signed_uki = secure_boot::sign(&self.uki()?, signer)?;
         self.system.boot.loader = secure_boot::sign(&self.system.boot.loader, signer)?;
+        self.lost_signature = false;
         Ok(())
     }
 
-    /// The same with another system, which is not signed.
+    /// Whether UKI and boot loader are signed.
+    #[must_use]
+    pub fn is_signed(&self) -> bool {
+        !self.system.boot.signed_uki.is_empty()
+    }
+
+    /// The same with another system.
     pub(crate) fn with(self, system: System) -> Self {
-        Self { system, signed: None, ..self }
+        Self { system, ..self }.settled()
+    }
+
+    /// Without a signed UKI that is of other parts: whoever changes a system has to sign it again.
+    fn settled(mut self) -> Self {
+        // What has no kernel yet has no UKI either.
+        if self.is_signed() && !matches!(self.system.signed_uki(), Ok(Some(_))) {
+            self.system.boot.signed_uki = Vec::new();
+            self.lost_signature = true;
+        }
+        self
     }
 
     /// Writes a folder of parts, which [`Source::open`] reads; layer files are copied.

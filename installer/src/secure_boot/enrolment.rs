@@ -5,7 +5,17 @@
 //! Source: UEFI specification 2.10 §8.2.2 (EFI_VARIABLE_AUTHENTICATION_2), §32.4.1 (EFI_SIGNATURE_LIST); systemd-boot(7),
 //! `loader/keys/NAME/{PK,KEK,db}.auth`.
 
+use std::fs;
+use std::path::Path;
+
 use super::{Error, Signer, message};
+
+/// Where systemd-boot looks for the files on an EFI system partition, and their names in a folder.
+const FILES: [(&str, &str); 3] = [
+    ("loader/keys/auto/PK.auth", "PK.auth"),
+    ("loader/keys/auto/KEK.auth", "KEK.auth"),
+    ("loader/keys/auto/db.auth", "db.auth"),
+];
 
 /// Non-volatile, at boot and at run time, authenticated by time.
 const ATTRIBUTES: u32 = 0x27;
@@ -37,6 +47,32 @@ pub struct Time {
     pub second: u8,
 }
 
+/// What the boot loader does with the files in setup mode: `secure-boot-enroll` of loader.conf(5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Enrol {
+    /// It offers them in its menu.
+    Manual,
+    /// It enrols them in virtual machines, and offers them elsewhere.
+    IfSafe,
+    /// It enrols them everywhere.
+    Force,
+    /// Nothing.
+    Off,
+}
+
+impl Enrol {
+    /// The line of loader.conf.
+    #[must_use]
+    pub fn setting(self) -> &'static str {
+        match self {
+            Self::Manual => "secure-boot-enroll manual\n",
+            Self::IfSafe => "secure-boot-enroll if-safe\n",
+            Self::Force => "secure-boot-enroll force\n",
+            Self::Off => "secure-boot-enroll off\n",
+        }
+    }
+}
+
 /// The files to enrol.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Enrolment {
@@ -57,6 +93,34 @@ impl Enrolment {
         let list = signature_list(signer.certificate(), owner);
         let file = |name, vendor| signed(signer, name, vendor, time, &list);
         Ok(Self { pk: file("PK", GLOBAL)?, kek: file("KEK", GLOBAL)?, db: file("db", SECURITY)? })
+    }
+
+    /// Reads them from a folder, for a disk whose files `signer` signs.
+    ///
+    /// # Errors
+    /// [`Error::Read`] names a file that is missing; [`Error::Enrolment`] a `db.auth` that does not have the signer's
+    /// certificate: firmware that enrols it refuses what lies beside it.
+    pub fn read(folder: &Path, signer: &Signer) -> Result<Self, Error> {
+        let read = |(_, name): (&str, &str)| {
+            let path = folder.join(name);
+            fs::read(&path).map_err(|source| Error::Read { path, source })
+        };
+        let [pk, kek, db] = FILES.map(read);
+        let found = Self { pk: pk?, kek: kek?, db: db? };
+        let certificate = signer.certificate();
+        if !found.db.windows(certificate.len()).any(|window| window == certificate) {
+            let reason = "the certificate of --sign-certificate is not in it, so firmware that enrols it would refuse this \
+                          image: make it with `billetctl gen secureboot database` of the same key";
+            return Err(Error::Enrolment { path: folder.join("db.auth"), reason });
+        }
+        Ok(found)
+    }
+
+    /// The files with their paths on an EFI system partition.
+    #[must_use]
+    pub fn files(&self) -> [(&'static str, &[u8]); 3] {
+        let [pk, kek, db] = FILES.map(|(path, _)| path);
+        [(pk, &self.pk), (kek, &self.kek), (db, &self.db)]
     }
 }
 

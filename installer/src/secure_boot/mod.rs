@@ -18,8 +18,11 @@ mod message;
 #[cfg(test)]
 mod tests;
 
-pub use enrolment::{Enrolment, Time};
+pub use enrolment::{Enrol, Enrolment, Time};
 pub use key::Signer;
+
+use std::io;
+use std::path::PathBuf;
 
 use ondisk::pe::Image;
 
@@ -34,16 +37,38 @@ pub enum Error {
         /// What is wrong, and what to do.
         reason: String,
     },
+    /// A file could not be read.
+    #[error("read {}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Files to enrol that would lock out what is signed.
+    #[error("{}: {reason}", path.display())]
+    Enrolment {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and what to do.
+        reason: &'static str,
+    },
     /// The file is none that firmware starts.
     #[error(transparent)]
     File(#[from] ondisk::pe::Error),
 }
 
-/// A file that firmware starts, with a signature behind those that it has.
+/// A file that firmware starts, with a signature behind those that it has. One that this key gave it before stays the only
+/// one of it.
 ///
 /// # Errors
 /// [`Error::File`] if it is no PE file or its table of signatures is broken.
 pub fn sign(file: &[u8], signer: &Signer) -> Result<Vec<u8>, Error> {
     let image = Image::parse(file)?;
-    Ok(image.with_signature(&message::of_file(signer, &image.digest()?)?)?)
+    let message = message::of_file(signer, &image.digest()?)?;
+    // The same key and file give the same message; behind it there may be padding.
+    if image.signatures()?.iter().any(|there| there.starts_with(&message)) {
+        return Ok(file.to_vec());
+    }
+    Ok(image.with_signature(&message)?)
 }

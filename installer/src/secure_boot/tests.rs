@@ -111,6 +111,64 @@ fn sbsign_s_signatures_have_our_digest() {
 }
 
 #[test]
+fn a_key_signs_a_file_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ours, other) = (signer(folder.path(), "ours"), signer(folder.path(), "other"));
+    let both = sign(&sign(&stub(), &ours).unwrap(), &other).unwrap();
+    for signer in [&ours, &other] {
+        assert_eq!(sign(&both, signer).unwrap(), both);
+    }
+}
+
+#[test]
+fn files_of_keys_are_named_with_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    signer(at, "one");
+    run(at, "openssl", "pkey -in one.key -aes256 -passout pass:x -out encrypted.key");
+    run(at, "openssl", "rsa -in one.key -traditional -aes256 -passout pass:x -out traditional.key");
+    run(at, "openssl", "x509 -in one.pem -outform der -out one.der");
+    run(at, "openssl", "pkey -in one.key -outform der -out key.der");
+    std::fs::write(at.join("text"), "text").unwrap();
+    let refused = |key: &str, certificate: &str| match Signer::read(&at.join(key), &at.join(certificate)) {
+        Ok(_) => panic!("taken"),
+        Err(error) => error.to_string(),
+    };
+    for key in ["encrypted.key", "traditional.key"] {
+        let error = refused(key, "one.pem");
+        let path = at.join(key);
+        let wanted = format!("openssl pkey -in {} -out decrypted.pem", path.display());
+        assert!(error.contains("is encrypted with a passphrase") && error.contains(&wanted), "{error}");
+    }
+    let error = refused("one.key", "one.der");
+    let wanted = format!("openssl x509 -inform der -in {}", at.join("one.der").display());
+    assert!(error.contains("is in DER form") && error.contains(&wanted), "{error}");
+    assert!(refused("key.der", "one.pem").contains("openssl pkey -inform der -in "));
+    let error = refused("one.key", "text");
+    assert!(error.contains("/text: no PEM block CERTIFICATE is in it"), "{error}");
+    assert!(refused("text", "one.pem").contains("/text: no PEM block PRIVATE KEY is in it"));
+    assert!(refused("none", "one.pem").ends_with("/none"));
+    assert!(Signer::read(&at.join("one.key"), &at.join("one.pem")).is_ok());
+}
+
+#[test]
+fn files_to_enrol_must_have_the_signers_certificate() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let (ours, other) = (signer(at, "ours"), signer(at, "other"));
+    let time = Time { year: 2026, month: 11, day: 21, hour: 1, minute: 2, second: 3 };
+    let made = Enrolment::new(&ours, [9; 16], time).unwrap();
+    for ((_, content), name) in made.files().into_iter().zip(["PK.auth", "KEK.auth", "db.auth"]) {
+        std::fs::write(at.join(name), content).unwrap();
+    }
+    assert_eq!(Enrolment::read(at, &ours).unwrap(), made);
+    let error = Enrolment::read(at, &other).unwrap_err().to_string();
+    assert!(error.contains("db.auth: the certificate of --sign-certificate is not in it"), "{error}");
+    std::fs::remove_file(at.join("KEK.auth")).unwrap();
+    assert!(Enrolment::read(at, &ours).unwrap_err().to_string().ends_with("KEK.auth"));
+}
+
+#[test]
 fn the_same_file_and_key_give_the_same_bytes() {
     let folder = tempfile::tempdir().unwrap();
     let ours = signer(folder.path(), "ours");

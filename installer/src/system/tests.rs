@@ -13,7 +13,7 @@ fn kernel() -> Vec<u8> {
     image
 }
 
-fn boot_parts() -> BootParts {
+pub(super) fn boot_parts() -> BootParts {
     BootParts {
         kernel: kernel(),
         stub: STUB.to_vec(),
@@ -26,6 +26,7 @@ fn boot_parts() -> BootParts {
         loader_config: "timeout 0\n".into(),
         config_key: None,
         authorities: Vec::new(),
+        signed_uki: Vec::new(),
     }
 }
 

@@ -23,8 +23,6 @@ use crate::store::{
 };
 
 const TABLE: &str = "/sys/firmware/dmi/tables/DMI";
-/// UEFI specification §3.3.
-const SECURE_BOOT: &str = "SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c";
 /// Set by systemd-stub, which starts a kernel out of a UKI (systemd's Boot Loader Interface).
 const STUB: &str = "StubInfo-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f";
 /// How long the first look waits for the drivers of all devices.
@@ -82,7 +80,7 @@ fn publish_security(node: &Node) {
     let variable = |name: &str| std::fs::read(node.path(&format!("/sys/firmware/efi/efivars/{name}"))).ok();
     let enforced = std::fs::read_to_string(node.path("/sys/module/module/parameters/sig_enforce"));
     let state = SecurityState {
-        secure_boot: variable(SECURE_BOOT).is_some_and(|bytes| bytes.get(4) == Some(&1)),
+        secure_boot: crate::secure_boot::is_on(&node.root),
         booted_with_uki: variable(STUB).is_some(),
         module_signature_enforced: enforced.is_ok_and(|text| text.trim() == "Y"),
     };
@@ -154,7 +152,7 @@ mod tests {
         assert!(text().contains("secureBoot: false\nbootedWithUKI: false\nmoduleSignatureEnforced: false\n"));
         let variables = dir.path().join("sys/firmware/efi/efivars");
         fs::create_dir_all(&variables).unwrap();
-        fs::write(variables.join(SECURE_BOOT), [6, 0, 0, 0, 1]).unwrap();
+        fs::write(variables.join(format!("SecureBoot-{}", ondisk::efi::GLOBAL)), [6, 0, 0, 0, 1]).unwrap();
         fs::write(variables.join(STUB), [6, 0, 0, 0, 0]).unwrap();
         fs::create_dir_all(dir.path().join("sys/module/module/parameters")).unwrap();
         fs::write(dir.path().join("sys/module/module/parameters/sig_enforce"), "Y\n").unwrap();

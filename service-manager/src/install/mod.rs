@@ -46,7 +46,7 @@ use crate::sequencer::{self, Start};
 use crate::sequences::INSTALL;
 use crate::upgrade::Tell;
 use crate::volumes::chain;
-use crate::{configuration, system_disk, volumes};
+use crate::{configuration, secure_boot, system_disk, volumes};
 
 /// Devices come in bursts: this long after one the disks are looked at again.
 const BURST: Duration = Duration::from_secs(1);
@@ -120,6 +120,7 @@ pub(crate) async fn preview(
     };
     blocking(move || {
         let chosen = pick(&node, &install)?;
+        secure_boot::check_arguments(&node.root, &install.extra_kernel_args).map_err(Failure::Other)?;
         if !whole {
             return Ok(Some(format!("Billet is installed to {}", chosen.describe())));
         }

@@ -4,6 +4,7 @@
 //! Does not: choose the disk; write.
 //! Order: the running system is what is installed, unless the config names an installer image of ours with another
 //! system in it. Configs made for Talos name Talos' installer: nobody is asked for that one.
+//! With Secure Boot an image is one with a signed UKI, and the running system's lies on the medium that it was started from.
 //! Fails by: [`Failure::Image`] when a registry does not answer: the image may be ours. An image that cannot be
 //! installed is passed over with a warning, since the machine has a system that can.
 //! Source: docs/users/installing.md; spec/machine-facts.md §1.2 (`install.image`).
@@ -19,16 +20,22 @@ use config::v1alpha1::Install;
 use installer::grub;
 use installer::system::{self, System};
 use oci::registry::Patience;
+use ondisk::Architecture;
 use ondisk::manifest::{Layer, RootManifest};
 
 use super::Failure;
 use crate::node::Node;
 use crate::upgrade::{self, Found, Layers};
+use crate::{configuration, secure_boot};
 
 /// Machines with UEFI have this folder.
 const EFI: &str = "/sys/firmware/efi";
 /// A machine that waits for a registry says so soon, and tries again.
 const PATIENCE: Patience = Patience { stall: Duration::from_secs(20), total: Duration::from_secs(20 * 60) };
+/// Where a signed medium has its UKI.
+const MEDIUM_UKI: &str = "EFI/Linux/billet-000001.efi";
+/// What people call the running system.
+const RUNNING: &str = "the running system";
 /// In the names of Talos' installer images, wherever they are kept.
 const TALOS: [&str; 2] = ["talos", "siderolabs/"];
 
@@ -74,8 +81,8 @@ pub(super) async fn choose(node: &Arc<Node>, name: &str) -> Result<Source, Failu
 /// An image that somebody asked for: it, or an error.
 pub(super) async fn image(node: &Arc<Node>, name: &str) -> Result<Source, upgrade::Failure> {
     let found = upgrade::look_up(node, name, PATIENCE).await?;
-    // Its boot parts lie in its layers: the same layers are the same system.
-    let running = System::running(&node.root).ok();
+    // Its boot parts lie in its layers: the same layers are the same system. What was signed lies in the image alone.
+    let running = System::running(&node.root).ok().filter(|_| !secure_boot::is_on(&node.root));
     if !found.brings_kernel && running.is_some_and(|running| running.manifest == found.manifest) {
         return Ok(Source::Running);
     }
@@ -100,15 +107,21 @@ fn wants_grub(install: &Install, efi: &Path) -> bool {
 impl Prepared {
     /// Reads it. Blocks.
     pub(super) fn new(node: &Node, source: &Source, install: &Install) -> Result<Self, Failure> {
-        let (system, layers) = match source {
-            Source::Running => (System::running(&node.root)?, None),
+        let (name, system, layers) = match source {
+            Source::Running => (RUNNING, running(node)?, None),
             Source::Image(found) => {
                 let (boot, layers) = found.open().map_err(|failure| Failure::Other(failure.to_string()))?;
                 let system = System { manifest: found.manifest.clone(), boot };
-                (system, Some(Rc::new(RefCell::new(layers))))
+                (found.name.as_str(), system, Some(Rc::new(RefCell::new(layers))))
             }
         };
-        let uki = system.uki(&install.extra_kernel_args)?;
+        let uki = secure_boot::uki(node, name, &system, &install.extra_kernel_args, &[]);
+        let uki = uki.map_err(|reason| match source {
+            Source::Running => {
+                Failure::Other(format!("{reason}; or name a signed image in machine.install.image"))
+            }
+            Source::Image(_) => Failure::Other(reason),
+        })?;
         let System { manifest, boot } = system;
         let grub = wants_grub(install, &node.path(EFI))
             .then(|| grub::Parts::read(&node.root.join(system::FOLDER)))
@@ -126,6 +139,19 @@ impl Prepared {
         let device = report.map_or_else(PathBuf::new, |report| PathBuf::from(&report.device));
         system::running_layer(&node.root, layer, &device)
     }
+}
+
+/// The running system. With Secure Boot its UKI and loader are those of the medium, which are signed: nobody signs here.
+fn running(node: &Node) -> Result<System, Failure> {
+    let mut system = System::running(&node.root)?;
+    if secure_boot::is_on(&node.root) {
+        let read = |path: &str| configuration::boot_file(node, path).map_err(Failure::Other);
+        system.boot.signed_uki = read(MEDIUM_UKI)?.unwrap_or_default();
+        if let Some(loader) = read(system::loader_path(Architecture::OWN))? {
+            system.boot.loader = loader;
+        }
+    }
+    Ok(system)
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ use super::record::{Record, State, TAG};
 use super::{Failure, booted, import, status, trial, wipe};
 use crate::flight_recorder;
 use crate::node::Node;
+use crate::secure_boot;
 use crate::sequences::UPGRADE;
 use crate::store::UpgradeStatus;
 
@@ -60,8 +61,7 @@ pub(crate) async fn install(
     let wiped = wipe_ephemeral.then_some(generation);
     wipe::note(node, wiped).await.map_err(|error| Failure::Outside(error.to_string()))?;
     keep(node, &record).await?;
-    let mut arguments = extra_arguments(node);
-    arguments.push(booted::argument(generation));
+    let (arguments, own) = (extra_arguments(node), [booted::argument(generation)]);
     let running = Running { slot: here.slot, entry: here.entry };
     let (root, name) = (node.root.clone(), image.name.clone());
     let volumes = node.clone();
@@ -70,7 +70,7 @@ pub(crate) async fn install(
         let mut disk = Disk::open_shared(&path).map_err(Error::from)?;
         let (boot, layers) = image.open()?;
         let system = System { manifest: image.manifest, boot };
-        let uki = system.uki(&arguments)?;
+        let uki = secure_boot::uki(&volumes, &name, &system, &arguments, &own).map_err(Failure::Refused)?;
         // Before that system can start: what it needs to open the volumes is there.
         crate::volumes::approve_system(&volumes, &path, &table, &uki).map_err(Failure::Refused)?;
         let System { manifest, boot } = system;
@@ -129,7 +129,7 @@ pub(super) async fn keep(node: &Node, record: &Record) -> Result<(), Failure> {
 }
 
 /// Kernel arguments that the config adds, as the installation had them.
-fn extra_arguments(node: &Node) -> Vec<String> {
+pub(super) fn extra_arguments(node: &Node) -> Vec<String> {
     node.config().map(|config| config.machine.install.extra_kernel_args.clone()).unwrap_or_default()
 }
 

@@ -1,9 +1,10 @@
 //! Which boot entry this node was started from.
 //!
 //! Owns: the parameter that an upgrade writes into the UKI it makes, and what counts where that is not enough.
-//! Does not: rely on EFI variables: they are asked last, since firmware may lack them or keep old ones.
+//! Does not: rely on EFI variables where the command line tells: firmware may lack them or keep old ones.
 //! Order: the UKI that was started is the one whose command line names the generation that ours names; a UKI of the
-//! first installation or of a disk image names none. A rollback gives a UKI another name but not another content.
+//! first installation or of a disk image names none, nor does one that was signed for Secure Boot: of several such the
+//! loader says which it started. A rollback gives a UKI another name but not another content.
 //! Source: docs/formats/disk.md; systemd's Boot Loader Interface for the two variables.
 
 use std::path::Path;
@@ -34,6 +35,12 @@ pub(super) fn generation(command_line: &str) -> Option<u32> {
 /// The generation that the running kernel's command line names.
 pub(super) fn own_generation(root: &Path) -> Option<u32> {
     generation(&std::fs::read_to_string(root.join("proc/cmdline")).unwrap_or_default())
+}
+
+/// The generation that was started, without a look at the disk: what the command line names, else the loader.
+pub(super) fn started_generation(root: &Path) -> Option<u32> {
+    let loader = || Some(loaders_word(&root.join(EFI_VARIABLES))?.generation);
+    own_generation(root).or_else(loader)
 }
 
 /// The entry that was started. Reads the UKIs on the ESP.
@@ -114,6 +121,46 @@ mod tests {
         assert_eq!(choose(&twins, None, Some(entry("billet-000002+3.efi"))).unwrap(), twins[1].0);
         assert!(choose(&twins, Some(5), Some(twins[0].0)).is_err());
         assert!(choose(&[], None, None).unwrap_err().contains("(none)"));
+    }
+
+    /// Under Secure Boot no UKI names a generation: the loader's word counts, before and after the trial.
+    #[test]
+    fn of_signed_ukis_the_loader_says_which_was_started() {
+        let old = (entry("billet-000001.efi"), None);
+        for (name, word) in [
+            ("billet-000002+2-1.efi", "billet-000002+2-1.efi"),
+            // Blessed in this boot: the loader knew the name before.
+            ("billet-000002.efi", "billet-000002+2-1.efi"),
+            ("billet-000002.efi", "billet-000002.efi"),
+        ] {
+            let known = [old, (entry(name), None)];
+            assert_eq!(choose(&known, None, Some(entry(word))).unwrap(), known[1].0, "{name}");
+            assert_eq!(choose(&known, None, Some(old.0)).unwrap(), old.0, "after a fallback");
+        }
+        // A node that Secure Boot was turned on for: only one of its UKIs names none.
+        let mixed = [(entry("billet-000003.efi"), Some(3)), (entry("billet-000004+2-1.efi"), None)];
+        assert_eq!(choose(&mixed, None, None).unwrap(), mixed[1].0);
+    }
+
+    fn write_word(root: &Path, name: &str, text: &str) {
+        let folder = root.join(EFI_VARIABLES);
+        std::fs::create_dir_all(&folder).unwrap();
+        let value: Vec<u8> = text.encode_utf16().chain([0]).flat_map(u16::to_le_bytes).collect();
+        let path = folder.join(format!("{name}-{}", efi::LOADER));
+        std::fs::write(path, efi::variable_file(6, &value)).unwrap();
+    }
+
+    #[test]
+    fn the_command_line_comes_before_the_loaders_word() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir(root.path().join("proc")).unwrap();
+        let line = |text: &str| std::fs::write(root.path().join("proc/cmdline"), text).unwrap();
+        line("quiet");
+        assert_eq!(started_generation(root.path()), None);
+        write_word(root.path(), "LoaderEntrySelected", "billet-000002+2-1.efi");
+        assert_eq!(started_generation(root.path()), Some(2));
+        line("quiet billet.generation=7");
+        assert_eq!(started_generation(root.path()), Some(7));
     }
 
     #[test]

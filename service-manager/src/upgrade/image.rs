@@ -2,7 +2,8 @@
 //!
 //! Owns: an image that can be installed ([`Found`]), wherever it lies, and the one walk in which it is read.
 //! Order: what costs nothing first (the reference, this node's disk), then the registry. Of an image the manifest comes
-//! first, then what boots, then the layers: nothing is read twice, but for what somebody added to our image.
+//! first, then what boots, then the layers: nothing is read twice, but for what somebody added to our image, and what boots
+//! where it must be signed.
 
 use std::cell::RefCell;
 use std::io::{self, Read};
@@ -13,7 +14,7 @@ use std::time::Duration;
 use installer::Error;
 use installer::device::Disk;
 use installer::entries::Entry;
-use installer::system::{BootParts, names};
+use installer::system::{BootParts, System, names};
 use installer::upgrade::Slot;
 use oci::Reference;
 use oci::archive::Archive;
@@ -26,8 +27,9 @@ use ondisk::manifest::{Layer, RootManifest};
 use tokio::runtime::Handle;
 
 use super::signatures::Ruling;
-use super::{Failure, booted, import, registries};
+use super::{Failure, apply, booted, import, registries};
 use crate::node::Node;
+use crate::secure_boot;
 use crate::system_disk::{self, SystemDisk};
 use crate::tasks::variables;
 
@@ -141,7 +143,24 @@ pub(crate) async fn prepare(node: &Arc<Node>, name: &str, patience: Patience) ->
     }
     let image = look_up(node, name, patience).await?;
     check_room(&here, &image.manifest)?;
+    let image = check_signed(node, image).await?;
     Ok(Prepared { image, here })
+}
+
+/// With Secure Boot what boots is read before anything is noted or written: whether it would start.
+async fn check_signed(node: &Arc<Node>, image: Found) -> Result<Found, Failure> {
+    if !secure_boot::is_on(&node.root) {
+        return Ok(image);
+    }
+    let node = node.clone();
+    blocking(move || {
+        let (boot, _) = image.open()?;
+        let system = System { manifest: image.manifest.clone(), boot };
+        let arguments = apply::extra_arguments(&node);
+        secure_boot::uki(&node, &image.name, &system, &arguments, &[]).map_err(Failure::Refused)?;
+        Ok(image)
+    })
+    .await
 }
 
 /// Finds an image and reads what it says of itself.

@@ -78,12 +78,13 @@ pub(super) enum Verdict {
 }
 
 impl Record {
-    /// What this boot means. `own`: the generation in the running UKI; `running`: its entry; `entries`: all there are.
+    /// What this boot means. `own`: the generation in the running UKI, which one that somebody signed has none of;
+    /// `running`: its entry; `entries`: all there are.
     pub(super) fn verdict(&self, own: Option<u32>, running: Entry, entries: &[Entry]) -> Verdict {
         if self.state != State::Trial {
             return Verdict::Settled;
         }
-        if own == Some(self.generation) {
+        if own.unwrap_or(running.generation) == self.generation {
             return if running.trial.is_some() { Verdict::OnTrial } else { Verdict::Kept };
         }
         match entries.iter().find(|entry| entry.generation == self.generation) {
@@ -136,6 +137,9 @@ mod tests {
         assert_eq!(verdict(None, old, "billet-000008+0-3.efi"), Verdict::FellBack(3));
         assert_eq!(verdict(Some(7), old, "billet-000008+2-1.efi"), Verdict::FellBack(1));
         assert_eq!(record.verdict(None, old, &[old]), Verdict::Interrupted);
+        // Signed UKIs name no generation: the entry that runs is what counts.
+        assert_eq!(verdict(None, trial, "billet-000008+1-2.efi"), Verdict::OnTrial);
+        assert_eq!(verdict(None, entry("billet-000008.efi"), "billet-000008.efi"), Verdict::Kept);
         let settled = Record { state: State::FellBack, ..record.clone() };
         assert_eq!(settled.verdict(None, old, &[old]), Verdict::Settled);
     }

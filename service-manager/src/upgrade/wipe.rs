@@ -47,7 +47,7 @@ pub(crate) fn is_due(node: &Node) -> bool {
     // Once it is kept its data is in use: a note that was left over counts for nothing.
     let on_trial =
         apply::read(node).is_some_and(|record| record.state == State::Trial && record.generation == noted);
-    on_trial && booted::own_generation(&node.root) == Some(noted)
+    on_trial && booted::started_generation(&node.root) == Some(noted)
 }
 
 /// It is wiped.
@@ -105,6 +105,25 @@ mod tests {
             apply::keep(node, &record).await.unwrap();
             done(node).await.unwrap();
             assert!(!due(), "once only");
+        }
+    }
+
+    /// A signed UKI names no generation: the loader says which it started.
+    #[tokio::test]
+    async fn under_secure_boot_the_loader_tells_who_wipes() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = node(dir.path(), "quiet");
+        note(&node, Some(7)).await.unwrap();
+        apply::keep(&node, &Record { generation: 7, ..Record::default() }).await.unwrap();
+        assert!(!is_due(&node), "nobody says so");
+        let folder = dir.path().join("sys/firmware/efi/efivars");
+        std::fs::create_dir_all(&folder).unwrap();
+        for (word, due) in [("billet-000006.efi", false), ("billet-000007+2-1.efi", true)] {
+            let text = format!("{word}\0");
+            let value: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+            let path = folder.join(format!("LoaderEntrySelected-{}", ondisk::efi::LOADER));
+            std::fs::write(path, ondisk::efi::variable_file(6, &value)).unwrap();
+            assert_eq!(is_due(&node), due, "{word}");
         }
     }
 

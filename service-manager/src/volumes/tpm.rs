@@ -21,10 +21,10 @@ use tpm::{Demand, Device, Pcrs, Sealed, Values};
 use unlock::{KeyKind, SealedKey, Secret};
 
 use super::opening::chance;
+use crate::secure_boot;
 
 /// Where the config names none: what Secure Boot measured.
 const USUAL: [u8; 1] = [7];
-const SECURE_BOOT: &str = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c";
 /// There where the machine has UEFI, whose stub is what measures a UKI.
 const UEFI: &str = "/sys/firmware/efi";
 const CLASS: &str = "/sys/class/block";
@@ -76,7 +76,7 @@ impl Vault for TpmVault {
     }
 
     fn seal(&self, key: &[u8]) -> Result<Map<String, Value>, String> {
-        if self.needs_secure_boot && !is_secure_boot(Path::new(SECURE_BOOT)) {
+        if self.needs_secure_boot && !secure_boot::is_on(Path::new("/")) {
             return Err("failed to enroll the TPM2 key, as SecureBoot is disabled (and \
                         checkSecurebootStatusOnEnroll is enabled): turn it on in the firmware"
                 .to_owned());
@@ -99,11 +99,6 @@ impl Vault for TpmVault {
 
 fn open() -> Result<Device, String> {
     crate::tpm_device::open(Path::new("/"))
-}
-
-/// A variable of the firmware: four bytes of attributes, then the value.
-fn is_secure_boot(variable: &Path) -> bool {
-    fs::read(variable).is_ok_and(|bytes| bytes.get(4) == Some(&1))
 }
 
 /// What the systems on this partition's disk will measure. Nothing where there is no EFI system partition, or none of
@@ -218,14 +213,7 @@ mod tests {
 
     #[test]
     fn a_key_that_wants_secure_boot_is_not_made_without() {
-        let dir = tempfile::tempdir().unwrap();
-        let variable = dir.path().join("SecureBoot");
-        assert!(!is_secure_boot(&variable));
-        fs::write(&variable, [6, 0, 0, 0, 0]).unwrap();
-        assert!(!is_secure_boot(&variable));
-        fs::write(&variable, [6, 0, 0, 0, 1]).unwrap();
-        assert!(is_secure_boot(&variable));
-        if !is_secure_boot(Path::new(SECURE_BOOT)) {
+        if !secure_boot::is_on(Path::new("/")) {
             let error = vault(None).seal(&[1; 32]).unwrap_err();
             assert!(error.starts_with("failed to enroll the TPM2 key, as SecureBoot is disabled"), "{error}");
         }

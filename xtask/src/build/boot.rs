@@ -53,6 +53,7 @@ pub(super) fn parts(
         loader_config: LOADER_CONFIG.to_owned(),
         config_key: None,
         authorities: Vec::new(),
+        signed_uki: Vec::new(),
     })
 }
 

@@ -3,7 +3,7 @@
 //! Owns: the flags and the files' names; `installer::secure_boot` signs.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
 use installer::secure_boot::{Enrolment, Signer, Time, sign};
@@ -26,10 +26,15 @@ pub(crate) enum Command {
 #[derive(Debug, clap::Args)]
 pub(crate) struct Key {
     /// The key's certificate, PEM
-    #[arg(long, default_value = "_out/uki-signing-cert.pem", value_name = "FILE")]
+    #[arg(
+        long,
+        alias = "sign-certificate",
+        default_value = "_out/uki-signing-cert.pem",
+        value_name = "FILE"
+    )]
     signing_certificate: PathBuf,
     /// The key, PEM: RSA of 2048 bits is what all firmware knows
-    #[arg(long, default_value = "_out/uki-signing-key.pem", value_name = "FILE")]
+    #[arg(long, alias = "sign-key", default_value = "_out/uki-signing-key.pem", value_name = "FILE")]
     signing_key: PathBuf,
 }
 
@@ -59,8 +64,7 @@ pub(super) fn run(global: &Global, command: &Command) -> Result<()> {
 
 impl Key {
     fn read(&self) -> Result<Signer> {
-        let text = |path: &Path| fs::read_to_string(path).with_context(|| format!("read {}", path.display()));
-        Ok(Signer::from_pem(&text(&self.signing_key)?, &text(&self.signing_certificate)?)?)
+        Ok(Signer::read(&self.signing_key, &self.signing_certificate)?)
     }
 }
 

@@ -3,12 +3,12 @@
 //! Owns: the forms that may be asked for, their names in the output folder.
 //! Does not: know what is in a form; `installer::image` does.
 
+use super::signing::{self, Signing};
 use super::{container, convert::Converted, customise};
 use crate::{args::Global, output::bytes_si};
 use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum;
 use installer::image::{self, Source};
-use installer::secure_boot::Signer;
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -28,12 +28,8 @@ pub(crate) struct Flags {
     /// The billetctl that `--kind docker` puts in: this program, unless the image is for other machines
     #[arg(long, value_name = "FILE")]
     billetctl: Option<PathBuf>,
-    /// Sign UKI and boot loader for Secure Boot with this key, PEM
-    #[arg(long, value_name = "FILE", requires = "sign_certificate")]
-    sign_key: Option<PathBuf>,
-    /// Its certificate, PEM
-    #[arg(long, value_name = "FILE", requires = "sign_key")]
-    sign_certificate: Option<PathBuf>,
+    #[command(flatten)]
+    signing: Signing,
     #[command(flatten)]
     changes: customise::Changes,
 }
@@ -116,6 +112,7 @@ pub(crate) fn add_layer(flags: &AddLayer, global: &Global) -> Result<()> {
         bail!("nothing is changed: name a profile, or files to add or paths to remove");
     }
     let source = flags.changes.apply(source, &work.0)?;
+    signing::tell_of_lost_signature(&source, &flags.image.display().to_string());
     image::Kind::Installer.build(&source, 512, path, &mut installer::silent)?;
     told(path);
     Ok(())
@@ -139,10 +136,7 @@ pub(crate) fn run(flags: &Flags, global: &Global) -> Result<()> {
     } else if flags.billetctl.is_some() {
         bail!("--billetctl is for --kind docker, and no such image is made");
     }
-    if let (Some(key), Some(certificate)) = (&flags.sign_key, &flags.sign_certificate) {
-        let text = |path: &Path| fs::read_to_string(path).with_context(|| format!("read {}", path.display()));
-        source.sign(&Signer::from_pem(&text(key)?, &text(certificate)?)?)?;
-    }
+    flags.signing.apply(&mut source, &flags.kind, &flags.from.display().to_string())?;
     let mut forms = flags.kind.clone();
     forms.sort();
     forms.dedup();
@@ -172,7 +166,7 @@ pub(crate) fn run(flags: &Flags, global: &Global) -> Result<()> {
 }
 
 impl Form {
-    fn is_disk(self) -> bool {
+    pub(super) fn is_disk(self) -> bool {
         matches!(self, Self::Disk | Self::PackedDisk | Self::Qcow2 | Self::Vhd | Self::Vmdk)
     }
 }

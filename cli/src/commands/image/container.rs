@@ -64,9 +64,16 @@ fn machine(head: &[u8]) -> Option<Option<Architecture>> {
 pub(super) fn take_in() -> Result<()> {
     let words = std::env::var(REMOVE).unwrap_or_default();
     let remove = words.split_whitespace().map(str::to_owned).collect();
-    let layers = container::take_in(Path::new("/"), remove, &mut installer::silent)?;
-    for layer in layers {
+    let taken = container::take_in(Path::new("/"), remove, &mut installer::silent)?;
+    for layer in taken.layers {
         eprintln!("layer {}: {}", layer.name, bytes_si(layer.total_bytes()));
+    }
+    if taken.lost_signature {
+        eprintln!(
+            "the base image's signed UKI is not of what is in this image and is left out: sign the result with \
+             `{}`",
+            installer::system::SIGN_COMMAND
+        );
     }
     Ok(())
 }

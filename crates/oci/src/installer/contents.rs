@@ -16,8 +16,8 @@ use crate::files::{File, Files};
 
 /// Longest root manifest.
 const MAX_MANIFEST_BYTES: u64 = 1 << 20;
-/// Longest of all boot parts together: kernel and initramfs segments are about 15 MB.
-const MAX_BOOT_BYTES: u64 = 48 << 20;
+/// Longest of all boot parts together: kernel and initramfs segments are about 15 MB, and a signed UKI has them once more.
+const MAX_BOOT_BYTES: u64 = 96 << 20;
 
 /// A name that removes another one of a layer below.
 const WHITEOUT: &str = ".wh.";

@@ -1,17 +1,21 @@
 //! EFI boot entries: what `Boot####` and `BootOrder` hold.
 //!
 //! Owns: load options with a file on a GPT partition; the order list; the file of a variable in efivarfs, which
-//! starts with its attributes.
+//! starts with its attributes; the lists of signatures in `db`.
 //! Does not: open variables; interpret device paths of other kinds, which are kept as they are.
 //! Fails by: `None` for bytes that are no load option.
 //! Source: UEFI specification 2.10, §3.1.3 (load options), §10.3 (device paths); the kernel's
 //! Documentation/filesystems/efivarfs.rst. Integers are little-endian.
+
+mod signatures;
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::field::{array, bytes, le16, le32, le64};
 use crate::gpt::Guid;
+
+pub use signatures::{Known, SECURITY, known};
 
 /// The vendor GUID of the variables that the specification names, as part of a file name in efivarfs.
 pub const GLOBAL: &str = "8be4df61-93ca-11d2-aa0d-00e098032b8c";

@@ -24,6 +24,9 @@ use crate::node::Node;
 /// Where init mounts a medium whose files the root's layers are.
 const MEDIUM: &str = "/run/billet/medium";
 
+/// Longest file for firmware that is read: a UKI has about 16 MB.
+const BOOT_FILE_BYTES: u32 = 256 << 20;
+
 /// How long the drivers of network cards may take, whose addresses tell this machine from others.
 const CARDS_DEADLINE: Duration = Duration::from_secs(5);
 /// Between two looks meanwhile.
@@ -64,6 +67,15 @@ fn look(node: &Node) -> Result<Option<Candidate>, String> {
     };
     let connect = || -> Connected { Ok(Box::new(crate::tpm_device::open(&node.root)?)) };
     take(&file, &key, &name, Machine { own: own(&node.path("/sys")), connect })
+}
+
+/// A file on the EFI system partition of the disk or medium that this machine was started from; `None`: there is none.
+pub(crate) fn boot_file(node: &Node, path: &str) -> Result<Option<Vec<u8>>, String> {
+    let Some(device) = device(node) else { return Ok(None) };
+    let failed = |error: &dyn std::fmt::Display| format!("read {path} of {}: {error}", device.display());
+    let mut disk = Volume::open(&node.path(&device.display().to_string())).map_err(|error| failed(&error))?;
+    let bytes = disk.bytes().map_err(|error| failed(&error))?;
+    installer::bundle::boot_file(&mut disk, bytes, path, BOOT_FILE_BYTES).map_err(|error| failed(&error))
 }
 
 /// What an entry is compared with, and opened by.

@@ -1,0 +1,86 @@
+//! The flags with which images are made for Secure Boot.
+//!
+//! Owns: what they may be combined with.
+//! Does not: sign; `installer::secure_boot` does.
+
+use anyhow::{Result, bail};
+use clap::ValueEnum;
+use installer::image::Source;
+use installer::secure_boot::{Enrol, Enrolment, Signer};
+use std::path::PathBuf;
+
+use super::build::Form;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Signing {
+    /// Sign UKI and boot loader for Secure Boot with this key, PEM
+    #[arg(long, alias = "signing-key", value_name = "FILE", requires = "sign_certificate")]
+    sign_key: Option<PathBuf>,
+    /// Its certificate, PEM
+    #[arg(long, alias = "signing-certificate", value_name = "FILE", requires = "sign_key")]
+    sign_certificate: Option<PathBuf>,
+    /// Put PK.auth, KEK.auth and db.auth of this folder on disk and ISO, for the boot loader to enrol
+    #[arg(long, value_name = "FOLDER", requires = "sign_key")]
+    enrol_keys: Option<PathBuf>,
+    /// What the boot loader does with them in setup mode
+    #[arg(long, value_enum, value_name = "HOW", default_value = "if-safe", requires = "enrol_keys")]
+    enrol: How,
+}
+
+/// As loader.conf has them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum How {
+    /// Offer them in its menu
+    Manual,
+    /// Enrol them in a virtual machine, offer them elsewhere
+    IfSafe,
+    /// Enrol them everywhere; some machines do not start with foreign keys alone
+    Force,
+    /// Nothing
+    Off,
+}
+
+impl Signing {
+    /// Signs the source for these forms, as the flags want it; `from` is what people call it.
+    pub(super) fn apply(&self, source: &mut Source, forms: &[Form], from: &str) -> Result<()> {
+        let (Some(key), Some(certificate)) = (&self.sign_key, &self.sign_certificate) else {
+            tell_of_lost_signature(source, from);
+            return Ok(());
+        };
+        if forms.contains(&Form::Pxe) {
+            bail!(
+                "--sign-key: a folder for iPXE (pxe) has kernel and initramfs as files of their own, which no signature of \
+                 yours covers, so firmware with Secure Boot would not start it: make it without --sign-key, and for such \
+                 machines --kind uki (HTTP boot in the firmware's menu), iso or disk"
+            );
+        }
+        if self.enrol_keys.is_some() && !forms.iter().any(|form| form.is_disk() || *form == Form::Iso) {
+            bail!("--enrol-keys is for disks and ISOs, and neither is made");
+        }
+        let signer = Signer::read(key, certificate)?;
+        let keys = self.enrol_keys.as_ref().map(|folder| Enrolment::read(folder, &signer)).transpose()?;
+        source.enrolment = keys.map(|keys| (keys, self.enrol.into()));
+        Ok(source.sign(&signer)?)
+    }
+}
+
+/// Says that a signed image was changed and is not signed any more.
+pub(super) fn tell_of_lost_signature(source: &Source, from: &str) {
+    if source.lost_signature {
+        eprintln!(
+            "the signed UKI of {from} is not of what is in the image now and is left out: machines with Secure Boot refuse \
+             what is made, until it is signed with --sign-key and --sign-certificate of `image build`"
+        );
+    }
+}
+
+impl From<How> for Enrol {
+    fn from(how: How) -> Self {
+        match how {
+            How::Manual => Self::Manual,
+            How::IfSafe => Self::IfSafe,
+            How::Force => Self::Force,
+            How::Off => Self::Off,
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Signed UKIs as a node judges them, by what openssl and sbsign made.
+
+use std::process::Command;
+
+use super::tests::boot_parts;
+use super::*;
+use crate::certify::System as Made;
+use crate::secure_boot::{Signer, sign};
+use ondisk::pe::Image;
+
+fn run(folder: &Path, program: &str, words: &str) {
+    let ran = Command::new(program).current_dir(folder).args(words.split(' ')).output();
+    let ran = ran.unwrap_or_else(|error| panic!("{program}: {error}"));
+    assert!(ran.status.success(), "{program} {words}: {}", String::from_utf8_lossy(&ran.stderr));
+}
+
+/// A key `NAME.key` with a certificate `NAME.pem` and `NAME.der` of this subject.
+fn key(folder: &Path, name: &str, subject: &str, more: &str) {
+    let words = format!(
+        "req -new -x509 -newkey rsa:2048 -nodes -subj /CN={subject} -days 1 -keyout {name}.key -out {name}.pem{more}"
+    );
+    run(folder, "openssl", &words);
+    run(folder, "openssl", &format!("x509 -in {name}.pem -outform der -out {name}.der"));
+}
+
+fn signed(folder: &Path, name: &str, file: &[u8]) -> Vec<u8> {
+    let [key, certificate] = ["key", "pem"].map(|end| folder.join(format!("{name}.{end}")));
+    sign(file, &Signer::read(&key, &certificate).unwrap()).unwrap()
+}
+
+/// The value of `db` with these entries of one kind.
+fn db(kind: [u8; 16], entries: &[&[u8]]) -> Vec<u8> {
+    let list = |entry: &&[u8]| {
+        let entry_bytes = u32::try_from(16 + entry.len()).unwrap();
+        let lengths = [28 + entry_bytes, 0, entry_bytes].map(u32::to_le_bytes).concat();
+        [&kind[..], &lengths, &[7; 16], entry].concat()
+    };
+    entries.iter().flat_map(list).collect()
+}
+
+const X509: [u8; 16] =
+    [0xa1, 0x59, 0xc0, 0xa5, 0xe4, 0x94, 0xa7, 0x4a, 0x87, 0xb5, 0xab, 0x15, 0x5c, 0x2b, 0xf0, 0x72];
+const SHA256: [u8; 16] =
+    [0x26, 0x16, 0xc4, 0xc1, 0x4c, 0x50, 0x92, 0x40, 0xac, 0xa9, 0x41, 0xf9, 0x36, 0x93, 0x43, 0x28];
+
+fn trusting(folder: &Path, name: &str) -> Trusted {
+    Trusted::parse(&db(X509, &[b"of another vendor", &fs::read(folder.join(format!("{name}.der"))).unwrap()]))
+}
+
+fn system() -> System {
+    System { manifest: Made::new("0.1.0", 40_000).manifest, boot: boot_parts() }
+}
+
+fn distrust<T: std::fmt::Debug>(result: Result<T, Error>) -> Distrust {
+    match result.unwrap_err() {
+        Error::Distrust(distrust) => distrust,
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn a_signed_uki_counts_as_long_as_it_is_of_the_parts() {
+    let folder = tempfile::tempdir().unwrap();
+    key(folder.path(), "ours", "ours", "");
+    let mut system = system();
+    assert_eq!(system.signed_uki().unwrap(), None);
+    let uki = signed(folder.path(), "ours", &system.uki(&[]).unwrap());
+    system.boot.signed_uki = uki.clone();
+    assert_eq!(system.signed_uki().unwrap(), Some(uki.as_slice()));
+    // What is not in a UKI may change.
+    system.boot.authorities = b"PEM".to_vec();
+    system.boot.network = b"netw".to_vec();
+    assert!(system.signed_uki().is_ok());
+    let changes: [fn(&mut System); 6] = [
+        |system| system.boot.command_line.push_str(" quiet"),
+        |system| system.boot.kernel.push(1),
+        |system| system.boot.init.push(1),
+        |system| system.boot.modules.push(1),
+        |system| system.boot.config_key = Some([5; KEY_BYTES]),
+        |system| system.manifest.version = "0.2.0".into(),
+    ];
+    for (number, change) in changes.iter().enumerate() {
+        let mut other = system.clone();
+        change(&mut other);
+        assert_eq!(distrust(other.signed_uki()), Distrust::OtherParts, "change {number}");
+    }
+}
+
+#[test]
+fn files_are_trusted_by_their_key_or_digest() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    key(at, "ours", "owner", "");
+    // Made with the very same words on another day.
+    key(at, "other", "owner", "");
+    let plain = system().uki(&[]).unwrap();
+    let file = signed(at, "ours", &plain);
+    trusting(at, "ours").check("UKI", &file).unwrap();
+    assert_eq!(distrust(trusting(at, "other").check("UKI", &file)), Distrust::UnknownKey("UKI"));
+    assert_eq!(distrust(Trusted::default().check("UKI", &file)), Distrust::UnknownKey("UKI"));
+    assert_eq!(distrust(trusting(at, "ours").check("UKI", &plain)), Distrust::Unsigned("UKI"));
+    let both = signed(at, "other", &file);
+    trusting(at, "other").check("UKI", &both).unwrap();
+    let mut altered = file.clone();
+    let line = Image::parse(&file)
+        .unwrap()
+        .sections()
+        .iter()
+        .find(|one| one.name == ".cmdline")
+        .unwrap()
+        .file_offset;
+    altered[usize::try_from(line).unwrap()] ^= 1;
+    assert_eq!(distrust(trusting(at, "ours").check("UKI", &altered)), Distrust::Altered("UKI"));
+    let digest = Image::parse(&plain).unwrap().digest().unwrap();
+    Trusted::parse(&db(SHA256, &[&digest.0])).check("UKI", &plain).unwrap();
+    // Others' signatures are read too.
+    fs::write(at.join("plain.efi"), &plain).unwrap();
+    run(at, "sbsign", "--key ours.key --cert ours.pem --output theirs.efi plain.efi");
+    trusting(at, "ours").check("UKI", &fs::read(at.join("theirs.efi")).unwrap()).unwrap();
+}
+
+#[test]
+fn a_certificate_of_a_known_authority_is_trusted() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    key(at, "authority", "authority", "");
+    key(at, "leaf", "leaf", " -CA authority.pem -CAkey authority.key");
+    let file = signed(at, "leaf", &system().uki(&[]).unwrap());
+    trusting(at, "authority").check("UKI", &file).unwrap();
+    trusting(at, "leaf").check("UKI", &file).unwrap();
+    key(at, "stranger", "stranger", "");
+    assert_eq!(distrust(trusting(at, "stranger").check("UKI", &file)), Distrust::UnknownKey("UKI"));
+}
+
+#[test]
+fn broken_messages_are_nobodys() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    key(at, "ours", "ours", "");
+    let plain = system().uki(&[]).unwrap();
+    let file = signed(at, "ours", &plain);
+    let message = Image::parse(&file).unwrap().signatures().unwrap()[0].to_vec();
+    let trusted = trusting(at, "ours");
+    for length in (0..message.len()).step_by(7) {
+        let cut = Image::parse(&plain).unwrap().with_signature(&message[..length]).unwrap();
+        assert!(trusted.check("UKI", &cut).is_err(), "{length}");
+    }
+    // Lengths that say more than there is.
+    for at in 0..64.min(message.len()) {
+        let mut broken = message.clone();
+        broken[at] = 0xff;
+        let file = Image::parse(&plain).unwrap().with_signature(&broken).unwrap();
+        let _ = trusted.check("UKI", &file);
+    }
+}
