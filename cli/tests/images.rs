@@ -3,6 +3,7 @@
 
 use std::{
     fs::{self, File},
+    io::{BufRead as _, BufReader},
     os::unix::fs::FileExt as _,
     path::Path,
     process::{Command, Output},
@@ -20,12 +21,23 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// A master boot record with one partition from the first MiB on, and zeros behind it up to there.
+fn boot_record(partition_bytes: usize) -> Vec<u8> {
+    let mut head = vec![0; MIB];
+    head[450] = 0x83;
+    head[454..458].copy_from_slice(&2048_u32.to_le_bytes());
+    head[458..462].copy_from_slice(&u32::try_from(partition_bytes / 512).unwrap().to_le_bytes());
+    head[510..512].copy_from_slice(&[0x55, 0xaa]);
+    head
+}
+
 #[test]
 fn an_image_is_flashed_to_a_file() {
     let home = tempfile::tempdir().unwrap();
     let (image, target) = (home.path().join("disk.raw"), home.path().join("target"));
     let file = File::create(&image).unwrap();
     file.set_len(64 * MIB as u64).unwrap();
+    file.write_all_at(&boot_record(63 * MIB), 0).unwrap();
     file.write_all_at(&vec![7; 3 * MIB], 20 * MIB as u64 + 4096).unwrap();
     let done = billetctl(home.path(), &["flash", "disk.raw", "target"]);
     let said = text(&done.stderr);
@@ -44,6 +56,8 @@ fn an_image_is_flashed_to_a_file() {
     assert!(text(&small.stderr).contains("choose a larger disk"), "{}", text(&small.stderr));
     let yes = billetctl(home.path(), &["flash", "disk.raw", "target", "--yes"]);
     assert!(yes.status.success(), "{}", text(&yes.stderr));
+    let itself = billetctl(home.path(), &["flash", "disk.raw", "./disk.raw", "--yes", "--force"]);
+    assert!(text(&itself.stderr).contains("it is the image itself"), "{}", text(&itself.stderr));
     let left: Vec<_> = fs::read_dir(home.path().join(".local/state/billetctl")).unwrap().collect();
     assert!(left.is_empty(), "{left:?}");
 }
@@ -52,10 +66,24 @@ fn an_image_is_flashed_to_a_file() {
 fn what_cannot_be_flashed_is_said() {
     let home = tempfile::tempdir().unwrap();
     fs::write(home.path().join("disk.qcow2"), b"QFI\xfb and more").unwrap();
-    fs::write(home.path().join("disk.raw"), vec![1; MIB]).unwrap();
+    let mut disk = boot_record(MIB);
+    disk.resize(2 * MIB, 1);
+    fs::write(home.path().join("disk.raw"), &disk).unwrap();
+    fs::write(home.path().join("cut.raw"), &disk[..MIB + 512]).unwrap();
+    fs::write(home.path().join("noise"), [7; 1000]).unwrap();
+    fs::write(home.path().join("billet.efi"), include_bytes!("../../crates/ondisk/testdata/stub.efi"))
+        .unwrap();
     for (words, wanted) in [
         (&["flash", "disk.qcow2", "target"][..], "qemu-img convert -O raw"),
         (&["flash", "none.raw", "target"], "read the image none.raw"),
+        (&["flash", "noise", "target", "--yes"], "has neither a partition table nor an ISO 9660 volume"),
+        (&["flash", "billet.efi", "target", "--yes"], "billet.efi is one EFI program"),
+        (
+            &["flash", "cut.raw", "target", "--yes"],
+            "reaches to byte 2097152, and it has 1049088 bytes; fetch or build",
+        ),
+        (&["flash", "cut.raw", "target", "--yes", "--force"], "is cut off"),
+        (&["flash", "disk.raw", "none/target"], "there is no folder none: make it first"),
         (&["flash", "disk.raw", "/dev/sdzz"], "there is no such disk"),
         (&["flash", "disk.raw", "/dev/null"], "neither a disk nor a file"),
         (&["image", "build", "--from", "disk.raw"], "error: "),
@@ -72,6 +100,106 @@ fn what_cannot_be_flashed_is_said() {
     let listed = billetctl(home.path(), &["flash", "disk.raw", "-o", "json"]);
     assert!(listed.status.success(), "{}", text(&listed.stderr));
     assert!(!home.path().join("target").exists());
+    let as_is = billetctl(home.path(), &["flash", "noise", "target", "--as-is"]);
+    assert!(as_is.status.success(), "{}", text(&as_is.stderr));
+    assert!(fs::read(home.path().join("target")).unwrap().starts_with(&[7; 1000]));
+}
+
+/// Nothing is lost for the note of the progress: that none can be kept is said before the first write.
+#[test]
+fn a_home_that_cannot_be_written_is_no_reason_to_stop() {
+    let home = tempfile::tempdir().unwrap();
+    let mut disk = boot_record(MIB);
+    disk.resize(2 * MIB, 1);
+    fs::write(home.path().join("disk.raw"), &disk).unwrap();
+    let flash = |folder: Option<&str>| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_billetctl"));
+        command.env_remove("XDG_STATE_HOME").env_remove("HOME").current_dir(home.path());
+        command.envs(folder.map(|folder| ("HOME", home.path().join(folder))));
+        command.args(["flash", "disk.raw", "target", "--yes"]);
+        let output = command.stdin(std::process::Stdio::null()).output().unwrap();
+        let said = text(&output.stderr);
+        assert!(output.status.success() && said.contains("written and read back"), "{said}");
+        assert!(fs::read(home.path().join("target")).unwrap() == disk);
+        said
+    };
+    let warning = "warning: an attempt that is interrupted will begin anew: ";
+    // Whoever runs this, root too: a file is no folder.
+    let said = flash(Some("disk.raw"));
+    assert!(said.contains(warning) && said.contains("keep the note"), "{said}");
+    let said = flash(None);
+    assert!(said.contains(warning) && said.contains("neither XDG_STATE_HOME nor HOME"), "{said}");
+    let said = flash(Some("home"));
+    assert!(!said.contains("warning"), "{said}");
+}
+
+/// A zstd frame of blocks of 128 KiB that are not packed, or that are zeros (RFC 8878 §3.1.1): a window of 128 KiB, the
+/// length, and the checksum if there is one.
+fn frame(content: &[u8], zero_blocks: usize, checksum: Option<u32>) -> Vec<u8> {
+    const BLOCK: usize = 128 << 10;
+    let descriptor = 0xc0 | if checksum.is_some() { 4 } else { 0 };
+    let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, descriptor, 0x38];
+    frame.extend(((content.len() + zero_blocks * BLOCK) as u64).to_le_bytes());
+    let blocks: Vec<_> = content.chunks(BLOCK).map(Some).chain((0..zero_blocks).map(|_| None)).collect();
+    let last = blocks.len() - 1;
+    for (index, block) in blocks.iter().enumerate() {
+        let (kind, length) = block.map_or((1, BLOCK), |block| (0, block.len()));
+        let header = u32::try_from(length << 3 | kind << 1 | usize::from(index == last)).unwrap();
+        frame.extend(&header.to_le_bytes()[..3]);
+        frame.extend(block.unwrap_or(&[0]));
+    }
+    frame.extend(checksum.map(u32::to_le_bytes).into_iter().flatten());
+    frame
+}
+
+#[test]
+fn a_packed_image_that_is_not_whole_leaves_no_file() {
+    let home = tempfile::tempdir().unwrap();
+    let disk = boot_record(15 * MIB);
+    let whole = frame(&disk, 120, None);
+    // That a checksum is wrong shows when all is unpacked.
+    let (cut, damaged) = (&whole[..whole.len() - 4], frame(&disk, 120, Some(1)));
+    for (content, wanted) in
+        [(cut, "packed.zst is cut off"), (&damaged, "packed.zst cannot be unpacked: it is damaged")]
+    {
+        fs::write(home.path().join("packed.zst"), content).unwrap();
+        for words in [&["flash", "packed.zst", "target"][..], &["flash", "packed.zst", "target", "--as-is"]] {
+            let output = billetctl(home.path(), words);
+            let said = text(&output.stderr);
+            assert!(!output.status.success() && said.contains(wanted) && said.contains("fetch"), "{said}");
+            assert!(!home.path().join("target").exists(), "{said}");
+        }
+    }
+    fs::write(home.path().join("target"), vec![3; 20 * MIB]).unwrap();
+    let output = billetctl(home.path(), &["flash", "packed.zst", "target", "--yes"]);
+    assert!(!output.status.success() && home.path().join("target").exists(), "it was there before");
+    fs::write(home.path().join("packed.zst"), &whole).unwrap();
+    let output = billetctl(home.path(), &["flash", "packed.zst", "new"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let found = fs::read(home.path().join("new")).unwrap();
+    assert!(
+        found.len() == 16 * MIB && found.starts_with(&disk) && found[MIB..].iter().all(|byte| *byte == 0)
+    );
+}
+
+#[test]
+fn ctrl_c_says_how_it_goes_on() {
+    let home = tempfile::tempdir().unwrap();
+    // 100 GB of zeros, which are unpacked and not written.
+    let image = frame(&boot_record(MIB), 800_000, None);
+    fs::write(home.path().join("long.zst"), image).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_billetctl"));
+    command.env("HOME", home.path()).env_remove("XDG_STATE_HOME").current_dir(home.path());
+    command.args(["flash", "long.zst", "target"]).stderr(std::process::Stdio::piped());
+    let mut running = command.spawn().unwrap();
+    let mut lines = BufReader::new(running.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let began = lines.find(|line| line.starts_with("write 10 %"));
+    let pid = running.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    let rest: Vec<_> = lines.collect();
+    assert!(began.is_some(), "{rest:?}");
+    assert_eq!(running.wait().unwrap().code(), Some(130));
+    assert_eq!(rest.last().map(String::as_str), Some("interrupted: the same command goes on where it was"));
 }
 
 /// A folder with the parts of a system that has no layers worth the name, and nothing that would start.

@@ -1,20 +1,26 @@
 //! `flash`: an image file onto a disk.
 //!
-//! Owns: the list of disks, the plan, the question, the progress.
+//! Owns: the list of disks, the plan, the question, the progress, what an interruption says.
 //! Does not: write; `installer::flash` does.
 //! Order: look, show the plan, ask, write, prove.
 
 mod progress;
+#[cfg(test)]
+mod tests;
 
 use crate::output::{self, Cell, Format, Table, bytes_si};
 use anyhow::{Context as _, Result, bail};
-use installer::flash::{self, Image, Request, Target, disks};
+use installer::flash::{self, Image, Request, Target, disks, disks::Disk};
 use progress::Shown;
 use std::{
     env,
     io::{self, IsTerminal as _, Write as _},
     path::{Path, PathBuf},
+    process,
 };
+
+/// Exit status of a program that Ctrl-C ended, as shells count it.
+const INTERRUPTED: i32 = 130;
 
 /// Where sysfs and procfs are.
 const ROOT: &str = "/";
@@ -31,6 +37,9 @@ pub(crate) struct Flags {
     /// Also write to a disk that is not removable, is in use, or that this machine runs from
     #[arg(long)]
     force: bool,
+    /// Also write a file that is no image of a disk as far as can be seen, or that is cut off
+    #[arg(long)]
+    as_is: bool,
     /// Begin anew although an earlier attempt can be gone on with
     #[arg(long)]
     restart: bool,
@@ -40,7 +49,8 @@ pub(crate) struct Flags {
 }
 
 pub(crate) fn run(flags: &Flags, format: Format) -> Result<()> {
-    let image = Image::open(&flags.image)?;
+    let open = if flags.as_is { Image::open_as_is } else { Image::open };
+    let image = open(&flags.image)?;
     let Some(device) = &flags.device else { return list(&image, format) };
     let target = Target::find(Path::new(ROOT), device)?;
     target.check(&image, flags.force)?;
@@ -49,24 +59,30 @@ pub(crate) fn run(flags: &Flags, format: Format) -> Result<()> {
     if !flags.yes && !target.is_blank() && !confirmed(&target)? {
         bail!("nothing was written");
     }
-    let note = flash::note_path(&notes()?, &target);
-    if flags.restart {
-        let _ = std::fs::remove_file(&note);
+    let note = note(&target);
+    if let Some(note) = note.as_ref().filter(|_| flags.restart) {
+        let _ = std::fs::remove_file(note);
     }
     let name = device.display().to_string();
     let request = Request {
         image: &image,
         name: &name,
         identity: &target.identity(),
-        note: Some(&note),
+        note: note.as_deref(),
         seed: if renews { Some(flash::random_seed()?) } else { None },
         is_blank: target.is_blank(),
     };
     let mut opened = target.open(&image, flags.force)?;
     let mut shown = Shown::new();
+    let interruption = tokio::spawn(interrupted(note.is_some()));
     let done = flash::write(&request, &mut opened, &mut |progress| shown.tell(progress));
+    interruption.abort();
     shown.end();
-    let done = done?;
+    let done = done.inspect_err(|error| {
+        if error.is_of_image() {
+            target.abandon();
+        }
+    })?;
     opened.announce();
     let kept = match done.kept_bytes {
         0 => String::new(),
@@ -76,9 +92,29 @@ pub(crate) fn run(flags: &Flags, format: Format) -> Result<()> {
     Ok(())
 }
 
+/// Ends the program at Ctrl-C, and says how it goes on. What is being written then is compared the next time.
+async fn interrupted(is_noted: bool) {
+    if tokio::signal::ctrl_c().await.is_err() {
+        return;
+    }
+    // The line of the progress is not at its end.
+    let start = if io::stderr().is_terminal() { "\n" } else { "" };
+    let how = if is_noted { "goes on where it was" } else { "begins anew" };
+    eprintln!("{start}interrupted: the same command {how}");
+    process::exit(INTERRUPTED);
+}
+
 /// The removable disks, and what speaks against each.
 fn list(image: &Image, format: Format) -> Result<()> {
-    let removable = disks::list(Path::new(ROOT))?.into_iter().filter(|disk| disk.is_removable);
+    let mut removable = disks::list(Path::new(ROOT))?;
+    removable.retain(|disk| disk.is_removable);
+    if removable.is_empty() {
+        eprintln!("no removable disk is there: plug one in, or name a disk or file to write to");
+    }
+    output::print_table(&candidates(image, &removable), format)
+}
+
+fn candidates(image: &Image, disks: &[Disk]) -> Table {
     let mut table = Table::new(&[
         ("DEVICE", "device"),
         ("SIZE", "size"),
@@ -86,19 +122,14 @@ fn list(image: &Image, format: Format) -> Result<()> {
         ("SERIAL", "serial"),
         ("NOTE", "note"),
     ]);
-    let mut any = false;
-    for disk in removable {
-        any = true;
+    for disk in disks {
         let path = disk.path().display().to_string();
         let size = Cell::new(bytes_si(disk.bytes), disk.bytes);
         let note = Target::Disk(disk.clone()).check(image, false).err().map(|error| error.to_string());
-        let row: Vec<Cell> = vec![path.into(), size, disk.model.into(), disk.serial.into()];
+        let row = vec![path.into(), size, disk.model.as_str().into(), disk.serial.as_str().into()];
         table.push(row.into_iter().chain([note.unwrap_or_default().into()]).collect());
     }
-    if !any {
-        eprintln!("no removable disk is there: plug one in, or name a disk or file to write to");
-    }
-    output::print_table(&table, format)
+    table
 }
 
 /// What is going to happen, in three lines.
@@ -148,6 +179,14 @@ fn confirmed(target: &Target) -> Result<bool> {
     let mut answer = String::new();
     io::stdin().read_line(&mut answer).context("read the answer")?;
     Ok(answer.trim() == "yes")
+}
+
+/// Where to note the progress; `None`, and a warning: an interrupted attempt begins anew.
+fn note(target: &Target) -> Option<PathBuf> {
+    let kept = notes().map(|folder| flash::note_path(&folder, target));
+    let kept = kept.and_then(|note| flash::check_note(&note).map(|()| note).map_err(Into::into));
+    kept.inspect_err(|error| eprintln!("warning: an attempt that is interrupted will begin anew: {error:#}"))
+        .ok()
 }
 
 /// The folder of notes: the user's state folder.

@@ -41,6 +41,8 @@ pub struct Disk {
     pub uses: Vec<String>,
     /// Whether this machine runs from it.
     pub is_system: bool,
+    /// The file that it is made of, if it is a loop device.
+    pub backing_file: Option<PathBuf>,
 }
 
 impl Disk {
@@ -138,6 +140,9 @@ fn look(folder: &Path, name: String, users: &Users) -> Disk {
         is_read_only: number("ro") == 1,
         uses,
         is_system,
+        backing_file: Some(text(&folder.join("loop/backing_file")))
+            .filter(|path| !path.is_empty())
+            .map(Into::into),
         name,
     }
 }
@@ -251,6 +256,8 @@ mod tests {
         put("sys/block/sdb/sdb1/partition", "1");
         put("sys/block/sdb/sdb1/dev", "8:17");
         put("sys/block/loop0/size", "0");
+        put("sys/block/loop1/size", "100");
+        put("sys/block/loop1/loop/backing_file", "/images/a disk.raw\n");
         put("proc/self/mountinfo", "22 1 253:0 / / rw shared:1 - ext4 /dev/mapper/root rw\n");
         put("proc/swaps", "Filename Type Size Used Priority\n");
         root
@@ -261,8 +268,10 @@ mod tests {
         let root = machine();
         let disks = list(root.path()).unwrap();
         let names: Vec<_> = disks.iter().map(|disk| disk.name.as_str()).collect();
-        assert_eq!(names, ["sda", "sdb"], "no empty drives");
-        let [system, stick] = &disks[..] else { panic!() };
+        assert_eq!(names, ["loop1", "sda", "sdb"], "no empty drives");
+        let [made, system, stick] = &disks[..] else { panic!() };
+        assert_eq!(made.backing_file.as_deref(), Some(Path::new("/images/a disk.raw")));
+        assert_eq!(stick.backing_file, None);
         assert!(system.is_system && !system.is_removable);
         assert_eq!(system.uses, ["sda2 is part of dm-0", "dm-0 is mounted at /"]);
         assert!(system.refusal(false).unwrap().contains("runs from it"));
@@ -277,13 +286,13 @@ mod tests {
         let mounts = root.path().join("proc/self/mountinfo");
         fs::write(&mounts, "30 1 8:17 / /media/a\\040b rw - vfat /dev/sdb1 rw\n").unwrap();
         fs::remove_dir_all(root.path().join("sys/block/sda/sda2/holders")).unwrap();
-        let disks = list(root.path()).unwrap();
+        let disks = list(root.path()).unwrap().split_off(1);
         let reason = disks[1].refusal(false).unwrap();
         assert!(reason.contains("sdb1 is mounted at /media/a b") && reason.contains("--force"), "{reason}");
         assert!(disks[0].refusal(false).unwrap().contains("no removable disk"));
         assert_eq!((disks[0].refusal(true), disks[1].refusal(true)), (None, None));
         fs::write(root.path().join("sys/block/sdb/ro"), "1\n").unwrap();
-        let disks = list(root.path()).unwrap();
+        let disks = list(root.path()).unwrap().split_off(1);
         assert!(disks[1].refusal(true).unwrap().contains("write-protected"));
     }
 

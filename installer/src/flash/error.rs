@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::device::DeviceError;
+
 /// The operation that failed, its object, and what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -23,6 +25,32 @@ pub enum Error {
         what: String,
         /// What to do.
         advice: &'static str,
+    },
+    /// The file is no image of a disk, as far as can be seen.
+    #[error("{} is {what}: {advice}; --as-is writes the file as it is", path.display())]
+    NoImage {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        what: String,
+        /// What to do.
+        advice: String,
+    },
+    /// The file ends too early.
+    #[error("{} is cut off: {reason}; fetch or build it again", path.display())]
+    CutOff {
+        /// The file.
+        path: PathBuf,
+        /// How that is known.
+        reason: String,
+    },
+    /// What is packed cannot be unpacked.
+    #[error("{} cannot be unpacked: it is damaged, fetch or build it again", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: io::Error,
     },
     /// The image is longer than the disk.
     #[error("{} needs {needed_bytes} bytes, and {target} has {bytes}: choose a larger disk", path.display())]
@@ -83,14 +111,24 @@ pub enum Error {
         /// The first place.
         offset: u64,
     },
+    /// No room is left for a file that stands for a disk.
+    #[error(
+        "the file system of {target} is full: make room there and run the same command again, and it goes on where it was"
+    )]
+    Full {
+        /// The file.
+        target: String,
+        /// The write.
+        source: DeviceError,
+    },
     /// The disk could not be written.
     #[error(
         "the disk stopped taking the image: run the same command again once it is there, and it goes on where it was"
     )]
-    Write(#[source] crate::device::DeviceError),
+    Write(#[source] DeviceError),
     /// The disk could not be opened.
     #[error(transparent)]
-    Open(crate::device::DeviceError),
+    Open(DeviceError),
     /// The disk could not be read back.
     #[error("read back {target}: run the same command again once the disk is there")]
     ReadBack {
@@ -115,4 +153,25 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
+}
+
+impl Error {
+    /// A write to `target` that failed.
+    pub(super) fn of_write(target: &str, source: DeviceError) -> Self {
+        match source.source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                Self::Full { target: target.to_owned(), source }
+            }
+            _ => Self::Write(source),
+        }
+    }
+
+    /// Whether the image is to blame: the same command would fail in the same way.
+    #[must_use]
+    pub fn is_of_image(&self) -> bool {
+        matches!(
+            self,
+            Self::ReadImage { .. } | Self::CutOff { .. } | Self::Damaged { .. } | Self::ImageChanged { .. }
+        )
+    }
 }

@@ -1,21 +1,22 @@
 //! The image that is written: a raw file with or without holes, or one that is packed by zstd.
 //!
-//! Owns: telling what a file is, its length, its partition table, and its content in pieces from the front.
+//! Owns: refusing what is no whole image, its length, its partition table, and its content in pieces from the front.
 //! Does not: unpack to a file; read holes.
 //! Fails by: [`Error::Unsuitable`] with the command that makes something suitable of the file.
-//! Source: lseek(2) on `SEEK_DATA`; RFC 8878 §3.1.1 for the frame header.
+//! Source: lseek(2) on `SEEK_DATA`.
 
 use std::fs::File;
-use std::io::{self, Read, Seek as _, SeekFrom};
+use std::io::{self, Read};
 use std::os::unix::fs::{FileExt as _, FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use ondisk::gpt::{self, Geometry, Table};
-use ondisk::{Digest, ReadAt, ReadError, iso9660};
+use ondisk::{Digest, iso9660};
 use rustix::fs::SeekFrom as Place;
-use zstd::zstd_safe;
 
 use super::Error;
+use super::form::{self, Head, Mistake};
+use super::packed::{self, Fault, decoder};
 use crate::device::Buffer;
 
 /// What is read at once.
@@ -31,17 +32,15 @@ const GRAIN_BYTES: u64 = 4096;
 const SECTOR_BYTES: u64 = 512;
 
 /// What begins files of other kinds, what they are and what to do.
-const UNSUITABLE: [(&[u8], &str, &str); 6] = [
+const UNSUITABLE: [(&[u8], &str, &str); 7] = [
     (b"QFI\xfb", "a qcow2 image", "convert it first: qemu-img convert -O raw IMAGE disk.raw"),
     (b"KDMV", "a VMDK image", "convert it first: qemu-img convert -O raw IMAGE disk.raw"),
     (b"vhdxfile", "a VHDX image", "convert it first: qemu-img convert -O raw IMAGE disk.raw"),
+    (b"conectix", "a VHD image", "convert it first: qemu-img convert -O raw IMAGE disk.raw"),
     (b"\xfd7zXZ\0", "packed by xz", "unpack it first: xz --decompress --keep IMAGE"),
     (b"\x1f\x8b", "packed by gzip", "unpack it first: gunzip --keep IMAGE"),
     (b"BZh", "packed by bzip2", "unpack it first: bunzip2 --keep IMAGE"),
 ];
-
-/// What begins a zstd frame.
-const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -70,27 +69,48 @@ pub(super) enum Chunk {
 }
 
 impl Image {
-    /// Looks at a file.
+    /// Looks at a file, and refuses one that is no image of a disk or was cut off.
     pub fn open(path: &Path) -> Result<Self, Error> {
+        let image = Self::open_as_is(path)?;
+        let layouts = form::layouts(&image.head);
+        if layouts.is_empty() {
+            let Mistake { what, advice } = form::mistake(path, &image.head);
+            return Err(Error::NoImage { path: path.to_owned(), what, advice });
+        }
+        match layouts.iter().find(|layout| layout.end_bytes > image.bytes) {
+            Some(layout) => {
+                let (name, end, bytes) = (layout.name, layout.end_bytes, image.bytes);
+                let reason = format!("its {name} reaches to byte {end}, and it has {bytes} bytes");
+                Err(Error::CutOff { path: path.to_owned(), reason })
+            }
+            None => Ok(image),
+        }
+    }
+
+    /// Looks at a file that is to be written whatever it holds.
+    pub fn open_as_is(path: &Path) -> Result<Self, Error> {
         let failed = |source| Error::ReadImage { path: path.to_owned(), source };
         let file = File::open(path).map_err(failed)?;
         let status = file.metadata().map_err(failed)?;
         let mut magic = Vec::new();
         (&file).take(16).read_to_end(&mut magic).map_err(failed)?;
-        check(path, &status, &magic)?;
-        let kind = if magic.starts_with(ZSTD_MAGIC) { Kind::Zstd } else { Kind::Raw };
+        check(path, &status)?;
+        let kind = if magic.starts_with(&packed::MAGIC) { Kind::Zstd } else { Kind::Raw };
         let (bytes, mapped_bytes) = match kind {
             Kind::Raw => (status.len(), mapped(&file, status.len()).map_err(failed)?),
             Kind::Zstd => {
-                let bytes = unpacked_bytes(&file).map_err(failed)?;
+                let bytes = packed::unpacked_bytes(&file).map_err(|fault| unpack(path, fault))?;
                 (bytes, bytes)
             }
         };
         let mut head = vec![0; usize::try_from(bytes.min(HEAD_BYTES)).unwrap_or(0)];
         match kind {
             Kind::Raw => file.read_exact_at(&mut head, 0).map_err(failed)?,
-            Kind::Zstd => decoder(&file).and_then(|mut data| data.read_exact(&mut head)).map_err(failed)?,
+            Kind::Zstd => decoder(&file)
+                .and_then(|mut data| data.read_exact(&mut head))
+                .map_err(|error| unpack(path, error.into()))?,
         }
+        check_start(path, &head)?;
         let changed = (status.mtime(), status.mtime_nsec());
         let identity = format!("{bytes} {changed:?} {}", Digest::sha256(&[&head]));
         let bytes = bytes.next_multiple_of(SECTOR_BYTES);
@@ -164,7 +184,8 @@ impl Image {
             Kind::Raw => self.read_raw(&file, free, each).map_err(failed),
             Kind::Zstd => {
                 let mut data = decoder(&file).map_err(failed)?;
-                let read = self.read_stream(&mut data, free, each).map_err(failed)?;
+                let read = self.read_stream(&mut data, free, each);
+                let read = read.map_err(|error| unpack(&self.path, error.into()))?;
                 if read { Ok(()) } else { Err(Error::ImageChanged { path: self.path.clone() }) }
             }
         }
@@ -225,34 +246,33 @@ impl Image {
     }
 }
 
-fn check(path: &Path, status: &std::fs::Metadata, magic: &[u8]) -> Result<(), Error> {
-    let unsuitable =
-        |what: &str, advice| Error::Unsuitable { path: path.to_owned(), what: what.to_owned(), advice };
-    if status.is_dir() || status.file_type().is_char_device() {
-        return Err(unsuitable("no image file", "name a raw disk image or one that is packed by zstd"));
-    }
-    if status.len() == 0 {
-        return Err(unsuitable("empty", "name a raw disk image or one that is packed by zstd"));
-    }
-    match UNSUITABLE.iter().find(|(start, ..)| magic.starts_with(start)) {
-        Some((_, what, advice)) => Err(unsuitable(what, advice)),
+fn check(path: &Path, status: &std::fs::Metadata) -> Result<(), Error> {
+    let what = match status.len() {
+        _ if status.is_dir() || status.file_type().is_char_device() => "no image file",
+        0 => "empty",
+        _ => return Ok(()),
+    };
+    let advice = "name a raw disk image or one that is packed by zstd";
+    Err(Error::Unsuitable { path: path.to_owned(), what: what.to_owned(), advice })
+}
+
+/// Refuses what holds an image and is none, also where zstd packed it.
+fn check_start(path: &Path, head: &[u8]) -> Result<(), Error> {
+    match UNSUITABLE.iter().find(|(start, ..)| head.starts_with(start)) {
+        Some((_, what, advice)) => {
+            Err(Error::Unsuitable { path: path.to_owned(), what: (*what).to_owned(), advice })
+        }
         None => Ok(()),
     }
 }
 
-fn decoder(mut file: &File) -> io::Result<zstd::Decoder<'static, io::BufReader<File>>> {
-    file.seek(SeekFrom::Start(0))?;
-    zstd::Decoder::new(file.try_clone()?)
-}
-
-/// The length of what is packed: the frame says it, or it is unpacked once to be counted.
-fn unpacked_bytes(file: &File) -> io::Result<u64> {
-    let mut start = [0; 18];
-    let count = file.read_at(&mut start, 0)?;
-    if let Ok(Some(bytes)) = zstd_safe::get_frame_content_size(start.get(..count).unwrap_or(&[])) {
-        return Ok(bytes);
+fn unpack(path: &Path, fault: Fault) -> Error {
+    let path = path.to_owned();
+    match fault {
+        Fault::Cut => Error::CutOff { path, reason: "it ends in the middle of what zstd packed".to_owned() },
+        Fault::Damaged(source) => Error::Damaged { path, source },
+        Fault::Read(source) => Error::ReadImage { path, source },
     }
-    io::copy(&mut decoder(file)?, &mut io::sink())
 }
 
 /// The next range from `at` on that may hold something, widened to whole grains.
@@ -317,18 +337,4 @@ fn read_table(head: &[u8], bytes: u64) -> Option<Table> {
         let found = gpt::read(&mut Head(head), geometry).ok()?;
         Some(found.table)
     })
-}
-
-struct Head<'h>(&'h [u8]);
-
-impl ReadAt for Head<'_> {
-    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
-        let start = usize::try_from(offset).unwrap_or(usize::MAX);
-        let end = start.saturating_add(buffer.len());
-        match self.0.get(start..end) {
-            Some(bytes) => buffer.copy_from_slice(bytes),
-            None => return Err(ReadError { offset, length: buffer.len(), errno: 0 }),
-        }
-        Ok(())
-    }
 }

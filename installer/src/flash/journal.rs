@@ -4,8 +4,8 @@
 //! Does not: make anybody believe it: what it says is on the disk is compared with the image before it counts.
 
 use std::fs;
-use std::io::Write as _;
-use std::path::Path;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +22,14 @@ pub(super) struct Note {
     done_bytes: u64,
 }
 
+/// Says before anything is written whether a note can be kept here.
+pub fn check(path: &Path) -> Result<(), Error> {
+    let failed = |source| Error::Note { path: path.to_owned(), source };
+    let fresh = fresh(path).map_err(failed)?;
+    fs::File::create(&fresh).map_err(failed)?;
+    fs::remove_file(&fresh).map_err(failed)
+}
+
 /// How far the same image got on the same disk.
 pub(super) fn read(path: &Path, image: &str, target: &str) -> u64 {
     let note = fs::read(path).ok().and_then(|text| serde_json::from_slice::<Note>(&text).ok());
@@ -34,22 +42,23 @@ pub(super) fn write(path: &Path, image: &str, target: &str, done_bytes: u64) -> 
     let failed = |source| Error::Note { path: path.to_owned(), source };
     let note = Note { format: FORMAT, image: image.to_owned(), target: target.to_owned(), done_bytes };
     let text = serde_json::to_vec(&note).map_err(|error| failed(error.into()))?;
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).map_err(failed)?;
-    }
-    let fresh = path.with_extension("new");
+    let fresh = fresh(path).map_err(failed)?;
     let mut file = fs::File::create(&fresh).map_err(failed)?;
     file.write_all(&text).map_err(failed)?;
     file.sync_all().map_err(failed)?;
     fs::rename(&fresh, path).map_err(failed)
 }
 
-/// The image is on the disk: there is nothing to go on with.
-pub(super) fn forget(path: &Path) -> Result<(), Error> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(Error::Note { path: path.to_owned(), source: error })
-        }
-        _ => Ok(()),
+/// The file that takes the note's place, in a folder that is there.
+fn fresh(path: &Path) -> io::Result<PathBuf> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
     }
+    Ok(path.with_extension("new"))
+}
+
+/// The image is on the disk: there is nothing to go on with.
+pub(super) fn forget(path: &Path) {
+    // One that stays counts for nothing: what it says is there is compared first.
+    let _ = fs::remove_file(path);
 }

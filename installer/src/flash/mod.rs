@@ -8,8 +8,10 @@
 pub mod disks;
 
 mod error;
+mod form;
 mod image;
 mod journal;
+mod packed;
 mod stream;
 mod target;
 #[cfg(test)]
@@ -18,5 +20,6 @@ mod write;
 
 pub use error::Error;
 pub use image::{HEAD_BYTES, Image};
+pub use journal::check as check_note;
 pub use target::{Target, note_path, random_seed};
 pub use write::{Done, Request, write};

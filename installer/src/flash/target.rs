@@ -5,6 +5,7 @@
 
 use std::fs::{self, File};
 use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use ondisk::Digest;
@@ -35,6 +36,11 @@ impl Target {
             if path.starts_with("/dev") {
                 let reason = "there is no such disk; `billetctl flash IMAGE` lists those that there are";
                 return Err(Error::Refused { target: path.display().to_string(), reason: reason.to_owned() });
+            }
+            let folder = folder(path);
+            if !folder.is_dir() {
+                let reason = format!("there is no folder {}: make it first", folder.display());
+                return Err(Error::Refused { target: path.display().to_string(), reason });
             }
             return Ok(Self::File { path: path.to_owned(), bytes: None });
         }
@@ -69,15 +75,23 @@ impl Target {
     pub fn identity(&self) -> String {
         match self {
             Self::Disk(disk) => disk.identity(),
-            Self::File { path, .. } => {
-                fs::canonicalize(path).unwrap_or_else(|_| path.clone()).display().to_string()
-            }
+            Self::File { path, .. } => match fs::canonicalize(path) {
+                Ok(path) => path.display().to_string(),
+                // One that is about to be made has the name that it will be found by.
+                Err(_) => {
+                    let folder = fs::canonicalize(folder(path)).unwrap_or_default();
+                    folder.join(path.file_name().unwrap_or_default()).display().to_string()
+                }
+            },
         }
     }
 
     /// Says before anything is opened whether the image can be written to it.
     pub fn check(&self, image: &Image, force: bool) -> Result<(), Error> {
         let target = || self.path().display().to_string();
+        if let Some(reason) = self.same(image) {
+            return Err(Error::Refused { target: target(), reason: reason.to_owned() });
+        }
         let (bytes, sectors) = match self {
             Self::Disk(disk) => (Some(disk.bytes), Some(disk.sector_bytes)),
             Self::File { bytes, .. } => (*bytes, None),
@@ -99,6 +113,26 @@ impl Target {
         }
     }
 
+    /// Why writing to it would overwrite the image while that is read.
+    fn same(&self, image: &Image) -> Option<&'static str> {
+        let (path, reason) = match self {
+            Self::File { path, .. } => (path, "it is the image itself: name another file"),
+            Self::Disk(disk) => {
+                (disk.backing_file.as_ref()?, "it is a loop device over the image itself: name another disk")
+            }
+        };
+        let id = |path: &Path| fs::metadata(path).ok().map(|status| (status.dev(), status.ino()));
+        id(path).filter(|found| Some(*found) == id(image.path())).map(|_| reason)
+    }
+
+    /// Removes the file that [`Target::open`] made, when nothing can come of it.
+    pub fn abandon(&self) {
+        if self.is_blank() {
+            // Who cannot remove it is told of the failure that led here.
+            let _ = fs::remove_file(self.path());
+        }
+    }
+
     /// Opens it. `force`: although somebody uses it.
     pub fn open(&self, image: &Image, force: bool) -> Result<Direct, Error> {
         let path = self.path();
@@ -110,6 +144,11 @@ impl Target {
         let shared = force && matches!(self, Self::Disk(disk) if !disk.uses.is_empty());
         Direct::open(&path, image.sector_bytes().unwrap_or(512), shared).map_err(Error::Open)
     }
+}
+
+/// The folder that a file lies in.
+fn folder(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Where the note for a target is kept, in a folder of such notes.
@@ -138,7 +177,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let source = folder.path().join("image");
         fs::write(&source, vec![5; 3 << 20]).unwrap();
-        let image = Image::open(&source).unwrap();
+        let image = Image::open_as_is(&source).unwrap();
         let long = folder.path().join("long");
         fs::write(&long, vec![9; 5 << 20]).unwrap();
         for (path, bytes) in [(folder.path().join("new"), 3 << 20), (long, 5 << 20)] {
@@ -160,7 +199,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let source = folder.path().join("image");
         fs::write(&source, vec![5; 1 << 20]).unwrap();
-        let image = Image::open(&source).unwrap();
+        let image = Image::open_as_is(&source).unwrap();
         let short = folder.path().join("short");
         fs::write(&short, "too short").unwrap();
         let target = Target::find(Path::new("/"), &short).unwrap();
@@ -171,5 +210,68 @@ mod tests {
             let error = Target::find(Path::new("/"), Path::new(path)).unwrap_err().to_string();
             assert!(error.contains(text), "{error}");
         }
+        let nowhere = folder.path().join("none/disk");
+        let error = Target::find(Path::new("/"), &nowhere).unwrap_err().to_string();
+        assert!(error.contains("there is no folder") && error.contains("none: make it first"), "{error}");
+    }
+
+    /// Under each of its names, as a loop device, and whatever is forced.
+    #[test]
+    fn the_image_itself_is_no_target() {
+        let folder = tempfile::tempdir().unwrap();
+        let source = folder.path().join("image");
+        fs::write(&source, vec![5; 1 << 20]).unwrap();
+        let image = Image::open_as_is(&source).unwrap();
+        let (link, hard) = (folder.path().join("link"), folder.path().join("hard"));
+        std::os::unix::fs::symlink(&source, &link).unwrap();
+        fs::hard_link(&source, &hard).unwrap();
+        for path in [&source, &link, &hard] {
+            let target = Target::find(Path::new("/"), path).unwrap();
+            let error = target.check(&image, true).unwrap_err().to_string();
+            assert!(error.contains("it is the image itself"), "{error}");
+        }
+        let device = |backing_file| {
+            let (name, model, serial) = ("loop7".to_owned(), String::new(), String::new());
+            let (is_removable, is_read_only, is_system) = (false, false, false);
+            let (bytes, sector_bytes, uses) = (2 << 20, 512, Vec::new());
+            Target::Disk(Disk {
+                name,
+                bytes,
+                sector_bytes,
+                model,
+                serial,
+                is_removable,
+                is_read_only,
+                uses,
+                is_system,
+                backing_file,
+            })
+        };
+        let error = device(Some(link)).check(&image, true).unwrap_err().to_string();
+        assert!(
+            error.contains("/dev/loop7") && error.contains("a loop device over the image itself"),
+            "{error}"
+        );
+        let other = folder.path().join("other");
+        fs::write(&other, "x").unwrap();
+        device(Some(other)).check(&image, true).unwrap();
+        device(None).check(&image, true).unwrap();
+    }
+
+    #[test]
+    fn a_file_is_the_same_target_before_and_after_it_was_made() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("in")).unwrap();
+        let path = folder.path().join("in/../disk");
+        let before = Target::find(Path::new("/"), &path).unwrap();
+        let (identity, note) = (before.identity(), note_path(folder.path(), &before));
+        fs::write(&path, "now it is there").unwrap();
+        let after = Target::find(Path::new("/"), &path).unwrap();
+        assert_eq!((identity, note), (after.identity(), note_path(folder.path(), &after)));
+        assert!(before.is_blank() && !after.is_blank());
+        after.abandon();
+        assert!(path.exists(), "it was there before");
+        before.abandon();
+        assert!(!path.exists());
     }
 }

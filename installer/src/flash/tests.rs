@@ -17,7 +17,14 @@ struct Failing {
     disk: Memory,
     operations: usize,
     fails_at: usize,
+    errno: i32,
 }
+
+/// `EIO`: a disk that was pulled out.
+const GONE: i32 = 5;
+
+/// `ENOSPC`: a file that found no room.
+const FULL: i32 = 28;
 
 impl Failing {
     fn step(&mut self) -> Result<(), DeviceError> {
@@ -25,7 +32,7 @@ impl Failing {
         if self.operations <= self.fails_at {
             return Ok(());
         }
-        let source = std::io::Error::from_raw_os_error(5);
+        let source = std::io::Error::from_raw_os_error(self.errno);
         Err(DeviceError { operation: "write", device: "test".into(), offset: 0, length: 1, source })
     }
 }
@@ -172,31 +179,86 @@ fn a_packed_image_is_the_same_as_a_raw_one() {
     }
 }
 
+/// An error with its causes, as it is printed.
+fn said(error: &Error) -> String {
+    let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
+    std::iter::once(error.to_string()).chain(causes.map(ToString::to_string)).collect::<Vec<_>>().join(": ")
+}
+
+/// Of a raw image, and of one that is unpacked on the way and has no place to begin in the middle.
 #[test]
 fn an_interruption_anywhere_is_gone_on_from() {
     let folder = tempfile::tempdir().unwrap();
-    let path = disk_image(folder.path(), 512);
+    let raw = disk_image(folder.path(), 512);
+    let packed = folder.path().join("image.raw.zst");
+    std::fs::write(&packed, zstd::encode_all(&std::fs::read(&raw).unwrap()[..], 3).unwrap()).unwrap();
     let note = folder.path().join("state/note.json");
-    let image = Image::open(&path).unwrap();
-    let mut whole = Failing { disk: used(12 * MIB), operations: 0, fails_at: usize::MAX };
-    write(&request(&image, None), &mut whole, &mut crate::silent).unwrap();
-    let (operations, mut kept) = (whole.operations, 0);
-    for fails_at in 0..operations {
-        let mut device = Failing { disk: used(12 * MIB), operations: 0, fails_at };
-        write(&request(&image, Some(&note)), &mut device, &mut crate::silent).unwrap_err();
-        // From the erasure on, the disk starts nothing until the first MiB is written, before the last flush.
-        let mut start = vec![0; 1 << 20];
-        device.disk.read_at(0, &mut start).unwrap();
-        if (3..operations - 1).contains(&fails_at) {
-            assert!(start.iter().all(|byte| *byte == 0), "operation {fails_at} of {operations}");
+    for path in [&raw, &packed] {
+        let image = Image::open(path).unwrap();
+        assert_eq!(image.is_packed(), path == &packed);
+        let failing = |fails_at| Failing { disk: used(12 * MIB), operations: 0, fails_at, errno: GONE };
+        let mut whole = failing(usize::MAX);
+        write(&request(&image, None), &mut whole, &mut crate::silent).unwrap();
+        let (operations, mut kept) = (whole.operations, 0);
+        for fails_at in 0..operations {
+            let mut device = failing(fails_at);
+            let error = write(&request(&image, Some(&note)), &mut device, &mut crate::silent).unwrap_err();
+            let said = said(&error);
+            assert!(
+                said.contains("it goes on where it was") && said.contains("of test: Input/output"),
+                "{said}"
+            );
+            // From the erasure on, the disk starts nothing until the first MiB is written, before the last flush.
+            let mut start = vec![0; 1 << 20];
+            device.disk.read_at(0, &mut start).unwrap();
+            if (3..operations - 1).contains(&fails_at) {
+                assert!(start.iter().all(|byte| *byte == 0), "operation {fails_at} of {operations}");
+            }
+            device.fails_at = usize::MAX;
+            let done = write(&request(&image, Some(&note)), &mut device, &mut crate::silent).unwrap();
+            kept += done.kept_bytes;
+            judge(&device.disk, &raw, 512);
+            assert!(!note.exists());
         }
-        device.fails_at = usize::MAX;
-        let done = write(&request(&image, Some(&note)), &mut device, &mut crate::silent).unwrap();
-        kept += done.kept_bytes;
-        judge(&device.disk, &path, 512);
-        assert!(!note.exists());
+        assert!(kept > 0, "nothing was gone on from");
     }
-    assert!(kept > 0, "nothing was gone on from");
+}
+
+#[test]
+fn a_full_file_system_is_no_faulty_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let image = Image::open(&disk_image(folder.path(), 512)).unwrap();
+    let mut device = Failing { disk: used(12 * MIB), operations: 0, fails_at: 5, errno: FULL };
+    let error = write(&request(&image, None), &mut device, &mut crate::silent).unwrap_err();
+    let said = said(&error);
+    assert!(
+        said.starts_with("the file system of the disk is full: make room") && said.contains("No space"),
+        "{said}"
+    );
+    assert!(!said.contains("stopped") && !error.is_of_image(), "{said}");
+}
+
+/// Nobody loses a disk for a note: who can keep none is told before, and whatever happens to it later is no reason to stop.
+#[test]
+fn a_note_that_cannot_be_kept_stops_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = disk_image(folder.path(), 512);
+    let image = Image::open(&path).unwrap();
+    let good = folder.path().join("state/note.json");
+    check_note(&good).unwrap();
+    assert_eq!(
+        std::fs::read_dir(folder.path().join("state")).unwrap().count(),
+        0,
+        "it leaves nothing behind"
+    );
+    let in_the_way = folder.path().join("file");
+    std::fs::write(&in_the_way, "a file where a folder is wanted").unwrap();
+    let note = in_the_way.join("note.json");
+    let said = said(&check_note(&note).unwrap_err());
+    assert!(said.contains("keep the note") && said.contains("note.json"), "{said}");
+    let mut disk = used(12 * MIB);
+    write(&request(&image, Some(&note)), &mut disk, &mut crate::silent).unwrap();
+    judge(&disk, &path, 512);
 }
 
 #[test]
@@ -236,19 +298,98 @@ fn a_power_cut_anywhere_is_gone_on_from() {
 }
 
 #[test]
-fn what_is_no_disk_image_is_written_as_it_is() {
+fn what_is_no_disk_image_is_written_as_it_is_if_that_is_wanted() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("plain");
     for length in [100_usize, 700_000, 3_000_000] {
-        std::fs::write(&path, pattern(0, length)).unwrap();
-        let image = Image::open(&path).unwrap();
-        assert!(image.table().is_none() && !image.is_ours());
-        let mut disk = used(4 * MIB);
-        write(&request(&image, None), &mut disk, &mut crate::silent).unwrap();
-        let mut found = vec![0; length];
-        disk.read_at(0, &mut found).unwrap();
-        assert!(found == pattern(0, length), "{length}");
+        let packed = zstd::encode_all(&pattern(0, length)[..], 3).unwrap();
+        for content in [pattern(0, length), packed] {
+            std::fs::write(&path, content).unwrap();
+            let error = Image::open(&path).unwrap_err().to_string();
+            assert!(error.contains("neither a partition table") && error.contains("--as-is"), "{error}");
+            let image = Image::open_as_is(&path).unwrap();
+            assert!(image.table().is_none() && !image.is_ours());
+            let mut disk = used(4 * MIB);
+            write(&request(&image, None), &mut disk, &mut crate::silent).unwrap();
+            let mut found = vec![0; length];
+            disk.read_at(0, &mut found).unwrap();
+            assert!(found == pattern(0, length), "{length}");
+        }
     }
+}
+
+#[test]
+fn an_image_that_was_cut_off_is_refused_raw_and_packed() {
+    let folder = tempfile::tempdir().unwrap();
+    for sector_bytes in [512, 4096] {
+        let path = disk_image(folder.path(), sector_bytes);
+        // The last partition ends with the seventh MiB.
+        File::options().write(true).open(&path).unwrap().set_len(6 * MIB).unwrap();
+        let raw = std::fs::read(&path).unwrap();
+        let packed = folder.path().join("cut.raw.zst");
+        std::fs::write(&packed, zstd::encode_all(&raw[..], 3).unwrap()).unwrap();
+        for path in [&path, &packed] {
+            let error = Image::open(path).unwrap_err();
+            let text = error.to_string();
+            let wanted = "is cut off: its partition table reaches to byte 7340032, and it has 6291456 bytes; fetch or build";
+            assert!(text.contains(wanted) && error.is_of_image(), "{text}");
+        }
+        assert_eq!(Image::open_as_is(&path).unwrap().bytes(), 6 * MIB);
+    }
+    let path = disk_image(folder.path(), 512);
+    let packed = zstd::encode_all(&std::fs::read(&path).unwrap()[..], 3).unwrap();
+    let short = folder.path().join("short.zst");
+    std::fs::write(&short, &packed[..packed.len() - 100]).unwrap();
+    for open in [Image::open, Image::open_as_is] {
+        let text = open(&short).unwrap_err().to_string();
+        assert!(text.contains("is cut off: it ends in the middle") && text.contains("fetch"), "{text}");
+    }
+    let mut damaged = packed.clone();
+    let middle = damaged.len() / 2;
+    damaged[middle] ^= 0x10;
+    std::fs::write(&short, &damaged).unwrap();
+    let error = match Image::open(&short) {
+        Err(error) => error,
+        Ok(image) => write(&request(&image, None), &mut used(12 * MIB), &mut crate::silent).unwrap_err(),
+    };
+    assert!(error.is_of_image() && error.to_string().contains("fetch or build it again"), "{error}");
+}
+
+#[test]
+fn an_iso_that_was_cut_off_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("image.iso");
+    let mut iso = vec![0; 3 << 20];
+    let at = ondisk::iso9660::DESCRIPTOR_OFFSET;
+    iso[at..at + 6].copy_from_slice(b"\x01CD001");
+    iso[at + 80..at + 84].copy_from_slice(&1536_u32.to_le_bytes());
+    iso[at + 128..at + 130].copy_from_slice(&2048_u16.to_le_bytes());
+    std::fs::write(&path, &iso).unwrap();
+    assert_eq!(Image::open(&path).unwrap().bytes(), 3 * MIB);
+    std::fs::write(&path, &iso[..iso.len() - 2048]).unwrap();
+    let error = Image::open(&path).unwrap_err().to_string();
+    assert!(error.contains("its ISO 9660 volume reaches to byte 3145728, and it has 3143680"), "{error}");
+}
+
+/// Its partitions are all there: the table's copy is made anew on every disk.
+#[test]
+fn an_image_without_the_copy_of_its_table_is_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = disk_image(folder.path(), 512);
+    let before = Image::open(&path).unwrap().table().unwrap().clone();
+    // Right behind the last partition, where the copy of a table would be if the file were a disk.
+    let file = File::options().write(true).open(&path).unwrap();
+    file.write_all_at(&pattern(0, 4096), 7 * MIB - 4096).unwrap();
+    file.set_len(7 * MIB).unwrap();
+    let image = Image::open(&path).unwrap();
+    assert_eq!(image.table().unwrap().partitions, before.partitions);
+    let mut disk = used(12 * MIB);
+    write(&request(&image, None), &mut disk, &mut crate::silent).unwrap();
+    let found = ondisk::gpt::read(&mut disk, Geometry::new(512, 12 * MIB).unwrap()).unwrap();
+    assert_eq!((found.primary_fault, found.table.partitions.len()), (None, 3));
+    let mut end = vec![0; 4096];
+    disk.read_at(7 * MIB - 4096, &mut end).unwrap();
+    assert!(end == pattern(0, 4096), "the end of the last partition");
 }
 
 #[test]
@@ -270,9 +411,12 @@ fn what_cannot_be_written_is_refused_before_the_first_write() {
         [(&b"QFI\xfb...."[..], "qemu-img convert -O raw"), (b"\xfd7zXZ\0", "xz --decompress"), (b"", "empty")]
     {
         let other = folder.path().join("other");
-        std::fs::write(&other, start).unwrap();
-        let error = Image::open(&other).unwrap_err().to_string();
-        assert!(error.contains(text), "{error}");
+        for packed in [false, true] {
+            let content = if packed { zstd::encode_all(start, 3).unwrap() } else { start.to_vec() };
+            std::fs::write(&other, content).unwrap();
+            let error = Image::open(&other).unwrap_err().to_string();
+            assert!(error.contains(text) || (packed && start.is_empty()), "{error}");
+        }
     }
     assert!(Image::open(folder.path()).is_err());
 }

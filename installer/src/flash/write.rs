@@ -63,13 +63,14 @@ pub fn write(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Done, Error> {
     let table = fitted(request, device)?;
-    let mut work = Work { request, device, progress, body: body(request.image), done: Done::default() };
+    let (body, note) = (body(request.image), request.note);
+    let mut work = Work { request, device, progress, body, note, done: Done::default() };
     work.erase()?;
     work.write()?;
     work.verify()?;
     work.finish(table.as_ref())?;
     if let Some(note) = request.note {
-        journal::forget(note)?;
+        journal::forget(note);
     }
     Ok(work.done)
 }
@@ -112,7 +113,9 @@ fn renew(table: &mut Table, seed: &[u8; 32]) {
 fn body(image: &Image) -> Range<u64> {
     let end = match image.table() {
         Some(table) => {
-            let sectors = table.geometry.last_usable().saturating_add(1);
+            // An image without the copy may have a partition where that would be.
+            let last = table.partitions.iter().map(|partition| partition.last_lba).max().unwrap_or(0);
+            let sectors = last.max(table.geometry.last_usable()).saturating_add(1);
             sectors.saturating_mul(u64::from(table.geometry.sector_bytes))
         }
         None => image.bytes(),
@@ -125,6 +128,8 @@ struct Work<'w, 'r> {
     device: &'w mut dyn BlockDevice,
     progress: &'w mut dyn FnMut(Progress),
     body: Range<u64>,
+    /// Where to note from here on.
+    note: Option<&'r Path>,
     done: Done,
 }
 
@@ -162,13 +167,14 @@ impl Work<'_, '_> {
             if since_note >= NOTE_BYTES && end > noted {
                 since_note = 0;
                 self.flush()?;
-                self.note(end)?;
+                self.note(end);
             }
             Ok(())
         })?;
         meter.end(self.progress);
         self.flush()?;
-        self.note(self.body.end)
+        self.note(self.body.end);
+        Ok(())
     }
 
     /// Writes bytes, unless an earlier attempt has.
@@ -180,7 +186,7 @@ impl Work<'_, '_> {
             self.done.kept_bytes += length;
             return Ok(());
         }
-        self.device.write_at(offset, bytes).map_err(Error::Write)?;
+        self.device.write_at(offset, bytes).map_err(|error| Error::of_write(self.request.name, error))?;
         self.done.written_bytes += length;
         Ok(())
     }
@@ -216,7 +222,9 @@ impl Work<'_, '_> {
             None => Ok(()),
             Some(offset) => {
                 // The next attempt must not take this for done.
-                self.request.note.map_or(Ok(()), journal::forget)?;
+                if let Some(note) = self.request.note {
+                    journal::forget(note);
+                }
                 Err(Error::Differs { target: self.request.name.to_owned(), offset })
             }
         }
@@ -243,7 +251,9 @@ impl Work<'_, '_> {
         for extent in last {
             let mut aligned = Buffer::new(extent.bytes.len());
             aligned.bytes_mut().copy_from_slice(&extent.bytes);
-            self.device.write_at(extent.offset, aligned.bytes()).map_err(Error::Write)?;
+            self.device
+                .write_at(extent.offset, aligned.bytes())
+                .map_err(|error| Error::of_write(self.request.name, error))?;
             self.flush()?;
             self.compare(extent.offset, aligned.bytes(), &mut room)?;
             self.done.written_bytes += extent.bytes.len() as u64;
@@ -255,18 +265,21 @@ impl Work<'_, '_> {
         if self.request.is_blank {
             return Ok(());
         }
-        self.device.zero(offset, length).map_err(Error::Write)?;
+        self.device.zero(offset, length).map_err(|error| Error::of_write(self.request.name, error))?;
         self.done.zeroed_bytes += length;
         Ok(())
     }
 
     fn flush(&mut self) -> Result<(), Error> {
-        self.device.flush().map_err(Error::Write)
+        self.device.flush().map_err(|error| Error::of_write(self.request.name, error))
     }
 
-    fn note(&self, done_bytes: u64) -> Result<(), Error> {
-        let Some(path) = self.request.note else { return Ok(()) };
-        journal::write(path, self.request.image.identity(), self.request.identity, done_bytes)
+    /// A note that cannot be kept is no reason to stop: the last one still holds.
+    fn note(&mut self, done_bytes: u64) {
+        let Some(path) = self.note else { return };
+        if journal::write(path, self.request.image.identity(), self.request.identity, done_bytes).is_err() {
+            self.note = None;
+        }
     }
 }
 

@@ -18,7 +18,7 @@ use crate::ReadError;
 
 pub use guid::{Guid, types};
 pub use layout::{ALIGNMENT_BYTES, Request, Size, lay_out};
-pub use read::{Copy, Found, read};
+pub use read::{Copy, Found, read, read_stated};
 
 /// Bytes of one entry. Others are allowed by the standard and read, this is what is written.
 const ENTRY_BYTES: u32 = 128;

@@ -46,6 +46,18 @@ pub fn read(disk: &mut impl ReadAt, geometry: Geometry) -> Result<Found, Error> 
     }
 }
 
+/// The table at the start of a disk or image as it says of itself, however long that really is: of an image that was cut
+/// off it tells how far it would reach. The geometry is the one that the header states.
+pub fn read_stated(disk: &mut impl ReadAt, sector_bytes: u32) -> Result<Table, Error> {
+    // Refuses other sectors before there is room for one.
+    let any = Geometry::new(sector_bytes, u64::MAX)?;
+    let mut sector = vec![0; sector_bytes as usize];
+    disk.read_at(any.offset(1), &mut sector).map_err(Error::Read)?;
+    let backup = Header::parse(&sector, 1)?.backup_lba;
+    let geometry = Geometry::new(sector_bytes, any.offset(backup.saturating_add(1)))?;
+    read_copy(disk, geometry, 1)
+}
+
 fn read_copy(disk: &mut impl ReadAt, geometry: Geometry, lba: u64) -> Result<Table, Error> {
     let mut sector = vec![0; geometry.sector_bytes as usize];
     disk.read_at(geometry.offset(lba), &mut sector).map_err(Error::Read)?;
@@ -63,6 +75,7 @@ fn read_copy(disk: &mut impl ReadAt, geometry: Geometry, lba: u64) -> Result<Tab
 }
 
 struct Header {
+    backup_lba: u64,
     first_usable: u64,
     last_usable: u64,
     disk_guid: Guid,
@@ -98,6 +111,7 @@ impl Header {
 
     fn fields(sector: &[u8]) -> Option<Self> {
         Some(Self {
+            backup_lba: le64(sector, 32)?,
             first_usable: le64(sector, 40)?,
             last_usable: le64(sector, 48)?,
             disk_guid: Guid::from_stored(array(sector, 56)?),

@@ -160,6 +160,18 @@ fn either_copy_is_enough() {
 }
 
 #[test]
+fn the_table_of_an_image_that_was_cut_off_tells_how_far_it_would_reach() {
+    for sector_bytes in [512, 4096] {
+        let table = table(sector_bytes);
+        let cut = &disk(&table)[..20 << 20];
+        assert_eq!(read_stated(&mut &*cut, sector_bytes).unwrap(), table);
+        let shorter = Geometry::new(sector_bytes, 20 * MIB).unwrap();
+        assert!(read(&mut &*cut, shorter).is_err());
+    }
+    assert_eq!(read_stated(&mut disk(&table(512)).as_slice(), 4096).unwrap_err(), Error::NoSignature);
+}
+
+#[test]
 fn a_table_for_other_sectors_is_not_taken() {
     let geometry = Geometry::new(4096, 64 * MIB).unwrap();
     let error = read(&mut disk(&table(512)).as_slice(), geometry).unwrap_err();
@@ -245,12 +257,16 @@ proptest! {
         if let Ok(found) = read(&mut Pages(&page), table.geometry) {
             prop_assert!(found.table.partitions.iter().all(|p| p.last_lba < table.geometry.sectors));
         }
+        if let Ok(stated) = read_stated(&mut Pages(&page), 512) {
+            prop_assert!(stated.partitions.iter().all(|p| p.last_lba < stated.geometry.sectors));
+        }
     }
 
     #[test]
     fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 1..5000)) {
         let geometry = Geometry::new(512, MIB).unwrap();
         prop_assert!(read(&mut Pages(&bytes), geometry).is_err());
+        prop_assert!(read_stated(&mut Pages(&bytes), 512).is_err());
     }
 }
 

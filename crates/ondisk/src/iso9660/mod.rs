@@ -3,7 +3,7 @@
 //! Owns: the volume label and the time that serves as its identifier; the layout of a new image ([`lay_out`]).
 //! Does not: read folders or files: the kernel does.
 //! Source: ECMA-119 §8.4; descriptors start at byte 32768 and are 2048 bytes long, of which: type 0, `CD001` 1,
-//! volume identifier 40 (32 bytes, space padded), creation time 813 and modification time 830 (17 bytes each).
+//! volume identifier 40 (32 bytes, space padded), blocks of the volume 80 (4, little-endian), bytes of a block 128 (2), creation time 813 and modification time 830 (17 bytes each).
 
 mod directory;
 mod write;
@@ -11,7 +11,7 @@ mod write;
 use alloc::format;
 use alloc::string::String;
 
-use crate::field::{bytes, u8_at};
+use crate::field::{bytes, le16, le32, u8_at};
 
 pub use write::{Error, File, Image, Layout, SECTOR_BYTES, lay_out};
 
@@ -33,14 +33,23 @@ pub struct Volume {
 /// Reads the primary volume descriptor of an image that starts with these bytes.
 #[must_use]
 pub fn parse(image: &[u8]) -> Option<Volume> {
-    let descriptor = bytes(image, DESCRIPTOR_OFFSET, DESCRIPTOR_BYTES)?;
-    // Type 1 is the primary one; it is the first on every image that firmware boots.
-    if bytes(descriptor, 1, 5)? != b"CD001" || u8_at(descriptor, 0)? != 1 {
-        return None;
-    }
+    let descriptor = primary(image)?;
     let label = String::from_utf8_lossy(bytes(descriptor, 40, 32)?);
     let uuid = time(bytes(descriptor, 830, 17)?).or_else(|| time(bytes(descriptor, 813, 17)?));
     Some(Volume { label: label.trim_end_matches([' ', '\0']).into(), uuid: uuid.unwrap_or_default() })
+}
+
+/// Bytes of the volume in an image that starts with these: a shorter image was cut off.
+#[must_use]
+pub fn volume_bytes(image: &[u8]) -> Option<u64> {
+    let descriptor = primary(image)?;
+    Some(u64::from(le32(descriptor, 80)?) * u64::from(le16(descriptor, 128)?))
+}
+
+fn primary(image: &[u8]) -> Option<&[u8]> {
+    let descriptor = bytes(image, DESCRIPTOR_OFFSET, DESCRIPTOR_BYTES)?;
+    // Type 1 is the primary one; it is the first on every image that firmware boots.
+    (bytes(descriptor, 1, 5)? == b"CD001" && u8_at(descriptor, 0)? == 1).then_some(descriptor)
 }
 
 /// `YYYYMMDDhhmmsscc` in digits and a time zone; all zeros mean that the time is not given.
@@ -75,6 +84,9 @@ mod tests {
         let image = std::fs::read(image).unwrap();
         let expected = Volume { label: "metal-iso".into(), uuid: "2025-01-31-12-34-56-00".into() };
         assert_eq!(parse(&image), Some(expected));
+        // xorriso pads the volume with 300 KiB of its own count.
+        let bytes = volume_bytes(&image).unwrap();
+        assert!(bytes > 300 << 10 && bytes <= image.len() as u64, "{bytes} of {}", image.len());
         assert_eq!(parse(&image[..DESCRIPTOR_OFFSET + 2047]), None);
     }
 }
