@@ -15,7 +15,7 @@ use crate::images::flashed;
 const HARDENING: [(&str, &str); 3] = [
     ("/proc/sys/kernel/kptr_restrict", "2"),
     ("/proc/sys/kernel/dmesg_restrict", "1"),
-    ("/proc/sys/kernel/unprivileged_bpf_disabled", "2"),
+    ("/proc/sys/kernel/unprivileged_bpf_disabled", "1"),
 ];
 
 /// Boots a disk with this image, whose volumes are encrypted, and asks what runs.
