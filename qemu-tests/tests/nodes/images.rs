@@ -102,7 +102,7 @@ fn built_kernel(folder: &Path) -> PathBuf {
 }
 
 /// Guides 11 and 12 as they stand, by buildah: a blank machine installs the first from a registry and upgrades to the second,
-/// of which a disk image is made too.
+/// which is one layer (`--squash`), and of which a disk image is made too.
 #[test]
 #[ignore = "long run"]
 fn what_the_guides_dockerfiles_make_installs_upgrades_and_makes_images() {
@@ -141,7 +141,7 @@ fn what_the_guides_dockerfiles_make_installs_upgrades_and_makes_images() {
     assert!(read(&format!("/usr/lib/modules/{release}/modules.dep")).contains(".ko"));
 
     let removed = "/usr/share/billet/sbom-kernel.spdx.json";
-    let rootfs = buildah.guide("rootfs", removed, &[]).unwrap();
+    let rootfs = buildah.guide("rootfs", removed, &["--squash"]).unwrap();
     let image = rootfs.display().to_string();
     node.admin().ok_within(&["upgrade", "--wait=false", "--image", &image], UPGRADE_LIMIT).unwrap();
     node.vm().expect("proved itself and is kept as billet-000002.efi", UPGRADE_LIMIT + BOOT_LIMIT).unwrap();
