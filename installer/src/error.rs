@@ -83,6 +83,14 @@ pub enum Error {
         /// The argument.
         argument: String,
     },
+    /// A kernel argument that says where an image runs.
+    #[error(
+        "the kernel argument {argument:?} changes the platform, which an image names once: use --platform NAME, in a profile platform = \"NAME\""
+    )]
+    PlatformArgument {
+        /// The argument.
+        argument: String,
+    },
     /// A kernel argument that does not reach the kernel unchanged through GRUB.
     #[error(
         "the kernel argument {argument:?} has a quotation mark or a backslash, which GRUB changes: a machine without UEFI cannot have it; correct machine.install.extraKernelArgs"
