@@ -27,7 +27,7 @@ pub use source::Source;
 
 pub use ondisk::Architecture;
 
-use crate::{Error, Progress, output};
+use crate::{Error, Progress, output, system};
 
 /// Name of the disk in a tar file: what Google's cloud looks for.
 const TAR_NAME: &str = "disk.raw";
@@ -106,6 +106,7 @@ impl Kind {
         path: &Path,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<(), Error> {
+        system::check_image_line(&source.system.boot.command_line)?;
         let mut packed = |packed| disk::write_packed(source, packed, sector_bytes, path, &mut *progress);
         match self {
             Self::Disk => disk::write(source, sector_bytes, path, progress),
