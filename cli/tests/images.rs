@@ -89,6 +89,7 @@ fn what_cannot_be_flashed_is_said() {
         (&["image", "build", "--from", "disk.raw"], "error: "),
         (&["image", "build", "--from", ".", "--kind", "iso"], "has no root.json"),
         (&["image", "build", "--from", ".", "--sector-size", "520"], "512 or 4096"),
+        (&["image", "build", "--from", ".", "--platform", "amazon"], "use one of akamai, aws, azure"),
     ] {
         let output = billetctl(home.path(), words);
         assert!(
@@ -234,6 +235,149 @@ fn parts(home: &Path) -> std::path::PathBuf {
     let folder = home.join("parts");
     installer::image::Source::new(system, home.to_owned()).save(&folder).unwrap();
     folder
+}
+
+/// What a host's program says; a program that is missing fails the test by name.
+fn tool(home: &Path, name: &str, words: &[&str]) -> String {
+    let mut command = Command::new(name);
+    command
+        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+        .env("LC_ALL", "C.UTF-8")
+        .current_dir(home)
+        .args(words);
+    let output = command.output().unwrap_or_else(|e| panic!("this test needs the host tool {name}: {e}"));
+    let said = text(&output.stdout) + &text(&output.stderr);
+    assert!(output.status.success(), "{name} {words:?}: {said}");
+    said
+}
+
+fn built(home: &Path, words: &[&str]) -> String {
+    let output = billetctl(home, &[&["image", "build", "--from", "parts"], words].concat());
+    assert!(output.status.success(), "{words:?}: {}", text(&output.stderr));
+    text(&output.stderr)
+}
+
+/// What `image build` does not make of the parts, and why.
+fn not_built(home: &Path, words: &[&str], wanted: &str) {
+    let output =
+        billetctl(home, &[&["image", "build", "--from", "parts", "--output", "none"], words].concat());
+    let said = text(&output.stderr);
+    assert!(!output.status.success() && said.contains(wanted), "{words:?}: {wanted:?} is not in {said}");
+    let made: Vec<_> = fs::read_dir(home.join("none")).into_iter().flatten().collect();
+    assert!(made.is_empty(), "{words:?}: {made:?}");
+}
+
+#[test]
+fn qemu_img_reads_the_disk_in_every_form() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    parts(home);
+    built(home, &["--kind", "disk,qcow2,vhd,vmdk", "--output", "out"]);
+    for (name, format) in [("qcow2", "qcow2"), ("vhd", "vpc"), ("vmdk", "vmdk")] {
+        let file = format!("out/metal-amd64.{name}");
+        // A fixed VHD has nothing but a footer, behind which nobody looks unasked; nor is there anything to check.
+        let info = tool(home, "qemu-img", &["info", "--output=json", "-f", format, &file]);
+        assert!(info.contains(&format!("\"format\": \"{format}\"")), "{info}");
+        if format != "vpc" {
+            let checked = tool(home, "qemu-img", &["check", "-f", format, &file]);
+            assert!(checked.contains("No errors were found on the image."), "{checked}");
+        }
+        let words = ["compare", "-f", "raw", "-F", format, "out/metal-amd64.raw", &file];
+        let same = tool(home, "qemu-img", &words);
+        assert!(same.contains("Images are identical."), "{same}");
+    }
+    // Azure's: whole mebibytes and a footer.
+    let length = |file: &str| fs::metadata(home.join(file)).unwrap().len();
+    assert_eq!(length("out/metal-amd64.vhd"), length("out/metal-amd64.raw") + 512);
+    assert_eq!(length("out/metal-amd64.raw") % (1 << 20), 0);
+    built(home, &["--kind", "qcow2", "--output", "again"]);
+    tool(home, "cmp", &["out/metal-amd64.qcow2", "again/metal-amd64.qcow2"]);
+}
+
+#[test]
+fn kernel_initramfs_and_command_line_are_the_ukis() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    parts(home);
+    let said =
+        built(home, &["--kind", "kernel,initramfs,cmdline,uki", "--platform", "aws", "--output", "out"]);
+    assert!(said.contains("nothing that is made has layers"), "{said}");
+    let line = fs::read_to_string(home.join("out/cmdline-aws-amd64")).unwrap();
+    assert_eq!(line, "panic=10 talos.platform=aws");
+    for (section, part) in
+        [(".linux", "kernel-amd64"), (".initrd", "initramfs-aws-amd64"), (".cmdline", "cmdline-aws-amd64")]
+    {
+        let dump = format!("{section}=section");
+        tool(home, "objcopy", &["-O", "binary", "--dump-section", &dump, "out/aws-amd64-uki.efi", "rest"]);
+        let section = fs::read(home.join("section")).unwrap();
+        let part = fs::read(home.join("out").join(part)).unwrap();
+        assert!(!part.is_empty() && section.starts_with(&part), "{dump}");
+        assert!(section[part.len()..].iter().all(|byte| *byte == 0), "{dump}");
+    }
+}
+
+/// One of each packing; the table has its own test.
+#[test]
+fn a_platform_has_its_name_its_argument_and_its_packing() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    parts(home);
+    for (platform, packed, unpack) in [
+        ("akamai", "raw.gz", "gzip -dc out/akamai-amd64.raw.gz | dd of=disk.raw conv=sparse bs=1M"),
+        ("aws", "tar.gz", "tar -xzSf out/aws-amd64.tar.gz disk.raw"),
+        (
+            "azure",
+            "vhd.tar.gz",
+            "tar -xzSf out/azure-amd64.vhd.tar.gz && qemu-img convert -f vpc disk.vhd disk.raw",
+        ),
+        ("hcloud", "raw.zst", "zstd -q -d out/hcloud-amd64.raw.zst -o disk.raw"),
+        ("oracle", "qcow2", "qemu-img convert -O raw out/oracle-amd64.qcow2 disk.raw"),
+        ("packet", "raw", "mv out/packet-amd64.raw disk.raw"),
+        ("vmware", "vmdk", "qemu-img convert -O raw out/vmware-amd64.vmdk disk.raw"),
+    ] {
+        built(home, &["--platform", platform, "--output", "out"]);
+        assert!(home.join(format!("out/{platform}-amd64.{packed}")).is_file(), "{platform}");
+        tool(home, "sh", &["-ec", &format!("{unpack}; sgdisk --verify disk.raw")]);
+        // The UKI that the disk starts names it.
+        let word = format!("talos.platform={platform}");
+        let told = tool(home, "sh", &["-ec", &format!("head -c 512M disk.raw | grep -c -a -F {word}")]);
+        assert_ne!(told.trim(), "0", "{platform}");
+        fs::remove_file(home.join("disk.raw")).unwrap();
+    }
+    // An image says itself where it runs.
+    built(home, &["--kind", "installer", "--platform", "gcp", "--output", "."]);
+    for output in ["one", "two"] {
+        let words = ["image", "build", "--from", "installer-amd64.tar", "--output", output];
+        let made = billetctl(home, &words);
+        assert!(made.status.success(), "{}", text(&made.stderr));
+    }
+    tool(home, "cmp", &["one/gcp-amd64.tar.gz", "two/gcp-amd64.tar.gz"]);
+}
+
+#[test]
+fn options_that_do_not_go_together_are_refused() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    parts(home);
+    let long = format!("billet.config.inline={}", "k".repeat(2000));
+    for (words, wanted) in [
+        (&["--sector-size", "4096", "--kind", "iso,disk"][..], "an ISO (iso) is for CD drives"),
+        (&["--sector-size", "4096", "--kind", "disk,vhd"], "(vhd) have sectors of 512 bytes"),
+        (&["--sector-size", "4096", "--platform", "azure"], "(vhd) have sectors of 512 bytes"),
+        (&["--sector-size", "4096", "--kind", "vmdk"], "(vmdk) have sectors of 512 bytes"),
+        (&["--sector-size", "4096", "--kind", "kernel"], "--sector-size is for disks"),
+        (&["--billetctl", "parts", "--kind", "iso"], "--billetctl is for --kind docker"),
+        (&["--platform", "container"], "a container is no machine"),
+        (&["--kind", "ova"], "vmdk"),
+        (&["--extra-kernel-arg", "talos.platform=aws"], "use --platform NAME"),
+        (&["--platform", "aws", "--extra-kernel-arg", "-talos.platform"], "use --platform NAME"),
+        (
+            &["--kind", "cmdline", "--extra-kernel-arg", &long],
+            "the longest is billet.config.inline with 2021 bytes",
+        ),
+    ] {
+        not_built(home, words, wanted);
+    }
 }
 
 /// SHA-256 of the TPM key in crates/tpm/testdata.

@@ -83,6 +83,26 @@ pub enum Error {
         /// The argument.
         argument: String,
     },
+    /// A kernel argument that says where an image runs.
+    #[error(
+        "the kernel argument {argument:?} changes the platform, which an image names once: use --platform NAME, in a profile platform = \"NAME\""
+    )]
+    PlatformArgument {
+        /// The argument.
+        argument: String,
+    },
+    /// More than the kernel takes.
+    #[error(
+        "the kernel's command line has {bytes} bytes and may have {most_bytes}, since the kernel cuts off what is behind: shorten kernel arguments or leave some out; the longest is {longest}"
+    )]
+    LongCommandLine {
+        /// Its length.
+        bytes: usize,
+        /// How long it may be.
+        most_bytes: usize,
+        /// The longest argument's name and length. Not its value, which may be a config.
+        longest: String,
+    },
     /// A kernel argument that does not reach the kernel unchanged through GRUB.
     #[error(
         "the kernel argument {argument:?} has a quotation mark or a backslash, which GRUB changes: a machine without UEFI cannot have it; correct machine.install.extraKernelArgs"

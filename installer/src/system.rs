@@ -20,6 +20,8 @@ use ondisk::{Architecture, fat, kernel};
 use crate::tree::Tree;
 use crate::{Error, initramfs, kernel_image, uki};
 
+#[cfg(feature = "image")]
+pub(crate) use arguments::check_image_line;
 pub use arguments::command_line;
 pub use signed::{Distrust, SIGN_COMMAND, Trusted};
 

@@ -10,11 +10,14 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use crate::Error;
+use crate::image::Platform;
 use crate::kernel::Given;
 
 /// What is changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Profile {
+    /// Where the image runs.
+    pub platform: Option<Platform>,
     /// Files that are added.
     pub additions: Vec<Addition>,
     /// Paths that are removed.
@@ -71,6 +74,7 @@ impl From {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct Text {
+    platform: Option<String>,
     #[serde(default)]
     add: Vec<Added>,
     #[serde(default)]
@@ -142,7 +146,9 @@ impl Profile {
             Removed::List(list) => list,
             Removed::Words(words) => words.split_whitespace().map(str::to_owned).collect(),
         };
+        let platform = text.platform.map(|name| Platform::named(&name)).transpose();
         let profile = Self {
+            platform: platform.map_err(|reason| bad(format!("platform: {reason}")))?,
             additions,
             remove,
             kernel_arguments: text.kernel_arguments,
@@ -181,6 +187,7 @@ impl Profile {
     /// What another one asks for besides.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
+        self.platform = other.platform.or(self.platform);
         self.additions.extend(other.additions);
         self.remove.extend(other.remove);
         self.kernel_arguments.extend(other.kernel_arguments);
@@ -228,6 +235,7 @@ mod tests {
             ("config = [", "line 1"),
             ("config-key = 'a.pub'\n", "a.pub is not there"),
             ("[kernel]\npath = 'vmlinuz'\n", "vmlinuz is not there"),
+            ("platform = 'amazon'\n", "\"amazon\" is no platform that is known: use one of akamai, aws"),
             ("[kernel]\nmodules = 'files'\n", "missing field `path`"),
         ] {
             let error = read(text).unwrap_err();

@@ -15,6 +15,7 @@ use oci::installer::{self as format, MINIMUM_FROM_LABEL, Walk};
 use ondisk::Architecture;
 use ondisk::manifest::RootManifest;
 
+use super::Platform;
 use crate::output::Output;
 use crate::secure_boot::{self, Enrol, Enrolment, Signer};
 use crate::system::{BootParts, System, names};
@@ -47,6 +48,18 @@ impl Source {
     pub fn new(system: System, layers: PathBuf) -> Self {
         let minimum_from = MINIMUM_FROM.to_owned();
         Self { system, layers, minimum_from, program: None, enrolment: None, lost_signature: false }
+    }
+
+    /// Platform and architecture, as files are called.
+    #[must_use]
+    pub fn name(&self) -> String {
+        format!("{}-{}", self.platform().name, self.system.boot.architecture().name())
+    }
+
+    /// Where it runs: what the command line says.
+    #[must_use]
+    pub fn platform(&self) -> Platform {
+        Platform::of(&self.system.boot.command_line)
     }
 
     /// Reads a folder of parts or an installer image; what has to be unpacked goes to `work`, which must be there.

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use installer::flash::{self, Image, Request, Target};
-use installer::image::{Architecture, Kind, Source};
+use installer::image::{Kind, Source};
 use ondisk::manifest::RootManifest;
 use qemu_tests::artifacts::build;
 use qemu_tests::buildah::Buildah;
@@ -32,7 +32,7 @@ fn made(kind: Kind, folder: &Path) -> PathBuf {
 
 fn made_from(installer: &Path, kind: Kind, folder: &Path) -> PathBuf {
     let source = Source::open(installer, folder).unwrap();
-    let path = folder.join(kind.file_name(Architecture::OWN));
+    let path = folder.join(kind.file_name(&source));
     kind.build(&source, 512, &path, &mut installer::silent).unwrap();
     path
 }

@@ -9,7 +9,7 @@ use installer::image::Source;
 use installer::secure_boot::{Enrol, Enrolment, Signer};
 use std::path::PathBuf;
 
-use super::build::Form;
+use super::form::Form;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Signing {
@@ -52,6 +52,11 @@ impl Signing {
                 "--sign-key: a folder for iPXE (pxe) has kernel and initramfs as files of their own, which no signature of \
                  yours covers, so firmware with Secure Boot would not start it: make it without --sign-key, and for such \
                  machines --kind uki (HTTP boot in the firmware's menu), iso or disk"
+            );
+        }
+        if !forms.iter().any(|form| form.is_signed()) {
+            bail!(
+                "--sign-key signs UKI and boot loader, and nothing that is made has them: add uki, iso or disk"
             );
         }
         if self.enrol_keys.is_some() && !forms.iter().any(|form| form.is_disk() || *form == Form::Iso) {
