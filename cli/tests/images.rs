@@ -17,6 +17,13 @@ fn billetctl(home: &Path, words: &[&str]) -> Output {
     command.stdin(std::process::Stdio::null()).output().unwrap()
 }
 
+/// What it printed; it has to succeed.
+fn done(home: &Path, words: &[&str]) -> String {
+    let output = billetctl(home, words);
+    assert!(output.status.success(), "{words:?}: {}", text(&output.stderr));
+    text(&output.stdout)
+}
+
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
@@ -221,14 +228,11 @@ fn parts(home: &Path) -> std::path::PathBuf {
         stub: stub.clone(),
         loader: stub,
         modules: vec![1; 4000],
-        network: Vec::new(),
         init: vec![2; 4000],
         command_line: "panic=10".into(),
         boot_entry: "ID=billet\n".into(),
         loader_config: "timeout 0\n".into(),
-        config_key: None,
-        authorities: Vec::new(),
-        signed_uki: Vec::new(),
+        ..BootParts::default()
     };
     let system = System { manifest: layer::stack("0.1.0", [base]).unwrap(), boot };
     let folder = home.join("parts");
@@ -254,11 +258,7 @@ fn device_keys(home: &Path) {
 #[test]
 fn configs_that_are_added_at_once_are_not_lost() {
     let home = tempfile::tempdir().unwrap();
-    let ok = |words: &[&str]| {
-        let output = billetctl(home.path(), words);
-        assert!(output.status.success(), "{words:?}: {}", text(&output.stderr));
-        text(&output.stdout)
-    };
+    let ok = |words: &[&str]| done(home.path(), words);
     parts(home.path());
     ok(&["gen", "config-key", "--name", "devices"]);
     ok(&["gen", "config", "demo", "https://10.0.0.1:6443", "-t", "worker", "-o", "worker.yaml"]);
@@ -295,11 +295,7 @@ fn configs_that_are_added_at_once_are_not_lost() {
 #[test]
 fn one_image_has_a_config_for_each_machine() {
     let home = tempfile::tempdir().unwrap();
-    let ok = |words: &[&str]| {
-        let output = billetctl(home.path(), words);
-        assert!(output.status.success(), "{words:?}: {}", text(&output.stderr));
-        text(&output.stdout)
-    };
+    let ok = |words: &[&str]| done(home.path(), words);
     let refused = |words: &[&str], wanted: &str| {
         let output = billetctl(home.path(), words);
         let said = text(&output.stderr);
