@@ -60,14 +60,11 @@ fn installer_image(folder: &Path) -> PathBuf {
         stub: STUB.to_vec(),
         loader: STUB.to_vec(),
         modules: b"modules".to_vec(),
-        network: Vec::new(),
         init: b"init".to_vec(),
         command_line: "panic=10".into(),
         boot_entry: "ID=billet\n".into(),
         loader_config: "timeout 0\n".into(),
-        config_key: None,
-        authorities: Vec::new(),
-        signed_uki: Vec::new(),
+        ..BootParts::default()
     };
     let source =
         Source::new(System { manifest: layer::stack("0.1.0", layers).unwrap(), boot }, folder.to_owned());

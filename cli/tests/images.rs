@@ -17,6 +17,13 @@ fn billetctl(home: &Path, words: &[&str]) -> Output {
     command.stdin(std::process::Stdio::null()).output().unwrap()
 }
 
+/// What it printed; it has to succeed.
+fn done(home: &Path, words: &[&str]) -> String {
+    let output = billetctl(home, words);
+    assert!(output.status.success(), "{words:?}: {}", text(&output.stderr));
+    text(&output.stdout)
+}
+
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
@@ -222,14 +229,11 @@ fn parts(home: &Path) -> std::path::PathBuf {
         stub: stub.clone(),
         loader: stub,
         modules: vec![1; 4000],
-        network: Vec::new(),
         init: vec![2; 4000],
         command_line: "panic=10".into(),
         boot_entry: "ID=billet\n".into(),
         loader_config: "timeout 0\n".into(),
-        config_key: None,
-        authorities: Vec::new(),
-        signed_uki: Vec::new(),
+        ..BootParts::default()
     };
     let system = System { manifest: layer::stack("0.1.0", [base]).unwrap(), boot };
     let folder = home.join("parts");
@@ -394,22 +398,59 @@ fn device_keys(home: &Path) {
     fs::write(home.join("rsa.pub"), [&[0, 1], &area[2..]].concat()).unwrap();
 }
 
+/// Whoever adds at the same time is refused or waits for nobody: what was said to be added is there.
+#[test]
+fn configs_that_are_added_at_once_are_not_lost() {
+    let home = tempfile::tempdir().unwrap();
+    let ok = |words: &[&str]| done(home.path(), words);
+    parts(home.path());
+    ok(&["gen", "config-key", "--name", "devices"]);
+    ok(&["gen", "config", "demo", "https://10.0.0.1:6443", "-t", "worker", "-o", "worker.yaml"]);
+    ok(&["image", "build", "--from", "parts", "--kind", "disk", "--config-key", "devices.pub"]);
+    let serials: Vec<String> = (1..=8).map(|number| format!("A-{number}")).collect();
+    let words = |serial| {
+        let key = ["--signing-key", "devices.key", "--serial", serial];
+        [&["image", "add-config", "metal-amd64.raw", "worker.yaml"][..], &key].concat()
+    };
+    let added: Vec<&String> = std::thread::scope(|scope| {
+        let all: Vec<_> = serials
+            .iter()
+            .map(|serial| (serial, scope.spawn(|| billetctl(home.path(), &words(serial)))))
+            .collect();
+        let ended = all.into_iter().filter_map(|(serial, adding)| {
+            let output = adding.join().unwrap();
+            let said = text(&output.stderr);
+            assert!(output.status.success() || said.contains("try again when that has ended"), "{said}");
+            output.status.success().then_some(serial)
+        });
+        ended.collect()
+    });
+    assert!(!added.is_empty());
+    let listed = ok(&["image", "list-config", "metal-amd64.raw"]);
+    for serial in &serials {
+        assert_eq!(
+            listed.contains(&format!("serial {serial} ")),
+            added.contains(&serial),
+            "{serial}: {listed}"
+        );
+    }
+}
+
 #[test]
 fn one_image_has_a_config_for_each_machine() {
     let home = tempfile::tempdir().unwrap();
-    let ok = |words: &[&str]| {
-        let output = billetctl(home.path(), words);
-        assert!(output.status.success(), "{words:?}: {}", text(&output.stderr));
-        text(&output.stdout)
-    };
+    let ok = |words: &[&str]| done(home.path(), words);
     let refused = |words: &[&str], wanted: &str| {
         let output = billetctl(home.path(), words);
         let said = text(&output.stderr);
         assert!(!output.status.success() && said.contains(wanted), "{words:?}: {wanted:?} is not in {said}");
     };
+    // Warnings of the config come first.
+    let said = |words: &[&str]| text(&billetctl(home.path(), words).stderr);
     parts(home.path());
     device_keys(home.path());
-    ok(&["gen", "config-key", "--name", "devices"]);
+    let made = ok(&["gen", "config-key", "--name", "devices"]);
+    let key = made.trim_end().strip_prefix("created devices.key (keep it) and devices.pub: key ").unwrap();
     ok(&["gen", "config-key", "--name", "others"]);
     refused(&["gen", "config-key", "--name", "devices"], "already exists");
     ok(&["gen", "config", "demo", "https://10.0.0.1:6443", "-t", "worker", "-o", "worker.yaml"]);
@@ -436,8 +477,17 @@ fn one_image_has_a_config_for_each_machine() {
         let before = fs::metadata(home.path().join(image)).unwrap().len();
         ok(&add(&["--mac", "52:54:00:00:00:01,52:54:00:00:00:02"]));
         ok(&add(&["--serial", "A-17", "--uuid", "4c4c4544-0039-3510-8059-b7c04f333231"]));
-        refused(&add(&["--serial", "A-17"]), "serial A-17 is in entry 2 and in entry 3");
-        ok(&add(&["--serial", "A-17", "--replace"]));
+        let uuid = "UUID 4c4c4544-0039-3510-8059-b7c04f333231";
+        let taken = format!(
+            "error: {image}: serial A-17 has a config already, entry 2 (serial A-17, {uuid}): `--replace` puts the new \
+             config in its place; nothing was changed\n"
+        );
+        assert!(said(&add(&["--serial", "A-17"])).ends_with(&taken));
+        let replaced = format!(
+            "{image}: worker.yaml for serial A-17; 2 configs in all\nreplaced entry 2 (serial A-17, {uuid}); no config is \
+             left for {uuid}: to keep them, add the config again with these too\n"
+        );
+        assert!(said(&add(&["--serial", "A-17", "--replace"])).ends_with(&replaced));
         let listed = ok(&["image", "list-config", image, "--config-key", "devices.pub"]);
         assert!(listed.contains("MAC 52:54:00:00:00:01, MAC 52:54:00:00:00:02"), "{listed}");
         assert!(listed.contains("serial A-17") && !listed.contains("UUID"), "{listed}");
@@ -448,11 +498,12 @@ fn one_image_has_a_config_for_each_machine() {
         );
         refused(
             &["image", "list-config", image, "--config-key", "others.pub"],
-            "this image takes configs of key",
+            &format!("this image takes configs of key {key}, and the public key is key"),
         );
         refused(&add(&[]), "name the machine");
         refused(&add(&["--mac", "525400000001"]), "--mac: \"525400000001\" is no MAC address");
-        refused(&add(&["--serial", "Default string"]), "boards without a serial number");
+        refused(&add(&["--serial", "Default string"]), "many machines have the same");
+        refused(&add(&["--uuid", "03000200-0400-0500-0006-000700080009"]), "many machines have the same");
         refused(&add(&["--tpm-key", "ab"]), "neither 64 hex digits nor a file");
         refused(&add(&["--tpm-key", "worker.yaml"]), "worker.yaml: it is no endorsement key of a TPM");
         refused(&add(&["--tpm-key", "rsa.pub"]), "rsa.pub: it is an RSA key");
@@ -460,14 +511,16 @@ fn one_image_has_a_config_for_each_machine() {
         refused(&add(&["--tpm-key", DIGEST, "--seal"]), "--seal needs the key itself");
         refused(&add(&["--tpm-key", "device.pub", "--tpm-key", DIGEST, "--seal"]), "takes one --tpm-key");
         ok(&add(&["--tpm-key", DIGEST]));
-        refused(&add(&["--tpm-key", "device.pub", "--seal"]), "is in entry 3 and in entry 4");
+        refused(&add(&["--tpm-key", "device.pub", "--seal"]), "has a config already, entry 3");
         ok(&add(&["--tpm-key", "device.pub", "--seal", "--replace"]));
+        let nothing = "nothing was replaced: no config was for this machine";
+        assert!(said(&add(&["--serial", "C", "--replace"])).contains(nothing));
         let listed = ok(&["image", "list-config", image]);
         assert!(listed.contains("SEALED FOR") && listed.contains(&format!("TPM key {DIGEST}")), "{listed}");
         assert_eq!(listed.matches("TPM key").count(), 2, "{listed}");
         let other =
             ["image", "add-config", image, "worker.yaml", "--signing-key", "others.key", "--serial", "B"];
-        refused(&other, "this image takes configs of key");
+        refused(&other, &format!("this image takes configs of key {key}, and the signing key is key"));
         let public =
             ["image", "add-config", image, "worker.yaml", "--signing-key", "devices.pub", "--serial", "B"];
         refused(&public, "no PEM block PRIVATE KEY");

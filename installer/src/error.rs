@@ -484,3 +484,10 @@ impl Error {
         move |source| Self::Write { path: path.to_owned(), source }
     }
 }
+
+/// An error with its causes, as it is printed.
+#[cfg(test)]
+pub(crate) fn in_full(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}

@@ -70,7 +70,7 @@ pub const fn loader_path(architecture: Architecture) -> &'static str {
 pub const LOADER_CONFIG_PATH: &str = "loader/loader.conf";
 
 /// What a UKI and an EFI system partition are made of, besides the manifest.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BootParts {
     /// See [`names::KERNEL`].
     pub kernel: Vec<u8>,

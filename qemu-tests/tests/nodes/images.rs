@@ -11,13 +11,12 @@ use installer::image::{Kind, Source};
 use ondisk::manifest::RootManifest;
 use qemu_tests::artifacts::build;
 use qemu_tests::buildah::Buildah;
-use qemu_tests::credentials::Credentials;
 use qemu_tests::installer_image::Registry;
 use qemu_tests::node::{BOOT_LIMIT, Transport};
 use qemu_tests::root::Root;
 use qemu_tests::{Bus, Drive, TestNode, Vm};
 
-use crate::install::{INSTALL_LIMIT, installing, with_blank};
+use crate::install::installed_from;
 
 /// What a node in maintenance mode tells the person before it.
 const MAINTENANCE: &str = "upload a configuration with";
@@ -117,19 +116,7 @@ fn what_the_guides_dockerfiles_make_installs_upgrades_and_makes_images() {
     buildah.guide("kernel", "/lib/modules", &[]).unwrap();
     let registry = Registry::start().unwrap();
     let image = registry.serve("custom/kernel", "1", &buildah.as_oci("kernel").unwrap()).unwrap();
-    let credentials = Credentials::generate().unwrap();
-    let named = format!("image: {image}");
-    let config = installing(&credentials.machine_config().unwrap(), &["disk: /dev/sda", &named]);
-    let config = config.replacen("machine:\n", &format!("machine:\n{}", registry.machine_section()), 1);
-    let node = TestNode::builder("buildah-kernel")
-        .transport(Transport::Stick)
-        .config(&config)
-        .credentials(credentials)
-        .machine(|vm, dir| Ok(with_blank(vm, dir)))
-        .start()
-        .unwrap();
-    node.vm().expect("installed Billet ", INSTALL_LIMIT * 2).unwrap();
-    node.vm().expect("root from /dev/sda2 (ROOT-A)", INSTALL_LIMIT).unwrap();
+    let node = installed_from(&registry, &image, "buildah-kernel", "");
     node.wait_api(BOOT_LIMIT).unwrap();
     node.expect("billet: boot sequence: done").unwrap();
     let read = |path: &str| node.admin().ok(&["read", path]).unwrap();
