@@ -152,7 +152,15 @@ fn expect_told(node: &TestNode) {
 #[test]
 fn a_signed_disk_enrols_its_key_and_starts() {
     let owner = Owner::with("disk");
-    let node = machine("secure-boot", &owner.path(DISK)).start().unwrap();
+    let disk = owner.path(DISK);
+    let uki = owner.verified(&disk, UKI_PATH);
+    owner.verified(&disk, loader_path(Architecture::OWN));
+    // Who signs a file by hand gets the same one.
+    fs::write(owner.path("by-hand.efi"), Image::parse(&uki).unwrap().without_signatures().unwrap()).unwrap();
+    let key = "--signing-key key.pem --signing-certificate certificate.pem";
+    owner.billetctl(&format!("gen secureboot sign {key} by-hand.efi"));
+    assert!(fs::read(owner.path("by-hand.efi")).unwrap() == uki);
+    let node = machine("secure-boot", &disk).start().unwrap();
     node.vm().expect(SECURE, ENROL_LIMIT).unwrap();
     node.wait_api(BOOT_LIMIT).unwrap();
     let layers = node.admin().ok(&["get", "rootlayers"]).unwrap();
