@@ -357,6 +357,19 @@ pub enum Error {
         /// What is there, and what to do.
         reason: &'static str,
     },
+    /// A hard link in a tar file whose target does not come before it.
+    #[error(
+        "{}: /{name} is a hard link to {target}, which does not come before it there: make the tar file with both, or with the \
+         link as a file of its own (tar --hard-dereference)", path.display()
+    )]
+    HardLink {
+        /// The tar file.
+        path: PathBuf,
+        /// The link.
+        name: String,
+        /// What it leads to.
+        target: String,
+    },
     /// A path that a system cannot be without.
     #[error("{path} cannot be removed: nothing starts without it; name what lies in it")]
     NotRemovable {

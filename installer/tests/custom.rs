@@ -226,3 +226,54 @@ fn what_cannot_be_is_refused_by_name() {
     let profile = Profile { certificates: vec![dir.path().join("a/opt/x")], ..Profile::default() };
     assert!(refused(profile).contains("no certificate in PEM form"));
 }
+
+/// A file that was named by mistake may be a secret: what it is is told, nothing that is in it.
+#[test]
+fn what_is_no_tar_file_is_told_without_its_content() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = source(&dir.path().join("base"));
+    let said = |profile: Profile| {
+        fs::create_dir_all(dir.path().join("work")).unwrap();
+        let error =
+            customise(&source, &profile, &dir.path().join("work"), &mut installer::silent).unwrap_err();
+        let causes = std::iter::successors(Some(&error as &dyn std::error::Error), |error| error.source());
+        causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+    };
+    let file = |name: &str, content: &[u8]| {
+        let path = dir.path().join(name);
+        fs::write(&path, content).unwrap();
+        path
+    };
+    let config = b"version: v1alpha1\nmachine:\n  token: 4hrlfe.secret\n".repeat(20);
+    let good = dir.path().join("good.tar");
+    folder(&dir.path().join("good"), &[("usr/a", "a")]);
+    tool("tar", &["-C", text(&dir.path().join("good")), "-cf", text(&good), "."]);
+    let mut damaged = fs::read(&good).unwrap();
+    damaged[512..512 + 700].copy_from_slice(&config[..700]);
+    let packed = zstd::bulk::compress(&config, 3).unwrap();
+    for (path, wanted) in [
+        (file("machine.yaml", &config), "machine.yaml is no tar file (it is a YAML file)"),
+        (file("packed.zst", &packed), "packed.zst is no tar file (it is a YAML file)"),
+        (file("passwd", b"root:x:0:0:secret:/root:/bin/sh\n"), "passwd is no tar file (it is a text)"),
+        (file("damaged.tar", &damaged), "damaged.tar: the tar file is damaged"),
+        (file("cut.tar", &fs::read(&good).unwrap()[..512 * 3 + 100]), "cut.tar: the tar file is"),
+    ] {
+        let addition = Addition { from: From::Tar(path.clone()), to: String::new() };
+        let added = said(Profile { additions: vec![addition], ..Profile::default() });
+        let extension = said(Profile { extensions: vec![path], ..Profile::default() });
+        for said in [added, extension] {
+            assert!(said.contains(wanted), "{wanted:?} is not in {said}");
+            assert!(!said.contains("secret") && !said.contains("token"), "{said}");
+        }
+    }
+    for (name, content, wanted) in [
+        ("from.yaml", &config, "from.yaml is no tar file (it is a YAML file): an image is a tar file"),
+        ("from.zst", &packed, "from.zst is no tar file (it is a zstd file): unpack it first (unzstd)"),
+        ("from.tar", &damaged, "read "),
+    ] {
+        let error = Source::open(&file(name, content), dir.path()).unwrap_err();
+        let said = format!("{error}: {:?}", std::error::Error::source(&error).map(ToString::to_string));
+        assert!(said.contains(wanted) && said.contains(name), "{wanted:?} is not in {said}");
+        assert!(!said.contains("secret") && !said.contains("token"), "{said}");
+    }
+}

@@ -1,31 +1,19 @@
 //! What is added: the files of folders, tar files and container images, and where they come from.
 //!
-//! Owns: reading each kind; refusing what no image can hold; finding that two sources want the same path to be different.
-//! Does not: know the root that they are added to.
-//! Source: OCI image specification, "Image Layer Filesystem Changeset" (whiteouts); POSIX ustar.
+//! Owns: reading each kind; finding that two sources want the same path to be different.
+//! Does not: know the root that they are added to; read tar files (`unpack`).
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{BufReader, Read, Seek as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use flate2::read::GzDecoder;
 use oci::archive::Archive;
 use ondisk::Architecture;
 
 use super::profile::{Addition, From};
+use super::unpack::{Entries, image, tar_file};
 use crate::Error;
 use crate::tree::{Entry, Node, Tree};
-
-/// How a gzip file begins (RFC 1952 §2.3.1).
-const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
-
-/// A name that removes another one, and one that removes all in its folder.
-const WHITEOUT: &str = ".wh.";
-const OPAQUE: &str = ".wh..wh..opq";
-
-type Entries = BTreeMap<String, Entry>;
 
 /// Entries of several sources.
 pub(super) struct Additions {
@@ -115,111 +103,4 @@ fn stage(path: &Path) -> Result<Entries, Error> {
         entry.mode = status.permissions().mode() & 0o7777;
     }
     Ok(entries)
-}
-
-fn tar_file(path: &Path) -> Result<Entries, Error> {
-    let mut file = File::open(path).map_err(Error::read(path))?;
-    let mut magic = Vec::new();
-    (&file).take(2).read_to_end(&mut magic).map_err(Error::read(path))?;
-    file.rewind().map_err(Error::read(path))?;
-    let mut entries = Entries::new();
-    let file = BufReader::new(file);
-    if magic == GZIP_MAGIC {
-        unpack(GzDecoder::new(file), path, &mut entries)?;
-    } else {
-        unpack(file, path, &mut entries)?;
-    }
-    Ok(entries)
-}
-
-/// All layers of an image, one over the other.
-fn image(path: &Path, architecture: Architecture) -> Result<Entries, Error> {
-    let archive = Archive::open(path)?;
-    let (manifest, _) = archive.image(architecture.name())?;
-    let mut entries = Entries::new();
-    for layer in &manifest.layers {
-        let blob = archive.blob(layer)?;
-        if layer.media_type.ends_with("gzip") {
-            unpack(GzDecoder::new(blob), path, &mut entries)?;
-        } else {
-            unpack(blob, path, &mut entries)?;
-        }
-    }
-    Ok(entries)
-}
-
-/// Puts the entries of a tar file over those that are there.
-fn unpack(data: impl Read, path: &Path, entries: &mut Entries) -> Result<(), Error> {
-    let mut data = data;
-    let mut archive = tar::Archive::new(&mut data);
-    for item in archive.entries().map_err(Error::read(path))? {
-        let mut item = item.map_err(Error::read(path))?;
-        let name = String::from_utf8_lossy(&item.path_bytes()).into_owned();
-        let name = name.trim_start_matches("./").trim_matches('/').to_owned();
-        if name.is_empty() || name == "." {
-            continue;
-        }
-        let (folder, last) = name.rsplit_once('/').unwrap_or(("", &name));
-        if last == OPAQUE {
-            forget(entries, folder, false);
-            continue;
-        }
-        if let Some(gone) = last.strip_prefix(WHITEOUT) {
-            let gone = if folder.is_empty() { gone.to_owned() } else { format!("{folder}/{gone}") };
-            forget(entries, &gone, true);
-            continue;
-        }
-        let entry = entry(&mut item, path, &name, entries)?;
-        if entry.node != Node::Dir {
-            forget(entries, &name, true);
-        }
-        entries.insert(name, entry);
-    }
-    // What is behind the end: only a blob that was read whole has its digest compared.
-    std::io::copy(&mut data, &mut std::io::sink()).map_err(Error::read(path))?;
-    Ok(())
-}
-
-fn entry(
-    item: &mut tar::Entry<'_, impl Read>,
-    path: &Path,
-    name: &str,
-    entries: &Entries,
-) -> Result<Entry, Error> {
-    let header = item.header();
-    let number = |value: std::io::Result<u64>| value.ok().and_then(|value| u32::try_from(value).ok());
-    let mode = header.mode().map_err(Error::read(path))? & 0o7777;
-    let (uid, gid) = (number(header.uid()).unwrap_or(0), number(header.gid()).unwrap_or(0));
-    let kind = header.entry_type();
-    let link = || {
-        let link = item.link_name_bytes().unwrap_or_default();
-        String::from_utf8_lossy(&link).into_owned()
-    };
-    let node = match kind {
-        tar::EntryType::Directory => Node::Dir,
-        tar::EntryType::Symlink => Node::Symlink(link()),
-        tar::EntryType::Link => {
-            let target = link();
-            let target = target.trim_start_matches("./").trim_start_matches('/');
-            return entries.get(target).cloned().ok_or_else(|| unsupported(path, name));
-        }
-        tar::EntryType::Regular | tar::EntryType::Continuous => {
-            let mut content = Vec::new();
-            item.read_to_end(&mut content).map_err(Error::read(path))?;
-            Node::Bytes(content)
-        }
-        _ => return Err(unsupported(path, name)),
-    };
-    let mode = if matches!(node, Node::Symlink(_)) { 0o777 } else { mode };
-    Ok(Entry { mode, uid, gid, node })
-}
-
-fn unsupported(path: &Path, name: &str) -> Error {
-    Error::Unsupported { path: path.join(name) }
-}
-
-/// Removes what lies in a folder, and the folder itself.
-fn forget(entries: &mut Entries, name: &str, itself: bool) {
-    let below = if name.is_empty() { String::new() } else { format!("{name}/") };
-    entries.retain(|path, _| !(path.starts_with(&below) && path != name || itself && path == name));
 }

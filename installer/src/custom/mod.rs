@@ -14,6 +14,7 @@ mod extension;
 mod kernel;
 mod lower;
 mod profile;
+mod unpack;
 
 use std::collections::BTreeMap;
 use std::fs;
