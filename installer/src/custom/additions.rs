@@ -9,11 +9,27 @@ use std::path::Path;
 
 use oci::archive::Archive;
 use ondisk::Architecture;
+use serde::Deserialize;
 
+use super::lower::Lower;
 use super::profile::{Addition, From};
 use super::unpack::{Entries, image, tar_file};
 use crate::Error;
+use crate::system;
 use crate::tree::{Entry, Node, Tree};
+
+/// What lies in every OCI layout, and what `docker save` writes.
+const LAYOUT: [&str; 2] = ["oci-layout", "index.json"];
+const SAVED: &str = "manifest.json";
+
+/// An image in that.
+#[derive(Deserialize)]
+struct Saved {
+    #[serde(rename = "Config")]
+    _config: String,
+    #[serde(rename = "Layers")]
+    _layers: Vec<String>,
+}
 
 /// Entries of several sources.
 pub(super) struct Additions {
@@ -33,10 +49,11 @@ impl Additions {
     pub(super) fn read(&mut self, addition: &Addition) -> Result<(), Error> {
         let name = addition.from.path().display().to_string();
         let entries = match &addition.from {
-            From::Folder(path) => folder(path)?,
+            From::Folder(path) => no_image(path, folder(path)?)?,
             From::Stage(path) => stage(path)?,
-            From::Tar(path) => tar_file(path)?,
+            From::Tar(path) => no_image(path, tar_file(path)?)?,
             From::Image(path) => image(path, self.architecture)?,
+            From::File(path) => one(path)?,
         };
         let to = addition.to.trim_matches('/');
         for (path, entry) in entries {
@@ -57,6 +74,20 @@ impl Additions {
         }
         self.entries.insert(path.to_owned(), (entry, source.to_owned()));
         Ok(())
+    }
+
+    /// Refuses what would lie where the boot parts do.
+    pub(super) fn without_boot_parts(self, lower: &Lower) -> Result<Self, Error> {
+        let below = format!("{}/", system::FOLDER);
+        let is_part = |(path, (entry, _)): &(&String, &(Entry, String))| {
+            entry.node != Node::Dir && format!("{}/", lower.resolve_for(path, entry)).starts_with(&below)
+        };
+        match self.entries.iter().find(is_part) {
+            Some((path, (_, source))) => {
+                Err(Error::BootPart { path: path.clone(), source_name: source.clone() })
+            }
+            None => Ok(self),
+        }
     }
 
     /// All entries, if no two of them contradict each other.
@@ -83,14 +114,40 @@ fn folder(path: &Path) -> Result<Entries, Error> {
     Ok(tree.iter().map(|(path, entry)| (path.to_owned(), entry.clone())).collect())
 }
 
+/// One file under its own name.
+fn one(path: &Path) -> Result<Entries, Error> {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let name = name.ok_or_else(|| Error::Unsupported { path: path.to_owned() })?;
+    let status = path.metadata().map_err(Error::read(path))?;
+    if !status.is_file() {
+        return Err(Error::Unsupported { path: path.to_owned() });
+    }
+    let mode = if status.permissions().mode() & 0o100 == 0 { 0o644 } else { 0o755 };
+    Ok([(name.to_owned(), Entry::new(mode, Node::File(path.to_owned())))].into())
+}
+
+/// The files, unless they are an image's blobs and documents, which nobody wants as files.
+fn no_image(path: &Path, entries: Entries) -> Result<Entries, Error> {
+    let layout = LAYOUT.iter().all(|name| entries.contains_key(*name));
+    let saved = || -> Result<bool, Error> {
+        match entries.get(SAVED) {
+            Some(entry) => {
+                let text = entry.content()?;
+                let document: Option<Vec<Saved>> = serde_json::from_slice(&text).ok();
+                Ok(document.is_some_and(|images| !images.is_empty()))
+            }
+            None => Ok(false),
+        }
+    };
+    if layout || saved()? { Err(Error::ImageAsFiles { path: path.to_owned() }) } else { Ok(entries) }
+}
+
 /// A folder with its modes, a container image, or another tar file.
 pub(super) fn of_any(path: &Path, architecture: Architecture) -> Result<Entries, Error> {
-    if path.is_dir() {
-        return stage(path);
-    }
     match Archive::open(path) {
         Ok(archive) if archive.is_image() => image(path, architecture),
-        _ => tar_file(path),
+        _ if path.is_dir() => stage(path),
+        _ => no_image(path, tar_file(path)?),
     }
 }
 

@@ -26,7 +26,13 @@ const WHITEOUT: &str = ".wh.";
 const OPAQUE: &str = ".wh..wh..opq";
 
 /// What to give instead of a file that is none.
-const WANTED: &str = "name a folder or a tar file, which gzip or zstd may have packed";
+const WANTED: &str = "name a folder, a tar file, which gzip or zstd may have packed, or one file with the folder that it goes \
+    to (--add FILE:/FOLDER; in a profile, file and to)";
+
+/// Whether a file is packed in a way that is unpacked here.
+pub(super) fn is_packed(head: &[u8]) -> bool {
+    head.starts_with(GZIP_MAGIC) || head.starts_with(ZSTD_MAGIC)
+}
 
 /// Files by their paths.
 pub(super) type Entries = BTreeMap<String, Entry>;
@@ -42,7 +48,11 @@ pub(super) fn tar_file(path: &Path) -> Result<Entries, Error> {
 /// All layers of an image, one over the other.
 pub(super) fn image(path: &Path, architecture: Architecture) -> Result<Entries, Error> {
     let archive = Archive::open(path)?;
-    let (manifest, _) = archive.image(architecture.name())?;
+    let (manifest, _) = archive.image(architecture.name()).map_err(|error| match error {
+        // Said of nodes elsewhere.
+        oci::Error::Architecture { image, wanted, offered } => Error::ForeignImage { image, wanted, offered },
+        other => other.into(),
+    })?;
     let mut entries = Entries::new();
     for layer in &manifest.layers {
         unpack(archive.blob(layer)?, path, &mut entries)?;
