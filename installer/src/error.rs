@@ -76,12 +76,12 @@ pub enum Error {
     #[error("compress the initramfs")]
     Compress(#[source] io::Error),
     /// A kernel argument that cannot stand in a command line.
-    #[error(
-        "the kernel argument {argument:?} is empty or has a control character: correct machine.install.extraKernelArgs"
-    )]
+    #[error("the kernel argument {argument:?} is empty or has a control character: correct {place}")]
     KernelArgument {
         /// The argument.
         argument: String,
+        /// Where it comes from.
+        place: &'static str,
     },
     /// A kernel argument that says where an image runs.
     #[error(
@@ -353,6 +353,14 @@ pub enum Error {
         /// What is missing.
         part: String,
     },
+    /// A folder of a build, which has the parts in another form.
+    #[error("{} is the folder of a build, and images are made of an installer image: give {}", folder.display(), image.display())]
+    BuildFolder {
+        /// The folder.
+        folder: PathBuf,
+        /// The installer image in it.
+        image: PathBuf,
+    },
     /// A profile that says something that cannot be.
     #[error("{}: {reason}", path.display())]
     BadProfile {
@@ -377,6 +385,49 @@ pub enum Error {
         /// What is there, and what to do.
         reason: &'static str,
     },
+    /// A hard link in a tar file whose target does not come before it.
+    #[error(
+        "{}: /{name} is a hard link to {target}, which does not come before it there: make the tar file with both, or with the \
+         link as a file of its own (tar --hard-dereference)", path.display()
+    )]
+    HardLink {
+        /// The tar file.
+        path: PathBuf,
+        /// The link.
+        name: String,
+        /// What it leads to.
+        target: String,
+    },
+    /// A container image where files are wanted.
+    #[error(
+        "{} is a container image, and its blobs would be added as files: add what is in it by a profile ([[add]] image = …), a \
+         system extension by --system-extension-image", path.display()
+    )]
+    ImageAsFiles {
+        /// Its file or folder.
+        path: PathBuf,
+    },
+    /// A container image for other machines than what is made.
+    #[error("{image} is for {offered}, and what is made is for {wanted}: give one for that")]
+    ForeignImage {
+        /// The image.
+        image: String,
+        /// What is made.
+        wanted: String,
+        /// What the image is for.
+        offered: String,
+    },
+    /// Something is added where the parts lie that a node's UKI is made of.
+    #[error(
+        "/{path} of {source_name}: what lies there is made with the image. Give a kernel by --kernel-path ([kernel] in a profile, \
+         /usr/install/vmlinuz behind FROM), kernel arguments by --extra-kernel-arg (kernel-arguments)"
+    )]
+    BootPart {
+        /// Where it would go.
+        path: String,
+        /// Where it comes from.
+        source_name: String,
+    },
     /// A path that a system cannot be without.
     #[error("{path} cannot be removed: nothing starts without it; name what lies in it")]
     NotRemovable {
@@ -388,6 +439,14 @@ pub enum Error {
     NoCertificate {
         /// The file.
         path: PathBuf,
+    },
+    /// A file with certificates that has something else, too.
+    #[error("{}: {reason}", path.display())]
+    BadCertificate {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and what to do.
+        reason: String,
     },
     /// A kernel that cannot be used, or its modules.
     #[error("kernel {kernel}: {reason}")]
@@ -415,8 +474,8 @@ pub enum Error {
     },
     /// Modules were changed, and no kernel came with them.
     #[error(
-        "{system} has modules of its own and no kernel for them: COPY the kernel to /usr/install/vmlinuz behind FROM, or name it \
-         in the profile ([kernel] path)"
+        "{system} has no kernel: its modules were removed or are for another kernel now, and none came with that. COPY the \
+         kernel to /usr/install/vmlinuz behind FROM, or name it (--kernel-path; in a profile [kernel] path)"
     )]
     NoKernel {
         /// The image or system.

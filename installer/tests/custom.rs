@@ -16,6 +16,9 @@ use installer::system::{BootParts, System};
 use installer::tree::Tree;
 use oci::archive::{self, Bytes, Content, NewImage};
 
+/// One that OpenSSL made.
+const CERTIFICATE: &str = include_str!("../../crates/api/testdata/client-multi-role.crt");
+
 /// A root with links as Debian has them, and a folder with modules.
 fn source(folder: &Path) -> Source {
     fs::create_dir_all(folder).unwrap();
@@ -77,7 +80,7 @@ fn a_customisation_is_two_layers_above_the_others() {
     let dir = tempfile::tempdir().unwrap();
     let source = source(&dir.path().join("base"));
     let certificate = dir.path().join("ca.pem");
-    fs::write(&certificate, "-----BEGIN CERTIFICATE-----\nMII\n-----END CERTIFICATE-----\n").unwrap();
+    fs::write(&certificate, CERTIFICATE).unwrap();
     let config = dir.path().join("config.yaml");
     fs::write(&config, "version: v1alpha1\n").unwrap();
     let profile = Profile {
@@ -226,4 +229,207 @@ fn what_cannot_be_is_refused_by_name() {
     assert!(error.contains("fifo"), "{error}");
     let profile = Profile { certificates: vec![dir.path().join("a/opt/x")], ..Profile::default() };
     assert!(refused(profile).contains("no certificate in PEM form"));
+    let lines: Vec<&str> = CERTIFICATE.lines().collect();
+    let key = "-----BEGIN PRIVATE KEY-----\nsecret\n-----END PRIVATE KEY-----\n";
+    for (text, wanted) in [
+        (CERTIFICATE.replace(lines[3], ""), "certificate 1 is damaged: what its PEM holds is no X.509"),
+        (format!("{CERTIFICATE}{}", CERTIFICATE.replace("MII", "!!!")), "certificate 2 is damaged"),
+        (format!("{CERTIFICATE}{key}"), "it has a private key, which everybody who has the image could read"),
+    ] {
+        let path = dir.path().join("bad.pem");
+        fs::write(&path, text).unwrap();
+        let error = refused(Profile { certificates: vec![path], ..Profile::default() });
+        assert!(error.contains(wanted) && !error.contains("secret"), "{wanted:?} is not in {error}");
+    }
+    let part = folder(&dir.path().join("part"), &[("lib/billet/boot/cmdline", "quiet")]);
+    let error = refused(additions(vec![part]));
+    assert!(error.contains("/lib/billet/boot/cmdline") && error.contains("--extra-kernel-arg"), "{error}");
+    let profile = Profile { kernel_arguments: vec!["a\nb".into()], ..Profile::default() };
+    let error = refused(profile);
+    assert!(error.contains("--extra-kernel-arg") && !error.contains("machine.install"), "{error}");
+    let links = dir.path().join("links");
+    folder(&links, &[("in/a", "a"), ("out", "o")]);
+    fs::hard_link(links.join("in/a"), links.join("in/b")).unwrap();
+    let packed = dir.path().join("links.tar");
+    tool("tar", &["-C", text(&links), "-cf", text(&packed), "in/a", "in/b"]);
+    tool("tar", &["-f", text(&packed), "--delete", "in/a"]);
+    let error = refused(additions(vec![Addition { from: From::Tar(packed), to: String::new() }]));
+    assert!(error.contains("links.tar: /in/b is a hard link to in/a"), "{error}");
+}
+
+/// An image as a file, packed and as a folder; what of it is added, and what is not.
+#[test]
+fn images_are_told_from_tar_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = source(&dir.path().join("base"));
+    let (tar, layout) = (dir.path().join("image.tar"), dir.path().join("layout"));
+    let file = |path: &str, text: &str| Content { path: path.into(), bytes: Bytes::Here(text.into()) };
+    let image = |architecture: &str| NewImage {
+        architecture: architecture.into(),
+        tag: "1".into(),
+        labels: Default::default(),
+        layers: vec![vec![file("opt/x", "x")]],
+    };
+    archive::write(&mut fs::File::create(&tar).unwrap(), &image("amd64")).unwrap();
+    fs::create_dir(&layout).unwrap();
+    tool("tar", &["-C", text(&layout), "-xf", text(&tar)]);
+    let docker = dir.path().join("docker.tar");
+    archive::write_docker(&mut fs::File::create(&docker).unwrap(), &image("amd64"), "a/b", &[]).unwrap();
+    let packed = dir.path().join("docker.tar.gz");
+    tool("cp", &[text(&docker), text(&dir.path().join("docker"))]);
+    tool("gzip", &["-n", text(&dir.path().join("docker"))]);
+    fs::rename(dir.path().join("docker.gz"), &packed).unwrap();
+    let added = |from: From| {
+        let profile = Profile { additions: vec![Addition { from, to: String::new() }], ..Profile::default() };
+        custom(&source, &profile, dir.path().join("work"))
+    };
+    for path in [&tar, &docker, &packed, &layout] {
+        let found = Addition::found(path.clone(), String::new()).unwrap();
+        let error = added(found.from).unwrap_err();
+        assert!(error.contains("is a container image") && error.contains("[[add]] image = "), "{error}");
+    }
+    let wanted = added(From::Image(tar)).unwrap();
+    assert_eq!(content(&wanted, "custom", "opt/x"), "x");
+    for path in [&layout, &docker] {
+        assert_eq!(added(From::Image(path.clone())).unwrap().system, wanted.system);
+    }
+    let foreign = dir.path().join("foreign.tar");
+    archive::write(&mut fs::File::create(&foreign).unwrap(), &image("arm64")).unwrap();
+    let error = added(From::Image(foreign)).unwrap_err();
+    assert!(
+        error.ends_with("is for linux/arm64, and what is made is for linux/amd64: give one for that"),
+        "{error}"
+    );
+    // A file of a web site that has the name only.
+    let site =
+        folder(&dir.path().join("site"), &[("usr/share/manifest.json", "{}"), ("manifest.json", "[]")]);
+    added(site.from).unwrap();
+    // A layer that zstd packed: its type says so, and its first bytes.
+    let config = fs::read_dir(layout.join("blobs/sha256")).unwrap().count();
+    assert_eq!(config, 3);
+    let index = fs::read_to_string(layout.join("index.json")).unwrap();
+    let digest = |text: &str| text.split("sha256:").nth(1).unwrap()[..64].to_owned();
+    let blob = |digest: &str| layout.join("blobs/sha256").join(digest);
+    let manifest = fs::read_to_string(blob(&digest(&index))).unwrap();
+    let layer = manifest.rsplit("sha256:").next().unwrap()[..64].to_owned();
+    let put = |bytes: &[u8]| {
+        fs::write(dir.path().join("blob"), bytes).unwrap();
+        let hash = tool("sha256sum", &[text(&dir.path().join("blob"))])[..64].to_owned();
+        fs::write(blob(&hash), bytes).unwrap();
+        hash
+    };
+    let old = fs::read(blob(&layer)).unwrap();
+    let new = zstd::bulk::compress(&old, 3).unwrap();
+    let sized = |text: String, old: usize, new: usize| {
+        text.replace(&format!("\"size\":{old}"), &format!("\"size\":{new}"))
+    };
+    let changed = sized(manifest.replace(&layer, &put(&new)), old.len(), new.len());
+    let index =
+        sized(index.replace(&digest(&index), &put(changed.as_bytes())), manifest.len(), changed.len());
+    fs::write(layout.join("index.json"), index).unwrap();
+    assert_eq!(added(From::Image(layout)).unwrap().system, wanted.system);
+}
+
+/// Extensions that come one after the other, and what of them a node does nothing with.
+#[test]
+fn an_image_has_an_extension_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = source(&dir.path().join("base"));
+    let extension = |place: &str, name: &str, files: &[(&str, &str)]| {
+        let path = dir.path().join(place);
+        let manifest = format!("version: v1alpha1\nmetadata:\n  name: {name}\n  version: '1.0'\n");
+        folder(&path, &[("manifest.yaml", &manifest)]);
+        folder(&path.join("rootfs"), files);
+        path
+    };
+    let with = |extensions: Vec<PathBuf>| Profile { extensions, ..Profile::default() };
+    let tools = extension(
+        "tools",
+        "tools",
+        &[
+            ("usr/local/bin/tool", "1"),
+            ("usr/local/same", "s"),
+            ("usr/local/etc/containers/tool.yaml", "name: tool"),
+            ("usr/lib/firmware/intel-ucode/06-00-00", "m"),
+        ],
+    );
+    let made = custom(&source, &with(vec![tools.clone()]), dir.path().join("work")).unwrap();
+    let [services, microcode] = made.warnings.as_slice() else { panic!("{:?}", made.warnings) };
+    assert!(services.contains("extension tools: nodes do not run the services that"), "{services}");
+    assert!(services.contains("/usr/local/etc/containers/tool.yaml"), "{services}");
+    assert!(microcode.contains("do not load the processor microcode"), "{microcode}");
+    let refused = |profile: Profile| custom(&made, &profile, dir.path().join("more")).unwrap_err();
+    let again = refused(with(vec![tools.clone()]));
+    assert!(
+        again.contains("extension tools: the image has an extension of this name, version 1.0"),
+        "{again}"
+    );
+    let other = extension("other", "other", &[("usr/local/bin/tool", "2"), ("usr/local/same", "s")]);
+    let error = refused(with(vec![other]));
+    assert!(
+        error.contains(
+            "/usr/local/bin/tool is in extension tools of the image and, different, in extension other"
+        ),
+        "{error}"
+    );
+    assert!(!error.contains("same"), "{error}");
+    let third = extension("third", "third", &[("usr/local/third", "3")]);
+    let twice = refused(with(vec![third.clone(), third.clone()]));
+    assert!(twice.contains("extension third: it is named twice"), "{twice}");
+    let more = custom(&made, &with(vec![third]), dir.path().join("third-work")).unwrap();
+    assert_eq!(more.system.manifest.layers.len(), 3);
+    let profile = Profile { remove: vec!["/usr/bin/tool".into(), "-nothere".into()], ..Profile::default() };
+    let made = custom(&source, &profile, dir.path().join("absent")).unwrap();
+    assert_eq!(made.warnings, ["remove: the image has no -nothere, so nothing is removed there"]);
+}
+
+/// A file that was named by mistake may be a secret: what it is is told, nothing that is in it.
+#[test]
+fn what_is_no_tar_file_is_told_without_its_content() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = source(&dir.path().join("base"));
+    let said = |profile: Profile| {
+        fs::create_dir_all(dir.path().join("work")).unwrap();
+        let error =
+            customise(&source, &profile, &dir.path().join("work"), &mut installer::silent).unwrap_err();
+        let causes = std::iter::successors(Some(&error as &dyn std::error::Error), |error| error.source());
+        causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+    };
+    let file = |name: &str, content: &[u8]| {
+        let path = dir.path().join(name);
+        fs::write(&path, content).unwrap();
+        path
+    };
+    let config = b"version: v1alpha1\nmachine:\n  token: 4hrlfe.secret\n".repeat(20);
+    let good = dir.path().join("good.tar");
+    folder(&dir.path().join("good"), &[("usr/a", "a")]);
+    tool("tar", &["-C", text(&dir.path().join("good")), "-cf", text(&good), "."]);
+    let mut damaged = fs::read(&good).unwrap();
+    damaged[512..512 + 700].copy_from_slice(&config[..700]);
+    let packed = zstd::bulk::compress(&config, 3).unwrap();
+    for (path, wanted) in [
+        (file("machine.yaml", &config), "machine.yaml is no tar file (it is a YAML file)"),
+        (file("packed.zst", &packed), "packed.zst is no tar file (it is a YAML file)"),
+        (file("passwd", b"root:x:0:0:secret:/root:/bin/sh\n"), "passwd is no tar file (it is a text)"),
+        (file("damaged.tar", &damaged), "damaged.tar: the tar file is damaged"),
+        (file("cut.tar", &fs::read(&good).unwrap()[..512 * 3 + 100]), "cut.tar: the tar file is"),
+    ] {
+        let addition = Addition { from: From::Tar(path.clone()), to: String::new() };
+        let added = said(Profile { additions: vec![addition], ..Profile::default() });
+        let extension = said(Profile { extensions: vec![path], ..Profile::default() });
+        for said in [added, extension] {
+            assert!(said.contains(wanted), "{wanted:?} is not in {said}");
+            assert!(!said.contains("secret") && !said.contains("token"), "{said}");
+        }
+    }
+    for (name, content, wanted) in [
+        ("from.yaml", &config, "from.yaml is no tar file (it is a YAML file): an image is a tar file"),
+        ("from.zst", &packed, "from.zst is no tar file (it is a zstd file): unpack it first (unzstd)"),
+        ("from.tar", &damaged, "read "),
+    ] {
+        let error = Source::open(&file(name, content), dir.path()).unwrap_err();
+        let said = format!("{error}: {:?}", std::error::Error::source(&error).map(ToString::to_string));
+        assert!(said.contains(wanted) && said.contains(name), "{wanted:?} is not in {said}");
+        assert!(!said.contains("secret") && !said.contains("token"), "{said}");
+    }
 }

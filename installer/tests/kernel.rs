@@ -205,11 +205,47 @@ fn a_kernel_that_does_not_fit_is_refused() {
     let same = files(&dir.path().join("same"), &[("vmlinuz", &bzimage(OLD))]).join("vmlinuz");
     let made = customised(&source, &with_kernel(same, None), &dir.path().join("same-work")).unwrap();
     assert_eq!(names(&made), ["base", "kernel", "custom"]);
-    let whole = Profile { remove: vec!["/lib/modules".into()], ..with_kernel(kernel, None) };
+    let whole = Profile { remove: vec!["/lib/modules".into()], ..with_kernel(kernel.clone(), None) };
     let made = customised(&source, &whole, &dir.path().join("whole")).unwrap();
+    let [warning] = made.warnings.as_slice() else { panic!("{:?}", made.warnings) };
+    assert!(warning.contains("6.13.0-own has no modules, and its configuration was not found"), "{warning}");
     assert_eq!(names(&made), ["base", "kernel"]);
     assert!(made.system.manifest.kernel().is_none() && !listed(&made, "kernel").contains("modules/6"));
     made.system.uki(&[]).unwrap();
+}
+
+/// A kernel that has everything, in part as modules: without these it is none that starts a node.
+#[test]
+fn a_modular_kernel_without_modules_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = source(&dir.path().join("base"));
+    let own = own_kernel(&dir.path().join("own"));
+    let list = fs::read_to_string("../kernel-config/required.toml").unwrap();
+    // What must be off is not set.
+    let options = |value: &str| {
+        let lines = list.lines().filter(|line| !line.starts_with("off"));
+        let names = lines
+            .flat_map(|line| line.split('"').skip(1).step_by(2))
+            .filter(|name| name.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_'));
+        names.map(|name| format!("CONFIG_{name}={value}\n")).collect::<String>()
+    };
+    let config = own.join("boot/the-config");
+    let profile = || {
+        let mut profile = with_kernel(own.join("boot/vmlinuz"), None);
+        profile.kernel.as_mut().unwrap().config = Some(config.clone());
+        Profile { remove: vec!["/lib/modules".into()], ..profile }
+    };
+    fs::write(&config, options("y")).unwrap();
+    let made = customised(&source, &profile(), &dir.path().join("whole")).unwrap();
+    assert!(made.warnings.is_empty(), "{:?}", made.warnings);
+    let modular = options("y").replace("CONFIG_SQUASHFS=y", "CONFIG_SQUASHFS=m");
+    assert!(modular.contains("CONFIG_SQUASHFS=m"), "the option is in the list");
+    fs::write(&config, modular).unwrap();
+    let error = customised(&source, &profile(), &dir.path().join("modular")).unwrap_err();
+    assert!(error.contains("CONFIG_SQUASHFS must be y, is m, and there are no modules"), "{error}");
+    let mut with_modules = profile();
+    with_modules.kernel.as_mut().unwrap().modules = Some(own.clone());
+    customised(&source, &with_modules, &dir.path().join("modules")).unwrap();
 }
 
 #[test]
@@ -383,7 +419,7 @@ fn an_image_that_was_built_on_is_one_like_any_other() {
     };
     let error = Source::open(&image, &work("a")).unwrap_err().to_string();
     assert!(
-        error.contains("no kernel for them: COPY the kernel to /usr/install/vmlinuz behind FROM"),
+        error.contains("has no kernel: its modules were removed or are for another kernel now"),
         "{error}"
     );
     committed(&source, &root, Some(&bzimage(OLD)), &image);

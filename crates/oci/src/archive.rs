@@ -1,5 +1,5 @@
 //! An image as one tar file: reading one in OCI's image layout or as `docker save` writes it, and writing a layout of
-//! which every byte is known.
+//! which every byte is known. A folder with a layout in it is read too.
 //!
 //! Owns: where each blob lies in the file, the comparison of every digest.
 //! Does not: compress; layers of ours are compressed file systems already.
@@ -9,7 +9,7 @@ mod docker;
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek as _, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,11 +20,15 @@ pub use docker::write_docker;
 
 use crate::document::{self, Config, Descriptor, Document, Execution, Index, Manifest, Platform, Rootfs};
 use crate::files::Source;
-use crate::{Error, Hasher};
+use crate::{Error, Hasher, tarball};
 
+/// What an image in a file is.
+const WANTED: &str = "an image is a tar file with an OCI layout, or what `docker save` writes";
 const LAYOUT: &str = "oci-layout";
 const INDEX: &str = "index.json";
 const LAYOUT_TEXT: &str = r#"{"imageLayoutVersion":"1.0.0"}"#;
+/// Folders in folders of a layout: `blobs/sha256`.
+const LAYOUT_DEPTH: u32 = 2;
 /// The end of a tar file: two blocks of zeros.
 const END_BYTES: usize = 1024;
 /// Label of a name in an index (image specification, annotations).
@@ -32,33 +36,61 @@ const NAME: &str = "org.opencontainers.image.ref.name";
 /// How much is copied at once.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// An image in a file.
+/// An image in a file, or in a folder.
 #[derive(Debug)]
 pub struct Archive {
-    file: Arc<File>,
+    place: Place,
     name: String,
+    /// Offset and length of each file.
     entries: BTreeMap<String, (u64, u64)>,
+}
+
+#[derive(Debug)]
+enum Place {
+    Tar(Arc<File>),
+    /// Each file is one of its own.
+    Folder(PathBuf),
 }
 
 impl Archive {
     /// Finds what the file holds.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let read = |source| Error::Archive { operation: "read", source };
-        let file = File::open(path).map_err(read)?;
+        let name = path.display().to_string();
+        let read = |source| Error::ReadArchive { name: name.clone(), source };
+        if path.is_dir() {
+            let mut entries = BTreeMap::new();
+            list(path, "", LAYOUT_DEPTH, &mut entries).map_err(read)?;
+            return Ok(Self { place: Place::Folder(path.to_owned()), name, entries });
+        }
+        let mut file = File::open(path).map_err(read)?;
+        let mut head = Vec::new();
+        (&file).take(tarball::HEAD_BYTES as u64).read_to_end(&mut head).map_err(read)?;
+        tarball::check(&name, &head, WANTED)?;
+        file.rewind().map_err(read)?;
+        let (watched, failure) = tarball::Watched::new(&file);
+        let read = |error| Error::ReadArchive { name: name.clone(), source: failure.of(&error) };
         let mut entries = BTreeMap::new();
-        let mut archive = tar::Archive::new(&file);
+        let mut archive = tar::Archive::new(watched);
         for entry in archive.entries_with_seek().map_err(read)? {
             let entry = entry.map_err(read)?;
             let name = String::from_utf8_lossy(&entry.path_bytes()).trim_start_matches("./").to_owned();
             entries.insert(name, (entry.raw_file_position(), entry.size()));
         }
-        Ok(Self { file: Arc::new(file), name: path.display().to_string(), entries })
+        Ok(Self { place: Place::Tar(Arc::new(file)), name, entries })
     }
 
     /// Whether it is an image at all, and no other tar file.
     #[must_use]
     pub fn is_image(&self) -> bool {
-        [INDEX, docker::CONTENTS].iter().any(|name| self.entries.contains_key(*name))
+        [LAYOUT, INDEX].iter().all(|name| self.entries.contains_key(*name)) || docker::is_there(self)
+    }
+
+    /// The file that has an entry.
+    fn file(&self, entry: &str) -> io::Result<Arc<File>> {
+        match &self.place {
+            Place::Tar(file) => Ok(file.clone()),
+            Place::Folder(folder) => File::open(folder.join(entry)).map(Arc::new),
+        }
     }
 
     /// The image for machines of this architecture, with its config.
@@ -96,7 +128,8 @@ impl Archive {
         if length != descriptor.size {
             return Err(Error::Length { what: name, wanted: descriptor.size });
         }
-        let (file, wanted) = (self.file.clone(), descriptor.digest);
+        let read = |source| Error::ReadArchive { name: self.name.clone(), source };
+        let (file, wanted) = (self.file(&name).map_err(read)?, descriptor.digest);
         Ok(Box::new(Piece { file, at: start, end: start + length, hash: Hasher::default(), wanted }))
     }
 
@@ -114,7 +147,7 @@ impl Archive {
             return Err(self.bad(what, "too long"));
         }
         let mut content = Vec::new();
-        let read = |source| Error::Archive { operation: "read", source };
+        let read = |source| Error::ReadArchive { name: self.name.clone(), source };
         self.blob(descriptor)?.read_to_end(&mut content).map_err(read)?;
         Ok(content)
     }
@@ -123,14 +156,35 @@ impl Archive {
         let (start, length) = self.place(name)?;
         let length = usize::try_from(length).ok().filter(|length| *length <= document::MAX_BYTES);
         let mut content = vec![0; length.ok_or_else(|| self.bad("archive", format!("{name} is too long")))?];
-        let read = |source| Error::Archive { operation: "read", source };
-        self.file.read_exact_at(&mut content, start).map_err(read)?;
+        let read = |source| Error::ReadArchive { name: self.name.clone(), source };
+        self.file(name).and_then(|file| file.read_exact_at(&mut content, start)).map_err(read)?;
         Ok(content)
     }
 
     fn bad(&self, what: &'static str, reason: impl Into<String>) -> Error {
         Error::Document { what, image: self.name.clone(), reason: reason.into() }
     }
+}
+
+/// The files below a folder, by their paths in it.
+fn list(
+    folder: &Path,
+    above: &str,
+    depth: u32,
+    entries: &mut BTreeMap<String, (u64, u64)>,
+) -> io::Result<()> {
+    for item in std::fs::read_dir(folder)? {
+        let item = item?;
+        let path = format!("{above}{}", item.file_name().to_string_lossy());
+        // Blobs may be links to where several layouts share them.
+        let status = std::fs::metadata(item.path())?;
+        if status.is_file() {
+            entries.insert(path, (0, status.len()));
+        } else if status.is_dir() && depth > 0 {
+            list(&item.path(), &format!("{path}/"), depth - 1, entries)?;
+        }
+    }
+    Ok(())
 }
 
 /// A range of the file that is hashed on the way.
@@ -396,6 +450,23 @@ mod tests {
         }
         let wanted = [("billet/root.json", 2), ("billet/empty", 0), ("billet/layers/x", 700_000)];
         assert_eq!(found, wanted.map(|(path, length)| (path.to_owned(), length)));
+    }
+
+    #[test]
+    fn a_folder_with_a_layout_is_read_as_its_tar_file_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, _) = written(folder.path());
+        let unpacked = folder.path().join("layout");
+        std::fs::create_dir(&unpacked).unwrap();
+        tar::Archive::new(File::open(&path).unwrap()).unpack(&unpacked).unwrap();
+        let (one, other) = (Archive::open(&path).unwrap(), Archive::open(&unpacked).unwrap());
+        assert!(one.is_image() && other.is_image());
+        let (manifest, _) = other.image("amd64").unwrap();
+        assert_eq!(manifest, one.image("amd64").unwrap().0);
+        let mut content = Vec::new();
+        other.blob(&manifest.layers[1]).unwrap().read_to_end(&mut content).unwrap();
+        assert!(content.len() > 700_000);
+        assert!(!Archive::open(folder.path()).unwrap().is_image(), "a folder with something else");
     }
 
     #[test]

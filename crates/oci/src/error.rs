@@ -79,13 +79,31 @@ pub enum Error {
         /// What is wrong.
         reason: String,
     },
-    /// A local archive could not be read or written.
+    /// A local archive could not be written.
     #[error("{operation} the archive")]
     Archive {
-        /// `read`, `write`.
+        /// `write`.
         operation: &'static str,
         /// Why.
         source: std::io::Error,
+    },
+    /// A local archive could not be read.
+    #[error("read {name}")]
+    ReadArchive {
+        /// The file.
+        name: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A file that should be a tar file is something else.
+    #[error("{name} is no tar file (it is {found}): {advice}")]
+    NoTar {
+        /// The file.
+        name: String,
+        /// What it is.
+        found: &'static str,
+        /// What to do.
+        advice: String,
     },
     /// An image that must be signed is not.
     #[error("{image} is not signed with the key that ImageVerificationConfig names: {reasons}")]

@@ -10,6 +10,8 @@ use std::io::{self, BufReader, Read};
 
 use flate2::read::GzDecoder;
 
+use crate::tarball;
+
 /// A tar file's unit.
 const BLOCK_BYTES: u64 = 512;
 /// Longest extended header: paths are a few hundred bytes.
@@ -147,7 +149,11 @@ impl TarReader {
         loop {
             self.skip_rest()?;
             let Some(header) = self.header()? else { return Ok(None) };
-            self.left = long_size.take().unwrap_or(header.entry_size()?);
+            self.left = match long_size.take() {
+                Some(bytes) => bytes,
+                // The crate's error quotes the header.
+                None => header.entry_size().map_err(|_| broken("has a file without a length"))?,
+            };
             self.padding = self.left.next_multiple_of(BLOCK_BYTES) - self.left;
             match header.entry_type() {
                 tar::EntryType::XHeader => (long_path, long_size) = self.extension(long_path)?,
@@ -183,16 +189,7 @@ impl TarReader {
             self.source.finish()?;
             return Ok(None);
         }
-        let sum: u32 = header
-            .as_bytes()
-            .iter()
-            .enumerate()
-            .map(|(at, byte)| {
-                // The checksum counts itself as eight spaces.
-                if (148..156).contains(&at) { 32 } else { u32::from(*byte) }
-            })
-            .sum();
-        if header.cksum()? != sum {
+        if !tarball::has_its_sum(&header) {
             return Err(broken("is no tar file, or a damaged one"));
         }
         Ok(Some(header))

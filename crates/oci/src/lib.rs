@@ -18,6 +18,7 @@ pub mod registry;
 #[cfg(any(test, feature = "server"))]
 pub mod server;
 pub mod signature;
+pub mod tarball;
 
 mod digest;
 mod error;

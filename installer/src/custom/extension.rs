@@ -12,9 +12,11 @@ use std::path::{Path, PathBuf};
 
 use oci::installer::Version;
 use ondisk::Architecture;
+use ondisk::manifest::Layer;
 use serde::Deserialize;
 
 use super::additions::{self, Additions};
+use super::lower::Lower;
 use crate::Error;
 use crate::tree::{Entry, Node};
 
@@ -48,11 +50,85 @@ const ALLOWED: [&str; 18] = [
     "usr/share/vulkan/",
 ];
 
+/// Layers that an image has without extensions; more of a kind have a number behind that.
+const OWN_LAYERS: [&str; 5] = ["base", "custom", "kernel", "removed", "vmlinuz"];
+
+/// Where services of extensions are described.
+const SERVICES: &str = "usr/local/etc/containers/";
+/// Where a kernel looks for its processors' microcode.
+const MICROCODE: [&str; 2] = ["lib/firmware/intel-ucode/", "lib/firmware/amd-ucode/"];
+
 /// An extension that may be put in an image.
 pub(super) struct Extension {
     pub(super) name: String,
     pub(super) version: String,
     pub(super) entries: BTreeMap<String, Entry>,
+}
+
+impl Extension {
+    /// What of it a node does nothing with.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let files = |is: &dyn Fn(&str) -> bool| {
+            let files = self.entries.iter().filter(|(path, entry)| entry.node != Node::Dir && is(path));
+            files.map(|(path, _)| format!("/{path}")).collect::<Vec<_>>()
+        };
+        let services = files(&|path| path.starts_with(SERVICES) && path.ends_with(".yaml"));
+        let microcode = files(&|path| {
+            let path = path.strip_prefix("usr/").unwrap_or(path);
+            MICROCODE.iter().any(|folder| path.starts_with(folder))
+        });
+        let mut warnings = Vec::new();
+        if !services.is_empty() {
+            let files = services.join(", ");
+            warnings.push(format!(
+                "extension {}: nodes do not run the services that {files} describes; its files are there",
+                self.name
+            ));
+        }
+        if !microcode.is_empty() {
+            warnings.push(format!(
+                "extension {}: nodes do not load the processor microcode that it brings; the firmware's counts",
+                self.name
+            ));
+        }
+        warnings
+    }
+}
+
+/// Refuses extensions that the image has already, or that want files of those that it has to be different.
+pub(super) fn check_against(extensions: &[Extension], lower: &Lower, layers: &[Layer]) -> Result<(), Error> {
+    let mut conflicts = Vec::new();
+    for extension in extensions {
+        let name = &extension.name;
+        if let Some(layer) = layers.iter().find(|layer| layer.name == *name) {
+            let reason = format!(
+                "the image has an extension of this name, version {}: begin with the image as it was before that was added, or leave \
+                 this one out",
+                layer.version
+            );
+            return Err(Error::Extension { name: name.clone(), reason });
+        }
+        for (path, entry) in extension.entries.iter().filter(|(_, entry)| entry.node != Node::Dir) {
+            let place = lower.resolve_for(path, entry);
+            let Some(file) = lower.layer(&place) else { continue };
+            let layer = layers.iter().find(|layer| file.ends_with(layer.file_name()));
+            if let Some(layer) = layer.filter(|layer| !is_own(&layer.name))
+                && !lower.is_same(&place, entry)?
+            {
+                conflicts.push(format!(
+                    "/{path} is in extension {} of the image and, different, in extension {name}",
+                    layer.name
+                ));
+            }
+        }
+    }
+    if conflicts.is_empty() { Ok(()) } else { Err(Error::Conflicts { list: conflicts }) }
+}
+
+/// Whether a layer's name is not an extension's.
+fn is_own(name: &str) -> bool {
+    let kind = name.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches('-');
+    OWN_LAYERS.contains(&name) || OWN_LAYERS.contains(&kind)
 }
 
 #[derive(Deserialize)]
@@ -66,13 +142,7 @@ struct Metadata {
     name: String,
     version: String,
     #[serde(default)]
-    compatibility: Compatibility,
-}
-
-#[derive(Default, Deserialize)]
-struct Compatibility {
-    billet: Option<Constraint>,
-    talos: Option<Constraint>,
+    compatibility: BTreeMap<String, Constraint>,
 }
 
 #[derive(Deserialize)]
@@ -91,6 +161,10 @@ pub(super) fn read(
     for path in paths {
         let files = additions::of_any(path, architecture)?;
         let extension = one(path, files, version, release)?;
+        if found.iter().any(|other: &Extension| other.name == extension.name) {
+            let reason = format!("it is named twice, the second time by {}: leave one out", path.display());
+            return Err(Error::Extension { name: extension.name, reason });
+        }
         for (path, entry) in &extension.entries {
             all.put(&format!("extension {}", extension.name), path, entry.clone())?;
         }
@@ -130,11 +204,20 @@ fn one(
     if name.is_empty() || name.len() > 64 || !name.chars().all(is_name) {
         return Err(refuse("its name is not of the letters a-z, digits and -, which a layer's is".into()));
     }
-    for (system, constraint, own) in [
-        ("Billet", &manifest.metadata.compatibility.billet, version),
-        ("Talos", &manifest.metadata.compatibility.talos, TALOS),
-    ] {
-        let Some(Constraint { version: range }) = constraint else { continue };
+    if is_own(&name) {
+        return Err(refuse("layers of every image are called so: give it another name".into()));
+    }
+    for (key, Constraint { version: range }) in &manifest.metadata.compatibility {
+        let (system, own) = match key.as_str() {
+            "billet" => ("Billet", version),
+            "talos" => ("Talos", TALOS),
+            _ => {
+                return Err(refuse(format!(
+                    "{MANIFEST} says for which version of {key:?} it is, and an image is checked for billet and talos only: \
+                     correct the key"
+                )));
+            }
+        };
         let fits =
             fits(range, own).ok_or_else(|| refuse(format!("its range of versions {range:?} is none")))?;
         if !fits {
@@ -272,6 +355,13 @@ mod tests {
                 tool,
                 "version constraint < v1.5.0 can't be satisfied with Talos version 1.13.9",
             ),
+            (
+                manifest("tools", "  compatibility: {taols: {version: \">= 1.0.0\"}}\n"),
+                tool,
+                "for which version of \"taols\" it is, and an image is checked for billet and talos only",
+            ),
+            (manifest("kernel", ""), tool, "layers of every image are called so"),
+            (manifest("custom-2", ""), tool, "layers of every image are called so"),
             (
                 manifest("tools", "  compatibility: {billet: {version: new}}\n"),
                 tool,

@@ -31,6 +31,8 @@ pub(super) type Given = BTreeMap<String, (Entry, String)>;
 pub(super) struct Swapped {
     pub(super) tree: Tree,
     pub(super) release: Option<String>,
+    /// What nobody could tell of it.
+    pub(super) warning: Option<String>,
 }
 
 /// Modules among what is added, by release.
@@ -55,6 +57,11 @@ pub(super) fn change(
     let own = running.as_ref().map(|release| format!("{MODULES}/{release}"));
     let are_gone = gone.iter().any(|path| path == MODULES || own.as_ref() == Some(path));
     let foreign = added.keys().any(|release| Some(release) != running.as_ref());
+    let has_modules = !added.is_empty() || given.as_ref().is_some_and(|kernel| kernel.modules.is_some());
+    let warning = match given.as_ref().filter(|_| are_gone && !has_modules) {
+        Some(kernel) => kernel.check_without_modules(boot.architecture())?,
+        None => None,
+    };
     let (image, release, brought) = match given {
         Some(kernel) => (Some(kernel.image), Some(kernel.release), kernel.modules),
         None => (None, None, None),
@@ -62,7 +69,8 @@ pub(super) fn change(
     if are_gone || foreign || brought.is_some() {
         let modules = one_release(added, brought, release.as_ref())?;
         additions.retain(|path, (entry, _)| !is_below(&lower.resolve_for(path, entry)));
-        return swap(lower, image, release, modules, boot).map(Some);
+        let swapped = swap(lower, image, release, modules, boot)?;
+        return Ok(Some(Swapped { warning, ..swapped }));
     }
     if let Some(image) = image {
         if release != running {
@@ -194,7 +202,7 @@ fn swap(
         }
     }
     let tree = kernel::layer(boot, &more, modules.as_ref())?;
-    Ok(Swapped { tree, release: with_modules.map(str::to_owned) })
+    Ok(Swapped { tree, release: with_modules.map(str::to_owned), warning: None })
 }
 
 /// More modules for the kernel that there is: its index gets them, and its initramfs where they belong there.

@@ -84,6 +84,22 @@ impl Lower {
         self.entries.get(path).map(|(kind, _)| kind)
     }
 
+    /// The layer file that a name comes from.
+    pub(super) fn layer(&self, path: &str) -> Option<&Path> {
+        self.entries.get(path).map(|(_, layer)| layer.as_path())
+    }
+
+    /// Whether there is the same at this path, modes apart.
+    pub(super) fn is_same(&self, path: &str, entry: &Entry) -> Result<bool, Error> {
+        Ok(match (self.entry(path), &entry.node) {
+            (Some(Kind::File), Node::Bytes(_) | Node::File(_)) => {
+                self.content(path)? == Some(entry.content()?)
+            }
+            (Some(Kind::Link(there)), Node::Symlink(target)) => there == target,
+            _ => false,
+        })
+    }
+
     /// Whether nothing starts without it.
     pub(super) fn is_needed(&self, path: &str) -> bool {
         NEEDED.contains(&path) || path.starts_with(system::FOLDER)

@@ -14,6 +14,7 @@ mod extension;
 mod kernel;
 mod lower;
 mod profile;
+mod unpack;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,7 +25,7 @@ use ondisk::manifest::{Layer, RootManifest};
 use crate::bundle;
 use crate::image::{Source, platform};
 use crate::layer::{self, Spec, stack};
-use crate::system::{self, System, command_line, names};
+use crate::system::{self, System, command_line_of_image, names};
 use crate::tree::{Entry, Node, Tree};
 use crate::{Error, Progress};
 
@@ -70,7 +71,11 @@ fn extended(
     let release = source.system.manifest.kernel().and_then(|layer| layer.kernel_release.clone());
     let architecture = source.system.boot.architecture();
     let version = source.system.manifest.version.clone();
-    for extension in extension::read(extensions, &version, release.as_deref(), architecture)? {
+    let extensions = extension::read(extensions, &version, release.as_deref(), architecture)?;
+    let lower = Lower::read(&source.system.manifest.layers, &source.layers)?;
+    extension::check_against(&extensions, &lower, &source.system.manifest.layers)?;
+    source.warnings.extend(extensions.iter().flat_map(extension::Extension::warnings));
+    for extension in extensions {
         let lower = Lower::read(&source.system.manifest.layers, &source.layers)?;
         let entries = extension.entries.into_iter();
         let mut entries = entries.map(|(path, entry)| (path, (entry, extension.name.clone()))).collect();
@@ -100,7 +105,7 @@ fn changed(
     if let Some(platform) = profile.platform {
         boot.command_line = platform.on(&boot.command_line);
     }
-    boot.command_line = command_line(&boot.command_line, &profile.kernel_arguments)?;
+    boot.command_line = command_line_of_image(&boot.command_line, &profile.kernel_arguments)?;
     if let Some(path) = &profile.config_key {
         let text = fs::read_to_string(path).map_err(Error::read(path))?;
         let reason = |error: bundle::Error| Error::BadConfigKey { path: path.clone(), source: error };
@@ -112,6 +117,7 @@ fn changed(
     let mut additions = added(&lower, profile, &boot.command_line, source)?.into_entries()?;
     let swapped = kernel::change(&lower, source, &gone, given, &mut additions, &mut boot)?;
     let mut layers = source.system.manifest.layers.clone();
+    let warned = absent(&lower, &profile.remove);
     if swapped.is_some() {
         layers.retain(|layer| !kernel::is_kernel(layer));
         lower = Lower::read(&layers, &source.layers)?;
@@ -120,7 +126,11 @@ fn changed(
         ("removed", removed(&lower, &profile.remove)?, None),
         ("custom", placed(&lower, additions, &gone)?, None),
     ];
-    let swapped = swapped.map(|swapped| ("kernel", swapped.tree, swapped.release));
+    let mut warnings = warned;
+    let swapped = swapped.map(|swapped| {
+        warnings.extend(swapped.warning);
+        ("kernel", swapped.tree, swapped.release)
+    });
     gather(&layers, &source.layers, work)?;
     for (kind, tree, kernel_release) in trees.into_iter().chain(swapped) {
         if tree.iter().next().is_some() {
@@ -134,11 +144,24 @@ fn changed(
     let manifest: RootManifest = stack(&source.system.manifest.version, layers)?;
     let mut made = source.clone().with(System { manifest, boot });
     work.clone_into(&mut made.layers);
+    made.warnings.extend(warnings);
     Ok(made)
 }
 
+/// A sentence for each path that is removed and is not there.
+fn absent(lower: &Lower, paths: &[String]) -> Vec<String> {
+    let is_there = |path: &str| lower.has(&lower.resolve(path.trim_matches('/')));
+    let sentence = |path: &String| format!("remove: the image has no {path}, so nothing is removed there");
+    paths.iter().filter(|path| !is_there(path)).map(sentence).collect()
+}
+
 /// Puts the kernel, which came beside the layers, into a layer of its own: a node makes its UKI of what lies there.
-pub(crate) fn settle_kernel(source: Source) -> Result<Source, Error> {
+pub(crate) fn settle_kernel(mut source: Source) -> Result<Source, Error> {
+    if source.system.manifest.kernel().is_none() {
+        let boot = &source.system.boot;
+        let warning = crate::kernel::check_without_modules(&boot.kernel, boot.architecture())?;
+        source.warnings.extend(warning);
+    }
     let mut tree = Tree::new();
     let path = format!("{}/{}", system::FOLDER, names::KERNEL);
     tree.bytes(&path, 0o644, source.system.boot.kernel.clone())?;
@@ -185,6 +208,7 @@ fn added(lower: &Lower, profile: &Profile, command_line: &str, source: &Source) 
     for addition in &profile.additions {
         additions.read(addition)?;
     }
+    let mut additions = additions.without_boot_parts(lower)?;
     for folder in &profile.firmware {
         let to = FIRMWARE_FOLDER.to_owned();
         additions.read(&Addition { from: From::Folder(folder.clone()), to })?;

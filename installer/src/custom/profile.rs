@@ -1,14 +1,18 @@
 //! What a customisation asks for, as a TOML file says it.
 //!
 //! Owns: the file's keys; paths in it count from its folder.
-//! Fails by: line and column with the keys that there are; the name of a file that is not there.
+//! Fails by: line and column with the keys that there are; all files that are not there, with theirs.
 //! Source: docs/users/customising.md.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
+use oci::tarball;
 use serde::Deserialize;
+use toml::Spanned;
 
+use super::unpack;
 use crate::Error;
 use crate::image::Platform;
 use crate::kernel::Given;
@@ -54,10 +58,26 @@ pub enum From {
     Folder(PathBuf),
     /// The same, with the files' own modes.
     Stage(PathBuf),
-    /// A tar file, also packed by gzip.
+    /// A tar file, also packed by gzip or zstd.
     Tar(PathBuf),
-    /// A container image in a tar file: an OCI layout or of `docker save`.
+    /// A container image in a tar file, an OCI layout or of `docker save`, or in a folder with a layout.
     Image(PathBuf),
+    /// One file, which keeps its name.
+    File(PathBuf),
+}
+
+impl Addition {
+    /// What a path of this machine is, by its content: a folder, a tar file, or one file if it is said where that goes.
+    pub fn found(path: PathBuf, to: String) -> Result<Self, Error> {
+        if path.is_dir() {
+            return Ok(Self { from: From::Folder(path), to });
+        }
+        let mut head = Vec::new();
+        let file = File::open(&path).map_err(Error::read(&path))?;
+        file.take(tarball::HEAD_BYTES as u64).read_to_end(&mut head).map_err(Error::read(&path))?;
+        let is_one = !to.is_empty() && !unpack::is_packed(&head) && tarball::check("", &head, "").is_err();
+        Ok(Self { from: if is_one { From::File(path) } else { From::Tar(path) }, to })
+    }
 }
 
 impl From {
@@ -65,7 +85,11 @@ impl From {
     #[must_use]
     pub fn path(&self) -> &Path {
         match self {
-            Self::Folder(path) | Self::Stage(path) | Self::Tar(path) | Self::Image(path) => path,
+            Self::Folder(path)
+            | Self::Stage(path)
+            | Self::Tar(path)
+            | Self::Image(path)
+            | Self::File(path) => path,
         }
     }
 }
@@ -74,38 +98,42 @@ impl From {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct Text {
-    platform: Option<String>,
+    platform: Option<Spanned<String>>,
     #[serde(default)]
-    add: Vec<Added>,
+    add: Vec<Spanned<Added>>,
     #[serde(default)]
     remove: Removed,
     #[serde(default)]
     kernel_arguments: Vec<String>,
     #[serde(default)]
-    certificates: Vec<PathBuf>,
+    certificates: Vec<Named>,
     #[serde(default)]
-    firmware: Vec<PathBuf>,
-    config: Option<PathBuf>,
-    config_key: Option<PathBuf>,
+    firmware: Vec<Named>,
+    config: Option<Named>,
+    config_key: Option<Named>,
     kernel: Option<KernelFiles>,
     #[serde(default)]
-    extensions: Vec<PathBuf>,
+    extensions: Vec<Named>,
 }
+
+/// A path, and where it stands.
+type Named = Spanned<PathBuf>;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct KernelFiles {
-    path: PathBuf,
-    modules: Option<PathBuf>,
-    config: Option<PathBuf>,
+    path: Named,
+    modules: Option<Named>,
+    config: Option<Named>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Added {
-    folder: Option<PathBuf>,
-    tar: Option<PathBuf>,
-    image: Option<PathBuf>,
+    folder: Option<Named>,
+    tar: Option<Named>,
+    image: Option<Named>,
+    file: Option<Named>,
     #[serde(default)]
     to: String,
 }
@@ -124,64 +152,140 @@ impl Default for Removed {
     }
 }
 
+/// What a path must lead to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Folder,
+    File,
+    Either,
+}
+
+/// The text with what is wrong in it.
+struct Judged<'t> {
+    text: &'t str,
+    folder: &'t Path,
+    faults: Vec<(usize, String)>,
+    /// A path counted from the wrong folder is the likely cause.
+    is_missing: bool,
+}
+
+impl Judged<'_> {
+    /// The path from here, with a fault if it does not lead to what it should.
+    fn path(&mut self, named: Named, kind: Kind) -> PathBuf {
+        let at = named.span().start;
+        let path = self.folder.join(named.into_inner());
+        let fault = match (kind, path.metadata()) {
+            (_, Err(error)) if error.kind() == io::ErrorKind::NotFound => {
+                self.is_missing = true;
+                "is not there".to_owned()
+            }
+            (_, Err(error)) => format!("cannot be looked at: {error}"),
+            (Kind::Folder, Ok(status)) if !status.is_dir() => "is no folder".to_owned(),
+            (Kind::File, Ok(status)) if status.is_dir() => "is a folder, and a file is wanted".to_owned(),
+            _ => return path,
+        };
+        self.faults.push((at, format!("{} {fault}", path.display())));
+        path
+    }
+
+    fn paths(&mut self, named: Vec<Named>, kind: Kind) -> Vec<PathBuf> {
+        named.into_iter().map(|named| self.path(named, kind)).collect()
+    }
+
+    fn platform(&mut self, named: &Spanned<String>) -> Option<Platform> {
+        let fault = |reason| (named.span().start, format!("platform: {reason}"));
+        Platform::named(named.get_ref()).map_err(|reason| self.faults.push(fault(reason))).ok()
+    }
+
+    fn addition(&mut self, added: Spanned<Added>) -> Option<Addition> {
+        let at = added.span().start;
+        let Added { folder, tar, image, file, to } = added.into_inner();
+        let given: Vec<&str> = [("folder", &folder), ("tar", &tar), ("image", &image), ("file", &file)]
+            .into_iter()
+            .filter_map(|(key, path)| path.as_ref().map(|_| key))
+            .collect();
+        if given.len() != 1 {
+            let has = if given.is_empty() { "none of them".to_owned() } else { given.join(" and ") };
+            let what = format!("[[add]] must have one of folder, tar, image, file, and has {has}");
+            self.faults.push((at, what));
+            return None;
+        }
+        if file.is_some() && to.is_empty() {
+            self.faults
+                .push((at, "[[add]] with a file must say to which folder it goes: to = \"/…\"".to_owned()));
+        }
+        let from = folder.map(|path| From::Folder(self.path(path, Kind::Folder)));
+        let from = from.or_else(|| tar.map(|path| From::Tar(self.path(path, Kind::File))));
+        let from = from.or_else(|| image.map(|path| From::Image(self.path(path, Kind::Either))));
+        let from = from.or_else(|| file.map(|path| From::File(self.path(path, Kind::File))));
+        from.map(|from| Addition { from, to })
+    }
+
+    /// All faults in the order of their places.
+    fn report(mut self) -> String {
+        self.faults.sort();
+        let line = |(at, fault): &(usize, String)| format!("{}: {fault}", place(self.text, *at));
+        let lines: Vec<String> = self.faults.iter().map(line).collect();
+        let hint = match (self.is_missing, self.folder == Path::new("")) {
+            (false, _) => String::new(),
+            (true, true) => "\npaths count from the profile's folder, which is this one".to_owned(),
+            (true, false) => format!("\npaths count from the profile's folder, {}", self.folder.display()),
+        };
+        lines.join("\n") + &hint
+    }
+}
+
+/// `line 3, column 1`.
+fn place(text: &str, at: usize) -> String {
+    let before = text.get(..at).unwrap_or(text);
+    let line_start = before.rfind('\n').map_or(0, |end| end + 1);
+    let column = before.get(line_start..).unwrap_or_default().chars().count() + 1;
+    format!("line {}, column {column}", before.matches('\n').count() + 1)
+}
+
 impl Profile {
     /// Reads a file.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let text = fs::read_to_string(path).map_err(Error::read(path))?;
         let bad = |reason: String| Error::BadProfile { path: path.to_owned(), reason };
-        let text: Text = toml::from_str(&text).map_err(|error| bad(error.to_string()))?;
+        let parsed: Text = toml::from_str(&text).map_err(|error| {
+            // Without the line itself: what is no profile may be a secret.
+            let at = error.span().map_or(text.len(), |span| span.start);
+            bad(format!("{}: {}", place(&text, at), error.message()))
+        })?;
         let folder = path.parent().unwrap_or(Path::new(""));
-        let here = |path: PathBuf| folder.join(path);
-        let mut additions = Vec::new();
-        for (number, added) in (1..).zip(text.add) {
-            let from = match (added.folder, added.tar, added.image) {
-                (Some(path), None, None) => From::Folder(here(path)),
-                (None, Some(path), None) => From::Tar(here(path)),
-                (None, None, Some(path)) => From::Image(here(path)),
-                _ => return Err(bad(format!("the {number}. [[add]] must have one of folder, tar, image"))),
-            };
-            additions.push(Addition { from, to: added.to });
-        }
+        let mut judged = Judged { text: &text, folder, faults: Vec::new(), is_missing: false };
+        let profile = Self::of(parsed, &mut judged);
+        if judged.faults.is_empty() { Ok(profile) } else { Err(bad(judged.report())) }
+    }
+
+    fn of(text: Text, judged: &mut Judged<'_>) -> Self {
         let remove = match text.remove {
             Removed::List(list) => list,
             Removed::Words(words) => words.split_whitespace().map(str::to_owned).collect(),
         };
-        let platform = text.platform.map(|name| Platform::named(&name)).transpose();
-        let profile = Self {
-            platform: platform.map_err(|reason| bad(format!("platform: {reason}")))?,
-            additions,
+        Self {
+            platform: text.platform.and_then(|name| judged.platform(&name)),
+            additions: text.add.into_iter().filter_map(|added| judged.addition(added)).collect(),
             remove,
             kernel_arguments: text.kernel_arguments,
-            certificates: text.certificates.into_iter().map(here).collect(),
-            firmware: text.firmware.into_iter().map(here).collect(),
-            config: text.config.map(here),
-            config_key: text.config_key.map(here),
+            certificates: judged.paths(text.certificates, Kind::File),
+            firmware: judged.paths(text.firmware, Kind::Folder),
+            config: text.config.map(|path| judged.path(path, Kind::File)),
+            config_key: text.config_key.map(|path| judged.path(path, Kind::File)),
             kernel: text.kernel.map(|kernel| Given {
-                path: here(kernel.path),
-                modules: kernel.modules.map(here),
-                config: kernel.config.map(here),
+                path: judged.path(kernel.path, Kind::File),
+                modules: kernel.modules.map(|path| judged.path(path, Kind::Folder)),
+                config: kernel.config.map(|path| judged.path(path, Kind::File)),
             }),
-            extensions: text.extensions.into_iter().map(here).collect(),
-        };
-        let named = profile
-            .certificates
-            .iter()
-            .chain(&profile.firmware)
-            .chain(&profile.config)
-            .chain(&profile.config_key);
-        let named = named.chain(&profile.extensions);
-        let kernel = profile.kernel.iter();
-        let named = named.chain(kernel.flat_map(|kernel| {
-            [Some(&kernel.path), kernel.modules.as_ref(), kernel.config.as_ref()].into_iter().flatten()
-        }));
-        let sources = profile.additions.iter().map(|addition| addition.from.path());
-        let missing = named.map(PathBuf::as_path).chain(sources).find(|path| !path.exists());
-        match missing {
-            Some(missing) => {
-                Err(bad(format!("{} is not there; paths count from the profile's folder", missing.display())))
-            }
-            None => Ok(profile),
+            extensions: judged.paths(text.extensions, Kind::Either),
         }
+    }
+
+    /// Whether it asks for nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
     }
 
     /// What another one asks for besides.
@@ -230,8 +334,21 @@ mod tests {
             ("kernel-arguments = []\nremoves = []\n", "line 2, column 1"),
             ("removes = []\n", "unknown field `removes`"),
             ("certificates = ['ca.pem']\n", "ca.pem is not there"),
-            ("[[add]]\nto = '/'\n", "the 1. [[add]] must have one of folder, tar, image"),
-            ("[[add]]\nfolder = 'files'\ntar = 'x'\n", "must have one of"),
+            (
+                "\n[[add]]\nto = '/'\n",
+                "line 2, column 1: [[add]] must have one of folder, tar, image, file, and has none",
+            ),
+            (
+                "[[add]]\nfolder = 'files'\ntar = 'x'\n",
+                "must have one of folder, tar, image, file, and has folder and tar",
+            ),
+            (
+                "[[add]]\nfile = 'profile.toml'\n",
+                "line 1, column 1: [[add]] with a file must say to which folder",
+            ),
+            ("[[add]]\ntar = 'files'\n", "line 2, column 7: "),
+            ("[[add]]\nfolder = 'profile.toml'\n", "profile.toml is no folder"),
+            ("token: abc.secret\n", "line 1, column 6"),
             ("config = [", "line 1"),
             ("config-key = 'a.pub'\n", "a.pub is not there"),
             ("[kernel]\npath = 'vmlinuz'\n", "vmlinuz is not there"),
@@ -240,6 +357,27 @@ mod tests {
         ] {
             let error = read(text).unwrap_err();
             assert!(error.contains(wanted), "{wanted:?} is not in {error}");
+            assert!(!error.contains("secret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn all_missing_files_are_told_at_once_with_their_places() {
+        let error = read(
+            "certificates = ['files', 'ä.pem', 'b.pem']\n[kernel]\npath = 'vmlinuz'\n[[add]]\n  tar = 'x.tar'\n",
+        )
+        .unwrap_err();
+        let mut lines = error.lines();
+        for (place, name) in [
+            ("line 1, column 17: ", "files is a folder, and a file is wanted"),
+            ("line 1, column 26: ", "ä.pem is not there"),
+            ("line 1, column 35: ", "b.pem is not there"),
+            ("line 3, column 8: ", "vmlinuz is not there"),
+            ("line 5, column 9: ", "x.tar is not there"),
+            ("paths count from the profile's folder, ", ""),
+        ] {
+            let line = lines.next().unwrap();
+            assert!(line.contains(place) && line.ends_with(name), "{place}{name:?} is not in {error}");
         }
     }
 }

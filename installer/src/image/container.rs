@@ -43,6 +43,8 @@ pub struct TakenIn {
     pub layers: Vec<Layer>,
     /// The image had a signed UKI, which is of other parts now and is gone.
     pub lost_signature: bool,
+    /// What whoever builds the container should know, a sentence each.
+    pub warnings: Vec<String>,
 }
 
 /// Takes what was copied below `root` into the parts there, without the paths to remove.
@@ -69,7 +71,7 @@ pub fn take_in(
         fs::remove_dir_all(&copy).map_err(Error::write(&copy))?;
     }
     let layers = new.iter().filter(|layer| !named(old, layer)).cloned().collect();
-    Ok(TakenIn { layers, lost_signature: made.lost_signature })
+    Ok(TakenIn { layers, lost_signature: made.lost_signature, warnings: made.warnings })
 }
 
 fn named(layers: &[Layer], layer: &Layer) -> bool {

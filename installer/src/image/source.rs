@@ -25,6 +25,11 @@ use crate::{Error, custom, layer};
 /// that installs it which older versions do not have.
 const MINIMUM_FROM: &str = "0.1.0";
 
+/// What a folder with an OCI layout has.
+const LAYOUT: &str = "oci-layout";
+/// The installer image in the folder of a build.
+const BUILT: &str = "installer.oci.tar";
+
 /// A system with the files of its layers.
 #[derive(Debug, Clone)]
 pub struct Source {
@@ -40,6 +45,8 @@ pub struct Source {
     pub enrolment: Option<(Enrolment, Enrol)>,
     /// There was a signed UKI, and it is not of what there is now.
     pub lost_signature: bool,
+    /// What whoever made it should know, a sentence each.
+    pub warnings: Vec<String>,
 }
 
 impl Source {
@@ -47,7 +54,15 @@ impl Source {
     #[must_use]
     pub fn new(system: System, layers: PathBuf) -> Self {
         let minimum_from = MINIMUM_FROM.to_owned();
-        Self { system, layers, minimum_from, program: None, enrolment: None, lost_signature: false }
+        Self {
+            system,
+            layers,
+            minimum_from,
+            program: None,
+            enrolment: None,
+            lost_signature: false,
+            warnings: Vec::new(),
+        }
     }
 
     /// Platform and architecture, as files are called.
@@ -62,10 +77,12 @@ impl Source {
         Platform::of(&self.system.boot.command_line)
     }
 
-    /// Reads a folder of parts or an installer image; what has to be unpacked goes to `work`, which must be there.
+    /// Reads a folder of parts or an installer image, also as a folder with an OCI layout; what has to be unpacked goes
+    /// to `work`, which must be there.
     pub fn open(path: &Path, work: &Path) -> Result<Self, Error> {
         let status = fs::metadata(path).map_err(Error::read(path))?;
-        if status.is_dir() { Self::folder(path) } else { Self::image(path, work) }
+        let is_layout = path.join(LAYOUT).is_file();
+        if status.is_dir() && !is_layout { Self::folder(path) } else { Self::image(path, work) }
     }
 
     /// `root.json`, `boot/` and `layers/`, there or in a folder `billet`.
@@ -73,6 +90,10 @@ impl Source {
         let inner = path.join("billet");
         let folder = if inner.join("root.json").is_file() { inner } else { path.to_owned() };
         let missing = |part: String| Error::MissingPart { from: folder.display().to_string(), part };
+        let built = folder.join(BUILT);
+        if !folder.join("boot").is_dir() && built.is_file() {
+            return Err(Error::BuildFolder { folder, image: built });
+        }
         let manifest = folder.join("root.json");
         if !manifest.is_file() {
             return Err(missing("root.json".into()));

@@ -31,18 +31,58 @@ pub(super) fn find(
     image: &[u8],
 ) -> Result<Option<String>, Error> {
     if let Some(path) = named {
-        return fs::read_to_string(path).map(Some).map_err(Error::read(path));
+        return named_one(path, release).map(Some);
     }
     let folder = vmlinuz.parent().unwrap_or(Path::new(""));
     let beside = folder.join(format!("config-{release}"));
     let built = modules.map(|modules| modules.join("config"));
     let names = [beside, folder.join("config"), folder.join(".config")];
     for path in names.into_iter().chain(built) {
-        if path.is_file() {
-            return fs::read_to_string(&path).map(Some).map_err(Error::read(&path));
+        // What is called so may be something else.
+        if path.is_file()
+            && let Some(text) = text(&fs::read(&path).map_err(Error::read(&path))?)
+        {
+            return Ok(Some(text));
         }
     }
     Ok(inside(image))
+}
+
+/// A file that a person says is the configuration.
+fn named_one(path: &Path, release: &str) -> Result<String, Error> {
+    let bad = |reason: String| Error::Kernel { kernel: path.display().to_string(), reason };
+    let text = text(&fs::read(path).map_err(Error::read(path))?).ok_or_else(|| {
+        bad("it is no configuration of a kernel, which has lines as CONFIG_SQUASHFS=y: give the .config that the kernel was \
+             built with"
+            .to_owned())
+    })?;
+    let version = text.lines().find_map(|line| {
+        let words = line.strip_prefix("# Linux/")?.strip_suffix(" Kernel Configuration")?;
+        Some(words.split_once(' ')?.1)
+    });
+    match version.filter(|version| series(version) != series(release)) {
+        Some(other) => Err(bad(format!(
+            "it is of Linux {other}, and the kernel is {release}: give the one that it was built with"
+        ))),
+        None => Ok(text),
+    }
+}
+
+/// The first two numbers: distributions put other things behind them.
+fn series(version: &str) -> Vec<&str> {
+    version.split(['.', '-']).take(2).collect()
+}
+
+/// The text of a configuration, which gzip may have packed as in /proc/config.gz; `None`: it is none.
+fn text(bytes: &[u8]) -> Option<String> {
+    let mut text = String::new();
+    if bytes.starts_with(&GZIP_MAGIC) {
+        GzDecoder::new(bytes).take(MOST_CONFIG_BYTES).read_to_string(&mut text).ok()?;
+    } else {
+        std::str::from_utf8(bytes).ok()?.clone_into(&mut text);
+    }
+    let is_option = |line: &str| line.starts_with("CONFIG_") && line.contains('=');
+    text.lines().any(is_option).then_some(text)
 }
 
 /// The kernel that a bzImage holds, as the ELF file that was linked; `None`: no bzImage, or packed in another way.
@@ -63,7 +103,7 @@ pub fn unpacked(image: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// What the kernel itself carries.
-fn inside(image: &[u8]) -> Option<String> {
+pub(super) fn inside(image: &[u8]) -> Option<String> {
     let mut text = String::new();
     let kernel = match kernel::architecture(image)? {
         Architecture::Amd64 => Cow::Owned(unpacked(image)?),
@@ -114,14 +154,35 @@ mod tests {
     fn a_file_goes_before_what_the_kernel_carries() {
         let dir = tempfile::tempdir().unwrap();
         let kernel = dir.path().join("vmlinuz");
-        let found = |named| find(named, &kernel, None, "6.1", b"").unwrap();
+        let found = |named| find(named, &kernel, None, "6.1.0-27-amd64", b"").unwrap();
         assert_eq!(found(None), None);
-        fs::write(dir.path().join(".config"), "built").unwrap();
-        assert_eq!(found(None).as_deref(), Some("built"));
-        fs::write(dir.path().join("config-6.1"), "installed").unwrap();
-        assert_eq!(found(None).as_deref(), Some("installed"));
+        fs::write(dir.path().join("config"), "something else").unwrap();
+        assert_eq!(found(None), None, "nobody said that it is a configuration");
+        fs::write(dir.path().join(".config"), "CONFIG_A=y").unwrap();
+        assert_eq!(found(None).as_deref(), Some("CONFIG_A=y"));
+        fs::write(dir.path().join("config-6.1.0-27-amd64"), "CONFIG_B=y").unwrap();
+        assert_eq!(found(None).as_deref(), Some("CONFIG_B=y"));
         let other = dir.path().join("other");
-        fs::write(&other, "named").unwrap();
-        assert_eq!(found(Some(&other)).as_deref(), Some("named"));
+        let text = "# Linux/x86 6.1.115 Kernel Configuration\nCONFIG_C=y\n";
+        for bytes in [text.as_bytes().to_vec(), gzip(text.as_bytes())] {
+            fs::write(&other, bytes).unwrap();
+            assert_eq!(found(Some(&other)).as_deref(), Some(text));
+        }
+        for (content, wanted) in [
+            (
+                &b"machine:\n  token: secret\n"[..],
+                "other: it is no configuration of a kernel, which has lines as",
+            ),
+            (&[0xff, 0, 1], "it is no configuration of a kernel"),
+            (b"", "it is no configuration of a kernel"),
+            (
+                b"# Linux/x86 6.12.1 Kernel Configuration\nCONFIG_C=y\n",
+                "it is of Linux 6.12.1, and the kernel is 6.1.0-27",
+            ),
+        ] {
+            fs::write(&other, content).unwrap();
+            let error = find(Some(&other), &kernel, None, "6.1.0-27-amd64", b"").unwrap_err().to_string();
+            assert!(error.contains(wanted) && !error.contains("secret"), "{wanted:?} is not in {error}");
+        }
     }
 }

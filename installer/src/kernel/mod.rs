@@ -44,6 +44,38 @@ pub(crate) struct Kernel {
     pub(crate) image: Vec<u8>,
     pub(crate) release: String,
     pub(crate) modules: Option<Modules>,
+    /// What it was built with, where that was found.
+    config: Option<String>,
+}
+
+impl Kernel {
+    /// Refuses a kernel that needs modules and has none; `Some`: a warning, where nobody can tell.
+    pub(crate) fn check_without_modules(&self, architecture: Architecture) -> Result<Option<String>, Error> {
+        judge_without_modules(&self.release, self.config.as_deref(), architecture)
+    }
+}
+
+/// The same for a kernel image that lay in an image.
+pub(crate) fn check_without_modules(
+    image: &[u8],
+    architecture: Architecture,
+) -> Result<Option<String>, Error> {
+    let release = ondisk::kernel::release(image).unwrap_or_default();
+    judge_without_modules(release, config::inside(image).as_deref(), architecture)
+}
+
+fn judge_without_modules(
+    release: &str,
+    config: Option<&str>,
+    architecture: Architecture,
+) -> Result<Option<String>, Error> {
+    if let Some(config) = config {
+        return Required::list(architecture)?.check_without_modules(release, config).map(|()| None);
+    }
+    Ok(Some(format!(
+        "kernel {release} has no modules, and its configuration was not found: it starts only if everything that a node needs is \
+         built in. Give its .config, to have that checked (--kernel-config; in a profile [kernel] config), or its modules"
+    )))
 }
 
 impl Given {
@@ -57,10 +89,11 @@ impl Given {
             return Err(Error::KernelMismatch { kernel: release, modules: modules.release.clone() });
         }
         let place = self.modules.as_deref();
-        if let Some(config) = config::find(self.config.as_deref(), &self.path, place, &release, &image)? {
-            Required::list(architecture)?.check(&release, &config)?;
+        let config = config::find(self.config.as_deref(), &self.path, place, &release, &image)?;
+        if let Some(config) = &config {
+            Required::list(architecture)?.check(&release, config)?;
         }
-        Ok(Kernel { image, release, modules })
+        Ok(Kernel { image, release, modules, config })
     }
 }
 

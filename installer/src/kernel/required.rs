@@ -60,10 +60,19 @@ impl Required {
     /// Ok, or one line for every option that is not as it must be, under its group and reason. `kernel` is what errors
     /// call it.
     pub fn check(&self, kernel: &str, config: &str) -> Result<(), Error> {
+        self.judge(kernel, config, Group::faults)
+    }
+
+    /// The same for a kernel without modules: what may be one elsewhere must be built in.
+    pub fn check_without_modules(&self, kernel: &str, config: &str) -> Result<(), Error> {
+        self.judge(kernel, config, Group::faults_without_modules)
+    }
+
+    fn judge(&self, kernel: &str, config: &str, faults: Judge) -> Result<(), Error> {
         let options = options(config);
         let mut report = String::new();
         for group in &self.groups {
-            let faults = group.faults(&options);
+            let faults = faults(group, &options);
             if !faults.is_empty() {
                 let _ = write!(report, "\n  {}: {}\n    {}", group.name, group.reason, faults.join("\n    "));
             }
@@ -75,7 +84,17 @@ impl Required {
     }
 }
 
+/// What is wrong with a kernel's options, as a group sees it.
+type Judge = fn(&Group, &BTreeMap<&str, &str>) -> Vec<String>;
+
 impl Group {
+    fn faults_without_modules(&self, options: &BTreeMap<&str, &str>) -> Vec<String> {
+        let mut faults = self.faults(options);
+        let modules = self.available.iter().filter(|name| options.get(name.as_str()) == Some(&"m"));
+        faults.extend(modules.map(|name| format!("CONFIG_{name} must be y, is m, and there are no modules")));
+        faults
+    }
+
     fn faults(&self, options: &BTreeMap<&str, &str>) -> Vec<String> {
         let value = |name: &String| options.get(name.as_str()).copied();
         let mut faults = Vec::new();

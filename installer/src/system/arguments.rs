@@ -36,9 +36,20 @@ fn check_length(line: &str, most_bytes: usize) -> Result<(), Error> {
 /// The image's line with the user's arguments behind it. `console=` arguments replace the image's; an argument that
 /// starts with `-` takes the image's arguments of that name away.
 pub fn command_line(image: &str, extra: &[String]) -> Result<String, Error> {
+    changed(image, extra, "machine.install.extraKernelArgs")
+}
+
+/// The same for an image: its flags and profiles say which.
+#[cfg(feature = "image")]
+pub(crate) fn command_line_of_image(image: &str, extra: &[String]) -> Result<String, Error> {
+    changed(image, extra, "--extra-kernel-arg, or kernel-arguments of the profile")
+}
+
+/// `place`: where the arguments come from.
+fn changed(image: &str, extra: &[String], place: &'static str) -> Result<String, Error> {
     for argument in extra {
         if argument.chars().any(char::is_control) || argument.trim().is_empty() {
-            return Err(Error::KernelArgument { argument: argument.clone() });
+            return Err(Error::KernelArgument { argument: argument.clone(), place });
         }
     }
     let removed: Vec<&str> = extra

@@ -86,12 +86,14 @@ impl From<oci::Error> for Failure {
             | E::NotForUs(_)
             | E::Setting { .. }
             | E::Document { .. }
+            | E::NoTar { .. }
             | E::Unsigned { .. } => Self::Refused(text),
             E::Digest { .. }
             | E::Length { .. }
             | E::Fetch { .. }
             | E::Deadline { .. }
-            | E::Archive { .. } => Self::Outside(text),
+            | E::Archive { .. }
+            | E::ReadArchive { .. } => Self::Outside(text),
         }
     }
 }

@@ -190,7 +190,7 @@ fn signing_key(path: &Path) -> Result<SigningKey> {
 }
 
 /// The config as it is, once it is known to be one that a node takes.
-fn judged(path: &Path) -> Result<String> {
+pub(super) fn judged(path: &Path) -> Result<String> {
     let name = path.display().to_string();
     let text = machine_config::read_file(&name)?;
     let loaded = config::load(text.as_bytes()).with_context(|| format!("{name} is not valid"))?;

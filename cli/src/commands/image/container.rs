@@ -68,6 +68,9 @@ pub(super) fn take_in() -> Result<()> {
     for layer in taken.layers {
         eprintln!("layer {}: {}", layer.name, bytes_si(layer.total_bytes()));
     }
+    for warning in taken.warnings {
+        eprintln!("warning: {warning}");
+    }
     if taken.lost_signature {
         eprintln!(
             "the base image's signed UKI is not of what is in this image and is left out: sign the result with \

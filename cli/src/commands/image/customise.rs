@@ -1,10 +1,15 @@
 //! The flags that change a system before an image is made of it.
 
-use anyhow::Result;
-use installer::custom::{self, Addition, From, Profile};
+use super::configs;
+use anyhow::{Result, anyhow};
+use installer::custom::{self, Addition, Profile};
 use installer::image::{Platform, Source};
 use installer::kernel::Given;
 use std::path::{Path, PathBuf};
+
+/// What to do with a config that others complete.
+const PART_ADVICE: &str = "A part of a config, which other sources complete, is not checked as a file: add it as \
+    /usr/local/etc/billet/config.yaml (a file config.yaml with --add config.yaml:/usr/local/etc/billet)";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Changes {
@@ -14,7 +19,7 @@ pub(crate) struct Changes {
     /// Where the image runs (talos.platform): metal, aws, azure, gcp, …
     #[arg(long, value_name = "NAME", value_parser = Platform::named)]
     platform: Option<Platform>,
-    /// Add the files of a folder or tar file; FOLDER: below which path of the root
+    /// Add the files of a folder or tar file, or one file; FOLDER: below which path of the root
     #[arg(long, value_name = "PATH[:FOLDER]")]
     add: Vec<String>,
     /// Remove paths of the root, parted by spaces
@@ -26,6 +31,9 @@ pub(crate) struct Changes {
     /// Trust an authority besides the image's
     #[arg(long, value_name = "FILE")]
     certificate: Vec<PathBuf>,
+    /// Add a folder of firmware, which goes to /usr/lib/firmware
+    #[arg(long, value_name = "FOLDER")]
+    firmware: Vec<PathBuf>,
     /// Let the image bring this machine config; everybody who has the image can read it
     #[arg(long, value_name = "FILE")]
     embedded_config_path: Option<PathBuf>,
@@ -57,22 +65,23 @@ impl Changes {
             && self.config_key.is_none()
             && [&self.add, &self.remove, &self.extra_kernel_arg].iter().all(|list| list.is_empty())
             && self.certificate.is_empty()
+            && self.firmware.is_empty()
     }
 
     /// The system with the changes; its layers lie in `work`.
     pub(super) fn apply(&self, source: Source, work: &Path) -> Result<Source> {
         let profile = match &self.profile {
-            Some(path) => Profile::read(path)?,
+            Some(path) => read(path)?,
             None => Profile::default(),
         };
         let words = self.remove.iter().flat_map(|words| words.split_whitespace());
         let flags = Profile {
             platform: self.platform,
-            additions: self.add.iter().map(|text| addition(text)).collect(),
+            additions: self.add.iter().map(|text| addition(text)).collect::<Result<_>>()?,
             remove: words.map(str::to_owned).collect(),
             kernel_arguments: self.extra_kernel_arg.clone(),
             certificates: self.certificate.clone(),
-            firmware: Vec::new(),
+            firmware: self.firmware.clone(),
             config: self.embedded_config_path.clone(),
             config_key: self.config_key.clone(),
             extensions: self.system_extension_image.clone(),
@@ -82,17 +91,31 @@ impl Changes {
                 config: self.kernel_config.clone(),
             }),
         };
-        Ok(custom::customise(&source, &profile.and(flags), work, &mut installer::silent)?)
+        let profile = profile.and(flags);
+        if let Some(path) = &profile.config {
+            configs::judged(path).map_err(|error| anyhow!("{error:#}\n{PART_ADVICE}"))?;
+        }
+        let made = custom::customise(&source, &profile, work, &mut installer::silent)?;
+        for warning in &made.warnings {
+            eprintln!("warning: {warning}");
+        }
+        Ok(made)
     }
 }
 
-/// A folder is one, everything else is a tar file.
-fn addition(text: &str) -> Addition {
+/// A profile; one that says nothing is told.
+fn read(path: &Path) -> Result<Profile> {
+    let profile = Profile::read(path)?;
+    if profile.is_empty() {
+        eprintln!("warning: {} changes nothing: it is empty, or all in it is a comment", path.display());
+    }
+    Ok(profile)
+}
+
+fn addition(text: &str) -> Result<Addition> {
     let (path, to) = match text.rsplit_once(':') {
         Some((path, to)) if to.starts_with('/') => (path, to),
         _ => (text, ""),
     };
-    let path = PathBuf::from(path);
-    let from = if path.is_dir() { From::Folder(path) } else { From::Tar(path) };
-    Addition { from, to: to.to_owned() }
+    Ok(Addition::found(PathBuf::from(path), to.to_owned())?)
 }

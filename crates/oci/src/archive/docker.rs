@@ -77,6 +77,11 @@ fn write(out: &mut dyn Write, image: &NewImage, name: &str, on_build: &[String])
     out.write_all(&[0; END_BYTES])
 }
 
+/// Whether a file holds one, and not something of that name only.
+pub(super) fn is_there(archive: &Archive) -> bool {
+    archive.small(CONTENTS).is_ok_and(|text| serde_json::from_slice::<Vec<Saved>>(&text).is_ok())
+}
+
 /// The only image of such a file: its manifest, its config, and where each blob lies.
 pub(super) fn image(archive: &Archive) -> Result<(Manifest, Config, BTreeMap<String, String>), Error> {
     let bad = |reason: String| archive.bad("archive", reason);

@@ -1,0 +1,173 @@
+//! The files of tar files and of container images' layers.
+//!
+//! Owns: unpacking them, however they are packed; whiteouts; refusing what no image can hold.
+//! Fails by: the name of the tar file and of the entry in it, never its content.
+//! Source: OCI image specification, "Image Layer Filesystem Changeset" (whiteouts); POSIX ustar.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufReader, Cursor, Read};
+use std::path::Path;
+
+use flate2::read::MultiGzDecoder;
+use oci::archive::Archive;
+use oci::tarball::{self, Failure, Watched};
+use ondisk::Architecture;
+
+use crate::Error;
+use crate::tree::{Entry, Node};
+
+/// How gzip (RFC 1952 §2.3.1) and zstd files (RFC 8878 §3.1.1) begin.
+const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
+const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+
+/// A name that removes another one, and one that removes all in its folder.
+const WHITEOUT: &str = ".wh.";
+const OPAQUE: &str = ".wh..wh..opq";
+
+/// What to give instead of a file that is none.
+const WANTED: &str = "name a folder, a tar file, which gzip or zstd may have packed, or one file with the folder that it goes \
+    to (--add FILE:/FOLDER; in a profile, file and to)";
+
+/// Whether a file is packed in a way that is unpacked here.
+pub(super) fn is_packed(head: &[u8]) -> bool {
+    head.starts_with(GZIP_MAGIC) || head.starts_with(ZSTD_MAGIC)
+}
+
+/// Files by their paths.
+pub(super) type Entries = BTreeMap<String, Entry>;
+
+/// A tar file of this machine.
+pub(super) fn tar_file(path: &Path) -> Result<Entries, Error> {
+    let mut entries = Entries::new();
+    let file = File::open(path).map_err(Error::read(path))?;
+    unpack(BufReader::new(file), path, &mut entries)?;
+    Ok(entries)
+}
+
+/// All layers of an image, one over the other.
+pub(super) fn image(path: &Path, architecture: Architecture) -> Result<Entries, Error> {
+    let archive = Archive::open(path)?;
+    let (manifest, _) = archive.image(architecture.name()).map_err(|error| match error {
+        // Said of nodes elsewhere.
+        oci::Error::Architecture { image, wanted, offered } => Error::ForeignImage { image, wanted, offered },
+        other => other.into(),
+    })?;
+    let mut entries = Entries::new();
+    for layer in &manifest.layers {
+        unpack(archive.blob(layer)?, path, &mut entries)?;
+    }
+    Ok(entries)
+}
+
+/// The first bytes, put back in front of the rest.
+fn peeked<R: Read>(mut data: R) -> io::Result<(Vec<u8>, io::Chain<Cursor<Vec<u8>>, R>)> {
+    let mut head = Vec::new();
+    (&mut data).take(tarball::HEAD_BYTES as u64).read_to_end(&mut head)?;
+    Ok((head.clone(), Cursor::new(head).chain(data)))
+}
+
+/// Puts the entries of a tar file over those that are there. What it is packed by, its first bytes tell: the types that
+/// layers are given are often wrong.
+fn unpack(data: impl Read, path: &Path, entries: &mut Entries) -> Result<(), Error> {
+    let (head, mut data) = peeked(data).map_err(Error::read(path))?;
+    if head.starts_with(GZIP_MAGIC) {
+        plain(MultiGzDecoder::new(&mut data), path, entries)?;
+    } else if head.starts_with(ZSTD_MAGIC) {
+        plain(zstd::Decoder::new(&mut data).map_err(Error::read(path))?, path, entries)?;
+    } else {
+        plain(&mut data, path, entries)?;
+    }
+    // What is behind the end: only a blob that was read whole has its digest compared.
+    io::copy(&mut data, &mut io::sink()).map_err(Error::read(path))?;
+    Ok(())
+}
+
+fn plain(data: impl Read, path: &Path, entries: &mut Entries) -> Result<(), Error> {
+    let (head, data) = peeked(data).map_err(Error::read(path))?;
+    tarball::check(&path.display().to_string(), &head, WANTED)?;
+    let (mut data, failure) = Watched::new(data);
+    let read = |error: io::Error| Error::read(path)(failure.of(&error));
+    let mut archive = tar::Archive::new(&mut data);
+    for item in archive.entries().map_err(read)? {
+        put(item.map_err(read)?, path, &failure, entries)?;
+    }
+    io::copy(&mut data, &mut io::sink()).map_err(read)?;
+    Ok(())
+}
+
+/// Puts an entry over what is there, or takes away what it says is gone.
+fn put(
+    mut item: tar::Entry<'_, impl Read>,
+    path: &Path,
+    failure: &Failure,
+    entries: &mut Entries,
+) -> Result<(), Error> {
+    let name = String::from_utf8_lossy(&item.path_bytes()).into_owned();
+    let name = name.trim_start_matches("./").trim_matches('/').to_owned();
+    if name.is_empty() || name == "." {
+        return Ok(());
+    }
+    let (folder, last) = name.rsplit_once('/').unwrap_or(("", &name));
+    if last == OPAQUE {
+        forget(entries, folder, false);
+        return Ok(());
+    }
+    if let Some(gone) = last.strip_prefix(WHITEOUT) {
+        let gone = if folder.is_empty() { gone.to_owned() } else { format!("{folder}/{gone}") };
+        forget(entries, &gone, true);
+        return Ok(());
+    }
+    let entry = entry(&mut item, path, &name, failure, entries)?;
+    if entry.node != Node::Dir {
+        forget(entries, &name, true);
+    }
+    entries.insert(name, entry);
+    Ok(())
+}
+
+fn entry(
+    item: &mut tar::Entry<'_, impl Read>,
+    path: &Path,
+    name: &str,
+    failure: &Failure,
+    entries: &Entries,
+) -> Result<Entry, Error> {
+    let read = |error: io::Error| Error::read(path)(failure.of(&error));
+    let header = item.header();
+    let number = |value: io::Result<u64>| value.ok().and_then(|value| u32::try_from(value).ok());
+    let mode = header.mode().map_err(read)? & 0o7777;
+    let (uid, gid) = (number(header.uid()).unwrap_or(0), number(header.gid()).unwrap_or(0));
+    let kind = header.entry_type();
+    let link = || {
+        let link = item.link_name_bytes().unwrap_or_default();
+        String::from_utf8_lossy(&link).into_owned()
+    };
+    let node = match kind {
+        tar::EntryType::Directory => Node::Dir,
+        tar::EntryType::Symlink => Node::Symlink(link()),
+        tar::EntryType::Link => {
+            let target = link();
+            let there = entries.get(target.trim_start_matches("./").trim_start_matches('/'));
+            return there.cloned().ok_or_else(|| Error::HardLink {
+                path: path.to_owned(),
+                name: name.to_owned(),
+                target: target.clone(),
+            });
+        }
+        tar::EntryType::Regular | tar::EntryType::Continuous => {
+            let mut content = Vec::new();
+            item.read_to_end(&mut content).map_err(read)?;
+            Node::Bytes(content)
+        }
+        _ => return Err(Error::Unsupported { path: path.join(name) }),
+    };
+    let mode = if matches!(node, Node::Symlink(_)) { 0o777 } else { mode };
+    Ok(Entry { mode, uid, gid, node })
+}
+
+/// Removes what lies in a folder, and the folder itself.
+fn forget(entries: &mut Entries, name: &str, itself: bool) {
+    let below = if name.is_empty() { String::new() } else { format!("{name}/") };
+    entries.retain(|path, _| !(path.starts_with(&below) && path != name || itself && path == name));
+}
