@@ -212,17 +212,17 @@ fn own(sys: &Path) -> Own {
     let macs = cards.filter_map(|card| Selector::mac(text(card.join("address"))?.trim()).ok());
     let mut selectors: Vec<Selector> = macs.collect();
     let mut passed_over = Vec::new();
-    let firmware: [(&str, &str, fn(&str) -> Result<Selector, NotASelector>); 2] =
-        [("product_serial", "serial number", Selector::serial), ("product_uuid", "UUID", Selector::uuid)];
-    for (file, name, read) in firmware {
-        let Some(text) = text(sys.join("class/dmi/id").join(file)) else { continue };
+    let mut firmware = |file: &str, name: &str, read: fn(&str) -> Result<Selector, NotASelector>| {
+        let Some(text) = text(sys.join("class/dmi/id").join(file)) else { return };
         match read(text.trim()) {
             Ok(selector) => selectors.push(selector),
             Err(error) if error.is_of_many() => passed_over.push(format!("its {name} {error}")),
             // A board without one.
             Err(_) => {}
         }
-    }
+    };
+    firmware("product_serial", "serial number", Selector::serial);
+    firmware("product_uuid", "UUID", Selector::uuid);
     selectors.sort();
     selectors.dedup();
     Own { selectors, passed_over }
