@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::Command;
 
 use common::{noise, text, tool};
+use installer::addon;
 use installer::custom::{self, Profile};
 use installer::image::{Kind, Source, container};
 use installer::layer::{self, Spec};
@@ -311,6 +312,34 @@ fn disk_and_iso_bring_what_enrols_their_key() {
     }
     // A node writes the image's own settings to its disk.
     assert_eq!(source.system.boot.loader_config, "timeout 0\n");
+}
+
+/// They are signed with the rest, lie where the stub looks, and are part of no installer image.
+#[test]
+fn disk_and_iso_bring_signed_addons() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut source = source(dir.path());
+    let signer = signer(dir.path());
+    let plain = addon::assemble(Architecture::Amd64, &["quiet".to_owned(), "panic=0".to_owned()]).unwrap();
+    source.addons = vec![("site.addon.efi".to_owned(), plain.clone())];
+    let out = dir.path().join("out.efi");
+    // Without a loader too: the stub that firmware starts looks for them.
+    assert!(copied(&build(&source, Kind::Iso, dir.path()), "loader/addons/site.addon.efi", &out) == plain);
+    assert_eq!(source.unsigned_addon().unwrap(), None, "nothing is signed here");
+    source.sign(&signer).unwrap();
+    assert_eq!(source.unsigned_addon().unwrap(), None);
+    for kind in [Kind::Disk, Kind::Iso] {
+        let image = build(&source, kind, dir.path());
+        let found = copied(&image, "loader/addons/site.addon.efi", &out);
+        assert_eq!(Image::parse(&found).unwrap().section(".cmdline"), Some(&b"quiet panic=0"[..]));
+        let told = tool("sbverify", &["--cert", text(&dir.path().join("certificate.pem")), text(&out)]);
+        assert!(told.contains("Signature verification OK"), "{told}");
+    }
+    source.addons[0].1 = plain;
+    assert_eq!(source.unsigned_addon().unwrap(), Some("site.addon.efi"));
+    source.addons[0].0 = "site.efi".to_owned();
+    let error = Kind::Disk.build(&source, 512, &dir.path().join("disk"), &mut installer::silent).unwrap_err();
+    assert!(error.to_string().contains("ends with .addon.efi"), "{error}");
 }
 
 #[test]

@@ -28,6 +28,9 @@ pub(crate) struct Flags {
     /// The billetctl that `--kind docker` puts in: this program, unless the image is for other machines
     #[arg(long, value_name = "FILE")]
     billetctl: Option<PathBuf>,
+    /// Put an addon on disk and ISO, whose kernel arguments come behind those of the UKI
+    #[arg(long, value_name = "FILE", value_delimiter = ',')]
+    addon: Vec<PathBuf>,
     #[command(flatten)]
     signing: Signing,
     #[command(flatten)]
@@ -136,6 +139,7 @@ pub(crate) fn run(flags: &Flags, global: &Global) -> Result<()> {
     } else if flags.billetctl.is_some() {
         bail!("--billetctl is for --kind docker, and no such image is made");
     }
+    source.addons = signing::addons(&flags.addon, &flags.kind)?;
     flags.signing.apply(&mut source, &flags.kind, &flags.from.display().to_string())?;
     let mut forms = flags.kind.clone();
     forms.sort();
