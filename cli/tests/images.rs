@@ -515,3 +515,81 @@ fn one_image_has_a_config_for_each_machine() {
         ["image", "add-config", "disk.zst", "worker.yaml", "--signing-key", "devices.key", "--serial", "B"];
     refused(&packed, "unpack it first");
 }
+
+/// docs/users/secure-boot.md as a person does it: what is signed, what is refused, what is said.
+#[test]
+fn signing_covers_what_firmware_starts_and_ends_with_a_change() {
+    let home = tempfile::tempdir().unwrap();
+    let run = |program: &str, words: &str| {
+        let ran = Command::new(program).current_dir(home.path()).args(words.split(' ')).output();
+        let ran = ran.unwrap_or_else(|error| panic!("{program}: {error}"));
+        (ran.status.success(), text(&[ran.stdout, ran.stderr].concat()))
+    };
+    let said = |words: &str| {
+        let output = billetctl(home.path(), &words.split(' ').collect::<Vec<_>>());
+        (output.status.success(), text(&output.stderr))
+    };
+    let ok = |words: &str| {
+        let (done, said) = said(words);
+        assert!(done, "{words}: {said}");
+        said
+    };
+    let refused = |words: &str, wanted: &str| {
+        let (done, said) = said(words);
+        assert!(!done && said.contains(wanted), "{words}: {wanted:?} is not in {said}");
+    };
+    let verified = |file: &str| run("sbverify", &format!("--cert certificate.pem {file}")).0;
+    parts(home.path());
+    let words =
+        "req -new -x509 -newkey rsa:2048 -nodes -subj /CN=owner -days 1 -keyout key.pem -out certificate.pem";
+    assert!(run("openssl", words).0);
+    let key = "--sign-key key.pem --sign-certificate certificate.pem";
+    ok(&format!("gen secureboot database {key} --output keys"));
+
+    // kernel and initramfs of a folder for iPXE are files that nobody can sign.
+    let build = "image build --from parts --kind";
+    refused(&format!("{build} pxe {key}"), "which no signature of yours covers");
+    refused(&format!("{build} disk,pxe {key}"), "for such machines --kind uki");
+    assert!(!home.path().join("metal-amd64-pxe").exists() && !home.path().join("metal-amd64.raw").exists());
+    refused(&format!("{build} uki {key} --enrol-keys keys"), "--enrol-keys is for disks and ISOs");
+    refused(&format!("{build} uki --sign-key key.pem"), "--sign-certificate");
+
+    // What is made of a signed image is signed, until something is changed; that is said, with what to do.
+    let lost = "is not of what is in the image now and is left out";
+    ok(&format!("{build} installer {key}"));
+    let from = "image build --from installer-amd64.tar --kind uki";
+    assert!(!ok(from).contains(lost) && verified("metal-amd64-uki.efi"));
+    let told = ok(&format!("{from} --extra-kernel-arg quiet"));
+    assert!(told.contains(&format!("the signed UKI of installer-amd64.tar {lost}")), "{told}");
+    assert!(told.contains("until it is signed with --sign-key and --sign-certificate"), "{told}");
+    assert!(!verified("metal-amd64-uki.efi"));
+    assert!(!ok(&format!("{from} --extra-kernel-arg quiet {key}")).contains(lost));
+    assert!(verified("metal-amd64-uki.efi"));
+    fs::create_dir(home.path().join("more")).unwrap();
+    fs::write(home.path().join("more/file"), "more").unwrap();
+    let told = ok("image add-layer installer-amd64.tar --add more --output layered.tar");
+    assert!(told.contains(lost), "{told}");
+
+    // Arguments beside a signed UKI.
+    let addon = "gen secureboot addon --extra-kernel-arg quiet --extra-kernel-arg panic=0";
+    ok(&format!("{addon} {key} site.addon.efi"));
+    assert!(verified("site.addon.efi"));
+    refused(&format!("{addon} {key} site.addon.efi"), "already exists");
+    refused(&format!("{addon} {key} site.efi"), "ends with .addon.efi");
+    refused(
+        &format!("gen secureboot addon --extra-kernel-arg=-panic {key} b.addon.efi"),
+        "takes none of the image",
+    );
+    refused(&format!("{build} uki --addon site.addon.efi"), "--addon is for disks and ISOs");
+    let iso = "image build --from installer-amd64.tar --kind iso --addon";
+    ok(&format!("{iso} site.addon.efi"));
+    let (stripped, told) = run("sbattach", "--remove site.addon.efi");
+    assert!(stripped, "{told}");
+    refused(&format!("{iso} site.addon.efi"), "billetctl gen secureboot sign site.addon.efi");
+    refused(&format!("{iso} site.addon.efi,./site.addon.efi"), "two files are called site.addon.efi");
+    refused(&format!("{iso} metal-amd64-uki.efi"), "ends with .addon.efi");
+    ok(&format!("gen secureboot sign {key} site.addon.efi"));
+    ok(&format!("{iso} site.addon.efi"));
+    ok(&format!("gen secureboot addon --arch arm64 --extra-kernel-arg quiet {key} arm.addon.efi"));
+    refused(&format!("{iso} arm.addon.efi"), "other processors");
+}

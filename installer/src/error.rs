@@ -103,6 +103,14 @@ pub enum Error {
         /// The longest argument's name and length. Not its value, which may be a config.
         longest: String,
     },
+    /// An addon that cannot be made, or that nothing would load.
+    #[error("the addon {name:?}: {reason}")]
+    Addon {
+        /// Its file, or what was to be in it.
+        name: String,
+        /// What is wrong, and what to do.
+        reason: &'static str,
+    },
     /// A kernel argument that does not reach the kernel unchanged through GRUB.
     #[error(
         "the kernel argument {argument:?} has a quotation mark or a backslash, which GRUB changes: a machine without UEFI cannot have it; correct machine.install.extraKernelArgs"

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::Command;
 
 use common::{noise, text, tool};
+use installer::addon;
 use installer::custom::{self, Profile};
 use installer::image::{Kind, Source, container};
 use installer::layer::{self, Spec};
@@ -344,6 +345,34 @@ fn disk_and_iso_bring_what_enrols_their_key() {
     assert_eq!(source.system.boot.loader_config, "timeout 0\n");
 }
 
+/// They are signed with the rest, lie where the stub looks, and are part of no installer image.
+#[test]
+fn disk_and_iso_bring_signed_addons() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut source = source(dir.path());
+    let signer = signer(dir.path());
+    let plain = addon::assemble(Architecture::Amd64, &["quiet".to_owned(), "panic=0".to_owned()]).unwrap();
+    source.addons = vec![("site.addon.efi".to_owned(), plain.clone())];
+    let out = dir.path().join("out.efi");
+    // Without a loader too: the stub that firmware starts looks for them.
+    assert!(copied(&build(&source, Kind::Iso, dir.path()), "loader/addons/site.addon.efi", &out) == plain);
+    assert_eq!(source.unsigned_addon().unwrap(), None, "nothing is signed here");
+    source.sign(&signer).unwrap();
+    assert_eq!(source.unsigned_addon().unwrap(), None);
+    for kind in [Kind::Disk, Kind::Iso] {
+        let image = build(&source, kind, dir.path());
+        let found = copied(&image, "loader/addons/site.addon.efi", &out);
+        assert_eq!(Image::parse(&found).unwrap().section(".cmdline"), Some(&b"quiet panic=0"[..]));
+        let told = tool("sbverify", &["--cert", text(&dir.path().join("certificate.pem")), text(&out)]);
+        assert!(told.contains("Signature verification OK"), "{told}");
+    }
+    source.addons[0].1 = plain;
+    assert_eq!(source.unsigned_addon().unwrap(), Some("site.addon.efi"));
+    source.addons[0].0 = "site.efi".to_owned();
+    let error = Kind::Disk.build(&source, 512, &dir.path().join("disk"), &mut installer::silent).unwrap_err();
+    assert!(error.to_string().contains("ends with .addon.efi"), "{error}");
+}
+
 /// Debian's docker-registry over a folder; gone with the value.
 struct Registry {
     child: std::process::Child,
@@ -375,10 +404,11 @@ impl Registry {
             .stdout(std::process::Stdio::null())
             .stderr(std::process::Stdio::null());
         let child = command.spawn().expect("docker-registry is a package that `cargo xtask test` installs");
-        let registry = Self { child, address };
+        let mut registry = Self { child, address };
         let begin = std::time::Instant::now();
         while std::net::TcpStream::connect(address).is_err() {
             assert!(begin.elapsed().as_secs() < 30, "the registry does not listen within 30 s");
+            assert_eq!(registry.child.try_wait().unwrap(), None, "the registry ended");
             std::thread::sleep(std::time::Duration::from_millis(50));
         }
         registry

@@ -28,6 +28,9 @@ pub(crate) struct Flags {
     /// The billetctl that `--kind docker` puts in: this program, unless the image is for other machines
     #[arg(long, value_name = "FILE")]
     billetctl: Option<PathBuf>,
+    /// Put an addon on disk and ISO, whose kernel arguments come behind those of the UKI
+    #[arg(long, value_name = "FILE", value_delimiter = ',')]
+    addon: Vec<PathBuf>,
     #[command(flatten)]
     signing: Signing,
     #[command(flatten)]
@@ -86,6 +89,7 @@ pub(crate) fn run(flags: &Flags, global: &Global) -> Result<()> {
         let architecture = source.system.boot.architecture();
         source.program = Some(container::program(flags.billetctl.as_deref(), architecture)?);
     }
+    source.addons = signing::addons(&flags.addon, &forms)?;
     flags.signing.apply(&mut source, &forms, &flags.from.display().to_string())?;
     if before != source.system.manifest.layers && !forms.iter().any(|form| form.has_layers()) {
         eprintln!(
