@@ -44,6 +44,7 @@ mod container;
 mod convert;
 mod customise;
 mod signing;
+mod work;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Flags {

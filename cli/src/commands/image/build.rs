@@ -4,7 +4,7 @@
 //! Does not: know what is in a form; `installer::image` does.
 
 use super::signing::{self, Signing};
-use super::{container, convert::Converted, customise};
+use super::{container, convert::Converted, customise, work::Work};
 use crate::{args::Global, output::bytes_si};
 use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum;
@@ -106,16 +106,31 @@ pub(crate) fn add_layer(flags: &AddLayer, global: &Global) -> Result<()> {
     let path =
         global.output_word.as_deref().context("add --output FILE: the image is not changed in place")?;
     let path = Path::new(path);
-    let work = Work::new(path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new(".")))?;
-    let source = Source::open(&flags.image, &work.0)?;
     if flags.changes.is_empty() {
         bail!("nothing is changed: name a profile, or files to add or paths to remove");
     }
-    let source = flags.changes.apply(source, &work.0)?;
-    signing::tell_of_lost_signature(&source, &flags.image.display().to_string());
-    image::Kind::Installer.build(&source, 512, path, &mut installer::silent)?;
+    let work = Work::new(path.parent().unwrap_or(Path::new("")))?;
+    let made = || {
+        let source = Source::open(&flags.image, work.path())?;
+        let source = flags.changes.apply(source, work.path())?;
+        signing::tell_of_lost_signature(&source, &flags.image.display().to_string());
+        Ok(image::Kind::Installer.build(&source, 512, path, &mut installer::silent)?)
+    };
+    made().map_err(|error| work.with_room(error, needed_bytes(&flags.image, 1)))?;
     told(path);
     Ok(())
+}
+
+/// What so many forms of an image take at most, and what is unpacked for them. Additions are small beside that.
+fn needed_bytes(from: &Path, forms: usize) -> u64 {
+    let bytes = |path: &Path| fs::metadata(path).map_or(0, |status| status.len());
+    let files = |folder: &Path| {
+        let items = fs::read_dir(folder).into_iter().flatten().flatten();
+        items.map(|item| bytes(&item.path())).sum::<u64>()
+    };
+    let image =
+        if from.is_dir() { files(&from.join("layers")) + files(&from.join("boot")) } else { bytes(from) };
+    image * (forms as u64 + 1)
 }
 
 fn told(path: &Path) {
@@ -126,10 +141,14 @@ fn told(path: &Path) {
 
 pub(crate) fn run(flags: &Flags, global: &Global) -> Result<()> {
     let folder = PathBuf::from(global.output_word.as_deref().unwrap_or("."));
-    fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
     let work = Work::new(&folder)?;
-    let source = Source::open(&flags.from, &work.0)?;
-    let mut source = if flags.changes.is_empty() { source } else { flags.changes.apply(source, &work.0)? };
+    let needed_bytes = needed_bytes(&flags.from, flags.kind.len());
+    made(flags, &folder, work.path()).map_err(|error| work.with_room(error, needed_bytes))
+}
+
+fn made(flags: &Flags, folder: &Path, work: &Path) -> Result<()> {
+    let source = Source::open(&flags.from, work)?;
+    let mut source = if flags.changes.is_empty() { source } else { flags.changes.apply(source, work)? };
     let architecture = source.system.boot.architecture();
     if flags.kind.contains(&Form::Docker) {
         source.program = Some(container::program(flags.billetctl.as_deref(), architecture)?);
@@ -151,7 +170,7 @@ pub(crate) fn run(flags: &Flags, global: &Global) -> Result<()> {
                 path
             }
             Made::Converted(converted) => {
-                let raw = work.0.join("disk.raw");
+                let raw = work.join("disk.raw");
                 if !raw.exists() {
                     image::Kind::Disk.build(&source, flags.sector_size, &raw, &mut installer::silent)?;
                 }
@@ -168,23 +187,5 @@ pub(crate) fn run(flags: &Flags, global: &Global) -> Result<()> {
 impl Form {
     pub(super) fn is_disk(self) -> bool {
         matches!(self, Self::Disk | Self::PackedDisk | Self::Qcow2 | Self::Vhd | Self::Vmdk)
-    }
-}
-
-/// A folder beside the results, for what is unpacked; gone at the end.
-struct Work(PathBuf);
-
-impl Work {
-    fn new(folder: &Path) -> Result<Self> {
-        let path = folder.join(format!(".billetctl-{}", std::process::id()));
-        fs::create_dir_all(&path).with_context(|| format!("create {}", path.display()))?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Work {
-    fn drop(&mut self) {
-        // What counts is the result, or why there is none.
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
