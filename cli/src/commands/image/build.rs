@@ -121,16 +121,17 @@ pub(crate) fn add_layer(flags: &AddLayer, global: &Global) -> Result<()> {
     Ok(())
 }
 
-/// What so many forms of an image take at most, and what is unpacked for them. Additions are small beside that.
+/// What so many forms of an image take, and what is unpacked for them. Additions are small beside that.
 fn needed_bytes(from: &Path, forms: usize) -> u64 {
-    let bytes = |path: &Path| fs::metadata(path).map_or(0, |status| status.len());
-    let files = |folder: &Path| {
-        let items = fs::read_dir(folder).into_iter().flatten().flatten();
-        items.map(|item| bytes(&item.path())).sum::<u64>()
-    };
-    let image =
-        if from.is_dir() { files(&from.join("layers")) + files(&from.join("boot")) } else { bytes(from) };
-    image * (forms as u64 + 1)
+    bytes_below(from) * (forms as u64 + 1)
+}
+
+fn bytes_below(path: &Path) -> u64 {
+    if !path.is_dir() {
+        return fs::metadata(path).map_or(0, |status| status.len());
+    }
+    let items = fs::read_dir(path).into_iter().flatten().flatten();
+    items.filter(|item| !item.path().is_symlink()).map(|item| bytes_below(&item.path())).sum()
 }
 
 fn told(path: &Path) {
@@ -148,7 +149,7 @@ pub(crate) fn run(flags: &Flags, global: &Global) -> Result<()> {
 
 fn made(flags: &Flags, folder: &Path, work: &Path) -> Result<()> {
     let source = Source::open(&flags.from, work)?;
-    let mut source = if flags.changes.is_empty() { source } else { flags.changes.apply(source, work)? };
+    let mut source = flags.changes.apply(source, work)?;
     let architecture = source.system.boot.architecture();
     if flags.kind.contains(&Form::Docker) {
         source.program = Some(container::program(flags.billetctl.as_deref(), architecture)?);

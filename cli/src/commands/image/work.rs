@@ -131,7 +131,7 @@ fn with_room(error: Error, output: &Path, needed_bytes: u64, free_bytes: Option<
     }
     let free = free_bytes.map(|bytes| format!(", {} were free", bytes_si(bytes))).unwrap_or_default();
     error.context(format!(
-        "{} has no room: this takes {} at most{free}; make room, or write to another folder (--output)",
+        "{} has no room: this takes about {}{free}; make room, or write to another folder (--output)",
         output.display(),
         bytes_si(needed_bytes)
     ))
@@ -162,7 +162,7 @@ mod tests {
     fn a_full_disk_is_told_with_what_is_needed() {
         let full = || Error::new(io::Error::from(io::ErrorKind::StorageFull)).context("write out/disk.raw");
         let said = format!("{:#}", with_room(full(), Path::new("out"), 3_000_000, Some(1_000_000)));
-        assert!(said.starts_with("out has no room: this takes 3"), "{said}");
+        assert!(said.starts_with("out has no room: this takes about 3"), "{said}");
         assert!(said.contains("were free; make room") && said.contains(": write out/disk.raw: "), "{said}");
         let other = Error::new(io::Error::from(io::ErrorKind::NotFound)).context("read x");
         let before = format!("{other:#}");
