@@ -95,6 +95,65 @@ fn a_profile_makes_an_image_and_a_layer_is_added_to_that() {
     assert!(hidden(home).is_empty() && hidden(&home.join("out")).is_empty());
 }
 
+/// A run that was killed left these; one that is there has what looks the same.
+#[test]
+fn what_a_killed_run_left_is_swept() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = dir.path();
+    parts::parts(home);
+    // Above the largest number that Linux gives (PID_MAX_LIMIT, 2^22).
+    write(home, "out/.billetctl-99999999/base.layer", "x");
+    write(home, "out/metal-amd64.raw.99999999-0.partial", "x");
+    write(home, "out/metal-amd64.raw.zst.99999999.unpacked", "x");
+    let running = format!("out/.billetctl-{}/base.layer", std::process::id());
+    write(home, &running, "x");
+    write(home, "out/words.partial", "x");
+    said(home, &["image", "build", "--from", "parts", "--kind", "uki", "--output", "out"]);
+    let mut left: Vec<_> = fs::read_dir(home.join("out"))
+        .unwrap()
+        .map(|item| item.unwrap().file_name().into_string().unwrap())
+        .collect();
+    left.sort();
+    let running = format!(".billetctl-{}", std::process::id());
+    assert_eq!(left, [running.as_str(), "metal-amd64-uki.efi", "words.partial"]);
+}
+
+#[test]
+fn a_run_that_is_ended_or_fails_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = dir.path();
+    parts::parts(home);
+    refused(home, &["image", "build", "--from", "parts", "--add", "none", "--output", "new/out"]);
+    assert!(!home.join("new").exists(), "folders that were made for the output");
+    // Long enough for any machine: it is squashed, and takes no room here.
+    fs::create_dir(home.join("long")).unwrap();
+    fs::File::create(home.join("long/zeros")).unwrap().set_len(1 << 40).unwrap();
+    for (signal, code) in [("-INT", 130), ("-TERM", 143)] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_billetctl"));
+        command.env("HOME", home).current_dir(home).stderr(std::process::Stdio::piped());
+        let words =
+            ["image", "build", "--from", "parts", "--kind", "uki", "--add", "long", "--output", "new/out"];
+        let mut running = command.args(words).spawn().unwrap();
+        let work = home.join(format!("new/out/.billetctl-{}", running.id()));
+        let is_squashed = || {
+            let files = fs::read_dir(&work).into_iter().flatten().flatten();
+            files.filter(|file| file.file_name().to_string_lossy().ends_with(".partial")).count() > 0
+        };
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(120);
+        while !is_squashed() {
+            assert!(running.try_wait().unwrap().is_none() && std::time::Instant::now() < deadline);
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let pid = running.id().to_string();
+        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+        let output = running.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(code));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("interrupted: what was not finished is removed"), "{said}");
+        assert!(!home.join("new").exists(), "{said}");
+    }
+}
+
 #[test]
 fn what_cannot_be_added_is_said() {
     let dir = tempfile::tempdir().unwrap();

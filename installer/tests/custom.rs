@@ -409,7 +409,7 @@ fn what_is_no_tar_file_is_told_without_its_content() {
     let packed = zstd::bulk::compress(&config, 3).unwrap();
     for (path, wanted) in [
         (file("machine.yaml", &config), "machine.yaml is no tar file (it is a YAML file)"),
-        (file("packed.zst", &packed), "packed.zst is no tar file (it is a YAML file)"),
+        (file("packed.zst", &packed), "packed.zst, unpacked, is no tar file (it is a YAML file)"),
         (file("passwd", b"root:x:0:0:secret:/root:/bin/sh\n"), "passwd is no tar file (it is a text)"),
         (file("damaged.tar", &damaged), "damaged.tar: the tar file is damaged"),
         (file("cut.tar", &fs::read(&good).unwrap()[..512 * 3 + 100]), "cut.tar: the tar file is"),

@@ -438,3 +438,21 @@ fn an_image_that_was_built_on_is_one_like_any_other() {
     Kind::Installer.build(&made, 512, &path, &mut installer::silent).unwrap();
     assert_eq!(Source::open(&path, &work("d")).unwrap().system, made.system);
 }
+
+/// A kernel that a Dockerfile copies beside no modules is judged as one that a profile names.
+#[test]
+fn a_copied_kernel_without_modules_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = source(&dir.path().join("base"));
+    let root = dir.path().join("container");
+    container(&source, &root, &[("etc/motd", b"hello")]);
+    let remove = vec!["/lib/modules".to_owned(), "/not/there".to_owned()];
+    let new = container::take_in(&root, remove, &mut installer::silent).unwrap();
+    assert_eq!(new.warnings, ["remove: the image has no /not/there, so nothing is removed there"]);
+    let (image, work) = (dir.path().join("image"), dir.path().join("work"));
+    fs::create_dir(&work).unwrap();
+    committed(&source, &root, Some(&bzimage(NEW)), &image);
+    let opened = Source::open(&image, &work).unwrap();
+    let [warning] = opened.warnings.as_slice() else { panic!("{:?}", opened.warnings) };
+    assert!(warning.contains("kernel 6.13.0-own has no modules"), "{warning}");
+}

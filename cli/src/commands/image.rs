@@ -45,6 +45,7 @@ mod convert;
 mod customise;
 mod form;
 mod signing;
+mod work;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Flags {

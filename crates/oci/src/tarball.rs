@@ -87,18 +87,18 @@ fn kind(head: &[u8]) -> (&'static str, Option<&'static str>) {
     if head.is_empty() {
         return ("an empty file", None);
     }
-    // Both before the others: what starts by UEFI and BIOS begins with code.
+    // Before the others: what is made for sticks and disks too begins with code.
     if is_iso(head) {
         return ("an ISO image", None);
     }
+    if let Some((_, what, advice)) = KINDS.iter().find(|(magic, ..)| head.starts_with(magic)) {
+        return (*what, *advice);
+    }
+    // After them: a kernel has the mark of a boot sector.
     if is_disk(head) {
         return ("an image of a disk", None);
     }
-    let known = KINDS.iter().find(|(magic, ..)| head.starts_with(magic));
-    known.map_or_else(
-        || (text(head).unwrap_or("a file of an unknown kind"), None),
-        |(_, what, advice)| (*what, *advice),
-    )
+    (text(head).unwrap_or("a file of an unknown kind"), None)
 }
 
 /// What a text is; `None`: it is none.
@@ -211,6 +211,8 @@ mod tests {
         iso[ISO_AT..].copy_from_slice(b"CD001");
         let mut disk = vec![0; 1024];
         disk[510..512].copy_from_slice(&[0x55, 0xaa]);
+        let mut kernel = disk.clone();
+        kernel[..2].copy_from_slice(b"MZ");
         for (head, wanted) in [
             (&b""[..], "x is no tar file (it is an empty file): give a tar file"),
             (&[0x1f, 0x8b, 8, 0], "(it is a gzip file): unpack it first (gunzip)"),
@@ -224,6 +226,7 @@ mod tests {
             (&[b'a'; 5000], "(it is a text): give"),
             (&[7; 5000], "(it is a file of an unknown kind): give"),
             (b"\x7fELF\x02", "(it is a program): give"),
+            (&kernel, "(it is an EFI program or a kernel): give"),
         ] {
             let said = said(head);
             assert!(said.ends_with(wanted) || said.contains(wanted), "{wanted:?} is not in {said}");

@@ -127,8 +127,8 @@ pub(super) fn check_against(extensions: &[Extension], lower: &Lower, layers: &[L
 
 /// Whether a layer's name is not an extension's.
 fn is_own(name: &str) -> bool {
-    let kind = name.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches('-');
-    OWN_LAYERS.contains(&name) || OWN_LAYERS.contains(&kind)
+    let numbered = name.rsplit_once('-').filter(|(_, number)| number.bytes().all(|b| b.is_ascii_digit()));
+    OWN_LAYERS.contains(&numbered.map_or(name, |(kind, _)| kind))
 }
 
 #[derive(Deserialize)]

@@ -71,21 +71,24 @@ fn peeked<R: Read>(mut data: R) -> io::Result<(Vec<u8>, io::Chain<Cursor<Vec<u8>
 /// layers are given are often wrong.
 fn unpack(data: impl Read, path: &Path, entries: &mut Entries) -> Result<(), Error> {
     let (head, mut data) = peeked(data).map_err(Error::read(path))?;
+    let name = path.display().to_string();
+    let unpacked = format!("{name}, unpacked,");
     if head.starts_with(GZIP_MAGIC) {
-        plain(MultiGzDecoder::new(&mut data), path, entries)?;
+        plain(MultiGzDecoder::new(&mut data), &unpacked, path, entries)?;
     } else if head.starts_with(ZSTD_MAGIC) {
-        plain(zstd::Decoder::new(&mut data).map_err(Error::read(path))?, path, entries)?;
+        plain(zstd::Decoder::new(&mut data).map_err(Error::read(path))?, &unpacked, path, entries)?;
     } else {
-        plain(&mut data, path, entries)?;
+        plain(&mut data, &name, path, entries)?;
     }
     // What is behind the end: only a blob that was read whole has its digest compared.
     io::copy(&mut data, &mut io::sink()).map_err(Error::read(path))?;
     Ok(())
 }
 
-fn plain(data: impl Read, path: &Path, entries: &mut Entries) -> Result<(), Error> {
+/// `name`: what it is called where it is no tar file.
+fn plain(data: impl Read, name: &str, path: &Path, entries: &mut Entries) -> Result<(), Error> {
     let (head, data) = peeked(data).map_err(Error::read(path))?;
-    tarball::check(&path.display().to_string(), &head, WANTED)?;
+    tarball::check(name, &head, WANTED)?;
     let (mut data, failure) = Watched::new(data);
     let read = |error: io::Error| Error::read(path)(failure.of(&error));
     let mut archive = tar::Archive::new(&mut data);

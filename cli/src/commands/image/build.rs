@@ -5,7 +5,7 @@
 
 use super::form::Form;
 use super::signing::{self, Signing};
-use super::{container, customise};
+use super::{container, customise, work::Work};
 use crate::{args::Global, output::bytes_si};
 use anyhow::{Context as _, Result, bail};
 use installer::image::{self, Source};
@@ -59,16 +59,32 @@ pub(crate) fn add_layer(flags: &AddLayer, global: &Global) -> Result<()> {
     let path =
         global.output_word.as_deref().context("add --output FILE: the image is not changed in place")?;
     let path = Path::new(path);
-    let work = Work::new(path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new(".")))?;
-    let source = Source::open(&flags.image, &work.0)?;
     if flags.changes.is_empty() {
         bail!("nothing is changed: name a profile, or files to add or paths to remove");
     }
-    let source = flags.changes.apply(source, &work.0)?;
-    signing::tell_of_lost_signature(&source, &flags.image.display().to_string());
-    image::Kind::Installer.build(&source, 512, path, &mut installer::silent)?;
+    let work = Work::new(path.parent().unwrap_or(Path::new("")))?;
+    let made = || {
+        let source = Source::open(&flags.image, work.path())?;
+        let source = flags.changes.apply(source, work.path())?;
+        signing::tell_of_lost_signature(&source, &flags.image.display().to_string());
+        Ok(image::Kind::Installer.build(&source, 512, path, &mut installer::silent)?)
+    };
+    made().map_err(|error| work.with_room(error, needed_bytes(&flags.image, 1)))?;
     told(path);
     Ok(())
+}
+
+/// What so many forms of an image take, and what is unpacked for them. Additions are small beside that.
+fn needed_bytes(from: &Path, forms: usize) -> u64 {
+    bytes_below(from) * (forms as u64 + 1)
+}
+
+fn bytes_below(path: &Path) -> u64 {
+    if !path.is_dir() {
+        return fs::metadata(path).map_or(0, |status| status.len());
+    }
+    let items = fs::read_dir(path).into_iter().flatten().flatten();
+    items.filter(|item| !item.path().is_symlink()).map(|item| bytes_below(&item.path())).sum()
 }
 
 fn told(path: &Path) {
@@ -79,11 +95,15 @@ fn told(path: &Path) {
 
 pub(crate) fn run(flags: &Flags, global: &Global) -> Result<()> {
     let folder = PathBuf::from(global.output_word.as_deref().unwrap_or("."));
-    fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
     let work = Work::new(&folder)?;
-    let source = Source::open(&flags.from, &work.0)?;
+    let needed_bytes = needed_bytes(&flags.from, flags.kind.len().max(1));
+    made(flags, &folder, work.path()).map_err(|error| work.with_room(error, needed_bytes))
+}
+
+fn made(flags: &Flags, folder: &Path, work: &Path) -> Result<()> {
+    let source = Source::open(&flags.from, work)?;
     let before = source.system.manifest.layers.clone();
-    let mut source = if flags.changes.is_empty() { source } else { flags.changes.apply(source, &work.0)? };
+    let mut source = flags.changes.apply(source, work)?;
     let forms = flags.forms(&source)?;
     if forms.contains(&Form::Docker) {
         let architecture = source.system.boot.architecture();
@@ -98,7 +118,7 @@ pub(crate) fn run(flags: &Flags, global: &Global) -> Result<()> {
         );
     }
     for form in forms {
-        told(&form.write(&source, flags.sector_size, &folder, &work.0)?);
+        told(&form.write(&source, flags.sector_size, folder, work)?);
     }
     Ok(())
 }
@@ -123,23 +143,5 @@ impl Flags {
             bail!("--sector-size {}: {reason}: make it without", self.sector_size);
         }
         Ok(forms)
-    }
-}
-
-/// A folder beside the results, for what is unpacked; gone at the end.
-struct Work(PathBuf);
-
-impl Work {
-    fn new(folder: &Path) -> Result<Self> {
-        let path = folder.join(format!(".billetctl-{}", std::process::id()));
-        fs::create_dir_all(&path).with_context(|| format!("create {}", path.display()))?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Work {
-    fn drop(&mut self) {
-        // What counts is the result, or why there is none.
-        let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -68,8 +68,16 @@ impl Changes {
             && self.firmware.is_empty()
     }
 
-    /// The system with the changes; its layers lie in `work`.
+    /// The system with the changes, if there are any; its layers lie in `work`. What should be known is said.
     pub(super) fn apply(&self, source: Source, work: &Path) -> Result<Source> {
+        let made = if self.is_empty() { source } else { self.changed(&source, work)? };
+        for warning in &made.warnings {
+            eprintln!("warning: {warning}");
+        }
+        Ok(made)
+    }
+
+    fn changed(&self, source: &Source, work: &Path) -> Result<Source> {
         let profile = match &self.profile {
             Some(path) => read(path)?,
             None => Profile::default(),
@@ -95,11 +103,7 @@ impl Changes {
         if let Some(path) = &profile.config {
             configs::judged(path).map_err(|error| anyhow!("{error:#}\n{PART_ADVICE}"))?;
         }
-        let made = custom::customise(&source, &profile, work, &mut installer::silent)?;
-        for warning in &made.warnings {
-            eprintln!("warning: {warning}");
-        }
-        Ok(made)
+        Ok(custom::customise(source, &profile, work, &mut installer::silent)?)
     }
 }
 
