@@ -60,14 +60,11 @@ fn installer_image(folder: &Path) -> PathBuf {
         stub: STUB.to_vec(),
         loader: STUB.to_vec(),
         modules: b"modules".to_vec(),
-        network: Vec::new(),
         init: b"init".to_vec(),
         command_line: "panic=10".into(),
         boot_entry: "ID=billet\n".into(),
         loader_config: "timeout 0\n".into(),
-        config_key: None,
-        authorities: Vec::new(),
-        signed_uki: Vec::new(),
+        ..BootParts::default()
     };
     let source =
         Source::new(System { manifest: layer::stack("0.1.0", layers).unwrap(), boot }, folder.to_owned());
@@ -102,8 +99,8 @@ impl Buildah {
         self.run(&["bud", "--isolation", "chroot", "--tag", name, text(&folder)]);
     }
 
-    /// Builds a Dockerfile of the guides; the result as an image in a file.
-    fn build(&self, guide: &str, remove: &str, to: &str) -> PathBuf {
+    /// Builds a Dockerfile of the guides with these flags besides; the result as an image in a file.
+    fn build(&self, guide: &str, remove: &str, flags: &[&str], to: &str) -> PathBuf {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/dockerfiles").join(guide);
         let remove = format!("RM={remove}");
         let words = [
@@ -115,7 +112,7 @@ impl Buildah {
             "--skip-unused-stages=false",
             "--build-arg",
         ];
-        self.run(&[&words[..], &[&remove, "--tag", guide, text(&folder)]].concat());
+        self.run(&[&words[..], &[&remove], flags, &["--tag", guide, text(&folder)]].concat());
         let path = self.0.path().join(format!("{guide}.tar"));
         self.run(&["push", guide, &format!("{to}:{}:{guide}:1", text(&path))]);
         path
@@ -152,7 +149,7 @@ fn the_guides_dockerfiles_make_installers() {
     let kernel = bzimage(NEW);
     let files = [("boot/vmlinuz", &kernel[..]), (&builtin, BUILTIN.as_bytes()), (&index, b"")];
     buildah.image("localhost/custom-kernel:1", &files);
-    let image = buildah.build("kernel", "/lib/modules", "docker-archive");
+    let image = buildah.build("kernel", "/lib/modules", &[], "docker-archive");
     let source = opened(&image, "kernel-work");
     assert_eq!(names(&source), ["base", "kernel", "vmlinuz"]);
     assert_eq!(source.system.manifest.kernel().unwrap().kernel_release.as_deref(), Some(NEW));
@@ -168,11 +165,14 @@ fn the_guides_dockerfiles_make_installers() {
     // Guide 12.
     buildah
         .image("localhost/library:1", &[("opt/library/liba.so", b"library"), ("opt/library/data/x", b"x")]);
-    let image = buildah.build("rootfs", "/usr/share/doc /not/there", "oci-archive");
-    let source = opened(&image, "rootfs-work");
-    assert_eq!(names(&source), ["base", "kernel", "removed", "custom"]);
-    let list = listed(&source, "custom");
-    assert!(list.contains("usr/local/lib/library/liba.so") && list.contains("library/data/x"), "{list}");
-    let list = listed(&source, "removed");
-    assert!(list.lines().any(|line| line.starts_with('c') && line.ends_with("/usr/share/doc")), "{list}");
+    // As it stands there: with everything in one layer.
+    for (flags, work) in [(&[][..], "rootfs-work"), (&["--squash"], "squashed-work")] {
+        let image = buildah.build("rootfs", "/usr/share/doc /not/there", flags, "oci-archive");
+        let source = opened(&image, work);
+        assert_eq!(names(&source), ["base", "kernel", "removed", "custom"]);
+        let list = listed(&source, "custom");
+        assert!(list.contains("usr/local/lib/library/liba.so") && list.contains("library/data/x"), "{list}");
+        let list = listed(&source, "removed");
+        assert!(list.lines().any(|line| line.starts_with('c') && line.ends_with("/usr/share/doc")), "{list}");
+    }
 }

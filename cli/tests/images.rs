@@ -21,6 +21,13 @@ fn billetctl(home: &Path, words: &[&str]) -> Output {
     command.stdin(std::process::Stdio::null()).output().unwrap()
 }
 
+/// What it printed; it has to succeed.
+fn done(home: &Path, words: &[&str]) -> String {
+    let output = billetctl(home, words);
+    assert!(output.status.success(), "{words:?}: {}", text(&output.stderr));
+    text(&output.stdout)
+}
+
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
@@ -93,6 +100,7 @@ fn what_cannot_be_flashed_is_said() {
         (&["image", "build", "--from", "disk.raw"], "error: "),
         (&["image", "build", "--from", ".", "--kind", "iso"], "has no root.json"),
         (&["image", "build", "--from", ".", "--sector-size", "520"], "512 or 4096"),
+        (&["image", "build", "--from", ".", "--platform", "amazon"], "use one of akamai, aws, azure"),
     ] {
         let output = billetctl(home.path(), words);
         assert!(
@@ -206,6 +214,149 @@ fn ctrl_c_says_how_it_goes_on() {
     assert_eq!(rest.last().map(String::as_str), Some("interrupted: the same command goes on where it was"));
 }
 
+/// What a host's program says; a program that is missing fails the test by name.
+fn tool(home: &Path, name: &str, words: &[&str]) -> String {
+    let mut command = Command::new(name);
+    command
+        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+        .env("LC_ALL", "C.UTF-8")
+        .current_dir(home)
+        .args(words);
+    let output = command.output().unwrap_or_else(|e| panic!("this test needs the host tool {name}: {e}"));
+    let said = text(&output.stdout) + &text(&output.stderr);
+    assert!(output.status.success(), "{name} {words:?}: {said}");
+    said
+}
+
+fn built(home: &Path, words: &[&str]) -> String {
+    let output = billetctl(home, &[&["image", "build", "--from", "parts"], words].concat());
+    assert!(output.status.success(), "{words:?}: {}", text(&output.stderr));
+    text(&output.stderr)
+}
+
+/// What `image build` does not make of the parts, and why.
+fn not_built(home: &Path, words: &[&str], wanted: &str) {
+    let output =
+        billetctl(home, &[&["image", "build", "--from", "parts", "--output", "none"], words].concat());
+    let said = text(&output.stderr);
+    assert!(!output.status.success() && said.contains(wanted), "{words:?}: {wanted:?} is not in {said}");
+    let made: Vec<_> = fs::read_dir(home.join("none")).into_iter().flatten().collect();
+    assert!(made.is_empty(), "{words:?}: {made:?}");
+}
+
+#[test]
+fn qemu_img_reads_the_disk_in_every_form() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    parts(home);
+    built(home, &["--kind", "disk,qcow2,vhd,vmdk", "--output", "out"]);
+    for (name, format) in [("qcow2", "qcow2"), ("vhd", "vpc"), ("vmdk", "vmdk")] {
+        let file = format!("out/metal-amd64.{name}");
+        // A fixed VHD has nothing but a footer, behind which nobody looks unasked; nor is there anything to check.
+        let info = tool(home, "qemu-img", &["info", "--output=json", "-f", format, &file]);
+        assert!(info.contains(&format!("\"format\": \"{format}\"")), "{info}");
+        if format != "vpc" {
+            let checked = tool(home, "qemu-img", &["check", "-f", format, &file]);
+            assert!(checked.contains("No errors were found on the image."), "{checked}");
+        }
+        let words = ["compare", "-f", "raw", "-F", format, "out/metal-amd64.raw", &file];
+        let same = tool(home, "qemu-img", &words);
+        assert!(same.contains("Images are identical."), "{same}");
+    }
+    // Azure's: whole mebibytes and a footer.
+    let length = |file: &str| fs::metadata(home.join(file)).unwrap().len();
+    assert_eq!(length("out/metal-amd64.vhd"), length("out/metal-amd64.raw") + 512);
+    assert_eq!(length("out/metal-amd64.raw") % (1 << 20), 0);
+    built(home, &["--kind", "qcow2", "--output", "again"]);
+    tool(home, "cmp", &["out/metal-amd64.qcow2", "again/metal-amd64.qcow2"]);
+}
+
+#[test]
+fn kernel_initramfs_and_command_line_are_the_ukis() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    parts(home);
+    let said =
+        built(home, &["--kind", "kernel,initramfs,cmdline,uki", "--platform", "aws", "--output", "out"]);
+    assert!(said.contains("nothing that is made has layers"), "{said}");
+    let line = fs::read_to_string(home.join("out/cmdline-aws-amd64")).unwrap();
+    assert_eq!(line, "panic=10 talos.platform=aws");
+    for (section, part) in
+        [(".linux", "kernel-amd64"), (".initrd", "initramfs-aws-amd64"), (".cmdline", "cmdline-aws-amd64")]
+    {
+        let dump = format!("{section}=section");
+        tool(home, "objcopy", &["-O", "binary", "--dump-section", &dump, "out/aws-amd64-uki.efi", "rest"]);
+        let section = fs::read(home.join("section")).unwrap();
+        let part = fs::read(home.join("out").join(part)).unwrap();
+        assert!(!part.is_empty() && section.starts_with(&part), "{dump}");
+        assert!(section[part.len()..].iter().all(|byte| *byte == 0), "{dump}");
+    }
+}
+
+/// One of each packing; the table has its own test.
+#[test]
+fn a_platform_has_its_name_its_argument_and_its_packing() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    parts(home);
+    for (platform, packed, unpack) in [
+        ("akamai", "raw.gz", "gzip -dc out/akamai-amd64.raw.gz | dd of=disk.raw conv=sparse bs=1M"),
+        ("aws", "tar.gz", "tar -xzSf out/aws-amd64.tar.gz disk.raw"),
+        (
+            "azure",
+            "vhd.tar.gz",
+            "tar -xzSf out/azure-amd64.vhd.tar.gz && qemu-img convert -f vpc disk.vhd disk.raw",
+        ),
+        ("hcloud", "raw.zst", "zstd -q -d out/hcloud-amd64.raw.zst -o disk.raw"),
+        ("oracle", "qcow2", "qemu-img convert -O raw out/oracle-amd64.qcow2 disk.raw"),
+        ("packet", "raw", "mv out/packet-amd64.raw disk.raw"),
+        ("vmware", "vmdk", "qemu-img convert -O raw out/vmware-amd64.vmdk disk.raw"),
+    ] {
+        built(home, &["--platform", platform, "--output", "out"]);
+        assert!(home.join(format!("out/{platform}-amd64.{packed}")).is_file(), "{platform}");
+        tool(home, "sh", &["-ec", &format!("{unpack}; sgdisk --verify disk.raw")]);
+        // The UKI that the disk starts names it.
+        let word = format!("talos.platform={platform}");
+        let told = tool(home, "sh", &["-ec", &format!("head -c 512M disk.raw | grep -c -a -F {word}")]);
+        assert_ne!(told.trim(), "0", "{platform}");
+        fs::remove_file(home.join("disk.raw")).unwrap();
+    }
+    // An image says itself where it runs.
+    built(home, &["--kind", "installer", "--platform", "gcp", "--output", "."]);
+    for output in ["one", "two"] {
+        let words = ["image", "build", "--from", "installer-amd64.tar", "--output", output];
+        let made = billetctl(home, &words);
+        assert!(made.status.success(), "{}", text(&made.stderr));
+    }
+    tool(home, "cmp", &["one/gcp-amd64.tar.gz", "two/gcp-amd64.tar.gz"]);
+}
+
+#[test]
+fn options_that_do_not_go_together_are_refused() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    parts(home);
+    let long = format!("billet.config.inline={}", "k".repeat(2000));
+    for (words, wanted) in [
+        (&["--sector-size", "4096", "--kind", "iso,disk"][..], "an ISO (iso) is for CD drives"),
+        (&["--sector-size", "4096", "--kind", "disk,vhd"], "(vhd) have sectors of 512 bytes"),
+        (&["--sector-size", "4096", "--platform", "azure"], "(vhd) have sectors of 512 bytes"),
+        (&["--sector-size", "4096", "--kind", "vmdk"], "(vmdk) have sectors of 512 bytes"),
+        (&["--sector-size", "4096", "--kind", "kernel"], "--sector-size is for disks"),
+        (&["--billetctl", "parts", "--kind", "iso"], "--billetctl is for --kind docker"),
+        (&["--platform", "container"], "a container is no machine"),
+        (&["--kind", "ova"], "vmdk"),
+        (&["--extra-kernel-arg", "talos.platform=aws"], "use --platform NAME"),
+        (&["--platform", "aws", "--extra-kernel-arg", "-talos.platform"], "use --platform NAME"),
+        (
+            &["--kind", "cmdline", "--extra-kernel-arg", &long],
+            "the longest is billet.config.inline with 2021 bytes",
+        ),
+    ] {
+        not_built(home, words, wanted);
+    }
+}
+
 /// SHA-256 of the TPM key in crates/tpm/testdata.
 const DIGEST: &str = "2fc70451b880dd8406fceee29f4a2e5d737344915ab4a25feee46e941321f5f8";
 
@@ -220,22 +371,59 @@ fn device_keys(home: &Path) {
     fs::write(home.join("rsa.pub"), [&[0, 1], &area[2..]].concat()).unwrap();
 }
 
+/// Whoever adds at the same time is refused or waits for nobody: what was said to be added is there.
+#[test]
+fn configs_that_are_added_at_once_are_not_lost() {
+    let home = tempfile::tempdir().unwrap();
+    let ok = |words: &[&str]| done(home.path(), words);
+    parts(home.path());
+    ok(&["gen", "config-key", "--name", "devices"]);
+    ok(&["gen", "config", "demo", "https://10.0.0.1:6443", "-t", "worker", "-o", "worker.yaml"]);
+    ok(&["image", "build", "--from", "parts", "--kind", "disk", "--config-key", "devices.pub"]);
+    let serials: Vec<String> = (1..=8).map(|number| format!("A-{number}")).collect();
+    let words = |serial| {
+        let key = ["--signing-key", "devices.key", "--serial", serial];
+        [&["image", "add-config", "metal-amd64.raw", "worker.yaml"][..], &key].concat()
+    };
+    let added: Vec<&String> = std::thread::scope(|scope| {
+        let all: Vec<_> = serials
+            .iter()
+            .map(|serial| (serial, scope.spawn(|| billetctl(home.path(), &words(serial)))))
+            .collect();
+        let ended = all.into_iter().filter_map(|(serial, adding)| {
+            let output = adding.join().unwrap();
+            let said = text(&output.stderr);
+            assert!(output.status.success() || said.contains("try again when that has ended"), "{said}");
+            output.status.success().then_some(serial)
+        });
+        ended.collect()
+    });
+    assert!(!added.is_empty());
+    let listed = ok(&["image", "list-config", "metal-amd64.raw"]);
+    for serial in &serials {
+        assert_eq!(
+            listed.contains(&format!("serial {serial} ")),
+            added.contains(&serial),
+            "{serial}: {listed}"
+        );
+    }
+}
+
 #[test]
 fn one_image_has_a_config_for_each_machine() {
     let home = tempfile::tempdir().unwrap();
-    let ok = |words: &[&str]| {
-        let output = billetctl(home.path(), words);
-        assert!(output.status.success(), "{words:?}: {}", text(&output.stderr));
-        text(&output.stdout)
-    };
+    let ok = |words: &[&str]| done(home.path(), words);
     let refused = |words: &[&str], wanted: &str| {
         let output = billetctl(home.path(), words);
         let said = text(&output.stderr);
         assert!(!output.status.success() && said.contains(wanted), "{words:?}: {wanted:?} is not in {said}");
     };
+    // Warnings of the config come first.
+    let said = |words: &[&str]| text(&billetctl(home.path(), words).stderr);
     parts(home.path());
     device_keys(home.path());
-    ok(&["gen", "config-key", "--name", "devices"]);
+    let made = ok(&["gen", "config-key", "--name", "devices"]);
+    let key = made.trim_end().strip_prefix("created devices.key (keep it) and devices.pub: key ").unwrap();
     ok(&["gen", "config-key", "--name", "others"]);
     refused(&["gen", "config-key", "--name", "devices"], "already exists");
     ok(&["gen", "config", "demo", "https://10.0.0.1:6443", "-t", "worker", "-o", "worker.yaml"]);
@@ -262,8 +450,17 @@ fn one_image_has_a_config_for_each_machine() {
         let before = fs::metadata(home.path().join(image)).unwrap().len();
         ok(&add(&["--mac", "52:54:00:00:00:01,52:54:00:00:00:02"]));
         ok(&add(&["--serial", "A-17", "--uuid", "4c4c4544-0039-3510-8059-b7c04f333231"]));
-        refused(&add(&["--serial", "A-17"]), "serial A-17 is in entry 2 and in entry 3");
-        ok(&add(&["--serial", "A-17", "--replace"]));
+        let uuid = "UUID 4c4c4544-0039-3510-8059-b7c04f333231";
+        let taken = format!(
+            "error: {image}: serial A-17 has a config already, entry 2 (serial A-17, {uuid}): `--replace` puts the new \
+             config in its place; nothing was changed\n"
+        );
+        assert!(said(&add(&["--serial", "A-17"])).ends_with(&taken));
+        let replaced = format!(
+            "{image}: worker.yaml for serial A-17; 2 configs in all\nreplaced entry 2 (serial A-17, {uuid}); no config is \
+             left for {uuid}: to keep them, add the config again with these too\n"
+        );
+        assert!(said(&add(&["--serial", "A-17", "--replace"])).ends_with(&replaced));
         let listed = ok(&["image", "list-config", image, "--config-key", "devices.pub"]);
         assert!(listed.contains("MAC 52:54:00:00:00:01, MAC 52:54:00:00:00:02"), "{listed}");
         assert!(listed.contains("serial A-17") && !listed.contains("UUID"), "{listed}");
@@ -274,11 +471,12 @@ fn one_image_has_a_config_for_each_machine() {
         );
         refused(
             &["image", "list-config", image, "--config-key", "others.pub"],
-            "this image takes configs of key",
+            &format!("this image takes configs of key {key}, and the public key is key"),
         );
         refused(&add(&[]), "name the machine");
         refused(&add(&["--mac", "525400000001"]), "--mac: \"525400000001\" is no MAC address");
-        refused(&add(&["--serial", "Default string"]), "boards without a serial number");
+        refused(&add(&["--serial", "Default string"]), "many machines have the same");
+        refused(&add(&["--uuid", "03000200-0400-0500-0006-000700080009"]), "many machines have the same");
         refused(&add(&["--tpm-key", "ab"]), "neither 64 hex digits nor a file");
         refused(&add(&["--tpm-key", "worker.yaml"]), "worker.yaml: it is no endorsement key of a TPM");
         refused(&add(&["--tpm-key", "rsa.pub"]), "rsa.pub: it is an RSA key");
@@ -286,14 +484,16 @@ fn one_image_has_a_config_for_each_machine() {
         refused(&add(&["--tpm-key", DIGEST, "--seal"]), "--seal needs the key itself");
         refused(&add(&["--tpm-key", "device.pub", "--tpm-key", DIGEST, "--seal"]), "takes one --tpm-key");
         ok(&add(&["--tpm-key", DIGEST]));
-        refused(&add(&["--tpm-key", "device.pub", "--seal"]), "is in entry 3 and in entry 4");
+        refused(&add(&["--tpm-key", "device.pub", "--seal"]), "has a config already, entry 3");
         ok(&add(&["--tpm-key", "device.pub", "--seal", "--replace"]));
+        let nothing = "nothing was replaced: no config was for this machine";
+        assert!(said(&add(&["--serial", "C", "--replace"])).contains(nothing));
         let listed = ok(&["image", "list-config", image]);
         assert!(listed.contains("SEALED FOR") && listed.contains(&format!("TPM key {DIGEST}")), "{listed}");
         assert_eq!(listed.matches("TPM key").count(), 2, "{listed}");
         let other =
             ["image", "add-config", image, "worker.yaml", "--signing-key", "others.key", "--serial", "B"];
-        refused(&other, "this image takes configs of key");
+        refused(&other, &format!("this image takes configs of key {key}, and the signing key is key"));
         let public =
             ["image", "add-config", image, "worker.yaml", "--signing-key", "devices.pub", "--serial", "B"];
         refused(&public, "no PEM block PRIVATE KEY");
@@ -314,4 +514,82 @@ fn one_image_has_a_config_for_each_machine() {
     let packed =
         ["image", "add-config", "disk.zst", "worker.yaml", "--signing-key", "devices.key", "--serial", "B"];
     refused(&packed, "unpack it first");
+}
+
+/// docs/users/secure-boot.md as a person does it: what is signed, what is refused, what is said.
+#[test]
+fn signing_covers_what_firmware_starts_and_ends_with_a_change() {
+    let home = tempfile::tempdir().unwrap();
+    let run = |program: &str, words: &str| {
+        let ran = Command::new(program).current_dir(home.path()).args(words.split(' ')).output();
+        let ran = ran.unwrap_or_else(|error| panic!("{program}: {error}"));
+        (ran.status.success(), text(&[ran.stdout, ran.stderr].concat()))
+    };
+    let said = |words: &str| {
+        let output = billetctl(home.path(), &words.split(' ').collect::<Vec<_>>());
+        (output.status.success(), text(&output.stderr))
+    };
+    let ok = |words: &str| {
+        let (done, said) = said(words);
+        assert!(done, "{words}: {said}");
+        said
+    };
+    let refused = |words: &str, wanted: &str| {
+        let (done, said) = said(words);
+        assert!(!done && said.contains(wanted), "{words}: {wanted:?} is not in {said}");
+    };
+    let verified = |file: &str| run("sbverify", &format!("--cert certificate.pem {file}")).0;
+    parts(home.path());
+    let words =
+        "req -new -x509 -newkey rsa:2048 -nodes -subj /CN=owner -days 1 -keyout key.pem -out certificate.pem";
+    assert!(run("openssl", words).0);
+    let key = "--sign-key key.pem --sign-certificate certificate.pem";
+    ok(&format!("gen secureboot database {key} --output keys"));
+
+    // kernel and initramfs of a folder for iPXE are files that nobody can sign.
+    let build = "image build --from parts --kind";
+    refused(&format!("{build} pxe {key}"), "which no signature of yours covers");
+    refused(&format!("{build} disk,pxe {key}"), "for such machines --kind uki");
+    assert!(!home.path().join("metal-amd64-pxe").exists() && !home.path().join("metal-amd64.raw").exists());
+    refused(&format!("{build} uki {key} --enrol-keys keys"), "--enrol-keys is for disks and ISOs");
+    refused(&format!("{build} uki --sign-key key.pem"), "--sign-certificate");
+
+    // What is made of a signed image is signed, until something is changed; that is said, with what to do.
+    let lost = "is not of what is in the image now and is left out";
+    ok(&format!("{build} installer {key}"));
+    let from = "image build --from installer-amd64.tar --kind uki";
+    assert!(!ok(from).contains(lost) && verified("metal-amd64-uki.efi"));
+    let told = ok(&format!("{from} --extra-kernel-arg quiet"));
+    assert!(told.contains(&format!("the signed UKI of installer-amd64.tar {lost}")), "{told}");
+    assert!(told.contains("until it is signed with --sign-key and --sign-certificate"), "{told}");
+    assert!(!verified("metal-amd64-uki.efi"));
+    assert!(!ok(&format!("{from} --extra-kernel-arg quiet {key}")).contains(lost));
+    assert!(verified("metal-amd64-uki.efi"));
+    fs::create_dir(home.path().join("more")).unwrap();
+    fs::write(home.path().join("more/file"), "more").unwrap();
+    let told = ok("image add-layer installer-amd64.tar --add more --output layered.tar");
+    assert!(told.contains(lost), "{told}");
+
+    // Arguments beside a signed UKI.
+    let addon = "gen secureboot addon --extra-kernel-arg quiet --extra-kernel-arg panic=0";
+    ok(&format!("{addon} {key} site.addon.efi"));
+    assert!(verified("site.addon.efi"));
+    refused(&format!("{addon} {key} site.addon.efi"), "already exists");
+    refused(&format!("{addon} {key} site.efi"), "ends with .addon.efi");
+    refused(
+        &format!("gen secureboot addon --extra-kernel-arg=-panic {key} b.addon.efi"),
+        "takes none of the image",
+    );
+    refused(&format!("{build} uki --addon site.addon.efi"), "--addon is for disks and ISOs");
+    let iso = "image build --from installer-amd64.tar --kind iso --addon";
+    ok(&format!("{iso} site.addon.efi"));
+    let (stripped, told) = run("sbattach", "--remove site.addon.efi");
+    assert!(stripped, "{told}");
+    refused(&format!("{iso} site.addon.efi"), "billetctl gen secureboot sign site.addon.efi");
+    refused(&format!("{iso} site.addon.efi,./site.addon.efi"), "two files are called site.addon.efi");
+    refused(&format!("{iso} metal-amd64-uki.efi"), "ends with .addon.efi");
+    ok(&format!("gen secureboot sign {key} site.addon.efi"));
+    ok(&format!("{iso} site.addon.efi"));
+    ok(&format!("gen secureboot addon --arch arm64 --extra-kernel-arg quiet {key} arm.addon.efi"));
+    refused(&format!("{iso} arm.addon.efi"), "other processors");
 }

@@ -176,6 +176,8 @@ pub trait Kernel {
     fn open_recorder(&mut self, device: &str) -> Result<()>;
     /// Writes there and has the kernel begin to bring it to the disk; waits for neither disk nor flush.
     fn write_recorder(&mut self, offset: u64, bytes: &[u8]) -> Result<()>;
+    /// Has the kernel begin with what it left out then: pages that were on their way already.
+    fn hasten_recorder(&mut self, offset: u64, length_bytes: usize) -> Result<()>;
     /// The kernel log's next record, from its oldest on; `EAGAIN` after its newest.
     fn next_log_record(&mut self, buffer: &mut [u8]) -> Result<usize>;
     /// Microseconds since 1970, as far as the clock is right.

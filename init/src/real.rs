@@ -343,6 +343,10 @@ impl Kernel for RealKernel {
         sys::block::write_soon(self.recorder.as_ref().ok_or(Errno::NODEV)?, offset, bytes)
     }
 
+    fn hasten_recorder(&mut self, offset: u64, length_bytes: usize) -> Result<()> {
+        sys::block::begin_to_bring(self.recorder.as_ref().ok_or(Errno::NODEV)?, offset, length_bytes)
+    }
+
     fn next_log_record(&mut self, buffer: &mut [u8]) -> Result<usize> {
         if self.log_reader.is_none() {
             self.log_reader = Some(sys::console::open_kmsg_reader()?);

@@ -11,7 +11,9 @@
 use alloc::string::{String, ToString};
 
 use ondisk::kmsg::{MAX_RECORD_BYTES, Record};
-use ondisk::recorder::{Kind, Packer, SLOT_BYTES, Writer, newest, parse_boot_id};
+use ondisk::recorder::{
+    Kind, Packer, RING_BYTES, RING_OFFSET_BYTES, SLOT_BYTES, Writer, newest, parse_boot_id,
+};
 use sys::Errno;
 
 use crate::failure::Failure;
@@ -92,6 +94,14 @@ impl Recorder {
     pub fn end(&mut self, kernel: &mut dyn Kernel, buffer: &mut [u8], facts: &str) {
         let first = !core::mem::replace(&mut self.ended, true);
         self.record(kernel, buffer, first.then_some(facts));
+    }
+
+    /// Tries again to have everything brought to the disk; for a machine that is about to restart without saving it.
+    pub fn hasten(&self, kernel: &mut dyn Kernel) {
+        if self.ring.as_ref().is_some_and(|ring| ring.lent_to.is_none()) {
+            // Nothing more can be done; what is on the disk stays whole.
+            let _ = kernel.hasten_recorder(RING_OFFSET_BYTES, RING_BYTES as usize);
+        }
     }
 
     fn record(&mut self, kernel: &mut dyn Kernel, buffer: &mut [u8], end: Option<&str>) {

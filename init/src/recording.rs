@@ -446,6 +446,10 @@ impl Kernel for Recording {
         Ok(())
     }
 
+    fn hasten_recorder(&mut self, offset: u64, length_bytes: usize) -> Result<()> {
+        self.call(format!("hasten {length_bytes} bytes of recorder at {offset}"))
+    }
+
     /// The kernel's log is init's lines alone.
     fn next_log_record(&mut self, buffer: &mut [u8]) -> Result<usize> {
         let (level, text) = self.logs.get(self.log_read).ok_or(Errno::AGAIN)?;

@@ -85,14 +85,13 @@ impl Watchdog {
         }
     }
 
-    /// Keeps a message readable for so long; `None`: for ever, which no watchdog may end.
-    pub fn pause(&mut self, kernel: &mut dyn Kernel, seconds: Option<u64>) {
-        let Some(seconds) = seconds else {
+    /// Keeps a message readable for so many nanoseconds; `None`: for ever, which no watchdog may end.
+    pub fn pause(&mut self, kernel: &mut dyn Kernel, ns: Option<u64>) {
+        let Some(mut left_ns) = ns else {
             kernel.disarm_watchdog();
             kernel.pause(u64::MAX);
             return;
         };
-        let mut left_ns = seconds.saturating_mul(SECOND_NS);
         while left_ns > 0 {
             self.feed(kernel);
             let step_ns = if self.armed { left_ns.min(self.interval_ns) } else { left_ns };

@@ -83,6 +83,34 @@ pub enum Error {
         /// Where it comes from.
         place: &'static str,
     },
+    /// A kernel argument that says where an image runs.
+    #[error(
+        "the kernel argument {argument:?} changes the platform, which an image names once: use --platform NAME, in a profile platform = \"NAME\""
+    )]
+    PlatformArgument {
+        /// The argument.
+        argument: String,
+    },
+    /// More than the kernel takes.
+    #[error(
+        "the kernel's command line has {bytes} bytes and may have {most_bytes}, since the kernel cuts off what is behind: shorten kernel arguments or leave some out; the longest is {longest}"
+    )]
+    LongCommandLine {
+        /// Its length.
+        bytes: usize,
+        /// How long it may be.
+        most_bytes: usize,
+        /// The longest argument's name and length. Not its value, which may be a config.
+        longest: String,
+    },
+    /// An addon that cannot be made, or that nothing would load.
+    #[error("the addon {name:?}: {reason}")]
+    Addon {
+        /// Its file, or what was to be in it.
+        name: String,
+        /// What is wrong, and what to do.
+        reason: &'static str,
+    },
     /// A kernel argument that does not reach the kernel unchanged through GRUB.
     #[error(
         "the kernel argument {argument:?} has a quotation mark or a backslash, which GRUB changes: a machine without UEFI cannot have it; correct machine.install.extraKernelArgs"
@@ -522,4 +550,11 @@ impl Error {
     pub(crate) fn write(path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Write { path: path.to_owned(), source }
     }
+}
+
+/// An error with its causes, as it is printed.
+#[cfg(test)]
+pub(crate) fn in_full(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

@@ -11,6 +11,7 @@
 
 #![warn(missing_docs)]
 
+pub mod addon;
 pub mod bundle;
 #[cfg(any(test, feature = "certify"))]
 pub mod certify;

@@ -20,6 +20,8 @@ use ondisk::{Architecture, fat, kernel};
 use crate::tree::Tree;
 use crate::{Error, initramfs, kernel_image, uki};
 
+#[cfg(feature = "image")]
+pub(crate) use arguments::check_image_line;
 pub use arguments::command_line;
 #[cfg(feature = "image")]
 pub(crate) use arguments::command_line_of_image;
@@ -70,7 +72,7 @@ pub const fn loader_path(architecture: Architecture) -> &'static str {
 pub const LOADER_CONFIG_PATH: &str = "loader/loader.conf";
 
 /// What a UKI and an EFI system partition are made of, besides the manifest.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BootParts {
     /// See [`names::KERNEL`].
     pub kernel: Vec<u8>,

@@ -84,6 +84,7 @@ fn a_customisation_is_two_layers_above_the_others() {
     let config = dir.path().join("config.yaml");
     fs::write(&config, "version: v1alpha1\n").unwrap();
     let profile = Profile {
+        platform: None,
         additions: vec![
             folder(
                 &dir.path().join("a"),

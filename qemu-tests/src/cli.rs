@@ -69,7 +69,12 @@ impl Billetctl {
 
     /// Runs a command that must fail; returns what it said.
     pub fn refused(&self, words: &[&str]) -> Result<String> {
-        let output = self.run(words)?;
+        self.refused_within(words, COMMAND_LIMIT)
+    }
+
+    /// The same for a command that takes long by nature.
+    pub fn refused_within(&self, words: &[&str], on_reference: Duration) -> Result<String> {
+        let output = self.run_within(words, on_reference)?;
         if output.success {
             bail!("billetctl {} succeeded and printed {}", words.join(" "), output.stdout);
         }

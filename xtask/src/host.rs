@@ -24,7 +24,7 @@ pub(crate) enum Need {
 }
 
 /// A package, the first command that needs it, and a program or absolute path that it provides.
-const PACKAGES: [(&str, Need, &str); 26] = [
+const PACKAGES: [(&str, Need, &str); 27] = [
     ("apt", Need::Build, "apt-get"),
     ("debian-archive-keyring", Need::Build, "/usr/share/keyrings/debian-archive-keyring.gpg"),
     ("gcc", Need::Build, "cc"),
@@ -51,6 +51,7 @@ const PACKAGES: [(&str, Need, &str); 26] = [
     ("squashfs-tools", Need::Test, "unsquashfs"),
     ("swtpm", Need::Test, "swtpm"),
     ("xorriso", Need::Test, "xorriso"),
+    ("zstd", Need::Test, "zstd"),
 ];
 
 /// What compiling a kernel takes besides, with a program or absolute path of each.

@@ -43,6 +43,7 @@ mod configs;
 mod container;
 mod convert;
 mod customise;
+mod form;
 mod signing;
 mod work;
 

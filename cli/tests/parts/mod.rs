@@ -22,14 +22,11 @@ pub(crate) fn parts(home: &Path) -> PathBuf {
         stub: stub.clone(),
         loader: stub,
         modules: vec![1; 4000],
-        network: Vec::new(),
         init: vec![2; 4000],
         command_line: "panic=10".into(),
         boot_entry: "ID=billet\n".into(),
         loader_config: "timeout 0\n".into(),
-        config_key: None,
-        authorities: Vec::new(),
-        signed_uki: Vec::new(),
+        ..BootParts::default()
     };
     let system = System { manifest: layer::stack("0.1.0", [base]).unwrap(), boot };
     let folder = home.join("parts");

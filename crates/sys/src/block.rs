@@ -178,19 +178,25 @@ pub fn open_writable(path: &str) -> Result<OwnedFd> {
     rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// Writes all of it and has the kernel begin to bring it to the medium, without a wait for the end of that.
-///
-/// `int sync_file_range(int fd, off_t offset, off_t nbytes, unsigned int flags)`: sync_file_range(2).
+/// Writes all of it and has the kernel [begin to bring it to the medium](begin_to_bring).
 pub fn write_soon<Fd: AsFd>(device: Fd, offset: u64, bytes: &[u8]) -> Result<()> {
     let mut done = 0;
     while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
         let at = offset + u64::try_from(done).map_err(|_| Errno::OVERFLOW)?;
         done += rustix::io::retry_on_intr(|| rustix::io::pwrite(&device, rest, at))?;
     }
+    begin_to_bring(device, offset, bytes.len())
+}
+
+/// Has the kernel begin to bring what was written of a range to the medium, without a wait for the end of that. A page
+/// that is on its way at this moment is left out: what was written to it meanwhile needs another call.
+///
+/// `int sync_file_range(int fd, off_t offset, off_t nbytes, unsigned int flags)`: sync_file_range(2).
+pub fn begin_to_bring<Fd: AsFd>(device: Fd, offset: u64, length_bytes: usize) -> Result<()> {
     let arguments = [
         raw::fd(device.as_fd().as_raw_fd()),
         usize::try_from(offset).map_err(|_| Errno::OVERFLOW)?,
-        bytes.len(),
+        length_bytes,
         SYNC_FILE_RANGE_WRITE,
         0,
         0,

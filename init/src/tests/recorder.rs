@@ -89,6 +89,18 @@ fn a_boot_that_fails_behind_the_root_leaves_its_failure() {
     assert!(end.get("reason").unwrap().starts_with("read /usr/bin/machined: ENOENT"), "{end:?}");
 }
 
+/// What shares a page with lines that are on their way to the disk is left out of the first try.
+#[test]
+fn the_kernel_is_asked_for_the_failure_until_the_restart() {
+    let mut kernel = disk("panic=1");
+    kernel.files.remove("/usr/bin/machined");
+    crate::run(&mut kernel);
+    let place = |start: &str| kernel.calls.iter().rposition(|call| call.starts_with(start)).unwrap();
+    let after = &kernel.calls[place("write 512 bytes to recorder")..place("end Restart")];
+    let hastened = after.iter().filter(|call| *call == "hasten 523264 bytes of recorder at 524288").count();
+    assert_eq!((hastened, kernel.paused_ns), (4, 1_000_000_000), "{after:#?}");
+}
+
 #[test]
 fn init_writes_only_while_no_machined_does() {
     let mut kernel = disk("");

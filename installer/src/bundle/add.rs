@@ -47,7 +47,7 @@ impl SigningKey {
 
     /// The bundle of these entries.
     pub fn sign(&self, entries: &[Entry<'_>]) -> Result<Zeroizing<Vec<u8>>, Error> {
-        let mut file = bundle::message(&self.public(), entries)?;
+        let mut file = bundle::message(&self.public(), entries).map_err(Error::DoesNotFit)?;
         let signature = self.0.sign(&file);
         // There is room for it.
         file.extend(signature.as_ref());
@@ -81,12 +81,15 @@ pub fn list(disk: &mut dyn BlockDevice, key: Option<&PublicKey>) -> Result<(Publ
     let (start, length) = place(disk)?;
     let file = read(&mut Part::new(disk, start, length))?;
     let own = Frame::read(&file)?.key;
-    let listed = entries(&file, key.unwrap_or(&own))?.into_iter().map(|entry| {
+    if let Some(key) = key.filter(|key| **key != own) {
+        return Err(not_the_images(&own, "public key", key));
+    }
+    let listed = entries(&file, &own)?.into_iter().map(|entry| {
         let (bytes, sealed_for) = match entry.payload {
             Payload::Plain(text) => (text.len(), None),
             Payload::Sealed(sealed) => (sealed.body.len() - TAG_BYTES, Some(sealed.parts.device.to_string())),
         };
-        Listed { selectors: entry.selectors.iter().map(ToString::to_string).collect(), bytes, sealed_for }
+        Listed { selectors: names(&entry.selectors), bytes, sealed_for }
     });
     Ok((own, listed.collect()))
 }
@@ -104,8 +107,28 @@ pub struct New<'c> {
     pub replace: bool,
 }
 
-/// Adds a config. Returns how many entries there are then.
-pub fn add(disk: &mut dyn BlockDevice, key: &SigningKey, new: &New<'_>) -> Result<usize, Error> {
+/// What adding a config came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Added {
+    /// How many entries there are now.
+    pub count: usize,
+    /// Those whose place it took.
+    pub replaced: Vec<Replaced>,
+}
+
+/// An entry that is no longer there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Replaced {
+    /// Its number, from 1, before.
+    pub number: usize,
+    /// What made it a machine's.
+    pub selectors: Vec<String>,
+    /// Those of them that lead to no config any more.
+    pub lost: Vec<String>,
+}
+
+/// Adds a config.
+pub fn add(disk: &mut dyn BlockDevice, key: &SigningKey, new: &New<'_>) -> Result<Added, Error> {
     if new.selectors.is_empty() {
         return Err(Error::ForNobody);
     }
@@ -119,21 +142,56 @@ pub fn add(disk: &mut dyn BlockDevice, key: &SigningKey, new: &New<'_>) -> Resul
     let old = read(&mut part)?;
     let wanted = Frame::read(&old)?.key;
     if wanted != key.public() {
-        return Err(Error::OtherKey { found: name_of(&key.public()), wanted: name_of(&wanted) });
+        return Err(not_the_images(&wanted, "signing key", &key.public()));
     }
     let mut all = entries(&old, &wanted)?;
-    if new.replace {
-        let gone: Vec<usize> = matching(&all, new.selectors).into_iter().map(|(index, _)| index).collect();
-        let mut index = 0..;
-        all.retain(|_| !index.next().is_some_and(|index| gone.contains(&index)));
+    let found: Vec<usize> = matching(&all, new.selectors).into_iter().map(|(index, _)| index).collect();
+    if !found.is_empty() && !new.replace {
+        return Err(taken(&all, new.selectors));
     }
+    let replaced = found.iter().filter_map(|index| Some(replaced(*index, all.get(*index)?, new.selectors)));
+    let replaced = replaced.collect();
+    let mut index = 0..;
+    all.retain(|_| !index.next().is_some_and(|index| found.contains(&index)));
     all.push(Entry { selectors: new.selectors.to_vec(), payload });
     let file = key.sign(&all)?;
     put(&mut part, &file)?;
     if *read(&mut part)? != *file {
         return Err(Error::ReadsBack);
     }
-    Ok(all.len())
+    Ok(Added { count: all.len(), replaced })
+}
+
+fn not_the_images(image: &PublicKey, given: &'static str, found: &PublicKey) -> Error {
+    Error::NotTheImages { image: name_of(image), given, found: name_of(found) }
+}
+
+/// Which entries are for a machine with these selectors, and what else they are for.
+fn taken(all: &[Entry<'_>], selectors: &[Selector]) -> Error {
+    let found = matching(all, selectors);
+    let each = found.iter().filter_map(|(index, selector)| {
+        let entry = all.get(*index)?;
+        Some(format!(
+            "{selector} has a config already, entry {} ({})",
+            index + 1,
+            names(&entry.selectors).join(", ")
+        ))
+    });
+    let place = if found.len() == 1 { "its place" } else { "the place of all of them" };
+    Error::Taken { taken: each.collect::<Vec<_>>().join("; "), place }
+}
+
+fn replaced(index: usize, entry: &Entry<'_>, new: &[Selector]) -> Replaced {
+    let lost = entry.selectors.iter().filter(|selector| !new.contains(selector));
+    Replaced {
+        number: index + 1,
+        selectors: names(&entry.selectors),
+        lost: lost.map(ToString::to_string).collect(),
+    }
+}
+
+fn names(selectors: &[Selector]) -> Vec<String> {
+    selectors.iter().map(ToString::to_string).collect()
 }
 
 fn place(disk: &mut dyn BlockDevice) -> Result<(u64, u64), Error> {

@@ -3,7 +3,7 @@
 //! Owns: the way from a disk to the file on its EFI system partition, which images for CD drives and sticks have too; the
 //! check of the signature; what one device alone can open. [`add`] changes a bundle and belongs to images.
 //! Does not: know whose configs a machine takes ([`ondisk::bundle`] does), read a config.
-//! Fails by: [`Error`], which says what to do.
+//! Fails by: [`Error`], which says what to do; its causes are not repeated in its text.
 //! Source: docs/formats/config-bundle.md.
 
 #[cfg(feature = "image")]
@@ -24,7 +24,7 @@ pub use sealed::{open, seal};
 pub use tpm::{DeviceKey, NotADeviceKey};
 
 #[cfg(feature = "image")]
-pub use add::{Listed, New, SigningKey, add, list, public_key_from_pem};
+pub use add::{Added, Listed, New, Replaced, SigningKey, add, list, public_key_from_pem};
 
 /// Sectors that partition tables count in.
 const SECTOR_BYTES: [u32; 2] = [512, 4096];
@@ -47,8 +47,11 @@ pub enum Error {
     )]
     NoBundle,
     /// The file is damaged.
-    #[error("the config bundle is not used: {0}")]
+    #[error("the config bundle is not used")]
     Damaged(#[from] bundle::Error),
+    /// No bundle can be made of these configs.
+    #[error("the image's config bundle cannot take it")]
+    DoesNotFit(#[source] bundle::Error),
     /// Somebody changed the file, or signed it with a key of the same name only.
     #[error(
         "the config bundle is not used: its signature is wrong, so it was changed or damaged since it was signed; make the \
@@ -65,6 +68,27 @@ pub enum Error {
         found: String,
         /// Whose it should be.
         wanted: String,
+    },
+    /// Configs of another key than the image's were to be added, or looked for.
+    #[error(
+        "this image takes configs of key {image}, and the {given} is key {found}: give that of the image, or make the image \
+         with the other's public half (`billetctl image build --config-key`)"
+    )]
+    NotTheImages {
+        /// Whose configs the image takes.
+        image: String,
+        /// What was given.
+        given: &'static str,
+        /// Its key.
+        found: String,
+    },
+    /// The machine has a config already.
+    #[error("{taken}: `--replace` puts the new config in {place}; nothing was changed")]
+    Taken {
+        /// Which entries have which of the selectors.
+        taken: String,
+        /// In whose place it would be.
+        place: &'static str,
     },
     /// A key that cannot be used.
     #[error("{what}: {reason}")]
@@ -93,7 +117,7 @@ pub enum Error {
     #[error(transparent)]
     Table(#[from] gpt::Error),
     /// The volume is damaged or full.
-    #[error("the volume of partition EFI: {0}")]
+    #[error("the volume of partition EFI")]
     Volume(#[from] fat::Error),
     /// The disk could not be written.
     #[error(transparent)]

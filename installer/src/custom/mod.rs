@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use ondisk::manifest::{Layer, RootManifest};
 
 use crate::bundle;
-use crate::image::Source;
+use crate::image::{Source, platform};
 use crate::layer::{self, Spec, stack};
 use crate::system::{self, System, command_line_of_image, names};
 use crate::tree::{Entry, Node, Tree};
@@ -101,6 +101,10 @@ fn changed(
     let architecture = source.system.boot.architecture();
     let given = profile.kernel.as_ref().map(|given| given.read(architecture)).transpose()?;
     let mut boot = source.system.boot.clone();
+    platform::check_arguments(&profile.kernel_arguments)?;
+    if let Some(platform) = profile.platform {
+        boot.command_line = platform.on(&boot.command_line);
+    }
     boot.command_line = command_line_of_image(&boot.command_line, &profile.kernel_arguments)?;
     if let Some(path) = &profile.config_key {
         let text = fs::read_to_string(path).map_err(Error::read(path))?;

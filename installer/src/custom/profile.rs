@@ -14,11 +14,14 @@ use toml::Spanned;
 
 use super::unpack;
 use crate::Error;
+use crate::image::Platform;
 use crate::kernel::Given;
 
 /// What is changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Profile {
+    /// Where the image runs.
+    pub platform: Option<Platform>,
     /// Files that are added.
     pub additions: Vec<Addition>,
     /// Paths that are removed.
@@ -95,6 +98,7 @@ impl From {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct Text {
+    platform: Option<Spanned<String>>,
     #[serde(default)]
     add: Vec<Spanned<Added>>,
     #[serde(default)]
@@ -188,6 +192,11 @@ impl Judged<'_> {
         named.into_iter().map(|named| self.path(named, kind)).collect()
     }
 
+    fn platform(&mut self, named: &Spanned<String>) -> Option<Platform> {
+        let fault = |reason| (named.span().start, format!("platform: {reason}"));
+        Platform::named(named.get_ref()).map_err(|reason| self.faults.push(fault(reason))).ok()
+    }
+
     fn addition(&mut self, added: Spanned<Added>) -> Option<Addition> {
         let at = added.span().start;
         let Added { folder, tar, image, file, to } = added.into_inner();
@@ -256,6 +265,7 @@ impl Profile {
             Removed::Words(words) => words.split_whitespace().map(str::to_owned).collect(),
         };
         Self {
+            platform: text.platform.and_then(|name| judged.platform(&name)),
             additions: text.add.into_iter().filter_map(|added| judged.addition(added)).collect(),
             remove,
             kernel_arguments: text.kernel_arguments,
@@ -281,6 +291,7 @@ impl Profile {
     /// What another one asks for besides.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
+        self.platform = other.platform.or(self.platform);
         self.additions.extend(other.additions);
         self.remove.extend(other.remove);
         self.kernel_arguments.extend(other.kernel_arguments);
@@ -341,6 +352,7 @@ mod tests {
             ("config = [", "line 1"),
             ("config-key = 'a.pub'\n", "a.pub is not there"),
             ("[kernel]\npath = 'vmlinuz'\n", "vmlinuz is not there"),
+            ("platform = 'amazon'\n", "\"amazon\" is no platform that is known: use one of akamai, aws"),
             ("[kernel]\nmodules = 'files'\n", "missing field `path`"),
         ] {
             let error = read(text).unwrap_err();

@@ -12,6 +12,7 @@ use std::path::Path;
 use ondisk::{ReadAt, ReadError};
 use rustix::fs::OFlags;
 
+use super::disk::Use;
 use super::{BlockDevice, DeviceError, Disk};
 
 /// What every disk and file system takes: the largest sector and the page.
@@ -58,7 +59,8 @@ pub struct Direct {
 impl Direct {
     /// Opens a disk or an image file; `shared`: although somebody uses it.
     pub fn open(path: &Path, file_sector_bytes: u32, shared: bool) -> Result<Self, DeviceError> {
-        let cached = Disk::open_as(path, file_sector_bytes, !shared)?;
+        let wish = if shared { Use::Shared } else { Use::Alone };
+        let cached = Disk::open_as(path, file_sector_bytes, wish)?;
         let flags = i32::try_from(OFlags::DIRECT.bits()).unwrap_or(0);
         // A file system in memory has no way past the cache.
         let direct = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path).ok();

@@ -6,7 +6,7 @@
 //! Fails by: [`DeviceError`] with the path; `EBUSY` of a disk that is mounted or part of something larger.
 //! Source: open(2) on `O_EXCL` for block devices; posix_fadvise(2).
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
@@ -23,7 +23,18 @@ const FILE_SECTOR_BYTES: u32 = 512;
 /// gather a tenth of the memory first, and the flush would wait for all of that.
 const SOON_BYTES: usize = 1 << 20;
 
-/// A disk or an image file, open for reading and writing.
+/// What a disk is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Use {
+    /// To be changed by nobody else meanwhile.
+    Alone,
+    /// To be changed beside others.
+    Shared,
+    /// To be read, changed by nobody meanwhile if it is a file.
+    Read,
+}
+
+/// A disk or an image file, open for reading, and for writing unless it was opened to read.
 #[derive(Debug)]
 pub struct Disk {
     file: File,
@@ -42,15 +53,20 @@ impl Disk {
     /// Opens a disk although its partitions are in use, or a partition that others write to as well: for a partition
     /// table and for META, whose bytes nobody else writes.
     pub fn open_shared(path: &Path) -> Result<Self, DeviceError> {
-        Self::open_as(path, FILE_SECTOR_BYTES, false)
+        Self::open_as(path, FILE_SECTOR_BYTES, Use::Shared)
+    }
+
+    /// Opens a disk or an image file that is only read, and may be in use. Writes fail.
+    pub fn open_to_read(path: &Path) -> Result<Self, DeviceError> {
+        Self::open_as(path, FILE_SECTOR_BYTES, Use::Read)
     }
 
     /// The same, for an image file of a disk with sectors of this size. A block device knows its own.
     pub fn open_with_sectors(path: &Path, file_sector_bytes: u32) -> Result<Self, DeviceError> {
-        Self::open_as(path, file_sector_bytes, true)
+        Self::open_as(path, file_sector_bytes, Use::Alone)
     }
 
-    pub(super) fn open_as(path: &Path, file_sector_bytes: u32, exclusive: bool) -> Result<Self, DeviceError> {
+    pub(super) fn open_as(path: &Path, file_sector_bytes: u32, wish: Use) -> Result<Self, DeviceError> {
         let name = path.display().to_string();
         let fail = |source: io::Error| {
             let source = match source.raw_os_error().map(sys::Errno::from_raw_os_error) {
@@ -63,12 +79,26 @@ impl Disk {
         };
         let is_block_device = std::fs::metadata(path).map_err(fail)?.file_type().is_block_device();
         // For a block device: exclusively. A file is locked, against another of us.
-        let flags = if is_block_device && exclusive { OFlags::EXCL } else { OFlags::empty() };
+        let flags = if is_block_device && wish == Use::Alone { OFlags::EXCL } else { OFlags::empty() };
         let flags = i32::try_from(flags.bits()).unwrap_or(0);
-        let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path).map_err(fail)?;
-        if !is_block_device && exclusive {
-            file.try_lock().map_err(|error| fail(error.into()))?;
-        }
+        let file = OpenOptions::new().read(true).write(wish != Use::Read).custom_flags(flags).open(path);
+        let file = file.map_err(fail)?;
+        let locked = match wish {
+            Use::Alone if !is_block_device => file.try_lock(),
+            Use::Read if !is_block_device => file.try_lock_shared(),
+            _ => Ok(()),
+        };
+        locked.map_err(|error| {
+            fail(match error {
+                TryLockError::WouldBlock if wish == Use::Read => {
+                    io::Error::other("another program is changing it: try again when that has ended")
+                }
+                TryLockError::WouldBlock => io::Error::other(
+                    "another program is changing or reading it: try again when that has ended",
+                ),
+                TryLockError::Error(error) => error,
+            })
+        })?;
         let (bytes, sector_bytes) = if is_block_device {
             let size =
                 sys::block::size_bytes(&file).and_then(|bytes| Ok((bytes, sys::block::sector_bytes(&file)?)));

@@ -155,3 +155,24 @@ fn a_table_that_grows_survives_every_cut() {
     });
     assert!(states > 60, "{states}");
 }
+
+#[test]
+fn an_image_is_changed_by_one_program_at_a_time() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let refused = |disk: Result<Disk, DeviceError>| crate::error::in_full(&disk.unwrap_err());
+    let name = file.path().display();
+    let writer = Disk::open(file.path()).unwrap();
+    assert_eq!(
+        refused(Disk::open(file.path())),
+        format!("open {name}: another program is changing or reading it: try again when that has ended")
+    );
+    assert_eq!(
+        refused(Disk::open_to_read(file.path())),
+        format!("open {name}: another program is changing it: try again when that has ended")
+    );
+    drop(writer);
+    let readers = [(); 2].map(|()| Disk::open_to_read(file.path()).unwrap());
+    assert!(refused(Disk::open(file.path())).contains("or reading it"));
+    drop(readers);
+    Disk::open(file.path()).unwrap();
+}

@@ -172,12 +172,18 @@ mod tests {
     use super::*;
     use crate::flash::{Request, write};
 
+    /// A file of as many mebibytes, and the same as an image.
+    fn image(folder: &Path, mebibytes: usize) -> (PathBuf, Image) {
+        let source = folder.join("image");
+        fs::write(&source, vec![5; mebibytes << 20]).unwrap();
+        let image = Image::open_as_is(&source).unwrap();
+        (source, image)
+    }
+
     #[test]
     fn a_file_is_made_as_long_as_the_image_and_an_existing_one_keeps_its_length() {
         let folder = tempfile::tempdir().unwrap();
-        let source = folder.path().join("image");
-        fs::write(&source, vec![5; 3 << 20]).unwrap();
-        let image = Image::open_as_is(&source).unwrap();
+        let (_, image) = image(folder.path(), 3);
         let long = folder.path().join("long");
         fs::write(&long, vec![9; 5 << 20]).unwrap();
         for (path, bytes) in [(folder.path().join("new"), 3 << 20), (long, 5 << 20)] {
@@ -197,9 +203,7 @@ mod tests {
     #[test]
     fn wrong_targets_are_refused() {
         let folder = tempfile::tempdir().unwrap();
-        let source = folder.path().join("image");
-        fs::write(&source, vec![5; 1 << 20]).unwrap();
-        let image = Image::open_as_is(&source).unwrap();
+        let (_, image) = image(folder.path(), 1);
         let short = folder.path().join("short");
         fs::write(&short, "too short").unwrap();
         let target = Target::find(Path::new("/"), &short).unwrap();
@@ -219,9 +223,7 @@ mod tests {
     #[test]
     fn the_image_itself_is_no_target() {
         let folder = tempfile::tempdir().unwrap();
-        let source = folder.path().join("image");
-        fs::write(&source, vec![5; 1 << 20]).unwrap();
-        let image = Image::open_as_is(&source).unwrap();
+        let (source, image) = image(folder.path(), 1);
         let (link, hard) = (folder.path().join("link"), folder.path().join("hard"));
         std::os::unix::fs::symlink(&source, &link).unwrap();
         fs::hard_link(&source, &hard).unwrap();

@@ -9,6 +9,7 @@ use ondisk::{ReadAt, ReadError};
 
 use super::*;
 use crate::device::{BlockDevice, DeviceError, Memory, Recorder};
+use crate::error::in_full;
 
 const MIB: u64 = 1 << 20;
 
@@ -179,12 +180,6 @@ fn a_packed_image_is_the_same_as_a_raw_one() {
     }
 }
 
-/// An error with its causes, as it is printed.
-fn said(error: &Error) -> String {
-    let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
-    std::iter::once(error.to_string()).chain(causes.map(ToString::to_string)).collect::<Vec<_>>().join(": ")
-}
-
 /// Of a raw image, and of one that is unpacked on the way and has no place to begin in the middle.
 #[test]
 fn an_interruption_anywhere_is_gone_on_from() {
@@ -203,7 +198,7 @@ fn an_interruption_anywhere_is_gone_on_from() {
         for fails_at in 0..operations {
             let mut device = failing(fails_at);
             let error = write(&request(&image, Some(&note)), &mut device, &mut crate::silent).unwrap_err();
-            let said = said(&error);
+            let said = in_full(&error);
             assert!(
                 said.contains("it goes on where it was") && said.contains("of test: Input/output"),
                 "{said}"
@@ -230,7 +225,7 @@ fn a_full_file_system_is_no_faulty_disk() {
     let image = Image::open(&disk_image(folder.path(), 512)).unwrap();
     let mut device = Failing { disk: used(12 * MIB), operations: 0, fails_at: 5, errno: FULL };
     let error = write(&request(&image, None), &mut device, &mut crate::silent).unwrap_err();
-    let said = said(&error);
+    let said = in_full(&error);
     assert!(
         said.starts_with("the file system of the disk is full: make room") && said.contains("No space"),
         "{said}"
@@ -254,7 +249,7 @@ fn a_note_that_cannot_be_kept_stops_nothing() {
     let in_the_way = folder.path().join("file");
     std::fs::write(&in_the_way, "a file where a folder is wanted").unwrap();
     let note = in_the_way.join("note.json");
-    let said = said(&check_note(&note).unwrap_err());
+    let said = in_full(&check_note(&note).unwrap_err());
     assert!(said.contains("keep the note") && said.contains("note.json"), "{said}");
     let mut disk = used(12 * MIB);
     write(&request(&image, Some(&note)), &mut disk, &mut crate::silent).unwrap();

@@ -1,12 +1,12 @@
-//! What lies on the EFI system partition of an image: boot loader, UKI, what enrols a key, the place of configs.
+//! What lies on the EFI system partition of an image: boot loader, UKI, what enrols a key, addons, the place of configs.
 //!
 //! Source: docs/formats/disk.md, docs/formats/iso.md; systemd-boot(7) for `loader/keys`.
 
 use ondisk::{bundle, fat};
 
 use super::Source;
-use crate::Error;
 use crate::system::{LOADER_CONFIG_PATH, loader_path};
+use crate::{Error, addon};
 
 /// Name of a first image's UKI: without a trial counter, generation 1.
 pub const UKI_PATH: &str = "EFI/Linux/billet-000001.efi";
@@ -16,16 +16,23 @@ pub(super) struct BootFiles<'s> {
     source: &'s Source,
     pub(super) uki: Vec<u8>,
     settings: String,
+    /// With their paths.
+    addons: Vec<(String, &'s [u8])>,
     pub(super) configs: Option<Vec<u8>>,
 }
 
 impl<'s> BootFiles<'s> {
     pub(super) fn new(source: &'s Source) -> Result<Self, Error> {
         let boot = &source.system.boot;
+        let addon = |(name, content): &'s (String, Vec<u8>)| {
+            addon::check(name, content, boot.architecture())?;
+            Ok((format!("{}/{name}", addon::FOLDER), content.as_slice()))
+        };
         let enrol = source.enrolment.as_ref().map_or("", |(_, how)| how.setting());
         Ok(Self {
             source,
             uki: source.uki()?,
+            addons: source.addons.iter().map(addon).collect::<Result<_, Error>>()?,
             settings: format!("{}{enrol}", boot.loader_config),
             configs: boot.config_key.as_ref().map(bundle::blank),
         })
@@ -41,7 +48,7 @@ impl<'s> BootFiles<'s> {
         ];
         let keys = self.source.enrolment.iter().flat_map(|(keys, _)| keys.files());
         files.extend(keys.map(|(path, content)| fat::File { path, content }));
-        files.extend(self.bundle());
+        files.extend(self.more());
         files
     }
 
@@ -49,10 +56,12 @@ impl<'s> BootFiles<'s> {
     pub(super) fn without_loader(&self) -> Vec<fat::File<'_>> {
         let path = loader_path(self.source.system.boot.architecture());
         let uki = fat::File { path, content: &self.uki };
-        [uki].into_iter().chain(self.bundle()).collect()
+        [uki].into_iter().chain(self.more()).collect()
     }
 
-    fn bundle(&self) -> Option<fat::File<'_>> {
-        self.configs.as_ref().map(|content| fat::File { path: bundle::PATH, content })
+    /// What is there with a loader and without.
+    fn more(&self) -> impl Iterator<Item = fat::File<'_>> {
+        let configs = self.configs.iter().map(|content| fat::File { path: bundle::PATH, content });
+        configs.chain(self.addons.iter().map(|(path, content)| fat::File { path, content }))
     }
 }

@@ -12,6 +12,8 @@ mod boot_files;
 mod disk;
 mod installer;
 mod iso;
+mod packed;
+pub(crate) mod platform;
 mod pxe;
 mod source;
 
@@ -19,14 +21,16 @@ use std::path::Path;
 
 pub use boot_files::UKI_PATH;
 pub use iso::LABEL as ISO_LABEL;
+pub use packed::Packed;
+pub use platform::{Packing, Platform};
 pub use source::Source;
 
 pub use ondisk::Architecture;
 
-use crate::{Error, Progress, output};
+use crate::{Error, Progress, output, system};
 
-/// Where an image runs, as in `talos.platform=`.
-pub const PLATFORM: &str = "metal";
+/// Name of the disk in a tar file: what Google's cloud looks for.
+const TAR_NAME: &str = "disk.raw";
 
 /// A form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,10 +39,20 @@ pub enum Kind {
     Disk,
     /// The same, packed by zstd.
     PackedDisk,
+    /// The same, packed by gzip.
+    GzipDisk,
+    /// The same, `disk.raw` in a tar file that is packed by gzip.
+    TarDisk,
     /// For CD drives and sticks.
     Iso,
     /// Kernel, initramfs and command line in one PE file.
     Uki,
+    /// The UKI's kernel.
+    Kernel,
+    /// The UKI's initramfs.
+    Initramfs,
+    /// The UKI's command line.
+    CommandLine,
     /// A folder for iPXE.
     Pxe,
     /// What `upgrade --image` installs, as an OCI layout.
@@ -49,11 +63,16 @@ pub enum Kind {
 
 impl Kind {
     /// All forms.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 12] = [
         Self::Disk,
         Self::PackedDisk,
+        Self::GzipDisk,
+        Self::TarDisk,
         Self::Iso,
         Self::Uki,
+        Self::Kernel,
+        Self::Initramfs,
+        Self::CommandLine,
         Self::Pxe,
         Self::Installer,
         Self::DockerInstaller,
@@ -61,14 +80,19 @@ impl Kind {
 
     /// The file or folder that it is written to.
     #[must_use]
-    pub fn file_name(self, architecture: Architecture) -> String {
-        let architecture = architecture.name();
+    pub fn file_name(self, source: &Source) -> String {
+        let (name, architecture) = (source.name(), source.system.boot.architecture().name());
         match self {
-            Self::Disk => format!("{PLATFORM}-{architecture}.raw"),
-            Self::PackedDisk => format!("{PLATFORM}-{architecture}.raw.zst"),
-            Self::Iso => format!("{PLATFORM}-{architecture}.iso"),
-            Self::Uki => format!("{PLATFORM}-{architecture}-uki.efi"),
-            Self::Pxe => format!("{PLATFORM}-{architecture}-pxe"),
+            Self::Disk => format!("{name}.raw"),
+            Self::PackedDisk => format!("{name}.raw.zst"),
+            Self::GzipDisk => format!("{name}.raw.gz"),
+            Self::TarDisk => format!("{name}.tar.gz"),
+            Self::Iso => format!("{name}.iso"),
+            Self::Uki => format!("{name}-uki.efi"),
+            Self::Kernel => format!("kernel-{architecture}"),
+            Self::Initramfs => format!("initramfs-{name}"),
+            Self::CommandLine => format!("cmdline-{name}"),
+            Self::Pxe => format!("{name}-pxe"),
             Self::Installer => format!("installer-{architecture}.tar"),
             Self::DockerInstaller => format!("installer-{architecture}-docker.tar"),
         }
@@ -82,11 +106,21 @@ impl Kind {
         path: &Path,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<(), Error> {
+        system::check_image_line(&source.system.boot.command_line)?;
+        let mut packed = |packed| disk::write_packed(source, packed, sector_bytes, path, &mut *progress);
         match self {
             Self::Disk => disk::write(source, sector_bytes, path, progress),
-            Self::PackedDisk => disk::write_packed(source, sector_bytes, path, progress),
+            Self::PackedDisk => packed(Packed::Zstd),
+            Self::GzipDisk => packed(Packed::Gzip),
+            Self::TarDisk => packed(Packed::TarGzip(TAR_NAME)),
             Self::Iso => iso::write(source, path, progress),
             Self::Uki => output::write_file(path, &[&source.uki()?]),
+            Self::Kernel => {
+                source.system.check_kernel()?;
+                output::write_file(path, &[&source.system.boot.kernel])
+            }
+            Self::Initramfs => output::write_file(path, &[&source.system.initramfs()?]),
+            Self::CommandLine => output::write_file(path, &[source.system.boot.command_line.as_bytes()]),
             Self::Pxe => pxe::write(source, path),
             Self::Installer => installer::write(source, path),
             Self::DockerInstaller => installer::write_docker(source, path),

@@ -14,11 +14,13 @@ use oci::files::Files;
 use oci::installer::{self as format, MINIMUM_FROM_LABEL, Walk};
 use ondisk::Architecture;
 use ondisk::manifest::RootManifest;
+use ondisk::pe::Image;
 
+use super::Platform;
 use crate::output::Output;
 use crate::secure_boot::{self, Enrol, Enrolment, Signer};
 use crate::system::{BootParts, System, names};
-use crate::{Error, custom, layer};
+use crate::{Error, addon, custom, layer};
 
 /// The oldest version that can install what is built here. It grows only when an image needs something of the node
 /// that installs it which older versions do not have.
@@ -42,6 +44,8 @@ pub struct Source {
     pub program: Option<PathBuf>,
     /// Files with which the boot loader of a disk or ISO enrols a key, and what it does with them.
     pub enrolment: Option<(Enrolment, Enrol)>,
+    /// Files of [`crate::addon`] for disks and ISOs, by name.
+    pub addons: Vec<(String, Vec<u8>)>,
     /// There was a signed UKI, and it is not of what there is now.
     pub lost_signature: bool,
     /// What whoever made it should know, a sentence each.
@@ -59,12 +63,26 @@ impl Source {
             minimum_from,
             program: None,
             enrolment: None,
+            addons: Vec::new(),
             lost_signature: false,
             warnings: Vec::new(),
         }
     }
 
-    /// Reads a folder of parts or an installer image, also as a folder with an OCI layout; what has to be unpacked goes to `work`, which must be there.
+    /// Platform and architecture, as files are called.
+    #[must_use]
+    pub fn name(&self) -> String {
+        format!("{}-{}", self.platform().name, self.system.boot.architecture().name())
+    }
+
+    /// Where it runs: what the command line says.
+    #[must_use]
+    pub fn platform(&self) -> Platform {
+        Platform::of(&self.system.boot.command_line)
+    }
+
+    /// Reads a folder of parts or an installer image, also as a folder with an OCI layout; what has to be unpacked goes
+    /// to `work`, which must be there.
     pub fn open(path: &Path, work: &Path) -> Result<Self, Error> {
         let status = fs::metadata(path).map_err(Error::read(path))?;
         let is_layout = path.join(LAYOUT).is_file();
@@ -157,10 +175,13 @@ impl Source {
         }
     }
 
-    /// Signs what firmware starts: UKI and boot loader. The last step before a form is made.
+    /// Signs what firmware starts: UKI, boot loader, addons. The last step before a form is made.
     pub fn sign(&mut self, signer: &Signer) -> Result<(), Error> {
         self.system.boot.signed_uki = secure_boot::sign(&self.uki()?, signer)?;
         self.system.boot.loader = secure_boot::sign(&self.system.boot.loader, signer)?;
+        for (_, addon) in &mut self.addons {
+            *addon = secure_boot::sign(addon, signer)?;
+        }
         self.lost_signature = false;
         Ok(())
     }
@@ -169,6 +190,17 @@ impl Source {
     #[must_use]
     pub fn is_signed(&self) -> bool {
         !self.system.boot.signed_uki.is_empty()
+    }
+
+    /// An addon of a signed image that nobody signed: firmware with Secure Boot would pass it over.
+    pub fn unsigned_addon(&self) -> Result<Option<&str>, Error> {
+        for (name, addon) in self.addons.iter().filter(|_| self.is_signed()) {
+            addon::check(name, addon, self.system.boot.architecture())?;
+            if !Image::parse(addon)?.is_signed() {
+                return Ok(Some(name));
+            }
+        }
+        Ok(None)
     }
 
     /// The same with another system.

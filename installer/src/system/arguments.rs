@@ -1,8 +1,37 @@
 //! The kernel's command line of an installed node: the image's, changed by `machine.install.extraKernelArgs`.
 //!
+//! Fails by: [`Error`], naming the argument; of one that is too long the name alone, since its value may be a config.
 //! Source: spec/machine-facts.md §4.1: a first `console=` of the user's replaces the image's.
 
 use crate::Error;
+
+/// COMMAND_LINE_SIZE of the kernel, on x86 and 64-bit ARM 2048, without the zero at its end. What is behind is cut off.
+const MOST_BYTES: usize = 2047;
+
+/// What boot loaders and upgrades put behind an image's line: `billet.root=disk`, `billet.generation=000001`.
+#[cfg(feature = "image")]
+const ADDED_BYTES: usize = 64;
+
+/// Refuses an image's line that leaves no room for what is added to it.
+#[cfg(feature = "image")]
+pub(crate) fn check_image_line(line: &str) -> Result<(), Error> {
+    check_length(line, MOST_BYTES - ADDED_BYTES)
+}
+
+fn check_length(line: &str, most_bytes: usize) -> Result<(), Error> {
+    let bytes = line.len();
+    if bytes <= most_bytes {
+        return Ok(());
+    }
+    let longest = line.split_ascii_whitespace().max_by_key(|word| word.len()).unwrap_or_default();
+    let name = longest.split_once('=').map_or(longest, |(name, _)| name);
+    let shown: String = name.chars().take(64).collect();
+    Err(Error::LongCommandLine {
+        bytes,
+        most_bytes,
+        longest: format!("{shown} with {} bytes", longest.len()),
+    })
+}
 
 /// The image's line with the user's arguments behind it. `console=` arguments replace the image's; an argument that
 /// starts with `-` takes the image's arguments of that name away.
@@ -34,11 +63,14 @@ fn changed(image: &str, extra: &[String], place: &'static str) -> Result<String,
     };
     // Without arguments the line stays as it is, to the byte.
     if extra.is_empty() {
+        check_length(image, MOST_BYTES)?;
         return Ok(image.to_owned());
     }
     let kept = image.split_ascii_whitespace().filter(|word| !gone(word));
     let added = extra.iter().map(String::as_str).filter(|argument| !argument.starts_with('-'));
-    Ok(kept.chain(added).collect::<Vec<_>>().join(" "))
+    let line = kept.chain(added).collect::<Vec<_>>().join(" ");
+    check_length(&line, MOST_BYTES)?;
+    Ok(line)
 }
 
 #[cfg(test)]
@@ -66,5 +98,20 @@ mod tests {
             let error = command_line("x", &[bad.to_owned()]).unwrap_err();
             assert!(matches!(error, Error::KernelArgument { .. }), "{bad:?}");
         }
+    }
+    #[test]
+    fn what_the_kernel_would_cut_off_is_refused() {
+        let inline = |bytes: usize| format!("billet.config.inline={}", "k".repeat(bytes - 21));
+        let image = "console=ttyS0";
+        let most = 2047 - image.len() - 1;
+        assert_eq!(command_line(image, &[inline(most)]).unwrap().len(), 2047);
+        let error = command_line(image, &[inline(most + 1)]).unwrap_err().to_string();
+        assert!(error.contains("has 2048 bytes") && error.contains("may have 2047"), "{error}");
+        assert!(error.contains("the longest is billet.config.inline with 2034 bytes"), "{error}");
+        assert!(!error.contains("kkk"), "{error}");
+        assert!(command_line(&inline(2048), &[]).is_err());
+        // A node that upgrades adds its generation to the image's.
+        check_image_line(&inline(1983)).unwrap();
+        assert!(check_image_line(&inline(1984)).is_err());
     }
 }

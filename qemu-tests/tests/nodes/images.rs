@@ -7,17 +7,16 @@ use std::process::Command;
 use std::time::Duration;
 
 use installer::flash::{self, Image, Request, Target};
-use installer::image::{Architecture, Kind, Source};
+use installer::image::{Kind, Source};
 use ondisk::manifest::RootManifest;
 use qemu_tests::artifacts::build;
 use qemu_tests::buildah::Buildah;
-use qemu_tests::credentials::Credentials;
 use qemu_tests::installer_image::Registry;
 use qemu_tests::node::{BOOT_LIMIT, Transport};
 use qemu_tests::root::Root;
 use qemu_tests::{Bus, Drive, TestNode, Vm};
 
-use crate::install::{INSTALL_LIMIT, installing, with_blank};
+use crate::install::installed_from;
 
 /// What a node in maintenance mode tells the person before it.
 const MAINTENANCE: &str = "upload a configuration with";
@@ -32,7 +31,7 @@ fn made(kind: Kind, folder: &Path) -> PathBuf {
 
 fn made_from(installer: &Path, kind: Kind, folder: &Path) -> PathBuf {
     let source = Source::open(installer, folder).unwrap();
-    let path = folder.join(kind.file_name(Architecture::OWN));
+    let path = folder.join(kind.file_name(&source));
     kind.build(&source, 512, &path, &mut installer::silent).unwrap();
     path
 }
@@ -102,7 +101,7 @@ fn built_kernel(folder: &Path) -> PathBuf {
 }
 
 /// Guides 11 and 12 as they stand, by buildah: a blank machine installs the first from a registry and upgrades to the second,
-/// of which a disk image is made too.
+/// which is one layer (`--squash`), and of which a disk image is made too.
 #[test]
 #[ignore = "long run"]
 fn what_the_guides_dockerfiles_make_installs_upgrades_and_makes_images() {
@@ -117,19 +116,7 @@ fn what_the_guides_dockerfiles_make_installs_upgrades_and_makes_images() {
     buildah.guide("kernel", "/lib/modules", &[]).unwrap();
     let registry = Registry::start().unwrap();
     let image = registry.serve("custom/kernel", "1", &buildah.as_oci("kernel").unwrap()).unwrap();
-    let credentials = Credentials::generate().unwrap();
-    let named = format!("image: {image}");
-    let config = installing(&credentials.machine_config().unwrap(), &["disk: /dev/sda", &named]);
-    let config = config.replacen("machine:\n", &format!("machine:\n{}", registry.machine_section()), 1);
-    let node = TestNode::builder("buildah-kernel")
-        .transport(Transport::Stick)
-        .config(&config)
-        .credentials(credentials)
-        .machine(|vm, dir| Ok(with_blank(vm, dir)))
-        .start()
-        .unwrap();
-    node.vm().expect("installed Billet ", INSTALL_LIMIT * 2).unwrap();
-    node.vm().expect("root from /dev/sda2 (ROOT-A)", INSTALL_LIMIT).unwrap();
+    let node = installed_from(&registry, &image, "buildah-kernel", "");
     node.wait_api(BOOT_LIMIT).unwrap();
     node.expect("billet: boot sequence: done").unwrap();
     let read = |path: &str| node.admin().ok(&["read", path]).unwrap();
@@ -141,7 +128,7 @@ fn what_the_guides_dockerfiles_make_installs_upgrades_and_makes_images() {
     assert!(read(&format!("/usr/lib/modules/{release}/modules.dep")).contains(".ko"));
 
     let removed = "/usr/share/billet/sbom-kernel.spdx.json";
-    let rootfs = buildah.guide("rootfs", removed, &[]).unwrap();
+    let rootfs = buildah.guide("rootfs", removed, &["--squash"]).unwrap();
     let image = rootfs.display().to_string();
     node.admin().ok_within(&["upgrade", "--wait=false", "--image", &image], UPGRADE_LIMIT).unwrap();
     node.vm().expect("proved itself and is kept as billet-000002.efi", UPGRADE_LIMIT + BOOT_LIMIT).unwrap();

@@ -45,6 +45,25 @@ pub(crate) fn installing(config: &str, lines: &[&str]) -> String {
     config.replacen(line, &lines.join("\n"), 1)
 }
 
+/// A blank machine, started from a stick, that installs the image which its config names, and starts from its disk.
+/// `said`: how the line about the installation goes on.
+pub(crate) fn installed_from(registry: &Registry, image: &str, name: &str, said: &str) -> TestNode {
+    let credentials = Credentials::generate().unwrap();
+    let named = format!("image: {image}");
+    let config = installing(&credentials.machine_config().unwrap(), &["disk: /dev/sda", &named]);
+    let config = config.replacen("machine:\n", &format!("machine:\n{}", registry.machine_section()), 1);
+    let node = TestNode::builder(name)
+        .transport(Transport::Stick)
+        .config(&config)
+        .credentials(credentials)
+        .machine(|vm, dir| Ok(with_blank(vm, dir)))
+        .start()
+        .unwrap();
+    node.vm().expect(&format!("installed Billet {said}"), INSTALL_LIMIT * 2).unwrap();
+    node.vm().expect("root from /dev/sda2 (ROOT-A)", INSTALL_LIMIT).unwrap();
+    node
+}
+
 /// Applies a config to a node in maintenance mode. What is said about an installation goes to the person, not to a script.
 fn apply(node: &TestNode, config: &str) -> Result<String, String> {
     let output = node.apply_in_maintenance(config).map_err(|error| format!("{error:#}"))?;
@@ -182,20 +201,7 @@ fn a_machine_with_a_config_volume_installs_itself_without_anybody() {
 fn the_image_that_the_config_names_is_installed_and_not_the_mediums_system() {
     let registry = Registry::start().unwrap();
     let image = registry.keep("0.2.0", &Parts::of_build().unwrap().image("0.2.0")).unwrap();
-    let credentials = Credentials::generate().unwrap();
-    let lines = ["disk: /dev/sda".to_owned(), format!("image: {image}")];
-    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
-    let config = installing(&credentials.machine_config().unwrap(), &lines);
-    let config = config.replacen("machine:\n", &format!("machine:\n{}", registry.machine_section()), 1);
-    let node = TestNode::builder("install-image")
-        .transport(Transport::Stick)
-        .config(&config)
-        .credentials(credentials)
-        .machine(|vm, dir| Ok(with_blank(vm, dir)))
-        .start()
-        .unwrap();
-    node.vm().expect("installed Billet 0.2.0 ", INSTALL_LIMIT * 2).unwrap();
-    node.vm().expect("root from /dev/sda2 (ROOT-A)", INSTALL_LIMIT).unwrap();
+    let node = installed_from(&registry, &image, "install-image", "0.2.0 ");
     node.answers(BOOT_LIMIT).unwrap();
     assert!(node.admin().ok(&["version"]).unwrap().contains("0.2.0"));
 }

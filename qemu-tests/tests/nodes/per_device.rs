@@ -6,7 +6,7 @@ use api::pki::PrivateKey;
 use installer::bundle::{self, DeviceKey, New, Selector, SigningKey};
 use installer::custom::{Profile, customise};
 use installer::device::Disk;
-use installer::image::{Architecture, Kind, Source};
+use installer::image::{Kind, Source};
 use qemu_tests::artifacts::build;
 use qemu_tests::credentials::{Credentials, HOSTNAME};
 use qemu_tests::node::{API_PORT, BOOT_LIMIT, Transport};
@@ -28,7 +28,7 @@ fn image(kind: Kind, folder: &Path) -> (PathBuf, SigningKey) {
     let source = Source::open(&build().test.installer, &work).unwrap();
     let profile = Profile { config_key: Some(public), ..Profile::default() };
     let source = customise(&source, &profile, &work, &mut installer::silent).unwrap();
-    let path = folder.join(kind.file_name(Architecture::OWN));
+    let path = folder.join(kind.file_name(&source));
     kind.build(&source, 512, &path, &mut installer::silent).unwrap();
     let blocks = api::pki::blocks(key.to_pem().expose_secret()).unwrap();
     (path, SigningKey::from_pkcs8(&blocks[0].der).unwrap())

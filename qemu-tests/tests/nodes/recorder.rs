@@ -109,7 +109,7 @@ fn earlier_boots_are_shown_however_they_ended() {
 
     // A boot that fails in init.
     let failing =
-        disk.node("recorder-failing").spoil(wrong_root_hash).command_line("panic=1 billet.root=disk");
+        disk.node("recorder-failing").spoil(wrong_root_hash).command_line("panic=3 billet.root=disk");
     let node = failing.machine(|vm, _| Ok(vm.reboot_ends())).start().unwrap();
     node.vm().expect("billet: init: boot failed: find_layers", SEARCH_LIMIT).unwrap();
     assert!(node.vm().wait_exit(BOOT_LIMIT).unwrap().success());

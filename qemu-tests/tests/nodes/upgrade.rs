@@ -57,7 +57,7 @@ fn with_ephemeral(name: &str, folder: &Path, registry: &Registry) -> TestNode {
 }
 
 /// Goes back to that version by a new entry of that number.
-fn rolls_back(node: &TestNode, version: &str, entry: &str) {
+pub(crate) fn rolls_back(node: &TestNode, version: &str, entry: &str) {
     node.admin().ok(&["rollback"]).unwrap();
     node.vm().expect(&format!("rollback: {entry} starts from now on"), BOOT_LIMIT).unwrap();
     node.wait_api(BOOT_LIMIT).unwrap();

@@ -44,15 +44,10 @@ fn system() -> System {
         kernel,
         stub: STUB.to_vec(),
         loader: STUB.to_vec(),
-        modules: b"mods".to_vec(),
-        network: Vec::new(),
         init: b"init".to_vec(),
         command_line: "console=ttyS0 gpt".into(),
         boot_entry: "ID=billet\n".into(),
-        loader_config: "timeout 0\n".into(),
-        config_key: None,
-        authorities: Vec::new(),
-        signed_uki: Vec::new(),
+        ..BootParts::default()
     };
     System { manifest: RootManifest { format: FORMAT, version: "0.1.0".into(), layers: Vec::new() }, boot }
 }

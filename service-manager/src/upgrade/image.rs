@@ -33,7 +33,7 @@ use crate::secure_boot;
 use crate::system_disk::{self, SystemDisk};
 use crate::tasks::variables;
 
-/// How long somebody waits for the answer to a call.
+/// How long somebody waits for what an image says of itself.
 pub(crate) const CALL_PATIENCE: Patience =
     Patience { stall: Duration::from_secs(20), total: Duration::from_secs(60) };
 
@@ -64,9 +64,10 @@ pub(crate) struct Layers {
 }
 
 impl Found {
-    /// Begins to read it: what boots, and the layers in their order. Blocks.
+    /// Begins to read it: what boots, and the layers in their order. Blocks. However long the look-up was allowed to
+    /// take, this may take as long as a pull: a slow registry is no wrong one.
     pub(crate) fn open(&self) -> Result<(BootParts, Layers), Failure> {
-        let mut walk = self.source.walk();
+        let mut walk = self.source.anew().walk();
         walk.manifest().map_err(broken)?;
         let mut boot = walk.boot().map_err(broken)?;
         let missing = |name: &str| {
@@ -116,6 +117,17 @@ enum Place {
 }
 
 impl Blobs {
+    /// The same with all the time of a pull before it.
+    fn anew(&self) -> Self {
+        let place = match &self.place {
+            Place::Registry(client, runtime) => {
+                Place::Registry(Arc::new(client.anew(Patience::default())), runtime.clone())
+            }
+            Place::Archive(archive) => Place::Archive(archive.clone()),
+        };
+        Self { place, ..self.clone() }
+    }
+
     /// A walk over its files, for code that blocks.
     fn walk(&self) -> Walk<'static> {
         let blobs = self.clone();
@@ -153,6 +165,7 @@ async fn check_signed(node: &Arc<Node>, image: Found) -> Result<Found, Failure> 
         return Ok(image);
     }
     let node = node.clone();
+    node.journal.say(&format!("upgrade: reads what boots of {}: Secure Boot has to start it", image.name));
     blocking(move || {
         let (boot, _) = image.open()?;
         let system = System { manifest: image.manifest.clone(), boot };
@@ -277,3 +290,6 @@ impl Read for Shared {
         Ok(count)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,6 +12,7 @@ use api::pki::{
     requested_organizations, self_signed,
 };
 use config::{Secret, decode_base64};
+use installer::bundle;
 use jiff::Timestamp;
 use std::{
     fs,
@@ -117,8 +118,11 @@ pub(super) fn config_key(flags: &KeyFlags) -> Result<()> {
     files::check_free([key.as_path(), public.as_path()], flags.force)?;
     let private = PrivateKey::generate()?;
     files::write(&key, private.to_pem().expose_secret())?;
-    files::write(&public, &private.public_pem("the key")?)?;
-    Ok(output::print(format!("created {} (keep it) and {}\n", key.display(), public.display()))?)
+    let pem = private.public_pem("the key")?;
+    files::write(&public, &pem)?;
+    // As images say whose configs they take.
+    let name = bundle::name_of(&bundle::public_key_from_pem(&pem)?);
+    Ok(output::print(format!("created {} (keep it) and {}: key {name}\n", key.display(), public.display()))?)
 }
 
 pub(super) fn csr(flags: &CsrFlags) -> Result<()> {

@@ -6,6 +6,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
+use installer::addon;
+use installer::image::Architecture;
 use installer::secure_boot::{Enrolment, Signer, Time, sign};
 
 use super::files;
@@ -19,8 +21,10 @@ const FOLDER: &str = "_out";
 pub(crate) enum Command {
     /// PK.auth, KEK.auth and db.auth, which make firmware trust a key
     Database(DatabaseFlags),
-    /// Sign a file that firmware starts: a UKI, a boot loader
+    /// Sign a file that firmware starts: a UKI, a boot loader, an addon
     Sign(SignFlags),
+    /// Kernel arguments in a signed file of their own, for `image build --addon`
+    Addon(AddonFlags),
 }
 
 #[derive(Debug, clap::Args)]
@@ -55,10 +59,28 @@ pub(crate) struct SignFlags {
     file: PathBuf,
 }
 
+#[derive(Debug, clap::Args)]
+pub(crate) struct AddonFlags {
+    #[command(flatten)]
+    key: Key,
+    /// A kernel argument that is put behind those of the UKI
+    #[arg(long, value_name = "ARGUMENT", required = true)]
+    extra_kernel_arg: Vec<String>,
+    /// Machines that it is for
+    #[arg(long, value_name = "ARCHITECTURE", default_value = "amd64", value_parser = ["amd64", "arm64"])]
+    arch: String,
+    /// Replace an existing file
+    #[arg(short, long)]
+    force: bool,
+    /// The file to write, NAME.addon.efi
+    file: PathBuf,
+}
+
 pub(super) fn run(global: &Global, command: &Command) -> Result<()> {
     match command {
         Command::Database(flags) => database(global, flags),
         Command::Sign(flags) => sign_file(global, flags),
+        Command::Addon(flags) => addon(flags),
     }
 }
 
@@ -95,6 +117,18 @@ fn sign_file(global: &Global, flags: &SignFlags) -> Result<()> {
     fs::write(&beside, signed).with_context(|| format!("write {}", beside.display()))?;
     fs::rename(&beside, &to).with_context(|| format!("write {}", to.display()))?;
     Ok(output::print(format!("signed {}\n", to.display()))?)
+}
+
+fn addon(flags: &AddonFlags) -> Result<()> {
+    let path = flags.file.as_path();
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let architecture = Architecture::named(&flags.arch).unwrap_or(Architecture::OWN);
+    let plain = addon::assemble(architecture, &flags.extra_kernel_arg)?;
+    addon::check(&name, &plain, architecture)?;
+    files::check_free([path].into_iter(), flags.force)?;
+    let signed = sign(&plain, &flags.key.read()?)?;
+    fs::write(path, signed).with_context(|| format!("write {}", path.display()))?;
+    Ok(output::print(format!("created {}\n", path.display()))?)
 }
 
 /// A GUID of the certificate's own: the same key is listed once.

@@ -1,13 +1,13 @@
 //! `image build`: images of the system from its parts, without a node.
 //!
-//! Owns: the forms that may be asked for, their names in the output folder.
-//! Does not: know what is in a form; `installer::image` does.
+//! Owns: the order of what is done, which options go together.
+//! Fails by: naming the options that do not.
 
+use super::form::Form;
 use super::signing::{self, Signing};
-use super::{container, convert::Converted, customise, work::Work};
+use super::{container, customise, work::Work};
 use crate::{args::Global, output::bytes_si};
 use anyhow::{Context as _, Result, bail};
-use clap::ValueEnum;
 use installer::image::{self, Source};
 use std::{
     fs,
@@ -19,8 +19,8 @@ pub(crate) struct Flags {
     /// Installer image (a tar file of OCI or `docker save`) or folder with its parts
     #[arg(long, value_name = "PATH")]
     from: PathBuf,
-    /// What is made
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Form::Disk])]
+    /// What is made; without it the disk in the form that the platform takes
+    #[arg(long, value_enum, value_delimiter = ',')]
     kind: Vec<Form>,
     /// Bytes of a sector of the disk that a disk image is for: 512 or 4096
     #[arg(long, value_name = "BYTES", default_value_t = 512, value_parser = sector_bytes)]
@@ -28,6 +28,9 @@ pub(crate) struct Flags {
     /// The billetctl that `--kind docker` puts in: this program, unless the image is for other machines
     #[arg(long, value_name = "FILE")]
     billetctl: Option<PathBuf>,
+    /// Put an addon on disk and ISO, whose kernel arguments come behind those of the UKI
+    #[arg(long, value_name = "FILE", value_delimiter = ',')]
+    addon: Vec<PathBuf>,
     #[command(flatten)]
     signing: Signing,
     #[command(flatten)]
@@ -41,56 +44,6 @@ pub(crate) struct AddLayer {
     image: PathBuf,
     #[command(flatten)]
     changes: customise::Changes,
-}
-
-/// A form of image.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
-pub(crate) enum Form {
-    /// Raw disk, a sparse file
-    Disk,
-    /// Raw disk, packed by zstd
-    #[value(name = "disk.zst")]
-    PackedDisk,
-    /// For CD drives and sticks, by UEFI
-    Iso,
-    /// One EFI program: kernel, initramfs, command line
-    Uki,
-    /// Folder for iPXE
-    Pxe,
-    /// For `billetctl upgrade --image`, as an OCI layout
-    Installer,
-    /// The same as `docker save` writes it; a Dockerfile may build on it
-    Docker,
-    /// Disk for QEMU
-    Qcow2,
-    /// Disk for Hyper-V and Azure
-    Vhd,
-    /// Disk for VMware
-    Vmdk,
-}
-
-/// How a form comes about.
-enum Made {
-    Here(image::Kind),
-    Converted(Converted),
-}
-
-impl Form {
-    fn made(self) -> Made {
-        use image::Kind;
-        match self {
-            Self::Disk => Made::Here(Kind::Disk),
-            Self::PackedDisk => Made::Here(Kind::PackedDisk),
-            Self::Iso => Made::Here(Kind::Iso),
-            Self::Uki => Made::Here(Kind::Uki),
-            Self::Pxe => Made::Here(Kind::Pxe),
-            Self::Installer => Made::Here(Kind::Installer),
-            Self::Docker => Made::Here(Kind::DockerInstaller),
-            Self::Qcow2 => Made::Converted(Converted::Qcow2),
-            Self::Vhd => Made::Converted(Converted::Vhd),
-            Self::Vmdk => Made::Converted(Converted::Vmdk),
-        }
-    }
 }
 
 fn sector_bytes(text: &str) -> Result<u32, String> {
@@ -143,50 +96,52 @@ fn told(path: &Path) {
 pub(crate) fn run(flags: &Flags, global: &Global) -> Result<()> {
     let folder = PathBuf::from(global.output_word.as_deref().unwrap_or("."));
     let work = Work::new(&folder)?;
-    let needed_bytes = needed_bytes(&flags.from, flags.kind.len());
+    let needed_bytes = needed_bytes(&flags.from, flags.kind.len().max(1));
     made(flags, &folder, work.path()).map_err(|error| work.with_room(error, needed_bytes))
 }
 
 fn made(flags: &Flags, folder: &Path, work: &Path) -> Result<()> {
     let source = Source::open(&flags.from, work)?;
+    let before = source.system.manifest.layers.clone();
     let mut source = flags.changes.apply(source, work)?;
-    let architecture = source.system.boot.architecture();
-    if flags.kind.contains(&Form::Docker) {
+    let forms = flags.forms(&source)?;
+    if forms.contains(&Form::Docker) {
+        let architecture = source.system.boot.architecture();
         source.program = Some(container::program(flags.billetctl.as_deref(), architecture)?);
-    } else if flags.billetctl.is_some() {
-        bail!("--billetctl is for --kind docker, and no such image is made");
     }
-    flags.signing.apply(&mut source, &flags.kind, &flags.from.display().to_string())?;
-    let mut forms = flags.kind.clone();
-    forms.sort();
-    forms.dedup();
-    if flags.sector_size != 512 && forms.iter().all(|form| !form.is_disk()) {
-        bail!("--sector-size is for disks, and no disk is made");
+    source.addons = signing::addons(&flags.addon, &forms)?;
+    flags.signing.apply(&mut source, &forms, &flags.from.display().to_string())?;
+    if before != source.system.manifest.layers && !forms.iter().any(|form| form.has_layers()) {
+        eprintln!(
+            "what was changed lies in layers too, and nothing that is made has layers: make disk, iso, pxe or installer \
+             with the same options"
+        );
     }
     for form in forms {
-        let path = match form.made() {
-            Made::Here(kind) => {
-                let path = folder.join(kind.file_name(architecture));
-                kind.build(&source, flags.sector_size, &path, &mut installer::silent)?;
-                path
-            }
-            Made::Converted(converted) => {
-                let raw = work.join("disk.raw");
-                if !raw.exists() {
-                    image::Kind::Disk.build(&source, flags.sector_size, &raw, &mut installer::silent)?;
-                }
-                let path = folder.join(converted.file_name(architecture));
-                converted.write(&raw, &path)?;
-                path
-            }
-        };
-        told(&path);
+        told(&form.write(&source, flags.sector_size, folder, work)?);
     }
     Ok(())
 }
 
-impl Form {
-    pub(super) fn is_disk(self) -> bool {
-        matches!(self, Self::Disk | Self::PackedDisk | Self::Qcow2 | Self::Vhd | Self::Vmdk)
+impl Flags {
+    /// What is made of it, each once.
+    fn forms(&self, source: &Source) -> Result<Vec<Form>> {
+        let mut forms = self.kind.clone();
+        if forms.is_empty() {
+            forms.push(source.platform().packing.into());
+        }
+        forms.sort();
+        forms.dedup();
+        if self.billetctl.is_some() && !forms.contains(&Form::Docker) {
+            bail!("--billetctl is for --kind docker, and no such image is made");
+        }
+        if self.sector_size != 512 && !forms.iter().any(|form| form.is_disk()) {
+            bail!("--sector-size is for disks, and no disk is made");
+        }
+        let small = forms.iter().find_map(|form| form.needs_small_sectors());
+        if let Some(reason) = small.filter(|_| self.sector_size != 512) {
+            bail!("--sector-size {}: {reason}: make it without", self.sector_size);
+        }
+        Ok(forms)
     }
 }

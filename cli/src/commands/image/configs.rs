@@ -10,7 +10,7 @@ use crate::{
     output::{self, Cell, Table},
 };
 use anyhow::{Context as _, Result, anyhow, bail};
-use installer::bundle::{self, DeviceKey, New, NotASelector, Selector, SigningKey};
+use installer::bundle::{self, Added, DeviceKey, New, NotASelector, Replaced, Selector, SigningKey};
 use installer::device::Disk;
 use std::{
     fs::{self, File},
@@ -73,7 +73,8 @@ pub(super) fn add(flags: &Add) -> Result<()> {
     let (selectors, device) = flags.machine()?;
     let key = signing_key(&flags.signing_key)?;
     let text = judged(&flags.config)?;
-    let mut disk = opened(&flags.image)?;
+    check_packing(&flags.image)?;
+    let mut disk = Disk::open(&flags.image)?;
     let new = New {
         selectors: &selectors,
         config: text.as_bytes(),
@@ -81,7 +82,7 @@ pub(super) fn add(flags: &Add) -> Result<()> {
         replace: flags.replace,
     };
     let added = bundle::add(&mut disk, &key, &new);
-    let count = added.with_context(|| flags.image.display().to_string())?;
+    let Added { count, replaced } = added.with_context(|| flags.image.display().to_string())?;
     let names: Vec<String> = selectors.iter().map(ToString::to_string).collect();
     let configs = if count == 1 { "1 config".to_owned() } else { format!("{count} configs") };
     let sealed = if device.is_some() { ", sealed" } else { "" };
@@ -91,7 +92,25 @@ pub(super) fn add(flags: &Add) -> Result<()> {
         flags.config.display(),
         names.join(", ")
     );
+    if flags.replace && replaced.is_empty() {
+        eprintln!("nothing was replaced: no config was for this machine");
+    }
+    for entry in &replaced {
+        eprintln!("{}", told(entry));
+    }
     Ok(())
+}
+
+/// What went with an entry that was replaced.
+fn told(entry: &Replaced) -> String {
+    let lost = match entry.lost.as_slice() {
+        [] => String::new(),
+        lost => format!(
+            "; no config is left for {}: to keep them, add the config again with these too",
+            lost.join(", ")
+        ),
+    };
+    format!("replaced entry {} ({}){lost}", entry.number, entry.selectors.join(", "))
 }
 
 impl Add {
@@ -177,19 +196,20 @@ pub(super) fn judged(path: &Path) -> Result<String> {
     let loaded = config::load(text.as_bytes()).with_context(|| format!("{name} is not valid"))?;
     let more = loaded.validate(config::Mode::Metal).with_context(|| format!("{name} is not valid"))?;
     for warning in loaded.warnings.iter().chain(&more) {
-        eprintln!("{warning}");
+        eprintln!("{name}: {warning}");
     }
     Ok(text)
 }
 
-fn opened(path: &Path) -> Result<Disk> {
+/// Refuses images whose files lie elsewhere than on the disk that they are of.
+fn check_packing(path: &Path) -> Result<()> {
     let mut head = Vec::new();
     let file = File::open(path).with_context(|| format!("open {}", path.display()))?;
     file.take(4).read_to_end(&mut head).with_context(|| format!("read {}", path.display()))?;
     if let Some((_, advice)) = PACKED.iter().find(|(magic, _)| head == *magic) {
         bail!("{}: {advice}", path.display());
     }
-    Ok(Disk::open(path)?)
+    Ok(())
 }
 
 pub(super) fn list(flags: &List, global: &Global) -> Result<()> {
@@ -200,7 +220,8 @@ pub(super) fn list(flags: &List, global: &Global) -> Result<()> {
         }
         None => None,
     };
-    let listed = bundle::list(&mut opened(&flags.image)?, key.as_ref());
+    check_packing(&flags.image)?;
+    let listed = bundle::list(&mut Disk::open_to_read(&flags.image)?, key.as_ref());
     let (own, entries) = listed.with_context(|| flags.image.display().to_string())?;
     eprintln!("configs signed with key {}", bundle::name_of(&own));
     let columns = [("ENTRY", "entry"), ("MACHINE", "machine"), ("SIZE", "size"), ("SEALED FOR", "sealedFor")];

@@ -1,12 +1,15 @@
 //! Disk formats of virtual machines: made of the raw disk by qemu-img.
 //!
 //! Owns: the options that each format is made with.
-//! Fails by: naming the program's package when it is not there, else by its own words.
+//! Fails by: naming the program's package when it is not there, else the file, with the program's own words.
 //! Source: qemu-img(1).
 
 use anyhow::{Context as _, Result, bail};
-use installer::image::{Architecture, PLATFORM};
-use std::{fs, path::Path, process::Command};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 /// The program, and the Debian package that has it.
 const PROGRAM: &str = "qemu-img";
@@ -21,13 +24,13 @@ pub(super) enum Converted {
 }
 
 impl Converted {
-    pub(super) fn file_name(self, architecture: Architecture) -> String {
-        let ending = match self {
+    /// The ending of its files.
+    pub(super) fn ending(self) -> &'static str {
+        match self {
             Self::Qcow2 => "qcow2",
             Self::Vhd => "vhd",
             Self::Vmdk => "vmdk",
-        };
-        format!("{PLATFORM}-{}.{ending}", architecture.name())
+        }
     }
 
     fn options(self) -> &'static [&'static str] {
@@ -40,16 +43,26 @@ impl Converted {
     }
 
     pub(super) fn write(self, raw: &Path, path: &Path) -> Result<()> {
-        let fresh = path.with_extension("partial");
+        let fresh = Partial(path.with_added_extension(format!("{}.partial", std::process::id())));
         let words = ["convert", "-f", "raw"];
-        let output = Command::new(PROGRAM).args(words).args(self.options()).arg(raw).arg(&fresh).output();
+        let output = Command::new(PROGRAM).args(words).args(self.options()).arg(raw).arg(&fresh.0).output();
         let output = output.with_context(|| {
             format!("run {PROGRAM} for {}: install it (Debian package {PACKAGE})", path.display())
         })?;
         if !output.status.success() {
-            let _ = fs::remove_file(&fresh);
-            bail!("{PROGRAM}: {}", String::from_utf8_lossy(&output.stderr).trim());
+            let said = String::from_utf8_lossy(&output.stderr);
+            bail!("write {}: {PROGRAM}: {}", path.display(), said.trim());
         }
-        fs::rename(&fresh, path).with_context(|| format!("write {}", path.display()))
+        fs::rename(&fresh.0, path).with_context(|| format!("write {}", path.display()))
+    }
+}
+
+/// What is being written, under a name of its own; gone unless it was renamed.
+struct Partial(PathBuf);
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        // What counts is the result, or why there is none.
+        let _ = fs::remove_file(&self.0);
     }
 }

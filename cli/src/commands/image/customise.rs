@@ -3,7 +3,7 @@
 use super::configs;
 use anyhow::{Result, anyhow};
 use installer::custom::{self, Addition, Profile};
-use installer::image::Source;
+use installer::image::{Platform, Source};
 use installer::kernel::Given;
 use std::path::{Path, PathBuf};
 
@@ -16,6 +16,9 @@ pub(crate) struct Changes {
     /// What is changed, as a TOML file
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
+    /// Where the image runs (talos.platform): metal, aws, azure, gcp, …
+    #[arg(long, value_name = "NAME", value_parser = Platform::named)]
+    platform: Option<Platform>,
     /// Add the files of a folder or tar file, or one file; FOLDER: below which path of the root
     #[arg(long, value_name = "PATH[:FOLDER]")]
     add: Vec<String>,
@@ -55,6 +58,7 @@ impl Changes {
     /// Whether nothing is changed.
     pub(super) fn is_empty(&self) -> bool {
         self.profile.is_none()
+            && self.platform.is_none()
             && self.kernel_path.is_none()
             && self.system_extension_image.is_empty()
             && self.embedded_config_path.is_none()
@@ -80,6 +84,7 @@ impl Changes {
         };
         let words = self.remove.iter().flat_map(|words| words.split_whitespace());
         let flags = Profile {
+            platform: self.platform,
             additions: self.add.iter().map(|text| addition(text)).collect::<Result<_>>()?,
             remove: words.map(str::to_owned).collect(),
             kernel_arguments: self.extra_kernel_arg.clone(),

@@ -3,13 +3,14 @@
 //! Owns: what they may be combined with.
 //! Does not: sign; `installer::secure_boot` does.
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum;
 use installer::image::Source;
 use installer::secure_boot::{Enrol, Enrolment, Signer};
+use std::fs;
 use std::path::PathBuf;
 
-use super::build::Form;
+use super::form::Form;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Signing {
@@ -45,13 +46,18 @@ impl Signing {
     pub(super) fn apply(&self, source: &mut Source, forms: &[Form], from: &str) -> Result<()> {
         let (Some(key), Some(certificate)) = (&self.sign_key, &self.sign_certificate) else {
             tell_of_lost_signature(source, from);
-            return Ok(());
+            return check_addons(source);
         };
         if forms.contains(&Form::Pxe) {
             bail!(
                 "--sign-key: a folder for iPXE (pxe) has kernel and initramfs as files of their own, which no signature of \
                  yours covers, so firmware with Secure Boot would not start it: make it without --sign-key, and for such \
                  machines --kind uki (HTTP boot in the firmware's menu), iso or disk"
+            );
+        }
+        if !forms.iter().any(|form| form.is_signed()) {
+            bail!(
+                "--sign-key signs UKI and boot loader, and nothing that is made has them: add uki, iso or disk"
             );
         }
         if self.enrol_keys.is_some() && !forms.iter().any(|form| form.is_disk() || *form == Form::Iso) {
@@ -62,6 +68,33 @@ impl Signing {
         source.enrolment = keys.map(|keys| (keys, self.enrol.into()));
         Ok(source.sign(&signer)?)
     }
+}
+
+/// Reads addons for these forms.
+pub(super) fn addons(paths: &[PathBuf], forms: &[Form]) -> Result<Vec<(String, Vec<u8>)>> {
+    if !paths.is_empty() && !forms.iter().any(|form| form.is_disk() || *form == Form::Iso) {
+        bail!("--addon is for disks and ISOs, and neither is made");
+    }
+    let mut found: Vec<(String, Vec<u8>)> = Vec::new();
+    for path in paths {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if found.iter().any(|(known, _)| known.eq_ignore_ascii_case(&name)) {
+            bail!("--addon: two files are called {name}: rename one");
+        }
+        found.push((name, fs::read(path).with_context(|| format!("read {}", path.display()))?));
+    }
+    Ok(found)
+}
+
+/// An image that is signed starts on machines that would pass an unsigned addon over, without a word.
+fn check_addons(source: &Source) -> Result<()> {
+    if let Some(name) = source.unsigned_addon()? {
+        bail!(
+            "the image is signed and the addon {name} is not, so machines with Secure Boot would pass it over: sign it with \
+             `billetctl gen secureboot sign {name}`"
+        );
+    }
+    Ok(())
 }
 
 /// Says that a signed image was changed and is not signed any more.

@@ -4,6 +4,7 @@
 //! Does not: know what the boot parts are; they go by their names.
 //! Source: docs/formats/installer-image.md.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read};
 use std::path::PathBuf;
@@ -61,10 +62,10 @@ impl Contents {
 }
 
 /// An installer image that is read once, from the front. Image layers that somebody added to ours come first: they say
-/// what of the rest counts.
+/// what of the rest counts. Where somebody made one layer of theirs and ours, none is ours any more.
 pub struct Walk<'o> {
     files: Files<'o>,
-    /// The first image layer that was added; `None`: there are none.
+    /// The first image layer that is not ours; `None`: there are none.
     added_from: Option<usize>,
     added: Added,
     /// A file that was come to and not taken yet.
@@ -84,7 +85,11 @@ impl<'o> Walk<'o> {
     /// A walk that has not begun, over an image with so many layers, of which `own` are ours ([`super::own_layers`]).
     #[must_use]
     pub fn new(files: Files<'o>, layers: usize, own: Option<usize>) -> Self {
-        let added_from = own.filter(|own| *own < layers);
+        let added_from = own.and_then(|own| match own.cmp(&layers) {
+            Ordering::Less => Some(own),
+            Ordering::Equal => None,
+            Ordering::Greater => Some(0),
+        });
         Self { files, added_from, added: Added::default(), next: None }
     }
 
@@ -94,6 +99,10 @@ impl<'o> Walk<'o> {
             self.files.go_to(from);
             self.read_added()?;
             self.files.go_to(0);
+            if from == 0 {
+                let manifest = self.added.manifest.take();
+                return manifest.ok_or_else(|| wrong(format!("has no {MANIFEST_PATH}")));
+            }
         }
         while let Some(file) = self.files.next_file()? {
             if file.path == MANIFEST_PATH {
@@ -116,7 +125,10 @@ impl<'o> Walk<'o> {
     /// The boot parts by name, which come next.
     pub fn boot(&mut self) -> io::Result<BTreeMap<String, Vec<u8>>> {
         let (mut found, mut room) = (BTreeMap::new(), MAX_BOOT_BYTES);
-        while let Some(file) = self.files.next_file()? {
+        // With nothing of ours all was held before, and the layer files may lie anywhere.
+        while self.added_from != Some(0)
+            && let Some(file) = self.files.next_file()?
+        {
             if file.path.starts_with(LAYER_FOLDER) {
                 self.next = Some(file);
                 break;
@@ -335,6 +347,42 @@ mod tests {
         let initramfs = built_on(image, &[("usr/install/initramfs.xz", "x")]);
         walk(&initramfs, folder.path(), |walk| {
             assert!(walk.manifest().unwrap_err().to_string().contains("the stage `customization`"));
+        });
+    }
+
+    /// `buildah bud --squash`: one layer, in the order of names.
+    #[test]
+    fn an_image_of_one_layer_is_read_as_well() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut image = contents(folder.path()).image();
+        image.layers.push(vec![Content {
+            path: "usr/install/vmlinuz".into(),
+            bytes: Bytes::Here(b"kernel".to_vec()),
+        }]);
+        let mut files: Vec<Content> = image.layers.drain(..).flatten().collect();
+        files.sort_by(|one, other| one.path.cmp(&other.path));
+        image.layers.push(files);
+        walk(&image, folder.path(), |walk| {
+            assert_eq!(walk.manifest().unwrap(), b"{}");
+            assert!(walk.brings_kernel());
+            let boot = walk.boot().unwrap();
+            assert_eq!(
+                (boot["cmdline"].as_slice(), boot["vmlinuz"].as_slice()),
+                (&b"quiet"[..], &b"kernel"[..])
+            );
+            // Whatever order the manifest has.
+            for name in ["two", "one"] {
+                assert_eq!(walk.layer(name).unwrap(), 3000);
+                let mut text = String::new();
+                walk.read_to_string(&mut text).unwrap();
+                assert_eq!(text, name.repeat(1000));
+            }
+            walk.finish().unwrap();
+        });
+        image.layers[0].retain(|file| file.path != MANIFEST_PATH);
+        walk(&image, folder.path(), |walk| {
+            let error = walk.manifest().unwrap_err().to_string();
+            assert_eq!(error, "the installer image has no billet/root.json");
         });
     }
 

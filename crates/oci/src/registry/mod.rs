@@ -20,6 +20,7 @@ mod signatures;
 mod tests;
 mod tls;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::ACCEPT;
@@ -73,8 +74,8 @@ pub struct Image {
 /// A client for one image.
 pub struct Client {
     reference: Reference,
-    endpoints: Vec<Endpoint>,
-    exchange: Exchange,
+    endpoints: Arc<[Endpoint]>,
+    exchange: Arc<Exchange>,
     patience: Patience,
     started: Instant,
 }
@@ -82,9 +83,16 @@ pub struct Client {
 impl Client {
     /// A client that asks what the settings say for this image.
     pub fn new(reference: Reference, settings: Settings, patience: Patience) -> Result<Self, Error> {
-        let endpoints = endpoint::of(&reference, &settings)?;
-        let exchange = Exchange::new(settings);
+        let endpoints = endpoint::of(&reference, &settings)?.into();
+        let exchange = Arc::new(Exchange::new(settings));
         Ok(Self { reference, endpoints, exchange, patience, started: Instant::now() })
+    }
+
+    /// The same with its sign-ins for another pull, which may take so long from now on.
+    #[must_use]
+    pub fn anew(&self, patience: Patience) -> Self {
+        let (endpoints, exchange) = (self.endpoints.clone(), self.exchange.clone());
+        Self { reference: self.reference.clone(), endpoints, exchange, patience, started: Instant::now() }
     }
 
     /// The image of this name for machines of this architecture.

@@ -122,6 +122,28 @@ async fn the_next_mirror_is_asked_when_one_fails() {
     assert!(empty.asked().iter().any(|path| path.contains("/manifests/1")));
 }
 
+/// Whoever pulls goes on with the client of whoever asked, whose time is over by then.
+#[tokio::test]
+async fn a_client_begins_anew_with_its_sign_in() {
+    let guard = Guard::Token("me".to_owned(), "geheim".to_owned());
+    let rig = rig(Behaviour { guard, ..Behaviour::default() }).await;
+    let mut settings = mirrors(&[http(&rig)]);
+    let auth = Auth::Password { name: "me".into(), password: Zeroizing::new("geheim".into()) };
+    let host = Host { auth: Some(auth), ..Host::default() };
+    settings.hosts.insert(rig.server.address().to_string(), host);
+    let asked = client(settings);
+    let layer = asked.image("amd64").await.unwrap().manifest.layers[1].clone();
+    let late = asked.anew(Patience { total: Duration::ZERO, ..Patience::default() });
+    let error = late.blob(&layer).chunk().await.unwrap_err().to_string();
+    assert!(error.contains("(deadline pull, 0 s)"), "{error}");
+    let tokens = |rig: &Rig| rig.server.asked().iter().filter(|path| path.starts_with("/token")).count();
+    let bought = tokens(&rig);
+    let anew = late.anew(Patience::default());
+    let mut blob = anew.blob(&layer);
+    while blob.chunk().await.unwrap().is_some() {}
+    assert_eq!((tokens(&rig), bought), (1, 1));
+}
+
 #[tokio::test]
 async fn names_and_passwords_are_shown_to_who_asks_for_them() {
     let pair = || ("me".to_owned(), "geheim".to_owned());

@@ -7,6 +7,7 @@
 //! Fails by: [`Error`], which names the byte where it begins.
 //! Source: docs/formats/config-bundle.md. Numbers are little-endian. A config holds secrets: what borrows one has no `Debug`.
 
+mod alike;
 mod sealed;
 mod selector;
 

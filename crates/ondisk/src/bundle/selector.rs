@@ -1,6 +1,7 @@
 //! What tells one machine from others.
 //!
-//! Owns: how each is written by people and in the file; refusing what many machines have alike.
+//! Owns: how each is written by people and in the file.
+//! Does not: know what many machines have alike, which it refuses ([`super::alike`]).
 //! Source: SMBIOS reference specification 3.7, §7.2 (serial number, UUID); TPM 2.0 library specification, part 1,
 //! §16 (the key's digest).
 
@@ -8,19 +9,12 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
+use super::alike;
 use crate::Digest;
 
-/// Serial numbers of boards whose maker gave them none, in small letters.
-const NO_SERIALS: [&str; 8] = [
-    "none",
-    "0",
-    "not specified",
-    "not applicable",
-    "default string",
-    "to be filled by o.e.m.",
-    "system serial number",
-    "0123456789",
-];
+/// Why what many machines have is refused.
+const ALIKE: &str = "is what firmware has whose maker put none in: many machines have the same, and each would take the config; \
+                     name the machine by another of its marks";
 
 /// One fact of a machine. Order is that of the file's kinds.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,6 +47,14 @@ impl fmt::Display for NotASelector {
 
 impl core::error::Error for NotASelector {}
 
+impl NotASelector {
+    /// Whether it is one but for that many machines have the same.
+    #[must_use]
+    pub fn is_of_many(&self) -> bool {
+        self.reason == ALIKE
+    }
+}
+
 impl Selector {
     /// `52:54:00:12:34:56`, also with `-`.
     pub fn mac(text: &str) -> Result<Self, NotASelector> {
@@ -68,16 +70,10 @@ impl Selector {
     /// A serial number; one that makers write on all boards alike is refused.
     pub fn serial(text: &str) -> Result<Self, NotASelector> {
         let serial = text.trim();
-        if serial.is_empty() || serial.len() > 255 || serial.contains(char::is_control) {
+        if !can_be_serial(serial) {
             return Err(no(text, "is no serial number: 1 to 255 bytes"));
         }
-        if NO_SERIALS.contains(&serial.to_lowercase().as_str()) {
-            return Err(no(
-                text,
-                "is what boards without a serial number have: many machines would be meant",
-            ));
-        }
-        Ok(Self::Serial(serial.to_string()))
+        if alike::is_serial(serial) { Err(no(text, ALIKE)) } else { Ok(Self::Serial(serial.to_string())) }
     }
 
     /// `4c4c4544-0039-3510-8059-b7c04f333231`, as `/sys/class/dmi/id/product_uuid` has it.
@@ -85,9 +81,7 @@ impl Selector {
         let groups = text.trim().split('-').map(str::len);
         let bytes = if groups.eq([8, 4, 4, 4, 12]) { hex(text.trim(), &['-']) } else { None };
         match bytes.and_then(|bytes| <[u8; 16]>::try_from(bytes).ok()) {
-            Some(uuid) if uuid == [0; 16] || uuid == [0xff; 16] => {
-                Err(no(text, "is what machines without a UUID have"))
-            }
+            Some(uuid) if alike::is_uuid(uuid) => Err(no(text, ALIKE)),
             Some(uuid) => Ok(Self::Uuid(uuid)),
             None => Err(no(text, "is no UUID: hex digits in groups of 8, 4, 4, 4 and 12")),
         }
@@ -109,11 +103,11 @@ impl Selector {
     pub(super) fn read(kind: u8, value: &[u8]) -> Option<Self> {
         match kind {
             1 => Some(Self::Mac(value.try_into().ok()?)),
-            2 => match Self::serial(core::str::from_utf8(value).ok()?) {
-                // As it is stored, it must be what would be stored.
-                Ok(serial) if serial.stored().1 == value => Some(serial),
-                _ => None,
-            },
+            // One that many machines have is no damage: no machine names itself by it.
+            2 => {
+                let serial = core::str::from_utf8(value).ok()?;
+                (can_be_serial(serial) && serial.trim() == serial).then(|| Self::Serial(serial.to_string()))
+            }
             3 => Some(Self::Uuid(value.try_into().ok()?)),
             4 => Some(Self::TpmKey(Digest(value.try_into().ok()?))),
             _ => None,
@@ -129,6 +123,10 @@ impl Selector {
             Self::TpmKey(digest) => (4, digest.as_bytes()),
         }
     }
+}
+
+fn can_be_serial(serial: &str) -> bool {
+    !serial.is_empty() && serial.len() <= 255 && !serial.contains(char::is_control)
 }
 
 fn no(text: &str, reason: &'static str) -> NotASelector {

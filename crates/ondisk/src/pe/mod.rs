@@ -6,6 +6,7 @@
 //! kernel may use memory behind its image.
 //! Source: Microsoft PE format specification; the UAPI group's UKI specification for the sections' names.
 
+mod blank;
 mod signature;
 
 use alloc::string::String;
@@ -13,6 +14,8 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::field::{bytes, le16, le32, put, round_up};
+
+pub use blank::blank;
 
 /// Bytes of a section header.
 const SECTION_BYTES: usize = 40;

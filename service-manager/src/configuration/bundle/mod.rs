@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use installer::bundle::{DeviceKey, Selector, entries, find, open};
+use installer::bundle::{DeviceKey, NotASelector, Selector, entries, find, open};
 use ondisk::bundle::{Entry, KEPT_KEY_PATH, PATH, Payload, PublicKey, Sealed, matching};
 use tpm::Transport;
 
@@ -20,6 +20,7 @@ use zeroize::Zeroizing;
 use super::source::{Candidate, Origin, Search, text_of};
 use super::volume::Volume;
 use crate::node::Node;
+use crate::volumes::chain;
 
 /// Where init mounts a medium whose files the root's layers are.
 const MEDIUM: &str = "/run/billet/medium";
@@ -57,7 +58,7 @@ fn look(node: &Node) -> Result<Option<Candidate>, String> {
     let name = device.display().to_string();
     let mut disk = Volume::open(&node.path(&name)).map_err(|error| format!("open {name}: {error}"))?;
     let bytes = disk.bytes().map_err(|error| format!("size of {name}: {error}"))?;
-    let found = find(&mut disk, bytes).map_err(|error| format!("{PATH} of {name}: {error}"))?;
+    let found = find(&mut disk, bytes).map_err(|error| format!("{PATH} of {name}: {}", chain(&error)))?;
     let Some(file) = found else { return Ok(None) };
     let Some(key) = key(node)? else {
         return Err(format!(
@@ -66,13 +67,15 @@ fn look(node: &Node) -> Result<Option<Candidate>, String> {
         ));
     };
     let connect = || -> Connected { Ok(Box::new(crate::tpm_device::open(&node.root)?)) };
-    take(&file, &key, &name, Machine { own: own(&node.path("/sys")), connect })
+    let Own { selectors, passed_over } = own(&node.path("/sys"));
+    take(&file, &key, &name, Machine { own: selectors, passed_over, connect })
 }
 
 /// A file on the EFI system partition of the disk or medium that this machine was started from; `None`: there is none.
 pub(crate) fn boot_file(node: &Node, path: &str) -> Result<Option<Vec<u8>>, String> {
     let Some(device) = device(node) else { return Ok(None) };
-    let failed = |error: &dyn std::fmt::Display| format!("read {path} of {}: {error}", device.display());
+    let failed =
+        |error: &dyn std::error::Error| format!("read {path} of {}: {}", device.display(), chain(error));
     let mut disk = Volume::open(&node.path(&device.display().to_string())).map_err(|error| failed(&error))?;
     let bytes = disk.bytes().map_err(|error| failed(&error))?;
     installer::bundle::boot_file(&mut disk, bytes, path, BOOT_FILE_BYTES).map_err(|error| failed(&error))
@@ -81,6 +84,8 @@ pub(crate) fn boot_file(node: &Node, path: &str) -> Result<Option<Vec<u8>>, Stri
 /// What an entry is compared with, and opened by.
 struct Machine<C> {
     own: Vec<Selector>,
+    /// What the firmware says and many machines have alike, each with the reason.
+    passed_over: Vec<String>,
     /// Connects to the TPM.
     connect: C,
 }
@@ -94,13 +99,17 @@ fn take<C: Fn() -> Connected>(
     device: &str,
     machine: Machine<C>,
 ) -> Result<Option<Candidate>, String> {
-    let Machine { mut own, connect } = machine;
-    let all = entries(file, key).map_err(|error| format!("{PATH} of {device}: {error}"))?;
+    let Machine { mut own, passed_over, connect } = machine;
+    let all = entries(file, key).map_err(|error| format!("{PATH} of {device}: {}", chain(&error)))?;
     if all.is_empty() {
         // An image that nothing was added to.
         return Ok(None);
     }
-    let unknown = add_tpm_key(&mut own, &all, &connect);
+    let unknown: String = add_tpm_key(&mut own, &all, &connect)
+        .into_iter()
+        .chain(passed_over)
+        .map(|note| format!("; {note}"))
+        .collect();
     let found = matching(&all, &own);
     let names = || own.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let (index, selector) = match found.as_slice() {
@@ -144,29 +153,33 @@ fn take<C: Fn() -> Connected>(
 
 /// Adds the TPM's key to what tells this machine from others, if an entry names one. What is to be said where the TPM
 /// has none.
-fn add_tpm_key(own: &mut Vec<Selector>, entries: &[Entry<'_>], connect: &impl Fn() -> Connected) -> String {
+fn add_tpm_key(
+    own: &mut Vec<Selector>,
+    entries: &[Entry<'_>],
+    connect: &impl Fn() -> Connected,
+) -> Option<String> {
     let mut all = entries.iter().flat_map(|entry| &entry.selectors);
     if !all.any(|selector| matches!(selector, Selector::TpmKey(_))) {
-        return String::new();
+        return None;
     }
     let key = connect().and_then(|mut tpm| DeviceKey::of(&mut *tpm).map_err(|error| error.to_string()));
     match key {
         Ok(key) => {
             own.push(Selector::of_tpm(key.digest()));
-            String::new()
+            None
         }
-        Err(reason) => format!("; those that name a TPM's key are passed over: {reason}"),
+        Err(reason) => Some(format!("those that name a TPM's key are passed over: {reason}")),
     }
 }
 
 fn opened(sealed: &Sealed<'_>, connect: &impl Fn() -> Connected) -> Result<Zeroizing<Vec<u8>>, String> {
-    open(sealed, &mut *connect()?).map_err(|error| error.to_string())
+    open(sealed, &mut *connect()?).map_err(|error| chain(&error))
 }
 
 /// The image's key, as init left it.
 fn key(node: &Node) -> Result<Option<PublicKey>, String> {
     let kept = installer::system::kept_config_key(&node.path("/"));
-    kept.map_err(|error| format!("{error} ({KEPT_KEY_PATH})"))
+    kept.map_err(|error| format!("{} ({KEPT_KEY_PATH})", chain(&error)))
 }
 
 /// The disk or medium that this machine was started from; where that is neither, its installed disk.
@@ -184,20 +197,35 @@ fn mounted(mounts: &str, target: &str) -> Option<PathBuf> {
     })
 }
 
-/// What tells this machine from others: MACs of its cards, serial number and UUID of its firmware.
-fn own(sys: &Path) -> Vec<Selector> {
+/// What tells this machine from others, and what does not.
+struct Own {
+    selectors: Vec<Selector>,
+    passed_over: Vec<String>,
+}
+
+/// MACs of its cards, serial number and UUID of its firmware.
+fn own(sys: &Path) -> Own {
     let text = |path: PathBuf| fs::read_to_string(path).ok();
     let links = fs::read_dir(sys.join("class/net")).into_iter().flatten().flatten();
     // What is made by software has no device behind it.
     let cards = links.map(|link| link.path()).filter(|link| link.join("device").exists());
     let macs = cards.filter_map(|card| Selector::mac(text(card.join("address"))?.trim()).ok());
-    let dmi = |name: &str| text(sys.join("class/dmi/id").join(name));
-    let serial = dmi("product_serial").and_then(|serial| Selector::serial(serial.trim()).ok());
-    let uuid = dmi("product_uuid").and_then(|uuid| Selector::uuid(uuid.trim()).ok());
-    let mut own: Vec<Selector> = macs.chain(serial).chain(uuid).collect();
-    own.sort();
-    own.dedup();
-    own
+    let mut selectors: Vec<Selector> = macs.collect();
+    let mut passed_over = Vec::new();
+    let mut firmware = |file: &str, name: &str, read: fn(&str) -> Result<Selector, NotASelector>| {
+        let Some(text) = text(sys.join("class/dmi/id").join(file)) else { return };
+        match read(text.trim()) {
+            Ok(selector) => selectors.push(selector),
+            Err(error) if error.is_of_many() => passed_over.push(format!("its {name} {error}")),
+            // A board without one.
+            Err(_) => {}
+        }
+    };
+    firmware("product_serial", "serial number", Selector::serial);
+    firmware("product_uuid", "UUID", Selector::uuid);
+    selectors.sort();
+    selectors.dedup();
+    Own { selectors, passed_over }
 }
 
 #[cfg(test)]

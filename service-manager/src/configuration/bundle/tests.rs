@@ -28,7 +28,7 @@ fn entry<'t>((selector, payload): &(Selector, Payload<'t>)) -> Entry<'t> {
 
 /// A machine with these selectors and no TPM.
 fn machine(own: &[Selector]) -> Machine<impl Fn() -> Connected> {
-    Machine { own: own.to_vec(), connect: || Err(NO_TPM.to_owned()) }
+    Machine { own: own.to_vec(), passed_over: Vec::new(), connect: || Err(NO_TPM.to_owned()) }
 }
 
 /// What comes of a bundle with these entries on a machine with MAC 52:54:00:00:00:01 and serial A-1.
@@ -43,7 +43,7 @@ fn taken_with(
     let list: Vec<Entry<'_>> = list.iter().map(entry).collect();
     let file = key().sign(&list).unwrap();
     let own = vec![Selector::mac("52:54:00:00:00:01").unwrap(), serial("A-1")];
-    let found = take(&file, &key().public(), "/dev/vda", Machine { own, connect })?;
+    let found = take(&file, &key().public(), "/dev/vda", Machine { own, passed_over: Vec::new(), connect })?;
     Ok(found.map(|candidate| (candidate.origin.to_string(), candidate.text.to_string())))
 }
 
@@ -144,6 +144,12 @@ fn nothing_is_taken_of_a_bundle_that_is_not_the_image_s() {
     file[at] ^= 1;
     assert!(take(&file).unwrap_err().contains("its signature is wrong"));
     assert!(take(&file[..at]).unwrap_err().contains("cut off"));
+    assert_eq!(
+        take(b"no bundle").unwrap_err(),
+        format!(
+            "{PATH} of /dev/vda: the config bundle is not used: byte 0: it does not begin as a config bundle"
+        )
+    );
 }
 
 #[test]
@@ -162,9 +168,35 @@ fn a_machine_is_told_by_cards_and_firmware() {
     write("class/net/bond0/address", "52:54:00:00:00:09\n");
     write("class/dmi/id/product_serial", "To be filled by O.E.M.\n");
     write("class/dmi/id/product_uuid", "4c4c4544-0039-3510-8059-b7c04f333231\n");
-    let own: Vec<String> = own(sys.path()).iter().map(ToString::to_string).collect();
+    let Own { selectors, passed_over } = own(sys.path());
+    let names: Vec<String> = selectors.iter().map(ToString::to_string).collect();
     let uuid = "UUID 4c4c4544-0039-3510-8059-b7c04f333231";
-    assert_eq!(own, ["MAC 52:54:00:00:00:01", "MAC 52:54:00:00:00:02", uuid]);
+    assert_eq!(names, ["MAC 52:54:00:00:00:01", "MAC 52:54:00:00:00:02", uuid]);
+    assert_eq!(passed_over.len(), 1, "{passed_over:?}");
+    let wanted =
+        "its serial number \"To be filled by O.E.M.\" is what firmware has whose maker put none in: ";
+    assert!(passed_over[0].starts_with(wanted), "{passed_over:?}");
+}
+
+/// Every board of a kind has the same: who added a config by it hears why no machine takes it.
+#[test]
+fn what_many_machines_have_names_none_and_is_told() {
+    let sys = tempfile::tempdir().unwrap();
+    let firmware = sys.path().join("class/dmi/id");
+    fs::create_dir_all(&firmware).unwrap();
+    fs::write(firmware.join("product_uuid"), "03000200-0400-0500-0006-000700080009\n").unwrap();
+    let Own { selectors, passed_over } = own(sys.path());
+    let uuid = Selector::Uuid([3, 0, 2, 0, 4, 0, 5, 0, 0, 6, 0, 7, 0, 8, 0, 9]);
+    let entry = Entry { selectors: vec![uuid], payload: Payload::Plain(b"anybody's\n") };
+    let file = key().sign(&[entry]).unwrap();
+    let machine = Machine { passed_over, ..machine(&selectors) };
+    let error = take(&file, &key().public(), "/dev/vda", machine).err().unwrap();
+    for part in [
+        "none of the 1 configs in the bundle of /dev/vda is for this machine",
+        "; its UUID \"03000200-0400-0500-0006-000700080009\" is what firmware has whose maker put none in",
+    ] {
+        assert!(error.contains(part), "{part:?} is not in {error}");
+    }
 }
 
 #[test]
