@@ -348,7 +348,7 @@ mod tests {
             ),
             ("[[add]]\ntar = 'files'\n", "line 2, column 7: "),
             ("[[add]]\nfolder = 'profile.toml'\n", "profile.toml is no folder"),
-            ("token: abc.secret\n", "line 1, column 6"),
+            ("token: abc.secret\n", "line 1, column "),
             ("config = [", "line 1"),
             ("config-key = 'a.pub'\n", "a.pub is not there"),
             ("[kernel]\npath = 'vmlinuz'\n", "vmlinuz is not there"),
