@@ -145,14 +145,7 @@ pub fn add(disk: &mut dyn BlockDevice, key: &SigningKey, new: &New<'_>) -> Resul
         return Err(not_the_images(&wanted, "signing key", &key.public()));
     }
     let mut all = entries(&old, &wanted)?;
-    let found: Vec<usize> = matching(&all, new.selectors).into_iter().map(|(index, _)| index).collect();
-    if !found.is_empty() && !new.replace {
-        return Err(taken(&all, new.selectors));
-    }
-    let replaced = found.iter().filter_map(|index| Some(replaced(*index, all.get(*index)?, new.selectors)));
-    let replaced = replaced.collect();
-    let mut index = 0..;
-    all.retain(|_| !index.next().is_some_and(|index| found.contains(&index)));
+    let replaced = make_room(&mut all, new)?;
     all.push(Entry { selectors: new.selectors.to_vec(), payload });
     let file = key.sign(&all)?;
     put(&mut part, &file)?;
@@ -160,6 +153,19 @@ pub fn add(disk: &mut dyn BlockDevice, key: &SigningKey, new: &New<'_>) -> Resul
         return Err(Error::ReadsBack);
     }
     Ok(Added { count: all.len(), replaced })
+}
+
+/// Takes the entries out that are for the machine of a new one.
+fn make_room(all: &mut Vec<Entry<'_>>, new: &New<'_>) -> Result<Vec<Replaced>, Error> {
+    let found: Vec<usize> = matching(all, new.selectors).into_iter().map(|(index, _)| index).collect();
+    if !found.is_empty() && !new.replace {
+        return Err(taken(all, new.selectors));
+    }
+    let entries = found.iter().filter_map(|index| Some((*index, all.get(*index)?)));
+    let gone = entries.map(|(index, entry)| replaced(index, entry, new.selectors)).collect();
+    let mut index = 0..;
+    all.retain(|_| !index.next().is_some_and(|index| found.contains(&index)));
+    Ok(gone)
 }
 
 fn not_the_images(image: &PublicKey, given: &'static str, found: &PublicKey) -> Error {

@@ -61,7 +61,7 @@ impl Disk {
         Self::open_as(path, FILE_SECTOR_BYTES, Use::Read)
     }
 
-    /// The same, for an image file of a disk with sectors of this size. A block device knows its own.
+    /// As [`Disk::open`], for an image file of a disk with sectors of this size. A block device knows its own.
     pub fn open_with_sectors(path: &Path, file_sector_bytes: u32) -> Result<Self, DeviceError> {
         Self::open_as(path, file_sector_bytes, Use::Alone)
     }

@@ -25,6 +25,7 @@ use tonic::Status;
 use crate::node::Node;
 use crate::sequencer;
 use crate::sequences::UPGRADE;
+use crate::volumes::chain;
 
 pub(crate) use apply::{Tell, install, roll_back};
 pub(crate) use image::{CALL_PATIENCE, Found, Layers, look_up, prepare};
@@ -194,16 +195,4 @@ pub(crate) fn publish_failure(node: &Node, image: &str, failure: &Failure) {
 /// The end of an upgrade that nobody waits for any more, as an event.
 fn publish_event(node: &Node, text: &str) {
     sequencer::noop(node, UPGRADE.name, "", api::proto::common::Code::Fatal, text.to_owned());
-}
-
-/// An error with its causes.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }
