@@ -9,12 +9,12 @@ use std::path::Path;
 use std::process::Command;
 
 use common::{noise, text, tool};
-use installer::addon;
 use installer::custom::{self, Profile};
 use installer::image::{Kind, Source, container};
 use installer::layer::{self, Spec};
 use installer::secure_boot::{Enrol, Enrolment, Signer, Time};
 use installer::system::{BootParts, System};
+use installer::{addon, bundle};
 use ondisk::Architecture;
 use ondisk::pe::Image;
 
@@ -357,6 +357,14 @@ fn disk_and_iso_bring_signed_addons() {
     // Without a loader too: the stub that firmware starts looks for them.
     assert!(copied(&build(&source, Kind::Iso, dir.path()), "loader/addons/site.addon.efi", &out) == plain);
     assert_eq!(source.unsigned_addon().unwrap(), None, "nothing is signed here");
+    // As a machine reads them that was started from there.
+    let read = |source: &Source| {
+        let iso = fs::read(build(source, Kind::Iso, dir.path())).unwrap();
+        let bytes = iso.len() as u64;
+        bundle::boot_files(&mut iso.as_slice(), bytes, addon::FOLDER, addon::SUFFIX, 1 << 20).unwrap()
+    };
+    assert_eq!(read(&source), source.addons);
+    assert!(read(&Source { addons: Vec::new(), ..source.clone() }).is_empty());
     source.sign(&signer).unwrap();
     assert_eq!(source.unsigned_addon().unwrap(), None);
     for kind in [Kind::Disk, Kind::Iso] {

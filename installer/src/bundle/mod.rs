@@ -180,6 +180,35 @@ pub fn boot_file(
     }
 }
 
+/// The files of a folder on that volume whose names end so, by name. None where there is no such folder or volume.
+pub fn boot_files(
+    disk: &mut impl ReadAt,
+    disk_bytes: u64,
+    folder: &str,
+    suffix: &str,
+    limit_bytes: u32,
+) -> Result<Vec<(String, Vec<u8>)>, Error> {
+    let (start, length) = match volume(disk, disk_bytes) {
+        Err(Error::NoVolume) => return Ok(Vec::new()),
+        place => place?,
+    };
+    let mut volume = Window { disk, start, length };
+    let mut reader = match fat::Reader::open(&mut volume) {
+        Err(fat::Error::NotFat32) => return Ok(Vec::new()),
+        reader => reader?,
+    };
+    let mut entries = match reader.list(folder) {
+        Err(fat::Error::NotFound(_)) => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    entries.retain(|entry| !entry.is_dir && entry.name.to_ascii_lowercase().ends_with(suffix));
+    let read = |entry: fat::DirEntry| {
+        let content = reader.read(&format!("{folder}/{}", entry.name), limit_bytes)?;
+        Ok((entry.name, content))
+    };
+    entries.into_iter().map(read).collect()
+}
+
 /// The file of a volume; the new one where a change was cut off between the old one's end and its renaming.
 fn read(volume: &mut impl ReadAt) -> Result<Zeroizing<Vec<u8>>, Error> {
     // One byte more, so that a longer file is refused for its length.

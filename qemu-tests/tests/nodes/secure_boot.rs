@@ -304,7 +304,9 @@ fn a_node_is_upgraded_to_what_is_signed_only() {
 #[test]
 #[ignore = "long run"]
 fn a_signed_iso_starts_and_installs_a_disk_that_does() {
-    let owner = Owner::with("iso");
+    let owner = Owner::new();
+    owner.addon("owners", "owner");
+    owner.build("iso --addon owners.addon.efi");
     let node = machine_with_cd("secure-boot-iso", owner.path(ISO));
     // No order: a blank disk is passed by, and what is installed has an entry of the firmware's.
     let node = node.machine(|vm, dir| Ok(with_blank(vm, dir))).start().unwrap();
@@ -318,9 +320,11 @@ fn a_signed_iso_starts_and_installs_a_disk_that_does() {
     expect_told(&node);
     // What the firmware checked: of the medium, and of the disk.
     let (iso, disk) = (owner.path(ISO), node.files().join("disk.img"));
-    for path in [loader_path(Architecture::OWN), UKI_PATH] {
+    for path in [loader_path(Architecture::OWN), UKI_PATH, "loader/addons/owners.addon.efi"] {
         assert!(owner.verified(&iso, path) == owner.verified(&disk, path), "{path}");
     }
+    let line = node.admin().ok(&["read", "/proc/cmdline"]).unwrap();
+    assert!(line.contains("billet.addon=owners"), "{line}");
 }
 
 /// Of a medium the firmware checks the loader, and has the loader check the UKI.

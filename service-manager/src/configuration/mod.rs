@@ -34,7 +34,7 @@ use zeroize::Zeroizing;
 use crate::checkpoint::Keep;
 use crate::node::Node;
 use crate::store::{MACHINE_CONFIG, MachineDocument, Spec};
-pub(crate) use bundle::boot_file;
+pub(crate) use bundle::{boot_file, medium_addons};
 use pending::{AtBoot, Pending};
 use state::Found;
 pub(crate) use state::{MOUNT_POINT, State, mount_volume};

@@ -260,7 +260,7 @@ fn identity(chosen: &Candidate) -> Identity {
 /// The parts of a [`Spec`] that it borrows.
 struct SpecParts<'p> {
     prepared: &'p Prepared,
-    loader: [fat::File<'p>; 2],
+    loader: Vec<fat::File<'p>>,
     wipe: bool,
     seed: [u8; 32],
 }
@@ -272,10 +272,11 @@ impl<'p> SpecParts<'p> {
         if count != Ok(seed.len()) {
             return Err(Failure::Other("the kernel gives no random numbers".to_owned()));
         }
-        let loader = [
+        let mut loader = vec![
             fat::File { path: system::loader_path(Architecture::OWN), content: &prepared.loader },
             fat::File { path: system::LOADER_CONFIG_PATH, content: prepared.loader_config.as_bytes() },
         ];
+        loader.extend(prepared.addons.iter().map(|(path, content)| fat::File { path, content }));
         // A reset disk of ours holds nothing that anybody wants.
         let wipe = install.wipe || chosen.holds == Holds::Reset;
         Ok(Self { prepared, loader, wipe, seed })

@@ -5,6 +5,7 @@
 //! Order: the running system is what is installed, unless the config names an installer image of ours with another
 //! system in it. Configs made for Talos name Talos' installer: nobody is asked for that one.
 //! With Secure Boot an image is one with a signed UKI, and the running system's lies on the medium that it was started from.
+//! Whatever is installed: addons of that medium come with it.
 //! Fails by: [`Failure::Image`] when a registry does not answer: the image may be ours. An image that cannot be
 //! installed is passed over with a warning, since the machine has a system that can.
 //! Source: docs/users/installing.md; spec/machine-facts.md §1.2 (`install.image`).
@@ -17,8 +18,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config::v1alpha1::Install;
-use installer::grub;
 use installer::system::{self, System};
+use installer::{addon, grub};
 use oci::registry::Patience;
 use ondisk::Architecture;
 use ondisk::manifest::{Layer, RootManifest};
@@ -53,6 +54,8 @@ pub(super) struct Prepared {
     pub(super) uki: Vec<u8>,
     pub(super) loader: Vec<u8>,
     pub(super) loader_config: String,
+    /// Addons of the medium that the machine was started from, with their paths: its owner put them there.
+    pub(super) addons: Vec<(String, Vec<u8>)>,
     /// Where there is no UEFI, or where the config asks for it. The running system's, as an upgrade leaves it, too.
     pub(super) grub: Option<grub::Parts>,
     /// Those of an image; the running system's come from the devices that it is mapped to.
@@ -126,8 +129,10 @@ impl Prepared {
         let grub = wants_grub(install, &node.path(EFI))
             .then(|| grub::Parts::read(&node.root.join(system::FOLDER)))
             .transpose()?;
+        let addons = configuration::medium_addons(node).map_err(Failure::Other)?;
+        let addons = addons.into_iter().map(|(name, content)| (format!("{}/{name}", addon::FOLDER), content));
         let (loader, loader_config) = (boot.loader, boot.loader_config);
-        Ok(Self { manifest, uki, loader, loader_config, grub, layers })
+        Ok(Self { manifest, uki, loader, loader_config, addons: addons.collect(), grub, layers })
     }
 
     /// A layer's bytes; those of an image in its order.

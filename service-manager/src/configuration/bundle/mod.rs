@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use installer::addon;
 use installer::bundle::{DeviceKey, NotASelector, Selector, entries, find, open};
 use ondisk::bundle::{Entry, KEPT_KEY_PATH, PATH, Payload, PublicKey, Sealed, matching};
 use tpm::Transport;
@@ -27,6 +28,9 @@ const MEDIUM: &str = "/run/billet/medium";
 
 /// Longest file for firmware that is read: a UKI has about 16 MB.
 const BOOT_FILE_BYTES: u32 = 256 << 20;
+
+/// Longest addon that is read: headers, a command line, signatures.
+const ADDON_BYTES: u32 = 1 << 20;
 
 /// How long the drivers of network cards may take, whose addresses tell this machine from others.
 const CARDS_DEADLINE: Duration = Duration::from_secs(5);
@@ -79,6 +83,17 @@ pub(crate) fn boot_file(node: &Node, path: &str) -> Result<Option<Vec<u8>>, Stri
     let mut disk = Volume::open(&node.path(&device.display().to_string())).map_err(|error| failed(&error))?;
     let bytes = disk.bytes().map_err(|error| failed(&error))?;
     installer::bundle::boot_file(&mut disk, bytes, path, BOOT_FILE_BYTES).map_err(|error| failed(&error))
+}
+
+/// The addons on the EFI system partition of the medium that this machine was started from, by name.
+pub(crate) fn medium_addons(node: &Node) -> Result<Vec<(String, Vec<u8>)>, String> {
+    let Some(device) = medium(node) else { return Ok(Vec::new()) };
+    let failed =
+        |error: &dyn std::fmt::Display| format!("read {} of {}: {error}", addon::FOLDER, device.display());
+    let mut disk = Volume::open(&node.path(&device.display().to_string())).map_err(|error| failed(&error))?;
+    let bytes = disk.bytes().map_err(|error| failed(&error))?;
+    installer::bundle::boot_files(&mut disk, bytes, addon::FOLDER, addon::SUFFIX, ADDON_BYTES)
+        .map_err(|error| failed(&error))
 }
 
 /// What an entry is compared with, and opened by.
@@ -184,9 +199,13 @@ fn key(node: &Node) -> Result<Option<PublicKey>, String> {
 
 /// The disk or medium that this machine was started from; where that is neither, its installed disk.
 fn device(node: &Node) -> Option<PathBuf> {
-    let mounts = fs::read_to_string(node.path("/proc/self/mounts")).unwrap_or_default();
     // Of several installed disks none is this machine's.
-    mounted(&mounts, MEDIUM).or_else(|| Some(node.system_disk()?.path))
+    medium(node).or_else(|| Some(node.system_disk()?.path))
+}
+
+fn medium(node: &Node) -> Option<PathBuf> {
+    let mounts = fs::read_to_string(node.path("/proc/self/mounts")).unwrap_or_default();
+    mounted(&mounts, MEDIUM)
 }
 
 fn mounted(mounts: &str, target: &str) -> Option<PathBuf> {
