@@ -337,10 +337,10 @@ fn a_platform_has_its_name_its_argument_and_its_packing() {
     ] {
         built(home, &["--platform", platform, "--output", "out"]);
         assert!(home.join(format!("out/{platform}-amd64.{packed}")).is_file(), "{platform}");
-        tool(home, "sh", &["-ec", &format!("{unpack}; sgdisk --verify disk.raw")]);
+        tool(home, "bash", &["-o", "pipefail", "-ec", &format!("{unpack}; sgdisk --verify disk.raw")]);
         // The UKI that the disk starts names it.
         let word = format!("talos.platform={platform}");
-        let told = tool(home, "sh", &["-ec", &format!("head -c 512M disk.raw | grep -c -a -F {word}")]);
+        let told = tool(home, "bash", &["-ec", &format!("head -c 512M disk.raw | grep -c -a -F {word}")]);
         assert_ne!(told.trim(), "0", "{platform}");
         fs::remove_file(home.join("disk.raw")).unwrap();
     }
