@@ -293,31 +293,29 @@ fn kernel_initramfs_and_command_line_are_the_ukis() {
     }
 }
 
-/// One of each packing; the table has its own test.
+/// One of each packing; that a packed disk is the disk, the tests of the installer's forms look at.
 #[test]
 fn a_platform_has_its_name_its_argument_and_its_packing() {
     let home = tempfile::tempdir().unwrap();
     let home = home.path();
     parts(home);
-    for (platform, packed, unpack) in [
-        ("akamai", "raw.gz", "gzip -dc out/akamai-amd64.raw.gz | dd of=disk.raw conv=sparse bs=1M"),
-        ("aws", "tar.gz", "tar -xzSf out/aws-amd64.tar.gz disk.raw"),
-        (
-            "azure",
-            "vhd.tar.gz",
-            "tar -xzSf out/azure-amd64.vhd.tar.gz && qemu-img convert -f vpc disk.vhd disk.raw",
-        ),
-        ("hcloud", "raw.zst", "zstd -q -d out/hcloud-amd64.raw.zst -o disk.raw"),
-        ("oracle", "qcow2", "qemu-img convert -O raw out/oracle-amd64.qcow2 disk.raw"),
-        ("packet", "raw", "mv out/packet-amd64.raw disk.raw"),
-        ("vmware", "vmdk", "qemu-img convert -O raw out/vmware-amd64.vmdk disk.raw"),
+    for (platform, packed) in
+        [("akamai", "raw.gz"), ("aws", "tar.gz"), ("hcloud", "raw.zst"), ("vmware", "vmdk")]
+    {
+        built(home, &["--platform", platform, "--output", "out"]);
+        let file = home.join(format!("out/{platform}-amd64.{packed}"));
+        assert!(fs::metadata(&file).unwrap().len() > 100_000, "{}", file.display());
+    }
+    for (platform, unpack) in [
+        ("azure", "tar -xzSf out/azure-amd64.vhd.tar.gz && qemu-img convert -f vpc disk.vhd disk.raw"),
+        ("oracle", "qemu-img convert out/oracle-amd64.qcow2 disk.raw"),
+        ("packet", "mv out/packet-amd64.raw disk.raw"),
     ] {
         built(home, &["--platform", platform, "--output", "out"]);
-        assert!(home.join(format!("out/{platform}-amd64.{packed}")).is_file(), "{platform}");
-        tool(home, "sh", &["-ec", &format!("{unpack}; sgdisk --verify disk.raw")]);
+        tool(home, "bash", &["-ec", &format!("{unpack}; sgdisk --verify disk.raw")]);
         // The UKI that the disk starts names it.
         let word = format!("talos.platform={platform}");
-        let told = tool(home, "sh", &["-ec", &format!("head -c 512M disk.raw | grep -c -a -F {word}")]);
+        let told = tool(home, "bash", &["-ec", &format!("head -c 512M disk.raw | grep -c -a -F {word}")]);
         assert_ne!(told.trim(), "0", "{platform}");
         fs::remove_file(home.join("disk.raw")).unwrap();
     }

@@ -22,6 +22,7 @@ use crate::{Error, initramfs, kernel_image, uki};
 
 #[cfg(feature = "image")]
 pub(crate) use arguments::check_image_line;
+pub(crate) use arguments::check_whole_line;
 pub use arguments::command_line;
 #[cfg(feature = "image")]
 pub(crate) use arguments::command_line_of_image;

@@ -17,6 +17,7 @@ use ondisk::pe::Image;
 
 use crate::Error;
 use crate::entries::{Entry, Trial};
+use crate::system::check_whole_line;
 
 /// The folder of a root with the boot parts has the image of the first sector under this name. Kernel layer.
 pub const BOOT_NAME: &str = "grub-boot.img";
@@ -152,6 +153,7 @@ fn arguments(line: &str) -> Result<String, Error> {
         let end = words.iter().position(|word| *word == "--").unwrap_or(words.len());
         words.insert(end, FROM_DISK);
     }
+    check_whole_line(&words.join(" "))?;
     Ok(words.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" "))
 }
 

@@ -26,6 +26,9 @@ fn command_lines_reach_the_kernel_unchanged_or_not_at_all() {
     assert_eq!(arguments("a=$b; c").unwrap(), "'a=$b;' 'c' 'billet.root=disk'");
     assert_eq!(arguments("talos.root=disk").unwrap(), "'talos.root=disk'");
     assert_eq!(arguments("a -- b").unwrap(), "'a' 'billet.root=disk' '--' 'b'");
+    // What is added may be too much.
+    arguments(&"a".repeat(2047 - 17)).unwrap();
+    assert!(arguments(&"a".repeat(2047 - 16)).unwrap_err().to_string().contains("may have 2047"));
     for bad in ["x=\"a b\"", "x='a'", "x=a\\b"] {
         assert!(matches!(arguments(bad), Err(Error::GrubArgument { .. })), "{bad}");
     }

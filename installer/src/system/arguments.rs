@@ -18,6 +18,11 @@ pub(crate) fn check_image_line(line: &str) -> Result<(), Error> {
     check_length(line, MOST_BYTES - ADDED_BYTES)
 }
 
+/// Refuses a line that does not reach the kernel whole.
+pub(crate) fn check_whole_line(line: &str) -> Result<(), Error> {
+    check_length(line, MOST_BYTES)
+}
+
 fn check_length(line: &str, most_bytes: usize) -> Result<(), Error> {
     let bytes = line.len();
     if bytes <= most_bytes {
@@ -63,13 +68,13 @@ fn changed(image: &str, extra: &[String], place: &'static str) -> Result<String,
     };
     // Without arguments the line stays as it is, to the byte.
     if extra.is_empty() {
-        check_length(image, MOST_BYTES)?;
+        check_whole_line(image)?;
         return Ok(image.to_owned());
     }
     let kept = image.split_ascii_whitespace().filter(|word| !gone(word));
     let added = extra.iter().map(String::as_str).filter(|argument| !argument.starts_with('-'));
     let line = kept.chain(added).collect::<Vec<_>>().join(" ");
-    check_length(&line, MOST_BYTES)?;
+    check_whole_line(&line)?;
     Ok(line)
 }
 
@@ -99,6 +104,7 @@ mod tests {
             assert!(matches!(error, Error::KernelArgument { .. }), "{bad:?}");
         }
     }
+
     #[test]
     fn what_the_kernel_would_cut_off_is_refused() {
         let inline = |bytes: usize| format!("billet.config.inline={}", "k".repeat(bytes - 21));

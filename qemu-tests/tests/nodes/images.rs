@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use installer::custom::{Profile, customise};
 use installer::flash::{self, Image, Request, Target};
-use installer::image::{Kind, Source};
+use installer::image::{Kind, Platform, Source};
 use ondisk::manifest::RootManifest;
 use qemu_tests::artifacts::build;
 use qemu_tests::buildah::Buildah;
@@ -79,6 +80,22 @@ fn a_flashed_disk_image_becomes_a_node() {
     // The first boot found room behind the image's partitions: the table knows of the whole disk.
     node.vm().wait_for("STATE was made on /dev/vda", BOOT_LIMIT).unwrap();
     node.vm().wait_for("STATE is /dev/vda5", BOOT_LIMIT).unwrap();
+}
+
+/// The node asks no platform for anything; what it is called shows in its API.
+#[test]
+fn a_disk_for_a_cloud_says_where_it_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = Source::open(&build().test.installer, folder.path()).unwrap();
+    let platform = Some(Platform::named("aws").unwrap());
+    let profile = Profile { platform, ..Profile::default() };
+    let source = customise(&source, &profile, folder.path(), &mut installer::silent).unwrap();
+    let disk = folder.path().join(Kind::Disk.file_name(&source));
+    assert!(disk.ends_with("aws-amd64.raw"), "{}", disk.display());
+    Kind::Disk.build(&source, 512, &disk, &mut installer::silent).unwrap();
+    let node = TestNode::builder("cloud-disk").transport(Transport::Firmware).disk(&disk).boot().unwrap();
+    let version = node.admin().ok(&["version", "--output", "json"]).unwrap();
+    assert!(version.contains("\"aws\"") && !version.contains("metal"), "{version}");
 }
 
 /// A folder with the built kernel as its makers install it: `/boot/vmlinuz` and `/lib/modules`.
