@@ -28,7 +28,10 @@ const ENROL_LIMIT: Duration = Duration::from_secs(60);
 /// What the kernel says when firmware checked it.
 const SECURE: &str = "secureboot: Secure boot enabled";
 /// How the page has disks and ISOs made, once there is a key; on machines that ask nobody.
-const SIGNED: &str = "--sign-key key.pem --sign-certificate certificate.pem --enrol-keys keys --enrol force --extra-kernel-arg";
+const SIGNED: &str = "--sign-key owner.pem --sign-certificate owner-certificate.pem --enrol-keys keys --enrol force \
+    --extra-kernel-arg";
+/// How a file is signed by hand.
+const KEY: &str = "--signing-key owner.pem --signing-certificate owner-certificate.pem";
 /// What `image build` calls what it makes.
 const DISK: &str = "metal-amd64.raw";
 const ISO: &str = "metal-amd64.iso";
@@ -43,22 +46,37 @@ impl Owner {
     /// Makes the key, and what enrols it.
     fn new() -> Self {
         let owner = Self(paths::temporary_dir().unwrap());
-        owner.run(
-            Path::new("openssl"),
-            "req -new -x509 -newkey rsa:2048 -nodes -subj /CN=owner -days 1 -keyout key.pem -out certificate.pem",
-        );
-        owner.billetctl(
-            "gen secureboot database --sign-key key.pem --sign-certificate certificate.pem --output keys",
-        );
+        owner.key("owner");
+        owner.billetctl(&format!("gen secureboot database {KEY} --output keys"));
         owner
     }
 
-    /// Makes this form of the test image, signed.
+    /// The same, with this form of the test image, signed.
     fn with(kind: &str) -> Self {
         let owner = Self::new();
-        let from = build().test.installer.display();
-        owner.billetctl(&format!("image build --from {from} --kind {kind} {SIGNED} {NO_TIMER_CHECK}"));
+        owner.build(kind);
         owner
+    }
+
+    /// Makes this form of the test image, signed; more flags may be behind it.
+    fn build(&self, kind: &str) {
+        let from = build().test.installer.display();
+        self.billetctl(&format!("image build --from {from} {SIGNED} {NO_TIMER_CHECK} --kind {kind}"));
+    }
+
+    /// Makes an addon with this name, which adds `billet.addon=NAME`, signed with this key.
+    fn addon(&self, name: &str, key: &str) -> PathBuf {
+        let key = format!("--signing-key {key}.pem --signing-certificate {key}-certificate.pem");
+        let words = format!("--extra-kernel-arg billet.addon={name} {name}.addon.efi");
+        self.billetctl(&format!("gen secureboot addon {key} {words}"));
+        self.path(&format!("{name}.addon.efi"))
+    }
+
+    /// Makes a key with its certificate.
+    fn key(&self, name: &str) {
+        let files = format!("-keyout {name}.pem -out {name}-certificate.pem");
+        let words = format!("req -new -x509 -newkey rsa:2048 -nodes -subj /CN={name} -days 1 {files}");
+        self.run(Path::new("openssl"), &words);
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -93,7 +111,7 @@ impl Owner {
     /// A file for firmware, which sbverify is asked about.
     fn verified(&self, image: &Path, path: &str) -> Vec<u8> {
         let content = self.copied(image, path);
-        self.run(Path::new("sbverify"), &format!("--cert certificate.pem {COPIED}"));
+        self.run(Path::new("sbverify"), &format!("--cert owner-certificate.pem {COPIED}"));
         content
     }
 
@@ -157,8 +175,7 @@ fn a_signed_disk_enrols_its_key_and_starts() {
     owner.verified(&disk, loader_path(Architecture::OWN));
     // Who signs a file by hand gets the same one.
     fs::write(owner.path("by-hand.efi"), Image::parse(&uki).unwrap().without_signatures().unwrap()).unwrap();
-    let key = "--signing-key key.pem --signing-certificate certificate.pem";
-    owner.billetctl(&format!("gen secureboot sign {key} by-hand.efi"));
+    owner.billetctl(&format!("gen secureboot sign {KEY} by-hand.efi"));
     assert!(fs::read(owner.path("by-hand.efi")).unwrap() == uki);
     let node = machine("secure-boot", &disk).start().unwrap();
     node.vm().expect(SECURE, ENROL_LIMIT).unwrap();
@@ -202,6 +219,41 @@ fn what_nobody_signed_does_not_start() {
     expect_refused(&machine("secure-boot-unsigned", &disk).start().unwrap(), "Access denied");
 }
 
+/// Arguments beside the UKI: what the owner signed counts. What nobody signed, what somebody else signed and what was changed
+/// since is passed over, and the machine starts.
+#[test]
+#[ignore = "long run"]
+fn addons_count_if_the_owner_signed_them() {
+    let owner = Owner::new();
+    owner.key("stranger");
+    owner.addon("owners", "owner");
+    owner.build("disk --addon owners.addon.efi");
+    let disk = owner.path(DISK);
+    owner.addon("strangers", "stranger");
+    let rewrite = |path: &Path, change: &dyn Fn(Vec<u8>) -> Vec<u8>| {
+        fs::write(path, change(fs::read(path).unwrap())).unwrap();
+    };
+    rewrite(&owner.addon("nobodys", "owner"), &|addon| {
+        Image::parse(&addon).unwrap().without_signatures().unwrap()
+    });
+    rewrite(&owner.addon("altered", "owner"), &|mut addon| {
+        flip(&mut addon, ".cmdline");
+        addon
+    });
+    for name in ["strangers", "nobodys", "altered"] {
+        let words = format!("-i {} {name}.addon.efi ::loader/addons/{name}.addon.efi", efi(&disk));
+        owner.run(Path::new("mcopy"), &words);
+    }
+    let node = machine("secure-boot-addons", &disk).start().unwrap();
+    node.vm().expect(SECURE, ENROL_LIMIT).unwrap();
+    node.wait_api(BOOT_LIMIT).unwrap();
+    let line = node.admin().ok(&["read", "/proc/cmdline"]).unwrap();
+    assert!(line.contains(NO_TIMER_CHECK) && line.contains("billet.addon=owners"), "{line}");
+    for name in ["=strangers", "=nobodys", "=altered"] {
+        assert!(!line.contains(name), "{line}");
+    }
+}
+
 /// Refused before the first write, with the command that signs it; what that command makes is tried, kept, and left again
 /// by a rollback, each under Secure Boot.
 #[test]
@@ -236,8 +288,8 @@ fn a_node_is_upgraded_to_what_is_signed_only() {
     }
 
     let command = refused.split('`').nth(1).unwrap().strip_prefix("billetctl ").unwrap();
-    let command = command.replace("IMAGE", "newer.tar").replace("KEY", "key.pem");
-    owner.billetctl(&command.replace("CERTIFICATE", "certificate.pem"));
+    let command = command.replace("IMAGE", "newer.tar").replace("KEY", "owner.pem");
+    owner.billetctl(&command.replace("CERTIFICATE", "owner-certificate.pem"));
     let signed = registry.serve("billet/installer", "signed", &owner.path(INSTALLER)).unwrap();
     upgrade(&node, &signed, &[]);
     node.vm().expect("billet-000002+3.efi will be tried", UPGRADE_LIMIT).unwrap();
