@@ -60,8 +60,11 @@ pub(super) fn image(path: &Path, architecture: Architecture) -> Result<Entries, 
     Ok(entries)
 }
 
+/// Data with what was looked at put back in front.
+type Whole<R> = io::Chain<Cursor<Vec<u8>>, R>;
+
 /// The first bytes, put back in front of the rest.
-fn peeked<R: Read>(mut data: R) -> io::Result<(Vec<u8>, io::Chain<Cursor<Vec<u8>>, R>)> {
+fn peeked<R: Read>(mut data: R) -> io::Result<(Vec<u8>, Whole<R>)> {
     let mut head = Vec::new();
     (&mut data).take(tarball::HEAD_BYTES as u64).read_to_end(&mut head)?;
     Ok((head.clone(), Cursor::new(head).chain(data)))

@@ -4,8 +4,8 @@
 //! Does not: change them; of an installer image the layers go to a folder of the caller's.
 //! Source: docs/formats/installer-image.md, whose files a folder of parts has under the same names.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read, Write as _};
 use std::path::{Path, PathBuf};
 
 use oci::archive::Archive;
@@ -25,6 +25,9 @@ use crate::{Error, addon, custom, layer};
 /// The oldest version that can install what is built here. It grows only when an image needs something of the node
 /// that installs it which older versions do not have.
 const MINIMUM_FROM: &str = "0.1.0";
+
+/// How much of a layer is copied at once.
+const CHUNK_BYTES: usize = 1 << 20;
 
 /// What a folder with an OCI layout has.
 const LAYOUT: &str = "oci-layout";
@@ -150,7 +153,7 @@ impl Source {
             let bytes = walk.layer(&layer.file_name()).map_err(read)?;
             let to = work.join(layer.file_name());
             let mut output = Output::create(&to)?;
-            let copied = io::copy(&mut walk, &mut output.file).map_err(read)?;
+            let copied = copy(&mut walk, path, &mut output.file, &to)?;
             if copied != bytes || bytes != layer.total_bytes() {
                 let reason = "its length is not that of the layer".into();
                 return Err(Error::WrongLayer { path: to, reason });
@@ -235,11 +238,40 @@ impl Source {
     }
 }
 
+/// Copies to a file; an error is of the one that it came from.
+fn copy(from: &mut impl Read, path: &Path, file: &mut File, to: &Path) -> Result<u64, Error> {
+    let (mut done_bytes, mut chunk) = (0, vec![0; CHUNK_BYTES]);
+    loop {
+        let count = from.read(&mut chunk).map_err(Error::read(path))?;
+        if count == 0 {
+            return Ok(done_bytes);
+        }
+        file.write_all(chunk.get(..count).unwrap_or_default()).map_err(Error::write(to))?;
+        done_bytes += count as u64;
+    }
+}
+
 /// The image for machines like this one, else the one for others: what is made of it runs nowhere here.
 fn image_of(archive: &Archive) -> Result<(Manifest, Config), Error> {
     let others = Architecture::ALL.into_iter().filter(|one| *one != Architecture::OWN);
     match archive.image(Architecture::OWN.name()) {
         Ok(found) => Ok(found),
         Err(error) => others.into_iter().find_map(|one| archive.image(one.name()).ok()).ok_or(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_told_of_the_file_that_is_written() {
+        let mut full = File::options().write(true).open("/dev/full").unwrap();
+        let (from, to) = (Path::new("image.tar"), Path::new("out/layer"));
+        let error = copy(&mut &[1; 5000][..], from, &mut full, to).unwrap_err();
+        assert_eq!(error.to_string(), "write out/layer");
+        let mut folder = File::open(".").unwrap();
+        let error = copy(&mut folder, from, &mut full, to).unwrap_err();
+        assert_eq!(error.to_string(), "read image.tar");
     }
 }

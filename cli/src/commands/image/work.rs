@@ -22,6 +22,8 @@ use crate::output::bytes_si;
 const FOLDER: &str = ".billetctl-";
 /// Ends of the names of what is not whole.
 const UNFINISHED: [&str; 2] = [".partial", ".unpacked"];
+/// What Linux says of a full disk.
+const FULL: &str = "No space left on device";
 /// Exit status of a program that a signal ended, without the signal's number, as shells count it.
 const SIGNALLED: i32 = 128;
 
@@ -123,8 +125,10 @@ async fn interrupted(mut interrupt: Signal, mut terminate: Signal, left: Leaving
 }
 
 fn with_room(error: Error, output: &Path, needed_bytes: u64, free_bytes: Option<u64>) -> Error {
+    // What squashes, and qemu-img, hand on the words alone.
     let is_full = |cause: &(dyn std::error::Error + 'static)| {
-        cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::StorageFull)
+        let kind = cause.downcast_ref::<io::Error>().map(io::Error::kind);
+        kind == Some(io::ErrorKind::StorageFull) || cause.to_string().contains(FULL)
     };
     if !error.chain().any(is_full) {
         return error;
@@ -164,6 +168,8 @@ mod tests {
         let said = format!("{:#}", with_room(full(), Path::new("out"), 3_000_000, Some(1_000_000)));
         assert!(said.starts_with("out has no room: this takes about 3"), "{said}");
         assert!(said.contains("were free; make room") && said.contains(": write out/disk.raw: "), "{said}");
+        let words = Error::msg("squash /a: No space left on device (os error 28)");
+        assert!(with_room(words, Path::new("out"), 1, None).to_string().starts_with("out has no room"));
         let other = Error::new(io::Error::from(io::ErrorKind::NotFound)).context("read x");
         let before = format!("{other:#}");
         assert_eq!(format!("{:#}", with_room(other, Path::new("out"), 1, None)), before);
