@@ -125,7 +125,7 @@ fn addon(flags: &AddonFlags) -> Result<()> {
     let architecture = Architecture::named(&flags.arch).unwrap_or(Architecture::OWN);
     let plain = addon::assemble(architecture, &flags.extra_kernel_arg)?;
     addon::check(&name, &plain, architecture)?;
-    files::check_free([path].into_iter(), flags.force)?;
+    files::check_free([path], flags.force)?;
     let signed = sign(&plain, &flags.key.read()?)?;
     fs::write(path, signed).with_context(|| format!("write {}", path.display()))?;
     Ok(output::print(format!("created {}\n", path.display()))?)
