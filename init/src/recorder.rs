@@ -100,7 +100,7 @@ impl Recorder {
     pub fn hasten(&self, kernel: &mut dyn Kernel) {
         if self.ring.as_ref().is_some_and(|ring| ring.lent_to.is_none()) {
             // Nothing more can be done; what is on the disk stays whole.
-            let _ = kernel.hasten_recorder(RING_OFFSET_BYTES, RING_BYTES as usize);
+            let _ = kernel.hasten_recorder(RING_OFFSET_BYTES, usize::try_from(RING_BYTES).unwrap_or(0));
         }
     }
 
