@@ -304,7 +304,7 @@ fn a_platform_has_its_name_its_argument_and_its_packing() {
     {
         built(home, &["--platform", platform, "--output", "out"]);
         let file = home.join(format!("out/{platform}-amd64.{packed}"));
-        assert!(fs::metadata(&file).unwrap().len() > 100_000, "{}", file.display());
+        assert!(fs::metadata(&file).unwrap().len() > 4096, "{}", file.display());
     }
     for (platform, unpack) in [
         ("azure", "tar -xzSf out/azure-amd64.vhd.tar.gz && qemu-img convert -f vpc disk.vhd disk.raw"),
