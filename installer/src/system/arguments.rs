@@ -38,8 +38,11 @@ fn check_length(line: &str, most_bytes: usize) -> Result<(), Error> {
     })
 }
 
-/// The image's line with the user's arguments behind it. `console=` arguments replace the image's; an argument that
-/// starts with `-` takes the image's arguments of that name away.
+/// Arguments of init that may stand there several times; of all others of its own a second one ends the boot.
+const SEVERAL: [&str; 2] = ["environment", "network.interface.ignore"];
+
+/// The image's line with the user's arguments behind it. `console=` arguments replace the image's, and so do those of
+/// init (`billet.`, `talos.`); an argument that starts with `-` takes the image's arguments of that name away.
 pub fn command_line(image: &str, extra: &[String]) -> Result<String, Error> {
     changed(image, extra, "machine.install.extraKernelArgs")
 }
@@ -62,9 +65,10 @@ fn changed(image: &str, extra: &[String], place: &'static str) -> Result<String,
         .filter_map(|argument| argument.strip_prefix('-'))
         .chain(extra.iter().any(|argument| argument.starts_with("console=")).then_some("console"))
         .collect();
+    let replaced: Vec<&str> = extra.iter().filter_map(|argument| init_name(argument)).collect();
     let gone = |word: &str| {
-        let name = word.split_once('=').map_or(word, |(name, _)| name);
-        removed.iter().any(|removed| *removed == name || *removed == word)
+        removed.iter().any(|removed| *removed == name(word) || *removed == word)
+            || init_name(word).is_some_and(|name| replaced.contains(&name))
     };
     // Without arguments the line stays as it is, to the byte.
     if extra.is_empty() {
@@ -76,6 +80,17 @@ fn changed(image: &str, extra: &[String], place: &'static str) -> Result<String,
     let line = kept.chain(added).collect::<Vec<_>>().join(" ");
     check_whole_line(&line)?;
     Ok(line)
+}
+
+fn name(argument: &str) -> &str {
+    argument.split_once('=').map_or(argument, |(name, _)| name)
+}
+
+/// The name without prefix of an argument of init that stands there once.
+fn init_name(argument: &str) -> Option<&str> {
+    let name = name(argument);
+    let name = name.strip_prefix("billet.").or_else(|| name.strip_prefix("talos."))?;
+    (!SEVERAL.contains(&name)).then_some(name)
 }
 
 #[cfg(test)]
@@ -95,6 +110,20 @@ mod tests {
         assert_eq!(line(&consoles), "panic=10 pti=on gpt console=tty0 console=ttyS1,115200n8");
         assert_eq!(line(&["-panic", "-gpt", "panic=0"]), "console=ttyS0 pti=on panic=0");
         assert_eq!(line(&["-panic=9"]), "console=ttyS0 panic=10 pti=on gpt");
+    }
+
+    /// A second value would end every boot of what is installed.
+    #[test]
+    fn arguments_of_init_replace_the_image_s() {
+        let changed = |image: &str, extra: &str| command_line(image, &[extra.to_owned()]).unwrap();
+        assert_eq!(changed("talos.platform=metal quiet", "talos.platform=aws"), "quiet talos.platform=aws");
+        assert_eq!(changed("talos.platform=metal", "billet.platform=gcp"), "billet.platform=gcp");
+        assert_eq!(
+            changed("billet.watchdog=60 a.watchdog=1", "talos.watchdog=0"),
+            "a.watchdog=1 talos.watchdog=0"
+        );
+        let both = "talos.environment=A=1 talos.environment=B=2";
+        assert_eq!(changed("talos.environment=A=1", "talos.environment=B=2"), both);
     }
 
     #[test]
