@@ -10,11 +10,16 @@ use ondisk::pe::{Image, NewSection, blank};
 
 use crate::Error;
 use crate::system::command_line;
+#[cfg(feature = "image")]
+use crate::system::twice;
 
 /// How the stub knows them.
 pub const SUFFIX: &str = ".addon.efi";
 /// Where it looks for those of every UKI, on the volume that it was started from.
 pub const FOLDER: &str = "loader/addons";
+/// What upgrades put behind an image's line.
+#[cfg(feature = "image")]
+const ADDED_LATER: &str = "billet.generation=";
 /// FAT32 takes longer names; these fit a line.
 const LONGEST_NAME: usize = 100;
 
@@ -63,12 +68,50 @@ pub fn check(name: &str, addon: &[u8], architecture: Architecture) -> Result<(),
     Ok(())
 }
 
+/// Refuses addons beside a command line that has one of their arguments already, where init takes one value alone.
+#[cfg(feature = "image")]
+pub(crate) fn check_beside(addons: &[(String, Vec<u8>)], command_line: &str) -> Result<(), Error> {
+    let mut line = format!("{command_line} {ADDED_LATER}");
+    for (name, addon) in addons {
+        let added = Image::parse(addon)?.section(".cmdline").unwrap_or_default();
+        line = format!("{line} {}", String::from_utf8_lossy(added));
+        if twice(&line).is_some() {
+            let reason = "it has an argument of Billet's own (`billet.`, `talos.`) that the image, an upgrade or another addon \
+                has too, and a second value ends every start: leave it away, and make the image with the value (`image \
+                build --extra-kernel-arg`, `--platform`)";
+            return Err(Error::Addon { name: name.clone(), reason });
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn words(words: &[&str]) -> Vec<String> {
         words.iter().map(|word| (*word).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_second_value_for_init_is_refused() {
+        let addon = |name: &str, word: &str| {
+            (name.to_owned(), assemble(Architecture::OWN, &words(&["quiet", word])).unwrap())
+        };
+        let image = "quiet talos.platform=metal";
+        let fine = [addon("a", "billet.watchdog=9"), addon("b", "talos.environment=A=1")];
+        check_beside(&fine, image).unwrap();
+        for (addons, refused) in [
+            (vec![addon("a", "billet.platform=aws")], "a"),
+            (vec![addon("a", "billet.generation=3")], "a"),
+            (vec![addon("a", "billet.watchdog=9"), addon("b", "talos.watchdog=0")], "b"),
+        ] {
+            let error = check_beside(&addons, image).unwrap_err().to_string();
+            assert!(
+                error.starts_with(&format!("the addon {refused:?}: it has an argument of Billet's own")),
+                "{error}"
+            );
+        }
     }
 
     #[test]

@@ -28,11 +28,13 @@ impl<'s> BootFiles<'s> {
             addon::check(name, content, boot.architecture())?;
             Ok((format!("{}/{name}", addon::FOLDER), content.as_slice()))
         };
+        let addons = source.addons.iter().map(addon).collect::<Result<_, Error>>()?;
+        addon::check_beside(&source.addons, &boot.command_line)?;
         let enrol = source.enrolment.as_ref().map_or("", |(_, how)| how.setting());
         Ok(Self {
             source,
             uki: source.uki()?,
-            addons: source.addons.iter().map(addon).collect::<Result<_, Error>>()?,
+            addons,
             settings: format!("{}{enrol}", boot.loader_config),
             configs: boot.config_key.as_ref().map(bundle::blank),
         })

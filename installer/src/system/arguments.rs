@@ -82,6 +82,18 @@ fn changed(image: &str, extra: &[String], place: &'static str) -> Result<String,
     Ok(line)
 }
 
+/// The first argument of init that stands in the line twice.
+#[cfg(feature = "image")]
+pub(crate) fn twice(line: &str) -> Option<&str> {
+    let mut known = Vec::new();
+    line.split_ascii_whitespace().find(|word| {
+        let Some(name) = init_name(word) else { return false };
+        let again = known.contains(&name);
+        known.push(name);
+        again
+    })
+}
+
 fn name(argument: &str) -> &str {
     argument.split_once('=').map_or(argument, |(name, _)| name)
 }
@@ -122,8 +134,11 @@ mod tests {
             changed("billet.watchdog=60 a.watchdog=1", "talos.watchdog=0"),
             "a.watchdog=1 talos.watchdog=0"
         );
+        assert_eq!(twice("quiet talos.platform=a quiet billet.watchdog=1"), None);
+        assert_eq!(twice("talos.platform=a billet.platform=b"), Some("billet.platform=b"));
         let both = "talos.environment=A=1 talos.environment=B=2";
         assert_eq!(changed("talos.environment=A=1", "talos.environment=B=2"), both);
+        assert_eq!(twice(both), None);
     }
 
     #[test]
