@@ -10,7 +10,8 @@ mod suite;
 mod tally;
 mod twice;
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{self, PathBuf};
 use std::thread;
 use std::time::Instant;
 
@@ -25,7 +26,7 @@ use suite::{Suite, Suites};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// The long run: more rounds, and a second build in another place that must give the same bytes.
+    /// The long run: more rounds, and a build in another place that must give the same bytes.
     #[arg(long)]
     long: bool,
     /// Only suites whose name contains this.
@@ -39,6 +40,20 @@ pub(crate) struct Options {
     modules: Option<PathBuf>,
 }
 
+impl Options {
+    /// What `xtask build` has to be told, in whatever folder, for the same kernel.
+    fn kernel_arguments(&self) -> Result<Vec<OsString>> {
+        let mut arguments = Vec::new();
+        for (option, given) in [("--kernel", &self.kernel), ("--modules", &self.modules)] {
+            let Some(given) = given else { continue };
+            let named = option == "--kernel" && build::is_name(given);
+            let given = if named { given.clone() } else { path::absolute(given)? };
+            arguments.extend([option.into(), given.into()]);
+        }
+        Ok(arguments)
+    }
+}
+
 pub(crate) fn run(options: &Options) -> Result<()> {
     let began = Instant::now();
     host::ensure_packages(Need::Test)?;
@@ -49,7 +64,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         suites.end(build)
     });
     if was_built {
-        with_what_was_built(&mut suites, options.long);
+        with_what_was_built(&mut suites, options);
     }
     suites.explain();
     let minutes = began.elapsed().as_secs() / 60;
@@ -86,7 +101,8 @@ fn without_machines(suites: &mut Suites, long: bool) {
     suites.call("power-cut certificate", || super::certify::run(&super::certify::Options::all(long)));
 }
 
-fn with_what_was_built(suites: &mut Suites, long: bool) {
+fn with_what_was_built(suites: &mut Suites, options: &Options) {
+    let long = options.long;
     // They start the containerd that the build unpacked, which mounts what it unpacks.
     if rustix::process::geteuid().is_root() {
         suites.tests(&Suite::cargo("containerd", &CONTAINERD_TESTS));
@@ -103,7 +119,11 @@ fn with_what_was_built(suites: &mut Suites, long: bool) {
     suites.tests(&Suite::cargo("virtual machines", &machines).long(long).live());
     costs::show();
     if long {
-        suites.call("same bytes twice", twice::run);
+        suites.call("same bytes twice", || {
+            // Nothing to do but where this suite was asked for alone.
+            built(options)?;
+            twice::run(&options.kernel_arguments()?)
+        });
     }
 }
 
