@@ -27,6 +27,8 @@ const UPGRADE_LIMIT: Duration = Duration::from_secs(120);
 /// One start that fails: the longest waits are those for a disk (45 s) and of a machined that crashes (26 s).
 const START_LIMIT: Duration = Duration::from_secs(100);
 const DISK_BYTES: u64 = 4 << 30;
+/// `IMAGE_DOS_HEADER`, in which firmware finds where the program begins.
+const PROGRAM_HEAD_BYTES: usize = 64;
 const CONFIG: &str = "/system/state/config.yaml";
 
 /// What is wrong with a new system.
@@ -127,9 +129,11 @@ fn no_init(parts: &mut Parts, _: &Registry) -> Result<()> {
     Ok(())
 }
 
-/// The firmware and the stub find no kernel to start in the UKI.
+/// The firmware and the stub find no kernel to start in the UKI: it has a kernel's header, which a node looks at, and no
+/// program's.
 fn no_kernel(parts: &mut Parts, _: &Registry) -> Result<()> {
-    parts.boot_part("vmlinuz")?.fill(0x5a);
+    let head = parts.boot_part("vmlinuz")?.get_mut(..PROGRAM_HEAD_BYTES);
+    head.context("the kernel is shorter than a program's head")?.fill(0x5a);
     Ok(())
 }
 
