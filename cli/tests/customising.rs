@@ -51,7 +51,7 @@ fn layers(home: &Path, image: &str) -> Vec<String> {
 /// What is left in the folder beside what was made.
 fn hidden(home: &Path) -> Vec<String> {
     let names = fs::read_dir(home).unwrap().map(|item| item.unwrap().file_name().into_string().unwrap());
-    names.filter(|name| name.starts_with(".billetctl-") || name.ends_with(".partial")).collect()
+    names.filter(|name| name.starts_with(".billetctl-") || name.ends_with("-partial")).collect()
 }
 
 #[test]
@@ -95,27 +95,26 @@ fn a_profile_makes_an_image_and_a_layer_is_added_to_that() {
     assert!(hidden(home).is_empty() && hidden(&home.join("out")).is_empty());
 }
 
-/// A run that was killed left these; one that is there has what looks the same.
+/// A run that was killed left these; nobody holds the lock of its folder, as a run does that goes on.
 #[test]
 fn what_a_killed_run_left_is_swept() {
     let dir = tempfile::tempdir().unwrap();
     let home = dir.path();
     parts::parts(home);
-    // Above the largest number that Linux gives (PID_MAX_LIMIT, 2^22).
-    write(home, "out/.billetctl-99999999/base.layer", "x");
-    write(home, "out/metal-amd64.raw.99999999-0.partial", "x");
-    write(home, "out/metal-amd64.raw.zst.99999999.unpacked", "x");
-    let running = format!("out/.billetctl-{}/base.layer", std::process::id());
-    write(home, &running, "x");
-    write(home, "out/words.partial", "x");
+    write(home, "out/.billetctl-17/base.layer", "x");
+    write(home, "out/metal-amd64.raw.17-0.billet-partial", "x");
+    write(home, "out/metal-amd64.raw.zst.17.billet-partial", "x");
+    write(home, "out/.billetctl-18/base.layer", "x");
+    let lock = fs::File::open(home.join("out/.billetctl-18")).unwrap();
+    lock.lock().unwrap();
+    write(home, "out/words.17.partial", "x");
     said(home, &["image", "build", "--from", "parts", "--kind", "uki", "--output", "out"]);
     let mut left: Vec<_> = fs::read_dir(home.join("out"))
         .unwrap()
         .map(|item| item.unwrap().file_name().into_string().unwrap())
         .collect();
     left.sort();
-    let running = format!(".billetctl-{}", std::process::id());
-    assert_eq!(left, [running.as_str(), "metal-amd64-uki.efi", "words.partial"]);
+    assert_eq!(left, [".billetctl-18", "metal-amd64-uki.efi", "words.17.partial"]);
 }
 
 #[test]
@@ -137,7 +136,7 @@ fn a_run_that_is_ended_or_fails_leaves_nothing() {
         let work = home.join(format!("new/out/.billetctl-{}", running.id()));
         let is_squashed = || {
             let files = fs::read_dir(&work).into_iter().flatten().flatten();
-            files.filter(|file| file.file_name().to_string_lossy().ends_with(".partial")).count() > 0
+            files.filter(|file| file.file_name().to_string_lossy().ends_with("-partial")).count() > 0
         };
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(120);
         while !is_squashed() {

@@ -60,4 +60,6 @@ mod squashfs;
 pub use disk::config_volume;
 pub use error::Error;
 pub use layout::{BIOS_BYTES, EFI_BYTES, META_BYTES, ROOT_BYTES, STATE_BYTES};
+#[cfg(feature = "image")]
+pub use output::UNFINISHED;
 pub use progress::{Progress, silent};

@@ -15,6 +15,9 @@ use crate::Error;
 /// Zeros of this length and alignment are left out: a block of every common file system.
 const HOLE_BYTES: usize = 4096;
 
+/// End of the names of what is not whole yet, behind a dot and the number of the process that makes it.
+pub const UNFINISHED: &str = ".billet-partial";
+
 /// How many outputs this process has opened.
 static OUTPUTS: AtomicU64 = AtomicU64::new(0);
 
@@ -55,7 +58,7 @@ fn beside(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     // Process and number keep two builds apart that write the same file, in this process or another.
     let number = OUTPUTS.fetch_add(1, Ordering::Relaxed);
-    name.push(format!(".{}-{number}.partial", std::process::id()));
+    name.push(format!(".{}-{number}{UNFINISHED}", std::process::id()));
     PathBuf::from(name)
 }
 

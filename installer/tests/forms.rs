@@ -9,12 +9,12 @@ use std::path::Path;
 use std::process::Command;
 
 use common::{noise, text, tool};
+use installer::addon;
 use installer::custom::{self, Profile};
 use installer::image::{Kind, Source, container};
 use installer::layer::{self, Spec};
 use installer::secure_boot::{Enrol, Enrolment, Signer, Time};
 use installer::system::{BootParts, System};
-use installer::{addon, bundle};
 use ondisk::Architecture;
 use ondisk::pe::Image;
 
@@ -139,7 +139,7 @@ fn a_packed_disk_is_the_disk() {
         assert!(fs::metadata(&packed).unwrap().len() < 16 << 20, "{kind:?}");
     }
     let left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert!(!left.iter().any(|name| name.to_string_lossy().contains("unpacked")), "{left:?}");
+    assert!(!left.iter().any(|name| name.to_string_lossy().contains("partial")), "{left:?}");
 }
 
 #[test]
@@ -363,7 +363,7 @@ fn disk_and_iso_bring_signed_addons() {
     let read = |source: &Source| {
         let iso = fs::read(build(source, Kind::Iso, dir.path())).unwrap();
         let bytes = iso.len() as u64;
-        bundle::boot_files(&mut iso.as_slice(), bytes, addon::FOLDER, addon::SUFFIX, 1 << 20).unwrap()
+        addon::of_disk(&mut iso.as_slice(), bytes).unwrap()
     };
     assert_eq!(read(&source), source.addons);
     assert!(read(&Source { addons: Vec::new(), ..source.clone() }).is_empty());

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use super::Source;
 use super::boot_files::BootFiles;
 use super::packed::Packed;
+use crate::output::UNFINISHED;
 use crate::{Error, Progress, disk};
 
 pub(super) fn write(
@@ -31,7 +32,7 @@ pub(super) fn write_packed(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(), Error> {
     let mut raw = path.as_os_str().to_owned();
-    raw.push(format!(".{}.unpacked", std::process::id()));
+    raw.push(format!(".{}{UNFINISHED}", std::process::id()));
     let raw = PathBuf::from(raw);
     let written =
         write(source, sector_bytes, &raw, progress).and_then(|()| packed.write(&raw, path, progress));

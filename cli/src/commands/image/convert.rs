@@ -5,6 +5,7 @@
 //! Source: qemu-img(1).
 
 use anyhow::{Context as _, Result, bail};
+use installer::UNFINISHED;
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -43,7 +44,9 @@ impl Converted {
     }
 
     pub(super) fn write(self, raw: &Path, path: &Path) -> Result<()> {
-        let fresh = Partial(path.with_added_extension(format!("{}.partial", std::process::id())));
+        let mut fresh = path.as_os_str().to_owned();
+        fresh.push(format!(".{}{UNFINISHED}", std::process::id()));
+        let fresh = Partial(fresh.into());
         let words = ["convert", "-f", "raw"];
         let output = Command::new(PROGRAM).args(words).args(self.options()).arg(raw).arg(&fresh.0).output();
         let output = output.with_context(|| {

@@ -1,13 +1,16 @@
 //! What an image is made with beside its place: a folder for what is unpacked, and files that are not whole yet.
 //!
-//! Owns: that folder; removing all of it at the end, at a failure, at Ctrl-C and SIGTERM, and what an earlier run left that
-//! was killed. An output folder that was made and has nothing in it goes too.
-//! Does not: touch what a process has that is still there, or anything without a process's number in its name.
+//! Owns: that folder, which is locked while somebody works in it; removing all of it at the end, at a failure, at Ctrl-C and
+//! SIGTERM, and what an earlier run left that was killed. An output folder that was made and has nothing in it goes too.
+//! Does not: touch what a process has that is still there, in another container too, or anything whose name is not of
+//! billetctl.
 //! Fails by: what cannot be removed is left; what counts is the result, or why there is none.
 
-use anyhow::{Context as _, Error, Result};
+use anyhow::{Context as _, Error, Result, bail};
+use installer::UNFINISHED;
 use std::{
-    fs, io,
+    fs::{self, File, TryLockError},
+    io,
     path::{Path, PathBuf},
     process,
 };
@@ -20,8 +23,8 @@ use crate::output::bytes_si;
 
 /// The folder's name, before the number of the process.
 const FOLDER: &str = ".billetctl-";
-/// Ends of the names of what is not whole.
-const UNFINISHED: [&str; 2] = [".partial", ".unpacked"];
+/// How often what is left is removed: the image is being made by another thread, which is not told of a signal.
+const REMOVALS: u32 = 3;
 /// What Linux says of a full disk.
 const FULL: &str = "No space left on device";
 /// Exit status of a program that a signal ended, without the signal's number, as shells count it.
@@ -30,6 +33,9 @@ const SIGNALLED: i32 = 128;
 /// The folder; gone with this value.
 pub(super) struct Work {
     left: Leavings,
+    work: PathBuf,
+    /// The folder, locked; the lock ends with the process, however it ends.
+    _lock: File,
     /// Bytes that were free at the beginning.
     free_bytes: Option<u64>,
     interruption: JoinHandle<()>,
@@ -40,7 +46,6 @@ pub(super) struct Work {
 struct Leavings {
     /// Where the results go.
     output: PathBuf,
-    work: PathBuf,
     /// Folders that were not there, the innermost first.
     made: Vec<PathBuf>,
 }
@@ -52,20 +57,19 @@ impl Work {
         let made = output.ancestors().take_while(|path| *path != Path::new("") && !path.exists());
         let made = made.map(Path::to_owned).collect();
         fs::create_dir_all(output).with_context(|| format!("create {}", output.display()))?;
-        sweep(output, &|process| !Path::new("/proc").join(process.to_string()).exists());
-        let work = output.join(format!("{FOLDER}{}", process::id()));
-        let left = Leavings { output: output.to_owned(), work, made };
+        sweep(output);
+        let lock = claim(&work_in(output, process::id()))?;
+        let left = Leavings { output: output.to_owned(), made };
         let signals = [SignalKind::interrupt(), SignalKind::terminate()];
         let [interrupt, terminate] = signals.map(|kind| signal(kind).context("wait for signals"));
         let interruption = tokio::spawn(interrupted(interrupt?, terminate?, left.clone()));
         let free_bytes = rustix::fs::statvfs(output).ok().map(|status| status.f_bavail * status.f_frsize);
-        let new = Self { left, free_bytes, interruption };
-        fs::create_dir_all(new.path()).with_context(|| format!("create {}", new.path().display()))?;
-        Ok(new)
+        let work = work_in(output, process::id());
+        Ok(Self { left, work, _lock: lock, free_bytes, interruption })
     }
 
     pub(super) fn path(&self) -> &Path {
-        &self.left.work
+        &self.work
     }
 
     /// An error with what a full disk lacks, where it is that.
@@ -83,8 +87,9 @@ impl Drop for Work {
 
 impl Leavings {
     fn remove(&self) {
-        let _ = fs::remove_dir_all(&self.work);
-        sweep(&self.output, &|process| process == process::id());
+        for _ in 0..REMOVALS {
+            remove(&self.output, process::id());
+        }
         for folder in &self.made {
             // One with something in it stays.
             let _ = fs::remove_dir(folder);
@@ -92,25 +97,68 @@ impl Leavings {
     }
 }
 
-/// Removes what processes left that are `gone`.
-fn sweep(folder: &Path, gone: &dyn Fn(u32) -> bool) {
-    for item in fs::read_dir(folder).into_iter().flatten().flatten() {
+fn work_in(output: &Path, process: u32) -> PathBuf {
+    output.join(format!("{FOLDER}{process}"))
+}
+
+/// A new folder of nobody else's, locked.
+fn claim(work: &Path) -> Result<File> {
+    loop {
+        match fs::create_dir(work) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => bail!(
+                "{} is in use: another billetctl, in another container, has the same process number and writes to the same \
+                 folder; wait for it, or write to another folder (--output)",
+                work.display()
+            ),
+            made => made.with_context(|| format!("create {}", work.display()))?,
+        }
+        let lock = match File::open(work) {
+            // Swept by another process before it was locked.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            lock => lock.with_context(|| format!("open {}", work.display()))?,
+        };
+        // Where a file system has no locks, no other process removes the folder.
+        let _ = lock.lock();
+        if work.exists() {
+            return Ok(lock);
+        }
+    }
+}
+
+/// Removes what processes left that are gone: nobody has their folder's lock.
+fn sweep(output: &Path) {
+    for item in fs::read_dir(output).into_iter().flatten().flatten() {
         let name = item.file_name();
-        if !name.to_str().and_then(process_of).is_some_and(gone) {
+        let number = name.to_str().and_then(|name| name.strip_prefix(FOLDER));
+        let Some(process) = number.and_then(|number| number.parse().ok()) else { continue };
+        let Ok(folder) = File::open(item.path()) else { continue };
+        let is_left = match folder.try_lock() {
+            Ok(()) => true,
+            Err(TryLockError::WouldBlock) => false,
+            // A file system without locks. This process has not begun.
+            Err(TryLockError::Error(_)) => process == process::id(),
+        };
+        if is_left {
+            remove(output, process);
+        }
+    }
+}
+
+/// Removes what a process has: its folder last, without which nobody would know of the rest.
+fn remove(output: &Path, process: u32) {
+    for item in fs::read_dir(output).into_iter().flatten().flatten() {
+        if item.file_name().to_str().and_then(process_of) != Some(process) {
             continue;
         }
         let is_folder = item.file_type().is_ok_and(|kind| kind.is_dir());
         let _ = if is_folder { fs::remove_dir_all(item.path()) } else { fs::remove_file(item.path()) };
     }
+    let _ = fs::remove_dir_all(work_in(output, process));
 }
 
-/// The process that something of this name belongs to: `.billetctl-7`, `disk.raw.7.unpacked`, `disk.raw.7-1.partial`.
+/// The process that is making a file or folder of this name: `disk.raw.7-1.billet-partial`.
 fn process_of(name: &str) -> Option<u32> {
-    if let Some(number) = name.strip_prefix(FOLDER) {
-        return number.parse().ok();
-    }
-    let stem = UNFINISHED.iter().find_map(|end| name.strip_suffix(end))?;
-    let (_, numbers) = stem.rsplit_once('.')?;
+    let (_, numbers) = name.strip_suffix(UNFINISHED)?.rsplit_once('.')?;
     numbers.split_once('-').map_or(numbers, |(process, _)| process).parse().ok()
 }
 
@@ -148,18 +196,57 @@ mod tests {
     #[test]
     fn names_tell_whose_they_are() {
         for (name, process) in [
-            (".billetctl-17", Some(17)),
-            ("metal-amd64.raw.17-3.partial", Some(17)),
-            ("metal-amd64.raw.zst.17.unpacked", Some(17)),
-            ("metal-amd64.raw.zst.17.unpacked.17-0.partial", Some(17)),
-            ("metal-amd64.partial", None),
-            ("notes.unpacked", None),
+            ("metal-amd64.raw.17-3.billet-partial", Some(17)),
+            ("metal-amd64.raw.zst.17.billet-partial", Some(17)),
+            ("metal-amd64.raw.zst.17.billet-partial.17-0.billet-partial", Some(17)),
+            ("metal-amd64.billet-partial", None),
+            ("17.billet-partial", None),
+            ("dump.20261123.partial", None),
+            ("linux-6.1.115.unpacked", None),
             ("metal-amd64.raw", None),
-            (".billetctl-x", None),
-            ("17.partial", None),
         ] {
             assert_eq!(process_of(name), process, "{name}");
         }
+    }
+
+    #[test]
+    fn what_a_killed_process_left_goes_and_everything_else_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let output = dir.path();
+        let others = ["dump.17.partial", "linux-6.1.17.unpacked", "x.18-0.billet-partial", "metal-amd64.raw"];
+        let killed = ["x.17-0.billet-partial", "y.17.billet-partial"];
+        for name in others.iter().chain(&killed) {
+            fs::write(output.join(name), "").unwrap();
+        }
+        fs::create_dir(work_in(output, 17)).unwrap();
+        fs::write(work_in(output, 17).join("disk.raw"), "old").unwrap();
+        let live = claim(&work_in(output, 18)).unwrap();
+        sweep(output);
+        let mut left: Vec<String> = fs::read_dir(output)
+            .unwrap()
+            .map(|item| item.unwrap().file_name().into_string().unwrap())
+            .collect();
+        left.sort();
+        assert_eq!(left, [".billetctl-18", others[0], others[1], others[3], others[2]]);
+        let taken = claim(&work_in(output, 18)).unwrap_err().to_string();
+        assert!(taken.contains("has the same process number"), "{taken}");
+        drop(live);
+        sweep(output);
+        assert!(!work_in(output, 18).exists() && !output.join(others[2]).exists());
+    }
+
+    /// In a container the process number may be the same every time: what a killed run left is not this run's.
+    #[tokio::test]
+    async fn what_a_killed_run_with_this_number_left_is_not_used() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = work_in(dir.path(), process::id());
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("disk.raw"), "old").unwrap();
+        let work = Work::new(dir.path()).unwrap();
+        assert_eq!(work.path(), folder);
+        assert!(fs::read_dir(&folder).unwrap().next().is_none());
+        drop(work);
+        assert!(fs::read_dir(dir.path()).unwrap().next().is_none());
     }
 
     #[test]
