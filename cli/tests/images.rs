@@ -511,7 +511,51 @@ fn one_image_has_a_config_for_each_machine() {
     fs::write(home.path().join("disk.zst"), [0x28, 0xb5, 0x2f, 0xfd, 0]).unwrap();
     let packed =
         ["image", "add-config", "disk.zst", "worker.yaml", "--signing-key", "devices.key", "--serial", "B"];
-    refused(&packed, "unpack it first");
+    refused(&packed, "unpack it first (unzstd)");
+    fs::write(home.path().join("disk.zst"), [0x1f, 0x8b, 8, 0, 0]).unwrap();
+    refused(&packed, "unpack it first (gunzip");
+}
+
+/// As a node does it: whoever makes machines of images installs nothing.
+#[test]
+fn a_config_is_judged_for_the_platform_of_the_image() {
+    let home = tempfile::tempdir().unwrap();
+    let ok = |words: &[&str]| done(home.path(), words);
+    let refused = |words: &[&str]| {
+        let output = billetctl(home.path(), words);
+        let said = text(&output.stderr);
+        assert!(!output.status.success() && said.contains("install instructions are required"), "{said}");
+    };
+    parts(home.path());
+    ok(&["gen", "config-key", "--name", "devices"]);
+    ok(&["gen", "config", "demo", "https://10.0.0.1:6443", "-t", "worker", "-o", "whole.yaml"]);
+    let whole = fs::read_to_string(home.path().join("whole.yaml")).unwrap();
+    let indent = |line: &str| line.len() - line.trim_start().len();
+    let install = whole.lines().find(|line| line.trim() == "install:").map(indent).unwrap();
+    let mut inside = false;
+    let without: Vec<&str> = whole
+        .lines()
+        .filter(|line| {
+            inside = line.trim() == "install:" || inside && indent(line) > install;
+            !inside
+        })
+        .collect();
+    assert!(without.len() < whole.lines().count(), "{whole}");
+    fs::write(home.path().join("cloud.yaml"), without.join("\n")).unwrap();
+    let build = ["image", "build", "--from", "parts", "--config-key", "devices.pub", "--kind", "disk,iso"];
+    let with = |more: &[&'static str]| [&build[..], more].concat();
+    refused(&with(&["--embedded-config-path", "cloud.yaml"]));
+    ok(&with(&["--embedded-config-path", "cloud.yaml", "--platform", "aws"]));
+    for ending in ["raw", "iso"] {
+        let add = |platform: &str| {
+            let image = format!("{platform}-amd64.{ending}");
+            ["image", "add-config", &image, "cloud.yaml", "--signing-key", "devices.key", "--serial", "A"]
+                .map(str::to_owned)
+        };
+        ok(&with(&[]));
+        refused(&add("metal").each_ref().map(String::as_str));
+        ok(&add("aws").each_ref().map(String::as_str));
+    }
 }
 
 /// docs/users/secure-boot.md as a person does it: what is signed, what is refused, what is said.

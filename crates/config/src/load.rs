@@ -32,6 +32,16 @@ pub enum Mode {
 }
 
 impl Mode {
+    /// What a platform (`talos.platform=`) asks of a config. Source: spec/machine-facts.md §4.5.
+    #[must_use]
+    pub fn of_platform(name: &str) -> Self {
+        match name {
+            "metal" | "packet" | "equinixMetal" => Self::Metal,
+            "container" => Self::Container,
+            _ => Self::Cloud,
+        }
+    }
+
     /// Its name in messages.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -12,11 +12,18 @@ mod sealed;
 #[cfg(test)]
 mod tests;
 
+#[cfg(feature = "image")]
+use ondisk::Architecture;
 use ondisk::bundle::{self, Entry, Frame, PublicKey};
 use ondisk::gpt::{self, Geometry};
+#[cfg(feature = "image")]
+use ondisk::pe::Image;
 use ondisk::{Digest, ReadAt, ReadError, fat};
 use ring::signature::{ED25519, UnparsedPublicKey};
 use zeroize::Zeroizing;
+
+#[cfg(feature = "image")]
+use crate::{esp::MAX_UKI_BYTES, image::UKI_PATH, system::loader_path};
 
 pub use ondisk::bundle::{NotASelector, Selector};
 
@@ -151,62 +158,51 @@ pub fn volume(disk: &mut impl ReadAt, disk_bytes: u64) -> Result<(u64, u64), Err
 
 /// The bundle of a disk or medium as it lies there, nothing of it checked. `None`: it has none, or is no disk of ours.
 pub fn find(disk: &mut impl ReadAt, disk_bytes: u64) -> Result<Option<Zeroizing<Vec<u8>>>, Error> {
-    let (start, length) = match volume(disk, disk_bytes) {
-        Err(Error::NoVolume) => return Ok(None),
-        place => place?,
-    };
-    match read(&mut Window { disk, start, length }) {
+    let Some(mut volume) = boot_volume(disk, disk_bytes)? else { return Ok(None) };
+    match read(&mut volume) {
         Ok(file) => Ok(Some(file)),
         Err(Error::NoBundle | Error::Volume(fat::Error::NotFat32)) => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-/// A file on the volume that firmware starts a disk or medium from. `None`: there is none, or no such volume.
+/// The volume that firmware starts a disk or medium from. `None`: there is none.
+pub(crate) fn boot_volume<R: ReadAt>(disk: &mut R, disk_bytes: u64) -> Result<Option<Window<'_, R>>, Error> {
+    match volume(disk, disk_bytes) {
+        Err(Error::NoVolume) => Ok(None),
+        place => {
+            let (start, length) = place?;
+            Ok(Some(Window { disk, start, length }))
+        }
+    }
+}
+
+/// A file on that volume. `None`: there is none, or no such volume.
 pub fn boot_file(
     disk: &mut impl ReadAt,
     disk_bytes: u64,
     path: &str,
     limit_bytes: u32,
 ) -> Result<Option<Vec<u8>>, Error> {
-    let (start, length) = match volume(disk, disk_bytes) {
-        Err(Error::NoVolume) => return Ok(None),
-        place => place?,
-    };
-    let mut volume = Window { disk, start, length };
-    match fat::Reader::open(&mut volume).and_then(|mut reader| reader.read(path, limit_bytes)) {
+    let Some(volume) = boot_volume(disk, disk_bytes)? else { return Ok(None) };
+    match fat::Reader::open(volume).and_then(|mut reader| reader.read(path, limit_bytes)) {
         Err(fat::Error::NotFound(_) | fat::Error::NotFat32) => Ok(None),
         file => Ok(Some(file?)),
     }
 }
 
-/// The files of a folder on that volume whose names end so, by name. None where there is no such folder or volume.
-pub fn boot_files(
-    disk: &mut impl ReadAt,
-    disk_bytes: u64,
-    folder: &str,
-    suffix: &str,
-    limit_bytes: u32,
-) -> Result<Vec<(String, Vec<u8>)>, Error> {
-    let (start, length) = match volume(disk, disk_bytes) {
-        Err(Error::NoVolume) => return Ok(Vec::new()),
-        place => place?,
-    };
-    let mut volume = Window { disk, start, length };
-    let mut reader = match fat::Reader::open(&mut volume) {
-        Err(fat::Error::NotFat32) => return Ok(Vec::new()),
-        reader => reader?,
-    };
-    let mut entries = match reader.list(folder) {
-        Err(fat::Error::NotFound(_)) => return Ok(Vec::new()),
-        entries => entries?,
-    };
-    entries.retain(|entry| !entry.is_dir && entry.name.to_ascii_lowercase().ends_with(suffix));
-    let read = |entry: fat::DirEntry| {
-        let content = reader.read(&format!("{folder}/{}", entry.name), limit_bytes)?;
-        Ok((entry.name, content))
-    };
-    entries.into_iter().map(read).collect()
+/// The command line of the system that a disk or medium of ours starts. `None`: it starts none.
+#[cfg(feature = "image")]
+pub fn command_line(disk: &mut impl ReadAt, disk_bytes: u64) -> Result<Option<String>, Error> {
+    // Behind a boot loader it has a name of its own; without one it lies where the firmware looks.
+    for path in std::iter::once(UKI_PATH).chain(Architecture::ALL.map(loader_path)) {
+        let Some(program) = boot_file(disk, disk_bytes, path, MAX_UKI_BYTES)? else { continue };
+        let line = Image::parse(&program).ok().and_then(|program| program.section(".cmdline"));
+        if let Some(line) = line {
+            return Ok(Some(String::from_utf8_lossy(line).trim_end_matches('\0').to_owned()));
+        }
+    }
+    Ok(None)
 }
 
 /// The file of a volume; the new one where a change was cut off between the old one's end and its renaming.
@@ -241,7 +237,7 @@ pub fn entries<'b>(file: &'b [u8], key: &PublicKey) -> Result<Vec<Entry<'b>>, Er
 }
 
 /// A part of a disk, for reading.
-struct Window<'d, R> {
+pub(crate) struct Window<'d, R> {
     disk: &'d mut R,
     start: u64,
     length: u64,

@@ -127,19 +127,10 @@ struct Judged {
 /// Reads and judges a config; with the warnings.
 fn judge(node: &Node, text: &str) -> Result<Judged, Wrong> {
     let loaded = config::load(text.as_bytes()).map_err(|e| Wrong::Parse(e.to_string()))?;
-    let more =
-        loaded.validate(mode(&node.parameters.platform)).map_err(|e| Wrong::Validate(e.to_string()))?;
+    let mode = config::Mode::of_platform(&node.parameters.platform);
+    let more = loaded.validate(mode).map_err(|e| Wrong::Validate(e.to_string()))?;
     let warnings = loaded.warnings.iter().chain(&more).map(ToString::to_string).collect();
     Ok(Judged { config: loaded.config, documents: loaded.documents, warnings })
-}
-
-/// What a platform asks of a config (spec/machine-facts.md §4.5).
-fn mode(platform: &str) -> config::Mode {
-    match platform {
-        "metal" | "packet" | "equinixMetal" => config::Mode::Metal,
-        "container" => config::Mode::Container,
-        _ => config::Mode::Cloud,
-    }
 }
 
 /// Puts a config into force and keeps a copy for the next machined.

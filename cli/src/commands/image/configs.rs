@@ -11,7 +11,8 @@ use crate::{
 };
 use anyhow::{Context as _, Result, anyhow, bail};
 use installer::bundle::{self, Added, DeviceKey, New, NotASelector, Replaced, Selector, SigningKey};
-use installer::device::Disk;
+use installer::device::{BlockDevice as _, Disk};
+use installer::image::Platform;
 use std::{
     fs::{self, File},
     io::Read as _,
@@ -19,8 +20,9 @@ use std::{
 };
 
 /// What packed images begin with, and how they are unpacked.
-const PACKED: [(&[u8], &str); 3] = [
+const PACKED: [(&[u8], &str); 4] = [
     (&[0x28, 0xb5, 0x2f, 0xfd], "it is packed: unpack it first (unzstd), add configs, then flash it"),
+    (&[0x1f, 0x8b], "it is packed: unpack it first (gunzip; tar -xzf), add configs, then flash it"),
     (
         b"QFI\xfb",
         "it is a qcow2 image: add configs to the raw disk (`image build --kind disk`), then convert that",
@@ -72,9 +74,9 @@ pub(crate) struct List {
 pub(super) fn add(flags: &Add) -> Result<()> {
     let (selectors, device) = flags.machine()?;
     let key = signing_key(&flags.signing_key)?;
-    let text = judged(&flags.config)?;
     check_packing(&flags.image)?;
     let mut disk = Disk::open(&flags.image)?;
+    let text = judged(&flags.config, platform(&mut disk, &flags.image)?)?;
     let new = New {
         selectors: &selectors,
         config: text.as_bytes(),
@@ -189,16 +191,25 @@ fn signing_key(path: &Path) -> Result<SigningKey> {
     SigningKey::from_pkcs8(&block.der).with_context(|| path.display().to_string())
 }
 
-/// The config as it is, once it is known to be one that a node takes.
-pub(super) fn judged(path: &Path) -> Result<String> {
+/// The config as it is, once it is known to be one that a node on this platform takes.
+pub(super) fn judged(path: &Path, platform: Platform) -> Result<String> {
     let name = path.display().to_string();
     let text = machine_config::read_file(&name)?;
     let loaded = config::load(text.as_bytes()).with_context(|| format!("{name} is not valid"))?;
-    let more = loaded.validate(config::Mode::Metal).with_context(|| format!("{name} is not valid"))?;
+    let more = loaded
+        .validate(config::Mode::of_platform(platform.name))
+        .with_context(|| format!("{name} is not valid"))?;
     for warning in loaded.warnings.iter().chain(&more) {
         eprintln!("{name}: {warning}");
     }
     Ok(text)
+}
+
+/// Where the nodes of an image run.
+fn platform(disk: &mut Disk, path: &Path) -> Result<Platform> {
+    let bytes = disk.bytes();
+    let line = bundle::command_line(disk, bytes).with_context(|| path.display().to_string())?;
+    Ok(Platform::of(&line.unwrap_or_default()))
 }
 
 /// Refuses images whose files lie elsewhere than on the disk that they are of.
@@ -206,7 +217,7 @@ fn check_packing(path: &Path) -> Result<()> {
     let mut head = Vec::new();
     let file = File::open(path).with_context(|| format!("open {}", path.display()))?;
     file.take(4).read_to_end(&mut head).with_context(|| format!("read {}", path.display()))?;
-    if let Some((_, advice)) = PACKED.iter().find(|(magic, _)| head == *magic) {
+    if let Some((_, advice)) = PACKED.iter().find(|(magic, _)| head.starts_with(magic)) {
         bail!("{}: {advice}", path.display());
     }
     Ok(())

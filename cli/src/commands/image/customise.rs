@@ -101,7 +101,8 @@ impl Changes {
         };
         let profile = profile.and(flags);
         if let Some(path) = &profile.config {
-            configs::judged(path).map_err(|error| anyhow!("{error:#}\n{PART_ADVICE}"))?;
+            let platform = profile.platform.unwrap_or_else(|| source.platform());
+            configs::judged(path, platform).map_err(|error| anyhow!("{error:#}\n{PART_ADVICE}"))?;
         }
         Ok(custom::customise(source, &profile, work, &mut installer::silent)?)
     }
