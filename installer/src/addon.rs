@@ -5,13 +5,11 @@
 //! the arguments behind those of the UKI. What the firmware refuses is passed over.
 //! Source: systemd-stub(7), "COMPANION FILES"; the UAPI group's UKI specification, "UKI Components".
 
-use ondisk::Architecture;
 use ondisk::pe::{Image, NewSection, blank};
+use ondisk::{Architecture, ReadAt, fat};
 
-use crate::Error;
-use crate::system::command_line;
-#[cfg(feature = "image")]
-use crate::system::twice;
+use crate::system::{check_whole_line, command_line, contradiction};
+use crate::{Error, bundle};
 
 /// How the stub knows them.
 pub const SUFFIX: &str = ".addon.efi";
@@ -19,7 +17,9 @@ pub const SUFFIX: &str = ".addon.efi";
 pub const FOLDER: &str = "loader/addons";
 /// What upgrades put behind an image's line.
 #[cfg(feature = "image")]
-const ADDED_LATER: &str = "billet.generation=";
+const ADDED_LATER: &str = "billet.generation=000000";
+/// Longest one that is read: headers, a command line, signatures.
+const MOST_BYTES: u32 = 1 << 20;
 /// FAT32 takes longer names; these fit a line.
 const LONGEST_NAME: usize = 100;
 
@@ -52,12 +52,14 @@ pub fn check(name: &str, addon: &[u8], architecture: Architecture) -> Result<(),
              rename it",
         );
     }
-    if Image::parse(addon)?.section(".cmdline").is_none() {
+    let program = Image::parse(addon).ok();
+    let has = |section| program.as_ref().is_some_and(|program| program.section(section).is_some());
+    if !has(".cmdline") {
         return refused(
             "it is no addon with kernel arguments: make one with `billetctl gen secureboot addon`",
         );
     }
-    if Image::parse(addon)?.section(".linux").is_some() {
+    if has(".linux") {
         return refused(
             "it is a UKI and no addon: make images of it with `billetctl image build --kind uki`",
         );
@@ -68,21 +70,71 @@ pub fn check(name: &str, addon: &[u8], architecture: Architecture) -> Result<(),
     Ok(())
 }
 
-/// Refuses addons beside a command line that has one of their arguments already, where init takes one value alone.
+/// Those of the volume that firmware starts a disk or medium from, by name. None where there is no such volume.
+pub fn of_disk(disk: &mut impl ReadAt, disk_bytes: u64) -> Result<Vec<(String, Vec<u8>)>, Error> {
+    bundle::boot_volume(disk, disk_bytes)?.map_or_else(|| Ok(Vec::new()), of_volume)
+}
+
+/// Those of a FAT32 volume; none where it is no such volume.
+pub(crate) fn of_volume(volume: impl ReadAt) -> Result<Vec<(String, Vec<u8>)>, Error> {
+    let mut reader = match fat::Reader::open(volume) {
+        Err(fat::Error::NotFat32) => return Ok(Vec::new()),
+        reader => reader?,
+    };
+    let mut entries = match reader.list(FOLDER) {
+        Err(fat::Error::NotFound(_)) => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    entries.retain(|entry| !entry.is_dir && entry.name.to_ascii_lowercase().ends_with(SUFFIX));
+    let read = |entry: fat::DirEntry| match reader.read(&format!("{FOLDER}/{}", entry.name), MOST_BYTES) {
+        Err(fat::Error::TooLong(_)) => Err(Error::Addon {
+            name: entry.name,
+            reason: "it is longer than 1 MiB, which no addon is: take it off the EFI system partition",
+        }),
+        content => Ok((entry.name, content?)),
+    };
+    entries.into_iter().map(read).collect()
+}
+
+/// Refuses addons of an image with this command line, see [`check_beside`].
 #[cfg(feature = "image")]
-pub(crate) fn check_beside(addons: &[(String, Vec<u8>)], command_line: &str) -> Result<(), Error> {
-    let mut line = format!("{command_line} {ADDED_LATER}");
+pub(crate) fn check_in_image(addons: &[(String, Vec<u8>)], command_line: &str) -> Result<(), Error> {
+    check_behind(addons, format!("{command_line} {ADDED_LATER}"))
+}
+
+/// Refuses addons, by name, beside a UKI which would not start with them: an argument of init has another value in its
+/// command line or in two of them, or the kernel would cut the line off. What is no addon nothing loads: it is passed over.
+pub fn check_beside(addons: &[(String, Vec<u8>)], uki: &[u8]) -> Result<(), Error> {
+    if addons.is_empty() {
+        return Ok(());
+    }
+    check_behind(addons, line_of(&Image::parse(uki)?))
+}
+
+fn check_behind(addons: &[(String, Vec<u8>)], mut line: String) -> Result<(), Error> {
     for (name, addon) in addons {
-        let added = Image::parse(addon)?.section(".cmdline").unwrap_or_default();
-        line = format!("{line} {}", String::from_utf8_lossy(added));
-        if twice(&line).is_some() {
-            let reason = "it has an argument of Billet's own (`billet.`, `talos.`) that the image, an upgrade or another addon \
-                has too, and a second value ends every start: leave it away, and make the image with the value (`image \
-                build --extra-kernel-arg`, `--platform`)";
-            return Err(Error::Addon { name: name.clone(), reason });
+        let Ok(addon) = Image::parse(addon) else { continue };
+        let refused = |reason| Err(Error::Addon { name: name.clone(), reason });
+        line = format!("{line} {}", line_of(&addon));
+        if contradiction(&line).is_some() {
+            return refused(
+                "an argument of Billet's own (`billet.`, `talos.`) has another value in it than in the command line of the \
+                 system or in another addon, and with two values a machine does not start: leave it out of one of them",
+            );
+        }
+        if check_whole_line(&line).is_err() {
+            return refused(
+                "with it the command line is longer than the 2047 bytes that the kernel takes: shorten kernel arguments or \
+                 leave some out",
+            );
         }
     }
     Ok(())
+}
+
+fn line_of(program: &Image<'_>) -> String {
+    let line = program.section(".cmdline").unwrap_or_default();
+    String::from_utf8_lossy(line).trim_end_matches('\0').to_owned()
 }
 
 #[cfg(test)]
@@ -100,18 +152,36 @@ mod tests {
         };
         let image = "quiet talos.platform=metal";
         let fine = [addon("a", "billet.watchdog=9"), addon("b", "talos.environment=A=1")];
-        check_beside(&fine, image).unwrap();
+        check_in_image(&fine, image).unwrap();
+        // A value that is there already.
+        check_in_image(&[addon("a", "billet.platform=metal")], image).unwrap();
         for (addons, refused) in [
             (vec![addon("a", "billet.platform=aws")], "a"),
             (vec![addon("a", "billet.generation=3")], "a"),
             (vec![addon("a", "billet.watchdog=9"), addon("b", "talos.watchdog=0")], "b"),
         ] {
-            let error = check_beside(&addons, image).unwrap_err().to_string();
-            assert!(
-                error.starts_with(&format!("the addon {refused:?}: it has an argument of Billet's own")),
-                "{error}"
-            );
+            let error = check_in_image(&addons, image).unwrap_err().to_string();
+            let start = format!("the addon {refused:?}: an argument of Billet's own");
+            assert!(error.starts_with(&start), "{error}");
         }
+        let long = |bytes| [addon("a", "quiet"), addon("b", &"x".repeat(bytes))];
+        let left = 2047 - "quiet talos.platform=metal billet.generation=000000 quiet quiet quiet ".len();
+        check_in_image(&long(left), image).unwrap();
+        let error = check_in_image(&long(left + 1), image).unwrap_err().to_string();
+        assert!(error.starts_with("the addon \"b\": with it the command line is longer"), "{error}");
+    }
+
+    #[test]
+    fn a_system_that_would_not_start_with_the_addons_there_is_refused() {
+        let own = Architecture::OWN;
+        let section = NewSection { name: ".cmdline", content: b"quiet billet.watchdog=30\0" };
+        let blank = blank(own);
+        let uki = Image::parse(&blank).unwrap().append(&[section]).unwrap();
+        let with = |word: &str| [("a.addon.efi".to_owned(), assemble(own, &words(&[word])).unwrap())];
+        check_beside(&with("billet.watchdog=30"), &uki).unwrap();
+        check_beside(&[("b.addon.efi".to_owned(), b"noise".to_vec())], &uki).unwrap();
+        let error = check_beside(&with("talos.watchdog=9"), &uki).unwrap_err().to_string();
+        assert!(error.starts_with("the addon \"a.addon.efi\": an argument"), "{error}");
     }
 
     #[test]
@@ -133,7 +203,7 @@ mod tests {
         let kernel = NewSection { name: ".linux", content: b"kernel" };
         let uki = Image::parse(&addon).unwrap().append(&[kernel]).unwrap();
         assert!(error(check("site.addon.efi", &uki, own)).contains("it is a UKI"));
-        assert!(check("site.addon.efi", b"noise", own).is_err());
+        assert!(error(check("site.addon.efi", b"noise", own)).contains("no addon with kernel arguments"));
         for (bad, wanted) in [
             (&[][..], "at least one"),
             (&["quiet", "-panic"], "takes none of the image away"),

@@ -76,11 +76,23 @@ pub enum Error {
     #[error("compress the initramfs")]
     Compress(#[source] io::Error),
     /// A kernel argument that cannot stand in a command line.
-    #[error("the kernel argument {argument:?} is empty or has a control character: correct {place}")]
+    #[error(
+        "the kernel argument {argument:?} is empty, has a control character, or is a -name with more behind it: correct {place}"
+    )]
     KernelArgument {
         /// The argument.
         argument: String,
         /// Where it comes from.
+        place: &'static str,
+    },
+    /// An argument of init with two values.
+    #[error(
+        "the kernel argument {name} has two values, and a machine with both does not start: leave one out of {place}"
+    )]
+    TwoValues {
+        /// Its name. Not its values, which may be configs.
+        name: String,
+        /// Where the second one comes from.
         place: &'static str,
     },
     /// A kernel argument that says where an image runs.
@@ -513,6 +525,9 @@ pub enum Error {
         /// Why.
         source: crate::bundle::Error,
     },
+    /// The volume that firmware starts a disk from could not be read.
+    #[error("read the EFI system partition")]
+    BootVolume(#[from] crate::bundle::Error),
     /// An ISO 9660 image could not be laid out.
     #[error(transparent)]
     Iso(#[from] ondisk::iso9660::Error),

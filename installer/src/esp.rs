@@ -11,10 +11,10 @@ use ondisk::fat::{self, Reader};
 use crate::device::{BlockDevice, Part, apply};
 use crate::entries::{Entry, FOLDER};
 use crate::grub::{self, Counted};
-use crate::{Error, Progress};
+use crate::{Error, Progress, addon};
 
 /// Longest UKI that is read: kernel and initramfs together are about 20 MB.
-const MAX_UKI_BYTES: u32 = 256 << 20;
+pub(crate) const MAX_UKI_BYTES: u32 = 256 << 20;
 
 /// Longest of GRUB's files that is read.
 const MAX_GRUB_BYTES: u32 = 64 << 10;
@@ -69,9 +69,18 @@ impl<'d, D: BlockDevice + ?Sized> Esp<'d, D> {
         Ok(Some(Reader::open(&mut self.part)?.read(&path, MAX_GRUB_BYTES)?))
     }
 
-    /// Whether the loader of this disk can start a UKI: GRUB cannot pass every command line on. Nothing is written.
+    /// Whether this disk can start a UKI: GRUB cannot pass every command line on, and addons may contradict it. Nothing is
+    /// written.
     pub fn check(&mut self, uki: &[u8]) -> Result<(), Error> {
-        if self.counted()?.is_some() { grub::script(uki).map(drop) } else { Ok(()) }
+        if self.counted()?.is_some() {
+            grub::script(uki)?;
+        }
+        addon::check_beside(&self.addons()?, uki)
+    }
+
+    /// The addons that the stub of every UKI takes, by name.
+    pub fn addons(&mut self) -> Result<Vec<(String, Vec<u8>)>, Error> {
+        addon::of_volume(&mut self.part)
     }
 
     /// Adds a UKI and reads it back.

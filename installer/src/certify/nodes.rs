@@ -136,9 +136,17 @@ impl Node {
 
     /// The same before its first boot: no STATE, no EPHEMERAL, nothing in META.
     pub fn fresh(variant: Variant<'_>, system: &System) -> Result<Self, Fault> {
+        Self::fresh_with(variant, system, &variant.loader_files())
+    }
+
+    /// The same with these files beside the UKI.
+    pub(crate) fn fresh_with(
+        variant: Variant<'_>,
+        system: &System,
+        loader: &[fat::File<'_>],
+    ) -> Result<Self, Fault> {
         let mut disk = variant.blank();
-        let loader = variant.loader_files();
-        let spec = variant.spec(system, &loader, false);
+        let spec = variant.spec(system, loader, false);
         let plan = install::plan(&mut disk, identity(), &spec)?;
         install::apply(&mut disk, &plan, &spec, &mut system.source(), &mut silent)?;
         let running = Running { slot: Slot::A, entry: Entry { generation: 1, trial: None } };

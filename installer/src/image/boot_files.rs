@@ -29,7 +29,7 @@ impl<'s> BootFiles<'s> {
             Ok((format!("{}/{name}", addon::FOLDER), content.as_slice()))
         };
         let addons = source.addons.iter().map(addon).collect::<Result<_, Error>>()?;
-        addon::check_beside(&source.addons, &boot.command_line)?;
+        addon::check_in_image(&source.addons, &boot.command_line)?;
         let enrol = source.enrolment.as_ref().map_or("", |(_, how)| how.setting());
         Ok(Self {
             source,

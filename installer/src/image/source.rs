@@ -180,6 +180,10 @@ impl Source {
 
     /// Signs what firmware starts: UKI, boot loader, addons. The last step before a form is made.
     pub fn sign(&mut self, signer: &Signer) -> Result<(), Error> {
+        // Nothing is signed that nothing would load.
+        for (name, addon) in &self.addons {
+            addon::check(name, addon, self.system.boot.architecture())?;
+        }
         self.system.boot.signed_uki = secure_boot::sign(&self.uki()?, signer)?;
         self.system.boot.loader = secure_boot::sign(&self.system.boot.loader, signer)?;
         for (_, addon) in &mut self.addons {

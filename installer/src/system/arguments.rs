@@ -38,7 +38,7 @@ fn check_length(line: &str, most_bytes: usize) -> Result<(), Error> {
     })
 }
 
-/// Arguments of init that may stand there several times; of all others of its own a second one ends the boot.
+/// Arguments of init that may have several values; of all others of its own a second value ends the boot.
 const SEVERAL: [&str; 2] = ["environment", "network.interface.ignore"];
 
 /// The image's line with the user's arguments behind it. `console=` arguments replace the image's, and so do those of
@@ -56,41 +56,51 @@ pub(crate) fn command_line_of_image(image: &str, extra: &[String]) -> Result<Str
 /// `place`: where the arguments come from.
 fn changed(image: &str, extra: &[String], place: &'static str) -> Result<String, Error> {
     for argument in extra {
-        if argument.chars().any(char::is_control) || argument.trim().is_empty() {
+        // `-a b` would take `a` away and leave it open what becomes of `b`.
+        let is_one = !argument.starts_with('-') || !argument.contains(' ');
+        if argument.chars().any(char::is_control) || argument.trim().is_empty() || !is_one {
             return Err(Error::KernelArgument { argument: argument.clone(), place });
         }
+    }
+    // Without arguments the line stays as it is, to the byte.
+    if extra.is_empty() {
+        check_whole_line(image)?;
+        return Ok(image.to_owned());
     }
     let removed: Vec<&str> = extra
         .iter()
         .filter_map(|argument| argument.strip_prefix('-'))
         .chain(extra.iter().any(|argument| argument.starts_with("console=")).then_some("console"))
         .collect();
-    let replaced: Vec<&str> = extra.iter().filter_map(|argument| init_name(argument)).collect();
+    // One argument may be several words.
+    let words = extra.iter().flat_map(|argument| argument.split_ascii_whitespace());
+    let replaced: Vec<String> = words.filter_map(init_name).collect();
     let gone = |word: &str| {
         removed.iter().any(|removed| *removed == name(word) || *removed == word)
             || init_name(word).is_some_and(|name| replaced.contains(&name))
     };
-    // Without arguments the line stays as it is, to the byte.
-    if extra.is_empty() {
-        check_whole_line(image)?;
-        return Ok(image.to_owned());
-    }
     let kept = image.split_ascii_whitespace().filter(|word| !gone(word));
     let added = extra.iter().map(String::as_str).filter(|argument| !argument.starts_with('-'));
     let line = kept.chain(added).collect::<Vec<_>>().join(" ");
+    if let Some(word) = contradiction(&line) {
+        return Err(Error::TwoValues { name: name(word).to_owned(), place });
+    }
     check_whole_line(&line)?;
     Ok(line)
 }
 
-/// The first argument of init that stands in the line twice.
-#[cfg(feature = "image")]
-pub(crate) fn twice(line: &str) -> Option<&str> {
-    let mut known = Vec::new();
+/// The first argument of init that has another value than it had before in the line: init starts nothing then.
+pub(crate) fn contradiction(line: &str) -> Option<&str> {
+    let mut known: Vec<(String, &str)> = Vec::new();
     line.split_ascii_whitespace().find(|word| {
         let Some(name) = init_name(word) else { return false };
-        let again = known.contains(&name);
-        known.push(name);
-        again
+        let value = word.split_once('=').map_or("", |(_, value)| value);
+        // Several addresses of one root are mirrors.
+        let mirrors = |earlier: &str| name == "root" && earlier.contains("://") && value.contains("://");
+        let contradicts =
+            known.iter().any(|(other, earlier)| *other == name && *earlier != value && !mirrors(earlier));
+        known.push((name, value));
+        contradicts
     })
 }
 
@@ -98,11 +108,11 @@ fn name(argument: &str) -> &str {
     argument.split_once('=').map_or(argument, |(name, _)| name)
 }
 
-/// The name without prefix of an argument of init that stands there once.
-fn init_name(argument: &str) -> Option<&str> {
+/// The name, without prefix, of an argument of init that takes one value. `-` and `_` are one letter, as in the kernel.
+fn init_name(argument: &str) -> Option<String> {
     let name = name(argument);
-    let name = name.strip_prefix("billet.").or_else(|| name.strip_prefix("talos."))?;
-    (!SEVERAL.contains(&name)).then_some(name)
+    let name = name.strip_prefix("billet.").or_else(|| name.strip_prefix("talos."))?.replace('-', "_");
+    (!SEVERAL.contains(&name.as_str())).then_some(name)
 }
 
 #[cfg(test)]
@@ -134,11 +144,46 @@ mod tests {
             changed("billet.watchdog=60 a.watchdog=1", "talos.watchdog=0"),
             "a.watchdog=1 talos.watchdog=0"
         );
-        assert_eq!(twice("quiet talos.platform=a quiet billet.watchdog=1"), None);
-        assert_eq!(twice("talos.platform=a billet.platform=b"), Some("billet.platform=b"));
         let both = "talos.environment=A=1 talos.environment=B=2";
         assert_eq!(changed("talos.environment=A=1", "talos.environment=B=2"), both);
-        assert_eq!(twice(both), None);
+    }
+
+    /// One word of several, in one argument or in several arguments.
+    #[test]
+    fn words_of_one_argument_count_one_by_one() {
+        let changed = |extra: &[&str]| {
+            let extra: Vec<String> = extra.iter().map(|word| (*word).to_owned()).collect();
+            command_line("talos.platform=metal gpt", &extra)
+        };
+        assert_eq!(changed(&["quiet talos.platform=aws"]).unwrap(), "gpt quiet talos.platform=aws");
+        let twice = ["billet.watchdog=9", "talos.watchdog=9"];
+        assert_eq!(changed(&twice).unwrap(), "talos.platform=metal gpt billet.watchdog=9 talos.watchdog=9");
+        for two in
+            [&["billet.watchdog=9", "quiet", "talos.watchdog=30"][..], &["a billet.slot=1 billet.slot=2"]]
+        {
+            let error = changed(two).unwrap_err().to_string();
+            assert!(error.contains("has two values") && error.contains("extraKernelArgs"), "{error}");
+        }
+        assert!(matches!(changed(&["-gpt quiet"]), Err(Error::KernelArgument { .. })));
+    }
+
+    #[test]
+    fn what_init_would_not_start_with_is_known() {
+        for fine in [
+            "quiet talos.platform=a quiet billet.watchdog=1",
+            "talos.platform=a billet.platform=a",
+            "talos.environment=A=1 talos.environment=B=2 talos.network.interface.ignore=a billet.network.interface.ignore=b",
+            "billet.root=http://a/ talos.root=https://b/ ip=dhcp ip=dhcp",
+        ] {
+            assert_eq!(contradiction(fine), None, "{fine}");
+        }
+        for (line, word) in [
+            ("talos.platform=a billet.platform=b", "billet.platform=b"),
+            ("billet.root=disk billet.root=http://a/", "billet.root=http://a/"),
+            ("talos.logging.kernel=a talos.config_early=x billet.config-early=y", "billet.config-early=y"),
+        ] {
+            assert_eq!(contradiction(line), Some(word), "{line}");
+        }
     }
 
     #[test]

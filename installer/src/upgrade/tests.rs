@@ -3,8 +3,11 @@
 use std::io::{Cursor, Read};
 
 use ondisk::manifest::Layer;
+use ondisk::pe::{Image, NewSection, blank};
+use ondisk::{Architecture, fat};
 
 use super::*;
+use crate::addon;
 use crate::certify::{Judge, Node, System, Variant};
 use crate::device::Recorder;
 use crate::silent;
@@ -45,6 +48,31 @@ fn what_cannot_be_upgraded_is_refused_before_anything_is_written() {
     let bare = Table { partitions: Vec::new(), ..table.clone() };
     let error = refuse(&mut |r| upgrade(r, &bare, Running { slot, entry }, &new).unwrap_err());
     assert!(error.starts_with("the disk has no partition EFI"), "{error}");
+}
+
+/// The stub puts both lines together, and init starts nothing with two values.
+#[test]
+fn a_system_that_contradicts_an_addon_of_the_disk_is_refused_before_anything_is_written() {
+    let old = VARIANT.system("v1");
+    let addon = addon::assemble(Architecture::OWN, &["billet.watchdog=9".to_owned()]).unwrap();
+    let mut files = VARIANT.loader_files().to_vec();
+    files.push(fat::File { path: "loader/addons/site.addon.efi", content: &addon });
+    let Node { disk, table, running } = Node::fresh_with(VARIANT, &old, &files).unwrap();
+    let attempt = |line: &'static str| {
+        let blank = blank(Architecture::OWN);
+        let section = NewSection { name: ".cmdline", content: line.as_bytes() };
+        let uki = Image::parse(&blank).unwrap().append(&[section]).unwrap();
+        let new = System { uki, ..VARIANT.system("v2") };
+        let mut recorder = Recorder::new(disk.clone());
+        let done = upgrade(&mut recorder, &table, running, &new);
+        (done.map_err(|error| error.to_string()), recorder.finish().0.events.is_empty())
+    };
+    let (error, nothing_was_written) = attempt("quiet billet.watchdog=30 billet.generation=2");
+    let error = error.unwrap_err();
+    assert!(error.starts_with("the addon \"site.addon.efi\": an argument of Billet's own"), "{error}");
+    assert!(nothing_was_written);
+    let (done, nothing_was_written) = attempt("quiet billet.watchdog=9 billet.generation=2");
+    assert!(done.is_ok() && !nothing_was_written, "{done:?}");
 }
 
 #[test]

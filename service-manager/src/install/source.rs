@@ -130,6 +130,7 @@ impl Prepared {
             .then(|| grub::Parts::read(&node.root.join(system::FOLDER)))
             .transpose()?;
         let addons = configuration::medium_addons(node).map_err(Failure::Other)?;
+        addon::check_beside(&addons, &uki)?;
         let addons = addons.into_iter().map(|(name, content)| (format!("{}/{name}", addon::FOLDER), content));
         let (loader, loader_config) = (boot.loader, boot.loader_config);
         Ok(Self { manifest, uki, loader, loader_config, addons: addons.collect(), grub, layers })

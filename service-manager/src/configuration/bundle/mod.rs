@@ -29,9 +29,6 @@ const MEDIUM: &str = "/run/billet/medium";
 /// Longest file for firmware that is read: a UKI has about 16 MB.
 const BOOT_FILE_BYTES: u32 = 256 << 20;
 
-/// Longest addon that is read: headers, a command line, signatures.
-const ADDON_BYTES: u32 = 1 << 20;
-
 /// How long the drivers of network cards may take, whose addresses tell this machine from others.
 const CARDS_DEADLINE: Duration = Duration::from_secs(5);
 /// Between two looks meanwhile.
@@ -88,12 +85,12 @@ pub(crate) fn boot_file(node: &Node, path: &str) -> Result<Option<Vec<u8>>, Stri
 /// The addons on the EFI system partition of the medium that this machine was started from, by name.
 pub(crate) fn medium_addons(node: &Node) -> Result<Vec<(String, Vec<u8>)>, String> {
     let Some(device) = medium(node) else { return Ok(Vec::new()) };
-    let failed =
-        |error: &dyn std::fmt::Display| format!("read {} of {}: {error}", addon::FOLDER, device.display());
+    let failed = |error: &dyn std::error::Error| {
+        format!("read {} of {}: {}", addon::FOLDER, device.display(), chain(error))
+    };
     let mut disk = Volume::open(&node.path(&device.display().to_string())).map_err(|error| failed(&error))?;
     let bytes = disk.bytes().map_err(|error| failed(&error))?;
-    installer::bundle::boot_files(&mut disk, bytes, addon::FOLDER, addon::SUFFIX, ADDON_BYTES)
-        .map_err(|error| failed(&error))
+    addon::of_disk(&mut disk, bytes).map_err(|error| failed(&error))
 }
 
 /// What an entry is compared with, and opened by.

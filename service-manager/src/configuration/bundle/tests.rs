@@ -256,8 +256,9 @@ async fn addons_are_those_of_the_medium() {
     found.sort();
     let wanted = [("Other.Addon.EFI", &b"other"[..]), ("site.addon.efi", b"site")];
     assert_eq!(found, wanted.map(|(name, content)| (name.to_owned(), content.to_vec())));
-    let long = vec![7; ADDON_BYTES as usize + 1];
+    let long = vec![7; (1 << 20) + 1];
     medium_with(root.path(), &[file("loader/addons/long.addon.efi", &long)]);
     let error = medium_addons(&node).unwrap_err();
-    assert!(error.starts_with("read loader/addons of /dev/sr0: "), "{error}");
+    let wanted = "read loader/addons of /dev/sr0: the addon \"long.addon.efi\": it is longer than 1 MiB";
+    assert!(error.starts_with(wanted), "{error}");
 }
