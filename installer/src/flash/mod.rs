@@ -7,6 +7,8 @@
 
 pub mod disks;
 
+#[cfg(test)]
+mod device_tests;
 mod error;
 mod form;
 mod image;
