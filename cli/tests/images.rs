@@ -6,7 +6,7 @@ mod parts;
 use std::{
     fs::{self, File},
     io::{BufRead as _, BufReader},
-    os::unix::fs::FileExt as _,
+    os::unix::fs::{FileExt as _, MetadataExt as _},
     path::Path,
     process::{Command, Output},
 };
@@ -195,14 +195,17 @@ fn a_packed_image_that_is_not_whole_leaves_no_file() {
 }
 
 #[test]
-fn ctrl_c_says_how_it_goes_on() {
+fn ctrl_c_says_how_it_goes_on_and_so_it_does() {
     let home = tempfile::tempdir().unwrap();
-    // 100 GB of zeros, which are unpacked and not written.
-    let image = frame(&boot_record(MIB), 800_000, None);
-    fs::write(home.path().join("long.zst"), image).unwrap();
+    // More than lies between two notes, then 8 GB of zeros, which are unpacked and not written.
+    let (noted, zero_blocks) = (80 * MIB, 65_536);
+    let mut start = boot_record(noted);
+    start.extend((0..noted).map(|at| u8::try_from(at % 251).unwrap() | 1));
+    fs::write(home.path().join("long.zst"), frame(&start, zero_blocks, None)).unwrap();
+    let words = ["flash", "long.zst", "target", "--yes"];
     let mut command = Command::new(env!("CARGO_BIN_EXE_billetctl"));
     command.env("HOME", home.path()).env_remove("XDG_STATE_HOME").current_dir(home.path());
-    command.args(["flash", "long.zst", "target"]).stderr(std::process::Stdio::piped());
+    command.args(words).stderr(std::process::Stdio::piped());
     let mut running = command.spawn().unwrap();
     let mut lines = BufReader::new(running.stderr.take().unwrap()).lines().map(Result::unwrap);
     let began = lines.find(|line| line.starts_with("write 10 %"));
@@ -212,6 +215,25 @@ fn ctrl_c_says_how_it_goes_on() {
     assert!(began.is_some(), "{rest:?}");
     assert_eq!(running.wait().unwrap().code(), Some(130));
     assert_eq!(rest.last().map(String::as_str), Some("interrupted: the same command goes on where it was"));
+    let target = home.path().join("target");
+    let mut record = [1; 512];
+    File::open(&target).unwrap().read_exact_at(&mut record, 0).unwrap();
+    assert_eq!(record, [0; 512], "it starts something");
+    let again = billetctl(home.path(), &words);
+    let said = text(&again.stderr);
+    // What is written in one go ends with the piece in which 64 MiB are reached.
+    let kept = said.rsplit_once("written and read back, ").map(|(_, kept)| kept.trim_end());
+    let kept = kept.and_then(|kept| kept.strip_suffix(" MB were there from an earlier attempt"));
+    let kept: u64 = kept.and_then(|kept| kept.parse().ok()).unwrap_or_else(|| panic!("{said}"));
+    assert!(again.status.success() && (64..85).contains(&kept), "{said}");
+    let file = File::open(&target).unwrap();
+    assert_eq!(file.metadata().unwrap().len(), (start.len() + zero_blocks * (128 << 10)) as u64);
+    let mut found = vec![0; start.len()];
+    file.read_exact_at(&mut found, 0).unwrap();
+    assert!(found == start);
+    // The rest is a hole.
+    let allocated = file.metadata().unwrap().blocks() * 512;
+    assert!(allocated < (start.len() + 4 * MIB) as u64, "{allocated}");
 }
 
 /// What a host's program says; a program that is missing fails the test by name.

@@ -88,7 +88,11 @@ pub(crate) fn run(flags: &Flags, format: Format) -> Result<()> {
         0 => String::new(),
         kept => format!(", {} were there from an earlier attempt", bytes_si(kept)),
     };
-    eprintln!("{name}: {} written and read back{kept}", bytes_si(done.written_bytes));
+    let left = match done.left_bytes {
+        0 => String::new(),
+        left => format!("; behind the layers {} were left as they are", bytes_si(left)),
+    };
+    eprintln!("{name}: {} written and read back{kept}{left}", bytes_si(done.written_bytes));
     Ok(())
 }
 
@@ -132,7 +136,18 @@ fn candidates(image: &Image, disks: &[Disk]) -> Table {
     table
 }
 
-/// What is going to happen, in three lines.
+/// What zeros cost, where they cost something.
+fn zeros(image: &Image, disk: &Disk) -> String {
+    let which = match image.zero_bytes() {
+        _ if disk.zeroes_at_once => return String::new(),
+        Some(0) => return String::new(),
+        Some(bytes) => format!("{} of them", bytes_si(bytes)),
+        None => "those that count".to_owned(),
+    };
+    format!("zeros   {which} are written too, which takes its time: this disk makes none by itself\n")
+}
+
+/// What is going to happen, in a few lines.
 fn plan(image: &Image, target: &Target, renews: bool) -> String {
     let partitions = match image.table() {
         Some(table) => {
@@ -161,6 +176,7 @@ fn plan(image: &Image, target: &Target, renews: bool) -> String {
         Target::File { path, bytes: None } => format!("target  {}: a new file\n", path.display()),
     });
     if let Target::Disk(disk) = target {
+        text.push_str(&zeros(image, disk));
         for used in &disk.uses {
             text.push_str(&format!("in use  {used}\n"));
         }

@@ -121,6 +121,18 @@ impl BlockDevice for Direct {
         self.cached.zero(offset, length)
     }
 
+    fn zeroes_at_once(&self) -> bool {
+        self.cached.zeroes_at_once()
+    }
+
+    fn is_file(&self) -> bool {
+        self.cached.is_file()
+    }
+
+    fn is_gone(&self) -> bool {
+        self.cached.is_gone()
+    }
+
     fn flush(&mut self) -> Result<(), DeviceError> {
         self.cached.flush()
     }

@@ -23,6 +23,9 @@ const FILE_SECTOR_BYTES: u32 = 512;
 /// gather a tenth of the memory first, and the flush would wait for all of that.
 const SOON_BYTES: usize = 1 << 20;
 
+/// What is written of zeros at once, to a file whose file system knows no holes.
+static ZEROS: [u8; 256 << 10] = [0; 256 << 10];
+
 /// What a disk is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Use {
@@ -42,6 +45,8 @@ pub struct Disk {
     bytes: u64,
     sector_bytes: u32,
     is_block_device: bool,
+    /// Whether it makes zeros without writing them: believed until it refuses.
+    zeroes_at_once: bool,
 }
 
 impl Disk {
@@ -106,7 +111,7 @@ impl Disk {
         } else {
             (file.metadata().map_err(fail)?.len(), file_sector_bytes)
         };
-        Ok(Self { file, path: name, bytes, sector_bytes, is_block_device })
+        Ok(Self { file, path: name, bytes, sector_bytes, is_block_device, zeroes_at_once: true })
     }
 
     /// Whether the disk was pulled out: the kernel says of such a one that it has no bytes, or nothing at all.
@@ -137,6 +142,21 @@ impl Disk {
         if self.is_block_device {
             let _ = sys::block::reread_partitions(&self.file);
         }
+    }
+
+    /// Writes zeros where they cannot be had for nothing.
+    fn write_zeros(&self, offset: u64, length: u64) -> io::Result<()> {
+        if self.is_block_device {
+            return sys::block::zero_out(&self.file, offset, length).map_err(io::Error::from);
+        }
+        let mut done = 0;
+        while done < length {
+            let count = (length - done).min(ZEROS.len() as u64);
+            let zeros = usize::try_from(count).ok().and_then(|count| ZEROS.get(..count));
+            self.file.write_all_at(zeros.unwrap_or(&[]), offset + done)?;
+            done += count;
+        }
+        Ok(())
     }
 
     /// A write behind the end of an image file would make it longer.
@@ -171,19 +191,33 @@ impl BlockDevice for Disk {
 
     fn zero(&mut self, offset: u64, length: u64) -> Result<(), DeviceError> {
         self.check("zero", offset, length)?;
+        if length == 0 {
+            return Ok(());
+        }
         let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        let zeroed = match (length, self.is_block_device) {
-            (0, _) => Ok(()),
-            // A disk that can forget a range does so at once, whatever its length; others are written.
-            (_, true) => match fallocate(&self.file, hole, offset, length) {
-                Err(sys::Errno::OPNOTSUPP | sys::Errno::INVAL) => {
-                    sys::block::zero_out(&self.file, offset, length)
-                }
-                other => other,
-            },
-            (_, false) => fallocate(&self.file, hole, offset, length),
+        // A disk that can forget a range does so at once, whatever its length, as a file system does that knows holes.
+        let zeroed = match fallocate(&self.file, hole, offset, length) {
+            Err(sys::Errno::OPNOTSUPP) => {
+                self.zeroes_at_once = false;
+                self.write_zeros(offset, length)
+            }
+            Err(sys::Errno::INVAL) if self.is_block_device => self.write_zeros(offset, length),
+            other => other.map_err(io::Error::from),
         };
-        zeroed.map_err(|errno| self.failed("zero", offset, length, errno.into()))
+        zeroed.map_err(|error| self.failed("zero", offset, length, error))
+    }
+
+    fn zeroes_at_once(&self) -> bool {
+        self.zeroes_at_once
+    }
+
+    fn is_file(&self) -> bool {
+        !self.is_block_device
+    }
+
+    fn is_gone(&self) -> bool {
+        // The one above.
+        Self::is_gone(self)
     }
 
     fn flush(&mut self) -> Result<(), DeviceError> {

@@ -29,6 +29,22 @@ pub trait BlockDevice: ReadAt {
     /// Makes `length` bytes from `offset` read as zeros.
     fn zero(&mut self, offset: u64, length: u64) -> Result<(), DeviceError>;
 
+    /// Whether it makes zeros without writing them, so that any length takes the same moment. Known for sure once
+    /// something was made zeros.
+    fn zeroes_at_once(&self) -> bool {
+        true
+    }
+
+    /// Whether it is a file, for which its file system may have no room.
+    fn is_file(&self) -> bool {
+        false
+    }
+
+    /// Whether it was pulled out.
+    fn is_gone(&self) -> bool {
+        false
+    }
+
     /// Returns once everything written before is on the medium.
     fn flush(&mut self) -> Result<(), DeviceError>;
 
@@ -121,6 +137,18 @@ impl<D: BlockDevice + ?Sized> BlockDevice for Part<'_, D> {
     fn zero(&mut self, offset: u64, length: u64) -> Result<(), DeviceError> {
         let place = self.place(offset, length).ok_or_else(|| Self::outside("zero", offset, length))?;
         self.device.zero(place, length)
+    }
+
+    fn zeroes_at_once(&self) -> bool {
+        self.device.zeroes_at_once()
+    }
+
+    fn is_file(&self) -> bool {
+        self.device.is_file()
+    }
+
+    fn is_gone(&self) -> bool {
+        self.device.is_gone()
     }
 
     fn flush(&mut self) -> Result<(), DeviceError> {

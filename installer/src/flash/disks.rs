@@ -41,6 +41,8 @@ pub struct Disk {
     pub uses: Vec<String>,
     /// Whether this machine runs from it.
     pub is_system: bool,
+    /// Whether it makes zeros without writing them, as it says of itself.
+    pub zeroes_at_once: bool,
     /// The file that it is made of, if it is a loop device.
     pub backing_file: Option<PathBuf>,
 }
@@ -140,6 +142,7 @@ fn look(folder: &Path, name: String, users: &Users) -> Disk {
         is_read_only: number("ro") == 1,
         uses,
         is_system,
+        zeroes_at_once: number("queue/write_zeroes_max_bytes") > 0,
         backing_file: Some(text(&folder.join("loop/backing_file")))
             .filter(|path| !path.is_empty())
             .map(Into::into),
@@ -249,6 +252,8 @@ mod tests {
             put(&format!("sys/block/{name}/device/model"), &format!("Model {name}  \n"));
             put(&format!("sys/block/{name}/device/vendor"), "ACME    ");
         }
+        put("sys/block/sda/queue/write_zeroes_max_bytes", "2147450880\n");
+        put("sys/block/sdb/queue/write_zeroes_max_bytes", "0\n");
         put("sys/block/sdb/device/serial", "4C53");
         put("sys/block/sda/sda2/partition", "2");
         put("sys/block/sda/sda2/dev", "8:2");
@@ -278,6 +283,7 @@ mod tests {
         assert_eq!((stick.model.as_str(), stick.serial.as_str()), ("ACME Model sdb", "4C53"));
         assert_eq!((stick.bytes, stick.sector_bytes), (60000 * 512, 512));
         assert_eq!(stick.refusal(false), None);
+        assert!(system.zeroes_at_once && !stick.zeroes_at_once);
     }
 
     #[test]

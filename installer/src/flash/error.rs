@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::device::DeviceError;
+use crate::device::{BlockDevice, DeviceError};
 
 /// The operation that failed, its object, and what to do.
 #[derive(Debug, thiserror::Error)]
@@ -121,6 +121,14 @@ pub enum Error {
         /// The write.
         source: DeviceError,
     },
+    /// The disk was pulled out.
+    #[error("{target} is gone: put it back and run the same command again, and it goes on where it was")]
+    Gone {
+        /// The disk.
+        target: String,
+        /// The write.
+        source: DeviceError,
+    },
     /// The disk could not be written.
     #[error(
         "the disk stopped taking the image: run the same command again once it is there, and it goes on where it was"
@@ -157,10 +165,15 @@ pub enum Error {
 
 impl Error {
     /// A write to `target` that failed.
-    pub(super) fn of_write(target: &str, source: DeviceError) -> Self {
+    ///
+    /// Whatever number the kernel gives for a write to a disk that is not there any more: the one for a full file
+    /// system is among them (Linux' `blkdev_write_iter`, of a disk without a length).
+    pub(super) fn of_write(target: &str, device: &dyn BlockDevice, source: DeviceError) -> Self {
+        let target = target.to_owned();
         match source.source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                Self::Full { target: target.to_owned(), source }
+            _ if device.is_gone() => Self::Gone { target, source },
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded if device.is_file() => {
+                Self::Full { target, source }
             }
             _ => Self::Write(source),
         }

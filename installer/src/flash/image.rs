@@ -7,17 +7,20 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::ops::Range;
 use std::os::unix::fs::{FileExt as _, FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-use ondisk::gpt::{self, Geometry, Table};
+use ondisk::gpt::{self, Geometry, Table, types};
 use ondisk::{Digest, iso9660};
 use rustix::fs::SeekFrom as Place;
 
 use super::Error;
 use super::form::{self, Head, Mistake};
 use super::packed::{self, Fault, decoder};
+use super::zeros::{self, length};
 use crate::device::Buffer;
+use crate::upgrade::Slot;
 
 /// What is read at once.
 pub(super) const CHUNK_BYTES: usize = 4 << 20;
@@ -54,7 +57,10 @@ pub struct Image {
     path: PathBuf,
     kind: Kind,
     bytes: u64,
-    mapped_bytes: u64,
+    /// Of a packed image none are known.
+    holes: Vec<Range<u64>>,
+    /// Whether it is whole, as far as can be seen.
+    is_checked: bool,
     head: Vec<u8>,
     table: Option<Table>,
     identity: String,
@@ -71,7 +77,7 @@ pub(super) enum Chunk {
 impl Image {
     /// Looks at a file, and refuses one that is no image of a disk or was cut off.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let image = Self::open_as_is(path)?;
+        let image = Self { is_checked: true, ..Self::open_as_is(path)? };
         let layouts = form::layouts(&image.head);
         if layouts.is_empty() {
             let Mistake { what, advice } = form::mistake(path, &image.head);
@@ -96,12 +102,9 @@ impl Image {
         (&file).take(16).read_to_end(&mut magic).map_err(failed)?;
         check(path, &status)?;
         let kind = if magic.starts_with(&packed::MAGIC) { Kind::Zstd } else { Kind::Raw };
-        let (bytes, mapped_bytes) = match kind {
-            Kind::Raw => (status.len(), mapped(&file, status.len()).map_err(failed)?),
-            Kind::Zstd => {
-                let bytes = packed::unpacked_bytes(&file).map_err(|fault| unpack(path, fault))?;
-                (bytes, bytes)
-            }
+        let bytes = match kind {
+            Kind::Raw => status.len(),
+            Kind::Zstd => packed::unpacked_bytes(&file).map_err(|fault| unpack(path, fault))?,
         };
         let mut head = vec![0; usize::try_from(bytes.min(HEAD_BYTES)).unwrap_or(0)];
         match kind {
@@ -114,8 +117,13 @@ impl Image {
         let changed = (status.mtime(), status.mtime_nsec());
         let identity = format!("{bytes} {changed:?} {}", Digest::sha256(&[&head]));
         let bytes = bytes.next_multiple_of(SECTOR_BYTES);
+        let holes = match kind {
+            Kind::Raw => holes(&file, bytes).map_err(failed)?,
+            Kind::Zstd => Vec::new(),
+        };
         let table = read_table(&head, bytes);
-        Ok(Self { path: path.to_owned(), kind, bytes, mapped_bytes, head, table, identity })
+        let path = path.to_owned();
+        Ok(Self { path, kind, bytes, holes, is_checked: false, head, table, identity })
     }
 
     /// Where the file lies.
@@ -139,7 +147,33 @@ impl Image {
     /// How much of it is not a hole; of a packed image all of it.
     #[must_use]
     pub fn mapped_bytes(&self) -> u64 {
-        self.mapped_bytes
+        self.bytes - self.holes.iter().map(length).sum::<u64>()
+    }
+
+    /// How much of its holes has to be on a disk that can make no zeros without writing them; none: what of a packed
+    /// image is zeros shows only when it is unpacked.
+    #[must_use]
+    pub fn zero_bytes(&self) -> Option<u64> {
+        (!self.is_packed()).then(|| zeros::counting(&self.holes, self.slots()).iter().map(length).sum())
+    }
+
+    /// Its holes; of a packed image none are known.
+    pub(super) fn holes(&self) -> &[Range<u64>] {
+        &self.holes
+    }
+
+    /// The root slots of an image of ours that is written for what it is: of these it is known who reads what.
+    pub(super) fn slots(&self) -> Vec<Range<u64>> {
+        let table = self.table.as_ref().filter(|_| self.is_checked && self.is_ours());
+        let slots = [Slot::A, Slot::B].into_iter().filter_map(|slot| {
+            let table = table?;
+            let found = table.by_name(slot.partition()).filter(|found| found.type_guid == types::LINUX)?;
+            let start = table.offset_bytes(found);
+            Some(start..start.saturating_add(table.size_bytes(found)))
+        });
+        let mut slots: Vec<_> = slots.collect();
+        slots.sort_by_key(|slot| slot.start);
+        slots
     }
 
     /// Its GUID partition table.
@@ -293,14 +327,16 @@ fn next_data(file: &File, at: u64, bytes: u64) -> io::Result<Option<(u64, u64)>>
     Ok((start < end).then_some((start, end)))
 }
 
-/// How much of a file is not a hole.
-fn mapped(file: &File, bytes: u64) -> io::Result<u64> {
-    let (mut at, mut sum) = (0, 0);
+/// What of a file nothing was written to.
+fn holes(file: &File, bytes: u64) -> io::Result<Vec<Range<u64>>> {
+    let (mut at, mut holes) = (0, Vec::new());
     while let Some((start, end)) = next_data(file, at, bytes)? {
-        sum += end - start;
+        holes.push(at..start);
         at = end;
     }
-    Ok(sum)
+    holes.push(at..bytes);
+    holes.retain(|hole| hole.start < hole.end);
+    Ok(holes)
 }
 
 /// Fills a buffer; zeros behind the end of the file.

@@ -7,16 +7,22 @@
 
 pub mod disks;
 
+#[cfg(test)]
+mod device_tests;
 mod error;
 mod form;
 mod image;
 mod journal;
+mod meter;
 mod packed;
 mod stream;
 mod target;
 #[cfg(test)]
 mod tests;
 mod write;
+mod zeros;
+#[cfg(test)]
+mod zeros_tests;
 
 pub use error::Error;
 pub use image::{HEAD_BYTES, Image};

@@ -30,6 +30,21 @@ pub(super) enum Piece<'b> {
     Bytes { offset: u64, bytes: &'b [u8] },
 }
 
+impl Piece<'_> {
+    /// Zeros in this range.
+    pub(super) fn zeros(range: &Range<u64>) -> Self {
+        Self::Zeros { offset: range.start, length: range.end.saturating_sub(range.start) }
+    }
+
+    /// Behind its last byte.
+    pub(super) fn end(&self) -> u64 {
+        match self {
+            Self::Zeros { offset, length } => offset + length,
+            Self::Bytes { offset, bytes } => offset + bytes.len() as u64,
+        }
+    }
+}
+
 /// Hands the image to `each`, from the front.
 pub(super) fn stream(
     image: &Image,
@@ -82,6 +97,25 @@ fn runs(bytes: &[u8]) -> Vec<(Range<usize>, bool)> {
         }
     }
     runs
+}
+
+/// The part of a piece that lies in a range.
+pub(super) fn clip<'b>(piece: Piece<'b>, range: &Range<u64>) -> Option<Piece<'b>> {
+    let within = |offset: u64, length: u64| {
+        let (start, end) = (offset.max(range.start), (offset + length).min(range.end));
+        (start < end).then(|| (start, end - start))
+    };
+    match piece {
+        Piece::Zeros { offset, length } => {
+            within(offset, length).map(|(offset, length)| Piece::Zeros { offset, length })
+        }
+        Piece::Bytes { offset, bytes } => {
+            let (start, length) = within(offset, bytes.len() as u64)?;
+            let skip = usize::try_from(start - offset).ok()?;
+            let bytes = bytes.get(skip..skip + usize::try_from(length).ok()?)?;
+            Some(Piece::Bytes { offset: start, bytes })
+        }
+    }
 }
 
 #[cfg(test)]

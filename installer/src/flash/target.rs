@@ -234,7 +234,7 @@ mod tests {
         }
         let device = |backing_file| {
             let (name, model, serial) = ("loop7".to_owned(), String::new(), String::new());
-            let (is_removable, is_read_only, is_system) = (false, false, false);
+            let (is_removable, is_read_only, is_system, zeroes_at_once) = (false, false, false, true);
             let (bytes, sector_bytes, uses) = (2 << 20, 512, Vec::new());
             Target::Disk(Disk {
                 name,
@@ -246,6 +246,7 @@ mod tests {
                 is_read_only,
                 uses,
                 is_system,
+                zeroes_at_once,
                 backing_file,
             })
         };

@@ -11,40 +11,85 @@ use super::*;
 use crate::device::{BlockDevice, DeviceError, Memory, Recorder};
 use crate::error::in_full;
 
-const MIB: u64 = 1 << 20;
+pub(super) const MIB: u64 = 1 << 20;
 
-/// A disk that fails from a certain operation on.
-struct Failing {
-    disk: Memory,
-    operations: usize,
-    fails_at: usize,
-    errno: i32,
+/// A disk that counts, and fails from a certain operation on.
+pub(super) struct Counted {
+    pub(super) disk: Memory,
+    pub(super) operations: usize,
+    pub(super) fails_at: usize,
+    pub(super) failure: Failure,
+    /// What it was told to make zeros.
+    pub(super) zeroed_bytes: u64,
+    pub(super) zeroes_at_once: bool,
+    /// A byte that no zeros get to.
+    pub(super) stuck: Option<u64>,
 }
 
-/// `EIO`: a disk that was pulled out.
-const GONE: i32 = 5;
+/// In which way a disk fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Failure {
+    errno: i32,
+    is_file: bool,
+    is_gone: bool,
+    /// What is said.
+    said: &'static str,
+}
 
-/// `ENOSPC`: a file that found no room.
-const FULL: i32 = 28;
+const BROKEN: Failure = Failure {
+    errno: 5, // EIO
+    is_file: false,
+    is_gone: false,
+    said: "the disk stopped taking the image: run the same command again once it is there",
+};
 
-impl Failing {
+/// What Linux answers when a disk without a length is written to.
+const GONE: Failure =
+    Failure { errno: 28, is_gone: true, said: "the disk is gone: put it back and run", ..BROKEN };
+
+/// A disk that is made of what does not suffice.
+const THIN: Failure = Failure { errno: 28, ..BROKEN };
+
+const FULL: Failure = Failure {
+    errno: 28, // ENOSPC
+    is_file: true,
+    said: "the file system of the disk is full: make room there and run",
+    ..BROKEN
+};
+
+impl Counted {
+    pub(super) fn new(disk: Memory) -> Self {
+        let (operations, fails_at, failure) = (0, usize::MAX, BROKEN);
+        let (zeroed_bytes, zeroes_at_once, stuck) = (0, true, None);
+        Self { disk, operations, fails_at, failure, zeroed_bytes, zeroes_at_once, stuck }
+    }
+
+    /// One that can make no zeros without writing them.
+    pub(super) fn slow(disk: Memory) -> Self {
+        Self { zeroes_at_once: false, ..Self::new(disk) }
+    }
+
+    fn has_failed(&self) -> bool {
+        self.operations > self.fails_at
+    }
+
     fn step(&mut self) -> Result<(), DeviceError> {
         self.operations += 1;
-        if self.operations <= self.fails_at {
+        if !self.has_failed() {
             return Ok(());
         }
-        let source = std::io::Error::from_raw_os_error(self.errno);
+        let source = std::io::Error::from_raw_os_error(self.failure.errno);
         Err(DeviceError { operation: "write", device: "test".into(), offset: 0, length: 1, source })
     }
 }
 
-impl ReadAt for Failing {
+impl ReadAt for Counted {
     fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
         self.disk.read_at(offset, buffer)
     }
 }
 
-impl BlockDevice for Failing {
+impl BlockDevice for Counted {
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
         self.step()?;
         self.disk.write_at(offset, bytes)
@@ -52,7 +97,24 @@ impl BlockDevice for Failing {
 
     fn zero(&mut self, offset: u64, length: u64) -> Result<(), DeviceError> {
         self.step()?;
-        self.disk.zero(offset, length)
+        self.zeroed_bytes += length;
+        self.disk.zero(offset, length)?;
+        match self.stuck.filter(|stuck| (offset..offset + length).contains(stuck)) {
+            Some(stuck) => self.disk.write_at(stuck, &[1]),
+            None => Ok(()),
+        }
+    }
+
+    fn zeroes_at_once(&self) -> bool {
+        self.zeroes_at_once
+    }
+
+    fn is_file(&self) -> bool {
+        self.failure.is_file
+    }
+
+    fn is_gone(&self) -> bool {
+        self.has_failed() && self.failure.is_gone
     }
 
     fn flush(&mut self) -> Result<(), DeviceError> {
@@ -69,7 +131,7 @@ impl BlockDevice for Failing {
 }
 
 /// A byte for each place, so that a piece in a wrong place is seen.
-fn pattern(offset: u64, length: usize) -> Vec<u8> {
+pub(super) fn pattern(offset: u64, length: usize) -> Vec<u8> {
     (0..length as u64).map(|at| u8::try_from((offset + at) % 251).unwrap() | 1).collect()
 }
 
@@ -86,7 +148,7 @@ fn table(bytes: u64, sector_bytes: u32) -> Table {
 }
 
 /// A sparse image with a table, data in odd places and boot code.
-fn disk_image(folder: &Path, sector_bytes: u32) -> PathBuf {
+pub(super) fn disk_image(folder: &Path, sector_bytes: u32) -> PathBuf {
     let path = folder.join("image.raw");
     let file = File::create(&path).unwrap();
     file.set_len(9 * MIB).unwrap();
@@ -101,7 +163,7 @@ fn disk_image(folder: &Path, sector_bytes: u32) -> PathBuf {
 }
 
 /// A disk full of somebody's data.
-fn used(bytes: u64) -> Memory {
+pub(super) fn used(bytes: u64) -> Memory {
     let mut disk = Memory::new(bytes, 512);
     for at in 0..bytes / MIB {
         disk.write_at(at * MIB, &vec![0xEE; 1 << 20]).unwrap();
@@ -109,12 +171,12 @@ fn used(bytes: u64) -> Memory {
     disk
 }
 
-fn request<'a>(image: &'a Image, note: Option<&'a Path>) -> Request<'a> {
+pub(super) fn request<'a>(image: &'a Image, note: Option<&'a Path>) -> Request<'a> {
     Request { image, name: "the disk", identity: "disk 1", note, seed: Some([7; 32]), is_blank: false }
 }
 
 /// What the disk must be afterwards: the image, its table at the disk's end with other GUIDs.
-fn judge(disk: &Memory, image: &Path, sector_bytes: u32) {
+pub(super) fn judge(disk: &Memory, image: &Path, sector_bytes: u32) {
     let mut disk = disk.clone();
     let bytes = disk.bytes();
     let found = ondisk::gpt::read(&mut disk, Geometry::new(sector_bytes, bytes).unwrap()).unwrap();
@@ -180,57 +242,62 @@ fn a_packed_image_is_the_same_as_a_raw_one() {
     }
 }
 
-/// Of a raw image, and of one that is unpacked on the way and has no place to begin in the middle.
+/// Of a raw image, and of one that is unpacked on the way and has no place to begin in the middle; whatever the disk fails
+/// by, and whether it makes zeros by itself.
 #[test]
 fn an_interruption_anywhere_is_gone_on_from() {
     let folder = tempfile::tempdir().unwrap();
     let raw = disk_image(folder.path(), 512);
     let packed = folder.path().join("image.raw.zst");
     std::fs::write(&packed, zstd::encode_all(&std::fs::read(&raw).unwrap()[..], 3).unwrap()).unwrap();
-    let note = folder.path().join("state/note.json");
     for path in [&raw, &packed] {
         let image = Image::open(path).unwrap();
         assert_eq!(image.is_packed(), path == &packed);
-        let failing = |fails_at| Failing { disk: used(12 * MIB), operations: 0, fails_at, errno: GONE };
-        let mut whole = failing(usize::MAX);
-        write(&request(&image, None), &mut whole, &mut crate::silent).unwrap();
-        let (operations, mut kept) = (whole.operations, 0);
-        for fails_at in 0..operations {
-            let mut device = failing(fails_at);
-            let error = write(&request(&image, Some(&note)), &mut device, &mut crate::silent).unwrap_err();
-            let said = in_full(&error);
-            assert!(
-                said.contains("it goes on where it was") && said.contains("of test: Input/output"),
-                "{said}"
-            );
-            // From the erasure on, the disk starts nothing until the first MiB is written, before the last flush.
-            let mut start = vec![0; 1 << 20];
-            device.disk.read_at(0, &mut start).unwrap();
-            if (3..operations - 1).contains(&fails_at) {
-                assert!(start.iter().all(|byte| *byte == 0), "operation {fails_at} of {operations}");
-            }
-            device.fails_at = usize::MAX;
-            let done = write(&request(&image, Some(&note)), &mut device, &mut crate::silent).unwrap();
-            kept += done.kept_bytes;
-            judge(&device.disk, &raw, 512);
-            assert!(!note.exists());
+        let all = [(BROKEN, true), (BROKEN, false), (GONE, true), (GONE, false), (THIN, true), (FULL, true)];
+        // How a disk fails has to do with no form of the image.
+        for (failure, zeroes_at_once) in all.into_iter().take(if image.is_packed() { 2 } else { all.len() }) {
+            let failing = |fails_at| {
+                let disk = Counted::new(used(12 * MIB));
+                Counted { fails_at, failure, zeroes_at_once, ..disk }
+            };
+            let kept = sweep(&image, &raw, &failing);
+            assert!(kept > 0, "nothing was gone on from: {failure:?}");
         }
-        assert!(kept > 0, "nothing was gone on from");
     }
 }
 
-#[test]
-fn a_full_file_system_is_no_faulty_disk() {
+/// Interrupts before every single operation and goes on. Returns the bytes that did not have to be written again.
+fn sweep(image: &Image, raw: &Path, failing: &dyn Fn(usize) -> Counted) -> u64 {
     let folder = tempfile::tempdir().unwrap();
-    let image = Image::open(&disk_image(folder.path(), 512)).unwrap();
-    let mut device = Failing { disk: used(12 * MIB), operations: 0, fails_at: 5, errno: FULL };
-    let error = write(&request(&image, None), &mut device, &mut crate::silent).unwrap_err();
-    let said = in_full(&error);
-    assert!(
-        said.starts_with("the file system of the disk is full: make room") && said.contains("No space"),
-        "{said}"
-    );
-    assert!(!said.contains("stopped") && !error.is_of_image(), "{said}");
+    let note = folder.path().join("state/note.json");
+    let mut whole = failing(usize::MAX);
+    write(&request(image, None), &mut whole, &mut crate::silent).unwrap();
+    let (operations, mut kept) = (whole.operations, 0);
+    for fails_at in 0..operations {
+        let mut device = failing(fails_at);
+        let error = write(&request(image, Some(&note)), &mut device, &mut crate::silent).unwrap_err();
+        let said = in_full(&error);
+        let why = std::io::Error::from_raw_os_error(device.failure.errno).to_string();
+        assert!(
+            said.starts_with(device.failure.said)
+                && said.contains("it goes on where it was")
+                && said.contains(&format!("of test: {why}")),
+            "{said}"
+        );
+        assert!(!error.is_of_image(), "{said}");
+        // From the erasure on, the disk starts nothing until the first MiB is written, before the last flush.
+        let mut start = vec![0; 1 << 20];
+        device.disk.read_at(0, &mut start).unwrap();
+        if (3..operations - 1).contains(&fails_at) {
+            assert!(start.iter().all(|byte| *byte == 0), "operation {fails_at} of {operations}");
+        }
+        device.fails_at = usize::MAX;
+        let done = write(&request(image, Some(&note)), &mut device, &mut crate::silent).unwrap();
+        kept += done.kept_bytes;
+        judge(&device.disk, raw, 512);
+        assert!(!note.exists());
+    }
+    kept
 }
 
 /// Nobody loses a disk for a note: who can keep none is told before, and whatever happens to it later is no reason to stop.

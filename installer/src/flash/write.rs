@@ -3,12 +3,13 @@
 //! Owns: their order, what is written of each piece, the comparison afterwards.
 //! Order: | step | writes | why then |
 //! |---|---|---|
-//! | erase | zeros at both ends of the disk, flush | the table of before never leads to new content |
+//! | erase | zeros at both ends of the disk, flush | the table of before never leads to new content; shows how zeros are made |
 //! | write | the image but for its first MiB and the table's copy; flush and note every 64 MiB | what is cut off starts nothing |
-//! | verify | nothing: reads all of it back | before the disk counts as anything |
+//! | verify | nothing: reads back all that was written, zeros too unless the disk made them by itself | before the disk counts as anything |
 //! | table | the copy at the end of the disk, flush; the first MiB, flush; read back | the disk is whole with the last write |
 //!
-//! A piece that an earlier attempt has noted is compared first, and written only if it is not there.
+//! A piece that an earlier attempt has noted is compared first, and written only if it is not there. Where zeros have to be
+//! written they are pieces too, and only those that count ([`super::zeros`]).
 
 use std::ops::Range;
 use std::path::Path;
@@ -17,13 +18,18 @@ use ondisk::Extent;
 use ondisk::gpt::{Geometry, Guid, Table};
 
 use super::image::{CHUNK_BYTES, HEAD_BYTES, Image};
-use super::stream::{Piece, stream};
+use super::meter::Meter;
+use super::stream::{Piece, clip, stream};
+use super::zeros::{self, Zeros};
 use super::{Error, journal};
 use crate::Progress;
-use crate::device::{BlockDevice, Buffer};
+use crate::device::{BlockDevice, Buffer, DeviceError};
 
 /// Between two notes.
 const NOTE_BYTES: u64 = 64 << 20;
+
+/// What zeros on the disk are compared with.
+static ZEROS: [u8; CHUNK_BYTES] = [0; CHUNK_BYTES];
 
 /// Bytes of boot code in the first sector, which no table owns.
 const BOOT_CODE_BYTES: usize = 440;
@@ -52,8 +58,10 @@ pub struct Done {
     pub written_bytes: u64,
     /// Bytes that were made zeros.
     pub zeroed_bytes: u64,
-    /// Bytes that an earlier attempt had written.
+    /// Bytes that an earlier attempt had written, zeros too where they have to be.
     pub kept_bytes: u64,
+    /// Bytes behind the layers of the root slots that are zeros in the image, and on the disk what they were.
+    pub left_bytes: u64,
 }
 
 /// Writes the image and proves that it is there.
@@ -64,8 +72,12 @@ pub fn write(
 ) -> Result<Done, Error> {
     let table = fitted(request, device)?;
     let (body, note) = (body(request.image), request.note);
-    let mut work = Work { request, device, progress, body, note, done: Done::default() };
+    let (slots, done) = (Vec::new(), Done::default());
+    let mut work = Work { request, device, progress, body, slots, note, done };
     work.erase()?;
+    if work.writes_zeros() {
+        work.slots = request.image.slots();
+    }
     work.write()?;
     work.verify()?;
     work.finish(table.as_ref())?;
@@ -128,66 +140,145 @@ struct Work<'w, 'r> {
     device: &'w mut dyn BlockDevice,
     progress: &'w mut dyn FnMut(Progress),
     body: Range<u64>,
+    /// Where not all zeros count; none where they cost nothing.
+    slots: Vec<Range<u64>>,
     /// Where to note from here on.
     note: Option<&'r Path>,
     done: Done,
 }
 
+/// One way through the image.
+struct Pass {
+    meter: Meter,
+    zeros: Zeros,
+    /// For what is read back.
+    room: Buffer,
+    /// Up to where an earlier attempt came.
+    noted: u64,
+    /// Bytes since this one noted something.
+    since_note: u64,
+}
+
 impl Work<'_, '_> {
     fn erase(&mut self) -> Result<(), Error> {
-        let end = self.device.bytes();
-        let length = HEAD_BYTES.min(end);
-        self.zero(0, length)?;
-        self.zero(end - length, length)?;
+        for end in self.ends() {
+            self.zero(&end)?;
+        }
         self.flush()
     }
 
-    fn write(&mut self) -> Result<(), Error> {
-        let noted = match self.request.note {
-            Some(path) => journal::read(path, self.request.image.identity(), self.request.identity),
-            None => 0,
+    /// Both ends of the disk, where tables are.
+    fn ends(&self) -> [Range<u64>; 2] {
+        let end = self.device.bytes();
+        let length = HEAD_BYTES.min(end);
+        [0..length, end - length..end]
+    }
+
+    /// Whether zeros take as long as other bytes.
+    fn writes_zeros(&self) -> bool {
+        !self.request.is_blank && !self.device.zeroes_at_once()
+    }
+
+    fn pass(&self, step: &'static str) -> Pass {
+        let image = self.request.image;
+        let written = match self.writes_zeros() {
+            true => zeros::counting(image.holes(), self.slots.clone()),
+            false => Vec::new(),
         };
-        let mut meter = Meter::new("write", self.request.image);
-        let mut since_note = 0;
-        let mut room = Buffer::new(CHUNK_BYTES);
+        Pass {
+            meter: Meter::new(step, image.bytes(), image.holes(), &written),
+            zeros: Zeros::new(self.slots.clone()),
+            room: Buffer::new(CHUNK_BYTES),
+            noted: 0,
+            since_note: 0,
+        }
+    }
+
+    /// Hands all pieces to `each`, of zeros those that count.
+    fn walk(
+        &mut self,
+        pass: &mut Pass,
+        each: fn(&mut Self, &mut Pass, Piece<'_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let body = self.body.clone();
         stream(self.request.image, |piece| {
-            let Some(piece) = clip(piece, &self.body) else { return Ok(()) };
-            meter.tell(&piece, self.progress);
-            let (end, length) = match piece {
-                Piece::Zeros { offset, length } => {
-                    self.zero(offset, length)?;
-                    (offset + length, 0)
-                }
-                Piece::Bytes { offset, bytes } => {
-                    self.put(offset, bytes, noted, &mut room)?;
-                    (offset + bytes.len() as u64, bytes.len() as u64)
-                }
+            let Some(piece) = clip(piece, &body) else { return Ok(()) };
+            let end = piece.end();
+            let counting = match piece {
+                Piece::Zeros { offset, .. } => pass.zeros.more(offset..end),
+                Piece::Bytes { .. } => pass.zeros.end().into_iter().collect(),
             };
-            since_note += length;
-            if since_note >= NOTE_BYTES && end > noted {
-                since_note = 0;
-                self.flush()?;
-                self.note(end);
+            for zeros in counting {
+                each(self, pass, Piece::zeros(&zeros))?;
             }
+            if let Piece::Bytes { .. } = piece {
+                each(self, pass, piece)?;
+            }
+            pass.meter.tell(end, self.progress);
             Ok(())
         })?;
-        meter.end(self.progress);
+        if let Some(zeros) = pass.zeros.end() {
+            each(self, pass, Piece::zeros(&zeros))?;
+        }
+        pass.meter.end(self.progress);
+        Ok(())
+    }
+
+    fn write(&mut self) -> Result<(), Error> {
+        let mut pass = self.pass("write");
+        if let Some(path) = self.request.note {
+            pass.noted = journal::read(path, self.request.image.identity(), self.request.identity);
+        }
+        self.walk(&mut pass, |work, pass, piece| match piece {
+            Piece::Bytes { offset, bytes } => work.put(offset, bytes, pass),
+            Piece::Zeros { offset, length } if work.writes_zeros() => {
+                chunks(&(offset..offset + length)).try_for_each(|chunk| work.put_zeros(&chunk, pass))
+            }
+            Piece::Zeros { offset, length } => work.zero(&(offset..offset + length)),
+        })?;
+        self.done.left_bytes = pass.zeros.left_bytes();
         self.flush()?;
         self.note(self.body.end);
         Ok(())
     }
 
     /// Writes bytes, unless an earlier attempt has.
-    fn put(&mut self, offset: u64, bytes: &[u8], noted: u64, room: &mut Buffer) -> Result<(), Error> {
+    fn put(&mut self, offset: u64, bytes: &[u8], pass: &mut Pass) -> Result<(), Error> {
         let length = bytes.len() as u64;
-        // What cannot be read is written: that mends bad sectors.
-        if offset + length <= noted && self.holds(offset, bytes, room).is_ok_and(|differs| differs.is_none())
-        {
+        if self.is_there(offset, bytes, pass) {
             self.done.kept_bytes += length;
-            return Ok(());
+        } else {
+            self.device.write_at(offset, bytes).map_err(|error| self.failed(error))?;
+            self.done.written_bytes += length;
         }
-        self.device.write_at(offset, bytes).map_err(|error| Error::of_write(self.request.name, error))?;
-        self.done.written_bytes += length;
+        self.passed(&(offset..offset + length), pass)
+    }
+
+    /// Writes zeros where that takes its time, unless an earlier attempt has.
+    fn put_zeros(&mut self, chunk: &Range<u64>, pass: &mut Pass) -> Result<(), Error> {
+        if self.is_there(chunk.start, zeros_of(chunk), pass) {
+            self.done.kept_bytes += zeros::length(chunk);
+        } else {
+            self.zero(chunk)?;
+        }
+        pass.meter.tell(chunk.end, self.progress);
+        self.passed(chunk, pass)
+    }
+
+    /// Whether an earlier attempt has written this. What cannot be read is written: that mends bad sectors.
+    fn is_there(&mut self, offset: u64, bytes: &[u8], pass: &mut Pass) -> bool {
+        offset + bytes.len() as u64 <= pass.noted
+            && self.holds(offset, bytes, &mut pass.room).is_ok_and(|differs| differs.is_none())
+    }
+
+    /// Notes now and then how far it got.
+    fn passed(&mut self, range: &Range<u64>, pass: &mut Pass) -> Result<(), Error> {
+        pass.since_note += zeros::length(range);
+        if pass.since_note >= NOTE_BYTES && range.end > pass.noted {
+            pass.since_note = 0;
+            self.flush()?;
+            self.note(range.end);
+        }
         Ok(())
     }
 
@@ -203,17 +294,26 @@ impl Work<'_, '_> {
         Ok(Some(offset + differs as u64))
     }
 
-    /// Reads everything back that is not zeros; those the disk was told to make.
+    /// Reads back everything that was written; zeros that the disk made by itself were not.
     fn verify(&mut self) -> Result<(), Error> {
-        let mut meter = Meter::new("verify", self.request.image);
-        let mut room = Buffer::new(CHUNK_BYTES);
-        stream(self.request.image, |piece| {
-            let Some(piece) = clip(piece, &self.body) else { return Ok(()) };
-            meter.tell(&piece, self.progress);
-            let Piece::Bytes { offset, bytes } = piece else { return Ok(()) };
-            self.compare(offset, bytes, &mut room)
+        let mut pass = self.pass("verify");
+        self.walk(&mut pass, |work, pass, piece| match piece {
+            Piece::Bytes { offset, bytes } => work.compare(offset, bytes, &mut pass.room),
+            Piece::Zeros { offset, length } if work.writes_zeros() => chunks(&(offset..offset + length))
+                .try_for_each(|chunk| {
+                    work.compare(chunk.start, zeros_of(&chunk), &mut pass.room)?;
+                    pass.meter.tell(chunk.end, work.progress);
+                    Ok(())
+                }),
+            Piece::Zeros { .. } => Ok(()),
         })?;
-        meter.end(self.progress);
+        if self.writes_zeros() {
+            for end in self.ends() {
+                for chunk in chunks(&(end.start.max(self.body.end)..end.end)) {
+                    self.compare(chunk.start, zeros_of(&chunk), &mut pass.room)?;
+                }
+            }
+        }
         Ok(())
     }
 
@@ -251,9 +351,7 @@ impl Work<'_, '_> {
         for extent in last {
             let mut aligned = Buffer::new(extent.bytes.len());
             aligned.bytes_mut().copy_from_slice(&extent.bytes);
-            self.device
-                .write_at(extent.offset, aligned.bytes())
-                .map_err(|error| Error::of_write(self.request.name, error))?;
+            self.device.write_at(extent.offset, aligned.bytes()).map_err(|error| self.failed(error))?;
             self.flush()?;
             self.compare(extent.offset, aligned.bytes(), &mut room)?;
             self.done.written_bytes += extent.bytes.len() as u64;
@@ -261,17 +359,22 @@ impl Work<'_, '_> {
         Ok(())
     }
 
-    fn zero(&mut self, offset: u64, length: u64) -> Result<(), Error> {
+    fn zero(&mut self, range: &Range<u64>) -> Result<(), Error> {
         if self.request.is_blank {
             return Ok(());
         }
-        self.device.zero(offset, length).map_err(|error| Error::of_write(self.request.name, error))?;
+        let length = zeros::length(range);
+        self.device.zero(range.start, length).map_err(|error| self.failed(error))?;
         self.done.zeroed_bytes += length;
         Ok(())
     }
 
     fn flush(&mut self) -> Result<(), Error> {
-        self.device.flush().map_err(|error| Error::of_write(self.request.name, error))
+        self.device.flush().map_err(|error| self.failed(error))
+    }
+
+    fn failed(&self, error: DeviceError) -> Error {
+        Error::of_write(self.request.name, &*self.device, error)
     }
 
     /// A note that cannot be kept is no reason to stop: the last one still holds.
@@ -283,51 +386,13 @@ impl Work<'_, '_> {
     }
 }
 
-/// The part of a piece that lies in a range.
-fn clip<'b>(piece: Piece<'b>, range: &Range<u64>) -> Option<Piece<'b>> {
-    let within = |offset: u64, length: u64| {
-        let (start, end) = (offset.max(range.start), (offset + length).min(range.end));
-        (start < end).then(|| (start, end - start))
-    };
-    match piece {
-        Piece::Zeros { offset, length } => {
-            within(offset, length).map(|(offset, length)| Piece::Zeros { offset, length })
-        }
-        Piece::Bytes { offset, bytes } => {
-            let (start, length) = within(offset, bytes.len() as u64)?;
-            let skip = usize::try_from(start - offset).ok()?;
-            let bytes = bytes.get(skip..skip + usize::try_from(length).ok()?)?;
-            Some(Piece::Bytes { offset: start, bytes })
-        }
-    }
+/// A range in parts that are written at once.
+fn chunks(range: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
+    let Range { start, end } = *range;
+    (start..end).step_by(CHUNK_BYTES).map(move |at| at..(at + CHUNK_BYTES as u64).min(end))
 }
 
-/// Counts what is told of the progress: of a raw image what is no hole.
-struct Meter {
-    step: &'static str,
-    counts_zeros: bool,
-    done_bytes: u64,
-    total_bytes: u64,
-}
-
-impl Meter {
-    fn new(step: &'static str, image: &Image) -> Self {
-        let total_bytes = image.mapped_bytes();
-        Self { step, counts_zeros: image.is_packed(), done_bytes: 0, total_bytes }
-    }
-
-    fn tell(&mut self, piece: &Piece<'_>, progress: &mut dyn FnMut(Progress)) {
-        self.done_bytes += match piece {
-            Piece::Zeros { length, .. } if self.counts_zeros => *length,
-            Piece::Zeros { .. } => 0,
-            Piece::Bytes { bytes, .. } => bytes.len() as u64,
-        };
-        let done_bytes = self.done_bytes.min(self.total_bytes);
-        progress(Progress { step: self.step, done_bytes, total_bytes: self.total_bytes });
-    }
-
-    /// All of it, also what is written with the table.
-    fn end(&self, progress: &mut dyn FnMut(Progress)) {
-        progress(Progress { step: self.step, done_bytes: self.total_bytes, total_bytes: self.total_bytes });
-    }
+/// As many zeros as a chunk is long.
+fn zeros_of(chunk: &Range<u64>) -> &'static [u8] {
+    usize::try_from(zeros::length(chunk)).ok().and_then(|length| ZEROS.get(..length)).unwrap_or(&ZEROS)
 }

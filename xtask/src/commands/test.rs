@@ -11,7 +11,7 @@ mod tally;
 mod twice;
 
 use std::ffi::OsString;
-use std::path::{self, PathBuf};
+use std::path::{self, Path, PathBuf};
 use std::thread;
 use std::time::Instant;
 
@@ -98,6 +98,11 @@ fn without_machines(suites: &mut Suites, long: bool) {
     suites.tests(&Suite::cargo("unit tests", &UNIT_TESTS).long(long));
     // Now, beside the build, which links on one core for minutes.
     suites.check(&Suite::cargo("machines' tests compile", &[&MACHINE_TESTS[..], &["--no-run"]].concat()));
+    if rustix::process::geteuid().is_root() && Path::new(LOOP_CONTROL).exists() {
+        suites.tests(&Suite::cargo("loop devices", &LOOP_TESTS));
+    } else {
+        note("left out without root and loop devices: the tests that flash to a disk of this machine");
+    }
     suites.call("power-cut certificate", || super::certify::run(&super::certify::Options::all(long)));
 }
 
@@ -158,6 +163,11 @@ const INIT_LINTS: [&str; 12] = [
 // compile what they need anew, with fewer features.
 
 const UNIT_TESTS: [&str; 3] = ["test", "--workspace", "--no-fail-fast"];
+
+/// Where the kernel gives out loop devices.
+const LOOP_CONTROL: &str = "/dev/loop-control";
+
+const LOOP_TESTS: [&str; 6] = ["test", "--workspace", "--lib", "on_a_loop_device", "--", "--ignored"];
 
 const CONTAINERD_TESTS: [&str; 6] = ["test", "--workspace", "--lib", "containerd_api", "--", "--ignored"];
 

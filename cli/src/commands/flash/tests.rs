@@ -12,6 +12,7 @@ fn stick() -> Disk {
         is_read_only: false,
         uses: Vec::new(),
         is_system: false,
+        zeroes_at_once: true,
         backing_file: None,
     }
 }
@@ -36,4 +37,24 @@ fn candidates_are_told_with_size_model_serial_and_what_speaks_against_them() {
         "device": "/dev/sdb", "size": 16_000_000_000_u64, "model": "ACME Stick", "serial": "4C53", "note": ""
     });
     assert_eq!(table.to_value()[0], first);
+}
+
+#[test]
+fn zeros_that_take_their_time_are_told_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let (raw, packed) = (folder.path().join("image"), folder.path().join("packed"));
+    std::fs::write(&raw, vec![1; 1 << 20]).unwrap();
+    std::fs::File::options().write(true).open(&raw).unwrap().set_len(9_000_000).unwrap();
+    // A zstd frame of one block of 64 zeros (RFC 8878 §3.1.1): one segment, its length, a block of a repeated byte.
+    std::fs::write(&packed, [0x28, 0xb5, 0x2f, 0xfd, 0x20, 64, 3, 2, 0, 0]).unwrap();
+    let slow = Target::Disk(Disk { zeroes_at_once: false, ..stick() });
+    let wanted = "are written too, which takes its time: this disk makes none by itself\n";
+    for (path, which) in [(&raw, "zeros   8.0 MB of them "), (&packed, "zeros   those that count ")] {
+        let image = Image::open_as_is(path).unwrap();
+        let text = plan(&image, &slow, false);
+        assert!(text.contains(&format!("{which}{wanted}")), "{text}");
+        assert!(!plan(&image, &Target::Disk(stick()), false).contains("zeros"));
+        let file = Target::File { path: path.clone(), bytes: Some(1) };
+        assert!(!plan(&image, &file, false).contains("zeros"));
+    }
 }
