@@ -142,10 +142,21 @@ fn number(packet: &[u8]) -> Option<u16> {
 /// # Errors
 /// What the client or the network says; a file that cannot be read.
 pub async fn send(us: Ipv4Addr, to: SocketAddr, request: &Request, file: Opened) -> io::Result<u64> {
+    let wait = request.timeout_seconds.map_or(USUAL_TIMEOUT, |seconds| Duration::from_secs(seconds.into()));
+    send_with(us, to, request, file, wait).await
+}
+
+/// The same, with this time until something is sent again.
+async fn send_with(
+    us: Ipv4Addr,
+    to: SocketAddr,
+    request: &Request,
+    file: Opened,
+    wait: Duration,
+) -> io::Result<u64> {
     let socket = UdpSocket::bind((us, 0)).await?;
     socket.connect(to).await?;
     let Opened { content: mut file, length } = file;
-    let wait = request.timeout_seconds.map_or(USUAL_TIMEOUT, |seconds| Duration::from_secs(seconds.into()));
     if let Some(packet) = request.acknowledgement(length) {
         match exchange(&socket, &packet, 0, wait).await? {
             Said::Acknowledged => {}
@@ -198,7 +209,7 @@ async fn exchange(socket: &UdpSocket, packet: &[u8], block: u16, wait: Duration)
             }
         }
     }
-    let seconds = wait.as_secs() * u64::from(TRIES);
+    let seconds = (wait * TRIES).as_secs_f64();
     let text = format!("no acknowledgement of block {block} within {seconds} s (deadline TFTP block)");
     Err(io::Error::new(io::ErrorKind::TimedOut, text))
 }
@@ -296,6 +307,80 @@ mod tests {
                 sending.await.unwrap().map_err(|error| assert!(error.to_string().contains("enough"))),
                 ends
             );
+        }
+    }
+
+    /// A transfer to a socket of ours that sends again after this time.
+    fn sending(
+        client: &UdpSocket,
+        path: &Path,
+        options: &str,
+        wait: Duration,
+    ) -> tokio::task::JoinHandle<io::Result<u64>> {
+        let to = client.local_addr().unwrap();
+        let (wanted, file) = (Request::read(&request("file", options)).unwrap(), Opened::file(path).unwrap());
+        tokio::spawn(async move { send_with(Ipv4Addr::LOCALHOST, to, &wanted, file, wait).await })
+    }
+
+    /// The options and each block, once: the network loses what comes first. It loses each acknowledgement as well.
+    #[tokio::test]
+    async fn what_is_lost_is_sent_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let bytes: Vec<u8> = (0..1400_usize).map(|n| (n * 7 % 251).to_le_bytes()[0]).collect();
+        std::fs::write(&path, &bytes).unwrap();
+        let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let sending = sending(&client, &path, "blksize\x00512\0", Duration::from_millis(50));
+        let (mut content, mut buffer) = (Vec::new(), [0; 600]);
+        for block in 0..=3 {
+            let mut heard = Vec::new();
+            // Nothing is said meanwhile, so these are not asked for. Copies of the block before may still be under way.
+            let from = loop {
+                let (count, from) = client.recv_from(&mut buffer).await.unwrap();
+                let packet = &buffer[..count];
+                let is_options = opcode(packet) == Some(OPTIONS);
+                if is_options && block == 0 || opcode(packet) == Some(DATA) && number(packet) == Some(block) {
+                    heard.push(packet.to_vec());
+                }
+                if heard.len() == 3 {
+                    break from;
+                }
+            };
+            assert!(heard.iter().all(|packet| *packet == heard[0]), "{heard:?}");
+            if block > 0 {
+                content.extend_from_slice(&heard[0][4..]);
+            }
+            client.send_to(&[ACK.to_be_bytes(), block.to_be_bytes()].concat(), from).await.unwrap();
+        }
+        assert_eq!(sending.await.unwrap().unwrap(), 1400);
+        assert_eq!(content, bytes);
+    }
+
+    #[tokio::test]
+    async fn a_client_that_goes_silent_is_told_of() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        std::fs::write(&path, [9; 600]).unwrap();
+        for acknowledged in [0, 1] {
+            let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+            let sending = sending(&client, &path, "", Duration::from_millis(50));
+            let mut buffer = [0; 600];
+            for block in 1..=acknowledged {
+                let (_, from) = client.recv_from(&mut buffer).await.unwrap();
+                client.send_to(&[ACK.to_be_bytes(), u16::to_be_bytes(block)].concat(), from).await.unwrap();
+            }
+            let error = sending.await.unwrap().unwrap_err();
+            let last = acknowledged + 1;
+            assert_eq!(
+                error.to_string(),
+                format!("no acknowledgement of block {last} within 0.3 s (deadline TFTP block)")
+            );
+            assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+            let mut sent = 0;
+            while let Ok(count) = client.try_recv(&mut buffer) {
+                sent += u32::from(number(&buffer[..count]) == Some(last));
+            }
+            assert_eq!(sent, TRIES);
         }
     }
 
