@@ -20,12 +20,10 @@ use ondisk::{Architecture, fat, kernel};
 use crate::tree::Tree;
 use crate::{Error, initramfs, kernel_image, uki};
 
-#[cfg(feature = "image")]
-pub(crate) use arguments::check_image_line;
 pub(crate) use arguments::check_whole_line;
 pub use arguments::command_line;
 #[cfg(feature = "image")]
-pub(crate) use arguments::{command_line_of_image, twice};
+pub(crate) use arguments::{check_image_line, check_room, command_line_of_image, twice};
 pub use signed::{Distrust, SIGN_COMMAND, Trusted};
 
 /// Where the boot parts lie in a root: the base layer brings some, the kernel layer the rest.
