@@ -4,7 +4,8 @@
 //! Owns: reading the script as far as that needs, and its three variables.
 //! Does not: sign. The line is another one for each machine; firmware that demands signatures gets a `billet.efi` of the
 //! bundle.
-//! Source: docs/formats/pxe.md; the UAPI group's UKI specification; iPXE's src/image/efi_image.c on what a kernel is passed.
+//! Source: docs/formats/pxe.md; the UAPI group's UKI specification; for what iPXE passes to a kernel on UEFI its
+//! src/image/efi_image.c.
 
 use std::fs;
 use std::io;
