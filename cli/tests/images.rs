@@ -613,7 +613,8 @@ fn signing_covers_what_firmware_starts_and_ends_with_a_change() {
     // kernel and initramfs of a folder for iPXE are files that nobody can sign.
     let build = "image build --from parts --kind";
     refused(&format!("{build} pxe {key}"), "which no signature of yours covers");
-    refused(&format!("{build} disk,pxe {key}"), "for such machines --kind uki");
+    refused(&format!("{build} disk,pxe {key}"), "for such machines --kind iso or disk; a UKI (--kind uki), ");
+    refused(&format!("{build} uki,pxe {key}"), "finds its layers on a disk or medium only");
     assert!(!home.path().join("metal-amd64-pxe").exists() && !home.path().join("metal-amd64.raw").exists());
     refused(&format!("{build} uki {key} --enrol-keys keys"), "--enrol-keys is for disks and ISOs");
     refused(&format!("{build} uki --sign-key key.pem"), "--sign-certificate");

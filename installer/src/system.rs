@@ -20,11 +20,9 @@ use ondisk::{Architecture, fat, kernel};
 use crate::tree::Tree;
 use crate::{Error, initramfs, kernel_image, uki};
 
-#[cfg(feature = "image")]
-pub(crate) use arguments::check_image_line;
 pub use arguments::command_line;
 #[cfg(feature = "image")]
-pub(crate) use arguments::command_line_of_image;
+pub(crate) use arguments::{check_image_line, check_room, command_line_of_image};
 pub(crate) use arguments::{check_whole_line, contradiction};
 pub use signed::{Distrust, SIGN_COMMAND, Trusted};
 

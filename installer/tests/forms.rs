@@ -506,6 +506,23 @@ fn a_folder_for_ipxe_is_made_anew_and_keeps_what_somebody_put_there() {
     assert!(failed.is_err() && file.is_file());
 }
 
+/// A script adds more than a boot loader does.
+#[test]
+fn a_folder_for_ipxe_leaves_room_for_addresses() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut source = source(dir.path());
+    let mut build = |kind: Kind, bytes: usize| {
+        source.system.boot.command_line = format!("a={}", "k".repeat(bytes - 2));
+        kind.build(&source, 512, &dir.path().join("made"), &mut installer::silent)
+    };
+    build(Kind::CommandLine, 1983).unwrap();
+    fs::remove_file(dir.path().join("made")).unwrap();
+    let refused = build(Kind::Pxe, 1792).unwrap_err().to_string();
+    assert!(refused.contains("has 1792 bytes and may have 1791"), "{refused}");
+    assert!(!dir.path().join("made").exists());
+    build(Kind::Pxe, 1791).unwrap();
+}
+
 /// The root manifest of an installer image in the registry, read to its end.
 fn fetched(registry: &Registry, tag: usize) -> Vec<u8> {
     use oci::registry::{Client, Mirror, Patience, Reader, Settings};

@@ -194,12 +194,19 @@ impl Files {
     }
 
     /// What iPXE does first: it learns where the layers and the machine's config are, and goes on with the bundle's script.
-    #[must_use]
-    pub fn script(&self, server: &str, mac: Option<Mac>) -> String {
-        let arguments = mac.and_then(|mac| self.arguments(server, mac));
+    ///
+    /// # Errors
+    /// The bundle's script cannot be read, or the kernel would cut its line off.
+    pub fn script(&self, server: &str, mac: Option<Mac>) -> io::Result<String> {
+        let (root, arguments) = (self.root(server), mac.and_then(|mac| self.arguments(server, mac)));
+        let own = fs::read_to_string(self.bundle.join(SCRIPT))?;
+        let known = arguments.as_deref().unwrap_or_default();
+        // Every address of a card is as long.
+        let variables = Variables { root: &root, mac: mac.unwrap_or(Mac([0; 6])), arguments: known };
+        uki::check_script(&own, &variables)?;
         let arguments = arguments.map(|arguments| format!("set billet-args {arguments}\n"));
-        let root = format!("set billet-root {}\n", self.root(server));
-        format!("#!ipxe\n{root}{}chain bundle/{SCRIPT}\n", arguments.unwrap_or_default())
+        let root = format!("set billet-root {root}\n");
+        Ok(format!("#!ipxe\n{root}{}chain bundle/{SCRIPT}\n", arguments.unwrap_or_default()))
     }
 
     /// Where the layers are.
@@ -269,18 +276,18 @@ mod tests {
         let files = open(folder.path());
         assert_eq!(files.config_of(MAC), None);
         let script = "#!ipxe\nset billet-root http://10.0.0.1:80/bundle/layers\nchain bundle/boot.ipxe\n";
-        assert_eq!(files.script("10.0.0.1:80", Some(MAC)), script);
+        assert_eq!(files.script("10.0.0.1:80", Some(MAC)).unwrap(), script);
         fs::write(folder.path().join("configs/default.yaml"), "all").unwrap();
         assert!(files.config_of(MAC).unwrap().ends_with("default.yaml"));
         fs::write(folder.path().join("configs/52-54-00-12-34-56.yaml"), "own").unwrap();
         assert!(files.config_of(MAC).unwrap().ends_with("52-54-00-12-34-56.yaml"));
-        let script = files.script("10.0.0.1:80", Some(MAC));
+        let script = files.script("10.0.0.1:80", Some(MAC)).unwrap();
         assert!(
             script.contains(
                 "\nset billet-args billet.config=http://10.0.0.1:80/config?mac=52-54-00-12-34-56\n"
             )
         );
-        assert!(!files.script("10.0.0.1:80", None).contains("billet-args"));
+        assert!(!files.script("10.0.0.1:80", None).unwrap().contains("billet-args"));
         let nobody = Machine::from(std::net::IpAddr::from([10, 0, 0, 7]));
         assert_eq!(files.start_of(nobody, SCRIPT), None);
         let told = files.start_of(Machine { mac: Some(MAC), ..nobody }, uki::NAME).unwrap().to_string();

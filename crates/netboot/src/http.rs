@@ -68,10 +68,10 @@ pub(crate) async fn answer(
         }
     };
     let answered = match find(&request, &files) {
-        Found::Script(text) => {
+        Found::Script(text) => text.and_then(|text| {
             starts(files::SCRIPT);
             text_answer(&text)
-        }
+        }),
         Found::Config(path) => {
             let answered = Opened::file(&path).and_then(|file| file_answer(&request, file, None));
             if answered.is_ok() {
@@ -101,7 +101,7 @@ pub(crate) async fn answer(
 }
 
 enum Found {
-    Script(String),
+    Script(io::Result<String>),
     Config(PathBuf),
     /// By its name in the bundle.
     File(String),
@@ -251,7 +251,7 @@ mod tests {
 
     /// A server on loopback over a bundle with one file and a config for one machine.
     struct Rig {
-        _folder: tempfile::TempDir,
+        folder: tempfile::TempDir,
         address: SocketAddr,
         told: Arc<Mutex<Vec<Event>>>,
     }
@@ -289,7 +289,7 @@ mod tests {
                 tokio::spawn(hyper::server::conn::http1::Builder::new().serve_connection(stream, service));
             }
         });
-        Rig { _folder: folder, address, told }
+        Rig { folder, address, told }
     }
 
     /// Status, headers in lower case, and content.
@@ -321,6 +321,22 @@ mod tests {
             matches!(&told[0], Event::Sent { name, bytes: 10, .. } if name == "/bundle/vmlinuz"),
             "{told:?}"
         );
+    }
+
+    /// The kernel would take a part of the config's address without a word.
+    #[tokio::test]
+    async fn a_machine_whose_command_line_would_be_cut_off_is_told_of() {
+        let rig = rig().await;
+        let line = format!("#!ipxe\nkernel vmlinuz {} ${{billet-args}}\n", "k".repeat(2000));
+        std::fs::write(rig.folder.path().join("bundle/boot.ipxe"), line).unwrap();
+        let (_, script) = ask(&rig, "GET /boot.ipxe?mac=52-54-00-00-00-01", "").await;
+        assert!(script.ends_with("chain bundle/boot.ipxe\n"), "{script}");
+        let (head, _) = ask(&rig, "GET /boot.ipxe?mac=52-54-00-12-34-56", "").await;
+        assert!(head.starts_with("http/1.1 500"), "{head}");
+        let told = rig.told.lock().unwrap().clone();
+        let [Event::Starts { .. }, failed] = &told[..] else { panic!("{told:?}") };
+        let wanted = "52:54:00:12:34:56, 127.0.0.1: /boot.ipxe by HTTP: the kernel's command line would have 2068 bytes";
+        assert!(failed.to_string().starts_with(wanted), "{failed}");
     }
 
     #[tokio::test]

@@ -142,10 +142,21 @@ fn number(packet: &[u8]) -> Option<u16> {
 /// # Errors
 /// What the client or the network says; a file that cannot be read.
 pub async fn send(us: Ipv4Addr, to: SocketAddr, request: &Request, file: Opened) -> io::Result<u64> {
+    let wait = request.timeout_seconds.map_or(USUAL_TIMEOUT, |seconds| Duration::from_secs(seconds.into()));
+    send_with(us, to, request, file, wait).await
+}
+
+/// The same, with this time until something is sent again.
+async fn send_with(
+    us: Ipv4Addr,
+    to: SocketAddr,
+    request: &Request,
+    file: Opened,
+    wait: Duration,
+) -> io::Result<u64> {
     let socket = UdpSocket::bind((us, 0)).await?;
     socket.connect(to).await?;
     let Opened { content: mut file, length } = file;
-    let wait = request.timeout_seconds.map_or(USUAL_TIMEOUT, |seconds| Duration::from_secs(seconds.into()));
     if let Some(packet) = request.acknowledgement(length) {
         match exchange(&socket, &packet, 0, wait).await? {
             Said::Acknowledged => {}
@@ -198,130 +209,10 @@ async fn exchange(socket: &UdpSocket, packet: &[u8], block: u16, wait: Duration)
             }
         }
     }
-    let seconds = wait.as_secs() * u64::from(TRIES);
+    let seconds = (wait * TRIES).as_secs_f64();
     let text = format!("no acknowledgement of block {block} within {seconds} s (deadline TFTP block)");
     Err(io::Error::new(io::ErrorKind::TimedOut, text))
 }
 
 #[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn request(name: &str, options: &str) -> Vec<u8> {
-        [&READ.to_be_bytes(), name.as_bytes(), b"\0octet\0", options.as_bytes()].concat()
-    }
-
-    /// A client as firmware is one: asks, acknowledges each block, once twice.
-    async fn fetch(path: &Path, options: &str) -> (Option<Vec<u8>>, Vec<u8>, u64) {
-        let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-        let to = client.local_addr().unwrap();
-        let request = Request::read(&request("file", options)).unwrap();
-        let file = Opened::file(path).unwrap();
-        let sending = tokio::spawn(async move { send(Ipv4Addr::LOCALHOST, to, &request, file).await });
-        let (mut acknowledged, mut content, mut buffer) = (None, Vec::new(), [0; 2000]);
-        let mut block_bytes = USUAL_BLOCK_BYTES;
-        loop {
-            let (count, from) = client.recv_from(&mut buffer).await.unwrap();
-            let packet = &buffer[..count];
-            if opcode(packet) == Some(OPTIONS) {
-                acknowledged = Some(packet[2..].to_vec());
-                if options.contains("blksize") {
-                    block_bytes = 1468;
-                }
-                client.send_to(&[0, 4, 0, 0], from).await.unwrap();
-                continue;
-            }
-            assert_eq!(opcode(packet), Some(DATA));
-            let block = number(packet).unwrap();
-            content.extend_from_slice(&packet[4..]);
-            let ack = [ACK.to_be_bytes(), block.to_be_bytes()].concat();
-            client.send_to(&ack, from).await.unwrap();
-            if block == 1 {
-                // An old acknowledgement brings no second copy of what follows.
-                client.send_to(&ack, from).await.unwrap();
-            }
-            if packet.len() - 4 < block_bytes {
-                return (acknowledged, content, sending.await.unwrap().unwrap());
-            }
-        }
-    }
-
-    #[tokio::test]
-    async fn a_file_arrives_whole() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("file");
-        // One that fills its last block, and so has an empty one behind it.
-        for length in [0_usize, 1, 512, 100_000, 1468 * 3] {
-            let bytes: Vec<u8> = (0..length).map(|n| (n * 7 % 251).to_le_bytes()[0]).collect();
-            std::fs::write(&path, &bytes).unwrap();
-            let (options, content, sent) = fetch(&path, "").await;
-            assert_eq!((options, content.len(), sent), (None, length, length as u64));
-            assert_eq!(content, bytes);
-            let (options, content, _) = fetch(&path, "tsize\x000\0blksize\x009000\0windowsize\x0016\0").await;
-            let expected = format!("blksize\x001468\0tsize\0{length}\0");
-            assert_eq!(options.as_deref(), Some(expected.as_bytes()));
-            assert_eq!(content, bytes);
-        }
-    }
-
-    #[tokio::test]
-    async fn more_blocks_than_a_number_has_are_counted_on() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("file");
-        let bytes = vec![9; 512 * 65_540 + 3];
-        std::fs::write(&path, &bytes).unwrap();
-        let (_, content, _) = fetch(&path, "").await;
-        assert!(content == bytes);
-    }
-
-    #[tokio::test]
-    async fn a_client_that_only_wants_the_length_is_no_fault() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("file");
-        std::fs::write(&path, b"content").unwrap();
-        let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-        let to = client.local_addr().unwrap();
-        let asks = |options: &str| Request::read(&request("file", options)).unwrap();
-        for (options, ends) in [("tsize\x000\0", Ok(0)), ("blksize\x00512\0", Err(()))] {
-            let (wanted, file) = (asks(options), Opened::file(&path).unwrap());
-            let sending = tokio::spawn(async move { send(Ipv4Addr::LOCALHOST, to, &wanted, file).await });
-            let mut buffer = [0; 600];
-            let (_, from) = client.recv_from(&mut buffer).await.unwrap();
-            client.send_to(&error(8, "enough"), from).await.unwrap();
-            assert_eq!(
-                sending.await.unwrap().map_err(|error| assert!(error.to_string().contains("enough"))),
-                ends
-            );
-        }
-    }
-
-    #[test]
-    fn what_is_no_request_is_answered_with_a_reason() {
-        for (packet, why) in [
-            (b"".as_slice(), "no request"),
-            (b"\0\x02file\0octet\0", "only read"),
-            (b"\0\x01file\0octet", "cut off"),
-            (b"\0\x01file\0", "cut off"),
-            (b"\0\x01\0octet\0", "names no file"),
-            (b"\0\x01file\0netascii\0", "only octet"),
-            (b"\0\x04\0\x01", "no request"),
-        ] {
-            let error = Request::read(packet).unwrap_err();
-            assert!(error.reason.contains(why), "{packet:?}: {}", error.reason);
-            assert_eq!(opcode(&error.answer()), Some(ERROR));
-        }
-        let odd = Request::read(&request("file", "blksize\x001\0timeout\x000\0tsize\0")).unwrap();
-        assert_eq!((odd.block_bytes, odd.timeout_seconds, odd.wants_length), (None, None, false));
-    }
-
-    proptest! {
-        #[test]
-        fn no_packet_is_too_odd(packet in proptest::collection::vec(any::<u8>(), 0..80)) {
-            let _ = Request::read(&packet);
-        }
-    }
-}
+mod tests;

@@ -126,7 +126,7 @@ mod tests {
         let secure = Secure { port: 8443, certificate, key, name: Some("boot.lan".to_owned()) };
         let files = Files::open(&path("bundle"), None).unwrap();
         let files = files.secured(secure.authority(Ipv4Addr::LOCALHOST, 8443));
-        let script = files.script("10.0.0.1:8080", None);
+        let script = files.script("10.0.0.1:8080", None).unwrap();
         assert!(script.contains("\nset billet-root https://boot.lan:8443/bundle/layers\n"), "{script}");
 
         let (ours, theirs) = tokio::io::duplex(64 << 10);

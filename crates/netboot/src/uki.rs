@@ -4,7 +4,8 @@
 //! Owns: reading the script as far as that needs, and its three variables.
 //! Does not: sign. The line is another one for each machine; firmware that demands signatures gets a `billet.efi` of the
 //! bundle.
-//! Source: docs/formats/pxe.md; the UAPI group's UKI specification.
+//! Source: docs/formats/pxe.md; the UAPI group's UKI specification; for what iPXE passes to a kernel on UEFI its
+//! src/image/efi_image.c.
 
 use std::fs;
 use std::io;
@@ -19,6 +20,9 @@ use crate::files::ARGUMENTS;
 pub(crate) const NAME: &str = "billet.efi";
 /// systemd's stub, which a UKI starts with.
 pub(crate) const STUB: &str = "stub.efi";
+
+/// COMMAND_LINE_SIZE of the kernel, on x86 and 64-bit ARM 2048, without the zero at its end. What is behind is cut off.
+const MOST_BYTES: usize = 2047;
 
 /// What the script's variables are for one machine.
 #[derive(Debug)]
@@ -48,6 +52,7 @@ pub(crate) fn assemble(bundle: &Path, script: &str, variables: &Variables<'_>) -
     };
     let started = read_script(script)?;
     let line = command_line(&started.words, variables)?;
+    check_length(line.len())?;
     let (stub, kernel) = (read(STUB)?, read(started.kernel)?);
     let initramfs = started.initramfs.iter().map(|name| read(name)).collect::<io::Result<Vec<_>>>()?.concat();
     let section = |name, content| NewSection { name, content };
@@ -56,6 +61,31 @@ pub(crate) fn assemble(bundle: &Path, script: &str, variables: &Variables<'_>) -
         [section(".cmdline", line.as_bytes()), section(".initrd", &initramfs), section(".linux", &kernel)];
     let stub = Image::parse(&stub).and_then(|stub| stub.append(&sections));
     stub.map_err(|error| io::Error::other(format!("{STUB}: {error}")))
+}
+
+/// Refuses a script whose line with the kernel is too long for a machine. What only iPXE knows is not looked at.
+///
+/// # Errors
+/// The line's length, and what to do.
+pub(crate) fn check_script(script: &str, variables: &Variables<'_>) -> io::Result<()> {
+    let Ok(started) = read_script(script) else { return Ok(()) };
+    let line = filled(&started.words, variables);
+    if line.contains("${") {
+        return Ok(());
+    }
+    // On UEFI iPXE puts the kernel's name before its arguments, and the kernel takes it for one.
+    check_length(started.kernel.len() + 1 + line.len())
+}
+
+/// The config's address stands last: of a machine that knows half of it nobody would hear.
+fn check_length(bytes: usize) -> io::Result<()> {
+    if bytes <= MOST_BYTES {
+        return Ok(());
+    }
+    Err(io::Error::other(format!(
+        "the kernel's command line would have {bytes} bytes and may have {MOST_BYTES}, since the kernel cuts off what is \
+         behind: make the bundle with fewer or shorter kernel arguments"
+    )))
 }
 
 fn read_script(script: &str) -> io::Result<Started<'_>> {
@@ -69,19 +99,25 @@ fn read_script(script: &str) -> io::Result<Started<'_>> {
 
 fn command_line(words: &[&str], variables: &Variables<'_>) -> io::Result<String> {
     // A UKI has its initramfs in itself.
-    let words = words.iter().filter(|word| !word.starts_with("initrd="));
-    let line = words.copied().collect::<Vec<_>>().join(" ");
-    let line = line
-        .replace("${billet-root}", variables.root)
-        .replace("${mac:hexhyp}", &variables.mac.dashed())
-        .replace(ARGUMENTS, variables.arguments);
+    let words: Vec<&str> = words.iter().filter(|word| !word.starts_with("initrd=")).copied().collect();
+    let line = filled(&words, variables);
     if let Some(at) = line.find("${") {
         let unknown = line.get(at..).unwrap_or_default().split(' ').next().unwrap_or_default();
         return Err(io::Error::other(format!(
             "the script's line with the kernel has {unknown}, which only iPXE knows: add ipxe.efi to the bundle"
         )));
     }
-    Ok(line.trim_end().to_owned())
+    Ok(line)
+}
+
+/// The words with what is known in the place of variables.
+fn filled(words: &[&str], variables: &Variables<'_>) -> String {
+    let line = words
+        .join(" ")
+        .replace("${billet-root}", variables.root)
+        .replace("${mac:hexhyp}", &variables.mac.dashed())
+        .replace(ARGUMENTS, variables.arguments);
+    line.trim_end().to_owned()
 }
 
 #[cfg(test)]
@@ -117,6 +153,31 @@ mod tests {
         assert!(error.to_string().contains("has ${where}, which only iPXE knows"), "{error}");
         let error = read_script("#!ipxe\nchain other\n").unwrap_err();
         assert!(error.to_string().contains("no line with a kernel"), "{error}");
+    }
+
+    #[test]
+    fn a_line_that_the_kernel_would_cut_off_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = variables("billet.config=http://10.0.0.1:8080/config?mac=52-54-00-12-34-56");
+        let with = |word: &str| SCRIPT.replace("console=ttyS0", word);
+        let bytes = |script: &str| command_line(&read_script(script).unwrap().words, &config).unwrap().len();
+        let room = MOST_BYTES - bytes(&with("k")) + 1;
+        let long = |bytes: usize| with(&"k".repeat(bytes));
+        let made = |bytes: usize| assemble(folder.path(), &long(bytes), &config).unwrap_err().to_string();
+        // Nothing of it is there, which is told only of what fits.
+        assert!(made(room).starts_with("stub.efi: "), "{}", made(room));
+        let said = "the kernel's command line would have 2048 bytes and may have 2047, ";
+        assert!(made(room + 1).starts_with(said), "{}", made(room + 1));
+
+        // iPXE has two words more, which the kernel sees.
+        let room = room - "vmlinuz initrd=initramfs ".len();
+        check_script(&long(room), &config).unwrap();
+        let told = check_script(&long(room + 1), &config).unwrap_err().to_string();
+        assert!(told.starts_with(said), "{told}");
+        check_script(&long(room + 1), &variables("")).unwrap();
+        // What only iPXE knows may be of any length.
+        check_script(&with(&format!("{} ${{where}}", "k".repeat(2047))), &config).unwrap();
+        check_script("#!ipxe\nchain other\n", &config).unwrap();
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! Does not: know what the bytes should be. A mirror whose bytes the [`Sink`] refuses is asked no more, nor one whose
 //! certificate is not believed.
 //! Order: one attempt a mirror, in turn, with a pause before a mirror is asked again; one without the file drops out. It ends with the file, when no
-//! mirror is left, or when all together brought next to nothing for [`PATIENCE_NS`].
+//! mirror is left, or when all together brought next to nothing new for [`PATIENCE_NS`].
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -63,14 +63,15 @@ pub fn fetch(
         offset: 0,
         sources: Vec::new(),
         moved: 0,
+        furthest: 0,
         began_ns,
         told_ns: began_ns,
-        last_good_ns: began_ns,
     };
     let mut mirrors: Vec<Mirror> =
         mirrors.urls.iter().map(|url| Mirror { url: url.file(item.file), last: None, out: false }).collect();
     download.sink.restart()?;
     let mut pause_ns = FIRST_PAUSE_NS;
+    let (mut mark, mut mark_ns) = (0, began_ns);
     let mut mixed = 0;
     for turn in 0.. {
         let count = mirrors.len().max(1);
@@ -83,14 +84,22 @@ pub fn fetch(
             station.pause(link, until_ns)?;
             pause_ns = (pause_ns * 2).min(LONGEST_PAUSE_NS);
         }
-        let before = download.moved;
-        let reason = match download.attempt(station, link, &mirror.url)? {
+        let outcome = download.attempt(station, link, &mirror.url)?;
+        // What came before is no progress: a server without ranges that breaks each time would be asked for ever.
+        let is_progress = download.furthest - mark >= LEAST_BYTES;
+        if is_progress {
+            (mark, mark_ns) = (download.furthest, link.now_ns());
+            pause_ns = FIRST_PAUSE_NS;
+        }
+        let reason = match outcome {
             Outcome::Done => match download.sink.judge()? {
                 None => return Ok(download.finished(link, mirror)),
                 Some(wrong) => {
                     mixed += usize::from(download.is_mixed());
                     mirror.out = !download.is_mixed() || mixed >= MOST_MIXED;
                     download.restart()?;
+                    // Those bytes were none of the file. It comes to this a few times at most.
+                    (download.furthest, mark, mark_ns) = (0, 0, link.now_ns());
                     wrong
                 }
             },
@@ -102,11 +111,7 @@ pub fn fetch(
         };
         link.say(Tone::Warning, format_args!("layer {} from {}: {reason}", item.name, mirror.url));
         mirror.last = Some(reason);
-        let now_ns = link.now_ns();
-        if download.moved - before >= LEAST_BYTES {
-            download.last_good_ns = now_ns;
-            pause_ns = FIRST_PAUSE_NS;
-        } else if now_ns - download.last_good_ns >= PATIENCE_NS {
+        if !is_progress && link.now_ns() - mark_ns >= PATIENCE_NS {
             let seconds = PATIENCE_NS / SECOND_NS;
             return Err(given_up(item, &mirrors, &format!("given up after {seconds} s: ")));
         }
@@ -161,9 +166,10 @@ struct Download<'a> {
     sources: Vec<Url>,
     /// All bytes that came, those that did not count included.
     moved: u64,
+    /// How far into the file it ever came.
+    furthest: u64,
     began_ns: u64,
     told_ns: u64,
-    last_good_ns: u64,
 }
 
 impl Download<'_> {
@@ -324,6 +330,7 @@ impl Download<'_> {
         let count = bytes.len() as u64;
         self.offset += count;
         self.moved += count;
+        self.furthest = self.furthest.max(self.offset);
         Ok(())
     }
 

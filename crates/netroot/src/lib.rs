@@ -57,7 +57,8 @@ pub const STALL_LIMIT_NS: u64 = 20 * SECOND_NS;
 /// What a server must bring in [`STALL_LIMIT_NS`]: less than a modem's rate is a broken network.
 pub const LEAST_BYTES: u64 = 64 << 10;
 
-/// So long all servers together may bring less than [`LEAST_BYTES`] before the download is given up.
+/// So long all servers together may bring less than [`LEAST_BYTES`] that did not come before, until the download is given
+/// up.
 pub const PATIENCE_NS: u64 = 180 * SECOND_NS;
 
 /// Between two attempts at first; twice as long each time, up to [`LONGEST_PAUSE_NS`].

@@ -13,7 +13,7 @@ use std::path::Path;
 use super::Source;
 use crate::Error;
 use crate::output::{self, Folder};
-use crate::system::names;
+use crate::system::{check_room, names};
 
 /// Names of the files.
 const KERNEL: &str = "vmlinuz";
@@ -24,9 +24,16 @@ const STUB: &str = "stub.efi";
 const SCRIPT: &str = "boot.ipxe";
 const OURS: [&str; 6] = [KERNEL, INITRAMFS, LAYERS, COMMAND_LINE, STUB, SCRIPT];
 
+/// What the script adds to the image's line, with the kernel's name, which iPXE puts before it on UEFI: 181 bytes with
+/// `netboot serve` at the longest IPv4 address and port. The rest is for names and mirrors. The config's address stands
+/// last, and nobody hears of a part that the kernel cuts off; `netboot serve` counts what it adds.
+const ADDED_BYTES: usize = 256;
+
 pub(super) fn write(source: &Source, folder: &Path) -> Result<(), Error> {
     source.system.check_kernel()?;
     let boot = &source.system.boot;
+    let command_line = without_volume(&boot.command_line);
+    check_room(&command_line, ADDED_BYTES)?;
     let initramfs = source.system.network_initramfs()?.ok_or_else(|| Error::MissingPart {
         from: source.layers.display().to_string(),
         part: format!("boot/{}, the drivers of network cards", names::NETWORK),
@@ -38,7 +45,7 @@ pub(super) fn write(source: &Source, folder: &Path) -> Result<(), Error> {
         let to = layers.join(layer.file_name());
         fs::copy(source.layers.join(layer.file_name()), &to).map_err(Error::write(&to))?;
     }
-    let script = script(&boot.command_line);
+    let script = script(&command_line);
     for (name, content) in [
         (KERNEL, boot.kernel.as_slice()),
         (INITRAMFS, &initramfs),
@@ -53,12 +60,8 @@ pub(super) fn write(source: &Source, folder: &Path) -> Result<(), Error> {
 
 /// `billet-root` may be set before: to mirrors, or where iPXE is too old to know `cwduri`. `billetctl netboot serve` sets
 /// it and the last word, where a machine's config is; without them that is nothing.
-/// Nobody looks for a volume with a config then: a machine without one waits for it in maintenance mode.
 /// Kernels that start by EFI find their initramfs by `initrd=`, others by what iPXE hands over.
 fn script(command_line: &str) -> String {
-    let is_volume = |word: &&str| matches!(*word, "billet.config=metal-iso" | "talos.config=metal-iso");
-    let words: Vec<&str> = command_line.split(' ').filter(|word| !is_volume(word)).collect();
-    let command_line = words.join(" ");
     format!(
         "#!ipxe\n\
          isset ${{billet-root}} || set billet-root ${{cwduri}}{LAYERS}\n\
@@ -69,16 +72,40 @@ fn script(command_line: &str) -> String {
     )
 }
 
+/// Nobody looks for a volume with a config: a machine without one waits for it in maintenance mode.
+fn without_volume(command_line: &str) -> String {
+    let is_volume = |word: &&str| matches!(*word, "billet.config=metal-iso" | "talos.config=metal-iso");
+    command_line.split(' ').filter(|word| !is_volume(word)).collect::<Vec<_>>().join(" ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn the_script_has_no_address() {
-        let script = script("console=ttyS0 billet.config=metal-iso panic=10");
+        let script = script(&without_volume("console=ttyS0 billet.config=metal-iso panic=10"));
         assert!(script.starts_with("#!ipxe\nisset ${billet-root} || set billet-root ${cwduri}layers\n"));
         assert!(script.contains("\nkernel vmlinuz initrd=initramfs console=ttyS0 panic=10 billet.root="));
         assert!(script.contains(" ${billet-args}\n"));
         assert!(!script.contains("://") && script.ends_with("\nboot\n"));
+    }
+
+    /// As `netboot serve` fills it in at the longest address.
+    #[test]
+    fn what_the_script_adds_has_room() {
+        let script = script("x");
+        let line = script.lines().find_map(|line| line.strip_prefix("kernel ")).unwrap();
+        let server = "255.255.255.255:65535";
+        let line = line
+            .replace("${billet-root}", &format!("https://{server}/bundle/layers"))
+            .replace("${mac:hexhyp}", "52-54-00-12-34-56")
+            .replace(
+                "${billet-args}",
+                &format!("billet.config=http://{server}/config?mac=52-54-00-12-34-56"),
+            );
+        assert!(!line.contains("${"), "{line}");
+        assert_eq!(line.len() - 1, 181, "{line}");
+        assert!(line.len() - 1 <= ADDED_BYTES);
     }
 }

@@ -15,7 +15,13 @@ const ADDED_BYTES: usize = 64;
 /// Refuses an image's line that leaves no room for what is added to it.
 #[cfg(feature = "image")]
 pub(crate) fn check_image_line(line: &str) -> Result<(), Error> {
-    check_length(line, MOST_BYTES - ADDED_BYTES)
+    check_room(line, ADDED_BYTES)
+}
+
+/// Refuses a line that leaves no room for so many bytes more.
+#[cfg(feature = "image")]
+pub(crate) fn check_room(line: &str, added_bytes: usize) -> Result<(), Error> {
+    check_length(line, MOST_BYTES - added_bytes)
 }
 
 /// Refuses a line that does not reach the kernel whole.

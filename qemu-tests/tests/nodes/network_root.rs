@@ -11,9 +11,9 @@ use qemu_tests::lan::MAC;
 use qemu_tests::node::BOOT_LIMIT;
 use qemu_tests::process::POLL_INTERVAL;
 use qemu_tests::web::{HOST, Web};
-use qemu_tests::{TestNode, Transport, deadline, paths};
+use qemu_tests::{TestNode, Transport, VmBuilder, deadline, paths};
 
-use crate::netboot::{BUNDLE, MOST_MOVED, Rig};
+use crate::netboot::{BUNDLE, MOST_MOVED, Rig, make_bundle};
 
 /// What maintenance mode says at the console.
 const MAINTENANCE: &str = "upload a configuration with";
@@ -55,6 +55,18 @@ fn machine(name: &str, bundle: &Path, mirrors: &[&Web]) -> TestNode {
 
 /// The same with these kernel arguments and a card of QEMU's more.
 fn started(name: &str, bundle: &Path, words: &str, card: Vec<String>) -> TestNode {
+    started_with(name, bundle, words, move |vm| {
+        vm.extra(&card.iter().map(String::as_str).collect::<Vec<_>>())
+    })
+}
+
+/// The same with these kernel arguments, and what is changed of the machine.
+fn started_with(
+    name: &str,
+    bundle: &Path,
+    words: &str,
+    change: impl FnOnce(VmBuilder) -> VmBuilder + 'static,
+) -> TestNode {
     let line = std::fs::read_to_string(bundle.join("cmdline")).unwrap();
     let line = line.trim_end().replace("billet.config=metal-iso", "billet.config=none");
     let line = format!("{line} {words}");
@@ -62,10 +74,7 @@ fn started(name: &str, bundle: &Path, words: &str, card: Vec<String>) -> TestNod
     TestNode::builder(name)
         .transport(Transport::Network)
         .no_config()
-        .machine(move |vm, _| {
-            let card: Vec<&str> = card.iter().map(String::as_str).collect();
-            Ok(vm.kernel(&kernel, Some(&initramfs), &line).extra(&card))
-        })
+        .machine(move |vm, _| Ok(change(vm.kernel(&kernel, Some(&initramfs), &line))))
         .start()
         .unwrap()
 }
@@ -192,4 +201,25 @@ fn a_root_on_a_vlan() {
         .iter()
         .map(|layer| format!("80 /layers/{} from 0", layer.file.file_name().unwrap().to_str().unwrap()));
     assert_eq!(asked, Vec::from_iter(wanted));
+}
+
+/// The kernel and its initramfs run in it, and the root does not fit beside them.
+const LITTLE_MEMORY_MIB: u32 = 256;
+
+/// A machine with too little memory says the numbers, before it asks anybody for anything.
+#[test]
+#[ignore = "long run"]
+fn too_little_memory_is_said_before_the_download() {
+    let (folder, web) = (paths::temporary_dir().unwrap(), Web::start().unwrap());
+    make_bundle(folder.path());
+    let bundle = folder.path().join(BUNDLE);
+    let mirror = format!("billet.root={}/layers", web.address());
+    let node = started_with("network-root-memory", &bundle, &mirror, |vm| vm.memory_mib(LITTLE_MEMORY_MIB));
+    let said =
+        node.vm().expect("boot failed: check_memory: fetch root into memory: needs ", BOOT_LIMIT).unwrap();
+    let layers: u64 = build().test.layers.iter().map(|layer| size_of(&layer.file)).sum();
+    let layers = layers.div_ceil(1_000_000);
+    let needs = format!("needs {} MB: {layers} MB for its layers and 135 MB for what runs; ", layers + 135);
+    assert!(said.contains(&needs) && said.contains(" MB are free; restarting in "), "{said}");
+    assert_eq!(web.asked(), Vec::<String>::new());
 }

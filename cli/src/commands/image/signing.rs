@@ -52,7 +52,8 @@ impl Signing {
             bail!(
                 "--sign-key: a folder for iPXE (pxe) has kernel and initramfs as files of their own, which no signature of \
                  yours covers, so firmware with Secure Boot would not start it: make it without --sign-key, and for such \
-                 machines --kind uki (HTTP boot in the firmware's menu), iso or disk"
+                 machines --kind iso or disk; a UKI (--kind uki), which firmware may load from the network, finds its \
+                 layers on a disk or medium only"
             );
         }
         if !forms.iter().any(|form| form.is_signed()) {

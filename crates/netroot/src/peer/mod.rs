@@ -103,10 +103,18 @@ pub enum Manner {
     NoRanges,
     /// The first connections break after so many bytes of the file, or of records; those behind the last are good.
     Breaks(Vec<usize>),
+    /// Every answer is the whole file, and every connection breaks after so many bytes of it.
+    BreaksAnew(usize),
     /// So many bytes a second.
     Slow(u64),
     /// It takes the request and says nothing; nor does it shake hands.
     Mute,
+}
+
+impl Manner {
+    fn begins_anew(&self) -> bool {
+        matches!(self, Self::NoRanges | Self::BreaksAnew(_))
+    }
 }
 
 /// The servers.
@@ -360,6 +368,7 @@ impl Peer {
             *count += 1;
             connection.cut = match &site.manner {
                 Manner::Breaks(after) => after.get(*count - 1).copied(),
+                Manner::BreaksAnew(after) => Some(*after),
                 _ => None,
             };
             let (head, body) = answer(site, &connection.request, requests);
@@ -425,7 +434,7 @@ fn answer(site: &Site, request: &[u8], requests: &mut Vec<String>) -> (Vec<u8>, 
         None => status("404 Not Found"),
         Some(Answer::Status(line)) => status(line),
         Some(Answer::Redirect(to)) => status(&format!("302 Found\r\nLocation: {to}")),
-        Some(Answer::File(bytes)) if offset == 0 || matches!(site.manner, Manner::NoRanges) => {
+        Some(Answer::File(bytes)) if offset == 0 || site.manner.begins_anew() => {
             let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", bytes.len());
             (head.into_bytes(), bytes.clone())
         }

@@ -229,6 +229,59 @@ fn another_mirror_goes_on_with_it_and_one_without_ranges_begins_anew() {
     assert_eq!(wire.peer.sent_bytes, 300_000 + LENGTH as u64);
 }
 
+/// Each attempt brings a hundred kilobytes, always the same ones.
+#[test]
+fn a_server_without_ranges_that_always_breaks_is_given_up() {
+    let site = |port| Site::new(port, Manner::BreaksAnew(100_000)).file("/base.layer", file());
+    let broke = "the connection ended after 100000 of 700000 bytes";
+    let (one, two) = ("http://10.77.0.1/base.layer", "http://10.77.0.1:81/base.layer");
+    for (mirrors, reasons) in [
+        (&["http://10.77.0.1/"][..], format!("{one}: {broke}")),
+        (&["http://10.77.0.1/", "http://10.77.0.1:81/"], format!("{one}: {broke}; {two}: {broke}")),
+    ] {
+        let mut wire = Wire::new(&Plan::with([site(80), site(81)]));
+        // Ends a test that would run for ever.
+        wire.breaks_ns = Some(2 * PATIENCE_NS);
+        let began = wire.now_ns;
+        let said = text(run(&mut wire, setup(), mirrors));
+        assert_eq!(said, format!("layer base: given up after 180 s: {reasons}"));
+        let took = wire.now_ns - began;
+        assert!((PATIENCE_NS..PATIENCE_NS + 40 * SECOND_NS).contains(&took), "{took}");
+        // Pauses grow, since nothing new came.
+        assert!(wire.peer.requests.len() < 20, "{:?}", wire.peer.requests);
+    }
+}
+
+/// Little by little it all comes, over more time than a server may do nothing in.
+#[test]
+fn a_server_that_breaks_early_again_and_again_is_not_given_up() {
+    let site = Site::new(80, Manner::Breaks(vec![10_000; 69])).file("/base.layer", file());
+    let mut wire = Wire::new(&Plan::with([site]));
+    let began = wire.now_ns;
+    run(&mut wire, setup(), &["http://10.77.0.1/"]).unwrap();
+    assert_eq!(wire.peer.sent_bytes, LENGTH as u64);
+    assert!(wire.now_ns - began > PATIENCE_NS);
+}
+
+/// Each of the two is wrong once: together, and alone. What the good one brings afterwards counts from the beginning.
+#[test]
+fn wrong_bytes_are_no_measure_of_those_that_come_after_them() {
+    let mut wrong = content(LENGTH);
+    wrong[5] ^= 1;
+    let breaks = [vec![LENGTH], vec![10_000; 69]].concat();
+    let sites = [
+        Site::new(80, Manner::Breaks(vec![300_000])).file("/base.layer", Answer::File(wrong)),
+        Site::new(81, Manner::Breaks(breaks)).file("/base.layer", file()),
+    ];
+    let mut wire = Wire::new(&Plan::with(sites));
+    let began = wire.now_ns;
+    let url = run(&mut wire, setup(), &["http://10.77.0.1/", "http://10.77.0.1:81/"]).unwrap();
+    assert_eq!(url.port, 81);
+    let wrong = |port: &str| wire.said(&format!("10.77.0.1{port}/base.layer: wrong digest"));
+    assert!(wrong("") && wrong(":81"), "{:?}", wire.lines);
+    assert!(wire.now_ns - began > PATIENCE_NS);
+}
+
 #[test]
 fn wrong_bytes_drop_the_mirror() {
     let mut wrong = content(LENGTH);
