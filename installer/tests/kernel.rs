@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -11,17 +12,19 @@ use common::{bzimage, module, text, tool};
 use installer::custom::{Addition, From, Profile, customise};
 use installer::image::{Kind, Source, container};
 use installer::kernel::Given;
+use installer::initramfs;
 use installer::layer::{self, Spec};
 use installer::system::{BootParts, System};
 use installer::tree::Tree;
 use oci::archive::{self, Archive, Bytes, Content, NewImage};
 use oci::installer::{LAYERS_LABEL, MANIFEST_PATH};
+use ondisk::cpio;
 
 const STUB: &[u8] = include_bytes!("../../crates/ondisk/testdata/stub.efi");
 const OLD: &str = "6.12.1-test";
 const NEW: &str = "6.13.0-own";
 
-/// A base layer and a kernel layer, whose modules have an index.
+/// A base layer and a kernel layer, whose modules have an index, and segments of an initramfs with these, of an older making.
 fn source(folder: &Path) -> Source {
     fs::create_dir_all(folder).unwrap();
     let mut base = Tree::new();
@@ -32,7 +35,8 @@ fn source(folder: &Path) -> Source {
     let modules = format!("usr/lib/modules/{OLD}");
     kernel.bytes(&format!("{modules}/kernel/vfat.ko"), 0o644, module("depends=fat alias=fs-vfat")).unwrap();
     kernel.bytes(&format!("{modules}/kernel/fat.ko"), 0o644, module("depends=")).unwrap();
-    let dep = "kernel/fat.ko:\nkernel/vfat.ko: kernel/fat.ko\n";
+    kernel.bytes(&format!("{modules}/kernel/igb.ko.gz"), 0o644, gzip(&module("depends="))).unwrap();
+    let dep = "kernel/fat.ko:\nkernel/igb.ko.gz:\nkernel/vfat.ko: kernel/fat.ko\n";
     let index =
         [("dep", dep), ("alias", "alias fs-vfat vfat\n"), ("softdep", ""), ("builtin", common::BUILTIN)];
     for (name, content) in index {
@@ -51,9 +55,19 @@ fn source(folder: &Path) -> Source {
         kernel: bzimage(OLD),
         stub: STUB.to_vec(),
         loader: STUB.to_vec(),
-        modules: b"modules".to_vec(),
-        network: Vec::new(),
-        init: b"init".to_vec(),
+        modules: segment(&[
+            (&format!("lib/modules/{OLD}/kernel/fat.ko"), "old"),
+            (&format!("lib/modules/{OLD}/kernel/vfat.ko"), "old"),
+            (&format!("lib/modules/{OLD}/modules.dep"), "kernel/fat.ko:\nkernel/vfat.ko: kernel/fat.ko\n"),
+        ]),
+        network: segment(&[
+            (&format!("lib/modules/{OLD}/kernel/igb.ko"), "old"),
+            (
+                &format!("lib/modules/{OLD}/modules.dep"),
+                "kernel/fat.ko:\nkernel/igb.ko:\nkernel/vfat.ko: kernel/fat.ko\n",
+            ),
+        ]),
+        init: segment(&[("init", "init")]),
         command_line: "panic=10".into(),
         boot_entry: "ID=billet\n".into(),
         loader_config: "timeout 0\n".into(),
@@ -62,6 +76,21 @@ fn source(folder: &Path) -> Source {
         signed_uki: Vec::new(),
     };
     Source::new(System { manifest: layer::stack("0.1.0", layers).unwrap(), boot }, folder.to_owned())
+}
+
+/// A compressed segment of an initramfs.
+fn segment(files: &[(&str, &str)]) -> Vec<u8> {
+    let mut tree = Tree::new();
+    for (path, content) in files {
+        tree.bytes(path, 0o644, *content).unwrap();
+    }
+    initramfs::compressed_segment(&tree, 3).unwrap()
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut out, bytes).unwrap();
+    out.finish().unwrap()
 }
 
 fn files(path: &Path, files: &[(&str, &[u8])]) -> PathBuf {
@@ -124,6 +153,32 @@ fn in_initramfs(source: &Source, dir: &Path) -> String {
     let mut frame = zstd::Decoder::new(&source.system.boot.modules[..]).unwrap().single_frame();
     std::io::copy(&mut frame, &mut fs::File::create(&path).unwrap()).unwrap();
     tool("cpio", &["--list", "--quiet", "--file", text(&path)])
+}
+
+/// What a machine that starts from the network finds in its initramfs, as its kernel unpacks that: segment after segment, the
+/// later file of a name in the place of the earlier.
+fn on_the_network(source: &Source, dir: &Path) -> BTreeMap<String, Vec<u8>> {
+    let folder = dir.join("pxe");
+    Kind::Pxe.build(source, 512, &folder, &mut installer::silent).unwrap();
+    let bytes = fs::read(folder.join("initramfs")).unwrap();
+    let (mut left, mut found) = (&bytes[..], BTreeMap::new());
+    while !left.is_empty() {
+        let mut unpacked = Vec::new();
+        if left[0] == 0 {
+            left = &left[1..];
+            continue;
+        } else if left.starts_with(b"0707") {
+            // What is not packed comes last.
+            unpacked.extend_from_slice(std::mem::take(&mut left));
+        } else {
+            let mut frame = zstd::Decoder::with_buffer(&mut left).unwrap().single_frame();
+            std::io::copy(&mut frame, &mut unpacked).unwrap();
+        }
+        for entry in cpio::Reader::new(&unpacked).map(Result::unwrap) {
+            found.insert(entry.name.to_owned(), entry.content.to_vec());
+        }
+    }
+    found
 }
 
 #[test]
@@ -268,11 +323,7 @@ fn a_kernel_for_arm64_is_checked_against_the_options_for_arm64() {
     );
     assert!(for_others.unwrap_err().contains("it is for amd64, and the image is for arm64"));
     // What the kernel itself carries, which is not packed.
-    let packed = {
-        let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-        std::io::Write::write_all(&mut out, b"CONFIG_SQUASHFS=y\n").unwrap();
-        out.finish().unwrap()
-    };
+    let packed = gzip(b"CONFIG_SQUASHFS=y\n");
     let whole = [common::arm64_image(NEW), b"IKCFG_ST".to_vec(), packed, b"IKCFG_ED".to_vec()].concat();
     let whole = files(&dir.path().join("whole"), &[("Image", &whole)]).join("Image");
     let lacking =
@@ -298,13 +349,40 @@ fn modules_are_added_to_the_kernel_that_there_is() {
     let index = |name: &str| content(&made, "custom", &format!("usr/lib/modules/{OLD}/{name}"));
     assert_eq!(
         index("modules.dep"),
-        "extra/driver.ko: kernel/fat.ko\nkernel/fat.ko:\nupdates/vfat.ko: kernel/fat.ko\n"
+        "extra/driver.ko: kernel/fat.ko\nkernel/fat.ko:\nkernel/igb.ko.gz:\nupdates/vfat.ko: kernel/fat.ko\n"
     );
     assert_eq!(index("modules.alias"), "alias fs-vfat vfat\nalias pci:v1* driver\n");
     // One of them belongs to those that the initramfs has.
     let initramfs = in_initramfs(&made, dir.path());
     assert!(initramfs.contains("updates/vfat.ko\n") && initramfs.contains("kernel/fat.ko\n"), "{initramfs}");
     assert!(listed(&made, "custom").contains("boot/modules.cpio.zst"));
+}
+
+/// A card's driver that is replaced, one that is new, and a replaced module that is no card's: each lies in the initramfs for
+/// the network where its index says, and so does everything else that the index names.
+#[test]
+fn modules_that_are_added_reach_machines_that_start_from_the_network() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = source(&dir.path().join("base"));
+    let folder = format!("lib/modules/{OLD}");
+    for (name, replaces) in
+        [("updates/igb.ko", "kernel/igb"), ("extra/virtio_net.ko", ""), ("updates/vfat.ko", "kernel/vfat")]
+    {
+        let own = module(&format!("depends=fat description={name}"));
+        let place = dir.path().join(name.replace('/', "-"));
+        let more = files(&place.join("files"), &[(&format!("usr/{folder}/{name}"), &own)]);
+        let addition = Addition { from: From::Folder(more), to: String::new() };
+        let profile = Profile { additions: vec![addition], ..Profile::default() };
+        let made = customised(&source, &profile, &place.join("work")).unwrap();
+        let found = on_the_network(&made, &place);
+        assert_eq!(found.get(&format!("{folder}/{name}")), Some(&own), "{name}: {:?}", found.keys());
+        let dep = String::from_utf8(found[&format!("{folder}/modules.dep")].clone()).unwrap();
+        assert!(dep.contains(&format!("{name}: kernel/fat.ko\n")), "{dep}");
+        assert!(replaces.is_empty() || !dep.contains(replaces), "{dep}");
+        for path in dep.lines().map(|line| line.split(':').next().unwrap()) {
+            assert!(found.contains_key(&format!("{folder}/{path}")), "{name}: {path} is not in the initramfs");
+        }
+    }
 }
 
 #[test]
@@ -409,6 +487,7 @@ fn an_image_that_was_built_on_is_one_like_any_other() {
         ["removed", "custom", "kernel"]
     );
     assert!(!root.join("rootfs").exists() && !root.join("billet/boot/vmlinuz").exists());
+    assert!(!root.join("billet/boot/network.cpio.zst").exists(), "the new kernel has no driver of a card");
 
     let image = dir.path().join("without");
     committed(&source, &root, None, &image);

@@ -176,17 +176,7 @@ fn swap(
         None => Ok(Vec::new()),
     };
     let with_modules = modules.as_ref().map(|modules| modules.release.as_str());
-    boot.modules = initramfs::compressed_segment(
-        &kernel::initramfs(boot.architecture(), with_modules, texts, &content)?,
-        initramfs::ZSTD_LEVEL,
-    )?;
-    // A kernel without drivers of network cards: an image for network boot says that it misses them.
-    let network = match with_modules {
-        Some(release) => kernel::network(boot.architecture(), release, texts, &content)?,
-        None => None,
-    };
-    let pack = |tree: Tree| initramfs::compressed_segment(&tree, initramfs::ZSTD_LEVEL);
-    boot.network = network.map(pack).transpose()?.unwrap_or_default();
+    remake(boot, with_modules, texts, &content)?;
     boot.kernel = match image {
         Some(image) => image,
         // The image's own serves its own modules; for others one comes later, or is missed then.
@@ -205,7 +195,26 @@ fn swap(
     Ok(Swapped { tree, release: with_modules.map(str::to_owned), warning: None })
 }
 
-/// More modules for the kernel that there is: its index gets them, and its initramfs where they belong there.
+/// Both segments with modules, never one alone: the index of the second takes the place of the other's, and names files of both.
+fn remake(
+    boot: &mut BootParts,
+    release: Option<&str>,
+    texts: &Texts,
+    content: &dyn Fn(&str) -> Result<Vec<u8>, Error>,
+) -> Result<(), Error> {
+    let architecture = boot.architecture();
+    let pack = |tree: Tree| initramfs::compressed_segment(&tree, initramfs::ZSTD_LEVEL);
+    boot.modules = pack(kernel::initramfs(architecture, release, texts, content)?)?;
+    // A kernel without drivers of network cards: an image for network boot says that it misses them.
+    let network = match release {
+        Some(release) => kernel::network(architecture, release, texts, content)?,
+        None => None,
+    };
+    boot.network = network.map(pack).transpose()?.unwrap_or_default();
+    Ok(())
+}
+
+/// More modules for the kernel that there is: its index gets them, and the initramfs where they belong there.
 fn extend(
     lower: &Lower,
     release: &str,
@@ -232,18 +241,17 @@ fn extend(
     } else {
         return Ok(());
     }
-    let resolved = kernel::ModuleSet::initramfs(boot.architecture())?.resolve(&texts.index());
-    if !resolved.paths.iter().any(|path| files.contains_key(*path)) {
+    let index = texts.index();
+    let mut sets = kernel::ModuleSet::initramfs(boot.architecture())?;
+    sets.add(&kernel::ModuleSet::network(boot.architecture())?);
+    if !sets.resolve(&index).paths.iter().any(|path| files.contains_key(*path)) {
         return Ok(());
     }
     let content = |path: &str| match files.get(path) {
         Some(entry) => entry.content(),
         None => lower.content(&format!("{folder}/{path}")).map(Option::unwrap_or_default),
     };
-    boot.modules = initramfs::compressed_segment(
-        &kernel::initramfs(boot.architecture(), Some(release), &texts, &content)?,
-        initramfs::ZSTD_LEVEL,
-    )?;
+    remake(boot, Some(release), &texts, &content)?;
     let entry = Entry::new(0o644, Node::Bytes(boot.modules.clone()));
     additions.insert(format!("{}/{}", system::FOLDER, names::MODULES), (entry, "initramfs".into()));
     Ok(())
