@@ -42,9 +42,8 @@ fn source(folder: &Path) -> Source {
     for (name, content) in index {
         kernel.bytes(&format!("{modules}/modules.{name}"), 0o644, content).unwrap();
     }
-    for name in ["vmlinuz", "grub-core.img"] {
-        kernel.bytes(&format!("usr/lib/billet/boot/{name}"), 0o644, name).unwrap();
-    }
+    kernel.bytes("usr/lib/billet/boot/vmlinuz", 0o644, bzimage(OLD)).unwrap();
+    kernel.bytes("usr/lib/billet/boot/grub-core.img", 0o644, "grub").unwrap();
     let build =
         |tree: &Tree, spec: &Spec<'_>| layer::build(tree, spec, folder, &mut installer::silent).unwrap();
     let layers = [
@@ -131,6 +130,28 @@ fn with_kernel(path: PathBuf, modules: Option<PathBuf>) -> Profile {
     Profile { kernel: Some(Given { path, modules, config: None }), ..Profile::default() }
 }
 
+/// A configuration with this value for all that a node needs.
+fn options(value: &str) -> String {
+    let list = fs::read_to_string("../kernel-config/required.toml").unwrap();
+    // What must be off is not set.
+    let lines = list.lines().filter(|line| !line.starts_with("off"));
+    let names = lines
+        .flat_map(|line| line.split('"').skip(1).step_by(2))
+        .filter(|name| name.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_'));
+    names.map(|name| format!("CONFIG_{name}={value}\n")).collect()
+}
+
+/// A kernel that carries its configuration (IKCONFIG).
+fn carrying(config: &str) -> Vec<u8> {
+    let mut image = bzimage(NEW);
+    let packed = gzip(&[&b"IKCFG_ST"[..], &gzip(config.as_bytes()), b"IKCFG_ED"].concat());
+    image[0x1f1] = 1;
+    let at = u32::try_from(image.len() - 2 * 512).unwrap();
+    image[0x248..0x24c].copy_from_slice(&at.to_le_bytes());
+    image[0x24c..0x250].copy_from_slice(&u32::try_from(packed.len()).unwrap().to_le_bytes());
+    [image, packed].concat()
+}
+
 fn names(source: &Source) -> Vec<&str> {
     source.system.manifest.layers.iter().map(|layer| layer.name.as_str()).collect()
 }
@@ -210,6 +231,8 @@ fn another_kernel_takes_the_place_of_the_layer() {
     }
     assert!(!initramfs.contains("other.ko") && initramfs.contains("sysroot\n"), "{initramfs}");
     made.system.uki(&[]).unwrap();
+    let [warning] = made.warnings.as_slice() else { panic!("{:?}", made.warnings) };
+    assert!(warning.contains("kernel 6.13.0-own: its configuration was not found"), "{warning}");
     let again = customised(&source, &profile, &dir.path().join("again")).unwrap();
     assert_eq!(again.system, made.system);
 }
@@ -260,6 +283,8 @@ fn a_kernel_that_does_not_fit_is_refused() {
     let same = files(&dir.path().join("same"), &[("vmlinuz", &bzimage(OLD))]).join("vmlinuz");
     let made = customised(&source, &with_kernel(same, None), &dir.path().join("same-work")).unwrap();
     assert_eq!(names(&made), ["base", "kernel", "custom"]);
+    let [warning] = made.warnings.as_slice() else { panic!("{:?}", made.warnings) };
+    assert!(warning.contains(&format!("kernel {OLD}: its configuration was not found")), "{warning}");
     let whole = Profile { remove: vec!["/lib/modules".into()], ..with_kernel(kernel.clone(), None) };
     let made = customised(&source, &whole, &dir.path().join("whole")).unwrap();
     let [warning] = made.warnings.as_slice() else { panic!("{:?}", made.warnings) };
@@ -275,15 +300,6 @@ fn a_modular_kernel_without_modules_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let source = source(&dir.path().join("base"));
     let own = own_kernel(&dir.path().join("own"));
-    let list = fs::read_to_string("../kernel-config/required.toml").unwrap();
-    // What must be off is not set.
-    let options = |value: &str| {
-        let lines = list.lines().filter(|line| !line.starts_with("off"));
-        let names = lines
-            .flat_map(|line| line.split('"').skip(1).step_by(2))
-            .filter(|name| name.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_'));
-        names.map(|name| format!("CONFIG_{name}={value}\n")).collect::<String>()
-    };
     let config = own.join("boot/the-config");
     let profile = || {
         let mut profile = with_kernel(own.join("boot/vmlinuz"), None);
@@ -534,4 +550,47 @@ fn a_copied_kernel_without_modules_is_told() {
     let opened = Source::open(&image, &work).unwrap();
     let [warning] = opened.warnings.as_slice() else { panic!("{:?}", opened.warnings) };
     assert!(warning.contains("kernel 6.13.0-own has no modules"), "{warning}");
+}
+
+/// One that comes with modules, wherever its configuration is; the image's own was built with the image.
+#[test]
+fn a_copied_kernel_with_modules_is_checked() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = source(&dir.path().join("base"));
+    let opened = |name: &str, modules: bool, beside: &[(&str, &str)], kernel: &[u8]| {
+        let (root, work) = (dir.path().join(name), dir.path().join(format!("{name}-work")));
+        fs::create_dir(&work).unwrap();
+        let builtin = format!("lib/modules/{NEW}/modules.builtin");
+        let dep = format!("lib/modules/{NEW}/modules.dep");
+        let mut stage = vec![("etc/motd", &b"hello"[..])];
+        if modules {
+            stage.extend([(&*builtin, common::BUILTIN.as_bytes()), (&*dep, b"")]);
+        }
+        stage.extend(beside.iter().map(|(path, text)| (*path, text.as_bytes())));
+        container(&source, &root, &stage);
+        let remove = if modules { vec!["/lib/modules".to_owned()] } else { Vec::new() };
+        container::take_in(&root, remove, &mut installer::silent).unwrap();
+        let image = dir.path().join(format!("{name}-image"));
+        committed(&source, &root, Some(kernel), &image);
+        Source::open(&image, &work).map(|opened| opened.warnings).map_err(|error| error.to_string())
+    };
+    let (kernel, [good, bad]) = (bzimage(NEW), [options("y"), "CONFIG_SQUASHFS=y\n".to_owned()]);
+    let [boot, modules] = [format!("boot/config-{NEW}"), format!("lib/modules/{NEW}/config")];
+    let nowhere = opened("nowhere", true, &[], &kernel).unwrap();
+    let [warning] = nowhere.as_slice() else { panic!("{nowhere:?}") };
+    assert!(warning.contains("kernel 6.13.0-own: its configuration was not found"), "{warning}");
+    assert!(warning.contains("COPY its .config to /boot/config-6.13.0-own"), "{warning}");
+    let none: Result<Vec<String>, String> = Ok(Vec::new());
+    assert_eq!(opened("boot", true, &[(&boot, &good)], &kernel), none);
+    assert_eq!(opened("modules", true, &[(&modules, &good)], &kernel), none);
+    assert_eq!(opened("inside", true, &[], &carrying(&good)), none);
+    assert_eq!(opened("own", false, &[], &bzimage(OLD)), none);
+    for (name, beside, kernel) in [
+        ("bad-boot", &[(&*boot, &*bad)][..], &kernel),
+        ("bad-modules", &[(&*modules, &*bad)], &kernel),
+        ("bad-inside", &[], &carrying(&bad)),
+    ] {
+        let error = opened(name, true, beside, kernel).unwrap_err();
+        assert!(error.contains("will not do") && error.contains("CONFIG_DM_VERITY must be y or m"), "{error}");
+    }
 }
