@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use common::{bzimage, module, text, tool};
 use installer::custom::{Addition, From, Profile, customise};
 use installer::image::{Kind, Source, container};
-use installer::kernel::Given;
 use installer::initramfs;
+use installer::kernel::Given;
 use installer::layer::{self, Spec};
 use installer::system::{BootParts, System};
 use installer::tree::Tree;
@@ -66,6 +66,7 @@ fn source(folder: &Path) -> Source {
                 "kernel/fat.ko:\nkernel/igb.ko:\nkernel/vfat.ko: kernel/fat.ko\n",
             ),
         ]),
+        firmware: Vec::new(),
         init: segment(&[("init", "init")]),
         command_line: "panic=10".into(),
         boot_entry: "ID=billet\n".into(),
@@ -396,9 +397,64 @@ fn modules_that_are_added_reach_machines_that_start_from_the_network() {
         assert!(dep.contains(&format!("{name}: kernel/fat.ko\n")), "{dep}");
         assert!(replaces.is_empty() || !dep.contains(replaces), "{dep}");
         for path in dep.lines().map(|line| line.split(':').next().unwrap()) {
-            assert!(found.contains_key(&format!("{folder}/{path}")), "{name}: {path} is not in the initramfs");
+            assert!(
+                found.contains_key(&format!("{folder}/{path}")),
+                "{name}: {path} is not in the initramfs"
+            );
         }
     }
+}
+
+/// Cards may need their firmware before there is a root, and nodes after: it is in both, and what comes later counts.
+#[test]
+fn firmware_is_in_the_initramfs_for_the_network_and_in_the_root() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = source(&dir.path().join("base"));
+    let folder = |name: &str, all: &[(&str, &[u8])]| files(&dir.path().join(name), all);
+    let with = |source: &Source, firmware: Vec<PathBuf>, remove: &[&str], work: &str| {
+        let remove = remove.iter().map(|path| (*path).to_owned()).collect();
+        let profile = Profile { firmware, remove, ..Profile::default() };
+        customised(source, &profile, &dir.path().join(work)).unwrap()
+    };
+    let first = folder("first", &[("bnx2/a.fw", b"a"), ("bnx2x/b.fw", b"b")]);
+    std::os::unix::fs::symlink("a.fw", first.join("bnx2/link.fw")).unwrap();
+    let made = with(&source, vec![first.clone(), first], &[], "one");
+    assert!(listed(&made, "custom").contains("usr/lib/firmware/bnx2/a.fw"));
+    let found = on_the_network(&made, dir.path());
+    let firmware = |found: &BTreeMap<String, Vec<u8>>, name: &str| {
+        found.get(&format!("lib/firmware/{name}")).map(|content| String::from_utf8(content.clone()).unwrap())
+    };
+    for (name, wanted) in [("bnx2/a.fw", "a"), ("bnx2/link.fw", "a.fw"), ("bnx2x/b.fw", "b")] {
+        assert_eq!(firmware(&found, name).as_deref(), Some(wanted), "{name}");
+    }
+    assert!(found.contains_key(&format!("lib/modules/{OLD}/kernel/igb.ko")), "drivers stay");
+    let has = |bytes: Vec<u8>| {
+        bytes.windows(made.system.boot.firmware.len()).any(|w| w == made.system.boot.firmware)
+    };
+    assert!(!has(made.system.initramfs().unwrap()), "a disk's initramfs has none");
+    assert!(has(made.system.network_initramfs().unwrap().unwrap()));
+
+    // Modules that come later leave it, other firmware takes its place, and it goes with the root's.
+    let more = folder("more", &[(&format!("usr/lib/modules/{OLD}/updates/igb.ko"), &module("depends="))]);
+    let addition = Addition { from: From::Folder(more), to: String::new() };
+    let second = vec![folder("second", &[("bnx2/a.fw", b"new")])];
+    let profile = Profile { additions: vec![addition], firmware: second.clone(), ..Profile::default() };
+    let newer = customised(&made, &profile, &dir.path().join("two")).unwrap();
+    let found = on_the_network(&newer, dir.path());
+    assert_eq!(firmware(&found, "bnx2/a.fw").as_deref(), Some("new"));
+    assert_eq!(firmware(&found, "bnx2x/b.fw").as_deref(), Some("b"));
+    let again = with(&newer, second, &["/lib/firmware"], "three");
+    let found = on_the_network(&again, dir.path());
+    assert_eq!(firmware(&found, "bnx2/a.fw").as_deref(), Some("new"));
+    assert_eq!(firmware(&found, "bnx2x/b.fw"), None);
+
+    let large = folder("large", &[]);
+    fs::create_dir_all(&large).unwrap();
+    fs::File::create(large.join("graphics.bin")).unwrap().set_len((32 << 20) + 1).unwrap();
+    let made = with(&source, vec![large], &[], "large-work");
+    let [warning] = made.warnings.as_slice() else { panic!("{:?}", made.warnings) };
+    assert!(warning.contains("firmware: 33 MB are too much") && warning.contains("takes 32 MB"), "{warning}");
+    assert!(made.system.boot.firmware.is_empty() && listed(&made, "custom").contains("graphics.bin"));
 }
 
 #[test]
@@ -591,6 +647,9 @@ fn a_copied_kernel_with_modules_is_checked() {
         ("bad-inside", &[], &carrying(&bad)),
     ] {
         let error = opened(name, true, beside, kernel).unwrap_err();
-        assert!(error.contains("will not do") && error.contains("CONFIG_DM_VERITY must be y or m"), "{error}");
+        assert!(
+            error.contains("will not do") && error.contains("CONFIG_DM_VERITY must be y or m"),
+            "{error}"
+        );
     }
 }

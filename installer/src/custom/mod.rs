@@ -11,6 +11,7 @@
 mod additions;
 mod certificates;
 mod extension;
+mod firmware;
 mod kernel;
 mod lower;
 mod profile;
@@ -118,6 +119,7 @@ fn changed(
     let mut additions = added(&lower, profile, &boot.command_line, source)?.into_entries()?;
     let Changed { swapped, warning } =
         kernel::change(&lower, source, &gone, given, &mut additions, &mut boot)?;
+    let too_much = firmware::add(&profile.firmware, &gone, &mut boot)?;
     let mut layers = source.system.manifest.layers.clone();
     let warned = absent(&lower, &profile.remove);
     if swapped.is_some() {
@@ -128,7 +130,7 @@ fn changed(
         ("removed", removed(&lower, &profile.remove)?, None),
         ("custom", placed(&lower, additions, &gone)?, None),
     ];
-    let warnings = warned.into_iter().chain(warning);
+    let warnings = warned.into_iter().chain(warning).chain(too_much);
     let swapped = swapped.map(|swapped| ("kernel", swapped.tree, swapped.release));
     gather(&layers, &source.layers, work)?;
     for (kind, tree, kernel_release) in trees.into_iter().chain(swapped) {
