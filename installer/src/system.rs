@@ -41,6 +41,8 @@ pub mod names {
     pub const MODULES: &str = "modules.cpio.zst";
     /// The initramfs segment with the drivers of network cards. In installer images alone: no node needs it on its disk.
     pub const NETWORK: &str = "network.cpio.zst";
+    /// Initramfs segments with firmware of network cards. In installer images alone, as their drivers; most have none.
+    pub const FIRMWARE: &str = "firmware.cpio.zst";
     /// The initramfs segment with init. Base layer.
     pub const INIT: &str = "init.cpio.zst";
     /// The kernel's command line, without a line end. Base layer.
@@ -83,6 +85,8 @@ pub struct BootParts {
     pub modules: Vec<u8>,
     /// See [`names::NETWORK`]; empty where there is none.
     pub network: Vec<u8>,
+    /// See [`names::FIRMWARE`]; empty where there is none.
+    pub firmware: Vec<u8>,
     /// See [`names::INIT`].
     pub init: Vec<u8>,
     /// See [`names::COMMAND_LINE`].
@@ -118,6 +122,7 @@ impl BootParts {
             other => other,
         };
         let network = optional(names::NETWORK)?;
+        let firmware = optional(names::FIRMWARE)?;
         let config_key = config_key(&optional(names::CONFIG_KEY)?)?;
         let authorities = optional(names::AUTHORITIES)?;
         let signed_uki = optional(names::SIGNED_UKI)?;
@@ -127,6 +132,7 @@ impl BootParts {
         };
         Ok(Self {
             network,
+            firmware,
             config_key,
             authorities,
             signed_uki,
@@ -167,6 +173,7 @@ impl BootParts {
     pub fn all(&self) -> impl Iterator<Item = (&'static str, &[u8])> {
         let optional = [
             (names::NETWORK, &self.network),
+            (names::FIRMWARE, &self.firmware),
             (names::AUTHORITIES, &self.authorities),
             (names::SIGNED_UKI, &self.signed_uki),
         ];
@@ -234,13 +241,14 @@ impl System {
         Ok(initramfs::join(&[&self.boot.modules, &self.boot.init, &manifest]))
     }
 
-    /// The same with drivers of network cards, for a root from the network. `None` if there are none.
+    /// The same with drivers of network cards and their firmware, for a root from the network. `None` if there are no drivers.
     pub fn network_initramfs(&self) -> Result<Option<Vec<u8>>, Error> {
         if self.boot.network.is_empty() {
             return Ok(None);
         }
         let manifest = self.own_segment(&self.boot.authorities)?;
-        let segments = [&self.boot.modules, &self.boot.network, &self.boot.init, &manifest];
+        let boot = &self.boot;
+        let segments = [&boot.modules, &boot.network, &boot.firmware, &boot.init, &manifest];
         Ok(Some(initramfs::join(&segments.map(Vec::as_slice))))
     }
 

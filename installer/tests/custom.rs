@@ -38,6 +38,7 @@ fn source(folder: &Path) -> Source {
         loader: Vec::new(),
         modules: Vec::new(),
         network: Vec::new(),
+        firmware: Vec::new(),
         init: Vec::new(),
         command_line: "console=ttyS0 panic=10".into(),
         boot_entry: String::new(),

@@ -33,6 +33,7 @@ fn source(folder: &Path) -> Source {
         loader: STUB.to_vec(),
         modules: noise(4_000),
         network: noise(3_000),
+        firmware: noise(1_000),
         init: noise(2_000),
         command_line: "console=ttyS0 panic=10".into(),
         boot_entry: "ID=billet\n".into(),

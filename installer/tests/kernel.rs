@@ -4,24 +4,27 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use common::{bzimage, module, text, tool};
 use installer::custom::{Addition, From, Profile, customise};
 use installer::image::{Kind, Source, container};
+use installer::initramfs;
 use installer::kernel::Given;
 use installer::layer::{self, Spec};
 use installer::system::{BootParts, System};
 use installer::tree::Tree;
 use oci::archive::{self, Archive, Bytes, Content, NewImage};
 use oci::installer::{LAYERS_LABEL, MANIFEST_PATH};
+use ondisk::cpio;
 
 const STUB: &[u8] = include_bytes!("../../crates/ondisk/testdata/stub.efi");
 const OLD: &str = "6.12.1-test";
 const NEW: &str = "6.13.0-own";
 
-/// A base layer and a kernel layer, whose modules have an index.
+/// A base layer and a kernel layer, whose modules have an index, and segments of an initramfs with these, of an older making.
 fn source(folder: &Path) -> Source {
     fs::create_dir_all(folder).unwrap();
     let mut base = Tree::new();
@@ -32,15 +35,15 @@ fn source(folder: &Path) -> Source {
     let modules = format!("usr/lib/modules/{OLD}");
     kernel.bytes(&format!("{modules}/kernel/vfat.ko"), 0o644, module("depends=fat alias=fs-vfat")).unwrap();
     kernel.bytes(&format!("{modules}/kernel/fat.ko"), 0o644, module("depends=")).unwrap();
-    let dep = "kernel/fat.ko:\nkernel/vfat.ko: kernel/fat.ko\n";
+    kernel.bytes(&format!("{modules}/kernel/igb.ko.gz"), 0o644, gzip(&module("depends="))).unwrap();
+    let dep = "kernel/fat.ko:\nkernel/igb.ko.gz:\nkernel/vfat.ko: kernel/fat.ko\n";
     let index =
         [("dep", dep), ("alias", "alias fs-vfat vfat\n"), ("softdep", ""), ("builtin", common::BUILTIN)];
     for (name, content) in index {
         kernel.bytes(&format!("{modules}/modules.{name}"), 0o644, content).unwrap();
     }
-    for name in ["vmlinuz", "grub-core.img"] {
-        kernel.bytes(&format!("usr/lib/billet/boot/{name}"), 0o644, name).unwrap();
-    }
+    kernel.bytes("usr/lib/billet/boot/vmlinuz", 0o644, bzimage(OLD)).unwrap();
+    kernel.bytes("usr/lib/billet/boot/grub-core.img", 0o644, "grub").unwrap();
     let build =
         |tree: &Tree, spec: &Spec<'_>| layer::build(tree, spec, folder, &mut installer::silent).unwrap();
     let layers = [
@@ -51,9 +54,20 @@ fn source(folder: &Path) -> Source {
         kernel: bzimage(OLD),
         stub: STUB.to_vec(),
         loader: STUB.to_vec(),
-        modules: b"modules".to_vec(),
-        network: Vec::new(),
-        init: b"init".to_vec(),
+        modules: segment(&[
+            (&format!("lib/modules/{OLD}/kernel/fat.ko"), "old"),
+            (&format!("lib/modules/{OLD}/kernel/vfat.ko"), "old"),
+            (&format!("lib/modules/{OLD}/modules.dep"), "kernel/fat.ko:\nkernel/vfat.ko: kernel/fat.ko\n"),
+        ]),
+        network: segment(&[
+            (&format!("lib/modules/{OLD}/kernel/igb.ko"), "old"),
+            (
+                &format!("lib/modules/{OLD}/modules.dep"),
+                "kernel/fat.ko:\nkernel/igb.ko:\nkernel/vfat.ko: kernel/fat.ko\n",
+            ),
+        ]),
+        firmware: Vec::new(),
+        init: segment(&[("init", "init")]),
         command_line: "panic=10".into(),
         boot_entry: "ID=billet\n".into(),
         loader_config: "timeout 0\n".into(),
@@ -62,6 +76,21 @@ fn source(folder: &Path) -> Source {
         signed_uki: Vec::new(),
     };
     Source::new(System { manifest: layer::stack("0.1.0", layers).unwrap(), boot }, folder.to_owned())
+}
+
+/// A compressed segment of an initramfs.
+fn segment(files: &[(&str, &str)]) -> Vec<u8> {
+    let mut tree = Tree::new();
+    for (path, content) in files {
+        tree.bytes(path, 0o644, *content).unwrap();
+    }
+    initramfs::compressed_segment(&tree, 3).unwrap()
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut out, bytes).unwrap();
+    out.finish().unwrap()
 }
 
 fn files(path: &Path, files: &[(&str, &[u8])]) -> PathBuf {
@@ -102,6 +131,28 @@ fn with_kernel(path: PathBuf, modules: Option<PathBuf>) -> Profile {
     Profile { kernel: Some(Given { path, modules, config: None }), ..Profile::default() }
 }
 
+/// A configuration with this value for all that a node needs.
+fn options(value: &str) -> String {
+    let list = fs::read_to_string("../kernel-config/required.toml").unwrap();
+    // What must be off is not set.
+    let lines = list.lines().filter(|line| !line.starts_with("off"));
+    let names = lines
+        .flat_map(|line| line.split('"').skip(1).step_by(2))
+        .filter(|name| name.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_'));
+    names.map(|name| format!("CONFIG_{name}={value}\n")).collect()
+}
+
+/// A kernel that carries its configuration (IKCONFIG).
+fn carrying(config: &str) -> Vec<u8> {
+    let mut image = bzimage(NEW);
+    let packed = gzip(&[&b"IKCFG_ST"[..], &gzip(config.as_bytes()), b"IKCFG_ED"].concat());
+    image[0x1f1] = 1;
+    let at = u32::try_from(image.len() - 2 * 512).unwrap();
+    image[0x248..0x24c].copy_from_slice(&at.to_le_bytes());
+    image[0x24c..0x250].copy_from_slice(&u32::try_from(packed.len()).unwrap().to_le_bytes());
+    [image, packed].concat()
+}
+
 fn names(source: &Source) -> Vec<&str> {
     source.system.manifest.layers.iter().map(|layer| layer.name.as_str()).collect()
 }
@@ -124,6 +175,32 @@ fn in_initramfs(source: &Source, dir: &Path) -> String {
     let mut frame = zstd::Decoder::new(&source.system.boot.modules[..]).unwrap().single_frame();
     std::io::copy(&mut frame, &mut fs::File::create(&path).unwrap()).unwrap();
     tool("cpio", &["--list", "--quiet", "--file", text(&path)])
+}
+
+/// What a machine that starts from the network finds in its initramfs, as its kernel unpacks that: segment after segment, the
+/// later file of a name in the place of the earlier.
+fn on_the_network(source: &Source, dir: &Path) -> BTreeMap<String, Vec<u8>> {
+    let folder = dir.join("pxe");
+    Kind::Pxe.build(source, 512, &folder, &mut installer::silent).unwrap();
+    let bytes = fs::read(folder.join("initramfs")).unwrap();
+    let (mut left, mut found) = (&bytes[..], BTreeMap::new());
+    while !left.is_empty() {
+        let mut unpacked = Vec::new();
+        if left[0] == 0 {
+            left = &left[1..];
+            continue;
+        } else if left.starts_with(b"0707") {
+            // What is not packed comes last.
+            unpacked.extend_from_slice(std::mem::take(&mut left));
+        } else {
+            let mut frame = zstd::Decoder::with_buffer(&mut left).unwrap().single_frame();
+            std::io::copy(&mut frame, &mut unpacked).unwrap();
+        }
+        for entry in cpio::Reader::new(&unpacked).map(Result::unwrap) {
+            found.insert(entry.name.to_owned(), entry.content.to_vec());
+        }
+    }
+    found
 }
 
 #[test]
@@ -155,6 +232,8 @@ fn another_kernel_takes_the_place_of_the_layer() {
     }
     assert!(!initramfs.contains("other.ko") && initramfs.contains("sysroot\n"), "{initramfs}");
     made.system.uki(&[]).unwrap();
+    let [warning] = made.warnings.as_slice() else { panic!("{:?}", made.warnings) };
+    assert!(warning.contains("kernel 6.13.0-own: its configuration was not found"), "{warning}");
     let again = customised(&source, &profile, &dir.path().join("again")).unwrap();
     assert_eq!(again.system, made.system);
 }
@@ -205,6 +284,8 @@ fn a_kernel_that_does_not_fit_is_refused() {
     let same = files(&dir.path().join("same"), &[("vmlinuz", &bzimage(OLD))]).join("vmlinuz");
     let made = customised(&source, &with_kernel(same, None), &dir.path().join("same-work")).unwrap();
     assert_eq!(names(&made), ["base", "kernel", "custom"]);
+    let [warning] = made.warnings.as_slice() else { panic!("{:?}", made.warnings) };
+    assert!(warning.contains(&format!("kernel {OLD}: its configuration was not found")), "{warning}");
     let whole = Profile { remove: vec!["/lib/modules".into()], ..with_kernel(kernel.clone(), None) };
     let made = customised(&source, &whole, &dir.path().join("whole")).unwrap();
     let [warning] = made.warnings.as_slice() else { panic!("{:?}", made.warnings) };
@@ -220,15 +301,6 @@ fn a_modular_kernel_without_modules_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let source = source(&dir.path().join("base"));
     let own = own_kernel(&dir.path().join("own"));
-    let list = fs::read_to_string("../kernel-config/required.toml").unwrap();
-    // What must be off is not set.
-    let options = |value: &str| {
-        let lines = list.lines().filter(|line| !line.starts_with("off"));
-        let names = lines
-            .flat_map(|line| line.split('"').skip(1).step_by(2))
-            .filter(|name| name.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_'));
-        names.map(|name| format!("CONFIG_{name}={value}\n")).collect::<String>()
-    };
     let config = own.join("boot/the-config");
     let profile = || {
         let mut profile = with_kernel(own.join("boot/vmlinuz"), None);
@@ -268,11 +340,7 @@ fn a_kernel_for_arm64_is_checked_against_the_options_for_arm64() {
     );
     assert!(for_others.unwrap_err().contains("it is for amd64, and the image is for arm64"));
     // What the kernel itself carries, which is not packed.
-    let packed = {
-        let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-        std::io::Write::write_all(&mut out, b"CONFIG_SQUASHFS=y\n").unwrap();
-        out.finish().unwrap()
-    };
+    let packed = gzip(b"CONFIG_SQUASHFS=y\n");
     let whole = [common::arm64_image(NEW), b"IKCFG_ST".to_vec(), packed, b"IKCFG_ED".to_vec()].concat();
     let whole = files(&dir.path().join("whole"), &[("Image", &whole)]).join("Image");
     let lacking =
@@ -298,13 +366,95 @@ fn modules_are_added_to_the_kernel_that_there_is() {
     let index = |name: &str| content(&made, "custom", &format!("usr/lib/modules/{OLD}/{name}"));
     assert_eq!(
         index("modules.dep"),
-        "extra/driver.ko: kernel/fat.ko\nkernel/fat.ko:\nupdates/vfat.ko: kernel/fat.ko\n"
+        "extra/driver.ko: kernel/fat.ko\nkernel/fat.ko:\nkernel/igb.ko.gz:\nupdates/vfat.ko: kernel/fat.ko\n"
     );
     assert_eq!(index("modules.alias"), "alias fs-vfat vfat\nalias pci:v1* driver\n");
     // One of them belongs to those that the initramfs has.
     let initramfs = in_initramfs(&made, dir.path());
     assert!(initramfs.contains("updates/vfat.ko\n") && initramfs.contains("kernel/fat.ko\n"), "{initramfs}");
     assert!(listed(&made, "custom").contains("boot/modules.cpio.zst"));
+}
+
+/// A card's driver that is replaced, one that is new, and a replaced module that is no card's: each lies in the initramfs for
+/// the network where its index says, and so does everything else that the index names.
+#[test]
+fn modules_that_are_added_reach_machines_that_start_from_the_network() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = source(&dir.path().join("base"));
+    let folder = format!("lib/modules/{OLD}");
+    for (name, replaces) in
+        [("updates/igb.ko", "kernel/igb"), ("extra/virtio_net.ko", ""), ("updates/vfat.ko", "kernel/vfat")]
+    {
+        let own = module(&format!("depends=fat description={name}"));
+        let place = dir.path().join(name.replace('/', "-"));
+        let more = files(&place.join("files"), &[(&format!("usr/{folder}/{name}"), &own)]);
+        let addition = Addition { from: From::Folder(more), to: String::new() };
+        let profile = Profile { additions: vec![addition], ..Profile::default() };
+        let made = customised(&source, &profile, &place.join("work")).unwrap();
+        let found = on_the_network(&made, &place);
+        assert_eq!(found.get(&format!("{folder}/{name}")), Some(&own), "{name}: {:?}", found.keys());
+        let dep = String::from_utf8(found[&format!("{folder}/modules.dep")].clone()).unwrap();
+        assert!(dep.contains(&format!("{name}: kernel/fat.ko\n")), "{dep}");
+        assert!(replaces.is_empty() || !dep.contains(replaces), "{dep}");
+        for path in dep.lines().map(|line| line.split(':').next().unwrap()) {
+            assert!(
+                found.contains_key(&format!("{folder}/{path}")),
+                "{name}: {path} is not in the initramfs"
+            );
+        }
+    }
+}
+
+/// Cards may need their firmware before there is a root, and nodes after: it is in both, and what comes later counts.
+#[test]
+fn firmware_is_in_the_initramfs_for_the_network_and_in_the_root() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = source(&dir.path().join("base"));
+    let folder = |name: &str, all: &[(&str, &[u8])]| files(&dir.path().join(name), all);
+    let with = |source: &Source, firmware: Vec<PathBuf>, remove: &[&str], work: &str| {
+        let remove = remove.iter().map(|path| (*path).to_owned()).collect();
+        let profile = Profile { firmware, remove, ..Profile::default() };
+        customised(source, &profile, &dir.path().join(work)).unwrap()
+    };
+    let first = folder("first", &[("bnx2/a.fw", b"a"), ("bnx2x/b.fw", b"b")]);
+    std::os::unix::fs::symlink("a.fw", first.join("bnx2/link.fw")).unwrap();
+    let made = with(&source, vec![first.clone(), first], &[], "one");
+    assert!(listed(&made, "custom").contains("usr/lib/firmware/bnx2/a.fw"));
+    let found = on_the_network(&made, dir.path());
+    let firmware = |found: &BTreeMap<String, Vec<u8>>, name: &str| {
+        found.get(&format!("lib/firmware/{name}")).map(|content| String::from_utf8(content.clone()).unwrap())
+    };
+    for (name, wanted) in [("bnx2/a.fw", "a"), ("bnx2/link.fw", "a.fw"), ("bnx2x/b.fw", "b")] {
+        assert_eq!(firmware(&found, name).as_deref(), Some(wanted), "{name}");
+    }
+    assert!(found.contains_key(&format!("lib/modules/{OLD}/kernel/igb.ko")), "drivers stay");
+    let has = |bytes: Vec<u8>| {
+        bytes.windows(made.system.boot.firmware.len()).any(|w| w == made.system.boot.firmware)
+    };
+    assert!(!has(made.system.initramfs().unwrap()), "a disk's initramfs has none");
+    assert!(has(made.system.network_initramfs().unwrap().unwrap()));
+
+    // Modules that come later leave it, other firmware takes its place, and it goes with the root's.
+    let more = folder("more", &[(&format!("usr/lib/modules/{OLD}/updates/igb.ko"), &module("depends="))]);
+    let addition = Addition { from: From::Folder(more), to: String::new() };
+    let second = vec![folder("second", &[("bnx2/a.fw", b"new")])];
+    let profile = Profile { additions: vec![addition], firmware: second.clone(), ..Profile::default() };
+    let newer = customised(&made, &profile, &dir.path().join("two")).unwrap();
+    let found = on_the_network(&newer, dir.path());
+    assert_eq!(firmware(&found, "bnx2/a.fw").as_deref(), Some("new"));
+    assert_eq!(firmware(&found, "bnx2x/b.fw").as_deref(), Some("b"));
+    let again = with(&newer, second, &["/lib/firmware"], "three");
+    let found = on_the_network(&again, dir.path());
+    assert_eq!(firmware(&found, "bnx2/a.fw").as_deref(), Some("new"));
+    assert_eq!(firmware(&found, "bnx2x/b.fw"), None);
+
+    let large = folder("large", &[]);
+    fs::create_dir_all(&large).unwrap();
+    fs::File::create(large.join("graphics.bin")).unwrap().set_len((32 << 20) + 1).unwrap();
+    let made = with(&source, vec![large], &[], "large-work");
+    let [warning] = made.warnings.as_slice() else { panic!("{:?}", made.warnings) };
+    assert!(warning.contains("firmware: 33 MB are too much") && warning.contains("takes 32 MB"), "{warning}");
+    assert!(made.system.boot.firmware.is_empty() && listed(&made, "custom").contains("graphics.bin"));
 }
 
 #[test]
@@ -409,6 +559,7 @@ fn an_image_that_was_built_on_is_one_like_any_other() {
         ["removed", "custom", "kernel"]
     );
     assert!(!root.join("rootfs").exists() && !root.join("billet/boot/vmlinuz").exists());
+    assert!(!root.join("billet/boot/network.cpio.zst").exists(), "the new kernel has no driver of a card");
 
     let image = dir.path().join("without");
     committed(&source, &root, None, &image);
@@ -455,4 +606,50 @@ fn a_copied_kernel_without_modules_is_told() {
     let opened = Source::open(&image, &work).unwrap();
     let [warning] = opened.warnings.as_slice() else { panic!("{:?}", opened.warnings) };
     assert!(warning.contains("kernel 6.13.0-own has no modules"), "{warning}");
+}
+
+/// One that comes with modules, wherever its configuration is; the image's own was built with the image.
+#[test]
+fn a_copied_kernel_with_modules_is_checked() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = source(&dir.path().join("base"));
+    let opened = |name: &str, modules: bool, beside: &[(&str, &str)], kernel: &[u8]| {
+        let (root, work) = (dir.path().join(name), dir.path().join(format!("{name}-work")));
+        fs::create_dir(&work).unwrap();
+        let builtin = format!("lib/modules/{NEW}/modules.builtin");
+        let dep = format!("lib/modules/{NEW}/modules.dep");
+        let mut stage = vec![("etc/motd", &b"hello"[..])];
+        if modules {
+            stage.extend([(&*builtin, common::BUILTIN.as_bytes()), (&*dep, b"")]);
+        }
+        stage.extend(beside.iter().map(|(path, text)| (*path, text.as_bytes())));
+        container(&source, &root, &stage);
+        let remove = if modules { vec!["/lib/modules".to_owned()] } else { Vec::new() };
+        container::take_in(&root, remove, &mut installer::silent).unwrap();
+        let image = dir.path().join(format!("{name}-image"));
+        committed(&source, &root, Some(kernel), &image);
+        Source::open(&image, &work).map(|opened| opened.warnings).map_err(|error| error.to_string())
+    };
+    let (kernel, [good, bad]) = (bzimage(NEW), [options("y"), "CONFIG_SQUASHFS=y\n".to_owned()]);
+    let [boot, modules] = [format!("boot/config-{NEW}"), format!("lib/modules/{NEW}/config")];
+    let nowhere = opened("nowhere", true, &[], &kernel).unwrap();
+    let [warning] = nowhere.as_slice() else { panic!("{nowhere:?}") };
+    assert!(warning.contains("kernel 6.13.0-own: its configuration was not found"), "{warning}");
+    assert!(warning.contains("COPY its .config to /boot/config-6.13.0-own"), "{warning}");
+    let none: Result<Vec<String>, String> = Ok(Vec::new());
+    assert_eq!(opened("boot", true, &[(&boot, &good)], &kernel), none);
+    assert_eq!(opened("modules", true, &[(&modules, &good)], &kernel), none);
+    assert_eq!(opened("inside", true, &[], &carrying(&good)), none);
+    assert_eq!(opened("own", false, &[], &bzimage(OLD)), none);
+    for (name, beside, kernel) in [
+        ("bad-boot", &[(&*boot, &*bad)][..], &kernel),
+        ("bad-modules", &[(&*modules, &*bad)], &kernel),
+        ("bad-inside", &[], &carrying(&bad)),
+    ] {
+        let error = opened(name, true, beside, kernel).unwrap_err();
+        assert!(
+            error.contains("will not do") && error.contains("CONFIG_DM_VERITY must be y or m"),
+            "{error}"
+        );
+    }
 }

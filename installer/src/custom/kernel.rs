@@ -27,12 +27,18 @@ const LAYER: &str = "kernel";
 /// Entries with where they come from, by the paths that they were given.
 pub(super) type Given = BTreeMap<String, (Entry, String)>;
 
+/// What a customisation did.
+pub(super) struct Changed {
+    /// `None`: the kernel layer stays as it is.
+    pub(super) swapped: Option<Swapped>,
+    /// What nobody could tell of the kernel.
+    pub(super) warning: Option<String>,
+}
+
 /// The kernel layer that takes the place of the one that there is.
 pub(super) struct Swapped {
     pub(super) tree: Tree,
     pub(super) release: Option<String>,
-    /// What nobody could tell of it.
-    pub(super) warning: Option<String>,
 }
 
 /// Modules among what is added, by release.
@@ -43,7 +49,7 @@ pub(super) fn is_kernel(layer: &Layer) -> bool {
     layer.kernel_release.is_some() || layer.name == LAYER
 }
 
-/// Changes boot parts and additions; `Some`: the kernel layer is made anew. `gone`: what is removed, links followed.
+/// Changes boot parts and additions. `gone`: what is removed, links followed.
 pub(super) fn change(
     lower: &Lower,
     source: &Source,
@@ -51,15 +57,15 @@ pub(super) fn change(
     given: Option<Kernel>,
     additions: &mut Given,
     boot: &mut BootParts,
-) -> Result<Option<Swapped>, Error> {
+) -> Result<Changed, Error> {
     let running = source.system.manifest.kernel().and_then(|layer| layer.kernel_release.clone());
     let added = modules(lower, additions);
     let own = running.as_ref().map(|release| format!("{MODULES}/{release}"));
     let are_gone = gone.iter().any(|path| path == MODULES || own.as_ref() == Some(path));
     let foreign = added.keys().any(|release| Some(release) != running.as_ref());
     let has_modules = !added.is_empty() || given.as_ref().is_some_and(|kernel| kernel.modules.is_some());
-    let warning = match given.as_ref().filter(|_| are_gone && !has_modules) {
-        Some(kernel) => kernel.check_without_modules(boot.architecture())?,
+    let warning = match &given {
+        Some(kernel) => kernel.check(has_modules || !are_gone, boot.architecture())?,
         None => None,
     };
     let (image, release, brought) = match given {
@@ -69,8 +75,8 @@ pub(super) fn change(
     if are_gone || foreign || brought.is_some() {
         let modules = one_release(added, brought, release.as_ref())?;
         additions.retain(|path, (entry, _)| !is_below(&lower.resolve_for(path, entry)));
-        let swapped = swap(lower, image, release, modules, boot)?;
-        return Ok(Some(Swapped { warning, ..swapped }));
+        let swapped = Some(swap(lower, image, release, modules, boot)?);
+        return Ok(Changed { swapped, warning });
     }
     if let Some(image) = image {
         if release != running {
@@ -90,7 +96,24 @@ pub(super) fn change(
     {
         extend(lower, release, files, additions, boot)?;
     }
-    Ok(None)
+    Ok(Changed { swapped: None, warning })
+}
+
+/// The check of a kernel that was copied behind the last `FROM` of a Dockerfile, whose configuration the stage may have brought.
+/// The image's own was built with it.
+pub(super) fn check_copied(source: &Source) -> Result<Option<String>, Error> {
+    let boot = &source.system.boot;
+    let lower = Lower::read(&source.system.manifest.layers, &source.layers)?;
+    if lower.content(&format!("{}/{}", system::FOLDER, names::KERNEL))?.as_ref() == Some(&boot.kernel) {
+        return Ok(None);
+    }
+    let release = kernel_image::release(&boot.kernel).unwrap_or_default();
+    let mut beside = Vec::new();
+    for path in [format!("boot/config-{release}"), format!("{MODULES}/{release}/config")] {
+        beside.extend(lower.content(&lower.resolve(&path))?);
+    }
+    let has_modules = source.system.manifest.kernel().is_some();
+    kernel::check_copied(&boot.kernel, &beside, has_modules, boot.architecture())
 }
 
 /// Release and path below its folder, for what goes below /lib/modules.
@@ -176,17 +199,7 @@ fn swap(
         None => Ok(Vec::new()),
     };
     let with_modules = modules.as_ref().map(|modules| modules.release.as_str());
-    boot.modules = initramfs::compressed_segment(
-        &kernel::initramfs(boot.architecture(), with_modules, texts, &content)?,
-        initramfs::ZSTD_LEVEL,
-    )?;
-    // A kernel without drivers of network cards: an image for network boot says that it misses them.
-    let network = match with_modules {
-        Some(release) => kernel::network(boot.architecture(), release, texts, &content)?,
-        None => None,
-    };
-    let pack = |tree: Tree| initramfs::compressed_segment(&tree, initramfs::ZSTD_LEVEL);
-    boot.network = network.map(pack).transpose()?.unwrap_or_default();
+    remake(boot, with_modules, texts, &content)?;
     boot.kernel = match image {
         Some(image) => image,
         // The image's own serves its own modules; for others one comes later, or is missed then.
@@ -202,10 +215,29 @@ fn swap(
         }
     }
     let tree = kernel::layer(boot, &more, modules.as_ref())?;
-    Ok(Swapped { tree, release: with_modules.map(str::to_owned), warning: None })
+    Ok(Swapped { tree, release: with_modules.map(str::to_owned) })
 }
 
-/// More modules for the kernel that there is: its index gets them, and its initramfs where they belong there.
+/// Both segments with modules, never one alone: the index of the second takes the place of the other's, and names files of both.
+fn remake(
+    boot: &mut BootParts,
+    release: Option<&str>,
+    texts: &Texts,
+    content: &dyn Fn(&str) -> Result<Vec<u8>, Error>,
+) -> Result<(), Error> {
+    let architecture = boot.architecture();
+    let pack = |tree: Tree| initramfs::compressed_segment(&tree, initramfs::ZSTD_LEVEL);
+    boot.modules = pack(kernel::initramfs(architecture, release, texts, content)?)?;
+    // A kernel without drivers of network cards: an image for network boot says that it misses them.
+    let network = match release {
+        Some(release) => kernel::network(architecture, release, texts, content)?,
+        None => None,
+    };
+    boot.network = network.map(pack).transpose()?.unwrap_or_default();
+    Ok(())
+}
+
+/// More modules for the kernel that there is: its index gets them, and the initramfs where they belong there.
 fn extend(
     lower: &Lower,
     release: &str,
@@ -232,18 +264,17 @@ fn extend(
     } else {
         return Ok(());
     }
-    let resolved = kernel::ModuleSet::initramfs(boot.architecture())?.resolve(&texts.index());
-    if !resolved.paths.iter().any(|path| files.contains_key(*path)) {
+    let index = texts.index();
+    let mut sets = kernel::ModuleSet::initramfs(boot.architecture())?;
+    sets.add(&kernel::ModuleSet::network(boot.architecture())?);
+    if !sets.resolve(&index).paths.iter().any(|path| files.contains_key(*path)) {
         return Ok(());
     }
     let content = |path: &str| match files.get(path) {
         Some(entry) => entry.content(),
         None => lower.content(&format!("{folder}/{path}")).map(Option::unwrap_or_default),
     };
-    boot.modules = initramfs::compressed_segment(
-        &kernel::initramfs(boot.architecture(), Some(release), &texts, &content)?,
-        initramfs::ZSTD_LEVEL,
-    )?;
+    remake(boot, Some(release), &texts, &content)?;
     let entry = Entry::new(0o644, Node::Bytes(boot.modules.clone()));
     additions.insert(format!("{}/{}", system::FOLDER, names::MODULES), (entry, "initramfs".into()));
     Ok(())

@@ -11,6 +11,7 @@
 mod additions;
 mod certificates;
 mod extension;
+mod firmware;
 mod kernel;
 mod lower;
 mod profile;
@@ -30,6 +31,7 @@ use crate::tree::{Entry, Node, Tree};
 use crate::{Error, Progress};
 
 use additions::Additions;
+use kernel::Changed;
 use lower::Lower;
 
 pub use profile::{Addition, From, Profile};
@@ -115,7 +117,9 @@ fn changed(
     let mut lower = Lower::read(&source.system.manifest.layers, &source.layers)?;
     let gone: Vec<String> = profile.remove.iter().map(|path| lower.resolve(path.trim_matches('/'))).collect();
     let mut additions = added(&lower, profile, &boot.command_line, source)?.into_entries()?;
-    let swapped = kernel::change(&lower, source, &gone, given, &mut additions, &mut boot)?;
+    let Changed { swapped, warning } =
+        kernel::change(&lower, source, &gone, given, &mut additions, &mut boot)?;
+    let too_much = firmware::add(&profile.firmware, &gone, &mut boot)?;
     let mut layers = source.system.manifest.layers.clone();
     let warned = absent(&lower, &profile.remove);
     if swapped.is_some() {
@@ -126,11 +130,8 @@ fn changed(
         ("removed", removed(&lower, &profile.remove)?, None),
         ("custom", placed(&lower, additions, &gone)?, None),
     ];
-    let mut warnings = warned;
-    let swapped = swapped.map(|swapped| {
-        warnings.extend(swapped.warning);
-        ("kernel", swapped.tree, swapped.release)
-    });
+    let warnings = warned.into_iter().chain(warning).chain(too_much);
+    let swapped = swapped.map(|swapped| ("kernel", swapped.tree, swapped.release));
     gather(&layers, &source.layers, work)?;
     for (kind, tree, kernel_release) in trees.into_iter().chain(swapped) {
         if tree.iter().next().is_some() {
@@ -157,11 +158,8 @@ fn absent(lower: &Lower, paths: &[String]) -> Vec<String> {
 
 /// Puts the kernel, which came beside the layers, into a layer of its own: a node makes its UKI of what lies there.
 pub(crate) fn settle_kernel(mut source: Source) -> Result<Source, Error> {
-    if source.system.manifest.kernel().is_none() {
-        let boot = &source.system.boot;
-        let warning = crate::kernel::check_without_modules(&boot.kernel, boot.architecture())?;
-        source.warnings.extend(warning);
-    }
+    let warning = kernel::check_copied(&source)?;
+    source.warnings.extend(warning);
     let mut tree = Tree::new();
     let path = format!("{}/{}", system::FOLDER, names::KERNEL);
     tree.bytes(&path, 0o644, source.system.boot.kernel.clone())?;

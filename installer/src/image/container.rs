@@ -24,6 +24,8 @@ const STAGE: &str = "customization";
 const COPY: &str = "rootfs";
 /// Folder of the parts.
 const PARTS: &str = "billet";
+/// Parts that there may be none of any more.
+const MAY_BE_GONE: [&str; 4] = [names::KERNEL, names::NETWORK, names::FIRMWARE, names::SIGNED_UKI];
 /// The build argument with paths that are removed, parted by blanks.
 pub const REMOVE: &str = "RM";
 
@@ -80,10 +82,14 @@ fn named(layers: &[Layer], layer: &Layer) -> bool {
 
 /// Parts that are as they were are not written: they would be in the new image once more.
 fn put_boot_parts(folder: &Path, boot: &BootParts) -> Result<(), Error> {
-    let signed = (names::SIGNED_UKI, boot.signed_uki.as_slice());
-    for (name, content) in boot.of_kernel().into_iter().chain(boot.of_base()).chain([signed]) {
+    let others = [
+        (names::NETWORK, boot.network.as_slice()),
+        (names::FIRMWARE, boot.firmware.as_slice()),
+        (names::SIGNED_UKI, boot.signed_uki.as_slice()),
+    ];
+    for (name, content) in boot.of_kernel().into_iter().chain(boot.of_base()).chain(others) {
         let path = folder.join(name);
-        if [names::KERNEL, names::SIGNED_UKI].contains(&name) && content.is_empty() {
+        if MAY_BE_GONE.contains(&name) && content.is_empty() {
             match fs::remove_file(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     return Err(Error::write(&path)(error));

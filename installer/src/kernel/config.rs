@@ -102,8 +102,13 @@ pub fn unpacked(image: &[u8]) -> Option<Vec<u8>> {
     Some(kernel)
 }
 
+/// The same of a kernel that lay in an image: in one of the files that may be its configuration, or in the kernel.
+pub(super) fn among(files: &[Vec<u8>], image: &[u8]) -> Option<String> {
+    files.iter().find_map(|bytes| text(bytes)).or_else(|| inside(image))
+}
+
 /// What the kernel itself carries.
-pub(super) fn inside(image: &[u8]) -> Option<String> {
+fn inside(image: &[u8]) -> Option<String> {
     let mut text = String::new();
     let kernel = match kernel::architecture(image)? {
         Architecture::Amd64 => Cow::Owned(unpacked(image)?),

@@ -3,7 +3,8 @@
 //! Owns: a kernel as files ([`Given`]), the sets of modules, the options that every kernel must have, the initramfs
 //! segment and the kernel layer that follow from a kernel.
 //! Does not: compile kernels; say what of the image it replaces ([`crate::custom`] does).
-//! Order: the image tells its release; the modules must be of it; the configuration, where one is found, has the options.
+//! Order: the image tells its release; the modules must be of it; the configuration has the options, or a warning says that
+//! none was found.
 //! Fails by: [`Error::Kernel`] and [`Error::KernelLacks`], naming kernel and reason.
 //! Source: kernel-config/required.toml, initramfs/modules-default.toml.
 
@@ -38,7 +39,7 @@ pub struct Given {
     pub config: Option<PathBuf>,
 }
 
-/// A kernel that was read and has what a node needs, as far as that can be told.
+/// A kernel that was read, for these machines and with modules of its own release.
 #[derive(Debug)]
 pub(crate) struct Kernel {
     pub(crate) image: Vec<u8>,
@@ -49,33 +50,65 @@ pub(crate) struct Kernel {
 }
 
 impl Kernel {
-    /// Refuses a kernel that needs modules and has none; `Some`: a warning, where nobody can tell.
-    pub(crate) fn check_without_modules(&self, architecture: Architecture) -> Result<Option<String>, Error> {
-        judge_without_modules(&self.release, self.config.as_deref(), architecture)
+    /// Refuses a kernel that lacks what a node needs, as modules too if it has some; `Some`: a warning, where nobody can tell.
+    pub(crate) fn check(
+        &self,
+        has_modules: bool,
+        architecture: Architecture,
+    ) -> Result<Option<String>, Error> {
+        let release = &self.release;
+        let advice = format!(
+            "Give its .config, to have that checked (beside it as config-{release}, --kernel-config, or in a profile [kernel] config)"
+        );
+        let judged = Judged { release, has_modules, advice: &advice };
+        judged.against(self.config.as_deref(), architecture)
     }
 }
 
-/// The same for a kernel image that lay in an image.
-pub(crate) fn check_without_modules(
+/// The same for a kernel that somebody copied into an image; `beside`: what lies there in the place of its configuration.
+pub(crate) fn check_copied(
     image: &[u8],
+    beside: &[Vec<u8>],
+    has_modules: bool,
     architecture: Architecture,
 ) -> Result<Option<String>, Error> {
     let release = ondisk::kernel::release(image).unwrap_or_default();
-    judge_without_modules(release, config::inside(image).as_deref(), architecture)
+    let advice = format!("COPY its .config to /boot/config-{release} of the stage, to have that checked");
+    let judged = Judged { release, has_modules, advice: &advice };
+    judged.against(config::among(beside, image).as_deref(), architecture)
 }
 
-fn judge_without_modules(
-    release: &str,
-    config: Option<&str>,
-    architecture: Architecture,
-) -> Result<Option<String>, Error> {
-    if let Some(config) = config {
-        return Required::list(architecture)?.check_without_modules(release, config).map(|()| None);
+/// A kernel whose options are looked at.
+struct Judged<'a> {
+    release: &'a str,
+    has_modules: bool,
+    /// What to do where nobody knows them.
+    advice: &'a str,
+}
+
+impl Judged<'_> {
+    fn against(&self, config: Option<&str>, architecture: Architecture) -> Result<Option<String>, Error> {
+        let Self { release, has_modules, advice } = self;
+        let Some(config) = config else {
+            return Ok(Some(if *has_modules {
+                format!(
+                    "kernel {release}: its configuration was not found, so nobody checked that it has what a node needs. {advice}"
+                )
+            } else {
+                format!(
+                    "kernel {release} has no modules, and its configuration was not found: it starts only if everything that a \
+                     node needs is built in. {advice}, or its modules"
+                )
+            }));
+        };
+        let required = Required::list(architecture)?;
+        let checked = if *has_modules {
+            required.check(release, config)
+        } else {
+            required.check_without_modules(release, config)
+        };
+        checked.map(|()| None)
     }
-    Ok(Some(format!(
-        "kernel {release} has no modules, and its configuration was not found: it starts only if everything that a node needs is \
-         built in. Give its .config, to have that checked (--kernel-config; in a profile [kernel] config), or its modules"
-    )))
 }
 
 impl Given {
@@ -90,9 +123,6 @@ impl Given {
         }
         let place = self.modules.as_deref();
         let config = config::find(self.config.as_deref(), &self.path, place, &release, &image)?;
-        if let Some(config) = &config {
-            Required::list(architecture)?.check(&release, config)?;
-        }
         Ok(Kernel { image, release, modules, config })
     }
 }

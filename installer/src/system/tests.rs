@@ -20,6 +20,7 @@ pub(super) fn boot_parts() -> BootParts {
         loader: b"loader".to_vec(),
         modules: b"mods".to_vec(),
         network: Vec::new(),
+        firmware: Vec::new(),
         init: b"init".to_vec(),
         command_line: "console=ttyS0 gpt".into(),
         boot_entry: "ID=billet\n".into(),
@@ -73,16 +74,17 @@ fn the_key_of_configs_is_in_the_initramfs_and_stays_with_the_node() {
 }
 
 #[test]
-fn authorities_are_in_the_initramfs_for_roots_from_the_network_alone() {
+fn firmware_and_authorities_are_in_the_initramfs_for_roots_from_the_network_alone() {
     let manifest = Made::new("0.1.0", 40_000).manifest;
-    let boot = BootParts { network: b"netw".to_vec(), authorities: b"PEM".to_vec(), ..boot_parts() };
+    let [network, firmware, authorities] = ["netw", "firm", "PEM"].map(|part| part.as_bytes().to_vec());
+    let boot = BootParts { network, firmware, authorities, ..boot_parts() };
     let system = System { manifest, boot };
     let has = |initramfs: Vec<u8>, parts: &[u8]| {
         let own = initramfs.strip_prefix(parts).unwrap();
         let mut entries = cpio::Reader::new(own).map(Result::unwrap);
         entries.any(|entry| entry.name == "etc/billet/authorities.pem" && entry.content == b"PEM")
     };
-    assert!(has(system.network_initramfs().unwrap().unwrap(), b"modsnetwinit"));
+    assert!(has(system.network_initramfs().unwrap().unwrap(), b"modsnetwfirminit"));
     assert!(!has(system.initramfs().unwrap(), b"modsinit"));
     let parts: Vec<_> = system.boot.all().collect();
     assert!(parts.contains(&(names::AUTHORITIES, b"PEM")));

@@ -99,7 +99,7 @@ fn a_disk_for_a_cloud_says_where_it_runs() {
 }
 
 /// A folder with the built kernel as its makers install it: `/boot/vmlinuz` and `/lib/modules`.
-fn built_kernel(folder: &Path) -> PathBuf {
+pub(crate) fn built_kernel(folder: &Path) -> PathBuf {
     let layer = build().test.layers.iter().find(|layer| layer.name == "kernel").unwrap();
     let root = folder.join("kernel-root");
     let unpack = Command::new("unsquashfs")

@@ -1,15 +1,17 @@
-//! docs/users/kernels.md: the hardened kernel that was compiled from source starts a node, in the build's own image and where
-//! a person puts it in; Debian's starts the nodes of all other tests.
+//! docs/users/kernels.md: a kernel that a person puts in with its modules starts a node; so does the hardened one that was
+//! compiled from source, in the build's own image and where a person puts it in. Debian's starts the nodes of all other tests.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use ondisk::manifest::RootManifest;
 use qemu_tests::TestNode;
 use qemu_tests::artifacts::{self, Build, build};
 use qemu_tests::node::{BOOT_LIMIT, Transport};
+use qemu_tests::root::Root;
 
 use crate::encryption::{BOOT, MACHINE, node_id, section};
-use crate::images::flashed;
+use crate::images::{built_kernel, flashed};
 
 /// Whoever compiles kernels for other machines has the options for these, and no list of modules.
 const HARDENING: [(&str, &str); 3] = [
@@ -17,6 +19,20 @@ const HARDENING: [(&str, &str); 3] = [
     ("/proc/sys/kernel/dmesg_restrict", "1"),
     ("/proc/sys/kernel/unprivileged_bpf_disabled", "1"),
 ];
+
+/// A disk image of the build with these changes.
+fn with_kernel(folder: &Path, flags: &[&Path]) -> PathBuf {
+    let made = Command::new(&build().billetctl)
+        .args(["image", "build", "--kind", "disk", "--from"])
+        .arg(&build().test.installer)
+        .args(flags)
+        .arg("--output")
+        .arg(folder)
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    folder.join("metal-amd64.raw")
+}
 
 /// Boots a disk with this image, whose volumes are encrypted, and asks what runs.
 fn boots(name: &str, disk: &Path, build: &Build) -> TestNode {
@@ -33,6 +49,33 @@ fn boots(name: &str, disk: &Path, build: &Build) -> TestNode {
     let read = |path: &str| node.admin().ok(&["read", path]).unwrap();
     assert_eq!(read("/proc/sys/kernel/osrelease").trim(), build.kernel_release);
     node
+}
+
+/// The build's own, as its makers install it, with a file that tells its folder from the image's: initramfs and kernel layer are
+/// made of that folder, and modules load from both.
+#[test]
+fn a_persons_own_with_modules_starts_a_node() {
+    let folder = tempfile::tempdir().unwrap();
+    let own = built_kernel(folder.path());
+    let release = &build().kernel_release;
+    std::fs::write(own.join("lib/modules").join(release).join("whose"), "a person's\n").unwrap();
+    let [path, modules] = ["--kernel-path", "--kernel-modules"].map(Path::new);
+    let image = with_kernel(folder.path(), &[path, &own.join("boot/vmlinuz"), modules, &own]);
+    let disk = flashed(&image, 5 << 30);
+    let node =
+        TestNode::builder("kernel-own-modules").transport(Transport::Firmware).disk(&disk).boot().unwrap();
+    node.vm().wait_for("STATE was made on /dev/vda", BOOT_LIMIT).unwrap();
+    let read = |path: &str| node.admin().ok(&["read", path]).unwrap();
+    assert_eq!(read("/proc/sys/kernel/osrelease").trim(), release);
+    assert_eq!(read(&format!("/usr/lib/modules/{release}/whose")), "a person's\n");
+    let running = RootManifest::parse(read("/run/billet/root.json").as_bytes()).unwrap();
+    let built = Root::built_manifest().unwrap();
+    let kernel = |manifest: &RootManifest| manifest.kernel().unwrap().root_hash;
+    assert_ne!(kernel(&running), kernel(&built), "the kernel layer is made of the folder");
+    // init needs the one to mount a root, machined the other for STATE, which the initramfs does not have.
+    let loaded = read("/proc/modules");
+    let is_loaded = |name: &str| loaded.lines().any(|line| line.split(' ').next() == Some(name));
+    assert!(is_loaded("dm_verity") && is_loaded("xfs"), "{loaded}");
 }
 
 #[test]
@@ -67,17 +110,9 @@ fn the_hardened_one_opens_volumes_and_keeps_them() {
 fn a_persons_own_takes_the_place_of_the_images() {
     let hardened = artifacts::hardened().unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let made = Command::new(&build().billetctl)
-        .args(["image", "build", "--kind", "disk", "--remove", "/lib/modules", "--from"])
-        .arg(&build().test.installer)
-        .arg("--kernel-path")
-        .arg(&hardened.vmlinuz)
-        .arg("--output")
-        .arg(folder.path())
-        .output()
-        .unwrap();
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    let disk = flashed(&folder.path().join("metal-amd64.raw"), 5 << 30);
+    let [remove, modules, path] = ["--remove", "/lib/modules", "--kernel-path"].map(Path::new);
+    let image = with_kernel(folder.path(), &[remove, modules, path, &hardened.vmlinuz]);
+    let disk = flashed(&image, 5 << 30);
     let node = boots("kernel-own", &disk, &hardened);
     let listed = node.admin().ok(&["list", "/usr/lib/modules"]).unwrap();
     assert!(!listed.contains("6."), "{listed}");

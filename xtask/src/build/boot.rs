@@ -47,6 +47,7 @@ pub(super) fn parts(
         loader: materials.boot_file(target::loader(architecture))?,
         modules: compressed(cache, "modules", &modules, &writers)?,
         network: compressed(cache, "network", &network, &writers)?,
+        firmware: Vec::new(),
         init: compressed(cache, "init", &image::initramfs::init(init)?, &writers)?,
         command_line: command_line(architecture),
         boot_entry: image::boot_entry().to_owned(),
@@ -119,6 +120,7 @@ impl<'a> Images<'a> {
     /// A form of a system that `billetctl image build` makes too.
     fn form(&self, kind: Kind, name: &str, source: &Source) -> Result<PathBuf> {
         let key = KeyBuilder::new(&format!("form {kind:?} 1")).part(form_writers()?).part(&self.boot.loader);
+        let key = key.part(&self.boot.network);
         let key = key.part(&source.minimum_from).part(source.system.manifest.to_json());
         let key = key.part(source.system.uki(&[])?).part(LOADER_CONFIG).finish();
         self.output.make(name, &key, |path| {

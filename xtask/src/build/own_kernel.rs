@@ -12,7 +12,7 @@ use ondisk::manifest::Layer;
 
 use super::output::Output;
 use super::version;
-use crate::step::step;
+use crate::step::{step, warn};
 
 /// Boot parts and layers with this kernel.
 pub(super) fn swap(
@@ -26,5 +26,6 @@ pub(super) fn swap(
     let made = step("put the kernel in", || {
         Ok(custom::customise(&source, &profile, &output.layers(), &mut installer::silent)?)
     })?;
+    made.warnings.iter().for_each(|warning| warn(warning));
     Ok((made.system.boot, made.system.manifest.layers))
 }

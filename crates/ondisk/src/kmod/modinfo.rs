@@ -122,8 +122,8 @@ impl Builder {
         true
     }
 
-    /// The index with these modules; one that it has already is replaced. What is needed and not there is left out: it is
-    /// built in, or loading says so.
+    /// The index with these modules; one that it has already is replaced, also for those that need it. What is needed and not
+    /// there is left out: it is built in, or loading says so.
     #[must_use]
     pub fn finish(self, before: &Texts) -> Texts {
         let replaced = |name: &str| self.needs.keys().any(|path| same_name(stem(path), name));
@@ -139,16 +139,25 @@ impl Builder {
             let found = needs.iter().filter_map(|name| paths.get(&name.replace('-', "_")));
             found.fold(format!("{path}:"), |line, path| line + " " + path)
         });
-        let dep = sorted(direct.chain(before.dep.lines().map(Into::into)));
+        let rest = before.index();
+        let needs_new = |needs: &str| needs.split_ascii_whitespace().any(|path| replaced(stem(path)));
+        let (moved, stays): (Vec<_>, Vec<_>) = rest.entries().partition(|(_, needs)| needs_new(needs));
+        let now = |path| paths.get(&stem(path).replace('-', "_")).copied().unwrap_or(path);
+        let moved_lines = moved.iter().map(|(path, needs)| {
+            needs.split_ascii_whitespace().fold(format!("{path}:"), |line, path| line + " " + now(path))
+        });
+        let stays = || stays.iter().map(|(path, needs)| format!("{path}:{needs}"));
+        let dep = sorted(direct.chain(moved_lines).chain(stays()));
         // What is loaded first is named last, and all of it, as depmod does.
         let index = Index { dep: &dep, ..Index::default() };
-        let whole = self.needs.keys().map(|path| {
+        let changed = self.needs.keys().map(String::as_str).chain(moved.iter().map(|(path, _)| *path));
+        let whole = changed.map(|path| {
             let mut order = index.with_dependencies([Module { path }]);
             order.retain(|module| module.path != path);
             order.iter().rev().fold(format!("{path}:"), |line, module| line + " " + module.path)
         });
         Texts {
-            dep: sorted(whole.chain(before.dep.lines().map(Into::into))),
+            dep: sorted(whole.chain(stays())),
             alias: sorted(self.alias.into_iter().chain(before.alias.lines().map(Into::into))),
             softdep: sorted(self.softdep.into_iter().chain(before.softdep.lines().map(Into::into))),
             builtin: before.builtin,
@@ -228,6 +237,15 @@ mod tests {
             "extra/f.ko: kernel/lib/b_c.ko kernel/lib/d.ko\nkernel/lib/b_c.ko: kernel/lib/d.ko\nkernel/lib/d.ko:\nupdates/a.ko:\n"
         );
         assert_eq!((more.alias.as_str(), more.softdep.as_str()), ("alias new a\n", ""));
+        // What needs a module that is replaced needs the new one, and what that needs.
+        let mut newer = Builder::default();
+        newer.add("updates/d.ko", &module("depends=g"));
+        newer.add("updates/g.ko", &module("depends="));
+        assert_eq!(
+            newer.finish(&texts).dep,
+            "kernel/fs/a.ko: kernel/lib/b_c.ko updates/d.ko updates/g.ko\nkernel/lib/b_c.ko: updates/d.ko updates/g.ko\n\
+             updates/d.ko: updates/g.ko\nupdates/g.ko:\n"
+        );
         let few = texts.only(&["kernel/lib/d.ko"]);
         assert_eq!((few.dep.as_str(), few.alias.as_str()), ("kernel/lib/d.ko:\n", ""));
     }

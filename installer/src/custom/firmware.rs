@@ -1,0 +1,76 @@
+//! Firmware for the initramfs with which a machine starts from the network: some cards send nothing before they have theirs, and
+//! without a card there is no root yet.
+//!
+//! Owns: the segment with the files of `firmware`, and how much of them an initramfs takes.
+//! Does not: put them into the root, where nodes that are up have them too.
+//! Source: kernel Documentation/driver-api/firmware/fw_search_path.rst.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use super::FIRMWARE_FOLDER;
+use crate::system::BootParts;
+use crate::tree::{Entry, Node, Tree};
+use crate::{Error, initramfs};
+
+/// Where the kernel looks for firmware in the initramfs, which has no links to /usr.
+const PLACE: &str = "lib/firmware";
+
+/// Most bytes, packed or not: an initramfs may go through TFTP and lies in memory unpacked, and all boot parts of an installer
+/// image together have 96 MB (`oci::installer`). Linux's firmware as a whole has several hundred.
+const MOST_BYTES: u64 = 32 << 20;
+
+/// zstd level of customisations, as for their layers.
+const ZSTD_LEVEL: i32 = 6;
+
+/// Puts the files of these folders behind the firmware that there is. `gone`: what is removed, links followed. `Some`: a warning
+/// of what is too much.
+pub(super) fn add(
+    folders: &[PathBuf],
+    gone: &[String],
+    boot: &mut BootParts,
+) -> Result<Option<String>, Error> {
+    if gone.iter().any(|path| path == FIRMWARE_FOLDER) {
+        boot.firmware.clear();
+    }
+    let tree = placed(folders)?;
+    if tree.iter().all(|(_, entry)| entry.node == Node::Dir) {
+        return Ok(None);
+    }
+    let bytes = tree.content_bytes();
+    if bytes > MOST_BYTES {
+        return Ok(Some(too_much(bytes)));
+    }
+    // A later file takes the place of an earlier one when the kernel unpacks them.
+    let whole = initramfs::join(&[&boot.firmware, &initramfs::compressed_segment(&tree, ZSTD_LEVEL)?]);
+    if whole.len() as u64 > MOST_BYTES {
+        return Ok(Some(too_much(whole.len() as u64)));
+    }
+    boot.firmware = whole;
+    Ok(None)
+}
+
+/// The files where the initramfs has them. What two folders have is the same in both.
+fn placed(folders: &[PathBuf]) -> Result<Tree, Error> {
+    let mut entries: BTreeMap<String, Entry> = BTreeMap::new();
+    for folder in folders {
+        let mut tree = Tree::new();
+        tree.load(PLACE, folder)?;
+        entries.extend(tree.iter().map(|(path, entry)| (path.to_owned(), entry.clone())));
+    }
+    let mut tree = Tree::new();
+    for (path, entry) in entries {
+        tree.insert(&path, entry)?;
+    }
+    Ok(tree)
+}
+
+fn too_much(bytes: u64) -> String {
+    format!(
+        "firmware: {} MB are too much for the initramfs of machines that start from the network, which takes {} MB: these files are \
+         in the root alone, and a card that needs one before there is a root will not come up. Where that matters name a folder \
+         with the files of such cards, and add the others as files (--add FOLDER:/{FIRMWARE_FOLDER}; [[add]] in a profile)",
+        bytes.div_ceil(1 << 20),
+        MOST_BYTES >> 20
+    )
+}
