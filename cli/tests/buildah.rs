@@ -9,6 +9,7 @@ use installer::{
 };
 use std::{
     fs,
+    os::unix::fs::{PermissionsExt as _, symlink},
     path::{Path, PathBuf},
     process::Command,
 };
@@ -45,6 +46,9 @@ fn bzimage(release: &str) -> Vec<u8> {
 fn installer_image(folder: &Path) -> PathBuf {
     let (mut base, mut kernel) = (Tree::new(), Tree::new());
     base.symlink("lib", "usr/lib").unwrap();
+    base.symlink("bin", "usr/bin").unwrap();
+    base.dir("usr/bin", 0o755).unwrap();
+    base.dir("tmp", 0o1777).unwrap();
     base.dir("usr/lib", 0o755).unwrap();
     base.dir("usr/local/lib", 0o755).unwrap();
     base.bytes("usr/share/doc/words", 0o644, "words").unwrap();
@@ -81,15 +85,46 @@ fn billetctl(words: &[&str]) -> String {
 struct Buildah(tempfile::TempDir);
 
 impl Buildah {
-    fn run(&self, words: &[&str]) -> String {
-        let [images, run_folder] = ["images", "run"].map(|name| self.0.path().join(name));
-        let places = ["--storage-driver", "vfs", "--root", text(&images), "--runroot", text(&run_folder)];
-        run(Command::new("buildah").args(places).args(words).current_dir(self.0.path()))
+    /// With the installer image of the guides.
+    fn with_installer(dir: &Path) -> Self {
+        let out = dir.join("out");
+        let installer = installer_image(dir);
+        billetctl(&[
+            "image",
+            "build",
+            "--from",
+            text(&installer),
+            "--kind",
+            "docker",
+            "--output",
+            text(&out),
+        ]);
+        let buildah = Self(tempfile::tempdir().unwrap());
+        buildah.run(&["pull", &format!("docker-archive:{}", text(&out.join("installer-amd64-docker.tar")))]);
+        buildah.run(&["tag", "localhost/billet/installer:0.1.0", "localhost/billet/installer:latest"]);
+        buildah
     }
 
-    /// An image with nothing but these files.
+    fn command(&self, words: &[&str]) -> Command {
+        let [images, run_folder] = ["images", "run"].map(|name| self.0.path().join(name));
+        let places = ["--storage-driver", "vfs", "--root", text(&images), "--runroot", text(&run_folder)];
+        let mut command = Command::new("buildah");
+        command.args(places).args(words).current_dir(self.0.path());
+        command
+    }
+
+    fn run(&self, words: &[&str]) -> String {
+        run(&mut self.command(words))
+    }
+
+    /// The folder with an image's files.
+    fn folder(&self, name: &str) -> PathBuf {
+        self.0.path().join(name.replace(['/', ':'], "-"))
+    }
+
+    /// An image with nothing but these files, and those that are in its folder already.
     fn image(&self, name: &str, files: &[(&str, &[u8])]) {
-        let folder = self.0.path().join(name.replace(['/', ':'], "-"));
+        let folder = self.folder(name);
         for (path, content) in files {
             let file = folder.join(path);
             fs::create_dir_all(file.parent().unwrap()).unwrap();
@@ -101,6 +136,13 @@ impl Buildah {
 
     /// Builds a Dockerfile of the guides with these flags besides; the result as an image in a file.
     fn build(&self, guide: &str, remove: &str, flags: &[&str], to: &str) -> PathBuf {
+        run(&mut self.building(guide, remove, flags));
+        let path = self.0.path().join(format!("{guide}.tar"));
+        self.run(&["push", guide, &format!("{to}:{}:{guide}:1", text(&path))]);
+        path
+    }
+
+    fn building(&self, guide: &str, remove: &str, flags: &[&str]) -> Command {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/dockerfiles").join(guide);
         let remove = format!("RM={remove}");
         let words = [
@@ -112,10 +154,7 @@ impl Buildah {
             "--skip-unused-stages=false",
             "--build-arg",
         ];
-        self.run(&[&words[..], &[&remove], flags, &["--tag", guide, text(&folder)]].concat());
-        let path = self.0.path().join(format!("{guide}.tar"));
-        self.run(&["push", guide, &format!("{to}:{}:{guide}:1", text(&path))]);
-        path
+        self.command(&[&words[..], &[&remove], flags, &["--tag", guide, text(&folder)]].concat())
     }
 }
 
@@ -132,11 +171,7 @@ fn names(source: &Source) -> Vec<&str> {
 fn the_guides_dockerfiles_make_installers() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
-    let installer = installer_image(dir.path());
-    billetctl(&["image", "build", "--from", text(&installer), "--kind", "docker", "--output", text(&out)]);
-    let buildah = Buildah(tempfile::tempdir().unwrap());
-    buildah.run(&["pull", &format!("docker-archive:{}", text(&out.join("installer-amd64-docker.tar")))]);
-    buildah.run(&["tag", "localhost/billet/installer:0.1.0", "localhost/billet/installer:latest"]);
+    let buildah = Buildah::with_installer(dir.path());
     let opened = |image: &Path, name: &str| {
         let work = dir.path().join(name);
         fs::create_dir(&work).unwrap();
@@ -175,4 +210,69 @@ fn the_guides_dockerfiles_make_installers() {
         let list = listed(&source, "removed");
         assert!(list.lines().any(|line| line.starts_with('c') && line.ends_with("/usr/share/doc")), "{list}");
     }
+}
+
+/// A stage that begins with a distribution's root, whose /lib is a folder: ours is a link.
+#[test]
+fn a_distributions_root_goes_where_links_of_ours_lead() {
+    let dir = tempfile::tempdir().unwrap();
+    let buildah = Buildah::with_installer(dir.path());
+    buildah.image("localhost/library:1", &[("opt/library/liba.so", b"library")]);
+    let name = "localhost/distribution:1";
+    let folder = buildah.folder(name);
+    let mode = |path: &str, mode: u32| {
+        fs::set_permissions(folder.join(path), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    for path in ["lib", "etc/alternatives", "usr/bin", "usr/lib", "tmp", "var/spool/mail"] {
+        fs::create_dir_all(folder.join(path)).unwrap();
+    }
+    for (path, bits) in
+        [("lib/ld.so", 0o755), ("usr/lib/os", 0o644), ("usr/bin/su", 0o711), ("etc/shadow", 0o640)]
+    {
+        fs::write(folder.join(path), path).unwrap();
+        mode(path, bits);
+    }
+    mode("var/spool/mail", 0o1775);
+    mode("tmp", 0o1777);
+    for (target, link) in
+        [("/usr/bin", "bin"), ("/usr/bin/su", "etc/alternatives/su"), ("../lib/os", "usr/bin/os")]
+    {
+        symlink(target, folder.join(link)).unwrap();
+    }
+    buildah.image(name, &[]);
+    let image = buildah.build("distribution", "", &[], "docker-archive");
+    let work = dir.path().join("work");
+    fs::create_dir(&work).unwrap();
+    let source = Source::open(&image, &work).unwrap();
+    assert_eq!(names(&source), ["base", "kernel", "custom"]);
+    let list = listed(&source, "custom");
+    for (modes, path) in [
+        ("-rwxr-xr-x 0/0", "usr/lib/ld.so"),
+        ("-rw-r--r-- 0/0", "usr/lib/library/liba.so"),
+        ("-rw-r--r-- 0/0", "usr/lib/os"),
+        ("-rwx--x--x 0/0", "usr/bin/su"),
+        ("-rw-r----- 0/0", "etc/shadow"),
+        ("drwxrwxr-t 0/0", "var/spool/mail"),
+        ("lrwxrwxrwx 0/0", "bin -> /usr/bin"),
+        ("lrwxrwxrwx 0/0", "etc/alternatives/su -> /usr/bin/su"),
+        ("lrwxrwxrwx 0/0", "usr/bin/os -> ../lib/os"),
+    ] {
+        let line = list.lines().find(|line| line.ends_with(&format!(" squashfs-root/{path}")));
+        assert!(line.is_some_and(|line| line.starts_with(modes)), "{modes} {path} is not in\n{list}");
+    }
+    // The link of the root stays, and folders that both have are the root's.
+    for covered in ["squashfs-root/lib\n", "squashfs-root/tmp\n"] {
+        assert!(!list.contains(covered), "{covered} is in\n{list}");
+    }
+
+    // What the one folder had in two places cannot be one.
+    buildah.image(name, &[("usr/lib/ld.so", b"another")]);
+    let output = buildah.building("distribution", "", &[]).output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    assert!(!output.status.success(), "{said}");
+    assert!(
+        said.contains("/usr/lib/ld.so is in /rootfs (as /lib/ld.so) and, different, in /rootfs"),
+        "{said}"
+    );
 }

@@ -162,6 +162,7 @@ fn what_cannot_be_added_is_said() {
     write(home, "profile.toml", "certificates = ['a.pem']\n[[add]]\nfolder = 'b'\n");
     write(home, "tar.toml", "[[add]]\ntar = 'machine.yaml'\n");
     write(home, "unknown.toml", "removes = []\n");
+    fs::write(home.join("tools.tar.xz"), b"\xfd7zXZ\0\0").unwrap();
     write(home, "build/installer.oci.tar", "");
     write(home, "build/root.json", "{}");
     let build = ["image", "build", "--from", "parts", "--kind", "uki"];
@@ -178,6 +179,10 @@ fn what_cannot_be_added_is_said() {
             "machine.yaml is no tar file (it is a YAML file): name a folder, a tar file",
         ),
         (&["--add", "none"], "read none"),
+        (
+            &["--add", "tools.tar.xz:/usr/local"],
+            "tools.tar.xz is an xz file: unpack it first (unxz); to have it in",
+        ),
         (&["--system-extension-image", "machine.yaml"], "machine.yaml is no tar file (it is a YAML file)"),
         (&["--embedded-config-path", "machine.yaml"], "machine.yaml is not valid"),
         (&["--certificate", "machine.yaml"], "machine.yaml has no certificate in PEM form"),

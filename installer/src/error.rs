@@ -418,6 +418,16 @@ pub enum Error {
         /// What it leads to.
         target: String,
     },
+    /// A path in a tar file that leads out of folders by `..`.
+    #[error(
+        "{}: {name} has .. in it: make the tar file in the folder that it is of (tar -C FOLDER -cf FILE .)", path.display()
+    )]
+    Climbs {
+        /// The tar file.
+        path: PathBuf,
+        /// The path in it.
+        name: String,
+    },
     /// A container image where files are wanted.
     #[error(
         "{} is a container image, and its blobs would be added as files: add what is in it by a profile ([[add]] image = …), a \
@@ -426,6 +436,21 @@ pub enum Error {
     ImageAsFiles {
         /// Its file or folder.
         path: PathBuf,
+    },
+    /// A file for a folder of the image that may be meant as one, or unpacked.
+    #[error(
+        "{} is {found}: {advice}; to have it in {to} as it is, name it in a profile ([[add]] file = …, to = \"{to}\")",
+        path.display()
+    )]
+    FileOrTar {
+        /// The file.
+        path: PathBuf,
+        /// Where it would go.
+        to: String,
+        /// What it is.
+        found: &'static str,
+        /// What to do for its content.
+        advice: &'static str,
     },
     /// A container image for other machines than what is made.
     #[error("{image} is for {offered}, and what is made is for {wanted}: give one for that")]

@@ -258,6 +258,107 @@ fn what_cannot_be_is_refused_by_name() {
     assert!(error.contains("links.tar: /in/b is a hard link to in/a"), "{error}");
 }
 
+/// /lib and /bin are links of the root: a place has several paths.
+#[test]
+fn sources_that_want_one_place_are_listed_by_both_spellings() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = source(&dir.path().join("base"));
+    let added = |additions: Vec<Addition>, work: &str| {
+        custom(&source, &Profile { additions, ..Profile::default() }, dir.path().join(work))
+    };
+    let one = folder(&dir.path().join("one"), &[("lib/x", "1"), ("lib/same", "s"), ("bin/y", "1")]);
+    let other =
+        folder(&dir.path().join("other"), &[("usr/lib/x", "2"), ("usr/lib/same", "s"), ("bin/y", "2")]);
+    let error = added(vec![one.clone(), other], "work").unwrap_err();
+    for (line, name) in
+        [("/usr/lib/x is in ", "one (as /lib/x) and"), ("/usr/bin/y is in ", "other (as /bin/y)")]
+    {
+        let line = error
+            .lines()
+            .find(|text| text.contains(line))
+            .unwrap_or_else(|| panic!("{line} is not in {error}"));
+        assert!(line.contains(name) && line.contains(" and, different, in "), "{name} is not in {line}");
+    }
+    assert!(!error.contains("same"), "{error}");
+    // A folder goes to where the link leads, a file takes its place.
+    let file = folder(&dir.path().join("file"), &[("bin", "no folder")]);
+    let error = added(vec![one.clone(), file], "file-work").unwrap_err();
+    assert!(error.contains("/bin is in ") && error.contains("/one and, different, in "), "{error}");
+    // Where they agree there is one of it.
+    let same = folder(&dir.path().join("same"), &[("usr/lib/same", "s"), ("usr/bin/z", "z")]);
+    let made = added(vec![one, same], "same-work").unwrap();
+    let list = listed(&made, "custom");
+    for path in ["usr/lib/x", "usr/lib/same", "usr/bin/y", "usr/bin/z"] {
+        assert_eq!(list.matches(&format!("squashfs-root/{path}\n")).count(), 1, "{path} in\n{list}");
+    }
+}
+
+/// What `--add FILE:/FOLDER` takes for one file, for a tar file, and for what only the user knows.
+#[test]
+fn one_file_is_told_from_a_tar_file_by_what_is_in_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let good = dir.path().join("good.tar");
+    folder(&dir.path().join("good"), &[("tool", "#!")]);
+    tool("tar", &["-C", text(&dir.path().join("good")), "-cf", text(&good), "tool"]);
+    let tar = fs::read(&good).unwrap();
+    let zst = |bytes: &[u8]| zstd::bulk::compress(bytes, 3).unwrap();
+    let gz = |bytes: &[u8]| {
+        let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        std::io::Write::write_all(&mut out, bytes).unwrap();
+        out.finish().unwrap()
+    };
+    let found = |name: &str, content: &[u8], to: &str| {
+        let path = dir.path().join(name);
+        fs::write(&path, content).unwrap();
+        Addition::found(path, to.to_owned()).map(|addition| addition.from).map_err(|error| error.to_string())
+    };
+    for (name, content) in [("a.tar", tar.clone()), ("a.tar.gz", gz(&tar)), ("a.tar.zst", zst(&tar))] {
+        for to in ["", "/usr/local"] {
+            assert_eq!(found(name, &content, to), Ok(From::Tar(dir.path().join(name))), "{name} {to:?}");
+        }
+    }
+    let noise = noise(50_000);
+    let cut = &gz(&noise)[..20_000];
+    let zeros = [vec![0; 512], noise.clone()].concat();
+    for (name, content) in [
+        ("fw.bin.zst", &zst(&noise)[..]),
+        ("fw.bin.gz", &gz(b"short")),
+        ("empty.gz", &gz(b"")),
+        ("cut.bin.gz", cut),
+        ("tool", b"#!"),
+        ("zeros.bin", &zeros),
+        ("empty", b""),
+    ] {
+        let path = dir.path().join(name);
+        assert_eq!(found(name, content, "/usr/lib/firmware"), Ok(From::File(path.clone())), "{name}");
+        assert_eq!(found(name, content, ""), Ok(From::Tar(path)), "{name}: refused when it is read");
+    }
+    let mut damaged = tar.clone();
+    damaged[..8].copy_from_slice(b"otherwis");
+    for (name, content, wanted) in [
+        (
+            "a.tar.xz",
+            &b"\xfd7zXZ\0\0"[..],
+            "is an xz file: unpack it first (unxz); to have it in /usr/local as it is",
+        ),
+        ("a.tar.bz2", b"BZh91AY", "is a bzip2 file: unpack it first (bunzip2); "),
+        ("a.zip", b"PK\x03\x04", "is a ZIP file: unpack it first (unzip); "),
+        ("damaged.tar", &damaged, "is a damaged tar file: make it once more; "),
+        ("damaged.tar.zst", &zst(&damaged), "is a damaged tar file: make it once more; "),
+        ("damaged.gz", &[0x1f, 0x8b, 0xff, 0xff, 0, 0], "is a gzip file: unpack it first (gunzip); "),
+    ] {
+        let error = found(name, content, "/usr/local").unwrap_err();
+        assert!(error.contains(&format!("{name} {wanted}")), "{wanted:?} is not in {error}");
+        assert!(error.ends_with("name it in a profile ([[add]] file = …, to = \"/usr/local\")"), "{error}");
+    }
+    // As the error says.
+    let source = source(&dir.path().join("base"));
+    let profile = dir.path().join("profile.toml");
+    fs::write(&profile, "[[add]]\nfile = 'a.zip'\nto = '/usr/local'\n").unwrap();
+    let made = custom(&source, &Profile::read(&profile).unwrap(), dir.path().join("work")).unwrap();
+    assert_eq!(content(&made, "custom", "usr/local/a.zip"), "PK\x03\x04");
+}
+
 /// An image as a file, packed and as a folder; what of it is added, and what is not.
 #[test]
 fn images_are_told_from_tar_files() {

@@ -79,10 +79,10 @@ impl Archive {
         Ok(Self { place: Place::Tar(Arc::new(file)), name, entries })
     }
 
-    /// Whether it is an image at all, and no other tar file.
+    /// Whether it is an image at all, and no other tar file or folder.
     #[must_use]
     pub fn is_image(&self) -> bool {
-        [LAYOUT, INDEX].iter().all(|name| self.entries.contains_key(*name)) || docker::is_there(self)
+        is_image(|name| self.entries.contains_key(name), |name| self.small(name).ok())
     }
 
     /// The file that has an entry.
@@ -164,6 +164,13 @@ impl Archive {
     fn bad(&self, what: &'static str, reason: impl Into<String>) -> Error {
         Error::Document { what, image: self.name.clone(), reason: reason.into() }
     }
+}
+
+/// Whether files are an image's: a layout's, or what `docker save` writes. `has`: whether there is one of this name at the
+/// top; `content`: what is in it.
+pub fn is_image(has: impl Fn(&str) -> bool, content: impl FnOnce(&str) -> Option<Vec<u8>>) -> bool {
+    let is_saved = || content(docker::CONTENTS).is_some_and(|text| docker::names_images(&text));
+    [LAYOUT, INDEX].iter().all(|name| has(name)) || has(docker::CONTENTS) && is_saved()
 }
 
 /// The files below a folder, by their paths in it.

@@ -4,7 +4,7 @@
 //! Does not: read tar files, which the crate `tar` does. Its errors quote the header that it could not read, which may be a
 //! secret of a file that is no tar file at all: whoever reads by it takes its errors through [`Failure::of`].
 //! Fails by: [`Error::NoTar`].
-//! Source: POSIX ustar, "Header Block" (the checksum); RFC 1952, RFC 8878, ECMA-119 §8.1 and file(1)'s magic for the rest.
+//! Source: POSIX ustar, "Header Block" (checksum and magic); RFC 1952, RFC 8878, ECMA-119 §8.1 and file(1)'s magic for the rest.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -18,6 +18,9 @@ const BLOCK_BYTES: usize = 512;
 /// Where the checksum is in a header, and its length.
 const SUM_AT: usize = 148;
 const SUM_BYTES: usize = 8;
+/// Where a header says of which format it is, and what the formats in use begin with there.
+const FORMAT_AT: usize = 257;
+const FORMAT: &[u8] = b"ustar";
 /// Where an ISO 9660 volume says that it is one (ECMA-119 §8.1.2, the first descriptor in sector 16).
 const ISO_AT: usize = 0x8001;
 /// So much of a file tells what it is.
@@ -43,6 +46,13 @@ const KINDS: [(&[u8], &str, Option<&str>); 16] = [
     (b"#!", "a script", None),
 ];
 
+/// What a file that begins so is and what to do with it, where both are clear: it is packed, or a damaged tar file.
+#[must_use]
+pub fn advice(head: &[u8]) -> Option<(&'static str, &'static str)> {
+    let (found, advice) = kind(head);
+    advice.filter(|_| !is_tar(head)).map(|advice| (found, advice))
+}
+
 /// Ok where a file that begins so is a tar file; `head` has [`HEAD_BYTES`] or all there are. `wanted`: what to give.
 pub fn check(name: &str, head: &[u8], wanted: &str) -> Result<(), Error> {
     if is_tar(head) {
@@ -53,15 +63,23 @@ pub fn check(name: &str, head: &[u8], wanted: &str) -> Result<(), Error> {
     Err(Error::NoTar { name: name.to_owned(), found, advice })
 }
 
-fn is_tar(head: &[u8]) -> bool {
+/// Whether a file that begins so is a tar file; `head` as for [`check`].
+#[must_use]
+pub fn is_tar(head: &[u8]) -> bool {
     let Some(block) = head.get(..BLOCK_BYTES) else { return false };
-    // One without any entries.
+    // One without any entries is zeros to its end; there are other files whose first block is.
     if block.iter().all(|byte| *byte == 0) {
-        return !is_disk(head) && !is_iso(head);
+        return head.iter().all(|byte| *byte == 0);
     }
     let mut header = tar::Header::new_old();
     header.as_mut_bytes().copy_from_slice(block);
     has_its_sum(&header)
+}
+
+/// Whether a file has a tar file's first header, and that is damaged.
+#[must_use]
+pub fn is_damaged(head: &[u8]) -> bool {
+    !is_tar(head) && head.get(FORMAT_AT..).is_some_and(|text| text.starts_with(FORMAT))
 }
 
 /// Whether a header has the checksum that it says.
@@ -90,6 +108,9 @@ fn kind(head: &[u8]) -> (&'static str, Option<&'static str>) {
     // Before the others: what is made for sticks and disks too begins with code.
     if is_iso(head) {
         return ("an ISO image", None);
+    }
+    if is_damaged(head) {
+        return ("a damaged tar file", Some("make it once more"));
     }
     if let Some((_, what, advice)) = KINDS.iter().find(|(magic, ..)| head.starts_with(magic)) {
         return (*what, *advice);
@@ -213,6 +234,9 @@ mod tests {
         disk[510..512].copy_from_slice(&[0x55, 0xaa]);
         let mut kernel = disk.clone();
         kernel[..2].copy_from_slice(b"MZ");
+        let zeros = [[0; 512], [7; 512]].concat();
+        let mut damaged = vec![b'x'; 1024];
+        damaged[FORMAT_AT..FORMAT_AT + 5].copy_from_slice(FORMAT);
         for (head, wanted) in [
             (&b""[..], "x is no tar file (it is an empty file): give a tar file"),
             (&[0x1f, 0x8b, 8, 0], "(it is a gzip file): unpack it first (gunzip)"),
@@ -226,11 +250,21 @@ mod tests {
             (&[b'a'; 5000], "(it is a text): give"),
             (&[7; 5000], "(it is a file of an unknown kind): give"),
             (b"\x7fELF\x02", "(it is a program): give"),
+            (&zeros, "(it is a file of an unknown kind): give"),
+            (&damaged, "(it is a damaged tar file): make it once more"),
             (&kernel, "(it is an EFI program or a kernel): give"),
         ] {
             let said = said(head);
             assert!(said.ends_with(wanted) || said.contains(wanted), "{wanted:?} is not in {said}");
             assert!(!said.contains("abc") && !said.contains("root:"), "{said}");
+        }
+    }
+
+    #[test]
+    fn advice_is_given_where_it_is_clear_what_to_do() {
+        assert_eq!(advice(b"BZh91AY"), Some(("a bzip2 file", "unpack it first (bunzip2)")));
+        for head in [&b"\x7fELF\x02"[..], b"a text", b"", &[0; 1024]] {
+            assert_eq!(advice(head), None, "{head:?}");
         }
     }
 

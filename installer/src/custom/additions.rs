@@ -1,15 +1,15 @@
 //! What is added: the files of folders, tar files and container images, and where they come from.
 //!
-//! Owns: reading each kind; finding that two sources want the same path to be different.
-//! Does not: know the root that they are added to; read tar files (`unpack`).
+//! Owns: reading each kind; where links of the root lead each path; finding that two sources want the same place to be
+//! different.
+//! Does not: ask what is there in the root; read tar files (`unpack`).
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use oci::archive::Archive;
+use oci::archive::{self, Archive};
 use ondisk::Architecture;
-use serde::Deserialize;
 
 use super::lower::Lower;
 use super::profile::{Addition, From};
@@ -18,41 +18,34 @@ use crate::Error;
 use crate::system;
 use crate::tree::{Entry, Node, Tree};
 
-/// What lies in every OCI layout, and what `docker save` writes.
-const LAYOUT: [&str; 2] = ["oci-layout", "index.json"];
-const SAVED: &str = "manifest.json";
-
-/// An image in that.
-#[derive(Deserialize)]
-struct Saved {
-    #[serde(rename = "Config")]
-    _config: String,
-    #[serde(rename = "Layers")]
-    _layers: Vec<String>,
-}
+/// Entries with their sources.
+pub(super) type Sourced = BTreeMap<String, (Entry, String)>;
 
 /// Entries of several sources.
-pub(super) struct Additions {
-    /// Of container images that are for several architectures.
-    architecture: Architecture,
-    entries: BTreeMap<String, (Entry, String)>,
+pub(super) struct Additions<'l> {
+    /// The root that they are added to.
+    lower: &'l Lower,
+    /// By the paths that they were given.
+    entries: Sourced,
+    /// The path of each, by the place that it leads to in the root.
+    places: BTreeMap<String, String>,
     conflicts: Vec<String>,
 }
 
-impl Additions {
-    /// None yet, for an image of this architecture.
-    pub(super) fn for_image(architecture: Architecture) -> Self {
-        Self { architecture, entries: BTreeMap::new(), conflicts: Vec::new() }
+impl<'l> Additions<'l> {
+    /// None yet, for an image with this root.
+    pub(super) fn to(lower: &'l Lower) -> Self {
+        Self { lower, entries: BTreeMap::new(), places: BTreeMap::new(), conflicts: Vec::new() }
     }
 
-    /// Reads a source.
-    pub(super) fn read(&mut self, addition: &Addition) -> Result<(), Error> {
+    /// Reads a source. `architecture`: of container images that are for several.
+    pub(super) fn read(&mut self, addition: &Addition, architecture: Architecture) -> Result<(), Error> {
         let name = addition.from.path().display().to_string();
         let entries = match &addition.from {
             From::Folder(path) => no_image(path, folder(path)?)?,
             From::Stage(path) => stage(path)?,
             From::Tar(path) => no_image(path, tar_file(path)?)?,
-            From::Image(path) => image(path, self.architecture)?,
+            From::Image(path) => image(path, architecture)?,
             From::File(path) => one(path)?,
         };
         let to = addition.to.trim_matches('/');
@@ -63,26 +56,35 @@ impl Additions {
         Ok(())
     }
 
-    /// Adds an entry of a source.
+    /// Adds an entry of a source. What is there already, at this path or by another one that leads to the same place, stays.
     pub(super) fn put(&mut self, source: &str, path: &str, entry: Entry) -> Result<(), Error> {
-        if let Some((before, from)) = self.entries.get(path) {
-            let both_folders = before.node == Node::Dir && entry.node == Node::Dir;
-            if !both_folders && !same(before, &entry)? {
-                self.conflicts.push(format!("/{path} is in {from} and, different, in {source}"));
-            }
+        let place = self.lower.resolve_for(path, &entry);
+        // The same path may lead elsewhere: a folder goes to where a link of the root leads, a file in place of the link.
+        let there = [Some(path), self.places.get(&place).map(String::as_str)].into_iter().flatten();
+        let there = there.filter_map(|path| self.entries.get_key_value(path)).next();
+        let Some((other, (before, from))) = there else {
+            self.entries.insert(path.to_owned(), (entry, source.to_owned()));
+            self.places.insert(place, path.to_owned());
             return Ok(());
+        };
+        let both_folders = before.node == Node::Dir && entry.node == Node::Dir;
+        if !both_folders && !same(before, &entry)? {
+            let (first, second) = (spelled(other, &place), spelled(path, &place));
+            let line = format!("/{place} is in {from}{first} and, different, in {source}{second}");
+            self.conflicts.push(line);
         }
-        self.entries.insert(path.to_owned(), (entry, source.to_owned()));
         Ok(())
     }
 
     /// Refuses what would lie where the boot parts do.
-    pub(super) fn without_boot_parts(self, lower: &Lower) -> Result<Self, Error> {
+    pub(super) fn without_boot_parts(self) -> Result<Self, Error> {
         let below = format!("{}/", system::FOLDER);
-        let is_part = |(path, (entry, _)): &(&String, &(Entry, String))| {
-            entry.node != Node::Dir && format!("{}/", lower.resolve_for(path, entry)).starts_with(&below)
+        let is_part = |(place, path): &(&String, &String)| {
+            format!("{place}/").starts_with(&below)
+                && self.entries.get(*path).is_some_and(|(entry, _)| entry.node != Node::Dir)
         };
-        match self.entries.iter().find(is_part) {
+        let part = self.places.iter().find(is_part).map(|(_, path)| path);
+        match part.and_then(|path| self.entries.get_key_value(path)) {
             Some((path, (_, source))) => {
                 Err(Error::BootPart { path: path.clone(), source_name: source.clone() })
             }
@@ -90,14 +92,25 @@ impl Additions {
         }
     }
 
-    /// All entries, if no two of them contradict each other.
-    pub(super) fn into_entries(self) -> Result<BTreeMap<String, (Entry, String)>, Error> {
-        if self.conflicts.is_empty() {
-            Ok(self.entries)
-        } else {
-            Err(Error::Conflicts { list: self.conflicts })
-        }
+    /// Lines of entries that contradict each other.
+    pub(super) fn into_conflicts(self) -> Vec<String> {
+        self.conflicts
     }
+
+    /// All entries by their places, if no two of them contradict each other.
+    pub(super) fn into_entries(self) -> Result<Sourced, Error> {
+        if !self.conflicts.is_empty() {
+            return Err(Error::Conflicts { list: self.conflicts });
+        }
+        let mut entries = self.entries;
+        let placed = |(place, path): (String, String)| Some((place, entries.remove(&path)?));
+        Ok(self.places.into_iter().filter_map(placed).collect())
+    }
+}
+
+/// How a source calls a place, where that is not its name.
+pub(super) fn spelled(path: &str, place: &str) -> String {
+    if path == place { String::new() } else { format!(" (as /{path})") }
 }
 
 fn same(a: &Entry, b: &Entry) -> Result<bool, Error> {
@@ -128,26 +141,27 @@ fn one(path: &Path) -> Result<Entries, Error> {
 
 /// The files, unless they are an image's blobs and documents, which nobody wants as files.
 fn no_image(path: &Path, entries: Entries) -> Result<Entries, Error> {
-    let layout = LAYOUT.iter().all(|name| entries.contains_key(*name));
-    let saved = || -> Result<bool, Error> {
-        match entries.get(SAVED) {
-            Some(entry) => {
-                let text = entry.content()?;
-                let document: Option<Vec<Saved>> = serde_json::from_slice(&text).ok();
-                Ok(document.is_some_and(|images| !images.is_empty()))
-            }
-            None => Ok(false),
-        }
-    };
-    if layout || saved()? { Err(Error::ImageAsFiles { path: path.to_owned() }) } else { Ok(entries) }
+    if is_image(&entries) { Err(Error::ImageAsFiles { path: path.to_owned() }) } else { Ok(entries) }
+}
+
+fn is_image(entries: &Entries) -> bool {
+    archive::is_image(|name| entries.contains_key(name), |name| entries.get(name)?.content().ok())
 }
 
 /// A folder with its modes, a container image, or another tar file.
 pub(super) fn of_any(path: &Path, architecture: Architecture) -> Result<Entries, Error> {
-    match Archive::open(path) {
-        Ok(archive) if archive.is_image() => image(path, architecture),
-        _ if path.is_dir() => stage(path),
-        _ => no_image(path, tar_file(path)?),
+    let opened = Archive::open(path);
+    if opened.as_ref().is_ok_and(Archive::is_image) {
+        return image(path, architecture);
+    }
+    if path.is_dir() {
+        return stage(path);
+    }
+    let entries = tar_file(path)?;
+    match opened {
+        // A packed image: what to do with it first.
+        Err(error) if is_image(&entries) => Err(error.into()),
+        _ => Ok(entries),
     }
 }
 

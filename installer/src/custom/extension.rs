@@ -3,7 +3,7 @@
 //! Owns: what an extension must be, and the sentences with which one is refused.
 //! Does not: run anything of it; `extraInfo` and authors are for people.
 //! Order: manifest, version of what it is for, paths, modes, kernel release of its modules; then all extensions against each
-//! other.
+//! other and the image's.
 //! Fails by: [`Error::Extension`], naming the extension; [`Error::Conflicts`] with every path that two of them want.
 //! Source: spec/machine-facts-v1.13.md §10.3; docs/users/customising.md.
 
@@ -16,8 +16,10 @@ use ondisk::manifest::Layer;
 use serde::Deserialize;
 
 use super::additions::{self, Additions};
+use super::index;
 use super::lower::Lower;
 use crate::Error;
+use crate::kernel::Files;
 use crate::tree::{Entry, Node};
 
 /// The only form of manifest.
@@ -63,9 +65,18 @@ pub(super) struct Extension {
     pub(super) name: String,
     pub(super) version: String,
     pub(super) entries: BTreeMap<String, Entry>,
+    /// The kernel's release.
+    release: String,
+    /// What depmod left for the modules, by name: no files of the image, which has an index of all.
+    index: Files,
 }
 
 impl Extension {
+    /// The kernel's index with the modules of this extension, where that brings one.
+    pub(super) fn index(&self, lower: &Lower) -> Result<Vec<(String, Entry)>, Error> {
+        index::with(&self.index, self.entries.iter(), &self.release, lower)
+    }
+
     /// What of it a node does nothing with.
     pub(super) fn warnings(&self) -> Vec<String> {
         let files = |is: &dyn Fn(&str) -> bool| {
@@ -95,8 +106,9 @@ impl Extension {
     }
 }
 
-/// Refuses extensions that the image has already, or that want files of those that it has to be different.
-pub(super) fn check_against(extensions: &[Extension], lower: &Lower, layers: &[Layer]) -> Result<(), Error> {
+/// Refuses extensions that the image has already, or that want the same place to be different, or one of those in the image.
+pub(super) fn check(extensions: &[Extension], lower: &Lower, layers: &[Layer]) -> Result<(), Error> {
+    let mut all = Additions::to(lower);
     let mut conflicts = Vec::new();
     for extension in extensions {
         let name = &extension.name;
@@ -108,21 +120,31 @@ pub(super) fn check_against(extensions: &[Extension], lower: &Lower, layers: &[L
             );
             return Err(Error::Extension { name: name.clone(), reason });
         }
-        for (path, entry) in extension.entries.iter().filter(|(_, entry)| entry.node != Node::Dir) {
-            let place = lower.resolve_for(path, entry);
-            let Some(file) = lower.layer(&place) else { continue };
-            let layer = layers.iter().find(|layer| file.ends_with(layer.file_name()));
-            if let Some(layer) = layer.filter(|layer| !is_own(&layer.name))
-                && !lower.is_same(&place, entry)?
-            {
-                conflicts.push(format!(
-                    "/{path} is in extension {} of the image and, different, in extension {name}",
-                    layer.name
-                ));
-            }
+        for (path, entry) in &extension.entries {
+            all.put(&format!("extension {name}"), path, entry.clone())?;
+            conflicts.extend(conflict(name, path, entry, lower, layers)?);
         }
     }
-    if conflicts.is_empty() { Ok(()) } else { Err(Error::Conflicts { list: conflicts }) }
+    let list = [all.into_conflicts(), conflicts].concat();
+    if list.is_empty() { Ok(()) } else { Err(Error::Conflicts { list }) }
+}
+
+/// What to say where an extension's file is another one than that of an extension in the image.
+fn conflict(
+    name: &str,
+    path: &str,
+    entry: &Entry,
+    lower: &Lower,
+    layers: &[Layer],
+) -> Result<Option<String>, Error> {
+    let place = lower.resolve_for(path, entry);
+    let Some(file) = lower.layer(&place).filter(|_| entry.node != Node::Dir) else { return Ok(None) };
+    let layer = layers.iter().find(|layer| file.ends_with(layer.file_name()));
+    let Some(layer) = layer.filter(|layer| !is_own(&layer.name)) else { return Ok(None) };
+    let (there, spelled) = (&layer.name, additions::spelled(path, &place));
+    let line =
+        format!("/{place} is in extension {there} of the image and, different, in extension {name}{spelled}");
+    Ok((!lower.is_same(&place, entry)?).then_some(line))
 }
 
 /// Whether a layer's name is not an extension's.
@@ -157,7 +179,7 @@ pub(super) fn read(
     release: Option<&str>,
     architecture: Architecture,
 ) -> Result<Vec<Extension>, Error> {
-    let (mut found, mut all) = (Vec::new(), Additions::for_image(architecture));
+    let mut found = Vec::new();
     for path in paths {
         let files = additions::of_any(path, architecture)?;
         let extension = one(path, files, version, release)?;
@@ -165,12 +187,8 @@ pub(super) fn read(
             let reason = format!("it is named twice, the second time by {}: leave one out", path.display());
             return Err(Error::Extension { name: extension.name, reason });
         }
-        for (path, entry) in &extension.entries {
-            all.put(&format!("extension {}", extension.name), path, entry.clone())?;
-        }
         found.push(extension);
     }
-    all.into_entries()?;
     Ok(found)
 }
 
@@ -228,7 +246,7 @@ fn one(
             )));
         }
     }
-    let mut entries = BTreeMap::new();
+    let (mut entries, mut index) = (BTreeMap::new(), Files::new());
     for (path, entry) in files {
         if path == MANIFEST || path == ROOT {
             continue;
@@ -236,16 +254,20 @@ fn one(
         let Some(path) = path.strip_prefix("rootfs/").map(str::to_owned) else {
             return Err(refuse(format!("unexpected file {path:?} beside {MANIFEST} and {ROOT}/")));
         };
-        check(&path, &entry, release).map_err(&refuse)?;
-        entries.insert(path, entry);
+        check_file(&path, &entry, release).map_err(&refuse)?;
+        match index::name(&path, &entry) {
+            Some(name) => index.insert(name.to_owned(), entry),
+            None => entries.insert(path, entry),
+        };
     }
     if entries.is_empty() {
         return Err(refuse("extension rootfs is missing, or empty".into()));
     }
-    Ok(Extension { version: manifest.metadata.version, entries, name })
+    let release = release.unwrap_or_default().to_owned();
+    Ok(Extension { version: manifest.metadata.version, entries, name, release, index })
 }
 
-fn check(path: &str, entry: &Entry, release: Option<&str>) -> Result<(), String> {
+fn check_file(path: &str, entry: &Entry, release: Option<&str>) -> Result<(), String> {
     let below = format!("{path}/");
     let is_above = entry.node == Node::Dir && ALLOWED.iter().any(|allowed| allowed.starts_with(&below));
     if !is_above && !ALLOWED.iter().any(|allowed| below.starts_with(allowed)) {
@@ -401,10 +423,9 @@ mod tests {
             ])
         };
         let (one, two) = (with("one", "1"), with("two", "2"));
-        let error = read(&[one.path().to_owned(), two.path().to_owned()], "0.1.0", None, Architecture::Amd64)
-            .err()
-            .unwrap()
-            .to_string();
+        let paths = [one.path().to_owned(), two.path().to_owned()];
+        let found = read(&paths, "0.1.0", None, Architecture::Amd64).unwrap();
+        let error = check(&found, &Lower::default(), &[]).unwrap_err().to_string();
         assert!(
             error.contains("/usr/local/a is in extension one and, different, in extension two"),
             "{error}"

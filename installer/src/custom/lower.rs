@@ -32,13 +32,14 @@ pub(super) enum Kind {
 }
 
 /// The merged names, and the layer that each comes from.
+#[derive(Default)]
 pub(super) struct Lower {
     entries: BTreeMap<String, (Kind, PathBuf)>,
 }
 
 impl Lower {
     pub(super) fn read(layers: &[Layer], folder: &Path) -> Result<Self, Error> {
-        let mut lower = Self { entries: BTreeMap::new() };
+        let mut lower = Self::default();
         for layer in layers {
             lower.add(&folder.join(layer.file_name()))?;
         }

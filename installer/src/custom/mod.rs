@@ -2,9 +2,9 @@
 //!
 //! Owns: what a [`Profile`] asks for, one layer of removals and one of additions, the new root manifest.
 //! Does not: unpack a layer: of those there are only the lists of names are read.
-//! Order: read what is added, look where it goes in the root, refuse conflicts, then squash. The layer with removals lies below
-//! the one with additions: a folder that is removed and given anew has nothing of the old one in it. A kernel layer that takes
-//! the place of the old one lies above both.
+//! Order: read what is added with the places that it goes to in the root, refuse conflicts, then squash. The layer with
+//! removals lies below the one with additions: a folder that is removed and given anew has nothing of the old one in it. A
+//! kernel layer that takes the place of the old one lies above both.
 //! Fails by: [`Error`], naming the source and the path.
 //! Source: docs/users/customising.md; kernel Documentation/filesystems/overlayfs.rst on whiteouts.
 
@@ -12,12 +12,12 @@ mod additions;
 mod certificates;
 mod extension;
 mod firmware;
+mod index;
 mod kernel;
 mod lower;
 mod profile;
 mod unpack;
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -30,7 +30,7 @@ use crate::system::{self, System, command_line_of_image, names};
 use crate::tree::{Entry, Node, Tree};
 use crate::{Error, Progress};
 
-use additions::Additions;
+use additions::{Additions, Sourced};
 use kernel::Changed;
 use lower::Lower;
 
@@ -75,12 +75,16 @@ fn extended(
     let version = source.system.manifest.version.clone();
     let extensions = extension::read(extensions, &version, release.as_deref(), architecture)?;
     let lower = Lower::read(&source.system.manifest.layers, &source.layers)?;
-    extension::check_against(&extensions, &lower, &source.system.manifest.layers)?;
+    extension::check(&extensions, &lower, &source.system.manifest.layers)?;
     source.warnings.extend(extensions.iter().flat_map(extension::Extension::warnings));
     for extension in extensions {
         let lower = Lower::read(&source.system.manifest.layers, &source.layers)?;
-        let entries = extension.entries.into_iter();
-        let mut entries = entries.map(|(path, entry)| (path, (entry, extension.name.clone()))).collect();
+        let mut additions = Additions::to(&lower);
+        let index = extension.index(&lower)?;
+        for (path, entry) in extension.entries.into_iter().chain(index) {
+            additions.put(&extension.name, &path, entry)?;
+        }
+        let mut entries = additions.into_entries()?;
         let mut boot = source.system.boot.clone();
         kernel::change(&lower, &source, &[], None, &mut entries, &mut boot)?;
         let tree = placed(&lower, entries, &[])?;
@@ -116,7 +120,7 @@ fn changed(
     boot.authorities = certificates::appended(boot.authorities, &profile.certificates)?;
     let mut lower = Lower::read(&source.system.manifest.layers, &source.layers)?;
     let gone: Vec<String> = profile.remove.iter().map(|path| lower.resolve(path.trim_matches('/'))).collect();
-    let mut additions = added(&lower, profile, &boot.command_line, source)?.into_entries()?;
+    let mut additions = added(&lower, profile, &boot.command_line, source)?;
     let Changed { swapped, warning } =
         kernel::change(&lower, source, &gone, given, &mut additions, &mut boot)?;
     let too_much = firmware::add(&profile.firmware, &gone, &mut boot)?;
@@ -201,15 +205,16 @@ fn removed(lower: &Lower, paths: &[String]) -> Result<Tree, Error> {
     Ok(tree)
 }
 
-fn added(lower: &Lower, profile: &Profile, command_line: &str, source: &Source) -> Result<Additions, Error> {
-    let mut additions = Additions::for_image(source.system.boot.architecture());
+fn added(lower: &Lower, profile: &Profile, command_line: &str, source: &Source) -> Result<Sourced, Error> {
+    let architecture = source.system.boot.architecture();
+    let mut additions = Additions::to(lower);
     for addition in &profile.additions {
-        additions.read(addition)?;
+        additions.read(addition, architecture)?;
     }
-    let mut additions = additions.without_boot_parts(lower)?;
+    let mut additions = additions.without_boot_parts()?;
     for folder in &profile.firmware {
         let to = FIRMWARE_FOLDER.to_owned();
-        additions.read(&Addition { from: From::Folder(folder.clone()), to })?;
+        additions.read(&Addition { from: From::Folder(folder.clone()), to }, architecture)?;
     }
     if let Some(path) = &profile.config {
         let text = fs::read(path).map_err(Error::read(path))?;
@@ -225,19 +230,14 @@ fn added(lower: &Lower, profile: &Profile, command_line: &str, source: &Source) 
         let text = command_line.as_bytes().to_vec();
         additions.put("kernel arguments", &path, Entry::new(0o644, Node::Bytes(text)))?;
     }
-    Ok(additions)
+    additions.into_entries()
 }
 
-/// The additions where they really go: links to folders of the root are followed.
-fn placed(
-    lower: &Lower,
-    additions: BTreeMap<String, (Entry, String)>,
-    gone: &[String],
-) -> Result<Tree, Error> {
+/// The additions, which are by their places, as a layer above the others.
+fn placed(lower: &Lower, additions: Sourced, gone: &[String]) -> Result<Tree, Error> {
     let is_gone = |path: &str| gone.iter().any(|gone| path == gone || path.starts_with(&format!("{gone}/")));
-    let mut places: BTreeMap<String, (Entry, String)> = BTreeMap::new();
-    for (path, (entry, source)) in additions {
-        let place = lower.resolve_for(&path, &entry);
+    let mut tree = Tree::new();
+    for (place, (entry, source)) in additions {
         let there = if is_gone(&place) { None } else { lower.entry(&place) };
         if let Some(reason) = there.and_then(|there| lower::clash(there, &entry)) {
             return Err(Error::Clash { path: place, source_name: source, reason });
@@ -246,14 +246,10 @@ fn placed(
             // It is there, with the mode that the image wants it to have.
             continue;
         }
-        places.insert(place, (entry, source));
-    }
-    let mut tree = Tree::new();
-    for (path, (entry, _)) in places {
-        if !is_gone(&path) {
-            lower.add_parents(&mut tree, &path)?;
+        if !is_gone(&place) {
+            lower.add_parents(&mut tree, &place)?;
         }
-        tree.insert(&path, entry)?;
+        tree.insert(&place, entry)?;
     }
     Ok(tree)
 }

@@ -4,8 +4,8 @@
 //! Fails by: line and column with the keys that there are; all files that are not there, with theirs.
 //! Source: docs/users/customising.md.
 
-use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use oci::tarball;
@@ -67,16 +67,22 @@ pub enum From {
 }
 
 impl Addition {
-    /// What a path of this machine is, by its content: a folder, a tar file, or one file if it is said where that goes.
+    /// What a path of this machine is, by its content: a folder, a tar file, or one file if it is said where that goes. Whether
+    /// a packed one is a tar file, what is in it tells; what is packed otherwise is only the user's to know.
     pub fn found(path: PathBuf, to: String) -> Result<Self, Error> {
         if path.is_dir() {
             return Ok(Self { from: From::Folder(path), to });
         }
-        let mut head = Vec::new();
-        let file = File::open(&path).map_err(Error::read(&path))?;
-        file.take(tarball::HEAD_BYTES as u64).read_to_end(&mut head).map_err(Error::read(&path))?;
-        let is_one = !to.is_empty() && !unpack::is_packed(&head) && tarball::check("", &head, "").is_err();
-        Ok(Self { from: if is_one { From::File(path) } else { From::Tar(path) }, to })
+        let (head, is_unpacked) = unpack::head(&path)?;
+        if to.is_empty() || tarball::is_tar(&head) {
+            return Ok(Self { from: From::Tar(path), to });
+        }
+        match tarball::advice(&head) {
+            Some((found, advice)) if !is_unpacked || tarball::is_damaged(&head) => {
+                Err(Error::FileOrTar { path, to, found, advice })
+            }
+            _ => Ok(Self { from: From::File(path), to }),
+        }
     }
 }
 

@@ -29,9 +29,22 @@ const OPAQUE: &str = ".wh..wh..opq";
 const WANTED: &str = "name a folder, a tar file, which gzip or zstd may have packed, or one file with the folder that it goes \
     to (--add FILE:/FOLDER; in a profile, file and to)";
 
-/// Whether a file is packed in a way that is unpacked here.
-pub(super) fn is_packed(head: &[u8]) -> bool {
-    head.starts_with(GZIP_MAGIC) || head.starts_with(ZSTD_MAGIC)
+/// What a file, or what is in a packed one, begins with; true: that of what is in it. One that cannot be unpacked counts as
+/// it is.
+pub(super) fn head(path: &Path) -> Result<(Vec<u8>, bool), Error> {
+    let file = File::open(path).map_err(Error::read(path))?;
+    let (head, data) = peeked(file).map_err(Error::read(path))?;
+    let packed: Box<dyn Read> = if head.starts_with(GZIP_MAGIC) {
+        Box::new(MultiGzDecoder::new(data))
+    } else if head.starts_with(ZSTD_MAGIC) {
+        Box::new(zstd::Decoder::new(data).map_err(Error::read(path))?)
+    } else {
+        return Ok((head, false));
+    };
+    let mut inner = Vec::new();
+    let read = packed.take(tarball::HEAD_BYTES as u64).read_to_end(&mut inner);
+    // Of one that is cut off there may be enough to tell.
+    Ok(if read.is_err() && inner.is_empty() { (head, false) } else { (inner, true) })
 }
 
 /// Files by their paths.
@@ -110,8 +123,13 @@ fn put(
     entries: &mut Entries,
 ) -> Result<(), Error> {
     let name = String::from_utf8_lossy(&item.path_bytes()).into_owned();
-    let name = name.trim_start_matches("./").trim_matches('/').to_owned();
-    if name.is_empty() || name == "." {
+    let parts: Vec<&str> = name.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
+    // It would be judged by one path and lie at another one.
+    if parts.contains(&"..") {
+        return Err(Error::Climbs { path: path.to_owned(), name });
+    }
+    let name = parts.join("/");
+    if name.is_empty() {
         return Ok(());
     }
     let (folder, last) = name.rsplit_once('/').unwrap_or(("", &name));

@@ -1,7 +1,7 @@
 //! The older form of an image in a file, as `docker save` writes it: `manifest.json`, a config, tar files of layers.
 //!
-//! Owns: the image's documents made from it, and writing one: only its config can carry triggers (ONBUILD). Layers lie there as they are, so the digests that the config has of them
-//! as tar files are those of the files.
+//! Owns: the image's documents made from it, and writing one: only its config can carry triggers (ONBUILD). Layers lie there
+//! as they are, so the digests that the config has of them as tar files are those of the files.
 //! Source: Docker Image Specification v1.2, "Combined Image JSON + Filesystem Changeset Format".
 
 use std::collections::BTreeMap;
@@ -77,9 +77,9 @@ fn write(out: &mut dyn Write, image: &NewImage, name: &str, on_build: &[String])
     out.write_all(&[0; END_BYTES])
 }
 
-/// Whether a file holds one, and not something of that name only.
-pub(super) fn is_there(archive: &Archive) -> bool {
-    archive.small(CONTENTS).is_ok_and(|text| serde_json::from_slice::<Vec<Saved>>(&text).is_ok())
+/// Whether a `manifest.json` names images, and is not something else of that name: web sites have such files too.
+pub(super) fn names_images(text: &[u8]) -> bool {
+    serde_json::from_slice::<Vec<Saved>>(text).is_ok_and(|images| !images.is_empty())
 }
 
 /// The only image of such a file: its manifest, its config, and where each blob lies.
@@ -160,6 +160,20 @@ mod tests {
         archive.blob(&manifest.layers[0]).unwrap().read_to_end(&mut content).unwrap();
         assert_eq!(content, layer);
         assert!(archive.image("arm64").unwrap_err().to_string().contains("is for linux/amd64"));
+    }
+
+    #[test]
+    fn a_manifest_json_is_an_images_by_what_it_says() {
+        let is_image = |file: &str, text: &str| {
+            super::super::is_image(|name| name == file, |_| Some(text.as_bytes().to_vec()))
+        };
+        let image = r#"{"Config":"c.json","RepoTags":null,"Layers":[]}"#;
+        assert!(is_image(CONTENTS, &format!("[{image}]")));
+        assert!(!is_image("x.json", &format!("[{image}]")), "another file");
+        // As web sites and build tools have them.
+        for text in ["[]", "{}", image, r#"[{"src":"a.js"}]"#, "no JSON"] {
+            assert!(!is_image(CONTENTS, text), "{text}");
+        }
     }
 
     #[test]

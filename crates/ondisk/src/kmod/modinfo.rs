@@ -94,6 +94,21 @@ impl Texts {
             builtin: sorted(super::lines(&self.builtin)),
         }
     }
+
+    /// The same with the modules of another index, which replace those of their names.
+    #[must_use]
+    pub fn with(&self, other: &Self) -> Self {
+        let replaced = |name: &str| other.index().entries().any(|(path, _)| same_name(stem(path), name));
+        let paths = self.index().entries().map(|(path, _)| path);
+        let kept = self.only(&paths.filter(|path| !replaced(stem(path))).collect::<Vec<_>>());
+        let both = |one: &str, other: &str| sorted(one.lines().chain(other.lines()));
+        Self {
+            dep: both(&kept.dep, &other.dep),
+            alias: both(&kept.alias, &other.alias),
+            softdep: both(&kept.softdep, &other.softdep),
+            builtin: both(&kept.builtin, &other.builtin),
+        }
+    }
 }
 
 /// Modules that are put to an index, or make one.
@@ -246,6 +261,12 @@ mod tests {
             "kernel/fs/a.ko: kernel/lib/b_c.ko updates/d.ko updates/g.ko\nkernel/lib/b_c.ko: updates/d.ko updates/g.ko\n\
              updates/d.ko: updates/g.ko\nupdates/g.ko:\n"
         );
+        let own =
+            Texts { dep: "updates/a.ko.xz:\n".into(), alias: "alias new a\n".into(), ..Texts::default() };
+        let both = texts.with(&own);
+        assert_eq!(both.dep, "kernel/lib/b_c.ko: kernel/lib/d.ko\nkernel/lib/d.ko:\nupdates/a.ko.xz:\n");
+        assert_eq!((both.alias.as_str(), both.softdep.as_str()), ("alias new a\n", ""));
+        assert_eq!(both.builtin, builtin);
         let few = texts.only(&["kernel/lib/d.ko"]);
         assert_eq!((few.dep.as_str(), few.alias.as_str()), ("kernel/lib/d.ko:\n", ""));
     }
