@@ -18,7 +18,7 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 
 use crate::build::{self, Client};
-use crate::command::find_program;
+use crate::command::{Cmd, find_program};
 use crate::host::{self, Need};
 use crate::inputs::Freshness;
 use crate::step::note;
@@ -98,12 +98,17 @@ fn without_machines(suites: &mut Suites, long: bool) {
     suites.tests(&Suite::cargo("unit tests", &UNIT_TESTS).long(long));
     // Now, beside the build, which links on one core for minutes.
     suites.check(&Suite::cargo("machines' tests compile", &[&MACHINE_TESTS[..], &["--no-run"]].concat()));
-    if rustix::process::geteuid().is_root() && Path::new(LOOP_CONTROL).exists() {
+    if rustix::process::geteuid().is_root() && has_loop_device() {
         suites.tests(&Suite::cargo("loop devices", &LOOP_TESTS));
     } else {
         note("left out without root and loop devices: the tests that flash to a disk of this machine");
     }
     suites.call("power-cut certificate", || super::certify::run(&super::certify::Options::all(long)));
+}
+
+/// Whether the kernel gives one out that this machine, which may be a container, has a file for.
+fn has_loop_device() -> bool {
+    Cmd::new("losetup").arg("--find").read().is_ok_and(|path| Path::new(path.trim()).exists())
 }
 
 fn with_what_was_built(suites: &mut Suites, options: &Options) {
@@ -163,9 +168,6 @@ const INIT_LINTS: [&str; 12] = [
 // compile what they need anew, with fewer features.
 
 const UNIT_TESTS: [&str; 3] = ["test", "--workspace", "--no-fail-fast"];
-
-/// Where the kernel gives out loop devices.
-const LOOP_CONTROL: &str = "/dev/loop-control";
 
 const LOOP_TESTS: [&str; 6] = ["test", "--workspace", "--lib", "on_a_loop_device", "--", "--ignored"];
 
