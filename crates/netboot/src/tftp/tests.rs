@@ -10,6 +10,12 @@ fn request(name: &str, options: &str) -> Vec<u8> {
     [&READ.to_be_bytes(), name.as_bytes(), b"\0octet\0", options.as_bytes()].concat()
 }
 
+/// Somebody who should send and does not fails the test.
+async fn next(client: &UdpSocket, buffer: &mut [u8]) -> (usize, SocketAddr) {
+    let received = tokio::time::timeout(Duration::from_secs(20), client.recv_from(buffer)).await;
+    received.expect("nothing comes any more").unwrap()
+}
+
 /// A client as firmware is one: asks, acknowledges each block, once twice.
 async fn fetch(path: &Path, options: &str) -> (Option<Vec<u8>>, Vec<u8>, u64) {
     let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
@@ -20,7 +26,7 @@ async fn fetch(path: &Path, options: &str) -> (Option<Vec<u8>>, Vec<u8>, u64) {
     let (mut acknowledged, mut content, mut buffer) = (None, Vec::new(), [0; 2000]);
     let mut block_bytes = USUAL_BLOCK_BYTES;
     loop {
-        let (count, from) = client.recv_from(&mut buffer).await.unwrap();
+        let (count, from) = next(&client, &mut buffer).await;
         let packet = &buffer[..count];
         if opcode(packet) == Some(OPTIONS) {
             acknowledged = Some(packet[2..].to_vec());
@@ -85,7 +91,7 @@ async fn a_client_that_only_wants_the_length_is_no_fault() {
         let (wanted, file) = (asks(options), Opened::file(&path).unwrap());
         let sending = tokio::spawn(async move { send(Ipv4Addr::LOCALHOST, to, &wanted, file).await });
         let mut buffer = [0; 600];
-        let (_, from) = client.recv_from(&mut buffer).await.unwrap();
+        let (_, from) = next(&client, &mut buffer).await;
         client.send_to(&error(8, "enough"), from).await.unwrap();
         assert_eq!(
             sending.await.unwrap().map_err(|error| assert!(error.to_string().contains("enough"))),
@@ -120,7 +126,7 @@ async fn what_is_lost_is_sent_again() {
         let mut heard = Vec::new();
         // Nothing is said meanwhile, so these are not asked for. Copies of the block before may still be under way.
         let from = loop {
-            let (count, from) = client.recv_from(&mut buffer).await.unwrap();
+            let (count, from) = next(&client, &mut buffer).await;
             let packet = &buffer[..count];
             let is_options = opcode(packet) == Some(OPTIONS);
             if is_options && block == 0 || opcode(packet) == Some(DATA) && number(packet) == Some(block) {
@@ -150,7 +156,7 @@ async fn a_client_that_goes_silent_is_told_of() {
         let sending = sending(&client, &path, "", Duration::from_millis(50));
         let mut buffer = [0; 600];
         for block in 1..=acknowledged {
-            let (_, from) = client.recv_from(&mut buffer).await.unwrap();
+            let (_, from) = next(&client, &mut buffer).await;
             client.send_to(&[ACK.to_be_bytes(), u16::to_be_bytes(block)].concat(), from).await.unwrap();
         }
         let error = sending.await.unwrap().unwrap_err();
