@@ -555,13 +555,11 @@ fn a_config_is_judged_for_the_platform_of_the_image() {
     let indent = |line: &str| line.len() - line.trim_start().len();
     let install = whole.lines().find(|line| line.trim() == "install:").map(indent).unwrap();
     let mut inside = false;
-    let without: Vec<&str> = whole
-        .lines()
-        .filter(|line| {
-            inside = line.trim() == "install:" || inside && indent(line) > install;
-            !inside
-        })
-        .collect();
+    let mut is_kept = |line: &&str| {
+        inside = line.trim() == "install:" || inside && indent(line) > install;
+        !inside
+    };
+    let without: Vec<&str> = whole.lines().filter(&mut is_kept).collect();
     assert!(without.len() < whole.lines().count(), "{whole}");
     fs::write(home.path().join("cloud.yaml"), without.join("\n")).unwrap();
     let build = ["image", "build", "--from", "parts", "--config-key", "devices.pub", "--kind", "disk,iso"];

@@ -182,7 +182,7 @@ fn each_extensions_modules_get_into_one_index() {
         in_layer(source, "other", &["-cat", &file("usr/lib", &format!("modules.{name}"))])
     };
     let dep = "extra/first.ko: kernel/fat.ko\nextra/second.ko: extra/first.ko kernel/fat.ko\n\
-               extra/third.ko.xz: extra/second.ko\nkernel/fat.ko:\n";
+               extra/third.ko.xz: extra/second.ko extra/first.ko kernel/fat.ko\nkernel/fat.ko:\n";
     let first = extended(&source, &[&one], &work("one")).unwrap();
     let after = extended(&first, &[&other], &work("after")).unwrap();
     let at_once = extended(&source, &[&one, &other], &work("both")).unwrap();

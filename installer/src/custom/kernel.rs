@@ -24,7 +24,7 @@ const MODULES: &str = "usr/lib/modules";
 /// Name of the layer.
 const LAYER: &str = "kernel";
 
-/// Entries with where they come from, by the paths that they were given.
+/// Entries with where they come from, by their places.
 pub(super) type Given = BTreeMap<String, (Entry, String)>;
 
 /// What a customisation did.
