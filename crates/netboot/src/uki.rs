@@ -11,6 +11,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use ondisk::kernel::COMMAND_LINE_BYTES;
 use ondisk::pe::{Image, NewSection};
 
 use crate::dhcp::Mac;
@@ -20,9 +21,6 @@ use crate::files::ARGUMENTS;
 pub(crate) const NAME: &str = "billet.efi";
 /// systemd's stub, which a UKI starts with.
 pub(crate) const STUB: &str = "stub.efi";
-
-/// COMMAND_LINE_SIZE of the kernel, on x86 and 64-bit ARM 2048, without the zero at its end. What is behind is cut off.
-const MOST_BYTES: usize = 2047;
 
 /// What the script's variables are for one machine.
 #[derive(Debug)]
@@ -79,11 +77,11 @@ pub(crate) fn check_script(script: &str, variables: &Variables<'_>) -> io::Resul
 
 /// The config's address stands last: of a machine that knows half of it nobody would hear.
 fn check_length(bytes: usize) -> io::Result<()> {
-    if bytes <= MOST_BYTES {
+    if bytes <= COMMAND_LINE_BYTES {
         return Ok(());
     }
     Err(io::Error::other(format!(
-        "the kernel's command line would have {bytes} bytes and may have {MOST_BYTES}, since the kernel cuts off what is \
+        "the kernel's command line would have {bytes} bytes and may have {COMMAND_LINE_BYTES}, since the kernel cuts off what is \
          behind: make the bundle with fewer or shorter kernel arguments"
     )))
 }
@@ -161,7 +159,7 @@ mod tests {
         let config = variables("billet.config=http://10.0.0.1:8080/config?mac=52-54-00-12-34-56");
         let with = |word: &str| SCRIPT.replace("console=ttyS0", word);
         let bytes = |script: &str| command_line(&read_script(script).unwrap().words, &config).unwrap().len();
-        let room = MOST_BYTES - bytes(&with("k")) + 1;
+        let room = COMMAND_LINE_BYTES - bytes(&with("k")) + 1;
         let long = |bytes: usize| with(&"k".repeat(bytes));
         let made = |bytes: usize| assemble(folder.path(), &long(bytes), &config).unwrap_err().to_string();
         // Nothing of it is there, which is told only of what fits.

@@ -9,6 +9,10 @@ use crate::architecture::Architecture;
 use crate::bzimage;
 use crate::field::bytes;
 
+/// Longest command line. COMMAND_LINE_SIZE of the kernel is 2048 on x86 and 64-bit ARM, with the zero at its end; what is behind
+/// is cut off.
+pub const COMMAND_LINE_BYTES: usize = 2047;
+
 /// Offset of arm64's magic, 4 bytes.
 const MAGIC_AT: usize = 0x38;
 const MAGIC: &[u8] = b"ARMd";

@@ -3,10 +3,9 @@
 //! Fails by: [`Error`], naming the argument; of one that is too long the name alone, since its value may be a config.
 //! Source: spec/machine-facts.md §4.1: a first `console=` of the user's replaces the image's.
 
-use crate::Error;
+use ondisk::kernel::COMMAND_LINE_BYTES;
 
-/// COMMAND_LINE_SIZE of the kernel, on x86 and 64-bit ARM 2048, without the zero at its end. What is behind is cut off.
-const MOST_BYTES: usize = 2047;
+use crate::Error;
 
 /// What boot loaders and upgrades put behind an image's line: `billet.root=disk`, `billet.generation=000001`.
 #[cfg(feature = "image")]
@@ -21,12 +20,12 @@ pub(crate) fn check_image_line(line: &str) -> Result<(), Error> {
 /// Refuses a line that leaves no room for so many bytes more.
 #[cfg(feature = "image")]
 pub(crate) fn check_room(line: &str, added_bytes: usize) -> Result<(), Error> {
-    check_length(line, MOST_BYTES - added_bytes)
+    check_length(line, COMMAND_LINE_BYTES - added_bytes)
 }
 
 /// Refuses a line that does not reach the kernel whole.
 pub(crate) fn check_whole_line(line: &str) -> Result<(), Error> {
-    check_length(line, MOST_BYTES)
+    check_length(line, COMMAND_LINE_BYTES)
 }
 
 fn check_length(line: &str, most_bytes: usize) -> Result<(), Error> {
