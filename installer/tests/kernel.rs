@@ -375,6 +375,33 @@ fn modules_are_added_to_the_kernel_that_there_is() {
     assert!(listed(&made, "custom").contains("boot/modules.cpio.zst"));
 }
 
+/// `make modules_install` leaves an index of nothing but what it installed.
+#[test]
+fn modules_that_are_added_with_an_index_take_no_others_out_of_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = source(&dir.path().join("base"));
+    let folder = format!("usr/lib/modules/{OLD}");
+    let more = files(
+        &dir.path().join("more"),
+        &[
+            (&format!("{folder}/extra/driver.ko"), &module("depends=fat alias=pci:v1*")),
+            (&format!("{folder}/extra/packed.ko.xz"), b"packed"),
+            (&format!("{folder}/modules.dep"), b"extra/driver.ko:\nextra/packed.ko.xz: extra/driver.ko\n"),
+            (&format!("{folder}/modules.alias"), b"alias pci:v1* driver\nalias pci:v2* packed\n"),
+        ],
+    );
+    let addition = Addition { from: From::Folder(more), to: String::new() };
+    let profile = Profile { additions: vec![addition], ..Profile::default() };
+    let made = customised(&source, &profile, &dir.path().join("work")).unwrap();
+    let index = |name: &str| content(&made, "custom", &format!("{folder}/{name}"));
+    assert_eq!(
+        index("modules.dep"),
+        "extra/driver.ko: kernel/fat.ko\nextra/packed.ko.xz: extra/driver.ko kernel/fat.ko\n\
+         kernel/fat.ko:\nkernel/igb.ko.gz:\nkernel/vfat.ko: kernel/fat.ko\n"
+    );
+    assert_eq!(index("modules.alias"), "alias fs-vfat vfat\nalias pci:v1* driver\nalias pci:v2* packed\n");
+}
+
 /// A card's driver that is replaced, one that is new, and a replaced module that is no card's: each lies in the initramfs for
 /// the network where its index says, and so does everything else that the index names.
 #[test]

@@ -12,14 +12,16 @@ use std::path::{Path, PathBuf};
 
 use oci::installer::Version;
 use ondisk::Architecture;
+use ondisk::kmod::Texts;
 use ondisk::manifest::Layer;
 use serde::Deserialize;
 
 use super::additions::{self, Additions};
 use super::index;
+use super::kernel::MODULES;
 use super::lower::Lower;
 use crate::Error;
-use crate::kernel::Files;
+use crate::kernel::{self, Files};
 use crate::tree::{Entry, Node};
 
 /// The only form of manifest.
@@ -72,9 +74,14 @@ pub(super) struct Extension {
 }
 
 impl Extension {
-    /// The kernel's index with the modules of this extension, where that brings one.
-    pub(super) fn index(&self, lower: &Lower) -> Result<Vec<(String, Entry)>, Error> {
-        index::with(&self.index, self.entries.iter(), &self.release, lower)
+    /// What its modules' own index says, where the image has one; nothing where it has no modules.
+    pub(super) fn index(&self) -> impl Iterator<Item = (String, Entry)> {
+        let has_modules = self.entries.keys().any(|path| kernel::is_module(path));
+        let names = kernel::index_files(&Texts::default()).map(|(name, _)| name);
+        let files = names.into_iter().filter_map(|name| self.index.get(name).map(|entry| (name, entry)));
+        let placed =
+            |(name, entry): (&str, &Entry)| (format!("{MODULES}/{}/{name}", self.release), entry.clone());
+        files.filter(move |_| has_modules).map(placed)
     }
 
     /// What of it a node does nothing with.

@@ -12,6 +12,8 @@ use ondisk::kernel as kernel_image;
 use ondisk::kmod::Texts;
 use ondisk::manifest::Layer;
 
+use super::additions::Sourced;
+use super::index;
 use super::lower::Lower;
 use crate::image::Source;
 use crate::kernel::{self, Files, Kernel, Modules};
@@ -20,12 +22,9 @@ use crate::tree::{Entry, Node, Tree};
 use crate::{Error, grub, initramfs};
 
 /// Where modules lie, with links followed.
-const MODULES: &str = "usr/lib/modules";
+pub(super) const MODULES: &str = "usr/lib/modules";
 /// Name of the layer.
 const LAYER: &str = "kernel";
-
-/// Entries with where they come from, by their places.
-pub(super) type Given = BTreeMap<String, (Entry, String)>;
 
 /// What a customisation did.
 pub(super) struct Changed {
@@ -55,11 +54,11 @@ pub(super) fn change(
     source: &Source,
     gone: &[String],
     given: Option<Kernel>,
-    additions: &mut Given,
+    additions: &mut Sourced,
     boot: &mut BootParts,
 ) -> Result<Changed, Error> {
     let running = source.system.manifest.kernel().and_then(|layer| layer.kernel_release.clone());
-    let added = modules(lower, additions);
+    let added = modules(additions);
     let own = running.as_ref().map(|release| format!("{MODULES}/{release}"));
     let are_gone = gone.iter().any(|path| path == MODULES || own.as_ref() == Some(path));
     let foreign = added.keys().any(|release| Some(release) != running.as_ref());
@@ -74,7 +73,7 @@ pub(super) fn change(
     };
     if are_gone || foreign || brought.is_some() {
         let modules = one_release(added, brought, release.as_ref())?;
-        additions.retain(|path, (entry, _)| !is_below(&lower.resolve_for(path, entry)));
+        additions.retain(|place, _| !is_below(place));
         let swapped = Some(swap(lower, image, release, modules, boot)?);
         return Ok(Changed { swapped, warning });
     }
@@ -116,23 +115,18 @@ pub(super) fn check_copied(source: &Source) -> Result<Option<String>, Error> {
     kernel::check_copied(&boot.kernel, &beside, has_modules, boot.architecture())
 }
 
-/// Release and path below its folder, for what goes below /lib/modules.
-fn of_module(lower: &Lower, path: &str, entry: &Entry) -> Option<(String, String)> {
-    let place = lower.resolve_for(path, entry);
-    let (release, path) = place.strip_prefix(MODULES)?.strip_prefix('/')?.split_once('/')?;
-    Some((release.to_owned(), path.to_owned()))
-}
-
 /// Whether a path is that of the modules, or lies there.
 fn is_below(place: &str) -> bool {
     place.strip_prefix(MODULES).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-fn modules(lower: &Lower, additions: &Given) -> ByRelease {
+/// What is added below the folders of releases, by its path there.
+fn modules(additions: &Sourced) -> ByRelease {
     let mut found = ByRelease::new();
-    for (path, (entry, _)) in additions.iter().filter(|(_, (entry, _))| entry.node != Node::Dir) {
-        if let Some((release, path)) = of_module(lower, path, entry) {
-            found.entry(release).or_default().insert(path, entry.clone());
+    for (place, (entry, _)) in additions.iter().filter(|(_, (entry, _))| entry.node != Node::Dir) {
+        let below = place.strip_prefix(MODULES).and_then(|path| path.strip_prefix('/')?.split_once('/'));
+        if let Some((release, path)) = below {
+            found.entry(release.to_owned()).or_default().insert(path.to_owned(), entry.clone());
         }
     }
     found
@@ -156,14 +150,8 @@ fn one_release(
     let files = added.into_iter().next();
     let modules = match (brought, files) {
         (Some(mut brought), Some((release, files))) => {
-            let has_index = files.contains_key("modules.dep");
-            if !has_index {
-                brought.texts = kernel::made(&release, &files, &brought.texts)?;
-            }
+            brought.texts = index::with(&brought.texts, &release, &files)?;
             brought.files.extend(files);
-            if has_index {
-                brought.texts = kernel::given(&brought.files)?;
-            }
             put_index(&mut brought.files, &brought.texts);
             Some(brought)
         }
@@ -242,27 +230,23 @@ fn extend(
     lower: &Lower,
     release: &str,
     files: &Files,
-    additions: &mut Given,
+    additions: &mut Sourced,
     boot: &mut BootParts,
 ) -> Result<(), Error> {
+    // Somebody's own index without a module is a file like any other.
+    if !files.keys().any(|path| kernel::is_module(path)) {
+        return Ok(());
+    }
     let folder = format!("{MODULES}/{release}");
     let mut all = Files::new();
     for (name, _) in kernel::index_files(&Texts::default()) {
         let content = lower.content(&format!("{folder}/{name}"))?.unwrap_or_default();
         all.insert(name.to_owned(), Entry::new(0o644, Node::Bytes(content)));
     }
-    let mut texts = kernel::given(&all)?;
-    if files.contains_key("modules.dep") {
-        all.extend(files.iter().map(|(path, entry)| (path.clone(), entry.clone())));
-        texts = kernel::given(&all)?;
-    } else if files.keys().any(|path| kernel::is_module(path)) {
-        texts = kernel::made(release, files, &texts)?;
-        for (name, text) in kernel::index_files(&texts) {
-            let entry = Entry::new(0o644, Node::Bytes(text.as_bytes().to_vec()));
-            additions.insert(format!("{folder}/{name}"), (entry, "index of modules".into()));
-        }
-    } else {
-        return Ok(());
+    let texts = index::with(&kernel::given(&all)?, release, files)?;
+    for (name, text) in kernel::index_files(&texts) {
+        let entry = Entry::new(0o644, Node::Bytes(text.as_bytes().to_vec()));
+        additions.insert(format!("{folder}/{name}"), (entry, "index of modules".into()));
     }
     let index = texts.index();
     let mut sets = kernel::ModuleSet::initramfs(boot.architecture())?;

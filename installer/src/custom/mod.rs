@@ -80,7 +80,7 @@ fn extended(
     for extension in extensions {
         let lower = Lower::read(&source.system.manifest.layers, &source.layers)?;
         let mut additions = Additions::to(&lower);
-        let index = extension.index(&lower)?;
+        let index: Vec<_> = extension.index().collect();
         for (path, entry) in extension.entries.into_iter().chain(index) {
             additions.put(&extension.name, &path, entry)?;
         }
