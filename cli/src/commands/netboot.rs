@@ -2,13 +2,19 @@
 //!
 //! Owns: the flags and what is printed; `netboot` serves.
 
+use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use config::Mode;
+use installer::image::Platform;
 use netboot::{Architecture, Files, Range, Secure, Server, Settings};
 
 use crate::output;
+
+/// The bundle's script for iPXE.
+const SCRIPT: &str = "boot.ipxe";
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum NetbootCommand {
@@ -54,9 +60,24 @@ impl Flags {
     }
 }
 
+/// Says why a node would not take a config.
+type Judge = fn(&[u8]) -> Result<(), String>;
+
+impl Flags {
+    /// For nodes on the platform of the bundle, which its script names for the kernel.
+    fn judge(&self) -> Judge {
+        // A bundle without a script is refused with more to say.
+        let script = fs::read_to_string(self.bundle.join(SCRIPT)).unwrap_or_default();
+        match Mode::of_platform(Platform::of(&script).name) {
+            Mode::Metal => |text| judge(text, Mode::Metal),
+            Mode::Cloud | Mode::Container => |text| judge(text, Mode::Cloud),
+        }
+    }
+}
+
 pub(crate) async fn run(command: NetbootCommand) -> Result<()> {
     let NetbootCommand::Serve(flags) = command;
-    let files = Files::open(&flags.bundle, flags.configs.as_deref())?.judged_by(judge);
+    let files = Files::open(&flags.bundle, flags.configs.as_deref())?.judged_by(flags.judge());
     let (remarks, configs) = (files.remarks(), flags.configs.clone().unwrap_or_default());
     let loaders = files.loaders();
     let secure = flags.secure();
@@ -97,9 +118,9 @@ pub(crate) async fn run(command: NetbootCommand) -> Result<()> {
 }
 
 /// Why a node would not take this config: its first mistake.
-fn judge(text: &[u8]) -> Result<(), String> {
+fn judge(text: &[u8], mode: Mode) -> Result<(), String> {
     let loaded = config::load(text).map_err(|error| first(&error.to_string()))?;
-    loaded.validate(config::Mode::Metal).map(drop).map_err(|error| first(&error.to_string()))
+    loaded.validate(mode).map(drop).map_err(|error| first(&error.to_string()))
 }
 
 /// The rest is for `validate`.
@@ -109,13 +130,52 @@ fn first(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::judge;
+    use api::generate::Secrets;
+    use config::{Input, MachineType};
+
+    use super::*;
 
     #[test]
     fn a_config_that_no_node_takes_is_told_in_one_line() {
-        let said = judge(b"version: v1alpha1\nmachine:\n  nothing: 1\n  other: 2\n").unwrap_err();
+        let said =
+            judge(b"version: v1alpha1\nmachine:\n  nothing: 1\n  other: 2\n", Mode::Metal).unwrap_err();
         assert!(said.starts_with("line 3, column ") && said.lines().count() == 1, "{said}");
-        assert!(judge(b"not this one").is_err());
-        assert!(judge(b"\xff").is_err());
+        assert!(judge(b"not this one", Mode::Metal).is_err());
+        assert!(judge(b"\xff", Mode::Metal).is_err());
+    }
+    #[test]
+    fn a_config_is_judged_for_the_platform_that_the_script_names() {
+        let secrets = Secrets::generate().unwrap();
+        let config = config::generate(Input {
+            cluster_name: "demo".into(),
+            endpoint: "https://10.5.0.1:6443".into(),
+            machine_type: MachineType::Worker,
+            ca_certificate: secrets.authority.certificate().to_owned(),
+            ca_key: None,
+            tokens: secrets.tokens,
+            cert_sans: Vec::new(),
+            hostname: None,
+            install_disk: None,
+        })
+        .unwrap();
+        let bundle = tempfile::tempdir().unwrap();
+        let flags = Flags {
+            bundle: bundle.path().to_owned(),
+            interface: "lo".into(),
+            configs: None,
+            dhcp_range: None,
+            http_port: 8080,
+            tls_cert: None,
+            tls_key: None,
+            tls_name: None,
+            https_port: 8443,
+        };
+        let judged = |words: &str| {
+            fs::write(bundle.path().join(SCRIPT), format!("#!ipxe\nkernel vmlinuz {words}\nboot\n")).unwrap();
+            flags.judge()(config.as_bytes())
+        };
+        assert!(judged("talos.platform=metal").unwrap_err().contains("install"));
+        assert!(judged("panic=10").unwrap_err().contains("install"));
+        assert_eq!(judged("talos.platform=nocloud"), Ok(()));
     }
 }
