@@ -65,6 +65,9 @@ pub(crate) struct Options {
     /// Ask the mirror for newer packages.
     #[arg(long)]
     update: bool,
+    /// Take the package index that was fetched last, however old.
+    #[arg(long, conflicts_with = "update")]
+    as_fetched: bool,
     /// `debian`, `source` (hardened, compiled from Debian's source), or a kernel of your own (a bzImage).
     #[arg(long, value_name = "KIND|FILE")]
     kernel: Option<PathBuf>,
@@ -78,7 +81,11 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     host::ensure_packages(Need::Build)?;
-    let freshness = if options.update { Freshness::Now } else { Freshness::Day };
+    let freshness = match (options.update, options.as_fetched) {
+        (true, _) => Freshness::Now,
+        (false, true) => Freshness::AsFetched,
+        (false, false) => Freshness::Day,
+    };
     if options.arch == Architecture::Arm64 {
         let artefacts = build_for_arm64(freshness)?;
         return sizes::print(&artefacts, &place::artefacts_for(options.arch));

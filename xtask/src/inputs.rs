@@ -35,6 +35,8 @@ pub(crate) enum Freshness {
     Day,
     /// Ask the mirror now (`--update`).
     Now,
+    /// The index that there is, however old (`--as-fetched`): two builds are to be of the same packages.
+    AsFetched,
 }
 
 /// The archive as one build sees it.

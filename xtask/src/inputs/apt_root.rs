@@ -118,7 +118,12 @@ impl AptRoot {
     fn renew_if_due(&mut self, freshness: Freshness, sources: &str) -> Result<()> {
         let same = self.resolved.sources == sources;
         let age = Duration::from_secs(now().saturating_sub(self.resolved.fetched));
-        if same && age < INDEX_AGE && freshness == Freshness::Day {
+        let is_fresh = match freshness {
+            Freshness::Day => age < INDEX_AGE,
+            Freshness::Now => false,
+            Freshness::AsFetched => true,
+        };
+        if same && is_fresh {
             return Ok(());
         }
         match step("fetch the Debian package index", || self.renew(sources)) {
@@ -299,6 +304,11 @@ mod tests {
         assert!(root.renew_if_due(Freshness::Now, sources).is_err(), "--update must ask the mirror");
         root.resolved.fetched -= 2 * INDEX_AGE.as_secs();
         root.renew_if_due(Freshness::Day, sources).unwrap();
+        root.renew_if_due(Freshness::AsFetched, sources).unwrap();
+        assert!(
+            root.renew_if_due(Freshness::AsFetched, "deb other").is_err(),
+            "another mirror, another index"
+        );
         assert!(root.renew_if_due(Freshness::Day, "deb other").is_err(), "another mirror, another index");
     }
 }

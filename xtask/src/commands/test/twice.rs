@@ -45,7 +45,7 @@ fn build_in(folder: &Path, kernel: &[OsString]) -> Result<BTreeMap<String, Strin
     copy_checkout(&checkout)?;
     share_fetched(&folder.join("cache/billet"))?;
     // A shell only for its umask: Rust has no safe call for it. Paths are arguments, not text of the script.
-    let script = "umask \"$0\" && cd \"$1\" && shift && exec cargo xtask build \"$@\"";
+    let script = "umask \"$0\" && cd \"$1\" && shift && exec cargo xtask build --as-fetched \"$@\"";
     let build = Cmd::new("sh")
         .args(["-c", script, UMASK])
         .arg(&checkout)
