@@ -4,103 +4,18 @@
 
 mod common;
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use common::modular::{OLD, content, customised, files, gzip, in_initramfs, listed, names, source};
 use common::{bzimage, module, text, tool};
-use installer::custom::{Addition, From, Profile, customise};
+use installer::custom::{Addition, From, Profile};
 use installer::image::{Kind, Source, container};
-use installer::initramfs;
 use installer::kernel::Given;
-use installer::layer::{self, Spec};
-use installer::system::{BootParts, System};
-use installer::tree::Tree;
 use oci::archive::{self, Archive, Bytes, Content, NewImage};
 use oci::installer::{LAYERS_LABEL, MANIFEST_PATH};
-use ondisk::cpio;
 
-const STUB: &[u8] = include_bytes!("../../crates/ondisk/testdata/stub.efi");
-const OLD: &str = "6.12.1-test";
 const NEW: &str = "6.13.0-own";
-
-/// A base layer and a kernel layer, whose modules have an index, and segments of an initramfs with these, of an older making.
-fn source(folder: &Path) -> Source {
-    fs::create_dir_all(folder).unwrap();
-    let mut base = Tree::new();
-    base.symlink("lib", "usr/lib").unwrap();
-    base.bytes("usr/bin/tool", 0o755, "tool").unwrap();
-    base.bytes("usr/share/doc/tool", 0o644, "words").unwrap();
-    let mut kernel = Tree::new();
-    let modules = format!("usr/lib/modules/{OLD}");
-    kernel.bytes(&format!("{modules}/kernel/vfat.ko"), 0o644, module("depends=fat alias=fs-vfat")).unwrap();
-    kernel.bytes(&format!("{modules}/kernel/fat.ko"), 0o644, module("depends=")).unwrap();
-    kernel.bytes(&format!("{modules}/kernel/igb.ko.gz"), 0o644, gzip(&module("depends="))).unwrap();
-    let dep = "kernel/fat.ko:\nkernel/igb.ko.gz:\nkernel/vfat.ko: kernel/fat.ko\n";
-    let index =
-        [("dep", dep), ("alias", "alias fs-vfat vfat\n"), ("softdep", ""), ("builtin", common::BUILTIN)];
-    for (name, content) in index {
-        kernel.bytes(&format!("{modules}/modules.{name}"), 0o644, content).unwrap();
-    }
-    kernel.bytes("usr/lib/billet/boot/vmlinuz", 0o644, bzimage(OLD)).unwrap();
-    kernel.bytes("usr/lib/billet/boot/grub-core.img", 0o644, "grub").unwrap();
-    let build =
-        |tree: &Tree, spec: &Spec<'_>| layer::build(tree, spec, folder, &mut installer::silent).unwrap();
-    let layers = [
-        build(&base, &Spec::new("base", "1.0")),
-        build(&kernel, &Spec { kernel_release: Some(OLD), ..Spec::new("kernel", "1.0") }),
-    ];
-    let boot = BootParts {
-        kernel: bzimage(OLD),
-        stub: STUB.to_vec(),
-        loader: STUB.to_vec(),
-        modules: segment(&[
-            (&format!("lib/modules/{OLD}/kernel/fat.ko"), "old"),
-            (&format!("lib/modules/{OLD}/kernel/vfat.ko"), "old"),
-            (&format!("lib/modules/{OLD}/modules.dep"), "kernel/fat.ko:\nkernel/vfat.ko: kernel/fat.ko\n"),
-        ]),
-        network: segment(&[
-            (&format!("lib/modules/{OLD}/kernel/igb.ko"), "old"),
-            (
-                &format!("lib/modules/{OLD}/modules.dep"),
-                "kernel/fat.ko:\nkernel/igb.ko:\nkernel/vfat.ko: kernel/fat.ko\n",
-            ),
-        ]),
-        firmware: Vec::new(),
-        init: segment(&[("init", "init")]),
-        command_line: "panic=10".into(),
-        boot_entry: "ID=billet\n".into(),
-        loader_config: "timeout 0\n".into(),
-        config_key: None,
-        authorities: Vec::new(),
-        signed_uki: Vec::new(),
-    };
-    Source::new(System { manifest: layer::stack("0.1.0", layers).unwrap(), boot }, folder.to_owned())
-}
-
-/// A compressed segment of an initramfs.
-fn segment(files: &[(&str, &str)]) -> Vec<u8> {
-    let mut tree = Tree::new();
-    for (path, content) in files {
-        tree.bytes(path, 0o644, *content).unwrap();
-    }
-    initramfs::compressed_segment(&tree, 3).unwrap()
-}
-
-fn gzip(bytes: &[u8]) -> Vec<u8> {
-    let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    std::io::Write::write_all(&mut out, bytes).unwrap();
-    out.finish().unwrap()
-}
-
-fn files(path: &Path, files: &[(&str, &[u8])]) -> PathBuf {
-    for (name, content) in files {
-        let file = path.join(name);
-        fs::create_dir_all(file.parent().unwrap()).unwrap();
-        fs::write(file, content).unwrap();
-    }
-    path.to_owned()
-}
 
 /// The folder of a kernel that was made to be installed, without depmod.
 fn own_kernel(path: &Path) -> PathBuf {
@@ -120,11 +35,6 @@ fn own_kernel(path: &Path) -> PathBuf {
             ),
         ],
     )
-}
-
-fn customised(source: &Source, profile: &Profile, work: &Path) -> Result<Source, String> {
-    fs::create_dir_all(work).unwrap();
-    customise(source, profile, work, &mut installer::silent).map_err(|error| error.to_string())
 }
 
 fn with_kernel(path: PathBuf, modules: Option<PathBuf>) -> Profile {
@@ -151,56 +61,6 @@ fn carrying(config: &str) -> Vec<u8> {
     image[0x248..0x24c].copy_from_slice(&at.to_le_bytes());
     image[0x24c..0x250].copy_from_slice(&u32::try_from(packed.len()).unwrap().to_le_bytes());
     [image, packed].concat()
-}
-
-fn names(source: &Source) -> Vec<&str> {
-    source.system.manifest.layers.iter().map(|layer| layer.name.as_str()).collect()
-}
-
-fn listed(source: &Source, name: &str) -> String {
-    let layer = source.system.manifest.layers.iter().find(|layer| layer.name == name).unwrap();
-    let path = layer::check(layer, &source.layers).unwrap();
-    tool("unsquashfs", &["-lln", text(&path)])
-}
-
-fn content(source: &Source, name: &str, path: &str) -> String {
-    let layer = source.system.manifest.layers.iter().find(|layer| layer.name == name).unwrap();
-    tool("unsquashfs", &["-cat", text(&source.layers.join(layer.file_name())), path])
-}
-
-/// The names in the initramfs's first segment, as cpio lists them.
-fn in_initramfs(source: &Source, dir: &Path) -> String {
-    let path = dir.join("modules.cpio");
-    // Zeros follow the frame.
-    let mut frame = zstd::Decoder::new(&source.system.boot.modules[..]).unwrap().single_frame();
-    std::io::copy(&mut frame, &mut fs::File::create(&path).unwrap()).unwrap();
-    tool("cpio", &["--list", "--quiet", "--file", text(&path)])
-}
-
-/// What a machine that starts from the network finds in its initramfs, as its kernel unpacks that: segment after segment, the
-/// later file of a name in the place of the earlier.
-fn on_the_network(source: &Source, dir: &Path) -> BTreeMap<String, Vec<u8>> {
-    let folder = dir.join("pxe");
-    Kind::Pxe.build(source, 512, &folder, &mut installer::silent).unwrap();
-    let bytes = fs::read(folder.join("initramfs")).unwrap();
-    let (mut left, mut found) = (&bytes[..], BTreeMap::new());
-    while !left.is_empty() {
-        let mut unpacked = Vec::new();
-        if left[0] == 0 {
-            left = &left[1..];
-            continue;
-        } else if left.starts_with(b"0707") {
-            // What is not packed comes last.
-            unpacked.extend_from_slice(std::mem::take(&mut left));
-        } else {
-            let mut frame = zstd::Decoder::with_buffer(&mut left).unwrap().single_frame();
-            std::io::copy(&mut frame, &mut unpacked).unwrap();
-        }
-        for entry in cpio::Reader::new(&unpacked).map(Result::unwrap) {
-            found.insert(entry.name.to_owned(), entry.content.to_vec());
-        }
-    }
-    found
 }
 
 #[test]
@@ -324,7 +184,7 @@ fn a_modular_kernel_without_modules_is_refused() {
 fn a_kernel_for_arm64_is_checked_against_the_options_for_arm64() {
     let dir = tempfile::tempdir().unwrap();
     let mut source = source(&dir.path().join("base"));
-    source.system.boot.stub = common::for_arm64(STUB);
+    source.system.boot.stub = common::for_arm64(&source.system.boot.stub);
     source.system.boot.kernel = common::arm64_image(OLD);
     let own = own_kernel(&dir.path().join("own"));
     let image = own.join("boot/Image");
@@ -346,142 +206,6 @@ fn a_kernel_for_arm64_is_checked_against_the_options_for_arm64() {
     let lacking =
         customised(&source, &with_kernel(whole, Some(own)), &dir.path().join("lacking")).unwrap_err();
     assert!(lacking.contains("will not do") && lacking.contains("CONFIG_DM_VERITY"), "{lacking}");
-}
-
-#[test]
-fn modules_are_added_to_the_kernel_that_there_is() {
-    let dir = tempfile::tempdir().unwrap();
-    let source = source(&dir.path().join("base"));
-    let more = files(
-        &dir.path().join("more"),
-        &[
-            (&format!("usr/lib/modules/{OLD}/extra/driver.ko"), &module("depends=fat alias=pci:v1*")),
-            (&format!("usr/lib/modules/{OLD}/updates/vfat.ko"), &module("depends=fat alias=fs-vfat")),
-        ],
-    );
-    let addition = Addition { from: From::Folder(more), to: String::new() };
-    let profile = Profile { additions: vec![addition], ..Profile::default() };
-    let made = customised(&source, &profile, &dir.path().join("work")).unwrap();
-    assert_eq!(names(&made), ["base", "kernel", "custom"]);
-    let index = |name: &str| content(&made, "custom", &format!("usr/lib/modules/{OLD}/{name}"));
-    assert_eq!(
-        index("modules.dep"),
-        "extra/driver.ko: kernel/fat.ko\nkernel/fat.ko:\nkernel/igb.ko.gz:\nupdates/vfat.ko: kernel/fat.ko\n"
-    );
-    assert_eq!(index("modules.alias"), "alias fs-vfat vfat\nalias pci:v1* driver\n");
-    // One of them belongs to those that the initramfs has.
-    let initramfs = in_initramfs(&made, dir.path());
-    assert!(initramfs.contains("updates/vfat.ko\n") && initramfs.contains("kernel/fat.ko\n"), "{initramfs}");
-    assert!(listed(&made, "custom").contains("boot/modules.cpio.zst"));
-}
-
-/// `make modules_install` leaves an index of nothing but what it installed.
-#[test]
-fn modules_that_are_added_with_an_index_take_no_others_out_of_it() {
-    let dir = tempfile::tempdir().unwrap();
-    let source = source(&dir.path().join("base"));
-    let folder = format!("usr/lib/modules/{OLD}");
-    let more = files(
-        &dir.path().join("more"),
-        &[
-            (&format!("{folder}/extra/driver.ko"), &module("depends=fat alias=pci:v1*")),
-            (&format!("{folder}/extra/packed.ko.xz"), b"packed"),
-            (&format!("{folder}/modules.dep"), b"extra/driver.ko:\nextra/packed.ko.xz: extra/driver.ko\n"),
-            (&format!("{folder}/modules.alias"), b"alias pci:v1* driver\nalias pci:v2* packed\n"),
-        ],
-    );
-    let addition = Addition { from: From::Folder(more), to: String::new() };
-    let profile = Profile { additions: vec![addition], ..Profile::default() };
-    let made = customised(&source, &profile, &dir.path().join("work")).unwrap();
-    let index = |name: &str| content(&made, "custom", &format!("{folder}/{name}"));
-    assert_eq!(
-        index("modules.dep"),
-        "extra/driver.ko: kernel/fat.ko\nextra/packed.ko.xz: extra/driver.ko kernel/fat.ko\n\
-         kernel/fat.ko:\nkernel/igb.ko.gz:\nkernel/vfat.ko: kernel/fat.ko\n"
-    );
-    assert_eq!(index("modules.alias"), "alias fs-vfat vfat\nalias pci:v1* driver\nalias pci:v2* packed\n");
-}
-
-/// A card's driver that is replaced, one that is new, and a replaced module that is no card's: each lies in the initramfs for
-/// the network where its index says, and so does everything else that the index names.
-#[test]
-fn modules_that_are_added_reach_machines_that_start_from_the_network() {
-    let dir = tempfile::tempdir().unwrap();
-    let source = source(&dir.path().join("base"));
-    let folder = format!("lib/modules/{OLD}");
-    for (name, replaces) in
-        [("updates/igb.ko", "kernel/igb"), ("extra/virtio_net.ko", ""), ("updates/vfat.ko", "kernel/vfat")]
-    {
-        let own = module(&format!("depends=fat description={name}"));
-        let place = dir.path().join(name.replace('/', "-"));
-        let more = files(&place.join("files"), &[(&format!("usr/{folder}/{name}"), &own)]);
-        let addition = Addition { from: From::Folder(more), to: String::new() };
-        let profile = Profile { additions: vec![addition], ..Profile::default() };
-        let made = customised(&source, &profile, &place.join("work")).unwrap();
-        let found = on_the_network(&made, &place);
-        assert_eq!(found.get(&format!("{folder}/{name}")), Some(&own), "{name}: {:?}", found.keys());
-        let dep = String::from_utf8(found[&format!("{folder}/modules.dep")].clone()).unwrap();
-        assert!(dep.contains(&format!("{name}: kernel/fat.ko\n")), "{dep}");
-        assert!(replaces.is_empty() || !dep.contains(replaces), "{dep}");
-        for path in dep.lines().map(|line| line.split(':').next().unwrap()) {
-            assert!(
-                found.contains_key(&format!("{folder}/{path}")),
-                "{name}: {path} is not in the initramfs"
-            );
-        }
-    }
-}
-
-/// Cards may need their firmware before there is a root, and nodes after: it is in both, and what comes later counts.
-#[test]
-fn firmware_is_in_the_initramfs_for_the_network_and_in_the_root() {
-    let dir = tempfile::tempdir().unwrap();
-    let source = source(&dir.path().join("base"));
-    let folder = |name: &str, all: &[(&str, &[u8])]| files(&dir.path().join(name), all);
-    let with = |source: &Source, firmware: Vec<PathBuf>, remove: &[&str], work: &str| {
-        let remove = remove.iter().map(|path| (*path).to_owned()).collect();
-        let profile = Profile { firmware, remove, ..Profile::default() };
-        customised(source, &profile, &dir.path().join(work)).unwrap()
-    };
-    let first = folder("first", &[("bnx2/a.fw", b"a"), ("bnx2x/b.fw", b"b")]);
-    std::os::unix::fs::symlink("a.fw", first.join("bnx2/link.fw")).unwrap();
-    let made = with(&source, vec![first.clone(), first], &[], "one");
-    assert!(listed(&made, "custom").contains("usr/lib/firmware/bnx2/a.fw"));
-    let found = on_the_network(&made, dir.path());
-    let firmware = |found: &BTreeMap<String, Vec<u8>>, name: &str| {
-        found.get(&format!("lib/firmware/{name}")).map(|content| String::from_utf8(content.clone()).unwrap())
-    };
-    for (name, wanted) in [("bnx2/a.fw", "a"), ("bnx2/link.fw", "a.fw"), ("bnx2x/b.fw", "b")] {
-        assert_eq!(firmware(&found, name).as_deref(), Some(wanted), "{name}");
-    }
-    assert!(found.contains_key(&format!("lib/modules/{OLD}/kernel/igb.ko")), "drivers stay");
-    let has = |bytes: Vec<u8>| {
-        bytes.windows(made.system.boot.firmware.len()).any(|w| w == made.system.boot.firmware)
-    };
-    assert!(!has(made.system.initramfs().unwrap()), "a disk's initramfs has none");
-    assert!(has(made.system.network_initramfs().unwrap().unwrap()));
-
-    // Modules that come later leave it, other firmware takes its place, and it goes with the root's.
-    let more = folder("more", &[(&format!("usr/lib/modules/{OLD}/updates/igb.ko"), &module("depends="))]);
-    let addition = Addition { from: From::Folder(more), to: String::new() };
-    let second = vec![folder("second", &[("bnx2/a.fw", b"new")])];
-    let profile = Profile { additions: vec![addition], firmware: second.clone(), ..Profile::default() };
-    let newer = customised(&made, &profile, &dir.path().join("two")).unwrap();
-    let found = on_the_network(&newer, dir.path());
-    assert_eq!(firmware(&found, "bnx2/a.fw").as_deref(), Some("new"));
-    assert_eq!(firmware(&found, "bnx2x/b.fw").as_deref(), Some("b"));
-    let again = with(&newer, second, &["/lib/firmware"], "three");
-    let found = on_the_network(&again, dir.path());
-    assert_eq!(firmware(&found, "bnx2/a.fw").as_deref(), Some("new"));
-    assert_eq!(firmware(&found, "bnx2x/b.fw"), None);
-
-    let large = folder("large", &[]);
-    fs::create_dir_all(&large).unwrap();
-    fs::File::create(large.join("graphics.bin")).unwrap().set_len((32 << 20) + 1).unwrap();
-    let made = with(&source, vec![large], &[], "large-work");
-    let [warning] = made.warnings.as_slice() else { panic!("{:?}", made.warnings) };
-    assert!(warning.contains("firmware: 33 MB are too much") && warning.contains("takes 32 MB"), "{warning}");
-    assert!(made.system.boot.firmware.is_empty() && listed(&made, "custom").contains("graphics.bin"));
 }
 
 #[test]

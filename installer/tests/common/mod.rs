@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test program uses a part")]
 
+pub(crate) mod modular;
+
 use std::fs;
 use std::path::Path;
 use std::process::Command;
