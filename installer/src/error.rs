@@ -365,6 +365,13 @@ pub enum Error {
         /// What is different.
         what: &'static str,
     },
+    /// An image without the initramfs segment with these: nothing says that the kernel has any.
+    #[error(
+        "the image has no drivers of network cards: an installer image of `cargo xtask build` has them; with a kernel of your \
+         own name the folder of `make modules_install` with --kernel-modules, also where everything is built in, since its \
+         modules.builtin says what is"
+    )]
+    NoNetworkDrivers,
     /// Something that images are made of is not there.
     #[error("{from} has no {part}: `cargo xtask build` writes an installer image with all parts")]
     MissingPart {

@@ -170,6 +170,11 @@ fn a_modular_kernel_without_modules_is_refused() {
     fs::write(&config, options("y")).unwrap();
     let made = customised(&source, &profile(), &dir.path().join("whole")).unwrap();
     assert!(made.warnings.is_empty(), "{:?}", made.warnings);
+    let bundle = |source: &Source| {
+        Kind::Pxe.build(source, 512, &dir.path().join("pxe"), &mut installer::silent).map(drop)
+    };
+    let error = bundle(&made).unwrap_err().to_string();
+    assert!(error.contains("no drivers of network cards") && error.contains("--kernel-modules"), "{error}");
     let modular = options("y").replace("CONFIG_SQUASHFS=y", "CONFIG_SQUASHFS=m");
     assert!(modular.contains("CONFIG_SQUASHFS=m"), "the option is in the list");
     fs::write(&config, modular).unwrap();
@@ -178,6 +183,14 @@ fn a_modular_kernel_without_modules_is_refused() {
     let mut with_modules = profile();
     with_modules.kernel.as_mut().unwrap().modules = Some(own.clone());
     customised(&source, &with_modules, &dir.path().join("modules")).unwrap();
+
+    // What is built in says which cards it knows.
+    let list = [common::BUILTIN, "kernel/drivers/net/virtio_net.ko\n"].concat();
+    let path = format!("lib/modules/{NEW}/modules.builtin");
+    let built_in = files(&dir.path().join("built-in"), &[(&path, list.as_bytes())]);
+    fs::write(&config, options("y")).unwrap();
+    with_modules.kernel.as_mut().unwrap().modules = Some(built_in);
+    bundle(&customised(&source, &with_modules, &dir.path().join("list")).unwrap()).unwrap();
 }
 
 #[test]

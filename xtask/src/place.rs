@@ -1,10 +1,14 @@
 //! Where things lie: the repository, its build folder, the cache.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
 use crate::target::Architecture;
+
+/// The folder of what is built; those for other machines and kernels are `billet-KIND`.
+const NAME: &str = "billet";
 
 /// The repository's root: the folder above xtask's own.
 pub(crate) fn repository() -> PathBuf {
@@ -23,7 +27,7 @@ pub(crate) fn target() -> PathBuf {
 
 /// What `build` makes.
 pub(crate) fn artefacts() -> PathBuf {
-    target().join("billet")
+    target().join(NAME)
 }
 
 /// What `build` makes for these machines.
@@ -36,7 +40,25 @@ pub(crate) fn artefacts_for(architecture: Architecture) -> PathBuf {
 
 /// What is built beside it, of this kind.
 pub(crate) fn artefacts_beside(kind: &str) -> PathBuf {
-    target().join(format!("billet-{kind}"))
+    target().join(format!("{NAME}-{kind}"))
+}
+
+/// Everything that `build` has made, for whatever machines and with whatever kernel.
+pub(crate) fn all_artefacts() -> Result<Vec<PathBuf>> {
+    let target = target();
+    if !target.exists() {
+        return Ok(Vec::new());
+    }
+    let mut found = Vec::new();
+    for item in fs::read_dir(&target).with_context(|| format!("list {}", target.display()))? {
+        let item = item.with_context(|| format!("list {}", target.display()))?;
+        let name = item.file_name().into_string().unwrap_or_default();
+        if name == NAME || name.strip_prefix(NAME).is_some_and(|rest| rest.starts_with('-')) {
+            found.push(item.path());
+        }
+    }
+    found.sort();
+    Ok(found)
 }
 
 /// Files and state of a VM that `run` started.

@@ -91,6 +91,13 @@ impl Files {
             let reason = format!("the kernel's line has no {ARGUMENTS}, where the config's address goes");
             return Err(fail(&script, reason));
         }
+        if let Some(word) = uki::own_config(&text).filter(|_| files.configs.is_some()) {
+            let reason = format!(
+                "the kernel's line has {word}, and a second address of a config would end the boot: serve it without \
+                 a folder of configs, or make the bundle without this argument"
+            );
+            return Err(fail(&script, reason));
+        }
         Ok(files)
     }
 
@@ -309,6 +316,16 @@ mod tests {
         let error = Files::open(&bundle, Some(&configs)).unwrap_err().to_string();
         assert!(error.contains("${billet-args}"), "{error}");
         assert!(Files::open(&bundle, None).is_ok());
+        for name in ["billet", "talos"] {
+            let line = format!("#!ipxe\nkernel vmlinuz {name}.config=http://a/ {ARGUMENTS}\nboot\n");
+            fs::write(bundle.join(SCRIPT), line).unwrap();
+            let error = Files::open(&bundle, Some(&configs)).unwrap_err().to_string();
+            assert!(
+                error.contains(".config=http://a/") && error.contains("make the bundle without"),
+                "{error}"
+            );
+            assert!(Files::open(&bundle, None).is_ok());
+        }
         fs::remove_file(bundle.join(SCRIPT)).unwrap();
         let error = Files::open(&bundle, None).unwrap_err().to_string();
         assert!(error.contains("image build --kind pxe"), "{error}");

@@ -75,6 +75,12 @@ pub(crate) fn check_script(script: &str, variables: &Variables<'_>) -> io::Resul
     check_length(started.kernel.len() + 1 + line.len())
 }
 
+/// The word of a script's line with the kernel that says where a machine's config is, as `netboot serve` does; init takes one.
+pub(crate) fn own_config(script: &str) -> Option<&str> {
+    let words = read_script(script).ok()?.words;
+    words.into_iter().find(|word| word.starts_with("billet.config=") || word.starts_with("talos.config="))
+}
+
 /// The config's address stands last: of a machine that knows half of it nobody would hear.
 fn check_length(bytes: usize) -> io::Result<()> {
     if bytes <= COMMAND_LINE_BYTES {

@@ -1,6 +1,6 @@
 //! How the network root reaches its servers: `ip=`, `vlan=`, `bond=` and `BOOTIF=`.
 //!
-//! Owns: what these words mean before the root is there. machined reads them again for the node's own network.
+//! Owns: what these words mean before the root is there, and no longer: the node's own network is its config's.
 //! Does not: IPv6 addresses, which are passed over; bonds: of their cards one is used.
 //! Source: spec machine-facts §8.5; Documentation/admin-guide/nfs/nfsroot.rst (`ip=`); dracut.cmdline(7) (`vlan=`,
 //! `bond=`); PXELINUX's `BOOTIF=01-MAC`.

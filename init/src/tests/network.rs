@@ -180,6 +180,20 @@ fn the_card_of_the_firmware_comes_before_the_first() {
     assert!(!kernel.calls.iter().any(|call| call.starts_with("write /sys/class/net/eth1")));
     let kernel = comes_up(with_two(&format!("{LINE} ip=10.77.0.9:::24::eth0")));
     assert!(!kernel.calls.iter().any(|call| call.starts_with("write /sys/class/net/eth1")));
+    let is_untouched = |kernel: &Recording, card: &str| {
+        let own = format!("write /sys/class/net/{card}");
+        !kernel.calls.iter().any(|call| call.starts_with(&own))
+    };
+    let (bond, other) = ("bond=bond0:eth0,eth1 ip=bond0:dhcp", "BOOTIF=01-02-00-00-00-00-09");
+    // A card that somebody named before the one that the script passes; of several it is that one.
+    let kernel = comes_up(with_two(&format!("{LINE} ip=eth0:dhcp {other}")));
+    assert!(is_untouched(&kernel, "eth1") && !is_untouched(&kernel, "eth0"));
+    let kernel = comes_up(with_two(&format!("{LINE} {bond} BOOTIF=01-{card}")));
+    assert!(is_untouched(&kernel, "eth1") && !is_untouched(&kernel, "eth0"));
+    // One that is not there.
+    let kernel = comes_up(with_two(&format!("{LINE} ip=enp9s0:dhcp BOOTIF=01-{card}")));
+    assert_eq!(kernel.warnings()[0], "there is no card that ip= names; tried are eth0");
+    assert!(is_untouched(&kernel, "eth1"));
     let kernel = comes_up(with_two(&format!("{LINE} ip=10.77.0.9:::24::enp9s0")));
     assert_eq!(kernel.warnings()[0], "there is no card that ip= names; tried are eth0, eth1");
     assert!(kernel.calls.iter().any(|call| call == "write /sys/class/net/eth1/flags 0x1002"));

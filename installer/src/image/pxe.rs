@@ -13,7 +13,7 @@ use std::path::Path;
 use super::Source;
 use crate::Error;
 use crate::output::{self, Folder};
-use crate::system::{check_room, names};
+use crate::system::check_room;
 
 /// Names of the files.
 const KERNEL: &str = "vmlinuz";
@@ -34,10 +34,7 @@ pub(super) fn write(source: &Source, folder: &Path) -> Result<(), Error> {
     let boot = &source.system.boot;
     let command_line = without_volume(&boot.command_line);
     check_room(&command_line, ADDED_BYTES)?;
-    let initramfs = source.system.network_initramfs()?.ok_or_else(|| Error::MissingPart {
-        from: source.layers.display().to_string(),
-        part: format!("boot/{}, the drivers of network cards", names::NETWORK),
-    })?;
+    let initramfs = source.system.network_initramfs()?.ok_or(Error::NoNetworkDrivers)?;
     let output = Folder::create(folder)?;
     let layers = output.path().join(LAYERS);
     fs::create_dir_all(&layers).map_err(Error::write(&layers))?;

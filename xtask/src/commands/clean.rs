@@ -17,7 +17,9 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    remove(&place::artefacts())?;
+    for folder in place::all_artefacts()? {
+        remove(&folder)?;
+    }
     if options.cache {
         let root = place::cache()?;
         // Another run that is making something holds locks: the shared one of apt is waited for, the rest renamed

@@ -1,6 +1,6 @@
 //! Network cards: which, and up or down.
 //!
-//! Owns: the choice (`BOOTIF=` before `ip=` before any with a carrier), and every setting of a card that is changed, with
+//! Owns: the choice (`ip=` before `BOOTIF=` before any with a carrier), and every setting of a card that is changed, with
 //! what it was before.
 //! Does not: wait for a card longer than for any other device.
 //! Source: Documentation/ABI/testing/sysfs-class-net; netdevice(7) for the flags; ip-sysctl.rst (`disable_ipv6`).
@@ -10,6 +10,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use crate::boot::Boot;
+use crate::cmdline::Network;
 use crate::events;
 use crate::failure::Failure;
 use crate::kernel::{Kernel, Merging};
@@ -81,27 +82,34 @@ fn choose(boot: &mut Boot<'_>) -> Result<Vec<String>, Failure> {
         Ok((!names.is_empty()).then_some(names))
     })?;
     let wanted = boot.parameters.network.clone();
-    let pick = |kernel: &mut dyn Kernel, all: &[String]| -> Vec<String> {
-        let is_wanted = |kernel: &mut dyn Kernel, name: &String| match wanted.mac {
-            Some(mac) => address(kernel, name) == Some(mac),
-            None => wanted.cards.is_empty() || wanted.cards.contains(name),
-        };
-        all.iter().filter(|name| is_wanted(kernel, name)).cloned().collect()
-    };
-    let picked = pick(boot.kernel, &all);
+    let picked = pick(boot.kernel, &wanted, &all);
     if !picked.is_empty() && (wanted.mac.is_some() || !wanted.cards.is_empty()) {
         return Ok(picked);
     }
     // One that has not shown itself yet may be the right one.
     events::wait_until_quiet(boot)?;
     let all = cards(boot.kernel);
-    let picked = pick(boot.kernel, &all);
+    let picked = pick(boot.kernel, &wanted, &all);
     if !picked.is_empty() {
         return Ok(picked);
     }
-    let word = if wanted.mac.is_some() { "BOOTIF=" } else { "ip=" };
-    boot.warn(&format!("there is no card that {word} names; tried are {}", all.join(", ")));
-    Ok(all)
+    let word = if wanted.cards.is_empty() { "BOOTIF=" } else { "ip=" };
+    let nameless = Network { cards: Vec::new(), ..wanted };
+    let picked = pick(boot.kernel, &nameless, &all);
+    let tried = if picked.is_empty() { all } else { picked };
+    boot.warn(&format!("there is no card that {word} names; tried are {}", tried.join(", ")));
+    Ok(tried)
+}
+
+/// Those of these that are wanted. What `ip=` names is somebody's word, and `BOOTIF=` that of every script: of the cards of a
+/// bond it is the one that something came by already.
+fn pick(kernel: &mut dyn Kernel, wanted: &Network, all: &[String]) -> Vec<String> {
+    let is_named = |name: &&String| wanted.cards.is_empty() || wanted.cards.contains(name);
+    let named: Vec<String> = all.iter().filter(is_named).cloned().collect();
+    let Some(mac) = wanted.mac else { return named };
+    let is_booted = |name: &&String| address(kernel, name) == Some(mac);
+    let booted: Vec<String> = named.iter().filter(is_booted).cloned().collect();
+    if booted.is_empty() && !wanted.cards.is_empty() { named } else { booted }
 }
 
 /// Ethernet with hardware behind it: neither the loopback nor what software made.
