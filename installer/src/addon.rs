@@ -35,8 +35,12 @@ pub fn assemble(architecture: Architecture, arguments: &[String]) -> Result<Vec<
              build --extra-kernel-arg`)",
         ));
     }
-    let line = command_line("", arguments)
-        .map_err(|_| refused("an argument is empty or has a control character: correct it"))?;
+    let line = command_line("", arguments).map_err(|error| match error {
+        Error::KernelArgument { .. } => {
+            refused("an argument is empty or has a control character: correct it")
+        }
+        other => other,
+    })?;
     let section = NewSection { name: ".cmdline", content: line.as_bytes() };
     Ok(Image::parse(&blank(architecture))?.append(&[section])?)
 }
@@ -50,6 +54,11 @@ pub fn check(name: &str, addon: &[u8], architecture: Architecture) -> Result<(),
         return refused(
             "an addon has a name of letters, digits, `-`, `_` and `.` that ends with .addon.efi, or it is not looked at: \
              rename it",
+        );
+    }
+    if addon.len() > MOST_BYTES as usize {
+        return refused(
+            "it is longer than 1 MiB, which upgrades do not take: leave out what is no kernel argument",
         );
     }
     let program = Image::parse(addon).ok();
@@ -198,6 +207,10 @@ mod tests {
         assert!(error(check(&long, &addon, own)).contains("rename it"));
         let other = Architecture::ALL.into_iter().find(|one| *one != own).unwrap();
         assert!(error(check("site.addon.efi", &addon, other)).contains("other processors"));
+        let more = vec![0; MOST_BYTES as usize];
+        let more = NewSection { name: ".ucode", content: &more };
+        let large = Image::parse(&addon).unwrap().append(&[more]).unwrap();
+        assert!(error(check("site.addon.efi", &large, own)).contains("longer than 1 MiB"));
         let nothing = blank(own);
         assert!(error(check("site.addon.efi", &nothing, own)).contains("gen secureboot addon"));
         let kernel = NewSection { name: ".linux", content: b"kernel" };
@@ -209,6 +222,7 @@ mod tests {
             (&["quiet", "-panic"], "takes none of the image away"),
             (&["a\nb"], "control character"),
             (&[" "], "is empty"),
+            (&["billet.watchdog=9", "talos.watchdog=30"], "watchdog"),
         ] {
             let error = assemble(own, &words(bad)).unwrap_err().to_string();
             assert!(error.contains(wanted), "{error}");

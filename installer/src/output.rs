@@ -97,13 +97,27 @@ impl Folder {
         }
         let folders = self.link_others(ours)?;
         exchange(&self.path, &self.target).map_err(Error::write(&self.target))?;
+        // The former folder has the temporary name now, with somebody's folders in it.
         self.kept = true;
-        for name in folders {
-            let to = self.target.join(&name);
-            fs::rename(self.path.join(&name), &to).map_err(Error::write(&to))?;
+        for (number, name) in folders.iter().enumerate() {
+            let to = self.target.join(name);
+            if let Err(error) = fs::rename(self.path.join(name), &to) {
+                self.take_back(folders.get(..number).unwrap_or_default())?;
+                return Err(Error::write(&to)(error));
+            }
         }
-        // The former folder has the temporary name now, and nothing but ours in it.
         fs::remove_dir_all(&self.path).map_err(Error::write(&self.path))
+    }
+
+    /// Gives the former folder its name again, with these folders, which the new one has already.
+    fn take_back(&mut self, moved: &[OsString]) -> Result<(), Error> {
+        for name in moved {
+            let to = self.path.join(name);
+            fs::rename(self.target.join(name), &to).map_err(Error::write(&to))?;
+        }
+        exchange(&self.path, &self.target).map_err(Error::write(&self.target))?;
+        self.kept = false;
+        Ok(())
     }
 
     /// Links what is none of ours, so that it is there before and after. Folders cannot be linked: their names are returned.
@@ -136,6 +150,23 @@ impl Drop for Folder {
             let _ = fs::remove_dir_all(&self.path);
         }
     }
+}
+
+/// Removes what was not finished: a file, or a folder with files and folders of these names. Other folders in it are somebody's,
+/// for a moment: they stay where they are, and it with them.
+pub(crate) fn remove(path: &Path, ours: &[&str]) -> io::Result<()> {
+    if !fs::symlink_metadata(path)?.is_dir() {
+        return fs::remove_file(path);
+    }
+    for entry in fs::read_dir(path)? {
+        let entry = entry?;
+        if !entry.file_type()?.is_dir() {
+            fs::remove_file(entry.path())?;
+        } else if ours.iter().any(|own| *own == entry.file_name()) {
+            fs::remove_dir_all(entry.path())?;
+        }
+    }
+    fs::remove_dir(path)
 }
 
 /// Each gets the other's name at once, or one after the other where the file system does not know how.
@@ -181,4 +212,53 @@ fn flush_run(file: &mut File, offset: u64, bytes: &[u8], run: &std::ops::Range<u
     }
     file.seek(SeekFrom::Start(offset + run.start as u64))?;
     file.write_all(bytes.get(run.clone()).unwrap_or(&[]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// In a new one of ours lies a folder of the name of somebody's, which cannot be moved there.
+    #[test]
+    fn a_folder_whose_own_cannot_be_moved_is_as_it_was() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("made");
+        let write = |path: PathBuf, text: &str| {
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        for name in ["ours", "a/file", "b/file", "c/file"] {
+            write(target.join(name), "before");
+        }
+        let folder = Folder::create(&target).unwrap();
+        for name in ["ours", "b/other"] {
+            write(folder.path().join(name), "after");
+        }
+        let error = folder.keep(&["ours"]).unwrap_err().to_string();
+        assert!(error.contains("made/b"), "{error}");
+        for name in ["ours", "a/file", "b/file", "c/file"] {
+            assert_eq!(fs::read_to_string(target.join(name)).unwrap(), "before", "{name}");
+        }
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing is left beside it");
+    }
+
+    #[test]
+    fn what_is_not_finished_goes_without_what_is_somebodys() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("folder");
+        for name in ["layers", "configs"] {
+            fs::create_dir_all(folder.join(name)).unwrap();
+            fs::write(folder.join(name).join("file"), "").unwrap();
+        }
+        fs::write(folder.join("vmlinuz"), "").unwrap();
+        assert!(remove(&folder, &["layers"]).is_err());
+        assert!(folder.join("configs/file").exists());
+        assert!(!folder.join("layers").exists() && !folder.join("vmlinuz").exists());
+        fs::remove_dir_all(folder.join("configs")).unwrap();
+        remove(&folder, &["layers"]).unwrap();
+        let file = dir.path().join("file");
+        fs::write(&file, "").unwrap();
+        remove(&file, &[]).unwrap();
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
 }

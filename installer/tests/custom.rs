@@ -254,8 +254,12 @@ fn what_cannot_be_is_refused_by_name() {
     let packed = dir.path().join("links.tar");
     tool("tar", &["-C", text(&links), "-cf", text(&packed), "in/a", "in/b"]);
     tool("tar", &["-f", text(&packed), "--delete", "in/a"]);
-    let error = refused(additions(vec![Addition { from: From::Tar(packed), to: String::new() }]));
+    let error = refused(additions(vec![Addition { from: From::Tar(packed.clone()), to: String::new() }]));
     assert!(error.contains("links.tar: /in/b is a hard link to in/a"), "{error}");
+    // Names as somebody typed them are those of the same files.
+    tool("tar", &["-C", text(&links), "-cf", text(&packed), ".//in//a", ".//in//b"]);
+    let profile = additions(vec![Addition { from: From::Tar(packed), to: String::new() }]);
+    custom(&source, &profile, dir.path().join("doubled")).unwrap();
 }
 
 /// /lib and /bin are links of the root: a place has several paths.

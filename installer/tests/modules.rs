@@ -51,7 +51,10 @@ fn modules_that_are_added_with_an_index_take_no_others_out_of_it() {
         &[
             (&format!("{folder}/extra/driver.ko"), &module("depends=fat alias=pci:v1*")),
             (&format!("{folder}/extra/packed.ko.xz"), b"packed"),
-            (&format!("{folder}/modules.dep"), b"extra/driver.ko:\nextra/packed.ko.xz: extra/driver.ko\n"),
+            (
+                &format!("{folder}/modules.dep"),
+                b"extra/driver.ko:\nextra/packed.ko.xz: extra/driver.ko kernel/vfat.ko.xz kernel/gone.ko.xz\n",
+            ),
             (&format!("{folder}/modules.alias"), b"alias pci:v1* driver\nalias pci:v2* packed\n"),
         ],
     );
@@ -61,7 +64,7 @@ fn modules_that_are_added_with_an_index_take_no_others_out_of_it() {
     let index = |name: &str| content(&made, "custom", &format!("{folder}/{name}"));
     assert_eq!(
         index("modules.dep"),
-        "extra/driver.ko: kernel/fat.ko\nextra/packed.ko.xz: extra/driver.ko kernel/fat.ko\n\
+        "extra/driver.ko: kernel/fat.ko\nextra/packed.ko.xz: extra/driver.ko kernel/vfat.ko kernel/fat.ko\n\
          kernel/fat.ko:\nkernel/igb.ko.gz:\nkernel/vfat.ko: kernel/fat.ko\n"
     );
     assert_eq!(index("modules.alias"), "alias fs-vfat vfat\nalias pci:v1* driver\nalias pci:v2* packed\n");

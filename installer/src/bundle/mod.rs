@@ -23,7 +23,7 @@ use ring::signature::{ED25519, UnparsedPublicKey};
 use zeroize::Zeroizing;
 
 #[cfg(feature = "image")]
-use crate::{esp::MAX_UKI_BYTES, image::UKI_PATH, system::loader_path};
+use crate::{entries, esp::MAX_UKI_BYTES, system::loader_path};
 
 pub use ondisk::bundle::{NotASelector, Selector};
 
@@ -195,14 +195,28 @@ pub fn boot_file(
 #[cfg(feature = "image")]
 pub fn command_line(disk: &mut impl ReadAt, disk_bytes: u64) -> Result<Option<String>, Error> {
     // Behind a boot loader it has a name of its own; without one it lies where the firmware looks.
-    for path in std::iter::once(UKI_PATH).chain(Architecture::ALL.map(loader_path)) {
-        let Some(program) = boot_file(disk, disk_bytes, path, MAX_UKI_BYTES)? else { continue };
+    let newest = newest_uki(disk, disk_bytes)?.map(|name| format!("{}/{name}", entries::FOLDER));
+    for path in newest.into_iter().chain(Architecture::ALL.map(loader_path).map(str::to_owned)) {
+        let Some(program) = boot_file(disk, disk_bytes, &path, MAX_UKI_BYTES)? else { continue };
         let line = Image::parse(&program).ok().and_then(|program| program.section(".cmdline"));
         if let Some(line) = line {
             return Ok(Some(String::from_utf8_lossy(line).trim_end_matches('\0').to_owned()));
         }
     }
     Ok(None)
+}
+
+/// The name of the UKI of the highest generation. `None`: there is none.
+#[cfg(feature = "image")]
+fn newest_uki(disk: &mut impl ReadAt, disk_bytes: u64) -> Result<Option<String>, Error> {
+    let Some(volume) = boot_volume(disk, disk_bytes)? else { return Ok(None) };
+    let files = match fat::Reader::open(volume).and_then(|mut reader| reader.list(entries::FOLDER)) {
+        Err(fat::Error::NotFound(_) | fat::Error::NotFat32) => return Ok(None),
+        files => files?,
+    };
+    let names = files.into_iter().filter(|file| !file.is_dir).map(|file| file.name);
+    let ours = names.filter_map(|name| entries::Entry::parse(&name).map(|entry| (entry.generation, name)));
+    Ok(ours.max().map(|(_, name)| name))
 }
 
 /// The file of a volume; the new one where a change was cut off between the old one's end and its renaming.

@@ -30,5 +30,5 @@ pub(super) fn with(before: &Texts, release: &str, files: &Files) -> Result<Texts
     let is_told = |path: &str| told.dep.lines().any(|line| line.split(':').next() == Some(path));
     let mut read = files.clone();
     read.retain(|path, _| !(path.ends_with(UNREAD) && is_told(path)));
-    kernel::made(release, &read, &before.with(&told))
+    kernel::joined(release, &read, &told, before)
 }

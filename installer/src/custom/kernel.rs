@@ -184,7 +184,7 @@ fn swap(
     let release = modules.as_ref().map(|modules| modules.release.clone()).or(release);
     let content = |path: &str| match modules.as_ref().and_then(|modules| modules.files.get(path)) {
         Some(entry) => entry.content(),
-        None => Ok(Vec::new()),
+        None => Err(not_there(path, release.as_deref())),
     };
     let with_modules = modules.as_ref().map(|modules| modules.release.as_str());
     remake(boot, with_modules, texts, &content)?;
@@ -225,6 +225,14 @@ fn remake(
     Ok(())
 }
 
+/// A module that the initramfs should have.
+fn not_there(path: &str, release: Option<&str>) -> Error {
+    Error::Kernel {
+        kernel: release.unwrap_or_default().to_owned(),
+        reason: format!("modules.dep names {path}, which is not there: run depmod for the modules that are"),
+    }
+}
+
 /// More modules for the kernel that there is: its index gets them, and the initramfs where they belong there.
 fn extend(
     lower: &Lower,
@@ -256,7 +264,7 @@ fn extend(
     }
     let content = |path: &str| match files.get(path) {
         Some(entry) => entry.content(),
-        None => lower.content(&format!("{folder}/{path}")).map(Option::unwrap_or_default),
+        None => lower.content(&format!("{folder}/{path}"))?.ok_or_else(|| not_there(path, Some(release))),
     };
     remake(boot, Some(release), &texts, &content)?;
     let entry = Entry::new(0o644, Node::Bytes(boot.modules.clone()));

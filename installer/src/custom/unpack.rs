@@ -115,6 +115,11 @@ fn plain(data: impl Read, name: &str, path: &Path, entries: &mut Entries) -> Res
     Ok(())
 }
 
+/// Names have `./`, `/` and `//` as whoever made the file liked them.
+fn plain_name(name: &str) -> String {
+    name.split('/').filter(|part| !matches!(*part, "" | ".")).collect::<Vec<_>>().join("/")
+}
+
 /// Puts an entry over what is there, or takes away what it says is gone.
 fn put(
     mut item: tar::Entry<'_, impl Read>,
@@ -123,12 +128,12 @@ fn put(
     entries: &mut Entries,
 ) -> Result<(), Error> {
     let name = String::from_utf8_lossy(&item.path_bytes()).into_owned();
-    let parts: Vec<&str> = name.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
+    let plain = plain_name(&name);
     // It would be judged by one path and lie at another one.
-    if parts.contains(&"..") {
+    if plain.split('/').any(|part| part == "..") {
         return Err(Error::Climbs { path: path.to_owned(), name });
     }
-    let name = parts.join("/");
+    let name = plain;
     if name.is_empty() {
         return Ok(());
     }
@@ -172,7 +177,7 @@ fn entry(
         tar::EntryType::Symlink => Node::Symlink(link()),
         tar::EntryType::Link => {
             let target = link();
-            let there = entries.get(target.trim_start_matches("./").trim_start_matches('/'));
+            let there = entries.get(&plain_name(&target));
             return there.cloned().ok_or_else(|| Error::HardLink {
                 path: path.to_owned(),
                 name: name.to_owned(),

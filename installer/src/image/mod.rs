@@ -17,6 +17,7 @@ pub(crate) mod platform;
 mod pxe;
 mod source;
 
+use std::io;
 use std::path::Path;
 
 pub use boot_files::UKI_PATH;
@@ -31,6 +32,15 @@ use crate::{Error, Progress, output, system};
 
 /// Name of the disk in a tar file: what Google's cloud looks for.
 const TAR_NAME: &str = "disk.raw";
+
+/// Removes a file or folder that a build has not finished, by its temporary name. Folders that are none of ours, which were
+/// beside the one before, stay, and so does what they lie in.
+///
+/// # Errors
+/// What cannot be removed, or stays.
+pub fn remove_unfinished(path: &Path) -> io::Result<()> {
+    output::remove(path, &pxe::OURS)
+}
 
 /// A form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

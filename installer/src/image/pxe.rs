@@ -22,7 +22,7 @@ const LAYERS: &str = "layers";
 const COMMAND_LINE: &str = "cmdline";
 const STUB: &str = "stub.efi";
 const SCRIPT: &str = "boot.ipxe";
-const OURS: [&str; 6] = [KERNEL, INITRAMFS, LAYERS, COMMAND_LINE, STUB, SCRIPT];
+pub(super) const OURS: [&str; 6] = [KERNEL, INITRAMFS, LAYERS, COMMAND_LINE, STUB, SCRIPT];
 
 /// What the script adds to the image's line, with the kernel's name, which iPXE puts before it on UEFI: 181 bytes with
 /// `netboot serve` at the longest IPv4 address and port. The rest is for names and mirrors. The config's address stands

@@ -24,7 +24,7 @@ use crate::system::{self, BootParts};
 use crate::tree::Tree;
 
 pub use config::unpacked;
-pub(crate) use modules::{Files, Modules, given, index_files, initramfs, is_module, made, network};
+pub(crate) use modules::{Files, Modules, given, index_files, initramfs, is_module, joined, network};
 pub use required::Required;
 pub use sets::{ModuleSet, Resolved};
 

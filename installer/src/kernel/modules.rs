@@ -70,7 +70,10 @@ impl Modules {
 
 /// The folder of one release.
 fn place(folder: &Path, wanted: Option<&str>) -> Result<PathBuf, Error> {
-    let is_release = |path: &Path| path.join("kernel").is_dir() || path.join(INDEX[0]).is_file();
+    // A kernel with everything built in has no modules, and a list of what is built in all the same.
+    let is_release = |path: &Path| {
+        path.join("kernel").is_dir() || [INDEX[0], INDEX[3]].iter().any(|name| path.join(name).is_file())
+    };
     if is_release(folder) {
         return Ok(folder.to_owned());
     }
@@ -110,8 +113,14 @@ pub(crate) fn given(files: &Files) -> Result<Texts, Error> {
 }
 
 /// An index with these modules in it.
-pub(crate) fn made(release: &str, files: &Files, before: &Texts) -> Result<Texts, Error> {
+fn made(release: &str, files: &Files, before: &Texts) -> Result<Texts, Error> {
+    joined(release, files, &Texts::default(), before)
+}
+
+/// An index with these modules in it, and others that are known by their own index alone.
+pub(crate) fn joined(release: &str, files: &Files, told: &Texts, before: &Texts) -> Result<Texts, Error> {
     let mut builder = Builder::default();
+    builder.add_index(told);
     for (path, entry) in files.iter().filter(|(path, _)| is_module(path)) {
         let wrong = |reason: &str| Error::Kernel {
             kernel: release.to_owned(),

@@ -6,8 +6,9 @@
 //! billetctl.
 //! Fails by: what cannot be removed is left; what counts is the result, or why there is none.
 
-use anyhow::{Context as _, Error, Result, bail};
+use anyhow::{Context as _, Error, Result};
 use installer::UNFINISHED;
+use installer::image::remove_unfinished;
 use std::{
     fs::{self, File, TryLockError},
     io,
@@ -105,11 +106,7 @@ fn work_in(output: &Path, process: u32) -> PathBuf {
 fn claim(work: &Path) -> Result<File> {
     loop {
         match fs::create_dir(work) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => bail!(
-                "{} is in use: another billetctl, in another container, has the same process number and writes to the same \
-                 folder; wait for it, or write to another folder (--output)",
-                work.display()
-            ),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(taken(work)),
             made => made.with_context(|| format!("create {}", work.display()))?,
         }
         let lock = match File::open(work) {
@@ -123,6 +120,19 @@ fn claim(work: &Path) -> Result<File> {
             return Ok(lock);
         }
     }
+}
+
+/// Why a folder that is there is not this process's.
+fn taken(work: &Path) -> Error {
+    let is_free = File::open(work).is_ok_and(|folder| folder.try_lock().is_ok());
+    let why = if is_free {
+        "is what a run left that was killed, and cannot be removed: remove it as its owner, or write to another folder \
+         (--output)"
+    } else {
+        "is in use: another billetctl, in another container, has the same process number and writes to the same folder; \
+         wait for it, or write to another folder (--output)"
+    };
+    Error::msg(format!("{} {why}", work.display()))
 }
 
 /// Removes what processes left that are gone: nobody has their folder's lock.
@@ -150,8 +160,7 @@ fn remove(output: &Path, process: u32) {
         if item.file_name().to_str().and_then(process_of) != Some(process) {
             continue;
         }
-        let is_folder = item.file_type().is_ok_and(|kind| kind.is_dir());
-        let _ = if is_folder { fs::remove_dir_all(item.path()) } else { fs::remove_file(item.path()) };
+        let _ = remove_unfinished(&item.path());
     }
     let _ = fs::remove_dir_all(work_in(output, process));
 }
@@ -231,6 +240,9 @@ mod tests {
         let taken = claim(&work_in(output, 18)).unwrap_err().to_string();
         assert!(taken.contains("has the same process number"), "{taken}");
         drop(live);
+        // Another user's, who may not remove it.
+        let left = claim(&work_in(output, 18)).unwrap_err().to_string();
+        assert!(left.contains("remove it as its owner"), "{left}");
         sweep(output);
         assert!(!work_in(output, 18).exists() && !output.join(others[2]).exists());
     }

@@ -94,21 +94,6 @@ impl Texts {
             builtin: sorted(super::lines(&self.builtin)),
         }
     }
-
-    /// The same with the modules of another index, which replace those of their names.
-    #[must_use]
-    pub fn with(&self, other: &Self) -> Self {
-        let replaced = |name: &str| other.index().entries().any(|(path, _)| same_name(stem(path), name));
-        let paths = self.index().entries().map(|(path, _)| path);
-        let kept = self.only(&paths.filter(|path| !replaced(stem(path))).collect::<Vec<_>>());
-        let both = |one: &str, other: &str| sorted(one.lines().chain(other.lines()));
-        Self {
-            dep: both(&kept.dep, &other.dep),
-            alias: both(&kept.alias, &other.alias),
-            softdep: both(&kept.softdep, &other.softdep),
-            builtin: both(&kept.builtin, &other.builtin),
-        }
-    }
 }
 
 /// Modules that are put to an index, or make one.
@@ -118,6 +103,7 @@ pub struct Builder {
     needs: BTreeMap<String, Vec<String>>,
     alias: Vec<String>,
     softdep: Vec<String>,
+    builtin: Vec<String>,
 }
 
 impl Builder {
@@ -137,6 +123,17 @@ impl Builder {
         true
     }
 
+    /// Adds modules by what another index says of them. What they need is found by name: it may lie elsewhere here, or not packed.
+    pub fn add_index(&mut self, other: &Texts) {
+        for (path, needs) in other.index().entries() {
+            let names = needs.split_ascii_whitespace().map(|path| stem(path).into());
+            self.needs.entry(path.into()).or_default().extend(names);
+        }
+        self.alias.extend(other.alias.lines().map(Into::into));
+        self.softdep.extend(other.softdep.lines().map(Into::into));
+        self.builtin.extend(other.builtin.lines().map(Into::into));
+    }
+
     /// The index with these modules; one that it has already is replaced, also for those that need it. What is needed and not
     /// there is left out: it is built in, or loading says so.
     #[must_use]
@@ -150,17 +147,20 @@ impl Builder {
         for path in kept.iter().copied().chain(self.needs.keys().map(String::as_str)) {
             paths.insert(stem(path).replace('-', "_"), path);
         }
-        let direct = self.needs.iter().map(|(path, needs)| {
-            let found = needs.iter().filter_map(|name| paths.get(&name.replace('-', "_")));
-            found.fold(format!("{path}:"), |line, path| line + " " + path)
-        });
+        let place = |name: &str| paths.get(&name.replace('-', "_")).copied();
+        let line = |path: &str, needs: &mut dyn Iterator<Item = &str>| {
+            needs.fold(format!("{path}:"), |line, path| line + " " + path)
+        };
+        let direct = self
+            .needs
+            .iter()
+            .map(|(path, needs)| line(path, &mut needs.iter().filter_map(|name| place(name))));
         let rest = before.index();
         let needs_new = |needs: &str| needs.split_ascii_whitespace().any(|path| replaced(stem(path)));
         let (moved, stays): (Vec<_>, Vec<_>) = rest.entries().partition(|(_, needs)| needs_new(needs));
-        let now = |path| paths.get(&stem(path).replace('-', "_")).copied().unwrap_or(path);
-        let moved_lines = moved.iter().map(|(path, needs)| {
-            needs.split_ascii_whitespace().fold(format!("{path}:"), |line, path| line + " " + now(path))
-        });
+        let now = |path| place(stem(path)).unwrap_or(path);
+        let moved_lines =
+            moved.iter().map(|(path, needs)| line(path, &mut needs.split_ascii_whitespace().map(now)));
         let stays = || stays.iter().map(|(path, needs)| format!("{path}:{needs}"));
         let dep = sorted(direct.chain(moved_lines).chain(stays()));
         // What is loaded first is named last, and all of it, as depmod does.
@@ -169,13 +169,15 @@ impl Builder {
         let whole = changed.map(|path| {
             let mut order = index.with_dependencies([Module { path }]);
             order.retain(|module| module.path != path);
-            order.iter().rev().fold(format!("{path}:"), |line, module| line + " " + module.path)
+            line(path, &mut order.iter().rev().map(|module| module.path))
         });
+        let both =
+            |before: &str, more: &[String]| sorted(before.lines().chain(more.iter().map(String::as_str)));
         Texts {
             dep: sorted(whole.chain(stays())),
-            alias: sorted(self.alias.into_iter().chain(before.alias.lines().map(Into::into))),
-            softdep: sorted(self.softdep.into_iter().chain(before.softdep.lines().map(Into::into))),
-            builtin: before.builtin,
+            alias: both(&before.alias, &self.alias),
+            softdep: both(&before.softdep, &self.softdep),
+            builtin: both(&before.builtin, &self.builtin),
         }
     }
 }
@@ -263,10 +265,22 @@ mod tests {
         );
         let own =
             Texts { dep: "updates/a.ko.xz:\n".into(), alias: "alias new a\n".into(), ..Texts::default() };
-        let both = texts.with(&own);
+        let with = |own: &Texts| {
+            let mut builder = Builder::default();
+            builder.add_index(own);
+            builder.finish(&texts)
+        };
+        let both = with(&own);
         assert_eq!(both.dep, "kernel/lib/b_c.ko: kernel/lib/d.ko\nkernel/lib/d.ko:\nupdates/a.ko.xz:\n");
         assert_eq!((both.alias.as_str(), both.softdep.as_str()), ("alias new a\n", ""));
         assert_eq!(both.builtin, builtin);
+        // Of another index, whose modules lie packed and elsewhere.
+        let dep = "updates/a.ko.xz: kernel/b-c.ko.xz kernel/d.ko.xz gone.ko.xz\nupdates/d.ko.xz:\n";
+        let both = with(&Texts { dep: dep.into(), ..Texts::default() });
+        assert_eq!(
+            both.dep,
+            "kernel/lib/b_c.ko: updates/d.ko.xz\nupdates/a.ko.xz: kernel/lib/b_c.ko updates/d.ko.xz\nupdates/d.ko.xz:\n"
+        );
         let few = texts.only(&["kernel/lib/d.ko"]);
         assert_eq!((few.dep.as_str(), few.alias.as_str()), ("kernel/lib/d.ko:\n", ""));
     }
