@@ -177,6 +177,16 @@ impl ReadAt for Disk {
     }
 }
 
+/// A program that is being started has all open files for a moment, and a file stays locked while one has it.
+impl Drop for Disk {
+    fn drop(&mut self) {
+        if !self.is_block_device {
+            // A file system without locks has none to end.
+            let _ = self.file.unlock();
+        }
+    }
+}
+
 impl BlockDevice for Disk {
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
         let length = bytes.len() as u64;
@@ -232,5 +242,20 @@ impl BlockDevice for Disk {
 
     fn sector_bytes(&self) -> u32 {
         self.sector_bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_is_free_again_while_a_program_that_is_being_started_has_it() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let disk = Disk::open(file.path()).unwrap();
+        let started = disk.file.try_clone().unwrap();
+        drop(disk);
+        Disk::open(file.path()).unwrap();
+        drop(started);
     }
 }

@@ -35,11 +35,22 @@ const SIGNALLED: i32 = 128;
 pub(super) struct Work {
     left: Leavings,
     work: PathBuf,
-    /// The folder, locked; the lock ends with the process, however it ends.
-    _lock: File,
+    _lock: Lock,
     /// Bytes that were free at the beginning.
     free_bytes: Option<u64>,
     interruption: JoinHandle<()>,
+}
+
+/// The folder, locked. The lock ends with the process, however that ends.
+#[derive(Debug)]
+struct Lock(File);
+
+/// A program that is being started has all open files for a moment, and a file stays locked while one has it.
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // A file system without locks has none to end.
+        let _ = self.0.unlock();
+    }
 }
 
 /// What has to go when nothing more is made.
@@ -103,21 +114,21 @@ fn work_in(output: &Path, process: u32) -> PathBuf {
 }
 
 /// A new folder of nobody else's, locked.
-fn claim(work: &Path) -> Result<File> {
+fn claim(work: &Path) -> Result<Lock> {
     loop {
         match fs::create_dir(work) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(taken(work)),
             made => made.with_context(|| format!("create {}", work.display()))?,
         }
-        let lock = match File::open(work) {
+        let folder = match File::open(work) {
             // Swept by another process before it was locked.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            lock => lock.with_context(|| format!("open {}", work.display()))?,
+            folder => folder.with_context(|| format!("open {}", work.display()))?,
         };
         // Where a file system has no locks, no other process removes the folder.
-        let _ = lock.lock();
+        let _ = folder.lock();
         if work.exists() {
-            return Ok(lock);
+            return Ok(Lock(folder));
         }
     }
 }
