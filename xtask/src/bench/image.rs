@@ -4,8 +4,8 @@
 //! Order: an installer image of the build is opened and a disk made of it; then, as `billetctl image add-layer` does it, it is
 //! opened once more, 10 MB of files that do not compress are put on top, and an installer image is written. The middle of
 //! several rounds counts; what is read is in the host's cache.
-//! Does not: compare with mkosi: its packaged version needs a system bus and does not make a disk here
-//! (docs/benchmarks.md), so there is no ratio.
+//! Does not: compare with mkosi: Debian's makes no disk that boots where the host's kernel has no FAT and reads no partition
+//! tables (docs/benchmarks.md, "Images"), so there is no ratio.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ const CUSTOM_BYTES: usize = 10_000_000;
 const BUILD_LIMIT_S: f64 = 2.0;
 const CUSTOMISE_LIMIT_S: f64 = 1.0;
 
-const NO_MKOSI: &str = "mkosi does not run on this kind of machine: it needs a system bus and a loop device";
+const NO_MKOSI: &str = "mkosi 14 makes no disk that boots here: the kernel lacks FAT, and the partitions of loop devices";
 
 struct Cost {
     /// From an installer image to a disk.
