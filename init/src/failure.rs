@@ -45,6 +45,15 @@ impl Failure {
         move |errno| Self::errno(operation, object, errno)
     }
 
+    /// The same with what was seen as its reason, if anything was.
+    #[must_use]
+    pub fn explained(self, seen: &[String]) -> Self {
+        if seen.is_empty() {
+            return self;
+        }
+        Self { cause: Cause::Reason(seen.join("; ")), ..self }
+    }
+
     /// Whether the kernel reported an input/output error: a corrupt block may be behind it.
     pub fn is_io(&self) -> bool {
         self.cause == Cause::Errno(Errno::IO)

@@ -74,6 +74,12 @@ pub(crate) struct Recording {
     machined: i32,
     children: bool,
     minors: u32,
+    /// Names and UUIDs of mappings.
+    mapped: Vec<(String, String)>,
+    /// Devices whose file system is empty: nothing of `files` and `sizes` below where they are mounted is there.
+    pub(crate) empty: Vec<&'static str>,
+    /// Mounts of such devices.
+    emptied: Vec<String>,
     loops: u32,
     waits: usize,
     recorder: Option<String>,
@@ -203,6 +209,9 @@ impl Kernel for Recording {
 
     fn status(&mut self, path: &str) -> Result<Status> {
         self.call(format!("status {path}"))?;
+        if self.emptied.iter().any(|mounted| path.starts_with(mounted)) {
+            return Err(Errno::NOENT);
+        }
         let folder = format!("{path}/");
         if let Some(size_bytes) = self.sizes.get(path) {
             return Ok(Status { kind: Kind::File, size_bytes: *size_bytes });
@@ -272,7 +281,11 @@ impl Kernel for Recording {
                 flags.push(',');
             }
         }
-        self.call(format!("mount {source} {target} {kind} {flags}{data}"))
+        self.call(format!("mount {source} {target} {kind} {flags}{data}"))?;
+        if self.empty.contains(&source) {
+            self.emptied.push(target.to_string());
+        }
+        Ok(())
     }
 
     fn move_mount(&mut self, from: &str, to: &str) -> Result<()> {
@@ -280,7 +293,9 @@ impl Kernel for Recording {
     }
 
     fn unmount(&mut self, target: &str, detach: bool) -> Result<()> {
-        self.call(format!("unmount {target}{}", if detach { " lazily" } else { "" }))
+        self.call(format!("unmount {target}{}", if detach { " lazily" } else { "" }))?;
+        self.emptied.retain(|mounted| mounted != target);
+        Ok(())
     }
 
     fn remount_read_only(&mut self, target: &str) -> Result<()> {
@@ -347,6 +362,14 @@ impl Kernel for Recording {
             .map(|t| format!("{} {} {} {}", t.start_sectors, t.length_sectors, t.kind, t.parameters))
             .collect();
         self.call(format!("map {name} {uuid} {}", lines.join("; ")))?;
+        // As the kernel has it: DM_NAME_LEN and DM_UUID_LEN, and neither twice.
+        if name.len() >= 128 || uuid.len() >= 129 {
+            return Err(Errno::NAMETOOLONG);
+        }
+        if self.mapped.iter().any(|(other, its)| other == name || its == uuid) {
+            return Err(Errno::BUSY);
+        }
+        self.mapped.push((name.to_string(), uuid.to_string()));
         self.minors += 1;
         Ok(self.minors - 1)
     }

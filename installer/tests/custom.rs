@@ -158,6 +158,32 @@ fn a_customisation_is_two_layers_above_the_others() {
 }
 
 #[test]
+fn the_same_customisation_once_more_is_there_once_and_on_top() {
+    let temp = tempfile::tempdir().unwrap();
+    let base = source(&temp.path().join("base"));
+    let first = Profile {
+        remove: vec!["/bin/tool".into()],
+        additions: vec![folder(&temp.path().join("files"), &[("opt/site", "one")])],
+        ..Profile::default()
+    };
+    let tool_again = folder(&temp.path().join("tool"), &[("usr/bin/tool", "new")]);
+    let second = Profile { additions: vec![tool_again], ..Profile::default() };
+    let mut made = base;
+    for (number, profile) in [&first, &first, &second, &first].into_iter().enumerate() {
+        made = custom(&made, profile, temp.path().join(number.to_string())).unwrap();
+    }
+    let layers = &made.system.manifest.layers;
+    let names: Vec<_> = layers.iter().map(|layer| layer.name.as_str()).collect();
+    assert_eq!(names, ["base", "custom-2", "removed", "custom"]);
+    // Installer images, ISOs and network boot folders have each layer as a file of its root hash.
+    for (index, layer) in layers.iter().enumerate() {
+        layer::check(layer, &made.layers).unwrap();
+        assert!(!layers.iter().skip(index + 1).any(|other| other.root_hash == layer.root_hash), "{names:?}");
+    }
+    assert_eq!(content(&made, "custom", "opt/site"), "one");
+}
+
+#[test]
 fn tar_files_and_images_are_layers_too() {
     let dir = tempfile::tempdir().unwrap();
     let source = source(&dir.path().join("base"));

@@ -89,7 +89,7 @@ pub(super) fn find(boot: &mut Boot<'_>) -> Result<Source, Failure> {
         events::wait_for(boot, "a disk slot with the layers of the manifest", |boot| search.look(boot));
     match found {
         Ok(candidate) => search.settle(boot, candidate),
-        Err(failure) => Err(search.explain(failure)),
+        Err(failure) => Err(failure.explained(search.refused())),
     }
 }
 
@@ -142,7 +142,7 @@ impl Search {
         }
         if must {
             let failure = Failure::reason("find root slot on", &format!("/dev/{disk}"), "it has none");
-            return Err(self.explain(failure));
+            return Err(failure.explained(&self.refused));
         }
         Ok(None)
     }
@@ -157,12 +157,9 @@ impl Search {
         }
     }
 
-    /// Adds what was seen to a failure to find.
-    fn explain(&self, failure: Failure) -> Failure {
-        if self.refused.is_empty() {
-            return failure;
-        }
-        Failure::reason(failure.operation, &failure.object, self.refused.join("; "))
+    /// Why each slot seen is not the root.
+    pub(super) fn refused(&self) -> &[String] {
+        &self.refused
     }
 
     /// Makes sure that no other disk is as good, then gives the partition a device.

@@ -57,22 +57,23 @@ pub fn find_layers(boot: &mut Boot<'_>) -> Result<(), Failure> {
 /// Nothing was asked for: whichever of disk and medium shows up, the disk first if both are there.
 fn find_anywhere(boot: &mut Boot<'_>) -> Result<Source, Failure> {
     let what = format!("a disk slot or a medium labelled {LABEL} with the layers of the manifest");
-    let mut search = disk::Search::new(boot);
-    let partition = events::wait_for(boot, &what, |boot| {
-        if let Some(found) = search.look(boot)? {
+    let (mut disks, mut media) = (disk::Search::new(boot), medium::Search::new(LABEL));
+    let found = events::wait_for(boot, &what, |boot| {
+        if let Some(found) = disks.look(boot)? {
             return Ok(Some(Found::Slot(found)));
         }
-        Ok(medium::look(boot, LABEL)?.map(Found::Medium))
-    })?;
-    match partition {
-        Found::Slot(slot) => search.settle(boot, slot),
-        Found::Medium(device) => medium::mount(boot, &device, LABEL),
+        Ok(media.look(boot)?.map(Found::Medium))
+    });
+    let seen = || [disks.refused(), &media.refused()].concat();
+    match found.map_err(|failure| failure.explained(&seen()))? {
+        Found::Slot(slot) => disks.settle(boot, slot),
+        Found::Medium(source) => Ok(source),
     }
 }
 
 enum Found {
     Slot(disk::Candidate),
-    Medium(medium::Device),
+    Medium(Source),
 }
 
 /// Refuses a place that is too small for what the manifest says, before anything is mapped or mounted.

@@ -44,7 +44,7 @@ pub fn map_layers(boot: &mut Boot<'_>) -> Result<(), Failure> {
             kind: "verity",
             parameters: table.params(),
         };
-        let uuid = format!("CRYPT-VERITY-{}-{name}", layer.root_hash);
+        let uuid = format!("CRYPT-VERITY-{}-{name}", short(&layer));
         let minor = boot
             .kernel
             .map(&name, &uuid, &[target])
@@ -81,7 +81,9 @@ fn slice_of(boot: &mut Boot<'_>, source: &Source, layer: &Layer) -> Result<Strin
             Ok(format!("/dev/loop{number}"))
         }
         Source::Slot { device, .. } => {
-            let name = format!("{MAPPING_PREFIX}{}-slice", layer.name);
+            // No layer's name has a dot.
+            let name = format!("{MAPPING_PREFIX}{}.slice", layer.name);
+            let uuid = format!("BILLET-SLICE-{}-{}", short(layer), layer.name);
             let target = Target {
                 start_sectors: 0,
                 length_sectors: layer.total_bytes() / SECTOR_BYTES,
@@ -90,11 +92,17 @@ fn slice_of(boot: &mut Boot<'_>, source: &Source, layer: &Layer) -> Result<Strin
             };
             let minor = boot
                 .kernel
-                .map(&name, &format!("BILLET-SLICE-{}", layer.root_hash), &[target])
+                .map(&name, &uuid, &[target])
                 .map_err(Failure::at("map slice", &format!("of layer {} on {device}", layer.name)))?;
             Ok(format!("/dev/dm-{minor}"))
         }
     }
+}
+
+/// As much of the root hash as tells people which layer it is. The kernel takes UUIDs of 128 bytes and each but once;
+/// a name may be 64 bytes long, and is what two layers of the same content differ by.
+fn short(layer: &Layer) -> String {
+    layer.root_hash.to_string().chars().take(32).collect()
 }
 
 /// Mounts the layers: a single one as the root, several below /run to be stacked.

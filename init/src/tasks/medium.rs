@@ -2,17 +2,22 @@
 //!
 //! Owns: finding an ISO 9660 or FAT volume by its label and mounting it below /run, where it stays: the layers on it
 //! are in use as long as the system runs.
+//! Order: a volume with the label is mounted; if it lacks a layer of the manifest, as a stick of another version does, it
+//! is unmounted, said, and the search goes on.
+//! Fails by: listing what had the label and why it is not the root.
 //! Source: ECMA-119 §8.4 (primary volume descriptor), Microsoft FAT specification (boot sector).
 
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
-use ondisk::manifest::LAYER_DIR;
+use ondisk::manifest::{LAYER_DIR, Layer};
 
 use crate::boot::Boot;
 use crate::events;
 use crate::failure::Failure;
-use crate::kernel::{Kernel, Options};
+use crate::kernel::{Kernel, Level, Options};
+use crate::line::say;
 use crate::source::Source;
 
 /// Where the medium is mounted, here and in the new root.
@@ -24,34 +29,114 @@ const OPTIONS: Options = Options { read_only: true, no_suid: true, no_dev: true,
 const NOT_MEDIA: &[&str] = &["dm-", "loop", "ram", "zram"];
 
 /// A volume with the label.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Device {
+struct Device {
     path: String,
     kind: &'static str,
 }
 
-/// Waits for a medium and mounts it.
-pub(super) fn find(boot: &mut Boot<'_>, label: &str) -> Result<Source, Failure> {
-    let what = format!("a medium labelled {label}");
-    let device = events::wait_for(boot, &what, |boot| look(boot, label))?;
-    mount(boot, &device, label)
+/// A search over all volumes, repeated as they appear.
+pub(super) struct Search<'a> {
+    label: &'a str,
+    /// Volumes with the label that are not the root, and why.
+    refused: Vec<(String, String)>,
 }
 
-/// One look at all block devices.
-pub(super) fn look(boot: &mut Boot<'_>, label: &str) -> Result<Option<Device>, Failure> {
-    let folder = "/sys/class/block";
-    for name in boot.kernel.list(folder).map_err(Failure::at("list", folder))? {
-        if NOT_MEDIA.iter().any(|prefix| name.starts_with(prefix)) {
-            continue;
+/// Waits for the medium that holds the layers, and mounts it.
+pub(super) fn find(boot: &mut Boot<'_>, label: &str) -> Result<Source, Failure> {
+    let what = format!("a medium labelled {label}");
+    let mut search = Search::new(label);
+    events::wait_for(boot, &what, |boot| search.look(boot))
+        .map_err(|failure| failure.explained(&search.refused()))
+}
+
+impl<'a> Search<'a> {
+    pub(super) fn new(label: &'a str) -> Self {
+        Self { label, refused: Vec::new() }
+    }
+
+    /// One look at all volumes; the first that holds the layers stays mounted.
+    pub(super) fn look(&mut self, boot: &mut Boot<'_>) -> Result<Option<Source>, Failure> {
+        let labelled = self.labelled(boot)?;
+        // Another medium may be put into the same drive.
+        self.refused.retain(|(path, _)| labelled.iter().any(|device| device.path == *path));
+        for device in labelled {
+            if self.refused.iter().any(|(path, _)| *path == device.path) {
+                continue;
+            }
+            match self.mount(boot, &device)? {
+                Ok(source) => return Ok(Some(source)),
+                Err(reason) => {
+                    let Device { path, .. } = device;
+                    say!(
+                        boot.kernel,
+                        Level::Warning,
+                        "not the root: {path}: {reason}; looking for another medium"
+                    );
+                    self.refused.push((path, reason));
+                }
+            }
         }
-        let path = format!("/dev/{name}");
-        if let Some((kind, found)) = probe(boot.kernel, &path)
-            && found.eq_ignore_ascii_case(label)
+        Ok(None)
+    }
+
+    /// What had the label, and why it is not the root.
+    pub(super) fn refused(&self) -> Vec<String> {
+        self.refused.iter().map(|(path, reason)| format!("{path}: {reason}")).collect()
+    }
+
+    fn labelled(&self, boot: &mut Boot<'_>) -> Result<Vec<Device>, Failure> {
+        let folder = "/sys/class/block";
+        let mut found = Vec::new();
+        for name in boot.kernel.list(folder).map_err(Failure::at("list", folder))? {
+            if NOT_MEDIA.iter().any(|prefix| name.starts_with(prefix)) {
+                continue;
+            }
+            let path = format!("/dev/{name}");
+            if let Some((kind, label)) = probe(boot.kernel, &path)
+                && label.eq_ignore_ascii_case(self.label)
+            {
+                found.push(Device { path, kind });
+            }
+        }
+        Ok(found)
+    }
+
+    /// Mounts a volume read-only; if it is not the root, the reason.
+    fn mount(&self, boot: &mut Boot<'_>, device: &Device) -> Result<Result<Source, String>, Failure> {
+        load_file_system(boot, device.kind);
+        for folder in ["/run/billet", MOUNT_POINT] {
+            boot.kernel.make_folder(folder, 0o755).map_err(Failure::at("make folder", folder))?;
+        }
+        if let Err(errno) = boot.kernel.mount(&device.path, MOUNT_POINT, device.kind, OPTIONS, "") {
+            return Ok(Err(format!("it cannot be mounted: {}", sys::errno::Described(errno))));
+        }
+        let folder = format!("{MOUNT_POINT}{LAYER_DIR}");
+        let Some(layer) = missing(boot, &folder) else {
+            let described = format!("{} (label {})", device.path, self.label);
+            return Ok(Ok(Source::Files { folder, described }));
+        };
+        boot.kernel.unmount(MOUNT_POINT, true).map_err(Failure::at("unmount", MOUNT_POINT))?;
+        Ok(Err(format!("it is of another version: it has no {layer}")))
+    }
+}
+
+/// The file system driver, and for vfat the tables of its names; built in or absent is both fine here, mounting tells.
+fn load_file_system(boot: &mut Boot<'_>, kind: &str) {
+    let needed: &[&str] = if kind == "iso9660" { &["isofs"] } else { &["vfat", "nls_cp437", "nls_ascii"] };
+    for module in needed {
+        if boot.modules.knows(module)
+            && let Err(failure) = boot.modules.load(boot.kernel, module)
         {
-            return Ok(Some(Device { path, kind }));
+            boot.warn(&failure.to_string());
         }
     }
-    Ok(None)
+}
+
+/// The first layer of the manifest that the folder lacks, as the path on the medium.
+fn missing(boot: &mut Boot<'_>, folder: &str) -> Option<String> {
+    let names: Vec<String> = boot.manifest.layers.iter().map(Layer::file_name).collect();
+    let name = names.into_iter().find(|name| boot.kernel.status(&format!("{folder}/{name}")).is_err())?;
+    Some(format!("{LAYER_DIR}/{name}"))
 }
 
 /// File system type and label of a device.
@@ -85,29 +170,6 @@ fn fat_label(sector: &[u8]) -> Option<String> {
 
 fn text(field: &[u8]) -> String {
     String::from_utf8_lossy(field).trim_end_matches([' ', '\0']).to_string()
-}
-
-/// Mounts the volume read-only.
-pub(super) fn mount(boot: &mut Boot<'_>, device: &Device, label: &str) -> Result<Source, Failure> {
-    // The file system driver, and for vfat the tables of its names; built in or absent is both fine here, the mount
-    // below tells.
-    let needed: &[&str] =
-        if device.kind == "iso9660" { &["isofs"] } else { &["vfat", "nls_cp437", "nls_ascii"] };
-    for module in needed {
-        if boot.modules.knows(module)
-            && let Err(failure) = boot.modules.load(boot.kernel, module)
-        {
-            boot.warn(&failure.to_string());
-        }
-    }
-    for folder in ["/run/billet", MOUNT_POINT] {
-        boot.kernel.make_folder(folder, 0o755).map_err(Failure::at("make folder", folder))?;
-    }
-    boot.kernel
-        .mount(&device.path, MOUNT_POINT, device.kind, OPTIONS, "")
-        .map_err(Failure::at("mount medium", &device.path))?;
-    let described = format!("{} (label {label})", device.path);
-    Ok(Source::Files { folder: format!("{MOUNT_POINT}{LAYER_DIR}"), described })
 }
 
 #[cfg(test)]

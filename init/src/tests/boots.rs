@@ -5,7 +5,7 @@ use handoff::{Action, ToInit, ToMachined};
 use super::golden;
 use super::world::{
     RECORD, encrypted, machine, root, short_life, with_disk, with_layers, with_loader, with_medium,
-    with_partitions,
+    with_partitions, with_volume,
 };
 use crate::kernel::End;
 use crate::recording::{Event, Recording, message};
@@ -72,6 +72,46 @@ fn from_a_labelled_medium() {
     let kernel = transcript("boot-label.txt", short_life(kernel));
     let Some(ToMachined::Start(start)) = kernel.sent.first() else { panic!("no start") };
     assert_eq!(start.report.root_source, "/dev/sr0 (label BILLET)");
+}
+
+#[test]
+fn from_the_medium_that_holds_the_layers_beside_an_older_one() {
+    for parameters in ["", "billet.root=label:BILLET"] {
+        let mut kernel = short_life(with_volume(with_medium(machine(parameters), "BILLET"), "sda", "BILLET"));
+        kernel.empty = vec!["/dev/sda"];
+        crate::run(&mut kernel);
+        assert_eq!(kernel.errors(), Vec::<&str>::new());
+        let Some(ToMachined::Start(start)) = kernel.sent.first() else { panic!("no start") };
+        assert_eq!(start.report.root_source, "/dev/sr0 (label BILLET)");
+        let layer = root().0.layers[0].file_name();
+        let why = format!(
+            "not the root: /dev/sda: it is of another version: it has no /billet/layers/{layer}; looking for another \
+             medium"
+        );
+        assert!(kernel.warnings().contains(&why.as_str()), "{:?}", kernel.warnings());
+    }
+}
+
+#[test]
+fn two_layers_of_the_same_content_and_names_of_the_greatest_length() {
+    let (mut manifest, mut slot) = root();
+    let mut twin = manifest.layers[0].clone();
+    twin.offset = manifest.slot_bytes();
+    twin.name = "x".repeat(ondisk::manifest::MAX_TEXT_BYTES);
+    slot.resize(usize::try_from(twin.offset).unwrap(), 0);
+    slot.extend_from_within(..usize::try_from(twin.total_bytes()).unwrap());
+    // Its name is that of the mapping below another layer, but for the dot.
+    let mut named = manifest.layers[0].clone();
+    named.offset = twin.end();
+    named.name = "kernel-slice".into();
+    slot.extend_from_within(..usize::try_from(named.total_bytes()).unwrap());
+    manifest.layers.extend([twin, named]);
+    let kernel = with_disk(machine(""), "vda", 1, &slot).file(ondisk::manifest::PATH, manifest.to_json());
+    let mut kernel = short_life(kernel);
+    crate::run(&mut kernel);
+    assert_eq!(kernel.errors(), Vec::<&str>::new());
+    let Some(ToMachined::Start(start)) = kernel.sent.first() else { panic!("no start") };
+    assert_eq!(start.report.layers.len(), 4);
 }
 
 #[test]

@@ -3,7 +3,9 @@
 use ondisk::manifest::PATH;
 use sys::Errno;
 
-use super::world::{machine, root, short_life, with_disk, with_layers, with_loader, with_medium};
+use super::world::{
+    machine, root, short_life, with_disk, with_layers, with_loader, with_medium, with_volume,
+};
 use crate::kernel::End;
 use crate::recording::{Event, Recording};
 
@@ -126,6 +128,24 @@ fn no_disk_at_all_within_the_deadline() {
     assert_eq!(line(machine("billet.root=disk")), text);
     let text = line(with_medium(machine("billet.root=label:OTHER"), "BILLET"));
     assert_eq!(text, "boot failed: find_layers: wait for a medium labelled OTHER: not there after 45 s");
+}
+
+#[test]
+fn no_medium_but_one_of_another_version_and_one_that_cannot_be_mounted() {
+    let layer = root().0.layers[0].file_name();
+    for (parameters, what) in [
+        ("billet.root=label:BILLET", "a medium labelled BILLET"),
+        ("", "a disk slot or a medium labelled BILLET with the layers of the manifest"),
+    ] {
+        let mut kernel = with_volume(with_medium(machine(parameters), "BILLET"), "sdb", "BILLET");
+        kernel.empty = vec!["/dev/sr0"];
+        kernel.always_fail.push(("mount /dev/sdb", Errno::IO));
+        let text = format!(
+            "boot failed: find_layers: wait for {what}: /dev/sdb: it cannot be mounted: EIO (input/output error); \
+             /dev/sr0: it is of another version: it has no /billet/layers/{layer}"
+        );
+        assert_eq!(line(kernel), text);
+    }
 }
 
 #[test]

@@ -138,12 +138,15 @@ pub(super) fn with_loader(machine: Recording, seed: u8) -> Recording {
 
 /// An ISO 9660 medium with this label.
 pub(super) fn with_medium(machine: Recording, label: &str) -> Recording {
+    with_layers(with_volume(machine, "sr0", label), "/run/billet/medium/billet/layers")
+}
+
+/// A device with an ISO 9660 volume of this label.
+pub(super) fn with_volume(machine: Recording, name: &str, label: &str) -> Recording {
     let mut bytes = vec![b' '; 40_000];
     bytes[32_768..32_774].copy_from_slice(b"\x01CD001");
     bytes[32_808..32_808 + label.len()].copy_from_slice(label.as_bytes());
-    with_layers(machine, "/run/billet/medium/billet/layers")
-        .file("/sys/class/block/sr0/size", "1\n")
-        .file("/dev/sr0", bytes)
+    machine.file(&format!("/sys/class/block/{name}/size"), "1\n").file(&format!("/dev/{name}"), bytes)
 }
 
 /// A card with a carrier, and enough memory.

@@ -89,9 +89,8 @@ fn extended(
         kernel::change(&lower, &source, &[], None, &mut entries, &mut boot)?;
         let tree = placed(&lower, entries, &[])?;
         let mut layers = source.system.manifest.layers.clone();
-        let name = free_name(&layers, &extension.name);
-        let spec = Spec { zstd_level: ZSTD_LEVEL, ..Spec::new(&name, &extension.version) };
-        layers.push(layer::build(&tree, &spec, work, progress)?);
+        let spec = Spec { zstd_level: ZSTD_LEVEL, ..Spec::new(&extension.name, &extension.version) };
+        put_on_top(&mut layers, layer::build(&tree, &spec, work, progress)?);
         let manifest = stack(&source.system.manifest.version, layers)?;
         source = source.with(System { manifest, boot });
     }
@@ -139,11 +138,10 @@ fn changed(
     gather(&layers, &source.layers, work)?;
     for (kind, tree, kernel_release) in trees.into_iter().chain(swapped) {
         if tree.iter().next().is_some() {
-            let name = free_name(&layers, kind);
             let kernel_release = kernel_release.as_deref();
             let version = &source.system.manifest.version;
-            let spec = Spec { zstd_level: ZSTD_LEVEL, kernel_release, ..Spec::new(&name, version) };
-            layers.push(layer::build(&tree, &spec, work, progress)?);
+            let spec = Spec { zstd_level: ZSTD_LEVEL, kernel_release, ..Spec::new(kind, version) };
+            put_on_top(&mut layers, layer::build(&tree, &spec, work, progress)?);
         }
     }
     let manifest: RootManifest = stack(&source.system.manifest.version, layers)?;
@@ -168,9 +166,9 @@ pub(crate) fn settle_kernel(mut source: Source) -> Result<Source, Error> {
     let path = format!("{}/{}", system::FOLDER, names::KERNEL);
     tree.bytes(&path, 0o644, source.system.boot.kernel.clone())?;
     let mut layers = source.system.manifest.layers.clone();
-    let (name, version) = (free_name(&layers, "vmlinuz"), &source.system.manifest.version);
-    let spec = Spec { zstd_level: 1, ..Spec::new(&name, version) };
-    layers.push(layer::build(&tree, &spec, &source.layers, &mut crate::silent)?);
+    let version = &source.system.manifest.version;
+    let spec = Spec { zstd_level: 1, ..Spec::new("vmlinuz", version) };
+    put_on_top(&mut layers, layer::build(&tree, &spec, &source.layers, &mut crate::silent)?);
     let manifest = stack(version, layers)?;
     let boot = source.system.boot.clone();
     Ok(source.with(System { manifest, boot }))
@@ -266,6 +264,14 @@ fn gather(layers: &[Layer], from: &Path, to: &Path) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// Puts a layer on top, under a name that is free. One of the same content goes: what lies below it shows through this
+/// one as it did, and layer files are named by their content, so each can be there but once.
+fn put_on_top(layers: &mut Vec<Layer>, mut layer: Layer) {
+    layers.retain(|other| other.root_hash != layer.root_hash);
+    layer.name = free_name(layers, &layer.name);
+    layers.push(layer);
 }
 
 /// `custom`, `custom-2`, …
