@@ -1,11 +1,16 @@
-//! What the users' pages tell people to type: commands that billetctl understands, configuration that it accepts.
+//! What the users' pages tell people to type: commands that billetctl understands, configuration and profiles that it
+//! accepts, Dockerfiles that tests build.
 //!
-//! Does not: run the commands; `qemu-tests` does so for docs/users/first-node.md.
+//! Does not: run the commands; `qemu-tests` does so for docs/users/first-node.md. Nor build the Dockerfiles: `buildah.rs`
+//! does.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+
+use installer::custom::Profile;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_billetctl");
 
@@ -100,4 +105,80 @@ fn every_piece_of_configuration_is_accepted() {
         tried += 1;
     }
     assert!(tried >= 8, "only {tried} pieces were found");
+}
+
+/// Files that the page's profile names; it is read with these beside it.
+const PROFILE_FILES: [&str; 9] = [
+    "nvme-tools.tar",
+    "corporate-ca.pem",
+    "machine.yaml",
+    "devices.pub",
+    "boot/vmlinuz-6.13.0",
+    "boot/config-6.13.0",
+    "tools.tar.gz",
+    "extension.tar",
+    "tool",
+];
+
+/// The same for folders.
+const PROFILE_FOLDERS: [&str; 3] = ["firmware", "lib/modules/6.13.0", "overlay"];
+
+/// Reads a profile in a folder where all is that the page's profiles name.
+fn profile(text: &str) -> Result<Profile, String> {
+    let folder = tempfile::tempdir().unwrap();
+    for name in PROFILE_FILES {
+        let path = folder.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, "").unwrap();
+    }
+    for name in PROFILE_FOLDERS {
+        std::fs::create_dir_all(folder.path().join(name)).unwrap();
+    }
+    let path = folder.path().join("profile.toml");
+    std::fs::write(&path, text).unwrap();
+    Profile::read(&path).map_err(|error| error.to_string())
+}
+
+/// The keys that a table takes, as the reader says them of one that it does not take.
+fn keys(text: &str) -> Vec<String> {
+    let said = profile(&format!("{text}no-such-key = 1\n")).unwrap_err();
+    let (_, expected) = said.split_once("expected one of ").unwrap_or_else(|| panic!("{said}"));
+    expected.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+#[test]
+fn every_profile_is_accepted_and_the_pages_name_every_key() {
+    let blocks: Vec<Block> = all_blocks().into_iter().filter(|block| block.language == "toml").collect();
+    let mut named = String::new();
+    for block in &blocks {
+        let read = profile(&block.text).unwrap_or_else(|error| panic!("{}: {error}", block.place));
+        assert!(!read.is_empty(), "{} asks for nothing", block.place);
+        named.push_str(&block.text);
+    }
+    for table in ["", "[kernel]\n", "[[add]]\n"] {
+        let keys = keys(table);
+        assert!(keys.len() >= 3, "{table}: {keys:?}");
+        for key in keys {
+            let shown = [format!("{key} = "), format!("[{key}]"), format!("[[{key}]]")];
+            let is_named = named.lines().any(|line| shown.iter().any(|shown| line.starts_with(shown)));
+            assert!(is_named, "no page shows the key {key} of a profile{}", table.trim_end());
+        }
+    }
+    // What the test would be blind without.
+    let renamed = named.replace("config-key = ", "configs-key = ");
+    assert!(profile(&renamed).unwrap_err().contains("unknown field `configs-key`"));
+}
+
+/// Those of the guides are in the pages, and the pages have no others; `distribution` is the tests' own.
+#[test]
+fn every_dockerfile_is_one_that_the_tests_build() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/dockerfiles");
+    let file = |guide: &str| std::fs::read_to_string(folder.join(guide).join("Dockerfile")).unwrap();
+    let mut guides: BTreeMap<String, &str> = ["kernel", "rootfs"].map(|guide| (file(guide), guide)).into();
+    for block in all_blocks().into_iter().filter(|block| block.language == "dockerfile") {
+        let known = guides.remove(&block.text);
+        let Block { place, text, .. } = block;
+        assert!(known.is_some(), "{place}: no folder of {} has this Dockerfile:\n{text}", folder.display());
+    }
+    assert!(guides.is_empty(), "in no page, or not like this: {guides:?}");
 }

@@ -111,6 +111,15 @@ pub enum Event {
         /// Why.
         reason: String,
     },
+    /// A machine could not be heard, whoever it was; the others are.
+    Unheard {
+        /// `TFTP`, `HTTP`, `DHCP`.
+        by: &'static str,
+        /// Why.
+        reason: String,
+        /// Whether all machines wait, until this host has file descriptors or memory again.
+        lasts: bool,
+    },
 }
 
 impl fmt::Display for Event {
@@ -136,6 +145,14 @@ impl fmt::Display for Event {
                 write!(f, "{to}: took the config {name}, which no node takes: {fault}")
             }
             Self::Failed { to, by, name, reason } => write!(f, "{to}: {name} by {by}: {reason}"),
+            Self::Unheard { by, reason, lasts: false } => {
+                write!(f, "{by}: one machine was not heard: {reason}")
+            }
+            Self::Unheard { by, reason, lasts: true } => write!(
+                f,
+                "{by}: machines wait, this host has no room for another one just now: {reason}; it goes on by itself, \
+                 sooner with more (ulimit -n, memory)"
+            ),
         }
     }
 }
@@ -161,7 +178,8 @@ impl Known {
             Event::Offered { .. }
             | Event::Unserved { .. }
             | Event::Exhausted { .. }
-            | Event::OtherServer { .. } => {}
+            | Event::OtherServer { .. }
+            | Event::Unheard { .. } => {}
         }
     }
 }

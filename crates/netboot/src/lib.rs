@@ -8,7 +8,9 @@
 //! | [`http`] | the script for iPXE, the bundle's files, configs |
 //! | [`files`] | what may be fetched |
 //! | `configs` | which config is whose, and what is wrong with the folder |
+//! | `idle` | connections that end when nothing moves on them |
 //! | `interface` | the address that the machines find this one at |
+//! | `patience` | which errors of a socket pass |
 //! | `uki` | the EFI program of a machine whose firmware loads no iPXE |
 //! | [`tls`] | the certificate, where layers are served by HTTPS too |
 //! | [`server`] | sockets, and the loop |
@@ -27,7 +29,9 @@ pub mod dhcp;
 mod event;
 pub mod files;
 mod http;
+mod idle;
 mod interface;
+mod patience;
 pub mod pool;
 pub mod server;
 pub mod tftp;

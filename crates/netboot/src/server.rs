@@ -1,7 +1,8 @@
 //! Sockets, and the loop.
 //!
 //! Order: all ports are bound before anything is answered, so that a missing right or another server is told at once.
-//! Fails by: [`Error`] for what concerns everybody; one machine's fault is an [`Event`].
+//! Fails by: [`Error`] for what concerns everybody; one machine's fault is an [`Event`], and so is what this host lacks for a
+//! while ([`Patience`]). A connection on which nothing moves ends ([`idle`]).
 
 use std::convert::Infallible;
 use std::io;
@@ -20,7 +21,8 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::dhcp::{Port, Reply, Responder};
 use crate::event::{Known, Machine};
-use crate::{Error, Event, Files, Pool, Range, Secure, files, http, interface, tftp, tls, uki};
+use crate::patience::Patience;
+use crate::{Error, Event, Files, Pool, Range, Secure, files, http, idle, interface, tftp, tls, uki};
 
 /// Hears what happens.
 pub type Tell = Arc<dyn Fn(Event) + Send + Sync>;
@@ -137,9 +139,10 @@ impl Server {
     }
 
     async fn answer_dhcp(&self, socket: &UdpSocket, port: Port, tell: &Tell) -> io::Result<Infallible> {
-        let mut buffer = [0; PACKET_BYTES];
+        let (mut buffer, mut patience) = ([0; PACKET_BYTES], Patience::new("DHCP"));
         loop {
-            let (count, from) = socket.recv_from(&mut buffer).await?;
+            let heard = socket.recv_from(&mut buffer).await;
+            let Some((count, from)) = patience.hear(heard, tell).await? else { continue };
             let packet = buffer.get(..count).unwrap_or_default();
             // Whatever else is broadcast to this port is nobody's fault here.
             let Ok(request) = Message::decode(&mut Decoder::new(packet)) else { continue };
@@ -159,9 +162,10 @@ impl Server {
     }
 
     async fn answer_tftp(&self, tell: &Tell) -> io::Result<Infallible> {
-        let mut buffer = [0; PACKET_BYTES];
+        let (mut buffer, mut patience) = ([0; PACKET_BYTES], Patience::new("TFTP"));
         loop {
-            let (count, from) = self.tftp.recv_from(&mut buffer).await?;
+            let heard = self.tftp.recv_from(&mut buffer).await;
+            let Some((count, from)) = patience.hear(heard, tell).await? else { continue };
             let request = match tftp::Request::read(buffer.get(..count).unwrap_or_default()) {
                 Ok(request) => request,
                 Err(error) => {
@@ -178,25 +182,21 @@ impl Server {
     }
 
     async fn answer_http(&self, tell: &Tell) -> io::Result<Infallible> {
-        loop {
-            let (stream, from) = self.http.accept().await?;
-            let client = http::Client { from, by: "HTTP" };
-            tokio::spawn(serve(stream, client, self.files.clone(), tell.clone()));
-        }
+        let each =
+            |stream, client| drop(tokio::spawn(serve(stream, client, self.files.clone(), tell.clone())));
+        connections("HTTP", || self.http.accept(), tell, each).await
     }
 
     /// For ever nothing, where there is no certificate.
     async fn answer_https(&self, tell: &Tell) -> io::Result<Infallible> {
         let Some(https) = &self.https else { return std::future::pending().await };
-        loop {
-            let (stream, from) = https.listener.accept().await?;
-            let client = http::Client { from, by: "HTTPS" };
+        let each = |stream, client: http::Client| {
             let (acceptor, files, tell) = (https.acceptor.clone(), self.files.clone(), tell.clone());
             tokio::spawn(async move {
                 match tokio::time::timeout(HANDSHAKE_LIMIT, acceptor.accept(stream)).await {
                     Ok(Ok(stream)) => serve(stream, client, files, tell).await,
                     Ok(Err(error)) => {
-                        let (to, by, name) = (from.ip().into(), "HTTPS", "a connection".into());
+                        let (to, by, name) = (client.from.ip().into(), client.by, "a connection".into());
                         if let Some(reason) = tls::reason(&error) {
                             tell(Event::Failed { to, by, name, reason });
                         }
@@ -205,6 +205,22 @@ impl Server {
                     Err(_) => {}
                 }
             });
+        };
+        connections("HTTPS", || https.listener.accept(), tell, each).await
+    }
+}
+
+/// Hands on each connection, until the listener itself fails.
+async fn connections<S, F: Future<Output = io::Result<(S, SocketAddr)>>>(
+    by: &'static str,
+    mut accept: impl FnMut() -> F,
+    tell: &Tell,
+    mut each: impl FnMut(S, http::Client),
+) -> io::Result<Infallible> {
+    let mut patience = Patience::new(by);
+    loop {
+        if let Some((stream, from)) = patience.hear(accept().await, tell).await? {
+            each(stream, http::Client { from, by });
         }
     }
 }
@@ -243,17 +259,23 @@ impl Transfer {
     }
 }
 
-/// Answers what comes over one connection.
+/// Answers what comes over one connection, until it is closed or nothing moves on it.
 pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: S,
     client: http::Client,
     files: Arc<Files>,
     tell: Tell,
 ) {
+    let hears = tell.clone();
     let service = service_fn(move |request| http::answer(request, client, files.clone(), tell.clone()));
     let connection = hyper::server::conn::http1::Builder::new();
+    let stream = TokioIo::new(idle::Idle::new(stream));
     // A client that hangs up in the middle is seen by what it did not fetch.
-    let _ = connection.serve_connection(TokioIo::new(stream), service).await;
+    let Err(error) = connection.serve_connection(stream, service).await else { return };
+    if let Some(stalled) = idle::stalled(&error).filter(|stalled| stalled.sends) {
+        let (to, by, name) = (client.from.ip().into(), client.by, "a file".into());
+        hears(Event::Failed { to, by, name, reason: stalled.to_string() });
+    }
 }
 
 /// Tells of machines by their hardware address, once that is known.
@@ -282,4 +304,90 @@ fn tcp(at: SocketAddrV4) -> io::Result<TcpListener> {
     socket.bind(&SocketAddr::V4(at).into())?;
     socket.listen(128)?;
     TcpListener::from_std(socket.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use rustix::io::Errno;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+    use tokio::time::timeout;
+
+    use super::*;
+
+    const FROM: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 7));
+
+    fn hearing() -> (Arc<Mutex<Vec<Event>>>, Tell) {
+        let told: Arc<Mutex<Vec<Event>>> = Arc::default();
+        let hears = told.clone();
+        (told, Arc::new(move |event| hears.lock().unwrap().push(event)))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn machines_are_served_after_one_that_broke_off_and_a_host_that_was_full() {
+        let (told, tell) = hearing();
+        let error = |errno: Errno| Err(io::Error::from_raw_os_error(errno.raw_os_error()));
+        let mut accepted = VecDeque::from([
+            Ok((1, FROM)),
+            error(Errno::MFILE),
+            error(Errno::MFILE),
+            Ok((2, FROM)),
+            error(Errno::CONNABORTED),
+            Ok((3, FROM)),
+            error(Errno::BADF),
+        ]);
+        let mut served = Vec::new();
+        let accept = || std::future::ready(accepted.pop_front().unwrap());
+        let ended = connections("HTTP", accept, &tell, |stream, _| served.push(stream)).await;
+        assert_eq!(ended.unwrap_err().raw_os_error(), Some(Errno::BADF.raw_os_error()));
+        assert_eq!(served, [1, 2, 3]);
+        let told = told.lock().unwrap().clone();
+        let wanted = [Some(true), Some(false)];
+        let lasts = |event: &Event| match event {
+            Event::Unheard { by: "HTTP", lasts, .. } => Some(*lasts),
+            _ => None,
+        };
+        assert_eq!(told.iter().map(lasts).collect::<Vec<_>>(), wanted, "{told:?}");
+    }
+
+    /// A machine at a bundle with one file, which is longer than what the connection takes up.
+    fn connected(folder: &tempfile::TempDir) -> (DuplexStream, Arc<Mutex<Vec<Event>>>) {
+        std::fs::write(folder.path().join("boot.ipxe"), "#!ipxe\nkernel vmlinuz\n").unwrap();
+        std::fs::write(folder.path().join("vmlinuz"), vec![7; 300 << 10]).unwrap();
+        let files = Arc::new(Files::open(folder.path(), None).unwrap());
+        let ((theirs, ours), (told, tell)) = (duplex(1 << 10), hearing());
+        tokio::spawn(serve(ours, http::Client { from: FROM, by: "HTTP" }, files, tell));
+        (theirs, told)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_says_nothing_is_closed() {
+        let folder = tempfile::tempdir().unwrap();
+        // At once, in the middle of a request, after one that was answered.
+        for begun in ["", "GET /bundle/vmlinuz HT", "HEAD /bundle/vmlinuz HTTP/1.1\r\nHost: a\r\n\r\n"] {
+            let (mut theirs, told) = connected(&folder);
+            theirs.write_all(begun.as_bytes()).await.unwrap();
+            let mut answer = String::new();
+            let closed = timeout(idle::LIMIT * 2, theirs.read_to_string(&mut answer)).await;
+            closed.expect("it is closed").unwrap();
+            assert_eq!(answer.starts_with("HTTP/1.1 200 OK"), begun.starts_with("HEAD"), "{answer}");
+            assert_eq!(*told.lock().unwrap(), [], "it is nothing to tell of");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_machine_that_takes_no_more_of_a_file_is_told_of() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut theirs, told) = connected(&folder);
+        theirs.write_all(b"GET /bundle/vmlinuz HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+        theirs.read_exact(&mut [0; 4096]).await.unwrap();
+        tokio::time::sleep(idle::LIMIT * 2).await;
+        let mut rest = Vec::new();
+        theirs.read_to_end(&mut rest).await.unwrap();
+        assert!(rest.len() <= 1 << 10, "only what was under way came: {}", rest.len());
+        let said: Vec<_> = told.lock().unwrap().iter().map(ToString::to_string).collect();
+        let wanted = "127.0.0.1: a file by HTTP: the machine took nothing more of it for 60 s";
+        assert!(said.iter().any(|said| said.starts_with(wanted)), "{said:?}");
+    }
 }

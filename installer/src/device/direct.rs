@@ -150,6 +150,32 @@ impl BlockDevice for Direct {
 mod tests {
     use super::*;
 
+    /// Falling back to the cache must not go unnoticed where nothing forces it.
+    #[test]
+    fn a_file_is_opened_past_the_cache_where_its_file_system_can_do_that() {
+        // The folder of this program lies on a disk more often than the one for temporary files.
+        let here = std::env::current_exe().unwrap();
+        let folders = [std::env::temp_dir(), here.parent().unwrap().to_owned()];
+        for folder in folders.map(|folder| tempfile::tempdir_in(folder).unwrap()) {
+            let path = folder.path().join("disk");
+            File::create(&path).unwrap().set_len(1 << 20).unwrap();
+            let flags = OFlags::RDWR | OFlags::DIRECT;
+            let can = match rustix::fs::open(&path, flags, rustix::fs::Mode::empty()) {
+                Ok(_) => true,
+                Err(rustix::io::Errno::INVAL) => false,
+                Err(error) => panic!("open {} past the cache: {error}", path.display()),
+            };
+            let mut device = Direct::open(&path, 512, false).unwrap();
+            assert_eq!(device.is_direct(), can, "{}", path.display());
+            let mut buffer = Buffer::new(ALIGNMENT);
+            buffer.bytes_mut().fill(7);
+            assert_eq!(device.aligned(4096, buffer.bytes()).is_some(), can);
+            device.write_at(4096, buffer.bytes()).unwrap();
+            device.write_at(9000, b"odd").unwrap();
+            assert_eq!(device.is_direct(), can, "writing gave it up");
+        }
+    }
+
     #[test]
     fn aligned_and_other_accesses_see_the_same_bytes() {
         let folder = tempfile::tempdir().unwrap();

@@ -54,10 +54,15 @@ impl Disk {
         Path::new("/dev").join(&self.name)
     }
 
-    /// What tells it from another disk in the same place.
+    /// What tells it from other disks. The kernel's name is part of it only where there is no serial number: a stick that
+    /// is put back often has another name.
     #[must_use]
     pub fn identity(&self) -> String {
-        format!("{} {} {} {}", self.name, self.bytes, self.model, self.serial)
+        let Self { name, bytes, model, serial, .. } = self;
+        match serial.as_str() {
+            "" => format!("named {name}, {bytes} bytes, {model}"),
+            serial => format!("serial {serial}, {bytes} bytes, {model}"),
+        }
     }
 
     /// Why it is not written to; `force` overrules what a person may overrule.
@@ -284,6 +289,34 @@ mod tests {
         assert_eq!((stick.bytes, stick.sector_bytes), (60000 * 512, 512));
         assert_eq!(stick.refusal(false), None);
         assert!(system.zeroes_at_once && !stick.zeroes_at_once);
+    }
+
+    /// Its note is found again then, as the users' page says.
+    #[test]
+    fn a_stick_with_a_serial_number_is_the_same_under_another_name() {
+        let root = machine();
+        let identity = |name: &str| {
+            let disks = list(root.path()).unwrap();
+            disks.iter().find(|disk| disk.name == name).unwrap().identity()
+        };
+        let block = root.path().join("sys/block");
+        let rename = |from: &str, to: &str| fs::rename(block.join(from), block.join(to)).unwrap();
+        let before = identity("sdb");
+        rename("sdb", "sdd");
+        assert_eq!(identity("sdd"), before);
+        for (file, other) in [("size", "60001"), ("device/model", "Another"), ("device/serial", "4C54")] {
+            let file = block.join("sdd").join(file);
+            let kept = fs::read(&file).unwrap();
+            fs::write(&file, other).unwrap();
+            assert_ne!(identity("sdd"), before, "{}", file.display());
+            fs::write(&file, kept).unwrap();
+        }
+        assert_eq!(identity("sdd"), before);
+        // Without a number nothing else tells two of a kind apart.
+        fs::remove_file(block.join("sdd/device/serial")).unwrap();
+        let before = identity("sdd");
+        rename("sdd", "sdb");
+        assert_ne!(identity("sdb"), before);
     }
 
     #[test]

@@ -30,7 +30,8 @@ const CUSTOM_BYTES: usize = 10_000_000;
 const BUILD_LIMIT_S: f64 = 2.0;
 const CUSTOMISE_LIMIT_S: f64 = 1.0;
 
-const NO_MKOSI: &str = "mkosi 14 makes no disk that boots here: the kernel lacks FAT, and the partitions of loop devices";
+const NO_MKOSI: &str =
+    "mkosi 14 makes no disk that boots here: the kernel lacks FAT, and the partitions of loop devices";
 
 struct Cost {
     /// From an installer image to a disk.
