@@ -622,6 +622,7 @@ fn signing_covers_what_firmware_starts_and_ends_with_a_change() {
     ok(&format!("{build} installer {key}"));
     let from = "image build --from installer-amd64.tar --kind uki";
     assert!(!ok(from).contains(lost) && verified("metal-amd64-uki.efi"));
+    refused(&from.replace("uki", "disk,pxe"), "installer-amd64.tar is signed: a folder for iPXE (pxe)");
     let told = ok(&format!("{from} --extra-kernel-arg quiet"));
     assert!(told.contains(&format!("the signed UKI of installer-amd64.tar {lost}")), "{told}");
     assert!(told.contains("until it is signed with --sign-key and --sign-certificate"), "{told}");

@@ -14,11 +14,17 @@ use installer::image::{Kind, Source, container};
 use installer::kernel::Given;
 use oci::archive::{self, Archive, Bytes, Content, NewImage};
 use oci::installer::{LAYERS_LABEL, MANIFEST_PATH};
+use ondisk::Architecture;
 
 const NEW: &str = "6.13.0-own";
 
 /// The folder of a kernel that was made to be installed, without depmod.
 fn own_kernel(path: &Path) -> PathBuf {
+    own_kernel_of(path, module)
+}
+
+/// The same with modules that are made so.
+fn own_kernel_of(path: &Path, module: fn(&str) -> Vec<u8>) -> PathBuf {
     let vfat = module("depends=fat alias=fs-vfat");
     let dm = module("depends=");
     files(
@@ -199,7 +205,7 @@ fn a_kernel_for_arm64_is_checked_against_the_options_for_arm64() {
     let mut source = source(&dir.path().join("base"));
     source.system.boot.stub = common::for_arm64(&source.system.boot.stub);
     source.system.boot.kernel = common::arm64_image(OLD);
-    let own = own_kernel(&dir.path().join("own"));
+    let own = own_kernel_of(&dir.path().join("own"), common::arm64_module);
     let image = own.join("boot/Image");
     fs::write(&image, common::arm64_image(NEW)).unwrap();
     let profile = with_kernel(image, Some(own.clone()));
@@ -219,6 +225,62 @@ fn a_kernel_for_arm64_is_checked_against_the_options_for_arm64() {
     let lacking =
         customised(&source, &with_kernel(whole, Some(own)), &dir.path().join("lacking")).unwrap_err();
     assert!(lacking.contains("will not do") && lacking.contains("CONFIG_DM_VERITY"), "{lacking}");
+}
+
+/// They would make an image that nothing says a word about, and that does not start.
+#[test]
+fn modules_for_other_processors_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = source(&dir.path().join("base"));
+    let mut for_arm64 = source.clone();
+    for_arm64.system.boot.stub = common::for_arm64(&source.system.boot.stub);
+    let refused = |source: &Source, profile: &Profile| {
+        customised(source, profile, &dir.path().join("work")).err().unwrap_or_default()
+    };
+    // Beside a kernel, without an index and with depmod's, which nothing but the initramfs goes by.
+    for (name, module, image, source, words) in [
+        (
+            "arm64",
+            common::arm64_module as fn(&str) -> Vec<u8>,
+            bzimage(NEW),
+            &source,
+            "is for arm64, and the image is for amd64: give modules that were built for amd64",
+        ),
+        (
+            "amd64",
+            module,
+            common::arm64_image(NEW),
+            &for_arm64,
+            "is for amd64, and the image is for arm64: give modules that were built for arm64",
+        ),
+    ] {
+        let own = own_kernel_of(&dir.path().join(name), module);
+        let kernel = own.join("boot/kernel");
+        fs::write(&kernel, image).unwrap();
+        let profile = with_kernel(kernel, Some(own.clone()));
+        let wanted = format!("kernel {NEW}: module kernel/drivers/dm-verity.ko {words}");
+        assert_eq!(refused(source, &profile), wanted, "without an index");
+        fs::write(own.join(format!("lib/modules/{NEW}/modules.dep")), "kernel/drivers/dm-verity.ko:\n")
+            .unwrap();
+        assert_eq!(refused(source, &profile), wanted, "with an index");
+    }
+    // Added to the kernel that there is, for its index alone; and packed by xz, with an index of their own.
+    let folder = format!("usr/lib/modules/{OLD}");
+    let own = common::arm64_module("depends=");
+    fs::write(dir.path().join("packed.ko"), &own).unwrap();
+    tool("xz", &["--check=crc32", text(&dir.path().join("packed.ko"))]);
+    let packed = fs::read(dir.path().join("packed.ko.xz")).unwrap();
+    for (name, content) in [("sound.ko", own), ("sound.ko.xz", packed)] {
+        let (path, dep) = (format!("{folder}/extra/{name}"), format!("{folder}/modules.dep"));
+        let index = format!("extra/{name}:\n");
+        let more = files(&dir.path().join(name).join("more"), &[(&path, &content), (&dep, index.as_bytes())]);
+        let addition = Addition { from: From::Folder(more), to: String::new() };
+        let profile = Profile { additions: vec![addition], ..Profile::default() };
+        let error = refused(&source, &profile);
+        let wanted = format!("kernel {OLD}: module extra/{name} is for arm64, and the image is for amd64");
+        assert!(error.starts_with(&wanted), "{error}");
+        customised(&for_arm64, &profile, &dir.path().join(name).join("work")).unwrap();
+    }
 }
 
 #[test]
@@ -257,12 +319,14 @@ fn container(source: &Source, root: &Path, stage: &[(&str, &[u8])]) {
     files(&root.join("rootfs"), stage);
 }
 
-/// What a container tool would make of the container's changes: one image layer above ours.
+/// What a container tool would make of the container's changes: one image layer above ours. A kernel for amd64 lies at the path
+/// for all machines, one for arm64 at its own.
 fn committed(source: &Source, root: &Path, kernel: Option<&[u8]>, path: &Path) {
     let base = path.with_extension("base");
     Kind::Installer.build(source, 512, &base, &mut installer::silent).unwrap();
     let archive = Archive::open(&base).unwrap();
-    let (manifest, config) = archive.image("amd64").unwrap();
+    let architecture = source.system.boot.architecture();
+    let (manifest, config) = archive.image(architecture.name()).unwrap();
     let mut layers: Vec<Vec<Content>> = Vec::new();
     let open = |number: usize| match manifest.layers.get(number) {
         Some(layer) => archive.blob(layer).map(Some).map_err(std::io::Error::other),
@@ -294,9 +358,13 @@ fn committed(source: &Source, root: &Path, kernel: Option<&[u8]>, path: &Path) {
     added.push(here(MANIFEST_PATH, fs::read(root.join(MANIFEST_PATH)).unwrap()));
     added.sort_by(|a, b| a.path.cmp(&b.path));
     layers.push(added);
-    layers.extend(kernel.map(|kernel| vec![here("usr/install/vmlinuz", kernel.to_vec())]));
-    let image =
-        NewImage { architecture: "amd64".into(), tag: "x".into(), labels: config.config.labels, layers };
+    let place = match architecture {
+        Architecture::Amd64 => "usr/install/vmlinuz",
+        Architecture::Arm64 => "usr/install/arm64/vmlinuz",
+    };
+    layers.extend(kernel.map(|kernel| vec![here(place, kernel.to_vec())]));
+    let architecture = architecture.name().into();
+    let image = NewImage { architecture, tag: "x".into(), labels: config.config.labels, layers };
     archive::write(&mut fs::File::create(path).unwrap(), &image).unwrap();
 }
 
@@ -352,6 +420,24 @@ fn an_image_that_was_built_on_is_one_like_any_other() {
     let path = dir.path().join("again.tar");
     Kind::Installer.build(&made, 512, &path, &mut installer::silent).unwrap();
     assert_eq!(Source::open(&path, &work("d")).unwrap().system, made.system);
+}
+
+#[test]
+fn a_kernel_for_arm64_is_taken_from_the_path_for_arm64() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut source = source(&dir.path().join("base"));
+    source.system.boot.stub = common::for_arm64(&source.system.boot.stub);
+    source.system.boot.kernel = common::arm64_image(OLD);
+    let (root, image, work) =
+        (dir.path().join("container"), dir.path().join("image"), dir.path().join("work"));
+    container(&source, &root, &[("etc/motd", b"hello")]);
+    container::take_in(&root, Vec::new(), &mut installer::silent).unwrap();
+    let kernel = [common::arm64_image(OLD), b"another build".to_vec()].concat();
+    committed(&source, &root, Some(&kernel), &image);
+    fs::create_dir(&work).unwrap();
+    let made = Source::open(&image, &work).unwrap();
+    assert_eq!(made.system.boot.kernel, kernel);
+    assert!(listed(&made, "vmlinuz").contains("usr/lib/billet/boot/vmlinuz"));
 }
 
 /// A kernel that a Dockerfile copies beside no modules is judged as one that a profile names.

@@ -100,6 +100,33 @@ fn modules_that_are_added_reach_machines_that_start_from_the_network() {
     }
 }
 
+/// It would lie in the root and do nothing, whichever way it came there.
+#[test]
+fn microcode_is_told_of_wherever_it_comes_from() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = source(&dir.path().join("base"));
+    let folder = |name: &str, all: &[(&str, &[u8])]| files(&dir.path().join(name), all);
+    let firmware = folder("firmware", &[("intel-ucode/06-00-00", b"m"), ("bnx2/a.fw", b"a")]);
+    let added = folder("added", &[("lib/firmware/amd-ucode/microcode_amd.bin", b"m")]);
+    let card = folder("card", &[("bnx2/a.fw", b"a"), ("amd-ucode-notes/readme", b"no microcode")]);
+    let add = |folder: &PathBuf| Addition { from: From::Folder(folder.clone()), to: String::new() };
+    let warnings = |profile: Profile, work: &str| {
+        customised(&source, &profile, &dir.path().join(work)).unwrap().warnings
+    };
+    let said = |folder: &PathBuf| {
+        let folder = folder.display();
+        format!("{folder}: nodes do not load the processor microcode that it brings; the firmware's counts")
+    };
+    let both = Profile {
+        additions: vec![add(&added)],
+        firmware: vec![firmware.clone(), card.clone()],
+        ..Profile::default()
+    };
+    assert_eq!(warnings(both, "both"), [said(&added), said(&firmware)]);
+    let none = Profile { additions: vec![add(&card)], firmware: vec![card], ..Profile::default() };
+    assert!(warnings(none, "none").is_empty());
+}
+
 /// Cards may need their firmware before there is a root, and nodes after: it is in both, and what comes later counts.
 #[test]
 fn firmware_is_in_the_initramfs_for_the_network_and_in_the_root() {

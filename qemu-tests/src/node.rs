@@ -44,7 +44,7 @@ pub enum Transport {
     Stick,
     /// OVMF with Secure Boot in setup mode, and from then on as [`Transport::Firmware`], from the disk that the test names.
     SetupMode,
-    /// The firmware's network boot, from a server that the test starts.
+    /// What the test brings itself: a medium that firmware starts, or a server for the firmware's network boot.
     Network,
 }
 

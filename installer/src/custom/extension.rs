@@ -17,6 +17,7 @@ use ondisk::manifest::Layer;
 use serde::Deserialize;
 
 use super::additions::{self, Additions};
+use super::firmware;
 use super::index;
 use super::kernel::MODULES;
 use super::lower::Lower;
@@ -59,8 +60,6 @@ const OWN_LAYERS: [&str; 5] = ["base", "custom", "kernel", "removed", "vmlinuz"]
 
 /// Where services of extensions are described.
 const SERVICES: &str = "usr/local/etc/containers/";
-/// Where a kernel looks for its processors' microcode.
-const MICROCODE: [&str; 2] = ["lib/firmware/intel-ucode/", "lib/firmware/amd-ucode/"];
 
 /// An extension that may be put in an image.
 pub(super) struct Extension {
@@ -86,15 +85,11 @@ impl Extension {
 
     /// What of it a node does nothing with.
     pub(super) fn warnings(&self) -> Vec<String> {
-        let files = |is: &dyn Fn(&str) -> bool| {
-            let files = self.entries.iter().filter(|(path, entry)| entry.node != Node::Dir && is(path));
-            files.map(|(path, _)| format!("/{path}")).collect::<Vec<_>>()
+        let is_service = |path: &str, entry: &Entry| {
+            entry.node != Node::Dir && path.starts_with(SERVICES) && path.ends_with(".yaml")
         };
-        let services = files(&|path| path.starts_with(SERVICES) && path.ends_with(".yaml"));
-        let microcode = files(&|path| {
-            let path = path.strip_prefix("usr/").unwrap_or(path);
-            MICROCODE.iter().any(|folder| path.starts_with(folder))
-        });
+        let services = self.entries.iter().filter(|(path, entry)| is_service(path, entry));
+        let services: Vec<String> = services.map(|(path, _)| format!("/{path}")).collect();
         let mut warnings = Vec::new();
         if !services.is_empty() {
             let files = services.join(", ");
@@ -103,11 +98,8 @@ impl Extension {
                 self.name
             ));
         }
-        if !microcode.is_empty() {
-            warnings.push(format!(
-                "extension {}: nodes do not load the processor microcode that it brings; the firmware's counts",
-                self.name
-            ));
+        if self.entries.iter().any(|(path, entry)| firmware::is_microcode(path, entry)) {
+            warnings.push(firmware::no_microcode(&format!("extension {}", self.name)));
         }
         warnings
     }

@@ -1,14 +1,16 @@
 //! Firmware for the initramfs with which a machine starts from the network: some cards send nothing before they have theirs, and
 //! without a card there is no root yet.
 //!
-//! Owns: the segment with the files of `firmware`, and how much of them an initramfs takes.
+//! Owns: the segment with the files of `firmware`, and how much of them an initramfs takes; what of firmware a node does nothing
+//! with, wherever it comes from.
 //! Does not: put them into the root, where nodes that are up have them too.
 //! Source: kernel Documentation/driver-api/firmware/fw_search_path.rst.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use super::FIRMWARE_FOLDER;
+use super::additions::Sourced;
 use crate::system::BootParts;
 use crate::tree::{Entry, Node, Tree};
 use crate::{Error, initramfs};
@@ -19,6 +21,10 @@ const PLACE: &str = "lib/firmware";
 /// Most bytes, packed or not: an initramfs may go through TFTP and lies in memory unpacked, and all boot parts of an installer
 /// image together have 96 MB (`oci::installer`). Linux's firmware as a whole has several hundred.
 const MOST_BYTES: u64 = 32 << 20;
+
+/// Where the files of processors' microcode lie, links of the root followed or not. Kernels load these only from an archive of
+/// its own, not packed, in front of the initramfs, which images have not.
+const MICROCODE: [&str; 2] = ["lib/firmware/intel-ucode/", "lib/firmware/amd-ucode/"];
 
 /// zstd level of customisations, as for their layers.
 const ZSTD_LEVEL: i32 = 6;
@@ -48,6 +54,24 @@ pub(super) fn add(
     }
     boot.firmware = whole;
     Ok(None)
+}
+
+/// Whether a file in the root is a processor's microcode.
+pub(super) fn is_microcode(path: &str, entry: &Entry) -> bool {
+    let path = path.strip_prefix("usr/").unwrap_or(path);
+    entry.node != Node::Dir && MICROCODE.iter().any(|folder| path.starts_with(folder))
+}
+
+/// What to say of something that brings microcode.
+pub(super) fn no_microcode(source: &str) -> String {
+    format!("{source}: nodes do not load the processor microcode that it brings; the firmware's counts")
+}
+
+/// A warning for each source of additions that brings microcode.
+pub(super) fn microcode(additions: &Sourced) -> Vec<String> {
+    let bring = additions.iter().filter(|(place, (entry, _))| is_microcode(place, entry));
+    let sources: BTreeSet<&str> = bring.map(|(_, (_, source))| source.as_str()).collect();
+    sources.into_iter().map(no_microcode).collect()
 }
 
 /// The files where the initramfs has them. What two folders have is the same in both.

@@ -6,6 +6,7 @@
 //! Source: man depmod(8). `make modules_install` leaves an index of nothing but what it installed, without what that needs of
 //! the rest: in the place of the image's it would take all other modules away.
 
+use ondisk::Architecture;
 use ondisk::kmod::Texts;
 
 use crate::Error;
@@ -23,8 +24,15 @@ pub(super) fn name<'p>(path: &'p str, entry: &Entry) -> Option<&'p str> {
     (is_name && matches!(entry.node, Node::Bytes(_) | Node::File(_))).then_some(name)
 }
 
-/// The index of before with the modules among these files, which are below the folder of the release.
-pub(super) fn with(before: &Texts, release: &str, files: &Files) -> Result<Texts, Error> {
+/// The index of before with the modules among these files, which are below the folder of the release. Those for other
+/// processors are refused.
+pub(super) fn with(
+    before: &Texts,
+    release: &str,
+    files: &Files,
+    architecture: Architecture,
+) -> Result<Texts, Error> {
+    kernel::check_machines(release, files, architecture)?;
     let unread: Vec<&str> = files.keys().map(String::as_str).filter(|path| path.ends_with(UNREAD)).collect();
     let told = kernel::given(files)?.only(&unread);
     let is_told = |path: &str| told.dep.lines().any(|line| line.split(':').next() == Some(path));

@@ -8,11 +8,13 @@
 
 use std::collections::BTreeMap;
 
+use ondisk::Architecture;
 use ondisk::kernel as kernel_image;
 use ondisk::kmod::Texts;
 use ondisk::manifest::Layer;
 
 use super::additions::Sourced;
+use super::firmware;
 use super::index;
 use super::lower::Lower;
 use crate::image::Source;
@@ -30,8 +32,8 @@ const LAYER: &str = "kernel";
 pub(super) struct Changed {
     /// `None`: the kernel layer stays as it is.
     pub(super) swapped: Option<Swapped>,
-    /// What nobody could tell of the kernel.
-    pub(super) warning: Option<String>,
+    /// What nobody could tell of the kernel, and what it does nothing with.
+    pub(super) warning: Vec<String>,
 }
 
 /// The kernel layer that takes the place of the one that there is.
@@ -63,16 +65,16 @@ pub(super) fn change(
     let are_gone = gone.iter().any(|path| path == MODULES || own.as_ref() == Some(path));
     let foreign = added.keys().any(|release| Some(release) != running.as_ref());
     let has_modules = !added.is_empty() || given.as_ref().is_some_and(|kernel| kernel.modules.is_some());
-    let warning = match &given {
-        Some(kernel) => kernel.check(has_modules || !are_gone, boot.architecture())?,
-        None => None,
-    };
+    let mut warning = firmware::microcode(additions);
+    if let Some(kernel) = &given {
+        warning.extend(kernel.check(has_modules || !are_gone, boot.architecture())?);
+    }
     let (image, release, brought) = match given {
         Some(kernel) => (Some(kernel.image), Some(kernel.release), kernel.modules),
         None => (None, None, None),
     };
     if are_gone || foreign || brought.is_some() {
-        let modules = one_release(added, brought, release.as_ref())?;
+        let modules = one_release(added, brought, release.as_ref(), boot.architecture())?;
         additions.retain(|place, _| !is_below(place));
         let swapped = Some(swap(lower, image, release, modules, boot)?);
         return Ok(Changed { swapped, warning });
@@ -137,6 +139,7 @@ fn one_release(
     added: ByRelease,
     brought: Option<Modules>,
     kernel: Option<&String>,
+    architecture: Architecture,
 ) -> Result<Option<Modules>, Error> {
     let mut releases: Vec<&String> =
         added.keys().chain(brought.iter().map(|modules| &modules.release)).collect();
@@ -150,12 +153,12 @@ fn one_release(
     let files = added.into_iter().next();
     let modules = match (brought, files) {
         (Some(mut brought), Some((release, files))) => {
-            brought.texts = index::with(&brought.texts, &release, &files)?;
+            brought.texts = index::with(&brought.texts, &release, &files, architecture)?;
             brought.files.extend(files);
             put_index(&mut brought.files, &brought.texts);
             Some(brought)
         }
-        (None, Some((release, files))) => Some(Modules::new(release, files)?),
+        (None, Some((release, files))) => Some(Modules::new(release, files, architecture)?),
         (brought, None) => brought,
     };
     match (&modules, kernel) {
@@ -251,7 +254,7 @@ fn extend(
         let content = lower.content(&format!("{folder}/{name}"))?.unwrap_or_default();
         all.insert(name.to_owned(), Entry::new(0o644, Node::Bytes(content)));
     }
-    let texts = index::with(&kernel::given(&all)?, release, files)?;
+    let texts = index::with(&kernel::given(&all)?, release, files, boot.architecture())?;
     for (name, text) in kernel::index_files(&texts) {
         let entry = Entry::new(0o644, Node::Bytes(text.as_bytes().to_vec()));
         additions.insert(format!("{folder}/{name}"), (entry, "index of modules".into()));

@@ -141,7 +141,10 @@ impl Source {
             None => Ok(None),
         };
         let own = format::own_layers(&config);
-        let mut walk = Walk::new(Files::new(Box::new(open)), document.layers.len(), own);
+        // An image that says nothing of machines is one for those like this.
+        let architecture = Architecture::named(&config.architecture).unwrap_or(Architecture::OWN);
+        let files = Files::new(Box::new(open));
+        let mut walk = Walk::new(files, document.layers.len(), own).of(architecture);
         let read = |source| Error::Read { path: path.to_owned(), source };
         let manifest = RootManifest::parse(&walk.manifest().map_err(read)?)?;
         let mut parts = walk.boot().map_err(read)?;

@@ -9,6 +9,7 @@
 //! Source: kernel-config/required.toml, initramfs/modules-default.toml.
 
 mod config;
+mod machine;
 mod modules;
 mod required;
 mod sets;
@@ -24,6 +25,7 @@ use crate::system::{self, BootParts};
 use crate::tree::Tree;
 
 pub use config::unpacked;
+pub(crate) use machine::check_machines;
 pub(crate) use modules::{Files, Modules, given, index_files, initramfs, is_module, joined, network};
 pub use required::Required;
 pub use sets::{ModuleSet, Resolved};
@@ -116,8 +118,11 @@ impl Given {
     pub(crate) fn read(&self, architecture: Architecture) -> Result<Kernel, Error> {
         let image = fs::read(&self.path).map_err(Error::read(&self.path))?;
         let release = kernel_image::check(&self.path.display().to_string(), &image, architecture)?.to_owned();
-        let modules =
-            self.modules.as_ref().map(|folder| Modules::read(folder, Some(&release))).transpose()?;
+        let modules = self
+            .modules
+            .as_ref()
+            .map(|folder| Modules::read(folder, Some(&release), architecture))
+            .transpose()?;
         if let Some(modules) = modules.as_ref().filter(|modules| modules.release != release) {
             return Err(Error::KernelMismatch { kernel: release, modules: modules.release.clone() });
         }

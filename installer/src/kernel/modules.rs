@@ -12,6 +12,7 @@ use flate2::read::GzDecoder;
 use ondisk::Architecture;
 use ondisk::kmod::{Builder, Texts};
 
+use super::machine::check_machines;
 use super::sets::ModuleSet;
 use crate::Error;
 use crate::tree::{Entry, Node, Tree};
@@ -41,17 +42,22 @@ pub(crate) struct Modules {
 
 impl Modules {
     /// Reads a folder of the user's: that of a release, `lib/modules`, or what has one of these in it.
-    pub(super) fn read(folder: &Path, wanted: Option<&str>) -> Result<Self, Error> {
+    pub(super) fn read(
+        folder: &Path,
+        wanted: Option<&str>,
+        architecture: Architecture,
+    ) -> Result<Self, Error> {
         let place = place(folder, wanted)?;
         let release = place.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
         let mut tree = Tree::new();
         tree.load("", &place)?;
         let files = tree.iter().map(|(path, entry)| (path.to_owned(), entry.clone())).collect();
-        Self::new(release, files)
+        Self::new(release, files, architecture)
     }
 
-    /// These files, with an index where they have none.
-    pub(crate) fn new(release: String, mut files: Files) -> Result<Self, Error> {
+    /// These files, with an index where they have none. Modules for other processors are refused.
+    pub(crate) fn new(release: String, mut files: Files, architecture: Architecture) -> Result<Self, Error> {
+        check_machines(&release, &files, architecture)?;
         files.retain(|path, entry| {
             !(LINKS.contains(&path.as_str()) && matches!(entry.node, Node::Symlink(_)))
         });
@@ -247,20 +253,20 @@ mod tests {
         ]);
         std::os::unix::fs::symlink("/usr/src/linux", dir.path().join("lib/modules/6.1/build")).unwrap();
         for place in ["", "lib/modules", "lib/modules/6.1"] {
-            let modules = Modules::read(&dir.path().join(place), None).unwrap();
+            let modules = Modules::read(&dir.path().join(place), None, Architecture::Amd64).unwrap();
             assert_eq!((modules.release.as_str(), modules.texts.dep.as_str()), ("6.1", "kernel/vfat.ko:\n"));
             assert!(!modules.files.contains_key("build") && modules.files.contains_key("modules.alias"));
         }
-        let modules = Modules::read(dir.path(), None).unwrap();
+        let modules = Modules::read(dir.path(), None, Architecture::Amd64).unwrap();
         let content = |path: &str| modules.files[path].content();
         let tree = initramfs(Architecture::Amd64, Some("6.1"), &modules.texts, &content).unwrap();
         assert_eq!(tree.get("lib/modules/6.1/kernel/vfat.ko").unwrap().content().unwrap(), b"module");
         let list = String::from_utf8(tree.get(LOAD_LIST).unwrap().content().unwrap()).unwrap();
         assert!(!list.contains("\nsquashfs"), "{list}");
         fs::create_dir_all(dir.path().join("lib/modules/6.2/kernel")).unwrap();
-        let error = Modules::read(dir.path(), None).unwrap_err().to_string();
+        let error = Modules::read(dir.path(), None, Architecture::Amd64).unwrap_err().to_string();
         assert!(error.contains("several kernels (6.1, 6.2): name the folder of one"), "{error}");
-        assert_eq!(Modules::read(dir.path(), Some("6.2")).unwrap().release, "6.2");
+        assert_eq!(Modules::read(dir.path(), Some("6.2"), Architecture::Amd64).unwrap().release, "6.2");
     }
 
     #[test]
@@ -272,7 +278,7 @@ mod tests {
             ),
             ("6.1/modules.builtin", BUILTIN),
         ]);
-        let modules = Modules::read(dir.path(), None).unwrap();
+        let modules = Modules::read(dir.path(), None, Architecture::Amd64).unwrap();
         let made = |texts: &Texts| {
             network(Architecture::Amd64, "6.1", texts, &|path| Ok(path.as_bytes().to_vec())).unwrap()
         };
@@ -290,7 +296,7 @@ mod tests {
     fn what_cannot_be_indexed_or_mounts_no_root_is_said() {
         let error = |files: &[(&str, &str)]| {
             let dir = folder(files);
-            let modules = Modules::read(dir.path(), None);
+            let modules = Modules::read(dir.path(), None, Architecture::Amd64);
             let made = modules.and_then(|modules| {
                 initramfs(Architecture::Amd64, Some("6.1"), &modules.texts, &|_| Ok(Vec::new()))
             });

@@ -40,12 +40,13 @@ pub(crate) fn for_arm64(stub: &[u8]) -> Vec<u8> {
     stub
 }
 
-/// A module: an ELF file with nothing but `.modinfo`, whose words are parted by blanks.
+/// A module for amd64: an ELF file with nothing but `.modinfo`, whose words are parted by blanks.
 pub(crate) fn module(words: &str) -> Vec<u8> {
     let info: Vec<u8> = words.split(' ').flat_map(|word| [word.as_bytes(), &[0]].concat()).collect();
     let names = b"\0.modinfo\0";
     let mut file = vec![0; 64];
     file[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
+    file[0x12] = 62;
     let table = 64 + info.len() + names.len();
     file[0x28..0x30].copy_from_slice(&(table as u64).to_le_bytes());
     file[0x3a..0x40].copy_from_slice(&[64, 0, 2, 0, 1, 0]);
@@ -57,6 +58,13 @@ pub(crate) fn module(words: &str) -> Vec<u8> {
         header[0x20..0x28].copy_from_slice(&(bytes as u64).to_le_bytes());
         file.extend(header);
     }
+    file
+}
+
+/// The same for arm64.
+pub(crate) fn arm64_module(words: &str) -> Vec<u8> {
+    let mut file = module(words);
+    file[0x12] = 183;
     file
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use installer::custom::{Profile, customise};
+use installer::custom::{Addition, From, Profile, customise};
 use installer::flash::{self, Image, Request, Target};
 use installer::image::{Kind, Platform, Source};
 use ondisk::manifest::RootManifest;
@@ -15,7 +15,7 @@ use qemu_tests::buildah::Buildah;
 use qemu_tests::installer_image::Registry;
 use qemu_tests::node::{BOOT_LIMIT, Transport};
 use qemu_tests::root::Root;
-use qemu_tests::{Bus, Drive, TestNode, Vm};
+use qemu_tests::{Bus, Drive, TestNode, Vm, VmBuilder};
 
 use crate::install::installed_from;
 
@@ -26,7 +26,7 @@ const MAINTENANCE: &str = "upload a configuration with";
 const UPGRADE_LIMIT: Duration = Duration::from_secs(120);
 
 /// A form of the test image, from its installer image.
-fn made(kind: Kind, folder: &Path) -> PathBuf {
+pub(crate) fn made(kind: Kind, folder: &Path) -> PathBuf {
     made_from(&build().test.installer, kind, folder)
 }
 
@@ -54,17 +54,32 @@ pub(crate) fn flashed(image: &Path, bytes: u64) -> PathBuf {
     path
 }
 
-/// The same file in a CD drive, and on a stick that is longer than it: into maintenance mode, by firmware alone.
+/// A file in a CD drive, and one on a stick that is longer than it: into maintenance mode, by firmware alone. Beside the
+/// stick the CD is still in its drive, with the same label and one layer less.
 #[test]
 fn an_iso_starts_from_a_cd_and_from_a_stick() {
     let folder = tempfile::tempdir().unwrap();
-    let iso = made(Kind::Iso, folder.path());
+    let cd = made(Kind::Iso, folder.path());
+    let files = folder.path().join("files");
+    std::fs::create_dir(&files).unwrap();
+    std::fs::write(files.join("words"), "one layer more").unwrap();
+    let addition = Addition { from: From::Folder(files), to: "/usr/share/site".into() };
+    let profile = Profile { additions: vec![addition], ..Profile::default() };
+    let work = tempfile::tempdir().unwrap();
+    let source = Source::open(&build().test.installer, work.path()).unwrap();
+    let source = customise(&source, &profile, work.path(), &mut installer::silent).unwrap();
+    let iso = work.path().join("more.iso");
+    Kind::Iso.build(&source, 512, &iso, &mut installer::silent).unwrap();
     let stick = flashed(&iso, 512 << 20);
-    for (name, drive, root) in [
-        ("iso-cd", Drive::new(&iso, Bus::Cdrom), "root from /dev/sr0 (label BILLET)"),
-        ("iso-stick", Drive::new(&stick, Bus::Usb), "root from /dev/sda (label BILLET)"),
+    for (name, drives, root) in [
+        ("iso-cd", vec![Drive::new(&cd, Bus::Cdrom).boot_index(0)], "root from /dev/sr0 (label BILLET)"),
+        (
+            "iso-stick",
+            vec![Drive::new(&stick, Bus::Usb).boot_index(0), Drive::new(&cd, Bus::Cdrom)],
+            "root from /dev/sda (label BILLET)",
+        ),
     ] {
-        let vm = Vm::builder(name).drive(drive.boot_index(0)).uefi().start().unwrap();
+        let vm = drives.into_iter().fold(Vm::builder(name), VmBuilder::drive).uefi().start().unwrap();
         vm.expect(root, BOOT_LIMIT).unwrap();
         vm.expect(MAINTENANCE, BOOT_LIMIT).unwrap();
     }

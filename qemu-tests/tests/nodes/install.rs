@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use api::proto::machine as proto;
+use installer::image::Kind;
 use proto::lifecycle_service_client::LifecycleServiceClient;
 use proto::lifecycle_service_install_progress::Response;
 use qemu_tests::credentials::{Credentials, HOSTNAME};
@@ -16,6 +17,7 @@ use qemu_tests::rpc::Rpc;
 use qemu_tests::{Bus, Drive, TestNode, VmBuilder, deadline};
 
 use crate::encryption::{BOOT, MACHINE, node_id, passphrase, section};
+use crate::images::made;
 
 /// Everything that an installed disk has, and a little of EPHEMERAL; nearly all of it is a hole.
 const DISK_BYTES: u64 = 4 << 30;
@@ -70,12 +72,15 @@ fn apply(node: &TestNode, config: &str) -> Result<String, String> {
     if output.success { Ok(output.stderr) } else { Err(output.stderr) }
 }
 
+/// The ISO that `image build` makes, in a CD drive, as a board's remote console offers it.
 #[test]
 fn a_blank_machine_becomes_a_node_that_starts_by_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let iso = made(Kind::Iso, folder.path());
     let node = TestNode::builder("install-blank")
-        .transport(Transport::Stick)
+        .transport(Transport::Network)
         .no_config()
-        .machine(|vm, dir| Ok(with_blank(vm, dir)))
+        .machine(move |vm, dir| Ok(with_blank(vm.drive(Drive::new(&iso, Bus::Cdrom)).uefi(), dir)))
         .start()
         .unwrap();
     node.wait_maintenance().unwrap();
@@ -96,7 +101,7 @@ fn a_blank_machine_becomes_a_node_that_starts_by_itself() {
     ] {
         node.vm().expect(line, INSTALL_LIMIT).unwrap();
     }
-    // The stick is still there: it is the firmware's entry that starts the disk.
+    // The CD is still there: it is the firmware's entry that starts the disk.
     node.vm().expect("root from /dev/sda2 (ROOT-A)", INSTALL_LIMIT).unwrap();
     node.vm().expect("machine config: taken from STATE", BOOT_LIMIT).unwrap();
     node.wait_api(BOOT_LIMIT).unwrap();

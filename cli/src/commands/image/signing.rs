@@ -1,6 +1,6 @@
 //! The flags with which images are made for Secure Boot.
 //!
-//! Owns: what they may be combined with.
+//! Owns: what they may be combined with; what is not made of an image that is signed already.
 //! Does not: sign; `installer::secure_boot` does.
 
 use anyhow::{Context as _, Result, bail};
@@ -46,16 +46,13 @@ impl Signing {
     pub(super) fn apply(&self, source: &mut Source, forms: &[Form], from: &str) -> Result<()> {
         let (Some(key), Some(certificate)) = (&self.sign_key, &self.sign_certificate) else {
             tell_of_lost_signature(source, from);
+            if source.is_signed() {
+                let advice = "make it of the image as it was before it was signed";
+                check_covered(forms, &format!("{from} is signed"), advice)?;
+            }
             return check_addons(source);
         };
-        if forms.contains(&Form::Pxe) {
-            bail!(
-                "--sign-key: a folder for iPXE (pxe) has kernel and initramfs as files of their own, which no signature of \
-                 yours covers, so firmware with Secure Boot would not start it: make it without --sign-key, and for such \
-                 machines --kind iso or disk; a UKI (--kind uki), which firmware may load from the network, finds its \
-                 layers on a disk or medium only"
-            );
-        }
+        check_covered(forms, "--sign-key", "make it without --sign-key")?;
         if !forms.iter().any(|form| form.is_signed()) {
             bail!(
                 "--sign-key signs UKI and boot loader, and nothing that is made has them: add uki, iso or disk"
@@ -69,6 +66,19 @@ impl Signing {
         source.enrolment = keys.map(|keys| (keys, self.enrol.into()));
         Ok(source.sign(&signer)?)
     }
+}
+
+/// Refuses a form that would hold a signed image without its signature. `cause`: by what it is signed; `advice`: how to have the
+/// form all the same.
+fn check_covered(forms: &[Form], cause: &str, advice: &str) -> Result<()> {
+    if forms.contains(&Form::Pxe) {
+        bail!(
+            "{cause}: a folder for iPXE (pxe) has kernel and initramfs as files of their own, which no signature of yours \
+             covers, so firmware with Secure Boot would not start it: {advice}, and for such machines --kind iso or disk; a UKI \
+             (--kind uki), which firmware may load from the network, finds its layers on a disk or medium only"
+        );
+    }
+    Ok(())
 }
 
 /// Reads addons for these forms.

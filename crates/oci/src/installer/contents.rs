@@ -9,8 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read};
 use std::path::PathBuf;
 
+use ondisk::Architecture;
+
 use super::{
-    BOOT_FOLDER, Facts, KERNEL, KERNEL_PATHS, LAYER_FOLDER, LAYERS_LABEL, MANIFEST_PATH, PROGRAM_PATH, labels,
+    BOOT_FOLDER, Facts, KERNEL, KERNEL_PATH, LAYER_FOLDER, LAYERS_LABEL, MANIFEST_PATH, PROGRAM_PATH,
+    kernel_path_for, labels,
 };
 use crate::archive::{Bytes, Content, NewImage};
 use crate::files::{File, Files};
@@ -65,6 +68,8 @@ impl Contents {
 /// what of the rest counts. Where somebody made one layer of theirs and ours, none is ours any more.
 pub struct Walk<'o> {
     files: Files<'o>,
+    /// Whose kernel counts of those that were added.
+    architecture: Architecture,
     /// The first image layer that is not ours; `None`: there are none.
     added_from: Option<usize>,
     added: Added,
@@ -79,10 +84,13 @@ struct Added {
     boot: BTreeMap<String, Vec<u8>>,
     removed: BTreeSet<String>,
     kernel: Option<Vec<u8>>,
+    /// For which other machines there is a kernel.
+    foreign: Option<Architecture>,
 }
 
 impl<'o> Walk<'o> {
-    /// A walk that has not begun, over an image with so many layers, of which `own` are ours ([`super::own_layers`]).
+    /// A walk that has not begun, over an image with so many layers, of which `own` are ours ([`super::own_layers`]). The image
+    /// is for machines as this one, or [`Self::of`] others.
     #[must_use]
     pub fn new(files: Files<'o>, layers: usize, own: Option<usize>) -> Self {
         let added_from = own.and_then(|own| match own.cmp(&layers) {
@@ -90,7 +98,13 @@ impl<'o> Walk<'o> {
             Ordering::Equal => None,
             Ordering::Greater => Some(0),
         });
-        Self { files, added_from, added: Added::default(), next: None }
+        Self { files, architecture: Architecture::OWN, added_from, added: Added::default(), next: None }
+    }
+
+    /// The same over an image for these machines.
+    #[must_use]
+    pub fn of(self, architecture: Architecture) -> Self {
+        Self { architecture, ..self }
     }
 
     /// The root manifest, which comes first.
@@ -186,8 +200,10 @@ impl<'o> Walk<'o> {
         while let Some(file) = self.files.next_file()? {
             if file.path == MANIFEST_PATH {
                 self.added.manifest = Some(self.held(&file, MAX_MANIFEST_BYTES)?);
-            } else if KERNEL_PATHS.contains(&file.path.as_str()) {
+            } else if file.path == KERNEL_PATH || file.path == kernel_path_for(self.architecture) {
                 self.added.kernel = Some(self.held(&file, MAX_BOOT_BYTES)?);
+            } else if let Some(foreign) = named_for(&file.path) {
+                self.added.foreign = Some(foreign);
             } else if file.path == INITRAMFS_PATH {
                 return Err(wrong(format!(
                     "has a {INITRAMFS_PATH}, which nothing starts: a node's initramfs is made of the image's parts; add files by \
@@ -205,7 +221,21 @@ impl<'o> Walk<'o> {
                 self.added.boot.insert(name, content);
             }
         }
-        Ok(())
+        match (self.added.foreign, &self.added.kernel) {
+            // One Dockerfile may serve both kinds of machines, and copy both kernels.
+            (Some(foreign), None) => Err(self.not_ours(foreign)),
+            _ => Ok(()),
+        }
+    }
+
+    /// A kernel for other machines alone, which would be passed over without a word.
+    fn not_ours(&self, foreign: Architecture) -> io::Error {
+        let (name, there, own) =
+            (self.architecture.name(), kernel_path_for(foreign), kernel_path_for(self.architecture));
+        wrong(format!(
+            "is for {name} and has a kernel for {} alone, {there}: COPY one for {name} to /{KERNEL_PATH} or /{own} behind FROM",
+            foreign.name()
+        ))
     }
 
     fn held(&mut self, file: &File, limit: u64) -> io::Result<Vec<u8>> {
@@ -222,6 +252,11 @@ impl Read for Walk<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.files.read(buffer)
     }
+}
+
+/// The machines whose kernel lies at this path.
+fn named_for(path: &str) -> Option<Architecture> {
+    Architecture::ALL.into_iter().find(|one| path == kernel_path_for(*one))
 }
 
 fn wrong(what: String) -> io::Error {
@@ -250,16 +285,25 @@ mod tests {
     }
 
     fn walk(image: &NewImage, folder: &std::path::Path, then: impl FnOnce(&mut Walk<'_>)) {
+        walk_of(Architecture::Amd64, image, folder, then);
+    }
+
+    fn walk_of(
+        architecture: Architecture,
+        image: &NewImage,
+        folder: &std::path::Path,
+        then: impl FnOnce(&mut Walk<'_>),
+    ) {
         let path = folder.join("image.tar");
         write(&mut std::fs::File::create(&path).unwrap(), image).unwrap();
         let archive = Archive::open(&path).unwrap();
-        let (manifest, config) = archive.image("amd64").unwrap();
+        let (manifest, config) = archive.image(architecture.name()).unwrap();
         let open = |number: usize| match manifest.layers.get(number) {
             Some(layer) => archive.blob(layer).map(Some).map_err(io::Error::other),
             None => Ok(None),
         };
         let own = super::super::own_layers(&config);
-        then(&mut Walk::new(Files::new(Box::new(open)), manifest.layers.len(), own));
+        then(&mut Walk::new(Files::new(Box::new(open)), manifest.layers.len(), own).of(architecture));
     }
 
     #[test]
@@ -348,6 +392,43 @@ mod tests {
         walk(&initramfs, folder.path(), |walk| {
             assert!(walk.manifest().unwrap_err().to_string().contains("the stage `customization`"));
         });
+    }
+
+    #[test]
+    fn a_kernel_counts_in_images_for_its_machines() {
+        let folder = tempfile::tempdir().unwrap();
+        let (amd64, arm64) = (("usr/install/amd64/vmlinuz", "x86"), ("usr/install/arm64/vmlinuz", "arm"));
+        for (architecture, own, foreign) in
+            [(Architecture::Amd64, amd64, arm64), (Architecture::Arm64, arm64, amd64)]
+        {
+            let name = architecture.name();
+            let image = Contents { architecture: name.to_owned(), ..contents(folder.path()) }.image();
+            let kernel = |added: &[(&str, &str)]| {
+                let mut found = Err(String::new());
+                walk_of(architecture, &built_on(image.clone(), added), folder.path(), |walk| {
+                    found = walk.manifest().map_err(|error| error.to_string()).map(|_| {
+                        assert!(walk.brings_kernel());
+                        walk.boot().unwrap().remove("vmlinuz").unwrap()
+                    });
+                });
+                found
+            };
+            let wanted = Ok(own.1.as_bytes().to_vec());
+            assert_eq!(kernel(&[own]), wanted, "{name}");
+            // Of both, in whichever order.
+            assert_eq!(kernel(&[amd64, arm64]), wanted, "{name}");
+            assert_eq!(kernel(&[arm64, amd64]), wanted, "{name}");
+            assert_eq!(kernel(&[("usr/install/vmlinuz", "any"), foreign]), Ok(b"any".to_vec()), "{name}");
+            let other = if name == "amd64" { "arm64" } else { "amd64" };
+            assert_eq!(
+                kernel(&[foreign]).unwrap_err(),
+                format!(
+                    "the installer image is for {name} and has a kernel for {other} alone, {}: COPY one for {name} to \
+                     /usr/install/vmlinuz or /{} behind FROM",
+                    foreign.0, own.0
+                )
+            );
+        }
     }
 
     /// `buildah bud --squash`: one layer, in the order of names.

@@ -9,6 +9,8 @@ mod contents;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
+use ondisk::Architecture;
+
 use crate::document::Config;
 
 pub use contents::{Contents, Walk};
@@ -32,8 +34,8 @@ pub const BOOT_FOLDER: &str = "billet/boot/";
 /// Folder of the layer files; they come last, in the manifest's order.
 pub const LAYER_FOLDER: &str = "billet/layers/";
 
-/// A kernel that was added, and the same where there are several machines' (spec/machine-facts.md §10).
-pub const KERNEL_PATHS: [&str; 2] = ["usr/install/vmlinuz", "usr/install/amd64/vmlinuz"];
+/// A kernel that was added; [`kernel_path_for`] has where it may lie as well.
+pub const KERNEL_PATH: &str = "usr/install/vmlinuz";
 /// Name of the kernel among the boot parts.
 pub const KERNEL: &str = "vmlinuz";
 /// The program that takes in what was added: only images in Docker's form have it.
@@ -42,6 +44,12 @@ pub const PROGRAM_PATH: &str = "bin/billetctl";
 /// Label and program of Talos' images.
 const TALOS_LABELS: [&str; 2] = ["alpha.talos.dev/version", "dev.talos.version"];
 const TALOS_PROGRAM: &str = "/bin/installer";
+
+/// A kernel that was added for these machines, where there may be several machines' (spec/machine-facts.md §10).
+#[must_use]
+pub fn kernel_path_for(architecture: Architecture) -> String {
+    format!("usr/install/{}/vmlinuz", architecture.name())
+}
 
 /// What an installer image says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]

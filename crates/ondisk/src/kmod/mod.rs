@@ -9,6 +9,7 @@
 
 mod alias;
 mod glob;
+mod machine;
 mod modinfo;
 mod order;
 
@@ -18,6 +19,7 @@ use core::fmt;
 
 pub use alias::AliasTable;
 pub use glob::alias_matches;
+pub use machine::{MACHINE_BYTES, Machine, machine};
 pub use modinfo::{Builder, Texts, modinfo};
 
 /// The text of the index files; one that does not exist is the empty string.

@@ -1,7 +1,8 @@
 //! What a module file says of itself, and the lines of the index that follow from it.
 //!
 //! Owns: the section `.modinfo` of an ELF file, and depmod's lines for a module.
-//! Does not: resolve symbols: since Linux 2.6 a module names the modules that it needs.
+//! Does not: resolve symbols: since Linux 2.6 a module names the modules that it needs; ask which processors it is for
+//! ([`super::machine`]).
 //! Fails by: `None` for what is no 64-bit little-endian ELF file with that section.
 //! Source: elf(5); kernel scripts/mod/modpost.c (`depends=`), include/linux/module.h (`alias=`, `softdep=`).
 
