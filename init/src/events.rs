@@ -4,7 +4,6 @@
 //! named deadline.
 //! Does not: sleep: every wait ends with an event or with its deadline, which is printed.
 
-use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
@@ -12,7 +11,7 @@ use sys::uevent::{MAX_BYTES, field};
 
 use crate::boot::Boot;
 use crate::corruption::Corruption;
-use crate::failure::Failure;
+use crate::failure::{Cause, Failure};
 
 /// How long a device may take to appear: slow USB bridges and RAID controllers need half a minute.
 pub const DEVICE_DEADLINE_NS: u64 = 45 * 1_000_000_000;
@@ -66,8 +65,8 @@ pub fn wait_for<T>(
             return Ok(found);
         }
         if boot.kernel.now_ns() >= deadline {
-            let seconds = DEVICE_DEADLINE_NS / 1_000_000_000;
-            return Err(Failure::reason("wait for", what, format!("not there after {seconds} s")));
+            let cause = Cause::NotThere(DEVICE_DEADLINE_NS / 1_000_000_000);
+            return Err(Failure { operation: "wait for", object: what.to_string(), cause });
         }
         let until = boot.watchdog.next_ns().map_or(deadline, |next| deadline.min(next));
         boot.kernel.wait(Some(until), false).map_err(Failure::at("wait for", what))?;

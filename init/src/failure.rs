@@ -27,6 +27,8 @@ pub enum Cause {
     Errno(Errno),
     /// We did: one clause.
     Reason(String),
+    /// It did not come within so many seconds.
+    NotThere(u64),
 }
 
 impl Failure {
@@ -45,13 +47,14 @@ impl Failure {
         move |errno| Self::errno(operation, object, errno)
     }
 
-    /// The same with what was seen as its reason, if anything was.
+    /// What was seen in its place, if anything was, as the reason of something that did not come. Another failure stays as it
+    /// is.
     #[must_use]
     pub fn explained(self, seen: &[String]) -> Self {
-        if seen.is_empty() {
-            return self;
+        match self.cause {
+            Cause::NotThere(_) if !seen.is_empty() => Self { cause: Cause::Reason(seen.join("; ")), ..self },
+            _ => self,
         }
-        Self { cause: Cause::Reason(seen.join("; ")), ..self }
     }
 
     /// Whether the kernel reported an input/output error: a corrupt block may be behind it.
@@ -66,6 +69,7 @@ impl fmt::Display for Failure {
         match &self.cause {
             Cause::Errno(errno) => write!(f, "{}", Described(*errno)),
             Cause::Reason(reason) => f.write_str(reason),
+            Cause::NotThere(seconds) => write!(f, "not there after {seconds} s"),
         }
     }
 }

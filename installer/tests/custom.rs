@@ -164,8 +164,10 @@ fn the_same_customisation_once_more_is_there_once_and_on_top() {
     let first = Profile {
         remove: vec!["/bin/tool".into()],
         additions: vec![folder(&temp.path().join("files"), &[("opt/site", "one")])],
+        certificates: vec![temp.path().join("authority.pem")],
         ..Profile::default()
     };
+    fs::write(temp.path().join("authority.pem"), CERTIFICATE).unwrap();
     let tool_again = folder(&temp.path().join("tool"), &[("usr/bin/tool", "new")]);
     let second = Profile { additions: vec![tool_again], ..Profile::default() };
     let mut made = base;
@@ -491,6 +493,13 @@ fn an_image_has_an_extension_once() {
     assert!(services.contains("/usr/local/etc/containers/tool.yaml"), "{services}");
     assert!(microcode.contains("do not load the processor microcode"), "{microcode}");
     let refused = |profile: Profile| custom(&made, &profile, dir.path().join("more")).unwrap_err();
+    let files: [(&str, &str); 1] = [("usr/local/bin/twin", "1")];
+    let twins = ["twin-one", "twin-two"].map(|name| extension(name, name, &files));
+    let twin = refused(with(twins.to_vec()));
+    assert!(
+        twin.contains("extension twin-two: its files are those of the extension twin-one: leave one"),
+        "{twin}"
+    );
     let again = refused(with(vec![tools.clone()]));
     assert!(
         again.contains("extension tools: the image has an extension of this name, version 1.0"),

@@ -141,8 +141,9 @@ impl Search {
             }
         }
         if must {
-            let failure = Failure::reason("find root slot on", &format!("/dev/{disk}"), "it has none");
-            return Err(failure.explained(&self.refused));
+            let seen =
+                if self.refused.is_empty() { "it has none".to_string() } else { self.refused.join("; ") };
+            return Err(Failure::reason("find root slot on", &format!("/dev/{disk}"), seen));
         }
         Ok(None)
     }

@@ -64,7 +64,7 @@ fn find_anywhere(boot: &mut Boot<'_>) -> Result<Source, Failure> {
         }
         Ok(media.look(boot)?.map(Found::Medium))
     });
-    let seen = || [disks.refused(), &media.refused()].concat();
+    let seen = || [disks.refused(), media.refused()].concat();
     match found.map_err(|failure| failure.explained(&seen()))? {
         Found::Slot(slot) => disks.settle(boot, slot),
         Found::Medium(source) => Ok(source),

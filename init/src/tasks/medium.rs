@@ -2,8 +2,8 @@
 //!
 //! Owns: finding an ISO 9660 or FAT volume by its label and mounting it below /run, where it stays: the layers on it
 //! are in use as long as the system runs.
-//! Order: a volume with the label is mounted; if it lacks a layer of the manifest, as a stick of another version does, it
-//! is unmounted, said, and the search goes on.
+//! Order: a volume with the label is mounted; if it does not hold the layers of the manifest, as a stick of another version
+//! does not, it is unmounted, said, and the search goes on.
 //! Fails by: listing what had the label and why it is not the root.
 //! Source: ECMA-119 §8.4 (primary volume descriptor), Microsoft FAT specification (boot sector).
 
@@ -11,7 +11,9 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use ondisk::manifest::{LAYER_DIR, Layer};
+use ondisk::manifest::LAYER_DIR;
+use sys::Errno;
+use sys::errno::Described;
 
 use crate::boot::Boot;
 use crate::events;
@@ -37,8 +39,10 @@ struct Device {
 /// A search over all volumes, repeated as they appear.
 pub(super) struct Search<'a> {
     label: &'a str,
-    /// Volumes with the label that are not the root, and why.
-    refused: Vec<(String, String)>,
+    /// What had the label at the last look, and why it is not the root.
+    refused: Vec<String>,
+    /// What of that was ever said.
+    said: Vec<String>,
 }
 
 /// Waits for the medium that holds the layers, and mounts it.
@@ -46,42 +50,38 @@ pub(super) fn find(boot: &mut Boot<'_>, label: &str) -> Result<Source, Failure> 
     let what = format!("a medium labelled {label}");
     let mut search = Search::new(label);
     events::wait_for(boot, &what, |boot| search.look(boot))
-        .map_err(|failure| failure.explained(&search.refused()))
+        .map_err(|failure| failure.explained(search.refused()))
 }
 
 impl<'a> Search<'a> {
     pub(super) fn new(label: &'a str) -> Self {
-        Self { label, refused: Vec::new() }
+        Self { label, refused: Vec::new(), said: Vec::new() }
     }
 
-    /// One look at all volumes; the first that holds the layers stays mounted.
+    /// One look at all volumes; the first that holds the layers stays mounted. The others are tried again at the next look:
+    /// a drive may have another CD by then, and what could not be read may be read.
     pub(super) fn look(&mut self, boot: &mut Boot<'_>) -> Result<Option<Source>, Failure> {
-        let labelled = self.labelled(boot)?;
-        // Another medium may be put into the same drive.
-        self.refused.retain(|(path, _)| labelled.iter().any(|device| device.path == *path));
-        for device in labelled {
-            if self.refused.iter().any(|(path, _)| *path == device.path) {
-                continue;
-            }
+        self.refused.clear();
+        for device in self.labelled(boot)? {
             match self.mount(boot, &device)? {
                 Ok(source) => return Ok(Some(source)),
-                Err(reason) => {
-                    let Device { path, .. } = device;
-                    say!(
-                        boot.kernel,
-                        Level::Warning,
-                        "not the root: {path}: {reason}; looking for another medium"
-                    );
-                    self.refused.push((path, reason));
-                }
+                Err(reason) => self.refuse(boot, format!("{}: {reason}", device.path)),
             }
         }
         Ok(None)
     }
 
-    /// What had the label, and why it is not the root.
-    pub(super) fn refused(&self) -> Vec<String> {
-        self.refused.iter().map(|(path, reason)| format!("{path}: {reason}")).collect()
+    fn refuse(&mut self, boot: &mut Boot<'_>, reason: String) {
+        if !self.said.contains(&reason) {
+            say!(boot.kernel, Level::Warning, "not the root: {reason}; looking for another medium");
+            self.said.push(reason.clone());
+        }
+        self.refused.push(reason);
+    }
+
+    /// Why each volume with the label is not the root.
+    pub(super) fn refused(&self) -> &[String] {
+        &self.refused
     }
 
     fn labelled(&self, boot: &mut Boot<'_>) -> Result<Vec<Device>, Failure> {
@@ -108,15 +108,15 @@ impl<'a> Search<'a> {
             boot.kernel.make_folder(folder, 0o755).map_err(Failure::at("make folder", folder))?;
         }
         if let Err(errno) = boot.kernel.mount(&device.path, MOUNT_POINT, device.kind, OPTIONS, "") {
-            return Ok(Err(format!("it cannot be mounted: {}", sys::errno::Described(errno))));
+            return Ok(Err(format!("it cannot be mounted: {}", Described(errno))));
         }
         let folder = format!("{MOUNT_POINT}{LAYER_DIR}");
-        let Some(layer) = missing(boot, &folder) else {
+        let Some(reason) = mismatch(boot, &folder) else {
             let described = format!("{} (label {})", device.path, self.label);
             return Ok(Ok(Source::Files { folder, described }));
         };
         boot.kernel.unmount(MOUNT_POINT, true).map_err(Failure::at("unmount", MOUNT_POINT))?;
-        Ok(Err(format!("it is of another version: it has no {layer}")))
+        Ok(Err(reason))
     }
 }
 
@@ -132,11 +132,23 @@ fn load_file_system(boot: &mut Boot<'_>, kind: &str) {
     }
 }
 
-/// The first layer of the manifest that the folder lacks, as the path on the medium.
-fn missing(boot: &mut Boot<'_>, folder: &str) -> Option<String> {
-    let names: Vec<String> = boot.manifest.layers.iter().map(Layer::file_name).collect();
-    let name = names.into_iter().find(|name| boot.kernel.status(&format!("{folder}/{name}")).is_err())?;
-    Some(format!("{LAYER_DIR}/{name}"))
+/// Why a folder does not hold the layers of the manifest. That their bytes are right, verity sees to.
+fn mismatch(boot: &mut Boot<'_>, folder: &str) -> Option<String> {
+    for layer in boot.manifest.layers.clone() {
+        let needed = layer.total_bytes();
+        match boot.kernel.status(&format!("{folder}/{}", layer.file_name())) {
+            Ok(status) if status.size_bytes >= needed => {}
+            Ok(status) => {
+                let actual = status.size_bytes;
+                return Some(format!("layer {} is truncated: {actual} of {needed} bytes", layer.name));
+            }
+            Err(Errno::NOENT) => {
+                return Some(format!("layer {} is not there, or of another version", layer.name));
+            }
+            Err(errno) => return Some(format!("layer {}: {}", layer.name, Described(errno))),
+        }
+    }
+    None
 }
 
 /// File system type and label of a device.

@@ -131,8 +131,7 @@ fn no_disk_at_all_within_the_deadline() {
 }
 
 #[test]
-fn no_medium_but_one_of_another_version_and_one_that_cannot_be_mounted() {
-    let layer = root().0.layers[0].file_name();
+fn media_that_are_not_the_root() {
     for (parameters, what) in [
         ("billet.root=label:BILLET", "a medium labelled BILLET"),
         ("", "a disk slot or a medium labelled BILLET with the layers of the manifest"),
@@ -142,10 +141,32 @@ fn no_medium_but_one_of_another_version_and_one_that_cannot_be_mounted() {
         kernel.always_fail.push(("mount /dev/sdb", Errno::IO));
         let text = format!(
             "boot failed: find_layers: wait for {what}: /dev/sdb: it cannot be mounted: EIO (input/output error); \
-             /dev/sr0: it is of another version: it has no /billet/layers/{layer}"
+             /dev/sr0: layer base is not there, or of another version"
         );
         assert_eq!(line(kernel), text);
     }
+    let folder = "/run/billet/medium/billet/layers";
+    let path = format!("{folder}/{}", root().0.layers[1].file_name());
+    let mut kernel = with_medium(machine(""), "BILLET");
+    let bytes = kernel.sizes[&path];
+    kernel.sizes.insert(path, bytes - 1);
+    let text = line(kernel);
+    let wanted = format!("/dev/sr0: layer kernel is truncated: {} of {bytes} bytes", bytes - 1);
+    assert!(text.ends_with(&wanted), "{text}");
+    let mut kernel = with_medium(machine(""), "BILLET");
+    kernel.always_fail.push(("status /run/billet/medium/billet/layers", Errno::IO));
+    let text = line(kernel);
+    assert!(text.ends_with("/dev/sr0: layer base: EIO (input/output error)"), "{text}");
+}
+
+/// What was seen before does not hide what failed.
+#[test]
+fn a_failure_beside_a_disk_of_another_version() {
+    let (mut medium, slot) = (with_medium(machine(""), "BILLET"), vec![0; 8192]);
+    medium.empty = vec!["/dev/sr0"];
+    medium.always_fail.push(("unmount /run/billet/medium", Errno::IO));
+    let text = line(with_disk(medium, "vda", 1, &slot));
+    assert_eq!(text, "boot failed: find_layers: unmount /run/billet/medium: EIO (input/output error)");
 }
 
 #[test]

@@ -26,11 +26,14 @@ pub(super) fn bundle(lower: &Lower, files: &[PathBuf]) -> Result<Vec<u8>, Error>
     appended(lower.content(PATH)?.unwrap_or_default(), files)
 }
 
-/// PEM with the certificates of these files behind it.
+/// PEM with the certificates of these files behind it, but for files that it has whole.
 pub(super) fn appended(mut bundle: Vec<u8>, files: &[PathBuf]) -> Result<Vec<u8>, Error> {
     for path in files {
         let text = fs::read_to_string(path).map_err(Error::read(path))?;
         check(path, &text)?;
+        if String::from_utf8_lossy(&bundle).contains(text.trim()) {
+            continue;
+        }
         if !bundle.is_empty() && !bundle.ends_with(b"\n") {
             bundle.push(b'\n');
         }

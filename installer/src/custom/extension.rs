@@ -147,7 +147,7 @@ fn conflict(
 }
 
 /// Whether a layer's name is not an extension's.
-fn is_own(name: &str) -> bool {
+pub(super) fn is_own(name: &str) -> bool {
     let numbered = name.rsplit_once('-').filter(|(_, number)| number.bytes().all(|b| b.is_ascii_digit()));
     OWN_LAYERS.contains(&numbered.map_or(name, |(kind, _)| kind))
 }

@@ -90,7 +90,7 @@ fn extended(
         let tree = placed(&lower, entries, &[])?;
         let mut layers = source.system.manifest.layers.clone();
         let spec = Spec { zstd_level: ZSTD_LEVEL, ..Spec::new(&extension.name, &extension.version) };
-        put_on_top(&mut layers, layer::build(&tree, &spec, work, progress)?);
+        put_on_top(&mut layers, layer::build(&tree, &spec, work, progress)?)?;
         let manifest = stack(&source.system.manifest.version, layers)?;
         source = source.with(System { manifest, boot });
     }
@@ -141,7 +141,7 @@ fn changed(
             let kernel_release = kernel_release.as_deref();
             let version = &source.system.manifest.version;
             let spec = Spec { zstd_level: ZSTD_LEVEL, kernel_release, ..Spec::new(kind, version) };
-            put_on_top(&mut layers, layer::build(&tree, &spec, work, progress)?);
+            put_on_top(&mut layers, layer::build(&tree, &spec, work, progress)?)?;
         }
     }
     let manifest: RootManifest = stack(&source.system.manifest.version, layers)?;
@@ -168,7 +168,7 @@ pub(crate) fn settle_kernel(mut source: Source) -> Result<Source, Error> {
     let mut layers = source.system.manifest.layers.clone();
     let version = &source.system.manifest.version;
     let spec = Spec { zstd_level: 1, ..Spec::new("vmlinuz", version) };
-    put_on_top(&mut layers, layer::build(&tree, &spec, &source.layers, &mut crate::silent)?);
+    put_on_top(&mut layers, layer::build(&tree, &spec, &source.layers, &mut crate::silent)?)?;
     let manifest = stack(version, layers)?;
     let boot = source.system.boot.clone();
     Ok(source.with(System { manifest, boot }))
@@ -267,11 +267,20 @@ fn gather(layers: &[Layer], from: &Path, to: &Path) -> Result<(), Error> {
 }
 
 /// Puts a layer on top, under a name that is free. One of the same content goes: what lies below it shows through this
-/// one as it did, and layer files are named by their content, so each can be there but once.
-fn put_on_top(layers: &mut Vec<Layer>, mut layer: Layer) {
-    layers.retain(|other| other.root_hash != layer.root_hash);
-    layer.name = free_name(layers, &layer.name);
+/// one as it did, and layer files are named by their content, so each can be there but once. An extension keeps its name.
+fn put_on_top(layers: &mut Vec<Layer>, layer: Layer) -> Result<(), Error> {
+    let same = layers.iter().position(|other| other.root_hash == layer.root_hash).map(|at| layers.remove(at));
+    let layer = match same.filter(|same| !extension::is_own(&same.name)) {
+        Some(there) if extension::is_own(&layer.name) => there,
+        Some(there) => {
+            let reason =
+                format!("its files are those of the extension {}: leave one of the two out", there.name);
+            return Err(Error::Extension { name: layer.name, reason });
+        }
+        None => Layer { name: free_name(layers, &layer.name), ..layer },
+    };
     layers.push(layer);
+    Ok(())
 }
 
 /// `custom`, `custom-2`, …
