@@ -6,7 +6,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -146,27 +146,53 @@ fn keys(text: &str) -> Vec<String> {
     expected.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
+/// The keys that a profile has, each with its table's line as [`keys`] takes it; a table is a key of the root besides.
+fn shown(text: &str) -> BTreeSet<(String, String)> {
+    let (mut table, mut shown) = (String::new(), BTreeSet::new());
+    for line in text.lines() {
+        if line.starts_with('[') {
+            let head = line.split('#').next().unwrap().trim_end();
+            table = format!("{head}\n");
+            shown.insert((String::new(), head.trim_matches(['[', ']']).to_owned()));
+        } else if let Some((key, _)) = line.split_once(" = ").filter(|_| !line.starts_with('#')) {
+            shown.insert((table.clone(), key.to_owned()));
+        }
+    }
+    shown
+}
+
+#[test]
+fn keys_of_one_name_are_told_apart_by_table() {
+    let found =
+        shown("# a = 1\nconfig = \"[\"  # b = 2\n\n[kernel]    # another\npath = 1\n[[add]]\nto = 1\n");
+    let wanted = [("", "add"), ("", "config"), ("", "kernel"), ("[[add]]\n", "to"), ("[kernel]\n", "path")];
+    assert_eq!(found, wanted.map(|(table, key)| (table.to_owned(), key.to_owned())).into());
+}
+
 #[test]
 fn every_profile_is_accepted_and_the_pages_name_every_key() {
     let blocks: Vec<Block> = all_blocks().into_iter().filter(|block| block.language == "toml").collect();
-    let mut named = String::new();
+    let (mut named, mut renamed) = (BTreeSet::new(), 0);
     for block in &blocks {
         let read = profile(&block.text).unwrap_or_else(|error| panic!("{}: {error}", block.place));
         assert!(!read.is_empty(), "{} asks for nothing", block.place);
-        named.push_str(&block.text);
+        named.append(&mut shown(&block.text));
+        // What the test would be blind without.
+        let other = block.text.replace("config-key = ", "configs-key = ");
+        if other != block.text {
+            assert!(profile(&other).unwrap_err().contains("unknown field `configs-key`"), "{}", block.place);
+            renamed += 1;
+        }
     }
+    assert!(renamed > 0, "no page shows the key config-key");
     for table in ["", "[kernel]\n", "[[add]]\n"] {
         let keys = keys(table);
         assert!(keys.len() >= 3, "{table}: {keys:?}");
         for key in keys {
-            let shown = [format!("{key} = "), format!("[{key}]"), format!("[[{key}]]")];
-            let is_named = named.lines().any(|line| shown.iter().any(|shown| line.starts_with(shown)));
+            let is_named = named.contains(&(table.to_owned(), key.clone()));
             assert!(is_named, "no page shows the key {key} of a profile{}", table.trim_end());
         }
     }
-    // What the test would be blind without.
-    let renamed = named.replace("config-key = ", "configs-key = ");
-    assert!(profile(&renamed).unwrap_err().contains("unknown field `configs-key`"));
 }
 
 /// Those of the guides are in the pages, and the pages have no others; `distribution` is the tests' own.

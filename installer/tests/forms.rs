@@ -533,7 +533,7 @@ fn fetched(registry: &Registry, tag: usize) -> Vec<u8> {
     let settings = Settings { mirrors: [("r.example".to_owned(), mirror)].into(), ..Settings::default() };
     let reference = format!("r.example/billet/installer:{tag}").parse().unwrap();
     let client = std::sync::Arc::new(Client::new(reference, settings, Patience::default()).unwrap());
-    let image = runtime.block_on(client.image("amd64")).unwrap();
+    let image = runtime.block_on(client.image(Architecture::Amd64.name())).unwrap();
     let layers = image.manifest.layers.clone();
     let (handle, count) = (runtime.handle().clone(), layers.len());
     let open = move |number: usize| {
@@ -542,7 +542,7 @@ fn fetched(registry: &Registry, tag: usize) -> Vec<u8> {
     };
     let files = oci::files::Files::new(Box::new(open));
     let own = oci::installer::own_layers(&image.config);
-    let mut walk = oci::installer::Walk::new(files, count, own);
+    let mut walk = oci::installer::Walk::new(files, Architecture::Amd64, count, own);
     let manifest = walk.manifest().unwrap();
     walk.boot().unwrap();
     walk.finish().unwrap();

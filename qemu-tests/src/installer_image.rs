@@ -54,7 +54,8 @@ impl Parts {
             Some(layer) => archive.blob(layer).map(Some).map_err(std::io::Error::other),
             None => Ok(None),
         };
-        let mut walk = Walk::new(Files::new(Box::new(open)), manifest.layers.len(), None);
+        let mut walk =
+            Walk::new(Files::new(Box::new(open)), ondisk::Architecture::Amd64, manifest.layers.len(), None);
         let manifest = RootManifest::parse(&walk.manifest()?)
             .map_err(|error| anyhow::anyhow!("the built installer image: {error}"))?;
         let boot = walk.boot()?.into_iter().collect();

@@ -7,12 +7,17 @@ use std::io;
 use std::time::Duration;
 
 use rustix::io::Errno;
+use tokio::time::Instant;
 
 use crate::Event;
 use crate::server::Tell;
 
 /// Until the system may have something to give again: who waits for an answer notices little of it.
 const PAUSE: Duration = Duration::from_millis(200);
+
+/// Without a trouble that lasts for so long, it is over, and told again when it comes back: at its limit a host takes one
+/// machine, refuses the next one, and so on many times a second.
+const OVER: Duration = Duration::from_secs(10);
 
 /// Whom an error concerns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,14 +57,14 @@ fn class(error: &io::Error) -> Class {
 #[derive(Debug)]
 pub(crate) struct Patience {
     by: &'static str,
-    /// Whether the trouble that lasts was told.
-    is_told: bool,
+    /// When the trouble that lasts, which was told, was last met.
+    troubled: Option<Instant>,
 }
 
 impl Patience {
     /// For a socket of this protocol.
     pub(crate) fn new(by: &'static str) -> Self {
-        Self { by, is_told: false }
+        Self { by, troubled: None }
     }
 
     /// What came of asking the socket. `None`: something that passes, which was told; ask again.
@@ -68,10 +73,7 @@ impl Patience {
     /// What ends the socket for everybody.
     pub(crate) async fn hear<T>(&mut self, heard: io::Result<T>, tell: &Tell) -> io::Result<Option<T>> {
         let error = match heard {
-            Ok(heard) => {
-                self.is_told = false;
-                return Ok(Some(heard));
-            }
+            Ok(heard) => return Ok(Some(heard)),
             Err(error) => error,
         };
         let class = class(&error);
@@ -81,11 +83,12 @@ impl Patience {
         let said =
             Event::Unheard { by: self.by, reason: error.to_string(), lasts: class == Class::Resources };
         match class {
-            // It is tried five times a second, and said once.
-            Class::Resources if self.is_told => {}
             Class::Resources => {
-                self.is_told = true;
-                tell(said);
+                // It is tried five times a second, and said once.
+                let before = self.troubled.replace(Instant::now());
+                if before.is_none_or(|before| before.elapsed() >= OVER) {
+                    tell(said);
+                }
             }
             Class::OneMachine | Class::Socket => tell(said),
         }
@@ -99,8 +102,6 @@ impl Patience {
 #[cfg(test)]
 mod tests {
     use std::sync::{Arc, Mutex};
-
-    use tokio::time::Instant;
 
     use super::*;
 
@@ -123,7 +124,14 @@ mod tests {
             }
         }
         assert!(began.elapsed() >= PAUSE * 12, "no processor is kept busy with it");
+        // A host at its limit hears one now and then.
+        for _ in 0..100 {
+            assert_eq!(patience.hear(Ok(()), &tell).await.unwrap(), Some(()));
+            assert_eq!(patience.hear(error(Errno::MFILE), &tell).await.unwrap(), None);
+        }
+        assert_eq!(told.lock().unwrap().len(), 2, "{told:?}");
         assert_eq!(patience.hear(Ok(()), &tell).await.unwrap(), Some(()));
+        tokio::time::sleep(OVER).await;
         assert_eq!(patience.hear(error(Errno::MFILE), &tell).await.unwrap(), None);
         let told = told.lock().unwrap().clone();
         let [aborted, full, again] = &told[..] else { panic!("{told:?}") };

@@ -33,6 +33,9 @@ pub struct Disk {
     pub model: String,
     /// Serial number; empty if it tells none.
     pub serial: String,
+    /// Whether another disk that is here tells the same serial number, model and size: sticks of one batch, slots of one
+    /// card reader.
+    pub has_twin: bool,
     /// Whether it can be taken out: a stick, a card, a disk on USB.
     pub is_removable: bool,
     /// Whether it takes no writes.
@@ -54,15 +57,15 @@ impl Disk {
         Path::new("/dev").join(&self.name)
     }
 
-    /// What tells it from other disks. The kernel's name is part of it only where there is no serial number: a stick that
+    /// What tells it from other disks. The kernel's name is part of it only where the serial number does not: a stick that
     /// is put back often has another name.
     #[must_use]
     pub fn identity(&self) -> String {
-        let Self { name, bytes, model, serial, .. } = self;
-        match serial.as_str() {
-            "" => format!("named {name}, {bytes} bytes, {model}"),
-            serial => format!("serial {serial}, {bytes} bytes, {model}"),
+        let Self { name, bytes, model, serial, has_twin, .. } = self;
+        if *has_twin || serial.is_empty() {
+            return format!("named {name}, {bytes} bytes, {model}");
         }
+        format!("serial {serial}, {bytes} bytes, {model}")
     }
 
     /// Why it is not written to; `force` overrules what a person may overrule.
@@ -104,6 +107,7 @@ pub fn list(root: &Path) -> Result<Vec<Disk>, Error> {
         }
     }
     disks.sort_by(|a, b| a.name.cmp(&b.name));
+    mark_twins(&mut disks);
     Ok(disks)
 }
 
@@ -127,6 +131,14 @@ pub fn at(root: &Path, path: &Path) -> Result<Option<Disk>, Error> {
     })
 }
 
+/// Before it all go by their serial numbers.
+fn mark_twins(disks: &mut [Disk]) {
+    let identities: Vec<_> = disks.iter().map(Disk::identity).collect();
+    for (disk, own) in disks.iter_mut().zip(&identities) {
+        disk.has_twin = identities.iter().filter(|other| *other == own).count() > 1;
+    }
+}
+
 fn look(folder: &Path, name: String, users: &Users) -> Disk {
     let number = |file: &str| text(&folder.join(file)).parse::<u64>().unwrap_or(0);
     let device = fs::canonicalize(folder.join("device")).unwrap_or_default();
@@ -143,6 +155,7 @@ fn look(folder: &Path, name: String, users: &Users) -> Disk {
         sector_bytes: u32::try_from(number("queue/logical_block_size")).unwrap_or(0),
         model: format!("{vendor} {model}").trim().to_owned(),
         serial: serial(folder, &device),
+        has_twin: false,
         is_removable: number("removable") == 1 || on_usb || is_card,
         is_read_only: number("ro") == 1,
         uses,
@@ -317,6 +330,41 @@ mod tests {
         let before = identity("sdd");
         rename("sdd", "sdb");
         assert_ne!(identity("sdb"), before);
+    }
+
+    /// Each has a note of its own then: the first that is done takes its own away.
+    #[test]
+    fn two_that_tell_the_same_are_told_apart_by_name() {
+        let root = machine();
+        let block = root.path().join("sys/block");
+        let put = |name: &str, file: &str, text: &str| fs::write(block.join(name).join(file), text).unwrap();
+        let identities = || {
+            let disks = list(root.path()).unwrap();
+            let sticks = disks.iter().filter(|disk| disk.is_removable);
+            sticks.map(Disk::identity).collect::<Vec<_>>()
+        };
+        let alone = identities();
+        assert_eq!(alone, ["serial 4C53, 30720000 bytes, ACME Model sdb"]);
+        // The other slot of a card reader: no card, then one.
+        for (file, text) in [("device/serial", "4C53"), ("device/model", "Model sdb")] {
+            put("sdc", file, text);
+        }
+        assert_eq!(identities(), alone);
+        put("sdc", "size", "60000");
+        let named = ["sdb", "sdc"].map(|name| format!("named {name}, 30720000 bytes, ACME Model sdb"));
+        assert_eq!(identities(), named);
+        for (file, same, other) in [
+            ("size", "60000", "60001"),
+            ("device/model", "Model sdb", "Other"),
+            ("device/serial", "4C53", "4"),
+        ] {
+            put("sdc", file, other);
+            let [first, second] = &identities()[..] else { panic!() };
+            assert_eq!(first, &alone[0], "{file}");
+            assert!(second.starts_with("serial "), "{second}");
+            put("sdc", file, same);
+        }
+        assert_eq!(identities(), named);
     }
 
     #[test]

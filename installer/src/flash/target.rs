@@ -233,7 +233,7 @@ mod tests {
             assert!(error.contains("it is the image itself"), "{error}");
         }
         let device = |backing_file| {
-            let (name, model, serial) = ("loop7".to_owned(), String::new(), String::new());
+            let (name, model, serial, has_twin) = ("loop7".to_owned(), String::new(), String::new(), false);
             let (is_removable, is_read_only, is_system, zeroes_at_once) = (false, false, false, true);
             let (bytes, sector_bytes, uses) = (2 << 20, 512, Vec::new());
             Target::Disk(Disk {
@@ -242,6 +242,7 @@ mod tests {
                 sector_bytes,
                 model,
                 serial,
+                has_twin,
                 is_removable,
                 is_read_only,
                 uses,

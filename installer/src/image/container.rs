@@ -13,6 +13,9 @@ use std::path::Path;
 
 use ondisk::manifest::Layer;
 
+/// What a program is for that is put into an image.
+pub use ondisk::kmod::{Machine, machine};
+
 use super::Source;
 use crate::custom::{self, Addition, From, Profile};
 use crate::system::{BootParts, names};

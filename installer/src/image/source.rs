@@ -144,7 +144,7 @@ impl Source {
         // An image that says nothing of machines is one for those like this.
         let architecture = Architecture::named(&config.architecture).unwrap_or(Architecture::OWN);
         let files = Files::new(Box::new(open));
-        let mut walk = Walk::new(files, document.layers.len(), own).of(architecture);
+        let mut walk = Walk::new(files, architecture, document.layers.len(), own);
         let read = |source| Error::Read { path: path.to_owned(), source };
         let manifest = RootManifest::parse(&walk.manifest().map_err(read)?)?;
         let mut parts = walk.boot().map_err(read)?;

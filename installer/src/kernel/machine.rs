@@ -9,16 +9,26 @@ use flate2::read::GzDecoder;
 use lzma_rust2::XzReader;
 use ondisk::Architecture;
 use ondisk::kmod::{MACHINE_BYTES, Machine, machine};
-use std::io::{self, Read as _};
+use std::fs::File;
+use std::io::{self, BufReader, Read};
 
 use super::modules::{Files, is_module};
 use crate::Error;
+use crate::tree::Node;
+
+/// Packed bytes that the first [`MACHINE_BYTES`] come out of: a chunk of LZMA2 has 64 KiB at most (kernel
+/// lib/xz/xz_dec_lzma2.c), a block of zstd 128 KiB (RFC 8878, 3.1.1.2.4), and headers are short.
+const MOST_PACKED_BYTES: u64 = 256 << 10;
 
 /// Refuses modules among these files of a release that are for other processors.
 pub(crate) fn check_machines(release: &str, files: &Files, architecture: Architecture) -> Result<(), Error> {
     for (path, entry) in files.iter().filter(|(path, _)| is_module(path)) {
-        let stored = entry.content()?;
-        let found = head(path, &stored).ok().and_then(|head| machine(&head));
+        let head = match &entry.node {
+            Node::Bytes(stored) => head(path, stored.as_slice()),
+            Node::File(host) => head(path, BufReader::new(File::open(host).map_err(Error::read(host))?)),
+            Node::Dir | Node::Symlink(_) | Node::CharDevice(..) | Node::BlockDevice(..) => continue,
+        };
+        let found = head.ok().and_then(|head| machine(&head));
         if let Some(found) = found.filter(|found| *found != Machine::Of(architecture)) {
             let wanted = architecture.name();
             let reason = format!(
@@ -30,9 +40,9 @@ pub(crate) fn check_machines(release: &str, files: &Files, architecture: Archite
     Ok(())
 }
 
-/// The first bytes of a module, unpacked.
-fn head(path: &str, stored: &[u8]) -> io::Result<Vec<u8>> {
-    let mut head = Vec::new();
+/// The first bytes of a module, unpacked. No more than [`MOST_PACKED_BYTES`] of it are read.
+fn head(path: &str, stored: impl Read) -> io::Result<Vec<u8>> {
+    let (mut head, stored) = (Vec::new(), stored.take(MOST_PACKED_BYTES));
     let limit = MACHINE_BYTES as u64;
     match path.rsplit('.').next() {
         Some("zst") => zstd::Decoder::new(stored)?.take(limit).read_to_end(&mut head)?,
@@ -43,10 +53,11 @@ fn head(path: &str, stored: &[u8]) -> io::Result<Vec<u8>> {
     Ok(head)
 }
 
-fn xz_head(stored: &[u8]) -> io::Result<Vec<u8>> {
-    let mut head = vec![0; MACHINE_BYTES];
+fn xz_head(mut stored: impl Read) -> io::Result<Vec<u8>> {
+    let (mut head, mut packed) = (vec![0; MACHINE_BYTES], Vec::new());
+    stored.read_to_end(&mut packed)?;
     // Init has this crate without std, whose trait it brings itself.
-    let read = lzma_rust2::Read::read_exact(&mut XzReader::new(stored, false), &mut head);
+    let read = lzma_rust2::Read::read_exact(&mut XzReader::new(packed.as_slice(), false), &mut head);
     read.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, format!("{error:?}")))?;
     Ok(head)
 }
@@ -56,7 +67,7 @@ mod tests {
     use std::io::Write as _;
 
     use super::*;
-    use crate::tree::{Entry, Node};
+    use crate::tree::Entry;
 
     /// What `xz --check=crc32 --lzma2=dict=1MiB` (5.4.1), as the kernel's makefiles have it, makes of [`header`] with 183.
     const XZ_ARM64: &[u8] = &[
@@ -112,6 +123,31 @@ mod tests {
         checked("vfat.ko.xz", XZ_ARM64, Architecture::Arm64).unwrap();
         let error = checked("vfat.ko.xz", XZ_ARM64, Architecture::Amd64).unwrap_err();
         assert!(error.contains("kernel/fs/vfat.ko.xz is for arm64, and the image is for amd64"), "{error}");
+    }
+
+    #[test]
+    fn only_the_head_of_a_file_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let zst = zstd::encode_all(&header(183)[..], 3).unwrap();
+        for (name, content) in [
+            ("a.ko", header(183)),
+            ("a.ko.gz", gzip(&header(183))),
+            ("a.ko.xz", XZ_ARM64.to_vec()),
+            ("a.ko.zst", zst),
+        ] {
+            let host = folder.path().join(name);
+            std::fs::write(&host, content).unwrap();
+            // With holes, and longer than any memory.
+            File::options().write(true).open(&host).unwrap().set_len(4 << 40).unwrap();
+            let files = Files::from([(name.to_owned(), Entry::new(0o644, Node::File(host)))]);
+            check_machines("6.13.0-own", &files, Architecture::Arm64).unwrap();
+            let error = check_machines("6.13.0-own", &files, Architecture::Amd64).unwrap_err().to_string();
+            assert!(error.contains(&format!("module {name} is for arm64")), "{error}");
+        }
+        let missing = Entry::new(0o644, Node::File(folder.path().join("none")));
+        let files = Files::from([("b.ko".to_owned(), missing)]);
+        let error = check_machines("6.13.0-own", &files, Architecture::Arm64).unwrap_err();
+        assert!(matches!(error, Error::Read { .. }), "{error}");
     }
 
     #[test]

@@ -140,7 +140,7 @@ impl Blobs {
                 Place::Archive(archive) => archive.blob(&layer).map(Some).map_err(io::Error::other),
             }
         };
-        Walk::new(Files::new(Box::new(open)), self.layers.len(), self.own)
+        Walk::new(Files::new(Box::new(open)), Architecture::OWN, self.layers.len(), self.own)
     }
 }
 

@@ -8,6 +8,7 @@ fn stick() -> Disk {
         sector_bytes: 512,
         model: "ACME Stick".into(),
         serial: "4C53".into(),
+        has_twin: false,
         is_removable: true,
         is_read_only: false,
         uses: Vec::new(),

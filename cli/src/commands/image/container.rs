@@ -6,7 +6,7 @@
 use crate::output::bytes_si;
 use anyhow::{Context as _, Result, bail, ensure};
 use installer::image::Architecture;
-use installer::image::container::{self, REMOVE};
+use installer::image::container::{self, Machine, REMOVE, machine};
 use std::{
     fs::File,
     io::Read as _,
@@ -19,9 +19,6 @@ const SELF: &str = "/proc/self/exe";
 const HEAD_BYTES: u64 = 4096;
 /// The interpreter's path stands there.
 const LOADER: &[u8] = b"/ld-linux";
-const ELF_MAGIC: &[u8] = b"\x7fELF";
-/// The machine's number, 2 bytes.
-const MACHINE_AT: usize = 18;
 
 /// billetctl for an image for these machines, which has nothing that it could be linked with: the one that is named, else
 /// this program.
@@ -33,11 +30,10 @@ pub(super) fn program(named: Option<&Path>, architecture: Architecture) -> Resul
     let name = if named.is_some() { path.display().to_string() } else { "this billetctl".to_owned() };
     let Some(machine) = machine(&head) else { bail!("{name} is no program for Linux") };
     ensure!(
-        machine == Some(architecture),
-        "--kind docker puts billetctl into the image, which is for {0}, and {name} is for {1}: name one for {0} with \
+        machine == Machine::Of(architecture),
+        "--kind docker puts billetctl into the image, which is for {0}, and {name} is for {machine}: name one for {0} with \
          --billetctl (`cargo xtask build --arch {0}` makes it), or use --kind installer",
-        architecture.name(),
-        machine.map_or("other machines", Architecture::name)
+        architecture.name()
     );
     ensure!(
         !head.windows(LOADER.len()).any(|window| window == LOADER),
@@ -45,19 +41,6 @@ pub(super) fn program(named: Option<&Path>, architecture: Architecture) -> Resul
          target/billet/billetctl"
     );
     Ok(path.to_owned())
-}
-
-/// The processors that a program is for, where they are among those of images; outer `None`: it is no program.
-fn machine(head: &[u8]) -> Option<Option<Architecture>> {
-    if !head.starts_with(ELF_MAGIC) {
-        return None;
-    }
-    let number = head.get(MACHINE_AT..MACHINE_AT + 2)?;
-    Some(match u16::from_le_bytes(number.try_into().ok()?) {
-        62 => Some(Architecture::Amd64),
-        183 => Some(Architecture::Arm64),
-        _ => None,
-    })
 }
 
 /// In the container of an image that is built on ours.
@@ -87,8 +70,9 @@ mod tests {
 
     fn file(folder: &Path, machine: u16, more: &[u8]) -> PathBuf {
         let path = folder.join(format!("program-{machine}"));
-        let mut bytes = ELF_MAGIC.to_vec();
-        bytes.resize(MACHINE_AT, 0);
+        let mut bytes = b"\x7fELF".to_vec();
+        // To `e_machine` (elf(5)).
+        bytes.resize(18, 0);
         bytes.extend(machine.to_le_bytes());
         bytes.extend(more);
         std::fs::write(&path, bytes).unwrap();
@@ -102,7 +86,10 @@ mod tests {
         assert_eq!(program(Some(&arm64), Architecture::Arm64).unwrap(), arm64);
         let refused = |path: &Path| program(Some(path), Architecture::Arm64).unwrap_err().to_string();
         assert!(refused(&file(dir.path(), 62, b"")).contains("is for amd64: name one for arm64"));
-        assert!(refused(&file(dir.path(), 243, b"")).contains("is for other machines"));
+        assert!(
+            refused(&file(dir.path(), 243, b""))
+                .contains("is for other processors (number 243 of ELF): name")
+        );
         assert!(
             refused(&file(dir.path(), 183, b"/lib/ld-linux-aarch64.so.1")).contains("linked with libraries")
         );

@@ -89,22 +89,16 @@ struct Added {
 }
 
 impl<'o> Walk<'o> {
-    /// A walk that has not begun, over an image with so many layers, of which `own` are ours ([`super::own_layers`]). The image
-    /// is for machines as this one, or [`Self::of`] others.
+    /// A walk that has not begun, over an image for these machines with so many layers, of which `own` are ours
+    /// ([`super::own_layers`]).
     #[must_use]
-    pub fn new(files: Files<'o>, layers: usize, own: Option<usize>) -> Self {
+    pub fn new(files: Files<'o>, architecture: Architecture, layers: usize, own: Option<usize>) -> Self {
         let added_from = own.and_then(|own| match own.cmp(&layers) {
             Ordering::Less => Some(own),
             Ordering::Equal => None,
             Ordering::Greater => Some(0),
         });
-        Self { files, architecture: Architecture::OWN, added_from, added: Added::default(), next: None }
-    }
-
-    /// The same over an image for these machines.
-    #[must_use]
-    pub fn of(self, architecture: Architecture) -> Self {
-        Self { architecture, ..self }
+        Self { files, architecture, added_from, added: Added::default(), next: None }
     }
 
     /// The root manifest, which comes first.
@@ -303,7 +297,7 @@ mod tests {
             None => Ok(None),
         };
         let own = super::super::own_layers(&config);
-        then(&mut Walk::new(Files::new(Box::new(open)), manifest.layers.len(), own).of(architecture));
+        then(&mut Walk::new(Files::new(Box::new(open)), architecture, manifest.layers.len(), own));
     }
 
     #[test]

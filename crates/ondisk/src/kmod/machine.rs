@@ -1,4 +1,4 @@
-//! Which processors a module file is for.
+//! Which processors a module file is for, or a program.
 //!
 //! Owns: the field `e_machine` of an ELF header, of 32 and 64 bits and in both orders of bytes: what is for other machines
 //! should be called so, whatever it is.
@@ -35,14 +35,14 @@ pub enum Machine {
     Other(u16),
 }
 
-/// Which processors a module is for, by the first [`MACHINE_BYTES`] of its file, unpacked.
+/// Which processors an ELF file is for, by its first [`MACHINE_BYTES`], unpacked.
 #[must_use]
-pub fn machine(module: &[u8]) -> Option<Machine> {
-    if !module.starts_with(MAGIC) {
+pub fn machine(file: &[u8]) -> Option<Machine> {
+    if !file.starts_with(MAGIC) {
         return None;
     }
-    let number = le16(module, MACHINE_AT)?;
-    let is_swapped = bytes(module, ORDER_AT, 1)? == [HIGHEST_FIRST];
+    let number = le16(file, MACHINE_AT)?;
+    let is_swapped = bytes(file, ORDER_AT, 1)? == [HIGHEST_FIRST];
     Some(match if is_swapped { number.swap_bytes() } else { number } {
         X86_64 => Machine::Of(Architecture::Amd64),
         AARCH64 => Machine::Of(Architecture::Arm64),
