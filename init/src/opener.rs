@@ -21,7 +21,7 @@ use sys::errno::Described;
 use tpm::{Sealed, Transport};
 use unlock::{
     Candidate, IdentityError, KeyKind, Kind, Machine, MapError, Outcome, Plan, Record, Refused, SealedKey,
-    Secret, Volume, available_kib, passphrase,
+    Secret, Volume, available_kib,
 };
 
 use crate::kernel::{Kernel, Level};
@@ -141,9 +141,9 @@ fn try_keys(
     Ok((outcome, sealed, header))
 }
 
-/// What the TPM gives for a slot.
+/// The passphrase of a slot, which the TPM gives.
 fn unsealed(kernel: &mut dyn Kernel, slot: u8, sealed: Option<SealedKey>) -> Result<Candidate, Refused> {
-    let key = unseal(kernel, sealed).map(|key| passphrase(&key, None));
+    let key = unseal(kernel, sealed);
     let kind = KeyKind::Tpm;
     match key {
         Ok(secret) => Ok(Candidate { slot, kind, secret }),
@@ -152,15 +152,16 @@ fn unsealed(kernel: &mut dyn Kernel, slot: u8, sealed: Option<SealedKey>) -> Res
 }
 
 fn unseal(kernel: &mut dyn Kernel, sealed: Option<SealedKey>) -> Result<Secret, String> {
-    let sealed = sealed.filter(|sealed| sealed.kind == KeyKind::Tpm).ok_or("its slot has no sealed key")?;
-    let sealed = Sealed::from_json(&sealed.fields).map_err(|error| error.to_string())?;
+    let held = sealed.filter(|sealed| sealed.kind == KeyKind::Tpm).ok_or("its slot has no sealed key")?;
+    held.check(STATE)?;
+    let sealed = Sealed::from_json(&held.fields).map_err(|error| error.to_string())?;
     // All of it before the first command: the kernel cannot be asked for both at once.
     let mut seed = Secret::new(alloc::vec![0; SEED_BYTES]);
     kernel.chance(&mut seed).map_err(|errno| format!("random numbers: {}", Described(errno)))?;
     let mut seed = seed.iter().copied();
     let mut chance = |bytes: &mut [u8]| bytes.iter_mut().for_each(|byte| *byte = seed.next().unwrap_or(0));
     match tpm::unseal(&mut KernelTpm(kernel), &sealed, &mut chance) {
-        Ok(key) => Ok(key),
+        Ok(key) => held.passphrase(STATE, &key, None),
         Err(tpm::Error::Exchange { errno: Errno::NOENT | Errno::NODEV | Errno::NXIO, .. }) => {
             Err("this machine has no TPM 2.0, or the firmware has it disabled".to_string())
         }

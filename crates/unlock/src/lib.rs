@@ -6,6 +6,7 @@
 //! | `record` | META's record of how STATE is encrypted |
 //! | `key` | a secret for a slot, and where it came from |
 //! | `token` | a slot's key as the header keeps it: sealed by somebody else |
+//! | `binding` | a sealed key that opens one volume and no other |
 //! | `open` | which of several keys opens a volume, and why the others did not |
 //! | `mapping` | the device over an open volume |
 //!
@@ -21,6 +22,7 @@
 
 extern crate alloc;
 
+mod binding;
 mod identity;
 mod key;
 mod mapping;
@@ -28,6 +30,7 @@ mod open;
 mod record;
 mod token;
 
+pub use binding::{bind, is_bound_kind, mark};
 pub use identity::{IdentityError, Machine};
 pub use key::{Candidate, KeyKind, Refused, static_key};
 pub use mapping::{MapError, Plan, mapping_name, modules, remove};

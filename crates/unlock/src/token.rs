@@ -89,7 +89,7 @@ fn token_type(kind: &KeyKind) -> Option<&'static str> {
     }
 }
 
-/// What opens the slot of a sealed key: its Base64 text, and behind that the salt of a key that is locked to STATE.
+/// What opens the slot of a sealed key that is bound to no volume, see [`SealedKey::passphrase`]: its Base64 text, and behind that the salt of a key that is locked to STATE.
 #[must_use]
 pub fn passphrase(key: &[u8], salt: Option<&Secret>) -> Secret {
     let mut text = STANDARD.encode(key);

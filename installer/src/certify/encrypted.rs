@@ -125,7 +125,12 @@ impl Vault for Turning {
 }
 
 fn sealed(slot: u8, settings: &'static str, binds: bool) -> Key {
-    let secret = KeySecret::Sealed { vault: Arc::new(Turning { settings, binds }), salt: None };
+    let secret = KeySecret::Sealed {
+        vault: Arc::new(Turning { settings, binds }),
+        salt: None,
+        volume: "STATE".to_owned(),
+        keeps_old: false,
+    };
     Key { slot, kind: KeyKind::Tpm, secret, cost: COST }
 }
 
@@ -313,8 +318,9 @@ fn is_same(new: &Key, old: &Key) -> bool {
 fn revealed(disk: &mut Memory, key: &Key) -> Result<Key, Fault> {
     let KeySecret::Sealed { vault, .. } = &key.secret else { return Ok(key.clone()) };
     let header = luks2::read(&mut state_of(disk)?)?.header;
-    let random = vault.unseal(&SealedKey::of(&header, key.slot).ok_or("a slot has no token")?)?;
-    Ok(Key { secret: KeySecret::Known(unlock::passphrase(&random, None)), ..key.clone() })
+    let sealed = SealedKey::of(&header, key.slot).ok_or("a slot has no token")?;
+    let secret = sealed.passphrase("STATE", &vault.unseal(&sealed)?, None)?;
+    Ok(Key { secret: KeySecret::Known(secret), ..key.clone() })
 }
 
 /// A token is there with its slot and opens that.

@@ -103,7 +103,7 @@ pub fn format(
         return Err(failed(format!("the partition has no room behind a header of {mebibytes} MiB")));
     }
     let (mut keys, mut refused) = (Vec::new(), Vec::new());
-    for minted in vault::mint(&one_a_slot(&protection.keys), chance) {
+    for minted in vault::mint(&one_a_slot(&protection.keys), None, chance) {
         match minted {
             Ok(key) => keys.push(key),
             Err(why) => refused.push(why),

@@ -103,14 +103,17 @@ fn bring(
         match holds(part, opened, key, anew)? {
             Holds::It => return Ok(Brought::Nothing),
             Holds::Renamed(sealed) => {
-                let settings = key.settings();
+                let settings = key.settings(Some(&sealed));
                 let change = opened.header.with_token(slot, SealedKey { settings, ..sealed }.token_of(slot));
                 return self::change(part, &mut opened.header, change).map(|()| Brought::Nothing);
             }
             Holds::Other => {}
         }
     }
-    let minted = mint(&[key], chance).pop().ok_or("no key was made")?.map_err(|refused| refused.why)?;
+    let minted = mint(&[key], Some(&opened.header), chance)
+        .pop()
+        .ok_or("no key was made")?
+        .map_err(|refused| refused.why)?;
     let new = new_slot(&minted);
     let volume_key = &opened.unlocked.key;
     let (change, brought) = match is_there {
@@ -129,7 +132,7 @@ fn holds(part: &mut dyn BlockDevice, opened: &Opened, key: &Key, anew: bool) -> 
         KeySecret::Sealed { .. } => {
             let sealed = SealedKey::of(&opened.header, key.slot).filter(|sealed| sealed.kind == key.kind);
             let Some(sealed) = sealed else { return Ok(Holds::Other) };
-            if sealed.settings == key.settings() {
+            if sealed.settings == key.settings(Some(&sealed)) {
                 return Ok(Holds::It);
             }
             if key.is_bound_otherwise(&opened.header) {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use ondisk::luks2::{Chance, Cost, Header, Secret, Token};
 use serde_json::{Map, Value};
-use unlock::{KEY_BYTES, KeyKind, Refused, SealedKey, passphrase};
+use unlock::{KEY_BYTES, KeyKind, Refused, SealedKey, bind, is_bound_kind, mark};
 
 use super::Key;
 
@@ -41,6 +41,10 @@ pub enum KeySecret {
         vault: Arc<dyn Vault>,
         /// What is put behind it: the salt of a key that is locked to STATE.
         salt: Option<Secret>,
+        /// The volume that a new key is bound to.
+        volume: String,
+        /// Whether a key that is bound to no volume stays so: an older system still has to open it.
+        keeps_old: bool,
     },
 }
 
@@ -57,16 +61,26 @@ pub(super) struct Minted {
 struct Blank<'k> {
     key: &'k Key,
     random: Secret,
+    settings: Option<Map<String, Value>>,
+    must_open: bool,
 }
 
-/// Has all keys sealed that are to be, at once.
-pub(super) fn mint(keys: &[&Key], chance: Chance<'_>) -> Vec<Result<Minted, Refused>> {
+/// Has all keys sealed that are to be, at once. `held`: what the header holds for them. A key that takes the place of one
+/// that was bound to no volume is unsealed once before.
+pub(super) fn mint(keys: &[&Key], held: Option<&Header>, chance: Chance<'_>) -> Vec<Result<Minted, Refused>> {
     let blanks: Vec<Blank<'_>> = keys
         .iter()
         .map(|key| {
             let mut random = Secret::new(vec![0; KEY_BYTES]);
             chance(&mut random);
-            Blank { key, random }
+            let held = held.and_then(|header| SealedKey::of(header, key.slot));
+            let settings = key.settings(held.as_ref());
+            // The old rule's key goes with it: whoever sealed that one may not give back this one.
+            let must_open = is_bound_kind(&key.kind) && held.as_ref().is_some_and(|held| !held.is_bound());
+            if let Some(volume) = key.bound_volume(held.as_ref()) {
+                mark(&mut random, volume);
+            }
+            Blank { key, random, settings, must_open }
         })
         .collect();
     std::thread::scope(|scope| {
@@ -82,17 +96,18 @@ pub(super) fn mint(keys: &[&Key], chance: Chance<'_>) -> Vec<Result<Minted, Refu
 impl Blank<'_> {
     fn mint(self) -> Result<Minted, Refused> {
         let Key { slot, kind, secret, cost } = self.key.clone();
-        let (vault, salt) = match secret {
+        let (vault, salt, volume) = match secret {
             KeySecret::Known(secret) => return Ok(Minted { slot, kind, secret, cost, token: None }),
-            KeySecret::Sealed { vault, salt } => (vault, salt),
+            KeySecret::Sealed { vault, salt, volume, .. } => (vault, salt, volume),
         };
         let fields = vault.seal(&self.random).map_err(|why| self.key.refused(why))?;
-        let sealed = SealedKey { kind: kind.clone(), settings: self.key.settings(), fields };
-        if vault.binds() {
+        let sealed = SealedKey { kind: kind.clone(), settings: self.settings.clone(), fields };
+        if vault.binds() || self.must_open {
             self.try_out(vault.as_ref(), &sealed).map_err(|why| self.key.refused(why))?;
         }
         let token = sealed.token();
-        let secret = passphrase(&self.random, salt.as_ref());
+        let secret = sealed.passphrase(&volume, &self.random, salt.as_ref());
+        let secret = secret.map_err(|why| self.key.refused(why))?;
         Ok(Minted { slot, kind, secret, cost, token })
     }
 
@@ -116,20 +131,33 @@ impl Key {
         Refused { slot: self.slot, kind: self.kind.clone(), why }
     }
 
-    /// Whether the slot's sealed key is bound to other settings than these.
+    /// Whether the slot's sealed key is bound to other settings than these, or to no volume.
     #[must_use]
     pub fn is_bound_otherwise(&self, header: &Header) -> bool {
         let KeySecret::Sealed { vault, .. } = &self.secret else { return false };
         let sealed = SealedKey::of(header, self.slot).filter(|sealed| sealed.kind == self.kind);
-        vault.binds() && sealed.is_some_and(|sealed| sealed.settings != self.settings())
+        sealed.is_some_and(|sealed| {
+            let is_old = self.bound_volume(Some(&sealed)).is_some() && !sealed.is_bound();
+            is_old || vault.binds() && sealed.settings != self.settings(Some(&sealed))
+        })
     }
 
-    /// What the config says of a sealed key, as its token keeps it.
-    pub(super) fn settings(&self) -> Option<Map<String, Value>> {
-        let KeySecret::Sealed { vault, salt } = &self.secret else { return None };
+    /// The volume that a key is to be bound to which takes the place of this one.
+    fn bound_volume(&self, held: Option<&SealedKey>) -> Option<&str> {
+        let KeySecret::Sealed { volume, keeps_old, .. } = &self.secret else { return None };
+        let is_kept = *keeps_old && !held.is_some_and(|held| held.kind == self.kind && held.is_bound());
+        (is_bound_kind(&self.kind) && !is_kept).then_some(volume)
+    }
+
+    /// What the config says of a sealed key, as its token keeps it where it takes the place of another.
+    pub(super) fn settings(&self, held: Option<&SealedKey>) -> Option<Map<String, Value>> {
+        let KeySecret::Sealed { vault, salt, .. } = &self.secret else { return None };
         let mut settings = vault.settings();
         if salt.is_some() {
             settings.insert(LOCKED.to_owned(), Value::Bool(true));
+        }
+        if let Some(volume) = self.bound_volume(held) {
+            bind(&mut settings, volume);
         }
         Some(settings)
     }
@@ -138,11 +166,12 @@ impl Key {
     pub(super) fn unseal(&self, sealed: Option<&SealedKey>) -> Result<Secret, String> {
         match &self.secret {
             KeySecret::Known(secret) => Ok(secret.clone()),
-            KeySecret::Sealed { vault, salt } => {
+            KeySecret::Sealed { vault, salt, volume, .. } => {
                 let sealed = sealed.filter(|sealed| sealed.kind == self.kind);
                 let sealed = sealed.ok_or("its slot has no sealed key")?;
+                sealed.check(volume)?;
                 let key = vault.unseal(sealed)?;
-                Ok(passphrase(&key, salt.as_ref()))
+                sealed.passphrase(volume, &key, salt.as_ref())
             }
         }
     }

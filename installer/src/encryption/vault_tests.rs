@@ -9,6 +9,8 @@ use super::tests::{CHEAP, chance, key, made, opens, protection, slots, try_all};
 use super::*;
 use crate::device::{Memory, Recorder};
 
+const VOLUME: &str = "EPHEMERAL";
+
 /// Seals by turning bits over; can be out of reach, slow, or lie.
 #[derive(Default)]
 struct Vault {
@@ -68,13 +70,27 @@ impl super::Vault for Vault {
 }
 
 fn sealed(slot: u8, vault: &Arc<Vault>) -> Key {
-    let secret = KeySecret::Sealed { vault: vault.clone(), salt: None };
+    let secret =
+        KeySecret::Sealed { vault: vault.clone(), salt: None, volume: VOLUME.into(), keeps_old: false };
     Key { slot, kind: KeyKind::Kms, secret, cost: CHEAP }
+}
+
+/// As a system before this one knew it, or as one on trial leaves it.
+fn old(slot: u8, vault: &Arc<Vault>) -> Key {
+    bound_to(VOLUME, true, slot, vault)
+}
+
+fn bound_to(volume: &str, keeps_old: bool, slot: u8, vault: &Arc<Vault>) -> Key {
+    let secret = KeySecret::Sealed { vault: vault.clone(), salt: None, volume: volume.to_owned(), keeps_old };
+    Key { secret, ..sealed(slot, vault) }
 }
 
 fn locked(slot: u8, vault: &Arc<Vault>) -> Key {
     let salt = Some(Secret::new(b"salt of STATE".to_vec()));
-    Key { secret: KeySecret::Sealed { vault: vault.clone(), salt }, ..sealed(slot, vault) }
+    Key {
+        secret: KeySecret::Sealed { vault: vault.clone(), salt, volume: VOLUME.into(), keeps_old: false },
+        ..sealed(slot, vault)
+    }
 }
 
 /// Opens with the last key, whose slot stays as it is.
@@ -97,9 +113,67 @@ fn a_sealed_key_is_in_its_slots_token() {
     assert!(opens(&mut disk, &locked(2, &vault)) && !opens(&mut disk, &sealed(2, &vault)));
     vault.lies.store(true, Ordering::Relaxed);
     let error = try_all(&mut disk, &[sealed(0, &vault)]).unwrap_err().to_string();
-    assert!(error.ends_with("kms key for slot 0: what was unsealed is not the slot's key"), "{error}");
+    let expected = "kms key for slot 0: what was unsealed is not the slot's key, or not of EPHEMERAL";
+    assert!(error.ends_with(expected), "{error}");
     let error = try_all(&mut disk, &[sealed(1, &vault)]).unwrap_err().to_string();
     assert!(error.ends_with("kms key for slot 1: its slot has no sealed key"), "{error}");
+}
+
+/// The whole of a volume copied over another: its keys, which this machine has, do not open it there.
+#[test]
+fn a_header_under_another_volumes_name_stays_closed() {
+    let vault = Vault::named("kms");
+    let mut disk = made(&[sealed(0, &vault)]);
+    vault.calls();
+    let error = try_all(&mut disk, &[bound_to("STATE", false, 0, &vault)]).unwrap_err().to_string();
+    assert!(error.contains("it was sealed for EPHEMERAL, not for STATE"), "{error}");
+    assert_eq!(vault.calls(), 0, "nobody is asked for it");
+    // The token is not secret, and says what its thief wants it to.
+    for settings in [None, bound_to("STATE", false, 0, &vault).settings(None)] {
+        let mut header = luks2::read(&mut &mut disk).unwrap().header;
+        let key = SealedKey::of(&header, 0).unwrap();
+        let change = header.with_token(Id(0), SealedKey { settings, ..key }.token_of(Id(0))).unwrap();
+        crate::device::apply(&mut disk, 0, &change.steps).unwrap();
+        header = change.header;
+        assert_eq!(header.metadata.tokens.len(), 1);
+        let error = try_all(&mut disk, &[bound_to("STATE", false, 0, &vault)]).unwrap_err().to_string();
+        assert!(error.contains("what was unsealed is not"), "{error}");
+    }
+}
+
+/// An upgraded node: a key of the old rule opens, stays while the system before has to open it too, and is bound then.
+#[test]
+fn an_old_key_opens_and_is_bound_once_the_trial_has_ended() {
+    for vault in [Vault::named("kms"), Vault::bound("7")] {
+        for others in [vec![], vec![key(7, "local")]] {
+            let with = |key: Key| [vec![key], others.clone()].concat();
+            let mut disk = made(&with(old(0, &vault)));
+            let before = luks2::read(&mut &mut disk).unwrap().header;
+            assert!(!SealedKey::of(&before, 0).unwrap().is_bound());
+            assert_eq!(follow(&mut disk, &with(old(0, &vault)), &[]), Synchronised::default());
+            assert_eq!(luks2::read(&mut &mut disk).unwrap().header, before, "on trial nothing is written");
+            assert!(opens(&mut disk, &sealed(0, &vault)), "the old rule");
+            assert_eq!(follow(&mut disk, &with(sealed(0, &vault)), &[]).replaced, [0]);
+            let after = luks2::read(&mut &mut disk).unwrap().header;
+            assert!(SealedKey::of(&after, 0).unwrap().is_bound() && opens(&mut disk, &sealed(0, &vault)));
+            assert!(!opens(&mut disk, &bound_to("STATE", false, 0, &vault)));
+            // The next upgrade's trial: what is bound stays bound.
+            assert_eq!(follow(&mut disk, &with(old(0, &vault)), &[]), Synchronised::default());
+            assert_eq!(luks2::read(&mut &mut disk).unwrap().header, after);
+        }
+    }
+}
+
+/// A server that seals and does not give back would take the only key of a volume.
+#[test]
+fn an_old_key_is_not_given_away_for_one_that_does_not_open() {
+    let (vault, local) = (Vault::named("kms"), key(7, "local"));
+    let mut disk = made(&[old(0, &vault), local.clone()]);
+    let before = luks2::read(&mut &mut disk).unwrap().header;
+    vault.lies.store(true, Ordering::Relaxed);
+    let done = follow(&mut disk, &[sealed(0, &vault), local], &[]);
+    assert_eq!(done.problems, [(0, "key slot 0: sealed, but another key was unsealed".to_owned())]);
+    assert_eq!(luks2::read(&mut &mut disk).unwrap().header, before);
 }
 
 #[test]
@@ -185,12 +259,13 @@ fn a_bound_key_is_sealed_anew_under_other_settings_even_if_it_is_the_only_one() 
     assert_eq!(luks2::read(&mut &mut disk).unwrap().header, before, "unchanged settings write nothing");
     // Another key opened the volume.
     assert_eq!(follow(&mut disk, &[sealed(0, &new), local], &[]).replaced, [0]);
-    assert_eq!(settings(&mut disk), json!({ "endpoint": "7, 11" }));
+    let bound = |pcrs| json!({ "endpoint": pcrs, "version": 2, "volume": VOLUME });
+    assert_eq!(settings(&mut disk), bound("7, 11"));
     // It opens the volume itself, and is then of no other slot: each commit has a key that opens.
     let only = [sealed(0, &old)];
     let mut disk = made(&[sealed(0, &new)]);
     assert_eq!(follow(&mut disk, &only, &[]).replaced, [0]);
-    assert_eq!((settings(&mut disk), slots(&mut disk)), (json!({ "endpoint": "7" }), vec![0]));
+    assert_eq!((settings(&mut disk), slots(&mut disk)), (bound("7"), vec![0]));
     assert_eq!(follow(&mut disk, &only, &[]), Synchronised::default());
     assert!(opens(&mut disk, &only[0]));
 }

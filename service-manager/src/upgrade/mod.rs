@@ -126,6 +126,11 @@ impl Upgrades {
     }
 }
 
+/// Whether a system is on trial, this one or one that an upgrade has put on the disk: what is written must suit both.
+pub(crate) fn is_on_trial(node: &Node) -> bool {
+    apply::read(node).is_some_and(|record| record.state == record::State::Trial)
+}
+
 /// Whether a registry has an installer image of ours under this name. Newer clients have the node pull an image before
 /// they have it installed.
 pub(crate) async fn is_installer_image(node: &Node, name: &str) -> bool {

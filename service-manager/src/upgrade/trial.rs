@@ -218,7 +218,9 @@ async fn keep_running(node: &Arc<Node>, record: Record, here: Here) -> Result<()
         return Ok(());
     }
     let record = Record { state: State::Kept, stage: String::new(), last_lines: Vec::new(), ..record };
-    settle(node, record).await
+    settle(node, record).await?;
+    node.volumes.trial_ended();
+    Ok(())
 }
 
 async fn give_up(node: &Arc<Node>, mut record: Record, missing: Vec<String>) -> Result<(), Failure> {

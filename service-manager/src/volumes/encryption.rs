@@ -19,6 +19,7 @@ use super::key::{Origin, VolumeKey};
 use super::opening::Job;
 use super::{salt, wishes};
 use crate::node::Node;
+use crate::upgrade;
 
 /// Why a key of STATE cannot be locked to STATE.
 const LOCKED_TO_ITSELF: &str = "it is locked to STATE, and STATE is that: leave lockToState out";
@@ -77,6 +78,8 @@ pub(super) struct Own {
     pub(super) machine: Result<Machine, IdentityError>,
     /// For keys that are locked to STATE.
     pub(super) salt: Result<Secret, String>,
+    /// Whether the system is on trial.
+    pub(super) is_on_trial: bool,
 }
 
 impl Own {
@@ -84,12 +87,12 @@ impl Own {
     pub(super) fn of(node: &Node, record: &Record) -> Self {
         let is_locked = record.keys.iter().any(|key| key.lock_to_state);
         let salt = if is_locked { salt::of(node) } else { Ok(salt::stand_in()) };
-        Self { machine: machine(node), salt }
+        Self { machine: machine(node), salt, is_on_trial: upgrade::is_on_trial(node) }
     }
 
     /// For judging a config: its salt opens nothing.
     pub(super) fn to_judge(node: &Node) -> Self {
-        Self { machine: machine(node), salt: Ok(salt::stand_in()) }
+        Self { machine: machine(node), salt: Ok(salt::stand_in()), is_on_trial: false }
     }
 }
 
@@ -131,7 +134,7 @@ fn keys_of(key: &RecordKey, own: &Own, volume: &str) -> Vec<Result<VolumeKey, Re
         },
     };
     let made = |origin| {
-        let made = VolumeKey::new(slot, &kind, origin);
+        let made = VolumeKey::new(slot, &kind, origin, volume).on_trial(own.is_on_trial);
         Ok(match salt {
             Some(salt) => made.locked(salt),
             None => made,
@@ -228,7 +231,7 @@ mod tests {
 
     fn own() -> Own {
         let machine = Machine::new(&[], &[], Some(UUID.as_bytes()));
-        Own { machine, salt: Ok(Secret::new(b"salt".to_vec())) }
+        Own { machine, salt: Ok(Secret::new(b"salt".to_vec())), is_on_trial: false }
     }
 
     fn passphrase(key: &VolumeKey) -> String {
@@ -287,8 +290,11 @@ mod tests {
             "{nodeID: {}, slot: 1}, {static: {passphrase: a}, slot: 2, lockToState: true}, {kms: \
              {endpoint: 'http://kms'}, slot: 3}, {kms: {endpoint: 'kms:1'}, slot: 4}",
         );
-        let nobody =
-            Own { machine: Err(IdentityError::NotPopulated), salt: Err("STATE is not there".to_owned()) };
+        let nobody = Own {
+            machine: Err(IdentityError::NotPopulated),
+            salt: Err("STATE is not there".to_owned()),
+            is_on_trial: false,
+        };
         let found = keys(&record, &nobody, EPHEMERAL);
         assert_eq!(
             reasons(&found),

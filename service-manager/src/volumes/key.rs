@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use installer::encryption::{Key, KeySecret};
+use installer::encryption::{Key, KeySecret, Vault};
 use ondisk::luks2::{Argon2Cost, Cost, Secret};
 use serde::{Deserialize, Serialize};
 use unlock::{KeyKind, Refused};
@@ -32,6 +32,10 @@ pub(super) struct VolumeKey {
     origin: Origin,
     /// Behind the bytes of a key that is locked to STATE.
     salt: Option<Vec<u8>>,
+    /// What a sealed key is bound to.
+    volume: String,
+    /// Whether one that is bound to no volume stays so.
+    keeps_old: bool,
     cost: WireCost,
 }
 
@@ -94,9 +98,17 @@ impl fmt::Debug for VolumeKey {
 
 impl VolumeKey {
     /// One whose slot costs what is usual for its kind.
-    pub(super) fn new(slot: u8, kind: &KeyKind, origin: Origin) -> Self {
+    pub(super) fn new(slot: u8, kind: &KeyKind, origin: Origin, volume: &str) -> Self {
         let cost = if matches!(origin, Origin::Known(_)) { COST } else { SEALED_COST };
-        Self { slot, kind: kind.to_string(), origin, salt: None, cost: to_wire(cost) }
+        Self {
+            slot,
+            kind: kind.to_string(),
+            origin,
+            salt: None,
+            volume: volume.to_owned(),
+            keeps_old: false,
+            cost: to_wire(cost),
+        }
     }
 
     /// Whether only a person has it.
@@ -109,6 +121,12 @@ impl VolumeKey {
         matches!(self.origin, Origin::Kms { .. } | Origin::Tpm { .. })
     }
 
+    /// The same, in a system on trial: the one before it has to open the volume as well.
+    pub(super) fn on_trial(mut self, is_on_trial: bool) -> Self {
+        self.keeps_old = is_on_trial;
+        self
+    }
+
     /// The same, locked to STATE by its salt.
     pub(super) fn locked(mut self, salt: &Secret) -> Self {
         self.salt = Some(salt.to_vec());
@@ -118,6 +136,12 @@ impl VolumeKey {
     /// For the process that opens, and the partition that it opens.
     pub(super) fn key(&self, device: &Path) -> Key {
         let salt = self.salt.clone().map(Secret::new);
+        let sealed = |vault: Arc<dyn Vault>, salt| KeySecret::Sealed {
+            vault,
+            salt,
+            volume: self.volume.clone(),
+            keeps_old: self.keeps_old,
+        };
         let secret = match &self.origin {
             Origin::Known(secret) => {
                 let salt: &[u8] = salt.as_ref().map_or(&[], |salt| salt);
@@ -125,16 +149,16 @@ impl VolumeKey {
             }
             Origin::Kms { endpoint, node } => {
                 let vault = Arc::new(KmsVault { endpoint: endpoint.clone(), node: node.clone() });
-                KeySecret::Sealed { vault, salt }
+                sealed(vault, salt)
             }
             Origin::Tpm { pcrs, needs_secure_boot } => {
                 let (pcrs, needs_secure_boot) = (pcrs.clone(), *needs_secure_boot);
                 let vault = Arc::new(TpmVault { pcrs, needs_secure_boot, device: device.to_owned() });
-                KeySecret::Sealed { vault, salt }
+                sealed(vault, salt)
             }
             Origin::Recovery { recipients } => {
                 let vault = Arc::new(RecoveryVault { recipients: recipients.clone() });
-                KeySecret::Sealed { vault, salt }
+                sealed(vault, salt)
             }
         };
         Key { slot: self.slot, kind: KeyKind::named(&self.kind), secret, cost: from_wire(&self.cost) }

@@ -247,7 +247,8 @@ pub(super) mod tests {
     use super::*;
 
     fn key(slot: u8, secret: &str) -> Result<VolumeKey, Refused> {
-        let key = VolumeKey::new(slot, &KeyKind::Static, Origin::Known(secret.as_bytes().to_vec()));
+        let key =
+            VolumeKey::new(slot, &KeyKind::Static, Origin::Known(secret.as_bytes().to_vec()), "EPHEMERAL");
         Ok(key.with_cost(Cost::Pbkdf2(1000)))
     }
 
@@ -302,8 +303,12 @@ pub(super) mod tests {
     }
 
     fn of_server(slot: u8, endpoint: &str, node: &str) -> Result<VolumeKey, Refused> {
+        of_server_for("EPHEMERAL", slot, endpoint, node)
+    }
+
+    fn of_server_for(volume: &str, slot: u8, endpoint: &str, node: &str) -> Result<VolumeKey, Refused> {
         let origin = Origin::Kms { endpoint: endpoint.to_owned(), node: node.to_owned() };
-        Ok(VolumeKey::new(slot, &KeyKind::Kms, origin).with_cost(Cost::Pbkdf2(1000)))
+        Ok(VolumeKey::new(slot, &KeyKind::Kms, origin, volume).with_cost(Cost::Pbkdf2(1000)))
     }
 
     #[test]
@@ -324,6 +329,10 @@ pub(super) mod tests {
         let error = ask(Job::Open, &[of_server(0, &address, "node-2")]).unwrap_err();
         assert!(error.contains("it was not sealed here for this node (PermissionDenied)"), "{error}");
         // Without the server the other key opens at once, and the slot stays as it is.
+        // The header as STATE's: the server gives the key, and it is not for this volume.
+        let as_state = of_server_for("STATE", 0, &address, "node-1");
+        let error = does(&Request::new(Job::Open, "STATE", &device, &[as_state], &[]), &mut 0).unwrap_err();
+        assert!(error.contains("it was sealed for EPHEMERAL, not for STATE"), "{error}");
         drop(runtime);
         let start = std::time::Instant::now();
         let done = ask(Job::Open, &[own.clone(), key(1, "wrong")]).unwrap();

@@ -165,8 +165,9 @@ fn unlock_now(node: &Node, name: &str, layout: Layout<'_>, key: &RecoveryKey) ->
     let found = place::find(node, name)?.ok_or_else(|| format!("this machine has no partition {name}"))?;
     check(&found, name)?;
     let secret = passphrase(key.bytes(), None);
-    let typed =
-        |offered: Offered| VolumeKey::new(offered.slot, &KeyKind::Recovery, Origin::Known(secret.to_vec()));
+    let typed = |offered: Offered| {
+        VolumeKey::new(offered.slot, &KeyKind::Recovery, Origin::Known(secret.to_vec()), name)
+    };
     let candidates: Vec<VolumeKey> = of_partition(name, &found.device()).into_iter().map(typed).collect();
     if candidates.is_empty() {
         return Err(format!("{name} has no recovery key"));
@@ -303,13 +304,13 @@ mod tests {
     }
 
     fn fixed(slot: u8, text: &str) -> VolumeKey {
-        VolumeKey::new(slot, &KeyKind::Static, Origin::Known(text.as_bytes().to_vec()))
+        VolumeKey::new(slot, &KeyKind::Static, Origin::Known(text.as_bytes().to_vec()), "EPHEMERAL")
             .with_cost(ondisk::luks2::Cost::Pbkdf2(1000))
     }
 
     fn with_people(slot: u8, recipients: &[&str]) -> VolumeKey {
         let recipients = recipients.iter().map(|one| (*one).to_owned()).collect();
-        VolumeKey::new(slot, &KeyKind::Recovery, Origin::Recovery { recipients })
+        VolumeKey::new(slot, &KeyKind::Recovery, Origin::Recovery { recipients }, "EPHEMERAL")
     }
 
     fn ask(device: &Path, job: Job, keys: &[VolumeKey], typed: &[VolumeKey]) -> Result<Done, String> {
@@ -320,7 +321,7 @@ mod tests {
 
     fn typed(text: &str, slot: u8) -> VolumeKey {
         let secret = passphrase(RecoveryKey::parse(text).unwrap().bytes(), None);
-        VolumeKey::new(slot, &KeyKind::Recovery, Origin::Known(secret.to_vec()))
+        VolumeKey::new(slot, &KeyKind::Recovery, Origin::Known(secret.to_vec()), "EPHEMERAL")
     }
 
     #[test]

@@ -112,6 +112,12 @@ impl Volumes {
         self.opened.subscribe()
     }
 
+    /// Has every volume brought in step anew: keys that had to suit the system before need not any more.
+    pub(crate) fn trial_ended(&self) {
+        self.inner().values_mut().for_each(|known| known.in_step = None);
+        self.opened.send_modify(|count| *count += 1);
+    }
+
     /// Keys that the slots of an open volume are known to have.
     pub(super) fn in_step(&self, volume: &str) -> Option<Record> {
         self.inner().get(volume)?.in_step.clone()
