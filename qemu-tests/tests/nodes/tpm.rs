@@ -67,6 +67,36 @@ fn documents(pcrs: &str) -> String {
     format!("{state}---\n{}", volume("EPHEMERAL", &own))
 }
 
+/// A thief with the machine copies STATE, header and ciphertext, over the partition of EPHEMERAL: the TPM has its key,
+/// and it does not open there.
+#[test]
+fn state_copied_over_ephemeral_stays_closed() {
+    /// LUKS2's header, and what was written of the file system behind it.
+    const COPIED_BYTES: usize = 32 << 20;
+    let disk = Disk::new(4 * GIB);
+    let own = disk.dir.path().join("tpm");
+    let builder = on(&disk, "copied-first", MACHINE).documents(&documents("[7]"));
+    let node = with_tpm(builder, &own).start().unwrap();
+    node.vm().wait_for("EPHEMERAL is encrypted, opened by the tpm key in slot 0", BOOT).unwrap();
+    node.vm().wait_for(BOOTED, BOOT).unwrap();
+    node.answers(BOOT_LIMIT).unwrap();
+    shut_down(&node);
+    drop(node);
+
+    let (state, ephemeral) = (disk.offset("STATE").unwrap(), disk.offset("EPHEMERAL").unwrap());
+    let copy = disk.bytes(state, COPIED_BYTES);
+    let image = std::fs::File::options().write(true).open(disk.path()).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&image, &copy, ephemeral).unwrap();
+    drop(image);
+    let node = with_tpm(disk.node("copied-again"), &own).source("").no_config().start().unwrap();
+    node.vm().wait_for("STATE on /dev/vda5 opened by", BOOT).unwrap();
+    let line = "no key matched: tpm key for slot 0: it was sealed for STATE, not for EPHEMERAL";
+    node.vm().wait_for(&format!("failed to open encrypted device EPHEMERAL, {line}"), BOOT).unwrap();
+    node.vm().quit().unwrap();
+    drop(node);
+    assert!(disk.bytes(ephemeral, 1 << 20) == copy[..1 << 20], "what does not open is not written to");
+}
+
 /// Register 1 holds what the firmware tells of the machine: another label on its case changes it.
 #[test]
 #[ignore = "long run"]
@@ -101,7 +131,7 @@ fn a_changed_register_is_named_another_key_opens_and_other_registers_are_sealed_
     apply(&node, &format!("{text}---\n{}", documents("[7]")), "no-reboot").unwrap();
     node.vm().wait_for("STATE: the key in slot 0 was replaced", BOOT).unwrap();
     let header = String::from_utf8_lossy(&disk.bytes(state, 32 << 10)).into_owned();
-    assert!(header.contains(r#""billet":{"pcrs":[7]}"#), "{header}");
+    assert!(header.contains(r#""billet":{"pcrs":[7],"version":2,"volume":"STATE"}"#), "{header}");
     let wipe = ["reset", "--system-labels-to-wipe", "EPHEMERAL", "--reboot", "--wait=false"];
     node.admin().ok(&wipe).unwrap();
     node.vm().expect("EPHEMERAL on /dev/vda was empty: encrypted and formatted", RESET_LIMIT).unwrap();
