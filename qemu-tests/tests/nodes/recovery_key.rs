@@ -62,11 +62,25 @@ fn unsealed(disk: &Disk, partition: &str, slot: u8, port: u16) -> String {
     let client = Client::new(endpoint, MACHINE, Trust::Authorities(String::new()));
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let key = runtime.block_on(client.unseal(&sealed)).unwrap();
-    String::from_utf8(base64(&["-w0"], &key)).unwrap()
+    String::from_utf8(base64(&["-w0"], &bound(&key, partition))).unwrap()
+}
+
+/// The rule of docs/formats/luks2.md for a key that is bound to its volume, by openssl.
+fn bound(key: &[u8], volume: &str) -> Vec<u8> {
+    let hex: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+    let key = format!("hexkey:{hex}");
+    let text = format!("billet: passphrase of a volume\0{volume}");
+    let options = ["dgst", "-sha256", "-mac", "HMAC", "-macopt", &key, "-binary"];
+    filtered("openssl", &options, text.as_bytes())
 }
 
 fn base64(options: &[&str], input: &[u8]) -> Vec<u8> {
-    let mut command = Command::new("base64");
+    filtered("base64", options, input)
+}
+
+/// What a program makes of its input.
+fn filtered(program: &str, options: &[&str], input: &[u8]) -> Vec<u8> {
+    let mut command = Command::new(program);
     let mut child = command.args(options).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(input).unwrap();
     let mut output = Vec::new();
