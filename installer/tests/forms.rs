@@ -348,6 +348,30 @@ fn disk_and_iso_bring_what_enrols_their_key() {
     assert_eq!(source.system.boot.loader_config, "timeout 0\n");
 }
 
+/// Debian's kernel does it by itself under Secure Boot, others do what they are told.
+#[test]
+fn a_signed_image_locks_its_kernel_down() {
+    let dir = tempfile::tempdir().unwrap();
+    let line = |source: &Source| {
+        let uki = source.uki().unwrap();
+        String::from_utf8(Image::parse(&uki).unwrap().section(".cmdline").unwrap().to_vec()).unwrap()
+    };
+    let plain = source(dir.path());
+    assert_eq!(line(&plain), "console=ttyS0 panic=10");
+    let signer = signer(dir.path());
+    for (before, after) in [
+        ("panic=10", "panic=10 lockdown=integrity"),
+        ("lockdown=none panic=10", "lockdown=none panic=10 lockdown=integrity"),
+        ("lockdown=confidentiality panic=10", "lockdown=confidentiality panic=10"),
+    ] {
+        let mut source = plain.clone();
+        source.system.boot.command_line = before.to_owned();
+        source.sign(&signer).unwrap();
+        assert_eq!(line(&source), after);
+        assert!(source.is_signed());
+    }
+}
+
 /// They are signed with the rest, lie where the stub looks, and are part of no installer image.
 #[test]
 fn disk_and_iso_bring_signed_addons() {

@@ -19,7 +19,7 @@ use ondisk::pe::Image;
 use super::Platform;
 use crate::output::Output;
 use crate::secure_boot::{self, Enrol, Enrolment, Signer};
-use crate::system::{BootParts, System, names};
+use crate::system::{BootParts, System, command_line_of_image, names};
 use crate::{Error, addon, custom, layer};
 
 /// The oldest version that can install what is built here. It grows only when an image needs something of the node
@@ -33,6 +33,9 @@ const CHUNK_BYTES: usize = 1 << 20;
 const LAYOUT: &str = "oci-layout";
 /// The installer image in the folder of a build.
 const BUILT: &str = "installer.oci.tar";
+
+/// The arguments that lock a kernel down (kernel_lockdown(7)); a signed image has one of them, at least the first.
+const LOCKED_DOWN: [&str; 2] = ["lockdown=integrity", "lockdown=confidentiality"];
 
 /// A system with the files of its layers.
 #[derive(Debug, Clone)]
@@ -181,8 +184,10 @@ impl Source {
         }
     }
 
-    /// Signs what firmware starts: UKI, boot loader, addons. The last step before a form is made.
+    /// Signs what firmware starts: UKI, boot loader, addons. The last step before a form is made. The kernel of a signed
+    /// image is locked down: without that, root could load what no one signed.
     pub fn sign(&mut self, signer: &Signer) -> Result<(), Error> {
+        self.lock_kernel_down()?;
         // Nothing is signed that nothing would load.
         for (name, addon) in &self.addons {
             addon::check(name, addon, self.system.boot.architecture())?;
@@ -193,6 +198,18 @@ impl Source {
             *addon = secure_boot::sign(addon, signer)?;
         }
         self.lost_signature = false;
+        Ok(())
+    }
+
+    /// Debian's kernel locks itself down when it sees Secure Boot; other kernels do what their command line says.
+    fn lock_kernel_down(&mut self) -> Result<(), Error> {
+        let line = &self.system.boot.command_line;
+        if line.split_ascii_whitespace().any(|word| LOCKED_DOWN.contains(&word)) {
+            return Ok(());
+        }
+        self.system.boot.command_line = command_line_of_image(line, &[LOCKED_DOWN[0].to_owned()])?;
+        // What was signed before is of another command line.
+        self.system.boot.signed_uki = Vec::new();
         Ok(())
     }
 

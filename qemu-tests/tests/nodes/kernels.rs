@@ -117,3 +117,25 @@ fn a_persons_own_takes_the_place_of_the_images() {
     let listed = node.admin().ok(&["list", "/usr/lib/modules"]).unwrap();
     assert!(!listed.contains("6."), "{listed}");
 }
+
+/// A kernel that does not look at Secure Boot is locked down by the command line of a signed image.
+#[test]
+#[ignore = "long run"]
+fn the_hardened_one_is_locked_down_in_a_signed_image() {
+    let hardened = artifacts::hardened().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let (key, certificate) = (folder.path().join("key.pem"), folder.path().join("certificate.pem"));
+    let made = Command::new("openssl")
+        .args(["req", "-new", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=owner", "-days", "1"])
+        .args([Path::new("-keyout"), &key, Path::new("-out"), &certificate])
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let [remove, modules, path] = ["--remove", "/lib/modules", "--kernel-path"].map(Path::new);
+    let [sign_key, sign_certificate] = ["--sign-key", "--sign-certificate"].map(Path::new);
+    let flags = [remove, modules, path, &hardened.vmlinuz, sign_key, &key, sign_certificate, &certificate];
+    let disk = flashed(&with_kernel(folder.path(), &flags), 5 << 30);
+    let node = boots("kernel-locked-down", &disk, &hardened);
+    let lockdown = node.admin().ok(&["read", "/sys/kernel/security/lockdown"]).unwrap();
+    assert_eq!(lockdown.trim(), "none [integrity] confidentiality");
+}

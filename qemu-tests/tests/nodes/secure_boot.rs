@@ -180,6 +180,10 @@ fn a_signed_disk_enrols_its_key_and_starts() {
     let node = machine("secure-boot", &disk).start().unwrap();
     node.vm().expect(SECURE, ENROL_LIMIT).unwrap();
     node.wait_api(BOOT_LIMIT).unwrap();
+    // By the image's command line, not by what Debian's kernel does alone.
+    let lockdown = node.admin().ok(&["read", "/sys/kernel/security/lockdown"]).unwrap();
+    assert_eq!(lockdown.trim(), "none [integrity] confidentiality");
+    node.vm().wait_for("Kernel is locked down from command line", BOOT_LIMIT).unwrap();
     let layers = node.admin().ok(&["get", "rootlayers"]).unwrap();
     assert!(layers.contains("kernel"), "{layers}");
     expect_told(&node);
