@@ -273,6 +273,7 @@ fn repair(variant: Variant<'_>, copy: u64) -> Result<Case, Fault> {
     let state = node.range("STATE")?;
     let at = state.start + copy + 4096 + variant.numbers(5).below(4096);
     node.disk.write_at(at, b"damage")?;
+    let opener = first.clone();
     let rule = alone(&node, &state)?.demanding(move |disk, promises| {
         let mut part = state_of(disk)?;
         if !opens(&mut part, &first) {
@@ -285,7 +286,9 @@ fn repair(variant: Variant<'_>, copy: u64) -> Result<Case, Fault> {
         }
     });
     Case::record(&node.disk, encrypted_areas(&node.disk)?, &[&system], rule, |disk| {
-        encryption::mend(&mut Part::new(&mut *disk, state.start, state.end - state.start))?;
+        let mut part = Part::new(&mut *disk, state.start, state.end - state.start);
+        let mut opened = encryption::open(&mut part, "STATE", vec![Ok(opener.clone())])?;
+        encryption::mend(&mut part, &mut opened)?;
         disk.acknowledge("header");
         Ok(())
     })

@@ -22,7 +22,7 @@ use std::fmt;
 
 use ondisk::Step;
 use ondisk::luks2::{
-    self, Chance, Cipher, Cost, Format, Header, Id, NewSlot, Refusal, Secret, SlotError, UnlockError,
+    Chance, Cipher, Copy, Cost, Fault, Format, Header, Id, NewSlot, Refusal, Secret, SlotError, UnlockError,
 };
 use unlock::{KeyKind, Refused, Volume};
 
@@ -84,6 +84,8 @@ pub struct Opened {
     pub unlocked: unlock::Opened,
     /// Keys that were tried before, and those that could not be had.
     pub refused: Vec<Refused>,
+    /// The copy of the header that does not say the same as the other, and why; `None` when it is whole but older.
+    pub stale: Option<(Copy, Option<Fault>)>,
 }
 
 /// Makes a volume and opens it. What the partition held is lost; its data begins at [`HEADER_BYTES`]. Keys that cannot be
@@ -129,7 +131,7 @@ pub fn format(
     let header = change.header;
     let mapping = header.mapping().map_err(|error| failed(error.to_string()))?;
     let unlocked = unlock::Opened { slot: first.slot, kind: first.kind.clone(), key, mapping };
-    Ok(Opened { header, unlocked, refused })
+    Ok(Opened { header, unlocked, refused, stale: None })
 }
 
 /// Puts one step on the device. A run of zeros, which can be megabytes, is left to it.
@@ -157,14 +159,15 @@ fn write(part: &mut dyn BlockDevice, step: &Step<'_>) -> Result<(), Error> {
     Ok(part.flush()?)
 }
 
-/// Reads the header and makes a copy of it that is damaged, or older, say the same as the other.
-pub fn mend(part: &mut dyn BlockDevice) -> Result<(Header, Option<String>), Error> {
-    let found = luks2::read(&mut &mut *part)?;
-    let Some((copy, fault)) = found.stale else { return Ok((found.header, None)) };
-    let step = found.header.repair(copy)?;
+/// Makes the copy of the header that is damaged, or older, say the same as the other. Returns what was done. Only of a volume
+/// that a key has opened: a header that no key of ours fits may be left over in data of another format.
+pub fn mend(part: &mut dyn BlockDevice, opened: &mut Opened) -> Result<Option<String>, Error> {
+    let Some((copy, fault)) = opened.stale.clone() else { return Ok(None) };
+    let step = opened.header.repair(copy)?;
     apply(part, 0, &[step])?;
+    opened.stale = None;
     let why = fault.map_or_else(|| "it was older".to_owned(), |fault| fault.to_string());
-    Ok((found.header, Some(format!("the {copy} of the LUKS2 header was written anew: {why}"))))
+    Ok(Some(format!("the {copy} of the LUKS2 header was written anew: {why}")))
 }
 
 /// Tries the keys, each on its own slot, all at once as far as they have to be unsealed. Nothing is written. A key that
@@ -189,7 +192,10 @@ pub fn open(
     outcome.refused.iter_mut().for_each(explain);
     let reasons = outcome.reasons();
     match outcome.opened {
-        Some(unlocked) => Ok(Opened { header: volume.header, unlocked, refused: outcome.refused }),
+        Some(unlocked) => {
+            let (header, stale) = (volume.header, volume.stale);
+            Ok(Opened { header, unlocked, refused: outcome.refused, stale })
+        }
         None => Err(Error::NoKeyMatched { name: name.to_owned(), reasons }),
     }
 }

@@ -1,5 +1,5 @@
 use ondisk::ReadAt as _;
-use ondisk::luks2::Copy;
+use ondisk::luks2::{self, Copy};
 
 use super::*;
 use crate::device::{Memory, Recorder};
@@ -129,8 +129,13 @@ fn a_damaged_copy_is_mended() {
         let mut disk = made(std::slice::from_ref(&first));
         let at = if copy == Copy::First { 5000 } else { (16 << 10) + 5000 };
         disk.write_at(at, b"damage").unwrap();
-        let (_, said) = mend(&mut disk).unwrap();
-        let said = said.unwrap();
+        let wrong = key(0, "wrong");
+        assert!(try_all(&mut disk, std::slice::from_ref(&wrong)).is_err());
+        let stale = luks2::read(&mut &mut disk).unwrap().stale;
+        assert!(stale.is_some(), "what no key opens is not written to");
+        let mut opened = try_all(&mut disk, std::slice::from_ref(&first)).unwrap();
+        let said = mend(&mut disk, &mut opened).unwrap().unwrap();
+        assert_eq!(mend(&mut disk, &mut opened).unwrap(), None);
         assert_eq!(said, format!("the {copy} of the LUKS2 header was written anew: checksum does not match"));
         assert_eq!(luks2::read(&mut &mut disk).unwrap().stale, None);
         assert!(opens(&mut disk, &first));

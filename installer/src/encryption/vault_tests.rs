@@ -1,3 +1,4 @@
+use ondisk::luks2;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};

@@ -188,8 +188,10 @@ fn act(request: &Request, map: Map<'_>) -> Result<Done, String> {
             encryption::format(&mut part, &request.volume, &protection, &mut chance).map_err(failed)?
         }
         Job::Open | Job::Synchronise | Job::Approve(_) => {
-            done.mended = encryption::mend(&mut part).map_err(failed)?.1;
-            encryption::open(&mut part, &request.volume, request.to_try(&keys)).map_err(failed)?
+            let to_try = request.to_try(&keys);
+            let mut opened = encryption::open(&mut part, &request.volume, to_try).map_err(failed)?;
+            done.mended = encryption::mend(&mut part, &mut opened).map_err(failed)?;
+            opened
         }
     };
     done.slot = opened.unlocked.slot;
