@@ -133,14 +133,14 @@ impl MachineService for Machine {
         &self,
         request: Request<proto::MetaWriteRequest>,
     ) -> Answer<proto::MetaWriteResponse> {
-        meta::write(&self.node, request.get_ref()).await.map(Response::new)
+        meta::write(&self.node, &super::roles(&request), request.get_ref()).await.map(Response::new)
     }
 
     async fn meta_delete(
         &self,
         request: Request<proto::MetaDeleteRequest>,
     ) -> Answer<proto::MetaDeleteResponse> {
-        meta::delete(&self.node, request.get_ref()).await.map(Response::new)
+        meta::delete(&self.node, &super::roles(&request), request.get_ref()).await.map(Response::new)
     }
 
     async fn disk_stats(&self, _request: Request<()>) -> Answer<proto::DiskStatsResponse> {
