@@ -1,8 +1,8 @@
 //! Roles of clients, and which call needs which.
 //!
 //! Owns: the table. Does not: read certificates (`pki`) or decide which resource types are sensitive (machined).
-//! A call that is not in the table needs `os:admin`. A certificate without any role counts as admin, since the
-//! first client generation has no roles; so only administrators' certificates may be usable as a client without one.
+//! A call that is not in the table needs `os:admin`. A certificate of `machine.ca` without any role counts as admin, since
+//! the first client generation has no roles; so only administrators' certificates may be usable as a client without one.
 //! Source: shared/spec/api-wire-facts.md §3.7, §8 (3).
 
 use crate::pki::CertificateFacts;
@@ -71,10 +71,11 @@ impl RoleSet {
         set
     }
 
-    /// The roles of a client that showed this certificate: admin if it names nothing in subject O.
-    pub fn of_certificate(facts: &CertificateFacts) -> Self {
+    /// The roles of a client that showed this certificate. One that names nothing in subject O is an admin's if
+    /// `machine.ca` signed it (`is_own`), and has no role if another accepted CA did: such a CA may sign for other ends.
+    pub fn of_certificate(facts: &CertificateFacts, is_own: bool) -> Self {
         if facts.organizations.is_empty() {
-            return Self::one(Role::Admin);
+            return if is_own { Self::one(Role::Admin) } else { Self::default() };
         }
         Self::from_names(facts.organizations.iter().map(String::as_str))
     }
@@ -304,7 +305,7 @@ mod tests {
             let mut facts =
                 CertificateFacts::from_pem("it", include_str!("../testdata/client-multi-role.crt")).unwrap();
             facts.organizations = names.iter().map(ToString::to_string).collect();
-            RoleSet::of_certificate(&facts)
+            RoleSet::of_certificate(&facts, true)
         };
         assert!(set(&[]).authorize("/machine.MachineService/Reset", false).is_ok());
         assert!(set(&["os:reader"]).authorize("/machine.MachineService/Version", false).is_ok());

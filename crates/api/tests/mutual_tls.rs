@@ -36,7 +36,7 @@ impl service::ResourceService for WhoAmI {
         let certs = request.peer_certs().ok_or_else(|| Status::internal("no certificate came through"))?;
         let facts = CertificateFacts::from_der("the client certificate", &certs[0])
             .map_err(|e| Status::internal(e.to_string()))?;
-        let roles = RoleSet::of_certificate(&facts);
+        let roles = RoleSet::of_certificate(&facts, true);
         roles
             .authorize(&request.get_ref().id, false)
             .map_err(|e| Status::permission_denied(e.to_string()))?;

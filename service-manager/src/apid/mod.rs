@@ -30,7 +30,7 @@ use futures_util::StreamExt;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpListener;
 
-use crate::identity::{Material, Role, Source};
+use crate::identity::{Material, Role, Source, first_certificate};
 use crate::server::SOCKET;
 
 /// The API's port.
@@ -85,6 +85,8 @@ fn listener(socket: OwnedFd) -> Result<TcpListener, String> {
 pub(crate) struct Server {
     identities: Arc<Identities>,
     config: Arc<rustls::ServerConfig>,
+    /// Clients of `machine.ca`, without those of further authorities.
+    own: tls::Clients,
     proxy: Arc<proxy::Proxy>,
 }
 
@@ -111,7 +113,9 @@ impl Server {
         let mut proxy = proxy::Proxy::new(names, backend, forwarder);
         proxy.maintenance = material.maintenance;
         let proxy = Arc::new(proxy);
-        Ok(Self { identities, config, proxy })
+        let own = first_certificate(&material.authority);
+        let own = tls::Clients::of(own).map_err(|e| e.to_string())?;
+        Ok(Self { identities, config, own, proxy })
     }
 
     /// Serves connections until the listener fails for good.
@@ -119,12 +123,12 @@ impl Server {
         let mut incoming = tls::accept(listener, self.config.clone(), |refusal| eprintln!("apid: {refusal}"));
         while let Some(accepted) = incoming.next().await {
             let Ok(stream) = accepted else { continue };
-            let proxy = self.proxy.clone();
+            let (proxy, own) = (self.proxy.clone(), self.own.clone());
             tokio::spawn(async move {
                 let caller = if proxy.maintenance {
                     proxy::Caller::unknown(&stream)
                 } else {
-                    proxy::Caller::of(&stream)
+                    proxy::Caller::of(&stream, &own)
                 };
                 let service = hyper::service::service_fn(move |request| {
                     let (proxy, caller) = (proxy.clone(), caller.clone());

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use api::pki::CertificateFacts;
 use api::roles::{Role, RoleSet};
+use api::tls::Clients;
 use http::{HeaderMap, HeaderValue, Request, Response, Uri};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -30,14 +31,16 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// Reads the certificate that the client showed.
-    pub(crate) fn of(stream: &TlsStream<TcpStream>) -> Self {
+    /// Reads the certificate that the client showed; `own` are the clients of `machine.ca`.
+    pub(crate) fn of(stream: &TlsStream<TcpStream>, own: &Clients) -> Self {
         let (tcp, tls) = stream.get_ref();
         let certificate = tls.peer_certificates().and_then(|chain| chain.first());
-        let facts =
-            certificate.and_then(|der| CertificateFacts::from_der("the client certificate", der).ok());
+        let roles = certificate.and_then(|der| {
+            let facts = CertificateFacts::from_der("the client certificate", der).ok()?;
+            Some(RoleSet::of_certificate(&facts, own.include(der)))
+        });
         // One that cannot be read has no role at all.
-        let roles = facts.map(|facts| RoleSet::of_certificate(&facts)).unwrap_or_default();
+        let roles = roles.unwrap_or_default();
         Self { peer: tcp.peer_addr().ok(), roles: Arc::new(roles) }
     }
 

@@ -243,12 +243,18 @@ async fn clients_of_a_further_authority_are_let_in_and_of_a_third_are_not() {
     let server = Server::with_port(&material, socket.to_str().unwrap(), address.port()).unwrap();
     tokio::spawn(server.serve(listener));
     let both = Fixture { address, ..first };
-    let ask = async |authority: &Authority| {
-        let identity = authority.issue(&leaf(Some("os:admin"), Usage::Client)).unwrap();
+    let ask = async |authority: &Authority, role| {
+        let identity = authority.issue(&leaf(role, Usage::Client)).unwrap();
         let channel = both.channel_of(Some(identity)).await.ok()?;
-        MachineServiceClient::new(channel).version(()).await.ok()
+        Some(MachineServiceClient::new(channel).version(()).await.map(drop))
     };
-    assert!(ask(&both.authority).await.is_some());
-    assert!(ask(&further).await.is_some());
-    assert!(ask(&third).await.is_none());
+    const ADMIN: Option<&str> = Some("os:admin");
+    ask(&both.authority, ADMIN).await.unwrap().unwrap();
+    ask(&further, ADMIN).await.unwrap().unwrap();
+    assert!(ask(&third, ADMIN).await.is_none_or(|answer| answer.is_err()));
+    // Without a role the first generation's administrators are meant, whom machine.ca signs.
+    ask(&both.authority, None).await.unwrap().unwrap();
+    let status = ask(&further, None).await.unwrap().unwrap_err();
+    assert_eq!(status.code(), Code::PermissionDenied);
+    assert!(status.message().ends_with("the certificate has no role"), "{status}");
 }

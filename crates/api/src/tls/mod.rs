@@ -13,11 +13,13 @@ mod accept;
 mod client;
 mod refusal;
 mod server;
+mod verify;
 
 pub use accept::{HANDSHAKE_DEADLINE, Incoming, accept};
 pub use client::{Trust, client};
 pub use refusal::{Refusal, reason};
 pub use server::{Identities, server, server_without_clients};
+pub use verify::{Clients, check_server};
 
 use crate::pki::PkiError;
 use rustls::crypto::CryptoProvider;
