@@ -107,6 +107,8 @@ pub struct TrustMaterial {
     pub authority_key: Secret,
     /// The secret that nodes show.
     pub token: Secret,
+    /// Addresses that control planes share: no other node's certificate has them.
+    pub reserved: Vec<String>,
 }
 
 type Slot = watch::Sender<Option<Arc<Material>>>;
@@ -368,7 +370,10 @@ pub(crate) fn first_certificate(bundle: &str) -> &str {
 
 fn trust_material(config: &Config) -> Option<TrustMaterial> {
     let authority_key = config.machine.ca.key()?.clone();
-    Some(TrustMaterial { authority_key, token: config.machine.token.clone() })
+    let interfaces = config.machine.network.interfaces.iter();
+    let vips = interfaces.flat_map(|one| one.vip.iter().chain(one.vlans.iter().flat_map(|vlan| &vlan.vip)));
+    let reserved = vips.map(|vip| vip.ip.clone()).collect();
+    Some(TrustMaterial { authority_key, token: config.machine.token.clone(), reserved })
 }
 
 /// The program's end of the socket.
@@ -415,7 +420,11 @@ mod tests {
             key: Secret::new("key"),
             names: vec!["10.0.0.5".into()],
             forwarding: None,
-            trust: Some(TrustMaterial { authority_key: Secret::new("cakey"), token: Secret::new("token") }),
+            trust: Some(TrustMaterial {
+                authority_key: Secret::new("cakey"),
+                token: Secret::new("token"),
+                reserved: vec![],
+            }),
             maintenance: false,
         }
     }

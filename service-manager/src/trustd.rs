@@ -1,15 +1,16 @@
 //! trustd: signs the certificates of joining nodes. TCP 50001, server-only TLS, a shared token.
 //!
 //! Owns: the rule of what is signed: a server certificate for 24 hours with the names of the request, without any
-//! Organization, whatever the request asks for.
+//! Organization, whatever the request asks for. The caller's own address is among the names; none is a control plane's.
 //! Does not: serve files, as its forerunner did.
 //! Fails by: `Unauthenticated` for a wrong token, with one line that names the peer.
 //! Source: spec/api-wire-facts.md §3.10.
 
-use std::net::SocketAddr;
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, RwLock};
 
-use api::pki::{Authority, Identity, LEAF_LIFETIME, Leaf, Lifetime, Usage};
+use api::pki::{Authority, Identity, LEAF_LIFETIME, Leaf, Lifetime, Usage, requested_names};
 use api::proto::securityapi::security_service_server::{SecurityService, SecurityServiceServer};
 use api::proto::securityapi::{CertificateRequest, CertificateResponse};
 use api::tls::{self, Identities};
@@ -23,11 +24,20 @@ pub const PORT: u16 = 50001;
 /// trustd's user and group.
 pub const USER: u32 = 51;
 
+/// Bytes of a request: twice what the most and longest names take.
+const MOST_REQUEST_BYTES: usize = 64 << 10;
+/// Addresses and names of one node.
+const MOST_NAMES: usize = 64;
+/// Bytes of a name in the DNS (RFC 1035).
+const MOST_NAME_BYTES: usize = 253;
+
 struct Signer {
     authority: Authority,
     /// PEM of it and of the further CAs that nodes accept.
     accepted: String,
     trust: TrustMaterial,
+    /// Names of this control plane, and those that control planes share.
+    reserved: BTreeSet<String>,
 }
 
 /// The service; the signer changes with the config.
@@ -47,11 +57,13 @@ impl Trust {
         Ok(())
     }
 
-    fn sign(&self, token: &str, request: &str) -> Result<CertificateResponse, Status> {
+    fn sign(&self, token: &str, request: &str, peer: Option<IpAddr>) -> Result<CertificateResponse, Status> {
         let signer = self.signer.read().unwrap_or_else(std::sync::PoisonError::into_inner);
         if token.is_empty() || !signer.trust.token.matches(token) {
             return Err(Status::unauthenticated("Unauthenticated"));
         }
+        let names = requested_names(request).map_err(|e| Status::invalid_argument(e.to_string()))?;
+        signer.check(&names, peer)?;
         let lifetime = Lifetime::from_now(LEAF_LIFETIME);
         let leaf = Leaf { organizations: vec![], names: Vec::new(), usage: Usage::Server, lifetime };
         let signed = signer.authority.sign_request(request, &leaf);
@@ -60,11 +72,59 @@ impl Trust {
     }
 }
 
+impl Signer {
+    /// Whether a node at this address may have these names. Who has the token is a node of the cluster, and still no other.
+    fn check(&self, names: &[String], peer: Option<IpAddr>) -> Result<(), Status> {
+        if names.is_empty() || names.len() > MOST_NAMES {
+            return Err(Status::invalid_argument(format!(
+                "the request has {} names: 1 to {MOST_NAMES} are signed",
+                names.len()
+            )));
+        }
+        for name in names {
+            if name.len() > MOST_NAME_BYTES {
+                let length = name.len();
+                return Err(Status::invalid_argument(format!(
+                    "the request has a name of {length} bytes: {MOST_NAME_BYTES} are the most"
+                )));
+            }
+            if name.contains('*') {
+                return Err(Status::permission_denied(format!(
+                    "{name} stands for several nodes: not signed"
+                )));
+            }
+            if self.reserved.contains(&normal(name)) {
+                return Err(Status::permission_denied(format!("{name} is a control plane's: not signed")));
+            }
+        }
+        match peer.map(|peer| peer.to_canonical().to_string()) {
+            Some(peer) if names.contains(&peer) => Ok(()),
+            Some(peer) => Err(Status::permission_denied(format!(
+                "the request comes from {peer}, which is not among its names: not signed"
+            ))),
+            None => Err(Status::permission_denied("the request comes from no address: not signed")),
+        }
+    }
+}
+
+/// A name as names are compared.
+fn normal(name: &str) -> String {
+    let address = name.parse::<IpAddr>().map(|address| address.to_canonical().to_string());
+    address.unwrap_or_else(|_| name.trim_end_matches('.').to_ascii_lowercase())
+}
+
+/// What every node calls itself.
+fn is_of_every_node(name: &str) -> bool {
+    name == "localhost" || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
 fn signer(material: &Material) -> Result<Signer, String> {
     let trust = material.trust.clone().ok_or("the material has no signing key")?;
     let own = first_certificate(&material.authority);
     let authority = Authority::from_pem(own, &trust.authority_key).map_err(|e| e.to_string())?;
-    Ok(Signer { authority, accepted: material.authority.clone(), trust })
+    let names = material.names.iter().chain(&trust.reserved).map(|name| normal(name));
+    let reserved = names.filter(|name| !is_of_every_node(name)).collect();
+    Ok(Signer { authority, accepted: material.authority.clone(), trust, reserved })
 }
 
 #[tonic::async_trait]
@@ -82,7 +142,8 @@ impl SecurityService for Trust {
             .to_owned();
         let text = String::from_utf8(request.into_inner().csr)
             .map_err(|_| Status::invalid_argument("csr is not PEM"))?;
-        self.sign(&token, &text).map(Response::new).inspect_err(|status| note_refusal(peer, status))
+        let address = peer.map(|peer| peer.ip());
+        self.sign(&token, &text, address).map(Response::new).inspect_err(|status| note_refusal(peer, status))
     }
 
     async fn read_file(
@@ -156,7 +217,7 @@ pub(crate) async fn serve(
     let config = tls::server_without_clients(identities).map_err(|e| e.to_string())?;
     let incoming = tls::accept(listener, config, |refusal| eprintln!("trustd: {refusal}"));
     tonic::transport::Server::builder()
-        .add_service(SecurityServiceServer::new(trust))
+        .add_service(SecurityServiceServer::new(trust).max_decoding_message_size(MOST_REQUEST_BYTES))
         .serve_with_incoming(incoming)
         .await
         .map_err(|e| format!("serve: {e}"))
@@ -168,6 +229,8 @@ mod tests {
     use config::Secret;
 
     use super::*;
+
+    const WORKER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 7));
 
     fn material() -> Material {
         let authority = Authority::generate("talos", Lifetime::from_now(CA_LIFETIME)).unwrap();
@@ -183,9 +246,15 @@ mod tests {
             authority: authority.certificate().to_owned(),
             certificate: identity.certificate.clone(),
             key: identity.key.to_pem(),
-            names: vec![],
+            names: ["10.0.0.1", "127.0.0.1", "::1", "cluster.example", "control-1"]
+                .map(str::to_owned)
+                .to_vec(),
             forwarding: None,
-            trust: Some(TrustMaterial { authority_key: authority.key(), token: Secret::new("abc.def") }),
+            trust: Some(TrustMaterial {
+                authority_key: authority.key(),
+                token: Secret::new("abc.def"),
+                reserved: vec!["10.0.0.100".into()],
+            }),
         }
     }
 
@@ -194,7 +263,7 @@ mod tests {
         let trust = Trust::new(&material()).unwrap();
         let key = PrivateKey::generate().unwrap();
         let request = certificate_request(&key, &["10.0.0.7".into(), "n7".into()]).unwrap();
-        let answer = trust.sign("abc.def", &request).unwrap();
+        let answer = trust.sign("abc.def", &request, Some(WORKER)).unwrap();
         let facts = CertificateFacts::from_pem("it", std::str::from_utf8(&answer.crt).unwrap()).unwrap();
         assert!(facts.organizations.is_empty() && !facts.is_ca);
     }
@@ -204,8 +273,44 @@ mod tests {
         let trust = Trust::new(&material()).unwrap();
         let request = certificate_request(&PrivateKey::generate().unwrap(), &["n7".into()]).unwrap();
         for token in ["", "abc", "abc.deg"] {
-            assert_eq!(trust.sign(token, &request).unwrap_err().message(), "Unauthenticated");
+            assert_eq!(trust.sign(token, &request, Some(WORKER)).unwrap_err().message(), "Unauthenticated");
         }
-        assert_eq!(trust.sign("abc.def", "garbage").unwrap_err().code(), tonic::Code::InvalidArgument);
+        assert_eq!(
+            trust.sign("abc.def", "garbage", Some(WORKER)).unwrap_err().code(),
+            tonic::Code::InvalidArgument
+        );
+    }
+
+    #[test]
+    fn names_of_others_are_not_signed() {
+        let trust = Trust::new(&material()).unwrap();
+        let key = PrivateKey::generate().unwrap();
+        let sign = |names: &[String], peer: &str| {
+            let request = certificate_request(&key, names).unwrap();
+            trust.sign("abc.def", &request, peer.parse().ok()).map(drop)
+        };
+        let own = |more: &[&str]| {
+            let own = ["10.0.0.7", "127.0.0.1", "::1", "n7"];
+            own.iter().chain(more).map(ToString::to_string).collect::<Vec<_>>()
+        };
+        sign(&own(&["fd00::7"]), "10.0.0.7").unwrap();
+        sign(&own(&["fd00::7"]), "fd00::7").unwrap();
+        sign(&own(&[]), "::ffff:10.0.0.7").unwrap();
+        for name in
+            ["*", "*.example", "10.0.0.1", "control-1", "Cluster.Example", "10.0.0.100", "::ffff:10.0.0.1"]
+        {
+            let status = sign(&own(&[name]), "10.0.0.7").unwrap_err();
+            assert_eq!(status.code(), tonic::Code::PermissionDenied, "{name}: {}", status.message());
+        }
+        let status = sign(&own(&[]), "10.0.0.8").unwrap_err();
+        assert!(status.message().starts_with("the request comes from 10.0.0.8, which is not"), "{status}");
+        assert!(sign(&own(&[]), "").is_err());
+        let many: Vec<String> = (0..61).map(|number| format!("n{number}.example")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        assert_eq!(sign(&own(&many), "10.0.0.7").unwrap_err().code(), tonic::Code::InvalidArgument);
+        sign(&own(&many[1..]), "10.0.0.7").unwrap();
+        let long = vec!["a".repeat(60); 5].join(".");
+        assert_eq!(sign(&own(&[&long]), "10.0.0.7").unwrap_err().code(), tonic::Code::InvalidArgument);
+        assert_eq!(sign(&[], "10.0.0.7").unwrap_err().code(), tonic::Code::InvalidArgument);
     }
 }

@@ -20,7 +20,7 @@ pub use authority::{
 pub use facts::CertificateFacts;
 pub use key::{Algorithm, PrivateKey};
 pub use pem::{Block, blocks, certificates};
-pub use request::requested_organizations;
+pub use request::{requested_names, requested_organizations};
 
 /// What went wrong with a key or certificate.
 #[derive(Debug, thiserror::Error)]

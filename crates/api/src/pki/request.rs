@@ -65,6 +65,19 @@ pub fn requested_organizations(request: &str) -> Result<Vec<String>, PkiError> {
     Ok(values.filter(|o| !o.is_empty()).map(str::to_owned).collect())
 }
 
+/// Addresses and names that a request asks for, as a certificate would have them.
+///
+/// # Errors
+/// [`PkiError::Pem`] or [`PkiError::Unusable`] for a request that is none, or whose signature is wrong.
+pub fn requested_names(request: &str) -> Result<Vec<String>, PkiError> {
+    let text = |name| match name {
+        SanType::DnsName(name) => Some(name.as_str().to_owned()),
+        SanType::IpAddress(address) => Some(address.to_string()),
+        _ => None,
+    };
+    Ok(read(request)?.names.into_iter().filter_map(text).collect())
+}
+
 fn parse(block: &pem::Block) -> Result<X509CertificationRequest<'_>, PkiError> {
     let parsed = X509CertificationRequest::from_der(&block.der);
     parsed.map(|(_, parsed)| parsed).map_err(|e| unusable(&e.to_string()))
