@@ -123,6 +123,10 @@ impl Header {
     }
 
     fn array_len(&self) -> Result<usize, Error> {
+        // A table without room for an entry is nobody's empty disk: what it hides is not known.
+        if self.entries == 0 {
+            return Err(Error::Entries);
+        }
         let length = u64::from(self.entries) * u64::from(self.entry_bytes);
         if self.entry_bytes < 128 || !self.entry_bytes.is_power_of_two() || length > MAX_ARRAY_BYTES {
             return Err(Error::Entries);

@@ -72,6 +72,24 @@ fn sgdisk_and_sfdisk_find_nothing_wrong() {
     assert!(dump.contains("LegacyBIOSBootable") && dump.contains(name), "{dump}");
 }
 
+/// Checksums and all are right; what the disk holds is not known, so it does not count as empty.
+#[test]
+fn a_table_without_room_for_an_entry_is_no_empty_one() {
+    let mut disk = disk(&table(512));
+    let last = disk.len() - 512;
+    for header in [512, last] {
+        crate::field::put(&mut disk, header + 80, &0_u32.to_le_bytes());
+        crate::field::put(&mut disk, header + 88, &crate::crc32::hash(&[]).to_le_bytes());
+        crate::field::put(&mut disk, header + 16, &[0; 4]);
+        let sum = crate::crc32::hash(&disk[header..header + 92]);
+        crate::field::put(&mut disk, header + 16, &sum.to_le_bytes());
+    }
+    let geometry = Geometry::new(512, 64 * MIB).unwrap();
+    let error = read(&mut disk.as_slice(), geometry).unwrap_err();
+    let both = Error::BothBad { primary: Box::new(Error::Entries), backup: Box::new(Error::Entries) };
+    assert_eq!(error, both);
+}
+
 /// As on a node's first boot: a 64 MiB image was flashed to a disk of 96 MiB.
 #[test]
 fn a_table_moves_to_the_end_of_a_larger_disk_and_its_last_partition_grows() {
