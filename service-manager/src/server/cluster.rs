@@ -40,14 +40,9 @@ impl ClusterService for Cluster {
         request: Request<proto::HealthCheckRequest>,
     ) -> Result<Response<Self::HealthCheckStream>, Status> {
         let request = request.into_inner();
-        let wait = request.wait_timeout.and_then(|wait| Duration::try_from(wait).ok());
-        let wait = wait.filter(|wait| !wait.is_zero()).unwrap_or(WAIT);
-        let check = Check {
-            node: self.node.clone(),
-            nodes: Nodes::new(&self.node, request.cluster_info),
-            deadline: Instant::now() + wait,
-            wait,
-        };
+        let (wait, deadline) = wait_of(request.wait_timeout)?;
+        let nodes = Nodes::new(&self.node, request.cluster_info);
+        let check = Check { node: self.node.clone(), nodes, deadline, wait };
         let (sender, answer) = answers();
         tokio::spawn(async move {
             if let Err(Some(status)) = check.run(&sender).await {
@@ -56,6 +51,24 @@ impl ClusterService for Cluster {
         });
         Ok(answer)
     }
+}
+
+/// How long the client wants to wait, and when that ends.
+fn wait_of(asked: Option<prost_types::Duration>) -> Result<(Duration, Instant), Status> {
+    let wait = match asked {
+        Some(asked) => Duration::try_from(asked)
+            .map_err(|_| Status::invalid_argument("wait_timeout is negative or not a duration"))?,
+        None => WAIT,
+    };
+    let wait = if wait.is_zero() { WAIT } else { wait };
+    let deadline = Instant::now().checked_add(wait);
+    let deadline = deadline.ok_or_else(|| {
+        Status::invalid_argument(format!(
+            "wait_timeout of {} s is longer than the clock counts",
+            wait.as_secs()
+        ))
+    })?;
+    Ok((wait, deadline))
 }
 
 /// Who is in the cluster.
@@ -239,6 +252,20 @@ mod tests {
         assert_eq!(lines[1], "waiting for apid to be ready: ...");
         assert_eq!(status.code(), tonic::Code::DeadlineExceeded);
         assert!(status.message().contains("apid to be ready: 127.255.255.254:50000"), "{status}");
+    }
+
+    #[tokio::test]
+    async fn a_wait_that_no_clock_counts_is_an_argument_to_mend() {
+        let dir = tempfile::tempdir().unwrap();
+        let cluster = Cluster { node: crate::server::tests_node(dir.path().canonicalize().unwrap()) };
+        for (seconds, nanos) in [(i64::MAX, 999_999_999), (i64::MAX, 0), (i64::MIN, -999_999_999), (-1, 0)] {
+            let wait_timeout = Some(prost_types::Duration { seconds, nanos });
+            let request = proto::HealthCheckRequest { wait_timeout, cluster_info: None };
+            let status = cluster.health_check(Request::new(request)).await.err();
+            let status = status.unwrap_or_else(|| panic!("{seconds} s was accepted"));
+            assert_eq!(status.code(), tonic::Code::InvalidArgument, "{status}");
+            assert!(status.message().contains("wait_timeout"), "{status}");
+        }
     }
 
     #[tokio::test]
