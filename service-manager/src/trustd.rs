@@ -9,6 +9,7 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, RwLock};
+use std::time::Duration;
 
 use api::pki::{Authority, Identity, LEAF_LIFETIME, Leaf, Lifetime, Usage, requested_names};
 use api::proto::securityapi::security_service_server::{SecurityService, SecurityServiceServer};
@@ -24,6 +25,8 @@ pub const PORT: u16 = 50001;
 /// trustd's user and group.
 pub const USER: u32 = 51;
 
+/// For all that one connection is used for.
+const CONNECTION_AGE: Duration = Duration::from_secs(30);
 /// Bytes of a request: twice what the most and longest names take.
 const MOST_REQUEST_BYTES: usize = 64 << 10;
 /// Addresses and names of one node.
@@ -216,7 +219,10 @@ pub(crate) async fn serve(
 ) -> Result<(), String> {
     let config = tls::server_without_clients(identities).map_err(|e| e.to_string())?;
     let incoming = tls::accept(listener, config, |refusal| eprintln!("trustd: {refusal}"));
+    // A worker makes one call.
     tonic::transport::Server::builder()
+        .max_connection_age(CONNECTION_AGE)
+        .http2_keepalive_interval(Some(CONNECTION_AGE))
         .add_service(SecurityServiceServer::new(trust).max_decoding_message_size(MOST_REQUEST_BYTES))
         .serve_with_incoming(incoming)
         .await

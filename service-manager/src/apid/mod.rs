@@ -16,6 +16,7 @@ mod forward;
 mod frames;
 mod gather;
 mod merge;
+mod peers;
 mod proxy;
 mod targets;
 
@@ -27,8 +28,10 @@ use std::time::Duration;
 use api::pki::Identity;
 use api::tls::{self, Identities};
 use futures_util::StreamExt;
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::TcpListener;
+
+use peers::Peers;
 
 use crate::identity::{Material, Role, Source, first_certificate};
 use crate::server::SOCKET;
@@ -80,6 +83,9 @@ fn listener(socket: OwnedFd) -> Result<TcpListener, String> {
     TcpListener::from_std(listener).map_err(|e| format!("listen: {e}"))
 }
 
+/// Between two questions whether a client is still there, and for its answer.
+const KEEPALIVE: Duration = Duration::from_secs(30);
+
 /// Everything that serves.
 #[derive(Clone)]
 pub(crate) struct Server {
@@ -87,6 +93,7 @@ pub(crate) struct Server {
     config: Arc<rustls::ServerConfig>,
     /// Clients of `machine.ca`, without those of further authorities.
     own: tls::Clients,
+    peers: Peers,
     proxy: Arc<proxy::Proxy>,
 }
 
@@ -115,7 +122,8 @@ impl Server {
         let proxy = Arc::new(proxy);
         let own = first_certificate(&material.authority);
         let own = tls::Clients::of(own).map_err(|e| e.to_string())?;
-        Ok(Self { identities, config, own, proxy })
+        let peers = Peers::new(if material.maintenance { peers::UNKNOWN } else { peers::KNOWN });
+        Ok(Self { identities, config, own, peers, proxy })
     }
 
     /// Serves connections until the listener fails for good.
@@ -124,7 +132,15 @@ impl Server {
         while let Some(accepted) = incoming.next().await {
             let Ok(stream) = accepted else { continue };
             let (proxy, own) = (self.proxy.clone(), self.own.clone());
+            let peer = stream.get_ref().0.peer_addr().map(|peer| peer.ip().to_canonical());
+            let Some(held) = peer.ok().and_then(|peer| self.peers.hold(peer)) else {
+                eprintln!(
+                    "apid: refused a connection: its address has as many as it may, or all of them are taken"
+                );
+                continue;
+            };
             tokio::spawn(async move {
+                let _held = held;
                 let caller = if proxy.maintenance {
                     proxy::Caller::unknown(&stream)
                 } else {
@@ -135,6 +151,9 @@ impl Server {
                     async move { Ok::<_, std::convert::Infallible>(proxy.answer(&caller, request).await) }
                 });
                 let connection = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+                    .timer(TokioTimer::new())
+                    .keep_alive_interval(KEEPALIVE)
+                    .keep_alive_timeout(KEEPALIVE)
                     .serve_connection(TokioIo::new(stream), service);
                 // How a client hangs up is its own business.
                 let _ = connection.await;

@@ -1,15 +1,23 @@
 //! Accepting connections.
 //!
-//! Owns: handshakes side by side with a deadline and a limit, so that a peer that says nothing holds up nobody, and
+//! Owns: handshakes side by side with deadlines and limits, so that a peer that says nothing holds up nobody, and
 //! the last words to a refused peer. Does not: log; a [`Refusal`] goes to the caller's function.
+//! Limits: [`HANDSHAKES`] connections that have not shown who they are, [`HANDSHAKES_OF_PEER`] of one address. A further
+//! one takes the place of the oldest that has sent nothing, else of the oldest.
 
 use super::refusal::{Refusal, reason};
 use rustls::ServerConfig;
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    io,
+    net::{IpAddr, SocketAddr},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
-    sync::{Semaphore, mpsc},
+    sync::{mpsc, oneshot},
     time::timeout,
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
@@ -17,10 +25,14 @@ use tokio_stream::wrappers::ReceiverStream;
 
 /// How long a peer may take to show who it is.
 pub const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
+/// How long a peer may take to its first byte.
+pub const FIRST_BYTE_DEADLINE: Duration = Duration::from_secs(3);
 /// How long a refused peer's remaining bytes are read, so that the alert is not lost to a reset.
 const LINGER: Duration = Duration::from_secs(1);
-/// Handshakes under way at once; further peers wait in the listener's queue.
+/// Connections before the end of their handshake.
 const HANDSHAKES: usize = 128;
+/// The same of one address.
+const HANDSHAKES_OF_PEER: usize = 32;
 /// Wait after an accept that failed for want of descriptors or memory.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
@@ -46,9 +58,8 @@ async fn accept_loop(
     sender: Sender,
     on_refusal: impl Fn(Refusal) + Clone + Send + 'static,
 ) {
-    let permits = Arc::new(Semaphore::new(HANDSHAKES));
+    let waiting = Waiting::default();
     loop {
-        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
         let accepted = tokio::select! {
             () = sender.closed() => return,
             accepted = listener.accept() => accepted,
@@ -57,24 +68,109 @@ async fn accept_loop(
             tokio::time::sleep(ACCEPT_RETRY).await;
             continue;
         };
+        let (place, ended) = waiting.admit(peer.ip().to_canonical());
         let (acceptor, sender, on_refusal) = (acceptor.clone(), sender.clone(), on_refusal.clone());
         tokio::spawn(async move {
-            if only_looks(&stream).await {
-                return;
+            let admitted = async {
+                if only_looks(&stream).await {
+                    return None;
+                }
+                place.spoke();
+                Some(handshake(acceptor, stream, peer).await)
+            };
+            let shaken = tokio::select! {
+                shaken = admitted => shaken,
+                // Its place was given to a newer connection.
+                _ = ended => return,
+            };
+            drop(place);
+            match shaken {
+                Some(Ok(stream)) => drop(sender.send(Ok(stream)).await),
+                Some(Err(refusal)) => on_refusal(refusal),
+                None => {}
             }
-            match handshake(acceptor, stream, peer).await {
-                Ok(stream) => drop(sender.send(Ok(stream)).await),
-                Err(refusal) => on_refusal(refusal),
-            }
-            drop(permit);
         });
     }
 }
 
-/// Whether the peer left without a byte: it looked whether the port is open, as health checks do, and that is no
-/// refusal.
+/// Connections that have not shown who they are.
+#[derive(Debug, Clone, Default)]
+struct Waiting(Arc<Mutex<Line>>);
+
+#[derive(Debug, Default)]
+struct Line {
+    next: u64,
+    /// Oldest first.
+    places: BTreeMap<u64, Connection>,
+}
+
+#[derive(Debug)]
+struct Connection {
+    peer: IpAddr,
+    spoke: bool,
+    /// Dropped, it ends the connection.
+    _end: oneshot::Sender<()>,
+}
+
+/// One connection's place, until the value is dropped.
+#[derive(Debug)]
+struct Place {
+    waiting: Waiting,
+    number: u64,
+}
+
+impl Waiting {
+    /// A place for a connection of this peer, and what tells when it was given away.
+    fn admit(&self, peer: IpAddr) -> (Place, oneshot::Receiver<()>) {
+        let mut line = self.line();
+        if line.places.values().filter(|place| place.peer == peer).count() >= HANDSHAKES_OF_PEER {
+            line.give_away(|place| place.peer == peer);
+        }
+        if line.places.len() >= HANDSHAKES {
+            line.give_away(|_| true);
+        }
+        let (end, ended) = oneshot::channel();
+        let number = line.next;
+        line.next = number.wrapping_add(1);
+        line.places.insert(number, Connection { peer, spoke: false, _end: end });
+        (Place { waiting: self.clone(), number }, ended)
+    }
+
+    /// Each change of the line is one call, so a panic elsewhere leaves it whole.
+    fn line(&self) -> MutexGuard<'_, Line> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Line {
+    /// Ends the oldest connection that sent nothing, else the oldest.
+    fn give_away(&mut self, of: impl Fn(&Connection) -> bool) {
+        let places = self.places.iter().filter(|(_, place)| of(place));
+        let oldest = places.min_by_key(|(number, place)| (place.spoke, **number)).map(|(number, _)| *number);
+        if let Some(number) = oldest {
+            self.places.remove(&number);
+        }
+    }
+}
+
+impl Place {
+    fn spoke(&self) {
+        if let Some(place) = self.waiting.line().places.get_mut(&self.number) {
+            place.spoke = true;
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.waiting.line().places.remove(&self.number);
+    }
+}
+
+/// Whether the peer left without a byte, or sent none in time: it looked whether the port is open, as health checks do, and
+/// that is no refusal.
 async fn only_looks(stream: &TcpStream) -> bool {
-    matches!(timeout(HANDSHAKE_DEADLINE, stream.peek(&mut [0])).await, Ok(Ok(0)))
+    matches!(timeout(FIRST_BYTE_DEADLINE, stream.peek(&mut [0])).await, Ok(Ok(0)) | Err(_))
 }
 
 async fn handshake(
@@ -101,4 +197,82 @@ async fn say_goodbye(mut stream: TcpStream) -> io::Result<()> {
     let mut sink = [0_u8; 4096];
     while stream.read(&mut sink).await? > 0 {}
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+    use crate::pki::{Authority, CA_LIFETIME, LEAF_LIFETIME, Leaf, Lifetime, Usage};
+    use crate::tls::{Identities, server_without_clients};
+
+    /// For what takes milliseconds, on a machine that has much else to do.
+    const SOON: Duration = Duration::from_secs(20);
+
+    async fn listening() -> (SocketAddr, Incoming) {
+        let authority = Authority::generate("talos", Lifetime::from_now(CA_LIFETIME)).unwrap();
+        let leaf = Leaf {
+            organizations: vec![],
+            names: vec!["127.0.0.1".into()],
+            usage: Usage::Server,
+            lifetime: Lifetime::from_now(LEAF_LIFETIME),
+        };
+        let identities = Identities::new(&authority.issue(&leaf).unwrap()).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        (address, accept(listener, server_without_clients(identities).unwrap(), |_| ()))
+    }
+
+    async fn from(last: u8, to: SocketAddr) -> TcpStream {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind((Ipv4Addr::new(127, 0, 0, last), 0).into()).unwrap();
+        socket.connect(to).await.unwrap()
+    }
+
+    /// Whether the other end closed the connection.
+    async fn is_closed(stream: &mut TcpStream, within: Duration) -> bool {
+        matches!(timeout(within, stream.read(&mut [0])).await, Ok(Ok(0) | Err(_)))
+    }
+
+    #[tokio::test]
+    async fn silent_connections_of_one_peer_and_of_many_keep_no_place() {
+        let (address, _incoming) = listening().await;
+        let mut silent = Vec::new();
+        for _ in 0..=HANDSHAKES_OF_PEER {
+            silent.push(from(1, address).await);
+        }
+        assert!(is_closed(&mut silent[0], SOON).await, "the oldest of the peer");
+        let mut others = Vec::new();
+        for last in 2..10 {
+            for _ in 0..HANDSHAKES_OF_PEER {
+                others.push(from(last, address).await);
+            }
+        }
+        assert!(is_closed(&mut silent[HANDSHAKES_OF_PEER], SOON).await, "the oldest of all");
+        let newest = others.last_mut().unwrap();
+        assert!(!is_closed(newest, Duration::from_millis(1)).await, "there is room for the newest");
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_says_nothing_is_left_after_three_seconds() {
+        let (address, _incoming) = listening().await;
+        let mut silent = from(1, address).await;
+        let begin = std::time::Instant::now();
+        assert!(is_closed(&mut silent, FIRST_BYTE_DEADLINE + SOON).await);
+        assert!(begin.elapsed() >= FIRST_BYTE_DEADLINE - Duration::from_millis(100));
+    }
+
+    #[test]
+    fn who_spoke_goes_after_the_silent() {
+        let waiting = Waiting::default();
+        let peer = |last: usize| IpAddr::V4(Ipv4Addr::new(10, 0, 0, u8::try_from(last).unwrap()));
+        let mut places: Vec<_> = (0..HANDSHAKES).map(|number| waiting.admit(peer(number))).collect();
+        places[0].0.spoke();
+        let (_newest, _ended) = waiting.admit(peer(200));
+        assert!(places[0].1.try_recv().is_err_and(|error| error == oneshot::error::TryRecvError::Empty));
+        assert!(places[1].1.try_recv().is_err_and(|error| error == oneshot::error::TryRecvError::Closed));
+        places.remove(2);
+        assert_eq!(waiting.line().places.len(), HANDSHAKES - 1);
+    }
 }
