@@ -30,6 +30,7 @@ const KNOWN: &[(&str, bool)] = &[
     ("install", false),
     ("interface", false),
     ("logging.kernel", false),
+    ("maintenance", false),
     ("module.signatures", false),
     ("network.interface.ignore", true),
     ("platform", false),

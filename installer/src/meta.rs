@@ -25,6 +25,8 @@ pub mod tags {
     pub const RESET_INTENT: u32 = intents::RESET_TAG;
     /// Other disks that are being wiped: JSON of [`super::WipeIntent`].
     pub const WIPE_INTENT: u32 = 0x4249_0003;
+    /// This machine has a config on STATE: `1`.
+    pub const CONFIGURED: u32 = 0x4249_0004;
 }
 
 /// A partition whose content is being made: until the note is gone, what it holds counts for nothing.
@@ -172,12 +174,13 @@ pub fn begin_reset(part: &mut dyn BlockDevice, intent: &ResetIntent) -> Result<(
     update(part, |meta| meta.set(tags::RESET_INTENT, &json(intent))).map(drop)
 }
 
-/// Notes that a reset is through; with STATE goes how to open it.
+/// Notes that a reset is through; with STATE goes how to open it, and that there was a config.
 pub fn end_reset(part: &mut dyn BlockDevice, without_state: bool) -> Result<(), Error> {
     update(part, |meta| {
         meta.remove(tags::RESET_INTENT);
         if without_state {
             meta.remove(meta::tags::STATE_ENCRYPTION);
+            meta.remove(tags::CONFIGURED);
         }
         Ok(())
     })

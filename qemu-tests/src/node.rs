@@ -188,6 +188,15 @@ impl NodeBuilder {
         })
     }
 
+    /// Adds another disk with an empty STATE, beside that of [`Self::state_disk`].
+    pub fn second_state_disk(self) -> Self {
+        self.machine(|vm, dir| {
+            let image = dir.join("other-state.img");
+            state_volume::write(&image)?;
+            Ok(vm.drive(Drive::writable(&image, Bus::Virtio)))
+        })
+    }
+
     /// Starts the VM and waits for the API.
     pub fn boot(self) -> Result<TestNode> {
         let node = self.start()?;
@@ -355,6 +364,13 @@ impl TestNode {
     /// Waits until the node asks for a config.
     pub fn wait_maintenance(&self) -> Result<()> {
         self.vm.expect("upload a configuration with", BOOT_LIMIT).map(drop)
+    }
+
+    /// Waits until the node says that it has a config which it cannot open, and takes none.
+    pub fn wait_locked(&self) -> Result<()> {
+        self.vm.expect("this machine is locked and takes no configuration", BOOT_LIMIT)?;
+        // The last line of what it says: apid serves.
+        self.vm.expect("billet.experimental.wipe=system", BOOT_LIMIT).map(drop)
     }
 
     /// Gives a config to a node in maintenance mode; what the client was told.

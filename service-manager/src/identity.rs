@@ -22,6 +22,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
 use zeroize::Zeroizing;
 
+use crate::configuration::locked::Maintenance;
 use crate::controllers::reaches_others;
 use crate::listeners::ListenError;
 use crate::node::Node;
@@ -86,9 +87,9 @@ pub struct Material {
     pub forwarding: Option<ForwardMaterial>,
     /// For trustd only.
     pub trust: Option<TrustMaterial>,
-    /// The node has no config: everybody may connect, and almost nothing is allowed.
+    /// The node has no config in force: everybody may connect, and almost nothing is allowed.
     #[serde(default)]
-    pub maintenance: bool,
+    pub maintenance: Maintenance,
 }
 
 /// A client certificate whose role says that apid speaks for the clients it names.
@@ -171,7 +172,7 @@ async fn send_all(node: Arc<Node>, role: Role, mut stream: UnixStream) {
         let material = news.borrow_and_update().clone();
         if let Some(material) = material {
             match tokio::time::timeout(ACKNOWLEDGE_DEADLINE, send(&mut stream, &material)).await {
-                Ok(Ok(())) if role == Role::Apid && material.maintenance => {
+                Ok(Ok(())) if role == Role::Apid && material.maintenance != Maintenance::No => {
                     configuration::maintenance::announce(&node, &material);
                 }
                 Ok(Ok(())) if role == Role::Apid => note_serving(&node, &material),
@@ -311,10 +312,22 @@ fn hand_out(node: &Node, role: Role, material: Material) {
 
 /// One certificate for the whole of maintenance: its fingerprint stands on the console.
 fn issue_for_maintenance(node: &Node, names: &[String]) -> Result<(), String> {
-    if *node.configuration.maintenance.borrow() && node.materials.slot(Role::Apid).borrow().is_none() {
-        let material = configuration::maintenance::material(names)?;
-        node.materials.slot(Role::Apid).send_replace(Some(Arc::new(material)));
+    let kind = node.configuration.maintenance.borrow().clone();
+    if kind == Maintenance::No {
+        return Ok(());
     }
+    let slot = node.materials.slot(Role::Apid);
+    let before = slot.borrow().clone();
+    let material = match before {
+        Some(before) if before.maintenance == kind => return Ok(()),
+        Some(before) if before.maintenance != Maintenance::No => {
+            Material { maintenance: kind, ..(*before).clone() }
+        }
+        // Never in place of what a config gave.
+        Some(_) => return Ok(()),
+        None => configuration::maintenance::material(names, kind)?,
+    };
+    slot.send_replace(Some(Arc::new(material)));
     Ok(())
 }
 
@@ -341,7 +354,7 @@ fn make(config: &Config, key: &Secret, names: &[String]) -> Result<Material, Str
         names: names.to_vec(),
         forwarding: Some(forwarding),
         trust: None,
-        maintenance: false,
+        maintenance: Maintenance::No,
     })
 }
 
@@ -425,7 +438,7 @@ mod tests {
                 token: Secret::new("token"),
                 reserved: vec![],
             }),
-            maintenance: false,
+            maintenance: Maintenance::No,
         }
     }
 

@@ -205,17 +205,31 @@ fn on_device<T>(
 
 /// Opens META of the disk that the system is installed on, if there is one. Blocks.
 pub(crate) fn open_on_system_disk(node: &Node) {
-    let disk = match system_disk::find(node) {
-        Ok(Some(disk)) => disk,
-        Ok(None) => return,
-        Err(error) => return node.journal.warn(&format!("META: {error}")),
-    };
-    let Some(partition) = disk.table.by_name("META") else {
-        return node.journal.warn(&format!("META: {} has no such partition", disk.path.display()));
-    };
-    if let Err(error) = node.meta.open(&disk.partition_path(partition)) {
-        node.journal.warn(&error.to_string());
+    match try_open_on_system_disk(node) {
+        Ok(Opened::NoPartition(disk)) => {
+            node.journal.warn(&format!("META: {} has no such partition", disk.display()));
+        }
+        Ok(Opened::Yes | Opened::NoDisk) => {}
+        Err(error) => node.journal.warn(&error),
     }
+}
+
+/// Whether there is a META.
+pub(crate) enum Opened {
+    Yes,
+    /// The machine has no installed disk.
+    NoDisk,
+    /// Its disk has no such partition.
+    NoPartition(PathBuf),
+}
+
+/// The same; says why it is not known which it is, or why it cannot be read. Blocks.
+pub(crate) fn try_open_on_system_disk(node: &Node) -> Result<Opened, String> {
+    let found = system_disk::find(node).map_err(|error| format!("META: {error}"))?;
+    let Some(disk) = found else { return Ok(Opened::NoDisk) };
+    let Some(partition) = disk.table.by_name("META") else { return Ok(Opened::NoPartition(disk.path)) };
+    node.meta.open(&disk.partition_path(partition)).map_err(|error| error.to_string())?;
+    Ok(Opened::Yes)
 }
 
 #[cfg(test)]

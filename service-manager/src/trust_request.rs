@@ -98,7 +98,7 @@ fn accept(own: Own<'_>, crt: Vec<u8>, key: &PrivateKey, names: &[String]) -> Res
         names: names.to_vec(),
         forwarding: None,
         trust: None,
-        maintenance: false,
+        maintenance: Default::default(),
     })
 }
 
@@ -136,7 +136,7 @@ mod tests {
                 token: Secret::new("abc.def"),
                 reserved: vec![],
             }),
-            maintenance: false,
+            maintenance: Default::default(),
         };
         let identities: Arc<Identities> = Identities::new(&identity).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -248,7 +248,7 @@ mod tests {
         };
         let identity = authority.issue(&leaf).unwrap();
         Material {
-            maintenance: false,
+            maintenance: Default::default(),
             authority: authority.certificate().to_owned(),
             certificate: identity.certificate.clone(),
             key: identity.key.to_pem(),

@@ -50,6 +50,18 @@ impl Role {
     }
 }
 
+/// What a node is to its callers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// It has a config: callers have certificates.
+    #[default]
+    Configured,
+    /// It waits for its first config: whoever reaches it is a reader, and may give it one.
+    Open,
+    /// It has a config that it cannot open now: whoever reaches it learns why, and may unlock it.
+    Locked,
+}
+
 /// The roles of one client.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RoleSet {
@@ -99,8 +111,8 @@ impl RoleSet {
     ///
     /// # Errors
     /// [`Denied`] names the call and the roles that may.
-    pub fn authorize(&self, path: &str, maintenance: bool) -> Result<(), Denied> {
-        let allowed = allowed(path, maintenance);
+    pub fn authorize(&self, path: &str, mode: Mode) -> Result<(), Denied> {
+        let allowed = allowed(path, mode);
         if self.roles.iter().any(|role| allowed.contains(role)) {
             return Ok(());
         }
@@ -215,9 +227,9 @@ const TABLE: &[(&str, &[&str], &[Role])] = &[
     ("time.TimeService", &["Time", "TimeCheck"], READER),
 ];
 
-/// Calls that a reader may make while the node is in maintenance.
-const MAINTENANCE: &[&str] = &[
-    // Of a node whose config is locked away: what is offered is encrypted, and who has the key may open.
+/// Calls that a reader may make while the node waits for its first config.
+const OPEN: &[&str] = &[
+    // Of a node that `billet.maintenance=open` leaves open although STATE is locked.
     "/billet.MachineService/RecoveryKeys",
     "/billet.MachineService/Unlock",
     "/machine.MachineService/ApplyConfiguration",
@@ -225,10 +237,32 @@ const MAINTENANCE: &[&str] = &[
     "/storage.StorageService/BlockDeviceWipe",
 ];
 
+/// The calls that there are while the node is locked. Which resources may be read then is machined's to say.
+const LOCKED: &[&str] = &[
+    // What is offered is encrypted, and who has the key may open.
+    "/billet.MachineService/RecoveryKeys",
+    "/billet.MachineService/Unlock",
+    "/machine.MachineService/Version",
+    "/cosi.resource.State/Get",
+    "/cosi.resource.State/List",
+    "/cosi.resource.State/Watch",
+    "/resource.ResourceService/Get",
+    "/resource.ResourceService/List",
+    "/resource.ResourceService/Watch",
+];
+
+/// Whether there is this call while the node is locked: for nobody there is another.
+pub fn is_offered_locked(path: &str) -> bool {
+    LOCKED.contains(&path)
+}
+
 /// The roles that may call `path`.
-pub fn allowed(path: &str, maintenance: bool) -> &'static [Role] {
-    if maintenance && MAINTENANCE.contains(&path) {
-        return READER_ONLY;
+pub fn allowed(path: &str, mode: Mode) -> &'static [Role] {
+    match mode {
+        Mode::Locked if is_offered_locked(path) => return READER_ONLY,
+        Mode::Locked => return &[],
+        Mode::Open if OPEN.contains(&path) => return READER_ONLY,
+        Mode::Open | Mode::Configured => {}
     }
     let Some((service, method)) = path.strip_prefix('/').and_then(|p| p.split_once('/')) else {
         return ADMIN;
@@ -244,7 +278,8 @@ mod tests {
 
     #[test]
     fn who_may_call_what() {
-        let machine = |method: &str| allowed(&format!("/machine.MachineService/{method}"), false).to_vec();
+        let machine =
+            |method: &str| allowed(&format!("/machine.MachineService/{method}"), Mode::Configured).to_vec();
         assert_eq!(machine("Version"), [Admin, Operator, Reader]);
         assert_eq!(machine("Reboot"), [Admin, Operator]);
         assert_eq!(machine("EtcdSnapshot"), [Admin, Operator, EtcdBackup]);
@@ -261,16 +296,35 @@ mod tests {
         ] {
             assert_eq!(machine(admin), [Admin], "{admin}");
         }
-        assert_eq!(allowed("/machine.ImageService/Verify", false), [Admin, Operator, Reader, ImageVerifier]);
-        assert_eq!(allowed("/cosi.resource.State/Update", false), [Admin]);
-        assert_eq!(allowed("nonsense", false), [Admin]);
+        assert_eq!(
+            allowed("/machine.ImageService/Verify", Mode::Configured),
+            [Admin, Operator, Reader, ImageVerifier]
+        );
+        assert_eq!(allowed("/cosi.resource.State/Update", Mode::Configured), [Admin]);
+        assert_eq!(allowed("nonsense", Mode::Configured), [Admin]);
         for path in [
             "/machine.MachineService/ApplyConfiguration",
             "/billet.MachineService/RecoveryKeys",
             "/billet.MachineService/Unlock",
         ] {
-            assert_eq!(allowed(path, true), [Admin, Reader]);
+            assert_eq!(allowed(path, Mode::Open), [Admin, Reader]);
         }
+    }
+
+    #[test]
+    fn a_locked_node_offers_nine_calls_and_no_other_to_anybody() {
+        let calls = include_str!("../testdata/wire.txt").lines().filter_map(|line| line.strip_prefix("rpc "));
+        let calls: Vec<_> = calls.filter_map(|line| line.split_once('(')).map(|(path, _)| path).collect();
+        let offered: Vec<_> = calls.iter().filter(|path| !allowed(path, Mode::Locked).is_empty()).collect();
+        assert_eq!(offered.len(), LOCKED.len(), "{offered:?}");
+        for path in calls {
+            let (may, offered) = (allowed(path, Mode::Locked).contains(&Reader), LOCKED.contains(&path));
+            assert_eq!(may, offered, "{path}");
+            // Nothing that is refused to readers at other times is let through here but what unlocks.
+            let reads = allowed(path, Mode::Configured).contains(&Reader);
+            assert!(!may || reads || path.starts_with("/billet.MachineService/"), "{path}");
+        }
+        assert_eq!(allowed("nonsense", Mode::Locked), []);
     }
 
     /// testdata/roles.txt was written from the spec's table, not from ours. A new RPC fails here until somebody has
@@ -284,7 +338,7 @@ mod tests {
         for path in calls {
             let row = matrix.lines().find_map(|line| line.strip_prefix(path)?.strip_prefix(' '));
             let row = row.unwrap_or_else(|| panic!("{path}: decide who may call it, in testdata/roles.txt"));
-            let names: Vec<_> = allowed(path, false).iter().map(|role| role.name()).collect();
+            let names: Vec<_> = allowed(path, Mode::Configured).iter().map(|role| role.name()).collect();
             assert_eq!(names.join(" "), row, "{path}");
         }
     }
@@ -307,10 +361,12 @@ mod tests {
             facts.organizations = names.iter().map(ToString::to_string).collect();
             RoleSet::of_certificate(&facts, true)
         };
-        assert!(set(&[]).authorize("/machine.MachineService/Reset", false).is_ok());
-        assert!(set(&["os:reader"]).authorize("/machine.MachineService/Version", false).is_ok());
-        let denied =
-            set(&["acme"]).authorize("/machine.MachineService/Version", false).unwrap_err().to_string();
+        assert!(set(&[]).authorize("/machine.MachineService/Reset", Mode::Configured).is_ok());
+        assert!(set(&["os:reader"]).authorize("/machine.MachineService/Version", Mode::Configured).is_ok());
+        let denied = set(&["acme"])
+            .authorize("/machine.MachineService/Version", Mode::Configured)
+            .unwrap_err()
+            .to_string();
         assert!(
             denied.starts_with("not authorized: ")
                 && denied.ends_with("the certificate has only unknown roles: [\"acme\"]"),

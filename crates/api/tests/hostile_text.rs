@@ -7,7 +7,7 @@ use api::{
     pki::{
         Authority, CA_LIFETIME, CertificateFacts, LEAF_LIFETIME, Leaf, Lifetime, PrivateKey, Usage, blocks,
     },
-    roles::allowed,
+    roles::{Mode, allowed},
     talosconfig::Talosconfig,
 };
 use proptest::prelude::*;
@@ -51,7 +51,7 @@ proptest! {
     fn names_and_addresses(text in "\\PC{0,60}") {
         let _ = text.parse::<Endpoint>();
         let _ = Talosconfig::parse(&text);
-        prop_assert!(!allowed(&text, false).is_empty());
+        prop_assert!(!allowed(&text, Mode::Configured).is_empty());
     }
 
     #[test]

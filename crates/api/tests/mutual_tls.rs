@@ -38,7 +38,7 @@ impl service::ResourceService for WhoAmI {
             .map_err(|e| Status::internal(e.to_string()))?;
         let roles = RoleSet::of_certificate(&facts, true);
         roles
-            .authorize(&request.get_ref().id, false)
+            .authorize(&request.get_ref().id, api::roles::Mode::Configured)
             .map_err(|e| Status::permission_denied(e.to_string()))?;
         let nodes: Vec<_> =
             request.metadata().get_all("nodes").iter().filter_map(|n| n.to_str().ok()).collect();

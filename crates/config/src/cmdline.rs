@@ -45,6 +45,8 @@ pub struct NodeParameters {
     pub trial_seconds: Option<u64>,
     /// `experimental.wipe=system[:LABEL,…]`: partitions of the system disk to wipe at this boot; empty: all of it.
     pub wipe_system: Option<Vec<String>>,
+    /// `maintenance=open`: a STATE that cannot be used locks nobody out: whoever reaches the node may give it a config.
+    pub open_maintenance: bool,
     /// `environment=NAME=VALUE`, each time it is given: variables of services, before those of the configuration.
     pub environment: Vec<(String, String)>,
     /// `panic=`: seconds until a reboot after a fatal error.
@@ -105,6 +107,7 @@ impl CommandLine {
             keep_module_signatures: self.ours("module.signatures") == Some("verify"),
             trial_seconds: self.ours("trial").and_then(|v| v.parse().ok()),
             wipe_system: self.ours("experimental.wipe").and_then(wipe),
+            open_maintenance: self.ours("maintenance") == Some("open"),
             environment: self.every("environment").filter_map(variable).collect(),
             panic_seconds: self.last("panic").and_then(|v| v.parse().ok()),
         }
@@ -223,6 +226,11 @@ mod tests {
         assert_eq!(source("talos.config=http://a/b?c=d"), Some(ConfigSource::Url("http://a/b?c=d".into())));
         assert_eq!(source("quiet"), None);
         assert!(CommandLine::parse("talos.shutdown=halt").node().halt_on_shutdown);
+        let is_open = |text: &str| CommandLine::parse(text).node().open_maintenance;
+        assert!(is_open("billet.maintenance=open") && is_open("talos.maintenance=open"));
+        assert!(
+            !is_open("billet.maintenance=yes") && !is_open("billet.maintenance=open billet.maintenance=")
+        );
         assert!(CommandLine::parse("billet.module.signatures=verify").node().keep_module_signatures);
     }
 }

@@ -115,6 +115,22 @@ fn a_blank_machine_is_given_a_config_and_keeps_it() {
 }
 
 #[test]
+fn a_machine_with_two_states_is_locked_and_takes_no_config() {
+    let node = TestNode::builder("config-two-states").state_disk().second_state_disk().start().unwrap();
+    node.vm().wait_for("several partitions are labelled STATE", BOOT_LIMIT).unwrap();
+    node.wait_locked().unwrap();
+    let rpc = Rpc::insecure(&node, None).unwrap();
+    rpc.call(|client| async move { client.machine().version(tonic::Request::new(())).await }).unwrap();
+    let config = node.credentials().machine_config().unwrap();
+    let refused = send(&rpc, request(&config, Mode::Auto)).unwrap_err();
+    assert_eq!(refused.code(), Code::PermissionDenied, "{refused:?}");
+    assert_holds(
+        refused.message(),
+        &["this machine is locked", "several partitions", "billet.maintenance=open"],
+    );
+}
+
+#[test]
 fn every_mode_does_what_it_says() {
     let node = TestNode::builder("config-modes").state_disk().boot().unwrap();
     let config = node.credentials().machine_config().unwrap();

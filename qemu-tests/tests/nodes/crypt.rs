@@ -75,9 +75,9 @@ fn said(node: &TestNode) -> Vec<String> {
     about.map(|text| text.trim().to_owned()).collect()
 }
 
-/// Boots a node whose STATE stays locked, and gives the reason.
+/// Boots a node whose STATE stays locked, with a config from elsewhere, and gives the reason.
 fn locked(node: NodeBuilder) -> String {
-    let node = node.start().unwrap();
+    let node = node.command_line("billet.maintenance=open").start().unwrap();
     node.wait_api(BOOT_LIMIT).unwrap();
     let said = said(&node);
     let [line] = said.as_slice() else { panic!("{said:?}") };

@@ -318,7 +318,7 @@ fn a_wiped_state_is_made_as_the_next_config_says() {
     let header = disk.bytes(at, HEADER_BYTES);
     let node = on(&disk, "state-elsewhere", OTHER_MACHINE).source("").no_config().start().unwrap();
     node.vm().wait_for("failed to open encrypted device STATE, no key matched", BOOT).unwrap();
-    node.wait_maintenance().unwrap();
+    node.wait_locked().unwrap();
     node.vm().quit().unwrap();
     drop(node);
     assert!(disk.bytes(at, HEADER_BYTES) == header);

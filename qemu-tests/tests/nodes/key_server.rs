@@ -58,13 +58,21 @@ fn a_server_opens_both_volumes_as_soon_as_it_is_there() {
     shut_down(&node);
     drop((node, server));
 
-    // Without the server STATE is locked, the node answers, and nothing is written to it.
-    let node = on(&disk, "kms-away", MACHINE).source("").no_config().start().unwrap();
+    // Without the server STATE is locked, the node answers, and nothing is written to it. It takes no config: neither that
+    // of its own volume, nor one that somebody applies.
+    let node = on(&disk, "kms-away", MACHINE).start().unwrap();
     node.vm()
         .wait_for("STATE on /dev/vda5 is locked: kms key for slot 0: it needs the network", BOOT)
         .unwrap();
     node.vm().wait_for("(deadline kms)", COME_BACK).unwrap();
-    node.wait_maintenance().unwrap();
+    node.wait_locked().unwrap();
+    let config = node.credentials().machine_config().unwrap();
+    let applied = node.apply_in_maintenance(&config).unwrap();
+    assert!(
+        !applied.success && applied.stderr.contains("is refused, this machine is locked"),
+        "{}",
+        applied.stderr
+    );
     // It comes back: no one has to do anything on the node.
     let server = KeyServer::start(port);
     node.vm().wait_for("machine config: taken from STATE", COME_BACK).unwrap();

@@ -113,8 +113,7 @@ fn a_person_unlocks_what_the_server_lost() {
     let server = KeyServer::with_key(port, 0x11);
     let node = on(&disk, "recovery-lost", MACHINE).source("").no_config().start().unwrap();
     node.vm().wait_for("it was not sealed here for this node", BOOT).unwrap();
-    node.vm().wait_for("maintenance mode: STATE with the configuration is locked", BOOT).unwrap();
-    node.wait_maintenance().unwrap();
+    node.wait_locked().unwrap();
     let address = format!("127.0.0.1:{}", node.vm().port(API_PORT).unwrap());
     let offered = ["disk", "recovery-key", "STATE", "--insecure", "--nodes", &address];
     let file = node.admin().ok(&offered).unwrap();

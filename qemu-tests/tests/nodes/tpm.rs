@@ -50,7 +50,7 @@ fn state_opens_with_its_tpm_and_with_no_other() {
     let node = with_tpm(disk.node("tpm-other"), &other).source("").no_config().start().unwrap();
     let line = "tpm key for slot 0: the key was sealed by another TPM, or before this one was cleared";
     node.vm().wait_for(&format!("STATE on /dev/vda5 is locked: {line}"), BOOT).unwrap();
-    node.wait_maintenance().unwrap();
+    node.wait_locked().unwrap();
     node.vm().quit().unwrap();
     drop(node);
     assert!(disk.bytes(at, 1 << 20) == before, "what does not open is not written to");

@@ -220,7 +220,8 @@ fn what_somebody_else_put_there_is_left_alone() {
     let foreign = vec![0x5a; 4096];
     let image = File::options().write(true).open(disk.path()).unwrap();
     image.write_all_at(&foreign, at).unwrap();
-    let node = disk.node("volumes-foreign").start().unwrap();
+    // Without the parameter the machine is locked: it has a config that it cannot read.
+    let node = disk.node("volumes-foreign").command_line("billet.maintenance=open").start().unwrap();
     node.wait_api(BOOT_LIMIT).unwrap();
     node.vm().wait_for("STATE holds data of an unknown kind", BOOT_LIMIT).unwrap();
     assert_eq!(disk.bytes(at, foreign.len()), foreign);

@@ -33,6 +33,7 @@ use tokio::net::TcpListener;
 
 use peers::Peers;
 
+use crate::configuration::locked::Maintenance;
 use crate::identity::{Material, Role, Source, first_certificate};
 use crate::server::SOCKET;
 
@@ -106,10 +107,9 @@ impl Server {
     /// The same, with other nodes on this port.
     fn with_port(material: &Material, machined: &str, port: u16) -> Result<Self, String> {
         let identities = Identities::new(&identity(material)?).map_err(|e| e.to_string())?;
-        let config = if material.maintenance {
-            tls::server_without_clients(identities.clone())
-        } else {
-            tls::server(&material.authority, identities.clone())
+        let config = match material.maintenance {
+            Maintenance::No => tls::server(&material.authority, identities.clone()),
+            Maintenance::Open | Maintenance::Locked(_) => tls::server_without_clients(identities.clone()),
         };
         let config = config.map_err(|e| e.to_string())?;
         let names = Arc::new(Names::default());
@@ -117,12 +117,15 @@ impl Server {
         let forwarder = forward::Forwarder::new(port);
         forwarder.renew(material)?;
         let backend = backend::Backend::new(Path::new(machined));
-        let mut proxy = proxy::Proxy::new(names, backend, forwarder);
-        proxy.maintenance = material.maintenance;
+        let proxy = proxy::Proxy::new(names, backend, forwarder, material.maintenance.clone());
         let proxy = Arc::new(proxy);
         let own = first_certificate(&material.authority);
         let own = tls::Clients::of(own).map_err(|e| e.to_string())?;
-        let peers = Peers::new(if material.maintenance { peers::UNKNOWN } else { peers::KNOWN });
+        let peers = match material.maintenance {
+            Maintenance::No => peers::KNOWN,
+            Maintenance::Open | Maintenance::Locked(_) => peers::UNKNOWN,
+        };
+        let peers = Peers::new(peers);
         Ok(Self { identities, config, own, peers, proxy })
     }
 
@@ -141,10 +144,9 @@ impl Server {
             };
             tokio::spawn(async move {
                 let _held = held;
-                let caller = if proxy.maintenance {
-                    proxy::Caller::unknown(&stream)
-                } else {
-                    proxy::Caller::of(&stream, &own)
+                let caller = match proxy.maintenance() {
+                    Maintenance::No => proxy::Caller::of(&stream, &own),
+                    Maintenance::Open | Maintenance::Locked(_) => proxy::Caller::unknown(&stream),
                 };
                 let service = hyper::service::service_fn(move |request| {
                     let (proxy, caller) = (proxy.clone(), caller.clone());
@@ -188,6 +190,7 @@ impl Server {
     fn take(&self, material: &Material) -> Result<(), String> {
         self.identities.replace(&identity(material)?).map_err(|e| e.to_string())?;
         self.proxy.names.replace(&material.names);
+        self.proxy.set_maintenance(&material.maintenance);
         self.proxy.forwarder.renew(material)
     }
 }

@@ -4,7 +4,7 @@
 //! No loops: a request that another node passed on is always answered here.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use api::pki::CertificateFacts;
 use api::roles::{Role, RoleSet};
@@ -22,6 +22,7 @@ use super::forward::Forwarder;
 use super::frames::refusal;
 use super::gather;
 use super::targets::{Target, target};
+use crate::configuration::locked::{self, Maintenance};
 
 /// The one behind a connection.
 #[derive(Debug, Clone)]
@@ -65,8 +66,8 @@ pub(crate) struct Proxy {
     pub(super) names: Arc<Names>,
     backend: Backend,
     pub(super) forwarder: Forwarder,
-    /// The node has no config: callers have no certificates, and no other node is reached through this one.
-    pub(super) maintenance: bool,
+    /// Without a config in force callers have no certificates, and no other node is reached through this one.
+    maintenance: RwLock<Maintenance>,
 }
 
 /// What goes on with a request besides its body.
@@ -80,8 +81,25 @@ pub(super) struct Head {
 }
 
 impl Proxy {
-    pub(super) fn new(names: Arc<Names>, backend: Backend, forwarder: Forwarder) -> Self {
-        Self { names, backend, forwarder, maintenance: false }
+    pub(super) fn new(
+        names: Arc<Names>,
+        backend: Backend,
+        forwarder: Forwarder,
+        maintenance: Maintenance,
+    ) -> Self {
+        Self { names, backend, forwarder, maintenance: RwLock::new(maintenance) }
+    }
+
+    pub(super) fn maintenance(&self) -> Maintenance {
+        self.maintenance.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Another kind of maintenance, or another reason. Who shows no certificate never gets what needs one.
+    pub(super) fn set_maintenance(&self, next: &Maintenance) {
+        let mut now = self.maintenance.write().unwrap_or_else(PoisonError::into_inner);
+        if *now != Maintenance::No && *next != Maintenance::No {
+            next.clone_into(&mut now);
+        }
     }
 
     /// Answers one request.
@@ -92,13 +110,18 @@ impl Proxy {
     ) -> Response<Body> {
         let path = request.uri().path().to_owned();
         let roles = caller.roles(request.headers());
-        if let Err(denied) = roles.authorize(&path, self.maintenance) {
+        let maintenance = self.maintenance();
+        if let Err(denied) = roles.authorize(&path, maintenance.mode()) {
+            let text = match maintenance.lock() {
+                Some(why) => locked::refusal(&path, why),
+                None => denied.to_string(),
+            };
             let peer = caller.peer.map_or_else(|| "an unknown peer".to_owned(), |peer| peer.to_string());
             eprintln!("apid: refused {peer}: {denied}");
-            return refusal(&Status::permission_denied(denied.to_string()));
+            return refusal(&Status::permission_denied(text));
         }
         let target = match target(&path, request.headers()) {
-            _ if self.maintenance => Target::Here,
+            _ if maintenance != Maintenance::No => Target::Here,
             Ok(target) => target,
             Err(status) => return refusal(&status),
         };

@@ -8,8 +8,9 @@ use http::uri::PathAndQuery;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
 
-use super::tests::{Fixture, two_nodes};
+use super::tests::{Fixture, in_maintenance, two_nodes};
 use super::wire_tests::Raw;
+use crate::configuration::locked::Maintenance;
 
 const ROLES: [&str; 8] = [
     "os:admin",
@@ -94,4 +95,99 @@ async fn a_certificate_of_another_ca_is_none() {
         Err(_) => false,
     };
     assert!(!answered);
+}
+
+/// What a locked node offers to whoever reaches it: a row each, written down here again on purpose.
+const LOCKED: [&str; 9] = [
+    "/billet.MachineService/RecoveryKeys",
+    "/billet.MachineService/Unlock",
+    "/machine.MachineService/Version",
+    "/cosi.resource.State/Get",
+    "/cosi.resource.State/List",
+    "/cosi.resource.State/Watch",
+    "/resource.ResourceService/Get",
+    "/resource.ResourceService/List",
+    "/resource.ResourceService/Watch",
+];
+
+/// Every call of every service, in each mode, by nobody: against apid, which judges, and against machined alone, which
+/// does so too while apid does not know yet.
+#[tokio::test]
+async fn a_locked_node_refuses_every_call_to_everybody_but_those_that_explain_and_unlock() {
+    let why = "no key matched";
+    let f = in_maintenance(Maintenance::Locked(why.to_owned())).await;
+    f.node.configuration.maintenance.send_replace(Maintenance::Locked(why.to_owned()));
+    // It was open when apid began: machined knows better.
+    let late = in_maintenance(Maintenance::Open).await;
+    late.node.configuration.maintenance.send_replace(Maintenance::Locked(why.to_owned()));
+    for node in [&f, &late] {
+        let channel = node.channel_of(None).await.unwrap();
+        for (path, _) in matrix() {
+            let answer = call(&channel, path).await;
+            if LOCKED.contains(&path) {
+                // An empty request names no type, key or volume; it is refused for that alone.
+                let text = answer.err().map(|status| status.message().to_owned()).unwrap_or_default();
+                assert!(!text.contains("locked") && !text.contains("needs one of"), "{path}: {text}");
+                continue;
+            }
+            let status = answer.unwrap_err();
+            assert_eq!(status.code(), Code::PermissionDenied, "{path}: {status:?}");
+            assert!(status.message().starts_with("not authorized"), "{path}: {status:?}");
+        }
+        let refused = call(&channel, "/machine.MachineService/ApplyConfiguration").await.unwrap_err();
+        for part in [why, "billetctl unlock STATE", "billet.maintenance=open", "wipes the system disk"] {
+            assert!(refused.message().contains(part), "{part}: {refused:?}");
+        }
+    }
+}
+
+/// The open mode is as it was: whoever reaches the node may give it a config.
+#[tokio::test]
+async fn an_open_node_takes_a_config_from_whoever_reaches_it() {
+    let f = in_maintenance(Maintenance::Open).await;
+    let channel = f.channel_of(None).await.unwrap();
+    let apply = call(&channel, "/machine.MachineService/ApplyConfiguration").await.unwrap_err();
+    assert_ne!(apply.code(), Code::PermissionDenied, "{apply:?}");
+    let reset = call(&channel, "/machine.MachineService/Upgrade").await.unwrap_err();
+    assert_eq!(reset.code(), Code::PermissionDenied, "{reset:?}");
+}
+
+/// Of the resources a locked node shows those that say why.
+#[tokio::test]
+async fn a_locked_node_shows_only_the_resources_that_say_why() {
+    use api::proto::cosi::resource::state_client::StateClient;
+    use api::proto::cosi::resource::{GetRequest, ListRequest};
+    let f = in_maintenance(Maintenance::Locked("no key matched".to_owned())).await;
+    f.node.configuration.maintenance.send_replace(Maintenance::Locked("no key matched".to_owned()));
+    let mut client = StateClient::new(f.channel_of(None).await.unwrap());
+    let mut shown = Vec::new();
+    for kind in crate::store::ALL.iter().filter(|kind| !kind.internal) {
+        let request = ListRequest {
+            namespace: kind.namespace.to_owned(),
+            r#type: kind.kind.to_owned(),
+            ..Default::default()
+        };
+        match client.list(request).await {
+            Ok(_) => shown.push(kind.kind),
+            Err(status) => assert_eq!(status.code(), Code::PermissionDenied, "{}: {status:?}", kind.kind),
+        }
+    }
+    shown.sort_unstable();
+    assert_eq!(
+        shown,
+        [
+            "MachineStatuses.runtime.talos.dev",
+            "Namespaces.meta.cosi.dev",
+            "ResourceDefinitions.meta.cosi.dev",
+            "VolumeStatuses.block.talos.dev",
+        ]
+    );
+    let disks = GetRequest {
+        namespace: "runtime".into(),
+        r#type: "Disks.block.talos.dev".into(),
+        id: "sda".into(),
+        ..Default::default()
+    };
+    let refused = client.get(disks).await.unwrap_err();
+    assert!(refused.message().contains("no key matched"), "{refused:?}");
 }

@@ -51,8 +51,26 @@ pub(super) async fn two_nodes() -> (Fixture, Fixture) {
     panic!("no port is free on two addresses");
 }
 
+/// A node without a config in force, which asks for no certificates.
+pub(super) async fn in_maintenance(kind: Maintenance) -> Fixture {
+    let authority = Arc::new(Authority::generate("talos", Lifetime::from_now(CA_LIFETIME)).unwrap());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    serve_as(kind, authority, listener, &["127.0.0.1"], "", false)
+}
+
 /// `forwards`: whether the node has a certificate to ask others with.
 fn serve(
+    authority: Arc<Authority>,
+    listener: TcpListener,
+    names: &[&str],
+    log_text: &str,
+    forwards: bool,
+) -> Fixture {
+    serve_as(Maintenance::No, authority, listener, names, log_text, forwards)
+}
+
+fn serve_as(
+    maintenance: Maintenance,
     authority: Arc<Authority>,
     listener: TcpListener,
     names: &[&str],
@@ -72,7 +90,7 @@ fn serve(
         key: speaker.key.to_pem(),
     };
     let material = Material {
-        maintenance: false,
+        maintenance,
         authority: authority.certificate().to_owned(),
         certificate: identity.certificate.clone(),
         key: identity.key.to_pem(),
@@ -229,7 +247,7 @@ async fn clients_of_a_further_authority_are_let_in_and_of_a_third_are_not() {
     let (further, third) = (make(), make());
     let identity = first.authority.issue(&leaf(None, Usage::Server)).unwrap();
     let material = Material {
-        maintenance: false,
+        maintenance: Default::default(),
         authority: format!("{}\n{}", first.authority.certificate(), further.certificate()),
         certificate: identity.certificate.clone(),
         key: identity.key.to_pem(),

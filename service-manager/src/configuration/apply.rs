@@ -44,6 +44,9 @@ pub(crate) enum Failure {
         "configuration was already applied and node is rebooting, cannot apply more configuration changes until next reboot"
     )]
     Rebooting,
+    /// The node has a config that it cannot open: nobody gives it another.
+    #[error("{0}")]
+    Closed(String),
     /// A sequence runs that a restart may not end.
     #[error(transparent)]
     Locked(#[from] Locked),
@@ -73,6 +76,12 @@ pub(crate) async fn apply(
     let text =
         std::str::from_utf8(&request.data).map_err(|_| Wrong::Parse("it is not UTF-8 text".to_owned()))?;
     let text = Zeroizing::new(text.to_owned());
+    if let Some(why) = node.configuration.maintenance.borrow().lock() {
+        return Err(Failure::Closed(super::locked::refusal(
+            "/machine.MachineService/ApplyConfiguration",
+            why,
+        )));
+    }
     let super::Judged { mut warnings, config, documents } = judge(node, &text)?;
     let _busy = node.configuration.busy.try_lock().map_err(|_| Failure::Busy)?;
     if node.configuration.rebooting.load(Ordering::SeqCst) {
@@ -141,6 +150,7 @@ fn carry_out(
         // Should the power go in between, what META says is tried first, and one key of it is the old config's.
         volumes::keep_record(node, &config).map_err(Failure::Keep)?;
         save(&state, &text, back.as_ref()).map_err(Failure::Keep)?;
+        super::remember(node);
     }
     // A change by someone who reached the node ends every earlier clock; one that waits for a restart is started by it.
     let first = pending::disarm(node);

@@ -1,17 +1,18 @@
-//! A node without a config: it waits for someone to give it one.
+//! A node without a config in force: it waits for one, or for the one that it has to open.
 //!
 //! Owns: the certificate that such a node shows, and what it says on the console.
-//! Does not: decide which calls exist then (`api::roles`, with its maintenance switch).
+//! Does not: decide which calls exist then (`api::roles`), or which kind of maintenance it is (`locked`).
 //! Source: spec/machine-facts.md §4.6, spec/api-wire-facts.md §3.6.
 
 use api::pki::{Authority, CA_LIFETIME, CertificateFacts, Leaf, Lifetime, Usage};
 
+use super::locked::{Maintenance, WAYS_OUT};
 use crate::controllers::reaches_others;
 use crate::identity::Material;
 use crate::node::Node;
 
 /// Makes what apid serves with: a throw-away authority that signs one certificate.
-pub(crate) fn material(names: &[String]) -> Result<Material, String> {
+pub(crate) fn material(names: &[String], maintenance: Maintenance) -> Result<Material, String> {
     let lifetime = Lifetime::from_now(CA_LIFETIME);
     let authority = Authority::generate("talos", lifetime).map_err(|e| e.to_string())?;
     let leaf = Leaf { organizations: vec![], names: names.to_vec(), usage: Usage::Server, lifetime };
@@ -23,39 +24,49 @@ pub(crate) fn material(names: &[String]) -> Result<Material, String> {
         names: names.to_vec(),
         trust: None,
         forwarding: None,
-        maintenance: true,
+        maintenance,
     })
 }
 
-/// Says once where the node is reached and how it is recognised.
+/// Says where the node is reached, how it is recognised, and what it waits for.
 pub(crate) fn announce(node: &Node, material: &Material) {
     let Ok(facts) = CertificateFacts::from_pem("the maintenance certificate", &material.certificate) else {
         return;
     };
     let addresses: Vec<&str> =
         material.names.iter().map(String::as_str).filter(|name| reaches_others(name)).collect();
-    let is_locked = crate::volumes::waits_for_somebody(node, installer::volumes::STATE);
-    for line in lines(&addresses, &facts.fingerprint, is_locked) {
+    let has_recovery_key = crate::volumes::waits_for_somebody(node, installer::volumes::STATE);
+    for line in lines(&addresses, &facts.fingerprint, &material.maintenance, has_recovery_key) {
         node.journal.say(&line);
     }
 }
 
-fn lines(addresses: &[&str], fingerprint: &str, is_locked: bool) -> Vec<String> {
+fn lines(addresses: &[&str], fingerprint: &str, kind: &Maintenance, has_recovery_key: bool) -> Vec<String> {
     let node = addresses.first().copied().unwrap_or("<address>");
-    let what = if is_locked {
-        "STATE with the configuration is locked"
-    } else {
-        "this machine has no configuration"
+    let mut lines = match kind {
+        Maintenance::Locked(why) => {
+            vec![
+                "maintenance mode: this machine is locked and takes no configuration".to_owned(),
+                format!("\t{why}"),
+            ]
+        }
+        Maintenance::Open | Maintenance::No => {
+            vec!["maintenance mode: this machine has no configuration in force".to_owned()]
+        }
     };
-    let mut lines = vec![format!("maintenance mode: {what}")];
     lines.push("this machine is reachable at:".to_owned());
     lines.extend(addresses.iter().map(|address| format!("\t{address}")));
     lines.push("server certificate fingerprint:".to_owned());
     lines.push(format!("\t{fingerprint}"));
-    if is_locked {
+    if has_recovery_key {
         lines.push("unlock STATE with its recovery key, here or with:".to_owned());
         lines.push(format!("\tbilletctl disk recovery-key STATE --insecure --nodes {node}"));
         lines.push(format!("\tbilletctl unlock STATE --insecure --nodes {node}"));
+    }
+    if kind.lock().is_some() {
+        lines.push("ways out:".to_owned());
+        lines.extend(WAYS_OUT.iter().map(|way| format!("\t{way}")));
+        return lines;
     }
     lines.push("upload a configuration with:".to_owned());
     lines.push(format!(
@@ -74,7 +85,7 @@ mod tests {
 
     #[test]
     fn the_console_names_address_and_fingerprint() {
-        let text = lines(&["10.0.0.5"], "abc=", false).join("\n");
+        let text = lines(&["10.0.0.5"], "abc=", &Maintenance::Open, false).join("\n");
         for part in [
             "reachable at:\n\t10.0.0.5\n",
             "fingerprint:\n\tabc=\n",
@@ -82,27 +93,32 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part:?} in {text}");
         }
-        assert!(text.starts_with("maintenance mode: this machine has no configuration\n"), "{text}");
-        assert!(lines(&[], "f", false).join("\n").contains("--nodes <address>"));
+        assert!(text.starts_with("maintenance mode: this machine has no configuration in force\n"), "{text}");
+        assert!(lines(&[], "f", &Maintenance::Open, false).join("\n").contains("--nodes <address>"));
     }
 
     #[test]
-    fn who_has_the_recovery_key_of_a_locked_state_reads_what_to_do() {
-        let text = lines(&["10.0.0.5"], "abc=", true).join("\n");
+    fn a_locked_machine_says_why_and_how_to_go_on_and_asks_for_no_config() {
+        let locked = Maintenance::Locked("no key matched".to_owned());
+        let text = lines(&["10.0.0.5"], "abc=", &locked, true).join("\n");
         for part in [
-            "maintenance mode: STATE with the configuration is locked\n",
+            "maintenance mode: this machine is locked and takes no configuration\n\tno key matched\n",
+            "fingerprint:\n\tabc=\n",
             "\tbilletctl disk recovery-key STATE --insecure --nodes 10.0.0.5\n",
             "\tbilletctl unlock STATE --insecure --nodes 10.0.0.5\n",
-            "apply-config",
+            "billet.maintenance=open",
         ] {
             assert!(text.contains(part), "{part:?} in {text}");
         }
+        assert!(!text.contains("apply-config"), "{text}");
+        assert!(!lines(&[], "f", &locked, false).join("\n").contains("recovery-key STATE"));
     }
 
     #[test]
     fn the_certificate_names_the_node() {
-        let material = material(&["10.0.0.5".to_owned(), "127.0.0.1".to_owned()]).unwrap();
+        let material = material(&["10.0.0.5".to_owned(), "127.0.0.1".to_owned()], Maintenance::Open).unwrap();
         let facts = CertificateFacts::from_pem("it", &material.certificate).unwrap();
-        assert!(material.maintenance && facts.server_auth && facts.names.contains(&"10.0.0.5".to_owned()));
+        assert_eq!(material.maintenance, Maintenance::Open);
+        assert!(facts.server_auth && facts.names.contains(&"10.0.0.5".to_owned()));
     }
 }

@@ -7,7 +7,8 @@
 //! | [`change`], [`plan`] | pure: what differs, what that takes, which mode does what |
 //! | [`apply`] | one change from request to answer |
 //! | [`pending`] | changes that undo themselves |
-//! | [`maintenance`] | a node without a config |
+//! | [`locked`] | pure: whether a node without one may be given one |
+//! | [`maintenance`] | what such a node shows and says |
 //!
 //! Order: a change is on the disk before it is acknowledged, and in force after it.
 
@@ -16,6 +17,7 @@ pub(crate) mod apply;
 mod bundle;
 pub(crate) mod change;
 mod http;
+pub mod locked;
 pub(crate) mod maintenance;
 pub(crate) mod pending;
 pub(crate) mod plan;
@@ -35,6 +37,7 @@ use crate::checkpoint::Keep;
 use crate::node::Node;
 use crate::store::{MACHINE_CONFIG, MachineDocument, Spec};
 pub(crate) use bundle::{boot_file, medium_addons};
+use locked::{Look, Maintenance, Memory};
 use pending::{AtBoot, Pending};
 use state::Found;
 pub(crate) use state::{MOUNT_POINT, State, mount_volume};
@@ -49,8 +52,8 @@ pub struct Configuration {
     pub(crate) disks_settled: watch::Sender<bool>,
     /// Drivers of all devices that were there at the start are loaded.
     pub(crate) settled: watch::Sender<bool>,
-    /// The node waits for someone to give it a config.
-    pub(crate) maintenance: watch::Sender<bool>,
+    /// How the node waits for a config, if it does.
+    pub(crate) maintenance: watch::Sender<Maintenance>,
     /// Held by whoever changes the config.
     busy: tokio::sync::Mutex<()>,
     /// A config was applied that takes a restart.
@@ -65,7 +68,7 @@ impl Default for Configuration {
             state: Mutex::new(None),
             disks_settled: watch::channel(false).0,
             settled: watch::channel(false).0,
-            maintenance: watch::channel(false).0,
+            maintenance: watch::channel(Maintenance::No).0,
             busy: tokio::sync::Mutex::new(()),
             rebooting: AtomicBool::new(false),
             pending: Mutex::new(None),
@@ -149,8 +152,34 @@ pub(crate) fn put_into_force(node: &Node, text: Zeroizing<String>) -> Result<(),
         node.journal.warn(&error.to_string());
     }
     node.config.send_replace(Some(shared));
-    node.configuration.maintenance.send_replace(false);
+    node.configuration.maintenance.send_replace(Maintenance::No);
     Ok(())
+}
+
+/// Notes in META that this machine has a config on STATE: it is not given one by others when STATE is not there any more.
+/// Once the config is on STATE. Blocks.
+pub(crate) fn remember(node: &Node) {
+    let tag = installer::meta::tags::CONFIGURED;
+    // A value in memory would say nothing to the next boot.
+    if node.configuration.state().is_none() || node.meta.device().is_none() || node.meta.get(tag).is_some() {
+        return;
+    }
+    if let Err(error) = node.meta.set_now(tag, b"1") {
+        node.journal.warn(&format!("note in META that this machine has a configuration: {error}"));
+    }
+}
+
+/// What META of this machine's disk says of a config. Blocks.
+pub(crate) fn memory(node: &Node) -> Memory {
+    if node.meta.device().is_none()
+        && let Err(error) = crate::meta::try_open_on_system_disk(node)
+    {
+        return Memory::Unreadable(error);
+    }
+    match node.meta.get(installer::meta::tags::CONFIGURED) {
+        Some(_) => Memory::Configured,
+        None => Memory::Nothing,
+    }
 }
 
 /// The text of the config in force.
@@ -162,37 +191,44 @@ pub(crate) fn text_in_force(node: &Node) -> Option<Zeroizing<String>> {
     }
 }
 
-/// Mounts STATE if it is there; says what keeps it from that.
-pub(crate) fn find_state(node: &Node) -> Result<bool, String> {
+/// Mounts STATE if it is there; says what keeps it from that. Blocks.
+pub(crate) fn look_for_state(node: &Node) -> Look {
+    look_in(node, Path::new(volume::CLASS))
+}
+
+fn look_in(node: &Node, class: &Path) -> Look {
     if node.configuration.state().is_some() {
-        return Ok(true);
+        return Look::Mounted;
     }
-    let found = match State::mounted() {
-        Some(state) => Some(state),
-        None => match state::find(Path::new(volume::CLASS)) {
-            Found::Nothing => None,
-            Found::One(device) => match crate::volumes::usable(node, &device)? {
-                Some(device) => {
-                    let state = State::mount(&device)?;
-                    node.journal.say(&format!("STATE is {}", device.display()));
-                    Some(state)
-                }
-                None => None,
-            },
-            Found::Several(devices) => {
-                let names: Vec<String> = devices.iter().map(|device| device.display().to_string()).collect();
-                let names = names.join(", ");
-                return Err(format!(
-                    "several partitions are labelled STATE ({names}): none is used; detach or relabel all but one"
-                ));
-            }
-        },
-    };
-    if let Some(state) = found {
-        // Set twice only by two looks at the same partition.
+    if let Some(state) = State::mounted() {
         node.configuration.set_state(state);
+        return Look::Mounted;
     }
-    Ok(node.configuration.state().is_some())
+    let device = match state::find(class) {
+        Found::Nothing => return Look::Nothing,
+        Found::One(device) => device,
+        Found::Several(devices) => {
+            let names: Vec<String> = devices.iter().map(|device| device.display().to_string()).collect();
+            let names = names.join(", ");
+            return Look::Several(format!(
+                "several partitions are labelled STATE ({names}): none is used; detach or relabel all but one"
+            ));
+        }
+    };
+    let mounted = match crate::volumes::usable(node, &device) {
+        Ok(None) => return Look::Empty,
+        Ok(Some(device)) => State::mount(&device).map(|state| (state, device)),
+        Err(why) => return Look::Closed(why),
+    };
+    match mounted {
+        Ok((state, device)) => {
+            node.journal.say(&format!("STATE is {}", device.display()));
+            // Set twice only by two looks at the same partition.
+            node.configuration.set_state(state);
+            Look::Mounted
+        }
+        Err(why) => Look::Closed(why),
+    }
 }
 
 /// What a config says, if it may be used.
@@ -237,16 +273,18 @@ pub(crate) fn is_config_volume(device: &Path) -> bool {
 
 /// Keeps the config that was just taken on STATE, if there is one.
 pub(crate) fn keep_on_state(node: &Node, text: &str) {
-    if let Some(state) = node.configuration.state()
-        && let Err(error) = state.write(state::CONFIG, text)
-    {
-        node.journal.warn(&format!("keep the machine config on STATE: {error}"));
+    let Some(state) = node.configuration.state() else { return };
+    match state.write(state::CONFIG, text) {
+        Ok(()) => remember(node),
+        Err(error) => node.journal.warn(&format!("keep the machine config on STATE: {error}")),
     }
 }
 
 /// Keeps a config on a STATE that was just made.
-pub(crate) fn save(state: &State, text: &str) -> Result<(), String> {
-    state.write(state::CONFIG, text)
+pub(crate) fn save(node: &Node, state: &State, text: &str) -> Result<(), String> {
+    state.write(state::CONFIG, text)?;
+    remember(node);
+    Ok(())
 }
 
 /// A length of time from the wire; `None` for none, nonsense and zero.

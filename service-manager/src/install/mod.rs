@@ -199,7 +199,7 @@ pub(crate) async fn save_config(node: &Arc<Node>) -> Result<(), String> {
     let target = target.ok_or("no disk of this machine was installed to")?;
     let text = configuration::text_in_force(node).ok_or("there is no machine config")?;
     let state = volumes::provision(node, &target).await?;
-    configuration::save(&state, &text)?;
+    configuration::save(node, &state, &text)?;
     node.journal.say(&format!("the machine config is kept on STATE of {}", target.display()));
     Ok(())
 }

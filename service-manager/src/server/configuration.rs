@@ -101,6 +101,7 @@ fn status(failure: &Failure) -> Status {
             Status::invalid_argument(text)
         }
         Failure::Keep(_) => Status::internal(text),
+        Failure::Closed(_) => Status::permission_denied(text),
         Failure::Busy
         | Failure::Rebooting
         | Failure::Locked(_)

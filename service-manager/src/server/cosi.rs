@@ -13,7 +13,7 @@ use prost::Message;
 use tonic::{Request, Response, Status};
 
 use super::selection::Selection;
-use super::{Answers, answer_with, answers, cosi_watch, is_admin, query};
+use super::{Answers, answer_with, answers, cosi_watch, is_admin, locked, query};
 use crate::clock;
 use crate::node::Node;
 use crate::store::{Definition, Resource, Sensitivity, Spec};
@@ -32,6 +32,7 @@ impl StateService for State {
         let admin = is_admin(&request);
         let request = request.into_inner();
         let kind = query::exact(&request.r#type, &request.namespace, admin)?;
+        locked::may_read(&self.node, kind)?;
         let found = self.node.store.get(kind, &request.id).filter(|_| query::is_in(kind, &request.namespace));
         let resource = found.ok_or_else(|| query::not_found(kind, &request.namespace, &request.id))?;
         Ok(Response::new(proto::GetResponse { resource: Some(encode(&resource)?) }))
@@ -41,6 +42,7 @@ impl StateService for State {
         let admin = is_admin(&request);
         let request = request.into_inner();
         let kind = query::exact(&request.r#type, &request.namespace, admin)?;
+        locked::may_read(&self.node, kind)?;
         let options = request.options.unwrap_or_default();
         let selection = Selection::new(&options.label_query, options.id_query.as_ref())?;
         let found = self.node.store.list(kind);
@@ -58,6 +60,7 @@ impl StateService for State {
         let admin = is_admin(&request);
         let request = request.into_inner();
         let kind = query::exact(&request.r#type, &request.namespace, admin)?;
+        locked::may_read(&self.node, kind)?;
         let watch = cosi_watch::Request::new(kind, request)?;
         let present = watch.observe(&self.node)?;
         let (sender, answer) = answers();

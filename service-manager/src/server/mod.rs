@@ -21,6 +21,7 @@ mod files;
 mod generate;
 mod images;
 mod inspect;
+mod locked;
 mod machine;
 mod meta;
 mod netstat;
@@ -102,7 +103,9 @@ pub async fn serve_on(node: Arc<Node>, listener: UnixListener) -> Result<(), Str
     let lifecycle = node.clone();
     let own = OwnServer::new(configuration::Own { node: node.clone() });
     let resources = ResourceServiceServer::new(resources::Resources { node: node.clone() });
+    let guard = locked::Guard(node.clone());
     tonic::transport::Server::builder()
+        .layer(guard)
         .add_service(
             machine.max_decoding_message_size(MAX_MESSAGE_BYTES).max_encoding_message_size(MAX_MESSAGE_BYTES),
         )

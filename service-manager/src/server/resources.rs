@@ -9,7 +9,7 @@ use api::proto::resource::resource_service_server::ResourceService;
 use tokio::sync::broadcast::Receiver;
 use tonic::{Request, Response, Status};
 
-use super::{Answers, Sender, answer_with, answers, is_admin, query};
+use super::{Answers, Sender, answer_with, answers, is_admin, locked, query};
 use crate::node::Node;
 use crate::store::{Change, ChangeKind, Definition, RESOURCE_DEFINITION, Resource};
 
@@ -27,6 +27,7 @@ impl ResourceService for Resources {
         let admin = is_admin(&request);
         let request = request.into_inner();
         let definition = query::readable(&request.r#type, &request.namespace, admin)?;
+        locked::may_read(&self.node, definition)?;
         let found = self
             .node
             .store
@@ -45,6 +46,7 @@ impl ResourceService for Resources {
         let admin = is_admin(&request);
         let request = request.into_inner();
         let definition = query::readable(&request.r#type, &request.namespace, admin)?;
+        locked::may_read(&self.node, definition)?;
         let mut messages = vec![Ok(proto::ListResponse {
             metadata: None,
             definition: Some(self.definition(definition)?),
@@ -66,6 +68,7 @@ impl ResourceService for Resources {
         let admin = is_admin(&request);
         let request = request.into_inner();
         let kind = query::readable(&request.r#type, &request.namespace, admin)?;
+        locked::may_read(&self.node, kind)?;
         let definition = self.definition(kind)?;
         let (now, later) = self.node.store.watch(kind);
         let now = if query::is_in(kind, &request.namespace) { now } else { Vec::new() };

@@ -3,6 +3,8 @@
 //! Order: an earlier machined's copy; STATE; everything else, in [`source`]'s order; else maintenance mode. A source
 //! that should have a config and has none, or a wrong one, is said on the console and tried again: when a block
 //! device appears, when somebody has unlocked STATE, and at growing intervals.
+//! A node that has a config which it cannot open is locked ([`configuration::locked`]): STATE alone is tried again, also
+//! with a key server that is away, and every other source is left alone.
 //! Does not: open the node to everybody while a server that someone named does not answer: it may be back soon. A
 //! volume that is not there is another matter: without it the machine is blank.
 //! Source: spec/machine-facts.md §4.5.
@@ -15,6 +17,7 @@ use api::proto::machine::{ConfigLoadErrorEvent, ConfigValidationErrorEvent};
 use config::cmdline::ConfigSource;
 use zeroize::Zeroizing;
 
+use crate::configuration::locked::{Look, Maintenance, Memory, decide};
 use crate::configuration::source::{self, Candidate, Origin, Search};
 use crate::configuration::{self, change, pending};
 use crate::node::Node;
@@ -35,6 +38,8 @@ enum Trouble {
     Invalid(String),
     /// Nobody has given this node one: not an error. Where one may still come from.
     Nothing(Option<String>),
+    /// There is one, which cannot be opened now; why.
+    Locked(String),
 }
 
 /// Waits for a config.
@@ -55,12 +60,8 @@ pub fn load_config(node: Arc<Node>) -> TaskFuture {
             match search.look(&node).await {
                 Ok(()) => return Ok(()),
                 Err(trouble) => {
-                    report(&node, &trouble, wait);
-                    if matches!(trouble, Trouble::Nothing(_))
-                        && !node.configuration.maintenance.send_replace(true)
-                    {
-                        publish_stage(&node, "", &Stage::Maintenance);
-                    }
+                    search.report(&node, &trouble, wait);
+                    wait_in_maintenance(&node, &trouble);
                 }
             }
             node.config_misses.send_modify(|count| *count += 1);
@@ -76,11 +77,42 @@ pub fn load_config(node: Arc<Node>) -> TaskFuture {
     })
 }
 
+/// Opens the API without certificates, as far as the trouble allows that.
+fn wait_in_maintenance(node: &Node, trouble: &Trouble) {
+    let next = match trouble {
+        Trouble::Nothing(_) => Maintenance::Open,
+        Trouble::Locked(why) => Maintenance::Locked(why.clone()),
+        // A node that was locked stays so until it is known to be open.
+        Trouble::Load(_) | Trouble::Invalid(_) => return,
+    };
+    let stage = match &next {
+        Maintenance::Locked(why) => Stage::Locked(why.clone()),
+        Maintenance::Open | Maintenance::No => Stage::Maintenance,
+    };
+    let is_new = node.configuration.maintenance.send_if_modified(|now| {
+        // Somebody gave it a config meanwhile.
+        let is_new = *now != next && node.config.borrow().is_none();
+        if is_new {
+            *now = next;
+        }
+        is_new
+    });
+    if is_new {
+        publish_stage(node, "", &stage);
+    }
+}
+
 /// Opening it derives keys, and may wait for a server.
-async fn find_state(node: &Arc<Node>) -> Result<bool, String> {
+async fn look_for_state(node: &Arc<Node>) -> Look {
     let worker = node.clone();
-    let looked = tokio::task::spawn_blocking(move || configuration::find_state(&worker)).await;
-    looked.unwrap_or_else(|error| Err(error.to_string()))
+    let looked = tokio::task::spawn_blocking(move || configuration::look_for_state(&worker)).await;
+    looked.unwrap_or_else(|error| Look::Closed(error.to_string()))
+}
+
+async fn memory(node: &Arc<Node>) -> Memory {
+    let worker = node.clone();
+    let read = tokio::task::spawn_blocking(move || configuration::memory(&worker)).await;
+    read.unwrap_or_else(|error| Memory::Unreadable(error.to_string()))
 }
 
 /// Waits until STATE, if this machine has one, can be there: whatever another source says, STATE is newer.
@@ -93,7 +125,7 @@ async fn settle(node: &Arc<Node>) {
     let mut settled = node.configuration.disks_settled.subscribe();
     let due = async {
         // The fast drivers first: with a STATE behind one of them nothing else is waited for.
-        while !find_state(node).await.unwrap_or(true) {
+        while look_for_state(node).await.may_be_late() {
             tokio::select! {
                 _ = devices.changed() => {}
                 _ = settled.wait_for(|settled| *settled) => return,
@@ -116,13 +148,13 @@ struct Looking {
     begun: bool,
     /// What is wrong with STATE, so that it is said once.
     state_trouble: String,
+    /// Why the node is locked, for the same reason: it may be so for days.
+    lock: String,
 }
 
 impl Looking {
     async fn look(&mut self, node: &Arc<Node>) -> Result<(), Trouble> {
-        if let Err(error) = find_state(node).await {
-            self.say_once(node, error);
-        }
+        let mut look = look_for_state(node).await;
         let pending = if node.configuration.state().is_some() && !std::mem::replace(&mut self.begun, true) {
             configuration::begin_boot(node)
         } else {
@@ -148,12 +180,19 @@ impl Looking {
                     return Ok(());
                 }
                 Err(Trouble::Load(error) | Trouble::Invalid(error)) => {
-                    self.state_trouble_with(node, pending, &error)?;
+                    look = Look::Unusable(self.state_trouble_with(node, pending, &error)?);
                 }
-                Err(Trouble::Nothing(_)) => {}
+                Err(trouble) => return Err(trouble),
             },
-            Search::Failed(error) | Search::Absent(error) => self.say_once(node, error),
+            Search::Failed(error) | Search::Absent(error) => look = Look::Unusable(error),
             Search::Nothing => {}
+        }
+        let is_open_wanted = node.parameters.open_maintenance;
+        if let Maintenance::Locked(why) = decide(&look, &memory(node).await, is_open_wanted) {
+            return Err(Trouble::Locked(why));
+        }
+        if let Some(problem) = look.problem() {
+            self.say_once(node, format!("{problem}; billet.maintenance=open: going on without STATE"));
         }
         match source::from_outside(node).await {
             Search::Found(candidate) => enter_from_outside(node, candidate).await,
@@ -169,15 +208,27 @@ impl Looking {
         node: &Arc<Node>,
         pending: Option<pending::Pending>,
         error: &str,
-    ) -> Result<(), Trouble> {
-        self.say_once(node, format!("the configuration on STATE cannot be used: {error}"));
+    ) -> Result<String, Trouble> {
+        let text = format!("the configuration on STATE cannot be used: {error}");
         match pending {
             Some(pending) => {
                 pending::give_up(node, &pending, "the configuration could not be used");
+                self.say_once(node, text);
                 Err(Trouble::Load("trying the last confirmed configuration".to_owned()))
             }
-            None => Ok(()),
+            None => Ok(text),
         }
+    }
+
+    fn report(&mut self, node: &Node, trouble: &Trouble, wait: Duration) {
+        let lock = match trouble {
+            Trouble::Locked(why) => why.as_str(),
+            _ => "",
+        };
+        if lock.is_empty() || self.lock != lock {
+            report(node, trouble, wait);
+        }
+        lock.clone_into(&mut self.lock);
     }
 
     fn say_once(&mut self, node: &Node, text: String) {
@@ -211,15 +262,16 @@ fn enter(node: &Node, candidate: Candidate) -> Result<(), Trouble> {
     configuration::put_into_force(node, text)
         .map_err(|error| Trouble::Invalid(format!("from {origin}: {error}")))?;
     node.journal.say(&format!("machine config: taken from {origin}"));
-    if origin != Origin::State {
-        configuration::keep_on_state(node, &kept);
+    match origin {
+        Origin::State => configuration::remember(node),
+        _ => configuration::keep_on_state(node, &kept),
     }
     Ok(())
 }
 
 fn report(node: &Node, trouble: &Trouble, wait: Duration) {
     let (text, event) = match trouble {
-        Trouble::Load(text) | Trouble::Nothing(Some(text)) => {
+        Trouble::Load(text) | Trouble::Nothing(Some(text)) | Trouble::Locked(text) => {
             (text, Payload::ConfigLoadError(ConfigLoadErrorEvent { error: text.clone() }))
         }
         Trouble::Invalid(text) => {
@@ -239,8 +291,57 @@ fn report(node: &Node, trouble: &Trouble, wait: Duration) {
 /// Takes the copy of an earlier machined; says whether it could.
 pub fn restore_config(node: &Node, text: Zeroizing<String>) -> bool {
     // Found again, so that a later change can be kept.
-    if let Err(error) = configuration::find_state(node) {
-        node.journal.warn(&error);
+    if let Some(problem) = configuration::look_for_state(node).problem() {
+        node.journal.warn(problem);
     }
     configuration::put_into_force(node, text).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_is_kept_while_other_sources_fail_and_ends_with_a_config() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = crate::server::tests_node(dir.path().to_owned());
+        let kind = || node.configuration.maintenance.borrow().clone();
+        wait_in_maintenance(&node, &Trouble::Load("unreachable".to_owned()));
+        assert_eq!(kind(), Maintenance::No, "a server that was named opens the node to nobody");
+        wait_in_maintenance(&node, &Trouble::Nothing(None));
+        assert_eq!(kind(), Maintenance::Open);
+        // A disk with STATE appears late.
+        wait_in_maintenance(&node, &Trouble::Locked("no key matched".to_owned()));
+        assert_eq!(kind().lock(), Some("no key matched"));
+        wait_in_maintenance(&node, &Trouble::Invalid("x".to_owned()));
+        assert_eq!(kind().lock(), Some("no key matched"));
+        configuration::put_into_force(&node, Zeroizing::new(CONFIG.to_owned())).unwrap();
+        assert_eq!(kind(), Maintenance::No);
+        // A look that began before that.
+        wait_in_maintenance(&node, &Trouble::Locked("late".to_owned()));
+        assert_eq!(kind(), Maintenance::No);
+    }
+
+    const CONFIG: &str = "version: v1alpha1\nmachine: {type: worker, token: a.b, install: {disk: /dev/vda}}\n\
+        cluster: {controlPlane: {endpoint: 'https://10.0.0.1:6443'}}\n";
+
+    /// Every source but STATE, here the one of the command line, is left alone while META says that there is a config.
+    #[tokio::test]
+    async fn a_locked_machine_takes_no_config_from_anywhere() {
+        use base64::Engine;
+        let dir = tempfile::tempdir().unwrap();
+        let mut node = crate::server::tests_node(dir.path().to_owned());
+        let inline = base64::engine::general_purpose::STANDARD.encode(CONFIG);
+        Arc::get_mut(&mut node).unwrap().parameters.config_inline = Some(inline);
+        let tag = installer::meta::tags::CONFIGURED;
+        node.meta.set_now(tag, b"1").unwrap();
+        let looked = Looking::default().look(&node).await;
+        assert!(matches!(looked, Err(Trouble::Locked(why)) if why.contains("STATE is not there")));
+        assert!(node.config().is_none());
+        // Only by an explicit parameter.
+        Arc::get_mut(&mut node).unwrap().parameters.open_maintenance = true;
+        let looked = Looking::default().look(&node).await;
+        assert!(!matches!(looked, Err(Trouble::Locked(_))));
+        assert!(node.config().is_some());
+    }
 }

@@ -25,6 +25,8 @@ pub enum Stage {
     Installing,
     /// Up, without a config.
     Maintenance,
+    /// Up, with a config that it cannot open; why.
+    Locked(String),
     /// On its way down, to come back.
     Rebooting,
     /// On its way down.
@@ -35,13 +37,21 @@ pub enum Stage {
 
 /// What conditions of services are called.
 const SERVICES: &str = "services";
+/// What the condition is called that a locked machine does not meet.
+const STATE: &str = "state";
 
 fn not_up(id: &str) -> String {
     format!("service {id:?} is not up")
 }
 
+/// A condition that is not met.
+struct Missing {
+    name: &'static str,
+    reason: String,
+}
+
 /// The same as the event, for those who come later.
-fn put_resource(node: &Node, stage: MachineStage, ready: bool, unmet: &[String]) {
+fn put_resource(node: &Node, stage: MachineStage, ready: bool, unmet: &[Missing]) {
     let name = match stage {
         MachineStage::Unknown => "unknown",
         MachineStage::Booting => "booting",
@@ -53,7 +63,7 @@ fn put_resource(node: &Node, stage: MachineStage, ready: bool, unmet: &[String])
         MachineStage::Resetting => "resetting",
         MachineStage::Upgrading => "upgrading",
     };
-    let unmet = unmet.iter().map(|id| Unmet { name: SERVICES.to_owned(), reason: not_up(id) });
+    let unmet = unmet.iter().map(|one| Unmet { name: one.name.to_owned(), reason: one.reason.clone() });
     let status = StageStatus { ready, unmet_conditions: unmet.collect() };
     let spec = Spec::Runtime(Runtime::MachineStatus(StatusSpec { stage: name, status }));
     if let Err(error) = node.store.put(MACHINE_STATUS.writer, &MACHINE_STATUS, "machine", spec) {
@@ -94,17 +104,26 @@ fn unmet_of_running(node: &Node) -> Option<Vec<String>> {
 
 /// Publishes the stage.
 pub fn publish_stage(node: &Node, actor_id: &str, stage: &Stage) {
-    let (stage, ready, unmet) = match stage {
-        Stage::Booting => (MachineStage::Booting, false, &[][..]),
-        Stage::Running(unmet) => (MachineStage::Running, unmet.is_empty(), unmet.as_slice()),
-        Stage::Installing => (MachineStage::Installing, false, &[][..]),
-        Stage::Maintenance => (MachineStage::Maintenance, true, &[][..]),
-        Stage::Rebooting => (MachineStage::Rebooting, false, &[][..]),
-        Stage::ShuttingDown => (MachineStage::ShuttingDown, false, &[][..]),
-        Stage::Resetting => (MachineStage::Resetting, false, &[][..]),
+    let unmet: Vec<Missing> = match stage {
+        Stage::Running(services) => {
+            services.iter().map(|id| Missing { name: SERVICES, reason: not_up(id) }).collect()
+        }
+        Stage::Locked(why) => vec![Missing { name: STATE, reason: why.clone() }],
+        _ => Vec::new(),
     };
-    put_resource(node, stage, ready, unmet);
-    let unmet = unmet.iter().map(|id| UnmetCondition { name: SERVICES.to_owned(), reason: not_up(id) });
+    let (stage, ready) = match stage {
+        Stage::Booting => (MachineStage::Booting, false),
+        Stage::Running(unmet) => (MachineStage::Running, unmet.is_empty()),
+        Stage::Installing => (MachineStage::Installing, false),
+        Stage::Maintenance => (MachineStage::Maintenance, true),
+        // Clients know no stage of its own.
+        Stage::Locked(_) => (MachineStage::Maintenance, false),
+        Stage::Rebooting => (MachineStage::Rebooting, false),
+        Stage::ShuttingDown => (MachineStage::ShuttingDown, false),
+        Stage::Resetting => (MachineStage::Resetting, false),
+    };
+    put_resource(node, stage, ready, &unmet);
+    let unmet = unmet.into_iter().map(|one| UnmetCondition { name: one.name.to_owned(), reason: one.reason });
     let status = MachineStatus { ready, unmet_conditions: unmet.collect() };
     let event = MachineStatusEvent { stage: stage.into(), status: Some(status) };
     node.events.publish(actor_id, &Payload::MachineStatus(event));
@@ -150,5 +169,10 @@ mod tests {
         publish_stage(&node, "", &Stage::Maintenance);
         assert!(yaml(&node).contains("stage: maintenance\n"));
         assert!(unmet_of_running(&node).is_none());
+        publish_stage(&node, "", &Stage::Locked("no key matched".to_owned()));
+        let text = yaml(&node);
+        for part in ["stage: maintenance\n", "ready: false\n", "name: state\n", "reason: no key matched\n"] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
     }
 }

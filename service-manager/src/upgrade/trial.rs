@@ -64,6 +64,9 @@ fn missing(node: &Node, outside: &[String]) -> Vec<String> {
         Some(stage) => missing.push(format!("the machine is {stage}")),
         None => missing.push("the machine has not begun to start".to_owned()),
     }
+    if let Some(why) = node.configuration.maintenance.borrow().lock() {
+        missing.push(format!("the machine is locked: {why}"));
+    }
     let late = node.services.ids().into_iter().filter(|id| id != TIMED && !node.services.is_up(id));
     missing.extend(late.map(|id| format!("service {id:?} is not up")));
     let worse = outside.iter().filter(|name| !is_good(node, name));
@@ -256,5 +259,17 @@ mod tests {
         assert_eq!(deadline(None), DEADLINE);
         assert_eq!(deadline(Some(90)), Duration::from_secs(90));
         assert_eq!((deadline(Some(0)), deadline(Some(u64::MAX))), DEADLINES);
+    }
+    #[test]
+    fn a_system_that_ends_locked_is_not_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = crate::server::tests_node(dir.path().to_owned());
+        node.readiness.send_modify(|readiness| readiness.serving = true);
+        let stage = crate::tasks::Stage::Locked("no key matched".to_owned());
+        crate::tasks::publish_stage(&node, "", &stage);
+        assert_eq!(missing(&node, &[]), [""; 0], "the stage alone counts as well");
+        let locked = crate::configuration::locked::Maintenance::Locked("no key matched".to_owned());
+        node.configuration.maintenance.send_replace(locked);
+        assert_eq!(missing(&node, &[]), ["the machine is locked: no key matched"]);
     }
 }
