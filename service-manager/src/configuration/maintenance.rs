@@ -51,7 +51,7 @@ fn lines(addresses: &[&str], fingerprint: &str, kind: &Maintenance, has_recovery
             ]
         }
         Maintenance::Open | Maintenance::No => {
-            vec!["maintenance mode: this machine has no configuration in force".to_owned()]
+            vec!["maintenance mode: this machine has no configuration".to_owned()]
         }
     };
     lines.push("this machine is reachable at:".to_owned());
@@ -93,7 +93,7 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part:?} in {text}");
         }
-        assert!(text.starts_with("maintenance mode: this machine has no configuration in force\n"), "{text}");
+        assert!(text.starts_with("maintenance mode: this machine has no configuration\n"), "{text}");
         assert!(lines(&[], "f", &Maintenance::Open, false).join("\n").contains("--nodes <address>"));
     }
 
