@@ -425,6 +425,24 @@ pub enum Error {
         /// What it leads to.
         target: String,
     },
+    /// An entry that no image can hold, or that cannot be read right.
+    #[error("{}: /{name} {reason}", path.display())]
+    TarEntry {
+        /// The tar file.
+        path: PathBuf,
+        /// The entry, shortened where it is long.
+        name: String,
+        /// What is wrong, and what to do.
+        reason: &'static str,
+    },
+    /// An entry that squashfs or the kernel cannot hold.
+    #[error("/{path} {reason}")]
+    Unfit {
+        /// The entry, shortened where it is long.
+        path: String,
+        /// What is wrong, and what to do.
+        reason: &'static str,
+    },
     /// A path in a tar file that leads out of folders by `..`.
     #[error(
         "{}: {name} has .. in it: make the tar file in the folder that it is of (tar -C FOLDER -cf FILE .)", path.display()

@@ -11,6 +11,50 @@ use std::path::{Path, PathBuf};
 
 use crate::Error;
 
+/// Longest name of one entry: NAME_MAX of the kernel's limits.h. squashfs stores a name's length less one in a byte's range
+/// (256 at most), and its writer stores a longer one so that what follows in the directory is lost.
+const MAX_NAME_BYTES: usize = 255;
+/// Longest path or link target: PATH_MAX of limits.h without the NUL and, for paths, the first `/`.
+const MAX_PATH_BYTES: usize = 4094;
+/// Most names in a path: the time of the squashfs writer grows by the third power of it. Systems have fewer than 30.
+const MAX_NAMES: usize = 100;
+/// How much of a path an error says.
+const SHOWN_CHARS: usize = 80;
+
+/// Why no image can hold an entry, and what to do; `None`: it can.
+pub(crate) fn unfit(path: &str, node: &Node) -> Option<&'static str> {
+    if path.split('/').any(|name| name.len() > MAX_NAME_BYTES) {
+        return Some(
+            "has a name of more than 255 bytes, which no image can hold: shorten it or leave it out",
+        );
+    }
+    if path.len() > MAX_PATH_BYTES {
+        return Some(
+            "has a path of more than 4094 bytes, which no program could open: shorten it or leave it out",
+        );
+    }
+    if path.split('/').count() > MAX_NAMES {
+        return Some("lies in more than 99 folders, one in the other: put it in fewer or leave it out");
+    }
+    match node {
+        Node::Symlink(target) if target.is_empty() => {
+            Some("is a symbolic link to nothing, which no image can hold: give it a target or leave it out")
+        }
+        Node::Symlink(target) if target.len() > MAX_PATH_BYTES || target.contains('\0') => Some(
+            "is a symbolic link whose target has a NUL or more than 4094 bytes: correct it or leave it out",
+        ),
+        _ => None,
+    }
+}
+
+/// A path as errors say it: its beginning, where it is long.
+pub(crate) fn shown(path: &str) -> String {
+    match path.char_indices().nth(SHOWN_CHARS) {
+        Some((end, _)) => format!("{}…", path.get(..end).unwrap_or_default()),
+        None => path.to_owned(),
+    }
+}
+
 /// What an entry is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Node {
@@ -78,6 +122,9 @@ impl Tree {
     pub fn insert(&mut self, path: &str, entry: Entry) -> Result<(), Error> {
         if path.is_empty() || path.contains('\0') || path.split('/').any(|p| matches!(p, "" | "." | "..")) {
             return Err(Error::BadPath { path: path.into() });
+        }
+        if let Some(reason) = unfit(path, &entry.node) {
+            return Err(Error::Unfit { path: shown(path), reason });
         }
         self.imply_parents(path)?;
         match self.implied.contains(path) {
@@ -220,6 +267,23 @@ mod tests {
         assert_eq!(text(tree.dir("a/b/c", 0o755)), "/a/b is no folder, but /a/b/c lies in it");
         for path in ["", "/etc", "etc/", "a//b", "../a", "./a"] {
             assert_eq!(text(tree.dir(path, 0o755)), format!("/{path} cannot be a path in an image"));
+        }
+    }
+
+    #[test]
+    fn what_squashfs_cannot_hold_is_refused_and_the_longest_is_not() {
+        let text = |result: Result<(), Error>| result.unwrap_err().to_string();
+        let mut tree = Tree::new();
+        let file = |tree: &mut Tree, path: &str| tree.bytes(path, 0o644, "x");
+        file(&mut tree, &"n".repeat(255)).unwrap();
+        let long = text(file(&mut tree, &"n".repeat(256)));
+        assert!(long.contains("more than 255 bytes") && long.len() < 300, "{long}");
+        file(&mut tree, &vec!["d"; 100].join("/")).unwrap();
+        assert!(text(file(&mut tree, &vec!["d"; 101].join("/"))).contains("more than 99 folders"));
+        let wide = vec!["d".repeat(200); 21].join("/");
+        assert!(text(file(&mut tree, &wide)).contains("more than 4094 bytes"));
+        for (target, wanted) in [("", "link to nothing"), ("a\0b", "NUL")] {
+            assert!(text(tree.symlink("link", target)).contains(wanted), "{target:?}");
         }
     }
 

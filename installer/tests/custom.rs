@@ -290,6 +290,67 @@ fn what_cannot_be_is_refused_by_name() {
     custom(&source, &profile, dir.path().join("doubled")).unwrap();
 }
 
+/// Each was packed wrong, or hid other files, without a word.
+#[test]
+fn tar_entries_that_would_be_packed_wrong_are_refused_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = source(&dir.path().join("base"));
+    let packed = dir.path().join("files.tar");
+    let refused = || {
+        let addition = Addition { from: From::Tar(packed.clone()), to: String::new() };
+        let profile = Profile { additions: vec![addition], ..Profile::default() };
+        custom(&source, &profile, dir.path().join("work")).unwrap_err()
+    };
+    let holes = fs::File::create(dir.path().join("holes")).unwrap();
+    holes.set_len(1 << 20).unwrap();
+    std::os::unix::fs::FileExt::write_at(&holes, b"end", (1 << 20) - 3).unwrap();
+    let formats: [&[&str]; 4] = [
+        &["--format=gnu"],
+        &["--format=posix", "--sparse-version=0.0"],
+        &["--format=posix", "--sparse-version=0.1"],
+        &["--format=posix", "--sparse-version=1.0"],
+    ];
+    for format in formats {
+        let more = ["-C", text(dir.path()), "--sparse", "-cf", text(&packed), "holes"];
+        tool("tar", &[format, &more].concat());
+        let error = refused();
+        assert!(error.contains("files.tar: /holes is stored as a sparse file"), "{format:?}: {error}");
+        assert!(error.contains("without --sparse"), "{error}");
+    }
+    let deep = vec!["d"; 800].join("/");
+    let name = |bytes: usize| format!("opt/{}", "n".repeat(bytes));
+    for (path, target, wanted) in [
+        (name(256), None, "more than 255 bytes"),
+        (name(300), None, "more than 255 bytes"),
+        (deep, None, "more than 99 folders"),
+        ("opt/link".to_owned(), Some(""), "/opt/link is a symbolic link to nothing"),
+    ] {
+        let mut builder = tar::Builder::new(fs::File::create(&packed).unwrap());
+        let mut header = tar::Header::new_gnu();
+        header.set_mode(0o644);
+        header.set_size(0);
+        if target.is_some() {
+            header.set_entry_type(tar::EntryType::Symlink);
+        }
+        builder.append_data(&mut header, &path, &b""[..]).unwrap();
+        builder.finish().unwrap();
+        let error = refused();
+        assert!(error.contains("files.tar: /") && error.contains(wanted), "{wanted:?} is not in {error}");
+        assert!(error.len() < 400, "{error}");
+    }
+    for sizes in [&["1", "2"][..], &["99999999999999999999999"]] {
+        let mut builder = tar::Builder::new(fs::File::create(&packed).unwrap());
+        builder.append_pax_extensions(sizes.iter().map(|size| ("size", size.as_bytes()))).unwrap();
+        let mut header = tar::Header::new_ustar();
+        header.set_mode(0o644);
+        header.set_size(1);
+        builder.append_data(&mut header, "opt/x", &b"x"[..]).unwrap();
+        builder.finish().unwrap();
+        let error = refused();
+        assert!(error.contains("files.tar: /opt/x has two sizes, or one that is no number"), "{error}");
+    }
+}
+
 /// /lib and /bin are links of the root: a place has several paths.
 #[test]
 fn sources_that_want_one_place_are_listed_by_both_spellings() {

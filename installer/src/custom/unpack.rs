@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read};
+use std::ops::Bound;
 use std::path::Path;
 
 use flate2::read::MultiGzDecoder;
@@ -15,7 +16,7 @@ use oci::tarball::{self, Failure, Watched};
 use ondisk::Architecture;
 
 use crate::Error;
-use crate::tree::{Entry, Node};
+use crate::tree::{Entry, Node, shown, unfit};
 
 /// How gzip (RFC 1952 §2.3.1) and zstd files (RFC 8878 §3.1.1) begin.
 const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
@@ -24,6 +25,14 @@ const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 /// A name that removes another one, and one that removes all in its folder.
 const WHITEOUT: &str = ".wh.";
 const OPAQUE: &str = ".wh..wh..opq";
+
+/// How GNU tar's records of sparse files begin, in all of its versions (tar manual, "Storing Sparse Files").
+const SPARSE_RECORD: &[u8] = b"GNU.sparse.";
+/// The one that has the name of the file, where the entry's own name is another one.
+const SPARSE_NAME: &[u8] = b"GNU.sparse.name";
+
+const SPARSE: &str =
+    "is stored as a sparse file, which is not read: make the tar file once more without --sparse (-S)";
 
 /// What to give instead of a file that is none.
 const WANTED: &str = "name a folder, a tar file, which gzip or zstd may have packed, or one file with the folder that it goes \
@@ -127,7 +136,8 @@ fn put(
     failure: &Failure,
     entries: &mut Entries,
 ) -> Result<(), Error> {
-    let name = String::from_utf8_lossy(&item.path_bytes()).into_owned();
+    readable(&mut item, path, failure)?;
+    let name = utf8(&item.path_bytes(), path)?;
     let plain = plain_name(&name);
     // It would be judged by one path and lie at another one.
     if plain.split('/').any(|part| part == "..") {
@@ -137,6 +147,8 @@ fn put(
     if name.is_empty() {
         return Ok(());
     }
+    // Before the content is read, and before anything that takes longer for longer paths.
+    refuse(unfit(&name, &Node::Dir), path, &name)?;
     let (folder, last) = name.rsplit_once('/').unwrap_or(("", &name));
     if last == OPAQUE {
         forget(entries, folder, false);
@@ -148,11 +160,50 @@ fn put(
         return Ok(());
     }
     let entry = entry(&mut item, path, &name, failure, entries)?;
+    refuse(unfit(&name, &entry.node), path, &name)?;
     if entry.node != Node::Dir {
         forget(entries, &name, true);
     }
     entries.insert(name, entry);
     Ok(())
+}
+
+fn refuse(reason: Option<&'static str>, path: &Path, name: &str) -> Result<(), Error> {
+    let refused = |reason| Error::TarEntry { path: path.to_owned(), name: shown(name), reason };
+    reason.map_or(Ok(()), |reason| Err(refused(reason)))
+}
+
+/// A name as it is: one that another was put in the place of would be another file.
+fn utf8(name: &[u8], path: &Path) -> Result<String, Error> {
+    let unsupported = |_| Error::Unsupported { path: path.join(shown(&String::from_utf8_lossy(name))) };
+    std::str::from_utf8(name).map(str::to_owned).map_err(unsupported)
+}
+
+/// Refuses an entry whose content the crate `tar` would hand out wrong: it knows nothing of PAX's sparse files, takes the
+/// first of two sizes where others take the last, and takes a size that is no number for none.
+fn readable(item: &mut tar::Entry<'_, impl Read>, path: &Path, failure: &Failure) -> Result<(), Error> {
+    let read = |error: io::Error| Error::read(path)(failure.of(&error));
+    let mut name = String::from_utf8_lossy(&item.path_bytes()).into_owned();
+    let (mut sparse, mut sizes, mut numbers) = (item.header().entry_type().is_gnu_sparse(), 0, 0);
+    for record in item.pax_extensions().map_err(read)?.into_iter().flatten() {
+        let record = record.map_err(read)?;
+        sparse |= record.key_bytes().starts_with(SPARSE_RECORD);
+        if record.key_bytes() == SPARSE_NAME {
+            name = String::from_utf8_lossy(record.value_bytes()).into_owned();
+        }
+        if record.key_bytes() == b"size" {
+            sizes += 1;
+            numbers += usize::from(record.value().is_ok_and(|size| size.parse::<u64>().is_ok()));
+        }
+    }
+    let name = plain_name(&name);
+    refuse(sparse.then_some(SPARSE), path, &name)?;
+    let wrong = sizes > 1 || sizes != numbers;
+    refuse(
+        wrong.then_some("has two sizes, or one that is no number: make the tar file once more"),
+        path,
+        &name,
+    )
 }
 
 fn entry(
@@ -170,13 +221,13 @@ fn entry(
     let kind = header.entry_type();
     let link = || {
         let link = item.link_name_bytes().unwrap_or_default();
-        String::from_utf8_lossy(&link).into_owned()
+        utf8(&link, path)
     };
     let node = match kind {
         tar::EntryType::Directory => Node::Dir,
-        tar::EntryType::Symlink => Node::Symlink(link()),
+        tar::EntryType::Symlink => Node::Symlink(link()?),
         tar::EntryType::Link => {
-            let target = link();
+            let target = link()?;
             let there = entries.get(&plain_name(&target));
             return there.cloned().ok_or_else(|| Error::HardLink {
                 path: path.to_owned(),
@@ -195,8 +246,17 @@ fn entry(
     Ok(Entry { mode, uid, gid, node })
 }
 
-/// Removes what lies in a folder, and the folder itself.
+/// Removes what lies in a folder, and the folder itself. Looks at nothing else: it is asked for every file.
 fn forget(entries: &mut Entries, name: &str, itself: bool) {
     let below = if name.is_empty() { String::new() } else { format!("{name}/") };
-    entries.retain(|path, _| !(path.starts_with(&below) && path != name || itself && path == name));
+    let from = (Bound::Excluded(below.as_str()), Bound::Unbounded);
+    let inside =
+        entries.range::<str, _>(from).map(|(path, _)| path).take_while(|path| path.starts_with(&below));
+    let gone: Vec<String> = inside.cloned().collect();
+    for path in gone {
+        entries.remove(&path);
+    }
+    if itself {
+        entries.remove(name);
+    }
 }
