@@ -293,3 +293,46 @@ pub(crate) fn duration(wire: Option<&prost_types::Duration>) -> Option<Duration>
     let time = Duration::new(u64::try_from(wire.seconds).ok()?, u32::try_from(wire.nanos).ok()?);
     (!time.is_zero()).then_some(time)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_states_are_named_and_lock_the_machine() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = crate::server::tests_node(dir.path().join("root"));
+        let class = dir.path().join("class");
+        std::fs::create_dir(&class).unwrap();
+        assert_eq!(look_in(&node, &class), Look::Nothing);
+        for name in ["vda5", "vdb1"] {
+            std::fs::create_dir(class.join(name)).unwrap();
+            std::fs::write(class.join(name).join("uevent"), "PARTNAME=STATE\n").unwrap();
+        }
+        let look = look_in(&node, &class);
+        assert!(matches!(&look, Look::Several(why) if why.contains("(/dev/vda5, /dev/vdb1)")), "{look:?}");
+        assert!(locked::decide(&look, &memory(&node), false).lock().is_some());
+    }
+
+    #[test]
+    fn meta_remembers_a_config_only_where_it_outlives_the_boot() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = crate::server::tests_node(dir.path().join("root"));
+        remember(&node);
+        node.configuration.set_state(State::at(dir.path()));
+        remember(&node);
+        assert_eq!(memory(&node), Memory::Nothing, "values in memory are lost with it");
+        let meta = dir.path().join("meta.img");
+        std::fs::File::create(&meta).unwrap().set_len(ondisk::meta::PARTITION_BYTES).unwrap();
+        node.meta.open(&meta).unwrap();
+        remember(&node);
+        assert_eq!(memory(&node), Memory::Configured);
+        let mut disk = installer::device::Disk::open_shared(&meta).unwrap();
+        installer::meta::end_reset(&mut disk, false).unwrap();
+        node.meta.refresh().unwrap();
+        assert_eq!(memory(&node), Memory::Configured, "STATE was not wiped");
+        installer::meta::end_reset(&mut disk, true).unwrap();
+        node.meta.refresh().unwrap();
+        assert_eq!(memory(&node), Memory::Nothing);
+    }
+}
