@@ -71,6 +71,19 @@ impl<'o> Files<'o> {
         }
     }
 
+    /// How many layers were begun: the number of the one that the last file came from, counted from 1.
+    pub fn begun(&self) -> usize {
+        self.number
+    }
+
+    /// Reads what is left of the layer that the last file came from, so that its digest is compared. The next file is the
+    /// first one of the layer behind it.
+    pub fn finish_layer(&mut self) -> io::Result<()> {
+        let Some(mut layer) = self.layer.take() else { return Ok(()) };
+        while layer.next_file()?.is_some() {}
+        Ok(())
+    }
+
     /// Reads everything that is left, so that every layer's digest is compared.
     pub fn finish(&mut self) -> io::Result<()> {
         while self.next_file()?.is_some() {}
@@ -154,7 +167,8 @@ impl TarReader {
                 // The crate's error quotes the header.
                 None => header.entry_size().map_err(|_| broken("has a file without a length"))?,
             };
-            self.padding = self.left.next_multiple_of(BLOCK_BYTES) - self.left;
+            let whole = self.left.checked_next_multiple_of(BLOCK_BYTES);
+            self.padding = whole.ok_or_else(|| broken("has a file whose length is no length"))? - self.left;
             match header.entry_type() {
                 tar::EntryType::XHeader => (long_path, long_size) = self.extension(long_path)?,
                 tar::EntryType::GNULongName => {

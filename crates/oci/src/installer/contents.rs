@@ -124,6 +124,14 @@ impl<'o> Walk<'o> {
         Err(wrong(format!("has no {MANIFEST_PATH} before its other files")))
     }
 
+    /// The root manifest alone, out of an image layer that was read to its end: its digest was compared, so what it says
+    /// is what the image's documents name. Nothing else can be read behind it.
+    pub fn verified_manifest(&mut self) -> io::Result<Vec<u8>> {
+        let manifest = self.manifest()?;
+        self.files.finish_layer()?;
+        Ok(manifest)
+    }
+
     /// Whether the kernel is one that was added. The layers know nothing of it.
     #[must_use]
     pub fn brings_kernel(&self) -> bool {
@@ -133,15 +141,21 @@ impl<'o> Walk<'o> {
     /// The boot parts by name, which come next.
     pub fn boot(&mut self) -> io::Result<BTreeMap<String, Vec<u8>>> {
         let (mut found, mut room) = (BTreeMap::new(), MAX_BOOT_BYTES);
+        let mut last_part = None;
         // With nothing of ours all was held before, and the layer files may lie anywhere.
         while self.added_from != Some(0)
             && let Some(file) = self.files.next_file()?
         {
             if file.path.starts_with(LAYER_FOLDER) {
+                // The digest of the part's image layer is compared at its end, which has to be behind us.
+                if last_part == Some(self.files.begun()) {
+                    return Err(wrong(format!("has boot parts and {} in one image layer", file.path)));
+                }
                 self.next = Some(file);
                 break;
             }
             let Some(name) = file.path.strip_prefix(BOOT_FOLDER) else { continue };
+            last_part = Some(self.files.begun());
             let name = name.to_owned();
             if self.added.removed.contains(&name) || self.added.boot.contains_key(&name) {
                 continue;
@@ -316,6 +330,45 @@ mod tests {
                 assert_eq!(text, name.repeat(1000));
             }
             walk.finish().unwrap();
+        });
+    }
+
+    /// What a registry sends in the place of what the image's documents name.
+    #[test]
+    fn nothing_counts_before_its_digest_was_compared() {
+        let folder = tempfile::tempdir().unwrap();
+        let read = |from: &str, to: &str| {
+            let image = Contents { manifest: b"{original}".to_vec(), ..contents(folder.path()) }.image();
+            let path = folder.path().join("image.tar");
+            write(&mut std::fs::File::create(&path).unwrap(), &image).unwrap();
+            let mut bytes = std::fs::read(&path).unwrap();
+            let at = bytes.windows(from.len()).position(|window| window == from.as_bytes()).unwrap();
+            bytes[at..at + to.len()].copy_from_slice(to.as_bytes());
+            std::fs::write(&path, bytes).unwrap();
+            let archive = Archive::open(&path).unwrap();
+            let (manifest, config) = archive.image("amd64").unwrap();
+            let open = |number: usize| match manifest.layers.get(number) {
+                Some(layer) => archive.blob(layer).map(Some).map_err(io::Error::other),
+                None => Ok(None),
+            };
+            let (count, own) = (manifest.layers.len(), super::super::own_layers(&config));
+            Walk::new(Files::new(Box::new(open)), Architecture::Amd64, count, own).verified_manifest()
+        };
+        assert_eq!(read("{original}", "{original}").unwrap(), b"{original}");
+        assert!(read("{original}", "{tampered}").is_err());
+    }
+
+    #[test]
+    fn a_boot_part_shares_no_image_layer_with_layer_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut image = contents(folder.path()).image();
+        let first = image.layers.remove(3);
+        image.layers[2].extend(first);
+        image.labels.insert(LAYERS_LABEL.to_owned(), image.layers.len().to_string());
+        walk(&image, folder.path(), |walk| {
+            walk.manifest().unwrap();
+            let error = walk.boot().unwrap_err().to_string();
+            assert!(error.contains("boot parts and billet/layers/one in one image layer"), "{error}");
         });
     }
 
