@@ -56,8 +56,14 @@ impl ClusterService for Cluster {
 /// How long the client wants to wait, and when that ends.
 fn wait_of(asked: Option<prost_types::Duration>) -> Result<(Duration, Instant), Status> {
     let wait = match asked {
-        Some(asked) => Duration::try_from(asked)
-            .map_err(|_| Status::invalid_argument("wait_timeout is negative or not a duration"))?,
+        // Not by TryFrom, which negates the least number of seconds.
+        Some(prost_types::Duration { seconds, nanos }) => {
+            let parts = u64::try_from(seconds).ok().zip(u32::try_from(nanos).ok());
+            let parts = parts.filter(|(_, nanos)| *nanos < 1_000_000_000);
+            let (seconds, nanos) = parts
+                .ok_or_else(|| Status::invalid_argument("wait_timeout is negative or not a duration"))?;
+            Duration::new(seconds, nanos)
+        }
         None => WAIT,
     };
     let wait = if wait.is_zero() { WAIT } else { wait };
