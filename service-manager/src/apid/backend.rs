@@ -1,5 +1,7 @@
-//! The connection to machined: one HTTP/2 connection on its unix socket, shared by all requests.
+//! The connection to machined: one HTTP/2 connection on its unix socket for each connection of a client.
 //!
+//! Order: what a client does not read waits in its own connection. The windows of all its streams fit the connection's, so
+//! that streams which nobody reads hold up no other one.
 //! Fails by: [`Unreachable`] after [`CONNECT_DEADLINE`]. A machined that restarts is waited for: its socket stays
 //! open in init, so a connection made meanwhile is served when the next machined runs.
 
@@ -20,6 +22,12 @@ pub(crate) type Body = BoxBody<Bytes, hyper::Error>;
 
 /// How long a restarting machined is waited for.
 pub(crate) const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
+/// Bytes of a stream that its reader has not taken.
+pub(super) const STREAM_WINDOW: u32 = 64 << 10;
+/// Streams of one connection of a client.
+pub(super) const STREAMS: u32 = 100;
+/// Bytes of a connection that readers have not taken.
+pub(super) const CONNECTION_WINDOW: u32 = STREAM_WINDOW * STREAMS;
 /// Between attempts.
 const RETRY: Duration = Duration::from_millis(50);
 
@@ -79,10 +87,12 @@ impl Backend {
 async fn connect(socket: &Path) -> Result<SendRequest<Body>, String> {
     let stream =
         UnixStream::connect(socket).await.map_err(|e| format!("connect to {}: {e}", socket.display()))?;
-    let (sender, connection) =
-        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
-            .await
-            .map_err(|e| e.to_string())?;
+    let (sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .handshake(TokioIo::new(stream))
+        .await
+        .map_err(|e| e.to_string())?;
     tokio::spawn(async move {
         // Its end shows at the next request.
         let _ = connection.await;

@@ -1,4 +1,5 @@
-//! Other nodes: one HTTP/2 connection each over mutual TLS, kept for the next request.
+//! Other nodes: one HTTP/2 connection each over mutual TLS for each connection of a client, kept for its next request. As to
+//! machined, streams that a client does not read hold up its own.
 //!
 //! Owns: this node's certificate as a client, and the connections made with it.
 //! Does not: choose targets or merge answers. Fails by: a status that names the node; `PermissionDenied` on a node that
@@ -22,7 +23,7 @@ use tokio::sync::Mutex;
 use tokio::time::timeout;
 use tonic::Status;
 
-use super::backend::Body;
+use super::backend::{Body, CONNECTION_WINDOW, STREAM_WINDOW};
 use crate::identity::Material;
 
 /// How long a node may take to answer the call of a connection, TLS included.
@@ -37,13 +38,16 @@ type Connection = Arc<Mutex<Option<SendRequest<Body>>>>;
 pub(crate) struct Forwarder {
     port: u16,
     config: RwLock<Option<Arc<rustls::ClientConfig>>>,
-    connections: Mutex<HashMap<String, Connection>>,
 }
+
+/// The connections to other nodes that one connection of a client uses.
+#[derive(Debug, Default)]
+pub(crate) struct Nodes(Mutex<HashMap<String, Connection>>);
 
 impl Forwarder {
     /// A way over this port; closed until there is a certificate.
     pub(crate) fn new(port: u16) -> Self {
-        Self { port, config: RwLock::new(None), connections: Mutex::default() }
+        Self { port, config: RwLock::new(None) }
     }
 
     /// Uses the certificate of this material for new connections.
@@ -65,21 +69,22 @@ impl Forwarder {
     /// Sends a request to a node and returns its answer.
     pub(crate) async fn call(
         &self,
+        nodes: &Nodes,
         target: &str,
         request: Request<Body>,
     ) -> Result<Response<Incoming>, Status> {
-        let mut sender = self.ready(target).await?;
+        let mut sender = self.ready(nodes, target).await?;
         let broken = |e| Status::unavailable(format!("node {target} went away: {e}"));
         sender.send_request(request).await.map_err(broken)
     }
 
-    async fn ready(&self, target: &str) -> Result<SendRequest<Body>, Status> {
+    async fn ready(&self, nodes: &Nodes, target: &str) -> Result<SendRequest<Body>, Status> {
         let config = self.config.read().unwrap_or_else(PoisonError::into_inner).clone();
         let Some(config) = config else {
             let text = format!("no request forwarding: {target} is not this node, which is no control plane");
             return Err(Status::permission_denied(text));
         };
-        let slot = self.connections.lock().await.entry(target.to_owned()).or_default().clone();
+        let slot = nodes.0.lock().await.entry(target.to_owned()).or_default().clone();
         let mut kept = slot.lock().await;
         if let Some(mut sender) = kept.take()
             && sender.ready().await.is_ok()
@@ -94,7 +99,7 @@ impl Forwarder {
             }
             failed => {
                 // No slot stays behind for a name that nobody has.
-                self.connections.lock().await.remove(target);
+                nodes.0.lock().await.remove(target);
                 let seconds = CONNECT_DEADLINE.as_secs();
                 let why = match failed {
                     Ok(Err(error)) => error,
@@ -124,6 +129,8 @@ async fn connect(
         .timer(TokioTimer::new())
         .keep_alive_interval(KEEP_ALIVE)
         .keep_alive_timeout(KEEP_ALIVE)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
         .handshake(TokioIo::new(stream))
         .await
         .map_err(|e| e.to_string())?;

@@ -87,6 +87,9 @@ fn listener(socket: OwnedFd) -> Result<TcpListener, String> {
 /// Between two questions whether a client is still there, and for its answer.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
+/// Bytes that a stream keeps for a client which is behind.
+const SEND_BUFFER_BYTES: usize = 64 << 10;
+
 /// Everything that serves.
 #[derive(Clone)]
 pub(crate) struct Server {
@@ -95,6 +98,8 @@ pub(crate) struct Server {
     /// Clients of `machine.ca`, without those of further authorities.
     own: tls::Clients,
     peers: Peers,
+    /// machined's socket.
+    machined: Arc<Path>,
     proxy: Arc<proxy::Proxy>,
 }
 
@@ -116,8 +121,7 @@ impl Server {
         names.replace(&material.names);
         let forwarder = forward::Forwarder::new(port);
         forwarder.renew(material)?;
-        let backend = backend::Backend::new(Path::new(machined));
-        let proxy = proxy::Proxy::new(names, backend, forwarder, material.maintenance.clone());
+        let proxy = proxy::Proxy::new(names, forwarder, material.maintenance.clone());
         let proxy = Arc::new(proxy);
         let own = first_certificate(&material.authority);
         let own = tls::Clients::of(own).map_err(|e| e.to_string())?;
@@ -126,7 +130,7 @@ impl Server {
             Maintenance::Open | Maintenance::Locked(_) => peers::UNKNOWN,
         };
         let peers = Peers::new(peers);
-        Ok(Self { identities, config, own, peers, proxy })
+        Ok(Self { identities, config, own, peers, machined: Path::new(machined).into(), proxy })
     }
 
     /// Serves connections until the listener fails for good.
@@ -134,7 +138,7 @@ impl Server {
         let mut incoming = tls::accept(listener, self.config.clone(), |refusal| eprintln!("apid: {refusal}"));
         while let Some(accepted) = incoming.next().await {
             let Ok(stream) = accepted else { continue };
-            let (proxy, own) = (self.proxy.clone(), self.own.clone());
+            let (proxy, own, machined) = (self.proxy.clone(), self.own.clone(), self.machined.clone());
             let peer = stream.get_ref().0.peer_addr().map(|peer| peer.ip().to_canonical());
             let Some(held) = peer.ok().and_then(|peer| self.peers.hold(peer)) else {
                 eprintln!(
@@ -145,8 +149,8 @@ impl Server {
             tokio::spawn(async move {
                 let _held = held;
                 let caller = match proxy.maintenance() {
-                    Maintenance::No => proxy::Caller::of(&stream, &own),
-                    Maintenance::Open | Maintenance::Locked(_) => proxy::Caller::unknown(&stream),
+                    Maintenance::No => proxy::Caller::of(&stream, &own, &machined),
+                    Maintenance::Open | Maintenance::Locked(_) => proxy::Caller::unknown(&stream, &machined),
                 };
                 let service = hyper::service::service_fn(move |request| {
                     let (proxy, caller) = (proxy.clone(), caller.clone());
@@ -156,6 +160,8 @@ impl Server {
                     .timer(TokioTimer::new())
                     .keep_alive_interval(KEEPALIVE)
                     .keep_alive_timeout(KEEPALIVE)
+                    .max_concurrent_streams(backend::STREAMS)
+                    .max_send_buf_size(SEND_BUFFER_BYTES)
                     .serve_connection(TokioIo::new(stream), service);
                 // How a client hangs up is its own business.
                 let _ = connection.await;

@@ -14,8 +14,8 @@ pub(super) struct Most {
     of_all: usize,
 }
 
-/// Of clients that showed a certificate. Other nodes forward over one connection each.
-pub(super) const KNOWN: Most = Most { of_peer: 256, of_all: 1024 };
+/// Of clients that showed a certificate. Other nodes forward over one connection for each of their clients'.
+pub(super) const KNOWN: Most = Most { of_peer: 128, of_all: 512 };
 /// In maintenance mode, where no one shows one.
 pub(super) const UNKNOWN: Most = Most { of_peer: 16, of_all: 64 };
 

@@ -4,6 +4,7 @@
 //! No loops: a request that another node passed on is always answered here.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use api::pki::CertificateFacts;
@@ -18,22 +19,32 @@ use tonic::Status;
 
 use super::Names;
 use super::backend::{Backend, Body};
-use super::forward::Forwarder;
+use super::forward::{Forwarder, Nodes};
 use super::frames::refusal;
 use super::gather;
 use super::targets::{Target, target};
 use crate::configuration::locked::{self, Maintenance};
+use crate::server::walks::CALLER;
 
 /// The one behind a connection.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
     peer: Option<SocketAddr>,
     roles: Arc<RoleSet>,
+    ways: Arc<Ways>,
+}
+
+/// What the requests of one connection are passed on by. Each connection of a client has its own: streams that one client
+/// does not read must not hold up another one's.
+#[derive(Debug)]
+pub(super) struct Ways {
+    backend: Backend,
+    nodes: Nodes,
 }
 
 impl Caller {
     /// Reads the certificate that the client showed; `own` are the clients of `machine.ca`.
-    pub(crate) fn of(stream: &TlsStream<TcpStream>, own: &Clients) -> Self {
+    pub(crate) fn of(stream: &TlsStream<TcpStream>, own: &Clients, machined: &Path) -> Self {
         let (tcp, tls) = stream.get_ref();
         let certificate = tls.peer_certificates().and_then(|chain| chain.first());
         let roles = certificate.and_then(|der| {
@@ -42,13 +53,13 @@ impl Caller {
         });
         // One that cannot be read has no role at all.
         let roles = roles.unwrap_or_default();
-        Self { peer: tcp.peer_addr().ok(), roles: Arc::new(roles) }
+        Self { peer: tcp.peer_addr().ok(), roles: Arc::new(roles), ways: Ways::new(machined) }
     }
 
     /// Somebody, while the node is in maintenance (spec/api-wire-facts.md §3.6).
-    pub(crate) fn unknown(stream: &TlsStream<TcpStream>) -> Self {
+    pub(crate) fn unknown(stream: &TlsStream<TcpStream>, machined: &Path) -> Self {
         let peer = stream.get_ref().0.peer_addr().ok();
-        Self { peer, roles: Arc::new(RoleSet::one(Role::Reader)) }
+        Self { peer, roles: Arc::new(RoleSet::one(Role::Reader)), ways: Ways::new(machined) }
     }
 
     /// The roles of one request: those that a forwarding node vouches for, else the caller's own.
@@ -60,11 +71,16 @@ impl Caller {
     }
 }
 
+impl Ways {
+    fn new(machined: &Path) -> Arc<Self> {
+        Arc::new(Self { backend: Backend::new(machined), nodes: Nodes::default() })
+    }
+}
+
 /// The proxy of one node.
 #[derive(Debug)]
 pub(crate) struct Proxy {
     pub(super) names: Arc<Names>,
-    backend: Backend,
     pub(super) forwarder: Forwarder,
     /// Without a config in force callers have no certificates, and no other node is reached through this one.
     maintenance: RwLock<Maintenance>,
@@ -78,16 +94,14 @@ pub(super) struct Head {
     roles: RoleSet,
     /// The name by which the client called this node.
     authority: String,
+    /// The client's address.
+    caller: Option<HeaderValue>,
+    ways: Arc<Ways>,
 }
 
 impl Proxy {
-    pub(super) fn new(
-        names: Arc<Names>,
-        backend: Backend,
-        forwarder: Forwarder,
-        maintenance: Maintenance,
-    ) -> Self {
-        Self { names, backend, forwarder, maintenance: RwLock::new(maintenance) }
+    pub(super) fn new(names: Arc<Names>, forwarder: Forwarder, maintenance: Maintenance) -> Self {
+        Self { names, forwarder, maintenance: RwLock::new(maintenance) }
     }
 
     pub(super) fn maintenance(&self) -> Maintenance {
@@ -127,7 +141,15 @@ impl Proxy {
         };
         let (parts, body) = request.into_parts();
         let authority = parts.uri.authority().map_or_else(|| "unknown".to_owned(), ToString::to_string);
-        let head = Head { path, headers: parts.headers, roles, authority };
+        let address = caller.peer.map(|peer| peer.ip().to_canonical().to_string());
+        let head = Head {
+            path,
+            headers: parts.headers,
+            roles,
+            authority,
+            caller: address.and_then(|address| HeaderValue::from_str(&address).ok()),
+            ways: caller.ways.clone(),
+        };
         let answered = match target {
             Target::Here => self.ask(&head, None, body.boxed()).await,
             Target::Node(name) => self.ask(&head, Some(&name), body.boxed()).await,
@@ -147,9 +169,9 @@ impl Proxy {
         body: Body,
     ) -> Result<Response<Incoming>, Status> {
         match target.filter(|name| !self.names.contains(name)) {
-            Some(name) => self.forwarder.call(name, head.for_node(name, body)).await,
+            Some(name) => self.forwarder.call(&head.ways.nodes, name, head.for_node(name, body)).await,
             None => {
-                let asked = self.backend.call(head.for_machined(body)).await;
+                let asked = head.ways.backend.call(head.for_machined(body)).await;
                 asked.map_err(|e| Status::unavailable(e.to_string()))
             }
         }
@@ -162,7 +184,11 @@ const PASSED: [&str; 6] =
 
 impl Head {
     fn for_machined(&self, body: Body) -> Request<Body> {
-        self.request("http", "machined", body)
+        let mut request = self.request("http", "machined", body);
+        if let Some(caller) = &self.caller {
+            request.headers_mut().insert(CALLER, caller.clone());
+        }
+        request
     }
 
     /// For another node, which must answer itself and take our word for the roles.

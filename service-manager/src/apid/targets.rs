@@ -16,6 +16,9 @@ pub(crate) enum Target {
     Nodes(Vec<String>),
 }
 
+/// Nodes of one request: each costs a connection and an answer.
+const MOST_NODES: usize = 256;
+
 /// Services whose answers can be merged.
 const MERGED: [&str; 7] = [
     "machine.MachineService",
@@ -69,6 +72,10 @@ pub(crate) fn target(path: &str, headers: &HeaderMap) -> Result<Target, Status> 
         ([], _) if !mergeable(path) => {
             Err(Status::invalid_argument(format!("{path} is answered by one node at a time: use \"node\"")))
         }
+        ([], _) if nodes.len() > MOST_NODES => Err(Status::invalid_argument(format!(
+            "the request names {} nodes: {MOST_NODES} are the most",
+            nodes.len()
+        ))),
         ([], _) => Ok(Target::Nodes(nodes.into_iter().filter(|node| !node.is_empty()).collect())),
         _ => Err(Status::invalid_argument("only one \"node\" may be given")),
     }

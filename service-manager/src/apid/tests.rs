@@ -276,3 +276,48 @@ async fn clients_of_a_further_authority_are_let_in_and_of_a_third_are_not() {
     assert_eq!(status.code(), Code::PermissionDenied);
     assert!(status.message().ends_with("the certificate has no role"), "{status}");
 }
+
+/// Files that a client asked for and does not read, as many as it may have: other clients are answered.
+#[tokio::test]
+async fn streams_that_nobody_reads_hold_up_nobody() {
+    /// For what takes milliseconds, on a machine that has much else to do.
+    const SOON: std::time::Duration = std::time::Duration::from_secs(10);
+    const LARGE_BYTES: u64 = 32 << 20;
+    let f = fixture().await;
+    let root = f._dir.path();
+    // More than all windows on the way take in.
+    std::fs::File::create(root.join("large")).unwrap().set_len(LARGE_BYTES).unwrap();
+    let read = || proto::ReadRequest { path: "/large".into() };
+    let mut hostile = f.client(Some("os:admin")).await;
+    let mut unread = Vec::new();
+    for _ in 0..8 {
+        unread.push(hostile.read(read()).await.unwrap().into_inner());
+    }
+    // Its own connection is full: a refusal has no data, so it comes all the same.
+    let status = hostile.read(read()).await.unwrap_err();
+    assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
+    let mut other = f.client(Some("os:reader")).await;
+    tokio::time::timeout(SOON, other.version(())).await.expect("another client's call").unwrap();
+    tokio::time::timeout(SOON, other.hostname(())).await.expect("and a second").unwrap();
+    // Who hangs up gives its places back.
+    drop(unread);
+    let whole = async {
+        loop {
+            match other_read(&f, read()).await {
+                Ok(bytes) => return bytes,
+                Err(status) => assert_eq!(status.code(), Code::ResourceExhausted, "{status}"),
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
+    assert_eq!(tokio::time::timeout(SOON, whole).await.expect("a place"), LARGE_BYTES);
+}
+
+async fn other_read(f: &Fixture, request: proto::ReadRequest) -> Result<u64, Status> {
+    let mut stream = f.client(Some("os:admin")).await.read(request).await?.into_inner();
+    let mut bytes = 0;
+    while let Some(data) = stream.message().await? {
+        bytes += u64::try_from(data.bytes.len()).unwrap();
+    }
+    Ok(bytes)
+}

@@ -14,7 +14,8 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use tonic::{Response, Status};
 
-use super::{Answers, Sender, answers};
+use super::walks::{Reader, Walk};
+use super::{Answers, answers};
 use crate::node::Node;
 
 /// Bytes of one message.
@@ -22,7 +23,7 @@ const CHUNK: usize = 32 * 1024;
 /// Files up to this size are read before their header is written: the kernel's own files lie about their size.
 const SMALL_BYTES: u64 = 64 * 1024;
 
-pub(super) fn copy(node: &Node, root: &str) -> Result<Response<Answers<common::Data>>, Status> {
+pub(super) fn copy(node: &Node, root: &str, walk: Walk) -> Result<Response<Answers<common::Data>>, Status> {
     if !root.starts_with('/') {
         return Err(Status::invalid_argument(format!("path is not absolute {root}")));
     }
@@ -34,12 +35,12 @@ pub(super) fn copy(node: &Node, root: &str) -> Result<Response<Answers<common::D
         _ => Status::internal(format!("copy {root}: {e}")),
     })?;
     let (sender, answer) = answers();
-    tokio::task::spawn_blocking(move || write_archive(&path, &metadata, &sender));
+    walk.run(sender, move |reader| write_archive(&path, &metadata, reader))?;
     Ok(answer)
 }
 
-fn write_archive(root: &Path, metadata: &Metadata, sender: &Sender<common::Data>) {
-    let out = GzEncoder::new(Chunks { sender, buffer: Vec::with_capacity(CHUNK) }, Compression::fast());
+fn write_archive(root: &Path, metadata: &Metadata, reader: &Reader<common::Data>) {
+    let out = GzEncoder::new(Chunks { reader, buffer: Vec::with_capacity(CHUNK) }, Compression::fast());
     let mut archive = Archive { tar: tar::Builder::new(out), first_error: None };
     let walked = if metadata.is_dir() {
         archive.folder(root, Path::new(""))
@@ -52,7 +53,7 @@ fn write_archive(root: &Path, metadata: &Metadata, sender: &Sender<common::Data>
     let Ok(()) = walked.and_then(|()| tar.into_inner()?.finish()?.flush()) else { return };
     if let Some(error) = first_error {
         let metadata = common::Metadata { error, ..Default::default() };
-        let _ = sender.blocking_send(Ok(common::Data { metadata: Some(metadata), bytes: Vec::new() }));
+        let _ = reader.send(Ok(common::Data { metadata: Some(metadata), bytes: Vec::new() }));
     }
 }
 
@@ -146,7 +147,7 @@ impl<W: Write> Archive<W> {
 
 /// Cuts what is written into messages.
 struct Chunks<'a> {
-    sender: &'a Sender<common::Data>,
+    reader: &'a Reader<common::Data>,
     buffer: Vec<u8>,
 }
 
@@ -165,7 +166,7 @@ impl Write for Chunks<'_> {
         }
         let bytes = std::mem::take(&mut self.buffer);
         let message = Ok(common::Data { metadata: None, bytes });
-        self.sender.blocking_send(message).map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))
+        self.reader.send(message).map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))
     }
 }
 
@@ -198,6 +199,10 @@ mod tests {
         (found, error)
     }
 
+    fn copied(node: &Node, root: &str) -> Result<Response<Answers<common::Data>>, Status> {
+        copy(node, root, crate::server::walks::Walks::default().begin(&tonic::Request::new(())).unwrap())
+    }
+
     #[tokio::test]
     async fn names_are_relative_and_folders_end_in_a_slash() {
         let dir = tempfile::tempdir().unwrap();
@@ -208,15 +213,15 @@ mod tests {
         fs::write(data.join("sub/big"), vec![7; 200_000]).unwrap();
         fs::write(data.join(&long), "x").unwrap();
         std::os::unix::fs::symlink("sub/big", data.join("link")).unwrap();
-        let (found, error) = unpack(copy(&node, "/data").unwrap().into_inner()).await;
+        let (found, error) = unpack(copied(&node, "/data").unwrap().into_inner()).await;
         let names: Vec<_> = found.keys().map(String::as_str).collect();
         assert_eq!(names, ["link", long.as_str(), "sub/", "sub/big"]);
         assert_eq!((found["sub/big"].len(), found["link"].as_slice()), (200_000, &b"sub/big"[..]));
         assert_eq!(error, None);
-        let (single, _) = unpack(copy(&node, "/data/sub/big").unwrap().into_inner()).await;
+        let (single, _) = unpack(copied(&node, "/data/sub/big").unwrap().into_inner()).await;
         assert_eq!(single.keys().collect::<Vec<_>>(), ["big"]);
-        assert!(copy(&node, "data").unwrap_err().message().contains("not absolute"));
-        assert_eq!(copy(&node, "/nothing").unwrap_err().code(), tonic::Code::NotFound);
+        assert!(copied(&node, "data").unwrap_err().message().contains("not absolute"));
+        assert_eq!(copied(&node, "/nothing").unwrap_err().code(), tonic::Code::NotFound);
     }
 
     #[tokio::test]
@@ -225,11 +230,11 @@ mod tests {
         let node = crate::server::tests_node(dir.path().canonicalize().unwrap());
         // Its size is 0 in the file system and a few bytes when read.
         std::os::unix::fs::symlink("/proc/sys/kernel/random", dir.path().join("random")).unwrap();
-        let (found, _) = unpack(copy(&node, "/random").unwrap().into_inner()).await;
+        let (found, _) = unpack(copied(&node, "/random").unwrap().into_inner()).await;
         assert_eq!(found["boot_id"].len(), 37);
         // Reading the memory of a process at address 0 fails for everyone.
         std::os::unix::fs::symlink("/proc/self/mem", dir.path().join("mem")).unwrap();
-        let (found, error) = unpack(copy(&node, "/mem").unwrap().into_inner()).await;
+        let (found, error) = unpack(copied(&node, "/mem").unwrap().into_inner()).await;
         assert!(found.is_empty());
         assert!(error.unwrap().contains("mem: "));
     }

@@ -14,7 +14,8 @@ use api::proto::machine as proto;
 use api::proto::machine::list_request::Type;
 use tonic::{Response, Status};
 
-use super::{Answers, Sender, answers, blocking};
+use super::walks::{Reader, Walk};
+use super::{Answers, answers, blocking};
 use crate::node::Node;
 
 /// Bytes of one message of Read.
@@ -24,7 +25,7 @@ const XATTRS_BYTES: usize = 65_536;
 /// Folders deeper than this are not entered: a bind mount may contain itself.
 const DEEPEST: usize = 64;
 
-pub(super) async fn read(node: &Node, path: &str) -> Result<Response<Answers<Data>>, Status> {
+pub(super) async fn read(node: &Node, path: &str, walk: Walk) -> Result<Response<Answers<Data>>, Status> {
     let (shown, path) = (path.to_owned(), node.path(path));
     let file = blocking(move || {
         let fail = |e: std::io::Error| match e.kind() {
@@ -39,11 +40,11 @@ pub(super) async fn read(node: &Node, path: &str) -> Result<Response<Answers<Dat
     })
     .await?;
     let (sender, answer) = answers();
-    tokio::task::spawn_blocking(move || send_file(file, &sender));
+    walk.run(sender, move |reader| send_file(file, reader))?;
     Ok(answer)
 }
 
-fn send_file(mut file: fs::File, sender: &Sender<Data>) {
+fn send_file(mut file: fs::File, reader: &Reader<Data>) {
     let mut chunk = vec![0; CHUNK];
     loop {
         let message = match file.read(&mut chunk) {
@@ -52,31 +53,35 @@ fn send_file(mut file: fs::File, sender: &Sender<Data>) {
             Err(error) => Err(Status::internal(format!("read: {error}"))),
         };
         let failed = message.is_err();
-        if sender.blocking_send(message).is_err() || failed {
+        if reader.send(message).is_err() || failed {
             return;
         }
     }
 }
 
-pub(super) fn list(node: &Arc<Node>, request: proto::ListRequest) -> Response<Answers<proto::FileInfo>> {
+pub(super) fn list(
+    node: &Arc<Node>,
+    request: proto::ListRequest,
+    walk: Walk,
+) -> Result<Response<Answers<proto::FileInfo>>, Status> {
     let (sender, answer) = answers();
     let node = node.clone();
-    tokio::task::spawn_blocking(move || Walk::new(&node, &request, sender).run());
-    answer
+    walk.run(sender, move |reader| Listing::new(&node, &request, reader).run())?;
+    Ok(answer)
 }
 
-struct Walk {
+struct Listing<'a> {
     /// What the client asked for, with symlinks resolved.
     shown_root: PathBuf,
     node_root: PathBuf,
     depth: usize,
     types: Vec<Type>,
     xattrs: bool,
-    sender: Sender<proto::FileInfo>,
+    reader: &'a Reader<proto::FileInfo>,
 }
 
-impl Walk {
-    fn new(node: &Node, request: &proto::ListRequest, sender: Sender<proto::FileInfo>) -> Self {
+impl<'a> Listing<'a> {
+    fn new(node: &Node, request: &proto::ListRequest, reader: &'a Reader<proto::FileInfo>) -> Self {
         let asked = Path::new("/").join(&request.root);
         let resolved = fs::canonicalize(node.path(&asked.to_string_lossy())).ok();
         let inside = resolved
@@ -94,7 +99,7 @@ impl Walk {
             depth,
             types,
             xattrs,
-            sender,
+            reader,
         }
     }
 
@@ -104,6 +109,9 @@ impl Walk {
 
     /// Says whether the reader is still there.
     fn visit(&self, path: &Path, relative: &str, depth: usize) -> bool {
+        if self.reader.is_gone() {
+            return false;
+        }
         let real = self.node_root.join(path.strip_prefix("/").unwrap_or(path));
         let mut info = match fs::symlink_metadata(&real) {
             Ok(metadata) => describe(&real, path, relative, &metadata),
@@ -113,7 +121,7 @@ impl Walk {
             info.xattrs = xattrs(&real);
         }
         let (is_dir, matches) = (info.is_dir, self.matches(&info));
-        if matches && self.sender.blocking_send(Ok(info)).is_err() {
+        if matches && self.reader.send(Ok(info)).is_err() {
             return false;
         }
         if !is_dir || depth >= self.depth {
@@ -121,7 +129,7 @@ impl Walk {
         }
         let names = match names(&real) {
             Ok(names) => names,
-            Err(error) => return self.sender.blocking_send(Ok(failed(path, relative, &error))).is_ok(),
+            Err(error) => return self.reader.send(Ok(failed(path, relative, &error))).is_ok(),
         };
         names.iter().all(|name| {
             let below = if relative == "." { name.clone() } else { format!("{relative}/{name}") };

@@ -21,6 +21,7 @@ use crate::services::Operation;
 /// The service.
 pub(crate) struct Machine {
     pub(crate) node: Arc<Node>,
+    pub(super) walks: super::walks::Walks,
 }
 
 type Answer<T> = Result<Response<T>, Status>;
@@ -242,15 +243,18 @@ impl MachineService for Machine {
     }
 
     async fn list(&self, request: Request<proto::ListRequest>) -> Answer<Self::ListStream> {
-        Ok(files::list(&self.node, request.into_inner()))
+        let walk = self.walks.begin(&request)?;
+        files::list(&self.node, request.into_inner(), walk)
     }
 
     async fn read(&self, request: Request<proto::ReadRequest>) -> Answer<Self::ReadStream> {
-        files::read(&self.node, &request.get_ref().path).await
+        let walk = self.walks.begin(&request)?;
+        files::read(&self.node, &request.get_ref().path, walk).await
     }
 
     async fn copy(&self, request: Request<proto::CopyRequest>) -> Answer<Self::CopyStream> {
-        archive::copy(&self.node, &request.get_ref().root_path)
+        let walk = self.walks.begin(&request)?;
+        archive::copy(&self.node, &request.get_ref().root_path, walk)
     }
 
     async fn kubeconfig(&self, _request: Request<()>) -> Answer<Self::KubeconfigStream> {
@@ -258,7 +262,8 @@ impl MachineService for Machine {
     }
 
     async fn disk_usage(&self, request: Request<proto::DiskUsageRequest>) -> Answer<Self::DiskUsageStream> {
-        Ok(usage::disk_usage(&self.node, request.into_inner()))
+        let walk = self.walks.begin(&request)?;
+        usage::disk_usage(&self.node, request.into_inner(), walk)
     }
 
     async fn etcd_recover(&self, _request: Request<Streaming<Data>>) -> Answer<proto::EtcdRecoverResponse> {

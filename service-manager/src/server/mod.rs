@@ -36,6 +36,7 @@ mod streams;
 mod system;
 mod upgrades;
 mod usage;
+pub(crate) mod walks;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -98,7 +99,8 @@ pub async fn serve(node: Arc<Node>) -> Result<(), String> {
 
 /// Serves a listener, for tests too.
 pub async fn serve_on(node: Arc<Node>, listener: UnixListener) -> Result<(), String> {
-    let machine = MachineServiceServer::new(machine::Machine { node: node.clone() });
+    let machine =
+        MachineServiceServer::new(machine::Machine { node: node.clone(), walks: walks::Walks::default() });
     let state = StateServer::new(cosi::State { node: node.clone() });
     let lifecycle = node.clone();
     let own = OwnServer::new(configuration::Own { node: node.clone() });

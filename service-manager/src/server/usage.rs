@@ -9,9 +9,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use api::proto::machine as proto;
-use tonic::Response;
+use tonic::{Response, Status};
 
-use super::{Answers, Sender, answers};
+use super::walks::{Reader, Walk};
+use super::{Answers, answers};
 use crate::node::Node;
 
 /// Folders deeper than this are not entered: a bind mount may contain itself.
@@ -22,39 +23,43 @@ const PSEUDO: [i64; 2] = [0x9fa0, 0x6265_6572];
 pub(super) fn disk_usage(
     node: &Arc<Node>,
     request: proto::DiskUsageRequest,
-) -> Response<Answers<proto::DiskUsageInfo>> {
+    walk: Walk,
+) -> Result<Response<Answers<proto::DiskUsageInfo>>, Status> {
     let (sender, answer) = answers();
     let node = node.clone();
-    tokio::task::spawn_blocking(move || {
+    walk.run(sender, move |reader| {
         let paths = if request.paths.is_empty() { vec!["/".to_owned()] } else { request.paths.clone() };
         for path in paths {
             let shown = Path::new("/").join(&path);
-            let walk = Walk {
+            let sums = Sums {
                 node: &node,
                 depth: usize::try_from(request.recursion_depth).ok().filter(|depth| *depth > 0),
                 all: request.all,
                 threshold: request.threshold,
-                sender: &sender,
+                reader,
             };
-            if walk.visit(&shown, ".", 0, None).is_none() {
+            if sums.visit(&shown, ".", 0, None).is_none() {
                 return;
             }
         }
-    });
-    answer
+    })?;
+    Ok(answer)
 }
 
-struct Walk<'a> {
+struct Sums<'a> {
     node: &'a Node,
     depth: Option<usize>,
     all: bool,
     threshold: i64,
-    sender: &'a Sender<proto::DiskUsageInfo>,
+    reader: &'a Reader<proto::DiskUsageInfo>,
 }
 
-impl Walk<'_> {
+impl Sums<'_> {
     /// The bytes of a path, or `None` when the reader is gone. `device` is the parent's, with whether it is real.
     fn visit(&self, path: &Path, relative: &str, depth: usize, device: Option<(u64, bool)>) -> Option<i64> {
+        if self.reader.is_gone() {
+            return None;
+        }
         let real = self.node.path(&path.to_string_lossy());
         let metadata = match fs::symlink_metadata(&real) {
             Ok(metadata) => metadata,
@@ -120,7 +125,7 @@ impl Walk<'_> {
     }
 
     fn send(&self, info: proto::DiskUsageInfo) -> Option<()> {
-        self.sender.blocking_send(Ok(info)).ok()
+        self.reader.send(Ok(info)).ok()
     }
 }
 
@@ -144,7 +149,8 @@ mod tests {
     use super::*;
 
     async fn usage(node: &Arc<Node>, request: proto::DiskUsageRequest) -> Vec<(String, i64, bool)> {
-        let mut stream = disk_usage(node, request).into_inner();
+        let walk = crate::server::walks::Walks::default().begin(&tonic::Request::new(())).unwrap();
+        let mut stream = disk_usage(node, request, walk).unwrap().into_inner();
         let mut found = Vec::new();
         while let Some(info) = stream.next().await {
             let info = info.unwrap();
