@@ -77,7 +77,37 @@ fn tell_missing(session: &Session, parts: &[Part]) {
     }
 }
 
+/// A new file that nobody else may read: one that is there may be a link, or open to others.
 fn create(path: &std::path::Path) -> std::io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
-    File::options().write(true).create(true).truncate(true).mode(0o600).open(path)
+    let created = File::options().write(true).create_new(true).mode(0o600).open(path);
+    created.map_err(|error| match error.kind() {
+        std::io::ErrorKind::AlreadyExists => {
+            std::io::Error::new(error.kind(), "it exists already: remove it, or name another file by -O FILE")
+        }
+        _ => error,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn the_bundle_is_a_new_file_of_its_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("support.zip");
+        create(&path).unwrap();
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        std::fs::write(&path, "kept").unwrap();
+        let (link, target) = (dir.path().join("link.zip"), dir.path().join("target"));
+        symlink(&target, &link).unwrap();
+        for path in [&path, &link] {
+            let error = create(path).unwrap_err().to_string();
+            assert!(error.contains("exists already") && error.contains("-O FILE"), "{error}");
+        }
+        assert_eq!(std::fs::read(&path).unwrap(), b"kept");
+        assert!(!target.exists(), "nothing is made where a link leads");
+    }
 }
