@@ -14,6 +14,7 @@ use ondisk::kmsg::{MAX_RECORD_BYTES, Record};
 use ondisk::recorder::{
     Kind, Packer, RING_BYTES, RING_OFFSET_BYTES, SLOT_BYTES, Writer, newest, parse_boot_id,
 };
+use ondisk::redact::redacted;
 use sys::Errno;
 
 use crate::failure::Failure;
@@ -147,7 +148,8 @@ impl Ring {
                 Err(errno) => return Err(errno),
             };
             if let Some(line) = record.get(..length).and_then(Record::parse) {
-                packer.line(&line, &mut writer(kernel))?;
+                let text = redacted(line.text);
+                packer.line(&Record { text: &text, ..line }, &mut writer(kernel))?;
             }
         }
         packer.finish(&mut writer(kernel))?;

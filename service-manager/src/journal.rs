@@ -1,11 +1,13 @@
 //! machined's own voice: the console, the kernel log, the logs `machined` and `controller-runtime`.
 //!
 //! Owns: the prefix of each line and where it goes.
-//! Does not: know secrets; callers pass text that people may read.
+//! Does not: know secrets; callers pass text that people may read. Of addresses only what people may read is written.
 //! Fails by: staying silent. A line that cannot be written anywhere is lost, nothing else happens.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
+
+use ondisk::redact::redacted;
 
 use crate::clock;
 use crate::logs::{LogFile, Logs};
@@ -36,26 +38,30 @@ impl Journal {
 
     /// A line of machined's: `billet: machined: …`.
     pub fn say(&self, text: &str) {
-        self.kernel(&format!("<6>billet: machined: {text}"));
-        append(&self.sinks.machined, text);
+        self.tell("<6>billet: machined: ", text);
     }
 
     /// A line about something that went wrong.
     pub fn warn(&self, text: &str) {
-        self.kernel(&format!("<4>billet: machined: {text}"));
-        append(&self.sinks.machined, text);
+        self.tell("<4>billet: machined: ", text);
     }
 
     /// A line of a service or a sequence, without machined's name: `billet: service[apid](Running): …`.
     pub fn progress(&self, text: &str) {
-        self.kernel(&format!("<6>billet: {text}"));
-        append(&self.sinks.machined, text);
+        self.tell("<6>billet: ", text);
     }
 
     /// A line of a controller: only in the log `controller-runtime`, stamped as the troubleshooting guide shows it.
     pub fn controller(&self, text: &str) {
         let stamp = clock::now().strftime("%Y/%m/%d %H:%M:%S ").to_string();
-        write_line(&self.sinks.controllers, &stamp, text);
+        write_line(&self.sinks.controllers, &stamp, &redacted(text));
+    }
+
+    /// To the kernel log, with a head, and to the log `machined`.
+    fn tell(&self, head: &str, text: &str) {
+        let text = redacted(text);
+        self.kernel(&format!("{head}{text}"));
+        append(&self.sinks.machined, &text);
     }
 
     fn kernel(&self, record: &str) {
@@ -85,9 +91,13 @@ mod tests {
         let logs = Logs::new(dir.path().to_owned());
         let journal = Journal::new(None, &logs);
         journal.say("hello");
+        journal.warn("fetch https://u:secret@h/c?token=secret: refused");
         journal.controller("reconciled");
         let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap();
-        assert!(read("machined.log").ends_with(" hello\n"));
+        let lines = read("machined.log");
+        let mut lines = lines.lines();
+        assert!(lines.next().unwrap().ends_with(" hello"));
+        assert!(lines.next().unwrap().ends_with(" fetch https://<hidden>@h/c?<hidden> refused"));
         assert!(read("controller-runtime.log").ends_with(" reconciled\n"));
     }
 }

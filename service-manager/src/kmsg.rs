@@ -1,6 +1,6 @@
 //! The kernel log: reading `/dev/kmsg`, and the text form of its records.
 //!
-//! Owns: the reader and the line that clients get.
+//! Owns: the reader and the line that clients get. Every reader gets records without secrets of the command line.
 //! Does not: take records apart (`ondisk::kmsg` does) or write to the log ([`crate::journal`] does).
 //! Source: Documentation/ABI/testing/dev-kmsg of the kernel; spec/api-wire-facts.md §3.5.
 
@@ -12,6 +12,7 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use ondisk::kmsg::{MAX_RECORD_BYTES, Record};
+use ondisk::redact::redacted;
 use rustix::io::Errno;
 use tokio::io::Ready;
 use tokio::io::unix::AsyncFd;
@@ -79,7 +80,8 @@ impl Reader {
                 Ok(0) | Err(Errno::AGAIN) => return Ok(false),
                 Ok(length) => {
                     if let Some(record) = Record::parse(&bytes[..length]) {
-                        take(&record);
+                        let text = redacted(record.text);
+                        take(&Record { text: &text, ..record });
                         return Ok(true);
                     }
                 }

@@ -28,6 +28,7 @@ pub mod meta;
 pub mod pe;
 pub mod probe;
 pub mod recorder;
+pub mod redact;
 pub mod smbios;
 pub mod squashfs;
 pub mod verity;
