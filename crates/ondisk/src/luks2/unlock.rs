@@ -126,6 +126,18 @@ impl Header {
         let (Some(segment), None) = (segments.next(), segments.next()) else {
             return Err(problem("not just one segment: a re-encryption is unfinished"));
         };
+        if segment.kind.starts_with("hw-opal") {
+            return Err(problem(
+                "the drive encrypts it itself (OPAL), which is not known here: open it with cryptsetup elsewhere, copy what it \
+                 holds, and take that away with `cryptsetup erase`",
+            ));
+        }
+        if segment.integrity.is_some() {
+            return Err(problem(
+                "it is protected by integrity (dm-integrity), which is not known here: open it with cryptsetup elsewhere, and \
+                 make it anew without --integrity",
+            ));
+        }
         let Segment { encryption: Some(name), sector_size: Some(sector_size), .. } = segment else {
             return Err(problem("it is not encrypted"));
         };
@@ -133,7 +145,7 @@ impl Header {
         let mut slots = self.metadata.keyslots.iter().filter(|(id, _)| self.opens_data(**id));
         let key_bytes = slots.next().and_then(|(_, slot)| usize::try_from(slot.key_size).ok());
         let known = key_bytes.is_none_or(|bytes| cipher::known(name, bytes).is_some());
-        if segment.kind != "crypt" || segment.integrity.is_some() || !known {
+        if segment.kind != "crypt" || !known {
             let key_bytes = key_bytes.unwrap_or_default();
             return Err(UnlockError::Segment(alloc::format!(
                 "type {:?}, {name} with {key_bytes} bytes of key, is not known here",

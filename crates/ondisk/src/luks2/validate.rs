@@ -70,7 +70,16 @@ pub(super) fn check(metadata: &Metadata, copy_bytes: u64) -> Checked {
         rule(id.0 < SLOTS, &object, || format!("its number is not below {SLOTS}"))?;
         references(&object, "keyslot", &token.keyslots, |slot| metadata.keyslots.contains_key(slot))?;
     }
-    metadata.digests.iter().try_for_each(|(id, digest)| self::digest(metadata, *id, digest))
+    metadata.digests.iter().try_for_each(|(id, digest)| self::digest(metadata, *id, digest))?;
+    metadata.keyslots.iter().try_for_each(|(id, slot)| one_digest(metadata, *id, slot))
+}
+
+/// With none nothing says whether a slot's key is right, with two it is not clear of what it is the key.
+fn one_digest(metadata: &Metadata, id: Id, slot: &Keyslot) -> Checked {
+    let count = metadata.digests.values().filter(|digest| digest.keyslots.contains(&id)).count();
+    rule(slot.kind != "luks2" || count == 1, format!("keyslot {id}"), || {
+        format!("it has {count} digests, not one")
+    })
 }
 
 fn config(metadata: &Metadata, copy_bytes: u64) -> Checked {

@@ -89,6 +89,7 @@ fn broken_rules_are_refused_by_name_and_by_cryptsetup() {
         ),
         ("\"sector_size\":4096", "\"sector_size\":4095", "segment 0: sectors of 4095 bytes"),
         ("\"keyslots\":[\"0\"]", "\"keyslots\":[\"1\"]", "digest 0: it names keyslot 1, which is not there"),
+        ("\"keyslots\":[\"0\"]", "\"keyslots\":[]", "keyslot 0: it has 0 digests, not one"),
         ("\"segments\":[\"0\"]", "\"segments\":[\"4\"]", "digest 0: it names segment 4, which is not there"),
         ("\"keyslots\":{\"0\":", "\"keyslots\":{\"32\":", "keyslot 32: its number is not below 32"),
         ("\"keyslots\":{\"0\":", "\"keyslots\":{\"00\":", "\"00\" is no object number"),
@@ -111,6 +112,20 @@ fn broken_rules_are_refused_by_name_and_by_cryptsetup() {
         }
     }
     assert!(opened.is_empty(), "cryptsetup opens with {opened:?}");
+}
+
+#[test]
+fn a_slot_with_two_digests_is_refused_here_and_by_cryptsetup() {
+    let bench = Bench::new();
+    let device = with_json(|json| {
+        let mut metadata: serde_json::Value = serde_json::from_str(&json).unwrap();
+        metadata["digests"]["1"] = metadata["digests"]["0"].clone();
+        metadata.to_string()
+    });
+    let error = read(&mut device.as_slice()).unwrap_err().to_string();
+    assert!(error.contains("keyslot 0: it has 2 digests, not one"), "{error}");
+    bench.write(&device);
+    assert!(!bench.opens("key"), "cryptsetup opens it");
 }
 
 /// cryptsetup takes 4000 stripes and the room they need, whatever stands there. A header that says otherwise is none that
@@ -136,6 +151,10 @@ fn what_is_not_for_us_is_said_before_a_key_is_derived() {
     };
     let requirement = r#"{"requirements":{"mandatory":["online-reencrypt"]},"json_size""#;
     assert!(refused(r#"{"json_size""#, requirement).contains("demands online-reencrypt"));
+    let opal = refused(r#""type":"crypt""#, r#""type":"hw-opal-crypt""#);
+    assert!(opal.contains("the drive encrypts it itself (OPAL)"), "{opal}");
+    let integrity = r#""type":"crypt","integrity":{"type":"hmac(sha256)"}"#;
+    assert!(refused(r#""type":"crypt""#, integrity).contains("protected by integrity (dm-integrity)"));
     assert!(refused("aes-xts-plain64", "aes-cbc-essiv:sha256").contains("aes-cbc-essiv:sha256"));
     assert!(refused(r#""hash":"sha256""#, r#""hash":"whirlpool""#).contains("unknown hash \"whirlpool\""));
 }
