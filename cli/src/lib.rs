@@ -57,7 +57,7 @@ pub fn run() -> ExitCode {
 }
 
 fn fail(error: &anyhow::Error) -> ExitCode {
-    eprintln!("error: {error:#}");
+    eprintln!("error: {}", output::shown(&format!("{error:#}")));
     ExitCode::FAILURE
 }
 

@@ -38,7 +38,7 @@ impl PartFailed {
     /// Tells the node's error.
     pub(crate) fn warn(&self, error: impl std::fmt::Display) {
         self.0.store(true, Ordering::Relaxed);
-        eprintln!("WARNING: {error}");
+        eprintln!("WARNING: {}", output::shown(&error.to_string()));
     }
 
     pub(crate) fn is_set(&self) -> bool {
@@ -71,7 +71,7 @@ fn warn_of_expiry(name: &str, context: &talosconfig::Context) {
     if facts.remaining().is_some()
         && let Some(warning) = expiry::warning(name, &facts)
     {
-        eprintln!("WARNING: {warning}");
+        eprintln!("WARNING: {}", output::shown(&warning.to_string()));
     }
 }
 

@@ -110,7 +110,9 @@ pub(crate) async fn run(command: NetbootCommand) -> Result<()> {
         eprintln!("warning: {}", configs.join(remark).display());
     }
     // A line that cannot be printed is no reason to let a machine wait.
-    let tell = Arc::new(|event: netboot::Event| drop(output::print(format!("{event}\n"))));
+    let tell = Arc::new(|event: netboot::Event| {
+        drop(output::print(format!("{}\n", output::line(&event.to_string()))))
+    });
     tokio::select! {
         ended = server.serve(tell) => match ended? {},
         ended = tokio::signal::ctrl_c() => ended.context("wait for the end"),

@@ -11,8 +11,6 @@ use std::time::Duration;
 
 /// Between two pictures of `--watch`.
 const PERIOD: Duration = Duration::from_secs(1);
-/// Cursor home, then clear to the end of the screen (ECMA-48).
-const CLEAR: &str = "\x1b[H\x1b[J";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Flags {
@@ -37,7 +35,7 @@ pub(crate) async fn run(session: &Session, flags: &Flags) -> Result<()> {
         let answers =
             session.answers(session.client.machine().processes(session.request(())).await, |r| r.messages)?;
         if flags.watch && session.global.output == Format::Table {
-            output::print(CLEAR)?;
+            output::clear_screen()?;
         }
         output::print_table(&table(answers, flags.sort), session.global.output)?;
         if !flags.watch {

@@ -3,15 +3,17 @@
 //! Owns: tables in the look of talosctl, the same rows as YAML or JSON, texts for times and sizes.
 //! Does not: know any command.
 
+mod printable;
 mod table;
 mod text;
 
+pub(crate) use printable::{line, printable, shown};
 pub(crate) use table::{Cell, Column, StreamTable, Table};
 pub(crate) use text::{bytes_si, go_duration, local_time};
 
 use clap::ValueEnum;
 use serde_json::Value;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal as _, Write};
 
 /// How rows are printed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
@@ -25,10 +27,20 @@ pub(crate) enum Format {
     Json,
 }
 
-/// Writes to stdout at once.
+/// Writes to stdout at once. On a terminal nothing of the text acts on it.
 pub(crate) fn print(text: impl AsRef<[u8]>) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
-    stdout.write_all(text.as_ref())?;
+    match stdout.is_terminal() {
+        true => stdout.write_all(&printable(text.as_ref()))?,
+        false => stdout.write_all(text.as_ref())?,
+    }
+    stdout.flush()
+}
+
+/// Cursor home, then clear to the end of the screen (ECMA-48).
+pub(crate) fn clear_screen() -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(b"\x1b[H\x1b[J")?;
     stdout.flush()
 }
 

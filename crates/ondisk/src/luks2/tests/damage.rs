@@ -118,7 +118,7 @@ fn broken_rules_are_refused_by_name_and_by_cryptsetup() {
 fn a_slot_with_two_digests_is_refused_here_and_by_cryptsetup() {
     let bench = Bench::new();
     let device = with_json(|json| {
-        let mut metadata: serde_json::Value = serde_json::from_str(&json).unwrap();
+        let mut metadata: serde_json::Value = serde_json::from_str(json).unwrap();
         metadata["digests"]["1"] = metadata["digests"]["0"].clone();
         metadata.to_string()
     });
