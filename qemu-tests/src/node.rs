@@ -188,11 +188,11 @@ impl NodeBuilder {
         })
     }
 
-    /// Adds another disk with an empty STATE, beside that of [`Self::state_disk`].
-    pub fn second_state_disk(self) -> Self {
+    /// Adds a disk with two empty STATEs.
+    pub fn disk_with_two_states(self) -> Self {
         self.machine(|vm, dir| {
-            let image = dir.join("other-state.img");
-            state_volume::write(&image)?;
+            let image = dir.join("states.img");
+            state_volume::write_several(&image, 2)?;
             Ok(vm.drive(Drive::writable(&image, Bus::Virtio)))
         })
     }

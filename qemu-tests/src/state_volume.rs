@@ -21,17 +21,26 @@ const END_BYTES: u64 = 1 << 20;
 
 /// Makes the disk.
 pub fn write(image: &Path) -> Result<()> {
+    write_several(image, 1)
+}
+
+/// Makes a disk with this many such partitions. The kernel tells of all partitions of a disk at once.
+pub fn write_several(image: &Path, count: u64) -> Result<()> {
     let file = File::create(image).with_context(|| format!("create {}", image.display()))?;
-    file.set_len(START_BYTES + STATE_BYTES + END_BYTES).context("size the STATE disk")?;
-    let table = format!("label: gpt\nstart={}, size={}, name=STATE\n", START_BYTES / 512, STATE_BYTES / 512);
-    partition(image, &table)?;
-    let output = Command::new("mke2fs")
-        .args(["-q", "-F", "-t", "ext4", "-L", "STATE", "-E", &format!("offset={START_BYTES}")])
-        .arg(image)
-        .arg(format!("{}k", STATE_BYTES / 1024))
-        .output()
-        .context("run mke2fs; install it with: apt-get install e2fsprogs")?;
-    ensure!(output.status.success(), "mke2fs failed: {}", String::from_utf8_lossy(&output.stderr));
+    file.set_len(START_BYTES + count * STATE_BYTES + END_BYTES).context("size the STATE disk")?;
+    let starts: Vec<u64> = (0..count).map(|number| START_BYTES + number * STATE_BYTES).collect();
+    let rows =
+        starts.iter().map(|start| format!("start={}, size={}, name=STATE\n", start / 512, STATE_BYTES / 512));
+    partition(image, &format!("label: gpt\n{}", rows.collect::<String>()))?;
+    for start in starts {
+        let output = Command::new("mke2fs")
+            .args(["-q", "-F", "-t", "ext4", "-L", "STATE", "-E", &format!("offset={start}")])
+            .arg(image)
+            .arg(format!("{}k", STATE_BYTES / 1024))
+            .output()
+            .context("run mke2fs; install it with: apt-get install e2fsprogs")?;
+        ensure!(output.status.success(), "mke2fs failed: {}", String::from_utf8_lossy(&output.stderr));
+    }
     Ok(())
 }
 

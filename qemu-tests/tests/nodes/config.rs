@@ -116,7 +116,7 @@ fn a_blank_machine_is_given_a_config_and_keeps_it() {
 
 #[test]
 fn a_machine_with_two_states_is_locked_and_takes_no_config() {
-    let node = TestNode::builder("config-two-states").state_disk().second_state_disk().start().unwrap();
+    let node = TestNode::builder("config-two-states").disk_with_two_states().start().unwrap();
     node.vm().wait_for("several partitions are labelled STATE", BOOT_LIMIT).unwrap();
     node.wait_locked().unwrap();
     let rpc = Rpc::insecure(&node, None).unwrap();

@@ -25,7 +25,7 @@ pub(crate) mod source;
 mod state;
 mod volume;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -196,6 +196,14 @@ pub(crate) fn look_for_state(node: &Node) -> Look {
     look_in(node, Path::new(volume::CLASS))
 }
 
+fn several(devices: &[PathBuf]) -> Look {
+    let names: Vec<String> = devices.iter().map(|device| device.display().to_string()).collect();
+    let names = names.join(", ");
+    Look::Several(format!(
+        "several partitions are labelled STATE ({names}): none is used; detach or relabel all but one"
+    ))
+}
+
 fn look_in(node: &Node, class: &Path) -> Look {
     if node.configuration.state().is_some() {
         return Look::Mounted;
@@ -207,13 +215,7 @@ fn look_in(node: &Node, class: &Path) -> Look {
     let device = match state::find(class) {
         Found::Nothing => return Look::Nothing,
         Found::One(device) => device,
-        Found::Several(devices) => {
-            let names: Vec<String> = devices.iter().map(|device| device.display().to_string()).collect();
-            let names = names.join(", ");
-            return Look::Several(format!(
-                "several partitions are labelled STATE ({names}): none is used; detach or relabel all but one"
-            ));
-        }
+        Found::Several(devices) => return several(&devices),
     };
     let mounted = match crate::volumes::usable(node, &device) {
         Ok(None) => return Look::Empty,
@@ -222,6 +224,13 @@ fn look_in(node: &Node, class: &Path) -> Look {
     };
     match mounted {
         Ok((state, device)) => {
+            // Opening and mounting take time, in which another disk may have come.
+            if let Found::Several(devices) = state::find(class) {
+                if let Err(why) = State::unmount() {
+                    node.journal.warn(&format!("STATE on {}: {why}", device.display()));
+                }
+                return several(&devices);
+            }
             node.journal.say(&format!("STATE is {}", device.display()));
             // Set twice only by two looks at the same partition.
             node.configuration.set_state(state);

@@ -84,6 +84,12 @@ impl State {
         Ok(state)
     }
 
+    /// Takes the partition out of use.
+    pub(super) fn unmount() -> Result<(), String> {
+        rustix::mount::unmount(MOUNT_POINT, rustix::mount::UnmountFlags::empty())
+            .map_err(|errno| format!("unmount {MOUNT_POINT}: {errno}"))
+    }
+
     /// Takes over what an earlier machined mounted.
     pub(crate) fn mounted() -> Option<Self> {
         Self::is_mounted().then(|| Self::at(Path::new(MOUNT_POINT)))
