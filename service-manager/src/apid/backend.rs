@@ -15,7 +15,7 @@ use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::UnixStream;
 use tokio::sync::Mutex;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, timeout};
 
 /// A request's or an answer's body.
 pub(crate) type Body = BoxBody<Bytes, hyper::Error>;
@@ -63,7 +63,7 @@ impl Backend {
 
     /// A connection that takes requests now.
     async fn ready(&self) -> Result<SendRequest<Body>, Unreachable> {
-        let deadline = Instant::now() + CONNECT_DEADLINE;
+        let begin = Instant::now();
         let mut kept = self.connection.lock().await;
         loop {
             if let Some(mut sender) = kept.take()
@@ -72,9 +72,10 @@ impl Backend {
                 *kept = Some(sender.clone());
                 return Ok(sender);
             }
-            match timeout_at(deadline, connect(&self.socket)).await {
+            let left = CONNECT_DEADLINE.saturating_sub(begin.elapsed());
+            match timeout(left, connect(&self.socket)).await {
                 Ok(Ok(sender)) => *kept = Some(sender),
-                Ok(Err(error)) if Instant::now() + RETRY >= deadline => {
+                Ok(Err(error)) if begin.elapsed().saturating_add(RETRY) >= CONNECT_DEADLINE => {
                     return Err(Unreachable::Connect(error));
                 }
                 Ok(Err(_)) => sleep(RETRY).await,

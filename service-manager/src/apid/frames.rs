@@ -41,7 +41,7 @@ impl Messages {
         if length > MAX_MESSAGE_BYTES {
             return Err(format!("message of {length} bytes"));
         }
-        if self.buffer.len() < PREFIX_BYTES + length {
+        if self.buffer.len() < PREFIX_BYTES.saturating_add(length) {
             return Ok(None);
         }
         self.buffer.advance(PREFIX_BYTES);
@@ -51,7 +51,7 @@ impl Messages {
 
 /// A message with its prefix.
 pub(crate) fn frame(message: &[u8]) -> Bytes {
-    let mut framed = BytesMut::with_capacity(PREFIX_BYTES + message.len());
+    let mut framed = BytesMut::with_capacity(PREFIX_BYTES.saturating_add(message.len()));
     framed.put_u8(0);
     framed.put_u32(u32::try_from(message.len()).unwrap_or(u32::MAX));
     framed.extend_from_slice(message);

@@ -11,6 +11,9 @@
 //! Fails by: refusing, with one line that names peer and reason. A machined that is away delays answers by at most
 //! [`backend::CONNECT_DEADLINE`].
 
+// Numbers come from requests: a sum that overflows would end the program for everyone.
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
 mod backend;
 mod forward;
 mod frames;

@@ -264,7 +264,9 @@ mod tests {
     async fn a_wait_that_no_clock_counts_is_an_argument_to_mend() {
         let dir = tempfile::tempdir().unwrap();
         let cluster = Cluster { node: crate::server::tests_node(dir.path().canonicalize().unwrap()) };
-        for (seconds, nanos) in [(i64::MAX, 999_999_999), (i64::MAX, 0), (i64::MIN, -999_999_999), (-1, 0)] {
+        for (seconds, nanos) in
+            [(i64::MAX, 999_999_999), (i64::MAX, 0), (i64::MIN, i32::MIN), (-1, 0), (0, -1), (0, i32::MAX)]
+        {
             let wait_timeout = Some(prost_types::Duration { seconds, nanos });
             let request = proto::HealthCheckRequest { wait_timeout, cluster_info: None };
             let status = cluster.health_check(Request::new(request)).await.err();

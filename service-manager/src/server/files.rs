@@ -133,7 +133,7 @@ impl<'a> Listing<'a> {
         };
         names.iter().all(|name| {
             let below = if relative == "." { name.clone() } else { format!("{relative}/{name}") };
-            self.visit(&path.join(name), &below, depth + 1)
+            self.visit(&path.join(name), &below, depth.saturating_add(1))
         })
     }
 

@@ -5,6 +5,9 @@
 //! open the socket.
 //! Source: spec/api-wire-facts.md; every unary answer holds exactly one element (§3.4).
 
+// Numbers come from requests: a sum that overflows would end the program for everyone.
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
 mod absent;
 mod archive;
 mod capture;

@@ -167,7 +167,7 @@ fn address(text: &str) -> Option<(IpAddr, u32)> {
     let (address, port) = text.split_once(':')?;
     let mut bytes = Vec::new();
     for at in (0..address.len()).step_by(8) {
-        let word = u32::from_str_radix(address.get(at..at + 8)?, 16).ok()?;
+        let word = u32::from_str_radix(address.get(at..at.checked_add(8)?)?, 16).ok()?;
         bytes.extend(word.to_ne_bytes());
     }
     let port = u32::from_str_radix(port, 16).ok()?;

@@ -81,28 +81,33 @@ fn soft_irq(numbers: &[u64]) -> proto::SoftIrqStat {
     }
 }
 
+/// The kernel's counters may stand anywhere.
+fn add(sum: &mut u64, count: u64) {
+    *sum = sum.saturating_add(count);
+}
+
 pub(super) fn network_devices(node: &Node) -> Result<proto::NetworkDeviceStatsResponse, Status> {
     let text = read(node, "/proc/net/dev")?;
     let devices: Vec<_> = text.lines().skip(2).filter_map(device).collect();
     let total = devices.iter().fold(
         proto::NetDev { name: "Total".to_owned(), ..Default::default() },
         |mut sum, device| {
-            sum.rx_bytes += device.rx_bytes;
-            sum.rx_packets += device.rx_packets;
-            sum.rx_errors += device.rx_errors;
-            sum.rx_dropped += device.rx_dropped;
-            sum.rx_fifo += device.rx_fifo;
-            sum.rx_frame += device.rx_frame;
-            sum.rx_compressed += device.rx_compressed;
-            sum.rx_multicast += device.rx_multicast;
-            sum.tx_bytes += device.tx_bytes;
-            sum.tx_packets += device.tx_packets;
-            sum.tx_errors += device.tx_errors;
-            sum.tx_dropped += device.tx_dropped;
-            sum.tx_fifo += device.tx_fifo;
-            sum.tx_collisions += device.tx_collisions;
-            sum.tx_carrier += device.tx_carrier;
-            sum.tx_compressed += device.tx_compressed;
+            add(&mut sum.rx_bytes, device.rx_bytes);
+            add(&mut sum.rx_packets, device.rx_packets);
+            add(&mut sum.rx_errors, device.rx_errors);
+            add(&mut sum.rx_dropped, device.rx_dropped);
+            add(&mut sum.rx_fifo, device.rx_fifo);
+            add(&mut sum.rx_frame, device.rx_frame);
+            add(&mut sum.rx_compressed, device.rx_compressed);
+            add(&mut sum.rx_multicast, device.rx_multicast);
+            add(&mut sum.tx_bytes, device.tx_bytes);
+            add(&mut sum.tx_packets, device.tx_packets);
+            add(&mut sum.tx_errors, device.tx_errors);
+            add(&mut sum.tx_dropped, device.tx_dropped);
+            add(&mut sum.tx_fifo, device.tx_fifo);
+            add(&mut sum.tx_collisions, device.tx_collisions);
+            add(&mut sum.tx_carrier, device.tx_carrier);
+            add(&mut sum.tx_compressed, device.tx_compressed);
             sum
         },
     );
@@ -143,21 +148,21 @@ pub(super) fn disks(node: &Node) -> Result<proto::DiskStatsResponse, Status> {
     let total = devices.iter().fold(
         proto::DiskStat { name: "Total".to_owned(), ..Default::default() },
         |mut sum, disk| {
-            sum.read_completed += disk.read_completed;
-            sum.read_merged += disk.read_merged;
-            sum.read_sectors += disk.read_sectors;
-            sum.read_time_ms += disk.read_time_ms;
-            sum.write_completed += disk.write_completed;
-            sum.write_merged += disk.write_merged;
-            sum.write_sectors += disk.write_sectors;
-            sum.write_time_ms += disk.write_time_ms;
-            sum.io_in_progress += disk.io_in_progress;
-            sum.io_time_ms += disk.io_time_ms;
-            sum.io_time_weighted_ms += disk.io_time_weighted_ms;
-            sum.discard_completed += disk.discard_completed;
-            sum.discard_merged += disk.discard_merged;
-            sum.discard_sectors += disk.discard_sectors;
-            sum.discard_time_ms += disk.discard_time_ms;
+            add(&mut sum.read_completed, disk.read_completed);
+            add(&mut sum.read_merged, disk.read_merged);
+            add(&mut sum.read_sectors, disk.read_sectors);
+            add(&mut sum.read_time_ms, disk.read_time_ms);
+            add(&mut sum.write_completed, disk.write_completed);
+            add(&mut sum.write_merged, disk.write_merged);
+            add(&mut sum.write_sectors, disk.write_sectors);
+            add(&mut sum.write_time_ms, disk.write_time_ms);
+            add(&mut sum.io_in_progress, disk.io_in_progress);
+            add(&mut sum.io_time_ms, disk.io_time_ms);
+            add(&mut sum.io_time_weighted_ms, disk.io_time_weighted_ms);
+            add(&mut sum.discard_completed, disk.discard_completed);
+            add(&mut sum.discard_merged, disk.discard_merged);
+            add(&mut sum.discard_sectors, disk.discard_sectors);
+            add(&mut sum.discard_time_ms, disk.discard_time_ms);
             sum
         },
     );

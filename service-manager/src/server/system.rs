@@ -122,10 +122,10 @@ fn process(folder: &Path) -> Option<proto::ProcessInfo> {
 /// Field numbers are those of proc_pid_stat(5), counted after the name.
 fn parse_stat(stat: &str) -> Option<proto::ProcessInfo> {
     let (head, rest) = (stat.split_once('(')?, stat.rfind(')')?);
-    let command = stat.get(head.0.len() + 1..rest)?.to_owned();
-    let fields: Vec<&str> = stat.get(rest + 2..)?.split_whitespace().collect();
-    let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
-    let small = |field: usize| fields.get(field - 3)?.parse::<i32>().ok();
+    let command = stat.get(head.0.len().checked_add(1)?..rest)?.to_owned();
+    let fields: Vec<&str> = stat.get(rest.checked_add(2)?..)?.split_whitespace().collect();
+    let number = |field: usize| fields.get(field.checked_sub(3)?)?.parse::<u64>().ok();
+    let small = |field: usize| fields.get(field.checked_sub(3)?)?.parse::<i32>().ok();
     let ticks = number(14)?.saturating_add(number(15)?);
     Some(proto::ProcessInfo {
         pid: head.0.trim().parse().ok()?,

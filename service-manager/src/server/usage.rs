@@ -80,7 +80,8 @@ impl Sums<'_> {
             Ok(names) => {
                 for name in names {
                     let below = if relative == "." { name.clone() } else { format!("{relative}/{name}") };
-                    let size = self.visit(&path.join(&name), &below, depth + 1, Some(device))?;
+                    let size =
+                        self.visit(&path.join(&name), &below, depth.saturating_add(1), Some(device))?;
                     sum = sum.saturating_add(size);
                 }
             }
