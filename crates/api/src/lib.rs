@@ -5,6 +5,7 @@
 #![warn(missing_docs)]
 
 pub mod client;
+pub mod definitions;
 pub mod event;
 pub mod file_mode;
 pub mod generate;

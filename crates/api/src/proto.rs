@@ -62,6 +62,107 @@ pub mod cosi {
         }
     }
 }
+/// The binary forms of resources.
+pub mod talos {
+    /// The binary forms of resources.
+    pub mod resource {
+        /// One module for each package; proto/definitions says which type has which message.
+        pub mod definitions {
+            /// Package `block`.
+            pub mod block {
+                tonic::include_proto!("talos.resource.definitions.block");
+            }
+            /// Package `cluster`.
+            pub mod cluster {
+                tonic::include_proto!("talos.resource.definitions.cluster");
+            }
+            /// Package `common`.
+            pub mod common {
+                tonic::include_proto!("talos.resource.definitions.common");
+            }
+            /// Package `config`.
+            pub mod config {
+                tonic::include_proto!("talos.resource.definitions.config");
+            }
+            /// Package `containers`.
+            pub mod containers {
+                tonic::include_proto!("talos.resource.definitions.containers");
+            }
+            /// Package `cri`.
+            pub mod cri {
+                tonic::include_proto!("talos.resource.definitions.cri");
+            }
+            /// Package `enums`.
+            pub mod enums {
+                tonic::include_proto!("talos.resource.definitions.enums");
+            }
+            /// Package `etcd`.
+            pub mod etcd {
+                tonic::include_proto!("talos.resource.definitions.etcd");
+            }
+            /// Package `files`.
+            pub mod files {
+                tonic::include_proto!("talos.resource.definitions.files");
+            }
+            /// Package `hardware`.
+            pub mod hardware {
+                tonic::include_proto!("talos.resource.definitions.hardware");
+            }
+            /// Package `k8s`.
+            pub mod k8s {
+                tonic::include_proto!("talos.resource.definitions.k8s");
+            }
+            /// Package `kubeaccess`.
+            pub mod kubeaccess {
+                tonic::include_proto!("talos.resource.definitions.kubeaccess");
+            }
+            /// Package `kubespan`.
+            pub mod kubespan {
+                tonic::include_proto!("talos.resource.definitions.kubespan");
+            }
+            /// Package `network`.
+            pub mod network {
+                tonic::include_proto!("talos.resource.definitions.network");
+            }
+            /// Package `perf`.
+            pub mod perf {
+                tonic::include_proto!("talos.resource.definitions.perf");
+            }
+            /// Package `proto`.
+            pub mod proto {
+                tonic::include_proto!("talos.resource.definitions.proto");
+            }
+            /// Package `runtime`.
+            pub mod runtime {
+                tonic::include_proto!("talos.resource.definitions.runtime");
+            }
+            /// Package `secrets`.
+            pub mod secrets {
+                tonic::include_proto!("talos.resource.definitions.secrets");
+            }
+            /// Package `security`.
+            pub mod security {
+                tonic::include_proto!("talos.resource.definitions.security");
+            }
+            /// Package `siderolink`.
+            pub mod siderolink {
+                tonic::include_proto!("talos.resource.definitions.siderolink");
+            }
+            /// Package `storage`.
+            pub mod storage {
+                tonic::include_proto!("talos.resource.definitions.storage");
+            }
+            /// Package `time`.
+            pub mod time {
+                tonic::include_proto!("talos.resource.definitions.time");
+            }
+            /// Package `v1alpha1`.
+            pub mod v1alpha1 {
+                tonic::include_proto!("talos.resource.definitions.v1alpha1");
+            }
+        }
+    }
+}
 /// What is ours alone.
 pub mod billet {
     tonic::include_proto!("billet");

@@ -1,0 +1,128 @@
+//! Each form read back by the generated types, which read the same numbers by other code.
+
+use prost::Message;
+use serde_json::{Value, json};
+
+use super::schema::Schema;
+use super::{Fault, encode, published};
+use crate::proto::talos::resource::definitions::{block, enums, hardware, network, runtime};
+
+fn read<M: Message + Default>(message: &str, value: &Value) -> M {
+    M::decode(encode(message, value).unwrap().as_slice()).unwrap()
+}
+
+fn fault(message: &str, value: &Value) -> (String, Fault) {
+    let problem = encode(message, value).unwrap_err();
+    (problem.path, problem.fault)
+}
+
+#[test]
+fn every_published_type_has_its_message() {
+    assert!(published().len() > 190, "{}", published().len());
+    for kind in published() {
+        if let Some(message) = kind.message {
+            let name = format!(".talos.resource.definitions.{message}");
+            assert!(Schema::get().messages.contains_key(&name), "{}: {message}", kind.kind);
+        }
+    }
+    let links = published().iter().find(|kind| kind.kind == "LinkStatuses.net.talos.dev").unwrap();
+    assert_eq!((links.namespace, links.sensitive), ("network", false));
+    assert_eq!(links.aliases, ["link", "links"]);
+    assert_eq!(links.columns[1], ("Type", "{.type}"));
+}
+
+#[test]
+fn every_field_names_a_type_that_is_there() {
+    let schema = Schema::get();
+    for (name, message) in &schema.messages {
+        for field in &message.field {
+            let of = field.type_name();
+            let there = of.is_empty()
+                || of.starts_with(".google.protobuf.")
+                || schema.messages.contains_key(of)
+                || schema.enums.contains_key(of);
+            assert!(there, "{name}.{}: {of}", field.name());
+        }
+    }
+}
+
+#[test]
+fn numbers_words_addresses_and_flags_reach_a_typed_reader() {
+    let value = json!({"index": 2, "type": "ether", "flags": "UP,BROADCAST,RUNNING,MULTICAST,LOWER_UP",
+        "hardwareAddr": "02:00:00:00:00:07", "mtu": 1500, "operationalState": "lowerLayerDown", "kind": "vlan",
+        "speedMbit": -1, "port": "TwistedPair", "duplex": "Full", "linkState": true, "altNames": ["a", ""],
+        "vlan": {"vlanID": 7, "vlanProtocol": "802.1ad"}, "bondMaster": {"mode": "802.3ad", "arpIpTargets":
+        ["10.0.0.1", "fe80::1"], "xmitHashPolicy": "layer3+4"}, "wireguard": {"publicKey": "", "listenPort": 0,
+        "peers": [{"publicKey": "k", "persistentKeepaliveInterval": "1m30.5s", "allowedIPs": ["10.0.0.0/8"]}]}});
+    let link: network::LinkStatusSpec = read("network.LinkStatusSpec", &value);
+    assert_eq!((link.index, link.mtu, link.flags, link.speed_megabits), (2, 1500, 0x1_1043, -1));
+    assert_eq!(link.r#type(), enums::NethelpersLinkType::Ether);
+    assert_eq!(link.operational_state(), enums::NethelpersOperationalState::LowerLayerDown);
+    assert_eq!(link.duplex(), enums::NethelpersDuplex::Full);
+    assert_eq!(link.hardware_addr, [2, 0, 0, 0, 0, 7]);
+    assert_eq!(link.alt_names, ["a", ""]);
+    let vlan = link.vlan.unwrap();
+    assert_eq!((vlan.vid, vlan.protocol), (7, 34984));
+    let bond = link.bond_master.unwrap();
+    assert_eq!((bond.mode, bond.hash_policy), (4, 1));
+    assert_eq!(bond.arpip_targets[0].ip, [10, 0, 0, 1]);
+    assert_eq!(bond.arpip_targets[1].ip.len(), 16);
+    let peer = &link.wireguard.unwrap().peers[0];
+    let interval = peer.persistent_keepalive_interval.unwrap();
+    assert_eq!((interval.seconds, interval.nanos), (90, 500_000_000));
+    assert_eq!((peer.allowed_ips[0].ip.len(), peer.allowed_ips[0].prefix_length), (4, 8));
+}
+
+#[test]
+fn flags_of_addresses_and_routes_are_bits() {
+    let value = json!({"address": "fe80::1/64", "local": "", "flags": "permanent,noprefixroute", "family": "inet6",
+        "scope": "link"});
+    let address: network::AddressStatusSpec = read("network.AddressStatusSpec", &value);
+    assert_eq!((address.flags, address.family, address.scope), (128 | 512, 10, 253));
+    assert_eq!((address.address.unwrap().prefix_length, address.local), (64, None));
+    let value = json!({"family": "inet4", "dst": "", "table": "main", "type": "unicast", "protocol": "boot",
+        "gateway": "10.0.2.2", "priority": 1024});
+    let route: network::RouteStatusSpec = read("network.RouteStatusSpec", &value);
+    assert_eq!((route.table, route.r#type, route.protocol, route.priority), (254, 1, 3, 1024));
+    assert!(route.destination.is_none());
+}
+
+#[test]
+fn maps_packed_numbers_and_messages_inside() {
+    let value = json!({"features": {"tx-checksum": true, "rx": false}, "wakeOnLan": [32, "phy"]});
+    let spec: network::EthernetSpecSpec = read("network.EthernetSpecSpec", &value);
+    assert_eq!((spec.features["tx-checksum"], spec.features["rx"]), (true, false));
+    assert_eq!(spec.wake_on_lan, [32, 1]);
+    let value = json!({"stage": "shutting down", "status": {"ready": true, "unmetConditions":
+        [{"name": "time", "reason": "not synced"}]}});
+    let status: runtime::MachineStatusSpec = read("runtime.MachineStatusSpec", &value);
+    assert_eq!(status.stage(), enums::RuntimeMachineStage::ShuttingDown);
+    assert_eq!(status.status.unwrap().unmet_conditions[0].name, "time");
+    let value = json!({"size": u64::MAX, "pretty_size": "18 EB", "dev_path": "/dev/vda", "symlinks": []});
+    let disk: block::DiskSpec = read("block.DiskSpec", &value);
+    assert_eq!((disk.size, disk.dev_path.as_str()), (u64::MAX, "/dev/vda"));
+    let value = json!({"logicalCPUs": [0, 300], "bogoMips": 2.5});
+    let core: hardware::CpuCoreSpec = read("hardware.CPUCoreSpec", &value);
+    assert_eq!((core.logical_cp_us, core.bogo_mips), (vec![0, 300], 2.5));
+}
+
+#[test]
+fn what_does_not_fit_is_named_with_its_path() {
+    let (path, fault_) = fault("network.LinkStatusSpec", &json!({"vlan": {"colour": 1}}));
+    assert_eq!((path.as_str(), fault_), ("network.LinkStatusSpec.vlan.colour", Fault::UnknownKey));
+    let (path, fault_) = fault("network.LinkStatusSpec", &json!({"type": "teapot"}));
+    assert_eq!(path, "network.LinkStatusSpec.type");
+    assert_eq!(fault_, Fault::UnknownWord("teapot".into(), "NethelpersLinkType".into()));
+    for wrong in [json!({"mtu": "many"}), json!({"mtu": 1.5}), json!({"altNames": "a"}), json!({"vlan": 7})] {
+        assert!(matches!(fault("network.LinkStatusSpec", &wrong).1, Fault::Shape { .. }), "{wrong}");
+    }
+    for wrong in ["10.0.0.1", "10.0.0.1/x", "300.0.0.1/8"] {
+        let value = json!({"address": wrong});
+        assert!(matches!(fault("network.AddressStatusSpec", &value).1, Fault::Shape { .. }), "{wrong}");
+    }
+    for wrong in ["", "s", "1", "1x", "1..2s", "9999999999999s"] {
+        assert!(super::text::duration(wrong).is_err(), "{wrong}");
+    }
+    assert_eq!(super::text::duration("-1m0.5s"), Ok(-60_500_000_000));
+    assert!(matches!(fault("network.TeapotSpec", &json!({})).1, Fault::Undefined(_)));
+}
