@@ -7,7 +7,15 @@ use std::net::TcpListener;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
+use api::proto::cosi::resource::ListRequest;
+use api::proto::talos::resource::definitions::config::MachineConfigSpec;
+use api::proto::talos::resource::definitions::enums::RuntimeMachineStage;
+use api::proto::talos::resource::definitions::network::LinkStatusSpec;
+use api::proto::talos::resource::definitions::runtime::MachineStatusSpec;
+use prost::Message;
+use qemu_tests::credentials::ADMIN;
 use qemu_tests::node::BOOT_LIMIT;
+use qemu_tests::rpc::Rpc;
 use qemu_tests::{TestNode, deadline};
 
 /// Lines that a receiver of logs got.
@@ -95,9 +103,9 @@ fn prints(words: &[&str], wanted: &[&str]) {
 
 #[test]
 fn the_machine_is_described() {
-    prints(&["get", "systeminformation"], &["PRODUCT NAME", "QEMU"]);
+    prints(&["get", "systeminformation"], &["PRODUCTNAME", "QEMU"]);
     prints(&["get", "processors"], &["CORES", "CPU-0"]);
-    prints(&["get", "memorymodules"], &["SIZE MIB", "DIMM-0"]);
+    prints(&["get", "memorymodules"], &["SIZEMIB", "DIMM-0"]);
     prints(&["get", "pcidevices"], &["SUBCLASS", "Ethernet controller", "Bridge"]);
     prints(&["get", "machinestatus"], &["STAGE", "running", "true"]);
     prints(&["get", "securitystate"], &["SECUREBOOT"]);
@@ -105,6 +113,62 @@ fn the_machine_is_described() {
     prints(&["get", "nodeaddresses"], &["current", "10.0.2.15/24"]);
     prints(&["get", "networkstatus"], &["CONNECTIVITY", "true"]);
     prints(&["get", "identities"], &["local"]);
+}
+
+/// A client that never looks at the YAML form, as Go programs with the published messages.
+#[test]
+fn typed_clients_read_the_binary_form() {
+    prints(&["get", "machinestatus"], &["running", "true"]);
+    let fixture = fixture();
+    let identity = fixture.node.credentials().client(Some(ADMIN)).unwrap();
+    let rpc = Rpc::connect(&fixture.node, Some(&identity)).unwrap();
+    let specs = |kind: &str, namespace: &str| -> Vec<Vec<u8>> {
+        let request = ListRequest { namespace: namespace.into(), r#type: kind.into(), options: None };
+        rpc.call(|client| async move {
+            let mut stream = client.state().list(request).await?.into_inner();
+            let mut found = Vec::new();
+            while let Some(message) = stream.message().await? {
+                found.push(message.resource.unwrap().spec.unwrap().proto_spec);
+            }
+            Ok(found)
+        })
+        .unwrap()
+    };
+    let status = specs("MachineStatuses.runtime.talos.dev", "runtime").remove(0);
+    let status = MachineStatusSpec::decode(status.as_slice()).unwrap();
+    assert_eq!(status.stage(), RuntimeMachineStage::Running);
+    assert!(status.status.unwrap().ready);
+    let config = specs("MachineConfigs.config.talos.dev", "config").remove(0);
+    let text =
+        String::from_utf8(MachineConfigSpec::decode(config.as_slice()).unwrap().yaml_marshalled).unwrap();
+    assert!(text.contains("numdummies=2"), "not the whole document: {} bytes", text.len());
+    let links = specs("LinkStatuses.net.talos.dev", "network");
+    let links: Vec<_> = links.iter().map(|link| LinkStatusSpec::decode(link.as_slice()).unwrap()).collect();
+    assert!(
+        links.iter().any(|link| link.r#type == 1 && link.operational_state == 6 && link.mtu > 0),
+        "{links:?}"
+    );
+
+    // Every published type of the node: each resource has its binary form, or the call would fail.
+    let mut seen = 0;
+    for known in api::definitions::published() {
+        let list =
+            ListRequest { namespace: known.namespace.into(), r#type: known.kind.into(), options: None };
+        let found = rpc.call(|client| async move {
+            let mut stream = client.state().list(list).await?.into_inner();
+            let mut count = 0;
+            while let Some(message) = stream.message().await? {
+                let spec = message.resource.unwrap().spec.unwrap();
+                count += usize::from(!spec.proto_spec.is_empty() && !spec.yaml_spec.is_empty());
+            }
+            Ok(count)
+        });
+        match found {
+            Ok(count) => seen += usize::from(count > 0),
+            Err(status) => assert!(status.message().contains("not registered"), "{}: {status:?}", known.kind),
+        }
+    }
+    assert!(seen > 20, "{seen} types have resources");
 }
 
 #[test]

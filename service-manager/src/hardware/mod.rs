@@ -188,7 +188,7 @@ mod tests {
         tokio::time::timeout(Duration::from_secs(20), listed).await.unwrap();
         let system = node.store.get(&SYSTEM_INFORMATION, "systeminformation").unwrap().spec.yaml().unwrap();
         assert!(
-            system.contains("manufacturer: QEMU\n") && system.contains("serialNumber: S-1\n"),
+            system.contains("manufacturer: QEMU\n") && system.contains("serialnumber: S-1\n"),
             "{system}"
         );
         let module = node.store.get(&MEMORY_MODULE, "DIMM-0").unwrap().spec.yaml().unwrap();

@@ -60,7 +60,7 @@ fn link_status(message: &LinkMessage, link: &Link) -> Spec {
     }
     Spec::LinkStatus(LinkStatus {
         index: link.index,
-        kind_of_link: format!("{:?}", message.header.link_layer_type).to_ascii_lowercase(),
+        kind_of_link: word(message.header.link_layer_type),
         kind,
         hardware_addr: hardware_text(&link.hardware),
         mtu,
@@ -76,6 +76,19 @@ fn info_kind(infos: &[LinkInfo]) -> Option<String> {
         InfoKind::Other(name) => name.clone(),
         known => format!("{known:?}").to_ascii_lowercase(),
     })
+}
+
+/// The kernel's value as clients know it: a word, or the number where it has none.
+fn word(value: impl std::fmt::Debug) -> String {
+    let text = format!("{value:?}").to_ascii_lowercase();
+    match text.strip_prefix("other(").and_then(|rest| rest.strip_suffix(')')) {
+        Some(number) => number.to_owned(),
+        None => match text.as_str() {
+            "universe" => "global".to_owned(),
+            "icmpredirect" => "redirect".to_owned(),
+            _ => text,
+        },
+    }
 }
 
 fn hardware_text(bytes: &[u8]) -> String {
@@ -99,7 +112,7 @@ async fn publish_addresses(node: &Node, handle: &Handle, names: &BTreeMap<u32, &
             link_index: index,
             link_name: name.to_owned(),
             family: family(address),
-            scope: format!("{:?}", message.header.scope).to_ascii_lowercase().replace("universe", "global"),
+            scope: word(message.header.scope),
         };
         statuses.push((format!("{name}/{cidr}"), Spec::AddressStatus(status)));
     }
@@ -138,8 +151,8 @@ fn route_status(message: &RouteMessage, names: &BTreeMap<u32, &str>) -> (String,
         out_link_name: String::new(),
         table: "main".to_owned(),
         priority: 0,
-        scope: format!("{:?}", header.scope).to_ascii_lowercase().replace("universe", "global"),
-        protocol: format!("{:?}", header.protocol).to_ascii_lowercase(),
+        scope: word(header.scope),
+        protocol: word(header.protocol),
     };
     for attribute in &message.attributes {
         match attribute {

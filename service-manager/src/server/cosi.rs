@@ -4,19 +4,18 @@
 //! (spec/api-wire-facts.md §2.4). Does not: write: each type has one writer on the node.
 
 use std::collections::HashMap;
+use std::error::Error;
 use std::sync::Arc;
 
 use api::proto::cosi::resource as proto;
-use api::proto::cosi::resource::meta;
 use api::proto::cosi::resource::state_server::State as StateService;
-use prost::Message;
 use tonic::{Request, Response, Status};
 
 use super::selection::Selection;
 use super::{Answers, answer_with, answers, cosi_watch, is_admin, locked, query};
 use crate::clock;
 use crate::node::Node;
-use crate::store::{Definition, Resource, Sensitivity, Spec};
+use crate::store::{Definition, Resource};
 
 /// The service.
 pub(crate) struct State {
@@ -142,9 +141,10 @@ pub(super) fn encode(resource: &Resource) -> Result<proto::Resource, Status> {
     let map = |from: &std::collections::BTreeMap<String, String>| -> HashMap<String, String> {
         from.iter().map(|(key, value)| (key.clone(), value.clone())).collect()
     };
+    let kind = metadata.kind;
     let metadata = proto::Metadata {
         namespace: metadata.namespace.to_owned(),
-        r#type: metadata.kind.to_owned(),
+        r#type: kind.to_owned(),
         id: metadata.id.clone(),
         version: metadata.version.to_string(),
         owner: metadata.owner.to_owned(),
@@ -156,38 +156,8 @@ pub(super) fn encode(resource: &Resource) -> Result<proto::Resource, Status> {
         annotations: map(&metadata.annotations),
     };
     let yaml_spec = resource.spec.yaml().map_err(|e| Status::internal(e.to_string()))?;
-    Ok(proto::Resource {
-        metadata: Some(metadata),
-        spec: Some(proto::Spec { proto_spec: proto_spec(&resource.spec), yaml_spec }),
-    })
-}
-
-/// The binary form, for the types whose client reads it.
-fn proto_spec(spec: &Spec) -> Vec<u8> {
-    match spec {
-        Spec::Definition(kind) => definition(kind).encode_to_vec(),
-        Spec::Namespace { description } => {
-            meta::NamespaceSpec { description: (*description).to_owned() }.encode_to_vec()
-        }
-        _ => Vec::new(),
-    }
-}
-
-fn definition(kind: &Definition) -> meta::ResourceDefinitionSpec {
-    let columns = kind.columns.iter();
-    let sensitivity = match kind.sensitivity {
-        Sensitivity::NonSensitive => meta::resource_definition_spec::Sensitivity::NonSensitive,
-        Sensitivity::Sensitive => meta::resource_definition_spec::Sensitivity::Sensitive,
-    };
-    meta::ResourceDefinitionSpec {
-        resource_type: kind.kind.to_owned(),
-        display_type: kind.display.to_owned(),
-        default_namespace: kind.namespace.to_owned(),
-        aliases: kind.short_aliases(),
-        all_aliases: kind.all_aliases(),
-        print_columns: columns
-            .map(|c| meta::PrintColumn { name: c.name.to_owned(), json_path: c.path.to_owned() })
-            .collect(),
-        sensitivity: sensitivity.into(),
-    }
+    let proto_spec = resource.spec.binary(kind).map_err(|e| {
+        Status::internal(format!("{e}: {}", e.source().map_or_else(String::new, ToString::to_string)))
+    })?;
+    Ok(proto::Resource { metadata: Some(metadata), spec: Some(proto::Spec { proto_spec, yaml_spec }) })
 }

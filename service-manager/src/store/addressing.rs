@@ -22,7 +22,6 @@ pub static NODE_ADDRESS: Definition = Definition {
 pub static HARDWARE_ADDRESS: Definition = Definition {
     kind: "HardwareAddresses.net.talos.dev",
     display: "HardwareAddress",
-    columns: &[column("Link", "{.name}"), column("Hardware Address", "{.hardwareAddr}")],
     writer: "network.HardwareAddressController",
     ..NETWORK
 };

@@ -32,7 +32,7 @@ pub static MEMORY_MODULE: Definition = Definition {
     columns: &[
         column("Manufacturer", "{.manufacturer}"),
         column("Model", "{.productName}"),
-        column("Size MiB", "{.sizeMiB}"),
+        column("SizeMiB", "{.sizeMiB}"),
     ],
     writer: "hardware.SystemInfoController",
     ..HARDWARE
@@ -44,10 +44,12 @@ pub static SYSTEM_INFORMATION: Definition = Definition {
     display: "SystemInformation",
     columns: &[
         column("Manufacturer", "{.manufacturer}"),
-        column("Product Name", "{.productName}"),
+        column("ProductName", "{.productName}"),
         column("Version", "{.version}"),
-        column("Serial Number", "{.serialNumber}"),
+        column("SerialNumber", "{.serialnumber}"),
         column("UUID", "{.uuid}"),
+        column("WakeUpType", "{.wakeUpType}"),
+        column("SKUNumber", "{.skuNumber}"),
     ],
     writer: "hardware.SystemInfoController",
     ..HARDWARE
@@ -158,6 +160,7 @@ pub struct SystemInformation {
     /// Which version of it.
     pub version: String,
     /// Serial number.
+    #[serde(rename = "serialnumber")]
     pub serial_number: String,
     /// Identifier.
     pub uuid: String,

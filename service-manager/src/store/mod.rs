@@ -7,6 +7,7 @@
 //! Fails by: [`StoreError`]; a write by anyone but the type's writer is a bug in the caller and changes nothing.
 
 mod addressing;
+mod binary;
 mod block;
 mod definition;
 mod hardware;
@@ -24,6 +25,7 @@ use tokio::sync::broadcast;
 use history::History;
 
 pub use addressing::*;
+pub use binary::BinaryError;
 pub use block::*;
 pub use definition::{Column, Definition, Sensitivity};
 pub use hardware::*;

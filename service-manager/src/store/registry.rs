@@ -169,6 +169,7 @@ pub static LINK_STATUS: Definition = Definition {
     namespace: "network",
     aliases: &["link", "links"],
     columns: &[
+        column("Alias", "{.alias}"),
         column("Type", "{.type}"),
         column("Kind", "{.kind}"),
         column("Hw Addr", "{.hardwareAddr}"),
@@ -232,7 +233,7 @@ pub static TIME_SERVER_STATUS: Definition = Definition {
     display: "TimeServerStatus",
     namespace: "network",
     aliases: &["timeserver", "timeservers"],
-    columns: &[column("Timeservers", "{.timeServers}")],
+    columns: &[column("Timeservers", "{.timeServers}"), column("UseNTS", "{.useNTS}")],
     writer: "network.TimeServerController",
     ..PLAIN
 };

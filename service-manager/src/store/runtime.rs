@@ -23,7 +23,7 @@ pub static MACHINE_STATUS: Definition = Definition {
 pub static VERSION: Definition = Definition {
     kind: "Versions.runtime.talos.dev",
     display: "Version",
-    columns: &[column("Version", "{.version}")],
+    columns: &[column("Name", "{.name}"), column("Version", "{.version}")],
     writer: "boot-report",
     ..PLAIN
 };
@@ -102,7 +102,6 @@ pub static LOG_DESTINATION_STATUS: Definition = Definition {
 pub static KMSG_LOG_CONFIG: Definition = Definition {
     kind: "KmsgLogConfigs.runtime.talos.dev",
     display: "KmsgLogConfig",
-    columns: &[column("Destinations", "{.destinations}")],
     writer: "runtime.KmsgLogConfigController",
     ..PLAIN
 };
@@ -111,6 +110,7 @@ pub static KMSG_LOG_CONFIG: Definition = Definition {
 pub static META_KEY: Definition = Definition {
     kind: "MetaKeys.runtime.talos.dev",
     display: "MetaKey",
+    aliases: &["meta"],
     columns: &[column("Value", "{.value}")],
     writer: "runtime.MetaController",
     ..PLAIN
@@ -235,6 +235,8 @@ pub struct UnmetCondition {
 /// The version that runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Version {
+    /// The system's name.
+    pub name: &'static str,
     /// As in the root manifest.
     pub version: String,
 }
@@ -256,6 +258,7 @@ pub struct SecurityState {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct KernelModule {
     /// Its name.
+    #[serde(rename = "string")]
     pub name: String,
     /// Its parameters.
     pub parameters: Vec<String>,

@@ -6,7 +6,8 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::ser::Error as _;
+use serde::{Deserialize, Serialize, Serializer};
 use zeroize::Zeroizing;
 
 use super::{Addressing, Block, Definition, Hardware, Runtime, Sensitivity};
@@ -329,6 +330,9 @@ pub struct KernelParamStatus {
 #[serde(rename_all = "camelCase")]
 struct TimeServersYaml<'a> {
     time_servers: &'a [String],
+    /// The node asks by plain NTP only.
+    #[serde(rename = "useNTS")]
+    use_nts: bool,
 }
 
 #[derive(Serialize)]
@@ -389,36 +393,49 @@ impl Spec {
     /// The YAML document that clients get.
     pub fn yaml(&self) -> Result<String, YamlError> {
         match self {
-            Self::Definition(kind) => yaml(&DefinitionYaml::new(kind)),
-            Self::Namespace { description } => yaml(&NamespaceYaml { description }),
-            Self::Service(spec) => yaml(spec),
             Self::MachineType(name) => Ok(format!("{name}\n")),
             Self::MachineConfig(document) => Ok(document.text.as_str().to_owned()),
-            Self::BootTimeline(spec) => yaml(spec),
-            Self::RootLayer(spec) => yaml(spec),
-            Self::InitStatus(spec) => yaml(spec),
-            Self::MountStatus(spec) => yaml(spec),
-            Self::HostnameStatus(spec) => yaml(spec),
-            Self::AddressStatus(spec) => yaml(spec),
-            Self::LinkStatus(spec) => yaml(spec),
-            Self::RouteStatus(spec) => yaml(spec),
-            Self::DhcpLease(spec) => yaml(spec),
-            Self::TimeStatus(spec) => yaml(spec),
-            Self::TimeServerStatus(time_servers) => yaml(&TimeServersYaml { time_servers }),
-            Self::ClockSource(spec) => yaml(spec),
-            Self::FileStatus(spec) => yaml(spec),
-            Self::KernelParamStatus(spec) => yaml(spec),
-            Self::Hardware(spec) => yaml(spec),
-            Self::Block(spec) => yaml(spec),
-            Self::Runtime(spec) => yaml(spec),
-            Self::Addressing(spec) => yaml(spec),
             Self::ApiCertificate(_) => Err(YamlError::Internal),
+            tree => serde_saphyr::to_string(&Tree(tree)).map_err(YamlError::Write),
         }
     }
 }
 
-fn yaml<T: Serialize>(value: &T) -> Result<String, YamlError> {
-    serde_saphyr::to_string(value).map_err(YamlError::Write)
+/// What both forms of a spec are written from. A machine config is not shown: its YAML form is its own text.
+pub(super) struct Tree<'a>(pub(super) &'a Spec);
+
+impl Serialize for Tree<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Spec::Definition(kind) => DefinitionYaml::new(kind).serialize(to),
+            Spec::Namespace { description } => NamespaceYaml { description }.serialize(to),
+            Spec::Service(spec) => spec.serialize(to),
+            Spec::MachineType(name) => name.serialize(to),
+            Spec::BootTimeline(spec) => spec.serialize(to),
+            Spec::RootLayer(spec) => spec.serialize(to),
+            Spec::InitStatus(spec) => spec.serialize(to),
+            Spec::MountStatus(spec) => spec.serialize(to),
+            Spec::HostnameStatus(spec) => spec.serialize(to),
+            Spec::AddressStatus(spec) => spec.serialize(to),
+            Spec::LinkStatus(spec) => spec.serialize(to),
+            Spec::RouteStatus(spec) => spec.serialize(to),
+            Spec::DhcpLease(spec) => spec.serialize(to),
+            Spec::TimeStatus(spec) => spec.serialize(to),
+            Spec::TimeServerStatus(time_servers) => {
+                TimeServersYaml { time_servers, use_nts: false }.serialize(to)
+            }
+            Spec::ClockSource(spec) => spec.serialize(to),
+            Spec::FileStatus(spec) => spec.serialize(to),
+            Spec::KernelParamStatus(spec) => spec.serialize(to),
+            Spec::Hardware(spec) => spec.serialize(to),
+            Spec::Block(spec) => spec.serialize(to),
+            Spec::Runtime(spec) => spec.serialize(to),
+            Spec::Addressing(spec) => spec.serialize(to),
+            Spec::MachineConfig(_) | Spec::ApiCertificate(_) => {
+                Err(S::Error::custom("never shown as a tree"))
+            }
+        }
+    }
 }
 
 #[cfg(test)]

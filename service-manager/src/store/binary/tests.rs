@@ -1,0 +1,302 @@
+//! Every published type that the node has, read by the published messages.
+
+use std::collections::BTreeSet;
+
+use api::proto::talos::resource::definitions::{
+    block, cluster, config, enums, hardware, network, runtime, time, v1alpha1,
+};
+
+use super::*;
+use crate::store::*;
+
+fn read<M: Message + Default>(kind: &'static Definition, spec: &Spec) -> M {
+    let bytes = spec.binary(kind.kind).unwrap_or_else(|e| panic!("{e:?}"));
+    assert!(!bytes.is_empty(), "{}: nothing for a typed reader", kind.kind);
+    M::decode(bytes.as_slice()).unwrap()
+}
+
+#[test]
+fn what_runs_reaches_a_typed_reader() {
+    let stage = StageStatus {
+        ready: true,
+        unmet_conditions: vec![UnmetCondition { name: "time".into(), reason: "silent".into() }],
+    };
+    let spec = Spec::Runtime(Runtime::MachineStatus(MachineStatus { stage: "running", status: stage }));
+    let found: runtime::MachineStatusSpec = read(&MACHINE_STATUS, &spec);
+    assert_eq!(found.stage(), enums::RuntimeMachineStage::Running);
+    assert!(found.status.unwrap().ready);
+
+    let spec = Spec::Service(ServiceStatus { running: true, healthy: true, unknown: false });
+    let found: v1alpha1::ServiceSpec = read(&SERVICE, &spec);
+    assert!(found.running && found.healthy && !found.unknown);
+
+    for (name, number) in [("init", 1), ("controlplane", 2), ("worker", 3)] {
+        let found: config::MachineTypeSpec = read(&MACHINE_TYPE, &Spec::MachineType(name));
+        assert_eq!(found.machine_type, number);
+    }
+    let version = Spec::Runtime(Runtime::Version(Version { name: "Billet", version: "v1".into() }));
+    assert_eq!(read::<runtime::VersionSpec>(&VERSION, &version).version, "v1");
+    let state = SecurityState { secure_boot: true, booted_with_uki: true, module_signature_enforced: true };
+    let found: runtime::SecurityStateSpec =
+        read(&SECURITY_STATE, &Spec::Runtime(Runtime::SecurityState(state)));
+    assert!(found.secure_boot && found.booted_with_uki && found.module_signature_enforced);
+    let module = KernelModule {
+        name: "dummy".into(),
+        parameters: vec!["numdummies=2".into()],
+        loaded: true,
+        error: String::new(),
+    };
+    let found: runtime::KernelModuleSpecSpec =
+        read(&KERNEL_MODULE_SPEC, &Spec::Runtime(Runtime::KernelModule(module)));
+    assert_eq!((found.name.as_str(), found.parameters.len()), ("dummy", 1));
+    let receivers = KmsgLog { destinations: vec!["tcp://10.0.2.2:5000/".into()] };
+    let found: runtime::KmsgLogConfigSpec =
+        read(&KMSG_LOG_CONFIG, &Spec::Runtime(Runtime::KmsgLog(receivers)));
+    assert_eq!(found.destinations[0].full_path, "tcp://10.0.2.2:5000/");
+    let value = Spec::Runtime(Runtime::MetaKey(MetaKey { value: "x".into() }));
+    assert_eq!(read::<runtime::MetaKeySpec>(&META_KEY, &value).value, "x");
+    let identity = Spec::Runtime(Runtime::Identity(Identity { node_id: "n".into() }));
+    assert_eq!(read::<cluster::IdentitySpec>(&IDENTITY, &identity).node_id, "n");
+    let info = Cluster { cluster_id: "c".into(), cluster_name: "name".into() };
+    let found: cluster::InfoSpec = read(&CLUSTER_INFO, &Spec::Runtime(Runtime::Cluster(info)));
+    assert_eq!((found.cluster_id.as_str(), found.cluster_name.as_str()), ("c", "name"));
+    let clock = TimeStatus { synced: true, epoch: 2, sync_disabled: false };
+    let found: time::StatusSpec = read(&TIME_STATUS, &Spec::TimeStatus(clock));
+    assert_eq!((found.synced, found.epoch), (true, 2));
+    let parameter = KernelParamStatus { current: "1".into(), default: "0".into(), unsupported: false };
+    let found: runtime::KernelParamStatusSpec =
+        read(&KERNEL_PARAM_STATUS, &Spec::KernelParamStatus(parameter));
+    assert_eq!((found.current.as_str(), found.default.as_str()), ("1", "0"));
+}
+
+#[test]
+fn the_network_reaches_a_typed_reader() {
+    let name = HostnameStatus { hostname: "a".into(), domainname: "b.c".into() };
+    let found: network::HostnameStatusSpec = read(&HOSTNAME_STATUS, &Spec::HostnameStatus(name));
+    assert_eq!((found.hostname.as_str(), found.domainname.as_str()), ("a", "b.c"));
+    let address = AddressStatus {
+        address: "fe80::1/64".into(),
+        link_index: 2,
+        link_name: "eth0".into(),
+        family: "inet6",
+        scope: "link".into(),
+    };
+    let found: network::AddressStatusSpec = read(&ADDRESS_STATUS, &Spec::AddressStatus(address));
+    assert_eq!((found.link_index, found.family, found.scope), (2, 10, 253));
+    for (kind, number) in [("ether", 1), ("loopback", 772), ("sit", 776), ("tunnel6", 769), ("4711", 4711)] {
+        let link = LinkStatus {
+            index: 1,
+            kind_of_link: kind.into(),
+            kind: String::new(),
+            hardware_addr: "52:54:00:12:34:56".into(),
+            mtu: 1500,
+            operational_state: "up".into(),
+            link_state: true,
+        };
+        let found: network::LinkStatusSpec = read(&LINK_STATUS, &Spec::LinkStatus(link));
+        assert_eq!((found.r#type, found.operational_state, found.hardware_addr.len()), (number, 6, 6));
+    }
+    for (protocol, number) in [("kernel", 2), ("dhcp", 16), ("ra", 9), ("redirect", 1), ("200", 200)] {
+        let route = RouteStatus {
+            family: "inet4",
+            dst: String::new(),
+            src: "10.0.2.15".into(),
+            gateway: "10.0.2.2".into(),
+            out_link_name: "eth0".into(),
+            table: "main".into(),
+            priority: 1024,
+            scope: "global".into(),
+            protocol: protocol.into(),
+        };
+        let found: network::RouteStatusSpec = read(&ROUTE_STATUS, &Spec::RouteStatus(route));
+        assert_eq!((found.protocol, found.table, found.gateway.unwrap().ip.len()), (number, 254, 4));
+    }
+    let servers = Spec::TimeServerStatus(vec!["a".into()]);
+    assert_eq!(read::<network::TimeServerStatusSpec>(&TIME_SERVER_STATUS, &servers).ntp_servers, ["a"]);
+    let addresses = NodeAddresses { addresses: vec!["10.0.2.15/24".into()] };
+    let found: network::NodeAddressSpec =
+        read(&NODE_ADDRESS, &Spec::Addressing(Addressing::Addresses(addresses)));
+    assert_eq!(found.addresses[0].prefix_length, 24);
+    let hardware = HardwareAddress { name: "eth0".into(), hardware_addr: "52:54:00:12:34:56".into() };
+    let found: network::HardwareAddrSpec =
+        read(&HARDWARE_ADDRESS, &Spec::Addressing(Addressing::Hardware(hardware)));
+    assert_eq!(found.hardware_addr[5], 0x56);
+    let resolvers = Resolvers { dns_servers: vec!["10.0.2.3".into()], search_domains: vec!["b.c".into()] };
+    let found: network::ResolverStatusSpec =
+        read(&RESOLVER_STATUS, &Spec::Addressing(Addressing::Resolvers(resolvers)));
+    assert_eq!((found.dns_servers.len(), found.search_domains.len()), (1, 1));
+    let status = NetworkStatus {
+        address_ready: true,
+        connectivity_ready: true,
+        hostname_ready: true,
+        etc_files_ready: true,
+    };
+    let found: network::StatusSpec = read(&NETWORK_STATUS, &Spec::Addressing(Addressing::Status(status)));
+    assert!(found.address_ready && found.connectivity_ready && found.hostname_ready && found.etc_files_ready);
+}
+
+#[test]
+fn disks_and_the_machine_reach_a_typed_reader() {
+    let block = |spec| Spec::Block(Box::new(spec));
+    let disk = Disk { dev_path: "/dev/vda".into(), size: 5 << 40, rotational: true, ..Disk::default() };
+    let found: block::DiskSpec = read(&DISK, &block(Block::Disk(disk)));
+    assert_eq!((found.size, found.rotational), (5 << 40, true));
+    let system = SystemDisk { disk_id: "vda".into(), dev_path: "/dev/vda".into() };
+    let found: block::SystemDiskSpec = read(&SYSTEM_DISK, &block(Block::SystemDisk(system)));
+    assert_eq!((found.disk_id.as_str(), found.dev_path.as_str()), ("vda", "/dev/vda"));
+    let device = BlockDevice {
+        kind: "partition",
+        major: 254,
+        minor: 1,
+        partition_name: "STATE".into(),
+        partition_number: 5,
+        device_path: "x".into(),
+        parent: "vda".into(),
+        secondaries: vec![],
+    };
+    let found: block::DeviceSpec = read(&BLOCK_DEVICE, &block(Block::Device(device)));
+    assert_eq!((found.major, found.partition_number), (254, 5));
+    let volume = DiscoveredVolume { name: "xfs".into(), error: "unreadable".into(), ..Default::default() };
+    let found: block::DiscoveredVolumeSpec = read(&DISCOVERED_VOLUME, &block(Block::Volume(volume)));
+    assert_eq!(found.name, "xfs");
+    let volume = VolumeStatus {
+        phase: "ready",
+        kind: "partition",
+        filesystem: "xfs",
+        encryption_provider: "luks2",
+        encryption_slot: Some(1),
+        encryption_key: "tpm".into(),
+        ..Default::default()
+    };
+    let found: block::VolumeStatusSpec = read(&VOLUME_STATUS, &block(Block::VolumeStatus(volume)));
+    assert_eq!(
+        (found.phase(), found.filesystem, found.encryption_provider),
+        (enums::BlockVolumePhase::Ready, 1, 1)
+    );
+    assert_eq!(found.encryption_slot, 1);
+    let mount = MountStatus {
+        source: "none".into(),
+        target: "/proc".into(),
+        filesystem_type: "proc".into(),
+        options: vec!["rw".into()],
+    };
+    assert_eq!(read::<runtime::MountStatusSpec>(&MOUNT_STATUS, &Spec::MountStatus(mount)).target, "/proc");
+
+    let machine = |spec| Spec::Hardware(Box::new(spec));
+    let text = String::new;
+    let processor = Processor {
+        socket: "CPU-0".into(),
+        manufacturer: text(),
+        product_name: text(),
+        max_speed_mhz: 2000,
+        boot_speed_mhz: 2000,
+        status: 65,
+        serial_number: text(),
+        asset_tag: text(),
+        part_number: text(),
+        core_count: 2,
+        core_enabled: 2,
+        thread_count: 4,
+    };
+    let found: hardware::ProcessorSpec = read(&PROCESSOR, &machine(Hardware::Processor(processor)));
+    assert_eq!((found.max_speed, found.thread_count), (2000, 4));
+    let module = MemoryModule {
+        size_mib: 1024,
+        device_locator: "DIMM-0".into(),
+        bank_locator: text(),
+        speed: 3200,
+        manufacturer: text(),
+        product_name: text(),
+        serial_number: text(),
+        asset_tag: text(),
+    };
+    let found: hardware::MemoryModuleSpec = read(&MEMORY_MODULE, &machine(Hardware::MemoryModule(module)));
+    assert_eq!((found.size, found.speed), (1024, 3200));
+    let system = SystemInformation {
+        manufacturer: "QEMU".into(),
+        product_name: text(),
+        version: text(),
+        serial_number: "S-1".into(),
+        uuid: text(),
+        wake_up_type: "Power Switch",
+        sku_number: text(),
+    };
+    let found: hardware::SystemInformationSpec =
+        read(&SYSTEM_INFORMATION, &machine(Hardware::SystemInformation(system)));
+    assert_eq!((found.manufacturer.as_str(), found.serial_number.as_str()), ("QEMU", "S-1"));
+    let device = PciDevice {
+        class: text(),
+        subclass: text(),
+        vendor: text(),
+        product: text(),
+        class_id: "0x02".into(),
+        subclass_id: text(),
+        vendor_id: text(),
+        product_id: text(),
+        driver: "virtio-pci".into(),
+    };
+    let found: hardware::PciDeviceSpec = read(&PCI_DEVICE, &machine(Hardware::PciDevice(device)));
+    assert_eq!((found.class_id.as_str(), found.driver.as_str()), ("0x02", "virtio-pci"));
+}
+
+/// Beside the types above: the definitions' own, and the machine config, which a node's test reads.
+#[test]
+fn no_published_type_of_the_node_is_left_out() {
+    let source = include_str!("tests.rs");
+    let read = [concat!("read", "(&"), concat!("Spec>", "(&")].map(|call| source.matches(call).count());
+    let messages: BTreeSet<_> =
+        published().iter().filter(|known| known.message.is_some()).map(|known| known.kind).collect();
+    let here = ALL.iter().filter(|kind| messages.contains(kind.kind) && kind.kind != MACHINE_CONFIG.kind);
+    assert_eq!(read.iter().sum::<usize>(), here.count());
+}
+
+/// What the sheets say of each type, and where the node differs for a reason.
+#[test]
+fn definitions_are_the_published_ones() {
+    let mut differences = Vec::new();
+    for kind in ALL {
+        let Some(known) = published().iter().find(|known| known.kind == kind.kind) else {
+            if kind.kind.ends_with(".talos.dev") && !kind.internal {
+                differences.push(format!("{}: not published", kind.kind));
+            }
+            continue;
+        };
+        let columns: Vec<_> = kind.columns.iter().map(|column| (column.name, column.path)).collect();
+        let mut differ =
+            |what: &str, same: bool, ours: &dyn std::fmt::Debug, theirs: &dyn std::fmt::Debug| {
+                if !same {
+                    differences.push(format!("{}: {what} {ours:?}, published {theirs:?}", kind.kind));
+                }
+            };
+        differ("namespace", kind.namespace == known.namespace, &kind.namespace, &known.namespace);
+        let sensitive = kind.sensitivity == Sensitivity::Sensitive;
+        differ("sensitive", sensitive == known.sensitive, &sensitive, &known.sensitive);
+        let names = kind.all_aliases();
+        let all = known.aliases.iter().all(|alias| names.iter().any(|name| name == alias));
+        differ("aliases", all, &kind.aliases, &known.aliases);
+        differ("columns", columns == known.columns, &columns, &known.columns);
+    }
+    let reasons = DIFFERENCES.map(|(kind, what, _)| format!("{kind}: {what}"));
+    let known: Vec<_> = differences
+        .iter()
+        .map(|text| reasons.iter().find(|reason| text.starts_with(*reason)).unwrap_or(text).clone())
+        .collect();
+    assert_eq!(known, reasons, "{differences:#?}");
+}
+
+/// Type, what differs, and why.
+const DIFFERENCES: [(&str, &str, &str); 5] = [
+    ("BlockDevices.block.talos.dev", "columns", "the node does not count a device's changes: no generation"),
+    (
+        "KernelModuleSpecs.runtime.talos.dev",
+        "columns",
+        "whether a module is there, and why not, is in no other type",
+    ),
+    ("NodeAddresses.net.talos.dev", "columns", "addresses are sorted one way only"),
+    (
+        "SecurityStates.talos.dev",
+        "columns",
+        "the node does not know fingerprints of keys; it shows the start by UKI",
+    ),
+    ("UdevRuleStatuses.files.talos.dev", "not published", "device rules have no other status"),
+];
