@@ -1,7 +1,7 @@
 //! One change of the machine config, from request to answer.
 //!
 //! Order: judge the text, decide (`plan`), and then, under the lock: META's record of STATE's encryption, STATE, the
-//! answer's content next, the effect last. A restart begins only when its sequence can have the sequencer.
+//! answer's content next with what clients read, the effect last. A restart begins only when its sequence can have the sequencer.
 //! Fails by: [`Failure`], with nothing changed unless it says so.
 
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::change::{Change, diff};
 use super::pending::{self, Kind, Pending};
 use super::plan::{self, Plan, Refusal, Situation};
 use super::state::{CONFIG, RETURNED, State};
-use super::{Wrong, judge, put_into_force, text_in_force};
+use super::{Wrong, judge, publish, text_in_force};
 use crate::events;
 use crate::install;
 use crate::node::Node;
@@ -159,7 +159,7 @@ fn carry_out(
     match plan {
         Plan::Live | Plan::Try(_) => {
             let back = back.map(|back| with_first_way_back(back, first));
-            take_effect(node, text, back);
+            take_effect(node, text, back)?;
         }
         Plan::Reboot => {
             node.configuration.rebooting.store(true, Ordering::SeqCst);
@@ -213,18 +213,19 @@ fn save(state: &State, text: &str, back: Option<&Pending>) -> Result<(), String>
     state.remove(RETURNED)
 }
 
-/// Puts a config into force once the answer has left.
-fn take_effect(node: &Arc<Node>, text: Zeroizing<String>, back: Option<Pending>) {
+/// Publishes a config before the answer, since the next patch starts from what it reads; puts it into force once the
+/// answer has left.
+fn take_effect(node: &Arc<Node>, text: Zeroizing<String>, back: Option<Pending>) -> Result<(), Failure> {
+    publish(node, text)?;
     if let Some(back) = back {
         pending::arm(node, back);
     }
     let node = node.clone();
     tokio::spawn(async move {
         tokio::time::sleep(ANSWER_LEAVES).await;
-        if let Err(error) = put_into_force(&node, text) {
-            node.journal.warn(&error.to_string());
-        }
+        super::take_effect(&node);
     });
+    Ok(())
 }
 
 /// Makes an unconfirmed config the confirmed one.
@@ -239,4 +240,40 @@ pub(crate) async fn confirm(node: &Arc<Node>) -> Result<(), Failure> {
     drop(pending::disarm(node));
     node.journal.say("the configuration was confirmed");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::configuration::put_into_force;
+
+    const CONFIG: &str = "version: v1alpha1\n\
+        cluster: {controlPlane: {endpoint: 'https://10.0.0.1:6443'}}\n\
+        machine:\n  type: worker\n  token: a.b\n  install: {disk: /dev/vda}\n  sysctls:\n    vm.start: '1'\n";
+
+    async fn add(node: &Arc<Node>, name: &str) {
+        let base = text_in_force(node).unwrap();
+        let data = format!("{}    vm.{name}: '1'\n", base.as_str()).into_bytes();
+        let request = ApplyConfigurationRequest { data, mode: Mode::NoReboot.into(), ..Default::default() };
+        apply(node, &request, None).await.unwrap();
+    }
+
+    /// Two patches, one after the other's answer, each from what it reads: `patch mc -p A; patch mc -p B`.
+    #[tokio::test]
+    async fn lost_updates_of_two_hundred_pairs() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = crate::server::tests_node(dir.path().to_owned());
+        put_into_force(&node, Zeroizing::new(CONFIG.to_owned())).unwrap();
+        for pair in 0..200 {
+            add(&node, &format!("a{pair}")).await;
+            add(&node, &format!("b{pair}")).await;
+            let text = text_in_force(&node).unwrap();
+            assert!(text.contains(&format!("vm.a{pair}:")) && text.contains(&format!("vm.b{pair}:")));
+        }
+        let mut config = node.config.subscribe();
+        let all = |config: &Option<Arc<config::Config>>| {
+            config.as_ref().is_some_and(|config| config.machine.sysctls.len() == 401)
+        };
+        tokio::time::timeout(Duration::from_secs(60), config.wait_for(all)).await.unwrap().unwrap();
+    }
 }

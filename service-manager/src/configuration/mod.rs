@@ -45,6 +45,9 @@ pub(crate) use state::{MOUNT_POINT, State, mount_volume};
 /// No config is larger than this: gRPC would not carry it.
 const MAX_BYTES: u64 = 4 << 20;
 
+/// No refusal is longer: it travels in a header, escaped to up to three times this, and readers take 16 KiB of headers.
+const MAX_REFUSAL_BYTES: usize = 4000;
+
 /// What the node remembers about its config besides the config.
 pub struct Configuration {
     state: Mutex<Option<State>>,
@@ -129,15 +132,22 @@ struct Judged {
 
 /// Reads and judges a config; with the warnings.
 fn judge(node: &Node, text: &str) -> Result<Judged, Wrong> {
-    let loaded = config::load(text.as_bytes()).map_err(|e| Wrong::Parse(e.to_string()))?;
+    let loaded = config::load(text.as_bytes()).map_err(|e| Wrong::Parse(e.brief(MAX_REFUSAL_BYTES)))?;
     let mode = config::Mode::of_platform(&node.parameters.platform);
-    let more = loaded.validate(mode).map_err(|e| Wrong::Validate(e.to_string()))?;
+    let more = loaded.validate(mode).map_err(|e| Wrong::Validate(e.brief(MAX_REFUSAL_BYTES)))?;
     let warnings = loaded.warnings.iter().chain(&more).map(ToString::to_string).collect();
     Ok(Judged { config: loaded.config, documents: loaded.documents, warnings })
 }
 
 /// Puts a config into force and keeps a copy for the next machined.
 pub(crate) fn put_into_force(node: &Node, text: Zeroizing<String>) -> Result<(), Wrong> {
+    publish(node, text)?;
+    take_effect(node);
+    Ok(())
+}
+
+/// Makes a config the one that clients read and that the next change starts from; its effect comes after.
+fn publish(node: &Node, text: Zeroizing<String>) -> Result<(), Wrong> {
     let Judged { config: parsed, documents, warnings } = judge(node, &text)?;
     for warning in warnings {
         node.journal.warn(&format!("machine config: {warning}"));
@@ -145,15 +155,20 @@ pub(crate) fn put_into_force(node: &Node, text: Zeroizing<String>) -> Result<(),
     if let Err(error) = Keep::save(Keep::CONFIG, &text, &node.init) {
         node.journal.warn(&format!("keep the machine config for a restart: {error}"));
     }
-    let shared = Arc::new(parsed.clone());
     let document = MachineDocument { text, config: parsed, documents };
     let spec = Spec::MachineConfig(Arc::new(document));
     if let Err(error) = node.store.put(MACHINE_CONFIG.writer, &MACHINE_CONFIG, "v1alpha1", spec) {
         node.journal.warn(&error.to_string());
     }
-    node.config.send_replace(Some(shared));
-    node.configuration.maintenance.send_replace(Maintenance::No);
     Ok(())
+}
+
+/// Gives the node the config that is published now, which may be a later one than the caller's.
+fn take_effect(node: &Node) {
+    let Some(resource) = node.store.get(&MACHINE_CONFIG, "v1alpha1") else { return };
+    let Spec::MachineConfig(document) = &resource.spec else { return };
+    node.config.send_replace(Some(Arc::new(document.config.clone())));
+    node.configuration.maintenance.send_replace(Maintenance::No);
 }
 
 /// Notes in META that this machine has a config on STATE: it is not given one by others when STATE is not there any more.

@@ -298,6 +298,26 @@ async fn the_new_resource_api_bootstraps_a_watch() {
     assert_eq!(next(&mut stream).await.event[0].event_type(), cosi::EventType::Destroyed);
 }
 
+/// A config of a newer generation, or rubbish: the message of a status travels in a header, which has a limit.
+#[tokio::test]
+async fn a_long_refusal_arrives_and_counts_what_it_leaves_out() {
+    let f = fixture().await;
+    let kinds: String = (0..1000)
+        .map(|n| format!("---\napiVersion: v1alpha1\nkind: Newer{n}{}\n", "x".repeat(1000)))
+        .collect();
+    let fields: String = (0..1000).map(|n| format!("  field{n}{}: 1\n", "y".repeat(1000))).collect();
+    let main = "version: v1alpha1\nmachine:\n  type: worker\n  token: a.b\n";
+    for text in [format!("{main}{kinds}"), format!("{main}{fields}"), format!("{main}{fields}{kinds}")] {
+        let request = proto::ApplyConfigurationRequest { data: text.into_bytes(), ..Default::default() };
+        let status = f.machine().apply_configuration(request).await.unwrap_err();
+        assert_eq!(status.code(), Code::InvalidArgument, "{status:?}");
+        let message = status.message();
+        assert!(message.contains(" more") && message.len() < 5000, "{}: {message}", message.len());
+        assert!(message.matches("known: ").count() <= 2, "{message}");
+        f.machine().version(()).await.unwrap();
+    }
+}
+
 #[tokio::test]
 async fn sensitive_types_want_the_admin_role() {
     let f = fixture().await;

@@ -50,6 +50,8 @@ pub(crate) struct Findings {
     /// Fields without effect, by the feature that is missing.
     later: Vec<Later>,
     left_out: usize,
+    /// The list of kinds is long: one remark has it.
+    kinds_listed: bool,
 }
 
 impl Findings {
@@ -137,11 +139,10 @@ impl<'a> Walk<'a> {
     /// A document of a kind that does not exist.
     pub(crate) fn unknown_kind(&mut self, at: Mark, kind: &str, known: &[&str]) {
         let hint = nearest(kind, known).map_or(String::new(), |near| format!("; did you mean `{near}`?"));
-        let message = format!(
-            "documents of kind `{}` are not known{hint} (known: {})",
-            shortened(kind),
-            known.join(", ")
-        );
+        let mut message = format!("documents of kind `{}` are not known{hint}", shortened(kind));
+        if !std::mem::replace(&mut self.findings.kinds_listed, true) {
+            message.push_str(&format!(" (known: {})", known.join(", ")));
+        }
         self.error_at("kind", at, message);
     }
 

@@ -37,9 +37,22 @@ pub struct ValidateError(pub Vec<Problem>);
 
 impl std::error::Error for ValidateError {}
 
+impl ValidateError {
+    /// The first problems whole and how many more there are, in at most `bytes` bytes.
+    pub fn brief(&self, bytes: usize) -> String {
+        crate::diagnostic::brief(self.0.iter().map(Problem::line), bytes)
+    }
+}
+
+impl Problem {
+    fn line(&self) -> String {
+        format!("{}: {}", self.field, self.message)
+    }
+}
+
 impl fmt::Display for ValidateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lines: Vec<_> = self.0.iter().map(|p| format!("{}: {}", p.field, p.message)).collect();
+        let lines: Vec<_> = self.0.iter().map(Problem::line).collect();
         f.write_str(&lines.join("\n"))
     }
 }
