@@ -213,7 +213,7 @@ link! {
         /// Take packets from links that rest: 0 or 1.
         all_slaves_active "allSlavesActive": Option<u8> { newer true };
         /// Milliseconds between announcements.
-        peer_notify_delay "peerNotifyDelay": Option<u32> { newer true };
+        peer_notif_delay "peerNotifDelay": Option<u32> { newer true };
         /// Milliseconds without a carrier that are overlooked.
         missed_max "missedMax": Option<u8> { newer true };
     }
@@ -305,7 +305,7 @@ section! {
         /// Numbers of the queues.
         channels "channels": Option<EthernetChannels> { newer true };
         /// What wakes the machine.
-        wake_on_lan "wakeOnLAN": Vec<String> { newer true, example "[magic]" };
+        wake_on_lan "wakeOnLan": Vec<String> { newer true, example "[magic]" };
     }
 }
 

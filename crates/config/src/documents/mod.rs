@@ -99,7 +99,7 @@ documents! {
     NetworkDefaultActionConfig "the firewall" single;
     NetworkRuleConfig "the firewall" named;
     OOMConfig "the out-of-memory handler" single;
-    PCIDriverRebindConfig "binding of PCI drivers" single;
+    PCIDriverRebindConfig "binding of PCI drivers" named;
     RawVolumeConfig "" named;
     RegistryAuthConfig "" named;
     RegistryMirrorConfig "" named;

@@ -280,6 +280,8 @@ section! {
     VRFConfig {
         /// Name of the link that stands for it.
         name "name": String { newer true, example "vrf-blue" };
+        /// Its hardware address.
+        hardware_addr "hardwareAddr": String { newer true, example "\"2e:3c:4d:5e:6f:70\"" };
         /// The links.
         links "links": Vec<String> { newer true, example "[eth1]" };
         /// The table.

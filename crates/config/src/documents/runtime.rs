@@ -90,7 +90,7 @@ section! {
     /// Give a PCI device to another driver.
     PCIDriverRebindConfig {
         /// The device's place.
-        pci_id "pciID": String { newer true, example "\"0000:04:00.00\"" };
+        name "name": String { newer true, example "\"0000:04:00.00\"" };
         /// The driver.
         target_driver "targetDriver": String { newer true, example "vfio-pci" };
     }
@@ -103,6 +103,8 @@ section! {
         trigger_expression "triggerExpression": String { newer true };
         /// What is ended first, as an expression.
         cgroup_ranking_expression "cgroupRankingExpression": String { newer true };
+        /// Keep to the order of the classes of cgroups.
+        strict_cgroup_class_ordering "strictCgroupClassOrdering": Option<bool> { newer true };
         /// Time between two looks.
         sample_interval "sampleInterval": Option<GoDuration> { newer true, default "500ms" };
     }

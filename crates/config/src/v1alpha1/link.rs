@@ -127,6 +127,12 @@ choice! {
         Backup "backup";
         /// On all.
         All "all";
+        /// Never, and other packets do not count either.
+        Filter "filter";
+        /// As `filter`, and checked on the link in use.
+        FilterActive "filter-active";
+        /// As `filter`, and checked on links that rest.
+        FilterBackup "filter-backup";
     }
 }
 

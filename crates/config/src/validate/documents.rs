@@ -1,7 +1,7 @@
 //! Rules of the documents beside the v1alpha1 one.
 
 use super::{Problems, machine, network, text, volumes};
-use crate::documents::{Document, LinkAddress, LinkRoute, VerificationRule};
+use crate::documents::{AutoHostname, Document, LinkAddress, LinkRoute, VerificationRule};
 use std::{net::IpAddr, time::Duration};
 
 pub(super) fn check(document: &Document, problems: &mut Problems) {
@@ -12,8 +12,10 @@ pub(super) fn check(document: &Document, problems: &mut Problems) {
     volumes::check(document, problems);
     match document {
         Document::HostnameConfig(d) => {
-            if d.hostname.is_empty() == d.auto.is_none() {
-                problems.add("hostname", "exactly one of `hostname` and `auto` is needed");
+            // A patch sets a name over the generated `auto: stable` with `auto: off`.
+            let is_set = !d.hostname.is_empty();
+            if is_set == d.auto.is_some() && !(is_set && d.auto == Some(AutoHostname::Off)) {
+                problems.add("hostname", "`hostname`, alone or with `auto: off`, or `auto` is needed");
             } else if !d.hostname.is_empty() && !text::is_host_name(&d.hostname) {
                 problems.add(
                     "hostname",
@@ -47,6 +49,19 @@ pub(super) fn check(document: &Document, problems: &mut Problems) {
             for (index, endpoint) in d.endpoints.iter().enumerate() {
                 problems.expect(format!("endpoints[{index}].url"), text::http_url(&endpoint.url));
             }
+        }
+        Document::RegistryAuthConfig(d) => {
+            let by_name = !d.username.is_empty() || d.password.is_some();
+            let others = usize::from(d.auth.is_some()) + usize::from(d.identity_token.is_some());
+            if usize::from(by_name) + others > 1 {
+                problems.add(
+                    "auth",
+                    "more than one way to log in: keep `username` and `password`, `auth` or `identityToken`",
+                );
+            }
+        }
+        Document::RegistryTLSConfig(d) if !d.ca.is_empty() => {
+            problems.expect("ca", text::certificates(&d.ca));
         }
         Document::ImageVerificationConfig(d) => {
             for (index, rule) in d.rules.iter().enumerate() {

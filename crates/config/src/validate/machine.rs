@@ -231,8 +231,15 @@ pub(super) fn time_servers(servers: &[String], field: &str, problems: &mut Probl
 /// Variables of the environment.
 pub(super) fn variables(env: &BTreeMap<String, String>, field: &str, problems: &mut Problems) {
     for (key, value) in env {
-        if key.is_empty() || key.contains(['=', '\0']) || value.contains('\0') {
-            problems.add(format!("{field}.{key}"), format!("`{key}` cannot be the name of a variable"));
+        let is_name = !key.is_empty()
+            && !key.starts_with(|c: char| c.is_ascii_digit())
+            && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        if !is_name {
+            let text =
+                format!("`{key}` cannot be the name of a variable: letters, digits and `_`, no digit first");
+            problems.add(format!("{field}.{key}"), text);
+        } else if value.contains('\0') {
+            problems.add(format!("{field}.{key}"), "the value holds a byte 0");
         }
     }
 }

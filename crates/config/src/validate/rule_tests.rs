@@ -85,11 +85,37 @@ const DOCUMENTS: &[(&str, &str, &str)] = &[
     (
         "kind: EnvironmentConfig\nvariables: {a=b: c}",
         "variables.a=b",
-        "`a=b` cannot be the name of a variable",
+        "`a=b` cannot be the name of a variable: letters, digits and `_`, no digit first",
     ),
     ("kind: LinkConfig\nname: eth0\nmtu: 20", "mtu", "20 is no packet size: 68 to 65535"),
     ("kind: LinkConfig", "name", "name must be specified"),
-    ("kind: HostnameConfig", "hostname", "exactly one of `hostname` and `auto` is needed"),
+    ("kind: HostnameConfig", "hostname", "`hostname`, alone or with `auto: off`, or `auto` is needed"),
+    (
+        "kind: HostnameConfig\nhostname: a\nauto: stable",
+        "hostname",
+        "`hostname`, alone or with `auto: off`, or `auto` is needed",
+    ),
+    (
+        "kind: RegistryAuthConfig\nname: r.example\nusername: a\npassword: b\nauth: Yzpk",
+        "auth",
+        "more than one way to log in: keep `username` and `password`, `auth` or `identityToken`",
+    ),
+    (
+        "kind: RegistryTLSConfig\nname: r.example\nca: rubbish",
+        "ca",
+        "it has no PEM of a certificate: -----BEGIN CERTIFICATE-----",
+    ),
+    (
+        "kind: RegistryTLSConfig\nname: r.example\nca: |\n  -----BEGIN CERTIFICATE-----\n  rub bish\n  -----END CERTIFICATE-----",
+        "ca",
+        "certificate 1 is not base64 of a certificate",
+    ),
+    ("kind: EnvironmentConfig\nvariables: {GOOD: \"a\\0b\"}", "variables.GOOD", "the value holds a byte 0"),
+    (
+        "kind: EnvironmentConfig\nvariables: {1BAD: c}",
+        "variables.1BAD",
+        "`1BAD` cannot be the name of a variable: letters, digits and `_`, no digit first",
+    ),
     (
         "kind: HostnameConfig\nhostname: a_b",
         "hostname",

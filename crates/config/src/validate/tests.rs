@@ -99,7 +99,11 @@ pub(super) const MACHINE: &[(&str, &str, &str)] = &[
     ),
     ("time: {servers: ['a b']}", "machine.time.servers[0]", "`a b` is neither an address nor a name"),
     ("sysctls: {../a: '1'}", "machine.sysctls.../a", "`../a` is not a name like net.ipv4.ip_forward"),
-    ("env: {a=b: c}", "machine.env.a=b", "`a=b` cannot be the name of a variable"),
+    (
+        "env: {a=b: c}",
+        "machine.env.a=b",
+        "`a=b` cannot be the name of a variable: letters, digits and `_`, no digit first",
+    ),
     (
         "kernel: {modules: [{name: a/b}]}",
         "machine.kernel.modules[0].name",
@@ -415,6 +419,29 @@ fn rules_of_documents_name_the_document_and_the_line() {
     let found: Vec<_> = found.iter().map(|d| (d.document, d.line, d.message.as_str())).collect();
     assert_eq!(
         found,
-        [(2, 7, "0 is no VLAN number: 1 to 4094"), (3, 10, "exactly one of `hostname` and `auto` is needed")]
+        [
+            (2, 7, "0 is no VLAN number: 1 to 4094"),
+            (3, 10, "`hostname`, alone or with `auto: off`, or `auto` is needed")
+        ]
     );
+}
+
+/// Documents as the current generation of clients writes them.
+#[test]
+fn documents_that_the_current_clients_write_are_taken() {
+    let main = "version: v1alpha1\nmachine: {type: worker, token: a.b}\n\
+        cluster: {controlPlane: {endpoint: 'https://10.0.0.1:6443'}}\n";
+    for document in [
+        "kind: HostnameConfig\nhostname: one\nauto: off",
+        "kind: BondConfig\nname: bond0\nlinks: [eth0]\nbondMode: active-backup\npeerNotifDelay: 5",
+        "kind: BondConfig\nname: bond0\nlinks: [eth0]\nbondMode: active-backup\narpValidate: filter-active",
+        "kind: EthernetConfig\nname: eth0\nwakeOnLan: [magic]",
+        "kind: PCIDriverRebindConfig\nname: '0000:04:00.00'\ntargetDriver: vfio-pci",
+        "kind: VRFConfig\nname: vrf0\nhardwareAddr: '2e:3c:4d:5e:6f:70'\nlinks: [eth0]\ntable: '123'",
+        "kind: OOMConfig\nstrictCgroupClassOrdering: true",
+    ] {
+        let text = format!("{main}---\napiVersion: v1alpha1\n{document}\n");
+        let loaded = crate::load(text.as_bytes()).unwrap_or_else(|e| panic!("{document}: {e}"));
+        loaded.validate(Mode::Cloud).unwrap_or_else(|e| panic!("{document}: {e}"));
+    }
 }

@@ -143,6 +143,25 @@ pub(super) fn link_name(name: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// One certificate or several, as PEM.
+pub(super) fn certificates(text: &str) -> Result<(), String> {
+    const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
+    const END: &str = "-----END CERTIFICATE-----";
+    let blocks: Vec<_> = text.split(BEGIN).skip(1).collect();
+    if blocks.is_empty() {
+        return Err(format!("it has no PEM of a certificate: {BEGIN}"));
+    }
+    for (index, block) in blocks.iter().enumerate() {
+        let body = block.split_once(END).map(|(body, _)| body.split_whitespace().collect::<String>());
+        // A certificate is a sequence: DER's tag 0x30.
+        let read = body.and_then(|body| STANDARD.decode(body).ok());
+        if read.is_none_or(|der| der.first() != Some(&0x30)) {
+            return Err(format!("certificate {} is not base64 of a certificate", index + 1));
+        }
+    }
+    Ok(())
+}
+
 /// 32 bytes in base64. The text may be a secret and is not repeated.
 pub(super) fn key_of_32_bytes(text: &str) -> Result<(), String> {
     match STANDARD.decode(text.trim()) {
