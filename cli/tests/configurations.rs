@@ -366,6 +366,10 @@ async fn files_are_patched_and_judged() {
         "{}",
         wrong.stderr
     );
+    // A list in YAML begins like a flag.
+    let listed = "- op: add\n  path: /machine/network/hostname\n  value: three";
+    let patched = rig.words(&["mc", "patch", "node.yaml", "-p", listed]).await;
+    assert!(patched.success && patched.stdout.contains("hostname: three\n"), "{}", patched.stderr);
     rig.write("bad.yaml", "version: v1alpha1\nmachine:\n  typo: 1\n");
     let error = rig.fails("validate -c bad.yaml -m cloud").await;
     assert!(error.contains("line 3, column 3") && error.contains("typo"), "{error}");

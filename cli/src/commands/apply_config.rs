@@ -20,7 +20,7 @@ pub(crate) struct Flags {
     #[command(flatten)]
     when: ModeFlags,
     /// Patch to apply first: JSON patch or strategic merge patch, `@FILE` names a file
-    #[arg(short = 'p', long, value_name = "PATCH")]
+    #[arg(short = 'p', long, value_name = "PATCH", allow_hyphen_values = true)]
     config_patch: Vec<String>,
     /// Not supported
     #[arg(long, hide = true)]

@@ -18,7 +18,7 @@ pub(crate) struct PatchFlags {
     /// The configuration; `-` for the standard input
     file: String,
     /// The patch: JSON patch or strategic merge patch, `@FILE` names a file; may be given several times
-    #[arg(short, long, value_name = "PATCH", required = true)]
+    #[arg(short, long, value_name = "PATCH", required = true, allow_hyphen_values = true)]
     patch: Vec<String>,
 }
 

@@ -13,7 +13,7 @@ pub(crate) struct Flags {
     #[arg(value_parser = ["v1alpha1"], hide = true)]
     id: Option<String>,
     /// The patch: JSON patch or strategic merge patch, `@FILE` names a file; may be given several times
-    #[arg(short, long, value_name = "PATCH")]
+    #[arg(short, long, value_name = "PATCH", allow_hyphen_values = true)]
     patch: Vec<String>,
     /// A file with patches
     #[arg(long, value_name = "FILE")]

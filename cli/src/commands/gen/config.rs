@@ -51,13 +51,13 @@ pub(crate) struct Flags {
     #[arg(short, long, default_value_t = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
     persist: bool,
     /// Patch for all machines: JSON patch or strategic merge patch, `@FILE` names a file
-    #[arg(long, value_name = "PATCH")]
+    #[arg(long, value_name = "PATCH", allow_hyphen_values = true)]
     config_patch: Vec<String>,
     /// Patch for control plane machines
-    #[arg(long, value_name = "PATCH")]
+    #[arg(long, value_name = "PATCH", allow_hyphen_values = true)]
     config_patch_control_plane: Vec<String>,
     /// Patch for workers
-    #[arg(long, value_name = "PATCH")]
+    #[arg(long, value_name = "PATCH", allow_hyphen_values = true)]
     config_patch_worker: Vec<String>,
     /// Secrets of an existing cluster, as `gen secrets` writes them
     #[arg(long, value_name = "FILE")]

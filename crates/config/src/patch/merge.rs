@@ -1,12 +1,13 @@
 //! Strategic merge patches.
 //!
 //! Owns: the rules. Maps merge by key, lists append, except the places of [`KEYED`] (elements with the same key merge)
-//! and [`REPLACED`] (the patch's value stands alone). A value that Go calls zero (null, empty text, 0) leaves what is
-//! there; `false` does not. `$patch: delete` takes away the map it stands in; in a list, the elements that have the
-//! values beside it. Documents are found by kind and name; a new one is appended.
+//! and [`REPLACED`] (the patch's value stands alone), and maps of a certificate and its key, which belong together
+//! ([`is_key_pair`]). A value that Go calls zero (null, empty text, 0) leaves what is there; `false` does not.
+//! `$patch: delete` takes away the map it stands in; in a list, the elements that have the values beside it; where
+//! nothing is, nothing is deleted. Documents are found by kind and name; a new one is appended.
 //! Source: shared/spec/machine-facts-v1.13.md §9.2.
 
-use super::{PatchError, described, listed, tree::Node};
+use super::{PatchError, described, tree::Node};
 
 /// The key that asks for something else than merging.
 const DIRECTIVE: &str = "$patch";
@@ -16,11 +17,23 @@ const KEYED: &[(&str, &[&str])] = &[
     ("machine.network.interfaces", &["interface", "deviceSelector"]),
     ("machine.network.interfaces.vlans", &["vlanId"]),
     ("cluster.apiServer.admissionControl", &["name"]),
+    // of an ExtensionServiceConfig
+    ("configFiles", &["mountPath"]),
 ];
 
 /// Places where the patch's value replaces the old one.
 const REPLACED: &[&str] =
     &["cluster.network.podSubnets", "cluster.network.serviceSubnets", "cluster.apiServer.auditPolicy"];
+
+/// Certificates with their keys: machine config, documents of v1.13 and of v1.14.
+const KEY_PAIRS: &[&str] =
+    &["machine.ca", "cluster.ca", "cluster.aggregatorCA", "cluster.etcd.ca", "clientIdentity", "issuingCA"];
+
+/// Whether a map at this path holds a certificate with its key. Half of an old pair is never kept beside half of a new one.
+fn is_key_pair(path: &str) -> bool {
+    let of_registry = path.starts_with("machine.registries.config.") && path.ends_with(".tls.clientIdentity");
+    of_registry || KEY_PAIRS.contains(&path)
+}
 
 /// Lays `pieces` over the documents.
 pub(super) fn apply(documents: &mut Vec<Node>, pieces: &[Node], patch: usize) -> Result<(), PatchError> {
@@ -38,22 +51,13 @@ type Fault = (String, String);
 fn document(documents: &mut Vec<Node>, piece: &Node) -> Result<(), Fault> {
     let identity = Identity::of(piece);
     let found = documents.iter().position(|d| Identity::of(d) == identity);
-    if is_deletion(piece, &identity.path())? {
-        let at = found.ok_or_else(|| {
-            let known: Vec<_> = documents.iter().map(|d| Identity::of(d).path()).collect();
-            let known = listed(known.iter().map(String::as_str));
-            (identity.path(), format!("there is no such document to delete; there is {known}"))
-        })?;
-        documents.remove(at);
-        return Ok(());
+    match (found, is_deletion(piece, &identity.path())?) {
+        (Some(at), true) => drop(documents.remove(at)),
+        (Some(at), false) => merge(&mut documents[at], piece, &Place::default())?,
+        (None, true) => {}
+        (None, false) => documents.extend(cleaned(piece, &Place::default())?),
     }
-    match found {
-        Some(at) => merge(&mut documents[at], piece, &Place::default()),
-        None => {
-            documents.push(cleaned(piece, &Place::default())?);
-            Ok(())
-        }
-    }
+    Ok(())
 }
 
 /// What tells documents apart.
@@ -97,7 +101,7 @@ impl Place {
     fn is_replaced(&self) -> bool {
         // One argument is a text or a list of them, and the patch's stands for the old one.
         let is_argument = self.0.rsplit_once('.').is_some_and(|(map, _)| map.ends_with(".extraArgs"));
-        is_argument || REPLACED.contains(&self.0.as_str())
+        is_argument || is_key_pair(&self.0) || REPLACED.contains(&self.0.as_str())
     }
 
     fn fault(&self, reason: String) -> Fault {
@@ -108,20 +112,14 @@ impl Place {
 fn merge(target: &mut Node, piece: &Node, place: &Place) -> Result<(), Fault> {
     match (target, piece) {
         (_, Node::Scalar(new)) if new.is_unset() => Ok(()),
-        (old, new) if place.is_replaced() => {
-            *old = cleaned(new, place)?;
-            Ok(())
-        }
+        (old, new) if place.is_replaced() => replace(old, new, place),
         (Node::Map(old), Node::Map(new)) => maps(old, new, place),
         (Node::List(old), Node::List(new)) => lists(old, new, place),
         (old @ Node::Scalar(_), Node::Scalar(_)) => {
             *old = piece.clone();
             Ok(())
         }
-        (old @ Node::Scalar(_), _) if old.text().is_none() => {
-            *old = cleaned(piece, place)?;
-            Ok(())
-        }
+        (old @ Node::Scalar(_), _) if old.text().is_none() => replace(old, piece, place),
         (old, new) => {
             let reason = format!(
                 "the patch has {}, but there is {}; a JSON patch can replace it",
@@ -133,21 +131,22 @@ fn merge(target: &mut Node, piece: &Node, place: &Place) -> Result<(), Fault> {
     }
 }
 
+fn replace(old: &mut Node, piece: &Node, place: &Place) -> Result<(), Fault> {
+    if let Some(new) = cleaned(piece, place)? {
+        *old = new;
+    }
+    Ok(())
+}
+
 fn maps(old: &mut Vec<(String, Node)>, new: &[(String, Node)], place: &Place) -> Result<(), Fault> {
     for (key, value) in new {
         let below = place.below(key);
         let found = old.iter().position(|(k, _)| k == key);
-        if is_deletion(value, &below.0)? {
-            let Some(at) = found else {
-                let names = listed(old.iter().map(|(k, _)| k.as_str()));
-                return Err(below.fault(format!("there is nothing to delete; beside it there is {names}")));
-            };
-            old.remove(at);
-            continue;
-        }
-        match found {
-            Some(at) => merge(&mut old[at].1, value, &below)?,
-            None => old.push((key.clone(), cleaned(value, &below)?)),
+        match (found, is_deletion(value, &below.0)?) {
+            (Some(at), true) => drop(old.remove(at)),
+            (Some(at), false) => merge(&mut old[at].1, value, &below)?,
+            (None, true) => {}
+            (None, false) => old.extend(cleaned(value, &below)?.map(|new| (key.clone(), new))),
         }
     }
     Ok(())
@@ -163,7 +162,7 @@ fn lists(old: &mut Vec<Node>, new: &[Node], place: &Place) -> Result<(), Fault> 
             .and_then(|(key, value)| old.iter().position(|o| o.get(key).is_some_and(|v| v.same(value))));
         match twin {
             Some(at) => merge(&mut old[at], item, place)?,
-            None => old.push(cleaned(item, place)?),
+            None => old.extend(cleaned(item, place)?),
         }
     }
     Ok(())
@@ -182,13 +181,8 @@ fn delete_elements(old: &mut Vec<Node>, selector: &Node, place: &Place) -> Resul
                       `- interface: eth0` and `$patch: delete` below it";
         return Err(place.fault(reason.to_owned()));
     }
-    let before = old.len();
     old.retain(|item| !wanted.iter().all(|(k, v)| item.get(k).is_some_and(|found| found.same(v))));
-    if old.len() < before {
-        return Ok(());
-    }
-    let fields = listed(wanted.iter().map(|(k, _)| k.as_str()));
-    Err(place.fault(format!("none of its {before} elements has the value given for {fields}")))
+    Ok(())
 }
 
 /// Whether `$patch: delete` stands in a map.
@@ -200,19 +194,28 @@ fn is_deletion(node: &Node, path: &str) -> Result<bool, Fault> {
     }
 }
 
-/// A piece that goes where nothing was: it can not delete anything there.
-fn cleaned(piece: &Node, place: &Place) -> Result<Node, Fault> {
+/// A piece that goes where nothing was, without its deletions; `None` if it consists of them alone.
+fn cleaned(piece: &Node, place: &Place) -> Result<Option<Node>, Fault> {
     if is_deletion(piece, &place.0)? {
-        return Err(place.fault("there is nothing to delete".to_owned()));
+        return Ok(None);
     }
-    Ok(match piece {
-        Node::Scalar(_) => piece.clone(),
+    let (given, new) = match piece {
+        Node::Scalar(_) => return Ok(Some(piece.clone())),
         Node::List(items) => {
-            Node::List(items.iter().map(|item| cleaned(item, place)).collect::<Result<_, _>>()?)
+            let kept = items.iter().filter_map(|item| cleaned(item, place).transpose());
+            (items.len(), Node::List(kept.collect::<Result<_, _>>()?))
         }
         Node::Map(entries) => {
-            let entry = |(k, v): &(String, Node)| Ok((k.clone(), cleaned(v, &place.below(k))?));
-            Node::Map(entries.iter().map(entry).collect::<Result<_, Fault>>()?)
+            let entry = |(k, v): &(String, Node)| {
+                cleaned(v, &place.below(k)).map(|kept| kept.map(|kept| (k.clone(), kept))).transpose()
+            };
+            (entries.len(), Node::Map(entries.iter().filter_map(entry).collect::<Result<_, Fault>>()?))
         }
-    })
+    };
+    let is_empty = match &new {
+        Node::Scalar(_) => false,
+        Node::List(items) => items.is_empty(),
+        Node::Map(entries) => entries.is_empty(),
+    };
+    Ok((given == 0 || !is_empty).then_some(new))
 }
