@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use crate::init_link::InitLink;
+use crate::request;
 use crate::store::BootTimeline;
 
 /// Room for one slot; a node with fifty services needs about 200 KiB.
@@ -117,6 +118,7 @@ impl Checkpoint {
 
     /// Changes the memory and saves it.
     pub fn update(&self, change: impl FnOnce(&mut Memory)) {
+        let _outside = request::outside();
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut inner.memory);
         inner.generation += 1;

@@ -54,6 +54,7 @@ pub mod network;
 pub mod node;
 mod node_identity;
 mod power_button;
+pub mod request;
 mod reset;
 mod secure_boot;
 pub mod sequencer;

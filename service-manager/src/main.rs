@@ -4,6 +4,10 @@ use std::process::ExitCode;
 
 use service_manager::volumes::opening;
 
+// A request that panics must not end the node's API for everyone (docs/decisions/0021).
+#[cfg(all(panic = "abort", not(test)))]
+compile_error!("machined needs unwinding: compile it with the profile image-machined");
+
 /// Stack of a runtime thread: the deepest call here is a YAML parser's.
 const STACK_BYTES: usize = 512 * 1024;
 /// Threads for file work: one walk of a large folder must not stop another call.
@@ -13,6 +17,7 @@ fn main() -> ExitCode {
     let mut arguments = std::env::args();
     let name = arguments.next().unwrap_or_default();
     let name = name.rsplit('/').next().unwrap_or_default();
+    service_manager::request::end_on_other_panics(name);
     if name == "machined" && arguments.next().as_deref() == Some(opening::ARGUMENT) {
         // Without a runtime: it has one thing to do, and memory is what its keys cost.
         return code(name, opening::serve());

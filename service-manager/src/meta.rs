@@ -53,9 +53,6 @@ pub enum MetaError {
     /// The value does not fit.
     #[error(transparent)]
     Value(#[from] ondisk::meta::Error),
-    /// The work was cut off.
-    #[error("write META: {0}")]
-    Cut(String),
 }
 
 impl Meta {
@@ -151,8 +148,7 @@ impl Meta {
         change: impl FnOnce(&mut Values) -> Result<bool, ondisk::meta::Error> + Send + 'static,
     ) -> Result<bool, MetaError> {
         let meta = self.clone();
-        let done = tokio::task::spawn_blocking(move || meta.change_now(change)).await;
-        done.unwrap_or_else(|error| Err(MetaError::Cut(error.to_string())))
+        crate::request::blocking(move || meta.change_now(change)).await
     }
 
     fn change_now(

@@ -23,6 +23,7 @@ use crate::clock;
 use crate::events::sequence_error;
 use crate::install;
 use crate::node::Node;
+use crate::request;
 use crate::sequences::{Due, fallback, follower};
 use crate::upgrade;
 
@@ -97,6 +98,8 @@ pub fn may_start(node: &Node, sequence: &Sequence<TaskFn>) -> Result<(), Locked>
 
 /// Starts a sequence, if the lock or the table allows it.
 pub fn start(node: &Arc<Node>, sequence: &'static Sequence<TaskFn>, how: Start) -> Result<(), Locked> {
+    // Half a start would leave the lock with a sequence that never runs.
+    let _outside = request::outside();
     let mut lock = node.sequencer.running.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(running) = lock.as_ref().filter(|running| !running.task.is_finished()) {
         if !how.force && !may_take_over(sequence.name, running.name) {

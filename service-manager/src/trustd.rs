@@ -19,6 +19,7 @@ use tokio::net::TcpListener;
 use tonic::{Request, Response, Status};
 
 use crate::identity::{Material, Role, Source, TrustMaterial, first_certificate};
+use crate::request::{Report, Requests};
 
 /// trustd's port.
 pub const PORT: u16 = 50001;
@@ -61,6 +62,8 @@ impl Trust {
     }
 
     fn sign(&self, token: &str, request: &str, peer: Option<IpAddr>) -> Result<CertificateResponse, Status> {
+        #[cfg(test)]
+        crate::request::fault("trustd", request);
         let signer = self.signer.read().unwrap_or_else(std::sync::PoisonError::into_inner);
         if token.is_empty() || !signer.trust.token.matches(token) {
             return Err(Status::unauthenticated("Unauthenticated"));
@@ -219,8 +222,10 @@ pub(crate) async fn serve(
 ) -> Result<(), String> {
     let config = tls::server_without_clients(identities).map_err(|e| e.to_string())?;
     let incoming = tls::accept(listener, config, |refusal| eprintln!("trustd: {refusal}"));
+    let report: Report = Arc::new(|line| eprintln!("trustd: {line}"));
     // A worker makes one call.
     tonic::transport::Server::builder()
+        .layer(Requests(report))
         .max_connection_age(CONNECTION_AGE)
         .http2_keepalive_interval(Some(CONNECTION_AGE))
         .add_service(SecurityServiceServer::new(trust).max_decoding_message_size(MOST_REQUEST_BYTES))
@@ -272,6 +277,34 @@ mod tests {
         let answer = trust.sign("abc.def", &request, Some(WORKER)).unwrap();
         let facts = CertificateFacts::from_pem("it", std::str::from_utf8(&answer.crt).unwrap()).unwrap();
         assert!(facts.organizations.is_empty() && !facts.is_ca);
+    }
+
+    /// The next one on the same connection is answered.
+    #[tokio::test]
+    async fn a_panic_in_a_request_is_its_answer() {
+        use api::proto::securityapi::security_service_client::SecurityServiceClient;
+        let material = material();
+        let identity = Identity::from_pem("it", &material.certificate, &material.key).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(serve(listener, Identities::new(&identity).unwrap(), Trust::new(&material).unwrap()));
+        let config = tls::client(tls::Trust::Authority(&material.authority), None).unwrap();
+        let connector = tower::service_fn(move |_| {
+            let connector = tokio_rustls::TlsConnector::from(config.clone());
+            async move {
+                let stream = tokio::net::TcpStream::connect(address).await?;
+                let name = rustls::pki_types::ServerName::from(address.ip());
+                connector.connect(name, stream).await.map(hyper_util::rt::TokioIo::new)
+            }
+        });
+        let endpoint = tonic::transport::Endpoint::from_static("http://node");
+        let mut client =
+            SecurityServiceClient::new(endpoint.connect_with_connector(connector).await.unwrap());
+        let request = |csr: &str| CertificateRequest { csr: csr.as_bytes().to_vec() };
+        let status = client.certificate(request("panic-in-trustd")).await.unwrap_err();
+        assert_eq!(status.code(), tonic::Code::Internal);
+        let status = client.certificate(request("")).await.unwrap_err();
+        assert_eq!(status.code(), tonic::Code::Unauthenticated);
     }
 
     #[test]

@@ -15,9 +15,10 @@ use crate::step::step;
 use crate::target::{self, Architecture};
 use crate::toolchain::Toolchain;
 
-/// The cargo profiles in the workspace's Cargo.toml: init has one of its own.
+/// The cargo profiles in the workspace's Cargo.toml: init has one of its own, and so has what answers requests.
 const PROFILE: &str = "image";
 const INIT_PROFILE: &str = "image-init";
+const MACHINED_PROFILE: &str = "image-machined";
 
 /// Relocations of a position-independent program as a bitmap: 2 % of their size in a table, and less to read at start. GNU's
 /// linker, which makes programs for other machines, does not know it.
@@ -35,7 +36,11 @@ pub(crate) struct Program {
 
 impl Program {
     fn profile(&self) -> &'static str {
-        if self.package == INIT.package { INIT_PROFILE } else { PROFILE }
+        match self.package {
+            package if package == INIT.package => INIT_PROFILE,
+            package if package == MACHINED.package => MACHINED_PROFILE,
+            _ => PROFILE,
+        }
     }
 }
 

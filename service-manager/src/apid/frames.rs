@@ -65,6 +65,16 @@ pub(crate) fn ok_trailers() -> HeaderMap {
     trailers
 }
 
+/// The trailers of a call that failed.
+pub(crate) fn trailers(status: &Status) -> HeaderMap {
+    let mut trailers = HeaderMap::new();
+    if status.add_header(&mut trailers).is_err() {
+        // A text that no header holds.
+        trailers.insert("grpc-status", HeaderValue::from_static("13"));
+    }
+    trailers
+}
+
 /// An answer that is only a status.
 pub(crate) fn refusal(status: &Status) -> Response<Body> {
     status.clone().into_http::<Full<Bytes>>().map(|body| body.map_err(|never| match never {}).boxed())

@@ -10,17 +10,18 @@
 
 use std::sync::Arc;
 
-use http::Response;
+use http::{HeaderMap, Response};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Frame, Incoming};
 use tokio::task::JoinSet;
 use tonic::Status;
 
 use super::backend::Body;
-use super::frames::{BodySender, Messages, frame, ok_trailers, refusal, status_of, streaming};
+use super::frames::{BodySender, Messages, frame, ok_trailers, refusal, status_of, streaming, trailers};
 use super::merge;
 use super::proxy::{Head, Proxy};
 use super::targets::is_stream;
+use crate::request;
 
 /// Largest request that several are made from.
 const MAX_REQUEST_BYTES: usize = 32 << 20;
@@ -38,7 +39,11 @@ pub(super) async fn gather(
     };
     let (sender, response) = streaming();
     let stream = is_stream(&head.path);
-    tokio::spawn(Gather { proxy, head, body, stream, sender }.run(names));
+    let last = sender.clone();
+    request::spawn(Gather { proxy, head, body, stream, sender }.run(names), |panicked| async move {
+        // The client may be gone.
+        let _ = last.send(Ok(Frame::trailers(trailers(&panicked.into())))).await;
+    });
     response
 }
 
@@ -56,21 +61,30 @@ impl Gather {
         let mut asking = JoinSet::new();
         for (index, name) in names.iter().cloned().enumerate() {
             let gather = self.clone();
-            asking.spawn(async move { (index, gather.one(&name).await) });
+            let asked = request::inherit(async move { gather.one(&name).await });
+            asking.spawn(async move { (index, asked.await) });
         }
         let mut elements = vec![Vec::new(); names.len()];
         while let Some(ended) = asking.join_next().await {
-            if let Ok((index, element)) = ended
-                && let Some(place) = elements.get_mut(index)
-            {
+            let Ok((index, element)) = ended else { continue };
+            let element = match element {
+                Ok(element) => element,
+                // The others' answers are no whole answer.
+                Err(panicked) => return self.end(trailers(&panicked.into())).await,
+            };
+            if let Some(place) = elements.get_mut(index) {
                 *place = element;
             }
         }
         if !self.stream && self.emit(&elements.concat()).await.is_err() {
             return;
         }
+        self.end(ok_trailers()).await;
+    }
+
+    async fn end(&self, trailers: HeaderMap) {
         // The client may be gone.
-        let _ = self.sender.send(Ok(Frame::trailers(ok_trailers()))).await;
+        let _ = self.sender.send(Ok(Frame::trailers(trailers))).await;
     }
 
     /// The element of one node; of a stream, which is passed on as it comes, nothing.

@@ -212,6 +212,8 @@ fn identity(material: &Material) -> Result<Identity, String> {
 #[cfg(test)]
 mod forward_tests;
 #[cfg(test)]
+mod panic_tests;
+#[cfg(test)]
 mod role_tests;
 #[cfg(test)]
 mod tests;

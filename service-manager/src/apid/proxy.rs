@@ -3,6 +3,7 @@
 //! Frames are passed on as they are; only answers to `nodes` are looked into ([`super::gather`]).
 //! No loops: a request that another node passed on is always answered here.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -24,6 +25,7 @@ use super::frames::refusal;
 use super::gather;
 use super::targets::{Target, target};
 use crate::configuration::locked::{self, Maintenance};
+use crate::request::{self, Call, Report};
 use crate::server::walks::CALLER;
 
 /// The one behind a connection.
@@ -78,12 +80,18 @@ impl Ways {
 }
 
 /// The proxy of one node.
-#[derive(Debug)]
 pub(crate) struct Proxy {
     pub(super) names: Arc<Names>,
     pub(super) forwarder: Forwarder,
     /// Without a config in force callers have no certificates, and no other node is reached through this one.
     maintenance: RwLock<Maintenance>,
+    report: Report,
+}
+
+impl fmt::Debug for Proxy {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Proxy").field("names", &self.names).finish_non_exhaustive()
+    }
 }
 
 /// What goes on with a request besides its body.
@@ -101,7 +109,8 @@ pub(super) struct Head {
 
 impl Proxy {
     pub(super) fn new(names: Arc<Names>, forwarder: Forwarder, maintenance: Maintenance) -> Self {
-        Self { names, forwarder, maintenance: RwLock::new(maintenance) }
+        let report: Report = Arc::new(|line| eprintln!("apid: {line}"));
+        Self { names, forwarder, maintenance: RwLock::new(maintenance), report }
     }
 
     pub(super) fn maintenance(&self) -> Maintenance {
@@ -116,8 +125,20 @@ impl Proxy {
         }
     }
 
-    /// Answers one request.
+    /// Answers one request; a panic meanwhile is its answer.
     pub(crate) async fn answer(
+        self: &Arc<Self>,
+        caller: &Caller,
+        request: Request<Incoming>,
+    ) -> Response<Body> {
+        let call = Call::new(request.uri().path(), &self.report);
+        match request::of_call(call, self.answer_in_scope(caller, request)).await {
+            Ok(response) => response,
+            Err(panicked) => refusal(&panicked.into()),
+        }
+    }
+
+    async fn answer_in_scope(
         self: &Arc<Self>,
         caller: &Caller,
         request: Request<Incoming>,
@@ -168,6 +189,8 @@ impl Proxy {
         target: Option<&str>,
         body: Body,
     ) -> Result<Response<Incoming>, Status> {
+        #[cfg(test)]
+        request::fault("proxy", target.unwrap_or_default());
         match target.filter(|name| !self.names.contains(name)) {
             Some(name) => self.forwarder.call(&head.ways.nodes, name, head.for_node(name, body)).await,
             None => {

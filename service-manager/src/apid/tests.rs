@@ -14,6 +14,8 @@ use tonic::{Code, Request, Status};
 use super::*;
 use crate::server;
 
+pub(super) type Client = MachineServiceClient<Channel>;
+
 pub(super) struct Fixture {
     _dir: tempfile::TempDir,
     pub(super) authority: Arc<Authority>,

@@ -20,6 +20,7 @@ use super::{Wrong, judge, publish, text_in_force};
 use crate::events;
 use crate::install;
 use crate::node::Node;
+use crate::request;
 use crate::sequencer::{self, Locked, Start};
 use crate::sequences::APPLY_CONFIGURATION;
 use crate::volumes;
@@ -142,6 +143,8 @@ fn carry_out(
     Applied { text, config }: Applied,
     confirm: Option<Duration>,
 ) -> Result<(), Failure> {
+    // Files, clocks and the config in force change together.
+    let _outside = request::outside();
     let old = text_in_force(node);
     let back = back(plan, old, confirm);
     if !matches!(plan, Plan::Try(_))

@@ -164,7 +164,7 @@ async fn record(node: &Node, ring: Ring) -> Result<(), String> {
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, String> + Send + 'static,
 ) -> Result<T, String> {
-    tokio::task::spawn_blocking(work).await.map_err(|e| format!("its task failed: {e}"))?
+    crate::request::blocking(work).await
 }
 
 /// Shows earlier boots as resources.

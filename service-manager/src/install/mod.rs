@@ -207,8 +207,7 @@ pub(crate) async fn save_config(node: &Arc<Node>) -> Result<(), String> {
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
-    let ended = tokio::task::spawn_blocking(work).await;
-    ended.unwrap_or_else(|panic| Err(Failure::Other(format!("installing stopped: {panic}"))))
+    crate::request::blocking(work).await
 }
 
 /// What an installation that failed needs.

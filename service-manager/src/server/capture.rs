@@ -17,6 +17,7 @@ use tonic::{Response, Status};
 use super::{Answers, Sender, answers};
 use crate::clock;
 use crate::node::Node;
+use crate::request;
 
 const MAGIC: u32 = 0xa1b2_c3d4;
 /// Bytes kept of a packet when the client does not say; also the most.
@@ -41,7 +42,7 @@ pub(super) fn capture(
         wanted => wanted.min(LARGEST_SNAP),
     };
     let (sender, answer) = answers();
-    tokio::spawn(async move {
+    request::feed(sender.clone(), async move {
         if let Err(error) = send_packets(&socket, snap, link_type, &sender).await {
             let _ = sender.send(Err(Status::internal(format!("read packets: {error}")))).await;
         }

@@ -17,6 +17,7 @@ use tonic::{Request, Response, Status};
 use super::{Answers, Sender, answers};
 use crate::apid::PORT;
 use crate::node::Node;
+use crate::request;
 use crate::store::{ADDRESS_STATUS, Spec};
 
 /// How long the client waits when it does not say (the CLI's default).
@@ -44,7 +45,7 @@ impl ClusterService for Cluster {
         let nodes = Nodes::new(&self.node, request.cluster_info);
         let check = Check { node: self.node.clone(), nodes, deadline, wait };
         let (sender, answer) = answers();
-        tokio::spawn(async move {
+        request::feed(sender.clone(), async move {
             if let Err(Some(status)) = check.run(&sender).await {
                 let _ = sender.send(Err(status)).await;
             }

@@ -22,6 +22,8 @@ pub(super) fn list(node: &Node) -> proto::ServiceListResponse {
 
 /// Does it and returns the sentence of the answer.
 pub(super) async fn operate(node: &Node, id: &str, operation: Operation) -> Result<String, Status> {
+    #[cfg(test)]
+    crate::request::fault("unary", id);
     node.services.operate(id, operation, STOP_DEADLINE).await.map_err(|error| match error {
         RequestError::NotDefined(_) => Status::not_found(error.to_string()),
         RequestError::NotAllowed { .. } => Status::unimplemented(error.to_string()),

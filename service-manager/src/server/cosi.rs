@@ -15,6 +15,7 @@ use super::selection::Selection;
 use super::{Answers, answer_with, answers, cosi_watch, is_admin, locked, query};
 use crate::clock;
 use crate::node::Node;
+use crate::request;
 use crate::store::{Definition, Resource};
 
 /// The service.
@@ -63,7 +64,7 @@ impl StateService for State {
         let watch = cosi_watch::Request::new(kind, request)?;
         let present = watch.observe(&self.node)?;
         let (sender, answer) = answers();
-        tokio::spawn(async move {
+        request::feed(sender.clone(), async move {
             // An error means that the reader is gone.
             let _ = watch.run(present, &sender).await;
         });

@@ -28,6 +28,8 @@ const DEEPEST: usize = 64;
 pub(super) async fn read(node: &Node, path: &str, walk: Walk) -> Result<Response<Answers<Data>>, Status> {
     let (shown, path) = (path.to_owned(), node.path(path));
     let file = blocking(move || {
+        #[cfg(test)]
+        crate::request::fault("blocking", &shown);
         let fail = |e: std::io::Error| match e.kind() {
             std::io::ErrorKind::NotFound => Status::not_found(format!("open {shown}: {e}")),
             _ => Status::internal(format!("open {shown}: {e}")),
@@ -66,7 +68,11 @@ pub(super) fn list(
 ) -> Result<Response<Answers<proto::FileInfo>>, Status> {
     let (sender, answer) = answers();
     let node = node.clone();
-    walk.run(sender, move |reader| Listing::new(&node, &request, reader).run())?;
+    walk.run(sender, move |reader| {
+        #[cfg(test)]
+        crate::request::fault("thread", &request.root);
+        Listing::new(&node, &request, reader).run();
+    })?;
     Ok(answer)
 }
 

@@ -20,6 +20,7 @@ use tonic::{Request, Response, Status, Streaming};
 use super::{Answers, Sender, answer_with, answers, containers};
 use crate::containerd_api::{Client, Image};
 use crate::node::Node;
+use crate::request;
 use crate::upgrade::import::Import;
 
 /// Between two looks at what was fetched.
@@ -34,7 +35,7 @@ pub(super) fn legacy_list(
 ) -> Result<Response<Answers<proto::ImageListResponse>>, Status> {
     let client = containers::by_number(node, namespace)?;
     let (sender, answer) = answers();
-    tokio::spawn(async move {
+    request::feed(sender.clone(), async move {
         let _ = send_images(&client, &sender, |image, size| {
             let digest = image.target.map(|target| target.digest).unwrap_or_default();
             let (name, created_at) = (image.name, image.created_at);
@@ -123,7 +124,7 @@ impl ImageService for Images {
     ) -> Result<Response<Self::ListStream>, Status> {
         let client = containers::by_instance(&self.node, request.into_inner().containerd)?;
         let (sender, answer) = answers();
-        tokio::spawn(async move {
+        request::feed(sender.clone(), async move {
             let _ = send_images(&client, &sender, |image, size| proto::ImageServiceListResponse {
                 digest: image.target.map(|target| target.digest).unwrap_or_default(),
                 name: image.name,
@@ -150,7 +151,7 @@ impl ImageService for Images {
         }
         let client = containers::by_instance(&self.node, request.containerd)?;
         let (sender, answer) = answers();
-        tokio::spawn(async move {
+        request::feed(sender.clone(), async move {
             let last = match pull_with_progress(&client, &name, &sender).await {
                 Ok(()) => Ok(proto::ImageServicePullResponse { response: Some(PullResponse::Name(name)) }),
                 Err(status) => Err(status),

@@ -67,6 +67,7 @@ use tonic::{Request, Response, Status};
 use crate::apid;
 use crate::listeners::ListenError;
 use crate::node::Node;
+use crate::request::{self, Report, Requests};
 
 /// Where apid finds machined.
 pub const SOCKET: &str = "/system/run/machined/machine.sock";
@@ -109,7 +110,10 @@ pub async fn serve_on(node: Arc<Node>, listener: UnixListener) -> Result<(), Str
     let own = OwnServer::new(configuration::Own { node: node.clone() });
     let resources = ResourceServiceServer::new(resources::Resources { node: node.clone() });
     let guard = locked::Guard(node.clone());
+    let journal = node.journal.clone();
+    let report: Report = Arc::new(move |line| journal.warn(line));
     tonic::transport::Server::builder()
+        .layer(Requests(report))
         .layer(guard)
         .add_service(
             machine.max_decoding_message_size(MAX_MESSAGE_BYTES).max_encoding_message_size(MAX_MESSAGE_BYTES),
@@ -151,7 +155,7 @@ fn answers<T>() -> (Sender<T>, Response<Answers<T>>) {
 /// A stream of what is known already; it ends early when the client leaves.
 fn answer_with<T: Send + 'static>(messages: Vec<Result<T, Status>>) -> Response<Answers<T>> {
     let (sender, answer) = answers();
-    tokio::spawn(async move {
+    request::feed(sender.clone(), async move {
         for message in messages {
             if sender.send(message).await.is_err() {
                 return;
@@ -165,15 +169,15 @@ fn answer_with<T: Send + 'static>(messages: Vec<Result<T, Status>>) -> Response<
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Status> + Send + 'static,
 ) -> Result<T, Status> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(|e| Status::internal(format!("the call's task failed: {e}")))?
+    request::blocking(work).await
 }
 
 #[cfg(test)]
 mod cosi_tests;
 #[cfg(test)]
 mod figures_tests;
+#[cfg(test)]
+mod panic_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

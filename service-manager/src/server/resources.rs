@@ -11,6 +11,7 @@ use tonic::{Request, Response, Status};
 
 use super::{Answers, Sender, answer_with, answers, is_admin, locked, query};
 use crate::node::Node;
+use crate::request;
 use crate::store::{Change, ChangeKind, Definition, RESOURCE_DEFINITION, Resource};
 
 /// The service.
@@ -73,7 +74,7 @@ impl ResourceService for Resources {
         let (now, later) = self.node.store.watch(kind);
         let now = if query::is_in(kind, &request.namespace) { now } else { Vec::new() };
         let (sender, answer) = answers();
-        tokio::spawn(async move {
+        request::feed(sender.clone(), async move {
             let first = proto::WatchResponse { definition: Some(definition), ..Default::default() };
             if sender.send(Ok(first)).await.is_ok() {
                 let _ = follow(kind, &request.id, now, later, &sender).await;

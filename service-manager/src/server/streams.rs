@@ -16,6 +16,7 @@ use crate::flight_recorder;
 use crate::kmsg;
 use crate::logs::{Follower, Tail};
 use crate::node::Node;
+use crate::request;
 
 fn data(bytes: Vec<u8>) -> Data {
     Data { metadata: None, bytes }
@@ -33,7 +34,14 @@ pub(super) fn logs(node: &Node, request: &proto::LogsRequest) -> Result<Response
     let follower =
         follower.ok_or_else(|| Status::not_found(format!("log {:?} was not registered", request.id)))?;
     let (sender, answer) = answers();
-    tokio::spawn(send_log(follower, request.follow, sender));
+    let follow = request.follow;
+    #[cfg(test)]
+    let id = request.id.clone();
+    request::feed(sender.clone(), async move {
+        #[cfg(test)]
+        request::fault("stream", &id);
+        send_log(follower, follow, sender).await;
+    });
     Ok(answer)
 }
 
@@ -66,7 +74,7 @@ pub(super) fn dmesg(node: &Node, request: proto::DmesgRequest) -> Result<Respons
     let reader = kmsg::Reader::open(&node.path("/dev/kmsg"), request.tail)
         .map_err(|e| Status::internal(format!("open /dev/kmsg: {e}")))?;
     let (sender, answer) = answers();
-    tokio::spawn(async move {
+    request::feed(sender.clone(), async move {
         if let Err(error) = send_kernel_log(&reader, request.follow, &sender).await {
             let _ = sender.send(Err(Status::internal(format!("read /dev/kmsg: {error}")))).await;
         }
@@ -84,7 +92,7 @@ pub(super) async fn earlier_dmesg(node: &Node, back: u32) -> Result<Response<Ans
         return Err(Status::not_found(format!("the flight recorder has {left} earlier boots, none -{back}")));
     }
     let (sender, answer) = answers();
-    tokio::spawn(async move {
+    request::feed(sender.clone(), async move {
         let Some(boot) = boots.get(index) else { return };
         for line in flight_recorder::lines(boot) {
             if sender.send(Ok(data(line.into_bytes()))).await.is_err() {
@@ -120,7 +128,7 @@ pub(super) fn events(
     let (replay, mut live) = node.events.subscribe(&past);
     let (sender, answer) = answers();
     let wanted = move |actor_id: &str| request.with_actor_id.is_empty() || request.with_actor_id == actor_id;
-    tokio::spawn(async move {
+    request::feed(sender.clone(), async move {
         // The current client throws the first message away unread.
         if sender.send(Ok(proto::Event::default())).await.is_err() {
             return;

@@ -17,6 +17,7 @@ use super::{Answers, answers};
 use crate::events;
 use crate::install;
 use crate::node::Node;
+use crate::request;
 use crate::sequencer::{self, Start, TaskFn};
 use crate::sequences::{REBOOT, STAGE_UPGRADE, UPGRADE};
 use crate::upgrade::{self, CALL_PATIENCE, Tell};
@@ -158,10 +159,10 @@ fn answer_while<T: FromWord, W: Future<Output = Result<(), String>> + Send>(
     work: impl FnOnce(Tell) -> W + Send + 'static,
 ) -> Response<Answers<T>> {
     let (sender, answer) = answers();
-    tokio::spawn(async move {
+    request::feed(sender.clone(), async move {
         let (lines, mut told) = mpsc::unbounded_channel::<String>();
         let forward = sender.clone();
-        let forwarding = tokio::spawn(async move {
+        let forwarding = request::feed(sender.clone(), async move {
             while let Some(line) = told.recv().await {
                 if forward.send(Ok(word(Word::Message(line)))).await.is_err() {
                     return;

@@ -13,6 +13,7 @@ use tokio::time::timeout;
 use tonic::{Request, Status};
 
 use super::Sender;
+use crate::request;
 
 /// The header in which apid says who asks: the client's address. apid passes none on that a client wrote itself.
 pub(crate) const CALLER: &str = "billet-caller";
@@ -91,8 +92,13 @@ impl Walk {
         work: impl FnOnce(&Reader<T>) + Send + 'static,
     ) -> Result<(), Status> {
         let reader = Reader { sender, runtime: Handle::current(), idle: self.walks.idle };
+        let last = reader.clone();
+        let work = request::carried(move || work(&reader));
         let thread = std::thread::Builder::new().name("walk".to_owned()).spawn(move || {
-            work(&reader);
+            if let Err(panicked) = work() {
+                // The client may be gone.
+                let _ = last.send(Err(panicked.into()));
+            }
             drop(self);
         });
         thread.map(drop).map_err(|e| Status::resource_exhausted(format!("start a thread: {e}")))
@@ -105,6 +111,12 @@ pub(super) struct Reader<T> {
     sender: Sender<T>,
     runtime: Handle,
     idle: Duration,
+}
+
+impl<T> Clone for Reader<T> {
+    fn clone(&self) -> Self {
+        Self { sender: self.sender.clone(), runtime: self.runtime.clone(), idle: self.idle }
+    }
 }
 
 /// The client is gone, or takes nothing.

@@ -24,6 +24,8 @@ use tokio::sync::broadcast;
 
 use history::History;
 
+use crate::request;
+
 pub use addressing::*;
 pub use binary::BinaryError;
 pub use block::*;
@@ -162,6 +164,8 @@ impl Store {
     }
 
     fn insert(&self, kind: &'static Definition, id: &str, spec: Spec) -> bool {
+        // A resource that changed and was not announced would be missed by every controller.
+        let _outside = request::outside();
         let mut items = self.items();
         let key = (kind.kind, id.to_owned());
         let old = items.resources.get(&key).cloned();
@@ -179,6 +183,7 @@ impl Store {
     /// Removes a resource. Says whether it existed.
     pub fn remove(&self, caller: &str, kind: &'static Definition, id: &str) -> Result<bool, StoreError> {
         check_writer(caller, kind, id)?;
+        let _outside = request::outside();
         let mut items = self.items();
         let Some(last) = items.resources.remove(&(kind.kind, id.to_owned())) else { return Ok(false) };
         self.announce(&mut items, ChangeKind::Destroyed, last, None);

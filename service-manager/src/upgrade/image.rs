@@ -262,8 +262,7 @@ fn check_room(here: &Here, manifest: &RootManifest) -> Result<(), Failure> {
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|error| Err(Failure::Outside(format!("the upgrade's task failed: {error}"))))
+    crate::request::blocking(work).await
 }
 
 /// What a stream says, with the registry's own error where there is one.

@@ -134,7 +134,7 @@ pub(crate) async fn check(
         let warnings = wishes.iter().map(|wish| check_wish(&node, wish, staged));
         warnings.filter_map(Result::transpose).collect()
     };
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(Refusal::Disk(error.to_string())))
+    crate::request::blocking(work).await
 }
 
 fn check_one(node: &Node, new: &Config, volume: &str, staged: bool) -> Result<(), Refusal> {

@@ -189,5 +189,5 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, String> + Send + 'static,
 ) -> Result<T, String> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(error.to_string()))
+    crate::request::blocking(work).await
 }
