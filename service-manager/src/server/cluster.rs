@@ -2,6 +2,7 @@
 //!
 //! Owns: the conditions that need no Kubernetes: every node's API answers, this node has booted, its services are up.
 //! etcd's and kubelet's are asked as soon as the node has these services.
+//! Does not: choose the nodes (`cluster_nodes`). Of a connection only whether it came about is told.
 //! Fails by: `DeadlineExceeded`, which names the condition that was not met and why.
 //! Source: spec/api-wire-facts.md §3.9.
 
@@ -14,11 +15,11 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 use tonic::{Request, Response, Status};
 
-use super::{Answers, Sender, answers};
+use super::cluster_nodes::{Nodes, host};
+use super::{Answers, Sender, answers, is_admin};
 use crate::apid::PORT;
 use crate::node::Node;
 use crate::request;
-use crate::store::{ADDRESS_STATUS, Spec};
 
 /// How long the client waits when it does not say (the CLI's default).
 const WAIT: Duration = Duration::from_secs(20 * 60);
@@ -40,9 +41,10 @@ impl ClusterService for Cluster {
         &self,
         request: Request<proto::HealthCheckRequest>,
     ) -> Result<Response<Self::HealthCheckStream>, Status> {
+        let is_admin = is_admin(&request);
         let request = request.into_inner();
         let (wait, deadline) = wait_of(request.wait_timeout)?;
-        let nodes = Nodes::new(&self.node, request.cluster_info);
+        let nodes = Nodes::new(&self.node, request.cluster_info, is_admin)?;
         let check = Check { node: self.node.clone(), nodes, deadline, wait };
         let (sender, answer) = answers();
         request::feed(sender.clone(), async move {
@@ -76,45 +78,6 @@ fn wait_of(asked: Option<prost_types::Duration>) -> Result<(Duration, Instant), 
         ))
     })?;
     Ok((wait, deadline))
-}
-
-/// Who is in the cluster.
-struct Nodes {
-    control_plane: Vec<String>,
-    workers: Vec<String>,
-}
-
-impl Nodes {
-    /// The nodes that the client names; without any, this one by its address.
-    fn new(node: &Node, info: Option<proto::ClusterInfo>) -> Self {
-        let info = info.unwrap_or_default();
-        let (control_plane, workers) = (info.control_plane_nodes, info.worker_nodes);
-        if !control_plane.is_empty() || !workers.is_empty() {
-            return Self { control_plane, workers };
-        }
-        let own = own_addresses(node).into_iter().next().unwrap_or_else(|| "127.0.0.1".to_owned());
-        match node.config() {
-            Some(config) if config.machine.machine_type.is_control_plane() => {
-                Self { control_plane: vec![own], workers }
-            }
-            _ => Self { control_plane, workers: vec![own] },
-        }
-    }
-
-    fn all(&self) -> impl Iterator<Item = &String> {
-        self.control_plane.iter().chain(&self.workers)
-    }
-}
-
-fn own_addresses(node: &Node) -> Vec<String> {
-    let all = node.store.list(&ADDRESS_STATUS);
-    let global = all.iter().filter_map(|resource| match &resource.spec {
-        Spec::AddressStatus(address) if address.scope == "global" => {
-            address.address.split('/').next().map(str::to_owned)
-        }
-        _ => None,
-    });
-    global.collect()
 }
 
 /// Something to wait for.
@@ -211,12 +174,12 @@ impl Check {
         }
     }
 
+    /// Why a node cannot be reached is for who looks at that network, not for who asks from outside.
     async fn every_api_answers(&self) -> Result<(), String> {
         for name in self.nodes.all() {
-            let host = name.trim_start_matches('[').trim_end_matches(']');
-            match timeout(DIAL, TcpStream::connect((host, PORT))).await {
+            match timeout(DIAL, TcpStream::connect((host(name), PORT))).await {
                 Ok(Ok(_)) => {}
-                Ok(Err(error)) => return Err(format!("{name}:{PORT}: {error}")),
+                Ok(Err(_)) => return Err(format!("{name}:{PORT}: not reachable")),
                 Err(_) => return Err(format!("{name}:{PORT}: no answer within {} s", DIAL.as_secs())),
             }
         }
@@ -247,7 +210,11 @@ mod tests {
             }),
         };
         let cluster = Cluster { node };
-        let mut stream = cluster.health_check(Request::new(request)).await.unwrap().into_inner();
+        let status = cluster.health_check(Request::new(request.clone())).await.err().unwrap();
+        assert_eq!(status.code(), tonic::Code::InvalidArgument, "the role of nobody: {status}");
+        let mut request = Request::new(request);
+        request.metadata_mut().insert("talos-role", "os:admin".parse().unwrap());
+        let mut stream = cluster.health_check(request).await.unwrap().into_inner();
         let mut lines = Vec::new();
         let status = loop {
             match stream.next().await.unwrap() {
@@ -258,7 +225,8 @@ mod tests {
         assert_eq!(lines[0], "discovered nodes: control plane: [\"127.255.255.254\"], worker: []");
         assert_eq!(lines[1], "waiting for apid to be ready: ...");
         assert_eq!(status.code(), tonic::Code::DeadlineExceeded);
-        assert!(status.message().contains("apid to be ready: 127.255.255.254:50000"), "{status}");
+        let text = "apid to be ready: 127.255.255.254:50000: not reachable";
+        assert!(status.message().ends_with(text), "{status}");
     }
 
     #[tokio::test]
@@ -282,12 +250,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let node = crate::server::tests_node(dir.path().canonicalize().unwrap());
         let check = Check {
-            nodes: Nodes::new(&node, None),
+            nodes: Nodes::new(&node, None, false).unwrap(),
             deadline: Instant::now(),
             wait: Duration::ZERO,
             node: node.clone(),
         };
-        assert_eq!(check.nodes.workers, ["127.0.0.1"]);
         assert!(check.met(Condition::Boot).await.is_err());
         node.checkpoint.update(|memory| memory.done.push("boot".to_owned()));
         assert_eq!(check.met(Condition::Boot).await, Ok(()));

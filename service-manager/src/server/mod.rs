@@ -14,6 +14,7 @@ mod capture;
 mod client_configuration;
 mod clocks;
 mod cluster;
+mod cluster_nodes;
 mod configuration;
 mod containers;
 mod control;

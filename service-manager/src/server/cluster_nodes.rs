@@ -1,0 +1,186 @@
+//! Which nodes a health check asks.
+//!
+//! Owns: who may be named. A node knows itself by its addresses and names, and others by its config: the endpoint's host,
+//! `certSANs`, virtual addresses, `extraHostEntries`. An administrator may name any, since a node does not learn its cluster's
+//! members yet; whoever has less would have the node look for hosts and ports of its network.
+//! Fails by: `InvalidArgument` with the first name that is not known, and how the node gets to know it.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use api::proto::cluster as proto;
+use tonic::Status;
+
+use crate::node::Node;
+use crate::store::{ADDRESS_STATUS, API_CERTIFICATE, Spec};
+
+/// Nodes of a request: more than a cluster has that one node waits for.
+const MOST_NODES: usize = 1024;
+/// Bytes of a name in the DNS (RFC 1035).
+const MOST_NAME_BYTES: usize = 253;
+
+/// Who is in the cluster.
+#[derive(Debug)]
+pub(super) struct Nodes {
+    pub(super) control_plane: Vec<String>,
+    pub(super) workers: Vec<String>,
+}
+
+impl Nodes {
+    /// The nodes that the client names, if it may; without any, this one by its address.
+    pub(super) fn new(node: &Node, info: Option<proto::ClusterInfo>, is_admin: bool) -> Result<Self, Status> {
+        let info = info.unwrap_or_default();
+        let (control_plane, workers) = (info.control_plane_nodes, info.worker_nodes);
+        if !control_plane.is_empty() || !workers.is_empty() {
+            let named = Self { control_plane, workers };
+            named.check(node, is_admin)?;
+            return Ok(named);
+        }
+        let own =
+            own_addresses(node, |scope| scope == "global").next().unwrap_or_else(|| "127.0.0.1".to_owned());
+        Ok(match node.config() {
+            Some(config) if config.machine.machine_type.is_control_plane() => {
+                Self { control_plane: vec![own], workers }
+            }
+            _ => Self { control_plane, workers: vec![own] },
+        })
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &String> {
+        self.control_plane.iter().chain(&self.workers)
+    }
+
+    fn check(&self, node: &Node, is_admin: bool) -> Result<(), Status> {
+        let count = self.all().count();
+        if count > MOST_NODES {
+            let text = format!("cluster_info names {count} nodes: {MOST_NODES} are the most of one check");
+            return Err(Status::invalid_argument(text));
+        }
+        if let Some(name) = self.all().find(|name| name.is_empty() || name.len() > MOST_NAME_BYTES) {
+            let length = name.len();
+            return Err(Status::invalid_argument(format!(
+                "cluster_info has a name of {length} bytes: a node's has 1 to {MOST_NAME_BYTES}"
+            )));
+        }
+        if is_admin {
+            return Ok(());
+        }
+        let known = known(node);
+        match self.all().find(|name| !known.contains(&normal(host(name)))) {
+            None => Ok(()),
+            Some(name) => Err(Status::invalid_argument(format!(
+                "this node does not know {name:?} as a node of its cluster: leave the nodes out, ask with the role \
+                 os:admin, or name it in the machine config (machine.network.extraHostEntries)"
+            ))),
+        }
+    }
+}
+
+/// A name without an IPv6 address' brackets.
+pub(super) fn host(name: &str) -> &str {
+    name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name)
+}
+
+/// A name as names are compared.
+fn normal(name: &str) -> String {
+    let address = name.parse::<IpAddr>().map(|address| address.to_canonical().to_string());
+    address.unwrap_or_else(|_| name.trim_end_matches('.').to_ascii_lowercase())
+}
+
+/// Names and addresses of this node, and what the config names of its cluster.
+fn known(node: &Node) -> BTreeSet<String> {
+    let mut names = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
+    names.extend(own_addresses(node, |_| true));
+    for resource in node.store.list(&API_CERTIFICATE) {
+        if let Spec::ApiCertificate(own) = &resource.spec {
+            names.extend(own.iter().cloned());
+        }
+    }
+    if let Some(config) = node.config() {
+        let (machine, cluster) = (&config.machine, &config.cluster);
+        names.extend(config::endpoint_host(&cluster.control_plane.endpoint).map(str::to_owned));
+        names.extend(machine.cert_sans.iter().cloned());
+        names.extend(cluster.api_server.iter().flat_map(|server| server.cert_sans.iter().cloned()));
+        let interfaces = machine.network.interfaces.iter();
+        let vips =
+            interfaces.flat_map(|one| one.vip.iter().chain(one.vlans.iter().flat_map(|vlan| &vlan.vip)));
+        names.extend(vips.map(|vip| vip.ip.clone()));
+        for entry in &machine.network.extra_host_entries {
+            names.extend(entry.ip.map(|ip| ip.to_string()));
+            names.extend(entry.aliases.iter().cloned());
+        }
+    }
+    names.iter().map(|name| normal(name)).collect()
+}
+
+fn own_addresses(node: &Node, is_meant: impl Fn(&str) -> bool) -> impl Iterator<Item = String> {
+    let all = node.store.list(&ADDRESS_STATUS).into_iter();
+    all.filter_map(move |resource| match &resource.spec {
+        Spec::AddressStatus(address) if is_meant(&address.scope) => {
+            address.address.split('/').next().map(str::to_owned)
+        }
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use tonic::Code;
+
+    use super::*;
+
+    fn of(control_plane: &[&str], workers: &[&str]) -> Option<proto::ClusterInfo> {
+        let all = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        Some(proto::ClusterInfo {
+            control_plane_nodes: all(control_plane),
+            worker_nodes: all(workers),
+            force_endpoint: String::new(),
+        })
+    }
+
+    #[test]
+    fn readers_name_what_the_node_knows_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = crate::server::tests_node(dir.path().canonicalize().unwrap());
+        let config = "version: v1alpha1\ncluster: {controlPlane: {endpoint: 'https://Cluster.example:6443'}}\n\
+            machine:\n  type: worker\n  token: a.b\n  certSANs: [fd00::1]\n  install: {disk: /dev/none}\n\
+            \x20 network: {extraHostEntries: [{ip: 10.0.0.7, aliases: [n7.example]}]}\n";
+        crate::configuration::put_into_force(&node, zeroize::Zeroizing::new(config.to_owned())).unwrap();
+        let own = Spec::ApiCertificate(vec!["10.0.0.1".to_owned(), "n1".to_owned()]);
+        node.store.put(API_CERTIFICATE.writer, &API_CERTIFICATE, "api", own).unwrap();
+        let check = |info, is_admin| Nodes::new(&node, info, is_admin).map(drop);
+        let known =
+            ["10.0.0.1", "n1", "cluster.example.", "[fd00::1]", "fd00:0::1", "::ffff:10.0.0.7", "N7.example"];
+        check(of(&known, &["127.0.0.1"]), false).unwrap();
+        for name in ["10.0.0.8", "10.0.0.1:22", "169.254.169.254", "example", "[fd00::2]", "n1\u{1b}[2J"] {
+            let status = check(of(&["10.0.0.1"], &["n1", name]), false).unwrap_err();
+            assert_eq!(status.code(), Code::InvalidArgument, "{name}");
+            let text = status.message();
+            assert!(
+                text.contains(&format!("{name:?}")) && text.contains("extraHostEntries"),
+                "{name}: {text}"
+            );
+            check(of(&[], &[name]), true).unwrap();
+        }
+    }
+
+    #[test]
+    fn names_have_a_length_and_a_number_for_administrators_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = crate::server::tests_node(dir.path().canonicalize().unwrap());
+        let many = vec!["127.0.0.1"; MOST_NODES];
+        Nodes::new(&node, of(&many, &[]), false).unwrap();
+        for info in [of(&many, &["127.0.0.1"]), of(&[""], &[]), of(&[], &[&"a".repeat(254)])] {
+            let status = Nodes::new(&node, info, true).unwrap_err();
+            assert_eq!(status.code(), Code::InvalidArgument, "{status:?}");
+            assert!(status.message().len() < 200, "{status:?}");
+        }
+    }
+
+    #[test]
+    fn nobody_named_is_this_node() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = crate::server::tests_node(dir.path().canonicalize().unwrap());
+        assert_eq!(Nodes::new(&node, None, false).unwrap().workers, ["127.0.0.1"]);
+    }
+}
