@@ -61,6 +61,7 @@ pub mod sequencer;
 pub mod sequences;
 pub mod server;
 pub mod services;
+mod status_text;
 pub mod store;
 pub mod system_disk;
 pub mod tasks;

@@ -12,6 +12,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Status};
 
 use super::backend::Body;
+use crate::status_text;
 
 /// Compressed flag and length.
 const PREFIX_BYTES: usize = 5;
@@ -72,12 +73,15 @@ pub(crate) fn trailers(status: &Status) -> HeaderMap {
         // A text that no header holds.
         trailers.insert("grpc-status", HeaderValue::from_static("13"));
     }
+    status_text::bound(&mut trailers);
     trailers
 }
 
 /// An answer that is only a status.
 pub(crate) fn refusal(status: &Status) -> Response<Body> {
-    status.clone().into_http::<Full<Bytes>>().map(|body| body.map_err(|never| match never {}).boxed())
+    let mut answer = status.clone().into_http::<Full<Bytes>>();
+    status_text::bound(answer.headers_mut());
+    answer.map(|body| body.map_err(|never| match never {}).boxed())
 }
 
 /// The end that feeds an answer's body.

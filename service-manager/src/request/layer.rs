@@ -1,6 +1,7 @@
 //! The scope of requests around a gRPC server's services.
 //!
-//! Owns: handlers, and the bodies of their answers, which encode messages while the client reads.
+//! Owns: handlers, and the bodies of their answers, which encode messages while the client reads; the limit of a status' text
+//! on the way out.
 //! Does not: cover connections; those are the process'.
 
 use std::future::Future;
@@ -16,6 +17,7 @@ use tonic::body::Body;
 use tower::{Layer, Service};
 
 use super::{Call, Panicked, Report, contain, of_call};
+use crate::status_text;
 
 /// Puts [`InRequest`] around the services.
 #[derive(Clone)]
@@ -59,7 +61,10 @@ where
                 Err(panicked) => Err(panicked),
             };
             match answer {
-                Ok(answer) => answer.map(|answer| answer.map(|body| in_request(call, body))),
+                Ok(answer) => answer.map(|mut answer| {
+                    status_text::bound(answer.headers_mut());
+                    answer.map(|body| in_request(call, body))
+                }),
                 Err(panicked) => Ok(Status::from(panicked).into_http()),
             }
         })
@@ -94,6 +99,12 @@ impl<B: http_body::Body<Data = Bytes, Error = Status> + Unpin> http_body::Body f
         let this = &mut *self;
         let Some(body) = this.body.as_mut() else { return Poll::Ready(None) };
         match contain(Some(&this.call), || Pin::new(body).poll_frame(context)) {
+            Ok(Poll::Ready(Some(Ok(mut frame)))) => {
+                if let Some(trailers) = frame.trailers_mut() {
+                    status_text::bound(trailers);
+                }
+                Poll::Ready(Some(Ok(frame)))
+            }
             Ok(polled) => polled,
             Err(panicked) => {
                 this.end();
