@@ -70,6 +70,11 @@ fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// When the time is over, on the clock of `now_ns`. A time that the clock does not count has no end.
+fn deadline(now_ns: u64, time: Duration) -> u64 {
+    now_ns.saturating_add(milliseconds(time).saturating_mul(1_000_000))
+}
+
 impl Pending {
     /// One line of JSON, then the config.
     fn to_text(&self) -> Zeroizing<String> {
@@ -184,7 +189,7 @@ async fn watch(node: Arc<Node>, mut pending: Pending, generation: u64) {
             let mut readiness = node.readiness.subscribe();
             let back = readiness.wait_for(|readiness| readiness.announced);
             let _ = tokio::time::timeout(API_READY_DEADLINE, back).await;
-            let deadline = clock::boottime_ns() + milliseconds(pending.timeout).saturating_mul(1_000_000);
+            let deadline = deadline(clock::boottime_ns(), pending.timeout);
             pending.deadline_ns = Some(deadline);
             if node.configuration.generation() == generation {
                 keep(&node, Some(&pending));
@@ -271,6 +276,15 @@ mod tests {
     }
 
     const TIME: Duration = Duration::from_secs(90);
+
+    /// What a request can say: the sum would begin again at zero, and the change would be taken back at once.
+    #[test]
+    fn the_longest_time_does_not_end_before_it_began() {
+        assert_eq!(deadline(7, Duration::from_millis(2)), 2_000_007);
+        for seconds in [i64::MAX.unsigned_abs(), u64::MAX, 18_446_744_073] {
+            assert!(deadline(1_000_000_000, Duration::from_secs(seconds)) > u64::MAX / 2, "{seconds}");
+        }
+    }
 
     #[test]
     fn an_unconfirmed_config_gets_three_boots_and_then_the_old_one_is_back() {
