@@ -320,6 +320,22 @@ mod tests {
         );
     }
 
+    #[tokio::test]
+    async fn a_request_at_its_extremes_is_answered() {
+        use prost::Message;
+        let trust = Trust::new(&material()).unwrap();
+        let mut answered = 0;
+        for case in crate::apid::Schema::of_the_api().cases(".securityapi.CertificateRequest", &[]) {
+            let request = CertificateRequest::decode(case.bytes.as_slice()).unwrap();
+            let mut request = Request::new(request);
+            request.metadata_mut().insert("token", "abc.def".parse().unwrap());
+            let status = trust.certificate(request).await.unwrap_err();
+            assert_eq!(status.code(), tonic::Code::InvalidArgument, "{}: {status}", case.name);
+            answered += 1;
+        }
+        assert!(answered > 20, "{answered}");
+    }
+
     #[test]
     fn names_of_others_are_not_signed() {
         let trust = Trust::new(&material()).unwrap();

@@ -4,6 +4,9 @@
 //! `machine` is `/machine.MachineService/…` on the wire, and so on.
 #![allow(missing_docs, unreachable_pub, clippy::all, clippy::pedantic)]
 
+/// Every service and message of the API, without Google's: a `google.protobuf.FileDescriptorSet`, for tests.
+pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/wire.bin"));
+
 /// Messages that every package shares.
 pub mod common {
     tonic::include_proto!("common");

@@ -216,8 +216,12 @@ mod panic_tests;
 #[cfg(test)]
 mod role_tests;
 #[cfg(test)]
+mod sweep_tests;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod wire_tests;
+#[cfg(test)]
+pub(crate) use sweep_tests::Schema;
 #[cfg(test)]
 pub(crate) use wire_tests::Raw;

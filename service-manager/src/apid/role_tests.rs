@@ -24,7 +24,7 @@ const ROLES: [&str; 8] = [
     "os:nobody",
 ];
 
-fn matrix() -> Vec<(&'static str, Vec<&'static str>)> {
+pub(super) fn matrix() -> Vec<(&'static str, Vec<&'static str>)> {
     let rows = include_str!("../../../crates/api/testdata/roles.txt").lines();
     let rows = rows.map(|row| {
         let mut words = row.split(' ');

@@ -33,6 +33,10 @@ fn leaf(organization: Option<&str>, usage: Usage) -> Leaf {
     }
 }
 
+pub(super) async fn one_node() -> Fixture {
+    fixture().await
+}
+
 async fn fixture() -> Fixture {
     let authority = Arc::new(Authority::generate("talos", Lifetime::from_now(CA_LIFETIME)).unwrap());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -159,6 +159,25 @@ async fn an_answer_that_panics_while_it_is_read_ends_with_a_status() {
     assert_eq!(said.lock().unwrap().len(), 2);
 }
 
+/// Work that a handler spawned otherwise would end machined with its panic.
+#[test]
+fn the_servers_spawn_through_the_scope_alone() {
+    let source = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files: Vec<_> = std::fs::read_dir(source.join("server")).unwrap().flatten().collect();
+    assert!(files.len() > 30, "{}", files.len());
+    files.retain(|file| !file.file_name().to_string_lossy().ends_with("tests.rs"));
+    let paths = files.iter().map(std::fs::DirEntry::path);
+    for path in paths.chain(["gather.rs", "proxy.rs"].map(|name| source.join("apid").join(name))) {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let work = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
+        for word in ["tokio::spawn(", "spawn_blocking(", "thread::spawn("] {
+            assert!(!work.contains(word), "{}: {word}", path.display());
+        }
+        let threads = work.matches("thread::Builder").count();
+        assert_eq!(threads, usize::from(path.ends_with("server/walks.rs")), "{}", path.display());
+    }
+}
+
 fn child(how: &str) -> Output {
     let program = std::env::current_exe().unwrap();
     let mut command = Command::new(program);
