@@ -112,7 +112,10 @@ fn attempt(kernel: &mut dyn Kernel, meta: &str, report: &mut UnlockReport) -> Re
 
 /// Slots whose key the TPM may unseal.
 fn tpm_slots(record: &Record) -> Vec<u8> {
-    let keys = record.keys.iter().filter(|key| matches!(key.kind, Kind::Tpm { .. }) && !key.lock_to_state);
+    let keys = record
+        .keys
+        .iter()
+        .filter(|key| matches!(key.kind, Kind::Tpm { .. }) && key.lock_to_state != Some(true));
     keys.map(|key| key.slot).collect()
 }
 

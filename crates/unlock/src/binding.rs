@@ -1,7 +1,7 @@
-//! A sealed key bound to the volume that it is for.
+//! A sealed key bound to the volume that it is for, and locked to STATE.
 //!
 //! Owns: the mark of a volume within the bytes that are sealed; the passphrase that follows from them and the volume's
-//! name; the version in the token that tells both rules apart.
+//! name; what the token says of both, and of the lock.
 //! Does not: seal or unseal.
 //! Fails by: a sentence that names the volume. A token that was changed to name another volume, or the old rule, gives a
 //! passphrase that opens nothing: the name is part of what the passphrase is derived from.
@@ -25,6 +25,9 @@ const BOUND: u64 = 2;
 /// The setting with the volume's name.
 const VOLUME: &str = "volume";
 
+/// The setting of a key that is locked to STATE.
+const LOCKED: &str = "lockToState";
+
 /// Bytes at the end of what is sealed that say for which volume. 24 random bytes are before them: servers of the
 /// protocol take 32 bytes and no more.
 const MARK_BYTES: usize = 8;
@@ -44,6 +47,11 @@ pub fn bind(settings: &mut Map<String, Value>, volume: &str) {
     settings.insert(VOLUME.to_string(), Value::from(volume));
 }
 
+/// Has a token's settings say that the salt of STATE belongs to the passphrase.
+pub fn lock(settings: &mut Map<String, Value>) {
+    settings.insert(LOCKED.to_string(), Value::Bool(true));
+}
+
 /// Puts the volume's mark into random bytes that are to be sealed.
 pub fn mark(key: &mut Secret, volume: &str) {
     let Some((random, mark)) = key.split_last_chunk_mut::<MARK_BYTES>() else { return };
@@ -56,6 +64,13 @@ impl SealedKey {
     #[must_use]
     pub fn is_bound(&self) -> bool {
         self.setting(VERSION).is_some()
+    }
+
+    /// Whether the token says that the salt of STATE belongs to the passphrase. One that another system wrote does not
+    /// say: only the config does.
+    #[must_use]
+    pub fn is_locked(&self) -> bool {
+        self.setting(LOCKED) == Some(&Value::Bool(true))
     }
 
     /// The volume that the token names, whose header may have been copied from elsewhere.

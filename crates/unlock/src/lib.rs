@@ -30,7 +30,7 @@ mod open;
 mod record;
 mod token;
 
-pub use binding::{bind, is_bound_kind, mark};
+pub use binding::{bind, is_bound_kind, lock, mark};
 pub use identity::{IdentityError, Machine};
 pub use key::{Candidate, KeyKind, Refused, static_key};
 pub use mapping::{MapError, Plan, mapping_name, modules, remove};

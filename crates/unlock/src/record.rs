@@ -46,8 +46,8 @@ pub struct RecordKey {
     pub slot: u8,
     /// Where it comes from.
     pub kind: Kind,
-    /// Whether a salt on STATE belongs to it, which no key of STATE itself can have.
-    pub lock_to_state: bool,
+    /// Whether a salt on STATE belongs to it, which no key of STATE itself can have; `None`: the config says nothing.
+    pub lock_to_state: Option<bool>,
     /// What else the record says of it.
     unknown: Map<String, Value>,
 }
@@ -108,7 +108,7 @@ impl RecordKey {
     /// A key of this kind for a slot.
     #[must_use]
     pub fn new(slot: u8, kind: Kind) -> Self {
-        Self { slot, kind, lock_to_state: false, unknown: Map::new() }
+        Self { slot, kind, lock_to_state: None, unknown: Map::new() }
     }
 }
 
@@ -199,7 +199,7 @@ impl RecordKey {
         let kind = self.kind.name();
         let refused = |why: String| vec![Err(Refused { slot: self.slot, kind: kind.clone(), why })];
         let candidate = |secret| Ok(Candidate { slot: self.slot, kind: kind.clone(), secret });
-        if self.lock_to_state {
+        if self.lock_to_state == Some(true) {
             return refused(format!("it is locked to STATE, and {label} is that"));
         }
         match &self.kind {
@@ -224,7 +224,7 @@ impl RecordKey {
         let Value::Object(mut fields) = value else { return Err(wrong("EncryptionKeys")) };
         // A slot that is left out is the first.
         let slot = u8::try_from(number(&mut fields, "KeySlot")?).map_err(|_| wrong("KeySlot"))?;
-        let lock_to_state = matches!(fields.remove("KeyLockToSTATE"), Some(Value::Bool(true)));
+        let lock_to_state = fields.remove("KeyLockToSTATE").and_then(|value| value.as_bool());
         let kind = Kind::read(&mut fields)?;
         Ok(Self { slot, kind, lock_to_state, unknown: fields })
     }
@@ -232,12 +232,10 @@ impl RecordKey {
     fn write(&self) -> Value {
         let mut fields = self.unknown.clone();
         fields.insert("KeySlot".into(), json!(self.slot));
-        for name in ["KeyStatic", "KeyNodeID", "KeyKMS", "KeyTPM", "KeyLockToSTATE"] {
+        for name in ["KeyStatic", "KeyNodeID", "KeyKMS", "KeyTPM"] {
             fields.insert(name.into(), Value::Null);
         }
-        if self.lock_to_state {
-            fields.insert("KeyLockToSTATE".into(), json!(true));
-        }
+        fields.insert("KeyLockToSTATE".into(), json!(self.lock_to_state));
         let (name, value) = match &self.kind {
             Kind::Static(passphrase) => ("KeyStatic", json!({ "KeyData": passphrase.as_str() })),
             Kind::NodeId => ("KeyNodeID", json!({})),
@@ -385,7 +383,9 @@ mod tests {
         for recipients in [vec![], vec!["age1a".into(), "age1b".into()]] {
             record.keys.push(RecordKey::new(7, Kind::Recovery { recipients }));
         }
-        record.keys.push(RecordKey { lock_to_state: true, ..RecordKey::new(8, Kind::NodeId) });
+        for lock_to_state in [Some(true), Some(false)] {
+            record.keys.push(RecordKey { lock_to_state, ..RecordKey::new(8, Kind::NodeId) });
+        }
         assert!(read(core::str::from_utf8(&record.write()).unwrap()) == record);
     }
 

@@ -21,7 +21,7 @@ use super::nodes::{Node, Variant};
 use super::{Fault, Numbers, place, table};
 use crate::Error;
 use crate::device::{BlockDevice, Memory, Part};
-use crate::encryption::{self, HEADER_BYTES, Key, KeySecret, Protection, Vault, Wanted};
+use crate::encryption::{self, HEADER_BYTES, Key, KeySecret, Protection, Seal, Vault, Wanted};
 use crate::host::Host;
 use crate::upgrade::Slot;
 use crate::volumes::{Did, Volume, provision};
@@ -125,12 +125,7 @@ impl Vault for Turning {
 }
 
 fn sealed(slot: u8, settings: &'static str, binds: bool) -> Key {
-    let secret = KeySecret::Sealed {
-        vault: Arc::new(Turning { settings, binds }),
-        salt: None,
-        volume: "STATE".to_owned(),
-        keeps_old: false,
-    };
+    let secret = KeySecret::Sealed(Seal::new(Arc::new(Turning { settings, binds }), "STATE"));
     Key { slot, kind: KeyKind::Tpm, secret, cost: COST }
 }
 
@@ -310,8 +305,8 @@ fn made(variant: Variant<'_>, keys: &[Key]) -> Result<(Node, System), Fault> {
 fn is_same(new: &Key, old: &Key) -> bool {
     match (&new.secret, &old.secret) {
         (KeySecret::Known(new), KeySecret::Known(old)) => new == old,
-        (KeySecret::Sealed { vault: new, .. }, KeySecret::Sealed { vault: old, .. }) => {
-            !new.binds() || new.settings() == old.settings()
+        (KeySecret::Sealed(new), KeySecret::Sealed(old)) => {
+            !new.vault.binds() || new.vault.settings() == old.vault.settings()
         }
         _ => false,
     }
@@ -319,10 +314,10 @@ fn is_same(new: &Key, old: &Key) -> bool {
 
 /// A key with its passphrase, as it can be had now.
 fn revealed(disk: &mut Memory, key: &Key) -> Result<Key, Fault> {
-    let KeySecret::Sealed { vault, .. } = &key.secret else { return Ok(key.clone()) };
+    let KeySecret::Sealed(seal) = &key.secret else { return Ok(key.clone()) };
     let header = luks2::read(&mut state_of(disk)?)?.header;
     let sealed = SealedKey::of(&header, key.slot).ok_or("a slot has no token")?;
-    let secret = sealed.passphrase("STATE", &vault.unseal(&sealed)?, None)?;
+    let secret = sealed.passphrase("STATE", &seal.vault.unseal(&sealed)?, None)?;
     Ok(Key { secret: KeySecret::Known(secret), ..key.clone() })
 }
 

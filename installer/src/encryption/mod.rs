@@ -3,6 +3,7 @@
 //! | part | owns |
 //! |---|---|
 //! | `vault` | keys that a server, a TPM or a person's public key seals, and their tokens |
+//! | `seal` | what a sealed key is bound to, and what its token says of that |
 //! | `race` | every key tried at once |
 //! | `synchronise` | slots and tokens in step with the config |
 //!
@@ -14,6 +15,7 @@
 //! Source: spec/machine-facts.md §3.5; LUKS2 On-Disk Format Specification.
 
 mod race;
+mod seal;
 mod synchronise;
 mod vault;
 
@@ -24,7 +26,7 @@ use ondisk::Step;
 use ondisk::luks2::{
     Chance, Cipher, Copy, Cost, Fault, Format, Header, Id, NewSlot, Refusal, Secret, SlotError, UnlockError,
 };
-use unlock::{KeyKind, Refused, Volume};
+use unlock::{KeyKind, Refused, SealedKey, Volume};
 
 use crate::Error;
 use crate::device::{BlockDevice, apply};
@@ -32,6 +34,7 @@ use crate::device::{BlockDevice, apply};
 use race::Race;
 use vault::Minted;
 
+pub use seal::{Lock, Seal};
 pub use synchronise::{Synchronised, Wanted, synchronise};
 pub use vault::{KeySecret, Vault};
 
@@ -189,7 +192,7 @@ pub fn open(
     if outcome.opened.is_none() {
         outcome.refused.extend(with_people.into_iter().flatten().map(|key| key.refused(ask_somebody(name))));
     }
-    outcome.refused.iter_mut().for_each(explain);
+    outcome.refused.iter_mut().for_each(|refused| explain(refused, &volume.header));
     let reasons = outcome.reasons();
     match outcome.opened {
         Some(unlocked) => {
@@ -206,11 +209,16 @@ fn ask_somebody(name: &str) -> String {
 }
 
 /// Whose fault it is when what was unsealed, or typed, does not open.
-fn explain(refused: &mut Refused) {
+fn explain(refused: &mut Refused, header: &Header) {
     if refused.why != SlotError::Passphrase.to_string() {
         return;
     }
     let why = match refused.kind {
+        KeyKind::Kms | KeyKind::Tpm
+            if SealedKey::of(header, refused.slot).is_some_and(|sealed| sealed.is_locked()) =>
+        {
+            "it is locked to another STATE than this one, or what was unsealed is not the slot's key"
+        }
         KeyKind::Kms | KeyKind::Tpm => "what was unsealed is not the slot's key",
         KeyKind::Recovery => "it is another volume's recovery key, or one that was replaced",
         _ => return,

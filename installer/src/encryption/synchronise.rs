@@ -128,10 +128,9 @@ fn holds(part: &mut dyn BlockDevice, opened: &Opened, key: &Key, anew: bool) -> 
     let slot = Id(key.slot);
     let (secret, sealed) = match &key.secret {
         KeySecret::Known(secret) => (secret.clone(), None),
-        KeySecret::Sealed { .. } if anew => return Ok(Holds::Other),
-        KeySecret::Sealed { .. } => {
-            let sealed = SealedKey::of(&opened.header, key.slot).filter(|sealed| sealed.kind == key.kind);
-            let Some(sealed) = sealed else { return Ok(Holds::Other) };
+        KeySecret::Sealed(_) if anew => return Ok(Holds::Other),
+        KeySecret::Sealed(_) => {
+            let Some(sealed) = key.held(&opened.header) else { return Ok(Holds::Other) };
             if sealed.settings == key.settings(Some(&sealed)) {
                 return Ok(Holds::It);
             }

@@ -4,16 +4,12 @@
 //! Does not: speak to a server or a TPM: a [`Vault`] does. Keep a key that was sealed: the next opening has it unsealed.
 //! Fails by: the vault's sentence; a vault has a deadline of its own, which that names.
 
-use std::sync::Arc;
-
 use ondisk::luks2::{Chance, Cost, Header, Secret, Token};
 use serde_json::{Map, Value};
-use unlock::{KEY_BYTES, KeyKind, Refused, SealedKey, bind, is_bound_kind, mark};
+use unlock::{KEY_BYTES, KeyKind, Refused, SealedKey, mark};
 
 use super::Key;
-
-/// The setting of a key that is locked to STATE.
-const LOCKED: &str = "lockToState";
+use super::seal::Seal;
 
 /// Who seals keys. Called from threads; blocks.
 pub trait Vault: Send + Sync {
@@ -36,16 +32,7 @@ pub enum KeySecret {
     /// The passphrase itself.
     Known(Secret),
     /// A random key in the header.
-    Sealed {
-        /// Who unseals it.
-        vault: Arc<dyn Vault>,
-        /// What is put behind it: the salt of a key that is locked to STATE.
-        salt: Option<Secret>,
-        /// The volume that a new key is bound to.
-        volume: String,
-        /// Whether a key that is bound to no volume stays so: an older system still has to open it.
-        keeps_old: bool,
-    },
+    Sealed(Seal),
 }
 
 /// A key that a slot can be made with.
@@ -73,14 +60,16 @@ pub(super) fn mint(keys: &[&Key], held: Option<&Header>, chance: Chance<'_>) -> 
         .map(|key| {
             let mut random = Secret::new(vec![0; KEY_BYTES]);
             chance(&mut random);
-            let held = held.and_then(|header| SealedKey::of(header, key.slot));
-            let settings = key.settings(held.as_ref());
-            // The old rule's key goes with it: whoever sealed that one may not give back this one.
-            let must_open = is_bound_kind(&key.kind) && held.as_ref().is_some_and(|held| !held.is_bound());
-            if let Some(volume) = key.bound_volume(held.as_ref()) {
+            let other = held.is_some_and(|header| key.is_bound_otherwise(header));
+            let held = held.and_then(|header| key.held(header));
+            if let KeySecret::Sealed(seal) = &key.secret
+                && let Some(volume) = seal.bound_volume(&key.kind, held.as_ref())
+            {
                 mark(&mut random, volume);
             }
-            Blank { key, random, settings, must_open }
+            let settings = key.settings(held.as_ref());
+            // The old key goes with it: whoever sealed that one may not give back this one.
+            Blank { key, random, settings, must_open: other }
         })
         .collect();
     std::thread::scope(|scope| {
@@ -96,18 +85,19 @@ pub(super) fn mint(keys: &[&Key], held: Option<&Header>, chance: Chance<'_>) -> 
 impl Blank<'_> {
     fn mint(self) -> Result<Minted, Refused> {
         let Key { slot, kind, secret, cost } = self.key.clone();
-        let (vault, salt, volume) = match secret {
+        let seal = match secret {
             KeySecret::Known(secret) => return Ok(Minted { slot, kind, secret, cost, token: None }),
-            KeySecret::Sealed { vault, salt, volume, .. } => (vault, salt, volume),
+            KeySecret::Sealed(seal) => seal,
         };
-        let fields = vault.seal(&self.random).map_err(|why| self.key.refused(why))?;
+        let refused = |why| self.key.refused(why);
+        let fields = seal.vault.seal(&self.random).map_err(refused)?;
         let sealed = SealedKey { kind: kind.clone(), settings: self.settings.clone(), fields };
-        if vault.binds() || self.must_open {
-            self.try_out(vault.as_ref(), &sealed).map_err(|why| self.key.refused(why))?;
+        if seal.vault.binds() || self.must_open {
+            self.try_out(seal.vault.as_ref(), &sealed).map_err(refused)?;
         }
         let token = sealed.token();
-        let secret = sealed.passphrase(&volume, &self.random, salt.as_ref());
-        let secret = secret.map_err(|why| self.key.refused(why))?;
+        let salt = seal.salt_of(&sealed).map_err(refused)?;
+        let secret = sealed.passphrase(&seal.volume, &self.random, salt).map_err(refused)?;
         Ok(Minted { slot, kind, secret, cost, token })
     }
 
@@ -129,50 +119,5 @@ impl Key {
 
     pub(super) fn refused(&self, why: String) -> Refused {
         Refused { slot: self.slot, kind: self.kind.clone(), why }
-    }
-
-    /// Whether the slot's sealed key is bound to other settings than these, or to no volume.
-    #[must_use]
-    pub fn is_bound_otherwise(&self, header: &Header) -> bool {
-        let KeySecret::Sealed { vault, .. } = &self.secret else { return false };
-        let sealed = SealedKey::of(header, self.slot).filter(|sealed| sealed.kind == self.kind);
-        sealed.is_some_and(|sealed| {
-            let is_old = self.bound_volume(Some(&sealed)).is_some() && !sealed.is_bound();
-            is_old || vault.binds() && sealed.settings != self.settings(Some(&sealed))
-        })
-    }
-
-    /// The volume that a key is to be bound to which takes the place of this one.
-    fn bound_volume(&self, held: Option<&SealedKey>) -> Option<&str> {
-        let KeySecret::Sealed { volume, keeps_old, .. } = &self.secret else { return None };
-        let is_kept = *keeps_old && !held.is_some_and(|held| held.kind == self.kind && held.is_bound());
-        (is_bound_kind(&self.kind) && !is_kept).then_some(volume)
-    }
-
-    /// What the config says of a sealed key, as its token keeps it where it takes the place of another.
-    pub(super) fn settings(&self, held: Option<&SealedKey>) -> Option<Map<String, Value>> {
-        let KeySecret::Sealed { vault, salt, .. } = &self.secret else { return None };
-        let mut settings = vault.settings();
-        if salt.is_some() {
-            settings.insert(LOCKED.to_owned(), Value::Bool(true));
-        }
-        if let Some(volume) = self.bound_volume(held) {
-            bind(&mut settings, volume);
-        }
-        Some(settings)
-    }
-
-    /// Has the slot's key unsealed: its passphrase.
-    pub(super) fn unseal(&self, sealed: Option<&SealedKey>) -> Result<Secret, String> {
-        match &self.secret {
-            KeySecret::Known(secret) => Ok(secret.clone()),
-            KeySecret::Sealed { vault, salt, volume, .. } => {
-                let sealed = sealed.filter(|sealed| sealed.kind == self.kind);
-                let sealed = sealed.ok_or("its slot has no sealed key")?;
-                sealed.check(volume)?;
-                let key = vault.unseal(sealed)?;
-                sealed.passphrase(volume, &key, salt.as_ref())
-            }
-        }
     }
 }

@@ -71,9 +71,11 @@ impl super::Vault for Vault {
 }
 
 fn sealed(slot: u8, vault: &Arc<Vault>) -> Key {
-    let secret =
-        KeySecret::Sealed { vault: vault.clone(), salt: None, volume: VOLUME.into(), keeps_old: false };
-    Key { slot, kind: KeyKind::Kms, secret, cost: CHEAP }
+    of(slot, Seal::new(vault.clone(), VOLUME))
+}
+
+fn of(slot: u8, seal: Seal) -> Key {
+    Key { slot, kind: KeyKind::Kms, secret: KeySecret::Sealed(seal), cost: CHEAP }
 }
 
 /// As a system before this one knew it, or as one on trial leaves it.
@@ -82,16 +84,22 @@ fn old(slot: u8, vault: &Arc<Vault>) -> Key {
 }
 
 fn bound_to(volume: &str, keeps_old: bool, slot: u8, vault: &Arc<Vault>) -> Key {
-    let secret = KeySecret::Sealed { vault: vault.clone(), salt: None, volume: volume.to_owned(), keeps_old };
-    Key { secret, ..sealed(slot, vault) }
+    of(slot, Seal { keeps_old, ..Seal::new(vault.clone(), volume) })
 }
 
 fn locked(slot: u8, vault: &Arc<Vault>) -> Key {
-    let salt = Some(Secret::new(b"salt of STATE".to_vec()));
-    Key {
-        secret: KeySecret::Sealed { vault: vault.clone(), salt, volume: VOLUME.into(), keeps_old: false },
-        ..sealed(slot, vault)
-    }
+    of(slot, Seal { lock: Lock::Always, ..with_salt(vault, SALT) })
+}
+
+const SALT: &str = "salt of STATE";
+
+fn with_salt(vault: &Arc<Vault>, salt: &str) -> Seal {
+    Seal { salt: Ok(Secret::new(salt.as_bytes().to_vec())), ..Seal::new(vault.clone(), VOLUME) }
+}
+
+/// Of a config that encrypts STATE and says nothing of a lock.
+fn usual(slot: u8, vault: &Arc<Vault>) -> Key {
+    of(slot, Seal { lock: Lock::Usual, ..with_salt(vault, SALT) })
 }
 
 /// Opens with the last key, whose slot stays as it is.
@@ -112,6 +120,9 @@ fn a_sealed_key_is_in_its_slots_token() {
     let opened = try_all(&mut disk, &[sealed(0, &vault)]).unwrap();
     assert_eq!((opened.unlocked.slot, opened.unlocked.kind), (0, KeyKind::Kms));
     assert!(opens(&mut disk, &locked(2, &vault)) && !opens(&mut disk, &sealed(2, &vault)));
+    // The token says whether it is locked, whatever the config says by now.
+    let unlocked = of(2, with_salt(&vault, SALT));
+    assert!(opens(&mut disk, &unlocked) && opens(&mut disk, &locked(0, &vault)));
     vault.lies.store(true, Ordering::Relaxed);
     let error = try_all(&mut disk, &[sealed(0, &vault)]).unwrap_err().to_string();
     let expected = "kms key for slot 0: what was unsealed is not the slot's key, or not of EPHEMERAL";
@@ -162,6 +173,85 @@ fn an_old_key_opens_and_is_bound_once_the_trial_has_ended() {
             assert_eq!(follow(&mut disk, &with(old(0, &vault)), &[]), Synchronised::default());
             assert_eq!(luks2::read(&mut &mut disk).unwrap().header, after);
         }
+    }
+}
+
+/// A config that says nothing of the lock, on a node that was upgraded: the slot opens, stays while the system before has
+/// to open it too, and is locked then.
+#[test]
+fn a_key_is_locked_by_default_once_the_trial_has_ended() {
+    for vault in [Vault::named("kms"), Vault::bound("7")] {
+        let on_trial = |seal| of(0, Seal { keeps_old: true, lock: Lock::Usual, ..seal });
+        for before in [sealed(0, &vault), old(0, &vault)] {
+            let mut disk = made(std::slice::from_ref(&before));
+            let header = luks2::read(&mut &mut disk).unwrap().header;
+            let trial = on_trial(with_salt(&vault, SALT));
+            assert_eq!(follow(&mut disk, std::slice::from_ref(&trial), &[]), Synchronised::default());
+            let no_salt = of(0, Seal { lock: Lock::Usual, ..Seal::new(vault.clone(), VOLUME) });
+            assert!(opens(&mut disk, &no_salt), "it is not needed");
+            assert_eq!(luks2::read(&mut &mut disk).unwrap().header, header, "on trial nothing is written");
+            // In one commit, though it is the only key and opened the volume.
+            assert_eq!(follow(&mut disk, &[usual(0, &vault)], &[]).replaced, [0]);
+            let header = luks2::read(&mut &mut disk).unwrap().header;
+            assert_eq!(settings(&mut disk)["lockToState"], true);
+            for again in [usual(0, &vault), trial, locked(0, &vault)] {
+                assert_eq!(follow(&mut disk, &[again], &[]), Synchronised::default());
+            }
+            // Without a STATE nothing is opened, and no lock is taken away.
+            vault.calls();
+            let error = try_all(&mut disk, &[no_salt]).unwrap_err().to_string();
+            assert!(error.ends_with("kms key for slot 0: there is no salt of STATE"), "{error}");
+            assert_eq!(vault.calls(), 0, "nobody is asked in vain");
+            assert_eq!(luks2::read(&mut &mut disk).unwrap().header, header);
+        }
+    }
+}
+
+/// Who deletes STATE has another one: what the vault gives opens nothing with its salt.
+#[test]
+fn a_locked_key_stays_closed_with_another_state() {
+    let vault = Vault::named("kms");
+    let mut disk = made(&[usual(0, &vault)]);
+    for lock in [Lock::Usual, Lock::Never] {
+        let thief = of(0, Seal { lock, ..with_salt(&vault, "salt of another") });
+        let error = try_all(&mut disk, &[thief]).unwrap_err().to_string();
+        assert!(error.contains("kms key for slot 0: it is locked to another STATE than this one"), "{error}");
+    }
+    assert!(opens(&mut disk, &usual(0, &vault)));
+}
+
+/// A lock is another passphrase also where the vault gives the same key for other settings.
+#[test]
+fn a_lock_that_the_config_takes_away_is_sealed_anew() {
+    for vault in [Vault::named("kms"), Vault::bound("7")] {
+        let mut disk = made(&[locked(0, &vault)]);
+        let unlocked = of(0, with_salt(&vault, SALT));
+        assert_eq!(follow(&mut disk, std::slice::from_ref(&unlocked), &[]).replaced, [0]);
+        assert!(settings(&mut disk).get("lockToState").is_none() && opens(&mut disk, &sealed(0, &vault)));
+        // A server that does not give back what it sealed takes no slot.
+        let before = luks2::read(&mut &mut disk).unwrap().header;
+        let mut opened = try_all(&mut disk, &[unlocked]).unwrap();
+        vault.lies.store(true, Ordering::Relaxed);
+        let keys = [usual(0, &vault)];
+        let wanted = Wanted { keys: &keys, ..Wanted::default() };
+        let done = synchronise(&mut disk, &mut opened, wanted, &mut chance());
+        assert_eq!(done.problems, [(0, "key slot 0: sealed, but another key was unsealed".to_owned())]);
+        assert_eq!(luks2::read(&mut &mut disk).unwrap().header, before);
+    }
+}
+
+/// Talos says nothing of a lock in its token: there the config counts.
+#[test]
+fn a_token_of_another_system_is_opened_as_the_config_says() {
+    let vault = Vault::named("kms");
+    let kept = |lock| of(0, Seal { keeps_old: true, lock, ..with_salt(&vault, SALT) });
+    for (lock, other) in [(Lock::Always, Lock::Usual), (Lock::Never, Lock::Always)] {
+        let mut disk = made(&[kept(lock)]);
+        let header = luks2::read(&mut &mut disk).unwrap().header;
+        let foreign = SealedKey { settings: None, ..SealedKey::of(&header, 0).unwrap() };
+        let change = header.with_token(Id(0), foreign.token_of(Id(0))).unwrap();
+        crate::device::apply(&mut disk, 0, &change.steps).unwrap();
+        assert!(opens(&mut disk, &kept(lock)) && !opens(&mut disk, &kept(other)));
     }
 }
 
@@ -308,7 +398,8 @@ fn every_cut_leaves_a_token_that_fits_its_slot() {
     let (bound, bound_otherwise) = (Vault::bound("7"), Vault::bound("7, 11"));
     for (start, keys) in [
         (vec![local.clone()], vec![sealed(0, &vault), local.clone()]),
-        (vec![sealed(0, &vault), local.clone()], vec![locked(0, &vault), local.clone()]),
+        (vec![sealed(0, &vault), local.clone()], vec![usual(0, &vault), local.clone()]),
+        (vec![sealed(0, &bound), local.clone()], vec![usual(0, &bound), local.clone()]),
         (vec![sealed(0, &bound), local.clone()], vec![sealed(0, &bound_otherwise), local.clone()]),
     ] {
         let mut disk = Recorder::new(made(&start));

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use config::{Config, Document};
 use installer::volumes::{EPHEMERAL, Holds};
-use unlock::{KeyKind, Kind, Record, RecordKey};
+use unlock::{KeyKind, Kind, Record, RecordKey, is_bound_kind};
 
 use super::place::{self, NoDisk};
 use super::wishes::{self, PREFIXES, Wish};
@@ -113,9 +113,11 @@ impl Change<'_> {
 /// A recovery key does not count: nobody is there who could type it.
 fn has_common_key(old: &Record, new: &Record) -> bool {
     let same = |a: &RecordKey, b: &RecordKey| {
-        // What the TPM sealed says itself to which registers: it opens, and is sealed anew in one commit of the header.
+        // What is sealed says itself to which registers, and whether it is locked to STATE: it opens, and is sealed anew in
+        // one commit of the header.
         let both_of_tpm = matches!((&a.kind, &b.kind), (Kind::Tpm { .. }, Kind::Tpm { .. }));
-        (a.slot, a.lock_to_state) == (b.slot, b.lock_to_state) && (both_of_tpm || a.kind == b.kind)
+        let is_locked = |key: &RecordKey| key.lock_to_state == Some(true) && !is_bound_kind(&key.kind.name());
+        (a.slot, is_locked(a)) == (b.slot, is_locked(b)) && (both_of_tpm || a.kind == b.kind)
     };
     let mut at_hand = old.keys.iter().filter(|key| key.kind.name() != KeyKind::Recovery);
     at_hand.any(|key| new.keys.iter().any(|other| same(key, other)))
@@ -262,6 +264,14 @@ mod tests {
         };
         assert_eq!(ephemeral(&[of_tpm(0, &[7])], &of_tpm(0, &[7, 11])), Ok(()));
         assert!(ephemeral(&[of_tpm(0, &[7])], &of_tpm(1, &[7, 11])).is_err());
+        // A sealed key is the same key with another lock; a passphrase is not.
+        let locked = |record: &Record| {
+            let mut record = record.clone();
+            record.keys[0].lock_to_state = Some(true);
+            record
+        };
+        assert_eq!(ephemeral(&[of_tpm(0, &[7])], &locked(&of_tpm(0, &[7]))), Ok(()));
+        assert!(ephemeral(&[record(&[(0, "old")])], &locked(&record(&[(0, "old")]))).is_err());
         // With a recovery key alone nothing could be changed while the node runs.
         let people = |passphrase: &str| {
             let mut record = record(&[(0, passphrase)]);

@@ -9,10 +9,11 @@ use std::fs;
 
 use config::Config;
 use config::v1alpha1::{Encryption, EncryptionKey};
+use installer::encryption::Lock;
 use installer::volumes::{EPHEMERAL, STATE};
 use ondisk::luks2::Cipher;
 use ondisk::meta::tags;
-use unlock::{IdentityError, Kind, Machine, Record, RecordKey, Refused, Secret, static_key};
+use unlock::{IdentityError, Kind, Machine, Record, RecordKey, Refused, Secret, is_bound_kind, static_key};
 use zeroize::Zeroizing;
 
 use super::key::{Origin, VolumeKey};
@@ -68,7 +69,7 @@ fn record_key(key: &EncryptionKey) -> RecordKey {
         (None, None, None, None, None) => Kind::Other("a key without a kind".to_owned()),
     };
     let mut made = RecordKey::new(key.slot, kind);
-    made.lock_to_state = key.lock_to_state == Some(true);
+    made.lock_to_state = key.lock_to_state;
     made
 }
 
@@ -78,21 +79,35 @@ pub(super) struct Own {
     pub(super) machine: Result<Machine, IdentityError>,
     /// For keys that are locked to STATE.
     pub(super) salt: Result<Secret, String>,
+    /// Whether sealed keys of other volumes than STATE are locked to it where the config does not say.
+    pub(super) locks_by_default: bool,
     /// Whether the system is on trial.
     pub(super) is_on_trial: bool,
 }
 
 impl Own {
     /// For opening or making a volume. A salt is made where a key wants the first. Blocks.
-    pub(super) fn of(node: &Node, record: &Record) -> Self {
-        let is_locked = record.keys.iter().any(|key| key.lock_to_state);
-        let salt = if is_locked { salt::of(node) } else { Ok(salt::stand_in()) };
-        Self { machine: machine(node), salt, is_on_trial: upgrade::is_on_trial(node) }
+    pub(super) fn of(node: &Node, record: &Record, volume: &str) -> Self {
+        // A plain STATE can be copied with its salt.
+        let locks_by_default = node.config().is_some_and(|config| wanted(&config, STATE).is_some());
+        let locks = |key| lock(key, volume, locks_by_default) != Lock::Never;
+        let salt = if record.keys.iter().any(locks) { salt::of(node) } else { salt::kept(node) };
+        Self { machine: machine(node), salt, locks_by_default, is_on_trial: upgrade::is_on_trial(node) }
     }
 
     /// For judging a config: its salt opens nothing.
     pub(super) fn to_judge(node: &Node) -> Self {
-        Self { machine: machine(node), salt: Ok(salt::stand_in()), is_on_trial: false }
+        let salt = Ok(salt::stand_in());
+        Self { machine: machine(node), salt, locks_by_default: false, is_on_trial: false }
+    }
+}
+
+/// Whether the salt of STATE belongs to a key of this volume.
+fn lock(key: &RecordKey, volume: &str, by_default: bool) -> Lock {
+    match key.lock_to_state {
+        Some(true) => Lock::Always,
+        None if by_default && volume != STATE && is_bound_kind(&key.kind.name()) => Lock::Usual,
+        Some(false) | None => Lock::Never,
     }
 }
 
@@ -125,20 +140,16 @@ fn keys_of(key: &RecordKey, own: &Own, volume: &str) -> Vec<Result<VolumeKey, Re
     let slot = key.slot;
     let kind = key.kind.name();
     let refused = |why: String| vec![Err(Refused { slot, kind: kind.clone(), why })];
-    let salt = match (key.lock_to_state, volume) {
-        (false, _) => None,
-        (true, STATE) => return refused(LOCKED_TO_ITSELF.to_owned()),
-        (true, _) => match &own.salt {
-            Ok(salt) => Some(salt),
-            Err(why) => return refused(why.clone()),
-        },
-    };
+    let lock = lock(key, volume, own.locks_by_default);
+    match (lock, &own.salt) {
+        (Lock::Always, _) if volume == STATE => return refused(LOCKED_TO_ITSELF.to_owned()),
+        // Of a sealed key the token says whether it takes a salt.
+        (Lock::Always, Err(why)) if !is_bound_kind(&kind) => return refused(why.clone()),
+        _ => {}
+    }
     let made = |origin| {
         let made = VolumeKey::new(slot, &kind, origin, volume).on_trial(own.is_on_trial);
-        Ok(match salt {
-            Some(salt) => made.locked(salt),
-            None => made,
-        })
+        Ok(made.locked(lock, &own.salt))
     };
     let known = |secret: Secret| made(Origin::Known(secret.to_vec()));
     let machine = || own.machine.as_ref().map_err(ToString::to_string);
@@ -231,13 +242,14 @@ mod tests {
 
     fn own() -> Own {
         let machine = Machine::new(&[], &[], Some(UUID.as_bytes()));
-        Own { machine, salt: Ok(Secret::new(b"salt".to_vec())), is_on_trial: false }
+        let salt = Ok(Secret::new(b"salt".to_vec()));
+        Own { machine, salt, locks_by_default: false, is_on_trial: false }
     }
 
     fn passphrase(key: &VolumeKey) -> String {
         match key.key(std::path::Path::new("/dev/vda5")).secret {
             KeySecret::Known(secret) => String::from_utf8(secret.to_vec()).unwrap(),
-            KeySecret::Sealed { vault, .. } => format!("sealed {}", vault.settings()["endpoint"]),
+            KeySecret::Sealed(seal) => format!("sealed {}", seal.vault.settings()["endpoint"]),
         }
     }
 
@@ -293,6 +305,7 @@ mod tests {
         let nobody = Own {
             machine: Err(IdentityError::NotPopulated),
             salt: Err("STATE is not there".to_owned()),
+            locks_by_default: false,
             is_on_trial: false,
         };
         let found = keys(&record, &nobody, EPHEMERAL);
@@ -307,6 +320,61 @@ mod tests {
         assert!(format(&record, &keys_of_all(&record, EPHEMERAL)).is_ok());
         let locked = keys_of_all(&record, STATE);
         assert!(reasons(&locked).contains("static key for slot 2: it is locked to STATE, and STATE is that"));
+    }
+
+    fn locks(keys: &[Result<VolumeKey, Refused>]) -> Vec<Option<Lock>> {
+        let lock =
+            |key: &Result<VolumeKey, Refused>| match key.as_ref().ok()?.key("/dev/vda5".as_ref()).secret {
+                KeySecret::Known(_) => None,
+                KeySecret::Sealed(seal) => Some(seal.lock),
+            };
+        keys.iter().map(lock).collect()
+    }
+
+    /// Keys that somebody seals, of every volume but STATE, and not where the config says otherwise.
+    #[test]
+    fn sealed_keys_are_locked_to_an_encrypted_state_by_default() {
+        let record = ephemeral(
+            "{tpm: {}, slot: 0}, {kms: {endpoint: 'https://kms'}, slot: 1}, {nodeID: {}, slot: 2}, {tpm: {}, slot: 3, \
+             lockToState: false}, {tpm: {}, slot: 4, lockToState: true}, {recovery: {recipients: \
+             [age1e7cahvd0e6rexnshazk8n02yrz04k74l8ugxwwfvvfnz72aufspqf4h8cd]}, slot: 5}",
+        );
+        let with =
+            |locks_by_default, volume| locks(&keys(&record, &Own { locks_by_default, ..own() }, volume));
+        let (usual, never, always) = (Some(Lock::Usual), Some(Lock::Never), Some(Lock::Always));
+        assert_eq!(with(true, EPHEMERAL), [usual, usual, None, never, always, never]);
+        assert_eq!(with(true, "u-data"), [usual, usual, None, never, always, never]);
+        assert_eq!(with(false, EPHEMERAL), [never, never, None, never, always, never]);
+        assert_eq!(
+            with(true, STATE),
+            [never, never, None, never, None, never],
+            "the last but one is refused"
+        );
+        // A slot that is not locked opens without the salt: none of them is refused for want of it.
+        let nothing = Own { salt: Err("STATE is not there".to_owned()), locks_by_default: true, ..own() };
+        assert_eq!(reasons(&keys(&record, &nothing, EPHEMERAL)), "none is configured");
+    }
+
+    #[test]
+    fn the_default_follows_from_the_config_in_force() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = crate::server::tests_node(dir.path().join("root"));
+        let (record, state) = (ephemeral("{tpm: {}}"), dir.path().join("state"));
+        fs::create_dir(&state).unwrap();
+        node.configuration.set_state(crate::configuration::State::at(&state));
+        let in_force = |section: &str| node.config.send_replace(Some(std::sync::Arc::new(config(section))));
+        in_force("");
+        let plain = Own::of(&node, &record, EPHEMERAL);
+        assert!(!plain.locks_by_default && plain.salt.is_err(), "no salt is made where nothing is locked");
+        in_force("  systemDiskEncryption: {state: {provider: luks2, keys: [{tpm: {}}]}}\n");
+        assert!(Own::of(&node, &record, STATE).salt.is_err());
+        let own = Own::of(&node, &record, EPHEMERAL);
+        assert!(own.locks_by_default && own.salt.is_ok());
+        assert_eq!(
+            Own::of(&node, &ephemeral("{nodeID: {}}"), EPHEMERAL).salt,
+            own.salt,
+            "a slot may be locked"
+        );
     }
 
     #[test]

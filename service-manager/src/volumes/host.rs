@@ -57,7 +57,7 @@ impl NodeHost {
 
     /// Has this volume encrypted from now on, with the keys that this machine has for it.
     pub(super) fn seal(&mut self, node: &Node, volume: &str, record: &Record) {
-        let keys = encryption::keys(record, &encryption::Own::of(node, record), volume);
+        let keys = encryption::keys(record, &encryption::Own::of(node, record, volume), volume);
         self.sealed = Some(Sealed { volume: volume.to_owned(), record: record.clone(), keys, made: None });
     }
 

@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use installer::encryption::{Key, KeySecret, Vault};
+use installer::encryption::{Key, KeySecret, Lock, Seal, Vault};
 use ondisk::luks2::{Argon2Cost, Cost, Secret};
 use serde::{Deserialize, Serialize};
 use unlock::{KeyKind, Refused};
@@ -30,8 +30,10 @@ pub(super) struct VolumeKey {
     pub(super) slot: u8,
     kind: String,
     origin: Origin,
-    /// Behind the bytes of a key that is locked to STATE.
-    salt: Option<Vec<u8>>,
+    /// Whether it is locked to STATE.
+    lock: Lock,
+    /// Behind the bytes of a key that is; why there is none.
+    salt: Result<Vec<u8>, String>,
     /// What a sealed key is bound to.
     volume: String,
     /// Whether one that is bound to no volume stays so.
@@ -82,7 +84,9 @@ pub(super) struct NoKey {
 
 impl Drop for VolumeKey {
     fn drop(&mut self) {
-        self.salt.zeroize();
+        if let Ok(salt) = &mut self.salt {
+            salt.zeroize();
+        }
         if let Origin::Known(secret) = &mut self.origin {
             secret.zeroize();
         }
@@ -104,7 +108,8 @@ impl VolumeKey {
             slot,
             kind: kind.to_string(),
             origin,
-            salt: None,
+            lock: Lock::Never,
+            salt: Err("there is no salt of STATE".to_owned()),
             volume: volume.to_owned(),
             keeps_old: false,
             cost: to_wire(cost),
@@ -127,25 +132,24 @@ impl VolumeKey {
         self
     }
 
-    /// The same, locked to STATE by its salt.
-    pub(super) fn locked(mut self, salt: &Secret) -> Self {
-        self.salt = Some(salt.to_vec());
+    /// The same, locked to STATE by its salt or not. The salt goes with every key: a slot may be locked that is not to be.
+    pub(super) fn locked(mut self, lock: Lock, salt: &Result<Secret, String>) -> Self {
+        self.lock = lock;
+        self.salt = salt.as_ref().map(|salt| salt.to_vec()).map_err(Clone::clone);
         self
     }
 
     /// For the process that opens, and the partition that it opens.
     pub(super) fn key(&self, device: &Path) -> Key {
         let salt = self.salt.clone().map(Secret::new);
-        let sealed = |vault: Arc<dyn Vault>, salt| KeySecret::Sealed {
-            vault,
-            salt,
-            volume: self.volume.clone(),
-            keeps_old: self.keeps_old,
+        let sealed = |vault: Arc<dyn Vault>, salt| {
+            let (volume, lock, keeps_old) = (self.volume.clone(), self.lock, self.keeps_old);
+            KeySecret::Sealed(Seal { vault, volume, lock, salt, keeps_old })
         };
         let secret = match &self.origin {
             Origin::Known(secret) => {
-                let salt: &[u8] = salt.as_ref().map_or(&[], |salt| salt);
-                KeySecret::Known(Secret::new([secret, salt].concat()))
+                let salt = salt.ok().filter(|_| self.lock == Lock::Always).unwrap_or_default();
+                KeySecret::Known(Secret::new([secret.as_slice(), salt.as_slice()].concat()))
             }
             Origin::Kms { endpoint, node } => {
                 let vault = Arc::new(KmsVault { endpoint: endpoint.clone(), node: node.clone() });

@@ -235,7 +235,7 @@ fn reseal(
     candidates: &[VolumeKey],
 ) -> Result<Done, String> {
     let _one_at_a_time = node.volumes.changing.lock().unwrap_or_else(PoisonError::into_inner);
-    let keys = encryption::keys(wanted, &encryption::Own::of(node, wanted), volume);
+    let keys = encryption::keys(wanted, &encryption::Own::of(node, wanted, volume), volume);
     let request = Request::new(Job::Synchronise, volume, partition, &keys, &wanted.options);
     let done = opening::ask(&request.with_recovery(candidates))?;
     synchronise::say(node, volume, &done);

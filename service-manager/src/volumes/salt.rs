@@ -15,14 +15,23 @@ use crate::node::Node;
 /// The file on STATE.
 const FILE: &str = "encryption-salt.yaml";
 const BYTES: usize = 32;
+const NO_STATE: &str = "it is locked to STATE, which is not there";
 
 /// The salt; one that is not there yet is made.
 pub(super) fn of(node: &Node) -> Result<Secret, String> {
-    let state = node.configuration.state().ok_or("it is locked to STATE, which is not there")?;
+    let state = node.configuration.state().ok_or(NO_STATE)?;
     match state.read(FILE)? {
         Some(text) => parse(&text).ok_or_else(|| format!("{FILE} on STATE is damaged")),
         None => made(&state),
     }
+}
+
+/// The salt, if STATE has one.
+pub(super) fn kept(node: &Node) -> Result<Secret, String> {
+    let state = node.configuration.state().ok_or(NO_STATE)?;
+    let text =
+        state.read(FILE)?.ok_or("it is locked to STATE, and this one has no salt: it is another STATE")?;
+    parse(&text).ok_or_else(|| format!("{FILE} on STATE is damaged"))
 }
 
 /// One that only stands for the real one, where a config is judged before there is a STATE.
@@ -64,9 +73,11 @@ mod tests {
     fn a_salt_is_made_once_and_kept() {
         let dir = tempfile::tempdir().unwrap();
         let node = crate::server::tests_node(dir.path().join("root"));
-        assert_eq!(of(&node).unwrap_err(), "it is locked to STATE, which is not there");
+        assert_eq!([of(&node).unwrap_err(), kept(&node).unwrap_err()], [NO_STATE, NO_STATE]);
         node.configuration.set_state(State::at(dir.path()));
+        assert!(kept(&node).unwrap_err().ends_with("it is another STATE"), "opening makes none");
         let salt = of(&node).unwrap();
+        assert_eq!(kept(&node), Ok(salt.clone()));
         assert_eq!((salt.len(), of(&node).unwrap()), (BYTES, salt));
         let kept = std::fs::read_to_string(dir.path().join(FILE)).unwrap();
         assert_eq!((kept.lines().next(), kept.lines().count()), (Some("diskSalt:"), 1 + BYTES));

@@ -74,7 +74,7 @@ fn bring_all(node: &Node) {
 
 fn bring(node: &Node, volume: &str, open: &Open, wanted: &Record) -> Result<(), String> {
     let _one_at_a_time = node.volumes.changing.lock().unwrap_or_else(PoisonError::into_inner);
-    let keys = encryption::keys(wanted, &encryption::Own::of(node, wanted), volume);
+    let keys = encryption::keys(wanted, &encryption::Own::of(node, wanted, volume), volume);
     if volume == STATE {
         let kept = record::read(node)?;
         record::keep(node, Some(wanted))?;

@@ -80,7 +80,7 @@ section! {
         recovery "recovery": Option<RecoveryKey> { newer true };
         /// LUKS2's slot, 0 to 31.
         slot "slot": u8 { example "1" };
-        /// Make the key depend on the STATE volume.
+        /// Make the key depend on the STATE volume. Without it: yes for `tpm` and `kms` keys of other volumes where STATE is encrypted.
         lock_to_state "lockToState": Option<bool> { newer true };
     }
 }
