@@ -28,20 +28,26 @@ pub const MOST_APPROVALS: usize = 4;
 pub struct Demand {
     /// Registers that have to stay as they are.
     pub fixed: Pcrs,
+    /// Registers that have to hold these values, whatever they hold now: for a start that is yet to come.
+    pub given: Values,
     /// Registers whose values are approved; none: there is no such demand.
     pub approved: Pcrs,
     /// What they may hold. Nothing: what they hold now.
     pub systems: Vec<Values>,
 }
 
-/// Seals a key to registers as they are now, and to systems that are approved.
+/// Seals a key to registers as they are now or are to be, and to systems that are approved.
 pub fn seal_to(
     tpm: &mut dyn Transport,
     key: &[u8],
     demand: &Demand,
     chance: Chance<'_>,
 ) -> Result<Sealed, Error> {
-    let values = pcr::read(tpm, demand.fixed)?;
+    let given = demand.given.keys().copied();
+    let numbers: Vec<u8> = demand.fixed.iter().chain(given).collect();
+    // Those that are given as well: the TPM has to have them.
+    let mut values = pcr::read(tpm, Pcrs::new(&numbers).ok_or(Error::Damaged)?)?;
+    values.extend(demand.given.iter().map(|(number, value)| (*number, *value)));
     let signed = if demand.approved == Pcrs::default() {
         None
     } else {

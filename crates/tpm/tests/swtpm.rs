@@ -298,7 +298,7 @@ fn a_tpm_that_goes_away_is_named() {
 #[test]
 fn who_holds_the_key_approves_what_is_yet_to_run() {
     let mut tpm = Emulator::start();
-    let demand = tpm::Demand { fixed: pcrs(&[7]), approved: pcrs(&[11]), systems: Vec::new() };
+    let demand = tpm::Demand { fixed: pcrs(&[7]), approved: pcrs(&[11]), ..tpm::Demand::default() };
     let mut sealed = tpm::seal_to(&mut tpm, KEY, &demand, &mut chance).unwrap();
     assert_eq!(open(&mut tpm, &sealed).unwrap(), KEY);
 
@@ -336,9 +336,30 @@ fn a_key_that_was_sealed_elsewhere_is_approved_for_the_systems_of_its_disk() {
     let mut tpm = Emulator::start();
     extend(&mut tpm, 11, &[1; 32]).unwrap();
     let systems = vec![Values::from([(11, [0; 32])])];
-    let demand = tpm::Demand { fixed: Pcrs::default(), approved: pcrs(&[11]), systems };
+    let demand = tpm::Demand { approved: pcrs(&[11]), systems, ..tpm::Demand::default() };
     let sealed = tpm::seal_to(&mut tpm, KEY, &demand, &mut chance).unwrap();
     assert_eq!(open(&mut tpm, &sealed), Err(Error::NotApproved(vec![11])), "what installs");
     tpm.restart();
     assert_eq!(open(&mut tpm, &sealed).unwrap(), KEY, "what was installed");
+}
+
+/// Sealed in a start whose register is not as it is to be.
+#[test]
+fn a_key_is_sealed_for_a_start_that_is_yet_to_come() {
+    let mut tpm = Emulator::start();
+    extend(&mut tpm, 15, &MEASURED).unwrap();
+    let given = Values::from([(15, [0; 32])]);
+    for fixed in [pcrs(&[7]), pcrs(&[7, 15])] {
+        let demand = tpm::Demand { fixed, given: given.clone(), ..tpm::Demand::default() };
+        let sealed = tpm::seal_to(&mut tpm, KEY, &demand, &mut chance).unwrap();
+        assert_eq!(open(&mut tpm, &sealed), Err(Error::Changed(vec![15])));
+        // The token is not secret: with the demand taken out of it the TPM keeps the key.
+        let mut without = sealed.clone();
+        without.policy.values.remove(&15);
+        assert!(open(&mut tpm, &without).unwrap_err().to_string().contains("POLICY_FAIL"));
+        tpm.restart();
+        assert_eq!(open(&mut tpm, &sealed).unwrap(), KEY);
+        extend(&mut tpm, 15, &MEASURED).unwrap();
+        assert_eq!(open(&mut tpm, &sealed), Err(Error::Changed(vec![15])), "for the rest of the start");
+    }
 }

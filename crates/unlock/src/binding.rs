@@ -22,6 +22,8 @@ use crate::{KeyKind, Secret};
 const VERSION: &str = "version";
 /// The rule with the volume's name.
 const BOUND: u64 = 2;
+/// The same, and the TPM demands that the machine config is authenticated.
+const BOUND_TO_CONFIG: u64 = 3;
 /// The setting with the volume's name.
 const VOLUME: &str = "volume";
 
@@ -41,9 +43,11 @@ pub fn is_bound_kind(kind: &KeyKind) -> bool {
     matches!(kind, KeyKind::Kms | KeyKind::Tpm)
 }
 
-/// Has a token's settings say that the key is bound to a volume.
-pub fn bind(settings: &mut Map<String, Value>, volume: &str) {
-    settings.insert(VERSION.to_string(), Value::from(BOUND));
+/// Has a token's settings say that the key is bound to a volume; and, of the TPM's, that it demands an authenticated
+/// machine config.
+pub fn bind(settings: &mut Map<String, Value>, volume: &str, demands_config: bool) {
+    let version = if demands_config { BOUND_TO_CONFIG } else { BOUND };
+    settings.insert(VERSION.to_string(), Value::from(version));
     settings.insert(VOLUME.to_string(), Value::from(volume));
 }
 
@@ -66,6 +70,12 @@ impl SealedKey {
         self.setting(VERSION).is_some()
     }
 
+    /// Whether the token says that the TPM demands an authenticated machine config. The TPM's policy is what counts.
+    #[must_use]
+    pub fn demands_config(&self) -> bool {
+        self.setting(VERSION).and_then(Value::as_u64) == Some(BOUND_TO_CONFIG)
+    }
+
     /// Whether the token says that the salt of STATE belongs to the passphrase. One that another system wrote does not
     /// say: only the config does.
     #[must_use]
@@ -86,7 +96,7 @@ impl SealedKey {
     pub fn check(&self, volume: &str) -> Result<(), String> {
         match self.setting(VERSION).map(Value::as_u64) {
             None => Ok(()),
-            Some(Some(BOUND)) => self.check_name(volume),
+            Some(Some(BOUND | BOUND_TO_CONFIG)) => self.check_name(volume),
             Some(_) => {
                 Err("its token was written by a newer system, whose rule is not known here".to_string())
             }
@@ -136,7 +146,7 @@ mod tests {
 
     fn key(volume: &str) -> (SealedKey, Secret) {
         let mut settings = Map::new();
-        bind(&mut settings, volume);
+        bind(&mut settings, volume, false);
         let mut random = Zeroizing::new(vec![7; KEY_BYTES]);
         mark(&mut random, volume);
         (SealedKey { kind: KeyKind::Tpm, settings: Some(settings), fields: Map::new() }, random)
@@ -169,6 +179,18 @@ mod tests {
         assert!(text.ends_with(b"=salt"));
     }
 
+    /// The register is the TPM's affair: what opens the slot is the same.
+    #[test]
+    fn a_key_that_demands_a_config_opens_as_one_that_does_not() {
+        let (plain, random) = key("STATE");
+        let mut settings = Map::new();
+        bind(&mut settings, "STATE", true);
+        let sealed = SealedKey { settings: Some(settings), ..plain.clone() };
+        assert!(sealed.demands_config() && sealed.is_bound() && !plain.demands_config());
+        assert_eq!(sealed.passphrase("STATE", &random, None), plain.passphrase("STATE", &random, None));
+        assert!(sealed.check("EPHEMERAL").is_err());
+    }
+
     #[test]
     fn an_old_token_opens_by_the_old_rule_and_a_newer_one_is_refused() {
         let (mut state, random) = key("STATE");
@@ -176,7 +198,7 @@ mod tests {
         assert!(!state.is_bound());
         assert_eq!(state.passphrase("u-data", &random, None).unwrap(), passphrase(&random, None));
         let mut settings = Map::new();
-        settings.insert(VERSION.to_string(), Value::from(3));
+        settings.insert(VERSION.to_string(), Value::from(4));
         state.settings = Some(settings);
         let error = state.passphrase("STATE", &random, None).unwrap_err();
         assert_eq!(error, "its token was written by a newer system, whose rule is not known here");

@@ -112,7 +112,7 @@ impl Vault for Turning {
         self.binds
     }
 
-    fn seal(&self, key: &[u8]) -> Result<Map<String, Value>, String> {
+    fn seal(&self, key: &[u8], _demands_config: bool) -> Result<Map<String, Value>, String> {
         let turned: Vec<u8> = key.iter().map(|byte| !byte).collect();
         let empty = SealedKey { kind: KeyKind::Tpm, settings: None, fields: Map::new() };
         Ok(empty.with_bytes("sealed", &turned).fields)

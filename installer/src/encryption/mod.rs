@@ -34,7 +34,7 @@ use crate::device::{BlockDevice, apply};
 use race::Race;
 use vault::Minted;
 
-pub use seal::{Lock, Seal};
+pub use seal::{Lock, Seal, bindings};
 pub use synchronise::{Synchronised, Wanted, synchronise};
 pub use vault::{KeySecret, Vault};
 

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use ondisk::luks2::{Header, Secret};
+use ondisk::luks2::{Header, Id, Secret};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use unlock::{KeyKind, SealedKey, bind, is_bound_kind, lock};
@@ -41,6 +41,9 @@ pub struct Seal {
     pub salt: Result<Secret, String>,
     /// Whether what an older system can open stays so.
     pub keeps_old: bool,
+    /// Whether a new key is for starts with an authenticated machine config; `None`: if the one is that it replaces. Only
+    /// a TPM can demand it.
+    pub demands_config: Option<bool>,
 }
 
 impl Seal {
@@ -48,7 +51,14 @@ impl Seal {
     #[must_use]
     pub fn new(vault: Arc<dyn Vault>, volume: &str) -> Self {
         let salt = Err("there is no salt of STATE".to_owned());
-        Self { vault, volume: volume.to_owned(), lock: Lock::Never, salt, keeps_old: false }
+        Self {
+            vault,
+            volume: volume.to_owned(),
+            lock: Lock::Never,
+            salt,
+            keeps_old: false,
+            demands_config: None,
+        }
     }
 
     /// The volume that a key is to be bound to which takes the place of this one.
@@ -67,6 +77,12 @@ impl Seal {
         }
     }
 
+    /// Whether a key demands an authenticated config which takes the place of this one.
+    fn demands_config(&self, held: Option<&SealedKey>) -> bool {
+        let is_held = held.is_some_and(SealedKey::demands_config);
+        self.demands_config.filter(|_| !self.keeps_old).unwrap_or(is_held)
+    }
+
     /// What the token of a key says that takes the place of this one.
     fn settings(&self, kind: &KeyKind, held: Option<&SealedKey>) -> Map<String, Value> {
         let mut settings = self.vault.settings();
@@ -74,7 +90,7 @@ impl Seal {
             lock(&mut settings);
         }
         if let Some(volume) = self.bound_volume(kind, held) {
-            bind(&mut settings, volume);
+            bind(&mut settings, volume, self.demands_config(held));
         }
         settings
     }
@@ -99,6 +115,23 @@ impl Seal {
     }
 }
 
+/// What the tokens of a header say that its sealed keys are bound to, by slot.
+#[must_use]
+pub fn bindings(header: &Header) -> Vec<(u8, String)> {
+    let of = |id: &Id| {
+        let sealed = SealedKey::of(header, id.0).filter(|sealed| is_bound_kind(&sealed.kind))?;
+        let parts = [
+            (sealed.is_bound(), "this volume"),
+            (sealed.is_locked(), "this STATE"),
+            (sealed.demands_config(), "configs from STATE or a signed image"),
+        ];
+        let parts: Vec<&str> = parts.iter().filter(|(is_so, _)| *is_so).map(|(_, what)| *what).collect();
+        let to = if parts.is_empty() { "nothing else".to_owned() } else { parts.join(", ") };
+        Some((id.0, format!("the {} key in slot {id} is bound to {to}", sealed.kind)))
+    };
+    header.metadata.keyslots.keys().filter_map(of).collect()
+}
+
 impl Key {
     /// What the slot's token says, if it is of this kind.
     pub(super) fn held(&self, header: &Header) -> Option<SealedKey> {
@@ -119,8 +152,8 @@ impl Key {
         self.held(header).is_some_and(|held| {
             let wanted = Some(seal.settings(&self.kind, Some(&held)));
             let new = SealedKey { settings: wanted, ..held.clone() };
-            (new.is_bound(), new.is_locked()) != (held.is_bound(), held.is_locked())
-                || seal.vault.binds() && new.settings != held.settings
+            let bound = |key: &SealedKey| (key.is_bound(), key.is_locked(), key.demands_config());
+            bound(&new) != bound(&held) || seal.vault.binds() && new.settings != held.settings
         })
     }
 

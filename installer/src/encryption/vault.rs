@@ -20,10 +20,16 @@ pub trait Vault: Send + Sync {
     fn binds(&self) -> bool {
         false
     }
-    /// Seals a key: the fields of its token.
-    fn seal(&self, key: &[u8]) -> Result<Map<String, Value>, String>;
+    /// Seals a key: the fields of its token. `demands_config`: for starts with an authenticated machine config, which this
+    /// one may not be.
+    fn seal(&self, key: &[u8], demands_config: bool) -> Result<Map<String, Value>, String>;
     /// Gives back the key that was sealed.
     fn unseal(&self, sealed: &SealedKey) -> Result<Secret, String>;
+    /// The same of a key that was sealed just now, to see whether it comes back. Of one that this start cannot unseal: as
+    /// much of the way as can be tried.
+    fn try_out(&self, sealed: &SealedKey, _key: &[u8]) -> Result<Secret, String> {
+        self.unseal(sealed)
+    }
 }
 
 /// What opens a slot.
@@ -90,8 +96,9 @@ impl Blank<'_> {
             KeySecret::Sealed(seal) => seal,
         };
         let refused = |why| self.key.refused(why);
-        let fields = seal.vault.seal(&self.random).map_err(refused)?;
-        let sealed = SealedKey { kind: kind.clone(), settings: self.settings.clone(), fields };
+        let mut sealed =
+            SealedKey { kind: kind.clone(), settings: self.settings.clone(), fields: Map::new() };
+        sealed.fields = seal.vault.seal(&self.random, sealed.demands_config()).map_err(refused)?;
         if seal.vault.binds() || self.must_open {
             self.try_out(seal.vault.as_ref(), &sealed).map_err(refused)?;
         }
@@ -103,7 +110,9 @@ impl Blank<'_> {
 
     /// A key that is bound to what does not hold now would take its slot away.
     fn try_out(&self, vault: &dyn Vault, sealed: &SealedKey) -> Result<(), String> {
-        let again = vault.unseal(sealed).map_err(|why| format!("sealed, but not unsealed again: {why}"))?;
+        let again = vault
+            .try_out(sealed, &self.random)
+            .map_err(|why| format!("sealed, but not unsealed again: {why}"))?;
         match again == self.random {
             true => Ok(()),
             false => Err("sealed, but another key was unsealed".to_owned()),

@@ -19,6 +19,8 @@ struct Vault {
     binds: bool,
     is_down: AtomicBool,
     lies: AtomicBool,
+    /// Whether the last key was sealed for an authenticated config.
+    demanded: AtomicBool,
     delay: Duration,
     calls: AtomicU32,
 }
@@ -56,7 +58,8 @@ impl super::Vault for Vault {
         self.binds
     }
 
-    fn seal(&self, key: &[u8]) -> Result<Map<String, Value>, String> {
+    fn seal(&self, key: &[u8], demands_config: bool) -> Result<Map<String, Value>, String> {
+        self.demanded.store(demands_config, Ordering::Relaxed);
         let empty = SealedKey { kind: KeyKind::Kms, settings: None, fields: Map::new() };
         Ok(empty.with_bytes("sealedData", &self.call(key)?).fields)
     }
@@ -255,6 +258,42 @@ fn a_token_of_another_system_is_opened_as_the_config_says() {
     }
 }
 
+/// A key of the TPM demands an authenticated config once the trial has ended, and not any more where the next start has
+/// none.
+#[test]
+fn a_key_demands_a_config_once_the_trial_has_ended() {
+    let vault = Vault::bound("7");
+    let with = |demands_config| of(0, Seal { demands_config, ..Seal::new(vault.clone(), VOLUME) });
+    let (yes, no) = (with(Some(true)), with(Some(false)));
+    for before in [sealed(0, &vault), old(0, &vault)] {
+        let mut disk = made(std::slice::from_ref(&before));
+        let header = luks2::read(&mut &mut disk).unwrap().header;
+        let trial =
+            of(0, Seal { keeps_old: true, demands_config: Some(true), ..Seal::new(vault.clone(), VOLUME) });
+        assert_eq!(follow(&mut disk, std::slice::from_ref(&trial), &[]), Synchronised::default());
+        assert_eq!(luks2::read(&mut &mut disk).unwrap().header, header, "on trial nothing is written");
+        assert_eq!(follow(&mut disk, std::slice::from_ref(&yes), &[]).replaced, [0]);
+        assert!(vault.demanded.load(Ordering::Relaxed));
+        assert_eq!(settings(&mut disk)["version"], 3);
+        let header = luks2::read(&mut &mut disk).unwrap().header;
+        assert_eq!(
+            bindings(&header),
+            [(
+                0,
+                "the kms key in slot 0 is bound to this volume, configs from STATE or a signed image"
+                    .to_owned()
+            )]
+        );
+        // The next trial, and a start of which nothing is known, leave it as it is.
+        for again in [trial, with(None), yes.clone()] {
+            assert_eq!(follow(&mut disk, &[again], &[]), Synchronised::default());
+        }
+        assert_eq!(follow(&mut disk, std::slice::from_ref(&no), &[]).replaced, [0]);
+        assert!(!vault.demanded.load(Ordering::Relaxed));
+        assert_eq!(settings(&mut disk)["version"], 2);
+    }
+}
+
 /// A server that seals and does not give back would take the only key of a volume.
 #[test]
 fn an_old_key_is_not_given_away_for_one_that_does_not_open() {
@@ -396,10 +435,12 @@ fn a_vault_that_is_down_leaves_a_slot_as_it_is() {
 fn every_cut_leaves_a_token_that_fits_its_slot() {
     let (vault, local) = (Vault::named("kms"), key(7, "local"));
     let (bound, bound_otherwise) = (Vault::bound("7"), Vault::bound("7, 11"));
+    let demanding = of(0, Seal { demands_config: Some(true), ..Seal::new(bound.clone(), VOLUME) });
     for (start, keys) in [
         (vec![local.clone()], vec![sealed(0, &vault), local.clone()]),
         (vec![sealed(0, &vault), local.clone()], vec![usual(0, &vault), local.clone()]),
         (vec![sealed(0, &bound), local.clone()], vec![usual(0, &bound), local.clone()]),
+        (vec![old(0, &bound), local.clone()], vec![demanding, local.clone()]),
         (vec![sealed(0, &bound), local.clone()], vec![sealed(0, &bound_otherwise), local.clone()]),
     ] {
         let mut disk = Recorder::new(made(&start));

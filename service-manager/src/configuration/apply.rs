@@ -15,6 +15,7 @@ use zeroize::Zeroizing;
 use super::change::{Change, diff};
 use super::pending::{self, Kind, Pending};
 use super::plan::{self, Plan, Refusal, Situation};
+use super::register::Trust;
 use super::state::{CONFIG, RETURNED, State};
 use super::{Wrong, judge, publish, text_in_force};
 use crate::events;
@@ -107,10 +108,13 @@ pub(crate) async fn apply(
         mode_details.push_str(&format!("\n{text}"));
     }
     if !request.dry_run {
-        if now.change.is_none()
-            && let Err(error) = volumes::provision_system_disk(node, Some(config.clone())).await
-        {
-            node.journal.warn(&format!("{error}; without STATE the machine config lasts until a restart"));
+        if now.change.is_none() {
+            // Nobody has a certificate of this node yet.
+            super::register::admit_soon(node, Trust::Outside, &text).await.map_err(Failure::Keep)?;
+            if let Err(error) = volumes::provision_system_disk(node, Some(config.clone())).await {
+                node.journal
+                    .warn(&format!("{error}; without STATE the machine config lasts until a restart"));
+            }
         }
         carry_out(node, plan, &now, Applied { text, config }, confirm)?;
     }

@@ -7,6 +7,7 @@
 //! | [`change`], [`plan`] | pure: what differs, what that takes, which mode does what |
 //! | [`apply`] | one change from request to answer |
 //! | [`pending`] | changes that undo themselves |
+//! | [`register`] | the TPM's register for a config from outside |
 //! | [`locked`] | pure: whether a node without one may be given one |
 //! | [`maintenance`] | what such a node shows and says |
 //!
@@ -21,6 +22,7 @@ pub mod locked;
 pub(crate) mod maintenance;
 pub(crate) mod pending;
 pub(crate) mod plan;
+pub(crate) mod register;
 pub(crate) mod source;
 mod state;
 mod volume;
@@ -57,6 +59,8 @@ pub struct Configuration {
     pub(crate) settled: watch::Sender<bool>,
     /// How the node waits for a config, if it does.
     pub(crate) maintenance: watch::Sender<Maintenance>,
+    /// What keys of the TPM depend on.
+    pub(crate) register: register::Register,
     /// Held by whoever changes the config.
     busy: tokio::sync::Mutex<()>,
     /// A config was applied that takes a restart.
@@ -72,6 +76,7 @@ impl Default for Configuration {
             disks_settled: watch::channel(false).0,
             settled: watch::channel(false).0,
             maintenance: watch::channel(Maintenance::No).0,
+            register: register::Register::default(),
             busy: tokio::sync::Mutex::new(()),
             rebooting: AtomicBool::new(false),
             pending: Mutex::new(None),
@@ -154,6 +159,10 @@ fn publish(node: &Node, text: Zeroizing<String>) -> Result<(), Wrong> {
     }
     if let Err(error) = Keep::save(Keep::CONFIG, &text, &node.init) {
         node.journal.warn(&format!("keep the machine config for a restart: {error}"));
+    }
+    if node.configuration.register.keeps(register::is_for_keeps(&text)) {
+        // Keys of the TPM demand another next start.
+        node.volumes.bring_anew();
     }
     let document = MachineDocument { text, config: parsed, documents };
     let spec = Spec::MachineConfig(Arc::new(document));

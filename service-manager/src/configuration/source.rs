@@ -19,6 +19,7 @@ use ondisk::meta::tags;
 use zeroize::Zeroizing;
 
 use super::address::{Machine, fill};
+use super::register::Trust;
 use super::state::CONFIG;
 use super::{MAX_BYTES, bundle, http, volume};
 use crate::node::Node;
@@ -53,6 +54,18 @@ pub(crate) enum Origin {
     Address(String),
     /// Several of these, the later laid over the earlier.
     Several(Vec<Origin>),
+}
+
+impl Origin {
+    /// Who may have written it. Nobody knows who wrote a command line, or answers under an address that one names.
+    pub(crate) fn trust(&self) -> Trust {
+        match self {
+            Self::State => Trust::State,
+            Self::Image(_) | Self::Bundle { .. } => Trust::Image,
+            Self::Parameter(_) | Self::Volume | Self::Address(_) => Trust::Outside,
+            Self::Several(origins) => origins.iter().map(Self::trust).max().unwrap_or(Trust::Outside),
+        }
+    }
 }
 
 impl fmt::Display for Origin {
@@ -325,6 +338,22 @@ mod tests {
             assert!(merged.text.contains(line), "{line} in {}", merged.text.as_str());
         }
         assert!(merged.origin.to_string().contains("parameter a, the kernel parameter b, the later"));
+    }
+
+    /// What the signature of the image, or of its bundle, covers is its owner's; a part from elsewhere is anybody's.
+    #[test]
+    fn a_config_is_as_trusted_as_its_least_trusted_part() {
+        let bundle = || Origin::Bundle { device: "vda".into(), entry: 1, selector: "mac".into() };
+        let image = || Origin::Image(IN_IMAGE[0]);
+        assert_eq!(Origin::State.trust(), Trust::State);
+        let outside = [Origin::Parameter("p"), Origin::Volume, Origin::Address("https://a".into())];
+        for origin in outside {
+            assert_eq!(origin.trust(), Trust::Outside, "{origin}");
+            assert_eq!(Origin::Several(vec![image(), origin, bundle()]).trust(), Trust::Outside);
+        }
+        for origin in [image(), bundle(), Origin::Several(vec![image(), bundle()])] {
+            assert_eq!(origin.trust(), Trust::Image, "{origin}");
+        }
     }
 
     #[test]

@@ -19,7 +19,7 @@ use zeroize::Zeroizing;
 
 use crate::configuration::locked::{Look, Maintenance, Memory, decide};
 use crate::configuration::source::{self, Candidate, Origin, Search};
-use crate::configuration::{self, change, pending};
+use crate::configuration::{self, change, pending, register};
 use crate::node::Node;
 use crate::sequencer::TaskFuture;
 use crate::tasks::{Stage, publish_stage};
@@ -172,7 +172,7 @@ impl Looking {
             kept = Search::Nothing;
         }
         match kept {
-            Search::Found(candidate) => match enter(node, candidate) {
+            Search::Found(candidate) => match take_kept(node, candidate).await {
                 Ok(()) => {
                     if let Some(pending) = pending {
                         pending::arm(node, pending);
@@ -241,11 +241,23 @@ impl Looking {
     }
 }
 
+/// Takes the config on STATE.
+async fn take_kept(node: &Arc<Node>, candidate: Candidate) -> Result<(), Trouble> {
+    admit(node, &candidate).await?;
+    enter(node, candidate)
+}
+
+/// Before a config does anything: the TPM hears of one that whoever holds the machine may have written.
+async fn admit(node: &Arc<Node>, candidate: &Candidate) -> Result<(), Trouble> {
+    register::admit_soon(node, candidate.origin.trust(), &candidate.text).await.map_err(Trouble::Load)
+}
+
 /// Makes STATE as the candidate wants it, if it is missing, and takes the candidate; a STATE that it opened and that has
 /// a config goes before it.
 async fn enter_from_outside(node: &Arc<Node>, candidate: Candidate) -> Result<(), Trouble> {
     let config = configuration::read(node, &candidate.text)
         .map_err(|error| Trouble::Invalid(format!("from {}: {error}", candidate.origin)))?;
+    admit(node, &candidate).await?;
     if let Err(error) = volumes::provision_system_disk(node, Some(Arc::new(config))).await {
         node.journal.warn(&format!("{error}; without STATE the machine config lasts until a restart"));
     }

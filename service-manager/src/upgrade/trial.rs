@@ -222,7 +222,7 @@ async fn keep_running(node: &Arc<Node>, record: Record, here: Here) -> Result<()
     }
     let record = Record { state: State::Kept, stage: String::new(), last_lines: Vec::new(), ..record };
     settle(node, record).await?;
-    node.volumes.trial_ended();
+    node.volumes.bring_anew();
     Ok(())
 }
 

@@ -16,7 +16,7 @@ use unlock::{KeyKind, SealedKey};
 
 use super::opening::{self, Job, Request};
 use super::place;
-use super::tpm::Approved;
+use super::tpm::{Approved, RESTART_FIRST};
 use crate::node::Node;
 use crate::system_disk::partition_path;
 
@@ -58,6 +58,10 @@ fn judge(volume: &str, approved: &Approved) -> Result<Vec<String>, String> {
     if lines.is_empty() || approved.has_others || !approved.slots.is_empty() {
         return Ok(lines);
     }
+    // The start after this one has the key.
+    if approved.failed.iter().all(|(_, why)| why.ends_with(RESTART_FIRST)) {
+        return Err(format!("{}, then upgrade", lines.join("; ")));
+    }
     Err(format!("{}; {volume} has no other key: add one, apply the config, then upgrade", lines.join("; ")))
 }
 
@@ -73,6 +77,12 @@ mod tests {
             judge("STATE", &alone).unwrap_err(),
             "STATE: the tpm key in slot 2 will not open in the new system: PCR 7 changed since the key was sealed; \
              STATE has no other key: add one, apply the config, then upgrade"
+        );
+        let failed = vec![(0, format!("it came from outside: {RESTART_FIRST}"))];
+        assert_eq!(
+            judge("STATE", &Approved { failed, ..Approved::default() }).unwrap_err(),
+            "STATE: the tpm key in slot 0 will not open in the new system: it came from outside: restart the machine first, \
+             then upgrade"
         );
         for other in [Approved { has_others: true, ..alone.clone() }, Approved { slots: vec![0], ..alone }] {
             assert_eq!(judge("STATE", &other).unwrap().len(), 1);

@@ -19,6 +19,7 @@ use zeroize::Zeroizing;
 use super::key::{Origin, VolumeKey};
 use super::opening::Job;
 use super::{salt, wishes};
+use crate::configuration::register;
 use crate::node::Node;
 use crate::upgrade;
 
@@ -83,6 +84,10 @@ pub(super) struct Own {
     pub(super) locks_by_default: bool,
     /// Whether the system is on trial.
     pub(super) is_on_trial: bool,
+    /// Whether keys of the TPM are sealed for starts with an authenticated config; `None`: as they are.
+    pub(super) demands_config: Option<bool>,
+    /// Why no key of the TPM may be used in this start.
+    pub(super) register: Result<(), String>,
 }
 
 impl Own {
@@ -92,13 +97,27 @@ impl Own {
         let locks_by_default = node.config().is_some_and(|config| wanted(&config, STATE).is_some());
         let locks = |key| lock(key, volume, locks_by_default) != Lock::Never;
         let salt = if record.keys.iter().any(locks) { salt::of(node) } else { salt::kept(node) };
-        Self { machine: machine(node), salt, locks_by_default, is_on_trial: upgrade::is_on_trial(node) }
+        let has_tpm_key = record.keys.iter().any(|key| matches!(key.kind, Kind::Tpm { .. }));
+        Self {
+            machine: machine(node),
+            salt,
+            locks_by_default,
+            is_on_trial: upgrade::is_on_trial(node),
+            demands_config: register::next_is_authenticated(node, volume),
+            register: if has_tpm_key { register::close(node) } else { Ok(()) },
+        }
     }
 
     /// For judging a config: its salt opens nothing.
     pub(super) fn to_judge(node: &Node) -> Self {
-        let salt = Ok(salt::stand_in());
-        Self { machine: machine(node), salt, locks_by_default: false, is_on_trial: false }
+        Self {
+            machine: machine(node),
+            salt: Ok(salt::stand_in()),
+            locks_by_default: false,
+            is_on_trial: false,
+            demands_config: None,
+            register: Ok(()),
+        }
     }
 }
 
@@ -175,7 +194,13 @@ fn keys_of(key: &RecordKey, own: &Own, volume: &str) -> Vec<Result<VolumeKey, Re
         }
         Kind::Tpm { check_secure_boot, pcrs } => {
             let needs_secure_boot = *check_secure_boot == Some(true);
-            vec![made(Origin::Tpm { pcrs: pcrs.clone(), needs_secure_boot })]
+            match &own.register {
+                Ok(()) => {
+                    let key = made(Origin::Tpm { pcrs: pcrs.clone(), needs_secure_boot });
+                    vec![key.map(|key| key.demanding(own.demands_config))]
+                }
+                Err(why) => refused(why.clone()),
+            }
         }
         Kind::Recovery { recipients } => {
             vec![made(Origin::Recovery { recipients: recipients.clone() })]
@@ -243,7 +268,8 @@ mod tests {
     fn own() -> Own {
         let machine = Machine::new(&[], &[], Some(UUID.as_bytes()));
         let salt = Ok(Secret::new(b"salt".to_vec()));
-        Own { machine, salt, locks_by_default: false, is_on_trial: false }
+        let (demands_config, register) = (None, Ok(()));
+        Own { machine, salt, locks_by_default: false, is_on_trial: false, demands_config, register }
     }
 
     fn passphrase(key: &VolumeKey) -> String {
@@ -305,8 +331,7 @@ mod tests {
         let nobody = Own {
             machine: Err(IdentityError::NotPopulated),
             salt: Err("STATE is not there".to_owned()),
-            locks_by_default: false,
-            is_on_trial: false,
+            ..own()
         };
         let found = keys(&record, &nobody, EPHEMERAL);
         assert_eq!(
@@ -375,6 +400,38 @@ mod tests {
             own.salt,
             "a slot may be locked"
         );
+    }
+
+    /// A register that the TPM did not extend: its keys are neither tried nor made, the others are.
+    #[test]
+    fn a_register_that_was_not_extended_refuses_keys_of_the_tpm() {
+        let record = ephemeral("{tpm: {}, slot: 0}, {nodeID: {}, slot: 1}");
+        let failed = Own { register: Err("PCR 15 could not be extended".to_owned()), ..own() };
+        let found = keys(&record, &failed, EPHEMERAL);
+        assert_eq!(reasons(&found), "tpm key for slot 0: PCR 15 could not be extended");
+        assert!(format(&record, &found).is_ok(), "by the other");
+        let alone = keys(&ephemeral("{tpm: {}}"), &failed, EPHEMERAL);
+        assert!(
+            format(&record, &alone).unwrap_err().starts_with("no key can be had: tpm key for slot 0: PCR 15")
+        );
+    }
+
+    #[test]
+    fn only_keys_of_the_tpm_demand_an_authenticated_config() {
+        let record = ephemeral("{tpm: {}, slot: 0}, {kms: {endpoint: 'https://kms'}, slot: 1}");
+        for wanted in [None, Some(false), Some(true)] {
+            let found = keys(&record, &Own { demands_config: wanted, ..own() }, EPHEMERAL);
+            let demands = |key: &Result<VolumeKey, Refused>| match key
+                .as_ref()
+                .unwrap()
+                .key("/dev/vda5".as_ref())
+                .secret
+            {
+                KeySecret::Known(_) => panic!("a sealed key"),
+                KeySecret::Sealed(seal) => seal.demands_config,
+            };
+            assert_eq!(found.iter().map(demands).collect::<Vec<_>>(), [wanted, None]);
+        }
     }
 
     #[test]

@@ -38,6 +38,8 @@ pub(super) struct VolumeKey {
     volume: String,
     /// Whether one that is bound to no volume stays so.
     keeps_old: bool,
+    /// Whether a new one of the TPM is for starts with an authenticated config; `None`: as the one that it replaces.
+    demands_config: Option<bool>,
     cost: WireCost,
 }
 
@@ -112,6 +114,7 @@ impl VolumeKey {
             salt: Err("there is no salt of STATE".to_owned()),
             volume: volume.to_owned(),
             keeps_old: false,
+            demands_config: None,
             cost: to_wire(cost),
         }
     }
@@ -132,6 +135,12 @@ impl VolumeKey {
         self
     }
 
+    /// The same, for starts with an authenticated config or for all.
+    pub(super) fn demanding(mut self, demands_config: Option<bool>) -> Self {
+        self.demands_config = demands_config;
+        self
+    }
+
     /// The same, locked to STATE by its salt or not. The salt goes with every key: a slot may be locked that is not to be.
     pub(super) fn locked(mut self, lock: Lock, salt: &Result<Secret, String>) -> Self {
         self.lock = lock;
@@ -143,8 +152,14 @@ impl VolumeKey {
     pub(super) fn key(&self, device: &Path) -> Key {
         let salt = self.salt.clone().map(Secret::new);
         let sealed = |vault: Arc<dyn Vault>, salt| {
-            let (volume, lock, keeps_old) = (self.volume.clone(), self.lock, self.keeps_old);
-            KeySecret::Sealed(Seal { vault, volume, lock, salt, keeps_old })
+            let Self { lock, keeps_old, demands_config, .. } = *self;
+            KeySecret::Sealed(Seal {
+                lock,
+                salt,
+                keeps_old,
+                demands_config,
+                ..Seal::new(vault, &self.volume)
+            })
         };
         let secret = match &self.origin {
             Origin::Known(secret) => {

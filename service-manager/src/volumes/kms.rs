@@ -47,7 +47,7 @@ impl Vault for KmsVault {
         Map::from_iter([("endpoint".to_owned(), json!(self.endpoint))])
     }
 
-    fn seal(&self, key: &[u8]) -> Result<Map<String, Value>, String> {
+    fn seal(&self, key: &[u8], _demands_config: bool) -> Result<Map<String, Value>, String> {
         let client = self.client()?;
         let sealed = run(client.seal(key))?;
         let empty = SealedKey { kind: KeyKind::Kms, settings: None, fields: Map::new() };

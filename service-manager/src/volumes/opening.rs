@@ -82,6 +82,8 @@ pub(super) struct Done {
     pub(super) removed: Vec<u8>,
     /// Slots that are not in step, with the reason.
     pub(super) failed: Vec<(u8, String)>,
+    /// What the sealed keys are bound to, by slot.
+    pub(super) bindings: Vec<(u8, String)>,
     /// What became of [`Job::Approve`].
     pub(super) approved: Option<Box<Approved>>,
 }
@@ -215,6 +217,7 @@ fn act(request: &Request, map: Map<'_>) -> Result<Done, String> {
         (done.added, done.replaced, done.removed) =
             (synchronised.added, synchronised.replaced, synchronised.removed);
     }
+    done.bindings = encryption::bindings(&opened.header);
     Ok(done)
 }
 

@@ -46,7 +46,7 @@ impl Vault for RecoveryVault {
         Map::from_iter([(RECIPIENTS.to_owned(), json!(recipients))])
     }
 
-    fn seal(&self, key: &[u8]) -> Result<Map<String, Value>, String> {
+    fn seal(&self, key: &[u8], _demands_config: bool) -> Result<Map<String, Value>, String> {
         let parse = |text: &String| text.parse::<Recipient>().map_err(|error| format!("{text}: {error}"));
         let recipients: Vec<Recipient> = self.recipients.iter().map(parse).collect::<Result<_, _>>()?;
         let mut text = RecoveryKey::new(key).ok_or("a recovery key has 32 bytes")?.text();
@@ -417,7 +417,10 @@ mod tests {
         assert_eq!(offered(&node), Ok(Vec::new()));
         assert!(!waits_for_somebody(&node, STATE));
         let nobody = RecoveryVault { recipients: vec!["age1x".into()] };
-        assert!(nobody.seal(&[1; 32]).unwrap_err().starts_with("age1x: no public key of age: "));
-        assert_eq!(RecoveryVault { recipients: vec![] }.seal(&[1; 32]).unwrap_err(), "there is no recipient");
+        assert!(nobody.seal(&[1; 32], false).unwrap_err().starts_with("age1x: no public key of age: "));
+        assert_eq!(
+            RecoveryVault { recipients: vec![] }.seal(&[1; 32], false).unwrap_err(),
+            "there is no recipient"
+        );
     }
 }

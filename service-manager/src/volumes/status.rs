@@ -112,8 +112,8 @@ impl Volumes {
         self.opened.subscribe()
     }
 
-    /// Has every volume brought in step anew: keys that had to suit the system before need not any more.
-    pub(crate) fn trial_ended(&self) {
+    /// Has every volume brought in step anew, as when keys that had to suit the system before need not any more.
+    pub(crate) fn bring_anew(&self) {
         self.inner().values_mut().for_each(|known| known.in_step = None);
         self.opened.send_modify(|count| *count += 1);
     }

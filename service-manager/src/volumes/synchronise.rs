@@ -81,6 +81,7 @@ fn bring(node: &Node, volume: &str, open: &Open, wanted: &Record) -> Result<(), 
         if kept.as_ref() == Some(wanted)
             && let Some(done) = opened_by_init(node, &open.partition, wanted, &keys)
         {
+            say(node, volume, &done);
             status::synchronised(node, volume, wanted, &done);
             return Ok(());
         }
@@ -113,7 +114,8 @@ fn opened_by_init(
     let is_it = slots.map(|slot| slot.0).eq([opened.slot])
         && (key.slot, key.kind.name().to_string()) == (opened.slot, opened.kind.clone())
         && found.stale.is_none();
-    is_it.then(|| Done { slot: opened.slot, kind: opened.kind.clone(), ..Done::default() })
+    let bindings = installer::encryption::bindings(&found.header);
+    is_it.then(|| Done { slot: opened.slot, kind: opened.kind.clone(), bindings, ..Done::default() })
 }
 
 /// Tells what was done to a header.
@@ -128,6 +130,9 @@ pub(super) fn say(node: &Node, name: &str, done: &Done) {
         for slot in slots {
             node.journal.say(&format!("{name}: the key in slot {slot} was {what}"));
         }
+    }
+    for (_, binding) in &done.bindings {
+        node.journal.say(&format!("{name}: {binding}"));
     }
     for (_, reason) in done.failed.iter().filter(|(_, reason)| !done.refused.contains(reason)) {
         node.journal.warn(&format!("{name} is not in step with the machine config: {reason}"));

@@ -21,6 +21,7 @@ use tpm::{Demand, Device, Pcrs, Sealed, Values};
 use unlock::{KeyKind, SealedKey, Secret};
 
 use super::opening::chance;
+use crate::configuration::register;
 use crate::secure_boot;
 
 /// Where the config names none: what Secure Boot measured.
@@ -47,7 +48,7 @@ impl TpmVault {
         self.pcrs.as_deref().unwrap_or(&USUAL)
     }
 
-    fn demand(&self) -> Result<Demand, String> {
+    fn demand(&self, demands_config: bool) -> Result<Demand, String> {
         let set = |is_approved: bool| {
             let wanted = self.pcrs().iter().filter(|pcr| (**pcr == measured::PCR) == is_approved);
             let numbers: Vec<u8> = wanted.copied().collect();
@@ -55,7 +56,8 @@ impl TpmVault {
         };
         let (fixed, approved) = (set(false)?, set(true)?);
         let systems = if approved == Pcrs::default() { Vec::new() } else { systems(&self.device) };
-        Ok(Demand { fixed, approved, systems })
+        let given = if demands_config { register::demanded() } else { Values::new() };
+        Ok(Demand { fixed, given, approved, systems })
     }
 }
 
@@ -75,7 +77,7 @@ impl Vault for TpmVault {
         true
     }
 
-    fn seal(&self, key: &[u8]) -> Result<Map<String, Value>, String> {
+    fn seal(&self, key: &[u8], demands_config: bool) -> Result<Map<String, Value>, String> {
         if self.needs_secure_boot && !secure_boot::is_on(Path::new("/")) {
             return Err("failed to enroll the TPM2 key, as SecureBoot is disabled (and \
                         checkSecurebootStatusOnEnroll is enabled): turn it on in the firmware"
@@ -86,14 +88,42 @@ impl Vault for TpmVault {
                 "nothing measures register 11 on a machine without UEFI: leave it out of pcrs".to_owned()
             );
         }
-        let demand = self.demand()?;
+        let demand = self.demand(demands_config)?;
         let sealed = tpm::seal_to(&mut open()?, key, &demand, &mut chance);
-        Ok(sealed.map_err(|error| error.to_string())?.to_json())
+        Ok(sealed.map_err(|error| told(&error))?.to_json())
     }
 
     fn unseal(&self, sealed: &SealedKey) -> Result<Secret, String> {
         let sealed = Sealed::from_json(&sealed.fields).map_err(|error| error.to_string())?;
-        tpm::unseal(&mut open()?, &sealed, &mut chance).map_err(|error| error.to_string())
+        tpm::unseal(&mut open()?, &sealed, &mut chance).map_err(|error| told(&error))
+    }
+
+    /// In a start with a config from outside a key for others does not come back. The same key without that demand does,
+    /// if everything else is right.
+    fn try_out(&self, sealed: &SealedKey, key: &[u8]) -> Result<Secret, String> {
+        let is_met = |tpm: &mut Device| register::is_untouched(tpm).map_err(|error| told(&error));
+        if !sealed.demands_config() || is_met(&mut open()?)? {
+            return self.unseal(sealed);
+        }
+        let demand = self.demand(false)?;
+        let without = tpm::seal_to(&mut open()?, key, &demand, &mut chance).map_err(|error| told(&error))?;
+        tpm::unseal(&mut open()?, &without, &mut chance).map_err(|error| told(&error))
+    }
+}
+
+/// Why a start with a config from outside has no use of a key that demands another one.
+const FROM_OUTSIDE: &str = "the machine config of this start came from outside (PCR 15), and the key is for starts with one \
+    from STATE or a signed image: ";
+/// What helps, where the next start has one.
+pub(super) const RESTART_FIRST: &str = "restart the machine first";
+
+/// A TPM's refusal in words.
+fn told(error: &tpm::Error) -> String {
+    match error {
+        tpm::Error::Changed(pcrs) if pcrs.as_slice() == [register::PCR] => {
+            format!("{FROM_OUTSIDE}{RESTART_FIRST}")
+        }
+        other => other.to_string(),
     }
 }
 
@@ -183,7 +213,7 @@ pub(super) fn approve(
 /// The same with this machine's TPM.
 pub(super) fn approve_here(part: &mut dyn BlockDevice, pcr_11: [u8; 32]) -> Result<Approved, String> {
     let mut ask = |sealed: &mut Sealed, values: &Values| {
-        tpm::approve(&mut open()?, sealed, values, &mut chance).map_err(|error| error.to_string())
+        tpm::approve(&mut open()?, sealed, values, &mut chance).map_err(|error| told(&error))
     };
     approve(&mut ask, part, pcr_11)
 }
@@ -200,11 +230,11 @@ mod tests {
 
     #[test]
     fn register_11_is_approved_and_the_others_are_fixed() {
-        let demand = vault(Some(&[7, 11, 14])).demand().unwrap();
+        let demand = vault(Some(&[7, 11, 14])).demand(false).unwrap();
         assert_eq!((Pcrs::new(&[7, 14]), Pcrs::new(&[11])), (Some(demand.fixed), Some(demand.approved)));
-        let demand = vault(None).demand().unwrap();
+        let demand = vault(None).demand(false).unwrap();
         assert_eq!((Pcrs::new(&[7]), Pcrs::default()), (Some(demand.fixed), demand.approved));
-        assert!(vault(Some(&[24])).demand().is_err());
+        assert!(vault(Some(&[24])).demand(false).is_err());
         let settings = json!({ "pcrs": [7, 11], "checkSecurebootStatusOnEnroll": true });
         assert_eq!(Value::Object(vault(Some(&[11, 7, 7])).settings()), settings);
         let any = TpmVault { needs_secure_boot: false, ..vault(None) };
@@ -212,9 +242,22 @@ mod tests {
     }
 
     #[test]
+    fn a_register_is_given_for_starts_with_an_authenticated_config() {
+        let given = |demands_config| vault(None).demand(demands_config).unwrap().given;
+        assert_eq!((given(true), given(false)), (Values::from([(15, [0; 32])]), Values::new()));
+        let told = |pcrs: &[u8]| super::told(&tpm::Error::Changed(pcrs.to_vec()));
+        assert_eq!(
+            told(&[15]),
+            "the machine config of this start came from outside (PCR 15), and the key is for starts with one from STATE or \
+             a signed image: restart the machine first"
+        );
+        assert_eq!(told(&[7, 15]), "PCRs 7 and 15 changed since the key was sealed");
+    }
+
+    #[test]
     fn a_key_that_wants_secure_boot_is_not_made_without() {
         if !secure_boot::is_on(Path::new("/")) {
-            let error = vault(None).seal(&[1; 32]).unwrap_err();
+            let error = vault(None).seal(&[1; 32], true).unwrap_err();
             assert!(error.starts_with("failed to enroll the TPM2 key, as SecureBoot is disabled"), "{error}");
         }
     }
