@@ -191,6 +191,32 @@ mod tests {
         assert!(sealed.check("EPHEMERAL").is_err());
     }
 
+    /// What another implementation computes: `testdata/binding.txt`.
+    #[test]
+    fn the_passphrase_is_that_of_the_vector() {
+        let get = |name: &str| {
+            let mut lines = include_str!("../testdata/binding.txt").lines();
+            lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).unwrap()
+        };
+        let random = get("random");
+        let bytes =
+            (0..random.len()).step_by(2).map(|at| u8::from_str_radix(&random[at..at + 2], 16).unwrap());
+        let mut sealed = Zeroizing::new(bytes.collect::<alloc::vec::Vec<u8>>());
+        let volume = get("volume");
+        mark(&mut sealed, volume);
+        let hex: String = sealed.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hex, get("sealed"));
+        let mut settings = Map::new();
+        bind(&mut settings, volume, true);
+        let key = SealedKey { kind: KeyKind::Tpm, settings: Some(settings), fields: Map::new() };
+        let salt = Zeroizing::new(get("salt").as_bytes().to_vec());
+        let text = |salt| key.passphrase(volume, &sealed, salt).unwrap();
+        assert_eq!(text(None).as_slice(), get("passphrase").as_bytes());
+        assert_eq!(text(Some(&salt)).as_slice(), get("locked").as_bytes());
+        let old = SealedKey { settings: None, ..key.clone() };
+        assert_eq!(old.passphrase(volume, &sealed, None).unwrap().as_slice(), get("unbound").as_bytes());
+    }
+
     #[test]
     fn an_old_token_opens_by_the_old_rule_and_a_newer_one_is_refused() {
         let (mut state, random) = key("STATE");
