@@ -84,6 +84,25 @@ pub fn begin_format(image: &Path) -> Result<()> {
     with_meta(image, |part| meta::begin_format(part, &meta::FormatIntent::new("STATE", guid)))
 }
 
+/// Takes STATE away as who has the disk in hand does: its content, and what META knows of it. The partition stays.
+pub fn delete(image: &Path) -> Result<()> {
+    let what = || format!("delete STATE of {}", image.display());
+    let disk = File::options().read(true).write(true).open(image).with_context(what)?;
+    let start = partition_offset(&disk, "STATE")?;
+    // EPHEMERAL is the partition behind it.
+    let end = partition_offset(&disk, "EPHEMERAL")?;
+    ensure!(start < end, "STATE of {} lies behind EPHEMERAL", image.display());
+    let zeros = vec![0; 1 << 20];
+    let mut at = start;
+    while at < end {
+        let count = (end - at).min(zeros.len() as u64);
+        let zeros = zeros.get(..usize::try_from(count)?).unwrap_or_default();
+        disk.write_all_at(zeros, at).with_context(what)?;
+        at += count;
+    }
+    with_meta(image, |part| meta::end_reset(part, true))
+}
+
 fn with_meta(
     image: &Path,
     change: impl FnOnce(&mut Part<'_, Disk>) -> Result<(), installer::Error>,

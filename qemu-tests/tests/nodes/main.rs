@@ -25,6 +25,7 @@ mod loader;
 mod neighbour;
 mod netboot;
 mod network_root;
+mod old_tokens;
 mod per_device;
 mod power_cut;
 mod recorder;

@@ -4,6 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use qemu_tests::credentials::Credentials;
+use qemu_tests::encrypted_state;
 use qemu_tests::installer_image::{Parts, Registry};
 use qemu_tests::node::{BOOT_LIMIT, NodeBuilder};
 use qemu_tests::{TestNode, Transport, VmBuilder};
@@ -20,7 +22,7 @@ fn section(pcrs: &str) -> String {
     format!("  systemDiskEncryption:\n    state:\n      provider: luks2\n      keys: [{key}]\n")
 }
 
-fn with_tpm(builder: NodeBuilder, state: &Path) -> NodeBuilder {
+pub(crate) fn with_tpm(builder: NodeBuilder, state: &Path) -> NodeBuilder {
     let state = PathBuf::from(state);
     builder.machine(move |vm: VmBuilder, _| Ok(vm.tpm_in(&state)))
 }
@@ -97,6 +99,59 @@ fn state_copied_over_ephemeral_stays_closed() {
     assert!(disk.bytes(ephemeral, 1 << 20) == copy[..1 << 20], "what does not open is not written to");
 }
 
+/// A thief with the machine deletes STATE and all that META knows of it, and gives a config of their own. The first start
+/// stays before EPHEMERAL since the TPM knows where that config came from; the next one, which has it on the thief's
+/// STATE, since the salt went with the owner's.
+#[test]
+fn ephemeral_stays_closed_for_another_state_and_another_config() {
+    const BINDING: &str = "EPHEMERAL: the tpm key in slot 0 is bound to this volume, this STATE, configs from STATE or a signed";
+    let disk = Disk::new(4 * GIB);
+    let own = disk.dir.path().join("tpm");
+    let builder = on(&disk, "owner-first", MACHINE).documents(&documents("[7]"));
+    let node = with_tpm(builder, &own).start().unwrap();
+    node.vm().wait_for("the machine config comes from outside: PCR 15 of the TPM says so", BOOT).unwrap();
+    node.vm().wait_for("EPHEMERAL is encrypted, opened by the tpm key in slot 0", BOOT).unwrap();
+    node.vm().wait_for(BINDING, BOOT).unwrap();
+    node.vm().wait_for(BOOTED, BOOT).unwrap();
+    node.answers(BOOT_LIMIT).unwrap();
+    shut_down(&node);
+    drop(node);
+    // What the first start sealed for the next one opens there, without a word of another config.
+    let node = with_tpm(on(&disk, "owner-again", MACHINE), &own).source("").no_config().start().unwrap();
+    node.vm().wait_for("machine config: taken from STATE", BOOT).unwrap();
+    node.vm().wait_for("EPHEMERAL is encrypted, opened by the tpm key in slot 0", BOOT).unwrap();
+    node.vm().wait_for(BOOTED, BOOT).unwrap();
+    assert!(!node.vm().console().text().contains("comes from outside"));
+    node.answers(BOOT_LIMIT).unwrap();
+    shut_down(&node);
+    drop(node);
+
+    encrypted_state::delete(&disk.path()).unwrap();
+    let ephemeral = disk.offset("EPHEMERAL").unwrap();
+    let before = disk.bytes(ephemeral, 1 << 20);
+    let header = String::from_utf8_lossy(&before[..32 << 10]).into_owned();
+    let settings = r#""billet":{"lockToState":true,"pcrs":[7],"version":3,"volume":"EPHEMERAL"}"#;
+    assert!(header.contains(settings), "{header}");
+    let thief = Credentials::generate().unwrap();
+    let closed = "failed to open encrypted device EPHEMERAL, no key matched: tpm key for slot 0: ";
+    let builder = on(&disk, "thief-first", MACHINE).credentials(thief.clone()).documents(&documents("[7]"));
+    let node = with_tpm(builder, &own).start().unwrap();
+    node.vm().wait_for("STATE is encrypted, opened by the tpm key in slot 0", BOOT).unwrap();
+    let reason = "the machine config of this start came from outside (PCR 15)";
+    node.vm().wait_for(&format!("{closed}{reason}"), BOOT).unwrap();
+    node.answers(BOOT_LIMIT).unwrap();
+    shut_down(&node);
+    drop(node);
+    let builder = on(&disk, "thief-again", MACHINE).credentials(thief).source("").no_config();
+    let node = with_tpm(builder, &own).start().unwrap();
+    node.vm().wait_for("machine config: taken from STATE", BOOT).unwrap();
+    let reason = "it is locked to another STATE than this one";
+    node.vm().wait_for(&format!("{closed}{reason}"), BOOT).unwrap();
+    node.vm().quit().unwrap();
+    drop(node);
+    assert!(disk.bytes(ephemeral, 1 << 20) == before, "what does not open is not written to");
+}
+
 /// Register 1 holds what the firmware tells of the machine: another label on its case changes it.
 #[test]
 #[ignore = "long run"]
@@ -131,7 +186,7 @@ fn a_changed_register_is_named_another_key_opens_and_other_registers_are_sealed_
     apply(&node, &format!("{text}---\n{}", documents("[7]")), "no-reboot").unwrap();
     node.vm().wait_for("STATE: the key in slot 0 was replaced", BOOT).unwrap();
     let header = String::from_utf8_lossy(&disk.bytes(state, 32 << 10)).into_owned();
-    assert!(header.contains(r#""billet":{"pcrs":[7],"version":2,"volume":"STATE"}"#), "{header}");
+    assert!(header.contains(r#""billet":{"pcrs":[7],"version":3,"volume":"STATE"}"#), "{header}");
     let wipe = ["reset", "--system-labels-to-wipe", "EPHEMERAL", "--reboot", "--wait=false"];
     node.admin().ok(&wipe).unwrap();
     node.vm().expect("EPHEMERAL on /dev/vda was empty: encrypted and formatted", RESET_LIMIT).unwrap();
@@ -160,6 +215,14 @@ fn an_upgrade_opens_what_was_sealed_to_the_system_before() {
     let node = builder.machine_section(&sections).boot().unwrap();
     node.vm().wait_for("STATE is encrypted, opened by the tpm key in slot 0", BOOT).unwrap();
     node.vm().expect("billet: boot sequence: done", BOOT).unwrap();
+    // This start took its config from outside: the key is for the next ones, and approves nothing in this one.
+    upgrade(&node, &image, &[]);
+    let line = "restart the machine first, then upgrade";
+    node.vm().expect(line, UPGRADE_LIMIT).unwrap();
+    node.admin().ok(&["reboot", "--wait=false"]).unwrap();
+    node.vm().expect("STATE on /dev/vda5 opened by the tpm key in slot 0", BOOT).unwrap();
+    node.vm().expect("billet: boot sequence: done", BOOT).unwrap();
+    node.answers(BOOT_LIMIT).unwrap();
     upgrade(&node, &image, &[]);
     node.vm().expect("billet-000002+3.efi will be tried", UPGRADE_LIMIT).unwrap();
     node.vm()

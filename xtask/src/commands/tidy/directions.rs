@@ -42,7 +42,10 @@ const ALLOWED: [(&str, &[&str]); 21] = [
     ),
     ("cli", &["api", "config", "installer", "netboot", "recovery"]),
     ("fuzz", &["api", "billetctl", "config", "ondisk", "sys"]),
-    ("qemu-tests", &["api", "config", "installer", "kms", "netroot", "oci", "ondisk", "sys"]),
+    (
+        "qemu-tests",
+        &["api", "config", "installer", "kms", "netroot", "oci", "ondisk", "sys", "tpm", "unlock"],
+    ),
     ("qemu-tests/agent", &["ondisk", "sys", "unlock"]),
     (
         "xtask",
