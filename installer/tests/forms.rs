@@ -483,6 +483,32 @@ fn skopeo_copies_both_installer_images_and_a_registry_hands_them_out() {
     }
 }
 
+/// Of every blob one byte: nothing is made of an image in which one is another, and no layer of it stays.
+#[test]
+fn an_image_with_a_changed_blob_is_refused_and_leaves_no_layer() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = source(dir.path());
+    let image = build(&source, Kind::Installer, dir.path());
+    let whole = fs::read(&image).unwrap();
+    let archive = oci::archive::Archive::open(&image).unwrap();
+    let (manifest, _) = archive.image(Architecture::Amd64.name()).unwrap();
+    for layer in &manifest.layers {
+        let mut bytes = whole.clone();
+        let name = format!("blobs/sha256/{}", layer.digest);
+        let header = bytes.windows(name.len()).position(|window| window == name.as_bytes()).unwrap();
+        // Behind the blob's header and that of the file in it.
+        bytes[header + 2 * 512] ^= 1;
+        fs::write(&image, bytes).unwrap();
+        let work = dir.path().join("work");
+        fs::create_dir(&work).unwrap();
+        let error = Source::open(&image, &work).unwrap_err();
+        let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+        assert!(cause.contains(&layer.digest.to_string()), "{name}: {error}: {cause}");
+        assert_eq!(names(&work), Vec::<String>::new(), "{name}");
+        fs::remove_dir(&work).unwrap();
+    }
+}
+
 /// Names of what is in a folder.
 fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap();

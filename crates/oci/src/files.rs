@@ -76,12 +76,15 @@ impl<'o> Files<'o> {
         self.number
     }
 
-    /// Reads what is left of the layer that the last file came from, so that its digest is compared. The next file is the
-    /// first one of the layer behind it.
-    pub fn finish_layer(&mut self) -> io::Result<()> {
-        let Some(mut layer) = self.layer.take() else { return Ok(()) };
-        while layer.next_file()?.is_some() {}
-        Ok(())
+    /// The next regular file of the layer that the last file came from. `None`: that layer was read to its end, so its
+    /// digest was compared; the next file is the first one of the layer behind it.
+    pub fn next_in_layer(&mut self) -> io::Result<Option<File>> {
+        let Some(layer) = &mut self.layer else { return Ok(None) };
+        let file = layer.next_file()?;
+        if file.is_none() {
+            self.layer = None;
+        }
+        Ok(file)
     }
 
     /// Reads everything that is left, so that every layer's digest is compared.

@@ -52,13 +52,21 @@ pub struct Behaviour {
     pub gone_after: Option<usize>,
     /// One byte of every blob is wrong.
     pub corrupt: bool,
+    /// Tokens are had elsewhere: scheme, host and port of another server, which is asked at `/token`.
+    pub realm: Option<String>,
+    /// Tokens are had without a password.
+    pub tokens_for_all: bool,
 }
 
 #[derive(Default)]
 struct State {
     manifests: BTreeMap<String, (String, Vec<u8>)>,
     blobs: BTreeMap<String, (std::path::PathBuf, u64, u64)>,
+    /// Answers that are left before one byte is another, and which byte.
+    changes: BTreeMap<String, (usize, usize)>,
     asked: Vec<String>,
+    /// What came as `Authorization`.
+    shown: Vec<String>,
 }
 
 /// A running registry; it ends with the runtime it was started on.
@@ -103,6 +111,12 @@ impl Server {
         self.state().asked.clone()
     }
 
+    /// What came as `Authorization`, oldest first.
+    #[must_use]
+    pub fn shown(&self) -> Vec<String> {
+        self.state().shown.clone()
+    }
+
     /// Serves a layout's image as `repository:tag`; returns its digest.
     pub fn serve(&self, archive: &Path, repository: &str, tag: &str) -> io::Result<ondisk::Digest> {
         let file = std::fs::File::open(archive)?;
@@ -144,6 +158,30 @@ impl Server {
         Ok(())
     }
 
+    /// What is served as `repository/manifests/target`.
+    #[must_use]
+    pub fn document(&self, key: &str) -> Option<Vec<u8>> {
+        self.state().manifests.get(key).map(|(_, document)| document.clone())
+    }
+
+    /// Changes the byte `at` of a blob (`sha256:…`) or manifest (`repository/manifests/target`) in every answer behind so many.
+    pub fn change_after(&self, what: &str, answers: usize, at: usize) {
+        self.state().changes.insert(what.to_owned(), (answers, at));
+    }
+
+    /// The byte of this answer that is to be another one.
+    fn change(&self, what: &str) -> Option<usize> {
+        let mut state = self.state();
+        let (left, at) = state.changes.get_mut(what)?;
+        match left.checked_sub(1) {
+            None => Some(*at),
+            Some(fewer) => {
+                *left = fewer;
+                None
+            }
+        }
+    }
+
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -173,16 +211,20 @@ impl Server {
         let path = request.uri().path().to_owned();
         let shown = request.uri().path_and_query().map(ToString::to_string).unwrap_or_default();
         self.state().asked.push(shown);
+        let authorization = request.headers().get(header::AUTHORIZATION);
+        self.state().shown.extend(authorization.and_then(|value| value.to_str().ok()).map(str::to_owned));
         let mut behaviour = self.behaviour();
         if behaviour.unavailable > 0 {
             behaviour.unavailable -= 1;
             return respond(StatusCode::SERVICE_UNAVAILABLE, Vec::new(), &[]);
         }
-        if let Some(refusal) = self.guard(&behaviour.guard, &path, request.headers()) {
+        if let Some(refusal) = self.guard(&behaviour, &path, request.headers()) {
             return refusal;
         }
         let Some(rest) = path.strip_prefix("/v2/") else { return not_found() };
-        if let Some((kind, manifest)) = self.state().manifests.get(rest).cloned() {
+        let found = self.state().manifests.get(rest).cloned();
+        if let Some((kind, mut manifest)) = found {
+            flip(&mut manifest, self.change(rest));
             return respond(StatusCode::OK, manifest, &[("content-type", &kind)]);
         }
         let Some((repository, digest)) = rest.split_once("/blobs/") else { return not_found() };
@@ -199,6 +241,8 @@ impl Server {
         let status = if from.is_some() { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK };
         let from = from.unwrap_or(0);
         let mut content = piece(&file, start + from, length - from)?;
+        let skipped = usize::try_from(from).unwrap_or(usize::MAX);
+        flip(&mut content, self.change(digest).and_then(|at| at.checked_sub(skipped)));
         if behaviour.corrupt
             && let Some(byte) = content.last_mut()
         {
@@ -216,7 +260,7 @@ impl Server {
     /// What somebody without the right words gets.
     fn guard(
         &self,
-        guard: &Guard,
+        behaviour: &Behaviour,
         path: &str,
         headers: &HeaderMap,
     ) -> Option<io::Result<Response<Full<Bytes>>>> {
@@ -224,20 +268,23 @@ impl Server {
             headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let pair =
             |name: &str, password: &str| format!("Basic {}", STANDARD.encode(format!("{name}:{password}")));
-        match guard {
+        match &behaviour.guard {
             Guard::Open => None,
             Guard::Basic(name, password) if shown == pair(name, password) => None,
             Guard::Basic(..) => Some(refuse("Basic realm=\"test\"")),
-            Guard::Token(name, password) if path == "/token" => Some(if shown == pair(name, password) {
-                respond(StatusCode::OK, br#"{"token":"bought"}"#.to_vec(), &[])
-            } else {
-                refuse("Basic realm=\"token\"")
-            }),
+            Guard::Token(name, password) if path == "/token" => {
+                Some(if behaviour.tokens_for_all || shown == pair(name, password) {
+                    respond(StatusCode::OK, br#"{"token":"bought"}"#.to_vec(), &[])
+                } else {
+                    refuse("Basic realm=\"token\"")
+                })
+            }
             Guard::Token(..) if shown == "Bearer bought" => None,
             Guard::Token(..) => {
                 let scheme = if self.tls.is_some() { "https" } else { "http" };
-                let address = self.address;
-                Some(refuse(&format!("Bearer realm=\"{scheme}://{address}/token\",service=\"test\"")))
+                let own = || format!("{scheme}://{}", self.address);
+                let realm = behaviour.realm.clone().unwrap_or_else(own);
+                Some(refuse(&format!("Bearer realm=\"{realm}/token\",service=\"test\"")))
             }
         }
     }
@@ -249,6 +296,12 @@ fn piece(file: &Path, start: u64, length: u64) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
     file.take(length).read_to_end(&mut content)?;
     Ok(content)
+}
+
+fn flip(content: &mut [u8], at: Option<usize>) {
+    if let Some(byte) = at.and_then(|at| content.get_mut(at)) {
+        *byte ^= 1;
+    }
 }
 
 fn offset(headers: &HeaderMap) -> Option<u64> {

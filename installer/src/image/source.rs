@@ -155,6 +155,7 @@ impl Source {
             None if part == names::KERNEL => Err(Error::NoKernel { system: name.clone() }),
             found => found.ok_or_else(|| missing(format!("billet/boot/{part}"))),
         })?;
+        let mut outputs = Vec::new();
         for layer in &manifest.layers {
             let bytes = walk.layer(&layer.file_name()).map_err(read)?;
             let to = work.join(layer.file_name());
@@ -164,10 +165,13 @@ impl Source {
                 let reason = "its length is not that of the layer".into();
                 return Err(Error::WrongLayer { path: to, reason });
             }
+            outputs.push((output, to));
+        }
+        // Every blob's digest counts, also of what is passed over; before that no layer has its name.
+        walk.finish().map_err(read)?;
+        for (output, to) in outputs {
             output.keep(&to)?;
         }
-        // Every blob's digest counts, also of what is passed over.
-        walk.finish().map_err(read)?;
         let minimum_from = label(MINIMUM_FROM_LABEL).unwrap_or_else(|| MINIMUM_FROM.to_owned());
         let brings_kernel = walk.brings_kernel();
         let system = System { manifest, boot };

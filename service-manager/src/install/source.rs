@@ -196,4 +196,32 @@ mod tests {
         let error = gone.err().map(|failure| failure.to_string()).unwrap_or_default();
         assert!(error.starts_with("machine.install.image 127.0.0.1:9/billet/installer:1: "), "{error}");
     }
+
+    /// The registry that was asked what to install answers otherwise when it is installed.
+    #[tokio::test]
+    async fn what_is_installed_is_what_was_looked_up() {
+        use crate::upgrade::image_tests::{CONTENT, NAME, node_of, served};
+        let dir = tempfile::tempdir().unwrap();
+        let (server, blobs) = served(dir.path()).await;
+        let node = node_of(dir.path(), &server);
+        for (file, digest) in blobs.iter().filter(|(file, _)| !file.contains("/layers/")) {
+            let Ok(source) = choose(&node, NAME).await else { panic!("{file}: the image is not found") };
+            assert!(matches!(source, Source::Image(_)), "{file}");
+            server.change_after(digest, 0, CONTENT);
+            let prepare = {
+                let node = node.clone();
+                move || {
+                    Prepared::new(&node, &source, &Install::default())
+                        .map(drop)
+                        .map_err(|error| error.to_string())
+                }
+            };
+            let error = tokio::task::spawn_blocking(prepare).await.unwrap().unwrap_err();
+            assert!(
+                error.contains(digest.as_str()) && error.contains("changed on the way"),
+                "{file}: {error}"
+            );
+            server.change_after(digest, usize::MAX, CONTENT);
+        }
+    }
 }

@@ -73,6 +73,8 @@ pub struct Walk<'o> {
     /// The first image layer that is not ours; `None`: there are none.
     added_from: Option<usize>,
     added: Added,
+    /// Boot parts of ours that lie in one image layer with the root manifest, which was read to its end.
+    first: BTreeMap<String, Vec<u8>>,
     /// A file that was come to and not taken yet.
     next: Option<File>,
 }
@@ -88,6 +90,13 @@ struct Added {
     foreign: Option<Architecture>,
 }
 
+impl Added {
+    /// Whether a boot part of ours does not count.
+    fn replaces(&self, name: &str) -> bool {
+        self.removed.contains(name) || self.boot.contains_key(name)
+    }
+}
+
 impl<'o> Walk<'o> {
     /// A walk that has not begun, over an image for these machines with so many layers, of which `own` are ours
     /// ([`super::own_layers`]).
@@ -98,10 +107,11 @@ impl<'o> Walk<'o> {
             Ordering::Equal => None,
             Ordering::Greater => Some(0),
         });
-        Self { files, architecture, added_from, added: Added::default(), next: None }
+        Self { files, architecture, added_from, added: Added::default(), first: BTreeMap::new(), next: None }
     }
 
-    /// The root manifest, which comes first.
+    /// The root manifest, which comes first, out of an image layer that was read to its end: its digest was compared, so
+    /// what it says is what the image's documents name.
     pub fn manifest(&mut self) -> io::Result<Vec<u8>> {
         if let Some(from) = self.added_from {
             self.files.go_to(from);
@@ -115,6 +125,7 @@ impl<'o> Walk<'o> {
         while let Some(file) = self.files.next_file()? {
             if file.path == MANIFEST_PATH {
                 let ours = self.held(&file, MAX_MANIFEST_BYTES)?;
+                self.finish_first()?;
                 return Ok(self.added.manifest.take().unwrap_or(ours));
             }
             if file.path.starts_with(BOOT_FOLDER) || file.path.starts_with(LAYER_FOLDER) {
@@ -124,12 +135,21 @@ impl<'o> Walk<'o> {
         Err(wrong(format!("has no {MANIFEST_PATH} before its other files")))
     }
 
-    /// The root manifest alone, out of an image layer that was read to its end: its digest was compared, so what it says
-    /// is what the image's documents name. Nothing else can be read behind it.
-    pub fn verified_manifest(&mut self) -> io::Result<Vec<u8>> {
-        let manifest = self.manifest()?;
-        self.files.finish_layer()?;
-        Ok(manifest)
+    /// Reads what is left of the root manifest's image layer, whose digest is compared at its end. Tools may have put boot
+    /// parts there.
+    fn finish_first(&mut self) -> io::Result<()> {
+        let mut room = MAX_BOOT_BYTES;
+        while let Some(file) = self.files.next_in_layer()? {
+            if file.path.starts_with(LAYER_FOLDER) {
+                return Err(wrong(format!("has {MANIFEST_PATH} and {} in one image layer", file.path)));
+            }
+            let Some(name) = file.path.strip_prefix(BOOT_FOLDER) else { continue };
+            let name = name.to_owned();
+            let content = self.held(&file, room)?;
+            room -= file.bytes.min(room);
+            self.first.insert(name, content);
+        }
+        Ok(())
     }
 
     /// Whether the kernel is one that was added. The layers know nothing of it.
@@ -140,8 +160,9 @@ impl<'o> Walk<'o> {
 
     /// The boot parts by name, which come next.
     pub fn boot(&mut self) -> io::Result<BTreeMap<String, Vec<u8>>> {
-        let (mut found, mut room) = (BTreeMap::new(), MAX_BOOT_BYTES);
-        let mut last_part = None;
+        let mut found = std::mem::take(&mut self.first);
+        found.retain(|name, _| !self.added.replaces(name));
+        let (mut room, mut last_part) = (MAX_BOOT_BYTES, None);
         // With nothing of ours all was held before, and the layer files may lie anywhere.
         while self.added_from != Some(0)
             && let Some(file) = self.files.next_file()?
@@ -157,7 +178,7 @@ impl<'o> Walk<'o> {
             let Some(name) = file.path.strip_prefix(BOOT_FOLDER) else { continue };
             last_part = Some(self.files.begun());
             let name = name.to_owned();
-            if self.added.removed.contains(&name) || self.added.boot.contains_key(&name) {
+            if self.added.replaces(&name) {
                 continue;
             }
             let content = self.held(&file, room)?;
@@ -352,10 +373,33 @@ mod tests {
                 None => Ok(None),
             };
             let (count, own) = (manifest.layers.len(), super::super::own_layers(&config));
-            Walk::new(Files::new(Box::new(open)), Architecture::Amd64, count, own).verified_manifest()
+            Walk::new(Files::new(Box::new(open)), Architecture::Amd64, count, own).manifest()
         };
         assert_eq!(read("{original}", "{original}").unwrap(), b"{original}");
         assert!(read("{original}", "{tampered}").is_err());
+    }
+
+    /// Boot parts beside the manifest count, and what would be read before its digest was compared is refused.
+    #[test]
+    fn the_manifests_image_layer_is_read_to_its_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut image = contents(folder.path()).image();
+        let part = image.layers.remove(1);
+        image.layers[0].extend(part);
+        image.labels.insert(LAYERS_LABEL.to_owned(), image.layers.len().to_string());
+        walk(&image, folder.path(), |walk| {
+            assert_eq!(walk.manifest().unwrap(), b"{}");
+            let boot = walk.boot().unwrap();
+            assert_eq!(boot.keys().collect::<Vec<_>>(), ["cmdline", "vmlinuz"]);
+            assert_eq!(walk.layer("one").unwrap(), 3000);
+        });
+        let first = image.layers.remove(2);
+        image.layers[0].extend(first);
+        image.labels.insert(LAYERS_LABEL.to_owned(), image.layers.len().to_string());
+        walk(&image, folder.path(), |walk| {
+            let error = walk.manifest().unwrap_err().to_string();
+            assert!(error.contains("billet/root.json and billet/layers/one in one image layer"), "{error}");
+        });
     }
 
     #[test]

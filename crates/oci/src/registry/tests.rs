@@ -192,6 +192,32 @@ async fn content_that_was_changed_is_refused() {
     assert!(client.image("amd64").await.unwrap_err().to_string().contains("it was changed on the way"));
 }
 
+/// The documents that lead to the layers, each answered otherwise than the one before it says.
+#[tokio::test]
+async fn a_document_counts_only_with_the_digest_that_led_to_it() {
+    let rig = rig(Behaviour::default()).await;
+    let archive = archive::Archive::open(&rig.folder.path().join("image.tar")).unwrap();
+    let (manifest, _) = archive.image("amd64").unwrap();
+    let text = rig.server.document("demo/app/manifests/1").unwrap();
+    let child = format!("sha256:{}", Digest::sha256(&[&text]));
+    let index = format!(
+        r#"{{"schemaVersion":2,"manifests":[{{"mediaType":"x","digest":"{child}","size":{},
+           "platform":{{"architecture":"amd64","os":"linux"}}}}]}}"#,
+        text.len()
+    );
+    rig.server.serve_document("demo/app", "1", "application/vnd.oci.image.index.v1+json", index.as_bytes());
+    assert_eq!(pull(mirrors(&[http(&rig)])).await.unwrap(), whole());
+    let config = format!("sha256:{}", manifest.config.digest);
+    for (what, named) in
+        [(format!("demo/app/manifests/{child}"), "the manifest of"), (config.clone(), &config)]
+    {
+        rig.server.change_after(&what, 0, 20);
+        let error = pull(mirrors(&[http(&rig)])).await.unwrap_err().to_string();
+        assert!(error.contains(named) && error.contains("it was changed on the way"), "{what}: {error}");
+        rig.server.change_after(&what, usize::MAX, 0);
+    }
+}
+
 #[tokio::test]
 async fn a_registry_that_is_gone_is_given_up_within_the_deadline() {
     let rig = rig(Behaviour::default()).await;
