@@ -64,6 +64,17 @@ pub enum Error {
         /// What the squashfs writer says.
         reason: String,
     },
+    /// An image that was just made holds something else than it was to.
+    #[error(
+        "/{path} of the image that was just made {reason}: what was to be packed does not read back, and nothing of it is kept; \
+             leave that entry out, or report it"
+    )]
+    ReadBack {
+        /// The first entry that differs, shortened where it is long; nothing for the image as a whole.
+        path: String,
+        /// How.
+        reason: String,
+    },
     /// A layer file is not the one that its manifest describes.
     #[error("{}: {reason}", path.display())]
     WrongLayer {

@@ -1,7 +1,7 @@
 //! Layer files: a squashfs image with its dm-verity hash tree behind it.
 //!
 //! Owns: making one from a tree, checking one against its description.
-//! Order: squash, pad to 4096, salt from the image's hash, hash tree, rename to `<root hash>.layer`.
+//! Order: squash, read back and compare, pad to 4096, salt from the image's hash, hash tree, rename to `<root hash>.layer`.
 //! Source: docs/formats/layer.md.
 
 use std::fs::File;
@@ -59,6 +59,7 @@ pub fn build(
     let draft = into.join(format!("{}.layer", spec.name));
     let mut output = Output::create(&draft)?;
     squashfs::write(tree, spec.zstd_level, SQUASHFS_BLOCK_BYTES, &mut output.file, progress)?;
+    squashfs::check(tree, &output.file, SQUASHFS_BLOCK_BYTES, progress)?;
     let data_bytes = pad(&mut output.file).map_err(Error::write(&draft))?;
     let salt = image_hash(&mut output.file).map_err(Error::read(&draft))?;
     let hashes = hash_tree(&mut output.file, salt, data_bytes, &draft, progress)?;

@@ -3,7 +3,7 @@
 /// A step of an operation, told to whoever prints it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// What is being done: `squash`, `hash`, `write`.
+    /// What is being done: `squash`, `compare`, `hash`, `write`.
     pub step: &'static str,
     /// Bytes done.
     pub done_bytes: u64,

@@ -1,6 +1,7 @@
 //! A squashfs image of a tree.
 //!
-//! Owns: the choice of format options, and reading the host's files one at a time while they are compressed.
+//! Owns: the choice of format options, and reading the host's files one at a time while they are compressed; what was written
+//! is read back by code of another author ([`check`]) before it counts.
 //! Does not: write extended attributes: its writer knows none.
 //! Source: the `backhand` crate; kernel Documentation/filesystems/squashfs.rst.
 
@@ -15,6 +16,14 @@ use backhand::{BackhandError, FilesystemCompressor, FilesystemWriter, NodeHeader
 use crate::tree::{Entry, Node, Tree};
 use crate::{Error, Progress};
 
+mod compare;
+mod metadata;
+mod reader;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use compare::check;
+
 /// Writes the image of a tree from the start of `file`; it ends at a multiple of 4096 bytes.
 pub(crate) fn write(
     tree: &Tree,
@@ -28,7 +37,7 @@ pub(crate) fn write(
     let mut writer = FilesystemWriter::default();
     writer.set_block_size(block_bytes);
     writer.set_time(0);
-    writer.set_root_mode(0o755);
+    writer.set_root_mode(compare::ROOT_MODE);
     writer.set_compressor(compressor(zstd_level).map_err(whole)?);
     for (path, entry) in tree.iter() {
         push(&mut writer, path, entry, &report).map_err(|error| squash_error(path, &error))?;

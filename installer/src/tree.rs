@@ -139,6 +139,19 @@ impl Tree {
         Ok(())
     }
 
+    /// Adds or replaces an entry, whatever an image can hold.
+    #[cfg(test)]
+    pub(crate) fn insert_unchecked(&mut self, path: &str, entry: Entry) {
+        self.imply_parents(path).unwrap_or_else(|error| panic!("{error}"));
+        self.entries.insert(path.into(), entry);
+    }
+
+    /// Removes an entry, and nothing that may lie in it.
+    #[cfg(test)]
+    pub(crate) fn remove_unchecked(&mut self, path: &str) {
+        self.entries.remove(path);
+    }
+
     fn imply_parents(&mut self, path: &str) -> Result<(), Error> {
         for (end, _) in path.match_indices('/') {
             let parent = path.get(..end).unwrap_or_default();

@@ -9,9 +9,10 @@ use std::path::Path;
 
 use common::{text, tool};
 use installer::layer::{self, Spec};
-use installer::tree::Tree;
+use installer::tree::{Entry, Node, Tree};
 use ondisk::manifest::{Layer, RootManifest};
 use ondisk::squashfs::{Compression, Superblock};
+use proptest::prelude::*;
 
 fn build(folder: &Path) -> Layer {
     common::write_host_files(folder);
@@ -117,7 +118,7 @@ fn progress_reaches_its_total() {
         last.insert(progress.step, (progress.done_bytes, progress.total_bytes));
     };
     layer::build(&tree, &Spec::new("base", "1"), dir.path(), &mut report).unwrap();
-    assert_eq!(last.keys().copied().collect::<Vec<_>>(), ["hash", "squash"]);
+    assert_eq!(last.keys().copied().collect::<Vec<_>>(), ["compare", "hash", "squash"]);
     assert!(last.values().all(|(done, total)| done == total), "{last:?}");
 }
 
@@ -129,4 +130,102 @@ fn a_missing_file_is_named_and_nothing_is_left_behind() {
     let error = layer::build(&tree, &Spec::new("base", "1"), dir.path(), &mut installer::silent).unwrap_err();
     assert!(error.to_string().contains("no-such-file"), "{error}");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+/// A tree of random entries, with a directory of many names.
+fn random_tree() -> impl Strategy<Value = Tree> {
+    let name =
+        prop_oneof!["[a-d]", "[a-z]{3,8}\\.[a-z]", "[\u{e4}-\u{fc}\u{4e00}]{1,3}", Just("n".repeat(255))];
+    let path = prop::collection::vec(name, 1..5).prop_map(|names| names.join("/"));
+    let content = prop_oneof![
+        prop::collection::vec(any::<u8>(), 0..200),
+        (0_usize..300_000, any::<u8>()).prop_map(|(bytes, value)| vec![value; bytes]),
+        (1_usize..5).prop_map(|blocks| [vec![0; blocks * 65_536], b"end".to_vec()].concat()),
+        (0_usize..4).prop_map(|blocks| common::noise(blocks * 131_072)),
+    ];
+    let node = prop_oneof![
+        Just(Node::Dir),
+        content.prop_map(Node::Bytes),
+        "[a-z/.]{1,60}".prop_map(Node::Symlink),
+        (0_u32..4096, 0_u32..1 << 20).prop_map(|(major, minor)| Node::CharDevice(major, minor)),
+        (0_u32..4096, 0_u32..1 << 20).prop_map(|(major, minor)| Node::BlockDevice(major, minor)),
+    ];
+    let entry = (0_u32..0o10000, 0_u32..100_000, 0_u32..3, node).prop_map(|(mode, uid, gid, node)| {
+        // The kernel shows every link so.
+        let mode = if matches!(node, Node::Symlink(_)) { 0o777 } else { mode };
+        Entry { mode, uid, gid, node }
+    });
+    (prop::collection::vec((path, entry), 0..40), 0_usize..700).prop_map(|(entries, many)| {
+        let mut tree = Tree::new();
+        for (path, entry) in entries {
+            // What does not fit is refused, and something else is tested.
+            let _ = tree.insert(&path, entry);
+        }
+        for number in 0..many {
+            let _ = tree.bytes(&format!("many/{number:04}"), 0o644, format!("{}", number % 7));
+        }
+        tree
+    })
+}
+
+/// A line of `unsquashfs -lln` as it should be, without the time.
+fn listed(path: &str, entry: &Entry) -> (String, String) {
+    let (kind, end) = match &entry.node {
+        Node::Dir => ('d', String::new()),
+        Node::Symlink(target) => ('l', format!(" -> {target}")),
+        Node::CharDevice(..) => ('c', String::new()),
+        Node::BlockDevice(..) => ('b', String::new()),
+        Node::Bytes(_) | Node::File(_) => ('-', String::new()),
+    };
+    let size = match &entry.node {
+        Node::CharDevice(major, minor) | Node::BlockDevice(major, minor) => format!("{major},{minor}"),
+        // The listing of a directory, whose length is the writer's affair.
+        Node::Dir => String::new(),
+        _ => entry.content().unwrap().len().to_string(),
+    };
+    let bits = |shift: u32, special: u32, set: char, unset: char| {
+        let bit = |value: u32, letter: char| if entry.mode >> shift & value != 0 { letter } else { '-' };
+        let last = match (entry.mode & special != 0, entry.mode >> shift & 1 != 0) {
+            (true, true) => set,
+            (true, false) => unset,
+            (false, true) => 'x',
+            (false, false) => '-',
+        };
+        [bit(4, 'r'), bit(2, 'w'), last].iter().collect::<String>()
+    };
+    let mode = [bits(6, 0o4000, 's', 'S'), bits(3, 0o2000, 's', 'S'), bits(0, 0o1000, 't', 'T')].concat();
+    (format!("squashfs-root/{path}{end}"), format!("{kind}{mode} {}/{} {size}", entry.uid, entry.gid))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+    /// Two readers of others' writing and of ours agree with what was asked for: ours within `build`, and unsquashfs.
+    #[test]
+    fn random_trees_are_read_alike_by_unsquashfs(tree in random_tree()) {
+        let dir = tempfile::tempdir().unwrap();
+        let layer = layer::build(&tree, &Spec { zstd_level: 1, ..Spec::new("base", "1") }, dir.path(), &mut installer::silent);
+        let file = dir.path().join(layer.unwrap().file_name());
+        let list = tool("unsquashfs", &["-lln", text(&file)]);
+        let mut found: Vec<(String, String)> = Vec::new();
+        for line in list.lines().filter(|line| line.contains(" 1970-01-01 00:00 squashfs-root/")) {
+            let (head, path) = line.split_once(" 1970-01-01 00:00 ").unwrap();
+            let words: Vec<&str> = head.split_whitespace().collect();
+            let size = if head.starts_with('d') { String::new() } else { words[2..].concat() };
+            found.push((path.to_owned(), format!("{} {} {size}", words[0], words[1])));
+        }
+        let mut wanted: Vec<_> = tree.iter().map(|(path, entry)| listed(path, entry)).collect();
+        wanted.sort();
+        found.sort();
+        prop_assert_eq!(found, wanted);
+        let files: Vec<_> = tree.iter().filter(|(_, entry)| matches!(entry.node, Node::Bytes(_))).collect();
+        if !files.is_empty() {
+            let out = dir.path().join("out");
+            let only = dir.path().join("only");
+            fs::write(&only, files.iter().map(|(path, _)| format!("{path}\n")).collect::<String>()).unwrap();
+            tool("unsquashfs", &["-quiet", "-no-wildcards", "-d", text(&out), "-extract-file", text(&only), text(&file)]);
+            for (path, entry) in files {
+                prop_assert!(fs::read(out.join(path)).unwrap() == entry.content().unwrap(), "{}", path);
+            }
+        }
+    }
 }
