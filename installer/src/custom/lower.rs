@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use backhand::{FilesystemReader, InnerNode};
 use ondisk::manifest::Layer;
 
+use super::below;
 use crate::Error;
 use crate::system;
 use crate::tree::{Entry, Node, Tree};
@@ -73,8 +74,8 @@ impl Lower {
 
     /// A name with all that lies below it.
     fn forget(&mut self, name: &str) {
-        let below = format!("{name}/");
-        self.entries.retain(|path, _| path != name && !path.starts_with(&below));
+        below::remove(&mut self.entries, name);
+        self.entries.remove(name);
     }
 
     pub(super) fn has(&self, path: &str) -> bool {

@@ -9,6 +9,7 @@
 //! Source: docs/users/customising.md; kernel Documentation/filesystems/overlayfs.rst on whiteouts.
 
 mod additions;
+mod below;
 mod certificates;
 mod extension;
 mod firmware;
@@ -18,6 +19,7 @@ mod lower;
 mod profile;
 mod unpack;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -233,7 +235,8 @@ fn added(lower: &Lower, profile: &Profile, command_line: &str, source: &Source) 
 
 /// The additions, which are by their places, as a layer above the others.
 fn placed(lower: &Lower, additions: Sourced, gone: &[String]) -> Result<Tree, Error> {
-    let is_gone = |path: &str| gone.iter().any(|gone| path == gone || path.starts_with(&format!("{gone}/")));
+    let gone: BTreeSet<&str> = gone.iter().map(String::as_str).collect();
+    let is_gone = |path: &str| below::is_in(&gone, path);
     let mut tree = Tree::new();
     for (place, (entry, source)) in additions {
         let there = if is_gone(&place) { None } else { lower.entry(&place) };

@@ -7,7 +7,6 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read};
-use std::ops::Bound;
 use std::path::Path;
 
 use flate2::read::MultiGzDecoder;
@@ -15,6 +14,7 @@ use oci::archive::Archive;
 use oci::tarball::{self, Failure, Watched};
 use ondisk::Architecture;
 
+use super::below;
 use crate::Error;
 use crate::tree::{Entry, Node, shown, unfit};
 
@@ -246,16 +246,9 @@ fn entry(
     Ok(Entry { mode, uid, gid, node })
 }
 
-/// Removes what lies in a folder, and the folder itself. Looks at nothing else: it is asked for every file.
+/// Removes what lies in a folder, and the folder itself.
 fn forget(entries: &mut Entries, name: &str, itself: bool) {
-    let below = if name.is_empty() { String::new() } else { format!("{name}/") };
-    let from = (Bound::Excluded(below.as_str()), Bound::Unbounded);
-    let inside =
-        entries.range::<str, _>(from).map(|(path, _)| path).take_while(|path| path.starts_with(&below));
-    let gone: Vec<String> = inside.cloned().collect();
-    for path in gone {
-        entries.remove(&path);
-    }
+    below::remove(entries, name);
     if itself {
         entries.remove(name);
     }
