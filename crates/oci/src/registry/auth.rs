@@ -5,7 +5,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use http::{HeaderMap, HeaderValue, header};
+use http::{HeaderMap, HeaderValue, Uri, header};
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
@@ -37,6 +37,14 @@ pub(super) struct TokenRequest {
 }
 
 impl Challenge {
+    /// Where a token is had, if that is an address.
+    pub(super) fn realm(&self) -> Option<Uri> {
+        match self {
+            Self::Bearer(bearer) => bearer.realm.parse().ok(),
+            Self::Basic => None,
+        }
+    }
+
     /// Reads the headers of a 401; a token is preferred where both are offered.
     pub(super) fn of(headers: &HeaderMap) -> Result<Self, String> {
         let offers = headers.get_all(header::WWW_AUTHENTICATE);

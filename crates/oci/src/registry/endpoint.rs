@@ -11,7 +11,7 @@ use crate::{Error, Reference};
 /// The one registry whose name is not the host that answers for it. No default of ours: it is asked only when an image
 /// names it.
 const HUB: &str = concat!("docker", ".io");
-const HUB_HOST: &str = concat!("registry-1.", "docker", ".io");
+pub(super) const HUB_HOST: &str = concat!("registry-1.", "docker", ".io");
 
 /// An address.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 //!
 //! Owns: one connection a request, through a proxy where there is one. Does not: choose the address.
 //! Order: a request without a sign-in first, then with what the registry asked for; a sign-in never follows a redirect
-//! to another host, and nothing leads from https to http.
+//! to another host, nothing leads from https to http, and a password goes to no host that [`realm`] does not allow.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -16,11 +16,12 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
-use super::Settings;
 use super::auth::{self, Challenge};
 use super::endpoint::Endpoint;
 use super::proxy::Proxy;
+use super::realm;
 use super::tls::Connectors;
+use super::{Auth, Settings};
 
 /// For a TCP connection and its TLS, each.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
@@ -76,10 +77,27 @@ impl Exchange {
             return judged(answer).await;
         }
         let challenge = Challenge::of(answer.headers()).map_err(Fault::Final)?;
-        let sign_in = self.sign_in(endpoint, &challenge).await?;
-        let Some(sign_in) = sign_in else { return judged(answer).await };
-        self.signed_in().insert(key, sign_in.clone());
-        judged(self.follow(&uri, headers, Some(sign_in)).await?).await
+        let withheld = challenge.realm().and_then(|realm| self.withheld(endpoint, &realm));
+        let signed_in = async {
+            let sign_in = self.sign_in(endpoint, &challenge, withheld.is_some()).await?;
+            let Some(sign_in) = sign_in else { return judged(answer).await };
+            self.signed_in().insert(key, sign_in.clone());
+            judged(self.follow(&uri, headers, Some(sign_in)).await?).await
+        };
+        signed_in.await.map_err(|fault| match (withheld, fault) {
+            (Some(host), Fault::Final(text)) => Fault::Final(format!("{text}; {}", realm::sentence(&host))),
+            (_, fault) => fault,
+        })
+    }
+
+    fn who(&self, endpoint: &Endpoint) -> Option<&Auth> {
+        self.settings.hosts.get(&endpoint.host).and_then(|host| host.auth.as_ref())
+    }
+
+    /// The host that does not get the password that there is.
+    fn withheld(&self, endpoint: &Endpoint, realm: &Uri) -> Option<String> {
+        self.who(endpoint)?;
+        realm::withheld(&self.settings, &endpoint.host, realm)
     }
 
     fn signed_in(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, HeaderValue>> {
@@ -91,8 +109,9 @@ impl Exchange {
         &self,
         endpoint: &Endpoint,
         challenge: &Challenge,
+        as_nobody: bool,
     ) -> Result<Option<HeaderValue>, Fault> {
-        let who = self.settings.hosts.get(&endpoint.host).and_then(|host| host.auth.as_ref());
+        let who = self.who(endpoint).filter(|_| !as_nobody);
         match challenge {
             Challenge::Basic => auth::basic(who).map_err(Fault::Final),
             Challenge::Bearer(bearer) => {

@@ -12,6 +12,7 @@ mod blob;
 mod endpoint;
 mod exchange;
 mod proxy;
+mod realm;
 mod settings;
 #[cfg(test)]
 mod signature_tests;

@@ -164,6 +164,40 @@ async fn names_and_passwords_are_shown_to_who_asks_for_them() {
     }
 }
 
+/// A registry that sends whoever signs in to another server, which takes what it is shown.
+#[tokio::test]
+async fn a_password_goes_to_no_host_that_the_config_does_not_list() {
+    let guard = || Guard::Token("me".to_owned(), "geheim".to_owned());
+    let thief = rig(Behaviour { guard: guard(), ..Behaviour::default() }).await;
+    let port = thief.server.address().port();
+    // Another name than that of the registry, which is 127.0.0.1.
+    let realm = format!("localhost:{port}");
+    let behaviour =
+        Behaviour { guard: guard(), realm: Some(format!("http://{realm}")), ..Behaviour::default() };
+    let front = rig(behaviour).await;
+    let mut settings = mirrors(&[http(&front)]);
+    let auth = Auth::Password { name: "me".into(), password: Zeroizing::new("geheim".into()) };
+    settings.hosts.insert(front.server.address().to_string(), Host { auth: Some(auth), ..Host::default() });
+    let error = pull(settings.clone()).await.unwrap_err().to_string();
+    assert!(error.contains(&format!("sent to {realm}, another host")), "{error}");
+    assert!(
+        error.contains("give machine.registries.config an entry for") && !error.contains("geheim"),
+        "{error}"
+    );
+    assert!(thief.server.asked().iter().any(|path| path.starts_with("/token")), "it was asked, as by nobody");
+    assert_eq!(thief.server.shown(), Vec::<String>::new());
+    // Where nobody needs a password, none is missed.
+    thief.server.behave(Behaviour { tokens_for_all: true, guard: guard(), ..Behaviour::default() });
+    assert_eq!(pull(settings.clone()).await.unwrap(), whole());
+    assert_eq!(thief.server.shown(), Vec::<String>::new());
+    // Listed, it gets the password, and the registry never does.
+    thief.server.behave(Behaviour { guard: guard(), ..Behaviour::default() });
+    settings.hosts.insert(realm, Host::default());
+    assert_eq!(pull(settings).await.unwrap(), whole());
+    assert_eq!(thief.server.shown(), ["Basic bWU6Z2VoZWlt"]);
+    assert!(front.server.shown().iter().all(|shown| shown == "Bearer bought"));
+}
+
 #[tokio::test]
 async fn a_detour_to_another_host_gets_no_password() {
     let store = rig(Behaviour::default()).await;
