@@ -196,7 +196,7 @@ async fn named_or_own(node: &Arc<Node>) -> Search {
 /// The source that `config=` names.
 async fn named(node: &Arc<Node>) -> Search {
     match &node.parameters.config {
-        Some(ConfigSource::MetalIso) => volume::read(node),
+        Some(ConfigSource::MetalIso) => volume::read(),
         Some(ConfigSource::Url(address)) => {
             if address.contains("${code}") {
                 find_meta(node).await;

@@ -1,37 +1,34 @@
 //! The volume labelled `metal-iso`: a file system whose config.yaml is the machine config.
 //!
-//! Owns: finding volumes by label, reading one file of one. Does not: leave anything mounted.
+//! Owns: finding volumes by label, reading one file of one: a regular file of a FAT or an ISO 9660, by our own code.
+//! Does not: mount anything. Whoever has a hand at the machine can put such a volume into it, and drivers of the kernel are not
+//! made for what somebody else wrote.
 //! Source: spec/machine-facts.md §4.5 (`metal-iso`).
 
-use std::ffi::CString;
 use std::fs;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use ondisk::fat;
-use ondisk::{ReadAt, ReadError};
-use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+use ondisk::probe::Kind;
+use ondisk::{ReadAt, ReadError, fat, iso9660};
 use zeroize::Zeroizing;
 
 use super::source::{Origin, Search, found};
-use crate::modules::load_modules;
-use crate::node::Node;
 
 pub(super) const LABEL: &str = "metal-iso";
 const FILE: &str = "config.yaml";
-const MOUNT_POINT: &str = "/run/billet/config";
 /// What the kernel needs to mount a FAT.
 pub(super) const FAT_MODULES: &[&str] = &["nls_cp437", "nls_ascii", "nls_iso8859-1", "vfat"];
 /// Every disk and partition.
 pub(super) const CLASS: &str = "/sys/class/block";
 
 /// Reads the config of the volume. Without one this is no failure: a blank machine waits for it.
-pub(super) fn read(node: &Node) -> Search {
+pub(super) fn read() -> Search {
     let mut seen = Vec::new();
     for device in block_devices(Path::new(CLASS)) {
         match probe(&device) {
             Ok(Some((label, kind))) if label == LABEL => {
-                return found(Origin::Volume, read_volume(node, &device, kind));
+                return found(Origin::Volume, read_volume(&device, kind));
             }
             Ok(Some((label, kind))) => seen.push(format!("{} ({kind}, label {label:?})", device.display())),
             // Unformatted, empty or gone: nothing to say.
@@ -58,48 +55,29 @@ pub(super) fn block_devices(class: &Path) -> Vec<PathBuf> {
 }
 
 /// Label and kind of what lies on a device.
-pub(super) fn probe(device: &Path) -> std::io::Result<Option<(String, ondisk::probe::Kind)>> {
+pub(super) fn probe(device: &Path) -> std::io::Result<Option<(String, Kind)>> {
     let mut start = Vec::new();
     let limit = u64::try_from(ondisk::probe::PROBE_BYTES).unwrap_or(u64::MAX);
     fs::File::open(device)?.take(limit).read_to_end(&mut start)?;
     Ok(ondisk::probe::probe(&start).map(|found| (found.label, found.kind)))
 }
 
-fn read_volume(node: &Node, device: &Path, kind: ondisk::probe::Kind) -> Result<Zeroizing<String>, String> {
+fn read_volume(device: &Path, kind: Kind) -> Result<Zeroizing<String>, String> {
     let name = device.display();
-    if kind == ondisk::probe::Kind::Vfat {
-        // Read by our own code: no modules, no mount, and nothing of the kernel's is shown to a foreign volume.
-        match read_fat(device) {
-            Ok(text) => return Ok(text),
-            Err(FatTrouble::NotFat32) => {}
-            Err(FatTrouble::Other(error)) => return Err(format!("read {FILE} of {name}: {error}")),
-        }
+    let failed = |reason: &dyn std::fmt::Display| format!("read {FILE} of {name} ({kind}): {reason}");
+    let limit = u32::try_from(super::MAX_BYTES).unwrap_or(u32::MAX);
+    let volume = || Volume::open(device).map_err(|error| failed(&error));
+    let bytes = match kind {
+        Kind::Vfat => fat::read_in_root(volume()?, FILE, limit).map_err(|error| failed(&error)),
+        Kind::Iso9660 => iso9660::read_in_root(volume()?, FILE, limit).map_err(|error| failed(&error)),
+        _ => Err(failed(&"only FAT and ISO 9660 are read: make the volume anew as one of these")),
+    };
+    let bytes = Zeroizing::new(bytes?);
+    let text = std::str::from_utf8(&bytes).map_err(|_| failed(&"the file is not UTF-8 text"))?;
+    if text.trim().is_empty() {
+        return Err(failed(&"the file is empty"));
     }
-    if let Err(error) = load_modules(modules(kind)) {
-        // The mount says whether it mattered.
-        node.journal.controller(&format!("loadConfig: {error}"));
-    }
-    fs::create_dir_all(MOUNT_POINT).map_err(|e| format!("create {MOUNT_POINT}: {e}"))?;
-    let c_string = |text: String| CString::new(text).map_err(|_| format!("device name {name}"));
-    let (source, kind_name) = (c_string(name.to_string())?, c_string(kind.as_str().to_owned())?);
-    let target = c_string(MOUNT_POINT.to_owned())?;
-    let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    mount(source.as_c_str(), target.as_c_str(), kind_name.as_c_str(), flags, None)
-        .map_err(|e| format!("mount {name} ({kind}): {e}"))?;
-    let text =
-        read_file(&Path::new(MOUNT_POINT).join(FILE)).map_err(|e| format!("read {FILE} of {name}: {e}"));
-    if let Err(errno) = unmount(target.as_c_str(), UnmountFlags::DETACH) {
-        node.journal.warn(&format!("unmount {name}: {errno}"));
-    }
-    text
-}
-
-/// Why a FAT volume was not read by our own code.
-enum FatTrouble {
-    /// It is a FAT of 12 or 16 bits, which the kernel reads.
-    NotFat32,
-    /// Anything else, in words.
-    Other(String),
+    Ok(Zeroizing::new(text.to_owned()))
 }
 
 /// A device as the reader of `ondisk` wants it.
@@ -128,40 +106,6 @@ impl ReadAt for Volume {
     }
 }
 
-fn read_fat(device: &Path) -> Result<Zeroizing<String>, FatTrouble> {
-    let other = |text: String| FatTrouble::Other(text);
-    let volume = Volume::open(device).map_err(|e| other(e.to_string()))?;
-    let limit = u32::try_from(super::MAX_BYTES).unwrap_or(u32::MAX);
-    let mut reader = match fat::Reader::open(volume) {
-        Ok(reader) => reader,
-        Err(fat::Error::NotFat32) => return Err(FatTrouble::NotFat32),
-        Err(error) => return Err(other(error.to_string())),
-    };
-    let bytes = Zeroizing::new(reader.read(FILE, limit).map_err(|e| other(e.to_string()))?);
-    let text = std::str::from_utf8(&bytes).map_err(|_| other("the file is not UTF-8 text".to_owned()))?;
-    if text.trim().is_empty() {
-        return Err(other("the file is empty".to_owned()));
-    }
-    Ok(Zeroizing::new(text.to_owned()))
-}
-
-fn modules(kind: ondisk::probe::Kind) -> &'static [&'static str] {
-    match kind {
-        ondisk::probe::Kind::Vfat => FAT_MODULES,
-        ondisk::probe::Kind::Iso9660 => &["isofs"],
-        _ => &[],
-    }
-}
-
-fn read_file(path: &Path) -> std::io::Result<Zeroizing<String>> {
-    let mut text = Zeroizing::new(String::new());
-    fs::File::open(path)?.take(super::MAX_BYTES).read_to_string(&mut text)?;
-    if text.trim().is_empty() {
-        return Err(std::io::Error::other("the file is empty"));
-    }
-    Ok(text)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -176,36 +120,67 @@ mod tests {
         assert_eq!(names, ["/dev/vda", "/dev/vda1", "/dev/vdb"]);
     }
 
-    #[test]
-    fn a_fat_volume_is_read_without_a_mount() {
-        let dir = tempfile::tempdir().unwrap();
-        let image = |content: &str| {
-            let volume = fat::Volume { label: LABEL, volume_id: 7, sector_bytes: 512, bytes: 64 << 20 };
-            let files = [fat::File { path: "CONFIG.YAML", content: content.as_bytes() }];
-            let path = dir.path().join("volume");
-            let file = fs::File::create(&path).unwrap();
-            file.set_len(64 << 20).unwrap();
-            for extent in fat::format(&volume, &files).unwrap() {
-                std::os::unix::fs::FileExt::write_all_at(&file, &extent.bytes, extent.offset).unwrap();
-            }
-            path
-        };
-        let path = image("version: v1alpha1\n");
-        assert_eq!(probe(&path).unwrap(), Some((LABEL.to_owned(), ondisk::probe::Kind::Vfat)));
-        assert!(matches!(read_fat(&path), Ok(text) if text.as_str() == "version: v1alpha1\n"));
-        assert!(matches!(read_fat(&image(" \n")), Err(FatTrouble::Other(text)) if text.contains("empty")));
-        fs::write(&path, [0; 4096]).unwrap();
-        assert!(matches!(read_fat(&path), Err(FatTrouble::NotFat32)));
+    /// A volume of 64 MiB with this file.
+    fn fat_volume(path: &Path, content: &str) {
+        let volume = fat::Volume { label: LABEL, volume_id: 7, sector_bytes: 512, bytes: 64 << 20 };
+        let files = [fat::File { path: "CONFIG.YAML", content: content.as_bytes() }];
+        let file = fs::File::create(path).unwrap();
+        file.set_len(64 << 20).unwrap();
+        for extent in fat::format(&volume, &files).unwrap() {
+            std::os::unix::fs::FileExt::write_all_at(&file, &extent.bytes, extent.offset).unwrap();
+        }
+    }
+
+    /// What `read` does with a volume that it found.
+    fn read_of(path: &Path) -> Result<String, String> {
+        let (label, kind) = probe(path).unwrap().unwrap();
+        assert_eq!(label, LABEL);
+        read_volume(path, kind).map(|text| text.to_string())
     }
 
     #[test]
-    fn empty_and_missing_files_are_errors() {
+    fn a_fat_volume_is_read_by_our_own_code() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join(FILE);
-        assert!(read_file(&path).is_err());
-        fs::write(&path, " \n").unwrap();
-        assert!(read_file(&path).unwrap_err().to_string().contains("empty"));
-        fs::write(&path, "version: v1alpha1\n").unwrap();
-        assert_eq!(read_file(&path).unwrap().as_str(), "version: v1alpha1\n");
+        let path = dir.path().join("volume");
+        fat_volume(&path, "version: v1alpha1\n");
+        assert_eq!(read_of(&path).as_deref(), Ok("version: v1alpha1\n"));
+        fat_volume(&path, " \n");
+        assert!(read_of(&path).unwrap_err().ends_with("(vfat): the file is empty"));
+        fat_volume(&path, &"x".repeat(5 << 20));
+        assert!(read_of(&path).unwrap_err().contains("longer than allowed"));
+    }
+
+    fn tool(name: &str, args: &[&str]) {
+        let path = "/usr/sbin:/usr/bin:/sbin:/bin";
+        let output = std::process::Command::new(name).env("PATH", path).args(args).output();
+        let output = output.unwrap_or_else(|e| panic!("this test needs the host tool {name}: {e}"));
+        assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    /// Nothing but a regular file of a FAT or an ISO is read, and nothing is mounted: this runs without any right to.
+    #[test]
+    fn an_iso_is_read_and_links_and_other_file_systems_are_refused_by_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        let text = |path: &Path| path.to_str().unwrap().to_owned();
+        let iso = |folder: &Path| {
+            tool(
+                "xorriso",
+                &["-as", "mkisofs", "-quiet", "-r", "-V", LABEL, "-o", &text(&path("iso")), &text(folder)],
+            );
+            read_of(&path("iso"))
+        };
+        let (good, linked) = (path("good"), path("linked"));
+        fs::create_dir(&good).unwrap();
+        fs::write(good.join(FILE), "version: v1alpha1\n").unwrap();
+        assert_eq!(iso(&good).as_deref(), Ok("version: v1alpha1\n"));
+        fs::create_dir(&linked).unwrap();
+        std::os::unix::fs::symlink("/system/state/config.yaml", linked.join(FILE)).unwrap();
+        assert!(iso(&linked).unwrap_err().contains("is a symbolic link"));
+        let ext4 = path("ext4");
+        fs::File::create(&ext4).unwrap().set_len(16 << 20).unwrap();
+        tool("mkfs.ext4", &["-q", "-L", LABEL, "-d", &text(&good), &text(&ext4)]);
+        let error = read_of(&ext4).unwrap_err();
+        assert!(error.contains("(ext4): only FAT and ISO 9660 are read"), "{error}");
     }
 }

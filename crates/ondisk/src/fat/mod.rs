@@ -1,4 +1,4 @@
-//! FAT32 volumes: the EFI system partition and config volumes.
+//! FAT32 volumes: the EFI system partition and config volumes; single files of smaller FATs.
 //!
 //! Owns: formatting a volume together with its files, reading one back, adding, renaming and removing single files,
 //! telling a volume's label and identifier.
@@ -11,6 +11,7 @@ mod geometry;
 mod identify;
 mod name;
 mod read;
+mod small;
 mod table;
 mod write;
 
@@ -21,6 +22,7 @@ use crate::ReadError;
 
 pub use identify::{Identity, identify};
 pub use read::{DirEntry, Reader};
+pub use small::read_in_root;
 pub use write::{File, Volume, format};
 
 /// Bytes of a directory entry.
