@@ -26,6 +26,7 @@
 #![warn(missing_docs)]
 
 pub mod apid;
+mod beneath;
 mod block;
 pub mod checkpoint;
 pub mod clock;

@@ -4,22 +4,21 @@
 //! reader ever sees half a file, or a secret with loose permissions. A file that is shown elsewhere is bound there
 //! anew, since a bind follows the file and not its name.
 
-use std::fs;
-use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::fs::{self, File};
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::mount::{MountFlags, UnmountFlags, mount_bind, mount_remount, unmount};
 
 use super::Target;
-
-const FOLDER_MODE: u32 = 0o755;
+use crate::beneath;
 
 pub(super) fn place(root: &Path, target: &Target) -> Result<(), String> {
     let path = below(root, &target.written);
-    write(&path, target).map_err(|e| format!("write {}: {e}", path.display()))?;
+    let written = write(root, target).map_err(|e| format!("write {}: {e}", path.display()))?;
     match &target.shown {
-        Some(shown) => show(&path, &below(root, shown)),
+        Some(shown) => show(&written, &path, &below(root, shown)),
         None => Ok(()),
     }
 }
@@ -28,28 +27,18 @@ fn below(root: &Path, path: &Path) -> PathBuf {
     root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
-fn write(path: &Path, target: &Target) -> std::io::Result<()> {
-    let mode = fs::Permissions::from_mode(target.mode);
-    if fs::read(path).is_ok_and(|present| present == target.content) {
-        return fs::set_permissions(path, mode);
-    }
-    if let Some(folder) = path.parent() {
-        fs::DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder)?;
-    }
-    let mut name = path.as_os_str().to_owned();
-    name.push(".billet-new");
-    let new = PathBuf::from(name);
-    let mut file = fs::OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&new)?;
-    file.set_permissions(mode)?;
-    file.write_all(&target.content)?;
-    file.sync_all()?;
-    fs::rename(new, path)
+/// Returns the file, open.
+fn write(root: &Path, target: &Target) -> std::io::Result<File> {
+    let (folder, name) = beneath::make_parent(root, &target.written)?;
+    folder.replace(&name, &target.content, target.mode)?;
+    folder.file(&name)?.ok_or_else(|| std::io::ErrorKind::NotFound.into())
 }
 
-/// Binds a file over another, read-only.
-fn show(source: &Path, target: &Path) -> Result<(), String> {
-    let identity = |path: &Path| fs::metadata(path).map(|m| (m.dev(), m.ino())).ok();
-    if identity(source).is_some() && identity(source) == identity(target) {
+/// Binds a file that lies at `source` over another, read-only.
+fn show(file: &File, source: &Path, target: &Path) -> Result<(), String> {
+    let identity = |status: fs::Metadata| (status.dev(), status.ino());
+    let written = file.metadata().ok().map(identity);
+    if written.is_some() && written == fs::metadata(target).ok().map(identity) {
         return Ok(());
     }
     let failed = |what: &str, errno: rustix::io::Errno| {
@@ -58,7 +47,8 @@ fn show(source: &Path, target: &Path) -> Result<(), String> {
     if is_mount_point(target) {
         unmount(target, UnmountFlags::DETACH).map_err(|errno| failed("replace the bind of", errno))?;
     }
-    mount_bind(source, target).map_err(|errno| failed("bind", errno))?;
+    // This very file, whatever has its name by now.
+    mount_bind(beneath::fd_path(file.as_fd()), target).map_err(|errno| failed("bind", errno))?;
     let flags = MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV;
     mount_remount(target, flags, "").map_err(|errno| failed("make read-only the bind of", errno))
 }
@@ -70,7 +60,23 @@ fn is_mount_point(path: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
+
+    /// A workload with `/var` as host path, and the registry's password in the config.
+    #[test]
+    fn a_planted_link_gives_way_and_is_not_written_through() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("var/etc")).unwrap();
+        fs::create_dir(dir.path().join("elsewhere")).unwrap();
+        std::os::unix::fs::symlink("../../elsewhere", dir.path().join("var/etc/cri")).unwrap();
+        let target =
+            Target { written: "/var/etc/cri/hosts.toml".into(), shown: None, content: vec![1], mode: 0o600 };
+        place(dir.path(), &target).unwrap();
+        assert_eq!(fs::read(dir.path().join("var/etc/cri/hosts.toml")).unwrap(), [1]);
+        assert_eq!(fs::read_dir(dir.path().join("elsewhere")).unwrap().count(), 0);
+    }
 
     #[test]
     fn files_get_their_permissions_and_replace_older_ones() {

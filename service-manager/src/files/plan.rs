@@ -3,10 +3,13 @@
 //! Source: spec/machine-facts.md §11.3.
 
 use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use super::image::{Found, Image, Original};
 use super::{Operation, Wanted};
+use crate::beneath;
 
 /// Permissions of a new file that says none.
 const DEFAULT_MODE: u32 = 0o644;
@@ -58,13 +61,17 @@ pub(super) fn plan(wanted: &[Wanted], image: &Image, root: &Path) -> Result<Vec<
     if errors.is_empty() { Ok(targets) } else { Err(errors) }
 }
 
-/// The file that a path leads to, links of the root followed.
+/// The file that a path leads to, links of the root followed, and none below /var but the root's own `/var/run`.
 fn locate(path: &str, root: &Path) -> Result<PathBuf, String> {
     let path = if path == CUSTOMIZATION.0 { CUSTOMIZATION.1 } else { path };
     let plain =
         Path::new(path).components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
     if !path.starts_with('/') || !plain || path.len() < 2 || path.ends_with('/') {
         return Err(format!("path of a file must be absolute and without `..`: {path:?}"));
+    }
+    if let Some(rest) = path.strip_prefix("/var/") {
+        let run = rest.strip_prefix("run/").map(|rest| Path::new("/run").join(rest));
+        return Ok(run.unwrap_or_else(|| PathBuf::from(path)));
     }
     let inside = root.join(path.trim_start_matches('/'));
     let resolved = inside.canonicalize().ok().and_then(|found| {
@@ -122,19 +129,20 @@ fn present(
     }
 }
 
-/// /var is a file system of its own, which the image does not show.
+/// /var is a file system of its own, which the image does not show. Workloads write there: what a link of theirs leads to would
+/// be copied to where they read it.
 fn live(root: &Path, place: &Path) -> std::io::Result<Found> {
-    use std::os::unix::fs::PermissionsExt;
-    let path = root.join(place.strip_prefix("/").unwrap_or(place));
-    match std::fs::metadata(&path) {
-        Ok(metadata) if metadata.is_file() => Ok(Found::File(Original {
-            content: std::fs::read(&path)?,
-            mode: metadata.permissions().mode() & 0o7777,
-        })),
-        Ok(_) => Ok(Found::Other),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Found::Nothing),
-        Err(error) => Err(error),
-    }
+    let opened = beneath::parent(root, place).and_then(|(folder, name)| folder.file(&name));
+    let mut file = match opened {
+        Ok(Some(file)) => file,
+        Ok(None) => return Ok(Found::Nothing),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Found::Nothing),
+        Err(error) => return Err(error),
+    };
+    let mode = file.metadata()?.permissions().mode() & 0o7777;
+    let mut content = Vec::new();
+    file.read_to_end(&mut content)?;
+    Ok(Found::File(Original { content, mode }))
 }
 
 /// Old content, a line break, new content. A file that outlives the boot would grow with every boot: what it ends

@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount};
 use rustix::process::{Resource, Rlimit, setrlimit};
 
+use crate::beneath;
 use crate::controllers::NEEDED_KERNEL_PARAMS;
 use crate::node::Node;
 use crate::sequencer::{TaskError, TaskFuture};
@@ -191,6 +192,17 @@ pub fn restore_grace_periods(node: Arc<Node>) -> TaskFuture {
     })
 }
 
+const VAR_FOLDERS: [&str; 7] = [
+    volumes::VAR,
+    "/var/log",
+    "/var/log/pods",
+    "/var/lib",
+    "/var/lib/kubelet",
+    "/var/lib/containerd",
+    "/var/lib/cni",
+];
+const VAR_MODE: u32 = 0o755;
+
 /// Makes the folders of /var; mounts a tmpfs there where no disk has an EPHEMERAL.
 pub fn setup_var_directory(_node: Arc<Node>) -> TaskFuture {
     Box::pin(async {
@@ -203,24 +215,20 @@ pub fn setup_var_directory(_node: Arc<Node>) -> TaskFuture {
                 data: c"mode=0755",
             })?;
         }
-        folder(volumes::VAR, 0o755)?;
-        for path in [
-            "/var/log",
-            "/var/log/pods",
-            "/var/lib",
-            "/var/lib/kubelet",
-            "/var/lib/containerd",
-            "/var/lib/cni",
-        ] {
-            folder(path, 0o755)?;
-        }
-        match std::os::unix::fs::symlink("/run", "/var/run") {
-            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-                Err(TaskError(format!("link /var/run to /run: {error}")))
-            }
-            _ => Ok(()),
-        }
+        fill_var(Path::new("/")).map_err(TaskError)
     })
+}
+
+/// What services expect below /var. It may hold what workloads left there in an earlier boot.
+fn fill_var(root: &Path) -> Result<(), String> {
+    for path in VAR_FOLDERS {
+        let made = beneath::make_folder(root, Path::new(path), VAR_MODE)
+            .and_then(|folder| folder.set_mode(VAR_MODE));
+        made.map_err(|error| format!("create folder {path}: {error}"))?;
+    }
+    let var = beneath::make_folder(root, Path::new(volumes::VAR), VAR_MODE);
+    let linked = var.and_then(|var| var.link(Path::new("run"), Path::new("/run")));
+    linked.map_err(|error| format!("link /var/run to /run: {error}"))
 }
 
 fn make(what: &Mount) -> Result<(), TaskError> {
@@ -257,4 +265,32 @@ fn folder(path: &str, mode: u32) -> Result<(), TaskError> {
 
 fn write(path: &Path, text: &str) -> Result<(), TaskError> {
     fs::write(path, text).map_err(|e| TaskError(format!("write {}: {e}", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a workload with `/var` as host path leaves there keeps no node from starting, and leads to no other folder.
+    #[test]
+    fn planted_links_below_var_give_way_to_folders() {
+        let dir = tempfile::tempdir().unwrap();
+        let secrets = dir.path().join("secrets");
+        fs::create_dir_all(dir.path().join("var/lib")).unwrap();
+        fs::create_dir(&secrets).unwrap();
+        fs::set_permissions(&secrets, fs::Permissions::from_mode(0o700)).unwrap();
+        for name in ["var/log", "var/lib/kubelet"] {
+            std::os::unix::fs::symlink(&secrets, dir.path().join(name)).unwrap();
+        }
+        for _ in 0..2 {
+            fill_var(dir.path()).unwrap();
+        }
+        for path in VAR_FOLDERS {
+            let status = fs::symlink_metadata(dir.path().join(&path[1..])).unwrap();
+            assert!(status.is_dir() && status.permissions().mode() & 0o7777 == VAR_MODE, "{path}");
+        }
+        assert_eq!(fs::read_link(dir.path().join("var/run")).unwrap(), Path::new("/run"));
+        assert_eq!(fs::metadata(&secrets).unwrap().permissions().mode() & 0o7777, 0o700);
+        assert_eq!(fs::read_dir(&secrets).unwrap().count(), 0);
+    }
 }

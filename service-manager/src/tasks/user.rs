@@ -3,11 +3,13 @@
 //! Source: spec/machine-facts.md §4.4 (`userSetup`), §11.3.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use config::Config;
 use config::v1alpha1::FileOp;
 
+use crate::beneath;
 use crate::containerd;
 use crate::files::{self, Image, Operation, Target, Wanted};
 use crate::modules;
@@ -21,7 +23,7 @@ const FRAGMENTS: &str = "/var/cri/conf.d";
 /// Writes the files of the config, then the generated parts of containerd's settings.
 pub fn write_user_files(node: Arc<Node>) -> TaskFuture {
     Box::pin(async move {
-        std::fs::create_dir_all(node.path(FRAGMENTS))
+        beneath::make_folder(&node.root, Path::new(FRAGMENTS), 0o755)
             .map_err(|e| TaskError(format!("create {FRAGMENTS}: {e}")))?;
         let Some(config) = node.config() else { return Ok(()) };
         let wanted = wanted(&config).map_err(|errors| TaskError(errors.join("; ")))?;

@@ -6,9 +6,10 @@
 //! restart leaves of a half import is removed by the next one.
 //! Fails by: [`Failure`], with the file removed.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::os::fd::AsFd as _;
+use std::path::Path;
 use std::sync::Arc;
 
 use oci::archive::Archive;
@@ -18,6 +19,7 @@ use ondisk::Architecture;
 
 use super::Failure;
 use super::image::blocking;
+use crate::beneath;
 use crate::node::Node;
 
 /// Where imports lie.
@@ -44,15 +46,12 @@ impl Import {
         let lock = node.upgrades.importing.clone();
         let guard =
             lock.try_lock_owned().map_err(|_| Failure::Refused("another import is under way".into()))?;
-        let folder = node.path(FOLDER);
+        let root = node.root.clone();
         let file = blocking(move || {
             let failed = |error: std::io::Error| Failure::Outside(format!("make room in {FOLDER}: {error}"));
-            match fs::remove_dir_all(&folder) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
-                _ => {}
-            }
-            fs::create_dir_all(&folder).map_err(failed)?;
-            File::create_new(folder.join(PART)).map_err(failed)
+            let (parent, name) = beneath::make_parent(&root, Path::new(FOLDER)).map_err(failed)?;
+            parent.remove_all(&name).map_err(failed)?;
+            folder(&root).and_then(|folder| folder.create_new(Path::new(PART), 0o600)).map_err(failed)
         });
         Ok(Self { node: node.clone(), file: Some(file.await?), bytes: 0, _one_at_a_time: guard })
     }
@@ -76,18 +75,19 @@ impl Import {
 
     /// Looks at what came; returns the name by which it is installed.
     pub(crate) async fn finish(mut self) -> Result<String, Failure> {
-        // Closed before it is read.
-        drop(self.file.take());
-        let (folder, running) = (self.node.path(FOLDER), self.node.boot.version.clone());
+        let file = self.file.take();
+        let (root, running) = (self.node.root.clone(), self.node.boot.version.clone());
         let name = blocking(move || {
-            let archive = Archive::open(&folder.join(PART))?;
+            let file = file.ok_or_else(|| Failure::Outside("import: it was not begun".into()))?;
+            // What was written, whatever has its name by now.
+            let archive = Archive::open(&beneath::fd_path(file.as_fd()))?;
             let (manifest, config) = archive.image(Architecture::OWN.name())?;
             let facts =
                 installer::facts("the imported archive", &config, &running).map_err(oci::Error::from)?;
             let digest = manifest.config.digest;
-            let kept = folder.join(digest.to_string());
-            fs::rename(folder.join(PART), &kept)
-                .map_err(|e| Failure::Outside(format!("rename {}: {e}", kept.display())))?;
+            folder(&root)
+                .and_then(|folder| folder.rename(Path::new(PART), Path::new(&digest.to_string())))
+                .map_err(|e| Failure::Outside(format!("rename {FOLDER}/{PART}: {e}")))?;
             Ok(format!("{REGISTRY}/{REPOSITORY}:{}@sha256:{digest}", tag(&facts.version)))
         })
         .await?;
@@ -99,7 +99,7 @@ impl Import {
 impl Drop for Import {
     fn drop(&mut self) {
         // There is none after a whole import; nothing can be done where removing fails, and the next import tries again.
-        let _ = fs::remove_file(self.node.path(FOLDER).join(PART));
+        let _ = folder(&self.node.root).and_then(|folder| folder.remove(Path::new(PART)));
     }
 }
 
@@ -115,33 +115,45 @@ pub(crate) fn is_import(reference: &Reference) -> bool {
 
 /// Opens an import. Blocks.
 pub(super) fn open(root: &Path, reference: &Reference) -> Result<(Archive, Manifest, Config), Failure> {
-    let path = path(root, reference).filter(|path| path.exists());
-    let path = path.ok_or_else(|| {
+    let read = |error| Failure::Outside(format!("open {reference} in {FOLDER}: {error}"));
+    let file = match (folder(root), reference.digest) {
+        (Ok(folder), Some(digest)) => folder.file(Path::new(&digest.to_string())).map_err(read)?,
+        (Err(error), _) if error.kind() != std::io::ErrorKind::NotFound => return Err(read(error)),
+        _ => None,
+    };
+    let file = file.ok_or_else(|| {
         Failure::Refused(format!(
             "{reference} is not on this node any more: give the archive to `upgrade` again"
         ))
     })?;
-    let archive = Archive::open(&path)?;
+    let archive = Archive::open(&beneath::fd_path(file.as_fd()))?;
     let (manifest, config) = archive.image(Architecture::OWN.name())?;
+    if Some(manifest.config.digest) != reference.digest {
+        let text = format!(
+            "{reference}: another image lies under its name in {FOLDER}: give the archive to `upgrade` again"
+        );
+        return Err(Failure::Refused(text));
+    }
     Ok((archive, manifest, config))
 }
 
-fn path(root: &Path, reference: &Reference) -> Option<PathBuf> {
-    let digest = reference.digest?;
-    Some(root.join(FOLDER.trim_start_matches('/')).join(digest.to_string()))
+fn folder(root: &Path) -> std::io::Result<beneath::Folder> {
+    beneath::make_folder(root, Path::new(FOLDER), 0o700)
 }
 
 /// Removes an import that is installed, or cannot be. Blocks.
 pub(super) fn forget(root: &Path, name: &str) {
     let reference = name.parse::<Reference>().ok().filter(is_import);
-    if let Some(path) = reference.and_then(|reference| path(root, &reference)) {
+    if let Some(digest) = reference.and_then(|reference| reference.digest) {
         // A file that stays goes with the next import.
-        let _ = fs::remove_file(path);
+        let _ = folder(root).and_then(|folder| folder.remove(Path::new(&digest.to_string())));
     }
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::fs;
+
     use oci::archive::{self, Bytes, Content, NewImage};
     use oci::installer::{Facts, labels};
 
@@ -184,6 +196,39 @@ pub(crate) mod tests {
         forget(&node.root, &name);
         let error = open(&node.root, &reference).err().unwrap().to_string();
         assert!(error.contains("is not on this node any more"), "{error}");
+    }
+
+    /// Who may write below /var has another image, a link, or a folder elsewhere in the place of what was imported.
+    #[tokio::test]
+    async fn what_was_put_in_the_place_of_an_import_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = crate::server::tests_node(dir.path().to_owned());
+        let name = import(&node, &archive("0.2.0")).await.unwrap();
+        let reference: Reference = name.parse().unwrap();
+        let kept = node.path(FOLDER).join(reference.digest.unwrap().to_string());
+        fs::write(&kept, archive("0.3.0")).unwrap();
+        let refused = |reference: &Reference| open(&node.root, reference).err().unwrap().to_string();
+        assert!(refused(&reference).contains("another image lies under its name"), "{}", refused(&reference));
+        fs::remove_file(&kept).unwrap();
+        let elsewhere = dir.path().join("elsewhere");
+        fs::create_dir(&elsewhere).unwrap();
+        fs::write(elsewhere.join("image"), archive("0.2.0")).unwrap();
+        std::os::unix::fs::symlink(elsewhere.join("image"), &kept).unwrap();
+        assert!(
+            refused(&reference).contains("is a symbolic link, which is not followed"),
+            "{}",
+            refused(&reference)
+        );
+        fs::remove_dir_all(node.path(FOLDER)).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, node.path(FOLDER)).unwrap();
+        let name = import(&node, &archive("0.2.0")).await.unwrap();
+        assert!(open(&node.root, &name.parse().unwrap()).is_ok(), "the link is replaced by a folder of ours");
+        assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 1);
+        let parent = node.path("/var/lib/billet");
+        fs::remove_dir_all(&parent).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, &parent).unwrap();
+        import(&node, &archive("0.2.0")).await.unwrap();
+        assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 1);
     }
 
     #[tokio::test]

@@ -5,7 +5,6 @@
 
 use std::fs::{self, File};
 use std::io::Read;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -14,6 +13,7 @@ use rustix::mount::{MountFlags, UnmountFlags, unmount};
 
 use super::program;
 use super::wishes::Mount;
+use crate::beneath;
 use crate::configuration::{MOUNT_POINT, mount_volume};
 use crate::node::Node;
 
@@ -40,14 +40,24 @@ pub(super) fn named(device: &Path, name: &str, place: &Mount) -> Result<(), Stri
         Some(source) => return Err(format!("mount {name} at {target}: {source} is mounted there")),
         None => {}
     }
-    let mut folder = fs::DirBuilder::new();
-    folder.recursive(true).mode(0o755).create(target).map_err(|e| format!("create {target}: {e}"))?;
-    mount_volume(device, name, target, place.flags)
+    at(target, 0o755, |folder| mount_volume(device, name, folder, place.flags))
+}
+
+/// Hands out a path of the folder at `target`, made with this mode if it is not there. It leads to that folder whatever a
+/// workload puts in its place meanwhile: a mount goes nowhere else.
+pub(super) fn at<T>(
+    target: &str,
+    mode: u32,
+    mount: impl FnOnce(&str) -> Result<T, String>,
+) -> Result<T, String> {
+    let folder = beneath::make_folder(Path::new("/"), Path::new(target), mode);
+    let folder = folder.map_err(|e| format!("create {target}: {e}"))?;
+    mount(&folder.place().to_string_lossy()).map_err(|error| format!("{target}: {error}"))
 }
 
 /// Unmounts it, if it is mounted.
 pub(super) fn leave(target: &str) -> Result<(), String> {
-    match unmount(target, UnmountFlags::empty()) {
+    match unmount(target, UnmountFlags::NOFOLLOW) {
         Ok(()) | Err(Errno::INVAL | Errno::NOENT) => Ok(()),
         Err(Errno::BUSY) => Err(format!("unmount {target}: it is in use")),
         Err(errno) => Err(format!("unmount {target}: {errno}")),
@@ -115,7 +125,7 @@ pub(crate) fn release(node: &Node) -> Result<(), String> {
     let end = Instant::now() + BUSY_DEADLINE;
     for target in ours(&mounts) {
         loop {
-            match unmount(target.as_str(), UnmountFlags::empty()) {
+            match unmount(target.as_str(), UnmountFlags::NOFOLLOW) {
                 Ok(()) | Err(Errno::INVAL) => break,
                 Err(Errno::BUSY) if Instant::now() < end => std::thread::sleep(LOOK),
                 Err(errno) => return Err(format!("unmount {target}: {errno}")),

@@ -5,7 +5,6 @@
 //! Source: spec/machine-facts.md §1.2 (`disks`), §4.4 (`mountUserDisks`).
 
 use std::fs;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use config::v1alpha1::Disk as Wanted;
@@ -55,8 +54,7 @@ fn mount_partition(disk: &Path, number: u32, target: &str) -> Result<(), String>
     if is_mounted(target) {
         return Ok(());
     }
-    let mut folder = fs::DirBuilder::new();
-    folder.recursive(true).mode(0o700).create(target).map_err(|e| format!("create {target}: {e}"))?;
     let device: PathBuf = partition_path(disk, number);
-    mount_volume(&device, &format!("user-{number}"), target, MountFlags::NOATIME)
+    let name = format!("user-{number}");
+    super::mount::at(target, 0o700, |folder| mount_volume(&device, &name, folder, MountFlags::NOATIME))
 }
