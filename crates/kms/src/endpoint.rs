@@ -1,6 +1,7 @@
 //! Where a server answers: `https://kms.example.org:4443`, `grpc://10.0.0.5:4050`, `10.0.0.5:4050`.
 //!
-//! Owns: which of them is encrypted, as configs of Talos mean it: `https` is, `grpc` and no scheme are not.
+//! Owns: which of them is encrypted, as configs of Talos mean it: `https` is, `grpc` and no scheme are not. New configs say one
+//! (decision 0023); no scheme is for those that were written before.
 //! Does not: take `http`, which there is TLS all the same: who writes it means something else.
 
 use std::fmt;
@@ -59,6 +60,12 @@ impl Endpoint {
         Ok(Self { authority, secure })
     }
 
+    /// Whether an address says if it is encrypted.
+    #[must_use]
+    pub fn has_scheme(text: &str) -> bool {
+        text.contains("://")
+    }
+
     /// Whether the server proves who it is, and nobody else hears what is said.
     #[must_use]
     pub fn is_secure(&self) -> bool {
@@ -96,6 +103,8 @@ mod tests {
             assert_eq!(Endpoint::parse(text).unwrap().to_string(), shown);
         }
         assert_eq!(Endpoint::parse("kms:1").unwrap().uri(), "http://kms:1");
+        assert_eq!(Endpoint::parse("kms:1"), Endpoint::parse("grpc://kms:1"));
+        assert!(Endpoint::has_scheme("grpc://kms:1") && !Endpoint::has_scheme("kms:1"));
     }
 
     #[test]

@@ -58,6 +58,19 @@ pub(crate) enum Refusal {
         /// Which one.
         volume: String,
     },
+    /// A key server's address that leaves open whether who listens has the key.
+    #[error(
+        "key {slot} of {volume}: {endpoint} does not say whether it is encrypted: write https://{endpoint}, or grpc://{endpoint} \
+         where nobody can listen, since who does has the key"
+    )]
+    NoScheme {
+        /// Which one.
+        volume: String,
+        /// Of the key.
+        slot: u8,
+        /// As the config has it.
+        endpoint: String,
+    },
     /// It could not be made or opened.
     #[error("encryption of {volume}: {reason}")]
     Keys {
@@ -117,10 +130,31 @@ fn has_common_key(old: &Record, new: &Record) -> bool {
         // one commit of the header.
         let both_of_tpm = matches!((&a.kind, &b.kind), (Kind::Tpm { .. }, Kind::Tpm { .. }));
         let is_locked = |key: &RecordKey| key.lock_to_state == Some(true) && !is_bound_kind(&key.kind.name());
-        (a.slot, is_locked(a)) == (b.slot, is_locked(b)) && (both_of_tpm || a.kind == b.kind)
+        // An address with and without the scheme that it was taken for.
+        let one_server = match (&a.kind, &b.kind) {
+            (Kind::Kms { endpoint: a }, Kind::Kms { endpoint: b }) => {
+                kms::Endpoint::parse(a).is_ok_and(|a| kms::Endpoint::parse(b) == Ok(a))
+            }
+            _ => false,
+        };
+        (a.slot, is_locked(a)) == (b.slot, is_locked(b)) && (both_of_tpm || one_server || a.kind == b.kind)
     };
     let mut at_hand = old.keys.iter().filter(|key| key.kind.name() != KeyKind::Recovery);
     at_hand.any(|key| new.keys.iter().any(|other| same(key, other)))
+}
+
+/// Refuses a key server's address without a scheme, unless one of these records has it: volumes that were made so go on opening
+/// (decision 0023). Only what somebody applies is asked for it: what a boot finds is taken as it is, with a warning.
+fn check_schemes(volume: &str, old: &[Option<&Record>], new: Option<&Record>) -> Result<(), Refusal> {
+    let known: Vec<_> = old.iter().flatten().flat_map(|record| &record.keys).map(|key| &key.kind).collect();
+    for key in new.iter().flat_map(|record| &record.keys) {
+        let Kind::Kms { endpoint } = &key.kind else { continue };
+        if !kms::Endpoint::has_scheme(endpoint) && !known.contains(&&key.kind) {
+            let (volume, endpoint) = (volume.to_owned(), endpoint.clone());
+            return Err(Refusal::NoScheme { volume, slot: key.slot, endpoint });
+        }
+    }
+    Ok(())
 }
 
 /// Whether this node may take the config, with warnings. `staged`: at its next restart.
@@ -144,6 +178,8 @@ fn check_one(node: &Node, new: &Config, volume: &str, staged: bool) -> Result<()
     check_keys(node, volume, new.as_ref())?;
     let in_force = node.config();
     let before = in_force.as_ref().map(|config| encryption::wanted(config, volume));
+    let in_step = node.volumes.in_step(volume);
+    check_schemes(volume, &[before.as_ref().and_then(Option::as_ref), in_step.as_ref()], new.as_ref())?;
     // In maintenance EPHEMERAL is as the config before left it: the boot says what is wrong with it, and can be reset.
     if before.as_ref() == Some(&new) || before.is_none() && (volume == EPHEMERAL || new.is_none()) {
         return Ok(());
@@ -167,6 +203,8 @@ fn check_one(node: &Node, new: &Config, volume: &str, staged: bool) -> Result<()
 fn check_wish(node: &Node, wish: &Wish, staged: bool) -> Result<Option<String>, Refusal> {
     let (volume, new) = (wish.name.as_str(), wish.encryption.as_ref());
     check_keys(node, volume, new)?;
+    let before = wishes::find(node, volume).map(|wish| wish.encryption);
+    check_schemes(volume, &[before.as_ref().and_then(Option::as_ref)], new)?;
     if node.config().is_none() {
         // Its disks, and which of them will be the system's, are looked at by the boot that follows.
         return Ok(None);
@@ -178,7 +216,6 @@ fn check_wish(node: &Node, wish: &Wish, staged: bool) -> Result<Option<String>, 
             Err(never @ NoDisk::OnlySystem(_)) => Err(Refusal::Place(never.to_string())),
         };
     };
-    let before = wishes::find(node, volume).map(|wish| wish.encryption);
     let is_theirs = wish.mount.is_none() && new.is_none() && before.as_ref().is_none_or(Option::is_none);
     if is_theirs || before.as_ref().map(Option::as_ref) == Some(new) {
         // What is on a raw volume that is not encrypted here is its user's affair.
@@ -285,6 +322,44 @@ mod tests {
         assert!(ephemeral(&both, &record(&[(1, "b")])).is_err());
         // Nothing is known of a volume that no key has opened: the new config may bring one.
         assert_eq!(ephemeral(&[], &record(&[(0, "new")])), Ok(()));
+    }
+
+    fn of_server(endpoint: &str) -> Record {
+        let mut record = Record::default();
+        record.keys = vec![RecordKey::new(3, Kind::Kms { endpoint: endpoint.to_owned() })];
+        record
+    }
+
+    #[test]
+    fn a_new_address_says_whether_it_is_encrypted_and_an_old_one_stays() {
+        let (open, plain, other) =
+            (of_server("10.0.0.5:4050"), of_server("grpc://10.0.0.5:4050"), of_server("kms:1"));
+        let judged =
+            |old: &[Option<&Record>], new| check_schemes(EPHEMERAL, old, new).map_err(|e| e.to_string());
+        for old in [&[][..], &[None], &[Some(&plain)], &[Some(&other), None]] {
+            let error = judged(old, Some(&open)).unwrap_err();
+            assert!(
+                error.starts_with("key 3 of EPHEMERAL: 10.0.0.5:4050 does not say whether it is encrypted"),
+                "{error}"
+            );
+            assert!(error.contains("write https://10.0.0.5:4050, or grpc://10.0.0.5:4050"), "{error}");
+        }
+        assert_eq!(judged(&[None, Some(&open)], Some(&open)), Ok(()));
+        for new in [None, Some(&plain), Some(&of_server("https://kms")), Some(&record(&[(0, "")]))] {
+            assert_eq!(judged(&[], new), Ok(()));
+        }
+    }
+
+    /// The way from one to the other needs no other key, and no wipe.
+    #[test]
+    fn an_address_gets_the_scheme_that_it_was_taken_for() {
+        let change = |from: &str, to: &str| {
+            check(EPHEMERAL, Holds::Encrypted, &[of_server(from)], Some(&of_server(to)), false)
+        };
+        assert_eq!(change("10.0.0.5:4050", "grpc://10.0.0.5:4050"), Ok(()));
+        assert_eq!(change("kms", "grpc://kms:443"), Ok(()));
+        assert!(change("10.0.0.5:4050", "https://10.0.0.5:4050").is_err());
+        assert!(change("10.0.0.5:4050", "grpc://10.0.0.6:4050").is_err());
     }
 
     #[test]

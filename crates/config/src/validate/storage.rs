@@ -140,6 +140,14 @@ fn key_kind(key: &EncryptionKey, field: &str, problems: &mut Problems) {
             let message = format!("`{endpoint}` is neither https://HOST:PORT nor grpc://HOST:PORT");
             problems.add(format!("{field}.kms.endpoint"), message);
         }
+        // Volumes that were made under such a config go on opening; a new one is refused by the node (decision 0023).
+        Some(endpoint) if !endpoint.contains("://") => {
+            let message = format!(
+                "`{endpoint}` is taken as grpc://{endpoint}, which is not encrypted: who listens has the key; write https:// or \
+                 grpc:// before it"
+            );
+            problems.warn(format!("{field}.kms.endpoint"), message);
+        }
         _ => {}
     }
     let pcrs = key.tpm.iter().flat_map(|t| &t.options).flat_map(|o| &o.pcrs).flatten();

@@ -296,6 +296,11 @@ pub(super) const MACHINE: &[(&str, &str, &str)] = &[
         "`http://kms` is neither https://HOST:PORT nor grpc://HOST:PORT",
     ),
     (
+        "systemDiskEncryption: {ephemeral: {provider: luks2, keys: [{kms: {endpoint: 'kms:4050'}}]}}",
+        "machine.systemDiskEncryption.ephemeral.keys[0].kms.endpoint",
+        "`kms:4050` is taken as grpc://kms:4050, which is not encrypted: who listens has the key; write https:// or grpc:// before it",
+    ),
+    (
         "systemDiskEncryption: {state: {provider: luks2, keys: [{nodeID: {}, lockToState: true}]}}",
         "machine.systemDiskEncryption.state.keys[0].lockToState",
         "a key of STATE cannot be locked to STATE; leave it out",
