@@ -18,7 +18,7 @@ use crate::{
 use zeroize::Zeroizing;
 
 /// Longest text: some thousand times a generated configuration, and room for manifests in it.
-pub const MAX_BYTES: usize = 8 << 20;
+pub const MAX_BYTES: usize = 16 << 20;
 
 /// Where a configuration is to be used: it decides which parts are needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -128,7 +128,7 @@ fn bytes_that_are_no_text_and_texts_that_are_too_long() {
     let e = load(b"machine: {}\nx: \xff\n").err().unwrap().0.remove(0);
     assert_eq!((e.line, e.column), (2, 4));
     let e = error(&" ".repeat(MAX_BYTES + 1));
-    assert!(e.message.contains("at most 8388608"), "{e}");
+    assert!(e.message.contains("at most 16777216"), "{e}");
 }
 
 #[test]

@@ -44,8 +44,8 @@ use pending::{AtBoot, Pending};
 use state::Found;
 pub(crate) use state::{MOUNT_POINT, State, mount_volume};
 
-/// No config is larger than this: gRPC would not carry it.
-const MAX_BYTES: u64 = 4 << 20;
+/// No config is larger, wherever it comes from.
+const MAX_BYTES: u64 = config::MAX_BYTES as u64;
 
 /// No refusal is longer: it travels in a header, escaped to up to three times this, and readers take 16 KiB of headers.
 const MAX_REFUSAL_BYTES: usize = 4000;

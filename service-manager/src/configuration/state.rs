@@ -23,8 +23,8 @@ use crate::modules::load_modules;
 pub(crate) const MOUNT_POINT: &str = "/system/state";
 /// The GPT name.
 const LABEL: &str = "STATE";
-/// No file here is larger: gRPC would not carry it.
-const MAX_BYTES: u64 = 4 << 20;
+/// No file here is larger than the longest config.
+const MAX_BYTES: u64 = super::MAX_BYTES;
 
 /// The config that the next boot takes.
 pub(crate) const CONFIG: &str = "config.yaml";
@@ -109,8 +109,11 @@ impl State {
     pub(crate) fn read(&self, name: &str) -> Result<Option<Zeroizing<String>>, String> {
         let path = self.folder.join(name);
         let mut text = Zeroizing::new(String::new());
-        let read = File::open(&path).and_then(|file| file.take(MAX_BYTES).read_to_string(&mut text));
+        let read = File::open(&path).and_then(|file| file.take(MAX_BYTES + 1).read_to_string(&mut text));
         match read {
+            Ok(length) if u64::try_from(length).is_ok_and(|length| length > MAX_BYTES) => {
+                Err(format!("read {}: it is larger than {MAX_BYTES} bytes", path.display()))
+            }
             Ok(_) => Ok(Some(text)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(format!("read {}: {error}", path.display())),
@@ -214,6 +217,11 @@ mod tests {
         let mode = fs::metadata(dir.path().join(CONFIG)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "no temporary file stays");
+        let longest = "x".repeat(config::MAX_BYTES);
+        state.write(CONFIG, &longest).unwrap();
+        assert!(state.read(CONFIG).unwrap().unwrap().as_str() == longest, "the longest config is read whole");
+        state.write(CONFIG, &format!("{longest}x")).unwrap();
+        assert!(state.read(CONFIG).unwrap_err().contains("it is larger than"));
         state.remove(CONFIG).unwrap();
         state.remove(CONFIG).unwrap();
         assert_eq!(state.read(CONFIG), Ok(None));

@@ -61,11 +61,19 @@ pub(super) fn wanted(config: Option<&Config>, link: &str) -> Option<Wanted> {
     for entry in entries {
         wanted.dhcp |= entry.uses_dhcp();
         let texts = entry.addresses.iter().chain((!entry.cidr.is_empty()).then_some(&entry.cidr));
-        wanted.statics.addresses.extend(texts.filter_map(|text| cidr(text)));
+        wanted.statics.addresses.extend(texts.filter_map(|text| address(text)));
         wanted.statics.routes.extend(entry.routes.iter().filter_map(route));
         wanted.statics.mtu = (entry.mtu != 0).then_some(entry.mtu).or(wanted.statics.mtu);
     }
     Some(wanted)
+}
+
+/// An address without a prefix length stands alone.
+fn address(text: &str) -> Option<(IpAddr, u8)> {
+    match text.parse::<IpAddr>() {
+        Ok(address) => Some((address, if address.is_ipv4() { 32 } else { 128 })),
+        Err(_) => cidr(text),
+    }
 }
 
 fn cidr(text: &str) -> Option<(IpAddr, u8)> {
@@ -256,6 +264,11 @@ mod tests {
         let dhcp = Some(Wanted { dhcp: true, statics: Statics::default() });
         assert_eq!(wanted(None, "eth0"), dhcp);
         assert_eq!(of("[{interface: eth1, cidr: 10.0.0.1/24}]", "eth0"), dhcp);
+        let alone = of("[{interface: eth0, cidr: 10.0.0.1, addresses: ['fd00::1']}]", "eth0").unwrap();
+        assert_eq!(
+            alone.statics.addresses,
+            [("fd00::1".parse().unwrap(), 128), ("10.0.0.1".parse().unwrap(), 32)]
+        );
         assert_eq!(of("[{interface: eth0, ignore: true}]", "eth0"), None);
     }
 

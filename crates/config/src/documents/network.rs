@@ -218,7 +218,7 @@ section! {
 section! {
     /// A rule that chooses a routing table; its name is the priority.
     RoutingRuleConfig {
-        /// The priority, 1 to 32765.
+        /// The priority; lower is asked first. The kernel has 0, 32766 and 32767, KubeSpan 32500.
         name "name": String { newer true, example "\"1000\"" };
         /// Senders.
         src "src": String { newer true, example "10.0.0.0/8" };

@@ -42,7 +42,7 @@ section! {
         grow "grow": Option<bool> { newer true };
         /// Least size.
         min_size "minSize": String { newer true, example "2.5GiB" };
-        /// Largest size: bytes, or percent of the disk.
+        /// Largest size: bytes, or percent of the disk, or with `-` before it what is left free.
         max_size "maxSize": String { newer true, example "50GiB" };
     }
 }
@@ -54,15 +54,19 @@ pub enum MaxSize {
     Bytes(u64),
     /// So much of the disk.
     Percent(u8),
+    /// All of the disk but so many bytes.
+    AllBut(u64),
 }
 
 impl MaxSize {
     /// Reads it; `None` for what is none.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let percent = |text: &str| text.trim().parse::<u8>().ok().filter(|percent| *percent <= 100);
-        match text.trim().strip_suffix('%') {
-            Some(number) => percent(number).map(Self::Percent),
-            None => ByteSize::parse(text).map(|size| Self::Bytes(size.0)),
+        let bytes = |text: &str| ByteSize::parse(text).map(|size| size.0);
+        match (text.trim().strip_suffix('%'), text.trim().strip_prefix('-')) {
+            (Some(number), _) => percent(number).map(Self::Percent),
+            (None, Some(free)) => bytes(free).map(Self::AllBut),
+            (None, None) => bytes(text).map(Self::Bytes),
         }
     }
 
@@ -72,6 +76,7 @@ impl MaxSize {
         match self {
             Self::Bytes(bytes) => bytes,
             Self::Percent(percent) => disk_bytes / 100 * u64::from(percent),
+            Self::AllBut(free) => disk_bytes.saturating_sub(free),
         }
     }
 }

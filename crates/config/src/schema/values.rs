@@ -7,6 +7,10 @@ use std::collections::BTreeMap;
 
 impl<T: Decode> Decode for Option<T> {
     fn decode(node: &Node, walk: &mut Walk<'_>) -> Option<Self> {
+        // Current clients write fields that are not set as empty text: `provider: ""`.
+        if matches!(T::shape(), Shape::Choice(_)) && node.text() == Some("") {
+            return Some(None);
+        }
         T::decode(node, walk).map(Some)
     }
 

@@ -1,7 +1,9 @@
 //! Rules of the documents beside the v1alpha1 one.
 
 use super::{Problems, machine, network, text, volumes};
-use crate::documents::{AutoHostname, Document, LinkAddress, LinkRoute, VerificationRule};
+use crate::documents::{
+    AutoHostname, Document, LinkAddress, LinkRoute, RoutingRuleConfig, RuleAction, VerificationRule,
+};
 use std::{net::IpAddr, time::Duration};
 
 pub(super) fn check(document: &Document, problems: &mut Problems) {
@@ -81,15 +83,7 @@ pub(super) fn check(document: &Document, problems: &mut Problems) {
                 problems.expect(format!("ingress[{index}].subnet"), text::cidr(&rule.subnet));
             }
         }
-        Document::RoutingRuleConfig(d) => {
-            let good = d
-                .name
-                .parse::<u32>()
-                .is_ok_and(|p| (1..=32765).contains(&p) && !(32500..=32501).contains(&p));
-            if !good {
-                problems.add("name", "the name is the priority: 1 to 32765, without 32500 and 32501");
-            }
-        }
+        Document::RoutingRuleConfig(d) => routing_rule(d, problems),
         Document::BlackholeRouteConfig(d) => problems.expect("name", text::cidr(&d.name)),
         Document::TCPProbeConfig(d) => problems.expect("endpoint", text::host_and_port(&d.endpoint)),
         Document::KmsgLogConfig(d) => problems.expect("url", text::log_receiver(&d.url)),
@@ -107,6 +101,22 @@ pub(super) fn check(document: &Document, problems: &mut Problems) {
             }
         }
         _ => {}
+    }
+}
+
+/// Priorities that the kernel (0: local, 32766: main, 32767: default) and KubeSpan have rules at.
+const RESERVED_PRIORITIES: [u32; 4] = [0, 32500, 32766, 32767];
+
+fn routing_rule(rule: &RoutingRuleConfig, problems: &mut Problems) {
+    if !rule.name.parse().is_ok_and(|priority| !RESERVED_PRIORITIES.contains(&priority)) {
+        problems.add("name", "the name is the priority, a number; 0, 32500, 32766 and 32767 are taken");
+    }
+    let looks_up = matches!(rule.action, None | Some(RuleAction::Unicast));
+    if looks_up && rule.table.is_empty() {
+        problems.add("table", "a rule that looks up needs a table; or write another `action`");
+    }
+    if rule.fw_mask != 0 && rule.fw_mark == 0 {
+        problems.add("fwMask", "fwMask requires fwMark to be set");
     }
 }
 

@@ -66,14 +66,29 @@ fn interface(entry: &Interface, machine: &Machine, field: &str, problems: &mut P
 }
 
 fn addressing(name: &str, cidr: &str, addresses: &[String], field: &str, problems: &mut Problems) {
-    if !cidr.is_empty() && !text::is_cidr(cidr) {
+    if !cidr.is_empty() && !text::is_link_address(cidr) {
         let message = format!(
             "[networking.os.device.CIDR] {name:?}: `{cidr}` is not an address with prefix length: 10.0.0.2/24"
         );
         problems.add(format!("{field}.cidr"), message);
     }
+    alone(cidr, &format!("{field}.cidr"), problems);
     for (index, address) in addresses.iter().enumerate() {
-        problems.expect(format!("{field}.addresses[{index}]"), text::cidr(address));
+        let field = format!("{field}.addresses[{index}]");
+        if !text::is_link_address(address) {
+            problems.expect(field.as_str(), text::cidr(address));
+        }
+        alone(address, &field, problems);
+    }
+}
+
+/// Warns of an address whose prefix length was probably forgotten.
+fn alone(address: &str, field: &str, problems: &mut Problems) {
+    if let Ok(address) = address.parse::<IpAddr>() {
+        let length = if address.is_ipv4() { 32 } else { 128 };
+        let message =
+            format!("read as {address}/{length}: no neighbour on the link is reached without a route");
+        problems.warn(field, message);
     }
 }
 

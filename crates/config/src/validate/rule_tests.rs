@@ -146,9 +146,19 @@ const DOCUMENTS: &[(&str, &str, &str)] = &[
         "`a` is not an address with prefix length: 10.0.0.2/24",
     ),
     (
-        "kind: RoutingRuleConfig\nname: '32500'",
+        "kind: RoutingRuleConfig\nname: '32500'\ntable: main",
         "name",
-        "the name is the priority: 1 to 32765, without 32500 and 32501",
+        "the name is the priority, a number; 0, 32500, 32766 and 32767 are taken",
+    ),
+    (
+        "kind: RoutingRuleConfig\nname: '100'",
+        "table",
+        "a rule that looks up needs a table; or write another `action`",
+    ),
+    (
+        "kind: RoutingRuleConfig\nname: '100'\ntable: main\nfwMask: 1",
+        "fwMask",
+        "fwMask requires fwMark to be set",
     ),
     ("kind: BlackholeRouteConfig\nname: a", "name", "`a` is not an address with prefix length: 10.0.0.2/24"),
     (

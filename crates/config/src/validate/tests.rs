@@ -140,9 +140,19 @@ pub(super) const MACHINE: &[(&str, &str, &str)] = &[
         "[networking.os.device.CIDR] \"eth0\": `10.0.0.1/33` is not an address with prefix length: 10.0.0.2/24",
     ),
     (
-        "network: {interfaces: [{interface: eth0, addresses: [10.0.0.1]}]}",
+        "network: {interfaces: [{interface: eth0, addresses: [10.0.0]}]}",
         "machine.network.interfaces[0].addresses[0]",
-        "`10.0.0.1` is not an address with prefix length: 10.0.0.2/24",
+        "`10.0.0` is not an address with prefix length: 10.0.0.2/24",
+    ),
+    (
+        "network: {interfaces: [{interface: eth0, addresses: ['fd00::1']}]}",
+        "machine.network.interfaces[0].addresses[0]",
+        "read as fd00::1/128: no neighbour on the link is reached without a route",
+    ),
+    (
+        "network: {interfaces: [{interface: eth0, vlans: [{vlanId: 5, cidr: 10.0.0.1}]}]}",
+        "machine.network.interfaces[0].vlans[0].cidr",
+        "read as 10.0.0.1/32: no neighbour on the link is reached without a route",
     ),
     (
         "network: {interfaces: [{interface: eth0, dhcp: true, cidr: 10.0.0.1/8}]}",
@@ -444,9 +454,27 @@ fn documents_that_the_current_clients_write_are_taken() {
         "kind: PCIDriverRebindConfig\nname: '0000:04:00.00'\ntargetDriver: vfio-pci",
         "kind: VRFConfig\nname: vrf0\nhardwareAddr: '2e:3c:4d:5e:6f:70'\nlinks: [eth0]\ntable: '123'",
         "kind: OOMConfig\nstrictCgroupClassOrdering: true",
+        "kind: VolumeConfig\nname: EPHEMERAL\nprovisioning: {maxSize: -10GiB}",
+        "kind: VolumeConfig\nname: EPHEMERAL\nprovisioning: {maxSize: 50%}\nencryption: {provider: '', keys: [{nodeID: {}}]}",
+        "kind: UserVolumeConfig\nname: a\nprovisioning: {diskSelector: {match: '!system_disk'}, maxSize: -1.5GiB}",
+        "kind: RoutingRuleConfig\nname: '32501'\ntable: main",
+        "kind: RoutingRuleConfig\nname: '40000'\naction: prohibit",
     ] {
         let text = format!("{main}---\napiVersion: v1alpha1\n{document}\n");
         let loaded = crate::load(text.as_bytes()).unwrap_or_else(|e| panic!("{document}: {e}"));
         loaded.validate(Mode::Cloud).unwrap_or_else(|e| panic!("{document}: {e}"));
     }
+}
+
+#[test]
+fn values_that_current_clients_leave_empty_are_not_set() {
+    let text = "version: v1alpha1\nmachine: {type: worker, token: a.b, network: {interfaces: [{interface: bond0, bond: \
+        {mode: '', lacpRate: '', interfaces: [eth0]}}]}, systemDiskEncryption: {state: {provider: '', keys: [{nodeID: \
+        {}}]}}}\ncluster: {controlPlane: {endpoint: 'https://10.0.0.1:6443'}}\n";
+    let loaded = crate::load(text.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
+    loaded.validate(Mode::Cloud).unwrap_or_else(|e| panic!("{e}"));
+    let bond = loaded.config.machine.network.interfaces[0].bond.as_ref().unwrap();
+    assert!(bond.mode.is_none() && bond.lacp_rate.is_none());
+    let wrong = text.replace("mode: ''", "mode: ' '");
+    assert!(crate::load(wrong.as_bytes()).is_err());
 }

@@ -113,6 +113,11 @@ pub(super) fn cidr(text: &str) -> Result<(), String> {
     }
 }
 
+/// An address of a link: without a prefix length it stands alone, as `/32` or `/128`.
+pub(super) fn is_link_address(text: &str) -> bool {
+    is_cidr(text) || text.parse::<IpAddr>().is_ok()
+}
+
 pub(super) fn is_cidr(text: &str) -> bool {
     let Some((address, prefix)) = text.split_once('/') else { return false };
     let longest = match address.parse::<IpAddr>() {

@@ -185,7 +185,8 @@ fn provision(provisioning: &Provisioning, place: Place, problems: &mut Problems)
         if place == Place::Disk && !text.is_empty() {
             problems.add(field, "it takes the whole disk, whatever its size; leave it out");
         } else if !is_size(text, key == "maxSize") {
-            problems.add(field, format!("`{text}` is not a size: 10GiB"));
+            let forms = if key == "maxSize" { "10GiB, 50% or -10GiB (left free)" } else { "10GiB" };
+            problems.add(field, format!("`{text}` is not a size: {forms}"));
         }
     }
     if place == Place::Disk && provisioning.grow.is_some() {
