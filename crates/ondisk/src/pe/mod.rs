@@ -6,6 +6,7 @@
 //! kernel may use memory behind its image.
 //! Source: Microsoft PE format specification; the UAPI group's UKI specification for the sections' names.
 
+mod append;
 mod blank;
 mod signature;
 
@@ -13,8 +14,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::field::{bytes, le16, le32, put, round_up};
+use crate::field::{bytes, le16, le32};
 
+pub use append::{Layout, NewSection, words};
 pub use blank::blank;
 
 /// Bytes of a section header.
@@ -25,18 +27,6 @@ const MAGIC_PE32_PLUS: u16 = 0x20b;
 
 /// Most sections that are read; the loader of Windows stops at 96.
 const MAX_SECTIONS: u16 = 96;
-
-/// Initialised data, readable.
-const DATA_READ: u32 = 0x4000_0040;
-
-/// A section to append.
-#[derive(Debug, Clone, Copy)]
-pub struct NewSection<'a> {
-    /// 1 to 8 ASCII bytes, `.linux`.
-    pub name: &'a str,
-    /// What it holds; not nothing.
-    pub content: &'a [u8],
-}
 
 /// A section as read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -168,85 +158,6 @@ impl<'a> Image<'a> {
         let at = self.headers.optional + 64;
         le32(self.file, at) == Some(checksum(self.file, at))
     }
-
-    /// The file with these sections behind its own.
-    pub fn append(&self, new: &[NewSection<'_>]) -> Result<Vec<u8>, Error> {
-        self.check_new(new)?;
-        let mut file = self.file.to_vec();
-        let mut address = u64::from(self.memory_end());
-        let mut index = self.sections.len();
-        for section in new {
-            address = round_up(address, self.headers.section_alignment.into()).ok_or(Error::TooLarge)?;
-            let offset = self.pad(&mut file)?;
-            file.extend_from_slice(section.content);
-            let end = self.pad(&mut file)?;
-            let header = section_header(section, address, offset, end)?;
-            put(&mut file, self.headers.section_offset(index).ok_or(Error::TooLarge)?, &header);
-            address += section.content.len() as u64;
-            index += 1;
-        }
-        let total = round_up(address, self.headers.section_alignment.into()).ok_or(Error::TooLarge)?;
-        self.finish(&mut file, index, total, new)?;
-        Ok(file)
-    }
-
-    fn check_new(&self, new: &[NewSection<'_>]) -> Result<(), Error> {
-        for (index, section) in new.iter().enumerate() {
-            let name = || section.name.into();
-            if !(1..=8).contains(&section.name.len()) || !section.name.bytes().all(|b| b.is_ascii_graphic()) {
-                return Err(Error::Name(name()));
-            }
-            let earlier = new.iter().take(index).any(|other| other.name == section.name);
-            if earlier || self.section(section.name).is_some() {
-                return Err(Error::Duplicate(name()));
-            }
-            if section.content.is_empty() {
-                return Err(Error::Empty(name()));
-            }
-        }
-        self.check_room(new.len())
-    }
-
-    /// The table may grow up to the end of the headers, or to the first section's bytes where those start earlier.
-    fn check_room(&self, count: usize) -> Result<(), Error> {
-        if self.is_signed() {
-            return Err(Error::Signed);
-        }
-        let firsts = self.sections.iter().filter(|section| section.file_offset > 0).map(|s| s.file_offset);
-        let limit = firsts.chain([self.headers.headers_end]).min().unwrap_or(0);
-        let total = self.sections.len() + count;
-        let end = self.headers.section_offset(total).and_then(|end| u32::try_from(end).ok());
-        let fits =
-            end.is_some_and(|end| end <= limit) && u16::try_from(total).is_ok_and(|n| n <= MAX_SECTIONS);
-        if fits { Ok(()) } else { Err(Error::NoRoom(count)) }
-    }
-
-    fn memory_end(&self) -> u32 {
-        let ends = self.sections.iter().map(|s| s.address.saturating_add(s.virtual_bytes));
-        ends.max().unwrap_or(self.headers.headers_end)
-    }
-
-    /// Fills the file up to its alignment; the new length.
-    fn pad(&self, file: &mut Vec<u8>) -> Result<u64, Error> {
-        let length =
-            round_up(file.len() as u64, self.headers.file_alignment.into()).ok_or(Error::TooLarge)?;
-        file.resize(usize::try_from(length).map_err(|_| Error::TooLarge)?, 0);
-        Ok(length)
-    }
-
-    fn finish(&self, file: &mut [u8], count: usize, total: u64, new: &[NewSection<'_>]) -> Result<(), Error> {
-        let optional = self.headers.optional;
-        let count = u16::try_from(count).map_err(|_| Error::TooLarge)?;
-        put(file, self.headers.signature + 6, &count.to_le_bytes());
-        // SizeOfInitializedData, SizeOfImage, CheckSum.
-        let added: u64 = new.iter().map(|section| section.content.len() as u64).sum();
-        let data = u64::from(le32(file, optional + 8).unwrap_or(0)) + added;
-        put(file, optional + 8, &to_u32(data)?.to_le_bytes());
-        put(file, optional + 56, &to_u32(total)?.to_le_bytes());
-        let sum = checksum(file, optional + 64);
-        put(file, optional + 64, &sum.to_le_bytes());
-        Ok(())
-    }
 }
 
 fn to_u32(value: u64) -> Result<u32, Error> {
@@ -269,34 +180,26 @@ fn read_section<'a>(file: &'a [u8], header: &'a [u8]) -> Result<Section<'a>, Err
     Ok(Section { name, address, virtual_bytes, file_offset, content })
 }
 
-fn section_header(section: &NewSection<'_>, address: u64, offset: u64, end: u64) -> Result<[u8; 40], Error> {
-    let mut header = [0; SECTION_BYTES];
-    put(&mut header, 0, section.name.as_bytes());
-    put(&mut header, 8, &to_u32(section.content.len() as u64)?.to_le_bytes());
-    put(&mut header, 12, &to_u32(address)?.to_le_bytes());
-    put(&mut header, 16, &to_u32(end - offset)?.to_le_bytes());
-    put(&mut header, 20, &to_u32(offset)?.to_le_bytes());
-    put(&mut header, 36, &DATA_READ.to_le_bytes());
-    Ok(header)
-}
-
 /// The sum of all 16-bit words with their carries, without the checksum's own four bytes, plus the length.
 fn checksum(file: &[u8], own_offset: usize) -> u32 {
-    let mut sum: u64 = 0;
-    for (index, pair) in file.chunks(2).enumerate() {
-        let at = index * 2;
-        if at == own_offset || at == own_offset + 2 {
-            continue;
-        }
-        let low = pair.first().copied().unwrap_or(0);
-        let high = pair.get(1).copied().unwrap_or(0);
-        sum += u64::from(u16::from_le_bytes([low, high]));
+    folded(words_without(file, own_offset), file.len() as u64)
+}
+
+/// The sum of the file's words but the checksum's own two, which an image with headers at odd offsets has not.
+fn words_without(file: &[u8], own_offset: usize) -> u64 {
+    if own_offset % 2 == 1 {
+        return words(file);
     }
+    let own = |at| u64::from(le16(file, at).unwrap_or(0));
+    words(file) - own(own_offset) - own(own_offset + 2)
+}
+
+fn folded(mut sum: u64, file_bytes: u64) -> u32 {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }
     // Below 64 KiB by now; files beyond 4 GiB are refused earlier.
-    u32::try_from(sum.wrapping_add(file.len() as u64)).unwrap_or(0)
+    u32::try_from(sum.wrapping_add(file_bytes)).unwrap_or(0)
 }
 
 impl fmt::Display for Error {

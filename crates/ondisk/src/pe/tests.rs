@@ -5,6 +5,7 @@ use std::process::Command;
 use proptest::prelude::*;
 
 use super::*;
+use crate::field::put;
 
 const STUB: &[u8] = include_bytes!("../../testdata/stub.efi");
 
@@ -55,6 +56,23 @@ fn appended_sections_read_back() {
     assert_eq!(size_of_image, end.next_multiple_of(image.headers.section_alignment));
     // Headers that change: section count, three sizes, the table. The rest of the stub stays.
     assert_eq!(file[1024..STUB.len()], STUB[1024..]);
+}
+
+/// Who sends a file piece by piece has the same bytes.
+#[test]
+fn a_head_and_the_contents_at_their_offsets_are_the_file() {
+    let stub = Image::parse(STUB).unwrap();
+    let contents: [(&str, &[u8]); 3] =
+        [(".cmdline", b"quiet"), (".initrd", &[0xf1; 5001]), (".linux", &[2; 4096])];
+    let layout = stub.layout(&contents.map(|(name, content)| (name, content.len() as u64))).unwrap();
+    let sum = contents.iter().map(|(_, content)| words(content)).sum();
+    let mut file = stub.head(&layout, sum).unwrap();
+    file.resize(usize::try_from(layout.file_bytes()).unwrap(), 0);
+    for (offset, (_, content)) in layout.offsets().zip(contents) {
+        put(&mut file, usize::try_from(offset).unwrap(), content);
+    }
+    assert_eq!(file, stub.append(&contents.map(|(name, content)| add(name, content))).unwrap());
+    assert!(Image::parse(&file).unwrap().checksum_is_right());
 }
 
 #[test]
