@@ -14,7 +14,9 @@ use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Instant;
 
-use dhcproto::v4::{Architecture as Number, DhcpOption, Message, MessageType, Opcode, OptionCode};
+use dhcproto::Encodable as _;
+use dhcproto::error::EncodeError;
+use dhcproto::v4::{Architecture as Number, DhcpOption, HType, Message, MessageType, Opcode, OptionCode};
 use ondisk::architecture::Architecture;
 
 use crate::event::Event;
@@ -188,7 +190,33 @@ pub struct Responder {
     pub pool: Option<Pool>,
 }
 
+impl Reply {
+    /// The packet; `None`: an address that only the request names would get more bytes than it seems to have sent. What the
+    /// answer says twice is left out before.
+    pub(crate) fn packet(mut self, port: Port, request_bytes: usize) -> Result<Option<Vec<u8>>, EncodeError> {
+        let mut packet = self.message.to_vec()?;
+        if port == Port::Dhcp {
+            return Ok(Some(packet));
+        }
+        // The server's address and the file's name stand in fields of their own.
+        for option in [OptionCode::TFTPServerName, OptionCode::BootfileName] {
+            if packet.len() > request_bytes {
+                self.message.opts_mut().remove(option);
+                packet = self.message.to_vec()?;
+            }
+        }
+        Ok((packet.len() <= request_bytes).then_some(packet))
+    }
+}
+
 impl Responder {
+    /// Who asks, if that is a card of an Ethernet which may get an answer.
+    pub(crate) fn concerned(&self, request: &Message) -> Option<Mac> {
+        let is_direct = request.opcode() == Opcode::BootRequest && request.giaddr().is_unspecified();
+        let mac = mac(request).filter(|_| is_direct && request.htype() == HType::Eth)?;
+        (self.pool.is_some() || kind(request) != Kind::Plain).then_some(mac)
+    }
+
     /// The answer to a message, if it gets one; `tell` hears what a person wants to see.
     pub fn answer(
         &mut self,
@@ -198,11 +226,12 @@ impl Responder {
         now: Instant,
         tell: &mut dyn FnMut(Event),
     ) -> Option<Reply> {
-        if request.opcode() != Opcode::BootRequest || request.giaddr() != Ipv4Addr::UNSPECIFIED {
+        let mac = self.concerned(request)?;
+        let kind = kind(request);
+        // Whoever has an address sends from there.
+        if !request.ciaddr().is_unspecified() && from.ip() != request.ciaddr() {
             return None;
         }
-        let mac = mac(request)?;
-        let kind = kind(request);
         let asked = request.opts().msg_type()?;
         let (said, leased) = match (port, asked) {
             (Port::Pxe, MessageType::Request | MessageType::Inform) => (MessageType::Ack, None),
@@ -386,7 +415,9 @@ fn everybody() -> SocketAddr {
 }
 
 fn mac(message: &Message) -> Option<Mac> {
-    message.chaddr().try_into().ok().map(Mac)
+    let mac = message.chaddr().try_into().ok().map(Mac)?;
+    let is_of_one_card = mac.0.first().is_some_and(|first| first & 1 == 0) && mac != Mac([0; 6]);
+    is_of_one_card.then_some(mac)
 }
 
 fn kind(message: &Message) -> Kind {
@@ -406,6 +437,10 @@ fn kind(message: &Message) -> Kind {
         // Older firmware says it in the class alone.
         _ => architecture_in(class),
     };
+    if number.is_none() && !is_ipxe {
+        // RFC 4578 §2.1: who wants a boot file says for which machine.
+        return Kind::Plain;
+    }
     // Numbers of RFC 4578 as corrected by its registry: 7 and 9 both stand for x86-64. 16 and 19 start by HTTP.
     let firmware = match number.unwrap_or(0) {
         0 => Kind::Bios,

@@ -157,6 +157,9 @@ impl fmt::Display for Event {
     }
 }
 
+/// Addresses that are remembered: as many as machines start at a time, and more.
+const KNOWN: usize = 4096;
+
 /// Which machine is behind an address: they say so when they are lent one, and when they ask for what is theirs alone.
 #[derive(Debug, Default)]
 pub(crate) struct Known(BTreeMap<IpAddr, Mac>);
@@ -166,13 +169,13 @@ impl Known {
     pub(crate) fn complete(&mut self, event: &mut Event) {
         match event {
             Event::Leased { mac, address } => {
-                self.0.insert((*address).into(), *mac);
+                self.learn((*address).into(), *mac);
             }
             Event::Starts { to, .. }
             | Event::Sent { to, .. }
             | Event::Config { to, .. }
             | Event::Failed { to, .. } => match to.mac {
-                Some(mac) => drop(self.0.insert(to.address, mac)),
+                Some(mac) => self.learn(to.address, mac),
                 None => to.mac = self.0.get(&to.address).copied(),
             },
             Event::Offered { .. }
@@ -181,6 +184,14 @@ impl Known {
             | Event::OtherServer { .. }
             | Event::Unheard { .. } => {}
         }
+    }
+
+    fn learn(&mut self, address: IpAddr, mac: Mac) {
+        if self.0.len() >= KNOWN && !self.0.contains_key(&address) {
+            // Machines are named for people: who starts later tells it once more.
+            self.0.clear();
+        }
+        self.0.insert(address, mac);
     }
 }
 
@@ -219,5 +230,15 @@ mod tests {
         assert!(
             config.ends_with(": took the config default.yaml, which no node takes: line 1, column 1: bad")
         );
+    }
+
+    #[test]
+    fn addresses_that_are_made_up_take_bounded_memory() {
+        let mut known = Known::default();
+        for number in 0..20_000_u32 {
+            known.complete(&mut Event::Leased { mac: MAC, address: number.into() });
+            assert!(known.0.len() <= KNOWN);
+        }
+        assert!(known.0.contains_key(&IpAddr::from(Ipv4Addr::from(19_999))));
     }
 }

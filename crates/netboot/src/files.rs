@@ -7,7 +7,7 @@
 //! A config lies in its folder under the machine's hardware address (`52-54-00-12-34-56.yaml`), or as `default.yaml`.
 
 use std::fs::{self, File};
-use std::io::{self, Cursor, Read, Seek};
+use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::Error;
 use crate::configs::{Configs, Judge, inside};
 use crate::dhcp::{Loaders, Mac, Uefi};
 use crate::event::{Event, Machine};
-use crate::uki::{self, Variables};
+use crate::uki::{self, Plan, Ukis, Variables};
 
 /// The script of a bundle.
 pub const SCRIPT: &str = "boot.ipxe";
@@ -38,6 +38,7 @@ pub struct Files {
     /// Host and port of HTTP; a machine that asks by it has said so itself.
     server: Option<String>,
     secure: Option<String>,
+    ukis: Arc<Ukis>,
 }
 
 /// What is sent.
@@ -46,7 +47,7 @@ pub(crate) trait Content: Read + Seek + Send {}
 impl<T: Read + Seek + Send> Content for T {}
 
 /// Something that is served, from its first byte on.
-pub struct Opened {
+pub(crate) struct Opened {
     pub(crate) content: Box<dyn Content>,
     pub(crate) length: u64,
 }
@@ -57,9 +58,45 @@ impl Opened {
         let length = file.metadata()?.len();
         Ok(Self { content: Box::new(file), length })
     }
+}
 
-    fn made(bytes: Vec<u8>) -> Self {
-        Self { length: bytes.len() as u64, content: Box::new(Cursor::new(bytes)) }
+/// Something that there is. Who has not shown that it can take it costs no more than this.
+#[derive(Debug)]
+pub(crate) enum Found {
+    /// A file of the bundle.
+    File(File, u64),
+    /// A UKI, of which nothing is made yet.
+    Own(Plan),
+}
+
+impl Found {
+    pub(crate) fn file(path: &Path) -> io::Result<Self> {
+        let file = File::open(path)?;
+        let length = file.metadata()?.len();
+        Ok(Self::File(file, length))
+    }
+
+    pub(crate) fn length(&self) -> u64 {
+        match self {
+            Self::File(_, length) => *length,
+            Self::Own(plan) => plan.length(),
+        }
+    }
+
+    /// Begins to send it.
+    ///
+    /// # Errors
+    /// A part of a UKI that cannot be read.
+    pub(crate) async fn open(self) -> io::Result<Opened> {
+        let length = self.length();
+        let content: Box<dyn Content> = match self {
+            Self::File(file, _) => Box::new(file),
+            Self::Own(plan) => {
+                let made = tokio::task::spawn_blocking(|| plan.make()).await;
+                Box::new(made.map_err(io::Error::other)??)
+            }
+        };
+        Ok(Opened { content, length })
     }
 }
 
@@ -82,6 +119,7 @@ impl Files {
             configs: configs.map(|folder| Ok(Configs { folder: whole(folder)?, judge: None })).transpose()?,
             server: None,
             secure: None,
+            ukis: Arc::default(),
         };
         let script = files.bundle.join(SCRIPT);
         let text = fs::read_to_string(&script).map_err(|error| {
@@ -155,26 +193,31 @@ impl Files {
         start(uki::STUB).or_else(|| start(KERNEL))
     }
 
-    /// What there is under a name in the bundle: a file, or the UKI of a machine. `None`: nothing. A UKI takes a while to
-    /// make: nobody else waits for it.
-    pub(crate) async fn open_named(self: Arc<Self>, name: String) -> Option<io::Result<Opened>> {
+    /// What there is under a name in the bundle: a file, or the UKI of a machine. `None`: nothing.
+    pub(crate) async fn find_named(self: Arc<Self>, name: String) -> Option<io::Result<Found>> {
         let found = tokio::task::spawn_blocking(move || self.find(&name)).await;
         found.unwrap_or_else(|error| Some(Err(io::Error::other(error))))
     }
 
-    fn find(&self, name: &str) -> Option<io::Result<Opened>> {
+    fn find(&self, name: &str) -> Option<io::Result<Found>> {
         if let Some(path) = self.in_bundle(name) {
-            return Some(Opened::file(&path));
+            return Some(Found::file(&path));
         }
         let mac = owner(name)?;
         self.in_bundle(uki::STUB)?;
-        Some(self.uki(self.server.as_ref()?, mac).map(Opened::made))
+        Some(self.uki(self.server.as_ref()?, mac).map(Found::Own))
     }
 
-    fn uki(&self, server: &str, mac: Mac) -> io::Result<Vec<u8>> {
+    fn uki(&self, server: &str, mac: Mac) -> io::Result<Plan> {
         let script = fs::read_to_string(self.bundle.join(SCRIPT))?;
         let (root, arguments) = (self.root(server), self.arguments(server, mac).unwrap_or_default());
-        uki::assemble(&self.bundle, &script, &Variables { root: &root, mac, arguments: &arguments })
+        self.ukis.of_script(&self.bundle, &script, &Variables { root: &root, mac, arguments: &arguments })
+    }
+
+    /// Bytes that UKIs under way have of their own, now and at most.
+    #[cfg(test)]
+    pub(crate) fn own_bytes(&self) -> (u64, u64) {
+        self.ukis.own_bytes()
     }
 
     /// A file of the bundle.
@@ -362,7 +405,7 @@ mod tests {
         for other in ["billet.efi", "52-54-00/billet.efi", "52-54-00-12-34-56/vmlinuz"] {
             assert!(files.find(other).is_none(), "{other}");
         }
-        assert_eq!(files.find("layers/base").unwrap().unwrap().length, 1);
+        assert_eq!(files.find("layers/base").unwrap().unwrap().length(), 1);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! Does not: anything but GET and HEAD; know whether it is asked over TLS but for saying so.
 //! Source: RFC 9110 §14 (one range of bytes).
 
-use std::io::{self, Read, SeekFrom};
+use std::io::{self, SeekFrom};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,16 +21,17 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use crate::dhcp::Mac;
 use crate::event::{Event, Machine};
-use crate::files::{self, Files, Opened};
+use crate::files::{self, Content, Files, Opened};
 use crate::server::Tell;
 use crate::uki;
 
 type Body = BoxBody<Bytes, io::Error>;
 
 /// How much is read from a file at once.
-const PIECE_BYTES: usize = 256 << 10;
-/// Pieces between the file and the connection.
-const QUEUE: usize = 4;
+const PIECE_BYTES: usize = 64 << 10;
+/// Pieces between the file and the connection. With one that is read and one that is sent, a connection that takes nothing
+/// holds three.
+const QUEUE: usize = 1;
 
 /// Who asks, and how.
 #[derive(Debug, Clone, Copy)]
@@ -82,7 +83,7 @@ pub(crate) async fn answer(
         Found::File(file) => {
             let done = Done { tell: tell.clone(), to, by, name: name.clone(), began: Instant::now() };
             let is_own = files::owner(&file).is_some();
-            match files.clone().open_named(file).await {
+            match open(&files, file).await {
                 Some(file) => {
                     if is_own && file.is_ok() {
                         starts(uki::NAME);
@@ -98,6 +99,14 @@ pub(crate) async fn answer(
         tell(Event::Failed { to, by, name, reason: error.to_string() });
         status_answer(StatusCode::INTERNAL_SERVER_ERROR, String::new()).unwrap_or_default()
     }))
+}
+
+/// Who has a connection has shown that it takes answers.
+async fn open(files: &Arc<Files>, name: String) -> Option<io::Result<Opened>> {
+    match files.clone().find_named(name).await? {
+        Ok(found) => Some(found.open().await),
+        Err(error) => Some(Err(error)),
+    }
 }
 
 enum Found {
@@ -178,8 +187,8 @@ fn file_answer(request: &Request<Incoming>, file: Opened, done: Option<Done>) ->
     }
     file.seek(SeekFrom::Start(first))?;
     let (sender, receiver) = mpsc::channel(QUEUE);
-    tokio::task::spawn_blocking(move || {
-        let sent = stream(file.take(last - first), &sender);
+    tokio::spawn(async move {
+        let sent = stream(file, last - first, &sender).await;
         if let (Ok(bytes), Some(done)) = (sent, done)
             && bytes == last - first
         {
@@ -190,25 +199,49 @@ fn file_answer(request: &Request<Incoming>, file: Opened, done: Option<Done>) ->
     answer.body(BodyExt::boxed(StreamBody::new(ReceiverStream::new(receiver)))).map_err(io::Error::other)
 }
 
-/// Reads a file into the connection; how much went.
-fn stream(mut file: impl Read, sender: &mpsc::Sender<io::Result<Frame<Bytes>>>) -> io::Result<u64> {
+/// Reads so much of a file into the connection; how much went. A thread is busy only while it reads.
+async fn stream(
+    mut file: Box<dyn Content>,
+    bytes: u64,
+    sender: &mpsc::Sender<io::Result<Frame<Bytes>>>,
+) -> io::Result<u64> {
     let mut sent = 0;
-    loop {
-        let mut piece = vec![0; PIECE_BYTES];
-        let count = match file.read(&mut piece) {
-            Ok(0) => return Ok(sent),
-            Ok(count) => count,
+    while sent < bytes {
+        let room = usize::try_from(bytes - sent).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
+        let (back, read) = read_piece(file, room).await?;
+        file = back;
+        let piece = match read {
+            Ok(piece) if piece.is_empty() => return Ok(sent),
+            Ok(piece) => piece,
             Err(error) => {
                 // The client sees a connection that ends before its time.
-                let _ = sender.blocking_send(Err(io::Error::new(error.kind(), error.to_string())));
+                let _ = sender.send(Err(io::Error::new(error.kind(), error.to_string()))).await;
                 return Err(error);
             }
         };
-        piece.truncate(count);
-        let gone = |_| io::Error::from(io::ErrorKind::BrokenPipe);
-        sender.blocking_send(Ok(Frame::data(piece.into()))).map_err(gone)?;
-        sent += count as u64;
+        sent += piece.len() as u64;
+        sender
+            .send(Ok(Frame::data(piece.into())))
+            .await
+            .map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))?;
     }
+    Ok(sent)
+}
+
+/// The file comes back with what was read of it.
+async fn read_piece(
+    mut file: Box<dyn Content>,
+    room: usize,
+) -> io::Result<(Box<dyn Content>, io::Result<Vec<u8>>)> {
+    let reading = tokio::task::spawn_blocking(move || {
+        let mut piece = vec![0; room];
+        let read = file.read(&mut piece).map(|count| {
+            piece.truncate(count);
+            piece
+        });
+        (file, read)
+    });
+    reading.await.map_err(io::Error::other)
 }
 
 /// First byte and the one behind the last, of a request for one range. `None`: all of it. An error: there is none of it.

@@ -31,8 +31,23 @@ const REQUEST_BYTES: u32 = 24;
 /// The kernel sends no larger pieces of a list.
 const BUFFER_BYTES: usize = 32 << 10;
 
+/// This host's address on a network, and which other addresses are on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Network {
+    pub(crate) address: Ipv4Addr,
+    pub(crate) prefix: u8,
+}
+
+impl Network {
+    /// Whether an address is reached without a router.
+    pub(crate) fn contains(&self, other: Ipv4Addr) -> bool {
+        let mask = u32::MAX.checked_shl(32 - u32::from(self.prefix.min(32))).unwrap_or(0);
+        u32::from(self.address) & mask == u32::from(other) & mask
+    }
+}
+
 /// The address at which machines behind the interface find this one.
-pub(crate) fn address(interface: &str) -> Result<Ipv4Addr, Error> {
+pub(crate) fn network(interface: &str) -> Result<Network, Error> {
     let failed = |source| Error::Interface { interface: interface.to_owned(), source };
     let index = match index(interface) {
         Ok(index) => index,
@@ -43,9 +58,9 @@ pub(crate) fn address(interface: &str) -> Result<Ipv4Addr, Error> {
     };
     let found = addresses(index).map_err(failed)?;
     // Nobody else reaches 127.0.0.1.
-    let usable = found.iter().find(|address| !address.is_loopback());
+    let usable = found.iter().find(|network| !network.address.is_loopback());
     usable.copied().ok_or_else(|| match found.first() {
-        Some(only) => Error::Loopback { interface: interface.to_owned(), address: *only },
+        Some(only) => Error::Loopback { interface: interface.to_owned(), address: only.address },
         None => Error::NoAddress { interface: interface.to_owned() },
     })
 }
@@ -66,7 +81,7 @@ fn names() -> Vec<String> {
 }
 
 /// The interface's addresses, in the kernel's order.
-fn addresses(index: u32) -> io::Result<Vec<Ipv4Addr>> {
+fn addresses(index: u32) -> io::Result<Vec<Network>> {
     let mut socket = Socket::new(Domain::from(AF_NETLINK), Type::RAW, Some(Protocol::from(NETLINK_ROUTE)))?;
     socket.write_all(&request())?;
     let (mut found, mut buffer) = (Vec::new(), vec![0; BUFFER_BYTES]);
@@ -136,12 +151,13 @@ fn pieces(
     })
 }
 
-fn address_of(body: &[u8], index: u32) -> Option<Ipv4Addr> {
+fn address_of(body: &[u8], index: u32) -> Option<Network> {
     let (head, rest) = body.split_at_checked(ADDRESS_BYTES)?;
-    let (family, of) = (*head.first()?, u32::from_ne_bytes(*head.last_chunk()?));
+    let [family, prefix, ..] = *head else { return None };
+    let of = u32::from_ne_bytes(*head.last_chunk()?);
     let mut local = attributes(rest).filter(|(kind, _)| *kind == LOCAL);
     let octets: [u8; 4] = local.next()?.1.try_into().ok()?;
-    (family == AF_INET && of == index).then(|| octets.into())
+    (family == AF_INET && of == index).then(|| Network { address: octets.into(), prefix })
 }
 
 /// A negative error number.
@@ -156,20 +172,20 @@ mod tests {
 
     #[test]
     fn loopback_is_no_way_to_a_machine() {
-        let error = address("lo").unwrap_err().to_string();
+        let error = network("lo").unwrap_err().to_string();
         assert!(error.starts_with("the interface lo has only 127.0.0.1"), "{error}");
     }
 
     #[test]
     fn an_interface_that_is_not_there_is_said_with_those_that_are() {
-        let error = address("nope").unwrap_err();
+        let error = network("nope").unwrap_err();
         assert!(
             matches!(&error, Error::NoInterface { there, .. } if there.split(", ").any(|one| one == "lo")),
             "{error}"
         );
         assert!(error.to_string().starts_with("there is no interface nope: this machine has "), "{error}");
         assert!(std::error::Error::source(&error).is_none());
-        assert!(matches!(address("a-name-that-is-too-long-for-it"), Err(Error::NoInterface { .. })));
+        assert!(matches!(network("a-name-that-is-too-long-for-it"), Err(Error::NoInterface { .. })));
     }
 
     /// A message of the kernel's: address 10.0.0.7, with a label, on the interface 3.
@@ -194,7 +210,8 @@ mod tests {
         let kinds: Vec<u16> = messages(&list).map(|(kind, _)| kind).collect();
         assert_eq!(kinds, [NEW_ADDRESS, NEW_ADDRESS, DONE]);
         let found: Vec<_> = messages(&list).filter_map(|(_, body)| address_of(body, 3)).collect();
-        assert_eq!(found, [Ipv4Addr::new(10, 0, 0, 7)]);
+        assert_eq!(found, [Network { address: Ipv4Addr::new(10, 0, 0, 7), prefix: 24 }]);
+        assert!(found[0].contains([10, 0, 0, 255].into()) && !found[0].contains([10, 0, 1, 7].into()));
         // What is cut off is left out, wherever that is.
         for length in 0..list.len() {
             assert!(messages(&list[..length]).filter_map(|(_, body)| address_of(body, 3)).count() <= 1);

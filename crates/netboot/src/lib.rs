@@ -11,12 +11,16 @@
 //! | `idle` | connections that end when nothing moves on them |
 //! | `interface` | the address that the machines find this one at |
 //! | `patience` | which errors of a socket pass |
+//! | `places` | how many machines are served side by side, and whose place a newer one takes |
+//! | `rate` | pure: how often somebody is answered |
 //! | `uki` | the EFI program of a machine whose firmware loads no iPXE |
 //! | [`tls`] | the certificate, where layers are served by HTTPS too |
 //! | [`server`] | sockets, and the loop |
 //!
 //! Owns: everything between a machine's first broadcast and the kernel.
 //! Does not: build bundles; serve networks behind a relay, or IPv6.
+//! Anybody on the network can send it anything under any address: an address that has not shown that it takes answers costs
+//! a place, of which there are few, and is sent no more than it sent.
 //! Fails by: [`Error`] before it serves. Afterwards what goes wrong with one machine is an [`Event`], and the others are
 //! served on.
 //! Source: RFC 2131, 2132 and 4578 (DHCP and its PXE options), the PXE specification 2.1, RFC 1350, 2347 to 2349 (TFTP),
@@ -32,7 +36,9 @@ mod http;
 mod idle;
 mod interface;
 mod patience;
+mod places;
 pub mod pool;
+mod rate;
 pub mod server;
 pub mod tftp;
 pub mod tls;

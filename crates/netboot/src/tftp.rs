@@ -1,9 +1,12 @@
 //! TFTP, reading only: what firmware loads its first file with.
 //!
-//! Owns: requests and their options, one transfer a request on a socket of its own.
+//! Owns: requests and their options, one transfer a request on a socket of its own ([`serve`] has all of them).
 //! Does not: take files; netascii (nobody's firmware asks for it); several blocks at once.
 //! Order: options are acknowledged before the first block; a block is sent again only when its acknowledgement does not
 //! come in time, never because an older one comes twice.
+//! Whoever sends a request can write any address into it. Before that address has acknowledged something, options are
+//! acknowledged in no more bytes than the request has, three times at most, and nothing is made of a file. Of a request
+//! without options the first answer is a block of data, as RFC 1350 wants it: once, and the client asks again.
 //! Source: RFC 1350; RFC 2347 (options), 2348 (block size), 2349 (timeout, file size); RFC 1123 §4.2.3.1.
 
 use std::io::{self, Read};
@@ -13,7 +16,10 @@ use std::time::Duration;
 use tokio::net::UdpSocket;
 use tokio::time::{Instant, timeout_at};
 
-use crate::files::Opened;
+use crate::files::{Found, Opened};
+use crate::places::Place;
+
+pub(crate) mod serve;
 
 /// Without the option.
 const USUAL_BLOCK_BYTES: usize = 512;
@@ -21,8 +27,14 @@ const USUAL_BLOCK_BYTES: usize = 512;
 const LARGEST_BLOCK_BYTES: usize = 1468;
 /// Until something is sent again, unless the client says otherwise.
 const USUAL_TIMEOUT: Duration = Duration::from_secs(1);
+/// Longest that a client may ask for: a machine that was turned off costs no more than [`TRIES`] of it.
+const LONGEST_TIMEOUT: u8 = 5;
 /// How often something is sent at most.
 const TRIES: u32 = 6;
+/// How often options are acknowledged to an address that has said nothing itself.
+const UNPROVEN_TRIES: u32 = 3;
+/// For a whole file: 20 MB in blocks of 512 bytes over a wire with 20 ms take 14 minutes.
+const TRANSFER_LIMIT: Duration = Duration::from_secs(15 * 60);
 
 const READ: u16 = 1;
 const WRITE: u16 = 2;
@@ -44,6 +56,8 @@ pub struct Request {
     block_bytes: Option<usize>,
     wants_length: bool,
     timeout_seconds: Option<u8>,
+    /// Of the packet.
+    bytes: usize,
 }
 
 /// Why a packet is no request for a file.
@@ -76,7 +90,8 @@ impl Request {
         if !mode.eq_ignore_ascii_case("octet") {
             return Err(not_understood("only octet is known, no other mode"));
         }
-        let mut request = Self { name, block_bytes: None, wants_length: false, timeout_seconds: None };
+        let bytes = packet.len();
+        let mut request = Self { name, block_bytes: None, wants_length: false, timeout_seconds: None, bytes };
         while let (Some(option), Some(value)) = (words.next(), words.next()) {
             match option.to_ascii_lowercase().as_str() {
                 "blksize" => {
@@ -84,15 +99,26 @@ impl Request {
                     request.block_bytes = bytes.map(|bytes| bytes.min(LARGEST_BLOCK_BYTES));
                 }
                 "tsize" => request.wants_length = true,
-                "timeout" => request.timeout_seconds = value.parse().ok().filter(|seconds| *seconds > 0),
+                "timeout" => {
+                    let seconds = value.parse().ok();
+                    request.timeout_seconds =
+                        seconds.filter(|seconds| (1..=LONGEST_TIMEOUT).contains(seconds));
+                }
                 _ => {}
             }
         }
         Ok(request)
     }
 
-    /// The answer to its options; `None` if it has none that count.
+    /// The answer to its options; `None` if it has none that count. A length that would make it longer than the request
+    /// is left out.
     fn acknowledgement(&self, length: u64) -> Option<Vec<u8>> {
+        let all = self.acknowledged(Some(length).filter(|_| self.wants_length));
+        let packet = if all.len() > self.bytes { self.acknowledged(None) } else { all };
+        (2 < packet.len() && packet.len() <= self.bytes).then_some(packet)
+    }
+
+    fn acknowledged(&self, length: Option<u64>) -> Vec<u8> {
         let mut packet = OPTIONS.to_be_bytes().to_vec();
         let mut add = |name: &str, value: String| {
             packet.extend(name.bytes().chain([0]).chain(value.bytes()).chain([0]));
@@ -100,13 +126,13 @@ impl Request {
         if let Some(bytes) = self.block_bytes {
             add("blksize", bytes.to_string());
         }
-        if self.wants_length {
+        if let Some(length) = length {
             add("tsize", length.to_string());
         }
         if let Some(seconds) = self.timeout_seconds {
             add("timeout", seconds.to_string());
         }
-        (packet.len() > 2).then_some(packet)
+        packet
     }
 }
 
@@ -118,10 +144,13 @@ impl NoRequest {
     }
 }
 
-/// What a client is told of a file that is not there.
-#[must_use]
-pub fn not_found() -> Vec<u8> {
-    error(NOT_FOUND, "there is no such file")
+/// An error as long as what it answers at most; `None`: that is too short for any.
+fn within(mut error: Vec<u8>, bytes: usize) -> Option<Vec<u8>> {
+    if error.len() > bytes {
+        error.truncate(bytes.checked_sub(1)?);
+        error.push(0);
+    }
+    (error.len() > 4).then_some(error)
 }
 
 fn error(code: u16, text: &str) -> Vec<u8> {
@@ -137,46 +166,65 @@ fn number(packet: &[u8]) -> Option<u16> {
     packet.get(2..)?.first_chunk().map(|bytes| u16::from_be_bytes(*bytes))
 }
 
-/// Sends a file; its length once all of it has arrived. A client that wanted nothing but the length ends it there.
-///
-/// # Errors
-/// What the client or the network says; a file that cannot be read.
-pub async fn send(us: Ipv4Addr, to: SocketAddr, request: &Request, file: Opened) -> io::Result<u64> {
-    let wait = request.timeout_seconds.map_or(USUAL_TIMEOUT, |seconds| Duration::from_secs(seconds.into()));
-    send_with(us, to, request, file, wait).await
-}
-
-/// The same, with this time until something is sent again.
-async fn send_with(
+/// Who gets a file, and from where.
+struct Client<'p> {
     us: Ipv4Addr,
     to: SocketAddr,
-    request: &Request,
-    file: Opened,
-    wait: Duration,
-) -> io::Result<u64> {
-    let socket = UdpSocket::bind((us, 0)).await?;
-    socket.connect(to).await?;
-    let Opened { content: mut file, length } = file;
-    if let Some(packet) = request.acknowledgement(length) {
-        match exchange(&socket, &packet, 0, wait).await? {
-            Said::Acknowledged => {}
-            // Firmware asks for the length and then once more for the file.
-            Said::Refused(_) if request.wants_length => return Ok(0),
-            Said::Refused(reason) => return Err(io::Error::other(reason)),
-        }
+    place: &'p Place,
+    /// Whether it is sent a block before it has shown that it is there.
+    trusts: &'p (dyn Fn() -> bool + Send + Sync),
+}
+
+impl Client<'_> {
+    /// Sends a file; its length once all of it has arrived. A client that wanted nothing but the length ends it there.
+    ///
+    /// # Errors
+    /// What the client or the network says; a file that cannot be read; [`TRANSFER_LIMIT`].
+    async fn send(&self, request: &Request, file: Found) -> io::Result<u64> {
+        let wait =
+            request.timeout_seconds.map_or(USUAL_TIMEOUT, |seconds| Duration::from_secs(seconds.into()));
+        let sent = tokio::time::timeout(TRANSFER_LIMIT, self.send_with(request, file, wait)).await;
+        sent.unwrap_or_else(|_| {
+            let minutes = TRANSFER_LIMIT.as_secs() / 60;
+            let text = format!("it did not have all of it within {minutes} min (deadline TFTP transfer)");
+            Err(io::Error::new(io::ErrorKind::TimedOut, text))
+        })
     }
-    let block_bytes = request.block_bytes.unwrap_or(USUAL_BLOCK_BYTES);
-    let mut block = 0_u16;
-    loop {
-        block = block.wrapping_add(1);
-        let mut packet = [DATA.to_be_bytes(), block.to_be_bytes()].concat();
-        // Blocks are small and the page cache has them: not worth a thread of their own.
-        let count = (&mut file).take(block_bytes as u64).read_to_end(&mut packet)?;
-        if let Said::Refused(reason) = exchange(&socket, &packet, block, wait).await? {
-            return Err(io::Error::other(reason));
+
+    /// The same, with this time until something is sent again.
+    async fn send_with(&self, request: &Request, file: Found, wait: Duration) -> io::Result<u64> {
+        let socket = UdpSocket::bind((self.us, 0)).await?;
+        socket.connect(self.to).await?;
+        let acknowledgement = request.acknowledgement(file.length());
+        // Once, for as long as options are acknowledged: the client asks again.
+        let mut first = (1, wait * UNPROVEN_TRIES);
+        if let Some(packet) = acknowledgement {
+            match exchange(&socket, &packet, 0, (UNPROVEN_TRIES, wait)).await? {
+                Said::Acknowledged => self.place.prove(),
+                // Firmware asks for the length and then once more for the file.
+                Said::Refused(_) if request.wants_length => return Ok(0),
+                Said::Refused(reason) => return Err(io::Error::other(reason)),
+            }
+            first = (TRIES, wait);
+        } else if !(self.trusts)() {
+            return Err(io::Error::other("too many ask without options: it may ask again"));
         }
-        if count < block_bytes {
-            return Ok(length);
+        let Opened { content: mut file, length } = file.open().await?;
+        let block_bytes = request.block_bytes.unwrap_or(USUAL_BLOCK_BYTES);
+        let (mut block, mut tries) = (0_u16, first);
+        loop {
+            block = block.wrapping_add(1);
+            let mut packet = [DATA.to_be_bytes(), block.to_be_bytes()].concat();
+            // Blocks are small and the page cache has them: not worth a thread of their own.
+            let count = (&mut file).take(block_bytes as u64).read_to_end(&mut packet)?;
+            if let Said::Refused(reason) = exchange(&socket, &packet, block, tries).await? {
+                return Err(io::Error::other(reason));
+            }
+            if count < block_bytes {
+                return Ok(length);
+            }
+            self.place.prove();
+            tries = (TRIES, wait);
         }
     }
 }
@@ -186,10 +234,15 @@ enum Said {
     Refused(String),
 }
 
-/// Sends a packet until its acknowledgement comes.
-async fn exchange(socket: &UdpSocket, packet: &[u8], block: u16, wait: Duration) -> io::Result<Said> {
+/// Sends a packet until its acknowledgement comes: so often at most, with this time between.
+async fn exchange(
+    socket: &UdpSocket,
+    packet: &[u8],
+    block: u16,
+    (tries, wait): (u32, Duration),
+) -> io::Result<Said> {
     let mut buffer = [0; 516];
-    for _ in 0..TRIES {
+    for _ in 0..tries {
         socket.send(packet).await?;
         let end = Instant::now() + wait;
         while let Ok(received) = timeout_at(end, socket.recv(&mut buffer)).await {
@@ -209,7 +262,7 @@ async fn exchange(socket: &UdpSocket, packet: &[u8], block: u16, wait: Duration)
             }
         }
     }
-    let seconds = (wait * TRIES).as_secs_f64();
+    let seconds = (wait * tries).as_secs_f64();
     let text = format!("no acknowledgement of block {block} within {seconds} s (deadline TFTP block)");
     Err(io::Error::new(io::ErrorKind::TimedOut, text))
 }

@@ -110,6 +110,7 @@ mod tests {
     use super::*;
     use crate::files::Files;
     use crate::http::Client;
+    use crate::places::{Limits, Places};
     use crate::server::serve;
 
     #[tokio::test]
@@ -133,7 +134,10 @@ mod tests {
         let acceptor = TlsAcceptor::from(secure.config(Ipv4Addr::LOCALHOST).unwrap());
         tokio::spawn(async move {
             let client = Client { from: ([10, 0, 0, 9], 1).into(), by: "HTTPS" };
-            serve(acceptor.accept(theirs).await.unwrap(), client, Arc::new(files), Arc::new(|_| ())).await;
+            let (place, _given_away) =
+                Places::new(Limits { of_peer: 1, of_all: 1 }).admit(client.from).unwrap();
+            let (place, stream) = (Arc::new(place), acceptor.accept(theirs).await.unwrap());
+            serve(stream, client, place, Arc::new(files), Arc::new(|_| ())).await;
         });
         let mut roots = RootCertStore::empty();
         roots.add(made.cert.der().clone()).unwrap();

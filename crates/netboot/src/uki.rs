@@ -1,21 +1,24 @@
 //! A UKI for one machine, for firmware that loads no iPXE: one EFI program of the bundle's stub, kernel and initramfs, with
 //! the command line that the script would give them.
 //!
-//! Owns: reading the script as far as that needs, and its three variables.
+//! Owns: reading the script as far as that needs, and its three variables. What all UKIs share is kept once ([`Ukis`]),
+//! and none is ever in memory as a whole.
 //! Does not: sign. The line is another one for each machine; firmware that demands signatures gets a `billet.efi` of the
 //! bundle.
 //! Source: docs/formats/pxe.md; the UAPI group's UKI specification; for what iPXE passes to a kernel on UEFI its
 //! src/image/efi_image.c.
 
-use std::fs;
+mod joined;
+mod parts;
+
 use std::io;
 use std::path::Path;
 
 use ondisk::kernel::COMMAND_LINE_BYTES;
-use ondisk::pe::{Image, NewSection};
 
 use crate::dhcp::Mac;
 use crate::files::ARGUMENTS;
+pub(crate) use parts::{Plan, Ukis};
 
 /// What its name ends with in TFTP and HTTP, behind the machine's address.
 pub(crate) const NAME: &str = "billet.efi";
@@ -40,25 +43,22 @@ struct Started<'s> {
     initramfs: Vec<&'s str>,
 }
 
-/// The program, of what the bundle's script names.
-///
-/// # Errors
-/// What cannot be read or is not understood, by the file's name.
-pub(crate) fn assemble(bundle: &Path, script: &str, variables: &Variables<'_>) -> io::Result<Vec<u8>> {
-    let read = |name: &str| {
-        fs::read(bundle.join(name)).map_err(|error| io::Error::new(error.kind(), format!("{name}: {error}")))
-    };
-    let started = read_script(script)?;
-    let line = command_line(&started.words, variables)?;
-    check_length(line.len())?;
-    let (stub, kernel) = (read(STUB)?, read(started.kernel)?);
-    let initramfs = started.initramfs.iter().map(|name| read(name)).collect::<io::Result<Vec<_>>>()?.concat();
-    let section = |name, content| NewSection { name, content };
-    // The kernel last: it may take memory behind its own image.
-    let sections =
-        [section(".cmdline", line.as_bytes()), section(".initrd", &initramfs), section(".linux", &kernel)];
-    let stub = Image::parse(&stub).and_then(|stub| stub.append(&sections));
-    stub.map_err(|error| io::Error::other(format!("{STUB}: {error}")))
+impl Ukis {
+    /// The program of what the bundle's script names, of which nothing is made yet.
+    ///
+    /// # Errors
+    /// What cannot be read or is not understood, by the file's name.
+    pub(crate) fn of_script(
+        &self,
+        bundle: &Path,
+        script: &str,
+        variables: &Variables<'_>,
+    ) -> io::Result<Plan> {
+        let started = read_script(script)?;
+        let line = command_line(&started.words, variables)?;
+        check_length(line.len())?;
+        self.plan(bundle, &started, line)
+    }
 }
 
 /// Refuses a script whose line with the kernel is too long for a machine. What only iPXE knows is not looked at.
@@ -126,6 +126,11 @@ fn filled(words: &[&str], variables: &Variables<'_>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::io::Read as _;
+
+    use ondisk::pe::{Image, NewSection};
+
     use super::*;
 
     const SCRIPT: &str = "#!ipxe\nisset ${billet-root} || set billet-root ${cwduri}layers\n\
@@ -167,7 +172,9 @@ mod tests {
         let bytes = |script: &str| command_line(&read_script(script).unwrap().words, &config).unwrap().len();
         let room = COMMAND_LINE_BYTES - bytes(&with("k")) + 1;
         let long = |bytes: usize| with(&"k".repeat(bytes));
-        let made = |bytes: usize| assemble(folder.path(), &long(bytes), &config).unwrap_err().to_string();
+        let made = |bytes: usize| {
+            Ukis::default().of_script(folder.path(), &long(bytes), &config).unwrap_err().to_string()
+        };
         // Nothing of it is there, which is told only of what fits.
         assert!(made(room).starts_with("stub.efi: "), "{}", made(room));
         let said = "the kernel's command line would have 2048 bytes and may have 2047, ";
@@ -190,10 +197,79 @@ mod tests {
         for name in [STUB, "vmlinuz"] {
             fs::write(folder.path().join(name), "no program").unwrap();
         }
-        let error = assemble(folder.path(), SCRIPT, &variables("")).unwrap_err();
+        let error = Ukis::default().of_script(folder.path(), SCRIPT, &variables("")).unwrap_err();
         assert!(error.to_string().starts_with("initramfs: "), "{error}");
         fs::write(folder.path().join("initramfs"), "i").unwrap();
-        let error = assemble(folder.path(), SCRIPT, &variables("")).unwrap_err();
+        let error = Ukis::default().of_script(folder.path(), SCRIPT, &variables("")).unwrap_err();
         assert!(error.to_string().starts_with("stub.efi: "), "{error}");
+    }
+
+    const STUB_BYTES: &[u8] = include_bytes!("../../ondisk/testdata/stub.efi");
+
+    /// A bundle with this much of kernel and initramfs.
+    fn bundle() -> (tempfile::TempDir, Vec<u8>, Vec<u8>) {
+        let folder = tempfile::tempdir().unwrap();
+        let (initramfs, kernel) = (vec![0xa7; 700_001], vec![0x5b; 300_003]);
+        for (name, bytes) in [(STUB, STUB_BYTES), ("initramfs", &initramfs), ("vmlinuz", &kernel)] {
+            fs::write(folder.path().join(name), bytes).unwrap();
+        }
+        (folder, initramfs, kernel)
+    }
+
+    fn whole(plan: Plan) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        plan.make().unwrap().read_to_end(&mut bytes).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn what_is_sent_is_the_stub_with_its_sections_and_a_right_checksum() {
+        let (folder, initramfs, kernel) = bundle();
+        let variables = variables("");
+        let plan = Ukis::default().of_script(folder.path(), SCRIPT, &variables).unwrap();
+        let length = plan.length();
+        let line = command_line(&read_script(SCRIPT).unwrap().words, &variables).unwrap();
+        let section = |name, content| NewSection { name, content };
+        let expected = Image::parse(STUB_BYTES).unwrap().append(&[
+            section(".cmdline", line.as_bytes()),
+            section(".initrd", &initramfs),
+            section(".linux", &kernel),
+        ]);
+        let sent = whole(plan);
+        assert!(sent == expected.unwrap());
+        assert_eq!(sent.len() as u64, length);
+        assert!(Image::parse(&sent).unwrap().checksum_is_right());
+    }
+
+    /// The bytes that each machine's own UKI takes while it is sent.
+    const OWN_BYTES: u64 = 713;
+
+    #[test]
+    fn a_hundred_machines_share_all_but_headers_and_line() {
+        let (folder, ..) = bundle();
+        let ukis = Ukis::default();
+        let made: Vec<_> = (0..100)
+            .map(|number| {
+                let variables = Variables { mac: Mac([2, 0, 0, 0, 0, number]), ..variables("") };
+                ukis.of_script(folder.path(), SCRIPT, &variables).unwrap().make().unwrap()
+            })
+            .collect();
+        let (now, most) = ukis.own_bytes();
+        assert_eq!((ukis.reads(), now, most), (1, 100 * OWN_BYTES, 100 * OWN_BYTES));
+        drop(made);
+        assert_eq!(ukis.own_bytes(), (0, 100 * OWN_BYTES));
+    }
+
+    #[test]
+    fn a_bundle_that_was_made_anew_is_read_anew() {
+        let (folder, ..) = bundle();
+        let ukis = Ukis::default();
+        let plan = || ukis.of_script(folder.path(), SCRIPT, &variables("")).unwrap();
+        let before = plan();
+        // As a build does it: another file of the same name.
+        fs::write(folder.path().join("new"), vec![0x11; 300_003]).unwrap();
+        fs::rename(folder.path().join("new"), folder.path().join("vmlinuz")).unwrap();
+        let linux = |file: Vec<u8>| Image::parse(&file).unwrap().section(".linux").unwrap()[0];
+        assert_eq!((linux(whole(before)), linux(whole(plan())), ukis.reads()), (0x5b, 0x11, 2));
     }
 }

@@ -177,6 +177,50 @@ fn a_bundle_is_for_machines_of_its_processor() {
 }
 
 #[test]
+fn what_no_card_of_a_machine_asks_is_not_answered() {
+    let asks = |change: &dyn Fn(&mut Message)| {
+        let mut request = message(MessageType::Discover, &firmware(7));
+        change(&mut request);
+        ask(&mut responder(Some("10.0.0.10-10.0.0.20/24")), &request, Port::Dhcp).0.is_some()
+    };
+    assert!(asks(&|_| {}));
+    let of_card = |card: &[u8]| asks(&|request| _ = request.set_chaddr(card));
+    assert!(asks(&|request| _ = request.set_ciaddr([10, 0, 0, 77])));
+    assert!(!asks(&|request| _ = request.set_ciaddr([10, 0, 0, 78])), "sent from another address");
+    assert!(!of_card(&[1, 0, 0, 0, 0, 2]), "a group's address");
+    assert!(!of_card(&[0; 6]) && !of_card(&[2; 8]));
+    assert!(!asks(&|request| _ = request.set_htype(HType::Unknown(32))));
+    // A class without a machine is no request for a boot file.
+    let class = [DhcpOption::ClassIdentifier(b"PXEClient".to_vec())];
+    assert!(ask(&mut responder(None), &message(MessageType::Discover, &class), Port::Dhcp).0.is_none());
+    assert!(ask(&mut responder(None), &message(MessageType::Request, &class), Port::Pxe).0.is_none());
+}
+
+/// The port of boot files answers an address that only the request names.
+#[test]
+fn an_answer_to_a_named_address_is_no_longer_than_the_request() {
+    use dhcproto::{Decodable, Decoder};
+    let request = message(MessageType::Request, &firmware(7));
+    let reply = |port| ask(&mut responder(None), &request, port).0.unwrap();
+    let whole = reply(Port::Pxe).message.to_vec().unwrap().len();
+    let without = |bytes| {
+        let packet = reply(Port::Pxe).packet(Port::Pxe, bytes).unwrap()?;
+        assert!(packet.len() <= bytes);
+        let read = Message::decode(&mut Decoder::new(&packet)).unwrap();
+        assert!(read.fname().unwrap().starts_with(b"ipxe.efi"));
+        let has = |code| read.opts().get(code).is_some();
+        Some((has(OptionCode::TFTPServerName), has(OptionCode::BootfileName)))
+    };
+    assert_eq!(without(whole), Some((true, true)));
+    assert_eq!(without(whole - 1), Some((false, true)));
+    assert_eq!(without(whole - 12), Some((false, false)));
+    assert_eq!(without(whole - 22), None);
+    // Firmware's own are long enough: EDK II sends 347 bytes.
+    assert!(whole <= 347, "{whole}");
+    assert_eq!(reply(Port::Pxe).packet(Port::Dhcp, 1).unwrap().unwrap().len(), whole);
+}
+
+#[test]
 fn beside_another_server_systems_are_left_to_it() {
     for kind in [MessageType::Discover, MessageType::Request, MessageType::Inform] {
         let (reply, told) = ask(&mut responder(None), &message(kind, &[]), Port::Dhcp);

@@ -4,7 +4,9 @@ use std::path::Path;
 
 use proptest::prelude::*;
 
+use super::serve::LIMITS;
 use super::*;
+use crate::places::Places;
 
 fn request(name: &str, options: &str) -> Vec<u8> {
     [&READ.to_be_bytes(), name.as_bytes(), b"\0octet\0", options.as_bytes()].concat()
@@ -16,13 +18,24 @@ async fn next(client: &UdpSocket, buffer: &mut [u8]) -> (usize, SocketAddr) {
     received.expect("nothing comes any more").unwrap()
 }
 
+/// A file to a client that may be sent a first block.
+async fn send_with(to: SocketAddr, request: &Request, file: Found, wait: Duration) -> io::Result<u64> {
+    let (place, _given_away) = Places::new(LIMITS).admit(to).unwrap();
+    let client = Client { us: Ipv4Addr::LOCALHOST, to, place: &place, trusts: &|| true };
+    client.send_with(request, file, wait).await
+}
+
+async fn send(to: SocketAddr, request: &Request, file: Found) -> io::Result<u64> {
+    send_with(to, request, file, USUAL_TIMEOUT).await
+}
+
 /// A client as firmware is one: asks, acknowledges each block, once twice.
 async fn fetch(path: &Path, options: &str) -> (Option<Vec<u8>>, Vec<u8>, u64) {
     let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let to = client.local_addr().unwrap();
     let request = Request::read(&request("file", options)).unwrap();
-    let file = Opened::file(path).unwrap();
-    let sending = tokio::spawn(async move { send(Ipv4Addr::LOCALHOST, to, &request, file).await });
+    let file = Found::file(path).unwrap();
+    let sending = tokio::spawn(async move { send(to, &request, file).await });
     let (mut acknowledged, mut content, mut buffer) = (None, Vec::new(), [0; 2000]);
     let mut block_bytes = USUAL_BLOCK_BYTES;
     loop {
@@ -88,8 +101,8 @@ async fn a_client_that_only_wants_the_length_is_no_fault() {
     let to = client.local_addr().unwrap();
     let asks = |options: &str| Request::read(&request("file", options)).unwrap();
     for (options, ends) in [("tsize\x000\0", Ok(0)), ("blksize\x00512\0", Err(()))] {
-        let (wanted, file) = (asks(options), Opened::file(&path).unwrap());
-        let sending = tokio::spawn(async move { send(Ipv4Addr::LOCALHOST, to, &wanted, file).await });
+        let (wanted, file) = (asks(options), Found::file(&path).unwrap());
+        let sending = tokio::spawn(async move { send(to, &wanted, file).await });
         let mut buffer = [0; 600];
         let (_, from) = next(&client, &mut buffer).await;
         client.send_to(&error(8, "enough"), from).await.unwrap();
@@ -108,8 +121,8 @@ fn sending(
     wait: Duration,
 ) -> tokio::task::JoinHandle<io::Result<u64>> {
     let to = client.local_addr().unwrap();
-    let (wanted, file) = (Request::read(&request("file", options)).unwrap(), Opened::file(path).unwrap());
-    tokio::spawn(async move { send_with(Ipv4Addr::LOCALHOST, to, &wanted, file, wait).await })
+    let (wanted, file) = (Request::read(&request("file", options)).unwrap(), Found::file(path).unwrap());
+    tokio::spawn(async move { send_with(to, &wanted, file, wait).await })
 }
 
 /// The options and each block, once: the network loses what comes first. It loses each acknowledgement as well.
@@ -161,16 +174,18 @@ async fn a_client_that_goes_silent_is_told_of() {
         }
         let error = sending.await.unwrap().unwrap_err();
         let last = acknowledged + 1;
+        // Who has said nothing itself is sent a block once.
+        let (tries, seconds) = if acknowledged == 0 { (1, "0.15") } else { (TRIES, "0.3") };
         assert_eq!(
             error.to_string(),
-            format!("no acknowledgement of block {last} within 0.3 s (deadline TFTP block)")
+            format!("no acknowledgement of block {last} within {seconds} s (deadline TFTP block)")
         );
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         let mut sent = 0;
         while let Ok(count) = client.try_recv(&mut buffer) {
             sent += u32::from(number(&buffer[..count]) == Some(last));
         }
-        assert_eq!(sent, TRIES);
+        assert_eq!(sent, tries);
     }
 }
 
@@ -193,9 +208,38 @@ fn what_is_no_request_is_answered_with_a_reason() {
     assert_eq!((odd.block_bytes, odd.timeout_seconds, odd.wants_length), (None, None, false));
 }
 
+#[test]
+fn a_timeout_that_keeps_a_transfer_for_minutes_is_not_agreed_to() {
+    let asked = |seconds: &str| Request::read(&request("f", &format!("timeout\0{seconds}\0"))).unwrap();
+    assert_eq!(asked("5").acknowledgement(1).unwrap(), b"\0\x06timeout\x005\0");
+    for seconds in ["0", "6", "255", "256"] {
+        assert_eq!(asked(seconds).acknowledgement(1), None, "{seconds}");
+    }
+}
+
+#[test]
+fn a_length_that_would_make_the_answer_longer_than_the_request_is_left_out() {
+    let asked = Request::read(&request("f", "tsize\x000\0blksize\x001468\0")).unwrap();
+    assert_eq!(asked.acknowledgement(99_999_999).unwrap(), b"\0\x06blksize\x001468\0tsize\x0099999999\0");
+    assert_eq!(asked.acknowledgement(u64::MAX).unwrap(), b"\0\x06blksize\x001468\0");
+}
+
 proptest! {
     #[test]
-    fn no_packet_is_too_odd(packet in proptest::collection::vec(any::<u8>(), 0..80)) {
-        let _ = Request::read(&packet);
+    fn no_answer_to_an_address_that_anybody_can_name_is_longer_than_the_request(
+        packet in proptest::collection::vec(any::<u8>(), 0..80),
+        options in "(tsize|blksize|timeout|x)\0[0-9]{0,5}\0((tsize|blksize|timeout)\0[0-9]{1,5}\0){0,4}",
+        length in any::<u64>(),
+    ) {
+        let asked = Request::read(&request("f", &options)).unwrap();
+        let bytes = request("f", &options).len();
+        prop_assert!(asked.acknowledgement(length).is_none_or(|answer| answer.len() <= bytes));
+        match Request::read(&packet) {
+            Ok(asked) => prop_assert!(asked.acknowledgement(length).is_none_or(|a| a.len() <= packet.len())),
+            Err(error) => {
+                let answer = within(error.answer(), packet.len());
+                prop_assert!(answer.is_none_or(|answer| answer.len() <= packet.len() && answer.ends_with(&[0])));
+            }
+        }
     }
 }
