@@ -9,6 +9,7 @@
 
 use alloc::vec::Vec;
 use core::ffi::{CStr, c_char};
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use linux_raw_sys::general as nr;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -354,17 +355,28 @@ pub fn set_close_on_exec<Fd: AsFd>(fd: Fd, on: bool) -> Result<()> {
     rustix::io::fcntl_setfd(fd, if on { FdFlags::CLOEXEC } else { FdFlags::empty() })
 }
 
+/// Numbers below this can be taken over; programs of ours get theirs from 3 on.
+const INHERITABLE: u32 = 64;
+
+/// Which of them were, a bit each.
+static TAKEN: AtomicU64 = AtomicU64::new(0);
+
 /// Takes over a descriptor that was inherited under a number, such as `handoff::MACHINED_FD`, and marks it
-/// close-on-exec. `EBADF` if nothing is open there.
+/// close-on-exec. `EBADF` if nothing is open there, `EINVAL` from 64 on, `EBUSY` the second time: what is open there then
+/// belongs to whoever has it from the first time, or opened something else since.
 ///
-/// Call it once for each number, at the start of the program, before anything else is opened.
+/// Call it at the start of the program, before anything else is opened.
 pub fn inherited(number: RawFd) -> Result<OwnedFd> {
+    let shift = u32::try_from(number).ok().filter(|shift| *shift < INHERITABLE).ok_or(Errno::INVAL)?;
+    if TAKEN.fetch_or(1 << shift, Ordering::Relaxed) & (1 << shift) != 0 {
+        return Err(Errno::BUSY);
+    }
     // SAFETY: 1. The borrow is only used to ask whether the number is open; the kernel checks it.
     let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
     set_close_on_exec(borrowed, true)?;
     // SAFETY:
     // 1. The number is open (asked above).
-    // 2. It was inherited, so no value of this program owns it; taking it once is the documented duty of callers.
+    // 2. It was inherited, so no value of this program owned it before the first call, and this is that: the bit was clear.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 

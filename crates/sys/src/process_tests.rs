@@ -98,3 +98,21 @@ fn numbers_are_written_in_decimal() {
     let mut buffer = [0; 32];
     assert_eq!(stat_path(4711, &mut buffer), Some(c"/proc/4711/stat"));
 }
+
+/// Two owners would close each other's files.
+#[test]
+fn a_number_is_taken_over_once() {
+    let (one, _other) = crate::seqpacket::pair().unwrap();
+    // A number that nothing else of this program opens.
+    const NUMBER: RawFd = 61;
+    let placed = core::mem::ManuallyDrop::new(rustix::io::fcntl_dupfd_cloexec(&one, NUMBER).unwrap());
+    assert_eq!(placed.as_raw_fd(), NUMBER);
+    let taken = inherited(NUMBER).unwrap();
+    assert_eq!(inherited(NUMBER).unwrap_err(), Errno::BUSY);
+    drop(taken);
+    assert_eq!(inherited(NUMBER).unwrap_err(), Errno::BUSY);
+    for outside in [-1, 64, i32::MAX, i32::MIN] {
+        assert_eq!(inherited(outside).unwrap_err(), Errno::INVAL, "{outside}");
+    }
+    assert_eq!(inherited(62).unwrap_err(), Errno::BADF);
+}
