@@ -1,5 +1,6 @@
 //! The commands, one module each.
 
+pub(crate) mod advisories;
 pub(crate) mod certify;
 pub(crate) mod clean;
 pub(crate) mod ctl;

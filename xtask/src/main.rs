@@ -22,7 +22,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{certify, clean, ctl, fuzz, plan, run, stop, test, tidy};
+use commands::{advisories, certify, clean, ctl, fuzz, plan, run, stop, test, tidy};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Builds, runs, tests and measures Billet")]
@@ -36,6 +36,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Ask whether a known hole is in a crate from outside; needs cargo-deny, and the network.
+    Advisories(advisories::Options),
     /// Measure what a boot costs.
     Bench(bench::Options),
     /// Build layers, initramfs, UKI and disk image into target/billet.
@@ -67,6 +69,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     step::set_verbose(arguments.verbose);
     let result = match &arguments.command {
+        Command::Advisories(options) => advisories::run(options),
         Command::Bench(options) => bench::run(options),
         Command::Build(options) => build::run(options),
         Command::Certify(options) => certify::run(options),
