@@ -20,7 +20,7 @@ pub(crate) static CONTROLLER: Controller = Controller {
 };
 
 /// Written once at the start by `writeRequiredSysctls`, kept here. `kernel.panic` is left to the command line.
-pub(crate) const NEEDED: [(&str, &str); 29] = [
+pub(crate) const NEEDED: [(&str, &str); 30] = [
     ("net.ipv4.ip_forward", "1"),
     ("net.ipv6.conf.default.forwarding", "1"),
     ("net.ipv6.conf.default.accept_ra", "2"),
@@ -30,6 +30,8 @@ pub(crate) const NEEDED: [(&str, &str); 29] = [
     ("net.ipv4.tcp_keepalive_time", "600"),
     ("net.ipv4.tcp_keepalive_intvl", "60"),
     ("kernel.ctrl-alt-del", "0"),
+    // Keys of a console that anybody may touch; what init writes to the trigger file at the end is not asked of this.
+    ("kernel.sysrq", "0"),
     ("kernel.pid_max", "262144"),
     ("kernel.kptr_restrict", "2"),
     ("kernel.dmesg_restrict", "1"),
@@ -174,6 +176,12 @@ mod tests {
         assert_eq!(wanted["proc.sys.kernel.domainname"], "lab");
         assert_eq!(wanted["sys.block.sda.queue.scheduler"], "none");
         assert_eq!(wanted["proc.sys.kernel.kptr_restrict"], "2");
+    }
+
+    #[test]
+    fn keys_at_the_console_do_nothing_unless_the_config_says_so() {
+        assert_eq!(wanted("  type: worker\n")["proc.sys.kernel.sysrq"], "0");
+        assert_eq!(wanted("  sysctls:\n    kernel.sysrq: \"176\"\n")["proc.sys.kernel.sysrq"], "176");
     }
 
     #[test]
