@@ -28,7 +28,12 @@ const TABLE: [u32; 256] = {
 
 /// CRC-32 of the bytes.
 pub(crate) fn hash(bytes: &[u8]) -> u32 {
-    !bytes.iter().fold(!0, |rest: u32, byte| {
+    !seeded(!0, bytes)
+}
+
+/// The remainder as it is, from another start than usual.
+pub(crate) fn seeded(seed: u32, bytes: &[u8]) -> u32 {
+    bytes.iter().fold(seed, |rest: u32, byte| {
         let [lowest, ..] = rest.to_le_bytes();
         (rest >> 8) ^ TABLE[usize::from(lowest ^ byte)]
     })

@@ -1,13 +1,30 @@
 //! What lies on a volume.
 //!
-//! Owns: recognising a file system, swap area or LUKS header by its magic, with label and identifier.
+//! | part | owns |
+//! |---|---|
+//! | this file | the few formats that are used here, with label and identifier, by a volume's first bytes |
+//! | `survey` | every signature of a device, and whether they contradict each other |
+//! | `known`, `ends`, `tables` | names, places and magics of all formats that libblkid 2.38 knows |
+//! | `check` | what a weak magic needs besides |
+//! | `pieces` | what is read of a device |
+//!
 //! Does not: check more than what tells one format from another; mounting does that.
-//! Fails by: `None` for anything it does not know; a caller must not take that for "empty".
+//! Fails by: `None` or [`Verdict::Unknown`] for anything it does not know; a caller must not take that for "empty".
 //! Source: the kernel's uapi headers and fs/*/ for the offsets given beside each reader.
+
+mod check;
+mod ends;
+mod known;
+mod pieces;
+mod survey;
+mod tables;
 
 use alloc::format;
 use alloc::string::String;
 use core::fmt;
+
+pub use pieces::ranges;
+pub use survey::{Extent, Signature, Survey, Verdict, survey};
 
 use crate::field::{array, be16, bytes, le32};
 use crate::{fat, iso9660, squashfs};
@@ -160,5 +177,7 @@ fn uuid(start: &[u8], offset: usize) -> Option<String> {
     Some(format!("{}-{}-{}-{}-{}", part(0, 8), part(8, 12), part(12, 16), part(16, 20), part(20, 32)))
 }
 
+#[cfg(test)]
+mod survey_tests;
 #[cfg(test)]
 mod tests;
