@@ -247,6 +247,18 @@ pub enum Error {
         /// What it holds.
         found: String,
     },
+    /// A partition has the signatures of several formats.
+    #[error(
+        "{name} holds {found}, and only one of them can be real: nothing was opened or written. Take the stale one away with \
+         its own tool, or wipe the partition if nothing of it is needed (on the system disk: billetctl reset \
+         --system-labels-to-wipe {name}; on another one: billetctl wipe disk)"
+    )]
+    Contradiction {
+        /// The GPT name.
+        name: String,
+        /// What it holds, each with its place.
+        found: String,
+    },
     /// A partition that is to be encrypted holds data.
     #[error(
         "failed to encrypt the partition {name}, because it is not empty: it holds {found}. There is no in-place encryption: \

@@ -114,10 +114,10 @@ fn what_other_tools_write_is_known_and_left_alone() {
         (
             "mke2fs",
             &["-q", "-F", "-t", "ext4", "-L", "mine"],
-            "ext4 labelled mine, without a partition table",
+            "ext4 labelled mine, without a partition table, at byte 1080",
         ),
-        ("mkfs.vfat", &["-n", "STICK"], "vfat labelled STICK, without a partition table"),
-        ("mkswap", &["-L", "swapping"], "swap labelled swapping, without a partition table"),
+        ("mkfs.vfat", &["-n", "STICK"], "vfat labelled STICK, without a partition table, at byte 0"),
+        ("mkswap", &["-L", "swapping"], "swap labelled swapping, without a partition table, at byte 4086"),
         ("sgdisk", &["-n", "1:0:+16M", "-t", "1:fd00"], "a GPT with partitions 1 (no name)"),
     ];
     for (name, arguments, found) in cases {

@@ -30,6 +30,8 @@ use unlock::{KeyKind, Refused, SealedKey, Volume};
 
 use crate::Error;
 use crate::device::{BlockDevice, apply};
+use crate::install::END_BYTES;
+use crate::volumes::refuse_contradiction;
 
 use race::Race;
 use vault::Minted;
@@ -128,6 +130,10 @@ pub fn format(
     format.flags.clone_from(&protection.flags);
     let slots: Vec<NewSlot<'_>> = keys.iter().map(new_slot).collect();
     let change = format.make(&key, &slots, chance)?;
+    // The header covers the start. At the end a superblock of what was here before would contradict it.
+    let end = END_BYTES.min(part.bytes().saturating_sub(HEADER_BYTES));
+    let from = part.bytes().saturating_sub(end);
+    part.zero(from, end)?;
     for step in &change.steps {
         write(part, step)?;
     }
@@ -180,6 +186,8 @@ pub fn open(
     name: &str,
     mut keys: Vec<Result<Key, Refused>>,
 ) -> Result<Opened, Error> {
+    // Before a key is tried: the header may be left over in data of another format.
+    refuse_contradiction(part, name)?;
     let mut volume = Volume::read(part)?;
     // One that needs more than there is would be ended by the kernel, without a reason.
     volume.memory_kib = std::fs::read_to_string(MEMINFO).ok().and_then(|text| unlock::available_kib(&text));

@@ -174,3 +174,32 @@ fn nothing_of_before_is_left_before_the_data() {
     let opened = try_all(&mut disk, &[key(0, "first")]).unwrap();
     assert_eq!(opened.unlocked.mapping.sector_size, 4096);
 }
+
+/// A volume's own key must not open what has become an LVM physical volume since, with the second header left over.
+#[test]
+fn a_header_left_over_in_anothers_data_is_neither_opened_nor_mended() {
+    let first = key(0, "first");
+    let mut disk = made(std::slice::from_ref(&first));
+    disk.zero(0, 4096).unwrap();
+    assert!(
+        try_all(&mut disk, std::slice::from_ref(&first)).unwrap().stale.is_some(),
+        "the second opens it alone"
+    );
+    disk.write_at(512, b"LABELONE").unwrap();
+    let mut disk = Recorder::new(disk);
+    let error = try_all(&mut disk, &[first]).unwrap_err().to_string();
+    let expected =
+        "LVM2_member at byte 512 and crypto_LUKS at byte 16384 at once, and only one of them can be real";
+    assert!(error.contains(expected), "{error}");
+    assert!(disk.finish().0.events.is_empty());
+}
+
+#[test]
+fn a_superblock_at_the_end_goes_with_what_was_there_before() {
+    let mut disk = Memory::new(BYTES, 512);
+    let at = BYTES - 8192;
+    disk.write_at(at, b"\xfc\x4e\x2b\xa9\x01").unwrap();
+    disk.write_at(at + 144, &(at / 512).to_le_bytes()).unwrap();
+    format(&mut disk, "STATE", &protection(&[key(0, "first")]), &mut chance()).unwrap();
+    assert!(opens(&mut disk, &key(0, "first")));
+}

@@ -1,17 +1,16 @@
 //! What a disk holds before something is installed to it.
 //!
 //! Owns: telling a blank disk, an installed one of ours and a foreign one apart, with names a person knows.
-//! Does not: look between the first and the last mebibyte, except where a partition table points.
-//! Order: a partition table, then signatures, then any byte that is not zero: what is not known to be nothing counts
-//! as somebody's data.
-//! Source: UEFI specification chapter 5; lvm2's `format_text/layout.h`; mdadm's `super0.c` and `super1.c`; for file
-//! systems [`ondisk::probe`].
+//! Does not: look between the first and the last mebibyte, except where a signature may lie.
+//! Order: two signatures that contradict each other, a partition table, one signature, then any byte that is not zero:
+//! what is not known to be nothing counts as somebody's data.
+//! Source: UEFI specification chapter 5; for signatures [`ondisk::probe`].
 
 use std::fmt;
 
 use ondisk::Digest;
 use ondisk::gpt::{self, Geometry, Table};
-use ondisk::probe::{PROBE_BYTES, probe};
+use ondisk::probe::{Extent, Signature, Survey, Verdict, survey};
 
 use crate::Error;
 use crate::device::BlockDevice;
@@ -21,15 +20,6 @@ pub const END_BYTES: u64 = 1 << 20;
 
 /// Partitions that every installed disk has.
 const OURS: [&str; 3] = ["EFI", "ROOT-A", "META"];
-
-/// Start of the sector with LVM's label.
-const LVM_LABEL: &[u8] = b"LABELONE";
-/// Sectors at the start among which LVM looks for its label.
-const LVM_SECTORS: usize = 4;
-/// First word of a superblock of Linux's software RAID.
-const RAID_MAGIC: [u8; 4] = 0xa92b_4efc_u32.to_le_bytes();
-/// Places of RAID superblocks of version 1.1 and 1.2, from the start.
-const RAID_AT_START: [usize; 2] = [0, 4096];
 
 /// What a disk holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,9 +50,13 @@ pub fn inspect(disk: &mut dyn BlockDevice) -> Result<Inspection, Error> {
     disk.read_at(0, &mut head)?;
     disk.read_at(disk.bytes() - end_bytes, &mut tail)?;
     let digest = Digest::sha256(&[&head, &tail]);
-    let contents = match table(disk)? {
-        Some(contents) => contents,
-        None => signatures(disk, &head, &tail),
+    let bytes = disk.bytes();
+    let found = survey(&mut &mut *disk, bytes, Extent::Disk)?;
+    let contents = match (found.verdict(), table(disk)?) {
+        (several @ Verdict::Several(_), _) => Contents::Foreign(several.to_string()),
+        (_, Some(contents)) => contents,
+        (Verdict::One(one), None) => Contents::Foreign(alone(one, &found, &head)),
+        (Verdict::Unknown, None) => unknown(bytes, &head, &tail),
     };
     Ok(Inspection { contents, digest })
 }
@@ -104,60 +98,39 @@ fn names(table: &Table) -> String {
     if names.is_empty() { "no partitions".into() } else { format!("partitions {}", names.join(", ")) }
 }
 
-fn signatures(disk: &dyn BlockDevice, head: &[u8], tail: &[u8]) -> Contents {
-    let found = raid(disk.bytes(), head, tail)
-        .or_else(|| lvm(head))
-        .or_else(|| file_system(head))
-        .or_else(|| mbr(head))
-        .or_else(|| broken_gpt(head, tail));
-    if let Some(text) = found {
-        return Contents::Foreign(text);
-    }
+/// One signature in words, with its place.
+fn alone(one: &Signature, found: &Survey, head: &[u8]) -> String {
+    let Signature { name, offset, is_table } = one;
+    let words = match *name {
+        "gpt" => "a damaged GPT".to_owned(),
+        "dos" => format!("an MBR partition table with {} partitions", mbr_partitions(head)),
+        "linux_raid_member" => "a member of a Linux software RAID".to_owned(),
+        "LVM2_member" | "LVM1_member" => "an LVM physical volume".to_owned(),
+        "zfs_member" => "a member of a ZFS pool".to_owned(),
+        name if *is_table => format!("a partition table of type {name}"),
+        name => {
+            let label = found.filesystem().map(|volume| volume.label).filter(|label| !label.is_empty());
+            let label = label.map_or_else(String::new, |label| format!(" labelled {label}"));
+            return format!("{name}{label}, without a partition table, at byte {offset}");
+        }
+    };
+    format!("{words} ({name} at byte {offset})")
+}
+
+/// Entries of a master boot record that are in use.
+fn mbr_partitions(head: &[u8]) -> usize {
+    let entries = head.get(446..510).unwrap_or_default().chunks(16);
+    entries.filter(|entry| entry.get(4).is_some_and(|kind| !matches!(kind, 0 | 0xee))).count()
+}
+
+fn unknown(disk_bytes: u64, head: &[u8], tail: &[u8]) -> Contents {
     let not_zero = |bytes: &[u8]| bytes.iter().position(|byte| *byte != 0);
-    let tail_start = disk.bytes() - tail.len() as u64;
+    let tail_start = disk_bytes - tail.len() as u64;
     let at = not_zero(head).map(|at| at as u64).or_else(|| not_zero(tail).map(|at| tail_start + at as u64));
     match at {
         Some(at) => Contents::Foreign(format!("data of an unknown kind, the first at byte {at}")),
         None => Contents::Nothing,
     }
-}
-
-fn raid(disk_bytes: u64, head: &[u8], tail: &[u8]) -> Option<String> {
-    // Version 1.0: the last 8 KiB, down to 4 KiB. Version 0.90: 64 KiB, at the last whole 64 KiB.
-    let one = (disk_bytes / 512).checked_sub(16).map(|sector| sector / 8 * 8 * 512);
-    let old = (disk_bytes / 65_536 * 65_536).checked_sub(65_536);
-    let tail_start = disk_bytes - tail.len() as u64;
-    let in_tail =
-        [one, old].into_iter().flatten().filter_map(|at| usize::try_from(at.checked_sub(tail_start)?).ok());
-    let is_there =
-        |bytes: &[u8], at: usize| bytes.get(at..).is_some_and(|rest| rest.starts_with(&RAID_MAGIC));
-    let there = RAID_AT_START.into_iter().any(|at| is_there(head, at))
-        || in_tail.into_iter().any(|at| is_there(tail, at));
-    there.then(|| "a member of a Linux software RAID".into())
-}
-
-fn lvm(head: &[u8]) -> Option<String> {
-    let label = head.chunks(512).take(LVM_SECTORS).any(|sector| sector.starts_with(LVM_LABEL));
-    label.then(|| "an LVM physical volume".into())
-}
-
-fn file_system(head: &[u8]) -> Option<String> {
-    let found = probe(head.get(..PROBE_BYTES.min(head.len()))?)?;
-    let label = if found.label.is_empty() { String::new() } else { format!(" labelled {}", found.label) };
-    Some(format!("{}{label}, without a partition table", found.kind))
-}
-
-/// A partition table of the old kind: a signature and an entry that is in use.
-fn mbr(head: &[u8]) -> Option<String> {
-    let entries = head.get(446..510)?.chunks(16);
-    let used = entries.filter(|entry| entry.get(4).is_some_and(|kind| !matches!(kind, 0 | 0xee))).count();
-    (head.get(510..512)? == [0x55, 0xaa] && used > 0)
-        .then(|| format!("an MBR partition table with {used} partitions"))
-}
-
-fn broken_gpt(head: &[u8], tail: &[u8]) -> Option<String> {
-    let mut sectors = head.chunks(512).take(16).chain(tail.chunks(512));
-    sectors.any(|sector| sector.starts_with(b"EFI PART")).then(|| "a damaged GPT".into())
 }
 
 impl fmt::Display for Contents {

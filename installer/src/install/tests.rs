@@ -148,8 +148,11 @@ fn topology(numbers: &mut Numbers, system: &System) -> (Memory, Option<&'static 
         }
         5 => {
             let places = [0, 4096, (bytes / 512 - 16) / 8 * 4096, bytes / 65_536 * 65_536 - 65_536];
-            let place = places[usize::try_from(numbers.below(4)).unwrap()];
+            let version = usize::try_from(numbers.below(4)).unwrap();
+            let place = places[version];
             put(place, &0xa92b_4efc_u32.to_le_bytes());
+            put(place + 4, &[u8::from(version < 3), 0, 0, 0]);
+            put(place + 144, &(place / 512).to_le_bytes());
             Some("software RAID")
         }
         6 => {
@@ -246,4 +249,31 @@ fn the_fence_stops_what_a_plan_does_not_name() {
     assert_eq!(error.to_string(), format!("write 2 bytes at {} of /dev/vda", other + MIB - 1));
     assert!(fenced.zero(other + MIB, 512).is_err());
     fenced.write_at(other, b"xx").unwrap();
+}
+
+/// An LVM physical volume with a second LUKS2 header of before, and an XFS in a RAID whose superblock is at the end.
+#[test]
+fn two_formats_at_once_are_refused_by_name_and_place() {
+    let system = System::new("1.0.0", 20_000);
+    let spec = spec(&system, 512);
+    let bytes = efi_bytes(512) + 100 * MIB;
+    let raid = bytes - 8192;
+    let number = |value: u64| value.to_le_bytes();
+    let cases: [(&[(u64, &[u8])], String); 2] = [
+        (
+            &[(512, b"LABELONE"), (16 << 10, b"SKUL\xba\xbe\0\x02")],
+            "holds LVM2_member at byte 512 and crypto_LUKS at byte 16384 at once: choose another disk"
+                .to_owned(),
+        ),
+        (
+            &[(0, b"XFSB"), (raid, b"\xfc\x4e\x2b\xa9\x01"), (raid + 144, &number(raid / 512))],
+            format!("holds linux_raid_member at byte {raid} and xfs at byte 0 at once: choose another disk"),
+        ),
+    ];
+    for (content, expected) in cases {
+        let mut disk = Memory::new(bytes, 512);
+        content.iter().for_each(|(at, bytes)| disk.write_at(*at, bytes).unwrap());
+        let error = plan(&mut disk, identity(), &spec).unwrap_err().to_string();
+        assert!(error.contains(&expected), "{error}");
+    }
 }

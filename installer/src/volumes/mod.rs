@@ -14,7 +14,7 @@ mod named;
 
 use ondisk::gpt::{ALIGNMENT_BYTES, Partition, Table, types};
 use ondisk::luks2;
-use ondisk::probe::{Filesystem, Kind, PROBE_BYTES, probe};
+use ondisk::probe::{Extent, Kind, Verdict, survey};
 
 use crate::Error;
 use crate::device::BlockDevice;
@@ -130,8 +130,8 @@ pub fn provision(host: &mut dyn Host, volume: Volume, seed: &[u8; 32]) -> Result
     let encrypts = host.encrypts(&found);
     // One that is to be encrypted may be open already.
     let held = match encrypts {
-        true => content(&mut *host.open_shared(&table, &found)?)?,
-        false => content(&mut *host.open(&table, &found)?)?,
+        true => content(&mut *host.open_shared(&table, &found)?, &found.name)?,
+        false => content(&mut *host.open(&table, &found)?, &found.name)?,
     };
     match (held, encrypts) {
         (Content::Luks2, true) | (Content::Mountable(_), false) => {
@@ -167,7 +167,7 @@ pub fn holds(host: &mut dyn Host, name: &str) -> Result<Option<(Holds, Partition
     if format_intents(&values(host, &table)?).contains(&intent) {
         return Ok(Some((Holds::Nothing, found)));
     }
-    let holds = content(&mut *host.open_shared(&table, &found)?)?.holds();
+    let holds = content(&mut *host.open_shared(&table, &found)?, &found.name)?.holds();
     Ok(Some((holds, found)))
 }
 
@@ -240,22 +240,39 @@ fn place(table: &Table, volume: Volume, seed: &[u8; 32]) -> Result<Partition, Er
     Ok(wanted.placed(number, first_lba, sectors))
 }
 
-/// Looks at a partition's start.
-fn content(part: &mut dyn BlockDevice) -> Result<Content, Error> {
-    let mut start = vec![0; usize::try_from(EMPTY_BYTES.min(part.bytes())).unwrap_or(0)];
-    part.read_at(0, &mut start)?;
-    let head = start.get(..PROBE_BYTES).unwrap_or(&start);
-    Ok(match probe(head) {
-        Some(Filesystem { kind: kind @ (Kind::Xfs | Kind::Ext4 | Kind::Vfat), .. }) => {
+/// Looks at both ends of a partition. What contradicts itself is an error, whoever asks: whatever came of it could be the
+/// end of somebody's data.
+fn content(part: &mut dyn BlockDevice, name: &str) -> Result<Content, Error> {
+    let bytes = part.bytes();
+    let found = survey(&mut &mut *part, bytes, Extent::Partition)?.without_data_of_files();
+    let kind = found.filesystem().map(|volume| volume.kind);
+    let (signature, text) = match found.verdict() {
+        several @ Verdict::Several(_) => {
+            return Err(Error::Contradiction { name: name.to_owned(), found: several.to_string() });
+        }
+        one @ Verdict::One(signature) => (signature.name, one.to_string()),
+        Verdict::Unknown => {
+            let mut start = vec![0; usize::try_from(EMPTY_BYTES.min(bytes)).unwrap_or(0)];
+            part.read_at(0, &mut start)?;
+            let is_empty = start.iter().all(|byte| *byte == 0);
+            let unknown = || Content::Other("data of an unknown kind".into());
+            return Ok(if is_empty { Content::Empty } else { unknown() });
+        }
+    };
+    Ok(match (signature, kind) {
+        ("xfs" | "ext2" | "ext3" | "ext4" | "vfat", Some(kind @ (Kind::Xfs | Kind::Ext4 | Kind::Vfat))) => {
             Content::Mountable(kind)
         }
-        Some(Filesystem { kind: Kind::Luks2, .. }) => Content::Luks2,
+        ("crypto_LUKS", Some(Kind::Luks2)) => Content::Luks2,
         // Its second copy opens it, and mends the first.
-        None if luks2::read(&mut &mut *part).is_ok() => Content::Luks2,
-        Some(other) => Content::Other(other.kind.to_string()),
-        None if start.iter().all(|byte| *byte == 0) => Content::Empty,
-        None => Content::Other("data of an unknown kind".into()),
+        ("crypto_LUKS", None) if luks2::read(&mut &mut *part).is_ok() => Content::Luks2,
+        _ => Content::Other(text),
     })
+}
+
+/// Refuses what has the signature of something else beside that of an encrypted volume.
+pub(crate) fn refuse_contradiction(part: &mut dyn BlockDevice, name: &str) -> Result<(), Error> {
+    content(part, name).map(drop)
 }
 
 #[cfg(test)]

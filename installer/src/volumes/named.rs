@@ -98,7 +98,7 @@ pub fn room_for(host: &mut dyn Host, path: &str, wanted: &Named<'_>, seed: &[u8;
 pub fn holds_named(host: &mut dyn Host, name: &str) -> Result<Option<(Holds, Partition)>, Error> {
     let table = read_table(host)?.table;
     let Some(found) = partition(&table, name)?.cloned() else { return Ok(None) };
-    let holds = content(&mut *host.open_shared(&table, &found)?)?.holds();
+    let holds = content(&mut *host.open_shared(&table, &found)?, name)?.holds();
     Ok(Some((holds, found)))
 }
 
@@ -143,7 +143,7 @@ fn is_as_wanted(
         return Ok(true);
     }
     // One that is encrypted may be open already, and one that is not may be mounted.
-    let held = match (content(&mut *host.open_shared(table, found)?)?, encrypts) {
+    let held = match (content(&mut *host.open_shared(table, found)?, &found.name)?, encrypts) {
         (Content::Luks2, true) | (Content::Mountable(_), false) => return Ok(true),
         (Content::Empty, _) => return Ok(false),
         (Content::Luks2, false) => Kind::Luks2.to_string(),

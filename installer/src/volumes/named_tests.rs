@@ -126,6 +126,25 @@ fn a_disk_that_holds_something_is_left_alone() {
     assert!(host.disk.finish().0.events.is_empty());
 }
 
+/// An LVM physical volume on a partition of the volume's name, with the second LUKS2 header of before.
+#[test]
+fn a_volume_that_became_anothers_is_left_alone() {
+    let mut host = Sealing(empty());
+    let data = made(&mut host, &DATA);
+    let offset = data.table.offset_bytes(&data.partition);
+    host.disk().write_at(offset, &[0; 4096]).unwrap();
+    host.disk().write_at(offset + 512, b"LABELONE").unwrap();
+    host.disk().write_at(offset + (16 << 10), b"SKUL\xba\xbe\0\x02").unwrap();
+    let (_, disk) = host.0.disk.finish();
+    let mut host = Sealing(MemoryHost::new(disk));
+    let error = refused(&mut host, &DATA);
+    assert!(
+        error.starts_with("u-data holds LVM2_member at byte 512 and crypto_LUKS at byte 16384 at once"),
+        "{error}"
+    );
+    assert!(host.0.disk.finish().0.events.is_empty());
+}
+
 #[test]
 fn encrypted_and_plain_are_not_taken_for_each_other() {
     let mut host = Sealing(empty());

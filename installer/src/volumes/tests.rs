@@ -77,6 +77,38 @@ fn what_nobody_of_us_wrote_is_left_alone() {
     );
 }
 
+/// Also where only the end of a partition says whose it is.
+#[test]
+fn a_signature_at_the_end_or_a_second_one_is_somebodys() {
+    let mut host = MemoryHost::new(boot_disk(ROOMY, 512).unwrap());
+    let [state, _] = both(&mut host).unwrap();
+    let bytes = state.table.size_bytes(&state.partition);
+    let raid = |host: &mut MemoryHost| {
+        let at = bytes - 8192;
+        write_into(host, "STATE", at, b"\xfc\x4e\x2b\xa9\x01");
+        write_into(host, "STATE", at + 144, &(at / 512).to_le_bytes());
+        at
+    };
+    let at = raid(&mut host);
+    let both_told = format!("STATE holds linux_raid_member at byte {at} and xfs at byte 0 at once");
+    for error in
+        [provision(&mut host, Volume::State, &SEED).unwrap_err(), holds(&mut host, STATE).unwrap_err()]
+    {
+        assert!(error.to_string().starts_with(&both_told), "{error}");
+    }
+    write_into(&mut host, "STATE", 0, &[0; 16 << 10]);
+    let error = provision(&mut host, Volume::State, &SEED).unwrap_err().to_string();
+    assert!(
+        error.starts_with(&format!("STATE holds linux_raid_member at byte {at}, and no note says")),
+        "{error}"
+    );
+    // What lies within the file system is a file's.
+    write_into(&mut host, "STATE", 0, &formatted("STATE"));
+    write_into(&mut host, "STATE", 4, &4096_u32.to_be_bytes());
+    write_into(&mut host, "STATE", 8, &(bytes / 4096).to_be_bytes());
+    assert_eq!(provision(&mut host, Volume::State, &SEED).unwrap().did, Did::Nothing);
+}
+
 #[test]
 fn two_of_a_name_are_refused() {
     let mut host = MemoryHost::new(boot_disk(ROOMY, 512).unwrap());

@@ -54,6 +54,22 @@ pub enum Verdict<'s> {
     Several(&'s [Signature]),
 }
 
+impl fmt::Display for Verdict<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown => f.write_str("nothing that is known"),
+            Self::One(one) => one.fmt(f),
+            Self::Several(several) => {
+                for (number, one) in several.iter().enumerate() {
+                    let between = if number == 0 { "" } else { " and " };
+                    write!(f, "{between}{one}")?;
+                }
+                f.write_str(" at once")
+            }
+        }
+    }
+}
+
 /// What the ends of a device hold.
 #[derive(Debug, Clone)]
 pub struct Survey {

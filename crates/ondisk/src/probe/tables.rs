@@ -23,15 +23,12 @@ fn gpt(on: &Pieces) -> Option<u64> {
     places.into_iter().flatten().find(|at| on.has(*at, b"EFI PART"))
 }
 
-/// Four entries of 16 bytes from 446, of which one is in use; status 0 or 0x80 in each. A boot sector of a file system
+/// Four entries of 16 bytes from 446, of which one has a type; status 0 or 0x80 in each. A boot sector of a file system
 /// has code there.
 fn dos(on: &Pieces) -> Option<u64> {
     let entries = on.bytes(446, 64)?.chunks_exact(16);
     let all_sane = entries.clone().all(|entry| matches!(entry.first(), Some(0 | 0x80)));
-    let used = |entry: &[u8]| {
-        let is_long = entry.get(12..16).is_some_and(|sectors| sectors.iter().any(|byte| *byte != 0));
-        entry.get(4).is_some_and(|kind| *kind != 0) && is_long
-    };
+    let used = |entry: &[u8]| entry.get(4).is_some_and(|kind| *kind != 0);
     (on.has(510, b"\x55\xaa") && all_sane && entries.into_iter().any(used)).then_some(510)
 }
 
