@@ -229,6 +229,26 @@ proptest! {
         }
     }
 
+    /// Every number of a boot sector at its limits, in volumes that are otherwise plausible: an overflow is a panic
+    /// here.
+    #[test]
+    fn numbers_at_their_limits_never_panic(numbers in proptest::collection::vec((0_usize..9, prop::sample::select(vec![0, 1, 2, 3, 0x7f, 0x80, 0xff, 0xffff, 0x0fff_fff7, 0x7fff_ffff, u32::MAX - 1, u32::MAX])), 0..9), cluster in 0_u32..8) {
+        let mut image = image(&volume(34 * MIB), &[]);
+        image[13] = 1 << cluster;
+        // Offset and width of: sector, reserved, tables, root entries, sectors (16), sectors a table (16), sectors,
+        // sectors a table, root cluster.
+        let fields = [(11, 2), (14, 2), (16, 1), (17, 2), (19, 2), (22, 2), (32, 4), (36, 4), (44, 4)];
+        for (field, number) in numbers {
+            let (at, width) = fields[field];
+            image[at..at + width].copy_from_slice(&u32::to_le_bytes(number)[..width]);
+        }
+        let _ = identify(&image);
+        let _ = identify(&image[..512]);
+        if let Ok(mut reader) = Reader::open(image.as_slice()) {
+            let _ = (reader.list(""), reader.read("config.yaml", 1 << 20));
+        }
+    }
+
     #[test]
     fn damaged_volumes_never_panic(changes in proptest::collection::vec((0usize..4000, any::<u8>()), 1..30)) {
         let mut image = image(&volume(34 * MIB), &borrow(&files(&[1; 600])[..20]));
