@@ -14,9 +14,9 @@ use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Instant;
 
-use dhcproto::Encodable as _;
 use dhcproto::error::EncodeError;
 use dhcproto::v4::{Architecture as Number, DhcpOption, HType, Message, MessageType, Opcode, OptionCode};
+use dhcproto::{Decodable, Decoder, Encodable as _};
 use ondisk::architecture::Architecture;
 
 use crate::event::Event;
@@ -31,6 +31,43 @@ const HTTP_CLIENT: &[u8] = b"HTTPClient";
 const IPXE: &[u8] = b"iPXE";
 /// PXE options: discovery control (6) with bit 3, "load the boot file that is named", and the end.
 const LOAD_THE_NAMED_FILE: [u8; 4] = [6, 1, 8, 255];
+
+/// Where a message says how long its hardware address is, and how much room that has (RFC 2131 §2).
+const HARDWARE_LENGTH_AT: usize = 2;
+const HARDWARE_BYTES: u8 = 16;
+/// Where options begin, behind the cookie.
+const OPTIONS_AT: usize = 240;
+/// Options whose values have a least length that the decoder counts on: name of the client (RFC 4702 §2), status of a query of
+/// leases (RFC 6926 §6.2.2).
+const LEAST_BYTES: [(u8, u8); 2] = [(81, 3), (151, 1)];
+
+/// Reads a datagram; `None`: it is no message. One whose hardware address is longer than its field is none: the decoder takes
+/// the length as it comes, and reads behind the field when it is asked for the address.
+#[must_use]
+pub fn read(packet: &[u8]) -> Option<Message> {
+    packet.get(HARDWARE_LENGTH_AT).filter(|length| **length <= HARDWARE_BYTES)?;
+    if !are_long_enough(packet.get(OPTIONS_AT..).unwrap_or_default()) {
+        return None;
+    }
+    Message::decode(&mut Decoder::new(packet)).ok()
+}
+
+fn are_long_enough(mut options: &[u8]) -> bool {
+    while let [code, rest @ ..] = options {
+        let (length, value) = match (code, rest) {
+            // Padding has no length.
+            (0, _) => (0, rest),
+            (255, _) | (_, []) => return true,
+            (_, [length, value @ ..]) => (*length, value),
+        };
+        let is_short = |(known, least): &(u8, u8)| known == code && length < *least;
+        if LEAST_BYTES.iter().any(is_short) {
+            return false;
+        }
+        options = value.get(length.into()..).unwrap_or_default();
+    }
+    true
+}
 
 /// A hardware address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

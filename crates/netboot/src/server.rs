@@ -10,8 +10,6 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use dhcproto::v4::Message;
-use dhcproto::{Decodable, Decoder};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -25,7 +23,7 @@ use crate::event::Known;
 use crate::patience::Patience;
 use crate::places::{Full, Limits, Place, Places};
 use crate::rate::{Rate, Rates};
-use crate::{Error, Event, Files, Pool, Range, Secure, http, idle, interface, tftp, tls};
+use crate::{Error, Event, Files, Pool, Range, Secure, dhcp, http, idle, interface, tftp, tls};
 
 /// Hears what happens.
 pub type Tell = Arc<dyn Fn(Event) + Send + Sync>;
@@ -176,7 +174,7 @@ impl Server {
             let Some((count, from)) = patience.hear(heard, tell).await? else { continue };
             let packet = buffer.get(..count).unwrap_or_default();
             // Whatever else is broadcast to this port is nobody's fault here.
-            let Ok(request) = Message::decode(&mut Decoder::new(packet)) else { continue };
+            let Some(request) = dhcp::read(packet) else { continue };
             let reply = {
                 let mut desk = self.desk.lock().unwrap_or_else(PoisonError::into_inner);
                 desk.answer(&request, from, port, Instant::now(), tell)
