@@ -64,6 +64,10 @@ pub(crate) enum Heard {
 /// Reads a packet; `None` when it is not for this exchange.
 pub(crate) fn decode(packet: &[u8], xid: u32, hardware: &[u8]) -> Option<Heard> {
     let message = Message::decode(&mut Decoder::new(packet)).ok()?;
+    // The decoder takes the length as it comes, and reads behind the field when it is asked for the address.
+    if usize::from(message.hlen()) != hardware.len() {
+        return None;
+    }
     let ours = message.xid() == xid && message.chaddr().get(..hardware.len()) == Some(hardware);
     if !ours {
         return None;
@@ -105,5 +109,10 @@ mod tests {
         assert!(decode(&packet, 7, &[1, 2, 3, 4, 5, 6]).is_none());
         assert!(decode(&packet[..30], 7, &MAC).is_none());
         assert!(decode(b"", 7, &MAC).is_none());
+        for length in [0, 5, 7, 16, 17, 255] {
+            let mut packet = packet.clone();
+            packet[2] = length;
+            assert!(decode(&packet, 7, &MAC).is_none(), "{length}");
+        }
     }
 }
