@@ -146,10 +146,11 @@ impl Pool {
         }
     }
 
-    /// The machine found that somebody else uses the address: nobody gets it for a while.
+    /// The machine found that somebody else uses the address: nobody gets it for a while. Of an address that is not its own it
+    /// has nothing to say (RFC 2131 §4.3.3): that would take it from the machine that has it.
     pub fn decline(&mut self, mac: Mac, address: Ipv4Addr, now: Instant) {
-        self.release(mac, address);
-        if self.range.contains(address) {
+        if self.lent.get(&u32::from(address)).is_some_and(|(who, _)| *who == mac) {
+            self.release(mac, address);
             self.refused.insert(u32::from(address), now + LEASE);
         }
     }
@@ -202,6 +203,20 @@ mod tests {
         assert!(pool.lend(mac(2), ip(10), now));
         pool.release(mac(1), ip(10));
         assert!(!pool.lend(mac(1), ip(10), now), "what another has is not given back");
+    }
+
+    #[test]
+    fn an_address_is_declined_by_its_own_machine_alone() {
+        let mut pool = Pool::new("10.0.0.10-10.0.0.11/24".parse().unwrap());
+        let now = Instant::now();
+        assert!(pool.lend(mac(1), ip(10), now));
+        pool.decline(mac(2), ip(10), now);
+        pool.decline(mac(2), ip(11), now);
+        assert!(pool.lend(mac(1), ip(10), now), "its machine has it still");
+        assert_eq!(pool.offer(mac(3), None, now), Some(ip(11)), "who never had it cannot block it");
+        pool.decline(mac(1), ip(10), now);
+        assert!(!pool.lend(mac(1), ip(10), now) && !pool.lend(mac(2), ip(10), now + LEASE / 2));
+        assert!(pool.lend(mac(2), ip(10), now + LEASE));
     }
 
     #[test]
