@@ -271,11 +271,14 @@ pub fn encode<'b, M: Serialize>(message: &M, buffer: &'b mut [u8]) -> Result<&'b
     Ok(&buffer[..2 + used])
 }
 
-/// Reads a frame.
+/// Reads a frame. What has something behind its end is none.
 pub fn decode<'a, M: Deserialize<'a>>(frame: &'a [u8]) -> Result<M, Error> {
     let (head, body) = frame.split_first_chunk::<2>().ok_or(Error::Malformed)?;
     match u16::from_le_bytes(*head) {
-        VERSION => postcard::from_bytes(body).map_err(|_| Error::Malformed),
+        VERSION => match postcard::take_from_bytes(body) {
+            Ok((message, [])) => Ok(message),
+            Ok(_) | Err(_) => Err(Error::Malformed),
+        },
         other => Err(Error::Version(other)),
     }
 }
@@ -301,6 +304,8 @@ mod tests {
         assert_eq!(decode::<ToInit<'_>>(&[]), Err(Error::Malformed));
         assert_eq!(decode::<ToInit<'_>>(&[9, 0, 0]), Err(Error::Version(9)));
         assert_eq!(decode::<ToInit<'_>>(&[1, 0, 200]), Err(Error::Malformed));
+        assert_eq!(decode::<ToInit<'_>>(&[1, 0, 0]), Ok(ToInit::Hello));
+        assert_eq!(decode::<ToInit<'_>>(&[1, 0, 0, 0]), Err(Error::Malformed));
         assert_eq!(encode(&ToInit::Hello, &mut [0; 2]), Err(Error::TooLong));
     }
 }
