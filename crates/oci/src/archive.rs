@@ -19,6 +19,7 @@ use ondisk::Digest;
 pub use docker::write_docker;
 
 use crate::document::{self, Config, Descriptor, Document, Execution, Index, Manifest, Platform, Rootfs};
+use crate::error::shown;
 use crate::files::Source;
 use crate::{Error, Hasher, tarball};
 
@@ -126,7 +127,7 @@ impl Archive {
         }
         let (start, length) = self.place(&name)?;
         if length != descriptor.size {
-            return Err(Error::Length { what: name, wanted: descriptor.size });
+            return Err(Error::Length { what: shown(&name), wanted: descriptor.size });
         }
         let read = |source| Error::ReadArchive { name: self.name.clone(), source };
         let (file, wanted) = (self.file(&name).map_err(read)?, descriptor.digest);
@@ -162,7 +163,8 @@ impl Archive {
     }
 
     fn bad(&self, what: &'static str, reason: impl Into<String>) -> Error {
-        Error::Document { what, image: self.name.clone(), reason: reason.into() }
+        // A name or a text of the archive may be in it.
+        Error::Document { what, image: self.name.clone(), reason: shown(&reason.into()) }
     }
 }
 

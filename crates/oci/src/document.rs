@@ -10,6 +10,10 @@ use ondisk::Digest;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
+use crate::error::shown;
+
+/// Machines that an error names.
+const MOST_OFFERED: usize = 8;
 
 /// Largest document that is read, in bytes (distribution specification: at least 4 MiB must be possible).
 pub const MAX_BYTES: usize = 4 << 20;
@@ -151,7 +155,7 @@ pub fn parse(image: &str, bytes: &[u8]) -> Result<Document, Error> {
         manifests: Option<serde::de::IgnoredAny>,
     }
     let fail = |reason: String| Error::Document { what: "manifest", image: image.to_owned(), reason };
-    let json = |error: serde_json::Error| fail(format!("not the JSON that it should be: {error}"));
+    let json = |error: serde_json::Error| fail(not_json(&error));
     if bytes.len() > MAX_BYTES {
         return Err(fail(format!("longer than {MAX_BYTES} bytes")));
     }
@@ -166,6 +170,7 @@ pub fn parse(image: &str, bytes: &[u8]) -> Result<Document, Error> {
         Some(INDEX | DOCKER_INDEX) => true,
         Some(MANIFEST | DOCKER_MANIFEST) => false,
         Some(other) => {
+            let other = shown(other);
             return Err(fail(format!("its type {other:?} is neither an image nor an index of images")));
         }
         None => kind.manifests.is_some(),
@@ -174,6 +179,12 @@ pub fn parse(image: &str, bytes: &[u8]) -> Result<Document, Error> {
         return serde_json::from_slice(bytes).map(Document::Index).map_err(json);
     }
     serde_json::from_slice(bytes).map(Document::Manifest).map_err(json)
+}
+
+/// What a reader of JSON says, which may quote all of a text in it.
+fn not_json(error: &serde_json::Error) -> String {
+    let (line, column) = (error.line(), error.column());
+    format!("not the JSON that it should be (line {line}, column {column}): {}", shown(&error.to_string()))
 }
 
 impl Index {
@@ -189,10 +200,15 @@ impl Index {
             // Attestations are listed as images for unknown machines.
             let mut offered: Vec<String> = known
                 .filter(|platform| platform.os != "unknown")
-                .map(|platform| format!("{}/{}", platform.os, platform.architecture))
+                .map(|platform| format!("{}/{}", shown(&platform.os), shown(&platform.architecture)))
                 .collect();
             offered.sort();
             offered.dedup();
+            if offered.len() > MOST_OFFERED {
+                let more = offered.len() - MOST_OFFERED;
+                offered.truncate(MOST_OFFERED);
+                offered.push(format!("and {more} more"));
+            }
             let offered =
                 if offered.is_empty() { "no machine at all".to_owned() } else { offered.join(", ") };
             wrong(image, architecture, offered)
@@ -204,7 +220,7 @@ impl Config {
     /// Reads a config.
     pub fn parse(image: &str, bytes: &[u8]) -> Result<Self, Error> {
         serde_json::from_slice(bytes).map_err(|error| {
-            let reason = format!("not the JSON that it should be: {error}");
+            let reason = not_json(&error);
             Error::Document { what: "config", image: image.to_owned(), reason }
         })
     }
@@ -214,7 +230,7 @@ impl Config {
         if self.os == "linux" && self.architecture == architecture {
             return Ok(());
         }
-        Err(wrong(image, architecture, format!("{}/{}", self.os, self.architecture)))
+        Err(wrong(image, architecture, format!("{}/{}", shown(&self.os), shown(&self.architecture))))
     }
 }
 
@@ -239,7 +255,10 @@ mod digest_text {
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Digest, D::Error> {
         let text = String::deserialize(from)?;
-        let unknown = || de::Error::custom(format!("the digest {text:?} is not sha256: and 64 hex digits"));
+        let unknown = || {
+            let text = crate::error::shown(&text);
+            de::Error::custom(format!("the digest {text:?} is not sha256: and 64 hex digits"))
+        };
         crate::digest::parse(&text).ok_or_else(unknown)
     }
 }
@@ -310,6 +329,36 @@ mod tests {
             error,
             "r.example/i:1 is for linux/amd64, linux/arm64, and this node is linux/riscv64: use an image for linux/riscv64"
         );
+    }
+
+    #[test]
+    fn a_refusal_is_short_whatever_the_document_says() {
+        let long = "x".repeat(100_000);
+        let of = |architecture: &str| {
+            descriptor(1, &format!(r#","platform":{{"os":"linux","architecture":"{architecture}"}}"#))
+        };
+        let index = |manifests: &str| {
+            let text = format!(r#"{{"schemaVersion":2,"manifests":[{manifests}]}}"#);
+            let Document::Index(index) = parse("i", text.as_bytes()).unwrap() else { panic!() };
+            index.choose("i", "amd64").unwrap_err().to_string()
+        };
+        let many: Vec<_> = (0..1000).map(|number| of(&format!("m{number}"))).collect();
+        let parsed = |text: &str| parse("i", text.as_bytes()).unwrap_err().to_string();
+        let config = |text: &str| Config::parse("i", text.as_bytes()).unwrap().check("i", "amd64");
+        for said in [
+            parsed(&format!(r#"{{"schemaVersion":2,"mediaType":"{long}"}}"#)),
+            parsed(&format!(r#"{{"schemaVersion":"{long}"}}"#)),
+            parsed(&format!(
+                r#"{{"schemaVersion":2,"manifests":[{{"mediaType":"x","digest":"{long}","size":1}}]}}"#
+            )),
+            index(&of(r"\u001b[2J")),
+            index(&of(&long)),
+            index(&many.join(",")),
+            config(&format!(r#"{{"os":"{long}","architecture":"\u0007"}}"#)).unwrap_err().to_string(),
+        ] {
+            assert!(said.len() < 500 && !said.chars().any(char::is_control), "{said:.600}");
+        }
+        assert!(index(&many.join(",")).contains("linux/m104, and 992 more"), "{}", index(&many.join(",")));
     }
 
     #[test]

@@ -1,5 +1,17 @@
 //! Why an image could not be had, or is not the one that is needed.
 
+/// Characters of somebody else's text in an error.
+const MOST_SHOWN: usize = 100;
+
+/// A text of a registry or an image as an error says it: its beginning, and nothing that acts on a terminal.
+pub(crate) fn shown(text: &str) -> String {
+    let mut shown: String = text.chars().filter(|c| !c.is_control()).take(MOST_SHOWN).collect();
+    if text.chars().nth(MOST_SHOWN).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
 /// What went wrong, for people.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

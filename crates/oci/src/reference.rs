@@ -44,7 +44,7 @@ impl FromStr for Reference {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        let fail = |reason| Error::Reference { text: text.to_owned(), reason };
+        let fail = |reason| Error::Reference { text: crate::error::shown(text), reason };
         let (name, digest) = match text.split_once('@') {
             Some((name, digest)) => {
                 let digest = crate::digest::parse(digest);

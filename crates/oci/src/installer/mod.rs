@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use ondisk::Architecture;
 
 use crate::document::Config;
+use crate::error::shown;
 
 pub use contents::{Contents, Walk};
 
@@ -138,11 +139,11 @@ pub fn facts(image: &str, config: &Config, running: &str) -> Result<Facts, Refus
     let labels = &config.config.labels;
     let Some(format) = labels.get(FORMAT_LABEL) else { return Err(foreign(image, config)) };
     if format != FORMAT {
-        return Err(Refusal::Format { image: image.to_owned(), found: format.clone() });
+        return Err(Refusal::Format { image: image.to_owned(), found: shown(format) });
     }
     let version = |label: &'static str| {
         let text = labels.get(label).map_or("", String::as_str);
-        let bad = || Refusal::Label { image: image.to_owned(), label, found: text.to_owned() };
+        let bad = || Refusal::Label { image: image.to_owned(), label, found: shown(text) };
         Version::parse(text).map(|version| (text.to_owned(), version)).ok_or_else(bad)
     };
     let (version_text, _) = version(VERSION_LABEL)?;
@@ -166,9 +167,12 @@ fn foreign(image: &str, config: &Config) -> Refusal {
     if version.is_none() && !runs_it {
         return Refusal::Foreign { image: image.to_owned() };
     }
-    let version = version.map_or(String::new(), |version| format!(" ({version})"));
+    let version = version.map_or(String::new(), |version| format!(" ({})", shown(version)));
     Refusal::Talos { image: image.to_owned(), version }
 }
+
+/// Longest version: a release's is a dozen, and file names and lines have room for this.
+const MOST_VERSION_BYTES: usize = 64;
 
 /// Three numbers and what comes before them: `1.2.0-rc.1` is older than `1.2.0`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -181,6 +185,11 @@ impl Version {
     /// Reads one; a `v` may stand before it.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
+        // Of Semantic Versioning 2.0.0: what else is in one would go into names and lines.
+        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'+');
+        if text.len() > MOST_VERSION_BYTES || !text.bytes().all(is_part) {
+            return None;
+        }
         let text = text.strip_prefix('v').unwrap_or(text);
         let text = text.split_once('+').map_or(text, |(text, _)| text);
         let (numbers, before) = match text.split_once('-') {
@@ -253,7 +262,8 @@ mod tests {
         let order =
             ["0.1.0-alpha", "0.1.0", "0.2.0", "0.10.0", "1.0.0"].map(|text| Version::parse(text).unwrap());
         assert!(order.windows(2).all(|pair| pair[0] < pair[1]));
-        for bad in ["", "1", "1.2", "1.2.3.4", "1.x.3", "latest"] {
+        let long = format!("1.2.3-{}", "a".repeat(64));
+        for bad in ["", "1", "1.2", "1.2.3.4", "1.x.3", "latest", "1.2.3-\u{1b}[2J", "1.2.3+../a", &long] {
             assert_eq!(Version::parse(bad), None, "{bad}");
         }
     }

@@ -10,10 +10,11 @@ use serde::Deserialize;
 use zeroize::Zeroizing;
 
 use super::Auth;
+use crate::error::shown;
 
 /// What a registry wants to see.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Challenge {
+pub enum Challenge {
     /// Name and password.
     Basic,
     /// A token that another server gives.
@@ -22,18 +23,20 @@ pub(super) enum Challenge {
 
 /// Where a token is had.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Bearer {
+pub struct Bearer {
     pub(super) realm: String,
     service: String,
     scope: String,
 }
 
 /// A request for a token.
-pub(super) struct TokenRequest {
-    pub(super) uri: String,
-    pub(super) authorization: Option<HeaderValue>,
+pub struct TokenRequest {
+    /// Where it goes.
+    pub uri: String,
+    /// Name and password, marked as a secret.
+    pub authorization: Option<HeaderValue>,
     /// Its body, when it is a POST.
-    pub(super) form: Option<String>,
+    pub form: Option<String>,
 }
 
 impl Challenge {
@@ -46,7 +49,7 @@ impl Challenge {
     }
 
     /// Reads the headers of a 401; a token is preferred where both are offered.
-    pub(super) fn of(headers: &HeaderMap) -> Result<Self, String> {
+    pub fn of(headers: &HeaderMap) -> Result<Self, String> {
         let offers = headers.get_all(header::WWW_AUTHENTICATE);
         let offers: Vec<&str> = offers.iter().filter_map(|value| value.to_str().ok()).collect();
         let scheme = |name: &str| {
@@ -92,7 +95,7 @@ fn parameters(text: &str) -> Vec<(String, String)> {
 
 impl Bearer {
     /// How a token is asked for. A secret goes to an encrypted address, or where the registry is not encrypted either.
-    pub(super) fn request(
+    pub fn request(
         &self,
         who: Option<&Auth>,
         origin: &str,
@@ -100,7 +103,7 @@ impl Bearer {
     ) -> Result<TokenRequest, String> {
         let open = self.realm.starts_with("http://") && origin.starts_with("http://");
         if !open && !self.realm.starts_with("https://") {
-            return Err(format!("its sign-in address {:?} is not https://", self.realm));
+            return Err(format!("its sign-in address {:?} is not https://", shown(&self.realm)));
         }
         let asked = format!("repository:{repository}:pull");
         let scope = if self.scope.is_empty() { &asked } else { &self.scope };
@@ -129,7 +132,7 @@ pub(super) fn basic(who: Option<&Auth>) -> Result<Option<HeaderValue>, String> {
 }
 
 /// The token in an answer, as the header that shows it.
-pub(super) fn token(answer: &[u8]) -> Result<HeaderValue, String> {
+pub fn token(answer: &[u8]) -> Result<HeaderValue, String> {
     #[derive(Deserialize)]
     struct Answer {
         token: Option<String>,
@@ -150,7 +153,7 @@ fn secret(text: &str) -> Result<HeaderValue, String> {
 }
 
 /// What a registry says about an error.
-pub(super) fn message(answer: &[u8]) -> Option<String> {
+pub fn message(answer: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     struct Answer {
         errors: Vec<Fault>,

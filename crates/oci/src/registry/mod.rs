@@ -7,7 +7,7 @@
 //! may pass (no connection, 5xx, 429) is tried again while [`Patience`] lasts.
 //! Source: OCI distribution specification 1.1; spec/machine-facts.md §11.4.
 
-mod auth;
+pub mod auth;
 mod blob;
 mod endpoint;
 mod exchange;
