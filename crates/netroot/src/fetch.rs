@@ -146,7 +146,7 @@ enum Outcome {
 impl Outcome {
     /// The same, of the server at this address.
     fn of(self, url: &Url) -> Self {
-        let server = |reason: String| format!("it sends us to {url}: {reason}");
+        let server = |reason: String| format!("it sends us to {}: {reason}", shown(url));
         match self {
             Self::Done => Self::Done,
             Self::Refused(reason) => Self::Refused(server(reason)),
@@ -196,11 +196,14 @@ impl Download<'_> {
             };
             url = match url.redirected(&to) {
                 Ok(next) if url.secure && !next.secure => {
-                    return Ok(Outcome::Refused(format!("it sends us from https to {next}")));
+                    return Ok(Outcome::Refused(format!("it sends us from https to {}", shown(&next))));
                 }
                 Ok(next) => next,
                 Err(error) => {
-                    return Ok(Outcome::Refused(format!("it sends us to {to}, which {error}")));
+                    return Ok(Outcome::Refused(format!(
+                        "it sends us to {}, which {error}",
+                        http::shown(&to)
+                    )));
                 }
             };
         }
@@ -363,9 +366,15 @@ impl Download<'_> {
         let url = self.sources.last().unwrap_or(&mirror.url).clone();
         let ns = link.now_ns() - self.began_ns;
         let (all, rate) = (Megabytes(self.item.bytes), rate(self.moved, ns));
-        link.say(Tone::Note, format_args!("layer {}: {all} MB from {url}, {rate} MB/s", self.item.name));
+        let from = shown(&url);
+        link.say(Tone::Note, format_args!("layer {}: {all} MB from {from}, {rate} MB/s", self.item.name));
         url
     }
+}
+
+/// An address that a server may have given.
+fn shown(url: &Url) -> String {
+    http::shown(&url.to_string())
 }
 
 enum Answered {

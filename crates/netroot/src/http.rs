@@ -22,6 +22,14 @@ pub(crate) fn request(url: &Url, offset: u64) -> String {
     )
 }
 
+/// Characters of a server's words in a line of ours.
+const MOST_SHOWN: usize = 120;
+
+/// A server's words as a line says them: their beginning, and nothing that acts on a terminal.
+pub(crate) fn shown(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(MOST_SHOWN).collect()
+}
+
 /// What follows from an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verdict {
@@ -116,7 +124,7 @@ impl<'a> Head<'a> {
     }
 
     fn line(&self) -> String {
-        format!("it answers {} {}", self.status, self.reason).trim_end().to_string()
+        format!("it answers {} {}", self.status, shown(self.reason)).trim_end().to_string()
     }
 }
 
@@ -156,6 +164,13 @@ mod tests {
         assert_eq!(verdict("503 Busy", 0), Verdict::Later("it answers 503 Busy".into()));
         assert_eq!(verdict("301 Moved\r\nLocation: /x", 0), Verdict::Elsewhere("/x".into()));
         assert!(matches!(judge(b"SSH-2.0-x\r\n\r\n", 0, 1), Verdict::Refused(_)));
+    }
+
+    #[test]
+    fn a_servers_words_are_short_and_plain() {
+        let long = format!("404 No\u{1b}[2J\nway {}", "x".repeat(2000));
+        let said = refused(&long);
+        assert!(said.starts_with("it answers 404 No[2Jway xxx") && said.len() < 150, "{said:?}");
     }
 
     #[test]

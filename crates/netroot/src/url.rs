@@ -11,6 +11,8 @@ use core::fmt;
 /// The ports when none is given.
 const HTTP_PORT: u16 = 80;
 const HTTPS_PORT: u16 = 443;
+/// Longest name of a host (RFC 1035 §3.1, without the length of the root).
+const MOST_HOST_BYTES: usize = 253;
 
 /// An HTTP or HTTPS address.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,7 +62,7 @@ impl Url {
             None => (authority, default_port(secure)),
         };
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
-        if host.is_empty() || !host.bytes().all(is_name) {
+        if host.is_empty() || host.len() > MOST_HOST_BYTES || !host.bytes().all(is_name) {
             return Err(UrlError::Host);
         }
         let slash = if path.starts_with('/') { "" } else { "/" };
@@ -153,6 +155,9 @@ mod tests {
         ] {
             assert_eq!(Url::parse(text), Err(error), "{text}");
         }
+        let named = |length| Url::parse(&format!("http://{}/", "a".repeat(length)));
+        assert!(named(253).is_ok());
+        assert_eq!(named(254), Err(UrlError::Host));
     }
 
     #[test]
