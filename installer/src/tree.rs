@@ -47,12 +47,14 @@ pub(crate) fn unfit(path: &str, node: &Node) -> Option<&'static str> {
     }
 }
 
-/// A path as errors say it: its beginning, where it is long.
+/// A path as errors say it: its beginning, where it is long, and nothing that acts on a terminal.
 pub(crate) fn shown(path: &str) -> String {
-    match path.char_indices().nth(SHOWN_CHARS) {
-        Some((end, _)) => format!("{}…", path.get(..end).unwrap_or_default()),
-        None => path.to_owned(),
+    let plain = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
+    let mut shown: String = path.chars().map(plain).take(SHOWN_CHARS).collect();
+    if path.chars().nth(SHOWN_CHARS).is_some() {
+        shown.push('…');
     }
+    shown
 }
 
 /// What an entry is.

@@ -37,6 +37,7 @@ use kernel::Changed;
 use lower::Lower;
 
 pub use profile::{Addition, From, Profile};
+pub use unpack::entries_of_tar;
 
 /// Where a config lies that an image brings.
 const CONFIG_PATH: &str = "usr/local/etc/billet/config.yaml";

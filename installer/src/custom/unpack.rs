@@ -26,6 +26,9 @@ const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 const WHITEOUT: &str = ".wh.";
 const OPAQUE: &str = ".wh..wh..opq";
 
+const WHITEOUT_OF_NOTHING: &str =
+    "takes away a name without saying which (.wh. alone): leave it out, or name the file behind it";
+
 /// How GNU tar's records of sparse files begin, in all of its versions (tar manual, "Storing Sparse Files").
 const SPARSE_RECORD: &[u8] = b"GNU.sparse.";
 /// The one that has the name of the file, where the entry's own name is another one.
@@ -59,12 +62,17 @@ pub(super) fn head(path: &Path) -> Result<(Vec<u8>, bool), Error> {
 /// Files by their paths.
 pub(super) type Entries = BTreeMap<String, Entry>;
 
+/// The entries of a tar file as they are added to an image, however it is packed. `path`: what errors call it.
+pub fn entries_of_tar(data: impl Read, path: &Path) -> Result<BTreeMap<String, Entry>, Error> {
+    let mut entries = Entries::new();
+    unpack(data, path, &mut entries)?;
+    Ok(entries)
+}
+
 /// A tar file of this machine.
 pub(super) fn tar_file(path: &Path) -> Result<Entries, Error> {
-    let mut entries = Entries::new();
     let file = File::open(path).map_err(Error::read(path))?;
-    unpack(BufReader::new(file), path, &mut entries)?;
-    Ok(entries)
+    entries_of_tar(BufReader::new(file), path)
 }
 
 /// All layers of an image, one over the other.
@@ -141,7 +149,7 @@ fn put(
     let plain = plain_name(&name);
     // It would be judged by one path and lie at another one.
     if plain.split('/').any(|part| part == "..") {
-        return Err(Error::Climbs { path: path.to_owned(), name });
+        return Err(Error::Climbs { path: path.to_owned(), name: shown(&name) });
     }
     let name = plain;
     if name.is_empty() {
@@ -155,6 +163,7 @@ fn put(
         return Ok(());
     }
     if let Some(gone) = last.strip_prefix(WHITEOUT) {
+        refuse(gone.is_empty().then_some(WHITEOUT_OF_NOTHING), path, &name)?;
         let gone = if folder.is_empty() { gone.to_owned() } else { format!("{folder}/{gone}") };
         forget(entries, &gone, true);
         return Ok(());
@@ -231,8 +240,8 @@ fn entry(
             let there = entries.get(&plain_name(&target));
             return there.cloned().ok_or_else(|| Error::HardLink {
                 path: path.to_owned(),
-                name: name.to_owned(),
-                target: target.clone(),
+                name: shown(name),
+                target: shown(&target),
             });
         }
         tar::EntryType::Regular | tar::EntryType::Continuous => {
@@ -240,7 +249,7 @@ fn entry(
             item.read_to_end(&mut content).map_err(read)?;
             Node::Bytes(content)
         }
-        _ => return Err(Error::Unsupported { path: path.join(name) }),
+        _ => return Err(Error::Unsupported { path: path.join(shown(name)) }),
     };
     let mode = if matches!(node, Node::Symlink(_)) { 0o777 } else { mode };
     Ok(Entry { mode, uid, gid, node })
