@@ -66,7 +66,8 @@ fn authority(node: &Node) -> Result<(Authority, String), Status> {
 /// empty list.
 fn roles(asked: &[String]) -> Result<Vec<String>, Status> {
     if let Some(unknown) = asked.iter().find(|name| Role::from_name(name).is_none()) {
-        return Err(Status::invalid_argument(format!("role {unknown:?} does not exist")));
+        let unknown = super::query::quoted(unknown);
+        return Err(Status::invalid_argument(format!("role {unknown} does not exist")));
     }
     let mut roles = asked.to_vec();
     roles.sort();
@@ -75,6 +76,12 @@ fn roles(asked: &[String]) -> Result<Vec<String>, Status> {
         return Err(Status::invalid_argument("name at least one role: os:admin, os:operator, os:reader, …"));
     }
     Ok(roles)
+}
+
+/// What of a request needs no node.
+pub(super) fn check(request: &proto::GenerateClientConfigurationRequest) -> Result<(), Status> {
+    context_name(&roles(&request.roles)?, "cluster");
+    lifetime(request).map(drop)
 }
 
 fn lifetime(request: &proto::GenerateClientConfigurationRequest) -> Result<Duration, Status> {

@@ -12,6 +12,7 @@ use config::MachineType;
 use serde_json::{Map, Value, json};
 use tonic::Status;
 
+use super::query;
 use crate::configuration::text_in_force;
 use crate::node::Node;
 
@@ -25,13 +26,7 @@ pub(super) fn generate(
     node: &Node,
     request: &proto::GenerateConfigurationRequest,
 ) -> Result<proto::GenerateConfigurationResponse, Status> {
-    if request.config_version != VERSION {
-        let text = format!("unsupported config version {}", request.config_version);
-        return Err(Status::invalid_argument(text));
-    }
-    let (Some(machine), Some(cluster)) = (&request.machine_config, &request.cluster_config) else {
-        return Err(Status::invalid_argument("invalid generate request"));
-    };
+    let (machine, cluster) = parts(request)?;
     let secrets = secrets(node, machine)?;
     let wanted = wanted(machine, cluster)?;
     let text = wanted.machine_config(&secrets, machine_type(machine)?);
@@ -47,6 +42,26 @@ pub(super) fn generate(
         talosconfig: talosconfig.to_yaml().expose_secret().as_bytes().to_vec(),
     };
     Ok(proto::GenerateConfigurationResponse { messages: vec![answer] })
+}
+
+/// The two parts of a request, which both have to be there.
+fn parts(
+    request: &proto::GenerateConfigurationRequest,
+) -> Result<(&proto::MachineConfig, &proto::ClusterConfig), Status> {
+    if request.config_version != VERSION {
+        let text = format!("unsupported config version {}", query::shortened(&request.config_version));
+        return Err(Status::invalid_argument(text));
+    }
+    let parts = request.machine_config.as_ref().zip(request.cluster_config.as_ref());
+    parts.ok_or_else(|| Status::invalid_argument("invalid generate request"))
+}
+
+/// What of a request needs no node: everything but the secrets.
+pub(super) fn check(request: &proto::GenerateConfigurationRequest) -> Result<(), Status> {
+    let (machine, cluster) = parts(request)?;
+    machine_type(machine)?;
+    wanted(machine, cluster)?;
+    patched("version: v1alpha1\nmachine: {}\n", &patch(machine, cluster)).map(drop)
 }
 
 fn machine_type(machine: &proto::MachineConfig) -> Result<MachineType, Status> {
@@ -73,7 +88,8 @@ fn secrets(node: &Node, machine: &proto::MachineConfig) -> Result<Bundle, Status
 }
 
 fn wanted(machine: &proto::MachineConfig, cluster: &proto::ClusterConfig) -> Result<Cluster, Status> {
-    let invalid = |e: String| Status::invalid_argument(format!("invalid generate request: {e}"));
+    let invalid =
+        |e: String| Status::invalid_argument(format!("invalid generate request: {}", query::shortened(&e)));
     let endpoint = cluster.control_plane.as_ref().map(|plane| plane.endpoint.as_str()).unwrap_or_default();
     let given = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
     let install = machine.install_config.as_ref();
@@ -162,9 +178,9 @@ fn patched(text: &str, patch: &Value) -> Result<String, Status> {
         return Ok(text.to_owned());
     }
     // A strategic merge patch in JSON is one in YAML too.
-    let patches =
-        config::patch::load_patches(&patch.to_string()).map_err(|e| Status::internal(e.to_string()))?;
-    config::patch::apply(text, &patches).map_err(|e| Status::internal(e.to_string()))
+    let failed = |e: config::patch::PatchError| Status::internal(query::shortened(&e.to_string()));
+    let patches = config::patch::load_patches(&patch.to_string()).map_err(failed)?;
+    config::patch::apply(text, &patches).map_err(failed)
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use api::proto::machine::image_service_server::ImageService;
 use tokio::time::Instant;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{Answers, Sender, answer_with, answers, containers};
+use super::{Answers, Sender, answer_with, answers, containers, query};
 use crate::containerd_api::{Client, Image};
 use crate::node::Node;
 use crate::request;
@@ -89,8 +89,9 @@ async fn pull(client: &Client, reference: &str) -> Result<(), Status> {
 }
 
 /// A reference as containerd wants it: with a registry and a tag or digest.
-fn reference(text: &str) -> Result<&str, Status> {
-    let fail = |why: &str| Err(Status::invalid_argument(format!("image reference {text:?}: {why}")));
+pub(super) fn reference(text: &str) -> Result<&str, Status> {
+    let fail =
+        |why: &str| Err(Status::invalid_argument(format!("image reference {}: {why}", query::quoted(text))));
     let Some((registry, path)) = text.split_once('/') else {
         return fail("name the registry: host/path:tag");
     };

@@ -1,19 +1,38 @@
-//! Who may read which resource type, and how a request names it.
+//! Who may read which resource type, how a request names it, and how a refusal quotes a request.
 
 use tonic::Status;
 
 use crate::store::{Definition, NAMESPACES, Sensitivity, Unresolved, resolve};
 
+/// Characters of a request's word in a refusal: that goes into a header, of which clients take 16 KiB.
+const MOST_QUOTED: usize = 200;
+
+/// A word of a request as a refusal quotes it: its beginning, where it is long.
+pub(super) fn quoted(word: &str) -> String {
+    match word.char_indices().nth(MOST_QUOTED) {
+        Some((end, _)) => format!("{:?}…", word.get(..end).unwrap_or_default()),
+        None => format!("{word:?}"),
+    }
+}
+
+/// A text that may have words of a request in it, not longer than that.
+pub(super) fn shortened(text: &str) -> String {
+    match text.char_indices().nth(MOST_QUOTED) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}
+
 /// The type that a word names, in a namespace that exists; the caller may read it.
 pub(super) fn readable(word: &str, namespace: &str, admin: bool) -> Result<&'static Definition, Status> {
     let definition = resolve(word).map_err(|unresolved| match unresolved {
-        Unresolved::Unknown => Status::not_found(format!("resource {word:?} is not registered")),
+        Unresolved::Unknown => Status::not_found(format!("resource {} is not registered", quoted(word))),
         Unresolved::Ambiguous(kinds) => {
-            Status::invalid_argument(format!("resource type {word:?} is ambiguous: {kinds:?}"))
+            Status::invalid_argument(format!("resource type {} is ambiguous: {kinds:?}", quoted(word)))
         }
     })?;
     if !namespace.is_empty() && !NAMESPACES.iter().any(|(name, _)| *name == namespace) {
-        return Err(Status::not_found(format!("namespace {namespace:?} is not registered")));
+        return Err(Status::not_found(format!("namespace {} is not registered", quoted(namespace))));
     }
     check_sensitivity(definition, admin)?;
     Ok(definition)
@@ -25,7 +44,10 @@ pub(super) fn exact(kind: &str, namespace: &str, admin: bool) -> Result<&'static
     let known = NAMESPACES.iter().any(|(name, _)| *name == namespace);
     match found {
         Some(definition) if known => check_sensitivity(definition, admin).map(|()| *definition),
-        _ => Err(Status::permission_denied(format!("no access to {kind:?} in namespace {namespace:?}"))),
+        _ => {
+            let (kind, namespace) = (quoted(kind), quoted(namespace));
+            Err(Status::permission_denied(format!("no access to {kind} in namespace {namespace}")))
+        }
     }
 }
 
@@ -44,6 +66,7 @@ pub(super) fn is_in(definition: &Definition, namespace: &str) -> bool {
 /// The answer for an id that does not exist.
 pub(super) fn not_found(definition: &Definition, namespace: &str, id: &str) -> Status {
     let namespace = if namespace.is_empty() { definition.namespace } else { namespace };
+    let (namespace, id) = (shortened(namespace), shortened(id));
     Status::not_found(format!("resource {}({namespace}/{id}) doesn't exist", definition.kind))
 }
 
@@ -72,5 +95,26 @@ mod tests {
             Code::PermissionDenied
         );
         assert!(exact("Services.v1alpha1.talos.dev", "runtime", false).is_ok());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_fits_a_header_whatever_was_asked() {
+        let long = "é".repeat(100_000);
+        let first = crate::store::ALL.iter().find(|kind| !kind.internal).unwrap();
+        for status in [
+            readable(&long, "", true).unwrap_err(),
+            readable(first.kind, &long, true).unwrap_err(),
+            exact(&long, &long, true).unwrap_err(),
+            not_found(first, &long, &long),
+        ] {
+            assert!(status.message().len() < 2000, "{} bytes", status.message().len());
+        }
+        assert_eq!(quoted("a\"b"), "\"a\\\"b\"");
+        assert_eq!(shortened("a b"), "a b");
     }
 }

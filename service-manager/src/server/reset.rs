@@ -43,11 +43,12 @@ pub(super) async fn reset(node: &Arc<Node>, request: ResetRequest) -> Result<Str
 }
 
 /// What is wiped, and what comes after.
-fn wanted(request: &ResetRequest) -> Result<Request, Status> {
+pub(super) fn wanted(request: &ResetRequest) -> Result<Request, Status> {
     let named = request.system_partitions_to_wipe.iter();
     let partitions: Vec<String> = named.filter(|spec| spec.wipe).map(|spec| spec.label.clone()).collect();
     if let Some(label) = partitions.iter().find(|label| !LABELS.contains(&label.as_str())) {
-        return Err(Status::invalid_argument(format!("label {label:?} is not supported")));
+        let label = super::query::quoted(label);
+        return Err(Status::invalid_argument(format!("label {label} is not supported")));
     }
     let contradicts = |mode: &str, parameter: &str| {
         Status::invalid_argument(format!(

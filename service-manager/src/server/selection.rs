@@ -11,6 +11,8 @@ use api::proto::cosi::resource::label_term::Operation;
 use regex::bytes::{Regex, RegexBuilder};
 use tonic::Status;
 
+use super::query;
+
 use crate::store::Resource;
 
 /// Largest compiled pattern: a query must not take the node's memory.
@@ -56,11 +58,11 @@ impl Selection {
 
 /// A pattern as the client's language reads it: classes like `\w` are ASCII.
 fn compile(pattern: &str) -> Result<Regex, Status> {
-    RegexBuilder::new(pattern)
-        .unicode(false)
-        .size_limit(PATTERN_BYTES)
-        .build()
-        .map_err(|e| Status::invalid_argument(format!("id query {pattern:?}: {e}")))
+    RegexBuilder::new(pattern).unicode(false).size_limit(PATTERN_BYTES).build().map_err(|e| {
+        // Its words have the whole pattern in them.
+        let (pattern, reason) = (query::quoted(pattern), query::shortened(&e.to_string()));
+        Status::invalid_argument(format!("id query {pattern}: {reason}"))
+    })
 }
 
 impl Term {
@@ -69,7 +71,8 @@ impl Term {
             .map_err(|_| Status::invalid_argument(format!("label query: unknown operator {}", term.op)))?;
         let takes_value = !matches!(operation, Operation::Exists | Operation::NotExists);
         if takes_value && term.value.is_empty() {
-            let text = format!("label query: {} of {:?} needs a value", operation.as_str_name(), term.key);
+            let key = query::quoted(&term.key);
+            let text = format!("label query: {} of {key} needs a value", operation.as_str_name());
             return Err(Status::invalid_argument(text));
         }
         Ok(Self { key: term.key.clone(), operation, values: term.value.clone(), invert: term.invert })
