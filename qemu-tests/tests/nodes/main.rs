@@ -28,6 +28,7 @@ mod network_root;
 mod old_tokens;
 mod per_device;
 mod power_cut;
+mod reader;
 mod recorder;
 mod recovery_key;
 mod secure_boot;
