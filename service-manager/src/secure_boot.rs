@@ -65,6 +65,22 @@ pub(crate) fn uki(
     Ok(uki.to_vec())
 }
 
+/// Refuses to have a TPM approve a UKI that this machine's firmware would not start. Nothing is asked without Secure Boot:
+/// then whoever writes to the disk decides what starts.
+pub(crate) fn check_approved(root: &Path, uki: &[u8]) -> Result<(), String> {
+    if !is_on(root) {
+        return Ok(());
+    }
+    let refused = |why: String| {
+        format!(
+            "the TPM keys of the volumes are not given to this system: this machine starts with Secure Boot, and {why}"
+        )
+    };
+    let db = variable(root, "db", efi::SECURITY);
+    let db = db.ok_or_else(|| refused("its firmware does not tell which keys it trusts (db)".to_owned()))?;
+    Trusted::parse(&db).check("UKI", uki).map_err(|error| refused(chain(&error)))
+}
+
 fn variable(root: &Path, name: &str, vendor: &str) -> Option<Vec<u8>> {
     let file = std::fs::read(root.join(VARIABLES).join(format!("{name}-{vendor}"))).ok()?;
     efi::read_variable_file(&file).map(|(_, value)| value.to_vec())

@@ -1,15 +1,20 @@
 //! The UKI of a system that whoever made the image signed, and what firmware takes.
 //!
 //! Owns: whether such a UKI is of the system's own parts; whether firmware that has this `db` would start a file.
-//! Does not: read variables; make or compute with signatures: firmware does, each time. What is found out here is what a
-//! node must know before it writes: that the file was not changed since, and that its key is one that the firmware has.
-//! `dbx` is not asked.
+//! Does not: read variables; make signatures. `dbx` is not asked, nor the dates of certificates, as firmware does not.
+//! Order: what was signed names the file's digest; the certificate is listed, or signed by one that is; its key made the
+//! signature. A node that has a TPM approve a file which its firmware would not start gives its keys to whoever made it.
 //! Fails by: [`Distrust`], which says what to do.
-//! Source: UEFI specification 2.10 §32.5.3; Authenticode Portable Executable Signature Format, "SignedData"; RFC 5280 §4.1.
+//! Source: UEFI specification 2.10 §32.5.3; Authenticode Portable Executable Signature Format, "SignedData"; RFC 2315 §9;
+//! RFC 5280 §4.1.
 
 use ondisk::Digest;
 use ondisk::efi::{Known, known};
 use ondisk::pe::Image;
+use ring::signature::{
+    RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_2048_8192_SHA384, RSA_PKCS1_2048_8192_SHA512, RsaParameters,
+    UnparsedPublicKey,
+};
 
 use super::System;
 use crate::Error;
@@ -42,7 +47,18 @@ pub enum Distrust {
          knows (`{SIGN_COMMAND}`), or enrol the other one in the firmware"
     )]
     UnknownKey(&'static str),
+    /// A file whose signature was not made by the key of the certificate that it names.
+    #[error("its {0} has a signature that does not verify: sign the image anew with `{SIGN_COMMAND}`")]
+    Forged(&'static str),
 }
+
+/// `messageDigest` (1.2.840.113549.1.9.4), DER.
+const MESSAGE_DIGEST: &[u8] = b"\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x09\x04";
+const OCTET_STRING: u8 = 0x04;
+const BIT_STRING: u8 = 0x03;
+const SET: u8 = 0x31;
+/// What is numbered 0 in a sequence.
+const NUMBERED: u8 = 0xa0;
 
 impl System {
     /// The UKI that firmware with Secure Boot starts; `None` where nobody signed one.
@@ -95,28 +111,47 @@ impl Trusted {
         if ours.is_empty() {
             return Err(Distrust::Altered(what).into());
         }
-        let known = ours.iter().flat_map(|message| &message.certificates).any(|one| self.vouches_for(one));
-        if known { Ok(()) } else { Err(Distrust::UnknownKey(what).into()) }
+        let certificates = |message: &Message<'_>| {
+            let known = message.certificates.iter().copied().filter(|one| self.vouches_for(one));
+            known.map(<[u8]>::to_vec).collect::<Vec<_>>()
+        };
+        if ours.iter().all(|message| certificates(message).is_empty()) {
+            return Err(Distrust::UnknownKey(what).into());
+        }
+        let verifies =
+            |message: &Message<'_>| certificates(message).iter().any(|one| message.is_signed_by(one));
+        if ours.iter().any(verifies) { Ok(()) } else { Err(Distrust::Forged(what).into()) }
     }
 
-    /// A certificate that is listed, or one of a listed authority.
+    /// A certificate that is listed, or one that a listed authority signed.
     fn vouches_for(&self, certificate: &[u8]) -> bool {
         let listed = self.certificates.iter().any(|known| known == certificate);
-        let names = || {
+        let issued = || {
             let (issuer, subject) = issuer_and_subject(certificate)?;
-            let mut authorities = self.certificates.iter().filter_map(|known| issuer_and_subject(known));
-            Some(issuer != subject && authorities.any(|(_, authority)| authority == issuer))
+            let mut authorities = self
+                .certificates
+                .iter()
+                .filter(|known| issuer_and_subject(known).is_some_and(|(_, authority)| authority == issuer));
+            Some(issuer != subject && authorities.any(|authority| is_issued_by(certificate, authority)))
         };
-        listed || names().unwrap_or(false)
+        listed || issued().unwrap_or(false)
     }
 }
 
 /// The parts of a PKCS #7 message that are looked at.
 struct Message<'a> {
-    /// What was signed: the digest of the file, among what describes it.
+    /// What was signed: the digest of the file, among what describes it. Without tag and length.
     content: &'a [u8],
     /// Those of the signers, DER.
     certificates: Vec<&'a [u8]>,
+    signers: Vec<SignerInfo<'a>>,
+}
+
+/// One signature of a message.
+struct SignerInfo<'a> {
+    /// Attributes that are signed, DER; the digest of the content is one.
+    attributes: &'a [u8],
+    signature: &'a [u8],
 }
 
 impl<'a> Message<'a> {
@@ -125,23 +160,95 @@ impl<'a> Message<'a> {
         // The kind of message, then the message.
         outer.next()?;
         let mut data = outer.next()?.content().next()?.content();
-        // Version and algorithms; then the content.
+        // Version and algorithms; then the content: its kind, then itself.
         data.nth(1)?;
-        let content = data.next()?.content;
-        let certificates = data.next().filter(|element| element.tag == 0xa0)?;
-        Some(Self { content, certificates: certificates.content().map(|element| element.whole).collect() })
+        let content = data.next()?.content().nth(1)?.content().next()?.content;
+        let certificates = data.next().filter(|element| element.tag == NUMBERED)?;
+        let certificates = certificates.content().map(|element| element.whole).collect();
+        let signers = data.find(|element| element.tag == SET)?;
+        let signers = signers.content().filter_map(|signer| SignerInfo::read(&signer)).collect();
+        Some(Self { content, certificates, signers })
     }
 
     fn names(&self, digest: &Digest) -> bool {
         self.content.windows(digest.0.len()).any(|window| window == digest.0)
     }
+
+    /// Whether the key of this certificate signed the content.
+    fn is_signed_by(&self, certificate: &[u8]) -> bool {
+        let content = Digest::sha256(&[self.content]);
+        let Some(key) = public_key(certificate) else { return false };
+        self.signers.iter().any(|signer| {
+            signer.digest() == Some(&content.0[..])
+                && is_signature(key, &signer.signed(), signer.signature, &[&RSA_PKCS1_2048_8192_SHA256])
+        })
+    }
+}
+
+impl<'a> SignerInfo<'a> {
+    /// Version, who, the digest's algorithm, the attributes, the signature's algorithm, the signature.
+    fn read(signer: &Element<'a>) -> Option<Self> {
+        let mut fields = signer.content();
+        let attributes = fields.nth(3).filter(|element| element.tag == NUMBERED)?.whole;
+        let signature = fields.nth(1).filter(|element| element.tag == OCTET_STRING)?.content;
+        Some(Self { attributes, signature })
+    }
+
+    /// What the signature is of: the attributes as a set of their own.
+    fn signed(&self) -> Vec<u8> {
+        let mut signed = self.attributes.to_vec();
+        if let Some(tag) = signed.first_mut() {
+            *tag = SET;
+        }
+        signed
+    }
+
+    /// The digest of the content, as the attributes have it.
+    fn digest(&self) -> Option<&'a [u8]> {
+        let mut attributes = Elements(self.attributes).next()?.content();
+        attributes.find_map(|attribute| {
+            let mut parts = attribute.content();
+            parts.next().filter(|kind| kind.whole == MESSAGE_DIGEST)?;
+            let value = parts.next()?.content().next()?;
+            (value.tag == OCTET_STRING).then_some(value.content)
+        })
+    }
+}
+
+/// Whether an authority's key signed a certificate.
+fn is_issued_by(certificate: &[u8], authority: &[u8]) -> bool {
+    let parts = || {
+        let mut parts = Elements(certificate).next()?.content();
+        let said = parts.next()?.whole;
+        let signature = parts.nth(1).filter(|element| element.tag == BIT_STRING)?.content.get(1..)?;
+        Some((public_key(authority)?, said, signature))
+    };
+    let algorithms: [&RsaParameters; 3] =
+        [&RSA_PKCS1_2048_8192_SHA256, &RSA_PKCS1_2048_8192_SHA384, &RSA_PKCS1_2048_8192_SHA512];
+    parts().is_some_and(|(key, said, signature)| is_signature(key, said, signature, &algorithms))
+}
+
+fn is_signature(key: &[u8], said: &[u8], signature: &[u8], algorithms: &[&'static RsaParameters]) -> bool {
+    algorithms.iter().any(|one| UnparsedPublicKey::new(*one, key).verify(said, signature).is_ok())
+}
+
+/// The RSA key in a certificate (PKCS #1, DER): the bits behind its algorithm, in the field behind the subject.
+fn public_key(certificate: &[u8]) -> Option<&[u8]> {
+    let key = fields(certificate)?.nth(5)?;
+    key.content().nth(1).filter(|element| element.tag == BIT_STRING)?.content.get(1..)
+}
+
+/// The fields of a certificate from the serial number on: algorithm, issuer, validity, subject, key.
+fn fields(certificate: &[u8]) -> Option<impl Iterator<Item = Element<'_>>> {
+    let mut fields = Elements(certificate).next()?.content().next()?.content().peekable();
+    // The version may be missing.
+    fields.next_if(|field| field.tag == NUMBERED);
+    Some(fields)
 }
 
 /// The names in a certificate, DER.
 fn issuer_and_subject(certificate: &[u8]) -> Option<(&[u8], &[u8])> {
-    let mut fields = Elements(certificate).next()?.content().next()?.content().peekable();
-    // The version may be missing.
-    fields.next_if(|field| field.tag == 0xa0);
+    let mut fields = fields(certificate)?;
     // Serial number and algorithm; the validity lies between the names.
     let issuer = fields.nth(2)?.whole;
     Some((issuer, fields.nth(1)?.whole))

@@ -153,3 +153,54 @@ fn broken_messages_are_nobodys() {
         let _ = trusted.check("UKI", &file);
     }
 }
+
+/// What names the right certificate, but was not made by its key: firmware would not start it, and a TPM must not approve it.
+#[test]
+fn a_signature_that_does_not_verify_is_no_signature() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    key(at, "ours", "owner", "");
+    let plain = system().uki(&[]).unwrap();
+    let file = signed(at, "ours", &plain);
+    let trusted = trusting(at, "ours");
+    trusted.check("UKI", &file).unwrap();
+    let message = Image::parse(&file).unwrap().signatures().unwrap()[0].to_vec();
+    let digest = |file: &[u8]| Image::parse(file).unwrap().digest().unwrap().0;
+    let place = |wanted: &[u8]| message.windows(wanted.len()).position(|window| window == wanted).unwrap();
+    let check = |plain: &[u8], message: &[u8]| {
+        trusted.check("UKI", &Image::parse(plain).unwrap().with_signature(message).unwrap())
+    };
+    // Of another file, whose digest somebody put in.
+    let mut other = plain.clone();
+    let last = other.len() - 1;
+    other[last] ^= 1;
+    let mut moved = message.clone();
+    let start = place(&digest(&plain));
+    moved[start..start + 32].copy_from_slice(&digest(&other));
+    assert_eq!(distrust(check(&other, &moved)), Distrust::Forged("UKI"));
+    // With the digest of the content put in as well.
+    let content = Message::read(&message).unwrap().content.to_vec();
+    let said = place(&ondisk::Digest::sha256(&[&content]).0);
+    let changed = Message::read(&moved).unwrap().content.to_vec();
+    moved[said..said + 32].copy_from_slice(&ondisk::Digest::sha256(&[&changed]).0);
+    assert_eq!(distrust(check(&other, &moved)), Distrust::Forged("UKI"));
+    // A bit of the signature.
+    let mut broken = message.clone();
+    let signature = Message::read(&message).unwrap().signers[0].signature.to_vec();
+    broken[place(&signature)] ^= 1;
+    assert_eq!(distrust(check(&plain, &broken)), Distrust::Forged("UKI"));
+    check(&plain, &message).unwrap();
+}
+
+/// The name of an authority is no proof: anybody can make a certificate that says who issued it.
+#[test]
+fn a_certificate_that_only_names_a_known_authority_is_nobodys() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    key(at, "authority", "authority", "");
+    key(at, "impostor", "authority", "");
+    key(at, "leaf", "leaf", " -CA impostor.pem -CAkey impostor.key");
+    let file = signed(at, "leaf", &system().uki(&[]).unwrap());
+    trusting(at, "impostor").check("UKI", &file).unwrap();
+    assert_eq!(distrust(trusting(at, "authority").check("UKI", &file)), Distrust::UnknownKey("UKI"));
+}

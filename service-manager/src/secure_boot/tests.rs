@@ -145,3 +145,30 @@ async fn arguments_of_the_config_are_refused_where_the_line_is_signed() {
     assert_eq!(check_arguments(root.path(), &arguments), Err(error));
     assert_eq!(check_arguments(root.path(), &[]), Ok(()));
 }
+
+#[tokio::test]
+async fn only_what_the_firmware_would_start_is_approved() {
+    let (_node, keys, root) = with_keys();
+    let uki = system().uki(&[]).unwrap();
+    let [ours, others] = ["ours", "other"].map(|name| signed(keys.path(), name, &uki));
+    assert_eq!(check_approved(root.path(), &uki), Ok(()), "without Secure Boot nothing is asked");
+    write_variable(root.path(), "SecureBoot", efi::GLOBAL, &[1]);
+    let error = check_approved(root.path(), &ours).unwrap_err();
+    assert!(error.contains("does not tell which keys it trusts (db)"), "{error}");
+    turn_on(root.path(), &fs::read(keys.path().join("ours.der")).unwrap());
+    assert_eq!(check_approved(root.path(), &ours), Ok(()));
+    let mut broken = ours.clone();
+    let end = broken.len() - 20;
+    broken[end] ^= 1;
+    for (file, why) in [
+        (&uki, "its UKI is not signed"),
+        (&others, "key that is not in this machine's db"),
+        (&broken, "does not verify"),
+    ] {
+        let error = check_approved(root.path(), file).unwrap_err();
+        assert!(
+            error.contains("the TPM keys of the volumes are not given") && error.contains(why),
+            "{error}"
+        );
+    }
+}

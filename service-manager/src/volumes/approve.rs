@@ -2,7 +2,7 @@
 //!
 //! Order: before the new UKI is on the disk: at no moment is there a system that a volume stays closed for.
 //! Does not: unseal or sign: the process of `opening` does.
-//! Fails by: refusing the upgrade where nothing else opens the volume; a line in the log where something does.
+//! Fails by: refusing the upgrade whose UKI firmware with Secure Boot would not start, and where nothing else opens the volume; a line in the log where something does.
 //! Source: docs/decisions/0009.
 
 use std::path::Path;
@@ -18,6 +18,7 @@ use super::opening::{self, Job, Request};
 use super::place;
 use super::tpm::{Approved, RESTART_FIRST};
 use crate::node::Node;
+use crate::secure_boot;
 use crate::system_disk::partition_path;
 
 /// Approves the system of this UKI for the encrypted volumes of a disk, and for the user's. Blocks.
@@ -34,6 +35,7 @@ pub(crate) fn approve(node: &Node, disk: &Path, table: &Table, uki: &[u8]) -> Re
         if !has_tpm_key(&partition) {
             continue;
         }
+        secure_boot::check_approved(&node.root, uki)?;
         let request = Request::new(Job::Approve(pcr_11), &volume, &partition, &[], &[]);
         let approved = opening::ask(&request)?.approved.unwrap_or_default();
         judge(&volume, &approved)?.into_iter().for_each(|line| node.journal.warn(&line));
