@@ -79,6 +79,7 @@ pub(crate) fn check(node: &Node, request: &Request) -> Result<(), String> {
                     .to_owned(),
             );
         };
+        system_disk::refuse_twin(node, &disk.path).map_err(|reason| format!("reset: {reason}"))?;
         if let Some(intent) = &request.system {
             wiping::plan(&disk.table, intent, disk.slot).map_err(|e| chain(&e))?;
         }

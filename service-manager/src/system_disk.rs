@@ -9,7 +9,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use installer::upgrade::Slot;
-use ondisk::gpt::{self, Geometry, Partition, Table};
+use ondisk::gpt::{self, Geometry, Guid, Partition, Table};
 use ondisk::{ReadAt, ReadError};
 
 use crate::block;
@@ -87,6 +87,57 @@ pub(crate) fn find(node: &Node) -> Result<Option<SystemDisk>, String> {
     Ok(disks.pop())
 }
 
+/// Refuses a disk while another one has its GUID, or that of one of its partitions: a copy of it. Nobody can tell then
+/// which of them a write is meant for. Reads all disks: blocks.
+pub(crate) fn refuse_twin(node: &Node, disk: &Path) -> Result<(), String> {
+    // What has no table has no GUID.
+    let Ok(table) = read_table(node, disk) else { return Ok(()) };
+    let others = block::disks(node).into_iter().filter(|other| other != disk);
+    let mut tables = others.filter_map(|other| Some((read_table(node, &other).ok()?, other)));
+    let twin = tables.find_map(|(other_table, other)| Some((shared(&table, &other_table)?, other)));
+    match twin {
+        None => Ok(()),
+        Some((what, other)) => Err(format!(
+            "{} and {} both have {what}, so one is a copy of the other: nothing is written to either; detach one, or give \
+             it other GUIDs (sgdisk --randomize-guids)",
+            disk.display(),
+            other.display()
+        )),
+    }
+}
+
+/// Every two disks of this machine with a GUID in common, in a sentence each. Reads all disks: blocks.
+pub(crate) fn twins(node: &Node) -> Vec<String> {
+    let tables =
+        block::disks(node).into_iter().filter_map(|disk| Some((read_table(node, &disk).ok()?, disk)));
+    let tables: Vec<(Table, PathBuf)> = tables.collect();
+    let mut told = Vec::new();
+    for (number, (table, disk)) in tables.iter().enumerate() {
+        for (other_table, other) in tables.iter().skip(number + 1) {
+            if let Some(what) = shared(table, other_table) {
+                let (disk, other) = (disk.display(), other.display());
+                told.push(format!(
+                    "{disk} and {other} both have {what}: volumes, upgrades and resets of them are refused until one is \
+                     detached or has other GUIDs"
+                ));
+            }
+        }
+    }
+    told
+}
+
+/// A GUID that two disks have in common. One of zeros is none.
+fn shared(one: &Table, other: &Table) -> Option<String> {
+    let is_set = |guid: &Guid| *guid != Guid::ZERO;
+    if one.disk_guid == other.disk_guid && is_set(&one.disk_guid) {
+        return Some(format!("the disk GUID {}", one.disk_guid));
+    }
+    let is_there = |guid: &Guid| other.partitions.iter().any(|partition| partition.guid == *guid);
+    let twin =
+        one.partitions.iter().find(|partition| is_set(&partition.guid) && is_there(&partition.guid))?;
+    Some(format!("a partition with the GUID {} ({})", twin.guid, twin.name))
+}
+
 /// A disk's partition table.
 pub(crate) fn read_table(node: &Node, disk: &Path) -> Result<Table, String> {
     let name = disk.display();
@@ -130,6 +181,35 @@ mod tests {
         assert_eq!(name("/dev/vda"), "/dev/vda5");
         assert_eq!(name("/dev/nvme0n1"), "/dev/nvme0n1p5");
         assert_eq!(name("/dev/mmcblk0"), "/dev/mmcblk0p5");
+    }
+
+    fn table(disk: &str, partitions: &[(&str, &str)]) -> Table {
+        let requests: Vec<_> = partitions
+            .iter()
+            .map(|(name, guid)| ondisk::gpt::Request {
+                name: (*name).to_owned(),
+                type_guid: ondisk::gpt::types::LINUX,
+                guid: Guid::from_seed(guid.as_bytes()),
+                attributes: 0,
+                size: ondisk::gpt::Size::Bytes(1 << 20),
+            })
+            .collect();
+        let geometry = Geometry::new(512, 64 << 20).unwrap();
+        ondisk::gpt::lay_out(geometry, Guid::from_seed(disk.as_bytes()), &requests).unwrap()
+    }
+
+    #[test]
+    fn a_copy_of_a_disk_is_known_by_any_guid() {
+        let ours = table("ours", &[("EFI", "a"), ("STATE", "b")]);
+        assert_eq!(shared(&ours, &table("other", &[("EFI", "c"), ("STATE", "d")])), None);
+        let told = shared(&ours, &table("ours", &[])).unwrap();
+        assert_eq!(told, format!("the disk GUID {}", Guid::from_seed(b"ours")));
+        // A copy of one partition, under another name and in another place.
+        let told = shared(&ours, &table("other", &[("u-x", "e"), ("u-y", "b")])).unwrap();
+        assert_eq!(told, format!("a partition with the GUID {} (STATE)", Guid::from_seed(b"b")));
+        let mut zero = table("other", &[]);
+        zero.disk_guid = Guid::ZERO;
+        assert_eq!(shared(&zero, &zero.clone()), None);
     }
 
     #[test]

@@ -114,6 +114,13 @@ impl Disk {
         Ok(Self { file, path: name, bytes, sector_bytes, is_block_device, zeroes_at_once: true })
     }
 
+    /// Major and minor number; `None` for a file.
+    #[must_use]
+    pub fn device_number(&self) -> Option<(u32, u32)> {
+        let number = rustix::fs::fstat(&self.file).ok().filter(|_| self.is_block_device)?.st_rdev;
+        Some((rustix::fs::major(number), rustix::fs::minor(number)))
+    }
+
     /// Whether the disk was pulled out: the kernel says of such a one that it has no bytes, or nothing at all.
     #[must_use]
     pub fn is_gone(&self) -> bool {

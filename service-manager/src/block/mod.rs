@@ -20,6 +20,7 @@ use crate::store::{
     BLOCK_DEVICE, Block, BlockDevice, DISCOVERED_VOLUME, DISK, Definition, Disk, SYSTEM_DISK, Spec,
     SystemDisk,
 };
+use crate::system_disk;
 
 const CLASS: &str = "/sys/class/block";
 /// Unit of the `size` file, whatever the disk's own sectors.
@@ -35,11 +36,20 @@ pub(crate) async fn watch(node: Arc<Node>) {
     let mut settled = node.configuration.settled.subscribe();
     // Past the deadline the devices that are there are listed; others follow as they come.
     let _ = tokio::time::timeout(SETTLE_DEADLINE, settled.wait_for(|settled| *settled)).await;
+    let mut told = Vec::new();
     loop {
         devices.mark_unchanged();
         let reader = node.clone();
-        if let Err(error) = tokio::task::spawn_blocking(move || publish(&reader)).await {
-            node.journal.warn(&format!("list block devices: {error}"));
+        let look = move || {
+            publish(&reader);
+            system_disk::twins(&reader)
+        };
+        match tokio::task::spawn_blocking(look).await {
+            Ok(twins) => {
+                twins.iter().filter(|twin| !told.contains(*twin)).for_each(|twin| node.journal.warn(twin));
+                told = twins;
+            }
+            Err(error) => node.journal.warn(&format!("list block devices: {error}")),
         }
         if devices.changed().await.is_err() {
             return;
@@ -55,7 +65,7 @@ fn publish(node: &Node) {
         .filter(|device| device.is_disk())
         .map(|device| (device.name.clone(), Spec::Block(Box::new(Block::Disk(device.disk(node))))));
     put(node, &DISK, disks.collect());
-    let system = system_disk(node).map(|name| {
+    let system = self::system_disk(node).map(|name| {
         let disk = SystemDisk { dev_path: format!("/dev/{name}"), disk_id: name };
         ("system-disk".to_owned(), Spec::Block(Box::new(Block::SystemDisk(disk))))
     });
@@ -233,6 +243,14 @@ pub(crate) fn disks(node: &Node) -> Vec<PathBuf> {
         device.is_disk() && !device.name.starts_with("sr") && device.folder.join("device").exists()
     });
     disks.map(|device| PathBuf::from(device.node_path())).collect()
+}
+
+/// Major and minor number of the disk that has this node now.
+pub(crate) fn device_number(node: &Node, path: &str) -> Option<(u32, u32)> {
+    let name = path.strip_prefix("/dev/")?.replace('/', "!");
+    let text = text(&node.path(CLASS).join(name).join("dev"));
+    let (major, minor) = text.split_once(':')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
 /// A disk with what a choice among disks needs.

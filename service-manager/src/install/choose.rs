@@ -53,6 +53,19 @@ pub(crate) enum Holds {
     Unusable(String),
 }
 
+impl fmt::Display for Holds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nothing => f.write_str("nothing"),
+            Self::Reset => f.write_str("Billet that was reset"),
+            Self::Billet => f.write_str("Billet with its configuration"),
+            Self::Foreign(what) => f.write_str(what),
+            Self::Medium(how) => write!(f, "what this machine {how}"),
+            Self::Unusable(why) => write!(f, "nothing that can be read ({why})"),
+        }
+    }
+}
+
 /// What the config says.
 pub(crate) enum Wanted {
     /// A path, and the disk that it leads to.

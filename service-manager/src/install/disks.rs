@@ -42,13 +42,53 @@ pub(crate) fn medium(node: &Node, listed: &Listed) -> Option<&'static str> {
     listed.nodes.iter().any(is_config).then_some("reads its configuration from")
 }
 
+/// Refuses an open disk that is not the one that was chosen any more, or holds something else than it did. What is
+/// compared is what is written to: this descriptor.
+pub(super) fn check_same(node: &Node, chosen: &Candidate, disk: &mut Disk) -> Result<(), String> {
+    let path = &chosen.disk.dev_path;
+    let changed =
+        |what: String| format!("{path} changed while it was looked at: {what}; nothing was written");
+    let listed = block::listed(node).into_iter().find(|listed| listed.disk.dev_path == *path);
+    let now = listed.ok_or_else(|| changed("it is gone".to_owned()))?;
+    if let Some(number) = disk.device_number()
+        && block::device_number(node, path) != Some(number)
+    {
+        return Err(changed("another disk has its name".to_owned()));
+    }
+    if let Some(what) = difference(&chosen.disk, &now.disk, disk.bytes()) {
+        return Err(changed(what));
+    }
+    let held = held(disk).map_err(changed)?;
+    if held != chosen.holds {
+        return Err(changed(format!("it held {}, and now {}", chosen.holds, held)));
+    }
+    Ok(())
+}
+
+/// What tells a disk from the one that was chosen.
+fn difference(chosen: &crate::store::Disk, now: &crate::store::Disk, bytes: u64) -> Option<String> {
+    let words = [
+        ("model", &chosen.model, &now.model),
+        ("serial number", &chosen.serial, &now.serial),
+        ("WWID", &chosen.wwid, &now.wwid),
+    ];
+    if let Some((what, before, after)) = words.into_iter().find(|(_, before, after)| before != after) {
+        return Some(format!("its {what} was {before:?} and is {after:?}"));
+    }
+    let size = [now.size, bytes].into_iter().find(|size| *size != chosen.size)?;
+    Some(format!("it had {} bytes and has {size}", chosen.size))
+}
+
 fn holds(path: &Path) -> Result<Holds, String> {
-    let mut disk = Disk::open(path).map_err(|error| chain(&error))?;
-    match inspect(&mut disk).map_err(|error| chain(&error))?.contents {
+    held(&mut Disk::open(path).map_err(|error| chain(&error))?)
+}
+
+fn held(disk: &mut Disk) -> Result<Holds, String> {
+    match inspect(disk).map_err(|error| chain(&error))?.contents {
         Contents::Nothing => Ok(Holds::Nothing),
         Contents::Foreign(text) => Ok(Holds::Foreign(text)),
         Contents::Billet(table) => {
-            let reset = is_reset(&mut disk, &table).map_err(|error| chain(&error))?;
+            let reset = is_reset(disk, &table).map_err(|error| chain(&error))?;
             Ok(if reset { Holds::Reset } else { Holds::Billet })
         }
     }
@@ -106,6 +146,48 @@ mod tests {
         let state = table.offset_bytes(table.by_name("STATE").unwrap());
         File::options().write(true).open(&path).unwrap().write_all_at(b"XFSB", state).unwrap();
         assert_eq!(holds(&path), Ok(Holds::Billet));
+    }
+
+    #[test]
+    fn what_was_chosen_is_compared_on_the_open_disk() {
+        let (dir, node) = crate::block::tests::with_a_disk();
+        let path = dir.path().canonicalize().unwrap().join("dev/vda");
+        let listed = block::listed(&node).remove(0);
+        let mut disk = Disk::open(&path).unwrap();
+        let chosen = Candidate { holds: held(&mut disk).unwrap(), disk: listed.disk, name: String::new() };
+        assert_eq!(check_same(&node, &chosen, &mut disk), Ok(()));
+        let serial = node.path("/sys/class/block/vda/serial");
+        std::fs::write(&serial, "other\n").unwrap();
+        let refused = |chosen: &Candidate, disk: &mut Disk| check_same(&node, chosen, disk).unwrap_err();
+        let error = refused(&chosen, &mut disk);
+        assert!(
+            error.contains("its serial number was \"abc\" and is \"other\"; nothing was written"),
+            "{error}"
+        );
+        std::fs::write(&serial, "abc\n").unwrap();
+        let size = node.path("/sys/class/block/vda/size");
+        std::fs::write(&size, "163848\n").unwrap();
+        let error = refused(&chosen, &mut disk);
+        assert!(error.contains("it had 83886080 bytes and has 83890176"), "{error}");
+        std::fs::write(&size, "163840\n").unwrap();
+        // Somebody makes a file system on it meanwhile.
+        disk.zero(0, 1 << 20).unwrap();
+        disk.zero((80 << 20) - (1 << 20), 1 << 20).unwrap();
+        disk.write_at(0, b"XFSB").unwrap();
+        let error = refused(&chosen, &mut disk);
+        assert!(error.contains("and now xfs, without a partition table, at byte 0"), "{error}");
+    }
+
+    /// A reset disk that got a STATE since is not installed to.
+    #[test]
+    fn a_state_that_was_made_meanwhile_is_seen() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("disk");
+        let table = installed(&path, &["EFI", "ROOT-A", "META", "STATE"]);
+        let mut disk = Disk::open(&path).unwrap();
+        assert_eq!(held(&mut disk), Ok(Holds::Reset));
+        disk.write_at(table.offset_bytes(table.by_name("STATE").unwrap()), b"XFSB").unwrap();
+        assert_eq!(held(&mut disk), Ok(Holds::Billet));
     }
 
     #[test]

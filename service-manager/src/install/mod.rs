@@ -29,7 +29,7 @@ use api::proto::machine::{TaskEvent, task_event};
 use config::Config;
 use config::v1alpha1::Install;
 use installer::device::Disk;
-use installer::install::{self as installation, Contents, Identity, Plan, Spec};
+use installer::install::{self as installation, Identity, Plan, Spec};
 use installer::system;
 use installer::upgrade::NewSystem;
 use ondisk::manifest::Layer;
@@ -301,10 +301,8 @@ fn install_now(
     let spec = parts.borrow();
     let mut disk = Disk::open(&path)?;
     let plan = installation::plan(&mut disk, identity(&chosen), &spec)?;
-    if !install.wipe && matches!(plan.found.contents, Contents::Foreign(_)) {
-        let text = format!("{} changed while it was looked at: nothing was written", path.display());
-        return Err(Failure::Other(text));
-    }
+    // On the descriptor that is written to, before the first write.
+    disks::check_same(node, &chosen, &mut disk).map_err(Failure::Other)?;
     for line in plan.to_string().lines() {
         node.journal.say(&format!("install plan: {line}"));
         tell(&format!("install plan: {line}"));

@@ -240,6 +240,7 @@ pub(super) async fn here(node: &Arc<Node>) -> Result<Here, Failure> {
         };
         let disk = disk.ok_or_else(none)?;
         let slot = disk.slot.ok_or_else(none)?;
+        system_disk::refuse_twin(&node, &disk.path).map_err(Failure::Refused)?;
         let mut device = Disk::open_shared(&disk.path).map_err(Error::from)?;
         let entry = booted::entry(&mut device, &disk.table, &node.root).map_err(Failure::Refused)?;
         Ok(Here { disk, slot, entry })

@@ -156,9 +156,13 @@ fn bring(node: &Node, wish: &Wish) -> Result<(), (String, Awaits)> {
 fn awaits(trouble: &Trouble, asks_server: bool) -> Awaits {
     match trouble {
         Trouble::Locked(_) if asks_server => Awaits::Server,
-        Trouble::Partition(Error::ForeignDisk { .. } | Error::OtherVolume { .. } | Error::NoRoom { .. }) => {
-            Awaits::Disk
-        }
+        Trouble::Twin(_)
+        | Trouble::Partition(
+            Error::ForeignDisk { .. }
+            | Error::OtherVolume { .. }
+            | Error::Contradiction { .. }
+            | Error::NoRoom { .. },
+        ) => Awaits::Disk,
         Trouble::Locked(_) | Trouble::Partition(_) => Awaits::Config,
     }
 }

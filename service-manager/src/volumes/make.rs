@@ -19,7 +19,7 @@ use super::status::{Encrypted, Place};
 use super::wishes::Wish;
 use super::{NodeHost, mapping, seed, status, synchronise};
 use crate::node::Node;
-use crate::system_disk::partition_path;
+use crate::system_disk::{self, partition_path};
 
 /// A volume that can be mounted.
 pub(super) struct Made {
@@ -83,6 +83,9 @@ pub(super) enum Trouble {
     /// Its encryption.
     #[error("{0}")]
     Locked(String),
+    /// Its disk is there twice.
+    #[error("{0}")]
+    Twin(String),
 }
 
 /// Makes a volume where it is missing, and opens it. Blocks.
@@ -95,6 +98,7 @@ pub(super) fn make_with(node: &Node, what: &What<'_>, recovery: &[VolumeKey]) ->
     let What { disk, layout, encryption: wanted } = *what;
     let name = layout.name();
     let _one_at_a_time = node.volumes.changing.lock().unwrap_or_else(PoisonError::into_inner);
+    system_disk::refuse_twin(node, disk).map_err(|reason| Trouble::Twin(format!("{name}: {reason}")))?;
     let mut host = NodeHost::open(disk).map_err(Error::from)?;
     if let Some(record) = wanted {
         host.seal(node, name, record);

@@ -99,6 +99,7 @@ pub(crate) fn usable(node: &Node, device: &Path) -> Result<Option<PathBuf>, Stri
     let Ok(Some(disk)) = system_disk::find(node) else { return as_it_is };
     let is_it = |partition: &&ondisk::gpt::Partition| disk.partition_path(partition) == device;
     let Some(state) = disk.table.by_name(STATE).filter(is_it) else { return as_it_is };
+    system_disk::refuse_twin(node, &disk.path).map_err(|reason| format!("STATE: {reason}"))?;
     let mut host = NodeHost::open(&disk.path).map_err(|e| chain(&e))?;
     let name = disk.path.display();
     if installer::reset::pending(&mut host).map_err(|e| chain(&e))?.is_some() {
