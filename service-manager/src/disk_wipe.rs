@@ -149,21 +149,45 @@ pub(crate) fn wipe(node: &Node, target: &Target, request: &Request) -> Result<()
 }
 
 /// Where signatures lie: at both ends of a device, and where a disk's partitions begin: another table with the same
-/// places would show what was in them.
+/// places would show what was in them. [`END_BYTES`] from each are wiped.
 fn places(node: &Node, target: &Target, bytes: u64) -> Vec<u64> {
-    let mut starts = Vec::new();
+    let mut bases = Vec::new();
     if target.partition.is_none()
         && let Ok(table) = system_disk::read_table(node, &target.disk)
     {
-        starts.extend(table.partitions.iter().map(|partition| table.offset_bytes(partition)));
+        bases.extend(table.partitions.iter().map(|partition| table.offset_bytes(partition)));
     }
-    starts.extend([0, bytes.saturating_sub(END_BYTES)]);
-    starts
+    bases.push(0);
+    starts(&bases, bytes)
+}
+
+/// All that [`ondisk::probe::ranges`] reads of what begins at the bases, and of the end.
+fn starts(bases: &[u64], bytes: u64) -> Vec<u64> {
+    /// Second LUKS2 headers and VMFS lie further in than others.
+    const FROM_START: [u64; 4] = [0, 1 << 20, 2 << 20, 4 << 20];
+    let from_start = bases.iter().flat_map(|base| FROM_START.map(|more| base.saturating_add(more)));
+    let from_end = [bytes.saturating_sub(2 * END_BYTES), bytes.saturating_sub(END_BYTES)];
+    from_start.chain(from_end).filter(|start| *start < bytes).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Or a disk that was wiped would still be somebody's.
+    #[test]
+    fn all_that_signatures_are_looked_for_in_is_wiped() {
+        for bytes in [4096, 1 << 20, 5 << 20, 64 << 20, (64 << 20) + 512, 1 << 40] {
+            let starts = starts(&[0], bytes);
+            for range in ondisk::probe::ranges(bytes) {
+                let mut at = range.start;
+                while at < range.end {
+                    let wiped = starts.iter().find(|start| (**start..**start + END_BYTES).contains(&at));
+                    at = wiped.unwrap_or_else(|| panic!("byte {at} of {bytes} stays")) + END_BYTES;
+                }
+            }
+        }
+    }
 
     fn request(device: &str) -> Request {
         Request { device: device.to_owned(), ..Request::default() }
