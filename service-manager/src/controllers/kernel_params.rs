@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn keys_at_the_console_do_nothing_unless_the_config_says_so() {
-        assert_eq!(wanted("  type: worker\n")["proc.sys.kernel.sysrq"], "0");
+        assert_eq!(wanted("  sysfs: {}\n")["proc.sys.kernel.sysrq"], "0");
         assert_eq!(wanted("  sysctls:\n    kernel.sysrq: \"176\"\n")["proc.sys.kernel.sysrq"], "176");
     }
 
