@@ -90,6 +90,44 @@ fn files_are_listed_and_read() {
     assert!(node().admin().refused(&["read", "/etc"]).unwrap().contains("must be a regular file"));
 }
 
+/// What the network reaches has no rights, and can name nothing but itself, its sockets and how names are found.
+#[test]
+fn apid_and_trustd_have_no_rights_and_roots_of_their_own() {
+    let agent = node().agent().unwrap();
+    let sockets = "/system/run/machined";
+    let names = ["/etc/hosts", "/etc/nsswitch.conf", "/etc/resolv.conf"].map(str::to_owned);
+    let of_apid = ["machine.sock", "apid.sock"].map(|name| format!("{sockets}/{name}"));
+    for (program, files) in
+        [("apid", [&of_apid[..], &names].concat()), ("trustd", vec![format!("{sockets}/trustd.sock")])]
+    {
+        let pid = agent.process(program).unwrap().pid;
+        let status = ok(&["read", &format!("/proc/{pid}/status")]);
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            line.unwrap_or_else(|| panic!("no {name} in\n{status}")).trim().to_owned()
+        };
+        assert_eq!(field("NoNewPrivs"), "1", "{program}");
+        for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
+            assert_eq!(field(set), "0".repeat(16), "{set} of {program}");
+        }
+        // Its mounts are all that it can name: the root, itself, and these files, none to be written to.
+        let mounts = ok(&["read", &format!("/proc/{pid}/mountinfo")]);
+        let mut shown: Vec<String> = Vec::new();
+        for line in mounts.lines() {
+            let words: Vec<&str> = line.split(' ').collect();
+            shown.push(words[4].to_owned());
+            assert!(words[5].split(',').any(|option| option == "ro"), "{program}: {line}");
+        }
+        shown.sort();
+        let own = ["/".to_owned(), format!("/usr/bin/{program}")];
+        let mut expected = [&own[..], &files].concat();
+        expected.sort();
+        assert_eq!(shown, expected, "{program}: {mounts}");
+        let beside = format!("/proc/{pid}/root/usr/bin/machined");
+        assert!(node().admin().refused(&["read", &beside]).unwrap().contains("machined"));
+    }
+}
+
 #[test]
 fn memory_mounts_and_processes_are_shown() {
     let memory = ok(&["memory"]);

@@ -17,6 +17,8 @@ extern crate alloc;
 pub mod argon2;
 pub mod block;
 pub mod clock;
+#[cfg(any(test, feature = "std"))]
+pub mod confine;
 pub mod console;
 #[cfg(feature = "coverage")]
 pub mod coverage;

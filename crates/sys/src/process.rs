@@ -38,6 +38,9 @@ pub struct Spawn<'a> {
     pub cgroup: Option<BorrowedFd<'a>>,
     /// Working folder.
     pub folder: Option<&'a CStr>,
+    /// A root of its own, and never more rights than it begins with: it sees the program and what the root names.
+    #[cfg(any(test, feature = "std"))]
+    pub root: Option<&'a crate::confine::Root>,
     /// Starts a session of its own.
     pub session: bool,
     /// Signal to the child when the thread that spawned it ends. Never for services: they outlive machined.
@@ -159,6 +162,11 @@ fn prepare(what: &Spawn<'_>, reporter: &OwnedFd) -> Result<RawFd> {
     if let Some(limit) = what.open_files {
         let limit = rustix::process::Rlimit { current: Some(limit), maximum: Some(limit) };
         rustix::process::setrlimit(rustix::process::Resource::Nofile, limit)?;
+    }
+    #[cfg(any(test, feature = "std"))]
+    if let Some(root) = what.root {
+        root.enter()?;
+        crate::confine::give_up_rights()?;
     }
     if let Some(folder) = what.folder {
         rustix::process::chdir(folder)?;

@@ -1,8 +1,8 @@
 //! machined's API server, on a unix socket.
 //!
 //! Owns: the calls that exist. Everything else answers Unimplemented with a sentence.
-//! Does not: authenticate; apid does and passes the caller's roles on as `talos-role`. Only apid's group and root can
-//! open the socket.
+//! Does not: authenticate; apid does and passes the caller's roles on as `talos-role`. Only apid and root are heard
+//! (`callers`); trustd has nothing to ask here.
 //! Source: spec/api-wire-facts.md; every unary answer holds exactly one element (§3.4).
 
 // Numbers come from requests: a sum that overflows would end the program for everyone.
@@ -10,6 +10,7 @@
 
 mod absent;
 mod archive;
+mod callers;
 mod capture;
 mod client_configuration;
 mod clocks;
@@ -62,7 +63,7 @@ use api::proto::time::time_service_server::TimeServiceServer;
 use api::roles::{Role, RoleSet};
 use tokio::net::UnixListener;
 use tokio::sync::mpsc;
-use tokio_stream::wrappers::{ReceiverStream, UnixListenerStream};
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 
 use crate::apid;
@@ -112,7 +113,8 @@ pub async fn serve_on(node: Arc<Node>, listener: UnixListener) -> Result<(), Str
     let resources = ResourceServiceServer::new(resources::Resources { node: node.clone() });
     let guard = locked::Guard(node.clone());
     let journal = node.journal.clone();
-    let report: Report = Arc::new(move |line| journal.warn(line));
+    let panics = journal.clone();
+    let report: Report = Arc::new(move |line| panics.warn(line));
     tonic::transport::Server::builder()
         .layer(Requests(report))
         .layer(guard)
@@ -132,7 +134,7 @@ pub async fn serve_on(node: Arc<Node>, listener: UnixListener) -> Result<(), Str
         .add_service(DebugServiceServer::new(absent::Absent))
         .add_service(HealthServer::new(absent::Absent))
         .add_service(SecurityServiceServer::new(absent::Absent))
-        .serve_with_incoming(UnixListenerStream::new(listener))
+        .serve_with_incoming(callers::admitted(listener, journal))
         .await
         .map_err(|e| format!("serve the API socket: {e}"))
 }

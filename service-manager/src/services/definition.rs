@@ -44,6 +44,9 @@ pub struct Program {
     pub identity: Option<Identity>,
     /// A listening socket that it finds at descriptor 3.
     pub listener: Option<Arc<OwnedFd>>,
+    /// Files and sockets that it sees beside itself, read-only, in a root of its own and without any rights; the system's root
+    /// when absent.
+    pub sees: Option<Vec<String>>,
     /// What else of its group ends with it. containerd leaves its shims running.
     pub ends_group: bool,
 }
@@ -150,6 +153,7 @@ impl Definition {
             env: vec![PATH.to_owned()],
             identity: None,
             listener: None,
+            sees: None,
             ends_group: true,
         };
         Self {
@@ -212,7 +216,8 @@ pub fn parse(text: &[u8]) -> Result<Definition, String> {
     };
     let mut env = vec![PATH.to_owned()];
     env.extend(file.env.iter().map(|(name, value)| format!("{name}={value}")));
-    let program = Program { argv: file.argv, env, identity: None, listener: None, ends_group: true };
+    let program =
+        Program { argv: file.argv, env, identity: None, listener: None, sees: None, ends_group: true };
     Ok(Definition {
         runner: Runner::Process(program),
         depends_on: file.depends_on,

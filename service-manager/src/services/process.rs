@@ -5,18 +5,22 @@
 //! Order: log pipe ends go to init before the process exists, its pidfd right after, so that a machined killed at
 //! any point leaves nothing that the next one cannot take over (a process born in between is found in its cgroup).
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use sys::confine::Root;
 use sys::process::{Spawn, spawn, start_ticks, wait_pidfd};
 
 use super::definition::{Program, Share};
 use crate::init_link::InitLink;
 use crate::watched;
+
+/// An empty folder, on which processes with a root of their own mount that, each in its own namespace.
+pub(crate) const ROOT_PLACE: &CStr = c"/system/run/root";
 
 /// How long init may take to tell the status of a process that it reaped.
 const STATUS_DEADLINE: Duration = Duration::from_secs(2);
@@ -134,6 +138,7 @@ pub(crate) fn start(
     }
     let group =
         group.map(fs::File::open).transpose().map_err(|e| format!("open cgroup {}: {e}", share.group))?;
+    let root = program.sees.as_ref().map(|files| own_root(path, files)).transpose()?;
     let child = spawn(&Spawn {
         program: path,
         argv: &argv.iter().map(CString::as_c_str).collect::<Vec<_>>(),
@@ -142,6 +147,7 @@ pub(crate) fn start(
         identity: program.identity.map(|identity| (identity.user, identity.group)),
         cgroup: group.as_ref().map(AsFd::as_fd),
         folder: Some(c"/"),
+        root: root.as_ref(),
         session: true,
         death_signal: None,
         oom_score_adj: share.oom_score_adj,
@@ -150,6 +156,13 @@ pub(crate) fn start(
     .map_err(|e| format!("run {}: {e}", program.argv[0]))?;
     let start_ticks = start_ticks(child.pid).unwrap_or(0);
     Ok(Running { pid: child.pid, start_ticks, pidfd: child.pidfd })
+}
+
+/// Made anew for each process: one that ended took its own along.
+fn own_root(program: &CString, files: &[String]) -> Result<Root, String> {
+    let files = c_strings(files)?;
+    let files: Vec<_> = files.iter().map(CString::as_c_str).collect();
+    Root::new(ROOT_PLACE, program, &files).map_err(|e| format!("name what {program:?} sees: {e}"))
 }
 
 fn c_strings(texts: &[String]) -> Result<Vec<CString>, String> {
@@ -200,6 +213,7 @@ mod tests {
             env: vec!["WORD=hello".into()],
             identity: None,
             listener: None,
+            sees: None,
             ends_group: true,
         }
     }

@@ -2,6 +2,7 @@
 //!
 //! Source: spec/machine-facts.md §5.2 (current layout: networkd and udevd are tasks of machined).
 
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -146,17 +147,38 @@ fn define_apid(node: &Arc<Node>) -> Result<(), TaskError> {
     }
     identity::open(node, identity::Role::Apid).map_err(|e| TaskError(e.to_string()))?;
     let socket = node.listeners.tcp("apid", apid::PORT).map_err(|e| TaskError(e.to_string()))?;
-    let mut definition = Definition::process("apid", &["/usr/bin/apid"]);
-    set_program(&mut definition, Identity { user: apid::USER, group: apid::USER }, socket);
-    definition.check = Some(Check::Tcp(([127, 0, 0, 1], apid::PORT).into()));
-    node.services.define(definition);
+    node.services.define(apid_definition(socket));
     Ok(())
 }
 
-fn set_program(definition: &mut Definition, identity: Identity, listener: std::os::fd::OwnedFd) {
+fn apid_definition(socket: OwnedFd) -> Definition {
+    let mut definition = Definition::process("apid", &["/usr/bin/apid"]);
+    // Other nodes are reached by name, too.
+    let names = ["/etc/hosts", "/etc/nsswitch.conf", "/etc/resolv.conf"].map(Path::new);
+    let sockets = [Path::new(server::SOCKET), identity::Role::Apid.socket()];
+    let sees = [&sockets[..], &names[..]].concat();
+    set_program(&mut definition, Identity { user: apid::USER, group: apid::USER }, socket, &sees);
+    definition.check = Some(Check::Tcp(([127, 0, 0, 1], apid::PORT).into()));
+    // It sees the API's socket only if that is there when it starts.
+    definition.depends_on = vec!["machined".to_owned()];
+    definition
+}
+
+fn trustd_definition(socket: OwnedFd) -> Definition {
+    let mut definition = Definition::process("trustd", &["/usr/bin/trustd"]);
+    let identity = Identity { user: trustd::USER, group: trustd::USER };
+    set_program(&mut definition, identity, socket, &[identity::Role::Trustd.socket()]);
+    definition.check = Some(Check::Tcp(([127, 0, 0, 1], trustd::PORT).into()));
+    definition.depends_on = vec!["networkd".to_owned()];
+    definition
+}
+
+/// What the network reaches: a user, a root and no rights of its own.
+fn set_program(definition: &mut Definition, identity: Identity, listener: OwnedFd, sees: &[&Path]) {
     if let Runner::Process(program) = &mut definition.runner {
         program.identity = Some(identity);
         program.listener = Some(Arc::new(listener));
+        program.sees = Some(sees.iter().map(|path| path.display().to_string()).collect());
         // Two arenas at most: each costs address space and pages that are never given back.
         program.env.push("MALLOC_ARENA_MAX=1".to_owned());
     }
@@ -254,11 +276,7 @@ fn define_trustd(node: &Arc<Node>) -> Result<(), TaskError> {
     }
     identity::open(node, identity::Role::Trustd).map_err(|e| TaskError(e.to_string()))?;
     let socket = node.listeners.tcp("trustd", trustd::PORT).map_err(|e| TaskError(e.to_string()))?;
-    let mut definition = Definition::process("trustd", &["/usr/bin/trustd"]);
-    set_program(&mut definition, Identity { user: trustd::USER, group: trustd::USER }, socket);
-    definition.check = Some(Check::Tcp(([127, 0, 0, 1], trustd::PORT).into()));
-    definition.depends_on = vec!["networkd".to_owned()];
-    node.services.define(definition);
+    node.services.define(trustd_definition(socket));
     Ok(())
 }
 
@@ -274,5 +292,36 @@ fn define_image_services(node: &Node, wanted: impl Fn(&str) -> bool) {
             program.env.splice(0..0, super::environment(node));
         }
         node.services.define(definition);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sees(definition: &Definition) -> &[String] {
+        match &definition.runner {
+            Runner::Process(program) => program.sees.as_deref().unwrap(),
+            Runner::Internal(_) => panic!("{definition:?}"),
+        }
+    }
+
+    /// What the network reaches can name nothing else of the system.
+    #[test]
+    fn apid_and_trustd_see_their_own_sockets_and_how_names_are_found() {
+        let socket = || std::io::pipe().unwrap().0.into();
+        let (apid, trustd) = (apid_definition(socket()), trustd_definition(socket()));
+        assert_eq!(
+            sees(&apid),
+            [
+                "/system/run/machined/machine.sock",
+                "/system/run/machined/apid.sock",
+                "/etc/hosts",
+                "/etc/nsswitch.conf",
+                "/etc/resolv.conf"
+            ]
+        );
+        assert_eq!(apid.depends_on, ["machined"]);
+        assert_eq!(sees(&trustd), ["/system/run/machined/trustd.sock"]);
     }
 }

@@ -88,6 +88,8 @@ pub fn setup_system_directory(_node: Arc<Node>) -> TaskFuture {
             ("/system/var", 0o700),
             ("/system/state", 0o700),
             ("/system/run/machined", 0o711),
+            // `services::process` mounts there, in namespaces of services.
+            ("/system/run/root", 0o700),
             ("/run/log", 0o700),
         ] {
             folder(path, mode)?;

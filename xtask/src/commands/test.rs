@@ -103,6 +103,11 @@ fn without_machines(suites: &mut Suites, long: bool) {
     } else {
         note("left out without root and loop devices: the tests that flash to a disk of this machine");
     }
+    if rustix::process::geteuid().is_root() {
+        suites.tests(&Suite::cargo("roots of services", &ROOT_TESTS));
+    } else {
+        note("left out without root: the tests that give a program a root of its own");
+    }
     suites.call("power-cut certificate", || super::certify::run(&super::certify::Options::all(long)));
 }
 
@@ -170,6 +175,8 @@ const INIT_LINTS: [&str; 12] = [
 const UNIT_TESTS: [&str; 3] = ["test", "--workspace", "--no-fail-fast"];
 
 const LOOP_TESTS: [&str; 6] = ["test", "--workspace", "--lib", "on_a_loop_device", "--", "--ignored"];
+
+const ROOT_TESTS: [&str; 6] = ["test", "--workspace", "--lib", "in_a_root_of_its_own", "--", "--ignored"];
 
 const CONTAINERD_TESTS: [&str; 6] = ["test", "--workspace", "--lib", "containerd_api", "--", "--ignored"];
 
