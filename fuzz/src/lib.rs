@@ -1,4 +1,4 @@
-//! Random inputs for everything that reads a person's text, and for LUKS2 headers.
+//! Random inputs for everything that reads what somebody else wrote: a person, a disk, a TPM, a registry, a network, a client.
 //!
 //! Owns: the targets (what is called with an input, and what must hold whatever the input is), the mutations, the
 //! corpus that grows by new behaviour, and the files of findings. The bounded run of CI (`tests/bounded.rs`) and
@@ -6,7 +6,9 @@
 //! Does not: compile anything; `xtask fuzz` does, with counters for coverage.
 //! Fails by: [`Finding`]: a panic, a broken property or an input that takes too long, with the input.
 
+mod check;
 mod corpus;
+mod input;
 mod mutate;
 mod random;
 mod session;
@@ -17,6 +19,10 @@ pub use random::Random;
 pub use session::{Finding, Session, replay};
 
 use std::path::{Path, PathBuf};
+
+/// Targets say how much a call may hold.
+#[global_allocator]
+static HEAP: sys::heap::Counted = sys::heap::Counted;
 
 /// The repository's root.
 fn repository() -> PathBuf {

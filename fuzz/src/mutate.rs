@@ -73,7 +73,7 @@ pub(crate) fn mutated(input: &[u8], other: &[u8], words: &[&str], random: &mut R
 }
 
 fn change(out: &mut Vec<u8>, other: &[u8], words: &[&str], random: &mut Random) {
-    match random.below(11) {
+    match random.below(12) {
         0 => out.truncate(random.below(out.len() + 1)),
         1 => insert(out, WORDS[random.below(WORDS.len())], random),
         2 if !words.is_empty() => insert(out, words[random.below(words.len())].as_bytes(), random),
@@ -98,6 +98,7 @@ fn change(out: &mut Vec<u8>, other: &[u8], words: &[&str], random: &mut Random) 
         7 => move_line(out, random),
         8 => indent(out, random),
         9 => value(out, words, random),
+        10 => number(out, random),
         _ => flip(out, random),
     }
 }
@@ -119,6 +120,28 @@ fn flip(out: &mut [u8], random: &mut Random) {
     let (at, bit) = (random.below(out.len()), random.below(8));
     if let Some(byte) = out.get_mut(at) {
         *byte ^= 1 << bit;
+    }
+}
+
+/// Puts a number at the edge of something over 1, 2, 4 or 8 bytes, in either order of bytes.
+fn number(out: &mut [u8], random: &mut Random) {
+    let width = 1 << random.below(4);
+    let edge = 1_u64 << random.below(8 * width);
+    let value = match random.below(5) {
+        0 => 0,
+        1 => u64::MAX,
+        2 => edge,
+        3 => edge - 1,
+        _ => u64::try_from(out.len()).unwrap_or(0),
+    };
+    let mut bytes = value.to_le_bytes();
+    let bytes = &mut bytes[..width];
+    if random.below(2) == 0 {
+        bytes.reverse();
+    }
+    let at = random.below(out.len());
+    for (to, from) in out.iter_mut().skip(at).zip(bytes) {
+        *to = *from;
     }
 }
 

@@ -12,6 +12,7 @@
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::time::Instant;
 
 use dhcproto::error::EncodeError;
@@ -37,22 +38,33 @@ const HARDWARE_LENGTH_AT: usize = 2;
 const HARDWARE_BYTES: u8 = 16;
 /// Where options begin, behind the cookie.
 const OPTIONS_AT: usize = 240;
-/// Options whose values have a least length that the decoder counts on: name of the client (RFC 4702 §2), status of a query of
-/// leases (RFC 6926 §6.2.2).
-const LEAST_BYTES: [(u8, u8); 2] = [(81, 3), (151, 1)];
+/// Options with the lengths that the decoder counts on: rapid commit (RFC 4039 §4), name of the client (RFC 4702 §2), its
+/// network interface (RFC 4578 §2.2), status and times of a query of leases (RFC 6926 §6.2).
+const LENGTHS: [(u8, RangeInclusive<u8>); 8] = [
+    (80, 0..=0),
+    (81, 3..=255),
+    (94, 3..=3),
+    (151, 1..=255),
+    (152, 4..=4),
+    (153, 4..=4),
+    (154, 4..=4),
+    (155, 4..=4),
+];
 
 /// Reads a datagram; `None`: it is no message. One whose hardware address is longer than its field is none: the decoder takes
 /// the length as it comes, and reads behind the field when it is asked for the address.
 #[must_use]
 pub fn read(packet: &[u8]) -> Option<Message> {
     packet.get(HARDWARE_LENGTH_AT).filter(|length| **length <= HARDWARE_BYTES)?;
-    if !are_long_enough(packet.get(OPTIONS_AT..).unwrap_or_default()) {
+    if !have_lengths(packet.get(OPTIONS_AT..).unwrap_or_default()) {
         return None;
     }
     Message::decode(&mut Decoder::new(packet)).ok()
 }
 
-fn are_long_enough(mut options: &[u8]) -> bool {
+/// Whether no option has a length that it cannot have. One of these that is there twice would be put together (RFC 3396).
+fn have_lengths(mut options: &[u8]) -> bool {
+    let mut seen = [false; LENGTHS.len()];
     while let [code, rest @ ..] = options {
         let (length, value) = match (code, rest) {
             // Padding has no length.
@@ -60,9 +72,10 @@ fn are_long_enough(mut options: &[u8]) -> bool {
             (255, _) | (_, []) => return true,
             (_, [length, value @ ..]) => (*length, value),
         };
-        let is_short = |(known, least): &(u8, u8)| known == code && length < *least;
-        if LEAST_BYTES.iter().any(is_short) {
-            return false;
+        for ((known, lengths), seen) in LENGTHS.iter().zip(&mut seen) {
+            if known == code && (!lengths.contains(&length) || std::mem::replace(seen, true)) {
+                return false;
+            }
         }
         options = value.get(length.into()..).unwrap_or_default();
     }

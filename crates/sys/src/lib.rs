@@ -26,6 +26,8 @@ pub mod crypt;
 pub mod dm;
 pub mod errno;
 pub mod fs;
+#[cfg(feature = "coverage")]
+pub mod heap;
 pub mod kexec;
 pub mod keyring;
 pub mod link;

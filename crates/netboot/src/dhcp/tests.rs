@@ -54,7 +54,14 @@ fn a_hardware_address_longer_than_its_field_is_no_message() {
     }
     assert!(read(&packet[..2]).is_none());
     packet[HARDWARE_LENGTH_AT] = 6;
-    for (option, is_read) in [(&[81, 2, 0, 0][..], false), (&[0, 151, 0], false), (&[81, 3, 0, 0, 0], true)] {
+    for (option, is_read) in [
+        (&[81, 2, 0, 0][..], false),
+        (&[0, 151, 0], false),
+        (&[80, 1, 0], false),
+        (&[94, 3, 1, 3, 16, 94, 3, 1, 3, 16], false),
+        (&[80, 0], true),
+        (&[81, 3, 0, 0, 0], true),
+    ] {
         let packet = [&packet[..OPTIONS_AT], &[53, 1, 1], option, &[255]].concat();
         assert_eq!(read(&packet).is_some(), is_read, "{option:?}");
     }
