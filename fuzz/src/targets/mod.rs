@@ -12,7 +12,7 @@ mod talosconfig;
 use crate::{repository, shape};
 use std::{fs, path::PathBuf};
 
-/// Something that reads a person's text, or a disk.
+/// Something that reads what somebody else wrote.
 pub struct Target {
     /// Its name on the command line.
     pub name: &'static str,

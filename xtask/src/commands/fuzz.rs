@@ -1,4 +1,4 @@
-//! `xtask fuzz`: random inputs for whatever reads a person's text, without end, guided by coverage.
+//! `xtask fuzz`: random inputs for whatever reads what somebody else wrote, without end, guided by coverage.
 //!
 //! Owns: which engine runs, and compiling the targets with its instrumentation. Does not: hold targets; the crate
 //! `fuzz` does, and its bounded test calls the same ones.
@@ -20,7 +20,7 @@ use engine::{Engine, PROFILE, TARGET};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// One target: config, patch, command-line, talosconfig, luks2-header, luks2-json or config-bundle; without it all of them in turn.
+    /// One target (docs/users/xtask.md lists them; another word prints the list); without it all of them in turn.
     target: Option<String>,
     /// Call the target with this file, once.
     #[arg(long, value_name = "FILE", requires = "target")]
