@@ -82,6 +82,11 @@ fn config_bundle() {
 }
 
 #[test]
+fn tpm() {
+    bounded("tpm");
+}
+
+#[test]
 fn every_target_is_run_here() {
     let names: Vec<_> = TARGETS.iter().map(|target| target.name).collect();
     let bounded = [
@@ -92,6 +97,7 @@ fn every_target_is_run_here() {
         "luks2-header",
         "luks2-json",
         "config-bundle",
+        "tpm",
     ];
     assert_eq!(names, bounded);
 }

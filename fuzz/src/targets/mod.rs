@@ -8,6 +8,7 @@ mod config;
 mod luks2;
 mod patch;
 mod talosconfig;
+mod tpm;
 
 use crate::{repository, shape};
 use std::{fs, path::PathBuf};
@@ -49,6 +50,7 @@ pub const TARGETS: &[Target] = &[
     luks2::HEADER,
     luks2::JSON,
     bundle::TARGET,
+    tpm::TARGET,
 ];
 
 /// The target of this name.
