@@ -87,6 +87,11 @@ fn tpm() {
 }
 
 #[test]
+fn handoff() {
+    bounded("handoff");
+}
+
+#[test]
 fn every_target_is_run_here() {
     let names: Vec<_> = TARGETS.iter().map(|target| target.name).collect();
     let bounded = [
@@ -98,6 +103,7 @@ fn every_target_is_run_here() {
         "luks2-json",
         "config-bundle",
         "tpm",
+        "handoff",
     ];
     assert_eq!(names, bounded);
 }

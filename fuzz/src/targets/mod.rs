@@ -5,6 +5,7 @@
 mod bundle;
 mod command_line;
 mod config;
+mod handoff;
 mod luks2;
 mod patch;
 mod talosconfig;
@@ -51,6 +52,7 @@ pub const TARGETS: &[Target] = &[
     luks2::JSON,
     bundle::TARGET,
     tpm::TARGET,
+    handoff::TARGET,
 ];
 
 /// The target of this name.
