@@ -92,6 +92,11 @@ fn handoff() {
 }
 
 #[test]
+fn meta() {
+    bounded("meta");
+}
+
+#[test]
 fn every_target_is_run_here() {
     let names: Vec<_> = TARGETS.iter().map(|target| target.name).collect();
     let bounded = [
@@ -104,6 +109,7 @@ fn every_target_is_run_here() {
         "config-bundle",
         "tpm",
         "handoff",
+        "meta",
     ];
     assert_eq!(names, bounded);
 }

@@ -7,6 +7,7 @@ mod command_line;
 mod config;
 mod handoff;
 mod luks2;
+mod meta;
 mod patch;
 mod talosconfig;
 mod tpm;
@@ -53,6 +54,7 @@ pub const TARGETS: &[Target] = &[
     bundle::TARGET,
     tpm::TARGET,
     handoff::TARGET,
+    meta::TARGET,
 ];
 
 /// The target of this name.
