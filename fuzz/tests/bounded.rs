@@ -97,6 +97,11 @@ fn meta() {
 }
 
 #[test]
+fn oci() {
+    bounded("oci");
+}
+
+#[test]
 fn every_target_is_run_here() {
     let names: Vec<_> = TARGETS.iter().map(|target| target.name).collect();
     let bounded = [
@@ -110,6 +115,7 @@ fn every_target_is_run_here() {
         "tpm",
         "handoff",
         "meta",
+        "oci",
     ];
     assert_eq!(names, bounded);
 }

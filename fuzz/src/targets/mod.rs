@@ -8,6 +8,7 @@ mod config;
 mod handoff;
 mod luks2;
 mod meta;
+mod oci;
 mod patch;
 mod talosconfig;
 mod tpm;
@@ -55,6 +56,7 @@ pub const TARGETS: &[Target] = &[
     tpm::TARGET,
     handoff::TARGET,
     meta::TARGET,
+    oci::TARGET,
 ];
 
 /// The target of this name.
