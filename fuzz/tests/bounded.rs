@@ -102,6 +102,16 @@ fn oci() {
 }
 
 #[test]
+fn tar_layer() {
+    bounded("tar-layer");
+}
+
+#[test]
+fn tar_add() {
+    bounded("tar-add");
+}
+
+#[test]
 fn every_target_is_run_here() {
     let names: Vec<_> = TARGETS.iter().map(|target| target.name).collect();
     let bounded = [
@@ -116,6 +126,8 @@ fn every_target_is_run_here() {
         "handoff",
         "meta",
         "oci",
+        "tar-layer",
+        "tar-add",
     ];
     assert_eq!(names, bounded);
 }

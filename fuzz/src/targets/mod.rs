@@ -11,6 +11,7 @@ mod meta;
 mod oci;
 mod patch;
 mod talosconfig;
+mod tar;
 mod tpm;
 
 use crate::{repository, shape};
@@ -57,6 +58,8 @@ pub const TARGETS: &[Target] = &[
     handoff::TARGET,
     meta::TARGET,
     oci::TARGET,
+    tar::LAYER,
+    tar::ADD,
 ];
 
 /// The target of this name.
