@@ -112,6 +112,11 @@ fn tar_add() {
 }
 
 #[test]
+fn netroot_http() {
+    bounded("netroot-http");
+}
+
+#[test]
 fn every_target_is_run_here() {
     let names: Vec<_> = TARGETS.iter().map(|target| target.name).collect();
     let bounded = [
@@ -128,6 +133,7 @@ fn every_target_is_run_here() {
         "oci",
         "tar-layer",
         "tar-add",
+        "netroot-http",
     ];
     assert_eq!(names, bounded);
 }

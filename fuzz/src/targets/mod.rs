@@ -10,6 +10,7 @@ mod luks2;
 mod meta;
 mod oci;
 mod patch;
+mod root_http;
 mod talosconfig;
 mod tar;
 mod tpm;
@@ -60,6 +61,7 @@ pub const TARGETS: &[Target] = &[
     oci::TARGET,
     tar::LAYER,
     tar::ADD,
+    root_http::TARGET,
 ];
 
 /// The target of this name.

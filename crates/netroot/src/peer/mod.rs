@@ -93,6 +93,8 @@ pub enum Answer {
     File(Vec<u8>),
     Status(&'static str),
     Redirect(String),
+    /// Head and body as they are, right or not.
+    Raw(Vec<u8>),
 }
 
 /// How a server serves.
@@ -109,6 +111,8 @@ pub enum Manner {
     Slow(u64),
     /// It takes the request and says nothing; nor does it shake hands.
     Mute,
+    /// Each answer comes in segments that end at these bytes of it, head included, and the rest in one more.
+    Pieces(Vec<usize>),
 }
 
 impl Manner {
@@ -391,10 +395,13 @@ impl Connection {
     /// Hands the answer to the wire or to the records, as much as is due. Whether that was all.
     fn feed(&mut self, site: &Site, socket: &mut tcp::Socket<'_>, now_ns: u64, sent_bytes: &mut u64) -> bool {
         let Some(answer) = &self.answer else { return false };
-        let most = match site.manner {
+        let most = match &site.manner {
             Manner::Mute => 0,
+            // The next one begins when the one before it was taken.
+            Manner::Pieces(_) if socket.send_queue() > 0 => 0,
+            Manner::Pieces(ends) => ends.iter().copied().find(|end| *end > self.sent).unwrap_or(usize::MAX),
             Manner::Slow(rate) => {
-                let bytes = (now_ns - self.began_ns).saturating_mul(rate) / 1_000_000_000;
+                let bytes = (now_ns - self.began_ns).saturating_mul(*rate) / 1_000_000_000;
                 self.head + usize::try_from(bytes).unwrap()
             }
             _ if self.records.is_some() => usize::MAX,
@@ -433,6 +440,7 @@ fn answer(site: &Site, request: &[u8], requests: &mut Vec<String>) -> (Vec<u8>, 
     match site.files.get(path) {
         None => status("404 Not Found"),
         Some(Answer::Status(line)) => status(line),
+        Some(Answer::Raw(bytes)) => (Vec::new(), bytes.clone()),
         Some(Answer::Redirect(to)) => status(&format!("302 Found\r\nLocation: {to}")),
         Some(Answer::File(bytes)) if offset == 0 || site.manner.begins_anew() => {
             let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", bytes.len());
