@@ -117,6 +117,11 @@ fn netroot_http() {
 }
 
 #[test]
+fn netboot_tftp() {
+    bounded("netboot-tftp");
+}
+
+#[test]
 fn every_target_is_run_here() {
     let names: Vec<_> = TARGETS.iter().map(|target| target.name).collect();
     let bounded = [
@@ -134,6 +139,7 @@ fn every_target_is_run_here() {
         "tar-layer",
         "tar-add",
         "netroot-http",
+        "netboot-tftp",
     ];
     assert_eq!(names, bounded);
 }

@@ -9,6 +9,7 @@
 //! without options the first answer is a block of data, as RFC 1350 wants it: once, and the client asks again.
 //! Source: RFC 1350; RFC 2347 (options), 2348 (block size), 2349 (timeout, file size); RFC 1123 §4.2.3.1.
 
+use std::fs::File;
 use std::io::{self, Read};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -17,7 +18,7 @@ use tokio::net::UdpSocket;
 use tokio::time::{Instant, timeout_at};
 
 use crate::files::{Found, Opened};
-use crate::places::Place;
+use crate::places::{Place, Places};
 
 pub(crate) mod serve;
 
@@ -164,6 +165,18 @@ fn opcode(packet: &[u8]) -> Option<u16> {
 /// The number behind the opcode: a block's, or an error's.
 fn number(packet: &[u8]) -> Option<u16> {
     packet.get(2..)?.first_chunk().map(|bytes| u16::from_be_bytes(*bytes))
+}
+
+/// Sends a file to a client that may be sent a first block, as [`serve`] does: one transfer, without the service around it.
+///
+/// # Errors
+/// What the client or the network says; a file that cannot be read; [`TRANSFER_LIMIT`].
+pub async fn send(us: Ipv4Addr, to: SocketAddr, request: &Request, file: File) -> io::Result<u64> {
+    let length = file.metadata()?.len();
+    let Ok((place, _given_away)) = Places::new(serve::LIMITS).admit(to) else {
+        return Err(io::Error::other("no place for the only client"));
+    };
+    Client { us, to, place: &place, trusts: &|| true }.send(request, Found::File(file, length)).await
 }
 
 /// Who gets a file, and from where.

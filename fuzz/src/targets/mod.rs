@@ -8,6 +8,7 @@ mod config;
 mod handoff;
 mod luks2;
 mod meta;
+mod netboot_tftp;
 mod oci;
 mod patch;
 mod root_http;
@@ -62,6 +63,7 @@ pub const TARGETS: &[Target] = &[
     tar::LAYER,
     tar::ADD,
     root_http::TARGET,
+    netboot_tftp::TARGET,
 ];
 
 /// The target of this name.

@@ -6,7 +6,6 @@ use proptest::prelude::*;
 
 use super::serve::LIMITS;
 use super::*;
-use crate::places::Places;
 
 fn request(name: &str, options: &str) -> Vec<u8> {
     [&READ.to_be_bytes(), name.as_bytes(), b"\0octet\0", options.as_bytes()].concat()
