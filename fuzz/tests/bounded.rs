@@ -122,6 +122,16 @@ fn netboot_tftp() {
 }
 
 #[test]
+fn netboot_dhcp() {
+    bounded("netboot-dhcp");
+}
+
+#[test]
+fn dhcp_client() {
+    bounded("dhcp-client");
+}
+
+#[test]
 fn every_target_is_run_here() {
     let names: Vec<_> = TARGETS.iter().map(|target| target.name).collect();
     let bounded = [
@@ -140,6 +150,8 @@ fn every_target_is_run_here() {
         "tar-add",
         "netroot-http",
         "netboot-tftp",
+        "netboot-dhcp",
+        "dhcp-client",
     ];
     assert_eq!(names, bounded);
 }

@@ -5,6 +5,7 @@
 mod bundle;
 mod command_line;
 mod config;
+mod dhcp;
 mod handoff;
 mod luks2;
 mod meta;
@@ -64,6 +65,8 @@ pub const TARGETS: &[Target] = &[
     tar::ADD,
     root_http::TARGET,
     netboot_tftp::TARGET,
+    dhcp::TARGET,
+    dhcp::CLIENT,
 ];
 
 /// The target of this name.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use dhcproto::v4::{DhcpOption, Message, OptionCode};
 
+use super::exchange::{self, Heard};
 use crate::store::DhcpLease;
 
 /// Lease time when the server names none (spec/machine-facts.md §8.2).
@@ -90,6 +91,15 @@ impl Lease {
             domain: self.domain.clone(),
             lease_seconds: u32::try_from(self.time.as_secs()).unwrap_or(u32::MAX),
         }
+    }
+}
+
+/// What a packet grants, if it is an answer to this exchange: the way of an answer without sockets, for the fuzzer.
+#[must_use]
+pub fn granted(packet: &[u8], xid: u32, hardware: &[u8]) -> Option<DhcpLease> {
+    match exchange::decode(packet, xid, hardware)? {
+        Heard::Offer(message) | Heard::Ack(message) => Lease::parse(&message).map(|lease| lease.resource()),
+        Heard::Nak => None,
     }
 }
 

@@ -16,6 +16,8 @@ mod lease;
 mod statics;
 mod status;
 
+pub use lease::granted;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
