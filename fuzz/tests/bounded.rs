@@ -132,6 +132,11 @@ fn dhcp_client() {
 }
 
 #[test]
+fn requests() {
+    bounded("requests");
+}
+
+#[test]
 fn every_target_is_run_here() {
     let names: Vec<_> = TARGETS.iter().map(|target| target.name).collect();
     let bounded = [
@@ -152,6 +157,7 @@ fn every_target_is_run_here() {
         "netboot-tftp",
         "netboot-dhcp",
         "dhcp-client",
+        "requests",
     ];
     assert_eq!(names, bounded);
 }

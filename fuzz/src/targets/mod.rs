@@ -12,6 +12,7 @@ mod meta;
 mod netboot_tftp;
 mod oci;
 mod patch;
+mod requests;
 mod root_http;
 mod talosconfig;
 mod tar;
@@ -67,6 +68,7 @@ pub const TARGETS: &[Target] = &[
     netboot_tftp::TARGET,
     dhcp::TARGET,
     dhcp::CLIENT,
+    requests::TARGET,
 ];
 
 /// The target of this name.

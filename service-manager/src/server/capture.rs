@@ -50,7 +50,7 @@ pub(super) fn capture(
     Ok(answer)
 }
 
-fn filter(wanted: &[proto::BpfInstruction]) -> Result<Vec<Instruction>, Status> {
+pub(super) fn filter(wanted: &[proto::BpfInstruction]) -> Result<Vec<Instruction>, Status> {
     if wanted.len() > MOST_INSTRUCTIONS {
         let text = format!("the filter has {} instructions, {MOST_INSTRUCTIONS} are allowed", wanted.len());
         return Err(Status::invalid_argument(text));

@@ -38,7 +38,7 @@ pub(super) async fn delete(
     Ok(proto::MetaDeleteResponse { messages: vec![proto::MetaDelete { metadata: None }] })
 }
 
-fn check(roles: &RoleSet, key: u32) -> Result<(), Status> {
+pub(super) fn check(roles: &RoleSet, key: u32) -> Result<(), Status> {
     if !KEYS.contains(&key) {
         return Err(Status::invalid_argument(format!("META key {key} is out of range: keys are 1 to 255")));
     }

@@ -33,6 +33,7 @@ mod netstat;
 mod network;
 mod processors;
 mod query;
+pub mod reading;
 mod reset;
 mod resources;
 mod selection;
