@@ -323,6 +323,8 @@ fn tar_entries_that_would_be_packed_wrong_are_refused_by_name() {
         (name(256), None, "more than 255 bytes"),
         (name(300), None, "more than 255 bytes"),
         (deep, None, "more than 99 folders"),
+        (".wh.".to_owned(), None, "/.wh. takes away a name without saying which"),
+        ("opt/.wh.".to_owned(), None, "/opt/.wh. takes away a name without saying which"),
         ("opt/link".to_owned(), Some(""), "/opt/link is a symbolic link to nothing"),
     ] {
         let mut builder = tar::Builder::new(fs::File::create(&packed).unwrap());
