@@ -31,6 +31,7 @@ mod block;
 pub mod checkpoint;
 pub mod clock;
 pub mod configuration;
+mod connections;
 pub mod containerd;
 pub mod containerd_api;
 pub mod controllers;
@@ -78,3 +79,6 @@ pub mod volumes;
 mod watched;
 
 pub use sequences::print_plan;
+
+#[cfg(test)]
+mod hostile_tests;

@@ -15,9 +15,15 @@ use api::pki::{Authority, Identity, LEAF_LIFETIME, Leaf, Lifetime, Usage, reques
 use api::proto::securityapi::security_service_server::{SecurityService, SecurityServiceServer};
 use api::proto::securityapi::{CertificateRequest, CertificateResponse};
 use api::tls::{self, Identities};
+use futures_util::StreamExt as _;
 use tokio::net::TcpListener;
+use tokio::time::timeout;
+use tonic::codegen::Service as _;
+use tonic::transport::server::TcpConnectInfo;
 use tonic::{Request, Response, Status};
+use tower::Layer as _;
 
+use crate::connections::{Most, Places, http2};
 use crate::identity::{Material, Role, Source, TrustMaterial, first_certificate};
 use crate::request::{Report, Requests};
 
@@ -28,6 +34,11 @@ pub const USER: u32 = 51;
 
 /// For all that one connection is used for.
 const CONNECTION_AGE: Duration = Duration::from_secs(30);
+/// Connections behind their handshake. A worker makes one, for one call: the oldest one ends for a newer one.
+const CONNECTIONS: Most = Most { of_one: 16, of_all: 128 };
+/// HTTP/2 of a connection.
+const LIMITS: http2::Limits =
+    http2::Limits { streams: 4, stream_window: 64 << 10, connection_window: 64 << 10 };
 /// Bytes of a request: twice what the most and longest names take.
 const MOST_REQUEST_BYTES: usize = 64 << 10;
 /// Addresses and names of one node.
@@ -48,12 +59,14 @@ struct Signer {
 #[derive(Clone)]
 pub(crate) struct Trust {
     signer: Arc<RwLock<Signer>>,
+    connections: Places<IpAddr>,
 }
 
 impl Trust {
     /// A service that signs with this material.
     pub(crate) fn new(material: &Material) -> Result<Self, String> {
-        Ok(Self { signer: Arc::new(RwLock::new(signer(material)?)) })
+        let signer = Arc::new(RwLock::new(signer(material)?));
+        Ok(Self { signer, connections: Places::new(CONNECTIONS) })
     }
 
     fn replace(&self, material: &Material) -> Result<(), String> {
@@ -221,19 +234,34 @@ pub(crate) async fn serve(
     trust: Trust,
 ) -> Result<(), String> {
     let config = tls::server_without_clients(identities).map_err(|e| e.to_string())?;
-    let incoming = tls::accept(listener, config, |refusal| eprintln!("trustd: {refusal}"));
+    let mut incoming = tls::accept(listener, config, |refusal| eprintln!("trustd: {refusal}"));
     let report: Report = Arc::new(|line| eprintln!("trustd: {line}"));
-    // A worker makes one call.
-    tonic::transport::Server::builder()
-        .layer(Requests(report))
-        .max_connection_age(CONNECTION_AGE)
-        .http2_keepalive_interval(Some(CONNECTION_AGE))
-        .add_service(SecurityServiceServer::new(trust).max_decoding_message_size(MOST_REQUEST_BYTES))
-        .serve_with_incoming(incoming)
-        .await
-        .map_err(|e| format!("serve: {e}"))
+    let service = SecurityServiceServer::new(trust.clone()).max_decoding_message_size(MOST_REQUEST_BYTES);
+    let service = Requests(report).layer(service);
+    while let Some(accepted) = incoming.next().await {
+        let Ok(stream) = accepted else { continue };
+        let Ok(peer) = stream.get_ref().0.peer_addr() else { continue };
+        let (held, mut ended) = trust.connections.take(&tls::network(peer.ip()));
+        let service = service.clone();
+        let serving = http2::serve(stream, LIMITS, move |mut request| {
+            request.extensions_mut().insert(TcpConnectInfo { local_addr: None, remote_addr: Some(peer) });
+            let mut service = service.clone();
+            async move { service.call(request).await.unwrap_or_else(|never| match never {}) }
+        });
+        tokio::spawn(async move {
+            let _held = held;
+            tokio::select! {
+                _ = timeout(CONNECTION_AGE, serving) => {}
+                // Its place was given to a newer connection.
+                _ = &mut ended => {}
+            }
+        });
+    }
+    Err("the accept loop ended".to_owned())
 }
 
+#[cfg(test)]
+mod hostile_tests;
 #[cfg(test)]
 mod tests {
     use api::pki::{CA_LIFETIME, CertificateFacts, PrivateKey, certificate_request};
@@ -243,7 +271,10 @@ mod tests {
 
     const WORKER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 7));
 
-    fn material() -> Material {
+    /// The address that the material's certificate names.
+    pub(super) const MATERIAL_NAME: &str = "127.0.0.1";
+
+    pub(super) fn material() -> Material {
         let authority = Authority::generate("talos", Lifetime::from_now(CA_LIFETIME)).unwrap();
         let leaf = Leaf {
             organizations: vec![],

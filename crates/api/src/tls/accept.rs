@@ -10,7 +10,7 @@ use rustls::ServerConfig;
 use std::{
     collections::BTreeMap,
     io,
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, Ipv6Addr, SocketAddr},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -50,6 +50,18 @@ pub fn accept(
     ReceiverStream::new(receiver)
 }
 
+/// The network by which an address is counted: a machine has every address of its /64 in IPv6 (RFC 4291 §2.5.4).
+#[must_use]
+pub fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
+        }
+        address @ IpAddr::V4(_) => address,
+    }
+}
+
 type Sender = mpsc::Sender<io::Result<TlsStream<TcpStream>>>;
 
 async fn accept_loop(
@@ -68,7 +80,7 @@ async fn accept_loop(
             tokio::time::sleep(ACCEPT_RETRY).await;
             continue;
         };
-        let (place, ended) = waiting.admit(peer.ip().to_canonical());
+        let (place, ended) = waiting.admit(network(peer.ip()));
         let (acceptor, sender, on_refusal) = (acceptor.clone(), sender.clone(), on_refusal.clone());
         tokio::spawn(async move {
             let admitted = async {
@@ -233,6 +245,14 @@ mod tests {
     /// Whether the other end closed the connection.
     async fn is_closed(stream: &mut TcpStream, within: Duration) -> bool {
         matches!(timeout(within, stream.read(&mut [0])).await, Ok(Ok(0) | Err(_)))
+    }
+
+    #[test]
+    fn addresses_of_one_network_are_one() {
+        let of = |text: &str| network(text.parse().unwrap()).to_string();
+        assert_eq!(of("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
+        assert_eq!(of("10.0.0.7"), "10.0.0.7");
+        assert_eq!(of("::ffff:10.0.0.7"), "10.0.0.7");
     }
 
     #[tokio::test]

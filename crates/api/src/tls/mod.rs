@@ -15,7 +15,7 @@ mod refusal;
 mod server;
 mod verify;
 
-pub use accept::{FIRST_BYTE_DEADLINE, HANDSHAKE_DEADLINE, Incoming, accept};
+pub use accept::{FIRST_BYTE_DEADLINE, HANDSHAKE_DEADLINE, Incoming, accept, network};
 pub use client::{Trust, client};
 pub use refusal::{Refusal, reason};
 pub use server::{Identities, server, server_without_clients};

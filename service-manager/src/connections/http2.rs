@@ -1,0 +1,172 @@
+//! HTTP/2 on one connection of a client, with limits for what the protocol leaves open.
+//!
+//! Order: the client's greeting within [`GREETING_DEADLINE`], then requests until it leaves, takes nothing, or does not answer
+//! pings. The library asks for pings only behind the greeting, so the greeting is read here.
+//! Does not: know what is asked. Fails by: closing; how a client hangs up is its own business.
+//! Source: RFC 9113 §3.4 (greeting), §6.5.2 (settings), §10.5 (denial of service).
+
+use std::convert::Infallible;
+use std::error::Error;
+use std::future::Future;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
+use tokio::time::timeout;
+
+/// How long a client may take to say that it speaks HTTP/2.
+pub(crate) const GREETING_DEADLINE: Duration = Duration::from_secs(10);
+/// Between two questions whether a client is still there, and for its answer.
+const KEEPALIVE: Duration = Duration::from_secs(30);
+/// Bytes that a stream keeps for a client which is behind.
+const SEND_BUFFER_BYTES: usize = 64 << 10;
+/// Bytes of a request's header fields, as RFC 9113 counts them.
+const HEADER_LIST_BYTES: u32 = 16 << 10;
+/// Streams that a client resets before they were looked at, and streams that it makes us reset.
+const RESETS: usize = 20;
+const GREETING: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// What a client may have at once.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// Streams.
+    pub(crate) streams: u32,
+    /// Bytes of one request that were not passed on yet.
+    pub(crate) stream_window: u32,
+    /// The same of all requests.
+    pub(crate) connection_window: u32,
+}
+
+/// Serves a connection to its end.
+pub(crate) async fn serve<S, F, B>(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    limits: Limits,
+    answer: S,
+) where
+    S: Fn(Request<Incoming>) -> F + Send + 'static,
+    F: Future<Output = Response<B>> + Send + 'static,
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    let Ok(Ok(stream)) = timeout(GREETING_DEADLINE, greeted(stream)).await else { return };
+    let service = hyper::service::service_fn(move |request| {
+        let answer = answer(request);
+        async move { Ok::<_, Infallible>(answer.await) }
+    });
+    let connection = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .keep_alive_interval(KEEPALIVE)
+        .keep_alive_timeout(KEEPALIVE)
+        .max_concurrent_streams(limits.streams)
+        .max_header_list_size(HEADER_LIST_BYTES)
+        .max_local_error_reset_streams(RESETS)
+        .max_pending_accept_reset_streams(RESETS)
+        .initial_stream_window_size(limits.stream_window)
+        .initial_connection_window_size(limits.connection_window)
+        .max_send_buf_size(SEND_BUFFER_BYTES)
+        .serve_connection(TokioIo::new(stream), service);
+    // How a client hangs up is its own business.
+    let _ = connection.await;
+}
+
+/// Reads the greeting, and gives the connection back as if it had not been read.
+async fn greeted<T: AsyncRead + Unpin>(mut stream: T) -> io::Result<Greeted<T>> {
+    let mut greeting = [0; GREETING.len()];
+    stream.read_exact(&mut greeting).await?;
+    if &greeting != GREETING {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "no greeting of HTTP/2"));
+    }
+    Ok(Greeted { stream, unread: GREETING })
+}
+
+/// A connection whose greeting is read once more.
+#[derive(Debug)]
+struct Greeted<T> {
+    stream: T,
+    unread: &'static [u8],
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Greeted<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        to: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.unread.is_empty() {
+            return Pin::new(&mut self.stream).poll_read(cx, to);
+        }
+        let (now, later) = self.unread.split_at(self.unread.len().min(to.remaining()));
+        to.put_slice(now);
+        self.unread = later;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for Greeted<T> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, bytes)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt as _;
+
+    use super::*;
+
+    const LIMITS: Limits = Limits { streams: 1, stream_window: 1 << 16, connection_window: 1 << 16 };
+
+    async fn never(_: Request<Incoming>) -> Response<http_body_util::Empty<Bytes>> {
+        std::future::pending().await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_does_not_greet_is_left_after_ten_seconds() {
+        let (mut client, server) = tokio::io::duplex(1024);
+        let begin = tokio::time::Instant::now();
+        client.write_all(&GREETING[..23]).await.unwrap();
+        serve(server, LIMITS, never).await;
+        assert_eq!(begin.elapsed().as_secs(), GREETING_DEADLINE.as_secs());
+    }
+
+    #[tokio::test]
+    async fn what_was_read_of_the_greeting_is_read_again() {
+        let (mut client, server) = tokio::io::duplex(1024);
+        client.write_all(&[GREETING, b"more".as_slice()].concat()).await.unwrap();
+        let mut stream = greeted(server).await.unwrap();
+        let mut all = [0; 28];
+        stream.read_exact(&mut all).await.unwrap();
+        assert_eq!(&all[..], [GREETING, b"more".as_slice()].concat());
+        client.write_all(b"GET / HTTP/1.1\r\nHost: node\r\n\r\n").await.unwrap();
+        let (mut other, server) = tokio::io::duplex(1024);
+        other.write_all(b"GET / HTTP/1.1\r\nHost: node\r\n\r\n").await.unwrap();
+        assert!(greeted(server).await.is_err());
+    }
+}
