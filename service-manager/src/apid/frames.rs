@@ -12,6 +12,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Status};
 
 use super::backend::Body;
+use crate::connections::Held;
 use crate::status_text;
 
 /// Compressed flag and length.
@@ -82,6 +83,20 @@ pub(crate) fn refusal(status: &Status) -> Response<Body> {
     let mut answer = status.clone().into_http::<Full<Bytes>>();
     status_text::bound(answer.headers_mut());
     answer.map(|body| body.map_err(|never| match never {}).boxed())
+}
+
+/// An answer that keeps a place for as long as its body lasts.
+pub(crate) fn held_until_end<K: Ord + Send + Sync + 'static>(
+    response: Response<Body>,
+    held: Held<K>,
+) -> Response<Body> {
+    response.map(|body| {
+        let kept = body.map_frame(move |frame| {
+            let _ = &held;
+            frame
+        });
+        kept.boxed()
+    })
 }
 
 /// The end that feeds an answer's body.

@@ -17,13 +17,14 @@ use tokio::task::JoinSet;
 use tonic::Status;
 
 use super::backend::Body;
+use super::bodies;
 use super::frames::{BodySender, Messages, frame, ok_trailers, refusal, status_of, streaming, trailers};
 use super::merge;
 use super::proxy::{Head, Proxy};
 use super::targets::is_stream;
 use crate::request;
 
-/// Largest request that several are made from.
+/// Largest request that several are made from, of a call that may bring much.
 const MAX_REQUEST_BYTES: usize = 32 << 20;
 
 /// Asks every node and merges what they say.
@@ -33,7 +34,8 @@ pub(super) async fn gather(
     body: Incoming,
     names: Vec<String>,
 ) -> Response<Body> {
-    let body = match Limited::new(body, MAX_REQUEST_BYTES).collect().await {
+    let most = if bodies::is_large(&head.path) { MAX_REQUEST_BYTES } else { bodies::MOST_BYTES };
+    let body = match Limited::new(body, most).collect().await {
         Ok(collected) => collected.to_bytes(),
         Err(error) => return refusal(&Status::invalid_argument(format!("read the request: {error}"))),
     };

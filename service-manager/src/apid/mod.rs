@@ -15,11 +15,12 @@
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
 mod backend;
+mod bodies;
+mod clients;
 mod forward;
 mod frames;
 mod gather;
 mod merge;
-mod peers;
 mod proxy;
 mod targets;
 
@@ -31,12 +32,13 @@ use std::time::Duration;
 use api::pki::Identity;
 use api::tls::{self, Identities};
 use futures_util::StreamExt;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::server::TlsStream;
 
-use peers::Peers;
+use clients::{Client, Clients};
 
 use crate::configuration::locked::Maintenance;
+use crate::connections::http2;
 use crate::identity::{Material, Role, Source, first_certificate};
 use crate::server::SOCKET;
 
@@ -87,11 +89,9 @@ fn listener(socket: OwnedFd) -> Result<TcpListener, String> {
     TcpListener::from_std(listener).map_err(|e| format!("listen: {e}"))
 }
 
-/// Between two questions whether a client is still there, and for its answer.
-const KEEPALIVE: Duration = Duration::from_secs(30);
-
-/// Bytes that a stream keeps for a client which is behind.
-const SEND_BUFFER_BYTES: usize = 64 << 10;
+/// HTTP/2 of a client's connection. A request may have a mebibyte under way, for uploads over long distances.
+const LIMITS: http2::Limits =
+    http2::Limits { streams: backend::STREAMS, stream_window: 1 << 20, connection_window: 1 << 20 };
 
 /// Everything that serves.
 #[derive(Clone)]
@@ -100,7 +100,7 @@ pub(crate) struct Server {
     config: Arc<rustls::ServerConfig>,
     /// Clients of `machine.ca`, without those of further authorities.
     own: tls::Clients,
-    peers: Peers,
+    clients: Clients,
     /// machined's socket.
     machined: Arc<Path>,
     proxy: Arc<proxy::Proxy>,
@@ -128,12 +128,8 @@ impl Server {
         let proxy = Arc::new(proxy);
         let own = first_certificate(&material.authority);
         let own = tls::Clients::of(own).map_err(|e| e.to_string())?;
-        let peers = match material.maintenance {
-            Maintenance::No => peers::KNOWN,
-            Maintenance::Open | Maintenance::Locked(_) => peers::UNKNOWN,
-        };
-        let peers = Peers::new(peers);
-        Ok(Self { identities, config, own, peers, machined: Path::new(machined).into(), proxy })
+        let clients = Clients::new(&material.maintenance);
+        Ok(Self { identities, config, own, clients, machined: Path::new(machined).into(), proxy })
     }
 
     /// Serves connections until the listener fails for good.
@@ -141,34 +137,32 @@ impl Server {
         let mut incoming = tls::accept(listener, self.config.clone(), |refusal| eprintln!("apid: {refusal}"));
         while let Some(accepted) = incoming.next().await {
             let Ok(stream) = accepted else { continue };
-            let (proxy, own, machined) = (self.proxy.clone(), self.own.clone(), self.machined.clone());
-            let peer = stream.get_ref().0.peer_addr().map(|peer| peer.ip().to_canonical());
-            let Some(held) = peer.ok().and_then(|peer| self.peers.hold(peer)) else {
+            let Ok(peer) = stream.get_ref().0.peer_addr() else { continue };
+            let client = client(&stream, peer.ip(), self.proxy.maintenance());
+            let Some(connection) = self.clients.connect(peer.ip(), &client) else {
+                let peer = peer.ip();
                 eprintln!(
-                    "apid: refused a connection: its address has as many as it may, or all of them are taken"
+                    "apid: refused {peer}: its address or its certificate has as many connections as it may"
                 );
                 continue;
             };
-            tokio::spawn(async move {
-                let _held = held;
-                let caller = match proxy.maintenance() {
-                    Maintenance::No => proxy::Caller::of(&stream, &own, &machined),
-                    Maintenance::Open | Maintenance::Locked(_) => proxy::Caller::unknown(&stream, &machined),
-                };
-                let service = hyper::service::service_fn(move |request| {
-                    let (proxy, caller) = (proxy.clone(), caller.clone());
-                    async move { Ok::<_, std::convert::Infallible>(proxy.answer(&caller, request).await) }
-                });
-                let connection = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
-                    .timer(TokioTimer::new())
-                    .keep_alive_interval(KEEPALIVE)
-                    .keep_alive_timeout(KEEPALIVE)
-                    .max_concurrent_streams(backend::STREAMS)
-                    .max_send_buf_size(SEND_BUFFER_BYTES)
-                    .serve_connection(TokioIo::new(stream), service);
-                // How a client hangs up is its own business.
-                let _ = connection.await;
+            let caller = self.caller(&stream, client);
+            let proxy = self.proxy.clone();
+            let serving = http2::serve(stream, LIMITS, move |request| {
+                let (proxy, caller) = (proxy.clone(), caller.clone());
+                async move { proxy.answer(&caller, request).await }
             });
+            tokio::spawn(connection.until_ended(serving));
+        }
+    }
+
+    fn caller(&self, stream: &TlsStream<TcpStream>, client: Client) -> proxy::Caller {
+        let places = (self.clients.clone(), client);
+        match self.proxy.maintenance() {
+            Maintenance::No => proxy::Caller::of(stream, &self.own, &self.machined, places),
+            Maintenance::Open | Maintenance::Locked(_) => {
+                proxy::Caller::unknown(stream, &self.machined, places)
+            }
         }
     }
 
@@ -195,12 +189,29 @@ impl Server {
     }
 }
 
+#[cfg(test)]
+impl Server {
+    /// Places that clients hold.
+    fn held(&self) -> usize {
+        self.clients.held()
+    }
+}
+
 impl Server {
     fn take(&self, material: &Material) -> Result<(), String> {
         self.identities.replace(&identity(material)?).map_err(|e| e.to_string())?;
         self.proxy.names.replace(&material.names);
         self.proxy.set_maintenance(&material.maintenance);
         self.proxy.forwarder.renew(material)
+    }
+}
+
+/// Whose places a connection takes.
+fn client(stream: &TlsStream<TcpStream>, address: std::net::IpAddr, maintenance: Maintenance) -> Client {
+    let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+    match certificate.filter(|_| maintenance == Maintenance::No) {
+        Some(certificate) => Client::Certificate(certificate.as_ref().into()),
+        None => Client::Address(tls::network(address)),
     }
 }
 
@@ -211,6 +222,8 @@ fn identity(material: &Material) -> Result<Identity, String> {
 
 #[cfg(test)]
 mod forward_tests;
+#[cfg(test)]
+mod hostile_tests;
 #[cfg(test)]
 mod panic_tests;
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use api::pki::CertificateFacts;
 use api::roles::{Role, RoleSet};
-use api::tls::Clients;
+use api::tls;
 use http::{HeaderMap, HeaderValue, Request, Response, Uri};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -20,13 +20,22 @@ use tonic::Status;
 
 use super::Names;
 use super::backend::{Backend, Body};
+use super::bodies::{self, Bounded};
+use super::clients::{Client, Clients};
 use super::forward::{Forwarder, Nodes};
-use super::frames::refusal;
+use super::frames::{held_until_end, refusal};
 use super::gather;
 use super::targets::{Target, target};
 use crate::configuration::locked::{self, Maintenance};
+use crate::connections::Held;
 use crate::request::{self, Call, Report};
 use crate::server::walks::CALLER;
+
+/// What a request that brings much counts as: so many of them may be in machined's memory.
+const LARGE_WEIGHT: usize = 64;
+
+/// Where a caller's places are counted, and whose they are.
+type Places = (Clients, Client);
 
 /// The one behind a connection.
 #[derive(Debug, Clone)]
@@ -34,6 +43,8 @@ pub(crate) struct Caller {
     peer: Option<SocketAddr>,
     roles: Arc<RoleSet>,
     ways: Arc<Ways>,
+    clients: Clients,
+    client: Arc<Client>,
 }
 
 /// What the requests of one connection are passed on by. Each connection of a client has its own: streams that one client
@@ -46,7 +57,12 @@ pub(super) struct Ways {
 
 impl Caller {
     /// Reads the certificate that the client showed; `own` are the clients of `machine.ca`.
-    pub(crate) fn of(stream: &TlsStream<TcpStream>, own: &Clients, machined: &Path) -> Self {
+    pub(super) fn of(
+        stream: &TlsStream<TcpStream>,
+        own: &tls::Clients,
+        machined: &Path,
+        places: Places,
+    ) -> Self {
         let (tcp, tls) = stream.get_ref();
         let certificate = tls.peer_certificates().and_then(|chain| chain.first());
         let roles = certificate.and_then(|der| {
@@ -55,13 +71,33 @@ impl Caller {
         });
         // One that cannot be read has no role at all.
         let roles = roles.unwrap_or_default();
-        Self { peer: tcp.peer_addr().ok(), roles: Arc::new(roles), ways: Ways::new(machined) }
+        Self::new(tcp.peer_addr().ok(), roles, machined, places)
     }
 
     /// Somebody, while the node is in maintenance (spec/api-wire-facts.md §3.6).
-    pub(crate) fn unknown(stream: &TlsStream<TcpStream>, machined: &Path) -> Self {
+    pub(super) fn unknown(stream: &TlsStream<TcpStream>, machined: &Path, places: Places) -> Self {
         let peer = stream.get_ref().0.peer_addr().ok();
-        Self { peer, roles: Arc::new(RoleSet::one(Role::Reader)), ways: Ways::new(machined) }
+        Self::new(peer, RoleSet::one(Role::Reader), machined, places)
+    }
+
+    fn new(peer: Option<SocketAddr>, roles: RoleSet, machined: &Path, (clients, client): Places) -> Self {
+        let (roles, client) = (Arc::new(roles), Arc::new(client));
+        Self { peer, roles, ways: Ways::new(machined), clients, client }
+    }
+
+    /// Places for one request, for as long as its answer lasts.
+    fn hold(&self, path: &str, target: &Target) -> Result<Held<Client>, Status> {
+        let weight = match target {
+            Target::Nodes(names) => names.len().max(1),
+            _ if bodies::is_large(path) => LARGE_WEIGHT,
+            _ => 1,
+        };
+        let held = self.clients.call(&self.client, weight, self.roles.contains(Role::Impersonator));
+        held.ok_or_else(|| {
+            Status::resource_exhausted(
+                "this client, or all clients together, have as many calls under way as they may: end one first",
+            )
+        })
     }
 
     /// The roles of one request: those that a forwarding node vouches for, else the caller's own.
@@ -160,6 +196,10 @@ impl Proxy {
             Ok(target) => target,
             Err(status) => return refusal(&status),
         };
+        let held = match caller.hold(&path, &target) {
+            Ok(held) => held,
+            Err(status) => return refusal(&status),
+        };
         let (parts, body) = request.into_parts();
         let authority = parts.uri.authority().map_or_else(|| "unknown".to_owned(), ToString::to_string);
         let address = caller.peer.map(|peer| peer.ip().to_canonical().to_string());
@@ -172,13 +212,27 @@ impl Proxy {
             ways: caller.ways.clone(),
         };
         let answered = match target {
-            Target::Here => self.ask(&head, None, body.boxed()).await,
-            Target::Node(name) => self.ask(&head, Some(&name), body.boxed()).await,
-            Target::Nodes(names) => return gather::gather(self.clone(), head, body, names).await,
+            Target::Here => self.ask_one(&head, None, body).await,
+            Target::Node(name) => self.ask_one(&head, Some(&name), body).await,
+            Target::Nodes(names) => Ok(gather::gather(self.clone(), head, body, names).await),
         };
         match answered {
-            Ok(response) => response.map(BodyExt::boxed),
+            Ok(response) => held_until_end(response, held),
             Err(status) => refusal(&status),
+        }
+    }
+
+    /// Passes a request on as it comes, up to what its call may bring.
+    async fn ask_one(
+        &self,
+        head: &Head,
+        target: Option<&str>,
+        body: Incoming,
+    ) -> Result<Response<Body>, Status> {
+        let (body, too_long) = Bounded::new(&head.path, body);
+        tokio::select! {
+            answered = self.ask(head, target, body.boxed()) => Ok(answered?.map(BodyExt::boxed)),
+            Ok(too_long) = too_long => Err(too_long.status(&head.path)),
         }
     }
 

@@ -21,6 +21,7 @@ pub(super) struct Fixture {
     pub(super) authority: Arc<Authority>,
     pub(super) address: SocketAddr,
     pub(super) node: Arc<crate::node::Node>,
+    pub(super) server: Server,
 }
 
 /// A certificate for any of the addresses that tests use.
@@ -106,8 +107,8 @@ fn serve_as(
     };
     let address = listener.local_addr().unwrap();
     let server = Server::with_port(&material, socket.to_str().unwrap(), address.port()).unwrap();
-    tokio::spawn(server.serve(listener));
-    Fixture { _dir: dir, authority, address, node }
+    tokio::spawn(server.clone().serve(listener));
+    Fixture { _dir: dir, authority, address, node, server }
 }
 
 impl Fixture {
