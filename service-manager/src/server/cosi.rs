@@ -11,8 +11,9 @@ use api::proto::cosi::resource as proto;
 use api::proto::cosi::resource::state_server::State as StateService;
 use tonic::{Request, Response, Status};
 
+use super::lists::answer_as_read;
 use super::selection::Selection;
-use super::{Answers, answer_with, answers, cosi_watch, is_admin, locked, query};
+use super::{Answers, answers, cosi_watch, is_admin, locked, query};
 use crate::clock;
 use crate::node::Node;
 use crate::request;
@@ -46,11 +47,11 @@ impl StateService for State {
         let options = request.options.unwrap_or_default();
         let selection = Selection::new(&options.label_query, options.id_query.as_ref())?;
         let found = self.node.store.list(kind);
-        let found = found.iter().filter(|r| query::is_in(kind, &request.namespace) && selection.selects(r));
-        let messages: Vec<_> = found
-            .map(|r| encode(r).map(|resource| proto::ListResponse { resource: Some(resource) }))
-            .collect();
-        Ok(answer_with(messages))
+        let found = found.into_iter();
+        let found = found.filter(|r| query::is_in(kind, &request.namespace) && selection.selects(r));
+        Ok(answer_as_read(found.collect(), |resource| {
+            encode(resource).map(|resource| proto::ListResponse { resource: Some(resource) })
+        }))
     }
 
     async fn watch(

@@ -11,6 +11,7 @@ use api::proto::cosi::resource as proto;
 use tonic::Status;
 
 use super::cosi::{encode, tombstone};
+use super::lists::turn;
 use super::selection::Selection;
 use super::{Sender, query};
 use crate::node::Node;
@@ -66,8 +67,7 @@ impl Request {
         let Watch { past, now, mut later, bookmark } = watch;
         // The first message says only that the watch has begun.
         sender.send(Ok(proto::WatchResponse { event: Vec::new() })).await.map_err(drop)?;
-        let mut first = self.past(&past);
-        first.extend(self.present(&now, bookmark));
+        let first = self.past(&past).into_iter().chain(self.present(&now, bookmark));
         self.send_all(first, sender).await?;
         loop {
             let change = tokio::select! {
@@ -75,26 +75,31 @@ impl Request {
                 () = sender.closed() => return Err(()),
             };
             match change {
-                Ok(change) => self.send_all(self.changed(&change).into_iter().collect(), sender).await?,
+                Ok(change) => self.send_all(self.changed(&change).into_iter(), sender).await?,
                 Err(_) => return self.give_up(sender).await,
             }
         }
     }
 
+    /// Makes each event when there is room for it: a client that takes nothing costs nothing.
     async fn send_all(
         &self,
-        events: Vec<Result<proto::Event, Status>>,
+        events: impl Iterator<Item = Result<proto::Event, Status>> + Send,
         sender: &Sender<proto::WatchResponse>,
     ) -> Result<(), ()> {
-        if self.options.aggregated && !events.is_empty() {
-            let together: Result<Vec<_>, _> = events.into_iter().collect();
+        let mut events = events.peekable();
+        if self.options.aggregated && events.peek().is_some() {
+            let together: Result<Vec<_>, _> = events.collect();
             return sender.send(together.map(|event| proto::WatchResponse { event })).await.map_err(drop);
         }
-        for event in events {
-            let message = event.map(|event| proto::WatchResponse { event: vec![event] });
-            sender.send(message).await.map_err(drop)?;
+        loop {
+            let place = sender.reserve().await.map_err(drop)?;
+            let turn = turn().await;
+            let Some(event) = events.next() else { return Ok(()) };
+            place.send(event.map(|event| proto::WatchResponse { event: vec![event] }));
+            drop(turn);
+            tokio::task::yield_now().await;
         }
-        Ok(())
     }
 
     async fn give_up(&self, sender: &Sender<proto::WatchResponse>) -> Result<(), ()> {
@@ -104,7 +109,7 @@ impl Request {
         }
         let mut errored = self.bare(proto::EventType::Errored);
         errored.error = Some(text.to_owned());
-        self.send_all(vec![Ok(errored)], sender).await
+        self.send_all(std::iter::once(Ok(errored)), sender).await
     }
 
     /// The changes since the bookmark, or the last ones as wished.
@@ -118,36 +123,37 @@ impl Request {
     }
 
     /// With an id: its state or a tombstone. Without: everything, if wished, then BOOTSTRAPPED.
-    fn present(&self, now: &[Arc<Resource>], bookmark: Bookmark) -> Vec<Result<proto::Event, Status>> {
-        let created = |resource: &Arc<Resource>| {
+    fn present<'a>(
+        &'a self,
+        now: &'a [Arc<Resource>],
+        bookmark: Bookmark,
+    ) -> Box<dyn Iterator<Item = Result<proto::Event, Status>> + Send + 'a> {
+        let created = move |resource: &Arc<Resource>| {
             encode(resource).map(|resource| event(proto::EventType::Created, resource, None, bookmark))
         };
-        let wanted = now.iter().filter(|r| self.names(r) && self.selection.selects(r));
+        let mut wanted = now.iter().filter(|r| self.names(r) && self.selection.selects(r));
         let past_wished = self.options.start_from_bookmark.is_some() || self.options.tail_events > 0;
-        let with_bookmark = |mut event: proto::Event| {
+        let bare = |kind| {
+            let mut event = self.bare(kind);
             event.bookmark = Some(bookmark.to_bytes());
             Ok(event)
         };
+        let one = |event| Box::new(std::iter::once(event));
         match &self.id {
-            Some(_) if past_wished => Vec::new(),
-            Some(id) => match wanted.map(created).next() {
-                Some(created) => vec![created],
+            Some(_) if past_wished => Box::new(std::iter::empty()),
+            Some(id) => match wanted.next() {
+                Some(resource) => one(created(resource)),
                 None => {
                     let gone = tombstone(self.kind, id);
-                    vec![Ok(event(proto::EventType::Destroyed, gone, None, bookmark))]
+                    one(Ok(event(proto::EventType::Destroyed, gone, None, bookmark)))
                 }
             },
             None if self.options.bootstrap_contents => {
-                let mut events: Vec<_> = wanted.map(created).collect();
-                if self.version >= WITH_STATES {
-                    events.push(with_bookmark(self.bare(proto::EventType::Bootstrapped)));
-                }
-                events
+                let end = (self.version >= WITH_STATES).then(|| bare(proto::EventType::Bootstrapped));
+                Box::new(wanted.map(created).chain(end))
             }
-            None if self.options.bootstrap_bookmark => {
-                vec![with_bookmark(self.bare(proto::EventType::Noop))]
-            }
-            None => Vec::new(),
+            None if self.options.bootstrap_bookmark => one(bare(proto::EventType::Noop)),
+            None => Box::new(std::iter::empty()),
         }
     }
 

@@ -9,7 +9,8 @@ use api::proto::resource::resource_service_server::ResourceService;
 use tokio::sync::broadcast::Receiver;
 use tonic::{Request, Response, Status};
 
-use super::{Answers, Sender, answer_with, answers, is_admin, locked, query};
+use super::lists::answer_as_read;
+use super::{Answers, Sender, answers, is_admin, locked, query};
 use crate::node::Node;
 use crate::request;
 use crate::store::{Change, ChangeKind, Definition, RESOURCE_DEFINITION, Resource};
@@ -48,18 +49,20 @@ impl ResourceService for Resources {
         let request = request.into_inner();
         let definition = query::readable(&request.r#type, &request.namespace, admin)?;
         locked::may_read(&self.node, definition)?;
-        let mut messages = vec![Ok(proto::ListResponse {
+        let first = proto::ListResponse {
             metadata: None,
             definition: Some(self.definition(definition)?),
             resource: None,
-        })];
-        for resource in
-            self.node.store.list(definition).iter().filter(|_| query::is_in(definition, &request.namespace))
-        {
-            let resource = Some(encode(resource)?);
-            messages.push(Ok(proto::ListResponse { metadata: None, definition: None, resource }));
-        }
-        Ok(answer_with(messages))
+        };
+        let found = self.node.store.list(definition).into_iter();
+        let found = found.filter(|_| query::is_in(definition, &request.namespace)).map(Some);
+        Ok(answer_as_read(std::iter::once(None).chain(found).collect(), move |resource| match resource {
+            None => Ok(first.clone()),
+            Some(resource) => {
+                let resource = Some(encode(resource)?);
+                Ok(proto::ListResponse { metadata: None, definition: None, resource })
+            }
+        }))
     }
 
     async fn watch(
