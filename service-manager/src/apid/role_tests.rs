@@ -152,6 +152,27 @@ async fn an_open_node_takes_a_config_from_whoever_reaches_it() {
     assert_eq!(reset.code(), Code::PermissionDenied, "{reset:?}");
 }
 
+/// What a node that waits for its first config offers besides a reader's calls, written down here again on purpose.
+const OPEN: [&str; 5] = [
+    "/billet.MachineService/RecoveryKeys",
+    "/billet.MachineService/Unlock",
+    "/machine.MachineService/ApplyConfiguration",
+    "/machine.MachineService/GenerateConfiguration",
+    "/storage.StorageService/BlockDeviceWipe",
+];
+
+/// Every call of every service, by nobody and by whoever shows a certificate, which counts for nothing there.
+#[tokio::test]
+async fn an_open_node_offers_exactly_a_readers_calls_and_the_first_config() {
+    let f = in_maintenance(Maintenance::Open).await;
+    for identity in [None, Some(f.identity(Some("os:admin")))] {
+        let channel = f.channel_of(identity).await.unwrap();
+        let rows = matrix().into_iter();
+        let rows = rows.map(|(path, roles)| (path, roles.contains(&"os:reader") || OPEN.contains(&path)));
+        futures_util::future::join_all(rows.map(|(path, may)| judge(&channel, "somebody", path, may))).await;
+    }
+}
+
 /// Of the resources a locked node shows those that say why.
 #[tokio::test]
 async fn a_locked_node_shows_only_the_resources_that_say_why() {
