@@ -69,6 +69,11 @@ impl Credentials {
         self.issue(Some(ADMIN), Lifetime { not_before: now - 48 * hour, not_after: now - hour })
     }
 
+    /// Certificates that a node must not let in.
+    pub fn strangers(&self) -> Result<Vec<hostile::Stranger>> {
+        hostile::strangers(&self.authority).context("make certificates that are refused")
+    }
+
     /// Writes a talosconfig for a node behind a port on 127.0.0.1. Without an identity it holds none.
     ///
     /// The CA it names is always the node's: what is tried is whether the node refuses, not the client.

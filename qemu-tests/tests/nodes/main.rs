@@ -17,6 +17,7 @@ mod encryption;
 mod faults_node;
 mod faults_root;
 mod first_node;
+mod hostile;
 mod foreign_data;
 mod images;
 mod install;
