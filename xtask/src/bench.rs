@@ -1,5 +1,6 @@
 //! `xtask bench`: what Billet costs. `boot`: a boot, beside two other systems on the same kernel; `upgrade` and
-//! `install`: bytes, memory and time; `image` and `flash`: making images and writing them; `luks`: opening volumes.
+//! `install`: bytes, memory and time; `image` and `flash`: making images and writing them; `luks`: opening volumes; `hostile`: clients
+//! that mean harm.
 //!
 //! Order: build; for a boot boot the two peers and Billet in the exact machine ([`guest`]), each several times and once traced;
 //! boot Billet once more with the host's own accelerator for its memory; write the report.
@@ -10,6 +11,7 @@ mod billet;
 mod document;
 mod flash;
 mod guest;
+mod hostile;
 mod image;
 mod install;
 mod klog;
@@ -51,6 +53,8 @@ enum What {
     Boot(BootOptions),
     /// Rate of writing a disk image, against dd and bmaptool.
     Flash(BuildOptions),
+    /// What hostile clients cost other clients, in full.
+    Hostile,
     /// Time that images and customisations take to make.
     Image(BuildOptions),
     /// Rate of an installation from local layers, against the disk's own.
@@ -85,6 +89,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     match &options.what {
         What::Boot(options) => boot(options, &folder),
         What::Flash(options) => options.artefacts().and_then(|built| flash::measure(&built, &folder)),
+        What::Hostile => hostile::measure(&folder),
         What::Image(options) => options.artefacts().and_then(|built| image::measure(&built, &folder)),
         What::Install(options) => options.artefacts().and_then(|_| install::measure(&folder)),
         What::Luks => luks::measure(&folder),
