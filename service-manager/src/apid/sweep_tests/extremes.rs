@@ -149,11 +149,8 @@ fn values(field: &FieldDescriptorProto) -> Vec<(String, Vec<u8>)> {
         }
         Type::Fixed32 | Type::Sfixed32 => numbers(&INTEGERS, |n| fixed(field, 5, &n.to_le_bytes()[..4])),
         Type::Fixed64 | Type::Sfixed64 => numbers(&INTEGERS, |n| fixed(field, 1, &n.to_le_bytes())),
-        Type::Float => {
-            let all = FLOATS.map(|number| number as f32);
-            all.map(|n| (n.to_string(), fixed(field, 5, &n.to_le_bytes()))).to_vec()
-        }
-        Type::Double => FLOATS.map(|n| (n.to_string(), fixed(field, 1, &n.to_le_bytes()))).to_vec(),
+        Type::Float => FLOATS.map(|n| (n.to_string(), fixed(field, 5, &n.to_le_bytes()))).to_vec(),
+        Type::Double => DOUBLES.map(|n| (n.to_string(), fixed(field, 1, &n.to_le_bytes()))).to_vec(),
         Type::String | Type::Bytes => {
             texts().into_iter().map(|(name, text)| (name, delimited(field, &text))).collect()
         }
@@ -179,7 +176,9 @@ const INTEGERS: [i64; 14] = [
     9_223_372_035,
 ];
 
-const FLOATS: [f64; 9] =
+const FLOATS: [f32; 7] = [0.0, -0.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX, f32::MIN];
+
+const DOUBLES: [f64; 9] =
     [0.0, -0.0, -1.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, f64::MAX, f64::MIN, f64::MIN_POSITIVE];
 
 /// Texts that end, hold or look like what code cuts them at.
