@@ -67,9 +67,9 @@ fn have_lengths(mut options: &[u8]) -> bool {
     let mut seen = [false; LENGTHS.len()];
     while let [code, rest @ ..] = options {
         let (length, value) = match (code, rest) {
-            // Padding has no length.
-            (0, _) => (0, rest),
-            (255, _) | (_, []) => return true,
+            // Padding and the end have no length; the decoder goes on behind the end.
+            (0 | 255, _) => (0, rest),
+            (_, []) => return true,
             (_, [length, value @ ..]) => (*length, value),
         };
         for ((known, lengths), seen) in LENGTHS.iter().zip(&mut seen) {

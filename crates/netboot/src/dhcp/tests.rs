@@ -59,6 +59,7 @@ fn a_hardware_address_longer_than_its_field_is_no_message() {
         (&[0, 151, 0], false),
         (&[80, 1, 0], false),
         (&[94, 3, 1, 3, 16, 94, 3, 1, 3, 16], false),
+        (&[255, 80, 1, 0], false),
         (&[80, 0], true),
         (&[81, 3, 0, 0, 0], true),
     ] {
