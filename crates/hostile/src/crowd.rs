@@ -22,7 +22,7 @@ async fn many_connections(target: Target, form: Form) -> Result<Load, Fault> {
     let open = |number: u64| {
         let target = target.clone();
         async move {
-            if number % 2 == 0 {
+            if number.is_multiple_of(2) {
                 return target.tcp().await.map(|stream| (Some(stream), None));
             }
             // One that is refused is as good.
