@@ -139,23 +139,23 @@ impl Trusted {
 }
 
 /// The parts of a PKCS #7 message that are looked at.
-struct Message<'a> {
+pub(super) struct Message<'a> {
     /// What was signed: the digest of the file, among what describes it. Without tag and length.
-    content: &'a [u8],
+    pub(super) content: &'a [u8],
     /// Those of the signers, DER.
     certificates: Vec<&'a [u8]>,
-    signers: Vec<SignerInfo<'a>>,
+    pub(super) signers: Vec<SignerInfo<'a>>,
 }
 
 /// One signature of a message.
-struct SignerInfo<'a> {
+pub(super) struct SignerInfo<'a> {
     /// Attributes that are signed, DER; the digest of the content is one.
     attributes: &'a [u8],
-    signature: &'a [u8],
+    pub(super) signature: &'a [u8],
 }
 
 impl<'a> Message<'a> {
-    fn read(message: &'a [u8]) -> Option<Self> {
+    pub(super) fn read(message: &'a [u8]) -> Option<Self> {
         let mut outer = Elements(message).next()?.content();
         // The kind of message, then the message.
         outer.next()?;

@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use super::signed::Message;
 use super::tests::boot_parts;
 use super::*;
 use crate::certify::System as Made;
