@@ -96,11 +96,6 @@ mod tests {
         );
         assert!(exact("Services.v1alpha1.talos.dev", "runtime", false).is_ok());
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
 
     #[test]
     fn a_refusal_fits_a_header_whatever_was_asked() {

@@ -62,7 +62,8 @@ fn pcrs(numbers: &[u8]) -> Pcrs {
 }
 
 fn demand() -> Demand {
-    Demand { fixed: pcrs(&[0, 4, 7, 14]), approved: pcrs(&[11]), systems: Vec::new() }
+    let given = Values::from([(15, [0; 32])]);
+    Demand { fixed: pcrs(&[0, 4, 7, 14]), given, approved: pcrs(&[11]), systems: Vec::new() }
 }
 
 /// Values that no system has yet.

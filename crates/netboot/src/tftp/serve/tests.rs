@@ -1,5 +1,6 @@
 //! Peers that make up who they are, over the loopback interface, each from an address of its own.
 
+use std::net::Ipv4Addr;
 use std::path::Path;
 
 use super::*;
