@@ -389,7 +389,7 @@ async fn a_configuration_is_applied_in_every_mode() {
     ] {
         let output = rig.succeeds(&format!("apply machineconfig -f node.yaml {flags}")).await;
         assert!(
-            output.stderr.contains(told) && output.stderr.contains("WARNING: a warning"),
+            output.stderr.contains(told) && output.stderr.contains("WARNING: a warning\\x1b[2J\n"),
             "{flags}: {}",
             output.stderr
         );

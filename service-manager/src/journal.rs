@@ -66,7 +66,8 @@ impl Journal {
 
     fn kernel(&self, record: &str) {
         if let Some(kmsg) = &self.sinks.kmsg {
-            let _ = sys::console::write_record(kmsg, record);
+            // It goes to the console, and servers and neighbours choose some of the words.
+            let _ = sys::console::write_record(kmsg, &ondisk::printable::line(record));
         }
     }
 }
@@ -84,6 +85,20 @@ fn write_line(file: &Mutex<Option<LogFile>>, stamp: &str, text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The kernel prints them on the console.
+    #[test]
+    fn what_others_say_does_not_act_on_the_console() {
+        let dir = tempfile::tempdir().unwrap();
+        let kmsg = std::fs::File::create(dir.path().join("kmsg")).unwrap();
+        let journal = Journal::new(Some(kmsg.into()), &Logs::new(dir.path().to_owned()));
+        journal.warn("fetch the config: it answers \x1b[2J\u{9b}31m\u{202e}\r\nbillet: all is well");
+        let record = std::fs::read_to_string(dir.path().join("kmsg")).unwrap();
+        assert_eq!(
+            record,
+            "<4>billet: machined: fetch the config: it answers \\x1b[2J\\x9b31m\\u{202e}\\x0d\\nbillet: all is well\n"
+        );
+    }
 
     #[test]
     fn lines_go_to_the_log_they_belong_to() {

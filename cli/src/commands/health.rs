@@ -6,7 +6,7 @@
 //! Source: shared/spec/api-wire-facts.md §3.8 (boot events), §3.9 (texts).
 
 use super::events::duration;
-use crate::session::Session;
+use crate::{output, session::Session};
 use anyhow::{Result, bail};
 use api::{
     client,
@@ -70,7 +70,7 @@ async fn by_node(session: &Session, flags: Flags) -> Result<()> {
     let stream = cluster.health_check(client::to_nodes(request, node.as_slice())).await;
     session
         .each(stream, |_, progress| {
-            eprintln!("{}", progress.message);
+            output::note(&progress.message);
             Ok(())
         })
         .await
@@ -134,7 +134,7 @@ async fn wait_for(
             return Ok(());
         };
         if trouble != last {
-            eprintln!("waiting for {text}: {trouble}");
+            output::note(&format!("waiting for {text}: {trouble}"));
         }
         if Instant::now() >= deadline {
             bail!("{text}: {trouble}; waited as long as --wait-timeout says");

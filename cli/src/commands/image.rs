@@ -249,7 +249,7 @@ async fn pull(
         let mut layers = BTreeMap::new();
         while let Some(message) = stream.message().await? {
             match message.response {
-                Some(Response::Name(image)) => eprintln!("{name}: pulled {image}"),
+                Some(Response::Name(image)) => output::note(&format!("{name}: pulled {image}")),
                 Some(Response::PullProgress(progress)) => told(&name, &progress, &mut layers),
                 None => {}
             }
@@ -272,7 +272,8 @@ fn told(node: &str, message: &ImageServicePullProgress, layers: &mut BTreeMap<St
         return;
     }
     let status = LayerStatus::try_from(progress.status).map_or("?", |s| s.as_str_name());
-    eprintln!("{node}: {}: {}", message.layer_id, status.to_lowercase().replace('_', " "));
+    let status = status.to_lowercase().replace('_', " ");
+    output::note(&format!("{node}: {}: {status}", message.layer_id));
 }
 
 async fn remove(

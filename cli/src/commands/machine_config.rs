@@ -4,7 +4,7 @@
 //! confirming it. Does not: change texts (`config::patch`), choose nodes.
 //! Source: shared/spec/machine-facts.md §9.1, §9.2; api-wire-facts.md §2.5 (form of the resource).
 
-use crate::{args::Global, commands::events::duration, session::Session};
+use crate::{args::Global, commands::events::duration, output, session::Session};
 use anyhow::{Context as _, Result, anyhow, bail};
 use api::{
     client,
@@ -179,10 +179,11 @@ pub(crate) fn report(session: &Session, response: ApplyConfigurationResponse) ->
         let prefix = if several { format!("{node}: ") } else { String::new() };
         for warning in &answer.warnings {
             // A node of ours says so itself in front of the place.
-            eprintln!("{prefix}WARNING: {}", warning.strip_prefix("warning: ").unwrap_or(warning));
+            let warning = warning.strip_prefix("warning: ").unwrap_or(warning);
+            output::note(&format!("{prefix}WARNING: {warning}"));
         }
         if !answer.mode_details.is_empty() {
-            eprintln!("{prefix}{}", answer.mode_details.trim_end());
+            output::note(&format!("{prefix}{}", answer.mode_details.trim_end()));
         }
     }
     Ok(modes)

@@ -10,7 +10,7 @@
 //! Source: shared/spec/api-wire-facts.md §3.8 (`--wait`).
 
 use super::events::described;
-use crate::{args::Global, session::Session};
+use crate::{args::Global, output, session::Session};
 use anyhow::{Context, Result, anyhow, bail};
 use api::{
     client,
@@ -101,7 +101,7 @@ async fn show_kernel_log(session: Arc<Session>, node: Option<String>) {
     let mut stream = response.into_inner();
     while let Ok(Some(data)) = stream.message().await {
         let line = String::from_utf8_lossy(&data.bytes);
-        eprintln!("{}: {}", session.name_of(node.as_deref()), line.trim_end());
+        output::note(&format!("{}: {}", session.name_of(node.as_deref()), line.trim_end()));
     }
 }
 
@@ -211,7 +211,7 @@ async fn watch(events: &mut Streaming<Event>, name: &str, progress: &mut Progres
     // An error is the end of the connection, as expected of a node that restarts.
     while let Ok(Some(event)) = events.message().await {
         if let (Ok(Some(line)), true) = (described(&event), progress.is_ours(&event)) {
-            eprintln!("{name}: {}: {}", line.source, line.message);
+            output::note(&format!("{name}: {}: {}", line.source, line.message));
         }
         match progress.step(&event) {
             Some(Outcome::Away) | None => {}

@@ -3,11 +3,10 @@
 //! Owns: tables in the look of talosctl, the same rows as YAML or JSON, texts for times and sizes.
 //! Does not: know any command.
 
-mod printable;
 mod table;
 mod text;
 
-pub(crate) use printable::{line, printable, shown};
+pub(crate) use ondisk::printable::{line, printable, shown};
 pub(crate) use table::{Cell, Column, StreamTable, Table};
 pub(crate) use text::{bytes_si, go_duration, local_time};
 
@@ -35,6 +34,11 @@ pub(crate) fn print(text: impl AsRef<[u8]>) -> io::Result<()> {
         false => stdout.write_all(text.as_ref())?,
     }
     stdout.flush()
+}
+
+/// Writes a line to stderr, terminal or not. Nothing of the text acts there.
+pub(crate) fn note(text: &str) {
+    eprintln!("{}", shown(text));
 }
 
 /// Cursor home, then clear to the end of the screen (ECMA-48).

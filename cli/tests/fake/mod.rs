@@ -223,7 +223,8 @@ impl machine::MachineService for Node {
                 self.boots.fetch_add(1, Ordering::SeqCst);
             }
         }
-        let warnings = vec!["a warning".to_owned()];
+        // A node that means to act on the terminal.
+        let warnings = vec!["a warning\x1b[2J".to_owned()];
         let message = m::ApplyConfiguration { metadata: None, warnings, mode: mode.into(), mode_details };
         Ok(Response::new(m::ApplyConfigurationResponse { messages: vec![message] }))
     }

@@ -26,6 +26,7 @@ pub mod luks2;
 pub mod manifest;
 pub mod meta;
 pub mod pe;
+pub mod printable;
 pub mod probe;
 pub mod recorder;
 pub mod redact;

@@ -151,7 +151,7 @@ fn warn_of_expiry(config: &Talosconfig) {
     for (name, context) in &config.contexts {
         let Ok(Some(facts)) = facts(context) else { continue };
         if let Some(warning) = expiry::warning(name, &facts) {
-            eprintln!("WARNING: {warning}");
+            output::note(&format!("WARNING: {warning}"));
         }
     }
 }
@@ -165,7 +165,7 @@ fn facts(context: &Context) -> Result<Option<CertificateFacts>> {
 fn print_info(name: &str, context: &Context, format: Format) -> Result<()> {
     let facts = facts(context)?;
     if let Some(warning) = facts.as_ref().and_then(|f| expiry::warning(name, f)) {
-        eprintln!("WARNING: {warning}");
+        output::note(&format!("WARNING: {warning}"));
     }
     let roles = facts.as_ref().map_or(&[][..], |f| &f.organizations);
     let until = facts.as_ref().map_or_else(|| "-".to_owned(), expiry::day);

@@ -98,5 +98,5 @@ async fn log(session: &Session, node: Option<&str>, service: &str) -> Option<Vec
         bytes.extend(data.bytes);
     }
     let text = String::from_utf8_lossy(&bytes);
-    Some(text.lines().map(|l| l.chars().filter(|c| !c.is_control()).collect()).collect())
+    Some(text.lines().map(str::to_owned).collect())
 }

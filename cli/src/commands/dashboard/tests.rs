@@ -136,3 +136,38 @@ fn any_size_of_terminal_is_drawn() {
         screen(&app, width, height);
     }
 }
+
+/// On every page, wherever the words stand.
+#[test]
+fn what_a_node_says_does_not_act_on_the_terminal() {
+    let bad = |word: &str| format!("{word}\x1b[2J\u{9b}31m\u{202e}");
+    let mut hostile = snapshot(1.0);
+    (hostile.hostname, hostile.version, hostile.processor) = (bad("h"), bad("v"), bad("p"));
+    let service = &mut hostile.services[0];
+    (service.id, service.state) = (bad("i"), bad("s"));
+    service.events.as_mut().unwrap().events[0].msg = bad("m");
+    hostile.devices[0].name = bad("d");
+    (hostile.processes[0].state, hostile.processes[0].command) = (bad("t"), bad("c"));
+    hostile.log = vec![bad("l")];
+    let mut app = App::new(vec![bad("n")]);
+    app.update(0, Err(bad("e")));
+    let refused = screen(&app, 400, 30);
+    app.update(0, Ok(hostile));
+    app.update(0, Err(bad("f")));
+    let pages = ["1", "2", "3", "4"].map(|key| {
+        app.press(KeyEvent::new(KeyCode::Char(key.chars().next().unwrap()), KeyModifiers::NONE));
+        screen(&app, 400, 30)
+    });
+    let shown =
+        [(&refused, "ne"), (&pages[0], "nhvpfm"), (&pages[1], "il"), (&pages[2], ""), (&pages[3], "c")];
+    for (page, words) in shown {
+        assert!(!page.chars().any(|sign| sign == '\u{202e}' || sign != '\n' && sign.is_control()), "{page}");
+        for word in words.chars() {
+            assert!(page.contains(&format!("{word}\\x1b[2J\\x9b31m\\u{{202e}}")), "{word}: {page}");
+        }
+    }
+    // A narrow column shows the beginning.
+    for (page, beginning) in [(0, "i\\x1b[2J"), (0, "s\\x1b[2J"), (2, "d\\x1b[2J\\x9b31m"), (3, "t\\x1b[")] {
+        assert!(pages[page].contains(beginning), "{}", pages[page]);
+    }
+}

@@ -1,12 +1,13 @@
 //! Drawing the screen.
 //!
-//! Owns: the layout: nodes on top, resources below, then the chosen page, keys at the bottom.
+//! Owns: the layout: nodes on top, resources below, then the chosen page, keys at the bottom. What a node says is drawn as
+//! [`text`] has it: the library leaves controls out without a word, and lets what turns the direction of text through.
 
 use super::{
     app::{App, NodeView, PAGES, Page},
     snapshot::Snapshot,
 };
-use crate::output::bytes_si;
+use crate::output::{self, bytes_si};
 use api::proto::machine::ServiceInfo;
 use ratatui::{
     Frame,
@@ -19,6 +20,11 @@ use ratatui::{
 /// Bytes of a unit in /proc/meminfo.
 const KB: u64 = 1024;
 
+/// What somebody else wrote, in one line on which nothing acts.
+fn text(of: &str) -> String {
+    output::line(of).replace('\t', " ")
+}
+
 /// Draws everything.
 pub(super) fn draw(frame: &mut Frame<'_>, app: &App) {
     let rows = [
@@ -29,7 +35,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, app: &App) {
         Constraint::Length(1),
     ];
     let [nodes, resources, tabs, page, keys] = Layout::vertical(rows).areas(frame.area());
-    let names = app.nodes.iter().map(|n| n.name.clone());
+    let names = app.nodes.iter().map(|n| text(&n.name));
     frame.render_widget(Tabs::new(names).select(app.node).highlight_style(chosen()), nodes);
     let titles = PAGES.iter().zip(1..).map(|((_, title), key)| format!("{key} {title}"));
     frame.render_widget(Tabs::new(titles).select(app.page).highlight_style(chosen()), tabs);
@@ -39,8 +45,8 @@ pub(super) fn draw(frame: &mut Frame<'_>, app: &App) {
     );
     let Some(node) = app.current() else { return };
     let Some(snapshot) = &node.latest else {
-        let text = node.error.clone().unwrap_or_else(|| "waiting for the node …".to_owned());
-        frame.render_widget(Paragraph::new(text).block(Block::bordered()), page);
+        let said = node.error.as_deref().map_or_else(|| "waiting for the node …".to_owned(), text);
+        frame.render_widget(Paragraph::new(said).block(Block::bordered()), page);
         return;
     };
     draw_resources(frame, resources, node, snapshot);
@@ -61,10 +67,10 @@ fn dim() -> Style {
 }
 
 fn draw_resources(frame: &mut Frame<'_>, area: Rect, node: &NodeView, s: &Snapshot) {
-    let title = format!("{} {} {}", s.hostname, s.version, s.processor);
+    let title = text(&format!("{} {} {}", s.hostname, s.version, s.processor));
     let mut block = Block::bordered().title(title);
     if let Some(error) = &node.error {
-        block = block.title_bottom(Line::from(error.as_str()).style(Style::new().fg(Color::Red)));
+        block = block.title_bottom(Line::from(text(error)).style(Style::new().fg(Color::Red)));
     }
     let inside = block.inner(area);
     frame.render_widget(block, area);
@@ -72,26 +78,26 @@ fn draw_resources(frame: &mut Frame<'_>, area: Rect, node: &NodeView, s: &Snapsh
     gauge(frame, cpu, "CPU", node.busy, &format!("{:.0}%", node.busy * 100.0));
     let m = &s.memory;
     let used = m.memtotal.saturating_sub(m.memavailable);
-    let text =
+    let used_of_all =
         format!("{} of {}", bytes_si(used.saturating_mul(KB)), bytes_si(m.memtotal.saturating_mul(KB)));
-    gauge(frame, memory, "MEM", ratio(used, m.memtotal), &text);
+    gauge(frame, memory, "MEM", ratio(used, m.memtotal), &used_of_all);
     let [one, five, fifteen] = s.load;
     frame.render_widget(Line::from(format!("LOAD {one:.2} {five:.2} {fifteen:.2}")), load);
-    let text = format!(
+    let processes = format!(
         "PROC {}  running {}  blocked {}",
         s.processes.len(),
         s.stat.process_running,
         s.stat.process_blocked
     );
-    frame.render_widget(Line::from(text), counts);
+    frame.render_widget(Line::from(processes), counts);
 }
 
-fn gauge(frame: &mut Frame<'_>, area: Rect, name: &str, ratio: f64, text: &str) {
+fn gauge(frame: &mut Frame<'_>, area: Rect, name: &str, ratio: f64, figure: &str) {
     let [label, bar] = Layout::horizontal([Constraint::Length(5), Constraint::Fill(1)]).areas(area);
     frame.render_widget(Line::from(name), label);
     let colour = if ratio > 0.9 { Color::Red } else { Color::Green };
     let bar_widget =
-        Gauge::default().ratio(ratio.clamp(0.0, 1.0)).label(text).gauge_style(Style::new().fg(colour));
+        Gauge::default().ratio(ratio.clamp(0.0, 1.0)).label(figure).gauge_style(Style::new().fg(colour));
     frame.render_widget(bar_widget, bar);
 }
 
@@ -106,10 +112,10 @@ fn draw_services(frame: &mut Frame<'_>, area: Rect, app: &App, s: &Snapshot) {
         let last = service.events.as_ref().and_then(|e| e.events.last()).map_or("", |e| e.msg.as_str());
         let (health, colour) = health(service);
         let cells = [
-            Cell::from(service.id.as_str()),
-            Cell::from(service.state.as_str()),
+            Cell::from(text(&service.id)),
+            Cell::from(text(&service.state)),
             Cell::from(health).style(Style::new().fg(colour)),
-            Cell::from(last),
+            Cell::from(text(last)),
         ];
         Row::new(cells).style(if index == app.chosen { chosen() } else { Style::new() })
     });
@@ -129,8 +135,8 @@ fn health(service: &ServiceInfo) -> (&'static str, Color) {
 fn draw_log(frame: &mut Frame<'_>, area: Rect, app: &App, s: &Snapshot) {
     let room = usize::from(area.height.saturating_sub(2));
     let from = s.log.len().saturating_sub(room);
-    let lines: Vec<_> = s.log[from..].iter().map(|l| Line::from(l.as_str())).collect();
-    let title = app.service().unwrap_or_default();
+    let lines: Vec<_> = s.log[from..].iter().map(|l| Line::from(text(l))).collect();
+    let title = text(&app.service().unwrap_or_default());
     frame.render_widget(Paragraph::new(lines).block(Block::bordered().title(title)), area);
 }
 
@@ -138,7 +144,7 @@ fn draw_network(frame: &mut Frame<'_>, area: Rect, node: &NodeView, s: &Snapshot
     let rows = s.devices.iter().enumerate().map(|(index, d)| {
         let (rx, tx) = node.rates.get(index).copied().unwrap_or_default();
         Row::new([
-            d.name.clone(),
+            text(&d.name),
             bytes_si(d.rx_bytes),
             bytes_si(rx),
             bytes_si(d.tx_bytes),
@@ -159,11 +165,11 @@ fn draw_processes(frame: &mut Frame<'_>, area: Rect, s: &Snapshot) {
         let command = if p.args.is_empty() { &p.command } else { &p.args };
         Row::new([
             p.pid.to_string(),
-            p.state.clone(),
+            text(&p.state),
             p.threads.to_string(),
             format!("{:.2}", p.cpu_time),
             bytes_si(p.resident_memory),
-            command.clone(),
+            text(command),
         ])
     });
     let widths = [

@@ -41,7 +41,7 @@ const ALLOWED: [(&str, &[&str]); 22] = [
             "unlock",
         ],
     ),
-    ("cli", &["api", "config", "installer", "netboot", "recovery"]),
+    ("cli", &["api", "config", "installer", "netboot", "ondisk", "recovery"]),
     (
         "fuzz",
         &[

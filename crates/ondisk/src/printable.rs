@@ -1,18 +1,21 @@
-//! Text that nodes and machines sent, as a terminal may have it.
+//! Text that came from elsewhere, as a terminal may have it.
 //!
 //! Owns: which characters would act on a terminal instead of being shown: controls, those of the C1 set, and those that
 //! turn the direction of text. Does not: change what goes into a file or another program.
 //! Source: ECMA-48; Unicode Standard Annex 9 (bidirectional formatting characters).
 
-use std::borrow::Cow;
-use std::fmt::Write as _;
+use alloc::borrow::Cow;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt::{self, Write};
 
 /// The text with such characters as `\x1b` or `\u{202e}`. Lines and tabs stay; bytes that are no UTF-8 do too, since a
 /// character may be cut between two messages.
-pub(crate) fn printable(bytes: &[u8]) -> Cow<'_, [u8]> {
+#[must_use]
+pub fn printable(bytes: &[u8]) -> Cow<'_, [u8]> {
     let acts = |text: &str| {
         let mut signs = text.chars().peekable();
-        std::iter::from_fn(|| signs.next().map(|sign| is_acting(sign, signs.peek().copied())))
+        core::iter::from_fn(|| signs.next().map(|sign| is_acting(sign, signs.peek().copied())))
             .any(|acts| acts)
     };
     if !bytes.utf8_chunks().any(|chunk| acts(chunk.valid())) {
@@ -26,29 +29,42 @@ pub(crate) fn printable(bytes: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(shown)
 }
 
-/// The same of text for standard error, terminal or not.
-pub(crate) fn shown(text: &str) -> String {
+/// The same of text.
+#[must_use]
+pub fn shown(text: &str) -> String {
     escaped(text)
 }
 
 /// The same for one line: the ends of lines within it are shown too, so that it stays one.
-pub(crate) fn line(text: &str) -> String {
-    escaped(text).replace('\n', "\\n")
+#[must_use]
+pub fn line(text: &str) -> String {
+    // A carriage return before the end of a line went through.
+    escaped(text).replace('\r', "\\x0d").replace('\n', "\\n")
 }
 
 fn escaped(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
+    // A String takes everything.
+    let _ = write(&mut shown, text);
+    shown
+}
+
+/// The same, written without an allocator.
+///
+/// # Errors
+/// Those of `to`.
+pub fn write(to: &mut impl Write, text: &str) -> fmt::Result {
     let mut signs = text.chars().peekable();
     while let Some(sign) = signs.next() {
         if !is_acting(sign, signs.peek().copied()) {
-            shown.push(sign);
+            to.write_char(sign)?;
         } else if u32::from(sign) < 0x100 {
-            let _ = write!(shown, "\\x{:02x}", u32::from(sign));
+            write!(to, "\\x{:02x}", u32::from(sign))?;
         } else {
-            let _ = write!(shown, "\\u{{{:x}}}", u32::from(sign));
+            write!(to, "\\u{{{:x}}}", u32::from(sign))?;
         }
     }
-    shown
+    Ok(())
 }
 
 fn is_acting(sign: char, next: Option<char>) -> bool {
@@ -75,6 +91,7 @@ mod tests {
         assert_eq!(on_terminal("txt.\u{202e}exe"), "txt.\\u{202e}exe");
         assert_eq!(on_terminal("over\rwritten\r\n"), "over\\x0dwritten\r\n");
         assert_eq!(line("a name\nerror: none\x1b"), "a name\\nerror: none\\x1b");
+        assert_eq!(line("a name\r\nerror"), "a name\\x0d\\nerror");
     }
 
     #[test]
