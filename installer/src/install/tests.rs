@@ -259,7 +259,8 @@ fn two_formats_at_once_are_refused_by_name_and_place() {
     let bytes = efi_bytes(512) + 100 * MIB;
     let raid = bytes - 8192;
     let number = |value: u64| value.to_le_bytes();
-    let cases: [(&[(u64, &[u8])], String); 2] = [
+    type Content<'c> = &'c [(u64, &'c [u8])];
+    let cases: [(Content<'_>, String); 2] = [
         (
             &[(512, b"LABELONE"), (16 << 10, b"SKUL\xba\xbe\0\x02")],
             "holds LVM2_member at byte 512 and crypto_LUKS at byte 16384 at once: choose another disk"

@@ -75,13 +75,14 @@ fn what_the_writer_packs_wrong_is_found() {
 #[test]
 fn every_difference_is_named_with_its_path() {
     type Change = fn(&mut Tree);
+    type Edit = fn(&mut Entry);
     let image = packed(&tree());
-    let replaced = |tree: &mut Tree, path: &str, change: fn(&mut Entry)| {
+    let replaced = |tree: &mut Tree, path: &str, change: Edit| {
         let mut entry = tree.get(path).unwrap().clone();
         change(&mut entry);
         tree.insert_unchecked(path, entry);
     };
-    let cases: [(&str, fn(&mut Entry)); 9] = [
+    let cases: [(&str, Edit); 9] = [
         ("usr/lib/owned of the image that was just made belongs to 50:70000, not to 51:70000", |entry| {
             entry.uid = 51
         }),
