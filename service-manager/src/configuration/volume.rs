@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(read_of(&path).as_deref(), Ok("version: v1alpha1\n"));
         fat_volume(&path, " \n");
         assert!(read_of(&path).unwrap_err().ends_with("(vfat): the file is empty"));
-        fat_volume(&path, &"x".repeat(5 << 20));
+        fat_volume(&path, &"x".repeat(config::MAX_BYTES + 1));
         assert!(read_of(&path).unwrap_err().contains("longer than allowed"));
     }
 

@@ -29,8 +29,11 @@ const KEEPALIVE: Duration = Duration::from_secs(30);
 const SEND_BUFFER_BYTES: usize = 64 << 10;
 /// Bytes of a request's header fields, as RFC 9113 counts them.
 const HEADER_LIST_BYTES: u32 = 16 << 10;
-/// Streams that a client resets before they were looked at, and streams that it makes us reset.
-const RESETS: usize = 20;
+/// Streams that a client resets before they were looked at.
+const PENDING_RESETS: usize = 20;
+/// Streams of one connection that end by a fault of the client's, over its whole life: each body that was refused for its
+/// length and is sent all the same is one, so an administrator's long connection has many.
+const FAULTY_STREAMS: usize = 1024;
 const GREETING: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// What a client may have at once.
@@ -66,8 +69,8 @@ pub(crate) async fn serve<S, F, B>(
         .keep_alive_timeout(KEEPALIVE)
         .max_concurrent_streams(limits.streams)
         .max_header_list_size(HEADER_LIST_BYTES)
-        .max_local_error_reset_streams(RESETS)
-        .max_pending_accept_reset_streams(RESETS)
+        .max_local_error_reset_streams(FAULTY_STREAMS)
+        .max_pending_accept_reset_streams(PENDING_RESETS)
         .initial_stream_window_size(limits.stream_window)
         .initial_connection_window_size(limits.connection_window)
         .max_send_buf_size(SEND_BUFFER_BYTES)

@@ -7,6 +7,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tonic::{Response, Status};
 
 use super::{Answers, answers};
+use crate::request;
 
 /// machined's runtime has two threads: the other one is everybody else's.
 static TURNS: Semaphore = Semaphore::const_new(1);
@@ -23,7 +24,7 @@ pub(super) fn answer_as_read<I: Send + 'static, T: Send + 'static>(
     make: impl Fn(&I) -> Result<T, Status> + Send + 'static,
 ) -> Response<Answers<T>> {
     let (sender, answer) = answers();
-    tokio::spawn(async move {
+    request::feed(sender.clone(), async move {
         for item in items {
             let Ok(place) = sender.reserve().await else { return };
             let turn = turn().await;
