@@ -17,7 +17,7 @@ use crate::volumes::{BOOTED, Disk, GIB, shut_down};
 const DOCUMENTS: &str = "apiVersion: v1alpha1\nkind: UserVolumeConfig\nname: data\nprovisioning: {diskSelector: {match: \
     'disk.transport == \"nvme\"'}, minSize: 400MiB}\nencryption: {provider: luks2, keys: [{nodeID: {}, slot: 0}]}\n";
 /// The label of a physical volume as pvcreate (lvm2 2.03) wrote it to its second sector.
-const LABEL: [&str; 8] = [
+const LABEL: [&str; 9] = [
     "4c4142454c4f4e450100000000000000",
     "8fe8cdce200000004c564d3220303031",
     "7a4c634368723665376942746f575043",
@@ -26,6 +26,7 @@ const LABEL: [&str; 8] = [
     "00000000000000000000000000000000",
     "00000000000000000010000000000000",
     "00f00f00000000000000000000000000",
+    "00000000000000000200000000000000",
 ];
 const CONTRADICTION: &str = "LVM2_member at byte 512 and crypto_LUKS at byte 16384 at once";
 
