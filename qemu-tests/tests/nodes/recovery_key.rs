@@ -96,8 +96,12 @@ fn a_person_unlocks_what_the_server_lost() {
     let recovery = format!("{{recovery: {{recipients: [{}]}}, slot: 3}}", pair(&identity));
     let server = KeyServer::start(0);
     let port = server.port;
-    let both = format!("{}, {recovery}", server.key(0));
-    let node = on(&disk, "recovery-first", MACHINE).machine_section(&section(&both, &both)).start().unwrap();
+    let of_state = format!("{}, {recovery}", server.key(0));
+    // Not locked to STATE, so that the server's word alone shows at the end what opens it.
+    let unlocked = server.key(0).replace("slot: 0", "slot: 0, lockToState: false");
+    let of_ephemeral = format!("{unlocked}, {recovery}");
+    let section = section(&of_state, &of_ephemeral);
+    let node = on(&disk, "recovery-first", MACHINE).machine_section(&section).start().unwrap();
     node.wait_api(BOOT).unwrap();
     node.vm()
         .wait_for("STATE: a new recovery key is in slot 3; keep it: billetctl disk recovery-key STATE", BOOT)
