@@ -10,6 +10,7 @@ use api::tls::{self, Trust};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::net::{TcpSocket, TcpStream};
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -19,6 +20,8 @@ use crate::tls_faults::Stranger;
 
 /// For a connection that a busy server takes.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(30);
+/// Handshakes at once that are to end well: an address may have 32 (docs/users/ports.md), and a further one ends the oldest.
+const HANDSHAKES: usize = 16;
 
 /// How much of each attack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,6 +78,7 @@ pub struct Target {
     pub(crate) config: Arc<ClientConfig>,
     authority: Arc<str>,
     next: Arc<AtomicUsize>,
+    handshakes: Arc<Semaphore>,
 }
 
 impl Target {
@@ -97,6 +101,7 @@ impl Target {
             config: client(authority, identity)?,
             authority: authority.into(),
             next: Arc::default(),
+            handshakes: Arc::new(Semaphore::new(HANDSHAKES)),
         })
     }
 
@@ -132,11 +137,18 @@ impl Target {
         }
     }
 
+    /// The right to begin a handshake that is to end well.
+    pub(crate) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
+        // It is never closed.
+        self.handshakes.acquire().await.ok()
+    }
+
     /// Opens a connection and finishes its handshake, as far as the client sees.
     ///
     /// # Errors
     /// [`Fault::Connect`].
     pub async fn tls(&self) -> Result<TlsStream<TcpStream>, Fault> {
+        let _turn = self.turn().await;
         let stream = self.tcp().await?;
         let handshake = TlsConnector::from(self.config.clone()).connect(self.name(), stream);
         match timeout(CONNECT_DEADLINE, handshake).await {

@@ -205,6 +205,7 @@ impl AsyncWrite for SingleBytes {
 async fn single_bytes(target: Target, form: Form) -> Result<Load, Fault> {
     let connections = form.count(4, 64);
     let shake = async || {
+        let _turn = target.turn().await;
         let stream = SingleBytes(target.tcp().await?);
         let shaken = TlsConnector::from(target.config.clone()).connect(target.name(), stream).await;
         shaken
