@@ -2,8 +2,9 @@
 //!
 //! Owns: handshakes side by side with deadlines and limits, so that a peer that says nothing holds up nobody, and
 //! the last words to a refused peer. Does not: log; a [`Refusal`] goes to the caller's function.
-//! Limits: [`HANDSHAKES`] connections that have not shown who they are, [`HANDSHAKES_OF_PEER`] of one address. A further
-//! one takes the place of the oldest that has sent nothing, else of the oldest.
+//! Limits: [`SILENT`] connections that have sent nothing, [`HANDSHAKES`] in a handshake, [`HANDSHAKES_OF_PEER`] of both of one
+//! address. A further one ends the oldest of its kind of the address that has most of them: a client far away, whose first
+//! byte takes a while, keeps its place beside one that opens hundreds.
 
 use super::refusal::{Refusal, reason};
 use rustls::ServerConfig;
@@ -29,9 +30,11 @@ pub const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
 pub const FIRST_BYTE_DEADLINE: Duration = Duration::from_secs(3);
 /// How long a refused peer's remaining bytes are read, so that the alert is not lost to a reset.
 const LINGER: Duration = Duration::from_secs(1);
-/// Connections before the end of their handshake.
+/// Connections that have sent nothing. Each is a descriptor and a small task.
+const SILENT: usize = 512;
+/// Connections between their first byte and the end of their handshake.
 const HANDSHAKES: usize = 128;
-/// The same of one address.
+/// Both of one address.
 const HANDSHAKES_OF_PEER: usize = 32;
 /// Wait after an accept that failed for want of descriptors or memory.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
@@ -136,11 +139,9 @@ impl Waiting {
     fn admit(&self, peer: IpAddr) -> (Place, oneshot::Receiver<()>) {
         let mut line = self.line();
         if line.places.values().filter(|place| place.peer == peer).count() >= HANDSHAKES_OF_PEER {
-            line.give_away(|place| place.peer == peer);
+            line.end_oldest(|place| place.peer == peer);
         }
-        if line.places.len() >= HANDSHAKES {
-            line.give_away(|_| true);
-        }
+        line.make_room(false, SILENT);
         let (end, ended) = oneshot::channel();
         let number = line.next;
         line.next = number.wrapping_add(1);
@@ -155,8 +156,21 @@ impl Waiting {
 }
 
 impl Line {
-    /// Ends the oldest connection that sent nothing, else the oldest.
-    fn give_away(&mut self, of: impl Fn(&Connection) -> bool) {
+    /// If `most` connections spoke, or did not: ends the oldest of them whose peer has more than others.
+    fn make_room(&mut self, spoke: bool, most: usize) {
+        let mut counts = BTreeMap::<IpAddr, usize>::new();
+        for place in self.places.values().filter(|place| place.spoke == spoke) {
+            let count = counts.entry(place.peer).or_default();
+            *count = count.saturating_add(1);
+        }
+        if counts.values().sum::<usize>() >= most {
+            let highest = counts.values().max().copied();
+            self.end_oldest(|place| place.spoke == spoke && counts.get(&place.peer).copied() == highest);
+        }
+    }
+
+    /// Ends the oldest of these connections that sent nothing, else the oldest of these.
+    fn end_oldest(&mut self, of: impl Fn(&Connection) -> bool) {
         let places = self.places.iter().filter(|(_, place)| of(place));
         let oldest = places.min_by_key(|(number, place)| (place.spoke, **number)).map(|(number, _)| *number);
         if let Some(number) = oldest {
@@ -166,8 +180,15 @@ impl Line {
 }
 
 impl Place {
+    /// Its connection sent its first byte.
     fn spoke(&self) {
-        if let Some(place) = self.waiting.line().places.get_mut(&self.number) {
+        let mut line = self.waiting.line();
+        // Given away since: its end is on the way.
+        if !line.places.contains_key(&self.number) {
+            return;
+        }
+        line.make_room(true, HANDSHAKES);
+        if let Some(place) = line.places.get_mut(&self.number) {
             place.spoke = true;
         }
     }
@@ -264,12 +285,16 @@ mod tests {
         }
         assert!(is_closed(&mut silent[0], SOON).await, "the oldest of the peer");
         let mut others = Vec::new();
-        for last in 2..10 {
+        for last in 2..20 {
             for _ in 0..HANDSHAKES_OF_PEER {
                 others.push(from(last, address).await);
             }
         }
-        assert!(is_closed(&mut silent[HANDSHAKES_OF_PEER], SOON).await, "the oldest of all");
+        let mut closed = 0;
+        for other in &mut others {
+            closed += u32::from(is_closed(other, Duration::from_millis(1)).await);
+        }
+        assert!(closed >= 60, "{closed} of {} connections ended for newer ones", others.len());
         let newest = others.last_mut().unwrap();
         assert!(!is_closed(newest, Duration::from_millis(1)).await, "there is room for the newest");
     }
@@ -283,16 +308,38 @@ mod tests {
         assert!(begin.elapsed() >= FIRST_BYTE_DEADLINE - Duration::from_millis(100));
     }
 
+    fn peer(last: usize) -> IpAddr {
+        IpAddr::V4(Ipv4Addr::new(10, 0, 0, u8::try_from(last).unwrap()))
+    }
+
+    fn has_ended(ended: &mut oneshot::Receiver<()>) -> bool {
+        ended.try_recv() == Err(oneshot::error::TryRecvError::Closed)
+    }
+
     #[test]
-    fn who_spoke_goes_after_the_silent() {
+    fn of_one_peer_who_spoke_goes_after_the_silent() {
         let waiting = Waiting::default();
-        let peer = |last: usize| IpAddr::V4(Ipv4Addr::new(10, 0, 0, u8::try_from(last).unwrap()));
-        let mut places: Vec<_> = (0..HANDSHAKES).map(|number| waiting.admit(peer(number))).collect();
+        let mut places: Vec<_> = (0..HANDSHAKES_OF_PEER).map(|_| waiting.admit(peer(1))).collect();
         places[0].0.spoke();
-        let (_newest, _ended) = waiting.admit(peer(200));
-        assert!(places[0].1.try_recv().is_err_and(|error| error == oneshot::error::TryRecvError::Empty));
-        assert!(places[1].1.try_recv().is_err_and(|error| error == oneshot::error::TryRecvError::Closed));
+        let (_newest, _ended) = waiting.admit(peer(1));
+        assert!(!has_ended(&mut places[0].1) && has_ended(&mut places[1].1));
         places.remove(2);
-        assert_eq!(waiting.line().places.len(), HANDSHAKES - 1);
+        assert_eq!(waiting.line().places.len(), HANDSHAKES_OF_PEER - 1);
+    }
+
+    #[test]
+    fn a_peer_with_one_connection_keeps_it_beside_those_with_many() {
+        let waiting = Waiting::default();
+        let mut lone = waiting.admit(peer(1));
+        let silent: Vec<_> = (0..4 * SILENT).map(|number| waiting.admit(peer(2 + number % 100))).collect();
+        assert_eq!(waiting.line().places.len(), SILENT);
+        assert!(!has_ended(&mut lone.1), "its first byte may still come");
+        lone.0.spoke();
+        for (place, _) in &silent {
+            place.spoke();
+        }
+        assert!(!has_ended(&mut lone.1), "its handshake goes on");
+        let line = waiting.line();
+        assert_eq!(line.places.values().filter(|place| place.spoke).count(), HANDSHAKES);
     }
 }
