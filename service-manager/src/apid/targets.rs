@@ -53,32 +53,50 @@ pub(crate) fn is_stream(path: &str) -> bool {
     STREAMS.contains(&path) || path.ends_with("Stream")
 }
 
-/// Reads `node`, `nodes` and `proxyfrom`.
+/// Reads `node`, `nodes` and `proxyfrom`. However many names there are, it looks at one more than it may take.
 pub(crate) fn target(path: &str, headers: &HeaderMap) -> Result<Target, Status> {
     if headers.contains_key("proxyfrom") {
         return Ok(Target::Here);
     }
-    let values = |name: &str| -> Result<Vec<String>, Status> {
-        let read = |value: &http::HeaderValue| value.to_str().map(str::to_owned);
-        let all: Result<Vec<_>, _> = headers.get_all(name).iter().map(read).collect();
-        let all = all.map_err(|_| Status::invalid_argument(format!("the header {name:?} is not text")))?;
-        Ok(all.iter().flat_map(|value| value.split(',')).map(|value| value.trim().to_owned()).collect())
-    };
-    let (node, nodes) = (values("node")?, values("nodes")?);
-    match (node.as_slice(), nodes.as_slice()) {
-        ([], []) => Ok(Target::Here),
-        ([only], _) if only.is_empty() => Ok(Target::Here),
-        ([only], _) => Ok(Target::Node(only.clone())),
-        ([], _) if !mergeable(path) => {
-            Err(Status::invalid_argument(format!("{path} is answered by one node at a time: use \"node\"")))
-        }
-        ([], _) if nodes.len() > MOST_NODES => Err(Status::invalid_argument(format!(
-            "the request names {} nodes: {MOST_NODES} are the most",
-            nodes.len()
-        ))),
-        ([], _) => Ok(Target::Nodes(nodes.into_iter().filter(|node| !node.is_empty()).collect())),
-        _ => Err(Status::invalid_argument("only one \"node\" may be given")),
+    let node = first_names(headers, "node", 2)?;
+    match node.as_slice() {
+        [] => {}
+        [""] => return Ok(Target::Here),
+        [only] => return Ok(Target::Node((*only).to_owned())),
+        _ => return Err(Status::invalid_argument("only one \"node\" may be given")),
     }
+    if !headers.contains_key("nodes") {
+        return Ok(Target::Here);
+    }
+    if !mergeable(path) {
+        return Err(Status::invalid_argument(format!(
+            "{path} is answered by one node at a time: use \"node\""
+        )));
+    }
+    let nodes = first_names(headers, "nodes", MOST_NODES.saturating_add(1))?;
+    if nodes.len() > MOST_NODES {
+        return Err(Status::invalid_argument(format!(
+            "the request names more than {MOST_NODES} nodes: send it to some of them at a time"
+        )));
+    }
+    Ok(Target::Nodes(nodes.into_iter().filter(|node| !node.is_empty()).map(str::to_owned).collect()))
+}
+
+/// Up to `most` names of a header's values, each of which may be several with commas between them.
+fn first_names<'a>(headers: &'a HeaderMap, name: &str, most: usize) -> Result<Vec<&'a str>, Status> {
+    let mut names = Vec::new();
+    for value in headers.get_all(name) {
+        let left = most.saturating_sub(names.len());
+        if left == 0 {
+            break;
+        }
+        for part in value.as_bytes().split(|byte| *byte == b',').take(left) {
+            let part = std::str::from_utf8(part)
+                .map_err(|_| Status::invalid_argument(format!("the header {name:?} is not text")))?;
+            names.push(part.trim());
+        }
+    }
+    Ok(names)
 }
 
 fn mergeable(path: &str) -> bool {
@@ -113,6 +131,24 @@ mod tests {
             Target::Nodes(vec!["a".into(), "b".into()])
         );
         assert_eq!(of(&[("nodes", "a"), ("proxyfrom", "x")]).unwrap(), Target::Here);
+    }
+
+    #[test]
+    fn a_request_names_so_many_nodes_at_most() {
+        let of = |value: &str| {
+            let mut headers = HeaderMap::new();
+            headers.append("nodes", HeaderValue::from_str(value).unwrap());
+            headers.append("nodes", HeaderValue::from_static("last"));
+            target(VERSION, &headers)
+        };
+        assert_eq!(of(&["a"; MOST_NODES - 1].join(",")).unwrap(), {
+            let names = [vec!["a"; MOST_NODES - 1], vec!["last"]].concat();
+            Target::Nodes(names.into_iter().map(str::to_owned).collect())
+        });
+        for count in [MOST_NODES, MOST_NODES + 1, 7000] {
+            let refused = of(&vec!["a"; count].join(",")).unwrap_err();
+            assert!(refused.message().starts_with("the request names more than 256 nodes"), "{refused}");
+        }
     }
 
     #[test]
