@@ -1,16 +1,21 @@
 //! What documents say that the v1alpha1 document could say too: put there, so that it has one reader only.
 //!
-//! Owns: host name, resolvers, static settings of links, static hosts, time, environment, registries,
-//! encryption of the system's volumes. A document wins over the section.
+//! Owns: host name, resolvers, static settings of links, static hosts, time, environment, registries, kernel, devices,
+//! installation, encryption of the system's volumes; `fold_cluster` what concerns Kubernetes. A document wins over the
+//! section.
 //! Invariant: folding twice is folding once.
 
 use super::{
-    AutoHostname, Document, HostnameConfig, LinkConfig, LinkRoute, RegistryAuthConfig, RegistryMirrorConfig,
-    RegistryTLSConfig, ResolverConfig, TimeSyncConfig, VolumeConfig,
+    AutoHostname, CRICustomizationConfig, Document, HostnameConfig, KernelModuleConfig, LinkConfig,
+    LinkRoute, RegistryAuthConfig, RegistryMirrorConfig, RegistryTLSConfig, ResolverConfig, TimeSyncConfig,
+    UnattendedInstallConfig, VolumeConfig, fold_cluster,
 };
 use crate::{
     CertificateAndKey, EncodedPem, EncodedSecret,
-    v1alpha1::{Config, HostEntry, Interface, RegistryAuth, RegistryTls, Route},
+    v1alpha1::{
+        Config, File, FileOp, HostEntry, ImageCache, Interface, KernelModule, RegistryAuth, RegistryTls,
+        Route,
+    },
 };
 
 /// Puts `documents` into `config`.
@@ -34,8 +39,63 @@ pub(crate) fn fold(config: &mut Config, documents: &[Document]) {
             Document::RegistryAuthConfig(d) => auth(config, d),
             Document::RegistryTLSConfig(d) => tls(config, d),
             Document::VolumeConfig(d) => volume(config, d),
-            _ => {}
+            Document::SysctlConfig(d) => config.machine.sysctls.extend(d.params.clone()),
+            Document::SysfsConfig(d) => config.machine.sysfs.extend(d.params.clone()),
+            Document::KernelModuleConfig(d) if !d.name.is_empty() => module(config, d),
+            Document::UdevRulesConfig(d) => {
+                let rules = &mut config.machine.udev.get_or_insert_default().rules;
+                let new: Vec<_> = d.rules.iter().filter(|rule| !rules.contains(rule)).cloned().collect();
+                rules.extend(new);
+            }
+            Document::CRICustomizationConfig(d) if !d.name.is_empty() => customization(config, d),
+            Document::CRIBaseRuntimeSpecConfig(d) => {
+                config.machine.base_runtime_spec_overrides.clone_from(&d.overrides);
+            }
+            Document::ImageCacheConfig(d) => {
+                let enabled = d.local.as_ref().and_then(|local| local.enabled);
+                let features = config.machine.features.get_or_insert_default();
+                features.image_cache = Some(ImageCache { local_enabled: enabled });
+            }
+            Document::UnattendedInstallConfig(d) => install(config, d),
+            other => fold_cluster::fold(config, other),
         }
+    }
+    fold_cluster::networks_without_flannel(config, documents);
+}
+
+fn module(config: &mut Config, document: &KernelModuleConfig) {
+    let modules = &mut config.machine.kernel.get_or_insert_default().modules;
+    let module = KernelModule { name: document.name.clone(), parameters: document.parameters.clone() };
+    match modules.iter_mut().find(|known| known.name == module.name) {
+        Some(known) => *known = module,
+        None => modules.push(module),
+    }
+}
+
+/// containerd imports every file of this directory.
+fn customization(config: &mut Config, document: &CRICustomizationConfig) {
+    let file = File {
+        content: document.content.clone(),
+        path: format!("/var/cri/conf.d/{}.toml", document.name),
+        op: Some(FileOp::Create),
+        ..File::default()
+    };
+    let files = &mut config.machine.files;
+    match files.iter_mut().find(|known| known.path == file.path) {
+        Some(known) => *known = file,
+        None => files.push(file),
+    }
+}
+
+fn install(config: &mut Config, document: &UnattendedInstallConfig) {
+    let install = &mut config.machine.install;
+    if let Some(image) = document.installer.as_ref().filter(|installer| !installer.image.is_empty()) {
+        install.image.clone_from(&image.image);
+    }
+    let Some(target) = &document.provisioning else { return };
+    install.wipe = target.wipe.unwrap_or(install.wipe);
+    if let Some(selector) = &target.disk_selector {
+        install.disk_expression.clone_from(&selector.expression);
     }
 }
 

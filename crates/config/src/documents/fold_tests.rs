@@ -107,3 +107,32 @@ fn encryption_of_volumes_reaches_the_section() {
     assert_eq!((ephemeral.key_size, ephemeral.block_size, ephemeral.options.len()), (256, 4096, 1));
     assert!(ephemeral.keys[0].static_key.as_ref().unwrap().passphrase.matches("p"));
 }
+
+#[test]
+fn the_host_s_documents_reach_the_section() {
+    let config = folded(&[
+        "kind: SysctlConfig\nparams: {a.b: '1'}",
+        "kind: SysfsConfig\nparams: {c.d: '2'}",
+        "kind: KernelModuleConfig\nname: m\nparameters: [p=1]",
+        "kind: UdevRulesConfig\nrules: ['KERNEL==\"a\"']",
+        "kind: CRICustomizationConfig\nname: metrics\ncontent: '[metrics]'",
+        "kind: CRIBaseRuntimeSpecConfig\noverrides: {a: b}",
+        "kind: ImageCacheConfig\nlocal: {enabled: true}",
+        "kind: UnattendedInstallConfig\ninstaller: {image: i}\nprovisioning: {diskSelector: {match: disk.rotational}, wipe: true}",
+    ]);
+    let machine = &config.machine;
+    assert_eq!((machine.sysctls["a.b"].as_str(), machine.sysfs["c.d"].as_str()), ("1", "2"));
+    let module = &machine.kernel.as_ref().expect("modules").modules[0];
+    assert_eq!((module.name.as_str(), module.parameters.as_slice()), ("m", ["p=1".to_owned()].as_slice()));
+    assert_eq!(machine.udev.as_ref().expect("rules").rules, ["KERNEL==\"a\""]);
+    let file = &machine.files[0];
+    assert_eq!((file.path.as_str(), file.content.as_str()), ("/var/cri/conf.d/metrics.toml", "[metrics]"));
+    assert!(machine.base_runtime_spec_overrides.is_some());
+    let features = machine.features.as_ref().expect("features");
+    assert_eq!(features.image_cache.as_ref().and_then(|cache| cache.local_enabled), Some(true));
+    let install = &machine.install;
+    assert_eq!(
+        (install.image.as_str(), install.disk_expression.as_str(), install.wipe),
+        ("i", "disk.rotational", true)
+    );
+}

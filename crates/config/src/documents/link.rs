@@ -34,7 +34,7 @@ macro_rules! link {
 
 /// How an address is asked for, the same for both families.
 macro_rules! dhcp {
-    ($(#[doc = $doc:literal] $name:ident;)+) => {$(
+    ($(#[doc = $doc:literal] $name:ident { $($own:tt)* })+) => {$(
         section! {
             #[doc = $doc]
             $name {
@@ -44,6 +44,7 @@ macro_rules! dhcp {
                 route_metric "routeMetric": Option<u32> { newer true, default "1024" };
                 /// Do not take the host's name from the answer.
                 ignore_hostname "ignoreHostname": Option<bool> { newer true };
+                $($own)*
                 /// Who the client says it is.
                 client_identifier "clientIdentifier": Option<ClientIdentifier> { newer true, default "mac" };
                 /// Its identifier, in hexadecimal.
@@ -126,6 +127,24 @@ link! {
         name "name": String { newer true, example "dummy1" };
         /// Its hardware address.
         hardware_addr "hardwareAddr": String { newer true, example "\"2e:3c:4d:5e:6f:70\"" };
+    }
+}
+
+link! {
+    /// A pair of links, of which one sends what the other gets.
+    VethConfig {
+        /// Name of the link.
+        name "name": String { newer true, example "veth0" };
+        /// The other one.
+        peer "peer": Option<VethPeer> { newer true };
+    }
+}
+
+link! {
+    /// The other link of a pair.
+    VethPeer {
+        /// Name of the link.
+        name "name": String { newer true, example "veth1" };
     }
 }
 
@@ -351,9 +370,12 @@ section! {
 
 dhcp! {
     /// Ask for an IPv4 address on a link.
-    DHCPv4Config;
+    DHCPv4Config {
+        /// Do not take routes from the answer.
+        ignore_routes "ignoreRoutes": Option<bool> { newer true };
+    }
     /// Ask for an IPv6 address on a link.
-    DHCPv6Config;
+    DHCPv6Config {}
 }
 
 choice! {

@@ -2,20 +2,30 @@
 //!
 //! Owns: the kinds, their fields, and which of them say what the v1alpha1 document could say too (`fold`).
 //! Fails by: a remark that names an unknown kind and the nearest known one.
-//! Source: shared/spec/machine-facts-v1.13.md §1.1 for the kinds; the fields are those of the public reference of
-//! that version.
+//! Source: shared/spec/documents.md.
 
+mod bgp;
+mod cluster;
+mod control_plane;
 mod fold;
+mod fold_cluster;
+mod host;
 mod link;
 mod network;
 mod registry;
 mod runtime;
+mod storage;
 mod volume;
 
+pub use bgp::*;
+pub use cluster::*;
+pub use control_plane::*;
+pub use host::*;
 pub use link::*;
 pub use network::*;
 pub use registry::*;
 pub use runtime::*;
+pub use storage::*;
 pub use volume::*;
 
 pub(crate) use fold::fold;
@@ -75,24 +85,62 @@ macro_rules! documents {
 }
 
 documents! {
+    BGPInstanceConfig "BGP" named;
     BlackholeRouteConfig "routes in documents" named;
     BondConfig "bonds" named;
     BridgeConfig "bridges" named;
+    CRIBaseRuntimeSpecConfig "Kubernetes" single;
+    CRICustomizationConfig "" named;
+    ContainerConfig "containers beside Kubernetes" named;
     DHCPv4Config "settings of the DHCP client" named;
     DHCPv6Config "settings of the DHCP client" named;
+    DiscoveryIdentityConfig "Kubernetes" single;
+    DiscoveryServiceConfig "Kubernetes" named;
     DummyLinkConfig "dummy links" named;
     EnvironmentConfig "" single;
+    EtcFileConfig "writing files below /etc by documents" named;
     EthernetConfig "settings of Ethernet links" named;
     EventSinkConfig "sending events" single;
     ExistingVolumeConfig "volumes that are there already" named;
     ExtensionServiceConfig "extension services" named;
     ExternalVolumeConfig "volumes of other machines" named;
+    FilesystemScrubConfig "scrubbing file systems" single;
+    FilesystemTrimConfig "trimming file systems" single;
     HCloudVIPConfig "shared addresses" named;
+    HTTPProbeConfig "probes" named;
     HostnameConfig "" single;
+    ImageCacheConfig "the image cache" single;
     ImageVerificationConfig "" single;
+    KernelModuleConfig "" named;
     KmsgLogConfig "" named;
+    KubeAPIServerCAConfig "Kubernetes" single;
+    KubeAPIServerConfig "Kubernetes" single;
+    KubeAdmissionControlConfig "Kubernetes" named;
+    KubeAggregatorCAConfig "Kubernetes" single;
+    KubeAuditPolicyConfig "Kubernetes" single;
+    KubeAuthenticationConfig "Kubernetes" single;
+    KubeAuthorizerConfig "Kubernetes" named;
+    KubeClusterConfig "" single;
+    KubeControllerManagerConfig "Kubernetes" single;
+    KubeCoreDNSConfig "Kubernetes" single;
+    KubeCredentialProviderConfig "Kubernetes" single;
+    KubeEtcdEncryptionConfig "Kubernetes" single;
+    KubeExternalManifestConfig "Kubernetes" named;
+    KubeFlannelCNIConfig "Kubernetes" single;
+    KubeInlineManifestConfig "Kubernetes" named;
+    KubeNetworkConfig "Kubernetes" single;
+    KubeNodeConfig "Kubernetes" single;
+    KubePrismConfig "KubePrism" single;
+    KubeProxyConfig "Kubernetes" single;
+    KubeSchedulerConfig "Kubernetes" single;
+    KubeServiceAccountConfig "Kubernetes" single;
     KubeSpanConfig "KubeSpan" single;
     KubeSpanEndpointsConfig "KubeSpan" single;
+    KubeStaticPodConfig "Kubernetes" named;
+    KubeTalosAPIAccessConfig "Kubernetes" single;
+    KubeletConfig "Kubernetes" single;
+    LVMLogicalVolumeConfig "LVM" named;
+    LVMVolumeGroupConfig "LVM" named;
     Layer2VIPConfig "shared addresses" named;
     LinkAliasConfig "names of links" named;
     LinkConfig "" named;
@@ -100,21 +148,28 @@ documents! {
     NetworkRuleConfig "the firewall" named;
     OOMConfig "the out-of-memory handler" single;
     PCIDriverRebindConfig "binding of PCI drivers" named;
+    RAIDArrayConfig "software RAID" named;
     RawVolumeConfig "" named;
     RegistryAuthConfig "" named;
     RegistryMirrorConfig "" named;
     RegistryTLSConfig "" named;
     ResolverConfig "" single;
     RoutingRuleConfig "routing rules" named;
+    SecurityProfileConfig "isolation of workloads" single;
     SideroLinkConfig "SideroLink" single;
     StaticHostConfig "" named;
     SwapVolumeConfig "swap" named;
+    SysctlConfig "" single;
+    SysfsConfig "" single;
     TCPProbeConfig "probes" named;
     TimeSyncConfig "" single;
     TrustedRootsConfig "trusted roots in documents" named;
+    UdevRulesConfig "" single;
+    UnattendedInstallConfig "" single;
     UserVolumeConfig "" named;
     VLANConfig "VLANs" named;
     VRFConfig "VRFs" named;
+    VethConfig "pairs of links" named;
     VolumeConfig "" named;
     WatchdogTimerConfig "the watchdog" single;
     WireguardConfig "WireGuard" named;

@@ -44,6 +44,22 @@ section! {
     Nameserver {
         /// Its address.
         address "address": Option<IpAddr> { newer true };
+        /// How it is asked.
+        protocol "protocol": Option<ResolverProtocol> { newer true, default "Do53", later "encrypted requests to resolvers" };
+        /// Name in its certificate.
+        tls_server_name "tlsServerName": String { newer true, later "encrypted requests to resolvers", example "dns.example.org" };
+    }
+}
+
+choice! {
+    /// How a resolver is asked.
+    ResolverProtocol {
+        /// In the clear.
+        Plain "Do53";
+        /// By TLS.
+        Tls "DoT";
+        /// By HTTPS.
+        Https "DoH";
     }
 }
 
@@ -200,6 +216,22 @@ section! {
         failure_threshold "failureThreshold": u32 { newer true };
         /// Host and port.
         endpoint "endpoint": String { newer true, example "\"proxy.example.org:3128\"" };
+        /// Time until a try has failed.
+        timeout "timeout": Option<GoDuration> { newer true, default "10s" };
+    }
+}
+
+section! {
+    /// A look whether a server answers by HTTP.
+    HTTPProbeConfig {
+        /// Its name.
+        name "name": String { newer true, example "proxy-check" };
+        /// Time between two tries.
+        interval "interval": Option<GoDuration> { newer true, default "1s" };
+        /// Failures until it counts.
+        failure_threshold "failureThreshold": u32 { newer true };
+        /// What is asked for.
+        url "url": String { newer true, example "\"https://proxy.example.org/\"" };
         /// Time until a try has failed.
         timeout "timeout": Option<GoDuration> { newer true, default "10s" };
     }

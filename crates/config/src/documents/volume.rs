@@ -1,6 +1,6 @@
 //! Documents for volumes: the system's, the user's, raw, existing, external, swap.
 
-use super::Matcher;
+use super::{Matcher, Scrub, Trim};
 use crate::{
     schema::{ByteSize, choice, section},
     v1alpha1::Encryption,
@@ -18,10 +18,16 @@ section! {
         name "name": String { newer true, example "EPHEMERAL" };
         /// Where and how large it is.
         provisioning "provisioning": Option<Provisioning> { newer true, later "placing the system's volumes" };
+        /// What is on it.
+        filesystem "filesystem": Option<SystemFilesystem> { newer true, later "settings of file systems" };
         /// Its encryption.
         encryption "encryption": Option<Encryption> { newer true };
         /// How it is mounted.
         mount "mount": Option<SystemMount> { newer true, later "mount options of the system's volumes" };
+        /// Giving back blocks that hold nothing.
+        trim "trim": Option<Trim> { newer true, later "trimming file systems" };
+        /// Checks of its file system.
+        scrub "scrub": Option<Scrub> { newer true, later "scrubbing file systems" };
     }
 }
 
@@ -30,6 +36,24 @@ section! {
     SystemMount {
         /// Nothing on it can be run, and no set-user-id has effect.
         secure "secure": Option<bool> { newer true };
+        /// Do not note when a file was read.
+        disable_access_time "disableAccessTime": Option<bool> { newer true };
+    }
+}
+
+section! {
+    /// What is on a volume of the system.
+    SystemFilesystem {
+        /// Settings of XFS.
+        xfs "xfs": Option<XfsSettings> { newer true };
+    }
+}
+
+section! {
+    /// Settings of XFS, of a file system that is made.
+    XfsSettings {
+        /// Least size of its allocation groups.
+        min_allocation_group_size "minAllocationGroupSize": String { newer true, example "1GiB" };
     }
 }
 
@@ -119,12 +143,16 @@ section! {
         volume_type "volumeType": Option<VolumeType> { newer true, default "partition" };
         /// Where and how large it is.
         provisioning "provisioning": Option<Provisioning> { newer true };
-        /// What is on it. Only xfs without quotas of projects is built; a volume with ext4 is warned of and not made.
+        /// What is on it. Only xfs without quotas of projects is built; a volume with another one is warned of and not made.
         filesystem "filesystem": Option<FilesystemSpec> { newer true };
         /// Its encryption.
         encryption "encryption": Option<Encryption> { newer true };
         /// How it is mounted.
         mount "mount": Option<UserMount> { newer true };
+        /// Giving back blocks that hold nothing.
+        trim "trim": Option<Trim> { newer true, later "trimming file systems" };
+        /// Checks of its file system.
+        scrub "scrub": Option<Scrub> { newer true, later "scrubbing file systems" };
     }
 }
 
@@ -133,7 +161,8 @@ impl UserVolumeConfig {
     #[must_use]
     pub fn is_built(&self) -> bool {
         let kind = self.filesystem.as_ref().and_then(|filesystem| filesystem.kind);
-        matches!(self.volume_type, None | Some(VolumeType::Partition)) && kind != Some(FilesystemType::Ext4)
+        matches!(self.volume_type, None | Some(VolumeType::Partition))
+            && matches!(kind, None | Some(FilesystemType::Xfs))
     }
 }
 
@@ -156,6 +185,8 @@ section! {
         kind "type": Option<FilesystemType> { newer true, default "xfs" };
         /// Count the space of projects.
         project_quota_support "projectQuotaSupport": Option<bool> { newer true };
+        /// Settings of XFS.
+        xfs "xfs": Option<XfsSettings> { newer true, later "settings of file systems" };
     }
 }
 
@@ -166,6 +197,8 @@ choice! {
         Xfs "xfs";
         /// ext4.
         Ext4 "ext4";
+        /// Btrfs.
+        Btrfs "btrfs";
     }
 }
 
@@ -200,6 +233,10 @@ section! {
         discovery "discovery": Option<VolumeDiscovery> { newer true };
         /// How it is mounted.
         mount "mount": Option<ExistingMount> { newer true };
+        /// Giving back blocks that hold nothing.
+        trim "trim": Option<Trim> { newer true, later "trimming file systems" };
+        /// Checks of its file system.
+        scrub "scrub": Option<Scrub> { newer true, later "scrubbing file systems" };
     }
 }
 

@@ -107,16 +107,21 @@ impl Field {
 ///
 /// `name "key": Type { attribute value, … };` where the attributes are those of [`Field`]. An absent field has the
 /// `Default` of its type, and a field with that value is not written. Types have no `Debug`: most hold secrets.
+/// Fields behind `folded` are of documents beside the v1alpha1 one, which say more than its section can: they are
+/// neither read nor written here (`documents::fold` sets them).
 macro_rules! section {
     ($(#[doc = $sdoc:literal])+ $name:ident {
         $($(#[doc = $fdoc:literal])+ $field:ident $key:literal : $ty:ty { $($attr:ident $val:literal),* };)*
-    }) => {
+    } $(folded { $($(#[doc = $odoc:literal])+ $other:ident: $oty:ty;)+ })?) => {
         $(#[doc = $sdoc])+
         #[derive(Clone, Default, PartialEq, serde::Serialize)]
         pub struct $name {
             $($(#[doc = $fdoc])+
             #[serde(rename = $key, skip_serializing_if = "crate::schema::is_default")]
             pub $field: $ty,)*
+            $($($(#[doc = $odoc])+
+            #[serde(skip)]
+            pub $other: $oty,)+)?
         }
 
         impl $name {

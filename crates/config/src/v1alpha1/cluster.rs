@@ -65,6 +65,10 @@ section! {
         /// Let pods run on control plane nodes.
         allow_scheduling_on_control_planes "allowSchedulingOnControlPlanes": Option<bool> { newer true, later "Kubernetes", default "false" };
     }
+    folded {
+        /// How the API server encrypts what it keeps in etcd: an EncryptionConfiguration without its header.
+        etcd_encryption: Option<crate::schema::Value>;
+    }
 }
 
 impl Cluster {
@@ -105,6 +109,12 @@ section! {
         /// Networks of services.
         service_subnets "serviceSubnets": Vec<String> { default "[10.96.0.0/12]", example "[10.96.0.0/12]" };
     }
+    folded {
+        /// Prefix length of each node's part of the IPv4 pod subnets.
+        node_cidr_mask_size_ipv4: Option<u8>;
+        /// The same of IPv6.
+        node_cidr_mask_size_ipv6: Option<u8>;
+    }
 }
 
 section! {
@@ -127,6 +137,18 @@ section! {
         /// Enforce network policies.
         kube_network_policies_enabled "kubeNetworkPoliciesEnabled": Option<bool> { newer true };
     }
+    folded {
+        /// How packets get from node to node: `vxlan` and so on.
+        backend_type: String;
+        /// UDP port of the backend.
+        backend_port: Option<u16>;
+        /// Largest packet, bytes.
+        backend_mtu: Option<u32>;
+        /// Further settings of the backend.
+        backend_extra_config: Option<crate::schema::Value>;
+        /// Processor time and memory.
+        resources: Option<Resources>;
+    }
 }
 
 section! {
@@ -134,6 +156,16 @@ section! {
     ServiceAccount {
         /// The private key.
         key "key": EncodedSecret { secret true };
+    }
+    folded {
+        /// URL that new tokens name as their issuer.
+        issuer: String;
+        /// Public keys (PEM) with which older tokens were signed.
+        accepted_public_keys: Vec<String>;
+        /// Issuers of older tokens.
+        accepted_issuers: Vec<String>;
+        /// Audiences of older tokens.
+        accepted_audiences: Vec<String>;
     }
 }
 

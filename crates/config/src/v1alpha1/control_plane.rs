@@ -30,6 +30,12 @@ section! {
         /// Who decides what is allowed, in order.
         authorization_config "authorizationConfig": Vec<Authorizer> { newer true };
     }
+    folded {
+        /// Who clients are: an AuthenticationConfiguration without its header.
+        authentication: Option<Value>;
+        /// Whether the pod has startup probes.
+        startup_probes: Option<bool>;
+    }
 }
 
 section! {
@@ -77,6 +83,12 @@ section! {
         mode "mode": String { default "iptables", example "ipvs" };
         /// Further arguments.
         extra_args "extraArgs": BTreeMap<String, Arguments> { example "{proxy-mode: iptables}" };
+    }
+    folded {
+        /// A KubeProxyConfiguration without its header.
+        config: Option<Value>;
+        /// Processor time and memory.
+        resources: Option<Resources>;
     }
 }
 

@@ -30,6 +30,8 @@ section! {
         block_size "blockSize": u32 { newer true, example "4096" };
         /// Switches for speed.
         options "options": Vec<EncryptionOption> { newer true };
+        /// Tell the disk which blocks hold nothing.
+        allow_discards "allowDiscards": Option<bool> { newer true, later "discards of encrypted volumes" };
     }
 }
 

@@ -46,6 +46,10 @@ section! {
         /// Its port on the loopback interface.
         port "port": Option<u16> { newer true, default "7445", example "7445" };
     }
+    folded {
+        /// Name in the server's certificate, where it is another than the endpoint's.
+        tls_server_name: String;
+    }
 }
 
 section! {

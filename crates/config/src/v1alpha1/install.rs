@@ -24,6 +24,18 @@ section! {
         /// Take the kernel command line from the image, as is always done.
         grub_use_uki_cmdline "grubUseUKICmdline": Option<bool> { newer true, later "a command line for GRUB alone" };
     }
+    folded {
+        /// Which disks are meant, in CEL, of an UnattendedInstallConfig; empty where there is none.
+        disk_expression: String;
+    }
+}
+
+impl Install {
+    /// Whether a disk is named in any of the three ways.
+    #[must_use]
+    pub fn names_a_disk(&self) -> bool {
+        !self.disk.is_empty() || self.disk_selector.is_some() || !self.disk_expression.is_empty()
+    }
 }
 
 section! {

@@ -1,6 +1,6 @@
 //! Rules of the documents beside the v1alpha1 one.
 
-use super::{Problems, machine, network, text, volumes};
+use super::{Problems, host, kubernetes, machine, network, text, volumes};
 use crate::documents::{
     AutoHostname, Document, LinkAddress, LinkRoute, RoutingRuleConfig, RuleAction, VerificationRule,
 };
@@ -12,6 +12,8 @@ pub(super) fn check(document: &Document, problems: &mut Problems) {
     }
     links(document, problems);
     volumes::check(document, problems);
+    host::check(document, problems);
+    kubernetes::check(document, problems);
     match document {
         Document::HostnameConfig(d) => {
             // A patch sets a name over the generated `auto: stable` with `auto: off`.
@@ -86,6 +88,7 @@ pub(super) fn check(document: &Document, problems: &mut Problems) {
         Document::RoutingRuleConfig(d) => routing_rule(d, problems),
         Document::BlackholeRouteConfig(d) => problems.expect("name", text::cidr(&d.name)),
         Document::TCPProbeConfig(d) => problems.expect("endpoint", text::host_and_port(&d.endpoint)),
+        Document::HTTPProbeConfig(d) => problems.expect("url", text::http_url(&d.url)),
         Document::KmsgLogConfig(d) => problems.expect("url", text::log_receiver(&d.url)),
         Document::EventSinkConfig(d) => problems.expect("endpoint", text::host_and_port(&d.endpoint)),
         Document::ZswapConfig(d) if d.max_pool_percent.is_some_and(|p| p > 100) => {
@@ -135,6 +138,7 @@ fn links(document: &Document, problems: &mut Problems) {
         Document::BridgeConfig(d) => (&d.name, d.mtu, &d.addresses, &d.routes),
         Document::WireguardConfig(d) => (&d.name, d.mtu, &d.addresses, &d.routes),
         Document::VRFConfig(d) => (&d.name, d.mtu, &d.addresses, &d.routes),
+        Document::VethConfig(d) => (&d.name, d.mtu, &d.addresses, &d.routes),
         Document::DHCPv4Config(d) => (&d.name, None, &[], &[]),
         Document::DHCPv6Config(d) => (&d.name, None, &[], &[]),
         _ => return,

@@ -123,7 +123,7 @@ fn install(install: &Install, mode: Mode, problems: &mut Problems) {
     if *install == Install::default() {
         problems.add("machine.install", "install instructions are required in \"metal\" mode");
     }
-    if install.disk.is_empty() && install.disk_selector.is_none() {
+    if !install.names_a_disk() {
         let message = "an install disk is required in \"metal\" mode: either install disk or diskSelector should be defined";
         problems.add("machine.install.disk", message);
     } else if !install.disk.is_empty() && !install.disk.starts_with("/dev/") {
@@ -194,28 +194,31 @@ fn authentication(auth: &RegistryAuth, host: &str, field: &str, problems: &mut P
 
 fn settings(machine: &Machine, problems: &mut Problems) {
     time_servers(&machine.time.servers, "machine.time.servers", problems);
-    for (section, keys) in [("sysctls", machine.sysctls.keys()), ("sysfs", machine.sysfs.keys())] {
-        for key in keys {
-            let good = !key.is_empty()
-                && !key.contains("..")
-                && !key.starts_with(['/', '.'])
-                && !key.contains(char::is_whitespace);
-            if !good {
-                problems.add(
-                    format!("machine.{section}.{key}"),
-                    format!("`{key}` is not a name like net.ipv4.ip_forward"),
-                );
-            }
-        }
-    }
+    parameters(&machine.sysctls, "machine.sysctls", problems);
+    parameters(&machine.sysfs, "machine.sysfs", problems);
     variables(&machine.env, "machine.env", problems);
     for (index, module) in machine.kernel.iter().flat_map(|k| &k.modules).enumerate() {
-        if module.name.is_empty() || module.name.contains(['/', ' ']) {
-            problems.add(
-                format!("machine.kernel.modules[{index}].name"),
-                format!("`{}` is not the name of a module", module.name),
-            );
+        module_name(&module.name, format!("machine.kernel.modules[{index}].name"), problems);
+    }
+}
+
+/// Names of values below /proc/sys and /sys.
+pub(super) fn parameters(params: &BTreeMap<String, String>, field: &str, problems: &mut Problems) {
+    for key in params.keys() {
+        let good = !key.is_empty()
+            && !key.contains("..")
+            && !key.starts_with(['/', '.'])
+            && !key.contains(char::is_whitespace);
+        if !good {
+            problems.add(format!("{field}.{key}"), format!("`{key}` is not a name like net.ipv4.ip_forward"));
         }
+    }
+}
+
+/// Name of a kernel module.
+pub(super) fn module_name(name: &str, field: String, problems: &mut Problems) {
+    if name.is_empty() || name.contains(['/', ' ']) {
+        problems.add(field, format!("`{name}` is not the name of a module"));
     }
 }
 

@@ -7,6 +7,8 @@
 mod cluster;
 mod conflicts;
 mod documents;
+mod host;
+mod kubernetes;
 mod machine;
 mod network;
 mod storage;
@@ -106,18 +108,18 @@ impl Loaded {
 /// Judges the v1alpha1 document as it stands (`own`), the documents, and what they are `together`.
 fn judge(own: &Config, together: &Config, others: &[Document], mode: Mode) -> Vec<Problem> {
     let mut problems = v1alpha1(own, mode);
+    let together = v1alpha1(together, mode).list;
+    // What a document gives is not missing.
+    problems.list.retain(|problem| together.contains(problem));
     for (index, document) in others.iter().enumerate() {
         problems.document = Some(index);
         documents::check(document, &mut problems);
         conflicts::check(document, own, &mut problems);
     }
     volumes::conflicts(others, &mut problems);
-    if !others.is_empty() {
-        // A document's fault comes back where the document was put; once is enough, where it stands.
-        let told: Vec<_> = problems.list.iter().map(|p| p.message.clone()).collect();
-        let more = v1alpha1(together, mode).list.into_iter();
-        problems.list.extend(more.filter(|p| !told.contains(&p.message)));
-    }
+    // A document's fault comes back where the document was put; once is enough, where it stands.
+    let told: Vec<_> = problems.list.iter().map(|p| p.message.clone()).collect();
+    problems.list.extend(together.into_iter().filter(|p| !told.contains(&p.message)));
     problems.list
 }
 
@@ -163,6 +165,8 @@ impl Problems {
     }
 }
 
+#[cfg(test)]
+mod document_rule_tests;
 #[cfg(test)]
 mod rule_tests;
 #[cfg(test)]

@@ -16,7 +16,7 @@ pub(super) fn broken(rule: &Location<'_>) {
 }
 
 /// Errors and warnings of a configuration with one further document.
-fn judged_document(document: &str, mode: Mode) -> Vec<(String, String)> {
+pub(super) fn judged_document(document: &str, mode: Mode) -> Vec<(String, String)> {
     let text = format!(
         "version: v1alpha1\npersist: true\nmachine: {{token: a.b}}\ncluster: {{controlPlane: {{endpoint: 'https://a:6443'}}}}\n---\napiVersion: v1alpha1\n{document}\n"
     );
@@ -424,7 +424,7 @@ fn break_all() {
         let found = judged("", &format!("  {yaml}"), Mode::Container);
         assert_eq!(found, [((*path).to_owned(), (*message).to_owned())], "{yaml}");
     }
-    for (document, path, message) in DOCUMENTS {
+    for (document, path, message) in DOCUMENTS.iter().chain(super::document_rule_tests::DOCUMENTS) {
         let found = judged_document(document, Mode::Cloud);
         assert!(found.contains(&((*path).to_owned(), (*message).to_owned())), "{document}: {found:#?}");
     }

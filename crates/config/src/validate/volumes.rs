@@ -152,15 +152,17 @@ fn user(document: &UserVolumeConfig, problems: &mut Problems) {
         }
     }
     let Some(filesystem) = &document.filesystem else { return };
-    if filesystem.kind == Some(FilesystemType::Ext4) {
-        let message = "ext4 is not built yet, this volume is not made: leave it out, or write xfs";
+    let other = filesystem.kind.filter(|kind| *kind != FilesystemType::Xfs);
+    if let Some(kind) = other {
+        let kind = kind.as_str();
+        let message = format!("{kind} is not built yet, this volume is not made: leave it out, or write xfs");
         problems.warn("filesystem.type", message);
     }
     if filesystem.project_quota_support == Some(true) {
         let message = "quotas of projects are not built yet; the volume is made without: leave it out";
         problems.warn("filesystem.projectQuotaSupport", message);
     }
-    if filesystem.project_quota_support == Some(true) && filesystem.kind == Some(FilesystemType::Ext4) {
+    if filesystem.project_quota_support == Some(true) && other.is_some() {
         let message = "project quota support is only available for xfs filesystem";
         problems.add("filesystem.projectQuotaSupport", message);
     }
