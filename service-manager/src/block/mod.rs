@@ -15,6 +15,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use config::selector::Properties;
+
 use crate::node::Node;
 use crate::store::{
     BLOCK_DEVICE, Block, BlockDevice, DISCOVERED_VOLUME, DISK, Definition, Disk, SYSTEM_DISK, Spec,
@@ -296,6 +298,32 @@ fn disk_below(node: &Node, name: &str, depth: usize) -> Option<String> {
         (None, Some(slave)) if depth < MOST => disk_below(node, slave, depth + 1),
         // A file system in memory, or a file on another one, is no disk.
         _ => (device.is_disk() && device.folder.join("device").exists()).then_some(device.name),
+    }
+}
+
+/// What expressions of configs see of a disk.
+pub(crate) fn properties(disk: &Disk, is_system: Option<bool>) -> Properties {
+    Properties {
+        system_disk: is_system,
+        dev_path: disk.dev_path.clone(),
+        size: disk.size,
+        pretty_size: disk.pretty_size.clone(),
+        io_size: disk.io_size,
+        sector_size: disk.sector_size,
+        readonly: disk.readonly,
+        cdrom: disk.cdrom,
+        rotational: disk.rotational,
+        model: disk.model.clone(),
+        serial: disk.serial.clone(),
+        modalias: disk.modalias.clone(),
+        wwid: disk.wwid.clone(),
+        uuid: disk.uuid.clone(),
+        bus_path: disk.bus_path.clone(),
+        sub_system: disk.sub_system.clone(),
+        transport: disk.transport.clone(),
+        secondary_disks: disk.secondary_disks.clone(),
+        // This system makes none.
+        symlinks: Vec::new(),
     }
 }
 

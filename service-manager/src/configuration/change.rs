@@ -1,6 +1,7 @@
 //! What is different between two machine configs, and what it takes to put the second into force.
 //!
-//! Owns: the list of fields that a running node can take ([`WITHOUT_REBOOT`]).
+//! Owns: the list of fields that a running node can take ([`WITHOUT_REBOOT`]), and of documents that it cannot
+//! ([`DOCUMENTS_WITH_REBOOT`]).
 //! Does not: know types or defaults: two documents are compared as trees, so that a comment or an order of keys is
 //! no change, and a document kind that this version does not know yet is compared like any other.
 //! Fails by: a text that is no YAML; whoever applies a config has read it before.
@@ -10,7 +11,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// Paths, and everything below them, that take effect while the node runs. Other documents than the main one do too.
+/// Paths, and everything below them, that take effect while the node runs.
 const WITHOUT_REBOOT: &[&str] = &[
     "debug",
     "cluster",
@@ -39,6 +40,10 @@ const WITHOUT_REBOOT: &[&str] = &[
     "machine.features.nodeAddressSortAlgorithm",
 ];
 
+/// Kinds of documents that stand for fields which are read at boot only. All others take effect while the node runs.
+const DOCUMENTS_WITH_REBOOT: &[&str] =
+    &["CRIBaseRuntimeSpecConfig", "CRICustomizationConfig", "EtcFileConfig", "UdevRulesConfig"];
+
 /// The difference between two configs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Change {
@@ -66,9 +71,14 @@ impl Change {
         self.fields.is_empty() && self.documents.is_empty()
     }
 
-    /// The fields that only a restart of the machine puts into force.
+    /// The fields and documents that only a restart of the machine puts into force.
     pub(crate) fn need_reboot(&self) -> Vec<&str> {
-        self.fields.iter().map(String::as_str).filter(|field| !is_live(field)).collect()
+        let fields = self.fields.iter().filter(|field| !is_live(field));
+        let documents = self.documents.iter().filter(|name| {
+            let kind = name.split('/').next().unwrap_or_default();
+            DOCUMENTS_WITH_REBOOT.contains(&kind)
+        });
+        fields.chain(documents).map(String::as_str).collect()
     }
 
     /// Everything that differs.
@@ -225,13 +235,17 @@ mod tests {
     }
 
     #[test]
-    fn other_documents_never_need_a_reboot() {
+    fn documents_need_a_reboot_where_their_fields_do() {
         let new = format!(
             "{BASE}---\napiVersion: v1alpha1\nkind: HostnameConfig\nhostname: two\n---\nkind: LinkConfig\nname: eth0\nup: true\n"
         );
         assert_eq!(paths(&new), ["HostnameConfig", "LinkConfig/eth0"]);
         assert!(change(&new).need_reboot().is_empty());
         assert!(Change::between(&new, &new).unwrap().is_empty());
+        let new = format!(
+            "{BASE}---\nkind: SysctlConfig\nparams: {{a: b}}\n---\nkind: CRICustomizationConfig\nname: a\ncontent: b\n---\nkind: UdevRulesConfig\nrules: [a]\n"
+        );
+        assert_eq!(change(&new).need_reboot(), ["CRICustomizationConfig/a", "UdevRulesConfig"]);
     }
 
     #[test]

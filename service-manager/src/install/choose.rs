@@ -8,9 +8,11 @@
 
 use std::fmt;
 
+use config::selector::Expression;
 use config::v1alpha1::Install;
 
 use super::selector::Selector;
+use crate::block;
 use crate::store::Disk;
 
 /// EPHEMERAL is worth nothing below this.
@@ -77,6 +79,8 @@ pub(crate) enum Wanted {
     },
     /// Properties.
     Selector(Selector),
+    /// What an expression is true for.
+    Expression(Expression),
 }
 
 /// Why there is no disk to install to.
@@ -106,8 +110,14 @@ impl Refused {
 }
 
 impl Wanted {
-    /// Reads the config. Properties win over a path, which generated configs always have.
+    /// Reads the config. A document wins over the section, properties over a path, which generated configs always have.
     pub(crate) fn read(install: &Install, resolve: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
+        if !install.disk_expression.is_empty() {
+            let read = Expression::read(&install.disk_expression);
+            return read
+                .map(Self::Expression)
+                .map_err(|fault| format!("provisioning.diskSelector.match: {fault}"));
+        }
         match &install.disk_selector {
             Some(selector) => Ok(Self::Selector(Selector::read(selector)?)),
             None => Ok(Self::Path { given: install.disk.clone(), leads_to: resolve(&install.disk) }),
@@ -122,6 +132,14 @@ impl Wanted {
                 (!meant).then(|| format!("it is not {given}"))
             }
             Self::Selector(selector) => selector.mismatch(candidate),
+            // The system's disk is not known before there is one: an expression that asks says why it fails.
+            Self::Expression(expression) => {
+                match expression.matches(&block::properties(&candidate.disk, None)) {
+                    Ok(true) => None,
+                    Ok(false) => Some(format!("{:?} is not true for it", expression.text())),
+                    Err(fault) => Some(fault.to_string()),
+                }
+            }
         }
     }
 
@@ -143,6 +161,12 @@ impl Wanted {
                 format!("no disk that matches the selector ({}) can be installed to", selector.describe())
             }
             Self::Selector(selector) => format!("no disks matched the expression: {}", selector.describe()),
+            Self::Expression(expression) if any_meant => {
+                format!("no disk for which {:?} is true can be installed to", expression.text())
+            }
+            Self::Expression(expression) => {
+                format!("no disks matched the expression: {:?}", expression.text())
+            }
         }
     }
 }
@@ -167,7 +191,8 @@ impl Candidate {
 
     /// Why what it holds must stay.
     fn occupied(&self, wipe: bool) -> Option<String> {
-        const HOW: &str = "machine.install.wipe: true has it erased";
+        const HOW: &str =
+            "machine.install.wipe: true has it erased (provisioning.wipe in an UnattendedInstallConfig)";
         match &self.holds {
             Holds::Billet if !wipe => {
                 Some(format!("it holds Billet with its configuration: reset it, or {HOW}"))

@@ -91,8 +91,7 @@ impl From<installer::device::DeviceError> for Failure {
 /// disk of it has a STATE, and the config names a disk.
 pub(crate) fn is_due(node: &Node, config: &Config) -> bool {
     let install = &config.machine.install;
-    let wanted = !install.disk.is_empty() || install.disk_selector.is_some();
-    wanted
+    install.names_a_disk()
         && !node.parameters.no_install
         && node.parameters.platform != "container"
         && !node.boot.root_source.contains("(ROOT-")
@@ -173,9 +172,10 @@ pub(crate) async fn on_request(node: &Arc<Node>, image: &str, disk: &str, tell: 
     sequencer::may_start(node, &INSTALL).map_err(|locked| Failure::Other(locked.to_string()))?;
     let mut install = node.config().map(|config| config.machine.install.clone()).unwrap_or_default();
     if !disk.is_empty() {
-        (install.disk, install.disk_selector) = (disk.to_owned(), None);
+        install.disk = disk.to_owned();
+        (install.disk_selector, install.disk_expression) = (None, String::new());
     }
-    if install.disk.is_empty() && install.disk_selector.is_none() {
+    if !install.names_a_disk() {
         return Err(Failure::Refused(Refused::of_config("name the disk to install to".to_owned())));
     }
     let source = match image {

@@ -8,7 +8,6 @@
 
 use std::path::{Path, PathBuf};
 
-use config::selector::Properties;
 use installer::volumes::room_for;
 use ondisk::gpt::Partition;
 
@@ -110,7 +109,7 @@ fn choose_among(
 ) -> Result<PathBuf, NoDisk> {
     let (name, mut means_system, mut reasons) = (&wish.name, false, Vec::new());
     for Candidate { disk, is_system, unusable } in candidates {
-        let why_not = match wish.disk.matches(&properties(&disk, is_system)) {
+        let why_not = match wish.disk.matches(&block::properties(&disk, is_system)) {
             Ok(false) => continue,
             Ok(true) if is_system == Some(true) => {
                 means_system = true;
@@ -131,32 +130,6 @@ fn choose_among(
             wish.disk.text()
         ))),
         (_, false) => Err(NoDisk::Now(format!("{name}: no disk takes it: {}", reasons.join("; ")))),
-    }
-}
-
-/// What expressions see of a disk.
-fn properties(disk: &Disk, is_system: Option<bool>) -> Properties {
-    Properties {
-        system_disk: is_system,
-        dev_path: disk.dev_path.clone(),
-        size: disk.size,
-        pretty_size: disk.pretty_size.clone(),
-        io_size: disk.io_size,
-        sector_size: disk.sector_size,
-        readonly: disk.readonly,
-        cdrom: disk.cdrom,
-        rotational: disk.rotational,
-        model: disk.model.clone(),
-        serial: disk.serial.clone(),
-        modalias: disk.modalias.clone(),
-        wwid: disk.wwid.clone(),
-        uuid: disk.uuid.clone(),
-        bus_path: disk.bus_path.clone(),
-        sub_system: disk.sub_system.clone(),
-        transport: disk.transport.clone(),
-        secondary_disks: disk.secondary_disks.clone(),
-        // This system makes none.
-        symlinks: Vec::new(),
     }
 }
 

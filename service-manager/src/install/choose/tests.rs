@@ -129,3 +129,25 @@ fn a_selector_without_a_match_says_so() {
     assert!(text.starts_with("no disks matched the expression: model Other*\n"), "{text}");
     assert!(text.contains("its model \"Model\" is not \"Other*\""), "{text}");
 }
+
+#[test]
+fn an_expression_of_a_document_names_the_disk() {
+    let disks = [disk("sda"), disk("vda")];
+    let wanted = |expression: &str| {
+        let install =
+            Install { disk: "/dev/sda".into(), disk_expression: expression.into(), ..Install::default() };
+        Wanted::read(&install, |path| Some(path.to_owned()))
+    };
+    let by_path = wanted("disk.dev_path == \"/dev/vda\"").unwrap_or_else(|why| panic!("{why}"));
+    assert_eq!(chosen(&by_path, false, &disks).unwrap(), "/dev/vda", "the document wins");
+    let none = wanted("disk.transport == \"nvme\"").unwrap_or_else(|why| panic!("{why}"));
+    let text = chosen(&none, false, &disks).unwrap_err();
+    assert!(
+        text.starts_with("no disks matched the expression: \"disk.transport == \\\"nvme\\\"\""),
+        "{text}"
+    );
+    let full = [holding("vda", Holds::Billet)];
+    let text = chosen(&by_path, false, &full).unwrap_err();
+    assert!(text.contains("can be installed to") && text.contains("provisioning.wipe"), "{text}");
+    assert!(wanted("disk.").is_err_and(|why| why.starts_with("provisioning.diskSelector.match: ")));
+}
