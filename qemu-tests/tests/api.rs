@@ -31,7 +31,10 @@ fn assert_holds(text: &str, words: &[&str]) {
 #[test]
 fn version_names_both_sides() {
     let build = qemu_tests::artifacts::build();
-    assert_holds(&ok(&["version"]), &["Client", "Server", &build.version, "linux/amd64"]);
+    let tag = api::version::tag(&build.version);
+    assert_holds(&ok(&["version"]), &["Client", "Server", &tag, "linux/amd64"]);
+    assert_holds(&ok(&["get", "versions", "-o", "yaml"]), &["name: Billet", &format!("version: {tag}")]);
+    assert_holds(&ok(&["read", "/etc/os-release"]), &[&format!("VERSION_ID={}\n", build.version)]);
 }
 
 #[test]

@@ -155,7 +155,7 @@ fn publish_report(node: &Node, start: &InitStart) {
         warnings: warnings.clone(),
     });
     publish(node, &INIT_STATUS, "init", spec);
-    let version = Runtime::Version(Version { name: "Billet", version: node.boot.version.clone() });
+    let version = Runtime::Version(Version { name: "Billet", version: api::version::tag(node.version()) });
     publish(node, &VERSION, "version", Spec::Runtime(version));
     if start.restarts == 0 {
         for warning in warnings {

@@ -117,6 +117,11 @@ impl Node {
         }
     }
 
+    /// Billet's own version: that of the running system, else of this program (tests, a root without a manifest).
+    pub fn version(&self) -> &str {
+        if self.boot.version.is_empty() { env!("CARGO_PKG_VERSION") } else { &self.boot.version }
+    }
+
     /// A path below the node's root; the answer never leaves it by an absolute `path`.
     pub fn path(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))

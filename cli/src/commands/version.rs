@@ -7,6 +7,7 @@ use crate::{
 };
 use anyhow::Result;
 use api::proto::machine::{Version, VersionInfo};
+use api::version;
 use std::fmt::Write;
 
 #[derive(Debug, clap::Args)]
@@ -38,7 +39,7 @@ pub(crate) async fn run(global: &Global, flags: &Flags) -> Result<()> {
 
 fn ours() -> VersionInfo {
     VersionInfo {
-        tag: concat!("v", env!("CARGO_PKG_VERSION")).to_owned(),
+        tag: version::tag(env!("CARGO_PKG_VERSION")),
         sha: option_env!("BILLET_SHA").unwrap_or_default().to_owned(),
         built: option_env!("BILLET_BUILT").unwrap_or_default().to_owned(),
         go_version: "none (Rust)".to_owned(),
@@ -97,6 +98,7 @@ fn table(answers: &[(String, Version)]) -> Table {
         ("SIDE", "side"),
         ("NODE", "node"),
         ("TAG", "tag"),
+        ("BILLET", "billet"),
         ("SHA", "sha"),
         ("BUILT", "built"),
         ("OS", "os"),
@@ -105,9 +107,10 @@ fn table(answers: &[(String, Version)]) -> Table {
         ("RBAC", "rbac"),
     ]);
     let row = |side: &str, node: &str, info: VersionInfo, platform: String, rbac: bool| {
-        let texts =
-            [side.to_owned(), node.to_owned(), info.tag, info.sha, info.built, info.os, info.arch, platform];
-        texts.into_iter().map(Cell::from).chain([Cell::new(rbac.to_string(), rbac)]).collect()
+        let billet = version::own(&info.tag).unwrap_or_default().to_owned();
+        let whose = [side.to_owned(), node.to_owned()];
+        let texts = [info.tag, billet, info.sha, info.built, info.os, info.arch, platform];
+        whose.into_iter().chain(texts).map(Cell::from).chain([Cell::new(rbac.to_string(), rbac)]).collect()
     };
     table.push(row("client", "", ours(), String::new(), false));
     for (node, answer) in answers {
@@ -144,6 +147,25 @@ mod tests {
             server_text(&[("10.0.0.1".into(), answer)], false),
             format!("Server:\n\tNODE:        10.0.0.1\n{lines}\tEnabled:     RBAC\n")
         );
+    }
+
+    /// Extensions for Talos are judged by the version that nodes say they serve.
+    #[test]
+    fn one_interface_is_served() {
+        assert_eq!(installer::custom::INTERFACE, version::INTERFACE);
+    }
+
+    #[test]
+    fn both_sides_say_which_billet_they_are() {
+        let mut node = Version { version: Some(info()), ..Version::default() };
+        node.version.as_mut().unwrap().tag = version::tag("0.2.0");
+        let foreign = Version { version: Some(info()), ..Version::default() };
+        let table = table(&[("a".into(), node), ("b".into(), foreign)]);
+        let text = output::json(&table.to_value()).unwrap();
+        for line in ["\"billet\": \"0.2.0\"", "\"billet\": \"\"", "\"tag\": \"v1.13.9+billet.0.2.0\""] {
+            assert!(text.contains(line), "{text}");
+        }
+        assert!(text.contains(&format!("\"billet\": \"{}\"", env!("CARGO_PKG_VERSION"))), "{text}");
     }
 
     #[test]

@@ -14,3 +14,4 @@ pub mod proto;
 pub mod roles;
 pub mod talosconfig;
 pub mod tls;
+pub mod version;

@@ -30,8 +30,8 @@ const FORMAT: &str = "v1alpha1";
 const MANIFEST: &str = "manifest.yaml";
 const ROOT: &str = "rootfs";
 /// Whose extensions are taken besides ours, for machines of this version: the newest whose interface we serve
-/// (docs/compatibility.md).
-const TALOS: &str = "1.13.9";
+/// (docs/compatibility.md, `api::version`).
+pub const INTERFACE: &str = "1.13.9";
 
 /// Where an extension may have files; an entry that does not end in `/` is the beginning of a name.
 const ALLOWED: [&str; 18] = [
@@ -227,7 +227,7 @@ fn one(
     for (key, Constraint { version: range }) in &manifest.metadata.compatibility {
         let (system, own) = match key.as_str() {
             "billet" => ("Billet", version),
-            "talos" => ("Talos", TALOS),
+            "talos" => ("Talos", INTERFACE),
             _ => {
                 return Err(refuse(format!(
                     "{MANIFEST} says for which version of {key:?} it is, and an image is checked for billet and talos only: \

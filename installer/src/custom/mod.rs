@@ -36,6 +36,7 @@ use additions::{Additions, Sourced};
 use kernel::Changed;
 use lower::Lower;
 
+pub use extension::INTERFACE;
 pub use profile::{Addition, From, Profile};
 pub use unpack::entries_of_tar;
 

@@ -170,7 +170,7 @@ async fn nodes_get_their_name_and_strangers_an_error_of_their_own() {
         client.version(to((), &[("nodes", "n1"), ("nodes", "127.0.0.3")])).await.unwrap().into_inner();
     let metadata: Vec<_> = answer.messages.iter().map(|m| m.metadata.clone().unwrap()).collect();
     assert_eq!((metadata[0].hostname.as_str(), metadata[0].error.as_str()), ("n1", ""));
-    assert_eq!(answer.messages[0].version.as_ref().unwrap().tag, "v1.2.3");
+    assert_eq!(answer.messages[0].version.as_ref().unwrap().tag, "v1.13.9+billet.1.2.3");
     let refused = format!("connect to 127.0.0.3 port {}: ", f.address.port());
     assert!(metadata[1].error.starts_with("rpc error: code = Unavailable desc = "), "{}", metadata[1].error);
     assert!(metadata[1].error.contains(&refused), "{}", metadata[1].error);

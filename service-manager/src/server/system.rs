@@ -18,9 +18,8 @@ pub(super) fn read(node: &Node, path: &str) -> Result<String, Status> {
 }
 
 pub(super) fn version(node: &Node) -> proto::VersionResponse {
-    let version = if node.boot.version.is_empty() { env!("CARGO_PKG_VERSION") } else { &node.boot.version };
     let info = proto::VersionInfo {
-        tag: format!("v{}", version.trim_start_matches('v')),
+        tag: api::version::tag(node.version()),
         sha: option_env!("BILLET_COMMIT").unwrap_or_default().to_owned(),
         built: String::new(),
         // The field asks for the compiler of the server.

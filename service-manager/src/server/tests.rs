@@ -138,7 +138,7 @@ async fn unary_answers_hold_one_element() {
     f.write("proc/mounts", "tmpfs / tmpfs rw 0 0\n");
     let version = f.machine().version(()).await.unwrap().into_inner();
     assert_eq!(version.messages.len(), 1);
-    assert_eq!(version.messages[0].version.as_ref().unwrap().tag, "v1.2.3");
+    assert_eq!(version.messages[0].version.as_ref().unwrap().tag, "v1.13.9+billet.1.2.3");
     assert!(version.messages[0].features.as_ref().unwrap().rbac);
     let memory = f.machine().memory(()).await.unwrap().into_inner();
     assert_eq!(memory.messages[0].meminfo.as_ref().unwrap().memtotal, 2048);

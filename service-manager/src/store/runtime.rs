@@ -237,7 +237,7 @@ pub struct UnmetCondition {
 pub struct Version {
     /// The system's name.
     pub name: &'static str,
-    /// As in the root manifest.
+    /// The tag that `Version` answers with (`api::version`).
     pub version: String,
 }
 
