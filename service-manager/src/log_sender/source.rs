@@ -28,7 +28,7 @@ pub(super) async fn services(node: Arc<Node>, queue: Arc<Queue>, tags: Tags) {
     let mut readers = JoinSet::new();
     loop {
         registered.mark_unchanged();
-        for id in node.logs.ids() {
+        for id in node.logs.sources() {
             if !known.contains(&id)
                 && let Some(follower) = node.logs.follow(&id, Tail::All)
             {

@@ -28,8 +28,16 @@ pub use follow::{Follower, Tail};
 #[derive(Debug, Clone)]
 pub struct Logs {
     dir: PathBuf,
-    ids: Arc<Mutex<BTreeMap<String, watch::Sender<u64>>>>,
+    ids: Arc<Mutex<BTreeMap<String, Registered>>>,
     count: watch::Sender<usize>,
+}
+
+/// A log that can be asked for.
+#[derive(Debug)]
+struct Registered {
+    grown: watch::Sender<u64>,
+    /// Each of its lines is in another log as well.
+    is_copy: bool,
 }
 
 /// The place of one log.
@@ -53,13 +61,23 @@ impl Logs {
 
     /// Registers a log and opens its file for appending.
     pub fn open(&self, id: &str) -> Result<LogFile, LogFileError> {
-        let grown = self.register(id);
+        self.open_as(id, false)
+    }
+
+    /// The same for a log whose every line is in another one as well: [`Logs::sources`] leaves it out.
+    pub fn open_copy(&self, id: &str) -> Result<LogFile, LogFileError> {
+        self.open_as(id, true)
+    }
+
+    fn open_as(&self, id: &str, is_copy: bool) -> Result<LogFile, LogFileError> {
+        let grown = self.register(id, is_copy);
         LogFile::open(&self.dir, LogPlace::new(&self.dir, id), grown)
     }
 
-    fn register(&self, id: &str) -> watch::Sender<u64> {
+    fn register(&self, id: &str, is_copy: bool) -> watch::Sender<u64> {
         let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
-        let grown = ids.entry(id.to_owned()).or_insert_with(|| watch::channel(0).0).clone();
+        let new = || Registered { grown: watch::channel(0).0, is_copy };
+        let grown = ids.entry(id.to_owned()).or_insert_with(new).grown.clone();
         self.count.send_replace(ids.len());
         grown
     }
@@ -74,10 +92,16 @@ impl Logs {
         self.ids.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
     }
 
+    /// The ids of the logs that hold each line once.
+    pub fn sources(&self) -> Vec<String> {
+        let ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
+        ids.iter().filter(|(_, log)| !log.is_copy).map(|(id, _)| id.clone()).collect()
+    }
+
     /// A reader of a log, `None` when no such log was registered.
     pub fn follow(&self, id: &str, tail: Tail) -> Option<Follower> {
         let ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
-        let grown = ids.get(id)?.subscribe();
+        let grown = ids.get(id)?.grown.subscribe();
         Some(Follower::new(LogPlace::new(&self.dir, id), grown, tail))
     }
 }

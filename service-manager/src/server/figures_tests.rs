@@ -196,6 +196,10 @@ async fn logs_are_listed_by_id() {
     let ids = f.machine().logs_containers(()).await.unwrap().into_inner().messages.remove(0).ids;
     assert_eq!(ids.iter().filter(|id| ["apid", "zeta"].contains(&id.as_str())).count(), 2);
     assert!(ids.is_sorted(), "{ids:?}");
+    for id in ["kernel", "networkd", "timed", "udevd"] {
+        assert!(ids.iter().any(|known| known == id), "{id}: {ids:?}");
+    }
+    let _kernel = f.kernel_log();
     // Each of them can be asked for.
     for id in ids {
         let request = proto::LogsRequest { id: id.clone(), tail_lines: -1, ..Default::default() };

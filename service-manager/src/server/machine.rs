@@ -238,7 +238,7 @@ impl MachineService for Machine {
     }
 
     async fn logs_containers(&self, _request: Request<()>) -> Answer<proto::LogsContainersResponse> {
-        let answer = proto::LogsContainer { metadata: None, ids: self.node.logs.ids() };
+        let answer = proto::LogsContainer { metadata: None, ids: streams::log_ids(&self.node) };
         Ok(Response::new(proto::LogsContainersResponse { messages: vec![answer] }))
     }
 

@@ -2,6 +2,7 @@
 //!
 //! Each runs as a task of its own that ends when its reader goes.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use api::proto::machine as proto;
 use tokio::sync::broadcast::error::RecvError;
 use tonic::{Response, Status};
 
-use super::{Answers, Sender, answers};
+use super::{Answers, Sender, answers, query};
 use crate::events::Past;
 use crate::flight_recorder;
 use crate::kmsg;
@@ -22,6 +23,17 @@ fn data(bytes: Vec<u8>) -> Data {
     Data { metadata: None, bytes }
 }
 
+/// The log whose lines are the kernel's, as `Dmesg` answers them.
+const KERNEL: &str = "kernel";
+
+/// What `Logs` can be asked for, sorted.
+pub(super) fn log_ids(node: &Node) -> Vec<String> {
+    let mut ids = node.logs.ids();
+    ids.push(KERNEL.to_owned());
+    ids.sort();
+    ids
+}
+
 pub(super) fn logs(node: &Node, request: &proto::LogsRequest) -> Result<Response<Answers<Data>>, Status> {
     let system = request.namespace == "system" || request.namespace.is_empty() || request.id == "kubelet";
     if !system && request.driver() == ContainerDriver::Cri {
@@ -30,9 +42,13 @@ pub(super) fn logs(node: &Node, request: &proto::LogsRequest) -> Result<Response
         ));
     }
     let tail = usize::try_from(request.tail_lines).map_or(Tail::All, Tail::Lines);
-    let follower = node.logs.follow(&request.id, tail);
-    let follower =
-        follower.ok_or_else(|| Status::not_found(format!("log {:?} was not registered", request.id)))?;
+    if request.id == KERNEL {
+        return kernel_log(node, tail, request.follow);
+    }
+    let follower = node.logs.follow(&request.id, tail).ok_or_else(|| {
+        let (id, known) = (query::quoted(&request.id), log_ids(node).join(", "));
+        Status::not_found(format!("log {id} was not registered; there are {known}"))
+    })?;
     let (sender, answer) = answers();
     let follow = request.follow;
     #[cfg(test)]
@@ -71,15 +87,42 @@ async fn send_log(mut follower: Follower, follow: bool, sender: Sender<Data>) {
 }
 
 pub(super) fn dmesg(node: &Node, request: proto::DmesgRequest) -> Result<Response<Answers<Data>>, Status> {
-    let reader = kmsg::Reader::open(&node.path("/dev/kmsg"), request.tail)
+    let tail = if request.tail { Tail::Lines(0) } else { Tail::All };
+    kernel_log(node, tail, request.follow)
+}
+
+fn kernel_log(node: &Node, tail: Tail, follow: bool) -> Result<Response<Answers<Data>>, Status> {
+    let reader = kmsg::Reader::open(&node.path("/dev/kmsg"), matches!(tail, Tail::Lines(0)))
         .map_err(|e| Status::internal(format!("open /dev/kmsg: {e}")))?;
     let (sender, answer) = answers();
     request::feed(sender.clone(), async move {
-        if let Err(error) = send_kernel_log(&reader, request.follow, &sender).await {
+        let sending = async {
+            if let Tail::Lines(count @ 1..) = tail {
+                for line in last_lines(&reader, count)? {
+                    if sender.send(Ok(data(line.into_bytes()))).await.is_err() {
+                        return Ok(());
+                    }
+                }
+            }
+            send_kernel_log(&reader, follow, &sender).await
+        };
+        if let Err(error) = sending.await {
             let _ = sender.send(Err(Status::internal(format!("read /dev/kmsg: {error}")))).await;
         }
     });
     Ok(answer)
+}
+
+/// The last ones of those that are there now. The kernel's ring bounds how many that can be.
+fn last_lines(reader: &kmsg::Reader, count: usize) -> std::io::Result<VecDeque<String>> {
+    let mut lines = VecDeque::new();
+    while let Some(line) = reader.next_now()? {
+        lines.push_back(line);
+        if lines.len() > count {
+            lines.pop_front();
+        }
+    }
+    Ok(lines)
 }
 
 pub(super) async fn earlier_dmesg(node: &Node, back: u32) -> Result<Response<Answers<Data>>, Status> {

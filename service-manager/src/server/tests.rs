@@ -112,6 +112,18 @@ impl Fixture {
         MachineServiceClient::new(self.channel.clone())
     }
 
+    /// A kernel log: a FIFO that gives one record a read. Reading takes them away.
+    pub(super) fn kernel_log(&self) -> std::os::fd::OwnedFd {
+        use rustix::fs::{CWD, FileType, Mode, OFlags, fcntl_setfl, mknodat, open};
+        let path = self.dir.path().join("dev/kmsg");
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        mknodat(CWD, &path, FileType::Fifo, Mode::from(0o600), 0).unwrap();
+        let fifo = open(&path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).unwrap();
+        // Packet mode, pipe(2): what one write wrote is one read.
+        fcntl_setfl(&fifo, OFlags::RDWR | OFlags::DIRECT).unwrap();
+        fifo
+    }
+
     pub(super) fn write(&self, path: &str, text: &str) {
         let path = self.dir.path().join(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -213,7 +225,54 @@ async fn logs_are_read_and_followed() {
     log.append(b"three\n").unwrap();
     assert_eq!(next(&mut live).await.bytes, b"three\n");
     let unknown = proto::LogsRequest { id: "nobody".into(), ..request(false, -1) };
-    assert_eq!(f.machine().logs(unknown).await.unwrap_err().message(), "log \"nobody\" was not registered");
+    let error = f.machine().logs(unknown).await.unwrap_err();
+    assert_eq!(
+        (error.code(), error.message()),
+        (
+            Code::NotFound,
+            "log \"nobody\" was not registered; there are controller-runtime, kernel, machined, networkd, svc, timed, \
+             udevd"
+        )
+    );
+    let long = proto::LogsRequest { id: "x".repeat(100_000), ..request(false, -1) };
+    let error = f.machine().logs(long).await.unwrap_err();
+    assert!(error.code() == Code::NotFound && error.message().len() < 500, "{error}");
+}
+
+/// Clients ask for the logs of components by name, `kernel` among them.
+#[tokio::test]
+async fn components_and_the_kernel_have_logs() {
+    let f = fixture().await;
+    let kernel = f.kernel_log();
+    let tell = |text: &str| rustix::io::write(&kernel, text.as_bytes()).unwrap();
+    tell("6,1,1000000,-;one\n");
+    tell("4,2,2000000,-;two\n");
+    f.node.journal.say("networkd: eth0 is up");
+    let request = |id: &str, follow, tail_lines| proto::LogsRequest {
+        namespace: "system".into(),
+        id: id.into(),
+        follow,
+        tail_lines,
+        ..Default::default()
+    };
+    let all = f.machine().logs(request("kernel", false, -1)).await.unwrap().into_inner();
+    let all = String::from_utf8(bytes(all).await).unwrap();
+    let lines: Vec<_> = all.lines().collect();
+    assert!(lines[0].starts_with("kern:    info: [") && lines[0].ends_with("]: one"), "{all}");
+    assert!(lines.len() == 2 && lines[1].starts_with("kern: warning: ["), "{all}");
+    for text in ["6,3,3000000,-;three\n", "6,4,4000000,-;four\n"] {
+        tell(text);
+    }
+    let mut live = f.machine().logs(request("kernel", true, 1)).await.unwrap().into_inner();
+    assert!(next(&mut live).await.bytes.ends_with(b"]: four\n"));
+    tell("6,5,5000000,-;five\n");
+    assert!(next(&mut live).await.bytes.ends_with(b"]: five\n"));
+    let log = f.machine().logs(request("networkd", false, -1)).await.unwrap().into_inner();
+    assert!(String::from_utf8(bytes(log).await).unwrap().ends_with(" networkd: eth0 is up\n"));
+    for quiet in ["timed", "udevd"] {
+        let log = f.machine().logs(request(quiet, false, -1)).await.unwrap().into_inner();
+        assert_eq!(bytes(log).await, b"", "{quiet}");
+    }
 }
 
 #[tokio::test]
