@@ -50,6 +50,18 @@ fn services_run() {
 }
 
 #[test]
+fn components_have_logs_and_calls_are_in_apids() {
+    assert_holds(&ok(&["logs", "kernel"]), &["kern:", "Linux version"]);
+    for task in ["networkd", "timed", "udevd"] {
+        assert_holds(&ok(&["logs", task]), &[&format!("service[{task}](Running)")]);
+    }
+    is_denied("logs-reader", READER, &["reboot", "--wait=false"], "MachineService/Reboot needs one of");
+    let log = ok(&["logs", "apid"]);
+    assert_holds(&log, &["(os:admin) /machine.MachineService/Logs: OK, "]);
+    assert_holds(&log, &["(os:reader) /machine.MachineService/Reboot: PermissionDenied, "]);
+}
+
+#[test]
 fn logs_are_printed_cut_and_followed() {
     let agent = node().agent().unwrap();
     let first = agent.flood("logs", 20, Duration::ZERO).unwrap();

@@ -3,11 +3,11 @@
 //! Owns: the rule of what is signed: a server certificate for 24 hours with the names of the request, without any
 //! Organization, whatever the request asks for. The caller's own address is among the names; none is a control plane's.
 //! Does not: serve files, as its forerunner did.
-//! Fails by: `Unauthenticated` for a wrong token, with one line that names the peer.
+//! Fails by: `Unauthenticated` for a wrong token, with one line that names the peer, as far as [`LINES`] go.
 //! Source: spec/api-wire-facts.md §3.10.
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ use tonic::transport::server::TcpConnectInfo;
 use tonic::{Request, Response, Status};
 use tower::Layer as _;
 
-use crate::connections::{Most, Places, http2};
+use crate::connections::{Lines, Most, Places, Rate, Rates, http2};
 use crate::identity::{Material, Role, Source, TrustMaterial, first_certificate};
 use crate::request::{Report, Requests};
 
@@ -36,6 +36,9 @@ pub const USER: u32 = 51;
 const CONNECTION_AGE: Duration = Duration::from_secs(30);
 /// Connections behind their handshake. A worker makes one, for one call: the oldest one ends for a newer one.
 const CONNECTIONS: Most = Most { of_one: 16, of_all: 128 };
+/// Lines of the log about refused callers.
+const LINES: Rates =
+    Rates { of_one: Rate { burst: 16, per_second: 1 }, of_all: Rate { burst: 64, per_second: 4 } };
 /// HTTP/2 of a connection.
 const LIMITS: http2::Limits =
     http2::Limits { streams: 4, stream_window: 64 << 10, connection_window: 64 << 10 };
@@ -60,18 +63,32 @@ struct Signer {
 pub(crate) struct Trust {
     signer: Arc<RwLock<Signer>>,
     connections: Places<IpAddr>,
+    lines: Lines<IpAddr>,
 }
 
 impl Trust {
     /// A service that signs with this material.
     pub(crate) fn new(material: &Material) -> Result<Self, String> {
         let signer = Arc::new(RwLock::new(signer(material)?));
-        Ok(Self { signer, connections: Places::new(CONNECTIONS) })
+        let lines = Lines::new(LINES, Arc::new(|line| eprintln!("trustd: {line}")));
+        Ok(Self { signer, connections: Places::new(CONNECTIONS), lines })
     }
 
     fn replace(&self, material: &Material) -> Result<(), String> {
         *self.signer.write().unwrap_or_else(std::sync::PoisonError::into_inner) = signer(material)?;
         Ok(())
+    }
+
+    fn note_refusal(&self, peer: Option<SocketAddr>, status: &Status) {
+        let address = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| tls::network(peer.ip()));
+        self.lines.tell(
+            &address,
+            || address.to_string(),
+            || {
+                let peer = peer.map_or_else(|| "an unknown peer".to_owned(), |peer| peer.to_string());
+                format!("refused {peer}: {}", status.message())
+            },
+        );
     }
 
     fn sign(&self, token: &str, request: &str, peer: Option<IpAddr>) -> Result<CertificateResponse, Status> {
@@ -162,7 +179,9 @@ impl SecurityService for Trust {
         let text = String::from_utf8(request.into_inner().csr)
             .map_err(|_| Status::invalid_argument("csr is not PEM"))?;
         let address = peer.map(|peer| peer.ip());
-        self.sign(&token, &text, address).map(Response::new).inspect_err(|status| note_refusal(peer, status))
+        self.sign(&token, &text, address)
+            .map(Response::new)
+            .inspect_err(|status| self.note_refusal(peer, status))
     }
 
     async fn read_file(
@@ -178,11 +197,6 @@ impl SecurityService for Trust {
     ) -> Result<Response<api::proto::securityapi::WriteFileResponse>, Status> {
         Err(Status::unimplemented("files are not served by trustd"))
     }
-}
-
-fn note_refusal(peer: Option<SocketAddr>, status: &Status) {
-    let peer = peer.map_or_else(|| "an unknown peer".to_owned(), |peer| peer.to_string());
-    eprintln!("trustd: refused {peer}: {}", status.message());
 }
 
 /// Runs trustd.
@@ -234,7 +248,11 @@ pub(crate) async fn serve(
     trust: Trust,
 ) -> Result<(), String> {
     let config = tls::server_without_clients(identities).map_err(|e| e.to_string())?;
-    let mut incoming = tls::accept(listener, config, |refusal| eprintln!("trustd: {refusal}"));
+    let lines = trust.lines.clone();
+    let mut incoming = tls::accept(listener, config, move |refusal| {
+        let address = tls::network(refusal.peer.ip());
+        lines.tell(&address, || address.to_string(), || refusal.to_string());
+    });
     let report: Report = Arc::new(|line| eprintln!("trustd: {line}"));
     let service = SecurityServiceServer::new(trust.clone()).max_decoding_message_size(MOST_REQUEST_BYTES);
     let service = Requests(report).layer(service);
@@ -349,6 +367,22 @@ mod tests {
             trust.sign("abc.def", "garbage", Some(WORKER)).unwrap_err().code(),
             tonic::Code::InvalidArgument
         );
+    }
+
+    #[tokio::test]
+    async fn a_flood_of_wrong_tokens_is_no_flood_of_lines() {
+        let mut trust = Trust::new(&material()).unwrap();
+        let written = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let to = written.clone();
+        trust.lines = Lines::new(LINES, Arc::new(move |line| to.lock().unwrap().push(line.to_owned())));
+        let began = std::time::Instant::now();
+        for _ in 0..500 {
+            trust.certificate(Request::new(CertificateRequest::default())).await.unwrap_err();
+        }
+        let most = 17 + usize::try_from(began.elapsed().as_secs()).unwrap();
+        let written = written.lock().unwrap();
+        assert!((1..=most).contains(&written.len()), "{} of {most}", written.len());
+        assert_eq!(written[0], "refused an unknown peer: Unauthenticated");
     }
 
     #[tokio::test]

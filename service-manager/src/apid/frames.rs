@@ -121,7 +121,8 @@ pub(crate) fn go_text(status: &Status) -> String {
     format!("rpc error: code = {} desc = {}", go_code(status.code()), status.message())
 }
 
-fn go_code(code: Code) -> &'static str {
+/// A code's name in Go.
+pub(crate) fn go_code(code: Code) -> &'static str {
     match code {
         Code::Ok => "OK",
         Code::Cancelled => "Canceled",

@@ -8,7 +8,7 @@
 //! | [`forward`], one a node | requests for it | its answers | when the connection breaks |
 //!
 //! Owns: who gets in and what each may call. Does not: know any message beyond the merge rules ([`merge`]).
-//! Fails by: refusing, with one line that names peer and reason. A machined that is away delays answers by at most
+//! Fails by: refusing. Each call is a line of the log, each refused connection one with peer and reason ([`calls`] bounds them). A machined that is away delays answers by at most
 //! [`backend::CONNECT_DEADLINE`].
 
 // Numbers come from requests: a sum that overflows would end the program for everyone.
@@ -16,6 +16,7 @@
 
 mod backend;
 mod bodies;
+mod calls;
 mod clients;
 mod forward;
 mod frames;
@@ -40,6 +41,7 @@ use clients::{Client, Clients};
 use crate::configuration::locked::Maintenance;
 use crate::connections::http2;
 use crate::identity::{Material, Role, Source, first_certificate};
+use crate::request::Report;
 use crate::server::SOCKET;
 
 /// The API's port.
@@ -73,7 +75,7 @@ pub async fn run() -> Result<(), String> {
         sys::process::inherited(LISTENER_FD).map_err(|e| format!("take the listening socket: {e}"))?;
     let mut source = Source::connect(Role::Apid.socket()).await;
     let material = source.next().await.map_err(|e| format!("receive the certificate: {e}"))?;
-    let server = Server::new(&material, SOCKET)?;
+    let server = Server::new(&material, SOCKET, Arc::new(|line| eprintln!("apid: {line}")))?;
     let listener = listener(socket)?;
     let serving = tokio::spawn(server.clone().serve(listener));
     let renewing = server.renew(source, material.authority.clone());
@@ -108,12 +110,12 @@ pub(crate) struct Server {
 
 impl Server {
     /// A server with this certificate, in front of the machined at this socket.
-    pub(crate) fn new(material: &Material, machined: &str) -> Result<Self, String> {
-        Self::with_port(material, machined, PORT)
+    pub(crate) fn new(material: &Material, machined: &str, report: Report) -> Result<Self, String> {
+        Self::with_port(material, machined, PORT, report)
     }
 
     /// The same, with other nodes on this port.
-    fn with_port(material: &Material, machined: &str, port: u16) -> Result<Self, String> {
+    fn with_port(material: &Material, machined: &str, port: u16, report: Report) -> Result<Self, String> {
         let identities = Identities::new(&identity(material)?).map_err(|e| e.to_string())?;
         let config = match material.maintenance {
             Maintenance::No => tls::server(&material.authority, identities.clone()),
@@ -124,7 +126,7 @@ impl Server {
         names.replace(&material.names);
         let forwarder = forward::Forwarder::new(port);
         forwarder.renew(material)?;
-        let proxy = proxy::Proxy::new(names, forwarder, material.maintenance.clone());
+        let proxy = proxy::Proxy::new(names, forwarder, material.maintenance.clone(), report);
         let proxy = Arc::new(proxy);
         let own = first_certificate(&material.authority);
         let own = tls::Clients::of(own).map_err(|e| e.to_string())?;
@@ -134,16 +136,21 @@ impl Server {
 
     /// Serves connections until the listener fails for good.
     pub(crate) async fn serve(self, listener: TcpListener) {
-        let mut incoming = tls::accept(listener, self.config.clone(), |refusal| eprintln!("apid: {refusal}"));
+        let log = self.proxy.log.clone();
+        let mut incoming = tls::accept(listener, self.config.clone(), move |refusal| {
+            log.refused(&Client::Address(tls::network(refusal.peer.ip())), || refusal.to_string());
+        });
         while let Some(accepted) = incoming.next().await {
             let Ok(stream) = accepted else { continue };
             let Ok(peer) = stream.get_ref().0.peer_addr() else { continue };
             let client = client(&stream, peer.ip(), self.proxy.maintenance());
             let Some(connection) = self.clients.connect(peer.ip(), &client) else {
                 let peer = peer.ip();
-                eprintln!(
-                    "apid: refused {peer}: its address or its certificate has as many connections as it may"
-                );
+                self.proxy.log.refused(&client, || {
+                    format!(
+                        "refused {peer}: its address or its certificate has as many connections as it may"
+                    )
+                });
                 continue;
             };
             let caller = self.caller(&stream, client);

@@ -21,6 +21,7 @@ use tonic::Status;
 use super::Names;
 use super::backend::{Backend, Body};
 use super::bodies::{self, Bounded};
+use super::calls::{CallLog, Who};
 use super::clients::{Client, Clients};
 use super::forward::{Forwarder, Nodes};
 use super::frames::{held_until_end, refusal};
@@ -41,6 +42,7 @@ type Places = (Clients, Client);
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
     peer: Option<SocketAddr>,
+    who: Who,
     roles: Arc<RoleSet>,
     ways: Arc<Ways>,
     clients: Clients,
@@ -82,7 +84,8 @@ impl Caller {
 
     fn new(peer: Option<SocketAddr>, roles: RoleSet, machined: &Path, (clients, client): Places) -> Self {
         let (roles, client) = (Arc::new(roles), Arc::new(client));
-        Self { peer, roles, ways: Ways::new(machined), clients, client }
+        let who = Who::new(peer, client.clone());
+        Self { peer, who, roles, ways: Ways::new(machined), clients, client }
     }
 
     /// Places for one request, for as long as its answer lasts.
@@ -122,6 +125,7 @@ pub(crate) struct Proxy {
     /// Without a config in force callers have no certificates, and no other node is reached through this one.
     maintenance: RwLock<Maintenance>,
     report: Report,
+    pub(super) log: CallLog,
 }
 
 impl fmt::Debug for Proxy {
@@ -144,9 +148,14 @@ pub(super) struct Head {
 }
 
 impl Proxy {
-    pub(super) fn new(names: Arc<Names>, forwarder: Forwarder, maintenance: Maintenance) -> Self {
-        let report: Report = Arc::new(|line| eprintln!("apid: {line}"));
-        Self { names, forwarder, maintenance: RwLock::new(maintenance), report }
+    pub(super) fn new(
+        names: Arc<Names>,
+        forwarder: Forwarder,
+        maintenance: Maintenance,
+        report: Report,
+    ) -> Self {
+        let log = CallLog::new(report.clone());
+        Self { names, forwarder, maintenance: RwLock::new(maintenance), report, log }
     }
 
     pub(super) fn maintenance(&self) -> Maintenance {
@@ -168,27 +177,25 @@ impl Proxy {
         request: Request<Incoming>,
     ) -> Response<Body> {
         let call = Call::new(request.uri().path(), &self.report);
-        match request::of_call(call, self.answer_in_scope(caller, request)).await {
-            Ok(response) => response,
-            Err(panicked) => refusal(&panicked.into()),
-        }
+        let roles = caller.roles(request.headers());
+        let record = self.log.begin(&caller.who, &roles, request.uri().path());
+        let answered = request::of_call(call, self.answer_in_scope(caller, roles, request)).await;
+        record.until_end(answered.unwrap_or_else(|panicked| refusal(&panicked.into())))
     }
 
     async fn answer_in_scope(
         self: &Arc<Self>,
         caller: &Caller,
+        roles: RoleSet,
         request: Request<Incoming>,
     ) -> Response<Body> {
         let path = request.uri().path().to_owned();
-        let roles = caller.roles(request.headers());
         let maintenance = self.maintenance();
         if let Err(denied) = roles.authorize(&path, maintenance.mode()) {
             let text = match maintenance.lock() {
                 Some(why) => locked::refusal(&path, why),
                 None => denied.to_string(),
             };
-            let peer = caller.peer.map_or_else(|| "an unknown peer".to_owned(), |peer| peer.to_string());
-            eprintln!("apid: refused {peer}: {denied}");
             return refusal(&Status::permission_denied(text));
         }
         let target = match target(&path, request.headers()) {

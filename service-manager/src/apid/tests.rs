@@ -1,6 +1,7 @@
 //! apid in front of a machined, with real certificates on loopback.
 
 use std::net::SocketAddr;
+use std::sync::Mutex;
 
 use api::pki::{Authority, CA_LIFETIME, LEAF_LIFETIME, Leaf, Lifetime, Usage};
 use api::proto::machine as proto;
@@ -22,6 +23,8 @@ pub(super) struct Fixture {
     pub(super) address: SocketAddr,
     pub(super) node: Arc<crate::node::Node>,
     pub(super) server: Server,
+    /// Lines of apid's log.
+    pub(super) said: Arc<Mutex<Vec<String>>>,
 }
 
 /// A certificate for any of the addresses that tests use.
@@ -32,6 +35,11 @@ fn leaf(organization: Option<&str>, usage: Usage) -> Leaf {
         usage,
         lifetime: Lifetime::from_now(LEAF_LIFETIME),
     }
+}
+
+/// A client of this authority.
+pub(super) fn client_of(authority: &Authority, role: &str) -> Identity {
+    authority.issue(&leaf(Some(role), Usage::Client)).unwrap()
 }
 
 pub(super) async fn one_node() -> Fixture {
@@ -106,9 +114,14 @@ fn serve_as(
         trust: None,
     };
     let address = listener.local_addr().unwrap();
-    let server = Server::with_port(&material, socket.to_str().unwrap(), address.port()).unwrap();
+    let said = Arc::new(Mutex::new(Vec::new()));
+    let report: Report = {
+        let said = said.clone();
+        Arc::new(move |line| said.lock().unwrap().push(line.to_owned()))
+    };
+    let server = Server::with_port(&material, socket.to_str().unwrap(), address.port(), report).unwrap();
     tokio::spawn(server.clone().serve(listener));
-    Fixture { _dir: dir, authority, address, node, server }
+    Fixture { _dir: dir, authority, address, node, server, said }
 }
 
 impl Fixture {
@@ -265,7 +278,8 @@ async fn clients_of_a_further_authority_are_let_in_and_of_a_third_are_not() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let socket = first._dir.path().join("machine.sock");
-    let server = Server::with_port(&material, socket.to_str().unwrap(), address.port()).unwrap();
+    let silent: Report = Arc::new(|_| ());
+    let server = Server::with_port(&material, socket.to_str().unwrap(), address.port(), silent).unwrap();
     tokio::spawn(server.serve(listener));
     let both = Fixture { address, ..first };
     let ask = async |authority: &Authority, role| {

@@ -1,9 +1,12 @@
 //! Connections of clients to apid and trustd: how many there may be, and HTTP/2 on each.
 //!
-//! Owns: places with limits ([`Places`]), the greeting's deadline and HTTP/2's limits ([`http2`]).
+//! Owns: places with limits ([`Places`]), the greeting's deadline and HTTP/2's limits ([`http2`]), and how many lines of the
+//! log are about clients ([`Lines`]).
 //! Does not: shake hands (`api::tls`); answer requests.
 
 pub(crate) mod http2;
+mod lines;
 mod places;
 
+pub(crate) use lines::{Lines, Rate, Rates};
 pub(crate) use places::{Held, Most, Places};

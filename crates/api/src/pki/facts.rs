@@ -1,6 +1,6 @@
 //! What a certificate says.
 //!
-//! Owns: reading subject O (roles), validity, names, usages and the fingerprint. Does not: verify (`tls`).
+//! Owns: reading subject CN and O (roles), validity, names, usages and the fingerprint. Does not: verify (`tls`).
 //! Source: shared/spec/api-wire-facts.md §3.2 (fingerprint), §3.7 (roles).
 
 use super::{PkiError, certificates};
@@ -14,6 +14,8 @@ use x509_parser::{extensions::GeneralName, prelude::X509Certificate, time::ASN1T
 /// What a certificate says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CertificateFacts {
+    /// First value of subject CN, empty if there is none.
+    pub common_name: String,
     /// Values of subject O, empty ones left out.
     pub organizations: Vec<String>,
     /// First valid second.
@@ -57,6 +59,7 @@ impl CertificateFacts {
         let usage = certificate.extended_key_usage().ok().flatten().map(|e| e.value);
         let constraints = certificate.basic_constraints().ok().flatten();
         Self {
+            common_name: common_name(certificate),
             organizations: organizations(certificate),
             not_before: system_time(certificate.validity().not_before),
             not_after: system_time(certificate.validity().not_after),
@@ -82,6 +85,11 @@ fn fingerprint(spki: &[u8]) -> String {
     let suite = rustls::crypto::ring::cipher_suite::TLS13_CHACHA20_POLY1305_SHA256;
     let hash = suite.tls13().map(|s| s.common.hash_provider.hash(spki));
     hash.map_or_else(String::new, |h| STANDARD.encode(h.as_ref()))
+}
+
+fn common_name(certificate: &X509Certificate<'_>) -> String {
+    let first = certificate.subject().iter_common_name().find_map(|name| name.as_str().ok());
+    first.unwrap_or_default().to_owned()
 }
 
 fn organizations(certificate: &X509Certificate<'_>) -> Vec<String> {
@@ -125,6 +133,10 @@ mod tests {
         assert_eq!(facts.names, ["127.0.0.1", "admin.example.org"]);
         assert!(facts.client_auth && !facts.server_auth && !facts.is_ca);
         assert_eq!(facts.fingerprint, include_str!("../../testdata/client-multi-role.fingerprint").trim());
+        assert_eq!(facts.common_name, "");
+        let named =
+            CertificateFacts::from_pem("it", include_str!("../../testdata/client-common-name.crt")).unwrap();
+        assert_eq!(named.common_name, "jane\x1b[2J\u{202e} \"x\"");
     }
 
     #[test]
