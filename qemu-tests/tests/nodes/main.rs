@@ -33,6 +33,7 @@ mod power_cut;
 mod reader;
 mod recorder;
 mod recovery_key;
+mod restarts;
 mod secure_boot;
 mod shutdown;
 mod tpm;

@@ -1,26 +1,34 @@
 //! Containers and what they use, from containerd and the cgroup tree.
 //!
-//! Owns: which containerd a request means, and the ids that the CRI's containers are shown under.
+//! Owns: which containerd a request means, and the ids that the CRI's containers are shown under. In the system's namespace
+//! the services that are processes are listed too: clients expect apid and trustd there, which are containers elsewhere.
 //! Source: spec/api-wire-facts.md §2.1 (drivers and namespaces), §3.5 (ids, status words).
 
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 use api::proto::common::{ContainerDriver, ContainerdInstance, ContainerdNamespace};
 use api::proto::machine as proto;
 use tonic::Status;
 
+use super::query;
 use crate::containerd_api::{Client, Container, Task, TaskStatus};
 use crate::node::Node;
+use crate::services::Listed;
 
 /// The system's containerd.
 const SYSTEM_SOCKET: &str = "/system/run/containerd/containerd.sock";
 /// Kubernetes' containerd, once there is one.
 const CRI_SOCKET: &str = "/run/containerd/containerd.sock";
 const CGROUPS: &str = "/sys/fs/cgroup";
-/// Cgroups of this node's own services (service definitions' `share.group`).
-const SERVICES: [&str; 2] = ["system", "system/extensions"];
+/// The system's containerd namespace, in which services are listed.
+const SYSTEM: &str = "system";
+const APID: &str = "apid";
+/// apid carries the answer to the call that restarts it, so it ends this much later.
+const ANSWER_PASSES: Duration = Duration::from_millis(500);
 const NANOSECONDS_PER_MICROSECOND: u64 = 1000;
 
 /// The containerd and namespace that a request names by word.
@@ -83,20 +91,50 @@ pub(super) async fn list(
     node: &Node,
     request: &proto::ContainersRequest,
 ) -> Result<proto::ContainersResponse, Status> {
-    let client = by_name(node, &request.namespace, request.driver)?;
-    let namespace = if request.namespace.is_empty() { "system" } else { &request.namespace };
-    let tasks = tasks(&client).await?;
-    let mut containers: Vec<_> = client
-        .containers()
-        .await?
-        .into_iter()
-        .map(|container| {
-            let task = tasks.get(&container.id);
-            describe(namespace, &container, task)
-        })
-        .collect();
+    let mut containers: Vec<_> = services(node, &request.namespace).iter().map(describe_service).collect();
+    if let Some(client) = beside_services(node, &request.namespace, request.driver)? {
+        let namespace = if request.namespace.is_empty() { SYSTEM } else { &request.namespace };
+        let tasks = tasks(&client).await?;
+        let of_client = client.containers().await?;
+        containers.extend(of_client.iter().map(|c| describe(namespace, c, tasks.get(&c.id))));
+    }
     containers.sort_by(|a, b| a.id.cmp(&b.id));
     Ok(proto::ContainersResponse { messages: vec![proto::Container { metadata: None, containers }] })
+}
+
+/// The services that a namespace shows.
+fn services(node: &Node, namespace: &str) -> Vec<Listed> {
+    if is_system(namespace) { node.services.processes() } else { Vec::new() }
+}
+
+fn is_system(namespace: &str) -> bool {
+    namespace.is_empty() || namespace == SYSTEM
+}
+
+/// The containerd of a request. Services are there without one that runs.
+fn beside_services(node: &Node, namespace: &str, driver: i32) -> Result<Option<Client>, Status> {
+    match by_name(node, namespace, driver) {
+        Err(status) if is_system(namespace) && status.code() == tonic::Code::FailedPrecondition => Ok(None),
+        found => found.map(Some),
+    }
+}
+
+fn describe_service(service: &Listed) -> proto::ContainerInfo {
+    proto::ContainerInfo {
+        namespace: SYSTEM.to_owned(),
+        id: service.id.clone(),
+        image: service.program.clone(),
+        pid: service.pid.unwrap_or_default(),
+        status: status(
+            Kind::Plain,
+            if service.pid.is_some() { TaskStatus::Running } else { TaskStatus::Stopped },
+        ),
+        pod_id: service.id.clone(),
+        name: service.id.clone(),
+        network_namespace: String::new(),
+        internal_id: service.id.clone(),
+        uid: String::new(),
+    }
 }
 
 async fn tasks(client: &Client) -> Result<HashMap<String, Task>, Status> {
@@ -176,30 +214,50 @@ fn status(kind: Kind, status: TaskStatus) -> String {
 
 /// `Restart`: ends a container; whoever made it starts it again.
 pub(super) async fn restart(
-    node: &Node,
+    node: &Arc<Node>,
     request: &proto::RestartRequest,
 ) -> Result<proto::RestartResponse, Status> {
-    let client = by_name(node, &request.namespace, request.driver)?;
+    let done = proto::RestartResponse { messages: vec![proto::Restart::default()] };
+    let services = services(node, &request.namespace);
+    if let Some(service) = services.into_iter().find(|service| service.id == request.id) {
+        return restart_service(node, service).map(|()| done);
+    }
+    let unknown = || Status::not_found(format!("container {} does not exist", query::quoted(&request.id)));
+    let client = beside_services(node, &request.namespace, request.driver)?.ok_or_else(unknown)?;
     let all = client.containers().await?;
     let named = all.iter().find(|c| c.id == request.id || Names::of(c).id == request.id);
-    let container =
-        named.ok_or_else(|| Status::not_found(format!("container {:?} does not exist", request.id)))?;
-    client.terminate(&container.id).await?;
-    Ok(proto::RestartResponse { messages: vec![proto::Restart::default()] })
+    client.terminate(&named.ok_or_else(unknown)?.id).await?;
+    Ok(done)
 }
 
-/// `Stats`: memory and time of containers; for the system's namespace, of its services too.
+fn restart_service(node: &Arc<Node>, service: Listed) -> Result<(), Status> {
+    let id = service.id;
+    if service.pid.is_none() {
+        let text = format!("service {id:?} has no process now: `service {id}` says why");
+        return Err(Status::failed_precondition(text));
+    }
+    node.journal.say(&format!("restart of {id} via API received"));
+    if id == APID {
+        let node = node.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(ANSWER_PASSES).await;
+            node.services.restart(&id);
+        });
+    } else {
+        node.services.restart(&id);
+    }
+    Ok(())
+}
+
+/// `Stats`: memory and time of what `Containers` lists, as far as it runs.
 pub(super) async fn stats(
     node: &Node,
     request: &proto::StatsRequest,
 ) -> Result<proto::StatsResponse, Status> {
-    let system = request.namespace.is_empty() || request.namespace == "system";
-    let mut stats = if system { services(node) } else { Vec::new() };
-    match by_name(node, &request.namespace, request.driver) {
-        Ok(client) => stats.extend(of_containers(node, request, &client).await?),
-        // The services are there without it.
-        Err(status) if system && status.code() == tonic::Code::FailedPrecondition => {}
-        Err(status) => return Err(status),
+    let listed = services(node, &request.namespace);
+    let mut stats: Vec<_> = listed.into_iter().filter_map(|service| of_service(node, service)).collect();
+    if let Some(client) = beside_services(node, &request.namespace, request.driver)? {
+        stats.extend(of_containers(node, request, &client).await?);
     }
     stats.sort_by(|a, b| a.id.cmp(&b.id));
     Ok(proto::StatsResponse { messages: vec![proto::Stats { metadata: None, stats }] })
@@ -228,20 +286,11 @@ async fn of_containers(
     Ok(stats.collect())
 }
 
-fn services(node: &Node) -> Vec<proto::Stat> {
-    let root = node.path(CGROUPS);
-    let folders = SERVICES.iter().flat_map(|folder| fs::read_dir(root.join(folder)).into_iter().flatten());
-    let groups = folders.flatten().map(|entry| entry.path());
-    // A group that only holds others has no process of its own.
-    let own =
-        groups.filter(|group| fs::read_to_string(group.join("cgroup.procs")).is_ok_and(|p| !p.is_empty()));
-    own.filter_map(|group| {
-        let id = group.file_name()?.to_string_lossy().into_owned();
-        let (memory_usage, cpu_usage) = usage(&group);
-        let (pod_id, name) = (id.clone(), id.clone());
-        Some(proto::Stat { namespace: "system".to_owned(), id, memory_usage, cpu_usage, pod_id, name })
-    })
-    .collect()
+fn of_service(node: &Node, service: Listed) -> Option<proto::Stat> {
+    service.pid?;
+    let (memory_usage, cpu_usage) = usage(&node.path(CGROUPS).join(service.group));
+    let (pod_id, name) = (service.id.clone(), service.id.clone());
+    Some(proto::Stat { namespace: SYSTEM.to_owned(), id: service.id, memory_usage, cpu_usage, pod_id, name })
 }
 
 /// The group of a process in the one tree of cgroup2.
@@ -261,59 +310,4 @@ fn usage(group: &Path) -> (u64, u64) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn container(labels: &[(&str, &str)]) -> Container {
-        let labels = labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        Container { id: "abc".into(), labels, image: "image".into() }
-    }
-
-    #[test]
-    fn containers_of_pods_are_called_by_their_pod() {
-        let pod = [("io.kubernetes.pod.namespace", "kube-system"), ("io.kubernetes.pod.name", "proxy-1")];
-        let sandbox = container(&[&pod[..], &[("io.cri-containerd.kind", "sandbox")]].concat());
-        let inside = container(
-            &[
-                &pod[..],
-                &[("io.cri-containerd.kind", "container"), ("io.kubernetes.container.name", "proxy")],
-            ]
-            .concat(),
-        );
-        let running = Task { pid: 7, status: TaskStatus::Running.into(), ..Default::default() };
-        let info = describe("k8s.io", &sandbox, Some(&running));
-        assert_eq!((info.id.as_str(), info.status.as_str()), ("kube-system/proxy-1", "SANDBOX_READY"));
-        let info = describe("k8s.io", &inside, None);
-        assert_eq!(
-            (info.id.as_str(), info.pod_id.as_str()),
-            ("kube-system/proxy-1:proxy", "kube-system/proxy-1")
-        );
-        assert_eq!((info.status.as_str(), info.name.as_str()), ("CONTAINER_UNKNOWN", "proxy"));
-        let info = describe("system", &container(&[]), Some(&running));
-        assert_eq!((info.id.as_str(), info.pod_id.as_str(), info.status.as_str()), ("abc", "abc", "RUNNING"));
-    }
-
-    #[tokio::test]
-    async fn services_are_measured_without_any_containerd() {
-        let dir = tempfile::tempdir().unwrap();
-        let node = crate::server::tests_node(dir.path().canonicalize().unwrap());
-        let group = dir.path().join("sys/fs/cgroup/system/apid");
-        fs::create_dir_all(dir.path().join("sys/fs/cgroup/system/extensions")).unwrap();
-        fs::create_dir_all(&group).unwrap();
-        fs::write(group.join("cgroup.procs"), "12\n").unwrap();
-        fs::write(group.join("memory.current"), "4096\n").unwrap();
-        fs::write(group.join("cpu.stat"), "usage_usec 5\nuser_usec 4\n").unwrap();
-        let answer = stats(&node, &proto::StatsRequest::default()).await.unwrap();
-        let stats = &answer.messages[0].stats;
-        assert_eq!(stats.len(), 1);
-        assert_eq!((stats[0].id.as_str(), stats[0].memory_usage, stats[0].cpu_usage), ("apid", 4096, 5000));
-        let kubernetes = proto::ContainersRequest { namespace: "k8s.io".into(), driver: 1 };
-        let error = list(&node, &kubernetes).await.unwrap_err();
-        assert_eq!(error.code(), tonic::Code::FailedPrecondition);
-        assert!(error.message().starts_with("Kubernetes' containerd does not run"), "{error}");
-        for (namespace, driver) in [("else", 0), ("system", 7)] {
-            let request = proto::ContainersRequest { namespace: namespace.into(), driver };
-            assert_eq!(list(&node, &request).await.unwrap_err().code(), tonic::Code::InvalidArgument);
-        }
-    }
-}
+mod tests;

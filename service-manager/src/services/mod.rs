@@ -10,6 +10,7 @@
 
 pub mod definition;
 mod health;
+mod listing;
 pub mod machine;
 mod process;
 mod record;
@@ -24,6 +25,7 @@ use tokio::sync::{mpsc, watch};
 
 pub use definition::{Check, Definition, Identity, Program, Runner};
 pub use health::Health;
+pub use listing::Listed;
 pub use process::{LogPipe, pidfd_name};
 pub use record::{EventEntry, Record};
 
@@ -334,7 +336,11 @@ impl Services {
 
     /// Notes a change of a service everywhere it shows: its record, the store, the events, the console.
     fn report(&self, id: &str, state: State, message: &str, saved: Option<(i32, u64)>) {
-        let Some(record) = self.change(id, |record| record.enter(state, message)) else { return };
+        let entered = self.change(id, |record| {
+            record.enter(state, message);
+            record.pid = saved.map(|(pid, _)| pid);
+        });
+        let Some(record) = entered else { return };
         let text = state.text();
         let around = &self.shared.surroundings;
         around.journal.progress(&format!("service[{id}]({text}): {message}"));

@@ -37,11 +37,19 @@ pub struct Record {
     pub health: Health,
     /// When its present start began, nanoseconds since boot.
     pub began_ns: u64,
+    /// Its process, while it has one.
+    pub pid: Option<i32>,
 }
 
 impl Default for Record {
     fn default() -> Self {
-        Self { state: State::Initialized, events: VecDeque::new(), health: Health::default(), began_ns: 0 }
+        Self {
+            state: State::Initialized,
+            events: VecDeque::new(),
+            health: Health::default(),
+            began_ns: 0,
+            pid: None,
+        }
     }
 }
 
