@@ -101,7 +101,7 @@ async fn the_dashboard_draws_a_node_and_gives_the_terminal_back() {
     let rig = Rig::start().await;
     for leave in [&b"q"[..], b"\x03"] {
         let mut screen = Screen::open(&rig, "dashboard -d 1s");
-        screen.shows(&["\x1b[?1049h", "v9.9.9", "LOAD", "apid", "127.0.0.1"]).await;
+        screen.shows(&["\x1b[?1049h", "v9.9.9", "LOAD", "STAGE", "READY", "yes", "apid", "127.0.0.1"]).await;
         assert!(screen.is_raw(), "keys come one by one");
         screen.press(leave);
         let (well, raw, shown) = screen.ends().await;

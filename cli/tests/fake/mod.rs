@@ -10,6 +10,7 @@ use api::{
         common::{self, Data, Metadata},
         cosi::resource::{self as cosi, meta, state_server},
         machine::{self as m, machine_service_server as machine},
+        talos::resource::definitions::{enums, runtime},
     },
     tls::{self, Identities},
 };
@@ -619,6 +620,17 @@ impl state_server::State for Node {
                 Ok(Response::new(cosi::GetResponse {
                     resource: Some(resource(&r.r#type, &r.id, &text, vec![])),
                 }))
+            }
+            // Only the binary form, as a client with types reads it.
+            r if r.r#type == "MachineStatuses.runtime.talos.dev"
+                && r.namespace == "runtime"
+                && r.id == "machine" =>
+            {
+                let status = runtime::MachineStatusStatus { ready: true, ..Default::default() };
+                let stage = enums::RuntimeMachineStage::Running.into();
+                let spec = runtime::MachineStatusSpec { stage, status: Some(status) }.encode_to_vec();
+                let resource = resource(&r.r#type, &r.id, "", spec);
+                Ok(Response::new(cosi::GetResponse { resource: Some(resource) }))
             }
             r if r.r#type == KIND && r.id == "apid" => {
                 Ok(Response::new(cosi::GetResponse { resource: Some(apid()) }))

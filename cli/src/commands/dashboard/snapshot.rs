@@ -4,10 +4,17 @@ use crate::session::Session;
 use anyhow::{Context, Result};
 use api::{
     client,
-    proto::machine::{CpuStat, LogsRequest, MemInfo, NetDev, ProcessInfo, ServiceInfo, SystemStat},
+    proto::{
+        cosi::resource::GetRequest,
+        machine::{CpuStat, LogsRequest, MemInfo, NetDev, ProcessInfo, ServiceInfo, SystemStat},
+        talos::resource::definitions::runtime::MachineStatusSpec,
+    },
 };
+use prost::Message;
 use tonic::{Response, Status};
 
+/// Type, namespace and id of the resource that says how far the node is.
+const STATUS: (&str, &str, &str) = ("MachineStatuses.runtime.talos.dev", "runtime", "machine");
 /// Lines of a log that are fetched.
 const LOG_LINES: i32 = 200;
 
@@ -17,6 +24,8 @@ pub(super) struct Snapshot {
     pub(super) hostname: String,
     pub(super) version: String,
     pub(super) processor: String,
+    /// Its stage, and what keeps it from being ready.
+    pub(super) status: Option<MachineStatusSpec>,
     pub(super) load: [f64; 3],
     pub(super) memory: MemInfo,
     pub(super) stat: SystemStat,
@@ -33,7 +42,7 @@ impl Snapshot {
         let of = |_: ()| session.client.machine();
         let (mut a, mut b, mut c, mut d, mut e) = (of(()), of(()), of(()), of(()), of(()));
         let (mut f, mut g, mut h, mut i) = (of(()), of(()), of(()), of(()));
-        let (services, hostname, version, load, memory, stat, processors, network, processes, log) = tokio::join!(
+        let (services, hostname, version, load, memory, stat, processors, network, processes, log, status) = tokio::join!(
             a.service_list(request()),
             b.hostname(request()),
             c.version(request()),
@@ -44,6 +53,7 @@ impl Snapshot {
             h.network_device_stats(request()),
             i.processes(request()),
             log(session, node, service),
+            status(session, node),
         );
         let services = services.map_err(|s| session.error(&s))?.into_inner();
         let services = services.messages.into_iter().next().context("the answer is empty")?.services;
@@ -55,6 +65,7 @@ impl Snapshot {
             processor: processors
                 .first()
                 .map_or_else(String::new, |p| format!("{} × {}", processors.len(), p.model_name)),
+            status,
             load: [load.load1, load.load5, load.load15],
             memory: one(memory, |r| r.messages).and_then(|m| m.meminfo).unwrap_or_default(),
             stat: one(stat, |r| r.messages).unwrap_or_default(),
@@ -80,6 +91,15 @@ impl Snapshot {
 
 fn one<R, T>(answer: Result<Response<R>, Status>, of: impl FnOnce(R) -> Vec<T>) -> Option<T> {
     of(answer.ok()?.into_inner()).into_iter().next()
+}
+
+/// In the binary form, which names numbers, not words.
+async fn status(session: &Session, node: Option<&str>) -> Option<MachineStatusSpec> {
+    let (kind, namespace, id) = STATUS;
+    let request =
+        GetRequest { namespace: namespace.into(), r#type: kind.into(), id: id.into(), options: None };
+    let answer = session.client.state().get(client::to_node(request, node)).await.ok()?.into_inner();
+    MachineStatusSpec::decode(answer.resource?.spec?.proto_spec.as_slice()).ok()
 }
 
 async fn log(session: &Session, node: Option<&str>, service: &str) -> Option<Vec<String>> {

@@ -9,6 +9,10 @@ use api::proto::machine::{
     CpuStat, MemInfo, NetDev, ProcessInfo, ServiceEvent, ServiceEvents, ServiceHealth, ServiceInfo,
     SystemStat,
 };
+use api::proto::talos::resource::definitions::{
+    enums::RuntimeMachineStage,
+    runtime::{MachineStatusSpec, MachineStatusStatus, UnmetCondition},
+};
 use ratatui::{
     Terminal,
     backend::TestBackend,
@@ -29,6 +33,7 @@ fn snapshot(seconds: f64) -> Snapshot {
         hostname: "billet-1".into(),
         version: "v1.0.0".into(),
         processor: "2 × Test CPU".into(),
+        status: Some(status(true, "")),
         load: [0.25, 0.5, 1.0],
         memory: MemInfo { memtotal: 1_000_000, memavailable: 250_000, ..Default::default() },
         stat: SystemStat { cpu_total: Some(cpu_total), process_running: 3, ..Default::default() },
@@ -46,6 +51,13 @@ fn snapshot(seconds: f64) -> Snapshot {
         }],
         log: (0..50).map(|n| format!("line {n}")).collect(),
     }
+}
+
+fn status(ready: bool, reason: &str) -> MachineStatusSpec {
+    let unmet = UnmetCondition { name: "time".into(), reason: reason.into() };
+    let unmet_conditions = if ready { Vec::new() } else { vec![unmet] };
+    let stage = RuntimeMachineStage::ShuttingDown.into();
+    MachineStatusSpec { stage, status: Some(MachineStatusStatus { ready, unmet_conditions }) }
 }
 
 fn app() -> App {
@@ -120,6 +132,16 @@ fn a_node_that_fails_keeps_its_last_picture() {
 }
 
 #[test]
+fn the_stage_is_shown_with_what_is_unmet() {
+    let mut app = app();
+    shows(&screen(&app, 90, 24), &["STAGE shutting down  READY yes"]);
+    app.update(0, Ok(Snapshot { status: Some(status(false, "not synchronised")), ..snapshot(1.0) }));
+    shows(&screen(&app, 90, 24), &["READY no  time: not synchronised"]);
+    app.update(0, Ok(Snapshot { status: None, ..snapshot(1.0) }));
+    shows(&screen(&app, 90, 24), &["STAGE ?"]);
+}
+
+#[test]
 fn keys_leave() {
     let mut app = app();
     assert_eq!(press(&mut app, KeyCode::Char('x')), Answer::Stay);
@@ -147,6 +169,7 @@ fn what_a_node_says_does_not_act_on_the_terminal() {
     (service.id, service.state) = (bad("i"), bad("s"));
     service.events.as_mut().unwrap().events[0].msg = bad("m");
     hostile.devices[0].name = bad("d");
+    hostile.status = Some(status(false, &bad("u")));
     (hostile.processes[0].state, hostile.processes[0].command) = (bad("t"), bad("c"));
     hostile.log = vec![bad("l")];
     let mut app = App::new(vec![bad("n")]);
@@ -159,7 +182,7 @@ fn what_a_node_says_does_not_act_on_the_terminal() {
         screen(&app, 400, 30)
     });
     let shown =
-        [(&refused, "ne"), (&pages[0], "nhvpfm"), (&pages[1], "il"), (&pages[2], ""), (&pages[3], "c")];
+        [(&refused, "ne"), (&pages[0], "nhvpfmu"), (&pages[1], "il"), (&pages[2], ""), (&pages[3], "c")];
     for (page, words) in shown {
         assert!(!page.chars().any(|sign| sign == '\u{202e}' || sign != '\n' && sign.is_control()), "{page}");
         for word in words.chars() {

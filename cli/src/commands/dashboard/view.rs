@@ -82,7 +82,7 @@ fn draw_resources(frame: &mut Frame<'_>, area: Rect, node: &NodeView, s: &Snapsh
         format!("{} of {}", bytes_si(used.saturating_mul(KB)), bytes_si(m.memtotal.saturating_mul(KB)));
     gauge(frame, memory, "MEM", ratio(used, m.memtotal), &used_of_all);
     let [one, five, fifteen] = s.load;
-    frame.render_widget(Line::from(format!("LOAD {one:.2} {five:.2} {fifteen:.2}")), load);
+    frame.render_widget(Line::from(format!("LOAD {one:.2} {five:.2} {fifteen:.2}  {}", stage(s))), load);
     let processes = format!(
         "PROC {}  running {}  blocked {}",
         s.processes.len(),
@@ -90,6 +90,17 @@ fn draw_resources(frame: &mut Frame<'_>, area: Rect, node: &NodeView, s: &Snapsh
         s.stat.process_blocked
     );
     frame.render_widget(Line::from(processes), counts);
+}
+
+/// How far the node is, and what keeps it from being ready.
+fn stage(s: &Snapshot) -> String {
+    let Some(status) = &s.status else { return "STAGE ?".to_owned() };
+    let name = status.stage().as_str_name();
+    let name = name.strip_prefix("RUNTIME_MACHINE_STAGE_").unwrap_or(name).replace('_', " ").to_lowercase();
+    let of = status.status.clone().unwrap_or_default();
+    let unmet = of.unmet_conditions.iter().map(|unmet| format!("  {}: {}", unmet.name, unmet.reason));
+    let ready = if of.ready { "yes" } else { "no" };
+    text(&format!("STAGE {name}  READY {ready}{}", unmet.collect::<String>()))
 }
 
 fn gauge(frame: &mut Frame<'_>, area: Rect, name: &str, ratio: f64, figure: &str) {
