@@ -186,7 +186,7 @@ fn names_of_the_config_are_in_the_files_that_programs_read() {
 #[test]
 fn modules_get_their_parameters_and_missing_ones_are_told() {
     prints(&["get", "links"], &["dummy0", "dummy1"]);
-    prints(&["get", "modules"], &["numdummies=2", "the image has no such module"]);
+    prints(&["get", "kernelmodulespecs"], &["numdummies=2", "the image has no such module"]);
 }
 
 #[test]

@@ -28,12 +28,13 @@ pub struct Dependency {
 }
 
 /// Every edge, sorted: the controllers' declared ones, and each type's writer where that is no controller of
-/// [`super::ALL`] but a service or a task. Internal types are left out.
+/// [`super::ALL`] but a service or a task. Internal types are left out, and those that nothing writes.
 pub fn dependencies() -> Vec<Dependency> {
     let inputs = ALL
         .iter()
         .flat_map(|controller| controller.inputs.iter().map(|kind| (controller.name, Edge::Input, *kind)));
-    let outputs = store::ALL.iter().map(|kind| (kind.writer, Edge::Output, *kind));
+    let written = store::ALL.iter().filter(|kind| !kind.writer.is_empty());
+    let outputs = written.map(|kind| (kind.writer, Edge::Output, *kind));
     let mut edges: Vec<Dependency> = inputs
         .chain(outputs)
         .filter(|(_, _, kind)| !kind.internal)
@@ -64,7 +65,12 @@ mod tests {
         }
         for kind in store::ALL {
             let writers = edges.iter().filter(|edge| edge.edge == Edge::Output && edge.kind == kind.kind);
-            assert_eq!(writers.count(), usize::from(!kind.internal), "{}", kind.kind);
+            assert_eq!(
+                writers.count(),
+                usize::from(!kind.internal && !kind.writer.is_empty()),
+                "{}",
+                kind.kind
+            );
         }
     }
 }

@@ -117,9 +117,9 @@ impl State {
         if verb != "create" && self.node.store.get(kind, &named.id).is_none() {
             return query::not_found(kind, &named.namespace, &named.id);
         }
+        let owner = if kind.writer.is_empty() { "nothing on this node" } else { kind.writer };
         let text = format!(
-            "{verb} {name}: owned by {}; clients only read resources, use ApplyConfiguration to change the node",
-            kind.writer
+            "{verb} {name}: owned by {owner}; clients only read resources, use ApplyConfiguration to change the node"
         );
         Status::permission_denied(text)
     }

@@ -2,14 +2,9 @@
 //!
 //! Source: spec/api-wire-facts.md §2.4 (order of `all_aliases`), §6.1.
 
-/// One column that `get` prints beside the standard ones.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Column {
-    /// Heading.
-    pub name: &'static str,
-    /// JSONPath in braces over the YAML spec.
-    pub path: &'static str,
-}
+use api::definitions::Published;
+
+pub use api::definitions::Column;
 
 /// Who may read a type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,9 +32,11 @@ pub struct Definition {
     pub sensitivity: Sensitivity,
     /// Whether its capitals are a name too; not where an older type has the same ones.
     pub abbreviated: bool,
+    /// Only names with the suffix are its own; where an older type has the same plural.
+    pub qualified: bool,
     /// Never visible through the API.
     pub internal: bool,
-    /// The one that may write resources of this type.
+    /// The one that may write resources of this type; empty: nothing does, the node lacks what it tells of.
     pub writer: &'static str,
 }
 
@@ -49,6 +46,23 @@ impl Definition {
         self.kind.to_ascii_lowercase()
     }
 
+    /// A type that clients know and nothing of this node writes.
+    pub(super) const fn unwritten(known: &Published, qualified: bool) -> Self {
+        Self {
+            kind: known.kind,
+            display: known.display,
+            namespace: known.namespace,
+            aliases: known.aliases,
+            columns: known.columns,
+            sensitivity: if known.sensitive { Sensitivity::Sensitive } else { Sensitivity::NonSensitive },
+            // Short words stay with the types that have something to show.
+            abbreviated: false,
+            qualified,
+            internal: false,
+            writer: "",
+        }
+    }
+
     fn plural(&self) -> &'static str {
         self.kind.split_once('.').map_or(self.kind, |(plural, _)| plural)
     }
@@ -56,7 +70,9 @@ impl Definition {
     /// The `aliases` of the definition: declared, singular, and the capitals when there are two or more.
     pub fn short_aliases(&self) -> Vec<String> {
         let mut names: Vec<String> = self.aliases.iter().map(|&alias| alias.to_owned()).collect();
-        push_new(&mut names, self.display.to_ascii_lowercase());
+        if !self.qualified {
+            push_new(&mut names, self.display.to_ascii_lowercase());
+        }
         let capitals: String = self.plural().chars().filter(char::is_ascii_uppercase).collect();
         if self.abbreviated && capitals.len() >= 2 {
             push_new(&mut names, capitals.to_ascii_lowercase());
@@ -70,7 +86,7 @@ impl Definition {
     /// Everything a client may type for it, its id apart.
     pub fn all_aliases(&self) -> Vec<String> {
         let id = self.id();
-        let dots = id.match_indices('.').map(|(at, _)| at);
+        let dots = id.match_indices('.').map(|(at, _)| at).skip(usize::from(self.qualified));
         let mut names: Vec<String> = dots.map(|at| id[..at].to_owned()).collect();
         for alias in self.short_aliases() {
             push_new(&mut names, alias);

@@ -11,19 +11,28 @@ use super::runtime::{
     MACHINE_STATUS, META_KEY, SECURITY_STATE, UDEV_RULE_STATUS, UPGRADE_STATUS, VERSION,
 };
 use super::{Column, Definition, Sensitivity};
+use api::definitions::PUBLISHED;
 
 /// Namespaces and what they are for.
-pub const NAMESPACES: [(&str, &str); 10] = [
+pub const NAMESPACES: [(&str, &str); 18] = [
     ("cluster", "The cluster and this node in it"),
     ("config", "Machine configuration"),
+    ("containers", "Containers of the node"),
     ("controlplane", "Kubernetes control plane"),
+    ("cri", "Settings of the container runtime"),
+    ("etcd", "The store of the control plane"),
     ("extras", "Additional Kubernetes manifests"),
     ("files", "Files that the node writes"),
     ("hardware", "What the machine is made of"),
+    ("k8s", "Kubernetes on this node"),
+    ("kubespan", "The network between the nodes"),
     ("meta", "Resource definitions and namespaces"),
     ("network", "State of the network"),
+    ("perf", "Figures of the machine's use"),
     ("runtime", "State of the machine and its services"),
     ("secrets", "Keys and certificates"),
+    ("security", "Rules about images"),
+    ("storage", "Volume groups and arrays"),
 ];
 
 pub(super) const fn column(name: &'static str, path: &'static str) -> Column {
@@ -38,6 +47,7 @@ pub(super) const PLAIN: Definition = Definition {
     columns: &[],
     sensitivity: Sensitivity::NonSensitive,
     abbreviated: true,
+    qualified: false,
     internal: false,
     writer: "",
 };
@@ -275,8 +285,8 @@ pub static KERNEL_PARAM_STATUS: Definition = Definition {
     ..PLAIN
 };
 
-/// Every type, sorted by name.
-pub static ALL: [&Definition; 46] = [
+/// The types that something of this node writes, sorted by name.
+static WRITTEN: [&Definition; 46] = [
     &ADDRESS_STATUS,
     &API_CERTIFICATE,
     &BLOCK_DEVICE,
@@ -325,6 +335,72 @@ pub static ALL: [&Definition; 46] = [
     &VOLUME_STATUS,
 ];
 
+/// Every type: those that are written, then those of the sheets that are not, each sorted by name.
+pub static ALL: [&Definition; COUNT] = all();
+
+const COUNT: usize = WRITTEN.len() + UNWRITTEN_COUNT;
+const UNWRITTEN_COUNT: usize = unwritten_count();
+/// The types of features that the node does not have: clients get an empty table and not an error.
+static UNWRITTEN: [Definition; UNWRITTEN_COUNT] = unwritten();
+
+const fn all() -> [&'static Definition; COUNT] {
+    let mut all = [WRITTEN[0]; COUNT];
+    let mut at = 0;
+    while at < COUNT {
+        all[at] = if at < WRITTEN.len() { WRITTEN[at] } else { &UNWRITTEN[at - WRITTEN.len()] };
+        at += 1;
+    }
+    all
+}
+
+const fn unwritten_count() -> usize {
+    let (mut count, mut at) = (0, 0);
+    while at < PUBLISHED.len() {
+        if !is_written(PUBLISHED[at].kind, false) {
+            count += 1;
+        }
+        at += 1;
+    }
+    count
+}
+
+const fn unwritten() -> [Definition; UNWRITTEN_COUNT] {
+    let mut found = [PLAIN; UNWRITTEN_COUNT];
+    let (mut count, mut at) = (0, 0);
+    while at < PUBLISHED.len() {
+        let known = &PUBLISHED[at];
+        if !is_written(known.kind, false) {
+            found[count] = Definition::unwritten(known, is_written(known.kind, true));
+            count += 1;
+        }
+        at += 1;
+    }
+    found
+}
+
+/// Whether a written type has this name, or this plural.
+const fn is_written(kind: &str, plural: bool) -> bool {
+    let mut at = 0;
+    while at < WRITTEN.len() {
+        if same_name(WRITTEN[at].kind.as_bytes(), kind.as_bytes(), plural) {
+            return true;
+        }
+        at += 1;
+    }
+    false
+}
+
+const fn same_name(left: &[u8], right: &[u8], plural: bool) -> bool {
+    let mut at = 0;
+    while at < left.len() && at < right.len() && left[at] == right[at] {
+        if plural && left[at] == b'.' {
+            return true;
+        }
+        at += 1;
+    }
+    at == left.len() && at == right.len()
+}
+
 /// A word that names no type or several.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Unresolved {
@@ -349,8 +425,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_list_is_sorted_and_complete_words_are_unique() {
-        assert!(ALL.is_sorted_by_key(|kind| kind.id()));
+    fn lists_are_sorted_and_complete_words_are_unique() {
+        assert!(WRITTEN.is_sorted_by_key(|kind| kind.id()));
+        assert!(UNWRITTEN.is_sorted_by_key(|kind| kind.kind));
         for kind in ALL.iter().filter(|kind| !kind.internal) {
             for alias in kind.all_aliases() {
                 assert_eq!(resolve(&alias), Ok(*kind), "{alias}");
@@ -359,8 +436,22 @@ mod tests {
     }
 
     #[test]
+    fn every_published_type_is_registered_once() {
+        for known in PUBLISHED {
+            let found: Vec<_> = ALL.iter().filter(|kind| kind.kind == known.kind).collect();
+            assert_eq!(found.len(), 1, "{}", known.kind);
+            assert!(found[0].writer.is_empty() == !WRITTEN.contains(found[0]), "{}", known.kind);
+        }
+        // Two types have this plural: the word stays with the one that is written.
+        assert_eq!(resolve("mountstatuses").map(|kind| kind.kind), Ok("MountStatuses.runtime.talos.dev"));
+        let other = resolve("mountstatuses.block").map(|kind| kind.kind);
+        assert_eq!(other, Ok("MountStatuses.block.talos.dev"));
+    }
+
+    #[test]
     fn secrets_and_nonsense_are_unknown() {
-        assert_eq!(resolve("apicertificates"), Err(Unresolved::Unknown));
+        assert_eq!(resolve("apicertificates.secrets.billet"), Err(Unresolved::Unknown));
+        assert_eq!(resolve("apicertificates").map(|kind| kind.sensitivity), Ok(Sensitivity::Sensitive));
         assert_eq!(resolve("teapots"), Err(Unresolved::Unknown));
     }
 

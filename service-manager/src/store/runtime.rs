@@ -46,7 +46,6 @@ pub static SECURITY_STATE: Definition = Definition {
 pub static KERNEL_MODULE_SPEC: Definition = Definition {
     kind: "KernelModuleSpecs.runtime.talos.dev",
     display: "KernelModuleSpec",
-    aliases: &["modules", "module"],
     columns: &[
         column("Parameters", "{.parameters}"),
         column("Loaded", "{.loaded}"),

@@ -461,6 +461,7 @@ mod tests {
             columns: &[],
             sensitivity: of.sensitivity,
             abbreviated: of.abbreviated,
+            qualified: of.qualified,
             internal: of.internal,
             writer: of.writer,
         }

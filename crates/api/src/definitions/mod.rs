@@ -15,7 +15,7 @@ mod text;
 mod tests;
 
 pub use encode::encode;
-pub use schema::{Published, published};
+pub use schema::{Column, PUBLISHED, Published, published};
 
 /// Why a value has no binary form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

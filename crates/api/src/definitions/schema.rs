@@ -8,16 +8,26 @@ use prost_types::{DescriptorProto, EnumDescriptorProto, FileDescriptorSet};
 
 /// Compiled by build.rs from proto/definitions.
 static SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/definitions.bin"));
-static TYPES: &str = include_str!("../../proto/definitions/types.tsv");
 
 /// Messages of this package are named without it in errors and in types.tsv.
 pub(super) const PACKAGE: &str = ".talos.resource.definitions.";
 
+/// One column that `get` prints beside the standard ones.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Column {
+    /// Heading.
+    pub name: &'static str,
+    /// JSONPath in braces over the YAML spec.
+    pub path: &'static str,
+}
+
 /// What clients expect of one type.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Published {
     /// `<PluralCamel>.<suffix>`.
     pub kind: &'static str,
+    /// Singular, for tables: `MachineConfig`.
+    pub display: &'static str,
     /// Where its resources live.
     pub namespace: &'static str,
     /// Only `os:admin` reads it.
@@ -25,29 +35,16 @@ pub struct Published {
     /// The message of the binary form, without the package's prefix.
     pub message: Option<&'static str>,
     /// Declared short names.
-    pub aliases: Vec<&'static str>,
-    /// Heading and JSONPath of each column.
-    pub columns: Vec<(&'static str, &'static str)>,
+    pub aliases: &'static [&'static str],
+    /// Columns of a table.
+    pub columns: &'static [Column],
 }
 
-/// Every type of the sheets, in the order of types.tsv.
+include!(concat!(env!("OUT_DIR"), "/published.rs"));
+
+/// Every type of the sheets, sorted by name.
 pub fn published() -> &'static [Published] {
-    static PUBLISHED: OnceLock<Vec<Published>> = OnceLock::new();
-    PUBLISHED.get_or_init(|| TYPES.lines().filter(|line| !line.starts_with('#')).map(row).collect())
-}
-
-fn row(line: &'static str) -> Published {
-    let mut cells = line.split('\t');
-    let mut cell = || cells.next().unwrap_or_default();
-    let list = |text: &'static str| text.split(';').filter(|item| !item.is_empty());
-    Published {
-        kind: cell(),
-        namespace: cell(),
-        sensitive: cell() == "sensitive",
-        message: Some(cell()).filter(|&name| name != "-"),
-        aliases: list(cell()).collect(),
-        columns: list(cell()).filter_map(|column| column.split_once('=')).collect(),
-    }
+    PUBLISHED
 }
 
 /// Messages and enums by their full names, with the leading dot that fields use.

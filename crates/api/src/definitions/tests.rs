@@ -28,7 +28,15 @@ fn every_published_type_has_its_message() {
     let links = published().iter().find(|kind| kind.kind == "LinkStatuses.net.talos.dev").unwrap();
     assert_eq!((links.namespace, links.sensitive), ("network", false));
     assert_eq!(links.aliases, ["link", "links"]);
-    assert_eq!(links.columns[1], ("Type", "{.type}"));
+    assert_eq!(
+        (links.display, links.columns[1].name, links.columns[1].path),
+        ("LinkStatus", "Type", "{.type}")
+    );
+    let singular =
+        |kind: &str| published().iter().find(|known| known.kind.starts_with(kind)).unwrap().display;
+    let plurals = ["NodeAddresses", "BootedEntries", "LinkRefreshes", "DNSResolveCaches", "Diagnostics"];
+    let singulars = ["NodeAddress", "BootedEntry", "LinkRefresh", "DNSResolveCache", "Diagnostic"];
+    assert_eq!(plurals.map(singular), singulars);
 }
 
 #[test]
