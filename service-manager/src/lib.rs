@@ -37,6 +37,7 @@ pub mod containerd_api;
 pub mod controllers;
 mod disk_wipe;
 pub mod events;
+mod facts;
 mod files;
 pub mod flight_recorder;
 mod hardware;

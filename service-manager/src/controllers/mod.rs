@@ -12,12 +12,17 @@ mod addresses;
 mod api_certificate;
 mod cluster;
 mod dependencies;
+mod diagnostics;
+mod environment;
+mod etc_files;
 mod hostname;
 mod hosts;
 mod kernel_params;
 mod machine_type;
 mod network_status;
 mod resolver;
+mod root_secrets;
+mod volume_mounts;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -52,6 +57,8 @@ pub(crate) struct Controller {
 pub(crate) enum Action {
     /// One resource to be so.
     Put(&'static Definition, &'static str, Spec),
+    /// The resources of a type to be these.
+    Replace(&'static Definition, Vec<(String, Spec)>),
     /// The kernel's host and domain name.
     SetHostname { hostname: String, domain: String },
     /// Kernel parameters to be so, and no others.
@@ -84,20 +91,26 @@ impl Snapshot<'_> {
 pub use dependencies::{Dependency, Edge, dependencies};
 
 pub(crate) use api_certificate::reaches_others;
+pub(crate) use environment::variables;
 pub(crate) use kernel_params::NEEDED as NEEDED_KERNEL_PARAMS;
 
 /// Every controller.
-pub(crate) static ALL: [&Controller; 10] = [
+pub(crate) static ALL: [&Controller; 15] = [
     &addresses::CONTROLLER,
     &addresses::HARDWARE,
     &api_certificate::CONTROLLER,
     &cluster::CONTROLLER,
+    &diagnostics::CONTROLLER,
+    &environment::CONTROLLER,
     &hostname::CONTROLLER,
     &hosts::CONTROLLER,
     &kernel_params::CONTROLLER,
     &machine_type::CONTROLLER,
     &network_status::CONTROLLER,
     &resolver::CONTROLLER,
+    &root_secrets::ROOT,
+    &root_secrets::NAMES,
+    &volume_mounts::CONTROLLER,
 ];
 
 /// Starts every controller, once.
@@ -111,6 +124,7 @@ pub(crate) fn start(node: &Arc<Node>) {
     tokio::spawn(crate::mounts::watch(node.clone()));
     tokio::spawn(crate::block::watch(node.clone()));
     tokio::spawn(crate::hardware::watch(node.clone()));
+    tokio::spawn(crate::facts::watch(node.clone()));
     tokio::spawn(crate::modules::follow(node.clone()));
     tokio::spawn(crate::volumes::follow(node.clone()));
     tokio::spawn(crate::volumes::follow_user_volumes(node.clone()));
@@ -161,9 +175,18 @@ fn perform(node: &Node, controller: &Controller, action: Action, journal: &Journ
             }
             Ok(())
         }
+        Action::Replace(kind, _) if !controller.outputs.contains(&kind) => {
+            Err(format!("{} is no declared output", kind.kind))
+        }
+        Action::Replace(kind, wanted) => {
+            node.store.replace(controller.name, kind, wanted).map_err(|e| e.to_string())
+        }
         Action::SetHostname { hostname, domain } => set_hostname(&hostname, &domain),
         Action::KernelParams(wanted) => kernel_params::perform(node, &wanted),
-        Action::WriteFile { path, text } => write_file(path, &text),
+        Action::WriteFile { path, text } => {
+            write_file(path, &text)?;
+            etc_files::publish(node, path, &text)
+        }
     }
 }
 

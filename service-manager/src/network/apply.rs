@@ -9,7 +9,7 @@ use super::Link;
 use super::lease::Lease;
 
 /// Metric of routes that DHCP gives (spec/machine-facts.md §8.2).
-const METRIC: u32 = 1024;
+pub(super) const METRIC: u32 = 1024;
 
 /// Gives the link what the lease grants; what is there already stays.
 pub(super) async fn add(handle: &Handle, link: &Link, lease: &Lease) -> Result<(), String> {

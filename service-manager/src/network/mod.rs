@@ -13,6 +13,7 @@ mod apply;
 mod client;
 mod exchange;
 mod lease;
+mod specs;
 mod statics;
 mod status;
 
@@ -71,6 +72,7 @@ pub async fn run(node: Arc<Node>) -> Result<(), String> {
         new_multicast_connection(&groups).map_err(|e| format!("open a netlink socket: {e}"))?;
     let _connection = Owned(tokio::spawn(connection).abort_handle());
     let _deadline = Owned(tokio::spawn(give_up(node.clone())).abort_handle());
+    let _specs = Owned(tokio::spawn(specs::follow(node.clone())).abort_handle());
     let mut managed = Managed::default();
     let mut config = node.config.subscribe();
     loop {

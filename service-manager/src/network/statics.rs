@@ -26,18 +26,18 @@ const METRIC: u32 = 10;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Route {
     /// Address and prefix length.
-    destination: (IpAddr, u8),
+    pub(super) destination: (IpAddr, u8),
     /// `None`: the link itself.
-    gateway: Option<IpAddr>,
-    metric: u32,
+    pub(super) gateway: Option<IpAddr>,
+    pub(super) metric: u32,
 }
 
 /// What a link is to have besides a lease.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Statics {
-    addresses: Vec<(IpAddr, u8)>,
-    routes: Vec<Route>,
-    mtu: Option<u32>,
+    pub(super) addresses: Vec<(IpAddr, u8)>,
+    pub(super) routes: Vec<Route>,
+    pub(super) mtu: Option<u32>,
 }
 
 /// What a link is to be.

@@ -2,7 +2,7 @@
 //!
 //! Source: spec/api-wire-facts.md §2.4 (order of `all_aliases`), §6.1.
 
-use api::definitions::Published;
+use api::definitions::{PUBLISHED, Published};
 
 pub use api::definitions::Column;
 
@@ -44,6 +44,18 @@ impl Definition {
     /// The id of its ResourceDefinition.
     pub fn id(&self) -> String {
         self.kind.to_ascii_lowercase()
+    }
+
+    /// A published type that something of this node writes.
+    pub(super) const fn published(kind: &str, writer: &'static str) -> Self {
+        let mut at = 0;
+        while at < PUBLISHED.len() {
+            if super::registry::same_name(PUBLISHED[at].kind.as_bytes(), kind.as_bytes(), false) {
+                return Self { writer, ..Self::unwritten(&PUBLISHED[at], false) };
+            }
+            at += 1;
+        }
+        panic!("no published type has this name")
     }
 
     /// A type that clients know and nothing of this node writes.

@@ -10,8 +10,10 @@ mod addressing;
 mod binary;
 mod block;
 mod definition;
+mod facts;
 mod hardware;
 mod history;
+mod network_specs;
 mod registry;
 mod resource;
 mod runtime;
@@ -30,8 +32,10 @@ pub use addressing::*;
 pub use binary::BinaryError;
 pub use block::*;
 pub use definition::{Column, Definition, Sensitivity};
+pub use facts::*;
 pub use hardware::*;
 pub use history::{BadBookmark, Bookmark};
+pub use network_specs::*;
 pub use registry::{
     ADDRESS_STATUS, ALL, API_CERTIFICATE, BOOT_TIMELINE, CLOCK_SOURCE, DHCP_LEASE, FILE_STATUS,
     HOSTNAME_STATUS, INIT_STATUS, KERNEL_PARAM_STATUS, LINK_STATUS, MACHINE_CONFIG, MACHINE_TYPE,

@@ -5,7 +5,15 @@
 
 use super::addressing::{HARDWARE_ADDRESS, NETWORK_STATUS, NODE_ADDRESS, RESOLVER_STATUS};
 use super::block::{BLOCK_DEVICE, DISCOVERED_VOLUME, DISK, SYSTEM_DISK, VOLUME_STATUS};
+use super::facts::{
+    BOOT_ID, BOOTED_ENTRY, CERT_SAN, CPU_CORE, DIAGNOSTIC, ENVIRONMENT, ETC_FILE_SPEC, ETC_FILE_STATUS,
+    KERNEL_CMDLINE, KERNEL_MODULE_STATUS, LOADED_KERNEL_MODULE, OS_ROOT_SECRET, PLATFORM_METADATA, SBOM_ITEM,
+    VOLUME_MOUNT_STATUS,
+};
 use super::hardware::{MEMORY_MODULE, PCI_DEVICE, PROCESSOR, SYSTEM_INFORMATION, TPM_KEY};
+use super::network_specs::{
+    ADDRESS_SPEC, HOSTNAME_SPEC, LINK_SPEC, OPERATOR_SPEC, RESOLVER_SPEC, ROUTE_SPEC, STATIC_HOST,
+};
 use super::runtime::{
     CLUSTER_INFO, EARLIER_BOOT, IDENTITY, KERNEL_MODULE_SPEC, KMSG_LOG_CONFIG, LOG_DESTINATION_STATUS,
     MACHINE_STATUS, META_KEY, SECURITY_STATE, UDEV_RULE_STATUS, UPGRADE_STATUS, VERSION,
@@ -286,26 +294,40 @@ pub static KERNEL_PARAM_STATUS: Definition = Definition {
 };
 
 /// The types that something of this node writes, sorted by name.
-static WRITTEN: [&Definition; 46] = [
+static WRITTEN: [&Definition; 68] = [
+    &ADDRESS_SPEC,
     &ADDRESS_STATUS,
     &API_CERTIFICATE,
     &BLOCK_DEVICE,
+    &BOOTED_ENTRY,
+    &BOOT_ID,
     &BOOT_TIMELINE,
+    &CERT_SAN,
     &CLOCK_SOURCE,
+    &CPU_CORE,
     &DHCP_LEASE,
+    &DIAGNOSTIC,
     &DISCOVERED_VOLUME,
     &DISK,
     &EARLIER_BOOT,
+    &ENVIRONMENT,
+    &ETC_FILE_SPEC,
+    &ETC_FILE_STATUS,
     &FILE_STATUS,
     &HARDWARE_ADDRESS,
+    &HOSTNAME_SPEC,
     &HOSTNAME_STATUS,
     &IDENTITY,
     &CLUSTER_INFO,
     &INIT_STATUS,
+    &KERNEL_CMDLINE,
     &KERNEL_MODULE_SPEC,
+    &KERNEL_MODULE_STATUS,
     &KERNEL_PARAM_STATUS,
     &KMSG_LOG_CONFIG,
+    &LINK_SPEC,
     &LINK_STATUS,
+    &LOADED_KERNEL_MODULE,
     &LOG_DESTINATION_STATUS,
     &MACHINE_CONFIG,
     &MACHINE_STATUS,
@@ -316,14 +338,21 @@ static WRITTEN: [&Definition; 46] = [
     &NAMESPACE,
     &NETWORK_STATUS,
     &NODE_ADDRESS,
+    &OPERATOR_SPEC,
+    &OS_ROOT_SECRET,
     &PCI_DEVICE,
+    &PLATFORM_METADATA,
     &PROCESSOR,
+    &RESOLVER_SPEC,
     &RESOLVER_STATUS,
     &RESOURCE_DEFINITION,
     &ROOT_LAYER,
+    &ROUTE_SPEC,
     &ROUTE_STATUS,
+    &SBOM_ITEM,
     &SECURITY_STATE,
     &SERVICE,
+    &STATIC_HOST,
     &SYSTEM_DISK,
     &SYSTEM_INFORMATION,
     &TIME_SERVER_STATUS,
@@ -332,6 +361,7 @@ static WRITTEN: [&Definition; 46] = [
     &UDEV_RULE_STATUS,
     &UPGRADE_STATUS,
     &VERSION,
+    &VOLUME_MOUNT_STATUS,
     &VOLUME_STATUS,
 ];
 
@@ -390,7 +420,7 @@ const fn is_written(kind: &str, plural: bool) -> bool {
     false
 }
 
-const fn same_name(left: &[u8], right: &[u8], plural: bool) -> bool {
+pub(super) const fn same_name(left: &[u8], right: &[u8], plural: bool) -> bool {
     let mut at = 0;
     while at < left.len() && at < right.len() && left[at] == right[at] {
         if plural && left[at] == b'.' {

@@ -10,7 +10,7 @@ use serde::ser::Error as _;
 use serde::{Deserialize, Serialize, Serializer};
 use zeroize::Zeroizing;
 
-use super::{Addressing, Block, Definition, Hardware, Runtime, Sensitivity};
+use super::{Addressing, Block, Definition, Fact, Hardware, NetworkSpec, Runtime, Sensitivity};
 
 /// What a resource says, by type.
 #[derive(Clone, PartialEq)]
@@ -64,6 +64,10 @@ pub enum Spec {
     Runtime(Runtime),
     /// Types of [`super::addressing`].
     Addressing(Addressing),
+    /// Types of [`super::facts`].
+    Fact(Box<Fact>),
+    /// Types of [`super::network_specs`].
+    Network(Box<NetworkSpec>),
     /// Subject alternative names of apid's certificate (internal).
     ApiCertificate(Vec<String>),
 }
@@ -431,6 +435,8 @@ impl Serialize for Tree<'_> {
             Spec::Block(spec) => spec.serialize(to),
             Spec::Runtime(spec) => spec.serialize(to),
             Spec::Addressing(spec) => spec.serialize(to),
+            Spec::Fact(spec) => spec.serialize(to),
+            Spec::Network(spec) => spec.serialize(to),
             Spec::MachineConfig(_) | Spec::ApiCertificate(_) => {
                 Err(S::Error::custom("never shown as a tree"))
             }

@@ -11,6 +11,7 @@ use config::v1alpha1::FileOp;
 
 use crate::beneath;
 use crate::containerd;
+use crate::controllers;
 use crate::files::{self, Image, Operation, Target, Wanted};
 use crate::modules;
 use crate::node::Node;
@@ -90,11 +91,7 @@ pub fn environment(node: &Node) -> Vec<String> {
 
 /// The same by name. The config wins over the command line.
 pub fn variables(node: &Node) -> BTreeMap<String, String> {
-    let mut variables: BTreeMap<_, _> = node.parameters.environment.iter().cloned().collect();
-    if let Some(config) = node.config() {
-        variables.extend(config.machine.env.clone());
-    }
-    variables
+    controllers::variables(&node.parameters, node.config().as_deref())
 }
 
 #[cfg(test)]

@@ -16,6 +16,9 @@ use ondisk::efi;
 use ondisk::gpt::Table;
 use ondisk::pe::Image;
 
+use crate::node::Node;
+use crate::store::{BOOTED_ENTRY, Fact, Spec};
+
 /// The kernel parameter with the generation that a UKI was made for.
 const PARAMETER: &str = "billet.generation=";
 const EFI_VARIABLES: &str = "sys/firmware/efi/efivars";
@@ -41,6 +44,16 @@ pub(super) fn own_generation(root: &Path) -> Option<u32> {
 pub(super) fn started_generation(root: &Path) -> Option<u32> {
     let loader = || Some(loaders_word(&root.join(EFI_VARIABLES))?.generation);
     own_generation(root).or_else(loader)
+}
+
+/// Publishes what the loader says that it started; nothing where it says nothing.
+pub(super) fn publish(node: &Node) {
+    let Some(entry) = loaders_word(&node.root.join(EFI_VARIABLES)) else { return };
+    let fact = Fact::BootedEntry { booted_entry: entry.to_string() };
+    let spec = Spec::Fact(Box::new(fact));
+    if let Err(error) = node.store.put(BOOTED_ENTRY.writer, &BOOTED_ENTRY, "bootedentry", spec) {
+        node.journal.warn(&error.to_string());
+    }
 }
 
 /// The entry that was started. Reads the UKIs on the ESP.

@@ -83,6 +83,7 @@ fn stage(node: &Node) -> Option<&'static str> {
 
 /// Judges this start, once; ends when the system is kept, or is none to be judged.
 pub(crate) async fn watch(node: Arc<Node>) {
+    booted::publish(&node);
     if node.slot().is_none() {
         return;
     }

@@ -1,0 +1,293 @@
+//! `Diagnostics`: what is wrong with this node, since when, and what to do.
+//!
+//! Owns: one [`cause`] function a type that can say so, and the words. Does not: find anything out: the causes are those that
+//! other resources tell.
+//! Order: what is not there yet while the machine starts is no cause; a volume that failed is one at any time.
+
+use super::{Action, Controller, Snapshot};
+use crate::store::{
+    Addressing, Block, CLOCK_SOURCE, DIAGNOSTIC, DISCOVERED_VOLUME, Definition, Diagnostic, Fact,
+    KERNEL_MODULE_SPEC, KERNEL_PARAM_STATUS, LOG_DESTINATION_STATUS, MACHINE_STATUS, NETWORK_STATUS,
+    NetworkStatus, Resource, Runtime, Spec, TIME_STATUS, UDEV_RULE_STATUS, UPGRADE_STATUS, VOLUME_STATUS,
+};
+
+static INPUTS: [&Definition; 11] = [
+    &CLOCK_SOURCE,
+    &DISCOVERED_VOLUME,
+    &KERNEL_MODULE_SPEC,
+    &KERNEL_PARAM_STATUS,
+    &LOG_DESTINATION_STATUS,
+    &MACHINE_STATUS,
+    &NETWORK_STATUS,
+    &TIME_STATUS,
+    &UDEV_RULE_STATUS,
+    &UPGRADE_STATUS,
+    &VOLUME_STATUS,
+];
+
+pub(crate) static CONTROLLER: Controller =
+    Controller { name: "runtime.DiagnosticsController", inputs: &INPUTS, outputs: &[&DIAGNOSTIC], reconcile };
+
+/// Something that is wrong.
+struct Cause {
+    id: String,
+    message: String,
+    what_to_do: String,
+    /// What else is known.
+    more: Vec<String>,
+}
+
+fn reconcile(snapshot: &Snapshot<'_>) -> Result<Vec<Action>, String> {
+    let has_started = has_started(snapshot);
+    let mut wanted = Vec::new();
+    for kind in INPUTS {
+        for resource in snapshot.list(kind) {
+            for mut cause in causes(resource, has_started) {
+                if kind.kind == TIME_STATUS.kind {
+                    cause.more = snapshot.list(&CLOCK_SOURCE).filter_map(of_server).collect();
+                }
+                wanted.push(shown(resource, cause));
+            }
+        }
+    }
+    Ok(vec![Action::Replace(&DIAGNOSTIC, wanted)])
+}
+
+fn shown(resource: &Resource, cause: Cause) -> (String, Spec) {
+    let since = format!("since: {}", resource.metadata.updated);
+    let mut details = vec![since, format!("what to do: {}", cause.what_to_do)];
+    details.extend(cause.more);
+    let diagnostic = Diagnostic { message: cause.message, details };
+    (cause.id, Spec::Fact(Box::new(Fact::Diagnostic(diagnostic))))
+}
+
+/// Whether the machine is past its start: running, or waiting for a config.
+fn has_started(snapshot: &Snapshot<'_>) -> bool {
+    snapshot.list(&MACHINE_STATUS).any(|resource| match &resource.spec {
+        Spec::Runtime(Runtime::MachineStatus(status)) => matches!(status.stage, "running" | "maintenance"),
+        _ => false,
+    })
+}
+
+fn cause(id: impl Into<String>, message: impl Into<String>, what_to_do: impl Into<String>) -> Cause {
+    Cause { id: id.into(), message: message.into(), what_to_do: what_to_do.into(), more: Vec::new() }
+}
+
+/// What one resource says is wrong.
+fn causes(resource: &Resource, has_started: bool) -> Vec<Cause> {
+    let id = &resource.metadata.id;
+    match &resource.spec {
+        Spec::Runtime(runtime) => of_runtime(id, runtime),
+        Spec::Block(block) => of_block(id, block),
+        Spec::Addressing(Addressing::Status(status)) if has_started => of_network(status),
+        Spec::TimeStatus(status) if has_started && !status.synced && !status.sync_disabled => vec![cause(
+            "time-not-synchronised",
+            "no majority of the time servers confirms the clock",
+            "let this node reach its time servers (UDP port 123), or name others in machine.time.servers",
+        )],
+        Spec::KernelParamStatus(status) if status.unsupported => vec![cause(
+            format!("kernel-parameter-{id}"),
+            format!("the kernel has no parameter {id}, or refuses its value"),
+            "correct machine.sysctls or machine.sysfs, or load the module that has it (machine.kernel.modules)",
+        )],
+        _ => Vec::new(),
+    }
+}
+
+fn of_server(resource: &Resource) -> Option<String> {
+    match &resource.spec {
+        Spec::ClockSource(source) if source.error.is_empty() => {
+            Some(format!("{}: {}", source.server, source.state))
+        }
+        Spec::ClockSource(source) => Some(format!("{}: {}: {}", source.server, source.state, source.error)),
+        _ => None,
+    }
+}
+
+fn of_network(status: &NetworkStatus) -> Vec<Cause> {
+    let address = cause(
+        "network-no-address",
+        "the node has no address that others can reach",
+        "look at the links (get links) and the DHCP server, or give an address in machine.network.interfaces",
+    );
+    let route = cause(
+        "network-no-default-route",
+        "the node has no default route",
+        "have the DHCP server give a router, or add a route in machine.network.interfaces",
+    );
+    match (status.address_ready, status.connectivity_ready) {
+        (false, _) => vec![address],
+        (true, false) => vec![route],
+        (true, true) => Vec::new(),
+    }
+}
+
+fn of_runtime(id: &str, runtime: &Runtime) -> Vec<Cause> {
+    match runtime {
+        Runtime::MachineStatus(status) if matches!(status.stage, "running" | "maintenance") => {
+            let unmet = status.status.unmet_conditions.iter();
+            unmet.map(|unmet| of_condition(&unmet.name, &unmet.reason)).collect()
+        }
+        Runtime::KernelModule(module) if !module.error.is_empty() => vec![cause(
+            format!("kernel-module-{id}"),
+            format!("kernel module {id}: {}", module.error),
+            "correct machine.kernel.modules, or use an image that has the module",
+        )],
+        Runtime::UdevRule(rule) if !rule.problem.is_empty() => vec![cause(
+            format!("device-rule-{id}"),
+            format!("device rule {:?}: {}", rule.rule, rule.problem),
+            "correct machine.udev.rules",
+        )],
+        Runtime::LogDestination(receiver) if !receiver.error.is_empty() => vec![cause(
+            format!("log-receiver-{id}"),
+            format!("logs do not reach {}: {}", receiver.endpoint, receiver.error),
+            "start the receiver, or correct its address in the machine config",
+        )],
+        Runtime::UpgradeStatus(upgrade)
+            if matches!(upgrade.state, "failed" | "fell back" | "interrupted") =>
+        {
+            let mut failed = cause(
+                "upgrade",
+                format!("the last upgrade, to {}, {}: {}", upgrade.image, upgrade.state, upgrade.reason),
+                "remove the reason and upgrade again; the node runs the version that it had",
+            );
+            failed.more = upgrade.last_lines.clone();
+            vec![failed]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// A condition of the machine's stage.
+fn of_condition(name: &str, reason: &str) -> Cause {
+    let what_to_do = match name {
+        "services" => "read the service's state and log (service, logs), then restart it",
+        "state" => "have the keys of STATE reached, or unlock it with its recovery key (unlock)",
+        _ => "read the node's own log (logs machined)",
+    };
+    // Several services may be down: each has a cause of its own.
+    let service = reason.split('"').nth(1).unwrap_or_default();
+    let id = if service.is_empty() { name.to_owned() } else { format!("{name}-{service}") };
+    cause(id, reason, what_to_do)
+}
+
+fn of_block(id: &str, block: &Block) -> Vec<Cause> {
+    match block {
+        Block::VolumeStatus(status) if !status.error_message.is_empty() => vec![cause(
+            format!("volume-{id}"),
+            format!("volume {id} cannot be used: {}", status.error_message),
+            "correct the volume's document or its keys in the machine config, attach its disk, or unlock it with its \
+             recovery key (unlock)",
+        )],
+        Block::VolumeStatus(status) if !status.encryption_failed_syncs.is_empty() => {
+            let mut keys = cause(
+                format!("volume-keys-{id}"),
+                format!("keys of volume {id} are not as the machine config wants them"),
+                "have the key servers or the TPM reached; it is tried again with the next config",
+            );
+            keys.more = status.encryption_failed_syncs.clone();
+            vec![keys]
+        }
+        Block::Volume(volume) if !volume.error.is_empty() => vec![cause(
+            format!("disk-{id}"),
+            format!("{} cannot be read: {}", volume.dev_path, volume.error),
+            "look at the kernel's log (dmesg); the disk may be failing",
+        )],
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controllers::testing::snapshot;
+    use crate::store::{
+        ClockSource, KernelModule, MachineStatus, StageStatus, Store, TimeStatus, UnmetCondition,
+        VolumeStatus,
+    };
+
+    fn put(store: &Store, kind: &'static Definition, id: &str, spec: Spec) {
+        store.put(kind.writer, kind, id, spec).unwrap();
+    }
+
+    fn stage(store: &Store, stage: &'static str, unmet: &[&str]) {
+        let condition =
+            |reason: &&str| UnmetCondition { name: "services".into(), reason: (*reason).to_owned() };
+        let unmet_conditions = unmet.iter().map(condition).collect();
+        let status = StageStatus { ready: unmet.is_empty(), unmet_conditions };
+        let spec = Spec::Runtime(Runtime::MachineStatus(MachineStatus { stage, status }));
+        put(store, &MACHINE_STATUS, "machine", spec);
+    }
+
+    fn found(store: &Store) -> Vec<(String, String)> {
+        let mut actions = reconcile(&snapshot(store, &Default::default())).unwrap();
+        let Action::Replace(_, wanted) = actions.remove(0) else { panic!("{actions:?}") };
+        wanted.into_iter().map(|(id, spec)| (id, spec.yaml().unwrap())).collect()
+    }
+
+    fn ids(store: &Store) -> Vec<String> {
+        found(store).into_iter().map(|(id, _)| id).collect()
+    }
+
+    #[test]
+    fn what_is_not_there_yet_is_no_cause() {
+        let store = Store::new();
+        let time = |synced| Spec::TimeStatus(TimeStatus { synced, epoch: 0, sync_disabled: false });
+        let network = |address_ready, connectivity_ready| {
+            let status = NetworkStatus {
+                address_ready,
+                connectivity_ready,
+                hostname_ready: true,
+                etc_files_ready: true,
+            };
+            Spec::Addressing(Addressing::Status(status))
+        };
+        put(&store, &TIME_STATUS, "node", time(false));
+        put(&store, &NETWORK_STATUS, "status", network(false, false));
+        stage(&store, "booting", &["service \"cri\" is not up"]);
+        assert!(ids(&store).is_empty());
+        let silent = ClockSource {
+            server: "192.0.2.1".into(),
+            state: "silent",
+            stratum: 0,
+            offset_ms: 0,
+            round_trip_ms: 0,
+            error: "no answer within 5 s".into(),
+        };
+        put(&store, &CLOCK_SOURCE, "192.0.2.1", Spec::ClockSource(silent));
+        stage(&store, "running", &["service \"cri\" is not up", "service \"apid\" is not up"]);
+        let expected = ["services-cri", "services-apid", "network-no-address", "time-not-synchronised"];
+        assert_eq!(ids(&store), expected);
+        let clock = found(&store).pop().unwrap().1;
+        for part in ["since: ", "what to do: ", "UDP port 123", "192.0.2.1: silent: no answer within 5 s"] {
+            assert!(clock.contains(part), "{part}: {clock}");
+        }
+        put(&store, &NETWORK_STATUS, "status", network(true, false));
+        put(&store, &TIME_STATUS, "node", time(true));
+        stage(&store, "running", &[]);
+        assert_eq!(ids(&store), ["network-no-default-route"]);
+        put(&store, &NETWORK_STATUS, "status", network(true, true));
+        assert!(ids(&store).is_empty(), "what is well again is no cause");
+    }
+
+    #[test]
+    fn volumes_and_modules_tell_their_reasons() {
+        let store = Store::new();
+        let status = VolumeStatus { error_message: "no key matched".into(), ..VolumeStatus::default() };
+        put(&store, &VOLUME_STATUS, "EPHEMERAL", Spec::Block(Box::new(Block::VolumeStatus(status))));
+        let module = KernelModule {
+            name: "none".into(),
+            parameters: Vec::new(),
+            loaded: false,
+            error: "the image has no such module".into(),
+        };
+        put(&store, &KERNEL_MODULE_SPEC, "none", Spec::Runtime(Runtime::KernelModule(module)));
+        let found = found(&store);
+        let messages: Vec<_> = found.iter().map(|(_, text)| text.lines().next().unwrap()).collect();
+        let expected = [
+            "message: \"kernel module none: the image has no such module\"",
+            "message: \"volume EPHEMERAL cannot be used: no key matched\"",
+        ];
+        assert_eq!(messages, expected);
+    }
+}

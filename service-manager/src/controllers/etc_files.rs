@@ -1,0 +1,41 @@
+//! `EtcFileSpecs` and `EtcFileStatuses`: the files of /etc that follow from resources.
+
+use std::path::Path;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::node::Node;
+use crate::store::{ETC_FILE_SPEC, ETC_FILE_STATUS, EtcFile, Fact, Spec};
+
+/// As they are made.
+const MODE: u32 = 0o644;
+
+/// Publishes a file that was written.
+pub(super) fn publish(node: &Node, path: &str, text: &str) -> Result<(), String> {
+    let name = Path::new(path).file_name().and_then(|name| name.to_str()).unwrap_or(path);
+    let file = EtcFile { contents: STANDARD.encode(text), mode: MODE, selinux_label: "" };
+    let put = |kind, fact| node.store.put(ETC_FILE_SPEC.writer, kind, name, Spec::Fact(Box::new(fact)));
+    put(&ETC_FILE_SPEC, Fact::EtcFile(file)).map_err(|e| e.to_string())?;
+    let version = node.store.get(&ETC_FILE_SPEC, name).map_or(0, |found| found.metadata.version);
+    put(&ETC_FILE_STATUS, Fact::EtcFileStatus { spec_version: version.to_string() })
+        .map(drop)
+        .map_err(|e| e.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_follows_the_content() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = crate::server::tests_node(dir.path().to_owned());
+        let version = || node.store.get(&ETC_FILE_STATUS, "hosts").unwrap().spec.yaml().unwrap();
+        publish(&node, "/system/etc/hosts", "127.0.0.1 localhost\n").unwrap();
+        publish(&node, "/system/etc/hosts", "127.0.0.1 localhost\n").unwrap();
+        assert!(version().contains("specVersion: \"1\"\n"), "{}", version());
+        publish(&node, "/system/etc/hosts", "127.0.0.1 localhost n1\n").unwrap();
+        assert!(version().contains("specVersion: \"2\"\n"), "{}", version());
+    }
+}

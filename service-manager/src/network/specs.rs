@@ -1,0 +1,304 @@
+//! What the network is to be, as resources: `AddressSpecs`, `LinkSpecs`, `RouteSpecs`, `HostnameSpecs`, `ResolverSpecs`,
+//! `OperatorSpecs`, `StaticHosts`.
+//!
+//! | task | reads | writes | ends |
+//! |---|---|---|---|
+//! | [`follow`] | the config, the command line, links, leases | the types above | with networkd |
+//!
+//! Owns: one resource a layer and thing; the layers are the command line, the leases (`operator`) and the config.
+//! Does not: bring anything about: `statics` and `client` read the same config. Of a lease only the default route is known
+//! here.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use tokio::sync::broadcast::error::RecvError;
+
+use super::{apply, is_wired, statics};
+use crate::node::Node;
+use crate::store::{
+    ADDRESS_SPEC, AddressSpec, DHCP_LEASE, Definition, Dhcp4, DhcpLease, HOSTNAME_SPEC, HostnameSpec,
+    LINK_SPEC, LINK_STATUS, LinkSpec, MACHINE_CONFIG, NetworkSpec, OPERATOR_SPEC, OperatorSpec,
+    RESOLVER_SPEC, ROUTE_SPEC, ResolverSpec, RouteSpec, STATIC_HOST, Spec,
+};
+
+const CONFIGURATION: &str = "configuration";
+const OPERATOR: &str = "operator";
+
+/// Keeps the resources like what they follow from.
+pub(super) async fn follow(node: Arc<Node>) {
+    let mut changes = node.store.changes();
+    let inputs = [&MACHINE_CONFIG, &DHCP_LEASE, &LINK_STATUS].map(|kind| kind.kind);
+    loop {
+        publish(&node);
+        loop {
+            match changes.recv().await {
+                Ok(change) if !inputs.contains(&change.resource.metadata.kind) => {}
+                Ok(_) | Err(RecvError::Lagged(_)) => break,
+                Err(RecvError::Closed) => return,
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+struct Specs {
+    addresses: Vec<(String, Spec)>,
+    links: Vec<(String, Spec)>,
+    routes: Vec<(String, Spec)>,
+    operators: Vec<(String, Spec)>,
+}
+
+fn publish(node: &Node) {
+    let mut specs = Specs::default();
+    let config = node.document();
+    let names = node.store.list(&LINK_STATUS).into_iter().map(|link| link.metadata.id.clone());
+    for name in names.filter(|name| name == "lo" || is_wired(name)) {
+        if let Some(wanted) = statics::wanted(config.as_deref().map(|document| &document.config), &name) {
+            specs.add_link(&name, &wanted);
+        }
+    }
+    let leases = node.store.list(&DHCP_LEASE);
+    let lease = |spec: &Spec| if let Spec::DhcpLease(lease) = spec { Some(lease.clone()) } else { None };
+    let leases: Vec<(String, DhcpLease)> =
+        leases.iter().filter_map(|found| Some((found.metadata.id.clone(), lease(&found.spec)?))).collect();
+    leases.iter().for_each(|(link, lease)| specs.add_lease(link, lease));
+    put(node, &ADDRESS_SPEC, specs.addresses);
+    put(node, &LINK_SPEC, specs.links);
+    put(node, &ROUTE_SPEC, specs.routes);
+    put(node, &OPERATOR_SPEC, specs.operators);
+    put(node, &HOSTNAME_SPEC, hostnames(node, &leases));
+    put(node, &RESOLVER_SPEC, resolvers(node, &leases));
+    put(node, &STATIC_HOST, static_hosts(node));
+}
+
+fn put(node: &Node, kind: &'static Definition, wanted: Vec<(String, Spec)>) {
+    if let Err(error) = node.store.replace(kind.writer, kind, wanted) {
+        node.journal.warn(&error.to_string());
+    }
+}
+
+fn spec(spec: NetworkSpec) -> Spec {
+    Spec::Network(Box::new(spec))
+}
+
+fn family(address: IpAddr) -> &'static str {
+    if address.is_ipv4() { "inet4" } else { "inet6" }
+}
+
+impl Specs {
+    fn add_link(&mut self, link: &str, wanted: &statics::Wanted) {
+        let is_loopback = link == "lo";
+        let link_spec = LinkSpec {
+            name: link.to_owned(),
+            logical: false,
+            up: true,
+            mtu: wanted.statics.mtu.unwrap_or_default(),
+            kind: "",
+            kind_of_link: if is_loopback { "loopback" } else { "ether" },
+            layer: if wanted.statics == statics::Statics::default() { "default" } else { CONFIGURATION },
+        };
+        self.links.push((format!("{}/{link}", link_spec.layer), spec(NetworkSpec::Link(link_spec))));
+        for &(address, prefix) in &wanted.statics.addresses {
+            self.add_address(link, address, &format!("{address}/{prefix}"), CONFIGURATION);
+        }
+        for route in &wanted.statics.routes {
+            let (destination, prefix) = route.destination;
+            let gateway = route.gateway.map(|gateway| gateway.to_string()).unwrap_or_default();
+            let dst = if prefix == 0 { String::new() } else { format!("{destination}/{prefix}") };
+            self.add_route(RouteSpec {
+                scope: if gateway.is_empty() { "link" } else { "global" },
+                protocol: "static",
+                layer: CONFIGURATION,
+                priority: route.metric,
+                ..route_to(link, family(destination), dst, gateway)
+            });
+        }
+        if wanted.dhcp && !is_loopback {
+            let layer = if wanted.statics == statics::Statics::default() { "default" } else { CONFIGURATION };
+            let operator = OperatorSpec {
+                operator: "dhcp4",
+                link_name: link.to_owned(),
+                require_up: true,
+                dhcp4: Dhcp4 { route_metric: apply::METRIC },
+                layer,
+            };
+            self.operators.push((format!("{layer}/dhcp4/{link}"), spec(NetworkSpec::Operator(operator))));
+        }
+    }
+
+    fn add_lease(&mut self, link: &str, lease: &DhcpLease) {
+        if let Some(address) = lease.ip() {
+            self.add_address(link, address, &lease.address, OPERATOR);
+        }
+        if let Some(gateway) = &lease.gateway {
+            self.add_route(RouteSpec {
+                src: lease.ip().map(|address| address.to_string()).unwrap_or_default(),
+                protocol: "dhcp",
+                layer: OPERATOR,
+                priority: apply::METRIC,
+                ..route_to(link, "inet4", String::new(), gateway.clone())
+            });
+        }
+    }
+
+    fn add_address(&mut self, link: &str, address: IpAddr, cidr: &str, layer: &'static str) {
+        let address = AddressSpec {
+            address: cidr.to_owned(),
+            link_name: link.to_owned(),
+            family: family(address),
+            scope: if address.is_loopback() { "host" } else { "global" },
+            flags: "permanent",
+            layer,
+        };
+        self.addresses.push((format!("{layer}/{link}/{cidr}"), spec(NetworkSpec::Address(address))));
+    }
+
+    fn add_route(&mut self, route: RouteSpec) {
+        let RouteSpec { layer, out_link_name, family, gateway, dst, priority, .. } = &route;
+        let id = format!("{layer}/{out_link_name}/{family}/{gateway}/{dst}/{priority}");
+        self.routes.push((id, spec(NetworkSpec::Route(route))));
+    }
+}
+
+fn route_to(link: &str, family: &'static str, dst: String, gateway: String) -> RouteSpec {
+    RouteSpec {
+        family,
+        dst,
+        src: String::new(),
+        gateway,
+        out_link_name: link.to_owned(),
+        table: "main",
+        priority: 0,
+        scope: "global",
+        kind: "unicast",
+        flags: "",
+        protocol: "static",
+        layer: CONFIGURATION,
+    }
+}
+
+fn hostnames(node: &Node, leases: &[(String, DhcpLease)]) -> Vec<(String, Spec)> {
+    let mut found = Vec::new();
+    let mut add = |id: String, name: &str, layer| {
+        let (hostname, domainname) = name.split_once('.').unwrap_or((name, ""));
+        let (hostname, domainname) = (hostname.to_owned(), domainname.to_owned());
+        let name = HostnameSpec { hostname, domainname, layer };
+        found.push((id, spec(NetworkSpec::Hostname(name))));
+    };
+    if let Some(name) = node.parameters.hostname.as_deref().filter(|name| !name.is_empty()) {
+        add("cmdline/hostname".to_owned(), name, "cmdline");
+    }
+    for (link, lease) in leases {
+        if let Some(name) = &lease.hostname {
+            add(format!("{OPERATOR}/{link}/hostname"), name, OPERATOR);
+        }
+    }
+    if let Some(document) =
+        node.document().filter(|document| !document.config.machine.network.hostname.is_empty())
+    {
+        add(format!("{CONFIGURATION}/hostname"), &document.config.machine.network.hostname, CONFIGURATION);
+    }
+    found
+}
+
+fn resolvers(node: &Node, leases: &[(String, DhcpLease)]) -> Vec<(String, Spec)> {
+    let resolver = |dns_servers, search_domains, layer| {
+        spec(NetworkSpec::Resolver(ResolverSpec { dns_servers, layer, search_domains }))
+    };
+    let mut found: Vec<_> = leases
+        .iter()
+        .filter(|(_, lease)| !lease.resolvers.is_empty())
+        .map(|(link, lease)| {
+            let domains = lease.domain.iter().cloned().collect();
+            (format!("{OPERATOR}/{link}/resolvers"), resolver(lease.resolvers.clone(), domains, OPERATOR))
+        })
+        .collect();
+    if let Some(document) = node.document() {
+        let network = &document.config.machine.network;
+        let servers: Vec<String> = network.nameservers.iter().map(ToString::to_string).collect();
+        if !servers.is_empty() || !network.search_domains.is_empty() {
+            let layered = resolver(servers, network.search_domains.clone(), CONFIGURATION);
+            found.push((format!("{CONFIGURATION}/resolvers"), layered));
+        }
+    }
+    found
+}
+
+/// A name may stand in several lines.
+fn static_hosts(node: &Node) -> Vec<(String, Spec)> {
+    let Some(document) = node.document() else { return Vec::new() };
+    let mut hosts = std::collections::BTreeMap::<String, Vec<String>>::new();
+    for entry in &document.config.machine.network.extra_host_entries {
+        for (name, address) in entry.aliases.iter().filter_map(|name| Some((name, entry.ip?))) {
+            hosts.entry(name.clone()).or_default().push(address.to_string());
+        }
+    }
+    let host = |(name, addresses)| (name, spec(NetworkSpec::StaticHost { addresses }));
+    hosts.into_iter().map(host).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{LinkStatus, MachineDocument};
+
+    fn ids(node: &Node, kind: &'static Definition) -> Vec<String> {
+        node.store.list(kind).iter().map(|found| found.metadata.id.clone()).collect()
+    }
+
+    #[test]
+    fn every_layer_has_its_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = crate::server::tests_node(dir.path().to_owned());
+        let text = "version: v1alpha1\nmachine:\n  type: worker\n  token: a.b\n  network:\n    hostname: n1.example\n    nameservers: [9.9.9.9]\n    extraHostEntries: [{ip: 10.0.0.9, aliases: [db]}]\n    interfaces:\n      - interface: eth0\n        addresses: [10.0.0.7/24]\n        mtu: 1400\n        routes: [{network: 10.9.0.0/16, gateway: 10.0.0.1}]\n";
+        let loaded = config::load(text.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
+        let document = MachineDocument {
+            text: zeroize::Zeroizing::new(text.to_owned()),
+            config: loaded.config,
+            documents: loaded.documents,
+        };
+        let config = Spec::MachineConfig(Arc::new(document));
+        node.store.put(MACHINE_CONFIG.writer, &MACHINE_CONFIG, "v1alpha1", config).unwrap();
+        for name in ["eth0", "eth1", "lo", "wlan0"] {
+            let link = LinkStatus {
+                index: 1,
+                kind_of_link: "ether".into(),
+                kind: String::new(),
+                hardware_addr: String::new(),
+                mtu: 1500,
+                operational_state: "up".into(),
+                link_state: true,
+            };
+            node.store.put(LINK_STATUS.writer, &LINK_STATUS, name, Spec::LinkStatus(link)).unwrap();
+        }
+        let lease = DhcpLease {
+            address: "10.1.0.5/24".into(),
+            server: "10.1.0.1".into(),
+            gateway: Some("10.1.0.1".into()),
+            resolvers: vec!["10.1.0.2".into()],
+            hostname: Some("leased".into()),
+            domain: Some("lan".into()),
+            lease_seconds: 60,
+        };
+        node.store.put(DHCP_LEASE.writer, &DHCP_LEASE, "eth1", Spec::DhcpLease(lease)).unwrap();
+        publish(&node);
+        let expected = ["configuration/eth0/10.0.0.7/24", "operator/eth1/10.1.0.5/24"];
+        assert_eq!(ids(&node, &ADDRESS_SPEC), expected);
+        assert_eq!(ids(&node, &LINK_SPEC), ["configuration/eth0", "default/eth1", "default/lo"]);
+        let expected =
+            ["configuration/eth0/inet4/10.0.0.1/10.9.0.0/16/10", "operator/eth1/inet4/10.1.0.1//1024"];
+        assert_eq!(ids(&node, &ROUTE_SPEC), expected);
+        assert_eq!(ids(&node, &OPERATOR_SPEC), ["default/dhcp4/eth1"]);
+        assert_eq!(ids(&node, &HOSTNAME_SPEC), ["configuration/hostname", "operator/eth1/hostname"]);
+        assert_eq!(ids(&node, &RESOLVER_SPEC), ["configuration/resolvers", "operator/eth1/resolvers"]);
+        assert_eq!(ids(&node, &STATIC_HOST), ["db"]);
+        let link = node.store.get(&LINK_SPEC, "configuration/eth0").unwrap().spec.yaml().unwrap();
+        assert!(link.contains("mtu: 1400\n") && link.contains("layer: configuration\n"), "{link}");
+        for kind in [&ADDRESS_SPEC, &LINK_SPEC, &ROUTE_SPEC, &OPERATOR_SPEC, &HOSTNAME_SPEC, &RESOLVER_SPEC] {
+            for found in node.store.list(kind) {
+                assert!(!found.spec.binary(kind.kind).unwrap().is_empty(), "{}", kind.kind);
+            }
+        }
+    }
+}

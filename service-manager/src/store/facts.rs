@@ -1,0 +1,317 @@
+//! Resource types of what the kernel, the image and the config say, as clients of both generations know them.
+//!
+//! Names, namespaces, aliases, columns and sensitivity come from the table of published types.
+//! Source: spec/resources-v1.13.md, spec/resources-v1.14.md.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Serialize, Serializer};
+
+use super::{Definition, MachineDocument};
+
+/// The command line of the kernel.
+pub static KERNEL_CMDLINE: Definition =
+    Definition::published("KernelCmdlines.runtime.talos.dev", "runtime.KernelCmdlineController");
+
+/// What tells this boot from every other.
+pub static BOOT_ID: Definition =
+    Definition::published("BootIDs.runtime.talos.dev", "runtime.BootIDController");
+
+/// The boot entry that the loader started.
+pub static BOOTED_ENTRY: Definition =
+    Definition::published("BootedEntries.talos.dev", "runtime.BootedEntryController");
+
+/// Variables that services get.
+pub static ENVIRONMENT: Definition =
+    Definition::published("Environments.runtime.talos.dev", "runtime.EnvironmentController");
+
+/// A module in the kernel.
+pub static LOADED_KERNEL_MODULE: Definition =
+    Definition::published("LoadedKernelModules.runtime.talos.dev", "runtime.LoadedKernelModuleController");
+
+/// The same, as v1.14 has it.
+pub static KERNEL_MODULE_STATUS: Definition =
+    Definition::published("KernelModuleStatuses.runtime.talos.dev", "runtime.KernelModuleStatusController");
+
+/// Where the machine runs.
+pub static PLATFORM_METADATA: Definition =
+    Definition::published("PlatformMetadatas.talos.dev", "runtime.PlatformMetadataController");
+
+/// Something that is wrong, and what to do.
+pub static DIAGNOSTIC: Definition =
+    Definition::published("Diagnostics.runtime.talos.dev", "runtime.DiagnosticsController");
+
+/// A package in the image.
+pub static SBOM_ITEM: Definition = Definition::published("SBOMItems.talos.dev", "runtime.SBOMItemController");
+
+/// A core with its logical processors.
+pub static CPU_CORE: Definition =
+    Definition::published("CPUCores.hardware.talos.dev", "hardware.CPUCoreController");
+
+/// Where a volume is mounted.
+pub static VOLUME_MOUNT_STATUS: Definition =
+    Definition::published("VolumeMountStatuses.block.talos.dev", "block.VolumeMountController");
+
+/// A file of /etc that follows from resources: its content.
+pub static ETC_FILE_SPEC: Definition =
+    Definition::published("EtcFileSpecs.files.talos.dev", "files.EtcFileController");
+
+/// The same: which content it has.
+pub static ETC_FILE_STATUS: Definition =
+    Definition::published("EtcFileStatuses.files.talos.dev", "files.EtcFileController");
+
+/// The CA of the node API with its key, and the token of trustd.
+pub static OS_ROOT_SECRET: Definition =
+    Definition::published("OSRootSecrets.secrets.talos.dev", "secrets.RootOSController");
+
+/// Names and addresses in the API's certificate.
+pub static CERT_SAN: Definition =
+    Definition::published("CertSANs.secrets.talos.dev", "secrets.APICertSANsController");
+
+/// What a resource of these types says.
+#[derive(Clone, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Fact {
+    /// `KernelCmdlines`.
+    Cmdline {
+        /// As the kernel has it.
+        cmdline: String,
+    },
+    /// `BootIDs`.
+    BootId {
+        /// A UUID.
+        #[serde(rename = "bootID")]
+        boot_id: String,
+    },
+    /// `BootedEntries`.
+    BootedEntry {
+        /// File name on the ESP.
+        #[serde(rename = "bootedEntry")]
+        booted_entry: String,
+    },
+    /// `Environments`.
+    Environment {
+        /// `NAME=value`.
+        variables: Vec<String>,
+    },
+    /// `LoadedKernelModules`.
+    LoadedModule(LoadedModule),
+    /// `KernelModuleStatuses`.
+    ModuleStatus(ModuleStatus),
+    /// `PlatformMetadatas`.
+    Platform(PlatformMetadata),
+    /// `Diagnostics`.
+    Diagnostic(Diagnostic),
+    /// `SBOMItems`.
+    SbomItem(SbomItem),
+    /// `CPUCores`.
+    CpuCore(CpuCore),
+    /// `VolumeMountStatuses`.
+    VolumeMount(VolumeMount),
+    /// `EtcFileSpecs`.
+    EtcFile(EtcFile),
+    /// `EtcFileStatuses`.
+    EtcFileStatus {
+        /// Version of the content's resource.
+        #[serde(rename = "specVersion")]
+        spec_version: String,
+    },
+    /// `OSRootSecrets`.
+    OsRoot(OsRoot),
+    /// `CertSANs`.
+    CertSans(CertSans),
+}
+
+/// A module in the kernel, as /proc/modules has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LoadedModule {
+    /// Bytes.
+    pub size: u64,
+    /// Users of it; -1 where it cannot be unloaded.
+    pub reference_count: i64,
+    /// Modules that use it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub dependencies: Vec<String>,
+    /// `Live`, `Loading`, `Unloading`.
+    pub state: String,
+    /// Zero to those who may not know.
+    pub address: String,
+}
+
+/// The same with its kind.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ModuleStatus {
+    /// `dynamic`: what is built in is not listed.
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    /// The rest, its state in small letters.
+    #[serde(flatten)]
+    pub module: LoadedModule,
+}
+
+/// Where the machine runs.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct PlatformMetadata {
+    /// `metal`.
+    pub platform: String,
+    /// The name that the platform gives.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub hostname: String,
+}
+
+/// Something that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Diagnostic {
+    /// What.
+    pub message: String,
+    /// Since when, and what to do.
+    pub details: Vec<String>,
+}
+
+/// A package in the image.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SbomItem {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// As the package declares it; empty: it does not.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub license: String,
+    /// Package URLs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub purls: Vec<String>,
+}
+
+/// A core.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CpuCore {
+    /// Number of its socket.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub socket: String,
+    /// Its number in the socket.
+    #[serde(rename = "coreID", skip_serializing_if = "String::is_empty")]
+    pub core_id: String,
+    /// Processors as the kernel counts them.
+    #[serde(rename = "logicalCPUs")]
+    pub logical_cpus: Vec<u32>,
+    /// `GenuineIntel`.
+    #[serde(rename = "vendorID", skip_serializing_if = "String::is_empty")]
+    pub vendor_id: String,
+    /// Family.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub cpu_family: String,
+    /// Model.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub model: String,
+    /// Name for people.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub model_name: String,
+    /// Stepping.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub stepping: String,
+    /// Version of the microcode.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub microcode: String,
+    /// With its unit.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub cache_size: String,
+    /// Cores of the socket.
+    pub cores_per_socket: u32,
+    /// Logical processors of the socket.
+    pub threads_per_socket: u32,
+    /// Features.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub flags: Vec<String>,
+    /// Known faults.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub bugs: Vec<String>,
+    /// The kernel's measure of a delay loop.
+    pub bogo_mips: f64,
+    /// Bits of addresses.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub address_sizes: String,
+}
+
+/// Where a volume is mounted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VolumeMount {
+    /// The volume.
+    #[serde(rename = "volumeID")]
+    pub volume_id: String,
+    /// Who uses it.
+    pub requester: String,
+    /// Where.
+    pub target: String,
+    /// It cannot be written.
+    pub read_only: bool,
+    /// It is in no tree of files: never here.
+    pub detached: bool,
+    /// Reading a file leaves no time in it.
+    pub disable_access_time: bool,
+    /// Set-user-id bits and devices have no effect.
+    pub secure: bool,
+    /// Nothing runs from it.
+    pub no_exec: bool,
+}
+
+/// A file of /etc.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct EtcFile {
+    /// Its content in base64.
+    pub contents: String,
+    /// Permission bits.
+    pub mode: u32,
+    /// None here.
+    pub selinux_label: &'static str,
+}
+
+/// Names and addresses of a certificate.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CertSans {
+    /// Addresses.
+    pub ips: Vec<String>,
+    /// Names.
+    pub dns_names: Vec<String>,
+    /// The longest name of the node.
+    pub fqdn: String,
+}
+
+/// Secrets of the node API: a view of the machine config, so that no key is kept twice.
+#[derive(Clone, PartialEq)]
+pub struct OsRoot(pub Arc<MachineDocument>);
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct OsRootTree<'a> {
+    #[serde(rename = "issuingCA")]
+    issuing_ca: &'a config::CertificateAndKey,
+    #[serde(rename = "certSANIPs")]
+    ips: Vec<&'a String>,
+    #[serde(rename = "certSANDNSNames")]
+    names: Vec<&'a String>,
+    token: &'a config::Secret,
+    #[serde(rename = "acceptedCAs")]
+    accepted: Vec<BTreeMap<&'static str, &'a config::EncodedPem>>,
+}
+
+impl Serialize for OsRoot {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let machine = &self.0.config.machine;
+        let is_address = |name: &&String| name.parse::<std::net::IpAddr>().is_ok();
+        let accepted = std::iter::once(&machine.ca).chain(&machine.accepted_cas);
+        OsRootTree {
+            issuing_ca: &machine.ca,
+            ips: machine.cert_sans.iter().filter(is_address).collect(),
+            names: machine.cert_sans.iter().filter(|name| !is_address(name)).collect(),
+            token: &machine.token,
+            accepted: accepted.map(|pair| BTreeMap::from([("crt", &pair.crt)])).collect(),
+        }
+        .serialize(to)
+    }
+}

@@ -1,0 +1,172 @@
+//! Resource types of what the network is to be: the config's word and the leases', layer by layer.
+//!
+//! Names, namespaces, aliases, columns and sensitivity come from the table of published types.
+//! Source: spec/resources-v1.13.md, spec/resources-v1.14.md.
+
+use serde::Serialize;
+
+use super::Definition;
+
+/// The one that says what the network is to be.
+const WRITER: &str = "network.SpecController";
+
+/// An address that a link is to have.
+pub static ADDRESS_SPEC: Definition = Definition::published("AddressSpecs.net.talos.dev", WRITER);
+
+/// What a link is to be.
+pub static LINK_SPEC: Definition = Definition::published("LinkSpecs.net.talos.dev", WRITER);
+
+/// A route that is to be there.
+pub static ROUTE_SPEC: Definition = Definition::published("RouteSpecs.net.talos.dev", WRITER);
+
+/// A name that the node is to have.
+pub static HOSTNAME_SPEC: Definition = Definition::published("HostnameSpecs.net.talos.dev", WRITER);
+
+/// Servers that are to resolve names.
+pub static RESOLVER_SPEC: Definition = Definition::published("ResolverSpecs.net.talos.dev", WRITER);
+
+/// A client of DHCP that is to run.
+pub static OPERATOR_SPEC: Definition = Definition::published("OperatorSpecs.net.talos.dev", WRITER);
+
+/// A line of /etc/hosts that the config adds.
+pub static STATIC_HOST: Definition = Definition::published("StaticHosts.net.talos.dev", WRITER);
+
+/// What a resource of these types says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum NetworkSpec {
+    /// `AddressSpecs`.
+    Address(AddressSpec),
+    /// `LinkSpecs`.
+    Link(LinkSpec),
+    /// `RouteSpecs`.
+    Route(RouteSpec),
+    /// `HostnameSpecs`.
+    Hostname(HostnameSpec),
+    /// `ResolverSpecs`.
+    Resolver(ResolverSpec),
+    /// `OperatorSpecs`.
+    Operator(OperatorSpec),
+    /// `StaticHosts`.
+    StaticHost {
+        /// Its addresses.
+        addresses: Vec<String>,
+    },
+}
+
+/// An address that a link is to have.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AddressSpec {
+    /// With its prefix length.
+    pub address: String,
+    /// The link.
+    pub link_name: String,
+    /// `inet4` or `inet6`.
+    pub family: &'static str,
+    /// `global`.
+    pub scope: &'static str,
+    /// Flags by name; `permanent`.
+    pub flags: &'static str,
+    /// `configuration`, `operator`, …
+    pub layer: &'static str,
+}
+
+/// What a link is to be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LinkSpec {
+    /// Its name.
+    pub name: String,
+    /// The node makes it: never here.
+    pub logical: bool,
+    /// It is in use.
+    pub up: bool,
+    /// Largest packet; 0: the driver's.
+    pub mtu: u32,
+    /// Empty for hardware.
+    pub kind: &'static str,
+    /// `ether` or `loopback`.
+    #[serde(rename = "type")]
+    pub kind_of_link: &'static str,
+    /// `default` or `configuration`.
+    pub layer: &'static str,
+}
+
+/// A route that is to be there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RouteSpec {
+    /// `inet4` or `inet6`.
+    pub family: &'static str,
+    /// With its prefix length; empty for everything.
+    pub dst: String,
+    /// Source hint.
+    pub src: String,
+    /// Next hop; empty: the link itself.
+    pub gateway: String,
+    /// The link.
+    pub out_link_name: String,
+    /// `main`.
+    pub table: &'static str,
+    /// Metric.
+    pub priority: u32,
+    /// `global` or `link`.
+    pub scope: &'static str,
+    /// `unicast`.
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    /// None.
+    pub flags: &'static str,
+    /// `static` or `dhcp`.
+    pub protocol: &'static str,
+    /// Where it comes from.
+    pub layer: &'static str,
+}
+
+/// A name that the node is to have.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct HostnameSpec {
+    /// Up to the first dot.
+    pub hostname: String,
+    /// The rest.
+    pub domainname: String,
+    /// Where it comes from.
+    pub layer: &'static str,
+}
+
+/// Servers that are to resolve names.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ResolverSpec {
+    /// By preference.
+    pub dns_servers: Vec<String>,
+    /// Where they come from.
+    pub layer: &'static str,
+    /// Domains behind short names.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub search_domains: Vec<String>,
+}
+
+/// A client of DHCP.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OperatorSpec {
+    /// `dhcp4`.
+    pub operator: &'static str,
+    /// The link.
+    pub link_name: String,
+    /// It waits for a carrier.
+    pub require_up: bool,
+    /// Its settings.
+    pub dhcp4: Dhcp4,
+    /// Where it comes from.
+    pub layer: &'static str,
+}
+
+/// Settings of a client of DHCP.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Dhcp4 {
+    /// Metric of its routes.
+    pub route_metric: u32,
+}
