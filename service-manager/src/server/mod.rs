@@ -186,4 +186,6 @@ mod panic_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
+mod typed_tests;
+#[cfg(test)]
 pub(crate) use tests::node as tests_node;

@@ -30,6 +30,8 @@ use crate::request;
 
 pub use addressing::*;
 pub use binary::BinaryError;
+#[cfg(test)]
+pub(crate) use binary::OURS;
 pub use block::*;
 pub use definition::{Column, Definition, Sensitivity};
 pub use facts::*;
@@ -44,6 +46,8 @@ pub use registry::{
 };
 pub use resource::{Metadata, Phase, Resource};
 pub use runtime::*;
+#[cfg(test)]
+pub(crate) use samples::samples;
 pub use spec::{
     AddressStatus, BootTimeline, ClockSource, DhcpLease, FileStatus, HostnameStatus, InitStatus,
     KernelParamStatus, LinkStatus, MachineDocument, MountStatus, RootLayer, RouteStatus, ServiceStatus, Spec,
@@ -282,6 +286,8 @@ fn list_of(items: &BTreeMap<Key, Arc<Resource>>, kind: &'static Definition) -> V
         .collect()
 }
 
+#[cfg(test)]
+mod samples;
 #[cfg(test)]
 mod sheet_tests;
 #[cfg(test)]

@@ -9,6 +9,7 @@ use prost_types::field_descriptor_proto::{Label, Type};
 use prost_types::{DescriptorProto, FieldDescriptorProto, Timestamp};
 use serde_json::{Map, Value};
 
+use super::decode::entry_of;
 use super::schema::{PACKAGE, Schema};
 use super::{Fault, Problem, text};
 
@@ -82,12 +83,6 @@ fn field(
         delimited(field, &packed, out);
     }
     Ok(())
-}
-
-/// The message of a map's entries.
-fn entry_of(field: &FieldDescriptorProto) -> Option<&'static DescriptorProto> {
-    let entry = Schema::get().messages.get(field.type_name())?;
-    entry.options.as_ref().is_some_and(prost_types::MessageOptions::map_entry).then_some(entry)
 }
 
 fn pair(

@@ -1,12 +1,13 @@
 //! The binary form of resources, from the same values as the YAML form.
 //!
 //! Owns: proto/definitions (field number, type and YAML key of every published type in one place; types.tsv names
-//! the message of each type), and the encoder that writes a message from the tree that YAML shows.
+//! the message of each type), the encoder that writes a message from the tree that YAML shows, and the way back.
 //! Does not: know what a resource means (service-manager), or read YAML text.
 //! Fails by: [`Problem`], with the path of the field. A key that a message does not have is such a problem, so that
 //! a field cannot appear in one form only.
 //! Source: spec/resources-v1.13.md, spec/resources-v1.14.md.
 
+mod decode;
 mod encode;
 mod schema;
 mod text;
@@ -14,6 +15,7 @@ mod text;
 #[cfg(test)]
 mod tests;
 
+pub use decode::decode;
 pub use encode::encode;
 pub use schema::{Column, PUBLISHED, Published, published};
 

@@ -4,7 +4,7 @@ use prost::Message;
 use serde_json::{Value, json};
 
 use super::schema::Schema;
-use super::{Fault, encode, published};
+use super::{Fault, decode, encode, published};
 use crate::proto::talos::resource::definitions::{block, enums, hardware, network, runtime};
 
 fn read<M: Message + Default>(message: &str, value: &Value) -> M {
@@ -112,6 +112,26 @@ fn maps_packed_numbers_and_messages_inside() {
     let value = json!({"logicalCPUs": [0, 300], "bogoMips": 2.5});
     let core: hardware::CpuCoreSpec = read("hardware.CPUCoreSpec", &value);
     assert_eq!((core.logical_cp_us, core.bogo_mips), (vec![0, 300], 2.5));
+}
+
+#[test]
+fn what_was_written_is_read_by_the_definitions_alone() {
+    let value = json!({"index": 2, "type": "ether", "mtu": 1500, "speedMbit": -1, "linkState": true,
+        "altNames": ["a", ""], "hardwareAddr": "02:00:00:00:00:07", "vlan": {"vlanID": 7}});
+    let tree = decode("network.LinkStatusSpec", &encode("network.LinkStatusSpec", &value).unwrap()).unwrap();
+    let expected = json!({"index": 2, "type": 1, "mtu": 1500, "speedMbit": -1, "linkState": true,
+        "altNames": ["a", ""], "hardwareAddr": [2, 0, 0, 0, 0, 7], "vlan": {"vlanID": 7}});
+    assert_eq!(tree, expected);
+    let value = json!({"logicalCPUs": [0, 300], "bogoMips": 2.5});
+    let bytes = encode("hardware.CPUCoreSpec", &value).unwrap();
+    assert_eq!(decode("hardware.CPUCoreSpec", &bytes).unwrap(), value);
+    let value = json!({"features": {"rx": true}});
+    let bytes = encode("network.EthernetSpecSpec", &value).unwrap();
+    assert_eq!(decode("network.EthernetSpecSpec", &bytes).unwrap(), value);
+    for end in 1..bytes.len() {
+        assert!(decode("network.EthernetSpecSpec", &bytes[..end]).is_err(), "{end}");
+    }
+    assert!(decode("runtime.BootIDSpec", &[0x3a, 0]).unwrap_err().to_string().contains("field 7"));
 }
 
 #[test]

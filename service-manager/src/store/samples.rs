@@ -1,0 +1,370 @@
+//! One resource of every published type that this node writes, every field filled: for tests that read them all.
+
+use std::sync::Arc;
+
+use super::*;
+
+type Sample = (&'static Definition, Spec);
+
+/// All of them.
+pub(crate) fn samples() -> Vec<Sample> {
+    [machine(), network(), block(), hardware(), facts(), specs()].concat()
+}
+
+fn text() -> String {
+    "x".to_owned()
+}
+
+/// The config of a control plane with keys.
+fn document() -> Arc<MachineDocument> {
+    let text = "version: v1alpha1\nmachine:\n  type: controlplane\n  token: aaaaaa.bbbbbbbbbbbbbbbb\n  \
+                ca: {crt: YQo=, key: Ygo=}\n  certSANs: [10.0.0.9, n1.example]\n";
+    let loaded = config::load(text.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
+    Arc::new(MachineDocument {
+        text: zeroize::Zeroizing::new(text.to_owned()),
+        config: loaded.config,
+        documents: loaded.documents,
+    })
+}
+
+fn machine() -> Vec<Sample> {
+    let unmet_conditions = vec![UnmetCondition { name: "time".into(), reason: "silent".into() }];
+    let status = StageStatus { ready: true, unmet_conditions };
+    let state = SecurityState { secure_boot: true, booted_with_uki: true, module_signature_enforced: true };
+    let module = KernelModule { name: text(), parameters: vec![text()], loaded: true, error: text() };
+    let runtime = |kind, spec| (kind, Spec::Runtime(spec));
+    vec![
+        runtime(&MACHINE_STATUS, Runtime::MachineStatus(MachineStatus { stage: "running", status })),
+        runtime(&VERSION, Runtime::Version(Version { name: "Billet", version: "v1".into() })),
+        runtime(&SECURITY_STATE, Runtime::SecurityState(state)),
+        runtime(&KERNEL_MODULE_SPEC, Runtime::KernelModule(module)),
+        runtime(
+            &KMSG_LOG_CONFIG,
+            Runtime::KmsgLog(KmsgLog { destinations: vec!["tcp://10.0.0.1:5/".into()] }),
+        ),
+        runtime(&META_KEY, Runtime::MetaKey(MetaKey { value: text() })),
+        runtime(&IDENTITY, Runtime::Identity(Identity { node_id: text() })),
+        runtime(&CLUSTER_INFO, Runtime::Cluster(Cluster { cluster_id: text(), cluster_name: text() })),
+        (&SERVICE, Spec::Service(ServiceStatus { running: true, healthy: true, unknown: true })),
+        (&MACHINE_TYPE, Spec::MachineType("controlplane")),
+        (&MACHINE_CONFIG, Spec::MachineConfig(document())),
+        (&TIME_STATUS, Spec::TimeStatus(TimeStatus { synced: true, epoch: 2, sync_disabled: true })),
+        (
+            &KERNEL_PARAM_STATUS,
+            Spec::KernelParamStatus(KernelParamStatus {
+                current: "1".into(),
+                default: "0".into(),
+                unsupported: true,
+            }),
+        ),
+        (
+            &MOUNT_STATUS,
+            Spec::MountStatus(MountStatus {
+                source: "none".into(),
+                target: "/proc".into(),
+                filesystem_type: "proc".into(),
+                options: vec!["rw".into()],
+            }),
+        ),
+    ]
+}
+
+fn network() -> Vec<Sample> {
+    let address = AddressStatus {
+        address: "10.0.2.15/24".into(),
+        link_index: 2,
+        link_name: "eth0".into(),
+        family: "inet4",
+        scope: "link".into(),
+    };
+    let link = LinkStatus {
+        index: 2,
+        kind_of_link: "ether".into(),
+        kind: "vlan".into(),
+        hardware_addr: "52:54:00:12:34:56".into(),
+        mtu: 1500,
+        operational_state: "up".into(),
+        link_state: true,
+    };
+    let route = RouteStatus {
+        family: "inet4",
+        dst: "10.9.0.0/16".into(),
+        src: "10.0.2.15".into(),
+        gateway: "10.0.2.2".into(),
+        out_link_name: "eth0".into(),
+        table: "main".into(),
+        priority: 1024,
+        scope: "link".into(),
+        protocol: "dhcp".into(),
+    };
+    let status = NetworkStatus {
+        address_ready: true,
+        connectivity_ready: true,
+        hostname_ready: true,
+        etc_files_ready: true,
+    };
+    let hardware = HardwareAddress { name: "eth0".into(), hardware_addr: "52:54:00:12:34:56".into() };
+    let resolvers = Resolvers { dns_servers: vec!["10.0.2.3".into()], search_domains: vec!["b.c".into()] };
+    let addresses = NodeAddresses { addresses: vec!["10.0.2.15/24".into()] };
+    let addressing = |kind, spec| (kind, Spec::Addressing(spec));
+    vec![
+        (&HOSTNAME_STATUS, Spec::HostnameStatus(HostnameStatus { hostname: text(), domainname: text() })),
+        (&ADDRESS_STATUS, Spec::AddressStatus(address)),
+        (&LINK_STATUS, Spec::LinkStatus(link)),
+        (&ROUTE_STATUS, Spec::RouteStatus(route)),
+        (&TIME_SERVER_STATUS, Spec::TimeServerStatus(vec!["a".into()])),
+        addressing(&NODE_ADDRESS, Addressing::Addresses(addresses)),
+        addressing(&HARDWARE_ADDRESS, Addressing::Hardware(hardware)),
+        addressing(&RESOLVER_STATUS, Addressing::Resolvers(resolvers)),
+        addressing(&NETWORK_STATUS, Addressing::Status(status)),
+    ]
+}
+
+fn block() -> Vec<Sample> {
+    let disk = Disk {
+        dev_path: "/dev/vda".into(),
+        size: 5 << 40,
+        pretty_size: "5 TB".into(),
+        io_size: 512,
+        sector_size: 512,
+        readonly: true,
+        cdrom: true,
+        model: text(),
+        serial: text(),
+        modalias: text(),
+        wwid: text(),
+        uuid: text(),
+        bus_path: text(),
+        sub_system: text(),
+        transport: text(),
+        rotational: true,
+        secondary_disks: vec![text()],
+    };
+    let device = BlockDevice {
+        kind: "partition",
+        major: 254,
+        minor: 1,
+        partition_name: "STATE".into(),
+        partition_number: 5,
+        device_path: text(),
+        parent: "vda".into(),
+        secondaries: vec![text()],
+    };
+    let volume = DiscoveredVolume {
+        dev_path: "/dev/vda1".into(),
+        kind: "partition",
+        size: 4096,
+        pretty_size: "4 kB".into(),
+        sector_size: 512,
+        io_size: 512,
+        name: "xfs".into(),
+        uuid: text(),
+        label: text(),
+        partition_uuid: text(),
+        partition_type: text(),
+        partition_label: text(),
+        partition_index: 1,
+        parent: text(),
+        parent_dev_path: text(),
+        error: text(),
+    };
+    let status = VolumeStatus {
+        phase: "ready",
+        kind: "disk",
+        location: text(),
+        mount_location: text(),
+        partition_uuid: text(),
+        partition_index: 6,
+        parent_location: text(),
+        size: 4096,
+        pretty_size: "4 kB".into(),
+        filesystem: "xfs",
+        encryption_provider: "luks2",
+        encryption_slot: Some(1),
+        encryption_key: "tpm".into(),
+        configured_encryption_keys: vec![text()],
+        encryption_failed_syncs: vec![text()],
+        error_message: text(),
+    };
+    let system = SystemDisk { disk_id: "vda".into(), dev_path: "/dev/vda".into() };
+    let block = |kind, spec| (kind, Spec::Block(Box::new(spec)));
+    vec![
+        block(&DISK, Block::Disk(disk)),
+        block(&SYSTEM_DISK, Block::SystemDisk(system)),
+        block(&BLOCK_DEVICE, Block::Device(device)),
+        block(&DISCOVERED_VOLUME, Block::Volume(volume)),
+        block(&VOLUME_STATUS, Block::VolumeStatus(status)),
+    ]
+}
+
+fn hardware() -> Vec<Sample> {
+    let processor = Processor {
+        socket: "CPU-0".into(),
+        manufacturer: text(),
+        product_name: text(),
+        max_speed_mhz: 2000,
+        boot_speed_mhz: 2000,
+        status: 65,
+        serial_number: text(),
+        asset_tag: text(),
+        part_number: text(),
+        core_count: 2,
+        core_enabled: 2,
+        thread_count: 4,
+    };
+    let module = MemoryModule {
+        size_mib: 1024,
+        device_locator: "DIMM-0".into(),
+        bank_locator: text(),
+        speed: 3200,
+        manufacturer: text(),
+        product_name: text(),
+        serial_number: text(),
+        asset_tag: text(),
+    };
+    let system = SystemInformation {
+        manufacturer: "QEMU".into(),
+        product_name: text(),
+        version: text(),
+        serial_number: text(),
+        uuid: text(),
+        wake_up_type: "Power Switch",
+        sku_number: text(),
+    };
+    let device = PciDevice {
+        class: text(),
+        subclass: text(),
+        vendor: text(),
+        product: text(),
+        class_id: "0x02".into(),
+        subclass_id: text(),
+        vendor_id: text(),
+        product_id: text(),
+        driver: "virtio-pci".into(),
+    };
+    let hardware = |kind, spec| (kind, Spec::Hardware(Box::new(spec)));
+    vec![
+        hardware(&PROCESSOR, Hardware::Processor(processor)),
+        hardware(&MEMORY_MODULE, Hardware::MemoryModule(module)),
+        hardware(&SYSTEM_INFORMATION, Hardware::SystemInformation(system)),
+        hardware(&PCI_DEVICE, Hardware::PciDevice(device)),
+    ]
+}
+
+fn facts() -> Vec<Sample> {
+    let module = LoadedModule {
+        size: 4096,
+        reference_count: 1,
+        dependencies: vec![text()],
+        state: "live".into(),
+        address: "0x0".into(),
+    };
+    let core = CpuCore {
+        socket: "0".into(),
+        core_id: "1".into(),
+        logical_cpus: vec![0, 2],
+        vendor_id: text(),
+        cpu_family: text(),
+        model: text(),
+        model_name: text(),
+        stepping: text(),
+        microcode: text(),
+        cache_size: text(),
+        cores_per_socket: 2,
+        threads_per_socket: 4,
+        flags: vec![text()],
+        bugs: vec![text()],
+        bogo_mips: 2.5,
+        address_sizes: text(),
+    };
+    let item = SbomItem { name: text(), version: text(), license: text(), purls: vec![text()] };
+    let mount = VolumeMount {
+        volume_id: text(),
+        requester: text(),
+        target: text(),
+        read_only: true,
+        detached: true,
+        disable_access_time: true,
+        secure: true,
+        no_exec: true,
+    };
+    let sans = CertSans { ips: vec!["10.0.0.9".into()], dns_names: vec![text()], fqdn: text() };
+    let file = EtcFile { contents: "YQo=".into(), mode: 0o644, selinux_label: "x" };
+    let status =
+        ModuleStatus { kind: "dynamic", module: LoadedModule { state: "loading".into(), ..module.clone() } };
+    let fact = |kind, fact| (kind, Spec::Fact(Box::new(fact)));
+    vec![
+        fact(&KERNEL_CMDLINE, Fact::Cmdline { cmdline: text() }),
+        fact(&BOOT_ID, Fact::BootId { boot_id: text() }),
+        fact(&BOOTED_ENTRY, Fact::BootedEntry { booted_entry: text() }),
+        fact(&ENVIRONMENT, Fact::Environment { variables: vec![text()] }),
+        fact(&LOADED_KERNEL_MODULE, Fact::LoadedModule(module)),
+        fact(&KERNEL_MODULE_STATUS, Fact::ModuleStatus(status)),
+        fact(&PLATFORM_METADATA, Fact::Platform(PlatformMetadata { platform: text(), hostname: text() })),
+        fact(&DIAGNOSTIC, Fact::Diagnostic(Diagnostic { message: text(), details: vec![text()] })),
+        fact(&SBOM_ITEM, Fact::SbomItem(item)),
+        fact(&CPU_CORE, Fact::CpuCore(core)),
+        fact(&VOLUME_MOUNT_STATUS, Fact::VolumeMount(mount)),
+        fact(&ETC_FILE_SPEC, Fact::EtcFile(file)),
+        fact(&ETC_FILE_STATUS, Fact::EtcFileStatus { spec_version: "1".into() }),
+        fact(&OS_ROOT_SECRET, Fact::OsRoot(OsRoot(document()))),
+        fact(&CERT_SAN, Fact::CertSans(sans)),
+    ]
+}
+
+fn specs() -> Vec<Sample> {
+    let address = AddressSpec {
+        address: "10.0.0.7/24".into(),
+        link_name: "eth0".into(),
+        family: "inet4",
+        scope: "link",
+        flags: "permanent",
+        layer: "configuration",
+    };
+    let link = LinkSpec {
+        name: "eth0".into(),
+        logical: true,
+        up: true,
+        mtu: 1400,
+        kind: "x",
+        kind_of_link: "ether",
+        layer: "configuration",
+    };
+    let route = RouteSpec {
+        family: "inet4",
+        dst: "10.9.0.0/16".into(),
+        src: "10.0.0.7".into(),
+        gateway: "10.0.0.1".into(),
+        out_link_name: "eth0".into(),
+        table: "main",
+        priority: 10,
+        scope: "link",
+        kind: "unicast",
+        flags: "notify",
+        protocol: "static",
+        layer: "operator",
+    };
+    let name = HostnameSpec { hostname: text(), domainname: text(), layer: "cmdline" };
+    let resolver = ResolverSpec {
+        dns_servers: vec!["10.0.0.2".into()],
+        layer: "operator",
+        search_domains: vec![text()],
+    };
+    let operator = OperatorSpec {
+        operator: "dhcp4",
+        link_name: "eth0".into(),
+        require_up: true,
+        dhcp4: Dhcp4 { route_metric: 1024 },
+        layer: "configuration",
+    };
+    let spec = |kind, spec| (kind, Spec::Network(Box::new(spec)));
+    vec![
+        spec(&ADDRESS_SPEC, NetworkSpec::Address(address)),
+        spec(&LINK_SPEC, NetworkSpec::Link(link)),
+        spec(&ROUTE_SPEC, NetworkSpec::Route(route)),
+        spec(&HOSTNAME_SPEC, NetworkSpec::Hostname(name)),
+        spec(&RESOLVER_SPEC, NetworkSpec::Resolver(resolver)),
+        spec(&OPERATOR_SPEC, NetworkSpec::Operator(operator)),
+        spec(&STATIC_HOST, NetworkSpec::StaticHost { addresses: vec!["10.0.0.9".into()] }),
+    ]
+}
