@@ -1,8 +1,9 @@
 //! The two pages that are made from the code: docs/users/commands.md and docs/compatibility.md.
 //!
 //! `BILLET_BLESS=1 cargo test -p billetctl reference` writes them anew.
-//! Owns: which call and which command exist, read from the wire contract (crates/api/testdata/wire.txt), the grammar and
-//! the server's sources; what talosctl has, from cli/testdata/compatibility (copied from
+//! Owns: which call, which command and which resource type exist, read from the wire contract
+//! (crates/api/testdata/wire.txt), the grammar and the server's sources; which types there are, from the sheets' facts
+//! (crates/api/tests/data/resources.tsv); what talosctl has, from cli/testdata/compatibility (copied from
 //! shared/spec/api-wire-facts.md §1, §2 and §5). The state of the node may lag behind on the page, so that building a
 //! call does not break this test; the page never says of a call that it exists when it does not.
 
@@ -19,6 +20,7 @@ use std::{
 const WIRE: &str = include_str!("../../crates/api/testdata/wire.txt");
 const CALLS: &str = include_str!("../testdata/compatibility/calls.txt");
 const COMMANDS: &str = include_str!("../testdata/compatibility/commands.txt");
+const SHEETS: &str = include_str!("../../crates/api/tests/data/resources.tsv");
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -161,7 +163,78 @@ fn compatibility() -> String {
         let test = if ours.contains(row[0]) { named(row[2]) } else { "–".to_owned() };
         let _ = writeln!(out, "| `{}` | {} | {state} | {test} |", row[0], row[1]);
     }
+    out.push_str(RESOURCES);
+    for kind in resources() {
+        let _ = writeln!(out, "{}", kind.line());
+    }
     out
+}
+
+/// What each word of the table's last column stands for.
+const TESTS: [(&str, &str); 2] = [
+    (
+        "typed",
+        "service-manager/src/server/typed_tests.rs::a_client_of_binary_forms_alone_sees_every_value_of_every_type",
+    ),
+    ("sheet", "service-manager/src/store/sheet_tests.rs::every_type_of_the_sheets_is_registered_as_they_say"),
+];
+
+const RESOURCES: &str = "\n## Resources\n\n\
+    Every type is registered with the columns, aliases and sensitivity of v1.14. *has its facts*: something of the node \
+    writes it; *empty*: the node lacks what it tells of, `get` prints the heading and a watch waits. *changed*: v1.14 added to \
+    the type, all of which a client of v1.13 skips. Tests: *typed* is \
+    `service-manager/src/server/typed_tests.rs::a_client_of_binary_forms_alone_sees_every_value_of_every_type`, *sheet* is \
+    `service-manager/src/store/sheet_tests.rs::every_type_of_the_sheets_is_registered_as_they_say`; fields of both are in \
+    `crates/api/tests/sheets.rs::every_type_field_and_value_of_the_sheets_is_ours`.\n\n\
+    | type | v1.13 | v1.14 | node | readers | test |\n|---|---|---|---|---|---|\n";
+
+/// A published resource type.
+struct Resource {
+    name: &'static str,
+    in_older: bool,
+    changed: bool,
+    is_written: bool,
+    sensitive: bool,
+}
+
+impl Resource {
+    fn line(&self) -> String {
+        let older = if self.in_older { "yes" } else { "–" };
+        let newer = match (self.in_older, self.changed) {
+            (false, _) => "new",
+            (true, true) => "changed",
+            (true, false) => "yes",
+        };
+        let readers = if self.sensitive { "`os:admin`" } else { "all roles" };
+        let (state, test) = if self.is_written { ("has its facts", "typed") } else { ("empty", "sheet") };
+        format!("| `{}` | {older} | {newer} | {state} | {readers} | {test} |", self.name)
+    }
+}
+
+/// Every published type, sorted by name; of one that both generations have differently the newer line counts.
+fn resources() -> Vec<Resource> {
+    let sources = server_sources();
+    let rows = |kind: &'static str| {
+        let lines = SHEETS.lines().map(|line| line.split('\t').collect::<Vec<_>>());
+        lines.filter(move |cells| cells[0] == kind)
+    };
+    let changed: BTreeSet<&str> =
+        rows("field").filter(|cells| cells[1] != "both").map(|cells| cells[2]).collect();
+    let mut found = BTreeMap::<&str, Resource>::new();
+    for cells in rows("type") {
+        let [_, generation, name, _, sensitive, message, ..] = cells[..] else { panic!("{cells:?}") };
+        let was = found.get(name).is_some();
+        let resource = Resource {
+            name,
+            in_older: was || generation != "v1.14",
+            changed: was || changed.contains(message),
+            is_written: sources.contains(&format!("kind: \"{name}\""))
+                || sources.contains(&format!("published(\"{name}\"")),
+            sensitive: sensitive == "sensitive",
+        };
+        found.insert(name, resource);
+    }
+    found.into_values().collect()
 }
 
 fn named(test: &str) -> String {
@@ -199,10 +272,26 @@ fn every_call_and_command_is_in_the_compatibility_table() {
 }
 
 #[test]
+fn every_resource_type_is_in_the_compatibility_table() {
+    let page = blessed("docs/compatibility.md", &compatibility());
+    let all = resources();
+    assert!(all.len() >= 195 && all.iter().filter(|kind| kind.is_written).count() >= 50);
+    for kind in &all {
+        assert!(
+            page.contains(&kind.line()),
+            "{} is not on the page as it is; BILLET_BLESS=1 writes it anew",
+            kind.name
+        );
+    }
+    assert!(TESTS.iter().all(|(word, test)| RESOURCES.contains(&format!("*{word}* is `{test}`"))));
+}
+
+#[test]
 fn the_tests_that_the_table_names_exist() {
     let commands = rows(COMMANDS).into_iter().filter(|r| our_commands().contains(r[0])).map(|r| r[2]);
     let calls = rows(CALLS).into_iter().map(|r| r[3]);
-    for test in calls.chain(commands).filter(|t| *t != "-") {
+    let resources = TESTS.iter().map(|(_, test)| *test);
+    for test in calls.chain(commands).chain(resources).filter(|t| *t != "-") {
         let (file, name) = test.split_once("::").unwrap();
         // A module may be a file or a folder.
         let files = [file.to_owned(), file.replace("/mod.rs", ".rs")];
