@@ -90,7 +90,7 @@ fn fields(ours: &Ours, out: &mut Vec<String>) {
     for cells in rows("field") {
         let [_, _, message, number, name, wanted, key, _] = cells[..] else { panic!("{cells:?}") };
         known.insert((message, number));
-        let package = message.split('.').next().unwrap();
+        let package = message.split_once('.').map_or(message, |(package, _)| package);
         let Some(found) = ours.messages.get(message) else {
             out.push(format!("{message}: not ours"));
             continue;

@@ -128,6 +128,7 @@ pub(crate) fn start(node: &Arc<Node>) {
     tokio::spawn(crate::modules::follow(node.clone()));
     tokio::spawn(crate::volumes::follow(node.clone()));
     tokio::spawn(crate::volumes::follow_user_volumes(node.clone()));
+    tokio::spawn(crate::volumes::follow_configs(node.clone()));
     tokio::spawn(crate::volumes::watch_console(node.clone()));
     tokio::spawn(crate::log_sender::run(node.clone()));
     tokio::spawn(crate::udev_rules::follow(node.clone()));

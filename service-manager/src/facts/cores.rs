@@ -18,7 +18,7 @@ pub(super) fn parse(text: &str) -> Vec<(String, Spec)> {
         };
         cores.entry(id).or_insert_with(|| core(&value)).logical_cpus.push(number);
     }
-    cores.into_iter().map(|(id, core)| (id, Spec::Fact(Box::new(Fact::CpuCore(core))))).collect()
+    cores.into_iter().map(|(id, core)| (id, Spec::Fact(Box::new(Fact::CpuCore(Box::new(core)))))).collect()
 }
 
 fn core<'a>(value: &dyn Fn(&str) -> &'a str) -> CpuCore {

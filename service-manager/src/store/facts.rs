@@ -49,6 +49,10 @@ pub static SBOM_ITEM: Definition = Definition::published("SBOMItems.talos.dev", 
 pub static CPU_CORE: Definition =
     Definition::published("CPUCores.hardware.talos.dev", "hardware.CPUCoreController");
 
+/// What a volume is to be.
+pub static VOLUME_CONFIG: Definition =
+    Definition::published("VolumeConfigs.block.talos.dev", "block.VolumeConfigController");
+
 /// Where a volume is mounted.
 pub static VOLUME_MOUNT_STATUS: Definition =
     Definition::published("VolumeMountStatuses.block.talos.dev", "block.VolumeMountController");
@@ -106,7 +110,9 @@ pub enum Fact {
     /// `SBOMItems`.
     SbomItem(SbomItem),
     /// `CPUCores`.
-    CpuCore(CpuCore),
+    CpuCore(Box<CpuCore>),
+    /// `VolumeConfigs`.
+    VolumeConfig(Box<VolumeConfig>),
     /// `VolumeMountStatuses`.
     VolumeMount(VolumeMount),
     /// `EtcFileSpecs`.
@@ -314,4 +320,84 @@ impl Serialize for OsRoot {
         }
         .serialize(to)
     }
+}
+
+/// What a volume is to be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct VolumeConfig {
+    /// `partition`.
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    /// How it is made where it is missing.
+    pub provisioning: VolumeProvisioning,
+    /// Where it goes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mount: Option<VolumeTarget>,
+    /// How it is encrypted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub encryption: Option<VolumeEncryption>,
+}
+
+/// How a volume is made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VolumeProvisioning {
+    /// Its partition.
+    pub partition_spec: VolumePartition,
+    /// What is on it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub filesystem_spec: Option<VolumeFilesystem>,
+}
+
+/// A partition that is to be.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VolumePartition {
+    /// Its name.
+    pub label: String,
+    /// Least bytes.
+    pub min_size: u64,
+    /// Most bytes, or with `negativeMaxSize` what of the disk stays free; 0: no bound.
+    pub max_size: u64,
+    /// Percent of the disk at most; 0: no bound.
+    pub relative_max_size: u64,
+    /// See `maxSize`.
+    pub negative_max_size: bool,
+    /// It fills the disk.
+    pub grow: bool,
+}
+
+/// A file system that is to be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct VolumeFilesystem {
+    /// `xfs`.
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+}
+
+/// Where a volume goes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VolumeTarget {
+    /// The directory.
+    pub target_path: String,
+}
+
+/// How a volume is encrypted. Without keys.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct VolumeEncryption {
+    /// `luks2`.
+    pub provider: &'static str,
+    /// Its slots.
+    pub keys: Vec<VolumeKey>,
+}
+
+/// A slot.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct VolumeKey {
+    /// Its number.
+    pub slot: u8,
+    /// Where its key comes from: `static`, `nodeID`, `kms`, `tpm`.
+    #[serde(rename = "type")]
+    pub kind: String,
 }

@@ -288,6 +288,26 @@ fn facts() -> Vec<Sample> {
         secure: true,
         no_exec: true,
     };
+    let partition = VolumePartition {
+        label: text(),
+        min_size: 1,
+        max_size: 2,
+        relative_max_size: 3,
+        negative_max_size: true,
+        grow: true,
+    };
+    let volume = VolumeConfig {
+        kind: "disk",
+        provisioning: VolumeProvisioning {
+            partition_spec: partition,
+            filesystem_spec: Some(VolumeFilesystem { kind: "xfs" }),
+        },
+        mount: Some(VolumeTarget { target_path: text() }),
+        encryption: Some(VolumeEncryption {
+            provider: "luks2",
+            keys: vec![VolumeKey { slot: 1, kind: "tpm".into() }],
+        }),
+    };
     let sans = CertSans { ips: vec!["10.0.0.9".into()], dns_names: vec![text()], fqdn: text() };
     let file = EtcFile { contents: "YQo=".into(), mode: 0o644, selinux_label: "x" };
     let status =
@@ -303,7 +323,8 @@ fn facts() -> Vec<Sample> {
         fact(&PLATFORM_METADATA, Fact::Platform(PlatformMetadata { platform: text(), hostname: text() })),
         fact(&DIAGNOSTIC, Fact::Diagnostic(Diagnostic { message: text(), details: vec![text()] })),
         fact(&SBOM_ITEM, Fact::SbomItem(item)),
-        fact(&CPU_CORE, Fact::CpuCore(core)),
+        fact(&CPU_CORE, Fact::CpuCore(Box::new(core))),
+        fact(&VOLUME_CONFIG, Fact::VolumeConfig(Box::new(volume))),
         fact(&VOLUME_MOUNT_STATUS, Fact::VolumeMount(mount)),
         fact(&ETC_FILE_SPEC, Fact::EtcFile(file)),
         fact(&ETC_FILE_STATUS, Fact::EtcFileStatus { spec_version: "1".into() }),

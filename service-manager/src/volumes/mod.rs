@@ -20,6 +20,7 @@
 
 mod approve;
 mod change;
+mod configs;
 mod encryption;
 mod further;
 mod host;
@@ -55,6 +56,7 @@ use make::{Layout, Trouble, What};
 
 pub(crate) use approve::approve as approve_system;
 pub(crate) use change::{Refusal, check as check_change};
+pub(crate) use configs::follow as follow_configs;
 pub(crate) use further::{
     are_found, follow as follow_user_volumes, mount_user_volumes, release as release_further,
 };

@@ -27,8 +27,8 @@ pub(super) struct Wish {
     pub(super) name: String,
     /// Which disks are meant where it is to be made.
     pub(super) disk: Expression,
-    least_bytes: u64,
-    most: Option<MaxSize>,
+    pub(super) least_bytes: u64,
+    pub(super) most: Option<MaxSize>,
     /// How it is encrypted.
     pub(super) encryption: Option<Record>,
     /// Where it goes; `None`: it has no file system.
