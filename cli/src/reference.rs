@@ -223,7 +223,7 @@ fn resources() -> Vec<Resource> {
     let mut found = BTreeMap::<&str, Resource>::new();
     for cells in rows("type") {
         let [_, generation, name, _, sensitive, message, ..] = cells[..] else { panic!("{cells:?}") };
-        let was = found.get(name).is_some();
+        let was = found.contains_key(name);
         let resource = Resource {
             name,
             in_older: was || generation != "v1.14",
