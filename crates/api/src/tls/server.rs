@@ -7,8 +7,13 @@
 use super::{ALPN, TlsError, provider, refused};
 use crate::pki::{Identity, certificates};
 use rustls::{
-    RootCertStore, ServerConfig,
-    server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier},
+    CertificateError, DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureScheme,
+    client::danger::HandshakeSignatureValid,
+    pki_types::{CertificateDer, UnixTime},
+    server::{
+        ClientHello, NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier,
+        danger::{ClientCertVerified, ClientCertVerifier},
+    },
     sign::CertifiedKey,
 };
 use std::sync::{Arc, RwLock};
@@ -64,10 +69,58 @@ pub fn server(authority: &str, identities: Arc<Identities>) -> Result<Arc<Server
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider())
         .build()
         .map_err(|e| TlsError::Refused { what: "the API's CA", reason: e.to_string() })?;
+    let verifier = Arc::new(KnownAuthority(verifier));
     let builder = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(refused("TLS 1.2 and 1.3"))?;
     Ok(finish(builder.with_client_cert_verifier(verifier).with_cert_resolver(identities)))
+}
+
+/// Says of a certificate of a stranger's CA that its CA is not known. All clusters' CAs have the same name, so it is found out
+/// by its signature, and the alert for that (`decrypt_error`) has clients look for a broken connection.
+#[derive(Debug)]
+struct KnownAuthority(Arc<dyn ClientCertVerifier>);
+
+impl ClientCertVerifier for KnownAuthority {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.0.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        leaf: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        self.0.verify_client_cert(leaf, between, now).map_err(|error| match error {
+            rustls::Error::InvalidCertificate(CertificateError::BadSignature) => {
+                CertificateError::UnknownIssuer.into()
+            }
+            other => other,
+        })
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.0.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.0.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_verify_schemes()
+    }
 }
 
 /// A server that asks for no client certificate: trustd, which checks a token, and maintenance mode.
