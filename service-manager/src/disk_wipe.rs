@@ -47,14 +47,30 @@ pub(crate) struct Target {
     partition: Option<u32>,
 }
 
+/// Why a device is not wiped.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Refused {
+    /// There is no such device.
+    #[error("wipe {0}: this machine has no such block device")]
+    Unknown(String),
+    /// It must stay as it is.
+    #[error("wipe {device}: {why}")]
+    NotNow {
+        /// Its name.
+        device: String,
+        /// Why, and what to do.
+        why: String,
+    },
+}
+
 /// Whether it may be done. Blocks.
-pub(crate) fn check(node: &Node, request: &Request) -> Result<Target, String> {
+pub(crate) fn check(node: &Node, request: &Request) -> Result<Target, Refused> {
     let name = request.device.strip_prefix("/dev/").unwrap_or(&request.device);
-    let failed = |what: String| format!("wipe {name}: {what}");
+    let failed = |why: String| Refused::NotNow { device: name.to_owned(), why };
     let is_name = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b));
     let folder = node.path(CLASS).join(name);
     if !is_name || !folder.exists() {
-        return Err(failed("this machine has no such block device".to_owned()));
+        return Err(Refused::Unknown(name.to_owned()));
     }
     let text = |file: &str| fs::read_to_string(folder.join(file)).unwrap_or_default().trim().to_owned();
     let partition: Option<u32> = text("partition").parse().ok();
@@ -223,7 +239,7 @@ mod tests {
     fn what_is_not_wiped_says_why() {
         let dir = tempfile::tempdir().unwrap();
         let node = node(dir.path());
-        let refused = |request: &Request| check(&node, request).unwrap_err();
+        let refused = |request: &Request| check(&node, request).unwrap_err().to_string();
         for nothing in ["", "sdz", "../sdb", "disk/by-id/x", "/dev/"] {
             assert!(refused(&request(nothing)).ends_with("has no such block device"), "{nothing}");
         }

@@ -129,6 +129,11 @@ fn xid(second: u32, process: u32, counter: u32) -> String {
     base32hex(&bytes)
 }
 
+/// Whether a text has the form of an event's id.
+pub(crate) fn is_id(text: &str) -> bool {
+    text.len() == 20 && text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'v').contains(&byte))
+}
+
 /// A fresh id for an action that a client may wait for.
 pub fn actor_id() -> String {
     let mut bytes = [0; 12];

@@ -178,7 +178,7 @@ pub(crate) fn report(session: &Session, response: ApplyConfigurationResponse) ->
         modes.push(Mode::try_from(answer.mode).unwrap_or(Mode::Reboot));
         let prefix = if several { format!("{node}: ") } else { String::new() };
         for warning in &answer.warnings {
-            // A node of ours says so itself in front of the place.
+            // A node of an earlier version says so itself in front of the place.
             let warning = warning.strip_prefix("warning: ").unwrap_or(warning);
             output::note(&format!("{prefix}WARNING: {warning}"));
         }

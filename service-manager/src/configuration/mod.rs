@@ -140,7 +140,12 @@ fn judge(node: &Node, text: &str) -> Result<Judged, Wrong> {
     let loaded = config::load(text.as_bytes()).map_err(|e| Wrong::Parse(e.brief(MAX_REFUSAL_BYTES)))?;
     let mode = config::Mode::of_platform(&node.parameters.platform);
     let more = loaded.validate(mode).map_err(|e| Wrong::Validate(e.brief(MAX_REFUSAL_BYTES)))?;
-    let warnings = loaded.warnings.iter().chain(&more).map(ToString::to_string).collect();
+    // Whoever prints them says that they are warnings.
+    let words = |warning: &config::Diagnostic| {
+        let text = warning.to_string();
+        text.strip_prefix("warning: ").unwrap_or(&text).to_owned()
+    };
+    let warnings = loaded.warnings.iter().chain(&more).map(words).collect();
     Ok(Judged { config: loaded.config, documents: loaded.documents, warnings })
 }
 

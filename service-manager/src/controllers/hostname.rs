@@ -93,6 +93,7 @@ mod tests {
             server: "10.0.2.2".into(),
             gateway: None,
             resolvers: vec![],
+            time_servers: vec![],
             hostname: hostname.map(str::to_owned),
             domain: domain.map(str::to_owned),
             lease_seconds: 60,

@@ -54,6 +54,7 @@ mod tests {
             table: "main".into(),
             priority: 1024,
             scope: "global".into(),
+            kind: "unicast".into(),
             protocol: "static".into(),
         };
         store.put(ROUTE_STATUS.writer, &ROUTE_STATUS, "r", Spec::RouteStatus(route)).unwrap();

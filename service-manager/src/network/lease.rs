@@ -1,6 +1,6 @@
 //! A DHCP lease: what an ACK grants, and when it must be renewed.
 //!
-//! Source: RFC 2131 §4.4.5 (times), RFC 3442 (classless routes replace option 3); spec/machine-facts.md §8.2.
+//! Source: RFC 2131 §4.4.5 (times), RFC 2132 §8.3 (time servers), RFC 3442 (classless routes replace option 3); spec/machine-facts.md §8.2.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -15,6 +15,9 @@ const DEFAULT_TIME: Duration = Duration::from_secs(30 * 60);
 /// Shorter leases are treated as this long: a server that grants none would be asked without end.
 const LEAST_TIME: Duration = Duration::from_secs(30);
 
+/// Time servers that are taken from a lease.
+const MOST_TIME_SERVERS: usize = 4;
+
 /// What a server granted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Lease {
@@ -24,6 +27,7 @@ pub(crate) struct Lease {
     /// Destination, prefix length, next hop.
     pub(crate) routes: Vec<(Ipv4Addr, u8, Ipv4Addr)>,
     pub(crate) resolvers: Vec<Ipv4Addr>,
+    pub(crate) time_servers: Vec<Ipv4Addr>,
     pub(crate) hostname: Option<String>,
     pub(crate) domain: Option<String>,
     pub(crate) mtu: Option<u16>,
@@ -66,6 +70,7 @@ impl Lease {
             server: *server,
             routes: routes(message),
             resolvers: addresses(message, OptionCode::DomainNameServer),
+            time_servers: time_servers(message),
             hostname: text(message, OptionCode::Hostname),
             domain: text(message, OptionCode::DomainName),
             mtu: match option(OptionCode::InterfaceMtu) {
@@ -87,6 +92,7 @@ impl Lease {
             server: self.server.to_string(),
             gateway,
             resolvers: self.resolvers.iter().map(Ipv4Addr::to_string).collect(),
+            time_servers: self.time_servers.iter().map(Ipv4Addr::to_string).collect(),
             hostname: self.hostname.clone(),
             domain: self.domain.clone(),
             lease_seconds: u32::try_from(self.time.as_secs()).unwrap_or(u32::MAX),
@@ -105,6 +111,20 @@ pub fn granted(packet: &[u8], xid: u32, hardware: &[u8]) -> Option<DhcpLease> {
 
 fn prefix_length(mask: Ipv4Addr) -> u8 {
     u8::try_from(mask.to_bits().leading_ones()).unwrap_or(32)
+}
+
+/// Those that can be a server's address: a packet may name sixty, and each is asked in every round.
+fn time_servers(message: &Message) -> Vec<Ipv4Addr> {
+    let Some(DhcpOption::NtpServers(list)) = message.opts().get(OptionCode::NtpServers) else {
+        return Vec::new();
+    };
+    let is_host = |address: &&Ipv4Addr| {
+        !(address.is_unspecified()
+            || address.is_loopback()
+            || address.is_multicast()
+            || address.is_broadcast())
+    };
+    list.iter().filter(is_host).take(MOST_TIME_SERVERS).copied().collect()
 }
 
 fn addresses(message: &Message, code: OptionCode) -> Vec<Ipv4Addr> {
@@ -155,10 +175,12 @@ mod tests {
             DhcpOption::DomainNameServer(vec![[10, 0, 2, 3].into()]),
             DhcpOption::AddressLeaseTime(86400),
             DhcpOption::Hostname("Node-1".into()),
+            DhcpOption::NtpServers(vec![[10, 0, 2, 4].into(), [127, 0, 0, 1].into(), [0; 4].into()]),
         ]))
         .unwrap();
         assert_eq!(lease.resource().address, "10.0.2.15/24");
         assert_eq!(lease.resource().gateway.as_deref(), Some("10.0.2.2"));
+        assert_eq!(lease.resource().time_servers, ["10.0.2.4"]);
         assert_eq!(lease.renew_after, Duration::from_secs(43200));
         assert_eq!(lease.rebind_after, Duration::from_secs(75600));
         assert_eq!(lease.hostname.as_deref(), Some("node-1"));
@@ -182,9 +204,11 @@ mod tests {
             DhcpOption::Renewal(u32::MAX),
             DhcpOption::Hostname("a b\nc".into()),
             DhcpOption::InterfaceMtu(1),
+            DhcpOption::NtpServers(vec![[10, 0, 2, 4].into(); 60]),
         ]))
         .unwrap();
         assert_eq!((lease.time, lease.hostname, lease.mtu), (LEAST_TIME, None, None));
+        assert_eq!(lease.time_servers.len(), MOST_TIME_SERVERS);
         assert!(lease.renew_after <= lease.rebind_after && lease.rebind_after <= lease.time);
         assert!(Lease::parse(&Message::default()).is_none());
     }

@@ -277,6 +277,7 @@ mod tests {
             server: "10.1.0.1".into(),
             gateway: Some("10.1.0.1".into()),
             resolvers: vec!["10.1.0.2".into()],
+            time_servers: vec![],
             hostname: Some("leased".into()),
             domain: Some("lan".into()),
             lease_seconds: 60,

@@ -123,12 +123,16 @@ fn family(address: IpAddr) -> &'static str {
     if address.is_ipv4() { "inet4" } else { "inet6" }
 }
 
+/// The kernel's table of this node's own addresses (linux/rtnetlink.h).
+const TABLE_LOCAL: u8 = 255;
+
 async fn publish_routes(node: &Node, handle: &Handle, names: &BTreeMap<u32, &str>) -> Result<(), String> {
     let everything = RouteMessageBuilder::<std::net::Ipv4Addr>::new().build();
     let mut found = handle.route().get(everything).execute();
     let mut statuses = Vec::new();
     while let Some(message) = found.try_next().await.map_err(|e| format!("list routes: {e}"))? {
-        if message.header.table == RouteHeader::RT_TABLE_MAIN {
+        // What another table holds is not used by this node's own packets: nothing here makes rules for them.
+        if [RouteHeader::RT_TABLE_MAIN, TABLE_LOCAL].contains(&message.header.table) {
             let (id, status) = route_status(&message, names);
             statuses.push((id, Spec::RouteStatus(status)));
         }
@@ -149,9 +153,10 @@ fn route_status(message: &RouteMessage, names: &BTreeMap<u32, &str>) -> (String,
         src: String::new(),
         gateway: String::new(),
         out_link_name: String::new(),
-        table: "main".to_owned(),
+        table: if header.table == TABLE_LOCAL { "local" } else { "main" }.to_owned(),
         priority: 0,
         scope: word(header.scope),
+        kind: word(header.kind),
         protocol: word(header.protocol),
     };
     for attribute in &message.attributes {
@@ -168,9 +173,9 @@ fn route_status(message: &RouteMessage, names: &BTreeMap<u32, &str>) -> (String,
             _ => {}
         }
     }
-    let id = format!(
-        "{}/{}/{}/{}/{}",
-        status.out_link_name, status.family, status.gateway, status.dst, status.priority
-    );
+    let RouteStatus { out_link_name, family, gateway, dst, priority, .. } = &status;
+    let id = format!("{out_link_name}/{family}/{gateway}/{dst}/{priority}");
+    // The same destination may be in both tables.
+    let id = if status.table == "local" { format!("local/{id}") } else { id };
     (id, status)
 }

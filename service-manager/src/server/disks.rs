@@ -53,12 +53,18 @@ fn wipe(
     devices: &[proto::BlockDeviceWipeDescriptor],
 ) -> Result<proto::BlockDeviceWipeResponse, Status> {
     let requests: Vec<disk_wipe::Request> = devices.iter().map(wanted).collect();
-    let checked: Result<Vec<_>, String> =
-        requests.iter().map(|request| disk_wipe::check(node, request)).collect();
-    for (target, request) in checked.map_err(Status::failed_precondition)?.iter().zip(&requests) {
+    let checked: Result<Vec<_>, _> = requests.iter().map(|request| disk_wipe::check(node, request)).collect();
+    for (target, request) in checked.map_err(refused)?.iter().zip(&requests) {
         disk_wipe::wipe(node, target, request).map_err(Status::failed_precondition)?;
     }
     Ok(proto::BlockDeviceWipeResponse { messages: vec![proto::BlockDeviceWipe { metadata: None }] })
+}
+
+fn refused(why: disk_wipe::Refused) -> Status {
+    match why {
+        disk_wipe::Refused::Unknown(_) => Status::not_found(why.to_string()),
+        disk_wipe::Refused::NotNow { .. } => Status::failed_precondition(why.to_string()),
+    }
 }
 
 fn wanted(descriptor: &proto::BlockDeviceWipeDescriptor) -> disk_wipe::Request {

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use api::proto::machine as proto;
 use api::proto::machine::connect_record::{Process, State};
@@ -104,10 +104,13 @@ fn processes(node: &Node) -> Vec<(u32, PathBuf)> {
     entries.filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path()))).collect()
 }
 
-/// The process of each socket, by inode; the first that is found where several share one.
+/// The process of each socket, by inode. Where several share one, the youngest serves it: init and machined keep sockets of
+/// services for the time after them.
 fn owners(node: &Node) -> HashMap<u64, Process> {
     let mut owners = HashMap::new();
-    for (pid, folder) in processes(node) {
+    let mut processes = processes(node);
+    processes.sort_by_key(|(pid, folder)| std::cmp::Reverse((started(folder), *pid)));
+    for (pid, folder) in processes {
         let name = fs::read_to_string(folder.join("comm")).unwrap_or_default().trim_end().to_owned();
         let descriptors = fs::read_dir(folder.join("fd")).into_iter().flatten().flatten();
         for target in descriptors.filter_map(|entry| fs::read_link(entry.path()).ok()) {
@@ -119,6 +122,13 @@ fn owners(node: &Node) -> HashMap<u64, Process> {
         }
     }
     owners
+}
+
+/// When a process began, in ticks since the boot: field 22 of its `stat` (proc(5)), of which the second may hold blanks.
+fn started(folder: &Path) -> u64 {
+    let stat = fs::read_to_string(folder.join("stat")).unwrap_or_default();
+    let behind_name = stat.rsplit_once(')').map(|(_, rest)| rest);
+    behind_name.and_then(|rest| rest.split_whitespace().nth(19)?.parse().ok()).unwrap_or_default()
 }
 
 fn passes(filter: Filter, record: &proto::ConnectRecord) -> bool {
@@ -225,6 +235,25 @@ mod tests {
         let six = record("tcp6", line).unwrap();
         assert_eq!((six.localip.as_str(), six.state()), ("::1", State::Listen));
         assert!(record("tcp", "nonsense").is_none());
+    }
+
+    #[test]
+    fn a_socket_is_that_of_the_process_that_serves_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let process = |pid: u32, name: &str, started: u64| {
+            let folder = dir.path().join(format!("proc/{pid}"));
+            fs::create_dir_all(folder.join("fd")).unwrap();
+            fs::write(folder.join("comm"), format!("{name}\n")).unwrap();
+            let fields = "0 ".repeat(18);
+            fs::write(folder.join("stat"), format!("{pid} ({name}) S) S {fields}{started} 0 0")).unwrap();
+            std::os::unix::fs::symlink("socket:[77]", folder.join("fd/3")).unwrap();
+        };
+        process(1, "init", 2);
+        // A number below machined's: they start anew at the end.
+        process(310, "apid", 900);
+        process(400, "machined", 50);
+        let node = crate::server::tests_node(dir.path().canonicalize().unwrap());
+        assert_eq!(owners(&node)[&77], Process { pid: 310, name: "apid".into() });
     }
 
     #[test]

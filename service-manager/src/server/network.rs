@@ -26,7 +26,8 @@ impl NetworkService for Network {
     async fn routes(&self, _request: Request<()>) -> Result<Response<proto::RoutesResponse>, Status> {
         let all = self.node.store.list(&ROUTE_STATUS);
         let specs = all.iter().filter_map(|resource| match &resource.spec {
-            Spec::RouteStatus(route) => Some(route),
+            // The older call lists what its clients print: where packets go that leave the node.
+            Spec::RouteStatus(route) if route.table == "main" => Some(route),
             _ => None,
         });
         let answer = proto::Routes { metadata: None, routes: specs.map(route).collect() };
@@ -135,6 +136,7 @@ mod tests {
             table: "main".into(),
             priority: 1024,
             scope: "global".into(),
+            kind: "unicast".into(),
             protocol: "dhcp".into(),
         };
         let wire = route(&default);

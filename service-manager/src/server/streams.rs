@@ -207,6 +207,11 @@ fn past(request: &proto::EventsRequest) -> Result<Past, Status> {
         return Err(Status::invalid_argument("give one of tail_events, tail_id and tail_seconds"));
     }
     if !request.tail_id.is_empty() {
+        if !crate::events::is_id(&request.tail_id) {
+            return Err(Status::invalid_argument(
+                "tail_id is no id of an event: 20 characters of 0-9 and a-v, as `events` shows them",
+            ));
+        }
         return Ok(Past::After(request.tail_id.clone()));
     }
     if let Ok(seconds @ 1..) = u64::try_from(request.tail_seconds) {
@@ -234,7 +239,12 @@ mod tests {
         assert_eq!(past(&request(0, "", 0)).unwrap(), Past::None);
         assert_eq!(past(&request(-1, "", 0)).unwrap(), Past::All);
         assert_eq!(past(&request(5, "", 0)).unwrap(), Past::Last(5));
-        assert_eq!(past(&request(0, "x", 0)).unwrap(), Past::After("x".into()));
+        let id = "d4k7h9s1v0ag00fj0001";
+        assert_eq!(past(&request(0, id, 0)).unwrap(), Past::After(id.into()));
+        for wrong in ["x", "D4K7H9S1V0AG00FJ0001", "w4k7h9s1v0ag00fj0001"] {
+            let refused = past(&request(0, wrong, 0)).unwrap_err();
+            assert_eq!(refused.code(), tonic::Code::InvalidArgument, "{wrong}");
+        }
         assert_eq!(past(&request(0, "", 9)).unwrap(), Past::Younger(Duration::from_secs(9)));
         assert!(past(&request(1, "x", 0)).is_err());
     }

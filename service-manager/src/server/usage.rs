@@ -93,7 +93,8 @@ impl Sums<'_> {
     }
 
     fn report(&self, wanted: bool, path: &Path, relative: &str, depth: usize, size: i64) -> Option<i64> {
-        let deep_enough = self.depth.is_none_or(|deepest| depth <= deepest);
+        // One level is what the path itself is.
+        let deep_enough = self.depth.is_none_or(|levels| depth < levels);
         if wanted && deep_enough && self.passes(size) {
             self.send(proto::DiskUsageInfo {
                 metadata: None,
@@ -118,7 +119,8 @@ impl Sums<'_> {
     fn fail(&self, path: &Path, relative: &str, error: &std::io::Error) -> Option<i64> {
         self.send(proto::DiskUsageInfo {
             name: path.display().to_string(),
-            error: error.to_string(),
+            // Clients print nothing else.
+            error: format!("{}: {error}", path.display()),
             relative_name: relative.to_owned(),
             ..Default::default()
         })?;
@@ -149,15 +151,15 @@ mod tests {
 
     use super::*;
 
-    async fn usage(node: &Arc<Node>, request: proto::DiskUsageRequest) -> Vec<(String, i64, bool)> {
+    async fn answers(node: &Arc<Node>, request: proto::DiskUsageRequest) -> Vec<proto::DiskUsageInfo> {
         let walk = crate::server::walks::Walks::default().begin(&tonic::Request::new(())).unwrap();
-        let mut stream = disk_usage(node, request, walk).unwrap().into_inner();
-        let mut found = Vec::new();
-        while let Some(info) = stream.next().await {
-            let info = info.unwrap();
-            found.push((info.relative_name, info.size, info.error.is_empty()));
-        }
-        found
+        let stream = disk_usage(node, request, walk).unwrap().into_inner();
+        stream.map(Result::unwrap).collect().await
+    }
+
+    async fn usage(node: &Arc<Node>, request: proto::DiskUsageRequest) -> Vec<(String, i64, bool)> {
+        let found = answers(node, request).await.into_iter();
+        found.map(|info| (info.relative_name, info.size, info.error.is_empty())).collect()
     }
 
     #[tokio::test]
@@ -185,12 +187,16 @@ mod tests {
         let files = usage(&node, proto::DiskUsageRequest { all: true, ..request(&["/data/a"]) }).await;
         let names: Vec<_> = files.iter().map(|(name, ..)| name.as_str()).collect();
         assert_eq!(names, ["b/deep", "b", "top", "."]);
-        let shallow = proto::DiskUsageRequest { recursion_depth: 1, ..request(&["/data"]) };
-        assert_eq!(usage(&node, shallow).await.len(), 2);
+        for (recursion_depth, count) in [(1, 1), (2, 2), (3, 3), (0, 3)] {
+            let shallow = proto::DiskUsageRequest { recursion_depth, ..request(&["/data"]) };
+            assert_eq!(usage(&node, shallow).await.len(), count, "{recursion_depth}");
+        }
         let large = proto::DiskUsageRequest { threshold: root + a + b + 1500, ..request(&["/data"]) };
         assert_eq!(usage(&node, large).await.len(), 1);
         let missing = usage(&node, request(&["/nothing", "/data/a/top"])).await;
         assert_eq!(missing, [(".".to_owned(), 0, false), (".".to_owned(), 500, true)]);
+        let error = &answers(&node, request(&["/nothing"])).await[0].error;
+        assert!(error.starts_with("/nothing: No such file"), "{error}");
     }
 
     #[test]

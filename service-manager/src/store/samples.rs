@@ -95,6 +95,7 @@ fn network() -> Vec<Sample> {
         table: "main".into(),
         priority: 1024,
         scope: "link".into(),
+        kind: "unicast".into(),
         protocol: "dhcp".into(),
     };
     let status = NetworkStatus {

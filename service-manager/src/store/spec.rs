@@ -243,6 +243,9 @@ pub struct RouteStatus {
     pub priority: u32,
     /// `global`, `link`, …
     pub scope: String,
+    /// `unicast`, `local`, …
+    #[serde(rename = "type")]
+    pub kind: String,
     /// Who installed it.
     pub protocol: String,
 }
@@ -259,6 +262,8 @@ pub struct DhcpLease {
     pub gateway: Option<String>,
     /// Name servers.
     pub resolvers: Vec<String>,
+    /// Time servers.
+    pub time_servers: Vec<String>,
     /// Name given by the server.
     pub hostname: Option<String>,
     /// Domain given by the server.

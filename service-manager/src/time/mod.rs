@@ -56,10 +56,26 @@ impl Settings {
         let time = config.as_ref().map(|config| &config.machine.time);
         let mut servers = time.map_or_else(Vec::new, |time| time.servers.clone());
         if servers.is_empty() {
+            servers = servers_of_leases(node);
+        }
+        if servers.is_empty() {
             servers.push(DEFAULT_SERVER.to_owned());
         }
         Self { disabled: time.is_some_and(|time| time.disabled), servers, boot_timeout: boot_timeout(time) }
     }
+}
+
+/// What DHCP servers name, each once.
+fn servers_of_leases(node: &Node) -> Vec<String> {
+    let mut servers = Vec::new();
+    for resource in node.store.list(&DHCP_LEASE) {
+        if let Spec::DhcpLease(lease) = &resource.spec {
+            servers.extend(lease.time_servers.iter().cloned());
+        }
+    }
+    servers.sort();
+    servers.dedup();
+    servers
 }
 
 /// Zero means to wait for ever, as does a missing value.
@@ -381,6 +397,31 @@ mod tests {
         timed.started = Instant::now().checked_sub(Duration::from_secs(120)).unwrap();
         timed.turn(&settings).await.unwrap();
         assert!(status(&timed).synced && !timed.discipline.synced());
+    }
+
+    #[test]
+    fn a_dhcp_servers_time_servers_count_where_the_config_names_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = crate::server::tests_node(dir.path().to_path_buf());
+        assert_eq!(Settings::of(&node).servers, [DEFAULT_SERVER]);
+        for (link, servers) in [("eth0", ["10.0.0.4", "10.0.0.5"]), ("eth1", ["10.0.0.5", "10.0.0.6"])] {
+            let lease = crate::store::DhcpLease {
+                address: "10.0.0.2/24".into(),
+                server: "10.0.0.1".into(),
+                gateway: None,
+                resolvers: vec![],
+                time_servers: servers.map(str::to_owned).to_vec(),
+                hostname: None,
+                domain: None,
+                lease_seconds: 60,
+            };
+            node.store.put(DHCP_LEASE.writer, &DHCP_LEASE, link, Spec::DhcpLease(lease)).unwrap();
+        }
+        assert_eq!(Settings::of(&node).servers, ["10.0.0.4", "10.0.0.5", "10.0.0.6"]);
+        let text = "version: v1alpha1\nmachine: {token: a.b, time: {servers: [10.9.9.9]}}\n";
+        let config = config::parse(text).unwrap_or_else(|error| panic!("{error}"));
+        node.config.send_replace(Some(Arc::new(config)));
+        assert_eq!(Settings::of(&node).servers, ["10.9.9.9"]);
     }
 
     #[test]

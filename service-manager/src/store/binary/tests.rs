@@ -104,6 +104,7 @@ fn the_network_reaches_a_typed_reader() {
             table: "main".into(),
             priority: 1024,
             scope: "global".into(),
+            kind: "unicast".into(),
             protocol: protocol.into(),
         };
         let found: network::RouteStatusSpec = read(&ROUTE_STATUS, &Spec::RouteStatus(route));
