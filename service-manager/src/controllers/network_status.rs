@@ -51,7 +51,7 @@ mod tests {
             src: String::new(),
             gateway: "10.0.0.1".into(),
             out_link_name: "eth0".into(),
-            table: "main".into(),
+            table: "main",
             priority: 1024,
             scope: "global".into(),
             kind: "unicast".into(),

@@ -238,11 +238,7 @@ fn restart_service(node: &Arc<Node>, service: Listed) -> Result<(), Status> {
     }
     node.journal.say(&format!("restart of {id} via API received"));
     if id == APID {
-        let node = node.clone();
-        tokio::spawn(async move {
-            tokio::time::sleep(ANSWER_PASSES).await;
-            node.services.restart(&id);
-        });
+        node.services.restart_after(&id, ANSWER_PASSES);
     } else {
         node.services.restart(&id);
     }

@@ -133,7 +133,7 @@ mod tests {
             src: "10.0.2.15".into(),
             gateway: "10.0.2.2".into(),
             out_link_name: "eth0".into(),
-            table: "main".into(),
+            table: "main",
             priority: 1024,
             scope: "global".into(),
             kind: "unicast".into(),

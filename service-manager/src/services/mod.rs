@@ -231,6 +231,15 @@ impl Services {
         self.tell(id, Happened::plain(Event::RestartAsked));
     }
 
+    /// The same after a pause, whatever becomes of the request that asks.
+    pub(crate) fn restart_after(&self, id: &str, pause: Duration) {
+        let (services, id) = (self.clone(), id.to_owned());
+        tokio::spawn(async move {
+            tokio::time::sleep(pause).await;
+            services.restart(&id);
+        });
+    }
+
     /// Marks a service as not for this machine.
     pub fn skip(&self, id: &str, reason: &str) {
         self.tell(id, Happened::with(Event::SkipAsked, reason.to_owned()));

@@ -237,8 +237,8 @@ pub struct RouteStatus {
     pub gateway: String,
     /// Link name.
     pub out_link_name: String,
-    /// Table.
-    pub table: String,
+    /// `main` or `local`.
+    pub table: &'static str,
     /// Metric.
     pub priority: u32,
     /// `global`, `link`, …
