@@ -46,7 +46,7 @@ async fn disk_usage_goes_on_after_what_can_not_be_read() {
     assert_eq!(output.stdout, "SIZE        NAME\n4096        log\n8192        .\n");
     assert_eq!(output.stderr, "WARNING: 127.0.0.1: /var/secret: permission denied\n");
     assert!(!output.success);
-    rig.asked("recursion_depth: 2, all: true, threshold: 100, paths: [\"/var\"]").await;
+    rig.asked("recursion_depth: 3, all: true, threshold: 100, paths: [\"/var\"]").await;
     let output = rig.run("-n n1,n2 usage -H").await;
     assert!(output.stdout.contains("n2           8.2 kB      .\n"), "{}", output.stdout);
 }

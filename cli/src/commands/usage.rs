@@ -29,7 +29,8 @@ pub(crate) struct Flags {
 pub(crate) async fn run(session: &Session, flags: Flags) -> Result<()> {
     let humanize = flags.humanize;
     let request = DiskUsageRequest {
-        recursion_depth: flags.depth,
+        // The call counts the path itself as a level, and 0 is no limit.
+        recursion_depth: if flags.depth > 0 { flags.depth.saturating_add(1) } else { 0 },
         all: flags.all,
         threshold: flags.threshold,
         paths: flags.paths,
@@ -45,7 +46,9 @@ pub(crate) async fn run(session: &Session, flags: Flags) -> Result<()> {
     let result = session
         .each(stream, |node, usage| {
             if !usage.error.is_empty() {
-                session.global.part_failed.warn(format!("{node}: {}: {}", usage.name, usage.error));
+                // Nodes of earlier versions do not name the path.
+                let path = if usage.error.contains(&usage.name) { "" } else { &format!("{}: ", usage.name) };
+                session.global.part_failed.warn(format!("{node}: {path}{}", usage.error));
                 return Ok(());
             }
             let (text, size) = size(&usage, humanize);
