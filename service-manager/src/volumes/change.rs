@@ -12,7 +12,7 @@ use installer::volumes::{EPHEMERAL, Holds};
 use unlock::{KeyKind, Kind, Record, RecordKey, is_bound_kind};
 
 use super::place::{self, NoDisk};
-use super::wishes::{self, PREFIXES, Wish};
+use super::specs::{self, PREFIXES, VolumeSpec};
 use super::{NodeHost, chain, encryption};
 use crate::configuration;
 use crate::node::Node;
@@ -164,10 +164,10 @@ pub(crate) async fn check(
     documents: &[Document],
     staged: bool,
 ) -> Result<Vec<String>, Refusal> {
-    let (node, wishes) = (node.clone(), wishes::of(documents));
+    let (node, specs) = (node.clone(), specs::of(documents));
     let work = move || {
         super::SYSTEM.into_iter().try_for_each(|volume| check_one(&node, &new, volume, staged))?;
-        let warnings = wishes.iter().map(|wish| check_wish(&node, wish, staged));
+        let warnings = specs.iter().map(|spec| check_spec(&node, spec, staged));
         warnings.filter_map(Result::transpose).collect()
     };
     crate::request::blocking(work).await
@@ -200,23 +200,23 @@ fn check_one(node: &Node, new: &Config, volume: &str, staged: bool) -> Result<()
 }
 
 /// A volume of the user's; a warning where it could not be made today.
-fn check_wish(node: &Node, wish: &Wish, staged: bool) -> Result<Option<String>, Refusal> {
-    let (volume, new) = (wish.name.as_str(), wish.encryption.as_ref());
+fn check_spec(node: &Node, spec: &VolumeSpec, staged: bool) -> Result<Option<String>, Refusal> {
+    let (volume, new) = (spec.name.as_str(), spec.encryption.as_ref());
     check_keys(node, volume, new)?;
-    let before = wishes::find(node, volume).map(|wish| wish.encryption);
+    let before = specs::find(node, volume).map(|spec| spec.encryption);
     check_schemes(volume, &[before.as_ref().and_then(Option::as_ref)], new)?;
     if node.config().is_none() {
         // Its disks, and which of them will be the system's, are looked at by the boot that follows.
         return Ok(None);
     }
     let Some(found) = place::find(node, volume).map_err(Refusal::Disk)? else {
-        return match place::choose(node, wish) {
+        return match place::choose(node, spec) {
             Ok(_) => Ok(None),
             Err(NoDisk::Now(reason)) => Ok(Some(format!("{reason}; it is made once there is one"))),
             Err(never @ NoDisk::OnlySystem(_)) => Err(Refusal::Place(never.to_string())),
         };
     };
-    let is_theirs = wish.mount.is_none() && new.is_none() && before.as_ref().is_none_or(Option::is_none);
+    let is_theirs = spec.mount.is_none() && new.is_none() && before.as_ref().is_none_or(Option::is_none);
     if is_theirs || before.as_ref().map(Option::as_ref) == Some(new) {
         // What is on a raw volume that is not encrypted here is its user's affair.
         return Ok(None);
@@ -226,9 +226,9 @@ fn check_wish(node: &Node, wish: &Wish, staged: bool) -> Result<Option<String>, 
     let Some((holds, _)) = installer::volumes::holds_named(&mut host, volume).map_err(failed)? else {
         return Ok(None);
     };
-    let way_back = configuration::way_back(node).map(|(_, documents)| wishes::of(&documents));
-    let way_back = way_back.into_iter().flatten().find(|wish| wish.name == volume);
-    let old = old_keys(node, volume, before.flatten(), way_back.and_then(|wish| wish.encryption));
+    let way_back = configuration::way_back(node).map(|(_, documents)| specs::of(&documents));
+    let way_back = way_back.into_iter().flatten().find(|spec| spec.name == volume);
+    let old = old_keys(node, volume, before.flatten(), way_back.and_then(|spec| spec.encryption));
     Change { volume, holds, old: &old, new, staged }.check().map(|()| None)
 }
 

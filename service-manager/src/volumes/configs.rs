@@ -12,7 +12,7 @@ use std::sync::Arc;
 use config::documents::MaxSize;
 use unlock::{KeyKind, Record};
 
-use super::wishes::{self, Wish};
+use super::specs::{self, VolumeSpec};
 use super::{EPHEMERAL, STATE, VAR, encryption};
 use crate::configuration::MOUNT_POINT;
 use crate::node::Node;
@@ -37,7 +37,7 @@ fn publish(node: &Node) {
         let encryption = encryption::wanted(&config, name);
         (name.to_owned(), volume(partition, Some(target.to_owned()), encryption.as_ref()))
     });
-    let further = wishes::in_force(node).into_iter().map(|wish| (wish.name.clone(), of_wish(&wish)));
+    let further = specs::in_force(node).into_iter().map(|spec| (spec.name.clone(), of_spec(&spec)));
     let fact = |(name, config)| (name, Spec::Fact(Box::new(Fact::VolumeConfig(Box::new(config)))));
     let wanted = system.into_iter().chain(further).map(fact).collect();
     if let Err(error) = node.store.replace(VOLUME_CONFIG.writer, &VOLUME_CONFIG, wanted) {
@@ -45,22 +45,22 @@ fn publish(node: &Node) {
     }
 }
 
-fn of_wish(wish: &Wish) -> VolumeConfig {
-    let (max_size, relative_max_size, negative_max_size) = match wish.most {
+fn of_spec(spec: &VolumeSpec) -> VolumeConfig {
+    let (max_size, relative_max_size, negative_max_size) = match spec.most {
         None => (0, 0, false),
         Some(MaxSize::Bytes(bytes)) => (bytes, 0, false),
         Some(MaxSize::Percent(percent)) => (0, percent.into(), false),
         Some(MaxSize::AllBut(bytes)) => (bytes, 0, true),
     };
     let partition = VolumePartition {
-        label: wish.name.clone(),
-        min_size: wish.least_bytes,
+        label: spec.name.clone(),
+        min_size: spec.least_bytes,
         max_size,
         relative_max_size,
         negative_max_size,
-        grow: wish.most.is_none(),
+        grow: spec.most.is_none(),
     };
-    volume(partition, wish.mount.as_ref().map(|mount| mount.target.clone()), wish.encryption.as_ref())
+    volume(partition, spec.mount.as_ref().map(|mount| mount.target.clone()), spec.encryption.as_ref())
 }
 
 fn volume(

@@ -18,7 +18,7 @@ use zeroize::Zeroizing;
 
 use super::key::{Origin, VolumeKey};
 use super::opening::Job;
-use super::{salt, wishes};
+use super::{salt, specs};
 use crate::configuration::register;
 use crate::node::Node;
 use crate::upgrade;
@@ -30,7 +30,7 @@ const LOCKED_TO_ITSELF: &str = "it is locked to STATE, and STATE is that: leave 
 pub(super) fn in_force(node: &Node, volume: &str) -> Option<Record> {
     match volume {
         STATE | EPHEMERAL => wanted(&*node.config()?, volume),
-        _ => wishes::find(node, volume)?.encryption,
+        _ => specs::find(node, volume)?.encryption,
     }
 }
 

@@ -17,8 +17,8 @@ use std::time::Duration;
 use installer::Error;
 
 use super::make::{Layout, Trouble, What};
+use super::specs::{self, PREFIXES, VolumeSpec};
 use super::status::Awaits;
-use super::wishes::{self, PREFIXES, Wish};
 use super::{VAR, blocking, chain, encryption, make, mapping, mount, place, status};
 use crate::node::Node;
 
@@ -49,8 +49,8 @@ pub(crate) async fn mount_user_volumes(node: &Arc<Node>) {
 /// Whether every volume that is wanted has a partition on the disks that are there now.
 pub(crate) async fn are_found(node: &Arc<Node>) -> bool {
     let node = node.clone();
-    let is_there = |node: &Node, wish: &Wish| matches!(place::find(node, &wish.name), Ok(Some(_)));
-    let look = move || Ok(wishes::in_force(&node).iter().all(|wish| is_there(&node, wish)));
+    let is_there = |node: &Node, spec: &VolumeSpec| matches!(place::find(node, &spec.name), Ok(Some(_)));
+    let look = move || Ok(specs::in_force(&node).iter().all(|spec| is_there(&node, spec)));
     blocking(look).await.unwrap_or(false)
 }
 
@@ -101,14 +101,14 @@ fn bring_all(node: &Node, why: Why) {
     if !*node.volumes.begun.borrow() {
         return;
     }
-    let wishes = wishes::in_force(node);
-    leave_unwanted(node, &wishes);
-    for wish in wishes.iter().filter(|wish| is_worth_it(node.volumes.awaited(&wish.name), why)) {
-        if let Err((reason, awaits)) = bring(node, wish) {
-            if node.volumes.problem(&wish.name).as_deref() != Some(reason.as_str()) {
+    let specs = specs::in_force(node);
+    leave_unwanted(node, &specs);
+    for spec in specs.iter().filter(|spec| is_worth_it(node.volumes.awaited(&spec.name), why)) {
+        if let Err((reason, awaits)) = bring(node, spec) {
+            if node.volumes.problem(&spec.name).as_deref() != Some(reason.as_str()) {
                 node.journal.warn(&reason);
             }
-            status::failed_awaiting(node, &wish.name, &reason, awaits);
+            status::failed_awaiting(node, &spec.name, &reason, awaits);
         }
     }
 }
@@ -123,26 +123,26 @@ fn is_worth_it(awaited: Option<Awaits>, why: Why) -> bool {
     }
 }
 
-fn bring(node: &Node, wish: &Wish) -> Result<(), (String, Awaits)> {
-    let name = &wish.name;
+fn bring(node: &Node, spec: &VolumeSpec) -> Result<(), (String, Awaits)> {
+    let name = &spec.name;
     let at_mount = |target: &str| mount::source(target).map(std::path::PathBuf::from);
     if let Some(device) = node.volumes.mount_location(name)
-        && wish.mount.as_ref().is_none_or(|mount| at_mount(&mount.target) == Some(device))
+        && spec.mount.as_ref().is_none_or(|mount| at_mount(&mount.target) == Some(device))
     {
         return Ok(());
     }
     let later = |reason: String| (reason, Awaits::Disk);
     let disk = match place::find(node, name).map_err(later)? {
         Some(found) => found.disk,
-        None => place::choose(node, wish).map_err(|none| later(none.to_string()))?,
+        None => place::choose(node, spec).map_err(|none| later(none.to_string()))?,
     };
-    let what = What { disk: &disk, layout: Layout::Named(wish), encryption: wish.encryption.as_ref() };
+    let what = What { disk: &disk, layout: Layout::Named(spec), encryption: spec.encryption.as_ref() };
     let made = make::make(node, &what).map_err(|trouble| {
-        let asks_server = wish.encryption.as_ref().is_some_and(encryption::needs_others);
+        let asks_server = spec.encryption.as_ref().is_some_and(encryption::needs_others);
         (chain(&trouble), awaits(&trouble, asks_server))
     })?;
     let device = made.device.display();
-    match &wish.mount {
+    match &spec.mount {
         None => node.journal.say(&format!("{name} is {device}")),
         Some(place) => {
             mount::named(&made.device, name, place).map_err(|reason| (reason, Awaits::Config))?;
@@ -168,8 +168,8 @@ fn awaits(trouble: &Trouble, asks_server: bool) -> Awaits {
 }
 
 /// Takes out of use what the config does not name. Its partition stays as it is.
-fn leave_unwanted(node: &Node, wishes: &[Wish]) {
-    let is_wanted = |name: &String| wishes.iter().any(|wish| wish.name == *name);
+fn leave_unwanted(node: &Node, specs: &[VolumeSpec]) {
+    let is_wanted = |name: &String| specs.iter().any(|spec| spec.name == *name);
     for name in in_use(node).into_iter().filter(|name| !is_wanted(name)) {
         if !mapping::names().contains(&name) && node.volumes.mount_location(&name).is_none() {
             // It could not be had, and is not wanted any more.
@@ -190,7 +190,7 @@ fn leave_unwanted(node: &Node, wishes: &[Wish]) {
 /// Unmounts a volume and takes its mapping away.
 fn leave(node: &Node, name: &str) -> Result<(), String> {
     if let Some(folder) = name.strip_prefix(PREFIXES[0]) {
-        mount::leave(&format!("{}/{folder}", wishes::MOUNTS))?;
+        mount::leave(&format!("{}/{folder}", specs::MOUNTS))?;
     }
     mapping::close(name)?;
     status::closed(node, name);

@@ -15,8 +15,8 @@ use unlock::Record;
 
 use super::key::VolumeKey;
 use super::opening::Done;
+use super::specs::VolumeSpec;
 use super::status::{Encrypted, Place};
-use super::wishes::Wish;
 use super::{NodeHost, mapping, seed, status, synchronise};
 use crate::node::Node;
 use crate::system_disk::{self, partition_path};
@@ -44,21 +44,21 @@ pub(super) enum Layout<'a> {
     /// On the system's disk, under an intent in META.
     System(Volume),
     /// On another one, where the entry in the table is the last thing.
-    Named(&'a Wish),
+    Named(&'a VolumeSpec),
 }
 
 impl Layout<'_> {
     fn name(&self) -> &str {
         match self {
             Self::System(volume) => volume.name(),
-            Self::Named(wish) => &wish.name,
+            Self::Named(spec) => &spec.name,
         }
     }
 
     /// What is on it, as its status says.
     fn filesystem(&self) -> &'static str {
         match self {
-            Self::Named(wish) if wish.mount.is_none() => "none",
+            Self::Named(spec) if spec.mount.is_none() => "none",
             Self::System(_) | Self::Named(_) => "xfs",
         }
     }
@@ -66,8 +66,8 @@ impl Layout<'_> {
     fn provision(&self, host: &mut NodeHost, disk: &Path) -> Result<Ready, Error> {
         match self {
             Self::System(volume) => installer::volumes::provision(host, *volume, &random()),
-            Self::Named(wish) => {
-                let wanted = wish.named(host.disk().bytes());
+            Self::Named(spec) => {
+                let wanted = spec.named(host.disk().bytes());
                 provision_named(host, &disk.display().to_string(), &wanted, &seed::of_disk(disk))
             }
         }

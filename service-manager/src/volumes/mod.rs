@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `make`, `host` | a partition becomes a device that can be mounted |
 //! | `state`, `mount`, `user_disks` | when, where, and what for |
-//! | `further`, `wishes`, `place`, `seed` | the user's volumes: what documents of the config want, and on which disk |
+//! | `further`, `specs`, `place`, `seed` | the user's volumes: what documents of the config want, and on which disk |
 //! | `encryption`, `key`, `salt`, `kms`, `record`, `change` | keys from the config and who unseals them, META's record of STATE, what a new config may change |
 //! | `tpm`, `approve` | keys that this machine's TPM unseals, and in which systems it does |
 //! | `recovery`, `prompt` | keys that people have: offered as files of age, taken over the API and from the console |
@@ -37,12 +37,12 @@ mod record;
 mod recovery;
 mod salt;
 mod seed;
+mod specs;
 mod state;
 mod status;
 mod synchronise;
 mod tpm;
 mod user_disks;
-mod wishes;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -94,7 +94,7 @@ pub(crate) fn close(node: &Node, partitions: &[String]) -> Result<(), String> {
 /// Every volume that this node has, or that the config wants.
 fn all(node: &Node) -> Vec<String> {
     let mut names: Vec<String> = SYSTEM.map(str::to_owned).into();
-    let further = wishes::in_force(node).into_iter().map(|wish| wish.name).chain(node.volumes.names());
+    let further = specs::in_force(node).into_iter().map(|spec| spec.name).chain(node.volumes.names());
     for name in further {
         if !names.contains(&name) {
             names.push(name);
@@ -108,7 +108,7 @@ pub(crate) fn of_config_on(node: &Node, disk: &Path, partition: Option<u32>) -> 
     let is_there = |found: &place::Found| {
         found.disk == disk && partition.is_none_or(|number| number == found.partition.number)
     };
-    let names = wishes::in_force(node).into_iter().map(|wish| wish.name);
+    let names = specs::in_force(node).into_iter().map(|spec| spec.name);
     names
         .into_iter()
         .find(|name| place::find(node, name).ok().flatten().is_some_and(|found| is_there(&found)))

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, unmount};
 
 use super::program;
-use super::wishes::Mount;
+use super::specs::Mount;
 use crate::beneath;
 use crate::configuration::{MOUNT_POINT, mount_volume};
 use crate::node::Node;

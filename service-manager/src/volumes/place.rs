@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use installer::volumes::room_for;
 use ondisk::gpt::Partition;
 
-use super::wishes::Wish;
+use super::specs::VolumeSpec;
 use super::{NodeHost, SYSTEM, chain, seed};
 use crate::block::{self, Listed};
 use crate::install::medium;
@@ -79,13 +79,13 @@ struct Candidate {
 }
 
 /// The disk that a volume which is nowhere is made on. Reads disks: blocks.
-pub(super) fn choose(node: &Node, wish: &Wish) -> Result<PathBuf, NoDisk> {
+pub(super) fn choose(node: &Node, spec: &VolumeSpec) -> Result<PathBuf, NoDisk> {
     let system = system_disk::find(node).map(|disk| disk.map(|disk| disk.path));
     let candidates = block::listed(node).into_iter().map(|listed| candidate(node, listed, &system));
-    choose_among(candidates, wish, |disk| {
+    choose_among(candidates, spec, |disk| {
         let path = Path::new(&disk.dev_path);
         let mut host = NodeHost::open(path).map_err(|error| chain(&error))?;
-        let room = room_for(&mut host, &disk.dev_path, &wish.named(disk.size), &seed::of_disk(path));
+        let room = room_for(&mut host, &disk.dev_path, &spec.named(disk.size), &seed::of_disk(path));
         room.map(drop).map_err(|error| chain(&error))
     })
 }
@@ -104,12 +104,12 @@ fn candidate(node: &Node, listed: Listed, system: &Result<Option<PathBuf>, Strin
 
 fn choose_among(
     candidates: impl IntoIterator<Item = Candidate>,
-    wish: &Wish,
+    spec: &VolumeSpec,
     mut has_room: impl FnMut(&Disk) -> Result<(), String>,
 ) -> Result<PathBuf, NoDisk> {
-    let (name, mut means_system, mut reasons) = (&wish.name, false, Vec::new());
+    let (name, mut means_system, mut reasons) = (&spec.name, false, Vec::new());
     for Candidate { disk, is_system, unusable } in candidates {
-        let why_not = match wish.disk.matches(&block::properties(&disk, is_system)) {
+        let why_not = match spec.disk.matches(&block::properties(&disk, is_system)) {
             Ok(false) => continue,
             Ok(true) if is_system == Some(true) => {
                 means_system = true;
@@ -127,7 +127,7 @@ fn choose_among(
         (true, true) => Err(NoDisk::OnlySystem(name.clone())),
         (false, true) => Err(NoDisk::Now(format!(
             "{name}: no disk of this machine is meant by {:?}: compare `billetctl get disks -o yaml`",
-            wish.disk.text()
+            spec.disk.text()
         ))),
         (_, false) => Err(NoDisk::Now(format!("{name}: no disk takes it: {}", reasons.join("; ")))),
     }
@@ -135,12 +135,12 @@ fn choose_among(
 
 #[cfg(test)]
 mod tests {
-    use super::super::wishes::tests::wishes;
+    use super::super::specs::tests::specs;
     use super::*;
 
-    fn wish(expression: &str) -> Wish {
+    fn spec(expression: &str) -> VolumeSpec {
         let provisioning = format!("{{diskSelector: {{match: '{expression}'}}, minSize: 1GiB}}");
-        wishes(&[&format!("UserVolumeConfig\nname: data\nprovisioning: {provisioning}")]).remove(0)
+        specs(&[&format!("UserVolumeConfig\nname: data\nprovisioning: {provisioning}")]).remove(0)
     }
 
     /// vda is the system's, vdb full, vdc has room, sr0 is a CD.
@@ -152,7 +152,7 @@ mod tests {
             let unusable = (name == "sr0").then(|| "it cannot be written".to_owned());
             Candidate { disk, is_system: Some(name == "vda"), unusable }
         });
-        choose_among(candidates, &wish(expression), |disk| match disk.dev_path.as_str() {
+        choose_among(candidates, &spec(expression), |disk| match disk.dev_path.as_str() {
             "/dev/vdb" => Err("/dev/vdb holds xfs".to_owned()),
             _ => Ok(()),
         })
@@ -193,6 +193,6 @@ mod tests {
         for name in ["STATE", "u-data"] {
             assert_eq!(find(&node, name), Ok(None));
         }
-        assert!(matches!(choose(&node, &wish("!system_disk")), Err(NoDisk::Now(_))));
+        assert!(matches!(choose(&node, &spec("!system_disk")), Err(NoDisk::Now(_))));
     }
 }

@@ -22,7 +22,7 @@ use super::key::{Origin, VolumeKey};
 use super::make::{Layout, What};
 use super::opening::{self, Done, Job, Request};
 use super::place::{self, Found};
-use super::{NodeHost, chain, encryption, make, record, status, synchronise, wishes};
+use super::{NodeHost, chain, encryption, make, record, specs, status, synchronise};
 use crate::node::Node;
 
 /// The field with the file.
@@ -140,10 +140,10 @@ pub(crate) enum NotUnlocked {
 /// Unlocks a volume with what a person typed, and seals its other keys anew; one that is open already has the latter done
 /// alone. Blocks.
 pub(crate) fn unlock(node: &Node, name: &str, typed: &str) -> Result<Unlocked, NotUnlocked> {
-    let wish = wishes::find(node, name);
+    let spec = specs::find(node, name);
     let layout = match Volume::named(name) {
         Some(volume) => Layout::System(volume),
-        None => Layout::Named(wish.as_ref().ok_or_else(|| NotUnlocked::Volume(name.to_owned()))?),
+        None => Layout::Named(spec.as_ref().ok_or_else(|| NotUnlocked::Volume(name.to_owned()))?),
     };
     let key = RecoveryKey::parse(typed)?;
     let unlocked = unlock_now(node, name, layout, &key).map_err(|reason| {

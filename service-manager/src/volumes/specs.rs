@@ -22,7 +22,7 @@ pub(super) const PREFIXES: [&str; 2] = ["u-", "r-"];
 
 /// A volume as the config wants it.
 #[derive(Clone)]
-pub(super) struct Wish {
+pub(super) struct VolumeSpec {
     /// Its partition: `u-data`.
     pub(super) name: String,
     /// Which disks are meant where it is to be made.
@@ -43,7 +43,7 @@ pub(super) struct Mount {
     pub(super) flags: MountFlags,
 }
 
-impl Wish {
+impl VolumeSpec {
     /// The same for the installer, on a disk of this length.
     pub(super) fn named(&self, disk_bytes: u64) -> Named<'_> {
         let most_bytes = self.most.map(|most| most.bytes(disk_bytes));
@@ -53,21 +53,21 @@ impl Wish {
 }
 
 /// Every volume that the config in force wants.
-pub(super) fn in_force(node: &Node) -> Vec<Wish> {
+pub(super) fn in_force(node: &Node) -> Vec<VolumeSpec> {
     node.document().map(|document| of(&document.documents)).unwrap_or_default()
 }
 
 /// The one of this name.
-pub(super) fn find(node: &Node, name: &str) -> Option<Wish> {
-    in_force(node).into_iter().find(|wish| wish.name == name)
+pub(super) fn find(node: &Node, name: &str) -> Option<VolumeSpec> {
+    in_force(node).into_iter().find(|spec| spec.name == name)
 }
 
 /// Every volume that these documents want, in their order.
-pub(super) fn of(documents: &[Document]) -> Vec<Wish> {
-    documents.iter().filter_map(wish).collect()
+pub(super) fn of(documents: &[Document]) -> Vec<VolumeSpec> {
+    documents.iter().filter_map(spec).collect()
 }
 
-fn wish(document: &Document) -> Option<Wish> {
+fn spec(document: &Document) -> Option<VolumeSpec> {
     match document {
         Document::UserVolumeConfig(volume) if volume.is_built() => {
             let mount = Mount {
@@ -88,11 +88,11 @@ fn made(
     provisioning: &Option<Provisioning>,
     encryption: &Option<Encryption>,
     mount: Option<Mount>,
-) -> Option<Wish> {
+) -> Option<VolumeSpec> {
     let provisioning = provisioning.as_ref()?;
     let header = if encryption.is_some() { HEADER_BYTES } else { 0 };
     let content = if mount.is_some() { XFS_LEAST_BYTES } else { 1 };
-    Some(Wish {
+    Some(VolumeSpec {
         name: name.to_owned(),
         // Validation has read both.
         disk: Expression::read(provisioning.selector()?).ok()?,
@@ -116,7 +116,7 @@ pub(super) mod tests {
     use super::*;
 
     /// The volumes of a config with these documents.
-    pub(crate) fn wishes(documents: &[&str]) -> Vec<Wish> {
+    pub(crate) fn specs(documents: &[&str]) -> Vec<VolumeSpec> {
         let head = "version: v1alpha1\nmachine: {type: worker, token: a.b}\n";
         let documents = documents.iter().map(|text| format!("---\napiVersion: v1alpha1\nkind: {text}\n"));
         let text = format!("{head}{}", documents.collect::<String>());
@@ -125,7 +125,7 @@ pub(super) mod tests {
 
     #[test]
     fn documents_say_where_how_large_and_how_mounted() {
-        let all = wishes(&[
+        let all = specs(&[
             "UserVolumeConfig\nname: data\nprovisioning: {diskSelector: {match: '!system_disk'}, minSize: 1GiB, maxSize: \
              50%}",
             "UserVolumeConfig\nname: bin\nprovisioning: {diskSelector: {match: '!system_disk'}, minSize: 1MiB}\nmount: \
@@ -137,7 +137,7 @@ pub(super) mod tests {
              minSize: 1GiB}",
             "SwapVolumeConfig\nname: swap\nprovisioning: {diskSelector: {match: 'disk.rotational'}, maxSize: 20GiB}",
         ]);
-        let names: Vec<&str> = all.iter().map(|wish| wish.name.as_str()).collect();
+        let names: Vec<&str> = all.iter().map(|spec| spec.name.as_str()).collect();
         assert_eq!(names, ["u-data", "u-bin", "r-ceph"]);
         let secure = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
         let mount = all[0].mount.as_ref().unwrap();
@@ -166,7 +166,7 @@ pub(super) mod tests {
         let section = super::super::encryption::wanted(&section, "EPHEMERAL").unwrap();
         let place = "provisioning: {diskSelector: {match: '!system_disk'}, minSize: 1GiB}";
         for kind in ["UserVolumeConfig", "RawVolumeConfig"] {
-            let all = wishes(&[&format!("{kind}\nname: a\n{place}\nencryption: {SETTINGS}")]);
+            let all = specs(&[&format!("{kind}\nname: a\n{place}\nencryption: {SETTINGS}")]);
             assert!(all[0].encryption.as_ref() == Some(&section), "{kind}");
         }
     }
