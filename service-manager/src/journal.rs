@@ -125,7 +125,7 @@ mod tests {
         journal.say("networkd: eth0: 10.0.0.2 from 10.0.0.1 for 60 s");
         journal.warn("timed: no server answers");
         journal.progress("service[timed](Running): Service started as goroutine");
-        journal.say("network: timed: udevd of somebody");
+        journal.say("network: timed: udevd of a line");
         journal.say("networkd2: another");
         let lines = |name: &str| {
             let text = std::fs::read_to_string(dir.path().join(format!("{name}.log"))).unwrap();

@@ -2,7 +2,7 @@
 //!
 //! Owns: the tag, `v1.13.9+billet.0.1.0`. Does not: compare versions of Billet, `oci::installer` does.
 //! Fails by: nothing; what a tag may not hold of a version becomes `-`.
-//! Source: docs/decisions/0024-the-version-tag-names-the-interface-and-billet.md; spec/api-wire-facts.md §2.5, §8.
+//! Source: docs/decisions/0024-the-version-tag-names-the-interface-and-billet.md, which has each client's rule.
 
 /// The newest version of Talos whose node interface is served (docs/compatibility.md). Clients compare it with their own.
 pub const INTERFACE: &str = "1.13.9";

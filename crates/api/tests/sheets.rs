@@ -2,7 +2,7 @@
 //!
 //! Owns: every number, type and YAML key of the binary form. Does not: know what the node registers
 //! (service-manager's `store/sheet_tests.rs` reads the same data file).
-//! Source: tests/data/resources.tsv, which has the facts of spec/resources-v1.13.md and -v1.14.md.
+//! Source: tests/data/resources.tsv, which has the published types of v1.13 and v1.14.
 
 use std::collections::{BTreeMap, BTreeSet};
 

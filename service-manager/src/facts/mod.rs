@@ -8,7 +8,7 @@
 //! Does not: poll: modules are listed anew when a device got a driver or the config changed, so that users of a module are
 //! counted as of then.
 //! Fails by: a line in the log; what cannot be read has no resource.
-//! Source: proc(5); spec/resources-v1.14.md for the keys.
+//! Source: proc(5); crates/api/tests/data/resources.tsv for the keys.
 
 mod cores;
 mod modules;

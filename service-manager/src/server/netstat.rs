@@ -27,9 +27,9 @@ pub(super) fn netstat(
 ) -> Result<proto::NetstatResponse, Status> {
     let protocols = protocols(request.l4proto.as_ref());
     let mut records = Vec::new();
-    for (name, folder) in folders(node, request.netns.as_ref())? {
+    for (name, directory) in directorys(node, request.netns.as_ref())? {
         for protocol in &protocols {
-            let Ok(text) = fs::read_to_string(folder.join(protocol)) else { continue };
+            let Ok(text) = fs::read_to_string(directory.join(protocol)) else { continue };
             let parsed = text.lines().skip(1).filter_map(|line| record(protocol, line));
             let wanted = parsed.filter(|record| passes(request.filter(), record));
             records.extend(wanted.map(|record| proto::ConnectRecord { netns: name.clone(), ..record }));
@@ -61,8 +61,8 @@ fn protocols(wanted: Option<&L4proto>) -> Vec<&'static str> {
     all.into_iter().filter(|(_, wanted)| *wanted || none).map(|(name, _)| name).collect()
 }
 
-/// The folders with the tables, by name of the namespace; the host's has no name.
-fn folders(node: &Node, wanted: Option<&NetNs>) -> Result<Vec<(String, PathBuf)>, Status> {
+/// The directorys with the tables, by name of the namespace; the host's has no name.
+fn directorys(node: &Node, wanted: Option<&NetNs>) -> Result<Vec<(String, PathBuf)>, Status> {
     let Some(wanted) = wanted else { return Ok(vec![(String::new(), node.path("/proc/net"))]) };
     let mut names = wanted.netns.clone();
     if wanted.allnetns {
@@ -76,7 +76,7 @@ fn folders(node: &Node, wanted: Option<&NetNs>) -> Result<Vec<(String, PathBuf)>
     }
     for name in names {
         match inside(node, &name) {
-            Some(folder) => found.push((name, folder)),
+            Some(directory) => found.push((name, directory)),
             // A namespace that nobody lives in has no sockets.
             None if !name.contains('/') && node.path(NAMESPACES).join(&name).exists() => {}
             None => {
@@ -93,9 +93,9 @@ fn inside(node: &Node, name: &str) -> Option<PathBuf> {
         return None;
     }
     let wanted = fs::metadata(node.path(NAMESPACES).join(name)).ok()?;
-    processes(node).into_iter().map(|(_, folder)| folder).find_map(|folder| {
-        let own = fs::metadata(folder.join("ns/net")).ok()?;
-        (own.ino() == wanted.ino() && own.dev() == wanted.dev()).then(|| folder.join("net"))
+    processes(node).into_iter().map(|(_, directory)| directory).find_map(|directory| {
+        let own = fs::metadata(directory.join("ns/net")).ok()?;
+        (own.ino() == wanted.ino() && own.dev() == wanted.dev()).then(|| directory.join("net"))
     })
 }
 
@@ -109,10 +109,10 @@ fn processes(node: &Node) -> Vec<(u32, PathBuf)> {
 fn owners(node: &Node) -> HashMap<u64, Process> {
     let mut owners = HashMap::new();
     let mut processes = processes(node);
-    processes.sort_by_key(|(pid, folder)| std::cmp::Reverse((started(folder), *pid)));
-    for (pid, folder) in processes {
-        let name = fs::read_to_string(folder.join("comm")).unwrap_or_default().trim_end().to_owned();
-        let descriptors = fs::read_dir(folder.join("fd")).into_iter().flatten().flatten();
+    processes.sort_by_key(|(pid, directory)| std::cmp::Reverse((started(directory), *pid)));
+    for (pid, directory) in processes {
+        let name = fs::read_to_string(directory.join("comm")).unwrap_or_default().trim_end().to_owned();
+        let descriptors = fs::read_dir(directory.join("fd")).into_iter().flatten().flatten();
         for target in descriptors.filter_map(|entry| fs::read_link(entry.path()).ok()) {
             let target = target.to_string_lossy();
             let inode = target.strip_prefix("socket:[").and_then(|rest| rest.strip_suffix(']')?.parse().ok());
@@ -125,8 +125,8 @@ fn owners(node: &Node) -> HashMap<u64, Process> {
 }
 
 /// When a process began, in ticks since the boot: field 22 of its `stat` (proc(5)), of which the second may hold blanks.
-fn started(folder: &Path) -> u64 {
-    let stat = fs::read_to_string(folder.join("stat")).unwrap_or_default();
+fn started(directory: &Path) -> u64 {
+    let stat = fs::read_to_string(directory.join("stat")).unwrap_or_default();
     let behind_name = stat.rsplit_once(')').map(|(_, rest)| rest);
     behind_name.and_then(|rest| rest.split_whitespace().nth(19)?.parse().ok()).unwrap_or_default()
 }
@@ -241,12 +241,12 @@ mod tests {
     fn a_socket_is_that_of_the_process_that_serves_it() {
         let dir = tempfile::tempdir().unwrap();
         let process = |pid: u32, name: &str, started: u64| {
-            let folder = dir.path().join(format!("proc/{pid}"));
-            fs::create_dir_all(folder.join("fd")).unwrap();
-            fs::write(folder.join("comm"), format!("{name}\n")).unwrap();
+            let directory = dir.path().join(format!("proc/{pid}"));
+            fs::create_dir_all(directory.join("fd")).unwrap();
+            fs::write(directory.join("comm"), format!("{name}\n")).unwrap();
             let fields = "0 ".repeat(18);
-            fs::write(folder.join("stat"), format!("{pid} ({name}) S) S {fields}{started} 0 0")).unwrap();
-            std::os::unix::fs::symlink("socket:[77]", folder.join("fd/3")).unwrap();
+            fs::write(directory.join("stat"), format!("{pid} ({name}) S) S {fields}{started} 0 0")).unwrap();
+            std::os::unix::fs::symlink("socket:[77]", directory.join("fd/3")).unwrap();
         };
         process(1, "init", 2);
         // A number below machined's: they start anew at the end.

@@ -1,7 +1,7 @@
 //! Resource types of what the kernel, the image and the config say, as clients of both generations know them.
 //!
 //! Names, namespaces, aliases, columns and sensitivity come from the table of published types.
-//! Source: spec/resources-v1.13.md, spec/resources-v1.14.md.
+//! Source: crates/api/tests/data/resources.tsv.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Resource types of what the network is to be: the config's word and the leases', layer by layer.
 //!
 //! Names, namespaces, aliases, columns and sensitivity come from the table of published types.
-//! Source: spec/resources-v1.13.md, spec/resources-v1.14.md.
+//! Source: crates/api/tests/data/resources.tsv.
 
 use serde::Serialize;
 

@@ -2,7 +2,7 @@
 //!
 //! Owns: the kinds, their fields, and which of them say what the v1alpha1 document could say too (`fold`).
 //! Fails by: a remark that names an unknown kind and the nearest known one.
-//! Source: shared/spec/documents.md.
+//! Source: the published schema, `crates/config/testdata/documents-v1.13.txt` and `-v1.14.txt` (tests/sheet.rs).
 
 mod bgp;
 mod cluster;

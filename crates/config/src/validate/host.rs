@@ -1,6 +1,6 @@
 //! Rules of the documents for the host: kernel, files, installation.
 //!
-//! Source: shared/spec/documents.md; the second generation's refusals, worded as there.
+//! Source: `crates/config/testdata/documents-v1.14.txt` (what is required); the second generation's refusals, worded as there.
 
 use super::{Problems, machine};
 use crate::{

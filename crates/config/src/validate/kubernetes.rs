@@ -1,6 +1,6 @@
 //! Rules of the documents of Kubernetes and of discovery.
 //!
-//! Source: shared/spec/documents.md (what is required).
+//! Source: `crates/config/testdata/documents-v1.14.txt` (`!`: what is required).
 
 use super::{Problems, text};
 use crate::{
