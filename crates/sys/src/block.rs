@@ -1,6 +1,6 @@
 //! Block devices: loop devices, partitions.
 //!
-//! Owns: `LOOP_CONFIGURE`, `BLKPG`, `BLKRRPART`, `BLKZEROOUT`, sizes, writes that nobody waits for.
+//! Owns: `LOOP_CONFIGURE`, `BLKPG`, `BLKRRPART`, `BLKZEROOUT`, `BLKDISCARD`, sizes, writes that nobody waits for.
 //! Does not: find devices or read partition tables.
 //! Source: loop(4), include/uapi/linux/{loop,blkpg,fs}.h.
 
@@ -23,6 +23,8 @@ const BLKRRPART: usize = 0x125f;
 const BLKGETSIZE64: usize = 0x8008_1272;
 /// `_IO(0x12, 104)`
 const BLKSSZGET: usize = 0x1268;
+/// `_IO(0x12, 119)`
+const BLKDISCARD: usize = 0x1277;
 /// `_IO(0x12, 127)`
 const BLKZEROOUT: usize = 0x127f;
 /// SYNC_FILE_RANGE_WRITE of include/uapi/linux/fs.h.
@@ -173,6 +175,15 @@ pub fn zero_out<Fd: AsFd>(device: Fd, start_bytes: u64, length_bytes: u64) -> Re
     unsafe { raw::syscall(__NR_ioctl, [raw::fd(fd), BLKZEROOUT, raw::read(&range), 0, 0, 0]) }.map(drop)
 }
 
+/// Tells a block device that a range is of no use to anybody any more; what it reads as afterwards is the device's choice.
+/// Start and length are in bytes and whole sectors; else `EINVAL`. `EOPNOTSUPP` from a device that cannot.
+pub fn discard<Fd: AsFd>(device: Fd, start_bytes: u64, length_bytes: u64) -> Result<()> {
+    let range = [start_bytes, length_bytes];
+    let fd = device.as_fd().as_raw_fd();
+    // SAFETY: 1. BLKDISCARD reads two u64, which live over the call.
+    unsafe { raw::syscall(__NR_ioctl, [raw::fd(fd), BLKDISCARD, raw::read(&range), 0, 0, 0]) }.map(drop)
+}
+
 /// Opens a block device for writing, with others.
 pub fn open_writable(path: &str) -> Result<OwnedFd> {
     rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
@@ -244,5 +255,6 @@ mod tests {
         assert_eq!(reread_partitions(&file), Err(Errno::NOTTY));
         assert_eq!(sector_bytes(&file), Err(Errno::NOTTY));
         assert_eq!(zero_out(&file, 0, 512), Err(Errno::NOTTY));
+        assert_eq!(discard(&file, 0, 512), Err(Errno::NOTTY));
     }
 }
