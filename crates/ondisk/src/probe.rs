@@ -7,6 +7,7 @@
 //! | `known`, `ends`, `tables` | names, places and magics of all formats that libblkid 2.38 knows |
 //! | `check` | what a weak magic needs besides |
 //! | `pieces` | what is read of a device |
+//! | `essential` | where a volume keeps what makes it readable |
 //!
 //! Does not: check more than what tells one format from another; mounting does that.
 //! Fails by: `None` or [`Verdict::Unknown`] for anything it does not know; a caller must not take that for "empty".
@@ -14,6 +15,7 @@
 
 mod check;
 mod ends;
+mod essential;
 mod known;
 mod pieces;
 mod survey;
@@ -23,6 +25,7 @@ use alloc::format;
 use alloc::string::String;
 use core::fmt;
 
+pub use essential::essentials;
 pub use pieces::ranges;
 pub use survey::{Extent, Signature, Survey, Verdict, survey};
 

@@ -34,6 +34,11 @@ pub fn ranges(device_bytes: u64) -> Vec<Range<u64>> {
     let mut wanted = vec![0..START_BYTES, device_bytes.saturating_sub(END_BYTES)..device_bytes];
     wanted.extend(far);
     wanted.extend(promise);
+    merged(wanted, device_bytes)
+}
+
+/// Ranges in order, in whole steps, within a device of this length; those that touch are one.
+pub(super) fn merged(wanted: Vec<Range<u64>>, device_bytes: u64) -> Vec<Range<u64>> {
     let whole = |range: Range<u64>| {
         let start = range.start / STEP_BYTES * STEP_BYTES;
         start..range.end.div_ceil(STEP_BYTES).saturating_mul(STEP_BYTES).min(device_bytes)
