@@ -26,6 +26,9 @@ const SOON_BYTES: usize = 1 << 20;
 /// What is written of zeros at once, to a file whose file system knows no holes.
 static ZEROS: [u8; 256 << 10] = [0; 256 << 10];
 
+/// A range that is forgotten, in a file of the same length.
+const HOLE: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
+
 /// What a disk is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Use {
@@ -211,9 +214,8 @@ impl BlockDevice for Disk {
         if length == 0 {
             return Ok(());
         }
-        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         // A disk that can forget a range does so at once, whatever its length, as a file system does that knows holes.
-        let zeroed = match fallocate(&self.file, hole, offset, length) {
+        let zeroed = match fallocate(&self.file, HOLE, offset, length) {
             Err(sys::Errno::OPNOTSUPP) => {
                 self.zeroes_at_once = false;
                 self.write_zeros(offset, length)
@@ -222,6 +224,22 @@ impl BlockDevice for Disk {
             other => other.map_err(io::Error::from),
         };
         zeroed.map_err(|error| self.failed("zero", offset, length, error))
+    }
+
+    fn discard(&mut self, offset: u64, length: u64) -> Result<bool, DeviceError> {
+        self.check("discard", offset, length)?;
+        if length == 0 {
+            return Ok(true);
+        }
+        let done = match self.is_block_device {
+            true => sys::block::discard(&self.file, offset, length),
+            false => fallocate(&self.file, HOLE, offset, length),
+        };
+        match done {
+            Ok(()) => Ok(true),
+            Err(sys::Errno::OPNOTSUPP) => Ok(false),
+            Err(errno) => Err(self.failed("discard", offset, length, errno.into())),
+        }
     }
 
     fn zeroes_at_once(&self) -> bool {

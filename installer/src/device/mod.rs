@@ -29,6 +29,13 @@ pub trait BlockDevice: ReadAt {
     /// Makes `length` bytes from `offset` read as zeros.
     fn zero(&mut self, offset: u64, length: u64) -> Result<(), DeviceError>;
 
+    /// Gives up what `length` bytes from `offset` hold; what they read as afterwards is the device's choice. `false`: it
+    /// cannot, and they stay as they are.
+    fn discard(&mut self, offset: u64, length: u64) -> Result<bool, DeviceError> {
+        let _ = (offset, length);
+        Ok(false)
+    }
+
     /// Whether it makes zeros without writing them, so that any length takes the same moment. Known for sure once
     /// something was made zeros.
     fn zeroes_at_once(&self) -> bool {
@@ -64,7 +71,7 @@ pub trait BlockDevice: ReadAt {
 #[derive(Debug, thiserror::Error)]
 #[error("{operation} {}{device}", place(*offset, *length))]
 pub struct DeviceError {
-    /// `open`, `write`, `zero` or `flush`.
+    /// `open`, `write`, `zero`, `discard` or `flush`.
     pub operation: &'static str,
     /// The device's path.
     pub device: String,
@@ -137,6 +144,11 @@ impl<D: BlockDevice + ?Sized> BlockDevice for Part<'_, D> {
     fn zero(&mut self, offset: u64, length: u64) -> Result<(), DeviceError> {
         let place = self.place(offset, length).ok_or_else(|| Self::outside("zero", offset, length))?;
         self.device.zero(place, length)
+    }
+
+    fn discard(&mut self, offset: u64, length: u64) -> Result<bool, DeviceError> {
+        let place = self.place(offset, length).ok_or_else(|| Self::outside("discard", offset, length))?;
+        self.device.discard(place, length)
     }
 
     fn zeroes_at_once(&self) -> bool {
