@@ -1,6 +1,8 @@
-//! Reset: partitions or a whole disk become zeros, in an order that a power cut may end anywhere.
+//! Reset: partitions or a whole disk are wiped, in an order that a power cut may end anywhere.
 //!
-//! Owns: what a reset wipes, in which order; the proof that it is gone.
+//! Owns: what a reset wipes, in which order and how; the proof that it is gone. A whole disk, which leaves its machine,
+//! becomes zeros, and so does a partition that is named; EPHEMERAL, for which the boot of the same machine waits and which
+//! may have terabytes, becomes unreadable (`quick`).
 //! Does not: stop services or unmount; restart.
 //! Order: the intent in META; secrets first (EPHEMERAL, STATE), then what holds none; what boots this disk and META,
 //! which keeps the intent, last. Of a whole disk the table goes before them, primary before backup: while one copy is
@@ -8,13 +10,17 @@
 //! Fails by: [`Error::NotWiped`] when the disk did not take the zeros; the intent stays.
 //! Source: docs/formats/disk.md.
 
+mod quick;
+
 use ondisk::gpt::{Partition, Table};
+pub use quick::Unreadable;
 
 use crate::device::BlockDevice;
 use crate::host::{Host, partition, read_table, values, with_meta};
 use crate::install::END_BYTES;
 use crate::meta::{ResetIntent, begin_reset, end_reset, reset_intent};
 use crate::upgrade::Slot;
+use crate::volumes::EPHEMERAL;
 use crate::{Error, Progress};
 
 /// How much is wiped, and read back, at once.
@@ -47,6 +53,15 @@ impl Target {
             Self::Backup => "the backup of the partition table",
         }
     }
+}
+
+/// What became of a target.
+#[derive(Debug)]
+pub enum Wiped {
+    /// It reads as zeros.
+    Zeros,
+    /// What made it readable is gone.
+    Unreadable(Unreadable),
 }
 
 /// What a reset wipes, in order. `running`: the slot that the node runs from, which is needed to the end.
@@ -97,46 +112,67 @@ pub fn pending(host: &mut dyn Host) -> Result<Option<ResetIntent>, Error> {
     Ok(reset_intent(&values(host, &table)?))
 }
 
-/// Does what was noted.
+/// Does what was noted; says of each target what became of it, in the order of [`plan`].
 pub fn run(
     host: &mut dyn Host,
     intent: &ResetIntent,
     running: Option<Slot>,
     progress: &mut dyn FnMut(&Target, Progress),
-) -> Result<(), Error> {
+) -> Result<Vec<(Target, Wiped)>, Error> {
     let table = read_table(host)?.table;
     let targets = plan(&table, intent, running)?;
-    for target in &targets {
-        let mut tell = |told: Progress| progress(target, told);
-        match target {
-            Target::Partition(partition) => {
-                // META is everybody's; the running slot is mounted through its mapping.
-                let is_running = running.is_some_and(|slot| slot.partition() == partition.name);
-                let mut part = match partition.name.as_str() {
-                    "META" => host.open_shared(&table, partition)?,
-                    _ if is_running => host.open_shared(&table, partition)?,
-                    _ => host.open(&table, partition)?,
-                };
-                // The flight recorder goes on writing behind META's values.
-                let proved = (partition.name == "META").then_some(2 * ondisk::meta::COPY_BYTES);
-                let end = part.bytes();
-                zero(&mut *part, 0, end, &mut tell)?;
-                prove(&mut *part, target.name(), 0, proved.unwrap_or(end), &mut tell)?;
+    let is_whole = intent.partitions.is_empty();
+    let mut done = Vec::new();
+    for target in targets {
+        let mut tell = |told: Progress| progress(&target, told);
+        let wiped = match &target {
+            Target::Partition(partition) if partition.name == EPHEMERAL && !is_whole => {
+                Wiped::Unreadable(quick::wipe(&mut *host.open(&table, partition)?, EPHEMERAL, &mut tell)?)
             }
-            Target::Primary => wipe(host.disk(), target.name(), 0, Some(END_BYTES), &mut tell)?,
+            Target::Partition(partition) => {
+                wipe_partition(host, &table, partition, running, &mut tell)?;
+                Wiped::Zeros
+            }
+            Target::Primary => {
+                wipe(host.disk(), target.name(), 0, Some(END_BYTES), &mut tell)?;
+                Wiped::Zeros
+            }
             Target::Backup => {
                 let start = host.disk().bytes().saturating_sub(END_BYTES);
                 wipe(host.disk(), target.name(), start, Some(END_BYTES), &mut tell)?;
+                Wiped::Zeros
             }
-        }
+        };
+        done.push((target, wiped));
     }
-    let has_meta = !targets.iter().any(|target| target.name() == "META");
+    let has_meta = !done.iter().any(|(target, _)| target.name() == "META");
     if has_meta {
         // How to open a STATE that is gone is of no use, and another one may be plain.
-        let without_state = targets.iter().any(|target| target.name() == "STATE");
+        let without_state = done.iter().any(|(target, _)| target.name() == "STATE");
         with_meta(host, &table, |part| end_reset(part, without_state))?;
     }
-    Ok(())
+    Ok(done)
+}
+
+fn wipe_partition(
+    host: &mut dyn Host,
+    table: &Table,
+    partition: &Partition,
+    running: Option<Slot>,
+    tell: &mut dyn FnMut(Progress),
+) -> Result<(), Error> {
+    // META is everybody's; the running slot is mounted through its mapping.
+    let is_running = running.is_some_and(|slot| slot.partition() == partition.name);
+    let mut part = match partition.name.as_str() {
+        "META" => host.open_shared(table, partition)?,
+        _ if is_running => host.open_shared(table, partition)?,
+        _ => host.open(table, partition)?,
+    };
+    // The flight recorder goes on writing behind META's values.
+    let proved = (partition.name == "META").then_some(2 * ondisk::meta::COPY_BYTES);
+    let end = part.bytes();
+    zero(&mut *part, 0, end, tell)?;
+    prove(&mut *part, &partition.name, 0, proved.unwrap_or(end), tell)
 }
 
 /// Makes a range zeros and proves it; without a length, up to the device's end.

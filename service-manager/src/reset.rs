@@ -9,10 +9,12 @@
 
 pub(crate) mod user_disks;
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use installer::meta::ResetIntent;
+use installer::reset::{Target, Wiped};
 use installer::{Progress, reset as wiping};
 
 use crate::node::Node;
@@ -104,26 +106,42 @@ pub(crate) fn wipe_system(node: &Node, disk: &SystemDisk, intent: &ResetIntent) 
         }
     }
     let mut said = String::new();
-    let mut tell = |target: &wiping::Target, _: Progress| {
+    let mut tell = |target: &Target, _: Progress| {
         if said != target.name() {
             said = target.name().to_owned();
             node.journal.say(&format!("reset: wiping {said} of {}", disk.path.display()));
         }
     };
     volumes::close(node, &intent.partitions)?;
-    wiping::run(&mut host(disk)?, intent, disk.slot, &mut tell).map_err(|e| chain(&e))?;
+    let done = wiping::run(&mut host(disk)?, intent, disk.slot, &mut tell).map_err(|e| chain(&e))?;
     if intent.partitions.is_empty() || intent.partitions.iter().any(|name| name == "META") {
         node.meta.close();
     } else if let Err(error) = node.meta.refresh() {
         // How STATE was encrypted went with it.
         node.journal.warn(&error.to_string());
     }
-    let what = match intent.partitions.as_slice() {
-        [] => "the whole disk".to_owned(),
-        some => some.join(", "),
-    };
-    node.journal.say(&format!("reset: {what} of {} reads as zeros", disk.path.display()));
+    for line in outcome(intent, &done, &disk.path.display()) {
+        node.journal.say(&line);
+    }
     Ok(())
+}
+
+/// What was done, for the log: of all that reads as zeros a line, of each volume that is only unreadable another.
+fn outcome(intent: &ResetIntent, done: &[(Target, Wiped)], disk: &dyn fmt::Display) -> Vec<String> {
+    if intent.partitions.is_empty() {
+        return vec![format!("reset: the whole disk of {disk} reads as zeros")];
+    }
+    let zeros = done.iter().filter(|(_, wiped)| matches!(wiped, Wiped::Zeros));
+    let zeros: Vec<_> = zeros.map(|(target, _)| target.name()).collect();
+    let unreadable = done.iter().filter_map(|(target, wiped)| match wiped {
+        Wiped::Unreadable(how) => Some(format!("reset: {} of {disk} is unreadable: {how}", target.name())),
+        Wiped::Zeros => None,
+    });
+    let mut lines: Vec<String> = unreadable.collect();
+    if !zeros.is_empty() {
+        lines.push(format!("reset: {} of {disk} reads as zeros", zeros.join(", ")));
+    }
+    lines
 }
 
 fn host(disk: &SystemDisk) -> Result<NodeHost, String> {
@@ -133,6 +151,40 @@ fn host(disk: &SystemDisk) -> Result<NodeHost, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_log_tells_zeros_from_what_is_only_unreadable() {
+        let named = |name: &str| {
+            Target::Partition(ondisk::gpt::Partition {
+                number: 1,
+                type_guid: ondisk::gpt::types::LINUX,
+                guid: ondisk::gpt::Guid::from_seed(b"1"),
+                first_lba: 34,
+                last_lba: 40,
+                attributes: 0,
+                name: name.to_owned(),
+            })
+        };
+        let how = installer::reset::Unreadable {
+            zeroed_bytes: 34 << 20,
+            discarded_bytes: 3 << 20,
+            kept_bytes: 5 << 20,
+            kept_because: Some("the disk cannot discard".into()),
+        };
+        let done = [
+            (named("EPHEMERAL"), Wiped::Unreadable(how)),
+            (named("STATE"), Wiped::Zeros),
+            (named("META"), Wiped::Zeros),
+        ];
+        let intent = ResetIntent { partitions: vec!["STATE".into()], ..ResetIntent::default() };
+        let expected = [
+            "reset: EPHEMERAL of /dev/vda is unreadable: 34 MiB of headers and superblocks read as zeros, 3 MiB \
+             discarded, 5 MiB left as they are (the disk cannot discard)",
+            "reset: STATE, META of /dev/vda reads as zeros",
+        ];
+        assert_eq!(outcome(&intent, &done, &"/dev/vda"), expected);
+        assert_eq!(outcome(&intent, &done[1..2], &"/dev/vda"), ["reset: STATE of /dev/vda reads as zeros"]);
+    }
 
     #[test]
     fn a_node_without_a_disk_has_nothing_to_reset() {

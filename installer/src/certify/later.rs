@@ -159,7 +159,7 @@ fn resumes(disk: &Memory, places: &[std::ops::Range<u64>], whole: bool, promised
     let gone = whole && read_table(&mut host).is_err();
     if !gone {
         match reset::pending(&mut host)? {
-            Some(found) => reset::run(&mut host, &found, None, &mut |_, told| silent(told))?,
+            Some(found) => drop(reset::run(&mut host, &found, None, &mut |_, told| silent(told))?),
             None if !promised => return Ok(()),
             None => {}
         }

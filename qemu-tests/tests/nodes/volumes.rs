@@ -339,7 +339,8 @@ fn the_command_line_wipes_what_it_names() {
     let line = "talos.experimental.wipe=system:STATE,EPHEMERAL";
     let node = disk.node("wipe-labels").command_line(line).start().unwrap();
     booted(&node);
-    node.vm().wait_for("reset: STATE, EPHEMERAL of /dev/vda reads as zeros", RESET_LIMIT).unwrap();
+    node.vm().wait_for("reset: EPHEMERAL of /dev/vda is unreadable: ", RESET_LIMIT).unwrap();
+    node.vm().wait_for("reset: STATE of /dev/vda reads as zeros", RESET_LIMIT).unwrap();
     node.vm().wait_for("EPHEMERAL on /dev/vda was empty: formatted", BOOT_LIMIT).unwrap();
     assert_eq!(disk_kind(&disk.path(), disk.offset("STATE").unwrap()), b"XFSB");
 }

@@ -5,7 +5,7 @@
 //! Order: the note is written, or an older one removed, before the new system's boot entry appears. That entry is what
 //! makes the upgrade count, and the wipe with it: after a power cut before it the old system runs and keeps its data,
 //! after it the new one finds the note. It turns the note into a reset's intent, which survives power cuts by itself,
-//! and removes it when the partition reads as zeros.
+//! and removes it when the partition is unreadable.
 //! Source: docs/decisions/0007-upgrades-keep-ephemeral.md; docs/formats/meta.md (tag 0x42490011).
 
 use installer::volumes::EPHEMERAL;
