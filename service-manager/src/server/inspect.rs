@@ -1,4 +1,6 @@
 //! `inspect.InspectService`: which controller reads and writes what, for the dependency graph.
+//!
+//! Does not: name types that no client can read; `inspect dependencies --with-resources` lists every type that is named.
 
 use api::proto::inspect as proto;
 use api::proto::inspect::inspect_service_server::InspectService;
@@ -35,8 +37,10 @@ fn edges() -> Vec<proto::ControllerDependencyEdge> {
             resource_type: to.kind.to_owned(),
             resource_id: String::new(),
         };
-        edges.extend(controller.outputs.iter().map(|output| edge(WRITES, output)));
-        edges.extend(controller.inputs.iter().map(|input| edge(READS, input)));
+        // A client looks each type up, and an internal one is not registered.
+        let public = |kind: &&&'static Definition| !kind.internal;
+        edges.extend(controller.outputs.iter().filter(public).map(|output| edge(WRITES, output)));
+        edges.extend(controller.inputs.iter().filter(public).map(|input| edge(READS, input)));
     }
     edges.sort_by(|a, b| (&a.controller_name, &a.resource_type).cmp(&(&b.controller_name, &b.resource_type)));
     edges
@@ -54,7 +58,30 @@ mod tests {
         };
         assert!(has("network.HostnameController", WRITES, "HostnameStatuses.net.talos.dev"));
         assert!(has("network.HostnameController", READS, "MachineConfigs.config.talos.dev"));
-        let wanted: usize = controllers::ALL.iter().map(|c| c.inputs.len() + c.outputs.len()).sum();
-        assert_eq!(edges.len(), wanted);
+        let all = controllers::ALL.iter().flat_map(|c| c.inputs.iter().chain(c.outputs));
+        assert_eq!(edges.len(), all.filter(|kind| !kind.internal).count());
+    }
+
+    /// By the calls of `inspect dependencies --with-resources`: the edges, then a list of each type that they name.
+    #[tokio::test]
+    async fn inspect_dependencies_with_resources_names_registered_types_only() {
+        use api::proto::cosi::resource as cosi;
+        use api::proto::cosi::resource::state_client::StateClient;
+        use api::proto::inspect::inspect_service_client::InspectServiceClient;
+        let f = crate::server::tests::fixture().await;
+        let answer = InspectServiceClient::new(f.channel.clone()).controller_runtime_dependencies(()).await;
+        let edges = answer.unwrap().into_inner().messages.remove(0).edges;
+        assert!(!edges.is_empty());
+        let mut state = StateClient::new(f.channel.clone());
+        for edge in edges {
+            let mut request = tonic::Request::new(cosi::ListRequest {
+                namespace: edge.resource_namespace,
+                r#type: edge.resource_type.clone(),
+                options: None,
+            });
+            request.metadata_mut().insert("talos-role", "os:admin".parse().unwrap());
+            let listed = state.list(request).await;
+            assert!(listed.is_ok(), "{}: {:?}", edge.resource_type, listed.err());
+        }
     }
 }
