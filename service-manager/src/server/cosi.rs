@@ -104,7 +104,8 @@ impl StateService for State {
 }
 
 impl State {
-    /// Clients read; every type has its one writer on the node. Says who that is.
+    /// Clients read; every type has its one writer on the node. The codes are those by which the state API's client tells
+    /// its own errors: NotFound, AlreadyExists for a conflict, PermissionDenied for another owner.
     fn refuse(&self, verb: &str, named: Option<proto::Metadata>) -> Status {
         let Some(named) = named else {
             return Status::invalid_argument(format!("{verb}: the resource has no metadata"));
@@ -113,15 +114,16 @@ impl State {
             Ok(kind) => kind,
             Err(status) => return status,
         };
-        let name = format!("{}({}/{})", named.r#type, named.namespace, named.id);
-        if verb != "create" && self.node.store.get(kind, &named.id).is_none() {
-            return query::not_found(kind, &named.namespace, &named.id);
-        }
+        let (namespace, id) = (query::shortened(&named.namespace), query::shortened(&named.id));
+        let name = format!("{}({namespace}/{id})", kind.kind);
         let owner = if kind.writer.is_empty() { "nothing on this node" } else { kind.writer };
-        let text = format!(
-            "{verb} {name}: owned by {owner}; clients only read resources, use ApplyConfiguration to change the node"
-        );
-        Status::permission_denied(text)
+        match (verb, self.node.store.get(kind, &named.id)) {
+            ("create", Some(_)) => Status::already_exists(format!("resource {name} already exists")),
+            ("create", None) | (_, Some(_)) => Status::permission_denied(format!(
+                "resource {name} is owned by {owner}: {verb} is for its owner; use ApplyConfiguration to change the node"
+            )),
+            (_, None) => query::not_found(kind, &named.namespace, &named.id),
+        }
     }
 }
 

@@ -170,7 +170,7 @@ async fn another_namespace_is_empty_and_stays_so() {
 }
 
 #[tokio::test]
-async fn writes_are_refused_with_the_owners_name() {
+async fn a_refused_create_update_or_destroy_is_the_state_apis_own_conflict() {
     let (_f, mut client) = three().await;
     let metadata = |id: &str| proto::Metadata {
         namespace: "runtime".into(),
@@ -182,9 +182,14 @@ async fn writes_are_refused_with_the_owners_name() {
     let update = proto::UpdateRequest { new_resource: resource("apid"), ..Default::default() };
     let error = client.update(update).await.unwrap_err();
     assert_eq!(error.code(), Code::PermissionDenied);
-    assert!(error.message().contains("owned by v1alpha1.ServiceController"), "{}", error.message());
-    let create = proto::CreateRequest { resource: resource("mine"), ..Default::default() };
-    assert_eq!(client.create(create).await.unwrap_err().code(), Code::PermissionDenied);
+    let text = format!("resource {}(runtime/apid) is owned by \"{}\"", SERVICE.kind, SERVICE.writer);
+    assert!(error.message().starts_with(&text), "{}", error.message());
+    let update = proto::UpdateRequest { new_resource: resource("nobody"), ..Default::default() };
+    assert_eq!(client.update(update).await.unwrap_err().code(), Code::NotFound);
+    for (id, code) in [("mine", Code::PermissionDenied), ("apid", Code::AlreadyExists)] {
+        let create = proto::CreateRequest { resource: resource(id), ..Default::default() };
+        assert_eq!(client.create(create).await.unwrap_err().code(), code, "{id}");
+    }
     let destroy = |id: &str| proto::DestroyRequest {
         namespace: "runtime".into(),
         r#type: SERVICE.kind.into(),
