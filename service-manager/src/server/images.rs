@@ -92,21 +92,28 @@ async fn pull(client: &Client, reference: &str) -> Result<(), Status> {
 pub(super) fn reference(text: &str) -> Result<&str, Status> {
     let fail =
         |why: &str| Err(Status::invalid_argument(format!("image reference {}: {why}", query::quoted(text))));
-    let Some((registry, path)) = text.split_once('/') else {
-        return fail("name the registry: host/path:tag");
-    };
-    if text.contains(char::is_whitespace) || path.is_empty() {
+    if text.contains(char::is_whitespace) || text.is_empty() || text.ends_with('/') {
         return fail("use host/path:tag or host/path@sha256:…");
     }
-    if !registry.contains(['.', ':']) && registry != "localhost" {
-        return fail(
-            "the part before the first slash is no registry: use registry.example.org/… for Docker Hub",
-        );
-    }
+    let names_registry = |(host, _): (&str, &str)| host.contains(['.', ':']) || host == "localhost";
+    let Some((_, path)) = text.split_once('/').filter(|parts| names_registry(*parts)) else {
+        return fail(&format!(
+            "it names no registry, and this node has none by default: write {}",
+            with_registry(&query::shortened(text))
+        ));
+    };
     if !path.contains([':', '@']) {
         return fail("name a tag or digest: host/path:tag");
     }
     Ok(text)
+}
+
+/// What a client meant by a short name: other systems complete it in this way for their default registry.
+fn with_registry(short: &str) -> String {
+    let library = if short.contains('/') { "" } else { "library/" };
+    let last = short.rsplit('/').next().unwrap_or(short);
+    let tag = if last.contains([':', '@']) { "" } else { ":latest" };
+    format!("HOST/{library}{short}{tag}, with the host of your registry for HOST")
 }
 
 /// The service.
@@ -313,13 +320,19 @@ mod tests {
     }
 
     #[test]
-    fn references_are_whole() {
+    fn image_pull_alpine_says_what_to_write() {
         for good in ["registry.example.org/pause:3.10", "localhost/a:b", "10.0.0.1:5000/x/y@sha256:0"] {
             assert_eq!(reference(good).unwrap(), good);
         }
         for (bad, why) in [
-            ("pause", "name the registry"),
-            ("library/pause:1", "registry.example.org/"),
+            (
+                "alpine",
+                "names no registry, and this node has none by default: write HOST/library/alpine:latest,",
+            ),
+            ("alpine:3", "write HOST/library/alpine:3,"),
+            ("library/pause:1", "write HOST/library/pause:1,"),
+            ("some/thing", "write HOST/some/thing:latest,"),
+            ("registry.example.org/", "host/path:tag"),
             ("registry.example.org/pause", "name a tag"),
             ("registry.example.org/a b:1", "host/path:tag"),
         ] {
