@@ -16,7 +16,9 @@ pub(crate) static CONTROLLER: Controller = Controller {
 fn reconcile(snapshot: &Snapshot<'_>) -> Result<Vec<Action>, String> {
     let has_name = snapshot.list(&HOSTNAME_STATUS).next().is_some();
     let leads_out = snapshot.list(&ROUTE_STATUS).any(|resource| match &resource.spec {
-        Spec::RouteStatus(route) => route.dst.is_empty() && !route.gateway.is_empty(),
+        Spec::RouteStatus(route) => {
+            &*route.table == "main" && route.dst.is_empty() && !route.gateway.is_empty()
+        }
         _ => false,
     });
     let status = NetworkStatus {
@@ -51,7 +53,7 @@ mod tests {
             src: String::new(),
             gateway: "10.0.0.1".into(),
             out_link_name: "eth0".into(),
-            table: "main",
+            table: "main".into(),
             priority: 1024,
             scope: "global".into(),
             kind: "unicast".into(),

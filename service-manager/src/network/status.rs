@@ -7,7 +7,7 @@ use futures_util::TryStreamExt;
 use netlink_packet_route::AddressFamily;
 use netlink_packet_route::address::AddressAttribute;
 use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
-use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteHeader, RouteMessage};
+use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage};
 use rtnetlink::{Handle, RouteMessageBuilder};
 
 use super::Link;
@@ -123,16 +123,14 @@ fn family(address: IpAddr) -> &'static str {
     if address.is_ipv4() { "inet4" } else { "inet6" }
 }
 
-/// The kernel's table of this node's own addresses (linux/rtnetlink.h).
-const TABLE_LOCAL: u8 = 255;
-
 async fn publish_routes(node: &Node, handle: &Handle, names: &BTreeMap<u32, &str>) -> Result<(), String> {
-    let everything = RouteMessageBuilder::<std::net::Ipv4Addr>::new().build();
+    let mut everything = RouteMessageBuilder::<std::net::Ipv4Addr>::new().build();
+    everything.header.address_family = AddressFamily::Unspec;
     let mut found = handle.route().get(everything).execute();
     let mut statuses = Vec::new();
     while let Some(message) = found.try_next().await.map_err(|e| format!("list routes: {e}"))? {
-        // What another table holds is not used by this node's own packets: nothing here makes rules for them.
-        if [RouteHeader::RT_TABLE_MAIN, TABLE_LOCAL].contains(&message.header.table) {
+        // The kernel has routes of multicast routers and of MPLS, too.
+        if matches!(message.header.address_family, AddressFamily::Inet | AddressFamily::Inet6) {
             let (id, status) = route_status(&message, names);
             statuses.push((id, Spec::RouteStatus(status)));
         }
@@ -153,7 +151,7 @@ fn route_status(message: &RouteMessage, names: &BTreeMap<u32, &str>) -> (String,
         src: String::new(),
         gateway: String::new(),
         out_link_name: String::new(),
-        table: if header.table == TABLE_LOCAL { "local" } else { "main" },
+        table: table(message),
         priority: 0,
         scope: word(header.scope),
         kind: word(header.kind),
@@ -173,9 +171,72 @@ fn route_status(message: &RouteMessage, names: &BTreeMap<u32, &str>) -> (String,
             _ => {}
         }
     }
-    let RouteStatus { out_link_name, family, gateway, dst, priority, .. } = &status;
-    let id = format!("{out_link_name}/{family}/{gateway}/{dst}/{priority}");
-    // The same destination may be in both tables.
-    let id = if status.table == "local" { format!("local/{id}") } else { id };
+    // A route of the same destination may be in several tables.
+    let in_table = if &*status.table == "main" { String::new() } else { format!("{}/", status.table) };
+    let id = format!(
+        "{in_table}{}/{}/{}/{}/{}",
+        status.out_link_name, status.family, status.gateway, status.dst, status.priority
+    );
     (id, status)
+}
+
+/// The name of the table that a route is in, or its number.
+fn table(message: &RouteMessage) -> Box<str> {
+    let number = message.attributes.iter().find_map(|attribute| match attribute {
+        RouteAttribute::Table(number) => Some(*number),
+        _ => None,
+    });
+    match number.unwrap_or_else(|| message.header.table.into()) {
+        253 => "default".into(),
+        254 => "main".into(),
+        255 => "local".into(),
+        other => other.to_string().into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use netlink_packet_route::route::RouteType;
+
+    use super::*;
+
+    #[test]
+    fn a_route_has_its_table_and_type() {
+        let mut message = RouteMessageBuilder::<std::net::Ipv4Addr>::new()
+            .destination_prefix([10, 0, 2, 15].into(), 32)
+            .output_interface(2)
+            .build();
+        let names = BTreeMap::from([(2, "eth0")]);
+        let (id, main) = route_status(&message, &names);
+        assert_eq!((id.as_str(), main.table.as_ref()), ("eth0/inet4//10.0.2.15/32/0", "main"));
+        message.header.table = 255;
+        message.header.kind = RouteType::Local;
+        let (id, local) = route_status(&message, &names);
+        assert_eq!(id, "local/eth0/inet4//10.0.2.15/32/0");
+        assert_eq!((local.table.as_ref(), local.kind.as_str()), ("local", "local"));
+        message.attributes.push(RouteAttribute::Table(1000));
+        assert_eq!(route_status(&message, &names).1.table.as_ref(), "1000");
+    }
+
+    /// The loopback interface is up wherever tests run, and the kernel has a local route of its address.
+    #[tokio::test]
+    async fn routes_has_the_local_ones() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = crate::server::tests_node(dir.path().to_path_buf());
+        let (connection, handle, _) = rtnetlink::new_connection().unwrap();
+        let connection = tokio::spawn(connection);
+        publish(&node, &handle).await.unwrap();
+        connection.abort();
+        let found = node.store.list(&ROUTE_STATUS);
+        let local = found.iter().find_map(|resource| match &resource.spec {
+            Spec::RouteStatus(route) if route.dst == "127.0.0.1/32" => Some(route.clone()),
+            _ => None,
+        });
+        let local = local.unwrap_or_else(|| panic!("{found:?}"));
+        assert_eq!(
+            (local.table.as_ref(), local.kind.as_str(), local.scope.as_str()),
+            ("local", "local", "host")
+        );
+        assert_eq!((local.out_link_name.as_str(), local.family), ("lo", "inet4"));
+    }
 }

@@ -27,7 +27,7 @@ impl NetworkService for Network {
         let all = self.node.store.list(&ROUTE_STATUS);
         let specs = all.iter().filter_map(|resource| match &resource.spec {
             // The older call lists what its clients print: where packets go that leave the node.
-            Spec::RouteStatus(route) if route.table == "main" => Some(route),
+            Spec::RouteStatus(route) if &*route.table == "main" => Some(route),
             _ => None,
         });
         let answer = proto::Routes { metadata: None, routes: specs.map(route).collect() };
@@ -133,7 +133,7 @@ mod tests {
             src: "10.0.2.15".into(),
             gateway: "10.0.2.2".into(),
             out_link_name: "eth0".into(),
-            table: "main",
+            table: "main".into(),
             priority: 1024,
             scope: "global".into(),
             kind: "unicast".into(),

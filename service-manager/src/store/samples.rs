@@ -92,7 +92,7 @@ fn network() -> Vec<Sample> {
         src: "10.0.2.15".into(),
         gateway: "10.0.2.2".into(),
         out_link_name: "eth0".into(),
-        table: "main",
+        table: "main".into(),
         priority: 1024,
         scope: "link".into(),
         kind: "unicast".into(),

@@ -237,13 +237,13 @@ pub struct RouteStatus {
     pub gateway: String,
     /// Link name.
     pub out_link_name: String,
-    /// `main` or `local`.
-    pub table: &'static str,
+    /// `main`, `local`, `default`, or a number.
+    pub table: Box<str>,
     /// Metric.
     pub priority: u32,
     /// `global`, `link`, …
     pub scope: String,
-    /// `unicast`, `local`, …
+    /// `unicast`, `local`, `broadcast`, …
     #[serde(rename = "type")]
     pub kind: String,
     /// Who installed it.

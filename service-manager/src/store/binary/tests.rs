@@ -101,7 +101,7 @@ fn the_network_reaches_a_typed_reader() {
             src: "10.0.2.15".into(),
             gateway: "10.0.2.2".into(),
             out_link_name: "eth0".into(),
-            table: "main",
+            table: "main".into(),
             priority: 1024,
             scope: "global".into(),
             kind: "unicast".into(),
