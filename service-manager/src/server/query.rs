@@ -38,15 +38,22 @@ pub(super) fn readable(word: &str, namespace: &str, admin: bool) -> Result<&'sta
     Ok(definition)
 }
 
-/// The type of this exact name, for the current client, which resolves words itself.
+/// The type of this exact name, for the current client, which resolves words itself. Who may read everything learns that
+/// it is not there; others only that they have no access.
 pub(super) fn exact(kind: &str, namespace: &str, admin: bool) -> Result<&'static Definition, Status> {
     let found = crate::store::ALL.iter().find(|definition| !definition.internal && definition.kind == kind);
     let known = NAMESPACES.iter().any(|(name, _)| *name == namespace);
     match found {
         Some(definition) if known => check_sensitivity(definition, admin).map(|()| *definition),
         _ => {
-            let (kind, namespace) = (quoted(kind), quoted(namespace));
-            Err(Status::permission_denied(format!("no access to {kind} in namespace {namespace}")))
+            let (shown, namespace) = (quoted(kind), quoted(namespace));
+            Err(match (admin, found) {
+                (true, None) => Status::not_found(format!("resource {shown} is not registered")),
+                (true, Some(_)) => Status::not_found(format!("namespace {namespace} is not registered")),
+                (false, _) => {
+                    Status::permission_denied(format!("no access to {shown} in namespace {namespace}"))
+                }
+            })
         }
     }
 }
@@ -89,11 +96,14 @@ mod tests {
         );
         assert_eq!(readable("mc", "", false).unwrap_err().code(), Code::PermissionDenied);
         assert!(readable("mc", "", true).is_ok());
-        assert_eq!(exact("svc", "runtime", true).unwrap_err().code(), Code::PermissionDenied);
-        assert_eq!(
-            exact("APICertificates.secrets.billet.dev", "secrets", true).unwrap_err().code(),
-            Code::PermissionDenied
-        );
+        for (kind, namespace) in [
+            ("svc", "runtime"),
+            ("APICertificates.secrets.billet.dev", "secrets"),
+            ("Services.v1alpha1.talos.dev", "attic"),
+        ] {
+            assert_eq!(exact(kind, namespace, true).unwrap_err().code(), Code::NotFound, "{kind}");
+            assert_eq!(exact(kind, namespace, false).unwrap_err().code(), Code::PermissionDenied, "{kind}");
+        }
         assert!(exact("Services.v1alpha1.talos.dev", "runtime", false).is_ok());
     }
 
