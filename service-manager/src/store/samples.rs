@@ -227,7 +227,7 @@ fn hardware() -> Vec<Sample> {
         manufacturer: "QEMU".into(),
         product_name: text(),
         version: text(),
-        serial_number: text(),
+        serial_number: "S-1".into(),
         uuid: text(),
         wake_up_type: "Power Switch",
         sku_number: text(),

@@ -13,6 +13,12 @@ fn read<M: Message + Default>(kind: &'static Definition, spec: &Spec) -> M {
     M::decode(bytes.as_slice()).unwrap()
 }
 
+/// The sample of a type (`store/samples.rs`).
+fn read_sample<M: Message + Default>(kind: &'static Definition) -> M {
+    let (_, spec) = samples::samples().into_iter().find(|(of, _)| of.kind == kind.kind).unwrap();
+    read(kind, &spec)
+}
+
 #[test]
 fn what_runs_reaches_a_typed_reader() {
     let stage = StageStatus {
@@ -181,59 +187,12 @@ fn disks_and_the_machine_reach_a_typed_reader() {
     };
     assert_eq!(read::<runtime::MountStatusSpec>(&MOUNT_STATUS, &Spec::MountStatus(mount)).target, "/proc");
 
-    let machine = |spec| Spec::Hardware(Box::new(spec));
-    let text = String::new;
-    let processor = Processor {
-        socket: "CPU-0".into(),
-        manufacturer: text(),
-        product_name: text(),
-        max_speed_mhz: 2000,
-        boot_speed_mhz: 2000,
-        status: 65,
-        serial_number: text(),
-        asset_tag: text(),
-        part_number: text(),
-        core_count: 2,
-        core_enabled: 2,
-        thread_count: 4,
-    };
-    let found: hardware::ProcessorSpec = read(&PROCESSOR, &machine(Hardware::Processor(processor)));
+    let found: hardware::ProcessorSpec = read_sample(&PROCESSOR);
     assert_eq!((found.max_speed, found.thread_count), (2000, 4));
-    let module = MemoryModule {
-        size_mib: 1024,
-        device_locator: "DIMM-0".into(),
-        bank_locator: text(),
-        speed: 3200,
-        manufacturer: text(),
-        product_name: text(),
-        serial_number: text(),
-        asset_tag: text(),
-    };
-    let found: hardware::MemoryModuleSpec = read(&MEMORY_MODULE, &machine(Hardware::MemoryModule(module)));
+    let found: hardware::MemoryModuleSpec = read_sample(&MEMORY_MODULE);
     assert_eq!((found.size, found.speed), (1024, 3200));
-    let system = SystemInformation {
-        manufacturer: "QEMU".into(),
-        product_name: text(),
-        version: text(),
-        serial_number: "S-1".into(),
-        uuid: text(),
-        wake_up_type: "Power Switch",
-        sku_number: text(),
-    };
-    let found: hardware::SystemInformationSpec =
-        read(&SYSTEM_INFORMATION, &machine(Hardware::SystemInformation(system)));
+    let found: hardware::SystemInformationSpec = read_sample(&SYSTEM_INFORMATION);
     assert_eq!((found.manufacturer.as_str(), found.serial_number.as_str()), ("QEMU", "S-1"));
-    let device = PciDevice {
-        class: text(),
-        subclass: text(),
-        vendor: text(),
-        product: text(),
-        class_id: "0x02".into(),
-        subclass_id: text(),
-        vendor_id: text(),
-        product_id: text(),
-        driver: "virtio-pci".into(),
-    };
-    let found: hardware::PciDeviceSpec = read(&PCI_DEVICE, &machine(Hardware::PciDevice(device)));
+    let found: hardware::PciDeviceSpec = read_sample(&PCI_DEVICE);
     assert_eq!((found.class_id.as_str(), found.driver.as_str()), ("0x02", "virtio-pci"));
 }
