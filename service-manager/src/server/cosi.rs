@@ -116,11 +116,11 @@ impl State {
         };
         let (namespace, id) = (query::shortened(&named.namespace), query::shortened(&named.id));
         let name = format!("{}({namespace}/{id})", kind.kind);
-        let owner = if kind.writer.is_empty() { "nothing on this node" } else { kind.writer };
         match (verb, self.node.store.get(kind, &named.id)) {
             ("create", Some(_)) => Status::already_exists(format!("resource {name} already exists")),
             ("create", None) | (_, Some(_)) => Status::permission_denied(format!(
-                "resource {name} is owned by {owner}: {verb} is for its owner; use ApplyConfiguration to change the node"
+                "resource {name} is owned by {:?}: {verb} is for its owner; use ApplyConfiguration to change the node",
+                kind.writer
             )),
             (_, None) => query::not_found(kind, &named.namespace, &named.id),
         }
