@@ -403,6 +403,11 @@ impl TestNode {
         }
     }
 
+    /// Waits until the boot sequence ends: every service of the node runs. The API answers before.
+    pub fn wait_services(&self) -> Result<()> {
+        self.vm.wait_for("billet: boot sequence: done", BOOT_LIMIT)
+    }
+
     /// Waits for a console line of this boot.
     pub fn expect(&self, needle: &str) -> Result<String> {
         self.vm.expect(needle, BOOT_LIMIT)

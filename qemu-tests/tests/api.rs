@@ -15,7 +15,11 @@ const STEP_LIMIT: Duration = Duration::from_secs(20);
 /// One node for all tests of this file: none of them changes it. It ends with this program.
 fn node() -> &'static TestNode {
     static NODE: OnceLock<TestNode> = OnceLock::new();
-    NODE.get_or_init(|| TestNode::boot("api").unwrap())
+    NODE.get_or_init(|| {
+        let node = TestNode::boot("api").unwrap();
+        node.wait_services().unwrap();
+        node
+    })
 }
 
 fn ok(words: &[&str]) -> String {
@@ -81,7 +85,8 @@ fn dmesg_is_printed_and_followed() {
     assert_holds(&ok(&["dmesg"]), &["Linux version", "billet: init:", "kern:"]);
     let follower = node().admin().follow(&["dmesg", "-f"]).unwrap();
     follower.expect("Linux version", STEP_LIMIT).unwrap();
-    let write = serde_json::json!({ "op": "write", "path": "/dev/kmsg", "text": "said by a test" });
+    // The kernel holds a record without a newline back until the next one comes.
+    let write = serde_json::json!({ "op": "write", "path": "/dev/kmsg", "text": "said by a test\n" });
     node().agent().unwrap().ask(write).unwrap();
     follower.expect("said by a test", STEP_LIMIT).unwrap();
 }

@@ -108,7 +108,7 @@ fn fixture() -> &'static Fixture {
         let builder = TestNode::builder("effects").machine_section(&config);
         let node = builder.machine(|vm, _| Ok(vm.forward(METRICS_PORT))).boot().unwrap();
         // The API answers before the files are written.
-        node.vm().wait_for("billet: boot sequence: done", BOOT_LIMIT).unwrap();
+        node.wait_services().unwrap();
         Fixture { node, proxy, registry, stranger, authority }
     })
 }

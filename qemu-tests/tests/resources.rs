@@ -72,7 +72,7 @@ fn fixture() -> &'static Fixture {
         );
         let builder = TestNode::builder("resources").machine_section(&section).documents(&documents);
         let node = builder.boot().unwrap();
-        node.vm().wait_for("billet: boot sequence: done", BOOT_LIMIT).unwrap();
+        node.wait_services().unwrap();
         Fixture { node, services, kernel }
     })
 }

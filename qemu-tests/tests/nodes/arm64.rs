@@ -31,7 +31,7 @@ fn a_flashed_disk_starts_makes_its_volumes_and_answers() {
     node.wait_api(BOOT_LIMIT).unwrap();
     assert!(node.admin().ok(&["version"]).unwrap().contains("linux/arm64"));
     assert!(node.admin().ok(&["get", "hostname"]).unwrap().contains(HOSTNAME));
-    node.vm().wait_for("boot sequence: done", BOOT_LIMIT).unwrap();
+    node.wait_services().unwrap();
     let volumes = node.admin().ok(&["get", "volumestatus"]).unwrap();
     for volume in ["STATE", "EPHEMERAL"] {
         assert!(volumes.lines().any(|line| line.contains(volume) && line.contains("ready")), "{volumes}");

@@ -134,7 +134,7 @@ fn a_machine_with_two_states_is_locked_and_takes_no_config() {
 fn every_mode_does_what_it_says() {
     let node = TestNode::builder("config-modes").state_disk().boot().unwrap();
     let config = node.credentials().machine_config().unwrap();
-    node.vm().wait_for("billet: boot sequence: done", BOOT_LIMIT).unwrap();
+    node.wait_services().unwrap();
     assert_eq!(kept(&node), config, "a config from elsewhere is kept");
     let live = named(&config, "live");
     let deep = config.replace("type: controlplane", "type: init");
@@ -202,7 +202,7 @@ fn a_newer_config_on_state_wins_whatever_its_disk_hangs_on() {
     for (name, bus) in buses {
         let node = TestNode::builder(name).state_disk_on(bus).boot().unwrap();
         let config = node.credentials().machine_config().unwrap();
-        node.vm().wait_for("billet: boot sequence: done", BOOT_LIMIT).unwrap();
+        node.wait_services().unwrap();
         let newer = named(&config, "newer");
         assert_eq!(apply(&node, &newer, Mode::Auto).unwrap().mode(), Mode::NoReboot);
         wait_hostname(&node, "newer");
@@ -245,7 +245,7 @@ const UNREACHABLE: [&str; 10] = [
 fn an_unreachable_node_comes_back_by_itself() {
     let node = TestNode::builder("config-confirm").state_disk().boot().unwrap();
     let config = node.credentials().machine_config().unwrap();
-    node.vm().wait_for("billet: boot sequence: done", BOOT_LIMIT).unwrap();
+    node.wait_services().unwrap();
     for round in 0..rounds(1, 30) {
         let index = usize::try_from(round).unwrap();
         let interfaces = UNREACHABLE[index % UNREACHABLE.len()].replace("LINK", "eth0");

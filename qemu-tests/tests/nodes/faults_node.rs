@@ -41,7 +41,7 @@ fn machined_is_killed_again_and_again() {
     let kills = rounds(10, 50);
     let node = TestNode::boot("node-kill-machined").unwrap();
     let agent = node.agent().unwrap();
-    node.vm().wait_for("billet: boot sequence: done", BOOT_LIMIT).unwrap();
+    node.wait_services().unwrap();
     let settled = services(&agent);
     for wanted in ["apid", "test-agent"] {
         assert!(settled.iter().any(|(_, _, name)| name == wanted), "no {wanted} in {settled:?}");
@@ -80,7 +80,7 @@ fn machined_is_killed_while_services_start() {
     let node = TestNode::boot("node-kill-early").unwrap();
     let agent = node.agent().unwrap();
     agent.signal(agent.process("machined").unwrap().pid, signal::KILL).unwrap();
-    node.vm().wait_for("billet: boot sequence: done", BOOT_LIMIT).unwrap();
+    node.wait_services().unwrap();
     node.answers(BOOT_LIMIT).unwrap();
     for service in ["apid", "trustd"] {
         agent.process(service).unwrap();

@@ -57,6 +57,7 @@ fn chosen(port: Port, long: bool) -> Vec<Attack> {
 fn hostile_clients_leave_the_node_as_it_was() {
     let long = rounds(0, 1) == 1;
     let node = TestNode::builder("hostile").machine(|vm, _| Ok(vm.forward(TRUST_PORT))).boot().unwrap();
+    node.wait_services().unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let before = programs(&node);
     for (port, attacker, other) in [(Port::Api, Some(READER), Some(ADMIN)), (Port::Trust, None, None)] {

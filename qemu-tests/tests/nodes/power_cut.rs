@@ -53,7 +53,7 @@ fn record() -> Recording {
         .machine(move |vm, _| write_log::record(vm, &disk, &recorded))
         .boot()
         .unwrap();
-    node.vm().wait_for("billet: boot sequence: done", BOOT_LIMIT).unwrap();
+    node.wait_services().unwrap();
     let config = node.credentials().machine_config().unwrap();
     assert_eq!(node.admin().ok(&["read", KEPT]).unwrap(), config, "the node keeps its first config");
     let now = || write_log::length(&log).unwrap();

@@ -8,7 +8,6 @@ use api::proto::machine as proto;
 use qemu_tests::TestNode;
 use qemu_tests::accel::deadline;
 use qemu_tests::credentials::{ADMIN, READER};
-use qemu_tests::node::BOOT_LIMIT;
 use qemu_tests::rpc::Rpc;
 use tonic::{Code, Status};
 
@@ -35,7 +34,7 @@ fn health(rpc: &Rpc, seconds: i64, nanos: i32, nodes: &[&str]) -> Result<String,
 fn a_health_check_for_ever_does_not_end_machined() {
     let node = TestNode::boot("reader-health").unwrap();
     let agent = node.agent().unwrap();
-    node.vm().wait_for("billet: boot sequence: done", BOOT_LIMIT).unwrap();
+    node.wait_services().unwrap();
     let before = agent.process("machined").unwrap();
     let reader = node.credentials().client(Some(READER)).unwrap();
     let rpc = Rpc::connect(&node, Some(&reader)).unwrap();
@@ -92,7 +91,7 @@ fn unread(node: &TestNode) -> Unread {
 fn streams_that_nobody_reads_hold_up_no_call() {
     let node = TestNode::boot("reader-streams").unwrap();
     let agent = node.agent().unwrap();
-    node.vm().wait_for("billet: boot sequence: done", BOOT_LIMIT).unwrap();
+    node.wait_services().unwrap();
     let before = agent.process("machined").unwrap();
     let held = unread(&node);
     let reader = node.credentials().client(Some(READER)).unwrap();

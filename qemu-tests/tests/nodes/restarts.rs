@@ -17,6 +17,7 @@ fn pid(node: &TestNode, id: &str) -> Option<String> {
 #[test]
 fn apid_and_trustd_are_containers_that_start_again() {
     let node = TestNode::boot("node-restarts").unwrap();
+    node.wait_services().unwrap();
     for id in ["trustd", "apid"] {
         let before = pid(&node, id).unwrap();
         let stats = node.admin().ok(&["stats"]).unwrap();

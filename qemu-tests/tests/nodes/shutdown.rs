@@ -49,7 +49,7 @@ fn a_shutdown_cuts_the_power() {
 fn the_power_button_shuts_down_in_order() {
     let node = TestNode::boot("shutdown-button").unwrap();
     // There are two, one after the other; a press before its device is watched is nobody's.
-    node.vm().wait_for("boot sequence: done", BOOT_LIMIT).unwrap();
+    node.wait_services().unwrap();
     assert!(node.vm().console().text().contains("watching the power button"));
     node.vm().qmp().execute("system_powerdown", json!({})).unwrap();
     node.vm().expect("shutdown sequence", END_LIMIT).unwrap();
