@@ -84,7 +84,14 @@ pub(crate) async fn apply(
             why,
         )));
     }
-    let super::Judged { mut warnings, config, documents } = judge(node, &text)?;
+    let super::Judged { mut warnings, config, documents, out_of_reach } = judge(node, &text)?;
+    if let Some(fault) = out_of_reach {
+        // A node that has such a config already can have everything else of it changed.
+        if !node.config().is_some_and(|config| config::lacks_authority(&config)) {
+            return Err(Wrong::Validate(fault.to_string()).into());
+        }
+        warnings.push(super::bare(&fault));
+    }
     let _busy = node.configuration.busy.try_lock().map_err(|_| Failure::Busy)?;
     if node.configuration.rebooting.load(Ordering::SeqCst) {
         return Err(Failure::Rebooting);
@@ -263,6 +270,29 @@ mod tests {
         let data = format!("{}    vm.{name}: '1'\n", base.as_str()).into_bytes();
         let request = ApplyConfigurationRequest { data, mode: Mode::NoReboot.into(), ..Default::default() };
         apply(node, &request, None).await.unwrap();
+    }
+
+    /// After an upgrade, too: what is on STATE comes into force, with a warning.
+    #[tokio::test]
+    async fn a_worker_without_a_ca_is_refused_as_a_new_config_and_kept_as_an_old_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = crate::server::tests_node(dir.path().to_owned());
+        let request = |dry_run| ApplyConfigurationRequest {
+            data: CONFIG.as_bytes().to_vec(),
+            mode: Mode::NoReboot.into(),
+            dry_run,
+            ..Default::default()
+        };
+        for dry_run in [true, false] {
+            let error = apply(&node, &request(dry_run), None).await.unwrap_err().to_string();
+            assert!(error.contains("machine.ca: a worker needs the certificate of the API's CA"), "{error}");
+        }
+        assert!(node.config().is_none());
+        put_into_force(&node, Zeroizing::new(CONFIG.to_owned())).unwrap();
+        assert!(node.config().is_some());
+        let answer = apply(&node, &request(true), None).await.unwrap();
+        assert!(answer.warnings.iter().any(|warning| warning.contains("machine.ca: a worker needs")));
+        assert!(answer.warnings.iter().all(|warning| !warning.contains("warning:")), "{:?}", answer.warnings);
     }
 
     /// Two patches, one after the other's answer, each from what it reads: `patch mc -p A; patch mc -p B`.

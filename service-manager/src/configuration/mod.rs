@@ -133,6 +133,8 @@ struct Judged {
     config: config::Config,
     documents: Vec<config::Document>,
     warnings: Vec<String>,
+    /// Why a machine with it is out of reach: for a new config a fault, for one that is there a warning.
+    out_of_reach: Option<config::Diagnostic>,
 }
 
 /// Reads and judges a config; with the warnings.
@@ -140,13 +142,15 @@ fn judge(node: &Node, text: &str) -> Result<Judged, Wrong> {
     let loaded = config::load(text.as_bytes()).map_err(|e| Wrong::Parse(e.brief(MAX_REFUSAL_BYTES)))?;
     let mode = config::Mode::of_platform(&node.parameters.platform);
     let more = loaded.validate(mode).map_err(|e| Wrong::Validate(e.brief(MAX_REFUSAL_BYTES)))?;
-    // Whoever prints them says that they are warnings.
-    let words = |warning: &config::Diagnostic| {
-        let text = warning.to_string();
-        text.strip_prefix("warning: ").unwrap_or(&text).to_owned()
-    };
-    let warnings = loaded.warnings.iter().chain(&more).map(words).collect();
-    Ok(Judged { config: loaded.config, documents: loaded.documents, warnings })
+    let warnings = loaded.warnings.iter().chain(&more).map(bare).collect();
+    let out_of_reach = loaded.lacks_authority();
+    Ok(Judged { config: loaded.config, documents: loaded.documents, warnings, out_of_reach })
+}
+
+/// What a diagnostic says without its severity: whoever prints a warning says that it is one.
+fn bare(diagnostic: &config::Diagnostic) -> String {
+    let text = diagnostic.to_string();
+    text.strip_prefix("warning: ").or_else(|| text.strip_prefix("error: ")).unwrap_or(&text).to_owned()
 }
 
 /// Puts a config into force and keeps a copy for the next machined.
@@ -158,8 +162,8 @@ pub(crate) fn put_into_force(node: &Node, text: Zeroizing<String>) -> Result<(),
 
 /// Makes a config the one that clients read and that the next change starts from; its effect comes after.
 fn publish(node: &Node, text: Zeroizing<String>) -> Result<(), Wrong> {
-    let Judged { config: parsed, documents, warnings } = judge(node, &text)?;
-    for warning in warnings {
+    let Judged { config: parsed, documents, warnings, out_of_reach } = judge(node, &text)?;
+    for warning in warnings.into_iter().chain(out_of_reach.as_ref().map(bare)) {
         node.journal.warn(&format!("machine config: {warning}"));
     }
     if let Err(error) = Keep::save(Keep::CONFIG, &text, &node.init) {

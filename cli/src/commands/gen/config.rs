@@ -229,5 +229,9 @@ fn check(file: &str, text: &str) -> Result<()> {
     for warning in loaded.warnings.iter().chain(&warnings) {
         eprintln!("{file}: {warning}");
     }
+    // Workers of the first generation have none; a node of that generation takes the file as it is.
+    if let Some(fault) = loaded.lacks_authority() {
+        eprintln!("{file}: warning: {fault}");
+    }
     Ok(())
 }

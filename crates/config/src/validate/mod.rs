@@ -89,6 +89,30 @@ impl Loaded {
         if errors.is_empty() { Ok(warnings) } else { Err(LoadError(errors)) }
     }
 
+    /// Why a machine that is given this config could never be reached: a worker without any CA of the node API asks no
+    /// control plane for a certificate. Not part of [`Loaded::validate`]: configs of the first generation's workers have
+    /// none, and a machine that has such a config goes on starting with it.
+    pub fn lacks_authority(&self) -> Option<Diagnostic> {
+        if !lacks_authority(&self.config) {
+            return None;
+        }
+        let text = String::from_utf8_lossy(&self.text);
+        let mut source = Source::new(&text);
+        source.now_typed();
+        for (first, last) in &self.layout.secret_lines {
+            source.hide(*first, *last);
+        }
+        let message = "a worker needs the certificate of the API's CA as `ca.crt`, or `acceptedCAs`: without them it can \
+                       verify no control plane and gets no certificate; copy machine.ca.crt of a control plane's config";
+        let problem = Problem {
+            severity: Severity::Error,
+            field: "machine.ca".to_owned(),
+            message: message.to_owned(),
+            document: None,
+        };
+        Some(self.placed(problem, &source))
+    }
+
     fn placed(&self, problem: Problem, source: &Source<'_>) -> Diagnostic {
         let other = problem.document.and_then(|index| self.layout.documents.get(index));
         let (document, places) = other.unwrap_or(&self.layout.config);
@@ -103,6 +127,14 @@ impl Loaded {
             snippet: source.shown(at.line),
         }
     }
+}
+
+/// Whether it is a worker's that names no CA of the node API.
+pub fn lacks_authority(config: &Config) -> bool {
+    let machine = &config.machine;
+    !machine.machine_type.is_control_plane()
+        && machine.ca.crt.0.trim().is_empty()
+        && machine.accepted_cas.iter().all(|accepted| accepted.crt.0.trim().is_empty())
 }
 
 /// Judges the v1alpha1 document as it stands (`own`), the documents, and what they are `together`.

@@ -411,6 +411,29 @@ fn only_metal_needs_an_install_disk() {
 }
 
 #[test]
+fn a_worker_without_a_ca_is_told_and_is_no_fault_of_a_config_that_is_there() {
+    let load = |machine: &str| {
+        let text = format!(
+            "version: v1alpha1\nmachine: {{token: a.b, {machine}}}\n\
+             cluster: {{controlPlane: {{endpoint: 'https://a:6443'}}}}\n"
+        );
+        crate::load(text.as_bytes()).unwrap_or_else(|e| panic!("{e}"))
+    };
+    for machine in ["type: worker", "type: join, ca: {crt: '', key: ''}", "acceptedCAs: []"] {
+        let loaded = load(machine);
+        let found = loaded.lacks_authority().unwrap_or_else(|| panic!("{machine}"));
+        assert_eq!((found.severity, found.path.as_str(), found.line), (Severity::Error, "machine.ca", 2));
+        assert!(found.message.starts_with("a worker needs the certificate of the API's CA"));
+        assert!(loaded.validate(Mode::Cloud).is_ok(), "{machine}");
+    }
+    for machine in
+        ["type: controlplane", "type: worker, ca: {crt: YQ==}", "type: worker, acceptedCAs: [{crt: YQ==}]"]
+    {
+        assert_eq!(load(machine).lacks_authority(), None, "{machine}");
+    }
+}
+
+#[test]
 fn missing_parts_are_all_told() {
     let loaded = crate::load(b"version: v1alpha1\n").ok().unwrap();
     let messages: Vec<_> =
