@@ -14,6 +14,7 @@ mod network;
 mod storage;
 mod text;
 mod volumes;
+mod whole;
 
 pub use text::endpoint_host;
 
@@ -140,18 +141,20 @@ pub fn lacks_authority(config: &Config) -> bool {
 /// Judges the v1alpha1 document as it stands (`own`), the documents, and what they are `together`.
 fn judge(own: &Config, together: &Config, others: &[Document], mode: Mode) -> Vec<Problem> {
     let mut problems = v1alpha1(own, mode);
-    let together = v1alpha1(together, mode).list;
+    let of_all = v1alpha1(together, mode).list;
     // What a document gives is not missing.
-    problems.list.retain(|problem| together.contains(problem));
+    problems.list.retain(|problem| of_all.contains(problem));
     for (index, document) in others.iter().enumerate() {
         problems.document = Some(index);
         documents::check(document, &mut problems);
         conflicts::check(document, own, &mut problems);
     }
     volumes::conflicts(others, &mut problems);
+    problems.document = None;
+    whole::check(together, others, mode, &mut problems);
     // A document's fault comes back where the document was put; once is enough, where it stands.
     let told: Vec<_> = problems.list.iter().map(|p| p.message.clone()).collect();
-    problems.list.extend(together.into_iter().filter(|p| !told.contains(&p.message)));
+    problems.list.extend(of_all.into_iter().filter(|p| !told.contains(&p.message)));
     problems.list
 }
 

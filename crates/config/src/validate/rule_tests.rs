@@ -379,6 +379,21 @@ const TEXTS: &[(&str, &str, &str)] = &[
         "name",
         "machine.disks mounts a partition at /var/mnt/a, too; give one another name",
     ),
+    (
+        "machine: {token: a}\n---\napiVersion: v1alpha1\nkind: ResolverConfig\nnameservers: [{address: 10.0.0.2, protocol: DoT}]\n",
+        "machine.features.hostDNS",
+        "hostDNS must be enabled when using non-default DNS protocols",
+    ),
+    (
+        "machine: {token: a, network: {kubespan: {enabled: true}}}\n",
+        "cluster.id",
+        "cluster ID (.cluster.id or DiscoveryIdentityConfig) should be set when .machine.network.kubespan is enabled",
+    ),
+    (
+        "machine: {token: a}\n---\napiVersion: v1alpha1\nkind: KubeSpanConfig\nenabled: true\n",
+        "cluster.secret",
+        "cluster secret (.cluster.secret or DiscoveryIdentityConfig) should be set when .machine.network.kubespan is enabled",
+    ),
     ("version: v1alpha1\n", "machine", "machine instructions are required"),
     ("version: v1alpha1\n", "cluster", "cluster instructions are required"),
     ("version: v1alpha1\n", "cluster.controlPlane.endpoint", "cluster controlplane endpoint is required"),
@@ -421,12 +436,16 @@ fn break_all() {
         assert!(found.contains(&((*path).to_owned(), (*message).to_owned())), "{yaml}: {found:#?}");
     }
     for (yaml, path, message) in super::tests::CLUSTER {
-        let found = judged("", &format!("  {yaml}"), Mode::Container);
+        let found = judged("", &format!("  {yaml}"), Mode::Cloud);
         assert_eq!(found, [((*path).to_owned(), (*message).to_owned())], "{yaml}");
     }
     for (document, path, message) in DOCUMENTS.iter().chain(super::document_rule_tests::DOCUMENTS) {
         let found = judged_document(document, Mode::Cloud);
         assert!(found.contains(&((*path).to_owned(), (*message).to_owned())), "{document}: {found:#?}");
+    }
+    for features in ["{}", "{hostDNS: {enabled: false}}", "{hostDNS: {enabled: true}}"] {
+        let found = judged(&format!("  features: {features}"), "", Mode::Container);
+        assert!(found.iter().any(|(_, message)| message.ends_with("in container mode")), "{found:#?}");
     }
     for (text, path, message) in TEXTS {
         let loaded = crate::load(text.as_bytes()).unwrap_or_else(|e| panic!("{e}\n{text}"));

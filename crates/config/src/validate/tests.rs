@@ -376,7 +376,7 @@ fn each_rule_has_its_message() {
         assert_eq!(found, [((*path).to_owned(), (*message).to_owned())], "{yaml}");
     }
     for (yaml, path, message) in CLUSTER {
-        let found = judged("", &format!("  {yaml}"), Mode::Container);
+        let found = judged("", &format!("  {yaml}"), Mode::Cloud);
         assert_eq!(found, [((*path).to_owned(), (*message).to_owned())], "{yaml}");
     }
 }
@@ -393,9 +393,10 @@ fn a_shared_address_must_be_one() {
 
 #[test]
 fn only_metal_needs_an_install_disk() {
-    for mode in [Mode::Cloud, Mode::Container] {
-        assert_eq!(judged("", "", mode), []);
-    }
+    assert_eq!(judged("", "", Mode::Cloud), []);
+    let with_resolver = "  features: {hostDNS: {enabled: true, forwardKubeDNSToHost: true}}";
+    let warnings = judged(with_resolver, "", Mode::Container);
+    assert!(warnings.iter().all(|(path, _)| path == "machine.features.hostDNS"), "{warnings:?}");
     let messages: Vec<_> = judged("", "", Mode::Metal).into_iter().map(|(_, message)| message).collect();
     assert_eq!(
         messages,
@@ -408,6 +409,26 @@ fn only_metal_needs_an_install_disk() {
     assert_eq!(judged("  install: {diskSelector: {type: ssd}}", "", Mode::Metal), []);
     let wrong = judged("  install: {disk: sda}", "", Mode::Metal);
     assert_eq!(wrong, [("machine.install.disk".to_owned(), "`sda` is not a device: /dev/sda".to_owned())]);
+}
+
+#[test]
+fn container_mode_needs_the_resolver_of_the_host() {
+    let field = "machine.features.hostDNS";
+    for (features, message) in [
+        ("{}", "hostDNS config is required in container mode"),
+        ("{hostDNS: {enabled: false}}", "hostDNS must be enabled in container mode"),
+        ("{hostDNS: {enabled: true}}", "forwardKubeDNSToHost must be enabled in container mode"),
+    ] {
+        let features = format!("  features: {features}");
+        let wrong = judged(&features, "", Mode::Container);
+        assert!(wrong.contains(&(field.to_owned(), message.to_owned())), "{features}: {wrong:?}");
+        let other = judged(&features, "", Mode::Cloud);
+        assert!(other.iter().all(|(_, said)| said != message), "{features}: {other:?}");
+    }
+    let document = "version: v1alpha1\nmachine: {token: a.b}\ncluster: {controlPlane: {endpoint: 'https://a:6443'}}\n---\n\
+                    apiVersion: v1alpha1\nkind: ResolverConfig\nhostDNS: {enabled: true, forwardKubeDNSToHost: true}\n";
+    let loaded = crate::load(document.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
+    assert!(loaded.validate(Mode::Container).is_ok());
 }
 
 #[test]

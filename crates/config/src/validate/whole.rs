@@ -1,0 +1,72 @@
+//! Rules on what all documents of a configuration say together.
+//!
+//! Source: the second generation's refusals, worded as there.
+
+use super::Problems;
+use crate::{
+    Mode,
+    documents::{Document, ResolverProtocol},
+    v1alpha1::{Config, HostDns},
+};
+
+/// `config` is the v1alpha1 document with what `documents` put into it.
+pub(super) fn check(config: &Config, documents: &[Document], mode: Mode, problems: &mut Problems) {
+    host_resolver(host_dns(config, documents), documents, mode, problems);
+    mesh(config, documents, problems);
+}
+
+/// The resolver's settings, from whichever form has them.
+fn host_dns<'a>(config: &'a Config, documents: &'a [Document]) -> Option<&'a HostDns> {
+    let of_document = documents.iter().find_map(|document| match document {
+        Document::ResolverConfig(d) => d.host_dns.as_ref(),
+        _ => None,
+    });
+    of_document.or_else(|| config.machine.features.as_ref()?.host_dns.as_ref())
+}
+
+fn host_resolver(settings: Option<&HostDns>, documents: &[Document], mode: Mode, problems: &mut Problems) {
+    const FIELD: &str = "machine.features.hostDNS";
+    let enabled = settings.is_some_and(|settings| settings.enabled == Some(true));
+    if mode == Mode::Container {
+        // The container's own resolver cannot be reached from pods.
+        match settings {
+            None => problems.add(FIELD, "hostDNS config is required in container mode"),
+            Some(_) if !enabled => problems.add(FIELD, "hostDNS must be enabled in container mode"),
+            Some(settings) if settings.forward_kube_dns_to_host != Some(true) => {
+                problems.add(FIELD, "forwardKubeDNSToHost must be enabled in container mode");
+            }
+            Some(_) => {}
+        }
+    }
+    let encrypted = documents.iter().any(|document| match document {
+        Document::ResolverConfig(d) => {
+            d.nameservers.iter().any(|n| n.protocol.is_some_and(|p| p != ResolverProtocol::Plain))
+        }
+        _ => false,
+    });
+    if encrypted && !enabled {
+        problems.add(FIELD, "hostDNS must be enabled when using non-default DNS protocols");
+    }
+}
+
+/// Nodes of a mesh find each other by the cluster's identity.
+fn mesh(config: &Config, documents: &[Document], problems: &mut Problems) {
+    let legacy = config.machine.network.kubespan.as_ref().is_some_and(|mesh| mesh.enabled == Some(true));
+    let document = documents.iter().any(|document| match document {
+        Document::KubeSpanConfig(d) => d.enabled == Some(true),
+        _ => false,
+    });
+    if !legacy && !document {
+        return;
+    }
+    if config.cluster.id.is_empty() {
+        let message = "cluster ID (.cluster.id or DiscoveryIdentityConfig) should be set when \
+                       .machine.network.kubespan is enabled";
+        problems.add("cluster.id", message);
+    }
+    if config.cluster.secret.is_none() {
+        let message = "cluster secret (.cluster.secret or DiscoveryIdentityConfig) should be set when \
+                       .machine.network.kubespan is enabled";
+        problems.add("cluster.secret", message);
+    }
+}
