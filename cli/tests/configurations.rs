@@ -480,6 +480,27 @@ async fn patches_change_the_node_s_configuration() {
 }
 
 #[tokio::test]
+async fn a_change_that_another_client_overtook_is_made_anew_or_kept() {
+    let patch = ["patch", "mc", "-p", "machine: {network: {hostname: overtaken}}"];
+    let mut rig = Rig::with_node().await;
+    let patched = rig.words(&patch).await;
+    assert_eq!(patched.stdout, "patched mc at the node 127.0.0.1\n", "{}", patched.stderr);
+    rig.editor = Some("cp \"$1\" seen; true".into());
+    let seen = rig.node_config().await;
+    assert!(seen.contains("hostname: overtaken") && seen.contains(fake::OTHER_CHANGE), "{seen}");
+    // A person decides what becomes of an edit.
+    let mut rig = Rig::with_node().await;
+    rig.editor = Some("sed -i s/one/overtaken/".into());
+    let error = rig.fails("edit mc").await;
+    assert!(error.contains("the configuration has changed since it was read"), "{error}");
+    let kept = error.trim_end().rsplit(' ').next().unwrap();
+    assert!(
+        error.contains("your changes are kept in ")
+            && fs::read_to_string(kept).unwrap().contains("overtaken")
+    );
+}
+
+#[tokio::test]
 async fn an_edit_is_applied_skipped_or_kept() {
     let mut rig = Rig::with_node().await;
     rig.editor = Some("sed -i s/one/two/".into());

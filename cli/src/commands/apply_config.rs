@@ -57,7 +57,7 @@ pub(crate) async fn run(global: &Global, flags: Flags) -> Result<()> {
     let nodes = session.each_node();
     for node in &nodes {
         let name = session.name_of(node.as_deref());
-        match machine_config::send(&session, node.as_deref(), &text, &flags.when).await {
+        match machine_config::send(&session, node.as_deref(), &text, &flags.when, None).await {
             Ok(()) if nodes.len() > 1 && !flags.when.is_dry_run() => eprintln!("{name}: applied"),
             Ok(()) => {}
             // One node's fault does not keep the others from their configuration.

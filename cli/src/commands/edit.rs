@@ -3,7 +3,7 @@
 //! Order: fetch, edit, check, apply; what is refused is opened again with the reasons above it, until it is taken or
 //! left unchanged. Fails by: an error that names the file in which the changes are kept.
 
-use super::machine_config::{self, ModeFlags};
+use super::machine_config::{self, Fetched, ModeFlags, Outdated};
 use crate::{output, session::Session};
 use anyhow::{Context as _, Result, anyhow, bail};
 use config::Secret;
@@ -49,7 +49,7 @@ async fn edit_one(
     session: &Session,
     node: Option<&str>,
     name: &str,
-    old: &Secret,
+    Fetched { text: old, base }: &Fetched,
     flags: &Flags,
 ) -> Result<()> {
     let file = Draft::create()?;
@@ -76,13 +76,22 @@ async fn edit_one(
             ));
         }
         let refused = match check(text.expose_secret()) {
-            Ok(()) => match machine_config::send(session, node, text.expose_secret(), &flags.when).await {
-                Ok(()) => {
-                    file.remove();
-                    return Ok(());
+            Ok(()) => {
+                match machine_config::send(session, node, text.expose_secret(), &flags.when, Some(base)).await
+                {
+                    Ok(()) => {
+                        file.remove();
+                        return Ok(());
+                    }
+                    Err(error) if error.is::<Outdated>() => {
+                        return Err(anyhow!(
+                            "{error:#}\nnothing was applied; your changes are kept in {}",
+                            file.path.display()
+                        ));
+                    }
+                    Err(error) => format!("{error:#}"),
                 }
-                Err(error) => format!("{error:#}"),
-            },
+            }
             Err(reason) => reason,
         };
         (shown, faults) = (text, Some(refused));

@@ -98,6 +98,7 @@ impl ModeFlags {
             dry_run: self.dry_run,
             try_mode_timeout: Some(proto(self.timeout)?),
             confirm_timeout: self.confirm.map(proto).transpose()?,
+            ..Request::default()
         })
     }
 
@@ -147,7 +148,34 @@ fn shortened(word: &str) -> String {
 }
 
 /// The configuration of a node as it was sent to it.
-pub(crate) async fn fetch(session: &Session, node: Option<&str>) -> Result<Secret> {
+pub(crate) struct Fetched {
+    /// The text.
+    pub text: Secret,
+    /// Which one it is.
+    pub base: Base,
+}
+
+/// Which configuration of a node a change is made from.
+#[derive(Debug, Clone)]
+pub(crate) struct Base {
+    version: String,
+    updated: Option<prost_types::Timestamp>,
+}
+
+/// A change that the node refused: another one came between.
+#[derive(Debug)]
+pub(crate) struct Outdated(anyhow::Error);
+
+impl std::fmt::Display for Outdated {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:#}", self.0)
+    }
+}
+
+impl std::error::Error for Outdated {}
+
+/// The configuration of a node.
+pub(crate) async fn fetch(session: &Session, node: Option<&str>) -> Result<Fetched> {
     let (kind, namespace, id) = RESOURCE;
     let request = cosi::GetRequest {
         namespace: namespace.into(),
@@ -158,15 +186,16 @@ pub(crate) async fn fetch(session: &Session, node: Option<&str>) -> Result<Secre
     let answer = session.client.state().get(client::to_node(request, node)).await;
     let answer = answer.map_err(|status| session.error(&status)).context("get the machine configuration")?;
     let resource = answer.into_inner().resource.context("the node sent no machine configuration")?;
-    let annotated = resource.metadata.is_some_and(|m| !m.annotations.is_empty());
+    let metadata = resource.metadata.unwrap_or_default();
     let spec = resource.spec.context("the node sent an empty machine configuration")?;
-    if !annotated {
-        return Ok(Secret::new(spec.yaml_spec));
+    let base = Base { version: metadata.version, updated: metadata.updated };
+    if metadata.annotations.is_empty() {
+        return Ok(Fetched { text: Secret::new(spec.yaml_spec), base });
     }
     // Nodes of the current generation wrap the document in a string, so that comments survive.
     let text: Secret = serde_saphyr::from_str(&spec.yaml_spec)
         .map_err(|_| anyhow!("the machine configuration of the node is not a text"))?;
-    Ok(text)
+    Ok(Fetched { text, base })
 }
 
 /// A node's answer to a change, in words for stderr.
@@ -189,16 +218,32 @@ pub(crate) fn report(session: &Session, response: ApplyConfigurationResponse) ->
     Ok(modes)
 }
 
-/// Sends `text` to one node, and confirms it if the flags ask for that.
-pub(crate) async fn send(session: &Session, node: Option<&str>, text: &str, flags: &ModeFlags) -> Result<()> {
-    let request = flags.request(text)?;
+/// Sends `text` to one node, and confirms it if the flags ask for that. With a `base`, an [`Outdated`] error says that the
+/// node has another configuration by now.
+pub(crate) async fn send(
+    session: &Session,
+    node: Option<&str>,
+    text: &str,
+    flags: &ModeFlags,
+    base: Option<&Base>,
+) -> Result<()> {
+    let mut request = flags.request(text)?;
+    if let Some(base) = base {
+        request.base_version.clone_from(&base.version);
+        request.base_updated = base.updated;
+    }
     let before = match flags.confirm {
         Some(_) => Some(boot_id(session, node).await?),
         None => None,
     };
     let response = session.client.machine().apply_configuration(client::to_node(request, node)).await;
-    let response =
-        response.map_err(|status| session.error(&status)).context("error applying new configuration")?;
+    let response = match response {
+        Err(status) if base.is_some() && status.code() == tonic::Code::Aborted => {
+            return Err(Outdated(session.error(&status)).into());
+        }
+        response => response.map_err(|status| session.error(&status)),
+    };
+    let response = response.context("error applying new configuration")?;
     let modes = report(session, response.into_inner())?;
     match (flags.confirm, before) {
         (Some(_), _) if modes.contains(&Mode::Staged) => {

@@ -1,8 +1,12 @@
 //! `patch`: changes the configuration of nodes by JSON patch or strategic merge patch.
 
-use super::machine_config::{self, ModeFlags};
+use super::machine_config::{self, ModeFlags, Outdated};
 use crate::{output, session::Session};
 use anyhow::{Context as _, Result, bail};
+use config::patch::Patch;
+
+/// How often a patch is made anew because another change came between.
+const ATTEMPTS: usize = 8;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Flags {
@@ -35,19 +39,39 @@ pub(crate) async fn run(session: &Session, flags: Flags) -> Result<()> {
     let patches = machine_config::patches(&words)?;
     for node in session.each_node() {
         let name = session.name_of(node.as_deref()).to_owned();
-        let old = machine_config::fetch(session, node.as_deref()).await.with_context(|| name.clone())?;
-        let new = config::patch::apply(old.expose_secret(), &patches)
-            .with_context(|| format!("{name}: failure applying patches to the machine config"))?;
-        if machine_config::is_same(old.expose_secret(), &new) {
+        let mut attempt = 1;
+        let changed = loop {
+            match patch_one(session, node.as_deref(), &name, &patches, &flags.when).await {
+                Err(error) if error.is::<Outdated>() && attempt < ATTEMPTS => attempt += 1,
+                ended => break ended?,
+            }
+        };
+        if !changed {
             output::print("Apply was skipped: no changes detected.\n")?;
-            continue;
-        }
-        machine_config::send(session, node.as_deref(), &new, &flags.when)
-            .await
-            .with_context(|| name.clone())?;
-        if !flags.when.is_dry_run() {
+        } else if !flags.when.is_dry_run() {
             output::print(format!("patched {} at the node {name}\n", flags.kind))?;
         }
     }
     Ok(())
+}
+
+/// Patches what one node has now; whether that changes anything.
+async fn patch_one(
+    session: &Session,
+    node: Option<&str>,
+    name: &str,
+    patches: &[Patch],
+    when: &ModeFlags,
+) -> Result<bool> {
+    let old = machine_config::fetch(session, node).await.with_context(|| name.to_owned())?;
+    let text = old.text.expose_secret();
+    let new = config::patch::apply(text, patches)
+        .with_context(|| format!("{name}: failure applying patches to the machine config"))?;
+    if machine_config::is_same(text, &new) {
+        return Ok(false);
+    }
+    machine_config::send(session, node, &new, when, Some(&old.base))
+        .await
+        .with_context(|| name.to_owned())?;
+    Ok(true)
 }

@@ -62,6 +62,9 @@ macro_rules! served {
 
 mod services;
 
+/// The name that another client writes into the configuration.
+pub(crate) const OTHER_CHANGE: &str = "by-another-client";
+
 /// The node.
 #[derive(Clone)]
 pub(crate) struct Node {
@@ -198,13 +201,20 @@ impl machine::MachineService for Node {
         Ok(Response::new(m::VersionResponse { messages: asked(&request).into_iter().map(one).collect() }))
     }
 
-    /// Refuses what names `refused`; `dry_run` keeps nothing; mode reboot is a new boot.
+    /// Refuses what names `refused`, and the first change made from what it had when it names `overtaken`; `dry_run` keeps nothing; mode reboot is a new boot.
     async fn apply_configuration(
         &self,
         request: Request<m::ApplyConfigurationRequest>,
     ) -> Answer<m::ApplyConfigurationResponse> {
         let asked = request.get_ref();
         let text = String::from_utf8(asked.data.clone()).unwrap();
+        // Another client changes it between reading and writing, once.
+        let mut config = self.config.lock().unwrap();
+        if text.contains("overtaken") && asked.base_version == "3" && !config.contains(OTHER_CHANGE) {
+            *config = config.replace("machine:\n", &format!("machine:\n  certSANs: [{OTHER_CHANGE}]\n"));
+            return Err(Status::aborted("the configuration has changed since it was read"));
+        }
+        drop(config);
         if text.contains("refused") {
             return Err(Status::invalid_argument("failed to validate config: hostname is refused"));
         }

@@ -18,6 +18,7 @@ use super::plan::{self, Plan, Refusal, Situation};
 use super::register::Trust;
 use super::state::{CONFIG, RETURNED, State};
 use super::{Wrong, judge, publish, text_in_force};
+use crate::clock;
 use crate::events;
 use crate::install;
 use crate::node::Node;
@@ -41,6 +42,17 @@ pub(crate) enum Failure {
     /// Someone else is at it.
     #[error("another apply configuration is already in progress")]
     Busy,
+    /// The change was made from a config that is not the one in force any more.
+    #[error(
+        "the configuration has changed since it was read (version {read}, now {now}): read it again and make the change \
+         from that"
+    )]
+    Outdated {
+        /// Version that the change was made from.
+        read: String,
+        /// Version in force; 0 if there is none.
+        now: u64,
+    },
     /// The last change has not taken effect yet.
     #[error(
         "configuration was already applied and node is rebooting, cannot apply more configuration changes until next reboot"
@@ -96,6 +108,7 @@ pub(crate) async fn apply(
     if node.configuration.rebooting.load(Ordering::SeqCst) {
         return Err(Failure::Rebooting);
     }
+    is_made_from_the_newest(node, request)?;
     if plan::requested(request) == Mode::Try && waits_for_confirmation(node) {
         return Err(Failure::Unconfirmed);
     }
@@ -126,6 +139,25 @@ pub(crate) async fn apply(
         carry_out(node, plan, &now, Applied { text, config }, confirm)?;
     }
     Ok(ApplyConfiguration { metadata: None, warnings, mode: plan.mode().into(), mode_details })
+}
+
+/// Of two changes that were made from one config, the second would take the first back. A client that says what it read is
+/// told.
+fn is_made_from_the_newest(node: &Node, request: &ApplyConfigurationRequest) -> Result<(), Failure> {
+    let read = &request.base_version;
+    if read.is_empty() {
+        return Ok(());
+    }
+    let resource = node.store.get(&super::MACHINE_CONFIG, "v1alpha1");
+    let metadata = resource.as_ref().map(|resource| &resource.metadata);
+    // Versions begin anew with each start of machined, times do not.
+    let is_it = metadata.is_some_and(|metadata| {
+        metadata.version.to_string() == *read && request.base_updated == Some(clock::proto(metadata.updated))
+    });
+    if is_it {
+        return Ok(());
+    }
+    Err(Failure::Outdated { read: read.clone(), now: metadata.map_or(0, |metadata| metadata.version) })
 }
 
 fn waits_for_confirmation(node: &Node) -> bool {
@@ -293,6 +325,35 @@ mod tests {
         let answer = apply(&node, &request(true), None).await.unwrap();
         assert!(answer.warnings.iter().any(|warning| warning.contains("machine.ca: a worker needs")));
         assert!(answer.warnings.iter().all(|warning| !warning.contains("warning:")), "{:?}", answer.warnings);
+    }
+
+    /// Two clients read one config and both change it: the second is told, and loses nothing that it did not see.
+    #[tokio::test]
+    async fn two_changes_of_one_base_do_not_both_win() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = crate::server::tests_node(dir.path().to_owned());
+        put_into_force(&node, Zeroizing::new(CONFIG.to_owned())).unwrap();
+        let metadata = node.store.get(&super::super::MACHINE_CONFIG, "v1alpha1").unwrap().metadata.clone();
+        let change = |name: &str, base_version: &str| ApplyConfigurationRequest {
+            data: format!("{CONFIG}    vm.{name}: '1'\n").into_bytes(),
+            mode: Mode::NoReboot.into(),
+            base_version: base_version.to_owned(),
+            base_updated: Some(clock::proto(metadata.updated)),
+            ..Default::default()
+        };
+        let base = metadata.version.to_string();
+        apply(&node, &change("first", &base), None).await.unwrap();
+        let second = apply(&node, &change("second", &base), None).await.unwrap_err();
+        assert!(
+            matches!(&second, Failure::Outdated { read, now } if *read == base && *now == metadata.version + 1)
+        );
+        assert!(text_in_force(&node).unwrap().contains("vm.first:"));
+        // The same version of another start of machined.
+        let now = (metadata.version + 1).to_string();
+        assert!(matches!(apply(&node, &change("third", &now), None).await, Err(Failure::Outdated { .. })));
+        // A client that says nothing replaces what is there, as ever.
+        apply(&node, &change("last", ""), None).await.unwrap();
+        assert!(text_in_force(&node).unwrap().contains("vm.last:"));
     }
 
     /// Two patches, one after the other's answer, each from what it reads: `patch mc -p A; patch mc -p B`.

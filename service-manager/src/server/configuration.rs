@@ -100,6 +100,7 @@ fn status(failure: &Failure) -> Status {
         Failure::Wrong(_) | Failure::Refused(_) | Failure::Install(_) | Failure::Encryption(_) => {
             Status::invalid_argument(text)
         }
+        Failure::Outdated { .. } => Status::aborted(text),
         Failure::Keep(_) => Status::internal(text),
         Failure::Closed(_) => Status::permission_denied(text),
         Failure::Busy
