@@ -184,6 +184,8 @@ mod figures_tests;
 #[cfg(test)]
 mod panic_tests;
 #[cfg(test)]
+mod patch_tests;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod typed_tests;
