@@ -38,6 +38,12 @@ impl Credentials {
         self.authority.certificate()
     }
 
+    /// The CA with its key, as the value of `machine.ca`.
+    pub fn machine_ca(&self) -> String {
+        let key = self.authority.key();
+        format!("{{crt: {}, key: {}}}", base64(self.authority.certificate()), base64(key.expose_secret()))
+    }
+
     /// The config of a control plane node that belongs to this CA.
     pub fn machine_config(&self) -> Result<String> {
         let input = Input {

@@ -13,6 +13,7 @@ mod config;
 mod crypt;
 mod customised;
 mod disk_faults;
+mod documents;
 mod encryption;
 mod faults_node;
 mod faults_root;

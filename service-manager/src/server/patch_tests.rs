@@ -56,7 +56,8 @@ fn with_sysctl(text: &str, name: &str) -> Vec<u8> {
 
 async fn patch_new(f: &Fixture, name: &str) {
     let data = with_sysctl(&read_new(f).await, name);
-    let request = proto::ApplyConfigurationRequest { data, mode: Mode::NoReboot.into(), ..Default::default() };
+    let request =
+        proto::ApplyConfigurationRequest { data, mode: Mode::NoReboot.into(), ..Default::default() };
     f.machine().apply_configuration(as_admin(request)).await.unwrap();
 }
 

@@ -1,0 +1,178 @@
+//! A config as clients of v1.14 generate it: who the machine is in the v1alpha1 document, all else in documents.
+
+use std::time::{Duration, Instant};
+
+use api::pki::{Authority, CA_LIFETIME, Lifetime};
+use qemu_tests::TestNode;
+use qemu_tests::credentials::Credentials;
+
+/// A change that takes effect at once, on the reference machine.
+const STEP_LIMIT: Duration = Duration::from_secs(20);
+
+/// A PEM text below a key, indented.
+fn indented(pem: &str) -> String {
+    pem.lines().map(|line| format!("    {line}\n")).collect()
+}
+
+fn config(credentials: &Credentials) -> String {
+    let ca = |kind: &str| {
+        let authority = Authority::generate(kind, Lifetime::from_now(CA_LIFETIME)).unwrap();
+        let (certificate, key) =
+            (indented(authority.certificate()), indented(authority.key().expose_secret()));
+        format!(
+            "---\napiVersion: v1alpha1\nkind: {kind}\nissuingCA:\n  cert: |\n{certificate}  key: |\n{key}"
+        )
+    };
+    format!(
+        "version: v1alpha1\npersist: true\nmachine:\n  type: controlplane\n  token: abcdef.0123456789abcdef\n  \
+         ca: {}\n  certSANs: [127.0.0.1, localhost]\ncluster:\n  token: ghijkl.0123456789abcdef\n\
+         {}{}{DOCUMENTS}",
+        credentials.machine_ca(),
+        ca("KubeAPIServerCAConfig"),
+        ca("KubeAggregatorCAConfig"),
+    )
+}
+
+const DOCUMENTS: &str = r#"---
+apiVersion: v1alpha1
+kind: HostnameConfig
+auto: off
+hostname: of-documents
+---
+apiVersion: v1alpha1
+kind: UnattendedInstallConfig
+installer:
+  image: registry.example.org/installer:v1.14.0
+provisioning:
+  diskSelector:
+    match: disk.dev_path == "/dev/none"
+---
+apiVersion: v1alpha1
+kind: SysctlConfig
+params:
+  net.core.somaxconn: "4321"
+---
+apiVersion: v1alpha1
+kind: KernelModuleConfig
+name: dummy
+parameters: [numdummies=2]
+---
+apiVersion: v1alpha1
+kind: UdevRulesConfig
+rules:
+  - 'SUBSYSTEM=="mem", KERNEL=="zero", MODE="0640"'
+---
+apiVersion: v1alpha1
+kind: CRICustomizationConfig
+name: metrics
+content: |
+  [metrics]
+    address = "127.0.0.1:11234"
+---
+apiVersion: v1alpha1
+kind: EnvironmentConfig
+variables:
+  BILLET_TEST: of-documents
+---
+apiVersion: v1alpha1
+kind: RegistryMirrorConfig
+name: '*'
+endpoints:
+  - url: http://10.5.0.1:6000
+---
+apiVersion: v1alpha1
+kind: ResolverConfig
+searchDomains: {domains: [documents.example]}
+hostDNS: {enabled: true, forwardKubeDNSToHost: true}
+---
+apiVersion: v1alpha1
+kind: StaticHostConfig
+name: 192.0.2.7
+hostnames: [far.example]
+---
+apiVersion: v1alpha1
+kind: VolumeConfig
+name: EPHEMERAL
+mount: {secure: true}
+---
+apiVersion: v1alpha1
+kind: DiscoveryIdentityConfig
+clusterID: c2FtcGxlLWNsdXN0ZXItaWRlbnRpZmllci0wMDAwMDA=
+clusterSecret: c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LXNlY3I=
+---
+apiVersion: v1alpha1
+kind: KubeClusterConfig
+clusterName: test
+endpoint: https://10.0.2.15:6443
+---
+apiVersion: v1alpha1
+kind: KubeNetworkConfig
+dnsDomain: cluster.local
+podSubnets: [10.244.0.0/16]
+serviceSubnets: [10.96.0.0/12]
+---
+apiVersion: v1alpha1
+kind: KubeletConfig
+image: registry.example.org/kubelet:v1.36.3
+---
+apiVersion: v1alpha1
+kind: KubeEtcdEncryptionConfig
+config:
+  resources:
+    - providers:
+        - secretbox: {keys: [{name: key1, secret: c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LXNlY3I=}]}
+        - identity: {}
+      resources: [secrets]
+---
+apiVersion: v1alpha1
+kind: KubeAPIServerConfig
+image: registry.example.org/kube-apiserver:v1.36.3
+apiPort: 6443
+---
+apiVersion: v1alpha1
+kind: KubeProxyConfig
+image: registry.example.org/kube-proxy:v1.36.3
+mode: nftables
+"#;
+
+fn prints(node: &TestNode, words: &[&str], wanted: &[&str]) {
+    let end = Instant::now() + qemu_tests::deadline(STEP_LIMIT);
+    loop {
+        let text = node.admin().ok(words).unwrap_or_else(|error| format!("{error:#}"));
+        if wanted.iter().all(|word| text.contains(word)) {
+            return;
+        }
+        assert!(Instant::now() < end, "{words:?}: no {wanted:?} in\n{text}");
+    }
+}
+
+#[test]
+fn a_config_of_documents_boots_a_node_and_its_commands_work() {
+    let credentials = Credentials::generate().unwrap();
+    let text = config(&credentials);
+    let node = TestNode::builder("documents").credentials(credentials).config(&text).boot().unwrap();
+    node.wait_services().unwrap();
+    prints(&node, &["get", "hostname"], &["of-documents"]);
+    prints(&node, &["read", "/proc/sys/net/core/somaxconn"], &["4321"]);
+    prints(&node, &["get", "kernelmodulespecs"], &["dummy"]);
+    prints(&node, &["read", "/proc/modules"], &["dummy "]);
+    prints(&node, &["ls", "-l", "/dev"], &["crw-r-----", "zero"]);
+    prints(&node, &["read", "/var/cri/conf.d/metrics.toml"], &["127.0.0.1:11234"]);
+    prints(&node, &["read", "/var/etc/cri/hosts/_default/hosts.toml"], &["http://10.5.0.1:6000"]);
+    prints(&node, &["read", "/etc/resolv.conf"], &["documents.example"]);
+    prints(&node, &["read", "/etc/hosts"], &["192.0.2.7", "far.example"]);
+    let processes = node.agent().unwrap().processes().unwrap();
+    let containerd = processes.iter().find(|process| process.name == "containerd").unwrap();
+    let environment = format!("/proc/{}/environ", containerd.pid);
+    prints(&node, &["read", &environment], &["BILLET_TEST=of-documents"]);
+    // What has no effect yet is told by name.
+    prints(&node, &["logs", "machined"], &["accepted, but without effect"]);
+
+    // A change of a document, by the way that people take.
+    let patch = "apiVersion: v1alpha1\nkind: SysctlConfig\nparams: {net.core.somaxconn: '5432'}\n";
+    node.admin().ok(&["patch", "mc", "--immediate", "-p", patch]).unwrap();
+    prints(&node, &["read", "/proc/sys/net/core/somaxconn"], &["5432"]);
+    let section = "machine: {sysctls: {net.core.somaxconn: '1'}}";
+    let refused = node.admin().refused(&["patch", "mc", "--immediate", "-p", section]).unwrap();
+    assert!(refused.contains("SysctlConfig config is incompatible with v1alpha1 config"), "{refused}");
+}
