@@ -1,66 +1,90 @@
 //! What documents say that the v1alpha1 document could say too: put there, so that it has one reader only.
 //!
-//! Owns: host name, resolvers, static settings of links, static hosts, time, environment, registries, kernel, devices,
-//! installation, encryption of the system's volumes; `fold_cluster` what concerns Kubernetes. A document wins over the
-//! section.
+//! Owns: host name, resolvers, static settings of links, static hosts, the mesh, time, environment, registries, kernel,
+//! devices, installation, encryption of the system's volumes; `fold_cluster` what concerns Kubernetes. A document wins
+//! over the section. `unfold` has the other direction of each: whoever adds a kind here adds it there.
 //! Invariant: folding twice is folding once.
 
 use super::{
-    AutoHostname, CRICustomizationConfig, Document, HostnameConfig, KernelModuleConfig, LinkConfig,
-    LinkRoute, RegistryAuthConfig, RegistryMirrorConfig, RegistryTLSConfig, ResolverConfig, TimeSyncConfig,
-    UnattendedInstallConfig, VolumeConfig, fold_cluster,
+    AutoHostname, CRICustomizationConfig, Document, HostnameConfig, KernelModuleConfig, KubeSpanConfig,
+    LinkConfig, LinkRoute, RegistryAuthConfig, RegistryMirrorConfig, RegistryTLSConfig, ResolverConfig,
+    TimeSyncConfig, UnattendedInstallConfig, VolumeConfig, fold_cluster,
 };
 use crate::{
     CertificateAndKey, EncodedPem, EncodedSecret,
     v1alpha1::{
-        Config, File, FileOp, HostEntry, ImageCache, Interface, KernelModule, RegistryAuth, RegistryTls,
-        Route,
+        Config, File, FileOp, HostEntry, ImageCache, Interface, KernelModule, KubeSpan, RegistryAuth,
+        RegistryTls, Route,
     },
 };
 
 /// Puts `documents` into `config`.
 pub(crate) fn fold(config: &mut Config, documents: &[Document]) {
     for document in documents {
-        match document {
-            Document::HostnameConfig(d) => hostname(config, d),
-            Document::ResolverConfig(d) => resolver(config, d),
-            Document::StaticHostConfig(d) => {
-                let entry = HostEntry { ip: d.name.parse().ok(), aliases: d.hostnames.clone() };
-                let entries = &mut config.machine.network.extra_host_entries;
-                if entry.ip.is_some() && !entries.contains(&entry) {
-                    entries.push(entry);
-                }
-            }
-            // Without a name it is refused, and must not make an interface that the user did not write.
-            Document::LinkConfig(d) if !d.name.is_empty() => link(config, d),
-            Document::EnvironmentConfig(d) => config.machine.env.extend(d.variables.clone()),
-            Document::TimeSyncConfig(d) => time(config, d),
-            Document::RegistryMirrorConfig(d) => mirror(config, d),
-            Document::RegistryAuthConfig(d) => auth(config, d),
-            Document::RegistryTLSConfig(d) => tls(config, d),
-            Document::VolumeConfig(d) => volume(config, d),
-            Document::SysctlConfig(d) => config.machine.sysctls.extend(d.params.clone()),
-            Document::SysfsConfig(d) => config.machine.sysfs.extend(d.params.clone()),
-            Document::KernelModuleConfig(d) if !d.name.is_empty() => module(config, d),
-            Document::UdevRulesConfig(d) => {
-                let rules = &mut config.machine.udev.get_or_insert_default().rules;
-                let new: Vec<_> = d.rules.iter().filter(|rule| !rules.contains(rule)).cloned().collect();
-                rules.extend(new);
-            }
-            Document::CRICustomizationConfig(d) if !d.name.is_empty() => customization(config, d),
-            Document::CRIBaseRuntimeSpecConfig(d) => {
-                config.machine.base_runtime_spec_overrides.clone_from(&d.overrides);
-            }
-            Document::ImageCacheConfig(d) => {
-                let enabled = d.local.as_ref().and_then(|local| local.enabled);
-                let features = config.machine.features.get_or_insert_default();
-                features.image_cache = Some(ImageCache { local_enabled: enabled });
-            }
-            Document::UnattendedInstallConfig(d) => install(config, d),
-            other => fold_cluster::fold(config, other),
-        }
+        one(config, document);
     }
     fold_cluster::networks_without_flannel(config, documents);
+}
+
+/// Puts one document into `config`, if a section says the same.
+pub(crate) fn one(config: &mut Config, document: &Document) {
+    match document {
+        Document::HostnameConfig(d) => hostname(config, d),
+        Document::ResolverConfig(d) => resolver(config, d),
+        Document::StaticHostConfig(d) => {
+            let entry = HostEntry { ip: d.name.parse().ok(), aliases: d.hostnames.clone() };
+            let entries = &mut config.machine.network.extra_host_entries;
+            if entry.ip.is_some() && !entries.contains(&entry) {
+                entries.push(entry);
+            }
+        }
+        // Without a name it is refused, and must not make an interface that the user did not write.
+        Document::LinkConfig(d) if !d.name.is_empty() => link(config, d),
+        Document::KubeSpanConfig(d) => config.machine.network.kubespan = Some(mesh(d)),
+        Document::EnvironmentConfig(d) => config.machine.env.extend(d.variables.clone()),
+        Document::TimeSyncConfig(d) => time(config, d),
+        Document::RegistryMirrorConfig(d) => mirror(config, d),
+        Document::RegistryAuthConfig(d) => auth(config, d),
+        Document::RegistryTLSConfig(d) => tls(config, d),
+        Document::VolumeConfig(d) => volume(config, d),
+        Document::UnattendedInstallConfig(d) => install(config, d),
+        other => kernel_and_runtime(config, other),
+    }
+}
+
+/// The kernel, its devices, and the runtime of containers.
+fn kernel_and_runtime(config: &mut Config, document: &Document) {
+    match document {
+        Document::SysctlConfig(d) => config.machine.sysctls.extend(d.params.clone()),
+        Document::SysfsConfig(d) => config.machine.sysfs.extend(d.params.clone()),
+        Document::KernelModuleConfig(d) if !d.name.is_empty() => module(config, d),
+        Document::UdevRulesConfig(d) => {
+            let rules = &mut config.machine.udev.get_or_insert_default().rules;
+            let new: Vec<_> = d.rules.iter().filter(|rule| !rules.contains(rule)).cloned().collect();
+            rules.extend(new);
+        }
+        Document::CRICustomizationConfig(d) if !d.name.is_empty() => customization(config, d),
+        Document::CRIBaseRuntimeSpecConfig(d) => {
+            config.machine.base_runtime_spec_overrides.clone_from(&d.overrides);
+        }
+        Document::ImageCacheConfig(d) => {
+            let enabled = d.local.as_ref().and_then(|local| local.enabled);
+            let features = config.machine.features.get_or_insert_default();
+            features.image_cache = Some(ImageCache { local_enabled: enabled });
+        }
+        other => fold_cluster::fold(config, other),
+    }
+}
+
+fn mesh(document: &KubeSpanConfig) -> KubeSpan {
+    KubeSpan {
+        enabled: document.enabled,
+        advertise_kubernetes_networks: document.advertise_kubernetes_networks,
+        allow_down_peer_bypass: document.allow_down_peer_bypass,
+        harvest_extra_endpoints: document.harvest_extra_endpoints,
+        mtu: document.mtu,
+        filters: document.filters.clone(),
+    }
 }
 
 fn module(config: &mut Config, document: &KernelModuleConfig) {
@@ -73,10 +97,12 @@ fn module(config: &mut Config, document: &KernelModuleConfig) {
 }
 
 /// containerd imports every file of this directory.
+pub(super) const CUSTOMIZATIONS: &str = "/var/cri/conf.d/";
+
 fn customization(config: &mut Config, document: &CRICustomizationConfig) {
     let file = File {
         content: document.content.clone(),
-        path: format!("/var/cri/conf.d/{}.toml", document.name),
+        path: format!("{CUSTOMIZATIONS}{}.toml", document.name),
         op: Some(FileOp::Create),
         ..File::default()
     };
@@ -121,6 +147,9 @@ fn hostname(config: &mut Config, document: &HostnameConfig) {
 }
 
 fn resolver(config: &mut Config, document: &ResolverConfig) {
+    if document.host_dns.is_some() {
+        config.machine.features.get_or_insert_default().host_dns.clone_from(&document.host_dns);
+    }
     let network = &mut config.machine.network;
     if !document.nameservers.is_empty() {
         network.nameservers = document.nameservers.iter().filter_map(|n| n.address).collect();

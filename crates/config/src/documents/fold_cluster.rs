@@ -1,7 +1,7 @@
 //! The documents of Kubernetes, put into the sections of the v1alpha1 document that say the same.
 //!
 //! Owns: the `cluster` section, and of `machine` the kubelet, the node, static pods, KubePrism and the API for pods.
-//! What only a document can say goes into the `folded` fields of these sections.
+//! What only a document can say goes into the `folded` fields of these sections. `unfold_cluster` has the other direction.
 //! Invariant: folding twice is folding once.
 
 use super::{
@@ -19,7 +19,10 @@ use crate::{
 };
 
 /// The taint that keeps pods off control plane nodes.
-const CONTROL_PLANE_TAINT: &str = "node-role.kubernetes.io/control-plane";
+pub(super) const CONTROL_PLANE_TAINT: &str = "node-role.kubernetes.io/control-plane";
+
+/// How kube-proxy directs packets where its document does not say. Source: the reference of KubeProxyConfig.
+const PROXY_MODE: &str = "nftables";
 
 /// Puts a document into `config`, if it is one of Kubernetes.
 pub(super) fn fold(config: &mut Config, document: &Document) {
@@ -164,7 +167,7 @@ fn flannel(cluster: &mut Cluster, document: &KubeFlannelCNIConfig) {
 }
 
 /// Whoever writes networks as a document writes flannel as one too: without it, nothing connects pods.
-pub(super) fn networks_without_flannel(config: &mut Config, documents: &[Document]) {
+pub(crate) fn networks_without_flannel(config: &mut Config, documents: &[Document]) {
     let has_networks = documents.iter().any(|d| matches!(d, Document::KubeNetworkConfig(_)));
     if let Some(network) = config.cluster.network.as_mut().filter(|n| has_networks && n.cni.is_none()) {
         network.cni = Some(Cni { name: "none".to_owned(), ..Cni::default() });
@@ -251,7 +254,9 @@ fn proxy(cluster: &mut Cluster, document: &KubeProxyConfig) {
     let part = cluster.proxy.get_or_insert_default();
     part.disabled = document.enabled == Some(false);
     part.image.clone_from(&document.image);
-    part.mode.clone_from(&document.mode);
+    // Documents have a default of their own.
+    let mode = if document.mode.is_empty() { PROXY_MODE } else { document.mode.as_str() };
+    mode.clone_into(&mut part.mode);
     part.extra_args.clone_from(&document.extra_args);
     part.config.clone_from(&document.config);
     part.resources.clone_from(&document.resources);

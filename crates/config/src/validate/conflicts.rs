@@ -96,6 +96,10 @@ fn host_section(document: &Document, own: &Config) -> Option<&'static str> {
             (install.names_a_disk() || !install.image.is_empty() || install.wipe, "machine.install")
         }
         Document::ImageCacheConfig(_) => (features.image_cache.is_some(), "machine.features.imageCache"),
+        Document::ResolverConfig(d) => {
+            let both = d.host_dns.is_some() && features.host_dns.is_some();
+            (both && d.host_dns != features.host_dns, "machine.features.hostDNS")
+        }
         Document::KubePrismConfig(_) => (features.kube_prism.is_some(), "machine.features.kubePrism"),
         Document::KubeTalosAPIAccessConfig(_) => {
             (features.kubernetes_talos_api_access.is_some(), "machine.features.kubernetesTalosAPIAccess")

@@ -365,6 +365,11 @@ const TEXTS: &[(&str, &str, &str)] = &[
         "kubespan is already configured in v1alpha1 machine.network.kubespan; keep one of both",
     ),
     (
+        "machine: {features: {hostDNS: {enabled: false}}}\n---\napiVersion: v1alpha1\nkind: ResolverConfig\nhostDNS: {enabled: true}\n",
+        "kind",
+        "ResolverConfig config is incompatible with v1alpha1 config (.machine.features.hostDNS); keep one of both",
+    ),
+    (
         "machine: {systemDiskEncryption: {state: {provider: luks2, keys: [{nodeID: {}}]}}}\n---\napiVersion: v1alpha1\nkind: VolumeConfig\nname: STATE\nencryption: {provider: luks2, keys: [{nodeID: {}}]}\n",
         "encryption",
         "system disk encryption for \"STATE\" is configured in both v1alpha1.Config and VolumeConfig",
