@@ -1,7 +1,7 @@
 //! The machine configuration and the kernel command line.
 //!
 //! Owns: the types of the v1alpha1 document, one file for each section; reading it with positions, checking it,
-//! writing a fresh one, patching one; the `billet.` and `talos.` kernel parameters.
+//! writing a fresh one, patching one, rewriting one into its other form; the `billet.` and `talos.` kernel parameters.
 //! Does not: fetch a configuration, apply it, or make keys (`api::pki`).
 //! Fails by: [`LoadError`] with every error at once, each with its place and a hint. Secrets are in no error text and
 //! have no `Debug`.
@@ -16,6 +16,7 @@ mod generate;
 mod load;
 pub mod patch;
 mod quirks;
+pub mod rewrite;
 pub mod schema;
 mod secret;
 pub mod selector;

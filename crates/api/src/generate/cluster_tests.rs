@@ -159,3 +159,64 @@ fn every_authority_is_of_its_kind() {
         assert!(seen.insert(facts.fingerprint));
     }
 }
+
+/// What of the first generation's control plane no document says.
+const KEPT_OLD: &str = "machine.install.bootloader cluster.aescbcEncryptionSecret cluster.apiServer.certSANs \
+                        cluster.controllerManager cluster.proxy cluster.scheduler";
+/// The documents that it becomes.
+const OLD: &str = "UnattendedInstallConfig RegistryMirrorConfig KubeNodeConfig KubeClusterConfig KubeFlannelCNIConfig \
+                   KubeNetworkConfig KubeAPIServerCAConfig KubeAggregatorCAConfig KubeServiceAccountConfig";
+/// What the second generation's control plane becomes.
+const NEW: &str = "UnattendedInstallConfig ResolverConfig RegistryMirrorConfig KubeNodeConfig KubeClusterConfig \
+                   KubeFlannelCNIConfig KubeNetworkConfig KubeletConfig KubePrismConfig KubeAPIServerCAConfig \
+                   KubeAggregatorCAConfig KubeServiceAccountConfig KubeAPIServerConfig KubeAdmissionControlConfig \
+                   KubeAuditPolicyConfig KubeControllerManagerConfig KubeSchedulerConfig KubeProxyConfig \
+                   DiscoveryIdentityConfig";
+
+#[test]
+fn configurations_of_both_generations_become_documents_and_sections_again() {
+    use config::rewrite::{Form, rewrite};
+    let secrets = Bundle::generate().unwrap();
+    let first = |error: config::rewrite::RewriteError| -> String { panic!("{error}") };
+    for (contract, machine_type, kept, documents) in [
+        ("v0.9", MachineType::Init, KEPT_OLD, OLD),
+        ("v0.9", MachineType::ControlPlane, KEPT_OLD, OLD),
+        (
+            "v0.9",
+            MachineType::Worker,
+            "machine.install.bootloader cluster.controlPlane",
+            "UnattendedInstallConfig RegistryMirrorConfig KubeFlannelCNIConfig KubeNetworkConfig KubeAPIServerCAConfig",
+        ),
+        (
+            "v1.13",
+            MachineType::ControlPlane,
+            "machine.install.grubUseUKICmdline cluster.secretboxEncryptionSecret \
+             cluster.apiServer.disablePodSecurityPolicy cluster.discovery",
+            NEW,
+        ),
+        (
+            "v1.13",
+            MachineType::Worker,
+            "machine.install.grubUseUKICmdline cluster.discovery",
+            "UnattendedInstallConfig ResolverConfig RegistryMirrorConfig KubeClusterConfig KubeFlannelCNIConfig \
+             KubeNetworkConfig KubeletConfig KubePrismConfig KubeAPIServerCAConfig DiscoveryIdentityConfig",
+        ),
+    ] {
+        let mut cluster = cluster(contract);
+        cluster.kubernetes_version = (contract == "v1.13").then(|| "1.36.3".to_owned());
+        let text = cluster.machine_config(&secrets, machine_type);
+        let new = rewrite(text.expose_secret().as_bytes(), Form::Documents).map_err(first).unwrap();
+        let what: Vec<_> = new.kept.iter().map(|one| one.what.as_str()).collect();
+        let loaded = config::load(new.text.expose_secret().as_bytes()).unwrap();
+        let kinds: Vec<_> = loaded.documents.iter().map(config::Document::kind).collect();
+        let found = (what.join(" "), kinds.join(" "));
+        assert_eq!(found, (kept.to_owned(), documents.to_owned()), "{contract} {machine_type}");
+        let old = rewrite(new.text.expose_secret().as_bytes(), Form::V1alpha1).map_err(first).unwrap();
+        assert!(old.kept.is_empty(), "{contract} {machine_type}: {:?}", old.kept);
+        let sections = config::load(old.text.expose_secret().as_bytes()).unwrap();
+        assert!(sections.documents.is_empty(), "{contract} {machine_type}");
+        let key = secrets.certs.k8s.key.expose_secret();
+        let has_key = |text: &Secret| text.expose_secret().contains(key);
+        assert!(has_key(&text) == has_key(&old.text), "{contract} {machine_type}");
+    }
+}

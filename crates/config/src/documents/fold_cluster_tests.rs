@@ -326,3 +326,39 @@ fn what_was_put_together_is_the_same_when_it_is_read_again() {
     let again = load(&crate::write(&first.config, &first.documents).expect("text"));
     assert!(first.config == again.config && first.documents == again.documents);
 }
+
+#[test]
+fn a_proxy_without_a_mode_has_the_document_s_default() {
+    let text = control_plane().replace("mode: nftables\n", "");
+    assert_eq!(load(&text).config.cluster.proxy.map(|proxy| proxy.mode).as_deref(), Some("nftables"));
+}
+
+#[test]
+fn a_generated_control_plane_goes_into_sections_and_comes_back() {
+    use crate::rewrite::{Form, rewrite};
+    let first = load(&control_plane());
+    let section = rewrite(&first.text, Form::V1alpha1).unwrap_or_else(|error| panic!("{error}"));
+    let kept: Vec<_> = section.kept.iter().map(|one| one.what.as_str()).collect();
+    let expected = [
+        "VolumeConfig EPHEMERAL",
+        "KubeFlannelCNIConfig",
+        "KubeNetworkConfig",
+        "KubeServiceAccountConfig",
+        "KubeEtcdEncryptionConfig",
+        "KubeAuthenticationConfig",
+        "FilesystemTrimConfig",
+        "SecurityProfileConfig",
+    ];
+    assert_eq!(kept, expected);
+    let middle = load(section.text.expose_secret());
+    assert_eq!(middle.documents.len(), expected.len());
+    let back = rewrite(section.text.expose_secret().as_bytes(), Form::Documents);
+    let last = load(back.unwrap_or_else(|error| panic!("{error}")).text.expose_secret());
+    assert_eq!(last.documents.len(), first.documents.len());
+    let named = |d: &crate::Document| {
+        // Names of pods and addresses are the document's own, and no section has them; `wipe: false` is the default.
+        !matches!(d.kind(), "KubeStaticPodConfig" | "KubeExternalManifestConfig" | "UnattendedInstallConfig")
+    };
+    let missing = first.documents.iter().filter(|d| named(d) && !last.documents.contains(d));
+    assert_eq!(missing.map(crate::Document::kind).collect::<Vec<_>>(), [""; 0]);
+}

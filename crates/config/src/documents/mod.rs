@@ -1,6 +1,6 @@
 //! The documents beside the v1alpha1 one: one kind for each concern, many of a kind by name.
 //!
-//! Owns: the kinds, their fields, and which of them say what the v1alpha1 document could say too (`fold`).
+//! Owns: the kinds, their fields, and which of them say what the v1alpha1 document could say too (`fold`; `unfold` is the other way).
 //! Fails by: a remark that names an unknown kind and the nearest known one.
 //! Source: the published schema, `crates/config/testdata/documents-v1.13.txt` and `-v1.14.txt` (tests/sheet.rs).
 
@@ -15,6 +15,8 @@ mod network;
 mod registry;
 mod runtime;
 mod storage;
+mod unfold;
+mod unfold_cluster;
 mod volume;
 
 pub use bgp::*;
@@ -28,7 +30,10 @@ pub use runtime::*;
 pub use storage::*;
 pub use volume::*;
 
-pub(crate) use fold::fold;
+pub(crate) use fold::{fold, one as fold_one};
+pub(crate) use fold_cluster::networks_without_flannel;
+pub(crate) use unfold::{Concern, SECTION_METRIC, beyond, concerns, device_of};
+pub(crate) use unfold_cluster::{SECTION_NETWORKS, SECTION_PRISM_PORT, SECTION_PROXY_MODE};
 
 use crate::{
     schema::{Decode, Section, Walk},

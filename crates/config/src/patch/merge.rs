@@ -62,13 +62,13 @@ fn document(documents: &mut Vec<Node>, piece: &Node) -> Result<(), Fault> {
 
 /// What tells documents apart.
 #[derive(PartialEq)]
-struct Identity<'a> {
+pub(super) struct Identity<'a> {
     kind: Option<&'a str>,
     name: Option<&'a str>,
 }
 
 impl<'a> Identity<'a> {
-    fn of(document: &'a Node) -> Self {
+    pub(super) fn of(document: &'a Node) -> Self {
         let text = |key| document.get(key).and_then(Node::text);
         match text("kind") {
             None => Self { kind: None, name: None },

@@ -8,6 +8,7 @@
 mod json;
 mod merge;
 mod pointer;
+mod restyle;
 mod scalar;
 mod tree;
 mod write;
@@ -149,6 +150,15 @@ pub fn apply(text: &str, patches: &[Patch]) -> Result<String, PatchError> {
         }
     }
     Ok(write::documents(&documents))
+}
+
+/// `new` in the order and spelling of `old`, where both say the same. Comments are lost.
+///
+/// # Errors
+/// [`PatchError::Target`] if one of them is no YAML.
+pub(crate) fn restyled(old: &str, new: &str) -> Result<String, PatchError> {
+    let read = |text| tree::documents(text).map_err(|e| e.in_target());
+    Ok(write::documents(&restyle::documents(&read(old)?, read(new)?)))
 }
 
 /// Whether two configurations mean the same: order of maps, comments and spelling do not matter. Texts that can not
