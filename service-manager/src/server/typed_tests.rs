@@ -1,6 +1,6 @@
 //! A client that reads binary forms only: every registered type over the wire, by the definitions alone.
 
-use api::definitions::{decode, published};
+use api::definitions::{decode, published, shown};
 use api::proto::cosi::resource as proto;
 use api::proto::cosi::resource::state_client::StateClient;
 use prost::Message;
@@ -130,6 +130,31 @@ async fn a_client_of_binary_forms_alone_sees_every_value_of_every_type() {
     }
     assert!(types > 200, "{types}");
     assert!(unread.is_empty(), "{unread:#?}");
+}
+
+#[tokio::test]
+async fn what_our_own_tables_show_of_the_binary_form_is_what_yaml_says() {
+    let f = fixture().await;
+    for (kind, spec) in samples() {
+        f.node.store.put(kind.writer, kind, "sample", spec).unwrap();
+    }
+    let mut client = StateClient::new(f.channel.clone());
+    let mut seen = 0;
+    for kind in ALL.into_iter().filter(|kind| !kind.internal && kind.kind != MACHINE_CONFIG.kind) {
+        let known = published().iter().find(|known| known.kind == kind.kind);
+        let Some(message) = known.and_then(|known| known.message) else { continue };
+        let found =
+            list(&mut client, kind, Some("os:admin")).await.unwrap_or_else(|e| panic!("{}: {e}", kind.kind));
+        for spec in found.iter().filter_map(|resource| resource.spec.as_ref()) {
+            let options = serde_saphyr::options! { strict_booleans: true };
+            let yaml: Value = serde_saphyr::from_str_with_options(&spec.yaml_spec, options).unwrap();
+            let shown =
+                shown(message, &spec.proto_spec, &yaml).unwrap_or_else(|e| panic!("{}: {e}", kind.kind));
+            assert_eq!(shown, yaml, "{}", kind.kind);
+            seen += 1;
+        }
+    }
+    assert!(seen > 50, "{seen}");
 }
 
 #[tokio::test]

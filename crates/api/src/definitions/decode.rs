@@ -18,7 +18,7 @@ pub fn decode(message: &str, bytes: &[u8]) -> Result<Value, Problem> {
     whole(&format!("{PACKAGE}{message}"), bytes, message)
 }
 
-fn fault(path: &str, what: impl Into<String>) -> Problem {
+pub(super) fn fault(path: &str, what: impl Into<String>) -> Problem {
     let fault = Fault::Shape { expected: "a message of this type", found: what.into() };
     Problem { path: path.to_owned(), fault }
 }
@@ -40,14 +40,16 @@ fn whole(name: &str, mut bytes: &[u8], path: &str) -> Result<Value, Problem> {
     Ok(Value::Object(map))
 }
 
-enum Content<'a> {
+/// What stands behind a field's key.
+pub(super) enum Content<'a> {
     Number(u64),
     Bytes(&'a [u8]),
 }
 
-fn content<'a>(wire: WireType, bytes: &mut &'a [u8]) -> Result<Content<'a>, String> {
+pub(super) fn content<'a>(wire: WireType, bytes: &mut &'a [u8]) -> Result<Content<'a>, String> {
     match wire {
         WireType::Varint => decode_varint(bytes).map(Content::Number).map_err(|e| e.to_string()),
+        WireType::ThirtyTwoBit if bytes.len() >= 4 => Ok(Content::Number(bytes.get_u32_le().into())),
         WireType::SixtyFourBit if bytes.len() >= 8 => Ok(Content::Number(bytes.get_u64_le())),
         WireType::LengthDelimited => {
             let length = decode_varint(bytes).map_err(|e| e.to_string())?;
@@ -60,7 +62,8 @@ fn content<'a>(wire: WireType, bytes: &mut &'a [u8]) -> Result<Content<'a>, Stri
     }
 }
 
-fn add(
+/// Adds one occurrence of a field.
+pub(super) fn add(
     map: &mut Map<String, Value>,
     field: &FieldDescriptorProto,
     content: Content<'_>,

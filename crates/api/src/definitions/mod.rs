@@ -1,7 +1,8 @@
 //! The binary form of resources, from the same values as the YAML form.
 //!
 //! Owns: proto/definitions (field number, type and YAML key of every published type in one place; types.tsv names
-//! the message of each type), the encoder that writes a message from the tree that YAML shows, and the way back.
+//! the message of each type), the encoder that writes a message from the tree that YAML shows, the way back, and what a
+//! typed client sees in the spelling of YAML (`shown`).
 //! Does not: know what a resource means (service-manager), or read YAML text.
 //! Fails by: [`Problem`], with the path of the field. A key that a message does not have is such a problem, so that
 //! a field cannot appear in one form only.
@@ -10,6 +11,7 @@
 mod decode;
 mod encode;
 mod schema;
+mod shown;
 mod text;
 
 #[cfg(test)]
@@ -18,6 +20,7 @@ mod tests;
 pub use decode::decode;
 pub use encode::encode;
 pub use schema::{Column, PUBLISHED, Published, published};
+pub use shown::shown;
 
 /// Why a value has no binary form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -4,7 +4,7 @@ use prost::Message;
 use serde_json::{Value, json};
 
 use super::schema::Schema;
-use super::{Fault, decode, encode, published};
+use super::{Fault, decode, encode, published, shown};
 use crate::proto::talos::resource::definitions::{block, enums, hardware, network, runtime};
 
 fn read<M: Message + Default>(message: &str, value: &Value) -> M {
@@ -132,6 +132,77 @@ fn what_was_written_is_read_by_the_definitions_alone() {
         assert!(decode("network.EthernetSpecSpec", &bytes[..end]).is_err(), "{end}");
     }
     assert!(decode("runtime.BootIDSpec", &[0x3a, 0]).unwrap_err().to_string().contains("field 7"));
+}
+
+/// A link as YAML shows it: words, flags, addresses, zeros, a map and messages inside.
+fn link() -> Value {
+    json!({"index": 2, "type": "ether", "flags": "UP,BROADCAST", "hardwareAddr": "02:00:00:00:00:07", "mtu": 0,
+        "operationalState": "lowerLayerDown", "duplex": "Full", "linkState": false, "altNames": ["a", ""],
+        "vlan": {"vlanID": 7, "vlanProtocol": "802.1ad"},
+        "bondMaster": {"mode": "802.3ad", "arpIpTargets": ["10.0.0.1"]},
+        "wireguard": {"peers": [{"publicKey": "k", "persistentKeepaliveInterval": "1m30.5s"}]}})
+}
+
+#[test]
+fn what_a_typed_client_sees_is_spelled_as_the_yaml_form() {
+    let yaml = link();
+    let bytes = encode("network.LinkStatusSpec", &yaml).unwrap();
+    assert_eq!(shown("network.LinkStatusSpec", &bytes, &yaml).unwrap(), yaml);
+    let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    assert_eq!(keys(&shown("network.LinkStatusSpec", &bytes, &yaml).unwrap()), keys(&yaml));
+    let bytes = encode("config.MachineTypeSpec", &json!({"machineType": "controlplane"})).unwrap();
+    assert_eq!(shown("config.MachineTypeSpec", &bytes, &json!("controlplane")).unwrap(), "controlplane");
+    // What only YAML has is shown from there.
+    let both = shown("v1alpha1.ServiceSpec", &[], &json!({"running": false, "ours": "x"})).unwrap();
+    assert_eq!(both, json!({"running": false, "ours": "x"}));
+}
+
+#[test]
+fn where_both_forms_differ_the_binary_one_is_shown() {
+    let mut yaml = link();
+    let bytes = encode("network.LinkStatusSpec", &yaml).unwrap();
+    yaml["type"] = "loopback".into();
+    yaml["index"] = 3.into();
+    yaml["linkState"] = true.into();
+    yaml["vlan"]["vlanID"] = 8.into();
+    yaml["wireguard"]["peers"][0]["publicKey"] = "other".into();
+    yaml["altNames"] = json!(["b"]);
+    let seen = shown("network.LinkStatusSpec", &bytes, &yaml).unwrap();
+    assert_eq!(
+        (&seen["type"], &seen["index"], &seen["linkState"]),
+        (&json!("ether"), &json!(2), &json!(false))
+    );
+    assert_eq!(seen["vlan"], json!({"vlanID": 7, "vlanProtocol": "802.1ad"}));
+    let peer = &seen["wireguard"]["peers"][0];
+    assert_eq!((&peer["publicKey"], &peer["persistentKeepaliveInterval"]), (&json!("k"), &json!("1m30.5s")));
+    assert_eq!(seen["altNames"], json!(["a", ""]));
+    // A value that YAML leaves out.
+    let seen = shown("network.LinkStatusSpec", &bytes, &json!({})).unwrap();
+    assert_eq!((&seen["index"], &seen["type"]), (&json!(2), &json!("ether")));
+}
+
+#[test]
+fn a_type_without_its_binary_form_is_shown_as_typed_clients_see_it() {
+    let seen = shown("network.LinkStatusSpec", &[], &link()).unwrap();
+    assert_eq!(
+        (&seen["index"], &seen["linkState"], &seen["hardwareAddr"]),
+        (&json!(0), &json!(false), &json!(""))
+    );
+    assert_eq!((&seen["altNames"], &seen["vlan"]), (&json!([]), &Value::Null));
+}
+
+#[test]
+fn fields_of_a_newer_node_are_passed_over_and_broken_bytes_are_not() {
+    let mut bytes = encode("v1alpha1.ServiceSpec", &json!({"running": true})).unwrap();
+    // Numbers 200 to 203, one of each wire type.
+    bytes.extend([
+        0xc0, 0x0c, 1, 0xca, 0x0c, 1, b'x', 0xd5, 0x0c, 0, 0, 0, 0, 0xd9, 0x0c, 0, 0, 0, 0, 0, 0, 0, 0,
+    ]);
+    let yaml = json!({"running": true, "healthy": false});
+    assert_eq!(shown("v1alpha1.ServiceSpec", &bytes, &yaml).unwrap(), yaml);
+    let problem = shown("v1alpha1.ServiceSpec", &bytes[..bytes.len() - 1], &yaml).unwrap_err();
+    assert_eq!(problem.path, "v1alpha1.ServiceSpec");
+    assert!(shown("network.TeapotSpec", &[], &yaml).is_err());
 }
 
 #[test]
