@@ -10,7 +10,7 @@ use api::{
         common::{self, Data, Metadata},
         cosi::resource::{self as cosi, meta, state_server},
         machine::{self as m, machine_service_server as machine},
-        talos::resource::definitions::{enums, runtime},
+        talos::resource::definitions::{enums, runtime, v1alpha1},
     },
     tls::{self, Identities},
 };
@@ -612,7 +612,8 @@ fn earlier_boots() -> Vec<cosi::Resource> {
 }
 
 fn apid() -> cosi::Resource {
-    resource(KIND, "apid", "running: true\nhealthy: false\n", vec![])
+    let spec = v1alpha1::ServiceSpec { running: true, ..Default::default() }.encode_to_vec();
+    resource(KIND, "apid", "running: true\nhealthy: false\n", spec)
 }
 
 #[tonic::async_trait]

@@ -1,10 +1,14 @@
-//! A resource as YAML or JSON.
+//! A resource as YAML or JSON, and its values for tables.
 //!
-//! Owns: the order and presence of the metadata's fields. Source: shared/spec/api-wire-facts.md §5.3.
+//! Owns: the order and presence of the metadata's fields; which form of a spec is read: documents show the node's YAML,
+//! tables what typed clients see. Source: shared/spec/api-wire-facts.md §5.3.
 
 use crate::output::{self, Format};
 use anyhow::{Context, Result};
-use api::proto::cosi::resource::{Metadata, Resource};
+use api::{
+    definitions::{published, shown},
+    proto::cosi::resource::{Metadata, Resource},
+};
 use serde_json::{Map, Value};
 use std::{borrow::Cow, collections::HashMap, fmt::Write};
 
@@ -68,6 +72,19 @@ pub(super) fn spec(resource: &Resource) -> Result<Value> {
     // Words like `no` and `on` are strings in a resource, as in Go's YAML 1.2 reading of untyped values.
     let options = serde_saphyr::options! { strict_booleans: true, with_snippet: false };
     serde_saphyr::from_str_with_options(text, options).context("its spec is not readable YAML")
+}
+
+/// The spec as a typed client sees it, for tables: the binary form, spelled as the YAML form. A type that no published
+/// client knows has the YAML form alone.
+pub(super) fn typed(resource: &Resource) -> Result<Value> {
+    let yaml = spec(resource)?;
+    let kind = resource.metadata.as_ref().map_or("", |m| m.r#type.as_str());
+    let Some(message) = published().iter().find(|known| known.kind == kind).and_then(|known| known.message)
+    else {
+        return Ok(yaml);
+    };
+    let bytes = resource.spec.as_ref().map_or(&[][..], |spec| spec.proto_spec.as_slice());
+    shown(message, bytes, &yaml).context("its binary form is not readable")
 }
 
 impl Document<'_> {
@@ -175,7 +192,8 @@ pub(super) fn print(document: &Document<'_>, format: Format) -> Result<()> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use api::proto::cosi::resource::Spec;
+    use api::proto::{cosi::resource::Spec, talos::resource::definitions::v1alpha1::ServiceSpec};
+    use prost::Message;
     use prost_types::Timestamp;
 
     pub(in super::super) fn resource(id: &str, yaml: &str) -> Resource {
@@ -190,6 +208,15 @@ pub(super) mod tests {
             ..Default::default()
         };
         Resource { metadata: Some(metadata), spec: Some(Spec { proto_spec: vec![], yaml_spec: yaml.into() }) }
+    }
+
+    /// A service in both forms, as a node sends it.
+    pub(in super::super) fn service(id: &str, running: bool) -> Resource {
+        let mut resource = resource(id, &format!("running: {running}\nhealthy: false\n"));
+        if let Some(spec) = &mut resource.spec {
+            spec.proto_spec = ServiceSpec { running, ..Default::default() }.encode_to_vec();
+        }
+        resource
     }
 
     #[test]
@@ -251,6 +278,22 @@ spec:
                 "{text}"
             );
         }
+    }
+
+    #[test]
+    fn tables_read_the_binary_form_of_types_that_have_one() {
+        let mut resource = resource("apid", "running: true\nhealthy: true\n");
+        let seen = |resource: &Resource| typed(resource).unwrap();
+        assert_eq!(seen(&resource), serde_json::json!({"running": false, "healthy": false}));
+        resource.spec.as_mut().unwrap().proto_spec =
+            ServiceSpec { running: true, ..Default::default() }.encode_to_vec();
+        assert_eq!(seen(&resource), serde_json::json!({"running": true, "healthy": false}));
+        resource.spec.as_mut().unwrap().proto_spec = vec![0xff];
+        let error = typed(&resource).unwrap_err().to_string();
+        assert_eq!(error, "its binary form is not readable");
+        // No published client knows this type.
+        resource.metadata.as_mut().unwrap().r#type = "BootTimelines.billet.dev".into();
+        assert_eq!(seen(&resource), serde_json::json!({"running": true, "healthy": true}));
     }
 
     #[test]

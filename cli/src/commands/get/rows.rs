@@ -4,11 +4,11 @@
 
 use super::{
     definition::Definition,
-    document::{Change, spec},
+    document::{Change, typed},
     json_path,
 };
 use crate::output::StreamTable;
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use api::proto::cosi::resource::Resource;
 
 /// A growing table; rows wait until [`Rows::flush`] or the end.
@@ -39,7 +39,7 @@ impl Rows {
     /// Adds one resource.
     pub(super) fn add(&mut self, node: &str, change: Option<Change>, resource: &Resource) -> Result<()> {
         let m = resource.metadata.clone().unwrap_or_default();
-        let spec = spec(resource)?;
+        let spec = typed(resource).with_context(|| format!("{} `{}`", m.r#type, m.id))?;
         let mut row = vec![node.to_owned()];
         row.extend(change.map(|c| c.sign().to_owned()));
         row.extend([m.namespace, self.display.clone(), m.id, m.version]);
@@ -70,7 +70,10 @@ impl Rows {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::document::tests::resource, *};
+    use super::{
+        super::document::tests::{resource, service},
+        *,
+    };
 
     fn definition() -> Definition {
         Definition {
@@ -85,26 +88,36 @@ mod tests {
     #[test]
     fn the_table() {
         let mut rows = Rows::new(&definition(), false);
-        rows.add("n", None, &resource("apid", "running: true")).unwrap();
+        rows.add("n", None, &service("apid", true)).unwrap();
         assert_eq!(
             rows.finish(),
             "NODE   NAMESPACE   TYPE      ID     VERSION   RUNNING   HEALTHY\n\
-             n      runtime     Service   apid   2         true\n"
+             n      runtime     Service   apid   2         true      false\n"
         );
+    }
+
+    #[test]
+    fn a_type_whose_binary_form_is_missing_is_wrong_in_the_table() {
+        for watched in [None, Some(Change::Updated)] {
+            let mut rows = Rows::new(&definition(), watched.is_some());
+            rows.add("n", watched, &resource("apid", "running: true\nhealthy: true")).unwrap();
+            let table = rows.finish();
+            assert!(!table.contains("true") && table.contains("false     false\n"), "{table}");
+        }
     }
 
     #[test]
     fn a_watched_table_is_live_after_the_first_flush() {
         let mut rows = Rows::new(&definition(), true);
-        rows.add("n", Some(Change::Created), &resource("apid", "running: true")).unwrap();
+        rows.add("n", Some(Change::Created), &service("apid", true)).unwrap();
         assert!(!rows.is_live());
         assert_eq!(
             rows.flush(),
             "NODE   *   NAMESPACE   TYPE      ID     VERSION   RUNNING   HEALTHY\n\
-             n      +   runtime     Service   apid   2         true\n"
+             n      +   runtime     Service   apid   2         true      false\n"
         );
-        rows.add("n", Some(Change::Destroyed), &resource("apid", "healthy: false")).unwrap();
-        assert_eq!(rows.flush(), "n      -   runtime     Service   apid   2                   false\n");
+        rows.add("n", Some(Change::Destroyed), &service("apid", false)).unwrap();
+        assert_eq!(rows.flush(), "n      -   runtime     Service   apid   2         false     false\n");
         assert!(rows.is_live());
     }
 }
