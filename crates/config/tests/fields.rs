@@ -95,6 +95,19 @@ fn good(place: &Place) -> String {
 }
 
 #[test]
+fn each_kind_without_effect_is_named_in_a_warning() {
+    for (kind, _) in Document::KINDS {
+        let text = format!("machine: {{}}\n---\napiVersion: v1alpha1\nkind: {kind}\n");
+        let loaded = load(text.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
+        let feature = config::documents::later(kind);
+        let named = format!("accepted, but without effect, since {feature} is not built yet: {kind}");
+        let is_named = loaded.warnings.iter().any(|w| w.message == named && w.path == *kind);
+        assert_eq!(is_named, !feature.is_empty(), "{kind}: {:?}", loaded.warnings);
+    }
+    assert!(kinds_without_effect().len() > 30);
+}
+
+#[test]
 fn each_field_without_effect_is_named_in_a_warning() {
     let without = kinds_without_effect();
     let mut tried = 0;

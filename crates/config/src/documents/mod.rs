@@ -75,7 +75,7 @@ macro_rules! documents {
         }
 
         /// The feature that a kind needs and that this image does not have; empty if it has effect.
-        pub(crate) fn later(kind: &str) -> &'static str {
+        pub fn later(kind: &str) -> &'static str {
             match kind { $(stringify!($kind) => $later,)+ _ => "" }
         }
 

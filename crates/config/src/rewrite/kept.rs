@@ -124,8 +124,8 @@ pub(super) fn sections(own: &Config, refused: &[(&Concern, String)]) -> Vec<Kept
 }
 
 fn reason(path: &str, refused: &[(&Concern, String)]) -> String {
-    let is_of = |section: &&str| is_below(path, section) || is_below(section, path);
-    let known = refused.iter().find(|(concern, _)| concern.sections.iter().any(|section| is_of(&section)));
+    let is_of = |section: &str| is_below(path, section) || is_below(section, path);
+    let known = refused.iter().find(|(concern, _)| concern.sections.iter().any(|section| is_of(section)));
     if let Some((concern, why)) = known {
         return format!("as {}: {why}", concern.kinds.join(", "));
     }

@@ -79,6 +79,12 @@ pub fn rewrite(bytes: &[u8], form: Form) -> Result<Rewritten, RewriteError> {
     Ok(Rewritten { text, kept })
 }
 
+/// The fields of the v1alpha1 document that say what documents of this kind say; empty where no section does.
+pub fn sections(kind: &str) -> Vec<&'static str> {
+    let own = concerns().filter(|concern| concern.kinds.contains(&kind));
+    own.flat_map(|concern| concern.sections).copied().collect()
+}
+
 /// A configuration on its way.
 #[derive(Clone, PartialEq)]
 struct State {
