@@ -393,6 +393,36 @@ async fn files_are_patched_and_judged() {
 }
 
 #[tokio::test]
+async fn a_file_is_rewritten_into_its_other_form() {
+    let rig = Rig::new();
+    rig.succeeds("gen config demo https://10.0.0.1:6443 --talos-version v1.13 --kubernetes-version 1.36.3")
+        .await;
+    let told = rig.succeeds("machineconfig rewrite --to documents controlplane.yaml -o new.yaml").await;
+    assert!(told.stdout.is_empty(), "{}", told.stdout);
+    assert!(
+        told.stderr
+            .contains("cluster.secretboxEncryptionSecret stays: KubeEtcdEncryptionConfig names the key"),
+        "{}",
+        told.stderr
+    );
+    let new = fs::read_to_string(rig.dir.path().join("new.yaml")).unwrap();
+    assert!(
+        new.contains("kind: KubeNetworkConfig\n") && new.contains("kind: UnattendedInstallConfig\n"),
+        "{new}"
+    );
+    rig.succeeds("validate -c new.yaml -m metal").await;
+    let old = rig.succeeds("mc rewrite --to v1alpha1 new.yaml").await;
+    assert!(!old.stdout.contains("\nkind:") && old.stdout.contains("disk: /dev/sda\n"), "{}", old.stdout);
+    assert!(old.stderr.is_empty(), "{}", old.stderr);
+    rig.write("bad.yaml", "version: v1alpha1\nmachine:\n  token: hidden-word\n  typo: 1\n");
+    let error = rig.fails("machineconfig rewrite --to documents bad.yaml").await;
+    assert!(
+        error.contains("bad.yaml") && error.contains("typo") && !error.contains("hidden-word"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
 async fn a_configuration_is_applied_in_every_mode() {
     let rig = Rig::with_node().await;
     for (flags, told) in [
