@@ -9,7 +9,7 @@ use config::{
     Document, Loaded, Mode, load,
     rewrite::{Form, Kept, RewriteError, rewrite},
 };
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fs};
 
 const PEM: &str = "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n";
 const KEY: &str = "-----BEGIN EC PRIVATE KEY-----\nMAA=\n-----END EC PRIVATE KEY-----\n";
@@ -459,4 +459,30 @@ fn a_config_in_its_form_stays_in_it() {
         let (twice, _) = rewritten(&once, form);
         assert!(once == twice, "{form:?}:\n{once}\n{twice}");
     }
+}
+
+/// What the guides configure, laid over a configuration that a node takes.
+#[test]
+fn the_guides_mean_the_same_in_either_form() {
+    let (pem, key) = (STANDARD.encode(PEM), STANDARD.encode(KEY));
+    let base = format!(
+        "version: v1alpha1\nmachine: {{type: controlplane, token: a.b, ca: {{crt: {pem}, key: {key}}}}}\ncluster: {{clusterName: demo, controlPlane: {{endpoint: 'https://demo.example.org:6443'}}}}\n"
+    );
+    let mut done = Vec::new();
+    for entry in fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/guides")).unwrap() {
+        let path = entry.unwrap().path();
+        let Ok(patches) = config::patch::load_patches(&fs::read_to_string(&path).unwrap()) else { continue };
+        let Ok(text) = config::patch::apply(&base, &patches) else { continue };
+        let accepted = load(text.as_bytes()).is_ok_and(|loaded| loaded.validate(Mode::Cloud).is_ok());
+        if !accepted {
+            continue;
+        }
+        // Each result is compared with its input inside; what it says of itself is compared here.
+        let (documents, kept) = rewritten(&text, Form::Documents);
+        assert!(kept.iter().all(|one| one.reason != "no document has it"), "{}: {kept:?}", path.display());
+        let (section, kept) = rewritten(&documents, Form::V1alpha1);
+        assert!(kept.is_empty() && read(&section).documents.is_empty(), "{}: {kept:?}", path.display());
+        done.push(path);
+    }
+    assert!(done.len() > 5, "{done:?}");
 }
