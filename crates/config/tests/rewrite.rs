@@ -32,7 +32,7 @@ const SAMPLES: &[(&str, &str)] = &[
         "LinkConfig",
         "name: eth0\nmtu: 9000\naddresses: [{address: 10.0.0.2/8}]\nroutes: [{destination: 10.9.0.0/16, gateway: 10.0.0.3, metric: 7}]",
     ),
-    ("KubeSpanConfig", "enabled: true\nmtu: 1400\nfilters: {endpoints: [0.0.0.0/0]}"),
+    ("KubeSpanConfig", "enabled: false\nmtu: 1400\nfilters: {endpoints: [0.0.0.0/0]}"),
     ("TimeSyncConfig", "enabled: false\nbootTimeout: 1m0s\nntp: {servers: [time.example.org]}"),
     ("EnvironmentConfig", "variables: {NAME: value}"),
     (
@@ -101,7 +101,11 @@ const SAMPLES: &[(&str, &str)] = &[
 
 /// What a document says that no section does: it stays, and the remark names the field.
 const BEYOND: &[(&str, &str, &str)] = &[
-    ("ResolverConfig", "nameservers: [{address: 10.0.0.3, protocol: DoT}]", "nameservers.protocol"),
+    (
+        "ResolverConfig",
+        "nameservers: [{address: 10.0.0.3, protocol: DoT}]\nhostDNS: {enabled: true}",
+        "nameservers.protocol",
+    ),
     (
         "ResolverConfig",
         "nameservers: [{address: 10.0.0.3, tlsServerName: a.example}]",
