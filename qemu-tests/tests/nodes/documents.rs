@@ -172,6 +172,7 @@ fn a_config_of_documents_boots_a_node_and_its_commands_work() {
     let patch = "apiVersion: v1alpha1\nkind: SysctlConfig\nparams: {net.core.somaxconn: '5432'}\n";
     node.admin().ok(&["patch", "mc", "--immediate", "-p", patch]).unwrap();
     prints(&node, &["read", "/proc/sys/net/core/somaxconn"], &["5432"]);
+    prints(&node, &["get", "mc", "-o", "yaml"], &["kind: SysctlConfig", "5432", "kind: KubeClusterConfig"]);
     let section = "machine: {sysctls: {net.core.somaxconn: '1'}}";
     let refused = node.admin().refused(&["patch", "mc", "--immediate", "-p", section]).unwrap();
     assert!(refused.contains("SysctlConfig config is incompatible with v1alpha1 config"), "{refused}");

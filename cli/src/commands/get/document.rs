@@ -71,7 +71,11 @@ pub(super) fn spec(resource: &Resource) -> Result<Value> {
     }
     // Words like `no` and `on` are strings in a resource, as in Go's YAML 1.2 reading of untyped values.
     let options = serde_saphyr::options! { strict_booleans: true, with_snippet: false };
-    serde_saphyr::from_str_with_options(text, options).context("its spec is not readable YAML")
+    match serde_saphyr::from_str_with_options(text, options) {
+        // A machine configuration of several documents is a text.
+        Err(_) if text.lines().any(|line| line == "---") => Ok(Value::String(text.to_owned())),
+        read => read.context("its spec is not readable YAML"),
+    }
 }
 
 /// The spec as a typed client sees it, for tables: the binary form, spelled as the YAML form. A type that no published
@@ -261,6 +265,8 @@ spec:
             "\"no\"",
             "12",
             "|\n  one\n  two",
+            // A machine configuration of two documents.
+            "a: 1\nb: {c: 2} # a comment\n---\nkind: D\n",
             "",
         ] {
             let mut resource = resource("no", spec_text);
