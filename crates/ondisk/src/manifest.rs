@@ -27,6 +27,9 @@ pub const AUTHORITIES_PATH: &str = "/etc/billet/authorities.pem";
 /// Folder of the layer files in an initramfs or on a labelled medium (there below its root).
 pub const LAYER_DIR: &str = "/billet/layers";
 
+/// Layers that an image has without extensions; more of a kind have a number behind that: `custom-2`.
+const OWN_LAYERS: [&str; 5] = ["base", "custom", "kernel", "removed", "vmlinuz"];
+
 /// The only format this version reads.
 pub const FORMAT: u32 = 1;
 
@@ -259,6 +262,13 @@ impl Layer {
         }
         Ok(())
     }
+}
+
+/// Whether a layer of this name is no system extension.
+#[must_use]
+pub fn is_own_layer(name: &str) -> bool {
+    let numbered = name.rsplit_once('-').filter(|(_, number)| number.bytes().all(|b| b.is_ascii_digit()));
+    OWN_LAYERS.contains(&numbered.map_or(name, |(kind, _)| kind))
 }
 
 fn is_name(text: &str) -> bool {

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use oci::installer::Version;
 use ondisk::Architecture;
 use ondisk::kmod::Texts;
-use ondisk::manifest::Layer;
+use ondisk::manifest::{Layer, is_own_layer};
 use serde::Deserialize;
 
 use super::additions::{self, Additions};
@@ -54,9 +54,6 @@ const ALLOWED: [&str; 18] = [
     "usr/share/glvnd/",
     "usr/share/vulkan/",
 ];
-
-/// Layers that an image has without extensions; more of a kind have a number behind that.
-const OWN_LAYERS: [&str; 5] = ["base", "custom", "kernel", "removed", "vmlinuz"];
 
 /// Where services of extensions are described.
 const SERVICES: &str = "usr/local/etc/containers/";
@@ -139,17 +136,11 @@ fn conflict(
     let place = lower.resolve_for(path, entry);
     let Some(file) = lower.layer(&place).filter(|_| entry.node != Node::Dir) else { return Ok(None) };
     let layer = layers.iter().find(|layer| file.ends_with(layer.file_name()));
-    let Some(layer) = layer.filter(|layer| !is_own(&layer.name)) else { return Ok(None) };
+    let Some(layer) = layer.filter(|layer| !is_own_layer(&layer.name)) else { return Ok(None) };
     let (there, spelled) = (&layer.name, additions::spelled(path, &place));
     let line =
         format!("/{place} is in extension {there} of the image and, different, in extension {name}{spelled}");
     Ok((!lower.is_same(&place, entry)?).then_some(line))
-}
-
-/// Whether a layer's name is not an extension's.
-pub(super) fn is_own(name: &str) -> bool {
-    let numbered = name.rsplit_once('-').filter(|(_, number)| number.bytes().all(|b| b.is_ascii_digit()));
-    OWN_LAYERS.contains(&numbered.map_or(name, |(kind, _)| kind))
 }
 
 #[derive(Deserialize)]
@@ -221,7 +212,7 @@ fn one(
     if name.is_empty() || name.len() > 64 || !name.chars().all(is_name) {
         return Err(refuse("its name is not of the letters a-z, digits and -, which a layer's is".into()));
     }
-    if is_own(&name) {
+    if is_own_layer(&name) {
         return Err(refuse("layers of every image are called so: give it another name".into()));
     }
     for (key, Constraint { version: range }) in &manifest.metadata.compatibility {

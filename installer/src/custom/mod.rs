@@ -23,7 +23,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ondisk::manifest::{Layer, RootManifest};
+use ondisk::manifest::{Layer, RootManifest, is_own_layer};
 
 use crate::bundle;
 use crate::image::{Source, platform};
@@ -275,8 +275,8 @@ fn gather(layers: &[Layer], from: &Path, to: &Path) -> Result<(), Error> {
 /// one as it did, and layer files are named by their content, so each can be there but once. An extension keeps its name.
 fn put_on_top(layers: &mut Vec<Layer>, layer: Layer) -> Result<(), Error> {
     let same = layers.iter().position(|other| other.root_hash == layer.root_hash).map(|at| layers.remove(at));
-    let layer = match same.filter(|same| !extension::is_own(&same.name)) {
-        Some(there) if extension::is_own(&layer.name) => there,
+    let layer = match same.filter(|same| !is_own_layer(&same.name)) {
+        Some(there) if is_own_layer(&layer.name) => there,
         Some(there) => {
             let reason =
                 format!("its files are those of the extension {}: leave one of the two out", there.name);

@@ -94,6 +94,16 @@ fn json_faults_name_the_place() {
     assert!(matches!(RootManifest::parse(&vec![b' '; MAX_BYTES + 1]), Err(Error::TooLong { .. })));
 }
 
+#[test]
+fn extensions_are_told_from_the_layers_that_every_image_has() {
+    for own in ["base", "kernel", "custom", "custom-2", "removed-10", "vmlinuz"] {
+        assert!(is_own_layer(own), "{own}");
+    }
+    for extension in ["nvme-tools", "nvidia-2", "base-tools", "kernel-x2"] {
+        assert!(!is_own_layer(extension), "{extension}");
+    }
+}
+
 proptest! {
     #[test]
     fn mutated_documents_never_panic(at in 0usize..700, with in any::<u8>()) {
