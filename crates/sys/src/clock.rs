@@ -8,7 +8,7 @@
 use rustix::fs::Timespec;
 use rustix::time::ClockId;
 
-use crate::{Errno, Result, raw};
+use crate::{Result, raw};
 
 /// `ADJ_OFFSET | ADJ_MAXERROR | ADJ_ESTERROR | ADJ_STATUS | ADJ_TIMECONST | ADJ_NANO`.
 const STEER: u32 = 0x0001 | 0x0004 | 0x0008 | 0x0010 | 0x0020 | 0x2000;
@@ -18,6 +18,8 @@ const STA_PLL: i32 = 0x0001;
 const STA_INS: i32 = 0x0010;
 /// `STA_DEL`: the last minute of today has 59 seconds.
 const STA_DEL: i32 = 0x0020;
+/// `STA_NANO`: the offset is in nanoseconds, otherwise in microseconds.
+const STA_NANO: i32 = 0x2000;
 /// `STA_UNSYNC`: nobody steers the clock.
 const STA_UNSYNC: i32 = 0x0040;
 /// The largest offset that the kernel's loop takes, in nanoseconds (`MAXPHASE`).
@@ -86,6 +88,18 @@ pub struct Standing {
     pub steered: bool,
     /// Frequency correction, in parts per million scaled by 65536.
     pub frequency: i64,
+    /// What is still to be corrected.
+    pub offset_ns: i64,
+    /// Largest error.
+    pub max_error_us: i64,
+    /// Estimated error.
+    pub estimated_error_us: i64,
+    /// Flags (`STA_…`).
+    pub status: i32,
+    /// Time constant of the loop.
+    pub constant: i64,
+    /// `TIME_OK` (0), what is done about a leap second, or `TIME_ERROR` (5).
+    pub state: usize,
 }
 
 /// `int clock_settime(CLOCK_REALTIME, tp)`: sets the clock to so long after 1970.
@@ -111,23 +125,30 @@ pub fn steer(steering: &Steering) -> Result<()> {
         constant: i64::from(steering.constant),
         ..Timex::default()
     })
+    .map(drop)
 }
 
 /// `int adjtimex(struct timex *buf)`: asks only.
 pub fn standing() -> Result<Standing> {
     let mut timex = Timex::default();
-    adjust(&mut timex)?;
-    Ok(Standing { steered: timex.status & STA_UNSYNC == 0, frequency: timex.frequency })
+    let state = adjust(&mut timex)?;
+    let unit = if timex.status & STA_NANO == 0 { 1000 } else { 1 };
+    Ok(Standing {
+        steered: timex.status & STA_UNSYNC == 0,
+        frequency: timex.frequency,
+        offset_ns: timex.offset.saturating_mul(unit),
+        max_error_us: timex.max_error,
+        estimated_error_us: timex.estimated_error,
+        status: timex.status,
+        constant: timex.constant,
+        state,
+    })
 }
 
-fn adjust(timex: &mut Timex) -> Result<()> {
+/// Returns the state of the clock.
+fn adjust(timex: &mut Timex) -> Result<usize> {
     // SAFETY: 1. The kernel reads and writes one struct timex, which lives over the call and has its layout.
-    let state =
-        unsafe { raw::syscall(linux_raw_sys::general::__NR_adjtimex, [raw::write(timex), 0, 0, 0, 0, 0]) };
-    match state {
-        Ok(_) => Ok(()),
-        Err(errno) => Err::<(), Errno>(errno),
-    }
+    unsafe { raw::syscall(linux_raw_sys::general::__NR_adjtimex, [raw::write(timex), 0, 0, 0, 0, 0]) }
 }
 
 #[cfg(test)]

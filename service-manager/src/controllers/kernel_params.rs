@@ -10,12 +10,15 @@ use std::path::PathBuf;
 
 use super::{Action, Controller, Snapshot};
 use crate::node::Node;
-use crate::store::{KERNEL_PARAM_STATUS, KernelParamStatus, MACHINE_CONFIG, Spec};
+use crate::store::{
+    Fact, KERNEL_PARAM_DEFAULT_SPEC, KERNEL_PARAM_SPEC, KERNEL_PARAM_STATUS, KernelParam, KernelParamStatus,
+    MACHINE_CONFIG, Spec,
+};
 
 pub(crate) static CONTROLLER: Controller = Controller {
     name: "runtime.KernelParamSpecController",
     inputs: &[&MACHINE_CONFIG],
-    outputs: &[&KERNEL_PARAM_STATUS],
+    outputs: &[&KERNEL_PARAM_STATUS, &KERNEL_PARAM_SPEC, &KERNEL_PARAM_DEFAULT_SPEC],
     reconcile,
 };
 
@@ -59,14 +62,24 @@ pub(crate) type Wanted = BTreeMap<String, String>;
 
 fn reconcile(snapshot: &Snapshot<'_>) -> Result<Vec<Action>, String> {
     let Some(document) = snapshot.machine_config() else { return Ok(Vec::new()) };
-    let mut wanted: Wanted =
+    let needed: Wanted =
         NEEDED.iter().map(|(name, value)| (format!("proc.sys.{name}"), (*value).to_owned())).collect();
     let machine = &document.config.machine;
-    wanted.extend(
-        machine.sysctls.iter().map(|(name, value)| (format!("proc.sys.{}", plain(name)), value.clone())),
-    );
-    wanted.extend(machine.sysfs.iter().map(|(name, value)| (format!("sys.{}", plain(name)), value.clone())));
-    Ok(vec![Action::KernelParams(wanted)])
+    let sysctls = machine.sysctls.iter().map(|(name, value)| (format!("proc.sys.{}", plain(name)), value));
+    let sysfs = machine.sysfs.iter().map(|(name, value)| (format!("sys.{}", plain(name)), value));
+    let given: Wanted = sysctls.chain(sysfs).map(|(id, value)| (id, value.clone())).collect();
+    let given_specs = Action::Replace(&KERNEL_PARAM_SPEC, specs(&given));
+    let defaults = Action::Replace(&KERNEL_PARAM_DEFAULT_SPEC, specs(&needed));
+    let wanted = needed.into_iter().chain(given).collect();
+    Ok(vec![given_specs, defaults, Action::KernelParams(wanted)])
+}
+
+fn specs(params: &Wanted) -> Vec<(String, Spec)> {
+    let spec = |(id, value): (&String, &String)| {
+        let param = KernelParam { value: value.clone(), ignore_errors: true };
+        (id.clone(), Spec::Fact(Box::new(Fact::KernelParam(param))))
+    };
+    params.iter().map(spec).collect()
 }
 
 /// Slashes are taken for dots, as sysctl(8) takes them; then dots inside a name are written as slashes.
@@ -161,10 +174,11 @@ mod tests {
 
     fn wanted(machine: &str) -> Wanted {
         let actions = reconcile(&snapshot(&store_with_config(machine), &Default::default())).unwrap();
-        match actions.into_iter().next() {
-            Some(Action::KernelParams(wanted)) => wanted,
-            _ => panic!("no parameters"),
-        }
+        let wanted = actions.into_iter().find_map(|action| match action {
+            Action::KernelParams(wanted) => Some(wanted),
+            _ => None,
+        });
+        wanted.expect("no parameters")
     }
 
     #[test]
@@ -176,6 +190,27 @@ mod tests {
         assert_eq!(wanted["proc.sys.kernel.domainname"], "lab");
         assert_eq!(wanted["sys.block.sda.queue.scheduler"], "none");
         assert_eq!(wanted["proc.sys.kernel.kptr_restrict"], "2");
+    }
+
+    #[test]
+    fn what_the_config_gives_and_what_the_node_needs_are_two_types() {
+        let store =
+            store_with_config("  sysctls: {net.ipv4.ip_forward: \"0\"}\n  sysfs: {block.sda.ro: \"1\"}\n");
+        let actions = reconcile(&snapshot(&store, &Default::default())).unwrap();
+        let of = |kind| {
+            let found = actions.iter().find_map(|action| match action {
+                Action::Replace(found, specs) if *found == kind => Some(specs),
+                _ => None,
+            });
+            found.unwrap().iter().map(|(id, spec)| (id.as_str(), spec.yaml().unwrap())).collect::<Vec<_>>()
+        };
+        let zero = "value: \"0\"\nignoreErrors: true\n".to_owned();
+        let one = "value: \"1\"\nignoreErrors: true\n".to_owned();
+        let given = of(&KERNEL_PARAM_SPEC);
+        assert_eq!(given, [("proc.sys.net.ipv4.ip_forward", zero), ("sys.block.sda.ro", one.clone())]);
+        let needed = of(&KERNEL_PARAM_DEFAULT_SPEC);
+        assert_eq!(needed.len(), NEEDED.len());
+        assert!(needed.contains(&("proc.sys.net.ipv4.ip_forward", one)));
     }
 
     #[test]

@@ -125,6 +125,7 @@ pub(crate) fn start(node: &Arc<Node>) {
     tokio::spawn(crate::block::watch(node.clone()));
     tokio::spawn(crate::hardware::watch(node.clone()));
     tokio::spawn(crate::facts::watch(node.clone()));
+    tokio::spawn(crate::facts::follow_devices(node.clone()));
     tokio::spawn(crate::modules::follow(node.clone()));
     tokio::spawn(crate::volumes::follow(node.clone()));
     tokio::spawn(crate::volumes::follow_user_volumes(node.clone()));

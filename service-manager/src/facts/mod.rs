@@ -2,7 +2,8 @@
 //!
 //! | task | reads | writes | ends |
 //! |---|---|---|---|
-//! | [`watch`] | /proc, the image's bill of materials | `KernelCmdlines`, `BootIDs`, `PlatformMetadatas`, `CPUCores`, `SBOMItems`, `LoadedKernelModules`, `KernelModuleStatuses` | with machined |
+//! | [`watch`] | /proc, init's report, the image's bill of materials | `KernelCmdlines`, `BootIDs`, `PlatformMetadatas`, `ExtensionStatuses`, `CPUCores`, `SBOMItems`, `LoadedKernelModules`, `KernelModuleStatuses` | with machined |
+//! | [`follow_devices`] | whether udevd has been through all devices | `DevicesStatuses` | with machined |
 //!
 //! Order: what is small at once; the rest not before the drivers of all devices are loaded, beside the boot.
 //! Does not: poll: modules are listed anew when a device got a driver or the config changed, so that users of a module are
@@ -11,6 +12,7 @@
 //! Source: proc(5); crates/api/tests/data/resources.tsv for the keys.
 
 mod cores;
+mod extensions;
 mod modules;
 mod packages;
 
@@ -19,8 +21,8 @@ use std::time::Duration;
 
 use crate::node::Node;
 use crate::store::{
-    BOOT_ID, CPU_CORE, Definition, Fact, KERNEL_CMDLINE, KERNEL_MODULE_STATUS, LOADED_KERNEL_MODULE,
-    PLATFORM_METADATA, PlatformMetadata, SBOM_ITEM, Spec,
+    BOOT_ID, CPU_CORE, DEVICES_STATUS, Definition, EXTENSION_STATUS, Fact, KERNEL_CMDLINE,
+    KERNEL_MODULE_STATUS, LOADED_KERNEL_MODULE, PLATFORM_METADATA, PlatformMetadata, SBOM_ITEM, Spec,
 };
 
 /// How long the first look waits for the drivers of all devices.
@@ -55,6 +57,22 @@ pub(crate) async fn watch(node: Arc<Node>) {
     }
 }
 
+/// Says when the devices that the machine started with have their drivers.
+pub(crate) async fn follow_devices(node: Arc<Node>) {
+    let mut settled = node.configuration.settled.subscribe();
+    loop {
+        let ready = *settled.borrow_and_update();
+        put(
+            &node,
+            &DEVICES_STATUS,
+            vec![("devices".to_owned(), Spec::Fact(Box::new(Fact::Devices { ready })))],
+        );
+        if settled.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
 async fn blocking(node: &Arc<Node>, work: fn(&Node)) {
     let reader = node.clone();
     if let Err(error) = tokio::task::spawn_blocking(move || work(&reader)).await {
@@ -75,6 +93,7 @@ fn publish_boot(node: &Node) {
         hostname: node.parameters.hostname.clone().unwrap_or_default(),
     };
     put(node, &PLATFORM_METADATA, one("platformmetadata", Fact::Platform(platform)));
+    put(node, &EXTENSION_STATUS, extensions::items(&node.boot));
 }
 
 fn publish_modules(node: &Node) {
@@ -111,6 +130,21 @@ mod tests {
 
     fn yaml(node: &Node, kind: &'static Definition, id: &str) -> String {
         node.store.get(kind, id).unwrap().spec.yaml().unwrap()
+    }
+
+    #[tokio::test]
+    async fn devices_are_ready_when_udevd_has_been_through_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = crate::server::tests_node(dir.path().to_owned());
+        let (_, mut changes) = node.store.watch(&DEVICES_STATUS);
+        let task = tokio::spawn(follow_devices(node.clone()));
+        let deadline = Duration::from_secs(20);
+        tokio::time::timeout(deadline, changes.recv()).await.unwrap().unwrap();
+        assert_eq!(yaml(&node, &DEVICES_STATUS, "devices"), "ready: false\n");
+        node.configuration.settled.send_replace(true);
+        tokio::time::timeout(deadline, changes.recv()).await.unwrap().unwrap();
+        assert_eq!(yaml(&node, &DEVICES_STATUS, "devices"), "ready: true\n");
+        task.abort();
     }
 
     #[tokio::test]

@@ -13,6 +13,7 @@ mod apply;
 mod client;
 mod exchange;
 mod lease;
+mod rules;
 mod specs;
 mod statics;
 mod status;
@@ -67,6 +68,8 @@ pub async fn run(node: Arc<Node>) -> Result<(), String> {
         MulticastGroup::Ipv4Ifaddr,
         MulticastGroup::Ipv6Ifaddr,
         MulticastGroup::Ipv4Route,
+        MulticastGroup::Ipv4Rule,
+        MulticastGroup::Ipv6Rule,
     ];
     let (connection, handle, mut messages) =
         new_multicast_connection(&groups).map_err(|e| format!("open a netlink socket: {e}"))?;

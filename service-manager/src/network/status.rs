@@ -1,4 +1,4 @@
-//! Links, addresses and routes as resources.
+//! Links, addresses, routes and routing rules as resources.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -26,6 +26,7 @@ pub(super) async fn publish(node: &Node, handle: &Handle) -> Result<Vec<Link>, S
     replaced.map_err(|e| e.to_string())?;
     publish_addresses(node, handle, &names).await?;
     publish_routes(node, handle, &names).await?;
+    super::rules::publish(node, handle).await?;
     Ok(links)
 }
 
@@ -180,13 +181,18 @@ fn route_status(message: &RouteMessage, names: &BTreeMap<u32, &str>) -> (String,
     (id, status)
 }
 
-/// The name of the table that a route is in, or its number.
+/// The table that a route is in.
 fn table(message: &RouteMessage) -> Box<str> {
     let number = message.attributes.iter().find_map(|attribute| match attribute {
         RouteAttribute::Table(number) => Some(*number),
         _ => None,
     });
-    match number.unwrap_or_else(|| message.header.table.into()) {
+    table_name(number.unwrap_or_else(|| message.header.table.into()))
+}
+
+/// The name of a table, or its number.
+pub(super) fn table_name(number: u32) -> Box<str> {
+    match number {
         253 => "default".into(),
         254 => "main".into(),
         255 => "local".into(),

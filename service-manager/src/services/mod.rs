@@ -34,7 +34,7 @@ use crate::events::Events;
 use crate::init_link::InitLink;
 use crate::journal::Journal;
 use crate::logs::Logs;
-use crate::store::Store;
+use crate::store::{Fact, SERVICE_PID, ServicePid, Store};
 use crate::timeline::Timeline;
 use machine::{Event, State};
 
@@ -414,10 +414,23 @@ impl Services {
             Some(status) => store.put(kind.writer, kind, id, crate::store::Spec::Service(status)),
             None => store.remove(kind.writer, kind, id),
         };
-        if let Err(error) = written {
+        let process = match process_spec(record) {
+            Some(spec) => store.put(SERVICE_PID.writer, &SERVICE_PID, id, spec),
+            None => store.remove(SERVICE_PID.writer, &SERVICE_PID, id),
+        };
+        for error in [written.err(), process.err()].into_iter().flatten() {
             self.shared.surroundings.journal.warn(&format!("publish service {id}: {error}"));
         }
     }
+}
+
+/// The process of a service that has one.
+fn process_spec(record: &Record) -> Option<crate::store::Spec> {
+    let pid = record.pid?;
+    // A process that has just ended has no namespaces.
+    let namespace = std::fs::read_link(format!("/proc/{pid}/ns/mnt")).unwrap_or_default();
+    let mount_namespace = namespace.to_string_lossy().into_owned();
+    Some(crate::store::Spec::Fact(Box::new(Fact::ServicePid(ServicePid { pid, mount_namespace }))))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 use std::net::TcpListener;
 
 use super::*;
-use crate::store::SERVICE;
+use crate::store::{SERVICE, SERVICE_PID};
 
 const SOON: Duration = Duration::from_secs(10);
 
@@ -56,6 +56,9 @@ async fn a_service_runs_logs_and_stops() {
     f.services.start("echo");
     reach(&f.services, "echo", State::Running).await;
     assert!(f.store.get(&SERVICE, "echo").is_some());
+    let pid = f.services.record("echo").unwrap().pid.unwrap();
+    let process = f.store.get(&SERVICE_PID, "echo").unwrap().spec.yaml().unwrap();
+    assert!(process.starts_with(&format!("pid: {pid}\nmountNamespace: mnt:[")), "{process}");
     let log = f.log_dir.join("echo.log");
     let deadline = std::time::Instant::now() + SOON;
     while std::fs::read_to_string(&log).unwrap_or_default() != "hello\n" {
@@ -63,7 +66,7 @@ async fn a_service_runs_logs_and_stops() {
         tokio::task::yield_now().await;
     }
     f.services.operate("echo", Operation::Stop, SOON).await.unwrap();
-    assert!(f.store.get(&SERVICE, "echo").is_none());
+    assert!(f.store.get(&SERVICE, "echo").is_none() && f.store.get(&SERVICE_PID, "echo").is_none());
     let texts = texts(&f.services, "echo");
     assert_eq!(texts[0], "Preparing: Running pre state");
     assert_eq!(texts[1], "Preparing: Creating service runner");

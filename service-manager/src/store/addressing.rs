@@ -53,6 +53,10 @@ pub static NETWORK_STATUS: Definition = Definition {
     ..NETWORK
 };
 
+/// A rule that chooses the table of routes for a packet, as the kernel has it.
+pub static ROUTING_RULE_STATUS: Definition =
+    Definition::published("RoutingRuleStatuses.net.talos.dev", "network.RoutingRuleStatusController");
+
 /// What a resource of these types says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
@@ -65,6 +69,43 @@ pub enum Addressing {
     Resolvers(Resolvers),
     /// `NetworkStatuses`.
     Status(NetworkStatus),
+    /// `RoutingRuleStatuses`.
+    Rule(RoutingRule),
+}
+
+/// A rule that chooses the table of routes for a packet.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RoutingRule {
+    /// `inet4` or `inet6`.
+    pub family: &'static str,
+    /// CIDR text of the senders, empty for all.
+    pub src: String,
+    /// CIDR text of the receivers, empty for all.
+    pub dst: String,
+    /// `main`, `local`, `default`, or a number.
+    pub table: Box<str>,
+    /// The lowest number is asked first.
+    pub priority: u32,
+    /// `unicast`, `blackhole`, `unreachable`, `prohibit`, or the kernel's number.
+    pub action: Box<str>,
+    /// Link that the packet came by; empty: any.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub iif_name: String,
+    /// Link that the sender is bound to; empty: any.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub oif_name: String,
+    /// Mark of the firewall.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub fw_mark: u32,
+    /// Bits of the mark that count.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub fw_mask: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// A set of addresses.

@@ -73,6 +73,30 @@ pub static OS_ROOT_SECRET: Definition =
 pub static CERT_SAN: Definition =
     Definition::published("CertSANs.secrets.talos.dev", "secrets.APICertSANsController");
 
+/// A system extension: a layer of the image that a customisation added.
+pub static EXTENSION_STATUS: Definition =
+    Definition::published("ExtensionStatuses.runtime.talos.dev", "runtime.ExtensionStatusController");
+
+/// Whether the devices that the machine started with are there.
+pub static DEVICES_STATUS: Definition =
+    Definition::published("DevicesStatuses.runtime.talos.dev", "runtime.DevicesStatusController");
+
+/// A kernel parameter that the config gives.
+pub static KERNEL_PARAM_SPEC: Definition =
+    Definition::published("KernelParamSpecs.runtime.talos.dev", "runtime.KernelParamSpecController");
+
+/// A kernel parameter that the node needs.
+pub static KERNEL_PARAM_DEFAULT_SPEC: Definition =
+    Definition::published("KernelParamDefaultSpecs.runtime.talos.dev", "runtime.KernelParamSpecController");
+
+/// The process of a service.
+pub static SERVICE_PID: Definition =
+    Definition::published("ServicePIDs.runtime.talos.dev", "v1alpha1.ServiceController");
+
+/// How the kernel steers the clock.
+pub static ADJTIME_STATUS: Definition =
+    Definition::published("AdjtimeStatuses.v1alpha1.talos.dev", "time.AdjtimeStatusController");
+
 /// What a resource of these types says.
 #[derive(Clone, PartialEq, Serialize)]
 #[serde(untagged)]
@@ -127,6 +151,79 @@ pub enum Fact {
     OsRoot(OsRoot),
     /// `CertSANs`.
     CertSans(CertSans),
+    /// `ExtensionStatuses`.
+    Extension(Extension),
+    /// `DevicesStatuses`.
+    Devices {
+        /// Every device has its driver, or was asked for one in vain.
+        ready: bool,
+    },
+    /// `KernelParamSpecs` and `KernelParamDefaultSpecs`.
+    KernelParam(KernelParam),
+    /// `ServicePIDs`.
+    ServicePid(ServicePid),
+    /// `AdjtimeStatuses`.
+    Adjtime(Box<Adjtime>),
+}
+
+/// A system extension. Author and description are not kept in an image.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Extension {
+    /// File name of its layer.
+    pub image: String,
+    /// What its manifest says.
+    pub metadata: ExtensionMetadata,
+}
+
+/// What an extension's manifest says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ExtensionMetadata {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+}
+
+/// A kernel parameter that is to be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct KernelParam {
+    /// The value.
+    pub value: String,
+    /// A kernel that lacks it, or refuses the value, stops nothing: always so here.
+    pub ignore_errors: bool,
+}
+
+/// The process of a service.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServicePid {
+    /// Its number on the host.
+    pub pid: i32,
+    /// `mnt:[4026531832]`; empty where it is gone already.
+    pub mount_namespace: String,
+}
+
+/// How the kernel steers the clock (adjtimex(2)). Durations as Go writes them.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Adjtime {
+    /// What is still to be corrected.
+    pub offset: String,
+    /// Speed of the clock; 1: as the hardware counts.
+    pub frequency_adjustment_ratio: f64,
+    /// Largest error.
+    pub max_error: String,
+    /// Estimated error.
+    pub est_error: String,
+    /// Flags: `STA_PLL | STA_NANO`.
+    pub status: String,
+    /// Time constant of the loop.
+    pub constant: i64,
+    /// Something steers the clock.
+    pub sync_status: bool,
+    /// `TIME_OK`, or what is done about a leap second; `TIME_ERROR`: nothing steers.
+    pub state: &'static str,
 }
 
 /// A module in the kernel, as /proc/modules has it.

@@ -25,6 +25,10 @@ pub static HOSTNAME_SPEC: Definition = Definition::published("HostnameSpecs.net.
 /// Servers that are to resolve names.
 pub static RESOLVER_SPEC: Definition = Definition::published("ResolverSpecs.net.talos.dev", WRITER);
 
+/// Servers that are to tell the time.
+pub static TIME_SERVER_SPEC: Definition =
+    Definition::published("TimeServerSpecs.net.talos.dev", "network.TimeServerSpecController");
+
 /// A client of DHCP that is to run.
 pub static OPERATOR_SPEC: Definition = Definition::published("OperatorSpecs.net.talos.dev", WRITER);
 
@@ -47,6 +51,8 @@ pub enum NetworkSpec {
     Resolver(ResolverSpec),
     /// `OperatorSpecs`.
     Operator(OperatorSpec),
+    /// `TimeServerSpecs`.
+    TimeServers(TimeServerSpec),
     /// `StaticHosts`.
     StaticHost {
         /// Its addresses.
@@ -145,6 +151,19 @@ pub struct ResolverSpec {
     /// Domains behind short names.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub search_domains: Vec<String>,
+}
+
+/// Servers that are to tell the time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TimeServerSpec {
+    /// Names or addresses.
+    pub time_servers: Vec<String>,
+    /// Where they come from.
+    pub layer: &'static str,
+    /// Never: the node asks by plain NTP only.
+    #[serde(rename = "useNTS")]
+    pub use_nts: bool,
 }
 
 /// A client of DHCP.

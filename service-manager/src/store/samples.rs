@@ -104,6 +104,18 @@ fn network() -> Vec<Sample> {
         hostname_ready: true,
         etc_files_ready: true,
     };
+    let rule = RoutingRule {
+        family: "inet6",
+        src: "2001:db8::/32".into(),
+        dst: "fd00::7/128".into(),
+        table: "main".into(),
+        priority: 32766,
+        action: "unicast".into(),
+        iif_name: "eth0".into(),
+        oif_name: "eth1".into(),
+        fw_mark: 7,
+        fw_mask: 255,
+    };
     let hardware = HardwareAddress { name: "eth0".into(), hardware_addr: "52:54:00:12:34:56".into() };
     let resolvers = Resolvers { dns_servers: vec!["10.0.2.3".into()], search_domains: vec!["b.c".into()] };
     let addresses = NodeAddresses { addresses: vec!["10.0.2.15/24".into()] };
@@ -118,6 +130,7 @@ fn network() -> Vec<Sample> {
         addressing(&HARDWARE_ADDRESS, Addressing::Hardware(hardware)),
         addressing(&RESOLVER_STATUS, Addressing::Resolvers(resolvers)),
         addressing(&NETWORK_STATUS, Addressing::Status(status)),
+        addressing(&ROUTING_RULE_STATUS, Addressing::Rule(rule)),
     ]
 }
 
@@ -313,6 +326,9 @@ fn facts() -> Vec<Sample> {
     let file = EtcFile { contents: "YQo=".into(), mode: 0o644, selinux_label: "x" };
     let status =
         ModuleStatus { kind: "dynamic", module: LoadedModule { state: "loading".into(), ..module.clone() } };
+    let extension =
+        Extension { image: text(), metadata: ExtensionMetadata { name: text(), version: text() } };
+    let param = KernelParam { value: "1".into(), ignore_errors: true };
     let fact = |kind, fact| (kind, Spec::Fact(Box::new(fact)));
     vec![
         fact(&KERNEL_CMDLINE, Fact::Cmdline { cmdline: text() }),
@@ -331,7 +347,26 @@ fn facts() -> Vec<Sample> {
         fact(&ETC_FILE_STATUS, Fact::EtcFileStatus { spec_version: "1".into() }),
         fact(&OS_ROOT_SECRET, Fact::OsRoot(OsRoot(document()))),
         fact(&CERT_SAN, Fact::CertSans(sans)),
+        fact(&EXTENSION_STATUS, Fact::Extension(extension)),
+        fact(&DEVICES_STATUS, Fact::Devices { ready: true }),
+        fact(&KERNEL_PARAM_SPEC, Fact::KernelParam(param.clone())),
+        fact(&KERNEL_PARAM_DEFAULT_SPEC, Fact::KernelParam(param)),
+        fact(&SERVICE_PID, Fact::ServicePid(ServicePid { pid: 7, mount_namespace: text() })),
+        fact(&ADJTIME_STATUS, Fact::Adjtime(Box::new(adjtime()))),
     ]
+}
+
+fn adjtime() -> Adjtime {
+    Adjtime {
+        offset: "-1.5ms".into(),
+        frequency_adjustment_ratio: 1.00002,
+        max_error: "16s".into(),
+        est_error: "1.25µs".into(),
+        status: "STA_PLL | STA_NANO".into(),
+        constant: 7,
+        sync_status: true,
+        state: "TIME_OK",
+    }
 }
 
 fn specs() -> Vec<Sample> {
@@ -387,6 +422,14 @@ fn specs() -> Vec<Sample> {
         spec(&HOSTNAME_SPEC, NetworkSpec::Hostname(name)),
         spec(&RESOLVER_SPEC, NetworkSpec::Resolver(resolver)),
         spec(&OPERATOR_SPEC, NetworkSpec::Operator(operator)),
+        spec(
+            &TIME_SERVER_SPEC,
+            NetworkSpec::TimeServers(TimeServerSpec {
+                time_servers: vec![text()],
+                layer: "operator",
+                use_nts: true,
+            }),
+        ),
         spec(&STATIC_HOST, NetworkSpec::StaticHost { addresses: vec!["10.0.0.9".into()] }),
     ]
 }

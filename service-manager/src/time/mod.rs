@@ -2,18 +2,20 @@
 //!
 //! | task | reads | writes | ends |
 //! |---|---|---|---|
-//! | [`run`] | the config, time servers over UDP | the clock, `TimeStatuses`, `TimeServerStatuses`, `ClockSources` | with the service |
+//! | [`run`] | the config, leases, time servers over UDP | the clock, `TimeStatuses`, `TimeServerSpecs`, `TimeServerStatuses`, `ClockSources`, `AdjtimeStatuses` | with the service |
 //!
 //! Order: the floor first, since TLS may be needed before a server answers; then rounds of all servers at once.
 //! Does not: write the hardware clock; the kernel does, every eleven minutes, while the clock is steered.
 //! Fails by: never. What goes wrong is a line in the log, a state of the resources, and another round.
 //! Source: spec/machine-facts.md §11.5; [`packet`] for the protocol.
 
+mod adjtime;
 mod discipline;
 mod floor;
 mod packet;
 mod query;
 mod select;
+mod servers;
 #[cfg(test)]
 mod testing;
 
@@ -28,15 +30,15 @@ use tokio::sync::broadcast::error::RecvError;
 use crate::clock;
 use crate::node::Node;
 use crate::store::{
-    CLOCK_SOURCE, Change, ClockSource, DHCP_LEASE, MACHINE_CONFIG, Spec, TIME_SERVER_STATUS, TIME_STATUS,
-    TimeStatus,
+    ADJTIME_STATUS, CLOCK_SOURCE, Change, ClockSource, DHCP_LEASE, MACHINE_CONFIG, Spec, TIME_SERVER_SPEC,
+    TIME_SERVER_STATUS, TIME_STATUS, TimeStatus,
 };
 use discipline::{Correction, Discipline};
 pub use query::{QueryError, Sample, query};
 use select::Choice;
+pub use servers::DEFAULT_SERVER;
+use servers::Layers;
 
-/// Asked when the config names none (spec/machine-facts.md §1.2).
-pub const DEFAULT_SERVER: &str = "pool.ntp.org";
 /// Between two writes of the last synchronisation.
 const REMEMBER_PERIOD: Duration = Duration::from_secs(3600);
 /// `ADJ` takes errors in microseconds; less than this is not claimed.
@@ -46,6 +48,7 @@ const LEAST_ERROR_NS: i64 = 1_000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Settings {
     disabled: bool,
+    layers: Layers,
     servers: Vec<String>,
     boot_timeout: Option<Duration>,
 }
@@ -54,28 +57,10 @@ impl Settings {
     fn of(node: &Node) -> Self {
         let config = node.config();
         let time = config.as_ref().map(|config| &config.machine.time);
-        let mut servers = time.map_or_else(Vec::new, |time| time.servers.clone());
-        if servers.is_empty() {
-            servers = servers_of_leases(node);
-        }
-        if servers.is_empty() {
-            servers.push(DEFAULT_SERVER.to_owned());
-        }
-        Self { disabled: time.is_some_and(|time| time.disabled), servers, boot_timeout: boot_timeout(time) }
+        let layers = Layers::of(node);
+        let (servers, disabled) = (layers.asked(), time.is_some_and(|time| time.disabled));
+        Self { disabled, layers, servers, boot_timeout: boot_timeout(time) }
     }
-}
-
-/// What DHCP servers name, each once.
-fn servers_of_leases(node: &Node) -> Vec<String> {
-    let mut servers = Vec::new();
-    for resource in node.store.list(&DHCP_LEASE) {
-        if let Spec::DhcpLease(lease) = &resource.spec {
-            servers.extend(lease.time_servers.iter().cloned());
-        }
-    }
-    servers.sort();
-    servers.dedup();
-    servers
 }
 
 /// Zero means to wait for ever, as does a missing value.
@@ -142,9 +127,10 @@ impl Timed {
 
     /// One round; says how long to wait for the next.
     async fn turn(&mut self, settings: &Settings) -> Option<Duration> {
+        self.replace(&TIME_SERVER_SPEC, settings.layers.specs());
         self.put(&TIME_SERVER_STATUS, "timeservers", Spec::TimeServerStatus(settings.servers.clone()));
         if settings.disabled {
-            self.replace_sources(Vec::new());
+            self.replace(&CLOCK_SOURCE, Vec::new());
             self.publish(true, true);
             return None;
         }
@@ -154,11 +140,11 @@ impl Timed {
         match select::choose(&samples) {
             Ok(choice) => {
                 self.correct(&choice, samples.len());
-                self.replace_sources(sources(&samples, &errors, &choice.believed));
+                self.replace(&CLOCK_SOURCE, sources(&samples, &errors, &choice.believed));
             }
             Err(disagreement) => {
                 self.discipline.failed();
-                self.replace_sources(sources(&samples, &errors, &[]));
+                self.replace(&CLOCK_SOURCE, sources(&samples, &errors, &[]));
                 let detail = errors.first().map_or_else(String::new, |(_, error)| format!(": {error}"));
                 self.say_once(&format!("{disagreement}{detail}"));
             }
@@ -236,6 +222,10 @@ impl Timed {
     fn publish(&self, synced: bool, sync_disabled: bool) {
         let status = TimeStatus { synced, epoch: self.steps, sync_disabled };
         self.put(&TIME_STATUS, "node", Spec::TimeStatus(status));
+        match sys::clock::standing() {
+            Ok(standing) => self.put(&ADJTIME_STATUS, "node", adjtime::spec(&standing)),
+            Err(errno) => self.node.journal.warn(&format!("timed: ask how the clock is steered: {errno}")),
+        }
     }
 
     fn put(&self, kind: &'static crate::store::Definition, id: &str, spec: Spec) {
@@ -244,8 +234,8 @@ impl Timed {
         }
     }
 
-    fn replace_sources(&self, sources: Vec<(String, Spec)>) {
-        if let Err(error) = self.node.store.replace(CLOCK_SOURCE.writer, &CLOCK_SOURCE, sources) {
+    fn replace(&self, kind: &'static crate::store::Definition, wanted: Vec<(String, Spec)>) {
+        if let Err(error) = self.node.store.replace(kind.writer, kind, wanted) {
             self.node.journal.warn(&format!("timed: {error}"));
         }
     }
@@ -385,6 +375,11 @@ mod tests {
         let (mut timed, settings, _server, _dir) = timed("disabled: true").await;
         assert_eq!(timed.turn(&settings).await, None);
         assert_eq!(status(&timed), TimeStatus { synced: true, epoch: 0, sync_disabled: true });
+        let adjtime = timed.node.store.get(&ADJTIME_STATUS, "node").unwrap();
+        let kernel = sys::clock::standing().unwrap();
+        let adjtime = adjtime.spec.yaml().unwrap();
+        assert!(adjtime.contains(&format!("syncStatus: {}\n", kernel.steered)), "{adjtime}");
+        assert!(timed.node.store.get(&TIME_SERVER_SPEC, "configuration/timeservers").is_some());
         assert_eq!(timed.said, "");
     }
 
