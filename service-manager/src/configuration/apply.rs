@@ -15,6 +15,7 @@ use zeroize::Zeroizing;
 use super::change::{Change, diff};
 use super::pending::{self, Kind, Pending};
 use super::plan::{self, Plan, Refusal, Situation};
+use super::refused::{self, Place};
 use super::register::Trust;
 use super::state::{CONFIG, RETURNED, State};
 use super::{Wrong, judge, publish, text_in_force};
@@ -81,8 +82,30 @@ pub(crate) enum Failure {
     NothingPending,
 }
 
-/// Applies a config, or says what applying it would do.
+impl Failure {
+    /// Whether the config itself is what was wrong, so that the same one is refused again.
+    fn is_of_the_config(&self) -> bool {
+        matches!(self, Self::Wrong(_) | Self::Encryption(_) | Self::Install(_))
+    }
+}
+
+/// Applies a config, or says what applying it would do. `Diagnostics` has a refused one until another is taken.
 pub(crate) async fn apply(
+    node: &Arc<Node>,
+    request: &ApplyConfigurationRequest,
+    confirm: Option<Duration>,
+) -> Result<ApplyConfiguration, Failure> {
+    let done = attempt(node, request, confirm).await;
+    if let Err(failure) = &done
+        && failure.is_of_the_config()
+        && !request.dry_run
+    {
+        refused::note(node, Place::Call, &failure.to_string());
+    }
+    done
+}
+
+async fn attempt(
     node: &Arc<Node>,
     request: &ApplyConfigurationRequest,
     confirm: Option<Duration>,
@@ -292,6 +315,7 @@ pub(crate) async fn confirm(node: &Arc<Node>) -> Result<(), Failure> {
 mod tests {
     use super::*;
     use crate::configuration::put_into_force;
+    use crate::store::CONFIG_REFUSAL;
 
     const CONFIG: &str = "version: v1alpha1\n\
         cluster: {controlPlane: {endpoint: 'https://10.0.0.1:6443'}}\n\
@@ -354,6 +378,26 @@ mod tests {
         // A client that says nothing replaces what is there, as ever.
         apply(&node, &change("last", ""), None).await.unwrap();
         assert!(text_in_force(&node).unwrap().contains("vm.last:"));
+    }
+
+    #[tokio::test]
+    async fn a_refused_config_is_among_the_diagnostics_until_one_is_taken() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = crate::server::tests_node(dir.path().to_owned());
+        put_into_force(&node, Zeroizing::new(CONFIG.to_owned())).unwrap();
+        let bad = |dry_run| ApplyConfigurationRequest {
+            data: CONFIG.replace("type: worker", "type: woker").into_bytes(),
+            mode: Mode::NoReboot.into(),
+            dry_run,
+            ..Default::default()
+        };
+        let refusal = || node.store.get(&CONFIG_REFUSAL, "call").map(|found| found.spec.yaml().unwrap());
+        apply(&node, &bad(true), None).await.unwrap_err();
+        assert_eq!(refusal(), None, "whoever only asks leaves nothing");
+        apply(&node, &bad(false), None).await.unwrap_err();
+        assert!(refusal().unwrap().contains("machine.type"), "{refusal:?}", refusal = refusal());
+        add(&node, "good").await;
+        assert_eq!(refusal(), None);
     }
 
     /// Two patches, one after the other's answer, each from what it reads: `patch mc -p A; patch mc -p B`.

@@ -7,6 +7,7 @@
 //! | [`change`], [`plan`] | pure: what differs, what that takes, which mode does what |
 //! | [`apply`] | one change from request to answer |
 //! | [`pending`] | changes that undo themselves |
+//! | [`refused`] | what `Diagnostics` says of configs that are not taken |
 //! | [`register`] | the TPM's register for a config from outside |
 //! | [`locked`] | pure: whether a node without one may be given one |
 //! | [`maintenance`] | what such a node shows and says |
@@ -22,6 +23,7 @@ pub mod locked;
 pub(crate) mod maintenance;
 pub(crate) mod pending;
 pub(crate) mod plan;
+pub(crate) mod refused;
 pub(crate) mod register;
 pub(crate) mod source;
 mod state;
@@ -178,6 +180,7 @@ fn publish(node: &Node, text: Zeroizing<String>) -> Result<(), Wrong> {
     if let Err(error) = node.store.put(MACHINE_CONFIG.writer, &MACHINE_CONFIG, "v1alpha1", spec) {
         node.journal.warn(&error.to_string());
     }
+    refused::forget_all(node);
     Ok(())
 }
 

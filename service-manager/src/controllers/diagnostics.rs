@@ -6,13 +6,15 @@
 
 use super::{Action, Controller, Snapshot};
 use crate::store::{
-    Addressing, Block, CLOCK_SOURCE, DIAGNOSTIC, DISCOVERED_VOLUME, Definition, Diagnostic, Fact,
-    KERNEL_MODULE_SPEC, KERNEL_PARAM_STATUS, LOG_DESTINATION_STATUS, MACHINE_STATUS, NETWORK_STATUS,
-    NetworkStatus, Resource, Runtime, Spec, TIME_STATUS, UDEV_RULE_STATUS, UPGRADE_STATUS, VOLUME_STATUS,
+    Addressing, Block, CLOCK_SOURCE, CONFIG_REFUSAL, ConfigRefusal, DIAGNOSTIC, DISCOVERED_VOLUME,
+    Definition, Diagnostic, Fact, KERNEL_MODULE_SPEC, KERNEL_PARAM_STATUS, LOG_DESTINATION_STATUS,
+    MACHINE_STATUS, NETWORK_STATUS, NetworkStatus, Resource, Runtime, Spec, TIME_STATUS, UDEV_RULE_STATUS,
+    UPGRADE_STATUS, VOLUME_STATUS,
 };
 
-static INPUTS: [&Definition; 11] = [
+static INPUTS: [&Definition; 12] = [
     &CLOCK_SOURCE,
+    &CONFIG_REFUSAL,
     &DISCOVERED_VOLUME,
     &KERNEL_MODULE_SPEC,
     &KERNEL_PARAM_STATUS,
@@ -37,12 +39,20 @@ struct Cause {
     more: Vec<String>,
 }
 
+/// The condition of a machine that is locked, and the place of a config that locks it.
+const STATE: &str = "state";
+
 fn reconcile(snapshot: &Snapshot<'_>) -> Result<Vec<Action>, String> {
     let has_started = has_started(snapshot);
+    // It says more than the condition that a locked machine does not meet.
+    let state_is_refused = snapshot.list(&CONFIG_REFUSAL).any(|resource| resource.metadata.id == STATE);
     let mut wanted = Vec::new();
     for kind in INPUTS {
         for resource in snapshot.list(kind) {
             for mut cause in causes(resource, has_started) {
+                if state_is_refused && cause.id == STATE {
+                    continue;
+                }
                 if kind.kind == TIME_STATUS.kind {
                     cause.more = snapshot.list(&CLOCK_SOURCE).filter_map(of_server).collect();
                 }
@@ -128,6 +138,7 @@ fn of_runtime(id: &str, runtime: &Runtime) -> Vec<Cause> {
             let unmet = status.status.unmet_conditions.iter();
             unmet.map(|unmet| of_condition(&unmet.name, &unmet.reason)).collect()
         }
+        Runtime::ConfigRefusal(refusal) => vec![of_refusal(id, refusal)],
         Runtime::KernelModule(module) if !module.error.is_empty() => vec![cause(
             format!("kernel-module-{id}"),
             format!("kernel module {id}: {}", module.error),
@@ -158,15 +169,40 @@ fn of_runtime(id: &str, runtime: &Runtime) -> Vec<Cause> {
     }
 }
 
+/// A machine config that is not taken, by where it came from.
+fn of_refusal(place: &str, refusal: &ConfigRefusal) -> Cause {
+    let (what, what_to_do) = match place {
+        STATE => (
+            "this machine's own machine config is not taken",
+            "start the version that wrote it, or start with the kernel parameter billet.maintenance=open and apply a \
+             corrected one (apply-config --insecure)",
+        ),
+        "outside" => (
+            "the machine config that was found is not taken",
+            "correct it where it lies; it is looked for again within 30 s and when a disk appears",
+        ),
+        _ => (
+            "the last machine config that a client sent was refused",
+            "correct it and apply it again; what was in force before still is",
+        ),
+    };
+    let mut lines = refusal.reason.lines();
+    let message = format!("{what}: {}", lines.next().unwrap_or_default());
+    Cause {
+        more: lines.map(str::to_owned).collect(),
+        ..cause(format!("config-{place}"), message, what_to_do)
+    }
+}
+
 /// A condition of the machine's stage.
 fn of_condition(name: &str, reason: &str) -> Cause {
     let what_to_do = match name {
         "services" => "read the service's state and log (service, logs), then restart it",
-        "state" => "have the keys of STATE reached, or unlock it with its recovery key (unlock)",
+        STATE => "have the keys of STATE reached, or unlock it with its recovery key (unlock)",
         _ => "read the node's own log (logs machined)",
     };
     // Several services may be down: each has a cause of its own.
-    let service = reason.split('"').nth(1).unwrap_or_default();
+    let service = if name == "services" { reason.split('"').nth(1).unwrap_or_default() } else { "" };
     let id = if service.is_empty() { name.to_owned() } else { format!("{name}-{service}") };
     cause(id, reason, what_to_do)
 }
@@ -268,6 +304,32 @@ mod tests {
         assert_eq!(ids(&store), ["network-no-default-route"]);
         put(&store, &NETWORK_STATUS, "status", network(true, true));
         assert!(ids(&store).is_empty(), "what is well again is no cause");
+    }
+
+    #[test]
+    fn a_refused_config_is_named_instead_of_the_lock_that_it_is_the_cause_of() {
+        let store = Store::new();
+        let reason = "the configuration on STATE cannot be used: \"woker\" is no type";
+        let unmet = UnmetCondition { name: "state".into(), reason: reason.into() };
+        let status = StageStatus { ready: false, unmet_conditions: vec![unmet] };
+        let stage = Runtime::MachineStatus(MachineStatus { stage: "maintenance", status });
+        put(&store, &MACHINE_STATUS, "machine", Spec::Runtime(stage));
+        assert_eq!(ids(&store), ["state"]);
+        for place in ["state", "outside", "call"] {
+            let refusal = ConfigRefusal { reason: format!("{reason}\nline 2 of it") };
+            put(&store, &CONFIG_REFUSAL, place, Spec::Runtime(Runtime::ConfigRefusal(refusal)));
+        }
+        assert_eq!(ids(&store), ["config-call", "config-outside", "config-state"]);
+        let of_state = found(&store).pop().unwrap().1;
+        for part in [
+            "message: ",
+            "\\\"woker\\\" is no type",
+            "since: ",
+            "what to do: start the version",
+            "line 2 of it",
+        ] {
+            assert!(of_state.contains(part), "{part}: {of_state}");
+        }
     }
 
     #[test]

@@ -19,8 +19,9 @@ use super::network_specs::{
     TIME_SERVER_SPEC,
 };
 use super::runtime::{
-    CLUSTER_INFO, EARLIER_BOOT, IDENTITY, KERNEL_MODULE_SPEC, KMSG_LOG_CONFIG, LOG_DESTINATION_STATUS,
-    MACHINE_STATUS, META_KEY, SECURITY_STATE, UDEV_RULE_STATUS, UPGRADE_STATUS, VERSION,
+    CLUSTER_INFO, CONFIG_REFUSAL, EARLIER_BOOT, IDENTITY, KERNEL_MODULE_SPEC, KMSG_LOG_CONFIG,
+    LOG_DESTINATION_STATUS, MACHINE_STATUS, META_KEY, SECURITY_STATE, UDEV_RULE_STATUS, UPGRADE_STATUS,
+    VERSION,
 };
 use super::{Column, Definition, Sensitivity};
 use api::definitions::PUBLISHED;
@@ -298,7 +299,7 @@ pub static KERNEL_PARAM_STATUS: Definition = Definition {
 };
 
 /// The types that something of this node writes, sorted by name.
-static WRITTEN: [&Definition; 77] = [
+static WRITTEN: [&Definition; 78] = [
     &ADDRESS_SPEC,
     &ADDRESS_STATUS,
     &ADJTIME_STATUS,
@@ -309,6 +310,7 @@ static WRITTEN: [&Definition; 77] = [
     &BOOT_TIMELINE,
     &CERT_SAN,
     &CLOCK_SOURCE,
+    &CONFIG_REFUSAL,
     &CPU_CORE,
     &DEVICES_STATUS,
     &DHCP_LEASE,

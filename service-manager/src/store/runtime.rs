@@ -151,6 +151,16 @@ pub static EARLIER_BOOT: Definition = Definition {
     ..PLAIN
 };
 
+/// A machine config that this node does not take (internal: `Diagnostics` says it).
+pub static CONFIG_REFUSAL: Definition = Definition {
+    kind: "ConfigRefusals.config.billet.dev",
+    display: "ConfigRefusal",
+    namespace: "config",
+    internal: true,
+    writer: "configuration",
+    ..PLAIN
+};
+
 /// What a resource of these types says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
@@ -179,6 +189,15 @@ pub enum Runtime {
     UpgradeStatus(Box<UpgradeStatus>),
     /// `EarlierBoots`.
     EarlierBoot(EarlierBoot),
+    /// `ConfigRefusals`.
+    ConfigRefusal(ConfigRefusal),
+}
+
+/// Why a machine config is not taken.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ConfigRefusal {
+    /// In words, several lines at most; without secrets.
+    pub reason: String,
 }
 
 /// An upgrade under way, or what became of the last one.

@@ -18,6 +18,7 @@ use config::cmdline::ConfigSource;
 use zeroize::Zeroizing;
 
 use crate::configuration::locked::{Look, Maintenance, Memory, decide};
+use crate::configuration::refused::{self, Place};
 use crate::configuration::source::{self, Candidate, Origin, Search};
 use crate::configuration::{self, change, pending, register};
 use crate::node::Node;
@@ -188,18 +189,22 @@ impl Looking {
             Search::Nothing => {}
         }
         let is_open_wanted = node.parameters.open_maintenance;
+        match &look {
+            Look::Unusable(why) => refused::note(node, Place::State, why),
+            _ => refused::forget(node, Place::State),
+        }
         if let Maintenance::Locked(why) = decide(&look, &memory(node).await, is_open_wanted) {
             return Err(Trouble::Locked(why));
         }
         if let Some(problem) = look.problem() {
             self.say_once(node, format!("{problem}; billet.maintenance=open: going on without STATE"));
         }
-        match source::from_outside(node).await {
-            Search::Found(candidate) => enter_from_outside(node, candidate).await,
-            Search::Failed(error) => Err(Trouble::Load(error)),
-            Search::Absent(text) => Err(Trouble::Nothing(Some(text))),
-            Search::Nothing => Err(Trouble::Nothing(None)),
+        let taken = look_outside(node).await;
+        match &taken {
+            Err(Trouble::Load(why) | Trouble::Invalid(why)) => refused::note(node, Place::Outside, why),
+            Ok(()) | Err(Trouble::Nothing(_) | Trouble::Locked(_)) => refused::forget(node, Place::Outside),
         }
+        taken
     }
 
     /// A config on STATE that this version cannot use: one that nobody confirmed gives way to the one before.
@@ -238,6 +243,16 @@ impl Looking {
             }
             self.state_trouble = text;
         }
+    }
+}
+
+/// Takes the first config that a source but STATE has.
+async fn look_outside(node: &Arc<Node>) -> Result<(), Trouble> {
+    match source::from_outside(node).await {
+        Search::Found(candidate) => enter_from_outside(node, candidate).await,
+        Search::Failed(error) => Err(Trouble::Load(error)),
+        Search::Absent(text) => Err(Trouble::Nothing(Some(text))),
+        Search::Nothing => Err(Trouble::Nothing(None)),
     }
 }
 
@@ -312,6 +327,7 @@ pub fn restore_config(node: &Node, text: Zeroizing<String>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::CONFIG_REFUSAL;
 
     #[test]
     fn a_lock_is_kept_while_other_sources_fail_and_ends_with_a_config() {
@@ -337,14 +353,46 @@ mod tests {
     const CONFIG: &str = "version: v1alpha1\nmachine: {type: worker, token: a.b, install: {disk: /dev/vda}}\n\
         cluster: {controlPlane: {endpoint: 'https://10.0.0.1:6443'}}\n";
 
+    fn refusal(node: &Node, id: &str) -> Option<String> {
+        node.store.get(&CONFIG_REFUSAL, id).map(|found| found.spec.yaml().unwrap())
+    }
+
+    fn inline(text: &str) -> Option<String> {
+        use base64::Engine;
+        Some(base64::engine::general_purpose::STANDARD.encode(text))
+    }
+
+    /// From a kernel parameter, and from STATE, whose one goes before it; each is gone with a config that is taken.
+    #[tokio::test]
+    async fn a_config_that_is_refused_at_boot_is_among_the_diagnostics() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut node = crate::server::tests_node(dir.path().join("root"));
+        let bad = CONFIG.replace("type: worker", "type: woker, password: geheim");
+        Arc::get_mut(&mut node).unwrap().parameters.config_inline = inline(&bad);
+        let looked = Looking::default().look(&node).await;
+        assert!(matches!(looked, Err(Trouble::Invalid(_))));
+        let reason = refusal(&node, "outside").unwrap();
+        assert!(reason.contains("talos.config.inline") && reason.contains("machine.type"), "{reason}");
+        assert!(!reason.contains("geheim"), "{reason}");
+        // STATE appears, with one that is no better.
+        let state = dir.path().join("state");
+        std::fs::create_dir(&state).unwrap();
+        std::fs::write(state.join("config.yaml"), &bad).unwrap();
+        node.configuration.set_state(configuration::State::at(&state));
+        let looked = Looking::default().look(&node).await;
+        assert!(matches!(looked, Err(Trouble::Locked(_))));
+        assert!(refusal(&node, "state").unwrap().contains("on STATE cannot be used"));
+        std::fs::write(state.join("config.yaml"), CONFIG).unwrap();
+        assert!(Looking::default().look(&node).await.is_ok());
+        assert_eq!((refusal(&node, "state"), refusal(&node, "outside")), (None, None));
+    }
+
     /// Every source but STATE, here the one of the command line, is left alone while META says that there is a config.
     #[tokio::test]
     async fn a_locked_machine_takes_no_config_from_anywhere() {
-        use base64::Engine;
         let dir = tempfile::tempdir().unwrap();
         let mut node = crate::server::tests_node(dir.path().to_owned());
-        let inline = base64::engine::general_purpose::STANDARD.encode(CONFIG);
-        Arc::get_mut(&mut node).unwrap().parameters.config_inline = Some(inline);
+        Arc::get_mut(&mut node).unwrap().parameters.config_inline = inline(CONFIG);
         let tag = installer::meta::tags::CONFIGURED;
         node.meta.set_now(tag, b"1").unwrap();
         let looked = Looking::default().look(&node).await;
