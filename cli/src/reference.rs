@@ -4,7 +4,7 @@
 //! Owns: which call, which command and which resource type exist, read from the wire contract
 //! (crates/api/testdata/wire.txt), the grammar and the server's sources; which types there are, from the sheets' facts
 //! (crates/api/tests/data/resources.tsv); what talosctl has, from cli/testdata/compatibility (copied from
-//! shared/spec/api-wire-facts.md §1, §2 and §5), and v1.14.txt there what is known of the newest one; `documents` the
+//! shared/spec/api-wire-facts.md §1, §2 and §5), and v1.14.txt there what is known of the newest one, and faults.txt what real ones found; `documents` the
 //! part on config documents. The state of the node may lag behind on the page, so that building a
 //! call does not break this test; the page never says of a call that it exists when it does not.
 
@@ -24,6 +24,7 @@ const WIRE: &str = include_str!("../../crates/api/testdata/wire.txt");
 const CALLS: &str = include_str!("../testdata/compatibility/calls.txt");
 const COMMANDS: &str = include_str!("../testdata/compatibility/commands.txt");
 const NEWEST: &str = include_str!("../testdata/compatibility/v1.14.txt");
+const FAULTS: &str = include_str!("../testdata/compatibility/faults.txt");
 const SHEETS: &str = include_str!("../../crates/api/tests/data/resources.tsv");
 
 fn root() -> PathBuf {
@@ -179,6 +180,10 @@ fn compatibility() -> String {
         let known = newest(row[0], row[1]);
         let _ = writeln!(out, "| `{}` | {} | {known} | {state} | {test} |", row[0], row[1]);
     }
+    out.push_str(FAULTS_HEAD);
+    for row in rows(FAULTS) {
+        let _ = writeln!(out, "| {} | {} |", row[0], named(row[1]));
+    }
     out.push_str(documents::HEAD);
     for line in documents::lines() {
         let _ = writeln!(out, "{line}");
@@ -189,6 +194,10 @@ fn compatibility() -> String {
     }
     out
 }
+
+const FAULTS_HEAD: &str = "\n## What real clients found\n\n\
+    talosctl of three generations was run against a node. Each row is a fault that one of them met, and the test that \
+    makes its calls now.\n\n| what was wrong | test |\n|---|---|\n";
 
 /// What each word of the table's last column stands for.
 const TESTS: [(&str, &str); 2] = [
@@ -306,7 +315,8 @@ fn what_is_known_of_the_newest_generation_is_in_the_compatibility_table() {
         let cells = format!("| `{name}` | {generations} | {} |", newest(name, generations));
         assert!(page.contains(&cells), "{cells} is not on the page; BILLET_BLESS=1 writes it anew");
     }
-    for line in documents::lines() {
+    let faults = rows(FAULTS).into_iter().map(|row| format!("| {} | {} |", row[0], named(row[1])));
+    for line in documents::lines().into_iter().chain(faults) {
         assert!(page.contains(&line), "{line} is not on the page; BILLET_BLESS=1 writes it anew");
     }
 }
@@ -331,7 +341,8 @@ fn the_tests_that_the_table_names_exist() {
     let commands = rows(COMMANDS).into_iter().filter(|r| our_commands().contains(r[0])).map(|r| r[2]);
     let calls = rows(CALLS).into_iter().map(|r| r[3]);
     let resources = TESTS.iter().chain(&documents::TESTS).map(|(_, test)| *test);
-    for test in calls.chain(commands).chain(resources).filter(|t| *t != "-") {
+    let faults = rows(FAULTS).into_iter().map(|r| r[1]);
+    for test in calls.chain(commands).chain(resources).chain(faults).filter(|t| *t != "-") {
         let (file, name) = test.split_once("::").unwrap();
         // A module may be a file or a folder.
         let files = [file.to_owned(), file.replace("/mod.rs", ".rs")];

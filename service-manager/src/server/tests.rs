@@ -12,6 +12,8 @@ use api::proto::machine as proto;
 use api::proto::machine::machine_service_client::MachineServiceClient;
 use api::proto::resource as old;
 use api::proto::resource::resource_service_client::ResourceServiceClient;
+use api::proto::storage::storage_service_client::StorageServiceClient;
+use api::proto::storage::{BlockDeviceWipeDescriptor, BlockDeviceWipeRequest};
 use hyper_util::rt::TokioIo;
 use prost::Message;
 use tokio::sync::watch;
@@ -375,6 +377,36 @@ async fn a_long_refusal_arrives_and_counts_what_it_leaves_out() {
         assert!(message.matches("known: ").count() <= 2, "{message}");
         f.machine().version(()).await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn wiping_an_unknown_device_is_not_found() {
+    let f = fixture().await;
+    let device = BlockDeviceWipeDescriptor { device: "sdzz".into(), ..Default::default() };
+    let request = BlockDeviceWipeRequest { devices: vec![device] };
+    let status = StorageServiceClient::new(f.channel.clone()).block_device_wipe(request).await.unwrap_err();
+    assert_eq!(status.code(), Code::NotFound);
+    assert!(status.message().contains("sdzz"), "{status:?}");
+}
+
+#[tokio::test]
+async fn events_since_a_wrong_id_are_refused() {
+    let f = fixture().await;
+    let request = proto::EventsRequest { tail_id: "yesterday".into(), ..Default::default() };
+    let status = f.machine().events(request).await.unwrap_err();
+    assert_eq!(status.code(), Code::InvalidArgument);
+    assert!(status.message().starts_with("tail_id is no id of an event"), "{status:?}");
+}
+
+#[tokio::test]
+async fn meta_keys_have_the_short_name_meta() {
+    let f = fixture().await;
+    let mut client = ResourceServiceClient::new(f.channel.clone());
+    let mut list = Request::new(old::ListRequest { namespace: String::new(), r#type: "meta".into() });
+    list.metadata_mut().insert("talos-role", "os:admin".parse().unwrap());
+    let mut stream = client.list(list).await.unwrap().into_inner();
+    let definition = next(&mut stream).await.definition.unwrap();
+    assert_eq!(definition.metadata.unwrap().id, "metakeys.runtime.talos.dev");
 }
 
 #[tokio::test]
