@@ -3,8 +3,10 @@
 //! Owns: one module a rule; each gives a list of faults with path and reason.
 //! Does not: format or compile; `xtask test` has cargo do that.
 
+mod circles;
 mod dependencies;
 mod directions;
+mod paths;
 mod sources;
 #[cfg(test)]
 mod tests;
@@ -18,13 +20,14 @@ use sources::Sources;
 /// A rule: its name and what breaks it.
 type Rule = (&'static str, fn(&Sources) -> Result<Vec<String>>);
 
-const RULES: [Rule; 8] = [
+const RULES: [Rule; 9] = [
     ("module headers", text::headers),
     ("file sizes", text::sizes),
     ("unsafe code only where it is allowed", text::unsafe_code),
     ("no host names of registries", text::hosts),
     ("no paths of one machine", text::machine_paths),
     ("dependencies point one way", directions::check),
+    ("no circles of modules", circles::check),
     ("versions in one place", directions::versions),
     ("crates: bans, duplicates, licences", dependencies::check),
 ];

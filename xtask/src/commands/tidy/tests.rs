@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::dependencies::{Crate, Policy, judge};
 use super::sources::Sources;
-use super::{directions, text};
+use super::{circles, directions, paths, text};
 
 fn one(path: &str, text: &str) -> Sources {
     Sources::of(&[(path, text)])
@@ -83,4 +83,55 @@ fn bans_duplicates_and_licences() {
         found("z", "2.0.0", ""),
     ]);
     assert_eq!(judge(&policy, &bad).len(), 4);
+}
+
+#[test]
+fn paths_are_read_out_of_uses_and_expressions_and_nothing_else() {
+    let text = "//! crate::prose\nuse crate::{a, b::{self, C as D}};\npub use self::e::F;\n\
+                fn f<'a>(x: &'a crate::g::H) -> char { super::i::j(\"crate::k\", r#\"crate::l\"#); '\\'' }\n\
+                /* crate::m */ macro_rules! n { () => { $crate::o::P } }\n\
+                #[cfg(test)]\nmod tests {\n    use crate::q::R;\n}\n";
+    let found = paths::read(text);
+    let named: BTreeSet<String> = found.named.iter().map(|path| path.join("::")).collect();
+    let expected = [
+        "crate::a",
+        "crate::b::C",
+        "crate::b::self",
+        "crate::g::H",
+        "crate::o::P",
+        "self::e::F",
+        "super::i::j",
+    ];
+    assert_eq!(named, expected.map(str::to_owned).into());
+    assert_eq!(found.given_on, [("F".to_owned(), vec!["self".to_owned(), "e".into(), "F".into()])]);
+}
+
+#[test]
+fn circles_of_modules_are_found_through_what_the_root_gives_on() {
+    let manifest = ("crates/x/Cargo.toml", "");
+    let root = ("crates/x/src/lib.rs", "//! x\nmod a;\nmod b;\npub use b::B;\n");
+    let needs_b = ("crates/x/src/a.rs", "//! a\nuse crate::B;\npub struct A;\n");
+    let alone = ("crates/x/src/b.rs", "//! b\npub struct B;\n");
+    let needs_a = ("crates/x/src/b.rs", "//! b\nuse super::a::A;\npub struct B(A);\n");
+    assert_eq!(
+        circles::check(&Sources::of(&[manifest, root, needs_b, alone])).unwrap(),
+        Vec::<String>::new()
+    );
+    let found = circles::check(&Sources::of(&[manifest, root, needs_b, needs_a])).unwrap();
+    assert_eq!(found, ["crates/x: 2 modules directly below src need each other in circles, 0 at most: a, b"]);
+    // Files of one module are counted apart, and tests may use everything.
+    let parent = ("crates/x/src/a/mod.rs", "//! a\nmod c;\npub struct A(c::C);\n");
+    let child = ("crates/x/src/a/c.rs", "//! c\nuse super::A;\npub struct C;\n");
+    let tests = ("crates/x/src/b/tests.rs", "use crate::a::A;\n");
+    let found = circles::check(&Sources::of(&[manifest, root, parent, child, alone, tests])).unwrap();
+    assert_eq!(found, ["crates/x: 2 files of one module need each other in circles, 0 at most: a, a::c"]);
+}
+
+#[test]
+fn a_count_of_circles_that_is_too_high_is_a_fault() {
+    let found = circles::check(&one("crates/tpm/Cargo.toml", "")).unwrap();
+    assert!(
+        found[0].ends_with("modules directly below src are in circles now: write that instead of 4"),
+        "{found:?}"
+    );
 }
