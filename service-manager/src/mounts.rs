@@ -65,6 +65,11 @@ fn publish(node: &Node, text: &str) {
     }
 }
 
+/// What is mounted now, the lower first.
+pub(crate) fn table() -> std::io::Result<Vec<MountStatus>> {
+    Ok(read(&mut File::open(MOUNTINFO)?)?.lines().filter_map(parse).collect())
+}
+
 /// `id parent major:minor root target options [tags…] - type source super-options`
 fn parse(line: &str) -> Option<MountStatus> {
     let (left, right) = line.split_once(" - ")?;

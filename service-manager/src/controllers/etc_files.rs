@@ -1,4 +1,4 @@
-//! `EtcFileSpecs` and `EtcFileStatuses`: the files of /etc that follow from resources.
+//! `EtcFileSpecs` and `EtcFileStatuses`: the files of /etc that follow from resources, and those that the config gives.
 
 use std::path::Path;
 
@@ -14,7 +14,12 @@ const MODE: u32 = 0o644;
 /// Publishes a file that was written.
 pub(super) fn publish(node: &Node, path: &str, text: &str) -> Result<(), String> {
     let name = Path::new(path).file_name().and_then(|name| name.to_str()).unwrap_or(path);
-    let file = EtcFile { contents: STANDARD.encode(text), mode: MODE, selinux_label: "" };
+    publish_as(node, name, text.as_bytes(), MODE)
+}
+
+/// Publishes a file under its path from /etc.
+pub(crate) fn publish_as(node: &Node, name: &str, content: &[u8], mode: u32) -> Result<(), String> {
+    let file = EtcFile { contents: STANDARD.encode(content), mode, selinux_label: "" };
     let put = |kind, fact| node.store.put(ETC_FILE_SPEC.writer, kind, name, Spec::Fact(Box::new(fact)));
     put(&ETC_FILE_SPEC, Fact::EtcFile(file)).map_err(|e| e.to_string())?;
     let version = node.store.get(&ETC_FILE_SPEC, name).map_or(0, |found| found.metadata.version);

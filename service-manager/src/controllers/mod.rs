@@ -92,6 +92,7 @@ pub use dependencies::{Dependency, Edge, dependencies};
 
 pub(crate) use api_certificate::reaches_others;
 pub(crate) use environment::variables;
+pub(crate) use etc_files::publish_as as publish_etc_file;
 pub(crate) use kernel_params::NEEDED as NEEDED_KERNEL_PARAMS;
 
 /// Every controller.

@@ -3,7 +3,7 @@
 //! An append that ran twice (a new machined repeats the phase that was cut off) would otherwise read its own result.
 //! Source: open_tree(2): a clone of the root mount alone shows the root file system without what is mounted in it.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
@@ -48,6 +48,18 @@ impl Image {
     #[cfg(test)]
     pub(crate) fn of_folder(folder: &Path) -> Self {
         Self { root: File::open(folder).unwrap().into() }
+    }
+
+    /// What there is at a path from the root, no link followed.
+    pub(super) fn status(&self, path: &Path) -> io::Result<Option<Metadata>> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS;
+        match openat2(&self.root, path, flags, Mode::empty(), resolve) {
+            Ok(found) => File::from(found).metadata().map(Some),
+            // A link on the way is found when its own path is looked at.
+            Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP) => Ok(None),
+            Err(errno) => Err(errno.into()),
+        }
     }
 
     /// Reads a file; symbolic links stay inside.

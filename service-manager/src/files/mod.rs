@@ -1,18 +1,21 @@
 //! Files that the machine config asks for.
 //!
-//! Owns: what `machine.files` and the generated parts of the configuration mean, and their way to the disk.
+//! Owns: what `machine.files` and the generated parts of the configuration mean, and their way to the disk; new files below
+//! /etc ([`etc`]).
 //! Order: everything is computed from the image's own files first ([`plan`]), then written ([`place`]); a mistake
 //! anywhere writes nothing.
 //! Does not: know who uses a file.
 //! Fails by: every mistake at once, in the words of spec/machine-facts.md §11.3.
 //! Source: spec/machine-facts.md §11.3.
 
+mod etc;
 mod image;
 mod place;
 mod plan;
 
 use std::path::Path;
 
+pub(crate) use etc::{EtcFile, show as show_in_etc};
 pub(crate) use image::Image;
 pub(crate) use plan::Target;
 

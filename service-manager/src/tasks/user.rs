@@ -3,16 +3,16 @@
 //! Source: spec/machine-facts.md §4.4 (`userSetup`), §11.3.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use config::Config;
 use config::v1alpha1::FileOp;
+use config::{Config, Document};
 
 use crate::beneath;
 use crate::containerd;
 use crate::controllers;
-use crate::files::{self, Image, Operation, Target, Wanted};
+use crate::files::{self, EtcFile, Image, Operation, Target, Wanted};
 use crate::modules;
 use crate::node::Node;
 use crate::sequencer::{TaskError, TaskFuture};
@@ -20,6 +20,8 @@ use crate::store::{FILE_STATUS, FileStatus, Spec};
 
 /// Where each boot leaves what users wanted of containerd.
 const FRAGMENTS: &str = "/var/cri/conf.d";
+/// Of a file below /etc that says none.
+const ETC_FILE_MODE: u32 = 0o644;
 
 /// Writes the files of the config, then the generated parts of containerd's settings.
 pub fn write_user_files(node: Arc<Node>) -> TaskFuture {
@@ -27,15 +29,52 @@ pub fn write_user_files(node: Arc<Node>) -> TaskFuture {
         beneath::make_folder(&node.root, Path::new(FRAGMENTS), 0o755)
             .map_err(|e| TaskError(format!("create {FRAGMENTS}: {e}")))?;
         let Some(config) = node.config() else { return Ok(()) };
-        let wanted = wanted(&config).map_err(|errors| TaskError(errors.join("; ")))?;
-        if wanted.is_empty() {
+        let all = |errors: Vec<String>| TaskError(errors.join("; "));
+        let wanted = wanted(&config).map_err(all)?;
+        let in_etc = etc_files(&node);
+        if wanted.is_empty() && in_etc.is_empty() {
             return Ok(());
         }
         let image = Image::open().map_err(TaskError)?;
-        let targets =
-            files::write(&node.root, &image, &wanted).map_err(|errors| TaskError(errors.join("; ")))?;
+        // First: what is bound into /etc afterwards stays in sight.
+        let mut targets = show_in_etc(&node, &image, &in_etc, &wanted).map_err(all)?;
+        targets.extend(files::write(&node.root, &image, &wanted).map_err(all)?);
         publish(&node, &targets)
     })
+}
+
+/// The files of the config's `EtcFileConfig` documents.
+fn etc_files(node: &Node) -> Vec<EtcFile> {
+    let Some(document) = node.document() else { return Vec::new() };
+    let file = |document: &Document| match document {
+        Document::EtcFileConfig(file) => Some(EtcFile {
+            name: file.name.clone(),
+            content: file.contents.clone(),
+            mode: file.mode.map_or(ETC_FILE_MODE, |mode| mode.0),
+        }),
+        _ => None,
+    };
+    document.documents.iter().filter_map(file).collect()
+}
+
+fn show_in_etc(
+    node: &Node,
+    image: &Image,
+    in_etc: &[EtcFile],
+    wanted: &[Wanted],
+) -> Result<Vec<Target>, Vec<String>> {
+    if in_etc.is_empty() {
+        return Ok(Vec::new());
+    }
+    // A root of one layer is mounted without it.
+    modules::load_modules(&["overlay"]).map_err(|error| vec![error])?;
+    let others = wanted.iter().map(|file| PathBuf::from(&file.path)).collect();
+    let targets = files::show_in_etc(&node.root, image, in_etc, &others)?;
+    for (file, target) in in_etc.iter().zip(&targets) {
+        controllers::publish_etc_file(node, &file.name, &target.content, target.mode)
+            .map_err(|error| vec![error])?;
+    }
+    Ok(targets)
 }
 
 /// Loads the modules that the config names, whatever devices there are.
@@ -112,6 +151,29 @@ mod tests {
         assert_eq!((files[0].operation, files[0].mode), (Operation::Create, None));
         assert_eq!((files[1].operation, files[1].mode), (Operation::Append, Some(0o644)));
         assert!(files[0].content.starts_with("[metrics]\n"));
+    }
+
+    #[test]
+    fn documents_of_files_below_etc_have_their_content_and_permissions() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = crate::server::tests_node(dir.path().to_owned());
+        let text = "version: v1alpha1\nmachine: {type: worker, token: a.b}\n---\napiVersion: v1alpha1\nkind: \
+                    EtcFileConfig\nname: nfsmount.conf\ncontents: '[a]'\n---\napiVersion: v1alpha1\nkind: \
+                    EtcFileConfig\nname: a/b\nmode: 0600\n";
+        let loaded = config::load(text.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
+        assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
+        let document = crate::store::MachineDocument {
+            text: zeroize::Zeroizing::new(text.to_owned()),
+            config: loaded.config,
+            documents: loaded.documents,
+        };
+        let spec = Spec::MachineConfig(Arc::new(document));
+        let kind = &crate::store::MACHINE_CONFIG;
+        node.store.put(kind.writer, kind, "v1alpha1", spec).unwrap();
+        let files = etc_files(&node);
+        let found: Vec<_> =
+            files.iter().map(|file| (file.name.as_str(), file.content.as_str(), file.mode)).collect();
+        assert_eq!(found, [("nfsmount.conf", "[a]", 0o644), ("a/b", "", 0o600)]);
     }
 
     #[test]

@@ -103,7 +103,7 @@ documents! {
     DiscoveryServiceConfig "Kubernetes" named;
     DummyLinkConfig "dummy links" named;
     EnvironmentConfig "" single;
-    EtcFileConfig "writing files below /etc by documents" named;
+    EtcFileConfig "" named;
     EthernetConfig "settings of Ethernet links" named;
     EventSinkConfig "sending events" single;
     ExistingVolumeConfig "volumes that are there already" named;
