@@ -145,6 +145,17 @@ pub enum Document {
     Index(Index),
 }
 
+impl Document {
+    /// What it says it is, or OCI's type of what it is.
+    #[must_use]
+    pub fn media_type(&self) -> &str {
+        match self {
+            Self::Manifest(manifest) => manifest.media_type.as_deref().unwrap_or(MANIFEST),
+            Self::Index(index) => index.media_type.as_deref().unwrap_or(INDEX),
+        }
+    }
+}
+
 /// Reads a manifest or an index. What it is stands in it, or its fields tell; a registry's header does not count.
 pub fn parse(image: &str, bytes: &[u8]) -> Result<Document, Error> {
     #[derive(Deserialize)]

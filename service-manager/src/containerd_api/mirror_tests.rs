@@ -1,5 +1,5 @@
-//! Kubernetes' images through the machine config's registries: a real containerd, and a real registry that wants TLS of
-//! its own authority and a sign-in, as the only mirror of a registry that nobody can reach.
+//! Images of Kubernetes and of the system through the machine config's registries: a real containerd, and a real registry
+//! that wants TLS of its own authority and a sign-in, as the only mirror of a registry that nobody can reach.
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
@@ -14,6 +14,7 @@ use http::header::{CONTENT_TYPE, HOST, LOCATION};
 use http_body_util::Full;
 use hyper_util::rt::TokioIo;
 
+use super::Client;
 use super::tests::{Daemon, digest};
 use crate::containerd::files;
 
@@ -142,8 +143,8 @@ fn guarded(dir: &Path, authority: &Authority) -> Registry {
     Registry::start(dir, "guarded.yml", &tls, &auth)
 }
 
-/// What the machine config says, as containerd reads it: its part of the main file.
-fn configured(dir: &Path, mirror: SocketAddr, authority: &Authority, password: &str) -> String {
+/// What the machine config says.
+fn registries(mirror: SocketAddr, authority: &Authority, password: &str) -> Registries {
     let host = mirror.to_string();
     let mirrors = RegistryMirror {
         endpoints: vec![format!("https://{host}")],
@@ -157,10 +158,15 @@ fn configured(dir: &Path, mirror: SocketAddr, authority: &Authority, password: &
         password: Some(config::Secret::new(password)),
         ..RegistryAuth::default()
     };
-    let registries = Registries {
+    Registries {
         mirrors: BTreeMap::from([("registry.invalid".to_owned(), mirrors)]),
         config: BTreeMap::from([(host, RegistryConfig { tls: Some(tls), auth: Some(auth) })]),
-    };
+    }
+}
+
+/// The same as containerd reads it: its part of the main file.
+fn configured(dir: &Path, mirror: SocketAddr, authority: &Authority, password: &str) -> String {
+    let registries = registries(mirror, authority, password);
     let etc = dir.join("etc").display().to_string();
     let mut main = String::new();
     for file in files(&registries).unwrap_or_else(|errors| panic!("{errors:?}")) {
@@ -212,4 +218,61 @@ async fn images_of_kubernetes_come_from_the_configured_mirror() {
         assert!(status.message().contains(why), "{status}");
         assert!(client.images().await.unwrap().is_empty());
     }
+}
+
+/// What the node does for `image pull --namespace system`.
+async fn fetch(client: &Client, registries: Registries) -> Result<(), String> {
+    let dir = tempfile::tempdir().unwrap();
+    let node = crate::server::tests_node(dir.path().to_owned());
+    let text = "version: v1alpha1\nmachine: {type: worker, token: a.b}\n";
+    let mut config = config::parse(text).unwrap_or_else(|e| panic!("{e}"));
+    config.machine.registries = registries;
+    node.config.send_replace(Some(std::sync::Arc::new(config)));
+    // The node's own authorities know the registry no better.
+    let image_has = Authority::generate("image", Lifetime::from_now(CA_LIFETIME)).unwrap();
+    std::fs::create_dir_all(dir.path().join("etc/ssl/certs")).unwrap();
+    std::fs::write(dir.path().join("etc/ssl/certs/ca-certificates"), image_has.certificate()).unwrap();
+    let registry = crate::upgrade::registry_of(&node, REFERENCE).map_err(|e| e.to_string())?;
+    client.fetch(REFERENCE, &registry).await.map_err(|e| format!("{e:?}"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "starts the image's containerd and docker-registry: `cargo xtask test` runs it after the build"]
+async fn image_pull_of_the_system_namespace_asks_the_configured_mirror() {
+    let dir = tempfile::tempdir().unwrap();
+    let authority = Authority::generate("registry", Lifetime::from_now(CA_LIFETIME)).unwrap();
+    push(&Registry::start(dir.path(), "open.yml", "", "")).await;
+    let registry = guarded(dir.path(), &authority);
+    // This containerd knows no registry at all.
+    let plain =
+        "version = 2\ndisabled_plugins = [\"io.containerd.grpc.v1.cri\", \"io.containerd.nri.v1.nri\"]\n";
+    let daemon = Daemon::start(tempfile::tempdir().unwrap(), plain, "").await;
+    let client = daemon.client("system");
+
+    // Without the sign-in, and with another authority, the mirror gives nothing.
+    let other = Authority::generate("other", Lifetime::from_now(CA_LIFETIME)).unwrap();
+    for (authority, password, why) in [(&authority, "falsch", "401"), (&other, "geheim", "certificate")] {
+        let error = fetch(&client, registries(registry.address, authority, password)).await.unwrap_err();
+        assert!(error.contains(why) && !error.contains(password), "{error}");
+        assert!(client.images().await.unwrap().is_empty());
+    }
+    for _ in 0..2 {
+        let fetched = fetch(&client, registries(registry.address, &authority, "geheim")).await;
+        fetched.unwrap_or_else(|e| panic!("{e}\n{}", daemon.log()));
+    }
+    let images = client.images().await.unwrap();
+    assert_eq!(images.iter().map(|image| image.name.as_str()).collect::<Vec<_>>(), [REFERENCE]);
+    // The end of another lease collects what nothing keeps; all of the image is kept by its name.
+    let target = images[0].target.clone().unwrap();
+    assert!(client.image_size(&target).await.unwrap() > 1024);
+    let manifest = client.content(&target.digest).await.unwrap();
+    let manifest: serde_json::Value = serde_json::from_slice(&manifest).unwrap();
+    let layers = manifest["layers"].as_array().unwrap();
+    for entry in layers.iter().chain([&manifest["config"]]) {
+        let digest = entry["digest"].as_str().unwrap();
+        client.content(digest).await.unwrap_or_else(|e| panic!("{digest}: {e}"));
+    }
+    assert!(client.ingests().await.unwrap().is_empty());
+    client.remove_image(REFERENCE).await.unwrap();
+    assert!(client.content(&target.digest).await.is_err(), "the name alone kept it");
 }

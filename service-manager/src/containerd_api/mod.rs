@@ -4,6 +4,7 @@
 //! Fails by: a gRPC status; a socket that nobody serves is `Unavailable` after [`CONNECT_DEADLINE`].
 //! Source: containerd's published API (1.7 and later); grpc.health.v1.
 
+mod fetch;
 #[cfg(test)]
 mod mirror_tests;
 mod size;
@@ -16,7 +17,6 @@ use std::time::Duration;
 
 use http::uri::PathAndQuery;
 use hyper_util::rt::TokioIo;
-use ondisk::Architecture;
 use prost::Message;
 use tokio::net::UnixStream;
 use tonic::client::Grpc;
@@ -25,6 +25,7 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Response, Status};
 use tonic_prost::ProstCodec;
 
+pub use fetch::FetchError;
 pub use wire::{Container, Descriptor, Image, Ingest, Task, TaskStatus};
 
 /// How long containerd may take to accept a connection.
@@ -126,35 +127,20 @@ impl Client {
         self.unary("/containerd.services.images.v1.Images/Delete", request).await
     }
 
-    /// Pulls an image for this node's platform into the image store under its reference.
-    ///
-    /// For Kubernetes its own interface pulls: that one knows the registries of the machine config (mirrors,
-    /// certificates, sign-ins) and the proxies, and unpacks. containerd 1.7's transfer service knows none of these, so
-    /// it is left for the other namespaces.
-    pub async fn pull(&self, reference: &str) -> Result<(), Status> {
-        if self.namespace == KUBERNETES {
-            let image = Some(wire::ImageSpec { image: reference.to_owned() });
-            let request = wire::PullImageRequest { image };
-            let path = "/runtime.v1.ImageService/PullImage";
-            return self.unary::<_, wire::PullImageResponse>(path, request).await.map(drop);
-        }
-        self.transfer(reference).await
+    /// Whether its images are Kubernetes'.
+    pub fn is_of_kubernetes(&self) -> bool {
+        self.namespace == KUBERNETES
     }
 
-    async fn transfer(&self, reference: &str) -> Result<(), Status> {
-        let any = |name: &str, message: Vec<u8>| prost_types::Any {
-            type_url: format!("containerd.types.transfer.{name}"),
-            value: message,
-        };
-        let source = wire::OciRegistry { reference: reference.to_owned() };
-        let platform =
-            wire::Platform { os: "linux".to_owned(), architecture: Architecture::OWN.name().to_owned() };
-        let store = wire::ImageStore { name: reference.to_owned(), platforms: vec![platform] };
-        let request = wire::TransferRequest {
-            source: Some(any("OCIRegistry", source.encode_to_vec())),
-            destination: Some(any("ImageStore", store.encode_to_vec())),
-        };
-        self.unary("/containerd.services.transfer.v1.Transfer/Transfer", request).await
+    /// Has Kubernetes' interface pull an image for this node's platform into the image store under its reference.
+    ///
+    /// That one knows the registries of the machine config (mirrors, certificates, sign-ins) and the proxies, and unpacks.
+    /// Images of other namespaces are [fetched](Self::fetch): containerd 1.7's transfer service knows none of these.
+    pub async fn pull(&self, reference: &str) -> Result<(), Status> {
+        let image = Some(wire::ImageSpec { image: reference.to_owned() });
+        let request = wire::PullImageRequest { image };
+        let path = "/runtime.v1.ImageService/PullImage";
+        self.unary::<_, wire::PullImageResponse>(path, request).await.map(drop)
     }
 
     /// What is being fetched now.

@@ -10,6 +10,7 @@ use api::tls::Identities;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;
+use oci::registry::{self, Host, Patience, Settings, Tls};
 use ondisk::Digest;
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
@@ -200,14 +201,29 @@ async fn images_are_pulled_measured_listed_and_removed() {
     assert!(client.images().await.unwrap().is_empty());
     let (port, size) = Registry::start(&authority).await;
     let name = format!("127.0.0.1:{port}/test/image:1");
-    client.pull(&name).await.unwrap();
+    let pull = |name: String, authority: &Authority| {
+        let authorities = authority.certificate().to_owned();
+        let host = Host { tls: Tls { authorities, ..Tls::default() }, auth: None };
+        let hosts = [(format!("127.0.0.1:{port}"), host)].into();
+        let registry = registry::Client::new(
+            name.parse().unwrap(),
+            Settings { hosts, ..Settings::default() },
+            Patience { stall: Duration::from_secs(5), total: Duration::from_secs(30) },
+        );
+        let (client, registry) = (client.clone(), registry.unwrap());
+        async move { client.fetch(&name, &registry).await }
+    };
+    pull(name.clone(), &authority).await.unwrap_or_else(|e| panic!("{e:?}"));
+    // What is here already is not stored twice, nor is that an error.
+    pull(name.clone(), &authority).await.unwrap_or_else(|e| panic!("{e:?}"));
     let images = client.images().await.unwrap();
     assert_eq!(images.iter().map(|image| image.name.as_str()).collect::<Vec<_>>(), [name.as_str()]);
     let target = images[0].target.clone().unwrap();
     assert!(target.digest.starts_with("sha256:") && images[0].created_at.is_some());
     assert_eq!(client.image_size(&target).await.unwrap(), size);
     assert!(daemon.client("k8s.io").images().await.unwrap().is_empty(), "another namespace");
-    assert!(client.pull("127.0.0.1:1/none:1").await.is_err());
+    let none = pull("127.0.0.1:1/none:1".to_owned(), &authority).await;
+    assert!(matches!(none, Err(FetchError::Registry(_))), "{none:?}");
     client.remove_image(&name).await.unwrap();
     assert!(client.images().await.unwrap().is_empty());
     assert_eq!(client.remove_image(&name).await.unwrap_err().code(), tonic::Code::NotFound);

@@ -185,37 +185,112 @@ pub struct Ingest {
     pub total: i64,
 }
 
+/// `containerd.services.content.v1.WriteContentRequest`: each is answered.
 #[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct TransferRequest {
-    #[prost(message, optional, tag = "1")]
-    pub(super) source: Option<prost_types::Any>,
-    #[prost(message, optional, tag = "2")]
-    pub(super) destination: Option<prost_types::Any>,
+pub(super) struct WriteContentRequest {
+    #[prost(enumeration = "WriteAction", tag = "1")]
+    pub(super) action: i32,
+    /// What is being fetched: an [`Ingest`] of this reference.
+    #[prost(string, tag = "2")]
+    pub(super) reference: String,
+    #[prost(int64, tag = "3")]
+    pub(super) total: i64,
+    /// Its digest.
+    #[prost(string, tag = "4")]
+    pub(super) expected: String,
+    #[prost(int64, tag = "5")]
+    pub(super) offset: i64,
+    #[prost(bytes = "vec", tag = "6")]
+    pub(super) data: Vec<u8>,
+    #[prost(map = "string, string", tag = "7")]
+    pub(super) labels: HashMap<String, String>,
 }
 
-/// `containerd.types.transfer.OCIRegistry`.
 #[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct OciRegistry {
+pub(super) struct WriteContentResponse {
+    #[prost(int64, tag = "4")]
+    pub(super) offset: i64,
+}
+
+/// `containerd.services.content.v1.WriteAction`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Enumeration)]
+#[repr(i32)]
+pub(super) enum WriteAction {
+    /// Say how much is here.
+    Stat = 0,
+    /// Take this piece.
+    Write = 1,
+    /// That was all.
+    Commit = 2,
+}
+
+/// `containerd.services.content.v1.AbortRequest`.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct AbortRequest {
     #[prost(string, tag = "1")]
     pub(super) reference: String,
 }
 
-/// `containerd.types.transfer.ImageStore`.
+/// `containerd.services.content.v1.UpdateRequest`.
 #[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct ImageStore {
-    #[prost(string, tag = "1")]
-    pub(super) name: String,
-    #[prost(message, repeated, tag = "3")]
-    pub(super) platforms: Vec<Platform>,
+pub(super) struct UpdateContentRequest {
+    #[prost(message, optional, tag = "1")]
+    pub(super) info: Option<ContentInfo>,
+    /// `labels.<name>`
+    #[prost(message, optional, tag = "2")]
+    pub(super) update_mask: Option<FieldMask>,
 }
 
-/// `containerd.types.Platform`.
+/// `containerd.services.content.v1.Info`.
 #[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct Platform {
+pub(super) struct ContentInfo {
     #[prost(string, tag = "1")]
-    pub(super) os: String,
-    #[prost(string, tag = "2")]
-    pub(super) architecture: String,
+    pub(super) digest: String,
+    #[prost(map = "string, string", tag = "5")]
+    pub(super) labels: HashMap<String, String>,
+}
+
+/// `google.protobuf.FieldMask`.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct FieldMask {
+    #[prost(string, repeated, tag = "1")]
+    pub(super) paths: Vec<String>,
+}
+
+/// `containerd.services.leases.v1.CreateRequest`.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct CreateLeaseRequest {
+    #[prost(map = "string, string", tag = "3")]
+    pub(super) labels: HashMap<String, String>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct CreateLeaseResponse {
+    #[prost(message, optional, tag = "1")]
+    pub(super) lease: Option<Lease>,
+}
+
+/// `containerd.services.leases.v1.Lease`: what is written under it stays while it is there.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct Lease {
+    #[prost(string, tag = "1")]
+    pub(super) id: String,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct DeleteLeaseRequest {
+    #[prost(string, tag = "1")]
+    pub(super) id: String,
+    /// Wait until what nothing else keeps is gone.
+    #[prost(bool, tag = "2")]
+    pub(super) sync: bool,
+}
+
+/// `containerd.services.images.v1.CreateImageRequest`, and `UpdateImageRequest` of all fields.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct PutImageRequest {
+    #[prost(message, optional, tag = "1")]
+    pub(super) image: Option<Image>,
 }
 
 /// `runtime.v1.PullImageRequest`: of Kubernetes' container runtime interface.

@@ -1,7 +1,7 @@
 //! Images of containerd: the older calls of `MachineService` and the `machine.ImageService`.
 //!
 //! Owns: progress of a pull, from what containerd has fetched so far; imports, which are installer images.
-//! Does not: fetch or unpack; containerd does. Judge signatures: `upgrade` does, by the config's rules.
+//! Does not: unpack. Kubernetes' containerd fetches its images, the node those of the system. Judge signatures: `upgrade` does, by the config's rules.
 //! Source: spec/api-wire-facts.md §2.1, §2.2, §2.5.
 
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{Answers, Sender, answer_with, answers, containers, query};
-use crate::containerd_api::{Client, Image};
+use crate::containerd_api::{Client, FetchError, Image};
 use crate::node::Node;
 use crate::request;
 use crate::upgrade::import::Import;
@@ -73,17 +73,33 @@ pub(super) async fn legacy_pull(
 ) -> Result<proto::ImagePullResponse, Status> {
     let client = containers::by_number(node, request.namespace)?;
     let name = crate::upgrade::admit(node, reference(&request.reference)?).await?;
-    pull(&client, &name).await?;
+    pull(node, &client, &name).await?;
     Ok(proto::ImagePullResponse { messages: vec![proto::ImagePull::default()] })
 }
 
-async fn pull(client: &Client, reference: &str) -> Result<(), Status> {
-    match tokio::time::timeout(PULL_DEADLINE, client.pull(reference)).await {
+async fn pull(node: &Node, client: &Client, reference: &str) -> Result<(), Status> {
+    let pulling = async {
+        if client.is_of_kubernetes() {
+            return client.pull(reference).await;
+        }
+        let registry = crate::upgrade::registry_of(node, reference)?;
+        client.fetch(reference, &registry).await.map_err(not_fetched)
+    };
+    match tokio::time::timeout(PULL_DEADLINE, pulling).await {
         Ok(pulled) => pulled,
         Err(_) => {
             let minutes = PULL_DEADLINE.as_secs() / 60;
             let text = format!("pull {reference}: not done within {minutes} min (deadline pull)");
             Err(Status::deadline_exceeded(text))
+        }
+    }
+}
+
+fn not_fetched(error: FetchError) -> Status {
+    match error {
+        FetchError::Registry(error) => crate::upgrade::Failure::from(error).into(),
+        FetchError::Store { what, status } => {
+            Status::new(status.code(), format!("store {what}: {}", status.message()))
         }
     }
 }
@@ -158,9 +174,10 @@ impl ImageService for Images {
             return Ok(answer_with(vec![Ok(done)]));
         }
         let client = containers::by_instance(&self.node, request.containerd)?;
+        let node = self.node.clone();
         let (sender, answer) = answers();
         request::feed(sender.clone(), async move {
-            let last = match pull_with_progress(&client, &name, &sender).await {
+            let last = match pull_with_progress(&node, &client, &name, &sender).await {
                 Ok(()) => Ok(proto::ImageServicePullResponse { response: Some(PullResponse::Name(name)) }),
                 Err(status) => Err(status),
             };
@@ -218,11 +235,12 @@ impl ImageService for Images {
 
 /// Pulls, and says meanwhile how much of each layer is here. A client that leaves ends the pull.
 async fn pull_with_progress(
+    node: &Node,
     client: &Client,
     name: &str,
     sender: &Sender<proto::ImageServicePullResponse>,
 ) -> Result<(), Status> {
-    let pulling = pull(client, name);
+    let pulling = pull(node, client, name);
     tokio::pin!(pulling);
     let mut ticks = tokio::time::interval(PROGRESS_PERIOD);
     let begin = Instant::now();

@@ -214,15 +214,28 @@ pub(crate) async fn look_up(node: &Node, name: &str, patience: Patience) -> Resu
     Ok(Found { name: name.to_owned(), facts, manifest, brings_kernel, source })
 }
 
+/// A client for an image that somebody pulls, with all the time of a pull.
+pub(crate) fn registry_of(node: &Node, name: &str) -> Result<Client, Failure> {
+    let reference: Reference = name.parse().map_err(Failure::from)?;
+    client(node, reference, Patience::default())
+}
+
+/// By the config's registries and the node's proxies.
+fn client(node: &Node, reference: Reference, patience: Patience) -> Result<Client, Failure> {
+    let registries = node.config().map(|config| config.machine.registries.clone()).unwrap_or_default();
+    let authorities = node.path(registries::AUTHORITIES);
+    let settings =
+        registries::settings(&registries, &variables(node), authorities).map_err(Failure::Refused)?;
+    Ok(Client::new(reference, settings, patience)?)
+}
+
 /// The documents of an image, by the config's registries.
 pub(crate) async fn resolve(
     node: &Node,
     reference: Reference,
     patience: Patience,
 ) -> Result<(Arc<Client>, Image), Failure> {
-    let registries = node.config().map(|config| config.machine.registries.clone()).unwrap_or_default();
-    let settings = registries::settings(&registries, &variables(node)).map_err(Failure::Refused)?;
-    let client = Arc::new(Client::new(reference, settings, patience)?);
+    let client = Arc::new(client(node, reference, patience)?);
     let image = client.image(Architecture::OWN.name()).await?;
     Ok((client, image))
 }

@@ -30,7 +30,7 @@ use crate::volumes::chain;
 pub(crate) use apply::{Tell, install, roll_back};
 #[cfg(test)]
 pub(crate) use image::tests as image_tests;
-pub(crate) use image::{CALL_PATIENCE, Found, Layers, look_up, prepare};
+pub(crate) use image::{CALL_PATIENCE, Found, Layers, look_up, prepare, registry_of};
 pub(crate) use staged::is_kept as is_staged;
 
 use signatures::Ruling;

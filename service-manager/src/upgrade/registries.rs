@@ -1,21 +1,24 @@
 //! `machine.registries` and the node's proxies as the settings of our own registry client.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use config::v1alpha1::{Registries, RegistryAuth, RegistryTls};
 use oci::registry::{Auth, Host, Identity, Mirror, Proxies, Settings, Tls};
 use zeroize::Zeroizing;
 
 /// The authorities that the image and the config name.
-const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates";
+pub(super) const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates";
 
-/// The settings, or what is wrong with them. `environment`: the variables that services get, with their proxies.
+/// The settings, or what is wrong with them. `environment`: the variables that services get, with their proxies;
+/// `authorities`: where [`AUTHORITIES`] are.
 pub(super) fn settings(
     registries: &Registries,
     environment: &BTreeMap<String, String>,
+    authorities: PathBuf,
 ) -> Result<Settings, String> {
     let proxies = Proxies::of_environment(|name| environment.get(name).cloned())?;
-    let mut settings = Settings { authorities: Some(AUTHORITIES.into()), proxies, ..Settings::default() };
+    let mut settings = Settings { authorities: Some(authorities), proxies, ..Settings::default() };
     for (name, mirror) in &registries.mirrors {
         let mirror = Mirror {
             endpoints: mirror.normal_endpoints().map(str::to_owned).collect(),
@@ -70,7 +73,8 @@ mod tests {
     fn auth(auth: RegistryAuth) -> Result<Option<Auth>, String> {
         let mut registries = Registries::default();
         registries.config.insert("h".into(), RegistryConfig { tls: None, auth: Some(auth) });
-        settings(&registries, &BTreeMap::new()).map(|settings| settings.hosts["h"].auth.clone())
+        settings(&registries, &BTreeMap::new(), AUTHORITIES.into())
+            .map(|settings| settings.hosts["h"].auth.clone())
     }
 
     #[test]
@@ -97,7 +101,7 @@ mod tests {
     #[test]
     fn a_proxy_that_cannot_be_used_is_named() {
         let environment = [("https_proxy".to_owned(), "socks5://me:secret@p".to_owned())].into();
-        let error = settings(&Registries::default(), &environment).err().unwrap();
+        let error = settings(&Registries::default(), &environment, AUTHORITIES.into()).err().unwrap();
         assert_eq!(
             error,
             "HTTPS_PROXY: a proxy that is spoken to by socks5 is not supported: use an http:// one"
@@ -113,7 +117,7 @@ mod tests {
             ..Default::default()
         };
         registries.mirrors.insert("*".into(), mirror);
-        let settings = settings(&registries, &BTreeMap::new()).ok().unwrap();
+        let settings = settings(&registries, &BTreeMap::new(), AUTHORITIES.into()).ok().unwrap();
         let mirror = &settings.mirrors["*"];
         assert_eq!(
             (mirror.endpoints.as_slice(), mirror.skip_fallback),

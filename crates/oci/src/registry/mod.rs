@@ -70,6 +70,17 @@ pub struct Image {
     pub manifest: Manifest,
     /// The config.
     pub config: Config,
+    /// What was read on the way, as it came: indexes, if the name stands for one, and the manifest last.
+    pub documents: Vec<Raw>,
+}
+
+/// An index or a manifest as the registry has it.
+#[derive(Debug, Clone)]
+pub struct Raw {
+    /// Its type.
+    pub media_type: String,
+    /// The bytes that its digest is of.
+    pub bytes: Vec<u8>,
 }
 
 /// A client for one image.
@@ -103,13 +114,15 @@ impl Client {
         let named = Digest::sha256(&[&first]);
         let mut digest = named;
         let mut document = document::parse(&name, &first)?;
+        let mut documents = vec![Raw { media_type: document.media_type().to_owned(), bytes: first }];
         // An index may hold indexes; more than two of them is nobody's image.
         for _ in 0..2 {
             let Document::Index(index) = &document else { break };
             let chosen = index.choose(&name, architecture)?.digest;
             digest = chosen;
-            document =
-                document::parse(&name, &self.document(&format!("sha256:{chosen}"), Some(chosen)).await?)?;
+            let bytes = self.document(&format!("sha256:{chosen}"), Some(chosen)).await?;
+            document = document::parse(&name, &bytes)?;
+            documents.push(Raw { media_type: document.media_type().to_owned(), bytes });
         }
         let Document::Manifest(manifest) = document else {
             let reason = "an index in an index in an index".to_owned();
@@ -117,7 +130,7 @@ impl Client {
         };
         let config = Config::parse(&name, &self.small_blob("config", &manifest.config).await?)?;
         config.check(&name, architecture)?;
-        Ok(Image { reference: self.reference.clone(), named, digest, manifest, config })
+        Ok(Image { reference: self.reference.clone(), named, digest, manifest, config, documents })
     }
 
     /// A manifest or index.
