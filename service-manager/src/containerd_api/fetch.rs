@@ -89,7 +89,7 @@ impl From<Status> for Failure {
 
 enum Source<'c> {
     Here(&'c [u8]),
-    Registry(registry::Blob<'c>),
+    Registry(Box<registry::Blob<'c>>),
 }
 
 impl Source<'_> {
@@ -132,7 +132,7 @@ impl Client {
     ) -> Result<(), FetchError> {
         let blobs = image.manifest.layers.iter().map(|layer| ("layer", layer));
         for (kind, blob) in blobs.chain([("config", &image.manifest.config)]) {
-            let source = Source::Registry(from.blob(blob));
+            let source = Source::Registry(Box::new(from.blob(blob)));
             let content = Content { kind, descriptor: descriptor(blob), labels: HashMap::new(), source };
             self.store(content, lease).await?;
         }
