@@ -517,7 +517,7 @@ async fn a_change_that_another_client_overtook_is_made_anew_or_kept() {
     assert_eq!(patched.stdout, "patched mc at the node 127.0.0.1\n", "{}", patched.stderr);
     rig.editor = Some("cp \"$1\" seen; true".into());
     let seen = rig.node_config().await;
-    assert!(seen.contains("hostname: overtaken") && seen.contains(fake::OTHER_CHANGE), "{seen}");
+    assert!(seen.contains("hostname: overtaken") && seen.contains(fake::services::OTHER_CHANGE), "{seen}");
     // A person decides what becomes of an edit.
     let mut rig = Rig::with_node().await;
     rig.editor = Some("sed -i s/one/overtaken/".into());

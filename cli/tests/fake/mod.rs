@@ -60,10 +60,7 @@ macro_rules! served {
     };
 }
 
-mod services;
-
-/// The name that another client writes into the configuration.
-pub(crate) const OTHER_CHANGE: &str = "by-another-client";
+pub(crate) mod services;
 
 /// The node.
 #[derive(Clone)]
@@ -208,13 +205,9 @@ impl machine::MachineService for Node {
     ) -> Answer<m::ApplyConfigurationResponse> {
         let asked = request.get_ref();
         let text = String::from_utf8(asked.data.clone()).unwrap();
-        // Another client changes it between reading and writing, once.
-        let mut config = self.config.lock().unwrap();
-        if text.contains("overtaken") && asked.base_version == "3" && !config.contains(OTHER_CHANGE) {
-            *config = config.replace("machine:\n", &format!("machine:\n  certSANs: [{OTHER_CHANGE}]\n"));
+        if self.is_overtaken(&text, &asked.base_version) {
             return Err(Status::aborted("the configuration has changed since it was read"));
         }
-        drop(config);
         if text.contains("refused") {
             return Err(Status::invalid_argument("failed to validate config: hostname is refused"));
         }

@@ -34,6 +34,21 @@ fn time(metadata: From, server: &str) -> time::Time {
     time::Time { metadata, server: server.into(), localtime: at(60), remotetime: at(61) }
 }
 
+/// The name that another client writes into the configuration.
+pub(crate) const OTHER_CHANGE: &str = "by-another-client";
+
+impl Node {
+    /// Another client changes the configuration between reading and writing, once, if the text asks for it.
+    pub(super) fn is_overtaken(&self, text: &str, base_version: &str) -> bool {
+        let mut config = self.config.lock().unwrap();
+        let is_first = text.contains("overtaken") && base_version == "3" && !config.contains(OTHER_CHANGE);
+        if is_first {
+            *config = config.replace("machine:\n", &format!("machine:\n  certSANs: [{OTHER_CHANGE}]\n"));
+        }
+        is_first
+    }
+}
+
 #[tonic::async_trait]
 impl time_server::TimeService for Node {
     served! {

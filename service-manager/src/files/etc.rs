@@ -24,7 +24,7 @@ use rustix::mount::{
 };
 
 use super::{Image, Target};
-use crate::mounts;
+use crate::store::MountStatus;
 
 /// What the overlay says it is made from, by which it is known again.
 const SOURCE: &str = "etc-files";
@@ -66,12 +66,14 @@ impl Places {
     }
 }
 
-/// Shows these files below /etc. `others`: paths that `machine.files` writes. Says where each one went.
+/// Shows these files below /etc. `others`: paths that `machine.files` writes; `mounted`: what is mounted, the lower first. Says
+/// where each one went.
 pub(crate) fn show(
     root: &Path,
     image: &Image,
     wanted: &[EtcFile],
     others: &BTreeSet<PathBuf>,
+    mounted: &[MountStatus],
 ) -> Result<Vec<Target>, Vec<String>> {
     let errors: Vec<String> =
         wanted.iter().filter_map(|file| refusal(file, wanted, image, others).err()).collect();
@@ -79,7 +81,7 @@ pub(crate) fn show(
         return Err(errors);
     }
     let places = Places::below(root);
-    lay(&places, image, wanted).map_err(|error| vec![error])?;
+    lay(&places, image, wanted, mounted).map_err(|error| vec![error])?;
     let target = |file: &EtcFile| Target {
         written: Path::new("/system/etc-files").join(&file.name),
         shown: Some(Path::new("/etc").join(&file.name)),
@@ -132,16 +134,15 @@ fn refusal(file: &EtcFile, all: &[EtcFile], image: &Image, others: &BTreeSet<Pat
     Ok(())
 }
 
-fn lay(places: &Places, image: &Image, wanted: &[EtcFile]) -> Result<(), String> {
-    let table = mounts::table().map_err(|e| format!("read what is mounted: {e}"))?;
-    if table.iter().any(|mount| Path::new(&mount.target) == places.etc && mount.source == SOURCE) {
+fn lay(places: &Places, image: &Image, wanted: &[EtcFile], mounted: &[MountStatus]) -> Result<(), String> {
+    if mounted.iter().any(|mount| Path::new(&mount.target) == places.etc && mount.source == SOURCE) {
         return Ok(());
     }
     // What a machined left that was ended in between.
     let _ = unmount(&places.view, UnmountFlags::DETACH);
     write_tree(places, image, wanted)?;
     let bound: Vec<&Path> =
-        table.iter().filter_map(|mount| Path::new(&mount.target).strip_prefix(&places.etc).ok()).collect();
+        mounted.iter().filter_map(|mount| Path::new(&mount.target).strip_prefix(&places.etc).ok()).collect();
     let laid = overlay(places, &bound);
     // /etc has a copy of it now, or nothing may stay of it.
     let ended = unmount(&places.view, UnmountFlags::DETACH);
@@ -252,7 +253,13 @@ mod tests {
 
         fn show(&self, wanted: &[EtcFile], others: &[&str]) -> Result<Vec<Target>, Vec<String>> {
             let others = others.iter().map(PathBuf::from).collect();
-            show(&self.path(""), &Image::of_folder(self.0.path()), wanted, &others)
+            show(
+                &self.path(""),
+                &Image::of_folder(self.0.path()),
+                wanted,
+                &others,
+                &crate::mounts::table().unwrap(),
+            )
         }
 
         fn read(&self, path: &str) -> String {
@@ -307,7 +314,7 @@ mod tests {
         }
         // A machined that was started again.
         root.show(&wanted, &[]).unwrap_or_else(|errors| panic!("{errors:?}"));
-        let table = mounts::table().unwrap();
+        let table = crate::mounts::table().unwrap();
         let on =
             |path: &str| table.iter().filter(|mount| Path::new(&mount.target) == root.path(path)).count();
         assert_eq!((on("etc"), on("system/etc-view")), (1, 0));

@@ -14,6 +14,7 @@ use crate::containerd;
 use crate::controllers;
 use crate::files::{self, EtcFile, Image, Operation, Target, Wanted};
 use crate::modules;
+use crate::mounts;
 use crate::node::Node;
 use crate::sequencer::{TaskError, TaskFuture};
 use crate::store::{FILE_STATUS, FileStatus, Spec};
@@ -69,7 +70,8 @@ fn show_in_etc(
     // A root of one layer is mounted without it.
     modules::load_modules(&["overlay"]).map_err(|error| vec![error])?;
     let others = wanted.iter().map(|file| PathBuf::from(&file.path)).collect();
-    let targets = files::show_in_etc(&node.root, image, in_etc, &others)?;
+    let mounted = mounts::table().map_err(|error| vec![format!("read what is mounted: {error}")])?;
+    let targets = files::show_in_etc(&node.root, image, in_etc, &others, &mounted)?;
     for (file, target) in in_etc.iter().zip(&targets) {
         controllers::publish_etc_file(node, &file.name, &target.content, target.mode)
             .map_err(|error| vec![error])?;

@@ -14,8 +14,8 @@ use super::sources::Sources;
 /// files of their module. A number that is too high is a fault too, so that it shrinks with the code.
 const KNOWN: [(&str, usize, usize); 15] = [
     ("cli", 3, 10),
-    ("crates/api", 0, 19),
-    ("crates/config", 2, 32),
+    ("crates/api", 0, 20),
+    ("crates/config", 2, 35),
     ("crates/hostile", 3, 0),
     ("crates/netboot", 10, 4),
     ("crates/oci", 6, 15),
@@ -26,7 +26,7 @@ const KNOWN: [(&str, usize, usize); 15] = [
     ("init", 10, 2),
     ("installer", 13, 55),
     ("qemu-tests", 0, 3),
-    ("service-manager", 32, 124),
+    ("service-manager", 32, 128),
     ("xtask", 0, 27),
 ];
 
