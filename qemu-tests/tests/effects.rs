@@ -18,10 +18,6 @@ const AHEAD: Duration = Duration::from_secs(600);
 const METRICS_PORT: u16 = 11234;
 const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates";
 
-/// A file that the image does not have, in a directory that it does not have, and one of its own.
-const IN_ETC: &str = "apiVersion: v1alpha1\nkind: EtcFileConfig\nname: billet-test/new.conf\nmode: 0640\ncontents: new\n---\n\
-                      apiVersion: v1alpha1\nkind: EtcFileConfig\nname: nsswitch.conf\ncontents: ours\n";
-
 /// An NTP server on loopback, which a VM reaches as 10.0.2.2. It serves as long as this program runs.
 fn time_server() -> u16 {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -109,7 +105,7 @@ fn fixture() -> &'static Fixture {
             time_server(),
             proxy = proxy.address(),
         );
-        let builder = TestNode::builder("effects").machine_section(&config).documents(IN_ETC);
+        let builder = TestNode::builder("effects").machine_section(&config);
         let node = builder.machine(|vm, _| Ok(vm.forward(METRICS_PORT))).boot().unwrap();
         // The API answers before the files are written.
         node.wait_services().unwrap();
@@ -164,28 +160,6 @@ fn files_have_their_permissions() {
     assert!(listing.lines().any(|line| line.contains("-rw-------") && line.contains("secret")), "{listing}");
     let statuses = ok(&["get", "filestatuses"]);
     assert!(statuses.contains("var/lib/billet-test/secret") && statuses.contains("0600"), "{statuses}");
-}
-
-#[test]
-fn a_new_file_below_etc_stands_beside_those_of_the_image() {
-    assert_eq!(ok(&["read", "/etc/billet-test/new.conf"]), "new");
-    assert_eq!(ok(&["read", "/etc/nsswitch.conf"]), "ours");
-    let listing = ok(&["ls", "-l", "/etc/billet-test"]);
-    assert!(
-        listing.lines().any(|line| line.contains("-rw-r-----") && line.contains("new.conf")),
-        "{listing}"
-    );
-    // What the image has is there, and what the node writes itself follows the network as before.
-    assert!(ok(&["read", "/etc/passwd"]).contains("root:"));
-    eventually(&["read", "/etc/resolv.conf"], &["nameserver 10.0.2.3"]);
-    let hostname = eventually(&["get", "hostname", "-o", "yaml"], &["hostname: "]);
-    let name = hostname.lines().find_map(|line| line.trim().strip_prefix("hostname: ")).unwrap();
-    eventually(&["read", "/etc/hosts"], &[name]);
-    let mounts = ok(&["get", "mounts"]);
-    assert!(mounts.contains("etc-files") && !mounts.contains("etc-view"), "{mounts}");
-    eventually(&["get", "etcfilestatuses"], &["billet-test/new.conf", "hosts"]);
-    let statuses = ok(&["get", "filestatuses"]);
-    assert!(statuses.contains("etc/billet-test/new.conf") && statuses.contains("0640"), "{statuses}");
 }
 
 #[test]

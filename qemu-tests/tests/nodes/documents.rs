@@ -135,6 +135,10 @@ image: registry.example.org/kube-proxy:v1.36.3
 mode: nftables
 "#;
 
+/// A file that the image does not have, in a directory that it does not have, and one of its own.
+const IN_ETC: &str = "apiVersion: v1alpha1\nkind: EtcFileConfig\nname: billet-test/new.conf\nmode: 0640\ncontents: new\n---\n\
+                      apiVersion: v1alpha1\nkind: EtcFileConfig\nname: nsswitch.conf\ncontents: ours\n";
+
 fn prints(node: &TestNode, words: &[&str], wanted: &[&str]) {
     let end = Instant::now() + qemu_tests::deadline(STEP_LIMIT);
     loop {
@@ -176,4 +180,22 @@ fn a_config_of_documents_boots_a_node_and_its_commands_work() {
     let section = "machine: {sysctls: {net.core.somaxconn: '1'}}";
     let refused = node.admin().refused(&["patch", "mc", "--immediate", "-p", section]).unwrap();
     assert!(refused.contains("SysctlConfig config is incompatible with v1alpha1 config"), "{refused}");
+}
+
+#[test]
+#[ignore = "long run"]
+fn a_new_file_below_etc_stands_beside_those_of_the_image() {
+    let node = TestNode::builder("documents-etc").documents(IN_ETC).boot().unwrap();
+    node.wait_services().unwrap();
+    assert_eq!(node.admin().ok(&["read", "/etc/billet-test/new.conf"]).unwrap(), "new");
+    assert_eq!(node.admin().ok(&["read", "/etc/nsswitch.conf"]).unwrap(), "ours");
+    prints(&node, &["ls", "-l", "/etc/billet-test"], &["-rw-r-----", "new.conf"]);
+    // What the image has is there, and what the node writes itself follows the network as before.
+    prints(&node, &["read", "/etc/passwd"], &["root:"]);
+    prints(&node, &["read", "/etc/resolv.conf"], &["nameserver 10.0.2.3"]);
+    prints(&node, &["read", "/etc/hosts"], &[qemu_tests::credentials::HOSTNAME]);
+    let mounts = node.admin().ok(&["get", "mounts"]).unwrap();
+    assert!(mounts.contains("etc-files") && !mounts.contains("etc-view"), "{mounts}");
+    prints(&node, &["get", "etcfilestatuses"], &["billet-test/new.conf", "hosts"]);
+    prints(&node, &["get", "filestatuses"], &["etc/billet-test/new.conf", "0640"]);
 }
