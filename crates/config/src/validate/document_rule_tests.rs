@@ -11,6 +11,11 @@ pub(super) const DOCUMENTS: &[(&str, &str, &str)] = &[
         "name \"customization\" is reserved; choose another one",
     ),
     ("kind: CRICustomizationConfig\nname: a/b", "name", "`a/b` is not a name: letters, digits, `-` and `_`"),
+    (
+        "kind: EtcFileConfig\nname: hosts",
+        "name",
+        "/etc/hosts is written by the node itself; choose another file",
+    ),
     ("kind: EtcFileConfig\nname: ../b", "name", "`../b` is not the path of a file from /etc: nfsmount.conf"),
     (
         "kind: UnattendedInstallConfig\nprovisioning: {wipe: true}",

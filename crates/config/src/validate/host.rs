@@ -9,6 +9,9 @@ use crate::{
 };
 use std::path::{Component, Path};
 
+/// Files of /etc that follow from the network's settings and the version.
+const OWN_FILES: [&str; 3] = ["hosts", "os-release", "resolv.conf"];
+
 pub(super) fn check(document: &Document, problems: &mut Problems) {
     match document {
         Document::SysctlConfig(d) => machine::parameters(&d.params, "params", problems),
@@ -23,6 +26,11 @@ pub(super) fn check(document: &Document, problems: &mut Problems) {
             if !is_below || d.name.ends_with('/') {
                 problems
                     .add("name", format!("`{}` is not the path of a file from /etc: nfsmount.conf", d.name));
+            } else if OWN_FILES.contains(&d.name.as_str()) {
+                problems.add(
+                    "name",
+                    format!("/etc/{} is written by the node itself; choose another file", d.name),
+                );
             }
         }
         Document::UnattendedInstallConfig(d) => install(d, problems),
