@@ -1,5 +1,5 @@
 //! Images of Kubernetes and of the system through the machine config's registries: a real containerd, and a real registry
-//! that wants TLS of its own authority and a sign-in, as the only mirror of a registry that nobody can reach.
+//! that wants TLS of its own authority and a sign-in, as the only mirror of a registry that does not exist.
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};

@@ -3,8 +3,8 @@
 //! Owns: which of them are refused, their tree on /system, and the read-only overlay of that tree and the image's /etc.
 //! Does not: let anything be written through /etc: the overlay has no upper layer, and what it does not change is still read
 //! through the root's verity devices.
-//! Order: everything is made beside /etc, what is bound into /etc included, and takes its place in one step: nobody sees a part
-//! of it. Once a boot: a machined that is started again leaves what is there.
+//! Order: everything is made beside /etc, what is bound into /etc included, and takes its place in one step: no process sees a
+//! part of it. Once a boot: a machined that is started again leaves what is there.
 //! Fails by: every mistake at once; nothing is changed then.
 //! Source: docs/decisions/0025; filesystems/overlayfs.rst of the kernel; move_mount(2).
 
@@ -28,14 +28,7 @@ use crate::store::MountStatus;
 
 /// What the overlay says it is made from, by which it is known again.
 const SOURCE: &str = "etc-files";
-const FOLDER_MODE: u32 = 0o755;
-
-/// Files that the node writes itself, and what is to be used instead.
-const OWN: [(&str, &str); 3] = [
-    ("hosts", "add names with StaticHostConfig or machine.network.extraHostEntries"),
-    ("resolv.conf", "name servers with ResolverConfig or machine.network.nameservers"),
-    ("os-release", "it says which system this is"),
-];
+const DIRECTORY_MODE: u32 = 0o755;
 
 /// A file that is wanted below /etc. Its content may be a secret: no `Debug`.
 pub(crate) struct EtcFile {
@@ -98,7 +91,7 @@ fn refusal(file: &EtcFile, all: &[EtcFile], image: &Image, others: &BTreeSet<Pat
     if file.name.is_empty() || !path.components().all(|part| matches!(part, Component::Normal(_))) {
         return fail("it is not the path of a file from /etc".into());
     }
-    if let Some((_, instead)) = OWN.iter().find(|(name, _)| Path::new(name) == path) {
+    if let Some((_, instead)) = config::NODE_ETC_FILES.iter().find(|(name, _)| Path::new(name) == path) {
         return fail(format!("the node writes this file itself: {instead}"));
     }
     if others.contains(&Path::new("/etc").join(path)) {
@@ -159,14 +152,15 @@ fn write_tree(places: &Places, image: &Image, wanted: &[EtcFile]) -> Result<(), 
         }
         _ => {}
     }
-    make_folder(&places.files, image, Path::new("etc")).map_err(|e| failed(&places.files, e))?;
+    make_directory(&places.files, image, Path::new("etc")).map_err(|e| failed(&places.files, e))?;
     for file in wanted {
         let mut ancestors: Vec<&Path> = Path::new(&file.name).ancestors().skip(1).collect();
         ancestors.reverse();
-        for folder in ancestors.into_iter().filter(|folder| !folder.as_os_str().is_empty()) {
-            let path = places.files.join(folder);
+        for directory in ancestors.into_iter().filter(|directory| !directory.as_os_str().is_empty()) {
+            let path = places.files.join(directory);
             if !path.exists() {
-                make_folder(&path, image, &Path::new("etc").join(folder)).map_err(|e| failed(&path, e))?;
+                make_directory(&path, image, &Path::new("etc").join(directory))
+                    .map_err(|e| failed(&path, e))?;
             }
         }
         let path = places.files.join(&file.name);
@@ -176,10 +170,10 @@ fn write_tree(places: &Places, image: &Image, wanted: &[EtcFile]) -> Result<(), 
 }
 
 /// In the overlay a directory has the owner and permissions of the uppermost layer that has it.
-fn make_folder(path: &Path, image: &Image, original: &Path) -> std::io::Result<()> {
-    DirBuilder::new().mode(FOLDER_MODE).recursive(true).create(path)?;
+fn make_directory(path: &Path, image: &Image, original: &Path) -> std::io::Result<()> {
+    DirBuilder::new().mode(DIRECTORY_MODE).recursive(true).create(path)?;
     let Some(original) = image.status(original)? else {
-        return fs::set_permissions(path, Permissions::from_mode(FOLDER_MODE));
+        return fs::set_permissions(path, Permissions::from_mode(DIRECTORY_MODE));
     };
     chown(path, Some(original.uid()), Some(original.gid()))?;
     fs::set_permissions(path, Permissions::from_mode(original.mode() & 0o7777))
@@ -231,8 +225,8 @@ mod tests {
     impl Root {
         fn new() -> Self {
             let root = Self(tempfile::tempdir().unwrap());
-            for folder in ["etc/ssl/certs", "etc/private", "system/etc"] {
-                fs::create_dir_all(root.path(folder)).unwrap();
+            for directory in ["etc/ssl/certs", "etc/private", "system/etc"] {
+                fs::create_dir_all(root.path(directory)).unwrap();
             }
             fs::set_permissions(root.path("etc/private"), Permissions::from_mode(0o700)).unwrap();
             for (path, text) in [

@@ -32,12 +32,12 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30);
 const SETTLE_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Why there is no config yet.
-enum Trouble {
+enum LookError {
     /// It was not found or not readable.
     Load(String),
     /// It was read and is wrong.
     Invalid(String),
-    /// Nobody has given this node one: not an error. Where one may still come from.
+    /// This node was never given one: no fault. Where one may still come from.
     Nothing(Option<String>),
     /// There is one, which cannot be opened now; why.
     Locked(String),
@@ -60,9 +60,9 @@ pub fn load_config(node: Arc<Node>) -> TaskFuture {
             opened.mark_unchanged();
             match search.look(&node).await {
                 Ok(()) => return Ok(()),
-                Err(trouble) => {
-                    search.report(&node, &trouble, wait);
-                    wait_in_maintenance(&node, &trouble);
+                Err(error) => {
+                    search.report(&node, &error, wait);
+                    wait_in_maintenance(&node, &error);
                 }
             }
             node.config_misses.send_modify(|count| *count += 1);
@@ -78,13 +78,13 @@ pub fn load_config(node: Arc<Node>) -> TaskFuture {
     })
 }
 
-/// Opens the API without certificates, as far as the trouble allows that.
-fn wait_in_maintenance(node: &Node, trouble: &Trouble) {
-    let next = match trouble {
-        Trouble::Nothing(_) => Maintenance::Open,
-        Trouble::Locked(why) => Maintenance::Locked(why.clone()),
+/// Opens the API without certificates, as far as the reason allows that.
+fn wait_in_maintenance(node: &Node, error: &LookError) {
+    let next = match error {
+        LookError::Nothing(_) => Maintenance::Open,
+        LookError::Locked(why) => Maintenance::Locked(why.clone()),
         // A node that was locked stays so until it is known to be open.
-        Trouble::Load(_) | Trouble::Invalid(_) => return,
+        LookError::Load(_) | LookError::Invalid(_) => return,
     };
     let stage = match &next {
         Maintenance::Locked(why) => Stage::Locked(why.clone()),
@@ -148,13 +148,13 @@ struct Looking {
     /// This boot was counted for a config that waits for confirmation.
     begun: bool,
     /// What is wrong with STATE, so that it is said once.
-    state_trouble: String,
+    state_error: String,
     /// Why the node is locked, for the same reason: it may be so for days.
     lock: String,
 }
 
 impl Looking {
-    async fn look(&mut self, node: &Arc<Node>) -> Result<(), Trouble> {
+    async fn look(&mut self, node: &Arc<Node>) -> Result<(), LookError> {
         let mut look = look_for_state(node).await;
         let pending = if node.configuration.state().is_some() && !std::mem::replace(&mut self.begun, true) {
             configuration::begin_boot(node)
@@ -180,10 +180,10 @@ impl Looking {
                     }
                     return Ok(());
                 }
-                Err(Trouble::Load(error) | Trouble::Invalid(error)) => {
-                    look = Look::Unusable(self.state_trouble_with(node, pending, &error)?);
+                Err(LookError::Load(error) | LookError::Invalid(error)) => {
+                    look = Look::Unusable(self.state_error_with(node, pending, &error)?);
                 }
-                Err(trouble) => return Err(trouble),
+                Err(error) => return Err(error),
             },
             Search::Failed(error) | Search::Absent(error) => look = Look::Unusable(error),
             Search::Nothing => {}
@@ -194,84 +194,86 @@ impl Looking {
             _ => refused::forget(node, Place::State),
         }
         if let Maintenance::Locked(why) = decide(&look, &memory(node).await, is_open_wanted) {
-            return Err(Trouble::Locked(why));
+            return Err(LookError::Locked(why));
         }
         if let Some(problem) = look.problem() {
             self.say_once(node, format!("{problem}; billet.maintenance=open: going on without STATE"));
         }
         let taken = look_outside(node).await;
         match &taken {
-            Err(Trouble::Load(why) | Trouble::Invalid(why)) => refused::note(node, Place::Outside, why),
-            Ok(()) | Err(Trouble::Nothing(_) | Trouble::Locked(_)) => refused::forget(node, Place::Outside),
+            Err(LookError::Load(why) | LookError::Invalid(why)) => refused::note(node, Place::Outside, why),
+            Ok(()) | Err(LookError::Nothing(_) | LookError::Locked(_)) => {
+                refused::forget(node, Place::Outside)
+            }
         }
         taken
     }
 
     /// A config on STATE that this version cannot use: one that nobody confirmed gives way to the one before.
-    fn state_trouble_with(
+    fn state_error_with(
         &mut self,
         node: &Arc<Node>,
         pending: Option<pending::Pending>,
         error: &str,
-    ) -> Result<String, Trouble> {
+    ) -> Result<String, LookError> {
         let text = format!("the configuration on STATE cannot be used: {error}");
         match pending {
             Some(pending) => {
                 pending::give_up(node, &pending, "the configuration could not be used");
                 self.say_once(node, text);
-                Err(Trouble::Load("trying the last confirmed configuration".to_owned()))
+                Err(LookError::Load("trying the last confirmed configuration".to_owned()))
             }
             None => Ok(text),
         }
     }
 
-    fn report(&mut self, node: &Node, trouble: &Trouble, wait: Duration) {
-        let lock = match trouble {
-            Trouble::Locked(why) => why.as_str(),
+    fn report(&mut self, node: &Node, error: &LookError, wait: Duration) {
+        let lock = match error {
+            LookError::Locked(why) => why.as_str(),
             _ => "",
         };
         if lock.is_empty() || self.lock != lock {
-            report(node, trouble, wait);
+            report(node, error, wait);
         }
         lock.clone_into(&mut self.lock);
     }
 
     fn say_once(&mut self, node: &Node, text: String) {
-        if self.state_trouble != text {
+        if self.state_error != text {
             for line in text.lines() {
                 node.journal.warn(&format!("machine config: {line}"));
             }
-            self.state_trouble = text;
+            self.state_error = text;
         }
     }
 }
 
 /// Takes the first config that a source but STATE has.
-async fn look_outside(node: &Arc<Node>) -> Result<(), Trouble> {
+async fn look_outside(node: &Arc<Node>) -> Result<(), LookError> {
     match source::from_outside(node).await {
         Search::Found(candidate) => enter_from_outside(node, candidate).await,
-        Search::Failed(error) => Err(Trouble::Load(error)),
-        Search::Absent(text) => Err(Trouble::Nothing(Some(text))),
-        Search::Nothing => Err(Trouble::Nothing(None)),
+        Search::Failed(error) => Err(LookError::Load(error)),
+        Search::Absent(text) => Err(LookError::Nothing(Some(text))),
+        Search::Nothing => Err(LookError::Nothing(None)),
     }
 }
 
 /// Takes the config on STATE.
-async fn take_kept(node: &Arc<Node>, candidate: Candidate) -> Result<(), Trouble> {
+async fn take_kept(node: &Arc<Node>, candidate: Candidate) -> Result<(), LookError> {
     admit(node, &candidate).await?;
     enter(node, candidate)
 }
 
 /// Before a config does anything: the TPM hears of one that whoever holds the machine may have written.
-async fn admit(node: &Arc<Node>, candidate: &Candidate) -> Result<(), Trouble> {
-    register::admit_soon(node, candidate.origin.trust(), &candidate.text).await.map_err(Trouble::Load)
+async fn admit(node: &Arc<Node>, candidate: &Candidate) -> Result<(), LookError> {
+    register::admit_soon(node, candidate.origin.trust(), &candidate.text).await.map_err(LookError::Load)
 }
 
 /// Makes STATE as the candidate wants it, if it is missing, and takes the candidate; a STATE that it opened and that has
 /// a config goes before it.
-async fn enter_from_outside(node: &Arc<Node>, candidate: Candidate) -> Result<(), Trouble> {
+async fn enter_from_outside(node: &Arc<Node>, candidate: Candidate) -> Result<(), LookError> {
     let config = configuration::read(node, &candidate.text)
-        .map_err(|error| Trouble::Invalid(format!("from {}: {error}", candidate.origin)))?;
+        .map_err(|error| LookError::Invalid(format!("from {}: {error}", candidate.origin)))?;
     admit(node, &candidate).await?;
     if let Err(error) = volumes::provision_system_disk(node, Some(Arc::new(config))).await {
         node.journal.warn(&format!("{error}; without STATE the machine config lasts until a restart"));
@@ -283,11 +285,11 @@ async fn enter_from_outside(node: &Arc<Node>, candidate: Candidate) -> Result<()
 }
 
 /// Checks a candidate and takes it.
-fn enter(node: &Node, candidate: Candidate) -> Result<(), Trouble> {
+fn enter(node: &Node, candidate: Candidate) -> Result<(), LookError> {
     let Candidate { origin, text } = candidate;
     let kept = text.clone();
     configuration::put_into_force(node, text)
-        .map_err(|error| Trouble::Invalid(format!("from {origin}: {error}")))?;
+        .map_err(|error| LookError::Invalid(format!("from {origin}: {error}")))?;
     node.journal.say(&format!("machine config: taken from {origin}"));
     match origin {
         Origin::State => configuration::remember(node),
@@ -296,15 +298,15 @@ fn enter(node: &Node, candidate: Candidate) -> Result<(), Trouble> {
     Ok(())
 }
 
-fn report(node: &Node, trouble: &Trouble, wait: Duration) {
-    let (text, event) = match trouble {
-        Trouble::Load(text) | Trouble::Nothing(Some(text)) | Trouble::Locked(text) => {
+fn report(node: &Node, error: &LookError, wait: Duration) {
+    let (text, event) = match error {
+        LookError::Load(text) | LookError::Nothing(Some(text)) | LookError::Locked(text) => {
             (text, Payload::ConfigLoadError(ConfigLoadErrorEvent { error: text.clone() }))
         }
-        Trouble::Invalid(text) => {
+        LookError::Invalid(text) => {
             (text, Payload::ConfigValidationError(ConfigValidationErrorEvent { error: text.clone() }))
         }
-        Trouble::Nothing(None) => return,
+        LookError::Nothing(None) => return,
     };
     node.events.publish("", &event);
     let seconds = wait.as_secs();
@@ -334,19 +336,19 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let node = crate::server::tests_node(dir.path().to_owned());
         let kind = || node.configuration.maintenance.borrow().clone();
-        wait_in_maintenance(&node, &Trouble::Load("unreachable".to_owned()));
+        wait_in_maintenance(&node, &LookError::Load("unreachable".to_owned()));
         assert_eq!(kind(), Maintenance::No, "a server that was named opens the node to nobody");
-        wait_in_maintenance(&node, &Trouble::Nothing(None));
+        wait_in_maintenance(&node, &LookError::Nothing(None));
         assert_eq!(kind(), Maintenance::Open);
         // A disk with STATE appears late.
-        wait_in_maintenance(&node, &Trouble::Locked("no key matched".to_owned()));
+        wait_in_maintenance(&node, &LookError::Locked("no key matched".to_owned()));
         assert_eq!(kind().lock(), Some("no key matched"));
-        wait_in_maintenance(&node, &Trouble::Invalid("x".to_owned()));
+        wait_in_maintenance(&node, &LookError::Invalid("x".to_owned()));
         assert_eq!(kind().lock(), Some("no key matched"));
         configuration::put_into_force(&node, Zeroizing::new(CONFIG.to_owned())).unwrap();
         assert_eq!(kind(), Maintenance::No);
         // A look that began before that.
-        wait_in_maintenance(&node, &Trouble::Locked("late".to_owned()));
+        wait_in_maintenance(&node, &LookError::Locked("late".to_owned()));
         assert_eq!(kind(), Maintenance::No);
     }
 
@@ -370,7 +372,7 @@ mod tests {
         let bad = CONFIG.replace("type: worker", "type: woker, password: geheim");
         Arc::get_mut(&mut node).unwrap().parameters.config_inline = inline(&bad);
         let looked = Looking::default().look(&node).await;
-        assert!(matches!(looked, Err(Trouble::Invalid(_))));
+        assert!(matches!(looked, Err(LookError::Invalid(_))));
         let reason = refusal(&node, "outside").unwrap();
         assert!(reason.contains("talos.config.inline") && reason.contains("machine.type"), "{reason}");
         assert!(!reason.contains("geheim"), "{reason}");
@@ -380,7 +382,7 @@ mod tests {
         std::fs::write(state.join("config.yaml"), &bad).unwrap();
         node.configuration.set_state(configuration::State::at(&state));
         let looked = Looking::default().look(&node).await;
-        assert!(matches!(looked, Err(Trouble::Locked(_))));
+        assert!(matches!(looked, Err(LookError::Locked(_))));
         assert!(refusal(&node, "state").unwrap().contains("on STATE cannot be used"));
         std::fs::write(state.join("config.yaml"), CONFIG).unwrap();
         assert!(Looking::default().look(&node).await.is_ok());
@@ -396,12 +398,12 @@ mod tests {
         let tag = installer::meta::tags::CONFIGURED;
         node.meta.set_now(tag, b"1").unwrap();
         let looked = Looking::default().look(&node).await;
-        assert!(matches!(looked, Err(Trouble::Locked(why)) if why.contains("STATE is not there")));
+        assert!(matches!(looked, Err(LookError::Locked(why)) if why.contains("STATE is not there")));
         assert!(node.config().is_none());
         // Only by an explicit parameter.
         Arc::get_mut(&mut node).unwrap().parameters.open_maintenance = true;
         let looked = Looking::default().look(&node).await;
-        assert!(!matches!(looked, Err(Trouble::Locked(_))));
+        assert!(!matches!(looked, Err(LookError::Locked(_))));
         assert!(node.config().is_some());
     }
 }

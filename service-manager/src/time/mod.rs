@@ -400,17 +400,9 @@ mod tests {
         let node = crate::server::tests_node(dir.path().to_path_buf());
         assert_eq!(Settings::of(&node).servers, [DEFAULT_SERVER]);
         for (link, servers) in [("eth0", ["10.0.0.4", "10.0.0.5"]), ("eth1", ["10.0.0.5", "10.0.0.6"])] {
-            let lease = crate::store::DhcpLease {
-                address: "10.0.0.2/24".into(),
-                server: "10.0.0.1".into(),
-                gateway: None,
-                resolvers: vec![],
-                time_servers: servers.map(str::to_owned).to_vec(),
-                hostname: None,
-                domain: None,
-                lease_seconds: 60,
-            };
-            node.store.put(DHCP_LEASE.writer, &DHCP_LEASE, link, Spec::DhcpLease(lease)).unwrap();
+            node.store
+                .put(DHCP_LEASE.writer, &DHCP_LEASE, link, super::servers::tests::lease(servers))
+                .unwrap();
         }
         assert_eq!(Settings::of(&node).servers, ["10.0.0.4", "10.0.0.5", "10.0.0.6"]);
         let text = "version: v1alpha1\nmachine: {token: a.b, time: {servers: [10.9.9.9]}}\n";

@@ -64,11 +64,12 @@ impl Layers {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::store::DhcpLease;
 
-    fn lease(servers: [&str; 2]) -> Spec {
+    /// A lease with these time servers.
+    pub(in crate::time) fn lease(servers: [&str; 2]) -> Spec {
         Spec::DhcpLease(DhcpLease {
             address: "10.0.0.2/24".into(),
             server: "10.0.0.1".into(),

@@ -214,7 +214,7 @@ pub(crate) async fn look_up(node: &Node, name: &str, patience: Patience) -> Resu
     Ok(Found { name: name.to_owned(), facts, manifest, brings_kernel, source })
 }
 
-/// A client for an image that somebody pulls, with all the time of a pull.
+/// A client for an image that a user pulls, with all the time of a pull.
 pub(crate) fn registry_of(node: &Node, name: &str) -> Result<Client, Failure> {
     let reference: Reference = name.parse().map_err(Failure::from)?;
     client(node, reference, Patience::default())

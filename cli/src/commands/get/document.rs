@@ -1,7 +1,7 @@
 //! A resource as YAML or JSON, and its values for tables.
 //!
 //! Owns: the order and presence of the metadata's fields; which form of a spec is read: documents show the node's YAML,
-//! tables what typed clients see. Source: shared/spec/api-wire-facts.md §5.3.
+//! tables what typed clients see. Source: as talosctl v1.13.9 prints them.
 
 use crate::output::{self, Format};
 use anyhow::{Context, Result};

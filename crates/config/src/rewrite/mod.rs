@@ -131,7 +131,7 @@ impl Meaning {
     }
 }
 
-/// The first fault without its place, which is one in a text that nobody sees.
+/// The first fault without its place, which is one in a text that is not shown.
 fn first(error: &LoadError) -> String {
     error.0.first().map_or_else(String::new, |fault| format!("{}: {}", fault.path, fault.message))
 }

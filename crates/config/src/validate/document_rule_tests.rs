@@ -14,7 +14,7 @@ pub(super) const DOCUMENTS: &[(&str, &str, &str)] = &[
     (
         "kind: EtcFileConfig\nname: hosts",
         "name",
-        "/etc/hosts is written by the node itself; choose another file",
+        "the node writes /etc/hosts itself: add names with StaticHostConfig or machine.network.extraHostEntries",
     ),
     ("kind: EtcFileConfig\nname: ../b", "name", "`../b` is not the path of a file from /etc: nfsmount.conf"),
     (

@@ -9,8 +9,12 @@ use crate::{
 };
 use std::path::{Component, Path};
 
-/// Files of /etc that follow from the network's settings and the version.
-const OWN_FILES: [&str; 3] = ["hosts", "os-release", "resolv.conf"];
+/// Files of /etc that the node writes itself, by their path from there, and what is to be used instead.
+pub const NODE_ETC_FILES: [(&str, &str); 3] = [
+    ("hosts", "add names with StaticHostConfig or machine.network.extraHostEntries"),
+    ("os-release", "it says which system this is"),
+    ("resolv.conf", "name servers with ResolverConfig or machine.network.nameservers"),
+];
 
 pub(super) fn check(document: &Document, problems: &mut Problems) {
     match document {
@@ -26,11 +30,8 @@ pub(super) fn check(document: &Document, problems: &mut Problems) {
             if !is_below || d.name.ends_with('/') {
                 problems
                     .add("name", format!("`{}` is not the path of a file from /etc: nfsmount.conf", d.name));
-            } else if OWN_FILES.contains(&d.name.as_str()) {
-                problems.add(
-                    "name",
-                    format!("/etc/{} is written by the node itself; choose another file", d.name),
-                );
+            } else if let Some((name, instead)) = NODE_ETC_FILES.iter().find(|(name, _)| *name == d.name) {
+                problems.add("name", format!("the node writes /etc/{name} itself: {instead}"));
             }
         }
         Document::UnattendedInstallConfig(d) => install(d, problems),

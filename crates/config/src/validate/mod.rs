@@ -16,6 +16,7 @@ mod text;
 mod volumes;
 mod whole;
 
+pub use host::NODE_ETC_FILES;
 pub use text::endpoint_host;
 
 use crate::{Config, Diagnostic, Document, LoadError, Loaded, Mode, Severity, yaml::Source};

@@ -35,23 +35,23 @@ type Graph = BTreeMap<Vec<String>, BTreeSet<Vec<String>>>;
 
 pub(super) fn check(sources: &Sources) -> Result<Vec<String>> {
     let mut faults = Vec::new();
-    for (folder, _) in sources.manifests() {
-        let graph = graph(sources, folder);
+    for (directory, _) in sources.manifests() {
+        let graph = graph(sources, directory);
         let top = circles(&at_top(&graph));
         let inner = circles(&within(&graph));
         let counts = [&top, &inner].map(|circles| circles.iter().map(Vec::len).sum::<usize>());
-        let known = KNOWN.iter().find(|(name, ..)| *name == folder).map_or([0, 0], |(_, a, b)| [*a, *b]);
+        let known = KNOWN.iter().find(|(name, ..)| *name == directory).map_or([0, 0], |(_, a, b)| [*a, *b]);
         let what = ["modules directly below src", "files of one module"];
         for ((found, known), (what, circles)) in counts.iter().zip(known).zip(what.iter().zip([top, inner])) {
             if *found > known {
                 let circles: Vec<String> = circles.iter().map(|circle| named(circle)).collect();
                 let circles = circles.join("; ");
                 faults.push(format!(
-                    "{folder}: {found} {what} need each other in circles, {known} at most: {circles}"
+                    "{directory}: {found} {what} need each other in circles, {known} at most: {circles}"
                 ));
             } else if *found < known {
                 faults.push(format!(
-                    "{folder}: {found} {what} are in circles now: write that instead of {known}"
+                    "{directory}: {found} {what} are in circles now: write that instead of {known}"
                 ));
             }
         }
@@ -63,8 +63,8 @@ fn named(circle: &[Vec<String>]) -> String {
     circle.iter().map(|module| module.join("::")).collect::<Vec<_>>().join(", ")
 }
 
-fn graph(sources: &Sources, folder: &str) -> Graph {
-    let prefix = format!("{folder}/src/");
+fn graph(sources: &Sources, directory: &str) -> Graph {
+    let prefix = format!("{directory}/src/");
     let files: Vec<_> = sources
         .rust()
         .filter_map(|file| Some((module_of(file.path.strip_prefix(&prefix)?)?, paths::read(&file.text))))
