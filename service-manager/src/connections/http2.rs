@@ -1,7 +1,8 @@
 //! HTTP/2 on one connection of a client, with limits for what the protocol leaves open.
 //!
 //! Order: the client's greeting within [`GREETING_DEADLINE`], then requests until it leaves, takes nothing, or does not answer
-//! pings. The library asks for pings only behind the greeting, so the greeting is read here.
+//! pings. The library asks for pings only behind the greeting, so the greeting is read here. What a client sends is read in
+//! turns with what others send: a flood of small frames costs its own connection alone.
 //! Does not: know what is asked. Fails by: closing; how a client hangs up is its own business.
 //! Source: RFC 9113 §3.4 (greeting), §6.5.2 (settings), §10.5 (denial of service).
 
@@ -34,6 +35,8 @@ const PENDING_RESETS: usize = 20;
 /// Streams of one connection that end by a fault of the client's, over its whole life: each body that was refused for its
 /// length and is sent all the same is one, so an administrator's long connection has many.
 const FAULTY_STREAMS: usize = 1024;
+/// What is read of one connection before others have their turn. Frames without content have 9 bytes.
+const TURN_BYTES: usize = 32 << 10;
 const GREETING: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// What a client may have at once.
@@ -86,14 +89,16 @@ async fn greeted<T: AsyncRead + Unpin>(mut stream: T) -> io::Result<Greeted<T>> 
     if &greeting != GREETING {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "no greeting of HTTP/2"));
     }
-    Ok(Greeted { stream, unread: GREETING })
+    Ok(Greeted { stream, unread: GREETING, turn_bytes: 0 })
 }
 
-/// A connection whose greeting is read once more.
+/// A connection whose greeting is read once more, and which gives way after [`TURN_BYTES`].
 #[derive(Debug)]
 struct Greeted<T> {
     stream: T,
     unread: &'static [u8],
+    /// Read since it last gave way or had nothing.
+    turn_bytes: usize,
 }
 
 impl<T: AsyncRead + Unpin> AsyncRead for Greeted<T> {
@@ -103,7 +108,17 @@ impl<T: AsyncRead + Unpin> AsyncRead for Greeted<T> {
         to: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if self.unread.is_empty() {
-            return Pin::new(&mut self.stream).poll_read(cx, to);
+            if self.turn_bytes >= TURN_BYTES {
+                // The runtime's own budget counts reads, not bytes: two megabytes of frames without a break.
+                self.turn_bytes = 0;
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            let before = to.filled().len();
+            let read = Pin::new(&mut self.stream).poll_read(cx, to);
+            self.turn_bytes =
+                if read.is_pending() { 0 } else { self.turn_bytes + to.filled().len() - before };
+            return read;
         }
         let (now, later) = self.unread.split_at(self.unread.len().min(to.remaining()));
         to.put_slice(now);
@@ -157,6 +172,35 @@ mod tests {
         client.write_all(&GREETING[..23]).await.unwrap();
         serve(server, LIMITS, never).await;
         assert_eq!(begin.elapsed().as_secs(), GREETING_DEADLINE.as_secs());
+    }
+
+    /// However much a client has sent, others have a turn after a bounded part of it; and nothing of it is lost.
+    #[tokio::test]
+    async fn a_client_that_sends_much_gives_way_to_others() {
+        const SENT: usize = 1 << 20;
+        let (mut client, server) = tokio::io::duplex(SENT + GREETING.len());
+        client.write_all(&[GREETING, vec![7; SENT].as_slice()].concat()).await.unwrap();
+        let mut stream = greeted(server).await.unwrap();
+        let mut bytes = vec![0; 8 << 10];
+        let (mut all, mut turn) = (0, 0);
+        while all < SENT + GREETING.len() {
+            let polled = std::future::poll_fn(|cx| {
+                let mut buffer = ReadBuf::new(&mut bytes);
+                let polled = Pin::new(&mut stream).poll_read(cx, &mut buffer);
+                Poll::Ready(polled.map(|read| read.map(|()| buffer.filled().len())))
+            });
+            match polled.await {
+                Poll::Ready(read) => {
+                    let read = read.unwrap();
+                    (all, turn) = (all + read, turn + read);
+                }
+                Poll::Pending => {
+                    turn = 0;
+                    tokio::task::yield_now().await;
+                }
+            }
+            assert!(turn <= TURN_BYTES + (16 << 10), "{turn} bytes without a break");
+        }
     }
 
     #[tokio::test]
