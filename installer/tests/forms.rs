@@ -233,7 +233,7 @@ fn sbverify_accepts_what_was_signed_in_every_form() {
     let dir = tempfile::tempdir().unwrap();
     let mut source = source(dir.path());
     let signer = signer(dir.path());
-    source.sign(&signer).unwrap();
+    source.sign(&signer, None).unwrap();
     let certificate = dir.path().join("certificate.pem");
     let verify = |path: &Path| {
         let told = tool("sbverify", &["--cert", text(&certificate), text(path)]);
@@ -272,7 +272,7 @@ fn an_installer_image_keeps_its_signature_until_it_is_changed() {
         path
     };
     let mut original = source(dir.path());
-    original.sign(&signer(dir.path())).unwrap();
+    original.sign(&signer(dir.path()), None).unwrap();
     let uki = original.uki().unwrap();
     let first = folder("first");
     for kind in [Kind::Installer, Kind::DockerInstaller] {
@@ -303,7 +303,7 @@ fn an_installer_image_keeps_its_signature_until_it_is_changed() {
 fn what_is_taken_in_ends_the_signature() {
     let dir = tempfile::tempdir().unwrap();
     let mut original = source(dir.path());
-    original.sign(&signer(dir.path())).unwrap();
+    original.sign(&signer(dir.path()), None).unwrap();
     let root = dir.path().join("root");
     original.save(&root.join("billet")).unwrap();
     let signed = root.join("billet/boot/uki.efi");
@@ -331,7 +331,7 @@ fn disk_and_iso_bring_what_enrols_their_key() {
     let dir = tempfile::tempdir().unwrap();
     let mut source = source(dir.path());
     let signer = signer(dir.path());
-    source.sign(&signer).unwrap();
+    source.sign(&signer, None).unwrap();
     let time = Time { year: 2026, month: 11, day: 21, hour: 1, minute: 2, second: 3 };
     let made = Enrolment::new(&signer, [9; 16], time).unwrap();
     source.enrolment = Some((made.clone(), Enrol::Force));
@@ -347,6 +347,9 @@ fn disk_and_iso_bring_what_enrols_their_key() {
     // A node writes the image's own settings to its disk.
     assert_eq!(source.system.boot.loader_config, "timeout 0\n");
 }
+
+/// Where a running system finds the command line that it was made with.
+const CMDLINE_PATH: &str = "usr/lib/billet/boot/cmdline";
 
 /// Debian's kernel does it by itself under Secure Boot, others do what they are told.
 #[test]
@@ -366,9 +369,21 @@ fn a_signed_image_locks_its_kernel_down() {
     ] {
         let mut source = plain.clone();
         source.system.boot.command_line = before.to_owned();
-        source.sign(&signer).unwrap();
+        let mut without_layers = source.clone();
+        without_layers.sign(&signer, None).unwrap();
+        assert_eq!(line(&without_layers), after);
+        assert_eq!(without_layers.system.manifest, plain.system.manifest);
+        source.sign(&signer, Some(dir.path())).unwrap();
         assert_eq!(line(&source), after);
         assert!(source.is_signed());
+        // A medium that installs itself makes the UKI anew, of what lies in its layers.
+        match source.system.manifest.layers.iter().find(|layer| layer.name == "custom") {
+            Some(layer) => {
+                let file = source.layers.join(layer.file_name());
+                assert_eq!(common::tool("unsquashfs", &["-cat", common::text(&file), CMDLINE_PATH]), after);
+            }
+            None => assert_eq!(before, after, "the line was changed without a layer that says so"),
+        }
     }
 }
 
@@ -392,7 +407,7 @@ fn disk_and_iso_bring_signed_addons() {
     };
     assert_eq!(read(&source), source.addons);
     assert!(read(&Source { addons: Vec::new(), ..source.clone() }).is_empty());
-    source.sign(&signer).unwrap();
+    source.sign(&signer, None).unwrap();
     assert_eq!(source.unsigned_addon().unwrap(), None);
     for kind in [Kind::Disk, Kind::Iso] {
         let image = build(&source, kind, dir.path());

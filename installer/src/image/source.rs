@@ -17,6 +17,7 @@ use ondisk::manifest::RootManifest;
 use ondisk::pe::Image;
 
 use super::Platform;
+use crate::custom::Profile;
 use crate::output::Output;
 use crate::secure_boot::{self, Enrol, Enrolment, Signer};
 use crate::system::{BootParts, System, command_line_of_image, names};
@@ -189,9 +190,10 @@ impl Source {
     }
 
     /// Signs what firmware starts: UKI, boot loader, addons. The last step before a form is made. The kernel of a signed
-    /// image is locked down: without that, root could load what no one signed.
-    pub fn sign(&mut self, signer: &Signer) -> Result<(), Error> {
-        self.lock_kernel_down()?;
+    /// image is locked down: without that, root could load what no one signed. `work`: where a layer with that command line
+    /// goes; `None` if no form has layers.
+    pub fn sign(&mut self, signer: &Signer, work: Option<&Path>) -> Result<(), Error> {
+        self.lock_kernel_down(work)?;
         // Nothing is signed that nothing would load.
         for (name, addon) in &self.addons {
             addon::check(name, addon, self.system.boot.architecture())?;
@@ -206,12 +208,19 @@ impl Source {
     }
 
     /// Debian's kernel locks itself down when it sees Secure Boot; other kernels do what their command line says.
-    fn lock_kernel_down(&mut self) -> Result<(), Error> {
+    /// In a layer too: a medium installs the UKI that it makes of the parts in its layers, and compares it with the signed one.
+    fn lock_kernel_down(&mut self, work: Option<&Path>) -> Result<(), Error> {
         let line = &self.system.boot.command_line;
         if line.split_ascii_whitespace().any(|word| LOCKED_DOWN.contains(&word)) {
             return Ok(());
         }
-        self.system.boot.command_line = command_line_of_image(line, &[LOCKED_DOWN[0].to_owned()])?;
+        let argument = vec![LOCKED_DOWN[0].to_owned()];
+        if let Some(work) = work {
+            let profile = Profile { kernel_arguments: argument, ..Profile::default() };
+            *self = custom::customise(self, &profile, work, &mut crate::silent)?;
+        } else {
+            self.system.boot.command_line = command_line_of_image(line, &argument)?;
+        }
         // What was signed before is of another command line.
         self.system.boot.signed_uki = Vec::new();
         Ok(())

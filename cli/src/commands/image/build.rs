@@ -110,7 +110,7 @@ fn made(flags: &Flags, folder: &Path, work: &Path) -> Result<()> {
         source.program = Some(container::program(flags.billetctl.as_deref(), architecture)?);
     }
     source.addons = signing::addons(&flags.addon, &forms)?;
-    flags.signing.apply(&mut source, &forms, &flags.from.display().to_string())?;
+    flags.signing.apply(&mut source, &forms, &flags.from.display().to_string(), work)?;
     if before != source.system.manifest.layers && !forms.iter().any(|form| form.has_layers()) {
         eprintln!(
             "what was changed lies in layers too, and nothing that is made has layers: make disk, iso, pxe or installer \

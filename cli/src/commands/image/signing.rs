@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use installer::image::Source;
 use installer::secure_boot::{Enrol, Enrolment, Signer};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::form::Form;
 
@@ -43,7 +43,8 @@ enum How {
 
 impl Signing {
     /// Signs the source for these forms, as the flags want it; `from` is what people call it.
-    pub(super) fn apply(&self, source: &mut Source, forms: &[Form], from: &str) -> Result<()> {
+    /// `work`: where layers are made.
+    pub(super) fn apply(&self, source: &mut Source, forms: &[Form], from: &str, work: &Path) -> Result<()> {
         let (Some(key), Some(certificate)) = (&self.sign_key, &self.sign_certificate) else {
             tell_of_lost_signature(source, from);
             if source.is_signed() {
@@ -64,7 +65,8 @@ impl Signing {
         let signer = Signer::read(key, certificate)?;
         let keys = self.enrol_keys.as_ref().map(|folder| Enrolment::read(folder, &signer)).transpose()?;
         source.enrolment = keys.map(|keys| (keys, self.enrol.into()));
-        Ok(source.sign(&signer)?)
+        let work = forms.iter().any(|form| form.has_layers()).then_some(work);
+        Ok(source.sign(&signer, work)?)
     }
 }
 
