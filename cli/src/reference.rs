@@ -205,7 +205,7 @@ const TESTS: [(&str, &str); 2] = [
         "typed",
         "service-manager/src/server/typed_tests.rs::a_client_of_binary_forms_alone_sees_every_value_of_every_type",
     ),
-    ("sheet", "service-manager/src/store/sheet_tests.rs::every_type_of_the_sheets_is_registered_as_they_say"),
+    ("sheet", "crates/runtime/src/store/sheet_tests.rs::every_type_of_the_sheets_is_registered_as_they_say"),
 ];
 
 const RESOURCES: &str = "\n## Resources\n\n\
@@ -213,7 +213,7 @@ const RESOURCES: &str = "\n## Resources\n\n\
     writes it; *empty*: the node lacks what it tells of, `get` prints the heading and a watch waits. *changed*: v1.14 added to \
     the type, all of which a client of v1.13 skips. Tests: *typed* is \
     `service-manager/src/server/typed_tests.rs::a_client_of_binary_forms_alone_sees_every_value_of_every_type`, *sheet* is \
-    `service-manager/src/store/sheet_tests.rs::every_type_of_the_sheets_is_registered_as_they_say`; fields of both are in \
+    `crates/runtime/src/store/sheet_tests.rs::every_type_of_the_sheets_is_registered_as_they_say`; fields of both are in \
     `crates/api/tests/sheets.rs::every_type_field_and_value_of_the_sheets_is_ours`.\n\n\
     | type | v1.13 | v1.14 | node | readers | test |\n|---|---|---|---|---|---|\n";
 

@@ -16,6 +16,8 @@ use std::time::Duration;
 
 use api::pki::{Authority, CertificateFacts, LEAF_LIFETIME, Leaf, Lifetime, Usage};
 use config::{Config, Secret};
+use runtime::listeners::ListenError;
+use runtime::store::{API_CERTIFICATE, Spec};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
@@ -24,9 +26,7 @@ use zeroize::Zeroizing;
 
 use crate::configuration::locked::Maintenance;
 use crate::controllers::reaches_others;
-use crate::listeners::ListenError;
 use crate::node::Node;
-use crate::store::{API_CERTIFICATE, Spec};
 use crate::{apid, configuration, trust_request, trustd};
 
 /// Longest material: a few certificates.

@@ -11,7 +11,7 @@
 //! | task | reads | writes | ends |
 //! |---|---|---|---|
 //! | init link | the handoff socket | exits, requests for the end | with machined |
-//! | supervisors, log pumps ([`services`], [`logs`]) | processes, pipes | states, log files | with machined |
+//! | supervisors, log pumps ([`runtime::services`], [`runtime::logs`]) | processes, pipes | states, log files | with machined |
 //! | controllers ([`controllers`]) | store changes | store, small effects | with machined |
 //! | timed ([`time`]) | time servers, the config | the clock, its resources | with the service |
 //! | sequencer ([`sequencer`]) | requests | events, the journal of sequences | with its sequence |
@@ -28,27 +28,19 @@
 pub mod apid;
 mod beneath;
 mod block;
-pub mod checkpoint;
-pub mod clock;
 pub mod configuration;
 mod connections;
 pub mod containerd;
 pub mod containerd_api;
 pub mod controllers;
 mod disk_wipe;
-pub mod events;
 mod facts;
 mod files;
 pub mod flight_recorder;
 mod hardware;
 pub mod identity;
-pub mod init_link;
 mod install;
-pub mod journal;
-pub mod kmsg;
-pub mod listeners;
 mod log_sender;
-pub mod logs;
 pub mod machined;
 pub mod meta;
 mod modules;
@@ -57,19 +49,14 @@ pub mod network;
 pub mod node;
 mod node_identity;
 mod power_button;
-pub mod request;
 mod reset;
 mod secure_boot;
 pub mod sequencer;
 pub mod sequences;
 pub mod server;
-pub mod services;
-mod status_text;
-pub mod store;
 pub mod system_disk;
 pub mod tasks;
 pub mod time;
-pub mod timeline;
 mod tpm_device;
 mod trust_request;
 pub mod trustd;
@@ -77,7 +64,6 @@ mod udev_rules;
 pub mod udevd;
 pub mod upgrade;
 pub mod volumes;
-mod watched;
 
 pub use sequences::print_plan;
 

@@ -9,22 +9,24 @@ use std::sync::{Arc, OnceLock};
 
 use config::cmdline::CommandLine;
 use handoff::{Action, BootReport, Start as InitStart};
+use runtime::checkpoint::{Checkpoint, Keep, Memory};
+use runtime::events::Events;
+use runtime::init_link::{self, InitLink, Replay, Told};
+use runtime::journal::Journal;
+use runtime::listeners::Listeners;
+use runtime::logs::Logs;
+use runtime::services::{LogPipe, Services, Surroundings, pidfd_name};
+use runtime::store::{
+    INIT_STATUS, InitStatus, ROOT_LAYER, RootLayer, Runtime, Spec, Store, VERSION, Version,
+};
+use runtime::timeline::Timeline;
 use tokio::sync::{mpsc, watch};
 
-use crate::checkpoint::{Checkpoint, Keep, Memory};
-use crate::events::Events;
-use crate::init_link::{self, InitLink, Replay, Told};
-use crate::journal::Journal;
-use crate::listeners::Listeners;
-use crate::logs::Logs;
 use crate::meta::Meta;
 use crate::node::{Node, Readiness};
 use crate::sequencer::{self, Sequencer, Start};
 use crate::sequences::{INITIALIZE, REBOOT, SHUTDOWN, by_name, follower};
-use crate::services::{LogPipe, Services, Surroundings, pidfd_name};
-use crate::store::{INIT_STATUS, InitStatus, ROOT_LAYER, RootLayer, Runtime, Spec, Store, VERSION, Version};
 use crate::tasks::{self, Stage};
-use crate::timeline::Timeline;
 use crate::{configuration, controllers, flight_recorder, identity, upgrade};
 
 const LOG_FOLDER: &str = "/run/log";
@@ -164,7 +166,7 @@ fn publish_report(node: &Node, start: &InitStart) {
     }
 }
 
-fn publish(node: &Node, kind: &'static crate::store::Definition, id: &str, spec: Spec) {
+fn publish(node: &Node, kind: &'static runtime::store::Definition, id: &str, spec: Spec) {
     if let Err(error) = node.store.put(kind.writer, kind, id, spec) {
         node.journal.warn(&error.to_string());
     }

@@ -17,7 +17,7 @@ fn main() -> ExitCode {
     let mut arguments = std::env::args();
     let name = arguments.next().unwrap_or_default();
     let name = name.rsplit('/').next().unwrap_or_default();
-    service_manager::request::end_on_other_panics(name);
+    runtime::request::end_on_other_panics(name);
     if name == "machined" && arguments.next().as_deref() == Some(opening::ARGUMENT) {
         // Without a runtime: it has one thing to do, and memory is what its keys cost.
         return code(name, opening::serve());

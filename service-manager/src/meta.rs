@@ -12,10 +12,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use installer::device::{BlockDevice, Disk};
 use ondisk::meta::{Meta as Values, tags};
+use runtime::journal::Journal;
+use runtime::store::{META_KEY, MetaKey, Runtime, Spec, Store};
 
-use crate::journal::Journal;
 use crate::node::Node;
-use crate::store::{META_KEY, MetaKey, Runtime, Spec, Store};
 use crate::system_disk;
 
 /// Clients' keys are one byte; 0 ends the list on the disk.
@@ -148,7 +148,7 @@ impl Meta {
         change: impl FnOnce(&mut Values) -> Result<bool, ondisk::meta::Error> + Send + 'static,
     ) -> Result<bool, MetaError> {
         let meta = self.clone();
-        crate::request::blocking(move || meta.change_now(change)).await
+        runtime::request::blocking(move || meta.change_now(change)).await
     }
 
     fn change_now(

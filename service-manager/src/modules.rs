@@ -17,10 +17,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use config::v1alpha1::KernelModule as Wanted;
 use ondisk::kmod::{Index, Module, same_name};
+use runtime::store::{KERNEL_MODULE_SPEC, KernelModule, Runtime, Spec};
 use sys::Errno;
 
 use crate::node::Node;
-use crate::store::{KERNEL_MODULE_SPEC, KernelModule, Runtime, Spec};
 
 /// Held while modules are inserted.
 static INSERTING: Mutex<()> = Mutex::new(());

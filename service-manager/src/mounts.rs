@@ -12,11 +12,11 @@ use std::io::{Read, Seek};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use runtime::store::{MOUNT_STATUS, MountStatus, Spec};
+use runtime::watched;
 use tokio::io::unix::AsyncFd;
 
 use crate::node::Node;
-use crate::store::{MOUNT_STATUS, MountStatus, Spec};
-use crate::watched;
 
 const MOUNTINFO: &str = "/proc/self/mountinfo";
 
@@ -137,7 +137,7 @@ mod tests {
         let (_, mut later) = node.store.watch(&MOUNT_STATUS);
         tokio::spawn(watch(node.clone()));
         let id = target.to_str().unwrap().to_owned();
-        let seen = async |later: &mut tokio::sync::broadcast::Receiver<crate::store::Change>, kind| {
+        let seen = async |later: &mut tokio::sync::broadcast::Receiver<runtime::store::Change>, kind| {
             let wait = async {
                 loop {
                     let change = later.recv().await.unwrap();
@@ -153,8 +153,8 @@ mod tests {
         if rustix::mount::mount("none", &target, "tmpfs", rustix::mount::MountFlags::empty(), None).is_err() {
             return;
         }
-        seen(&mut later, crate::store::ChangeKind::Created).await;
+        seen(&mut later, runtime::store::ChangeKind::Created).await;
         rustix::mount::unmount(&target, rustix::mount::UnmountFlags::empty()).unwrap();
-        seen(&mut later, crate::store::ChangeKind::Destroyed).await;
+        seen(&mut later, runtime::store::ChangeKind::Destroyed).await;
     }
 }

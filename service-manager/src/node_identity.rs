@@ -8,11 +8,11 @@
 use std::sync::Arc;
 
 use ondisk::Digest;
+use runtime::store::{IDENTITY, Identity, Runtime, Spec};
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::configuration::State;
 use crate::node::Node;
-use crate::store::{IDENTITY, Identity, Runtime, Spec};
 
 /// The file on STATE.
 const FILE: &str = "node-identity.yaml";

@@ -14,13 +14,13 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
+use runtime::watched;
 use rustix::fs::{Mode, OFlags};
 use tokio::task::JoinHandle;
 
 use crate::node::Node;
 use crate::sequencer::{self, Start};
 use crate::sequences::SHUTDOWN;
-use crate::watched;
 
 const CLASS: &str = "/sys/class/input";
 /// `KEY_POWER`.

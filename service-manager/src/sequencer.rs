@@ -15,15 +15,15 @@ use api::event::Payload;
 use api::proto::common::Code;
 use api::proto::machine::{PhaseEvent, SequenceEvent, TaskEvent};
 use api::proto::machine::{phase_event, sequence_event, task_event};
+use runtime::checkpoint::SavedSequence;
+use runtime::clock;
+use runtime::events::sequence_error;
+use runtime::request;
 use sequence::{Phase, Sequence, Task};
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::checkpoint::SavedSequence;
-use crate::clock;
-use crate::events::sequence_error;
 use crate::install;
 use crate::node::Node;
-use crate::request;
 use crate::sequences::{Due, fallback, follower};
 use crate::upgrade;
 

@@ -16,6 +16,7 @@ use api::proto::securityapi::security_service_server::{SecurityService, Security
 use api::proto::securityapi::{CertificateRequest, CertificateResponse};
 use api::tls::{self, Identities};
 use futures_util::StreamExt as _;
+use runtime::request::{Report, Requests};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 use tonic::codegen::Service as _;
@@ -25,7 +26,6 @@ use tower::Layer as _;
 
 use crate::connections::{Lines, Most, Places, Rate, Rates, http2};
 use crate::identity::{Material, Role, Source, TrustMaterial, first_certificate};
-use crate::request::{Report, Requests};
 
 /// trustd's port.
 pub const PORT: u16 = 50001;
@@ -93,7 +93,7 @@ impl Trust {
 
     fn sign(&self, token: &str, request: &str, peer: Option<IpAddr>) -> Result<CertificateResponse, Status> {
         #[cfg(test)]
-        crate::request::fault("trustd", request);
+        runtime::request::testing::fault("trustd", request);
         let signer = self.signer.read().unwrap_or_else(std::sync::PoisonError::into_inner);
         if token.is_empty() || !signer.trust.token.matches(token) {
             return Err(Status::unauthenticated("Unauthenticated"));

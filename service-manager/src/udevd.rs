@@ -14,12 +14,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ondisk::kmod::AliasTable;
+use runtime::watched;
 use sys::{Errno, uevent};
 
 use crate::modules::Modules;
 use crate::node::Node;
 use crate::power_button::Buttons;
-use crate::{udev_rules, watched};
+use crate::udev_rules;
 
 /// How long the first look waits for the API.
 const COLDPLUG_DEADLINE: Duration = Duration::from_secs(20);

@@ -16,13 +16,13 @@ use api::roles::RoleSet;
 use http::Response;
 use http_body_util::BodyExt;
 use hyper::body::{Bytes, Frame, SizeHint};
+use runtime::request::Report;
 use tonic::Code;
 
 use super::backend::Body;
 use super::clients::Client;
 use super::frames::{go_code, status_of};
 use crate::connections::{Lines, Rate, Rates};
-use crate::request::Report;
 
 /// A dashboard asks ten times in some seconds. With all clients at it, the log's 2 MiB hold a quarter of an hour.
 const RATES: Rates =

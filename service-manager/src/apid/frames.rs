@@ -7,13 +7,13 @@ use http::{HeaderMap, HeaderValue, Response};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::Frame;
+use runtime::status_text;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Status};
 
 use super::backend::Body;
 use crate::connections::Held;
-use crate::status_text;
 
 /// Compressed flag and length.
 const PREFIX_BYTES: usize = 5;

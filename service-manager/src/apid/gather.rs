@@ -13,6 +13,7 @@ use std::sync::Arc;
 use http::{HeaderMap, Response};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Frame, Incoming};
+use runtime::request;
 use tokio::task::JoinSet;
 use tonic::Status;
 
@@ -22,7 +23,6 @@ use super::frames::{BodySender, Messages, frame, ok_trailers, refusal, status_of
 use super::merge;
 use super::proxy::{Head, Proxy};
 use super::targets::is_stream;
-use crate::request;
 
 /// Largest request that several are made from, of a call that may bring much.
 const MAX_REQUEST_BYTES: usize = 32 << 20;

@@ -37,11 +37,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::server::TlsStream;
 
 use clients::{Client, Clients};
+use runtime::request::Report;
 
 use crate::configuration::locked::Maintenance;
 use crate::connections::http2;
 use crate::identity::{Material, Role, Source, first_certificate};
-use crate::request::Report;
 use crate::server::SOCKET;
 
 /// The API's port.

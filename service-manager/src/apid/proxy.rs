@@ -14,6 +14,7 @@ use api::tls;
 use http::{HeaderMap, HeaderValue, Request, Response, Uri};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
+use runtime::request::{self, Call, Report};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 use tonic::Status;
@@ -29,7 +30,6 @@ use super::gather;
 use super::targets::{Target, target};
 use crate::configuration::locked::{self, Maintenance};
 use crate::connections::Held;
-use crate::request::{self, Call, Report};
 use crate::server::walks::CALLER;
 
 /// What a request that brings much counts as: so many of them may be in machined's memory.
@@ -251,7 +251,7 @@ impl Proxy {
         body: Body,
     ) -> Result<Response<Incoming>, Status> {
         #[cfg(test)]
-        request::fault("proxy", target.unwrap_or_default());
+        request::testing::fault("proxy", target.unwrap_or_default());
         match target.filter(|name| !self.names.contains(name)) {
             Some(name) => self.forwarder.call(&head.ways.nodes, name, head.for_node(name, body)).await,
             None => {

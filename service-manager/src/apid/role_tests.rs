@@ -182,7 +182,7 @@ async fn a_locked_node_shows_only_the_resources_that_say_why() {
     f.node.configuration.maintenance.send_replace(Maintenance::Locked("no key matched".to_owned()));
     let mut client = StateClient::new(f.channel_of(None).await.unwrap());
     let mut shown = Vec::new();
-    for kind in crate::store::ALL.iter().filter(|kind| !kind.internal) {
+    for kind in runtime::store::ALL.iter().filter(|kind| !kind.internal) {
         let request = ListRequest {
             namespace: kind.namespace.to_owned(),
             r#type: kind.kind.to_owned(),

@@ -16,12 +16,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config::selector::Properties;
-
-use crate::node::Node;
-use crate::store::{
+use runtime::store::{
     BLOCK_DEVICE, Block, BlockDevice, DISCOVERED_VOLUME, DISK, Definition, Disk, SYSTEM_DISK, Spec,
     SystemDisk,
 };
+
+use crate::node::Node;
 use crate::system_disk;
 
 const CLASS: &str = "/sys/class/block";

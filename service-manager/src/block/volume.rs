@@ -9,10 +9,10 @@ use std::os::unix::fs::FileExt;
 
 use ondisk::gpt::{self, Geometry};
 use ondisk::{ReadAt, ReadError};
+use runtime::store::DiscoveredVolume;
 
 use super::{Device, pretty_size};
 use crate::node::Node;
-use crate::store::DiscoveredVolume;
 
 /// A device as the readers of `ondisk` want it.
 struct Opened(File);

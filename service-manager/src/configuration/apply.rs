@@ -10,6 +10,9 @@ use std::time::Duration;
 
 use api::proto::machine::apply_configuration_request::Mode;
 use api::proto::machine::{ApplyConfiguration, ApplyConfigurationRequest};
+use runtime::clock;
+use runtime::events;
+use runtime::request;
 use zeroize::Zeroizing;
 
 use super::change::{Change, diff};
@@ -19,11 +22,8 @@ use super::refused::{self, Place};
 use super::register::Trust;
 use super::state::{CONFIG, RETURNED, State};
 use super::{Wrong, judge, publish, text_in_force};
-use crate::clock;
-use crate::events;
 use crate::install;
 use crate::node::Node;
-use crate::request;
 use crate::sequencer::{self, Locked, Start};
 use crate::sequences::APPLY_CONFIGURATION;
 use crate::volumes;
@@ -313,9 +313,10 @@ pub(crate) async fn confirm(node: &Arc<Node>) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
+    use runtime::store::CONFIG_REFUSAL;
+
     use super::*;
     use crate::configuration::put_into_force;
-    use crate::store::CONFIG_REFUSAL;
 
     const CONFIG: &str = "version: v1alpha1\n\
         cluster: {controlPlane: {endpoint: 'https://10.0.0.1:6443'}}\n\

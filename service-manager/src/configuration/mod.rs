@@ -37,12 +37,12 @@ use std::time::Duration;
 use tokio::sync::watch;
 use zeroize::Zeroizing;
 
-use crate::checkpoint::Keep;
 use crate::node::Node;
-use crate::store::{MACHINE_CONFIG, MachineDocument, Spec};
 pub(crate) use bundle::{boot_file, medium_addons};
 use locked::{Look, Maintenance, Memory};
 use pending::{AtBoot, Pending};
+use runtime::checkpoint::Keep;
+use runtime::store::{MACHINE_CONFIG, MachineDocument, Spec};
 use state::Found;
 pub(crate) use state::{MOUNT_POINT, State, mount_volume};
 

@@ -15,13 +15,13 @@ use std::time::Duration;
 
 use api::event::Payload;
 use api::proto::machine::ConfigLoadErrorEvent;
+use runtime::checkpoint::Keep;
+use runtime::clock;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use super::change::Change;
 use super::state::{CONFIG, CONFIRMED, MARKER, RETURNED, State};
-use crate::checkpoint::Keep;
-use crate::clock;
 use crate::node::Node;
 use crate::sequencer::{self, Start};
 use crate::sequences::REBOOT;

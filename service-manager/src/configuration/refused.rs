@@ -5,9 +5,9 @@
 
 use ondisk::printable::shown;
 use ondisk::redact::redacted;
+use runtime::store::{CONFIG_REFUSAL, ConfigRefusal, Runtime, Spec};
 
 use crate::node::Node;
-use crate::store::{CONFIG_REFUSAL, ConfigRefusal, Runtime, Spec};
 
 /// What is kept of a reason. The whole of it is in the log and in the client's answer.
 const MAX_REASON_BYTES: usize = 1000;

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use base64::Engine;
 use config::cmdline::ConfigSource;
 use ondisk::meta::tags;
+use runtime::store::{HOSTNAME_STATUS, Spec};
 use zeroize::Zeroizing;
 
 use super::address::{Machine, fill};
@@ -23,7 +24,6 @@ use super::register::Trust;
 use super::state::CONFIG;
 use super::{MAX_BYTES, bundle, http, volume};
 use crate::node::Node;
-use crate::store::{HOSTNAME_STATUS, Spec};
 
 /// Where an image brings its own config.
 const IN_IMAGE: [&str; 2] = ["/usr/local/etc/billet/config.yaml", "/usr/local/etc/talos/config.yaml"];

@@ -13,6 +13,7 @@ use jiff::SignedDuration;
 use oci::document::Descriptor as Blob;
 use oci::registry;
 use ondisk::{Architecture, Digest};
+use runtime::clock;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::metadata::MetadataValue;
@@ -21,7 +22,6 @@ use tonic_prost::ProstCodec;
 
 use super::wire::{self, WriteAction};
 use super::{Client, Descriptor, Image};
-use crate::clock;
 
 /// Longer than any pull: what a machined that died in one left behind goes after it.
 const LEASE_LIFETIME: SignedDuration = SignedDuration::from_hours(1);

@@ -4,12 +4,13 @@
 
 use std::net::IpAddr;
 
-use super::{Action, Controller, Snapshot};
-use crate::network::is_wired;
-use crate::store::{
+use runtime::store::{
     ADDRESS_STATUS, Addressing, HARDWARE_ADDRESS, HardwareAddress, LINK_STATUS, NODE_ADDRESS, NodeAddresses,
     Spec,
 };
+
+use super::{Action, Controller, Snapshot};
+use crate::network::is_wired;
 
 pub(crate) static CONTROLLER: Controller = Controller {
     name: "network.NodeAddressController",
@@ -70,9 +71,10 @@ fn reconcile_hardware(snapshot: &Snapshot<'_>) -> Result<Vec<Action>, String> {
 
 #[cfg(test)]
 mod tests {
+    use runtime::store::{AddressStatus, LinkStatus, Store};
+
     use super::*;
     use crate::controllers::testing::snapshot;
-    use crate::store::{AddressStatus, LinkStatus, Store};
 
     #[test]
     fn only_addresses_that_others_reach_count() {

@@ -4,8 +4,9 @@
 
 use std::net::IpAddr;
 
+use runtime::store::{ADDRESS_STATUS, API_CERTIFICATE, HOSTNAME_STATUS, MACHINE_CONFIG, Spec};
+
 use super::{Action, Controller, Snapshot};
-use crate::store::{ADDRESS_STATUS, API_CERTIFICATE, HOSTNAME_STATUS, MACHINE_CONFIG, Spec};
 
 pub(crate) static CONTROLLER: Controller = Controller {
     name: "secrets.APICertificateController",
@@ -56,9 +57,10 @@ pub(crate) fn reaches_others(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use runtime::store::{AddressStatus, HostnameStatus, Store};
+
     use super::*;
     use crate::controllers::testing::{snapshot, store_with_config};
-    use crate::store::{AddressStatus, HostnameStatus, Store};
 
     #[test]
     fn names_are_those_a_client_may_type() {

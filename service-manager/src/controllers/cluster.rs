@@ -1,7 +1,8 @@
 //! The cluster that the config names.
 
+use runtime::store::{CLUSTER_INFO, Cluster, MACHINE_CONFIG, Runtime, Spec};
+
 use super::{Action, Controller, Snapshot};
-use crate::store::{CLUSTER_INFO, Cluster, MACHINE_CONFIG, Runtime, Spec};
 
 pub(crate) static CONTROLLER: Controller = Controller {
     name: "cluster.InfoController",

@@ -2,8 +2,9 @@
 //!
 //! Source: spec/api-wire-facts.md §1.2 (`InspectService`).
 
+use runtime::store;
+
 use super::ALL;
-use crate::store;
 
 /// How a controller depends on a type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

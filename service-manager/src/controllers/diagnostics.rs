@@ -4,13 +4,14 @@
 //! other resources tell.
 //! Order: what is not there yet while the machine starts is no cause; a volume that failed is one at any time.
 
-use super::{Action, Controller, Snapshot};
-use crate::store::{
+use runtime::store::{
     Addressing, Block, CLOCK_SOURCE, CONFIG_REFUSAL, ConfigRefusal, DIAGNOSTIC, DISCOVERED_VOLUME,
     Definition, Diagnostic, Fact, KERNEL_MODULE_SPEC, KERNEL_PARAM_STATUS, LOG_DESTINATION_STATUS,
     MACHINE_STATUS, NETWORK_STATUS, NetworkStatus, Resource, Runtime, Spec, TIME_STATUS, UDEV_RULE_STATUS,
     UPGRADE_STATUS, VOLUME_STATUS,
 };
+
+use super::{Action, Controller, Snapshot};
 
 static INPUTS: [&Definition; 12] = [
     &CLOCK_SOURCE,
@@ -235,12 +236,13 @@ fn of_block(id: &str, block: &Block) -> Vec<Cause> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::controllers::testing::snapshot;
-    use crate::store::{
+    use runtime::store::{
         ClockSource, KernelModule, MachineStatus, StageStatus, Store, TimeStatus, UnmetCondition,
         VolumeStatus,
     };
+
+    use super::*;
+    use crate::controllers::testing::snapshot;
 
     fn put(store: &Store, kind: &'static Definition, id: &str, spec: Spec) {
         store.put(kind.writer, kind, id, spec).unwrap();

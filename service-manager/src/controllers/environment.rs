@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 
 use config::Config;
 use config::cmdline::NodeParameters;
+use runtime::store::{ENVIRONMENT, Fact, MACHINE_CONFIG, Spec};
 
 use super::{Action, Controller, Snapshot};
-use crate::store::{ENVIRONMENT, Fact, MACHINE_CONFIG, Spec};
 
 /// Shown in the place of what is hidden.
 const HIDDEN: &str = "***";

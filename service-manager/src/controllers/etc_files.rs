@@ -4,9 +4,9 @@ use std::path::Path;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use runtime::store::{ETC_FILE_SPEC, ETC_FILE_STATUS, EtcFile, Fact, Spec};
 
 use crate::node::Node;
-use crate::store::{ETC_FILE_SPEC, ETC_FILE_STATUS, EtcFile, Fact, Spec};
 
 /// As they are made.
 const MODE: u32 = 0o644;

@@ -2,11 +2,12 @@
 //!
 //! Source: spec/machine-facts.md §8.1.
 
-use super::{Action, Controller, Snapshot};
-use crate::node_identity::stable_hostname;
-use crate::store::{
+use runtime::store::{
     DHCP_LEASE, DhcpLease, HOSTNAME_STATUS, HostnameStatus, IDENTITY, MACHINE_CONFIG, Runtime, Spec,
 };
+
+use super::{Action, Controller, Snapshot};
+use crate::node_identity::stable_hostname;
 
 /// Longest name of a host (RFC 1123).
 const MAX_HOST: usize = 63;
@@ -82,10 +83,10 @@ fn split(full: &str) -> Result<(String, String), String> {
 #[cfg(test)]
 mod tests {
     use config::cmdline::NodeParameters;
+    use runtime::store::Store;
 
     use super::*;
     use crate::controllers::testing::{snapshot, store_with_config};
-    use crate::store::Store;
 
     fn lease(hostname: Option<&str>, domain: Option<&str>) -> Spec {
         Spec::DhcpLease(DhcpLease {
@@ -131,7 +132,7 @@ mod tests {
             let store = store_with_config(stable);
             store.put(DHCP_LEASE.writer, &DHCP_LEASE, "eth0", lease(None, Some("lan"))).unwrap();
             assert_eq!(name(&store, &none), None, "the identity is not there yet");
-            let identity = crate::store::Identity { node_id: "abc".into() };
+            let identity = runtime::store::Identity { node_id: "abc".into() };
             let spec = Spec::Runtime(Runtime::Identity(identity));
             store.put(IDENTITY.writer, &IDENTITY, "local", spec).unwrap();
             assert_eq!(name(&store, &none), Some(format!("{}.lan", stable_hostname("abc"))));

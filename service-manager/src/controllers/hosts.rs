@@ -2,8 +2,9 @@
 //!
 //! Source: spec/machine-facts.md §1.2 (`extraHostEntries`), §8.1.
 
+use runtime::store::{ADDRESS_STATUS, DHCP_LEASE, HOSTNAME_STATUS, MACHINE_CONFIG, Spec};
+
 use super::{Action, Controller, Snapshot};
-use crate::store::{ADDRESS_STATUS, DHCP_LEASE, HOSTNAME_STATUS, MACHINE_CONFIG, Spec};
 
 const HOSTS: &str = "/system/etc/hosts";
 
@@ -54,11 +55,12 @@ fn own_names(snapshot: &Snapshot<'_>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use runtime::store::{AddressStatus, HostnameStatus};
+
     use super::*;
     use crate::controllers::testing::{snapshot, store_with_config};
-    use crate::store::{AddressStatus, HostnameStatus};
 
-    fn hosts(store: &crate::store::Store) -> String {
+    fn hosts(store: &runtime::store::Store) -> String {
         match reconcile(&snapshot(store, &Default::default())).unwrap().remove(0) {
             Action::WriteFile { path: HOSTS, text } => text,
             other => panic!("{other:?}"),

@@ -8,12 +8,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-use super::{Action, Controller, Snapshot};
-use crate::node::Node;
-use crate::store::{
+use runtime::store::{
     Fact, KERNEL_PARAM_DEFAULT_SPEC, KERNEL_PARAM_SPEC, KERNEL_PARAM_STATUS, KernelParam, KernelParamStatus,
     MACHINE_CONFIG, Spec,
 };
+
+use super::{Action, Controller, Snapshot};
+use crate::node::Node;
 
 pub(crate) static CONTROLLER: Controller = Controller {
     name: "runtime.KernelParamSpecController",

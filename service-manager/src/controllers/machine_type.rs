@@ -1,9 +1,9 @@
 //! The machine's role, from its config.
 
 use config::MachineType;
+use runtime::store::{MACHINE_CONFIG, MACHINE_TYPE, Spec};
 
 use super::{Action, Controller, Snapshot};
-use crate::store::{MACHINE_CONFIG, MACHINE_TYPE, Spec};
 
 pub(crate) static CONTROLLER: Controller = Controller {
     name: "config.MachineTypeController",
@@ -24,9 +24,10 @@ fn reconcile(snapshot: &Snapshot<'_>) -> Result<Vec<Action>, String> {
 
 #[cfg(test)]
 mod tests {
+    use runtime::store::Store;
+
     use super::*;
     use crate::controllers::testing::{snapshot, store_with_config};
-    use crate::store::Store;
 
     #[test]
     fn the_type_is_unknown_until_there_is_a_config() {

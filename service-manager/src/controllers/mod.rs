@@ -30,12 +30,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config::cmdline::NodeParameters;
+use runtime::journal::Journal;
+use runtime::store::{Change, Definition, MACHINE_CONFIG, MachineDocument, Resource, Spec};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
-use crate::journal::Journal;
 use crate::node::Node;
-use crate::store::{Change, Definition, MACHINE_CONFIG, MachineDocument, Resource, Spec};
 
 const FIRST_BACK_OFF: Duration = Duration::from_secs(1);
 const LONGEST_BACK_OFF: Duration = Duration::from_secs(60);
@@ -224,19 +224,22 @@ pub(crate) mod testing {
     use super::*;
 
     /// A snapshot of resources made for a test.
-    pub(crate) fn snapshot<'a>(store: &crate::store::Store, parameters: &'a NodeParameters) -> Snapshot<'a> {
-        let resources = crate::store::ALL.iter().map(|kind| (kind.kind, store.list(kind))).collect();
+    pub(crate) fn snapshot<'a>(
+        store: &runtime::store::Store,
+        parameters: &'a NodeParameters,
+    ) -> Snapshot<'a> {
+        let resources = runtime::store::ALL.iter().map(|kind| (kind.kind, store.list(kind))).collect();
         Snapshot { resources, parameters }
     }
 
     /// A store that holds a machine config with this `machine` section besides the type.
-    pub(crate) fn store_with_config(machine: &str) -> crate::store::Store {
+    pub(crate) fn store_with_config(machine: &str) -> runtime::store::Store {
         let text = format!(
             "version: v1alpha1\nmachine:\n  type: controlplane\n  token: aaaaaa.bbbbbbbbbbbbbbbb\n{machine}"
         );
         let loaded = config::load(text.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
         let (config, documents) = (loaded.config, loaded.documents);
-        let store = crate::store::Store::new();
+        let store = runtime::store::Store::new();
         let spec = Spec::MachineConfig(Arc::new(MachineDocument {
             text: zeroize::Zeroizing::new(text),
             config,

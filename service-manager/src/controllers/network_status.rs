@@ -1,10 +1,11 @@
 //! How far the network is: an address, a way out, a name, the files that programs read.
 
-use super::{Action, Controller, Snapshot};
-use crate::store::{
+use runtime::store::{
     ADDRESS_STATUS, Addressing, HOSTNAME_STATUS, NETWORK_STATUS, NetworkStatus, RESOLVER_STATUS,
     ROUTE_STATUS, Spec,
 };
+
+use super::{Action, Controller, Snapshot};
 
 pub(crate) static CONTROLLER: Controller = Controller {
     name: "network.NetworkStatusController",
@@ -32,9 +33,10 @@ fn reconcile(snapshot: &Snapshot<'_>) -> Result<Vec<Action>, String> {
 
 #[cfg(test)]
 mod tests {
+    use runtime::store::{HostnameStatus, RouteStatus, Store};
+
     use super::*;
     use crate::controllers::testing::snapshot;
-    use crate::store::{HostnameStatus, RouteStatus, Store};
 
     fn status(store: &Store) -> String {
         match reconcile(&snapshot(store, &Default::default())).unwrap().remove(0) {

@@ -2,11 +2,12 @@
 //!
 //! Source: spec/machine-facts.md §8.1.
 
-use super::{Action, Controller, Snapshot};
-use crate::store::{
+use runtime::store::{
     Addressing, DHCP_LEASE, DhcpLease, HOSTNAME_STATUS, MACHINE_CONFIG, RESOLVER_STATUS, Resolvers, Resource,
     Spec,
 };
+
+use super::{Action, Controller, Snapshot};
 
 const RESOLV_CONF: &str = "/system/etc/resolv.conf";
 /// More than these are ignored by every resolver library.
@@ -82,9 +83,10 @@ fn text(resolvers: &Resolvers) -> String {
 
 #[cfg(test)]
 mod tests {
+    use runtime::store::{HostnameStatus, Store};
+
     use super::*;
     use crate::controllers::testing::{snapshot, store_with_config};
-    use crate::store::{HostnameStatus, Store};
 
     fn written(store: &Store) -> String {
         match reconcile(&snapshot(store, &Default::default())).unwrap().remove(0) {

@@ -4,10 +4,11 @@
 
 use std::net::IpAddr;
 
-use super::{Action, Controller, Snapshot};
-use crate::store::{
+use runtime::store::{
     API_CERTIFICATE, CERT_SAN, CertSans, Fact, HOSTNAME_STATUS, MACHINE_CONFIG, OS_ROOT_SECRET, OsRoot, Spec,
 };
+
+use super::{Action, Controller, Snapshot};
 
 pub(crate) static ROOT: Controller = Controller {
     name: "secrets.RootOSController",
@@ -55,10 +56,10 @@ fn names(snapshot: &Snapshot<'_>) -> Result<Vec<Action>, String> {
 mod tests {
     use api::proto::talos::resource::definitions::secrets;
     use prost::Message;
+    use runtime::store::Sensitivity;
 
     use super::*;
     use crate::controllers::testing::{snapshot, store_with_config};
-    use crate::store::Sensitivity;
 
     #[test]
     fn an_administrator_gets_the_ca_and_the_token() {

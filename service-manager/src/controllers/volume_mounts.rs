@@ -1,9 +1,10 @@
 //! `VolumeMountStatuses`: which volume is mounted where.
 
-use super::{Action, Controller, Snapshot};
-use crate::store::{
+use runtime::store::{
     Block, Fact, MOUNT_STATUS, MountStatus, Spec, VOLUME_MOUNT_STATUS, VOLUME_STATUS, VolumeMount,
 };
+
+use super::{Action, Controller, Snapshot};
 
 pub(crate) static CONTROLLER: Controller = Controller {
     name: "block.VolumeMountController",
@@ -45,9 +46,10 @@ fn mounted(volume: &str, mount: &MountStatus) -> VolumeMount {
 
 #[cfg(test)]
 mod tests {
+    use runtime::store::{Store, VolumeStatus};
+
     use super::*;
     use crate::controllers::testing::snapshot;
-    use crate::store::{Store, VolumeStatus};
 
     #[test]
     fn a_volume_is_where_its_node_is_mounted() {

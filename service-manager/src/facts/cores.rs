@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::store::{CpuCore, Fact, Spec};
+use runtime::store::{CpuCore, Fact, Spec};
 
 /// Cores by `<socket>-<core>`; where the kernel names neither, every logical processor is a core of its own.
 pub(super) fn parse(text: &str) -> Vec<(String, Spec)> {

@@ -2,8 +2,7 @@
 
 use handoff::BootReport;
 use ondisk::manifest::is_own_layer;
-
-use crate::store::{Extension, ExtensionMetadata, Fact, Spec};
+use runtime::store::{Extension, ExtensionMetadata, Fact, Spec};
 
 /// One item for each layer that is an extension's, by its name.
 pub(super) fn items(report: &BootReport) -> Vec<(String, Spec)> {

@@ -19,11 +19,12 @@ mod packages;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::node::Node;
-use crate::store::{
+use runtime::store::{
     BOOT_ID, CPU_CORE, DEVICES_STATUS, Definition, EXTENSION_STATUS, Fact, KERNEL_CMDLINE,
     KERNEL_MODULE_STATUS, LOADED_KERNEL_MODULE, PLATFORM_METADATA, PlatformMetadata, SBOM_ITEM, Spec,
 };
+
+use crate::node::Node;
 
 /// How long the first look waits for the drivers of all devices.
 const SETTLE_DEADLINE: Duration = Duration::from_secs(30);

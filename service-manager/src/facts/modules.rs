@@ -1,6 +1,6 @@
 //! Lines of /proc/modules.
 
-use crate::store::{LoadedModule, ModuleStatus};
+use runtime::store::{LoadedModule, ModuleStatus};
 
 /// Name, size, users, modules that use it, state, address. A line of another form is left out.
 pub(super) fn parse(text: &str) -> Vec<(String, LoadedModule)> {

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::BufReader;
 
+use runtime::store::{Fact, SbomItem, Spec};
 use serde::Deserialize;
 
 use crate::node::Node;
-use crate::store::{Fact, SbomItem, Spec};
 
 const SBOM: &str = "/usr/share/billet/sbom.spdx.json";
 /// What SPDX says where it says nothing.

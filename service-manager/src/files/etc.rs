@@ -17,6 +17,7 @@ use std::os::unix::fs::{
 };
 use std::path::{Component, Path, PathBuf};
 
+use runtime::store::MountStatus;
 use rustix::fs::CWD;
 use rustix::mount::{
     MountFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount, mount_bind, move_mount, open_tree,
@@ -24,7 +25,6 @@ use rustix::mount::{
 };
 
 use super::{Image, Target};
-use crate::store::MountStatus;
 
 /// What the overlay says it is made from, by which it is known again.
 const SOURCE: &str = "etc-files";

@@ -23,12 +23,12 @@ use ondisk::recorder::Boot;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::kmsg;
 use crate::node::Node;
-use crate::store::{EARLIER_BOOT, Runtime, Spec};
 use pace::Pace;
 use queue::Queue;
 use ring::Ring;
+use runtime::kmsg;
+use runtime::store::{EARLIER_BOOT, Runtime, Spec};
 
 pub use summary::{Stage, Summary, Trial, lines};
 
@@ -149,8 +149,8 @@ async fn record(node: &Node, ring: Ring) -> Result<(), String> {
             continue;
         }
         let lines = queue.take(pace.pages());
-        let started_us = u64::try_from(crate::clock::unix_ns()).unwrap_or(0) / 1000;
-        let started_us = started_us.saturating_sub(crate::clock::boottime_ns() / 1000);
+        let started_us = u64::try_from(runtime::clock::unix_ns()).unwrap_or(0) / 1000;
+        let started_us = started_us.saturating_sub(runtime::clock::boottime_ns() / 1000);
         let (back, pages) = blocking(move || {
             let pages = ring.append(&lines, started_us)?;
             Ok((ring, pages))
@@ -164,7 +164,7 @@ async fn record(node: &Node, ring: Ring) -> Result<(), String> {
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, String> + Send + 'static,
 ) -> Result<T, String> {
-    crate::request::blocking(work).await
+    runtime::request::blocking(work).await
 }
 
 /// Shows earlier boots as resources.

@@ -4,9 +4,8 @@
 
 use jiff::Timestamp;
 use ondisk::recorder::{Boot, Line};
-
-use crate::kmsg;
-use crate::store::EarlierBoot;
+use runtime::kmsg;
+use runtime::store::EarlierBoot;
 
 /// The lines that lead to an end.
 const LAST_LINES: usize = 20;

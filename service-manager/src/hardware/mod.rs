@@ -15,12 +15,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ondisk::smbios;
-
-use crate::node::Node;
-use crate::store::{
+use runtime::store::{
     Definition, Hardware, MEMORY_MODULE, MemoryModule, PCI_DEVICE, PROCESSOR, Processor, Runtime,
     SECURITY_STATE, SYSTEM_INFORMATION, SecurityState, Spec, SystemInformation,
 };
+
+use crate::node::Node;
 
 const TABLE: &str = "/sys/firmware/dmi/tables/DMI";
 /// Set by systemd-stub, which starts a kernel out of a UKI (systemd's Boot Loader Interface).

@@ -7,8 +7,9 @@
 use std::fs;
 use std::path::Path;
 
+use runtime::store::{Hardware, PciDevice, Spec};
+
 use crate::node::Node;
-use crate::store::{Hardware, PciDevice, Spec};
 
 const DEVICES: &str = "/sys/bus/pci/devices";
 /// Where distributions put the list of makers and devices.

@@ -6,10 +6,10 @@
 //! Source: docs/users/per-device.md.
 
 use ondisk::Digest;
+use runtime::store::{Hardware, Spec, TPM_KEY, TpmKey};
 use tpm::DeviceKey;
 
 use crate::node::Node;
-use crate::store::{Hardware, Spec, TPM_KEY, TpmKey};
 
 /// Its only id.
 const ID: &str = "tpm";

@@ -10,10 +10,10 @@ use std::fmt;
 
 use config::selector::Expression;
 use config::v1alpha1::Install;
+use runtime::store::Disk;
 
 use super::selector::Selector;
 use crate::block;
-use crate::store::Disk;
 
 /// EPHEMERAL is worth nothing below this.
 const EPHEMERAL_LEAST_BYTES: u64 = 512 << 20;

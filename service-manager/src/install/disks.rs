@@ -66,7 +66,7 @@ pub(super) fn check_same(node: &Node, chosen: &Candidate, disk: &mut Disk) -> Re
 }
 
 /// What tells a disk from the one that was chosen.
-fn difference(chosen: &crate::store::Disk, now: &crate::store::Disk, bytes: u64) -> Option<String> {
+fn difference(chosen: &runtime::store::Disk, now: &runtime::store::Disk, bytes: u64) -> Option<String> {
     let words = [
         ("model", &chosen.model, &now.model),
         ("serial number", &chosen.serial, &now.serial),

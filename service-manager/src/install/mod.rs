@@ -207,7 +207,7 @@ pub(crate) async fn save_config(node: &Arc<Node>) -> Result<(), String> {
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
-    crate::request::blocking(work).await
+    runtime::request::blocking(work).await
 }
 
 /// What an installation that failed needs.

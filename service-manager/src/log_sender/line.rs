@@ -7,10 +7,9 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use ondisk::kmsg::Record;
+use runtime::clock;
+use runtime::kmsg;
 use serde_json::{Map, Value};
-
-use crate::clock;
-use crate::kmsg;
 
 pub(super) type Tags = BTreeMap<String, String>;
 

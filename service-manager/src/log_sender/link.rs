@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use runtime::store::{LOG_DESTINATION_STATUS, LogDestination, Runtime, Spec};
+
 use super::queue::Queue;
 use super::{Destination, Endpoint, Log, line};
 use crate::node::Node;
-use crate::store::{LOG_DESTINATION_STATUS, LogDestination, Runtime, Spec};
 
 const FIRST_BACK_OFF: Duration = Duration::from_secs(1);
 const LONGEST_BACK_OFF: Duration = Duration::from_secs(60);

@@ -29,9 +29,9 @@ use config::Document;
 use tokio::task::AbortHandle;
 
 use crate::node::Node;
-use crate::store::{KMSG_LOG_CONFIG, KmsgLog, LOG_DESTINATION_STATUS, MachineDocument, Runtime, Spec};
 use endpoint::Endpoint;
 use queue::Queue;
+use runtime::store::{KMSG_LOG_CONFIG, KmsgLog, LOG_DESTINATION_STATUS, MachineDocument, Runtime, Spec};
 
 /// Which log a receiver gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

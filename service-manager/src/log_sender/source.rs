@@ -7,12 +7,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use runtime::kmsg;
+use runtime::logs::{Follower, Tail};
 use tokio::task::JoinSet;
 
 use super::line::{self, Tags};
 use super::queue::Queue;
-use crate::kmsg;
-use crate::logs::{Follower, Tail};
 use crate::node::Node;
 
 /// A longer line is sent in parts, so that one fits into a packet whatever its characters.

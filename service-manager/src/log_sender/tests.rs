@@ -1,11 +1,11 @@
 use std::time::Duration;
 
+use runtime::store::MACHINE_CONFIG;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 
 use super::*;
-use crate::store::MACHINE_CONFIG;
 
 const DEADLINE: Duration = Duration::from_secs(30);
 

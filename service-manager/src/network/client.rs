@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rtnetlink::Handle;
+use runtime::store::{DHCP_LEASE, Spec};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::UdpSocket;
 use tokio::time::{Instant, timeout};
@@ -18,7 +19,6 @@ use super::exchange::{Heard, Say, decode, encode};
 use super::lease::Lease;
 use super::{Link, apply};
 use crate::node::Node;
-use crate::store::{DHCP_LEASE, Spec};
 
 const SERVER_PORT: u16 = 67;
 const CLIENT_PORT: u16 = 68;

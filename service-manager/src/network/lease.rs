@@ -6,9 +6,9 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use dhcproto::v4::{DhcpOption, Message, OptionCode};
+use runtime::store::DhcpLease;
 
 use super::exchange::{self, Heard};
-use crate::store::DhcpLease;
 
 /// Lease time when the server names none (spec/machine-facts.md §8.2).
 const DEFAULT_TIME: Duration = Duration::from_secs(30 * 60);

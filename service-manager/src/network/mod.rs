@@ -26,10 +26,10 @@ use std::time::Duration;
 
 use futures_util::{FutureExt, StreamExt};
 use rtnetlink::{Handle, LinkUnspec, MulticastGroup, new_multicast_connection};
+use runtime::store::DHCP_LEASE;
 use tokio::task::AbortHandle;
 
 use crate::node::Node;
-use crate::store::DHCP_LEASE;
 
 /// Notifications come in bursts: this long after the first one the state is read once.
 const SETTLE: Duration = Duration::from_millis(10);

@@ -9,11 +9,11 @@ use futures_util::TryStreamExt;
 use netlink_packet_route::AddressFamily;
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
 use rtnetlink::{Handle, IpVersion};
+use runtime::store::{Addressing, ROUTING_RULE_STATUS, RoutingRule, Spec};
 use rustix::io::Errno;
 
 use super::status::table_name;
 use crate::node::Node;
-use crate::store::{Addressing, ROUTING_RULE_STATUS, RoutingRule, Spec};
 
 /// Reads the rules of both families and publishes them.
 pub(super) async fn publish(node: &Node, handle: &Handle) -> Result<(), String> {

@@ -12,15 +12,15 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use tokio::sync::broadcast::error::RecvError;
-
-use super::{apply, is_wired, statics};
-use crate::node::Node;
-use crate::store::{
+use runtime::store::{
     ADDRESS_SPEC, AddressSpec, DHCP_LEASE, Definition, Dhcp4, DhcpLease, HOSTNAME_SPEC, HostnameSpec,
     LINK_SPEC, LINK_STATUS, LinkSpec, MACHINE_CONFIG, NetworkSpec, OPERATOR_SPEC, OperatorSpec,
     RESOLVER_SPEC, ROUTE_SPEC, ResolverSpec, RouteSpec, STATIC_HOST, Spec,
 };
+use tokio::sync::broadcast::error::RecvError;
+
+use super::{apply, is_wired, statics};
+use crate::node::Node;
 
 const CONFIGURATION: &str = "configuration";
 const OPERATOR: &str = "operator";
@@ -240,8 +240,9 @@ fn static_hosts(node: &Node) -> Vec<(String, Spec)> {
 
 #[cfg(test)]
 mod tests {
+    use runtime::store::{LinkStatus, MachineDocument};
+
     use super::*;
-    use crate::store::{LinkStatus, MachineDocument};
 
     fn ids(node: &Node, kind: &'static Definition) -> Vec<String> {
         node.store.list(kind).iter().map(|found| found.metadata.id.clone()).collect()

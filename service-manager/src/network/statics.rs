@@ -15,9 +15,9 @@ use futures_util::TryStreamExt;
 use netlink_packet_route::address::AddressAttribute;
 use netlink_packet_route::route::{RouteProtocol, RouteScope};
 use rtnetlink::{Handle, LinkUnspec, RouteMessageBuilder};
+use runtime::journal::Journal;
 
 use super::Link;
-use crate::journal::Journal;
 
 /// Metric of a static route that names none (spec/machine-facts.md §8.5).
 const METRIC: u32 = 10;

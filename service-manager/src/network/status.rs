@@ -9,10 +9,12 @@ use netlink_packet_route::address::AddressAttribute;
 use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
 use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage};
 use rtnetlink::{Handle, RouteMessageBuilder};
+use runtime::store::{
+    ADDRESS_STATUS, AddressStatus, LINK_STATUS, LinkStatus, ROUTE_STATUS, RouteStatus, Spec,
+};
 
 use super::Link;
 use crate::node::Node;
-use crate::store::{ADDRESS_STATUS, AddressStatus, LINK_STATUS, LinkStatus, ROUTE_STATUS, RouteStatus, Spec};
 
 /// Reads the kernel's state, publishes it, and returns the links.
 pub(super) async fn publish(node: &Node, handle: &Handle) -> Result<Vec<Link>, String> {

@@ -6,12 +6,12 @@
 
 use std::io;
 
+use runtime::journal::Journal;
 use tokio::net::{UnixListener, UnixStream};
 use tokio_stream::wrappers::UnixListenerStream;
 use tokio_stream::{Stream, StreamExt as _};
 
 use crate::apid;
-use crate::journal::Journal;
 
 /// Connections of those who may.
 pub(super) fn admitted(
@@ -77,7 +77,7 @@ mod tests {
         for (path, mode) in [(dir.path(), 0o755), (&path, 0o666)] {
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
         }
-        let journal = Journal::new(None, &crate::logs::Logs::new(dir.path().join("log")));
+        let journal = Journal::new(None, &runtime::logs::Logs::new(dir.path().join("log")));
         tokio::spawn(async move {
             let mut admitted = std::pin::pin!(admitted(listener, journal));
             while let Some(stream) = admitted.next().await {

@@ -10,14 +10,14 @@ use std::os::fd::OwnedFd;
 
 use api::proto::common::Data;
 use api::proto::machine as proto;
+use runtime::clock;
+use runtime::request;
 use sys::packet::{self, Instruction, MOST_INSTRUCTIONS};
 use tokio::io::unix::AsyncFd;
 use tonic::{Response, Status};
 
 use super::{Answers, Sender, answers};
-use crate::clock;
 use crate::node::Node;
-use crate::request;
 
 const MAGIC: u32 = 0xa1b2_c3d4;
 /// Bytes kept of a packet when the client does not say; also the most.
@@ -35,7 +35,7 @@ pub(super) fn capture(
         let text = format!("capture on {}: {}", request.interface, sys::errno::Described(e));
         if e == sys::Errno::INVAL { Status::invalid_argument(text) } else { Status::internal(text) }
     })?;
-    let socket = crate::watched::readable(socket)
+    let socket = runtime::watched::readable(socket)
         .map_err(|e| Status::internal(format!("watch the capture on {}: {e}", request.interface)))?;
     let snap = match request.snap_len {
         0 => LARGEST_SNAP,

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use api::proto::time as proto;
 use api::proto::time::time_service_server::TimeService;
+use runtime::clock;
 use tonic::{Request, Response, Status};
 
-use crate::clock;
 use crate::node::Node;
 use crate::time::{DEFAULT_SERVER, query};
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use api::proto::cluster as proto;
 use api::proto::cluster::cluster_service_server::ClusterService;
+use runtime::request;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 use tonic::{Request, Response, Status};
@@ -19,7 +20,6 @@ use super::cluster_nodes::{Nodes, host};
 use super::{Answers, Sender, answers, is_admin};
 use crate::apid::PORT;
 use crate::node::Node;
-use crate::request;
 
 /// How long the client waits when it does not say (the CLI's default).
 const WAIT: Duration = Duration::from_secs(20 * 60);

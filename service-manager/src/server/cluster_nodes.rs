@@ -9,10 +9,10 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use api::proto::cluster as proto;
+use runtime::store::{ADDRESS_STATUS, API_CERTIFICATE, Spec};
 use tonic::Status;
 
 use crate::node::Node;
-use crate::store::{ADDRESS_STATUS, API_CERTIFICATE, Spec};
 
 /// Nodes of a request: more than a cluster has that one node waits for.
 const MOST_NODES: usize = 1024;

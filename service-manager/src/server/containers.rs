@@ -12,12 +12,12 @@ use std::time::Duration;
 
 use api::proto::common::{ContainerDriver, ContainerdInstance, ContainerdNamespace};
 use api::proto::machine as proto;
+use runtime::services::Listed;
 use tonic::Status;
 
 use super::query;
 use crate::containerd_api::{Client, Container, Task, TaskStatus};
 use crate::node::Node;
-use crate::services::Listed;
 
 /// The system's containerd.
 const SYSTEM_SOCKET: &str = "/system/run/containerd/containerd.sock";

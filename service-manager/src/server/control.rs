@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::proto::machine as proto;
+use runtime::events;
+use runtime::services::{Operation, RequestError};
 use tonic::Status;
 
-use crate::events;
 use crate::node::Node;
 use crate::sequencer::{self, Start};
 use crate::sequences::{REBOOT, SHUTDOWN};
-use crate::services::{Operation, RequestError};
 
 /// How long a stop may take before the caller is told.
 const STOP_DEADLINE: Duration = Duration::from_secs(30);
@@ -23,7 +23,7 @@ pub(super) fn list(node: &Node) -> proto::ServiceListResponse {
 /// Does it and returns the sentence of the answer.
 pub(super) async fn operate(node: &Node, id: &str, operation: Operation) -> Result<String, Status> {
     #[cfg(test)]
-    crate::request::fault("unary", id);
+    runtime::request::testing::fault("unary", id);
     node.services.operate(id, operation, STOP_DEADLINE).await.map_err(|error| match error {
         RequestError::NotDefined(_) => Status::not_found(error.to_string()),
         RequestError::NotAllowed { .. } => Status::unimplemented(error.to_string()),

@@ -9,15 +9,15 @@ use std::sync::Arc;
 
 use api::proto::cosi::resource as proto;
 use api::proto::cosi::resource::state_server::State as StateService;
+use runtime::clock;
+use runtime::request;
+use runtime::store::{Definition, Resource};
 use tonic::{Request, Response, Status};
 
 use super::lists::answer_as_read;
 use super::selection::Selection;
 use super::{Answers, answers, cosi_watch, is_admin, locked, query};
-use crate::clock;
 use crate::node::Node;
-use crate::request;
-use crate::store::{Definition, Resource};
 
 /// The service.
 pub(crate) struct State {

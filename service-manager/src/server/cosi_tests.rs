@@ -3,11 +3,11 @@
 use api::proto::cosi::resource as proto;
 use api::proto::cosi::resource::EventType;
 use api::proto::cosi::resource::state_client::StateClient;
+use runtime::store::SERVICE;
 use tonic::transport::Channel;
 use tonic::{Code, Streaming};
 
 use super::tests::{Fixture, fixture, next, put};
-use crate::store::SERVICE;
 
 type Client = StateClient<Channel>;
 

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use api::proto::cosi::resource as proto;
+use runtime::store::{Bookmark, Change, ChangeKind, Definition, Resource, Watch};
 use tonic::Status;
 
 use super::cosi::{encode, tombstone};
@@ -15,7 +16,6 @@ use super::lists::turn;
 use super::selection::Selection;
 use super::{Sender, query};
 use crate::node::Node;
-use crate::store::{Bookmark, Change, ChangeKind, Definition, Resource, Watch};
 
 /// The version of the protocol that knows BOOTSTRAPPED and ERRORED.
 const WITH_STATES: i32 = 1;
@@ -51,7 +51,7 @@ impl Request {
 
     /// Where the store is now, and the past that is wished.
     pub(super) fn observe(&self, node: &Node) -> Result<Watch, Status> {
-        let bad = |e: crate::store::BadBookmark| Status::failed_precondition(e.to_string());
+        let bad = |e: runtime::store::BadBookmark| Status::failed_precondition(e.to_string());
         let after = self.options.start_from_bookmark.as_deref().map(Bookmark::from_bytes);
         node.store.observe(self.kind, after.transpose().map_err(bad)?).map_err(bad)
     }

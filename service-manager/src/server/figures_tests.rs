@@ -218,7 +218,7 @@ async fn dependencies_are_those_of_the_controllers() {
             let own = edges.iter().filter(|e| e.controller_name == controller.name && e.edge_type == kind);
             own.map(|e| e.resource_type.clone()).collect::<std::collections::BTreeSet<_>>()
         };
-        let kinds = |definitions: &[&crate::store::Definition]| {
+        let kinds = |definitions: &[&runtime::store::Definition]| {
             // Of an internal type nobody learns.
             let public = definitions.iter().filter(|definition| !definition.internal);
             public.map(|definition| definition.kind.to_owned()).collect()

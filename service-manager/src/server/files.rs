@@ -29,7 +29,7 @@ pub(super) async fn read(node: &Node, path: &str, walk: Walk) -> Result<Response
     let (shown, path) = (path.to_owned(), node.path(path));
     let file = blocking(move || {
         #[cfg(test)]
-        crate::request::fault("blocking", &shown);
+        runtime::request::testing::fault("blocking", &shown);
         let fail = |e: std::io::Error| match e.kind() {
             std::io::ErrorKind::NotFound => Status::not_found(format!("open {shown}: {e}")),
             _ => Status::internal(format!("open {shown}: {e}")),
@@ -70,7 +70,7 @@ pub(super) fn list(
     let node = node.clone();
     walk.run(sender, move |reader| {
         #[cfg(test)]
-        crate::request::fault("thread", &request.root);
+        runtime::request::testing::fault("thread", &request.root);
         Listing::new(&node, &request, reader).run();
     })?;
     Ok(answer)

@@ -14,13 +14,13 @@ use api::proto::machine::image_service_import_request::Request as ImportRequest;
 use api::proto::machine::image_service_pull_layer_progress::Status as LayerStatus;
 use api::proto::machine::image_service_pull_response::Response as PullResponse;
 use api::proto::machine::image_service_server::ImageService;
+use runtime::request;
 use tokio::time::Instant;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{Answers, Sender, answer_with, answers, containers, query};
 use crate::containerd_api::{Client, FetchError, Image};
 use crate::node::Node;
-use crate::request;
 use crate::upgrade::import::Import;
 
 /// Between two looks at what was fetched.

@@ -4,10 +4,10 @@
 
 use api::proto::inspect as proto;
 use api::proto::inspect::inspect_service_server::InspectService;
+use runtime::store::Definition;
 use tonic::{Request, Response, Status};
 
 use crate::controllers;
-use crate::store::Definition;
 
 /// Edge kinds by number: the two generations name them differently (spec/api-wire-facts.md §2.3).
 const WRITES: i32 = 0;

@@ -3,11 +3,11 @@
 //! Order: room in the stream, then this message's [`turn`]. A client that takes nothing costs nothing; of all that are read one
 //! message is made at a time, so that calls which are no lists never wait behind hundreds of them.
 
+use runtime::request;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tonic::{Response, Status};
 
 use super::{Answers, answers};
-use crate::request;
 
 /// machined's runtime has two threads: the other one is everybody else's.
 static TURNS: Semaphore = Semaphore::const_new(1);

@@ -10,13 +10,13 @@ use std::task::{Context, Poll};
 
 use futures_util::future::{Either, Ready, ready};
 use http::{Request, Response};
+use runtime::store::{Definition, MACHINE_STATUS, NAMESPACE, RESOURCE_DEFINITION, VOLUME_STATUS};
 use tonic::Status;
 use tonic::body::Body;
 use tower::{Layer, Service};
 
 use crate::configuration::locked::refusal;
 use crate::node::Node;
-use crate::store::{Definition, MACHINE_STATUS, NAMESPACE, RESOURCE_DEFINITION, VOLUME_STATUS};
 
 /// What says why the node is locked, and what a client needs to show it.
 static SHOWN: [&Definition; 4] = [&MACHINE_STATUS, &VOLUME_STATUS, &RESOURCE_DEFINITION, &NAMESPACE];

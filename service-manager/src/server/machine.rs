@@ -9,6 +9,7 @@ use std::sync::Arc;
 use api::proto::common::Data;
 use api::proto::machine as proto;
 use api::proto::machine::machine_service_server::MachineService;
+use runtime::services::Operation;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{
@@ -16,7 +17,6 @@ use super::{
     images, meta, netstat, processors, reset, statistics, streams, system, upgrades, usage,
 };
 use crate::node::Node;
-use crate::services::Operation;
 
 /// The service.
 pub(crate) struct Machine {

@@ -63,15 +63,15 @@ use api::proto::securityapi::security_service_server::SecurityServiceServer;
 use api::proto::storage::storage_service_server::StorageServiceServer;
 use api::proto::time::time_service_server::TimeServiceServer;
 use api::roles::{Role, RoleSet};
+use runtime::listeners::ListenError;
+use runtime::request::{self, Report, Requests};
 use tokio::net::UnixListener;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 
 use crate::apid;
-use crate::listeners::ListenError;
 use crate::node::Node;
-use crate::request::{self, Report, Requests};
 
 /// Where apid finds machined.
 pub const SOCKET: &str = "/system/run/machined/machine.sock";

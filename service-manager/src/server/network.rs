@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use api::proto::network as proto;
 use api::proto::network::network_service_server::NetworkService;
+use runtime::store::{ADDRESS_STATUS, LINK_STATUS, LinkStatus, ROUTE_STATUS, RouteStatus, Spec};
 use tonic::{Request, Response, Status};
 
 use crate::node::Node;
-use crate::store::{ADDRESS_STATUS, LINK_STATUS, LinkStatus, ROUTE_STATUS, RouteStatus, Spec};
 
 /// The kernel's interface flags (linux/if.h) and Go's bits for them.
 const FLAGS: [(u32, i32); 5] = [(0x1, 1), (0x2, 2), (0x8, 4), (0x10, 8), (0x1000, 16)];
@@ -122,8 +122,9 @@ fn protocol(name: &str) -> proto::RouteProtocol {
 
 #[cfg(test)]
 mod tests {
+    use runtime::store::AddressStatus;
+
     use super::*;
-    use crate::store::AddressStatus;
 
     #[test]
     fn routes_look_as_the_first_generation_expects() {

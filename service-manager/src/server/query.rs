@@ -1,8 +1,7 @@
 //! Who may read which resource type, how a request names it, and how a refusal quotes a request.
 
+use runtime::store::{Definition, NAMESPACES, Sensitivity, Unresolved, resolve};
 use tonic::Status;
-
-use crate::store::{Definition, NAMESPACES, Sensitivity, Unresolved, resolve};
 
 /// Characters of a request's word in a refusal: that goes into a header, of which clients take 16 KiB.
 const MOST_QUOTED: usize = 200;
@@ -41,7 +40,7 @@ pub(super) fn readable(word: &str, namespace: &str, admin: bool) -> Result<&'sta
 /// The type of this exact name, for the current client, which resolves words itself. Who may read everything learns that
 /// it is not there; others only that they have no access.
 pub(super) fn exact(kind: &str, namespace: &str, admin: bool) -> Result<&'static Definition, Status> {
-    let found = crate::store::ALL.iter().find(|definition| !definition.internal && definition.kind == kind);
+    let found = runtime::store::ALL.iter().find(|definition| !definition.internal && definition.kind == kind);
     let known = NAMESPACES.iter().any(|(name, _)| *name == namespace);
     match found {
         Some(definition) if known => check_sensitivity(definition, admin).map(|()| *definition),
@@ -110,7 +109,7 @@ mod tests {
     #[test]
     fn a_refusal_fits_a_header_whatever_was_asked() {
         let long = "é".repeat(100_000);
-        let first = crate::store::ALL.iter().find(|kind| !kind.internal).unwrap();
+        let first = runtime::store::ALL.iter().find(|kind| !kind.internal).unwrap();
         for status in [
             readable(&long, "", true).unwrap_err(),
             readable(first.kind, &long, true).unwrap_err(),

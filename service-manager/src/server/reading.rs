@@ -9,11 +9,11 @@ use api::proto::machine as proto;
 use api::proto::resource as first;
 use api::roles::{Role, RoleSet};
 use prost::Message;
+use runtime::store::Bookmark;
 use tonic::Status;
 
 use super::selection::Selection;
 use super::{capture, client_configuration, cosi_watch, generate, images, meta, query, reset};
-use crate::store::Bookmark;
 
 /// The calls, by what they are called here.
 pub const CALLS: [&str; 10] = [

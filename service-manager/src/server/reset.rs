@@ -11,9 +11,9 @@ use std::sync::Arc;
 use api::proto::machine::ResetRequest;
 use api::proto::machine::reset_request::WipeMode;
 use installer::meta::ResetIntent;
+use runtime::events;
 use tonic::Status;
 
-use crate::events;
 use crate::node::Node;
 use crate::reset::{self, Request};
 use crate::sequencer::{self, Start};

@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use api::proto::resource as proto;
 use api::proto::resource::resource_service_server::ResourceService;
+use runtime::request;
+use runtime::store::{Change, ChangeKind, Definition, RESOURCE_DEFINITION, Resource};
 use tokio::sync::broadcast::Receiver;
 use tonic::{Request, Response, Status};
 
 use super::lists::answer_as_read;
 use super::{Answers, Sender, answers, is_admin, locked, query};
 use crate::node::Node;
-use crate::request;
-use crate::store::{Change, ChangeKind, Definition, RESOURCE_DEFINITION, Resource};
 
 /// The service.
 pub(crate) struct Resources {

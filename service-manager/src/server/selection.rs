@@ -13,7 +13,7 @@ use tonic::Status;
 
 use super::query;
 
-use crate::store::Resource;
+use runtime::store::Resource;
 
 /// Largest compiled pattern: a query must not take the node's memory.
 const PATTERN_BYTES: usize = 1 << 20;
@@ -101,8 +101,9 @@ impl Term {
 
 #[cfg(test)]
 mod tests {
+    use runtime::store::{SERVICE, ServiceStatus, Spec, Store};
+
     use super::*;
-    use crate::store::{SERVICE, ServiceStatus, Spec, Store};
 
     fn resource(id: &str, labels: &[(&str, &str)]) -> Resource {
         let store = Store::new();

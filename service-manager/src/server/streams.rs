@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use api::proto::common::{ContainerDriver, Data};
 use api::proto::machine as proto;
+use runtime::events::Past;
+use runtime::kmsg;
+use runtime::logs::{Follower, Tail};
+use runtime::request;
 use tokio::sync::broadcast::error::RecvError;
 use tonic::{Response, Status};
 
 use super::{Answers, Sender, answers, query};
-use crate::events::Past;
 use crate::flight_recorder;
-use crate::kmsg;
-use crate::logs::{Follower, Tail};
 use crate::node::Node;
-use crate::request;
 
 fn data(bytes: Vec<u8>) -> Data {
     Data { metadata: None, bytes }
@@ -55,7 +55,7 @@ pub(super) fn logs(node: &Node, request: &proto::LogsRequest) -> Result<Response
     let id = request.id.clone();
     request::feed(sender.clone(), async move {
         #[cfg(test)]
-        request::fault("stream", &id);
+        request::testing::fault("stream", &id);
         send_log(follower, follow, sender).await;
     });
     Ok(answer)
@@ -207,7 +207,7 @@ fn past(request: &proto::EventsRequest) -> Result<Past, Status> {
         return Err(Status::invalid_argument("give one of tail_events, tail_id and tail_seconds"));
     }
     if !request.tail_id.is_empty() {
-        if !crate::events::is_id(&request.tail_id) {
+        if !runtime::events::is_id(&request.tail_id) {
             return Err(Status::invalid_argument(
                 "tail_id is no id of an event: 20 characters of 0-9 and a-v, as `events` shows them",
             ));

@@ -16,23 +16,23 @@ use api::proto::storage::storage_service_client::StorageServiceClient;
 use api::proto::storage::{BlockDeviceWipeDescriptor, BlockDeviceWipeRequest};
 use hyper_util::rt::TokioIo;
 use prost::Message;
+use runtime::checkpoint::Checkpoint;
+use runtime::events::Events;
+use runtime::init_link::InitLink;
+use runtime::journal::Journal;
+use runtime::listeners::Listeners;
+use runtime::logs::Logs;
+use runtime::services::{Definition, Services, Surroundings};
+use runtime::store::{SERVICE, ServiceStatus, Spec, Store};
+use runtime::timeline::Timeline;
 use tokio::sync::watch;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Streaming};
 
 use super::*;
-use crate::checkpoint::Checkpoint;
-use crate::events::Events;
 use crate::identity::Materials;
-use crate::init_link::InitLink;
-use crate::journal::Journal;
-use crate::listeners::Listeners;
-use crate::logs::Logs;
 use crate::node::Readiness;
 use crate::sequencer::Sequencer;
-use crate::services::{Definition, Services, Surroundings};
-use crate::store::{SERVICE, ServiceStatus, Spec, Store};
-use crate::timeline::Timeline;
 
 const SOON: Duration = Duration::from_secs(10);
 
@@ -452,4 +452,29 @@ async fn a_shutdown_answers_at_once_and_is_an_action_to_wait_for() {
 pub(super) fn put(node: &Node, id: &str, running: bool) {
     let status = ServiceStatus { running, healthy: false, unknown: true };
     node.store.put(SERVICE.writer, &SERVICE, id, Spec::Service(status)).unwrap();
+}
+
+/// Work that a handler spawned otherwise would end machined with its panic.
+#[test]
+fn the_servers_spawn_through_the_scope_alone() {
+    let source = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let (mut files, mut directories) = (Vec::new(), vec![source.join("server")]);
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(directory).unwrap().flatten() {
+            let list = if entry.file_type().unwrap().is_dir() { &mut directories } else { &mut files };
+            list.push(entry.path());
+        }
+    }
+    assert!(files.len() > 30, "{}", files.len());
+    files.retain(|file| !file.to_string_lossy().ends_with("tests.rs"));
+    for path in files.into_iter().chain(["gather.rs", "proxy.rs"].map(|name| source.join("apid").join(name)))
+    {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let work = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
+        for word in ["tokio::spawn(", "spawn_blocking(", "thread::spawn("] {
+            assert!(!work.contains(word), "{}: {word}", path.display());
+        }
+        let threads = work.matches("thread::Builder").count();
+        assert_eq!(threads, usize::from(path.ends_with("server/walks.rs")), "{}", path.display());
+    }
 }

@@ -4,12 +4,12 @@ use api::definitions::{decode, published, shown};
 use api::proto::cosi::resource as proto;
 use api::proto::cosi::resource::state_client::StateClient;
 use prost::Message;
+use runtime::store::{ALL, Definition, MACHINE_CONFIG, MACHINE_TYPE, OURS, Sensitivity, samples};
 use serde_json::Value;
 use tonic::Code;
 use tonic::transport::Channel;
 
 use super::tests::fixture;
-use crate::store::{ALL, Definition, MACHINE_CONFIG, MACHINE_TYPE, OURS, Sensitivity, samples};
 
 type Client = StateClient<Channel>;
 

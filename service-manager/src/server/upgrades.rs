@@ -10,14 +10,14 @@ use api::proto::machine as proto;
 use api::proto::machine::lifecycle_service_install_progress::Response as Word;
 use api::proto::machine::lifecycle_service_server::LifecycleService;
 use api::proto::machine::upgrade_request::RebootMode;
+use runtime::events;
+use runtime::request;
 use tokio::sync::mpsc;
 use tonic::{Request, Response, Status};
 
 use super::{Answers, answers};
-use crate::events;
 use crate::install;
 use crate::node::Node;
-use crate::request;
 use crate::sequencer::{self, Start, TaskFn};
 use crate::sequences::{REBOOT, STAGE_UPGRADE, UPGRADE};
 use crate::upgrade::{self, CALL_PATIENCE, Tell};
@@ -191,11 +191,11 @@ fn word<T: FromWord>(word: Word) -> T {
 #[cfg(test)]
 mod tests {
     use api::proto::machine::lifecycle_service_client::LifecycleServiceClient;
+    use runtime::services::Definition;
     use tonic::Code;
 
     use super::*;
     use crate::server::tests::{Fixture, fixture};
-    use crate::services::Definition;
 
     #[tokio::test]
     async fn a_node_without_an_installed_disk_says_so() {

@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use runtime::request;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 use tonic::{Request, Status};
 
 use super::Sender;
-use crate::request;
 
 /// The header in which apid says who asks: the client's address. apid passes none on that a client wrote itself.
 pub(crate) const CALLER: &str = "billet-caller";

@@ -328,8 +328,9 @@ pub fn restore_config(node: &Node, text: Zeroizing<String>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use runtime::store::CONFIG_REFUSAL;
+
     use super::*;
-    use crate::store::CONFIG_REFUSAL;
 
     #[test]
     fn a_lock_is_kept_while_other_sources_fail_and_ends_with_a_config() {

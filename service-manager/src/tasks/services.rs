@@ -7,11 +7,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use runtime::services::Check;
+use runtime::services::definition::{self, Answer, Definition, Identity, Runner};
+
 use super::status::{Stage, publish_stage};
+use crate::containerd_api::Client;
 use crate::node::Node;
 use crate::sequencer::{TaskError, TaskFuture};
-use crate::services::Check;
-use crate::services::definition::{self, Definition, Identity, Runner};
 use crate::{apid, containerd, controllers, identity, mounts, network, server, time, trustd, udevd};
 
 /// How long the API may take to answer once there is a config.
@@ -238,7 +240,7 @@ fn define_containerd(node: &Arc<Node>) {
         "/system/var/lib/containerd",
     ];
     let mut definition = Definition::process("containerd", &argv);
-    definition.check = Some(Check::Containerd(CONTAINERD_SOCKET.into()));
+    definition.check = Some(containerd_serves(CONTAINERD_SOCKET));
     definition.share.group = "system/runtime".to_owned();
     definition.share.oom_score_adj = Some(-999);
     definition.share.most_processes = 4096;
@@ -246,11 +248,22 @@ fn define_containerd(node: &Arc<Node>) {
     node.services.define(definition);
 }
 
+/// containerd at this socket says that it serves.
+fn containerd_serves(socket: &'static str) -> Check {
+    let ask = move || -> Answer {
+        Box::pin(async move {
+            let health = Client::new(Path::new(socket), "system").health().await;
+            health.map_err(|status| format!("ask containerd at {socket}: {}", status.message()))
+        })
+    };
+    Check::Call { place: socket.to_owned(), ask: Arc::new(ask) }
+}
+
 /// Kubernetes' containerd, beside the system's own (spec/machine-facts.md §5.2).
 fn define_cri(node: &Arc<Node>) {
     let argv = [CONTAINERD, "--address", CRI_SOCKET, "--config", containerd::CONFIG];
     let mut definition = Definition::process("cri", &argv);
-    definition.check = Some(Check::Containerd(CRI_SOCKET.into()));
+    definition.check = Some(containerd_serves(CRI_SOCKET));
     definition.depends_on = vec!["networkd".to_owned()];
     definition.share.group = "podruntime/runtime".to_owned();
     definition.share.oom_score_adj = Some(-500);

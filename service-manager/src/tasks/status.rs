@@ -6,13 +6,13 @@ use api::event::Payload;
 use api::proto::machine::MachineStatusEvent;
 use api::proto::machine::machine_status_event::machine_status::UnmetCondition;
 use api::proto::machine::machine_status_event::{MachineStage, MachineStatus};
+use runtime::store::{
+    MACHINE_STATUS, MachineStatus as StatusSpec, Runtime, SERVICE, Spec, StageStatus, UnmetCondition as Unmet,
+};
 use tokio::sync::broadcast::error::RecvError;
 
 use super::services::TIMED;
 use crate::node::Node;
-use crate::store::{
-    MACHINE_STATUS, MachineStatus as StatusSpec, Runtime, SERVICE, Spec, StageStatus, UnmetCondition as Unmet,
-};
 
 /// Where the machine is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -133,8 +133,9 @@ pub fn publish_stage(node: &Node, actor_id: &str, stage: &Stage) {
 mod tests {
     use std::time::Duration;
 
+    use runtime::store::ServiceStatus;
+
     use super::*;
-    use crate::store::ServiceStatus;
 
     fn yaml(node: &Node) -> String {
         node.store.get(&MACHINE_STATUS, "machine").unwrap().spec.yaml().unwrap()

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use config::v1alpha1::FileOp;
 use config::{Config, Document};
+use runtime::store::{FILE_STATUS, FileStatus, Spec};
 
 use crate::beneath;
 use crate::containerd;
@@ -17,7 +18,6 @@ use crate::modules;
 use crate::mounts;
 use crate::node::Node;
 use crate::sequencer::{TaskError, TaskFuture};
-use crate::store::{FILE_STATUS, FileStatus, Spec};
 
 /// Where each boot leaves what users wanted of containerd.
 const FRAGMENTS: &str = "/var/cri/conf.d";
@@ -164,13 +164,13 @@ mod tests {
                     EtcFileConfig\nname: a/b\nmode: 0600\n";
         let loaded = config::load(text.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
         assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
-        let document = crate::store::MachineDocument {
+        let document = runtime::store::MachineDocument {
             text: zeroize::Zeroizing::new(text.to_owned()),
             config: loaded.config,
             documents: loaded.documents,
         };
         let spec = Spec::MachineConfig(Arc::new(document));
-        let kind = &crate::store::MACHINE_CONFIG;
+        let kind = &runtime::store::MACHINE_CONFIG;
         node.store.put(kind.writer, kind, "v1alpha1", spec).unwrap();
         let files = etc_files(&node);
         let found: Vec<_> =

@@ -2,9 +2,8 @@
 //!
 //! Source: adjtimex(2), include/uapi/linux/timex.h.
 
+use runtime::store::{Adjtime, Fact, Spec};
 use sys::clock::Standing;
-
-use crate::store::{Adjtime, Fact, Spec};
 
 /// Flags of `status` by bit.
 const FLAGS: [&str; 16] = [

@@ -27,14 +27,14 @@ use sys::clock::Steering;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
-use crate::clock;
 use crate::node::Node;
-use crate::store::{
+use discipline::{Correction, Discipline};
+pub use query::{QueryError, Sample, query};
+use runtime::clock;
+use runtime::store::{
     ADJTIME_STATUS, CLOCK_SOURCE, Change, ClockSource, DHCP_LEASE, MACHINE_CONFIG, Spec, TIME_SERVER_SPEC,
     TIME_SERVER_STATUS, TIME_STATUS, TimeStatus,
 };
-use discipline::{Correction, Discipline};
-pub use query::{QueryError, Sample, query};
 use select::Choice;
 pub use servers::DEFAULT_SERVER;
 use servers::Layers;
@@ -228,13 +228,13 @@ impl Timed {
         }
     }
 
-    fn put(&self, kind: &'static crate::store::Definition, id: &str, spec: Spec) {
+    fn put(&self, kind: &'static runtime::store::Definition, id: &str, spec: Spec) {
         if let Err(error) = self.node.store.put(kind.writer, kind, id, spec) {
             self.node.journal.warn(&format!("timed: {error}"));
         }
     }
 
-    fn replace(&self, kind: &'static crate::store::Definition, wanted: Vec<(String, Spec)>) {
+    fn replace(&self, kind: &'static runtime::store::Definition, wanted: Vec<(String, Spec)>) {
         if let Err(error) = self.node.store.replace(kind.writer, kind, wanted) {
             self.node.journal.warn(&format!("timed: {error}"));
         }

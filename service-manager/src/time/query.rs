@@ -7,11 +7,11 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
+use runtime::clock;
 use rustix::rand::{GetRandomFlags, getrandom};
 use tokio::net::UdpSocket;
 
 use super::packet::{self, PACKET_BYTES, ReplyError, Stamp};
-use crate::clock;
 
 /// NTP's port.
 const PORT: u16 = 123;

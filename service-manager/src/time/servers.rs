@@ -3,8 +3,9 @@
 //! Owns: `TimeServerSpecs`, one resource a layer and link, and which of them are asked: the config's, where it names none those
 //! of all leases, else the default one.
 
+use runtime::store::{DHCP_LEASE, NetworkSpec, Spec, TimeServerSpec};
+
 use crate::node::Node;
-use crate::store::{DHCP_LEASE, NetworkSpec, Spec, TimeServerSpec};
 
 /// Asked when nothing names one (spec/machine-facts.md §1.2).
 pub const DEFAULT_SERVER: &str = "pool.ntp.org";
@@ -65,8 +66,9 @@ impl Layers {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use runtime::store::DhcpLease;
+
     use super::*;
-    use crate::store::DhcpLease;
 
     /// A lease with these time servers.
     pub(in crate::time) fn lease(servers: [&str; 2]) -> Spec {

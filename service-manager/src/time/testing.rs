@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use runtime::clock;
 use tokio::net::UdpSocket;
 
 use super::packet::{PACKET_BYTES, Stamp};
-use crate::clock;
 
 /// Answers until it is dropped.
 pub(super) struct Responder {

@@ -19,9 +19,9 @@ use std::path::{Component, Path};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::node::Node;
-use crate::store::{Runtime, Spec, UDEV_RULE_STATUS, UdevRule};
 use device::Device;
 use rule::{Deed, Rule};
+use runtime::store::{Runtime, Spec, UDEV_RULE_STATUS, UdevRule};
 
 /// The rules in force, and what they made.
 #[derive(Default)]

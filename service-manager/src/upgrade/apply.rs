@@ -13,6 +13,7 @@ use installer::system::System;
 use installer::upgrade::{Installed, NewSystem, Running};
 use installer::{Error, Progress};
 use ondisk::manifest::Layer;
+use runtime::store::UpgradeStatus;
 
 use super::image::{Here, Prepared, blocking, here};
 use super::record::{Record, State, TAG};
@@ -21,7 +22,6 @@ use crate::flight_recorder;
 use crate::node::Node;
 use crate::secure_boot;
 use crate::sequences::UPGRADE;
-use crate::store::UpgradeStatus;
 
 /// Who is told how far it is, besides the status and the console.
 pub(crate) type Tell = Box<dyn Fn(&str) + Send>;

@@ -15,9 +15,9 @@ use installer::esp::Esp;
 use ondisk::efi;
 use ondisk::gpt::Table;
 use ondisk::pe::Image;
+use runtime::store::{BOOTED_ENTRY, Fact, Spec};
 
 use crate::node::Node;
-use crate::store::{BOOTED_ENTRY, Fact, Spec};
 
 /// The kernel parameter with the generation that a UKI was made for.
 const PARAMETER: &str = "billet.generation=";

@@ -276,7 +276,7 @@ fn check_room(here: &Here, manifest: &RootManifest) -> Result<(), Failure> {
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
-    crate::request::blocking(work).await
+    runtime::request::blocking(work).await
 }
 
 /// What a stream says, with the registry's own error where there is one.

@@ -1,8 +1,9 @@
 //! What `get upgradestatus` shows: the upgrade under way, or what became of the last one.
 
+use runtime::store::{Runtime, Spec, UPGRADE_STATUS, UpgradeStatus};
+
 use super::record::Record;
 use crate::node::Node;
-use crate::store::{Runtime, Spec, UPGRADE_STATUS, UpgradeStatus};
 
 const ID: &str = "upgrade";
 

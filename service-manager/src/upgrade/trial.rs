@@ -12,17 +12,17 @@ use installer::device::Disk;
 use installer::entries::Entry;
 use installer::esp::Esp;
 use installer::upgrade::Installed;
+use runtime::clock;
+use runtime::store::{MACHINE_STATUS, Runtime, Spec};
 use tokio::time::Instant;
 
 use super::image::{Here, blocking, here};
 use super::record::{Record, State, Verdict};
 use super::{Failure, apply, booted, publish_event, status};
-use crate::clock;
 use crate::flight_recorder::{Summary, Trial};
 use crate::node::Node;
 use crate::sequencer::{self, Start};
 use crate::sequences::REBOOT;
-use crate::store::{MACHINE_STATUS, Runtime, Spec};
 use crate::tasks::TIMED;
 
 /// Between two looks.

@@ -170,7 +170,7 @@ pub(crate) async fn check(
         let warnings = specs.iter().map(|spec| check_spec(&node, spec, staged));
         warnings.filter_map(Result::transpose).collect()
     };
-    crate::request::blocking(work).await
+    runtime::request::blocking(work).await
 }
 
 fn check_one(node: &Node, new: &Config, volume: &str, staged: bool) -> Result<(), Refusal> {

@@ -10,16 +10,16 @@
 use std::sync::Arc;
 
 use config::documents::MaxSize;
+use runtime::store::{
+    Fact, Spec, VOLUME_CONFIG, VolumeConfig, VolumeEncryption, VolumeFilesystem, VolumeKey, VolumePartition,
+    VolumeProvisioning, VolumeTarget,
+};
 use unlock::{KeyKind, Record};
 
 use super::specs::{self, VolumeSpec};
 use super::{EPHEMERAL, STATE, VAR, encryption};
 use crate::configuration::MOUNT_POINT;
 use crate::node::Node;
-use crate::store::{
-    Fact, Spec, VOLUME_CONFIG, VolumeConfig, VolumeEncryption, VolumeFilesystem, VolumeKey, VolumePartition,
-    VolumeProvisioning, VolumeTarget,
-};
 
 /// Keeps the resources like the config.
 pub(crate) async fn follow(node: Arc<Node>) {
@@ -86,8 +86,9 @@ fn keys(record: &Record) -> Vec<VolumeKey> {
 
 #[cfg(test)]
 mod tests {
+    use runtime::store::{MACHINE_CONFIG, MachineDocument};
+
     use super::*;
-    use crate::store::{MACHINE_CONFIG, MachineDocument};
 
     #[test]
     fn volumes_of_both_kinds_are_shown_without_their_keys() {

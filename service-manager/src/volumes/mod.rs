@@ -191,5 +191,5 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, String> + Send + 'static,
 ) -> Result<T, String> {
-    crate::request::blocking(work).await
+    runtime::request::blocking(work).await
 }

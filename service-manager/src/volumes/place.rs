@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 
 use installer::volumes::room_for;
 use ondisk::gpt::Partition;
+use runtime::store::Disk;
 
 use super::specs::VolumeSpec;
 use super::{NodeHost, SYSTEM, chain, seed};
 use crate::block::{self, Listed};
 use crate::install::medium;
 use crate::node::Node;
-use crate::store::Disk;
 use crate::system_disk::{self, partition_path, read_table};
 
 /// A volume's partition.

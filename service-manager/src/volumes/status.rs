@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ondisk::gpt::{Partition, Table};
+use runtime::store::{Block, Spec, VOLUME_STATUS, VolumeStatus};
 use tokio::sync::watch;
 use unlock::Record;
 
 use super::opening::Done;
 use crate::block::pretty_size;
 use crate::node::Node;
-use crate::store::{Block, Spec, VOLUME_STATUS, VolumeStatus};
 use crate::system_disk::partition_path;
 
 /// The volumes of this node.

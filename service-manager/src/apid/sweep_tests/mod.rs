@@ -22,8 +22,8 @@ use tonic::{Code, Request, Status};
 use super::role_tests::matrix;
 use super::tests::{Fixture, one_node};
 use super::wire_tests::Raw;
-use crate::request::tests::{note_panics, other_panics};
 use extremes::{Case, Method};
+use runtime::request::testing::{note_panics, other_panics};
 
 pub(crate) use extremes::Schema;
 
@@ -204,9 +204,9 @@ async fn node() -> Fixture {
             write(&format!("proc/{file}"), &text);
         }
     }
-    let status = crate::store::ServiceStatus { running: true, healthy: true, unknown: false };
-    let kind = &crate::store::SERVICE;
-    f.node.store.put(kind.writer, kind, "apid", crate::store::Spec::Service(status)).unwrap();
+    let status = runtime::store::ServiceStatus { running: true, healthy: true, unknown: false };
+    let kind = &runtime::store::SERVICE;
+    f.node.store.put(kind.writer, kind, "apid", runtime::store::Spec::Service(status)).unwrap();
     crate::configuration::put_into_force(&f.node, zeroize::Zeroizing::new(CONFIG.to_owned())).unwrap();
     f
 }

@@ -1,7 +1,8 @@
 //! Containers by their labels, and services beside them.
 
+use runtime::services::Definition;
+
 use super::*;
-use crate::services::Definition;
 
 fn container(labels: &[(&str, &str)]) -> Container {
     let labels = labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();

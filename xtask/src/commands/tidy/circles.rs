@@ -12,7 +12,7 @@ use super::sources::Sources;
 
 /// Crates that have circles still: modules directly below `src` that are in one, and files that are in one with other
 /// files of their module. A number that is too high is a fault too, so that it shrinks with the code.
-const KNOWN: [(&str, usize, usize); 15] = [
+const KNOWN: [(&str, usize, usize); 16] = [
     ("cli", 3, 10),
     ("crates/api", 0, 20),
     ("crates/config", 2, 35),
@@ -20,13 +20,14 @@ const KNOWN: [(&str, usize, usize); 15] = [
     ("crates/netboot", 10, 4),
     ("crates/oci", 6, 15),
     ("crates/ondisk", 2, 46),
+    ("crates/runtime", 0, 24),
     ("crates/sys", 2, 0),
     ("crates/tpm", 4, 0),
     ("fuzz", 0, 16),
     ("init", 10, 2),
     ("installer", 13, 55),
     ("qemu-tests", 0, 3),
-    ("service-manager", 32, 128),
+    ("service-manager", 32, 104),
     ("xtask", 0, 27),
 ];
 

@@ -11,12 +11,12 @@ use tokio::io::unix::AsyncFd;
 /// tokio's constructor is deprecated because a type may close its descriptor behind the runtime's back; an `OwnedFd`
 /// cannot, and the replacement is `unsafe`, which this crate does without.
 #[allow(deprecated)]
-pub(crate) fn readable(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+pub fn readable(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::with_interest(descriptor, Interest::READABLE)
 }
 
 /// Watches a descriptor of a file of the kernel that announces changes as exceptional conditions.
 #[allow(deprecated, reason = "as above")]
-pub(crate) fn exceptional(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+pub fn exceptional(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::with_interest(descriptor, Interest::PRIORITY)
 }

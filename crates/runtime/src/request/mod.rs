@@ -18,8 +18,8 @@ use std::sync::Arc;
 use ondisk::redact::redacted;
 use tonic::Status;
 
-pub(crate) use layer::Requests;
-pub(crate) use work::{blocking, carried, feed, inherit, of_call, spawn};
+pub use layer::Requests;
+pub use work::{blocking, carried, feed, inherit, of_call, spawn};
 
 /// Bytes of a call's name in an answer and in the log: longer ones are not ours.
 const MOST_NAME_BYTES: usize = 128;
@@ -27,10 +27,10 @@ const MOST_NAME_BYTES: usize = 128;
 const MOST_TEXT_BYTES: usize = 512;
 
 /// Where a panic of a request is reported. Called outside the scope: a panic of its own ends the process.
-pub(crate) type Report = Arc<dyn Fn(&str) + Send + Sync>;
+pub type Report = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// A request that is being answered.
-pub(crate) struct Call {
+pub struct Call {
     name: String,
     report: Report,
 }
@@ -38,7 +38,7 @@ pub(crate) struct Call {
 /// A request's work panicked; it was reported.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{call} ended by a panic on the node, whose logs have the place (machined, apid or trustd)")]
-pub(crate) struct Panicked {
+pub struct Panicked {
     call: String,
 }
 
@@ -62,7 +62,7 @@ impl fmt::Debug for Call {
 
 impl Call {
     /// A call of this path.
-    pub(crate) fn new(path: &str, report: &Report) -> Arc<Self> {
+    pub fn new(path: &str, report: &Report) -> Arc<Self> {
         Arc::new(Self { name: bounded(path, MOST_NAME_BYTES), report: report.clone() })
     }
 
@@ -84,7 +84,7 @@ impl Call {
 }
 
 /// Sets the thread's call until it is dropped.
-pub(crate) struct Entered(Option<Arc<Call>>);
+pub struct Entered(Option<Arc<Call>>);
 
 impl Drop for Entered {
     fn drop(&mut self) {
@@ -101,7 +101,7 @@ fn enter(call: Option<Arc<Call>>) -> Entered {
 /// Leaves the scope: for what a request changes for everybody. A panic halfway ends the process, which starts again from
 /// what is kept, rather than going on with half a change.
 #[must_use]
-pub(crate) fn outside() -> Entered {
+pub fn outside() -> Entered {
     enter(None)
 }
 
@@ -176,15 +176,7 @@ fn bounded(text: &str, most_bytes: usize) -> String {
     shown
 }
 
-/// Panics where a test asks for it: `wanted` is text of a request.
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 #[cfg(test)]
-#[track_caller]
-pub(crate) fn fault(place: &str, wanted: &str) {
-    if wanted.trim_start_matches('/').strip_prefix("panic-in-") == Some(place) {
-        tests::note_panics();
-        panic!("a test asked for it: {place}");
-    }
-}
-
-#[cfg(test)]
-pub(crate) mod tests;
+mod tests;

@@ -130,7 +130,7 @@ fn xid(second: u32, process: u32, counter: u32) -> String {
 }
 
 /// Whether a text has the form of an event's id.
-pub(crate) fn is_id(text: &str) -> bool {
+pub fn is_id(text: &str) -> bool {
     text.len() == 20 && text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'v').contains(&byte))
 }
 

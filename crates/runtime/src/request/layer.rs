@@ -21,7 +21,7 @@ use crate::status_text;
 
 /// Puts [`InRequest`] around the services.
 #[derive(Clone)]
-pub(crate) struct Requests(pub(crate) Report);
+pub struct Requests(pub Report);
 
 impl<S> Layer<S> for Requests {
     type Service = InRequest<S>;
@@ -33,7 +33,7 @@ impl<S> Layer<S> for Requests {
 
 /// Services whose panics are answers.
 #[derive(Clone)]
-pub(crate) struct InRequest<S> {
+pub struct InRequest<S> {
     inner: S,
     report: Report,
 }

@@ -30,8 +30,7 @@ use crate::request;
 
 pub use addressing::*;
 pub use binary::BinaryError;
-#[cfg(test)]
-pub(crate) use binary::OURS;
+pub use binary::OURS;
 pub use block::*;
 pub use definition::{Column, Definition, Sensitivity};
 pub use facts::*;
@@ -46,8 +45,8 @@ pub use registry::{
 };
 pub use resource::{Metadata, Phase, Resource};
 pub use runtime::*;
-#[cfg(test)]
-pub(crate) use samples::samples;
+#[cfg(any(test, feature = "testing"))]
+pub use samples::samples;
 pub use spec::{
     AddressStatus, BootTimeline, ClockSource, DhcpLease, FileStatus, HostnameStatus, InitStatus,
     KernelParamStatus, LinkStatus, MachineDocument, MountStatus, RootLayer, RouteStatus, ServiceStatus, Spec,
@@ -286,7 +285,7 @@ fn list_of(items: &BTreeMap<Key, Arc<Resource>>, kind: &'static Definition) -> V
         .collect()
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 mod samples;
 #[cfg(test)]
 mod sheet_tests;

@@ -12,7 +12,6 @@ use tokio::net::{TcpStream, UnixStream};
 use super::Services;
 use super::definition::Check;
 use crate::clock;
-use crate::containerd_api::Client;
 use crate::store::{Spec, Store, TIME_STATUS};
 
 /// Before the first check of a fresh process.
@@ -103,10 +102,7 @@ async fn ask(store: &Store, check: &Check) -> Result<(), String> {
             .await
             .map(drop)
             .map_err(|e| format!("dial unix {}: {e}", path.display())),
-        Check::Containerd(path) => Client::new(path, "system")
-            .health()
-            .await
-            .map_err(|status| format!("ask containerd at {}: {}", path.display(), status.message())),
+        Check::Call { ask, .. } => ask().await,
         Check::Clock => match store.get(&TIME_STATUS, "node").map(|resource| resource.spec.clone()) {
             Some(Spec::TimeStatus(status)) if status.synced => Ok(()),
             _ => Err("the clock is not synchronised yet".to_owned()),

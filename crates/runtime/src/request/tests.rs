@@ -2,42 +2,19 @@
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output};
-use std::sync::{Mutex, Once, PoisonError};
+use std::sync::Mutex;
 
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Code;
 
+use super::testing::note_panics;
 use super::*;
 
 /// Names how the child panics.
 const HOW: &str = "BILLET_TEST_PANIC";
 /// What the child prints where it went on.
 const WENT_ON: &str = "the process went on";
-
-/// Panics of this process outside requests: thread, place and message.
-static OTHERS: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
-
-/// Has the places of panics noted, as on a node; others fail their test, as always.
-pub(crate) fn note_panics() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        let before = std::panic::take_hook();
-        install(move |panic, text| {
-            let thread = std::thread::current().name().unwrap_or_default().to_owned();
-            OTHERS.lock().unwrap_or_else(PoisonError::into_inner).push((thread, text.to_owned()));
-            before(panic);
-        });
-    });
-}
-
-/// The panics outside requests so far that are not of another test's own thread.
-pub(crate) fn other_panics() -> Vec<String> {
-    let others = OTHERS.lock().unwrap_or_else(PoisonError::into_inner);
-    let own = std::thread::current().name().map(str::to_owned);
-    let others = others.iter().filter(|(thread, _)| !thread.contains("::") || Some(thread) == own.as_ref());
-    others.map(|(thread, text)| format!("{thread}: {text}")).collect()
-}
 
 /// A call whose reports are kept.
 fn call() -> (Arc<Call>, Arc<Mutex<Vec<String>>>) {
@@ -157,31 +134,6 @@ async fn an_answer_that_panics_while_it_is_read_ends_with_a_status() {
     assert!(status.message().starts_with("/t/Body ended by a panic"), "{status:?}");
     assert!(body.frame().await.is_none());
     assert_eq!(said.lock().unwrap().len(), 2);
-}
-
-/// Work that a handler spawned otherwise would end machined with its panic.
-#[test]
-fn the_servers_spawn_through_the_scope_alone() {
-    let source = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let (mut files, mut directories) = (Vec::new(), vec![source.join("server")]);
-    while let Some(directory) = directories.pop() {
-        for entry in std::fs::read_dir(directory).unwrap().flatten() {
-            let list = if entry.file_type().unwrap().is_dir() { &mut directories } else { &mut files };
-            list.push(entry.path());
-        }
-    }
-    assert!(files.len() > 30, "{}", files.len());
-    files.retain(|file| !file.to_string_lossy().ends_with("tests.rs"));
-    for path in files.into_iter().chain(["gather.rs", "proxy.rs"].map(|name| source.join("apid").join(name)))
-    {
-        let text = std::fs::read_to_string(&path).unwrap();
-        let work = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
-        for word in ["tokio::spawn(", "spawn_blocking(", "thread::spawn("] {
-            assert!(!work.contains(word), "{}: {word}", path.display());
-        }
-        let threads = work.matches("thread::Builder").count();
-        assert_eq!(threads, usize::from(path.ends_with("server/walks.rs")), "{}", path.display());
-    }
 }
 
 fn child(how: &str) -> Output {

@@ -69,15 +69,23 @@ impl fmt::Debug for Runner {
     }
 }
 
+/// An answer to a question about health: why not, for people.
+pub type Answer = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
+
 /// How health is asked.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub enum Check {
     /// A connection to this address opens.
     Tcp(SocketAddr),
     /// A connection to this socket opens.
     Unix(PathBuf),
-    /// containerd at this socket says that it serves.
-    Containerd(PathBuf),
+    /// The service says that it serves, in answer to a call of its own.
+    Call {
+        /// Where it is asked, for people.
+        place: String,
+        /// Asks it once.
+        ask: Arc<dyn Fn() -> Answer + Send + Sync>,
+    },
     /// The clock is synchronised.
     Clock,
 }
@@ -86,9 +94,16 @@ impl fmt::Display for Check {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(address) => address.fmt(f),
-            Self::Unix(path) | Self::Containerd(path) => path.display().fmt(f),
+            Self::Unix(path) => path.display().fmt(f),
+            Self::Call { place, .. } => f.write_str(place),
             Self::Clock => f.write_str("the clock"),
         }
+    }
+}
+
+impl fmt::Debug for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
@@ -274,7 +289,7 @@ mod tests {
         let Runner::Process(program) = &definition.runner else { panic!("not a process") };
         assert_eq!(program.argv, ["/usr/bin/agent", "-v"]);
         assert!(program.env.contains(&"A=b".to_owned()));
-        assert_eq!(definition.check, Some(Check::Tcp("127.0.0.1:50099".parse().unwrap())));
+        assert!(matches!(definition.check, Some(Check::Tcp(address)) if address.port() == 50099));
     }
 
     #[test]

@@ -232,7 +232,7 @@ impl Services {
     }
 
     /// The same after a pause, whatever becomes of the request that asks.
-    pub(crate) fn restart_after(&self, id: &str, pause: Duration) {
+    pub fn restart_after(&self, id: &str, pause: Duration) {
         let (services, id) = (self.clone(), id.to_owned());
         tokio::spawn(async move {
             tokio::time::sleep(pause).await;

@@ -4,7 +4,7 @@
 
 use super::*;
 
-const SHEETS: &str = include_str!("../../../crates/api/tests/data/resources.tsv");
+const SHEETS: &str = include_str!("../../../api/tests/data/resources.tsv");
 
 /// Type, generation, what differs, and why. A line may go, none may come.
 const DIFFERENCES: [(&str, &str, &str, &str); 8] = [

@@ -7,7 +7,7 @@ use super::*;
 type Sample = (&'static Definition, Spec);
 
 /// All of them.
-pub(crate) fn samples() -> Vec<Sample> {
+pub fn samples() -> Vec<Sample> {
     [machine(), network(), block(), hardware(), facts(), specs()].concat()
 }
 

@@ -14,7 +14,7 @@ const MOST_BYTES: usize = 8 << 10;
 const WORST: usize = 3;
 
 /// Cuts the text of the status in these headers or trailers, if it is too long.
-pub(crate) fn bound(headers: &mut HeaderMap) {
+pub fn bound(headers: &mut HeaderMap) {
     if headers.get(MESSAGE).is_none_or(|value| value.len() <= MOST_BYTES) {
         return;
     }

@@ -17,7 +17,7 @@ use tonic::Status;
 use super::{Call, Panicked, contain};
 
 /// A future in the scope of a call.
-pub(crate) struct Contained<F> {
+pub struct Contained<F> {
     call: Option<Arc<Call>>,
     work: Option<Pin<Box<F>>>,
 }
@@ -55,17 +55,17 @@ impl<F> Drop for Contained<F> {
 }
 
 /// Work that answers this call.
-pub(crate) fn of_call<F: Future>(call: Arc<Call>, work: F) -> Contained<F> {
+pub fn of_call<F: Future>(call: Arc<Call>, work: F) -> Contained<F> {
     Contained { call: Some(call), work: Some(Box::pin(work)) }
 }
 
 /// Work for the call that is being answered.
-pub(crate) fn inherit<F: Future>(work: F) -> Contained<F> {
+pub fn inherit<F: Future>(work: F) -> Contained<F> {
     Contained { call: Call::current(), work: Some(Box::pin(work)) }
 }
 
 /// A task for the call that is being answered. `after` says what a panic means for whoever waits.
-pub(crate) fn spawn<F, A>(work: F, after: impl FnOnce(Panicked) -> A + Send + 'static) -> JoinHandle<()>
+pub fn spawn<F, A>(work: F, after: impl FnOnce(Panicked) -> A + Send + 'static) -> JoinHandle<()>
 where
     F: Future<Output = ()> + Send + 'static,
     A: Future<Output = ()> + Send,
@@ -79,7 +79,7 @@ where
 }
 
 /// A task that feeds a stream: a panic is the stream's last message.
-pub(crate) fn feed<T: Send + 'static>(
+pub fn feed<T: Send + 'static>(
     sender: mpsc::Sender<Result<T, Status>>,
     work: impl Future<Output = ()> + Send + 'static,
 ) -> JoinHandle<()> {
@@ -90,13 +90,13 @@ pub(crate) fn feed<T: Send + 'static>(
 }
 
 /// A closure for another thread that works for the call that is being answered.
-pub(crate) fn carried<T>(work: impl FnOnce() -> T) -> impl FnOnce() -> Result<T, Panicked> {
+pub fn carried<T>(work: impl FnOnce() -> T) -> impl FnOnce() -> Result<T, Panicked> {
     let call = Call::current();
     move || contain(call.as_ref(), work)
 }
 
 /// Work off the async threads. Its panic goes on where it is waited for.
-pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(carried(work)).await {
         Ok(Ok(value)) => value,
         Ok(Err(panicked)) => resume_unwind(Box::new(panicked)),

@@ -13,7 +13,7 @@ use super::spec::Tree;
 use super::{Definition, Sensitivity, Spec};
 
 /// Keys of published types that the published messages do not have: only the YAML form shows them.
-pub(crate) const OURS: &[(&str, &str)] = &[
+pub const OURS: &[(&str, &str)] = &[
     // Why a volume could not be read.
     ("DiscoveredVolumes.block.talos.dev", "error"),
     // Whether the module is there, and why not.

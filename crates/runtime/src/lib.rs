@@ -1,0 +1,26 @@
+//! What runs a node and knows no feature of it.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`store`] | resources: typed values in memory, with watches |
+//! | [`services`] | processes and internal tasks that are started, checked, restarted |
+//! | [`events`], [`journal`], [`logs`], [`kmsg`], [`timeline`] | what others may read of all this |
+//! | [`init_link`], [`listeners`], [`checkpoint`] | the line to init, and what outlives machined by it |
+//! | [`request`], [`status_text`] | the scope of a request: panics end it, status messages are bounded |
+//! | [`clock`], [`watched`] | time, and descriptors as tokio sees them |
+#![warn(missing_docs)]
+
+pub mod checkpoint;
+pub mod clock;
+pub mod events;
+pub mod init_link;
+pub mod journal;
+pub mod kmsg;
+pub mod listeners;
+pub mod logs;
+pub mod request;
+pub mod services;
+pub mod status_text;
+pub mod store;
+pub mod timeline;
+pub mod watched;
