@@ -68,7 +68,7 @@ pub(crate) fn check(node: &Node, request: &Request) -> Result<Target, Refused> {
     let name = request.device.strip_prefix("/dev/").unwrap_or(&request.device);
     let failed = |why: String| Refused::NotNow { device: name.to_owned(), why };
     let is_name = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b));
-    let folder = node.path(CLASS).join(name);
+    let folder = node.runtime.path(CLASS).join(name);
     if !is_name || !folder.exists() {
         return Err(Refused::Unknown(name.to_owned()));
     }
@@ -97,18 +97,18 @@ pub(crate) fn check(node: &Node, request: &Request) -> Result<Target, Refused> {
 
 /// Refuses what this machine runs from, or keeps its own on.
 fn not_ours(node: &Node, target: &Target, request: &Request) -> Result<(), String> {
-    if let Some(system) = system_disk::find(node)?.filter(|system| system.path == target.disk) {
+    if let Some(system) = system_disk::find(&node.runtime)?.filter(|system| system.path == target.disk) {
         let unused = system.slot.is_none() && request.skip_volume_check;
         if !unused {
             return Err("it belongs to the system disk: use `reset`".to_owned());
         }
     }
-    let listed = block::listed(node);
+    let listed = block::listed(&node.runtime);
     let listed = listed.iter().find(|listed| Path::new(&listed.disk.dev_path) == target.disk);
     if let Some(how) = listed.and_then(|listed| medium(node, listed)) {
         return Err(format!("this machine {how} it"));
     }
-    let config = node.config();
+    let config = node.runtime.config();
     let disks = config.iter().flat_map(|config| &config.machine.disks);
     let of_config = disks.filter(|disk| {
         fs::canonicalize(&disk.device).is_ok_and(|path| path == target.disk)
@@ -139,7 +139,7 @@ pub(crate) fn wipe(node: &Node, target: &Target, request: &Request) -> Result<()
     let failed = |error: &dyn std::error::Error| format!("wipe {name}: {}", chain(error));
     let mut disk = Disk::open(&target.path).map_err(|e| failed(&e))?;
     let how = if request.zeroes { "every byte" } else { "signatures" };
-    node.journal.say(&format!("wiping {name}: {how}, {} MiB", disk.bytes() >> 20));
+    node.runtime.journal.say(&format!("wiping {name}: {how}, {} MiB", disk.bytes() >> 20));
     if request.zeroes {
         reset::wipe(&mut disk, &name, 0, None, &mut silent).map_err(|e| failed(&e))?;
     } else {
@@ -157,10 +157,10 @@ pub(crate) fn wipe(node: &Node, target: &Target, request: &Request) -> Result<()
     if request.drop_partition || target.partition.is_none() {
         // The kernel keeps what it knew while somebody uses another partition.
         if let Err(error) = system_disk::reread(&target.disk) {
-            node.journal.warn(&format!("{error}; it does at the next start"));
+            node.runtime.journal.warn(&format!("{error}; it does at the next start"));
         }
     }
-    node.journal.say(&format!("wiped {name}"));
+    node.runtime.journal.say(&format!("wiped {name}"));
     Ok(())
 }
 
@@ -169,7 +169,7 @@ pub(crate) fn wipe(node: &Node, target: &Target, request: &Request) -> Result<()
 fn places(node: &Node, target: &Target, bytes: u64) -> Vec<u64> {
     let mut bases = Vec::new();
     if target.partition.is_none()
-        && let Ok(table) = system_disk::read_table(node, &target.disk)
+        && let Ok(table) = system_disk::read_table(&node.runtime, &target.disk)
     {
         bases.extend(table.partitions.iter().map(|partition| table.offset_bytes(partition)));
     }
@@ -249,10 +249,10 @@ mod tests {
         let text =
             "version: v1alpha1\nmachine:\n  type: worker\n  token: a.b\n  disks: [{device: /dev/sdb}]\n";
         let config = config::parse(text).unwrap_or_else(|e| panic!("{e}"));
-        node.config.send_replace(Some(std::sync::Arc::new(config)));
+        node.runtime.config.send_replace(Some(std::sync::Arc::new(config)));
         assert!(refused(&request("sdb")).contains("machine.disks"));
         assert!(check(&node, &Request { skip_volume_check: true, ..request("sdb") }).is_ok());
-        fs::write(node.path("/sys/class/block/sdb/ro"), "1\n").unwrap();
+        fs::write(node.runtime.path("/sys/class/block/sdb/ro"), "1\n").unwrap();
         assert_eq!(refused(&request("sdb")), "wipe sdb: it is read-only");
     }
 }

@@ -137,7 +137,7 @@ impl Materials {
 
 /// Opens a program's socket and serves it.
 pub fn open(node: &Arc<Node>, role: Role) -> Result<(), ListenError> {
-    let socket = node.listeners.unix(role.name(), role.socket(), role.user())?;
+    let socket = node.runtime.listeners.unix(role.name(), role.socket(), role.user())?;
     let listen = |e| ListenError::Unix(role.socket().display().to_string(), e);
     socket.set_nonblocking(true).map_err(listen)?;
     let listener = UnixListener::from_std(socket).map_err(listen)?;
@@ -150,7 +150,7 @@ async fn accept(node: Arc<Node>, role: Role, listener: UnixListener) {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                node.journal.warn(&format!("accept on {}: {error}", role.socket().display()));
+                node.runtime.journal.warn(&format!("accept on {}: {error}", role.socket().display()));
                 tokio::time::sleep(CONNECT_RETRY).await;
                 continue;
             }
@@ -160,8 +160,10 @@ async fn accept(node: Arc<Node>, role: Role, listener: UnixListener) {
             Ok(user) if user == role.user() || user == 0 => {
                 tokio::spawn(send_all(node.clone(), role, stream));
             }
-            Ok(user) => node.journal.warn(&format!("refused user {user} on the socket of {}", role.name())),
-            Err(error) => node.journal.warn(&format!("read the peer of {}: {error}", role.name())),
+            Ok(user) => {
+                node.runtime.journal.warn(&format!("refused user {user} on the socket of {}", role.name()))
+            }
+            Err(error) => node.runtime.journal.warn(&format!("read the peer of {}: {error}", role.name())),
         }
     }
 }
@@ -185,7 +187,7 @@ async fn send_all(node: Arc<Node>, role: Role, mut stream: UnixStream) {
                         "{} does not serve after {seconds} s (deadline new certificate)",
                         role.name()
                     );
-                    return node.journal.warn(&text);
+                    return node.runtime.journal.warn(&text);
                 }
             }
         }
@@ -221,15 +223,15 @@ pub fn announce(node: &Node) {
         first
     });
     if first {
-        node.journal.say(&format!("API ready on :{}", apid::PORT));
+        node.runtime.journal.say(&format!("API ready on :{}", apid::PORT));
     }
 }
 
 /// Issues certificates: when the names change, when half of their life is over.
 pub async fn issue(node: Arc<Node>) {
-    let mut changes = node.store.changes();
+    let mut changes = node.runtime.store.changes();
     let mut readiness = node.readiness.subscribe();
-    let mut config = node.config.subscribe();
+    let mut config = node.runtime.config.subscribe();
     let mut maintenance = node.configuration.maintenance.subscribe();
     let mut said = String::new();
     loop {
@@ -244,7 +246,7 @@ pub async fn issue(node: Arc<Node>) {
             Err(error) => {
                 // Once for each reason: it is tried again and again.
                 if said != error {
-                    node.journal.warn(&format!("issue the API's certificate: {error}"));
+                    node.runtime.journal.warn(&format!("issue the API's certificate: {error}"));
                     said = error;
                 }
                 ISSUE_RETRY
@@ -275,13 +277,13 @@ async fn sleep(wait: Duration) {
 
 /// Issues, or has trustd issue, if there is something to issue for. Says how long the certificate lasts.
 async fn try_issue(node: &Node) -> Result<Option<Duration>, String> {
-    let Some(resource) = node.store.get(&API_CERTIFICATE, "api") else { return Ok(None) };
+    let Some(resource) = node.runtime.store.get(&API_CERTIFICATE, "api") else { return Ok(None) };
     let Spec::ApiCertificate(names) = &resource.spec else { return Ok(None) };
     // A certificate that nobody can use from outside would be made twice.
     if !names.iter().any(|name| reaches_others(name)) && !node.readiness.borrow().gave_up {
         return Ok(None);
     }
-    let Some(config) = node.config() else {
+    let Some(config) = node.runtime.config() else {
         issue_for_maintenance(node, names)?;
         return Ok(None);
     };
@@ -305,7 +307,7 @@ fn hand_out(node: &Node, role: Role, material: Material) {
     let other = slot.borrow().as_ref().is_some_and(|old| old.authority != material.authority);
     if other {
         // Before the program sees it: one that ends by itself is started again only after a pause.
-        node.services.restart(role.name());
+        node.runtime.services.restart(role.name());
     }
     slot.send_replace(Some(Arc::new(material)));
 }
@@ -367,7 +369,8 @@ fn with_accepted(node: &Node, config: &Config, mut material: Material) -> Materi
             Ok(_) if material.authority.contains(pem) => {}
             Ok(_) => material.authority = format!("{}\n{pem}\n", material.authority.trim_end()),
             Err(error) => {
-                node.journal
+                node.runtime
+                    .journal
                     .warn(&format!("machine.acceptedCAs[{index}]: {error}; its clients are not let in"));
             }
         }

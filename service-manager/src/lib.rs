@@ -14,7 +14,7 @@
 //! | supervisors, log pumps ([`runtime::services`], [`runtime::logs`]) | processes, pipes | states, log files | with machined |
 //! | controllers ([`controllers`]) | store changes | store, small effects | with machined |
 //! | timed ([`time`]) | time servers, the config | the clock, its resources | with the service |
-//! | sequencer ([`sequencer`]) | requests | events, the journal of sequences | with its sequence |
+//! | sequencer ([`runtime::sequencer`], [`sequences`]) | requests | events, the journal of sequences | with its sequence |
 //! | mounts ([`mounts`]) | /proc/self/mountinfo | store | with machined |
 //! | block devices (`block`), hardware (`hardware`) | /sys, news of udevd | store | with machined |
 //! | key slots of encrypted volumes ([`volumes`]) | the config | META, LUKS2 headers, store | with machined |
@@ -48,10 +48,10 @@ pub mod mounts;
 pub mod network;
 pub mod node;
 mod node_identity;
+mod order;
 mod power_button;
 mod reset;
 mod secure_boot;
-pub mod sequencer;
 pub mod sequences;
 pub mod server;
 pub mod system_disk;

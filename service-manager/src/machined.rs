@@ -3,29 +3,22 @@
 //! Order: the line to init before anything else, since it brings what an earlier machined left; the checkpoint before
 //! the services, since it says which of them run; the services are taken over before any sequence starts.
 
-use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use runtime::sequencer::{self, Sequencer, Start};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use config::cmdline::CommandLine;
 use handoff::{Action, BootReport, Start as InitStart};
-use runtime::checkpoint::{Checkpoint, Keep, Memory};
-use runtime::events::Events;
+use runtime::Places;
+use runtime::checkpoint::{Keep, Memory};
 use runtime::init_link::{self, InitLink, Replay, Told};
-use runtime::journal::Journal;
-use runtime::listeners::Listeners;
-use runtime::logs::Logs;
-use runtime::services::{LogPipe, Services, Surroundings, pidfd_name};
-use runtime::store::{
-    INIT_STATUS, InitStatus, ROOT_LAYER, RootLayer, Runtime, Spec, Store, VERSION, Version,
-};
-use runtime::timeline::Timeline;
+use runtime::services::pidfd_name;
+use runtime::store::{INIT_STATUS, InitStatus, ROOT_LAYER, RootLayer, RuntimeSpec, Spec, VERSION, Version};
 use tokio::sync::{mpsc, watch};
 
 use crate::meta::Meta;
 use crate::node::{Node, Readiness};
-use crate::sequencer::{self, Sequencer, Start};
-use crate::sequences::{INITIALIZE, REBOOT, SHUTDOWN, by_name, follower};
+use crate::order::Order;
 use crate::tasks::{self, Stage};
 use crate::{configuration, controllers, flight_recorder, identity, upgrade};
 
@@ -45,7 +38,7 @@ pub async fn run() -> Result<(), String> {
     let node = Arc::new(make_node(link, &mut replay));
     greet(&node, &replay.start);
     publish_report(&node, &replay.start);
-    flight_recorder::start(&node);
+    flight_recorder::start(&node.runtime, &node.flight_recorder);
     tokio::spawn(identity::issue(node.clone()));
     let told = listen(&node);
     take_over(&node, &mut replay);
@@ -55,41 +48,26 @@ pub async fn run() -> Result<(), String> {
 }
 
 fn make_node(link: InitLink, replay: &mut Replay) -> Node {
-    let logs = Logs::new(PathBuf::from(LOG_FOLDER));
-    let kmsg = sys::console::open_kmsg().ok();
-    let journal = Journal::new(kmsg, &logs);
-    let checkpoint = Checkpoint::open(replay.stored.remove("checkpoint"), &link);
-    let (store, events) = (Store::new(), Events::default());
-    let report = replay.start.report.clone();
-    let timeline =
-        Timeline::new(&report, Path::new(EFI_VARIABLES), store.clone(), checkpoint.clone(), journal.clone());
-    let services = Services::new(Surroundings {
-        journal: journal.clone(),
-        events: events.clone(),
-        store: store.clone(),
-        logs: logs.clone(),
-        init: link.clone(),
-        checkpoint: checkpoint.clone(),
-        timeline: Some(timeline.clone()),
-        cgroups: Some(PathBuf::from(CGROUPS)),
-        adopted_pipes: adopted_pipes(replay),
-    });
-    let line = std::fs::read_to_string("/proc/cmdline").unwrap_or_default();
-    Node {
+    let (report, line) =
+        (replay.start.report.clone(), std::fs::read_to_string("/proc/cmdline").unwrap_or_default());
+    let places = Places {
         root: PathBuf::from("/"),
-        parameters: CommandLine::parse(&line).node(),
-        boot: report,
-        listeners: Listeners::new(&mut replay.stored, link.clone()),
-        meta: Meta::new(store.clone(), journal.clone()),
-        store,
-        events,
-        journal,
-        logs,
-        init: link,
-        checkpoint,
-        services,
+        logs: PathBuf::from(LOG_FOLDER),
+        kmsg: sys::console::open_kmsg().ok(),
+        efi_variables: PathBuf::from(EFI_VARIABLES),
+        cgroups: Some(PathBuf::from(CGROUPS)),
+    };
+    let runtime = Arc::new(runtime::Runtime::new(
+        places,
+        link,
+        report,
+        CommandLine::parse(&line).node(),
+        &mut replay.stored,
+    ));
+    Node {
+        meta: Meta::new(runtime.store.clone(), runtime.journal.clone()),
+        runtime,
         sequencer: Sequencer::default(),
-        timeline,
         flight_recorder: Default::default(),
         materials: identity::Materials::default(),
         devices: watch::channel(0).0,
@@ -102,43 +80,29 @@ fn make_node(link: InitLink, replay: &mut Replay) -> Node {
         configuration: Default::default(),
         volumes: Default::default(),
         upgrades: Default::default(),
-        config: watch::channel(None).0,
         install_target: watch::channel(None).0,
         readiness: watch::channel(Readiness::default()).0,
     }
 }
 
-/// The log pipes of an earlier machined, by service.
-fn adopted_pipes(replay: &mut Replay) -> std::collections::BTreeMap<String, LogPipe> {
-    let ids: Vec<String> =
-        replay.stored.keys().filter_map(|name| name.strip_prefix("log-r/")).map(str::to_owned).collect();
-    let mut pipes = std::collections::BTreeMap::new();
-    for id in ids {
-        let names = LogPipe::names(&id);
-        let mut take = |name: &str| -> Option<OwnedFd> { replay.stored.remove(name) };
-        if let (Some(read), Some(write)) = (take(&names.0), take(&names.1)) {
-            pipes.insert(id, LogPipe { read, write });
-        }
-    }
-    pipes
-}
-
 fn greet(node: &Node, start: &InitStart) {
     match start.restarts {
         0 => node
+            .runtime
             .journal
             .say(&format!("version {} on kernel {}", start.report.version, start.report.kernel_release)),
         count => {
             let status =
                 start.previous_status.map_or_else(|| "unknown".to_owned(), |status| status.to_string());
-            node.journal
+            node.runtime
+                .journal
                 .warn(&format!("started again (restart {count}); wait status of the previous one: {status}"));
         }
     }
 }
 
 fn publish_report(node: &Node, start: &InitStart) {
-    let BootReport { layers, warnings, .. } = &node.boot;
+    let BootReport { layers, warnings, .. } = &node.runtime.boot;
     for (index, layer) in layers.iter().enumerate() {
         let spec = Spec::RootLayer(RootLayer {
             index,
@@ -157,30 +121,31 @@ fn publish_report(node: &Node, start: &InitStart) {
         warnings: warnings.clone(),
     });
     publish(node, &INIT_STATUS, "init", spec);
-    let version = Runtime::Version(Version { name: "Billet", version: api::version::tag(node.version()) });
+    let version =
+        RuntimeSpec::Version(Version { name: "Billet", version: api::version::tag(node.runtime.version()) });
     publish(node, &VERSION, "version", Spec::Runtime(version));
     if start.restarts == 0 {
         for warning in warnings {
-            node.journal.warn(&format!("from init: {warning}"));
+            node.runtime.journal.warn(&format!("from init: {warning}"));
         }
     }
 }
 
 fn publish(node: &Node, kind: &'static runtime::store::Definition, id: &str, spec: Spec) {
-    if let Err(error) = node.store.put(kind.writer, kind, id, spec) {
-        node.journal.warn(&error.to_string());
+    if let Err(error) = node.runtime.store.put(kind.writer, kind, id, spec) {
+        node.runtime.journal.warn(&error.to_string());
     }
 }
 
 fn listen(node: &Arc<Node>) -> mpsc::UnboundedReceiver<Result<Told, String>> {
     let (tell, told) = mpsc::unbounded_channel();
-    let (link, journal) = (node.init.clone(), node.journal.clone());
+    let (link, journal) = (node.runtime.init.clone(), node.runtime.journal.clone());
     tokio::spawn(async move {
         if let Err(error) = link.listen(tell).await {
             journal.warn(&format!("the line to init broke: {error}"));
         }
     });
-    let (link, journal) = (node.init.clone(), node.journal.clone());
+    let (link, journal) = (node.runtime.init.clone(), node.runtime.journal.clone());
     tokio::spawn(async move {
         if let Err(error) = link.beat().await {
             journal.warn(&format!("heartbeat: {error}"));
@@ -191,39 +156,42 @@ fn listen(node: &Arc<Node>) -> mpsc::UnboundedReceiver<Result<Told, String>> {
 
 /// Goes on where an earlier machined stopped, or begins.
 fn take_over(node: &Arc<Node>, replay: &mut Replay) {
-    let memory = node.checkpoint.memory();
+    let memory = node.runtime.checkpoint.memory();
     if let Some(text) = replay.stored.get(Keep::CONFIG).and_then(Keep::read)
         && !tasks::restore_config(node, text)
     {
-        node.journal.warn("the kept machine config cannot be read any more");
+        node.runtime.journal.warn("the kept machine config cannot be read any more");
     }
     if let Some(text) = replay.stored.get(Keep::RETURN).and_then(Keep::read) {
         configuration::pending::resume(node, &text);
     }
     let (sequence, phase, actor_id) = match &memory.sequence {
-        Some(saved) => (by_name(&saved.name).unwrap_or(&INITIALIZE), saved.phase, saved.actor_id.clone()),
+        Some(saved) => {
+            (Order::by_name(&saved.name).unwrap_or(Order::Initialize), saved.phase, saved.actor_id.clone())
+        }
         None if memory.done.iter().any(|name| name == "boot") => {
             return resume_services(node, &memory, replay);
         }
         None if memory.done.iter().any(|name| name == "initialize") => {
-            (follower(INITIALIZE.name, sequencer::due(node)).unwrap_or(&INITIALIZE), 0, String::new())
+            let next = sequencer::next(&**node, Order::Initialize, false);
+            (next.unwrap_or(Order::Initialize), 0, String::new())
         }
-        None => (&INITIALIZE, 0, String::new()),
+        None => (Order::Initialize, 0, String::new()),
     };
     if !memory.services.is_empty() {
         resume_services(node, &memory, replay);
     }
     if memory.sequence.is_some() {
-        node.journal.warn(&format!(
+        node.runtime.journal.warn(&format!(
             "{} sequence: cut off in phase {}; going on there",
-            sequence.name,
+            sequence.name(),
             phase + 1
         ));
     } else if memory.done.is_empty() {
         tasks::publish_stage(node, "", &Stage::Booting);
     }
     if let Err(locked) = sequencer::start(node, sequence, Start { actor_id, phase, force: false }) {
-        node.journal.warn(&locked.to_string());
+        node.runtime.journal.warn(&locked.to_string());
     }
 }
 
@@ -232,15 +200,15 @@ fn resume_services(node: &Arc<Node>, memory: &Memory, replay: &mut Replay) {
     controllers::start(node);
     let known: Vec<&str> = memory.services.iter().map(|service| service.id.as_str()).collect();
     for error in tasks::define_services(node, &known) {
-        node.journal.warn(&error.to_string());
+        node.runtime.journal.warn(&error.to_string());
     }
     for saved in &memory.services {
         let pidfd = replay.stored.remove(&pidfd_name(&saved.id));
-        node.services.adopt(saved, pidfd);
+        node.runtime.services.adopt(saved, pidfd);
     }
     if memory.done.iter().any(|name| name == "boot") && memory.sequence.is_none() {
         tasks::publish_stage(node, "", &Stage::Running(Vec::new()));
-        node.timeline.close();
+        node.runtime.timeline.close();
     }
 }
 
@@ -249,17 +217,17 @@ async fn obey(node: Arc<Node>, mut told: mpsc::UnboundedReceiver<Result<Told, St
     while let Some(news) = told.recv().await {
         match news {
             Ok(Told::Requested(action)) => {
-                node.journal.say(&format!("init asks for {action:?}"));
+                node.runtime.journal.say(&format!("init asks for {action:?}"));
                 let sequence = match action {
-                    Action::Reboot | Action::Kexec => &REBOOT,
-                    Action::PowerOff | Action::Halt => &SHUTDOWN,
+                    Action::Reboot | Action::Kexec => Order::Reboot,
+                    Action::PowerOff | Action::Halt => Order::Shutdown,
                 };
                 let start = Start { force: true, ..Start::default() };
                 if let Err(locked) = sequencer::start(&node, sequence, start) {
-                    node.journal.warn(&locked.to_string());
+                    node.runtime.journal.warn(&locked.to_string());
                 }
             }
-            Err(text) => node.journal.warn(&text),
+            Err(text) => node.runtime.journal.warn(&text),
         }
     }
 }

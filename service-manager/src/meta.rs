@@ -13,10 +13,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use installer::device::{BlockDevice, Disk};
 use ondisk::meta::{Meta as Values, tags};
 use runtime::journal::Journal;
-use runtime::store::{META_KEY, MetaKey, Runtime, Spec, Store};
+use runtime::store::{META_KEY, MetaKey, RuntimeSpec, Spec, Store};
 
-use crate::node::Node;
 use crate::system_disk;
+use runtime::Runtime;
 
 /// Clients' keys are one byte; 0 ends the list on the disk.
 pub(crate) const KEYS: std::ops::RangeInclusive<u32> = 1..=255;
@@ -180,7 +180,7 @@ impl Meta {
                 true => "(not shown)".to_owned(),
                 false => String::from_utf8_lossy(value).into_owned(),
             };
-            (format!("0x{tag:02x}"), Spec::Runtime(Runtime::MetaKey(MetaKey { value })))
+            (format!("0x{tag:02x}"), Spec::Runtime(RuntimeSpec::MetaKey(MetaKey { value })))
         });
         if let Err(error) = self.store.replace(META_KEY.writer, &META_KEY, shown.collect()) {
             self.journal.warn(&error.to_string());
@@ -200,13 +200,13 @@ fn on_device<T>(
 }
 
 /// Opens META of the disk that the system is installed on, if there is one. Blocks.
-pub(crate) fn open_on_system_disk(node: &Node) {
-    match try_open_on_system_disk(node) {
+pub(crate) fn open_on_system_disk(runtime: &Runtime, meta: &Meta) {
+    match try_open_on_system_disk(runtime, meta) {
         Ok(Opened::NoPartition(disk)) => {
-            node.journal.warn(&format!("META: {} has no such partition", disk.display()));
+            runtime.journal.warn(&format!("META: {} has no such partition", disk.display()));
         }
         Ok(Opened::Yes | Opened::NoDisk) => {}
-        Err(error) => node.journal.warn(&error),
+        Err(error) => runtime.journal.warn(&error),
     }
 }
 
@@ -220,17 +220,18 @@ pub(crate) enum Opened {
 }
 
 /// The same; says why it is not known which it is, or why it cannot be read. Blocks.
-pub(crate) fn try_open_on_system_disk(node: &Node) -> Result<Opened, String> {
-    let found = system_disk::find(node).map_err(|error| format!("META: {error}"))?;
+pub(crate) fn try_open_on_system_disk(runtime: &Runtime, meta: &Meta) -> Result<Opened, String> {
+    let found = system_disk::find(runtime).map_err(|error| format!("META: {error}"))?;
     let Some(disk) = found else { return Ok(Opened::NoDisk) };
     let Some(partition) = disk.table.by_name("META") else { return Ok(Opened::NoPartition(disk.path)) };
-    node.meta.open(&disk.partition_path(partition)).map_err(|error| error.to_string())?;
+    meta.open(&disk.partition_path(partition)).map_err(|error| error.to_string())?;
     Ok(Opened::Yes)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::Node;
 
     fn meta(dir: &Path) -> (Meta, std::sync::Arc<Node>) {
         let node = crate::server::tests_node(dir.join("root"));
@@ -261,7 +262,7 @@ mod tests {
         assert_eq!(on_disk(&path).get(13), Some(&b"later"[..]));
         assert!(meta.delete(12).await.unwrap() && !meta.delete(12).await.unwrap());
         assert_eq!(on_disk(&path).get(12), None);
-        let keys = node.store.list(&META_KEY);
+        let keys = node.runtime.store.list(&META_KEY);
         let shown: Vec<_> = keys.iter().map(|key| key.metadata.id.as_str()).collect();
         assert_eq!(shown, ["0x0d", "0x10"]);
         assert!(!format!("{keys:?}").contains("a token"));

@@ -17,10 +17,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use config::v1alpha1::KernelModule as Wanted;
 use ondisk::kmod::{Index, Module, same_name};
-use runtime::store::{KERNEL_MODULE_SPEC, KernelModule, Runtime, Spec};
+use runtime::Runtime;
+use runtime::store::{KERNEL_MODULE_SPEC, KernelModule, RuntimeSpec, Spec};
 use sys::Errno;
-
-use crate::node::Node;
 
 /// Held while modules are inserted.
 static INSERTING: Mutex<()> = Mutex::new(());
@@ -103,41 +102,41 @@ pub(crate) fn load_modules(names: &[&str]) -> Result<(), String> {
 }
 
 /// Keeps the modules of the config loaded.
-pub(crate) async fn follow(node: Arc<Node>) {
-    let mut config = node.config.subscribe();
+pub(crate) async fn follow(runtime: Arc<Runtime>) {
+    let mut config = runtime.config.subscribe();
     while config.changed().await.is_ok() {
-        let worker = node.clone();
+        let worker = runtime.clone();
         // Joined, so that two configs are not applied at once; a panic in there is logged by the runtime.
         let _ = tokio::task::spawn_blocking(move || apply(&worker)).await;
     }
 }
 
 /// Loads what the config names and publishes how it stands.
-pub(crate) fn apply(node: &Node) {
-    let Some(config) = node.config() else { return };
+pub(crate) fn apply(runtime: &Runtime) {
+    let Some(config) = runtime.config() else { return };
     let wanted = config.machine.kernel.iter().flat_map(|kernel| &kernel.modules);
     let statuses = wanted.map(|module| {
-        let error = bring(node, module).err().unwrap_or_default();
+        let error = bring(runtime, module).err().unwrap_or_default();
         if !error.is_empty() {
-            node.journal.warn(&format!("kernel module {}: {error}", module.name));
+            runtime.journal.warn(&format!("kernel module {}: {error}", module.name));
         }
         let status = KernelModule {
             name: module.name.clone(),
             parameters: module.parameters.clone(),
-            loaded: is_there(node, &module.name),
+            loaded: is_there(runtime, &module.name),
             error,
         };
-        (module.name.clone(), Spec::Runtime(Runtime::KernelModule(status)))
+        (module.name.clone(), Spec::Runtime(RuntimeSpec::KernelModule(status)))
     });
     let statuses = statuses.collect();
-    if let Err(error) = node.store.replace(KERNEL_MODULE_SPEC.writer, &KERNEL_MODULE_SPEC, statuses) {
-        node.journal.warn(&error.to_string());
+    if let Err(error) = runtime.store.replace(KERNEL_MODULE_SPEC.writer, &KERNEL_MODULE_SPEC, statuses) {
+        runtime.journal.warn(&error.to_string());
     }
 }
 
-fn bring(node: &Node, wanted: &Wanted) -> Result<(), String> {
-    if is_there(node, &wanted.name) {
-        return set_parameters(node, wanted);
+fn bring(runtime: &Runtime, wanted: &Wanted) -> Result<(), String> {
+    if is_there(runtime, &wanted.name) {
+        return set_parameters(runtime, wanted);
     }
     let text = CString::new(wanted.parameters.join(" ")).map_err(|_| "a parameter holds a zero byte")?;
     let modules = Modules::read_names();
@@ -149,21 +148,21 @@ fn bring(node: &Node, wanted: &Wanted) -> Result<(), String> {
 }
 
 /// Whether the kernel has it, loaded or built in.
-fn is_there(node: &Node, name: &str) -> bool {
-    folder(node, name).exists()
+fn is_there(runtime: &Runtime, name: &str) -> bool {
+    folder(runtime, name).exists()
 }
 
 /// Its folder below /sys, where its name is written with `_`.
-fn folder(node: &Node, name: &str) -> PathBuf {
-    node.path("/sys/module").join(name.replace('-', "_"))
+fn folder(runtime: &Runtime, name: &str) -> PathBuf {
+    runtime.path("/sys/module").join(name.replace('-', "_"))
 }
 
 /// The parameters of a module that is there already.
-fn set_parameters(node: &Node, wanted: &Wanted) -> Result<(), String> {
+fn set_parameters(runtime: &Runtime, wanted: &Wanted) -> Result<(), String> {
     let late: Vec<&str> = wanted
         .parameters
         .iter()
-        .filter(|parameter| !set_parameter(node, wanted, parameter))
+        .filter(|parameter| !set_parameter(runtime, wanted, parameter))
         .map(String::as_str)
         .collect();
     if late.is_empty() {
@@ -176,14 +175,14 @@ fn set_parameters(node: &Node, wanted: &Wanted) -> Result<(), String> {
 }
 
 /// Says whether the parameter has the value now.
-fn set_parameter(node: &Node, wanted: &Wanted, parameter: &str) -> bool {
+fn set_parameter(runtime: &Runtime, wanted: &Wanted, parameter: &str) -> bool {
     // A parameter without a value switches something on.
     let (name, value) = parameter.split_once('=').unwrap_or((parameter, "1"));
     let value = value.trim_matches('"');
     if name.is_empty() || name.contains('/') {
         return false;
     }
-    let path = folder(node, &wanted.name).join("parameters").join(name);
+    let path = folder(runtime, &wanted.name).join("parameters").join(name);
     let same = |text: String| match (text.trim(), value) {
         ("Y", "1" | "y" | "Y" | "on") | ("N", "0" | "n" | "N" | "off") => true,
         (found, wanted) => found == wanted,
@@ -199,18 +198,21 @@ fn set_parameter(node: &Node, wanted: &Wanted, parameter: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::Node;
 
     fn node_with(machine: &str) -> (tempfile::TempDir, Arc<Node>) {
         let dir = tempfile::tempdir().unwrap();
         let node = crate::server::tests_node(dir.path().to_owned());
         let text = format!("version: v1alpha1\nmachine:\n  type: worker\n  token: a.b\n{machine}");
-        node.config.send_replace(Some(Arc::new(config::parse(&text).unwrap_or_else(|e| panic!("{e}")))));
+        node.runtime
+            .config
+            .send_replace(Some(Arc::new(config::parse(&text).unwrap_or_else(|e| panic!("{e}")))));
         (dir, node)
     }
 
     fn status(node: &Node, name: &str) -> KernelModule {
-        match &node.store.get(&KERNEL_MODULE_SPEC, name).unwrap().spec {
-            Spec::Runtime(Runtime::KernelModule(status)) => status.clone(),
+        match &node.runtime.store.get(&KERNEL_MODULE_SPEC, name).unwrap().spec {
+            Spec::Runtime(RuntimeSpec::KernelModule(status)) => status.clone(),
             _ => panic!("not a module"),
         }
     }
@@ -225,7 +227,7 @@ mod tests {
         for (name, value) in [("limit", "1\n"), ("flag", "Y\n")] {
             fs::write(folder.join(name), value).unwrap();
         }
-        apply(&node);
+        apply(&node.runtime);
         assert_eq!(fs::read_to_string(folder.join("limit")).unwrap(), "12");
         assert_eq!(fs::read_to_string(folder.join("flag")).unwrap(), "Y\n", "it has the value already");
         let status = status(&node, "br-netfilter");
@@ -236,12 +238,14 @@ mod tests {
     #[test]
     fn a_module_that_nobody_has_is_told_and_leaves_with_the_config() {
         let (_dir, node) = node_with("  kernel:\n    modules:\n      - {name: no_such_module}\n");
-        apply(&node);
+        apply(&node.runtime);
         let found = status(&node, "no_such_module");
         assert_eq!((found.loaded, found.error.as_str()), (false, "the image has no such module"));
         let text = "version: v1alpha1\nmachine: {type: worker, token: a.b}\n";
-        node.config.send_replace(Some(Arc::new(config::parse(text).unwrap_or_else(|e| panic!("{e}")))));
-        apply(&node);
-        assert!(node.store.list(&KERNEL_MODULE_SPEC).is_empty());
+        node.runtime
+            .config
+            .send_replace(Some(Arc::new(config::parse(text).unwrap_or_else(|e| panic!("{e}")))));
+        apply(&node.runtime);
+        assert!(node.runtime.store.list(&KERNEL_MODULE_SPEC).is_empty());
     }
 }

@@ -12,26 +12,25 @@ use std::io::{Read, Seek};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use runtime::Runtime;
 use runtime::store::{MOUNT_STATUS, MountStatus, Spec};
 use runtime::watched;
 use tokio::io::unix::AsyncFd;
 
-use crate::node::Node;
-
 const MOUNTINFO: &str = "/proc/self/mountinfo";
 
 /// Keeps the resources like the table. Says why when it cannot.
-pub async fn watch(node: Arc<Node>) {
-    if let Err(error) = follow(&node).await {
-        node.journal.warn(&format!("watch {MOUNTINFO}: {error}; mount statuses stay as they are"));
+pub async fn watch(runtime: Arc<Runtime>) {
+    if let Err(error) = follow(&runtime).await {
+        runtime.journal.warn(&format!("watch {MOUNTINFO}: {error}; mount statuses stay as they are"));
     }
 }
 
-async fn follow(node: &Node) -> std::io::Result<()> {
+async fn follow(runtime: &Runtime) -> std::io::Result<()> {
     let mut table = File::open(MOUNTINFO)?;
     let changes = watched::exceptional(OwnedFd::from(table.try_clone()?))?;
     loop {
-        publish(node, &read(&mut table)?);
+        publish(runtime, &read(&mut table)?);
         changed(&changes).await?;
     }
 }
@@ -50,18 +49,18 @@ fn read(table: &mut File) -> std::io::Result<String> {
 }
 
 /// Publishes the table as it is now.
-pub fn publish_now(node: &Node) -> std::io::Result<()> {
-    publish(node, &read(&mut File::open(MOUNTINFO)?)?);
+pub fn publish_now(runtime: &Runtime) -> std::io::Result<()> {
+    publish(runtime, &read(&mut File::open(MOUNTINFO)?)?);
     Ok(())
 }
 
-fn publish(node: &Node, text: &str) {
+fn publish(runtime: &Runtime, text: &str) {
     // A later line covers an earlier one of the same target.
     let mounts: BTreeMap<_, _> =
         text.lines().filter_map(parse).map(|mount| (mount.target.clone(), mount)).collect();
     let wanted = mounts.into_iter().map(|(target, mount)| (target, Spec::MountStatus(mount)));
-    if let Err(error) = node.store.replace(MOUNT_STATUS.writer, &MOUNT_STATUS, wanted.collect()) {
-        node.journal.warn(&error.to_string());
+    if let Err(error) = runtime.store.replace(MOUNT_STATUS.writer, &MOUNT_STATUS, wanted.collect()) {
+        runtime.journal.warn(&error.to_string());
     }
 }
 
@@ -115,13 +114,13 @@ mod tests {
     fn the_upper_of_two_mounts_is_the_one_that_counts() {
         let dir = tempfile::tempdir().unwrap();
         let node = crate::server::tests_node(dir.path().to_owned());
-        publish(&node, "1 0 0:1 / /a rw - tmpfs low rw\n2 0 0:2 / /a ro - tmpfs high rw\n");
-        let all = node.store.list(&MOUNT_STATUS);
+        publish(&node.runtime, "1 0 0:1 / /a rw - tmpfs low rw\n2 0 0:2 / /a ro - tmpfs high rw\n");
+        let all = node.runtime.store.list(&MOUNT_STATUS);
         assert_eq!(all.len(), 1);
         let Spec::MountStatus(mount) = &all[0].spec else { panic!("not a mount") };
         assert_eq!((mount.source.as_str(), all[0].metadata.id.as_str()), ("high", "/a"));
-        publish(&node, "");
-        assert!(node.store.list(&MOUNT_STATUS).is_empty());
+        publish(&node.runtime, "");
+        assert!(node.runtime.store.list(&MOUNT_STATUS).is_empty());
     }
 
     /// Needs the privilege to mount.
@@ -134,8 +133,8 @@ mod tests {
         let node = crate::server::tests_node(dir.path().to_owned());
         let target = dir.path().join("m");
         std::fs::create_dir(&target).unwrap();
-        let (_, mut later) = node.store.watch(&MOUNT_STATUS);
-        tokio::spawn(watch(node.clone()));
+        let (_, mut later) = node.runtime.store.watch(&MOUNT_STATUS);
+        tokio::spawn(watch(node.runtime.clone()));
         let id = target.to_str().unwrap().to_owned();
         let seen = async |later: &mut tokio::sync::broadcast::Receiver<runtime::store::Change>, kind| {
             let wait = async {

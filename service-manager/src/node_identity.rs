@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use ondisk::Digest;
-use runtime::store::{IDENTITY, Identity, Runtime, Spec};
+use runtime::store::{IDENTITY, Identity, RuntimeSpec, Spec};
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::configuration::State;
@@ -23,7 +23,7 @@ const NOBODY: [&str; 3] =
 
 /// Publishes the identity once STATE can be there, that is with the first config.
 pub(crate) async fn publish(node: Arc<Node>) {
-    let mut config = node.config.subscribe();
+    let mut config = node.runtime.config.subscribe();
     if config.wait_for(Option::is_some).await.is_err() {
         return;
     }
@@ -31,9 +31,9 @@ pub(crate) async fn publish(node: Arc<Node>) {
         Some(state) => kept(&node, &state),
         None => made(&node),
     };
-    let spec = Spec::Runtime(Runtime::Identity(Identity { node_id: id }));
-    if let Err(error) = node.store.put(IDENTITY.writer, &IDENTITY, "local", spec) {
-        node.journal.warn(&error.to_string());
+    let spec = Spec::Runtime(RuntimeSpec::Identity(Identity { node_id: id }));
+    if let Err(error) = node.runtime.store.put(IDENTITY.writer, &IDENTITY, "local", spec) {
+        node.runtime.journal.warn(&error.to_string());
     }
 }
 
@@ -44,24 +44,25 @@ fn kept(node: &Node, state: &State) -> String {
             if !id.is_empty() {
                 return id.to_owned();
             }
-            node.journal.warn(&format!("{FILE} on STATE names no nodeId: writing it anew"));
+            node.runtime.journal.warn(&format!("{FILE} on STATE names no nodeId: writing it anew"));
         }
         Ok(None) => {}
         Err(error) => {
-            node.journal.warn(&format!("read the node's identity: {error}"));
+            node.runtime.journal.warn(&format!("read the node's identity: {error}"));
             return made(node);
         }
     }
     let id = made(node);
     if let Err(error) = state.write(FILE, &format!("nodeId: {id}\n")) {
-        node.journal.warn(&format!("keep the node's identity on STATE: {error}"));
+        node.runtime.journal.warn(&format!("keep the node's identity on STATE: {error}"));
     }
     id
 }
 
 /// From the machine's own identifier, else random.
 fn made(node: &Node) -> String {
-    let uuid = std::fs::read_to_string(node.path("/sys/class/dmi/id/product_uuid")).unwrap_or_default();
+    let uuid =
+        std::fs::read_to_string(node.runtime.path("/sys/class/dmi/id/product_uuid")).unwrap_or_default();
     let uuid = uuid.trim().to_ascii_lowercase();
     if NOBODY.contains(&uuid.as_str()) {
         return base62(&random());

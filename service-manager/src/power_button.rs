@@ -8,6 +8,7 @@
 //! Does not: load drivers (udevd does: `button` for the ACPI device, then `evdev` for its input device).
 //! Source: Documentation/input/event-codes.rst, include/uapi/linux/input.h; spec/machine-facts.md §4.3.
 
+use runtime::sequencer::{self, Start};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -19,8 +20,7 @@ use rustix::fs::{Mode, OFlags};
 use tokio::task::JoinHandle;
 
 use crate::node::Node;
-use crate::sequencer::{self, Start};
-use crate::sequences::SHUTDOWN;
+use crate::order::Order;
 
 const CLASS: &str = "/sys/class/input";
 /// `KEY_POWER`.
@@ -54,11 +54,13 @@ impl Buttons {
             }
             match open(&name) {
                 Ok(device) => {
-                    node.journal.say(&format!("udevd: watching the power button {name}"));
+                    node.runtime.journal.say(&format!("udevd: watching the power button {name}"));
                     let task = tokio::spawn(watch(node.clone(), name.clone(), device));
                     self.tasks.insert(name, task);
                 }
-                Err(error) => node.journal.warn(&format!("udevd: power button {name}: open: {error}")),
+                Err(error) => {
+                    node.runtime.journal.warn(&format!("udevd: power button {name}: open: {error}"))
+                }
             }
         }
     }
@@ -97,14 +99,14 @@ async fn watch(node: Arc<Node>, name: String, device: OwnedFd) {
     };
     match pressed {
         Ok(()) => {
-            node.journal.say(&format!("power button {name} was pressed"));
+            node.runtime.journal.say(&format!("power button {name} was pressed"));
             let start = Start { force: true, ..Start::default() };
-            if let Err(locked) = sequencer::start(&node, &SHUTDOWN, start) {
-                node.journal.warn(&locked.to_string());
+            if let Err(locked) = sequencer::start(&node, Order::Shutdown, start) {
+                node.runtime.journal.warn(&locked.to_string());
             }
         }
         // The usual end of a device that was taken away.
-        Err(error) => node.journal.say(&format!("udevd: power button {name} is gone: {error}")),
+        Err(error) => node.runtime.journal.say(&format!("udevd: power button {name} is gone: {error}")),
     }
 }
 

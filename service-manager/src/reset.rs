@@ -59,7 +59,7 @@ pub(crate) fn current(node: &Node) -> Request {
 }
 
 fn noted(node: &Node) -> Option<Request> {
-    let disk = node.system_disk()?;
+    let disk = system_disk::known(&node.runtime)?;
     let system = wiping::pending(&mut host(&disk).ok()?).ok()?;
     let others = user_disks::pending(node);
     let then =
@@ -72,7 +72,7 @@ fn noted(node: &Node) -> Option<Request> {
 
 /// Whether it can be done. Blocks.
 pub(crate) fn check(node: &Node, request: &Request) -> Result<(), String> {
-    let disk = system_disk::find(node)?;
+    let disk = system_disk::find(&node.runtime)?;
     if request.system.is_some() {
         let Some(disk) = &disk else {
             return Err(
@@ -81,7 +81,7 @@ pub(crate) fn check(node: &Node, request: &Request) -> Result<(), String> {
                     .to_owned(),
             );
         };
-        system_disk::refuse_twin(node, &disk.path).map_err(|reason| format!("reset: {reason}"))?;
+        system_disk::refuse_twin(&node.runtime, &disk.path).map_err(|reason| format!("reset: {reason}"))?;
         if let Some(intent) = &request.system {
             wiping::plan(&disk.table, intent, disk.slot).map_err(|e| chain(&e))?;
         }
@@ -93,7 +93,7 @@ pub(crate) fn check(node: &Node, request: &Request) -> Result<(), String> {
 pub(crate) fn note(node: &Node, request: &Request) -> Result<(), String> {
     user_disks::note(node, &request.user_disks, &request.then)?;
     let Some(intent) = &request.system else { return Ok(()) };
-    let disk = system_disk::find(node)?.ok_or("the system disk is gone")?;
+    let disk = system_disk::find(&node.runtime)?.ok_or("the system disk is gone")?;
     wiping::begin(&mut host(&disk)?, intent).map_err(|e| chain(&e))
 }
 
@@ -102,14 +102,14 @@ pub(crate) fn wipe_system(node: &Node, disk: &SystemDisk, intent: &ResetIntent) 
     if intent.partitions.is_empty() && disk.slot.is_some() {
         // What this program needs to its end lies on the disk that goes.
         if let Err(errno) = sys::system::lock_memory() {
-            node.journal.warn(&format!("keep machined in memory while its disk is wiped: {errno}"));
+            node.runtime.journal.warn(&format!("keep machined in memory while its disk is wiped: {errno}"));
         }
     }
     let mut said = String::new();
     let mut tell = |target: &Target, _: Progress| {
         if said != target.name() {
             said = target.name().to_owned();
-            node.journal.say(&format!("reset: wiping {said} of {}", disk.path.display()));
+            node.runtime.journal.say(&format!("reset: wiping {said} of {}", disk.path.display()));
         }
     };
     volumes::close(node, &intent.partitions)?;
@@ -118,10 +118,10 @@ pub(crate) fn wipe_system(node: &Node, disk: &SystemDisk, intent: &ResetIntent) 
         node.meta.close();
     } else if let Err(error) = node.meta.refresh() {
         // How STATE was encrypted went with it.
-        node.journal.warn(&error.to_string());
+        node.runtime.journal.warn(&error.to_string());
     }
     for line in outcome(intent, &done, &disk.path.display()) {
-        node.journal.say(&line);
+        node.runtime.journal.say(&line);
     }
     Ok(())
 }

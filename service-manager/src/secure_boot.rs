@@ -43,10 +43,10 @@ pub(crate) fn uki(
     arguments: &[String],
     own: &[String],
 ) -> Result<Vec<u8>, String> {
-    if !is_on(&node.root) {
+    if !is_on(&node.runtime.root) {
         return system.uki(&[arguments, own].concat()).map_err(|error| chain(&error));
     }
-    check_arguments(&node.root, arguments)?;
+    check_arguments(&node.runtime.root, arguments)?;
     let refused = |error: installer::Error| {
         format!(
             "this machine starts with Secure Boot and would not start {name} from its disk: {}",
@@ -54,13 +54,15 @@ pub(crate) fn uki(
         )
     };
     let uki = system.signed_uki().and_then(|uki| Ok(uki.ok_or(Distrust::NoUki)?)).map_err(refused)?;
-    match variable(&node.root, "db", efi::SECURITY) {
+    match variable(&node.runtime.root, "db", efi::SECURITY) {
         Some(db) => {
             let trusted = Trusted::parse(&db);
             trusted.check("UKI", uki).map_err(refused)?;
             trusted.check("boot loader", &system.boot.loader).map_err(refused)?;
         }
-        None => node.journal.warn("Secure Boot: the firmware does not tell its db: keys are not compared"),
+        None => {
+            node.runtime.journal.warn("Secure Boot: the firmware does not tell its db: keys are not compared")
+        }
     }
     Ok(uki.to_vec())
 }

@@ -7,10 +7,17 @@
 
 use std::fmt;
 
+use runtime::Runtime;
+use runtime::sequencer::{Follower, Host, Sequencer, TakeOver, When};
 use sequence::{Phase, Sequence, Task};
 
-use crate::sequencer::TaskFn;
+use crate::node::Node;
+use crate::order::Order;
 use crate::tasks;
+use crate::{install, upgrade};
+
+/// A task of machined.
+pub type TaskFn = runtime::sequencer::TaskFn<Node>;
 
 /// A task under the name that events carry.
 const fn named(name: &'static str, about: &'static str, run: TaskFn) -> Task<TaskFn> {
@@ -19,7 +26,7 @@ const fn named(name: &'static str, about: &'static str, run: TaskFn) -> Task<Tas
 
 /// From machined's start to a config.
 pub const INITIALIZE: Sequence<TaskFn> = Sequence {
-    name: "initialize",
+    name: Order::Initialize.name(),
     about: "Makes the system a place where services can run, brings up the network, finds the machine config.",
     phases: &[
         Phase {
@@ -108,7 +115,7 @@ pub const INITIALIZE: Sequence<TaskFn> = Sequence {
 
 /// From a config to a running machine.
 pub const BOOT: Sequence<TaskFn> = Sequence {
-    name: "boot",
+    name: Order::Boot.name(),
     about: "Applies the machine config and starts every service.",
     phases: &[
         Phase {
@@ -179,7 +186,7 @@ pub const BOOT: Sequence<TaskFn> = Sequence {
 /// From a config to a machine that starts from its own disk. Instead of [`BOOT`] on one that runs from a medium, the
 /// network or an initramfs.
 pub const INSTALL: Sequence<TaskFn> = Sequence {
-    name: "install",
+    name: Order::Install.name(),
     about: "Installs the running system to the disk that the machine config names, and restarts from it.",
     phases: &[
         Phase {
@@ -216,7 +223,7 @@ const RESTART_MACHINE: Phase<TaskFn> =
 
 /// A new config that takes a restart. It lies on STATE before this begins.
 pub const APPLY_CONFIGURATION: Sequence<TaskFn> = Sequence {
-    name: "applyConfiguration",
+    name: Order::ApplyConfiguration.name(),
     about: "Stops every service and restarts the machine with the config that was saved.",
     phases: RESTART,
 };
@@ -227,7 +234,7 @@ pub const REBOOT: Sequence<TaskFn> =
 
 /// The end.
 pub const SHUTDOWN: Sequence<TaskFn> = Sequence {
-    name: "shutdown",
+    name: Order::Shutdown.name(),
     about: "Stops every service and turns the machine off.",
     phases: &[
         STOP,
@@ -240,7 +247,7 @@ pub const SHUTDOWN: Sequence<TaskFn> = Sequence {
 
 /// Another version beside the running one, then a restart into it.
 pub const UPGRADE: Sequence<TaskFn> = Sequence {
-    name: "upgrade",
+    name: Order::Upgrade.name(),
     about: "Installs another version into the slot that does not run and restarts the machine through the firmware.",
     phases: &[
         Phase {
@@ -258,14 +265,14 @@ pub const UPGRADE: Sequence<TaskFn> = Sequence {
 
 /// An upgrade that META keeps: it happens on the next start, before the services of the machine config do.
 pub const STAGE_UPGRADE: Sequence<TaskFn> = Sequence {
-    name: "stageUpgrade",
+    name: Order::StageUpgrade.name(),
     about: "Restarts the machine, which then upgrades before it starts its services.",
     phases: RESTART,
 };
 
 /// Forgetting. The intent lies in META before this begins. A node with etcd leaves it before its services stop.
 pub const RESET: Sequence<TaskFn> = Sequence {
-    name: "reset",
+    name: Order::Reset.name(),
     about: "Stops every service, wipes what was asked for, and restarts the machine or turns it off.",
     phases: &[
         STOP,
@@ -304,54 +311,89 @@ pub const RESET: Sequence<TaskFn> = Sequence {
     ],
 };
 
-/// All sequences.
-pub const ALL: [&Sequence<TaskFn>; 9] = [
-    &INITIALIZE,
-    &INSTALL,
-    &BOOT,
-    &UPGRADE,
-    &STAGE_UPGRADE,
-    &APPLY_CONFIGURATION,
-    &REBOOT,
-    &SHUTDOWN,
-    &RESET,
-];
+impl Host for Node {
+    type Order = Order;
 
-/// The sequence of that name.
-pub fn by_name(name: &str) -> Option<&'static Sequence<TaskFn>> {
-    ALL.into_iter().find(|sequence| sequence.name == name)
+    // Source: spec/machine-facts.md §9.5.
+    const TAKE_OVERS: &'static [TakeOver<Order>] = &[
+        TakeOver {
+            new: &[Order::Reboot, Order::Shutdown],
+            running: &[Order::Initialize, Order::Boot, Order::Reboot, Order::Reset],
+        },
+        // A machine whose boot hangs on its config must be able to get another one.
+        TakeOver { new: &[Order::Upgrade, Order::ApplyConfiguration], running: &[Order::Boot] },
+        // From any state: what waits for a config in maintenance gives way, too.
+        TakeOver { new: &[Order::Reset], running: &[Order::Initialize, Order::Boot] },
+    ];
+
+    const FOLLOWERS: &'static [Follower<Self>] = &[
+        // A staged upgrade that fails leaves a machine that is to boot as it is.
+        Follower {
+            after: Order::Upgrade,
+            failed: true,
+            when: Some(When { about: "the machine has not booted yet", holds: has_not_booted }),
+            next: Order::Boot,
+        },
+        Follower {
+            after: Order::Initialize,
+            failed: false,
+            when: Some(When {
+                about: "the config names a disk and the machine is not installed",
+                holds: install::is_due_now,
+            }),
+            next: Order::Install,
+        },
+        Follower {
+            after: Order::Initialize,
+            failed: false,
+            when: Some(When { about: "META keeps a staged upgrade", holds: upgrade::is_staged }),
+            next: Order::Upgrade,
+        },
+        Follower { after: Order::Initialize, failed: false, when: None, next: Order::Boot },
+    ];
+
+    fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
+    fn sequencer(&self) -> &Sequencer {
+        &self.sequencer
+    }
+
+    fn sequence(order: Order) -> &'static Sequence<TaskFn> {
+        match order {
+            Order::Initialize => &INITIALIZE,
+            Order::Install => &INSTALL,
+            Order::Boot => &BOOT,
+            Order::Upgrade => &UPGRADE,
+            Order::StageUpgrade => &STAGE_UPGRADE,
+            Order::ApplyConfiguration => &APPLY_CONFIGURATION,
+            Order::Reboot => &REBOOT,
+            Order::Shutdown => &SHUTDOWN,
+            Order::Reset => &RESET,
+        }
+    }
 }
 
-/// What a machine does once it has a config.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Due {
-    /// It starts its services.
-    Boot,
-    /// It is to be installed first.
-    Install,
-    /// An upgrade waits for this start.
-    Upgrade,
+fn has_not_booted(node: &Node) -> bool {
+    !node.runtime.checkpoint.memory().done.iter().any(|name| name == Order::Boot.name())
 }
 
-/// What runs by itself after a sequence.
-pub fn follower(name: &str, due: Due) -> Option<&'static Sequence<TaskFn>> {
-    (name == INITIALIZE.name).then_some(match due {
-        Due::Boot => &BOOT,
-        Due::Install => &INSTALL,
-        Due::Upgrade => &UPGRADE,
-    })
-}
-
-/// What runs by itself after a sequence that failed; `booted`: the machine was up before it.
-pub fn fallback(name: &str, booted: bool) -> Option<&'static Sequence<TaskFn>> {
-    // A staged upgrade that fails leaves a machine that is to boot as it is.
-    (name == UPGRADE.name && !booted).then_some(&BOOT)
-}
-
-/// Writes every sequence, for `cargo xtask plan`.
+/// Writes every sequence, what follows by itself, and what may end what, for `cargo xtask plan`.
 pub fn print_plan(out: &mut dyn fmt::Write) -> fmt::Result {
-    for sequence in ALL {
-        writeln!(out, "{sequence}")?;
+    for order in Order::ALL {
+        writeln!(out, "{}", Node::sequence(order))?;
+    }
+    writeln!(out, "what follows, the first line that fits:")?;
+    for row in Node::FOLLOWERS {
+        let failed = if row.failed { " that failed" } else { "" };
+        let when = row.when.as_ref().map(|when| format!(", if {}", when.about)).unwrap_or_default();
+        writeln!(out, "  after {}{failed}{when}: {}", row.after.name(), row.next.name())?;
+    }
+    writeln!(out, "\nwhat may end what and run in its place:")?;
+    let names = |orders: &[Order]| orders.iter().map(|order| order.name()).collect::<Vec<_>>().join(", ");
+    for row in Node::TAKE_OVERS {
+        writeln!(out, "  {}: {}", names(row.new), names(row.running))?;
     }
     Ok(())
 }
@@ -364,7 +406,10 @@ mod tests {
     fn the_plan_names_every_task_once_a_sequence() {
         let mut plan = String::new();
         print_plan(&mut plan).unwrap();
-        for sequence in ALL {
+        for order in Order::ALL {
+            let sequence = Node::sequence(order);
+            assert_eq!(sequence.name, order.name());
+            assert_eq!(Order::by_name(sequence.name), Some(order));
             let mut names: Vec<_> = sequence.tasks().map(|(_, task)| task.name).collect();
             let count = names.len();
             names.sort_unstable();
@@ -372,6 +417,7 @@ mod tests {
             assert_eq!(names.len(), count, "{}", sequence.name);
             assert!(names.iter().all(|name| plan.contains(name)));
         }
+        assert_eq!(Order::by_name("noop"), None);
     }
 
     #[test]
@@ -381,15 +427,21 @@ mod tests {
                 end.tasks().any(|(phase, task)| (phase, task.name) == ("stopEverything", "stopAllServices"))
             );
         }
-        assert_eq!(follower("initialize", Due::Boot).map(|s| s.name), Some("boot"));
-        assert_eq!(follower("initialize", Due::Install).map(|s| s.name), Some("install"));
-        assert_eq!(follower("initialize", Due::Upgrade).map(|s| s.name), Some("upgrade"));
-        assert!(
-            follower("install", Due::Install).is_none()
-                && follower("reboot", Due::Boot).is_none()
-                && by_name("noop").is_none()
-        );
-        assert_eq!(fallback("upgrade", false).map(|s| s.name), Some("boot"));
-        assert!(fallback("upgrade", true).is_none() && fallback("boot", false).is_none());
+    }
+
+    #[tokio::test]
+    async fn a_machine_boots_after_initialize_and_after_a_staged_upgrade_that_failed() {
+        let directory = tempfile::tempdir().unwrap();
+        let node = crate::server::tests_node(directory.path().to_owned());
+        let next = |after, failed| runtime::sequencer::next(&*node, after, failed);
+        for failed in [false, true] {
+            assert_eq!(next(Order::Initialize, failed), Some(Order::Boot));
+            assert_eq!(next(Order::Install, failed), None);
+            assert_eq!(next(Order::Reboot, failed), None);
+            assert_eq!(next(Order::Boot, failed), None);
+        }
+        assert_eq!((next(Order::Upgrade, true), next(Order::Upgrade, false)), (Some(Order::Boot), None));
+        node.runtime.checkpoint.update(|memory| memory.done.push("boot".to_owned()));
+        assert_eq!(next(Order::Upgrade, true), None);
     }
 }

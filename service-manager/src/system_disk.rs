@@ -13,7 +13,7 @@ use ondisk::gpt::{self, Geometry, Guid, Partition, Table};
 use ondisk::{ReadAt, ReadError};
 
 use crate::block;
-use crate::node::Node;
+use runtime::Runtime;
 
 /// Partitions that every installed disk has.
 const OURS: [&str; 3] = ["EFI", "ROOT-A", "META"];
@@ -45,35 +45,33 @@ pub fn partition_path(disk: &Path, number: u32) -> PathBuf {
     PathBuf::from(format!("{disk}{between}{number}"))
 }
 
-impl Node {
-    /// The disk that this machine's system is installed on. Reads the disk: not for the runtime's own threads.
-    #[must_use]
-    pub fn system_disk(&self) -> Option<SystemDisk> {
-        find(self).ok().flatten()
-    }
+/// The slot that this node runs from.
+#[must_use]
+pub fn slot(runtime: &Runtime) -> Option<Slot> {
+    let source = &runtime.boot.root_source;
+    [Slot::A, Slot::B].into_iter().find(|slot| source.ends_with(&format!("({})", slot.partition())))
+}
 
-    /// The slot that this node runs from.
-    #[must_use]
-    pub fn slot(&self) -> Option<Slot> {
-        let source = &self.boot.root_source;
-        [Slot::A, Slot::B].into_iter().find(|slot| source.ends_with(&format!("({})", slot.partition())))
-    }
+/// The disk that this machine's system is installed on, if one is. Reads disks: not for the threads that run tasks.
+#[must_use]
+pub fn known(runtime: &Runtime) -> Option<SystemDisk> {
+    find(runtime).ok().flatten()
 }
 
 /// The same, with the reason why it is none of several.
-pub(crate) fn find(node: &Node) -> Result<Option<SystemDisk>, String> {
-    let slot = node.slot();
+pub(crate) fn find(runtime: &Runtime) -> Result<Option<SystemDisk>, String> {
+    let slot = slot(runtime);
     if slot.is_some() {
-        let name = block::system_disk(node).ok_or_else(|| {
-            format!("the disk of {} is not there any more: is it unplugged?", node.boot.root_source)
+        let name = block::system_disk(runtime).ok_or_else(|| {
+            format!("the disk of {} is not there any more: is it unplugged?", runtime.boot.root_source)
         })?;
         let path = Path::new("/dev").join(name);
-        let table = read_table(node, &path)?;
+        let table = read_table(runtime, &path)?;
         return Ok(Some(SystemDisk { path, table, slot }));
     }
     let is_ours = |table: &Table| OURS.iter().all(|name| table.by_name(name).is_some());
-    let disks = block::disks(node).into_iter().filter_map(|path| {
-        let table = read_table(node, &path).ok().filter(is_ours)?;
+    let disks = block::disks(runtime).into_iter().filter_map(|path| {
+        let table = read_table(runtime, &path).ok().filter(is_ours)?;
         Some(SystemDisk { path, table, slot: None })
     });
     let mut disks: Vec<SystemDisk> = disks.collect();
@@ -89,11 +87,11 @@ pub(crate) fn find(node: &Node) -> Result<Option<SystemDisk>, String> {
 
 /// Refuses a disk while another one has its GUID, or that of one of its partitions: a copy of it. Nobody can tell then
 /// which of them a write is meant for. Reads all disks: blocks.
-pub(crate) fn refuse_twin(node: &Node, disk: &Path) -> Result<(), String> {
+pub(crate) fn refuse_twin(runtime: &Runtime, disk: &Path) -> Result<(), String> {
     // What has no table has no GUID.
-    let Ok(table) = read_table(node, disk) else { return Ok(()) };
-    let others = block::disks(node).into_iter().filter(|other| other != disk);
-    let mut tables = others.filter_map(|other| Some((read_table(node, &other).ok()?, other)));
+    let Ok(table) = read_table(runtime, disk) else { return Ok(()) };
+    let others = block::disks(runtime).into_iter().filter(|other| other != disk);
+    let mut tables = others.filter_map(|other| Some((read_table(runtime, &other).ok()?, other)));
     let twin = tables.find_map(|(other_table, other)| Some((shared(&table, &other_table)?, other)));
     match twin {
         None => Ok(()),
@@ -107,9 +105,9 @@ pub(crate) fn refuse_twin(node: &Node, disk: &Path) -> Result<(), String> {
 }
 
 /// Every two disks of this machine with a GUID in common, in a sentence each. Reads all disks: blocks.
-pub(crate) fn twins(node: &Node) -> Vec<String> {
+pub(crate) fn twins(runtime: &Runtime) -> Vec<String> {
     let tables =
-        block::disks(node).into_iter().filter_map(|disk| Some((read_table(node, &disk).ok()?, disk)));
+        block::disks(runtime).into_iter().filter_map(|disk| Some((read_table(runtime, &disk).ok()?, disk)));
     let tables: Vec<(Table, PathBuf)> = tables.collect();
     let mut told = Vec::new();
     for (number, (table, disk)) in tables.iter().enumerate() {
@@ -139,9 +137,9 @@ fn shared(one: &Table, other: &Table) -> Option<String> {
 }
 
 /// A disk's partition table.
-pub(crate) fn read_table(node: &Node, disk: &Path) -> Result<Table, String> {
+pub(crate) fn read_table(runtime: &Runtime, disk: &Path) -> Result<Table, String> {
     let name = disk.display();
-    let shown = node.path(&name.to_string());
+    let shown = runtime.path(&name.to_string());
     let file = File::open(&shown).map_err(|e| format!("open {name}: {e}"))?;
     let size = sys::block::size_bytes(&file).and_then(|bytes| Ok((bytes, sys::block::sector_bytes(&file)?)));
     let (bytes, sector_bytes) = size.map_err(|e| format!("size of {name}: {e}"))?;
@@ -216,7 +214,7 @@ mod tests {
     fn a_node_without_disks_has_none() {
         let dir = tempfile::tempdir().unwrap();
         let node = crate::server::tests_node(dir.path().to_owned());
-        assert_eq!(find(&node), Ok(None));
-        assert_eq!(node.slot(), None);
+        assert_eq!(find(&node.runtime), Ok(None));
+        assert_eq!(slot(&node.runtime), None);
     }
 }

@@ -27,7 +27,7 @@ const COLDPLUG_DEADLINE: Duration = Duration::from_secs(20);
 
 /// The service.
 pub async fn run(node: Arc<Node>) -> Result<(), String> {
-    if node.parameters.keep_module_signatures {
+    if node.runtime.parameters.keep_module_signatures {
         sys::module::keep_signatures();
     }
     let socket = uevent::open().map_err(|e| format!("open the uevent socket: {e}"))?;
@@ -57,7 +57,7 @@ pub async fn run(node: Arc<Node>) -> Result<(), String> {
                 }
             }
             Err(Errno::NOBUFS) => {
-                node.journal.warn("udevd: events were lost; looking at all devices again");
+                node.runtime.journal.warn("udevd: events were lost; looking at all devices again");
                 coldplug = tokio::spawn(coldplug_now(node.clone()));
             }
             Err(errno) => return Err(format!("receive a uevent: {errno}")),
@@ -71,7 +71,7 @@ fn handle(node: &Node, event: &[u8], fresh: &mut BTreeSet<String>) {
         node.devices.send_modify(|count| *count += 1);
     }
     if let (Some(action), Some(path)) = (uevent::field(event, "ACTION"), uevent::field(event, "DEVPATH")) {
-        udev_rules::event(node, action, path);
+        udev_rules::event(&node.runtime, &node.udev, action, path);
     }
     if uevent::field(event, "SUBSYSTEM") == Some("pci") {
         node.buses.send_modify(|count| *count += 1);
@@ -135,7 +135,8 @@ async fn load_disks(node: &Node) {
         async { while nvme_is_looking(Path::new("/sys/class/nvme")) && devices.changed().await.is_ok() {} };
     if tokio::time::timeout(NVME_DEADLINE, nvme).await.is_err() {
         let seconds = NVME_DEADLINE.as_secs();
-        node.journal
+        node.runtime
+            .journal
             .warn(&format!("udevd: an NVMe controller named no disk within {seconds} s (deadline NVMe)"));
     }
     node.configuration.disks_settled.send_replace(true);
@@ -210,8 +211,8 @@ fn load_matching<'a>(
     {
         match modules.insert(&index.with_dependencies([module]), |_| c"") {
             Ok(0) => {}
-            Ok(_) => node.journal.say(&format!("udevd: loaded module {}", module.name())),
-            Err(error) => node.journal.warn(&format!("udevd: {error}")),
+            Ok(_) => node.runtime.journal.say(&format!("udevd: loaded module {}", module.name())),
+            Err(error) => node.runtime.journal.warn(&format!("udevd: {error}")),
         }
         names.push(module.name().to_owned());
     }

@@ -2,7 +2,7 @@
 //!
 //! Owns: the shape in which every order of steps in Billet is written down, and how it is printed.
 //! Does not: run tasks. init runs its sequences one task after the other (`init::runner`); machined runs the tasks
-//! of a phase side by side (`service_manager::sequencer`). Both read the same shape, so `cargo xtask plan` prints
+//! of a phase side by side (`runtime::sequencer`). Both read the same shape, so `cargo xtask plan` prints
 //! them all and a golden file holds them still.
 
 #![cfg_attr(not(any(test, feature = "std")), no_std)]

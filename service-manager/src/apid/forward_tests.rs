@@ -58,9 +58,9 @@ async fn followed_streams_of_two_nodes_run_side_by_side() {
     let mut seen = [next().await, next().await];
     seen.sort();
     assert_eq!(seen, [(OTHER.into(), "second\n".into()), ("n1".into(), "first\n".into())]);
-    second.node.logs.open("svc").unwrap().append(b"more\n").unwrap();
+    second.node.runtime.logs.open("svc").unwrap().append(b"more\n").unwrap();
     assert_eq!(next().await, (OTHER.into(), "more\n".into()));
-    first.node.logs.open("svc").unwrap().append(b"again\n").unwrap();
+    first.node.runtime.logs.open("svc").unwrap().append(b"again\n").unwrap();
     assert_eq!(next().await, ("n1".into(), "again\n".into()));
 }
 

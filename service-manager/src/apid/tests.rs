@@ -94,7 +94,7 @@ fn serve_as(
 ) -> Fixture {
     let dir = tempfile::tempdir().unwrap();
     let node = server::tests_node(dir.path().canonicalize().unwrap());
-    let mut log = node.logs.open("svc").unwrap();
+    let mut log = node.runtime.logs.open("svc").unwrap();
     log.append(log_text.as_bytes()).unwrap();
     let socket = dir.path().join("machine.sock");
     tokio::spawn(server::serve_on(node.clone(), UnixListener::bind(&socket).unwrap()));

@@ -92,7 +92,7 @@ const UNARY: [&str; 11] = [
 #[tokio::test]
 async fn a_unary_answer_is_one_element_and_nothing_else() {
     let (first, _second) = two_nodes().await;
-    let proc = first.node.path("/proc");
+    let proc = first.node.runtime.path("/proc");
     std::fs::create_dir_all(&proc).unwrap();
     for file in ["meminfo", "loadavg", "stat"] {
         std::fs::copy(std::path::Path::new("/proc").join(file), proc.join(file)).unwrap();
@@ -203,7 +203,7 @@ async fn a_watch_begins_with_empty_bytes_and_its_events_have_both_submessages() 
 #[tokio::test]
 async fn modes_of_files_are_gos() {
     let (first, _second) = two_nodes().await;
-    let folder = first.node.path("/data");
+    let folder = first.node.runtime.path("/data");
     std::fs::create_dir(&folder).unwrap();
     std::fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(0o1755)).unwrap();
     std::fs::write(folder.join("file"), "x").unwrap();

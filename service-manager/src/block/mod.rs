@@ -21,8 +21,7 @@ use runtime::store::{
     SystemDisk,
 };
 
-use crate::node::Node;
-use crate::system_disk;
+use runtime::Runtime;
 
 const CLASS: &str = "/sys/class/block";
 /// Unit of the `size` file, whatever the disk's own sectors.
@@ -33,25 +32,31 @@ const SETTLE_DEADLINE: Duration = Duration::from_secs(30);
 const BURST: Duration = Duration::from_millis(200);
 
 /// Keeps the resources like the devices.
-pub(crate) async fn watch(node: Arc<Node>) {
-    let mut devices = node.devices.subscribe();
-    let mut settled = node.configuration.settled.subscribe();
+///
+/// `devices` counts those that came or went; `settled` is true once the boot is through; `warnings` are what is to be said
+/// about the disks, each once.
+pub(crate) async fn watch(
+    runtime: Arc<Runtime>,
+    mut devices: tokio::sync::watch::Receiver<u64>,
+    mut settled: tokio::sync::watch::Receiver<bool>,
+    warnings: fn(&Runtime) -> Vec<String>,
+) {
     // Past the deadline the devices that are there are listed; others follow as they come.
     let _ = tokio::time::timeout(SETTLE_DEADLINE, settled.wait_for(|settled| *settled)).await;
     let mut told = Vec::new();
     loop {
         devices.mark_unchanged();
-        let reader = node.clone();
+        let reader = runtime.clone();
         let look = move || {
             publish(&reader);
-            system_disk::twins(&reader)
+            warnings(&reader)
         };
         match tokio::task::spawn_blocking(look).await {
             Ok(twins) => {
-                twins.iter().filter(|twin| !told.contains(*twin)).for_each(|twin| node.journal.warn(twin));
+                twins.iter().filter(|twin| !told.contains(*twin)).for_each(|twin| runtime.journal.warn(twin));
                 told = twins;
             }
-            Err(error) => node.journal.warn(&format!("list block devices: {error}")),
+            Err(error) => runtime.journal.warn(&format!("list block devices: {error}")),
         }
         if devices.changed().await.is_err() {
             return;
@@ -60,31 +65,31 @@ pub(crate) async fn watch(node: Arc<Node>) {
     }
 }
 
-fn publish(node: &Node) {
-    let found = devices(node);
+fn publish(runtime: &Runtime) {
+    let found = devices(runtime);
     let disks = found
         .iter()
         .filter(|device| device.is_disk())
-        .map(|device| (device.name.clone(), Spec::Block(Box::new(Block::Disk(device.disk(node))))));
-    put(node, &DISK, disks.collect());
-    let system = self::system_disk(node).map(|name| {
+        .map(|device| (device.name.clone(), Spec::Block(Box::new(Block::Disk(device.disk(runtime))))));
+    put(runtime, &DISK, disks.collect());
+    let system = self::system_disk(runtime).map(|name| {
         let disk = SystemDisk { dev_path: format!("/dev/{name}"), disk_id: name };
         ("system-disk".to_owned(), Spec::Block(Box::new(Block::SystemDisk(disk))))
     });
-    put(node, &SYSTEM_DISK, system.into_iter().collect());
+    put(runtime, &SYSTEM_DISK, system.into_iter().collect());
     let all = found
         .iter()
-        .map(|device| (device.name.clone(), Spec::Block(Box::new(Block::Device(device.listed(node))))));
-    put(node, &BLOCK_DEVICE, all.collect());
+        .map(|device| (device.name.clone(), Spec::Block(Box::new(Block::Device(device.listed(runtime))))));
+    put(runtime, &BLOCK_DEVICE, all.collect());
     let volumes = found.iter().filter(|device| device.bytes > 0).map(|device| {
-        (device.name.clone(), Spec::Block(Box::new(Block::Volume(volume::discover(node, device)))))
+        (device.name.clone(), Spec::Block(Box::new(Block::Volume(volume::discover(runtime, device)))))
     });
-    put(node, &DISCOVERED_VOLUME, volumes.collect());
+    put(runtime, &DISCOVERED_VOLUME, volumes.collect());
 }
 
-fn put(node: &Node, kind: &'static Definition, wanted: Vec<(String, Spec)>) {
-    if let Err(error) = node.store.replace(kind.writer, kind, wanted) {
-        node.journal.warn(&error.to_string());
+fn put(runtime: &Runtime, kind: &'static Definition, wanted: Vec<(String, Spec)>) {
+    if let Err(error) = runtime.store.replace(kind.writer, kind, wanted) {
+        runtime.journal.warn(&error.to_string());
     }
 }
 
@@ -99,8 +104,8 @@ struct Device {
 }
 
 /// Every block device, by name.
-fn devices(node: &Node) -> Vec<Device> {
-    let entries = fs::read_dir(node.path(CLASS)).into_iter().flatten().flatten();
+fn devices(runtime: &Runtime) -> Vec<Device> {
+    let entries = fs::read_dir(runtime.path(CLASS)).into_iter().flatten().flatten();
     let mut found: Vec<Device> =
         entries.filter_map(|entry| Device::read(&entry.path(), entry.file_name().to_str()?)).collect();
     found.sort_by(|a, b| a.name.cmp(&b.name));
@@ -160,8 +165,8 @@ impl Device {
         value.unwrap_or_default().to_owned()
     }
 
-    fn disk(&self, node: &Node) -> Disk {
-        let bus_path = bus_path(node, &self.folder);
+    fn disk(&self, runtime: &Runtime) -> Disk {
+        let bus_path = bus_path(runtime, &self.folder);
         Disk {
             dev_path: self.node_path(),
             size: self.bytes,
@@ -183,9 +188,9 @@ impl Device {
         }
     }
 
-    fn listed(&self, node: &Node) -> BlockDevice {
+    fn listed(&self, runtime: &Runtime) -> BlockDevice {
         let number = |name: &str| self.property(name).parse().unwrap_or(0);
-        let shown = self.folder.strip_prefix(&node.root).unwrap_or(&self.folder);
+        let shown = self.folder.strip_prefix(&runtime.root).unwrap_or(&self.folder);
         BlockDevice {
             kind: self.kind(),
             major: number("MAJOR"),
@@ -211,9 +216,9 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 /// The place on the bus: the device's path below /sys/devices, without the block part.
-pub(crate) fn bus_path(node: &Node, folder: &Path) -> String {
+pub(crate) fn bus_path(runtime: &Runtime, folder: &Path) -> String {
     let real = fs::canonicalize(folder).unwrap_or_default();
-    let Ok(below) = real.strip_prefix(node.path("/sys/devices")) else { return String::new() };
+    let Ok(below) = real.strip_prefix(runtime.path("/sys/devices")) else { return String::new() };
     let text = format!("/{}", below.display());
     text.split_once("/block/").map_or_else(|| text.clone(), |(before, _)| before.to_owned())
 }
@@ -240,17 +245,17 @@ fn transport(name: &str, bus_path: &str) -> &'static str {
 }
 
 /// The nodes of all disks with hardware behind them.
-pub(crate) fn disks(node: &Node) -> Vec<PathBuf> {
-    let disks = devices(node).into_iter().filter(|device| {
+pub(crate) fn disks(runtime: &Runtime) -> Vec<PathBuf> {
+    let disks = devices(runtime).into_iter().filter(|device| {
         device.is_disk() && !device.name.starts_with("sr") && device.folder.join("device").exists()
     });
     disks.map(|device| PathBuf::from(device.node_path())).collect()
 }
 
 /// Major and minor number of the disk that has this node now.
-pub(crate) fn device_number(node: &Node, path: &str) -> Option<(u32, u32)> {
+pub(crate) fn device_number(runtime: &Runtime, path: &str) -> Option<(u32, u32)> {
     let name = path.strip_prefix("/dev/")?.replace('/', "!");
-    let text = text(&node.path(CLASS).join(name).join("dev"));
+    let text = text(&runtime.path(CLASS).join(name).join("dev"));
     let (major, minor) = text.split_once(':')?;
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
@@ -265,37 +270,37 @@ pub(crate) struct Listed {
 }
 
 /// Every disk, by name; loop devices are none.
-pub(crate) fn listed(node: &Node) -> Vec<Listed> {
-    let all = devices(node);
+pub(crate) fn listed(runtime: &Runtime) -> Vec<Listed> {
+    let all = devices(runtime);
     let disks = all.iter().filter(|device| device.is_disk() && !device.name.starts_with("loop"));
     let of = |device: &Device| {
         let parts = all.iter().filter(|part| part.parent.as_deref() == Some(device.name.as_str()));
         let nodes = std::iter::once(device).chain(parts).map(|device| PathBuf::from(device.node_path()));
-        Listed { disk: device.disk(node), name: device.first(&["device/name"]), nodes: nodes.collect() }
+        Listed { disk: device.disk(runtime), name: device.first(&["device/name"]), nodes: nodes.collect() }
     };
     disks.map(of).collect()
 }
 
 /// The disk that the root's slot or STATE lies on.
-pub(crate) fn system_disk(node: &Node) -> Option<String> {
-    let source = node.boot.root_source.split_once(" (ROOT-").map(|(device, _)| device.to_owned());
+pub(crate) fn system_disk(runtime: &Runtime) -> Option<String> {
+    let source = runtime.boot.root_source.split_once(" (ROOT-").map(|(device, _)| device.to_owned());
     let partition = source.or_else(|| {
-        let mounts = fs::read_to_string(node.path("/proc/self/mounts")).ok()?;
+        let mounts = fs::read_to_string(runtime.path("/proc/self/mounts")).ok()?;
         let state = mounts.lines().find(|line| line.split(' ').nth(1) == Some("/system/state"))?;
         state.split(' ').next().map(str::to_owned)
     })?;
     let name = Path::new(&partition).file_name()?.to_str()?;
-    disk_below(node, name, 0)
+    disk_below(runtime, name, 0)
 }
 
 /// The disk under a partition or a mapping of one.
-fn disk_below(node: &Node, name: &str, depth: usize) -> Option<String> {
+fn disk_below(runtime: &Runtime, name: &str, depth: usize) -> Option<String> {
     /// No stack of mappings is higher; a loop in a foreign sysfs ends here.
     const MOST: usize = 8;
-    let device = Device::read(&node.path(CLASS).join(name), name)?;
+    let device = Device::read(&runtime.path(CLASS).join(name), name)?;
     match (&device.parent, device.slaves().first()) {
         (Some(parent), _) => Some(parent.clone()),
-        (None, Some(slave)) if depth < MOST => disk_below(node, slave, depth + 1),
+        (None, Some(slave)) if depth < MOST => disk_below(runtime, slave, depth + 1),
         // A file system in memory, or a file on another one, is no disk.
         _ => (device.is_disk() && device.folder.join("device").exists()).then_some(device.name),
     }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::node::Node;
 use ondisk::gpt::{Geometry, Guid, Request, Size, lay_out};
 use std::os::unix::fs::FileExt;
 
@@ -55,7 +56,7 @@ pub(crate) fn with_a_disk() -> (tempfile::TempDir, Arc<Node>) {
 }
 
 fn yaml(node: &Node, kind: &'static Definition, id: &str) -> String {
-    node.store.get(kind, id).unwrap_or_else(|| panic!("no {id}")).spec.yaml().unwrap()
+    node.runtime.store.get(kind, id).unwrap_or_else(|| panic!("no {id}")).spec.yaml().unwrap()
 }
 
 fn has(text: &str, lines: &[&str]) {
@@ -67,8 +68,8 @@ fn has(text: &str, lines: &[&str]) {
 #[test]
 fn a_disk_its_partition_and_what_lies_there() {
     let (_dir, node) = with_a_disk();
-    publish(&node);
-    assert_eq!(node.store.list(&DISK).len(), 1, "a partition is no disk");
+    publish(&node.runtime);
+    assert_eq!(node.runtime.store.list(&DISK).len(), 1, "a partition is no disk");
     let disk = yaml(&node, &DISK, "vda");
     has(&disk, &["dev_path: /dev/vda", "size: 83886080", "pretty_size: 84 MB", "transport: virtio"]);
     has(&disk, &["rotational: true", "io_size: 4096", "bus_path: /pci0000:00/0000:00:05.0/virtio2"]);
@@ -86,20 +87,20 @@ fn a_disk_its_partition_and_what_lies_there() {
 fn what_is_gone_leaves_the_list_and_what_is_unreadable_says_why() {
     let (dir, node) = with_a_disk();
     fs::remove_file(dir.path().join("dev/vda1")).unwrap();
-    publish(&node);
+    publish(&node.runtime);
     assert!(yaml(&node, &DISCOVERED_VOLUME, "vda1").contains("open /dev/vda1"));
     fs::remove_file(dir.path().join("sys/class/block/vda1")).unwrap();
-    publish(&node);
-    assert!(node.store.get(&DISCOVERED_VOLUME, "vda1").is_none());
+    publish(&node.runtime);
+    assert!(node.runtime.store.get(&DISCOVERED_VOLUME, "vda1").is_none());
 }
 
 #[test]
 fn the_system_disk_is_the_one_with_state() {
     let (dir, node) = with_a_disk();
-    assert_eq!(system_disk(&node), None);
+    assert_eq!(system_disk(&node.runtime), None);
     fs::create_dir_all(dir.path().join("proc/self")).unwrap();
     fs::write(dir.path().join("proc/self/mounts"), "/dev/vda1 /system/state vfat rw 0 0\n").unwrap();
-    publish(&node);
+    publish(&node.runtime);
     has(&yaml(&node, &SYSTEM_DISK, "system-disk"), &["diskID: vda", "devPath: /dev/vda"]);
 }
 
@@ -108,9 +109,14 @@ async fn a_device_that_appears_is_listed() {
     let (dir, node) = with_a_disk();
     fs::remove_file(dir.path().join("sys/class/block/vda1")).unwrap();
     node.configuration.settled.send_replace(true);
-    tokio::spawn(watch(node.clone()));
+    tokio::spawn(watch(
+        node.runtime.clone(),
+        node.devices.subscribe(),
+        node.configuration.settled.subscribe(),
+        crate::system_disk::twins,
+    ));
     let listed = async |count: usize| {
-        while node.store.list(&BLOCK_DEVICE).len() != count {
+        while node.runtime.store.list(&BLOCK_DEVICE).len() != count {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };

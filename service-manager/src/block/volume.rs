@@ -12,7 +12,7 @@ use ondisk::{ReadAt, ReadError};
 use runtime::store::DiscoveredVolume;
 
 use super::{Device, pretty_size};
-use crate::node::Node;
+use runtime::Runtime;
 
 /// A device as the readers of `ondisk` want it.
 struct Opened(File);
@@ -28,7 +28,7 @@ impl ReadAt for Opened {
     }
 }
 
-pub(super) fn discover(node: &Node, device: &Device) -> DiscoveredVolume {
+pub(super) fn discover(runtime: &Runtime, device: &Device) -> DiscoveredVolume {
     let parent = device.parent.clone().unwrap_or_default();
     let mut volume = DiscoveredVolume {
         dev_path: device.node_path(),
@@ -44,15 +44,15 @@ pub(super) fn discover(node: &Node, device: &Device) -> DiscoveredVolume {
         parent,
         ..DiscoveredVolume::default()
     };
-    if let Err(error) = look(node, device, &mut volume) {
+    if let Err(error) = look(runtime, device, &mut volume) {
         volume.error = error;
     }
     volume
 }
 
-fn look(node: &Node, device: &Device, volume: &mut DiscoveredVolume) -> Result<(), String> {
+fn look(runtime: &Runtime, device: &Device, volume: &mut DiscoveredVolume) -> Result<(), String> {
     let path = device.node_path();
-    let open = |path: &str| File::open(node.path(path)).map_err(|e| format!("open {path}: {e}"));
+    let open = |path: &str| File::open(runtime.path(path)).map_err(|e| format!("open {path}: {e}"));
     let file = open(&path)?;
     let mut start = Vec::new();
     let limit = u64::try_from(ondisk::probe::PROBE_BYTES).unwrap_or(u64::MAX);

@@ -4,6 +4,7 @@
 //! answer's content next with what clients read, the effect last. A restart begins only when its sequence can have the sequencer.
 //! Fails by: [`Failure`], with nothing changed unless it says so.
 
+use runtime::sequencer::{self, Locked, Start};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -24,8 +25,7 @@ use super::state::{CONFIG, RETURNED, State};
 use super::{Wrong, judge, publish, text_in_force};
 use crate::install;
 use crate::node::Node;
-use crate::sequencer::{self, Locked, Start};
-use crate::sequences::APPLY_CONFIGURATION;
+use crate::order::Order;
 use crate::volumes;
 
 /// How long the answer may take to leave the node before the config takes effect: its effect may be another address.
@@ -122,7 +122,7 @@ async fn attempt(
     let super::Judged { mut warnings, config, documents, out_of_reach } = judge(node, &text)?;
     if let Some(fault) = out_of_reach {
         // A node that has such a config already can have everything else of it changed.
-        if !node.config().is_some_and(|config| config::lacks_authority(&config)) {
+        if !node.runtime.config().is_some_and(|config| config::lacks_authority(&config)) {
             return Err(Wrong::Validate(fault.to_string()).into());
         }
         warnings.push(super::bare(&fault));
@@ -141,7 +141,7 @@ async fn attempt(
     let staged = matches!(plan, Plan::Staged);
     warnings.extend(volumes::check_change(node, config.clone(), &documents, staged).await?);
     if matches!(plan, Plan::Reboot) {
-        sequencer::may_start(node, &APPLY_CONFIGURATION)?;
+        sequencer::may_start(node, Order::ApplyConfiguration)?;
     }
     let mut mode_details = if request.dry_run { plan.dry_run(&now) } else { plan.details() };
     // The first config of this machine: it is refused while whoever gives it can still give another.
@@ -155,7 +155,8 @@ async fn attempt(
             // Nobody has a certificate of this node yet.
             super::register::admit_soon(node, Trust::Outside, &text).await.map_err(Failure::Keep)?;
             if let Err(error) = volumes::provision_system_disk(node, Some(config.clone())).await {
-                node.journal
+                node.runtime
+                    .journal
                     .warn(&format!("{error}; without STATE the machine config lasts until a restart"));
             }
         }
@@ -171,7 +172,7 @@ fn is_made_from_the_newest(node: &Node, request: &ApplyConfigurationRequest) -> 
     if read.is_empty() {
         return Ok(());
     }
-    let resource = node.store.get(&super::MACHINE_CONFIG, "v1alpha1");
+    let resource = node.runtime.store.get(&super::MACHINE_CONFIG, "v1alpha1");
     let metadata = resource.as_ref().map(|resource| &resource.metadata);
     // Versions begin anew with each start of machined, times do not.
     let is_it = metadata.is_some_and(|metadata| {
@@ -224,7 +225,7 @@ fn carry_out(
     // A change by someone who reached the node ends every earlier clock; one that waits for a restart is started by it.
     let first = pending::disarm(node);
     let fields = now.change.iter().flat_map(Change::paths).collect::<Vec<_>>().join(", ");
-    node.journal.say(&format!("{}: {}", plan.details(), what(now, &fields)));
+    node.runtime.journal.say(&format!("{}: {}", plan.details(), what(now, &fields)));
     match plan {
         Plan::Live | Plan::Try(_) => {
             let back = back.map(|back| with_first_way_back(back, first));
@@ -233,7 +234,7 @@ fn carry_out(
         Plan::Reboot => {
             node.configuration.rebooting.store(true, Ordering::SeqCst);
             let how = Start { actor_id: events::actor_id(), ..Start::default() };
-            sequencer::start(node, &APPLY_CONFIGURATION, how)?;
+            sequencer::start(node, Order::ApplyConfiguration, how)?;
         }
         Plan::Staged => {}
     }
@@ -307,7 +308,7 @@ pub(crate) async fn confirm(node: &Arc<Node>) -> Result<(), Failure> {
         pending::clear(&state).map_err(Failure::Keep)?;
     }
     drop(pending::disarm(node));
-    node.journal.say("the configuration was confirmed");
+    node.runtime.journal.say("the configuration was confirmed");
     Ok(())
 }
 
@@ -344,9 +345,9 @@ mod tests {
             let error = apply(&node, &request(dry_run), None).await.unwrap_err().to_string();
             assert!(error.contains("machine.ca: a worker needs the certificate of the API's CA"), "{error}");
         }
-        assert!(node.config().is_none());
+        assert!(node.runtime.config().is_none());
         put_into_force(&node, Zeroizing::new(CONFIG.to_owned())).unwrap();
-        assert!(node.config().is_some());
+        assert!(node.runtime.config().is_some());
         let answer = apply(&node, &request(true), None).await.unwrap();
         assert!(answer.warnings.iter().any(|warning| warning.contains("machine.ca: a worker needs")));
         assert!(answer.warnings.iter().all(|warning| !warning.contains("warning:")), "{:?}", answer.warnings);
@@ -358,7 +359,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let node = crate::server::tests_node(dir.path().to_owned());
         put_into_force(&node, Zeroizing::new(CONFIG.to_owned())).unwrap();
-        let metadata = node.store.get(&super::super::MACHINE_CONFIG, "v1alpha1").unwrap().metadata.clone();
+        let metadata =
+            node.runtime.store.get(&super::super::MACHINE_CONFIG, "v1alpha1").unwrap().metadata.clone();
         let change = |name: &str, base_version: &str| ApplyConfigurationRequest {
             data: format!("{CONFIG}    vm.{name}: '1'\n").into_bytes(),
             mode: Mode::NoReboot.into(),
@@ -392,7 +394,8 @@ mod tests {
             dry_run,
             ..Default::default()
         };
-        let refusal = || node.store.get(&CONFIG_REFUSAL, "call").map(|found| found.spec.yaml().unwrap());
+        let refusal =
+            || node.runtime.store.get(&CONFIG_REFUSAL, "call").map(|found| found.spec.yaml().unwrap());
         apply(&node, &bad(true), None).await.unwrap_err();
         assert_eq!(refusal(), None, "whoever only asks leaves nothing");
         apply(&node, &bad(false), None).await.unwrap_err();
@@ -413,7 +416,7 @@ mod tests {
             let text = text_in_force(&node).unwrap();
             assert!(text.contains(&format!("vm.a{pair}:")) && text.contains(&format!("vm.b{pair}:")));
         }
-        let mut config = node.config.subscribe();
+        let mut config = node.runtime.config.subscribe();
         let all = |config: &Option<Arc<config::Config>>| {
             config.as_ref().is_some_and(|config| config.machine.sysctls.len() == 401)
         };

@@ -142,7 +142,7 @@ struct Judged {
 /// Reads and judges a config; with the warnings.
 fn judge(node: &Node, text: &str) -> Result<Judged, Wrong> {
     let loaded = config::load(text.as_bytes()).map_err(|e| Wrong::Parse(e.brief(MAX_REFUSAL_BYTES)))?;
-    let mode = config::Mode::of_platform(&node.parameters.platform);
+    let mode = config::Mode::of_platform(&node.runtime.parameters.platform);
     let more = loaded.validate(mode).map_err(|e| Wrong::Validate(e.brief(MAX_REFUSAL_BYTES)))?;
     let warnings = loaded.warnings.iter().chain(&more).map(bare).collect();
     let out_of_reach = loaded.lacks_authority();
@@ -166,10 +166,10 @@ pub(crate) fn put_into_force(node: &Node, text: Zeroizing<String>) -> Result<(),
 fn publish(node: &Node, text: Zeroizing<String>) -> Result<(), Wrong> {
     let Judged { config: parsed, documents, warnings, out_of_reach } = judge(node, &text)?;
     for warning in warnings.into_iter().chain(out_of_reach.as_ref().map(bare)) {
-        node.journal.warn(&format!("machine config: {warning}"));
+        node.runtime.journal.warn(&format!("machine config: {warning}"));
     }
-    if let Err(error) = Keep::save(Keep::CONFIG, &text, &node.init) {
-        node.journal.warn(&format!("keep the machine config for a restart: {error}"));
+    if let Err(error) = Keep::save(Keep::CONFIG, &text, &node.runtime.init) {
+        node.runtime.journal.warn(&format!("keep the machine config for a restart: {error}"));
     }
     if node.configuration.register.keeps(register::is_for_keeps(&text)) {
         // Keys of the TPM demand another next start.
@@ -177,8 +177,8 @@ fn publish(node: &Node, text: Zeroizing<String>) -> Result<(), Wrong> {
     }
     let document = MachineDocument { text, config: parsed, documents };
     let spec = Spec::MachineConfig(Arc::new(document));
-    if let Err(error) = node.store.put(MACHINE_CONFIG.writer, &MACHINE_CONFIG, "v1alpha1", spec) {
-        node.journal.warn(&error.to_string());
+    if let Err(error) = node.runtime.store.put(MACHINE_CONFIG.writer, &MACHINE_CONFIG, "v1alpha1", spec) {
+        node.runtime.journal.warn(&error.to_string());
     }
     refused::forget_all(node);
     Ok(())
@@ -186,9 +186,9 @@ fn publish(node: &Node, text: Zeroizing<String>) -> Result<(), Wrong> {
 
 /// Gives the node the config that is published now, which may be a later one than the caller's.
 fn take_effect(node: &Node) {
-    let Some(resource) = node.store.get(&MACHINE_CONFIG, "v1alpha1") else { return };
+    let Some(resource) = node.runtime.store.get(&MACHINE_CONFIG, "v1alpha1") else { return };
     let Spec::MachineConfig(document) = &resource.spec else { return };
-    node.config.send_replace(Some(Arc::new(document.config.clone())));
+    node.runtime.config.send_replace(Some(Arc::new(document.config.clone())));
     node.configuration.maintenance.send_replace(Maintenance::No);
 }
 
@@ -201,14 +201,14 @@ pub(crate) fn remember(node: &Node) {
         return;
     }
     if let Err(error) = node.meta.set_now(tag, b"1") {
-        node.journal.warn(&format!("note in META that this machine has a configuration: {error}"));
+        node.runtime.journal.warn(&format!("note in META that this machine has a configuration: {error}"));
     }
 }
 
 /// What META of this machine's disk says of a config. Blocks.
 pub(crate) fn memory(node: &Node) -> Memory {
     if node.meta.device().is_none()
-        && let Err(error) = crate::meta::try_open_on_system_disk(node)
+        && let Err(error) = crate::meta::try_open_on_system_disk(&node.runtime, &node.meta)
     {
         return Memory::Unreadable(error);
     }
@@ -220,7 +220,7 @@ pub(crate) fn memory(node: &Node) -> Memory {
 
 /// The text of the config in force.
 pub(crate) fn text_in_force(node: &Node) -> Option<Zeroizing<String>> {
-    let resource = node.store.get(&MACHINE_CONFIG, "v1alpha1")?;
+    let resource = node.runtime.store.get(&MACHINE_CONFIG, "v1alpha1")?;
     match &resource.spec {
         Spec::MachineConfig(document) => Some(document.text.clone()),
         _ => None,
@@ -263,11 +263,11 @@ fn look_in(node: &Node, class: &Path) -> Look {
             // Opening and mounting take time, in which another disk may have come.
             if let Found::Several(devices) = state::find(class) {
                 if let Err(why) = State::unmount() {
-                    node.journal.warn(&format!("STATE on {}: {why}", device.display()));
+                    node.runtime.journal.warn(&format!("STATE on {}: {why}", device.display()));
                 }
                 return several(&devices);
             }
-            node.journal.say(&format!("STATE is {}", device.display()));
+            node.runtime.journal.say(&format!("STATE is {}", device.display()));
             // Set twice only by two looks at the same partition.
             node.configuration.set_state(state);
             Look::Mounted
@@ -305,7 +305,7 @@ pub(crate) fn begin_boot(node: &Arc<Node>) -> Option<Pending> {
             None
         }
         Err(error) => {
-            node.journal.warn(&format!("read what is pending on STATE: {error}"));
+            node.runtime.journal.warn(&format!("read what is pending on STATE: {error}"));
             None
         }
     }
@@ -321,7 +321,7 @@ pub(crate) fn keep_on_state(node: &Node, text: &str) {
     let Some(state) = node.configuration.state() else { return };
     match state.write(state::CONFIG, text) {
         Ok(()) => remember(node),
-        Err(error) => node.journal.warn(&format!("keep the machine config on STATE: {error}")),
+        Err(error) => node.runtime.journal.warn(&format!("keep the machine config on STATE: {error}")),
     }
 }
 

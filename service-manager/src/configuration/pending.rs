@@ -10,6 +10,7 @@
 //! in between leaves a node that returns to a config that was good.
 //! Fails by: a line in the log; a STATE that cannot be written any more does not keep the node from returning.
 
+use runtime::sequencer::{self, Start};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,8 +24,7 @@ use zeroize::Zeroizing;
 use super::change::Change;
 use super::state::{CONFIG, CONFIRMED, MARKER, RETURNED, State};
 use crate::node::Node;
-use crate::sequencer::{self, Start};
-use crate::sequences::REBOOT;
+use crate::order::Order;
 use crate::tasks::API_READY_DEADLINE;
 
 /// Boots that an unconfirmed config gets: one for the change, two for a person who restarts the machine meanwhile.
@@ -176,8 +176,8 @@ pub(crate) fn resume(node: &Arc<Node>, text: &str) {
 
 fn keep(node: &Node, pending: Option<&Pending>) {
     let text = pending.map(Pending::to_text).unwrap_or_default();
-    if let Err(error) = Keep::save(Keep::RETURN, &text, &node.init) {
-        node.journal.warn(&format!("keep the way back to the last configuration: {error}"));
+    if let Err(error) = Keep::save(Keep::RETURN, &text, &node.runtime.init) {
+        node.runtime.journal.warn(&format!("keep the way back to the last configuration: {error}"));
     }
 }
 
@@ -200,7 +200,7 @@ async fn watch(node: Arc<Node>, mut pending: Pending, generation: u64) {
     if node.configuration.generation() == generation {
         let left = Duration::from_nanos(deadline.saturating_sub(clock::boottime_ns()));
         let seconds = left.as_secs();
-        node.journal.say(&match pending.kind {
+        node.runtime.journal.say(&match pending.kind {
             Kind::Try => format!("the configuration is a try: the node returns to the previous one in {seconds} s"),
             Kind::Confirm => format!(
                 "the configuration waits for confirmation: without it the node returns to the last confirmed one in {seconds} s"
@@ -225,7 +225,7 @@ fn go_back(node: &Arc<Node>, pending: &Pending) {
     if let (Kind::Confirm, Some(state)) = (pending.kind, node.configuration.state())
         && let Err(error) = put_back(&state, &pending.previous, &reason)
     {
-        node.journal.warn(&format!("put the last confirmed configuration back: {error}"));
+        node.runtime.journal.warn(&format!("put the last confirmed configuration back: {error}"));
     }
     // Its clock is this one.
     drop(disarm(node));
@@ -234,12 +234,12 @@ fn go_back(node: &Arc<Node>, pending: &Pending) {
         .and_then(|now| Change::between(&now, &pending.previous).ok())
         .is_some_and(|change| !change.need_reboot().is_empty());
     if let Err(error) = super::put_into_force(node, pending.previous.clone()) {
-        node.journal.warn(&format!("return to the previous configuration: {error}"));
+        node.runtime.journal.warn(&format!("return to the previous configuration: {error}"));
     }
     if needs_reboot {
         let how = Start { force: true, ..Start::default() };
-        if let Err(locked) = sequencer::start(node, &REBOOT, how) {
-            node.journal.warn(&locked.to_string());
+        if let Err(locked) = sequencer::start(node, Order::Reboot, how) {
+            node.runtime.journal.warn(&locked.to_string());
         }
     }
 }
@@ -249,7 +249,7 @@ pub(crate) fn give_up(node: &Node, pending: &Pending, reason: &str) {
     if let Some(state) = node.configuration.state()
         && let Err(error) = put_back(&state, &pending.previous, reason)
     {
-        return node.journal.warn(&format!("put the last confirmed configuration back: {error}"));
+        return node.runtime.journal.warn(&format!("put the last confirmed configuration back: {error}"));
     }
     report(node, reason);
 }
@@ -257,8 +257,8 @@ pub(crate) fn give_up(node: &Node, pending: &Pending, reason: &str) {
 /// Says on the console and to every client that the node went back.
 pub(super) fn report(node: &Node, reason: &str) {
     let text = format!("{reason}: returned to the last confirmed configuration");
-    node.journal.warn(&text);
-    node.events.publish("", &Payload::ConfigLoadError(ConfigLoadErrorEvent { error: text }));
+    node.runtime.journal.warn(&text);
+    node.runtime.events.publish("", &Payload::ConfigLoadError(ConfigLoadErrorEvent { error: text }));
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 
 use ondisk::printable::shown;
 use ondisk::redact::redacted;
-use runtime::store::{CONFIG_REFUSAL, ConfigRefusal, Runtime, Spec};
+use runtime::store::{CONFIG_REFUSAL, ConfigRefusal, RuntimeSpec, Spec};
 
 use crate::node::Node;
 
@@ -36,16 +36,16 @@ impl Place {
 /// Notes why a config is not taken. The same reason again keeps its time.
 pub(crate) fn note(node: &Node, place: Place, reason: &str) {
     let refusal = ConfigRefusal { reason: brief(&shown(&redacted(reason))) };
-    let spec = Spec::Runtime(Runtime::ConfigRefusal(refusal));
-    if let Err(error) = node.store.put(CONFIG_REFUSAL.writer, &CONFIG_REFUSAL, place.id(), spec) {
-        node.journal.warn(&error.to_string());
+    let spec = Spec::Runtime(RuntimeSpec::ConfigRefusal(refusal));
+    if let Err(error) = node.runtime.store.put(CONFIG_REFUSAL.writer, &CONFIG_REFUSAL, place.id(), spec) {
+        node.runtime.journal.warn(&error.to_string());
     }
 }
 
 /// There is no refused config in this place any more.
 pub(crate) fn forget(node: &Node, place: Place) {
-    if let Err(error) = node.store.remove(CONFIG_REFUSAL.writer, &CONFIG_REFUSAL, place.id()) {
-        node.journal.warn(&error.to_string());
+    if let Err(error) = node.runtime.store.remove(CONFIG_REFUSAL.writer, &CONFIG_REFUSAL, place.id()) {
+        node.runtime.journal.warn(&error.to_string());
     }
 }
 
@@ -70,8 +70,8 @@ mod tests {
     use super::*;
 
     fn reason(node: &Node, place: Place) -> Option<String> {
-        match &node.store.get(&CONFIG_REFUSAL, place.id())?.spec {
-            Spec::Runtime(Runtime::ConfigRefusal(refusal)) => Some(refusal.reason.clone()),
+        match &node.runtime.store.get(&CONFIG_REFUSAL, place.id())?.spec {
+            Spec::Runtime(RuntimeSpec::ConfigRefusal(refusal)) => Some(refusal.reason.clone()),
             _ => None,
         }
     }
@@ -99,7 +99,7 @@ mod tests {
     fn the_same_reason_again_keeps_its_time() {
         let dir = tempfile::tempdir().unwrap();
         let node = crate::server::tests_node(dir.path().to_owned());
-        let version = || node.store.get(&CONFIG_REFUSAL, "state").unwrap().metadata.version;
+        let version = || node.runtime.store.get(&CONFIG_REFUSAL, "state").unwrap().metadata.version;
         note(&node, Place::State, "line 3: no such field");
         let first = version();
         note(&node, Place::State, "line 3: no such field");

@@ -74,7 +74,7 @@ pub(crate) fn admit(node: &Node, trust: Trust, is_for_keeps: bool) {
     register.keeps(is_for_keeps);
     register.change(|known| known.trust = known.trust.max(Some(trust)));
     if let Err(reason) = close(node) {
-        node.journal.warn(&format!("{reason}; keys of the TPM are not used in this start"));
+        node.runtime.journal.warn(&format!("{reason}; keys of the TPM are not used in this start"));
     }
 }
 
@@ -96,11 +96,13 @@ pub(crate) fn close(node: &Node) -> Result<(), String> {
     let failed =
         |reason: String| format!("PCR {PCR} could not be extended for a config from outside: {reason}");
     // Without a TPM there is no key of it either; one that appears later finds this asked again.
-    let Some(mut device) = tpm_device::find(&node.root).map_err(failed)? else { return Ok(()) };
+    let Some(mut device) = tpm_device::find(&node.runtime.root).map_err(failed)? else { return Ok(()) };
     let is_new = extend(&mut device).map_err(failed)?;
     register.change(|known| known.is_extended = true);
     if is_new {
-        node.journal.say(&format!("the machine config comes from outside: PCR {PCR} of the TPM says so"));
+        node.runtime
+            .journal
+            .say(&format!("the machine config comes from outside: PCR {PCR} of the TPM says so"));
     }
     Ok(())
 }
@@ -134,7 +136,8 @@ pub(crate) fn is_untouched(tpm: &mut dyn Transport) -> Result<bool, tpm::Error> 
 pub(crate) fn next_is_authenticated(node: &Node, volume: &str) -> Option<bool> {
     // STATE is asked for while it is made.
     let has_state = volume == STATE || node.configuration.state().is_some();
-    let is_named = node.parameters.config.as_ref().is_some_and(|source| *source != ConfigSource::None);
+    let is_named =
+        node.runtime.parameters.config.as_ref().is_some_and(|source| *source != ConfigSource::None);
     decide(node.configuration.register.known(), has_state, is_named)
 }
 

@@ -121,8 +121,8 @@ pub(crate) async fn from_outside(node: &Arc<Node>) -> Search {
         Some(value) => found(Origin::Parameter(name), unpacked(value).map_err(|e| format!("{name}: {e}"))),
         None => Search::Nothing,
     };
-    let early = inline("talos.config.early", &node.parameters.config_early);
-    let last = inline("talos.config.inline", &node.parameters.config_inline);
+    let early = inline("talos.config.early", &node.runtime.parameters.config_early);
+    let last = inline("talos.config.inline", &node.runtime.parameters.config_inline);
     together([in_image(&IN_IMAGE), early, named_or_own(node).await, last])
 }
 
@@ -182,7 +182,7 @@ fn in_image(paths: &[&'static str]) -> Search {
 /// The source that `config=` names; where it has nothing, this machine's entry on the boot medium.
 async fn named_or_own(node: &Arc<Node>) -> Search {
     let named = named(node).await;
-    if node.parameters.config == Some(ConfigSource::None) {
+    if node.runtime.parameters.config == Some(ConfigSource::None) {
         return named;
     }
     let (Search::Nothing | Search::Absent(_)) = &named else { return named };
@@ -195,7 +195,7 @@ async fn named_or_own(node: &Arc<Node>) -> Search {
 
 /// The source that `config=` names.
 async fn named(node: &Arc<Node>) -> Search {
-    match &node.parameters.config {
+    match &node.runtime.parameters.config {
         Some(ConfigSource::MetalIso) => volume::read(),
         Some(ConfigSource::Url(address)) => {
             if address.contains("${code}") {
@@ -215,7 +215,10 @@ async fn find_meta(node: &Arc<Node>) {
     if node.meta.device().is_none() {
         let reader = node.clone();
         // Without it the address says that the code is not known.
-        let _ = tokio::task::spawn_blocking(move || crate::meta::open_on_system_disk(&reader)).await;
+        let _ = tokio::task::spawn_blocking(move || {
+            crate::meta::open_on_system_disk(&reader.runtime, &reader.meta)
+        })
+        .await;
     }
 }
 
@@ -225,10 +228,11 @@ fn machine(node: &Node) -> Machine {
         let text = fs::read_to_string(Path::new("/sys/class/dmi/id").join(name)).ok()?;
         Some(text.trim().to_owned()).filter(|text| !text.is_empty())
     };
-    let hostname = node.store.get(&HOSTNAME_STATUS, "hostname").and_then(|resource| match &resource.spec {
-        Spec::HostnameStatus(status) => Some(status.hostname.clone()),
-        _ => None,
-    });
+    let hostname =
+        node.runtime.store.get(&HOSTNAME_STATUS, "hostname").and_then(|resource| match &resource.spec {
+            Spec::HostnameStatus(status) => Some(status.hostname.clone()),
+            _ => None,
+        });
     let kept = |tag: u32| {
         let text = String::from_utf8(node.meta.get(tag)?).ok()?;
         Some(text.trim().to_owned()).filter(|text| !text.is_empty())

@@ -227,7 +227,7 @@ async fn fetch(client: &Client, registries: Registries) -> Result<(), String> {
     let text = "version: v1alpha1\nmachine: {type: worker, token: a.b}\n";
     let mut config = config::parse(text).unwrap_or_else(|e| panic!("{e}"));
     config.machine.registries = registries;
-    node.config.send_replace(Some(std::sync::Arc::new(config)));
+    node.runtime.config.send_replace(Some(std::sync::Arc::new(config)));
     // The node's own authorities know the registry no better.
     let image_has = Authority::generate("image", Lifetime::from_now(CA_LIFETIME)).unwrap();
     std::fs::create_dir_all(dir.path().join("etc/ssl/certs")).unwrap();

@@ -1,6 +1,6 @@
 //! The cluster that the config names.
 
-use runtime::store::{CLUSTER_INFO, Cluster, MACHINE_CONFIG, Runtime, Spec};
+use runtime::store::{CLUSTER_INFO, Cluster, MACHINE_CONFIG, RuntimeSpec, Spec};
 
 use super::{Action, Controller, Snapshot};
 
@@ -15,7 +15,7 @@ fn reconcile(snapshot: &Snapshot<'_>) -> Result<Vec<Action>, String> {
     let Some(document) = snapshot.machine_config() else { return Ok(Vec::new()) };
     let cluster = &document.config.cluster;
     let info = Cluster { cluster_id: cluster.id.clone(), cluster_name: cluster.cluster_name.clone() };
-    Ok(vec![Action::Put(&CLUSTER_INFO, "current", Spec::Runtime(Runtime::Cluster(info)))])
+    Ok(vec![Action::Put(&CLUSTER_INFO, "current", Spec::Runtime(RuntimeSpec::Cluster(info)))])
 }
 
 #[cfg(test)]
@@ -28,6 +28,9 @@ mod tests {
         let store = store_with_config("cluster:\n  id: abc=\n  clusterName: demo\n");
         let actions = reconcile(&snapshot(&store, &Default::default())).unwrap();
         let info = Cluster { cluster_id: "abc=".into(), cluster_name: "demo".into() };
-        assert_eq!(actions, [Action::Put(&CLUSTER_INFO, "current", Spec::Runtime(Runtime::Cluster(info)))]);
+        assert_eq!(
+            actions,
+            [Action::Put(&CLUSTER_INFO, "current", Spec::Runtime(RuntimeSpec::Cluster(info)))]
+        );
     }
 }

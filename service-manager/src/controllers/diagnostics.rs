@@ -7,8 +7,8 @@
 use runtime::store::{
     Addressing, Block, CLOCK_SOURCE, CONFIG_REFUSAL, ConfigRefusal, DIAGNOSTIC, DISCOVERED_VOLUME,
     Definition, Diagnostic, Fact, KERNEL_MODULE_SPEC, KERNEL_PARAM_STATUS, LOG_DESTINATION_STATUS,
-    MACHINE_STATUS, NETWORK_STATUS, NetworkStatus, Resource, Runtime, Spec, TIME_STATUS, UDEV_RULE_STATUS,
-    UPGRADE_STATUS, VOLUME_STATUS,
+    MACHINE_STATUS, NETWORK_STATUS, NetworkStatus, Resource, RuntimeSpec, Spec, TIME_STATUS,
+    UDEV_RULE_STATUS, UPGRADE_STATUS, VOLUME_STATUS,
 };
 
 use super::{Action, Controller, Snapshot};
@@ -75,7 +75,9 @@ fn shown(resource: &Resource, cause: Cause) -> (String, Spec) {
 /// Whether the machine is past its start: running, or waiting for a config.
 fn has_started(snapshot: &Snapshot<'_>) -> bool {
     snapshot.list(&MACHINE_STATUS).any(|resource| match &resource.spec {
-        Spec::Runtime(Runtime::MachineStatus(status)) => matches!(status.stage, "running" | "maintenance"),
+        Spec::Runtime(RuntimeSpec::MachineStatus(status)) => {
+            matches!(status.stage, "running" | "maintenance")
+        }
         _ => false,
     })
 }
@@ -133,29 +135,29 @@ fn of_network(status: &NetworkStatus) -> Vec<Cause> {
     }
 }
 
-fn of_runtime(id: &str, runtime: &Runtime) -> Vec<Cause> {
+fn of_runtime(id: &str, runtime: &RuntimeSpec) -> Vec<Cause> {
     match runtime {
-        Runtime::MachineStatus(status) if matches!(status.stage, "running" | "maintenance") => {
+        RuntimeSpec::MachineStatus(status) if matches!(status.stage, "running" | "maintenance") => {
             let unmet = status.status.unmet_conditions.iter();
             unmet.map(|unmet| of_condition(&unmet.name, &unmet.reason)).collect()
         }
-        Runtime::ConfigRefusal(refusal) => vec![of_refusal(id, refusal)],
-        Runtime::KernelModule(module) if !module.error.is_empty() => vec![cause(
+        RuntimeSpec::ConfigRefusal(refusal) => vec![of_refusal(id, refusal)],
+        RuntimeSpec::KernelModule(module) if !module.error.is_empty() => vec![cause(
             format!("kernel-module-{id}"),
             format!("kernel module {id}: {}", module.error),
             "correct machine.kernel.modules, or use an image that has the module",
         )],
-        Runtime::UdevRule(rule) if !rule.problem.is_empty() => vec![cause(
+        RuntimeSpec::UdevRule(rule) if !rule.problem.is_empty() => vec![cause(
             format!("device-rule-{id}"),
             format!("device rule {:?}: {}", rule.rule, rule.problem),
             "correct machine.udev.rules",
         )],
-        Runtime::LogDestination(receiver) if !receiver.error.is_empty() => vec![cause(
+        RuntimeSpec::LogDestination(receiver) if !receiver.error.is_empty() => vec![cause(
             format!("log-receiver-{id}"),
             format!("logs do not reach {}: {}", receiver.endpoint, receiver.error),
             "start the receiver, or correct its address in the machine config",
         )],
-        Runtime::UpgradeStatus(upgrade)
+        RuntimeSpec::UpgradeStatus(upgrade)
             if matches!(upgrade.state, "failed" | "fell back" | "interrupted") =>
         {
             let mut failed = cause(
@@ -253,7 +255,7 @@ mod tests {
             |reason: &&str| UnmetCondition { name: "services".into(), reason: (*reason).to_owned() };
         let unmet_conditions = unmet.iter().map(condition).collect();
         let status = StageStatus { ready: unmet.is_empty(), unmet_conditions };
-        let spec = Spec::Runtime(Runtime::MachineStatus(MachineStatus { stage, status }));
+        let spec = Spec::Runtime(RuntimeSpec::MachineStatus(MachineStatus { stage, status }));
         put(store, &MACHINE_STATUS, "machine", spec);
     }
 
@@ -314,12 +316,12 @@ mod tests {
         let reason = "the configuration on STATE cannot be used: \"woker\" is no type";
         let unmet = UnmetCondition { name: "state".into(), reason: reason.into() };
         let status = StageStatus { ready: false, unmet_conditions: vec![unmet] };
-        let stage = Runtime::MachineStatus(MachineStatus { stage: "maintenance", status });
+        let stage = RuntimeSpec::MachineStatus(MachineStatus { stage: "maintenance", status });
         put(&store, &MACHINE_STATUS, "machine", Spec::Runtime(stage));
         assert_eq!(ids(&store), ["state"]);
         for place in ["state", "outside", "call"] {
             let refusal = ConfigRefusal { reason: format!("{reason}\nline 2 of it") };
-            put(&store, &CONFIG_REFUSAL, place, Spec::Runtime(Runtime::ConfigRefusal(refusal)));
+            put(&store, &CONFIG_REFUSAL, place, Spec::Runtime(RuntimeSpec::ConfigRefusal(refusal)));
         }
         assert_eq!(ids(&store), ["config-call", "config-outside", "config-state"]);
         let of_state = found(&store).pop().unwrap().1;
@@ -345,7 +347,7 @@ mod tests {
             loaded: false,
             error: "the image has no such module".into(),
         };
-        put(&store, &KERNEL_MODULE_SPEC, "none", Spec::Runtime(Runtime::KernelModule(module)));
+        put(&store, &KERNEL_MODULE_SPEC, "none", Spec::Runtime(RuntimeSpec::KernelModule(module)));
         let found = found(&store);
         let messages: Vec<_> = found.iter().map(|(_, text)| text.lines().next().unwrap()).collect();
         let expected = [

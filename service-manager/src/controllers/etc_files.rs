@@ -20,9 +20,10 @@ pub(super) fn publish(node: &Node, path: &str, text: &str) -> Result<(), String>
 /// Publishes a file under its path from /etc.
 pub(crate) fn publish_as(node: &Node, name: &str, content: &[u8], mode: u32) -> Result<(), String> {
     let file = EtcFile { contents: STANDARD.encode(content), mode, selinux_label: "" };
-    let put = |kind, fact| node.store.put(ETC_FILE_SPEC.writer, kind, name, Spec::Fact(Box::new(fact)));
+    let put =
+        |kind, fact| node.runtime.store.put(ETC_FILE_SPEC.writer, kind, name, Spec::Fact(Box::new(fact)));
     put(&ETC_FILE_SPEC, Fact::EtcFile(file)).map_err(|e| e.to_string())?;
-    let version = node.store.get(&ETC_FILE_SPEC, name).map_or(0, |found| found.metadata.version);
+    let version = node.runtime.store.get(&ETC_FILE_SPEC, name).map_or(0, |found| found.metadata.version);
     put(&ETC_FILE_STATUS, Fact::EtcFileStatus { spec_version: version.to_string() })
         .map(drop)
         .map_err(|e| e.to_string())
@@ -36,7 +37,7 @@ mod tests {
     fn the_status_follows_the_content() {
         let dir = tempfile::tempdir().unwrap();
         let node = crate::server::tests_node(dir.path().to_owned());
-        let version = || node.store.get(&ETC_FILE_STATUS, "hosts").unwrap().spec.yaml().unwrap();
+        let version = || node.runtime.store.get(&ETC_FILE_STATUS, "hosts").unwrap().spec.yaml().unwrap();
         publish(&node, "/system/etc/hosts", "127.0.0.1 localhost\n").unwrap();
         publish(&node, "/system/etc/hosts", "127.0.0.1 localhost\n").unwrap();
         assert!(version().contains("specVersion: \"1\"\n"), "{}", version());

@@ -3,7 +3,7 @@
 //! Source: spec/machine-facts.md §8.1.
 
 use runtime::store::{
-    DHCP_LEASE, DhcpLease, HOSTNAME_STATUS, HostnameStatus, IDENTITY, MACHINE_CONFIG, Runtime, Spec,
+    DHCP_LEASE, DhcpLease, HOSTNAME_STATUS, HostnameStatus, IDENTITY, MACHINE_CONFIG, RuntimeSpec, Spec,
 };
 
 use super::{Action, Controller, Snapshot};
@@ -53,7 +53,7 @@ fn from_identity(snapshot: &Snapshot<'_>, leases: &[&DhcpLease]) -> Option<Strin
         return from_dhcp(leases);
     }
     let name = snapshot.list(&IDENTITY).find_map(|resource| match &resource.spec {
-        Spec::Runtime(Runtime::Identity(identity)) => Some(stable_hostname(&identity.node_id)),
+        Spec::Runtime(RuntimeSpec::Identity(identity)) => Some(stable_hostname(&identity.node_id)),
         _ => None,
     })?;
     let domain = leases.iter().find_map(|lease| lease.domain.clone());
@@ -133,7 +133,7 @@ mod tests {
             store.put(DHCP_LEASE.writer, &DHCP_LEASE, "eth0", lease(None, Some("lan"))).unwrap();
             assert_eq!(name(&store, &none), None, "the identity is not there yet");
             let identity = runtime::store::Identity { node_id: "abc".into() };
-            let spec = Spec::Runtime(Runtime::Identity(identity));
+            let spec = Spec::Runtime(RuntimeSpec::Identity(identity));
             store.put(IDENTITY.writer, &IDENTITY, "local", spec).unwrap();
             assert_eq!(name(&store, &none), Some(format!("{}.lan", stable_hostname("abc"))));
             store.put(DHCP_LEASE.writer, &DHCP_LEASE, "eth1", lease(Some("given"), None)).unwrap();

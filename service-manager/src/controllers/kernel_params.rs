@@ -112,6 +112,7 @@ fn path(id: &str) -> Option<PathBuf> {
 /// Writes what differs, restores what is not wanted any more, publishes how it stands.
 pub(crate) fn perform(node: &Node, wanted: &Wanted) -> Result<(), String> {
     let before: BTreeMap<String, KernelParamStatus> = node
+        .runtime
         .store
         .list(&KERNEL_PARAM_STATUS)
         .iter()
@@ -129,7 +130,10 @@ pub(crate) fn perform(node: &Node, wanted: &Wanted) -> Result<(), String> {
         (id.clone(), Spec::KernelParamStatus(keep(node, id, value, old)))
     });
     let statuses = statuses.collect();
-    node.store.replace(KERNEL_PARAM_STATUS.writer, &KERNEL_PARAM_STATUS, statuses).map_err(|e| e.to_string())
+    node.runtime
+        .store
+        .replace(KERNEL_PARAM_STATUS.writer, &KERNEL_PARAM_STATUS, statuses)
+        .map_err(|e| e.to_string())
 }
 
 fn keep(node: &Node, id: &str, value: &str, default: Option<String>) -> KernelParamStatus {
@@ -137,7 +141,7 @@ fn keep(node: &Node, id: &str, value: &str, default: Option<String>) -> KernelPa
     let default = default.or_else(|| found.clone()).unwrap_or_default();
     let Some(found) = found else {
         let text = format!("{}: {id}: this kernel has no such parameter", CONTROLLER.name);
-        node.journal.controller(&text);
+        node.runtime.journal.controller(&text);
         return KernelParamStatus { current: String::new(), default, unsupported: true };
     };
     let written = same(&found, value) || set(node, id, value);
@@ -151,19 +155,19 @@ fn same(a: &str, b: &str) -> bool {
 }
 
 fn read(node: &Node, id: &str) -> Option<String> {
-    let path = node.path(path(id)?.to_str()?);
+    let path = node.runtime.path(path(id)?.to_str()?);
     fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
 }
 
 /// Says whether the kernel took the value.
 fn set(node: &Node, id: &str, value: &str) -> bool {
-    let written = path(id)
-        .ok_or_else(|| "no name of a parameter".to_owned())
-        .and_then(|path| fs::write(node.path(&path.to_string_lossy()), value).map_err(|e| e.to_string()));
+    let written = path(id).ok_or_else(|| "no name of a parameter".to_owned()).and_then(|path| {
+        fs::write(node.runtime.path(&path.to_string_lossy()), value).map_err(|e| e.to_string())
+    });
     if let Err(error) = &written {
         let text = format!("{}: write {value:?} to {id}: {error}", CONTROLLER.name);
-        node.journal.controller(&text);
-        node.journal.warn(&text);
+        node.runtime.journal.controller(&text);
+        node.runtime.journal.warn(&text);
     }
     written.is_ok()
 }

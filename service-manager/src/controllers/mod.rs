@@ -122,25 +122,26 @@ pub(crate) fn start(node: &Arc<Node>) {
     for controller in ALL {
         tokio::spawn(drive(node.clone(), controller));
     }
-    tokio::spawn(crate::mounts::watch(node.clone()));
-    tokio::spawn(crate::block::watch(node.clone()));
+    tokio::spawn(crate::mounts::watch(node.runtime.clone()));
+    let (devices, settled) = (node.devices.subscribe(), node.configuration.settled.subscribe());
+    tokio::spawn(crate::block::watch(node.runtime.clone(), devices, settled, crate::system_disk::twins));
     tokio::spawn(crate::hardware::watch(node.clone()));
     tokio::spawn(crate::facts::watch(node.clone()));
     tokio::spawn(crate::facts::follow_devices(node.clone()));
-    tokio::spawn(crate::modules::follow(node.clone()));
+    tokio::spawn(crate::modules::follow(node.runtime.clone()));
     tokio::spawn(crate::volumes::follow(node.clone()));
     tokio::spawn(crate::volumes::follow_user_volumes(node.clone()));
     tokio::spawn(crate::volumes::follow_configs(node.clone()));
     tokio::spawn(crate::volumes::watch_console(node.clone()));
-    tokio::spawn(crate::log_sender::run(node.clone()));
-    tokio::spawn(crate::udev_rules::follow(node.clone()));
+    tokio::spawn(crate::log_sender::run(node.runtime.clone()));
+    tokio::spawn(crate::udev_rules::follow(node.runtime.clone(), node.udev.clone()));
     tokio::spawn(crate::node_identity::publish(node.clone()));
 }
 
 async fn drive(node: Arc<Node>, controller: &'static Controller) {
-    let mut changes = node.store.changes();
+    let mut changes = node.runtime.store.changes();
     let mut back_off = FIRST_BACK_OFF;
-    node.journal.controller(&format!("{}: controller starting", controller.name));
+    node.runtime.journal.controller(&format!("{}: controller starting", controller.name));
     loop {
         match turn(&node, controller) {
             Ok(()) => {
@@ -150,7 +151,7 @@ async fn drive(node: Arc<Node>, controller: &'static Controller) {
             Err(error) => {
                 let seconds = back_off.as_secs();
                 let text = format!("{}: controller failed: {error}; again in {seconds} s", controller.name);
-                node.journal.controller(&text);
+                node.runtime.journal.controller(&text);
                 let _ = tokio::time::timeout(back_off, wait_for_input(controller, &mut changes)).await;
                 back_off = (back_off * 2).min(LONGEST_BACK_OFF);
             }
@@ -159,10 +160,10 @@ async fn drive(node: Arc<Node>, controller: &'static Controller) {
 }
 
 fn turn(node: &Node, controller: &'static Controller) -> Result<(), String> {
-    let resources = controller.inputs.iter().map(|kind| (kind.kind, node.store.list(kind))).collect();
-    let snapshot = Snapshot { resources, parameters: &node.parameters };
+    let resources = controller.inputs.iter().map(|kind| (kind.kind, node.runtime.store.list(kind))).collect();
+    let snapshot = Snapshot { resources, parameters: &node.runtime.parameters };
     for action in (controller.reconcile)(&snapshot)? {
-        perform(node, controller, action, &node.journal)?;
+        perform(node, controller, action, &node.runtime.journal)?;
     }
     Ok(())
 }
@@ -173,7 +174,7 @@ fn perform(node: &Node, controller: &Controller, action: Action, journal: &Journ
             Err(format!("{} is no declared output", kind.kind))
         }
         Action::Put(kind, id, spec) => {
-            if node.store.put(controller.name, kind, id, spec).map_err(|e| e.to_string())? {
+            if node.runtime.store.put(controller.name, kind, id, spec).map_err(|e| e.to_string())? {
                 journal.controller(&format!("{}: updated {} {id}", controller.name, kind.kind));
             }
             Ok(())
@@ -182,7 +183,7 @@ fn perform(node: &Node, controller: &Controller, action: Action, journal: &Journ
             Err(format!("{} is no declared output", kind.kind))
         }
         Action::Replace(kind, wanted) => {
-            node.store.replace(controller.name, kind, wanted).map_err(|e| e.to_string())
+            node.runtime.store.replace(controller.name, kind, wanted).map_err(|e| e.to_string())
         }
         Action::SetHostname { hostname, domain } => set_hostname(&hostname, &domain),
         Action::KernelParams(wanted) => kernel_params::perform(node, &wanted),

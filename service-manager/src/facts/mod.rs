@@ -33,7 +33,7 @@ const BURST: Duration = Duration::from_millis(500);
 
 /// Keeps the resources like the facts.
 pub(crate) async fn watch(node: Arc<Node>) {
-    let (mut bus, mut config) = (node.buses.subscribe(), node.config.subscribe());
+    let (mut bus, mut config) = (node.buses.subscribe(), node.runtime.config.subscribe());
     let mut settled = node.configuration.settled.subscribe();
     publish_boot(&node);
     // Past the deadline the facts are published as they are; drivers that come later are seen as changes.
@@ -77,7 +77,7 @@ pub(crate) async fn follow_devices(node: Arc<Node>) {
 async fn blocking(node: &Arc<Node>, work: fn(&Node)) {
     let reader = node.clone();
     if let Err(error) = tokio::task::spawn_blocking(move || work(&reader)).await {
-        node.journal.warn(&format!("read facts of the kernel and the image: {error}"));
+        node.runtime.journal.warn(&format!("read facts of the kernel and the image: {error}"));
     }
 }
 
@@ -90,11 +90,11 @@ fn publish_boot(node: &Node) {
         put(node, &BOOT_ID, one("bootid", Fact::BootId { boot_id: text.trim_end().to_owned() }));
     }
     let platform = PlatformMetadata {
-        platform: node.parameters.platform.clone(),
-        hostname: node.parameters.hostname.clone().unwrap_or_default(),
+        platform: node.runtime.parameters.platform.clone(),
+        hostname: node.runtime.parameters.hostname.clone().unwrap_or_default(),
     };
     put(node, &PLATFORM_METADATA, one("platformmetadata", Fact::Platform(platform)));
-    put(node, &EXTENSION_STATUS, extensions::items(&node.boot));
+    put(node, &EXTENSION_STATUS, extensions::items(&node.runtime.boot));
 }
 
 fn publish_modules(node: &Node) {
@@ -109,18 +109,18 @@ fn publish_modules(node: &Node) {
 }
 
 fn read(node: &Node, path: &str) -> Option<String> {
-    match std::fs::read_to_string(node.path(path)) {
+    match std::fs::read_to_string(node.runtime.path(path)) {
         Ok(text) => Some(text),
         Err(error) => {
-            node.journal.warn(&format!("read {path}: {error}; its resources are missing"));
+            node.runtime.journal.warn(&format!("read {path}: {error}; its resources are missing"));
             None
         }
     }
 }
 
 fn put(node: &Node, kind: &'static Definition, wanted: Vec<(String, Spec)>) {
-    if let Err(error) = node.store.replace(kind.writer, kind, wanted) {
-        node.journal.warn(&error.to_string());
+    if let Err(error) = node.runtime.store.replace(kind.writer, kind, wanted) {
+        node.runtime.journal.warn(&error.to_string());
     }
 }
 
@@ -130,14 +130,14 @@ mod tests {
     use std::fs;
 
     fn yaml(node: &Node, kind: &'static Definition, id: &str) -> String {
-        node.store.get(kind, id).unwrap().spec.yaml().unwrap()
+        node.runtime.store.get(kind, id).unwrap().spec.yaml().unwrap()
     }
 
     #[tokio::test]
     async fn devices_are_ready_when_udevd_has_been_through_them() {
         let dir = tempfile::tempdir().unwrap();
         let node = crate::server::tests_node(dir.path().to_owned());
-        let (_, mut changes) = node.store.watch(&DEVICES_STATUS);
+        let (_, mut changes) = node.runtime.store.watch(&DEVICES_STATUS);
         let task = tokio::spawn(follow_devices(node.clone()));
         let deadline = Duration::from_secs(20);
         tokio::time::timeout(deadline, changes.recv()).await.unwrap().unwrap();
@@ -170,8 +170,8 @@ mod tests {
         node.configuration.settled.send_replace(true);
         tokio::spawn(watch(node.clone()));
         let listed = async {
-            let mut changes = node.store.changes();
-            while node.store.list(&KERNEL_MODULE_STATUS).is_empty() {
+            let mut changes = node.runtime.store.changes();
+            while node.runtime.store.list(&KERNEL_MODULE_STATUS).is_empty() {
                 changes.recv().await.unwrap();
             }
         };
@@ -185,10 +185,10 @@ mod tests {
         assert!(yaml(&node, &KERNEL_MODULE_STATUS, "dummy").contains("type: dynamic\n"));
         // A module that goes leaves with the next look.
         fs::write(dir.path().join("proc/modules"), "").unwrap();
-        let (_, mut changes) = node.store.watch(&KERNEL_MODULE_STATUS);
+        let (_, mut changes) = node.runtime.store.watch(&KERNEL_MODULE_STATUS);
         node.buses.send_modify(|count| *count += 1);
         let gone = async {
-            while !node.store.list(&KERNEL_MODULE_STATUS).is_empty() {
+            while !node.runtime.store.list(&KERNEL_MODULE_STATUS).is_empty() {
                 changes.recv().await.unwrap();
             }
         };

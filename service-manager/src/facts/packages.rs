@@ -40,14 +40,14 @@ struct Reference {
 
 /// Items by name; of several versions of one package the second has its version in the name.
 pub(super) fn items(node: &Node) -> Vec<(String, Spec)> {
-    let document = match File::open(node.path(SBOM)) {
+    let document = match File::open(node.runtime.path(SBOM)) {
         Ok(file) => serde_json::from_reader::<_, Document>(BufReader::new(file)).map_err(|e| e.to_string()),
         Err(error) => Err(error.to_string()),
     };
     match document {
         Ok(document) => named(document).into_iter().collect(),
         Err(error) => {
-            node.journal.warn(&format!("read {SBOM}: {error}; packages are not listed"));
+            node.runtime.journal.warn(&format!("read {SBOM}: {error}; packages are not listed"));
             Vec::new()
         }
     }

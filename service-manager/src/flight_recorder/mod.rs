@@ -23,12 +23,12 @@ use ondisk::recorder::Boot;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::node::Node;
 use pace::Pace;
 use queue::Queue;
 use ring::Ring;
+use runtime::Runtime;
 use runtime::kmsg;
-use runtime::store::{EARLIER_BOOT, Runtime, Spec};
+use runtime::store::{EARLIER_BOOT, RuntimeSpec, Spec};
 
 pub use summary::{Stage, Summary, Trial, lines};
 
@@ -81,35 +81,35 @@ impl FlightRecorder {
 }
 
 /// The kernel's id of this boot, as [`Summary::id`] has it; empty if the kernel tells none.
-pub(crate) fn boot_id(node: &Node) -> String {
-    std::fs::read_to_string(node.path(BOOT_ID)).unwrap_or_default().trim().to_owned()
+pub(crate) fn boot_id(runtime: &Runtime) -> String {
+    std::fs::read_to_string(runtime.path(BOOT_ID)).unwrap_or_default().trim().to_owned()
 }
 
 /// Reads what earlier boots left, and records this one from now on.
-pub(crate) fn start(node: &Arc<Node>) {
-    let Some(device) = node.boot.recorder.clone() else {
+pub(crate) fn start(runtime: &Arc<Runtime>, recorder: &FlightRecorder) {
+    let Some(device) = runtime.boot.recorder.clone() else {
         let reason = "this node did not start from a slot of its disk: it has no flight recorder";
-        node.flight_recorder.set(Err(reason.to_owned()));
+        recorder.set(Err(reason.to_owned()));
         return;
     };
-    let node = node.clone();
+    let (runtime, recorder) = (runtime.clone(), recorder.clone());
     tokio::spawn(async move {
-        if let Err(error) = follow(&node, PathBuf::from(&device)).await {
-            node.journal.warn(&format!("flight recorder on {device}: {error}; it is off"));
-            if node.flight_recorder.earlier.borrow().is_none() {
-                node.flight_recorder.set(Err(format!("the flight recorder on {device} failed: {error}")));
+        if let Err(error) = follow(&runtime, &recorder, PathBuf::from(&device)).await {
+            runtime.journal.warn(&format!("flight recorder on {device}: {error}; it is off"));
+            if recorder.earlier.borrow().is_none() {
+                recorder.set(Err(format!("the flight recorder on {device} failed: {error}")));
             }
         }
     });
 }
 
-async fn follow(node: &Arc<Node>, device: PathBuf) -> Result<(), String> {
-    let kept = node.path(KEPT);
-    let boot_id = node.path(BOOT_ID);
+async fn follow(runtime: &Runtime, recorder: &FlightRecorder, device: PathBuf) -> Result<(), String> {
+    let kept = runtime.path(KEPT);
+    let boot_id = runtime.path(BOOT_ID);
     let (ring, earlier) = blocking(move || open(&device, &kept, &boot_id)).await?;
-    publish(node, &earlier);
-    node.flight_recorder.set(Ok(Arc::new(earlier)));
-    record(node, ring).await
+    publish(runtime, &earlier);
+    recorder.set(Ok(Arc::new(earlier)));
+    record(runtime, ring).await
 }
 
 fn open(device: &Path, kept: &Path, boot_id: &Path) -> Result<(Ring, Vec<Boot>), String> {
@@ -122,8 +122,8 @@ fn open(device: &Path, kept: &Path, boot_id: &Path) -> Result<(Ring, Vec<Boot>),
 }
 
 /// Puts lines onto the disk as they come, at the pace that flash bears.
-async fn record(node: &Node, ring: Ring) -> Result<(), String> {
-    let reader = kmsg::Reader::open(&node.path("/dev/kmsg"), false);
+async fn record(runtime: &Runtime, ring: Ring) -> Result<(), String> {
+    let reader = kmsg::Reader::open(&runtime.path("/dev/kmsg"), false);
     let reader = reader.map_err(|e| format!("open /dev/kmsg: {e}"))?;
     let read = |error: std::io::Error| format!("read /dev/kmsg: {error}");
     let start = Instant::now();
@@ -168,12 +168,12 @@ async fn blocking<T: Send + 'static>(
 }
 
 /// Shows earlier boots as resources.
-fn publish(node: &Node, earlier: &[Boot]) {
+fn publish(runtime: &Runtime, earlier: &[Boot]) {
     for (boot, back) in earlier.iter().zip(1..) {
         let summary = Summary::of(boot);
-        let spec = Spec::Runtime(Runtime::EarlierBoot(summary.resource(back)));
-        if let Err(error) = node.store.put(EARLIER_BOOT.writer, &EARLIER_BOOT, &summary.id, spec) {
-            node.journal.warn(&format!("publish earlier boots: {error}"));
+        let spec = Spec::Runtime(RuntimeSpec::EarlierBoot(summary.resource(back)));
+        if let Err(error) = runtime.store.put(EARLIER_BOOT.writer, &EARLIER_BOOT, &summary.id, spec) {
+            runtime.journal.warn(&format!("publish earlier boots: {error}"));
         }
     }
 }

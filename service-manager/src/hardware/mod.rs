@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use ondisk::smbios;
 use runtime::store::{
-    Definition, Hardware, MEMORY_MODULE, MemoryModule, PCI_DEVICE, PROCESSOR, Processor, Runtime,
+    Definition, Hardware, MEMORY_MODULE, MemoryModule, PCI_DEVICE, PROCESSOR, Processor, RuntimeSpec,
     SECURITY_STATE, SYSTEM_INFORMATION, SecurityState, Spec, SystemInformation,
 };
 
@@ -46,7 +46,7 @@ pub(crate) async fn watch(node: Arc<Node>) {
         let reader = node.clone();
         let read = tokio::task::spawn_blocking(move || put(&reader, &PCI_DEVICE, pci::devices(&reader)));
         if let Err(error) = read.await {
-            node.journal.warn(&format!("list PCI devices: {error}"));
+            node.runtime.journal.warn(&format!("list PCI devices: {error}"));
         }
         if bus.changed().await.is_err() {
             return;
@@ -56,11 +56,11 @@ pub(crate) async fn watch(node: Arc<Node>) {
 }
 
 fn publish_firmware(node: &Node) {
-    let table = match std::fs::read(node.path(TABLE)) {
+    let table = match std::fs::read(node.runtime.path(TABLE)) {
         Ok(bytes) => smbios::parse(&bytes),
         Err(error) => {
             // A board without SMBIOS is no fault.
-            node.journal.controller(&format!("{}: read {TABLE}: {error}", PROCESSOR.writer));
+            node.runtime.journal.controller(&format!("{}: read {TABLE}: {error}", PROCESSOR.writer));
             return;
         }
     };
@@ -77,20 +77,21 @@ fn publish_firmware(node: &Node) {
 
 /// Variables of the firmware: four bytes of attributes, then the value.
 fn publish_security(node: &Node) {
-    let variable = |name: &str| std::fs::read(node.path(&format!("/sys/firmware/efi/efivars/{name}"))).ok();
-    let enforced = std::fs::read_to_string(node.path("/sys/module/module/parameters/sig_enforce"));
+    let variable =
+        |name: &str| std::fs::read(node.runtime.path(&format!("/sys/firmware/efi/efivars/{name}"))).ok();
+    let enforced = std::fs::read_to_string(node.runtime.path("/sys/module/module/parameters/sig_enforce"));
     let state = SecurityState {
-        secure_boot: crate::secure_boot::is_on(&node.root),
+        secure_boot: crate::secure_boot::is_on(&node.runtime.root),
         booted_with_uki: variable(STUB).is_some(),
         module_signature_enforced: enforced.is_ok_and(|text| text.trim() == "Y"),
     };
-    let spec = Spec::Runtime(Runtime::SecurityState(state));
+    let spec = Spec::Runtime(RuntimeSpec::SecurityState(state));
     put(node, &SECURITY_STATE, vec![("securitystate".to_owned(), spec)]);
 }
 
 fn put(node: &Node, kind: &'static Definition, wanted: Vec<(String, Spec)>) {
-    if let Err(error) = node.store.replace(kind.writer, kind, wanted) {
-        node.journal.warn(&error.to_string());
+    if let Err(error) = node.runtime.store.replace(kind.writer, kind, wanted) {
+        node.runtime.journal.warn(&error.to_string());
     }
 }
 
@@ -147,7 +148,7 @@ mod tests {
         let node = crate::server::tests_node(dir.path().to_owned());
         let text = || {
             publish_security(&node);
-            node.store.get(&SECURITY_STATE, "securitystate").unwrap().spec.yaml().unwrap()
+            node.runtime.store.get(&SECURITY_STATE, "securitystate").unwrap().spec.yaml().unwrap()
         };
         assert!(text().contains("secureBoot: false\nbootedWithUKI: false\nmoduleSignatureEnforced: false\n"));
         let variables = dir.path().join("sys/firmware/efi/efivars");
@@ -179,20 +180,21 @@ mod tests {
         node.configuration.settled.send_replace(true);
         tokio::spawn(watch(node.clone()));
         let listed = async {
-            while node.store.list(&MEMORY_MODULE).is_empty()
-                || node.store.list(&SYSTEM_INFORMATION).is_empty()
+            while node.runtime.store.list(&MEMORY_MODULE).is_empty()
+                || node.runtime.store.list(&SYSTEM_INFORMATION).is_empty()
             {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
         tokio::time::timeout(Duration::from_secs(20), listed).await.unwrap();
-        let system = node.store.get(&SYSTEM_INFORMATION, "systeminformation").unwrap().spec.yaml().unwrap();
+        let system =
+            node.runtime.store.get(&SYSTEM_INFORMATION, "systeminformation").unwrap().spec.yaml().unwrap();
         assert!(
             system.contains("manufacturer: QEMU\n") && system.contains("serialnumber: S-1\n"),
             "{system}"
         );
-        let module = node.store.get(&MEMORY_MODULE, "DIMM-0").unwrap().spec.yaml().unwrap();
+        let module = node.runtime.store.get(&MEMORY_MODULE, "DIMM-0").unwrap().spec.yaml().unwrap();
         assert!(module.contains("sizeMiB: 2048\n") && module.contains("deviceLocator: DIMM 0\n"), "{module}");
-        assert!(node.store.list(&PROCESSOR).is_empty());
+        assert!(node.runtime.store.list(&PROCESSOR).is_empty());
     }
 }

@@ -17,8 +17,9 @@ const LISTS: [&str; 2] = ["/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids"
 
 /// Every device, by address.
 pub(super) fn devices(node: &Node) -> Vec<(String, Spec)> {
-    let names = LISTS.iter().find_map(|path| fs::read_to_string(node.path(path)).ok()).unwrap_or_default();
-    let entries = fs::read_dir(node.path(DEVICES)).into_iter().flatten().flatten();
+    let names =
+        LISTS.iter().find_map(|path| fs::read_to_string(node.runtime.path(path)).ok()).unwrap_or_default();
+    let entries = fs::read_dir(node.runtime.path(DEVICES)).into_iter().flatten().flatten();
     entries
         .filter_map(|entry| {
             let id = entry.file_name().into_string().ok()?;

@@ -15,7 +15,7 @@ use crate::node::Node;
 const ID: &str = "tpm";
 
 pub(super) fn publish(node: &Node) {
-    let found = crate::tpm_device::find(&node.root).and_then(|device| {
+    let found = crate::tpm_device::find(&node.runtime.root).and_then(|device| {
         let Some(mut device) = device else { return Ok(None) };
         DeviceKey::of(&mut device).map(Some).map_err(|error| error.to_string())
     });
@@ -28,12 +28,12 @@ pub(super) fn publish(node: &Node) {
                 &TPM_KEY,
                 vec![(ID.to_owned(), Spec::Hardware(Box::new(Hardware::TpmKey(key))))],
             );
-            if node.config().is_none() {
-                node.journal.say(&line);
+            if node.runtime.config().is_none() {
+                node.runtime.journal.say(&line);
             }
         }
         Ok(None) => {}
-        Err(error) => node.journal.warn(&format!("no key of the TPM is shown: {error}")),
+        Err(error) => node.runtime.journal.warn(&format!("no key of the TPM is shown: {error}")),
     }
 }
 
@@ -67,6 +67,6 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let node = crate::server::tests_node(dir.path().to_owned());
         publish(&node);
-        assert!(node.store.list(&TPM_KEY).is_empty());
+        assert!(node.runtime.store.list(&TPM_KEY).is_empty());
     }
 }

@@ -19,7 +19,7 @@ use crate::volumes::chain;
 
 /// Every disk. Reads the ends of each: not for the runtime's own threads.
 pub(super) fn candidates(node: &Node) -> Vec<Candidate> {
-    block::listed(node).into_iter().map(|listed| candidate(node, listed)).collect()
+    block::listed(&node.runtime).into_iter().map(|listed| candidate(node, listed)).collect()
 }
 
 fn candidate(node: &Node, listed: Listed) -> Candidate {
@@ -34,7 +34,7 @@ fn candidate(node: &Node, listed: Listed) -> Candidate {
 
 /// What this machine has of this disk, if it runs from it.
 pub(crate) fn medium(node: &Node, listed: &Listed) -> Option<&'static str> {
-    let source = node.boot.root_source.split_once(" (").map(|(device, _)| Path::new(device));
+    let source = node.runtime.boot.root_source.split_once(" (").map(|(device, _)| Path::new(device));
     if source.is_some_and(|source| listed.nodes.iter().any(|node| node == source)) {
         return Some("was started from");
     }
@@ -48,10 +48,10 @@ pub(super) fn check_same(node: &Node, chosen: &Candidate, disk: &mut Disk) -> Re
     let path = &chosen.disk.dev_path;
     let changed =
         |what: String| format!("{path} changed while it was looked at: {what}; nothing was written");
-    let listed = block::listed(node).into_iter().find(|listed| listed.disk.dev_path == *path);
+    let listed = block::listed(&node.runtime).into_iter().find(|listed| listed.disk.dev_path == *path);
     let now = listed.ok_or_else(|| changed("it is gone".to_owned()))?;
     if let Some(number) = disk.device_number()
-        && block::device_number(node, path) != Some(number)
+        && block::device_number(&node.runtime, path) != Some(number)
     {
         return Err(changed("another disk has its name".to_owned()));
     }
@@ -152,11 +152,11 @@ mod tests {
     fn what_was_chosen_is_compared_on_the_open_disk() {
         let (dir, node) = crate::block::tests::with_a_disk();
         let path = dir.path().canonicalize().unwrap().join("dev/vda");
-        let listed = block::listed(&node).remove(0);
+        let listed = block::listed(&node.runtime).remove(0);
         let mut disk = Disk::open(&path).unwrap();
         let chosen = Candidate { holds: held(&mut disk).unwrap(), disk: listed.disk, name: String::new() };
         assert_eq!(check_same(&node, &chosen, &mut disk), Ok(()));
-        let serial = node.path("/sys/class/block/vda/serial");
+        let serial = node.runtime.path("/sys/class/block/vda/serial");
         std::fs::write(&serial, "other\n").unwrap();
         let refused = |chosen: &Candidate, disk: &mut Disk| check_same(&node, chosen, disk).unwrap_err();
         let error = refused(&chosen, &mut disk);
@@ -165,7 +165,7 @@ mod tests {
             "{error}"
         );
         std::fs::write(&serial, "abc\n").unwrap();
-        let size = node.path("/sys/class/block/vda/size");
+        let size = node.runtime.path("/sys/class/block/vda/size");
         std::fs::write(&size, "163848\n").unwrap();
         let error = refused(&chosen, &mut disk);
         assert!(error.contains("it had 83886080 bytes and has 83890176"), "{error}");

@@ -20,6 +20,7 @@ mod firmware;
 mod selector;
 mod source;
 
+use runtime::sequencer::{self, Start};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,8 +43,7 @@ use choose::{Candidate, Holds, Refused, Wanted, choose};
 use source::{Prepared, Source};
 
 use crate::node::Node;
-use crate::sequencer::{self, Start};
-use crate::sequences::INSTALL;
+use crate::order::Order;
 use crate::upgrade::Tell;
 use crate::volumes::chain;
 use crate::{configuration, secure_boot, system_disk, volumes};
@@ -92,15 +92,15 @@ impl From<installer::device::DeviceError> for Failure {
 pub(crate) fn is_due(node: &Node, config: &Config) -> bool {
     let install = &config.machine.install;
     install.names_a_disk()
-        && !node.parameters.no_install
-        && node.parameters.platform != "container"
-        && !node.boot.root_source.contains("(ROOT-")
+        && !node.runtime.parameters.no_install
+        && node.runtime.parameters.platform != "container"
+        && !node.runtime.boot.root_source.contains("(ROOT-")
         && node.configuration.state().is_none()
 }
 
 /// The same, of the config in force.
 pub(crate) fn is_due_now(node: &Node) -> bool {
-    node.config().is_some_and(|config| is_due(node, &config))
+    node.runtime.config().is_some_and(|config| is_due(node, &config))
 }
 
 /// Says what an installation with this config would do; `None` if there would be none. `whole`: with the plan.
@@ -119,7 +119,8 @@ pub(crate) async fn preview(
     };
     blocking(move || {
         let chosen = pick(&node, &install)?;
-        secure_boot::check_arguments(&node.root, &install.extra_kernel_args).map_err(Failure::Other)?;
+        secure_boot::check_arguments(&node.runtime.root, &install.extra_kernel_args)
+            .map_err(Failure::Other)?;
         if !whole {
             return Ok(Some(format!("Billet is installed to {}", chosen.describe())));
         }
@@ -134,7 +135,8 @@ pub(crate) async fn preview(
 
 /// Installs to the disk that the config names.
 pub(crate) async fn run(node: &Arc<Node>) -> Result<(), Failure> {
-    let config = node.config().ok_or_else(|| Failure::Other("there is no machine config".to_owned()))?;
+    let config =
+        node.runtime.config().ok_or_else(|| Failure::Other("there is no machine config".to_owned()))?;
     let (working, install) = (node.clone(), config.machine.install.clone());
     let work = async {
         let source = source::choose(node, &install.image).await?;
@@ -160,17 +162,17 @@ pub(crate) async fn run(node: &Arc<Node>) -> Result<(), Failure> {
 /// Installs an image to a disk because somebody asked for it, with the settings of the config if there is one, and
 /// keeps that config. An empty image is the running system, an empty disk the config's. `tell` hears of every step.
 pub(crate) async fn on_request(node: &Arc<Node>, image: &str, disk: &str, tell: Tell) -> Result<(), Failure> {
-    if node.slot().is_some() || node.configuration.state().is_some() {
+    if system_disk::slot(&node.runtime).is_some() || node.configuration.state().is_some() {
         return Err(Failure::Installed("this machine is installed: upgrade it, or reset it first"));
     }
-    if node.parameters.platform == "container" {
+    if node.runtime.parameters.platform == "container" {
         return Err(Failure::Installed("method is not supported in container mode"));
     }
     let Some(_one_at_a_time) = node.upgrades.try_begin() else {
         return Err(Failure::Installed("another installation or upgrade is under way"));
     };
-    sequencer::may_start(node, &INSTALL).map_err(|locked| Failure::Other(locked.to_string()))?;
-    let mut install = node.config().map(|config| config.machine.install.clone()).unwrap_or_default();
+    sequencer::may_start(node, Order::Install).map_err(|locked| Failure::Other(locked.to_string()))?;
+    let mut install = node.runtime.config().map(|config| config.machine.install.clone()).unwrap_or_default();
     if !disk.is_empty() {
         install.disk = disk.to_owned();
         (install.disk_selector, install.disk_expression) = (None, String::new());
@@ -185,7 +187,7 @@ pub(crate) async fn on_request(node: &Arc<Node>, image: &str, disk: &str, tell: 
     let working = node.clone();
     let path = blocking(move || install_now(&working, &install, &source, &tell)).await?;
     node.install_target.send_replace(Some(path));
-    match node.config() {
+    match node.runtime.config() {
         Some(_) => save_config(node).await.map_err(Failure::Other),
         None => Ok(()),
     }
@@ -195,12 +197,12 @@ pub(crate) async fn on_request(node: &Arc<Node>, image: &str, disk: &str, tell: 
 pub(crate) async fn save_config(node: &Arc<Node>) -> Result<(), String> {
     let target = node.install_target.borrow().clone();
     // Another machined installed: by now there is exactly one such disk.
-    let target = target.or_else(|| node.system_disk().map(|disk| disk.path));
+    let target = target.or_else(|| system_disk::known(&node.runtime).map(|disk| disk.path));
     let target = target.ok_or("no disk of this machine was installed to")?;
     let text = configuration::text_in_force(node).ok_or("there is no machine config")?;
     let state = volumes::provision(node, &target).await?;
     configuration::save(node, &state, &text)?;
-    node.journal.say(&format!("the machine config is kept on STATE of {}", target.display()));
+    node.runtime.journal.say(&format!("the machine config is kept on STATE of {}", target.display()));
     Ok(())
 }
 
@@ -221,7 +223,7 @@ enum Waits {
 /// Starts the sequence once more when the config says something else; if only a disk was missing, when there is one; if
 /// only the image was, after a while.
 async fn again(node: Arc<Node>, tried: Arc<Config>, waits: Waits) {
-    let (mut config, mut devices) = (node.config.subscribe(), node.devices.subscribe());
+    let (mut config, mut devices) = (node.runtime.config.subscribe(), node.devices.subscribe());
     let (wants_disk, wants_image) = (waits == Waits::Disk, waits == Waits::Registry);
     loop {
         tokio::select! {
@@ -231,11 +233,11 @@ async fn again(node: Arc<Node>, tried: Arc<Config>, waits: Waits) {
         }
         tokio::time::sleep(BURST).await;
         devices.mark_unchanged();
-        let Some(now) = node.config().filter(|config| is_due(&node, config)) else { return };
+        let Some(now) = node.runtime.config().filter(|config| is_due(&node, config)) else { return };
         let other = now.machine.install != tried.machine.install;
         if other || wants_image || (wants_disk && preview(&node, &now, false).await.is_ok()) {
             // Whoever runs now, a restart for instance, makes this needless.
-            let _ = sequencer::start(&node, &INSTALL, Start::default());
+            let _ = sequencer::start(&node, Order::Install, Start::default());
             return;
         }
     }
@@ -304,7 +306,7 @@ fn install_now(
     // On the descriptor that is written to, before the first write.
     disks::check_same(node, &chosen, &mut disk).map_err(Failure::Other)?;
     for line in plan.to_string().lines() {
-        node.journal.say(&format!("install plan: {line}"));
+        node.runtime.journal.say(&format!("install plan: {line}"));
         tell(&format!("install plan: {line}"));
     }
     let mut told = Told::default();
@@ -317,7 +319,7 @@ fn install_now(
     })?;
     drop(disk);
     let done = format!("installed Billet {} to {}", prepared.manifest.version, path.display());
-    node.journal.say(&done);
+    node.runtime.journal.say(&done);
     tell(&done);
     after(node, &path, &plan);
     Ok(path)
@@ -326,14 +328,18 @@ fn install_now(
 /// What makes the installed disk known: failing is said and stops nothing.
 fn after(node: &Node, path: &Path, plan: &Plan) {
     if let Err(error) = system_disk::reread(path) {
-        node.journal.warn(&error);
+        node.runtime.journal.warn(&error);
     }
-    match firmware::add(&node.path(firmware::VARIABLES), &plan.table) {
-        Ok(Some(name)) => node.journal.say(&format!("the firmware starts {} first ({name})", path.display())),
-        Ok(None) => node.journal.say("no EFI variables: the firmware starts the disk by its own order"),
+    match firmware::add(&node.runtime.path(firmware::VARIABLES), &plan.table) {
+        Ok(Some(name)) => {
+            node.runtime.journal.say(&format!("the firmware starts {} first ({name})", path.display()))
+        }
+        Ok(None) => {
+            node.runtime.journal.say("no EFI variables: the firmware starts the disk by its own order")
+        }
         Err(error) => {
             let hint = "the disk starts where firmware looks for EFI/BOOT by itself";
-            node.journal.warn(&format!("add a boot entry to the firmware: {error}; {hint}"));
+            node.runtime.journal.warn(&format!("add a boot entry to the firmware: {error}; {hint}"));
         }
     }
 }
@@ -349,10 +355,12 @@ impl Told {
     fn tell(&mut self, node: &Node, progress: installer::Progress, tell: &dyn Fn(&str)) {
         if let Some(text) = self.next(progress) {
             tell(&format!("install: {text}"));
-            node.journal.progress(&format!("install: {text}"));
+            node.runtime.journal.progress(&format!("install: {text}"));
             let event =
                 TaskEvent { task: format!("install: {text}"), action: task_event::Action::Start.into() };
-            node.events.publish(&node.sequencer.actor_id(INSTALL.name), &Payload::Task(event));
+            node.runtime
+                .events
+                .publish(&node.sequencer.actor_id(Order::Install.name()), &Payload::Task(event));
         }
     }
 

@@ -85,7 +85,8 @@ pub(super) async fn choose(node: &Arc<Node>, name: &str) -> Result<Source, Failu
 pub(super) async fn image(node: &Arc<Node>, name: &str) -> Result<Source, upgrade::Failure> {
     let found = upgrade::look_up(node, name, PATIENCE).await?;
     // Its boot parts lie in its layers: the same layers are the same system. What was signed lies in the image alone.
-    let running = System::running(&node.root).ok().filter(|_| !secure_boot::is_on(&node.root));
+    let running =
+        System::running(&node.runtime.root).ok().filter(|_| !secure_boot::is_on(&node.runtime.root));
     if !found.brings_kernel && running.is_some_and(|running| running.manifest == found.manifest) {
         return Ok(Source::Running);
     }
@@ -97,8 +98,9 @@ fn is_talos(name: &str) -> bool {
 }
 
 fn pass_over(node: &Node, name: &str, why: &str) {
-    let version = &node.boot.version;
-    node.journal
+    let version = &node.runtime.boot.version;
+    node.runtime
+        .journal
         .warn(&format!("machine.install.image {name}: {why}; the running system is installed ({version})"));
 }
 
@@ -126,8 +128,8 @@ impl Prepared {
             Source::Image(_) => Failure::Other(reason),
         })?;
         let System { manifest, boot } = system;
-        let grub = wants_grub(install, &node.path(EFI))
-            .then(|| grub::Parts::read(&node.root.join(system::FOLDER)))
+        let grub = wants_grub(install, &node.runtime.path(EFI))
+            .then(|| grub::Parts::read(&node.runtime.root.join(system::FOLDER)))
             .transpose()?;
         let addons = configuration::medium_addons(node).map_err(Failure::Other)?;
         addon::check_beside(&addons, &uki)?;
@@ -141,16 +143,16 @@ impl Prepared {
         if let Some(layers) = &self.layers {
             return layers.borrow().layer(layer);
         }
-        let report = node.boot.layers.iter().find(|report| report.name == layer.name);
+        let report = node.runtime.boot.layers.iter().find(|report| report.name == layer.name);
         let device = report.map_or_else(PathBuf::new, |report| PathBuf::from(&report.device));
-        system::running_layer(&node.root, layer, &device)
+        system::running_layer(&node.runtime.root, layer, &device)
     }
 }
 
 /// The running system. With Secure Boot its UKI and loader are those of the medium, which are signed: nobody signs here.
 fn running(node: &Node) -> Result<System, Failure> {
-    let mut system = System::running(&node.root)?;
-    if secure_boot::is_on(&node.root) {
+    let mut system = System::running(&node.runtime.root)?;
+    if secure_boot::is_on(&node.runtime.root) {
         let read = |path: &str| configuration::boot_file(node, path).map_err(Failure::Other);
         system.boot.signed_uki = read(MEDIUM_UKI)?.unwrap_or_default();
         if let Some(loader) = read(system::loader_path(Architecture::OWN))? {

@@ -10,8 +10,9 @@ fn node(root_source: &str, command_line: &str) -> Node {
     let dir = tempfile::tempdir().unwrap();
     let node = crate::server::tests_node(dir.path().to_owned());
     let mut node = Arc::try_unwrap(node).unwrap_or_else(|_| panic!("the node is shared"));
-    node.boot.root_source = root_source.into();
-    node.parameters = config::cmdline::CommandLine::parse(command_line).node();
+    let runtime = Arc::get_mut(&mut node.runtime).unwrap();
+    runtime.boot.root_source = root_source.into();
+    runtime.parameters = config::cmdline::CommandLine::parse(command_line).node();
     node
 }
 

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use runtime::store::{LOG_DESTINATION_STATUS, LogDestination, Runtime, Spec};
+use runtime::store::{LOG_DESTINATION_STATUS, LogDestination, RuntimeSpec, Spec};
 
 use super::queue::Queue;
 use super::{Destination, Endpoint, Log, line};
-use crate::node::Node;
+use runtime::Runtime;
 
 const FIRST_BACK_OFF: Duration = Duration::from_secs(1);
 const LONGEST_BACK_OFF: Duration = Duration::from_secs(60);
@@ -15,7 +15,7 @@ const LONGEST_BACK_OFF: Duration = Duration::from_secs(60);
 const PUBLISH_PERIOD: Duration = Duration::from_secs(10);
 
 struct Sender {
-    node: Arc<Node>,
+    runtime: Arc<Runtime>,
     queue: Arc<Queue>,
     destination: Destination,
     sent: u64,
@@ -24,8 +24,8 @@ struct Sender {
 }
 
 /// Sends for as long as the receiver stands in the config.
-pub(super) async fn send(node: Arc<Node>, queue: Arc<Queue>, destination: Destination) {
-    let mut sender = Sender { node, queue, sent: 0, published: None, said: String::new(), destination };
+pub(super) async fn send(runtime: Arc<Runtime>, queue: Arc<Queue>, destination: Destination) {
+    let mut sender = Sender { runtime, queue, sent: 0, published: None, said: String::new(), destination };
     let endpoint = match Endpoint::parse(&sender.destination.endpoint) {
         Ok(endpoint) => endpoint,
         // The config is checked before; the kernel parameter is not.
@@ -71,7 +71,7 @@ impl Sender {
                     return format!("send: {error}");
                 }
                 self.queue.told(lost);
-                self.node
+                self.runtime
                     .journal
                     .warn(&format!("logs to {}: {lost} lines were dropped", self.destination.endpoint));
             }
@@ -82,7 +82,7 @@ impl Sender {
             self.sent += 1;
             if !self.said.is_empty() {
                 self.said.clear();
-                self.node.journal.say(&format!("logs to {}: sending again", self.destination.endpoint));
+                self.runtime.journal.say(&format!("logs to {}: sending again", self.destination.endpoint));
             }
             self.publish_at_times();
         }
@@ -91,7 +91,9 @@ impl Sender {
     /// Says once for each reason what keeps it from sending.
     fn trouble(&mut self, error: &str) {
         if self.said != error {
-            self.node.journal.warn(&format!("logs to {}: {error}; trying again", self.destination.endpoint));
+            self.runtime
+                .journal
+                .warn(&format!("logs to {}: {error}; trying again", self.destination.endpoint));
             self.said = error.to_owned();
         }
         self.publish("waiting", error);
@@ -114,9 +116,9 @@ impl Sender {
             error: error.to_owned(),
             extra_tags: self.destination.tags.clone(),
         };
-        let (kind, spec) = (&LOG_DESTINATION_STATUS, Spec::Runtime(Runtime::LogDestination(status)));
-        if let Err(error) = self.node.store.put(kind.writer, kind, &self.destination.id(), spec) {
-            self.node.journal.warn(&error.to_string());
+        let (kind, spec) = (&LOG_DESTINATION_STATUS, Spec::Runtime(RuntimeSpec::LogDestination(status)));
+        if let Err(error) = self.runtime.store.put(kind.writer, kind, &self.destination.id(), spec) {
+            self.runtime.journal.warn(&error.to_string());
         }
     }
 }

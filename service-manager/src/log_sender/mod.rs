@@ -28,10 +28,10 @@ use std::sync::Arc;
 use config::Document;
 use tokio::task::AbortHandle;
 
-use crate::node::Node;
 use endpoint::Endpoint;
 use queue::Queue;
-use runtime::store::{KMSG_LOG_CONFIG, KmsgLog, LOG_DESTINATION_STATUS, MachineDocument, Runtime, Spec};
+use runtime::Runtime;
+use runtime::store::{KMSG_LOG_CONFIG, KmsgLog, LOG_DESTINATION_STATUS, MachineDocument, RuntimeSpec, Spec};
 
 /// Which log a receiver gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -74,22 +74,22 @@ impl Drop for Running {
 }
 
 /// Keeps one sender a receiver of the config.
-pub(crate) async fn run(node: Arc<Node>) {
-    let mut config = node.config.subscribe();
+pub(crate) async fn run(runtime: Arc<Runtime>) {
+    let mut config = runtime.config.subscribe();
     let mut running: BTreeMap<Destination, Running> = BTreeMap::new();
     loop {
         config.mark_unchanged();
-        let wanted = wanted(node.document().as_deref(), node.parameters.logging_kernel.as_deref());
-        publish_kernel(&node, &wanted);
+        let wanted = wanted(runtime.document().as_deref(), runtime.parameters.logging_kernel.as_deref());
+        publish_kernel(&runtime, &wanted);
         running.retain(|destination, _| {
             let stays = wanted.contains(destination);
             if !stays && !wanted.iter().any(|other| other.id() == destination.id()) {
-                forget(&node, destination);
+                forget(&runtime, destination);
             }
             stays
         });
         for destination in wanted {
-            running.entry(destination).or_insert_with_key(|destination| start(&node, destination.clone()));
+            running.entry(destination).or_insert_with_key(|destination| start(&runtime, destination.clone()));
         }
         if config.changed().await.is_err() {
             return;
@@ -120,32 +120,32 @@ fn wanted(document: Option<&MachineDocument>, parameter: Option<&str>) -> BTreeS
     wanted
 }
 
-fn start(node: &Arc<Node>, destination: Destination) -> Running {
+fn start(runtime: &Arc<Runtime>, destination: Destination) -> Running {
     let queue = Arc::new(Queue::default());
     let reading = match destination.log {
         Log::Services => {
-            tokio::spawn(source::services(node.clone(), queue.clone(), destination.tags.clone()))
+            tokio::spawn(source::services(runtime.clone(), queue.clone(), destination.tags.clone()))
         }
-        Log::Kernel => tokio::spawn(source::kernel(node.clone(), queue.clone(), destination.tags.clone())),
+        Log::Kernel => tokio::spawn(source::kernel(runtime.clone(), queue.clone(), destination.tags.clone())),
     };
-    let sending = tokio::spawn(link::send(node.clone(), queue, destination));
+    let sending = tokio::spawn(link::send(runtime.clone(), queue, destination));
     Running(vec![reading.abort_handle(), sending.abort_handle()])
 }
 
-fn forget(node: &Node, destination: &Destination) {
+fn forget(runtime: &Runtime, destination: &Destination) {
     let kind = &LOG_DESTINATION_STATUS;
-    if let Err(error) = node.store.remove(kind.writer, kind, &destination.id()) {
-        node.journal.warn(&error.to_string());
+    if let Err(error) = runtime.store.remove(kind.writer, kind, &destination.id()) {
+        runtime.journal.warn(&error.to_string());
     }
 }
 
-fn publish_kernel(node: &Node, wanted: &BTreeSet<Destination>) {
+fn publish_kernel(runtime: &Runtime, wanted: &BTreeSet<Destination>) {
     let kernel = wanted.iter().filter(|destination| destination.log == Log::Kernel);
     let destinations: Vec<String> = kernel.map(|destination| destination.endpoint.clone()).collect();
     let spec =
-        (!destinations.is_empty()).then_some(Spec::Runtime(Runtime::KmsgLog(KmsgLog { destinations })));
+        (!destinations.is_empty()).then_some(Spec::Runtime(RuntimeSpec::KmsgLog(KmsgLog { destinations })));
     let wanted = spec.map(|spec| ("kmsg-log".to_owned(), spec)).into_iter().collect();
-    if let Err(error) = node.store.replace(KMSG_LOG_CONFIG.writer, &KMSG_LOG_CONFIG, wanted) {
-        node.journal.warn(&error.to_string());
+    if let Err(error) = runtime.store.replace(KMSG_LOG_CONFIG.writer, &KMSG_LOG_CONFIG, wanted) {
+        runtime.journal.warn(&error.to_string());
     }
 }

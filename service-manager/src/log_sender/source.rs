@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use super::line::{self, Tags};
 use super::queue::Queue;
-use crate::node::Node;
+use runtime::Runtime;
 
 /// A longer line is sent in parts, so that one fits into a packet whatever its characters.
 const MOST_LINE_BYTES: usize = 8 * 1024;
@@ -21,16 +21,16 @@ const MOST_LINE_BYTES: usize = 8 * 1024;
 const RETRY: Duration = Duration::from_secs(5);
 
 /// Feeds the lines of every service, also of those that come later.
-pub(super) async fn services(node: Arc<Node>, queue: Arc<Queue>, tags: Tags) {
-    let mut registered = node.logs.registered();
+pub(super) async fn services(runtime: Arc<Runtime>, queue: Arc<Queue>, tags: Tags) {
+    let mut registered = runtime.logs.registered();
     let mut known = BTreeSet::new();
     // Ends its tasks with this one.
     let mut readers = JoinSet::new();
     loop {
         registered.mark_unchanged();
-        for id in node.logs.sources() {
+        for id in runtime.logs.sources() {
             if !known.contains(&id)
-                && let Some(follower) = node.logs.follow(&id, Tail::All)
+                && let Some(follower) = runtime.logs.follow(&id, Tail::All)
             {
                 readers.spawn(service(id.clone(), follower, queue.clone(), tags.clone()));
                 known.insert(id);
@@ -87,23 +87,23 @@ fn take_lines(rest: &mut Vec<u8>) -> Vec<String> {
 }
 
 /// Feeds the records of the kernel's log.
-pub(super) async fn kernel(node: Arc<Node>, queue: Arc<Queue>, tags: Tags) {
+pub(super) async fn kernel(runtime: Arc<Runtime>, queue: Arc<Queue>, tags: Tags) {
     let mut next = None;
     loop {
-        if let Err(error) = follow_kernel(&node, &queue, &tags, &mut next).await {
-            node.journal.warn(&format!("send the kernel's log: read /dev/kmsg: {error}"));
+        if let Err(error) = follow_kernel(&runtime, &queue, &tags, &mut next).await {
+            runtime.journal.warn(&format!("send the kernel's log: read /dev/kmsg: {error}"));
         }
         tokio::time::sleep(RETRY).await;
     }
 }
 
 async fn follow_kernel(
-    node: &Node,
+    runtime: &Runtime,
     queue: &Queue,
     tags: &Tags,
     next: &mut Option<u64>,
 ) -> std::io::Result<()> {
-    let reader = kmsg::Reader::open(&node.path("/dev/kmsg"), false)?;
+    let reader = kmsg::Reader::open(&runtime.path("/dev/kmsg"), false)?;
     loop {
         let read = reader.next_record(|record| {
             // A record that was sent before the reader was opened anew.

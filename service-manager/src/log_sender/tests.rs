@@ -6,6 +6,7 @@ use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 
 use super::*;
+use crate::node::Node;
 
 const DEADLINE: Duration = Duration::from_secs(30);
 
@@ -25,8 +26,8 @@ fn configure(node: &Node, more: &str) {
         documents: loaded.documents,
     };
     let spec = Spec::MachineConfig(Arc::new(document));
-    node.store.put(MACHINE_CONFIG.writer, &MACHINE_CONFIG, "v1alpha1", spec).unwrap();
-    node.config.send_replace(Some(shared));
+    node.runtime.store.put(MACHINE_CONFIG.writer, &MACHINE_CONFIG, "v1alpha1", spec).unwrap();
+    node.runtime.config.send_replace(Some(shared));
 }
 
 fn destinations(endpoint: &str) -> String {
@@ -57,7 +58,7 @@ async fn accept(listener: &TcpListener) -> Lines<BufReader<TcpStream>> {
 async fn status(node: &Node, holds: impl Fn(&str) -> bool) -> String {
     in_time(async {
         loop {
-            let found = node.store.list(&LOG_DESTINATION_STATUS);
+            let found = node.runtime.store.list(&LOG_DESTINATION_STATUS);
             if let Some(text) = found.first().map(|status| status.spec.yaml().unwrap())
                 && holds(&text)
             {
@@ -74,14 +75,14 @@ async fn lines_of_services_arrive_over_tcp_also_of_later_ones() {
     let (_dir, node) = node();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = format!("tcp://{}", listener.local_addr().unwrap());
-    let mut early = node.logs.open("early").unwrap();
+    let mut early = node.runtime.logs.open("early").unwrap();
     early.append(b"kept from before\n").unwrap();
     configure(&node, &destinations(&endpoint));
-    tokio::spawn(run(node.clone()));
+    tokio::spawn(run(node.runtime.clone()));
     let mut lines = accept(&listener).await;
     let first = next_of(&mut lines, "early").await;
     assert_eq!((&first["msg"], &first["server"]), (&"kept from before".into(), &"s03".into()));
-    let mut late = node.logs.open("late").unwrap();
+    let mut late = node.runtime.logs.open("late").unwrap();
     late.append(b"half a ").unwrap();
     late.append(b"line\nand one\n").unwrap();
     assert_eq!(next_of(&mut lines, "late").await["msg"], "half a line");
@@ -94,9 +95,9 @@ async fn a_receiver_that_comes_back_gets_what_it_missed() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
-    let mut log = node.logs.open("svc").unwrap();
+    let mut log = node.runtime.logs.open("svc").unwrap();
     configure(&node, &destinations(&format!("tcp://{address}")));
-    tokio::spawn(run(node.clone()));
+    tokio::spawn(run(node.runtime.clone()));
     log.append(b"while nobody listens\n").unwrap();
     status(&node, |text| text.contains("state: waiting") && text.contains("connect")).await;
     let listener = TcpListener::bind(address).await.unwrap();
@@ -120,8 +121,8 @@ async fn dropped_lines_are_counted_and_told() {
     let address = listener.local_addr().unwrap();
     drop(listener);
     configure(&node, &destinations(&format!("tcp://{address}")));
-    tokio::spawn(run(node.clone()));
-    let mut log = node.logs.open("flood").unwrap();
+    tokio::spawn(run(node.runtime.clone()));
+    let mut log = node.runtime.logs.open("flood").unwrap();
     let line = format!("{}\n", "x".repeat(1023));
     for _ in 0..1500 {
         log.append(line.as_bytes()).unwrap();
@@ -141,8 +142,8 @@ async fn a_packet_is_a_line_and_a_receiver_that_left_the_config_is_forgotten() {
     let (_dir, node) = node();
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     configure(&node, &destinations(&format!("udp://{}", socket.local_addr().unwrap())));
-    tokio::spawn(run(node.clone()));
-    let mut log = node.logs.open("svc").unwrap();
+    tokio::spawn(run(node.runtime.clone()));
+    let mut log = node.runtime.logs.open("svc").unwrap();
     log.append(b"one\ntwo\n").unwrap();
     let mut seen = Vec::new();
     let mut packet = vec![0; 65536];
@@ -156,7 +157,7 @@ async fn a_packet_is_a_line_and_a_receiver_that_left_the_config_is_forgotten() {
     assert_eq!(seen, ["one", "two"]);
     configure(&node, "");
     in_time(async {
-        while !node.store.list(&LOG_DESTINATION_STATUS).is_empty() {
+        while !node.runtime.store.list(&LOG_DESTINATION_STATUS).is_empty() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     })
@@ -170,8 +171,8 @@ fn receivers_of_the_kernel_s_log_come_from_documents_and_the_parameter() {
         &node,
         "---\napiVersion: v1alpha1\nkind: KmsgLogConfig\nname: far\nurl: tcp://192.168.3.7:3478/\n",
     );
-    let wanted = wanted(node.document().as_deref(), Some("udp://10.0.0.1:514"));
-    publish_kernel(&node, &wanted);
-    let text = node.store.get(&KMSG_LOG_CONFIG, "kmsg-log").unwrap().spec.yaml().unwrap();
+    let wanted = wanted(node.runtime.document().as_deref(), Some("udp://10.0.0.1:514"));
+    publish_kernel(&node.runtime, &wanted);
+    let text = node.runtime.store.get(&KMSG_LOG_CONFIG, "kmsg-log").unwrap().spec.yaml().unwrap();
     assert!(text.contains("tcp://192.168.3.7:3478/") && text.contains("udp://10.0.0.1:514"), "{text}");
 }

@@ -42,7 +42,10 @@ pub(crate) async fn run(node: Arc<Node>, handle: Handle, link: Link) {
     let socket = match open(&link.name) {
         Ok(socket) => socket,
         Err(error) => {
-            return node.journal.warn(&format!("networkd: open a DHCP socket on {}: {error}", link.name));
+            return node
+                .runtime
+                .journal
+                .warn(&format!("networkd: open a DHCP socket on {}: {error}", link.name));
         }
     };
     let client = Client { node, handle, link, socket };
@@ -127,6 +130,7 @@ impl Client {
                 }
                 None => {
                     self.node
+                        .runtime
                         .journal
                         .warn(&format!("networkd: {}: lease of {} is over", self.link.name, lease.address));
                     apply::remove(&self.handle, &self.link, &lease).await;
@@ -179,19 +183,22 @@ impl Client {
 
     fn announce(&self, lease: &Lease) {
         let resource = lease.resource();
-        self.node.journal.say(&format!(
+        self.node.runtime.journal.say(&format!(
             "networkd: {}: {} from {} for {} s",
             self.link.name, resource.address, resource.server, resource.lease_seconds
         ));
-        if let Err(error) =
-            self.node.store.put(DHCP_LEASE.writer, &DHCP_LEASE, &self.link.name, Spec::DhcpLease(resource))
-        {
+        if let Err(error) = self.node.runtime.store.put(
+            DHCP_LEASE.writer,
+            &DHCP_LEASE,
+            &self.link.name,
+            Spec::DhcpLease(resource),
+        ) {
             self.warn(&error.to_string());
         }
     }
 
     fn warn(&self, text: &str) {
-        self.node.journal.warn(&format!("networkd: {}: {text}", self.link.name));
+        self.node.runtime.journal.warn(&format!("networkd: {}: {text}", self.link.name));
     }
 
     async fn send(&self, say: Say, xid: u32, to: Ipv4Addr) -> Result<(), String> {

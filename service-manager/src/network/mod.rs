@@ -77,7 +77,7 @@ pub async fn run(node: Arc<Node>) -> Result<(), String> {
     let _deadline = Owned(tokio::spawn(give_up(node.clone())).abort_handle());
     let _specs = Owned(tokio::spawn(specs::follow(node.clone())).abort_handle());
     let mut managed = Managed::default();
-    let mut config = node.config.subscribe();
+    let mut config = node.runtime.config.subscribe();
     loop {
         config.mark_unchanged();
         let links = status::publish(&node, &handle).await?;
@@ -112,13 +112,13 @@ impl Managed {
             stays
         });
         self.applied.retain(links);
-        let config = node.config();
+        let config = node.runtime.config();
         for link in links.iter().filter(|link| link.name == "lo" || is_wired(&link.name)) {
             let Some(wanted) = statics::wanted(config.as_deref(), &link.name) else { continue };
             if !link.up {
                 set_up(node, handle, link).await;
             }
-            self.applied.bring(handle, &node.journal, link, &wanted.statics).await;
+            self.applied.bring(handle, &node.runtime.journal, link, &wanted.statics).await;
             if link.name != "lo" {
                 self.ask_dhcp(node, handle, link, &wanted).await;
             }
@@ -143,22 +143,22 @@ impl Managed {
 async fn set_up(node: &Node, handle: &Handle, link: &Link) {
     let up = LinkUnspec::new_with_index(link.index).up().build();
     if let Err(error) = handle.link().set(up).execute().await {
-        node.journal.warn(&format!("networkd: set link {} up: {error}", link.name));
+        node.runtime.journal.warn(&format!("networkd: set link {} up: {error}", link.name));
     }
 }
 
 fn forget_lease(node: &Node, name: &str) {
-    if let Err(error) = node.store.remove(DHCP_LEASE.writer, &DHCP_LEASE, name) {
-        node.journal.warn(&format!("networkd: {error}"));
+    if let Err(error) = node.runtime.store.remove(DHCP_LEASE.writer, &DHCP_LEASE, name) {
+        node.runtime.journal.warn(&format!("networkd: {error}"));
     }
 }
 
 /// Lets the API be ready without an address when no server answers.
 async fn give_up(node: Arc<Node>) {
     tokio::time::sleep(FIRST_LEASE_DEADLINE).await;
-    if node.store.list(&DHCP_LEASE).is_empty() && !node.readiness.borrow().addressed {
+    if node.runtime.store.list(&DHCP_LEASE).is_empty() && !node.readiness.borrow().addressed {
         let seconds = FIRST_LEASE_DEADLINE.as_secs();
-        node.journal.warn(&format!(
+        node.runtime.journal.warn(&format!(
             "networkd: no DHCP lease within {seconds} s (deadline first lease); still asking"
         ));
         node.readiness.send_modify(|readiness| readiness.gave_up = true);

@@ -24,7 +24,10 @@ pub(super) async fn publish(node: &Node, handle: &Handle) -> Result<(), String> 
             statuses.push((id(&status, &mut ids), Spec::Addressing(Addressing::Rule(status))));
         }
     }
-    node.store.replace(ROUTING_RULE_STATUS.writer, &ROUTING_RULE_STATUS, statuses).map_err(|e| e.to_string())
+    node.runtime
+        .store
+        .replace(ROUTING_RULE_STATUS.writer, &ROUTING_RULE_STATUS, statuses)
+        .map_err(|e| e.to_string())
 }
 
 /// A kernel without routing rules, or without the family, has none.
@@ -145,7 +148,7 @@ mod tests {
         publish(&node, &handle).await.unwrap();
         connection.abort();
         for (id, table) in [("inet4/00000", "local"), ("inet4/32766", "main"), ("inet4/32767", "default")] {
-            let found = node.store.get(&ROUTING_RULE_STATUS, id).unwrap_or_else(|| panic!("{id}"));
+            let found = node.runtime.store.get(&ROUTING_RULE_STATUS, id).unwrap_or_else(|| panic!("{id}"));
             let text = found.spec.yaml().unwrap();
             assert!(
                 text.contains(&format!("table: {table}\n")) && text.contains("action: unicast\n"),

@@ -27,7 +27,7 @@ const OPERATOR: &str = "operator";
 
 /// Keeps the resources like what they follow from.
 pub(super) async fn follow(node: Arc<Node>) {
-    let mut changes = node.store.changes();
+    let mut changes = node.runtime.store.changes();
     let inputs = [&MACHINE_CONFIG, &DHCP_LEASE, &LINK_STATUS].map(|kind| kind.kind);
     loop {
         publish(&node);
@@ -51,14 +51,14 @@ struct Specs {
 
 fn publish(node: &Node) {
     let mut specs = Specs::default();
-    let config = node.document();
-    let names = node.store.list(&LINK_STATUS).into_iter().map(|link| link.metadata.id.clone());
+    let config = node.runtime.document();
+    let names = node.runtime.store.list(&LINK_STATUS).into_iter().map(|link| link.metadata.id.clone());
     for name in names.filter(|name| name == "lo" || is_wired(name)) {
         if let Some(wanted) = statics::wanted(config.as_deref().map(|document| &document.config), &name) {
             specs.add_link(&name, &wanted);
         }
     }
-    let leases = node.store.list(&DHCP_LEASE);
+    let leases = node.runtime.store.list(&DHCP_LEASE);
     let lease = |spec: &Spec| if let Spec::DhcpLease(lease) = spec { Some(lease.clone()) } else { None };
     let leases: Vec<(String, DhcpLease)> =
         leases.iter().filter_map(|found| Some((found.metadata.id.clone(), lease(&found.spec)?))).collect();
@@ -73,8 +73,8 @@ fn publish(node: &Node) {
 }
 
 fn put(node: &Node, kind: &'static Definition, wanted: Vec<(String, Spec)>) {
-    if let Err(error) = node.store.replace(kind.writer, kind, wanted) {
-        node.journal.warn(&error.to_string());
+    if let Err(error) = node.runtime.store.replace(kind.writer, kind, wanted) {
+        node.runtime.journal.warn(&error.to_string());
     }
 }
 
@@ -186,7 +186,7 @@ fn hostnames(node: &Node, leases: &[(String, DhcpLease)]) -> Vec<(String, Spec)>
         let name = HostnameSpec { hostname, domainname, layer };
         found.push((id, spec(NetworkSpec::Hostname(name))));
     };
-    if let Some(name) = node.parameters.hostname.as_deref().filter(|name| !name.is_empty()) {
+    if let Some(name) = node.runtime.parameters.hostname.as_deref().filter(|name| !name.is_empty()) {
         add("cmdline/hostname".to_owned(), name, "cmdline");
     }
     for (link, lease) in leases {
@@ -195,7 +195,7 @@ fn hostnames(node: &Node, leases: &[(String, DhcpLease)]) -> Vec<(String, Spec)>
         }
     }
     if let Some(document) =
-        node.document().filter(|document| !document.config.machine.network.hostname.is_empty())
+        node.runtime.document().filter(|document| !document.config.machine.network.hostname.is_empty())
     {
         add(format!("{CONFIGURATION}/hostname"), &document.config.machine.network.hostname, CONFIGURATION);
     }
@@ -214,7 +214,7 @@ fn resolvers(node: &Node, leases: &[(String, DhcpLease)]) -> Vec<(String, Spec)>
             (format!("{OPERATOR}/{link}/resolvers"), resolver(lease.resolvers.clone(), domains, OPERATOR))
         })
         .collect();
-    if let Some(document) = node.document() {
+    if let Some(document) = node.runtime.document() {
         let network = &document.config.machine.network;
         let servers: Vec<String> = network.nameservers.iter().map(ToString::to_string).collect();
         if !servers.is_empty() || !network.search_domains.is_empty() {
@@ -227,7 +227,7 @@ fn resolvers(node: &Node, leases: &[(String, DhcpLease)]) -> Vec<(String, Spec)>
 
 /// A name may stand in several lines.
 fn static_hosts(node: &Node) -> Vec<(String, Spec)> {
-    let Some(document) = node.document() else { return Vec::new() };
+    let Some(document) = node.runtime.document() else { return Vec::new() };
     let mut hosts = std::collections::BTreeMap::<String, Vec<String>>::new();
     for entry in &document.config.machine.network.extra_host_entries {
         for (name, address) in entry.aliases.iter().filter_map(|name| Some((name, entry.ip?))) {
@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     fn ids(node: &Node, kind: &'static Definition) -> Vec<String> {
-        node.store.list(kind).iter().map(|found| found.metadata.id.clone()).collect()
+        node.runtime.store.list(kind).iter().map(|found| found.metadata.id.clone()).collect()
     }
 
     #[test]
@@ -260,7 +260,7 @@ mod tests {
             documents: loaded.documents,
         };
         let config = Spec::MachineConfig(Arc::new(document));
-        node.store.put(MACHINE_CONFIG.writer, &MACHINE_CONFIG, "v1alpha1", config).unwrap();
+        node.runtime.store.put(MACHINE_CONFIG.writer, &MACHINE_CONFIG, "v1alpha1", config).unwrap();
         for name in ["eth0", "eth1", "lo", "wlan0"] {
             let link = LinkStatus {
                 index: 1,
@@ -271,7 +271,7 @@ mod tests {
                 operational_state: "up".into(),
                 link_state: true,
             };
-            node.store.put(LINK_STATUS.writer, &LINK_STATUS, name, Spec::LinkStatus(link)).unwrap();
+            node.runtime.store.put(LINK_STATUS.writer, &LINK_STATUS, name, Spec::LinkStatus(link)).unwrap();
         }
         let lease = DhcpLease {
             address: "10.1.0.5/24".into(),
@@ -283,7 +283,7 @@ mod tests {
             domain: Some("lan".into()),
             lease_seconds: 60,
         };
-        node.store.put(DHCP_LEASE.writer, &DHCP_LEASE, "eth1", Spec::DhcpLease(lease)).unwrap();
+        node.runtime.store.put(DHCP_LEASE.writer, &DHCP_LEASE, "eth1", Spec::DhcpLease(lease)).unwrap();
         publish(&node);
         let expected = ["configuration/eth0/10.0.0.7/24", "operator/eth1/10.1.0.5/24"];
         assert_eq!(ids(&node, &ADDRESS_SPEC), expected);
@@ -295,10 +295,10 @@ mod tests {
         assert_eq!(ids(&node, &HOSTNAME_SPEC), ["configuration/hostname", "operator/eth1/hostname"]);
         assert_eq!(ids(&node, &RESOLVER_SPEC), ["configuration/resolvers", "operator/eth1/resolvers"]);
         assert_eq!(ids(&node, &STATIC_HOST), ["db"]);
-        let link = node.store.get(&LINK_SPEC, "configuration/eth0").unwrap().spec.yaml().unwrap();
+        let link = node.runtime.store.get(&LINK_SPEC, "configuration/eth0").unwrap().spec.yaml().unwrap();
         assert!(link.contains("mtu: 1400\n") && link.contains("layer: configuration\n"), "{link}");
         for kind in [&ADDRESS_SPEC, &LINK_SPEC, &ROUTE_SPEC, &OPERATOR_SPEC, &HOSTNAME_SPEC, &RESOLVER_SPEC] {
-            for found in node.store.list(kind) {
+            for found in node.runtime.store.list(kind) {
                 assert!(!found.spec.binary(kind.kind).unwrap().is_empty(), "{}", kind.kind);
             }
         }

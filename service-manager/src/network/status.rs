@@ -24,7 +24,7 @@ pub(super) async fn publish(node: &Node, handle: &Handle) -> Result<Vec<Link>, S
     let names: BTreeMap<u32, &str> = links.iter().map(|link| (link.index, link.name.as_str())).collect();
     let statuses =
         messages.iter().zip(&links).map(|(message, link)| (link.name.clone(), link_status(message, link)));
-    let replaced = node.store.replace(LINK_STATUS.writer, &LINK_STATUS, statuses.collect());
+    let replaced = node.runtime.store.replace(LINK_STATUS.writer, &LINK_STATUS, statuses.collect());
     replaced.map_err(|e| e.to_string())?;
     publish_addresses(node, handle, &names).await?;
     publish_routes(node, handle, &names).await?;
@@ -119,7 +119,7 @@ async fn publish_addresses(node: &Node, handle: &Handle, names: &BTreeMap<u32, &
         };
         statuses.push((format!("{name}/{cidr}"), Spec::AddressStatus(status)));
     }
-    node.store.replace(ADDRESS_STATUS.writer, &ADDRESS_STATUS, statuses).map_err(|e| e.to_string())
+    node.runtime.store.replace(ADDRESS_STATUS.writer, &ADDRESS_STATUS, statuses).map_err(|e| e.to_string())
 }
 
 fn family(address: IpAddr) -> &'static str {
@@ -138,7 +138,7 @@ async fn publish_routes(node: &Node, handle: &Handle, names: &BTreeMap<u32, &str
             statuses.push((id, Spec::RouteStatus(status)));
         }
     }
-    node.store.replace(ROUTE_STATUS.writer, &ROUTE_STATUS, statuses).map_err(|e| e.to_string())
+    node.runtime.store.replace(ROUTE_STATUS.writer, &ROUTE_STATUS, statuses).map_err(|e| e.to_string())
 }
 
 fn route_status(message: &RouteMessage, names: &BTreeMap<u32, &str>) -> (String, RouteStatus) {
@@ -235,7 +235,7 @@ mod tests {
         let connection = tokio::spawn(connection);
         publish(&node, &handle).await.unwrap();
         connection.abort();
-        let found = node.store.list(&ROUTE_STATUS);
+        let found = node.runtime.store.list(&ROUTE_STATUS);
         let local = found.iter().find_map(|resource| match &resource.spec {
             Spec::RouteStatus(route) if route.dst == "127.0.0.1/32" => Some(route.clone()),
             _ => None,

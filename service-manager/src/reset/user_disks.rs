@@ -16,6 +16,7 @@ use installer::reset as wiping;
 use ondisk::meta::Meta;
 
 use crate::node::Node;
+use crate::system_disk;
 use crate::system_disk::SystemDisk;
 use crate::volumes::chain;
 
@@ -54,7 +55,7 @@ pub(super) fn note(node: &Node, disks: &[PathBuf], then: &str) -> Result<(), Str
 /// What is noted and not through. Blocks.
 pub(crate) fn pending(node: &Node) -> Option<WipeIntent> {
     let found = with_meta(node, |part| meta::read(part)).unwrap_or_else(|error| {
-        node.journal.warn(&format!("reset: which disks are to be wiped cannot be read: {error}"));
+        node.runtime.journal.warn(&format!("reset: which disks are to be wiped cannot be read: {error}"));
         None
     })?;
     intent(&found.meta)
@@ -66,14 +67,14 @@ fn intent(values: &Meta) -> Option<WipeIntent> {
 
 /// Wipes a disk that was named. Blocks.
 pub(crate) fn wipe(node: &Node, path: &Path) -> Result<(), String> {
-    check(path, node.system_disk().as_ref())?;
+    check(path, system_disk::known(&node.runtime).as_ref())?;
     let disk = look(node, path)?;
     let name = path.display().to_string();
     let failed = |error: &dyn std::error::Error| format!("reset user disk failed: {name}: {}", chain(error));
     let mut device = Disk::open(path).map_err(|e| failed(&e))?;
-    node.journal.say(&format!("reset: wiping {name}, {} MiB", device.bytes() >> 20));
+    node.runtime.journal.say(&format!("reset: wiping {name}, {} MiB", device.bytes() >> 20));
     wiping::wipe(&mut device, &name, 0, None, &mut installer::silent).map_err(|e| failed(&e))?;
-    node.journal.say(&format!("reset: {name} reads as zeros"));
+    node.runtime.journal.say(&format!("reset: {name} reads as zeros"));
     with_meta(node, |part| meta::end_wipe(part, &disk)).map(drop)
 }
 
@@ -87,7 +88,7 @@ pub(crate) fn resume(node: &Node, intent: &WipeIntent) {
             with_meta(node, |part| meta::end_wipe(part, disk)).map(drop)
         });
         if let Err(error) = done {
-            node.journal.warn(&format!("reset: {error}: the next boot tries it again"));
+            node.runtime.journal.warn(&format!("reset: {error}: the next boot tries it again"));
         }
     }
 }
@@ -115,14 +116,14 @@ fn find<'d>(wanted: &WipedDisk, there: &'d [WipedDisk]) -> Result<&'d WipedDisk,
 
 /// All disks, no partitions.
 fn list(node: &Node) -> Vec<WipedDisk> {
-    let entries = fs::read_dir(node.path(CLASS)).into_iter().flatten().flatten();
+    let entries = fs::read_dir(node.runtime.path(CLASS)).into_iter().flatten().flatten();
     let disks = entries.filter(|entry| !entry.path().join("partition").exists());
     disks.filter_map(|entry| described(&entry.path())).collect()
 }
 
 fn look(node: &Node, path: &Path) -> Result<WipedDisk, String> {
     let real = fs::canonicalize(path).map_err(|e| format!("{}: {e}", path.display()))?;
-    let folder = node.path(CLASS).join(real.file_name().unwrap_or_default());
+    let folder = node.runtime.path(CLASS).join(real.file_name().unwrap_or_default());
     described(&folder).ok_or_else(|| format!("{}: the kernel does not tell its size", path.display()))
 }
 
@@ -178,13 +179,13 @@ mod tests {
         node.meta.open(&device).unwrap();
         assert_eq!(pending(&node), None);
         for (name, size) in [("sda", "8\n"), ("sdb", "16\n")] {
-            let folder = node.path(CLASS).join(name);
+            let folder = node.runtime.path(CLASS).join(name);
             fs::create_dir_all(&folder).unwrap();
             fs::write(folder.join("size"), size).unwrap();
         }
-        fs::create_dir_all(node.path(CLASS).join("sda1")).unwrap();
-        fs::write(node.path(CLASS).join("sda1/size"), "4\n").unwrap();
-        fs::write(node.path(CLASS).join("sda1/partition"), "1\n").unwrap();
+        fs::create_dir_all(node.runtime.path(CLASS).join("sda1")).unwrap();
+        fs::write(node.runtime.path(CLASS).join("sda1/size"), "4\n").unwrap();
+        fs::write(node.runtime.path(CLASS).join("sda1/partition"), "1\n").unwrap();
         let mut all = list(&node);
         all.sort();
         assert_eq!(all, [disk("/dev/sda", "", 4096), disk("/dev/sdb", "", 8192)]);
@@ -193,7 +194,7 @@ mod tests {
         with_meta(&node, |part| meta::begin_wipe(part, &noted)).unwrap();
         assert_eq!(pending(&node), Some(noted.clone()));
         assert!(is_there(&node, &noted));
-        fs::remove_dir_all(node.path(CLASS).join("sdb")).unwrap();
+        fs::remove_dir_all(node.runtime.path(CLASS).join("sdb")).unwrap();
         assert!(!is_there(&node, &noted));
         with_meta(&node, |part| meta::end_wipe(part, &all[0])).unwrap();
         let left = pending(&node).unwrap();

@@ -27,7 +27,7 @@ pub(super) fn copy(node: &Node, root: &str, walk: Walk) -> Result<Response<Answe
     if !root.starts_with('/') {
         return Err(Status::invalid_argument(format!("path is not absolute {root}")));
     }
-    let path = node.path(root);
+    let path = node.runtime.path(root);
     // As the shell does for `cp dir-link/.`: what is asked for is what the link points to.
     let path = fs::canonicalize(&path).unwrap_or(path);
     let metadata = fs::symlink_metadata(&path).map_err(|e| match e.kind() {

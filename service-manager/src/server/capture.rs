@@ -71,7 +71,7 @@ pub(super) fn filter(wanted: &[proto::BpfInstruction]) -> Result<Vec<Instruction
 
 /// Index and pcap link type of an interface.
 fn interface(node: &Node, name: &str) -> Result<(u32, u32), Status> {
-    let folder = node.path("/sys/class/net").join(name);
+    let folder = node.runtime.path("/sys/class/net").join(name);
     let missing = || Status::not_found(format!("interface {name:?} does not exist"));
     if name.is_empty() || name.contains('/') || name.starts_with('.') {
         return Err(missing());

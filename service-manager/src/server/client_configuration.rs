@@ -47,7 +47,7 @@ pub(super) fn generate(
 
 /// The API's authority and the cluster's name; only control plane nodes have its key.
 fn authority(node: &Node) -> Result<(Authority, String), Status> {
-    let config = node.config().ok_or_else(|| {
+    let config = node.runtime.config().ok_or_else(|| {
         Status::failed_precondition(
             "this node has no configuration yet, so there is no authority to sign with",
         )
@@ -129,7 +129,7 @@ mod tests {
         };
         let text = secrets.machine_config(&request, kind).unwrap();
         let config = config::parse(text.expose_secret()).unwrap_or_else(|e| panic!("{e}"));
-        f.node.config.send_replace(Some(Arc::new(config)));
+        f.node.runtime.config.send_replace(Some(Arc::new(config)));
         (f, secrets)
     }
 

@@ -21,7 +21,7 @@ pub(crate) struct Clocks {
 impl TimeService for Clocks {
     /// The first server of the config that answers.
     async fn time(&self, _request: Request<()>) -> Result<Response<proto::TimeResponse>, Status> {
-        let config = self.node.config();
+        let config = self.node.runtime.config();
         let mut servers = config.map_or_else(Vec::new, |config| config.machine.time.servers.clone());
         if servers.is_empty() {
             servers.push(DEFAULT_SERVER.to_owned());

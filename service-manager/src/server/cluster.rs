@@ -115,7 +115,7 @@ impl Check {
         let list = |names: &[String]| format!("{names:?}");
         let (control_plane, workers) = (list(&self.nodes.control_plane), list(&self.nodes.workers));
         say(sender, format!("discovered nodes: control plane: {control_plane}, worker: {workers}")).await?;
-        let known = self.node.services.ids();
+        let known = self.node.runtime.services.ids();
         let own = ["etcd", "kubelet"].into_iter().filter(|id| known.iter().any(|known| known == id));
         let mut conditions: Vec<_> = own.map(Condition::Service).collect();
         conditions.extend([Condition::Api, Condition::Boot, Condition::Services]);
@@ -160,15 +160,21 @@ impl Check {
         match condition {
             Condition::Api => self.every_api_answers().await,
             Condition::Boot => {
-                let done = self.node.checkpoint.memory().done.iter().any(|name| name == "boot");
+                let done = self.node.runtime.checkpoint.memory().done.iter().any(|name| name == "boot");
                 if done { Ok(()) } else { Err("this node has not finished it".to_owned()) }
             }
             Condition::Services => {
-                let late = self.node.services.wait_up(&self.node.services.ids(), Duration::ZERO).await.err();
+                let late = self
+                    .node
+                    .runtime
+                    .services
+                    .wait_up(&self.node.runtime.services.ids(), Duration::ZERO)
+                    .await
+                    .err();
                 late.map_or(Ok(()), |late| Err(format!("not up: {}", late.join(", "))))
             }
             Condition::Service(id) => {
-                let late = self.node.services.wait_up(&[id.to_owned()], Duration::ZERO).await;
+                let late = self.node.runtime.services.wait_up(&[id.to_owned()], Duration::ZERO).await;
                 late.map_err(|_| format!("service {id:?} is not up"))
             }
         }
@@ -256,7 +262,7 @@ mod tests {
             node: node.clone(),
         };
         assert!(check.met(Condition::Boot).await.is_err());
-        node.checkpoint.update(|memory| memory.done.push("boot".to_owned()));
+        node.runtime.checkpoint.update(|memory| memory.done.push("boot".to_owned()));
         assert_eq!(check.met(Condition::Boot).await, Ok(()));
         assert_eq!(check.met(Condition::Services).await, Ok(()));
         assert!(check.met(Condition::Service("kubelet")).await.is_err());

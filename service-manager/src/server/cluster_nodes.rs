@@ -38,7 +38,7 @@ impl Nodes {
         }
         let own =
             own_addresses(node, |scope| scope == "global").next().unwrap_or_else(|| "127.0.0.1".to_owned());
-        Ok(match node.config() {
+        Ok(match node.runtime.config() {
             Some(config) if config.machine.machine_type.is_control_plane() => {
                 Self { control_plane: vec![own], workers }
             }
@@ -91,12 +91,12 @@ fn normal(name: &str) -> String {
 fn known(node: &Node) -> BTreeSet<String> {
     let mut names = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
     names.extend(own_addresses(node, |_| true));
-    for resource in node.store.list(&API_CERTIFICATE) {
+    for resource in node.runtime.store.list(&API_CERTIFICATE) {
         if let Spec::ApiCertificate(own) = &resource.spec {
             names.extend(own.iter().cloned());
         }
     }
-    if let Some(config) = node.config() {
+    if let Some(config) = node.runtime.config() {
         let (machine, cluster) = (&config.machine, &config.cluster);
         names.extend(config::endpoint_host(&cluster.control_plane.endpoint).map(str::to_owned));
         names.extend(machine.cert_sans.iter().cloned());
@@ -114,7 +114,7 @@ fn known(node: &Node) -> BTreeSet<String> {
 }
 
 fn own_addresses(node: &Node, is_meant: impl Fn(&str) -> bool) -> impl Iterator<Item = String> {
-    let all = node.store.list(&ADDRESS_STATUS).into_iter();
+    let all = node.runtime.store.list(&ADDRESS_STATUS).into_iter();
     all.filter_map(move |resource| match &resource.spec {
         Spec::AddressStatus(address) if is_meant(&address.scope) => {
             address.address.split('/').next().map(str::to_owned)
@@ -147,7 +147,7 @@ mod tests {
             \x20 network: {extraHostEntries: [{ip: 10.0.0.7, aliases: [n7.example]}]}\n";
         crate::configuration::put_into_force(&node, zeroize::Zeroizing::new(config.to_owned())).unwrap();
         let own = Spec::ApiCertificate(vec!["10.0.0.1".to_owned(), "n1".to_owned()]);
-        node.store.put(API_CERTIFICATE.writer, &API_CERTIFICATE, "api", own).unwrap();
+        node.runtime.store.put(API_CERTIFICATE.writer, &API_CERTIFICATE, "api", own).unwrap();
         let check = |info, is_admin| Nodes::new(&node, info, is_admin).map(drop);
         let known =
             ["10.0.0.1", "n1", "cluster.example.", "[fd00::1]", "fd00:0::1", "::ffff:10.0.0.7", "N7.example"];

@@ -68,7 +68,7 @@ pub(super) fn by_instance(node: &Node, instance: Option<ContainerdInstance>) -> 
 }
 
 fn client(node: &Node, namespace: &'static str, driver: ContainerDriver) -> Result<Client, Status> {
-    let (system, cri) = (node.path(SYSTEM_SOCKET), node.path(CRI_SOCKET));
+    let (system, cri) = (node.runtime.path(SYSTEM_SOCKET), node.runtime.path(CRI_SOCKET));
     let socket = match driver {
         ContainerDriver::Cri if cri.exists() => cri,
         ContainerDriver::Cri if namespace == "k8s.io" => {
@@ -104,7 +104,7 @@ pub(super) async fn list(
 
 /// The services that a namespace shows.
 fn services(node: &Node, namespace: &str) -> Vec<Listed> {
-    if is_system(namespace) { node.services.processes() } else { Vec::new() }
+    if is_system(namespace) { node.runtime.services.processes() } else { Vec::new() }
 }
 
 fn is_system(namespace: &str) -> bool {
@@ -236,11 +236,11 @@ fn restart_service(node: &Arc<Node>, service: Listed) -> Result<(), Status> {
         let text = format!("service {id:?} has no process now: `service {id}` says why");
         return Err(Status::failed_precondition(text));
     }
-    node.journal.say(&format!("restart of {id} via API received"));
+    node.runtime.journal.say(&format!("restart of {id} via API received"));
     if id == APID {
-        node.services.restart_after(&id, ANSWER_PASSES);
+        node.runtime.services.restart_after(&id, ANSWER_PASSES);
     } else {
-        node.services.restart(&id);
+        node.runtime.services.restart(&id);
     }
     Ok(())
 }
@@ -284,16 +284,16 @@ async fn of_containers(
 
 fn of_service(node: &Node, service: Listed) -> Option<proto::Stat> {
     service.pid?;
-    let (memory_usage, cpu_usage) = usage(&node.path(CGROUPS).join(service.group));
+    let (memory_usage, cpu_usage) = usage(&node.runtime.path(CGROUPS).join(service.group));
     let (pod_id, name) = (service.id.clone(), service.id.clone());
     Some(proto::Stat { namespace: SYSTEM.to_owned(), id: service.id, memory_usage, cpu_usage, pod_id, name })
 }
 
 /// The group of a process in the one tree of cgroup2.
 fn group_of(node: &Node, pid: u32) -> Option<PathBuf> {
-    let text = fs::read_to_string(node.path(&format!("/proc/{pid}/cgroup"))).ok()?;
+    let text = fs::read_to_string(node.runtime.path(&format!("/proc/{pid}/cgroup"))).ok()?;
     let path = text.lines().find_map(|line| line.strip_prefix("0::"))?;
-    Some(node.path(CGROUPS).join(path.trim_start_matches('/')))
+    Some(node.runtime.path(CGROUPS).join(path.trim_start_matches('/')))
 }
 
 /// Bytes of memory and nanoseconds of processor time.

@@ -1,5 +1,6 @@
 //! Calls that change something: services, reboot, shutdown.
 
+use runtime::sequencer::{self, Start};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,14 +10,13 @@ use runtime::services::{Operation, RequestError};
 use tonic::Status;
 
 use crate::node::Node;
-use crate::sequencer::{self, Start};
-use crate::sequences::{REBOOT, SHUTDOWN};
+use crate::order::Order;
 
 /// How long a stop may take before the caller is told.
 const STOP_DEADLINE: Duration = Duration::from_secs(30);
 
 pub(super) fn list(node: &Node) -> proto::ServiceListResponse {
-    let services = node.services.records().iter().map(|(id, record)| record.to_proto(id)).collect();
+    let services = node.runtime.services.records().iter().map(|(id, record)| record.to_proto(id)).collect();
     proto::ServiceListResponse { messages: vec![proto::ServiceList { metadata: None, services }] }
 }
 
@@ -24,7 +24,7 @@ pub(super) fn list(node: &Node) -> proto::ServiceListResponse {
 pub(super) async fn operate(node: &Node, id: &str, operation: Operation) -> Result<String, Status> {
     #[cfg(test)]
     runtime::request::testing::fault("unary", id);
-    node.services.operate(id, operation, STOP_DEADLINE).await.map_err(|error| match error {
+    node.runtime.services.operate(id, operation, STOP_DEADLINE).await.map_err(|error| match error {
         RequestError::NotDefined(_) => Status::not_found(error.to_string()),
         RequestError::NotAllowed { .. } => Status::unimplemented(error.to_string()),
         RequestError::Deadline { .. } => Status::deadline_exceeded(error.to_string()),
@@ -41,22 +41,21 @@ pub(super) async fn operate(node: &Node, id: &str, operation: Operation) -> Resu
 pub(super) fn reboot(node: &Arc<Node>, request: &proto::RebootRequest) -> Result<String, Status> {
     let mode = request.mode();
     if mode != proto::reboot_request::Mode::Default {
-        node.journal.say(&format!("reboot mode {mode:?}: always through the firmware on this version"));
+        node.runtime
+            .journal
+            .say(&format!("reboot mode {mode:?}: always through the firmware on this version"));
     }
-    begin(node, &REBOOT)
+    begin(node, Order::Reboot)
 }
 
 /// Starts the shutdown and returns who asked.
 pub(super) fn shutdown(node: &Arc<Node>) -> Result<String, Status> {
-    begin(node, &SHUTDOWN)
+    begin(node, Order::Shutdown)
 }
 
-fn begin(
-    node: &Arc<Node>,
-    sequence: &'static sequence::Sequence<sequencer::TaskFn>,
-) -> Result<String, Status> {
+fn begin(node: &Arc<Node>, sequence: Order) -> Result<String, Status> {
     let actor_id = events::actor_id();
-    node.journal.say(&format!("{} via API received, actor {actor_id}", sequence.name));
+    node.runtime.journal.say(&format!("{} via API received, actor {actor_id}", sequence.name()));
     let start = Start { actor_id: actor_id.clone(), phase: 0, force: true };
     sequencer::start(node, sequence, start)
         .map_err(|locked| Status::failed_precondition(locked.to_string()))?;

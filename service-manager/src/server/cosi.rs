@@ -34,7 +34,8 @@ impl StateService for State {
         let request = request.into_inner();
         let kind = query::exact(&request.r#type, &request.namespace, admin)?;
         locked::may_read(&self.node, kind)?;
-        let found = self.node.store.get(kind, &request.id).filter(|_| query::is_in(kind, &request.namespace));
+        let found =
+            self.node.runtime.store.get(kind, &request.id).filter(|_| query::is_in(kind, &request.namespace));
         let resource = found.ok_or_else(|| query::not_found(kind, &request.namespace, &request.id))?;
         Ok(Response::new(proto::GetResponse { resource: Some(encode(&resource)?) }))
     }
@@ -46,7 +47,7 @@ impl StateService for State {
         locked::may_read(&self.node, kind)?;
         let options = request.options.unwrap_or_default();
         let selection = Selection::new(&options.label_query, options.id_query.as_ref())?;
-        let found = self.node.store.list(kind);
+        let found = self.node.runtime.store.list(kind);
         let found = found.into_iter();
         let found = found.filter(|r| query::is_in(kind, &request.namespace) && selection.selects(r));
         Ok(answer_as_read(found.collect(), |resource| {
@@ -116,7 +117,7 @@ impl State {
         };
         let (namespace, id) = (query::shortened(&named.namespace), query::shortened(&named.id));
         let name = format!("{}({namespace}/{id})", kind.kind);
-        match (verb, self.node.store.get(kind, &named.id)) {
+        match (verb, self.node.runtime.store.get(kind, &named.id)) {
             ("create", Some(_)) => Status::already_exists(format!("resource {name} already exists")),
             ("create", None) | (_, Some(_)) => Status::permission_denied(format!(
                 "resource {name} is owned by {:?}: {verb} is for its owner; use ApplyConfiguration to change the node",

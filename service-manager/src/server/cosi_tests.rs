@@ -103,7 +103,7 @@ async fn a_broken_watch_goes_on_from_its_last_bookmark() {
         bookmark = event(&mut stream).await.bookmark;
     }
     drop(stream);
-    f.node.store.remove(SERVICE.writer, &SERVICE, "udevd").unwrap();
+    f.node.runtime.store.remove(SERVICE.writer, &SERVICE, "udevd").unwrap();
     put(&f.node, "apid", false);
     let from = |bookmark: Option<Vec<u8>>| proto::WatchOptions {
         start_from_bookmark: bookmark,

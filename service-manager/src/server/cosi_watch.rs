@@ -53,7 +53,7 @@ impl Request {
     pub(super) fn observe(&self, node: &Node) -> Result<Watch, Status> {
         let bad = |e: runtime::store::BadBookmark| Status::failed_precondition(e.to_string());
         let after = self.options.start_from_bookmark.as_deref().map(Bookmark::from_bytes);
-        node.store.observe(self.kind, after.transpose().map_err(bad)?).map_err(bad)
+        node.runtime.store.observe(self.kind, after.transpose().map_err(bad)?).map_err(bad)
     }
 
     fn names(&self, resource: &Resource) -> bool {

@@ -79,17 +79,17 @@ fn wanted(descriptor: &proto::BlockDeviceWipeDescriptor) -> disk_wipe::Request {
 
 fn disks(node: &Node) -> Result<proto::DisksResponse, Status> {
     let entries =
-        fs::read_dir(node.path(BLOCK)).map_err(|e| Status::internal(format!("list {BLOCK}: {e}")))?;
+        fs::read_dir(node.runtime.path(BLOCK)).map_err(|e| Status::internal(format!("list {BLOCK}: {e}")))?;
     let mut names: Vec<_> =
         entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     names.sort();
-    let system = system_disk(node);
+    let system = system_disk(&node.runtime);
     let disks = names.iter().filter_map(|name| disk(node, name, system.as_deref())).collect();
     Ok(proto::DisksResponse { messages: vec![proto::Disks { metadata: None, disks }] })
 }
 
 fn disk(node: &Node, name: &str, system: Option<&str>) -> Option<proto::Disk> {
-    let folder = node.path(BLOCK).join(name);
+    let folder = node.runtime.path(BLOCK).join(name);
     let device = folder.join("device");
     if !device.exists() {
         return None;
@@ -109,7 +109,7 @@ fn disk(node: &Node, name: &str, system: Option<&str>) -> Option<proto::Disk> {
         uuid: first(&["uuid"]),
         wwid: first(&["wwid", "device/wwid"]),
         r#type: kind(name, &text(&folder.join("queue/rotational"))).into(),
-        bus_path: bus_path(node, &folder),
+        bus_path: bus_path(&node.runtime, &folder),
         system_disk: system == Some(name),
         subsystem: target_name(&device.join("subsystem")),
         readonly: text(&folder.join("ro")) == "1",

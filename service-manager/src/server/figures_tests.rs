@@ -191,7 +191,7 @@ async fn frequencies_are_those_of_the_governed_processors() {
 async fn logs_are_listed_by_id() {
     let f = fixture().await;
     for id in ["zeta", "apid"] {
-        f.node.logs.open(id).unwrap();
+        f.node.runtime.logs.open(id).unwrap();
     }
     let ids = f.machine().logs_containers(()).await.unwrap().into_inner().messages.remove(0).ids;
     assert_eq!(ids.iter().filter(|id| ["apid", "zeta"].contains(&id.as_str())).count(), 2);

@@ -26,7 +26,7 @@ const XATTRS_BYTES: usize = 65_536;
 const DEEPEST: usize = 64;
 
 pub(super) async fn read(node: &Node, path: &str, walk: Walk) -> Result<Response<Answers<Data>>, Status> {
-    let (shown, path) = (path.to_owned(), node.path(path));
+    let (shown, path) = (path.to_owned(), node.runtime.path(path));
     let file = blocking(move || {
         #[cfg(test)]
         runtime::request::testing::fault("blocking", &shown);
@@ -89,9 +89,10 @@ struct Listing<'a> {
 impl<'a> Listing<'a> {
     fn new(node: &Node, request: &proto::ListRequest, reader: &'a Reader<proto::FileInfo>) -> Self {
         let asked = Path::new("/").join(&request.root);
-        let resolved = fs::canonicalize(node.path(&asked.to_string_lossy())).ok();
-        let inside = resolved
-            .and_then(|path| path.strip_prefix(&node.root).ok().map(|rest| Path::new("/").join(rest)));
+        let resolved = fs::canonicalize(node.runtime.path(&asked.to_string_lossy())).ok();
+        let inside = resolved.and_then(|path| {
+            path.strip_prefix(&node.runtime.root).ok().map(|rest| Path::new("/").join(rest))
+        });
         let depth = match (request.recurse, usize::try_from(request.recursion_depth)) {
             (false, _) => 1,
             (true, Ok(depth @ 1..)) => depth.min(DEEPEST),
@@ -101,7 +102,7 @@ impl<'a> Listing<'a> {
         let xattrs = request.report_xattrs;
         Self {
             shown_root: inside.unwrap_or(asked),
-            node_root: node.root.clone(),
+            node_root: node.runtime.root.clone(),
             depth,
             types,
             xattrs,

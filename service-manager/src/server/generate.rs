@@ -81,7 +81,7 @@ fn secrets(node: &Node, machine: &proto::MachineConfig) -> Result<Bundle, Status
         }
         return Bundle::generate().map_err(|e| Status::internal(e.to_string()));
     };
-    if !node.config().is_some_and(|config| config.machine.machine_type.is_control_plane()) {
+    if !node.runtime.config().is_some_and(|config| config.machine.machine_type.is_control_plane()) {
         return Err(Status::failed_precondition("a worker has no secrets to generate configurations from"));
     }
     Bundle::from_control_plane(&text).map_err(|e| Status::failed_precondition(e.to_string()))

@@ -87,12 +87,12 @@ type Sender<T> = mpsc::Sender<Result<T, Status>>;
 /// Opens the socket, or finds the one that an earlier machined opened.
 pub fn open(node: &Arc<Node>) -> Result<(), ListenError> {
     let path = Path::new(SOCKET);
-    let socket = node.listeners.unix("machine", path, apid::USER)?;
+    let socket = node.runtime.listeners.unix("machine", path, apid::USER)?;
     socket.set_nonblocking(true).map_err(|e| ListenError::Unix(SOCKET.to_owned(), e))?;
     // Set twice only when the sequence resumes: the first socket serves on.
     let _ = node.api_socket.set(socket);
-    if let Err(error) = node.init.send(&handoff::ToInit::Ready, None) {
-        node.journal.warn(&format!("tell init that the API socket listens: {error}"));
+    if let Err(error) = node.runtime.init.send(&handoff::ToInit::Ready, None) {
+        node.runtime.journal.warn(&format!("tell init that the API socket listens: {error}"));
     }
     Ok(())
 }
@@ -114,7 +114,7 @@ pub async fn serve_on(node: Arc<Node>, listener: UnixListener) -> Result<(), Str
     let own = OwnServer::new(configuration::Own { node: node.clone() });
     let resources = ResourceServiceServer::new(resources::Resources { node: node.clone() });
     let guard = locked::Guard(node.clone());
-    let journal = node.journal.clone();
+    let journal = node.runtime.journal.clone();
     let panics = journal.clone();
     let report: Report = Arc::new(move |line| panics.warn(line));
     tonic::transport::Server::builder()

@@ -63,22 +63,22 @@ fn protocols(wanted: Option<&L4proto>) -> Vec<&'static str> {
 
 /// The directorys with the tables, by name of the namespace; the host's has no name.
 fn directorys(node: &Node, wanted: Option<&NetNs>) -> Result<Vec<(String, PathBuf)>, Status> {
-    let Some(wanted) = wanted else { return Ok(vec![(String::new(), node.path("/proc/net"))]) };
+    let Some(wanted) = wanted else { return Ok(vec![(String::new(), node.runtime.path("/proc/net"))]) };
     let mut names = wanted.netns.clone();
     if wanted.allnetns {
-        let entries = fs::read_dir(node.path(NAMESPACES)).into_iter().flatten().flatten();
+        let entries = fs::read_dir(node.runtime.path(NAMESPACES)).into_iter().flatten().flatten();
         names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
         names.sort();
     }
     let mut found = Vec::new();
     if wanted.hostnetwork || wanted.allnetns || names.is_empty() {
-        found.push((String::new(), node.path("/proc/net")));
+        found.push((String::new(), node.runtime.path("/proc/net")));
     }
     for name in names {
         match inside(node, &name) {
             Some(directory) => found.push((name, directory)),
             // A namespace that nobody lives in has no sockets.
-            None if !name.contains('/') && node.path(NAMESPACES).join(&name).exists() => {}
+            None if !name.contains('/') && node.runtime.path(NAMESPACES).join(&name).exists() => {}
             None => {
                 return Err(Status::not_found(format!("network namespace {name:?} is not in {NAMESPACES}")));
             }
@@ -92,7 +92,7 @@ fn inside(node: &Node, name: &str) -> Option<PathBuf> {
     if name.contains('/') || name.starts_with('.') {
         return None;
     }
-    let wanted = fs::metadata(node.path(NAMESPACES).join(name)).ok()?;
+    let wanted = fs::metadata(node.runtime.path(NAMESPACES).join(name)).ok()?;
     processes(node).into_iter().map(|(_, directory)| directory).find_map(|directory| {
         let own = fs::metadata(directory.join("ns/net")).ok()?;
         (own.ino() == wanted.ino() && own.dev() == wanted.dev()).then(|| directory.join("net"))
@@ -100,7 +100,7 @@ fn inside(node: &Node, name: &str) -> Option<PathBuf> {
 }
 
 fn processes(node: &Node) -> Vec<(u32, PathBuf)> {
-    let entries = fs::read_dir(node.path("/proc")).into_iter().flatten().flatten();
+    let entries = fs::read_dir(node.runtime.path("/proc")).into_iter().flatten().flatten();
     entries.filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path()))).collect()
 }
 

@@ -24,7 +24,7 @@ pub(crate) struct Network {
 #[tonic::async_trait]
 impl NetworkService for Network {
     async fn routes(&self, _request: Request<()>) -> Result<Response<proto::RoutesResponse>, Status> {
-        let all = self.node.store.list(&ROUTE_STATUS);
+        let all = self.node.runtime.store.list(&ROUTE_STATUS);
         let specs = all.iter().filter_map(|resource| match &resource.spec {
             // The older call lists what its clients print: where packets go that leave the node.
             Spec::RouteStatus(route) if &*route.table == "main" => Some(route),
@@ -35,7 +35,7 @@ impl NetworkService for Network {
     }
 
     async fn interfaces(&self, _request: Request<()>) -> Result<Response<proto::InterfacesResponse>, Status> {
-        let all = self.node.store.list(&LINK_STATUS);
+        let all = self.node.runtime.store.list(&LINK_STATUS);
         let mut interfaces: Vec<_> = all
             .iter()
             .filter_map(|resource| match &resource.spec {
@@ -50,7 +50,7 @@ impl NetworkService for Network {
 }
 
 fn interface(node: &Node, name: &str, link: &LinkStatus) -> proto::Interface {
-    let addresses = node.store.list(&ADDRESS_STATUS);
+    let addresses = node.runtime.store.list(&ADDRESS_STATUS);
     let ipaddress = addresses.iter().filter_map(|resource| match &resource.spec {
         Spec::AddressStatus(address) if address.link_index == link.index => Some(address.address.clone()),
         _ => None,
@@ -66,7 +66,8 @@ fn interface(node: &Node, name: &str, link: &LinkStatus) -> proto::Interface {
 }
 
 fn go_flags(node: &Node, name: &str) -> i32 {
-    let text = fs::read_to_string(node.path("/sys/class/net").join(name).join("flags")).unwrap_or_default();
+    let text =
+        fs::read_to_string(node.runtime.path("/sys/class/net").join(name).join("flags")).unwrap_or_default();
     let kernel = u32::from_str_radix(text.trim().trim_start_matches("0x"), 16).unwrap_or(0);
     FLAGS.iter().filter(|(bit, _)| kernel & bit != 0).fold(0, |all, (_, go)| all | go)
 }
@@ -173,7 +174,7 @@ mod tests {
             operational_state: "up".into(),
             link_state: true,
         };
-        node.store.put(LINK_STATUS.writer, &LINK_STATUS, "eth0", Spec::LinkStatus(link)).unwrap();
+        node.runtime.store.put(LINK_STATUS.writer, &LINK_STATUS, "eth0", Spec::LinkStatus(link)).unwrap();
         let address = AddressStatus {
             address: "10.0.2.15/24".into(),
             link_index: 2,
@@ -182,7 +183,7 @@ mod tests {
             scope: "global".into(),
         };
         let spec = Spec::AddressStatus(address);
-        node.store.put(ADDRESS_STATUS.writer, &ADDRESS_STATUS, "eth0/10.0.2.15/24", spec).unwrap();
+        node.runtime.store.put(ADDRESS_STATUS.writer, &ADDRESS_STATUS, "eth0/10.0.2.15/24", spec).unwrap();
         let network = Network { node };
         let answer = network.interfaces(Request::new(())).await.unwrap().into_inner();
         let interface = &answer.messages[0].interfaces[0];

@@ -34,7 +34,7 @@ async fn thread(f: &Fixture) -> Status {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_panic_in_a_request_is_its_answer_and_nothing_else() {
     let f = fixture().await;
-    let mut log = f.node.logs.open("panic-in-stream").unwrap();
+    let mut log = f.node.runtime.logs.open("panic-in-stream").unwrap();
     log.append(b"a line\n").unwrap();
     let mut live = f.machine().events(proto::EventsRequest::default()).await.unwrap().into_inner();
     assert_eq!(next(&mut live).await, proto::Event::default());
@@ -54,7 +54,7 @@ async fn a_panic_in_a_request_is_its_answer_and_nothing_else() {
     // The same connection, with a stream that was there before.
     f.machine().version(()).await.unwrap();
     let event = api::event::Payload::Task(proto::TaskEvent { task: "after".into(), action: 0 });
-    f.node.events.publish("actor", &event);
+    f.node.runtime.events.publish("actor", &event);
     assert_eq!(next(&mut live).await.actor_id, "actor");
     let text = std::fs::read_to_string(f.dir.path().join("log/machined.log")).unwrap();
     for place in ["server/control.rs:", "server/files.rs:", "server/streams.rs:"] {

@@ -5,6 +5,7 @@
 //! Fails by: InvalidArgument for what contradicts itself, FailedPrecondition without an installed disk.
 //! Source: spec/api-wire-facts.md §2.1, §3.9; spec/machine-facts.md §9.4.
 
+use runtime::sequencer::{self, Start};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -15,9 +16,8 @@ use runtime::events;
 use tonic::Status;
 
 use crate::node::Node;
+use crate::order::Order;
 use crate::reset::{self, Request};
-use crate::sequencer::{self, Start};
-use crate::sequences::RESET;
 
 /// System partitions that a reset may name (spec/api-wire-facts.md §3.9).
 const LABELS: [&str; 6] = ["EFI", "BIOS", "BOOT", "META", "STATE", "EPHEMERAL"];
@@ -30,15 +30,15 @@ pub(super) async fn reset(node: &Arc<Node>, request: ResetRequest) -> Result<Str
     let checked = wanted.clone();
     super::blocking(move || reset::check(&worker, &checked).map_err(Status::failed_precondition)).await?;
     let locked = |locked: sequencer::Locked| Status::failed_precondition(locked.to_string());
-    sequencer::may_start(node, &RESET).map_err(locked)?;
+    sequencer::may_start(node, Order::Reset).map_err(locked)?;
     let worker = node.clone();
     let noted = wanted.clone();
     super::blocking(move || reset::note(&worker, &noted).map_err(Status::internal)).await?;
     let actor_id = events::actor_id();
-    node.journal.say(&format!("reset via API received ({graceful}), actor {actor_id}"));
+    node.runtime.journal.say(&format!("reset via API received ({graceful}), actor {actor_id}"));
     node.reset.put(wanted);
     let start = Start { actor_id: actor_id.clone(), phase: 0, force: false };
-    sequencer::start(node, &RESET, start).map_err(locked)?;
+    sequencer::start(node, Order::Reset, start).map_err(locked)?;
     Ok(actor_id)
 }
 

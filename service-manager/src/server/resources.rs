@@ -32,6 +32,7 @@ impl ResourceService for Resources {
         locked::may_read(&self.node, definition)?;
         let found = self
             .node
+            .runtime
             .store
             .get(definition, &request.id)
             .filter(|_| query::is_in(definition, &request.namespace));
@@ -54,7 +55,7 @@ impl ResourceService for Resources {
             definition: Some(self.definition(definition)?),
             resource: None,
         };
-        let found = self.node.store.list(definition).into_iter();
+        let found = self.node.runtime.store.list(definition).into_iter();
         let found = found.filter(|_| query::is_in(definition, &request.namespace)).map(Some);
         Ok(answer_as_read(std::iter::once(None).chain(found).collect(), move |resource| match resource {
             None => Ok(first.clone()),
@@ -74,7 +75,7 @@ impl ResourceService for Resources {
         let kind = query::readable(&request.r#type, &request.namespace, admin)?;
         locked::may_read(&self.node, kind)?;
         let definition = self.definition(kind)?;
-        let (now, later) = self.node.store.watch(kind);
+        let (now, later) = self.node.runtime.store.watch(kind);
         let now = if query::is_in(kind, &request.namespace) { now } else { Vec::new() };
         let (sender, answer) = answers();
         request::feed(sender.clone(), async move {
@@ -89,7 +90,7 @@ impl ResourceService for Resources {
 
 impl Resources {
     fn definition(&self, of: &'static Definition) -> Result<proto::Resource, Status> {
-        let resource = self.node.store.get(&RESOURCE_DEFINITION, &of.id());
+        let resource = self.node.runtime.store.get(&RESOURCE_DEFINITION, &of.id());
         encode(&*resource.ok_or_else(|| Status::internal(format!("{} is not registered", of.kind)))?)
     }
 }

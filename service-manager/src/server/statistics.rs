@@ -143,7 +143,7 @@ fn device(line: &str) -> Option<proto::NetDev> {
 /// Whole disks only: a partition's counters are in its disk's already.
 pub(super) fn disks(node: &Node) -> Result<proto::DiskStatsResponse, Status> {
     let text = read(node, "/proc/diskstats")?;
-    let is_disk = |name: &str| node.path("/sys/block").join(name.replace('/', "!")).exists();
+    let is_disk = |name: &str| node.runtime.path("/sys/block").join(name.replace('/', "!")).exists();
     let devices: Vec<_> = text.lines().filter_map(disk).filter(|disk| is_disk(&disk.name)).collect();
     let total = devices.iter().fold(
         proto::DiskStat { name: "Total".to_owned(), ..Default::default() },

@@ -28,7 +28,7 @@ const KERNEL: &str = "kernel";
 
 /// What `Logs` can be asked for, sorted.
 pub(super) fn log_ids(node: &Node) -> Vec<String> {
-    let mut ids = node.logs.ids();
+    let mut ids = node.runtime.logs.ids();
     ids.push(KERNEL.to_owned());
     ids.sort();
     ids
@@ -45,7 +45,7 @@ pub(super) fn logs(node: &Node, request: &proto::LogsRequest) -> Result<Response
     if request.id == KERNEL {
         return kernel_log(node, tail, request.follow);
     }
-    let follower = node.logs.follow(&request.id, tail).ok_or_else(|| {
+    let follower = node.runtime.logs.follow(&request.id, tail).ok_or_else(|| {
         let (id, known) = (query::quoted(&request.id), log_ids(node).join(", "));
         Status::not_found(format!("log {id} was not registered; there are {known}"))
     })?;
@@ -92,7 +92,7 @@ pub(super) fn dmesg(node: &Node, request: proto::DmesgRequest) -> Result<Respons
 }
 
 fn kernel_log(node: &Node, tail: Tail, follow: bool) -> Result<Response<Answers<Data>>, Status> {
-    let reader = kmsg::Reader::open(&node.path("/dev/kmsg"), matches!(tail, Tail::Lines(0)))
+    let reader = kmsg::Reader::open(&node.runtime.path("/dev/kmsg"), matches!(tail, Tail::Lines(0)))
         .map_err(|e| Status::internal(format!("open /dev/kmsg: {e}")))?;
     let (sender, answer) = answers();
     request::feed(sender.clone(), async move {
@@ -168,7 +168,7 @@ pub(super) fn events(
     request: proto::EventsRequest,
 ) -> Result<Response<Answers<proto::Event>>, Status> {
     let past = past(&request)?;
-    let (replay, mut live) = node.events.subscribe(&past);
+    let (replay, mut live) = node.runtime.events.subscribe(&past);
     let (sender, answer) = answers();
     let wanted = move |actor_id: &str| request.with_actor_id.is_empty() || request.with_actor_id == actor_id;
     request::feed(sender.clone(), async move {

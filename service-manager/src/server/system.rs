@@ -14,12 +14,12 @@ const TICKS: f64 = 100.0;
 const PAGE_BYTES: u64 = 4096;
 
 pub(super) fn read(node: &Node, path: &str) -> Result<String, Status> {
-    fs::read_to_string(node.path(path)).map_err(|e| Status::internal(format!("read {path}: {e}")))
+    fs::read_to_string(node.runtime.path(path)).map_err(|e| Status::internal(format!("read {path}: {e}")))
 }
 
 pub(super) fn version(node: &Node) -> proto::VersionResponse {
     let info = proto::VersionInfo {
-        tag: api::version::tag(node.version()),
+        tag: api::version::tag(node.runtime.version()),
         sha: option_env!("BILLET_COMMIT").unwrap_or_default().to_owned(),
         built: String::new(),
         // The field asks for the compiler of the server.
@@ -27,7 +27,8 @@ pub(super) fn version(node: &Node) -> proto::VersionResponse {
         os: "linux".to_owned(),
         arch: Architecture::OWN.name().to_owned(),
     };
-    let platform = proto::PlatformInfo { name: node.parameters.platform.clone(), mode: "metal".to_owned() };
+    let platform =
+        proto::PlatformInfo { name: node.runtime.parameters.platform.clone(), mode: "metal".to_owned() };
     let answer = proto::Version {
         metadata: None,
         version: Some(info),
@@ -80,7 +81,7 @@ pub(super) fn mounts(node: &Node) -> Result<proto::MountsResponse, Status> {
 fn mount(node: &Node, line: &str) -> Option<proto::MountStat> {
     let mut words = line.split(' ');
     let (filesystem, target) = (unescape(words.next()?), unescape(words.next()?));
-    let stat = rustix::fs::statvfs(node.path(&target)).ok();
+    let stat = rustix::fs::statvfs(node.runtime.path(&target)).ok();
     let bytes = |blocks: u64, size: u64| blocks.saturating_mul(size);
     Some(proto::MountStat {
         filesystem,
@@ -96,7 +97,7 @@ fn unescape(text: &str) -> String {
 }
 
 pub(super) fn processes(node: &Node) -> Result<proto::ProcessesResponse, Status> {
-    let proc = node.path("/proc");
+    let proc = node.runtime.path("/proc");
     let entries = fs::read_dir(&proc).map_err(|e| Status::internal(format!("list /proc: {e}")))?;
     let pids =
         entries.flatten().filter(|e| e.file_name().to_string_lossy().bytes().all(|b| b.is_ascii_digit()));

@@ -1,6 +1,6 @@
 //! The API server on a unix socket of its own, with a folder as the node's root.
 
-use std::collections::BTreeMap;
+use runtime::sequencer::Sequencer;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -16,15 +16,9 @@ use api::proto::storage::storage_service_client::StorageServiceClient;
 use api::proto::storage::{BlockDeviceWipeDescriptor, BlockDeviceWipeRequest};
 use hyper_util::rt::TokioIo;
 use prost::Message;
-use runtime::checkpoint::Checkpoint;
-use runtime::events::Events;
-use runtime::init_link::InitLink;
-use runtime::journal::Journal;
-use runtime::listeners::Listeners;
-use runtime::logs::Logs;
-use runtime::services::{Definition, Services, Surroundings};
-use runtime::store::{SERVICE, ServiceStatus, Spec, Store};
-use runtime::timeline::Timeline;
+use runtime::Runtime;
+use runtime::services::Definition;
+use runtime::store::{SERVICE, ServiceStatus, Spec};
 use tokio::sync::watch;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Streaming};
@@ -32,45 +26,17 @@ use tonic::{Code, Streaming};
 use super::*;
 use crate::identity::Materials;
 use crate::node::Readiness;
-use crate::sequencer::Sequencer;
 
 const SOON: Duration = Duration::from_secs(10);
 
 /// A node whose root is a folder and whose init is nobody.
 pub(crate) fn node(root: PathBuf) -> Arc<Node> {
-    let logs = Logs::new(root.join("log"));
-    let journal = Journal::new(None, &logs);
-    let init = InitLink::detached();
-    let checkpoint = Checkpoint::open(None, &init);
-    let (store, events) = (Store::new(), Events::default());
     let boot = handoff::BootReport { version: "1.2.3".into(), ..Default::default() };
-    let timeline = Timeline::new(&boot, &root, store.clone(), checkpoint.clone(), journal.clone());
-    let services = Services::new(Surroundings {
-        journal: journal.clone(),
-        events: events.clone(),
-        store: store.clone(),
-        logs: logs.clone(),
-        init: init.clone(),
-        checkpoint: checkpoint.clone(),
-        timeline: None,
-        cgroups: None,
-        adopted_pipes: BTreeMap::new(),
-    });
+    let runtime = Arc::new(Runtime::detached(root, boot));
     Arc::new(Node {
-        root,
-        parameters: config::cmdline::NodeParameters { platform: "metal".into(), ..Default::default() },
-        boot,
-        meta: crate::meta::Meta::new(store.clone(), journal.clone()),
-        store,
-        events,
-        journal,
-        logs,
-        listeners: Listeners::new(&mut BTreeMap::new(), init.clone()),
-        init,
-        checkpoint,
-        services,
+        meta: crate::meta::Meta::new(runtime.store.clone(), runtime.journal.clone()),
+        runtime,
         sequencer: Sequencer::default(),
-        timeline,
         flight_recorder: Default::default(),
         materials: Materials::default(),
         devices: watch::channel(0).0,
@@ -83,7 +49,6 @@ pub(crate) fn node(root: PathBuf) -> Arc<Node> {
         configuration: Default::default(),
         volumes: Default::default(),
         upgrades: Default::default(),
-        config: watch::channel(None).0,
         install_target: tokio::sync::watch::channel(None).0,
         readiness: watch::channel(Readiness::default()).0,
     })
@@ -172,7 +137,7 @@ async fn calls_that_do_not_exist_say_so() {
 #[tokio::test]
 async fn services_are_listed_and_refuse_what_they_must() {
     let f = fixture().await;
-    f.node.services.define(Definition::internal("udevd", || Box::pin(std::future::pending())));
+    f.node.runtime.services.define(Definition::internal("udevd", || Box::pin(std::future::pending())));
     let list = f.machine().service_list(()).await.unwrap().into_inner();
     let service = &list.messages[0].services[0];
     assert_eq!((service.id.as_str(), service.state.as_str()), ("udevd", "Initialized"));
@@ -211,7 +176,7 @@ async fn files_are_listed_in_order_and_read_whole() {
 #[tokio::test]
 async fn logs_are_read_and_followed() {
     let f = fixture().await;
-    let mut log = f.node.logs.open("svc").unwrap();
+    let mut log = f.node.runtime.logs.open("svc").unwrap();
     log.append(b"one\ntwo\n").unwrap();
     let request = |follow, tail_lines| proto::LogsRequest {
         namespace: "system".into(),
@@ -249,7 +214,7 @@ async fn components_and_the_kernel_have_logs() {
     let tell = |text: &str| rustix::io::write(&kernel, text.as_bytes()).unwrap();
     tell("6,1,1000000,-;one\n");
     tell("4,2,2000000,-;two\n");
-    f.node.journal.say("networkd: eth0 is up");
+    f.node.runtime.journal.say("networkd: eth0 is up");
     let request = |id: &str, follow, tail_lines| proto::LogsRequest {
         namespace: "system".into(),
         id: id.into(),
@@ -281,12 +246,12 @@ async fn components_and_the_kernel_have_logs() {
 async fn the_first_event_is_empty_and_the_rest_is_live() {
     let f = fixture().await;
     let task = |name: &str| api::event::Payload::Task(proto::TaskEvent { task: name.into(), action: 0 });
-    f.node.events.publish("", &task("past"));
+    f.node.runtime.events.publish("", &task("past"));
     let request = proto::EventsRequest { tail_events: -1, ..Default::default() };
     let mut stream = f.machine().events(request).await.unwrap().into_inner();
     assert_eq!(next(&mut stream).await, proto::Event::default());
     assert!(!next(&mut stream).await.id.is_empty());
-    f.node.events.publish("actor", &task("live"));
+    f.node.runtime.events.publish("actor", &task("live"));
     assert_eq!(next(&mut stream).await.actor_id, "actor");
 }
 
@@ -348,7 +313,7 @@ async fn the_new_resource_api_bootstraps_a_watch() {
     assert_eq!(bootstrapped.event_type(), cosi::EventType::Bootstrapped);
     let resource = bootstrapped.resource.unwrap();
     assert!(resource.metadata.is_some() && resource.spec.is_some());
-    f.node.store.remove(SERVICE.writer, &SERVICE, "apid").unwrap();
+    f.node.runtime.store.remove(SERVICE.writer, &SERVICE, "apid").unwrap();
     let destroyed = next(&mut stream).await.event.remove(0);
     assert_eq!(destroyed.event_type(), cosi::EventType::Destroyed);
     assert!(!destroyed.resource.unwrap().spec.unwrap().yaml_spec.is_empty());
@@ -451,7 +416,7 @@ async fn a_shutdown_answers_at_once_and_is_an_action_to_wait_for() {
 
 pub(super) fn put(node: &Node, id: &str, running: bool) {
     let status = ServiceStatus { running, healthy: false, unknown: true };
-    node.store.put(SERVICE.writer, &SERVICE, id, Spec::Service(status)).unwrap();
+    node.runtime.store.put(SERVICE.writer, &SERVICE, id, Spec::Service(status)).unwrap();
 }
 
 /// Work that a handler spawned otherwise would end machined with its panic.

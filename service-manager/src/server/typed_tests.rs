@@ -112,7 +112,7 @@ fn is_typed(kind: &Definition) -> bool {
 async fn a_client_of_binary_forms_alone_sees_every_value_of_every_type() {
     let f = fixture().await;
     for (kind, spec) in samples() {
-        f.node.store.put(kind.writer, kind, "sample", spec).unwrap();
+        f.node.runtime.store.put(kind.writer, kind, "sample", spec).unwrap();
     }
     let mut client = StateClient::new(f.channel.clone());
     let (mut unread, mut types) = (Vec::new(), 0);
@@ -137,7 +137,7 @@ async fn a_client_of_binary_forms_alone_sees_every_value_of_every_type() {
 async fn what_our_own_tables_show_of_the_binary_form_is_what_yaml_says() {
     let f = fixture().await;
     for (kind, spec) in samples() {
-        f.node.store.put(kind.writer, kind, "sample", spec).unwrap();
+        f.node.runtime.store.put(kind.writer, kind, "sample", spec).unwrap();
     }
     let mut client = StateClient::new(f.channel.clone());
     let mut seen = 0;
@@ -162,7 +162,7 @@ async fn what_our_own_tables_show_of_the_binary_form_is_what_yaml_says() {
 async fn sensitive_types_are_read_by_administrators_alone() {
     let f = fixture().await;
     for (kind, spec) in samples() {
-        f.node.store.put(kind.writer, kind, "sample", spec).unwrap();
+        f.node.runtime.store.put(kind.writer, kind, "sample", spec).unwrap();
     }
     let mut client = StateClient::new(f.channel.clone());
     let mut refused = 0;

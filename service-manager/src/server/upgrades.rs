@@ -3,6 +3,7 @@
 //! Owns: the answers. What is wrong with a request is answered at once; the work goes on behind the answer.
 //! Source: spec/api-wire-facts.md §2.2, §2.5, §3.9; spec/machine-facts.md §9.3.
 
+use runtime::sequencer::{self, Start};
 use std::future::Future;
 use std::sync::Arc;
 
@@ -18,8 +19,7 @@ use tonic::{Request, Response, Status};
 use super::{Answers, answers};
 use crate::install;
 use crate::node::Node;
-use crate::sequencer::{self, Start, TaskFn};
-use crate::sequences::{REBOOT, STAGE_UPGRADE, UPGRADE};
+use crate::order::Order;
 use crate::upgrade::{self, CALL_PATIENCE, Tell};
 
 /// What both generations of clients print.
@@ -30,7 +30,7 @@ pub(super) async fn upgrade(
     node: &Arc<Node>,
     request: &proto::UpgradeRequest,
 ) -> Result<proto::UpgradeResponse, Status> {
-    let sequence = if request.stage { &STAGE_UPGRADE } else { &UPGRADE };
+    let sequence = if request.stage { Order::StageUpgrade } else { Order::Upgrade };
     sequencer::may_start(node, sequence).map_err(|locked| Status::failed_precondition(locked.to_string()))?;
     if request.wipe_ephemeral {
         upgrade::wipe::check(node)?;
@@ -58,31 +58,30 @@ pub(super) async fn upgrade(
 /// Says what the request's flags come to here.
 fn remark(node: &Node, request: &proto::UpgradeRequest) {
     if request.wipe_ephemeral {
-        node.journal.say("upgrade: preserve=false: the new system wipes EPHEMERAL at its first start");
+        node.runtime
+            .journal
+            .say("upgrade: preserve=false: the new system wipes EPHEMERAL at its first start");
     }
     if request.force {
-        node.journal.say("upgrade: force: it skips the checks of etcd, and this node has no etcd");
+        node.runtime.journal.say("upgrade: force: it skips the checks of etcd, and this node has no etcd");
     }
     if request.reboot_mode() == RebootMode::Powercycle {
-        node.journal.say("upgrade: reboot mode powercycle: an upgrade always restarts through the firmware");
+        node.runtime
+            .journal
+            .say("upgrade: reboot mode powercycle: an upgrade always restarts through the firmware");
     }
 }
 
 /// `MachineService.Rollback`.
 pub(super) async fn rollback(node: &Arc<Node>) -> Result<proto::RollbackResponse, Status> {
     let entry = upgrade::roll_back(node).await?;
-    begin(node, &REBOOT, &format!("rollback to {entry}"), true)?;
+    begin(node, Order::Reboot, &format!("rollback to {entry}"), true)?;
     Ok(proto::RollbackResponse { messages: vec![proto::Rollback { metadata: None }] })
 }
 
-fn begin(
-    node: &Arc<Node>,
-    sequence: &'static sequence::Sequence<TaskFn>,
-    what: &str,
-    force: bool,
-) -> Result<String, Status> {
+fn begin(node: &Arc<Node>, sequence: Order, what: &str, force: bool) -> Result<String, Status> {
     let actor_id = events::actor_id();
-    node.journal.say(&format!("{what} via API received, actor {actor_id}"));
+    node.runtime.journal.say(&format!("{what} via API received, actor {actor_id}"));
     let start = Start { actor_id: actor_id.clone(), phase: 0, force };
     sequencer::start(node, sequence, start)
         .map_err(|locked| Status::failed_precondition(locked.to_string()))?;
@@ -111,7 +110,7 @@ impl LifecycleService for Lifecycle {
         Ok(answer_while(move |tell| async move {
             let done = install::on_request(&node, &image, &disk, tell).await;
             done.map_err(|failure| {
-                node.journal.warn(&format!("install: {failure}"));
+                node.runtime.journal.warn(&format!("install: {failure}"));
                 format!("install: {failure}")
             })
         }))
@@ -128,7 +127,7 @@ impl LifecycleService for Lifecycle {
         Ok(answer_while(move |tell| async move {
             let done = upgrade::install(&node, prepared, false, tell).await;
             done.map_err(|failure| {
-                node.journal.warn(&format!("upgrade: {failure}"));
+                node.runtime.journal.warn(&format!("upgrade: {failure}"));
                 upgrade::publish_failure(&node, &image, &failure);
                 format!("upgrade: {failure}")
             })
@@ -258,7 +257,7 @@ mod tests {
     #[tokio::test]
     async fn a_member_of_etcd_does_not_lose_its_data() {
         let f = fixture().await;
-        f.node.services.define(Definition::process("etcd", &["/bin/true"]));
+        f.node.runtime.services.define(Definition::process("etcd", &["/bin/true"]));
         let request = |wipe_ephemeral| proto::UpgradeRequest { wipe_ephemeral, ..Default::default() };
         let status = f.machine().upgrade(request(true)).await.unwrap_err();
         assert_eq!(status.code(), Code::FailedPrecondition);

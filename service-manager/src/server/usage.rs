@@ -60,7 +60,7 @@ impl Sums<'_> {
         if self.reader.is_gone() {
             return None;
         }
-        let real = self.node.path(&path.to_string_lossy());
+        let real = self.node.runtime.path(&path.to_string_lossy());
         let metadata = match fs::symlink_metadata(&real) {
             Ok(metadata) => metadata,
             Err(error) => return self.fail(path, relative, &error),

@@ -9,6 +9,7 @@
 //! volume that is not there is another matter: without it the machine is blank.
 //! Source: spec/machine-facts.md §4.5.
 
+use runtime::sequencer::TaskFuture;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +23,6 @@ use crate::configuration::refused::{self, Place};
 use crate::configuration::source::{self, Candidate, Origin, Search};
 use crate::configuration::{self, change, pending, register};
 use crate::node::Node;
-use crate::sequencer::TaskFuture;
 use crate::tasks::{Stage, publish_stage};
 use crate::volumes;
 
@@ -47,7 +47,7 @@ enum LookError {
 pub fn load_config(node: Arc<Node>) -> TaskFuture {
     Box::pin(async move {
         let mut devices = node.devices.subscribe();
-        let mut config = node.config.subscribe();
+        let mut config = node.runtime.config.subscribe();
         let mut opened = node.volumes.openings();
         if config.borrow().is_some() {
             return Ok(());
@@ -92,7 +92,7 @@ fn wait_in_maintenance(node: &Node, error: &LookError) {
     };
     let is_new = node.configuration.maintenance.send_if_modified(|now| {
         // Somebody gave it a config meanwhile.
-        let is_new = *now != next && node.config.borrow().is_none();
+        let is_new = *now != next && node.runtime.config.borrow().is_none();
         if is_new {
             *now = next;
         }
@@ -119,7 +119,7 @@ async fn memory(node: &Arc<Node>) -> Memory {
 /// Waits until STATE, if this machine has one, can be there: whatever another source says, STATE is newer.
 async fn settle(node: &Arc<Node>) {
     // init found the root on the disk where STATE would be.
-    if node.boot.root_source.contains("(ROOT-") {
+    if node.runtime.boot.root_source.contains("(ROOT-") {
         return;
     }
     let mut devices = node.devices.subscribe();
@@ -136,7 +136,7 @@ async fn settle(node: &Arc<Node>) {
     node.config_misses.send_modify(|count| *count += 1);
     if tokio::time::timeout(SETTLE_DEADLINE, due).await.is_err() {
         let seconds = SETTLE_DEADLINE.as_secs();
-        node.journal.warn(&format!(
+        node.runtime.journal.warn(&format!(
             "drivers of disks took longer than {seconds} s (deadline settle): going on without STATE"
         ));
     }
@@ -164,7 +164,7 @@ impl Looking {
         let mut kept = source::from_state(node);
         if let Search::Found(candidate) = &kept
             && change::is_not_for_keeps(&candidate.text)
-            && node.parameters.config.as_ref().is_some_and(|source| *source != ConfigSource::None)
+            && node.runtime.parameters.config.as_ref().is_some_and(|source| *source != ConfigSource::None)
         {
             self.say_once(
                 node,
@@ -188,7 +188,7 @@ impl Looking {
             Search::Failed(error) | Search::Absent(error) => look = Look::Unusable(error),
             Search::Nothing => {}
         }
-        let is_open_wanted = node.parameters.open_maintenance;
+        let is_open_wanted = node.runtime.parameters.open_maintenance;
         match &look {
             Look::Unusable(why) => refused::note(node, Place::State, why),
             _ => refused::forget(node, Place::State),
@@ -241,7 +241,7 @@ impl Looking {
     fn say_once(&mut self, node: &Node, text: String) {
         if self.state_error != text {
             for line in text.lines() {
-                node.journal.warn(&format!("machine config: {line}"));
+                node.runtime.journal.warn(&format!("machine config: {line}"));
             }
             self.state_error = text;
         }
@@ -276,7 +276,9 @@ async fn enter_from_outside(node: &Arc<Node>, candidate: Candidate) -> Result<()
         .map_err(|error| LookError::Invalid(format!("from {}: {error}", candidate.origin)))?;
     admit(node, &candidate).await?;
     if let Err(error) = volumes::provision_system_disk(node, Some(Arc::new(config))).await {
-        node.journal.warn(&format!("{error}; without STATE the machine config lasts until a restart"));
+        node.runtime
+            .journal
+            .warn(&format!("{error}; without STATE the machine config lasts until a restart"));
     }
     match source::from_state(node) {
         Search::Found(kept) if !change::is_not_for_keeps(&kept.text) => enter(node, kept),
@@ -290,7 +292,7 @@ fn enter(node: &Node, candidate: Candidate) -> Result<(), LookError> {
     let kept = text.clone();
     configuration::put_into_force(node, text)
         .map_err(|error| LookError::Invalid(format!("from {origin}: {error}")))?;
-    node.journal.say(&format!("machine config: taken from {origin}"));
+    node.runtime.journal.say(&format!("machine config: taken from {origin}"));
     match origin {
         Origin::State => configuration::remember(node),
         _ => configuration::keep_on_state(node, &kept),
@@ -308,20 +310,22 @@ fn report(node: &Node, error: &LookError, wait: Duration) {
         }
         LookError::Nothing(None) => return,
     };
-    node.events.publish("", &event);
+    node.runtime.events.publish("", &event);
     let seconds = wait.as_secs();
     // One line of the kernel log each: a person reads this on a console.
     for line in text.lines() {
-        node.journal.warn(&format!("machine config: {line}"));
+        node.runtime.journal.warn(&format!("machine config: {line}"));
     }
-    node.journal.warn(&format!("machine config: looking again in {seconds} s, and when a disk appears"));
+    node.runtime
+        .journal
+        .warn(&format!("machine config: looking again in {seconds} s, and when a disk appears"));
 }
 
 /// Takes the copy of an earlier machined; says whether it could.
 pub fn restore_config(node: &Node, text: Zeroizing<String>) -> bool {
     // Found again, so that a later change can be kept.
     if let Some(problem) = configuration::look_for_state(node).problem() {
-        node.journal.warn(problem);
+        node.runtime.journal.warn(problem);
     }
     configuration::put_into_force(node, text).is_ok()
 }
@@ -357,7 +361,7 @@ mod tests {
         cluster: {controlPlane: {endpoint: 'https://10.0.0.1:6443'}}\n";
 
     fn refusal(node: &Node, id: &str) -> Option<String> {
-        node.store.get(&CONFIG_REFUSAL, id).map(|found| found.spec.yaml().unwrap())
+        node.runtime.store.get(&CONFIG_REFUSAL, id).map(|found| found.spec.yaml().unwrap())
     }
 
     fn inline(text: &str) -> Option<String> {
@@ -371,7 +375,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut node = crate::server::tests_node(dir.path().join("root"));
         let bad = CONFIG.replace("type: worker", "type: woker, password: geheim");
-        Arc::get_mut(&mut node).unwrap().parameters.config_inline = inline(&bad);
+        Arc::get_mut(&mut Arc::get_mut(&mut node).unwrap().runtime).unwrap().parameters.config_inline =
+            inline(&bad);
         let looked = Looking::default().look(&node).await;
         assert!(matches!(looked, Err(LookError::Invalid(_))));
         let reason = refusal(&node, "outside").unwrap();
@@ -395,16 +400,18 @@ mod tests {
     async fn a_locked_machine_takes_no_config_from_anywhere() {
         let dir = tempfile::tempdir().unwrap();
         let mut node = crate::server::tests_node(dir.path().to_owned());
-        Arc::get_mut(&mut node).unwrap().parameters.config_inline = inline(CONFIG);
+        Arc::get_mut(&mut Arc::get_mut(&mut node).unwrap().runtime).unwrap().parameters.config_inline =
+            inline(CONFIG);
         let tag = installer::meta::tags::CONFIGURED;
         node.meta.set_now(tag, b"1").unwrap();
         let looked = Looking::default().look(&node).await;
         assert!(matches!(looked, Err(LookError::Locked(why)) if why.contains("STATE is not there")));
-        assert!(node.config().is_none());
+        assert!(node.runtime.config().is_none());
         // Only by an explicit parameter.
-        Arc::get_mut(&mut node).unwrap().parameters.open_maintenance = true;
+        Arc::get_mut(&mut Arc::get_mut(&mut node).unwrap().runtime).unwrap().parameters.open_maintenance =
+            true;
         let looked = Looking::default().look(&node).await;
         assert!(!matches!(looked, Err(LookError::Locked(_))));
-        assert!(node.config().is_some());
+        assert!(node.runtime.config().is_some());
     }
 }

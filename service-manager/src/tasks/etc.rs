@@ -2,13 +2,13 @@
 //!
 //! Source: spec/machine-facts.md §4.7, §8.1, §11.2.
 
+use runtime::sequencer::{TaskError, TaskFuture};
 use std::ffi::CString;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
 use crate::node::Node;
-use crate::sequencer::{TaskError, TaskFuture};
 
 /// Resolvers without any other word (spec/machine-facts.md §8.1).
 const DEFAULT_RESOLVERS: &str = "nameserver 1.1.1.1\nnameserver 8.8.8.8\n";
@@ -25,7 +25,7 @@ pub fn create_etc_network_files(_node: Arc<Node>) -> TaskFuture {
 
 /// Writes os-release and binds it.
 pub fn create_os_release_file(node: Arc<Node>) -> TaskFuture {
-    Box::pin(async move { publish("os-release", &os_release(node.version())) })
+    Box::pin(async move { publish("os-release", &os_release(node.runtime.version())) })
 }
 
 /// Billet's own version, also as Kubernetes shows it (`PRETTY_NAME`); the interface's is in the API's tag alone.

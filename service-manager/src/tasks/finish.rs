@@ -1,5 +1,6 @@
 //! The end of a machine: services stop, then init takes over.
 
+use runtime::sequencer::{TaskError, TaskFuture};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +8,6 @@ use handoff::{Action, ToInit};
 
 use super::status::{Stage, publish_stage};
 use crate::node::Node;
-use crate::sequencer::{TaskError, TaskFuture};
 
 /// How long the services of one wave may take to stop; SIGKILL comes after 10 s of it.
 const WAVE_DEADLINE: Duration = Duration::from_secs(30);
@@ -19,16 +19,16 @@ pub fn stop_all_services(node: Arc<Node>) -> TaskFuture {
     Box::pin(async move {
         // apid stays to the end, so that a client may watch: init ends it with everything that is left.
         let stays = |id: &String| LAST.contains(&id.as_str()) || id == "apid";
-        for mut wave in node.services.stop_order() {
+        for mut wave in node.runtime.services.stop_order() {
             wave.retain(|id| !stays(id));
             for id in &wave {
-                node.services.stop(id);
+                node.runtime.services.stop(id);
             }
-            if let Err(late) = node.services.wait_down(&wave, WAVE_DEADLINE).await {
+            if let Err(late) = node.runtime.services.wait_down(&wave, WAVE_DEADLINE).await {
                 let seconds = WAVE_DEADLINE.as_secs();
                 let text =
                     format!("not stopped within {seconds} s (deadline stopAllServices): {}", late.join(", "));
-                node.journal.warn(&text);
+                node.runtime.journal.warn(&text);
             }
         }
         Ok(())
@@ -47,7 +47,7 @@ pub fn reboot(node: Arc<Node>) -> TaskFuture {
 pub fn shutdown(node: Arc<Node>) -> TaskFuture {
     Box::pin(async move {
         publish_stage(&node, "", &Stage::ShuttingDown);
-        let action = if node.parameters.halt_on_shutdown { Action::Halt } else { Action::PowerOff };
+        let action = if node.runtime.parameters.halt_on_shutdown { Action::Halt } else { Action::PowerOff };
         finish(&node, action, "shutdown sequence").await
     })
 }
@@ -57,8 +57,9 @@ const LAST_WORDS: Duration = Duration::from_millis(200);
 
 pub(super) async fn finish(node: &Node, action: Action, reason: &str) -> Result<(), TaskError> {
     tokio::time::sleep(LAST_WORDS).await;
-    node.journal.say(&format!("{reason}: handing over to init for {action:?}"));
-    node.init
+    node.runtime.journal.say(&format!("{reason}: handing over to init for {action:?}"));
+    node.runtime
+        .init
         .send(&ToInit::Finish { action, reason }, None)
         .map_err(|e| TaskError(format!("ask init to finish: {e}")))
 }

@@ -1,11 +1,11 @@
 //! Installing the machine.
 
+use runtime::sequencer::{TaskError, TaskFuture};
 use std::sync::Arc;
 
 use super::status::{Stage, publish_stage};
 use crate::install;
 use crate::node::Node;
-use crate::sequencer::{TaskError, TaskFuture};
 
 /// Chooses a disk, plans, prints the plan, and does it.
 pub fn install(node: Arc<Node>) -> TaskFuture {

@@ -4,6 +4,7 @@
 //! is turned off. What is still in use is left to the next boot, which has nothing mounted yet.
 //! Source: spec/machine-facts.md §4.4, §9.4.
 
+use runtime::sequencer::{TaskError, TaskFuture};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +15,6 @@ use super::finish::finish;
 use super::status::{Stage, publish_stage};
 use crate::node::Node;
 use crate::reset::{self, SHUTDOWN, user_disks};
-use crate::sequencer::{TaskError, TaskFuture};
 use crate::system_disk::{self, SystemDisk};
 use crate::upgrade::wipe;
 use crate::{meta, volumes};
@@ -34,7 +34,7 @@ pub fn unmount_system_disk(node: Arc<Node>) -> TaskFuture {
             if request.system.is_some()
                 && let Err(error) = volumes::release(node)
             {
-                node.journal.warn(&format!("reset: {error}: the next boot goes on with it"));
+                node.runtime.journal.warn(&format!("reset: {error}: the next boot goes on with it"));
             }
             Ok(())
         })
@@ -51,7 +51,7 @@ pub fn reset_user_disks(node: Arc<Node>) -> TaskFuture {
                     if node.meta.device().is_none() {
                         return Err(error);
                     }
-                    node.journal.warn(&format!("{error}: the next boot goes on with it"));
+                    node.runtime.journal.warn(&format!("{error}: the next boot goes on with it"));
                 }
             }
             Ok(())
@@ -65,9 +65,9 @@ pub fn reset_system_disk(node: Arc<Node>) -> TaskFuture {
     Box::pin(async move {
         blocking(&node, |node| {
             let Some(intent) = reset::current(node).system else { return Ok(()) };
-            let disk = system_disk::find(node)?.ok_or("the system disk is gone")?;
+            let disk = system_disk::find(&node.runtime)?.ok_or("the system disk is gone")?;
             if let Err(error) = reset::wipe_system(node, &disk, &intent) {
-                node.journal.warn(&format!("reset: {error}: the next boot goes on with it"));
+                node.runtime.journal.warn(&format!("reset: {error}: the next boot goes on with it"));
             }
             Ok(())
         })
@@ -88,14 +88,15 @@ pub fn reboot_or_shutdown(node: Arc<Node>) -> TaskFuture {
 }
 
 fn is_unfinished(node: &Node) -> bool {
-    let system = || node.system_disk().is_some_and(|disk| pending(&disk).ok().flatten().is_some());
+    let system =
+        || system_disk::known(&node.runtime).is_some_and(|disk| pending(&disk).ok().flatten().is_some());
     user_disks::pending(node).is_some() || system()
 }
 
 /// Goes on with a reset that was cut off, and does what the command line wants wiped.
 pub fn resume_reset(node: Arc<Node>) -> TaskFuture {
     Box::pin(async move {
-        if node.parameters.wipe_system.is_some() && node.slot().is_none() {
+        if node.runtime.parameters.wipe_system.is_some() && system_disk::slot(&node.runtime).is_none() {
             wait_for_disks(&node).await;
         }
         let then = resume_user_disks(&node).await?;
@@ -122,7 +123,7 @@ pub fn resume_reset(node: Arc<Node>) -> TaskFuture {
                 std::future::pending().await
             }
             Err(error) => {
-                node.journal.warn(&format!("reset: {error}"));
+                node.runtime.journal.warn(&format!("reset: {error}"));
                 Ok(())
             }
         }
@@ -135,7 +136,7 @@ async fn resume_user_disks(node: &Arc<Node>) -> Result<Option<String>, TaskError
     let reader = node.clone();
     let pending = tokio::task::spawn_blocking(move || user_disks::pending(&reader)).await;
     let Some(intent) = pending.map_err(|e| TaskError(e.to_string()))? else { return Ok(None) };
-    node.journal.say("the wiping of other disks was cut off: going on with it");
+    node.runtime.journal.say("the wiping of other disks was cut off: going on with it");
     if !user_disks::is_there(node, &intent) {
         wait_for_disks(node).await;
     }
@@ -153,7 +154,7 @@ async fn wait_for_disks(node: &Node) {
     let mut settled = node.configuration.disks_settled.subscribe();
     if tokio::time::timeout(SETTLE_DEADLINE, settled.wait_for(|settled| *settled)).await.is_err() {
         let seconds = SETTLE_DEADLINE.as_secs();
-        node.journal.warn(&format!(
+        node.runtime.journal.warn(&format!(
             "drivers of disks took longer than {seconds} s (deadline resumeReset): looking at those that are there"
         ));
     }
@@ -169,28 +170,30 @@ enum Next {
 
 /// `with_upgrade`: an upgrade to this system was to wipe EPHEMERAL.
 fn resume(node: &Node, with_upgrade: bool) -> Result<Next, String> {
-    if node.slot().is_none() && node.parameters.wipe_system.is_none() {
+    if system_disk::slot(&node.runtime).is_none() && node.runtime.parameters.wipe_system.is_none() {
         return Ok(Next::Boot);
     }
-    let Some(disk) = system_disk::find(node)? else {
-        node.journal.warn("the command line wants the system disk wiped: this machine has no installed disk");
+    let Some(disk) = system_disk::find(&node.runtime)? else {
+        node.runtime
+            .journal
+            .warn("the command line wants the system disk wiped: this machine has no installed disk");
         return Ok(Next::Boot);
     };
-    let asked = node.parameters.wipe_system.clone();
+    let asked = node.runtime.parameters.wipe_system.clone();
     let asked = asked.map(|partitions| ResetIntent { partitions, then: reset::REBOOT.to_owned() });
     let of_upgrade = of_upgrade(&disk).filter(|_| with_upgrade);
     let asked = asked.or_else(|| of_upgrade.clone());
     let mut intent = match (pending(&disk)?, asked) {
         (Some(noted), _) => {
-            node.journal.say("a reset was cut off: going on with it");
+            node.runtime.journal.say("a reset was cut off: going on with it");
             noted
         }
         (None, Some(asked)) => {
-            let why = match with_upgrade && node.parameters.wipe_system.is_none() {
+            let why = match with_upgrade && node.runtime.parameters.wipe_system.is_none() {
                 true => "the upgrade to this version was to wipe EPHEMERAL (preserve=false)",
                 false => "the command line wants the system disk wiped (experimental.wipe)",
             };
-            node.journal.say(why);
+            node.runtime.journal.say(why);
             let request = reset::Request { system: Some(asked.clone()), ..Default::default() };
             reset::note(node, &request)?;
             asked
@@ -210,7 +213,7 @@ fn resume(node: &Node, with_upgrade: bool) -> Result<Next, String> {
         return Ok(Next::Leave(intent.then));
     }
     if !whole {
-        meta::open_on_system_disk(node);
+        meta::open_on_system_disk(&node.runtime, &node.meta);
     }
     publish_stage(node, "", &Stage::Booting);
     Ok(Next::Boot)
@@ -230,7 +233,7 @@ fn pending(disk: &SystemDisk) -> Result<Option<ResetIntent>, String> {
 
 async fn leave(node: &Node, then: &str) -> Result<(), TaskError> {
     let (stage, action) = match then {
-        SHUTDOWN if node.parameters.halt_on_shutdown => (Stage::ShuttingDown, Action::Halt),
+        SHUTDOWN if node.runtime.parameters.halt_on_shutdown => (Stage::ShuttingDown, Action::Halt),
         SHUTDOWN => (Stage::ShuttingDown, Action::PowerOff),
         _ => (Stage::Rebooting, Action::Reboot),
     };

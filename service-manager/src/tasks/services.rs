@@ -2,6 +2,7 @@
 //!
 //! Source: spec/machine-facts.md §5.2 (current layout: networkd and udevd are tasks of machined).
 
+use runtime::sequencer::{TaskError, TaskFuture};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +14,6 @@ use runtime::services::definition::{self, Answer, Definition, Identity, Runner};
 use super::status::{Stage, publish_stage};
 use crate::containerd_api::Client;
 use crate::node::Node;
-use crate::sequencer::{TaskError, TaskFuture};
 use crate::{apid, containerd, controllers, identity, mounts, network, server, time, trustd, udevd};
 
 /// How long the API may take to answer once there is a config.
@@ -32,7 +32,7 @@ pub fn start_controllers(node: Arc<Node>) -> TaskFuture {
     Box::pin(async move {
         controllers::start(&node);
         tokio::spawn(super::status::follow_services(node.clone()));
-        mounts::publish_now(&node).map_err(|e| TaskError(format!("read the mount table: {e}")))
+        mounts::publish_now(&node.runtime).map_err(|e| TaskError(format!("read the mount table: {e}")))
     })
 }
 
@@ -40,7 +40,7 @@ pub fn start_controllers(node: Arc<Node>) -> TaskFuture {
 pub fn start_machined(node: Arc<Node>) -> TaskFuture {
     Box::pin(async move {
         define_machined(&node)?;
-        node.services.start("machined");
+        node.runtime.services.start("machined");
         Ok(())
     })
 }
@@ -49,7 +49,7 @@ pub fn start_machined(node: Arc<Node>) -> TaskFuture {
 pub fn start_networkd(node: Arc<Node>) -> TaskFuture {
     Box::pin(async move {
         define_networkd(&node);
-        node.services.start("networkd");
+        node.runtime.services.start("networkd");
         Ok(())
     })
 }
@@ -58,7 +58,7 @@ pub fn start_networkd(node: Arc<Node>) -> TaskFuture {
 pub fn start_timed(node: Arc<Node>) -> TaskFuture {
     Box::pin(async move {
         define_timed(&node);
-        node.services.start(TIMED);
+        node.runtime.services.start(TIMED);
         Ok(())
     })
 }
@@ -67,7 +67,7 @@ pub fn start_timed(node: Arc<Node>) -> TaskFuture {
 pub fn start_udevd(node: Arc<Node>) -> TaskFuture {
     Box::pin(async move {
         define_udevd(&node);
-        node.services.start("udevd");
+        node.runtime.services.start("udevd");
         Ok(())
     })
 }
@@ -76,7 +76,7 @@ pub fn start_udevd(node: Arc<Node>) -> TaskFuture {
 pub fn start_apid(node: Arc<Node>) -> TaskFuture {
     Box::pin(async move {
         define_apid(&node)?;
-        node.services.start("apid");
+        node.runtime.services.start("apid");
         Ok(())
     })
 }
@@ -115,18 +115,22 @@ pub fn define_services(node: &Arc<Node>, ids: &[&str]) -> Vec<TaskError> {
 
 fn define_machined(node: &Arc<Node>) -> Result<(), TaskError> {
     // Opened once: a second socket would take the place of the one that serves.
-    if node.services.record("machined").is_some() {
+    if node.runtime.services.record("machined").is_some() {
         return Ok(());
     }
     server::open(node).map_err(|e| TaskError(e.to_string()))?;
     let serving = node.clone();
-    node.services.define(Definition::internal("machined", move || Box::pin(server::serve(serving.clone()))));
+    node.runtime
+        .services
+        .define(Definition::internal("machined", move || Box::pin(server::serve(serving.clone()))));
     Ok(())
 }
 
 fn define_networkd(node: &Arc<Node>) {
     let working = node.clone();
-    node.services.define(Definition::internal("networkd", move || Box::pin(network::run(working.clone()))));
+    node.runtime
+        .services
+        .define(Definition::internal("networkd", move || Box::pin(network::run(working.clone()))));
 }
 
 fn define_timed(node: &Arc<Node>) {
@@ -135,21 +139,23 @@ fn define_timed(node: &Arc<Node>) {
     definition.check = Some(Check::Clock);
     // The one service of the node's own that clients may start again (spec/machine-facts.md §5.1).
     definition.api_control = true;
-    node.services.define(definition);
+    node.runtime.services.define(definition);
 }
 
 fn define_udevd(node: &Arc<Node>) {
     let working = node.clone();
-    node.services.define(Definition::internal("udevd", move || Box::pin(udevd::run(working.clone()))));
+    node.runtime
+        .services
+        .define(Definition::internal("udevd", move || Box::pin(udevd::run(working.clone()))));
 }
 
 fn define_apid(node: &Arc<Node>) -> Result<(), TaskError> {
-    if node.services.record("apid").is_some() {
+    if node.runtime.services.record("apid").is_some() {
         return Ok(());
     }
     identity::open(node, identity::Role::Apid).map_err(|e| TaskError(e.to_string()))?;
-    let socket = node.listeners.tcp("apid", apid::PORT).map_err(|e| TaskError(e.to_string()))?;
-    node.services.define(apid_definition(socket));
+    let socket = node.runtime.listeners.tcp("apid", apid::PORT).map_err(|e| TaskError(e.to_string()))?;
+    node.runtime.services.define(apid_definition(socket));
     Ok(())
 }
 
@@ -193,7 +199,7 @@ pub fn wait_for_api(node: Arc<Node>) -> TaskFuture {
         let ready = readiness.wait_for(|readiness| readiness.announced);
         if tokio::time::timeout(API_READY_DEADLINE, ready).await.is_err() {
             let seconds = API_READY_DEADLINE.as_secs();
-            node.journal.warn(&format!(
+            node.runtime.journal.warn(&format!(
                 "API not ready within {seconds} s (deadline waitForAPI); going on without it"
             ));
         }
@@ -207,14 +213,14 @@ pub fn start_all_services(node: Arc<Node>) -> TaskFuture {
         define_containerd(&node);
         define_trustd(&node)?;
         define_image_services(&node, |_| true);
-        let ids = node.services.ids();
+        let ids = node.runtime.services.ids();
         for id in &ids {
-            node.services.start(id);
+            node.runtime.services.start(id);
         }
-        node.timeline.close();
+        node.runtime.timeline.close();
         // A node without a time server is up all the same; what needs the time waits for it by itself.
         let awaited: Vec<String> = ids.into_iter().filter(|id| id != TIMED).collect();
-        let late = node.services.wait_up(&awaited, ALL_UP_DEADLINE).await.err().unwrap_or_default();
+        let late = node.runtime.services.wait_up(&awaited, ALL_UP_DEADLINE).await.err().unwrap_or_default();
         publish_stage(&node, "", &Stage::Running(late.clone()));
         if late.is_empty() {
             return Ok(());
@@ -226,7 +232,7 @@ pub fn start_all_services(node: Arc<Node>) -> TaskFuture {
 
 fn define_containerd(node: &Arc<Node>) {
     if !Path::new(CONTAINERD).exists() {
-        node.journal.warn(&format!("{CONTAINERD} is not in this image: no containers"));
+        node.runtime.journal.warn(&format!("{CONTAINERD} is not in this image: no containers"));
         return;
     }
     define_cri(node);
@@ -245,7 +251,7 @@ fn define_containerd(node: &Arc<Node>) {
     definition.share.oom_score_adj = Some(-999);
     definition.share.most_processes = 4096;
     set_runtime(&mut definition, node);
-    node.services.define(definition);
+    node.runtime.services.define(definition);
 }
 
 /// containerd at this socket says that it serves.
@@ -269,7 +275,7 @@ fn define_cri(node: &Arc<Node>) {
     definition.share.oom_score_adj = Some(-500);
     definition.share.most_processes = 4096;
     set_runtime(&mut definition, node);
-    node.services.define(definition);
+    node.runtime.services.define(definition);
 }
 
 /// What pulls images gets the config's environment (proxies), and its containers outlive it.
@@ -281,15 +287,16 @@ fn set_runtime(definition: &mut Definition, node: &Node) {
 }
 
 fn define_trustd(node: &Arc<Node>) -> Result<(), TaskError> {
-    let Some(config) = node.config().filter(|_| node.services.record("trustd").is_none()) else {
+    let Some(config) = node.runtime.config().filter(|_| node.runtime.services.record("trustd").is_none())
+    else {
         return Ok(());
     };
     if !config.machine.machine_type.is_control_plane() {
         return Ok(());
     }
     identity::open(node, identity::Role::Trustd).map_err(|e| TaskError(e.to_string()))?;
-    let socket = node.listeners.tcp("trustd", trustd::PORT).map_err(|e| TaskError(e.to_string()))?;
-    node.services.define(trustd_definition(socket));
+    let socket = node.runtime.listeners.tcp("trustd", trustd::PORT).map_err(|e| TaskError(e.to_string()))?;
+    node.runtime.services.define(trustd_definition(socket));
     Ok(())
 }
 
@@ -297,14 +304,14 @@ fn define_trustd(node: &Arc<Node>) -> Result<(), TaskError> {
 fn define_image_services(node: &Node, wanted: impl Fn(&str) -> bool) {
     let (definitions, wrong) = definition::read_folder(Path::new(IMAGE_SERVICES));
     for error in wrong {
-        node.journal.warn(&error);
+        node.runtime.journal.warn(&error);
     }
     for mut definition in definitions.into_iter().filter(|definition| wanted(&definition.id)) {
         if let Runner::Process(program) = &mut definition.runner {
             // What the image's author set comes last and wins.
             program.env.splice(0..0, super::environment(node));
         }
-        node.services.define(definition);
+        node.runtime.services.define(definition);
     }
 }
 

@@ -7,7 +7,8 @@ use api::proto::machine::MachineStatusEvent;
 use api::proto::machine::machine_status_event::machine_status::UnmetCondition;
 use api::proto::machine::machine_status_event::{MachineStage, MachineStatus};
 use runtime::store::{
-    MACHINE_STATUS, MachineStatus as StatusSpec, Runtime, SERVICE, Spec, StageStatus, UnmetCondition as Unmet,
+    MACHINE_STATUS, MachineStatus as StatusSpec, RuntimeSpec, SERVICE, Spec, StageStatus,
+    UnmetCondition as Unmet,
 };
 use tokio::sync::broadcast::error::RecvError;
 
@@ -65,23 +66,25 @@ fn put_resource(node: &Node, stage: MachineStage, ready: bool, unmet: &[Missing]
     };
     let unmet = unmet.iter().map(|one| Unmet { name: one.name.to_owned(), reason: one.reason.clone() });
     let status = StageStatus { ready, unmet_conditions: unmet.collect() };
-    let spec = Spec::Runtime(Runtime::MachineStatus(StatusSpec { stage: name, status }));
-    if let Err(error) = node.store.put(MACHINE_STATUS.writer, &MACHINE_STATUS, "machine", spec) {
-        node.journal.warn(&error.to_string());
+    let spec = Spec::Runtime(RuntimeSpec::MachineStatus(StatusSpec { stage: name, status }));
+    if let Err(error) = node.runtime.store.put(MACHINE_STATUS.writer, &MACHINE_STATUS, "machine", spec) {
+        node.runtime.journal.warn(&error.to_string());
     }
 }
 
 /// Follows the services of a running machine: one that falls, or comes back, changes its status.
 pub(super) async fn follow_services(node: Arc<Node>) {
-    let mut changes = node.store.changes();
+    let mut changes = node.runtime.store.changes();
     loop {
         match changes.recv().await {
             Ok(change) if change.resource.metadata.kind != SERVICE.kind => {}
             Ok(_) | Err(RecvError::Lagged(_)) => {
                 if let Some(told) = unmet_of_running(&node) {
-                    let ids = node.services.ids();
-                    let late: Vec<String> =
-                        ids.into_iter().filter(|id| id != TIMED && !node.services.is_up(id)).collect();
+                    let ids = node.runtime.services.ids();
+                    let late: Vec<String> = ids
+                        .into_iter()
+                        .filter(|id| id != TIMED && !node.runtime.services.is_up(id))
+                        .collect();
                     if told != late.iter().map(|id| not_up(id)).collect::<Vec<_>>() {
                         publish_stage(&node, "", &Stage::Running(late));
                     }
@@ -94,8 +97,8 @@ pub(super) async fn follow_services(node: Arc<Node>) {
 
 /// What was told last of a machine that runs; `None` in every other stage.
 fn unmet_of_running(node: &Node) -> Option<Vec<String>> {
-    match &node.store.get(&MACHINE_STATUS, "machine")?.spec {
-        Spec::Runtime(Runtime::MachineStatus(status)) if status.stage == "running" => {
+    match &node.runtime.store.get(&MACHINE_STATUS, "machine")?.spec {
+        Spec::Runtime(RuntimeSpec::MachineStatus(status)) if status.stage == "running" => {
             Some(status.status.unmet_conditions.iter().map(|unmet| unmet.reason.clone()).collect())
         }
         _ => None,
@@ -126,7 +129,7 @@ pub fn publish_stage(node: &Node, actor_id: &str, stage: &Stage) {
     let unmet = unmet.into_iter().map(|one| UnmetCondition { name: one.name.to_owned(), reason: one.reason });
     let status = MachineStatus { ready, unmet_conditions: unmet.collect() };
     let event = MachineStatusEvent { stage: stage.into(), status: Some(status) };
-    node.events.publish(actor_id, &Payload::MachineStatus(event));
+    node.runtime.events.publish(actor_id, &Payload::MachineStatus(event));
 }
 
 #[cfg(test)]
@@ -138,7 +141,7 @@ mod tests {
     use super::*;
 
     fn yaml(node: &Node) -> String {
-        node.store.get(&MACHINE_STATUS, "machine").unwrap().spec.yaml().unwrap()
+        node.runtime.store.get(&MACHINE_STATUS, "machine").unwrap().spec.yaml().unwrap()
     }
 
     #[tokio::test]
@@ -156,7 +159,7 @@ mod tests {
                 // No service is defined here, so none is missing: any news makes the node look again.
                 running = !running;
                 let spec = Spec::Service(ServiceStatus { running, healthy: true, unknown: false });
-                node.store.put(SERVICE.writer, &SERVICE, "cri", spec).unwrap();
+                node.runtime.store.put(SERVICE.writer, &SERVICE, "cri", spec).unwrap();
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };

@@ -2,6 +2,7 @@
 //!
 //! Source: spec/machine-facts.md §4.7, §11.1, §11.2 (current layout).
 
+use runtime::sequencer::{TaskError, TaskFuture};
 use std::ffi::{CStr, CString};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -15,7 +16,6 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 use crate::beneath;
 use crate::controllers::NEEDED_KERNEL_PARAMS;
 use crate::node::Node;
-use crate::sequencer::{TaskError, TaskFuture};
 use crate::volumes;
 
 /// Where the cgroup tree is.
@@ -128,12 +128,12 @@ pub fn mount_pseudo_filesystems(node: Arc<Node>) -> TaskFuture {
                 Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
                     // A machine without EFI has no place for its variables.
                     if mount.kind != c"efivarfs" {
-                        node.journal.warn(&format!("create mount point {}: {error}", mount.target));
+                        node.runtime.journal.warn(&format!("create mount point {}: {error}", mount.target));
                     }
                 }
                 _ => {
                     if let Err(error) = make(mount) {
-                        node.journal.warn(&error.to_string());
+                        node.runtime.journal.warn(&error.to_string());
                     }
                 }
             }
@@ -146,7 +146,7 @@ pub fn mount_pseudo_filesystems(node: Arc<Node>) -> TaskFuture {
 pub fn mount_bpffs(node: Arc<Node>) -> TaskFuture {
     Box::pin(async move {
         if let Err(error) = make(&BPF) {
-            node.journal.warn(&error.to_string());
+            node.runtime.journal.warn(&error.to_string());
         }
         Ok(())
     })
@@ -159,7 +159,7 @@ pub fn set_rlimit(node: Arc<Node>) -> TaskFuture {
         setrlimit(Resource::Nofile, limit)
             .map_err(|e| TaskError(format!("raise RLIMIT_NOFILE to {OPEN_FILES}: {e}")))?;
         if let Err(error) = fs::write("/proc/self/oom_score_adj", "-999") {
-            node.journal.warn(&format!("write /proc/self/oom_score_adj: {error}"));
+            node.runtime.journal.warn(&format!("write /proc/self/oom_score_adj: {error}"));
         }
         Ok(())
     })
@@ -173,7 +173,7 @@ pub fn write_required_sysctls(node: Arc<Node>) -> TaskFuture {
             let path = Path::new("/proc/sys").join(name.replace('.', "/"));
             match fs::write(path, value) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    node.journal.warn(&format!("write sysctl {name}: {error}"));
+                    node.runtime.journal.warn(&format!("write sysctl {name}: {error}"));
                 }
                 _ => {}
             }
@@ -188,7 +188,7 @@ pub fn restore_grace_periods(node: Arc<Node>) -> TaskFuture {
     Box::pin(async move {
         let path = "/sys/kernel/rcu_expedited";
         if let Err(error) = fs::write(path, "0") {
-            node.journal.warn(&format!("write {path}: {error}"));
+            node.runtime.journal.warn(&format!("write {path}: {error}"));
         }
         Ok(())
     })

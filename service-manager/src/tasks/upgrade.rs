@@ -1,11 +1,11 @@
 //! The task of an upgrade.
 
+use runtime::sequencer::{TaskError, TaskFuture};
 use std::sync::Arc;
 
 use oci::registry::Patience;
 
 use crate::node::Node;
-use crate::sequencer::{TaskError, TaskFuture};
 use crate::upgrade::{self, Failure};
 
 /// Puts the new system beside the running one.

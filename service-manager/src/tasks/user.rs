@@ -2,6 +2,7 @@
 //!
 //! Source: spec/machine-facts.md §4.4 (`userSetup`), §11.3.
 
+use runtime::sequencer::{TaskError, TaskFuture};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,7 +18,6 @@ use crate::files::{self, EtcFile, Image, Operation, Target, Wanted};
 use crate::modules;
 use crate::mounts;
 use crate::node::Node;
-use crate::sequencer::{TaskError, TaskFuture};
 
 /// Where each boot leaves what users wanted of containerd.
 const FRAGMENTS: &str = "/var/cri/conf.d";
@@ -27,9 +27,9 @@ const ETC_FILE_MODE: u32 = 0o644;
 /// Writes the files of the config, then the generated parts of containerd's settings.
 pub fn write_user_files(node: Arc<Node>) -> TaskFuture {
     Box::pin(async move {
-        beneath::make_folder(&node.root, Path::new(FRAGMENTS), 0o755)
+        beneath::make_folder(&node.runtime.root, Path::new(FRAGMENTS), 0o755)
             .map_err(|e| TaskError(format!("create {FRAGMENTS}: {e}")))?;
-        let Some(config) = node.config() else { return Ok(()) };
+        let Some(config) = node.runtime.config() else { return Ok(()) };
         let all = |errors: Vec<String>| TaskError(errors.join("; "));
         let wanted = wanted(&config).map_err(all)?;
         let in_etc = etc_files(&node);
@@ -39,14 +39,14 @@ pub fn write_user_files(node: Arc<Node>) -> TaskFuture {
         let image = Image::open().map_err(TaskError)?;
         // First: what is bound into /etc afterwards stays in sight.
         let mut targets = show_in_etc(&node, &image, &in_etc, &wanted).map_err(all)?;
-        targets.extend(files::write(&node.root, &image, &wanted).map_err(all)?);
+        targets.extend(files::write(&node.runtime.root, &image, &wanted).map_err(all)?);
         publish(&node, &targets)
     })
 }
 
 /// The files of the config's `EtcFileConfig` documents.
 fn etc_files(node: &Node) -> Vec<EtcFile> {
-    let Some(document) = node.document() else { return Vec::new() };
+    let Some(document) = node.runtime.document() else { return Vec::new() };
     let file = |document: &Document| match document {
         Document::EtcFileConfig(file) => Some(EtcFile {
             name: file.name.clone(),
@@ -71,7 +71,7 @@ fn show_in_etc(
     modules::load_modules(&["overlay"]).map_err(|error| vec![error])?;
     let others = wanted.iter().map(|file| PathBuf::from(&file.path)).collect();
     let mounted = mounts::table().map_err(|error| vec![format!("read what is mounted: {error}")])?;
-    let targets = files::show_in_etc(&node.root, image, in_etc, &others, &mounted)?;
+    let targets = files::show_in_etc(&node.runtime.root, image, in_etc, &others, &mounted)?;
     for (file, target) in in_etc.iter().zip(&targets) {
         controllers::publish_etc_file(node, &file.name, &target.content, target.mode)
             .map_err(|error| vec![error])?;
@@ -82,7 +82,7 @@ fn show_in_etc(
 /// Loads the modules that the config names, whatever devices there are.
 pub fn load_kernel_modules(node: Arc<Node>) -> TaskFuture {
     Box::pin(async move {
-        let loading = tokio::task::spawn_blocking(move || modules::apply(&node));
+        let loading = tokio::task::spawn_blocking(move || modules::apply(&node.runtime));
         loading.await.map_err(|e| TaskError(format!("load kernel modules: {e}")))
     })
 }
@@ -120,7 +120,8 @@ fn publish(node: &Node, targets: &[Target]) -> Result<(), TaskError> {
         };
         (status.path.trim_start_matches('/').to_owned(), Spec::FileStatus(status))
     });
-    node.store
+    node.runtime
+        .store
         .replace(FILE_STATUS.writer, &FILE_STATUS, statuses.collect())
         .map_err(|e| TaskError(e.to_string()))
 }
@@ -132,7 +133,7 @@ pub fn environment(node: &Node) -> Vec<String> {
 
 /// The same by name. The config wins over the command line.
 pub fn variables(node: &Node) -> BTreeMap<String, String> {
-    controllers::variables(&node.parameters, node.config().as_deref())
+    controllers::variables(&node.runtime.parameters, node.runtime.config().as_deref())
 }
 
 #[cfg(test)]
@@ -171,7 +172,7 @@ mod tests {
         };
         let spec = Spec::MachineConfig(Arc::new(document));
         let kind = &runtime::store::MACHINE_CONFIG;
-        node.store.put(kind.writer, kind, "v1alpha1", spec).unwrap();
+        node.runtime.store.put(kind.writer, kind, "v1alpha1", spec).unwrap();
         let files = etc_files(&node);
         let found: Vec<_> =
             files.iter().map(|file| (file.name.as_str(), file.content.as_str(), file.mode)).collect();

@@ -8,11 +8,12 @@
 //! it; an EPHEMERAL that holds something foreign, or that no key opens, ends the boot sequence.
 //! Source: spec/machine-facts.md §4.4 and its v1.13 appendix.
 
+use runtime::sequencer::{TaskError, TaskFuture};
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::node::Node;
-use crate::sequencer::{TaskError, TaskFuture};
+use crate::system_disk;
 use crate::volumes::Ephemeral;
 use crate::{meta, volumes};
 
@@ -26,12 +27,12 @@ const UNLOCK_PAUSE: Duration = Duration::from_secs(10);
 /// Reads META of the disk that the root came from.
 pub fn reload_meta(node: Arc<Node>) -> TaskFuture {
     Box::pin(async move {
-        if node.slot().is_none() {
+        if system_disk::slot(&node.runtime).is_none() {
             // Its disk, if it has one, has no driver yet: META is found with STATE.
             return Ok(());
         }
         let reader = node.clone();
-        tokio::task::spawn_blocking(move || meta::open_on_system_disk(&reader))
+        tokio::task::spawn_blocking(move || meta::open_on_system_disk(&reader.runtime, &reader.meta))
             .await
             .map_err(|e| TaskError(format!("read META: {e}")))
     })
@@ -40,8 +41,10 @@ pub fn reload_meta(node: Arc<Node>) -> TaskFuture {
 /// Opens and mounts STATE of the disk that the root came from. One that is missing is made with the first config.
 pub fn mount_state_partition(node: Arc<Node>) -> TaskFuture {
     Box::pin(async move {
-        if let Err(error) = volumes::provision_system_disk(&node, node.config()).await {
-            node.journal.warn(&format!("{error}; without STATE the machine config lasts until a restart"));
+        if let Err(error) = volumes::provision_system_disk(&node, node.runtime.config()).await {
+            node.runtime
+                .journal
+                .warn(&format!("{error}; without STATE the machine config lasts until a restart"));
         }
         Ok(())
     })
@@ -52,7 +55,7 @@ pub fn mount_ephemeral_partition(node: Arc<Node>) -> TaskFuture {
     Box::pin(async move {
         let end = tokio::time::Instant::now() + UNLOCK_DEADLINE;
         let mut said = String::new();
-        let (mut config, mut opened) = (node.config.subscribe(), node.volumes.openings());
+        let (mut config, mut opened) = (node.runtime.config.subscribe(), node.volumes.openings());
         loop {
             config.mark_unchanged();
             opened.mark_unchanged();
@@ -66,7 +69,7 @@ pub fn mount_ephemeral_partition(node: Arc<Node>) -> TaskFuture {
             }
             if said != reason {
                 let next = if asks_server { "trying again" } else { "waiting for its recovery key" };
-                node.journal.warn(&format!("{reason}; {next}"));
+                node.runtime.journal.warn(&format!("{reason}; {next}"));
                 said = reason;
             }
             let next = if asks_server { tokio::time::Instant::now() + UNLOCK_PAUSE } else { end };
@@ -82,7 +85,7 @@ pub fn mount_ephemeral_partition(node: Arc<Node>) -> TaskFuture {
 /// Makes the disks of `machine.disks`, once, while they are empty, and mounts them.
 pub fn mount_user_disks(node: Arc<Node>) -> TaskFuture {
     Box::pin(async move {
-        let wanted = node.config().map(|config| config.machine.disks.clone()).unwrap_or_default();
+        let wanted = node.runtime.config().map(|config| config.machine.disks.clone()).unwrap_or_default();
         if wanted.iter().any(|disk| !std::path::Path::new(&disk.device).exists()) {
             wait_for_disks(&node, "mountUserDisks").await;
         }
@@ -106,6 +109,8 @@ async fn wait_for_disks(node: &Node, deadline: &str) {
     let mut settled = node.configuration.disks_settled.subscribe();
     if tokio::time::timeout(SETTLE_DEADLINE, settled.wait_for(|settled| *settled)).await.is_err() {
         let seconds = SETTLE_DEADLINE.as_secs();
-        node.journal.warn(&format!("drivers of disks took longer than {seconds} s (deadline {deadline})"));
+        node.runtime
+            .journal
+            .warn(&format!("drivers of disks took longer than {seconds} s (deadline {deadline})"));
     }
 }

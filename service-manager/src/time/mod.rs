@@ -55,7 +55,7 @@ struct Settings {
 
 impl Settings {
     fn of(node: &Node) -> Self {
-        let config = node.config();
+        let config = node.runtime.config();
         let time = config.as_ref().map(|config| &config.machine.time);
         let layers = Layers::of(node);
         let (servers, disabled) = (layers.asked(), time.is_some_and(|time| time.disabled));
@@ -81,7 +81,7 @@ struct Timed {
 
 /// The service.
 pub async fn run(node: Arc<Node>) -> Result<(), String> {
-    let mut changes = node.store.changes();
+    let mut changes = node.runtime.store.changes();
     let mut timed = Timed::new(node);
     loop {
         timed.apply_floor();
@@ -164,7 +164,7 @@ impl Timed {
             Correction::Slew { constant } => steer(choice, choice.offset_ns, constant),
             Correction::Doubt => {
                 let text = format!("off by {}: asking again before believing it", seconds(choice.offset_ns));
-                return self.node.journal.warn(&format!("timed: {text}"));
+                return self.node.runtime.journal.warn(&format!("timed: {text}"));
             }
         };
         if let Err(error) = result {
@@ -173,7 +173,7 @@ impl Timed {
         self.said.clear();
         if first {
             let believed = choice.believed.len();
-            self.node.journal.say(&format!(
+            self.node.runtime.journal.say(&format!(
                 "timed: clock synchronised, it was off by {} ({believed} of {asked} servers agree)",
                 seconds(choice.offset_ns)
             ));
@@ -184,13 +184,13 @@ impl Timed {
     fn step(&mut self, choice: &Choice) -> Result<(), String> {
         set_clock(clock::unix_ns().saturating_add(choice.offset_ns))?;
         self.steps += 1;
-        self.node.journal.say(&format!("timed: clock set by {}", seconds(choice.offset_ns)));
+        self.node.runtime.journal.say(&format!("timed: clock set by {}", seconds(choice.offset_ns)));
         steer(choice, 0, 1)
     }
 
     /// Brings a clock that is behind everything that has happened to where it can be.
     fn apply_floor(&self) {
-        let Some(floor) = floor::read(&self.node.root) else { return };
+        let Some(floor) = floor::read(&self.node.runtime.root) else { return };
         if clock::now().as_second() >= floor.seconds {
             return;
         }
@@ -198,14 +198,14 @@ impl Timed {
             Ok(()) => format!("the clock was before {}: set to that time", floor.source),
             Err(error) => error,
         };
-        self.node.journal.warn(&format!("timed: {text}"));
+        self.node.runtime.journal.warn(&format!("timed: {text}"));
     }
 
     fn remember(&mut self) {
         if self.remembered.is_some_and(|last| last.elapsed() < REMEMBER_PERIOD) {
             return;
         }
-        match floor::remember(&self.node.root, clock::now().as_second()) {
+        match floor::remember(&self.node.runtime.root, clock::now().as_second()) {
             Ok(()) => self.remembered = Some(Instant::now()),
             Err(error) => self.say_once(&error),
         }
@@ -214,7 +214,7 @@ impl Timed {
     /// A reason that repeats is said once.
     fn say_once(&mut self, text: &str) {
         if self.said != text {
-            self.node.journal.warn(&format!("timed: {text}"));
+            self.node.runtime.journal.warn(&format!("timed: {text}"));
             self.said = text.to_owned();
         }
     }
@@ -224,19 +224,21 @@ impl Timed {
         self.put(&TIME_STATUS, "node", Spec::TimeStatus(status));
         match sys::clock::standing() {
             Ok(standing) => self.put(&ADJTIME_STATUS, "node", adjtime::spec(&standing)),
-            Err(errno) => self.node.journal.warn(&format!("timed: ask how the clock is steered: {errno}")),
+            Err(errno) => {
+                self.node.runtime.journal.warn(&format!("timed: ask how the clock is steered: {errno}"))
+            }
         }
     }
 
     fn put(&self, kind: &'static runtime::store::Definition, id: &str, spec: Spec) {
-        if let Err(error) = self.node.store.put(kind.writer, kind, id, spec) {
-            self.node.journal.warn(&format!("timed: {error}"));
+        if let Err(error) = self.node.runtime.store.put(kind.writer, kind, id, spec) {
+            self.node.runtime.journal.warn(&format!("timed: {error}"));
         }
     }
 
     fn replace(&self, kind: &'static runtime::store::Definition, wanted: Vec<(String, Spec)>) {
-        if let Err(error) = self.node.store.replace(kind.writer, kind, wanted) {
-            self.node.journal.warn(&format!("timed: {error}"));
+        if let Err(error) = self.node.runtime.store.replace(kind.writer, kind, wanted) {
+            self.node.runtime.journal.warn(&format!("timed: {error}"));
         }
     }
 }
@@ -358,13 +360,15 @@ mod tests {
         let node = crate::server::tests_node(dir.path().to_path_buf());
         let time = format!("{{servers: [\"{}\"], {time}}}", server.name());
         let text = format!("version: v1alpha1\nmachine:\n  type: worker\n  token: a.b\n  time: {time}\n");
-        node.config.send_replace(Some(Arc::new(config::parse(&text).unwrap_or_else(|e| panic!("{e}")))));
+        node.runtime
+            .config
+            .send_replace(Some(Arc::new(config::parse(&text).unwrap_or_else(|e| panic!("{e}")))));
         let settings = Settings::of(&node);
         (Timed::new(node), settings, server, dir)
     }
 
     fn status(timed: &Timed) -> TimeStatus {
-        match timed.node.store.get(&TIME_STATUS, "node").map(|resource| resource.spec.clone()) {
+        match timed.node.runtime.store.get(&TIME_STATUS, "node").map(|resource| resource.spec.clone()) {
             Some(Spec::TimeStatus(status)) => status,
             other => panic!("no status: {other:?}"),
         }
@@ -375,11 +379,11 @@ mod tests {
         let (mut timed, settings, _server, _dir) = timed("disabled: true").await;
         assert_eq!(timed.turn(&settings).await, None);
         assert_eq!(status(&timed), TimeStatus { synced: true, epoch: 0, sync_disabled: true });
-        let adjtime = timed.node.store.get(&ADJTIME_STATUS, "node").unwrap();
+        let adjtime = timed.node.runtime.store.get(&ADJTIME_STATUS, "node").unwrap();
         let kernel = sys::clock::standing().unwrap();
         let adjtime = adjtime.spec.yaml().unwrap();
         assert!(adjtime.contains(&format!("syncStatus: {}\n", kernel.steered)), "{adjtime}");
-        assert!(timed.node.store.get(&TIME_SERVER_SPEC, "configuration/timeservers").is_some());
+        assert!(timed.node.runtime.store.get(&TIME_SERVER_SPEC, "configuration/timeservers").is_some());
         assert_eq!(timed.said, "");
     }
 
@@ -400,14 +404,15 @@ mod tests {
         let node = crate::server::tests_node(dir.path().to_path_buf());
         assert_eq!(Settings::of(&node).servers, [DEFAULT_SERVER]);
         for (link, servers) in [("eth0", ["10.0.0.4", "10.0.0.5"]), ("eth1", ["10.0.0.5", "10.0.0.6"])] {
-            node.store
+            node.runtime
+                .store
                 .put(DHCP_LEASE.writer, &DHCP_LEASE, link, super::servers::tests::lease(servers))
                 .unwrap();
         }
         assert_eq!(Settings::of(&node).servers, ["10.0.0.4", "10.0.0.5", "10.0.0.6"]);
         let text = "version: v1alpha1\nmachine: {token: a.b, time: {servers: [10.9.9.9]}}\n";
         let config = config::parse(text).unwrap_or_else(|error| panic!("{error}"));
-        node.config.send_replace(Some(Arc::new(config)));
+        node.runtime.config.send_replace(Some(Arc::new(config)));
         assert_eq!(Settings::of(&node).servers, ["10.9.9.9"]);
     }
 

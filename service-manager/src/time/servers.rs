@@ -21,8 +21,9 @@ pub(super) struct Layers {
 
 impl Layers {
     pub(super) fn of(node: &Node) -> Self {
-        let given = node.config().map(|config| config.machine.time.servers.clone()).unwrap_or_default();
-        let leases = node.store.list(&DHCP_LEASE);
+        let given =
+            node.runtime.config().map(|config| config.machine.time.servers.clone()).unwrap_or_default();
+        let leases = node.runtime.store.list(&DHCP_LEASE);
         let leased = leases.iter().filter_map(|resource| match &resource.spec {
             Spec::DhcpLease(lease) if !lease.time_servers.is_empty() => {
                 Some((resource.metadata.id.clone(), lease.time_servers.clone()))
@@ -90,13 +91,13 @@ pub(super) mod tests {
         let node = crate::server::tests_node(dir.path().to_path_buf());
         assert_eq!(Layers::of(&node).asked(), [DEFAULT_SERVER]);
         for (link, servers) in [("eth0", ["10.0.0.4", "10.0.0.5"]), ("eth1", ["10.0.0.5", "10.0.0.6"])] {
-            node.store.put(DHCP_LEASE.writer, &DHCP_LEASE, link, lease(servers)).unwrap();
+            node.runtime.store.put(DHCP_LEASE.writer, &DHCP_LEASE, link, lease(servers)).unwrap();
         }
         assert_eq!(Layers::of(&node).asked(), ["10.0.0.4", "10.0.0.5", "10.0.0.6"]);
         let text =
             "version: v1alpha1\nmachine:\n  type: worker\n  token: a.b\n  time: {servers: [ours.example]}\n";
         let config = config::parse(text).unwrap_or_else(|e| panic!("{e}"));
-        node.config.send_replace(Some(std::sync::Arc::new(config)));
+        node.runtime.config.send_replace(Some(std::sync::Arc::new(config)));
         let layers = Layers::of(&node);
         assert_eq!(layers.asked(), ["ours.example"]);
         let specs = layers.specs();

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use super::rule::{Match, Subject};
-use crate::node::Node;
+use runtime::Runtime;
 
 /// No attribute that a rule compares is longer.
 const MOST_BYTES: usize = 4096;
@@ -19,8 +19,8 @@ pub(super) struct Device {
 }
 
 /// The places of all devices that are there.
-pub(super) fn all(node: &Node) -> Vec<String> {
-    let sys = node.path("/sys");
+pub(super) fn all(runtime: &Runtime) -> Vec<String> {
+    let sys = runtime.path("/sys");
     let entries =
         |folder: PathBuf| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let classes = entries(sys.join("class"));
@@ -40,8 +40,8 @@ pub(super) fn all(node: &Node) -> Vec<String> {
 
 impl Device {
     /// Reads a device; `None` when it is gone.
-    pub(super) fn read(node: &Node, path: &str) -> Option<Self> {
-        let root = node.path("/sys");
+    pub(super) fn read(runtime: &Runtime, path: &str) -> Option<Self> {
+        let root = runtime.path("/sys");
         let folder = root.join(path.trim_start_matches('/'));
         let uevent = fs::read_to_string(folder.join("uevent")).ok()?;
         let properties = uevent.lines().filter_map(|line| line.split_once('='));

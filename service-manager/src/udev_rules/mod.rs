@@ -18,10 +18,10 @@ use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Component, Path};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::node::Node;
 use device::Device;
 use rule::{Deed, Rule};
-use runtime::store::{Runtime, Spec, UDEV_RULE_STATUS, UdevRule};
+use runtime::Runtime;
+use runtime::store::{RuntimeSpec, Spec, UDEV_RULE_STATUS, UdevRule};
 
 /// The rules in force, and what they made.
 #[derive(Default)]
@@ -37,18 +37,18 @@ struct State {
 }
 
 /// Keeps the rules like the config.
-pub(crate) async fn follow(node: Arc<Node>) {
-    let mut config = node.config.subscribe();
+pub(crate) async fn follow(runtime: Arc<Runtime>, applied: Arc<Applied>) {
+    let mut config = runtime.config.subscribe();
     while config.changed().await.is_ok() {
-        let worker = node.clone();
+        let (worker, applied) = (runtime.clone(), applied.clone());
         // Joined, so that two configs are not applied at once.
-        let _ = tokio::task::spawn_blocking(move || take(&worker)).await;
+        let _ = tokio::task::spawn_blocking(move || take(&worker, &applied)).await;
     }
 }
 
 /// Puts the rules of the config into force, for all devices that are there.
-fn take(node: &Node) {
-    let Some(config) = node.config() else { return };
+fn take(runtime: &Runtime, applied: &Applied) {
+    let Some(config) = runtime.config() else { return };
     let lines: Vec<&String> = config.machine.udev.iter().flat_map(|udev| &udev.rules).collect();
     let mut rules = Vec::new();
     let mut statuses = Vec::new();
@@ -56,49 +56,49 @@ fn take(node: &Node) {
         let read = Rule::parse(line);
         let problem = read.as_ref().err().cloned().unwrap_or_default();
         if !problem.is_empty() {
-            node.journal.warn(&format!("machine.udev.rules[{index}] has no effect: {problem}"));
+            runtime.journal.warn(&format!("machine.udev.rules[{index}] has no effect: {problem}"));
         }
         let status = UdevRule { rule: line.clone(), active: read.is_ok(), problem };
-        statuses.push((format!("{index:03}"), Spec::Runtime(Runtime::UdevRule(status))));
+        statuses.push((format!("{index:03}"), Spec::Runtime(RuntimeSpec::UdevRule(status))));
         rules.extend(read);
     }
     let any = !rules.is_empty();
-    node.udev.state.lock().unwrap_or_else(PoisonError::into_inner).rules = rules;
-    if let Err(error) = node.store.replace(UDEV_RULE_STATUS.writer, &UDEV_RULE_STATUS, statuses) {
-        node.journal.warn(&error.to_string());
+    applied.state.lock().unwrap_or_else(PoisonError::into_inner).rules = rules;
+    if let Err(error) = runtime.store.replace(UDEV_RULE_STATUS.writer, &UDEV_RULE_STATUS, statuses) {
+        runtime.journal.warn(&error.to_string());
     }
     if any {
-        for folder in device::all(node) {
-            apply(node, "add", &folder);
+        for folder in device::all(runtime) {
+            apply(runtime, applied, "add", &folder);
         }
     }
 }
 
 /// Applies the rules to a device that came, changed or went; `path` is its place below /sys.
-pub(crate) fn event(node: &Node, action: &str, path: &str) {
-    if node.udev.state.lock().unwrap_or_else(PoisonError::into_inner).rules.is_empty() {
+pub(crate) fn event(runtime: &Runtime, applied: &Applied, action: &str, path: &str) {
+    if applied.state.lock().unwrap_or_else(PoisonError::into_inner).rules.is_empty() {
         return;
     }
     match action {
-        "remove" => remove_links(node, path),
-        "add" | "change" | "bind" => apply(node, action, path),
+        "remove" => remove_links(runtime, applied, path),
+        "add" | "change" | "bind" => apply(runtime, applied, action, path),
         _ => {}
     }
 }
 
-fn apply(node: &Node, action: &str, path: &str) {
-    let rules = node.udev.state.lock().unwrap_or_else(PoisonError::into_inner).rules.clone();
-    let Some(device) = Device::read(node, path) else { return };
+fn apply(runtime: &Runtime, applied: &Applied, action: &str, path: &str) {
+    let rules = applied.state.lock().unwrap_or_else(PoisonError::into_inner).rules.clone();
+    let Some(device) = Device::read(runtime, path) else { return };
     for rule in rules.iter().filter(|rule| device.fulfils(&rule.matches, action)) {
         for deed in &rule.deeds {
-            if let Err(error) = perform(node, &device, deed) {
-                node.journal.warn(&format!("udevd: {path}: {error}"));
+            if let Err(error) = perform(runtime, applied, &device, deed) {
+                runtime.journal.warn(&format!("udevd: {path}: {error}"));
             }
         }
     }
 }
 
-fn perform(node: &Node, device: &Device, deed: &Deed) -> Result<(), String> {
+fn perform(runtime: &Runtime, applied: &Applied, device: &Device, deed: &Deed) -> Result<(), String> {
     if let Deed::Attribute(name, value) = deed {
         let value = device.fill(value)?;
         let file = device.attribute_path(name).ok_or_else(|| format!("{name:?} is no attribute"))?;
@@ -106,25 +106,25 @@ fn perform(node: &Node, device: &Device, deed: &Deed) -> Result<(), String> {
     }
     // A device without a node has no owner and no names.
     let Some(name) = device.node_name() else { return Ok(()) };
-    let path = node.path("/dev").join(&name);
+    let path = runtime.path("/dev").join(&name);
     match deed {
         Deed::Mode(mode) => fs::set_permissions(&path, fs::Permissions::from_mode(*mode))
             .map_err(|e| format!("set mode of /dev/{name}: {e}")),
-        Deed::Owner(owner) => chown(&path, Some(number(node, "/etc/passwd", owner)?), None)
+        Deed::Owner(owner) => chown(&path, Some(number(runtime, "/etc/passwd", owner)?), None)
             .map_err(|e| format!("set owner of /dev/{name}: {e}")),
-        Deed::Group(group) => chown(&path, None, Some(number(node, "/etc/group", group)?))
+        Deed::Group(group) => chown(&path, None, Some(number(runtime, "/etc/group", group)?))
             .map_err(|e| format!("set group of /dev/{name}: {e}")),
-        Deed::Symlink(link) => link_to(node, device, &name, &device.fill(link)?),
+        Deed::Symlink(link) => link_to(runtime, applied, device, &name, &device.fill(link)?),
         Deed::Attribute(..) => Ok(()),
     }
 }
 
 /// A number, or a name of the image's own list.
-fn number(node: &Node, list: &str, name: &str) -> Result<u32, String> {
+fn number(runtime: &Runtime, list: &str, name: &str) -> Result<u32, String> {
     if let Ok(number) = name.parse() {
         return Ok(number);
     }
-    let text = fs::read_to_string(node.path(list)).unwrap_or_default();
+    let text = fs::read_to_string(runtime.path(list)).unwrap_or_default();
     let mut fields = text.lines().map(|line| line.split(':').collect::<Vec<_>>());
     let found =
         fields.find(|fields| fields.first() == Some(&name)).and_then(|fields| fields.get(2)?.parse().ok());
@@ -132,12 +132,18 @@ fn number(node: &Node, list: &str, name: &str) -> Result<u32, String> {
 }
 
 /// A further name of a device, relative so that it holds in every mount namespace.
-fn link_to(node: &Node, device: &Device, target: &str, link: &str) -> Result<(), String> {
+fn link_to(
+    runtime: &Runtime,
+    applied: &Applied,
+    device: &Device,
+    target: &str,
+    link: &str,
+) -> Result<(), String> {
     let plain = Path::new(link).components().all(|part| matches!(part, Component::Normal(_)));
     if link.is_empty() || !plain {
         return Err(format!("{link:?} is no name below /dev"));
     }
-    let path = node.path("/dev").join(link);
+    let path = runtime.path("/dev").join(link);
     let failed = |e: std::io::Error| format!("make link /dev/{link}: {e}");
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent).map_err(failed)?;
@@ -151,7 +157,7 @@ fn link_to(node: &Node, device: &Device, target: &str, link: &str) -> Result<(),
     }
     let up = "../".repeat(Path::new(link).components().count() - 1);
     symlink(format!("{up}{target}"), &path).map_err(failed)?;
-    let mut state = node.udev.state.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut state = applied.state.lock().unwrap_or_else(PoisonError::into_inner);
     let links = state.links.entry(device.path.clone()).or_default();
     if !links.iter().any(|known| known == link) {
         links.push(link.to_owned());
@@ -159,11 +165,11 @@ fn link_to(node: &Node, device: &Device, target: &str, link: &str) -> Result<(),
     Ok(())
 }
 
-fn remove_links(node: &Node, path: &str) {
-    let links = node.udev.state.lock().unwrap_or_else(PoisonError::into_inner).links.remove(path);
+fn remove_links(runtime: &Runtime, applied: &Applied, path: &str) {
+    let links = applied.state.lock().unwrap_or_else(PoisonError::into_inner).links.remove(path);
     for link in links.into_iter().flatten() {
-        if let Err(error) = fs::remove_file(node.path("/dev").join(&link)) {
-            node.journal.warn(&format!("udevd: remove link /dev/{link}: {error}"));
+        if let Err(error) = fs::remove_file(runtime.path("/dev").join(&link)) {
+            runtime.journal.warn(&format!("udevd: remove link /dev/{link}: {error}"));
         }
     }
 }

@@ -1,6 +1,7 @@
 use std::os::unix::fs::MetadataExt;
 
 use super::*;
+use crate::node::Node;
 
 /// A node with a serial adapter behind a USB port, and the rules.
 fn node(rules: &[&str]) -> (tempfile::TempDir, Arc<Node>) {
@@ -25,14 +26,14 @@ fn node(rules: &[&str]) -> (tempfile::TempDir, Arc<Node>) {
     let rules: String = rules.iter().map(|rule| format!("      - '{rule}'\n")).collect();
     let text =
         format!("version: v1alpha1\nmachine:\n  type: worker\n  token: a.b\n  udev:\n    rules:\n{rules}");
-    node.config.send_replace(Some(Arc::new(config::parse(&text).unwrap_or_else(|e| panic!("{e}")))));
+    node.runtime.config.send_replace(Some(Arc::new(config::parse(&text).unwrap_or_else(|e| panic!("{e}")))));
     (dir, node)
 }
 
 const DEVICE: &str = "/devices/pci0/usb1/1-1/tty/ttyUSB3";
 
 fn status(node: &Node, id: &str) -> String {
-    node.store.get(&UDEV_RULE_STATUS, id).unwrap().spec.yaml().unwrap()
+    node.runtime.store.get(&UDEV_RULE_STATUS, id).unwrap().spec.yaml().unwrap()
 }
 
 #[test]
@@ -42,7 +43,7 @@ fn permissions_links_and_attributes_of_a_device_that_is_there() {
         r#"SUBSYSTEM=="tty", ATTRS{idVendor}=="9999", MODE="0777""#,
         r#"KERNEL=="ttyUSB3", RUN+="/bin/sh""#,
     ]);
-    take(&node);
+    take(&node.runtime, &node.udev);
     let dev = dir.path().join("dev");
     assert_eq!(fs::metadata(dev.join("ttyUSB3")).unwrap().mode() & 0o7777, 0o620);
     assert_eq!(fs::read_link(dev.join("meter/3")).unwrap(), Path::new("../ttyUSB3"));
@@ -58,14 +59,14 @@ fn permissions_links_and_attributes_of_a_device_that_is_there() {
 fn a_device_that_comes_later_and_goes_again() {
     let (dir, node) = node(&[r#"ACTION=="add", KERNEL=="ttyUSB*", SYMLINK+="adapter""#]);
     fs::remove_file(dir.path().join("sys/class/tty/ttyUSB3")).unwrap();
-    take(&node);
+    take(&node.runtime, &node.udev);
     let link = dir.path().join("dev/adapter");
     assert!(!link.is_symlink());
-    event(&node, "change", DEVICE);
+    event(&node.runtime, &node.udev, "change", DEVICE);
     assert!(!link.is_symlink(), "the rule is for new devices");
-    event(&node, "add", DEVICE);
+    event(&node.runtime, &node.udev, "add", DEVICE);
     assert!(link.is_symlink());
-    event(&node, "remove", DEVICE);
+    event(&node.runtime, &node.udev, "remove", DEVICE);
     assert!(!link.is_symlink());
 }
 
@@ -77,11 +78,11 @@ fn names_of_devices_lead_nowhere_else() {
         r#"KERNEL=="ttyUSB*", SYMLINK+="by-name/%s{serial}-%E{MINOR}""#,
     ]);
     fs::write(dir.path().join("sys").join(&DEVICE[1..]).join("serial"), "A/1 ..\n").unwrap();
-    take(&node);
+    take(&node.runtime, &node.udev);
     assert!(!dir.path().join("escape").is_symlink());
     assert!(dir.path().join("dev/by-name/A_1_..-3").is_symlink());
-    assert_eq!(number(&node, "/etc/group", "video"), Ok(44));
-    assert!(number(&node, "/etc/group", "nobody").unwrap_err().contains("write the number"));
+    assert_eq!(number(&node.runtime, "/etc/group", "video"), Ok(44));
+    assert!(number(&node.runtime, "/etc/group", "nobody").unwrap_err().contains("write the number"));
 }
 
 #[test]
@@ -90,7 +91,7 @@ fn groups_are_numbers_or_names() {
         return;
     }
     let (dir, node) = node(&[r#"SUBSYSTEM=="tty", GROUP="video", OWNER="7""#]);
-    take(&node);
+    take(&node.runtime, &node.udev);
     let found = fs::metadata(dir.path().join("dev/ttyUSB3")).unwrap();
     assert_eq!((found.uid(), found.gid()), (7, 44));
 }

@@ -20,8 +20,8 @@ use super::record::{Record, State, TAG};
 use super::{Failure, booted, import, status, trial, wipe};
 use crate::flight_recorder;
 use crate::node::Node;
+use crate::order::Order;
 use crate::secure_boot;
-use crate::sequences::UPGRADE;
 
 /// Who is told how far it is, besides the status and the console.
 pub(crate) type Tell = Box<dyn Fn(&str) + Send>;
@@ -50,11 +50,11 @@ pub(crate) async fn install(
         blocking(next).await?
     };
     let record = Record {
-        from: node.boot.version.clone(),
+        from: node.runtime.boot.version.clone(),
         to: image.facts.version.clone(),
         image: image.name.clone(),
         generation,
-        since: flight_recorder::boot_id(node),
+        since: flight_recorder::boot_id(&node.runtime),
         outside: trial::outside(node),
         ..Record::default()
     };
@@ -63,7 +63,7 @@ pub(crate) async fn install(
     keep(node, &record).await?;
     let (arguments, own) = (extra_arguments(node), [booted::argument(generation)]);
     let running = Running { slot: here.slot, entry: here.entry };
-    let (root, name) = (node.root.clone(), image.name.clone());
+    let (root, name) = (node.runtime.root.clone(), image.name.clone());
     let volumes = node.clone();
     let written = blocking(move || {
         let path = disk;
@@ -90,7 +90,7 @@ pub(crate) async fn install(
         let record = Record { state: State::Interrupted, reason, ..record };
         // The failure itself is told; a META that cannot be written is told beside it.
         if let Err(error) = keep(node, &record).await {
-            node.journal.warn(&error.to_string());
+            node.runtime.journal.warn(&error.to_string());
         }
         return Err(failure);
     }
@@ -114,7 +114,7 @@ pub(crate) async fn roll_back(node: &Arc<Node>) -> Result<String, Failure> {
         keep(node, &record).await?;
         status::publish(node, &status::of_record(&record));
     }
-    node.journal.say(&format!("rollback: {next} starts from now on"));
+    node.runtime.journal.say(&format!("rollback: {next} starts from now on"));
     Ok(next.to_string())
 }
 
@@ -130,7 +130,7 @@ pub(super) async fn keep(node: &Node, record: &Record) -> Result<(), Failure> {
 
 /// Kernel arguments that the config adds, as the installation had them.
 pub(super) fn extra_arguments(node: &Node) -> Vec<String> {
-    node.config().map(|config| config.machine.install.extra_kernel_args.clone()).unwrap_or_default()
+    node.runtime.config().map(|config| config.machine.install.extra_kernel_args.clone()).unwrap_or_default()
 }
 
 /// Tells how far it is: a line each tenth of a step.
@@ -149,11 +149,14 @@ impl Teller {
     }
 
     fn line(&mut self, text: &str) {
-        self.node.journal.progress(text);
+        self.node.runtime.journal.progress(text);
         self.status.stage = text.to_owned();
         status::publish(&self.node, &self.status);
         let event = TaskEvent { task: text.to_owned(), action: task_event::Action::Start.into() };
-        self.node.events.publish(&self.node.sequencer.actor_id(UPGRADE.name), &Payload::Task(event));
+        self.node
+            .runtime
+            .events
+            .publish(&self.node.sequencer.actor_id(Order::Upgrade.name()), &Payload::Task(event));
         (self.tell)(text);
     }
 

@@ -48,11 +48,11 @@ pub(super) fn started_generation(root: &Path) -> Option<u32> {
 
 /// Publishes what the loader says that it started; nothing where it says nothing.
 pub(super) fn publish(node: &Node) {
-    let Some(entry) = loaders_word(&node.root.join(EFI_VARIABLES)) else { return };
+    let Some(entry) = loaders_word(&node.runtime.root.join(EFI_VARIABLES)) else { return };
     let fact = Fact::BootedEntry { booted_entry: entry.to_string() };
     let spec = Spec::Fact(Box::new(fact));
-    if let Err(error) = node.store.put(BOOTED_ENTRY.writer, &BOOTED_ENTRY, "bootedentry", spec) {
-        node.journal.warn(&error.to_string());
+    if let Err(error) = node.runtime.store.put(BOOTED_ENTRY.writer, &BOOTED_ENTRY, "bootedentry", spec) {
+        node.runtime.journal.warn(&error.to_string());
     }
 }
 

@@ -162,11 +162,13 @@ pub(crate) async fn prepare(node: &Arc<Node>, name: &str, patience: Patience) ->
 
 /// With Secure Boot what boots is read before anything is noted or written: whether it would start.
 async fn check_signed(node: &Arc<Node>, image: Found) -> Result<Found, Failure> {
-    if !secure_boot::is_on(&node.root) {
+    if !secure_boot::is_on(&node.runtime.root) {
         return Ok(image);
     }
     let node = node.clone();
-    node.journal.say(&format!("upgrade: reads what boots of {}: Secure Boot has to start it", image.name));
+    node.runtime
+        .journal
+        .say(&format!("upgrade: reads what boots of {}: Secure Boot has to start it", image.name));
     blocking(move || {
         let (boot, _) = image.open()?;
         let system = System { manifest: image.manifest.clone(), boot };
@@ -183,7 +185,7 @@ pub(crate) async fn look_up(node: &Node, name: &str, patience: Patience) -> Resu
     let ruling = Ruling::of(node, &reference)?;
     let (source, config) = if import::is_import(&reference) {
         ruling.check_import(&reference)?;
-        let root = node.root.clone();
+        let root = node.runtime.root.clone();
         let (archive, manifest, config) = blocking(move || import::open(&root, &reference)).await?;
         let own = own_layers(&config);
         (Blobs { layers: manifest.layers, own, place: Place::Archive(Arc::new(archive)) }, config)
@@ -194,7 +196,7 @@ pub(crate) async fn look_up(node: &Node, name: &str, patience: Patience) -> Resu
         let own = own_layers(&image.config);
         (Blobs { layers: image.manifest.layers, own, place }, image.config)
     };
-    let facts = oci::installer::facts(name, &config, &node.boot.version).map_err(oci::Error::from)?;
+    let facts = oci::installer::facts(name, &config, &node.runtime.boot.version).map_err(oci::Error::from)?;
     let blobs = source.clone();
     let read = move || {
         let mut walk = blobs.walk();
@@ -222,8 +224,9 @@ pub(crate) fn registry_of(node: &Node, name: &str) -> Result<Client, Failure> {
 
 /// By the config's registries and the node's proxies.
 fn client(node: &Node, reference: Reference, patience: Patience) -> Result<Client, Failure> {
-    let registries = node.config().map(|config| config.machine.registries.clone()).unwrap_or_default();
-    let authorities = node.path(registries::AUTHORITIES);
+    let registries =
+        node.runtime.config().map(|config| config.machine.registries.clone()).unwrap_or_default();
+    let authorities = node.runtime.path(registries::AUTHORITIES);
     let settings =
         registries::settings(&registries, &variables(node), authorities).map_err(Failure::Refused)?;
     Ok(Client::new(reference, settings, patience)?)
@@ -244,7 +247,7 @@ pub(crate) async fn resolve(
 pub(super) async fn here(node: &Arc<Node>) -> Result<Here, Failure> {
     let node = node.clone();
     blocking(move || {
-        let disk = system_disk::find(&node).map_err(Failure::Outside)?;
+        let disk = system_disk::find(&node.runtime).map_err(Failure::Outside)?;
         let none = || {
             Failure::Refused(
                 "this node does not run from an installed disk: install it first, then it can be upgraded"
@@ -253,9 +256,9 @@ pub(super) async fn here(node: &Arc<Node>) -> Result<Here, Failure> {
         };
         let disk = disk.ok_or_else(none)?;
         let slot = disk.slot.ok_or_else(none)?;
-        system_disk::refuse_twin(&node, &disk.path).map_err(Failure::Refused)?;
+        system_disk::refuse_twin(&node.runtime, &disk.path).map_err(Failure::Refused)?;
         let mut device = Disk::open_shared(&disk.path).map_err(Error::from)?;
-        let entry = booted::entry(&mut device, &disk.table, &node.root).map_err(Failure::Refused)?;
+        let entry = booted::entry(&mut device, &disk.table, &node.runtime.root).map_err(Failure::Refused)?;
         Ok(Here { disk, slot, entry })
     })
     .await

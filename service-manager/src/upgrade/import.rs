@@ -46,7 +46,7 @@ impl Import {
         let lock = node.upgrades.importing.clone();
         let guard =
             lock.try_lock_owned().map_err(|_| Failure::Refused("another import is under way".into()))?;
-        let root = node.root.clone();
+        let root = node.runtime.root.clone();
         let file = blocking(move || {
             let failed = |error: std::io::Error| Failure::Outside(format!("make room in {FOLDER}: {error}"));
             let (parent, name) = beneath::make_parent(&root, Path::new(FOLDER)).map_err(failed)?;
@@ -76,7 +76,7 @@ impl Import {
     /// Looks at what came; returns the name by which it is installed.
     pub(crate) async fn finish(mut self) -> Result<String, Failure> {
         let file = self.file.take();
-        let (root, running) = (self.node.root.clone(), self.node.boot.version.clone());
+        let (root, running) = (self.node.runtime.root.clone(), self.node.runtime.boot.version.clone());
         let name = blocking(move || {
             let file = file.ok_or_else(|| Failure::Outside("import: it was not begun".into()))?;
             // What was written, whatever has its name by now.
@@ -91,7 +91,7 @@ impl Import {
             Ok(format!("{REGISTRY}/{REPOSITORY}:{}@sha256:{digest}", tag(&facts.version)))
         })
         .await?;
-        self.node.journal.say(&format!("imported {name}, {} bytes", self.bytes));
+        self.node.runtime.journal.say(&format!("imported {name}, {} bytes", self.bytes));
         Ok(name)
     }
 }
@@ -99,7 +99,7 @@ impl Import {
 impl Drop for Import {
     fn drop(&mut self) {
         // There is none after a whole import; nothing can be done where removing fails, and the next import tries again.
-        let _ = folder(&self.node.root).and_then(|folder| folder.remove(Path::new(PART)));
+        let _ = folder(&self.node.runtime.root).and_then(|folder| folder.remove(Path::new(PART)));
     }
 }
 
@@ -189,12 +189,12 @@ pub(crate) mod tests {
         assert!(name.starts_with("imported.invalid/installer:0.2.0_x@sha256:"), "{name}");
         let reference: Reference = name.parse().unwrap();
         assert!(is_import(&reference));
-        let (_, _, config) = open(&node.root, &reference).unwrap();
+        let (_, _, config) = open(&node.runtime.root, &reference).unwrap();
         assert!(config.config.labels.contains_key(installer::FORMAT_LABEL));
-        forget(&node.root, "r.example/i:1");
-        assert!(open(&node.root, &reference).is_ok());
-        forget(&node.root, &name);
-        let error = open(&node.root, &reference).err().unwrap().to_string();
+        forget(&node.runtime.root, "r.example/i:1");
+        assert!(open(&node.runtime.root, &reference).is_ok());
+        forget(&node.runtime.root, &name);
+        let error = open(&node.runtime.root, &reference).err().unwrap().to_string();
         assert!(error.contains("is not on this node any more"), "{error}");
     }
 
@@ -205,9 +205,9 @@ pub(crate) mod tests {
         let node = crate::server::tests_node(dir.path().to_owned());
         let name = import(&node, &archive("0.2.0")).await.unwrap();
         let reference: Reference = name.parse().unwrap();
-        let kept = node.path(FOLDER).join(reference.digest.unwrap().to_string());
+        let kept = node.runtime.path(FOLDER).join(reference.digest.unwrap().to_string());
         fs::write(&kept, archive("0.3.0")).unwrap();
-        let refused = |reference: &Reference| open(&node.root, reference).err().unwrap().to_string();
+        let refused = |reference: &Reference| open(&node.runtime.root, reference).err().unwrap().to_string();
         assert!(refused(&reference).contains("another image lies under its name"), "{}", refused(&reference));
         fs::remove_file(&kept).unwrap();
         let elsewhere = dir.path().join("elsewhere");
@@ -219,12 +219,15 @@ pub(crate) mod tests {
             "{}",
             refused(&reference)
         );
-        fs::remove_dir_all(node.path(FOLDER)).unwrap();
-        std::os::unix::fs::symlink(&elsewhere, node.path(FOLDER)).unwrap();
+        fs::remove_dir_all(node.runtime.path(FOLDER)).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, node.runtime.path(FOLDER)).unwrap();
         let name = import(&node, &archive("0.2.0")).await.unwrap();
-        assert!(open(&node.root, &name.parse().unwrap()).is_ok(), "the link is replaced by a folder of ours");
+        assert!(
+            open(&node.runtime.root, &name.parse().unwrap()).is_ok(),
+            "the link is replaced by a folder of ours"
+        );
         assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 1);
-        let parent = node.path("/var/lib/billet");
+        let parent = node.runtime.path("/var/lib/billet");
         fs::remove_dir_all(&parent).unwrap();
         std::os::unix::fs::symlink(&elsewhere, &parent).unwrap();
         import(&node, &archive("0.2.0")).await.unwrap();
@@ -243,7 +246,7 @@ pub(crate) mod tests {
         let busy = Import::begin(&node).await.err().map(|error| error.to_string());
         assert_eq!(busy.as_deref(), Some("another import is under way"));
         drop(held);
-        let left = fs::read_dir(node.path(FOLDER)).unwrap().count();
+        let left = fs::read_dir(node.runtime.path(FOLDER)).unwrap().count();
         assert_eq!(left, 0);
     }
 }

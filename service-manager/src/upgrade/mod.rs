@@ -18,13 +18,13 @@ pub(crate) mod status;
 pub(crate) mod trial;
 pub(crate) mod wipe;
 
+use runtime::sequencer;
 use std::sync::{Mutex, PoisonError};
 
 use tonic::Status;
 
 use crate::node::Node;
-use crate::sequencer;
-use crate::sequences::UPGRADE;
+use crate::order::Order;
 use crate::volumes::chain;
 
 pub(crate) use apply::{Tell, install, roll_back};
@@ -201,5 +201,11 @@ pub(crate) fn publish_failure(node: &Node, image: &str, failure: &Failure) {
 
 /// The end of an upgrade that nobody waits for any more, as an event.
 fn publish_event(node: &Node, text: &str) {
-    sequencer::noop(node, UPGRADE.name, "", api::proto::common::Code::Fatal, text.to_owned());
+    sequencer::noop(
+        &node.runtime,
+        Order::Upgrade.name(),
+        "",
+        api::proto::common::Code::Fatal,
+        text.to_owned(),
+    );
 }

@@ -22,7 +22,8 @@ pub(super) struct Ruling(Option<Rule>);
 impl Ruling {
     /// The rule for an image, or why it may not be used whatever it holds.
     pub(super) fn of(node: &Node, reference: &Reference) -> Result<Self, Failure> {
-        let documents = node.document().map(|document| document.documents.clone()).unwrap_or_default();
+        let documents =
+            node.runtime.document().map(|document| document.documents.clone()).unwrap_or_default();
         let policy = policy(&documents).map_err(Failure::Refused)?;
         let Some(rule) = policy.rule_for(reference) else { return Ok(Self(None)) };
         let refusal = match &rule.action {

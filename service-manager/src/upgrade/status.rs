@@ -1,6 +1,6 @@
 //! What `get upgradestatus` shows: the upgrade under way, or what became of the last one.
 
-use runtime::store::{Runtime, Spec, UPGRADE_STATUS, UpgradeStatus};
+use runtime::store::{RuntimeSpec, Spec, UPGRADE_STATUS, UpgradeStatus};
 
 use super::record::Record;
 use crate::node::Node;
@@ -9,9 +9,9 @@ const ID: &str = "upgrade";
 
 /// Shows it.
 pub(crate) fn publish(node: &Node, status: &UpgradeStatus) {
-    let spec = Spec::Runtime(Runtime::UpgradeStatus(Box::new(status.clone())));
-    if let Err(error) = node.store.put(UPGRADE_STATUS.writer, &UPGRADE_STATUS, ID, spec) {
-        node.journal.warn(&error.to_string());
+    let spec = Spec::Runtime(RuntimeSpec::UpgradeStatus(Box::new(status.clone())));
+    if let Err(error) = node.runtime.store.put(UPGRADE_STATUS.writer, &UPGRADE_STATUS, ID, spec) {
+        node.runtime.journal.warn(&error.to_string());
     }
 }
 
@@ -19,7 +19,7 @@ pub(crate) fn publish(node: &Node, status: &UpgradeStatus) {
 pub(super) fn running(node: &Node, image: &str, to: &str) -> UpgradeStatus {
     UpgradeStatus {
         state: "running",
-        from: node.boot.version.clone(),
+        from: node.runtime.boot.version.clone(),
         to: to.to_owned(),
         image: image.to_owned(),
         ..UpgradeStatus::default()

@@ -5,6 +5,7 @@
 //! told about by the system that runs next.
 //! Fails by: a restart. The loader counts: after three starts the old system runs again and reports.
 
+use runtime::sequencer::{self, Start};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use installer::entries::Entry;
 use installer::esp::Esp;
 use installer::upgrade::Installed;
 use runtime::clock;
-use runtime::store::{MACHINE_STATUS, Runtime, Spec};
+use runtime::store::{MACHINE_STATUS, RuntimeSpec, Spec};
 use tokio::time::Instant;
 
 use super::image::{Here, blocking, here};
@@ -21,8 +22,8 @@ use super::record::{Record, State, Verdict};
 use super::{Failure, apply, booted, publish_event, status};
 use crate::flight_recorder::{Summary, Trial};
 use crate::node::Node;
-use crate::sequencer::{self, Start};
-use crate::sequences::REBOOT;
+use crate::order::Order;
+use crate::system_disk;
 use crate::tasks::TIMED;
 
 /// Between two looks.
@@ -46,7 +47,7 @@ pub(super) fn outside(node: &Node) -> Vec<String> {
 
 fn is_good(node: &Node, condition: &str) -> bool {
     match condition {
-        TIME => node.services.is_up(TIMED),
+        TIME => node.runtime.services.is_up(TIMED),
         ADDRESS => node.readiness.borrow().addressed,
         // Of another version: nothing that this one could look at.
         _ => true,
@@ -67,7 +68,8 @@ fn missing(node: &Node, outside: &[String]) -> Vec<String> {
     if let Some(why) = node.configuration.maintenance.borrow().lock() {
         missing.push(format!("the machine is locked: {why}"));
     }
-    let late = node.services.ids().into_iter().filter(|id| id != TIMED && !node.services.is_up(id));
+    let late =
+        node.runtime.services.ids().into_iter().filter(|id| id != TIMED && !node.runtime.services.is_up(id));
     missing.extend(late.map(|id| format!("service {id:?} is not up")));
     let worse = outside.iter().filter(|name| !is_good(node, name));
     missing.extend(worse.map(|name| format!("{name} was good before the upgrade and is not now")));
@@ -75,8 +77,8 @@ fn missing(node: &Node, outside: &[String]) -> Vec<String> {
 }
 
 fn stage(node: &Node) -> Option<&'static str> {
-    match &node.store.get(&MACHINE_STATUS, "machine")?.spec {
-        Spec::Runtime(Runtime::MachineStatus(status)) => Some(status.stage),
+    match &node.runtime.store.get(&MACHINE_STATUS, "machine")?.spec {
+        Spec::Runtime(RuntimeSpec::MachineStatus(status)) => Some(status.stage),
         _ => None,
     }
 }
@@ -84,18 +86,18 @@ fn stage(node: &Node) -> Option<&'static str> {
 /// Judges this start, once; ends when the system is kept, or is none to be judged.
 pub(crate) async fn watch(node: Arc<Node>) {
     booted::publish(&node);
-    if node.slot().is_none() {
+    if system_disk::slot(&node.runtime).is_none() {
         return;
     }
     if let Err(failure) = judge(&node).await {
-        node.journal.warn(&format!("upgrade: {failure}"));
+        node.runtime.journal.warn(&format!("upgrade: {failure}"));
     }
 }
 
 async fn judge(node: &Arc<Node>) -> Result<(), Failure> {
     let opening = node.clone();
     blocking(move || {
-        crate::meta::open_on_system_disk(&opening);
+        crate::meta::open_on_system_disk(&opening.runtime, &opening.meta);
         Ok(())
     })
     .await?;
@@ -112,7 +114,7 @@ async fn judge(node: &Arc<Node>) -> Result<(), Failure> {
     }
     let here = here(node).await?;
     let record = record.unwrap_or_default();
-    match record.verdict(booted::own_generation(&node.root), here.entry, &entries) {
+    match record.verdict(booted::own_generation(&node.runtime.root), here.entry, &entries) {
         // On trial without a record: somebody made the entry by hand. It is judged all the same.
         Verdict::Settled if here.entry.trial.is_some() => on_trial(node, record, here).await,
         Verdict::Settled => Ok(()),
@@ -123,7 +125,7 @@ async fn judge(node: &Arc<Node>) -> Result<(), Failure> {
             let reason = "the upgrade ended before the new system could be started".to_owned();
             let record = Record { state: State::Interrupted, reason, ..record };
             let text = format!("upgrade: {} to {}: {}", record.from, record.to, record.reason);
-            node.journal.warn(&text);
+            node.runtime.journal.warn(&text);
             settle(node, record).await
         }
     }
@@ -157,9 +159,9 @@ async fn fell_back(node: &Node, mut record: Record) -> Result<(), Failure> {
         "upgrade: {} is back after {} start(s) of {}; the last one came to: {}; reason: {}",
         record.from, record.boots, record.to, record.stage, record.reason
     );
-    node.journal.warn(&text);
+    node.runtime.journal.warn(&text);
     for line in &record.last_lines {
-        node.journal.warn(&format!("upgrade: | {line}"));
+        node.runtime.journal.warn(&format!("upgrade: | {line}"));
     }
     publish_event(node, &text);
     settle(node, record).await
@@ -177,7 +179,7 @@ async fn on_trial(node: &Arc<Node>, mut record: Record, here: Here) -> Result<()
     record.stage = "machined: the machine starts".to_owned();
     record.reason = String::new();
     settle(node, record.clone()).await?;
-    node.journal.say(&format!("upgrade: {} is on trial, start {}", here.entry, record.boots));
+    node.runtime.journal.say(&format!("upgrade: {} is on trial, start {}", here.entry, record.boots));
     let mut since = None;
     loop {
         let missing = missing(node, &record.outside);
@@ -189,7 +191,7 @@ async fn on_trial(node: &Arc<Node>, mut record: Record, here: Here) -> Result<()
             }
         } else {
             since = None;
-            if age() >= deadline(node.parameters.trial_seconds) {
+            if age() >= deadline(node.runtime.parameters.trial_seconds) {
                 return give_up(node, record, missing).await;
             }
         }
@@ -216,8 +218,10 @@ async fn keep_running(node: &Arc<Node>, record: Record, here: Here) -> Result<()
         Ok(Installed { disk: &mut disk, table: here.disk.table }.bless(entry)?)
     })
     .await?;
-    node.journal
-        .progress(&format!("upgrade: version {} proved itself and is kept as {blessed}", node.boot.version));
+    node.runtime.journal.progress(&format!(
+        "upgrade: version {} proved itself and is kept as {blessed}",
+        node.runtime.boot.version
+    ));
     if record.generation == 0 {
         return Ok(());
     }
@@ -228,20 +232,20 @@ async fn keep_running(node: &Arc<Node>, record: Record, here: Here) -> Result<()
 }
 
 async fn give_up(node: &Arc<Node>, mut record: Record, missing: Vec<String>) -> Result<(), Failure> {
-    let limit = deadline(node.parameters.trial_seconds).as_secs();
+    let limit = deadline(node.runtime.parameters.trial_seconds).as_secs();
     record.stage = format!("machined: {}", stage(node).unwrap_or("starting"));
     record.reason = format!("not well within {limit} s (deadline trial): {}", missing.join("; "));
-    node.journal.warn(&format!("upgrade: {}; restarting", record.reason));
+    node.runtime.journal.warn(&format!("upgrade: {}; restarting", record.reason));
     settle(node, record).await?;
     let how = Start { force: true, ..Start::default() };
-    sequencer::start(node, &REBOOT, how).map_err(|locked| Failure::Outside(locked.to_string()))
+    sequencer::start(node, Order::Reboot, how).map_err(|locked| Failure::Outside(locked.to_string()))
 }
 
 /// The entries on the ESP.
 async fn entries(node: &Arc<Node>) -> Result<Vec<Entry>, Failure> {
     let node = node.clone();
     blocking(move || {
-        let disk = crate::system_disk::find(&node).map_err(Failure::Outside)?;
+        let disk = crate::system_disk::find(&node.runtime).map_err(Failure::Outside)?;
         let disk = disk.ok_or_else(|| Failure::Outside("the system disk is not there any more".into()))?;
         let efi = disk.table.by_name("EFI").ok_or(installer::Error::NoPartition { name: "EFI" })?;
         let (start, length) = (disk.table.offset_bytes(efi), disk.table.size_bytes(efi));

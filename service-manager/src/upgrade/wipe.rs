@@ -22,7 +22,7 @@ const ETCD: &str = "etcd";
 
 /// Whether a wipe may be asked for.
 pub(crate) fn check(node: &Node) -> Result<(), Failure> {
-    if node.services.ids().iter().any(|id| id == ETCD) {
+    if node.runtime.services.ids().iter().any(|id| id == ETCD) {
         return Err(Failure::Refused(
             "--preserve=false: this node runs etcd and would have to leave its cluster first, which this version \
              cannot do: upgrade without it"
@@ -47,7 +47,7 @@ pub(crate) fn is_due(node: &Node) -> bool {
     // Once it is kept its data is in use: a note that was left over counts for nothing.
     let on_trial =
         apply::read(node).is_some_and(|record| record.state == State::Trial && record.generation == noted);
-    on_trial && booted::started_generation(&node.root) == Some(noted)
+    on_trial && booted::started_generation(&node.runtime.root) == Some(noted)
 }
 
 /// It is wiped.

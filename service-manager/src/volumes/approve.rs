@@ -35,10 +35,10 @@ pub(crate) fn approve(node: &Node, disk: &Path, table: &Table, uki: &[u8]) -> Re
         if !has_tpm_key(&partition) {
             continue;
         }
-        secure_boot::check_approved(&node.root, uki)?;
+        secure_boot::check_approved(&node.runtime.root, uki)?;
         let request = Request::new(Job::Approve(pcr_11), &volume, &partition, &[], &[]);
         let approved = opening::ask(&request)?.approved.unwrap_or_default();
-        judge(&volume, &approved)?.into_iter().for_each(|line| node.journal.warn(&line));
+        judge(&volume, &approved)?.into_iter().for_each(|line| node.runtime.journal.warn(&line));
     }
     Ok(())
 }

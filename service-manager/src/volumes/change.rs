@@ -176,7 +176,7 @@ pub(crate) async fn check(
 fn check_one(node: &Node, new: &Config, volume: &str, staged: bool) -> Result<(), Refusal> {
     let new = encryption::wanted(new, volume);
     check_keys(node, volume, new.as_ref())?;
-    let in_force = node.config();
+    let in_force = node.runtime.config();
     let before = in_force.as_ref().map(|config| encryption::wanted(config, volume));
     let in_step = node.volumes.in_step(volume);
     check_schemes(volume, &[before.as_ref().and_then(Option::as_ref), in_step.as_ref()], new.as_ref())?;
@@ -184,7 +184,7 @@ fn check_one(node: &Node, new: &Config, volume: &str, staged: bool) -> Result<()
     if before.as_ref() == Some(&new) || before.is_none() && (volume == EPHEMERAL || new.is_none()) {
         return Ok(());
     }
-    let Some(disk) = system_disk::find(node).map_err(Refusal::Disk)? else { return Ok(()) };
+    let Some(disk) = system_disk::find(&node.runtime).map_err(Refusal::Disk)? else { return Ok(()) };
     if in_force.is_none() && disk.slot.is_none() {
         // It is installed to, or what it holds belongs to another start of this machine.
         return Ok(());
@@ -205,7 +205,7 @@ fn check_spec(node: &Node, spec: &VolumeSpec, staged: bool) -> Result<Option<Str
     check_keys(node, volume, new)?;
     let before = specs::find(node, volume).map(|spec| spec.encryption);
     check_schemes(volume, &[before.as_ref().and_then(Option::as_ref)], new)?;
-    if node.config().is_none() {
+    if node.runtime.config().is_none() {
         // Its disks, and which of them will be the system's, are looked at by the boot that follows.
         return Ok(None);
     }
@@ -410,7 +410,7 @@ mod tests {
         let error = judged("encryption: {provider: luks2, keys: [{nodeID: {}}]}\n").await.unwrap_err();
         assert!(error.to_string().starts_with("encryption of u-data: no key can be had"), "{error}");
         assert_eq!(judged("").await, Ok(Vec::new()), "in maintenance");
-        node.config.send_replace(Some(Arc::new(given("").config)));
+        node.runtime.config.send_replace(Some(Arc::new(given("").config)));
         let warnings = judged("").await.unwrap();
         assert!(warnings[0].starts_with("u-data: no disk of this machine is meant by"), "{warnings:?}");
         assert!(warnings[0].ends_with("it is made once there is one"), "{warnings:?}");

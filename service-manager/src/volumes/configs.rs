@@ -23,14 +23,14 @@ use crate::node::Node;
 
 /// Keeps the resources like the config.
 pub(crate) async fn follow(node: Arc<Node>) {
-    let mut config = node.config.subscribe();
+    let mut config = node.runtime.config.subscribe();
     while config.changed().await.is_ok() {
         publish(&node);
     }
 }
 
 fn publish(node: &Node) {
-    let Some(config) = node.config() else { return };
+    let Some(config) = node.runtime.config() else { return };
     let system = [(STATE, MOUNT_POINT), (EPHEMERAL, VAR)].map(|(name, target)| {
         let partition =
             VolumePartition { label: name.to_owned(), grow: name == EPHEMERAL, ..Default::default() };
@@ -40,8 +40,8 @@ fn publish(node: &Node) {
     let further = specs::in_force(node).into_iter().map(|spec| (spec.name.clone(), of_spec(&spec)));
     let fact = |(name, config)| (name, Spec::Fact(Box::new(Fact::VolumeConfig(Box::new(config)))));
     let wanted = system.into_iter().chain(further).map(fact).collect();
-    if let Err(error) = node.store.replace(VOLUME_CONFIG.writer, &VOLUME_CONFIG, wanted) {
-        node.journal.warn(&error.to_string());
+    if let Err(error) = node.runtime.store.replace(VOLUME_CONFIG.writer, &VOLUME_CONFIG, wanted) {
+        node.runtime.journal.warn(&error.to_string());
     }
 }
 
@@ -102,10 +102,10 @@ mod tests {
             documents: loaded.documents,
         };
         let spec = Spec::MachineConfig(Arc::new(document));
-        node.store.put(MACHINE_CONFIG.writer, &MACHINE_CONFIG, "v1alpha1", spec).unwrap();
-        node.config.send_replace(Some(Arc::new(loaded.config)));
+        node.runtime.store.put(MACHINE_CONFIG.writer, &MACHINE_CONFIG, "v1alpha1", spec).unwrap();
+        node.runtime.config.send_replace(Some(Arc::new(loaded.config)));
         publish(&node);
-        let shown = |id: &str| node.store.get(&VOLUME_CONFIG, id).unwrap().spec.yaml().unwrap();
+        let shown = |id: &str| node.runtime.store.get(&VOLUME_CONFIG, id).unwrap().spec.yaml().unwrap();
         let ephemeral = shown("EPHEMERAL");
         assert!(!ephemeral.contains("hunter2"), "{ephemeral}");
         for part in
@@ -120,7 +120,7 @@ mod tests {
             assert!(data.contains(part), "{part}: {data}");
         }
         assert!(!shown("STATE").contains("encryption"));
-        for found in node.store.list(&VOLUME_CONFIG) {
+        for found in node.runtime.store.list(&VOLUME_CONFIG) {
             assert!(!found.spec.binary(VOLUME_CONFIG.kind).unwrap().is_empty());
         }
     }

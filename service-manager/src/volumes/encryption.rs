@@ -29,7 +29,7 @@ const LOCKED_TO_ITSELF: &str = "it is locked to STATE, and STATE is that: leave 
 /// How the config in force wants a volume, the system's or the user's; `None`: not encrypted.
 pub(super) fn in_force(node: &Node, volume: &str) -> Option<Record> {
     match volume {
-        STATE | EPHEMERAL => wanted(&*node.config()?, volume),
+        STATE | EPHEMERAL => wanted(&*node.runtime.config()?, volume),
         _ => specs::find(node, volume)?.encryption,
     }
 }
@@ -94,7 +94,7 @@ impl Own {
     /// For opening or making a volume. A salt is made where a key wants the first. Blocks.
     pub(super) fn of(node: &Node, record: &Record, volume: &str) -> Self {
         // A plain STATE can be copied with its salt.
-        let locks_by_default = node.config().is_some_and(|config| wanted(&config, STATE).is_some());
+        let locks_by_default = node.runtime.config().is_some_and(|config| wanted(&config, STATE).is_some());
         let locks = |key| lock(key, volume, locks_by_default) != Lock::Never;
         let salt = if record.keys.iter().any(locks) { salt::of(node) } else { salt::kept(node) };
         let has_tpm_key = record.keys.iter().any(|key| matches!(key.kind, Kind::Tpm { .. }));
@@ -142,7 +142,8 @@ pub(super) fn has_recovery_key(record: &Record) -> bool {
 
 /// Who the machine is. Reads the firmware's tables.
 fn machine(node: &Node) -> Result<Machine, IdentityError> {
-    let table = |name: &str| fs::read(node.path("/sys/firmware/dmi/tables").join(name)).unwrap_or_default();
+    let table =
+        |name: &str| fs::read(node.runtime.path("/sys/firmware/dmi/tables").join(name)).unwrap_or_default();
     let uuid = node.meta.get(tags::UUID_OVERRIDE);
     Machine::new(&table("DMI"), &table("smbios_entry_point"), uuid.as_deref())
 }
@@ -387,7 +388,8 @@ mod tests {
         let (record, state) = (ephemeral("{tpm: {}}"), dir.path().join("state"));
         fs::create_dir(&state).unwrap();
         node.configuration.set_state(crate::configuration::State::at(&state));
-        let in_force = |section: &str| node.config.send_replace(Some(std::sync::Arc::new(config(section))));
+        let in_force =
+            |section: &str| node.runtime.config.send_replace(Some(std::sync::Arc::new(config(section))));
         in_force("");
         let plain = Own::of(&node, &record, EPHEMERAL);
         assert!(!plain.locks_by_default && plain.salt.is_err(), "no salt is made where nothing is locked");

@@ -56,7 +56,7 @@ pub(crate) async fn are_found(node: &Arc<Node>) -> bool {
 
 /// Keeps them as the config wants them.
 pub(crate) async fn follow(node: Arc<Node>) {
-    let (mut config, mut devices) = (node.config.subscribe(), node.devices.subscribe());
+    let (mut config, mut devices) = (node.runtime.config.subscribe(), node.devices.subscribe());
     let (mut opened, mut begun) = (node.volumes.openings(), node.volumes.begun.subscribe());
     if mount::is_target(VAR) {
         // By an earlier machined: the boot has come past this.
@@ -92,7 +92,7 @@ async fn look(node: &Arc<Node>, why: Why) {
         Ok(())
     });
     if let Err(error) = done.await {
-        node.journal.warn(&format!("volumes of the machine config: {error}"));
+        node.runtime.journal.warn(&format!("volumes of the machine config: {error}"));
     }
 }
 
@@ -106,7 +106,7 @@ fn bring_all(node: &Node, why: Why) {
     for spec in specs.iter().filter(|spec| is_worth_it(node.volumes.awaited(&spec.name), why)) {
         if let Err((reason, awaits)) = bring(node, spec) {
             if node.volumes.problem(&spec.name).as_deref() != Some(reason.as_str()) {
-                node.journal.warn(&reason);
+                node.runtime.journal.warn(&reason);
             }
             status::failed_awaiting(node, &spec.name, &reason, awaits);
         }
@@ -143,10 +143,10 @@ fn bring(node: &Node, spec: &VolumeSpec) -> Result<(), (String, Awaits)> {
     })?;
     let device = made.device.display();
     match &spec.mount {
-        None => node.journal.say(&format!("{name} is {device}")),
+        None => node.runtime.journal.say(&format!("{name} is {device}")),
         Some(place) => {
             mount::named(&made.device, name, place).map_err(|reason| (reason, Awaits::Config))?;
-            node.journal.say(&format!("{name} is {device}, mounted at {}", place.target));
+            node.runtime.journal.say(&format!("{name} is {device}, mounted at {}", place.target));
         }
     }
     Ok(())
@@ -177,11 +177,14 @@ fn leave_unwanted(node: &Node, specs: &[VolumeSpec]) {
             continue;
         }
         match leave(node, &name) {
-            Ok(()) => {
-                node.journal.say(&format!("{name} is not wanted any more: closed; its partition stays"))
-            }
+            Ok(()) => node
+                .runtime
+                .journal
+                .say(&format!("{name} is not wanted any more: closed; its partition stays")),
             Err(reason) => {
-                node.journal.warn(&format!("{reason}; it is not wanted any more, and stays until a restart"));
+                node.runtime
+                    .journal
+                    .warn(&format!("{reason}; it is not wanted any more, and stays until a restart"));
             }
         }
     }
@@ -217,7 +220,7 @@ pub(crate) fn release(node: &Node) {
     stop(node);
     for name in in_use(node) {
         if let Err(error) = leave(node, &name) {
-            node.journal.warn(&error);
+            node.runtime.journal.warn(&error);
         }
     }
 }

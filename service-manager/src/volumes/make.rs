@@ -98,7 +98,8 @@ pub(super) fn make_with(node: &Node, what: &What<'_>, recovery: &[VolumeKey]) ->
     let What { disk, layout, encryption: wanted } = *what;
     let name = layout.name();
     let _one_at_a_time = node.volumes.changing.lock().unwrap_or_else(PoisonError::into_inner);
-    system_disk::refuse_twin(node, disk).map_err(|reason| Trouble::Twin(format!("{name}: {reason}")))?;
+    system_disk::refuse_twin(&node.runtime, disk)
+        .map_err(|reason| Trouble::Twin(format!("{name}: {reason}")))?;
     let mut host = NodeHost::open(disk).map_err(Error::from)?;
     if let Some(record) = wanted {
         host.seal(node, name, record);
@@ -108,7 +109,9 @@ pub(super) fn make_with(node: &Node, what: &What<'_>, recovery: &[VolumeKey]) ->
     if ready.did == Did::Nothing && matches!(layout, Layout::System(Volume::Ephemeral)) {
         let bytes = installer::volumes::grow(&mut host, Volume::Ephemeral)?;
         if bytes > 0 {
-            node.journal.say(&format!("EPHEMERAL: the disk has become larger: {} MiB more", bytes >> 20));
+            node.runtime
+                .journal
+                .say(&format!("EPHEMERAL: the disk has become larger: {} MiB more", bytes >> 20));
             ready.table = installer::host::read_table(&mut host)?.table;
             let grown = ready.table.by_name(name).cloned();
             ready.partition = grown.unwrap_or(ready.partition);
@@ -140,10 +143,10 @@ pub(super) fn make_with(node: &Node, what: &What<'_>, recovery: &[VolumeKey]) ->
         (Some(done), _) => {
             synchronise::say(node, name, done);
             super::recovery::tell(node, name, wanted, done, is_new);
-            node.journal.say(&opened(name, &done.kind, done.slot));
+            node.runtime.journal.say(&opened(name, &done.kind, done.slot));
         }
-        (None, Some((slot, kind))) => node.journal.say(&opened(name, kind, *slot)),
-        (None, None) => node.journal.say(&format!("{name} is open")),
+        (None, Some((slot, kind))) => node.runtime.journal.say(&opened(name, kind, *slot)),
+        (None, None) => node.runtime.journal.say(&format!("{name} is open")),
     }
     let encrypted = Encrypted { wanted, done: done.as_ref(), before };
     status::ready(node, name, &place, Some(&encrypted));
@@ -156,7 +159,7 @@ fn opened(volume: &str, kind: &str, slot: u8) -> String {
 
 /// Slot and kind of the key that init opened the volume with.
 pub(super) fn by_init(node: &Node, volume: &str) -> Option<(u8, String)> {
-    let report = node.boot.unlock.as_ref().filter(|report| report.volume == volume)?;
+    let report = node.runtime.boot.unlock.as_ref().filter(|report| report.volume == volume)?;
     report.opened.as_ref().map(|opened| (opened.slot, opened.kind.clone()))
 }
 
@@ -165,10 +168,10 @@ fn say(node: &Node, name: &str, disk: &Path, did: Did, is_encrypted: bool) {
     let how = if is_encrypted { "encrypted and formatted" } else { "formatted" };
     match did {
         Did::Nothing => {}
-        Did::Made => node.journal.say(&format!("{name} was made on {disk}")),
-        Did::Formatted => node.journal.say(&format!("{name} on {disk} was empty: {how}")),
+        Did::Made => node.runtime.journal.say(&format!("{name} was made on {disk}")),
+        Did::Formatted => node.runtime.journal.say(&format!("{name} on {disk} was empty: {how}")),
         Did::Resumed => {
-            node.journal.say(&format!("{name} on {disk}: making it was cut off; it was {how} again"));
+            node.runtime.journal.say(&format!("{name} on {disk}: making it was cut off; it was {how} again"));
         }
     }
 }

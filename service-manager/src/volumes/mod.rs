@@ -140,17 +140,17 @@ fn mount_ephemeral_now(node: &Node) -> Result<Ephemeral, String> {
     if is_mounted(VAR) {
         return Ok(Ephemeral::Mounted);
     }
-    let Some(disk) = crate::system_disk::find(node)?.filter(|disk| disk.slot.is_some()) else {
+    let Some(disk) = crate::system_disk::find(&node.runtime)?.filter(|disk| disk.slot.is_some()) else {
         return Ok(Ephemeral::Nowhere);
     };
-    let wanted = node.config().and_then(|config| encryption::wanted(&config, EPHEMERAL));
+    let wanted = node.runtime.config().and_then(|config| encryption::wanted(&config, EPHEMERAL));
     let layout = Layout::System(Volume::Ephemeral);
     let what = What { disk: &disk.path, layout, encryption: wanted.as_ref() };
     let made = match make::make(node, &what) {
         Ok(made) => made,
         // An image that was not made larger, as in tests: nothing is wrong with it.
         Err(Trouble::Partition(error @ Error::NoRoom { .. })) => {
-            node.journal.warn(&format!("{error}; {VAR} is kept in memory until a restart"));
+            node.runtime.journal.warn(&format!("{error}; {VAR} is kept in memory until a restart"));
             return Ok(Ephemeral::Nowhere);
         }
         Err(error) => {
@@ -165,14 +165,16 @@ fn mount_ephemeral_now(node: &Node) -> Result<Ephemeral, String> {
         }
     };
     mount::ephemeral(&made.device)?;
-    node.journal.say(&format!("EPHEMERAL is {}, mounted at {VAR}", made.device.display()));
+    node.runtime.journal.say(&format!("EPHEMERAL is {}, mounted at {VAR}", made.device.display()));
     mount::fill(&made.device)?;
     Ok(Ephemeral::Mounted)
 }
 
 /// Makes and mounts the disks of `machine.disks`.
 pub(crate) async fn mount_user_disks(node: &Arc<Node>) -> Result<(), String> {
-    let Some(config) = node.config().filter(|config| !config.machine.disks.is_empty()) else { return Ok(()) };
+    let Some(config) = node.runtime.config().filter(|config| !config.machine.disks.is_empty()) else {
+        return Ok(());
+    };
     let node = node.clone();
     blocking(move || user_disks::mount_all(&node, &config.machine.disks)).await
 }

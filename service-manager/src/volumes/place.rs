@@ -37,12 +37,12 @@ impl Found {
 /// The partition of a volume. Reads disks: blocks.
 pub(super) fn find(node: &Node, name: &str) -> Result<Option<Found>, String> {
     if SYSTEM.contains(&name) {
-        let Some(disk) = system_disk::find(node)? else { return Ok(None) };
+        let Some(disk) = system_disk::find(&node.runtime)? else { return Ok(None) };
         let partition = disk.table.by_name(name).cloned();
         return Ok(partition.map(|partition| Found { disk: disk.path, partition }));
     }
-    let mut all = block::disks(node).into_iter().flat_map(|disk| {
-        let partitions = read_table(node, &disk).map(|table| table.partitions).unwrap_or_default();
+    let mut all = block::disks(&node.runtime).into_iter().flat_map(|disk| {
+        let partitions = read_table(&node.runtime, &disk).map(|table| table.partitions).unwrap_or_default();
         let named = partitions.into_iter().filter(|partition| partition.name == name);
         named.map(|partition| Found { disk: disk.clone(), partition }).collect::<Vec<_>>()
     });
@@ -80,8 +80,8 @@ struct Candidate {
 
 /// The disk that a volume which is nowhere is made on. Reads disks: blocks.
 pub(super) fn choose(node: &Node, spec: &VolumeSpec) -> Result<PathBuf, NoDisk> {
-    let system = system_disk::find(node).map(|disk| disk.map(|disk| disk.path));
-    let candidates = block::listed(node).into_iter().map(|listed| candidate(node, listed, &system));
+    let system = system_disk::find(&node.runtime).map(|disk| disk.map(|disk| disk.path));
+    let candidates = block::listed(&node.runtime).into_iter().map(|listed| candidate(node, listed, &system));
     choose_among(candidates, spec, |disk| {
         let path = Path::new(&disk.dev_path);
         let mut host = NodeHost::open(path).map_err(|error| chain(&error))?;

@@ -47,7 +47,7 @@ pub(crate) async fn watch(node: Arc<Node>) {
             drop(done);
         });
         if let Err(error) = thread {
-            node.journal.warn(&format!("ask for a recovery key on the console: {error}"));
+            node.runtime.journal.warn(&format!("ask for a recovery key on the console: {error}"));
         }
         let _ = ended.await;
     }
@@ -56,7 +56,7 @@ pub(crate) async fn watch(node: Arc<Node>) {
 fn ask(node: &Node) {
     let next = || super::all(node).into_iter().find(|volume| waits_for_somebody(node, volume));
     while let Some(name) = next() {
-        let mut consoles = open(&node.path(ACTIVE), &node.path("/dev"));
+        let mut consoles = open(&node.runtime.path(ACTIVE), &node.runtime.path("/dev"));
         if consoles.is_empty() {
             return;
         }

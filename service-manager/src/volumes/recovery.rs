@@ -147,7 +147,7 @@ pub(crate) fn unlock(node: &Node, name: &str, typed: &str) -> Result<Unlocked, N
     };
     let key = RecoveryKey::parse(typed)?;
     let unlocked = unlock_now(node, name, layout, &key).map_err(|reason| {
-        node.journal.warn(&format!("unlock {name}: {reason}"));
+        node.runtime.journal.warn(&format!("unlock {name}: {reason}"));
         NotUnlocked::Refused(reason)
     })?;
     let anew: Vec<String> = unlocked.replaced.iter().map(u8::to_string).collect();
@@ -157,7 +157,7 @@ pub(crate) fn unlock(node: &Node, name: &str, typed: &str) -> Result<Unlocked, N
         format!("new in slots: {}", anew.join(", "))
     };
     let slot = unlocked.slot;
-    node.journal.say(&format!("{name} was unlocked by the recovery key in slot {slot}; {anew}"));
+    node.runtime.journal.say(&format!("{name} was unlocked by the recovery key in slot {slot}; {anew}"));
     Ok(unlocked)
 }
 
@@ -181,7 +181,7 @@ fn unlock_now(node: &Node, name: &str, layout: Layout<'_>, key: &RecoveryKey) ->
             made.map_err(|error| chain(&error))?.done.ok_or_else(|| format!("{name} is open already"))?
         }
     };
-    let next = match (name, node.config().is_some()) {
+    let next = match (name, node.runtime.config().is_some()) {
         (STATE, true) => "STATE is used from the next start on: a machine config is in force without it",
         (STATE | EPHEMERAL, _) => "the node goes on with its boot",
         _ => "it is mounted where the machine config wants it",
@@ -246,7 +246,7 @@ fn reseal(
 /// Says where a recovery key that was just made is.
 pub(super) fn tell(node: &Node, name: &str, wanted: &Record, done: &Done, is_new: bool) {
     for slot in new_keys(wanted, done, is_new) {
-        node.journal.say(&format!(
+        node.runtime.journal.say(&format!(
             "{name}: a new recovery key is in slot {slot}; keep it: billetctl disk recovery-key {name}"
         ));
     }

@@ -54,7 +54,7 @@ impl VolumeSpec {
 
 /// Every volume that the config in force wants.
 pub(super) fn in_force(node: &Node) -> Vec<VolumeSpec> {
-    node.document().map(|document| of(&document.documents)).unwrap_or_default()
+    node.runtime.document().map(|document| of(&document.documents)).unwrap_or_default()
 }
 
 /// The one of this name.

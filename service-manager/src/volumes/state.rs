@@ -22,7 +22,7 @@ use crate::system_disk::{self, partition_path};
 /// META of that disk is the node's from then on. After an installation.
 pub(crate) async fn provision(node: &Arc<Node>, disk: &Path) -> Result<State, String> {
     let (node, disk) = (node.clone(), disk.to_owned());
-    let config = node.config().ok_or("there is no machine config")?;
+    let config = node.runtime.config().ok_or("there is no machine config")?;
     let made = blocking(move || provision_now(&node, &disk, Some(&config))).await?;
     made.ok_or_else(|| "STATE was not made".to_owned())
 }
@@ -33,12 +33,12 @@ pub(crate) async fn provision_system_disk(
     node: &Arc<Node>,
     config: Option<Arc<Config>>,
 ) -> Result<(), String> {
-    if node.configuration.state().is_some() || node.slot().is_none() {
+    if node.configuration.state().is_some() || system_disk::slot(&node.runtime).is_none() {
         return Ok(());
     }
     let worker = node.clone();
     let work = move || {
-        let Some(disk) = system_disk::find(&worker)? else { return Ok(()) };
+        let Some(disk) = system_disk::find(&worker.runtime)? else { return Ok(()) };
         provision_now(&worker, &disk.path, config.as_deref()).map(drop)
     };
     let done = blocking(work).await;
@@ -59,7 +59,7 @@ fn provision_now(node: &Node, disk: &Path, config: Option<&Config>) -> Result<Op
     }
     let mut host = NodeHost::open(disk).map_err(|e| chain(&e))?;
     let held = installer::volumes::holds(&mut host, STATE).map_err(|e| chain(&e))?;
-    let table = system_disk::read_table(node, disk)?;
+    let table = system_disk::read_table(&node.runtime, disk)?;
     if let Some(meta) = table.by_name("META") {
         node.meta.open(&partition_path(disk, meta.number)).map_err(|e| e.to_string())?;
     }
@@ -67,7 +67,9 @@ fn provision_now(node: &Node, disk: &Path, config: Option<&Config>) -> Result<Op
     let wanted = match config {
         Some(config) => encryption::wanted(config, STATE),
         None if is_missing => {
-            node.journal.say(&format!("STATE of {} is made once there is a machine config", disk.display()));
+            node.runtime
+                .journal
+                .say(&format!("STATE of {} is made once there is a machine config", disk.display()));
             return Ok(None);
         }
         None => record::read(node)?,
@@ -86,7 +88,7 @@ fn provision_now(node: &Node, disk: &Path, config: Option<&Config>) -> Result<Op
 
 fn mount(node: &Node, device: &Path) -> Result<State, String> {
     let state = State::mount(device)?;
-    node.journal.say(&format!("STATE is {}", device.display()));
+    node.runtime.journal.say(&format!("STATE is {}", device.display()));
     node.configuration.set_state(state.clone());
     Ok(state)
 }
@@ -96,10 +98,10 @@ fn mount(node: &Node, device: &Path) -> Result<State, String> {
 /// the node's. Blocks.
 pub(crate) fn usable(node: &Node, device: &Path) -> Result<Option<PathBuf>, String> {
     let as_it_is = Ok(Some(device.to_owned()));
-    let Ok(Some(disk)) = system_disk::find(node) else { return as_it_is };
+    let Ok(Some(disk)) = system_disk::find(&node.runtime) else { return as_it_is };
     let is_it = |partition: &&ondisk::gpt::Partition| disk.partition_path(partition) == device;
     let Some(state) = disk.table.by_name(STATE).filter(is_it) else { return as_it_is };
-    system_disk::refuse_twin(node, &disk.path).map_err(|reason| format!("STATE: {reason}"))?;
+    system_disk::refuse_twin(&node.runtime, &disk.path).map_err(|reason| format!("STATE: {reason}"))?;
     let mut host = NodeHost::open(&disk.path).map_err(|e| chain(&e))?;
     let name = disk.path.display();
     if installer::reset::pending(&mut host).map_err(|e| chain(&e))?.is_some() {
@@ -108,7 +110,7 @@ pub(crate) fn usable(node: &Node, device: &Path) -> Result<Option<PathBuf>, Stri
     if disk.slot.is_none() && installer::volumes::is_half_made(&mut host, state).map_err(|e| chain(&e))? {
         return Err(format!("STATE on {name} is half made: start the machine from that disk to finish it"));
     }
-    crate::meta::open_on_system_disk(node);
+    crate::meta::open_on_system_disk(&node.runtime, &node.meta);
     match installer::volumes::holds(&mut host, STATE).map_err(|e| chain(&e))? {
         None | Some((Holds::Nothing, _)) => Ok(None),
         // Somebody put a plain one in the place of one that is to be encrypted: refused by name.
@@ -120,7 +122,7 @@ pub(crate) fn usable(node: &Node, device: &Path) -> Result<Option<PathBuf>, Stri
 /// Opens an encrypted STATE by the config in force, or by META's record. One that could not be opened is tried again only
 /// where a server has a key: others are the same, and deriving one takes seconds.
 fn open(node: &Node, disk: &Path) -> Result<PathBuf, String> {
-    let wanted = match node.config().and_then(|config| encryption::wanted(&config, STATE)) {
+    let wanted = match node.runtime.config().and_then(|config| encryption::wanted(&config, STATE)) {
         Some(wanted) => Some(wanted),
         None => record::read(node)?,
     };

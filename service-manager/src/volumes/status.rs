@@ -274,8 +274,8 @@ fn publish(node: &Node) {
         .clone()
         .into_iter()
         .map(|(name, known)| (name, Spec::Block(Box::new(Block::VolumeStatus(known.status)))));
-    if let Err(error) = node.store.replace(VOLUME_STATUS.writer, &VOLUME_STATUS, statuses.collect()) {
-        node.journal.warn(&error.to_string());
+    if let Err(error) = node.runtime.store.replace(VOLUME_STATUS.writer, &VOLUME_STATUS, statuses.collect()) {
+        node.runtime.journal.warn(&error.to_string());
     }
 }
 
@@ -304,10 +304,10 @@ mod tests {
         failed(&node, "STATE", "no key matched");
         assert_eq!(node.volumes.problem("STATE").as_deref(), Some("no key matched"));
         assert!(node.volumes.open("STATE").is_none());
-        let listed = node.store.list(&VOLUME_STATUS);
+        let listed = node.runtime.store.list(&VOLUME_STATUS);
         assert_eq!(listed[0].metadata.id, "STATE");
         assert!(listed[0].spec.yaml().unwrap().contains("errorMessage: no key matched"));
         closed(&node, "STATE");
-        assert!(node.store.list(&VOLUME_STATUS).is_empty());
+        assert!(node.runtime.store.list(&VOLUME_STATUS).is_empty());
     }
 }

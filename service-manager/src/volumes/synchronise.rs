@@ -26,7 +26,7 @@ use crate::system_disk;
 
 /// Keeps the slots in step.
 pub(crate) async fn follow(node: Arc<Node>) {
-    let (mut config, mut opened) = (node.config.subscribe(), node.volumes.opened.subscribe());
+    let (mut config, mut opened) = (node.runtime.config.subscribe(), node.volumes.opened.subscribe());
     // Both may be older than this task.
     config.mark_changed();
     let taker = node.clone();
@@ -48,9 +48,10 @@ fn adopt(node: &Node) {
         if !is_mounted(target) || node.volumes.is_known(volume) {
             continue;
         }
-        let Ok(Some(disk)) = system_disk::find(node) else { continue };
+        let Ok(Some(disk)) = system_disk::find(&node.runtime) else { continue };
         let Some(partition) = disk.table.by_name(volume) else { continue };
-        let wanted = node.config().and_then(|config| encryption::wanted(&config, volume)).unwrap_or_default();
+        let wanted =
+            node.runtime.config().and_then(|config| encryption::wanted(&config, volume)).unwrap_or_default();
         let encrypted = Encrypted { wanted: &wanted, done: None, before: make::by_init(node, volume) };
         let is_open = mapping::is_there(volume, &disk.partition_path(partition));
         let encrypted = is_open.then_some(&encrypted);
@@ -66,7 +67,7 @@ fn bring_all(node: &Node) {
         if open.in_step.as_ref() != Some(&wanted)
             && let Err(reason) = bring(node, &volume, &open, &wanted)
         {
-            node.journal.warn(&format!("key slots of {volume}: {reason}"));
+            node.runtime.journal.warn(&format!("key slots of {volume}: {reason}"));
             status::not_synchronised(node, &volume, &reason);
         }
     }
@@ -102,7 +103,7 @@ fn opened_by_init(
     wanted: &Record,
     keys: &[Result<VolumeKey, Refused>],
 ) -> Option<Done> {
-    let opened = node.boot.unlock.as_ref()?.opened.as_ref()?;
+    let opened = node.runtime.boot.unlock.as_ref()?.opened.as_ref()?;
     let [key] = wanted.keys.as_slice() else { return None };
     let mut part = Disk::open_shared(partition).ok()?;
     let found = ondisk::luks2::read(&mut part).ok()?;
@@ -121,20 +122,20 @@ fn opened_by_init(
 /// Tells what was done to a header.
 pub(super) fn say(node: &Node, name: &str, done: &Done) {
     if let Some(mended) = &done.mended {
-        node.journal.warn(&format!("{name}: {mended}"));
+        node.runtime.journal.warn(&format!("{name}: {mended}"));
     }
     for reason in &done.refused {
-        node.journal.warn(&format!("{name}: {reason}"));
+        node.runtime.journal.warn(&format!("{name}: {reason}"));
     }
     for (slots, what) in [(&done.added, "added"), (&done.replaced, "replaced"), (&done.removed, "removed")] {
         for slot in slots {
-            node.journal.say(&format!("{name}: the key in slot {slot} was {what}"));
+            node.runtime.journal.say(&format!("{name}: the key in slot {slot} was {what}"));
         }
     }
     for (_, binding) in &done.bindings {
-        node.journal.say(&format!("{name}: {binding}"));
+        node.runtime.journal.say(&format!("{name}: {binding}"));
     }
     for (_, reason) in done.failed.iter().filter(|(_, reason)| !done.refused.contains(reason)) {
-        node.journal.warn(&format!("{name} is not in step with the machine config: {reason}"));
+        node.runtime.journal.warn(&format!("{name} is not in step with the machine config: {reason}"));
     }
 }

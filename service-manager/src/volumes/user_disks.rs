@@ -15,6 +15,7 @@ use rustix::mount::MountFlags;
 use super::{NodeHost, chain, is_mounted, seed};
 use crate::configuration::mount_volume;
 use crate::node::Node;
+use crate::system_disk;
 use crate::system_disk::partition_path;
 
 /// Makes and mounts them all. Blocks.
@@ -26,7 +27,7 @@ fn mount_one(node: &Node, wanted: &Wanted) -> Result<(), String> {
     let name = &wanted.device;
     let failed = |what: String| format!("user disk {name}: {what}");
     let path = fs::canonicalize(name).map_err(|e| failed(e.to_string()))?;
-    if node.system_disk().is_some_and(|system| system.path == path) {
+    if system_disk::known(&node.runtime).is_some_and(|system| system.path == path) {
         return Err(failed("it is the system disk".to_owned()));
     }
     if wanted.partitions.iter().all(|partition| is_mounted(&partition.mountpoint)) {
@@ -40,9 +41,9 @@ fn mount_one(node: &Node, wanted: &Wanted) -> Result<(), String> {
     let mut host = NodeHost::open(&path).map_err(|e| failed(chain(&e)))?;
     let extra = provision_extra(&mut host, name, &sizes, &seed).map_err(|e| failed(chain(&e)))?;
     if extra.made {
-        node.journal.say(&format!("user disk {name}: {} partitions were made", sizes.len()));
+        node.runtime.journal.say(&format!("user disk {name}: {} partitions were made", sizes.len()));
     } else {
-        node.journal.say(&format!("skipping setup of {name:?}, found existing partitions"));
+        node.runtime.journal.say(&format!("skipping setup of {name:?}, found existing partitions"));
     }
     for (number, partition) in (1..).zip(&wanted.partitions) {
         mount_partition(&path, number, &partition.mountpoint).map_err(failed)?;

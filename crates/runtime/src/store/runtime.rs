@@ -164,7 +164,7 @@ pub static CONFIG_REFUSAL: Definition = Definition {
 /// What a resource of these types says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
-pub enum Runtime {
+pub enum RuntimeSpec {
     /// `MachineStatuses`.
     MachineStatus(MachineStatus),
     /// `Versions`.

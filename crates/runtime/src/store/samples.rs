@@ -34,17 +34,17 @@ fn machine() -> Vec<Sample> {
     let module = KernelModule { name: text(), parameters: vec![text()], loaded: true, error: text() };
     let runtime = |kind, spec| (kind, Spec::Runtime(spec));
     vec![
-        runtime(&MACHINE_STATUS, Runtime::MachineStatus(MachineStatus { stage: "running", status })),
-        runtime(&VERSION, Runtime::Version(Version { name: "Billet", version: "v1".into() })),
-        runtime(&SECURITY_STATE, Runtime::SecurityState(state)),
-        runtime(&KERNEL_MODULE_SPEC, Runtime::KernelModule(module)),
+        runtime(&MACHINE_STATUS, RuntimeSpec::MachineStatus(MachineStatus { stage: "running", status })),
+        runtime(&VERSION, RuntimeSpec::Version(Version { name: "Billet", version: "v1".into() })),
+        runtime(&SECURITY_STATE, RuntimeSpec::SecurityState(state)),
+        runtime(&KERNEL_MODULE_SPEC, RuntimeSpec::KernelModule(module)),
         runtime(
             &KMSG_LOG_CONFIG,
-            Runtime::KmsgLog(KmsgLog { destinations: vec!["tcp://10.0.0.1:5/".into()] }),
+            RuntimeSpec::KmsgLog(KmsgLog { destinations: vec!["tcp://10.0.0.1:5/".into()] }),
         ),
-        runtime(&META_KEY, Runtime::MetaKey(MetaKey { value: text() })),
-        runtime(&IDENTITY, Runtime::Identity(Identity { node_id: text() })),
-        runtime(&CLUSTER_INFO, Runtime::Cluster(Cluster { cluster_id: text(), cluster_name: text() })),
+        runtime(&META_KEY, RuntimeSpec::MetaKey(MetaKey { value: text() })),
+        runtime(&IDENTITY, RuntimeSpec::Identity(Identity { node_id: text() })),
+        runtime(&CLUSTER_INFO, RuntimeSpec::Cluster(Cluster { cluster_id: text(), cluster_name: text() })),
         (&SERVICE, Spec::Service(ServiceStatus { running: true, healthy: true, unknown: true })),
         (&MACHINE_TYPE, Spec::MachineType("controlplane")),
         (&MACHINE_CONFIG, Spec::MachineConfig(document())),

@@ -10,7 +10,7 @@ use serde::ser::Error as _;
 use serde::{Deserialize, Serialize, Serializer};
 use zeroize::Zeroizing;
 
-use super::{Addressing, Block, Definition, Fact, Hardware, NetworkSpec, Runtime, Sensitivity};
+use super::{Addressing, Block, Definition, Fact, Hardware, NetworkSpec, RuntimeSpec, Sensitivity};
 
 /// What a resource says, by type.
 #[derive(Clone, PartialEq)]
@@ -61,7 +61,7 @@ pub enum Spec {
     /// Types of [`super::block`].
     Block(Box<Block>),
     /// Types of [`super::runtime`].
-    Runtime(Runtime),
+    Runtime(RuntimeSpec),
     /// Types of [`super::addressing`].
     Addressing(Addressing),
     /// Types of [`super::facts`].

@@ -188,7 +188,7 @@ fn is_left_out(path: &str, case: &Case) -> bool {
 /// A node that has something of each kind to answer with.
 async fn node() -> Fixture {
     let f = one_node().await;
-    let root = &f.node.root;
+    let root = &f.node.runtime.root;
     let write = |path: &str, text: &str| {
         let path = root.join(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -206,7 +206,7 @@ async fn node() -> Fixture {
     }
     let status = runtime::store::ServiceStatus { running: true, healthy: true, unknown: false };
     let kind = &runtime::store::SERVICE;
-    f.node.store.put(kind.writer, kind, "apid", runtime::store::Spec::Service(status)).unwrap();
+    f.node.runtime.store.put(kind.writer, kind, "apid", runtime::store::Spec::Service(status)).unwrap();
     crate::configuration::put_into_force(&f.node, zeroize::Zeroizing::new(CONFIG.to_owned())).unwrap();
     f
 }
@@ -270,7 +270,7 @@ async fn row(schema: &Schema, method: &Method, base: Vec<u8>, role: &'static str
     let mut wrong: Vec<String> =
         asked.buffer_unordered(at_once).filter_map(std::future::ready).collect().await;
     // What came behind the messages that were read.
-    let log = std::fs::read_to_string(f.node.root.join("log/machined.log")).unwrap_or_default();
+    let log = std::fs::read_to_string(f.node.runtime.root.join("log/machined.log")).unwrap_or_default();
     wrong.extend(log.lines().filter(|line| line.contains("ended by a panic")).map(str::to_owned));
     let version = Method { path: "/machine.MachineService/Version".to_owned(), ..Method::default() };
     match timeout(DEADLINE, send(channel, &version, &[])).await {

@@ -21,6 +21,7 @@ use zeroize::Zeroizing;
 use super::source::{Candidate, Origin, Search, text_of};
 use super::volume::Volume;
 use crate::node::Node;
+use crate::system_disk;
 use crate::volumes::chain;
 
 /// Where init mounts a medium whose files the root's layers are.
@@ -57,7 +58,8 @@ pub(super) async fn read(node: &Arc<Node>) -> Search {
 fn look(node: &Node) -> Result<Option<Candidate>, String> {
     let Some(device) = device(node) else { return Ok(None) };
     let name = device.display().to_string();
-    let mut disk = Volume::open(&node.path(&name)).map_err(|error| format!("open {name}: {error}"))?;
+    let mut disk =
+        Volume::open(&node.runtime.path(&name)).map_err(|error| format!("open {name}: {error}"))?;
     let bytes = disk.bytes().map_err(|error| format!("size of {name}: {error}"))?;
     let found = find(&mut disk, bytes).map_err(|error| format!("{PATH} of {name}: {}", chain(&error)))?;
     let Some(file) = found else { return Ok(None) };
@@ -67,8 +69,8 @@ fn look(node: &Node) -> Result<Option<Candidate>, String> {
              `image build --config-key`, so no config of the bundle is taken; apply one"
         ));
     };
-    let connect = || -> Connected { Ok(Box::new(crate::tpm_device::open(&node.root)?)) };
-    let Own { selectors, passed_over } = own(&node.path("/sys"));
+    let connect = || -> Connected { Ok(Box::new(crate::tpm_device::open(&node.runtime.root)?)) };
+    let Own { selectors, passed_over } = own(&node.runtime.path("/sys"));
     take(&file, &key, &name, Machine { own: selectors, passed_over, connect })
 }
 
@@ -77,7 +79,8 @@ pub(crate) fn boot_file(node: &Node, path: &str) -> Result<Option<Vec<u8>>, Stri
     let Some(device) = device(node) else { return Ok(None) };
     let failed =
         |error: &dyn std::error::Error| format!("read {path} of {}: {}", device.display(), chain(error));
-    let mut disk = Volume::open(&node.path(&device.display().to_string())).map_err(|error| failed(&error))?;
+    let mut disk =
+        Volume::open(&node.runtime.path(&device.display().to_string())).map_err(|error| failed(&error))?;
     let bytes = disk.bytes().map_err(|error| failed(&error))?;
     installer::bundle::boot_file(&mut disk, bytes, path, BOOT_FILE_BYTES).map_err(|error| failed(&error))
 }
@@ -88,7 +91,8 @@ pub(crate) fn medium_addons(node: &Node) -> Result<Vec<(String, Vec<u8>)>, Strin
     let failed = |error: &dyn std::error::Error| {
         format!("read {} of {}: {}", addon::FOLDER, device.display(), chain(error))
     };
-    let mut disk = Volume::open(&node.path(&device.display().to_string())).map_err(|error| failed(&error))?;
+    let mut disk =
+        Volume::open(&node.runtime.path(&device.display().to_string())).map_err(|error| failed(&error))?;
     let bytes = disk.bytes().map_err(|error| failed(&error))?;
     addon::of_disk(&mut disk, bytes).map_err(|error| failed(&error))
 }
@@ -190,18 +194,18 @@ fn opened(sealed: &Sealed<'_>, connect: &impl Fn() -> Connected) -> Result<Zeroi
 
 /// The image's key, as init left it.
 fn key(node: &Node) -> Result<Option<PublicKey>, String> {
-    let kept = installer::system::kept_config_key(&node.path("/"));
+    let kept = installer::system::kept_config_key(&node.runtime.path("/"));
     kept.map_err(|error| format!("{} ({KEPT_KEY_PATH})", chain(&error)))
 }
 
 /// The disk or medium that this machine was started from; where that is neither, its installed disk.
 fn device(node: &Node) -> Option<PathBuf> {
     // Of several installed disks none is this machine's.
-    medium(node).or_else(|| Some(node.system_disk()?.path))
+    medium(node).or_else(|| Some(system_disk::known(&node.runtime)?.path))
 }
 
 fn medium(node: &Node) -> Option<PathBuf> {
-    let mounts = fs::read_to_string(node.path("/proc/self/mounts")).unwrap_or_default();
+    let mounts = fs::read_to_string(node.runtime.path("/proc/self/mounts")).unwrap_or_default();
     mounted(&mounts, MEDIUM)
 }
 

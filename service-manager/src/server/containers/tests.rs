@@ -39,12 +39,12 @@ async fn with_service(root: &Path, id: &str) -> Arc<Node> {
     let mut definition = Definition::process(id, &["/bin/sh", "-c", "exec sleep 60"]);
     // Both take privilege that the test process may not have.
     (definition.share.oom_score_adj, definition.share.open_files) = (None, None);
-    node.services.define(definition);
-    node.services.define(Definition::internal("udevd", || Box::pin(std::future::pending())));
+    node.runtime.services.define(definition);
+    node.runtime.services.define(Definition::internal("udevd", || Box::pin(std::future::pending())));
     for id in [id, "udevd"] {
-        node.services.start(id);
+        node.runtime.services.start(id);
     }
-    node.services.wait_up(&[id.to_owned(), "udevd".to_owned()], SOON).await.unwrap();
+    node.runtime.services.wait_up(&[id.to_owned(), "udevd".to_owned()], SOON).await.unwrap();
     node
 }
 
@@ -52,7 +52,7 @@ async fn with_service(root: &Path, id: &str) -> Arc<Node> {
 async fn next_pid(node: &Node, id: &str, before: Option<u32>) -> u32 {
     let changed = async {
         loop {
-            let listed = node.services.processes().into_iter().find(|service| service.id == id);
+            let listed = node.runtime.services.processes().into_iter().find(|service| service.id == id);
             match listed.and_then(|service| service.pid) {
                 Some(pid) if Some(pid) != before => return pid,
                 _ => tokio::time::sleep(Duration::from_millis(5)).await,
@@ -63,8 +63,8 @@ async fn next_pid(node: &Node, id: &str, before: Option<u32>) -> u32 {
 }
 
 async fn end(node: &Node, id: &str) {
-    node.services.stop(id);
-    node.services.wait_down(&[id.to_owned()], SOON).await.unwrap();
+    node.runtime.services.stop(id);
+    node.runtime.services.wait_down(&[id.to_owned()], SOON).await.unwrap();
 }
 
 #[tokio::test]

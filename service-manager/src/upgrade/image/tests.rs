@@ -50,7 +50,7 @@ pub(crate) fn node_of(dir: &std::path::Path, server: &Server) -> Arc<Node> {
          endpoints: [\"http://{}\"]\n        skipFallback: true\n",
         server.address()
     );
-    node.config.send_replace(Some(Arc::new(config::parse(&text).unwrap_or_else(|e| panic!("{e}")))));
+    node.runtime.config.send_replace(Some(Arc::new(config::parse(&text).unwrap_or_else(|e| panic!("{e}")))));
     node
 }
 

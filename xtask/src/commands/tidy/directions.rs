@@ -24,7 +24,7 @@ const ALLOWED: [(&str, &[&str]); 23] = [
     ("crates/api", &["config"]),
     ("init", &["handoff", "netroot", "ondisk", "sequence", "sys", "tpm", "unlock"]),
     ("installer", &["config", "oci", "ondisk", "sequence", "sys", "tpm", "unlock"]),
-    ("crates/runtime", &["api", "config", "handoff", "ondisk", "sys"]),
+    ("crates/runtime", &["api", "config", "handoff", "ondisk", "sequence", "sys"]),
     (
         "service-manager",
         &[

@@ -25,7 +25,7 @@ fn what_runs_reaches_a_typed_reader() {
         ready: true,
         unmet_conditions: vec![UnmetCondition { name: "time".into(), reason: "silent".into() }],
     };
-    let spec = Spec::Runtime(Runtime::MachineStatus(MachineStatus { stage: "running", status: stage }));
+    let spec = Spec::Runtime(RuntimeSpec::MachineStatus(MachineStatus { stage: "running", status: stage }));
     let found: runtime::MachineStatusSpec = read(&MACHINE_STATUS, &spec);
     assert_eq!(found.stage(), enums::RuntimeMachineStage::Running);
     assert!(found.status.unwrap().ready);
@@ -38,11 +38,11 @@ fn what_runs_reaches_a_typed_reader() {
         let found: config::MachineTypeSpec = read(&MACHINE_TYPE, &Spec::MachineType(name));
         assert_eq!(found.machine_type, number);
     }
-    let version = Spec::Runtime(Runtime::Version(Version { name: "Billet", version: "v1".into() }));
+    let version = Spec::Runtime(RuntimeSpec::Version(Version { name: "Billet", version: "v1".into() }));
     assert_eq!(read::<runtime::VersionSpec>(&VERSION, &version).version, "v1");
     let state = SecurityState { secure_boot: true, booted_with_uki: true, module_signature_enforced: true };
     let found: runtime::SecurityStateSpec =
-        read(&SECURITY_STATE, &Spec::Runtime(Runtime::SecurityState(state)));
+        read(&SECURITY_STATE, &Spec::Runtime(RuntimeSpec::SecurityState(state)));
     assert!(found.secure_boot && found.booted_with_uki && found.module_signature_enforced);
     let module = KernelModule {
         name: "dummy".into(),
@@ -51,18 +51,18 @@ fn what_runs_reaches_a_typed_reader() {
         error: String::new(),
     };
     let found: runtime::KernelModuleSpecSpec =
-        read(&KERNEL_MODULE_SPEC, &Spec::Runtime(Runtime::KernelModule(module)));
+        read(&KERNEL_MODULE_SPEC, &Spec::Runtime(RuntimeSpec::KernelModule(module)));
     assert_eq!((found.name.as_str(), found.parameters.len()), ("dummy", 1));
     let receivers = KmsgLog { destinations: vec!["tcp://10.0.2.2:5000/".into()] };
     let found: runtime::KmsgLogConfigSpec =
-        read(&KMSG_LOG_CONFIG, &Spec::Runtime(Runtime::KmsgLog(receivers)));
+        read(&KMSG_LOG_CONFIG, &Spec::Runtime(RuntimeSpec::KmsgLog(receivers)));
     assert_eq!(found.destinations[0].full_path, "tcp://10.0.2.2:5000/");
-    let value = Spec::Runtime(Runtime::MetaKey(MetaKey { value: "x".into() }));
+    let value = Spec::Runtime(RuntimeSpec::MetaKey(MetaKey { value: "x".into() }));
     assert_eq!(read::<runtime::MetaKeySpec>(&META_KEY, &value).value, "x");
-    let identity = Spec::Runtime(Runtime::Identity(Identity { node_id: "n".into() }));
+    let identity = Spec::Runtime(RuntimeSpec::Identity(Identity { node_id: "n".into() }));
     assert_eq!(read::<cluster::IdentitySpec>(&IDENTITY, &identity).node_id, "n");
     let info = Cluster { cluster_id: "c".into(), cluster_name: "name".into() };
-    let found: cluster::InfoSpec = read(&CLUSTER_INFO, &Spec::Runtime(Runtime::Cluster(info)));
+    let found: cluster::InfoSpec = read(&CLUSTER_INFO, &Spec::Runtime(RuntimeSpec::Cluster(info)));
     assert_eq!((found.cluster_id.as_str(), found.cluster_name.as_str()), ("c", "name"));
     let clock = TimeStatus { synced: true, epoch: 2, sync_disabled: false };
     let found: time::StatusSpec = read(&TIME_STATUS, &Spec::TimeStatus(clock));
