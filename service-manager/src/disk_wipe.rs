@@ -14,10 +14,11 @@ use installer::device::{BlockDevice, Disk};
 use installer::host::{read_table, write_table};
 use installer::install::END_BYTES;
 use installer::{reset, silent};
+use runtime::errors::chain;
 
 use crate::install::medium;
 use crate::node::Node;
-use crate::volumes::{self, NodeHost, chain};
+use crate::volumes::{self, NodeHost};
 use crate::{block, system_disk};
 
 const CLASS: &str = "/sys/class/block";

@@ -17,7 +17,7 @@ use std::time::Duration;
 use api::pki::{Authority, CertificateFacts, LEAF_LIFETIME, Leaf, Lifetime, Usage};
 use config::{Config, Secret};
 use runtime::listeners::ListenError;
-use runtime::store::{API_CERTIFICATE, Spec};
+use runtime::store::{API_CERTIFICATE, DHCP_LEASE, Spec};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
@@ -29,6 +29,8 @@ use crate::controllers::reaches_others;
 use crate::node::Node;
 use crate::{apid, configuration, trust_request, trustd};
 
+/// Without any lease for this long the API is declared ready on loopback alone.
+const FIRST_LEASE_DEADLINE: Duration = Duration::from_secs(15);
 /// Longest material: a few certificates.
 const MAX_FRAME_BYTES: u32 = 256 * 1024;
 /// How long a program may take to serve with new material.
@@ -224,6 +226,19 @@ pub fn announce(node: &Node) {
     });
     if first {
         node.runtime.journal.say(&format!("API ready on :{}", apid::PORT));
+    }
+}
+
+/// Lets the API be ready without an address when no DHCP server answers.
+pub(crate) async fn give_up_without_lease(node: Arc<Node>) {
+    tokio::time::sleep(FIRST_LEASE_DEADLINE).await;
+    if node.runtime.store.list(&DHCP_LEASE).is_empty() && !node.readiness.borrow().addressed {
+        let seconds = FIRST_LEASE_DEADLINE.as_secs();
+        node.runtime.journal.warn(&format!(
+            "networkd: no DHCP lease within {seconds} s (deadline first lease); still asking"
+        ));
+        node.readiness.send_modify(|readiness| readiness.gave_up = true);
+        announce(&node);
     }
 }
 

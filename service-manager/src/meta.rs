@@ -195,7 +195,7 @@ fn on_device<T>(
     let done = Disk::open_shared(device).map_err(installer::Error::from).and_then(|mut part| act(&mut part));
     done.map_err(|error| MetaError::Device {
         device: device.display().to_string(),
-        reason: crate::volumes::chain(&error),
+        reason: runtime::errors::chain(&error),
     })
 }
 

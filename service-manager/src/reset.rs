@@ -16,10 +16,11 @@ use std::sync::{Mutex, PoisonError};
 use installer::meta::ResetIntent;
 use installer::reset::{Target, Wiped};
 use installer::{Progress, reset as wiping};
+use runtime::errors::chain;
 
 use crate::node::Node;
 use crate::system_disk::{self, SystemDisk};
-use crate::volumes::{self, NodeHost, chain};
+use crate::volumes::{self, NodeHost};
 
 /// Afterwards the machine restarts.
 pub(crate) const REBOOT: &str = "reboot";

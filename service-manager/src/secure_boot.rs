@@ -11,9 +11,8 @@ use std::path::Path;
 
 use installer::system::{Distrust, SIGN_COMMAND, System, Trusted};
 use ondisk::efi;
-
-use crate::node::Node;
-use crate::volumes::chain;
+use runtime::Runtime;
+use runtime::errors::chain;
 
 const VARIABLES: &str = "sys/firmware/efi/efivars";
 
@@ -37,16 +36,16 @@ pub(crate) fn check_arguments(root: &Path, arguments: &[String]) -> Result<(), S
 /// The UKI to write for a system that people call `name`. `arguments` are the config's; `own` is what a UKI gets that
 /// is put together here.
 pub(crate) fn uki(
-    node: &Node,
+    runtime: &Runtime,
     name: &str,
     system: &System,
     arguments: &[String],
     own: &[String],
 ) -> Result<Vec<u8>, String> {
-    if !is_on(&node.runtime.root) {
+    if !is_on(&runtime.root) {
         return system.uki(&[arguments, own].concat()).map_err(|error| chain(&error));
     }
-    check_arguments(&node.runtime.root, arguments)?;
+    check_arguments(&runtime.root, arguments)?;
     let refused = |error: installer::Error| {
         format!(
             "this machine starts with Secure Boot and would not start {name} from its disk: {}",
@@ -54,15 +53,13 @@ pub(crate) fn uki(
         )
     };
     let uki = system.signed_uki().and_then(|uki| Ok(uki.ok_or(Distrust::NoUki)?)).map_err(refused)?;
-    match variable(&node.runtime.root, "db", efi::SECURITY) {
+    match variable(&runtime.root, "db", efi::SECURITY) {
         Some(db) => {
             let trusted = Trusted::parse(&db);
             trusted.check("UKI", uki).map_err(refused)?;
             trusted.check("boot loader", &system.boot.loader).map_err(refused)?;
         }
-        None => {
-            node.runtime.journal.warn("Secure Boot: the firmware does not tell its db: keys are not compared")
-        }
+        None => runtime.journal.warn("Secure Boot: the firmware does not tell its db: keys are not compared"),
     }
     Ok(uki.to_vec())
 }

@@ -112,13 +112,14 @@ impl Runtime {
         }
     }
 
-    /// A runtime below `root` without init, kernel log and cgroups, on the platform `metal`.
+    /// A runtime below `root` without init, kernel log and cgroups: version 1.2.3 on the platform `metal`.
     #[cfg(any(test, feature = "testing"))]
-    pub fn detached(root: PathBuf, boot: BootReport) -> Self {
+    pub fn detached(root: PathBuf) -> Arc<Self> {
+        let boot = BootReport { version: "1.2.3".into(), ..Default::default() };
         let places =
             Places { logs: root.join("log"), kmsg: None, efi_variables: root.clone(), cgroups: None, root };
         let parameters = NodeParameters { platform: "metal".into(), ..Default::default() };
-        Self::new(places, InitLink::detached(), boot, parameters, &mut BTreeMap::new())
+        Arc::new(Self::new(places, InitLink::detached(), boot, parameters, &mut BTreeMap::new()))
     }
 
     /// The config in force.

@@ -9,11 +9,13 @@
 //! | [`events`], [`journal`], [`logs`], [`kmsg`], [`timeline`] | what others may read of all this |
 //! | [`init_link`], [`listeners`], [`checkpoint`] | the line to init, and what outlives machined by it |
 //! | [`request`], [`status_text`] | the scope of a request: panics end it, status messages are bounded |
+//! | [`errors`] | an error with its causes in one line |
 //! | [`clock`], [`watched`] | time, and descriptors as tokio sees them |
 #![warn(missing_docs)]
 
 pub mod checkpoint;
 pub mod clock;
+pub mod errors;
 pub mod events;
 mod handles;
 pub mod init_link;

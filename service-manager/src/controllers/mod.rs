@@ -123,11 +123,12 @@ pub(crate) fn start(node: &Arc<Node>) {
         tokio::spawn(drive(node.clone(), controller));
     }
     tokio::spawn(crate::mounts::watch(node.runtime.clone()));
-    let (devices, settled) = (node.devices.subscribe(), node.configuration.settled.subscribe());
-    tokio::spawn(crate::block::watch(node.runtime.clone(), devices, settled, crate::system_disk::twins));
-    tokio::spawn(crate::hardware::watch(node.clone()));
-    tokio::spawn(crate::facts::watch(node.clone()));
-    tokio::spawn(crate::facts::follow_devices(node.clone()));
+    let (devices, buses) = (|| node.devices.subscribe(), || node.buses.subscribe());
+    let settled = || node.configuration.settled.subscribe();
+    tokio::spawn(crate::block::watch(node.runtime.clone(), devices(), settled(), crate::system_disk::twins));
+    tokio::spawn(crate::hardware::watch(node.runtime.clone(), buses(), settled()));
+    tokio::spawn(crate::facts::watch(node.runtime.clone(), buses(), settled()));
+    tokio::spawn(crate::facts::follow_devices(node.runtime.clone(), settled()));
     tokio::spawn(crate::modules::follow(node.runtime.clone()));
     tokio::spawn(crate::volumes::follow(node.clone()));
     tokio::spawn(crate::volumes::follow_user_volumes(node.clone()));

@@ -19,12 +19,11 @@ mod packages;
 use std::sync::Arc;
 use std::time::Duration;
 
+use runtime::Runtime;
 use runtime::store::{
     BOOT_ID, CPU_CORE, DEVICES_STATUS, Definition, EXTENSION_STATUS, Fact, KERNEL_CMDLINE,
     KERNEL_MODULE_STATUS, LOADED_KERNEL_MODULE, PLATFORM_METADATA, PlatformMetadata, SBOM_ITEM, Spec,
 };
-
-use crate::node::Node;
 
 /// How long the first look waits for the drivers of all devices.
 const SETTLE_DEADLINE: Duration = Duration::from_secs(30);
@@ -32,21 +31,30 @@ const SETTLE_DEADLINE: Duration = Duration::from_secs(30);
 const BURST: Duration = Duration::from_millis(500);
 
 /// Keeps the resources like the facts.
-pub(crate) async fn watch(node: Arc<Node>) {
-    let (mut bus, mut config) = (node.buses.subscribe(), node.runtime.config.subscribe());
-    let mut settled = node.configuration.settled.subscribe();
-    publish_boot(&node);
+///
+/// `bus` counts devices that came, went or got a driver; `settled` is true once the first ones have theirs.
+pub(crate) async fn watch(
+    runtime: Arc<Runtime>,
+    mut bus: tokio::sync::watch::Receiver<u64>,
+    mut settled: tokio::sync::watch::Receiver<bool>,
+) {
+    let mut config = runtime.config.subscribe();
+    publish_boot(&runtime);
     // Past the deadline the facts are published as they are; drivers that come later are seen as changes.
     let _ = tokio::time::timeout(SETTLE_DEADLINE, settled.wait_for(|settled| *settled)).await;
-    blocking(&node, |node| {
-        put(node, &CPU_CORE, read(node, "/proc/cpuinfo").map(|text| cores::parse(&text)).unwrap_or_default());
-        put(node, &SBOM_ITEM, packages::items(node));
+    blocking(&runtime, |runtime| {
+        put(
+            runtime,
+            &CPU_CORE,
+            read(runtime, "/proc/cpuinfo").map(|text| cores::parse(&text)).unwrap_or_default(),
+        );
+        put(runtime, &SBOM_ITEM, packages::items(runtime));
     })
     .await;
     loop {
         bus.mark_unchanged();
         config.mark_unchanged();
-        blocking(&node, publish_modules).await;
+        blocking(&runtime, publish_modules).await;
         let changed = tokio::select! {
             changed = bus.changed() => changed,
             changed = config.changed() => changed,
@@ -59,12 +67,11 @@ pub(crate) async fn watch(node: Arc<Node>) {
 }
 
 /// Says when the devices that the machine started with have their drivers.
-pub(crate) async fn follow_devices(node: Arc<Node>) {
-    let mut settled = node.configuration.settled.subscribe();
+pub(crate) async fn follow_devices(runtime: Arc<Runtime>, mut settled: tokio::sync::watch::Receiver<bool>) {
     loop {
         let ready = *settled.borrow_and_update();
         put(
-            &node,
+            &runtime,
             &DEVICES_STATUS,
             vec![("devices".to_owned(), Spec::Fact(Box::new(Fact::Devices { ready })))],
         );
@@ -74,53 +81,53 @@ pub(crate) async fn follow_devices(node: Arc<Node>) {
     }
 }
 
-async fn blocking(node: &Arc<Node>, work: fn(&Node)) {
-    let reader = node.clone();
+async fn blocking(runtime: &Arc<Runtime>, work: fn(&Runtime)) {
+    let reader = runtime.clone();
     if let Err(error) = tokio::task::spawn_blocking(move || work(&reader)).await {
-        node.runtime.journal.warn(&format!("read facts of the kernel and the image: {error}"));
+        runtime.journal.warn(&format!("read facts of the kernel and the image: {error}"));
     }
 }
 
-fn publish_boot(node: &Node) {
+fn publish_boot(runtime: &Runtime) {
     let one = |id: &str, fact| vec![(id.to_owned(), Spec::Fact(Box::new(fact)))];
-    if let Some(text) = read(node, "/proc/cmdline") {
-        put(node, &KERNEL_CMDLINE, one("cmdline", Fact::Cmdline { cmdline: text.trim_end().to_owned() }));
+    if let Some(text) = read(runtime, "/proc/cmdline") {
+        put(runtime, &KERNEL_CMDLINE, one("cmdline", Fact::Cmdline { cmdline: text.trim_end().to_owned() }));
     }
-    if let Some(text) = read(node, "/proc/sys/kernel/random/boot_id") {
-        put(node, &BOOT_ID, one("bootid", Fact::BootId { boot_id: text.trim_end().to_owned() }));
+    if let Some(text) = read(runtime, "/proc/sys/kernel/random/boot_id") {
+        put(runtime, &BOOT_ID, one("bootid", Fact::BootId { boot_id: text.trim_end().to_owned() }));
     }
     let platform = PlatformMetadata {
-        platform: node.runtime.parameters.platform.clone(),
-        hostname: node.runtime.parameters.hostname.clone().unwrap_or_default(),
+        platform: runtime.parameters.platform.clone(),
+        hostname: runtime.parameters.hostname.clone().unwrap_or_default(),
     };
-    put(node, &PLATFORM_METADATA, one("platformmetadata", Fact::Platform(platform)));
-    put(node, &EXTENSION_STATUS, extensions::items(&node.runtime.boot));
+    put(runtime, &PLATFORM_METADATA, one("platformmetadata", Fact::Platform(platform)));
+    put(runtime, &EXTENSION_STATUS, extensions::items(&runtime.boot));
 }
 
-fn publish_modules(node: &Node) {
-    let Some(text) = read(node, "/proc/modules") else { return };
+fn publish_modules(runtime: &Runtime) {
+    let Some(text) = read(runtime, "/proc/modules") else { return };
     let found = modules::parse(&text);
     let fact = |(name, fact): (String, Fact)| (name, Spec::Fact(Box::new(fact)));
     let loaded = found.iter().map(|(name, module)| (name.clone(), Fact::LoadedModule(module.clone())));
-    put(node, &LOADED_KERNEL_MODULE, loaded.map(fact).collect());
+    put(runtime, &LOADED_KERNEL_MODULE, loaded.map(fact).collect());
     let statuses =
         found.into_iter().map(|(name, module)| (name, Fact::ModuleStatus(modules::status(module))));
-    put(node, &KERNEL_MODULE_STATUS, statuses.map(fact).collect());
+    put(runtime, &KERNEL_MODULE_STATUS, statuses.map(fact).collect());
 }
 
-fn read(node: &Node, path: &str) -> Option<String> {
-    match std::fs::read_to_string(node.runtime.path(path)) {
+fn read(runtime: &Runtime, path: &str) -> Option<String> {
+    match std::fs::read_to_string(runtime.path(path)) {
         Ok(text) => Some(text),
         Err(error) => {
-            node.runtime.journal.warn(&format!("read {path}: {error}; its resources are missing"));
+            runtime.journal.warn(&format!("read {path}: {error}; its resources are missing"));
             None
         }
     }
 }
 
-fn put(node: &Node, kind: &'static Definition, wanted: Vec<(String, Spec)>) {
-    if let Err(error) = node.runtime.store.replace(kind.writer, kind, wanted) {
-        node.runtime.journal.warn(&error.to_string());
+fn put(runtime: &Runtime, kind: &'static Definition, wanted: Vec<(String, Spec)>) {
+    if let Err(error) = runtime.store.replace(kind.writer, kind, wanted) {
+        runtime.journal.warn(&error.to_string());
     }
 }
 
@@ -129,29 +136,30 @@ mod tests {
     use super::*;
     use std::fs;
 
-    fn yaml(node: &Node, kind: &'static Definition, id: &str) -> String {
-        node.runtime.store.get(kind, id).unwrap().spec.yaml().unwrap()
+    fn yaml(runtime: &Runtime, kind: &'static Definition, id: &str) -> String {
+        runtime.store.get(kind, id).unwrap().spec.yaml().unwrap()
     }
 
     #[tokio::test]
     async fn devices_are_ready_when_udevd_has_been_through_them() {
         let dir = tempfile::tempdir().unwrap();
-        let node = crate::server::tests_node(dir.path().to_owned());
-        let (_, mut changes) = node.runtime.store.watch(&DEVICES_STATUS);
-        let task = tokio::spawn(follow_devices(node.clone()));
+        let runtime = Runtime::detached(dir.path().to_owned());
+        let (_, mut changes) = runtime.store.watch(&DEVICES_STATUS);
+        let settled = tokio::sync::watch::channel(false).0;
+        let task = tokio::spawn(follow_devices(runtime.clone(), settled.subscribe()));
         let deadline = Duration::from_secs(20);
         tokio::time::timeout(deadline, changes.recv()).await.unwrap().unwrap();
-        assert_eq!(yaml(&node, &DEVICES_STATUS, "devices"), "ready: false\n");
-        node.configuration.settled.send_replace(true);
+        assert_eq!(yaml(&runtime, &DEVICES_STATUS, "devices"), "ready: false\n");
+        settled.send_replace(true);
         tokio::time::timeout(deadline, changes.recv()).await.unwrap().unwrap();
-        assert_eq!(yaml(&node, &DEVICES_STATUS, "devices"), "ready: true\n");
+        assert_eq!(yaml(&runtime, &DEVICES_STATUS, "devices"), "ready: true\n");
         task.abort();
     }
 
     #[tokio::test]
     async fn what_the_kernel_says_becomes_resources() {
         let dir = tempfile::tempdir().unwrap();
-        let node = crate::server::tests_node(dir.path().canonicalize().unwrap());
+        let runtime = Runtime::detached(dir.path().canonicalize().unwrap());
         fs::create_dir_all(dir.path().join("proc/sys/kernel/random")).unwrap();
         fs::create_dir_all(dir.path().join("usr/share/billet")).unwrap();
         let files = [
@@ -167,28 +175,28 @@ mod tests {
         for (path, text) in files {
             fs::write(dir.path().join(path), text).unwrap();
         }
-        node.configuration.settled.send_replace(true);
-        tokio::spawn(watch(node.clone()));
+        let (buses, settled) = (tokio::sync::watch::channel(0).0, tokio::sync::watch::channel(true).0);
+        tokio::spawn(watch(runtime.clone(), buses.subscribe(), settled.subscribe()));
         let listed = async {
-            let mut changes = node.runtime.store.changes();
-            while node.runtime.store.list(&KERNEL_MODULE_STATUS).is_empty() {
+            let mut changes = runtime.store.changes();
+            while runtime.store.list(&KERNEL_MODULE_STATUS).is_empty() {
                 changes.recv().await.unwrap();
             }
         };
         tokio::time::timeout(Duration::from_secs(20), listed).await.unwrap();
-        assert_eq!(yaml(&node, &KERNEL_CMDLINE, "cmdline"), "cmdline: console=ttyS0 panic=5\n");
-        assert!(yaml(&node, &BOOT_ID, "bootid").contains("6c1f5c3a-0000-4000-8000-000000000001"));
-        assert!(yaml(&node, &PLATFORM_METADATA, "platformmetadata").contains("platform: metal\n"));
-        assert!(yaml(&node, &CPU_CORE, "0-1").contains("coresPerSocket: 2\n"));
-        assert!(yaml(&node, &SBOM_ITEM, "zlib1g").contains("version: \"1.3\"\n"));
-        assert!(yaml(&node, &LOADED_KERNEL_MODULE, "dummy").contains("state: Live\n"));
-        assert!(yaml(&node, &KERNEL_MODULE_STATUS, "dummy").contains("type: dynamic\n"));
+        assert_eq!(yaml(&runtime, &KERNEL_CMDLINE, "cmdline"), "cmdline: console=ttyS0 panic=5\n");
+        assert!(yaml(&runtime, &BOOT_ID, "bootid").contains("6c1f5c3a-0000-4000-8000-000000000001"));
+        assert!(yaml(&runtime, &PLATFORM_METADATA, "platformmetadata").contains("platform: metal\n"));
+        assert!(yaml(&runtime, &CPU_CORE, "0-1").contains("coresPerSocket: 2\n"));
+        assert!(yaml(&runtime, &SBOM_ITEM, "zlib1g").contains("version: \"1.3\"\n"));
+        assert!(yaml(&runtime, &LOADED_KERNEL_MODULE, "dummy").contains("state: Live\n"));
+        assert!(yaml(&runtime, &KERNEL_MODULE_STATUS, "dummy").contains("type: dynamic\n"));
         // A module that goes leaves with the next look.
         fs::write(dir.path().join("proc/modules"), "").unwrap();
-        let (_, mut changes) = node.runtime.store.watch(&KERNEL_MODULE_STATUS);
-        node.buses.send_modify(|count| *count += 1);
+        let (_, mut changes) = runtime.store.watch(&KERNEL_MODULE_STATUS);
+        buses.send_modify(|count| *count += 1);
         let gone = async {
-            while !node.runtime.store.list(&KERNEL_MODULE_STATUS).is_empty() {
+            while !runtime.store.list(&KERNEL_MODULE_STATUS).is_empty() {
                 changes.recv().await.unwrap();
             }
         };

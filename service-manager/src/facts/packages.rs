@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::BufReader;
 
+use runtime::Runtime;
 use runtime::store::{Fact, SbomItem, Spec};
 use serde::Deserialize;
-
-use crate::node::Node;
 
 const SBOM: &str = "/usr/share/billet/sbom.spdx.json";
 /// What SPDX says where it says nothing.
@@ -39,15 +38,15 @@ struct Reference {
 }
 
 /// Items by name; of several versions of one package the second has its version in the name.
-pub(super) fn items(node: &Node) -> Vec<(String, Spec)> {
-    let document = match File::open(node.runtime.path(SBOM)) {
+pub(super) fn items(runtime: &Runtime) -> Vec<(String, Spec)> {
+    let document = match File::open(runtime.path(SBOM)) {
         Ok(file) => serde_json::from_reader::<_, Document>(BufReader::new(file)).map_err(|e| e.to_string()),
         Err(error) => Err(error.to_string()),
     };
     match document {
         Ok(document) => named(document).into_iter().collect(),
         Err(error) => {
-            node.runtime.journal.warn(&format!("read {SBOM}: {error}; packages are not listed"));
+            runtime.journal.warn(&format!("read {SBOM}: {error}; packages are not listed"));
             Vec::new()
         }
     }

@@ -15,12 +15,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ondisk::smbios;
+use runtime::Runtime;
 use runtime::store::{
     Definition, Hardware, MEMORY_MODULE, MemoryModule, PCI_DEVICE, PROCESSOR, Processor, RuntimeSpec,
     SECURITY_STATE, SYSTEM_INFORMATION, SecurityState, Spec, SystemInformation,
 };
-
-use crate::node::Node;
 
 const TABLE: &str = "/sys/firmware/dmi/tables/DMI";
 /// Set by systemd-stub, which starts a kernel out of a UKI (systemd's Boot Loader Interface).
@@ -31,22 +30,26 @@ const SETTLE_DEADLINE: Duration = Duration::from_secs(30);
 const BURST: Duration = Duration::from_millis(500);
 
 /// Keeps the resources like the hardware.
-pub(crate) async fn watch(node: Arc<Node>) {
-    let mut bus = node.buses.subscribe();
-    let mut settled = node.configuration.settled.subscribe();
+///
+/// `bus` counts devices that came, went or got a driver; `settled` is true once the first ones have theirs.
+pub(crate) async fn watch(
+    runtime: Arc<Runtime>,
+    mut bus: tokio::sync::watch::Receiver<u64>,
+    mut settled: tokio::sync::watch::Receiver<bool>,
+) {
     // Past the deadline the bus is listed as it is; drivers that come later are seen as changes.
     let _ = tokio::time::timeout(SETTLE_DEADLINE, settled.wait_for(|settled| *settled)).await;
-    publish_firmware(&node);
-    publish_security(&node);
-    let asker = node.clone();
+    publish_firmware(&runtime);
+    publish_security(&runtime);
+    let asker = runtime.clone();
     // Beside the rest: a TPM that does not answer costs a deadline.
     tokio::task::spawn_blocking(move || tpm_key::publish(&asker));
     loop {
         bus.mark_unchanged();
-        let reader = node.clone();
+        let reader = runtime.clone();
         let read = tokio::task::spawn_blocking(move || put(&reader, &PCI_DEVICE, pci::devices(&reader)));
         if let Err(error) = read.await {
-            node.runtime.journal.warn(&format!("list PCI devices: {error}"));
+            runtime.journal.warn(&format!("list PCI devices: {error}"));
         }
         if bus.changed().await.is_err() {
             return;
@@ -55,12 +58,12 @@ pub(crate) async fn watch(node: Arc<Node>) {
     }
 }
 
-fn publish_firmware(node: &Node) {
-    let table = match std::fs::read(node.runtime.path(TABLE)) {
+fn publish_firmware(runtime: &Runtime) {
+    let table = match std::fs::read(runtime.path(TABLE)) {
         Ok(bytes) => smbios::parse(&bytes),
         Err(error) => {
             // A board without SMBIOS is no fault.
-            node.runtime.journal.controller(&format!("{}: read {TABLE}: {error}", PROCESSOR.writer));
+            runtime.journal.controller(&format!("{}: read {TABLE}: {error}", PROCESSOR.writer));
             return;
         }
     };
@@ -68,30 +71,30 @@ fn publish_firmware(node: &Node) {
         let named = specs.into_iter().enumerate();
         named.map(|(index, spec)| (format!("{name}-{index}"), Spec::Hardware(Box::new(spec)))).collect()
     };
-    put(node, &PROCESSOR, numbered("CPU", table.processors.into_iter().map(processor).collect()));
-    put(node, &MEMORY_MODULE, numbered("DIMM", table.memory.into_iter().map(module).collect()));
+    put(runtime, &PROCESSOR, numbered("CPU", table.processors.into_iter().map(processor).collect()));
+    put(runtime, &MEMORY_MODULE, numbered("DIMM", table.memory.into_iter().map(module).collect()));
     let system =
         table.system.map(|found| ("systeminformation".to_owned(), Spec::Hardware(Box::new(system(found)))));
-    put(node, &SYSTEM_INFORMATION, system.into_iter().collect());
+    put(runtime, &SYSTEM_INFORMATION, system.into_iter().collect());
 }
 
 /// Variables of the firmware: four bytes of attributes, then the value.
-fn publish_security(node: &Node) {
+fn publish_security(runtime: &Runtime) {
     let variable =
-        |name: &str| std::fs::read(node.runtime.path(&format!("/sys/firmware/efi/efivars/{name}"))).ok();
-    let enforced = std::fs::read_to_string(node.runtime.path("/sys/module/module/parameters/sig_enforce"));
+        |name: &str| std::fs::read(runtime.path(&format!("/sys/firmware/efi/efivars/{name}"))).ok();
+    let enforced = std::fs::read_to_string(runtime.path("/sys/module/module/parameters/sig_enforce"));
     let state = SecurityState {
-        secure_boot: crate::secure_boot::is_on(&node.runtime.root),
+        secure_boot: crate::secure_boot::is_on(&runtime.root),
         booted_with_uki: variable(STUB).is_some(),
         module_signature_enforced: enforced.is_ok_and(|text| text.trim() == "Y"),
     };
     let spec = Spec::Runtime(RuntimeSpec::SecurityState(state));
-    put(node, &SECURITY_STATE, vec![("securitystate".to_owned(), spec)]);
+    put(runtime, &SECURITY_STATE, vec![("securitystate".to_owned(), spec)]);
 }
 
-fn put(node: &Node, kind: &'static Definition, wanted: Vec<(String, Spec)>) {
-    if let Err(error) = node.runtime.store.replace(kind.writer, kind, wanted) {
-        node.runtime.journal.warn(&error.to_string());
+fn put(runtime: &Runtime, kind: &'static Definition, wanted: Vec<(String, Spec)>) {
+    if let Err(error) = runtime.store.replace(kind.writer, kind, wanted) {
+        runtime.journal.warn(&error.to_string());
     }
 }
 
@@ -145,10 +148,10 @@ mod tests {
     #[test]
     fn what_guards_the_start_is_told() {
         let dir = tempfile::tempdir().unwrap();
-        let node = crate::server::tests_node(dir.path().to_owned());
+        let runtime = Runtime::detached(dir.path().to_owned());
         let text = || {
-            publish_security(&node);
-            node.runtime.store.get(&SECURITY_STATE, "securitystate").unwrap().spec.yaml().unwrap()
+            publish_security(&runtime);
+            runtime.store.get(&SECURITY_STATE, "securitystate").unwrap().spec.yaml().unwrap()
         };
         assert!(text().contains("secureBoot: false\nbootedWithUKI: false\nmoduleSignatureEnforced: false\n"));
         let variables = dir.path().join("sys/firmware/efi/efivars");
@@ -163,7 +166,7 @@ mod tests {
     #[tokio::test]
     async fn the_firmware_s_table_becomes_resources() {
         let dir = tempfile::tempdir().unwrap();
-        let node = crate::server::tests_node(dir.path().canonicalize().unwrap());
+        let runtime = Runtime::detached(dir.path().canonicalize().unwrap());
         fs::create_dir_all(dir.path().join("sys/firmware/dmi/tables")).unwrap();
         let mut table = vec![1, 0x1b, 0, 1, 1, 2, 0, 3];
         table.extend([0x11; 16]);
@@ -177,24 +180,24 @@ mod tests {
         table.extend(dimm);
         table.extend(b"DIMM 0\0\0");
         fs::write(dir.path().join("sys/firmware/dmi/tables/DMI"), table).unwrap();
-        node.configuration.settled.send_replace(true);
-        tokio::spawn(watch(node.clone()));
+        let (buses, settled) = (tokio::sync::watch::channel(0).0, tokio::sync::watch::channel(true).0);
+        tokio::spawn(watch(runtime.clone(), buses.subscribe(), settled.subscribe()));
         let listed = async {
-            while node.runtime.store.list(&MEMORY_MODULE).is_empty()
-                || node.runtime.store.list(&SYSTEM_INFORMATION).is_empty()
+            while runtime.store.list(&MEMORY_MODULE).is_empty()
+                || runtime.store.list(&SYSTEM_INFORMATION).is_empty()
             {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
         tokio::time::timeout(Duration::from_secs(20), listed).await.unwrap();
         let system =
-            node.runtime.store.get(&SYSTEM_INFORMATION, "systeminformation").unwrap().spec.yaml().unwrap();
+            runtime.store.get(&SYSTEM_INFORMATION, "systeminformation").unwrap().spec.yaml().unwrap();
         assert!(
             system.contains("manufacturer: QEMU\n") && system.contains("serialnumber: S-1\n"),
             "{system}"
         );
-        let module = node.runtime.store.get(&MEMORY_MODULE, "DIMM-0").unwrap().spec.yaml().unwrap();
+        let module = runtime.store.get(&MEMORY_MODULE, "DIMM-0").unwrap().spec.yaml().unwrap();
         assert!(module.contains("sizeMiB: 2048\n") && module.contains("deviceLocator: DIMM 0\n"), "{module}");
-        assert!(node.runtime.store.list(&PROCESSOR).is_empty());
+        assert!(runtime.store.list(&PROCESSOR).is_empty());
     }
 }

@@ -7,19 +7,17 @@
 use std::fs;
 use std::path::Path;
 
+use runtime::Runtime;
 use runtime::store::{Hardware, PciDevice, Spec};
-
-use crate::node::Node;
 
 const DEVICES: &str = "/sys/bus/pci/devices";
 /// Where distributions put the list of makers and devices.
 const LISTS: [&str; 2] = ["/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids"];
 
 /// Every device, by address.
-pub(super) fn devices(node: &Node) -> Vec<(String, Spec)> {
-    let names =
-        LISTS.iter().find_map(|path| fs::read_to_string(node.runtime.path(path)).ok()).unwrap_or_default();
-    let entries = fs::read_dir(node.runtime.path(DEVICES)).into_iter().flatten().flatten();
+pub(super) fn devices(runtime: &Runtime) -> Vec<(String, Spec)> {
+    let names = LISTS.iter().find_map(|path| fs::read_to_string(runtime.path(path)).ok()).unwrap_or_default();
+    let entries = fs::read_dir(runtime.path(DEVICES)).into_iter().flatten().flatten();
     entries
         .filter_map(|entry| {
             let id = entry.file_name().into_string().ok()?;
@@ -128,7 +126,7 @@ mod tests {
     #[test]
     fn devices_have_names_where_there_are_any_and_their_driver() {
         let dir = tempfile::tempdir().unwrap();
-        let node = crate::server::tests_node(dir.path().canonicalize().unwrap());
+        let runtime = Runtime::detached(dir.path().canonicalize().unwrap());
         let write = |address: &str, class: &str, vendor: &str, device: &str| {
             let folder = dir.path().join("sys/bus/pci/devices").join(address);
             fs::create_dir_all(&folder).unwrap();
@@ -141,8 +139,8 @@ mod tests {
         write("0000:00:03.0", "0xff1200", "0xabcd", "0x0001");
         fs::create_dir_all(dir.path().join("sys/bus/pci/drivers/virtio-pci")).unwrap();
         std::os::unix::fs::symlink("../../drivers/virtio-pci", net.join("driver")).unwrap();
-        let found = |node: &Node| -> Vec<PciDevice> {
-            let mut all = devices(node);
+        let found = |runtime: &Runtime| -> Vec<PciDevice> {
+            let mut all = devices(runtime);
             all.sort_by(|a, b| a.0.cmp(&b.0));
             let device = |spec| match spec {
                 Spec::Hardware(found) => match *found {
@@ -153,7 +151,7 @@ mod tests {
             };
             all.into_iter().filter_map(|(_, spec)| device(spec)).collect()
         };
-        let bare = found(&node);
+        let bare = found(&runtime);
         assert_eq!(
             (bare[0].class.as_str(), bare[0].subclass.as_str()),
             ("Network controller", "Ethernet controller")
@@ -166,7 +164,7 @@ mod tests {
         fs::create_dir_all(dir.path().join("usr/share/misc")).unwrap();
         let list = "# list\n1af3  Other\n\t1000  Wrong\n1af4  Red Hat, Inc.\n\t1000  Virtio network device\n\t\t1af4 0001  Sub\nC 02  Network controller\n";
         fs::write(dir.path().join("usr/share/misc/pci.ids"), list).unwrap();
-        let named = &found(&node)[0];
+        let named = &found(&runtime)[0];
         assert_eq!(
             (named.vendor.as_str(), named.product.as_str()),
             ("Red Hat, Inc.", "Virtio network device")

@@ -6,16 +6,15 @@
 //! Source: docs/users/per-device.md.
 
 use ondisk::Digest;
+use runtime::Runtime;
 use runtime::store::{Hardware, Spec, TPM_KEY, TpmKey};
 use tpm::DeviceKey;
-
-use crate::node::Node;
 
 /// Its only id.
 const ID: &str = "tpm";
 
-pub(super) fn publish(node: &Node) {
-    let found = crate::tpm_device::find(&node.runtime.root).and_then(|device| {
+pub(super) fn publish(runtime: &Runtime) {
+    let found = crate::tpm_device::find(&runtime.root).and_then(|device| {
         let Some(mut device) = device else { return Ok(None) };
         DeviceKey::of(&mut device).map(Some).map_err(|error| error.to_string())
     });
@@ -24,16 +23,16 @@ pub(super) fn publish(node: &Node) {
             let key = spec(&key);
             let line = format!("this machine's TPM key: {} (`billetctl get tpmkeys`)", key.sha256);
             super::put(
-                node,
+                runtime,
                 &TPM_KEY,
                 vec![(ID.to_owned(), Spec::Hardware(Box::new(Hardware::TpmKey(key))))],
             );
-            if node.runtime.config().is_none() {
-                node.runtime.journal.say(&line);
+            if runtime.config().is_none() {
+                runtime.journal.say(&line);
             }
         }
         Ok(None) => {}
-        Err(error) => node.runtime.journal.warn(&format!("no key of the TPM is shown: {error}")),
+        Err(error) => runtime.journal.warn(&format!("no key of the TPM is shown: {error}")),
     }
 }
 
@@ -65,8 +64,8 @@ mod tests {
     #[test]
     fn a_machine_without_a_tpm_has_no_key_and_is_not_warned() {
         let dir = tempfile::tempdir().unwrap();
-        let node = crate::server::tests_node(dir.path().to_owned());
-        publish(&node);
-        assert!(node.runtime.store.list(&TPM_KEY).is_empty());
+        let runtime = Runtime::detached(dir.path().to_owned());
+        publish(&runtime);
+        assert!(runtime.store.list(&TPM_KEY).is_empty());
     }
 }

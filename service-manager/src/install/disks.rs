@@ -10,12 +10,12 @@ use installer::device::{BlockDevice, Disk};
 use installer::install::{Contents, inspect};
 use ondisk::gpt::Table;
 use ondisk::probe::PROBE_BYTES;
+use runtime::errors::chain;
 
 use super::choose::{Candidate, Holds};
 use crate::block::{self, Listed};
 use crate::configuration;
 use crate::node::Node;
-use crate::volumes::chain;
 
 /// Every disk. Reads the ends of each: not for the runtime's own threads.
 pub(super) fn candidates(node: &Node) -> Vec<Candidate> {

@@ -20,6 +20,7 @@ mod firmware;
 mod selector;
 mod source;
 
+use runtime::errors::chain;
 use runtime::sequencer::{self, Start};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -45,7 +46,6 @@ use source::{Prepared, Source};
 use crate::node::Node;
 use crate::order::Order;
 use crate::upgrade::Tell;
-use crate::volumes::chain;
 use crate::{configuration, secure_boot, system_disk, volumes};
 
 /// Devices come in bursts: this long after one the disks are looked at again.

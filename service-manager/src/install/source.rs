@@ -120,7 +120,7 @@ impl Prepared {
                 (found.name.as_str(), system, Some(Rc::new(RefCell::new(layers))))
             }
         };
-        let uki = secure_boot::uki(node, name, &system, &install.extra_kernel_args, &[]);
+        let uki = secure_boot::uki(&node.runtime, name, &system, &install.extra_kernel_args, &[]);
         let uki = uki.map_err(|reason| match source {
             Source::Running => {
                 Failure::Other(format!("{reason}; or name a signed image in machine.install.image"))

@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout};
 use super::exchange::{Heard, Say, decode, encode};
 use super::lease::Lease;
 use super::{Link, apply};
-use crate::node::Node;
+use runtime::Runtime;
 
 const SERVER_PORT: u16 = 67;
 const CLIENT_PORT: u16 = 68;
@@ -31,24 +31,21 @@ const LEAST_RENEW_WAIT: Duration = Duration::from_secs(5);
 const REQUESTS: u32 = 3;
 
 struct Client {
-    node: Arc<Node>,
+    runtime: Arc<Runtime>,
     handle: Handle,
     link: Link,
     socket: UdpSocket,
 }
 
 /// Holds a lease on a link for as long as it is polled.
-pub(crate) async fn run(node: Arc<Node>, handle: Handle, link: Link) {
+pub(crate) async fn run(runtime: Arc<Runtime>, handle: Handle, link: Link) {
     let socket = match open(&link.name) {
         Ok(socket) => socket,
         Err(error) => {
-            return node
-                .runtime
-                .journal
-                .warn(&format!("networkd: open a DHCP socket on {}: {error}", link.name));
+            return runtime.journal.warn(&format!("networkd: open a DHCP socket on {}: {error}", link.name));
         }
     };
-    let client = Client { node, handle, link, socket };
+    let client = Client { runtime, handle, link, socket };
     loop {
         let lease = client.acquire().await;
         client.hold(lease).await;
@@ -129,12 +126,11 @@ impl Client {
                     lease = next;
                 }
                 None => {
-                    self.node
-                        .runtime
+                    self.runtime
                         .journal
                         .warn(&format!("networkd: {}: lease of {} is over", self.link.name, lease.address));
                     apply::remove(&self.handle, &self.link, &lease).await;
-                    super::forget_lease(&self.node, &self.link.name);
+                    super::forget_lease(&self.runtime, &self.link.name);
                     return;
                 }
             }
@@ -183,22 +179,19 @@ impl Client {
 
     fn announce(&self, lease: &Lease) {
         let resource = lease.resource();
-        self.node.runtime.journal.say(&format!(
+        self.runtime.journal.say(&format!(
             "networkd: {}: {} from {} for {} s",
             self.link.name, resource.address, resource.server, resource.lease_seconds
         ));
-        if let Err(error) = self.node.runtime.store.put(
-            DHCP_LEASE.writer,
-            &DHCP_LEASE,
-            &self.link.name,
-            Spec::DhcpLease(resource),
-        ) {
+        if let Err(error) =
+            self.runtime.store.put(DHCP_LEASE.writer, &DHCP_LEASE, &self.link.name, Spec::DhcpLease(resource))
+        {
             self.warn(&error.to_string());
         }
     }
 
     fn warn(&self, text: &str) {
-        self.node.runtime.journal.warn(&format!("networkd: {}: {text}", self.link.name));
+        self.runtime.journal.warn(&format!("networkd: {}: {text}", self.link.name));
     }
 
     async fn send(&self, say: Say, xid: u32, to: Ipv4Addr) -> Result<(), String> {

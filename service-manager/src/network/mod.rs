@@ -26,15 +26,12 @@ use std::time::Duration;
 
 use futures_util::{FutureExt, StreamExt};
 use rtnetlink::{Handle, LinkUnspec, MulticastGroup, new_multicast_connection};
+use runtime::Runtime;
 use runtime::store::DHCP_LEASE;
 use tokio::task::AbortHandle;
 
-use crate::node::Node;
-
 /// Notifications come in bursts: this long after the first one the state is read once.
 const SETTLE: Duration = Duration::from_millis(10);
-/// Without any lease for this long the API is declared ready on loopback alone.
-const FIRST_LEASE_DEADLINE: Duration = Duration::from_secs(15);
 
 /// Ends a task with the value that owns it.
 struct Owned(AbortHandle);
@@ -61,8 +58,11 @@ pub(crate) fn is_wired(name: &str) -> bool {
     name.starts_with("en") || name.starts_with("eth")
 }
 
-/// The service.
-pub async fn run(node: Arc<Node>) -> Result<(), String> {
+/// The service. `beside` runs as long as it does.
+pub async fn run(
+    runtime: Arc<Runtime>,
+    beside: impl Future<Output = ()> + Send + 'static,
+) -> Result<(), String> {
     let groups = [
         MulticastGroup::Link,
         MulticastGroup::Ipv4Ifaddr,
@@ -74,14 +74,14 @@ pub async fn run(node: Arc<Node>) -> Result<(), String> {
     let (connection, handle, mut messages) =
         new_multicast_connection(&groups).map_err(|e| format!("open a netlink socket: {e}"))?;
     let _connection = Owned(tokio::spawn(connection).abort_handle());
-    let _deadline = Owned(tokio::spawn(give_up(node.clone())).abort_handle());
-    let _specs = Owned(tokio::spawn(specs::follow(node.clone())).abort_handle());
+    let _beside = Owned(tokio::spawn(beside).abort_handle());
+    let _specs = Owned(tokio::spawn(specs::follow(runtime.clone())).abort_handle());
     let mut managed = Managed::default();
-    let mut config = node.runtime.config.subscribe();
+    let mut config = runtime.config.subscribe();
     loop {
         config.mark_unchanged();
-        let links = status::publish(&node, &handle).await?;
-        managed.manage(&node, &handle, &links).await;
+        let links = status::publish(&runtime, &handle).await?;
+        managed.manage(&runtime, &handle, &links).await;
         tokio::select! {
             message = messages.next() => if message.is_none() {
                 return Err("the netlink socket was closed".to_owned());
@@ -103,66 +103,59 @@ struct Managed {
 
 impl Managed {
     /// Brings links up, makes each what the config says, ends what belongs to links that are gone.
-    async fn manage(&mut self, node: &Arc<Node>, handle: &Handle, links: &[Link]) {
+    async fn manage(&mut self, runtime: &Arc<Runtime>, handle: &Handle, links: &[Link]) {
         self.clients.retain(|index, (name, _)| {
             let stays = links.iter().any(|link| link.index == *index && link.name == *name);
             if !stays {
-                forget_lease(node, name);
+                forget_lease(runtime, name);
             }
             stays
         });
         self.applied.retain(links);
-        let config = node.runtime.config();
+        let config = runtime.config();
         for link in links.iter().filter(|link| link.name == "lo" || is_wired(&link.name)) {
             let Some(wanted) = statics::wanted(config.as_deref(), &link.name) else { continue };
             if !link.up {
-                set_up(node, handle, link).await;
+                set_up(runtime, handle, link).await;
             }
-            self.applied.bring(handle, &node.runtime.journal, link, &wanted.statics).await;
+            self.applied.bring(handle, &runtime.journal, link, &wanted.statics).await;
             if link.name != "lo" {
-                self.ask_dhcp(node, handle, link, &wanted).await;
+                self.ask_dhcp(runtime, handle, link, &wanted).await;
             }
         }
     }
 
     /// Starts or ends the client of a link.
-    async fn ask_dhcp(&mut self, node: &Arc<Node>, handle: &Handle, link: &Link, wanted: &statics::Wanted) {
+    async fn ask_dhcp(
+        &mut self,
+        runtime: &Arc<Runtime>,
+        handle: &Handle,
+        link: &Link,
+        wanted: &statics::Wanted,
+    ) {
         let runs = self.clients.contains_key(&link.index);
         if wanted.dhcp && link.carrier && !runs {
-            let task = tokio::spawn(client::run(node.clone(), handle.clone(), link.clone()));
+            let task = tokio::spawn(client::run(runtime.clone(), handle.clone(), link.clone()));
             self.clients.insert(link.index, (link.name.clone(), Owned(task.abort_handle())));
         }
         if !wanted.dhcp && runs {
             self.clients.remove(&link.index);
             statics::keep_only(handle, link, &wanted.statics).await;
-            forget_lease(node, &link.name);
+            forget_lease(runtime, &link.name);
         }
     }
 }
 
-async fn set_up(node: &Node, handle: &Handle, link: &Link) {
+async fn set_up(runtime: &Runtime, handle: &Handle, link: &Link) {
     let up = LinkUnspec::new_with_index(link.index).up().build();
     if let Err(error) = handle.link().set(up).execute().await {
-        node.runtime.journal.warn(&format!("networkd: set link {} up: {error}", link.name));
+        runtime.journal.warn(&format!("networkd: set link {} up: {error}", link.name));
     }
 }
 
-fn forget_lease(node: &Node, name: &str) {
-    if let Err(error) = node.runtime.store.remove(DHCP_LEASE.writer, &DHCP_LEASE, name) {
-        node.runtime.journal.warn(&format!("networkd: {error}"));
-    }
-}
-
-/// Lets the API be ready without an address when no server answers.
-async fn give_up(node: Arc<Node>) {
-    tokio::time::sleep(FIRST_LEASE_DEADLINE).await;
-    if node.runtime.store.list(&DHCP_LEASE).is_empty() && !node.readiness.borrow().addressed {
-        let seconds = FIRST_LEASE_DEADLINE.as_secs();
-        node.runtime.journal.warn(&format!(
-            "networkd: no DHCP lease within {seconds} s (deadline first lease); still asking"
-        ));
-        node.readiness.send_modify(|readiness| readiness.gave_up = true);
-        crate::identity::announce(&node);
+fn forget_lease(runtime: &Runtime, name: &str) {
+    if let Err(error) = runtime.store.remove(DHCP_LEASE.writer, &DHCP_LEASE, name) {
+        runtime.journal.warn(&format!("networkd: {error}"));
     }
 }
 

@@ -13,10 +13,10 @@ use runtime::store::{Addressing, ROUTING_RULE_STATUS, RoutingRule, Spec};
 use rustix::io::Errno;
 
 use super::status::table_name;
-use crate::node::Node;
+use runtime::Runtime;
 
 /// Reads the rules of both families and publishes them.
-pub(super) async fn publish(node: &Node, handle: &Handle) -> Result<(), String> {
+pub(super) async fn publish(runtime: &Runtime, handle: &Handle) -> Result<(), String> {
     let (mut ids, mut statuses) = (BTreeSet::new(), Vec::new());
     for version in [IpVersion::V4, IpVersion::V6] {
         for message in list(handle, version).await? {
@@ -24,7 +24,7 @@ pub(super) async fn publish(node: &Node, handle: &Handle) -> Result<(), String> 
             statuses.push((id(&status, &mut ids), Spec::Addressing(Addressing::Rule(status))));
         }
     }
-    node.runtime
+    runtime
         .store
         .replace(ROUTING_RULE_STATUS.writer, &ROUTING_RULE_STATUS, statuses)
         .map_err(|e| e.to_string())
@@ -142,13 +142,13 @@ mod tests {
     #[tokio::test]
     async fn the_kernels_own_rules_are_there() {
         let dir = tempfile::tempdir().unwrap();
-        let node = crate::server::tests_node(dir.path().to_path_buf());
+        let runtime = Runtime::detached(dir.path().to_path_buf());
         let (connection, handle, _) = rtnetlink::new_connection().unwrap();
         let connection = tokio::spawn(connection);
-        publish(&node, &handle).await.unwrap();
+        publish(&runtime, &handle).await.unwrap();
         connection.abort();
         for (id, table) in [("inet4/00000", "local"), ("inet4/32766", "main"), ("inet4/32767", "default")] {
-            let found = node.runtime.store.get(&ROUTING_RULE_STATUS, id).unwrap_or_else(|| panic!("{id}"));
+            let found = runtime.store.get(&ROUTING_RULE_STATUS, id).unwrap_or_else(|| panic!("{id}"));
             let text = found.spec.yaml().unwrap();
             assert!(
                 text.contains(&format!("table: {table}\n")) && text.contains("action: unicast\n"),

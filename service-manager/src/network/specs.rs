@@ -20,17 +20,17 @@ use runtime::store::{
 use tokio::sync::broadcast::error::RecvError;
 
 use super::{apply, is_wired, statics};
-use crate::node::Node;
+use runtime::Runtime;
 
 const CONFIGURATION: &str = "configuration";
 const OPERATOR: &str = "operator";
 
 /// Keeps the resources like what they follow from.
-pub(super) async fn follow(node: Arc<Node>) {
-    let mut changes = node.runtime.store.changes();
+pub(super) async fn follow(runtime: Arc<Runtime>) {
+    let mut changes = runtime.store.changes();
     let inputs = [&MACHINE_CONFIG, &DHCP_LEASE, &LINK_STATUS].map(|kind| kind.kind);
     loop {
-        publish(&node);
+        publish(&runtime);
         loop {
             match changes.recv().await {
                 Ok(change) if !inputs.contains(&change.resource.metadata.kind) => {}
@@ -49,32 +49,32 @@ struct Specs {
     operators: Vec<(String, Spec)>,
 }
 
-fn publish(node: &Node) {
+fn publish(runtime: &Runtime) {
     let mut specs = Specs::default();
-    let config = node.runtime.document();
-    let names = node.runtime.store.list(&LINK_STATUS).into_iter().map(|link| link.metadata.id.clone());
+    let config = runtime.document();
+    let names = runtime.store.list(&LINK_STATUS).into_iter().map(|link| link.metadata.id.clone());
     for name in names.filter(|name| name == "lo" || is_wired(name)) {
         if let Some(wanted) = statics::wanted(config.as_deref().map(|document| &document.config), &name) {
             specs.add_link(&name, &wanted);
         }
     }
-    let leases = node.runtime.store.list(&DHCP_LEASE);
+    let leases = runtime.store.list(&DHCP_LEASE);
     let lease = |spec: &Spec| if let Spec::DhcpLease(lease) = spec { Some(lease.clone()) } else { None };
     let leases: Vec<(String, DhcpLease)> =
         leases.iter().filter_map(|found| Some((found.metadata.id.clone(), lease(&found.spec)?))).collect();
     leases.iter().for_each(|(link, lease)| specs.add_lease(link, lease));
-    put(node, &ADDRESS_SPEC, specs.addresses);
-    put(node, &LINK_SPEC, specs.links);
-    put(node, &ROUTE_SPEC, specs.routes);
-    put(node, &OPERATOR_SPEC, specs.operators);
-    put(node, &HOSTNAME_SPEC, hostnames(node, &leases));
-    put(node, &RESOLVER_SPEC, resolvers(node, &leases));
-    put(node, &STATIC_HOST, static_hosts(node));
+    put(runtime, &ADDRESS_SPEC, specs.addresses);
+    put(runtime, &LINK_SPEC, specs.links);
+    put(runtime, &ROUTE_SPEC, specs.routes);
+    put(runtime, &OPERATOR_SPEC, specs.operators);
+    put(runtime, &HOSTNAME_SPEC, hostnames(runtime, &leases));
+    put(runtime, &RESOLVER_SPEC, resolvers(runtime, &leases));
+    put(runtime, &STATIC_HOST, static_hosts(runtime));
 }
 
-fn put(node: &Node, kind: &'static Definition, wanted: Vec<(String, Spec)>) {
-    if let Err(error) = node.runtime.store.replace(kind.writer, kind, wanted) {
-        node.runtime.journal.warn(&error.to_string());
+fn put(runtime: &Runtime, kind: &'static Definition, wanted: Vec<(String, Spec)>) {
+    if let Err(error) = runtime.store.replace(kind.writer, kind, wanted) {
+        runtime.journal.warn(&error.to_string());
     }
 }
 
@@ -178,7 +178,7 @@ fn route_to(link: &str, family: &'static str, dst: String, gateway: String) -> R
     }
 }
 
-fn hostnames(node: &Node, leases: &[(String, DhcpLease)]) -> Vec<(String, Spec)> {
+fn hostnames(runtime: &Runtime, leases: &[(String, DhcpLease)]) -> Vec<(String, Spec)> {
     let mut found = Vec::new();
     let mut add = |id: String, name: &str, layer| {
         let (hostname, domainname) = name.split_once('.').unwrap_or((name, ""));
@@ -186,7 +186,7 @@ fn hostnames(node: &Node, leases: &[(String, DhcpLease)]) -> Vec<(String, Spec)>
         let name = HostnameSpec { hostname, domainname, layer };
         found.push((id, spec(NetworkSpec::Hostname(name))));
     };
-    if let Some(name) = node.runtime.parameters.hostname.as_deref().filter(|name| !name.is_empty()) {
+    if let Some(name) = runtime.parameters.hostname.as_deref().filter(|name| !name.is_empty()) {
         add("cmdline/hostname".to_owned(), name, "cmdline");
     }
     for (link, lease) in leases {
@@ -195,14 +195,14 @@ fn hostnames(node: &Node, leases: &[(String, DhcpLease)]) -> Vec<(String, Spec)>
         }
     }
     if let Some(document) =
-        node.runtime.document().filter(|document| !document.config.machine.network.hostname.is_empty())
+        runtime.document().filter(|document| !document.config.machine.network.hostname.is_empty())
     {
         add(format!("{CONFIGURATION}/hostname"), &document.config.machine.network.hostname, CONFIGURATION);
     }
     found
 }
 
-fn resolvers(node: &Node, leases: &[(String, DhcpLease)]) -> Vec<(String, Spec)> {
+fn resolvers(runtime: &Runtime, leases: &[(String, DhcpLease)]) -> Vec<(String, Spec)> {
     let resolver = |dns_servers, search_domains, layer| {
         spec(NetworkSpec::Resolver(ResolverSpec { dns_servers, layer, search_domains }))
     };
@@ -214,7 +214,7 @@ fn resolvers(node: &Node, leases: &[(String, DhcpLease)]) -> Vec<(String, Spec)>
             (format!("{OPERATOR}/{link}/resolvers"), resolver(lease.resolvers.clone(), domains, OPERATOR))
         })
         .collect();
-    if let Some(document) = node.runtime.document() {
+    if let Some(document) = runtime.document() {
         let network = &document.config.machine.network;
         let servers: Vec<String> = network.nameservers.iter().map(ToString::to_string).collect();
         if !servers.is_empty() || !network.search_domains.is_empty() {
@@ -226,8 +226,8 @@ fn resolvers(node: &Node, leases: &[(String, DhcpLease)]) -> Vec<(String, Spec)>
 }
 
 /// A name may stand in several lines.
-fn static_hosts(node: &Node) -> Vec<(String, Spec)> {
-    let Some(document) = node.runtime.document() else { return Vec::new() };
+fn static_hosts(runtime: &Runtime) -> Vec<(String, Spec)> {
+    let Some(document) = runtime.document() else { return Vec::new() };
     let mut hosts = std::collections::BTreeMap::<String, Vec<String>>::new();
     for entry in &document.config.machine.network.extra_host_entries {
         for (name, address) in entry.aliases.iter().filter_map(|name| Some((name, entry.ip?))) {
@@ -244,14 +244,14 @@ mod tests {
 
     use super::*;
 
-    fn ids(node: &Node, kind: &'static Definition) -> Vec<String> {
-        node.runtime.store.list(kind).iter().map(|found| found.metadata.id.clone()).collect()
+    fn ids(runtime: &Runtime, kind: &'static Definition) -> Vec<String> {
+        runtime.store.list(kind).iter().map(|found| found.metadata.id.clone()).collect()
     }
 
     #[test]
     fn every_layer_has_its_own() {
         let dir = tempfile::tempdir().unwrap();
-        let node = crate::server::tests_node(dir.path().to_owned());
+        let runtime = Runtime::detached(dir.path().to_owned());
         let text = "version: v1alpha1\nmachine:\n  type: worker\n  token: a.b\n  network:\n    hostname: n1.example\n    nameservers: [9.9.9.9]\n    extraHostEntries: [{ip: 10.0.0.9, aliases: [db]}]\n    interfaces:\n      - interface: eth0\n        addresses: [10.0.0.7/24]\n        mtu: 1400\n        routes: [{network: 10.9.0.0/16, gateway: 10.0.0.1}]\n";
         let loaded = config::load(text.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
         let document = MachineDocument {
@@ -260,7 +260,7 @@ mod tests {
             documents: loaded.documents,
         };
         let config = Spec::MachineConfig(Arc::new(document));
-        node.runtime.store.put(MACHINE_CONFIG.writer, &MACHINE_CONFIG, "v1alpha1", config).unwrap();
+        runtime.store.put(MACHINE_CONFIG.writer, &MACHINE_CONFIG, "v1alpha1", config).unwrap();
         for name in ["eth0", "eth1", "lo", "wlan0"] {
             let link = LinkStatus {
                 index: 1,
@@ -271,7 +271,7 @@ mod tests {
                 operational_state: "up".into(),
                 link_state: true,
             };
-            node.runtime.store.put(LINK_STATUS.writer, &LINK_STATUS, name, Spec::LinkStatus(link)).unwrap();
+            runtime.store.put(LINK_STATUS.writer, &LINK_STATUS, name, Spec::LinkStatus(link)).unwrap();
         }
         let lease = DhcpLease {
             address: "10.1.0.5/24".into(),
@@ -283,22 +283,22 @@ mod tests {
             domain: Some("lan".into()),
             lease_seconds: 60,
         };
-        node.runtime.store.put(DHCP_LEASE.writer, &DHCP_LEASE, "eth1", Spec::DhcpLease(lease)).unwrap();
-        publish(&node);
+        runtime.store.put(DHCP_LEASE.writer, &DHCP_LEASE, "eth1", Spec::DhcpLease(lease)).unwrap();
+        publish(&runtime);
         let expected = ["configuration/eth0/10.0.0.7/24", "operator/eth1/10.1.0.5/24"];
-        assert_eq!(ids(&node, &ADDRESS_SPEC), expected);
-        assert_eq!(ids(&node, &LINK_SPEC), ["configuration/eth0", "default/eth1", "default/lo"]);
+        assert_eq!(ids(&runtime, &ADDRESS_SPEC), expected);
+        assert_eq!(ids(&runtime, &LINK_SPEC), ["configuration/eth0", "default/eth1", "default/lo"]);
         let expected =
             ["configuration/eth0/inet4/10.0.0.1/10.9.0.0/16/10", "operator/eth1/inet4/10.1.0.1//1024"];
-        assert_eq!(ids(&node, &ROUTE_SPEC), expected);
-        assert_eq!(ids(&node, &OPERATOR_SPEC), ["default/dhcp4/eth1"]);
-        assert_eq!(ids(&node, &HOSTNAME_SPEC), ["configuration/hostname", "operator/eth1/hostname"]);
-        assert_eq!(ids(&node, &RESOLVER_SPEC), ["configuration/resolvers", "operator/eth1/resolvers"]);
-        assert_eq!(ids(&node, &STATIC_HOST), ["db"]);
-        let link = node.runtime.store.get(&LINK_SPEC, "configuration/eth0").unwrap().spec.yaml().unwrap();
+        assert_eq!(ids(&runtime, &ROUTE_SPEC), expected);
+        assert_eq!(ids(&runtime, &OPERATOR_SPEC), ["default/dhcp4/eth1"]);
+        assert_eq!(ids(&runtime, &HOSTNAME_SPEC), ["configuration/hostname", "operator/eth1/hostname"]);
+        assert_eq!(ids(&runtime, &RESOLVER_SPEC), ["configuration/resolvers", "operator/eth1/resolvers"]);
+        assert_eq!(ids(&runtime, &STATIC_HOST), ["db"]);
+        let link = runtime.store.get(&LINK_SPEC, "configuration/eth0").unwrap().spec.yaml().unwrap();
         assert!(link.contains("mtu: 1400\n") && link.contains("layer: configuration\n"), "{link}");
         for kind in [&ADDRESS_SPEC, &LINK_SPEC, &ROUTE_SPEC, &OPERATOR_SPEC, &HOSTNAME_SPEC, &RESOLVER_SPEC] {
-            for found in node.runtime.store.list(kind) {
+            for found in runtime.store.list(kind) {
                 assert!(!found.spec.binary(kind.kind).unwrap().is_empty(), "{}", kind.kind);
             }
         }

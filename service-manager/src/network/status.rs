@@ -14,21 +14,21 @@ use runtime::store::{
 };
 
 use super::Link;
-use crate::node::Node;
+use runtime::Runtime;
 
 /// Reads the kernel's state, publishes it, and returns the links.
-pub(super) async fn publish(node: &Node, handle: &Handle) -> Result<Vec<Link>, String> {
+pub(super) async fn publish(runtime: &Runtime, handle: &Handle) -> Result<Vec<Link>, String> {
     let messages: Vec<LinkMessage> =
         handle.link().get().execute().try_collect().await.map_err(|e| format!("list links: {e}"))?;
     let links: Vec<Link> = messages.iter().map(link).collect();
     let names: BTreeMap<u32, &str> = links.iter().map(|link| (link.index, link.name.as_str())).collect();
     let statuses =
         messages.iter().zip(&links).map(|(message, link)| (link.name.clone(), link_status(message, link)));
-    let replaced = node.runtime.store.replace(LINK_STATUS.writer, &LINK_STATUS, statuses.collect());
+    let replaced = runtime.store.replace(LINK_STATUS.writer, &LINK_STATUS, statuses.collect());
     replaced.map_err(|e| e.to_string())?;
-    publish_addresses(node, handle, &names).await?;
-    publish_routes(node, handle, &names).await?;
-    super::rules::publish(node, handle).await?;
+    publish_addresses(runtime, handle, &names).await?;
+    publish_routes(runtime, handle, &names).await?;
+    super::rules::publish(runtime, handle).await?;
     Ok(links)
 }
 
@@ -98,7 +98,11 @@ fn hardware_text(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":")
 }
 
-async fn publish_addresses(node: &Node, handle: &Handle, names: &BTreeMap<u32, &str>) -> Result<(), String> {
+async fn publish_addresses(
+    runtime: &Runtime,
+    handle: &Handle,
+    names: &BTreeMap<u32, &str>,
+) -> Result<(), String> {
     let mut found = handle.address().get().execute();
     let mut statuses = Vec::new();
     while let Some(message) = found.try_next().await.map_err(|e| format!("list addresses: {e}"))? {
@@ -119,14 +123,18 @@ async fn publish_addresses(node: &Node, handle: &Handle, names: &BTreeMap<u32, &
         };
         statuses.push((format!("{name}/{cidr}"), Spec::AddressStatus(status)));
     }
-    node.runtime.store.replace(ADDRESS_STATUS.writer, &ADDRESS_STATUS, statuses).map_err(|e| e.to_string())
+    runtime.store.replace(ADDRESS_STATUS.writer, &ADDRESS_STATUS, statuses).map_err(|e| e.to_string())
 }
 
 fn family(address: IpAddr) -> &'static str {
     if address.is_ipv4() { "inet4" } else { "inet6" }
 }
 
-async fn publish_routes(node: &Node, handle: &Handle, names: &BTreeMap<u32, &str>) -> Result<(), String> {
+async fn publish_routes(
+    runtime: &Runtime,
+    handle: &Handle,
+    names: &BTreeMap<u32, &str>,
+) -> Result<(), String> {
     let mut everything = RouteMessageBuilder::<std::net::Ipv4Addr>::new().build();
     everything.header.address_family = AddressFamily::Unspec;
     let mut found = handle.route().get(everything).execute();
@@ -138,7 +146,7 @@ async fn publish_routes(node: &Node, handle: &Handle, names: &BTreeMap<u32, &str
             statuses.push((id, Spec::RouteStatus(status)));
         }
     }
-    node.runtime.store.replace(ROUTE_STATUS.writer, &ROUTE_STATUS, statuses).map_err(|e| e.to_string())
+    runtime.store.replace(ROUTE_STATUS.writer, &ROUTE_STATUS, statuses).map_err(|e| e.to_string())
 }
 
 fn route_status(message: &RouteMessage, names: &BTreeMap<u32, &str>) -> (String, RouteStatus) {
@@ -230,12 +238,12 @@ mod tests {
     #[tokio::test]
     async fn routes_has_the_local_ones() {
         let dir = tempfile::tempdir().unwrap();
-        let node = crate::server::tests_node(dir.path().to_path_buf());
+        let runtime = Runtime::detached(dir.path().to_path_buf());
         let (connection, handle, _) = rtnetlink::new_connection().unwrap();
         let connection = tokio::spawn(connection);
-        publish(&node, &handle).await.unwrap();
+        publish(&runtime, &handle).await.unwrap();
         connection.abort();
-        let found = node.runtime.store.list(&ROUTE_STATUS);
+        let found = runtime.store.list(&ROUTE_STATUS);
         let local = found.iter().find_map(|resource| match &resource.spec {
             Spec::RouteStatus(route) if route.dst == "127.0.0.1/32" => Some(route.clone()),
             _ => None,

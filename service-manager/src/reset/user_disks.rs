@@ -14,11 +14,11 @@ use installer::device::{BlockDevice, Disk};
 use installer::meta::{self, WipeIntent, WipedDisk};
 use installer::reset as wiping;
 use ondisk::meta::Meta;
+use runtime::errors::chain;
 
 use crate::node::Node;
 use crate::system_disk;
 use crate::system_disk::SystemDisk;
-use crate::volumes::chain;
 
 const CLASS: &str = "sys/class/block";
 /// Unit of the file `size`, whatever the disk's own sectors.

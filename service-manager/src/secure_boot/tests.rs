@@ -75,22 +75,22 @@ fn turn_on(root: &Path, certificate: &[u8]) {
 }
 
 /// A node, a folder with the keys `ours` and `other`, and the place of its files.
-fn with_keys() -> (Arc<Node>, tempfile::TempDir, tempfile::TempDir) {
+fn with_keys() -> (Arc<Runtime>, tempfile::TempDir, tempfile::TempDir) {
     let (root, keys) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     key(keys.path(), "ours");
     key(keys.path(), "other");
-    (crate::server::tests_node(root.path().to_owned()), keys, root)
+    (Runtime::detached(root.path().to_owned()), keys, root)
 }
 
 #[tokio::test]
 async fn without_secure_boot_the_uki_is_put_together_here() {
-    let (node, keys, root) = with_keys();
+    let (runtime, keys, root) = with_keys();
     let system = signed_system(keys.path(), "ours");
     for off in [None, Some(&[0][..])] {
         off.into_iter().for_each(|value| write_variable(root.path(), "SecureBoot", efi::GLOBAL, value));
         assert!(!is_on(root.path()));
         let own = ["billet.generation=2".to_owned()];
-        let uki = uki(&node, "the image", &system, &["quiet".to_owned()], &own).unwrap();
+        let uki = uki(&runtime, "the image", &system, &["quiet".to_owned()], &own).unwrap();
         let image = Image::parse(&uki).unwrap();
         assert_eq!(image.section(".cmdline"), Some(&b"console=ttyS0 gpt quiet billet.generation=2"[..]));
         assert!(!image.is_signed());
@@ -99,22 +99,22 @@ async fn without_secure_boot_the_uki_is_put_together_here() {
 
 #[tokio::test]
 async fn with_secure_boot_the_signed_uki_is_written_as_it_is() {
-    let (node, keys, root) = with_keys();
+    let (runtime, keys, root) = with_keys();
     turn_on(root.path(), &fs::read(keys.path().join("ours.der")).unwrap());
     let system = signed_system(keys.path(), "ours");
     let own = ["billet.generation=2".to_owned()];
-    assert!(uki(&node, "the image", &system, &[], &own).unwrap() == system.boot.signed_uki);
+    assert!(uki(&runtime, "the image", &system, &[], &own).unwrap() == system.boot.signed_uki);
 }
 
 #[tokio::test]
 async fn what_would_not_start_is_refused_with_the_command() {
-    let (node, keys, root) = with_keys();
+    let (runtime, keys, root) = with_keys();
     turn_on(root.path(), &fs::read(keys.path().join("ours.der")).unwrap());
     let good = signed_system(keys.path(), "ours");
     let refused = |change: &dyn Fn(&mut System), wanted: &str| {
         let mut system = good.clone();
         change(&mut system);
-        let error = uki(&node, "r.example/i:1", &system, &[], &[]).unwrap_err();
+        let error = uki(&runtime, "r.example/i:1", &system, &[], &[]).unwrap_err();
         assert!(
             error.starts_with("this machine starts with Secure Boot and would not start r.example/i:1"),
             "{error}"
@@ -130,12 +130,12 @@ async fn what_would_not_start_is_refused_with_the_command() {
 
 #[tokio::test]
 async fn arguments_of_the_config_are_refused_where_the_line_is_signed() {
-    let (node, keys, root) = with_keys();
+    let (runtime, keys, root) = with_keys();
     let system = signed_system(keys.path(), "ours");
     let arguments = ["quiet".to_owned(), "panic=0".to_owned()];
     assert_eq!(check_arguments(root.path(), &arguments), Ok(()));
     turn_on(root.path(), &fs::read(keys.path().join("ours.der")).unwrap());
-    let error = uki(&node, "the image", &system, &arguments, &[]).unwrap_err();
+    let error = uki(&runtime, "the image", &system, &arguments, &[]).unwrap_err();
     assert!(
         error.starts_with(
             "machine.install.extraKernelArgs has quiet panic=0, and with Secure Boot the command line"

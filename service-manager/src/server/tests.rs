@@ -31,8 +31,7 @@ const SOON: Duration = Duration::from_secs(10);
 
 /// A node whose root is a folder and whose init is nobody.
 pub(crate) fn node(root: PathBuf) -> Arc<Node> {
-    let boot = handoff::BootReport { version: "1.2.3".into(), ..Default::default() };
-    let runtime = Arc::new(Runtime::detached(root, boot));
+    let runtime = Runtime::detached(root);
     Arc::new(Node {
         meta: crate::meta::Meta::new(runtime.store.clone(), runtime.journal.clone()),
         runtime,

@@ -227,8 +227,8 @@ fn of_upgrade(disk: &SystemDisk) -> Option<ResetIntent> {
 }
 
 fn pending(disk: &SystemDisk) -> Result<Option<ResetIntent>, String> {
-    let mut host = volumes::NodeHost::open(&disk.path).map_err(|e| volumes::chain(&e))?;
-    installer::reset::pending(&mut host).map_err(|e| volumes::chain(&e))
+    let mut host = volumes::NodeHost::open(&disk.path).map_err(|e| runtime::errors::chain(&e))?;
+    installer::reset::pending(&mut host).map_err(|e| runtime::errors::chain(&e))
 }
 
 async fn leave(node: &Node, then: &str) -> Result<(), TaskError> {

@@ -128,14 +128,14 @@ fn define_machined(node: &Arc<Node>) -> Result<(), TaskError> {
 
 fn define_networkd(node: &Arc<Node>) {
     let working = node.clone();
-    node.runtime
-        .services
-        .define(Definition::internal("networkd", move || Box::pin(network::run(working.clone()))));
+    node.runtime.services.define(Definition::internal("networkd", move || {
+        Box::pin(network::run(working.runtime.clone(), identity::give_up_without_lease(working.clone())))
+    }));
 }
 
 fn define_timed(node: &Arc<Node>) {
     let working = node.clone();
-    let mut definition = Definition::internal(TIMED, move || Box::pin(time::run(working.clone())));
+    let mut definition = Definition::internal(TIMED, move || Box::pin(time::run(working.runtime.clone())));
     definition.check = Some(Check::Clock);
     // The one service of the node's own that clients may start again (spec/machine-facts.md §5.1).
     definition.api_control = true;

@@ -22,12 +22,12 @@ mod testing;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use runtime::Runtime;
 use rustix::rand::{GetRandomFlags, getrandom};
 use sys::clock::Steering;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
-use crate::node::Node;
 use discipline::{Correction, Discipline};
 pub use query::{QueryError, Sample, query};
 use runtime::clock;
@@ -54,10 +54,10 @@ struct Settings {
 }
 
 impl Settings {
-    fn of(node: &Node) -> Self {
-        let config = node.runtime.config();
+    fn of(runtime: &Runtime) -> Self {
+        let config = runtime.config();
         let time = config.as_ref().map(|config| &config.machine.time);
-        let layers = Layers::of(node);
+        let layers = Layers::of(runtime);
         let (servers, disabled) = (layers.asked(), time.is_some_and(|time| time.disabled));
         Self { disabled, layers, servers, boot_timeout: boot_timeout(time) }
     }
@@ -71,7 +71,7 @@ fn boot_timeout(time: Option<&config::v1alpha1::Time>) -> Option<Duration> {
 }
 
 struct Timed {
-    node: Arc<Node>,
+    runtime: Arc<Runtime>,
     discipline: Discipline,
     started: Instant,
     steps: u64,
@@ -80,12 +80,12 @@ struct Timed {
 }
 
 /// The service.
-pub async fn run(node: Arc<Node>) -> Result<(), String> {
-    let mut changes = node.runtime.store.changes();
-    let mut timed = Timed::new(node);
+pub async fn run(runtime: Arc<Runtime>) -> Result<(), String> {
+    let mut changes = runtime.store.changes();
+    let mut timed = Timed::new(runtime);
     loop {
         timed.apply_floor();
-        let settings = Settings::of(&timed.node);
+        let settings = Settings::of(&timed.runtime);
         let pause = timed.turn(&settings).await;
         tokio::select! {
             () = sleep(pause) => {}
@@ -114,9 +114,9 @@ async fn input_changed(changes: &mut Receiver<Change>) {
 }
 
 impl Timed {
-    fn new(node: Arc<Node>) -> Self {
+    fn new(runtime: Arc<Runtime>) -> Self {
         Self {
-            node,
+            runtime,
             discipline: Discipline::new(),
             started: Instant::now(),
             steps: 0,
@@ -164,7 +164,7 @@ impl Timed {
             Correction::Slew { constant } => steer(choice, choice.offset_ns, constant),
             Correction::Doubt => {
                 let text = format!("off by {}: asking again before believing it", seconds(choice.offset_ns));
-                return self.node.runtime.journal.warn(&format!("timed: {text}"));
+                return self.runtime.journal.warn(&format!("timed: {text}"));
             }
         };
         if let Err(error) = result {
@@ -173,7 +173,7 @@ impl Timed {
         self.said.clear();
         if first {
             let believed = choice.believed.len();
-            self.node.runtime.journal.say(&format!(
+            self.runtime.journal.say(&format!(
                 "timed: clock synchronised, it was off by {} ({believed} of {asked} servers agree)",
                 seconds(choice.offset_ns)
             ));
@@ -184,13 +184,13 @@ impl Timed {
     fn step(&mut self, choice: &Choice) -> Result<(), String> {
         set_clock(clock::unix_ns().saturating_add(choice.offset_ns))?;
         self.steps += 1;
-        self.node.runtime.journal.say(&format!("timed: clock set by {}", seconds(choice.offset_ns)));
+        self.runtime.journal.say(&format!("timed: clock set by {}", seconds(choice.offset_ns)));
         steer(choice, 0, 1)
     }
 
     /// Brings a clock that is behind everything that has happened to where it can be.
     fn apply_floor(&self) {
-        let Some(floor) = floor::read(&self.node.runtime.root) else { return };
+        let Some(floor) = floor::read(&self.runtime.root) else { return };
         if clock::now().as_second() >= floor.seconds {
             return;
         }
@@ -198,14 +198,14 @@ impl Timed {
             Ok(()) => format!("the clock was before {}: set to that time", floor.source),
             Err(error) => error,
         };
-        self.node.runtime.journal.warn(&format!("timed: {text}"));
+        self.runtime.journal.warn(&format!("timed: {text}"));
     }
 
     fn remember(&mut self) {
         if self.remembered.is_some_and(|last| last.elapsed() < REMEMBER_PERIOD) {
             return;
         }
-        match floor::remember(&self.node.runtime.root, clock::now().as_second()) {
+        match floor::remember(&self.runtime.root, clock::now().as_second()) {
             Ok(()) => self.remembered = Some(Instant::now()),
             Err(error) => self.say_once(&error),
         }
@@ -214,7 +214,7 @@ impl Timed {
     /// A reason that repeats is said once.
     fn say_once(&mut self, text: &str) {
         if self.said != text {
-            self.node.runtime.journal.warn(&format!("timed: {text}"));
+            self.runtime.journal.warn(&format!("timed: {text}"));
             self.said = text.to_owned();
         }
     }
@@ -224,21 +224,19 @@ impl Timed {
         self.put(&TIME_STATUS, "node", Spec::TimeStatus(status));
         match sys::clock::standing() {
             Ok(standing) => self.put(&ADJTIME_STATUS, "node", adjtime::spec(&standing)),
-            Err(errno) => {
-                self.node.runtime.journal.warn(&format!("timed: ask how the clock is steered: {errno}"))
-            }
+            Err(errno) => self.runtime.journal.warn(&format!("timed: ask how the clock is steered: {errno}")),
         }
     }
 
     fn put(&self, kind: &'static runtime::store::Definition, id: &str, spec: Spec) {
-        if let Err(error) = self.node.runtime.store.put(kind.writer, kind, id, spec) {
-            self.node.runtime.journal.warn(&format!("timed: {error}"));
+        if let Err(error) = self.runtime.store.put(kind.writer, kind, id, spec) {
+            self.runtime.journal.warn(&format!("timed: {error}"));
         }
     }
 
     fn replace(&self, kind: &'static runtime::store::Definition, wanted: Vec<(String, Spec)>) {
-        if let Err(error) = self.node.runtime.store.replace(kind.writer, kind, wanted) {
-            self.node.runtime.journal.warn(&format!("timed: {error}"));
+        if let Err(error) = self.runtime.store.replace(kind.writer, kind, wanted) {
+            self.runtime.journal.warn(&format!("timed: {error}"));
         }
     }
 }
@@ -357,18 +355,16 @@ mod tests {
     async fn timed(time: &str) -> (Timed, Settings, Responder, tempfile::TempDir) {
         let (dir, server) = (tempfile::tempdir().unwrap(), Responder::start(Duration::ZERO).await);
         server.refuse();
-        let node = crate::server::tests_node(dir.path().to_path_buf());
+        let runtime = Runtime::detached(dir.path().to_path_buf());
         let time = format!("{{servers: [\"{}\"], {time}}}", server.name());
         let text = format!("version: v1alpha1\nmachine:\n  type: worker\n  token: a.b\n  time: {time}\n");
-        node.runtime
-            .config
-            .send_replace(Some(Arc::new(config::parse(&text).unwrap_or_else(|e| panic!("{e}")))));
-        let settings = Settings::of(&node);
-        (Timed::new(node), settings, server, dir)
+        runtime.config.send_replace(Some(Arc::new(config::parse(&text).unwrap_or_else(|e| panic!("{e}")))));
+        let settings = Settings::of(&runtime);
+        (Timed::new(runtime), settings, server, dir)
     }
 
     fn status(timed: &Timed) -> TimeStatus {
-        match timed.node.runtime.store.get(&TIME_STATUS, "node").map(|resource| resource.spec.clone()) {
+        match timed.runtime.store.get(&TIME_STATUS, "node").map(|resource| resource.spec.clone()) {
             Some(Spec::TimeStatus(status)) => status,
             other => panic!("no status: {other:?}"),
         }
@@ -379,11 +375,11 @@ mod tests {
         let (mut timed, settings, _server, _dir) = timed("disabled: true").await;
         assert_eq!(timed.turn(&settings).await, None);
         assert_eq!(status(&timed), TimeStatus { synced: true, epoch: 0, sync_disabled: true });
-        let adjtime = timed.node.runtime.store.get(&ADJTIME_STATUS, "node").unwrap();
+        let adjtime = timed.runtime.store.get(&ADJTIME_STATUS, "node").unwrap();
         let kernel = sys::clock::standing().unwrap();
         let adjtime = adjtime.spec.yaml().unwrap();
         assert!(adjtime.contains(&format!("syncStatus: {}\n", kernel.steered)), "{adjtime}");
-        assert!(timed.node.runtime.store.get(&TIME_SERVER_SPEC, "configuration/timeservers").is_some());
+        assert!(timed.runtime.store.get(&TIME_SERVER_SPEC, "configuration/timeservers").is_some());
         assert_eq!(timed.said, "");
     }
 
@@ -401,19 +397,19 @@ mod tests {
     #[test]
     fn a_dhcp_servers_time_servers_count_where_the_config_names_none() {
         let dir = tempfile::tempdir().unwrap();
-        let node = crate::server::tests_node(dir.path().to_path_buf());
-        assert_eq!(Settings::of(&node).servers, [DEFAULT_SERVER]);
+        let runtime = Runtime::detached(dir.path().to_path_buf());
+        assert_eq!(Settings::of(&runtime).servers, [DEFAULT_SERVER]);
         for (link, servers) in [("eth0", ["10.0.0.4", "10.0.0.5"]), ("eth1", ["10.0.0.5", "10.0.0.6"])] {
-            node.runtime
+            runtime
                 .store
                 .put(DHCP_LEASE.writer, &DHCP_LEASE, link, super::servers::tests::lease(servers))
                 .unwrap();
         }
-        assert_eq!(Settings::of(&node).servers, ["10.0.0.4", "10.0.0.5", "10.0.0.6"]);
+        assert_eq!(Settings::of(&runtime).servers, ["10.0.0.4", "10.0.0.5", "10.0.0.6"]);
         let text = "version: v1alpha1\nmachine: {token: a.b, time: {servers: [10.9.9.9]}}\n";
         let config = config::parse(text).unwrap_or_else(|error| panic!("{error}"));
-        node.runtime.config.send_replace(Some(Arc::new(config)));
-        assert_eq!(Settings::of(&node).servers, ["10.9.9.9"]);
+        runtime.config.send_replace(Some(Arc::new(config)));
+        assert_eq!(Settings::of(&runtime).servers, ["10.9.9.9"]);
     }
 
     #[test]

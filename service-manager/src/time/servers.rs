@@ -3,9 +3,8 @@
 //! Owns: `TimeServerSpecs`, one resource a layer and link, and which of them are asked: the config's, where it names none those
 //! of all leases, else the default one.
 
+use runtime::Runtime;
 use runtime::store::{DHCP_LEASE, NetworkSpec, Spec, TimeServerSpec};
-
-use crate::node::Node;
 
 /// Asked when nothing names one (spec/machine-facts.md §1.2).
 pub const DEFAULT_SERVER: &str = "pool.ntp.org";
@@ -20,10 +19,9 @@ pub(super) struct Layers {
 }
 
 impl Layers {
-    pub(super) fn of(node: &Node) -> Self {
-        let given =
-            node.runtime.config().map(|config| config.machine.time.servers.clone()).unwrap_or_default();
-        let leases = node.runtime.store.list(&DHCP_LEASE);
+    pub(super) fn of(runtime: &Runtime) -> Self {
+        let given = runtime.config().map(|config| config.machine.time.servers.clone()).unwrap_or_default();
+        let leases = runtime.store.list(&DHCP_LEASE);
         let leased = leases.iter().filter_map(|resource| match &resource.spec {
             Spec::DhcpLease(lease) if !lease.time_servers.is_empty() => {
                 Some((resource.metadata.id.clone(), lease.time_servers.clone()))
@@ -88,17 +86,17 @@ pub(super) mod tests {
     #[test]
     fn every_layer_is_a_spec_and_the_highest_one_is_asked() {
         let dir = tempfile::tempdir().unwrap();
-        let node = crate::server::tests_node(dir.path().to_path_buf());
-        assert_eq!(Layers::of(&node).asked(), [DEFAULT_SERVER]);
+        let runtime = Runtime::detached(dir.path().to_path_buf());
+        assert_eq!(Layers::of(&runtime).asked(), [DEFAULT_SERVER]);
         for (link, servers) in [("eth0", ["10.0.0.4", "10.0.0.5"]), ("eth1", ["10.0.0.5", "10.0.0.6"])] {
-            node.runtime.store.put(DHCP_LEASE.writer, &DHCP_LEASE, link, lease(servers)).unwrap();
+            runtime.store.put(DHCP_LEASE.writer, &DHCP_LEASE, link, lease(servers)).unwrap();
         }
-        assert_eq!(Layers::of(&node).asked(), ["10.0.0.4", "10.0.0.5", "10.0.0.6"]);
+        assert_eq!(Layers::of(&runtime).asked(), ["10.0.0.4", "10.0.0.5", "10.0.0.6"]);
         let text =
             "version: v1alpha1\nmachine:\n  type: worker\n  token: a.b\n  time: {servers: [ours.example]}\n";
         let config = config::parse(text).unwrap_or_else(|e| panic!("{e}"));
-        node.runtime.config.send_replace(Some(std::sync::Arc::new(config)));
-        let layers = Layers::of(&node);
+        runtime.config.send_replace(Some(std::sync::Arc::new(config)));
+        let layers = Layers::of(&runtime);
         assert_eq!(layers.asked(), ["ours.example"]);
         let specs = layers.specs();
         let ids: Vec<_> = specs.iter().map(|(id, _)| id.as_str()).collect();

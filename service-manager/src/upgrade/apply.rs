@@ -70,7 +70,8 @@ pub(crate) async fn install(
         let mut disk = Disk::open_shared(&path).map_err(Error::from)?;
         let (boot, layers) = image.open()?;
         let system = System { manifest: image.manifest, boot };
-        let uki = secure_boot::uki(&volumes, &name, &system, &arguments, &own).map_err(Failure::Refused)?;
+        let uki =
+            secure_boot::uki(&volumes.runtime, &name, &system, &arguments, &own).map_err(Failure::Refused)?;
         // Before that system can start: what it needs to open the volumes is there.
         crate::volumes::approve_system(&volumes, &path, &table, &uki).map_err(Failure::Refused)?;
         let System { manifest, boot } = system;

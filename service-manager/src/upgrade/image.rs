@@ -173,7 +173,7 @@ async fn check_signed(node: &Arc<Node>, image: Found) -> Result<Found, Failure> 
         let (boot, _) = image.open()?;
         let system = System { manifest: image.manifest.clone(), boot };
         let arguments = apply::extra_arguments(&node);
-        secure_boot::uki(&node, &image.name, &system, &arguments, &[]).map_err(Failure::Refused)?;
+        secure_boot::uki(&node.runtime, &image.name, &system, &arguments, &[]).map_err(Failure::Refused)?;
         Ok(image)
     })
     .await

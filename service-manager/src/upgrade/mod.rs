@@ -18,6 +18,7 @@ pub(crate) mod status;
 pub(crate) mod trial;
 pub(crate) mod wipe;
 
+use runtime::errors::chain;
 use runtime::sequencer;
 use std::sync::{Mutex, PoisonError};
 
@@ -25,7 +26,6 @@ use tonic::Status;
 
 use crate::node::Node;
 use crate::order::Order;
-use crate::volumes::chain;
 
 pub(crate) use apply::{Tell, install, roll_back};
 #[cfg(test)]

@@ -9,11 +9,12 @@ use std::sync::Arc;
 
 use config::{Config, Document};
 use installer::volumes::{EPHEMERAL, Holds};
+use runtime::errors::chain;
 use unlock::{KeyKind, Kind, Record, RecordKey, is_bound_kind};
 
 use super::place::{self, NoDisk};
 use super::specs::{self, PREFIXES, VolumeSpec};
-use super::{NodeHost, chain, encryption};
+use super::{NodeHost, encryption};
 use crate::configuration;
 use crate::node::Node;
 use crate::system_disk;

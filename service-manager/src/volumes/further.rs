@@ -15,11 +15,12 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use installer::Error;
+use runtime::errors::chain;
 
 use super::make::{Layout, Trouble, What};
 use super::specs::{self, PREFIXES, VolumeSpec};
 use super::status::Awaits;
-use super::{VAR, blocking, chain, encryption, make, mapping, mount, place, status};
+use super::{VAR, blocking, encryption, make, mapping, mount, place, status};
 use crate::node::Node;
 
 /// Between two attempts to open what a server has a key of.

@@ -53,6 +53,7 @@ use installer::volumes::{EPHEMERAL, STATE, Volume};
 
 use crate::node::Node;
 use make::{Layout, Trouble, What};
+use runtime::errors::chain;
 
 pub(crate) use approve::approve as approve_system;
 pub(crate) use change::{Refusal, check as check_change};
@@ -177,17 +178,6 @@ pub(crate) async fn mount_user_disks(node: &Arc<Node>) -> Result<(), String> {
     };
     let node = node.clone();
     blocking(move || user_disks::mount_all(&node, &config.machine.disks)).await
-}
-
-/// An error with everything below it.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut below = error.source();
-    while let Some(error) = below {
-        text.push_str(&format!(": {error}"));
-        below = error.source();
-    }
-    text
 }
 
 async fn blocking<T: Send + 'static>(

@@ -10,10 +10,11 @@ use std::path::{Path, PathBuf};
 
 use installer::volumes::room_for;
 use ondisk::gpt::Partition;
+use runtime::errors::chain;
 use runtime::store::Disk;
 
 use super::specs::VolumeSpec;
-use super::{NodeHost, SYSTEM, chain, seed};
+use super::{NodeHost, SYSTEM, seed};
 use crate::block::{self, Listed};
 use crate::install::medium;
 use crate::node::Node;

@@ -15,6 +15,7 @@ use installer::device::Disk;
 use installer::encryption::Vault;
 use installer::volumes::{EPHEMERAL, Holds, STATE, Volume};
 use recovery::{KeyError, Recipient, RecoveryKey, seal};
+use runtime::errors::chain;
 use serde_json::{Map, Value, json};
 use unlock::{KeyKind, Kind, Record, SealedKey, Secret, passphrase};
 
@@ -22,7 +23,7 @@ use super::key::{Origin, VolumeKey};
 use super::make::{Layout, What};
 use super::opening::{self, Done, Job, Request};
 use super::place::{self, Found};
-use super::{NodeHost, chain, encryption, make, record, specs, status, synchronise};
+use super::{NodeHost, encryption, make, record, specs, status, synchronise};
 use crate::node::Node;
 
 /// The field with the file.

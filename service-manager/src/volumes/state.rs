@@ -10,9 +10,10 @@ use std::sync::Arc;
 
 use config::Config;
 use installer::volumes::{Holds, STATE, Volume};
+use runtime::errors::chain;
 
 use super::make::{Layout, What};
-use super::{NodeHost, blocking, chain, encryption, make, record, status};
+use super::{NodeHost, blocking, encryption, make, record, status};
 use crate::configuration::State;
 use crate::node::Node;
 use crate::system_disk::{self, partition_path};

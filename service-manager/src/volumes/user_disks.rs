@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 use config::v1alpha1::Disk as Wanted;
 use installer::device::Disk;
 use installer::volumes::provision_extra;
+use runtime::errors::chain;
 use rustix::mount::MountFlags;
 
-use super::{NodeHost, chain, is_mounted, seed};
+use super::{NodeHost, is_mounted, seed};
 use crate::configuration::mount_volume;
 use crate::node::Node;
 use crate::system_disk;

@@ -17,7 +17,7 @@ enum Order {
 /// A host whose `wait` ends when it is told to.
 struct Kitchen {
     directory: tempfile::TempDir,
-    runtime: Runtime,
+    runtime: Arc<Runtime>,
     sequencer: Sequencer,
     released: watch::Sender<bool>,
     is_closed: AtomicBool,
@@ -100,7 +100,7 @@ impl Host for Kitchen {
 
 fn kitchen() -> Arc<Kitchen> {
     let directory = tempfile::tempdir().unwrap();
-    let runtime = Runtime::detached(directory.path().to_owned(), handoff::BootReport::default());
+    let runtime = Runtime::detached(directory.path().to_owned());
     let released = watch::channel(false).0;
     let sequencer = Sequencer::default();
     Arc::new(Kitchen { directory, runtime, sequencer, released, is_closed: AtomicBool::new(false) })

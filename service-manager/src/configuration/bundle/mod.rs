@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use installer::addon;
 use installer::bundle::{DeviceKey, NotASelector, Selector, entries, find, open};
 use ondisk::bundle::{Entry, KEPT_KEY_PATH, PATH, Payload, PublicKey, Sealed, matching};
+use runtime::errors::chain;
 use tpm::Transport;
 
 use zeroize::Zeroizing;
@@ -22,7 +23,6 @@ use super::source::{Candidate, Origin, Search, text_of};
 use super::volume::Volume;
 use crate::node::Node;
 use crate::system_disk;
-use crate::volumes::chain;
 
 /// Where init mounts a medium whose files the root's layers are.
 const MEDIUM: &str = "/run/billet/medium";

@@ -83,7 +83,7 @@ pub(crate) const CONTENT: usize = 512;
 fn read_all(found: &Found) -> Result<(), String> {
     let (_, layers) = found.open().map_err(|failure| failure.to_string())?;
     for layer in &found.manifest.layers {
-        let mut reader = layers.layer(layer).map_err(|error| crate::volumes::chain(&error))?;
+        let mut reader = layers.layer(layer).map_err(|error| runtime::errors::chain(&error))?;
         io::copy(&mut reader, &mut io::sink()).map_err(|error| error.to_string())?;
     }
     Ok(())
