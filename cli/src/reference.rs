@@ -79,6 +79,7 @@ fn server_sources() -> String {
     }
     let mut out = String::new();
     read(&root().join("service-manager/src"), &mut out);
+    read(&root().join("crates/runtime/src"), &mut out);
     out
 }
 
