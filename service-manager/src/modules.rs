@@ -149,11 +149,11 @@ fn bring(runtime: &Runtime, wanted: &Wanted) -> Result<(), String> {
 
 /// Whether the kernel has it, loaded or built in.
 fn is_there(runtime: &Runtime, name: &str) -> bool {
-    folder(runtime, name).exists()
+    directory(runtime, name).exists()
 }
 
 /// Its folder below /sys, where its name is written with `_`.
-fn folder(runtime: &Runtime, name: &str) -> PathBuf {
+fn directory(runtime: &Runtime, name: &str) -> PathBuf {
     runtime.path("/sys/module").join(name.replace('-', "_"))
 }
 
@@ -182,7 +182,7 @@ fn set_parameter(runtime: &Runtime, wanted: &Wanted, parameter: &str) -> bool {
     if name.is_empty() || name.contains('/') {
         return false;
     }
-    let path = folder(runtime, &wanted.name).join("parameters").join(name);
+    let path = directory(runtime, &wanted.name).join("parameters").join(name);
     let same = |text: String| match (text.trim(), value) {
         ("Y", "1" | "y" | "Y" | "on") | ("N", "0" | "n" | "N" | "off") => true,
         (found, wanted) => found == wanted,

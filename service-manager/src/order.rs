@@ -40,7 +40,7 @@ impl Order {
         Self::Reset,
     ];
 
-    /// The name in events and logs; clients wait for some (spec/machine-facts.md §4.4).
+    /// The name in events and logs. Clients wait for these names: they must not change.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Initialize => "initialize",

@@ -314,7 +314,7 @@ pub const RESET: Sequence<TaskFn> = Sequence {
 impl Host for Node {
     type Order = Order;
 
-    // Source: spec/machine-facts.md §9.5.
+    // As in Talos, whose clients rely on it.
     const TAKE_OVERS: &'static [TakeOver<Order>] = &[
         TakeOver {
             new: &[Order::Reboot, Order::Shutdown],

@@ -3,7 +3,7 @@
 //! Owns: the lock, the events and lines of progress, the note that lets the next machined go on.
 //! Does not: know a sequence. A [`Host`] has them, with the tables of who may take over and what follows.
 //! Order: START of the sequence; for each phase START, its tasks' START and STOP, STOP; STOP of the sequence; then,
-//! only after a failure, NOOP with the error (spec/api-wire-facts.md §3.8).
+//! only after a failure, NOOP with the error (`SequenceEvent` in crates/api/proto/machine/machine.proto).
 //! Fails by: the event and one line naming sequence, phase and task. The node stays up and answers.
 
 use std::future::Future;
@@ -128,7 +128,7 @@ pub struct When<H> {
 /// How a sequence starts.
 #[derive(Debug, Clone, Default)]
 pub struct Start {
-    /// Who asked, empty when nobody did.
+    /// Who asked, as events name it; empty where machined starts it by itself.
     pub actor_id: String,
     /// The first phase to run; later than 0 when an earlier machined did the rest.
     pub phase: usize,
@@ -199,7 +199,7 @@ async fn run<H: Host>(host: Arc<H>, order: H::Order, how: Start) {
 }
 
 impl Sequencer {
-    /// Who asked for the sequence of this name, while it runs; empty when nobody did.
+    /// Who asked for the sequence of this name, while it runs; empty where machined started it by itself.
     pub fn actor_id(&self, name: &str) -> String {
         let lock = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let running = lock.as_ref().filter(|running| running.name == name && !running.task.is_finished());
