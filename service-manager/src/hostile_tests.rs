@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
-use hostile::{Attack, Form, Gauge, Suite, Target, Witness};
+use hostile::{Attack, Form, Gauge, LONGEST_CALL, Suite, Target, Witness};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime::{Builder, Runtime};
 
@@ -65,6 +65,7 @@ impl Arena {
             target,
             witness,
             form: self.form,
+            longest_call: LONGEST_CALL,
             memory: Some(Arc::new(resident_bytes)),
             memory_bound: MEMORY_BOUND_BYTES,
             places,

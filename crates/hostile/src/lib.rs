@@ -31,7 +31,7 @@ mod witness;
 use std::pin::Pin;
 use std::time::Duration;
 
-pub use suite::{Gauge, Record, Suite};
+pub use suite::{Gauge, LONGEST_CALL, Record, Suite};
 pub use target::{Form, Port, Target};
 pub use tls_faults::{Stranger, strangers};
 pub use witness::Witness;

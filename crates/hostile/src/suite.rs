@@ -1,8 +1,9 @@
 //! Attacks one after the other, and what each of them cost.
 //!
 //! Order: a baseline of the witness's calls; then the attack and the witness side by side; then places are waited for.
-//! Owns: the bounds. A call of the witness takes a second at most, or ten times the longest of the baseline where that is more:
-//! a machine with much else to do is slower without any attack. What the machine is late by meanwhile comes on top.
+//! Owns: the bounds. A call of the witness takes [`LONGEST_CALL`] at most (longer on an emulated processor), or ten times the
+//! longest of the baseline where that is more: a machine with much else to do is slower without any attack. What the machine
+//! is late by meanwhile comes on top.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,8 +17,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::{Attack, Fault, Form, Load, Target, Witness};
 
-/// The longest that another client's call may take.
-const LONGEST_CALL: Duration = Duration::from_secs(1);
+/// The longest that another client's call may take on a processor that is not emulated.
+pub const LONGEST_CALL: Duration = Duration::from_secs(1);
 /// The same as a multiple of the baseline.
 const TIMES_BASELINE: u32 = 10;
 /// How often a call with its connection waits for a thread to run, at both ends.
@@ -82,6 +83,8 @@ pub struct Suite {
     pub witness: Witness,
     /// How much.
     pub form: Form,
+    /// The longest that a call of the other client may take: [`LONGEST_CALL`], scaled where the server's processor is emulated.
+    pub longest_call: Duration,
     /// Bytes of the server's memory.
     pub memory: Option<Gauge>,
     /// By how much they may grow.
@@ -131,7 +134,7 @@ impl Suite {
         let grown = memory.map_or(0, |peak| peak.grown());
         let late = machine.longest();
         let loads = loads?;
-        let longest = LONGEST_CALL.max(baseline.saturating_mul(TIMES_BASELINE));
+        let longest = self.longest_call.max(baseline.saturating_mul(TIMES_BASELINE));
         let longest = longest.saturating_add(late.saturating_mul(HANDOVERS));
         if seen.longest > longest {
             return Err(witnessed(format!("it waited {:?}, at most {longest:?} is right", seen.longest)));

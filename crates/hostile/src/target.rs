@@ -10,7 +10,7 @@ use api::tls::{self, Trust};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::net::{TcpSocket, TcpStream};
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{Mutex, Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -79,6 +79,7 @@ pub struct Target {
     authority: Arc<str>,
     next: Arc<AtomicUsize>,
     handshakes: Arc<Semaphore>,
+    connecting: Arc<Mutex<()>>,
 }
 
 impl Target {
@@ -102,6 +103,7 @@ impl Target {
             authority: authority.into(),
             next: Arc::default(),
             handshakes: Arc::new(Semaphore::new(HANDSHAKES)),
+            connecting: Arc::default(),
         })
     }
 
@@ -115,7 +117,8 @@ impl Target {
         ServerName::from(self.address.ip())
     }
 
-    /// Opens a TCP connection.
+    /// Opens a TCP connection. One at a time: QEMU's user network listens with a backlog of 1. Where several connections are
+    /// opened at once, the kernel drops the last step of one, and what the client sends on it comes up to 14 s late, or never.
     ///
     /// # Errors
     /// [`Fault::Connect`].
@@ -131,6 +134,7 @@ impl Target {
             stream.set_nodelay(true)?;
             Ok::<_, std::io::Error>(stream)
         };
+        let _connecting = self.connecting.lock().await;
         match timeout(CONNECT_DEADLINE, connect).await {
             Ok(connected) => connected.map_err(|error| Fault::Connect(error.to_string())),
             Err(_) => Err(Fault::Connect(format!("no answer within {CONNECT_DEADLINE:?}"))),

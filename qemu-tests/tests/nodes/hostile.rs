@@ -5,12 +5,12 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use hostile::{Attack, Form, Port, Suite, Target, Witness, attacks};
-use qemu_tests::TestNode;
+use hostile::{Attack, Form, LONGEST_CALL, Port, Suite, Target, Witness, attacks};
 use qemu_tests::credentials::{ADMIN, READER};
 use qemu_tests::node::API_PORT;
 use qemu_tests::rpc::Rpc;
 use qemu_tests::settings::rounds;
+use qemu_tests::{TestNode, deadline};
 
 /// trustd's port.
 const TRUST_PORT: u16 = 50001;
@@ -65,6 +65,7 @@ fn hostile_clients_leave_the_node_as_it_was() {
             target: target(&node, port, attacker),
             witness: Witness::new(target(&node, port, other), false),
             form: if long { Form::Long } else { Form::Short },
+            longest_call: deadline(LONGEST_CALL),
             memory: None,
             memory_bound: u64::MAX,
             places: None,
