@@ -7,7 +7,7 @@ use super::sources::{SourceFile, Sources};
 
 /// Folder of a crate and the crates of the workspace that it may use. A crate that is not listed is a fault:
 /// new crates only where a boundary is real.
-const ALLOWED: [(&str, &[&str]); 23] = [
+const ALLOWED: [(&str, &[&str]); 24] = [
     ("crates/sys", &[]),
     ("crates/ondisk", &[]),
     ("crates/oci", &["ondisk"]),
@@ -22,6 +22,7 @@ const ALLOWED: [(&str, &[&str]); 23] = [
     ("crates/unlock", &["ondisk", "sys"]),
     ("crates/config", &["ondisk", "recovery"]),
     ("crates/api", &["config"]),
+    ("crates/kubernetes", &["config"]),
     ("init", &["handoff", "netroot", "ondisk", "sequence", "sys", "tpm", "unlock"]),
     ("installer", &["config", "oci", "ondisk", "sequence", "sys", "tpm", "unlock"]),
     ("crates/runtime", &["api", "config", "handoff", "ondisk", "sequence", "sys"]),
@@ -73,7 +74,7 @@ const ALLOWED: [(&str, &[&str]); 23] = [
 ];
 
 /// What the crates are called in dependency tables.
-const NAMES: [&str; 24] = [
+const NAMES: [&str; 25] = [
     "api",
     "billetctl",
     "config",
@@ -83,6 +84,7 @@ const NAMES: [&str; 24] = [
     "init",
     "installer",
     "kms",
+    "kubernetes",
     "netboot",
     "netroot",
     "oci",

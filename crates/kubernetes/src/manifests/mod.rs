@@ -1,0 +1,131 @@
+//! Objects that a bootstrap creates, each manifest under the id by which clients know it.
+//!
+//! Owns: which manifests a configuration asks for, and their order, which is that of their ids.
+//! Does not: apply them; what is there already stays as it is.
+//! Source: docs/compatibility.md (`get manifests`); the objects that Kubernetes needs to take nodes in.
+
+mod core_dns;
+mod flannel;
+mod objects;
+mod proxy;
+mod roles;
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::arguments::Arguments;
+use crate::{Cluster, Error};
+
+/// A manifest: its id, and its objects.
+#[derive(Clone, PartialEq)]
+pub struct Manifest {
+    /// `10-kube-proxy`: they are applied in this order.
+    pub id: String,
+    /// The objects.
+    pub objects: Vec<Value>,
+}
+
+/// A manifest that is downloaded.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Download {
+    /// `99-https://example.org/extra.yaml`.
+    pub id: String,
+    /// Where it lies.
+    pub url: String,
+    /// HTTP headers of the request; they may hold secrets.
+    pub headers: BTreeMap<String, String>,
+}
+
+/// A manifest that the configuration holds as text.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Inline {
+    /// `99-namespace-ci`.
+    pub id: String,
+    /// Its text: one object or several.
+    pub text: String,
+}
+
+/// The manifests that are rendered.
+///
+/// # Errors
+/// [`Error::Version`], [`Error::Denied`], [`Error::Missing`] without a token.
+pub fn rendered(cluster: &Cluster<'_>) -> Result<Vec<Manifest>, Error> {
+    let mut manifests: Vec<_> =
+        roles::all(cluster)?.into_iter().map(|(id, objects)| of(id, objects)).collect();
+    if cluster.cni() == "flannel" {
+        manifests.push(of("05-flannel", flannel::objects(cluster)?));
+    }
+    if !cluster.proxy().disabled {
+        manifests.push(of("10-kube-proxy", proxy::objects(cluster)?));
+    }
+    let dns = cluster.config().cluster.core_dns.as_ref();
+    if dns.is_none_or(|dns| dns.disabled != Some(true)) {
+        manifests.push(of("11-core-dns", core_dns::objects(cluster)));
+        manifests.push(of("11-core-dns-svc", vec![core_dns::service(cluster)?]));
+    }
+    manifests.push(of("11-kube-config-in-cluster", vec![kubeconfig_in_cluster(cluster)?]));
+    Ok(manifests)
+}
+
+/// The manifests that are downloaded: those of the network before the others.
+#[must_use]
+pub fn downloads(cluster: &Cluster<'_>) -> Vec<Download> {
+    let config = &cluster.config().cluster;
+    let network = config.network.as_ref().and_then(|network| network.cni.as_ref());
+    let cni = network.filter(|cni| cni.name == "custom").map(|cni| cni.urls.as_slice()).unwrap_or_default();
+    let cloud = config.external_cloud_provider.as_ref().filter(|provider| provider.enabled == Some(true));
+    let cloud = cloud.map(|provider| provider.manifests.as_slice()).unwrap_or_default();
+    let of = |priority: &str, url: &String, headers: BTreeMap<String, String>| Download {
+        id: format!("{priority}-{url}"),
+        url: url.clone(),
+        headers,
+    };
+    let cni = cni.iter().map(|url| of("05", url, BTreeMap::new()));
+    let cloud = cloud.iter().map(|url| of("30", url, BTreeMap::new()));
+    // The headers are meant for these alone: others may lie on another server.
+    let extra = config.extra_manifests.iter().map(|url| of("99", url, config.extra_manifest_headers.clone()));
+    cni.chain(cloud).chain(extra).collect()
+}
+
+/// The manifests that the configuration holds.
+#[must_use]
+pub fn inline(cluster: &Cluster<'_>) -> Vec<Inline> {
+    let manifests = &cluster.config().cluster.inline_manifests;
+    manifests.iter().map(|m| Inline { id: format!("99-{}", m.name), text: m.contents.clone() }).collect()
+}
+
+/// Arguments of kube-proxy.
+///
+/// # Errors
+/// [`Error::Version`], [`Error::Denied`].
+pub fn proxy_arguments(cluster: &Cluster<'_>) -> Result<Arguments, Error> {
+    proxy::arguments(cluster)
+}
+
+fn of(id: &str, objects: Vec<Value>) -> Manifest {
+    Manifest { id: id.to_owned(), objects }
+}
+
+/// How programs in pods that use the host's network find the API server.
+fn kubeconfig_in_cluster(cluster: &Cluster<'_>) -> Result<Value, Error> {
+    const TOKENS: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+    let kubeconfig = json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{
+            "name": "local",
+            "cluster": { "server": cluster.endpoint(), "certificate-authority": format!("{TOKENS}/ca.crt") },
+        }],
+        "users": [{ "name": "service-account", "user": { "tokenFile": format!("{TOKENS}/token") } }],
+        "contexts": [{ "name": "local", "context": { "cluster": "local", "user": "service-account" } }],
+        "current-context": "local",
+    });
+    let text = crate::yaml("kubeconfig-in-cluster", &kubeconfig)?;
+    Ok(json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": { "name": "kubeconfig-in-cluster", "namespace": "kube-system" },
+        "data": { "kubeconfig": text },
+    }))
+}
