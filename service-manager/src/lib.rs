@@ -30,6 +30,7 @@ mod beneath;
 mod block;
 pub mod configuration;
 mod connections;
+pub mod container;
 pub mod containerd;
 pub mod containerd_api;
 pub mod controllers;

@@ -24,7 +24,7 @@ pub(crate) enum Need {
 }
 
 /// A package, the first command that needs it, and a program or absolute path that it provides.
-const PACKAGES: [(&str, Need, &str); 27] = [
+const PACKAGES: [(&str, Need, &str); 28] = [
     ("apt", Need::Build, "apt-get"),
     ("debian-archive-keyring", Need::Build, "/usr/share/keyrings/debian-archive-keyring.gpg"),
     ("gcc", Need::Build, "cc"),
@@ -46,6 +46,7 @@ const PACKAGES: [(&str, Need, &str); 27] = [
     ("mtools", Need::Test, "mcopy"),
     ("openssl", Need::Test, "openssl"),
     ("qemu-utils", Need::Test, "qemu-img"),
+    ("runc", Need::Test, "runc"),
     ("sbsigntool", Need::Test, "sbverify"),
     ("skopeo", Need::Test, "skopeo"),
     ("squashfs-tools", Need::Test, "unsquashfs"),

@@ -67,6 +67,9 @@ pub struct Places {
     pub cgroups: Option<PathBuf>,
 }
 
+/// Below the root: FIFOs by which containers write their logs.
+const FIFOS: &str = "run/billet/logs";
+
 impl Runtime {
     /// Makes the handles. `stored` holds the descriptors that an earlier machined left with init; what a handle uses
     /// is taken out of it.
@@ -91,6 +94,7 @@ impl Runtime {
             init: init.clone(),
             checkpoint: checkpoint.clone(),
             timeline: Some(timeline.clone()),
+            fifos: places.root.join(FIFOS),
             cgroups: places.cgroups,
             adopted_pipes: adopted_pipes(stored),
         });

@@ -20,8 +20,9 @@ use tonic::metadata::MetadataValue;
 use tonic::{Code, Status, Streaming};
 use tonic_prost::ProstCodec;
 
+use super::client::Client;
 use super::wire::{self, WriteAction};
-use super::{Client, Descriptor, Image};
+use super::wire::{Descriptor, Image};
 
 /// Longer than any pull: what a machined that died in one left behind goes after it.
 const LEASE_LIFETIME: SignedDuration = SignedDuration::from_hours(1);
@@ -108,14 +109,18 @@ impl Client {
         let image = from.image(Architecture::OWN.name()).await?;
         let lease = self.lease().await.map_err(|status| store("a lease", status))?;
         let fetched = self.fetch_under(name, from, &image, &lease).await;
-        let request = wire::DeleteLeaseRequest { id: lease, sync: true };
-        let ended = self.unary::<_, ()>("/containerd.services.leases.v1.Leases/Delete", request).await;
-        // It ends by itself, too.
-        drop(ended);
+        self.end_lease(lease).await;
         fetched
     }
 
-    async fn lease(&self) -> Result<String, Status> {
+    pub(super) async fn end_lease(&self, id: String) {
+        let request = wire::DeleteLeaseRequest { id, sync: true };
+        let ended = self.unary::<_, ()>("/containerd.services.leases.v1.Leases/Delete", request).await;
+        // It ends by itself, too.
+        drop(ended);
+    }
+
+    pub(super) async fn lease(&self) -> Result<String, Status> {
         let end = clock::now().checked_add(LEASE_LIFETIME).map_err(|e| Status::internal(e.to_string()))?;
         let labels = HashMap::from([(LEASE_END.to_owned(), end.to_string())]);
         let path = "/containerd.services.leases.v1.Leases/Create";
@@ -196,7 +201,7 @@ impl Client {
         Ok((writing, here))
     }
 
-    async fn label(&self, digest: &str, labels: &HashMap<String, String>) -> Result<(), Status> {
+    pub(super) async fn label(&self, digest: &str, labels: &HashMap<String, String>) -> Result<(), Status> {
         if labels.is_empty() {
             return Ok(());
         }

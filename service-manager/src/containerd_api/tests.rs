@@ -2,6 +2,7 @@
 //! small registry on loopback.
 
 use std::io::Read as _;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use api::tls::Identities;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
 use oci::registry::{self, Host, Patience, Settings, Tls};
 use ondisk::Digest;
 use tokio::net::TcpListener;
@@ -17,7 +19,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::*;
 
-pub(super) struct Daemon {
+pub(crate) struct Daemon {
     child: Child,
     dir: tempfile::TempDir,
 }
@@ -31,17 +33,29 @@ impl Drop for Daemon {
 
 /// The containerd that goes into the image, else the one on the path.
 fn program() -> PathBuf {
-    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
-    let cache = std::env::var_os("XDG_CACHE_HOME").filter(|folder| !folder.is_empty());
-    let cache = cache.map(PathBuf::from).or_else(home).map(|cache| cache.join("billet/unpacked"));
-    let unpacked = cache.and_then(|cache| std::fs::read_dir(cache).ok()).into_iter().flatten().flatten();
-    let unpacked = unpacked.map(|entry| entry.path().join("usr/bin/containerd"));
+    let unpacked = unpacked().map(|directory| directory.join("usr/bin/containerd"));
     let path = std::env::var_os("PATH").unwrap_or_default();
     let on_path: Vec<_> = std::env::split_paths(&path).map(|folder| folder.join("containerd")).collect();
     // The cache has those of images for other processors, too.
     let own = machine(&std::env::current_exe().unwrap());
     let found = unpacked.chain(on_path).find(|path| path.exists() && machine(path) == own);
     found.expect("there is no containerd: `cargo xtask build` unpacks the image's")
+}
+
+/// The path with containerd's shim, which goes into images, behind this machine's programs: runc wants this machine's libc.
+fn path_with_shim() -> std::ffi::OsString {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let shim = program().parent().map(Path::to_owned);
+    std::env::join_paths(std::env::split_paths(&path).chain(shim)).unwrap()
+}
+
+/// What the build unpacked.
+fn unpacked() -> impl Iterator<Item = PathBuf> {
+    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
+    let cache = std::env::var_os("XDG_CACHE_HOME").filter(|path| !path.is_empty());
+    let cache = cache.map(PathBuf::from).or_else(home).map(|cache| cache.join("billet/unpacked"));
+    let unpacked = cache.and_then(|cache| std::fs::read_dir(cache).ok()).into_iter().flatten().flatten();
+    unpacked.map(|entry| entry.path())
 }
 
 /// For which processor an ELF file is (`e_machine`).
@@ -53,7 +67,7 @@ fn machine(program: &Path) -> [u8; 2] {
 
 impl Daemon {
     /// Starts it with these lines besides the usual ones; `dir` is for its files, `ca` is trusted alone.
-    pub(super) async fn start(dir: tempfile::TempDir, config: &str, ca: &str) -> Self {
+    pub(crate) async fn start(dir: tempfile::TempDir, config: &str, ca: &str) -> Self {
         assert!(
             rustix::process::geteuid().is_root(),
             "containerd mounts file systems: run this test as root"
@@ -64,6 +78,7 @@ impl Daemon {
         let log = std::fs::File::create(path("containerd.log")).unwrap();
         let child = Command::new(program())
             .env("SSL_CERT_FILE", path("ca.crt"))
+            .env("PATH", path_with_shim())
             .args(["--config".as_ref(), path("config.toml").as_os_str()])
             .args(["--root".as_ref(), path("root").as_os_str()])
             .args(["--state".as_ref(), path("state").as_os_str()])
@@ -85,17 +100,17 @@ impl Daemon {
         daemon
     }
 
-    pub(super) fn client(&self, namespace: &'static str) -> Client {
+    pub(crate) fn client(&self, namespace: &'static str) -> Client {
         Client::new(&self.dir.path().join("sock"), namespace)
     }
 
-    pub(super) fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.dir.path().join("containerd.log")).unwrap_or_default()
     }
 }
 
 /// Without Kubernetes' interface.
-const PLAIN: &str =
+pub(crate) const PLAIN: &str =
     "version = 2\ndisabled_plugins = [\"io.containerd.grpc.v1.cri\", \"io.containerd.nri.v1.nri\"]\n";
 
 pub(super) fn digest(bytes: &[u8]) -> String {

@@ -44,6 +44,25 @@ pub struct Container {
     /// Reference of its image.
     #[prost(string, tag = "3")]
     pub image: String,
+    /// What runs it.
+    #[prost(message, optional, tag = "4")]
+    pub(crate) runtime: Option<ContainerRuntime>,
+    /// Its OCI description.
+    #[prost(message, optional, tag = "5")]
+    pub(crate) spec: Option<prost_types::Any>,
+    /// What its root is made with.
+    #[prost(string, tag = "6")]
+    pub(crate) snapshotter: String,
+    /// Its root.
+    #[prost(string, tag = "7")]
+    pub(crate) snapshot_key: String,
+}
+
+/// `containerd.services.containers.v1.Container.Runtime`.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct ContainerRuntime {
+    #[prost(string, tag = "1")]
+    pub(super) name: String,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -73,6 +92,9 @@ pub struct Task {
     /// State.
     #[prost(enumeration = "TaskStatus", tag = "4")]
     pub status: i32,
+    /// With which it ended, when it has.
+    #[prost(uint32, tag = "9")]
+    pub exit_status: u32,
 }
 
 /// `containerd.v1.types.Status`.

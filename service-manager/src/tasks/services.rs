@@ -322,7 +322,7 @@ mod tests {
     fn sees(definition: &Definition) -> &[String] {
         match &definition.runner {
             Runner::Process(program) => program.sees.as_deref().unwrap(),
-            Runner::Internal(_) => panic!("{definition:?}"),
+            Runner::Internal(_) | Runner::Container(..) => panic!("{definition:?}"),
         }
     }
 

@@ -51,11 +51,34 @@ pub struct Program {
     pub ends_group: bool,
 }
 
+/// What an engine answers: why not, for people.
+pub type Step<T> = Pin<Box<dyn Future<Output = Result<T, String>> + Send>>;
+
+/// A program that an engine runs for a service. Its process is no child of machined's, and outlives it.
+///
+/// Each step may be dropped at any point, and all are begun again by a machined that takes over.
+pub trait Container: Send + Sync {
+    /// Has everything here that the program needs: its image, its files. What fails is tried again after a pause.
+    fn prepare(&self) -> Step<()>;
+
+    /// Makes the program's process, which waits, with both streams to a FIFO; answers its process id. One that runs already
+    /// stays; what else an earlier run left is removed.
+    fn create(&self, log: PathBuf) -> Step<i32>;
+
+    /// Lets the process run the program, once its end is watched.
+    fn start(&self) -> Step<()>;
+
+    /// How the program ended, once its process has; what is left of it is removed. `Ok` is exit status 0.
+    fn ended(&self) -> Step<()>;
+}
+
 /// How a service runs.
 #[derive(Clone)]
 pub enum Runner {
     /// As a process.
     Process(Program),
+    /// As a container of this name.
+    Container(String, Arc<dyn Container>),
     /// As a task of machined.
     Internal(Arc<dyn Fn() -> Work + Send + Sync>),
 }
@@ -64,6 +87,7 @@ impl fmt::Debug for Runner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Process(program) => program.fmt(f),
+            Self::Container(name, _) => write!(f, "Container({name:?})"),
             Self::Internal(_) => f.write_str("Internal"),
         }
     }
@@ -158,6 +182,15 @@ impl Definition {
                 open_files: None,
                 most_processes: 0,
             },
+        }
+    }
+
+    /// A container, in this control group.
+    pub fn container(id: &str, group: &str, container: impl Container + 'static) -> Self {
+        Self {
+            runner: Runner::Container(id.to_owned(), Arc::new(container)),
+            share: Share { group: group.to_owned(), ..Self::process(id, &[]).share },
+            ..Self::process(id, &[])
         }
     }
 

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 
-pub use definition::{Check, Definition, Identity, Program, Runner};
+pub use definition::{Check, Container, Definition, Identity, Program, Runner, Step};
 pub use health::Health;
 pub use listing::Listed;
 pub use process::{LogPipe, pidfd_name};
@@ -55,6 +55,8 @@ pub struct Surroundings {
     pub checkpoint: Checkpoint,
     /// For the time a start takes.
     pub timeline: Option<Timeline>,
+    /// Where the FIFOs are by which containers write their logs.
+    pub fifos: std::path::PathBuf,
     /// The root of the cgroup tree, when there is one.
     pub cgroups: Option<std::path::PathBuf>,
     /// Log pipes of an earlier machined, by service; given out when the service is defined.

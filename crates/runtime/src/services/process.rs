@@ -11,11 +11,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
+use rustix::io::Errno;
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use sys::confine::Root;
 use sys::process::{Spawn, spawn, start_ticks, wait_pidfd};
 
-use super::definition::{Program, Share};
+use super::definition::{Program, Share, Step};
 use crate::init_link::InitLink;
 use crate::watched;
 
@@ -44,6 +46,29 @@ impl LogPipe {
     pub fn create(id: &str, init: &InitLink) -> Result<Self, String> {
         let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
             .map_err(|e| format!("create log pipe: {e}"))?;
+        Self::deposit(id, read, write, init)
+    }
+
+    /// Makes a FIFO, by whose path an engine writes, and deposits both ends.
+    pub fn create_fifo(id: &str, path: &Path, init: &InitLink) -> Result<Self, String> {
+        let failed =
+            |what: &str, error: std::io::Error| format!("{what} log FIFO {}: {error}", path.display());
+        if let Some(directory) = path.parent() {
+            fs::create_dir_all(directory).map_err(|error| failed("make the directory of", error))?;
+        }
+        match mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(failed("create", errno.into())),
+        }
+        // Opened for both, it waits for no other end; and while init holds it, no writer sees a broken pipe.
+        let open =
+            || rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty());
+        let read = open().map_err(|errno| failed("open", errno.into()))?;
+        let write = open().map_err(|errno| failed("open", errno.into()))?;
+        Self::deposit(id, read, write, init)
+    }
+
+    fn deposit(id: &str, read: OwnedFd, write: OwnedFd, init: &InitLink) -> Result<Self, String> {
         let names = Self::names(id);
         init.store(&names.0, read.as_fd()).map_err(|e| format!("deposit log pipe: {e}"))?;
         init.store(&names.1, write.as_fd()).map_err(|e| format!("deposit log pipe: {e}"))?;
@@ -68,6 +93,15 @@ pub(crate) struct Running {
 }
 
 impl Running {
+    /// A process that an engine started.
+    pub(crate) fn of_engine(pid: i32) -> Result<Self, String> {
+        let gone = || format!("process {pid} ended at once");
+        let pidfd = open_pidfd(pid).ok_or_else(gone)?;
+        // Read behind the pidfd: then it is that process's.
+        let start_ticks = start_ticks(pid).map_err(|_| gone())?;
+        Ok(Self { pid, start_ticks, pidfd })
+    }
+
     /// A process that an earlier machined started, if it is still the one that was meant.
     pub(crate) fn adopt(pid: i32, saved_ticks: u64, pidfd: Option<OwnedFd>) -> Option<Self> {
         let pidfd = match pidfd {
@@ -182,6 +216,13 @@ pub(crate) async fn ended(pidfd: OwnedFd, pid: i32, start_ticks: u64, init: Init
         Err(_) => init.exit_status(pid, start_ticks, STATUS_DEADLINE).await,
     };
     describe(status)
+}
+
+/// Waits for the end of a process of an engine's, which has its status.
+pub(crate) async fn ended_in_engine(pidfd: OwnedFd, pid: i32, ended: Step<()>) -> Result<(), String> {
+    let pidfd = watched::readable(pidfd).map_err(|e| format!("watch process {pid}: {e}"))?;
+    let _ready = pidfd.readable().await.map_err(|e| format!("watch process {pid}: {e}"))?;
+    ended.await
 }
 
 fn describe(status: Option<i32>) -> Result<(), String> {

@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::definition::{Definition, Program, Runner};
+use super::definition::{Container, Definition, Program, Runner};
 use super::machine::{Action, Event, State, step};
 use super::process::{self, LogPipe, Running};
 use super::{Happened, Services, Surroundings, health};
@@ -133,6 +133,7 @@ impl Supervisor {
                 let words: Vec<String> = program.argv.iter().map(|word| format!("{word:?}")).collect();
                 format!("Process([{}])", words.join(" "))
             }
+            Runner::Container(name, _) => format!("Container({name:?})"),
             Runner::Internal(_) => format!("Goroutine({:?})", self.id()),
         }
     }
@@ -182,22 +183,41 @@ impl Supervisor {
     }
 
     fn prepare(&mut self) {
-        let Runner::Process(_) = &self.definition.runner else {
+        let definition = self.definition.clone();
+        if let Runner::Internal(_) = &definition.runner {
+            return self.send(Happened::plain(Event::Prepared));
+        }
+        if let Err(error) = self.make_surroundings() {
+            return self.send(Happened::with(Event::PrepareFailed, error));
+        }
+        let Runner::Container(_, container) = &definition.runner else {
             return self.send(Happened::plain(Event::Prepared));
         };
-        match self.make_surroundings() {
-            Ok(()) => self.send(Happened::plain(Event::Prepared)),
-            Err(error) => self.send(Happened::with(Event::PrepareFailed, error)),
-        }
+        let (prepared, inbox) = (container.prepare(), self.inbox.clone());
+        self.condition = Some(tokio::spawn(async move {
+            let _ = inbox.send(match prepared.await {
+                Ok(()) => Happened::plain(Event::Prepared),
+                Err(error) => Happened::with(Event::PrepareFailed, error),
+            });
+        }));
     }
 
     fn make_surroundings(&mut self) -> Result<(), String> {
         self.group = process::make_group(self.around().cgroups.as_deref(), &self.definition.share)?;
         if self.pipe.is_none() {
-            let pipe = LogPipe::create(self.id(), &self.around().init)?;
+            let init = &self.around().init;
+            let pipe = match &self.definition.runner {
+                Runner::Container(..) => LogPipe::create_fifo(self.id(), &self.fifo(), init)?,
+                _ => LogPipe::create(self.id(), init)?,
+            };
             self.use_pipe(pipe);
         }
         Ok(())
+    }
+
+    /// Where a container's streams go.
+    fn fifo(&self) -> PathBuf {
+        self.around().fifos.join(self.id())
     }
 
     fn use_pipe(&mut self, pipe: LogPipe) {
@@ -226,6 +246,22 @@ impl Supervisor {
                 }
                 Err(error) => self.send(Happened::with(Event::SpawnFailed, error)),
             },
+            Runner::Container(name, container) => {
+                let (container, fifo) = (container.clone(), self.fifo());
+                let (inbox, name) = (self.inbox.clone(), name.clone());
+                // Not dropped when the service is to stop meanwhile: what was begun is ended when it is there.
+                tokio::spawn(async move {
+                    let running = begin(&*container, fifo).await;
+                    let _ = inbox.send(match running {
+                        Ok(running) => {
+                            let detail =
+                                format!("Started task {name} (PID {}) for container {name}", running.pid);
+                            Happened { event: Event::Spawned, detail, process: Some(running) }
+                        }
+                        Err(error) => Happened::with(Event::SpawnFailed, error),
+                    });
+                });
+            }
             Runner::Internal(work) => {
                 let (work, inbox) = (work(), self.inbox.clone());
                 self.send(Happened::with(Event::Spawned, "Service started as goroutine".to_owned()));
@@ -257,8 +293,16 @@ impl Supervisor {
         };
         let (pid, start_ticks) = (process.pid, process.start_ticks);
         let (inbox, init) = (self.inbox.clone(), self.around().init.clone());
+        let container = match &self.definition.runner {
+            Runner::Container(_, container) => Some(container.clone()),
+            _ => None,
+        };
         tokio::spawn(async move {
-            let _ = inbox.send(match process::ended(pidfd, pid, start_ticks, init).await {
+            let ended = match container {
+                Some(container) => process::ended_in_engine(pidfd, pid, container.ended()).await,
+                None => process::ended(pidfd, pid, start_ticks, init).await,
+            };
+            let _ = inbox.send(match ended {
                 Ok(()) => Happened::plain(Event::Succeeded),
                 Err(error) => Happened::with(Event::Crashed, error),
             });
@@ -272,7 +316,11 @@ impl Supervisor {
             return;
         }
         let _ = self.around().init.forget(&process::pidfd_name(self.id()));
-        let ends_group = matches!(&self.definition.runner, Runner::Process(program) if program.ends_group);
+        let ends_group = match &self.definition.runner {
+            Runner::Process(program) => program.ends_group,
+            Runner::Container(..) => true,
+            Runner::Internal(_) => false,
+        };
         if let (true, Some(group)) = (ends_group, self.group_path()) {
             process::kill_group(&group);
         }
@@ -313,6 +361,13 @@ impl Supervisor {
             let _ = process.signal(Signal::KILL);
         }
     }
+}
+
+/// The process is watched before it runs: one that ends at once has its status too.
+async fn begin(container: &dyn Container, log: PathBuf) -> Result<Running, String> {
+    let running = Running::of_engine(container.create(log).await?)?;
+    container.start().await?;
+    Ok(running)
 }
 
 fn abort(task: &mut Option<JoinHandle<()>>) {

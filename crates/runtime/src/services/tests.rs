@@ -1,4 +1,6 @@
 use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command};
 
 use super::*;
 use crate::store::{SERVICE, SERVICE_PID};
@@ -26,6 +28,7 @@ fn fixture() -> Fixture {
         init: init.clone(),
         checkpoint: Checkpoint::open(None, &init),
         timeline: None,
+        fifos: dir.path().join("fifos"),
         cgroups: None,
         adopted_pipes: BTreeMap::new(),
     });
@@ -149,4 +152,83 @@ async fn a_live_process_is_adopted_with_its_history() {
     next.services.operate("kept", Operation::Stop, SOON).await.unwrap();
     reach(&f.services, "kept", State::Pausing).await;
     f.services.operate("kept", Operation::Stop, SOON).await.unwrap();
+}
+
+/// An engine of one shell script, whose image comes at the second attempt.
+#[derive(Clone)]
+struct Shell {
+    script: &'static str,
+    attempts: Arc<Mutex<u32>>,
+    child: Arc<Mutex<Option<Child>>>,
+}
+
+impl Container for Shell {
+    fn prepare(&self) -> Step<()> {
+        let mut attempts = self.attempts.lock().unwrap();
+        *attempts += 1;
+        let fails = *attempts == 1;
+        Box::pin(async move { if fails { Err("the registry does not answer".to_owned()) } else { Ok(()) } })
+    }
+
+    fn create(&self, log: PathBuf) -> Step<i32> {
+        let engine = self.clone();
+        Box::pin(async move {
+            let log = std::fs::File::options().write(true).open(log).map_err(|error| error.to_string())?;
+            let child = Command::new("/bin/sh").args(["-c", engine.script]).stdout(log).spawn();
+            let child = child.map_err(|error| error.to_string())?;
+            let pid = i32::try_from(child.id()).map_err(|error| error.to_string())?;
+            *engine.child.lock().unwrap() = Some(child);
+            Ok(pid)
+        })
+    }
+
+    fn start(&self) -> Step<()> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn ended(&self) -> Step<()> {
+        let child = self.child.lock().unwrap().take();
+        Box::pin(async move {
+            let status = child.unwrap().wait().unwrap();
+            if status.success() { Ok(()) } else { Err(status.to_string()) }
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_container_is_prepared_again_logs_and_says_how_it_ended() {
+    let f = fixture();
+    let engine = Shell { script: "echo hello; exit 7", attempts: Arc::default(), child: Arc::default() };
+    f.services.define(Definition { api_control: true, ..Definition::container("boxed", "", engine.clone()) });
+    f.services.start("boxed");
+    reach(&f.services, "boxed", State::Pausing).await;
+    let failed = "Waiting: Failed to run pre stage: the registry does not answer";
+    assert_eq!(texts(&f.services, "boxed").pop().unwrap(), failed);
+    f.services.restart("boxed");
+    let ended = || texts(&f.services, "boxed").iter().any(|text| text.contains("exit status: 7"));
+    assert!(f.services.wait_until(SOON, ended).await, "{:?}", texts(&f.services, "boxed"));
+    let texts = texts(&f.services, "boxed");
+    let started = |text: &String| {
+        text.starts_with("Running: Started task boxed (PID ") && text.ends_with(") for container boxed")
+    };
+    assert!(texts.iter().any(started), "{texts:?}");
+    let log = f.log_dir.join("boxed.log");
+    let deadline = std::time::Instant::now() + SOON;
+    while std::fs::read_to_string(&log).unwrap_or_default() != "hello\n" {
+        assert!(std::time::Instant::now() < deadline, "the line never arrived");
+        tokio::task::yield_now().await;
+    }
+    f.services.operate("boxed", Operation::Stop, SOON).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_container_that_stops_is_ended_by_a_signal() {
+    let f = fixture();
+    let engine = Shell { script: "exec sleep 60", attempts: Arc::new(Mutex::new(1)), child: Arc::default() };
+    f.services.define(Definition { api_control: true, ..Definition::container("boxed", "", engine) });
+    f.services.start("boxed");
+    reach(&f.services, "boxed", State::Running).await;
+    f.services.operate("boxed", Operation::Stop, SOON).await.unwrap();
+    let texts = texts(&f.services, "boxed");
+    assert!(texts.contains(&"Stopping: Sending SIGTERM to Container(\"boxed\")".to_owned()), "{texts:?}");
 }

@@ -6,7 +6,7 @@ use super::*;
 
 fn container(labels: &[(&str, &str)]) -> Container {
     let labels = labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-    Container { id: "abc".into(), labels, image: "image".into() }
+    Container { id: "abc".into(), labels, image: "image".into(), ..Container::default() }
 }
 
 #[test]
