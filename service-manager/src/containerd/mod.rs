@@ -6,6 +6,8 @@
 //! `/var/cri/conf.d/*.toml` is imported by containerd itself.
 //! Source: spec/machine-facts.md §5.3, §11.4; containerd docs/hosts.md, docs/cri/registry.md (1.7).
 
+#[cfg(test)]
+mod mirror_tests;
 mod registries;
 
 pub(crate) use registries::files;

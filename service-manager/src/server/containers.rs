@@ -16,8 +16,8 @@ use runtime::services::Listed;
 use tonic::Status;
 
 use super::query;
-use crate::containerd_api::{Client, Container, Task, TaskStatus};
 use crate::node::Node;
+use ::containers::{Client, Container, Task, TaskStatus};
 
 /// The system's containerd.
 const SYSTEM_SOCKET: &str = "/system/run/containerd/containerd.sock";

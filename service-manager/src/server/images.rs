@@ -19,9 +19,9 @@ use tokio::time::Instant;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{Answers, Sender, answer_with, answers, containers, query};
-use crate::containerd_api::{Client, FetchError, Image};
 use crate::node::Node;
 use crate::upgrade::import::Import;
+use ::containers::{Client, FetchError, Image};
 
 /// Between two looks at what was fetched.
 const PROGRESS_PERIOD: Duration = Duration::from_millis(250);

@@ -12,9 +12,9 @@ use runtime::services::Check;
 use runtime::services::definition::{self, Answer, Definition, Identity, Runner};
 
 use super::status::{Stage, publish_stage};
-use crate::containerd_api::Client;
 use crate::node::Node;
 use crate::{apid, containerd, controllers, identity, mounts, network, server, time, trustd, udevd};
+use containers::Client;
 
 /// How long the API may take to answer once there is a config.
 pub const API_READY_DEADLINE: Duration = Duration::from_secs(60);

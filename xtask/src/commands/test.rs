@@ -178,8 +178,7 @@ const LOOP_TESTS: [&str; 6] = ["test", "--workspace", "--lib", "on_a_loop_device
 
 const ROOT_TESTS: [&str; 6] = ["test", "--workspace", "--lib", "in_a_root_of_its_own", "--", "--ignored"];
 
-const CONTAINERD_TESTS: [&str; 7] =
-    ["test", "--workspace", "--lib", "--", "--ignored", "containerd_api::", "container::tests"];
+const CONTAINERD_TESTS: [&str; 6] = ["test", "--workspace", "--lib", "by_containerd", "--", "--ignored"];
 
 /// All of `qemu-tests`, by name, since they run in no other way. What is marked as ignored belongs to the long run.
 const MACHINE_TESTS: [&str; 13] = [

@@ -151,12 +151,23 @@ impl Authority {
     /// # Errors
     /// [`PkiError::Name`] for a name that is none, [`PkiError::Make`].
     pub fn issue(&self, leaf: &Leaf) -> Result<Identity, PkiError> {
+        self.issue_to("", leaf)
+    }
+
+    /// As [`issue`](Self::issue), with this subject CN: the user as whom Kubernetes and etcd know a client.
+    ///
+    /// # Errors
+    /// As [`issue`](Self::issue).
+    pub fn issue_to(&self, common_name: &str, leaf: &Leaf) -> Result<Identity, PkiError> {
         const WHAT: &str = "a certificate";
         let key = PrivateKey::generate_with(self.identity.key.algorithm())?;
-        let params = leaf_params(leaf)?;
+        let mut params = leaf_params(leaf)?;
+        if !common_name.is_empty() {
+            params.distinguished_name.push(DnType::CommonName, common_name);
+        }
         let (subject, signer) = (key.signer(WHAT)?, self.signer()?);
         let signed = params.signed_by(&*subject, &self.issuer(&signer)?).map_err(made(WHAT))?;
-        Ok(Identity { certificate: self.named(&signed, leaf, &signer)?, key })
+        Ok(Identity { certificate: self.named(&signed, common_name, leaf, &signer)?, key })
     }
 
     /// Signs the key of a certificate request. Subject, usage and validity come from `leaf`, never from the
@@ -172,17 +183,23 @@ impl Authority {
         }
         let signer = self.signer()?;
         let signed = params.signed_by(&asked.key, &self.issuer(&signer)?).map_err(made("a certificate"))?;
-        self.named(&signed, leaf, &signer)
+        self.named(&signed, "", leaf, &signer)
     }
 
     /// PEM of what was signed, with every value of O.
-    fn named(&self, signed: &Certificate, leaf: &Leaf, signer: &KeyPair) -> Result<String, PkiError> {
+    fn named(
+        &self,
+        signed: &Certificate,
+        common_name: &str,
+        leaf: &Leaf,
+        signer: &KeyPair,
+    ) -> Result<String, PkiError> {
         if leaf.organizations.len() < 2 {
             return Ok(signed.pem());
         }
         let place = subject::Place::Certificate;
-        let der =
-            subject::with_organizations("a certificate", signed.der(), place, &leaf.organizations, signer)?;
+        let subject = subject::name(&leaf.organizations, common_name);
+        let der = subject::with_name("a certificate", signed.der(), place, &subject, signer)?;
         Ok(pem::encode("CERTIFICATE", &der).to_string())
     }
 
@@ -234,7 +251,7 @@ pub fn request_for(key: &PrivateKey, organizations: &[String], names: &[String])
         return request.pem().map_err(made(WHAT));
     }
     let place = subject::Place::Request;
-    let der = subject::with_organizations(WHAT, request.der(), place, organizations, &*signer)?;
+    let der = subject::with_name(WHAT, request.der(), place, &subject::name(organizations, ""), &*signer)?;
     Ok(pem::encode(request::LABEL, &der).to_string())
 }
 

@@ -130,3 +130,21 @@ fn openssl_verifies(ca: &str, certificate: &str) -> bool {
     command.args(["verify", "-purpose", "sslclient", "-CAfile"]).arg(root).arg(leaf);
     command.output().unwrap().status.success()
 }
+
+#[test]
+fn a_common_name_stands_beside_any_number_of_organizations() {
+    let ca =
+        Authority::generate_with(Algorithm::Ecdsa, "kubernetes", Lifetime::from_now(CA_LIFETIME)).unwrap();
+    for count in 0..3 {
+        let organizations: Vec<String> =
+            ["system:masters", "b"].iter().take(count).map(|o| (*o).to_owned()).collect();
+        let leaf = Leaf { organizations: organizations.clone(), ..leaf(Usage::Client, &[]) };
+        let identity = ca.issue_to("admin", &leaf).unwrap();
+        let facts = CertificateFacts::from_pem("it", &identity.certificate).unwrap();
+        let mut found = facts.organizations.clone();
+        found.sort();
+        let mut wanted = organizations;
+        wanted.sort();
+        assert_eq!((facts.common_name.as_str(), found), ("admin", wanted));
+    }
+}

@@ -13,6 +13,8 @@ use std::ops::ControlFlow;
 
 /// `id-at-organizationName`.
 const OID_ORGANIZATION: &[u8] = &[0x06, 0x03, 0x55, 0x04, 0x0a];
+/// `id-at-commonName`.
+const OID_COMMON_NAME: &[u8] = &[0x06, 0x03, 0x55, 0x04, 0x03];
 
 /// Where the subject stands among the parts of what is signed.
 #[derive(Debug, Clone, Copy)]
@@ -23,12 +25,12 @@ pub(super) enum Place {
     Request = 1,
 }
 
-/// The same certificate or request with `organizations` as its subject.
-pub(super) fn with_organizations(
+/// The same certificate or request with another subject.
+pub(super) fn with_name(
     what: &'static str,
     signed: &[u8],
     place: Place,
-    organizations: &[String],
+    name: &[u8],
     signer: &impl SigningKey,
 ) -> Result<Vec<u8>, PkiError> {
     let broken = || PkiError::Make { what, reason: "its own encoding cannot be read".to_owned() };
@@ -36,7 +38,7 @@ pub(super) fn with_organizations(
     let (_, content, rest) = element(parts).ok_or_else(broken)?;
     let (_, algorithm, _) = element(rest).ok_or_else(broken)?;
     let (before, after) = around(content, place).ok_or_else(broken)?;
-    let content = der(SEQUENCE, &[before, &name(organizations), after].concat());
+    let content = der(SEQUENCE, &[before, name, after].concat());
     let signature = signer.sign(&content).map_err(|e| PkiError::Make { what, reason: e.to_string() })?;
     // No bits of the last byte are unused.
     let signature = der(BIT_STRING, &[&[0], signature.as_slice()].concat());
@@ -55,13 +57,18 @@ fn around(content: &[u8], place: Place) -> Option<(&[u8], &[u8])> {
     element(rest).map(|(_, _, after)| (before, after))
 }
 
-/// One relative name with every value, as Go writes it; a set is sorted by its encoding.
-fn name(organizations: &[String]) -> Vec<u8> {
-    let value = |text: &String| {
+/// One relative name with every organization, as Go writes it, and one with the common name if that is not empty. A set is
+/// sorted by its encoding.
+pub(super) fn name(organizations: &[String], common_name: &str) -> Vec<u8> {
+    let value = |oid: &[u8], text: &str| {
         let text = der(UTF8_STRING, text.as_bytes());
-        der(SEQUENCE, &[OID_ORGANIZATION, &text].concat()).to_vec()
+        der(SEQUENCE, &[oid, &text].concat()).to_vec()
     };
-    let mut values: Vec<_> = organizations.iter().map(value).collect();
+    let mut values: Vec<_> = organizations.iter().map(|text| value(OID_ORGANIZATION, text)).collect();
     values.sort();
-    der(SEQUENCE, &der(SET, &values.concat())).to_vec()
+    let mut names = der(SET, &values.concat()).to_vec();
+    if !common_name.is_empty() {
+        names.extend_from_slice(&der(SET, &value(OID_COMMON_NAME, common_name)));
+    }
+    der(SEQUENCE, &names).to_vec()
 }

@@ -175,7 +175,8 @@ impl Client {
         serde_json::from_slice(&bytes).map_err(|e| Status::data_loss(format!("manifest {digest}: {e}")))
     }
 
-    pub(super) async fn content(&self, digest: &str) -> Result<Vec<u8>, Status> {
+    /// Bytes of a document of the store, which is small: a manifest.
+    pub async fn content(&self, digest: &str) -> Result<Vec<u8>, Status> {
         let mut grpc = self.grpc.clone();
         grpc.ready().await.map_err(|e| Status::unavailable(format!("reach containerd: {e}")))?;
         let request = wire::ReadContentRequest { digest: digest.to_owned(), offset: 0, size: 0 };

@@ -1,7 +1,7 @@
 //! Containers: made from a snapshot and an OCI description, run, ended, removed.
 //!
 //! Owns: the order of these calls, and that what an earlier run left is removed first.
-//! Does not: decide what runs; the description comes from [`crate::container`].
+//! Does not: decide what runs; the description comes from [`crate::service`].
 //! Order: task, container, root are removed in this order, since each holds the next.
 //! Fails by: a gRPC status.
 //! Source: containerd's published API (tasks, containers), its shim's documentation for the streams.

@@ -14,9 +14,10 @@ use http::header::{CONTENT_TYPE, HOST, LOCATION};
 use http_body_util::Full;
 use hyper_util::rt::TokioIo;
 
-use super::Client;
-use super::tests::{Daemon, digest};
-use crate::containerd::files;
+use containers::Client;
+use containers::testing::{Daemon, digest};
+
+use super::files;
 
 /// What is asked for: a registry that is not there.
 const REFERENCE: &str = "registry.invalid/demo/app:1";
@@ -196,7 +197,7 @@ async fn containerd(mirror: SocketAddr, authority: &Authority, password: &str) -
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "starts the image's containerd and docker-registry: `cargo xtask test` runs it after the build"]
-async fn images_of_kubernetes_come_from_the_configured_mirror() {
+async fn images_of_kubernetes_come_from_the_configured_mirror_by_containerd() {
     let dir = tempfile::tempdir().unwrap();
     let authority = Authority::generate("registry", Lifetime::from_now(CA_LIFETIME)).unwrap();
     push(&Registry::start(dir.path(), "open.yml", "", "")).await;
@@ -238,7 +239,7 @@ async fn fetch(client: &Client, registries: Registries) -> Result<(), String> {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "starts the image's containerd and docker-registry: `cargo xtask test` runs it after the build"]
-async fn image_pull_of_the_system_namespace_asks_the_configured_mirror() {
+async fn image_pull_of_the_system_namespace_asks_the_configured_mirror_by_containerd() {
     let dir = tempfile::tempdir().unwrap();
     let authority = Authority::generate("registry", Lifetime::from_now(CA_LIFETIME)).unwrap();
     push(&Registry::start(dir.path(), "open.yml", "", "")).await;

@@ -1,7 +1,8 @@
-//! A client of containerd's API, over its unix socket.
+//! Containers of a node by containerd: a client of its API over its unix socket, and services that run as containers.
 //!
-//! | file | calls |
+//! | module | what |
 //! |---|---|
+//! | [`service`] | services of the node's own as containers: what a supervisor asks for |
 //! | `client` | the connection; lists of what is here and what runs |
 //! | `fetch` | an image from a registry into the store |
 //! | `unpack` | an image's layers as a snapshot |
@@ -10,16 +11,18 @@
 //!
 //! Owns: the calls this node makes. Does not: decide which containerd or namespace; its callers do.
 //! Source: containerd's published API (1.7 and later); grpc.health.v1.
+#![warn(missing_docs)]
 
 mod client;
 mod fetch;
-#[cfg(test)]
-mod mirror_tests;
 mod run;
 mod run_wire;
+pub mod service;
 mod size;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;
 mod unpack;
 mod wire;
 

@@ -14,7 +14,7 @@ use runtime::services::machine::State;
 use runtime::services::{Definition, Operation};
 
 use super::*;
-use crate::containerd_api::tests::{Daemon, PLAIN};
+use crate::testing::{Daemon, PLAIN};
 
 /// For what takes a second, on a machine that has much else to do.
 const SOON: Duration = Duration::from_secs(60);
@@ -160,7 +160,7 @@ fn pid(runtime: &Runtime) -> i32 {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "starts the image's containerd: `cargo xtask test` runs it after the build"]
-async fn a_container_of_the_node_runs_is_adopted_stopped_and_removed() {
+async fn a_container_of_the_node_runs_is_adopted_stopped_and_removed_by_containerd() {
     let fixture = Fixture::start("boxed").await;
     let client = fixture.daemon.client("system");
     let (first, root) = fixture.machined("sleep");
@@ -203,7 +203,7 @@ async fn a_container_of_the_node_runs_is_adopted_stopped_and_removed() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "starts the image's containerd: `cargo xtask test` runs it after the build"]
-async fn a_program_s_exit_status_is_told() {
+async fn a_program_s_exit_status_is_told_by_containerd() {
     let fixture = Fixture::start("brief").await;
     let (machined, _root) = fixture.machined("exit");
     machined.services.start("brief");

@@ -20,7 +20,7 @@ use runtime::services::{Container, Step};
 
 pub use description::{Description, Mount, OwnRights, Rights};
 
-use crate::containerd_api::{Client, NewContainer, TaskStatus, Unpacked};
+use crate::{Client, NewContainer, TaskStatus, Unpacked};
 
 /// A container whose process has ended: how long containerd may take to say how.
 const END_DEADLINE: Duration = Duration::from_secs(30);
@@ -71,7 +71,7 @@ impl Boxed {
         Ok(Prepared { image: name, unpacked, description })
     }
 
-    async fn image_here(&self, name: &str) -> Result<crate::containerd_api::Image, String> {
+    async fn image_here(&self, name: &str) -> Result<crate::Image, String> {
         let find = async || self.client.image(name).await.map_err(|status| said("find", name, &status));
         if let Some(image) = find().await? {
             return Ok(image);
