@@ -26,7 +26,6 @@
 #![warn(missing_docs)]
 
 pub mod apid;
-mod beneath;
 mod block;
 pub mod configuration;
 mod connections;

@@ -24,7 +24,7 @@ pub(crate) enum Need {
 }
 
 /// A package, the first command that needs it, and a program or absolute path that it provides.
-const PACKAGES: [(&str, Need, &str); 28] = [
+const PACKAGES: [(&str, Need, &str); 29] = [
     ("apt", Need::Build, "apt-get"),
     ("debian-archive-keyring", Need::Build, "/usr/share/keyrings/debian-archive-keyring.gpg"),
     ("gcc", Need::Build, "cc"),
@@ -40,6 +40,7 @@ const PACKAGES: [(&str, Need, &str); 28] = [
     ("docker-registry", Need::Test, "docker-registry"),
     ("dosfstools", Need::Test, "fsck.vfat"),
     ("e2fsprogs", Need::Test, "mkfs.ext4"),
+    ("etcd-server", Need::Test, "etcd"),
     ("fdisk", Need::Test, "sfdisk"),
     ("gdisk", Need::Test, "sgdisk"),
     ("iproute2", Need::Test, "ip"),

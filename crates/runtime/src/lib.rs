@@ -13,6 +13,7 @@
 //! | [`clock`], [`watched`] | time, and descriptors as tokio sees them |
 #![warn(missing_docs)]
 
+pub mod beneath;
 pub mod checkpoint;
 pub mod clock;
 pub mod errors;

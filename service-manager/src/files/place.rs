@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use rustix::mount::{MountFlags, UnmountFlags, mount_bind, mount_remount, unmount};
 
 use super::Target;
-use crate::beneath;
+use runtime::beneath;
 
 pub(super) fn place(root: &Path, target: &Target) -> Result<(), String> {
     let path = below(root, &target.written);

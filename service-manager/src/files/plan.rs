@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 
 use super::image::{Found, Image, Original};
 use super::{Operation, Wanted};
-use crate::beneath;
+use runtime::beneath;
 
 /// Permissions of a new file that says none.
 const DEFAULT_MODE: u32 = 0o644;

@@ -13,10 +13,10 @@ use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount};
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-use crate::beneath;
 use crate::controllers::NEEDED_KERNEL_PARAMS;
 use crate::node::Node;
 use crate::volumes;
+use runtime::beneath;
 
 /// Where the cgroup tree is.
 const CGROUPS: &str = "/sys/fs/cgroup";

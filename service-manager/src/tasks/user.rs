@@ -11,13 +11,13 @@ use config::v1alpha1::FileOp;
 use config::{Config, Document};
 use runtime::store::{FILE_STATUS, FileStatus, Spec};
 
-use crate::beneath;
 use crate::containerd;
 use crate::controllers;
 use crate::files::{self, EtcFile, Image, Operation, Target, Wanted};
 use crate::modules;
 use crate::mounts;
 use crate::node::Node;
+use runtime::beneath;
 
 /// Where each boot leaves what users wanted of containerd.
 const FRAGMENTS: &str = "/var/cri/conf.d";

@@ -19,8 +19,8 @@ use ondisk::Architecture;
 
 use super::Failure;
 use super::image::blocking;
-use crate::beneath;
 use crate::node::Node;
+use runtime::beneath;
 
 /// Where imports lie.
 const FOLDER: &str = "/var/lib/billet/import";

@@ -13,9 +13,9 @@ use rustix::mount::{MountFlags, UnmountFlags, unmount};
 
 use super::program;
 use super::specs::Mount;
-use crate::beneath;
 use crate::configuration::{MOUNT_POINT, mount_volume};
 use crate::node::Node;
+use runtime::beneath;
 
 /// Where EPHEMERAL is mounted.
 pub(crate) const VAR: &str = "/var";

@@ -133,7 +133,8 @@ impl Description {
             Rights::Privileged => &ALL,
         };
         let capabilities: Vec<&str> = wanted.iter().copied().filter(|name| own.has(name)).collect();
-        let limits = json!([{ "type": "RLIMIT_NOFILE", "hard": self.open_files, "soft": self.open_files }]);
+        let open_files = own.open_files(self.open_files);
+        let limits = json!([{ "type": "RLIMIT_NOFILE", "hard": open_files, "soft": open_files }]);
         json!({
             "ociVersion": "1.0.2",
             "process": {
@@ -224,6 +225,8 @@ pub struct OwnRights {
     bounding: u64,
     /// Its own `oom_score_adj`.
     oom_score_adj: i16,
+    /// How many files it may open at most.
+    open_files: u64,
 }
 
 impl OwnRights {
@@ -233,12 +236,19 @@ impl OwnRights {
         let line = status.lines().find_map(|line| line.strip_prefix("CapBnd:"));
         let bounding = line.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0);
         let own = std::fs::read_to_string("/proc/self/oom_score_adj").unwrap_or_default();
-        Self { bounding, oom_score_adj: own.trim().parse().unwrap_or(0) }
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
+        let (oom_score_adj, open_files) = (own.trim().parse().unwrap_or(0), limit.unwrap_or(u64::MAX));
+        Self { bounding, oom_score_adj, open_files }
     }
 
     fn has(&self, name: &str) -> bool {
         let bit = ALL.iter().position(|known| *known == name);
         bit.is_some_and(|bit| self.bounding & (1 << bit) != 0)
+    }
+
+    /// Raising it takes CAP_SYS_RESOURCE.
+    fn open_files(&self, wanted: u64) -> u64 {
+        if self.has("CAP_SYS_RESOURCE") { wanted } else { wanted.min(self.open_files) }
     }
 
     /// Lowering it takes CAP_SYS_RESOURCE.
@@ -265,7 +275,7 @@ mod tests {
         }
     }
 
-    const ROOT: OwnRights = OwnRights { bounding: u64::MAX, oom_score_adj: 0 };
+    const ROOT: OwnRights = OwnRights { bounding: u64::MAX, oom_score_adj: 0, open_files: 1024 };
 
     #[test]
     fn a_plain_container_has_no_rights_and_no_devices() {
@@ -301,9 +311,10 @@ mod tests {
 
     #[test]
     fn what_machined_lacks_is_not_asked_for() {
-        let own = OwnRights { bounding: 1, oom_score_adj: 100 };
+        let own = OwnRights { bounding: 1, oom_score_adj: 100, open_files: 1024 };
         let spec = description(Rights::Privileged).to_spec(&own);
         assert_eq!(spec["process"]["capabilities"]["bounding"], json!(["CAP_CHOWN"]));
         assert_eq!(spec["process"]["oomScoreAdj"], json!(100));
+        assert_eq!(spec["process"]["rlimits"][0]["hard"], json!(1024));
     }
 }

@@ -12,7 +12,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, ResolveFlags, Uid};
 use rustix::io::Errno;
 
 /// What is put beside a file before it takes its name.
@@ -22,26 +22,26 @@ const MOST_DEPTH: usize = 2048;
 
 /// A folder that is open.
 #[derive(Debug)]
-pub(crate) struct Folder {
+pub struct Folder {
     fd: OwnedFd,
     /// For errors.
     path: PathBuf,
 }
 
 /// The folder and the last name of a path below `root`; folders on the way that are not there are made, mode 0755.
-pub(crate) fn make_parent(root: &Path, path: &Path) -> io::Result<(Folder, PathBuf)> {
+pub fn make_parent(root: &Path, path: &Path) -> io::Result<(Folder, PathBuf)> {
     let (parent, name) = split(path)?;
     Ok((make_folder(root, parent, 0o755)?, name))
 }
 
 /// The same without making anything; `NotFound` where there is no such folder.
-pub(crate) fn parent(root: &Path, path: &Path) -> io::Result<(Folder, PathBuf)> {
+pub fn parent(root: &Path, path: &Path) -> io::Result<(Folder, PathBuf)> {
     let (parent, name) = split(path)?;
     Ok((Folder::open(root)?.descend(parent, None)?, name))
 }
 
 /// The folder at a path below `root`, made with this mode where it is not there, and so are those on the way.
-pub(crate) fn make_folder(root: &Path, path: &Path, mode: u32) -> io::Result<Folder> {
+pub fn make_folder(root: &Path, path: &Path, mode: u32) -> io::Result<Folder> {
     Folder::open(root)?.descend(path, Some(mode))
 }
 
@@ -116,18 +116,18 @@ impl Folder {
     }
 
     /// Its permission bits.
-    pub(crate) fn set_mode(&self, mode: u32) -> io::Result<()> {
+    pub fn set_mode(&self, mode: u32) -> io::Result<()> {
         // A descriptor that is only a place cannot be changed itself.
         Ok(rustix::fs::chmod(self.place(), Mode::from_raw_mode(mode))?)
     }
 
     /// A path that leads to this very folder while it is open, for system calls that take paths.
-    pub(crate) fn place(&self) -> PathBuf {
+    pub fn place(&self) -> PathBuf {
         fd_path(self.fd.as_fd())
     }
 
     /// A regular file that is there, to be read; `None`: nothing has the name.
-    pub(crate) fn file(&self, name: &Path) -> io::Result<Option<File>> {
+    pub fn file(&self, name: &Path) -> io::Result<Option<File>> {
         // A FIFO would wait for somebody to write to it.
         let opened = self.step(name.as_os_str(), OFlags::RDONLY | OFlags::NONBLOCK);
         let file = match opened {
@@ -142,7 +142,7 @@ impl Folder {
     }
 
     /// A new file; what has the name is an error.
-    pub(crate) fn create_new(&self, name: &Path, mode: u32) -> io::Result<File> {
+    pub fn create_new(&self, name: &Path, mode: u32) -> io::Result<File> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let created = rustix::fs::openat(&self.fd, name, flags, Mode::from_raw_mode(mode));
         created.map(File::from).map_err(|errno| self.failed(name.as_os_str(), errno))
@@ -150,14 +150,25 @@ impl Folder {
 
     /// Has a file hold this with these permissions, whole or as before; nothing is written where it does. A link of that name
     /// goes, and what it leads to stays.
-    pub(crate) fn replace(&self, name: &Path, content: &[u8], mode: u32) -> io::Result<()> {
+    pub fn replace(&self, name: &Path, content: &[u8], mode: u32) -> io::Result<()> {
+        self.replace_for(name, content, mode, None)
+    }
+
+    /// The same for this user and group.
+    pub fn replace_for(&self, name: &Path, content: &[u8], mode: u32, owner: Option<u32>) -> io::Result<()> {
+        let set = |file: &File| {
+            if let Some(id) = owner {
+                rustix::fs::fchown(file, Some(Uid::from_raw(id)), Some(Gid::from_raw(id)))?;
+            }
+            Ok::<_, io::Error>(rustix::fs::fchmod(file, Mode::from_raw_mode(mode))?)
+        };
         let is_link = self.is_link(name.as_os_str());
         if let Some(mut file) = if is_link { None } else { self.file(name)? } {
             let mut present = Vec::new();
             let limit = content.len() as u64 + 1;
             (&mut file).take(limit).read_to_end(&mut present)?;
             if present == content {
-                return Ok(rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?);
+                return set(&file);
             }
         }
         let mut new = name.as_os_str().to_owned();
@@ -166,20 +177,61 @@ impl Folder {
         // Whatever has that name: a cut-off start of ours, or something that was put there.
         self.remove(&new)?;
         let mut file = self.create_new(&new, 0o600)?;
-        rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?;
+        set(&file)?;
         file.write_all(content)?;
         file.sync_all()?;
         self.rename(&new, name)
     }
 
+    /// Gives the directory to this user and group.
+    pub fn set_owner(&self, id: u32) -> io::Result<()> {
+        Ok(rustix::fs::chown(self.place(), Some(Uid::from_raw(id)), Some(Gid::from_raw(id)))?)
+    }
+
+    /// Gives the directory and everything in it to this user and group. Nothing is written where that is so already.
+    pub fn set_owner_below(&self, id: u32) -> io::Result<()> {
+        self.own_below(id, 0)
+    }
+
+    fn own_below(&self, id: u32, depth: usize) -> io::Result<()> {
+        let listed = self.step(OsStr::new("."), OFlags::RDONLY | OFlags::DIRECTORY)?;
+        let (user, group) = (Some(Uid::from_raw(id)), Some(Gid::from_raw(id)));
+        let status = rustix::fs::fstat(&listed)?;
+        if (status.st_uid, status.st_gid) != (id, id) {
+            rustix::fs::fchown(&listed, user, group)?;
+        }
+        for entry in Dir::new(listed)? {
+            let entry = entry?;
+            let name = OsStr::new(entry.file_name().to_str().map_err(io::Error::other)?);
+            if name == "." || name == ".." {
+                continue;
+            }
+            let status = rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW)
+                .map_err(|errno| self.failed(name, errno))?;
+            if FileType::from_raw_mode(status.st_mode) == FileType::Directory && depth < MOST_DEPTH {
+                self.enter(name, None)?.own_below(id, depth + 1)?;
+            } else if (status.st_uid, status.st_gid) != (id, id) {
+                rustix::fs::chownat(&self.fd, name, user, group, AtFlags::SYMLINK_NOFOLLOW)
+                    .map_err(|errno| self.failed(name, errno))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the names in the directory be on the disk.
+    pub fn sync(&self) -> io::Result<()> {
+        let listed = self.step(OsStr::new("."), OFlags::RDONLY | OFlags::DIRECTORY)?;
+        Ok(rustix::fs::fsync(&listed)?)
+    }
+
     /// Gives a file another name in this folder.
-    pub(crate) fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+    pub fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let renamed = rustix::fs::renameat(&self.fd, from, &self.fd, to);
         renamed.map_err(|errno| self.failed(to.as_os_str(), errno))
     }
 
     /// Removes a file or link, if there is one.
-    pub(crate) fn remove(&self, name: &Path) -> io::Result<()> {
+    pub fn remove(&self, name: &Path) -> io::Result<()> {
         match rustix::fs::unlinkat(&self.fd, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(errno) => Err(self.failed(name.as_os_str(), errno)),
@@ -187,7 +239,7 @@ impl Folder {
     }
 
     /// Makes a link of this name, unless something has it.
-    pub(crate) fn link(&self, name: &Path, target: &Path) -> io::Result<()> {
+    pub fn link(&self, name: &Path, target: &Path) -> io::Result<()> {
         match rustix::fs::symlinkat(target, &self.fd, name) {
             Ok(()) | Err(Errno::EXIST) => Ok(()),
             Err(errno) => Err(self.failed(name.as_os_str(), errno)),
@@ -195,7 +247,7 @@ impl Folder {
     }
 
     /// Removes whatever has this name, with all that lies in it.
-    pub(crate) fn remove_all(&self, name: &Path) -> io::Result<()> {
+    pub fn remove_all(&self, name: &Path) -> io::Result<()> {
         self.remove_below(name.as_os_str(), 0)
     }
 
@@ -220,7 +272,7 @@ impl Folder {
 }
 
 /// A path that leads to what a descriptor is of, whatever has its name by now.
-pub(crate) fn fd_path(fd: BorrowedFd<'_>) -> PathBuf {
+pub fn fd_path(fd: BorrowedFd<'_>) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()))
 }
 

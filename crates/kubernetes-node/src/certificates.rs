@@ -1,0 +1,306 @@
+//! The certificates of a control plane node, and the files beside them.
+//!
+//! Owns: when one is made: where its inputs changed, or half of its life is over. A new machined keeps what an earlier one made, so
+//! that no program has to start again.
+//! Order: files first, then the record of what was made: cut off in between, they are made once more.
+//! Fails by: [`Error`].
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use api::pki::{Authority, Identity, Leaf, Lifetime, PrivateKey, Usage};
+use config::{CertificateAndKey, Secret};
+use kubernetes::certificates::{self, Issuer, Place, Profile};
+use kubernetes::kubeconfig::{self, Credentials};
+use kubernetes::{Cluster, File, Node, Owner, paths};
+use ondisk::Digest;
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, files};
+
+/// What belongs together: it is made before what reads it starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// etcd.
+    Etcd,
+    /// API server, controller manager, scheduler.
+    ControlPlane,
+}
+
+impl Part {
+    fn has(self, profile: &Profile) -> bool {
+        let is_etcd = matches!(profile.place, Place::Files { directory: paths::ETCD_SECRETS, .. });
+        match self {
+            Self::Etcd => is_etcd,
+            Self::ControlPlane => !is_etcd && profile.place != Place::Memory,
+        }
+    }
+
+    /// What was made, by this node.
+    fn record(self) -> &'static str {
+        match self {
+            Self::Etcd => "/system/secrets/issued-etcd.json",
+            Self::ControlPlane => "/system/secrets/issued-control-plane.json",
+        }
+    }
+}
+
+/// What is there now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Current {
+    /// Grows with each certificate that is made: what reads them at its start has to start again.
+    pub version: u64,
+    /// When the next one has to be made.
+    pub renew_at: SystemTime,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Record {
+    version: u64,
+    issued: BTreeMap<String, Issued>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Issued {
+    /// Digest of what it says and of who signed it.
+    inputs: String,
+    /// Half of its life, in seconds of Unix time.
+    renew_at: u64,
+}
+
+/// Has every certificate and file of a part be there, below `root`.
+///
+/// # Errors
+/// [`Error::Config`], [`Error::Authority`], [`Error::Certificate`], [`Error::Key`], [`Error::File`].
+pub fn bring(root: &Path, cluster: &Cluster<'_>, node: &Node, part: Part) -> Result<Current, Error> {
+    let mut record = read(root, part);
+    for file in authorities(cluster, part)? {
+        files::write(root, &file)?;
+    }
+    let mut next = BTreeMap::new();
+    for profile in certificates::all(cluster, node)?.iter().filter(|profile| part.has(profile)) {
+        let inputs = inputs(cluster, profile);
+        let made = record.issued.get(profile.id);
+        let issued = match made.filter(|issued| issued.inputs == inputs && is_good(root, profile, issued)) {
+            Some(issued) => issued.clone(),
+            None => {
+                let made = put(root, cluster, profile, inputs)?;
+                record.version = record.version.saturating_add(1);
+                made
+            }
+        };
+        next.insert(profile.id.to_owned(), issued);
+    }
+    let renew_at = next.values().map(|issued| issued.renew_at).min().unwrap_or(u64::MAX >> 1);
+    record.issued = next;
+    keep(root, part, &record)?;
+    let renew_at = UNIX_EPOCH.checked_add(Duration::from_secs(renew_at)).unwrap_or(UNIX_EPOCH);
+    Ok(Current { version: record.version, renew_at })
+}
+
+/// A certificate that no file keeps.
+///
+/// # Errors
+/// [`Error::Authority`], [`Error::Certificate`].
+pub fn issue(cluster: &Cluster<'_>, profile: &Profile) -> Result<Identity, Error> {
+    let (field, pair) = pair(cluster, profile.issuer);
+    let absent = Secret::new("");
+    let authority = Authority::from_pem(&pair.crt.0, pair.key().unwrap_or(&absent));
+    let authority = authority.map_err(|source| Error::Authority { field, source })?;
+    let usage = match profile.usage {
+        certificates::Usage::Server => Usage::Server,
+        certificates::Usage::Client => Usage::Client,
+        certificates::Usage::Both => Usage::Both,
+    };
+    let leaf = Leaf {
+        organizations: profile.organizations.clone(),
+        names: profile.names.clone(),
+        usage,
+        lifetime: Lifetime::from_now(profile.lifetime),
+    };
+    let issued = authority.issue_to(&profile.common_name, &leaf);
+    issued.map_err(|source| Error::Certificate { id: profile.id, source })
+}
+
+fn pair<'c>(cluster: &Cluster<'c>, issuer: Issuer) -> (&'static str, &'c CertificateAndKey) {
+    let config = &cluster.config().cluster;
+    match issuer {
+        Issuer::Kubernetes => ("cluster.ca", &config.ca),
+        Issuer::Aggregator => ("cluster.aggregatorCA", &config.aggregator_ca),
+        Issuer::Etcd => ("cluster.etcd.ca", &config.etcd.ca),
+    }
+}
+
+fn inputs(cluster: &Cluster<'_>, profile: &Profile) -> String {
+    let (_, pair) = pair(cluster, profile.issuer);
+    // A kubeconfig names the server, too.
+    let server = cluster.api_port().to_string();
+    Digest::sha256(&[format!("{profile:?}").as_bytes(), pair.crt.0.as_bytes(), server.as_bytes()]).to_string()
+}
+
+fn is_good(root: &Path, profile: &Profile, issued: &Issued) -> bool {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let is_there = |path: String| root.join(path.trim_start_matches('/')).is_file();
+    let all_there = match profile.place {
+        Place::Files { directory, name, .. } => {
+            is_there(format!("{directory}/{name}.crt")) && is_there(format!("{directory}/{name}.key"))
+        }
+        Place::Kubeconfig { directory, .. } => is_there(format!("{directory}/kubeconfig")),
+        Place::Memory => false,
+    };
+    all_there && now < issued.renew_at
+}
+
+/// Makes a certificate and writes it where it belongs.
+fn put(root: &Path, cluster: &Cluster<'_>, profile: &Profile, inputs: String) -> Result<Issued, Error> {
+    let identity = issue(cluster, profile)?;
+    let key = identity.key.to_pem();
+    let file = |directory: &str, name: &str, owner, contents| File {
+        path: format!("{directory}/{name}"),
+        owner,
+        contents,
+    };
+    match profile.place {
+        Place::Files { directory, name, owner } => {
+            // The key first: a certificate never stands beside a key that is not its own for longer than this.
+            files::write(root, &file(directory, &format!("{name}.key"), owner, key))?;
+            let certificate = Secret::new(identity.certificate);
+            files::write(root, &file(directory, &format!("{name}.crt"), owner, certificate))?;
+        }
+        Place::Kubeconfig { directory, owner } => {
+            let credentials = Credentials::Certificate { certificate: &identity.certificate, key: &key };
+            let text = kubeconfig::of_control_plane(cluster, &profile.common_name, &credentials)?;
+            files::write(root, &file(directory, "kubeconfig", owner, text))?;
+        }
+        Place::Memory => {}
+    }
+    let half = SystemTime::now().checked_add(profile.lifetime / 2).unwrap_or(UNIX_EPOCH);
+    Ok(Issued { inputs, renew_at: half.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() })
+}
+
+/// Certificates of authorities, and keys that come from the configuration as they are.
+fn authorities(cluster: &Cluster<'_>, part: Part) -> Result<Vec<File>, Error> {
+    let config = &cluster.config().cluster;
+    let file = |directory: &str, name: &str, owner, text: &str| File {
+        path: format!("{directory}/{name}"),
+        owner,
+        contents: Secret::new(text),
+    };
+    let etcd = file(paths::ETCD_SECRETS, "ca.crt", Owner::Etcd, &config.etcd.ca.crt.0);
+    if part == Part::Etcd {
+        return Ok(vec![etcd]);
+    }
+    const FIELD: &str = "cluster.serviceAccount.key";
+    let account = config.service_account.key.0.expose_secret();
+    let key = PrivateKey::from_pem(FIELD, account).map_err(|source| Error::Key { field: FIELD, source })?;
+    let public = key.public_pem(FIELD).map_err(|source| Error::Key { field: FIELD, source })?;
+    let public = [&[public][..], &config.service_account.accepted_public_keys].concat().join("\n");
+    let server = |name, text: &str| file(paths::API_SERVER_SECRETS, name, Owner::ApiServer, text);
+    let manager =
+        |name, text: &str| file(paths::CONTROLLER_MANAGER_SECRETS, name, Owner::ControllerManager, text);
+    let signing = config.ca.key().map_or("", Secret::expose_secret);
+    Ok(vec![
+        server("ca.crt", &config.ca.crt.0),
+        server("etcd-client-ca.crt", &config.etcd.ca.crt.0),
+        server("aggregator-ca.crt", &config.aggregator_ca.crt.0),
+        server("service-account.pub", &public),
+        server("service-account.key", account),
+        manager("ca.crt", &config.ca.crt.0),
+        manager("ca.key", signing),
+        manager("service-account.key", account),
+    ])
+}
+
+/// What cannot be read was never written whole: everything is made anew.
+fn read(root: &Path, part: Part) -> Record {
+    let text = std::fs::read(root.join(part.record().trim_start_matches('/'))).unwrap_or_default();
+    serde_json::from_slice(&text).unwrap_or_default()
+}
+
+fn keep(root: &Path, part: Part, record: &Record) -> Result<(), Error> {
+    let failed = |source: serde_json::Error| Error::File {
+        what: "write",
+        path: part.record().into(),
+        source: source.into(),
+    };
+    let contents = Secret::new(serde_json::to_string(record).map_err(failed)?);
+    files::write(root, &File { path: part.record().to_owned(), owner: Owner::Root, contents })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use api::pki::CertificateFacts;
+
+    use super::*;
+    use crate::samples;
+
+    fn text(root: &Path, path: &str) -> String {
+        std::fs::read_to_string(root.join(path.trim_start_matches('/'))).unwrap()
+    }
+
+    #[test]
+    fn every_file_that_a_program_is_told_of_is_there() {
+        let (config, root) = (samples::control_plane("v1.34.10", "v3.6.4"), tempfile::tempdir().unwrap());
+        let (cluster, node) = (Cluster::new(&config).unwrap(), samples::node());
+        for part in [Part::Etcd, Part::ControlPlane] {
+            bring(root.path(), &cluster, &node, part).unwrap();
+        }
+        let files = [kubernetes::api_server::files(&cluster), kubernetes::scheduler::files(&cluster)];
+        for file in files.into_iter().flat_map(Result::unwrap) {
+            files::write(root.path(), &file).unwrap();
+        }
+        let arguments = [
+            kubernetes::etcd::arguments(&cluster, &node, &kubernetes::etcd::Membership::New).unwrap(),
+            kubernetes::api_server::arguments(&cluster, &node).unwrap(),
+            kubernetes::controller_manager::arguments(&cluster).unwrap(),
+            kubernetes::scheduler::arguments(&cluster).unwrap(),
+        ];
+        let words = arguments.iter().flat_map(|arguments| arguments.to_vec());
+        let named: BTreeSet<String> = words
+            .filter_map(|word| word.split_once("=/system/").map(|(_, path)| format!("system/{path}")))
+            .collect();
+        assert!(named.len() > 15, "{named:?}");
+        for path in named {
+            assert!(root.path().join(&path).exists(), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_certificate_is_kept_until_half_of_its_life_or_other_inputs() {
+        let (config, root) = (samples::control_plane("v1.34.10", "v3.6.4"), tempfile::tempdir().unwrap());
+        let (cluster, mut node) = (Cluster::new(&config).unwrap(), samples::node());
+        let etcd = |node: &Node| bring(root.path(), &cluster, node, Part::Etcd).unwrap();
+        let path = format!("{}/server.crt", paths::ETCD_SECRETS);
+        let (first, server) = (etcd(&node), text(root.path(), &path));
+        let facts = CertificateFacts::from_pem("it", &server).unwrap();
+        assert!(facts.names.iter().any(|name| name == "10.0.0.3"), "{facts:?}");
+        assert_eq!((etcd(&node), text(root.path(), &path)), (first, server.clone()));
+        // Another address: server and peer say it, what has no names stays.
+        node.addresses.push("10.0.0.4".parse().unwrap());
+        assert_eq!(etcd(&node).version, first.version + 2);
+        let facts = CertificateFacts::from_pem("it", &text(root.path(), &path)).unwrap();
+        assert!(facts.names.iter().any(|name| name == "10.0.0.4"), "{facts:?}");
+        // Half of its life is over.
+        let mut record = read(root.path(), Part::Etcd);
+        record.issued.get_mut("etcd-admin").unwrap().renew_at = 1;
+        keep(root.path(), Part::Etcd, &record).unwrap();
+        let renewed = etcd(&node);
+        assert_eq!(renewed.version, first.version + 3);
+        assert!(renewed.renew_at > SystemTime::now());
+        // A key that is gone.
+        std::fs::remove_file(root.path().join("system/secrets/etcd/peer.key")).unwrap();
+        assert_eq!(etcd(&node).version, first.version + 4);
+    }
+
+    #[test]
+    fn an_authority_without_its_key_is_named() {
+        let mut config = samples::control_plane("v1.34.10", "v3.6.4");
+        config.cluster.etcd.ca.key = Default::default();
+        let (cluster, root) = (Cluster::new(&config).unwrap(), tempfile::tempdir().unwrap());
+        let error = bring(root.path(), &cluster, &samples::node(), Part::Etcd).unwrap_err().to_string();
+        assert!(error.starts_with("cluster.etcd.ca: "), "{error}");
+    }
+}

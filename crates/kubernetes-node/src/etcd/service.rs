@@ -1,0 +1,151 @@
+//! How etcd runs: a container with the host's network, its data, its keys, and nothing else.
+//!
+//! Source: docs/users/services.md for the id; `etcd --help`; etcd's documentation of environment variables.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use config::v1alpha1::MachineType;
+use containers::service::{Boxed, Describe, Description, Mount, Rights};
+use kubernetes::etcd::{self, Membership};
+use kubernetes::{Cluster, Owner, images, paths};
+use runtime::beneath;
+use runtime::services::definition::Answer;
+use runtime::services::{Check, Definition};
+
+use super::client;
+use super::state::{Data, ID, MARK, data, failed};
+use crate::certificates::{self, Part};
+use crate::{Error, KubernetesNode, facts};
+
+/// Where health is asked, for people.
+const PLACE: &str = "127.0.0.1:2379";
+/// Its place in the tree of control groups.
+const GROUP: &str = "podruntime/etcd";
+/// It is the last but the node's own that the kernel may end.
+const OOM_SCORE: i16 = -998;
+const OPEN_FILES: u64 = 65_536;
+/// Of programs in its image.
+const PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// Between two lines in the log that say what is waited for.
+const REMINDER: Duration = Duration::from_secs(30);
+/// Processors that etcd serves only when told to.
+const UNSUPPORTED: [(&str, &str); 1] = [("aarch64", "ETCD_UNSUPPORTED_ARCH=arm64")];
+
+impl KubernetesNode {
+    /// The service. It waits for a bootstrap before its first start.
+    pub fn etcd(&self) -> Definition {
+        let this = self.clone();
+        let image = move || -> Result<String, String> {
+            let config = this.runtime.config().ok_or_else(|| Error::NoConfig.to_string())?;
+            Ok(images::etcd(&Cluster::new(&config).map_err(|error| error.to_string())?))
+        };
+        let this = self.clone();
+        let describe: Describe = Arc::new(move |_| {
+            let this = this.clone();
+            Box::pin(async move { this.describe_etcd().await.map_err(|error| error.to_string()) })
+        });
+        let container = Boxed::new(ID, self.engine.clone(), image, self.fetch.clone(), describe);
+        let mut definition = Definition::container(ID, GROUP, container);
+        definition.check = Some(self.etcd_check());
+        definition.share.oom_score_adj = Some(OOM_SCORE);
+        definition
+    }
+
+    fn etcd_check(&self) -> Check {
+        let this = self.clone();
+        let ask = move || -> Answer {
+            let this = this.clone();
+            Box::pin(async move {
+                client::quorum(&this.runtime.root).await.map_err(|error| error.to_string())?;
+                this.end_bootstrap().map_err(|error| error.to_string())
+            })
+        };
+        Check::Call { place: PLACE.to_owned(), ask: Arc::new(ask) }
+    }
+
+    /// The member answers: its data says what it is from now on.
+    fn end_bootstrap(&self) -> Result<(), Error> {
+        let root = &self.runtime.root;
+        match beneath::parent(root, Path::new(MARK)) {
+            Ok((directory, name)) => directory.remove(&name).map_err(failed("remove", MARK)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(failed("remove", MARK)(error)),
+        }
+    }
+
+    async fn describe_etcd(&self) -> Result<Description, Error> {
+        let membership = self.membership().await?;
+        let config = self.runtime.config().ok_or(Error::NoConfig)?;
+        let cluster = Cluster::new(&config)?;
+        let node = facts::node(&self.runtime, &cluster, self.is_container)?;
+        let root = &self.runtime.root;
+        certificates::bring(root, &cluster, &node, Part::Etcd)?;
+        make_data(root)?;
+        let arguments = etcd::arguments(&cluster, &node, &membership)?;
+        let path = |path: &str| root.join(path.trim_start_matches('/')).display().to_string();
+        let unsupported = UNSUPPORTED.iter().find(|(arch, _)| *arch == std::env::consts::ARCH);
+        let env =
+            [PATH].into_iter().chain(unsupported.map(|(_, variable)| *variable)).map(str::to_owned).collect();
+        Ok(Description {
+            argv: [vec![etcd::PROGRAM.to_owned()], arguments.to_vec()].concat(),
+            env,
+            user: (Owner::Etcd.id(), Owner::Etcd.id()),
+            mounts: vec![
+                Mount::bind_at(&path(paths::ETCD_DATA), paths::ETCD_DATA, &["rw"]),
+                Mount::bind_at(&path(paths::ETCD_SECRETS), paths::ETCD_SECRETS, &["ro"]),
+                Mount::bind("/etc/resolv.conf", &["ro"]),
+                Mount::bind("/etc/hosts", &["ro"]),
+            ],
+            rights: Rights::Capabilities(&[]),
+            host_pid: false,
+            group: GROUP.to_owned(),
+            oom_score_adj: OOM_SCORE,
+            open_files: OPEN_FILES,
+        })
+    }
+
+    /// What this member is; waits until somebody says so.
+    async fn membership(&self) -> Result<Membership, Error> {
+        loop {
+            // Before the disk is read: what is asked for in between is heard.
+            let asked = self.asked.notified();
+            match data(&self.runtime.root)? {
+                Data::Member => return Ok(Membership::Known),
+                Data::Asked => return Ok(Membership::New),
+                Data::None => {}
+            }
+            if self.bootstraps_itself() {
+                self.mark()?;
+                continue;
+            }
+            if tokio::time::timeout(REMINDER, asked).await.is_err() {
+                self.runtime.journal.say(
+                    "etcd waits: run `talosctl bootstrap` against one control plane node, if this is a new cluster",
+                );
+            }
+        }
+    }
+
+    fn bootstraps_itself(&self) -> bool {
+        self.runtime.config().is_some_and(|config| config.machine.machine_type == MachineType::Init)
+    }
+
+    /// Puts the mark on the disk.
+    pub(super) fn mark(&self) -> Result<(), Error> {
+        let (directory, name) =
+            beneath::make_parent(&self.runtime.root, Path::new(MARK)).map_err(failed("write", MARK))?;
+        directory.replace(&name, b"", 0o600).map_err(failed("write", MARK))?;
+        directory.sync().map_err(failed("write", MARK))?;
+        self.asked.notify_waiters();
+        Ok(())
+    }
+}
+
+fn make_data(root: &Path) -> Result<(), Error> {
+    let failed = || failed("make", paths::ETCD_DATA);
+    let directory = beneath::make_folder(root, Path::new(paths::ETCD_DATA), 0o700).map_err(failed())?;
+    directory.set_mode(0o700).map_err(failed())?;
+    directory.set_owner_below(Owner::Etcd.id()).map_err(failed())
+}
