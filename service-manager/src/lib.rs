@@ -38,6 +38,8 @@ pub mod flight_recorder;
 mod hardware;
 pub mod identity;
 mod install;
+mod kubernetes;
+mod late_services;
 mod log_sender;
 pub mod machined;
 pub mod meta;

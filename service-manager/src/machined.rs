@@ -20,7 +20,7 @@ use crate::meta::Meta;
 use crate::node::{Node, Readiness};
 use crate::order::Order;
 use crate::tasks::{self, Stage};
-use crate::{configuration, controllers, flight_recorder, identity, upgrade};
+use crate::{configuration, controllers, flight_recorder, identity, kubernetes, upgrade};
 
 const LOG_FOLDER: &str = "/run/log";
 const CGROUPS: &str = "/sys/fs/cgroup";
@@ -36,6 +36,7 @@ pub async fn run() -> Result<(), String> {
     })?;
     let (link, mut replay) = init_link::connect(socket).map_err(|e| e.to_string())?;
     let node = Arc::new(make_node(link, &mut replay));
+    kubernetes::join(&node);
     greet(&node, &replay.start);
     publish_report(&node, &replay.start);
     flight_recorder::start(&node.runtime, &node.flight_recorder);
@@ -80,6 +81,7 @@ fn make_node(link: InitLink, replay: &mut Replay) -> Node {
         configuration: Default::default(),
         volumes: Default::default(),
         upgrades: Default::default(),
+        kubernetes: OnceLock::new(),
         install_target: watch::channel(None).0,
         readiness: watch::channel(Readiness::default()).0,
     }

@@ -51,6 +51,8 @@ pub struct Node {
     pub(crate) reset: Requested,
     /// The disk that this machined has installed to.
     pub install_target: watch::Sender<Option<PathBuf>>,
+    /// etcd and what follows from it; made when it is first asked for.
+    pub(crate) kubernetes: OnceLock<kubernetes_node::KubernetesNode>,
     /// What the API answers about its readiness.
     pub readiness: watch::Sender<Readiness>,
 }

@@ -5,6 +5,7 @@
 //! Fails by: a sentence on stderr and exit status 1.
 
 use std::error::Error;
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -28,8 +29,8 @@ struct Request {
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     if words == ["--version"] {
-        println!("libprotoc 29.0 (by protox)");
-        return ExitCode::SUCCESS;
+        let said = std::io::stdout().write_all(b"libprotoc 29.0 (by protox)\n");
+        return if said.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
     match read(words).and_then(|request| compile(&request)) {
         Ok(()) => ExitCode::SUCCESS,

@@ -13,8 +13,9 @@ use runtime::services::Operation;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{
-    Answers, archive, capture, client_configuration, configuration, containers, control, files, generate,
-    images, meta, netstat, processors, reset, statistics, streams, system, upgrades, usage,
+    Answers, answer_with, archive, capture, client_configuration, configuration, containers, control, files,
+    generate, images, kubernetes, meta, netstat, processors, reset, statistics, streams, system, upgrades,
+    usage,
 };
 use crate::node::Node;
 
@@ -258,7 +259,19 @@ impl MachineService for Machine {
     }
 
     async fn kubeconfig(&self, _request: Request<()>) -> Answer<Self::KubeconfigStream> {
-        missing("kubeconfig")
+        let data = kubernetes::kubeconfig(&self.node)?;
+        Ok(answer_with(vec![Ok(data)]))
+    }
+
+    async fn bootstrap(&self, request: Request<proto::BootstrapRequest>) -> Answer<proto::BootstrapResponse> {
+        kubernetes::bootstrap(&self.node, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn etcd_member_list(
+        &self,
+        _request: Request<proto::EtcdMemberListRequest>,
+    ) -> Answer<proto::EtcdMemberListResponse> {
+        kubernetes::members(&self.node).await.map(Response::new)
     }
 
     async fn disk_usage(&self, request: Request<proto::DiskUsageRequest>) -> Answer<Self::DiskUsageStream> {
@@ -294,8 +307,6 @@ impl MachineService for Machine {
     }
 
     missing! {
-        bootstrap: proto::BootstrapRequest => BootstrapResponse;
-        etcd_member_list: proto::EtcdMemberListRequest => EtcdMemberListResponse;
         etcd_remove_member: proto::EtcdRemoveMemberRequest => EtcdRemoveMemberResponse;
         etcd_leave_cluster: proto::EtcdLeaveClusterRequest => EtcdLeaveClusterResponse;
         etcd_forfeit_leadership: proto::EtcdForfeitLeadershipRequest => EtcdForfeitLeadershipResponse;

@@ -26,6 +26,7 @@ mod files;
 mod generate;
 mod images;
 mod inspect;
+mod kubernetes;
 mod lists;
 mod locked;
 mod machine;

@@ -48,6 +48,7 @@ pub(crate) fn node(root: PathBuf) -> Arc<Node> {
         configuration: Default::default(),
         volumes: Default::default(),
         upgrades: Default::default(),
+        kubernetes: OnceLock::new(),
         install_target: tokio::sync::watch::channel(None).0,
         readiness: watch::channel(Readiness::default()).0,
     })
@@ -62,6 +63,7 @@ pub(super) struct Fixture {
 pub(super) async fn fixture() -> Fixture {
     let dir = tempfile::tempdir().unwrap();
     let node = node(dir.path().canonicalize().unwrap());
+    crate::kubernetes::join(&node);
     let socket = dir.path().join("machine.sock");
     let listener = UnixListener::bind(&socket).unwrap();
     tokio::spawn(serve_on(node.clone(), listener));
@@ -128,9 +130,9 @@ async fn unary_answers_hold_one_element() {
 #[tokio::test]
 async fn calls_that_do_not_exist_say_so() {
     let f = fixture().await;
-    let error = f.machine().bootstrap(proto::BootstrapRequest::default()).await.unwrap_err();
+    let error = f.machine().etcd_status(()).await.unwrap_err();
     assert_eq!(error.code(), Code::Unimplemented);
-    assert!(error.message().contains("bootstrap is not built yet"), "{}", error.message());
+    assert!(error.message().contains("etcd_status is not built yet"), "{}", error.message());
 }
 
 #[tokio::test]

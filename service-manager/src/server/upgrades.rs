@@ -190,7 +190,6 @@ fn word<T: FromWord>(word: Word) -> T {
 #[cfg(test)]
 mod tests {
     use api::proto::machine::lifecycle_service_client::LifecycleServiceClient;
-    use runtime::services::Definition;
     use tonic::Code;
 
     use super::*;
@@ -257,7 +256,7 @@ mod tests {
     #[tokio::test]
     async fn a_member_of_etcd_does_not_lose_its_data() {
         let f = fixture().await;
-        f.node.runtime.services.define(Definition::process("etcd", &["/bin/true"]));
+        std::fs::create_dir_all(f.node.runtime.path("/var/lib/etcd/member")).unwrap();
         let request = |wipe_ephemeral| proto::UpgradeRequest { wipe_ephemeral, ..Default::default() };
         let status = f.machine().upgrade(request(true)).await.unwrap_err();
         assert_eq!(status.code(), Code::FailedPrecondition);

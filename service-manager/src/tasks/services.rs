@@ -8,10 +8,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kubernetes_node::etcd;
 use runtime::services::Check;
 use runtime::services::definition::{self, Answer, Definition, Identity, Runner};
 
 use super::status::{Stage, publish_stage};
+use crate::late_services::may_wait;
 use crate::node::Node;
 use crate::{apid, containerd, controllers, identity, mounts, network, server, time, trustd, udevd};
 use containers::Client;
@@ -22,7 +24,7 @@ pub const API_READY_DEADLINE: Duration = Duration::from_secs(60);
 const ALL_UP_DEADLINE: Duration = Duration::from_secs(15 * 60);
 /// Where layers put service definitions.
 const IMAGE_SERVICES: &str = "/usr/lib/billet/services.d";
-pub(crate) const TIMED: &str = "timed";
+pub(crate) const TIMED: &str = time::ID;
 const CONTAINERD: &str = "/usr/bin/containerd";
 const CONTAINERD_SOCKET: &str = "/system/run/containerd/containerd.sock";
 const CRI_SOCKET: &str = "/run/containerd/containerd.sock";
@@ -101,6 +103,10 @@ pub fn define_services(node: &Arc<Node>, ids: &[&str]) -> Vec<TaskError> {
             }
             "apid" => define_apid(node),
             "trustd" => define_trustd(node),
+            etcd::ID => {
+                define_etcd(node);
+                Ok(())
+            }
             "containerd" | "cri" => {
                 define_containerd(node);
                 Ok(())
@@ -212,14 +218,16 @@ pub fn start_all_services(node: Arc<Node>) -> TaskFuture {
     Box::pin(async move {
         define_containerd(&node);
         define_trustd(&node)?;
+        define_etcd(&node);
         define_image_services(&node, |_| true);
         let ids = node.runtime.services.ids();
         for id in &ids {
             node.runtime.services.start(id);
         }
         node.runtime.timeline.close();
-        // A node without a time server is up all the same; what needs the time waits for it by itself.
-        let awaited: Vec<String> = ids.into_iter().filter(|id| id != TIMED).collect();
+        // A node without a time server is up all the same; what needs the time waits for it by itself. So is one that waits
+        // for its cluster's bootstrap.
+        let awaited: Vec<String> = ids.into_iter().filter(|id| !may_wait(&node.runtime.root, id)).collect();
         let late = node.runtime.services.wait_up(&awaited, ALL_UP_DEADLINE).await.err().unwrap_or_default();
         publish_stage(&node, "", &Stage::Running(late.clone()));
         if late.is_empty() {
@@ -284,6 +292,19 @@ fn set_runtime(definition: &mut Definition, node: &Node) {
         program.ends_group = false;
         program.env.extend(super::environment(node));
     }
+}
+
+/// etcd of a control plane node. It takes the time, since certificates do.
+fn define_etcd(node: &Arc<Node>) {
+    let is_control_plane =
+        node.runtime.config().is_some_and(|config| config.machine.machine_type.is_control_plane());
+    if !is_control_plane || node.runtime.services.record("cri").is_none() {
+        return;
+    }
+    let Some(kubernetes) = node.kubernetes.get() else { return };
+    let mut definition = kubernetes.etcd();
+    definition.depends_on = ["cri", "networkd", TIMED].map(str::to_owned).to_vec();
+    node.runtime.services.define(definition);
 }
 
 fn define_trustd(node: &Arc<Node>) -> Result<(), TaskError> {

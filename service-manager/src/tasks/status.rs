@@ -12,7 +12,7 @@ use runtime::store::{
 };
 use tokio::sync::broadcast::error::RecvError;
 
-use super::services::TIMED;
+use crate::late_services::may_wait;
 use crate::node::Node;
 
 /// Where the machine is.
@@ -83,7 +83,7 @@ pub(super) async fn follow_services(node: Arc<Node>) {
                     let ids = node.runtime.services.ids();
                     let late: Vec<String> = ids
                         .into_iter()
-                        .filter(|id| id != TIMED && !node.runtime.services.is_up(id))
+                        .filter(|id| !may_wait(&node.runtime.root, id) && !node.runtime.services.is_up(id))
                         .collect();
                     if told != late.iter().map(|id| not_up(id)).collect::<Vec<_>>() {
                         publish_stage(&node, "", &Stage::Running(late));

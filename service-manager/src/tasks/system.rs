@@ -87,6 +87,7 @@ pub fn setup_system_directory(_node: Arc<Node>) -> TaskFuture {
             ("/system/run", 0o711),
             ("/system/var", 0o700),
             ("/system/state", 0o700),
+            ("/system/secrets", 0o700),
             ("/system/run/machined", 0o711),
             // `services::process` mounts there, in namespaces of services.
             ("/system/run/root", 0o700),

@@ -40,6 +40,8 @@ pub use servers::DEFAULT_SERVER;
 use servers::Layers;
 
 /// Between two writes of the last synchronisation.
+/// The service's id.
+pub(crate) const ID: &str = "timed";
 const REMEMBER_PERIOD: Duration = Duration::from_secs(3600);
 /// `ADJ` takes errors in microseconds; less than this is not claimed.
 const LEAST_ERROR_NS: i64 = 1_000;

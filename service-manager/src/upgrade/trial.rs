@@ -21,6 +21,7 @@ use super::image::{Here, blocking, here};
 use super::record::{Record, State, Verdict};
 use super::{Failure, apply, booted, publish_event, status};
 use crate::flight_recorder::{Summary, Trial};
+use crate::late_services::may_wait;
 use crate::node::Node;
 use crate::order::Order;
 use crate::system_disk;
@@ -68,8 +69,12 @@ fn missing(node: &Node, outside: &[String]) -> Vec<String> {
     if let Some(why) = node.configuration.maintenance.borrow().lock() {
         missing.push(format!("the machine is locked: {why}"));
     }
-    let late =
-        node.runtime.services.ids().into_iter().filter(|id| id != TIMED && !node.runtime.services.is_up(id));
+    let late = node
+        .runtime
+        .services
+        .ids()
+        .into_iter()
+        .filter(|id| !may_wait(&node.runtime.root, id) && !node.runtime.services.is_up(id));
     missing.extend(late.map(|id| format!("service {id:?} is not up")));
     let worse = outside.iter().filter(|name| !is_good(node, name));
     missing.extend(worse.map(|name| format!("{name} was good before the upgrade and is not now")));

@@ -17,12 +17,10 @@ use crate::node::Node;
 
 /// Its tag: beyond the one byte that clients can name.
 const TAG: u32 = 0x4249_0011;
-/// The service that has to leave its cluster before its data goes.
-const ETCD: &str = "etcd";
 
 /// Whether a wipe may be asked for.
 pub(crate) fn check(node: &Node) -> Result<(), Failure> {
-    if node.runtime.services.ids().iter().any(|id| id == ETCD) {
+    if kubernetes_node::etcd::is_member(&node.runtime.root) {
         return Err(Failure::Refused(
             "--preserve=false: this node runs etcd and would have to leave its cluster first, which this version \
              cannot do: upgrade without it"

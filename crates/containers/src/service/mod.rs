@@ -36,7 +36,7 @@ pub type Describe = Arc<dyn Fn(Unpacked) -> Step<Description> + Send + Sync>;
 pub struct Boxed {
     id: String,
     client: Client,
-    image: Arc<dyn Fn() -> Result<String, String> + Send + Sync>,
+    image: Arc<dyn Fn() -> Step<String> + Send + Sync>,
     fetch: Fetch,
     describe: Describe,
     /// What the last preparation found.
@@ -51,11 +51,12 @@ struct Prepared {
 }
 
 impl Boxed {
-    /// A container under the service's id. `image` is asked before each start, since a configuration may change it.
+    /// A container under the service's id. `image` is asked before each start, since a configuration may change it; it may wait
+    /// until the service is wanted.
     pub fn new(
         id: &str,
         client: Client,
-        image: impl Fn() -> Result<String, String> + Send + Sync + 'static,
+        image: impl Fn() -> Step<String> + Send + Sync + 'static,
         fetch: Fetch,
         describe: Describe,
     ) -> Self {
@@ -64,7 +65,7 @@ impl Boxed {
     }
 
     async fn make_ready(&self) -> Result<Prepared, String> {
-        let name = (self.image)()?;
+        let name = (self.image)().await?;
         let image = self.image_here(&name).await?;
         let unpacked = self.client.unpack(&image).await.map_err(|status| said("unpack", &name, &status))?;
         let description = (self.describe)(unpacked.clone()).await?;

@@ -118,7 +118,11 @@ impl Fixture {
             };
             Box::pin(async move { Ok(description) })
         });
-        Boxed::new(self.id, self.daemon.client("system"), move || Ok(image.clone()), fetch, describe)
+        let image = move || -> Step<String> {
+            let image = image.clone();
+            Box::pin(async move { Ok(image) })
+        };
+        Boxed::new(self.id, self.daemon.client("system"), image, fetch, describe)
     }
 }
 

@@ -20,4 +20,4 @@ mod tests;
 
 pub use bootstrap::BootstrapError;
 pub use client::Member;
-pub use state::ID;
+pub use state::{ID, is_member};

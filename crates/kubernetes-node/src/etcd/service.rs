@@ -12,7 +12,7 @@ use kubernetes::etcd::{self, Membership};
 use kubernetes::{Cluster, Owner, images, paths};
 use runtime::beneath;
 use runtime::services::definition::Answer;
-use runtime::services::{Check, Definition};
+use runtime::services::{Check, Definition, Step};
 
 use super::client;
 use super::state::{Data, ID, MARK, data, failed};
@@ -37,9 +37,9 @@ impl KubernetesNode {
     /// The service. It waits for a bootstrap before its first start.
     pub fn etcd(&self) -> Definition {
         let this = self.clone();
-        let image = move || -> Result<String, String> {
-            let config = this.runtime.config().ok_or_else(|| Error::NoConfig.to_string())?;
-            Ok(images::etcd(&Cluster::new(&config).map_err(|error| error.to_string())?))
+        let image = move || -> Step<String> {
+            let this = this.clone();
+            Box::pin(async move { this.etcd_image().await.map_err(|error| error.to_string()) })
         };
         let this = self.clone();
         let describe: Describe = Arc::new(move |_| {
@@ -73,6 +73,13 @@ impl KubernetesNode {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(failed("remove", MARK)(error)),
         }
+    }
+
+    /// Its image, once it has something to do: a node that waits fetches nothing.
+    async fn etcd_image(&self) -> Result<String, Error> {
+        self.membership().await?;
+        let config = self.runtime.config().ok_or(Error::NoConfig)?;
+        Ok(images::etcd(&Cluster::new(&config)?))
     }
 
     async fn describe_etcd(&self) -> Result<Description, Error> {

@@ -41,3 +41,8 @@ pub(super) fn data(root: &Path) -> Result<Data, Error> {
         Err(error) => Err(failed("read", paths::ETCD_DATA)(error)),
     }
 }
+
+/// Whether the node with this root is a member of a cluster, or was asked to begin one. What cannot be read may be one.
+pub fn is_member(root: &Path) -> bool {
+    !matches!(data(root), Ok(Data::None))
+}

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use config::Config;
+use containers::Client;
 use containers::service::Fetch;
 use containers::testing::{Daemon, PLAIN};
-use containers::{Client, Image};
 use oci::archive::{Bytes, Content, NewImage};
 use oci::registry::{self, Mirror, Patience, Settings};
 use oci::server::{Behaviour, Server};
@@ -136,16 +136,8 @@ async fn a_cluster_begins_once_and_its_member_stays_by_containerd() {
     config.cluster.etcd.image = image;
 
     let (first, node) = machined(root.path(), &config, &daemon);
-    // Nothing of it is defined as running before its start.
     first.services.start(ID);
-    let fetched = async || daemon.client("system").images().await.unwrap();
-    let begin = Instant::now();
-    while fetched().await.is_empty() {
-        assert!(begin.elapsed() < SOON, "{:#?}", first.services.record(ID));
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    let images: Vec<Image> = fetched().await;
-    assert_eq!(images[0].name, config.cluster.etcd.image, "the image is there before the bootstrap");
+    until(&first, "preparing", is_preparing).await;
     assert!(matches!(node.bootstrap().await, Err(BootstrapError::NoTime)));
     has_time(&first);
     node.bootstrap().await.unwrap();

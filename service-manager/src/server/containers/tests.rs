@@ -6,7 +6,9 @@ use super::*;
 
 fn container(labels: &[(&str, &str)]) -> Container {
     let labels = labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-    Container { id: "abc".into(), labels, image: "image".into(), ..Container::default() }
+    let mut container = Container::default();
+    (container.id, container.labels, container.image) = ("abc".into(), labels, "image".into());
+    container
 }
 
 #[test]

@@ -1,0 +1,45 @@
+//! Kubernetes' part of the node: `kubernetes-node`, with what it needs of machined.
+//!
+//! Owns: which containerd runs it, and how its images come: by the config's registries, and signed where the config wants that.
+
+use std::path::Path;
+use std::sync::{Arc, Weak};
+
+use containers::Client;
+use containers::service::Fetch;
+use kubernetes_node::KubernetesNode;
+use runtime::errors::chain;
+
+use crate::node::Node;
+use crate::upgrade;
+
+/// The containerd of pods runs these services too, in a namespace of its own.
+const SOCKET: &str = "/run/containerd/containerd.sock";
+const NAMESPACE: &str = "system";
+
+/// Gives the node its one.
+pub(crate) fn join(node: &Arc<Node>) {
+    let engine = Client::new(Path::new(SOCKET), NAMESPACE);
+    let fetch = fetch(Arc::downgrade(node));
+    let made = KubernetesNode::new(node.runtime.clone(), engine, fetch, false);
+    // It is joined once, where the node is made.
+    drop(node.kubernetes.set(made));
+}
+
+fn fetch(node: Weak<Node>) -> Fetch {
+    Arc::new(move |client, name| {
+        let node = node.clone();
+        Box::pin(async move {
+            let node = node.upgrade().ok_or("machined ends")?;
+            let admitted = upgrade::admit(&node, &name).await.map_err(|error| error.to_string())?;
+            let registry = upgrade::registry_of(&node, &admitted).map_err(|error| error.to_string())?;
+            node.runtime.journal.say(&format!("image {name}: pulling"));
+            client
+                .fetch(&name, &registry)
+                .await
+                .map_err(|error| format!("pull {name}: {}", chain(&error)))?;
+            node.runtime.journal.say(&format!("image {name}: pulled"));
+            Ok(())
+        })
+    })
+}

@@ -1,0 +1,172 @@
+//! Calls about Kubernetes: the bootstrap of a cluster, its kubeconfig, the members of its etcd.
+//!
+//! Owns: the codes of the answers. Source: spec/api-wire-facts.md §3.5, §7; docs/users/kubernetes.md.
+
+use std::io;
+
+use api::proto::common;
+use api::proto::machine as proto;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use kubernetes_node::etcd::BootstrapError;
+use kubernetes_node::{Error, KubernetesNode};
+use tonic::Status;
+
+use crate::node::Node;
+
+/// The only file of the answer, as clients look for it.
+const FILE: &str = "kubeconfig";
+
+fn of(node: &Node) -> Result<&KubernetesNode, Status> {
+    node.kubernetes
+        .get()
+        .ok_or_else(|| Status::unavailable("machined has not started far enough yet; try again"))
+}
+
+/// `Bootstrap`: answers when the request is on the disk.
+pub(super) async fn bootstrap(
+    node: &Node,
+    request: proto::BootstrapRequest,
+) -> Result<proto::BootstrapResponse, Status> {
+    if request.recover_etcd {
+        return Err(Status::unimplemented(
+            "bootstrap from a snapshot of etcd is not built yet on this version of Billet",
+        ));
+    }
+    of(node)?.bootstrap().await.map_err(|error| refused(&error))?;
+    Ok(proto::BootstrapResponse { messages: vec![proto::Bootstrap::default()] })
+}
+
+fn refused(error: &BootstrapError) -> Status {
+    let text = error.to_string();
+    match error {
+        BootstrapError::HasData | BootstrapError::UnderWay => Status::already_exists(text),
+        BootstrapError::Worker
+        | BootstrapError::NotYet(_)
+        | BootstrapError::NoTime
+        | BootstrapError::Answers { .. } => Status::failed_precondition(text),
+        BootstrapError::Other(error) => failed(error),
+    }
+}
+
+fn failed(error: &Error) -> Status {
+    let text = error.to_string();
+    match error {
+        Error::File { .. } | Error::Certificate { .. } => Status::internal(text),
+        Error::Etcd { .. } => Status::unavailable(text),
+        _ => Status::failed_precondition(text),
+    }
+}
+
+/// `Kubeconfig`: a tar.gz with one file.
+pub(super) fn kubeconfig(node: &Node) -> Result<common::Data, Status> {
+    let text = of(node)?.admin_kubeconfig().map_err(|error| failed(&error))?;
+    let packed = packed(text.expose_secret().as_bytes());
+    let bytes = packed.map_err(|error| Status::internal(format!("pack the kubeconfig: {error}")))?;
+    Ok(common::Data { metadata: None, bytes })
+}
+
+fn packed(content: &[u8]) -> io::Result<Vec<u8>> {
+    let mut tar = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
+    let mut header = tar::Header::new_gnu();
+    header.set_size(content.len() as u64);
+    header.set_mode(0o600);
+    header.set_entry_type(tar::EntryType::Regular);
+    tar.append_data(&mut header, FILE, content)?;
+    tar.into_inner()?.finish()
+}
+
+/// `EtcdMemberList`.
+pub(super) async fn members(node: &Node) -> Result<proto::EtcdMemberListResponse, Status> {
+    let members = of(node)?.etcd_members().await.map_err(|error| failed(&error))?;
+    let legacy_members = members.iter().map(|member| member.name.clone()).collect();
+    let member = |member: kubernetes_node::etcd::Member| proto::EtcdMember {
+        id: member.id,
+        hostname: member.name,
+        peer_urls: member.peer_urls,
+        client_urls: member.client_urls,
+        is_learner: member.is_learner,
+    };
+    let members = members.into_iter().map(member).collect();
+    let list = proto::EtcdMembers { metadata: None, legacy_members, members };
+    Ok(proto::EtcdMemberListResponse { messages: vec![list] })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+    use std::sync::Arc;
+
+    use api::generate::{Bundle, Cluster, Contract};
+    use config::v1alpha1::MachineType;
+    use tonic::Code;
+
+    use super::*;
+    use crate::server::tests::fixture;
+
+    fn config(machine_type: MachineType) -> config::Config {
+        let cluster = Cluster {
+            name: "demo".into(),
+            endpoint: "https://10.0.0.3:6443".into(),
+            contract: Contract::NEWEST,
+            install_disk: "/dev/vda".into(),
+            install_image: None,
+            additional_sans: Vec::new(),
+            dns_domain: "cluster.local".into(),
+            kubernetes_version: Some("1.34.10".into()),
+            registry_mirrors: Vec::new(),
+            persist: true,
+            discovery: false,
+            kubespan: false,
+        };
+        let text = cluster.machine_config(&Bundle::generate().unwrap(), machine_type);
+        config::parse(text.expose_secret()).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    #[tokio::test]
+    async fn a_kubeconfig_is_given_before_there_is_a_cluster() {
+        let f = fixture().await;
+        f.node.runtime.config.send_replace(Some(Arc::new(config(MachineType::ControlPlane))));
+        let mut stream = f.machine().kubeconfig(()).await.unwrap().into_inner();
+        let mut bytes = Vec::new();
+        while let Some(part) = stream.message().await.unwrap() {
+            bytes.extend(part.bytes);
+        }
+        let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(&bytes[..]));
+        let mut entry = archive.entries().unwrap().next().unwrap().unwrap();
+        assert_eq!(
+            (entry.path().unwrap().to_str(), entry.header().mode().unwrap()),
+            (Some("kubeconfig"), 0o600)
+        );
+        let mut text = String::new();
+        entry.read_to_string(&mut text).unwrap();
+        assert!(
+            text.contains("current-context: admin@demo") && text.contains("https://10.0.0.3:6443"),
+            "{text}"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_bootstrap_that_cannot_be_says_why() {
+        let f = fixture().await;
+        let ask = async |recover_etcd| {
+            let request = proto::BootstrapRequest { recover_etcd, ..Default::default() };
+            f.machine().bootstrap(request).await.unwrap_err()
+        };
+        assert_eq!(ask(true).await.code(), Code::Unimplemented);
+        assert_eq!(ask(false).await.message(), "the node has no machine configuration yet");
+        f.node.runtime.config.send_replace(Some(Arc::new(config(MachineType::Worker))));
+        let status = ask(false).await;
+        assert_eq!(status.code(), Code::FailedPrecondition);
+        assert_eq!(status.message(), "bootstrap can only be performed on a control plane node");
+        f.node.runtime.config.send_replace(Some(Arc::new(config(MachineType::ControlPlane))));
+        assert!(ask(false).await.message().starts_with("bootstrap is not available yet: "));
+        let directory = f.node.runtime.path("/var/lib/etcd/member");
+        std::fs::create_dir_all(directory).unwrap();
+        let status = ask(false).await;
+        assert_eq!(status.code(), Code::AlreadyExists);
+        assert!(status.message().starts_with("etcd data directory is not empty"), "{status}");
+        let status = f.machine().etcd_member_list(proto::EtcdMemberListRequest::default()).await.unwrap_err();
+        assert!(status.message().contains("/system/secrets/etcd/ca.crt"), "{status}");
+    }
+}
