@@ -4,6 +4,7 @@
 //! Long: counts as they are written, and attacks that wait for deadlines of the node.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
 use hostile::{Attack, Form, LONGEST_CALL, Port, Suite, Target, Witness, attacks};
 use qemu_tests::credentials::{ADMIN, READER};
@@ -16,6 +17,10 @@ use qemu_tests::{TestNode, deadline};
 const TRUST_PORT: u16 = 50001;
 /// By how much a program may have grown when everything is over: caches of the allocator, a few late connections.
 const MEMORY_BOUND_BYTES: u64 = 64 << 20;
+/// Between two connections through QEMU's user network: without it most of them wait a second, until the kernel tries again.
+const PAUSE: Duration = Duration::from_millis(5);
+/// The emulated processors and the attackers share the processors of this machine: each waits for the other.
+const SHARED: u32 = 2;
 const PROGRAMS: [&str; 3] = ["apid", "machined", "trustd"];
 
 /// Process id and resident bytes of each program, as the API tells them.
@@ -38,6 +43,7 @@ fn target(node: &TestNode, port: Port, role: Option<&str>) -> Target {
     let identity = role.map(|role| node.credentials().client(Some(role)).unwrap());
     let mut target = Target::new(port, address, node.credentials().authority(), identity.as_ref()).unwrap();
     target.nodes = ["10.0.2.15", "127.0.0.1", "localhost"].map(str::to_owned).to_vec().into();
+    target.pause = PAUSE;
     if port == Port::Api {
         target.strangers = node.credentials().strangers().unwrap().into();
     }
@@ -65,7 +71,7 @@ fn hostile_clients_leave_the_node_as_it_was() {
             target: target(&node, port, attacker),
             witness: Witness::new(target(&node, port, other), false),
             form: if long { Form::Long } else { Form::Short },
-            longest_call: deadline(LONGEST_CALL),
+            longest_call: deadline(LONGEST_CALL).saturating_mul(SHARED),
             memory: None,
             memory_bound: u64::MAX,
             places: None,

@@ -36,7 +36,7 @@ const PENDING_RESETS: usize = 20;
 /// length and is sent all the same is one, so an administrator's long connection has many.
 const FAULTY_STREAMS: usize = 1024;
 /// What is read of one connection before others have their turn. Frames without content have 9 bytes.
-const TURN_BYTES: usize = 32 << 10;
+const TURN_BYTES: usize = 8 << 10;
 const GREETING: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// What a client may have at once.
