@@ -271,8 +271,7 @@ fn a_role_that_is_none_may_do_nothing() {
 fn a_call_that_does_not_exist_yet_says_so() {
     let identity = node().credentials().client(Some(ADMIN)).unwrap();
     let rpc = Rpc::connect(node(), Some(&identity)).unwrap();
-    let request = api::proto::machine::BootstrapRequest::default();
-    let status = rpc.call(|client| async move { client.machine().bootstrap(request).await }).unwrap_err();
+    let status = rpc.call(|client| async move { client.machine().etcd_status(()).await }).unwrap_err();
     assert_eq!(status.code(), tonic::Code::Unimplemented, "{status:?}");
     assert!(status.message().len() > 10, "no sentence: {status:?}");
 }

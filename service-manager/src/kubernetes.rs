@@ -22,6 +22,8 @@ pub(crate) fn join(node: &Arc<Node>) {
     let engine = Client::new(Path::new(SOCKET), NAMESPACE);
     let fetch = fetch(Arc::downgrade(node));
     let made = KubernetesNode::new(node.runtime.clone(), engine, fetch, false);
+    let keeper = made.clone();
+    tokio::spawn(async move { keeper.keep_etcd_certificates().await });
     // It is joined once, where the node is made.
     drop(node.kubernetes.set(made));
 }

@@ -22,6 +22,7 @@
 //! | flight recorder (`flight_recorder`) | /dev/kmsg | the ring in META | with machined |
 //! | identity (`node_identity`) | STATE, the firmware | STATE, store | once it is told |
 //! | logs to others (`log_sender`) | the config, all logs | sockets, store | with machined |
+//! | certificates of etcd (`kubernetes`) | the config, names and addresses | /system/secrets/etcd | with machined |
 //! | API server ([`server`]) | `machine.sock` | answers | with machined |
 #![warn(missing_docs)]
 

@@ -15,7 +15,7 @@ use runtime::services::definition::Answer;
 use runtime::services::{Check, Definition, Step};
 
 use super::client;
-use super::state::{Data, ID, MARK, data, failed};
+use super::state::{Data, ID, MARK, below, data, failed};
 use crate::certificates::{self, Part};
 use crate::{Error, KubernetesNode, facts};
 
@@ -30,6 +30,8 @@ const OPEN_FILES: u64 = 65_536;
 const PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// Between two lines in the log that say what is waited for.
 const REMINDER: Duration = Duration::from_secs(30);
+/// Between two looks at the certificates of a running etcd.
+const LOOK_PERIOD: Duration = Duration::from_hours(1);
 /// Processors that etcd serves only when told to.
 const UNSUPPORTED: [(&str, &str); 1] = [("aarch64", "ETCD_UNSUPPORTED_ARCH=arm64")];
 
@@ -111,6 +113,37 @@ impl KubernetesNode {
             oom_score_adj: OOM_SCORE,
             open_files: OPEN_FILES,
         })
+    }
+
+    /// Renews certificates while etcd runs, for as long as this is polled; etcd reads them at each handshake. An address that
+    /// came and an authority that changed are in them within the same hour.
+    pub async fn keep_etcd_certificates(&self) {
+        let mut said = String::new();
+        loop {
+            tokio::time::sleep(LOOK_PERIOD).await;
+            // Those of a member that never ran are made when it starts.
+            if !below(&self.runtime.root, paths::ETCD_SECRETS).exists() {
+                continue;
+            }
+            match self.renew_etcd_certificates() {
+                Ok(()) => said.clear(),
+                Err(error) => {
+                    let text = format!("etcd's certificates are not renewed: {error}");
+                    if text != said {
+                        self.runtime.journal.warn(&text);
+                        said = text;
+                    }
+                }
+            }
+        }
+    }
+
+    fn renew_etcd_certificates(&self) -> Result<(), Error> {
+        let config = self.runtime.config().ok_or(Error::NoConfig)?;
+        let cluster = Cluster::new(&config)?;
+        let node = facts::node(&self.runtime, &cluster, self.is_container)?;
+        certificates::bring(&self.runtime.root, &cluster, &node, Part::Etcd)?;
+        Ok(())
     }
 
     /// What this member is; waits until somebody says so.

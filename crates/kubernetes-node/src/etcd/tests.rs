@@ -21,6 +21,8 @@ use runtime::store::{
     Addressing, HOSTNAME_STATUS, HostnameStatus, NODE_ADDRESS, NodeAddresses, Spec, TIME_STATUS, TimeStatus,
 };
 
+use kubernetes::paths;
+
 use super::state::{MARK, below};
 use super::*;
 use crate::{Error, KubernetesNode, samples};
@@ -84,8 +86,8 @@ async fn pull(client: &Client, name: &str) -> Result<(), String> {
     client.fetch(name, &registry).await.map_err(|error| runtime::errors::chain(&error))
 }
 
-/// A machined on this root.
-fn machined(root: &std::path::Path, config: &Config, daemon: &Daemon) -> (Arc<Runtime>, KubernetesNode) {
+/// A runtime that knows the node's config, name and address.
+fn known(root: &std::path::Path, config: &Config) -> Arc<Runtime> {
     let runtime = Runtime::detached(root.to_owned());
     runtime.config.send_replace(Some(Arc::new(config.clone())));
     let name = HostnameStatus { hostname: "cp-1".into(), domainname: String::new() };
@@ -95,6 +97,12 @@ fn machined(root: &std::path::Path, config: &Config, daemon: &Daemon) -> (Arc<Ru
         .unwrap();
     let addresses = Addressing::Addresses(NodeAddresses { addresses: vec!["10.0.0.3/32".into()] });
     runtime.store.put(NODE_ADDRESS.writer, &NODE_ADDRESS, "current", Spec::Addressing(addresses)).unwrap();
+    runtime
+}
+
+/// A machined on this root.
+fn machined(root: &std::path::Path, config: &Config, daemon: &Daemon) -> (Arc<Runtime>, KubernetesNode) {
+    let runtime = known(root, config);
     let fetch: Fetch = Arc::new(|client, name| Box::pin(async move { pull(&client, &name).await }));
     let node = KubernetesNode::new(runtime.clone(), daemon.client("system"), fetch, false);
     runtime.services.define(node.etcd());
@@ -206,4 +214,26 @@ async fn a_worker_and_a_node_that_has_not_booted_are_refused() {
     runtime.config.send_replace(Some(Arc::new(config)));
     let error = node.bootstrap().await.unwrap_err().to_string();
     assert_eq!(error, "bootstrap can only be performed on a control plane node");
+}
+
+#[tokio::test(start_paused = true)]
+async fn certificates_of_a_running_etcd_are_renewed() {
+    let root = tempfile::tempdir().unwrap();
+    let config = samples::control_plane("v1.34.10", "v3.6.4");
+    let fetch: Fetch = Arc::new(|_, _| Box::pin(async { Ok(()) }));
+    let runtime = known(root.path(), &config);
+    let node = KubernetesNode::new(runtime, Client::new(root.path(), "system"), fetch, false);
+    let hours = |hours| tokio::time::timeout(Duration::from_hours(hours), node.keep_etcd_certificates());
+    assert!(hours(3).await.is_err());
+    let directory = below(root.path(), paths::ETCD_SECRETS);
+    assert!(!directory.exists(), "nothing is made for an etcd that does not run");
+    std::fs::create_dir_all(&directory).unwrap();
+    assert!(hours(2).await.is_err());
+    let server = || std::fs::read_to_string(directory.join("server.crt")).unwrap();
+    let first = server();
+    assert!(hours(2).await.is_err());
+    assert_eq!(server(), first, "a good one stays");
+    std::fs::remove_file(directory.join("server.key")).unwrap();
+    assert!(hours(2).await.is_err());
+    assert_ne!(server(), first);
 }
