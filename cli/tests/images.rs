@@ -329,7 +329,7 @@ fn a_platform_has_its_name_its_argument_and_its_packing() {
         assert!(fs::metadata(&file).unwrap().len() > 4096, "{}", file.display());
     }
     for (platform, unpack) in [
-        ("azure", "tar -xzSf out/azure-amd64.vhd.tar.gz && qemu-img convert -f vpc disk.vhd disk.raw"),
+        ("azure", "tar -xzSf out/azure-amd64.vhd.tar.gz; qemu-img convert -f vpc disk.vhd disk.raw"),
         ("oracle", "qemu-img convert out/oracle-amd64.qcow2 disk.raw"),
         ("packet", "mv out/packet-amd64.raw disk.raw"),
     ] {
