@@ -1,5 +1,6 @@
 //! The administrator's kubeconfig.
 
+use api::pki::Identity;
 use config::Secret;
 use kubernetes::certificates;
 use kubernetes::kubeconfig::{self, Credentials};
@@ -23,6 +24,14 @@ impl KubernetesNode {
 }
 
 fn render(cluster: &Cluster<'_>) -> Result<Secret, Error> {
+    let identity = identity(cluster)?;
+    let key = identity.key.to_pem();
+    let credentials = Credentials::Certificate { certificate: &identity.certificate, key: &key };
+    Ok(kubeconfig::admin(cluster, &credentials)?)
+}
+
+/// The administrator's certificate, made anew.
+pub(crate) fn identity(cluster: &Cluster<'_>) -> Result<Identity, Error> {
     // Nothing of the machine stands in it.
     let node = Node {
         host_name: String::new(),
@@ -37,10 +46,7 @@ fn render(cluster: &Cluster<'_>) -> Result<Secret, Error> {
         field: "cluster.ca.key",
         hint: "a worker cannot sign; ask a control plane node for the kubeconfig",
     };
-    let identity = issuing::issue(cluster, &profile.ok_or(missing)?)?;
-    let key = identity.key.to_pem();
-    let credentials = Credentials::Certificate { certificate: &identity.certificate, key: &key };
-    Ok(kubeconfig::admin(cluster, &credentials)?)
+    issuing::issue(cluster, &profile.ok_or(missing)?)
 }
 
 #[cfg(test)]

@@ -49,7 +49,7 @@ impl Part {
 /// What is there now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Current {
-    /// Grows with each certificate that is made: what reads them at its start has to start again.
+    /// Grows with each certificate that is made and with other authorities or keys: what reads them at its start has to start again.
     pub version: u64,
     /// When the next one has to be made.
     pub renew_at: SystemTime,
@@ -58,6 +58,9 @@ pub struct Current {
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Record {
     version: u64,
+    /// Digest of the authorities' certificates and of the keys that come from the configuration.
+    #[serde(default)]
+    given: String,
     issued: BTreeMap<String, Issued>,
 }
 
@@ -75,8 +78,15 @@ struct Issued {
 /// [`Error::Config`], [`Error::Authority`], [`Error::Certificate`], [`Error::Key`], [`Error::File`].
 pub fn bring(root: &Path, cluster: &Cluster<'_>, node: &Node, part: Part) -> Result<Current, Error> {
     let mut record = read(root, part);
-    for file in authorities(cluster, part)? {
-        files::write(root, &file)?;
+    let given = authorities(cluster, part)?;
+    for file in &given {
+        files::write(root, file)?;
+    }
+    let given: Vec<&[u8]> = given.iter().map(|file| file.contents.expose_secret().as_bytes()).collect();
+    let given = Digest::sha256(&given).to_string();
+    if record.given != given {
+        record.version = record.version.saturating_add(1);
+        record.given = given;
     }
     let mut next = BTreeMap::new();
     for profile in certificates::all(cluster, node)?.iter().filter(|profile| part.has(profile)) {

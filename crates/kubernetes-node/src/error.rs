@@ -63,6 +63,14 @@ pub enum Error {
         /// Why not.
         source: std::io::Error,
     },
+    /// The API server on this node.
+    #[error("{what} the API server on this node: {reason}")]
+    ApiServer {
+        /// `connect to`, `ask`.
+        what: &'static str,
+        /// Why not.
+        reason: String,
+    },
     /// etcd.
     #[error("ask etcd at {place}: {reason}")]
     Etcd {

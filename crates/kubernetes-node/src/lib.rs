@@ -6,24 +6,31 @@
 //! | [`certificates`] | makes each certificate, keeps it while it is good, renews it at half of its life |
 //! | [`files`] | writes files for the users that read them |
 //! | [`etcd`] | the service, its health, the bootstrap of a cluster |
+//! | [`kubelet`] | the service, and when it starts again |
+//! | `static_pods` | when the manifests of the control plane are there |
+//! | `api_server` | a client of the API server on this node |
 //! | [`admin`] | the administrator's kubeconfig |
 //!
-//! Owns: /system/secrets/kubernetes, /system/secrets/etcd, /system/config/kubernetes, /var/lib/etcd.
+//! Owns: /system/secrets/kubernetes, /system/secrets/etcd, /system/config/kubernetes, /var/lib/etcd,
+//! the files `talos-*` of /etc/kubernetes/manifests.
 //! Does not: know machined; it stands on the runtime and on containers alone.
 //! Order: keys and files of a program are there before the program starts.
 //! Fails by: [`Error`], and by [`etcd::BootstrapError`] for the call; a service shows it and tries again.
 #![warn(missing_docs)]
 
 pub mod admin;
+mod api_server;
 pub mod certificates;
 mod error;
 pub mod etcd;
 pub mod facts;
 pub mod files;
+pub mod kubelet;
 #[cfg(test)]
 mod samples;
+mod static_pods;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use containers::Client;
 use containers::service::Fetch;
@@ -41,11 +48,13 @@ pub struct KubernetesNode {
     is_container: bool,
     /// Told when a bootstrap was asked for.
     asked: Arc<Notify>,
+    /// Digest of what the kubelet runs with, once it was described.
+    kubelet: Arc<Mutex<Option<String>>>,
 }
 
 impl KubernetesNode {
     /// Its services run in this containerd; `fetch` brings their images. `is_container`: the machine is a set of namespaces.
     pub fn new(runtime: Arc<Runtime>, engine: Client, fetch: Fetch, is_container: bool) -> Self {
-        Self { runtime, engine, fetch, is_container, asked: Arc::default() }
+        Self { runtime, engine, fetch, is_container, asked: Arc::default(), kubelet: Arc::default() }
     }
 }

@@ -1,9 +1,14 @@
 //! A cluster for tests, as `gen config` makes it.
 
+use std::path::Path;
+use std::sync::Arc;
+
 use api::generate::{Bundle, Cluster, Contract};
 use config::Config;
 use config::v1alpha1::MachineType;
 use kubernetes::Node;
+use runtime::Runtime;
+use runtime::store::{Addressing, HOSTNAME_STATUS, HostnameStatus, NODE_ADDRESS, NodeAddresses, Spec};
 
 /// A control plane node with these versions of Kubernetes and etcd.
 pub(crate) fn control_plane(version: &str, etcd: &str) -> Config {
@@ -36,4 +41,18 @@ pub(crate) fn node() -> Node {
         has_cgroup_v1: false,
         resolv_conf: "/etc/resolv.conf".into(),
     }
+}
+
+/// A runtime that knows the node's config, name and address.
+pub(crate) fn known(root: &Path, config: &Config) -> Arc<Runtime> {
+    let runtime = Runtime::detached(root.to_owned());
+    runtime.config.send_replace(Some(Arc::new(config.clone())));
+    let name = HostnameStatus { hostname: "cp-1".into(), domainname: String::new() };
+    runtime
+        .store
+        .put(HOSTNAME_STATUS.writer, &HOSTNAME_STATUS, "hostname", Spec::HostnameStatus(name))
+        .unwrap();
+    let addresses = Addressing::Addresses(NodeAddresses { addresses: vec!["10.0.0.3/32".into()] });
+    runtime.store.put(NODE_ADDRESS.writer, &NODE_ADDRESS, "current", Spec::Addressing(addresses)).unwrap();
+    runtime
 }

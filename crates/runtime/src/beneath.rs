@@ -6,7 +6,7 @@
 //! Does not: know what is written.
 //! Fails by: an I/O error that names the link, or the system call's own.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
@@ -15,8 +15,9 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, ResolveFlags, Uid};
 use rustix::io::Errno;
 
-/// What is put beside a file before it takes its name.
-const NEW: &str = ".billet-new";
+/// What is put beside a file before it takes its name: a hidden name, since what reads whole directories, as the kubelet does,
+/// leaves such names out.
+const NEW: &str = ".billet-new.";
 /// Most folders in folders that are removed: as many as a path may have names.
 const MOST_DEPTH: usize = 2048;
 
@@ -171,8 +172,8 @@ impl Folder {
                 return set(&file);
             }
         }
-        let mut new = name.as_os_str().to_owned();
-        new.push(NEW);
+        let mut new = OsString::from(NEW);
+        new.push(name);
         let new = PathBuf::from(new);
         // Whatever has that name: a cut-off start of ours, or something that was put there.
         self.remove(&new)?;
@@ -324,7 +325,7 @@ mod tests {
         fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
         plant("var/etc/cri", "../../system");
         plant("var/etc/file", "../../system/secret");
-        plant("var/etc/good.billet-new", "../../system/secret");
+        plant("var/etc/.billet-new.good", "../../system/secret");
         for (path, named) in [("/var/etc/cri/secret", "var/etc/cri"), ("/var/etc/file", "var/etc/file")] {
             let read = parent(root, Path::new(path)).and_then(|(folder, name)| folder.file(&name));
             let error = read.unwrap_err().to_string();
@@ -334,7 +335,7 @@ mod tests {
         }
         replace(root, "/var/etc/good", "written").unwrap();
         assert_eq!(fs::read_to_string(root.join("var/etc/good")).unwrap(), "written");
-        assert!(!root.join("var/etc/good.billet-new").exists());
+        assert!(!root.join("var/etc/.billet-new.good").exists());
         let var = make_folder(root, Path::new("var/etc"), 0o755).unwrap();
         plant("var/etc/new", "../../system/secret");
         assert!(var.create_new(Path::new("new"), 0o600).is_err());

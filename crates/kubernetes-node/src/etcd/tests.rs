@@ -17,9 +17,7 @@ use ondisk::Architecture;
 use runtime::Runtime;
 use runtime::services::Operation;
 use runtime::services::machine::State;
-use runtime::store::{
-    Addressing, HOSTNAME_STATUS, HostnameStatus, NODE_ADDRESS, NodeAddresses, Spec, TIME_STATUS, TimeStatus,
-};
+use runtime::store::{Spec, TIME_STATUS, TimeStatus};
 
 use kubernetes::paths;
 
@@ -86,23 +84,9 @@ async fn pull(client: &Client, name: &str) -> Result<(), String> {
     client.fetch(name, &registry).await.map_err(|error| runtime::errors::chain(&error))
 }
 
-/// A runtime that knows the node's config, name and address.
-fn known(root: &std::path::Path, config: &Config) -> Arc<Runtime> {
-    let runtime = Runtime::detached(root.to_owned());
-    runtime.config.send_replace(Some(Arc::new(config.clone())));
-    let name = HostnameStatus { hostname: "cp-1".into(), domainname: String::new() };
-    runtime
-        .store
-        .put(HOSTNAME_STATUS.writer, &HOSTNAME_STATUS, "hostname", Spec::HostnameStatus(name))
-        .unwrap();
-    let addresses = Addressing::Addresses(NodeAddresses { addresses: vec!["10.0.0.3/32".into()] });
-    runtime.store.put(NODE_ADDRESS.writer, &NODE_ADDRESS, "current", Spec::Addressing(addresses)).unwrap();
-    runtime
-}
-
 /// A machined on this root.
 fn machined(root: &std::path::Path, config: &Config, daemon: &Daemon) -> (Arc<Runtime>, KubernetesNode) {
-    let runtime = known(root, config);
+    let runtime = samples::known(root, config);
     let fetch: Fetch = Arc::new(|client, name| Box::pin(async move { pull(&client, &name).await }));
     let node = KubernetesNode::new(runtime.clone(), daemon.client("system"), fetch, false);
     runtime.services.define(node.etcd());
@@ -221,7 +205,7 @@ async fn certificates_of_a_running_etcd_are_renewed() {
     let root = tempfile::tempdir().unwrap();
     let config = samples::control_plane("v1.34.10", "v3.6.4");
     let fetch: Fetch = Arc::new(|_, _| Box::pin(async { Ok(()) }));
-    let runtime = known(root.path(), &config);
+    let runtime = samples::known(root.path(), &config);
     let node = KubernetesNode::new(runtime, Client::new(root.path(), "system"), fetch, false);
     let hours = |hours| tokio::time::timeout(Duration::from_hours(hours), node.keep_etcd_certificates());
     assert!(hours(3).await.is_err());

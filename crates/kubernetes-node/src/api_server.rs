@@ -1,0 +1,52 @@
+//! A client of the API server on this node, as the administrator.
+
+use std::time::Duration;
+
+use http::Request;
+use kube::Client;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kubernetes::Cluster;
+use kubernetes::kubeconfig::{self, Credentials};
+
+use crate::{Error, admin};
+
+/// For one answer.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// The administrator's name.
+const USER: &str = "admin";
+
+/// A client with a certificate of its own.
+///
+/// # Errors
+/// [`Error::Authority`]; [`Error::Config`] on a worker; [`Error::ApiServer`].
+pub(crate) async fn client(cluster: &Cluster<'_>) -> Result<Client, Error> {
+    let identity = admin::identity(cluster)?;
+    let key = identity.key.to_pem();
+    let credentials = Credentials::Certificate { certificate: &identity.certificate, key: &key };
+    let text = kubeconfig::of_control_plane(cluster, USER, &credentials)?;
+    let failed = |error: &dyn std::error::Error| Error::ApiServer {
+        what: "connect to",
+        reason: runtime::errors::chain(error),
+    };
+    let read = Kubeconfig::from_yaml(text.expose_secret()).map_err(|error| failed(&error))?;
+    let options = KubeConfigOptions::default();
+    let mut config =
+        kube::Config::from_custom_kubeconfig(read, &options).await.map_err(|error| failed(&error))?;
+    config.connect_timeout = Some(DEADLINE);
+    config.read_timeout = Some(DEADLINE);
+    // It is on this node.
+    config.proxy_url = None;
+    Client::try_from(config).map_err(|error| failed(&error))
+}
+
+/// Whether it serves.
+///
+/// # Errors
+/// [`Error::ApiServer`] with its words, where it does not.
+pub(crate) async fn is_ready(client: &Client) -> Result<(), Error> {
+    let failed = |reason: String| Error::ApiServer { what: "ask", reason };
+    let request = Request::get("/readyz").body(Vec::new()).map_err(|error| failed(error.to_string()))?;
+    let asked = tokio::time::timeout(DEADLINE, client.request_text(request));
+    let answer = asked.await.map_err(|_| failed(format!("no answer within {} s", DEADLINE.as_secs())))?;
+    answer.map(drop).map_err(|error| failed(runtime::errors::chain(&error)))
+}

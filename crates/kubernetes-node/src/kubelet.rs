@@ -1,0 +1,219 @@
+//! How the kubelet runs: a container that is the host's root, with the directories of the host that pods need.
+//!
+//! Owns: when it starts again: where its command line, its files or its image would be others than those it runs with.
+//! Order: its files are there before it starts. It needs no API server: static pods come first, and bring one.
+//! Source: docs/users/services.md for the id; `kubelet --help`.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use containers::service::{Boxed, Describe, Description, Mount, Rights};
+use http_body_util::Empty;
+use hyper::body::Bytes;
+use hyper::client::conn::http1;
+use hyper::{Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use kubernetes::{Cluster, File, Owner, images, kubeconfig, kubelet, paths};
+use ondisk::Digest;
+use runtime::beneath;
+use runtime::services::definition::Answer;
+use runtime::services::{Check, Definition, Operation, Step};
+use tokio::net::TcpStream;
+
+use crate::{Error, KubernetesNode, facts, files};
+
+/// The service's id.
+pub const ID: &str = "kubelet";
+/// Where health is asked, on loopback, without TLS.
+const HEALTH: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 10248);
+const HEALTH_PATH: &str = "/healthz";
+const HEALTH_DEADLINE: Duration = Duration::from_secs(5);
+/// Its place in the tree of control groups.
+const GROUP: &str = "podruntime/kubelet";
+const OOM_SCORE: i16 = -450;
+const OPEN_FILES: u64 = 1_048_576;
+/// Of programs in its image.
+const PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// Between two comparisons of what runs with what would run; a changed configuration is seen at once.
+const LOOK_PERIOD: Duration = Duration::from_secs(60);
+const RESTART_DEADLINE: Duration = Duration::from_secs(60);
+/// Directories of the host that it writes, with the options of their mounts. What it mounts for pods appears on the host.
+const WRITES: [(&str, &str); 8] = [
+    ("/etc/kubernetes", "rprivate"),
+    ("/etc/cni", "rprivate"),
+    ("/usr/libexec/kubernetes", "rprivate"),
+    ("/var/lib/containerd", "rshared"),
+    (STATE, "rshared"),
+    ("/var/log/pods", "rprivate"),
+    ("/var/log/containers", "rprivate"),
+    ("/run", "rshared"),
+];
+/// Files of the host that it reads, where they are there.
+const READS: [&str; 5] =
+    ["/lib/modules", "/etc/os-release", "/etc/hosts", "/etc/resolv.conf", "/etc/machine-id"];
+const STATE: &str = "/var/lib/kubelet";
+const DIRECTORY_MODE: u32 = 0o755;
+/// Of a directory that a further mount of the configuration names.
+const EXTRA_DIRECTORY_MODE: u32 = 0o700;
+
+/// Everything that a kubelet of the present configuration runs with.
+struct Plan {
+    image: String,
+    files: Vec<File>,
+    description: Description,
+}
+
+impl Plan {
+    /// Differs where the kubelet has to start again.
+    fn fingerprint(&self) -> String {
+        let description = format!("{} {:?}", self.image, self.description);
+        let files = self.files.iter().map(|file| file.contents.expose_secret().as_bytes());
+        let parts: Vec<&[u8]> = std::iter::once(description.as_bytes()).chain(files).collect();
+        Digest::sha256(&parts).to_string()
+    }
+}
+
+impl KubernetesNode {
+    /// The service.
+    pub fn kubelet(&self) -> Definition {
+        let this = self.clone();
+        let image = move || -> Step<String> {
+            let plan = this.plan_kubelet();
+            Box::pin(async move { Ok(plan.map_err(|error| error.to_string())?.image) })
+        };
+        let this = self.clone();
+        let describe: Describe = Arc::new(move |_| {
+            let described = this.prepare_kubelet();
+            Box::pin(async move { described.map_err(|error| error.to_string()) })
+        });
+        let container = Boxed::new(ID, self.engine.clone(), image, self.fetch.clone(), describe);
+        let mut definition = Definition::container(ID, GROUP, container);
+        let ask = || -> Answer { Box::pin(answers()) };
+        definition.check =
+            Some(Check::Call { place: format!("http://{HEALTH}{HEALTH_PATH}"), ask: Arc::new(ask) });
+        definition.share.oom_score_adj = Some(OOM_SCORE);
+        definition.api_control = true;
+        definition
+    }
+
+    fn plan_kubelet(&self) -> Result<Plan, Error> {
+        let config = self.runtime.config().ok_or(Error::NoConfig)?;
+        let cluster = Cluster::new(&config)?;
+        let node = facts::node(&self.runtime, &cluster, self.is_container)?;
+        let mut files = kubelet::files(&cluster, &node)?;
+        let authority = config::Secret::new(&config.cluster.ca.crt.0);
+        files.push(File { path: paths::KUBELET_CA.to_owned(), owner: Owner::Root, contents: authority });
+        if cluster.kubelet().skip_node_registration != Some(true) {
+            let contents = kubeconfig::bootstrap(&cluster)?;
+            files.push(File { path: paths::BOOTSTRAP_KUBECONFIG.to_owned(), owner: Owner::Root, contents });
+        }
+        let arguments = kubelet::arguments(&cluster, &node)?.to_vec();
+        let variables = config.machine.env.iter().map(|(name, value)| format!("{name}={value}"));
+        let description = Description {
+            argv: [vec![kubelet::PROGRAM.to_owned()], arguments].concat(),
+            env: std::iter::once(PATH.to_owned()).chain(variables).collect(),
+            user: (Owner::Root.id(), Owner::Root.id()),
+            mounts: mounts(&self.runtime.root, &cluster),
+            rights: Rights::Privileged,
+            host_pid: true,
+            group: GROUP.to_owned(),
+            oom_score_adj: OOM_SCORE,
+            open_files: OPEN_FILES,
+        };
+        Ok(Plan { image: images::kubelet(&cluster), files, description })
+    }
+
+    fn prepare_kubelet(&self) -> Result<Description, Error> {
+        let plan = self.plan_kubelet()?;
+        let root = &self.runtime.root;
+        let config = self.runtime.config().ok_or(Error::NoConfig)?;
+        let own = WRITES.iter().map(|(path, _)| (*path, DIRECTORY_MODE));
+        let extra = config.machine.kubelet.extra_mounts.iter().filter(|mount| mount.kind == "bind");
+        for (path, mode) in own.chain(extra.map(|mount| (mount.source.as_str(), EXTRA_DIRECTORY_MODE))) {
+            make_directory(root, path, mode)?;
+        }
+        for file in &plan.files {
+            files::write(root, file)?;
+        }
+        let fingerprint = plan.fingerprint();
+        *self.kubelet.lock().unwrap_or_else(PoisonError::into_inner) = Some(fingerprint);
+        Ok(plan.description)
+    }
+
+    /// Starts the kubelet again when it would run with something else, for as long as this is polled.
+    pub async fn keep_kubelet(&self) {
+        let mut config = self.runtime.config.subscribe();
+        loop {
+            tokio::select! {
+                changed = config.changed() => if changed.is_err() { return },
+                () = tokio::time::sleep(LOOK_PERIOD) => {}
+            }
+            let running = self.kubelet.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            // What cannot be planned is said where the service prepares, and by the loop of static pods.
+            let (Some(running), Ok(plan)) = (running, self.plan_kubelet()) else { continue };
+            if plan.fingerprint() == running {
+                continue;
+            }
+            self.runtime
+                .journal
+                .say("kubelet starts again: its command line, its files or its image changed");
+            if let Err(error) = self.runtime.services.operate(ID, Operation::Restart, RESTART_DEADLINE).await
+            {
+                self.runtime.journal.warn(&format!("restart the kubelet: {error}"));
+            }
+        }
+    }
+}
+
+fn make_directory(root: &Path, path: &str, mode: u32) -> Result<(), Error> {
+    let at = Path::new(path);
+    // What a mount of the configuration names may be a file.
+    if root.join(path.trim_start_matches('/')).exists() {
+        return Ok(());
+    }
+    let made = beneath::make_folder(root, at, mode);
+    made.map(drop).map_err(|source| Error::File { what: "make", path: at.to_owned(), source })
+}
+
+fn mounts(root: &Path, cluster: &Cluster<'_>) -> Vec<Mount> {
+    let below = |path: &str| root.join(path.trim_start_matches('/')).display().to_string();
+    let devices =
+        [Mount::bind("/dev", &["rshared", "rw"]), Mount::bind("/sys/fs/cgroup", &["rprivate", "rw"])];
+    let reads = READS.iter().filter(|path| Path::new(path).exists());
+    let reads = reads.map(|path| Mount::bind(path, &["rprivate", "ro"]));
+    let writes =
+        WRITES.iter().map(|(path, propagation)| Mount::bind_at(&below(path), path, &[propagation, "rw"]));
+    let extra = cluster.kubelet().extra_mounts.iter().map(|mount| Mount {
+        destination: mount.destination.clone(),
+        kind: mount.kind.clone(),
+        source: mount.source.clone(),
+        options: mount.options.clone(),
+    });
+    devices.into_iter().chain(reads).chain(writes).chain(extra).collect()
+}
+
+/// Whether the kubelet says that it is well.
+async fn answers() -> Result<(), String> {
+    let asked = tokio::time::timeout(HEALTH_DEADLINE, status());
+    let status = asked.await.map_err(|_| format!("no answer within {} s", HEALTH_DEADLINE.as_secs()))?;
+    match status.map_err(|error| error.to_string())? {
+        StatusCode::OK => Ok(()),
+        status => Err(format!("it answers {status}")),
+    }
+}
+
+async fn status() -> Result<StatusCode, Box<dyn std::error::Error + Send + Sync>> {
+    let stream = TcpStream::connect(HEALTH).await?;
+    let (mut sender, connection) = http1::handshake::<_, Empty<Bytes>>(TokioIo::new(stream)).await?;
+    let request = Request::get(HEALTH_PATH).header("host", HEALTH.to_string()).body(Empty::new())?;
+    // The connection moves while the answer is waited for, and ends with it.
+    tokio::select! {
+        answer = sender.send_request(request) => Ok(answer?.status()),
+        ended = connection => {
+            ended?;
+            Err("it closed the connection".into())
+        }
+    }
+}

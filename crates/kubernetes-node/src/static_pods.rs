@@ -1,0 +1,216 @@
+//! Static pods of a control plane node: when their manifests lie where the kubelet finds them, and what they say.
+//!
+//! Owns: the files `talos-*` of /etc/kubernetes/manifests: another hand's changes are put back, and said. Other files there are
+//! not the node's.
+//! Order: keys and files of a program before its manifest; the API server before its clients, which would wait in back-offs of
+//! their own. A new machined leaves what it finds until it knows whether etcd is there: a restart of machined ends no pod.
+//! Fails by: [`Error`], said once each; the next look tries again.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use kubernetes::pod::Rendered;
+use kubernetes::{Cluster, File, Node, Owner, api_server, controller_manager, paths, scheduler};
+use ondisk::Digest;
+use runtime::beneath;
+use runtime::services::machine::State;
+use serde_json::Value;
+
+use crate::certificates::{self, Part};
+use crate::{Error, KubernetesNode, api_server as serving, etcd, facts, files};
+
+/// Between two looks while the API server is awaited.
+const SHORT_PERIOD: Duration = Duration::from_secs(1);
+/// Between two looks otherwise; a changed configuration is seen at once.
+const LONG_PERIOD: Duration = Duration::from_secs(10);
+/// How long etcd may be away before the pods that need it go.
+const ETCD_DEADLINE: Duration = Duration::from_secs(60);
+const MANIFEST_MODE: u32 = 0o600;
+/// Hexadecimal digits of a version that comes from what it is the version of.
+const VERSION_DIGITS: usize = 16;
+
+/// Manifests by the names of their files.
+type Manifests = BTreeMap<String, Vec<u8>>;
+
+/// What the loop remembers between two looks.
+#[derive(Default)]
+struct Memory {
+    /// What was said last, so that it is said once.
+    said: String,
+    /// What this machined wrote.
+    written: Manifests,
+    /// Whether the API server has answered.
+    has_answered: bool,
+    /// Since when etcd is away.
+    away_since: Option<Instant>,
+}
+
+impl KubernetesNode {
+    /// Has the manifests be there while the node's etcd is, for as long as this is polled.
+    pub async fn keep_static_pods(&self) {
+        let mut config = self.runtime.config.subscribe();
+        let mut memory = Memory::default();
+        loop {
+            let looked = self.look_at_static_pods(&mut memory).await;
+            let (period, said) = match looked {
+                Ok(period) => (period, String::new()),
+                Err(error) => (LONG_PERIOD, format!("static pods: {error}")),
+            };
+            if said != memory.said && !said.is_empty() {
+                self.runtime.journal.warn(&said);
+            }
+            memory.said = said;
+            tokio::select! {
+                changed = config.changed() => if changed.is_err() { return },
+                () = tokio::time::sleep(period) => {}
+            }
+        }
+    }
+
+    /// Looks once; answers when to look again.
+    async fn look_at_static_pods(&self, memory: &mut Memory) -> Result<Duration, Error> {
+        let Some(config) = self.runtime.config() else { return Ok(LONG_PERIOD) };
+        let cluster = Cluster::new(&config)?;
+        if !cluster.is_control_plane() {
+            self.put(memory, Manifests::new())?;
+            return Ok(LONG_PERIOD);
+        }
+        match self.has_etcd(memory) {
+            Some(true) => {}
+            Some(false) => {
+                self.put(memory, Manifests::new())?;
+                return Ok(SHORT_PERIOD);
+            }
+            None => return Ok(SHORT_PERIOD),
+        }
+        let node = facts::node(&self.runtime, &cluster, self.is_container)?;
+        let rendered = self.prepare(&cluster, &node)?;
+        let mut manifests = Manifests::from([manifest(api_server::pod(&cluster, &node, &rendered)?)?]);
+        let clients = [
+            controller_manager::is_wanted(&cluster).then(|| controller_manager::pod(&cluster, &rendered)),
+            scheduler::is_wanted(&cluster).then(|| scheduler::pod(&cluster, &rendered)),
+        ];
+        for pod in clients.into_iter().flatten() {
+            let (name, text) = manifest(pod?)?;
+            // One that runs already stays.
+            if memory.has_answered || self.manifest_path(&name).exists() {
+                manifests.insert(name, text);
+            }
+        }
+        self.put(memory, manifests)?;
+        if memory.has_answered {
+            return Ok(LONG_PERIOD);
+        }
+        let client = serving::client(&cluster).await?;
+        if serving::is_ready(&client).await.is_ok() {
+            memory.has_answered = true;
+            self.runtime.journal.say("the API server of Kubernetes answers");
+            return Ok(Duration::ZERO);
+        }
+        Ok(SHORT_PERIOD)
+    }
+
+    /// `None`: that is not known yet.
+    fn has_etcd(&self, memory: &mut Memory) -> Option<bool> {
+        // A stopped service counts as up, since nothing waits for it.
+        let is_running =
+            self.runtime.services.record(etcd::ID).is_some_and(|record| record.state == State::Running);
+        if is_running && self.runtime.services.is_up(etcd::ID) {
+            memory.away_since = None;
+            return Some(true);
+        }
+        let since = *memory.away_since.get_or_insert_with(Instant::now);
+        (since.elapsed() > ETCD_DEADLINE).then_some(false)
+    }
+
+    /// Keys and files of the programs; answers which they are.
+    fn prepare(&self, cluster: &Cluster<'_>, node: &Node) -> Result<Rendered, Error> {
+        let root = &self.runtime.root;
+        let secrets = certificates::bring(root, cluster, node, Part::ControlPlane)?.version.to_string();
+        let beside: Vec<File> =
+            [api_server::files(cluster)?, scheduler::files(cluster)?].into_iter().flatten().collect();
+        for file in &beside {
+            files::write(root, file)?;
+        }
+        make_audit_log(root)?;
+        let parts: Vec<&[u8]> = beside.iter().map(|file| file.contents.expose_secret().as_bytes()).collect();
+        Ok(Rendered { secrets, config: self.config_version(cluster, node)?, files: version(&parts) })
+    }
+
+    /// Changes with what a pod runs, not with its keys and files.
+    fn config_version(&self, cluster: &Cluster<'_>, node: &Node) -> Result<String, Error> {
+        let none = Rendered { secrets: String::new(), config: String::new(), files: String::new() };
+        let pods = [
+            api_server::pod(cluster, node, &none)?,
+            controller_manager::pod(cluster, &none)?,
+            scheduler::pod(cluster, &none)?,
+        ];
+        let texts: Vec<String> = pods.iter().map(|(_, pod)| pod.to_string()).collect();
+        Ok(version(&texts.iter().map(String::as_bytes).collect::<Vec<_>>()))
+    }
+
+    fn manifest_path(&self, name: &str) -> PathBuf {
+        self.runtime.root.join(paths::MANIFESTS.trim_start_matches('/')).join(name)
+    }
+
+    /// Has these manifests, and no others of the node's, be in the directory.
+    fn put(&self, memory: &mut Memory, manifests: Manifests) -> Result<(), Error> {
+        let failed = |what, path: &str| {
+            let path = PathBuf::from(path);
+            move |source| Error::File { what, path, source }
+        };
+        let root = &self.runtime.root;
+        let directory = beneath::make_folder(root, Path::new(paths::MANIFESTS), 0o755)
+            .map_err(failed("make", paths::MANIFESTS))?;
+        let listed = std::fs::read_dir(self.manifest_path("")).map_err(failed("read", paths::MANIFESTS))?;
+        let present: Vec<String> = listed
+            .flatten()
+            .filter_map(|entry| entry.file_name().to_str().map(str::to_owned))
+            .filter(|name| name.starts_with(paths::MANIFEST_PREFIX))
+            .collect();
+        for name in present.iter().filter(|name| !manifests.contains_key(*name)) {
+            directory.remove_all(Path::new(OsStr::new(name))).map_err(failed("remove", name))?;
+            self.runtime.journal.say(&format!("static pod {name}: removed"));
+        }
+        for (name, text) in &manifests {
+            let before = std::fs::read(self.manifest_path(name)).ok();
+            if before.as_ref() == Some(text) {
+                continue;
+            }
+            directory.replace(Path::new(name), text, MANIFEST_MODE).map_err(failed("write", name))?;
+            match (before, memory.written.get(name)) {
+                (_, Some(written)) if written == text => self.runtime.journal.warn(&format!(
+                    "static pod {name}: something else changed or removed it in {}; it is as before",
+                    paths::MANIFESTS
+                )),
+                (None, _) => self.runtime.journal.say(&format!("static pod {name}: written")),
+                (Some(_), _) => self.runtime.journal.say(&format!("static pod {name}: changed")),
+            }
+        }
+        memory.written = manifests;
+        Ok(())
+    }
+}
+
+fn manifest((name, pod): (String, Value)) -> Result<(String, Vec<u8>), Error> {
+    Ok((name, kubernetes::yaml("a static pod", &pod)?.into_bytes()))
+}
+
+fn version(parts: &[&[u8]]) -> String {
+    Digest::sha256(parts).to_string().chars().take(VERSION_DIGITS).collect()
+}
+
+/// The API server writes there, and is not root.
+fn make_audit_log(root: &Path) -> Result<(), Error> {
+    let failed = |source| Error::File { what: "make", path: paths::AUDIT_LOG.into(), source };
+    let directory = beneath::make_folder(root, Path::new(paths::AUDIT_LOG), 0o700).map_err(failed)?;
+    if !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    directory.set_owner(Owner::ApiServer.id()).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests;
