@@ -20,6 +20,9 @@ pub const READER: &str = "os:reader";
 /// A machine's name in tests.
 pub const HOSTNAME: &str = "billet-test";
 
+/// The kubelet's image in tests that have no cluster: nothing serves it, and nothing outside is asked for it.
+const KUBELET: &str = "127.0.0.1:1/kubelet:v1.34.10";
+
 /// The CA of a test cluster.
 #[derive(Clone)]
 pub struct Credentials {
@@ -60,7 +63,10 @@ impl Credentials {
             hostname: Some(HOSTNAME.into()),
             install_disk: Some("/dev/sda".to_owned()),
         };
-        config::generate(input).context("generate a machine config")
+        let text = config::generate(input).context("generate a machine config")?;
+        let mut config = config::parse(&text).context("read the generated machine config")?;
+        config.machine.kubelet.image = KUBELET.to_owned();
+        config::write(&config, &[]).context("write the machine config")
     }
 
     /// A client certificate of that role (`None`: without a role), valid now.

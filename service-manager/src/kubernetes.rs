@@ -22,8 +22,10 @@ pub(crate) fn join(node: &Arc<Node>) {
     let engine = Client::new(Path::new(SOCKET), NAMESPACE);
     let fetch = fetch(Arc::downgrade(node));
     let made = KubernetesNode::new(node.runtime.clone(), engine, fetch, false);
-    let keeper = made.clone();
-    tokio::spawn(async move { keeper.keep_etcd_certificates().await });
+    let (certificates, kubelet, pods) = (made.clone(), made.clone(), made.clone());
+    tokio::spawn(async move { certificates.keep_etcd_certificates().await });
+    tokio::spawn(async move { kubelet.keep_kubelet().await });
+    tokio::spawn(async move { pods.keep_static_pods().await });
     // It is joined once, where the node is made.
     drop(node.kubernetes.set(made));
 }

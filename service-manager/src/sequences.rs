@@ -142,6 +142,14 @@ pub const BOOT: Sequence<TaskFn> = Sequence {
             ],
         },
         Phase {
+            name: "overlay",
+            tasks: &[named(
+                "mountOverlayFilesystems",
+                "makes the directories of Kubernetes writable, on /var",
+                tasks::mount_overlay_filesystems,
+            )],
+        },
+        Phase {
             name: "userDisks",
             tasks: &[named(
                 "mountUserDisks",

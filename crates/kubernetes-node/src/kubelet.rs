@@ -2,7 +2,7 @@
 //!
 //! Owns: when it starts again: where its command line, its files or its image would be others than those it runs with.
 //! Order: its files are there before it starts. It needs no API server: static pods come first, and bring one.
-//! Source: docs/users/services.md for the id; `kubelet --help`.
+//! Source: spec/machine-facts.md §5.2 for the id and the mounts; `kubelet --help`.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -54,6 +54,8 @@ const WRITES: [(&str, &str); 8] = [
 const READS: [&str; 5] =
     ["/lib/modules", "/etc/os-release", "/etc/hosts", "/etc/resolv.conf", "/etc/machine-id"];
 const STATE: &str = "/var/lib/kubelet";
+/// The certificate with which it is a client, below its PKI's directory.
+const CERTIFICATE: &str = "kubelet-client-current.pem";
 const DIRECTORY_MODE: u32 = 0o755;
 /// Of a directory that a further mount of the configuration names.
 const EXTRA_DIRECTORY_MODE: u32 = 0o700;
@@ -73,6 +75,11 @@ impl Plan {
         let parts: Vec<&[u8]> = std::iter::once(description.as_bytes()).chain(files).collect();
         Digest::sha256(&parts).to_string()
     }
+}
+
+/// Whether a kubelet of the node with this root is in a cluster: it has a certificate.
+pub fn has_joined(root: &Path) -> bool {
+    root.join(paths::KUBELET_PKI.trim_start_matches('/')).join(CERTIFICATE).exists()
 }
 
 impl KubernetesNode {

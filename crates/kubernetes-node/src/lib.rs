@@ -38,6 +38,7 @@ use runtime::Runtime;
 use tokio::sync::Notify;
 
 pub use error::Error;
+pub use static_pods::remove_static_pods;
 
 /// What machined does of Kubernetes.
 #[derive(Clone)]

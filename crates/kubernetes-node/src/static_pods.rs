@@ -157,21 +157,9 @@ impl KubernetesNode {
 
     /// Has these manifests, and no others of the node's, be in the directory.
     fn put(&self, memory: &mut Memory, manifests: Manifests) -> Result<(), Error> {
-        let failed = |what, path: &str| {
-            let path = PathBuf::from(path);
-            move |source| Error::File { what, path, source }
-        };
-        let root = &self.runtime.root;
-        let directory = beneath::make_folder(root, Path::new(paths::MANIFESTS), 0o755)
-            .map_err(failed("make", paths::MANIFESTS))?;
-        let listed = std::fs::read_dir(self.manifest_path("")).map_err(failed("read", paths::MANIFESTS))?;
-        let present: Vec<String> = listed
-            .flatten()
-            .filter_map(|entry| entry.file_name().to_str().map(str::to_owned))
-            .filter(|name| name.starts_with(paths::MANIFEST_PREFIX))
-            .collect();
-        for name in present.iter().filter(|name| !manifests.contains_key(*name)) {
-            directory.remove_all(Path::new(OsStr::new(name))).map_err(failed("remove", name))?;
+        let directory = open_manifests(&self.runtime.root)?;
+        for name in present(&self.runtime.root)?.iter().filter(|name| !manifests.contains_key(*name)) {
+            directory.remove_all(Path::new(OsStr::new(name))).map_err(file("remove", name))?;
             self.runtime.journal.say(&format!("static pod {name}: removed"));
         }
         for (name, text) in &manifests {
@@ -179,7 +167,7 @@ impl KubernetesNode {
             if before.as_ref() == Some(text) {
                 continue;
             }
-            directory.replace(Path::new(name), text, MANIFEST_MODE).map_err(failed("write", name))?;
+            directory.replace(Path::new(name), text, MANIFEST_MODE).map_err(file("write", name))?;
             match (before, memory.written.get(name)) {
                 (_, Some(written)) if written == text => self.runtime.journal.warn(&format!(
                     "static pod {name}: something else changed or removed it in {}; it is as before",
@@ -192,6 +180,35 @@ impl KubernetesNode {
         memory.written = manifests;
         Ok(())
     }
+}
+
+/// Removes the node's manifests of an earlier boot.
+///
+/// # Errors
+/// [`Error::File`].
+pub fn remove_static_pods(root: &Path) -> Result<(), Error> {
+    let directory = open_manifests(root)?;
+    for name in present(root)? {
+        directory.remove_all(Path::new(OsStr::new(&name))).map_err(file("remove", &name))?;
+    }
+    Ok(())
+}
+
+fn file(what: &'static str, path: &str) -> impl FnOnce(std::io::Error) -> Error {
+    let path = PathBuf::from(path);
+    move |source| Error::File { what, path, source }
+}
+
+fn open_manifests(root: &Path) -> Result<beneath::Folder, Error> {
+    beneath::make_folder(root, Path::new(paths::MANIFESTS), 0o755).map_err(file("make", paths::MANIFESTS))
+}
+
+/// Names of the node's own files in the directory.
+fn present(root: &Path) -> Result<Vec<String>, Error> {
+    let directory = root.join(paths::MANIFESTS.trim_start_matches('/'));
+    let listed = std::fs::read_dir(directory).map_err(file("read", paths::MANIFESTS))?;
+    let names = listed.flatten().filter_map(|entry| entry.file_name().to_str().map(str::to_owned));
+    Ok(names.filter(|name| name.starts_with(paths::MANIFEST_PREFIX)).collect())
 }
 
 fn manifest((name, pod): (String, Value)) -> Result<(String, Vec<u8>), Error> {

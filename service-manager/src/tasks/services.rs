@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kubernetes_node::etcd;
+use kubernetes_node::{etcd, kubelet};
 use runtime::services::Check;
 use runtime::services::definition::{self, Answer, Definition, Identity, Runner};
 
@@ -105,6 +105,10 @@ pub fn define_services(node: &Arc<Node>, ids: &[&str]) -> Vec<TaskError> {
             "trustd" => define_trustd(node),
             etcd::ID => {
                 define_etcd(node);
+                Ok(())
+            }
+            kubelet::ID => {
+                define_kubelet(node);
                 Ok(())
             }
             "containerd" | "cri" => {
@@ -219,6 +223,7 @@ pub fn start_all_services(node: Arc<Node>) -> TaskFuture {
         define_containerd(&node);
         define_trustd(&node)?;
         define_etcd(&node);
+        define_kubelet(&node);
         define_image_services(&node, |_| true);
         let ids = node.runtime.services.ids();
         for id in &ids {
@@ -303,6 +308,17 @@ fn define_etcd(node: &Arc<Node>) {
     }
     let Some(kubernetes) = node.kubernetes.get() else { return };
     let mut definition = kubernetes.etcd();
+    definition.depends_on = ["cri", "networkd", TIMED].map(str::to_owned).to_vec();
+    node.runtime.services.define(definition);
+}
+
+/// The kubelet of every node that has a config, and a containerd. It takes the time, since certificates do.
+fn define_kubelet(node: &Arc<Node>) {
+    if node.runtime.config().is_none() || node.runtime.services.record("cri").is_none() {
+        return;
+    }
+    let Some(kubernetes) = node.kubernetes.get() else { return };
+    let mut definition = kubernetes.kubelet();
     definition.depends_on = ["cri", "networkd", TIMED].map(str::to_owned).to_vec();
     node.runtime.services.define(definition);
 }

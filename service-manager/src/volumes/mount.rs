@@ -136,13 +136,20 @@ pub(crate) fn release(node: &Node) -> Result<(), String> {
     super::close(node, &[])
 }
 
-/// What is to be unmounted, later mounts first.
+/// What is to be unmounted, later mounts first: what lies below, and overlays that write there.
 fn ours(mounts: &str) -> Vec<String> {
-    let targets = mounts.lines().filter_map(|line| line.split(' ').nth(1));
     let below = |target: &str, folder: &str| target == folder || target.starts_with(&format!("{folder}/"));
-    let mut found: Vec<String> = targets
-        .filter(|target| below(target, VAR) || below(target, MOUNT_POINT))
-        .map(|target| target.replace("\\040", " "))
+    let is_ours = |target: &str, options: &str| {
+        let upper = options.split(',').find_map(|option| option.strip_prefix("upperdir="));
+        below(target, VAR) || below(target, MOUNT_POINT) || upper.is_some_and(|upper| below(upper, VAR))
+    };
+    let mut found: Vec<String> = mounts
+        .lines()
+        .filter_map(|line| {
+            let mut words = line.split(' ').skip(1);
+            let (target, options) = (words.next()?, words.nth(1)?);
+            is_ours(target, options).then(|| target.replace("\\040", " "))
+        })
         .collect();
     found.reverse();
     found
@@ -153,11 +160,12 @@ mod tests {
     use super::*;
 
     const MOUNTS: &str = "/dev/dm-0 / squashfs ro 0 0\ntmpfs /var tmpfs rw 0 0\n/dev/vda5 /system/state xfs rw 0 0\n\
-        /dev/vda6 /var xfs rw 0 0\n/dev/sdb1 /var/mnt/a\\040b xfs rw 0 0\ntmpfs /variant tmpfs rw 0 0\n";
+        /dev/vda6 /var xfs rw 0 0\n/dev/sdb1 /var/mnt/a\\040b xfs rw 0 0\ntmpfs /variant tmpfs rw 0 0\n\
+        overlay /opt overlay rw,lowerdir=/opt,upperdir=/var/system/overlays/opt-diff,workdir=/w 0 0\n";
 
     #[test]
     fn mounts_are_left_in_reverse_order() {
-        assert_eq!(ours(MOUNTS), ["/var/mnt/a b", "/var", "/system/state", "/var"]);
+        assert_eq!(ours(MOUNTS), ["/opt", "/var/mnt/a b", "/var", "/system/state", "/var"]);
         assert_eq!(source_in(MOUNTS, "/var").as_deref(), Some("/dev/vda6"));
         assert_eq!(source_in(MOUNTS, "/var/mnt/data"), None);
         assert!(is_mounted_in(MOUNTS, "/var") && !is_mounted_in("tmpfs /var tmpfs rw 0 0\n", "/var"));
