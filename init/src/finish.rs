@@ -2,7 +2,7 @@
 //!
 //! Owns: stopping processes, saving file systems in a child with a deadline (a dead NFS mount must not hang PID 1),
 //! and the final call.
-//! Order: [`crate::sequences::SHUTDOWN`].
+//! Order: [`crate::sequences::SHUTDOWN`]; [`crate::sequences::CONTAINER_SHUTDOWN`] in a container.
 //! Fails by: a warning; the end comes whatever fails before it.
 
 use alloc::format;
@@ -12,7 +12,7 @@ use handoff::Action;
 use crate::kernel::{End, Helper, Kernel, Level, Signal};
 use crate::line::say;
 use crate::recorder::{BUFFER_BYTES, Recorder};
-use crate::sequences::SHUTDOWN;
+use crate::sequences::{CONTAINER_SHUTDOWN, SHUTDOWN};
 
 mod unmount;
 pub use unmount::unmount_everything;
@@ -51,8 +51,9 @@ pub fn finish(kernel: &mut dyn Kernel, action: Action, recorder: &mut Recorder) 
     // Their readiness would end every wait at once.
     kernel.disconnect();
     kernel.ignore_devices();
+    let sequence = if kernel.is_container() { &CONTAINER_SHUTDOWN } else { &SHUTDOWN };
     let mut finish = Finish { kernel, action, recorder, saved: false };
-    for (_, task) in SHUTDOWN.tasks() {
+    for (_, task) in sequence.tasks() {
         (task.run)(&mut finish);
     }
 }

@@ -76,6 +76,8 @@ pub struct Ready {
 
 /// The kernel as init sees it.
 pub trait Kernel {
+    /// Whether this PID 1 is a container's: mounts, devices and the log of the kernel are the host's.
+    fn is_container(&mut self) -> bool;
     /// Nanoseconds since the kernel started.
     fn now_ns(&mut self) -> u64;
     /// Adds one line to the kernel log.

@@ -27,6 +27,9 @@ use crate::tasks::mapping::MAPPING_PREFIX;
 /// machined's environment: facts §4.3.
 const PATH: &CStr = c"PATH=/sbin:/bin:/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin:/opt/cni/bin";
 
+/// What a container's runtime shows of it.
+const STANDARD_ERROR: i32 = 2;
+
 /// Where a helper finds the socket for its answer.
 const ANSWER_FD: i32 = 3;
 
@@ -39,6 +42,9 @@ const FRAME_QUEUE_BYTES: usize = 8 << 20;
 
 /// The running kernel.
 pub struct RealKernel {
+    is_container: bool,
+    /// A container's runtime reads there.
+    output: Option<OwnedFd>,
     kmsg: Option<OwnedFd>,
     failure_wait_seconds: u64,
     devices: Option<OwnedFd>,
@@ -61,10 +67,13 @@ pub struct RealKernel {
 }
 
 impl RealKernel {
-    /// Opens the kernel log; works before /dev is mounted.
+    /// Opens the kernel log; works before /dev is mounted. In a container the log is the host's and stays closed.
     pub fn new() -> Self {
+        let is_container = sys::process::is_in_container();
         Self {
-            kmsg: sys::console::open_kmsg_anywhere().ok(),
+            is_container,
+            output: if is_container { sys::process::inherited(STANDARD_ERROR).ok() } else { None },
+            kmsg: if is_container { None } else { sys::console::open_kmsg_anywhere().ok() },
             failure_wait_seconds: 10,
             devices: None,
             signals: None,
@@ -126,6 +135,10 @@ fn number(signal: Signal) -> sys::signal::Signal {
 const SIGNALS: [Signal; 4] = [Signal::Child, Signal::Interrupt, Signal::Terminate, Signal::Power];
 
 impl Kernel for RealKernel {
+    fn is_container(&mut self) -> bool {
+        self.is_container
+    }
+
     fn now_ns(&mut self) -> u64 {
         sys::system::boot_time_ns()
     }
@@ -136,10 +149,13 @@ impl Kernel for RealKernel {
             Level::Warning => 4,
             Level::Info => 6,
         };
+        // Nowhere is left to report a failure to.
         if let Some(kmsg) = &self.kmsg {
             let line = Line::new(format_args!("<{priority}>billet: init: {text}"));
-            // Nowhere is left to report that to.
             let _ = sys::console::write_record(kmsg, line.as_str());
+        } else if let Some(output) = &self.output {
+            let line = Line::new(format_args!("billet: init: {text}\n"));
+            let _ = sys::console::write_record(output, line.as_str());
         }
     }
 
@@ -412,7 +428,13 @@ impl Kernel for RealKernel {
     fn start_machined(&mut self) -> Result<i32> {
         let (ours, theirs) = sys::seqpacket::pair()?;
         sys::seqpacket::set_nonblocking(&ours)?;
-        let console = sys::console::open_console().or_else(|_| sys::console::open_null())?;
+        let opened;
+        let console = if let Some(output) = &self.output {
+            output
+        } else {
+            opened = sys::console::open_console().or_else(|_| sys::console::open_null())?;
+            &opened
+        };
         let console = console.as_fd();
         let child = sys::process::spawn(&Spawn {
             program: c"/usr/bin/machined",

@@ -47,6 +47,8 @@ pub(crate) fn message(message: &ToInit<'_>) -> Event {
 /// The fake kernel.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Recording {
+    /// It is a container's.
+    pub(crate) is_container: bool,
     /// Every call, with `-> errno` behind the one that failed.
     pub(crate) calls: Vec<String>,
     pub(crate) logs: Vec<(Level, String)>,
@@ -174,6 +176,10 @@ fn ended(pid: i32, status: i32) -> Ended {
 }
 
 impl Kernel for Recording {
+    fn is_container(&mut self) -> bool {
+        self.is_container
+    }
+
     fn now_ns(&mut self) -> u64 {
         self.now
     }

@@ -13,7 +13,7 @@ use crate::events;
 use crate::failure::Failure;
 use crate::kernel::{End, Kernel, Level};
 use crate::recorder::{BUFFER_BYTES, Recorder};
-use crate::sequences::BOOT;
+use crate::sequences::{BOOT, CONTAINER_BOOT};
 use crate::tasks::recorder::begin_late;
 use crate::watchdog::Watchdog;
 
@@ -28,7 +28,8 @@ pub struct GaveUp;
 
 /// Runs every task in order. On failure the machine restarts; `Err` comes back only if even that failed.
 pub fn boot(boot: &mut Boot<'_>) -> Result<(), GaveUp> {
-    for (phase, task) in BOOT.tasks() {
+    let sequence = if boot.kernel.is_container() { &CONTAINER_BOOT } else { &BOOT };
+    for (phase, task) in sequence.tasks() {
         let start_ns = boot.kernel.now_ns();
         let result = (task.run)(boot);
         // A task that hangs does not come here.

@@ -1,6 +1,6 @@
 //! The order of everything that PID 1 does.
 //!
-//! Owns: the three sequences as data; `cargo xtask plan` prints them, a golden file holds them still.
+//! Owns: the sequences as data; `cargo xtask plan` prints them, a golden file holds them still.
 //! Does not: act. Tasks know nothing of each other; an order is changed here and nowhere else.
 
 use core::fmt;
@@ -133,6 +133,24 @@ pub const BOOT: Sequence<BootTask> = Sequence {
     ],
 };
 
+/// Instead of [`BOOT`] in a container: the root, its mounts and its devices are there, and the kernel is the host's.
+pub const CONTAINER_BOOT: Sequence<BootTask> = Sequence {
+    name: "container boot",
+    about: "reads what the root is, in a container that has it",
+    phases: &[Phase {
+        name: "root",
+        tasks: &[
+            task!(initialize::read_root_manifest, "reads which layers make the root, with their root hashes"),
+            task!(initialize::keep_root_manifest, "copies it to /run/billet/root.json for machined"),
+            task!(
+                initialize::read_kernel_release,
+                "notes which kernel runs: no layer is bound to the host's"
+            ),
+            task!(machined::check_machined, "makes sure that the root holds machined"),
+        ],
+    }],
+};
+
 /// One turn of the supervision loop, repeated until a final action is known.
 pub const SUPERVISION: Sequence<TurnTask> = Sequence {
     name: "supervision",
@@ -209,7 +227,26 @@ pub const SHUTDOWN: Sequence<FinishTask> = Sequence {
     ],
 };
 
+/// Instead of [`SHUTDOWN`] in a container: mounts go with its namespace, and a file system that is read-only would be the host's.
+pub const CONTAINER_SHUTDOWN: Sequence<FinishTask> = Sequence {
+    name: "container shutdown",
+    about: "stops everything in the container, then ends it",
+    phases: &[
+        Phase {
+            name: "processes",
+            tasks: &[
+                task!(
+                    finish::terminate_processes,
+                    "sends SIGTERM to all and waits until they are gone, 10 s at most"
+                ),
+                task!(finish::kill_processes, "sends SIGKILL to the rest and waits, 5 s at most"),
+            ],
+        },
+        Phase { name: "act", tasks: &[task!(finish::act, "ends the PID namespace: its runtime sees how")] },
+    ],
+};
+
 /// Writes all sequences.
 pub fn print_plan(to: &mut dyn fmt::Write) -> fmt::Result {
-    writeln!(to, "{BOOT}\n{SUPERVISION}\n{SHUTDOWN}")
+    writeln!(to, "{BOOT}\n{CONTAINER_BOOT}\n{SUPERVISION}\n{SHUTDOWN}\n{CONTAINER_SHUTDOWN}")
 }

@@ -352,6 +352,14 @@ pub fn is_init() -> bool {
     rustix::process::getpid().is_init()
 }
 
+/// Whether this process is in another PID namespace than the machine's first one: on a container's host. Without /proc it is not,
+/// as before the first mount of a machine's boot.
+pub fn is_in_container() -> bool {
+    /// Number of the first PID namespace (`PROC_PID_INIT_INO`, linux/proc_ns.h).
+    const FIRST: u64 = 0xefff_fffc;
+    rustix::fs::stat("/proc/self/ns/pid").is_ok_and(|namespace| namespace.st_ino != FIRST)
+}
+
 /// `int kill(-1, sig)`: every process but this one and init.
 pub fn signal_everyone(signal: Signal) -> Result<()> {
     // SAFETY: 1. kill takes numbers only.

@@ -82,10 +82,16 @@ pub fn keep_config_key(boot: &mut Boot<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Notes which kernel runs.
+pub fn read_kernel_release(boot: &mut Boot<'_>) -> Result<(), Failure> {
+    boot.report.kernel_release = boot.kernel.kernel_release();
+    Ok(())
+}
+
 /// Refuses a kernel that the kernel layer's modules were not built for.
 pub fn check_kernel_release(boot: &mut Boot<'_>) -> Result<(), Failure> {
-    let running = boot.kernel.kernel_release();
-    boot.report.kernel_release.clone_from(&running);
+    read_kernel_release(boot)?;
+    let running = boot.report.kernel_release.clone();
     let Some(layer) = boot.manifest.kernel() else { return Ok(()) };
     match &layer.kernel_release {
         Some(built) if *built != running => {

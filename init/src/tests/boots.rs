@@ -30,6 +30,18 @@ fn from_the_initramfs() {
 }
 
 #[test]
+fn in_a_container() {
+    let mut kernel = short_life(machine(""));
+    kernel.is_container = true;
+    let kernel = transcript("boot-container.txt", kernel);
+    let Some(ToMachined::Start(start)) = kernel.sent.first() else { panic!("no start") };
+    assert_eq!(start.report.version, "0.1.0");
+    for call in ["mount", "sysrq", "umount", "unmount"] {
+        assert!(!kernel.calls.iter().any(|line| line.contains(call)), "{call} is the host's");
+    }
+}
+
+#[test]
 fn from_the_disk_that_the_loader_names() {
     let slot = root().1;
     // Another disk with the same layers does not disturb.
