@@ -21,7 +21,7 @@ const NAMESPACE: &str = "system";
 pub(crate) fn join(node: &Arc<Node>) {
     let engine = Client::new(Path::new(SOCKET), NAMESPACE);
     let fetch = fetch(Arc::downgrade(node));
-    let made = KubernetesNode::new(node.runtime.clone(), engine, fetch, false);
+    let made = KubernetesNode::new(node.runtime.clone(), engine, fetch, node.is_container());
     let (certificates, kubelet, pods) = (made.clone(), made.clone(), made.clone());
     tokio::spawn(async move { certificates.keep_etcd_certificates().await });
     tokio::spawn(async move { kubelet.keep_kubelet().await });

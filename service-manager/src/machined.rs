@@ -4,6 +4,7 @@
 //! the services, since it says which of them run; the services are taken over before any sequence starts.
 
 use runtime::sequencer::{self, Sequencer, Start};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
@@ -17,7 +18,7 @@ use runtime::store::{INIT_STATUS, InitStatus, ROOT_LAYER, RootLayer, RuntimeSpec
 use tokio::sync::{mpsc, watch};
 
 use crate::meta::Meta;
-use crate::node::{Node, Readiness};
+use crate::node::{CONTAINER, Node, Readiness};
 use crate::order::Order;
 use crate::tasks::{self, Stage};
 use crate::{configuration, controllers, flight_recorder, identity, kubernetes, upgrade};
@@ -49,14 +50,25 @@ pub async fn run() -> Result<(), String> {
 }
 
 fn make_node(link: InitLink, replay: &mut Replay) -> Node {
-    let (report, line) =
-        (replay.start.report.clone(), std::fs::read_to_string("/proc/cmdline").unwrap_or_default());
+    let report = replay.start.report.clone();
+    let is_container = sys::process::is_in_container();
+    // In a container command line and kernel log are the host's, and control groups may be of version 1.
+    let line = if is_container {
+        format!("talos.platform={CONTAINER}")
+    } else {
+        std::fs::read_to_string("/proc/cmdline").unwrap_or_default()
+    };
+    let kmsg = if is_container {
+        std::io::stderr().as_fd().try_clone_to_owned().ok()
+    } else {
+        sys::console::open_kmsg().ok()
+    };
     let places = Places {
         root: PathBuf::from("/"),
         logs: PathBuf::from(LOG_FOLDER),
-        kmsg: sys::console::open_kmsg().ok(),
+        kmsg,
         efi_variables: PathBuf::from(EFI_VARIABLES),
-        cgroups: Some(PathBuf::from(CGROUPS)),
+        cgroups: (!is_container || tasks::has_cgroup2()).then(|| PathBuf::from(CGROUPS)),
     };
     let runtime = Arc::new(runtime::Runtime::new(
         places,

@@ -57,6 +57,18 @@ pub struct Node {
     pub readiness: watch::Sender<Readiness>,
 }
 
+impl Node {
+    /// Whether it is a container: disks, drivers, the clock and the network are made by its runtime.
+    pub(crate) fn is_container(&self) -> bool {
+        self.runtime.parameters.platform == CONTAINER
+    }
+}
+
+/// The platform of a node that is a container.
+pub(crate) const CONTAINER: &str = "container";
+/// What such a node answers where only its runtime can do what is asked.
+pub(crate) const NOT_IN_A_CONTAINER: &str = "method is not supported in container mode";
+
 /// How far the API is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Readiness {

@@ -5,24 +5,20 @@
 //! Source: spec/machine-facts.md §4.4 for the names of sequences, phases and tasks, as far as they exist here;
 //! clients wait for some of them by name.
 
+mod container;
+mod parts;
+
 use std::fmt;
 
 use runtime::Runtime;
 use runtime::sequencer::{Follower, Host, Sequencer, TakeOver, When};
-use sequence::{Phase, Sequence, Task};
+use sequence::{Phase, Sequence};
 
 use crate::node::Node;
 use crate::order::Order;
 use crate::tasks;
 use crate::{install, upgrade};
-
-/// A task of machined.
-pub type TaskFn = runtime::sequencer::TaskFn<Node>;
-
-/// A task under the name that events carry.
-const fn named(name: &'static str, about: &'static str, run: TaskFn) -> Task<TaskFn> {
-    Task { name, about, run }
-}
+use parts::{STOP, TURN_OFF, TaskFn, named};
 
 /// From machined's start to a config.
 pub const INITIALIZE: Sequence<TaskFn> = Sequence {
@@ -221,11 +217,6 @@ pub const INSTALL: Sequence<TaskFn> = Sequence {
 /// How every sequence that restarts the machine ends.
 const RESTART: &[Phase<TaskFn>] = &[STOP, RESTART_MACHINE];
 
-const STOP: Phase<TaskFn> = Phase {
-    name: "stopEverything",
-    tasks: &[named("stopAllServices", "stops all services, dependants first", tasks::stop_all_services)],
-};
-
 const RESTART_MACHINE: Phase<TaskFn> =
     Phase { name: "reboot", tasks: &[named("reboot", "asks init to restart the machine", tasks::reboot)] };
 
@@ -244,13 +235,7 @@ pub const REBOOT: Sequence<TaskFn> =
 pub const SHUTDOWN: Sequence<TaskFn> = Sequence {
     name: Order::Shutdown.name(),
     about: "Stops every service and turns the machine off.",
-    phases: &[
-        STOP,
-        Phase {
-            name: "shutdown",
-            tasks: &[named("shutdown", "asks init to cut the power", tasks::shutdown)],
-        },
-    ],
+    phases: &[STOP, TURN_OFF],
 };
 
 /// Another version beside the running one, then a restart into it.
@@ -381,6 +366,15 @@ impl Host for Node {
             Order::Reset => &RESET,
         }
     }
+
+    fn sequence_here(&self, order: Order) -> &'static Sequence<TaskFn> {
+        match order {
+            Order::Initialize if self.is_container() => &container::INITIALIZE,
+            Order::Boot if self.is_container() => &container::BOOT,
+            Order::Reset if self.is_container() => &container::RESET,
+            _ => Self::sequence(order),
+        }
+    }
 }
 
 fn has_not_booted(node: &Node) -> bool {
@@ -391,6 +385,9 @@ fn has_not_booted(node: &Node) -> bool {
 pub fn print_plan(out: &mut dyn fmt::Write) -> fmt::Result {
     for order in Order::ALL {
         writeln!(out, "{}", Node::sequence(order))?;
+    }
+    for sequence in [&container::INITIALIZE, &container::BOOT, &container::RESET] {
+        writeln!(out, "{sequence}")?;
     }
     writeln!(out, "what follows, the first line that fits:")?;
     for row in Node::FOLLOWERS {

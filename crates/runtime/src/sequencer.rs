@@ -56,6 +56,10 @@ pub trait Host: Sized + Send + Sync + 'static {
     fn sequencer(&self) -> &Sequencer;
     /// The sequence of that name.
     fn sequence(order: Self::Order) -> &'static Sequence<TaskFn<Self>>;
+    /// The same as it is on this host; another one must keep the name.
+    fn sequence_here(&self, order: Self::Order) -> &'static Sequence<TaskFn<Self>> {
+        Self::sequence(order)
+    }
 }
 
 /// A row of the table of take-overs: each of `new` ends any of `running` and runs in its place.
@@ -168,7 +172,7 @@ pub fn start<H: Host>(host: &Arc<H>, order: H::Order, how: Start) -> Result<(), 
 }
 
 async fn run<H: Host>(host: Arc<H>, order: H::Order, how: Start) {
-    let (runtime, sequence, actor) = (host.runtime(), H::sequence(order), how.actor_id.as_str());
+    let (runtime, sequence, actor) = (host.runtime(), host.sequence_here(order), how.actor_id.as_str());
     let begin = clock::boottime_ns();
     announce(runtime, sequence.name, actor, sequence_event::Action::Start);
     runtime.journal.progress(&format!("{} sequence: {} phase(s)", sequence.name, sequence.phases.len()));

@@ -24,7 +24,7 @@ use super::register::Trust;
 use super::state::{CONFIG, RETURNED, State};
 use super::{Wrong, judge, publish, text_in_force};
 use crate::install;
-use crate::node::Node;
+use crate::node::{NOT_IN_A_CONTAINER, Node};
 use crate::order::Order;
 use crate::volumes;
 
@@ -68,6 +68,11 @@ pub(crate) enum Failure {
     /// STATE.
     #[error("{0}")]
     Keep(String),
+    /// Only its runtime can start a container again.
+    #[error(
+        "{NOT_IN_A_CONTAINER}: this change takes a restart; apply it with --mode=staged, and restart the container"
+    )]
+    InContainer,
     /// Its way back would be lost.
     #[error("the configuration in force waits for confirmation: confirm it before trying another one")]
     Unconfirmed,
@@ -141,6 +146,9 @@ async fn attempt(
     let staged = matches!(plan, Plan::Staged);
     warnings.extend(volumes::check_change(node, config.clone(), &documents, staged).await?);
     if matches!(plan, Plan::Reboot) {
+        if node.is_container() {
+            return Err(Failure::InContainer);
+        }
         sequencer::may_start(node, Order::ApplyConfiguration)?;
     }
     let mut mode_details = if request.dry_run { plan.dry_run(&now) } else { plan.details() };

@@ -27,6 +27,10 @@ use crate::node::Node;
 
 /// Where an image brings its own config.
 const IN_IMAGE: [&str; 2] = ["/usr/local/etc/billet/config.yaml", "/usr/local/etc/talos/config.yaml"];
+/// Of the container's PID 1.
+const ENVIRONMENT: &str = "/proc/1/environ";
+/// The variable with a container's config. Source: spec/machine-facts.md §4.5.
+const USER_DATA: &str = "USERDATA";
 /// How zstd data begins (RFC 8878 §3.1.1).
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
@@ -37,6 +41,8 @@ pub(crate) enum Origin {
     State,
     /// A file of the image.
     Image(&'static str),
+    /// A variable that a container was started with.
+    Environment(&'static str),
     /// A kernel parameter.
     Parameter(&'static str),
     /// The volume labelled `metal-iso`.
@@ -62,7 +68,7 @@ impl Origin {
         match self {
             Self::State => Trust::State,
             Self::Image(_) | Self::Bundle { .. } => Trust::Image,
-            Self::Parameter(_) | Self::Volume | Self::Address(_) => Trust::Outside,
+            Self::Environment(_) | Self::Parameter(_) | Self::Volume | Self::Address(_) => Trust::Outside,
             Self::Several(origins) => origins.iter().map(Self::trust).max().unwrap_or(Trust::Outside),
         }
     }
@@ -73,6 +79,7 @@ impl fmt::Display for Origin {
         match self {
             Self::State => f.write_str("STATE (/system/state/config.yaml)"),
             Self::Image(path) => write!(f, "the image ({path})"),
+            Self::Environment(name) => write!(f, "the environment variable {name}"),
             Self::Parameter(name) => write!(f, "the kernel parameter {name}"),
             Self::Volume => f.write_str("the volume labelled metal-iso"),
             Self::Bundle { device, entry, selector } => {
@@ -117,6 +124,9 @@ pub(crate) fn from_state(node: &Node) -> Search {
 
 /// Everything else, in order.
 pub(crate) async fn from_outside(node: &Arc<Node>) -> Search {
+    if node.is_container() {
+        return together([in_image(&IN_IMAGE), in_environment(Path::new(ENVIRONMENT))]);
+    }
     let inline = |name, value: &Option<String>| match value {
         Some(value) => found(Origin::Parameter(name), unpacked(value).map_err(|e| format!("{name}: {e}"))),
         None => Search::Nothing,
@@ -177,6 +187,22 @@ fn in_image(paths: &[&'static str]) -> Search {
         }
     }
     Search::Nothing
+}
+
+/// What a container's runtime gave: base64 of a text in the environment of its PID 1.
+fn in_environment(environment: &Path) -> Search {
+    let bytes = match fs::read(environment) {
+        Ok(bytes) => Zeroizing::new(bytes),
+        Err(error) => return Search::Failed(format!("read {}: {error}", environment.display())),
+    };
+    let named =
+        |entry: &[u8]| entry.strip_prefix(USER_DATA.as_bytes())?.strip_prefix(b"=").map(<[u8]>::to_vec);
+    let Some(value) = bytes.split(|byte| *byte == 0).find_map(named).map(Zeroizing::new) else {
+        return Search::Nothing;
+    };
+    let text = String::from_utf8(value.to_vec()).map_err(|_| "it is not UTF-8 text".to_owned());
+    let text = text.map(Zeroizing::new).and_then(|text| unpacked(&text));
+    found(Origin::Environment(USER_DATA), text.map_err(|error| format!("{USER_DATA}: {error}")))
 }
 
 /// The source that `config=` names; where it has nothing, this machine's entry on the boot medium.
@@ -320,6 +346,23 @@ mod tests {
         let plain = base64::engine::general_purpose::STANDARD.encode("version: v1alpha1\n");
         assert_eq!(unpacked(&plain).unwrap().as_str(), "version: v1alpha1\n");
         assert!(unpacked("%%").unwrap_err().starts_with("not base64"));
+    }
+
+    #[test]
+    fn a_container_has_its_config_in_the_environment() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("environ");
+        let plain = base64::engine::general_purpose::STANDARD.encode("version: v1alpha1\n");
+        fs::write(&path, format!("PATH=/bin\0NOTUSERDATA=x\0USERDATA={plain}\0")).unwrap();
+        let Search::Found(found) = in_environment(&path) else { panic!("nothing found") };
+        assert_eq!(found.text.as_str(), "version: v1alpha1\n");
+        assert_eq!(found.origin.to_string(), "the environment variable USERDATA");
+        fs::write(&path, "USERDATA=%%\0").unwrap();
+        assert!(
+            matches!(in_environment(&path), Search::Failed(text) if text.starts_with("USERDATA: not base64"))
+        );
+        fs::write(&path, "PATH=/bin\0").unwrap();
+        assert!(matches!(in_environment(&path), Search::Nothing));
     }
 
     fn part(name: &'static str, text: &str) -> Search {

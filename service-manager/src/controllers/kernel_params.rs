@@ -58,6 +58,9 @@ pub(crate) const NEEDED: [(&str, &str); 30] = [
     ("user.max_user_namespaces", "0"),
 ];
 
+/// Those that every network namespace has of its own.
+const NETWORK: &str = "proc.sys.net.";
+
 /// Parameters and values, by id: `proc.sys.net.ipv4.ip_forward`, `sys.block.sda.queue.scheduler`.
 pub(crate) type Wanted = BTreeMap<String, String>;
 
@@ -111,6 +114,9 @@ fn path(id: &str) -> Option<PathBuf> {
 
 /// Writes what differs, restores what is not wanted any more, publishes how it stands.
 pub(crate) fn perform(node: &Node, wanted: &Wanted) -> Result<(), String> {
+    // All others of a container's are its host's, and what the host needs is not for a node to say.
+    let own = wanted.iter().filter(|(id, _)| !node.is_container() || id.starts_with(NETWORK));
+    let wanted: &Wanted = &own.map(|(id, value)| (id.clone(), value.clone())).collect();
     let before: BTreeMap<String, KernelParamStatus> = node
         .runtime
         .store

@@ -43,7 +43,7 @@ pub(crate) use disks::medium;
 use choose::{Candidate, Holds, Refused, Wanted, choose};
 use source::{Prepared, Source};
 
-use crate::node::Node;
+use crate::node::{NOT_IN_A_CONTAINER, Node};
 use crate::order::Order;
 use crate::upgrade::Tell;
 use crate::{configuration, secure_boot, system_disk, volumes};
@@ -93,7 +93,7 @@ pub(crate) fn is_due(node: &Node, config: &Config) -> bool {
     let install = &config.machine.install;
     install.names_a_disk()
         && !node.runtime.parameters.no_install
-        && node.runtime.parameters.platform != "container"
+        && !node.is_container()
         && !node.runtime.boot.root_source.contains("(ROOT-")
         && node.configuration.state().is_none()
 }
@@ -165,8 +165,8 @@ pub(crate) async fn on_request(node: &Arc<Node>, image: &str, disk: &str, tell: 
     if system_disk::slot(&node.runtime).is_some() || node.configuration.state().is_some() {
         return Err(Failure::Installed("this machine is installed: upgrade it, or reset it first"));
     }
-    if node.runtime.parameters.platform == "container" {
-        return Err(Failure::Installed("method is not supported in container mode"));
+    if node.is_container() {
+        return Err(Failure::Installed(NOT_IN_A_CONTAINER));
     }
     let Some(_one_at_a_time) = node.upgrades.try_begin() else {
         return Err(Failure::Installed("another installation or upgrade is under way"));

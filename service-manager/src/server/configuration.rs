@@ -107,6 +107,7 @@ fn status(failure: &Failure) -> Status {
         | Failure::Rebooting
         | Failure::Locked(_)
         | Failure::Unconfirmed
+        | Failure::InContainer
         | Failure::NothingPending => Status::failed_precondition(text),
     }
 }

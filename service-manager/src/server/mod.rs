@@ -72,7 +72,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 
 use crate::apid;
-use crate::node::Node;
+use crate::node::{NOT_IN_A_CONTAINER, Node};
 
 /// Where apid finds machined.
 pub const SOCKET: &str = "/system/run/machined/machine.sock";
@@ -169,6 +169,11 @@ fn answer_with<T: Send + 'static>(messages: Vec<Result<T, Status>>) -> Response<
         }
     });
     answer
+}
+
+/// What only the runtime of a container can do, a node that is one refuses.
+fn refuse_in_container(node: &Node) -> Result<(), Status> {
+    if node.is_container() { Err(Status::failed_precondition(NOT_IN_A_CONTAINER)) } else { Ok(()) }
 }
 
 /// Runs file work off the async threads.

@@ -28,12 +28,17 @@ pub(super) async fn reset(node: &Arc<Node>, request: ResetRequest) -> Result<Str
     let graceful = if request.graceful { "graceful" } else { "at once" };
     let worker = node.clone();
     let checked = wanted.clone();
-    super::blocking(move || reset::check(&worker, &checked).map_err(Status::failed_precondition)).await?;
+    // A container has no disks: it stops, and its runtime removes what it kept.
+    if !node.is_container() {
+        super::blocking(move || reset::check(&worker, &checked).map_err(Status::failed_precondition)).await?;
+    }
     let locked = |locked: sequencer::Locked| Status::failed_precondition(locked.to_string());
     sequencer::may_start(node, Order::Reset).map_err(locked)?;
     let worker = node.clone();
     let noted = wanted.clone();
-    super::blocking(move || reset::note(&worker, &noted).map_err(Status::internal)).await?;
+    if !node.is_container() {
+        super::blocking(move || reset::note(&worker, &noted).map_err(Status::internal)).await?;
+    }
     let actor_id = events::actor_id();
     node.runtime.journal.say(&format!("reset via API received ({graceful}), actor {actor_id}"));
     node.reset.put(wanted);

@@ -28,8 +28,9 @@ pub use services::{
 };
 pub use status::{Stage, publish_stage};
 pub use system::{
-    mount_bpffs, mount_cgroups, mount_pseudo_filesystems, restore_grace_periods, set_rlimit,
-    setup_system_directory, setup_var_directory, write_required_sysctls,
+    has_cgroup2, mount_bpffs, mount_cgroups, mount_pseudo_filesystems, restore_grace_periods, set_rlimit,
+    setup_system_directory, setup_var_directory, share_file_systems, trust_host_clock, use_given_cgroups,
+    write_network_sysctls, write_required_sysctls,
 };
 pub use upgrade::upgrade;
 pub use user::{environment, load_kernel_modules, variables, write_user_files};

@@ -299,7 +299,7 @@ fn set_runtime(definition: &mut Definition, node: &Node) {
     }
 }
 
-/// etcd of a control plane node. It takes the time, since certificates do.
+/// etcd of a control plane node.
 fn define_etcd(node: &Arc<Node>) {
     let is_control_plane =
         node.runtime.config().is_some_and(|config| config.machine.machine_type.is_control_plane());
@@ -308,18 +308,25 @@ fn define_etcd(node: &Arc<Node>) {
     }
     let Some(kubernetes) = node.kubernetes.get() else { return };
     let mut definition = kubernetes.etcd();
-    definition.depends_on = ["cri", "networkd", TIMED].map(str::to_owned).to_vec();
+    definition.depends_on = needs_of_kubernetes(node);
     node.runtime.services.define(definition);
 }
 
-/// The kubelet of every node that has a config, and a containerd. It takes the time, since certificates do.
+/// Certificates take the time; a container has its host's.
+fn needs_of_kubernetes(node: &Node) -> Vec<String> {
+    let mut needs = vec!["cri".to_owned(), "networkd".to_owned()];
+    needs.extend((!node.is_container()).then(|| TIMED.to_owned()));
+    needs
+}
+
+/// The kubelet of every node that has a config, and a containerd.
 fn define_kubelet(node: &Arc<Node>) {
     if node.runtime.config().is_none() || node.runtime.services.record("cri").is_none() {
         return;
     }
     let Some(kubernetes) = node.kubernetes.get() else { return };
     let mut definition = kubernetes.kubelet();
-    definition.depends_on = ["cri", "networkd", TIMED].map(str::to_owned).to_vec();
+    definition.depends_on = needs_of_kubernetes(node);
     node.runtime.services.define(definition);
 }
 

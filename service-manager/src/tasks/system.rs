@@ -10,12 +10,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rustix::io::Errno;
-use rustix::mount::{MountFlags, mount};
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::process::{Resource, Rlimit, setrlimit};
 
 use crate::controllers::NEEDED_KERNEL_PARAMS;
 use crate::node::Node;
-use crate::volumes;
+use crate::{time, volumes};
 use runtime::beneath;
 
 /// Where the cgroup tree is.
@@ -121,6 +121,16 @@ pub fn mount_cgroups(_node: Arc<Node>) -> TaskFuture {
     })
 }
 
+/// Whether the tree of control groups is of version 2.
+pub fn has_cgroup2() -> bool {
+    Path::new(CGROUPS).join("cgroup.controllers").exists()
+}
+
+/// In a container: makes the inner groups in the tree that it was given, if that is of version 2.
+pub fn use_given_cgroups(node: Arc<Node>) -> TaskFuture {
+    if has_cgroup2() { mount_cgroups(node) } else { Box::pin(async { Ok(()) }) }
+}
+
 /// Mounts what programs expect below /dev, /sys and /tmp.
 pub fn mount_pseudo_filesystems(node: Arc<Node>) -> TaskFuture {
     Box::pin(async move {
@@ -169,18 +179,43 @@ pub fn set_rlimit(node: Arc<Node>) -> TaskFuture {
 /// Writes the sysctls.
 pub fn write_required_sysctls(node: Arc<Node>) -> TaskFuture {
     Box::pin(async move {
-        for (name, value) in NEEDED_KERNEL_PARAMS {
-            // Its controller says which ones this kernel lacks.
-            let path = Path::new("/proc/sys").join(name.replace('.', "/"));
-            match fs::write(path, value) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    node.runtime.journal.warn(&format!("write sysctl {name}: {error}"));
-                }
-                _ => {}
-            }
-        }
+        write_sysctls(&node, |_| true);
         Ok(())
     })
+}
+
+/// In a container: the same of its own network; the others are the host's.
+pub fn write_network_sysctls(node: Arc<Node>) -> TaskFuture {
+    Box::pin(async move {
+        write_sysctls(&node, |name| name.starts_with("net."));
+        Ok(())
+    })
+}
+
+fn write_sysctls(node: &Node, is_chosen: impl Fn(&str) -> bool) {
+    for (name, value) in NEEDED_KERNEL_PARAMS.iter().filter(|(name, _)| is_chosen(name)) {
+        // Its controller says which ones this kernel lacks.
+        let path = Path::new("/proc/sys").join(name.replace('.', "/"));
+        match fs::write(path, value) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                node.runtime.journal.warn(&format!("write sysctl {name}: {error}"));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// In a container: mounts that the kubelet makes for pods are seen by containerd and by machined.
+pub fn share_file_systems(_node: Arc<Node>) -> TaskFuture {
+    Box::pin(async {
+        let flags = MountPropagationFlags::SHARED | MountPropagationFlags::REC;
+        mount_change("/", flags).map_err(|errno| TaskError(format!("share the mounts of /: {errno}")))
+    })
+}
+
+/// In a container: the clock is the host's.
+pub fn trust_host_clock(node: Arc<Node>) -> TaskFuture {
+    Box::pin(async move { time::trust_host(&node.runtime).map_err(TaskError) })
 }
 
 /// Ends the hurry of the boot (`shorten_grace_periods` in init): on a busy node expedited grace periods would
@@ -206,10 +241,10 @@ const VAR_FOLDERS: [&str; 7] = [
 ];
 const VAR_MODE: u32 = 0o755;
 
-/// Makes the folders of /var; mounts a tmpfs there where no disk has an EPHEMERAL.
-pub fn setup_var_directory(_node: Arc<Node>) -> TaskFuture {
-    Box::pin(async {
-        if !volumes::is_mounted(volumes::VAR) {
+/// Makes the folders of /var; mounts a tmpfs there where no disk has an EPHEMERAL. A container has what its runtime mounted.
+pub fn setup_var_directory(node: Arc<Node>) -> TaskFuture {
+    Box::pin(async move {
+        if !node.is_container() && !volumes::is_mounted(volumes::VAR) {
             make(&Mount {
                 source: c"tmpfs",
                 target: volumes::VAR,

@@ -81,6 +81,13 @@ struct Timed {
     said: String,
 }
 
+/// In a container, instead of the service: the host sees to the clock.
+pub(crate) fn trust_host(runtime: &Runtime) -> Result<(), String> {
+    let status = TimeStatus { synced: true, epoch: 0, sync_disabled: true };
+    let put = runtime.store.put(TIME_STATUS.writer, &TIME_STATUS, "node", Spec::TimeStatus(status));
+    put.map(drop).map_err(|error| error.to_string())
+}
+
 /// The service.
 pub async fn run(runtime: Arc<Runtime>) -> Result<(), String> {
     let mut changes = runtime.store.changes();

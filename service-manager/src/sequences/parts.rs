@@ -1,0 +1,24 @@
+//! What sequences are made of.
+
+use sequence::{Phase, Task};
+
+use crate::node::Node;
+use crate::tasks;
+
+/// A task of machined.
+pub(crate) type TaskFn = runtime::sequencer::TaskFn<Node>;
+
+/// A task under the name that events carry.
+pub(super) const fn named(name: &'static str, about: &'static str, run: TaskFn) -> Task<TaskFn> {
+    Task { name, about, run }
+}
+
+/// How every sequence ends that ends the machine.
+pub(super) const STOP: Phase<TaskFn> = Phase {
+    name: "stopEverything",
+    tasks: &[named("stopAllServices", "stops all services, dependants first", tasks::stop_all_services)],
+};
+
+/// Behind it, where the machine stays off.
+pub(super) const TURN_OFF: Phase<TaskFn> =
+    Phase { name: "shutdown", tasks: &[named("shutdown", "asks init to cut the power", tasks::shutdown)] };
