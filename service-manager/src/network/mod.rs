@@ -30,8 +30,6 @@ use runtime::Runtime;
 use runtime::store::DHCP_LEASE;
 use tokio::task::AbortHandle;
 
-use crate::node::CONTAINER;
-
 /// Notifications come in bursts: this long after the first one the state is read once.
 const SETTLE: Duration = Duration::from_millis(10);
 
@@ -116,7 +114,7 @@ impl Managed {
         self.applied.retain(links);
         let config = runtime.config();
         // A container's runtime has made everything else.
-        let is_container = runtime.parameters.platform == CONTAINER;
+        let is_container = config::Mode::of_platform(&runtime.parameters.platform) == config::Mode::Container;
         let is_ours = |name: &str| name == "lo" || (!is_container && is_wired(name));
         for link in links.iter().filter(|link| is_ours(&link.name)) {
             let Some(wanted) = statics::wanted(config.as_deref(), &link.name) else { continue };

@@ -45,13 +45,13 @@ pub(super) fn reboot(node: &Arc<Node>, request: &proto::RebootRequest) -> Result
             .journal
             .say(&format!("reboot mode {mode:?}: always through the firmware on this version"));
     }
-    super::refuse_in_container(node)?;
+    super::in_container::refuse(node)?;
     begin(node, Order::Reboot)
 }
 
 /// Starts the shutdown and returns who asked.
 pub(super) fn shutdown(node: &Arc<Node>) -> Result<String, Status> {
-    super::refuse_in_container(node)?;
+    super::in_container::refuse(node)?;
     begin(node, Order::Shutdown)
 }
 

@@ -25,6 +25,7 @@ mod disks;
 mod files;
 mod generate;
 mod images;
+mod in_container;
 mod inspect;
 mod kubernetes;
 mod lists;
@@ -72,7 +73,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 
 use crate::apid;
-use crate::node::{NOT_IN_A_CONTAINER, Node};
+use crate::node::Node;
 
 /// Where apid finds machined.
 pub const SOCKET: &str = "/system/run/machined/machine.sock";
@@ -169,11 +170,6 @@ fn answer_with<T: Send + 'static>(messages: Vec<Result<T, Status>>) -> Response<
         }
     });
     answer
-}
-
-/// What only the runtime of a container can do, a node that is one refuses.
-fn refuse_in_container(node: &Node) -> Result<(), Status> {
-    if node.is_container() { Err(Status::failed_precondition(NOT_IN_A_CONTAINER)) } else { Ok(()) }
 }
 
 /// Runs file work off the async threads.

@@ -30,7 +30,7 @@ pub(super) async fn upgrade(
     node: &Arc<Node>,
     request: &proto::UpgradeRequest,
 ) -> Result<proto::UpgradeResponse, Status> {
-    super::refuse_in_container(node)?;
+    super::in_container::refuse(node)?;
     let sequence = if request.stage { Order::StageUpgrade } else { Order::Upgrade };
     sequencer::may_start(node, sequence).map_err(|locked| Status::failed_precondition(locked.to_string()))?;
     if request.wipe_ephemeral {
@@ -75,7 +75,7 @@ fn remark(node: &Node, request: &proto::UpgradeRequest) {
 
 /// `MachineService.Rollback`.
 pub(super) async fn rollback(node: &Arc<Node>) -> Result<proto::RollbackResponse, Status> {
-    super::refuse_in_container(node)?;
+    super::in_container::refuse(node)?;
     let entry = upgrade::roll_back(node).await?;
     begin(node, Order::Reboot, &format!("rollback to {entry}"), true)?;
     Ok(proto::RollbackResponse { messages: vec![proto::Rollback { metadata: None }] })
@@ -123,7 +123,7 @@ impl LifecycleService for Lifecycle {
         &self,
         request: Request<proto::LifecycleServiceUpgradeRequest>,
     ) -> Result<Response<Self::UpgradeStream>, Status> {
-        super::refuse_in_container(&self.node)?;
+        super::in_container::refuse(&self.node)?;
         let image = request.into_inner().source.unwrap_or_default().image_name;
         let prepared = upgrade::prepare(&self.node, &image, CALL_PATIENCE).await?;
         let node = self.node.clone();

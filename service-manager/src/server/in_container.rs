@@ -1,0 +1,10 @@
+//! What a node that is a container refuses.
+
+use tonic::Status;
+
+use crate::node::{NOT_IN_A_CONTAINER, Node};
+
+/// Refuses what only the runtime of a container can do.
+pub(super) fn refuse(node: &Node) -> Result<(), Status> {
+    if node.is_container() { Err(Status::failed_precondition(NOT_IN_A_CONTAINER)) } else { Ok(()) }
+}
