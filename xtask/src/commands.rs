@@ -5,6 +5,7 @@ pub(crate) mod certify;
 pub(crate) mod clean;
 pub(crate) mod ctl;
 pub(crate) mod fuzz;
+pub(crate) mod images;
 pub(crate) mod plan;
 pub(crate) mod run;
 pub(crate) mod stop;

@@ -5,6 +5,7 @@
 mod bench;
 mod build;
 mod cache;
+mod cluster_images;
 mod command;
 mod commands;
 mod host;
@@ -22,7 +23,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{advisories, certify, clean, ctl, fuzz, plan, run, stop, test, tidy};
+use commands::{advisories, certify, clean, ctl, fuzz, images, plan, run, stop, test, tidy};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Builds, runs, tests and measures Billet")]
@@ -50,6 +51,8 @@ enum Command {
     Ctl(ctl::Options),
     /// Call whatever reads a person's text with random inputs until something breaks.
     Fuzz(fuzz::Options),
+    /// Make the container images that a cluster pulls.
+    Images(images::Options),
     /// Print every sequence of a node: boot, supervision, shutdown and the rest.
     Plan,
     /// Build a node and run it in a virtual machine, with its console here.
@@ -76,6 +79,7 @@ fn main() -> ExitCode {
         Command::Clean(options) => clean::run(options),
         Command::Ctl(options) => ctl::run(options),
         Command::Fuzz(options) => fuzz::run(options),
+        Command::Images(options) => images::run(options),
         Command::Plan => plan::run(),
         Command::Run(options) => run::run(options),
         Command::StartMachine(options) => run::machine::start(options),

@@ -244,6 +244,8 @@ pub enum Bytes {
     File(PathBuf),
     /// In a file that can be run.
     Program(PathBuf),
+    /// There are none: it is a symbolic link to this path.
+    Link(String),
 }
 
 /// An image to be written.
@@ -268,6 +270,16 @@ struct Blob {
 
 /// Writes an image layout; the same image is the same bytes.
 pub fn write(out: &mut dyn Write, image: &NewImage) -> Result<(), Error> {
+    write_runnable(out, image, &[], &[])
+}
+
+/// The same for an image that is run as a container: its program, and the arguments where who runs it gives none.
+pub fn write_runnable(
+    out: &mut dyn Write,
+    image: &NewImage,
+    entrypoint: &[String],
+    arguments: &[String],
+) -> Result<(), Error> {
     let failed = |source| Error::Archive { operation: "write", source };
     let layers = image.layers.iter().map(|layer| layer_blob(layer)).collect::<io::Result<Vec<_>>>();
     let layers = layers.map_err(failed)?;
@@ -275,7 +287,11 @@ pub fn write(out: &mut dyn Write, image: &NewImage) -> Result<(), Error> {
     let config = Config {
         architecture: image.architecture.clone(),
         os: "linux".into(),
-        config: Execution { entrypoint: Vec::new(), labels: image.labels.clone() },
+        config: Execution {
+            entrypoint: entrypoint.to_vec(),
+            cmd: arguments.to_vec(),
+            labels: image.labels.clone(),
+        },
         rootfs: Rootfs { diff_ids: digests, ..Rootfs::default() },
     };
     let config = json(&config).map_err(failed)?;
@@ -320,8 +336,12 @@ fn layer_blob(contents: &[Content]) -> io::Result<Blob> {
     let mut pieces = Vec::new();
     for content in contents {
         let length = content.bytes.length()?;
-        let mode = if matches!(content.bytes, Bytes::Program(_)) { 0o755 } else { 0o644 };
-        pieces.push(Bytes::Here(header(&content.path, length, mode)?));
+        let header = match &content.bytes {
+            Bytes::Link(target) => link_header(&content.path, target)?,
+            Bytes::Program(_) => header(&content.path, length, 0o755)?,
+            Bytes::Here(_) | Bytes::File(_) => header(&content.path, length, 0o644)?,
+        };
+        pieces.push(Bytes::Here(header));
         pieces.push(content.bytes.clone());
         pieces.push(Bytes::Here(vec![0; padding(length)]));
     }
@@ -339,16 +359,30 @@ fn put(out: &mut dyn Write, path: &str, blob: &Blob) -> io::Result<()> {
 
 /// A file of root, of 1970.
 fn header(path: &str, length: u64, mode: u32) -> io::Result<Vec<u8>> {
+    let mut header = of_root(path, mode)?;
+    header.set_size(length);
+    header.set_entry_type(tar::EntryType::Regular);
+    header.set_cksum();
+    Ok(header.as_bytes().to_vec())
+}
+
+fn link_header(path: &str, target: &str) -> io::Result<Vec<u8>> {
+    let mut header = of_root(path, 0o777)?;
+    header.set_size(0);
+    header.set_link_name_literal(target)?;
+    header.set_entry_type(tar::EntryType::Symlink);
+    header.set_cksum();
+    Ok(header.as_bytes().to_vec())
+}
+
+fn of_root(path: &str, mode: u32) -> io::Result<tar::Header> {
     let mut header = tar::Header::new_ustar();
     header.set_path(path)?;
-    header.set_size(length);
     header.set_mode(mode);
     header.set_uid(0);
     header.set_gid(0);
     header.set_mtime(0);
-    header.set_entry_type(tar::EntryType::Regular);
-    header.set_cksum();
-    Ok(header.as_bytes().to_vec())
+    Ok(header)
 }
 
 fn padding(length: u64) -> usize {
@@ -360,6 +394,7 @@ impl Bytes {
     fn length(&self) -> io::Result<u64> {
         match self {
             Self::Here(bytes) => Ok(bytes.len() as u64),
+            Self::Link(_) => Ok(0),
             Self::File(path) | Self::Program(path) => {
                 Ok(std::fs::metadata(path).map_err(|e| named(path, &e))?.len())
             }
@@ -369,6 +404,7 @@ impl Bytes {
     fn each(&self, each: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
         let path = match self {
             Self::Here(bytes) => return each(bytes),
+            Self::Link(_) => return Ok(()),
             Self::File(path) | Self::Program(path) => path,
         };
         let mut file = File::open(path).map_err(|e| named(path, &e))?;
@@ -459,6 +495,35 @@ mod tests {
         }
         let wanted = [("billet/root.json", 2), ("billet/empty", 0), ("billet/layers/x", 700_000)];
         assert_eq!(found, wanted.map(|(path, length)| (path.to_owned(), length)));
+    }
+
+    #[test]
+    fn an_image_that_runs_says_what_and_has_links() {
+        let folder = tempfile::tempdir().unwrap();
+        let (program, out) = (folder.path().join("program"), folder.path().join("image.tar"));
+        std::fs::write(&program, "all of them").unwrap();
+        let content = |path: &str, bytes| Content { path: path.into(), bytes };
+        let image = NewImage {
+            layers: vec![vec![
+                content("bin/all", Bytes::Program(program.clone())),
+                content("bin/one", Bytes::Link("all".into())),
+            ]],
+            ..image(program)
+        };
+        let words = |text: &str| vec![text.to_owned()];
+        write_runnable(&mut File::create(&out).unwrap(), &image, &words("/bin/one"), &words("serve"))
+            .unwrap();
+        let archive = Archive::open(&out).unwrap();
+        let (manifest, config) = archive.image("amd64").unwrap();
+        assert_eq!((config.config.entrypoint, config.config.cmd), (words("/bin/one"), words("serve")));
+        let mut layer = tar::Archive::new(archive.blob(&manifest.layers[0]).unwrap());
+        let mut entries = layer.entries().unwrap().map(Result::unwrap);
+        let file = entries.next().unwrap();
+        assert_eq!((file.header().mode().unwrap(), file.size()), (0o755, 11));
+        let link = entries.next().unwrap();
+        assert_eq!(link.header().entry_type(), tar::EntryType::Symlink);
+        assert_eq!(link.link_name().unwrap().unwrap().to_str(), Some("all"));
+        assert!(entries.next().is_none());
     }
 
     #[test]

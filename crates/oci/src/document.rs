@@ -115,6 +115,9 @@ pub struct Execution {
     /// The program.
     #[serde(default, deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
     pub entrypoint: Vec<String>,
+    /// Its arguments where who runs it gives none.
+    #[serde(default, deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
+    pub cmd: Vec<String>,
     /// Free text.
     #[serde(default, deserialize_with = "or_default", skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,

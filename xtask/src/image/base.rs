@@ -36,13 +36,7 @@ pub(crate) struct BaseParts<'a> {
 }
 
 pub(crate) fn assemble(parts: &BaseParts<'_>) -> Result<Tree> {
-    let mut files = Tree::new();
-    skeleton(&mut files, parts.list)?;
-    for package in &parts.list.packages {
-        let folder = parts.packages.get(&package.name);
-        let folder = folder.with_context(|| format!("{} was not fetched", package.name))?;
-        take(&mut files, package, folder).with_context(|| format!("package {}", package.name))?;
-    }
+    let mut files = of_packages(parts.list, parts.packages)?;
     files.load("", parts.overlay)?;
     files.bytes("usr/lib/os-release", 0o644, os_release(parts.version))?;
     files.file("usr/bin/machined", 0o755, parts.machined)?;
@@ -50,13 +44,35 @@ pub(crate) fn assemble(parts: &BaseParts<'_>) -> Result<Tree> {
     for (name, content) in parts.boot.of_base() {
         files.bytes(&format!("{}/{name}", system::FOLDER), 0o644, content)?;
     }
-    let providers = parts.list.packages.iter().filter(|package| package.libraries);
-    let folders: Vec<PathBuf> =
-        providers.filter_map(|package| parts.packages.get(&package.name).cloned()).collect();
     let libraries = target::libraries(parts.boot.architecture());
-    libraries::add(&mut files, &folders, libraries)?;
+    add_libraries(&mut files, parts.list, parts.packages, libraries)?;
     check::check(&files, &parts.list.forbidden, libraries)?;
     Ok(files)
+}
+
+/// What a list names by itself: folders, links, and files of unpacked packages.
+pub(crate) fn of_packages(list: &FileList, packages: &BTreeMap<String, PathBuf>) -> Result<Tree> {
+    let mut files = Tree::new();
+    skeleton(&mut files, list)?;
+    for package in &list.packages {
+        let folder = packages.get(&package.name);
+        let folder = folder.with_context(|| format!("{} was not fetched", package.name))?;
+        take(&mut files, package, folder).with_context(|| format!("package {}", package.name))?;
+    }
+    Ok(files)
+}
+
+/// Adds the shared libraries that files of the tree need, out of the list's packages that may give some.
+pub(crate) fn add_libraries(
+    files: &mut Tree,
+    list: &FileList,
+    packages: &BTreeMap<String, PathBuf>,
+    libraries: &str,
+) -> Result<()> {
+    let providers = list.packages.iter().filter(|package| package.libraries);
+    let folders: Vec<PathBuf> =
+        providers.filter_map(|package| packages.get(&package.name).cloned()).collect();
+    libraries::add(files, &folders, libraries)
 }
 
 fn skeleton(files: &mut Tree, list: &FileList) -> Result<()> {

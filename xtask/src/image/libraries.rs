@@ -22,7 +22,7 @@ pub(super) fn add(files: &mut Tree, folders: &[PathBuf], to: &str) -> Result<()>
             continue;
         }
         let from = find(&library, folders, to).with_context(|| {
-            format!("{library}, needed by /{user}: add its package to xtask/image/base.toml")
+            format!("{library}, needed by /{user}: add its package to the list of files in xtask/image")
         })?;
         add_file(files, &path, &from)?;
         waiting.extend(needs_of(&from)?.into_iter().map(|name| (name, path.clone())));

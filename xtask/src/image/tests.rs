@@ -94,7 +94,10 @@ fn a_library_of_no_listed_package_is_named() {
     let mut files = Tree::new();
     files.bytes("usr/bin/program", 0o755, elf_with(&["libz.so.1"])).unwrap();
     let error = libraries::add(&mut files, &[PathBuf::from("/nowhere")], LIBRARIES).unwrap_err().to_string();
-    assert_eq!(error, "libz.so.1, needed by /usr/bin/program: add its package to xtask/image/base.toml");
+    assert_eq!(
+        error,
+        "libz.so.1, needed by /usr/bin/program: add its package to the list of files in xtask/image"
+    );
 }
 
 #[test]

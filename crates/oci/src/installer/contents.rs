@@ -559,7 +559,7 @@ mod tests {
     }
 
     fn config_of(image: &NewImage) -> crate::document::Config {
-        let execution = crate::document::Execution { entrypoint: Vec::new(), labels: image.labels.clone() };
+        let execution = crate::document::Execution { labels: image.labels.clone(), ..Default::default() };
         crate::document::Config { config: execution, ..Default::default() }
     }
 }

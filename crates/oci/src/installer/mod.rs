@@ -223,7 +223,8 @@ mod tests {
     fn config(labels: &[(&str, &str)], entrypoint: &[&str]) -> Config {
         let labels = labels.iter().map(|(label, value)| ((*label).to_owned(), (*value).to_owned())).collect();
         let entrypoint = entrypoint.iter().map(|&part| part.to_owned()).collect();
-        Config { config: Execution { entrypoint, labels }, ..Config::default() }
+        let config = Execution { entrypoint, labels, ..Execution::default() };
+        Config { config, ..Config::default() }
     }
 
     #[test]

@@ -1,0 +1,193 @@
+//! What is in each image, and how it is called.
+//!
+//! Owns: names as crates/kubernetes gives them, below whatever registry; layers, and that images share them: all programs of
+//! Kubernetes are one file in one layer, which a node fetches, keeps and maps once.
+//! Does not: say what a container runs; pods name their programs, the entrypoint serves those that do not.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use installer::tree::{Node, Tree};
+use oci::archive::{Bytes, Content};
+
+use super::golang::Toolchain;
+use super::modules::{Compiler, Module, Program};
+use super::releases::Release;
+use crate::cache::Cache;
+use crate::image::base;
+use crate::image::list::FileList;
+use crate::inputs::{Freshness, Inputs};
+use crate::place;
+use crate::target::{self, Architecture};
+
+/// Part of every image's key: change it when the code below writes the same tree as other bytes.
+pub(super) const WRITER: &str = "1";
+
+/// Where all programs of Kubernetes are looked for (crates/kubernetes).
+const PROGRAMS: &str = "usr/local/bin";
+/// The one file of Kubernetes.
+const KUBERNETES: &str = "kubernetes";
+/// The names that it goes by: the cases of `programs` in xtask/kubernetes/main.go.
+pub(super) const NAMES: [&str; 7] = [
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-proxy",
+    "kube-scheduler",
+    "kubeadm",
+    "kubectl",
+    "kubelet",
+];
+
+/// Files out of Debian's packages.
+const TOOLS: &str = "xtask/image/kubernetes-tools.toml";
+
+/// What an image consists of; each is a layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Layer {
+    Kubernetes,
+    Tools,
+    Etcd,
+    Pause,
+}
+
+/// An image to be made.
+pub(super) struct ImageSpec {
+    /// Path below the registry.
+    pub(super) repository: &'static str,
+    pub(super) tag: String,
+    pub(super) layers: &'static [Layer],
+    pub(super) entrypoint: Vec<String>,
+    pub(super) arguments: Vec<String>,
+}
+
+impl ImageSpec {
+    fn new(
+        repository: &'static str,
+        tag: impl Into<String>,
+        layers: &'static [Layer],
+        program: &str,
+    ) -> Self {
+        let entrypoint = vec![program.to_owned()];
+        Self { repository, tag: tag.into(), layers, entrypoint, arguments: Vec::new() }
+    }
+}
+
+/// The images of a release.
+pub(super) fn images(release: &Release) -> Vec<ImageSpec> {
+    let kubernetes = format!("v{}", release.kubernetes);
+    let of_kubernetes = |repository, layers, program| {
+        ImageSpec::new(repository, &kubernetes, layers, &format!("/{PROGRAMS}/{program}"))
+    };
+    let plain: &[Layer] = &[Layer::Kubernetes];
+    let with_tools: &[Layer] = &[Layer::Kubernetes, Layer::Tools];
+    vec![
+        of_kubernetes("kube-apiserver", plain, "kube-apiserver"),
+        of_kubernetes("kube-controller-manager", plain, "kube-controller-manager"),
+        of_kubernetes("kube-scheduler", plain, "kube-scheduler"),
+        of_kubernetes("kube-proxy", with_tools, "kube-proxy"),
+        of_kubernetes("siderolabs/kubelet", with_tools, "kubelet"),
+        ImageSpec::new("etcd", format!("{}-0", release.etcd), &[Layer::Etcd], "/usr/local/bin/etcd"),
+        ImageSpec::new("pause", "3.10", &[Layer::Pause], "/pause"),
+    ]
+}
+
+/// Makes layers.
+pub(super) struct LayerBuilder<'a> {
+    release: &'static Release,
+    inputs: Inputs<'a>,
+    compiler: Compiler<'a>,
+}
+
+impl<'a> LayerBuilder<'a> {
+    pub(super) fn open(cache: &'a Cache, freshness: Freshness, release: &'static Release) -> Result<Self> {
+        let mut inputs = Inputs::open(cache, freshness)?;
+        let toolchain = Toolchain::resolve(&mut inputs, release.go.version)?;
+        Ok(Self { release, inputs, compiler: Compiler::new(cache, toolchain) })
+    }
+
+    /// The files of a layer.
+    pub(super) fn layer(&mut self, layer: Layer) -> Result<Tree> {
+        match layer {
+            Layer::Kubernetes => self.kubernetes(),
+            Layer::Tools => self.tools(),
+            Layer::Etcd => self.alone(&etcd(), "usr/local/bin/etcd"),
+            Layer::Pause => self.alone(&pause(), "pause"),
+        }
+    }
+
+    fn kubernetes(&mut self) -> Result<Tree> {
+        let mut files = self.alone(&kubernetes(self.release), &format!("{PROGRAMS}/{KUBERNETES}"))?;
+        for name in NAMES {
+            files.symlink(&format!("{PROGRAMS}/{name}"), KUBERNETES)?;
+        }
+        Ok(files)
+    }
+
+    fn tools(&mut self) -> Result<Tree> {
+        let list = FileList::read(&place::repository().join(TOOLS), Architecture::Amd64)?;
+        let packages = self.inputs.resolve(&list.packages())?;
+        let folders = self.inputs.unpack(&packages)?;
+        let mut files = base::of_packages(&list, &folders)?;
+        base::add_libraries(&mut files, &list, &folders, target::libraries(Architecture::Amd64))
+            .with_context(|| format!("libraries of {TOOLS}"))?;
+        Ok(files)
+    }
+
+    /// A program and nothing else.
+    fn alone(&mut self, program: &Program, path: &str) -> Result<Tree> {
+        let file = self.compiler.program(&mut self.inputs, &module(self.release), program)?;
+        let mut files = Tree::new();
+        files.file(path, 0o755, file)?;
+        Ok(files)
+    }
+}
+
+/// The module with all programs of a release.
+pub(super) fn module(release: &Release) -> Module {
+    Module { name: release.minor(), sources: &["main.go", "pause/main.go"] }
+}
+
+fn kubernetes(release: &Release) -> Program {
+    let (major, minor) = release.major_minor();
+    let facts = [("gitVersion", format!("v{}", release.kubernetes)), ("gitMajor", major.to_owned())];
+    let facts = facts.into_iter().chain([("gitMinor", minor.to_owned())]);
+    // Programs say the one, clients the other.
+    let of = |(name, value): (&str, String)| {
+        ["k8s.io/component-base/version", "k8s.io/client-go/pkg/version"]
+            .map(|package| format!("{package}.{name}={value}"))
+    };
+    Program {
+        name: KUBERNETES,
+        package: ".",
+        variables: facts.flat_map(of).collect(),
+        remark: ": 8 to 20 minutes on two cores",
+    }
+}
+
+fn etcd() -> Program {
+    Program { name: "etcd", package: "go.etcd.io/etcd/server/v3", variables: Vec::new(), remark: "" }
+}
+
+fn pause() -> Program {
+    Program { name: "pause", package: "./pause", variables: Vec::new(), remark: "" }
+}
+
+/// A tree as a layer's files. Directories come with what lies in them.
+pub(super) fn of_tree(tree: &Tree) -> Result<Vec<Content>> {
+    let mut contents = Vec::new();
+    for (path, entry) in tree.iter() {
+        let executable = entry.mode & 0o111 != 0;
+        let bytes = match &entry.node {
+            Node::Dir => continue,
+            Node::File(from) if executable => Bytes::Program(from.clone()),
+            Node::File(from) => Bytes::File(PathBuf::from(from)),
+            Node::Bytes(bytes) => Bytes::Here(bytes.clone()),
+            Node::Symlink(target) => Bytes::Link(target.clone()),
+            Node::CharDevice(..) | Node::BlockDevice(..) => {
+                anyhow::bail!("/{path} is a device, which no layer of ours has")
+            }
+        };
+        contents.push(Content { path: path.to_owned(), bytes });
+    }
+    Ok(contents)
+}

@@ -1,0 +1,137 @@
+//! Go from Debian's packages, and programs compiled by it.
+//!
+//! Owns: where its files lie (`<cache>/go-home`: modules and what was compiled of them), its settings, retries of downloads.
+//! Does not: know any program. The host's own Go is not used.
+//! Source: `go help environment`, `go help build`; the host's GOPROXY, GONOSUMDB and the like hold, as environment and as
+//! what `go env -w` wrote.
+
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::Duration;
+use std::{env, fs};
+
+use anyhow::{Context, Result};
+
+use crate::cache::{Cache, KeyBuilder};
+use crate::command::Cmd;
+use crate::inputs::{Inputs, Package};
+use crate::step::{note, step};
+
+/// How often modules are asked for, and the wait between: a proxy that is busy, or a connection that broke.
+const DOWNLOAD_ATTEMPTS: u32 = 5;
+const DOWNLOAD_WAIT: Duration = Duration::from_secs(5);
+
+/// As Kubernetes builds its releases: without gRPC's traces, which keep the linker from leaving out what is never called.
+const TAGS: &str = "-tags=grpcnotrace,notest";
+
+/// Directories of the second package that no build reads.
+const NEVER_READ: [&str; 3] = ["api", "misc", "test"];
+
+/// What a person can do.
+const PROXY_HINT: &str = "fetch Go modules: they come from where GOPROXY says (the variable, or `go env -w`)";
+
+/// A version of Go as packages: resolved, not yet fetched.
+pub(super) struct Toolchain {
+    version: &'static str,
+    packages: Vec<Package>,
+}
+
+/// Go, ready to run.
+pub(super) struct Go {
+    version: &'static str,
+    /// What it calls GOROOT.
+    root: PathBuf,
+    home: PathBuf,
+}
+
+impl Toolchain {
+    /// The archive's packages of this version.
+    pub(super) fn resolve(inputs: &mut Inputs<'_>, version: &'static str) -> Result<Self> {
+        let names = ["go", "src"].map(|part| format!("golang-{version}-{part}"));
+        let packages = inputs.resolve(&names.each_ref().map(String::as_str))?;
+        Ok(Self { version, packages })
+    }
+
+    /// Changes with the compiler.
+    pub(super) fn identity(&self) -> String {
+        self.packages.iter().map(|package| package.sha256.as_str()).collect()
+    }
+
+    /// Puts its files together: both packages have some of each directory.
+    pub(super) fn unpack(&self, cache: &Cache, inputs: &mut Inputs<'_>) -> Result<Go> {
+        let key = KeyBuilder::new("go 1").part(self.identity()).finish();
+        let name = format!("go-{}", self.version);
+        let entry = cache.entry("go", &key, |entry| {
+            let folders = inputs.unpack(&self.packages)?;
+            step(&format!("put Go {} together", self.version), || {
+                for folder in folders.values() {
+                    Cmd::new("cp").args(["-a", "--reflink=auto"]).arg(folder.join("usr")).arg(entry).run()?;
+                }
+                let share = entry.join("usr/share").join(&name);
+                NEVER_READ.iter().try_for_each(|part| remove(&share.join(part)))?;
+                remove(&entry.join("usr/share/doc"))
+            })
+        })?;
+        let root = entry.join("usr/lib").join(name);
+        Ok(Go { version: self.version, root, home: cache.root().join("go-home") })
+    }
+}
+
+fn remove(folder: &Path) -> Result<()> {
+    fs::remove_dir_all(folder).with_context(|| format!("remove {}", folder.display()))
+}
+
+impl Go {
+    pub(super) fn version(&self) -> &'static str {
+        self.version
+    }
+
+    /// Fetches every module that the one in this directory names; each is compared with its go.sum.
+    pub(super) fn download(&self, module: &Path) -> Result<()> {
+        step("fetch Go modules", || {
+            for attempt in 1..DOWNLOAD_ATTEMPTS {
+                match self.command(module).args(["mod", "download"]).run() {
+                    Ok(()) => return Ok(()),
+                    Err(fault) => {
+                        note(&format!("fetch Go modules, attempt {attempt}: {}", last_line(&fault)))
+                    }
+                }
+                sleep(DOWNLOAD_WAIT);
+            }
+            self.command(module).args(["mod", "download"]).run().context(PROXY_HINT)
+        })
+    }
+
+    /// Compiles a package of the module in this directory, as the same bytes wherever that directory lies.
+    pub(super) fn build(&self, module: &Path, package: &str, variables: &[String], to: &Path) -> Result<()> {
+        let set = variables.iter().map(|variable| format!(" -X {variable}"));
+        let linked = format!("-ldflags=-s -w{}", set.collect::<String>());
+        let build = self.command(module).args(["build", "-mod=readonly", "-buildvcs=false", "-trimpath"]);
+        build.arg(TAGS).arg(linked).arg("-o").arg(to).arg(package).run()
+    }
+
+    fn command(&self, folder: &Path) -> Cmd {
+        let path = env::var_os("PATH").unwrap_or_default();
+        let paths = [self.root.join("bin")].into_iter().chain(env::split_paths(&path));
+        // A PATH with a colon in a directory's name cannot be had: Go finds its own tools without.
+        let path = env::join_paths(paths).unwrap_or(path);
+        Cmd::new(self.root.join("bin/go"))
+            .folder(folder)
+            .env("PATH", path)
+            .env("GOROOT", &self.root)
+            .env("GOCACHE", self.home.join("build"))
+            .env("GOMODCACHE", self.home.join("modules"))
+            // So that `clean --cache` can remove them.
+            .env("GOFLAGS", "-modcacherw")
+            .env("GOTOOLCHAIN", "local")
+            .env("GOWORK", "off")
+            .env("GOOS", "linux")
+            .env("GOARCH", "amd64")
+            .env("GOAMD64", "v1")
+            .env("CGO_ENABLED", "0")
+    }
+}
+
+fn last_line(fault: &anyhow::Error) -> String {
+    fault.to_string().lines().last().unwrap_or_default().to_owned()
+}
