@@ -8,6 +8,7 @@
 //! | [`etcd`] | the service, its health, the bootstrap of a cluster |
 //! | [`kubelet`] | the service, and when it starts again |
 //! | `static_pods` | when the manifests of the control plane are there |
+//! | [`manifests`] | what a cluster needs from its first minute, brought into its API server |
 //! | `api_server` | a client of the API server on this node |
 //! | [`admin`] | the administrator's kubeconfig |
 //!
@@ -26,6 +27,7 @@ pub mod etcd;
 pub mod facts;
 pub mod files;
 pub mod kubelet;
+pub mod manifests;
 #[cfg(test)]
 mod samples;
 mod static_pods;

@@ -15,11 +15,10 @@ use kubernetes::pod::Rendered;
 use kubernetes::{Cluster, File, Node, Owner, api_server, controller_manager, paths, scheduler};
 use ondisk::Digest;
 use runtime::beneath;
-use runtime::services::machine::State;
 use serde_json::Value;
 
 use crate::certificates::{self, Part};
-use crate::{Error, KubernetesNode, api_server as serving, etcd, facts, files};
+use crate::{Error, KubernetesNode, api_server as serving, facts, files};
 
 /// Between two looks while the API server is awaited.
 const SHORT_PERIOD: Duration = Duration::from_secs(1);
@@ -114,10 +113,7 @@ impl KubernetesNode {
 
     /// `None`: that is not known yet.
     fn has_etcd(&self, memory: &mut Memory) -> Option<bool> {
-        // A stopped service counts as up, since nothing waits for it.
-        let is_running =
-            self.runtime.services.record(etcd::ID).is_some_and(|record| record.state == State::Running);
-        if is_running && self.runtime.services.is_up(etcd::ID) {
+        if self.is_etcd_up() {
             memory.away_since = None;
             return Some(true);
         }

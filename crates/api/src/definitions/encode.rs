@@ -13,6 +13,9 @@ use super::decode::entry_of;
 use super::schema::{PACKAGE, Schema};
 use super::{Fault, Problem, text};
 
+/// Messages in whose place the YAML form shows their only field.
+const BARE: [&str; 1] = ["k8s.SingleManifest"];
+
 /// The binary form of a value, as `message` (a name of types.tsv, for instance `network.LinkStatusSpec`).
 pub fn encode(message: &str, value: &Value) -> Result<Vec<u8>, Problem> {
     let mut out = Vec::new();
@@ -33,12 +36,15 @@ fn shape(path: &str, expected: &'static str, found: &Value) -> Problem {
 fn whole(name: &str, value: &Value, path: &mut String, out: &mut Vec<u8>) -> Result<(), Problem> {
     let descriptor = Schema::get().messages.get(name);
     let descriptor = descriptor.ok_or_else(|| fault(path, Fault::Undefined(name.to_owned())))?;
+    let short = name.strip_prefix(PACKAGE).unwrap_or(name);
+    if let ([only], true) = (descriptor.field.as_slice(), BARE.contains(&short)) {
+        return field(only, value, path, out);
+    }
     let map = match value {
         Value::Null => return Ok(()),
         Value::Object(map) => map,
         other => return Err(shape(path, "a map", other)),
     };
-    let short = name.strip_prefix(PACKAGE).unwrap_or(name);
     for (key, value) in map {
         let length = path.len();
         path.push('.');

@@ -158,6 +158,16 @@ fn what_a_typed_client_sees_is_spelled_as_the_yaml_form() {
 }
 
 #[test]
+fn objects_of_a_manifest_stand_bare_in_the_yaml_form() {
+    let yaml =
+        json!([{"kind": "Namespace", "metadata": {"name": "a", "labels": {"x": "y"}}}, {"replicas": 2}]);
+    let bytes = encode("k8s.ManifestSpec", &json!({ "items": yaml })).unwrap();
+    let tree = decode("k8s.ManifestSpec", &bytes).unwrap();
+    assert_eq!(tree["items"][0]["object"]["metadata"], json!({"name": "a", "labels": {"x": "y"}}));
+    assert_eq!(shown("k8s.ManifestSpec", &bytes, &yaml).unwrap(), yaml);
+}
+
+#[test]
 fn where_both_forms_differ_the_binary_one_is_shown() {
     let mut yaml = link();
     let bytes = encode("network.LinkStatusSpec", &yaml).unwrap();

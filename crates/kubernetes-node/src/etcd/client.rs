@@ -10,10 +10,10 @@ use tonic::transport::{Certificate, Identity};
 use crate::Error;
 
 /// Where the member on this node answers.
-const ENDPOINT: &str = "https://127.0.0.1:2379";
+pub(super) const ENDPOINT: &str = "https://127.0.0.1:2379";
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 /// For an answer that a majority of the members agrees to.
-const QUORUM_DEADLINE: Duration = Duration::from_secs(15);
+pub(super) const QUORUM_DEADLINE: Duration = Duration::from_secs(15);
 /// Read to hear whether there is a majority; it need not be there.
 const HEALTH_KEY: &str = "health";
 
@@ -32,13 +32,13 @@ pub struct Member {
     pub is_learner: bool,
 }
 
-fn refused(place: &str) -> impl Fn(etcd_client::Error) -> Error {
+pub(super) fn refused(place: &str) -> impl Fn(etcd_client::Error) -> Error {
     let place = place.to_owned();
     move |error| Error::Etcd { place: place.clone(), reason: error.to_string() }
 }
 
-/// Connects with the administrator's certificate, which lies below `root`.
-pub(super) async fn connect(root: &Path) -> Result<Client, Error> {
+/// Connects with the administrator's certificate, which lies below `root`; `deadline` is that of each answer.
+pub(super) async fn connect(root: &Path, deadline: Option<Duration>) -> Result<Client, Error> {
     let read = |name: &str| {
         let path = format!("{}/{name}", paths::ETCD_SECRETS);
         let text = std::fs::read(root.join(path.trim_start_matches('/')));
@@ -48,16 +48,16 @@ pub(super) async fn connect(root: &Path) -> Result<Client, Error> {
         .ca_certificate(Certificate::from_pem(read("ca.crt")?))
         .identity(Identity::from_pem(read("admin.crt")?, read("admin.key")?))
         .domain_name("localhost");
-    let options = ConnectOptions::new()
-        .with_tls(tls)
-        .with_connect_timeout(CONNECT_DEADLINE)
-        .with_timeout(QUORUM_DEADLINE);
+    let mut options = ConnectOptions::new().with_tls(tls).with_connect_timeout(CONNECT_DEADLINE);
+    if let Some(deadline) = deadline {
+        options = options.with_timeout(deadline);
+    }
     Client::connect([ENDPOINT], Some(options)).await.map_err(refused(ENDPOINT))
 }
 
 /// Whether a majority of the members agrees that this one answers.
 pub(super) async fn quorum(root: &Path) -> Result<(), Error> {
-    let mut client = connect(root).await?;
+    let mut client = connect(root, Some(QUORUM_DEADLINE)).await?;
     match client.get(HEALTH_KEY, Some(GetOptions::new().with_limit(1))).await {
         Ok(_) => Ok(()),
         // Who is refused was answered by a majority.
@@ -70,7 +70,7 @@ pub(super) async fn quorum(root: &Path) -> Result<(), Error> {
 
 /// The members, by name.
 pub(super) async fn members(root: &Path) -> Result<Vec<Member>, Error> {
-    let mut client = connect(root).await?;
+    let mut client = connect(root, Some(QUORUM_DEADLINE)).await?;
     let listed = client.member_list().await.map_err(refused(ENDPOINT))?;
     let member = |member: &etcd_client::Member| Member {
         id: member.id(),

@@ -13,6 +13,7 @@
 
 mod bootstrap;
 mod client;
+pub(crate) mod mutex;
 mod service;
 mod state;
 #[cfg(test)]

@@ -12,6 +12,7 @@ use kubernetes::etcd::{self, Membership};
 use kubernetes::{Cluster, Owner, images, paths};
 use runtime::beneath;
 use runtime::services::definition::Answer;
+use runtime::services::machine::State;
 use runtime::services::{Check, Definition, Step};
 
 use super::client;
@@ -166,6 +167,13 @@ impl KubernetesNode {
                 );
             }
         }
+    }
+
+    /// Whether this node's member answers now.
+    pub(crate) fn is_etcd_up(&self) -> bool {
+        let record = self.runtime.services.record(ID);
+        // A stopped service counts as up, since nothing waits for it.
+        record.is_some_and(|record| record.state == State::Running) && self.runtime.services.is_up(ID)
     }
 
     fn bootstraps_itself(&self) -> bool {

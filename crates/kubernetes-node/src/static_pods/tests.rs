@@ -10,7 +10,7 @@ use runtime::Runtime;
 use runtime::services::{Definition, Operation};
 
 use super::*;
-use crate::samples;
+use crate::{etcd, samples};
 
 struct Fixture {
     root: tempfile::TempDir,

@@ -1,12 +1,14 @@
 //! Objects that a bootstrap creates, each manifest under the id by which clients know it.
 //!
-//! Owns: which manifests a configuration asks for, and their order, which is that of their ids.
-//! Does not: apply them; what is there already stays as it is.
+//! Owns: which manifests a configuration asks for, what their text says, and their order, which is that of their ids.
+//! Does not: apply or download them (kubernetes-node does).
 //! Source: docs/compatibility.md (`get manifests`); the objects that Kubernetes needs to take nodes in.
 
 mod core_dns;
+mod documents;
 mod flannel;
 mod objects;
+mod order;
 mod proxy;
 mod roles;
 
@@ -16,6 +18,9 @@ use serde_json::{Value, json};
 
 use crate::arguments::Arguments;
 use crate::{Cluster, Error};
+
+pub use documents::{MAX_TEXT_BYTES, TextError, objects};
+pub use order::{defined, ordered};
 
 /// A manifest: its id, and its objects.
 #[derive(Clone, PartialEq)]
@@ -29,7 +34,7 @@ pub struct Manifest {
 /// A manifest that is downloaded.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Download {
-    /// `99-https://example.org/extra.yaml`.
+    /// `99-https://example.org/extra.yaml`; of two addresses that differ in their query alone it is the same.
     pub id: String,
     /// Where it lies.
     pub url: String,
@@ -77,7 +82,7 @@ pub fn downloads(cluster: &Cluster<'_>) -> Vec<Download> {
     let cloud = config.external_cloud_provider.as_ref().filter(|provider| provider.enabled == Some(true));
     let cloud = cloud.map(|provider| provider.manifests.as_slice()).unwrap_or_default();
     let of = |priority: &str, url: &String, headers: BTreeMap<String, String>| Download {
-        id: format!("{priority}-{url}"),
+        id: format!("{priority}-{}", public(url)),
         url: url.clone(),
         headers,
     };
@@ -86,6 +91,15 @@ pub fn downloads(cluster: &Cluster<'_>) -> Vec<Download> {
     // The headers are meant for these alone: others may lie on another server.
     let extra = config.extra_manifests.iter().map(|url| of("99", url, config.extra_manifest_headers.clone()));
     cni.chain(cloud).chain(extra).collect()
+}
+
+/// An address without user, password, query and fragment: ids are seen by everybody.
+fn public(url: &str) -> String {
+    let url = url.split(['?', '#']).next().unwrap_or_default();
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    format!("{scheme}://{host}{path}")
 }
 
 /// The manifests that the configuration holds.
@@ -128,4 +142,25 @@ fn kubeconfig_in_cluster(cluster: &Cluster<'_>) -> Result<Value, Error> {
         "metadata": { "name": "kubeconfig-in-cluster", "namespace": "kube-system" },
         "data": { "kubeconfig": text },
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_holds_no_password() {
+        let of = [
+            (
+                "https://me:secret@example.org:8443/a/b.yaml?token=secret#x",
+                "https://example.org:8443/a/b.yaml",
+            ),
+            ("https://example.org", "https://example.org"),
+            ("https://example.org/a@b", "https://example.org/a@b"),
+            ("example.org/a?b", "example.org/a"),
+        ];
+        for (url, id) in of {
+            assert_eq!(public(url), id);
+        }
+    }
 }

@@ -10,7 +10,7 @@ use prost::Message;
 use serde_json::{Value, json};
 
 use super::spec::Tree;
-use super::{Definition, Sensitivity, Spec};
+use super::{Definition, KubernetesSpec, Sensitivity, Spec};
 
 /// Keys of published types that the published messages do not have: only the YAML form shows them.
 pub const OURS: &[(&str, &str)] = &[
@@ -57,6 +57,9 @@ impl Spec {
         let mut tree = serde_json::to_value(Tree(self)).map_err(|e| BinaryError::Tree(kind, e))?;
         if let Self::MachineType(name) = self {
             tree = json!({ "machineType": name });
+        }
+        if let (Self::Kubernetes(KubernetesSpec::Manifest(_)), Value::Array(objects)) = (self, &mut tree) {
+            tree = json!({ "items": std::mem::take(objects) });
         }
         if let Value::Object(map) = &mut tree {
             map.retain(|key, _| !OURS.contains(&(kind, key.as_str())));

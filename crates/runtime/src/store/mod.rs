@@ -13,6 +13,7 @@ mod definition;
 mod facts;
 mod hardware;
 mod history;
+mod kubernetes;
 mod network_specs;
 mod registry;
 mod resource;
@@ -36,6 +37,7 @@ pub use definition::{Column, Definition, Sensitivity};
 pub use facts::*;
 pub use hardware::*;
 pub use history::{BadBookmark, Bookmark};
+pub use kubernetes::*;
 pub use network_specs::*;
 pub use registry::{
     ADDRESS_STATUS, ALL, API_CERTIFICATE, BOOT_TIMELINE, CLOCK_SOURCE, DHCP_LEASE, FILE_STATUS,

@@ -14,6 +14,7 @@ use super::facts::{
     SBOM_ITEM, SERVICE_PID, VOLUME_CONFIG, VOLUME_MOUNT_STATUS,
 };
 use super::hardware::{MEMORY_MODULE, PCI_DEVICE, PROCESSOR, SYSTEM_INFORMATION, TPM_KEY};
+use super::kubernetes::{EXTRA_MANIFESTS_CONFIG, MANIFEST, MANIFEST_STATUS};
 use super::network_specs::{
     ADDRESS_SPEC, HOSTNAME_SPEC, LINK_SPEC, OPERATOR_SPEC, RESOLVER_SPEC, ROUTE_SPEC, STATIC_HOST,
     TIME_SERVER_SPEC,
@@ -299,7 +300,7 @@ pub static KERNEL_PARAM_STATUS: Definition = Definition {
 };
 
 /// The types that something of this node writes, sorted by name.
-static WRITTEN: [&Definition; 78] = [
+static WRITTEN: [&Definition; 81] = [
     &ADDRESS_SPEC,
     &ADDRESS_STATUS,
     &ADJTIME_STATUS,
@@ -322,6 +323,7 @@ static WRITTEN: [&Definition; 78] = [
     &ETC_FILE_SPEC,
     &ETC_FILE_STATUS,
     &EXTENSION_STATUS,
+    &EXTRA_MANIFESTS_CONFIG,
     &FILE_STATUS,
     &HARDWARE_ADDRESS,
     &HOSTNAME_SPEC,
@@ -343,6 +345,8 @@ static WRITTEN: [&Definition; 78] = [
     &MACHINE_CONFIG,
     &MACHINE_STATUS,
     &MACHINE_TYPE,
+    &MANIFEST,
+    &MANIFEST_STATUS,
     &MEMORY_MODULE,
     &META_KEY,
     &MOUNT_STATUS,

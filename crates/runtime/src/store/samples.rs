@@ -8,7 +8,7 @@ type Sample = (&'static Definition, Spec);
 
 /// All of them.
 pub fn samples() -> Vec<Sample> {
-    [machine(), network(), block(), hardware(), facts(), specs()].concat()
+    [machine(), network(), block(), hardware(), facts(), specs(), kubernetes()].concat()
 }
 
 fn text() -> String {
@@ -431,5 +431,22 @@ fn specs() -> Vec<Sample> {
             }),
         ),
         spec(&STATIC_HOST, NetworkSpec::StaticHost { addresses: vec!["10.0.0.9".into()] }),
+    ]
+}
+
+fn kubernetes() -> Vec<Sample> {
+    let object = serde_json::json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "x" } });
+    let extra = ExtraManifest {
+        name: text(),
+        url: text(),
+        priority: "99".into(),
+        extra_headers: [(text(), text())].into(),
+        inline_manifest: text(),
+    };
+    let of = |kind, spec| (kind, Spec::Kubernetes(spec));
+    vec![
+        of(&MANIFEST, KubernetesSpec::Manifest(vec![object])),
+        of(&MANIFEST_STATUS, KubernetesSpec::ManifestStatus { manifests_applied: vec![text()] }),
+        of(&EXTRA_MANIFESTS_CONFIG, KubernetesSpec::ExtraManifests { extra_manifests: vec![extra] }),
     ]
 }

@@ -10,7 +10,9 @@ use serde::ser::Error as _;
 use serde::{Deserialize, Serialize, Serializer};
 use zeroize::Zeroizing;
 
-use super::{Addressing, Block, Definition, Fact, Hardware, NetworkSpec, RuntimeSpec, Sensitivity};
+use super::{
+    Addressing, Block, Definition, Fact, Hardware, KubernetesSpec, NetworkSpec, RuntimeSpec, Sensitivity,
+};
 
 /// What a resource says, by type.
 #[derive(Clone, PartialEq)]
@@ -68,6 +70,8 @@ pub enum Spec {
     Fact(Box<Fact>),
     /// Types of [`super::network_specs`].
     Network(Box<NetworkSpec>),
+    /// Types of [`super::kubernetes`].
+    Kubernetes(KubernetesSpec),
     /// Subject alternative names of apid's certificate (internal).
     ApiCertificate(Vec<String>),
 }
@@ -442,6 +446,7 @@ impl Serialize for Tree<'_> {
             Spec::Addressing(spec) => spec.serialize(to),
             Spec::Fact(spec) => spec.serialize(to),
             Spec::Network(spec) => spec.serialize(to),
+            Spec::Kubernetes(spec) => spec.serialize(to),
             Spec::MachineConfig(_) | Spec::ApiCertificate(_) => {
                 Err(S::Error::custom("never shown as a tree"))
             }

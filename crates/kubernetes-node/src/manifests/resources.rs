@@ -1,0 +1,68 @@
+//! What clients see of the manifests: `Manifests`, `ManifestStatuses`, `ExtraManifestsConfigs`.
+//!
+//! Owns: their ids. Does not: decide who reads them (the definitions do).
+
+use std::collections::BTreeMap;
+
+use kubernetes::Cluster;
+use kubernetes::manifests::{self, Manifest};
+use runtime::Runtime;
+use runtime::store::{
+    Definition, EXTRA_MANIFESTS_CONFIG, ExtraManifest, KubernetesSpec, MANIFEST, MANIFEST_STATUS, Spec,
+};
+
+/// Id of the one that names the manifests that are there.
+const STATUS: &str = "manifests";
+/// Id of the one that names those of the config.
+const EXTRA: &str = "extra-manifests";
+
+/// Has the manifests be these.
+pub(super) fn publish(runtime: &Runtime, all: &[Manifest]) {
+    let wanted =
+        all.iter().map(|manifest| (manifest.id.clone(), KubernetesSpec::Manifest(manifest.objects.clone())));
+    replace(runtime, &MANIFEST, wanted);
+}
+
+/// Says which of them are there; `None` on a node that brings none.
+pub(super) fn publish_status(runtime: &Runtime, applied: Option<Vec<String>>) {
+    let status =
+        applied.map(|ids| (STATUS.to_owned(), KubernetesSpec::ManifestStatus { manifests_applied: ids }));
+    replace(runtime, &MANIFEST_STATUS, status);
+}
+
+/// Says which the config names.
+pub(super) fn publish_extra(runtime: &Runtime, cluster: &Cluster<'_>) {
+    let of = || (EXTRA.to_owned(), KubernetesSpec::ExtraManifests { extra_manifests: extra(cluster) });
+    replace(runtime, &EXTRA_MANIFESTS_CONFIG, cluster.is_control_plane().then(of));
+}
+
+fn replace(
+    runtime: &Runtime,
+    kind: &'static Definition,
+    wanted: impl IntoIterator<Item = (String, KubernetesSpec)>,
+) {
+    let wanted = wanted.into_iter().map(|(id, spec)| (id, Spec::Kubernetes(spec))).collect();
+    if let Err(error) = runtime.store.replace(kind.writer, kind, wanted) {
+        runtime.journal.warn(&error.to_string());
+    }
+}
+
+fn extra(cluster: &Cluster<'_>) -> Vec<ExtraManifest> {
+    let parts =
+        |id: &str| id.split_once('-').map_or_else(Default::default, |(a, b)| (a.to_owned(), b.to_owned()));
+    let downloads = manifests::downloads(cluster).into_iter().map(|download| ExtraManifest {
+        name: download.url.clone(),
+        priority: parts(&download.id).0,
+        url: download.url,
+        extra_headers: download.headers,
+        inline_manifest: String::new(),
+    });
+    let inline = manifests::inline(cluster).into_iter().map(|inline| ExtraManifest {
+        name: parts(&inline.id).1,
+        priority: parts(&inline.id).0,
+        url: String::new(),
+        extra_headers: BTreeMap::new(),
+        inline_manifest: inline.text,
+    });
+    downloads.chain(inline).collect()
+}
