@@ -23,30 +23,11 @@ use kubernetes::paths;
 
 use super::state::{MARK, below};
 use super::*;
+use crate::samples::in_a_namespace;
 use crate::{Error, KubernetesNode, samples};
 
 /// For what takes seconds, on a machine that has much else to do.
 const SOON: Duration = Duration::from_secs(120);
-/// Set in the process that runs in the namespace.
-const INSIDE: &str = "BILLET_TEST_INSIDE";
-
-/// Runs the named test of this program once more, in a network namespace with the node's address.
-fn in_a_namespace(test: &str) -> bool {
-    if std::env::var_os(INSIDE).is_some() {
-        return true;
-    }
-    let script = "ip link set lo up && ip address add 10.0.0.3/32 dev lo && exec \"$@\"";
-    let status = Command::new("unshare")
-        .args(["--net", "--", "sh", "-c", script, "sh"])
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--ignored", "--nocapture"])
-        .env(INSIDE, "1")
-        .status()
-        .unwrap();
-    assert!(status.success(), "{status}");
-    false
-}
-
 /// A registry with this machine's etcd, and the libraries that it is linked with.
 async fn served(dir: &std::path::Path) -> (Server, String) {
     let program = PathBuf::from("/usr/bin/etcd");

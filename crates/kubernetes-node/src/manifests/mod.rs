@@ -6,6 +6,8 @@
 //! rest by the manifests' ids. Without `00-kubelet-bootstrapping-token` no kubelet joins.
 //! Fails by: a line of the journal for each manifest or object, said once; the others come, and this one is tried again.
 
+#[cfg(test)]
+mod cluster_tests;
 mod downloads;
 mod objects;
 mod resources;
