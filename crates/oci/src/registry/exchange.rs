@@ -28,7 +28,7 @@ const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
 /// Until an answer begins, and between two pieces of it.
 pub(super) const ANSWER_DEADLINE: Duration = Duration::from_secs(30);
 /// A server that sends us around more often than this goes in circles.
-const MOST_REDIRECTS: usize = 5;
+pub(super) const MOST_REDIRECTS: usize = 5;
 /// Longest text of an error or a token that is read.
 const MAX_TEXT_BYTES: usize = 64 << 10;
 /// Who we say we are.
@@ -160,7 +160,8 @@ impl Exchange {
         Err(Fault::Final(format!("more than {MOST_REDIRECTS} redirects")))
     }
 
-    async fn send(
+    /// One request, through the proxy of its host.
+    pub(super) async fn send(
         &self,
         uri: &Uri,
         headers: HeaderMap,
@@ -325,7 +326,7 @@ pub(super) async fn content(body: Incoming, limit: usize) -> Result<Vec<u8>, Fau
 }
 
 /// Where a redirect leads.
-fn next(from: &Uri, headers: &HeaderMap) -> Result<Uri, String> {
+pub(super) fn next(from: &Uri, headers: &HeaderMap) -> Result<Uri, String> {
     let to = headers.get(header::LOCATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let to: Uri = to.parse().map_err(|e| format!("redirect: {e}"))?;
     let mut parts = to.into_parts();

@@ -9,6 +9,7 @@
 
 pub mod auth;
 mod blob;
+mod download;
 mod endpoint;
 mod exchange;
 mod proxy;
@@ -35,6 +36,7 @@ use endpoint::Endpoint;
 use exchange::{Exchange, Fault};
 
 pub use blob::{Blob, Reader};
+pub use download::download;
 pub use proxy::Proxies;
 pub use settings::{Auth, Host, Identity, Mirror, Settings, Tls};
 

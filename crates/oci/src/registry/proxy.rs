@@ -90,7 +90,8 @@ impl Proxy {
     }
 }
 
-fn basic(who: &str) -> Result<HeaderValue, String> {
+/// `user:password`, percent-encoded, as a header.
+pub(super) fn basic(who: &str) -> Result<HeaderValue, String> {
     let who = if who.contains(':') { decoded(who) } else { [decoded(who), vec![b':']].concat() };
     let value = HeaderValue::from_str(&format!("Basic {}", STANDARD.encode(who)));
     let mut value = value.map_err(|_| "its name and password cannot be sent")?;
