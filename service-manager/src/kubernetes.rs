@@ -1,6 +1,7 @@
 //! Kubernetes' part of the node: `kubernetes-node`, with what it needs of machined.
 //!
-//! Owns: which containerd runs it, and how its images come: by the config's registries, and signed where the config wants that.
+//! Owns: which containerd runs it, and how its images come: by the config's registries, and signed where the config wants that;
+//! and its manifests: by the node's proxies and authorities.
 
 use std::path::Path;
 use std::sync::{Arc, Weak};
@@ -8,6 +9,7 @@ use std::sync::{Arc, Weak};
 use containers::Client;
 use containers::service::Fetch;
 use kubernetes_node::KubernetesNode;
+use kubernetes_node::manifests::{Download, Request};
 use runtime::errors::chain;
 
 use crate::node::Node;
@@ -22,10 +24,12 @@ pub(crate) fn join(node: &Arc<Node>) {
     let engine = Client::new(Path::new(SOCKET), NAMESPACE);
     let fetch = fetch(Arc::downgrade(node));
     let made = KubernetesNode::new(node.runtime.clone(), engine, fetch, node.is_container());
-    let (certificates, kubelet, pods) = (made.clone(), made.clone(), made.clone());
+    let (certificates, kubelet, pods, manifests) = (made.clone(), made.clone(), made.clone(), made.clone());
+    let download = download(Arc::downgrade(node));
     tokio::spawn(async move { certificates.keep_etcd_certificates().await });
     tokio::spawn(async move { kubelet.keep_kubelet().await });
     tokio::spawn(async move { pods.keep_static_pods().await });
+    tokio::spawn(async move { manifests.keep_manifests(download).await });
     // It is joined once, where the node is made.
     drop(node.kubernetes.set(made));
 }
@@ -44,6 +48,17 @@ fn fetch(node: Weak<Node>) -> Fetch {
                 .map_err(|error| format!("pull {name}: {}", chain(&error)))?;
             node.runtime.journal.say(&format!("image {name}: pulled"));
             Ok(())
+        })
+    })
+}
+
+fn download(node: Weak<Node>) -> Download {
+    Arc::new(move |request: Request| {
+        let node = node.clone();
+        Box::pin(async move {
+            let node = node.upgrade().ok_or("machined ends")?;
+            let settings = upgrade::download_settings(&node)?;
+            oci::registry::download(settings, &request.url, &request.headers, request.max_bytes).await
         })
     })
 }

@@ -11,6 +11,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use config::v1alpha1::Registries;
 use installer::Error;
 use installer::device::Disk;
 use installer::entries::Entry;
@@ -21,7 +22,7 @@ use oci::archive::Archive;
 use oci::document::Descriptor;
 use oci::files::{Files, Source};
 use oci::installer::{Facts, Walk, own_layers};
-use oci::registry::{Client, Image, Patience, Reader};
+use oci::registry::{Client, Image, Patience, Reader, Settings};
 use ondisk::Architecture;
 use ondisk::manifest::{Layer, RootManifest};
 use tokio::runtime::Handle;
@@ -226,10 +227,17 @@ pub(crate) fn registry_of(node: &Node, name: &str) -> Result<Client, Failure> {
 fn client(node: &Node, reference: Reference, patience: Patience) -> Result<Client, Failure> {
     let registries =
         node.runtime.config().map(|config| config.machine.registries.clone()).unwrap_or_default();
-    let authorities = node.runtime.path(registries::AUTHORITIES);
-    let settings =
-        registries::settings(&registries, &variables(node), authorities).map_err(Failure::Refused)?;
+    let settings = settings(node, &registries).map_err(Failure::Refused)?;
     Ok(Client::new(reference, settings, patience)?)
+}
+
+/// How what is no image is downloaded: the node's proxies and authorities, and nothing that is meant for registries.
+pub(crate) fn download_settings(node: &Node) -> Result<Settings, String> {
+    settings(node, &Registries::default())
+}
+
+fn settings(node: &Node, registries: &Registries) -> Result<Settings, String> {
+    registries::settings(registries, &variables(node), node.runtime.path(registries::AUTHORITIES))
 }
 
 /// The documents of an image, by the config's registries.

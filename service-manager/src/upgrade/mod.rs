@@ -30,7 +30,7 @@ use crate::order::Order;
 pub(crate) use apply::{Tell, install, roll_back};
 #[cfg(test)]
 pub(crate) use image::tests as image_tests;
-pub(crate) use image::{CALL_PATIENCE, Found, Layers, look_up, prepare, registry_of};
+pub(crate) use image::{CALL_PATIENCE, Found, Layers, download_settings, look_up, prepare, registry_of};
 pub(crate) use staged::is_kept as is_staged;
 
 use signatures::Ruling;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::schema::Schema;
 use super::{Fault, decode, encode, published, shown};
-use crate::proto::talos::resource::definitions::{block, enums, hardware, network, runtime};
+use crate::proto::talos::resource::definitions::{block, enums, hardware, k8s, network, runtime};
 
 fn read<M: Message + Default>(message: &str, value: &Value) -> M {
     M::decode(encode(message, value).unwrap().as_slice()).unwrap()
@@ -162,8 +162,9 @@ fn objects_of_a_manifest_stand_bare_in_the_yaml_form() {
     let yaml =
         json!([{"kind": "Namespace", "metadata": {"name": "a", "labels": {"x": "y"}}}, {"replicas": 2}]);
     let bytes = encode("k8s.ManifestSpec", &json!({ "items": yaml })).unwrap();
-    let tree = decode("k8s.ManifestSpec", &bytes).unwrap();
-    assert_eq!(tree["items"][0]["object"]["metadata"], json!({"name": "a", "labels": {"x": "y"}}));
+    let found = k8s::ManifestSpec::decode(bytes.as_slice()).unwrap();
+    let kind = found.items[0].object.as_ref().unwrap().fields["kind"].kind.clone();
+    assert_eq!(kind, Some(prost_types::value::Kind::StringValue("Namespace".to_owned())));
     assert_eq!(shown("k8s.ManifestSpec", &bytes, &yaml).unwrap(), yaml);
 }
 
