@@ -130,9 +130,9 @@ documents! {
     KubeCoreDNSConfig "Kubernetes" single;
     KubeCredentialProviderConfig "Kubernetes" single;
     KubeEtcdEncryptionConfig "Kubernetes" single;
-    KubeExternalManifestConfig "Kubernetes" named;
+    KubeExternalManifestConfig "" named;
     KubeFlannelCNIConfig "Kubernetes" single;
-    KubeInlineManifestConfig "Kubernetes" named;
+    KubeInlineManifestConfig "" named;
     KubeNetworkConfig "Kubernetes" single;
     KubeNodeConfig "Kubernetes" single;
     KubePrismConfig "KubePrism" single;

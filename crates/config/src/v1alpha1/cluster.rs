@@ -53,11 +53,11 @@ section! {
         /// A dead setting of the first generation.
         pod_checkpointer "podCheckpointer": Option<Image> { later "Kubernetes" };
         /// Addresses of manifests to apply.
-        extra_manifests "extraManifests": Vec<String> { later "Kubernetes", example "[\"https://example.org/extra.yaml\"]" };
+        extra_manifests "extraManifests": Vec<String> { example "[\"https://example.org/extra.yaml\"]" };
         /// HTTP headers for these.
-        extra_manifest_headers "extraManifestHeaders": BTreeMap<String, String> { secret true, later "Kubernetes", example "{Accept: text/yaml}" };
+        extra_manifest_headers "extraManifestHeaders": BTreeMap<String, String> { secret true, example "{Accept: text/yaml}" };
         /// Manifests to apply.
-        inline_manifests "inlineManifests": Vec<InlineManifest> { newer true, later "Kubernetes" };
+        inline_manifests "inlineManifests": Vec<InlineManifest> { newer true };
         /// The administrator's kubeconfig.
         admin_kubeconfig "adminKubeconfig": Option<AdminKubeconfig> { later "Kubernetes" };
         /// Let pods run on control plane nodes: the first generation's field.

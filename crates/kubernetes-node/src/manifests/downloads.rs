@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use config::Document;
+use kubernetes::Cluster;
 use kubernetes::manifests::{self, Download as Wanted, MAX_TEXT_BYTES};
 use serde_json::Value;
 use tokio::task::JoinSet;
@@ -36,6 +38,29 @@ enum State {
     Running,
     Done(Vec<Value>),
     Failed(String, Instant),
+}
+
+/// The manifests of a configuration that are downloaded, each with the headers that are meant for it.
+///
+/// The configuration holds the headers of all documents together. Those of one are not for the server of another, nor for those
+/// that `cluster.extraManifests` names.
+pub(super) fn wanted(cluster: &Cluster<'_>, documents: &[Document]) -> Vec<Wanted> {
+    let external = || {
+        documents.iter().filter_map(|document| match document {
+            Document::KubeExternalManifestConfig(external) => Some(external),
+            _ => None,
+        })
+    };
+    let mut all = if cluster.is_control_plane() { manifests::downloads(cluster) } else { Vec::new() };
+    for one in &mut all {
+        match external().find(|external| external.url == one.url) {
+            Some(external) => one.headers.clone_from(&external.headers),
+            None => one
+                .headers
+                .retain(|name, value| external().all(|external| external.headers.get(name) != Some(value))),
+        }
+    }
+    all
 }
 
 pub(super) struct Downloads {

@@ -56,6 +56,8 @@ struct Memory {
     own: BTreeMap<String, Vec<Value>>,
     /// What is wrong with these.
     faults: Vec<String>,
+    /// What of the config lies elsewhere.
+    wanted: Vec<manifests::Download>,
     downloads: Downloads,
     /// All that are here, by id.
     all: Arc<Vec<Manifest>>,
@@ -85,6 +87,7 @@ impl Memory {
             config: None,
             own: BTreeMap::new(),
             faults: Vec::new(),
+            wanted: Vec::new(),
             downloads: Downloads::new(download),
             all: Arc::default(),
             there: BTreeSet::new(),
@@ -170,10 +173,10 @@ impl KubernetesNode {
             Ok(cluster) => cluster,
             Err(error) => return (LONG_PERIOD, [format!("manifests: {error}")].into()),
         };
-        self.know(memory, &config, &cluster);
+        let has_address = self.know(memory, &config, &cluster);
         let mut faults: BTreeSet<String> =
             memory.faults.iter().cloned().chain(memory.downloads.faults()).collect();
-        let mut period = if faults.is_empty() { IDLE_PERIOD } else { LONG_PERIOD };
+        let mut period = if faults.is_empty() && has_address { IDLE_PERIOD } else { LONG_PERIOD };
         if memory.applied().len() < memory.all.len() {
             let next = self.bring_missing(memory, &cluster, &mut faults).await;
             period = next.unwrap_or(period);
@@ -189,20 +192,25 @@ impl KubernetesNode {
         (period, faults)
     }
 
-    /// Has the memory hold the manifests of this configuration, as far as they are here.
-    fn know(&self, memory: &mut Memory, config: &Arc<Config>, cluster: &Cluster<'_>) {
+    /// Has the memory hold the manifests of this configuration, as far as they are here; says whether there is a way to the others.
+    fn know(&self, memory: &mut Memory, config: &Arc<Config>, cluster: &Cluster<'_>) -> bool {
         let is_new = memory.config.as_ref().is_none_or(|known| !Arc::ptr_eq(known, config));
         if is_new {
             memory.config = Some(config.clone());
             memory.gather(cluster);
-            resources::publish_extra(&self.runtime, cluster);
+            let document = self.runtime.document();
+            let documents = document.as_ref().map(|document| document.documents.as_slice());
+            memory.wanted = downloads::wanted(cluster, documents.unwrap_or_default());
+            resources::publish_extra(&self.runtime, cluster, &memory.wanted);
         }
-        let wanted = if cluster.is_control_plane() { manifests::downloads(cluster) } else { Vec::new() };
-        let has_more = memory.downloads.want(&wanted);
+        let has_address =
+            memory.wanted.is_empty() || facts::node(&self.runtime, cluster, self.is_container).is_ok();
+        let has_more = has_address && memory.downloads.want(&memory.wanted);
         if is_new || has_more {
             memory.join();
             resources::publish(&self.runtime, &memory.all);
         }
+        has_address
     }
 
     /// Makes what is missing; answers when to look again, unless all is there.

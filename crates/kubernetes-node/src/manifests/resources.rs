@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use kubernetes::Cluster;
-use kubernetes::manifests::{self, Manifest};
+use kubernetes::manifests::{self, Download, Manifest};
 use runtime::Runtime;
 use runtime::store::{
     Definition, EXTRA_MANIFESTS_CONFIG, ExtraManifest, KubernetesSpec, MANIFEST, MANIFEST_STATUS, Spec,
@@ -31,8 +31,9 @@ pub(super) fn publish_status(runtime: &Runtime, applied: Option<Vec<String>>) {
 }
 
 /// Says which the config names.
-pub(super) fn publish_extra(runtime: &Runtime, cluster: &Cluster<'_>) {
-    let of = || (EXTRA.to_owned(), KubernetesSpec::ExtraManifests { extra_manifests: extra(cluster) });
+pub(super) fn publish_extra(runtime: &Runtime, cluster: &Cluster<'_>, downloads: &[Download]) {
+    let of =
+        || (EXTRA.to_owned(), KubernetesSpec::ExtraManifests { extra_manifests: extra(cluster, downloads) });
     replace(runtime, &EXTRA_MANIFESTS_CONFIG, cluster.is_control_plane().then(of));
 }
 
@@ -47,14 +48,14 @@ fn replace(
     }
 }
 
-fn extra(cluster: &Cluster<'_>) -> Vec<ExtraManifest> {
+fn extra(cluster: &Cluster<'_>, downloads: &[Download]) -> Vec<ExtraManifest> {
     let parts =
         |id: &str| id.split_once('-').map_or_else(Default::default, |(a, b)| (a.to_owned(), b.to_owned()));
-    let downloads = manifests::downloads(cluster).into_iter().map(|download| ExtraManifest {
+    let downloads = downloads.iter().map(|download| ExtraManifest {
         name: download.url.clone(),
         priority: parts(&download.id).0,
-        url: download.url,
-        extra_headers: download.headers,
+        url: download.url.clone(),
+        extra_headers: download.headers.clone(),
         inline_manifest: String::new(),
     });
     let inline = manifests::inline(cluster).into_iter().map(|inline| ExtraManifest {

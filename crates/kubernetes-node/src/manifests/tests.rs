@@ -145,3 +145,34 @@ async fn a_worker_has_none() {
     assert!(f.ids().is_empty() && f.runtime.store.list(&MANIFEST_STATUS).is_empty());
     assert!(f.runtime.store.list(&EXTRA_MANIFESTS_CONFIG).is_empty());
 }
+
+#[test]
+fn headers_of_a_manifest_are_not_for_the_server_of_another() {
+    let document = |name: &str, headers: &str| {
+        format!(
+            "---\napiVersion: v1alpha1\nkind: KubeExternalManifestConfig\nname: {name}\nurl: https://{name}.example.org/x\nheaders: {headers}\n"
+        )
+    };
+    let text = format!(
+        "version: v1alpha1\nmachine: {{type: controlplane}}\ncluster:\n  controlPlane: {{endpoint: https://10.0.0.3:6443}}\n  \
+         extraManifests: [https://s.example.org/x]\n  extraManifestHeaders: {{S: s, A: s}}\n{}{}",
+        document("a", "{B: a}"),
+        document("b", "{}"),
+    );
+    let loaded = config::load(text.as_bytes()).unwrap_or_else(|error| panic!("{error}"));
+    let wanted = downloads::wanted(&Cluster::new(&loaded.config).unwrap(), &loaded.documents);
+    let found: Vec<(&str, Vec<&str>)> = wanted
+        .iter()
+        .map(|one| {
+            (one.url.as_str(), one.headers.iter().flat_map(|(name, value)| [name.as_str(), value]).collect())
+        })
+        .collect();
+    assert_eq!(
+        found,
+        [
+            ("https://s.example.org/x", vec!["A", "s", "S", "s"]),
+            ("https://a.example.org/x", vec!["B", "a"]),
+            ("https://b.example.org/x", vec![]),
+        ]
+    );
+}

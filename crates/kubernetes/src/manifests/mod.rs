@@ -2,7 +2,7 @@
 //!
 //! Owns: which manifests a configuration asks for, what their text says, and their order, which is that of their ids.
 //! Does not: apply or download them (kubernetes-node does).
-//! Source: docs/compatibility.md (`get manifests`); the objects that Kubernetes needs to take nodes in.
+//! Source: docs/users/kubernetes.md (ids); the objects that Kubernetes needs to take nodes in.
 
 mod core_dns;
 mod documents;
