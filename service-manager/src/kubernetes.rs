@@ -58,7 +58,7 @@ fn download(node: Weak<Node>) -> Download {
         Box::pin(async move {
             let node = node.upgrade().ok_or("machined ends")?;
             let settings = upgrade::download_settings(&node)?;
-            oci::registry::download(settings, &request.url, &request.headers, request.max_bytes).await
+            oci::download(settings, &request.url, &request.headers, request.max_bytes).await
         })
     })
 }

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use config::Document;
 use kubernetes::Cluster;
@@ -13,8 +14,6 @@ use kubernetes::manifests::{self, Download as Wanted, MAX_TEXT_BYTES};
 use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-
-use super::LONG_PERIOD;
 
 /// What is downloaded.
 #[derive(Clone, PartialEq, Eq)]
@@ -65,6 +64,8 @@ pub(super) fn wanted(cluster: &Cluster<'_>, documents: &[Document]) -> Vec<Wante
 
 pub(super) struct Downloads {
     download: Download,
+    /// Between two tries.
+    pause: Duration,
     entries: Vec<(Wanted, State)>,
     running: JoinSet<(Wanted, Outcome)>,
     /// Whether what came or is wanted has changed since [`Downloads::want`] was called.
@@ -72,8 +73,8 @@ pub(super) struct Downloads {
 }
 
 impl Downloads {
-    pub(super) fn new(download: Download) -> Self {
-        Self { download, entries: Vec::new(), running: JoinSet::new(), has_changed: false }
+    pub(super) fn new(download: Download, pause: Duration) -> Self {
+        Self { download, pause, entries: Vec::new(), running: JoinSet::new(), has_changed: false }
     }
 
     /// Starts what is wanted and neither here nor under way; forgets what is not wanted. Says whether what is here has changed.
@@ -88,7 +89,7 @@ impl Downloads {
             }
         }
         for (entry, state) in &mut self.entries {
-            if matches!(state, State::Failed(_, since) if since.elapsed() >= LONG_PERIOD) {
+            if matches!(state, State::Failed(_, since) if since.elapsed() >= self.pause) {
                 *state = State::Running;
                 self.running.spawn(run(self.download.clone(), entry.clone()));
             }

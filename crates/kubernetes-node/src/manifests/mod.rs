@@ -88,7 +88,7 @@ impl Memory {
             own: BTreeMap::new(),
             faults: Vec::new(),
             wanted: Vec::new(),
-            downloads: Downloads::new(download),
+            downloads: Downloads::new(download, LONG_PERIOD),
             all: Arc::default(),
             there: BTreeSet::new(),
             said: BTreeSet::new(),

@@ -133,8 +133,8 @@ impl Server {
             let found = found.into_iter().map(|(resource, about)| (resource, about.scope)).collect();
             self.known.insert(key.api_version.clone(), found);
         }
-        let found = self.known.get(&key.api_version).into_iter().flatten();
-        Ok(found.filter(|(resource, _)| resource.kind == key.kind).cloned().next())
+        let mut found = self.known.get(&key.api_version).into_iter().flatten();
+        Ok(found.find(|(resource, _)| resource.kind == key.kind).cloned())
     }
 }
 

@@ -116,7 +116,7 @@ async fn what_failed_is_downloaded_again_and_what_came_is_not() {
         url: format!("https://example.org/{name}"),
         headers: BTreeMap::new(),
     };
-    let mut downloads = Downloads::new(download());
+    let mut downloads = Downloads::new(download(), LONG_PERIOD);
     assert!(!downloads.want(&[wanted("lost"), wanted("a")]));
     downloads.next().await;
     downloads.next().await;

@@ -20,16 +20,7 @@ use crate::arguments::Arguments;
 use crate::{Cluster, Error};
 
 pub use documents::{MAX_TEXT_BYTES, TextError, objects};
-pub use order::{defined, ordered};
-
-/// A manifest: its id, and its objects.
-#[derive(Clone, PartialEq)]
-pub struct Manifest {
-    /// `10-kube-proxy`: they are applied in this order.
-    pub id: String,
-    /// The objects.
-    pub objects: Vec<Value>,
-}
+pub use order::{Manifest, defined, ordered};
 
 /// A manifest that is downloaded.
 #[derive(Clone, PartialEq, Eq)]

@@ -1,10 +1,17 @@
-//! In which order objects are made: what others need comes first.
+//! Objects of manifests, and in which order they are made: what others need comes first.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::Manifest;
+/// A manifest: its id, and its objects.
+#[derive(Clone, PartialEq)]
+pub struct Manifest {
+    /// `10-kube-proxy`: they are applied in this order.
+    pub id: String,
+    /// The objects.
+    pub objects: Vec<Value>,
+}
 
 /// All objects of manifests, each with its manifest's id: namespaces, then definitions of kinds, both by name, then the others
 /// in the order of the manifests.

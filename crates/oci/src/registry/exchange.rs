@@ -28,7 +28,7 @@ const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
 /// Until an answer begins, and between two pieces of it.
 pub(super) const ANSWER_DEADLINE: Duration = Duration::from_secs(30);
 /// A server that sends us around more often than this goes in circles.
-pub(super) const MOST_REDIRECTS: usize = 5;
+pub(crate) const MOST_REDIRECTS: usize = 5;
 /// Longest text of an error or a token that is read.
 const MAX_TEXT_BYTES: usize = 64 << 10;
 /// Who we say we are.
@@ -36,7 +36,7 @@ const AGENT: &str = concat!("billet/", env!("CARGO_PKG_VERSION"));
 
 /// Why an address gave nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(crate) enum Fault {
     /// It may be otherwise in a moment.
     Passing(String),
     /// It will say the same again.
@@ -50,7 +50,7 @@ impl Fault {
 }
 
 /// Connections with their settings, and the sign-ins that were worked out.
-pub(super) struct Exchange {
+pub(crate) struct Exchange {
     settings: Settings,
     connectors: Connectors,
     /// By origin and repository. In memory for one pull.
@@ -58,7 +58,7 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
-    pub(super) fn new(settings: Settings) -> Self {
+    pub(crate) fn new(settings: Settings) -> Self {
         Self { connectors: Connectors::default(), signed_in: Mutex::default(), settings }
     }
 
@@ -161,7 +161,7 @@ impl Exchange {
     }
 
     /// One request, through the proxy of its host.
-    pub(super) async fn send(
+    pub(crate) async fn send(
         &self,
         uri: &Uri,
         headers: HeaderMap,
@@ -308,7 +308,7 @@ async fn judged(answer: Response<Incoming>) -> Result<Response<Incoming>, Fault>
 }
 
 /// All of a body, up to a limit.
-pub(super) async fn content(body: Incoming, limit: usize) -> Result<Vec<u8>, Fault> {
+pub(crate) async fn content(body: Incoming, limit: usize) -> Result<Vec<u8>, Fault> {
     let collect = tokio::time::timeout(ANSWER_DEADLINE, Limited::new(body, limit).collect());
     let late = |_| {
         Fault::Passing(format!(
@@ -326,7 +326,7 @@ pub(super) async fn content(body: Incoming, limit: usize) -> Result<Vec<u8>, Fau
 }
 
 /// Where a redirect leads.
-pub(super) fn next(from: &Uri, headers: &HeaderMap) -> Result<Uri, String> {
+pub(crate) fn next(from: &Uri, headers: &HeaderMap) -> Result<Uri, String> {
     let to = headers.get(header::LOCATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let to: Uri = to.parse().map_err(|e| format!("redirect: {e}"))?;
     let mut parts = to.into_parts();

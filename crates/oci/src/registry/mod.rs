@@ -9,7 +9,6 @@
 
 pub mod auth;
 mod blob;
-mod download;
 mod endpoint;
 mod exchange;
 mod proxy;
@@ -33,11 +32,11 @@ use tokio::time::Instant;
 use crate::document::{self, ACCEPTED, Config, Descriptor, Document, Manifest};
 use crate::{Error, Reference};
 use endpoint::Endpoint;
-use exchange::{Exchange, Fault};
 
 pub use blob::{Blob, Reader};
-pub use download::download;
+pub(crate) use exchange::{Exchange, Fault, MOST_REDIRECTS, content, next};
 pub use proxy::Proxies;
+pub(crate) use proxy::basic;
 pub use settings::{Auth, Host, Identity, Mirror, Settings, Tls};
 
 /// Between two rounds over all addresses: it doubles up to the longest.

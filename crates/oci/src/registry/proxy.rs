@@ -91,7 +91,7 @@ impl Proxy {
 }
 
 /// `user:password`, percent-encoded, as a header.
-pub(super) fn basic(who: &str) -> Result<HeaderValue, String> {
+pub(crate) fn basic(who: &str) -> Result<HeaderValue, String> {
     let who = if who.contains(':') { decoded(who) } else { [decoded(who), vec![b':']].concat() };
     let value = HeaderValue::from_str(&format!("Basic {}", STANDARD.encode(who)));
     let mut value = value.map_err(|_| "its name and password cannot be sent")?;

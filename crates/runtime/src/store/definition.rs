@@ -50,7 +50,7 @@ impl Definition {
     pub(super) const fn published(kind: &str, writer: &'static str) -> Self {
         let mut at = 0;
         while at < PUBLISHED.len() {
-            if super::registry::same_name(PUBLISHED[at].kind.as_bytes(), kind.as_bytes(), false) {
+            if same_name(PUBLISHED[at].kind.as_bytes(), kind.as_bytes(), false) {
                 return Self { writer, ..Self::unwritten(&PUBLISHED[at], false) };
             }
             at += 1;
@@ -111,6 +111,18 @@ impl Definition {
         let word = word.to_ascii_lowercase();
         self.id() == word || self.all_aliases().contains(&word)
     }
+}
+
+/// Whether two names are equal; with `plural`, up to their first dot.
+pub(super) const fn same_name(left: &[u8], right: &[u8], plural: bool) -> bool {
+    let mut at = 0;
+    while at < left.len() && at < right.len() && left[at] == right[at] {
+        if plural && left[at] == b'.' {
+            return true;
+        }
+        at += 1;
+    }
+    at == left.len() && at == right.len()
 }
 
 fn push_new(names: &mut Vec<String>, name: String) {

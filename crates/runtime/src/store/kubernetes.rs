@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Definition, Sensitivity};
+use super::definition::{Definition, Sensitivity};
 
 /// A manifest. Sensitive where the sheets say nothing of it: one of them is the bootstrap token.
 pub static MANIFEST: Definition = Definition {

@@ -7,6 +7,7 @@ use super::addressing::{
     HARDWARE_ADDRESS, NETWORK_STATUS, NODE_ADDRESS, RESOLVER_STATUS, ROUTING_RULE_STATUS,
 };
 use super::block::{BLOCK_DEVICE, DISCOVERED_VOLUME, DISK, SYSTEM_DISK, VOLUME_STATUS};
+use super::definition::same_name;
 use super::facts::{
     ADJTIME_STATUS, BOOT_ID, BOOTED_ENTRY, CERT_SAN, CPU_CORE, DEVICES_STATUS, DIAGNOSTIC, ENVIRONMENT,
     ETC_FILE_SPEC, ETC_FILE_STATUS, EXTENSION_STATUS, KERNEL_CMDLINE, KERNEL_MODULE_STATUS,
@@ -437,17 +438,6 @@ const fn is_written(kind: &str, plural: bool) -> bool {
         at += 1;
     }
     false
-}
-
-pub(super) const fn same_name(left: &[u8], right: &[u8], plural: bool) -> bool {
-    let mut at = 0;
-    while at < left.len() && at < right.len() && left[at] == right[at] {
-        if plural && left[at] == b'.' {
-            return true;
-        }
-        at += 1;
-    }
-    at == left.len() && at == right.len()
 }
 
 /// A word that names no type or several.

@@ -9,9 +9,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 
-use super::Settings;
-use super::exchange::{Exchange, Fault, MOST_REDIRECTS, content, next};
-use super::proxy::basic;
+use crate::registry::{Exchange, Fault, MOST_REDIRECTS, Settings, basic, content, next};
 
 /// For all of it, redirects included.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -103,8 +101,8 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
 
-    use super::super::Proxies;
     use super::*;
+    use crate::registry::Proxies;
 
     /// A server that gives one answer after the other, and the requests it got.
     async fn server(answers: Vec<String>) -> (String, tokio::task::JoinHandle<Vec<String>>) {
