@@ -63,6 +63,8 @@ struct Memory {
     all: Arc<Vec<Manifest>>,
     /// Objects that are there, or were when they were looked for.
     there: BTreeSet<Key>,
+    /// What the last whole pass could not make: it is not said again because the server was away in between.
+    refused: Vec<String>,
     /// What was said last, so that it is said once.
     said: BTreeSet<String>,
     /// Since when something is waited for in silence.
@@ -91,6 +93,7 @@ impl Memory {
             downloads: Downloads::new(download, LONG_PERIOD),
             all: Arc::default(),
             there: BTreeSet::new(),
+            refused: Vec::new(),
             said: BTreeSet::new(),
             waits_since: None,
             is_whole: false,
@@ -115,6 +118,7 @@ impl Memory {
         }
         if own != self.own {
             self.there.clear();
+            self.refused.clear();
             self.waits_since = None;
             self.is_whole = false;
             self.own = own;
@@ -230,8 +234,11 @@ impl KubernetesNode {
             let objects = if *count == 1 { "object" } else { "objects" };
             self.runtime.journal.say(&format!("manifest {id}: created {count} {objects}"));
         }
-        let is_refused = !pass.faults.is_empty();
-        faults.extend(pass.faults);
+        if done.is_ok() {
+            memory.refused = pass.faults;
+        }
+        let is_refused = !memory.refused.is_empty();
+        faults.extend(memory.refused.iter().cloned());
         let awaited: Vec<String> = done
             .err()
             .map(|error| format!("manifests wait: {error}"))
