@@ -5,6 +5,7 @@
 
 use std::path::Path;
 
+use runtime::services::OwnRights;
 use serde_json::{Value, json};
 
 /// What a container may do beyond a plain process.
@@ -132,7 +133,7 @@ impl Description {
             Rights::Capabilities(names) => names,
             Rights::Privileged => &ALL,
         };
-        let capabilities: Vec<&str> = wanted.iter().copied().filter(|name| own.has(name)).collect();
+        let capabilities: Vec<&str> = wanted.iter().copied().filter(|name| has(own, name)).collect();
         let open_files = own.open_files(self.open_files);
         let limits = json!([{ "type": "RLIMIT_NOFILE", "hard": open_files, "soft": open_files }]);
         json!({
@@ -218,43 +219,9 @@ impl Description {
     }
 }
 
-/// What machined itself may do: it can give no more.
-#[derive(Debug, Clone, Copy)]
-pub struct OwnRights {
-    /// Bits of the bounding set.
-    bounding: u64,
-    /// Its own `oom_score_adj`.
-    oom_score_adj: i16,
-    /// How many files it may open at most.
-    open_files: u64,
-}
-
-impl OwnRights {
-    /// Of this process.
-    pub fn of_this_process() -> Self {
-        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("CapBnd:"));
-        let bounding = line.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0);
-        let own = std::fs::read_to_string("/proc/self/oom_score_adj").unwrap_or_default();
-        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
-        let (oom_score_adj, open_files) = (own.trim().parse().unwrap_or(0), limit.unwrap_or(u64::MAX));
-        Self { bounding, oom_score_adj, open_files }
-    }
-
-    fn has(&self, name: &str) -> bool {
-        let bit = ALL.iter().position(|known| *known == name);
-        bit.is_some_and(|bit| self.bounding & (1 << bit) != 0)
-    }
-
-    /// Raising it takes CAP_SYS_RESOURCE.
-    fn open_files(&self, wanted: u64) -> u64 {
-        if self.has("CAP_SYS_RESOURCE") { wanted } else { wanted.min(self.open_files) }
-    }
-
-    /// Lowering it takes CAP_SYS_RESOURCE.
-    fn oom_score_adj(&self, wanted: i16) -> i16 {
-        if self.has("CAP_SYS_RESOURCE") { wanted } else { wanted.max(self.oom_score_adj) }
-    }
+/// `ALL` is in the order of the capabilities' numbers.
+fn has(own: &OwnRights, name: &str) -> bool {
+    ALL.iter().zip(0..).any(|(known, number)| *known == name && own.has(number))
 }
 
 #[cfg(test)]

@@ -16,9 +16,9 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use runtime::services::{Container, Step};
+use runtime::services::{Container, OwnRights, Step};
 
-pub use description::{Description, Mount, OwnRights, Rights};
+pub use description::{Description, Mount, Rights};
 
 use crate::{Client, NewContainer, TaskStatus, Unpacked};
 

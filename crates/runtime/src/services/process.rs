@@ -18,6 +18,7 @@ use sys::confine::Root;
 use sys::process::{Spawn, spawn, start_ticks, wait_pidfd};
 
 use super::definition::{Program, Share, Step};
+use super::rights::OwnRights;
 use crate::init_link::InitLink;
 use crate::watched;
 
@@ -173,6 +174,7 @@ pub(crate) fn start(
     let group =
         group.map(fs::File::open).transpose().map_err(|e| format!("open cgroup {}: {e}", share.group))?;
     let root = program.sees.as_ref().map(|files| own_root(path, files)).transpose()?;
+    let own = OwnRights::of_this_process();
     let child = spawn(&Spawn {
         program: path,
         argv: &argv.iter().map(CString::as_c_str).collect::<Vec<_>>(),
@@ -184,8 +186,8 @@ pub(crate) fn start(
         root: root.as_ref(),
         session: true,
         death_signal: None,
-        oom_score_adj: share.oom_score_adj,
-        open_files: share.open_files,
+        oom_score_adj: share.oom_score_adj.map(|score| own.oom_score_adj(score)),
+        open_files: share.open_files.map(|limit| own.open_files(limit)),
     })
     .map_err(|e| format!("run {}: {e}", program.argv[0]))?;
     let start_ticks = start_ticks(child.pid).unwrap_or(0);
