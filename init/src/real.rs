@@ -376,7 +376,8 @@ impl Kernel for RealKernel {
 
     fn catch_signals(&mut self) -> Result<()> {
         self.signals = Some(sys::signal::descriptor(&SIGNALS.map(number))?);
-        sys::system::catch_ctrl_alt_del()
+        // The keys are the host's: a container's PID 1 may not ask for them.
+        if self.is_container { Ok(()) } else { sys::system::catch_ctrl_alt_del() }
     }
 
     fn wait(&mut self, until_ns: Option<u64>, send: bool) -> Result<Ready> {

@@ -229,8 +229,11 @@ pub fn announce(node: &Node) {
     }
 }
 
-/// Lets the API be ready without an address when no DHCP server answers.
+/// Lets the API be ready without an address when no DHCP server answers. A container asks none: its runtime gave addresses.
 pub(crate) async fn give_up_without_lease(node: Arc<Node>) {
+    if node.is_container() {
+        return;
+    }
     tokio::time::sleep(FIRST_LEASE_DEADLINE).await;
     if node.runtime.store.list(&DHCP_LEASE).is_empty() && !node.readiness.borrow().addressed {
         let seconds = FIRST_LEASE_DEADLINE.as_secs();

@@ -52,9 +52,11 @@ pub async fn run() -> Result<(), String> {
 fn make_node(link: InitLink, replay: &mut Replay) -> Node {
     let report = replay.start.report.clone();
     let is_container = sys::process::is_in_container();
-    // In a container command line and kernel log are the host's, and control groups may be of version 1.
+    // In a container command line and kernel log are the host's, its runtime gave the name, and control groups may be of version 1.
     let line = if is_container {
-        format!("talos.platform={CONTAINER}")
+        let name = rustix::system::uname();
+        let name = name.nodename().to_string_lossy();
+        format!("talos.platform={CONTAINER} talos.hostname={name}")
     } else {
         std::fs::read_to_string("/proc/cmdline").unwrap_or_default()
     };
