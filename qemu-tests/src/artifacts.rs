@@ -27,6 +27,9 @@ pub struct Build {
     pub initramfs: PathBuf,
     /// Default command line.
     pub cmdline: String,
+    /// PID 1; builds of earlier versions do not say.
+    #[serde(default)]
+    pub init: PathBuf,
     /// The client.
     pub billetctl: PathBuf,
     /// GRUB's code for a disk's first sector; builds of earlier versions have none.
@@ -110,10 +113,11 @@ fn read_from(path: &Path, root: &Path) -> Result<Build> {
         .with_context(|| format!("read {}; `cargo xtask build` makes it", path.display()))?;
     let mut build: Build =
         serde_json::from_slice(&bytes).with_context(|| format!("parse {}", path.display()))?;
-    let Build { vmlinuz, initramfs, billetctl, grub_boot, grub_core, test, .. } = &mut build;
+    let Build { vmlinuz, initramfs, init, billetctl, grub_boot, grub_core, test, .. } = &mut build;
     let paths = [
         vmlinuz,
         initramfs,
+        init,
         billetctl,
         grub_boot,
         grub_core,

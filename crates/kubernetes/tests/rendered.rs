@@ -161,3 +161,10 @@ fn programs_accept_every_argument() {
     }
     assert!(compared > 0, "no list of arguments in testdata/flags");
 }
+
+#[test]
+fn containerd_takes_the_pause_image_that_images_lists() {
+    let settings = include_str!("../../../rootfs-overlay/etc/cri/containerd.toml");
+    let line = format!("sandbox_image = \"{}\"", kubernetes::images::pause());
+    assert!(settings.lines().any(|found| found.trim() == line), "no line {line}");
+}

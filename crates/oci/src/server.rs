@@ -1,12 +1,12 @@
 //! A read-only registry that serves images from layouts in tar files, for tests.
 //!
 //! Owns: the answers of a registry, and on request its failures: sign-ins, broken connections, missing ranges, detours.
-//! Does not: guard anything; it listens on 127.0.0.1 alone.
+//! Does not: guard anything; it listens on 127.0.0.1, or where a test says that has a network of its own.
 //! Source: OCI distribution specification 1.1, "Pull".
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Seek, SeekFrom};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -81,7 +81,16 @@ pub struct Server {
 impl Server {
     /// Listens on a free port of 127.0.0.1, with TLS if there is a configuration for it.
     pub async fn start(tls: Option<Arc<ServerConfig>>, behaviour: Behaviour) -> io::Result<Self> {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        Self::start_at(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), tls, behaviour).await
+    }
+
+    /// The same at an address of a network that the test made.
+    pub async fn start_at(
+        address: SocketAddr,
+        tls: Option<Arc<ServerConfig>>,
+        behaviour: Behaviour,
+    ) -> io::Result<Self> {
+        let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
         let behaviour = Arc::new(Mutex::new(behaviour));
         let server = Self { address, tls, state: Arc::default(), behaviour };
