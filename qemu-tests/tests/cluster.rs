@@ -5,7 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -100,7 +100,9 @@ impl Drop for Running {
                 let _ = std::fs::copy(cluster.log(&node.name), &kept);
                 eprintln!("the log of {} is {}", node.name, kept.display());
             }
-            cluster.destroy(&mut |_| {}).unwrap();
+            let ended = cluster.destroy(&mut |_| {});
+            // A second panic would hide the first.
+            assert!(std::thread::panicking() || ended.is_ok(), "{ended:?}");
         }
     }
 }
@@ -185,4 +187,13 @@ fn a_control_plane_comes_up() {
     eprintln!("{:?}: {version}", begin.elapsed());
     cluster.until(&["service", "etcd"], &["Preparing"], STEP_LIMIT);
     eprintln!("{:?}: etcd waits", begin.elapsed());
+    drop(cluster);
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    let state = paths::work_dir().join("clusters");
+    let left = mounts.lines().filter(|line| line.contains(state.to_str().unwrap()));
+    assert_eq!(left.collect::<Vec<_>>(), Vec::<&str>::new(), "mounts are left");
+    let links = Command::new("ip").args(["-brief", "link"]).output().unwrap().stdout;
+    assert_eq!(String::from_utf8_lossy(&links).lines().count(), 1, "more than lo is left");
+    assert!(!Path::new("/run/netns").join(format!("{NAME}-cp-1")).exists(), "a namespace is left");
+    assert!(!state.join(NAME).exists(), "files are left");
 }

@@ -54,12 +54,14 @@ fn make_node(link: InitLink, replay: &mut Replay) -> Node {
     let is_container = sys::process::is_in_container();
     // In a container command line and kernel log are the host's, its runtime gave the name, and control groups may be of version 1.
     let line = if is_container {
-        let name = rustix::system::uname();
-        let name = name.nodename().to_string_lossy();
-        format!("talos.platform={CONTAINER} talos.hostname={name}")
+        format!("talos.platform={CONTAINER}")
     } else {
         std::fs::read_to_string("/proc/cmdline").unwrap_or_default()
     };
+    let mut parameters = CommandLine::parse(&line).node();
+    if is_container {
+        parameters.hostname = Some(rustix::system::uname().nodename().to_string_lossy().into_owned());
+    }
     let kmsg = if is_container {
         std::io::stderr().as_fd().try_clone_to_owned().ok()
     } else {
@@ -72,13 +74,7 @@ fn make_node(link: InitLink, replay: &mut Replay) -> Node {
         efi_variables: PathBuf::from(EFI_VARIABLES),
         cgroups: (!is_container || tasks::has_cgroup2()).then(|| PathBuf::from(CGROUPS)),
     };
-    let runtime = Arc::new(runtime::Runtime::new(
-        places,
-        link,
-        report,
-        CommandLine::parse(&line).node(),
-        &mut replay.stored,
-    ));
+    let runtime = Arc::new(runtime::Runtime::new(places, link, report, parameters, &mut replay.stored));
     Node {
         meta: Meta::new(runtime.store.clone(), runtime.journal.clone()),
         runtime,

@@ -8,56 +8,13 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use serde_json::{Value, json};
+use sys::rights::{CAPABILITIES, OwnRights};
 
-use crate::root::{INIT, ROOT, capabilities};
+use crate::root::{INIT, ROOT};
 use crate::spec::NodeSpec;
 
-/// In the order of their numbers (linux/capability.h).
-const CAPABILITIES: [&str; 41] = [
-    "CHOWN",
-    "DAC_OVERRIDE",
-    "DAC_READ_SEARCH",
-    "FOWNER",
-    "FSETID",
-    "KILL",
-    "SETGID",
-    "SETUID",
-    "SETPCAP",
-    "LINUX_IMMUTABLE",
-    "NET_BIND_SERVICE",
-    "NET_BROADCAST",
-    "NET_ADMIN",
-    "NET_RAW",
-    "IPC_LOCK",
-    "IPC_OWNER",
-    "SYS_MODULE",
-    "SYS_RAWIO",
-    "SYS_CHROOT",
-    "SYS_PTRACE",
-    "SYS_PACCT",
-    "SYS_ADMIN",
-    "SYS_BOOT",
-    "SYS_NICE",
-    "SYS_RESOURCE",
-    "SYS_TIME",
-    "SYS_TTY_CONFIG",
-    "MKNOD",
-    "LEASE",
-    "AUDIT_WRITE",
-    "AUDIT_CONTROL",
-    "SETFCAP",
-    "MAC_OVERRIDE",
-    "MAC_ADMIN",
-    "SYSLOG",
-    "WAKE_ALARM",
-    "BLOCK_SUSPEND",
-    "AUDIT_READ",
-    "PERFMON",
-    "BPF",
-    "CHECKPOINT_RESTORE",
-];
 /// What no node needs of its host: the host's modules, its ports and its clock.
-const WITHHELD: [&str; 3] = ["SYS_MODULE", "SYS_RAWIO", "SYS_TIME"];
+const WITHHELD: [&str; 3] = ["CAP_SYS_MODULE", "CAP_SYS_RAWIO", "CAP_SYS_TIME"];
 
 /// Where a node's files and its network are on this machine.
 pub(crate) struct Places {
@@ -91,7 +48,7 @@ pub(crate) fn configuration(node: &NodeSpec, places: &Places, cgroup: &str) -> V
     let kinds = ["pid", "mount", "uts", "ipc", "cgroup"];
     let mut namespaces: Vec<Value> = kinds.iter().map(|kind| json!({ "type": kind })).collect();
     namespaces.push(json!({ "type": "network", "path": places.namespace }));
-    let rights = rights(capabilities());
+    let rights = rights(&OwnRights::of_this_process());
     json!({
         "ociVersion": "1.0.2",
         "hostname": node.name,
@@ -117,12 +74,8 @@ pub(crate) fn configuration(node: &NodeSpec, places: &Places, cgroup: &str) -> V
 }
 
 /// What the host has to give.
-fn rights(own: u64) -> Vec<String> {
-    let given = CAPABILITIES
-        .iter()
-        .enumerate()
-        .filter(|(number, name)| own & (1 << number) != 0 && !WITHHELD.contains(name));
-    given.map(|(_, name)| format!("CAP_{name}")).collect()
+fn rights(own: &OwnRights) -> Vec<&'static str> {
+    CAPABILITIES.into_iter().filter(|name| own.has(name) && !WITHHELD.contains(name)).collect()
 }
 
 fn mounts(places: &Places) -> Value {

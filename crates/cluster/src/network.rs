@@ -116,10 +116,10 @@ impl Network {
 }
 
 fn remove_device(name: &str) -> Result<(), Error> {
-    if !Path::new("/sys/class/net").join(name).exists() && run("ip", &["link", "show", name]).is_err() {
-        return Ok(());
+    match run("ip", &["link", "delete", name]) {
+        Err(Error::Program { said, .. }) if said.contains("Cannot find device") => Ok(()),
+        result => result.map(drop),
     }
-    run("ip", &["link", "delete", name]).map(drop)
 }
 
 /// A device's name from a longer one: FNV-1a of it, 32 bits.

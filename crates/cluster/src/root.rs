@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::mount::{MountFlags, UnmountFlags, mount};
+use sys::rights::OwnRights;
 
 use crate::program::run;
 use crate::spec::Image;
@@ -23,8 +24,6 @@ const CRI: &str = "etc/cri/containerd.toml";
 /// What a line of the image's settings gets besides where this machine may not lower the score of the OOM killer.
 const CRI_TABLE: &str = "[plugins.\"io.containerd.grpc.v1.cri\"]\n";
 const CRI_LINE: &str = "  restrict_oom_score_adj = true\n";
-/// `CAP_SYS_RESOURCE` in the set of capabilities.
-const SYS_RESOURCE: u64 = 1 << 24;
 
 fn layer(cluster: &Path, index: usize) -> PathBuf {
     cluster.join(LAYERS).join(index.to_string())
@@ -79,23 +78,19 @@ fn fill(root: &Path, image: &Image) -> Result<(), Error> {
         }
         fs::copy(from, &to).map_err(|source| Error::File { what: "copy", path: from.clone(), source })?;
     }
-    if capabilities() & SYS_RESOURCE == 0 {
-        let path = root.join(CRI);
-        let text = fs::read_to_string(&path).map_err(|source| Error::File {
-            what: "read",
-            path: path.clone(),
-            source,
-        })?;
-        write(&path, text.replace(CRI_TABLE, &format!("{CRI_TABLE}{CRI_LINE}")).as_bytes())?;
-    }
-    Ok(())
+    if OwnRights::of_this_process().has("CAP_SYS_RESOURCE") { Ok(()) } else { allow_own_scores(root) }
 }
 
-/// What a root of this process may do: its bounding set.
-pub(crate) fn capabilities() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let set = status.lines().find_map(|line| line.strip_prefix("CapBnd:"));
-    set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).unwrap_or(u64::MAX)
+/// Lets Kubernetes' containerd start containers where it may not lower their score for the OOM killer.
+fn allow_own_scores(root: &Path) -> Result<(), Error> {
+    let path = root.join(CRI);
+    let text = fs::read_to_string(&path);
+    let text = text.map_err(|source| Error::File { what: "read", path: path.clone(), source })?;
+    if !text.contains(CRI_TABLE) {
+        let line = CRI_TABLE.trim();
+        return Err(Error::Spec(format!("{}: no line {line}; rebuild the image", path.display())));
+    }
+    write(&path, text.replace(CRI_TABLE, &format!("{CRI_TABLE}{CRI_LINE}")).as_bytes())
 }
 
 /// Unmounts what is there.

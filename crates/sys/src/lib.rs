@@ -35,6 +35,8 @@ pub mod module;
 pub mod packet;
 pub mod poll;
 pub mod process;
+#[cfg(any(test, feature = "std"))]
+pub mod rights;
 pub mod seqpacket;
 pub mod signal;
 pub mod system;

@@ -5,8 +5,8 @@
 
 use std::path::Path;
 
-use runtime::services::OwnRights;
 use serde_json::{Value, json};
+use sys::rights::{CAPABILITIES, OwnRights};
 
 /// What a container may do beyond a plain process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,60 +80,15 @@ const MASKED: [&str; 9] = [
 ];
 /// Files of the kernel that no container has to write.
 const READ_ONLY: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
-/// Every capability of Linux 6.12. Source: linux/capability.h.
-const ALL: [&str; 41] = [
-    "CAP_CHOWN",
-    "CAP_DAC_OVERRIDE",
-    "CAP_DAC_READ_SEARCH",
-    "CAP_FOWNER",
-    "CAP_FSETID",
-    "CAP_KILL",
-    "CAP_SETGID",
-    "CAP_SETUID",
-    "CAP_SETPCAP",
-    "CAP_LINUX_IMMUTABLE",
-    "CAP_NET_BIND_SERVICE",
-    "CAP_NET_BROADCAST",
-    "CAP_NET_ADMIN",
-    "CAP_NET_RAW",
-    "CAP_IPC_LOCK",
-    "CAP_IPC_OWNER",
-    "CAP_SYS_MODULE",
-    "CAP_SYS_RAWIO",
-    "CAP_SYS_CHROOT",
-    "CAP_SYS_PTRACE",
-    "CAP_SYS_PACCT",
-    "CAP_SYS_ADMIN",
-    "CAP_SYS_BOOT",
-    "CAP_SYS_NICE",
-    "CAP_SYS_RESOURCE",
-    "CAP_SYS_TIME",
-    "CAP_SYS_TTY_CONFIG",
-    "CAP_MKNOD",
-    "CAP_LEASE",
-    "CAP_AUDIT_WRITE",
-    "CAP_AUDIT_CONTROL",
-    "CAP_SETFCAP",
-    "CAP_MAC_OVERRIDE",
-    "CAP_MAC_ADMIN",
-    "CAP_SYSLOG",
-    "CAP_WAKE_ALARM",
-    "CAP_BLOCK_SUSPEND",
-    "CAP_AUDIT_READ",
-    "CAP_PERFMON",
-    "CAP_BPF",
-    "CAP_CHECKPOINT_RESTORE",
-];
-
 impl Description {
     /// The description as runc reads it. Capabilities that this process lacks are left out, since runc refuses to give what it
     /// does not have.
     pub fn to_spec(&self, own: &OwnRights) -> Value {
         let wanted: &[&str] = match self.rights {
             Rights::Capabilities(names) => names,
-            Rights::Privileged => &ALL,
+            Rights::Privileged => &CAPABILITIES,
         };
-        let capabilities: Vec<&str> = wanted.iter().copied().filter(|name| has(own, name)).collect();
+        let capabilities: Vec<&str> = wanted.iter().copied().filter(|name| own.has(name)).collect();
         let open_files = own.open_files(self.open_files);
         let limits = json!([{ "type": "RLIMIT_NOFILE", "hard": open_files, "soft": open_files }]);
         json!({
@@ -219,11 +174,6 @@ impl Description {
     }
 }
 
-/// `ALL` is in the order of the capabilities' numbers.
-fn has(own: &OwnRights, name: &str) -> bool {
-    ALL.iter().zip(0..).any(|(known, number)| *known == name && own.has(number))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -262,7 +212,7 @@ mod tests {
     #[test]
     fn a_privileged_container_is_the_host_s_root_with_files_of_its_own() {
         let spec = description(Rights::Privileged).to_spec(&ROOT);
-        assert_eq!(spec["process"]["capabilities"]["bounding"].as_array().unwrap().len(), ALL.len());
+        assert_eq!(spec["process"]["capabilities"]["bounding"].as_array().unwrap().len(), CAPABILITIES.len());
         assert_eq!(spec["linux"]["namespaces"], json!([{ "type": "mount" }]));
         assert_eq!(spec["linux"]["rootfsPropagation"], json!("shared"));
         assert_eq!(spec["linux"]["maskedPaths"], json!([]));

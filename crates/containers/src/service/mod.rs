@@ -16,7 +16,8 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use runtime::services::{Container, OwnRights, Step};
+use runtime::services::{Container, Step};
+use sys::rights::OwnRights;
 
 pub use description::{Description, Mount, Rights};
 

@@ -14,7 +14,6 @@ mod listing;
 pub mod machine;
 mod process;
 mod record;
-mod rights;
 mod supervisor;
 
 use std::collections::BTreeMap;
@@ -29,7 +28,6 @@ pub use health::Health;
 pub use listing::Listed;
 pub use process::{LogPipe, pidfd_name};
 pub use record::{EventEntry, Record};
-pub use rights::OwnRights;
 
 use crate::checkpoint::{Checkpoint, SavedService};
 use crate::events::Events;

@@ -16,9 +16,9 @@ use rustix::io::Errno;
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use sys::confine::Root;
 use sys::process::{Spawn, spawn, start_ticks, wait_pidfd};
+use sys::rights::OwnRights;
 
 use super::definition::{Program, Share, Step};
-use super::rights::OwnRights;
 use crate::init_link::InitLink;
 use crate::watched;
 
