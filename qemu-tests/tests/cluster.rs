@@ -34,7 +34,8 @@ fn in_namespaces(test: &str) -> bool {
     if std::env::var_os(INSIDE).is_some() {
         return true;
     }
-    let script = "ip link set lo up && exec \"$@\"";
+    // Names of network namespaces are files of the whole machine: here they are this test's own.
+    let script = "ip link set lo up && mkdir -p /run/netns && mount -t tmpfs tmpfs /run/netns && exec \"$@\"";
     let status = Command::new("unshare")
         .args(["--net", "--mount", "--propagation", "private", "--", "sh", "-c", script, "sh"])
         .arg(std::env::current_exe().unwrap())
@@ -196,4 +197,8 @@ fn a_control_plane_comes_up() {
     assert_eq!(String::from_utf8_lossy(&links).lines().count(), 1, "more than lo is left");
     assert!(!Path::new("/run/netns").join(format!("{NAME}-cp-1")).exists(), "a namespace is left");
     assert!(!state.join(NAME).exists(), "files are left");
+    for controller in std::fs::read_dir("/sys/fs/cgroup").unwrap() {
+        let group = controller.unwrap().path().join("billet").join(NAME);
+        assert!(!group.exists(), "{} is left", group.display());
+    }
 }

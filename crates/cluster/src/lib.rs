@@ -5,6 +5,7 @@
 //! | [`spec`] | what a cluster is made from, and which names and addresses follow |
 //! | [`root`] | the image's layers, mounted once, and a root for each node |
 //! | [`network`] | a bridge with this machine's address, a network namespace for each node |
+//! | `cgroups` | the control groups that runc leaves |
 //! | [`bundle`] | the OCI configuration of a node |
 //! | [`runtime`] | runc: starting, ending, asking |
 //! | [`program`] | running host programs |
@@ -17,6 +18,7 @@
 #![warn(missing_docs)]
 
 pub mod bundle;
+mod cgroups;
 mod error;
 pub mod network;
 pub mod program;
@@ -159,7 +161,7 @@ impl Cluster {
         for path in places.kept() {
             make_directory(path)?;
         }
-        let cgroup = format!("/billet/{}/{}", self.name, node.name);
+        let cgroup = cgroups::of_node(&self.name, &node.name);
         let text = bundle::configuration(node, &places, &cgroup).to_string();
         write(&directory.join("config.json"), text.as_bytes())
     }
@@ -208,6 +210,7 @@ impl Cluster {
         tell("removing network and files");
         note(self.network.remove_bridge(&self.name));
         note(root::unmount_layers(&self.directory));
+        note(cgroups::remove(&self.name));
         first?;
         let failed = |source| Error::File { what: "remove", path: self.directory.clone(), source };
         fs::remove_dir_all(&self.directory).map_err(failed)
