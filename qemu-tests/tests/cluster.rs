@@ -195,7 +195,7 @@ fn a_control_plane_comes_up() {
     assert_eq!(left.collect::<Vec<_>>(), Vec::<&str>::new(), "mounts are left");
     let links = Command::new("ip").args(["-brief", "link"]).output().unwrap().stdout;
     assert_eq!(String::from_utf8_lossy(&links).lines().count(), 1, "more than lo is left");
-    assert!(!Path::new("/run/netns").join(format!("{NAME}-cp-1")).exists(), "a namespace is left");
+    assert!(!Path::new("/run/netns").join(format!("{NAME}.cp-1")).exists(), "a namespace is left");
     assert!(!state.join(NAME).exists(), "files are left");
     for controller in std::fs::read_dir("/sys/fs/cgroup").unwrap() {
         let group = controller.unwrap().path().join("billet").join(NAME);

@@ -135,10 +135,10 @@ impl Cluster {
         self.node_directory(node).join("console.log")
     }
 
-    /// The name by which the runtime knows a node.
+    /// The name by which the runtime and iproute2 know a node. No name has a dot: no two clusters share one.
     #[must_use]
     pub fn container(&self, node: &str) -> String {
-        format!("{}-{node}", self.name)
+        format!("{}.{node}", self.name)
     }
 
     fn runtime(&self) -> runtime::Runtime {

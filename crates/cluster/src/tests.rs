@@ -35,12 +35,12 @@ fn what_contradicts_itself_is_named() {
 fn a_node_has_its_config_in_the_environment_and_no_more_rights_than_the_host() {
     let mut node = node("cp-1", "10.5.0.2");
     node.config = Some(config::Secret::new("version: v1alpha1\n"));
-    let places = bundle::Places::below(Path::new("/state/demo/cp-1"), Path::new("/run/netns/demo-cp-1"));
+    let places = bundle::Places::below(Path::new("/state/demo/cp-1"), Path::new("/run/netns/demo.cp-1"));
     let bundle = bundle::configuration(&node, &places, "/billet/demo/cp-1");
     assert_eq!(bundle["process"]["env"][1], "USERDATA=dmVyc2lvbjogdjFhbHBoYTEK");
     let rights = bundle["process"]["capabilities"]["bounding"].as_array().unwrap();
     assert!(!rights.iter().any(|right| right == "CAP_SYS_MODULE" || right == "CAP_SYS_TIME"));
-    assert_eq!(bundle["linux"]["namespaces"][5]["path"], "/run/netns/demo-cp-1");
+    assert_eq!(bundle["linux"]["namespaces"][5]["path"], "/run/netns/demo.cp-1");
 }
 
 #[test]
@@ -48,4 +48,16 @@ fn a_cluster_that_is_not_there_is_named() {
     let state = tempfile::tempdir().unwrap();
     let error = find(state.path(), "demo").unwrap_err().to_string();
     assert!(error.starts_with("there is no cluster \"demo\""), "{error}");
+}
+
+#[test]
+fn nodes_of_two_clusters_have_two_names() {
+    let cluster = |name: &str| Cluster {
+        name: name.into(),
+        network: "10.5.0.0/24".parse().unwrap(),
+        image: Image { layers: Vec::new(), init: PathBuf::new(), manifest: PathBuf::new() },
+        nodes: Vec::new(),
+        directory: PathBuf::new(),
+    };
+    assert_ne!(cluster("a-b").container("c"), cluster("a").container("b-c"));
 }
