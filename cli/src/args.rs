@@ -150,6 +150,13 @@ pub(crate) enum Command {
     Inspect(commands::inspect::Command),
     /// Whether node and cluster are well
     Health(commands::health::Flags),
+    /// Begin the Kubernetes cluster on this control plane node; once for a cluster
+    Bootstrap,
+    /// Kubeconfig of the cluster's administrator
+    Kubeconfig(commands::kubeconfig::Flags),
+    /// etcd of the cluster
+    #[command(subcommand)]
+    Etcd(commands::etcd::Command),
     /// Start machines from the network
     #[command(subcommand)]
     Netboot(commands::netboot::NetbootCommand),

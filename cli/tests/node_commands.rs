@@ -6,6 +6,7 @@ mod rig;
 
 use rig::Rig;
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 
 #[tokio::test]
 async fn containers_and_their_figures() {
@@ -113,6 +114,31 @@ async fn images_of_new_and_old_nodes() {
     assert_eq!(rig.prints("image pull a --namespace inmem").await, "");
     rig.asked("ImagePullRequest { namespace: NsSystem, reference: \"a\" }").await;
     assert_eq!(rig.prints("image remove a").await, "");
+}
+
+#[tokio::test]
+async fn a_cluster_begins_and_hands_out_its_kubeconfig() {
+    let rig = Rig::start().await;
+    assert_eq!(rig.prints("bootstrap").await, "");
+    rig.asked("BootstrapRequest { recover_etcd: false").await;
+    assert!(rig.fails("-n n1,n2 bootstrap").await.contains("bootstrap is for one node, but 2 are given"));
+    assert_eq!(
+        rig.prints("etcd members").await,
+        "NODE        ID                 HOSTNAME   PEER URLS               CLIENT URLS             LEARNER\n\
+         127.0.0.1   0000000000c0ffee   cp-1       https://10.0.0.1:2380   https://10.0.0.1:2379   false\n"
+    );
+    let file = rig.path("new/config");
+    let here = format!("kubeconfig {}", file.display());
+    assert_eq!(rig.prints(&here).await, "");
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    // The same cluster once more is a renewal.
+    assert_eq!(rig.prints(&here).await, "");
+    let error = rig.fails(&format!("{here} --merge=false")).await;
+    assert!(error.contains("exists; --force overwrites it"), "{error}");
+    assert_eq!(rig.prints(&format!("{here} --merge=false --force --force-context-name mine")).await, "");
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(text.contains("current-context: mine") && text.contains("https://10.0.0.1:6443"), "{text}");
+    assert!(rig.prints("kubeconfig -").await.contains("current-context: admin@test"));
 }
 
 #[tokio::test]

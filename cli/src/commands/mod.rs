@@ -4,6 +4,7 @@
 
 pub(crate) mod apply_config;
 pub(crate) mod boot;
+pub(crate) mod bootstrap;
 pub(crate) mod cgroups;
 pub(crate) mod completion;
 pub(crate) mod config;
@@ -13,6 +14,7 @@ pub(crate) mod dashboard;
 pub(crate) mod disks;
 pub(crate) mod dmesg;
 pub(crate) mod edit;
+pub(crate) mod etcd;
 pub(crate) mod events;
 pub(crate) mod flash;
 pub(crate) mod r#gen;
@@ -21,6 +23,7 @@ pub(crate) mod health;
 pub(crate) mod hostname;
 pub(crate) mod image;
 pub(crate) mod inspect;
+pub(crate) mod kubeconfig;
 pub(crate) mod list;
 pub(crate) mod logs;
 mod machine_config;
@@ -109,6 +112,9 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         Command::Upgrade(flags) => {
             upgrade::run(Session::open_maybe_insecure(&global, &flags.maintenance()).await?, flags).await
         }
+        Command::Bootstrap => bootstrap::run(&Session::open(&global).await?).await,
+        Command::Kubeconfig(flags) => kubeconfig::run(&Session::open(&global).await?, flags).await,
+        Command::Etcd(command) => etcd::run(&Session::open(&global).await?, command).await,
         Command::Rollback => power::rollback(&Session::open(&global).await?).await,
         Command::Dashboard(flags) => dashboard::run(Session::open(&global).await?, &flags).await,
         Command::Support(flags) => support::run(Session::open(&global).await?, flags).await,

@@ -411,6 +411,8 @@ impl machine::MachineService for Node {
         meta_write(m::MetaWriteRequest) -> m::MetaWriteResponse = |metadata, _: &_| m::MetaWrite { metadata };
         meta_delete(m::MetaDeleteRequest) -> m::MetaDeleteResponse = |metadata, _: &_| m::MetaDelete { metadata };
         image_pull(m::ImagePullRequest) -> m::ImagePullResponse = |metadata, _: &_| m::ImagePull { metadata };
+        bootstrap(m::BootstrapRequest) -> m::BootstrapResponse = |metadata, _: &_| m::Bootstrap { metadata };
+        etcd_member_list(m::EtcdMemberListRequest) -> m::EtcdMemberListResponse = services::etcd_members;
         load_avg(()) -> m::LoadAvgResponse =
             |metadata, (): &()| m::LoadAvg { metadata, load1: 0.25, load5: 0.5, load15: 1.0 };
         system_stat(()) -> m::SystemStatResponse = services::system_stat;
@@ -426,6 +428,18 @@ impl machine::MachineService for Node {
         self.note(&request);
         let answer = services::client_configuration(&self.authority, request.get_ref());
         Ok(Response::new(m::GenerateClientConfigurationResponse { messages: vec![answer] }))
+    }
+
+    async fn kubeconfig(&self, request: Request<()>) -> Answer<Self::KubeconfigStream> {
+        let mut tar =
+            tar::Builder::new(flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast()));
+        let mut header = tar::Header::new_gnu();
+        header.set_size(KUBECONFIG.len() as u64);
+        tar.append_data(&mut header, "kubeconfig", KUBECONFIG.as_bytes()).unwrap();
+        let packed = tar.into_inner().unwrap().finish().unwrap();
+        self.note(&request);
+        let piece = |bytes: &[u8]| Data { metadata: None, bytes: bytes.to_vec() };
+        Ok(stream(packed.chunks(64).map(piece).collect()))
     }
 
     async fn reboot(&self, _: Request<m::RebootRequest>) -> Answer<m::RebootResponse> {
@@ -449,8 +463,6 @@ impl machine::MachineService for Node {
     }
 
     not_served! {
-        bootstrap(m::BootstrapRequest) -> m::BootstrapResponse;
-        etcd_member_list(m::EtcdMemberListRequest) -> m::EtcdMemberListResponse;
         etcd_remove_member(m::EtcdRemoveMemberRequest) -> m::EtcdRemoveMemberResponse;
         etcd_leave_cluster(m::EtcdLeaveClusterRequest) -> m::EtcdLeaveClusterResponse;
         etcd_forfeit_leadership(m::EtcdForfeitLeadershipRequest) -> m::EtcdForfeitLeadershipResponse;
@@ -459,7 +471,6 @@ impl machine::MachineService for Node {
         remove_bootkube_initialized_key(()) -> m::RemoveBootkubeInitializedKeyResponse;
         service_start(m::ServiceStartRequest) -> m::ServiceStartResponse;
         service_stop(m::ServiceStopRequest) -> m::ServiceStopResponse;
-        kubeconfig(()) -> Self::KubeconfigStream;
         cpu_freq_stats(()) -> m::CpuFreqStatsResponse;
         etcd_remove_member_by_id(m::EtcdRemoveMemberByIdRequest) -> m::EtcdRemoveMemberByIdResponse;
         etcd_recover(Streaming<common::Data>) -> m::EtcdRecoverResponse;
@@ -474,6 +485,16 @@ impl machine::MachineService for Node {
         logs_containers(()) -> m::LogsContainersResponse;
     }
 }
+
+/// What the node hands out for `kubectl`.
+const KUBECONFIG: &str = "\
+apiVersion: v1
+kind: Config
+clusters: [{name: test, cluster: {server: 'https://10.0.0.1:6443', certificate-authority-data: QQ==}}]
+users: [{name: admin@test, user: {client-key-data: Qg==}}]
+contexts: [{name: admin@test, context: {cluster: test, user: admin@test}}]
+current-context: admin@test
+";
 
 /// The configuration that the node starts with.
 pub(crate) const CONFIG: &str = "\

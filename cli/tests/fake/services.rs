@@ -313,3 +313,14 @@ pub(super) fn client_configuration(
     let talosconfig = config.to_yaml().expose_secret().as_bytes().to_vec();
     m::GenerateClientConfiguration { talosconfig, ..Default::default() }
 }
+
+pub(super) fn etcd_members(metadata: Option<Metadata>, _: &m::EtcdMemberListRequest) -> m::EtcdMembers {
+    let member = m::EtcdMember {
+        id: 0x00c0_ffee,
+        hostname: "cp-1".into(),
+        peer_urls: vec!["https://10.0.0.1:2380".into()],
+        client_urls: vec!["https://10.0.0.1:2379".into()],
+        is_learner: false,
+    };
+    m::EtcdMembers { metadata, legacy_members: vec!["cp-1".into()], members: vec![member] }
+}
