@@ -5,8 +5,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use api::generate::{Bundle, Contract};
@@ -22,12 +23,22 @@ use serde::Deserialize;
 const INSIDE: &str = "BILLET_TEST_INSIDE";
 /// Names a file with the images that a cluster pulls.
 const IMAGES: &str = "BILLET_CLUSTER_IMAGES";
+/// Names the program that is every program of Kubernetes.
+const KUBERNETES: &str = "BILLET_KUBERNETES";
 const NAME: &str = "demo";
 const NETWORK: &str = "10.5.0.0/24";
 const REGISTRY_PORT: u16 = 5000;
 const VERSION: &str = "1.34.10";
 /// From an asked node to an answer, on a machine that has much else to do.
 const STEP_LIMIT: Duration = Duration::from_secs(120);
+/// The only network plugin that needs no image: the node has its program.
+const BRIDGE: &str = r#"{"cniVersion": "0.4.0", "name": "bridge", "plugins": [{"type": "bridge", "bridge": "cni0",
+    "isGateway": true, "ipMasq": true, "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.244.0.0/24"}]],
+    "routes": [{"dst": "0.0.0.0/0"}]}}, {"type": "portmap", "capabilities": {"portMappings": true}}]}"#;
+/// Stays until it is ended, and has programs to run.
+const POD: &str = "{apiVersion: v1, kind: Pod, metadata: {name: one}, spec: {terminationGracePeriodSeconds: 1, containers: [\
+    {name: main, image: 'registry.k8s.io/kube-proxy:v1.34.10', command: [kubectl, version, --client]},\
+    {name: pause, image: 'registry.k8s.io/pause:3.10'}]}}";
 
 /// Runs the named test of this program once more, in namespaces of its own for network and mounts.
 fn in_namespaces(test: &str) -> bool {
@@ -79,16 +90,15 @@ fn image() -> Image {
 fn patch() -> String {
     format!(
         "machine:\n  registries:\n    mirrors:\n      \"*\":\n        endpoints: [\"http://10.5.0.1:{REGISTRY_PORT}\"]\n  \
-         kubelet:\n    extraConfig:\n      systemCgroups: \"\"\n      kubeletCgroups: \"\"\n      evictionHard: {{}}\n  \
          network:\n    nameservers: [10.5.0.1]\n\
-         cluster:\n  etcd: {{image: \"registry.example.org/etcd:3.6.4-0\"}}\n  allowSchedulingOnControlPlanes: true\n  network:\n    cni: {{name: none}}\n"
+         cluster:\n  allowSchedulingOnControlPlanes: true\n  network:\n    cni: {{name: none}}\n"
     )
 }
 
 struct Running {
     cluster: Option<cluster::Cluster>,
     admin: Billetctl,
-    _files: tempfile::TempDir,
+    files: tempfile::TempDir,
     _registry: Server,
     _runtime: tokio::runtime::Runtime,
 }
@@ -150,7 +160,7 @@ impl Running {
             cluster::create(&state, NAME, network, image(), &[node], &mut |step| eprintln!("{step}"))
                 .unwrap();
         let admin = Billetctl::new(&talosconfig);
-        Self { cluster: Some(cluster), admin, _files: files, _registry: registry, _runtime: runtime }
+        Self { cluster: Some(cluster), admin, files, _registry: registry, _runtime: runtime }
     }
 
     /// Runs a command of the client until it succeeds and its output holds these words.
@@ -168,26 +178,108 @@ impl Running {
             };
             assert!(
                 begin.elapsed() < deadline(limit),
-                "billetctl {}: no {needles:?} in\n{said}",
-                words.join(" ")
+                "billetctl {}: no {needles:?} in\n{said}\n{}",
+                words.join(" "),
+                self.state()
             );
             std::thread::sleep(Duration::from_millis(250));
         }
     }
+
+    fn kubeconfig(&self) -> PathBuf {
+        self.files.path().join("kubeconfig")
+    }
+
+    /// What `kubectl` prints, or why it failed.
+    fn kubectl(&self, words: &[&str], input: Option<&Path>) -> Result<String, String> {
+        let program = std::env::var_os(KUBERNETES)
+            .unwrap_or_else(|| panic!("{KUBERNETES} names no program: run `cargo xtask test`"));
+        let input = input.map_or_else(Stdio::null, |path| std::fs::File::open(path).unwrap().into());
+        let output = Command::new(program)
+            .arg0("kubectl")
+            .arg("--request-timeout=10s")
+            .args(words)
+            .env("KUBECONFIG", self.kubeconfig())
+            .env("HOME", self.files.path())
+            .stdin(input)
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        if output.status.success() { Ok(text) } else { Err(text + &String::from_utf8_lossy(&output.stderr)) }
+    }
+
+    /// Runs `kubectl` until it prints this.
+    fn kubectl_until(&self, words: &[&str], needle: &str, limit: Duration) -> String {
+        let begin = Instant::now();
+        loop {
+            let said = self.kubectl(words, None);
+            match said {
+                Ok(text) if text.contains(needle) => return text,
+                _ if begin.elapsed() < deadline(limit) => std::thread::sleep(Duration::from_millis(250)),
+                said => panic!("kubectl {}: no {needle:?} in\n{said:?}\n{}", words.join(" "), self.state()),
+            }
+        }
+    }
+
+    /// What there is, for the report of a failure.
+    fn state(&self) -> String {
+        let asked = [&["get", "pods", "-A", "-o", "wide"][..], &["get", "events", "-A"]];
+        let of_cluster =
+            asked.map(|words| self.kubectl(words, None).unwrap_or_else(|error| error)).join("\n");
+        let services =
+            self.admin.run(&["service"]).map_or_else(|error| error.to_string(), |output| output.stdout);
+        format!("{of_cluster}\n{services}")
+    }
+
+    /// A file inside the node, written through the root of its first process.
+    fn write_on_node(&self, path: &str, text: &str) {
+        let cluster = self.cluster.as_ref().unwrap();
+        let pid = cluster.pid("cp-1").unwrap();
+        std::fs::write(format!("/proc/{pid}/root/{path}"), text).unwrap();
+    }
 }
 
 #[test]
-#[ignore = "takes the images that BILLET_CLUSTER_IMAGES lists"]
-fn a_control_plane_comes_up() {
-    if !in_namespaces("a_control_plane_comes_up") {
+fn a_control_plane_runs_a_pod() {
+    if !in_namespaces("a_control_plane_runs_a_pod") {
         return;
     }
     let begin = Instant::now();
+    let tell = |what: &str| eprintln!("{:6.1} s: {what}", begin.elapsed().as_secs_f64());
     let cluster = Running::start();
-    let version = cluster.until(&["version"], &["Server"], STEP_LIMIT);
-    eprintln!("{:?}: {version}", begin.elapsed());
+    cluster.until(&["version"], &["Server"], STEP_LIMIT);
+    tell("the API answers");
     cluster.until(&["service", "etcd"], &["Preparing"], STEP_LIMIT);
-    eprintln!("{:?}: etcd waits", begin.elapsed());
+    tell("etcd waits");
+    let kubeconfig = cluster.kubeconfig();
+    // It needs no Kubernetes.
+    cluster.until(&["kubeconfig", kubeconfig.to_str().unwrap()], &[], STEP_LIMIT);
+    cluster.until(&["bootstrap"], &[], STEP_LIMIT);
+    let again = cluster.admin.run(&["bootstrap"]).unwrap();
+    assert!(!again.success, "{}", again.stdout);
+    cluster.until(&["etcd", "members"], &["cp-1", "https://10.5.0.2:2379"], STEP_LIMIT);
+    tell("etcd runs");
+    cluster.kubectl_until(&["get", "--raw", "/readyz"], "ok", STEP_LIMIT);
+    tell("the API server is ready");
+    cluster.kubectl_until(&["get", "nodes"], "cp-1", STEP_LIMIT);
+    tell("the node is registered");
+    cluster.write_on_node("etc/cni/net.d/10-bridge.conflist", BRIDGE);
+    cluster.kubectl_until(&["get", "nodes"], " Ready ", STEP_LIMIT);
+    tell("the node is ready");
+    let pod = cluster.files.path().join("pod.yaml");
+    std::fs::write(&pod, POD).unwrap();
+    let apply = ["apply", "-f", pod.to_str().unwrap()];
+    // The controller manager makes the account that a pod needs.
+    cluster.kubectl_until(&apply, "pod/one", STEP_LIMIT);
+    cluster.kubectl_until(&["get", "pod", "one", "-o", "jsonpath={.status.podIP}"], "10.244.0.", STEP_LIMIT);
+    tell("the pod has an address");
+    // By the kubelet's port, whose certificate and rights are part of this.
+    cluster.kubectl_until(&["logs", "one", "-c", "main"], "Client Version: v1.34.10", STEP_LIMIT);
+    tell("its log is read");
+    cluster.kubectl_until(&["-n", "kube-system", "get", "pods"], "kube-proxy-", STEP_LIMIT);
+    let inside = ["exec", "-n", "kube-system", "ds/kube-proxy", "--", "kube-proxy", "--version"];
+    cluster.kubectl_until(&inside, "Kubernetes v1.34.10", STEP_LIMIT);
+    tell("a program runs in a pod");
     drop(cluster);
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
     let state = paths::work_dir().join("clusters");

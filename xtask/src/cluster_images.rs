@@ -49,6 +49,11 @@ impl Made {
     }
 }
 
+/// The file that is every program of Kubernetes: `FILE kubectl …`.
+pub(crate) fn kubernetes(cache: &Cache, freshness: Freshness, release: &'static Release) -> Result<PathBuf> {
+    LayerBuilder::open(cache, freshness, release)?.kubernetes_program()
+}
+
 /// Every image of a release. What is in the cache is made once.
 pub(crate) fn make(cache: &Cache, freshness: Freshness, release: &'static Release) -> Result<Vec<Made>> {
     let mut builder = LayerBuilder::open(cache, freshness, release)?;

@@ -190,6 +190,14 @@ impl Cluster {
         self.runtime().is_running(&self.container(node))
     }
 
+    /// The process that is a node's init, as this machine counts processes.
+    ///
+    /// # Errors
+    /// [`Error::Program`] for a node that does not exist.
+    pub fn pid(&self, node: &str) -> Result<u32, Error> {
+        self.runtime().pid(&self.container(node))
+    }
+
     /// Ends the nodes and removes everything that belongs to the cluster. What is gone already is no error.
     ///
     /// # Errors

@@ -13,6 +13,13 @@ const LOOK: Duration = Duration::from_millis(50);
 /// How long a killed node may take.
 const KILL_DEADLINE: Duration = Duration::from_secs(20);
 
+/// What `runc state` says of a container (OCI runtime specification, "State").
+#[derive(serde::Deserialize)]
+struct State {
+    status: String,
+    pid: u32,
+}
+
 /// runc with a directory of its own for what it keeps.
 pub(crate) struct Runtime {
     root: PathBuf,
@@ -48,10 +55,18 @@ impl Runtime {
         if !self.root.join(container).exists() {
             return Ok(false);
         }
-        let state = self.runc(&["state", container])?;
-        let state: serde_json::Value = serde_json::from_str(&state)
-            .map_err(|source| Error::Record { path: self.root.join(container), source })?;
-        Ok(state["status"] == "running")
+        Ok(self.state(container)?.status == "running")
+    }
+
+    /// The process that is its PID 1, as this machine counts processes.
+    pub(crate) fn pid(&self, container: &str) -> Result<u32, Error> {
+        Ok(self.state(container)?.pid)
+    }
+
+    fn state(&self, container: &str) -> Result<State, Error> {
+        let text = self.runc(&["state", container])?;
+        serde_json::from_str(&text)
+            .map_err(|source| Error::Record { path: self.root.join(container), source })
     }
 
     /// Asks its PID 1 to end, and kills it when that takes too long.

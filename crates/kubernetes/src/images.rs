@@ -14,8 +14,9 @@ const KUBERNETES: &str = "registry.k8s.io";
 const KUBERNETES_VERSION: &str = "v1.20.6";
 /// Image of the kubelet where a configuration has none.
 const KUBELET: &str = "ghcr.io/siderolabs/kubelet:v1.20.6";
-/// Image of etcd where a configuration has none.
-const ETCD: &str = "registry.k8s.io/etcd:3.4.13-0";
+/// Image of etcd where a configuration has none, by the first minor version of Kubernetes that it belongs to: kubeadm's.
+/// From one to the next is one minor version of etcd, which is what etcd itself can upgrade.
+const ETCD: [(u32, &str); 3] = [(34, "3.6.4-0"), (22, "3.5.21-0"), (0, "3.4.13-0")];
 /// Image of the cluster DNS where a configuration has none.
 const CORE_DNS: &str = "docker.io/coredns/coredns:1.8.0";
 /// Flannel, which no configuration names.
@@ -61,10 +62,16 @@ pub fn proxy(cluster: &Cluster<'_>) -> String {
     given(&cluster.proxy().image).unwrap_or_else(|| of_kubernetes("kube-proxy"))
 }
 
-/// Image of etcd.
+/// Image of etcd: without one in the configuration the one that belongs to the version of the API server. Where that has
+/// no version, which [`api_server_version`] refuses, it is the newest.
 #[must_use]
 pub fn etcd(cluster: &Cluster<'_>) -> String {
-    given(&cluster.config().cluster.etcd.image).unwrap_or_else(|| ETCD.to_owned())
+    let minor = || api_server_version(cluster).map_or(u32::MAX, |version| version.minor);
+    let tag = || {
+        let minor = minor();
+        ETCD.iter().find(|(first, _)| *first <= minor).map_or("", |(_, tag)| tag)
+    };
+    given(&cluster.config().cluster.etcd.image).unwrap_or_else(|| format!("{KUBERNETES}/etcd:{}", tag()))
 }
 
 /// Image of the cluster DNS.
@@ -155,4 +162,35 @@ pub fn etcd_version(cluster: &Cluster<'_>) -> Result<Version, Error> {
 
 fn version(field: &'static str, image: &str) -> Result<Version, Error> {
     Version::of_kubernetes(image).map_err(|source| Error::Version { field, source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn etcd_of(api_server: &str, image: &str) -> String {
+        let text =
+            include_str!("../testdata/current.yaml").replace("VERSION", "v1.34.10").replace("ETCD", "v3.6.4");
+        let mut config = config::load(text.as_bytes()).unwrap().config;
+        config.cluster.api_server.get_or_insert_default().image = api_server.to_owned();
+        config.cluster.etcd.image = image.to_owned();
+        etcd(&Cluster::new(&config).unwrap())
+    }
+
+    #[test]
+    fn etcd_belongs_to_the_version_of_the_api_server() {
+        for (version, tag) in [
+            ("v1.19.0", "3.4.13-0"),
+            ("v1.21.14", "3.4.13-0"),
+            ("v1.22.0", "3.5.21-0"),
+            ("v1.33.4", "3.5.21-0"),
+            ("v1.34.10", "3.6.4-0"),
+            ("v1.37.2", "3.6.4-0"),
+        ] {
+            let found = etcd_of(&format!("registry.example.org/kube-apiserver:{version}"), "");
+            assert_eq!(found, format!("{KUBERNETES}/etcd:{tag}"), "{version}");
+        }
+        let named = "registry.example.org/etcd:v3.5.1";
+        assert_eq!(etcd_of("registry.example.org/kube-apiserver:v1.34.10", named), named);
+    }
 }

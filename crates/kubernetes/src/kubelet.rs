@@ -193,15 +193,25 @@ fn limits(cluster: &Cluster<'_>, node: &Node) -> Vec<Row> {
     let memory = if cluster.is_control_plane() { "512Mi" } else { "384Mi" };
     let reserved = json!({ "cpu": "50m", "memory": memory, "pid": "100", "ephemeral-storage": "256Mi" });
     let all = |name, value| (name, value, ALWAYS);
-    vec![
+    let mut rows = vec![
         all("cgroupRoot", json!("/")),
-        all("systemCgroups", json!("/system")),
-        all("kubeletCgroups", json!("/podruntime/kubelet")),
         all("systemReserved", reserved),
         all("failSwapOn", json!(false)),
         // The kernel of a container's host has its own settings.
         all("protectKernelDefaults", json!(!node.is_container)),
-    ]
+    ];
+    if node.is_container {
+        // A container shares its disk and the root of its control groups with other programs of its host. The kubelet must
+        // not end pods, nor remove images, since those programs fill the disk; zero is how its file says "never".
+        let never = json!({ "imagefs.available": "0%", "nodefs.available": "0%", "nodefs.inodesFree": "0%" });
+        rows.extend([all("evictionHard", never), all("imageGCHighThresholdPercent", json!(100))]);
+    } else {
+        rows.extend([
+            all("systemCgroups", json!("/system")),
+            all("kubeletCgroups", json!("/podruntime/kubelet")),
+        ]);
+    }
+    rows
 }
 
 fn by_version(cluster: &Cluster<'_>, node: &Node, version: Version) -> Vec<Row> {
@@ -251,6 +261,31 @@ fn lay(below: &mut Value, above: Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_container_leaves_its_host_s_disk_and_control_groups_alone() {
+        let text =
+            include_str!("../testdata/current.yaml").replace("VERSION", "v1.34.10").replace("ETCD", "v3.6.4");
+        let config = config::load(text.as_bytes()).unwrap().config;
+        let of = |is_container| {
+            let node = Node {
+                host_name: "cp-1".into(),
+                domain: String::new(),
+                addresses: vec!["10.5.0.2".parse().unwrap()],
+                is_container,
+                has_cgroup_v1: false,
+                resolv_conf: "/etc/resolv.conf".into(),
+            };
+            configuration(&Cluster::new(&config).unwrap(), &node).unwrap()
+        };
+        let (machine, container) = (of(false), of(true));
+        assert_eq!(machine["systemCgroups"], "/system");
+        assert_eq!(machine.get("evictionHard"), None);
+        assert_eq!(container.get("systemCgroups"), None);
+        assert_eq!(container.get("kubeletCgroups"), None);
+        assert_eq!(container["evictionHard"]["nodefs.available"], "0%");
+        assert_eq!(container["protectKernelDefaults"], false);
+    }
 
     #[test]
     fn subnets_choose_the_node_s_address() {

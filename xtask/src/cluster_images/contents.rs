@@ -41,6 +41,10 @@ pub(super) const NAMES: [&str; 7] = [
 /// Files out of Debian's packages.
 const TOOLS: &str = "xtask/image/kubernetes-tools.toml";
 
+/// Users of the images with tools: the kubelet looks for one of its own, and fails where there is no file.
+const PASSWD: &str = "root:x:0:0:root:/root:/nonexistent\nnobody:x:65534:65534:nobody:/:/nonexistent\n";
+const GROUP: &str = "root:x:0:\nnogroup:x:65534:\n";
+
 /// What an image consists of; each is a layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Layer {
@@ -115,6 +119,11 @@ impl<'a> LayerBuilder<'a> {
         }
     }
 
+    /// The one file of Kubernetes.
+    pub(super) fn kubernetes_program(&mut self) -> Result<PathBuf> {
+        self.compiler.program(&mut self.inputs, &module(self.release), &kubernetes(self.release))
+    }
+
     fn kubernetes(&mut self) -> Result<Tree> {
         let mut files = self.alone(&kubernetes(self.release), &format!("{PROGRAMS}/{KUBERNETES}"))?;
         for name in NAMES {
@@ -130,6 +139,8 @@ impl<'a> LayerBuilder<'a> {
         let mut files = base::of_packages(&list, &folders)?;
         base::add_libraries(&mut files, &list, &folders, target::libraries(Architecture::Amd64))
             .with_context(|| format!("libraries of {TOOLS}"))?;
+        files.bytes("etc/passwd", 0o644, PASSWD)?;
+        files.bytes("etc/group", 0o644, GROUP)?;
         Ok(files)
     }
 

@@ -1,10 +1,11 @@
 //! `xtask test`: every check and every test, and one line at the end that says how it went.
 //!
-//! Order: what is quick to fail first: format, lints, tidy; then unit tests; then the virtual machines. The build, which
+//! Order: what is quick to fail first: format, lints, tidy; then unit tests; then clusters; then the virtual machines. The build, which
 //! links on one core for minutes, runs beside everything before the virtual machines.
 //! Owns: `target/test/`, one log a suite; the last line `N passed, N failed`, alone on its line.
 //! Does not: stop at the first failure. Without a build there are no virtual machines, which counts as a failure.
 
+mod clusters;
 mod costs;
 mod suite;
 mod tally;
@@ -97,7 +98,10 @@ fn without_machines(suites: &mut Suites, long: bool) {
     }
     suites.tests(&Suite::cargo("unit tests", &UNIT_TESTS).long(long));
     // Now, beside the build, which links on one core for minutes.
-    suites.check(&Suite::cargo("machines' tests compile", &[&MACHINE_TESTS[..], &["--no-run"]].concat()));
+    suites.check(&Suite::cargo(
+        "machines' tests compile",
+        &[&MACHINE_TESTS[..], &["--test", "cluster", "--no-run"]].concat(),
+    ));
     if rustix::process::geteuid().is_root() && has_loop_device() {
         suites.tests(&Suite::cargo("loop devices", &LOOP_TESTS));
     } else {
@@ -127,6 +131,11 @@ fn with_what_was_built(suites: &mut Suites, options: &Options) {
     if long {
         suites.call("build for arm64", || build::build_for_arm64(Freshness::Day).map(drop));
         suites.call("build with the hardened kernel", || build::build_hardened(Freshness::Day).map(drop));
+    }
+    if rustix::process::geteuid().is_root() && has_loop_device() {
+        clusters::run(suites);
+    } else {
+        note("left out without root and loop devices: the tests of clusters, whose nodes are containers");
     }
     costs::begin();
     let whole: &[&str] = if long { &["--", "--include-ignored"] } else { &[] };

@@ -96,7 +96,7 @@ section! {
     /// The etcd cluster.
     Etcd {
         /// Its image.
-        image "image": String { default "etcd:v3.4.15 of the usual registry", example "registry.example.org/etcd:v3.6.5" };
+        image "image": String { default "etcd of the API server's version, of the usual registry", example "registry.example.org/etcd:v3.6.5" };
         /// CA of etcd.
         ca "ca": CertificateAndKey {};
         /// Further arguments; built-in ones cannot be replaced.

@@ -1,8 +1,9 @@
 //! Manifests in a real API server over a real etcd, both plain processes in a network namespace of the test's own.
 //!
-//! `BILLET_KUBERNETES` names a program that is every Kubernetes command by its first argument: `kube-apiserver …`.
+//! `BILLET_KUBERNETES` names a program that is every program of Kubernetes by the name that it is started by.
 
 use std::io::Write as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -73,7 +74,7 @@ fn control_plane(root: &Path, config: &Config, program: &Path) -> Processes {
     let arguments = kubernetes::etcd::arguments(&cluster, &node, &Membership::New).unwrap();
     processes.start(root, Command::new("/usr/bin/etcd"), &arguments.to_vec());
     let mut command = Command::new(program);
-    command.arg("kube-apiserver");
+    command.arg0("kube-apiserver");
     processes.start(root, command, &rendering::arguments(&cluster, &node).unwrap().to_vec());
     processes
 }

@@ -1,8 +1,9 @@
 //! Suites: a command whose output is a log, or a check of our own.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Instant;
@@ -18,7 +19,7 @@ use crate::step;
 pub(super) struct Suite {
     name: &'static str,
     arguments: Vec<String>,
-    env: Vec<(&'static str, &'static str)>,
+    env: Vec<(&'static str, OsString)>,
     /// Show each test's line as it ends: for suites that take minutes.
     live: bool,
 }
@@ -31,7 +32,13 @@ impl Suite {
 
     /// Tests that count rounds read this.
     pub(super) fn long(mut self, long: bool) -> Self {
-        self.env.push(("BILLET_LONG", if long { "1" } else { "0" }));
+        self.env.push(("BILLET_LONG", if long { "1" } else { "0" }.into()));
+        self
+    }
+
+    /// Sets a variable of its processes.
+    pub(super) fn with(mut self, name: &'static str, value: &Path) -> Self {
+        self.env.push((name, value.into()));
         self
     }
 
@@ -184,7 +191,7 @@ fn output(suite: &Suite) -> Result<(String, bool)> {
     let mut command = Command::new(cargo.context("cargo is not in PATH")?);
     command
         .args(&suite.arguments)
-        .envs(suite.env.iter().copied())
+        .envs(suite.env.iter().map(|(name, value)| (name, value)))
         .env("CARGO_TERM_COLOR", "never")
         .current_dir(place::repository())
         .stdin(Stdio::null())
