@@ -37,8 +37,8 @@ const BRIDGE: &str = r#"{"cniVersion": "0.4.0", "name": "bridge", "plugins": [{"
     "routes": [{"dst": "0.0.0.0/0"}]}}, {"type": "portmap", "capabilities": {"portMappings": true}}]}"#;
 /// Stays until it is ended, and has programs to run.
 const POD: &str = "{apiVersion: v1, kind: Pod, metadata: {name: one}, spec: {terminationGracePeriodSeconds: 1, containers: [\
-    {name: main, image: 'registry.k8s.io/kube-proxy:v1.34.10', command: [kubectl, version, --client]},\
-    {name: pause, image: 'registry.k8s.io/pause:3.10'}]}}";
+    {name: main, image: 'registry.example.org/kube-proxy:v1.34.10', command: [kubectl, version, --client]},\
+    {name: pause, image: 'registry.example.org/pause:3.10'}]}}";
 
 /// Runs the named test of this program once more, in namespaces of its own for network and mounts.
 fn in_namespaces(test: &str) -> bool {

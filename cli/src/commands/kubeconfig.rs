@@ -165,12 +165,12 @@ mod tests {
 
     #[test]
     fn the_file_is_the_one_that_kubectl_reads() {
-        let home = ("HOME", "/home/me");
+        let home = ("HOME", "/users/me");
         let is = |words: &[&str], variables: &[(&str, &str)], path: &str| {
             assert_eq!(target_of(words, variables).unwrap(), Path::new(path), "{words:?} {variables:?}");
         };
-        is(&[], &[home], "/home/me/.kube/config");
-        is(&[], &[home, ("KUBECONFIG", "")], "/home/me/.kube/config");
+        is(&[], &[home], "/users/me/.kube/config");
+        is(&[], &[home, ("KUBECONFIG", "")], "/users/me/.kube/config");
         is(&[], &[home, ("KUBECONFIG", "/a:/b")], "/a");
         is(&["/c"], &[home, ("KUBECONFIG", "/a")], "/c");
         is(&["-m=false"], &[home, ("KUBECONFIG", "/a")], "kubeconfig");

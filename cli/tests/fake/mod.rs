@@ -431,15 +431,8 @@ impl machine::MachineService for Node {
     }
 
     async fn kubeconfig(&self, request: Request<()>) -> Answer<Self::KubeconfigStream> {
-        let mut tar =
-            tar::Builder::new(flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast()));
-        let mut header = tar::Header::new_gnu();
-        header.set_size(KUBECONFIG.len() as u64);
-        tar.append_data(&mut header, "kubeconfig", KUBECONFIG.as_bytes()).unwrap();
-        let packed = tar.into_inner().unwrap().finish().unwrap();
         self.note(&request);
-        let piece = |bytes: &[u8]| Data { metadata: None, bytes: bytes.to_vec() };
-        Ok(stream(packed.chunks(64).map(piece).collect()))
+        Ok(stream(services::kubeconfig()))
     }
 
     async fn reboot(&self, _: Request<m::RebootRequest>) -> Answer<m::RebootResponse> {
@@ -485,16 +478,6 @@ impl machine::MachineService for Node {
         logs_containers(()) -> m::LogsContainersResponse;
     }
 }
-
-/// What the node hands out for `kubectl`.
-const KUBECONFIG: &str = "\
-apiVersion: v1
-kind: Config
-clusters: [{name: test, cluster: {server: 'https://10.0.0.1:6443', certificate-authority-data: QQ==}}]
-users: [{name: admin@test, user: {client-key-data: Qg==}}]
-contexts: [{name: admin@test, context: {cluster: test, user: admin@test}}]
-current-context: admin@test
-";
 
 /// The configuration that the node starts with.
 pub(crate) const CONFIG: &str = "\

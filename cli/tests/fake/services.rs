@@ -5,7 +5,7 @@ use api::generate::Request as Wanted;
 use api::pki::{Authority, Leaf, Lifetime, Usage};
 use api::proto::{
     cluster::{self, cluster_service_server as cluster_server},
-    common::Metadata,
+    common::{Data, Metadata},
     inspect::{self, inspect_service_server as inspect_server},
     machine::{self as m, image_service_server as images},
     network::{self, network_service_server as network_server},
@@ -323,4 +323,24 @@ pub(super) fn etcd_members(metadata: Option<Metadata>, _: &m::EtcdMemberListRequ
         is_learner: false,
     };
     m::EtcdMembers { metadata, legacy_members: vec!["cp-1".into()], members: vec![member] }
+}
+
+/// What the node hands out for `kubectl`.
+const KUBECONFIG: &str = "\
+apiVersion: v1
+kind: Config
+clusters: [{name: test, cluster: {server: 'https://10.0.0.1:6443', certificate-authority-data: QQ==}}]
+users: [{name: admin@test, user: {client-key-data: Qg==}}]
+contexts: [{name: admin@test, context: {cluster: test, user: admin@test}}]
+current-context: admin@test
+";
+
+/// A tar.gz with one file, in pieces.
+pub(super) fn kubeconfig() -> Vec<Data> {
+    let mut tar = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
+    let mut header = tar::Header::new_gnu();
+    header.set_size(KUBECONFIG.len() as u64);
+    tar.append_data(&mut header, "kubeconfig", KUBECONFIG.as_bytes()).unwrap();
+    let packed = tar.into_inner().unwrap().finish().unwrap();
+    packed.chunks(64).map(|bytes| Data { metadata: None, bytes: bytes.to_vec() }).collect()
 }
