@@ -31,14 +31,47 @@ const REGISTRY_PORT: u16 = 5000;
 const VERSION: &str = "1.34.10";
 /// From an asked node to an answer, on a machine that has much else to do.
 const STEP_LIMIT: Duration = Duration::from_secs(120);
-/// The only network plugin that needs no image: the node has its program.
+/// One address for each kind of node; the second also is what the first one's pods reach the other's by.
+const NODES: [(&str, MachineType); 2] =
+    [("cp-1", MachineType::ControlPlane), ("worker-1", MachineType::Worker)];
+/// The only network plugin that needs no image: the node has its program. SUBNET is the node's.
 const BRIDGE: &str = r#"{"cniVersion": "0.4.0", "name": "bridge", "plugins": [{"type": "bridge", "bridge": "cni0",
-    "isGateway": true, "ipMasq": true, "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.244.0.0/24"}]],
+    "isGateway": true, "ipMasq": true, "ipam": {"type": "host-local", "ranges": [[{"subnet": "SUBNET"}]],
     "routes": [{"dst": "0.0.0.0/0"}]}}, {"type": "portmap", "capabilities": {"portMappings": true}}]}"#;
-/// Stays until it is ended, and has programs to run.
-const POD: &str = "{apiVersion: v1, kind: Pod, metadata: {name: one}, spec: {terminationGracePeriodSeconds: 1, containers: [\
-    {name: main, image: 'registry.example.org/kube-proxy:v1.34.10', command: [kubectl, version, --client]},\
-    {name: pause, image: 'registry.example.org/pause:3.10'}]}}";
+/// A pod on the control plane node, and a server of files with a service on the worker.
+const OBJECTS: &str = r"
+apiVersion: v1
+kind: Pod
+metadata: {name: one}
+spec:
+  nodeName: cp-1
+  terminationGracePeriodSeconds: 1
+  containers:
+  - {name: main, image: 'registry.example.org/kube-proxy:v1.34.10', command: [kubectl, version, --client]}
+  - {name: client, image: 'registry.example.org/kube-proxy:v1.34.10', command: [kubectl, proxy]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      nodeSelector: {kubernetes.io/hostname: worker-1}
+      terminationGracePeriodSeconds: 1
+      containers:
+      - name: web
+        image: registry.example.org/kube-proxy:v1.34.10
+        command: [kubectl, proxy, --www=/etc, --address=0.0.0.0, --accept-hosts=.*, --port=8001]
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec: {selector: {app: web}, ports: [{port: 80, targetPort: 8001}]}
+";
+/// What the server of files has at this path.
+const SERVED: (&str, &str) = ("/static/passwd", "root:x:0:0");
 
 /// Runs the named test of this program once more, in namespaces of its own for network and mounts.
 fn in_namespaces(test: &str) -> bool {
@@ -148,17 +181,20 @@ impl Running {
             context.nodes = vec![address.to_string()];
         }
         client.save(&talosconfig).unwrap();
-        let text = wanted.machine_config(&secrets, MachineType::ControlPlane);
         let patches = config::patch::load_patches(&patch()).unwrap();
-        let text = config::patch::apply(text.expose_secret(), &patches).unwrap();
-        let node = NodeSpec { name: "cp-1".into(), address, config: Some(config::Secret::new(&text)) };
+        let node = |(index, (name, machine_type)): (usize, &(&str, MachineType))| {
+            let text = wanted.machine_config(&secrets, *machine_type);
+            let text = config::patch::apply(text.expose_secret(), &patches).unwrap();
+            let address = network.node(u32::try_from(index).unwrap()).unwrap();
+            NodeSpec { name: (*name).into(), address, config: Some(config::Secret::new(&text)) }
+        };
+        let nodes: Vec<_> = NODES.iter().enumerate().map(node).collect();
         let state = paths::work_dir().join("clusters");
         if let Ok(old) = cluster::find(&state, NAME) {
             old.destroy(&mut |_| {}).unwrap();
         }
         let cluster =
-            cluster::create(&state, NAME, network, image(), &[node], &mut |step| eprintln!("{step}"))
-                .unwrap();
+            cluster::create(&state, NAME, network, image(), &nodes, &mut |step| eprintln!("{step}")).unwrap();
         let admin = Billetctl::new(&talosconfig);
         Self { cluster: Some(cluster), admin, files, _registry: registry, _runtime: runtime }
     }
@@ -190,20 +226,22 @@ impl Running {
         self.files.path().join("kubeconfig")
     }
 
-    /// What `kubectl` prints, or why it failed.
-    fn kubectl(&self, words: &[&str], input: Option<&Path>) -> Result<String, String> {
+    fn kubectl_command(&self, words: &[&str]) -> Command {
         let program = std::env::var_os(KUBERNETES)
             .unwrap_or_else(|| panic!("{KUBERNETES} names no program: run `cargo xtask test`"));
-        let input = input.map_or_else(Stdio::null, |path| std::fs::File::open(path).unwrap().into());
-        let output = Command::new(program)
+        let mut command = Command::new(program);
+        command
             .arg0("kubectl")
-            .arg("--request-timeout=10s")
             .args(words)
             .env("KUBECONFIG", self.kubeconfig())
             .env("HOME", self.files.path())
-            .stdin(input)
-            .output()
-            .unwrap();
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// What `kubectl` prints, or why it failed.
+    fn kubectl(&self, words: &[&str]) -> Result<String, String> {
+        let output = self.kubectl_command(&[&["--request-timeout=10s"], words].concat()).output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         if output.status.success() { Ok(text) } else { Err(text + &String::from_utf8_lossy(&output.stderr)) }
     }
@@ -212,7 +250,7 @@ impl Running {
     fn kubectl_until(&self, words: &[&str], needle: &str, limit: Duration) -> String {
         let begin = Instant::now();
         loop {
-            let said = self.kubectl(words, None);
+            let said = self.kubectl(words);
             match said {
                 Ok(text) if text.contains(needle) => return text,
                 _ if begin.elapsed() < deadline(limit) => std::thread::sleep(Duration::from_millis(250)),
@@ -224,24 +262,80 @@ impl Running {
     /// What there is, for the report of a failure.
     fn state(&self) -> String {
         let asked = [&["get", "pods", "-A", "-o", "wide"][..], &["get", "events", "-A"]];
-        let of_cluster =
-            asked.map(|words| self.kubectl(words, None).unwrap_or_else(|error| error)).join("\n");
+        let of_cluster = asked.map(|words| self.kubectl(words).unwrap_or_else(|error| error)).join("\n");
         let services =
             self.admin.run(&["service"]).map_or_else(|error| error.to_string(), |output| output.stdout);
         format!("{of_cluster}\n{services}")
     }
 
-    /// A file inside the node, written through the root of its first process.
-    fn write_on_node(&self, path: &str, text: &str) {
+    /// Gives each node's pods the addresses that the cluster gave the node, and the nodes ways to each other's pods.
+    fn connect_pods(&self) {
         let cluster = self.cluster.as_ref().unwrap();
-        let pid = cluster.pid("cp-1").unwrap();
-        std::fs::write(format!("/proc/{pid}/root/{path}"), text).unwrap();
+        let subnet = |node: &str| {
+            self.kubectl_until(
+                &["get", "node", node, "-o", "jsonpath={.spec.podCIDR}"],
+                "10.244.",
+                STEP_LIMIT,
+            )
+        };
+        for node in &cluster.nodes {
+            let subnet = subnet(&node.name);
+            // Through the root of the node's first process, since the directory is an overlay.
+            let pid = cluster.pid(&node.name).unwrap();
+            let path = format!("/proc/{pid}/root/etc/cni/net.d/10-bridge.conflist");
+            std::fs::write(path, BRIDGE.replace("SUBNET", &subnet)).unwrap();
+            for other in cluster.nodes.iter().filter(|other| other.name != node.name) {
+                let namespace = cluster.container(&other.name);
+                let way = ["-n", &namespace, "route", "replace", &subnet, "via", &node.address.to_string()];
+                assert!(Command::new("ip").args(way).status().unwrap().success(), "{way:?}");
+            }
+        }
+    }
+
+    /// A pod of one node reads a file from a pod of the other, by the service's address.
+    fn service_answers(&self) {
+        let address = &["get", "service", "web", "-o", "jsonpath={.spec.clusterIP}"];
+        let server = format!("--server=http://{}:80", self.kubectl_until(address, ".", STEP_LIMIT));
+        let (path, content) = SERVED;
+        let ask = [
+            "exec",
+            "one",
+            "-c",
+            "client",
+            "--",
+            "kubectl",
+            "--request-timeout=5s",
+            &server,
+            "get",
+            "--raw",
+            path,
+        ];
+        self.kubectl_until(&ask, content, STEP_LIMIT);
+    }
+
+    /// The same file, by a port of this machine that is forwarded through the API server.
+    fn port_is_forwarded(&self) {
+        let mut forward = self
+            .kubectl_command(&["port-forward", "service/web", "18001:80"])
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let (path, content) = SERVED;
+        self.kubectl_until(&["--server=http://127.0.0.1:18001", "get", "--raw", path], content, STEP_LIMIT);
+        forward.kill().unwrap();
+        forward.wait().unwrap();
+    }
+
+    fn restart(&self, node: &str) {
+        let cluster = self.cluster.as_ref().unwrap();
+        cluster.stop(node).unwrap();
+        cluster.start(node).unwrap();
     }
 }
 
 #[test]
-fn a_control_plane_runs_a_pod() {
-    if !in_namespaces("a_control_plane_runs_a_pod") {
+fn a_control_plane_and_a_worker_run_pods() {
+    if !in_namespaces("a_control_plane_and_a_worker_run_pods") {
         return;
     }
     let begin = Instant::now();
@@ -250,7 +344,6 @@ fn a_control_plane_runs_a_pod() {
     cluster.until(&["version"], &["Server"], STEP_LIMIT);
     tell("the API answers");
     cluster.until(&["service", "etcd"], &["Preparing"], STEP_LIMIT);
-    tell("etcd waits");
     let kubeconfig = cluster.kubeconfig();
     // It needs no Kubernetes.
     cluster.until(&["kubeconfig", kubeconfig.to_str().unwrap()], &[], STEP_LIMIT);
@@ -259,27 +352,41 @@ fn a_control_plane_runs_a_pod() {
     assert!(!again.success, "{}", again.stdout);
     cluster.until(&["etcd", "members"], &["cp-1", "https://10.5.0.2:2379"], STEP_LIMIT);
     tell("etcd runs");
+    // Its certificate is from the control plane node.
+    cluster.until(&["-n", "10.5.0.3", "version"], &["Server"], STEP_LIMIT);
+    tell("the worker's API answers");
     cluster.kubectl_until(&["get", "--raw", "/readyz"], "ok", STEP_LIMIT);
     tell("the API server is ready");
-    cluster.kubectl_until(&["get", "nodes"], "cp-1", STEP_LIMIT);
-    tell("the node is registered");
-    cluster.write_on_node("etc/cni/net.d/10-bridge.conflist", BRIDGE);
-    cluster.kubectl_until(&["get", "nodes"], " Ready ", STEP_LIMIT);
-    tell("the node is ready");
-    let pod = cluster.files.path().join("pod.yaml");
-    std::fs::write(&pod, POD).unwrap();
-    let apply = ["apply", "-f", pod.to_str().unwrap()];
+    for (node, _) in NODES {
+        cluster.kubectl_until(&["get", "nodes"], node, STEP_LIMIT);
+        tell(&format!("{node} is registered"));
+    }
+    cluster.kubectl_until(&["get", "csr"], "Approved,Issued", STEP_LIMIT);
+    cluster.connect_pods();
+    for (node, _) in NODES {
+        cluster.kubectl_until(&["get", "node", node], " Ready ", STEP_LIMIT);
+        tell(&format!("{node} is ready"));
+    }
+    let objects = cluster.files.path().join("objects.yaml");
+    std::fs::write(&objects, OBJECTS).unwrap();
     // The controller manager makes the account that a pod needs.
-    cluster.kubectl_until(&apply, "pod/one", STEP_LIMIT);
-    cluster.kubectl_until(&["get", "pod", "one", "-o", "jsonpath={.status.podIP}"], "10.244.0.", STEP_LIMIT);
+    cluster.kubectl_until(&["apply", "-f", objects.to_str().unwrap()], "pod/one", STEP_LIMIT);
+    cluster.kubectl_until(&["get", "pod", "one", "-o", "jsonpath={.status.podIP}"], "10.244.", STEP_LIMIT);
     tell("the pod has an address");
     // By the kubelet's port, whose certificate and rights are part of this.
     cluster.kubectl_until(&["logs", "one", "-c", "main"], "Client Version: v1.34.10", STEP_LIMIT);
     tell("its log is read");
-    cluster.kubectl_until(&["-n", "kube-system", "get", "pods"], "kube-proxy-", STEP_LIMIT);
-    let inside = ["exec", "-n", "kube-system", "ds/kube-proxy", "--", "kube-proxy", "--version"];
-    cluster.kubectl_until(&inside, "Kubernetes v1.34.10", STEP_LIMIT);
-    tell("a program runs in a pod");
+    cluster.service_answers();
+    tell("a service on the worker answers a pod on the control plane node");
+    cluster.port_is_forwarded();
+    tell("a port is forwarded");
+    for (node, _) in NODES {
+        cluster.restart(node);
+        tell(&format!("{node} has started again"));
+        cluster.kubectl_until(&["get", "--raw", "/readyz"], "ok", STEP_LIMIT);
+        cluster.service_answers();
+        tell("the service answers");
+    }
     drop(cluster);
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
     let state = paths::work_dir().join("clusters");
