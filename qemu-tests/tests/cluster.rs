@@ -16,6 +16,7 @@ use config::MachineType;
 use oci::server::{Behaviour, Server};
 use qemu_tests::artifacts::build;
 use qemu_tests::cli::Billetctl;
+use qemu_tests::settings::rounds;
 use qemu_tests::{deadline, paths};
 use serde::Deserialize;
 
@@ -326,6 +327,27 @@ impl Running {
         forward.wait().unwrap();
     }
 
+    /// Kills every process of a node that runs a program of this name, and answers how many.
+    fn kill(&self, node: &str, program: &str) -> usize {
+        let init = self.cluster.as_ref().unwrap().pid(node).unwrap();
+        // Of the network: services that are containers share that of their node, and have processes of their own.
+        let namespace = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/net")).ok();
+        let node = namespace(&init.to_string()).unwrap();
+        let is_it = |pid: &str| {
+            let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let first = words.split(|byte| *byte == 0).next().unwrap_or_default();
+            first.rsplit(|byte| *byte == b'/').next() == Some(program.as_bytes())
+                && namespace(pid).as_ref() == Some(&node)
+        };
+        let all = std::fs::read_dir("/proc").unwrap();
+        let pids = all.filter_map(|entry| entry.unwrap().file_name().into_string().ok());
+        let found: Vec<String> = pids.filter(|pid| pid.parse::<u32>().is_ok() && is_it(pid)).collect();
+        assert!(!found.is_empty(), "no {program} runs on the node");
+        let status = Command::new("kill").arg("-9").args(&found).status().unwrap();
+        assert!(status.success(), "{status}");
+        found.len()
+    }
+
     fn restart(&self, node: &str) {
         let cluster = self.cluster.as_ref().unwrap();
         cluster.stop(node).unwrap();
@@ -333,13 +355,8 @@ impl Running {
     }
 }
 
-#[test]
-fn a_control_plane_and_a_worker_run_pods() {
-    if !in_namespaces("a_control_plane_and_a_worker_run_pods") {
-        return;
-    }
-    let begin = Instant::now();
-    let tell = |what: &str| eprintln!("{:6.1} s: {what}", begin.elapsed().as_secs_f64());
+/// A cluster whose pods answer each other.
+fn cluster_with_pods(tell: &dyn Fn(&str)) -> Running {
     let cluster = Running::start();
     cluster.until(&["version"], &["Server"], STEP_LIMIT);
     tell("the API answers");
@@ -380,6 +397,22 @@ fn a_control_plane_and_a_worker_run_pods() {
     tell("a service on the worker answers a pod on the control plane node");
     cluster.port_is_forwarded();
     tell("a port is forwarded");
+    cluster
+}
+
+/// Says what was reached, with the time since now.
+fn teller() -> impl Fn(&str) {
+    let begin = Instant::now();
+    move |what| eprintln!("{:6.1} s: {what}", begin.elapsed().as_secs_f64())
+}
+
+#[test]
+fn a_control_plane_and_a_worker_run_pods() {
+    if !in_namespaces("a_control_plane_and_a_worker_run_pods") {
+        return;
+    }
+    let tell = teller();
+    let cluster = cluster_with_pods(&tell);
     for (node, _) in NODES {
         cluster.restart(node);
         tell(&format!("{node} has started again"));
@@ -388,6 +421,32 @@ fn a_control_plane_and_a_worker_run_pods() {
         tell("the service answers");
     }
     drop(cluster);
+    nothing_is_left();
+}
+
+#[test]
+#[ignore = "long run"]
+fn programs_of_a_node_that_are_killed_come_back() {
+    if !in_namespaces("programs_of_a_node_that_are_killed_come_back") {
+        return;
+    }
+    let tell = teller();
+    let cluster = cluster_with_pods(&tell);
+    for program in ["kubelet", "etcd", "containerd", "machined"] {
+        for round in 1..=rounds(2, 20) {
+            let killed = cluster.kill("cp-1", program);
+            cluster.until(&["service", "etcd"], &["Running", "Health check successful"], STEP_LIMIT);
+            cluster.until(&["service", "kubelet"], &["Running", "Health check successful"], STEP_LIMIT);
+            cluster.kubectl_until(&["get", "--raw", "/readyz"], "ok", STEP_LIMIT);
+            cluster.service_answers();
+            tell(&format!("{program} is back, round {round}, {killed} killed"));
+        }
+    }
+    drop(cluster);
+    nothing_is_left();
+}
+
+fn nothing_is_left() {
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
     let state = paths::work_dir().join("clusters");
     let left = mounts.lines().filter(|line| line.contains(state.to_str().unwrap()));

@@ -86,8 +86,8 @@ pub fn start_apid(node: Arc<Node>) -> TaskFuture {
 /// Defines the named services again after a restart of machined, as far as they are ours or the image's.
 pub fn define_services(node: &Arc<Node>, ids: &[&str]) -> Vec<TaskError> {
     let mut errors = Vec::new();
-    for id in ids {
-        let result = match *id {
+    for id in in_order(ids) {
+        let result = match id {
             "machined" => define_machined(node),
             "networkd" => {
                 define_networkd(node);
@@ -121,6 +121,14 @@ pub fn define_services(node: &Arc<Node>, ids: &[&str]) -> Vec<TaskError> {
     }
     define_image_services(node, |id| ids.contains(&id));
     errors
+}
+
+/// Those of Kubernetes come last: they are defined where a containerd is. The ids come in the order in which the services
+/// first changed, which differs from boot to boot.
+fn in_order<'a>(ids: &[&'a str]) -> Vec<&'a str> {
+    let mut ids = ids.to_vec();
+    ids.sort_by_key(|id| [etcd::ID, kubelet::ID].contains(id));
+    ids
 }
 
 fn define_machined(node: &Arc<Node>) -> Result<(), TaskError> {
@@ -371,6 +379,12 @@ mod tests {
     }
 
     /// What the network reaches can name nothing else of the system.
+    #[test]
+    fn containerd_is_defined_before_what_needs_it() {
+        let ids = in_order(&["etcd", "apid", "kubelet", "cri", "trustd", "containerd"]);
+        assert_eq!(ids, ["apid", "cri", "trustd", "containerd", "etcd", "kubelet"]);
+    }
+
     #[test]
     fn apid_and_trustd_see_their_own_sockets_and_how_names_are_found() {
         let socket = || std::io::pipe().unwrap().0.into();

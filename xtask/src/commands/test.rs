@@ -133,7 +133,7 @@ fn with_what_was_built(suites: &mut Suites, options: &Options) {
         suites.call("build with the hardened kernel", || build::build_hardened(Freshness::Day).map(drop));
     }
     if rustix::process::geteuid().is_root() && has_loop_device() {
-        clusters::run(suites);
+        clusters::run(suites, long);
     } else {
         note("left out without root and loop devices: the tests of clusters, whose nodes are containers");
     }

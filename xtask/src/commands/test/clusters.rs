@@ -31,7 +31,7 @@ struct Made {
     kubernetes: PathBuf,
 }
 
-pub(super) fn run(suites: &mut Suites) {
+pub(super) fn run(suites: &mut Suites, long: bool) {
     let mut made = None;
     suites.call("images of clusters", || {
         made = Some(make()?);
@@ -43,7 +43,8 @@ pub(super) fn run(suites: &mut Suites) {
         Suite::cargo(name, arguments).with(IMAGES, &made.images).with(KUBERNETES, &made.kubernetes)
     };
     suites.tests(&suite("manifests in clusters", &MANIFEST_TESTS));
-    suites.tests(&suite("clusters", &CLUSTER_TESTS).live());
+    let whole: &[&str] = if long { &["--", "--include-ignored"] } else { &[] };
+    suites.tests(&suite("clusters", &[&CLUSTER_TESTS[..], whole].concat()).live());
 }
 
 fn make() -> Result<Made> {
