@@ -109,7 +109,8 @@ fn processes(node: &Node) -> Vec<(u32, PathBuf)> {
 fn owners(node: &Node) -> HashMap<u64, Process> {
     let mut owners = HashMap::new();
     let mut processes = processes(node);
-    processes.sort_by_key(|(pid, directory)| std::cmp::Reverse((started(directory), *pid)));
+    // Each is asked once: a process that ends between two comparisons would have two places, and the sort would panic.
+    processes.sort_by_cached_key(|(pid, directory)| std::cmp::Reverse((started(directory), *pid)));
     for (pid, directory) in processes {
         let name = fs::read_to_string(directory.join("comm")).unwrap_or_default().trim_end().to_owned();
         let descriptors = fs::read_dir(directory.join("fd")).into_iter().flatten().flatten();
