@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::collections::BTreeSet;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -264,9 +265,11 @@ impl Running {
     fn state(&self) -> String {
         let asked = [&["get", "pods", "-A", "-o", "wide"][..], &["get", "events", "-A"]];
         let of_cluster = asked.map(|words| self.kubectl(words).unwrap_or_else(|error| error)).join("\n");
-        let services =
-            self.admin.run(&["service"]).map_or_else(|error| error.to_string(), |output| output.stdout);
-        format!("{of_cluster}\n{services}")
+        let asked =
+            [&["service"][..], &["logs", "kubelet", "--tail", "20"], &["logs", "etcd", "--tail", "20"]];
+        let said =
+            |words| self.admin.run(words).map_or_else(|error| error.to_string(), |output| output.stdout);
+        format!("{of_cluster}\n{}", asked.map(said).join("\n"))
     }
 
     /// Gives each node's pods the addresses that the cluster gave the node, and the nodes ways to each other's pods.
@@ -327,25 +330,41 @@ impl Running {
         forward.wait().unwrap();
     }
 
-    /// Kills every process of a node that runs a program of this name, and answers how many.
-    fn kill(&self, node: &str, program: &str) -> usize {
+    /// The processes of a node that run a program of this name, as this machine counts processes.
+    fn processes(&self, node: &str, program: &str) -> BTreeSet<u32> {
         let init = self.cluster.as_ref().unwrap().pid(node).unwrap();
         // Of the network: services that are containers share that of their node, and have processes of their own.
-        let namespace = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/net")).ok();
-        let node = namespace(&init.to_string()).unwrap();
-        let is_it = |pid: &str| {
+        let namespace = |pid: u32| std::fs::read_link(format!("/proc/{pid}/ns/net")).ok();
+        let node = namespace(init).unwrap();
+        let runs_it = |pid: u32| {
             let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             let first = words.split(|byte| *byte == 0).next().unwrap_or_default();
             first.rsplit(|byte| *byte == b'/').next() == Some(program.as_bytes())
-                && namespace(pid).as_ref() == Some(&node)
         };
-        let all = std::fs::read_dir("/proc").unwrap();
-        let pids = all.filter_map(|entry| entry.unwrap().file_name().into_string().ok());
-        let found: Vec<String> = pids.filter(|pid| pid.parse::<u32>().is_ok() && is_it(pid)).collect();
-        assert!(!found.is_empty(), "no {program} runs on the node");
-        let status = Command::new("kill").arg("-9").args(&found).status().unwrap();
-        assert!(status.success(), "{status}");
-        found.len()
+        let names = std::fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().file_name());
+        let pids = names.filter_map(|name| name.to_str()?.parse().ok());
+        pids.filter(|pid| namespace(*pid).as_ref() == Some(&node) && runs_it(*pid)).collect()
+    }
+
+    /// Kills a program of a node, and waits until as many processes of it run again, none of them an old one.
+    fn kill(&self, node: &str, program: &str) {
+        let old = self.processes(node, program);
+        assert!(!old.is_empty(), "no {program} runs on {node}");
+        let pids = old.iter().map(u32::to_string);
+        assert!(Command::new("kill").arg("-9").args(pids).status().unwrap().success());
+        let begin = Instant::now();
+        loop {
+            let new = self.processes(node, program);
+            if new.len() == old.len() && new.is_disjoint(&old) {
+                return;
+            }
+            assert!(
+                begin.elapsed() < deadline(STEP_LIMIT),
+                "{program} of {node}: {old:?} were killed, {new:?} run\n{}",
+                self.state()
+            );
+            std::thread::sleep(Duration::from_millis(250));
+        }
     }
 
     fn restart(&self, node: &str) {
@@ -432,14 +451,20 @@ fn programs_of_a_node_that_are_killed_come_back() {
     }
     let tell = teller();
     let cluster = cluster_with_pods(&tell);
+    let kept = ["kubelet", "etcd"];
     for program in ["kubelet", "etcd", "containerd", "machined"] {
         for round in 1..=rounds(2, 20) {
-            let killed = cluster.kill("cp-1", program);
+            let before = kept.map(|program| cluster.processes("cp-1", program));
+            cluster.kill("cp-1", program);
             cluster.until(&["service", "etcd"], &["Running", "Health check successful"], STEP_LIMIT);
             cluster.until(&["service", "kubelet"], &["Running", "Health check successful"], STEP_LIMIT);
             cluster.kubectl_until(&["get", "--raw", "/readyz"], "ok", STEP_LIMIT);
             cluster.service_answers();
-            tell(&format!("{program} is back, round {round}, {killed} killed"));
+            if program == "machined" {
+                let after = kept.map(|program| cluster.processes("cp-1", program));
+                assert_eq!(after, before, "a new machined started {kept:?} again");
+            }
+            tell(&format!("{program} is back, round {round}"));
         }
     }
     drop(cluster);
@@ -453,7 +478,12 @@ fn nothing_is_left() {
     assert_eq!(left.collect::<Vec<_>>(), Vec::<&str>::new(), "mounts are left");
     let links = Command::new("ip").args(["-brief", "link"]).output().unwrap().stdout;
     assert_eq!(String::from_utf8_lossy(&links).lines().count(), 1, "more than lo is left");
-    assert!(!Path::new("/run/netns").join(format!("{NAME}.cp-1")).exists(), "a namespace is left");
+    for (node, _) in NODES {
+        assert!(
+            !Path::new("/run/netns").join(format!("{NAME}.{node}")).exists(),
+            "the namespace of {node} is left"
+        );
+    }
     assert!(!state.join(NAME).exists(), "files are left");
     for controller in std::fs::read_dir("/sys/fs/cgroup").unwrap() {
         let group = controller.unwrap().path().join("billet").join(NAME);

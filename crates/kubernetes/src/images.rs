@@ -66,12 +66,12 @@ pub fn proxy(cluster: &Cluster<'_>) -> String {
 /// no version, which [`api_server_version`] refuses, it is the newest.
 #[must_use]
 pub fn etcd(cluster: &Cluster<'_>) -> String {
-    let minor = || api_server_version(cluster).map_or(u32::MAX, |version| version.minor);
-    let tag = || {
-        let minor = minor();
-        ETCD.iter().find(|(first, _)| *first <= minor).map_or("", |(_, tag)| tag)
+    let by_default = || {
+        let minor = api_server_version(cluster).map_or(u32::MAX, |version| version.minor);
+        let row = ETCD.iter().find(|(first, _)| *first <= minor);
+        format!("{KUBERNETES}/etcd:{}", row.map_or("", |(_, tag)| tag))
     };
-    given(&cluster.config().cluster.etcd.image).unwrap_or_else(|| format!("{KUBERNETES}/etcd:{}", tag()))
+    given(&cluster.config().cluster.etcd.image).unwrap_or_else(by_default)
 }
 
 /// Image of the cluster DNS.
