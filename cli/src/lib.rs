@@ -9,6 +9,7 @@ mod args;
 mod commands;
 mod expiry;
 mod output;
+mod private_file;
 #[cfg(test)]
 mod reference;
 mod session;

@@ -131,8 +131,11 @@ async fn a_cluster_begins_and_hands_out_its_kubeconfig() {
     let here = format!("kubeconfig {}", file.display());
     assert_eq!(rig.prints(&here).await, "");
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-    // The same cluster once more is a renewal.
-    assert_eq!(rig.prints(&here).await, "");
+    // The same cluster once more is a renewal, also where the file is a link.
+    let link = rig.path("link");
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    assert_eq!(rig.prints(&format!("kubeconfig {}", link.display())).await, "");
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
     let error = rig.fails(&format!("{here} --merge=false")).await;
     assert!(error.contains("exists; --force overwrites it"), "{error}");
     assert_eq!(rig.prints(&format!("{here} --merge=false --force --force-context-name mine")).await, "");

@@ -1,15 +1,14 @@
 //! `kubeconfig`: the administrator's kubeconfig, merged into the one of this user or written to a file.
 //!
-//! Owns: which file is written, and that it is private and never half written.
+//! Owns: which file is written.
 //! Does not: know what is in a kubeconfig; [`merge`] does.
 
 mod merge;
 
 use std::env;
 use std::ffi::OsString;
-use std::fs::{self, OpenOptions};
-use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::fs;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
@@ -19,6 +18,7 @@ use config::Secret;
 use flate2::read::GzDecoder;
 
 use crate::output;
+use crate::private_file;
 use crate::session::Session;
 
 /// Name of the file where a directory is given, and in the node's answer.
@@ -120,28 +120,10 @@ fn read(path: &Path) -> Result<Option<Secret>> {
     }
 }
 
-/// Replaces the file at once, so that a failure leaves the old one.
+/// Replaces the file. Where it is a link, as dotfiles often are, what it leads to is replaced.
 fn write(path: &Path, text: &Secret) -> Result<()> {
-    let failed = || format!("write {}", path.display());
-    // Where the file is a link, as dotfiles often are, what it leads to is replaced.
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).with_context(failed)?;
-    }
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.new", std::process::id()));
-    let beside = path.with_file_name(name);
-    let mut open = OpenOptions::new();
-    let written = open.write(true).create_new(true).mode(0o600).open(&beside).and_then(|mut file| {
-        file.write_all(text.expose_secret().as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&beside, &path)
-    });
-    if written.is_err() {
-        // What failed says more than a file that is left.
-        let _ = fs::remove_file(&beside);
-    }
-    written.with_context(failed)
+    private_file::write(&path, text.expose_secret())
 }
 
 #[cfg(test)]

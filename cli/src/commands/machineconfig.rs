@@ -1,7 +1,7 @@
 //! `machineconfig`: configurations as files.
 
 use super::{r#gen, machine_config};
-use crate::{args::Global, output};
+use crate::{args::Global, output, private_file};
 use anyhow::{Context as _, Result, bail};
 use config::Secret;
 
@@ -80,6 +80,6 @@ fn rewrite(global: &Global, flags: &RewriteFlags) -> Result<()> {
 fn put(global: &Global, text: &str) -> Result<()> {
     match global.output_word.as_deref() {
         None | Some("-") => Ok(output::print(text)?),
-        Some(file) => r#gen::write_private(file.as_ref(), text),
+        Some(file) => private_file::write(file.as_ref(), text),
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::{
     args::Global,
-    commands::{events::duration, r#gen},
-    output,
+    commands::events::duration,
+    output, private_file,
     session::{self, Session},
 };
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -92,7 +92,7 @@ pub(super) async fn new(global: &Global, flags: &NewFlags) -> Result<()> {
     let config =
         Talosconfig::parse(text.expose_secret()).map_err(|e| anyhow!("read the node's answer: {e}"))?;
     let config = with_endpoints(config, &endpoints(global)?);
-    r#gen::write_private(&path, config.to_yaml().expose_secret())?;
+    private_file::write(&path, config.to_yaml().expose_secret())?;
     Ok(output::print(format!("created {}\n", path.display()))?)
 }
 

@@ -5,7 +5,7 @@
 //! Source: shared/spec/machine-facts.md §1.5 (other gen commands), §2.1.
 
 use super::files;
-use crate::output;
+use crate::{output, private_file};
 use anyhow::{Context as _, Result, bail};
 use api::pki::{
     Algorithm, Authority, CertificateFacts, Identity, Leaf, Lifetime, PrivateKey, Usage, request_for,
@@ -101,25 +101,25 @@ pub(super) fn ca(flags: &CaFlags) -> Result<()> {
     let algorithm = if flags.ecdsa { Algorithm::Ecdsa } else { Algorithm::Ed25519 };
     let authority = Authority::generate_with(algorithm, &flags.organization, lifetime(flags.hours))?;
     let facts = CertificateFacts::from_pem("the CA", authority.certificate())?;
-    files::write(&key, authority.key().expose_secret())?;
-    files::write(&crt, authority.certificate())?;
-    files::write(&hash, &format!("sha256:{}", hex(&facts.fingerprint)))?;
+    private_file::write(&key, authority.key().expose_secret())?;
+    private_file::write(&crt, authority.certificate())?;
+    private_file::write(&hash, &format!("sha256:{}", hex(&facts.fingerprint)))?;
     tell_expiry(&crt, &facts)
 }
 
 pub(super) fn key(flags: &KeyFlags) -> Result<()> {
     let path = named(Path::new(&flags.name), "key");
     files::check_free([path.as_path()], flags.force)?;
-    files::write(&path, PrivateKey::generate()?.to_pem().expose_secret())
+    private_file::write(&path, PrivateKey::generate()?.to_pem().expose_secret())
 }
 
 pub(super) fn config_key(flags: &KeyFlags) -> Result<()> {
     let [key, public] = ["key", "pub"].map(|end| named(Path::new(&flags.name), end));
     files::check_free([key.as_path(), public.as_path()], flags.force)?;
     let private = PrivateKey::generate()?;
-    files::write(&key, private.to_pem().expose_secret())?;
+    private_file::write(&key, private.to_pem().expose_secret())?;
     let pem = private.public_pem("the key")?;
-    files::write(&public, &pem)?;
+    private_file::write(&public, &pem)?;
     // As images say whose configs they take.
     let name = bundle::name_of(&bundle::public_key_from_pem(&pem)?);
     Ok(output::print(format!("created {} (keep it) and {}: key {name}\n", key.display(), public.display()))?)
@@ -131,7 +131,7 @@ pub(super) fn csr(flags: &CsrFlags) -> Result<()> {
     let roles: Vec<String> = flags.roles.iter().filter(|r| !r.is_empty()).cloned().collect();
     let names: Vec<String> = flags.ip.iter().map(ToString::to_string).collect();
     let request = request_for(&key, &roles, &names)?;
-    files::write(&flags.key.with_extension("csr"), &request)
+    private_file::write(&flags.key.with_extension("csr"), &request)
 }
 
 pub(super) fn crt(flags: &CrtFlags) -> Result<()> {
@@ -146,7 +146,7 @@ pub(super) fn crt(flags: &CrtFlags) -> Result<()> {
     };
     let certificate = authority.sign_request(request.expose_secret(), &leaf).with_context(named_file)?;
     let path = named(&flags.name, "crt");
-    files::write(&path, &certificate)?;
+    private_file::write(&path, &certificate)?;
     tell_expiry(&path, &CertificateFacts::from_pem("the certificate", &certificate)?)
 }
 
@@ -155,8 +155,8 @@ pub(super) fn keypair(flags: &KeypairFlags) -> Result<()> {
     files::check_free([crt.as_path(), key.as_path()], flags.force)?;
     let names: Vec<String> = flags.ip.iter().map(ToString::to_string).collect();
     let Identity { certificate, key: private } = self_signed(&flags.organization, &names, lifetime(24))?;
-    files::write(&key, private.to_pem().expose_secret())?;
-    files::write(&crt, &certificate)?;
+    private_file::write(&key, private.to_pem().expose_secret())?;
+    private_file::write(&crt, &certificate)?;
     tell_expiry(&crt, &CertificateFacts::from_pem("the certificate", &certificate)?)
 }
 

@@ -7,7 +7,6 @@ mod secrets;
 mod secureboot;
 
 pub(crate) use config::{Flags as ConfigFlags, run as run_config};
-pub(crate) use files::write as write_private;
 
 use crate::args::Global;
 use anyhow::Result;

@@ -13,7 +13,7 @@ use super::sources::Sources;
 /// Crates that have circles still: modules directly below `src` that are in one, and files that are in one with other
 /// files of their module. A number that is too high is a fault too, so that it shrinks with the code.
 const KNOWN: [(&str, usize, usize); 16] = [
-    ("cli", 3, 10),
+    ("cli", 3, 8),
     ("crates/api", 0, 20),
     ("crates/config", 2, 35),
     ("crates/hostile", 3, 0),
