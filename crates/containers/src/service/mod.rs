@@ -25,6 +25,10 @@ use crate::{Client, NewContainer, TaskStatus, Unpacked};
 
 /// A container whose process has ended: how long containerd may take to say how.
 const END_DEADLINE: Duration = Duration::from_secs(30);
+/// Removing an earlier container and making the next one takes seconds, on a slow disk some tens of them.
+const CREATE_DEADLINE: Duration = Duration::from_secs(180);
+/// A created container starts at once.
+const START_DEADLINE: Duration = Duration::from_secs(60);
 
 /// Fetches an image into containerd's store: why not, for people.
 pub type Fetch =
@@ -132,6 +136,11 @@ impl Boxed {
         }
     }
 
+    /// A next attempt removes what the call made after all.
+    fn unanswered(&self, what: &str, deadline: Duration) -> String {
+        format!("{what} container {}: containerd gave no answer within {} s", self.id, deadline.as_secs())
+    }
+
     fn failed(&self, what: &str, status: &tonic::Status) -> String {
         format!("{what} container {}: {}", self.id, status.message())
     }
@@ -153,12 +162,18 @@ impl Container for Boxed {
 
     fn create(&self, log: PathBuf) -> Step<i32> {
         let this = self.clone();
-        Box::pin(async move { this.make(log).await })
+        Box::pin(async move {
+            let made = tokio::time::timeout(CREATE_DEADLINE, this.make(log)).await;
+            made.unwrap_or_else(|_| Err(this.unanswered("create", CREATE_DEADLINE)))
+        })
     }
 
     fn start(&self) -> Step<()> {
         let this = self.clone();
-        Box::pin(async move { this.run().await })
+        Box::pin(async move {
+            let started = tokio::time::timeout(START_DEADLINE, this.run()).await;
+            started.unwrap_or_else(|_| Err(this.unanswered("start", START_DEADLINE)))
+        })
     }
 
     fn ended(&self) -> Step<()> {
