@@ -188,7 +188,13 @@ impl Running {
             let text = wanted.machine_config(&secrets, *machine_type);
             let text = config::patch::apply(text.expose_secret(), &patches).unwrap();
             let address = network.node(u32::try_from(index).unwrap()).unwrap();
-            NodeSpec { name: (*name).into(), address, config: Some(config::Secret::new(&text)) }
+            let is_control_plane = machine_type.is_control_plane();
+            NodeSpec {
+                name: (*name).into(),
+                address,
+                is_control_plane,
+                config: Some(config::Secret::new(&text)),
+            }
         };
         let nodes: Vec<_> = NODES.iter().enumerate().map(node).collect();
         let state = paths::work_dir().join("clusters");

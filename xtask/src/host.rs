@@ -7,7 +7,7 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::command::{Cmd, find_program};
 use crate::step::{self, step};
@@ -24,7 +24,7 @@ pub(crate) enum Need {
 }
 
 /// A package, the first command that needs it, and a program or absolute path that it provides.
-const PACKAGES: [(&str, Need, &str); 29] = [
+const PACKAGES: [(&str, Need, &str); 30] = [
     ("apt", Need::Build, "apt-get"),
     ("debian-archive-keyring", Need::Build, "/usr/share/keyrings/debian-archive-keyring.gpg"),
     ("gcc", Need::Build, "cc"),
@@ -45,6 +45,7 @@ const PACKAGES: [(&str, Need, &str); 29] = [
     ("gdisk", Need::Test, "sgdisk"),
     ("iproute2", Need::Test, "ip"),
     ("mtools", Need::Test, "mcopy"),
+    ("nftables", Need::Test, "nft"),
     ("openssl", Need::Test, "openssl"),
     ("qemu-utils", Need::Test, "qemu-img"),
     ("runc", Need::Test, "runc"),
@@ -76,6 +77,15 @@ const ARM64_PACKAGES: [(&str, &str); 4] = [
     ("qemu-efi-aarch64", "/usr/share/AAVMF/AAVMF_CODE.fd"),
     ("qemu-system-arm", "qemu-system-aarch64"),
 ];
+
+/// What nodes that are containers take, with a program of each.
+const CLUSTER_PACKAGES: [(&str, &str); 4] =
+    [("iproute2", "ip"), ("mount", "mount"), ("nftables", "nft"), ("runc", "runc")];
+
+/// Makes sure that nodes can be containers of this machine.
+pub(crate) fn ensure_cluster_packages() -> Result<()> {
+    ensure(|| [missing(Need::Build), absent(&CLUSTER_PACKAGES)].concat())
+}
 
 /// Makes sure that everything for this need is there.
 pub(crate) fn ensure_packages(need: Need) -> Result<()> {
@@ -122,9 +132,14 @@ fn apt() -> Result<Cmd> {
     if rustix::process::geteuid().is_root() {
         return Ok(Cmd::new("apt-get"));
     }
-    let sudo = find_program(OsStr::new("sudo")).is_some();
-    ensure!(sudo, "these packages are missing and there is no sudo: install them as root, then run again");
-    Ok(Cmd::new("sudo").args(["--", "apt-get"]))
+    let sudo = sudo().context("these packages are missing: install them as root, then run again")?;
+    Ok(sudo.arg("apt-get"))
+}
+
+/// sudo, before the words of a command.
+pub(crate) fn sudo() -> Result<Cmd> {
+    ensure!(find_program(OsStr::new("sudo")).is_some(), "this needs root, and there is no sudo");
+    Ok(Cmd::new("sudo").arg("--"))
 }
 
 fn missing(need: Need) -> Vec<&'static str> {

@@ -5,6 +5,7 @@
 //! | [`spec`] | what a cluster is made from, and which names and addresses follow |
 //! | [`root`] | the image's layers, mounted once, and a root for each node |
 //! | [`network`] | a bridge with this machine's address, a network namespace for each node |
+//! | `nat` | the way of nodes to the outside |
 //! | `cgroups` | the control groups that runc leaves |
 //! | [`bundle`] | the OCI configuration of a node |
 //! | [`runtime`] | runc: starting, ending, asking |
@@ -12,7 +13,7 @@
 //!
 //! Owns: the state directory of a cluster, from [`create`] to [`Cluster::destroy`].
 //! Does not: make configurations, or speak to nodes.
-//! Needs: root, runc, iproute2, loop devices, and a state directory whose file system can hold the upper layer of an overlay.
+//! Needs: root, runc, iproute2, nftables, loop devices, and a state directory whose file system can hold the upper layer of an overlay.
 //! Order: what is made is noted before it is made, so that `destroy` finds everything that a `create` left behind.
 //! Fails by: [`Error`], which names the step and what the host's program said.
 #![warn(missing_docs)]
@@ -20,6 +21,7 @@
 pub mod bundle;
 mod cgroups;
 mod error;
+mod nat;
 pub mod network;
 pub mod program;
 pub mod root;
@@ -53,6 +55,9 @@ pub struct Cluster {
     pub image: Image,
     /// Its nodes, in the order in which they were asked for.
     pub nodes: Vec<Node>,
+    /// This machine forwarded nothing before.
+    #[serde(default)]
+    turned_forwarding_on: bool,
     #[serde(skip)]
     directory: PathBuf,
 }
@@ -64,6 +69,26 @@ pub struct Node {
     pub name: String,
     /// Its address in the cluster's network.
     pub address: std::net::Ipv4Addr,
+    /// Whether it is one of the control plane.
+    #[serde(default)]
+    pub is_control_plane: bool,
+}
+
+/// Checks that a cluster of this name can be made: before anything is prepared for it.
+///
+/// # Errors
+/// [`Error::NotRoot`], [`Error::Exists`], [`Error::Spec`] for a name or a state directory that will not do.
+pub fn check(state: &Path, name: &str) -> Result<(), Error> {
+    spec::check_name("cluster", name)?;
+    if !rustix::process::geteuid().is_root() {
+        return Err(Error::NotRoot);
+    }
+    let directory = state.join(name);
+    if directory.exists() {
+        return Err(Error::Exists { name: name.to_owned(), directory });
+    }
+    make_directory(state)?;
+    root::check_file_system(state)
 }
 
 /// Makes a cluster and starts its nodes. `state` has one directory for each cluster; `tell` hears of every step.
@@ -78,22 +103,33 @@ pub fn create(
     nodes: &[NodeSpec],
     tell: &mut dyn FnMut(&str),
 ) -> Result<Cluster, Error> {
+    check(state, name)?;
     spec::check(name, &network, nodes)?;
-    if !rustix::process::geteuid().is_root() {
-        return Err(Error::NotRoot);
-    }
     let directory = state.join(name);
-    if directory.exists() {
-        return Err(Error::Exists { name: name.to_owned(), directory });
-    }
     make_directory(&directory)?;
-    let known = nodes.iter().map(|node| Node { name: node.name.clone(), address: node.address });
-    let cluster = Cluster { name: name.to_owned(), network, image, nodes: known.collect(), directory };
+    let known = nodes.iter().map(|node| Node {
+        name: node.name.clone(),
+        address: node.address,
+        is_control_plane: node.is_control_plane,
+    });
+    let mut cluster = Cluster {
+        name: name.to_owned(),
+        network,
+        image,
+        nodes: known.collect(),
+        turned_forwarding_on: false,
+        directory,
+    };
     cluster.write_record()?;
     tell("mounting the image's layers");
     root::mount_layers(&cluster.directory, &cluster.image)?;
     tell(&format!("making the network {}", cluster.network.cidr()));
     cluster.network.make_bridge(&cluster.name)?;
+    if nat::make(&cluster.network, &cluster.name)? {
+        tell("this machine forwards between networks from now on (net.ipv4.ip_forward)");
+        cluster.turned_forwarding_on = true;
+        cluster.write_record()?;
+    }
     for node in nodes {
         tell(&format!("starting node {} at {}", node.name, node.address));
         cluster.prepare(node)?;
@@ -122,7 +158,29 @@ pub fn find(state: &Path, name: &str) -> Result<Cluster, Error> {
     Ok(cluster)
 }
 
+/// The clusters of a state directory, by name. What is no cluster is left out.
+///
+/// # Errors
+/// [`Error::File`], [`Error::Record`].
+pub fn all(state: &Path) -> Result<Vec<Cluster>, Error> {
+    let failed = |source| Error::File { what: "read", path: state.to_owned(), source };
+    let listed = match fs::read_dir(state) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        listed => listed.map_err(failed)?,
+    };
+    let mut names: Vec<_> = listed.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+    names.sort();
+    names.retain(|name| state.join(name).join(RECORD).is_file());
+    names.iter().map(|name| find(state, name)).collect()
+}
+
 impl Cluster {
+    /// Where everything of it is.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     /// The directory of one of its nodes.
     #[must_use]
     pub fn node_directory(&self, node: &str) -> PathBuf {
@@ -139,6 +197,11 @@ impl Cluster {
     #[must_use]
     pub fn container(&self, node: &str) -> String {
         format!("{}.{node}", self.name)
+    }
+
+    fn is_alone(&self) -> bool {
+        let state = self.directory.parent().unwrap_or(&self.directory);
+        all(state).is_ok_and(|clusters| clusters.iter().all(|other| other.name == self.name))
     }
 
     fn runtime(&self) -> runtime::Runtime {
@@ -217,6 +280,11 @@ impl Cluster {
         }
         tell("removing network and files");
         note(self.network.remove_bridge(&self.name));
+        note(nat::remove(&self.name));
+        // The other clusters of this directory need it still.
+        if self.turned_forwarding_on && self.is_alone() {
+            note(nat::turn_off());
+        }
         note(root::unmount_layers(&self.directory));
         note(cgroups::remove(&self.name));
         first?;

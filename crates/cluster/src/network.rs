@@ -1,7 +1,7 @@
 //! The network of a cluster: a bridge on which this machine has the first address, and a namespace for each node.
 //!
 //! Owns: names of devices, which a kernel bounds to 15 bytes.
-//! Does not: route to the outside; what nodes pull, this machine serves or forwards.
+//! Does not: lead to the outside; [`crate::nat`] does.
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -77,14 +77,14 @@ impl Network {
     }
 
     pub(crate) fn make_bridge(&self, cluster: &str) -> Result<(), Error> {
-        let bridge = device("b", cluster);
+        let bridge = bridge(cluster);
         run("ip", &["link", "add", &bridge, "type", "bridge"])?;
         run("ip", &["address", "add", &format!("{}/{}", self.host(), self.prefix), "dev", &bridge])?;
         run("ip", &["link", "set", &bridge, "up"]).map(drop)
     }
 
     pub(crate) fn remove_bridge(&self, cluster: &str) -> Result<(), Error> {
-        remove_device(&device("b", cluster))
+        remove_device(&bridge(cluster))
     }
 
     /// Makes a node's namespace and its card; returns the namespace's file.
@@ -94,7 +94,7 @@ impl Network {
         container: &str,
         address: Ipv4Addr,
     ) -> Result<PathBuf, Error> {
-        let (bridge, here) = (device("b", cluster), device("v", container));
+        let (bridge, here) = (bridge(cluster), device("v", container));
         run("ip", &["netns", "add", container])?;
         run("ip", &["link", "add", &here, "type", "veth", "peer", "name", CARD, "netns", container])?;
         run("ip", &["link", "set", &here, "master", &bridge, "up"])?;
@@ -120,6 +120,11 @@ fn remove_device(name: &str) -> Result<(), Error> {
         Err(Error::Program { said, .. }) if said.contains("Cannot find device") => Ok(()),
         result => result.map(drop),
     }
+}
+
+/// The bridge of a cluster.
+pub(crate) fn bridge(cluster: &str) -> String {
+    device("b", cluster)
 }
 
 /// A device's name from a longer one: FNV-1a of it, 32 bits.

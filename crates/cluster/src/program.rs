@@ -1,4 +1,4 @@
-//! Programs of the host: iproute2, mount, runc.
+//! Programs of the host: iproute2, mount, nftables, runc.
 
 use std::fs::File;
 use std::process::{Command, Stdio};
@@ -6,7 +6,8 @@ use std::process::{Command, Stdio};
 use crate::Error;
 
 /// What has each program, on Debian.
-const PACKAGES: [(&str, &str); 3] = [("ip", "iproute2"), ("mount", "mount"), ("runc", "runc")];
+const PACKAGES: [(&str, &str); 4] =
+    [("ip", "iproute2"), ("mount", "mount"), ("nft", "nftables"), ("runc", "runc")];
 
 /// Runs a program to its end and returns what it wrote to its output.
 ///

@@ -17,6 +17,8 @@ use crate::{Error, make_directory, write};
 pub(crate) const ROOT: &str = "root";
 /// The layers, below the cluster's directory.
 const LAYERS: &str = "layers";
+/// OVERLAYFS_SUPER_MAGIC of statfs(2).
+const OVERLAY_MAGIC: rustix::fs::FsWord = 0x794c_7630;
 /// PID 1 in the root.
 pub(crate) const INIT: &str = "/usr/lib/billet/init";
 const MANIFEST: &str = "etc/billet/root.json";
@@ -42,6 +44,23 @@ pub(crate) fn mount_layers(cluster: &Path, image: &Image) -> Result<(), Error> {
 pub(crate) fn unmount_layers(cluster: &Path) -> Result<(), Error> {
     let Ok(listed) = fs::read_dir(cluster.join(LAYERS)) else { return Ok(()) };
     listed.flatten().try_for_each(|entry| unmount(&entry.path()))
+}
+
+/// Refuses a directory that cannot hold the upper layer of an overlay.
+pub(crate) fn check_file_system(directory: &Path) -> Result<(), Error> {
+    let status = rustix::fs::statfs(directory).map_err(|errno| Error::File {
+        what: "look at the file system of",
+        path: directory.to_owned(),
+        source: errno.into(),
+    })?;
+    if status.f_type != OVERLAY_MAGIC {
+        return Ok(());
+    }
+    Err(Error::Spec(format!(
+        "{} is on an overlay file system, as the root of a container is, and an overlay cannot lie on another one: \
+         choose a directory elsewhere",
+        directory.display()
+    )))
 }
 
 /// Makes a node's root.

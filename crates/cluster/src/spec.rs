@@ -30,6 +30,8 @@ pub struct NodeSpec {
     pub name: String,
     /// Its address, in the cluster's network.
     pub address: Ipv4Addr,
+    /// Whether it is one of the control plane.
+    pub is_control_plane: bool,
     /// Its configuration; without one it waits for one.
     pub config: Option<Secret>,
 }
@@ -38,7 +40,7 @@ pub struct NodeSpec {
 ///
 /// # Errors
 /// [`Error::Spec`] with the name or address that is wrong.
-pub fn check(name: &str, network: &Network, nodes: &[NodeSpec]) -> Result<(), Error> {
+pub(crate) fn check(name: &str, network: &Network, nodes: &[NodeSpec]) -> Result<(), Error> {
     check_name("cluster", name)?;
     for (index, node) in nodes.iter().enumerate() {
         check_name("node", &node.name)?;
@@ -63,7 +65,7 @@ pub fn check(name: &str, network: &Network, nodes: &[NodeSpec]) -> Result<(), Er
     Ok(())
 }
 
-fn check_name(what: &str, name: &str) -> Result<(), Error> {
+pub(crate) fn check_name(what: &str, name: &str) -> Result<(), Error> {
     let is_good = (1..=LONGEST_NAME).contains(&name.len())
         && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
         && !name.starts_with('-')

@@ -15,7 +15,7 @@ fn a_network_has_this_machine_first_and_then_the_nodes() {
 }
 
 fn node(name: &str, address: &str) -> NodeSpec {
-    NodeSpec { name: name.into(), address: address.parse().unwrap(), config: None }
+    NodeSpec { name: name.into(), address: address.parse().unwrap(), is_control_plane: true, config: None }
 }
 
 #[test]
@@ -57,7 +57,87 @@ fn nodes_of_two_clusters_have_two_names() {
         network: "10.5.0.0/24".parse().unwrap(),
         image: Image { layers: Vec::new(), init: PathBuf::new(), manifest: PathBuf::new() },
         nodes: Vec::new(),
+        turned_forwarding_on: false,
         directory: PathBuf::new(),
     };
     assert_ne!(cluster("a-b").container("c"), cluster("a").container("b-c"));
+}
+
+/// Runs the named test of this program once more, in namespaces of its own for network and mounts.
+fn in_namespaces(test: &str) -> bool {
+    const INSIDE: &str = "BILLET_TEST_INSIDE";
+    if std::env::var_os(INSIDE).is_some() {
+        return true;
+    }
+    // The switches of a network are those of the namespace in which its files were mounted.
+    let script = "ip link set lo up && mkdir -p /run/netns && mount -t tmpfs tmpfs /run/netns && mount -t proc proc /proc && exec \"$@\"";
+    let status = std::process::Command::new("unshare")
+        .args([
+            "--net",
+            "--mount",
+            "--pid",
+            "--fork",
+            "--propagation",
+            "private",
+            "--",
+            "sh",
+            "-c",
+            script,
+            "sh",
+        ])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--include-ignored", "--nocapture"])
+        .env(INSIDE, "1")
+        .status()
+        .unwrap();
+    assert!(status.success(), "{status}");
+    false
+}
+
+/// Lines of the rules that are in force.
+fn rules() -> String {
+    program::run("nft", &["list", "ruleset"]).unwrap()
+}
+
+#[test]
+#[ignore = "makes a network: `cargo xtask test` runs it as root"]
+fn nodes_reach_the_outside_and_nothing_is_left_behind() {
+    if !in_namespaces("tests::nodes_reach_the_outside_and_nothing_is_left_behind") {
+        return;
+    }
+    let ip = |words: &[&str]| program::run("ip", words).unwrap();
+    // Another machine outside: it knows no way to the network of the nodes.
+    ip(&["netns", "add", "outside"]);
+    ip(&["link", "add", "uplink", "type", "veth", "peer", "name", "eth0", "netns", "outside"]);
+    ip(&["address", "add", "192.0.2.1/24", "dev", "uplink"]);
+    ip(&["link", "set", "uplink", "up"]);
+    ip(&["-n", "outside", "address", "add", "192.0.2.2/24", "dev", "eth0"]);
+    ip(&["-n", "outside", "link", "set", "eth0", "up"]);
+    // Docker's policy.
+    program::run("nft", &["add table ip filter; add chain ip filter FORWARD { type filter hook forward priority 0; policy drop; }"])
+        .unwrap();
+    let before = rules();
+    fs::write("/proc/sys/net/ipv4/ip_forward", "0").unwrap();
+
+    let network: network::Network = "10.5.0.0/24".parse().unwrap();
+    network.make_bridge("demo").unwrap();
+    assert!(nat::make(&network, "demo").unwrap(), "the switch was off");
+    network.make_namespace("demo", "demo.cp-1", "10.5.0.2".parse().unwrap()).unwrap();
+    // Nothing listens there: a refusal is an answer.
+    let reaches = |from: &str, to: &str| {
+        let connect = format!("exec 3<>/dev/tcp/{to}/9");
+        let words = ["netns", "exec", from, "timeout", "2", "bash", "-c", &connect];
+        let output = std::process::Command::new("ip").args(words).output().unwrap();
+        String::from_utf8_lossy(&output.stderr).contains("refused")
+    };
+    assert!(reaches("demo.cp-1", "192.0.2.2"), "{}", rules());
+    ip(&["-n", "outside", "route", "add", "10.5.0.0/24", "via", "192.0.2.1"]);
+    assert!(!reaches("outside", "10.5.0.2"), "only answers come in");
+
+    for _ in 0..2 {
+        network.remove_namespace("demo.cp-1").unwrap();
+        network.remove_bridge("demo").unwrap();
+        nat::remove("demo").unwrap();
+    }
+    assert_eq!(rules(), before);
 }

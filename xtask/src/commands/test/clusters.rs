@@ -21,6 +21,8 @@ const IMAGES: &str = "BILLET_CLUSTER_IMAGES";
 const KUBERNETES: &str = "BILLET_KUBERNETES";
 
 const CLUSTER_TESTS: [&str; 5] = ["test", "--workspace", "--no-fail-fast", "--test", "cluster"];
+const NETWORK_TESTS: [&str; 6] =
+    ["test", "--workspace", "--lib", "nodes_reach_the_outside", "--", "--ignored"];
 const MANIFEST_TESTS: [&str; 6] =
     ["test", "--workspace", "--lib", "manifests::cluster_tests", "--", "--ignored"];
 
@@ -42,6 +44,7 @@ pub(super) fn run(suites: &mut Suites, long: bool) {
     let suite = |name, arguments: &[&str]| {
         Suite::cargo(name, arguments).with(IMAGES, &made.images).with(KUBERNETES, &made.kubernetes)
     };
+    suites.tests(&suite("networks of clusters", &NETWORK_TESTS));
     suites.tests(&suite("manifests in clusters", &MANIFEST_TESTS));
     let whole: &[&str] = if long { &["--", "--include-ignored"] } else { &[] };
     suites.tests(&suite("clusters", &[&CLUSTER_TESTS[..], whole].concat()).live());
