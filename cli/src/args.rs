@@ -190,6 +190,9 @@ pub(crate) enum Command {
     /// Make configurations, secrets, keys and certificates
     #[command(subcommand)]
     Gen(commands::r#gen::Command),
+    /// Clusters on this machine, whose nodes are containers
+    #[command(subcommand)]
+    Cluster(commands::cluster::Command),
     /// Configurations as files
     #[command(subcommand, alias = "mc")]
     Machineconfig(commands::machineconfig::Command),

@@ -13,6 +13,7 @@ mod private_file;
 #[cfg(test)]
 mod reference;
 mod session;
+mod state_directory;
 
 use clap::Parser;
 use std::{ffi::OsString, io, process::ExitCode};

@@ -29,6 +29,10 @@ pub use signed::{Distrust, SIGN_COMMAND, Trusted};
 /// Where the boot parts lie in a root: the base layer brings some, the kernel layer the rest.
 pub const FOLDER: &str = "usr/lib/billet/boot";
 
+/// The name of PID 1 in its initramfs segment.
+#[cfg(feature = "image")]
+const INIT_PROGRAM: &str = "init";
+
 /// Names of the files in [`FOLDER`].
 pub mod names {
     /// The kernel: a bzImage, or an Image for arm64. Kernel layer.
@@ -145,6 +149,21 @@ impl BootParts {
             modules: modules?,
             init: init?,
         })
+    }
+
+    /// The program that is PID 1, out of [`BootParts::init`].
+    #[cfg(feature = "image")]
+    pub fn init_program(&self) -> Result<Vec<u8>, Error> {
+        let broken = |reason: String| Error::MissingPart { from: names::INIT.to_owned(), part: reason };
+        let segment =
+            zstd::decode_all(self.init.as_slice()).map_err(|error| broken(format!("init ({error})")))?;
+        for entry in ondisk::cpio::Reader::new(&segment) {
+            let entry = entry?;
+            if entry.name == INIT_PROGRAM {
+                return Ok(entry.content.to_vec());
+            }
+        }
+        Err(broken(INIT_PROGRAM.to_owned()))
     }
 
     /// The files that a base layer brings, by name.

@@ -9,11 +9,11 @@ mod progress;
 mod tests;
 
 use crate::output::{self, Cell, Format, Table, bytes_si};
+use crate::state_directory;
 use anyhow::{Context as _, Result, bail};
 use installer::flash::{self, Image, Request, Target, disks, disks::Disk};
 use progress::Shown;
 use std::{
-    env,
     io::{self, IsTerminal as _, Write as _},
     path::{Path, PathBuf},
     process,
@@ -199,16 +199,8 @@ fn confirmed(target: &Target) -> Result<bool> {
 
 /// Where to note the progress; `None`, and a warning: an interrupted attempt begins anew.
 fn note(target: &Target) -> Option<PathBuf> {
-    let kept = notes().map(|folder| flash::note_path(&folder, target));
+    let kept = state_directory::path().map(|folder| flash::note_path(&folder, target));
     let kept = kept.and_then(|note| flash::check_note(&note).map(|()| note).map_err(Into::into));
     kept.inspect_err(|error| eprintln!("warning: an attempt that is interrupted will begin anew: {error:#}"))
         .ok()
-}
-
-/// The folder of notes: the user's state folder.
-fn notes() -> Result<PathBuf> {
-    let of = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let state = of("XDG_STATE_HOME").or_else(|| of("HOME").map(|home| home.join(".local/state")));
-    let state = state.context("neither XDG_STATE_HOME nor HOME says where to keep a note of the progress")?;
-    Ok(state.join("billetctl"))
 }

@@ -49,6 +49,20 @@ pub(crate) struct Flags {
     server: bool,
 }
 
+impl Flags {
+    /// The node checks everything that it knows, as long as this.
+    pub(crate) fn of(wait_timeout: Duration) -> Self {
+        Self {
+            init_node: None,
+            control_plane_nodes: Vec::new(),
+            worker_nodes: Vec::new(),
+            wait_timeout,
+            k8s_endpoint: None,
+            server: true,
+        }
+    }
+}
+
 pub(crate) async fn run(session: Session, mut flags: Flags) -> Result<()> {
     let first = flags.init_node.take();
     flags.control_plane_nodes.splice(0..0, first);

@@ -64,8 +64,43 @@ pub(crate) async fn run(session: &Session, flags: Flags) -> Result<()> {
     write(&path, &old.text()?)
 }
 
+/// The file that kubectl reads, unless one is given.
+pub(crate) fn default_target(given: Option<&Path>) -> Result<PathBuf> {
+    let flags =
+        Flags { path: given.map(Path::to_owned), force: false, force_context_name: None, merge: true };
+    target(&flags, |name| env::var_os(name))
+}
+
+/// Adds the entries of a kubeconfig to a file.
+pub(crate) fn merge_into(path: &Path, text: &Secret) -> Result<()> {
+    change(path, text, |old, fresh| old.merge(fresh, false))
+}
+
+/// Removes the entries of a kubeconfig's clusters from a file.
+pub(crate) fn remove(path: &Path, text: &Secret) -> Result<()> {
+    if !path.exists() {
+        return Ok(());
+    }
+    change(path, text, |old, gone| {
+        old.remove(gone);
+        Ok(())
+    })
+}
+
+fn change(
+    path: &Path,
+    text: &Secret,
+    change: impl FnOnce(&mut merge::Kubeconfig, &merge::Kubeconfig) -> Result<()>,
+) -> Result<()> {
+    let context = || format!("change {}", path.display());
+    let old = read(path)?.unwrap_or_default();
+    let mut old = merge::Kubeconfig::parse(&old).with_context(context)?;
+    change(&mut old, &merge::Kubeconfig::parse(text)?).with_context(context)?;
+    write(path, &old.text()?)
+}
+
 /// What the node hands out: a tar.gz with one file.
-async fn fetch(session: &Session) -> Result<Secret> {
+pub(crate) async fn fetch(session: &Session) -> Result<Secret> {
     let node = session.single_node("kubeconfig")?;
     let stream = session.client.machine().kubeconfig(client::to_nodes((), node.as_slice())).await;
     let mut packed = Vec::new();

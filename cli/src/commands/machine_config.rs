@@ -142,6 +142,17 @@ pub(crate) fn patches(words: &[String]) -> Result<Vec<Patch>> {
     Ok(all)
 }
 
+/// Registries and where their images are fetched instead, from words of the form HOST=URL.
+pub(crate) fn registry_mirrors(words: &[String]) -> Result<Vec<(String, String)>> {
+    let mirror = |word: &String| {
+        let (host, url) = word.split_once('=').filter(|(h, u)| !h.is_empty() && u.contains("://")).with_context(|| {
+            format!("invalid registry mirror spec: {word:?}; write HOST=URL, as registry.example.org=https://mirror.example.org")
+        })?;
+        Ok((host.to_owned(), url.to_owned()))
+    };
+    words.iter().map(mirror).collect()
+}
+
 fn shortened(word: &str) -> String {
     let start: String = word.chars().take_while(|c| *c != '\n').take(40).collect();
     if start.len() < word.len() { format!("patch `{start}…`") } else { format!("patch `{start}`") }

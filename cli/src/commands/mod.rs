@@ -6,6 +6,7 @@ pub(crate) mod apply_config;
 pub(crate) mod boot;
 pub(crate) mod bootstrap;
 pub(crate) mod cgroups;
+pub(crate) mod cluster;
 pub(crate) mod completion;
 pub(crate) mod config;
 pub(crate) mod containers;
@@ -60,6 +61,7 @@ use anyhow::Result;
 pub(crate) async fn run(args: Args) -> Result<()> {
     let global = args.global;
     match args.command {
+        Command::Cluster(command) => cluster::run(&global, command).await,
         Command::Config(command) => config::run(&global, command).await,
         Command::Gen(command) => r#gen::run(&global, command),
         Command::Machineconfig(command) => machineconfig::run(&global, command),

@@ -170,12 +170,6 @@ fn targets(global: &Global, flags: &Flags, kinds: &[Kind]) -> Result<Vec<Target>
 }
 
 fn cluster(flags: &Flags, contract: Contract) -> Result<Cluster> {
-    let mirror = |spec: &String| {
-        let (host, url) = spec.split_once('=').filter(|(h, u)| !h.is_empty() && u.contains("://")).with_context(|| {
-            format!("invalid registry mirror spec: {spec:?}; write HOST=URL, as registry.example.org=https://mirror.example.org")
-        })?;
-        Ok((host.to_owned(), url.to_owned()))
-    };
     let version = flags.kubernetes_version.as_deref().map(|v| v.strip_prefix('v').unwrap_or(v).to_owned());
     let cluster = Cluster {
         name: flags.name.clone(),
@@ -186,7 +180,7 @@ fn cluster(flags: &Flags, contract: Contract) -> Result<Cluster> {
         additional_sans: flags.additional_sans.clone(),
         dns_domain: flags.dns_domain.clone(),
         kubernetes_version: version.filter(|v| !v.is_empty()),
-        registry_mirrors: flags.registry_mirror.iter().map(mirror).collect::<Result<_>>()?,
+        registry_mirrors: machine_config::registry_mirrors(&flags.registry_mirror)?,
         persist: flags.persist,
         discovery: flags.with_cluster_discovery,
         kubespan: flags.with_kubespan,

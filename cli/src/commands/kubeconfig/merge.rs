@@ -78,6 +78,33 @@ impl Kubeconfig {
         Ok(())
     }
 
+    /// Removes the clusters of another kubeconfig with the contexts that are for them and the users of these.
+    pub(super) fn remove(&mut self, gone: &Self) {
+        let is_gone =
+            |entry: &Value| gone.list("clusters").iter().any(|cluster| is_same_cluster(entry, cluster));
+        let clusters = self.names("clusters", is_gone);
+        let is_for_them = |entry: &Value| has(&clusters, &entry["context"]["cluster"]);
+        let contexts = self.names("contexts", is_for_them);
+        let users: Vec<String> = self
+            .list("contexts")
+            .iter()
+            .filter(|entry| is_for_them(entry))
+            .filter_map(|entry| entry["context"]["user"].as_str().map(str::to_owned))
+            .collect();
+        if has(&contexts, &json!(self.current())) {
+            self.0.insert(CURRENT.to_owned(), json!(""));
+        }
+        for (list, names) in [("clusters", clusters), ("contexts", contexts), ("users", users)] {
+            if let Some(entries) = self.0.get_mut(list).and_then(Value::as_array_mut) {
+                entries.retain(|entry| !has(&names, &entry["name"]));
+            }
+        }
+    }
+
+    fn names(&self, list: &str, which: impl Fn(&Value) -> bool) -> Vec<String> {
+        self.list(list).iter().filter(|entry| which(entry)).map(|entry| name(entry).to_owned()).collect()
+    }
+
     /// The first entry that a merge would take from another cluster.
     fn conflict(&self, fresh: &Self) -> Option<String> {
         let other = |cluster: &&Value| {
@@ -115,6 +142,10 @@ fn name(entry: &Value) -> &str {
     entry.get("name").and_then(Value::as_str).unwrap_or_default()
 }
 
+fn has(names: &[String], value: &Value) -> bool {
+    value.as_str().is_some_and(|name| names.iter().any(|known| known == name))
+}
+
 /// The authority says which cluster it is; the endpoint may have moved.
 fn is_same_cluster(one: &Value, other: &Value) -> bool {
     let authority = |entry: &Value| entry["cluster"]["certificate-authority-data"].clone();
@@ -138,6 +169,20 @@ mod tests {
 
     fn value(config: &Kubeconfig) -> Value {
         serde_saphyr::from_str(config.text().ok().unwrap().expose_secret()).unwrap()
+    }
+
+    #[test]
+    fn a_removed_cluster_takes_its_context_and_user_with_it() {
+        let mut all = kubeconfig("other", "https://10.0.0.3:6443", "QQ==", "one");
+        let own = kubeconfig("demo", "https://10.5.0.2:6443", "Qg==", "two");
+        all.merge(&own, false).unwrap();
+        all.remove(&own);
+        let mut left = kubeconfig("other", "https://10.0.0.3:6443", "QQ==", "one");
+        left.0.insert(CURRENT.to_owned(), json!(""));
+        assert_eq!(value(&all), value(&left));
+        // One of the same name with another authority is another cluster.
+        all.remove(&kubeconfig("other", "https://10.0.0.3:6443", "Qw==", "one"));
+        assert_eq!(value(&all), value(&left));
     }
 
     #[test]

@@ -50,7 +50,7 @@ const ALLOWED: [(&str, &[&str]); 28] = [
             "unlock",
         ],
     ),
-    ("cli", &["api", "config", "installer", "netboot", "ondisk", "recovery"]),
+    ("cli", &["api", "cluster", "config", "installer", "netboot", "ondisk", "recovery"]),
     (
         "fuzz",
         &[
