@@ -3,6 +3,7 @@
 pub(crate) mod advisories;
 pub(crate) mod certify;
 pub(crate) mod clean;
+pub(crate) mod cluster;
 pub(crate) mod ctl;
 pub(crate) mod fuzz;
 pub(crate) mod images;

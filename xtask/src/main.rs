@@ -23,7 +23,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{advisories, certify, clean, ctl, fuzz, images, plan, run, stop, test, tidy};
+use commands::{advisories, certify, clean, cluster, ctl, fuzz, images, plan, run, stop, test, tidy};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Builds, runs, tests and measures Billet")]
@@ -47,6 +47,8 @@ enum Command {
     Certify(certify::Options),
     /// Remove what builds have made.
     Clean(clean::Options),
+    /// Make a Kubernetes cluster on this machine.
+    Cluster(cluster::Options),
     /// Call billetctl for the node that `run` started.
     Ctl(ctl::Options),
     /// Call whatever reads a person's text with random inputs until something breaks.
@@ -57,6 +59,9 @@ enum Command {
     Plan,
     /// Build a node and run it in a virtual machine, with its console here.
     Run(run::Options),
+    /// For `cluster --offline`: be the registry.
+    #[command(hide = true)]
+    ServeImages(cluster::registry::Serve),
     /// For `run`: start the machine and leave it.
     #[command(hide = true)]
     StartMachine(run::machine::Start),
@@ -77,11 +82,13 @@ fn main() -> ExitCode {
         Command::Build(options) => build::run(options),
         Command::Certify(options) => certify::run(options),
         Command::Clean(options) => clean::run(options),
+        Command::Cluster(options) => cluster::run(options),
         Command::Ctl(options) => ctl::run(options),
         Command::Fuzz(options) => fuzz::run(options),
         Command::Images(options) => images::run(options),
         Command::Plan => plan::run(),
         Command::Run(options) => run::run(options),
+        Command::ServeImages(options) => cluster::registry::serve(options),
         Command::StartMachine(options) => run::machine::start(options),
         Command::Stop => stop::run(),
         Command::Test(options) => test::run(options),

@@ -66,6 +66,11 @@ pub(crate) fn run_folder() -> PathBuf {
     target().join("run")
 }
 
+/// The cluster that `cluster` makes.
+pub(crate) fn cluster_folder() -> PathBuf {
+    target().join("cluster")
+}
+
 /// The cache that all checkouts of this user share.
 pub(crate) fn cache() -> Result<PathBuf> {
     let base = match std::env::var_os("XDG_CACHE_HOME").filter(|value| !value.is_empty()) {
