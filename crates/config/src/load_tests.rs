@@ -149,7 +149,7 @@ fn a_flood_of_errors_is_cut() {
 
 #[test]
 fn a_feature_that_is_not_built_is_named_once_with_its_fields() {
-    let text = "machine:\n  network: {kubespan: {enabled: true}}\n  kubelet: {image: a}\ncluster:\n  proxy: {disabled: true}\n";
+    let text = "machine:\n  network: {kubespan: {enabled: true}}\n  kubelet: {image: a}\ncluster:\n  secret: c2VjcmV0\n  discovery: {enabled: true}\n";
     let loaded = load(text.as_bytes()).ok().unwrap();
     let found: Vec<_> =
         loaded.warnings.iter().map(|w| w.message.as_str()).filter(|m| m.contains("not built")).collect();
@@ -157,7 +157,7 @@ fn a_feature_that_is_not_built_is_named_once_with_its_fields() {
         found,
         [
             "accepted, but without effect, since KubeSpan is not built yet: machine.network.kubespan",
-            "accepted, but without effect, since Kubernetes is not built yet: machine.kubelet, cluster.proxy",
+            "accepted, but without effect, since discovery is not built yet: cluster.secret, cluster.discovery",
         ]
     );
 }

@@ -306,6 +306,16 @@ mod tests {
     }
 
     #[test]
+    fn further_keys_of_service_accounts_are_accepted() {
+        let mut config = samples::control_plane("v1.34.10", "v3.6.4");
+        config.cluster.service_account.accepted_public_keys = vec!["ANOTHER KEY".into()];
+        let (cluster, root) = (Cluster::new(&config).unwrap(), tempfile::tempdir().unwrap());
+        bring(root.path(), &cluster, &samples::node(), Part::ControlPlane).unwrap();
+        let keys = text(root.path(), &format!("{}/service-account.pub", paths::API_SERVER_SECRETS));
+        assert!(keys.starts_with("-----BEGIN PUBLIC KEY-----") && keys.contains("ANOTHER KEY"), "{keys}");
+    }
+
+    #[test]
     fn an_authority_without_its_key_is_named() {
         let mut config = samples::control_plane("v1.34.10", "v3.6.4");
         config.cluster.etcd.ca.key = Default::default();

@@ -224,3 +224,23 @@ async fn status() -> Result<StatusCode, Box<dyn std::error::Error + Send + Sync>
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples;
+
+    #[test]
+    fn the_container_has_the_mounts_of_the_configuration() {
+        let change = "machine: {kubelet: {extraMounts: [{destination: /var/lib/data, type: bind, source: /var/data, \
+                      options: [rbind, ro]}]}}";
+        let patches = config::patch::load_patches(change).unwrap();
+        let text = config::patch::apply("version: v1alpha1\n", &patches).unwrap();
+        let mut config = samples::control_plane("v1.34.10", "v3.6.4");
+        config.machine.kubelet.extra_mounts = config::parse(&text).unwrap().machine.kubelet.extra_mounts;
+        let mounts = mounts(Path::new("/"), &Cluster::new(&config).unwrap());
+        let own = mounts.last().unwrap();
+        assert_eq!((own.destination.as_str(), own.kind.as_str()), ("/var/lib/data", "bind"));
+        assert_eq!((own.source.as_str(), own.options.join(",").as_str()), ("/var/data", "rbind,ro"));
+    }
+}

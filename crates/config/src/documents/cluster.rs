@@ -50,7 +50,7 @@ section! {
         /// Further arguments.
         extra_args "extraArgs": Vec<String> { newer true, example "[--iface-can-reach=192.168.1.1]" };
         /// Enforce network policies.
-        kube_network_policies_enabled "kubeNetworkPoliciesEnabled": Option<bool> { newer true };
+        kube_network_policies_enabled "kubeNetworkPoliciesEnabled": Option<bool> { newer true, later "network policies of flannel" };
     }
 }
 
@@ -64,9 +64,9 @@ section! {
         /// Which address the node announces.
         node_ip "nodeIP": Option<NodeIp> { newer true };
         /// Its labels.
-        labels "labels": BTreeMap<String, String> { newer true, example "{zone: a}" };
+        labels "labels": BTreeMap<String, String> { newer true, example "{zone: a}", later "labelling of nodes" };
         /// Its annotations.
-        annotations "annotations": BTreeMap<String, String> { newer true };
+        annotations "annotations": BTreeMap<String, String> { newer true, later "labelling of nodes" };
         /// Its taints: `key: value:Effect`. Without `node-role.kubernetes.io/control-plane` pods run on a control plane node.
         taints "taints": BTreeMap<String, String> { newer true, example "{dedicated: \"db:NoSchedule\"}" };
     }
@@ -184,7 +184,7 @@ section! {
         /// What signs: of control plane nodes only.
         issuing_ca "issuingCA": Option<ClientIdentity> { newer true };
         /// PEM of each CA that is trusted.
-        accepted_cas "acceptedCAs": Vec<String> { newer true, example "[\"-----BEGIN CERTIFICATE-----\"]" };
+        accepted_cas "acceptedCAs": Vec<String> { newer true, example "[\"-----BEGIN CERTIFICATE-----\"]", later "further authorities of a cluster" };
     }
 }
 
@@ -194,7 +194,7 @@ section! {
         /// What signs.
         issuing_ca "issuingCA": Option<ClientIdentity> { newer true };
         /// PEM of each further CA that is trusted.
-        accepted_cas "acceptedCAs": Vec<String> { newer true, example "[\"-----BEGIN CERTIFICATE-----\"]" };
+        accepted_cas "acceptedCAs": Vec<String> { newer true, example "[\"-----BEGIN CERTIFICATE-----\"]", later "further authorities of a cluster" };
     }
 }
 

@@ -71,7 +71,7 @@ section! {
         /// How it directs packets.
         mode "mode": String { newer true, default "nftables", example "nftables" };
         /// A KubeProxyConfiguration without its header.
-        config "config": Option<Value> { newer true, example "{conntrack: {maxPerCore: 1024}}" };
+        config "config": Option<Value> { newer true, example "{conntrack: {maxPerCore: 1024}}", later "the configuration file of kube-proxy" };
         /// Further arguments.
         extra_args "extraArgs": BTreeMap<String, Arguments> { newer true, example "{v: \"2\"}" };
         /// Processor time and memory.

@@ -11,47 +11,47 @@ section! {
     /// What concerns the cluster.
     Cluster {
         /// Identifier of the cluster, base64 of 32 bytes.
-        id "id": String { newer true, later "Kubernetes", example "c2FtcGxlLWNsdXN0ZXItaWRlbnRpZmllci0wMDAwMDA=" };
+        id "id": String { newer true, example "c2FtcGxlLWNsdXN0ZXItaWRlbnRpZmllci0wMDAwMDA=" };
         /// Shared secret of cluster discovery.
-        secret "secret": Option<Secret> { newer true, later "Kubernetes" };
+        secret "secret": Option<Secret> { newer true, later "discovery" };
         /// Where the Kubernetes API answers.
         control_plane "controlPlane": ControlPlane {};
         /// The cluster's name.
         cluster_name "clusterName": String { example "demo" };
         /// Pod and service networks.
-        network "network": Option<ClusterNetwork> { later "Kubernetes" };
+        network "network": Option<ClusterNetwork> {};
         /// Bootstrap token with which a kubelet joins.
-        token "token": Option<Secret> { later "Kubernetes" };
+        token "token": Option<Secret> {};
         /// Key that encrypts secrets in etcd, AES-CBC.
-        aescbc_encryption_secret "aescbcEncryptionSecret": Option<Secret> { later "Kubernetes" };
+        aescbc_encryption_secret "aescbcEncryptionSecret": Option<Secret> {};
         /// Key that encrypts secrets in etcd, secretbox; preferred.
-        secretbox_encryption_secret "secretboxEncryptionSecret": Option<Secret> { newer true, later "Kubernetes" };
+        secretbox_encryption_secret "secretboxEncryptionSecret": Option<Secret> { newer true };
         /// CA of Kubernetes.
-        ca "ca": CertificateAndKey { later "Kubernetes" };
+        ca "ca": CertificateAndKey {};
         /// Further CAs that clients of Kubernetes may come from.
-        accepted_cas "acceptedCAs": Vec<CertificateAndKey> { newer true, later "Kubernetes" };
+        accepted_cas "acceptedCAs": Vec<CertificateAndKey> { newer true, later "further authorities of a cluster" };
         /// CA of the aggregation layer.
-        aggregator_ca "aggregatorCA": CertificateAndKey { later "Kubernetes" };
+        aggregator_ca "aggregatorCA": CertificateAndKey {};
         /// Key that signs service account tokens.
-        service_account "serviceAccount": ServiceAccount { later "Kubernetes" };
+        service_account "serviceAccount": ServiceAccount {};
         /// The API server.
-        api_server "apiServer": Option<ApiServer> { later "Kubernetes" };
+        api_server "apiServer": Option<ApiServer> {};
         /// The controller manager.
-        controller_manager "controllerManager": Option<ControllerManager> { later "Kubernetes" };
+        controller_manager "controllerManager": Option<ControllerManager> {};
         /// kube-proxy.
-        proxy "proxy": Option<Proxy> { later "Kubernetes" };
+        proxy "proxy": Option<Proxy> {};
         /// The scheduler.
-        scheduler "scheduler": Option<Scheduler> { later "Kubernetes" };
+        scheduler "scheduler": Option<Scheduler> {};
         /// How nodes find each other.
-        discovery "discovery": Option<Discovery> { newer true, later "Kubernetes" };
+        discovery "discovery": Option<Discovery> { newer true, later "discovery" };
         /// The etcd cluster.
-        etcd "etcd": Etcd { later "Kubernetes" };
+        etcd "etcd": Etcd {};
         /// The cluster's DNS.
-        core_dns "coreDNS": Option<CoreDns> { later "Kubernetes" };
+        core_dns "coreDNS": Option<CoreDns> {};
         /// A controller manager of the cloud.
-        external_cloud_provider "externalCloudProvider": Option<ExternalCloudProvider> { newer true, later "Kubernetes" };
+        external_cloud_provider "externalCloudProvider": Option<ExternalCloudProvider> { newer true };
         /// A dead setting of the first generation.
-        pod_checkpointer "podCheckpointer": Option<Image> { later "Kubernetes" };
+        pod_checkpointer "podCheckpointer": Option<Image> { later "the pod checkpointer" };
         /// Addresses of manifests to apply.
         extra_manifests "extraManifests": Vec<String> { example "[\"https://example.org/extra.yaml\"]" };
         /// HTTP headers for these.
@@ -59,11 +59,11 @@ section! {
         /// Manifests to apply.
         inline_manifests "inlineManifests": Vec<InlineManifest> { newer true };
         /// The administrator's kubeconfig.
-        admin_kubeconfig "adminKubeconfig": Option<AdminKubeconfig> { later "Kubernetes" };
+        admin_kubeconfig "adminKubeconfig": Option<AdminKubeconfig> {};
         /// Let pods run on control plane nodes: the first generation's field.
-        allow_scheduling_on_masters "allowSchedulingOnMasters": Option<bool> { later "Kubernetes", default "false" };
+        allow_scheduling_on_masters "allowSchedulingOnMasters": Option<bool> { default "false" };
         /// Let pods run on control plane nodes.
-        allow_scheduling_on_control_planes "allowSchedulingOnControlPlanes": Option<bool> { newer true, later "Kubernetes", default "false" };
+        allow_scheduling_on_control_planes "allowSchedulingOnControlPlanes": Option<bool> { newer true, default "false" };
     }
     folded {
         /// How the API server encrypts what it keeps in etcd: an EncryptionConfiguration without its header.
@@ -93,7 +93,7 @@ section! {
         /// `https://host:port`, from every node.
         endpoint "endpoint": String { example "https://demo.example.org:6443" };
         /// The port on each control plane node.
-        local_api_server_port "localAPIServerPort": Option<u16> { default "6443", example "6443", later "Kubernetes" };
+        local_api_server_port "localAPIServerPort": Option<u16> { default "6443", example "6443" };
     }
 }
 
@@ -135,7 +135,7 @@ section! {
         /// Further arguments.
         extra_args "extraArgs": Vec<String> { newer true, example "[--iface-can-reach=192.168.1.1]" };
         /// Enforce network policies.
-        kube_network_policies_enabled "kubeNetworkPoliciesEnabled": Option<bool> { newer true };
+        kube_network_policies_enabled "kubeNetworkPoliciesEnabled": Option<bool> { newer true, later "network policies of flannel" };
     }
     folded {
         /// How packets get from node to node: `vxlan` and so on.

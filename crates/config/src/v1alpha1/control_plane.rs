@@ -102,11 +102,11 @@ section! {
         /// Further arguments; built-in ones cannot be replaced.
         extra_args "extraArgs": BTreeMap<String, Arguments> { example "{election-timeout: \"5000\"}" };
         /// Network of its address; `advertisedSubnets` is the field of today.
-        subnet "subnet": String { newer true, example "10.0.0.0/8" };
+        subnet "subnet": String { newer true, example "10.0.0.0/8", later "the choice of etcd's addresses" };
         /// Networks of addresses that are announced.
-        advertised_subnets "advertisedSubnets": Vec<String> { newer true, example "[10.0.0.0/8]" };
+        advertised_subnets "advertisedSubnets": Vec<String> { newer true, example "[10.0.0.0/8]", later "the choice of etcd's addresses" };
         /// Networks of addresses that are listened on.
-        listen_subnets "listenSubnets": Vec<String> { newer true, example "[10.0.0.0/8]" };
+        listen_subnets "listenSubnets": Vec<String> { newer true, example "[10.0.0.0/8]", later "the choice of etcd's addresses" };
     }
 }
 

@@ -10,7 +10,7 @@ section! {
         /// A host name made from the machine's identity where no other is given.
         stable_hostname "stableHostname": Option<bool> { newer true };
         /// The node API for pods.
-        kubernetes_talos_api_access "kubernetesTalosAPIAccess": Option<ApiAccess> { newer true, later "Kubernetes" };
+        kubernetes_talos_api_access "kubernetesTalosAPIAccess": Option<ApiAccess> { newer true, later "access to the API from pods" };
         /// Refuse client certificates that are not for clients; always on here.
         apid_check_ext_key_usage "apidCheckExtKeyUsage": Option<bool> { newer true, default "true" };
         /// Count the disk space of pods.

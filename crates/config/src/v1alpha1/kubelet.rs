@@ -27,7 +27,7 @@ section! {
         /// Do not register the node.
         skip_node_registration "skipNodeRegistration": Option<bool> { newer true };
         /// Do not read static pods from a directory.
-        disable_manifests_directory "disableManifestsDirectory": Option<bool> { newer true };
+        disable_manifests_directory "disableManifestsDirectory": Option<bool> { newer true, later "the switch of the manifests directory" };
     }
 }
 
@@ -51,9 +51,9 @@ section! {
         /// Mount options.
         options "options": Vec<String> { example "[bind, rshared, rw]" };
         /// User ids that are mapped.
-        uid_mappings "uidMappings": Vec<IdMapping> { newer true };
+        uid_mappings "uidMappings": Vec<IdMapping> { newer true, later "user mappings of mounts" };
         /// Group ids that are mapped.
-        gid_mappings "gidMappings": Vec<IdMapping> { newer true };
+        gid_mappings "gidMappings": Vec<IdMapping> { newer true, later "user mappings of mounts" };
     }
 }
 

@@ -23,11 +23,11 @@ section! {
         /// Further names and addresses for the API's server certificate.
         cert_sans "certSANs": Vec<String> { example "[10.0.0.5, node.example.org]" };
         /// What the control plane's parts on this machine do.
-        control_plane "controlPlane": Option<MachineControlPlane> { newer true, later "Kubernetes" };
+        control_plane "controlPlane": Option<MachineControlPlane> { newer true };
         /// The kubelet.
-        kubelet "kubelet": Kubelet { later "Kubernetes" };
+        kubelet "kubelet": Kubelet {};
         /// Static pods that the kubelet runs, as Kubernetes manifests.
-        pods "pods": Vec<Value> { newer true, later "Kubernetes" };
+        pods "pods": Vec<Value> { newer true, later "static pods of the config" };
         /// Host name, resolvers, interfaces.
         network "network": Network {};
         /// Further disks to partition, once, while they are empty.
@@ -57,15 +57,15 @@ section! {
         /// Kernel modules to load.
         kernel "kernel": Option<Kernel> { newer true };
         /// Seccomp profiles that pods may name.
-        seccomp_profiles "seccompProfiles": Vec<SeccompProfile> { newer true, later "Kubernetes" };
+        seccomp_profiles "seccompProfiles": Vec<SeccompProfile> { newer true, later "seccomp profiles" };
         /// What every container's OCI description is overlaid with.
-        base_runtime_spec_overrides "baseRuntimeSpecOverrides": Option<Value> { newer true, later "Kubernetes" };
+        base_runtime_spec_overrides "baseRuntimeSpecOverrides": Option<Value> { newer true, later "changing what all containers start with" };
         /// Labels of the Kubernetes node.
-        node_labels "nodeLabels": BTreeMap<String, String> { newer true, later "Kubernetes", example "{zone: a}" };
+        node_labels "nodeLabels": BTreeMap<String, String> { newer true, example "{zone: a}", later "labelling of nodes" };
         /// Annotations of the Kubernetes node.
-        node_annotations "nodeAnnotations": BTreeMap<String, String> { newer true, later "Kubernetes" };
+        node_annotations "nodeAnnotations": BTreeMap<String, String> { newer true, later "labelling of nodes" };
         /// Taints of the Kubernetes node: `key: value:Effect`.
-        node_taints "nodeTaints": BTreeMap<String, String> { newer true, later "Kubernetes", example "{dedicated: \"db:NoSchedule\"}" };
+        node_taints "nodeTaints": BTreeMap<String, String> { newer true, example "{dedicated: \"db:NoSchedule\"}" };
     }
 }
 
