@@ -154,16 +154,19 @@ impl BootParts {
     /// The program that is PID 1, out of [`BootParts::init`].
     #[cfg(feature = "image")]
     pub fn init_program(&self) -> Result<Vec<u8>, Error> {
-        let broken = |reason: String| Error::MissingPart { from: names::INIT.to_owned(), part: reason };
-        let segment =
-            zstd::decode_all(self.init.as_slice()).map_err(|error| broken(format!("init ({error})")))?;
+        let missing = |part: String| Error::MissingPart { from: names::INIT.to_owned(), part };
+        let mut segment = Vec::new();
+        // Zero bytes for the next segment's alignment are behind the frame.
+        let decoder = zstd::Decoder::new(self.init.as_slice()).map(zstd::Decoder::single_frame);
+        let unpacked = decoder.and_then(|mut decoder| decoder.read_to_end(&mut segment));
+        unpacked.map_err(|error| missing(format!("{INIT_PROGRAM} ({error})")))?;
         for entry in ondisk::cpio::Reader::new(&segment) {
             let entry = entry?;
             if entry.name == INIT_PROGRAM {
                 return Ok(entry.content.to_vec());
             }
         }
-        Err(broken(INIT_PROGRAM.to_owned()))
+        Err(missing(INIT_PROGRAM.to_owned()))
     }
 
     /// The files that a base layer brings, by name.

@@ -8,8 +8,9 @@ use service_manager::volumes::opening;
 #[cfg(all(panic = "abort", not(test)))]
 compile_error!("machined needs unwinding: compile it with the profile image-machined");
 
-/// Stack of a runtime thread: the deepest call here is a YAML parser's.
-const STACK_BYTES: usize = 512 * 1024;
+/// Stack of a runtime thread. Its pages take no memory before they are touched; code without optimisation touches more than
+/// half a megabyte of them.
+const STACK_BYTES: usize = 2048 * 1024;
 /// Threads for file work: one walk of a large folder must not stop another call.
 const BLOCKING_THREADS: usize = 4;
 

@@ -86,7 +86,9 @@ pub(crate) fn mount_root(cluster: &Path, node: &Path, image: &Image) -> Result<(
 }
 
 fn fill(root: &Path, image: &Image) -> Result<(), Error> {
-    for (from, to) in [(&image.init, INIT.trim_start_matches('/')), (&image.manifest, MANIFEST)] {
+    for (from, to, mode) in
+        [(&image.init, INIT.trim_start_matches('/'), 0o755), (&image.manifest, MANIFEST, 0o644)]
+    {
         let to = root.join(to);
         if let Some(parent) = to.parent() {
             fs::create_dir_all(parent).map_err(|source| Error::File {
@@ -96,6 +98,11 @@ fn fill(root: &Path, image: &Image) -> Result<(), Error> {
             })?;
         }
         fs::copy(from, &to).map_err(|source| Error::File { what: "copy", path: from.clone(), source })?;
+        fs::set_permissions(&to, fs::Permissions::from_mode(mode)).map_err(|source| Error::File {
+            what: "set the mode of",
+            path: to.clone(),
+            source,
+        })?;
     }
     if OwnRights::of_this_process().has("CAP_SYS_RESOURCE") { Ok(()) } else { allow_own_scores(root) }
 }

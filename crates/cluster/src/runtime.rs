@@ -44,7 +44,10 @@ impl Runtime {
         let words = ["--root", &root, "run", "--detach", "--bundle", &bundle, container];
         run_to_file("runc", &words, &file).map_err(|error| match error {
             Error::Program { command, said } => {
-                Error::Program { command, said: format!("{said}; its log is {}", log.display()) }
+                let words = std::fs::read_to_string(log).unwrap_or_default();
+                let last =
+                    words.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
+                Error::Program { command, said: format!("{last} ({said}, {})", log.display()) }
             }
             other => other,
         })

@@ -5,6 +5,7 @@
 //! Fails by: the step's error; what was made until then goes with `cluster destroy`.
 
 use std::{
+    collections::BTreeSet,
     net::IpAddr,
     path::{Path, PathBuf},
     time::Duration,
@@ -14,11 +15,13 @@ use anyhow::{Context as _, Result, bail};
 use api::{
     client::{Client, Options},
     generate::{self, Bundle, Contract},
+    proto::machine::BootstrapRequest,
     talosconfig::{Context, Talosconfig},
 };
 use cluster::{Cluster, network::Network, spec::NodeSpec};
 use config::{MachineType, Mode, Secret, patch::Patch};
 use tokio::time::{Instant, sleep};
+use tonic::Code;
 
 use super::{
     clients::Clients,
@@ -27,7 +30,7 @@ use super::{
 };
 use crate::{
     args::Global,
-    commands::{bootstrap, events::duration, health, kubeconfig, machine_config},
+    commands::{events::duration, health, kubeconfig, machine_config},
     output,
     session::{self, Session},
 };
@@ -156,8 +159,12 @@ impl Plan {
                 MachineType::Worker => format!("{}-worker-{number}", flags.name),
                 _ => format!("{}-controlplane-1", flags.name),
             };
-            let text = patches.apply(&wanted.machine_config(&secrets, machine_type), machine_type)?;
-            check(&name, &text, number <= 1)?;
+            let generated = wanted.machine_config(&secrets, machine_type);
+            let text = patches.apply(&generated, machine_type)?;
+            for warning in check(&name, &text)?.difference(&check(&name, &generated)?).filter(|_| number <= 1)
+            {
+                output::note(&format!("{name}: {warning}"));
+            }
             let address = node_address(flags, number)?;
             let is_control_plane = machine_type.is_control_plane();
             Ok(NodeSpec { name, address, is_control_plane, config: Some(text) })
@@ -208,15 +215,13 @@ impl Patches {
     }
 }
 
-/// What a node would refuse is refused here. Workers have one configuration, whose warnings are told once.
-fn check(node: &str, text: &Secret, is_first: bool) -> Result<()> {
+/// What a node would refuse is refused here; answers what it would warn of. Those warnings that a generated configuration has
+/// by itself are of no use to whoever patches it; workers have one configuration, whose warnings are told once.
+fn check(node: &str, text: &Secret) -> Result<BTreeSet<String>> {
     let refused = |e: config::LoadError| anyhow::anyhow!("the configuration of {node} would be refused\n{e}");
     let loaded = config::load(text.expose_secret().as_bytes()).map_err(refused)?;
     let warnings = loaded.validate(Mode::Container).map_err(refused)?;
-    for warning in loaded.warnings.iter().chain(&warnings).filter(|_| is_first) {
-        output::note(&format!("{node}: {warning}"));
-    }
-    Ok(())
+    Ok(loaded.warnings.iter().chain(&warnings).map(|warning| warning.message.clone()).collect())
 }
 
 fn start(flags: &Flags, places: &Places, plan: &Plan) -> Result<Cluster> {
@@ -243,9 +248,8 @@ async fn finish(global: &Global, flags: &Flags, made: &Cluster, plan: &Plan) -> 
     let talosconfig = session::config_path(global);
     let context = clients.add_talosconfig(made, &talosconfig, plan.talosconfig.clone())?;
     let (_, own) = plan.talosconfig.choose(None)?;
-    let session = connect(global, own).await?;
     output::note("beginning the cluster");
-    begin(&session).await?;
+    let session = begin(global, own).await?;
     if flags.wait {
         health::run(connect(global, own).await?, health::Flags::of(flags.wait_timeout)).await?;
     }
@@ -267,14 +271,29 @@ async fn connect(global: &Global, context: &Context) -> Result<Session> {
 }
 
 /// The API answers some time after its node has started, and a cluster can be begun some time after that.
-async fn begin(session: &Session) -> Result<()> {
+async fn begin(global: &Global, context: &Context) -> Result<Session> {
     let end = Instant::now() + BOOTSTRAP_LIMIT;
+    // The endpoint is the node: without names of nodes its own status is the answer.
+    let endpoint = Context { nodes: Vec::new(), ..context.clone() };
     loop {
-        let Err(error) = bootstrap::run(session).await else { return Ok(()) };
+        let error = match try_to_begin(global, &endpoint).await {
+            Ok(()) => return connect(global, context).await,
+            Err(error) => error,
+        };
         if Instant::now() > end {
             return Err(error).context("begin the cluster");
         }
         sleep(AGAIN).await;
+    }
+}
+
+async fn try_to_begin(global: &Global, endpoint: &Context) -> Result<()> {
+    let session = connect(global, endpoint).await?;
+    match session.client.machine().bootstrap(BootstrapRequest::default()).await {
+        Ok(_) => Ok(()),
+        // Of an earlier attempt whose answer was lost.
+        Err(status) if status.code() == Code::AlreadyExists => Ok(()),
+        Err(status) => Err(session.error(&status)),
     }
 }
 

@@ -1,0 +1,345 @@
+//! A cluster of a control plane node and a worker, its registry and its clients, and the ways to ask them.
+//!
+//! Owns: that everything ends with the test, and what is said when it fails.
+
+use std::collections::BTreeSet;
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use api::generate::{Bundle, Contract};
+use cluster::spec::{Image, NodeSpec};
+use config::MachineType;
+use oci::server::{Behaviour, Server};
+use qemu_tests::artifacts::build;
+use qemu_tests::cli::Billetctl;
+use qemu_tests::{deadline, paths};
+use serde::Deserialize;
+
+/// Set in the process that runs in the namespace.
+pub(crate) const INSIDE: &str = "BILLET_TEST_INSIDE";
+/// Names a file with the images that a cluster pulls.
+pub(crate) const IMAGES: &str = "BILLET_CLUSTER_IMAGES";
+/// Names the program that is every program of Kubernetes.
+pub(crate) const KUBERNETES: &str = "BILLET_KUBERNETES";
+pub(crate) const NAME: &str = "demo";
+pub(crate) const NETWORK: &str = "10.5.0.0/24";
+pub(crate) const REGISTRY_PORT: u16 = 5000;
+pub(crate) const VERSION: &str = "1.34.10";
+/// From an asked node to an answer, on a machine that has much else to do.
+pub(crate) const STEP_LIMIT: Duration = Duration::from_secs(120);
+/// One address for each kind of node; the second also is what the first one's pods reach the other's by.
+pub(crate) const NODES: [(&str, MachineType); 2] =
+    [("cp-1", MachineType::ControlPlane), ("worker-1", MachineType::Worker)];
+/// The only network plugin that needs no image: the node has its program. SUBNET is the node's.
+pub(crate) const BRIDGE: &str = r#"{"cniVersion": "0.4.0", "name": "bridge", "plugins": [{"type": "bridge", "bridge": "cni0",
+    "isGateway": true, "ipMasq": true, "ipam": {"type": "host-local", "ranges": [[{"subnet": "SUBNET"}]],
+    "routes": [{"dst": "0.0.0.0/0"}]}}, {"type": "portmap", "capabilities": {"portMappings": true}}]}"#;
+/// What the server of files has at this path.
+pub(crate) const SERVED: (&str, &str) = ("/static/passwd", "root:x:0:0");
+
+/// Runs the named test of this program once more, in namespaces of its own for network and mounts.
+pub(crate) fn in_namespaces(test: &str) -> bool {
+    if std::env::var_os(INSIDE).is_some() {
+        return true;
+    }
+    // Names of network namespaces are files of the whole machine: here they are this test's own.
+    let script = "ip link set lo up && mkdir -p /run/netns && mount -t tmpfs tmpfs /run/netns && exec \"$@\"";
+    let status = Command::new("unshare")
+        .args(["--net", "--mount", "--propagation", "private", "--", "sh", "-c", script, "sh"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--include-ignored", "--nocapture"])
+        .env(INSIDE, "1")
+        .status()
+        .unwrap();
+    assert!(status.success(), "{status}");
+    false
+}
+
+/// An image in a file, as `cargo xtask images` lists it.
+#[derive(Deserialize)]
+struct Archive {
+    repository: String,
+    tag: String,
+    archive: PathBuf,
+}
+
+/// A registry with everything that the cluster pulls, on every address of the namespace.
+pub(crate) fn registry(runtime: &tokio::runtime::Runtime) -> Server {
+    let list =
+        std::env::var(IMAGES).unwrap_or_else(|_| panic!("{IMAGES} names no list: run `cargo xtask test`"));
+    let list: Vec<Archive> = serde_json::from_slice(&std::fs::read(list).unwrap()).unwrap();
+    let address = ([0, 0, 0, 0], REGISTRY_PORT).into();
+    let server = runtime.block_on(Server::start_at(address, None, Behaviour::default())).unwrap();
+    for image in list {
+        server.serve(&image.archive, &image.repository, &image.tag).unwrap();
+    }
+    server
+}
+
+/// The built image's parts, without the kernel's layer.
+fn image() -> Image {
+    let build = build();
+    let layers =
+        build.test.layers.iter().filter(|layer| layer.name != "kernel").map(|layer| layer.file.clone());
+    Image { layers: layers.collect(), init: build.init.clone(), manifest: build.test.manifest.clone() }
+}
+
+fn patch() -> String {
+    format!(
+        "machine:\n  registries:\n    mirrors:\n      \"*\":\n        endpoints: [\"http://10.5.0.1:{REGISTRY_PORT}\"]\n  \
+         network:\n    nameservers: [10.5.0.1]\n\
+         cluster:\n  allowSchedulingOnControlPlanes: true\n  network:\n    cni: {{name: none}}\n"
+    )
+}
+
+pub(crate) struct Running {
+    pub(crate) cluster: Option<cluster::Cluster>,
+    pub(crate) admin: Billetctl,
+    pub(crate) files: tempfile::TempDir,
+    _registry: Server,
+    _runtime: tokio::runtime::Runtime,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(cluster) = self.cluster.take() {
+            for node in &cluster.nodes {
+                let kept = paths::vm_dir("cluster").unwrap().join(format!("{}.log", node.name));
+                let _ = std::fs::copy(cluster.log(&node.name), &kept);
+                eprintln!("the log of {} is {}", node.name, kept.display());
+            }
+            let ended = cluster.destroy(&mut |_| {});
+            // A second panic would hide the first.
+            assert!(std::thread::panicking() || ended.is_ok(), "{ended:?}");
+        }
+    }
+}
+
+impl Running {
+    pub(crate) fn start() -> Self {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let registry = registry(&runtime);
+        let network: cluster::network::Network = NETWORK.parse().unwrap();
+        let address = network.node(0).unwrap();
+        let secrets = Bundle::generate().unwrap();
+        let wanted = api::generate::Cluster {
+            name: NAME.into(),
+            endpoint: format!("https://{address}:6443"),
+            contract: Contract::NEWEST,
+            install_disk: "/dev/vda".into(),
+            install_image: None,
+            additional_sans: Vec::new(),
+            dns_domain: "cluster.local".into(),
+            kubernetes_version: Some(VERSION.into()),
+            registry_mirrors: Vec::new(),
+            persist: true,
+            discovery: false,
+            kubespan: false,
+        };
+        let files = paths::temporary_dir().unwrap();
+        let talosconfig = files.path().join("talosconfig");
+        let mut client = wanted.talosconfig(&secrets).unwrap();
+        for context in client.contexts.values_mut() {
+            context.endpoints = vec![address.to_string()];
+            context.nodes = vec![address.to_string()];
+        }
+        client.save(&talosconfig).unwrap();
+        let patches = config::patch::load_patches(&patch()).unwrap();
+        let node = |(index, (name, machine_type)): (usize, &(&str, MachineType))| {
+            let text = wanted.machine_config(&secrets, *machine_type);
+            let text = config::patch::apply(text.expose_secret(), &patches).unwrap();
+            let address = network.node(u32::try_from(index).unwrap()).unwrap();
+            let is_control_plane = machine_type.is_control_plane();
+            NodeSpec {
+                name: (*name).into(),
+                address,
+                is_control_plane,
+                config: Some(config::Secret::new(&text)),
+            }
+        };
+        let nodes: Vec<_> = NODES.iter().enumerate().map(node).collect();
+        let state = paths::work_dir().join("clusters");
+        if let Ok(old) = cluster::find(&state, NAME) {
+            old.destroy(&mut |_| {}).unwrap();
+        }
+        let cluster =
+            cluster::create(&state, NAME, network, image(), &nodes, &mut |step| eprintln!("{step}")).unwrap();
+        let admin = Billetctl::new(&talosconfig);
+        Self { cluster: Some(cluster), admin, files, _registry: registry, _runtime: runtime }
+    }
+
+    /// Runs a command of the client until it succeeds and its output holds these words.
+    pub(crate) fn until(&self, words: &[&str], needles: &[&str], limit: Duration) -> String {
+        let begin = Instant::now();
+        loop {
+            let said = match self.admin.run(words) {
+                Ok(output)
+                    if output.success && needles.iter().all(|needle| output.stdout.contains(needle)) =>
+                {
+                    return output.stdout;
+                }
+                Ok(output) => output.stdout + &output.stderr,
+                Err(error) => format!("{error:#}"),
+            };
+            assert!(
+                begin.elapsed() < deadline(limit),
+                "billetctl {}: no {needles:?} in\n{said}\n{}",
+                words.join(" "),
+                self.state()
+            );
+            std::thread::sleep(Duration::from_millis(250));
+        }
+    }
+
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
+        self.files.path().join("kubeconfig")
+    }
+
+    pub(crate) fn kubectl_command(&self, words: &[&str]) -> Command {
+        let program = std::env::var_os(KUBERNETES)
+            .unwrap_or_else(|| panic!("{KUBERNETES} names no program: run `cargo xtask test`"));
+        let mut command = Command::new(program);
+        command
+            .arg0("kubectl")
+            .args(words)
+            .env("KUBECONFIG", self.kubeconfig())
+            .env("HOME", self.files.path())
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// What `kubectl` prints, or why it failed.
+    pub(crate) fn kubectl(&self, words: &[&str]) -> Result<String, String> {
+        let output = self.kubectl_command(&[&["--request-timeout=10s"], words].concat()).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        if output.status.success() { Ok(text) } else { Err(text + &String::from_utf8_lossy(&output.stderr)) }
+    }
+
+    /// Runs `kubectl` until it prints this.
+    pub(crate) fn kubectl_until(&self, words: &[&str], needle: &str, limit: Duration) -> String {
+        let begin = Instant::now();
+        loop {
+            let said = self.kubectl(words);
+            match said {
+                Ok(text) if text.contains(needle) => return text,
+                _ if begin.elapsed() < deadline(limit) => std::thread::sleep(Duration::from_millis(250)),
+                said => panic!("kubectl {}: no {needle:?} in\n{said:?}\n{}", words.join(" "), self.state()),
+            }
+        }
+    }
+
+    /// What there is, for the report of a failure.
+    pub(crate) fn state(&self) -> String {
+        let asked = [&["get", "pods", "-A", "-o", "wide"][..], &["get", "events", "-A"]];
+        let of_cluster = asked.map(|words| self.kubectl(words).unwrap_or_else(|error| error)).join("\n");
+        let asked =
+            [&["service"][..], &["logs", "kubelet", "--tail", "20"], &["logs", "etcd", "--tail", "20"]];
+        let said =
+            |words| self.admin.run(words).map_or_else(|error| error.to_string(), |output| output.stdout);
+        format!("{of_cluster}\n{}", asked.map(said).join("\n"))
+    }
+
+    /// Gives each node's pods the addresses that the cluster gave the node, and the nodes ways to each other's pods.
+    pub(crate) fn connect_pods(&self) {
+        let cluster = self.cluster.as_ref().unwrap();
+        let subnet = |node: &str| {
+            self.kubectl_until(
+                &["get", "node", node, "-o", "jsonpath={.spec.podCIDR}"],
+                "10.244.",
+                STEP_LIMIT,
+            )
+        };
+        for node in &cluster.nodes {
+            let subnet = subnet(&node.name);
+            // Through the root of the node's first process, since the directory is an overlay.
+            let pid = cluster.pid(&node.name).unwrap();
+            let path = format!("/proc/{pid}/root/etc/cni/net.d/10-bridge.conflist");
+            std::fs::write(path, BRIDGE.replace("SUBNET", &subnet)).unwrap();
+            for other in cluster.nodes.iter().filter(|other| other.name != node.name) {
+                let namespace = cluster.container(&other.name);
+                let way = ["-n", &namespace, "route", "replace", &subnet, "via", &node.address.to_string()];
+                assert!(Command::new("ip").args(way).status().unwrap().success(), "{way:?}");
+            }
+        }
+    }
+
+    /// A pod of one node reads a file from a pod of the other, by the service's address.
+    pub(crate) fn service_answers(&self) {
+        let address = &["get", "service", "web", "-o", "jsonpath={.spec.clusterIP}"];
+        let server = format!("--server=http://{}:80", self.kubectl_until(address, ".", STEP_LIMIT));
+        let (path, content) = SERVED;
+        let ask = [
+            "exec",
+            "one",
+            "-c",
+            "client",
+            "--",
+            "kubectl",
+            "--request-timeout=5s",
+            &server,
+            "get",
+            "--raw",
+            path,
+        ];
+        self.kubectl_until(&ask, content, STEP_LIMIT);
+    }
+
+    /// The same file, by a port of this machine that is forwarded through the API server.
+    pub(crate) fn port_is_forwarded(&self) {
+        let mut forward = self
+            .kubectl_command(&["port-forward", "service/web", "18001:80"])
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let (path, content) = SERVED;
+        self.kubectl_until(&["--server=http://127.0.0.1:18001", "get", "--raw", path], content, STEP_LIMIT);
+        forward.kill().unwrap();
+        forward.wait().unwrap();
+    }
+
+    /// The processes of a node that run a program of this name, as this machine counts processes.
+    pub(crate) fn processes(&self, node: &str, program: &str) -> BTreeSet<u32> {
+        let init = self.cluster.as_ref().unwrap().pid(node).unwrap();
+        // Of the network: services that are containers share that of their node, and have processes of their own.
+        let namespace = |pid: u32| std::fs::read_link(format!("/proc/{pid}/ns/net")).ok();
+        let node = namespace(init).unwrap();
+        let runs_it = |pid: u32| {
+            let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let first = words.split(|byte| *byte == 0).next().unwrap_or_default();
+            first.rsplit(|byte| *byte == b'/').next() == Some(program.as_bytes())
+        };
+        let names = std::fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().file_name());
+        let pids = names.filter_map(|name| name.to_str()?.parse().ok());
+        pids.filter(|pid| namespace(*pid).as_ref() == Some(&node) && runs_it(*pid)).collect()
+    }
+
+    /// Kills a program of a node, and waits until as many processes of it run again, none of them an old one.
+    pub(crate) fn kill(&self, node: &str, program: &str) {
+        let old = self.processes(node, program);
+        assert!(!old.is_empty(), "no {program} runs on {node}");
+        let pids = old.iter().map(u32::to_string);
+        assert!(Command::new("kill").arg("-9").args(pids).status().unwrap().success());
+        let begin = Instant::now();
+        loop {
+            let new = self.processes(node, program);
+            if new.len() == old.len() && new.is_disjoint(&old) {
+                return;
+            }
+            assert!(
+                begin.elapsed() < deadline(STEP_LIMIT),
+                "{program} of {node}: {old:?} were killed, {new:?} run\n{}",
+                self.state()
+            );
+            std::thread::sleep(Duration::from_millis(250));
+        }
+    }
+
+    pub(crate) fn restart(&self, node: &str) {
+        let cluster = self.cluster.as_ref().unwrap();
+        cluster.stop(node).unwrap();
+        cluster.start(node).unwrap();
+    }
+}
