@@ -1,4 +1,5 @@
-//! The multi-call binary: machined, apid and trustd, told apart by the name they are called by.
+//! The multi-call binary: machined, apid and trustd, told apart by the name they are called by; and flannel, the network plugin
+//! that containerd starts for each pod.
 
 use std::process::ExitCode;
 
@@ -23,6 +24,9 @@ fn main() -> ExitCode {
         // Without a runtime: it has one thing to do, and memory is what its keys cost.
         return code(name, opening::serve());
     }
+    if name == "flannel" {
+        return cni_flannel::run();
+    }
     let runtime = match runtime(name) {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -34,7 +38,7 @@ fn main() -> ExitCode {
         "machined" => runtime.block_on(service_manager::machined::run()),
         "apid" => runtime.block_on(service_manager::apid::run()),
         "trustd" => runtime.block_on(service_manager::trustd::run()),
-        other => Err(format!("called as {other:?}; this program is machined, apid or trustd")),
+        other => Err(format!("called as {other:?}; this program is machined, apid, trustd or flannel")),
     };
     code(name, result)
 }

@@ -17,8 +17,9 @@ const KUBELET: &str = "ghcr.io/siderolabs/kubelet:v1.20.6";
 /// Image of etcd where a configuration has none, by the first minor version of Kubernetes that it belongs to: kubeadm's.
 /// From one to the next is one minor version of etcd, which is what etcd itself can upgrade.
 const ETCD: [(u32, &str); 3] = [(34, "3.6.4-0"), (22, "3.5.21-0"), (0, "3.4.13-0")];
-/// Image of the cluster DNS where a configuration has none.
-const CORE_DNS: &str = "docker.io/coredns/coredns:1.8.0";
+/// Image of the cluster DNS where a configuration has none, by the first minor version of Kubernetes that has what it asks
+/// for: the second one knows slices of endpoints by their final name alone.
+const CORE_DNS: [(u32, &str); 2] = [(21, "1.12.4"), (0, "1.8.0")];
 /// Flannel, which no configuration names.
 const FLANNEL: &str = "ghcr.io/siderolabs/flannel:v0.26.7";
 /// What every pod's sandbox runs.
@@ -66,19 +67,22 @@ pub fn proxy(cluster: &Cluster<'_>) -> String {
 /// no version, which [`api_server_version`] refuses, it is the newest.
 #[must_use]
 pub fn etcd(cluster: &Cluster<'_>) -> String {
-    let by_default = || {
-        let minor = api_server_version(cluster).map_or(u32::MAX, |version| version.minor);
-        let row = ETCD.iter().find(|(first, _)| *first <= minor);
-        format!("{KUBERNETES}/etcd:{}", row.map_or("", |(_, tag)| tag))
-    };
+    let by_default = || format!("{KUBERNETES}/etcd:{}", by_minor(cluster, &ETCD));
     given(&cluster.config().cluster.etcd.image).unwrap_or_else(by_default)
+}
+
+/// The row of a table that belongs to the version of the API server. Without one, it is the newest.
+fn by_minor<'t>(cluster: &Cluster<'_>, table: &[(u32, &'t str)]) -> &'t str {
+    let minor = api_server_version(cluster).map_or(u32::MAX, |version| version.minor);
+    table.iter().find(|(first, _)| *first <= minor).map_or("", |(_, tag)| tag)
 }
 
 /// Image of the cluster DNS.
 #[must_use]
 pub fn core_dns(cluster: &Cluster<'_>) -> String {
     let dns = cluster.config().cluster.core_dns.as_ref();
-    dns.and_then(|dns| given(&dns.image)).unwrap_or_else(|| CORE_DNS.to_owned())
+    let by_default = || format!("docker.io/coredns/coredns:{}", by_minor(cluster, &CORE_DNS));
+    dns.and_then(|dns| given(&dns.image)).unwrap_or_else(by_default)
 }
 
 /// Image of flannel.

@@ -52,6 +52,8 @@ pub(super) enum Layer {
     Tools,
     Etcd,
     Pause,
+    CoreDns,
+    Flannel,
 }
 
 /// An image to be made.
@@ -92,6 +94,13 @@ pub(super) fn images(release: &Release) -> Vec<ImageSpec> {
         of_kubernetes("siderolabs/kubelet", with_tools, "kubelet"),
         ImageSpec::new("etcd", format!("{}-0", release.etcd), &[Layer::Etcd], "/usr/local/bin/etcd"),
         ImageSpec::new("pause", "3.10", &[Layer::Pause], "/pause"),
+        ImageSpec::new("coredns/coredns", release.core_dns, &[Layer::CoreDns], "/coredns"),
+        ImageSpec::new(
+            "siderolabs/flannel",
+            format!("v{}", release.flannel),
+            &[Layer::Flannel, Layer::Tools],
+            "/opt/bin/flanneld",
+        ),
     ]
 }
 
@@ -114,8 +123,10 @@ impl<'a> LayerBuilder<'a> {
         match layer {
             Layer::Kubernetes => self.kubernetes(),
             Layer::Tools => self.tools(),
-            Layer::Etcd => self.alone(&etcd(), "usr/local/bin/etcd"),
-            Layer::Pause => self.alone(&pause(), "pause"),
+            Layer::Etcd => self.alone(&module(self.release), &etcd(), "usr/local/bin/etcd"),
+            Layer::Pause => self.alone(&module(self.release), &pause(), "pause"),
+            Layer::CoreDns => self.alone(&CORE_DNS, &core_dns(), "coredns"),
+            Layer::Flannel => self.alone(&FLANNEL, &flannel(self.release), "opt/bin/flanneld"),
         }
     }
 
@@ -125,7 +136,8 @@ impl<'a> LayerBuilder<'a> {
     }
 
     fn kubernetes(&mut self) -> Result<Tree> {
-        let mut files = self.alone(&kubernetes(self.release), &format!("{PROGRAMS}/{KUBERNETES}"))?;
+        let program = format!("{PROGRAMS}/{KUBERNETES}");
+        let mut files = self.alone(&module(self.release), &kubernetes(self.release), &program)?;
         for name in NAMES {
             files.symlink(&format!("{PROGRAMS}/{name}"), KUBERNETES)?;
         }
@@ -145,13 +157,18 @@ impl<'a> LayerBuilder<'a> {
     }
 
     /// A program and nothing else.
-    fn alone(&mut self, program: &Program, path: &str) -> Result<Tree> {
-        let file = self.compiler.program(&mut self.inputs, &module(self.release), program)?;
+    fn alone(&mut self, module: &Module, program: &Program, path: &str) -> Result<Tree> {
+        let file = self.compiler.program(&mut self.inputs, module, program)?;
         let mut files = Tree::new();
         files.file(path, 0o755, file)?;
         Ok(files)
     }
 }
+
+/// The cluster DNS, with the plugins that a Corefile of ours or of kubeadm names.
+pub(super) const CORE_DNS: Module = Module { name: "coredns", sources: &["coredns/main.go"] };
+/// The network of pods, as it is published.
+pub(super) const FLANNEL: Module = Module { name: "flannel", sources: &[] };
 
 /// The module with all programs of a release.
 pub(super) fn module(release: &Release) -> Module {
@@ -172,15 +189,28 @@ fn kubernetes(release: &Release) -> Program {
         package: ".",
         variables: facts.flat_map(of).collect(),
         remark: ": 8 to 20 minutes on two cores",
+        uses_c: false,
     }
 }
 
 fn etcd() -> Program {
-    Program { name: "etcd", package: "go.etcd.io/etcd/server/v3", variables: Vec::new(), remark: "" }
+    let package = "go.etcd.io/etcd/server/v3";
+    Program { name: "etcd", package, variables: Vec::new(), remark: "", uses_c: false }
 }
 
 fn pause() -> Program {
-    Program { name: "pause", package: "./pause", variables: Vec::new(), remark: "" }
+    Program { name: "pause", package: "./pause", variables: Vec::new(), remark: "", uses_c: false }
+}
+
+fn core_dns() -> Program {
+    Program { name: "coredns", package: "./coredns", variables: Vec::new(), remark: "", uses_c: false }
+}
+
+fn flannel(release: &Release) -> Program {
+    let package = "github.com/flannel-io/flannel";
+    let version = format!("{package}/pkg/version.Version=v{}", release.flannel);
+    // One of its ways to send packets is written in C.
+    Program { name: "flanneld", package, variables: vec![version], remark: "", uses_c: true }
 }
 
 /// A tree as a layer's files. Directories come with what lies in them.

@@ -24,6 +24,9 @@ const DOWNLOAD_WAIT: Duration = Duration::from_secs(5);
 /// As Kubernetes builds its releases: without gRPC's traces, which keep the linker from leaving out what is never called.
 const TAGS: &str = "-tags=grpcnotrace,notest";
 
+/// Go's own code for names of hosts and users, in programs with C too: that of the C library needs files at run time.
+const PURE_TAGS: &str = "netgo,osusergo";
+
 /// Directories of the second package that no build reads.
 const NEVER_READ: [&str; 3] = ["api", "misc", "test"];
 
@@ -102,12 +105,24 @@ impl Go {
         })
     }
 
-    /// Compiles a package of the module in this directory, as the same bytes wherever that directory lies.
-    pub(super) fn build(&self, module: &Path, package: &str, variables: &[String], to: &Path) -> Result<()> {
-        let set = variables.iter().map(|variable| format!(" -X {variable}"));
-        let linked = format!("-ldflags=-s -w{}", set.collect::<String>());
+    /// Compiles a package of the module in this directory, as the same bytes wherever that directory lies. What is written in
+    /// C the host's compiler makes; the program needs no library all the same.
+    pub(super) fn build(
+        &self,
+        module: &Path,
+        package: &str,
+        variables: &[String],
+        uses_c: bool,
+        to: &Path,
+    ) -> Result<()> {
+        let set = variables.iter().map(|variable| format!(" -X {variable}")).collect::<String>();
+        let (tags, linked) = match uses_c {
+            false => (TAGS.to_owned(), format!("-ldflags=-s -w{set}")),
+            true => (format!("{TAGS},{PURE_TAGS}"), format!("-ldflags=-s -w -extldflags=-static{set}")),
+        };
         let build = self.command(module).args(["build", "-mod=readonly", "-buildvcs=false", "-trimpath"]);
-        build.arg(TAGS).arg(linked).arg("-o").arg(to).arg(package).run()
+        let build = build.env("CGO_ENABLED", if uses_c { "1" } else { "0" });
+        build.arg(tags).arg(linked).arg("-o").arg(to).arg(package).run()
     }
 
     fn command(&self, folder: &Path) -> Cmd {
@@ -128,7 +143,6 @@ impl Go {
             .env("GOOS", "linux")
             .env("GOARCH", "amd64")
             .env("GOAMD64", "v1")
-            .env("CGO_ENABLED", "0")
     }
 }
 

@@ -34,6 +34,8 @@ pub(super) struct Program {
     pub(super) variables: Vec<String>,
     /// How long it takes, for who waits.
     pub(super) remark: &'static str,
+    /// Whether it has parts in C, which the host's compiler makes.
+    pub(super) uses_c: bool,
 }
 
 /// Compiles programs.
@@ -68,7 +70,7 @@ impl<'a> Compiler<'a> {
 }
 
 fn compile(go: &Go, module: &Path, program: &Program, entry: &Path) -> Result<()> {
-    go.build(module, program.package, &program.variables, &entry.join(program.name))
+    go.build(module, program.package, &program.variables, program.uses_c, &entry.join(program.name))
 }
 
 /// Everything that the bytes depend on.

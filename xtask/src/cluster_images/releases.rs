@@ -1,6 +1,7 @@
 //! Which versions of Kubernetes images are made of, and what goes with each.
 //!
-//! Owns: a line a release. Its modules are pinned by `go.mod` and `go.sum` in xtask/kubernetes/MINOR.
+//! Owns: an entry for each release. Its modules are pinned by `go.mod` and `go.sum` in xtask/kubernetes/MINOR, those of CoreDNS
+//! and flannel, which several releases share, in directories of their names.
 //! Source: the module proxy has k8s.io/kubernetes whole, with all its staging modules, for these versions only among the
 //! recent ones; each release's go.mod says which Go it needs, and which etcd it was tested with.
 
@@ -13,6 +14,8 @@ pub(crate) struct Release {
     pub(crate) kubernetes: &'static str,
     pub(crate) go: Go,
     pub(crate) etcd: &'static str,
+    pub(crate) core_dns: &'static str,
+    pub(crate) flannel: &'static str,
 }
 
 /// A version of Go in Debian's archive.
@@ -23,8 +26,13 @@ pub(crate) struct Go {
 }
 
 /// The first is the default.
-pub(crate) const RELEASES: [Release; 1] =
-    [Release { kubernetes: "1.34.10", go: Go { version: "1.24" }, etcd: "3.6.4" }];
+pub(crate) const RELEASES: [Release; 1] = [Release {
+    kubernetes: "1.34.10",
+    go: Go { version: "1.24" },
+    etcd: "3.6.4",
+    core_dns: "1.12.4",
+    flannel: "0.26.7",
+}];
 
 impl Release {
     /// The release of this version of Kubernetes.

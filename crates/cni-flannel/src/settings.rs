@@ -1,0 +1,90 @@
+//! What the daemon of flannel wrote about this node's part of the network: lines of `NAME=value`.
+//!
+//! Source: flannel's documentation, "Running", `/run/flannel/subnet.env`.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+
+use crate::Error;
+
+/// This node's part of the network. Of each family there is the whole network with this node's part, or neither.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Settings {
+    /// The whole network and this node's part, IPv4.
+    pub(crate) v4: Option<(String, String)>,
+    /// The same, IPv6.
+    pub(crate) v6: Option<(String, String)>,
+    /// Largest packet in bytes that fits the tunnel.
+    pub(crate) mtu: Option<u64>,
+    /// Whether the daemon masks what leaves the network.
+    pub(crate) masks: bool,
+}
+
+impl Settings {
+    pub(crate) fn read(path: &Path) -> Result<Self, Error> {
+        let text = fs::read_to_string(path).map_err(|source| match source.kind() {
+            ErrorKind::NotFound => Error::NoSettings(path.to_owned()),
+            _ => Error::File { what: "read", path: path.to_owned(), source },
+        })?;
+        Self::parse(&text).map_err(|reason| Error::Settings { path: path.to_owned(), reason })
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let value = |name: &str| {
+            let lines = text.lines().filter_map(|line| line.trim().split_once('='));
+            let found = lines.filter(|(known, _)| *known == name).map(|(_, value)| value.trim()).next_back();
+            found.filter(|value| !value.is_empty()).map(str::to_owned)
+        };
+        // An IPv6 network alone has an IPv4 one of zeros beside it.
+        let is_real = |network: &String| !network.starts_with("0.0.0.0");
+        let family =
+            |network: &str, part: &str| match (value(network).filter(is_real), value(part).filter(is_real)) {
+                (Some(network), Some(part)) => Ok(Some((network, part))),
+                (None, None) => Ok(None),
+                (Some(_), None) => Err(format!("{network} without {part}")),
+                (None, Some(_)) => Err(format!("{part} without {network}")),
+            };
+        let number = |text: String| text.parse().map_err(|_| format!("FLANNEL_MTU={text} is no number"));
+        let settings = Self {
+            v4: family("FLANNEL_NETWORK", "FLANNEL_SUBNET")?,
+            v6: family("FLANNEL_IPV6_NETWORK", "FLANNEL_IPV6_SUBNET")?,
+            mtu: value("FLANNEL_MTU").map(number).transpose()?,
+            masks: value("FLANNEL_IPMASQ").as_deref() == Some("true"),
+        };
+        if settings.v4.is_none() && settings.v6.is_none() {
+            return Err("it names no network".to_owned());
+        }
+        Ok(settings)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_families_are_read() {
+        let text = "FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET=10.244.1.1/24\nFLANNEL_IPV6_NETWORK=fd00:10:244::/56\n\
+                    FLANNEL_IPV6_SUBNET=fd00:10:244:1::1/64\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=true\n";
+        let settings = Settings::parse(text).unwrap();
+        assert_eq!(settings.v4, Some(("10.244.0.0/16".into(), "10.244.1.1/24".into())));
+        assert_eq!(settings.v6, Some(("fd00:10:244::/56".into(), "fd00:10:244:1::1/64".into())));
+        assert_eq!((settings.mtu, settings.masks), (Some(1450), true));
+        let alone = Settings::parse(
+            "FLANNEL_NETWORK=0.0.0.0/0\nFLANNEL_SUBNET=0.0.0.0/0\nFLANNEL_IPV6_NETWORK=a\nFLANNEL_IPV6_SUBNET=b\n",
+        );
+        assert_eq!(alone.unwrap().v4, None);
+    }
+
+    #[test]
+    fn what_is_half_is_named() {
+        assert_eq!(
+            Settings::parse("FLANNEL_SUBNET=a\n").unwrap_err(),
+            "FLANNEL_SUBNET without FLANNEL_NETWORK"
+        );
+        assert_eq!(Settings::parse("").unwrap_err(), "it names no network");
+        let text = "FLANNEL_NETWORK=a\nFLANNEL_SUBNET=b\nFLANNEL_MTU=x\n";
+        assert_eq!(Settings::parse(text).unwrap_err(), "FLANNEL_MTU=x is no number");
+    }
+}
