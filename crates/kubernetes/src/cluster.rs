@@ -296,14 +296,6 @@ impl<'a> Cluster<'a> {
         let provider = self.config.cluster.external_cloud_provider.as_ref();
         provider.is_some_and(|provider| provider.enabled == Some(true))
     }
-
-    /// Whether pods ask the node's DNS cache through the cluster DNS.
-    #[must_use]
-    pub fn forwards_dns_to_host(&self) -> bool {
-        let features = self.config.machine.features.as_ref();
-        let host = features.and_then(|features| features.host_dns.as_ref());
-        host.is_some_and(|dns| dns.enabled == Some(true) && dns.forward_kube_dns_to_host == Some(true))
-    }
 }
 
 #[cfg(test)]

@@ -29,6 +29,19 @@ spec:
   - {name: main, image: 'registry.example.org/kube-proxy:v1.34.10', command: [kubectl, version, --client]}
   - {name: client, image: 'registry.example.org/kube-proxy:v1.34.10', command: [kubectl, proxy]}
 ---
+apiVersion: v1
+kind: Pod
+metadata: {name: input}
+spec:
+  nodeName: worker-1
+  restartPolicy: Never
+  containers:
+  - name: main
+    image: registry.example.org/kube-proxy:v1.34.10
+    command: [kubectl, create, --dry-run=client, --output=name, --filename=-]
+    stdin: true
+    stdinOnce: true
+---
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: web}
@@ -73,11 +86,13 @@ fn cluster_with_pods(tell: &dyn Fn(&str)) -> Running {
         tell(&format!("{node} is registered"));
     }
     cluster.kubectl_until(&["get", "csr"], "Approved,Issued", STEP_LIMIT);
-    cluster.connect_pods();
     for (node, _) in NODES {
         cluster.kubectl_until(&["get", "node", node], " Ready ", STEP_LIMIT);
         tell(&format!("{node} is ready"));
     }
+    let dns = ["get", "deployment", "coredns", "-n", "kube-system", "-o", "jsonpath={.status.readyReplicas}"];
+    cluster.kubectl_until(&dns, "2", STEP_LIMIT);
+    tell("the cluster's DNS is ready");
     let objects = cluster.files.path().join("objects.yaml");
     std::fs::write(&objects, OBJECTS).unwrap();
     // The controller manager makes the account that a pod needs.
@@ -91,6 +106,8 @@ fn cluster_with_pods(tell: &dyn Fn(&str)) -> Running {
     tell("a service on the worker answers a pod on the control plane node");
     cluster.port_is_forwarded();
     tell("a port is forwarded");
+    cluster.input_is_read();
+    tell("a program that was attached to has read its input");
     cluster
 }
 

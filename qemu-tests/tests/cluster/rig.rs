@@ -3,6 +3,7 @@
 //! Owns: that everything ends with the test, and what is said when it fails.
 
 use std::collections::BTreeSet;
+use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -32,10 +33,6 @@ pub(crate) const STEP_LIMIT: Duration = Duration::from_secs(120);
 /// One address for each kind of node; the second also is what the first one's pods reach the other's by.
 pub(crate) const NODES: [(&str, MachineType); 2] =
     [("cp-1", MachineType::ControlPlane), ("worker-1", MachineType::Worker)];
-/// The only network plugin that needs no image: the node has its program. SUBNET is the node's.
-pub(crate) const BRIDGE: &str = r#"{"cniVersion": "0.4.0", "name": "bridge", "plugins": [{"type": "bridge", "bridge": "cni0",
-    "isGateway": true, "ipMasq": true, "ipam": {"type": "host-local", "ranges": [[{"subnet": "SUBNET"}]],
-    "routes": [{"dst": "0.0.0.0/0"}]}}, {"type": "portmap", "capabilities": {"portMappings": true}}]}"#;
 /// What the server of files has at this path.
 pub(crate) const SERVED: (&str, &str) = ("/static/passwd", "root:x:0:0");
 
@@ -90,7 +87,7 @@ fn patch() -> String {
     format!(
         "machine:\n  registries:\n    mirrors:\n      \"*\":\n        endpoints: [\"http://10.5.0.1:{REGISTRY_PORT}\"]\n  \
          network:\n    nameservers: [10.5.0.1]\n\
-         cluster:\n  allowSchedulingOnControlPlanes: true\n  network:\n    cni: {{name: none}}\n"
+         cluster:\n  allowSchedulingOnControlPlanes: true\n"
     )
 }
 
@@ -242,49 +239,16 @@ impl Running {
         format!("{of_cluster}\n{}", asked.map(said).join("\n"))
     }
 
-    /// Gives each node's pods the addresses that the cluster gave the node, and the nodes ways to each other's pods.
-    pub(crate) fn connect_pods(&self) {
-        let cluster = self.cluster.as_ref().unwrap();
-        let subnet = |node: &str| {
-            self.kubectl_until(
-                &["get", "node", node, "-o", "jsonpath={.spec.podCIDR}"],
-                "10.244.",
-                STEP_LIMIT,
-            )
-        };
-        for node in &cluster.nodes {
-            let subnet = subnet(&node.name);
-            // Through the root of the node's first process, since the directory is an overlay.
-            let pid = cluster.pid(&node.name).unwrap();
-            let path = format!("/proc/{pid}/root/etc/cni/net.d/10-bridge.conflist");
-            std::fs::write(path, BRIDGE.replace("SUBNET", &subnet)).unwrap();
-            for other in cluster.nodes.iter().filter(|other| other.name != node.name) {
-                let namespace = cluster.container(&other.name);
-                let way = ["-n", &namespace, "route", "replace", &subnet, "via", &node.address.to_string()];
-                assert!(Command::new("ip").args(way).status().unwrap().success(), "{way:?}");
-            }
-        }
-    }
-
-    /// A pod of one node reads a file from a pod of the other, by the service's address.
+    /// A pod of one node reads a file from a pod of the other, by the service's address and by its name.
     pub(crate) fn service_answers(&self) {
         let address = &["get", "service", "web", "-o", "jsonpath={.spec.clusterIP}"];
-        let server = format!("--server=http://{}:80", self.kubectl_until(address, ".", STEP_LIMIT));
-        let (path, content) = SERVED;
-        let ask = [
-            "exec",
-            "one",
-            "-c",
-            "client",
-            "--",
-            "kubectl",
-            "--request-timeout=5s",
-            &server,
-            "get",
-            "--raw",
-            path,
-        ];
-        self.kubectl_until(&ask, content, STEP_LIMIT);
+        let address = self.kubectl_until(address, ".", STEP_LIMIT);
+        for host in [address.as_str(), "web.default.svc.cluster.local"] {
+            let server = format!("--server=http://{host}:80");
+            let (path, content) = SERVED;
+            let ask = ["exec", "one", "-c", "client", "--", "kubectl", "--request-timeout=5s", &server];
+            self.kubectl_until(&[&ask[..], &["get", "--raw", path]].concat(), content, STEP_LIMIT);
+        }
     }
 
     /// The same file, by a port of this machine that is forwarded through the API server.
@@ -298,6 +262,22 @@ impl Running {
         self.kubectl_until(&["--server=http://127.0.0.1:18001", "get", "--raw", path], content, STEP_LIMIT);
         forward.kill().unwrap();
         forward.wait().unwrap();
+    }
+
+    /// What is attached to a program of a pod is its input, and its output comes back.
+    pub(crate) fn input_is_read(&self) {
+        let phase = ["get", "pod", "input", "-o", "jsonpath={.status.phase}"];
+        self.kubectl_until(&phase, "Running", STEP_LIMIT);
+        let mut attached = self
+            .kubectl_command(&["attach", "input", "--stdin", "--quiet"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let object = "{apiVersion: v1, kind: ConfigMap, metadata: {name: attached}}\n";
+        attached.stdin.take().unwrap().write_all(object.as_bytes()).unwrap();
+        let output = attached.wait_with_output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "configmap/attached");
     }
 
     /// The processes of a node that run a program of this name, as this machine counts processes.

@@ -8,8 +8,6 @@ use crate::{Cluster, Error, images};
 const NAME: &str = "coredns";
 /// Label by which Kubernetes' tools find the cluster DNS.
 const APP: &str = "kube-dns";
-/// The node's DNS cache, as pods reach it.
-const HOST_DNS: &str = "169.254.116.108";
 
 pub(super) fn objects(cluster: &Cluster<'_>) -> Vec<Value> {
     let rules = json!([
@@ -39,14 +37,10 @@ fn config_map(cluster: &Cluster<'_>) -> Value {
     })
 }
 
-/// Names of services and pods from the API server, all others from where the node asks.
+/// Names of services and pods from the API server, all others from where the node asks. No node has a DNS server for its pods
+/// yet, whatever `forwardKubeDNSToHost` says.
 fn corefile(cluster: &Cluster<'_>) -> String {
     let domain = cluster.dns_domain();
-    // The node's cache answers for the node too: a loop through it cannot be told from a question.
-    let (upstream, on_loop) = match cluster.forwards_dns_to_host() {
-        true => (HOST_DNS, ""),
-        false => ("/etc/resolv.conf", "\n    loop"),
-    };
     format!(
         ".:53 {{
     errors
@@ -63,10 +57,11 @@ fn corefile(cluster: &Cluster<'_>) -> String {
         fallthrough in-addr.arpa ip6.arpa
         ttl 30
     }}
-    forward . {upstream} {{
+    forward . /etc/resolv.conf {{
         max_concurrent 1000
     }}
-    cache 30{on_loop}
+    cache 30
+    loop
     reload
     loadbalance
 }}
