@@ -1,5 +1,6 @@
-//! A client of the API server on this node, as the administrator.
+//! Clients of an API server: of the one on this node as the administrator, of the cluster's as the kubelet.
 
+use std::path::Path;
 use std::time::Duration;
 
 use http::Request;
@@ -24,17 +25,31 @@ pub(crate) async fn client(cluster: &Cluster<'_>) -> Result<Client, Error> {
     let key = identity.key.to_pem();
     let credentials = Credentials::Certificate { certificate: &identity.certificate, key: &key };
     let text = kubeconfig::of_control_plane(cluster, USER, &credentials)?;
-    let failed = |error: &dyn std::error::Error| Error::ApiServer {
-        what: "connect to",
-        reason: runtime::errors::chain(error),
-    };
-    let read = Kubeconfig::from_yaml(text.expose_secret()).map_err(|error| failed(&error))?;
+    connect(Kubeconfig::from_yaml(text.expose_secret()).map_err(|error| failed(&error))?).await
+}
+
+/// A client as a kubeconfig on this node says. Keys that it names by their paths are read each time.
+///
+/// # Errors
+/// [`Error::File`], [`Error::ApiServer`].
+pub(crate) async fn client_of_file(root: &Path, path: &str) -> Result<Client, Error> {
+    let path = root.join(path.trim_start_matches('/'));
+    let text = std::fs::read_to_string(&path);
+    let text = text.map_err(|source| Error::File { what: "read", path: path.clone(), source })?;
+    connect(Kubeconfig::from_yaml(&text).map_err(|error| failed(&error))?).await
+}
+
+fn failed(error: &dyn std::error::Error) -> Error {
+    Error::ApiServer { what: "connect to", reason: runtime::errors::chain(error) }
+}
+
+async fn connect(read: Kubeconfig) -> Result<Client, Error> {
     let options = KubeConfigOptions::default();
     let mut config =
         kube::Config::from_custom_kubeconfig(read, &options).await.map_err(|error| failed(&error))?;
     config.connect_timeout = Some(DEADLINE);
     config.read_timeout = Some(DEADLINE);
-    // It is on this node.
+    // Nodes reach their cluster without one.
     config.proxy_url = None;
     Client::try_from(config).map_err(|error| failed(&error))
 }

@@ -63,8 +63,8 @@ pub enum Error {
         /// Why not.
         source: std::io::Error,
     },
-    /// The API server on this node.
-    #[error("{what} the API server on this node: {reason}")]
+    /// The API server: on a control plane node its own.
+    #[error("{what} the API server: {reason}")]
     ApiServer {
         /// `connect to`, `ask`.
         what: &'static str,

@@ -7,6 +7,7 @@
 //! | [`files`] | writes files for the users that read them |
 //! | [`etcd`] | the service, its health, the bootstrap of a cluster |
 //! | [`kubelet`] | the service, and when it starts again |
+//! | `node_labels` | labels and annotations of the node's object in the cluster |
 //! | `static_pods` | when the manifests of the control plane are there |
 //! | [`manifests`] | what a cluster needs from its first minute, brought into its API server |
 //! | `api_server` | a client of the API server on this node |
@@ -28,6 +29,7 @@ pub mod facts;
 pub mod files;
 pub mod kubelet;
 pub mod manifests;
+mod node_labels;
 #[cfg(test)]
 mod samples;
 mod static_pods;

@@ -90,6 +90,10 @@ fn cluster_with_pods(tell: &dyn Fn(&str)) -> Running {
         cluster.kubectl_until(&["get", "node", node], " Ready ", STEP_LIMIT);
         tell(&format!("{node} is ready"));
     }
+    for (node, _) in NODES {
+        cluster.kubectl_until(&["get", "nodes", "-l", "zone=a"], node, STEP_LIMIT);
+    }
+    tell("both have the label of their configurations");
     let dns = ["get", "deployment", "coredns", "-n", "kube-system", "-o", "jsonpath={.status.readyReplicas}"];
     cluster.kubectl_until(&dns, "2", STEP_LIMIT);
     tell("the cluster's DNS is ready");

@@ -86,7 +86,7 @@ fn image() -> Image {
 fn patch() -> String {
     format!(
         "machine:\n  registries:\n    mirrors:\n      \"*\":\n        endpoints: [\"http://10.5.0.1:{REGISTRY_PORT}\"]\n  \
-         network:\n    nameservers: [10.5.0.1]\n\
+         network:\n    nameservers: [10.5.0.1]\n  nodeLabels: {{zone: a}}\n\
          cluster:\n  allowSchedulingOnControlPlanes: true\n"
     )
 }

@@ -64,9 +64,9 @@ section! {
         /// Which address the node announces.
         node_ip "nodeIP": Option<NodeIp> { newer true };
         /// Its labels.
-        labels "labels": BTreeMap<String, String> { newer true, example "{zone: a}", later "labelling of nodes" };
+        labels "labels": BTreeMap<String, String> { newer true, example "{zone: a}" };
         /// Its annotations.
-        annotations "annotations": BTreeMap<String, String> { newer true, later "labelling of nodes" };
+        annotations "annotations": BTreeMap<String, String> { newer true };
         /// Its taints: `key: value:Effect`. Without `node-role.kubernetes.io/control-plane` pods run on a control plane node.
         taints "taints": BTreeMap<String, String> { newer true, example "{dedicated: \"db:NoSchedule\"}" };
     }

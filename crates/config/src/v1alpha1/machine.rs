@@ -61,9 +61,9 @@ section! {
         /// What every container's OCI description is overlaid with.
         base_runtime_spec_overrides "baseRuntimeSpecOverrides": Option<Value> { newer true, later "changing what all containers start with" };
         /// Labels of the Kubernetes node.
-        node_labels "nodeLabels": BTreeMap<String, String> { newer true, example "{zone: a}", later "labelling of nodes" };
+        node_labels "nodeLabels": BTreeMap<String, String> { newer true, example "{zone: a}" };
         /// Annotations of the Kubernetes node.
-        node_annotations "nodeAnnotations": BTreeMap<String, String> { newer true, later "labelling of nodes" };
+        node_annotations "nodeAnnotations": BTreeMap<String, String> { newer true };
         /// Taints of the Kubernetes node: `key: value:Effect`.
         node_taints "nodeTaints": BTreeMap<String, String> { newer true, example "{dedicated: \"db:NoSchedule\"}" };
     }

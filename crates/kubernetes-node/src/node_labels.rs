@@ -1,0 +1,202 @@
+//! Labels and annotations of the configuration, brought to the node's object in the cluster.
+//!
+//! Owns: the keys that two annotations of the object name, so that a key which leaves the configuration leaves the node too.
+//! Does not: touch keys that someone else set to another value.
+//! Order: the list of owned keys changes in the same request as they do.
+//! Fails by: a line in the log, once for each reason; it is tried again.
+//! Source: kubernetes.io, "Well-Known Labels", and "NodeRestriction" of the admission controllers: which keys a worker may set.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use kube::Client;
+use kubernetes::{Cluster, paths};
+use serde_json::{Map, Value, json};
+
+use crate::{Error, KubernetesNode, api_server, facts, kubelet};
+
+/// The keys of labels that are the configuration's, as JSON.
+const OWNED_LABELS: &str = "talos.dev/owned-labels";
+/// The keys of annotations that are the configuration's, as JSON.
+const OWNED_ANNOTATIONS: &str = "talos.dev/owned-annotations";
+/// Between two looks at a node that is as it should be: another program may have changed it, or made it anew.
+const IDLE_PERIOD: Duration = Duration::from_secs(60);
+/// Between two attempts.
+const RETRY_PERIOD: Duration = Duration::from_secs(5);
+
+impl KubernetesNode {
+    /// Keeps labels and annotations as the configuration has them, for as long as this is polled.
+    pub async fn keep_node_labels(&self) {
+        let mut config = self.runtime.config.subscribe();
+        let mut said = String::new();
+        loop {
+            let fault = match self.apply_node_labels().await {
+                Ok(faults) => faults.join("; "),
+                // Nodes join late, and API servers come and go: a person asks when it stays so.
+                Err(error) => error.to_string(),
+            };
+            if fault != said && !fault.is_empty() {
+                self.runtime.journal.warn(&format!("labels of the node: {fault}"));
+            }
+            let period = if fault.is_empty() { IDLE_PERIOD } else { RETRY_PERIOD };
+            said = fault;
+            tokio::select! {
+                changed = config.changed() => if changed.is_err() { return },
+                () = tokio::time::sleep(period) => {}
+            }
+        }
+    }
+
+    /// Brings them once; answers which keys others hold.
+    async fn apply_node_labels(&self) -> Result<Vec<String>, Error> {
+        let Some(config) = self.runtime.config() else { return Ok(Vec::new()) };
+        // Before that there is no object, and nothing to say.
+        if !kubelet::has_joined(&self.runtime.root) {
+            return Ok(Vec::new());
+        }
+        let cluster = Cluster::new(&config)?;
+        if cluster.kubelet().skip_node_registration == Some(true) {
+            return Ok(Vec::new());
+        }
+        let name = cluster.node_name(&facts::node(&self.runtime, &cluster, self.is_container)?);
+        // A worker acts as its kubelet; that of a control plane node may not set the labels of its role.
+        let client = match cluster.is_control_plane() {
+            true => api_server::client(&cluster).await?,
+            false => api_server::client_of_file(&self.runtime.root, paths::KUBELET_KUBECONFIG).await?,
+        };
+        let Some(node) = get(&client, &name).await? else { return Ok(Vec::new()) };
+        let (patch, faults) = change(&node, &config.machine.node_labels, &config.machine.node_annotations);
+        if let Some(patch) = patch {
+            send(&client, &name, &patch).await?;
+            self.runtime.journal.say("labels of the node: brought to what the config says");
+        }
+        Ok(faults)
+    }
+}
+
+/// The merge patch that makes a node what is wanted, if it is not, and which keys others hold.
+fn change(
+    node: &Value,
+    labels: &BTreeMap<String, String>,
+    annotations: &BTreeMap<String, String>,
+) -> (Option<Value>, Vec<String>) {
+    let metadata = &node["metadata"];
+    let mut faults = Vec::new();
+    let mut of = |part: &str, owned_key: &str, wanted: &BTreeMap<String, String>| {
+        let owned = metadata["annotations"][owned_key].as_str().unwrap_or("[]");
+        let owned: BTreeSet<String> = serde_json::from_str(owned).unwrap_or_default();
+        let mut changed = Map::new();
+        let mut kept = BTreeSet::new();
+        for (key, value) in wanted {
+            let there = metadata[part][key].as_str();
+            if there.is_some_and(|there| there != value) && !owned.contains(key) {
+                faults.push(format!("{key} of {part} has another value already, set by someone else"));
+                continue;
+            }
+            kept.insert(key.clone());
+            if there != Some(value.as_str()) {
+                changed.insert(key.clone(), json!(value));
+            }
+        }
+        for key in owned.difference(&kept).filter(|key| !wanted.contains_key(*key)) {
+            if !metadata[part][key].is_null() {
+                changed.insert(key.clone(), Value::Null);
+            }
+        }
+        let list = (kept != owned).then(|| match kept.is_empty() {
+            true => Value::Null,
+            false => json!(json!(kept).to_string()),
+        });
+        (changed, list)
+    };
+    let (labels, own_labels) = of("labels", OWNED_LABELS, labels);
+    let (mut annotations, own_annotations) = of("annotations", OWNED_ANNOTATIONS, annotations);
+    for (key, list) in [(OWNED_LABELS, own_labels), (OWNED_ANNOTATIONS, own_annotations)] {
+        if let Some(list) = list {
+            annotations.insert(key.to_owned(), list);
+        }
+    }
+    let is_empty = labels.is_empty() && annotations.is_empty();
+    let patch = (!is_empty).then(|| json!({ "metadata": { "labels": labels, "annotations": annotations } }));
+    (patch, faults)
+}
+
+/// The node's object; `None` where it is not there yet.
+async fn get(client: &Client, name: &str) -> Result<Option<Value>, Error> {
+    let request = http::Request::get(format!("/api/v1/nodes/{name}")).body(Vec::new());
+    match client.request(request.map_err(|error| failed(&error))?).await {
+        Ok(node) => Ok(Some(node)),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+        Err(error) => Err(failed(&error)),
+    }
+}
+
+async fn send(client: &Client, name: &str, patch: &Value) -> Result<(), Error> {
+    let request = http::Request::patch(format!("/api/v1/nodes/{name}"))
+        .header(http::header::CONTENT_TYPE, "application/merge-patch+json")
+        .body(patch.to_string().into_bytes())
+        .map_err(|error| failed(&error))?;
+    client.request::<Value>(request).await.map(drop).map_err(|error| failed(&error))
+}
+
+fn failed(error: &dyn std::error::Error) -> Error {
+    Error::ApiServer { what: "ask", reason: runtime::errors::chain(error) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    /// What a server makes of a merge patch.
+    fn merged(node: &Value, patch: &Value) -> Value {
+        let mut node = node.clone();
+        for part in ["labels", "annotations"] {
+            let object = node["metadata"][part].as_object_mut().unwrap();
+            for (key, value) in patch["metadata"][part].as_object().unwrap() {
+                match value {
+                    Value::Null => drop(object.remove(key)),
+                    value => drop(object.insert(key.clone(), value.clone())),
+                }
+            }
+        }
+        node
+    }
+
+    #[test]
+    fn keys_come_change_and_go_with_the_configuration() {
+        let bare =
+            json!({ "metadata": { "labels": { "kubernetes.io/os": "linux" }, "annotations": { "x": "y" } } });
+        let none = map(&[]);
+        assert_eq!(change(&bare, &none, &none), (None, Vec::new()));
+        let (patch, _) = change(&bare, &map(&[("zone", "a"), ("rack", "1")]), &map(&[("owner", "me")]));
+        let node = merged(&bare, &patch.unwrap());
+        assert_eq!(
+            node["metadata"]["labels"],
+            json!({"kubernetes.io/os": "linux", "zone": "a", "rack": "1"})
+        );
+        assert_eq!(node["metadata"]["annotations"][OWNED_LABELS], "[\"rack\",\"zone\"]");
+        assert_eq!(change(&node, &map(&[("zone", "a"), ("rack", "1")]), &map(&[("owner", "me")])).0, None);
+        // One has another value, one is gone.
+        let (patch, faults) = change(&node, &map(&[("zone", "b")]), &none);
+        let node = merged(&node, &patch.unwrap());
+        assert_eq!(node["metadata"]["labels"], json!({"kubernetes.io/os": "linux", "zone": "b"}));
+        assert_eq!(faults, Vec::<String>::new());
+        let (patch, _) = change(&node, &none, &none);
+        assert_eq!(merged(&node, &patch.unwrap()), bare);
+    }
+
+    #[test]
+    fn what_someone_else_set_stays() {
+        let node = json!({ "metadata": { "labels": { "zone": "theirs", "rack": "1" }, "annotations": {} } });
+        let (patch, faults) = change(&node, &map(&[("zone", "ours"), ("rack", "1")]), &map(&[]));
+        assert_eq!(faults, ["zone of labels has another value already, set by someone else"]);
+        // The same value becomes the configuration's.
+        let node = merged(&node, &patch.unwrap());
+        assert_eq!(node["metadata"]["labels"], json!({ "zone": "theirs", "rack": "1" }));
+        assert_eq!(node["metadata"]["annotations"][OWNED_LABELS], "[\"rack\"]");
+    }
+}
