@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
 use crate::Error;
@@ -40,7 +41,10 @@ impl Settings {
         let is_real = |network: &String| !network.starts_with("0.0.0.0");
         let family =
             |network: &str, part: &str| match (value(network).filter(is_real), value(part).filter(is_real)) {
-                (Some(network), Some(part)) => Ok(Some((network, part))),
+                (Some(network), Some(part)) => {
+                    let part = without_host(&part).ok_or_else(|| format!("{part} is no network"))?;
+                    Ok(Some((network, part)))
+                }
                 (None, None) => Ok(None),
                 (Some(_), None) => Err(format!("{network} without {part}")),
                 (None, Some(_)) => Err(format!("{part} without {network}")),
@@ -59,6 +63,22 @@ impl Settings {
     }
 }
 
+/// A network in the form that `host-local` takes: the daemon writes the first address of it, `10.244.1.1/24`.
+fn without_host(text: &str) -> Option<String> {
+    let (address, length) = text.split_once('/')?;
+    let length: u32 = length.parse().ok()?;
+    match address.parse().ok()? {
+        IpAddr::V4(address) => {
+            let mask = u32::MAX.checked_shl(32_u32.checked_sub(length)?).unwrap_or(0);
+            Some(format!("{}/{length}", Ipv4Addr::from(u32::from(address) & mask)))
+        }
+        IpAddr::V6(address) => {
+            let mask = u128::MAX.checked_shl(128_u32.checked_sub(length)?).unwrap_or(0);
+            Some(format!("{}/{length}", Ipv6Addr::from(u128::from(address) & mask)))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -68,11 +88,11 @@ mod tests {
         let text = "FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET=10.244.1.1/24\nFLANNEL_IPV6_NETWORK=fd00:10:244::/56\n\
                     FLANNEL_IPV6_SUBNET=fd00:10:244:1::1/64\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=true\n";
         let settings = Settings::parse(text).unwrap();
-        assert_eq!(settings.v4, Some(("10.244.0.0/16".into(), "10.244.1.1/24".into())));
-        assert_eq!(settings.v6, Some(("fd00:10:244::/56".into(), "fd00:10:244:1::1/64".into())));
+        assert_eq!(settings.v4, Some(("10.244.0.0/16".into(), "10.244.1.0/24".into())));
+        assert_eq!(settings.v6, Some(("fd00:10:244::/56".into(), "fd00:10:244:1::/64".into())));
         assert_eq!((settings.mtu, settings.masks), (Some(1450), true));
         let alone = Settings::parse(
-            "FLANNEL_NETWORK=0.0.0.0/0\nFLANNEL_SUBNET=0.0.0.0/0\nFLANNEL_IPV6_NETWORK=a\nFLANNEL_IPV6_SUBNET=b\n",
+            "FLANNEL_NETWORK=0.0.0.0/0\nFLANNEL_SUBNET=0.0.0.0/0\nFLANNEL_IPV6_NETWORK=a\nFLANNEL_IPV6_SUBNET=fd00::1/64\n",
         );
         assert_eq!(alone.unwrap().v4, None);
     }
@@ -84,7 +104,13 @@ mod tests {
             "FLANNEL_SUBNET without FLANNEL_NETWORK"
         );
         assert_eq!(Settings::parse("").unwrap_err(), "it names no network");
-        let text = "FLANNEL_NETWORK=a\nFLANNEL_SUBNET=b\nFLANNEL_MTU=x\n";
+        let text = "FLANNEL_NETWORK=a\nFLANNEL_SUBNET=b\n";
+        assert_eq!(Settings::parse(text).unwrap_err(), "b is no network");
+        for length in ["33", "-1", "x"] {
+            let text = format!("FLANNEL_NETWORK=a\nFLANNEL_SUBNET=10.0.0.1/{length}\n");
+            assert_eq!(Settings::parse(&text).unwrap_err(), format!("10.0.0.1/{length} is no network"));
+        }
+        let text = "FLANNEL_NETWORK=a\nFLANNEL_SUBNET=10.0.0.1/0\nFLANNEL_MTU=x\n";
         assert_eq!(Settings::parse(text).unwrap_err(), "FLANNEL_MTU=x is no number");
     }
 }

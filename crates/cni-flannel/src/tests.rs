@@ -60,7 +60,7 @@ fn a_pod_gets_its_interface_by_the_settings_of_the_daemon_and_loses_it_by_the_sa
         "hairpinMode": true, "isDefaultGateway": true, "isGateway": true, "ipMasq": false, "mtu": 1450,
         "ipam": {
             "type": "host-local",
-            "ranges": [[{ "subnet": "10.244.1.1/24" }]],
+            "ranges": [[{ "subnet": "10.244.1.0/24" }]],
             "routes": [{ "dst": "10.244.0.0/16" }],
         },
     });

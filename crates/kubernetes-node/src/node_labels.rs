@@ -30,15 +30,14 @@ impl KubernetesNode {
         let mut config = self.runtime.config.subscribe();
         let mut said = String::new();
         loop {
-            let fault = match self.apply_node_labels().await {
-                Ok(faults) => faults.join("; "),
-                // Nodes join late, and API servers come and go: a person asks when it stays so.
-                Err(error) => error.to_string(),
+            let (is_there, fault) = match self.apply_node_labels().await {
+                Ok(faults) => (faults.is_some(), faults.unwrap_or_default().join("; ")),
+                Err(error) => (false, error.to_string()),
             };
             if fault != said && !fault.is_empty() {
                 self.runtime.journal.warn(&format!("labels of the node: {fault}"));
             }
-            let period = if fault.is_empty() { IDLE_PERIOD } else { RETRY_PERIOD };
+            let period = if is_there { IDLE_PERIOD } else { RETRY_PERIOD };
             said = fault;
             tokio::select! {
                 changed = config.changed() => if changed.is_err() { return },
@@ -47,16 +46,15 @@ impl KubernetesNode {
         }
     }
 
-    /// Brings them once; answers which keys others hold.
-    async fn apply_node_labels(&self) -> Result<Vec<String>, Error> {
-        let Some(config) = self.runtime.config() else { return Ok(Vec::new()) };
-        // Before that there is no object, and nothing to say.
+    /// Brings them once; answers which keys others hold, or that the node has no object yet.
+    async fn apply_node_labels(&self) -> Result<Option<Vec<String>>, Error> {
+        let Some(config) = self.runtime.config() else { return Ok(None) };
         if !kubelet::has_joined(&self.runtime.root) {
-            return Ok(Vec::new());
+            return Ok(None);
         }
         let cluster = Cluster::new(&config)?;
         if cluster.kubelet().skip_node_registration == Some(true) {
-            return Ok(Vec::new());
+            return Ok(Some(Vec::new()));
         }
         let name = cluster.node_name(&facts::node(&self.runtime, &cluster, self.is_container)?);
         // A worker acts as its kubelet; that of a control plane node may not set the labels of its role.
@@ -64,13 +62,13 @@ impl KubernetesNode {
             true => api_server::client(&cluster).await?,
             false => api_server::client_of_file(&self.runtime.root, paths::KUBELET_KUBECONFIG).await?,
         };
-        let Some(node) = get(&client, &name).await? else { return Ok(Vec::new()) };
+        let Some(node) = get(&client, &name).await? else { return Ok(None) };
         let (patch, faults) = change(&node, &config.machine.node_labels, &config.machine.node_annotations);
         if let Some(patch) = patch {
             send(&client, &name, &patch).await?;
             self.runtime.journal.say("labels of the node: brought to what the config says");
         }
-        Ok(faults)
+        Ok(Some(faults))
     }
 }
 

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod local;
+mod machine;
 mod rig;
 
 use std::path::Path;
@@ -64,7 +65,7 @@ spec: {selector: {app: web}, ports: [{port: 80, targetPort: 8001}]}
 ";
 /// A cluster whose pods answer each other.
 fn cluster_with_pods(tell: &dyn Fn(&str)) -> Running {
-    let cluster = Running::start();
+    let cluster = Running::start(&NODES);
     cluster.until(&["version"], &["Server"], STEP_LIMIT);
     tell("the API answers");
     cluster.until(&["service", "etcd"], &["Preparing"], STEP_LIMIT);

@@ -91,10 +91,23 @@ fn patch() -> String {
     )
 }
 
+fn configuration(
+    wanted: &api::generate::Cluster,
+    secrets: &Bundle,
+    machine_type: MachineType,
+    changes: &[config::patch::Patch],
+) -> config::Secret {
+    let text = wanted.machine_config(secrets, machine_type);
+    let patches = [&config::patch::load_patches(&patch()).unwrap(), changes].concat();
+    config::Secret::new(config::patch::apply(text.expose_secret(), &patches).unwrap())
+}
+
 pub(crate) struct Running {
     pub(crate) cluster: Option<cluster::Cluster>,
     pub(crate) admin: Billetctl,
     pub(crate) files: tempfile::TempDir,
+    wanted: api::generate::Cluster,
+    secrets: Bundle,
     _registry: Server,
     _runtime: tokio::runtime::Runtime,
 }
@@ -115,7 +128,8 @@ impl Drop for Running {
 }
 
 impl Running {
-    pub(crate) fn start() -> Self {
+    /// A cluster of these nodes, one address after the other.
+    pub(crate) fn start(nodes: &[(&str, MachineType)]) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let registry = registry(&runtime);
@@ -144,20 +158,13 @@ impl Running {
             context.nodes = vec![address.to_string()];
         }
         client.save(&talosconfig).unwrap();
-        let patches = config::patch::load_patches(&patch()).unwrap();
-        let node = |(index, (name, machine_type)): (usize, &(&str, MachineType))| {
-            let text = wanted.machine_config(&secrets, *machine_type);
-            let text = config::patch::apply(text.expose_secret(), &patches).unwrap();
-            let address = network.node(u32::try_from(index).unwrap()).unwrap();
-            let is_control_plane = machine_type.is_control_plane();
-            NodeSpec {
-                name: (*name).into(),
-                address,
-                is_control_plane,
-                config: Some(config::Secret::new(&text)),
-            }
+        let node = |(index, (name, machine_type)): (usize, &(&str, MachineType))| NodeSpec {
+            name: (*name).into(),
+            address: network.node(u32::try_from(index).unwrap()).unwrap(),
+            is_control_plane: machine_type.is_control_plane(),
+            config: Some(configuration(&wanted, &secrets, *machine_type, &[])),
         };
-        let nodes: Vec<_> = NODES.iter().enumerate().map(node).collect();
+        let nodes: Vec<_> = nodes.iter().enumerate().map(node).collect();
         let state = paths::work_dir().join("clusters");
         if let Ok(old) = cluster::find(&state, NAME) {
             old.destroy(&mut |_| {}).unwrap();
@@ -165,7 +172,13 @@ impl Running {
         let cluster =
             cluster::create(&state, NAME, network, image(), &nodes, &mut |step| eprintln!("{step}")).unwrap();
         let admin = Billetctl::new(&talosconfig);
-        Self { cluster: Some(cluster), admin, files, _registry: registry, _runtime: runtime }
+        Self { cluster: Some(cluster), admin, files, wanted, secrets, _registry: registry, _runtime: runtime }
+    }
+
+    /// The configuration of a further node, with a change of its own.
+    pub(crate) fn configuration(&self, machine_type: MachineType, change: &str) -> config::Secret {
+        let changes = config::patch::load_patches(change).unwrap();
+        configuration(&self.wanted, &self.secrets, machine_type, &changes)
     }
 
     /// Runs a command of the client until it succeeds and its output holds these words.
