@@ -15,6 +15,7 @@ mod hostile;
 mod image;
 mod install;
 mod klog;
+mod kubernetes;
 mod luks;
 mod measure;
 mod memory;
@@ -59,6 +60,8 @@ enum What {
     Image(BuildOptions),
     /// Rate of an installation from local layers, against the disk's own.
     Install(BuildOptions),
+    /// Time and memory of a cluster on this machine, as root.
+    Kubernetes(BuildOptions),
     /// Time and memory that opening a LUKS2 volume takes, against cryptsetup.
     Luks,
     /// Bytes that an upgrade writes, and the memory that it takes.
@@ -92,6 +95,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         What::Hostile => hostile::measure(&folder),
         What::Image(options) => options.artefacts().and_then(|built| image::measure(&built, &folder)),
         What::Install(options) => options.artefacts().and_then(|_| install::measure(&folder)),
+        What::Kubernetes(options) => {
+            host::ensure_cluster_packages()?;
+            options.artefacts().and_then(|built| kubernetes::measure(&built, &folder))
+        }
         What::Luks => luks::measure(&folder),
         What::Upgrade(options) => options.artefacts().and_then(|_| upgrade::measure(&folder)),
     }

@@ -29,9 +29,9 @@ const ADDRESS_LIMIT: Duration = Duration::from_secs(600);
 const LOOK: Duration = Duration::from_millis(100);
 
 /// What nodes and people use of it.
-pub(super) struct Made {
-    pub(super) address: SocketAddr,
-    pub(super) kubectl: PathBuf,
+pub(crate) struct Made {
+    pub(crate) address: SocketAddr,
+    pub(crate) kubectl: PathBuf,
 }
 
 /// `serve-images`: what [`start`] starts.
@@ -58,7 +58,7 @@ struct State {
 }
 
 /// Makes the images and starts the registry. An earlier one ends.
-pub(super) fn start(release: &'static Release, host: &str) -> Result<Made> {
+pub(crate) fn start(release: &'static Release, host: &str) -> Result<Made> {
     let cache = Cache::open(&place::cache()?)?;
     let images = cluster_images::make(&cache, Freshness::Day, release)?;
     let program = cluster_images::kubernetes(&cache, Freshness::Day, release)?;
@@ -115,7 +115,7 @@ pub(crate) fn serve(options: &Serve) -> Result<()> {
 }
 
 /// Ends the registry, if the process is the one that was started.
-pub(super) fn end() -> Result<()> {
+pub(crate) fn end() -> Result<()> {
     let Ok(text) = fs::read(state()) else { return Ok(()) };
     let state: State = serde_json::from_slice(&text).context("parse the registry's state")?;
     if start_time(state.pid) != Some(state.started) {

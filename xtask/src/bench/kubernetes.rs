@@ -1,0 +1,218 @@
+//! What a cluster on this machine costs: seconds from `cluster create` to pods that find each other by name, memory of its nodes.
+//!
+//! Owns: `target/bench/kubernetes.json` and its part of docs/benchmarks.md.
+//! Order: images from the cache in a registry; a control plane node and a worker as containers; what is waited for is looked at
+//! every [`LOOK`]; memory last, after [`SETTLE`] without a change by us.
+//! Does not: judge other systems: a bench beside kubeadm needs one common start, which is not built.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Value, json};
+
+use super::document;
+use crate::build::Artefacts;
+use crate::cluster_images::releases::RELEASES;
+use crate::command::Cmd;
+use crate::commands::cluster::registry;
+use crate::place;
+use crate::step::step;
+
+const NAME: &str = "bench";
+/// This machine, as nodes see it.
+const HOST: &str = "10.5.0.1";
+const LOOK: Duration = Duration::from_millis(100);
+/// Far beyond what is hoped for: a machine that has much else to do.
+const LIMIT: Duration = Duration::from_secs(600);
+/// Programs have what they need by then.
+const SETTLE: Duration = Duration::from_secs(20);
+/// The issue's limits: seconds to an answered name, MiB of a control plane node with a pod, of a worker, of Billet's own part.
+const LIMITS: [f64; 4] = [20.0, 510.0, 275.0, 30.0];
+/// Billet's own programs on a node.
+const OWN: [&str; 4] = ["init", "machined", "apid", "trustd"];
+/// Ends well when the API server answered under the name that the cluster's DNS gives it.
+const POD: &str = r#"{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "asks"}, "spec": {"restartPolicy": "Never",
+    "containers": [{"name": "main", "image": "registry.example.org/kube-proxy:vVERSION", "command": ["kubectl", "get", "--raw=/readyz",
+    "--insecure-skip-tls-verify", "--server=https://kubernetes.default.svc.cluster.local"]}]}}"#;
+
+struct Cost {
+    /// Seconds since the start of `cluster create`: it has ended (the cluster has begun), both nodes are ready, a pod has asked
+    /// for a name and had an answer.
+    begun: f64,
+    ready: f64,
+    answered: f64,
+    /// MiB that a node's control group holds and could not give back: of the control plane node, of the worker.
+    nodes: [f64; 2],
+    /// MiB of Billet's own programs on the control plane node, pages that several share counted in parts.
+    own: f64,
+}
+
+pub(super) fn measure(artefacts: &Artefacts, folder: &Path) -> Result<()> {
+    ensure!(rustix::process::geteuid().is_root(), "nodes that are containers need root: run this as root");
+    let state = folder.join("kubernetes");
+    let _ = fs::remove_dir_all(&state);
+    let client = place::repository().join(&artefacts.billetctl);
+    let run = || cluster(&client, artefacts, &state);
+    let cost = step("make a cluster and ask in it", run);
+    let words = ["cluster", "destroy", "--name", NAME, "--state"];
+    let ended = Cmd::new(&client).args(words).arg(&state).run();
+    let stopped = registry::end();
+    let cost = cost?;
+    ended.and(stopped)?;
+    document::keep(folder, "kubernetes", &cost.json())?;
+    document::write("kubernetes", &cost.table(&document::today()?))
+}
+
+fn cluster(client: &Path, artefacts: &Artefacts, state: &Path) -> Result<Cost> {
+    let [release, ..] = &RELEASES;
+    fs::create_dir_all(place::cluster_folder()).context("create a folder for the registry")?;
+    let served = registry::start(release, HOST)?;
+    let kubeconfig = state.join("kubeconfig");
+    let mirror = format!("*=http://{}", served.address);
+    let create = Cmd::new(client)
+        .args(["cluster", "create", "--name", NAME, "--workers", "1", "--wait=false"])
+        .args(["--kubernetes-version", release.kubernetes, "--registry-mirror", &mirror])
+        .args(["--config-patch", "cluster: {allowSchedulingOnControlPlanes: true}"])
+        .arg("--image")
+        .arg(place::repository().join(&artefacts.production.installer))
+        .arg("--state")
+        .arg(state)
+        .arg("--talosconfig")
+        .arg(state.join("talosconfig"))
+        .arg("--kubeconfig")
+        .arg(&kubeconfig);
+    let began = Instant::now();
+    create.run()?;
+    let since = || began.elapsed().as_secs_f64();
+    let begun = since();
+    let kubectl = |words: &[&str]| {
+        let output = Cmd::new(&served.kubectl).arg("--kubeconfig").arg(&kubeconfig).args(words).output()?;
+        Ok::<_, anyhow::Error>(String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let conditions = "jsonpath={.items[*].status.conditions[?(@.type==\"Ready\")].status}";
+    until("two nodes are ready", || Ok(kubectl(&["get", "nodes", "-o", conditions])?.trim() == "True True"))?;
+    let ready = since();
+    let pod = state.join("pod.json");
+    fs::write(&pod, POD.replace("VERSION", release.kubernetes)).context("write the pod")?;
+    let path = pod.to_string_lossy().into_owned();
+    // The account that a pod needs comes a moment after the nodes.
+    until("a pod is made", || Ok(kubectl(&["apply", "-f", &path])?.contains("pod/asks")))?;
+    let phase = ["get", "pod", "asks", "-o", "jsonpath={.status.phase}"];
+    until("the pod has its answer", || match kubectl(&phase)?.as_str() {
+        // A name that the DNS did not know yet.
+        "Failed" => kubectl(&["replace", "--force", "-f", &path]).map(|_| false),
+        phase => Ok(phase == "Succeeded"),
+    })?;
+    let answered = since();
+    std::thread::sleep(SETTLE);
+    let nodes = [format!("{NAME}-controlplane-1"), format!("{NAME}-worker-1")];
+    let [first, second] = nodes.each_ref().map(|node| group_mib(node));
+    Ok(Cost { begun, ready, answered, nodes: [first?, second?], own: own_mib(&nodes[0])? })
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
+    let end = Instant::now() + LIMIT;
+    while !holds()? {
+        if Instant::now() > end {
+            bail!("not within {} s: {what}", LIMIT.as_secs());
+        }
+        std::thread::sleep(LOOK);
+    }
+    Ok(())
+}
+
+/// What a node's group holds, without file pages that nothing has used for a while: what the kubelet calls its working set.
+fn group_mib(node: &str) -> Result<f64> {
+    let at = |path: PathBuf| fs::read_to_string(&path).with_context(|| format!("read {}", path.display()));
+    let (old, new) = (Path::new("/sys/fs/cgroup/memory/billet"), Path::new("/sys/fs/cgroup/billet"));
+    let (group, usage, inactive) = match old.exists() {
+        true => (old, "memory.usage_in_bytes", "total_inactive_file"),
+        false => (new, "memory.current", "inactive_file"),
+    };
+    let group = group.join(NAME).join(node);
+    let usage: f64 = at(group.join(usage))?.trim().parse().context("a number of bytes")?;
+    let inactive = field(&at(group.join("memory.stat"))?, inactive).unwrap_or(0.0);
+    Ok((usage - inactive) / f64::from(1 << 20))
+}
+
+/// A line `name value`.
+fn field(text: &str, name: &str) -> Option<f64> {
+    let line = text.lines().find(|line| line.split_whitespace().next() == Some(name))?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// Proportional memory of Billet's own programs in the network of a node.
+fn own_mib(node: &str) -> Result<f64> {
+    use std::os::unix::fs::MetadataExt as _;
+    let inode = |path: PathBuf| fs::metadata(path).map(|status| status.ino()).ok();
+    let network =
+        inode(PathBuf::from(format!("/run/netns/{NAME}.{node}"))).context("the node's network is gone")?;
+    let mut kib = 0.0;
+    for entry in fs::read_dir("/proc").context("list processes")?.flatten() {
+        let process = entry.path();
+        let words = fs::read(process.join("cmdline")).unwrap_or_default();
+        let first = words.split(|byte| *byte == 0).next().unwrap_or_default();
+        let name = first.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        if inode(process.join("ns/net")) == Some(network) && OWN.iter().any(|own| own.as_bytes() == name) {
+            let text = fs::read_to_string(process.join("smaps_rollup")).unwrap_or_default();
+            kib += field(&text, "Pss:").unwrap_or(0.0);
+        }
+    }
+    ensure!(kib > 0.0, "no program of Billet runs on {node}");
+    Ok(kib / 1024.0)
+}
+
+impl Cost {
+    fn json(&self) -> Value {
+        json!({
+            "begun_s": self.begun, "ready_s": self.ready, "answered_s": self.answered,
+            "control_plane_mib": self.nodes[0], "worker_mib": self.nodes[1], "own_mib": self.own,
+        })
+    }
+
+    fn table(&self, today: &str) -> String {
+        let [answered, control_plane, worker, own] = LIMITS;
+        let row = |what: &str, value: f64, limit: f64| {
+            let met = if value <= limit { "met" } else { "**missed**" };
+            format!("| {what} | {value:.1} | at most {limit}: {met} |\n")
+        };
+        format!(
+            "{today}, {} processors, Kubernetes {}\n\n| a cluster of two nodes | value | limit |\n|---|---|---|\n\
+             | seconds until it has begun | {:.1} | |\n| seconds until both nodes are ready | {:.1} | |\n{}{}{}{}",
+            std::thread::available_parallelism().map_or(0, std::num::NonZero::get),
+            RELEASES[0].kubernetes,
+            self.begun,
+            self.ready,
+            row(
+                "seconds until a pod had an answer under a name of the cluster's DNS",
+                self.answered,
+                answered
+            ),
+            row("MiB of the control plane node", self.nodes[0], control_plane),
+            row("MiB of the worker", self.nodes[1], worker),
+            row("MiB of Billet's own programs on the control plane node", self.own, own),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_or_large_cluster_misses_its_limits() {
+        let cost = |answered, own| Cost { begun: 1.0, ready: 2.0, answered, nodes: [500.0, 200.0], own };
+        assert!(!cost(19.0, 29.0).table("today").contains("missed"));
+        assert_eq!(cost(21.0, 31.0).table("today").matches("**missed**").count(), 2);
+        assert_eq!(cost(21.0, 31.0).json()["answered_s"], json!(21.0));
+    }
+
+    #[test]
+    fn fields_are_found_by_their_whole_name() {
+        assert_eq!(field("inactive_file 5\ntotal_inactive_file 7\n", "total_inactive_file"), Some(7.0));
+        assert_eq!(field("Pss_Dirty: 1 kB\nPss:   12 kB\n", "Pss:"), Some(12.0));
+        assert_eq!(field("", "Pss:"), None);
+    }
+}
