@@ -50,12 +50,16 @@ pub(crate) struct Flags {
 }
 
 impl Flags {
-    /// The node checks everything that it knows, as long as this.
-    pub(crate) fn of(wait_timeout: Duration) -> Self {
+    /// The node checks everything that it knows, and that these are in the cluster, as long as this.
+    pub(crate) fn of(
+        control_plane_nodes: Vec<String>,
+        worker_nodes: Vec<String>,
+        wait_timeout: Duration,
+    ) -> Self {
         Self {
             init_node: None,
-            control_plane_nodes: Vec::new(),
-            worker_nodes: Vec::new(),
+            control_plane_nodes,
+            worker_nodes,
             wait_timeout,
             k8s_endpoint: None,
             server: true,

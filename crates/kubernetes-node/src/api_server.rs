@@ -54,6 +54,18 @@ async fn connect(read: Kubeconfig) -> Result<Client, Error> {
     Client::try_from(config).map_err(|error| failed(&error))
 }
 
+/// What it has at a path, within a deadline.
+///
+/// # Errors
+/// [`Error::ApiServer`] with its words.
+pub(crate) async fn get(client: &Client, path: &str) -> Result<serde_json::Value, Error> {
+    let failed = |reason: String| Error::ApiServer { what: "ask", reason };
+    let request = Request::get(path).body(Vec::new()).map_err(|error| failed(error.to_string()))?;
+    let asked = tokio::time::timeout(DEADLINE, client.request(request));
+    let answer = asked.await.map_err(|_| failed(format!("no answer within {} s", DEADLINE.as_secs())))?;
+    answer.map_err(|error| failed(runtime::errors::chain(&error)))
+}
+
 /// Whether it serves.
 ///
 /// # Errors

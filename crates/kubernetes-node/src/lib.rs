@@ -7,6 +7,7 @@
 //! | [`files`] | writes files for the users that read them |
 //! | [`etcd`] | the service, its health, the bootstrap of a cluster |
 //! | [`kubelet`] | the service, and when it starts again |
+//! | [`health`] | whether the cluster is well, as its API server tells |
 //! | `node_labels` | labels and annotations of the node's object in the cluster |
 //! | `static_pods` | when the manifests of the control plane are there |
 //! | [`manifests`] | what a cluster needs from its first minute, brought into its API server |
@@ -27,6 +28,7 @@ mod error;
 pub mod etcd;
 pub mod facts;
 pub mod files;
+pub mod health;
 pub mod kubelet;
 pub mod manifests;
 mod node_labels;

@@ -98,6 +98,12 @@ fn cluster_with_pods(tell: &dyn Fn(&str)) -> Running {
     let dns = ["get", "deployment", "coredns", "-n", "kube-system", "-o", "jsonpath={.status.readyReplicas}"];
     cluster.kubectl_until(&dns, "2", STEP_LIMIT);
     tell("the cluster's DNS is ready");
+    let health =
+        cluster.admin.run(&["health", "--wait-timeout", "2m", "--worker-nodes", "10.5.0.3"]).unwrap();
+    for line in ["coredns to report ready: OK", "all k8s nodes to report schedulable: OK"] {
+        assert!(health.success && health.stderr.contains(line), "no {line:?} in {}", health.stderr);
+    }
+    tell("the cluster says that it is well");
     let objects = cluster.files.path().join("objects.yaml");
     std::fs::write(&objects, OBJECTS).unwrap();
     // The controller manager makes the account that a pod needs.

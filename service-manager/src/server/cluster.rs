@@ -1,7 +1,8 @@
 //! `cluster.ClusterService`: waits until the cluster is healthy, one line a condition.
 //!
-//! Owns: the conditions that need no Kubernetes: every node's API answers, this node has booted, its services are up.
-//! etcd's and kubelet's are asked as soon as the node has these services.
+//! Owns: the order and the words of the conditions. Without Kubernetes: every node's API answers, this node has booted, its
+//! services are up; etcd's and kubelet's are asked as soon as the node has these services. A control plane node whose etcd
+//! has begun also asks its API server (`kubernetes_node::health`).
 //! Does not: choose the nodes (`cluster_nodes`). Of a connection only whether it came about is told.
 //! Fails by: `DeadlineExceeded`, which names the condition that was not met and why.
 //! Source: spec/api-wire-facts.md §3.9.
@@ -11,6 +12,8 @@ use std::time::Duration;
 
 use api::proto::cluster as proto;
 use api::proto::cluster::cluster_service_server::ClusterService;
+use kubernetes_node::KubernetesNode;
+use kubernetes_node::health::{self, Health, Holds};
 use runtime::request;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
@@ -25,6 +28,15 @@ use crate::node::Node;
 const WAIT: Duration = Duration::from_secs(20 * 60);
 /// Between two looks at a condition.
 const PERIOD: Duration = Duration::from_millis(500);
+/// What the API server is asked, in talosctl's words and order.
+const OF_KUBERNETES: [(health::Condition, &str); 6] = [
+    (health::Condition::Reported, "all k8s nodes to report"),
+    (health::Condition::Ready, "all k8s nodes to report ready"),
+    (health::Condition::ControlPlane, "all control plane components to be ready"),
+    (health::Condition::Proxy, "kube-proxy to report ready"),
+    (health::Condition::Dns, "coredns to report ready"),
+    (health::Condition::Schedulable, "all k8s nodes to report schedulable"),
+];
 /// For one connection to another node.
 const DIAL: Duration = Duration::from_secs(3);
 
@@ -45,7 +57,8 @@ impl ClusterService for Cluster {
         let request = request.into_inner();
         let (wait, deadline) = wait_of(request.wait_timeout)?;
         let nodes = Nodes::new(&self.node, request.cluster_info, is_admin)?;
-        let check = Check { node: self.node.clone(), nodes, deadline, wait };
+        let kubernetes = self.node.kubernetes.get().and_then(KubernetesNode::health);
+        let check = Check { node: self.node.clone(), kubernetes, nodes, deadline, wait };
         let (sender, answer) = answers();
         request::feed(sender.clone(), async move {
             if let Err(Some(status)) = check.run(&sender).await {
@@ -87,6 +100,7 @@ enum Condition {
     Boot,
     Services,
     Service(&'static str),
+    Kubernetes(health::Condition, &'static str),
 }
 
 impl Condition {
@@ -96,12 +110,14 @@ impl Condition {
             Self::Boot => "all nodes to finish boot sequence".to_owned(),
             Self::Services => "all services to be up".to_owned(),
             Self::Service(id) => format!("{id} to be healthy"),
+            Self::Kubernetes(_, text) => text.to_owned(),
         }
     }
 }
 
 struct Check {
     node: Arc<Node>,
+    kubernetes: Option<Health>,
     nodes: Nodes,
     deadline: Instant,
     wait: Duration,
@@ -119,6 +135,9 @@ impl Check {
         let own = ["etcd", "kubelet"].into_iter().filter(|id| known.iter().any(|known| known == id));
         let mut conditions: Vec<_> = own.map(Condition::Service).collect();
         conditions.extend([Condition::Api, Condition::Boot, Condition::Services]);
+        if self.kubernetes.is_some() {
+            conditions.extend(OF_KUBERNETES.map(|(condition, text)| Condition::Kubernetes(condition, text)));
+        }
         for condition in conditions {
             self.wait_for(condition, sender).await?;
         }
@@ -139,7 +158,10 @@ impl Check {
                 said = line;
             }
             match self.met(condition).await {
-                Ok(()) => return say(sender, format!("waiting for {}: OK", condition.text())).await,
+                Ok(holds) => {
+                    let word = if holds == Holds::Skipped { "SKIP" } else { "OK" };
+                    return say(sender, format!("waiting for {}: {word}", condition.text())).await;
+                }
                 Err(why) => last = why,
             }
             if Instant::now() >= self.deadline {
@@ -156,8 +178,13 @@ impl Check {
         }
     }
 
-    async fn met(&self, condition: Condition) -> Result<(), String> {
-        match condition {
+    async fn met(&self, condition: Condition) -> Result<Holds, String> {
+        let holds = match condition {
+            Condition::Kubernetes(condition, _) => {
+                let Some(kubernetes) = &self.kubernetes else { return Ok(Holds::Skipped) };
+                let expected: Vec<String> = self.nodes.all().cloned().collect();
+                return kubernetes.holds(condition, &expected).await;
+            }
             Condition::Api => self.every_api_answers().await,
             Condition::Boot => {
                 let done = self.node.runtime.checkpoint.memory().done.iter().any(|name| name == "boot");
@@ -177,7 +204,8 @@ impl Check {
                 let late = self.node.runtime.services.wait_up(&[id.to_owned()], Duration::ZERO).await;
                 late.map_err(|_| format!("service {id:?} is not up"))
             }
-        }
+        };
+        holds.map(|()| Holds::Yes)
     }
 
     /// Why a node cannot be reached is for who looks at that network, not for who asks from outside.
@@ -256,6 +284,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let node = crate::server::tests_node(dir.path().canonicalize().unwrap());
         let check = Check {
+            kubernetes: None,
             nodes: Nodes::new(&node, None, false).unwrap(),
             deadline: Instant::now(),
             wait: Duration::ZERO,
@@ -263,8 +292,8 @@ mod tests {
         };
         assert!(check.met(Condition::Boot).await.is_err());
         node.runtime.checkpoint.update(|memory| memory.done.push("boot".to_owned()));
-        assert_eq!(check.met(Condition::Boot).await, Ok(()));
-        assert_eq!(check.met(Condition::Services).await, Ok(()));
+        assert_eq!(check.met(Condition::Boot).await, Ok(Holds::Yes));
+        assert_eq!(check.met(Condition::Services).await, Ok(Holds::Yes));
         assert!(check.met(Condition::Service("kubelet")).await.is_err());
     }
 }

@@ -251,7 +251,12 @@ async fn finish(global: &Global, flags: &Flags, made: &Cluster, plan: &Plan) -> 
     output::note("beginning the cluster");
     let session = begin(global, own).await?;
     if flags.wait {
-        health::run(connect(global, own).await?, health::Flags::of(flags.wait_timeout)).await?;
+        let of = |is_control_plane: bool| {
+            let nodes = made.nodes.iter().filter(|node| node.is_control_plane == is_control_plane);
+            nodes.map(|node| node.address.to_string()).collect()
+        };
+        let flags = health::Flags::of(of(true), of(false), flags.wait_timeout);
+        health::run(connect(global, own).await?, flags).await?;
     }
     let mut kubeconfig = None;
     if !flags.skip_kubeconfig {
