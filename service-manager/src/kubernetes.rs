@@ -3,8 +3,9 @@
 //! Owns: which containerd runs it, and how its images come: by the config's registries, and signed where the config wants that;
 //! and its manifests: by the node's proxies and authorities.
 
+use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use containers::Client;
 use containers::service::Fetch;
@@ -36,18 +37,25 @@ pub(crate) fn join(node: &Arc<Node>) {
     drop(node.kubernetes.set(made));
 }
 
+/// Where a pull fails, the service that needs the image says so, and how the next attempts go.
 fn fetch(node: Weak<Node>) -> Fetch {
+    let failed: Arc<Mutex<BTreeSet<String>>> = Arc::default();
     Arc::new(move |client, name| {
-        let node = node.clone();
+        let (node, failed) = (node.clone(), failed.clone());
         Box::pin(async move {
+            let failed = || failed.lock().unwrap_or_else(PoisonError::into_inner);
             let node = node.upgrade().ok_or("machined ends")?;
             let admitted = upgrade::admit(&node, &name).await.map_err(|error| error.to_string())?;
             let registry = upgrade::registry_of(&node, &admitted).map_err(|error| error.to_string())?;
-            node.runtime.journal.say(&format!("image {name}: pulling"));
-            client
-                .fetch(&name, &registry)
-                .await
-                .map_err(|error| format!("pull {name}: {}", chain(&error)))?;
+            if !failed().contains(&name) {
+                node.runtime.journal.say(&format!("image {name}: pulling"));
+            }
+            if let Err(error) = client.fetch(&name, &registry).await {
+                let text = format!("pull {name}: {}", chain(&error));
+                failed().insert(name);
+                return Err(text);
+            }
+            failed().remove(&name);
             node.runtime.journal.say(&format!("image {name}: pulled"));
             Ok(())
         })

@@ -14,6 +14,7 @@ mod listing;
 pub mod machine;
 mod process;
 mod record;
+mod repeats;
 mod supervisor;
 
 use std::collections::BTreeMap;
@@ -347,15 +348,18 @@ impl Services {
 
     /// Notes a change of a service everywhere it shows: its record, the store, the events, the console.
     fn report(&self, id: &str, state: State, message: &str, saved: Option<(i32, u64)>) {
+        self.note(id, state, message, saved);
+        self.shared.surroundings.journal.progress(&format!("service[{id}]({}): {message}", state.text()));
+    }
+
+    /// The same without a line on the console.
+    fn note(&self, id: &str, state: State, message: &str, saved: Option<(i32, u64)>) {
         let entered = self.change(id, |record| {
             record.enter(state, message);
             record.pid = saved.map(|(pid, _)| pid);
         });
         let Some(record) = entered else { return };
-        let text = state.text();
-        let around = &self.shared.surroundings;
-        around.journal.progress(&format!("service[{id}]({text}): {message}"));
-        around.events.publish("", &record.state_event(id, message));
+        self.shared.surroundings.events.publish("", &record.state_event(id, message));
         self.save(id, &record, saved);
         self.show(id, &record);
         self.note_time(id, &record);

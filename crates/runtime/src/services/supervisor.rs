@@ -14,6 +14,7 @@ use tokio::task::JoinHandle;
 use super::definition::{Container, Definition, Program, Runner};
 use super::machine::{Action, Event, State, step};
 use super::process::{self, LogPipe, Running};
+use super::repeats::Repeats;
 use super::{Happened, Services, Surroundings, health};
 use crate::logs::pump::pump;
 
@@ -27,6 +28,7 @@ struct Supervisor {
     definition: Arc<Definition>,
     inbox: mpsc::UnboundedSender<Happened>,
     state: State,
+    repeats: Repeats,
     pipe: Option<LogPipe>,
     group: Option<PathBuf>,
     process: Option<Running>,
@@ -49,6 +51,7 @@ pub(super) async fn supervise(
         definition,
         inbox,
         state: State::Initialized,
+        repeats: Repeats::default(),
         pipe: None,
         group: None,
         process: None,
@@ -89,16 +92,20 @@ impl Supervisor {
         self.state = next;
         if before != next && next != State::Waiting {
             let message = self.message(before, happened.event, &happened.detail);
-            self.report(&message);
+            let is_news = self.repeats.is_news(next, happened.event, &message);
+            self.report(&message, is_news);
         }
         for action in actions {
             self.perform(*action);
         }
     }
 
-    fn report(&self, message: &str) {
+    fn report(&self, message: &str, is_news: bool) {
         let process = self.process.as_ref().map(|process| (process.pid, process.start_ticks));
-        self.services.report(self.id(), self.state, message, process);
+        match is_news {
+            true => self.services.report(self.id(), self.state, message, process),
+            false => self.services.note(self.id(), self.state, message, process),
+        }
     }
 
     /// The text of a transition (spec/api-wire-facts.md §7).

@@ -232,3 +232,41 @@ async fn a_container_that_stops_is_ended_by_a_signal() {
     let texts = texts(&f.services, "boxed");
     assert!(texts.contains(&"Stopping: Sending SIGTERM to Container(\"boxed\")".to_owned()), "{texts:?}");
 }
+
+/// An engine whose image never comes.
+struct Unreachable;
+
+impl Container for Unreachable {
+    fn prepare(&self) -> Step<()> {
+        Box::pin(async { Err("the registry does not answer".to_owned()) })
+    }
+
+    fn create(&self, _log: PathBuf) -> Step<i32> {
+        Box::pin(async { Err("it is not prepared".to_owned()) })
+    }
+
+    fn start(&self) -> Step<()> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn ended(&self) -> Step<()> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_that_repeats_is_an_event_each_time_and_a_line_now_and_then() {
+    let f = fixture();
+    f.services.define(Definition { api_control: true, ..Definition::container("boxed", "", Unreachable) });
+    f.services.start("boxed");
+    let failed = "Waiting: Failed to run pre stage: the registry does not answer";
+    let attempts = || texts(&f.services, "boxed").iter().filter(|text| *text == failed).count();
+    // With pauses of 5 s.
+    let twelve = f.services.wait_until(Duration::from_secs(120), || attempts() == 12).await;
+    assert!(twelve, "{:?}", texts(&f.services, "boxed"));
+    let log = std::fs::read_to_string(f.log_dir.join("machined.log")).unwrap();
+    let lines = |part: &str| log.lines().filter(|line| line.contains(part)).count();
+    assert_eq!(lines("Failed to run pre stage"), 3, "{log}");
+    assert_eq!(lines("Running pre state"), 1, "{log}");
+    f.services.operate("boxed", Operation::Stop, SOON).await.unwrap();
+}
