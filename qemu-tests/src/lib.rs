@@ -22,6 +22,7 @@ pub mod grub;
 pub mod installer_image;
 pub mod lan;
 pub mod loader;
+pub mod namespaces;
 pub mod node;
 pub mod page;
 pub mod paths;

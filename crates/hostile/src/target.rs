@@ -11,7 +11,7 @@ use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::{Mutex, Semaphore, SemaphorePermit};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
@@ -75,8 +75,6 @@ pub struct Target {
     pub strangers: Arc<[Stranger]>,
     /// Names by which the node passes a request on to itself and to another one.
     pub nodes: Arc<[String]>,
-    /// Between two connections, where the network takes no more at once.
-    pub pause: Duration,
     pub(crate) config: Arc<ClientConfig>,
     authority: Arc<str>,
     next: Arc<AtomicUsize>,
@@ -101,7 +99,6 @@ impl Target {
             sources: Arc::default(),
             strangers: Arc::default(),
             nodes: Arc::default(),
-            pause: Duration::ZERO,
             config: client(authority, identity)?,
             authority: authority.into(),
             next: Arc::default(),
@@ -120,8 +117,8 @@ impl Target {
         ServerName::from(self.address.ip())
     }
 
-    /// Opens a TCP connection. One at a time: QEMU's user network listens with a backlog of 1. Where several connections are
-    /// opened at once, the kernel drops the last step of one, and what the client sends on it comes up to 14 s late, or never.
+    /// Opens a TCP connection. One at a time: where more are opened than a server's backlog holds, the kernel tries the rest
+    /// again a second later, and an attack would measure that.
     ///
     /// # Errors
     /// [`Fault::Connect`].
@@ -138,9 +135,6 @@ impl Target {
             Ok::<_, std::io::Error>(stream)
         };
         let _connecting = self.connecting.lock().await;
-        if !self.pause.is_zero() {
-            sleep(self.pause).await;
-        }
         match timeout(CONNECT_DEADLINE, connect).await {
             Ok(connected) => connected.map_err(|error| Fault::Connect(error.to_string())),
             Err(_) => Err(Fault::Connect(format!("no answer within {CONNECT_DEADLINE:?}"))),

@@ -6,9 +6,9 @@ use std::time::Duration;
 use api::talosconfig::Talosconfig;
 use qemu_tests::artifacts::build;
 use qemu_tests::cli::Billetctl;
-use qemu_tests::paths;
+use qemu_tests::{namespaces, paths};
 
-use crate::rig::{NETWORK, REGISTRY_PORT, VERSION, in_namespaces, registry};
+use crate::rig::{NETWORK, REGISTRY_PORT, VERSION, registry};
 
 /// From an image in a file to a cluster that has begun.
 const CREATE_LIMIT: Duration = Duration::from_secs(180);
@@ -16,7 +16,7 @@ const NAME: &str = "small";
 
 #[test]
 fn billetctl_makes_shows_and_ends_a_cluster() {
-    if !in_namespaces("local::billetctl_makes_shows_and_ends_a_cluster") {
+    if !namespaces::inside("local::billetctl_makes_shows_and_ends_a_cluster") {
         return;
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use config::MachineType;
 use qemu_tests::artifacts::build;
-use qemu_tests::{Bus, Drive, Vm, config_volume};
+use qemu_tests::{Bus, Drive, Vm, config_volume, namespaces};
 
-use crate::rig::{NODES, Running, STEP_LIMIT, in_namespaces};
+use crate::rig::{NODES, Running, STEP_LIMIT};
 use crate::teller;
 
 /// An emulated machine fetches an image, starts a kubelet and its pods: minutes on a machine that has nothing else to do.
@@ -64,7 +64,7 @@ fn machine(cluster: &Running) -> Vm {
 #[test]
 #[ignore = "long run"]
 fn a_worker_that_is_a_machine_joins() {
-    if !in_namespaces("machine::a_worker_that_is_a_machine_joins") {
+    if !namespaces::inside("machine::a_worker_that_is_a_machine_joins") {
         return;
     }
     let tell = teller();

@@ -13,10 +13,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use qemu_tests::paths;
 use qemu_tests::settings::rounds;
+use qemu_tests::{namespaces, paths};
 
-use rig::{NAME, NODES, Running, STEP_LIMIT, in_namespaces};
+use rig::{NAME, NODES, Running, STEP_LIMIT};
 
 /// A pod on the control plane node, and a server of files with a service on the worker.
 const OBJECTS: &str = r"
@@ -130,7 +130,7 @@ fn teller() -> impl Fn(&str) {
 
 #[test]
 fn a_control_plane_and_a_worker_run_pods() {
-    if !in_namespaces("a_control_plane_and_a_worker_run_pods") {
+    if !namespaces::inside("a_control_plane_and_a_worker_run_pods") {
         return;
     }
     let tell = teller();
@@ -149,7 +149,7 @@ fn a_control_plane_and_a_worker_run_pods() {
 #[test]
 #[ignore = "long run"]
 fn programs_of_a_node_that_are_killed_come_back() {
-    if !in_namespaces("programs_of_a_node_that_are_killed_come_back") {
+    if !namespaces::inside("programs_of_a_node_that_are_killed_come_back") {
         return;
     }
     let tell = teller();

@@ -18,8 +18,6 @@ use qemu_tests::cli::Billetctl;
 use qemu_tests::{deadline, paths};
 use serde::Deserialize;
 
-/// Set in the process that runs in the namespace.
-pub(crate) const INSIDE: &str = "BILLET_TEST_INSIDE";
 /// Names a file with the images that a cluster pulls.
 pub(crate) const IMAGES: &str = "BILLET_CLUSTER_IMAGES";
 /// Names the program that is every program of Kubernetes.
@@ -35,24 +33,6 @@ pub(crate) const NODES: [(&str, MachineType); 2] =
     [("cp-1", MachineType::ControlPlane), ("worker-1", MachineType::Worker)];
 /// What the server of files has at this path.
 pub(crate) const SERVED: (&str, &str) = ("/static/passwd", "root:x:0:0");
-
-/// Runs the named test of this program once more, in namespaces of its own for network and mounts.
-pub(crate) fn in_namespaces(test: &str) -> bool {
-    if std::env::var_os(INSIDE).is_some() {
-        return true;
-    }
-    // Names of network namespaces are files of the whole machine: here they are this test's own.
-    let script = "ip link set lo up && mkdir -p /run/netns && mount -t tmpfs tmpfs /run/netns && exec \"$@\"";
-    let status = Command::new("unshare")
-        .args(["--net", "--mount", "--propagation", "private", "--", "sh", "-c", script, "sh"])
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--include-ignored", "--nocapture"])
-        .env(INSIDE, "1")
-        .status()
-        .unwrap();
-    assert!(status.success(), "{status}");
-    false
-}
 
 /// An image in a file, as `cargo xtask images` lists it.
 #[derive(Deserialize)]

@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use tonic::Status;
 
 use super::backend::Body;
-use super::bodies;
+use super::bodies::Bounded;
 use super::frames::{BodySender, Messages, frame, ok_trailers, refusal, status_of, streaming, trailers};
 use super::merge;
 use super::proxy::{Head, Proxy};
@@ -34,10 +34,13 @@ pub(super) async fn gather(
     body: Incoming,
     names: Vec<String>,
 ) -> Response<Body> {
-    let most = if bodies::is_large(&head.path) { MAX_REQUEST_BYTES } else { bodies::MOST_BYTES };
-    let body = match Limited::new(body, most).collect().await {
-        Ok(collected) => collected.to_bytes(),
-        Err(error) => return refusal(&Status::invalid_argument(format!("read the request: {error}"))),
+    let (body, too_long) = Bounded::new(&head.path, body);
+    let body = tokio::select! {
+        collected = Limited::new(body, MAX_REQUEST_BYTES).collect() => match collected {
+            Ok(collected) => collected.to_bytes(),
+            Err(error) => return refusal(&Status::invalid_argument(format!("read the request: {error}"))),
+        },
+        Ok(too_long) = too_long => return refusal(&too_long.status(&head.path)),
     };
     let (sender, response) = streaming();
     let stream = is_stream(&head.path);

@@ -1,6 +1,7 @@
-//! What hostile clients cost other clients: the suites of crates/hostile in full, against servers in one process.
+//! What hostile clients cost other clients: the suites of crates/hostile in full, against servers in one process and against a
+//! built image.
 //!
-//! Owns: `target/bench/hostile-*.json`, which service-manager's tests write, and their part of docs/benchmarks.md.
+//! Owns: `target/bench/hostile-*.json`, which tests of service-manager and qemu-tests write, and their part of docs/benchmarks.md.
 //! Fails by: a suite that finds a fault; its figures are not written then.
 
 use std::path::Path;
@@ -14,11 +15,13 @@ use crate::place;
 use crate::step::step;
 
 /// Name of a suite's file and what its table says.
-const SUITES: [(&str, &str); 4] = [
+const SUITES: [(&str, &str); 6] = [
     ("apid", "port 50000, a reader's certificate at one address"),
     ("apid-many-addresses", "port 50000, a reader's certificate at 200 addresses"),
     ("maintenance", "port 50000 in maintenance mode, no certificate, 8 addresses"),
     ("trustd", "port 50001, no certificate, 8 addresses"),
+    ("machine-api", "an emulated machine's port 50000, a reader's certificate at one address"),
+    ("machine-trust", "an emulated machine's port 50001, no certificate, 8 addresses"),
 ];
 
 #[derive(Deserialize)]
@@ -45,7 +48,12 @@ pub(super) fn measure(folder: &Path) -> Result<()> {
         let command = Cmd::new("cargo").args(words).args(filter).folder(&place::repository());
         command.env("BILLET_LONG", "1").env("BILLET_BENCH", folder).run()
     })?;
-    let mut tables = format!("Measured {}; servers and clients in one process.\n", document::today()?);
+    step("play hostile clients against a machine", || {
+        let words = ["test", "--package", "qemu-tests", "--test", "nodes", "--", "hostile::", "--nocapture"];
+        let command = Cmd::new("cargo").args(words).folder(&place::repository());
+        command.env("BILLET_LONG", "1").env("BILLET_BENCH", folder).run()
+    })?;
+    let mut tables = format!("Measured {}.\n", document::today()?);
     for (name, what) in SUITES {
         let path = folder.join(format!("hostile-{name}.json"));
         let text = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
