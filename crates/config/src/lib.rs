@@ -31,4 +31,6 @@ pub use generate::{GenerateError, Input, Tokens, generate, write};
 pub use load::{Loaded, MAX_BYTES, Mode, load, parse};
 pub use secret::Secret;
 pub use v1alpha1::{Config, MachineType};
-pub use validate::{NODE_ETC_FILES, Problem, ValidateError, endpoint_host, lacks_authority, validate};
+pub use validate::{
+    NODE_ETC_FILES, Problem, ValidateError, endpoint_host, lacks_authority, static_pod_id, validate,
+};

@@ -67,7 +67,7 @@ const SAMPLES: &[(&str, &str)] = &[
         "image: registry.example.org/kubelet:v1.36.3\nconfig: {serverTLSBootstrap: true}\nextraArgs: {v: ['1', '2']}\nclusterDNS: [10.2.0.10]\ndefaultRuntimeSeccompProfileEnabled: true",
     ),
     ("KubeCredentialProviderConfig", "configuration: {providers: [{name: a}]}"),
-    ("KubeStaticPodConfig", "name: nginx\npod: {kind: Pod, metadata: {name: nginx}}"),
+    ("KubeStaticPodConfig", "name: nginx\npod: {kind: Pod, metadata: {name: nginx}, spec: {containers: []}}"),
     ("KubePrismConfig", "port: 7445"),
     ("KubeTalosAPIAccessConfig", "allowedRoles: ['os:reader']\nallowedKubernetesNamespaces: [kube-system]"),
     ("KubeAPIServerCAConfig", "issuingCA: {cert: PEM, key: KEY}\nacceptedCAs: [PEM]"),

@@ -1,4 +1,4 @@
-//! Clients of an API server: of the one on this node as the administrator, of the cluster's as the kubelet.
+//! Clients of an API server: of the one on this node as the administrator, of the cluster's as the kubelet. And of the kubelet.
 
 use std::path::Path;
 use std::time::Duration;
@@ -6,13 +6,17 @@ use std::time::Duration;
 use http::Request;
 use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kubernetes::Cluster;
-use kubernetes::kubeconfig::{self, Credentials};
+use kubernetes::kubeconfig::{self, Credentials, Names};
+use kubernetes::{Cluster, Node};
 
 use crate::{Error, admin};
 
 /// For one answer.
 const DEADLINE: Duration = Duration::from_secs(10);
+/// The kubelet of this node.
+const KUBELET: &str = "https://127.0.0.1:10250";
+/// What it shows to clients where it made that itself.
+const KUBELET_CERTIFICATE: &str = "/var/lib/kubelet/pki/kubelet.crt";
 /// The administrator's name.
 const USER: &str = "admin";
 
@@ -37,6 +41,32 @@ pub(crate) async fn client_of_file(root: &Path, path: &str) -> Result<Client, Er
     let text = std::fs::read_to_string(&path);
     let text = text.map_err(|source| Error::File { what: "read", path: path.clone(), source })?;
     connect(Kubeconfig::from_yaml(&text).map_err(|error| failed(&error))?).await
+}
+
+/// A client of this node's kubelet as the administrator. Its certificate is one that it made itself, or the cluster's.
+///
+/// # Errors
+/// [`Error::Authority`]; [`Error::Config`] on a worker; [`Error::File`] before the kubelet has a certificate;
+/// [`Error::ApiServer`].
+pub(crate) async fn client_of_kubelet(
+    root: &Path,
+    cluster: &Cluster<'_>,
+    node: &Node,
+) -> Result<Client, Error> {
+    let identity = admin::identity(cluster)?;
+    let key = identity.key.to_pem();
+    let credentials = Credentials::Certificate { certificate: &identity.certificate, key: &key };
+    let path = root.join(KUBELET_CERTIFICATE.trim_start_matches('/'));
+    let own = std::fs::read_to_string(&path);
+    let own = own.map_err(|source| Error::File { what: "read", path: path.clone(), source })?;
+    let authorities = format!("{}\n{own}", cluster.config().cluster.ca.crt.0);
+    let names = Names { cluster: "local", user: USER, context: "local" };
+    let text = kubeconfig::render(names, KUBELET, &authorities, &credentials)?;
+    let mut read = Kubeconfig::from_yaml(text.expose_secret()).map_err(|error| failed(&error))?;
+    for server in read.clusters.iter_mut().filter_map(|named| named.cluster.as_mut()) {
+        server.tls_server_name = Some(cluster.node_name(node));
+    }
+    connect(read).await
 }
 
 fn failed(error: &dyn std::error::Error) -> Error {

@@ -1,6 +1,7 @@
 //! How the kubelet runs: a container that is the host's root, with the directories of the host that pods need.
 //!
-//! Owns: when it starts again: where its command line, its files or its image would be others than those it runs with.
+//! Owns: when it starts again: where its command line, its files or its image would be others than those it runs with; which
+//! directory of static pods it sees: with `disableManifestsDirectory` one that only machined writes, in the place of the usual.
 //! Order: its files are there before it starts. It needs no API server: static pods come first, and bring one.
 //! Source: spec/machine-facts.md §5.2 for the id and the mounts; `kubelet --help`.
 
@@ -138,6 +139,8 @@ impl KubernetesNode {
         let config = self.runtime.config().ok_or(Error::NoConfig)?;
         let own = WRITES.iter().map(|(path, _)| (*path, DIRECTORY_MODE));
         let extra = config.machine.kubelet.extra_mounts.iter().filter(|mount| mount.kind == "bind");
+        let manifests = [(paths::MANIFESTS, DIRECTORY_MODE), (paths::OWN_MANIFESTS, DIRECTORY_MODE)];
+        let own = own.chain(manifests);
         for (path, mode) in own.chain(extra.map(|mount| (mount.source.as_str(), EXTRA_DIRECTORY_MODE))) {
             make_directory(root, path, mode)?;
         }
@@ -198,7 +201,11 @@ fn mounts(root: &Path, cluster: &Cluster<'_>) -> Vec<Mount> {
         source: mount.source.clone(),
         options: mount.options.clone(),
     });
-    devices.into_iter().chain(reads).chain(writes).chain(extra).collect()
+    // Behind the mount that it lies in.
+    let own = cluster
+        .has_own_manifests_only()
+        .then(|| Mount::bind_at(&below(paths::OWN_MANIFESTS), paths::MANIFESTS, &["rprivate", "ro"]));
+    devices.into_iter().chain(reads).chain(writes).chain(own).chain(extra).collect()
 }
 
 /// Whether the kubelet says that it is well.
@@ -242,5 +249,23 @@ mod tests {
         let own = mounts.last().unwrap();
         assert_eq!((own.destination.as_str(), own.kind.as_str()), ("/var/lib/data", "bind"));
         assert_eq!((own.source.as_str(), own.options.join(",").as_str()), ("/var/data", "rbind,ro"));
+    }
+    #[test]
+    fn where_the_directory_is_disabled_only_the_nodes_own_files_are_in_sight() {
+        let mut config = samples::control_plane("v1.34.10", "v3.6.4");
+        for (disabled, sources) in
+            [(None, &[][..]), (Some(false), &[]), (Some(true), &[paths::OWN_MANIFESTS])]
+        {
+            config.machine.kubelet.disable_manifests_directory = disabled;
+            let mounts = mounts(Path::new("/"), &Cluster::new(&config).unwrap());
+            let at = |path: &str| mounts.iter().position(|mount| mount.destination == path);
+            let found: Vec<_> =
+                at(paths::MANIFESTS).map(|at| mounts[at].source.as_str()).into_iter().collect();
+            assert_eq!(found, sources);
+            if let Some(own) = at(paths::MANIFESTS) {
+                assert!(at("/etc/kubernetes").unwrap() < own, "a later mount covers an earlier one");
+                assert!(mounts[own].options.contains(&"ro".to_owned()));
+            }
+        }
     }
 }

@@ -9,13 +9,14 @@
 //! | [`kubelet`] | the service, and when it starts again |
 //! | [`health`] | whether the cluster is well, as its API server tells |
 //! | `node_labels` | labels and annotations of the node's object in the cluster |
-//! | `static_pods` | when the manifests of the control plane are there |
+//! | `static_pods` | when the manifests of static pods are there |
+//! | `pod_statuses` | how static pods do, as the kubelet tells |
 //! | [`manifests`] | what a cluster needs from its first minute, brought into its API server |
 //! | `api_server` | a client of the API server on this node |
 //! | [`admin`] | the administrator's kubeconfig |
 //!
 //! Owns: /system/secrets/kubernetes, /system/secrets/etcd, /system/config/kubernetes, /var/lib/etcd,
-//! the files `talos-*` of /etc/kubernetes/manifests.
+//! the files `talos-*` of /etc/kubernetes/manifests and of /system/config/kubernetes/manifests.
 //! Does not: know machined; it stands on the runtime and on containers alone.
 //! Order: keys and files of a program are there before the program starts.
 //! Fails by: [`Error`], and by [`etcd::BootstrapError`] for the call; a service shows it and tries again.
@@ -32,6 +33,8 @@ pub mod health;
 pub mod kubelet;
 pub mod manifests;
 mod node_labels;
+mod pod_resources;
+mod pod_statuses;
 #[cfg(test)]
 mod samples;
 mod static_pods;

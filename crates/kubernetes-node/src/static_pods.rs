@@ -1,7 +1,8 @@
 //! Static pods of a control plane node: when their manifests lie where the kubelet finds them, and what they say.
 //!
 //! Owns: the files `talos-*` of /etc/kubernetes/manifests: another hand's changes are put back, and said. Other files there are
-//! not the node's.
+//! not the node's. The same files lie in [`paths::OWN_MANIFESTS`], which the kubelet sees in the place of that directory
+//! where the configuration disables it. `StaticPods` shows what is there.
 //! Order: keys and files of a program before its manifest; the API server before its clients, which would wait in back-offs of
 //! their own. A new machined leaves what it finds until it knows whether etcd is there: a restart of machined ends no pod.
 //! Fails by: [`Error`], said once each; the next look tries again.
@@ -12,12 +13,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use kubernetes::pod::Rendered;
-use kubernetes::{Cluster, File, Node, Owner, api_server, controller_manager, paths, scheduler};
+use kubernetes::{Cluster, File, Node, Owner, api_server, controller_manager, paths, scheduler, static_pods};
 use ondisk::Digest;
 use runtime::beneath;
 use serde_json::Value;
 
 use crate::certificates::{self, Part};
+use crate::pod_resources as resources;
 use crate::{Error, KubernetesNode, api_server as serving, facts, files};
 
 /// Between two looks while the API server is awaited.
@@ -30,6 +32,8 @@ const MANIFEST_MODE: u32 = 0o600;
 /// Hexadecimal digits of a version that comes from what it is the version of.
 const VERSION_DIGITS: usize = 16;
 
+/// Pods by their ids.
+type Pods = BTreeMap<String, Value>;
 /// Manifests by the names of their files.
 type Manifests = BTreeMap<String, Vec<u8>>;
 
@@ -72,33 +76,34 @@ impl KubernetesNode {
     async fn look_at_static_pods(&self, memory: &mut Memory) -> Result<Duration, Error> {
         let Some(config) = self.runtime.config() else { return Ok(LONG_PERIOD) };
         let cluster = Cluster::new(&config)?;
+        let mut pods: Pods = static_pods::configured(&cluster)?.into_iter().collect();
         if !cluster.is_control_plane() {
-            self.put(memory, Manifests::new())?;
+            self.put(memory, &pods)?;
             return Ok(LONG_PERIOD);
         }
         match self.has_etcd(memory) {
             Some(true) => {}
             Some(false) => {
-                self.put(memory, Manifests::new())?;
+                self.put(memory, &pods)?;
                 return Ok(SHORT_PERIOD);
             }
             None => return Ok(SHORT_PERIOD),
         }
         let node = facts::node(&self.runtime, &cluster, self.is_container)?;
         let rendered = self.prepare(&cluster, &node)?;
-        let mut manifests = Manifests::from([manifest(api_server::pod(&cluster, &node, &rendered)?)?]);
+        pods.extend([api_server::pod(&cluster, &node, &rendered)?]);
         let clients = [
             controller_manager::is_wanted(&cluster).then(|| controller_manager::pod(&cluster, &rendered)),
             scheduler::is_wanted(&cluster).then(|| scheduler::pod(&cluster, &rendered)),
         ];
         for pod in clients.into_iter().flatten() {
-            let (name, text) = manifest(pod?)?;
+            let (id, pod) = pod?;
             // One that runs already stays.
-            if memory.has_answered || self.manifest_path(&name).exists() {
-                manifests.insert(name, text);
+            if memory.has_answered || self.manifest_path(&paths::manifest_file(&id)).exists() {
+                pods.insert(id, pod);
             }
         }
-        self.put(memory, manifests)?;
+        self.put(memory, &pods)?;
         if memory.has_answered {
             return Ok(LONG_PERIOD);
         }
@@ -151,31 +156,64 @@ impl KubernetesNode {
         self.runtime.root.join(paths::MANIFESTS.trim_start_matches('/')).join(name)
     }
 
-    /// Has these manifests, and no others of the node's, be in the directory.
-    fn put(&self, memory: &mut Memory, manifests: Manifests) -> Result<(), Error> {
-        let directory = open_manifests(&self.runtime.root)?;
-        for name in present(&self.runtime.root)?.iter().filter(|name| !manifests.contains_key(*name)) {
-            directory.remove_all(Path::new(OsStr::new(name))).map_err(file("remove", name))?;
-            self.runtime.journal.say(&format!("static pod {name}: removed"));
-        }
-        for (name, text) in &manifests {
-            let before = std::fs::read(self.manifest_path(name)).ok();
-            if before.as_ref() == Some(text) {
-                continue;
-            }
-            directory.replace(Path::new(name), text, MANIFEST_MODE).map_err(file("write", name))?;
-            match (before, memory.written.get(name)) {
-                (_, Some(written)) if written == text => self.runtime.journal.warn(&format!(
-                    "static pod {name}: something else changed or removed it in {}; it is as before",
+    /// Has these pods, and no others of the node's, be in the directories.
+    fn put(&self, memory: &mut Memory, pods: &Pods) -> Result<(), Error> {
+        let manifest = |(id, pod): (&String, &Value)| {
+            Ok((paths::manifest_file(id), kubernetes::yaml("a static pod", pod)?.into_bytes()))
+        };
+        let manifests = pods.iter().map(manifest).collect::<Result<Manifests, Error>>()?;
+        let root = &self.runtime.root;
+        // The first is the one that is told of.
+        for change in write(root, paths::MANIFESTS, &manifests)? {
+            let is_foreign = memory.written.get(&change.name) == manifests.get(&change.name);
+            match change.what {
+                What::Removed => self.runtime.journal.say(&format!("static pod {}: removed", change.name)),
+                _ if is_foreign => self.runtime.journal.warn(&format!(
+                    "static pod {}: something else changed or removed it in {}; it is as before",
+                    change.name,
                     paths::MANIFESTS
                 )),
-                (None, _) => self.runtime.journal.say(&format!("static pod {name}: written")),
-                (Some(_), _) => self.runtime.journal.say(&format!("static pod {name}: changed")),
+                What::Written => self.runtime.journal.say(&format!("static pod {}: written", change.name)),
+                What::Changed => self.runtime.journal.say(&format!("static pod {}: changed", change.name)),
             }
         }
+        write(root, paths::OWN_MANIFESTS, &manifests)?;
         memory.written = manifests;
+        resources::publish_pods(&self.runtime, pods);
         Ok(())
     }
+}
+
+/// What became of a file.
+struct Change {
+    name: String,
+    what: What,
+}
+
+enum What {
+    Written,
+    Changed,
+    Removed,
+}
+
+/// Has these files, and no others of the node's, be in a directory.
+fn write(root: &Path, directory: &'static str, manifests: &Manifests) -> Result<Vec<Change>, Error> {
+    let mut changes = Vec::new();
+    let opened = open(root, directory)?;
+    for name in present(root, directory)?.into_iter().filter(|name| !manifests.contains_key(name)) {
+        opened.remove_all(Path::new(OsStr::new(&name))).map_err(file("remove", &name))?;
+        changes.push(Change { name, what: What::Removed });
+    }
+    for (name, text) in manifests {
+        let before = std::fs::read(root.join(directory.trim_start_matches('/')).join(name)).ok();
+        if before.as_ref() == Some(text) {
+            continue;
+        }
+        opened.replace(Path::new(name), text, MANIFEST_MODE).map_err(file("write", name))?;
+        let what = if before.is_some() { What::Changed } else { What::Written };
+        changes.push(Change { name: name.clone(), what });
+    }
+    Ok(changes)
 }
 
 /// Removes the node's manifests of an earlier boot.
@@ -183,9 +221,8 @@ impl KubernetesNode {
 /// # Errors
 /// [`Error::File`].
 pub fn remove_static_pods(root: &Path) -> Result<(), Error> {
-    let directory = open_manifests(root)?;
-    for name in present(root)? {
-        directory.remove_all(Path::new(OsStr::new(&name))).map_err(file("remove", &name))?;
+    for directory in [paths::MANIFESTS, paths::OWN_MANIFESTS] {
+        write(root, directory, &Manifests::new())?;
     }
     Ok(())
 }
@@ -195,20 +232,16 @@ fn file(what: &'static str, path: &str) -> impl FnOnce(std::io::Error) -> Error 
     move |source| Error::File { what, path, source }
 }
 
-fn open_manifests(root: &Path) -> Result<beneath::Folder, Error> {
-    beneath::make_folder(root, Path::new(paths::MANIFESTS), 0o755).map_err(file("make", paths::MANIFESTS))
+fn open(root: &Path, directory: &'static str) -> Result<beneath::Folder, Error> {
+    beneath::make_folder(root, Path::new(directory), 0o755).map_err(file("make", directory))
 }
 
-/// Names of the node's own files in the directory.
-fn present(root: &Path) -> Result<Vec<String>, Error> {
-    let directory = root.join(paths::MANIFESTS.trim_start_matches('/'));
-    let listed = std::fs::read_dir(directory).map_err(file("read", paths::MANIFESTS))?;
+/// Names of the node's own files in a directory.
+fn present(root: &Path, directory: &'static str) -> Result<Vec<String>, Error> {
+    let listed = std::fs::read_dir(root.join(directory.trim_start_matches('/')));
+    let listed = listed.map_err(file("read", directory))?;
     let names = listed.flatten().filter_map(|entry| entry.file_name().to_str().map(str::to_owned));
     Ok(names.filter(|name| name.starts_with(paths::MANIFEST_PREFIX)).collect())
-}
-
-fn manifest((name, pod): (String, Value)) -> Result<(String, Vec<u8>), Error> {
-    Ok((name, kubernetes::yaml("a static pod", &pod)?.into_bytes()))
 }
 
 fn version(parts: &[&[u8]]) -> String {

@@ -62,7 +62,7 @@ pub fn pod(cluster: &Cluster<'_>, node: &Node, rendered: &Rendered) -> Result<(S
         liveness: None,
         rendered,
     };
-    Ok((pod.file_name(), pod.to_value()))
+    Ok((pod.name.to_owned(), pod.to_value()))
 }
 
 /// Arguments of the program.

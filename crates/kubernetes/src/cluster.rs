@@ -246,6 +246,12 @@ impl<'a> Cluster<'a> {
         name.to_lowercase()
     }
 
+    /// Whether the kubelet runs the node's own static pods and no other file's.
+    #[must_use]
+    pub fn has_own_manifests_only(&self) -> bool {
+        self.kubelet().disable_manifests_directory == Some(true)
+    }
+
     /// Settings of the API server.
     #[must_use]
     pub fn api_server(&self) -> ApiServer {

@@ -45,7 +45,7 @@ pub fn pod(cluster: &Cluster<'_>, rendered: &Rendered) -> Result<(String, Value)
         liveness: Some(probe),
         rendered,
     };
-    Ok((pod.file_name(), pod.to_value()))
+    Ok((pod.name.to_owned(), pod.to_value()))
 }
 
 /// Arguments of the program.

@@ -7,6 +7,7 @@
 //! | [`arguments`] | arguments of a program: built-in ones by version, `extraArgs` laid over them by a policy |
 //! | [`images`] | the image of each program, and the list of all that a node pulls |
 //! | [`api_server`], [`controller_manager`], [`scheduler`] | the static pods of a control plane, by [`pod`] |
+//! | [`static_pods`] | the static pods that the configuration names |
 //! | [`etcd`], [`kubelet`] | arguments and files of the two that machined runs itself |
 //! | [`certificates`] | each certificate: who signs it, for whom, for how long, into which file |
 //! | [`kubeconfig`] | client configurations |
@@ -31,6 +32,7 @@ pub mod manifests;
 pub mod paths;
 pub mod pod;
 pub mod scheduler;
+pub mod static_pods;
 pub mod version;
 
 pub use cluster::{Cluster, Node};

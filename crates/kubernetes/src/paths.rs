@@ -4,6 +4,8 @@
 
 /// Static pods that the kubelet runs.
 pub const MANIFESTS: &str = "/etc/kubernetes/manifests";
+/// Where the kubelet finds copies of the node's own, and nothing else, in the place of [`MANIFESTS`].
+pub const OWN_MANIFESTS: &str = "/system/config/kubernetes/manifests";
 /// Prefix of the node's own files there: others are not the node's.
 pub const MANIFEST_PREFIX: &str = "talos-";
 /// With which a kubelet without a certificate asks for one.
@@ -38,3 +40,9 @@ pub const SCHEDULER_CONFIG: &str = "/system/config/kubernetes/kube-scheduler";
 pub const AUDIT_LOG: &str = "/var/log/audit/kube";
 /// Socket of the containerd that runs pods.
 pub const CONTAINERD_SOCKET: &str = "unix:///run/containerd/containerd.sock";
+
+/// Name of a static pod's file.
+#[must_use]
+pub fn manifest_file(id: &str) -> String {
+    format!("{MANIFEST_PREFIX}{id}.yaml")
+}

@@ -10,7 +10,6 @@ use config::v1alpha1::{ExtraVolume, Resources};
 use serde_json::{Map, Value, json};
 
 use crate::file::Owner;
-use crate::paths;
 
 /// Share of a memory limit that Go's collector keeps below, percent.
 const MEMORY_SHARE: u64 = 95;
@@ -65,11 +64,6 @@ pub(crate) struct StaticPod<'a> {
 }
 
 impl StaticPod<'_> {
-    /// Name of the pod's file in [`paths::MANIFESTS`].
-    pub(crate) fn file_name(&self) -> String {
-        format!("{}{}.yaml", paths::MANIFEST_PREFIX, self.name)
-    }
-
     pub(crate) fn to_value(&self) -> Value {
         json!({
             "apiVersion": "v1",

@@ -13,7 +13,7 @@ use kubernetes::kubeconfig::{self, Credentials};
 use kubernetes::pod::Rendered;
 use kubernetes::{
     Cluster, File, Node, api_server, certificates, controller_manager, etcd, images, kubelet, manifests,
-    scheduler, yaml,
+    paths, scheduler, static_pods, yaml,
 };
 
 /// Each version of Kubernetes with the etcd beside it, and the form of its configuration.
@@ -73,7 +73,10 @@ fn everything(cluster: &Cluster<'_>) -> String {
         scheduler::pod(cluster, &rendered()).unwrap(),
     ];
     for (name, pod) in pods {
-        part(&name, &yaml("a pod", &pod).unwrap());
+        part(&paths::manifest_file(&name), &yaml("a pod", &pod).unwrap());
+    }
+    for (id, pod) in static_pods::configured(cluster).unwrap() {
+        part(&paths::manifest_file(&id), &yaml("a pod", &pod).unwrap());
     }
     let wanted = [controller_manager::is_wanted(cluster), scheduler::is_wanted(cluster)];
     part("controller manager and scheduler run", &format!("{wanted:?}"));

@@ -104,6 +104,23 @@ fn cluster_with_pods(tell: &dyn Fn(&str)) -> Running {
         assert!(health.success && health.stderr.contains(line), "no {line:?} in {}", health.stderr);
     }
     tell("the cluster says that it is well");
+    cluster.add_foreign_manifest("worker-1");
+    cluster.until(&["get", "staticpods"], &["default-fixed", "kube-apiserver", "kube-scheduler"], STEP_LIMIT);
+    let table = cluster.until(
+        &["get", "podstatus"],
+        &[
+            "default/fixed-cp-1",
+            "kube-system/kube-controller-manager-cp-1",
+            "kube-system/kube-scheduler-cp-1",
+        ],
+        STEP_LIMIT,
+    );
+    let server = table.lines().find(|line| line.contains("kube-system/kube-apiserver-cp-1"));
+    assert!(server.is_some_and(|line| line.trim_end().ends_with("True")), "{table}");
+    for (node, _) in NODES {
+        cluster.kubectl_until(&["get", "pod", &format!("fixed-{node}")], "Running", STEP_LIMIT);
+    }
+    tell("static pods are shown, and those of the configuration run");
     let objects = cluster.files.path().join("objects.yaml");
     std::fs::write(&objects, OBJECTS).unwrap();
     // The controller manager makes the account that a pod needs.
@@ -142,6 +159,9 @@ fn a_control_plane_and_a_worker_run_pods() {
         cluster.service_answers();
         tell("the service answers");
     }
+    // Generated configurations disable the directory for files that are not the node's.
+    let pods = cluster.kubectl_until(&["get", "pods", "--all-namespaces"], "fixed-worker-1", STEP_LIMIT);
+    assert!(!pods.contains("foreign"), "{pods}");
     drop(cluster);
     nothing_is_left();
 }

@@ -31,6 +31,12 @@ pub(crate) const STEP_LIMIT: Duration = Duration::from_secs(120);
 /// One address for each kind of node; the second also is what the first one's pods reach the other's by.
 pub(crate) const NODES: [(&str, MachineType); 2] =
     [("cp-1", MachineType::ControlPlane), ("worker-1", MachineType::Worker)];
+/// A static pod of each node's configuration.
+const FIXED_POD: &str = "{kind: pod, metadata: {name: fixed}, spec: {containers: [{name: main, \
+                         image: 'registry.example.org/kube-proxy:v1.34.10', command: [kubectl, proxy]}]}}";
+/// A static pod of a file that the node did not write.
+const FOREIGN_POD: &str = "{apiVersion: v1, kind: Pod, metadata: {name: foreign}, spec: {containers: [{name: main, \
+                           image: 'registry.example.org/kube-proxy:v1.34.10', command: [kubectl, proxy]}]}}";
 /// What the server of files has at this path.
 pub(crate) const SERVED: (&str, &str) = ("/static/passwd", "root:x:0:0");
 
@@ -66,7 +72,7 @@ fn image() -> Image {
 fn patch() -> String {
     format!(
         "machine:\n  registries:\n    mirrors:\n      \"*\":\n        endpoints: [\"http://10.5.0.1:{REGISTRY_PORT}\"]\n  \
-         network:\n    nameservers: [10.5.0.1]\n  nodeLabels: {{zone: a}}\n\
+         network:\n    nameservers: [10.5.0.1]\n  nodeLabels: {{zone: a}}\n  pods:\n  - {FIXED_POD}\n\
          cluster:\n  allowSchedulingOnControlPlanes: true\n"
     )
 }
@@ -287,6 +293,14 @@ impl Running {
         let names = std::fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().file_name());
         let pids = names.filter_map(|name| name.to_str()?.parse().ok());
         pids.filter(|pid| namespace(*pid).as_ref() == Some(&node) && runs_it(*pid)).collect()
+    }
+
+    /// Puts a static pod beside the node's own.
+    pub(crate) fn add_foreign_manifest(&self, node: &str) {
+        let machined = self.processes(node, "machined").pop_first().unwrap();
+        let directory = PathBuf::from(format!("/proc/{machined}/root/etc/kubernetes/manifests"));
+        assert!(directory.join("talos-default-fixed.yaml").exists(), "the node's own files are elsewhere");
+        std::fs::write(directory.join("foreign.yaml"), FOREIGN_POD).unwrap();
     }
 
     /// Kills a program of a node, and waits until as many processes of it run again, none of them an old one.

@@ -154,7 +154,7 @@ section! {
         /// Its name.
         name "name": String { newer true, example "nginx" };
         /// The pod, as a Kubernetes manifest.
-        pod "pod": Option<Value> { newer true, example "{apiVersion: v1, kind: Pod}" };
+        pod "pod": Option<Value> { newer true, example "{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {containers: []}}" };
     }
 }
 

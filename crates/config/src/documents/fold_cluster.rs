@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     CertificateAndKey, EncodedPem, EncodedSecret,
+    schema::Value,
     v1alpha1::{
         AdmissionPlugin, ApiAccess, Authorizer, Cluster, Cni, Config, CoreDns, Discovery,
         DiscoveryRegistries, DiscoveryService, Flannel, InlineManifest, KubePrism, MachineControlPlane,
@@ -54,10 +55,8 @@ pub(super) fn fold(config: &mut Config, document: &Document) {
             });
         }
         Document::KubeStaticPodConfig(d) => {
-            let pod = d.pod.clone().unwrap_or_default();
-            if !machine.pods.contains(&pod) {
-                machine.pods.push(pod);
-            }
+            let pods = &mut machine.pods;
+            pods.extend(d.pod.clone().filter(|pod| *pod != Value::Null && !pods.contains(pod)));
         }
         Document::KubeCoreDNSConfig(d) => {
             let disabled = Some(d.enabled == Some(false));

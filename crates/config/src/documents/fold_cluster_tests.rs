@@ -166,7 +166,7 @@ headers: {Accept: text/yaml}
 apiVersion: v1alpha1
 kind: KubeStaticPodConfig
 name: nginx
-pod: {kind: Pod}
+pod: {kind: pod, metadata: {name: nginx}, spec: {containers: []}}
 ---
 apiVersion: v1alpha1
 kind: KubeTalosAPIAccessConfig

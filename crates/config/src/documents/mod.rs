@@ -141,7 +141,7 @@ documents! {
     KubeServiceAccountConfig "" single;
     KubeSpanConfig "KubeSpan" single;
     KubeSpanEndpointsConfig "KubeSpan" single;
-    KubeStaticPodConfig "static pods of the config" named;
+    KubeStaticPodConfig "" named;
     KubeTalosAPIAccessConfig "access to the API from pods" single;
     KubeletConfig "" single;
     LVMLogicalVolumeConfig "LVM" named;

@@ -128,6 +128,22 @@ pub enum Value {
     Map(Vec<(String, Value)>),
 }
 
+impl Value {
+    /// What a mapping has under this key.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&Self> {
+        let Self::Map(entries) = self else { return None };
+        entries.iter().find(|(name, _)| name == key).map(|(_, value)| value)
+    }
+
+    /// The text, where it is one.
+    #[must_use]
+    pub fn as_str(&self) -> Option<&str> {
+        let Self::Text(text) = self else { return None };
+        Some(text)
+    }
+}
+
 impl Decode for Value {
     fn decode(node: &Node, _walk: &mut Walk<'_>) -> Option<Self> {
         Some(value(node))

@@ -26,8 +26,8 @@ section! {
         node_ip "nodeIP": Option<NodeIp> { newer true };
         /// Do not register the node.
         skip_node_registration "skipNodeRegistration": Option<bool> { newer true };
-        /// Do not read static pods from a directory.
-        disable_manifests_directory "disableManifestsDirectory": Option<bool> { newer true, later "the switch of the manifests directory" };
+        /// Run the node's own static pods and no other files of /etc/kubernetes/manifests.
+        disable_manifests_directory "disableManifestsDirectory": Option<bool> { newer true };
     }
 }
 

@@ -27,7 +27,7 @@ section! {
         /// The kubelet.
         kubelet "kubelet": Kubelet {};
         /// Static pods that the kubelet runs, as Kubernetes manifests.
-        pods "pods": Vec<Value> { newer true, later "static pods of the config" };
+        pods "pods": Vec<Value> { newer true };
         /// Host name, resolvers, interfaces.
         network "network": Network {};
         /// Further disks to partition, once, while they are empty.

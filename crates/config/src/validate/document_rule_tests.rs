@@ -34,6 +34,11 @@ pub(super) const DOCUMENTS: &[(&str, &str, &str)] = &[
     ),
     ("kind: KubeletConfig", "image", "missing; write the image: registry.example.org/kubelet:v1.36.3"),
     ("kind: KubeStaticPodConfig\nname: a", "pod", "missing; write what this KubeStaticPodConfig is about"),
+    (
+        "kind: KubeStaticPodConfig\nname: a\npod: {spec: {}}",
+        "pod.metadata.name",
+        "missing; write the pod's name",
+    ),
     ("kind: KubeClusterConfig\nendpoint: 'http://a'", "clusterName", "missing; write the cluster's name"),
     (
         "kind: KubeClusterConfig\nclusterName: a\nendpoint: 'http://a'",

@@ -2,7 +2,7 @@
 //!
 //! Source: `crates/config/testdata/documents-v1.14.txt` (`!`: what is required).
 
-use super::{Problems, text};
+use super::{Problems, static_pods, text};
 use crate::{
     documents::{ClientIdentity, Document, KubeNetworkConfig, KubeServiceAccountConfig},
     schema::Value,
@@ -20,6 +20,12 @@ pub(super) fn check(document: &Document, problems: &mut Problems) {
         problems.add(field, format!("missing; write what this {} is about", document.kind()));
     }
     match document {
+        Document::KubeStaticPodConfig(d) => {
+            let pod = d.pod.as_ref().filter(|pod| **pod != Value::Null);
+            for (field, message) in pod.into_iter().flat_map(|pod| static_pods::faults("pod", pod)) {
+                problems.add(field, message);
+            }
+        }
         Document::KubeClusterConfig(d) => {
             if d.cluster_name.is_empty() {
                 problems.add("clusterName", "missing; write the cluster's name");

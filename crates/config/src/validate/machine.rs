@@ -1,6 +1,6 @@
 //! Rules of the `machine` section.
 
-use super::{Problems, network, storage, text};
+use super::{Problems, network, static_pods, storage, text};
 use crate::{
     Mode,
     v1alpha1::{Config, FileOp, Install, Machine, RegistryAuth},
@@ -99,6 +99,11 @@ fn identity(machine: &Machine, problems: &mut Problems) {
                 format!("machine.certSANs[{index}]"),
                 format!("`{san}` is neither an address nor a name"),
             );
+        }
+    }
+    for (index, pod) in machine.pods.iter().enumerate() {
+        for (field, message) in static_pods::faults(&format!("machine.pods[{index}]"), pod) {
+            problems.add(field, message);
         }
     }
     for key in machine.kubelet.extra_args.keys().filter(|k| KUBELET_ARGS.contains(&k.as_str())) {

@@ -31,6 +31,18 @@ pub(super) fn judged_document(document: &str, mode: Mode) -> Vec<(String, String
 
 /// Further rules of `machine` with their messages, beside those of `tests`.
 const MACHINE: &[(&str, &str, &str)] = &[
+    ("pods: [{metadata: {name: a}}]", "machine.pods[0].spec", "missing; write the pod's containers"),
+    ("pods: [{kind: Pod, spec: {}}]", "machine.pods[0].metadata.name", "missing; write the pod's name"),
+    (
+        "pods: [{kind: Node, metadata: {name: a}, spec: {}}]",
+        "machine.pods[0].kind",
+        "`Node` is no static pod; write `Pod`",
+    ),
+    (
+        "pods: [{metadata: {name: a, namespace: A}, spec: {}}]",
+        "machine.pods[0].metadata.namespace",
+        "`A` is no name in Kubernetes: lower-case letters, digits, `-` and `.`, at most 253",
+    ),
     (
         "acceptedCAs: [{crt: LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t, key: YQ==}]",
         "machine.acceptedCAs[0].key",
@@ -388,6 +400,16 @@ const TEXTS: &[(&str, &str, &str)] = &[
         "machine: {token: a}\n---\napiVersion: v1alpha1\nkind: ResolverConfig\nnameservers: [{address: 10.0.0.2, protocol: DoT}]\n",
         "machine.features.hostDNS",
         "hostDNS must be enabled when using non-default DNS protocols",
+    ),
+    (
+        "machine: {token: a, pods: [{metadata: {name: a}, spec: {}}, {metadata: {namespace: default, name: a}, spec: {}}]}\n",
+        "machine.pods",
+        "the node has a static pod default-a already; write another name or namespace",
+    ),
+    (
+        "machine: {token: a}\n---\napiVersion: v1alpha1\nkind: KubeStaticPodConfig\nname: a\npod: {metadata: {namespace: kube, name: scheduler}, spec: {}}\n",
+        "machine.pods",
+        "the node has a static pod kube-scheduler already; write another name or namespace",
     ),
     (
         "machine: {token: a, network: {kubespan: {enabled: true}}}\n",

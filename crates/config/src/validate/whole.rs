@@ -2,7 +2,7 @@
 //!
 //! Source: the second generation's refusals, worded as there.
 
-use super::Problems;
+use super::{Problems, static_pods};
 use crate::{
     Mode,
     documents::{Document, ResolverProtocol},
@@ -13,6 +13,10 @@ use crate::{
 pub(super) fn check(config: &Config, documents: &[Document], mode: Mode, problems: &mut Problems) {
     host_resolver(host_dns(config, documents), documents, mode, problems);
     mesh(config, documents, problems);
+    for id in static_pods::doubles(&config.machine.pods) {
+        let message = format!("the node has a static pod {id} already; write another name or namespace");
+        problems.add("machine.pods", message);
+    }
 }
 
 /// The resolver's settings, from whichever form has them.

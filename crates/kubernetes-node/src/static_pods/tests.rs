@@ -150,3 +150,55 @@ async fn a_worker_has_none_and_loses_those_that_it_had() {
     f.look().await;
     assert!(f.names().is_empty());
 }
+
+fn with_pods(config: &mut Config, pods: &str) {
+    let patches = config::patch::load_patches(&format!("machine: {{pods: {pods}}}")).unwrap();
+    let text = config::patch::apply("version: v1alpha1\n", &patches).unwrap();
+    config.machine.pods = config::parse(&text).unwrap().machine.pods;
+}
+
+#[tokio::test]
+async fn pods_of_the_configuration_run_on_each_node_and_need_no_etcd() {
+    let mut worker = config();
+    worker.machine.machine_type = config::v1alpha1::MachineType::Worker;
+    let web = "{kind: pod, metadata: {name: web, namespace: shop}, spec: {containers: []}}";
+    with_pods(&mut worker, &format!("[{web}, {{metadata: {{name: a}}, spec: {{}}}}]"));
+    let mut f = Fixture::new(&worker);
+    f.look().await;
+    assert_eq!(f.names(), ["talos-default-a.yaml", "talos-shop-web.yaml"]);
+    let text = std::fs::read_to_string(f.path("talos-shop-web.yaml")).unwrap();
+    assert!(text.contains("kind: Pod\n") && text.contains("apiVersion: v1\n"), "{text}");
+    with_pods(&mut worker, &format!("[{web}]"));
+    f.runtime.config.send_replace(Some(Arc::new(worker)));
+    f.look().await;
+    assert_eq!(f.names(), ["talos-shop-web.yaml"]);
+    // On a control plane node they are there before anything else is.
+    let mut control_plane = config();
+    with_pods(&mut control_plane, &format!("[{web}]"));
+    let mut f = Fixture::new(&control_plane);
+    f.memory.away_since = Instant::now().checked_sub(ETCD_DEADLINE + Duration::from_secs(1));
+    f.look().await;
+    assert_eq!(f.names(), ["talos-shop-web.yaml"]);
+}
+
+#[tokio::test]
+async fn the_nodes_own_files_have_copies_and_a_resource_each() {
+    let mut given = config();
+    with_pods(&mut given, "[{metadata: {name: a}, spec: {}}]");
+    let mut f = Fixture::with_etcd(&given).await;
+    f.look().await;
+    let copies = f.root.path().join("system/config/kubernetes/manifests");
+    std::fs::write(f.path("theirs.yaml"), "kind: Pod\n").unwrap();
+    std::fs::write(copies.join("talos-kube-apiserver.yaml"), "kind: Pod\n").unwrap();
+    f.look().await;
+    let names = ["talos-default-a.yaml", "talos-kube-apiserver.yaml"];
+    for name in names {
+        assert_eq!(std::fs::read(f.path(name)).unwrap(), std::fs::read(copies.join(name)).unwrap());
+    }
+    assert_eq!(std::fs::read_dir(&copies).unwrap().count(), names.len());
+    let listed = f.runtime.store.list(&runtime::store::STATIC_POD);
+    let ids: Vec<_> = listed.iter().map(|resource| resource.metadata.id.as_str()).collect();
+    assert_eq!(ids, ["default-a", "kube-apiserver"]);
+    remove_static_pods(f.root.path()).unwrap();
+    assert!(f.names() == ["theirs.yaml"] && std::fs::read_dir(&copies).unwrap().next().is_none());
+}

@@ -58,8 +58,14 @@ impl Spec {
         if let Self::MachineType(name) = self {
             tree = json!({ "machineType": name });
         }
-        if let (Self::Kubernetes(KubernetesSpec::Manifest(_)), Value::Array(objects)) = (self, &mut tree) {
-            tree = json!({ "items": std::mem::take(objects) });
+        // What the YAML form shows bare is a field of the message.
+        if let Self::Kubernetes(spec) = self {
+            tree = match spec {
+                KubernetesSpec::Manifest(_) => json!({ "items": tree }),
+                KubernetesSpec::StaticPod(_) => json!({ "pod": tree }),
+                KubernetesSpec::StaticPodStatus(_) => json!({ "podStatus": tree }),
+                _ => tree,
+            };
         }
         if let Value::Object(map) = &mut tree {
             map.retain(|key, _| !OURS.contains(&(kind, key.as_str())));

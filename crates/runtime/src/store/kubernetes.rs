@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::definition::{Definition, Sensitivity};
+use super::registry::column;
 
 /// A manifest. Sensitive where the sheets say nothing of it: one of them is the bootstrap token.
 pub static MANIFEST: Definition = Definition {
@@ -19,6 +20,17 @@ pub static MANIFEST: Definition = Definition {
 /// Which manifests are there.
 pub static MANIFEST_STATUS: Definition =
     Definition::published("ManifestStatuses.kubernetes.talos.dev", "k8s.ManifestApplyController");
+
+/// A static pod that the node wants to run.
+pub static STATIC_POD: Definition =
+    Definition::published("StaticPods.kubernetes.talos.dev", "k8s.ControlPlaneStaticPodController");
+
+/// How a static pod does.
+pub static STATIC_POD_STATUS: Definition = Definition {
+    // The sheets cut it.
+    columns: &[column("Ready", "{.conditions[?(@.type==\"Ready\")].status}")],
+    ..Definition::published("StaticPodStatuses.kubernetes.talos.dev", "k8s.KubeletStaticPodController")
+};
 
 /// The manifests that the config names. Sensitive as the headers in it are.
 pub static EXTRA_MANIFESTS_CONFIG: Definition = Definition {
@@ -41,6 +53,10 @@ pub enum KubernetesSpec {
         /// Ids of those whose objects are all there.
         manifests_applied: Vec<String>,
     },
+    /// `StaticPods`: the pod.
+    StaticPod(Value),
+    /// `StaticPodStatuses`: the status of Kubernetes' pod.
+    StaticPodStatus(Value),
     /// `ExtraManifestsConfigs`.
     #[serde(rename_all = "camelCase")]
     ExtraManifests {

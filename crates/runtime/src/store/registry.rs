@@ -15,7 +15,7 @@ use super::facts::{
     SBOM_ITEM, SERVICE_PID, VOLUME_CONFIG, VOLUME_MOUNT_STATUS,
 };
 use super::hardware::{MEMORY_MODULE, PCI_DEVICE, PROCESSOR, SYSTEM_INFORMATION, TPM_KEY};
-use super::kubernetes::{EXTRA_MANIFESTS_CONFIG, MANIFEST, MANIFEST_STATUS};
+use super::kubernetes::{EXTRA_MANIFESTS_CONFIG, MANIFEST, MANIFEST_STATUS, STATIC_POD, STATIC_POD_STATUS};
 use super::network_specs::{
     ADDRESS_SPEC, HOSTNAME_SPEC, LINK_SPEC, OPERATOR_SPEC, RESOLVER_SPEC, ROUTE_SPEC, STATIC_HOST,
     TIME_SERVER_SPEC,
@@ -301,7 +301,7 @@ pub static KERNEL_PARAM_STATUS: Definition = Definition {
 };
 
 /// The types that something of this node writes, sorted by name.
-static WRITTEN: [&Definition; 81] = [
+static WRITTEN: [&Definition; 83] = [
     &ADDRESS_SPEC,
     &ADDRESS_STATUS,
     &ADJTIME_STATUS,
@@ -371,6 +371,8 @@ static WRITTEN: [&Definition; 81] = [
     &SERVICE_PID,
     &SERVICE,
     &STATIC_HOST,
+    &STATIC_POD,
+    &STATIC_POD_STATUS,
     &SYSTEM_DISK,
     &SYSTEM_INFORMATION,
     &TIME_SERVER_SPEC,

@@ -445,8 +445,10 @@ fn kubernetes() -> Vec<Sample> {
     };
     let of = |kind, spec| (kind, Spec::Kubernetes(spec));
     vec![
-        of(&MANIFEST, KubernetesSpec::Manifest(vec![object])),
+        of(&MANIFEST, KubernetesSpec::Manifest(vec![object.clone()])),
         of(&MANIFEST_STATUS, KubernetesSpec::ManifestStatus { manifests_applied: vec![text()] }),
+        of(&STATIC_POD, KubernetesSpec::StaticPod(object.clone())),
+        of(&STATIC_POD_STATUS, KubernetesSpec::StaticPodStatus(serde_json::json!({ "phase": text() }))),
         of(&EXTRA_MANIFESTS_CONFIG, KubernetesSpec::ExtraManifests { extra_manifests: vec![extra] }),
     ]
 }
