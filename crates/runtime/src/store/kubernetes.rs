@@ -8,8 +8,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::definition::{Definition, Sensitivity};
-use super::registry::column;
+use super::definition::{Column, Definition, Sensitivity};
 
 /// A manifest. Sensitive where the sheets say nothing of it: one of them is the bootstrap token.
 pub static MANIFEST: Definition = Definition {
@@ -28,7 +27,7 @@ pub static STATIC_POD: Definition =
 /// How a static pod does.
 pub static STATIC_POD_STATUS: Definition = Definition {
     // The sheets cut it.
-    columns: &[column("Ready", "{.conditions[?(@.type==\"Ready\")].status}")],
+    columns: &[Column { name: "Ready", path: "{.conditions[?(@.type==\"Ready\")].status}" }],
     ..Definition::published("StaticPodStatuses.kubernetes.talos.dev", "k8s.KubeletStaticPodController")
 };
 
