@@ -41,8 +41,9 @@ fn tap() {
 
 /// Starts the machine from memory, with its configuration on a volume.
 fn machine(cluster: &Running) -> Vm {
+    // The network has no time server, and a kubelet waits for the clock.
     let change = format!(
-        "machine:\n  network:\n    hostname: {NAME}\n    interfaces:\n    - interface: eth0\n      \
+        "machine:\n  time: {{disabled: true}}\n  network:\n    hostname: {NAME}\n    interfaces:\n    - interface: eth0\n      \
          addresses: [{ADDRESS}/24]\n      routes: [{{network: 0.0.0.0/0, gateway: 10.5.0.1}}]\n"
     );
     let config = cluster.configuration(MachineType::Worker, &change);

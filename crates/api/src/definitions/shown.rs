@@ -15,15 +15,24 @@ use super::decode::{Content, add, content, entry_of, fault};
 use super::schema::{PACKAGE, Schema};
 use super::{Fault, Problem, encode};
 
+/// The type of a free-form object.
+const FREE_FORM: &str = ".google.protobuf.Struct";
+
 /// What a typed client sees of a resource: `bytes` as `message` (a name of types.tsv), spelled as in `yaml`. A YAML form
-/// that is no map is the only field of its message.
+/// that is no map is the only field of its message, and so is a map where that field is a free-form object whose key the YAML
+/// form leaves out.
 ///
 /// # Errors
 /// [`Problem`] where the bytes are no message of this type.
 pub fn shown(message: &str, bytes: &[u8], yaml: &Value) -> Result<Value, Problem> {
     let descriptor = descriptor(message)?;
     match (yaml, descriptor.field.as_slice()) {
-        (Value::Object(_) | Value::Null, _) | (_, [] | [_, _, ..]) => whole(message, bytes, yaml, message),
+        (_, [] | [_, _, ..]) | (Value::Null, _) => whole(message, bytes, yaml, message),
+        (Value::Object(map), [field])
+            if field.type_name() != FREE_FORM || map.contains_key(field.json_name()) =>
+        {
+            whole(message, bytes, yaml, message)
+        }
         (only, [field]) => {
             let key = field.json_name();
             let like = Value::Object(Map::from_iter([(key.to_owned(), only.clone())]));

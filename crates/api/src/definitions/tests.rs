@@ -169,6 +169,15 @@ fn objects_of_a_manifest_stand_bare_in_the_yaml_form() {
 }
 
 #[test]
+fn a_static_pod_stands_bare_in_the_yaml_form() {
+    let yaml = json!({"kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": [{"name": "b"}]}});
+    let bytes = encode("k8s.StaticPodSpec", &json!({ "pod": yaml })).unwrap();
+    assert_eq!(shown("k8s.StaticPodSpec", &bytes, &yaml).unwrap(), yaml);
+    let other = encode("k8s.StaticPodSpec", &json!({ "pod": {"kind": "Pod"} })).unwrap();
+    assert_ne!(shown("k8s.StaticPodSpec", &other, &yaml).unwrap(), yaml);
+}
+
+#[test]
 fn where_both_forms_differ_the_binary_one_is_shown() {
     let mut yaml = link();
     let bytes = encode("network.LinkStatusSpec", &yaml).unwrap();
