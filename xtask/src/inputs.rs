@@ -39,6 +39,15 @@ pub(crate) enum Freshness {
     AsFetched,
 }
 
+/// Which part of the archive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Archive {
+    /// The release with its updates.
+    Release,
+    /// Newer versions of some packages too, under names of their own: an index that only few builds need.
+    Backports,
+}
+
 /// The archive as one build sees it.
 pub(crate) struct Inputs<'a> {
     cache: &'a Cache,
@@ -58,7 +67,14 @@ impl<'a> Inputs<'a> {
         freshness: Freshness,
         architecture: Architecture,
     ) -> Result<Self> {
-        let apt = AptRoot::open(cache, freshness, architecture)?;
+        let apt = AptRoot::open(cache, freshness, architecture, Archive::Release)?;
+        Ok(Self { cache, apt, architecture })
+    }
+
+    /// The archive with backports.
+    pub(crate) fn open_backports(cache: &'a Cache, freshness: Freshness) -> Result<Self> {
+        let architecture = Architecture::Amd64;
+        let apt = AptRoot::open(cache, freshness, architecture, Archive::Backports)?;
         Ok(Self { cache, apt, architecture })
     }
 

@@ -16,7 +16,7 @@ use super::releases::Release;
 use crate::cache::Cache;
 use crate::image::base;
 use crate::image::list::FileList;
-use crate::inputs::{Freshness, Inputs};
+use crate::inputs::{Archive, Freshness, Inputs};
 use crate::place;
 use crate::target::{self, Architecture};
 
@@ -108,14 +108,20 @@ pub(super) fn images(release: &Release) -> Vec<ImageSpec> {
 pub(super) struct LayerBuilder<'a> {
     release: &'static Release,
     inputs: Inputs<'a>,
+    /// Where Go comes from, if it is another part of the archive.
+    backports: Option<Inputs<'a>>,
     compiler: Compiler<'a>,
 }
 
 impl<'a> LayerBuilder<'a> {
     pub(super) fn open(cache: &'a Cache, freshness: Freshness, release: &'static Release) -> Result<Self> {
         let mut inputs = Inputs::open(cache, freshness)?;
-        let toolchain = Toolchain::resolve(&mut inputs, release.go.version)?;
-        Ok(Self { release, inputs, compiler: Compiler::new(cache, toolchain) })
+        let mut backports = match release.go.archive {
+            Archive::Release => None,
+            Archive::Backports => Some(Inputs::open_backports(cache, freshness)?),
+        };
+        let toolchain = Toolchain::resolve(backports.as_mut().unwrap_or(&mut inputs), release.go.version)?;
+        Ok(Self { release, inputs, backports, compiler: Compiler::new(cache, toolchain) })
     }
 
     /// The files of a layer.
@@ -132,7 +138,7 @@ impl<'a> LayerBuilder<'a> {
 
     /// The one file of Kubernetes.
     pub(super) fn kubernetes_program(&mut self) -> Result<PathBuf> {
-        self.compiler.program(&mut self.inputs, &module(self.release), &kubernetes(self.release))
+        self.compiled(&module(self.release), &kubernetes(self.release))
     }
 
     fn kubernetes(&mut self) -> Result<Tree> {
@@ -156,9 +162,14 @@ impl<'a> LayerBuilder<'a> {
         Ok(files)
     }
 
+    fn compiled(&mut self, module: &Module, program: &Program) -> Result<PathBuf> {
+        let inputs = self.backports.as_mut().unwrap_or(&mut self.inputs);
+        self.compiler.program(inputs, module, program)
+    }
+
     /// A program and nothing else.
     fn alone(&mut self, module: &Module, program: &Program, path: &str) -> Result<Tree> {
-        let file = self.compiler.program(&mut self.inputs, module, program)?;
+        let file = self.compiled(module, program)?;
         let mut files = Tree::new();
         files.file(path, 0o755, file)?;
         Ok(files)

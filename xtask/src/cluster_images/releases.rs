@@ -7,6 +7,8 @@
 
 use anyhow::{Context, Result};
 
+use crate::inputs::Archive;
+
 /// A version of Kubernetes, and of what a cluster runs beside it.
 #[derive(Debug)]
 pub(crate) struct Release {
@@ -23,16 +25,27 @@ pub(crate) struct Release {
 pub(crate) struct Go {
     /// As in the names of its packages: `1.24`.
     pub(crate) version: &'static str,
+    pub(crate) archive: Archive,
 }
 
 /// The first is the default.
-pub(crate) const RELEASES: [Release; 1] = [Release {
-    kubernetes: "1.34.10",
-    go: Go { version: "1.24" },
-    etcd: "3.6.4",
-    core_dns: "1.12.4",
-    flannel: "0.26.7",
-}];
+pub(crate) const RELEASES: [Release; 2] = [
+    Release {
+        kubernetes: "1.34.10",
+        go: Go { version: "1.24", archive: Archive::Release },
+        etcd: "3.6.4",
+        core_dns: "1.12.4",
+        flannel: "0.26.7",
+    },
+    // No test starts a cluster of it yet.
+    Release {
+        kubernetes: "1.37.2",
+        go: Go { version: "1.26", archive: Archive::Backports },
+        etcd: "3.7.0",
+        core_dns: "1.12.4",
+        flannel: "0.26.7",
+    },
+];
 
 impl Release {
     /// The release of this version of Kubernetes.

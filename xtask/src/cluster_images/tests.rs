@@ -109,7 +109,7 @@ fn each_name_is_a_case_of_the_one_binary() {
 fn a_version_without_images_is_told_which_ones_there_are() {
     assert_eq!(Release::find("v1.34.10").unwrap().kubernetes, "1.34.10");
     let error = Release::find("1.2.3").unwrap_err().to_string();
-    assert!(error.contains("\"1.2.3\": use 1.34.10"), "{error}");
+    assert!(error.contains("\"1.2.3\": use 1.34.10 or 1.37.2"), "{error}");
 }
 
 /// The files of an image, unpacked to a directory.

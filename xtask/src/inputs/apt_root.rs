@@ -1,6 +1,6 @@
 //! An apt of our own: configuration, index and state below the cache, used with the host's apt programs.
 //!
-//! Owns: `<cache>/apt/` (for other machines than those that build `apt-<architecture>/`), a whole apt root; the versions that the last index offered (`resolved.json`).
+//! Owns: `<cache>/apt/` (for other machines than those that build `apt-<architecture>/`, with backports `apt-backports/`), a whole apt root; the versions that the last index offered (`resolved.json`).
 //! Does not: read the host's apt state or write outside the cache. The host lends mirror address, proxy settings
 //! and the archive's public keys.
 //! Fails by: refusing an index that the Debian archive keys did not sign.
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::control::{self, Package};
 use super::mirror::{self, Mirrors};
-use super::{DEBIAN_SUITE, Freshness};
+use super::{Archive, DEBIAN_SUITE, Freshness};
 use crate::cache::{Cache, file_digest};
 use crate::command::Cmd;
 use crate::step::{step, warn};
@@ -48,14 +48,22 @@ struct Resolved {
 }
 
 impl AptRoot {
-    pub(super) fn open(cache: &Cache, freshness: Freshness, architecture: Architecture) -> Result<Self> {
-        let name = match architecture {
+    pub(super) fn open(
+        cache: &Cache,
+        freshness: Freshness,
+        architecture: Architecture,
+        archive: Archive,
+    ) -> Result<Self> {
+        let mut name = match architecture {
             Architecture::Amd64 => "apt".to_owned(),
             other => format!("apt-{}", other.name()),
         };
+        if archive == Archive::Backports {
+            name.push_str("-backports");
+        }
         let lock = cache.lock(&name)?;
         let folder = cache.root().join(name);
-        let sources = source_list(&mirror::find(Path::new("/etc/apt"))?, &keyring()?);
+        let sources = source_list(&mirror::find(Path::new("/etc/apt"))?, &keyring()?, archive);
         let mut root = Self { resolved: Resolved::read(&folder), folder, architecture, _lock: lock };
         root.set_up(&sources)?;
         root.renew_if_due(freshness, &sources)?;
@@ -195,12 +203,15 @@ fn find_deb(folder: &Path, package: &Package) -> Result<PathBuf> {
     bail!("apt-get fetched no file for {} {}", package.name, package.version)
 }
 
-fn source_list(mirrors: &Mirrors, keyring: &Path) -> String {
+fn source_list(mirrors: &Mirrors, keyring: &Path, archive: Archive) -> String {
     let line = |uri: &str, suite: &str| format!("deb [signed-by={}] {uri} {suite} main\n", keyring.display());
     let mut text =
         line(&mirrors.main, DEBIAN_SUITE) + &line(&mirrors.main, &format!("{DEBIAN_SUITE}-updates"));
     if let Some(security) = &mirrors.security {
         text += &line(security, &format!("{DEBIAN_SUITE}-security"));
+    }
+    if archive == Archive::Backports {
+        text += &line(&mirrors.main, &format!("{DEBIAN_SUITE}-backports"));
     }
     text
 }

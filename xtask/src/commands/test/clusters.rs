@@ -51,7 +51,7 @@ pub(super) fn run(suites: &mut Suites, long: bool) {
 }
 
 fn make() -> Result<Made> {
-    let [release] = &RELEASES;
+    let [release, ..] = &RELEASES;
     let cache = Cache::open(&place::cache()?)?;
     let images = cluster_images::make(&cache, Freshness::Day, release)?;
     let kubernetes = cluster_images::kubernetes(&cache, Freshness::Day, release)?;
