@@ -36,3 +36,13 @@ pub fn inside(test: &str) -> bool {
     assert!(status.success(), "{test} in namespaces: {status}");
     false
 }
+
+/// Changes the network of the namespace, by the words of ip(8).
+///
+/// # Panics
+/// When `ip` refuses them.
+pub fn ip(words: &str) {
+    let status = Command::new("ip").args(words.split(' ')).status();
+    let status = status.expect("run ip; install it with: apt-get install iproute2");
+    assert!(status.success(), "ip {words}: {status}");
+}

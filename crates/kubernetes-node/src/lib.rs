@@ -35,6 +35,7 @@ pub mod manifests;
 mod node_labels;
 mod pod_resources;
 mod pod_statuses;
+mod published;
 #[cfg(test)]
 mod samples;
 mod static_pods;

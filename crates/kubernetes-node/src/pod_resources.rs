@@ -5,8 +5,10 @@
 use std::collections::BTreeMap;
 
 use runtime::Runtime;
-use runtime::store::{Definition, KubernetesSpec, STATIC_POD, STATIC_POD_STATUS, Spec};
+use runtime::store::{KubernetesSpec, STATIC_POD, STATIC_POD_STATUS};
 use serde_json::Value;
+
+use crate::published::replace;
 
 /// Has the static pods be these, by the ids of their manifests.
 pub(crate) fn publish_pods(runtime: &Runtime, pods: &BTreeMap<String, Value>) {
@@ -18,15 +20,4 @@ pub(crate) fn publish_pods(runtime: &Runtime, pods: &BTreeMap<String, Value>) {
 pub(crate) fn publish_statuses(runtime: &Runtime, statuses: BTreeMap<String, Value>) {
     let wanted = statuses.into_iter().map(|(id, status)| (id, KubernetesSpec::StaticPodStatus(status)));
     replace(runtime, &STATIC_POD_STATUS, wanted);
-}
-
-fn replace(
-    runtime: &Runtime,
-    kind: &'static Definition,
-    wanted: impl Iterator<Item = (String, KubernetesSpec)>,
-) {
-    let wanted = wanted.map(|(id, spec)| (id, Spec::Kubernetes(spec))).collect();
-    if let Err(error) = runtime.store.replace(kind.writer, kind, wanted) {
-        runtime.journal.warn(&error.to_string());
-    }
 }

@@ -87,7 +87,10 @@ impl KubernetesNode {
                 self.put(memory, &pods)?;
                 return Ok(SHORT_PERIOD);
             }
-            None => return Ok(SHORT_PERIOD),
+            None => {
+                self.write(memory, &manifests(&pods)?, Others::Stay)?;
+                return Ok(SHORT_PERIOD);
+            }
         }
         let node = facts::node(&self.runtime, &cluster, self.is_container)?;
         let rendered = self.prepare(&cluster, &node)?;
@@ -156,53 +159,82 @@ impl KubernetesNode {
         self.runtime.root.join(paths::MANIFESTS.trim_start_matches('/')).join(name)
     }
 
-    /// Has these pods, and no others of the node's, be in the directories.
+    /// Has these pods, and no others of the node's, be in the directories, and shows them.
     fn put(&self, memory: &mut Memory, pods: &Pods) -> Result<(), Error> {
-        let manifest = |(id, pod): (&String, &Value)| {
-            Ok((paths::manifest_file(id), kubernetes::yaml("a static pod", pod)?.into_bytes()))
-        };
-        let manifests = pods.iter().map(manifest).collect::<Result<Manifests, Error>>()?;
-        let root = &self.runtime.root;
-        // The first is the one that is told of.
-        for change in write(root, paths::MANIFESTS, &manifests)? {
-            let is_foreign = memory.written.get(&change.name) == manifests.get(&change.name);
-            match change.what {
-                What::Removed => self.runtime.journal.say(&format!("static pod {}: removed", change.name)),
-                _ if is_foreign => self.runtime.journal.warn(&format!(
-                    "static pod {}: something else changed or removed it in {}; it is as before",
-                    change.name,
-                    paths::MANIFESTS
-                )),
-                What::Written => self.runtime.journal.say(&format!("static pod {}: written", change.name)),
-                What::Changed => self.runtime.journal.say(&format!("static pod {}: changed", change.name)),
-            }
-        }
-        write(root, paths::OWN_MANIFESTS, &manifests)?;
+        let manifests = manifests(pods)?;
+        self.write(memory, &manifests, Others::Go)?;
         memory.written = manifests;
         resources::publish_pods(&self.runtime, pods);
         Ok(())
     }
+
+    /// Has these files be in the directories, and says what changed. What happens to both is said of the first.
+    fn write(&self, memory: &mut Memory, manifests: &Manifests, others: Others) -> Result<(), Error> {
+        for directory in DIRECTORIES {
+            for (name, what) in write(&self.runtime.root, directory, manifests, others)? {
+                let is_foreign = what != What::Removed && memory.written.get(&name) == manifests.get(&name);
+                if is_foreign {
+                    self.runtime.journal.warn(&format!(
+                        "static pod {name}: something else changed or removed it in {directory}; it is as before"
+                    ));
+                } else if directory == paths::MANIFESTS {
+                    self.runtime.journal.say(&format!("static pod {name}: {what}"));
+                }
+            }
+        }
+        memory.written.extend(manifests.clone());
+        Ok(())
+    }
+}
+
+/// Where the files lie: the one that people know, and the one that only machined writes.
+const DIRECTORIES: [&str; 2] = [paths::MANIFESTS, paths::OWN_MANIFESTS];
+
+/// What becomes of the node's other files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Others {
+    Stay,
+    Go,
 }
 
 /// What became of a file.
-struct Change {
-    name: String,
-    what: What,
-}
-
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum What {
     Written,
     Changed,
     Removed,
 }
 
-/// Has these files, and no others of the node's, be in a directory.
-fn write(root: &Path, directory: &'static str, manifests: &Manifests) -> Result<Vec<Change>, Error> {
+impl std::fmt::Display for What {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Written => "written",
+            Self::Changed => "changed",
+            Self::Removed => "removed",
+        })
+    }
+}
+
+fn manifests(pods: &Pods) -> Result<Manifests, Error> {
+    let one = |(id, pod): (&String, &Value)| {
+        Ok((paths::manifest_file(id), kubernetes::yaml("a static pod", pod)?.into_bytes()))
+    };
+    pods.iter().map(one).collect()
+}
+
+/// Has these files be in a directory; answers which of the node's files changed.
+fn write(
+    root: &Path,
+    directory: &'static str,
+    manifests: &Manifests,
+    others: Others,
+) -> Result<Vec<(String, What)>, Error> {
     let mut changes = Vec::new();
     let opened = open(root, directory)?;
-    for name in present(root, directory)?.into_iter().filter(|name| !manifests.contains_key(name)) {
+    let present = if others == Others::Go { present(root, directory)? } else { Vec::new() };
+    for name in present.into_iter().filter(|name| !manifests.contains_key(name)) {
         opened.remove_all(Path::new(OsStr::new(&name))).map_err(file("remove", &name))?;
-        changes.push(Change { name, what: What::Removed });
+        changes.push((name, What::Removed));
     }
     for (name, text) in manifests {
         let before = std::fs::read(root.join(directory.trim_start_matches('/')).join(name)).ok();
@@ -210,8 +242,7 @@ fn write(root: &Path, directory: &'static str, manifests: &Manifests) -> Result<
             continue;
         }
         opened.replace(Path::new(name), text, MANIFEST_MODE).map_err(file("write", name))?;
-        let what = if before.is_some() { What::Changed } else { What::Written };
-        changes.push(Change { name: name.clone(), what });
+        changes.push((name.clone(), if before.is_some() { What::Changed } else { What::Written }));
     }
     Ok(changes)
 }
@@ -221,8 +252,8 @@ fn write(root: &Path, directory: &'static str, manifests: &Manifests) -> Result<
 /// # Errors
 /// [`Error::File`].
 pub fn remove_static_pods(root: &Path) -> Result<(), Error> {
-    for directory in [paths::MANIFESTS, paths::OWN_MANIFESTS] {
-        write(root, directory, &Manifests::new())?;
+    for directory in DIRECTORIES {
+        write(root, directory, &Manifests::new(), Others::Go)?;
     }
     Ok(())
 }

@@ -259,6 +259,13 @@ impl VmBuilder {
         self
     }
 
+    /// Adds a card at the other end of a tap of this machine.
+    pub fn tap(self, interface: &str, mac: &str) -> Self {
+        let netdev = format!("tap,id=lan,ifname={interface},script=no,downscript=no");
+        let device = format!("virtio-net-pci,netdev=lan,mac={mac},romfile=");
+        self.extra(&["-netdev", &netdev, "-device", &device])
+    }
+
     /// Adds words to QEMU's command line.
     pub fn extra(mut self, words: &[&str]) -> Self {
         self.extra.extend(words.iter().map(|&word| word.to_owned()));

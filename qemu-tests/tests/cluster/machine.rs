@@ -30,13 +30,11 @@ spec:
 
 /// A card of a virtual machine in the cluster's network.
 fn tap() {
-    let ip =
-        |words: &[&str]| assert!(Command::new("ip").args(words).status().unwrap().success(), "{words:?}");
     let listed = Command::new("ip").args(["-brief", "link", "show", "type", "bridge"]).output().unwrap();
     let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
     let bridge = listed.split_whitespace().next().unwrap();
-    ip(&["tuntap", "add", "dev", TAP, "mode", "tap"]);
-    ip(&["link", "set", TAP, "master", bridge, "up"]);
+    namespaces::ip(&format!("tuntap add dev {TAP} mode tap"));
+    namespaces::ip(&format!("link set {TAP} master {bridge} up"));
 }
 
 /// Starts the machine from memory, with its configuration on a volume.
@@ -56,8 +54,7 @@ fn machine(cluster: &Running) -> Vm {
         .cpus(2)
         .drive(Drive::new(&volume, Bus::Virtio))
         .no_network()
-        .extra(&["-netdev", &format!("tap,id=lan,ifname={TAP},script=no,downscript=no")])
-        .extra(&["-device", "virtio-net-pci,netdev=lan,mac=52:54:00:77:00:09,romfile="])
+        .tap(TAP, "52:54:00:77:00:09")
         .start()
         .unwrap()
 }

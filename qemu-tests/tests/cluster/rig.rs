@@ -298,7 +298,7 @@ impl Running {
     /// Puts a static pod beside the node's own.
     pub(crate) fn add_foreign_manifest(&self, node: &str) {
         let machined = self.processes(node, "machined").pop_first().unwrap();
-        let directory = PathBuf::from(format!("/proc/{machined}/root/etc/kubernetes/manifests"));
+        let directory = PathBuf::from(format!("/proc/{machined}/root")).join("etc/kubernetes/manifests");
         assert!(directory.join("talos-default-fixed.yaml").exists(), "the node's own files are elsewhere");
         std::fs::write(directory.join("foreign.yaml"), FOREIGN_POD).unwrap();
     }

@@ -6,10 +6,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
-use std::process::Command;
 
 use hostile::{Attack, Form, LONGEST_CALL, Port, Record, Suite, Target, Witness, attacks};
-use qemu_tests::credentials::{ADMIN, HOSTNAME, READER};
+use qemu_tests::credentials::{ADMIN, Credentials, HOSTNAME, READER};
 use qemu_tests::node::API_PORT;
 use qemu_tests::rpc::Rpc;
 use qemu_tests::settings::rounds;
@@ -39,30 +38,23 @@ fn addresses(count: u8) -> Vec<IpAddr> {
 
 /// The card that the clients reach the machine by.
 fn tap() {
-    let ip = |words: &str| {
-        let status = Command::new("ip").args(words.split(' ')).status().unwrap();
-        assert!(status.success(), "ip {words}: {status}");
-    };
-    ip(&format!("tuntap add dev {TAP} mode tap"));
-    ip(&format!("address add {HERE}/16 dev {TAP}"));
-    ip(&format!("address add {WITNESS}/16 dev {TAP}"));
+    namespaces::ip(&format!("tuntap add dev {TAP} mode tap"));
+    namespaces::ip(&format!("address add {HERE}/16 dev {TAP}"));
+    namespaces::ip(&format!("address add {WITNESS}/16 dev {TAP}"));
     for address in addresses(ATTACKERS) {
-        ip(&format!("address add {address}/16 dev {TAP}"));
+        namespaces::ip(&format!("address add {address}/16 dev {TAP}"));
     }
-    ip(&format!("link set {TAP} up"));
+    namespaces::ip(&format!("link set {TAP} up"));
 }
 
 fn boot() -> TestNode {
     tap();
-    let credentials = qemu_tests::credentials::Credentials::generate().unwrap();
+    let credentials = Credentials::generate().unwrap();
     let named = format!("hostname: {HOSTNAME}");
     let cards = format!("{named}\n    interfaces: [{{interface: eth1, addresses: [{NODE}/16]}}]");
     let config = credentials.machine_config().unwrap().replace(&named, &cards);
     let node = TestNode::builder("hostile").credentials(credentials).config(&config);
-    let node = node.machine(|vm, _| {
-        let words = format!("tap,id=lan,ifname={TAP},script=no,downscript=no");
-        Ok(vm.extra(&["-netdev", &words, "-device", "virtio-net-pci,netdev=lan,romfile="]))
-    });
+    let node = node.machine(|vm, _| Ok(vm.tap(TAP, "52:54:00:77:00:0a")));
     let node = node.boot().unwrap();
     node.wait_services().unwrap();
     node
@@ -111,9 +103,9 @@ fn chosen(port: Port, long: bool) -> Vec<Attack> {
 
 /// Keeps the figures where `xtask bench hostile` wants them.
 fn keep(name: &str, records: &[Record], long: bool) {
-    let Some(folder) = std::env::var_os("BILLET_BENCH") else { return };
+    let Some(directory) = std::env::var_os("BILLET_BENCH") else { return };
     let figures = serde_json::json!({ "suite": name, "long": long, "attacks": records });
-    let path = Path::new(&folder).join(format!("hostile-{name}.json"));
+    let path = Path::new(&directory).join(format!("hostile-{name}.json"));
     std::fs::write(path, serde_json::to_string_pretty(&figures).unwrap()).unwrap();
 }
 

@@ -12,6 +12,8 @@ use hyper::body::{Bytes, Frame, Incoming, SizeHint};
 use tokio::sync::oneshot;
 use tonic::Status;
 
+use super::frames::PREFIX_BYTES;
+
 /// Bytes of a request, by its call.
 pub(super) const MOST_BYTES: usize = 64 << 10;
 
@@ -32,9 +34,6 @@ const LARGE: [&str; 9] = [
 pub(super) fn is_large(path: &str) -> bool {
     LARGE.contains(&path)
 }
-
-/// Compressed flag and length of a message.
-const PREFIX_BYTES: usize = 5;
 
 /// Where a body is in its messages.
 #[derive(Debug, Default)]

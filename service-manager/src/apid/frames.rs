@@ -16,7 +16,7 @@ use super::backend::Body;
 use crate::connections::Held;
 
 /// Compressed flag and length.
-const PREFIX_BYTES: usize = 5;
+pub(super) const PREFIX_BYTES: usize = 5;
 /// Largest message that is looked into (spec/api-wire-facts.md §3.5).
 const MAX_MESSAGE_BYTES: usize = 32 << 20;
 

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use kubernetes::Cluster;
 use kubernetes::manifests::{self, Download, Manifest};
 use runtime::Runtime;
-use runtime::store::{
-    Definition, EXTRA_MANIFESTS_CONFIG, ExtraManifest, KubernetesSpec, MANIFEST, MANIFEST_STATUS, Spec,
-};
+use runtime::store::{EXTRA_MANIFESTS_CONFIG, ExtraManifest, KubernetesSpec, MANIFEST, MANIFEST_STATUS};
+
+use crate::published::replace;
 
 /// Id of the one that names the manifests that are there.
 const STATUS: &str = "manifests";
@@ -35,17 +35,6 @@ pub(super) fn publish_extra(runtime: &Runtime, cluster: &Cluster<'_>, downloads:
     let of =
         || (EXTRA.to_owned(), KubernetesSpec::ExtraManifests { extra_manifests: extra(cluster, downloads) });
     replace(runtime, &EXTRA_MANIFESTS_CONFIG, cluster.is_control_plane().then(of));
-}
-
-fn replace(
-    runtime: &Runtime,
-    kind: &'static Definition,
-    wanted: impl IntoIterator<Item = (String, KubernetesSpec)>,
-) {
-    let wanted = wanted.into_iter().map(|(id, spec)| (id, Spec::Kubernetes(spec))).collect();
-    if let Err(error) = runtime.store.replace(kind.writer, kind, wanted) {
-        runtime.journal.warn(&error.to_string());
-    }
 }
 
 fn extra(cluster: &Cluster<'_>, downloads: &[Download]) -> Vec<ExtraManifest> {
