@@ -255,3 +255,14 @@ fn registries_reach_containerd() {
     );
     eventually(&["service", "cri"], &["Running", "OK"]);
 }
+
+/// A kubelet mounts volumes for pods in its own namespace.
+#[test]
+fn what_containers_mount_below_shared_volumes_reaches_the_node() {
+    let table = node().admin().ok(&["read", "/proc/1/mountinfo"]).unwrap();
+    for target in ["/", "/var", "/run"] {
+        let mount = table.lines().rev().find(|line| line.split(' ').nth(4) == Some(target));
+        let options = mount.and_then(|line| line.split_once(" - ")).map(|(options, _)| options);
+        assert!(options.is_some_and(|options| options.contains(" shared:")), "{target}: {table}");
+    }
+}

@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
-use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
 
 use crate::{Errno, Result};
 
@@ -223,12 +223,18 @@ pub fn sync() {
 
 /// Makes a mount the root of this process: moves it over `/`, changes root. Returns the old root folder, for
 /// [`remove_contents`].
+///
+/// The new root is shared, with the mounts below it and those to come: what a container with a `shared` volume mounts there,
+/// as a kubelet does for pods, is seen by the system and by its other containers. The kernel's default is private.
+/// Source: mount_namespaces(7).
 pub fn switch_root(new_root: &str) -> Result<OwnedFd> {
     let old = open_folder(CWD, "/")?;
     rustix::process::chdir(new_root)?;
     rustix::mount::mount_move(".", "/")?;
     rustix::process::chroot(".")?;
     rustix::process::chdir("/")?;
+    // Behind the move: a mount whose parent is shared cannot be moved.
+    rustix::mount::mount_change("/", MountPropagationFlags::SHARED | MountPropagationFlags::REC)?;
     Ok(old)
 }
 
