@@ -97,6 +97,8 @@ fn fixture() -> &'static Fixture {
   sysctls:
     net.ipv4.ip_forward: "0"
     net.ipv4.no_such_parameter: "1"
+    net.ipv4.tcp_congestion_control: bbr
+    net.netfilter.nf_conntrack_max: "54321"
   registries:
     mirrors:
       '*':
@@ -218,6 +220,20 @@ fn kernel_parameters_are_set_and_unknown_ones_are_told() {
         &["logs", "controller-runtime"],
         &["KernelParamSpecController: controller starting", "no such parameter"],
     );
+}
+
+/// The kernel asks for what a parameter names, and the parameters of a module are tried again once it is there.
+#[test]
+fn modules_are_there_when_the_kernel_asks_for_them_and_for_containers() {
+    let list =
+        eventually(&["get", "loadedkernelmodules"], &["tcp_bbr", "overlay", "br_netfilter", "nf_conntrack"]);
+    // Not of the config's devices, nor for containers: the kernel started modprobe.
+    assert!(ok(&["dmesg"]).contains("modprobe: loaded tcp_bbr for tcp_bbr"), "{list}");
+    assert_eq!(ok(&["read", "/proc/sys/net/ipv4/tcp_congestion_control"]).trim(), "bbr");
+    eventually(&["read", "/proc/sys/net/netfilter/nf_conntrack_max"], &["54321"]);
+    let sysctls = eventually(&["get", "sysctls"], &["nf_conntrack_max"]);
+    let row = sysctls.lines().find(|line| line.contains("nf_conntrack_max"));
+    assert!(row.is_some_and(|row| row.contains("false")), "{sysctls}");
 }
 
 #[test]

@@ -44,6 +44,7 @@ mod late_services;
 mod log_sender;
 pub mod machined;
 pub mod meta;
+pub mod modprobe;
 mod modules;
 pub mod mounts;
 pub mod network;

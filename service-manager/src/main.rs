@@ -1,8 +1,9 @@
-//! The multi-call binary: machined, apid and trustd, told apart by the name they are called by; and flannel, the network plugin
-//! that containerd starts for each pod.
+//! The multi-call binary: machined, apid and trustd, told apart by the name they are called by; flannel, the network plugin that
+//! containerd starts for each pod; and modprobe, which the kernel starts.
 
 use std::process::ExitCode;
 
+use service_manager::modprobe;
 use service_manager::volumes::opening;
 
 // A request that panics must not end the node's API for everyone (docs/decisions/0021).
@@ -24,8 +25,10 @@ fn main() -> ExitCode {
         // Without a runtime: it has one thing to do, and memory is what its keys cost.
         return code(name, opening::serve());
     }
-    if name == "flannel" {
-        return cni_flannel::run();
+    match name {
+        "flannel" => return cni_flannel::run(),
+        "modprobe" => return modprobe::run(std::env::args().skip(1)),
+        _ => {}
     }
     let runtime = match runtime(name) {
         Ok(runtime) => runtime,
@@ -38,7 +41,9 @@ fn main() -> ExitCode {
         "machined" => runtime.block_on(service_manager::machined::run()),
         "apid" => runtime.block_on(service_manager::apid::run()),
         "trustd" => runtime.block_on(service_manager::trustd::run()),
-        other => Err(format!("called as {other:?}; this program is machined, apid, trustd or flannel")),
+        other => {
+            Err(format!("called as {other:?}; this program is machined, apid, trustd, flannel or modprobe"))
+        }
     };
     code(name, result)
 }

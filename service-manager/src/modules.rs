@@ -1,11 +1,11 @@
-//! Kernel modules: loading them by name, and those that the config names with their parameters.
+//! Kernel modules: loading them by name, those that containers need, and those that the config names with their parameters.
 //!
 //! | task | reads | writes | ends |
 //! |---|---|---|---|
-//! | [`follow`] | the config | modules, `KernelModuleSpecs` | with machined |
+//! | [`follow`] | the config | modules, `KernelModuleSpecs`, the kernel's own list of them | with machined |
 //!
 //! Order: what a module needs goes before it, without parameters.
-//! Does not: unload what leaves the config: something may use it.
+//! Does not: unload what leaves the config: something may use it. Load for the kernel: [`crate::modprobe`] does.
 //! Fails by: the reason in the resource and a line in the log; nothing else stops. A parameter of a module that is
 //! there already is written below /sys where the kernel allows it.
 //! Source: kmod(8), Documentation/admin-guide/kernel-parameters.rst.
@@ -21,6 +21,12 @@ use runtime::Runtime;
 use runtime::store::{KERNEL_MODULE_SPEC, KernelModule, RuntimeSpec, Spec};
 use sys::Errno;
 
+use crate::facts;
+
+/// What a node with a config has before its containers start: what containerd lays images over one another with, and what
+/// kube-proxy and network plugins set parameters of, which does not make the kernel load it.
+const FOR_CONTAINERS: [&str; 3] = ["overlay", "br_netfilter", "nf_conntrack"];
+
 /// Held while modules are inserted.
 static INSERTING: Mutex<()> = Mutex::new(());
 
@@ -30,6 +36,7 @@ pub(crate) struct Modules {
     dep: String,
     alias: String,
     softdep: String,
+    builtin: String,
 }
 
 impl Modules {
@@ -37,14 +44,16 @@ impl Modules {
     fn read_names() -> Self {
         let folder = Path::new("/usr/lib/modules").join(sys::system::kernel_release());
         let text = |name: &str| fs::read_to_string(folder.join(name)).unwrap_or_default();
-        Self { dep: text("modules.dep"), alias: String::new(), softdep: text("modules.softdep"), folder }
+        let (alias, builtin) = (String::new(), String::new());
+        Self { dep: text("modules.dep"), alias, softdep: text("modules.softdep"), builtin, folder }
     }
 
     /// Everything that finds modules by name or alias.
     pub(crate) fn read() -> Self {
         let names = Self::read_names();
-        let alias = fs::read_to_string(names.folder.join("modules.alias")).unwrap_or_default();
-        Self { alias, ..names }
+        let text = |name: &str| fs::read_to_string(names.folder.join(name)).unwrap_or_default();
+        let (alias, builtin) = (text("modules.alias"), text("modules.builtin"));
+        Self { alias, builtin, ..names }
     }
 
     /// The text of modules.alias.
@@ -53,7 +62,19 @@ impl Modules {
     }
 
     pub(crate) fn index(&self) -> Index<'_> {
-        Index { dep: &self.dep, alias: &self.alias, softdep: &self.softdep, builtin: "" }
+        Index { dep: &self.dep, alias: &self.alias, softdep: &self.softdep, builtin: &self.builtin }
+    }
+
+    /// Loads what a name or an alias stands for, with what it needs; the names of those that were not loaded yet.
+    pub(crate) fn load(&self, request: &str) -> Result<Vec<&str>, Missing> {
+        let order = self.index().load_order(request).map_err(|_| Missing::NotInImage)?;
+        let mut loaded = Vec::new();
+        for module in order {
+            if self.insert(&[module], |_| c"").map_err(Missing::Refused)? > 0 {
+                loaded.push(module.name());
+            }
+        }
+        Ok(loaded)
     }
 
     /// Loads files in this order; says how many were not loaded yet. When this returns, the probing that the
@@ -76,6 +97,15 @@ impl Modules {
         }
         Ok(loaded)
     }
+}
+
+/// Why a module is not there.
+#[derive(Debug)]
+pub(crate) enum Missing {
+    /// Nothing in the image has the name.
+    NotInImage,
+    /// The kernel did not take it, or its file cannot be read.
+    Refused(String),
 }
 
 /// Largest module file; the largest ones of Debian are below 10 MB.
@@ -111,9 +141,10 @@ pub(crate) async fn follow(runtime: Arc<Runtime>) {
     }
 }
 
-/// Loads what the config names and publishes how it stands.
+/// Loads what containers need and what the config names, and publishes how the latter stands.
 pub(crate) fn apply(runtime: &Runtime) {
     let Some(config) = runtime.config() else { return };
+    // First those of the config: a parameter of one that is there already may need another boot.
     let wanted = config.machine.kernel.iter().flat_map(|kernel| &kernel.modules);
     let statuses = wanted.map(|module| {
         let error = bring(runtime, module).err().unwrap_or_default();
@@ -129,6 +160,10 @@ pub(crate) fn apply(runtime: &Runtime) {
         (module.name.clone(), Spec::Runtime(RuntimeSpec::KernelModule(status)))
     });
     let statuses = statuses.collect();
+    if let Err(error) = load_modules(&FOR_CONTAINERS) {
+        runtime.journal.warn(&format!("kernel modules for containers: {error}"));
+    }
+    facts::publish_modules(runtime);
     if let Err(error) = runtime.store.replace(KERNEL_MODULE_SPEC.writer, &KERNEL_MODULE_SPEC, statuses) {
         runtime.journal.warn(&error.to_string());
     }

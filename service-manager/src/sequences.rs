@@ -171,7 +171,7 @@ pub const BOOT: Sequence<TaskFn> = Sequence {
                 ),
                 named(
                     "loadKernelModules",
-                    "loads the modules that the config names",
+                    "loads the modules that containers need and those that the config names",
                     tasks::load_kernel_modules,
                 ),
             ],

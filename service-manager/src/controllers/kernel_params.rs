@@ -1,7 +1,7 @@
 //! Kernel parameters: what the node needs, and what the config says besides or instead.
 //!
 //! A parameter that leaves the config gets its former value back. One that the kernel lacks, or whose value it
-//! refuses, is `unsupported` in its status and a line in the log; nothing else stops.
+//! refuses, is `unsupported` in its status and a line in the log; nothing else stops. It is tried again when modules came.
 //! Source: spec/machine-facts.md §11.1 and its appendix for the needed ones.
 
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use runtime::store::{
     Fact, KERNEL_PARAM_DEFAULT_SPEC, KERNEL_PARAM_SPEC, KERNEL_PARAM_STATUS, KernelParam, KernelParamStatus,
-    MACHINE_CONFIG, Spec,
+    LOADED_KERNEL_MODULE, MACHINE_CONFIG, Spec,
 };
 
 use super::{Action, Controller, Snapshot};
@@ -18,7 +18,7 @@ use crate::node::Node;
 
 pub(crate) static CONTROLLER: Controller = Controller {
     name: "runtime.KernelParamSpecController",
-    inputs: &[&MACHINE_CONFIG],
+    inputs: &[&MACHINE_CONFIG, &LOADED_KERNEL_MODULE],
     outputs: &[&KERNEL_PARAM_STATUS, &KERNEL_PARAM_SPEC, &KERNEL_PARAM_DEFAULT_SPEC],
     reconcile,
 };

@@ -129,7 +129,10 @@ pub(crate) fn start(node: &Arc<Node>) {
     tokio::spawn(crate::hardware::watch(node.runtime.clone(), buses(), settled()));
     tokio::spawn(crate::facts::watch(node.runtime.clone(), buses(), settled()));
     tokio::spawn(crate::facts::follow_devices(node.runtime.clone(), settled()));
-    tokio::spawn(crate::modules::follow(node.runtime.clone()));
+    // A container's are its host's.
+    if !node.is_container() {
+        tokio::spawn(crate::modules::follow(node.runtime.clone()));
+    }
     tokio::spawn(crate::volumes::follow(node.clone()));
     tokio::spawn(crate::volumes::follow_user_volumes(node.clone()));
     tokio::spawn(crate::volumes::follow_configs(node.clone()));

@@ -6,8 +6,8 @@
 //! | [`follow_devices`] | whether udevd has been through all devices | `DevicesStatuses` | with machined |
 //!
 //! Order: what is small at once; the rest not before the drivers of all devices are loaded, beside the boot.
-//! Does not: poll: modules are listed anew when a device got a driver or the config changed, so that users of a module are
-//! counted as of then.
+//! Does not: poll: modules are listed anew when a device got a driver, the config changed or its modules were loaded
+//! ([`publish_modules`]), so that users of a module are counted as of then.
 //! Fails by: a line in the log; what cannot be read has no resource.
 //! Source: proc(5); crates/api/tests/data/resources.tsv for the keys.
 
@@ -104,7 +104,8 @@ fn publish_boot(runtime: &Runtime) {
     put(runtime, &EXTENSION_STATUS, extensions::items(&runtime.boot));
 }
 
-fn publish_modules(runtime: &Runtime) {
+/// Lists the modules that the kernel has loaded.
+pub(crate) fn publish_modules(runtime: &Runtime) {
     let Some(text) = read(runtime, "/proc/modules") else { return };
     let found = modules::parse(&text);
     let fact = |(name, fact): (String, Fact)| (name, Spec::Fact(Box::new(fact)));

@@ -79,7 +79,7 @@ fn show_in_etc(
     Ok(targets)
 }
 
-/// Loads the modules that the config names, whatever devices there are.
+/// Loads the modules that containers need and those that the config names, whatever devices there are.
 pub fn load_kernel_modules(node: Arc<Node>) -> TaskFuture {
     Box::pin(async move {
         let loading = tokio::task::spawn_blocking(move || modules::apply(&node.runtime));
