@@ -8,7 +8,7 @@ use qemu_tests::artifacts::build;
 use qemu_tests::cli::Billetctl;
 use qemu_tests::{namespaces, paths};
 
-use crate::rig::{NETWORK, REGISTRY_PORT, VERSION, registry};
+use crate::rig::{NETWORK, REGISTRY_PORT, registry, version};
 
 /// From an image in a file to a cluster that has begun.
 const CREATE_LIMIT: Duration = Duration::from_secs(180);
@@ -52,7 +52,7 @@ fn billetctl_makes_shows_and_ends_a_cluster() {
         "--image",
         image,
         "--kubernetes-version",
-        VERSION,
+        &version(),
         "--registry-mirror",
         &mirror,
         "--nameservers",

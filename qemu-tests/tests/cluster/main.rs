@@ -16,6 +16,7 @@ use std::time::Instant;
 use qemu_tests::settings::rounds;
 use qemu_tests::{namespaces, paths};
 
+use machine::Machine;
 use rig::{NAME, NODES, Running, STEP_LIMIT};
 
 /// A pod on the control plane node, and a server of files with a service on the worker.
@@ -27,8 +28,8 @@ spec:
   nodeName: cp-1
   terminationGracePeriodSeconds: 1
   containers:
-  - {name: main, image: 'registry.example.org/kube-proxy:v1.34.10', command: [kubectl, version, --client]}
-  - {name: client, image: 'registry.example.org/kube-proxy:v1.34.10', command: [kubectl, proxy]}
+  - {name: main, image: 'PROGRAMS', command: [kubectl, version, --client]}
+  - {name: client, image: 'PROGRAMS', command: [kubectl, proxy]}
 ---
 apiVersion: v1
 kind: Pod
@@ -38,7 +39,7 @@ spec:
   restartPolicy: Never
   containers:
   - name: main
-    image: registry.example.org/kube-proxy:v1.34.10
+    image: PROGRAMS
     command: [kubectl, create, --dry-run=client, --output=name, --filename=-]
     stdin: true
     stdinOnce: true
@@ -55,7 +56,7 @@ spec:
       terminationGracePeriodSeconds: 1
       containers:
       - name: web
-        image: registry.example.org/kube-proxy:v1.34.10
+        image: PROGRAMS
         command: [kubectl, proxy, --www=/etc, --address=0.0.0.0, --accept-hosts=.*, --port=8001]
 ---
 apiVersion: v1
@@ -122,15 +123,19 @@ fn cluster_with_pods(tell: &dyn Fn(&str)) -> Running {
     }
     tell("static pods are shown, and those of the configuration run");
     let objects = cluster.files.path().join("objects.yaml");
-    std::fs::write(&objects, OBJECTS).unwrap();
+    std::fs::write(&objects, rig::objects(OBJECTS)).unwrap();
     // The controller manager makes the account that a pod needs.
     cluster.kubectl_until(&["apply", "-f", objects.to_str().unwrap()], "pod/one", STEP_LIMIT);
     cluster.kubectl_until(&["get", "pod", "one", "-o", "jsonpath={.status.podIP}"], "10.244.", STEP_LIMIT);
     tell("the pod has an address");
     // By the kubelet's port, whose certificate and rights are part of this.
-    cluster.kubectl_until(&["logs", "one", "-c", "main"], "Client Version: v1.34.10", STEP_LIMIT);
+    cluster.kubectl_until(
+        &["logs", "one", "-c", "main"],
+        &format!("Client Version: v{}", rig::version()),
+        STEP_LIMIT,
+    );
     tell("its log is read");
-    cluster.service_answers();
+    cluster.service_answers("one", STEP_LIMIT);
     tell("a service on the worker answers a pod on the control plane node");
     cluster.port_is_forwarded();
     tell("a port is forwarded");
@@ -146,19 +151,23 @@ fn teller() -> impl Fn(&str) {
 }
 
 #[test]
-fn a_control_plane_and_a_worker_run_pods() {
-    if !namespaces::inside("a_control_plane_and_a_worker_run_pods") {
+fn a_control_plane_a_worker_and_a_machine_run_pods() {
+    if !namespaces::inside("a_control_plane_a_worker_and_a_machine_run_pods") {
         return;
     }
     let tell = teller();
     let cluster = cluster_with_pods(&tell);
+    // It joins while the others start again: what it asks them for does not always answer.
+    let machine = Machine::start(&cluster);
     for (node, _) in NODES {
         cluster.restart(node);
         tell(&format!("{node} has started again"));
         cluster.kubectl_until(&["get", "--raw", "/readyz"], "ok", STEP_LIMIT);
-        cluster.service_answers();
+        cluster.service_answers("one", STEP_LIMIT);
         tell("the service answers");
     }
+    machine.runs_pods(&cluster, &tell);
+    drop(machine);
     // Generated configurations disable the directory for files that are not the node's.
     let pods = cluster.kubectl_until(&["get", "pods", "--all-namespaces"], "fixed-worker-1", STEP_LIMIT);
     assert!(!pods.contains("foreign"), "{pods}");
@@ -182,7 +191,7 @@ fn programs_of_a_node_that_are_killed_come_back() {
             cluster.until(&["service", "etcd"], &["Running", "Health check successful"], STEP_LIMIT);
             cluster.until(&["service", "kubelet"], &["Running", "Health check successful"], STEP_LIMIT);
             cluster.kubectl_until(&["get", "--raw", "/readyz"], "ok", STEP_LIMIT);
-            cluster.service_answers();
+            cluster.service_answers("one", STEP_LIMIT);
             if program == "machined" {
                 let after = kept.map(|program| cluster.processes("cp-1", program));
                 assert_eq!(after, before, "a new machined started {kept:?} again");

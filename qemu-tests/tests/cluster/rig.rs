@@ -25,18 +25,17 @@ pub(crate) const KUBERNETES: &str = "BILLET_KUBERNETES";
 pub(crate) const NAME: &str = "demo";
 pub(crate) const NETWORK: &str = "10.5.0.0/24";
 pub(crate) const REGISTRY_PORT: u16 = 5000;
-pub(crate) const VERSION: &str = "1.34.10";
 /// From an asked node to an answer, on a machine that has much else to do.
 pub(crate) const STEP_LIMIT: Duration = Duration::from_secs(120);
 /// One address for each kind of node; the second also is what the first one's pods reach the other's by.
 pub(crate) const NODES: [(&str, MachineType); 2] =
     [("cp-1", MachineType::ControlPlane), ("worker-1", MachineType::Worker)];
 /// A static pod of each node's configuration.
-const FIXED_POD: &str = "{kind: pod, metadata: {name: fixed}, spec: {containers: [{name: main, \
-                         image: 'registry.example.org/kube-proxy:v1.34.10', command: [kubectl, proxy]}]}}";
+const FIXED_POD: &str = "{kind: pod, metadata: {name: fixed}, spec: {containers: [{name: main, image: 'PROGRAMS', \
+                         command: [kubectl, proxy]}]}}";
 /// A static pod of a file that the node did not write.
 const FOREIGN_POD: &str = "{apiVersion: v1, kind: Pod, metadata: {name: foreign}, spec: {containers: [{name: main, \
-                           image: 'registry.example.org/kube-proxy:v1.34.10', command: [kubectl, proxy]}]}}";
+                           image: 'PROGRAMS', command: [kubectl, proxy]}]}}";
 /// What the server of files has at this path.
 pub(crate) const SERVED: (&str, &str) = ("/static/passwd", "root:x:0:0");
 
@@ -48,14 +47,34 @@ struct Archive {
     archive: PathBuf,
 }
 
-/// A registry with everything that the cluster pulls, on every address of the namespace.
-pub(crate) fn registry(runtime: &tokio::runtime::Runtime) -> Server {
+/// What the cluster pulls.
+fn archives() -> Vec<Archive> {
     let list =
         std::env::var(IMAGES).unwrap_or_else(|_| panic!("{IMAGES} names no list: run `cargo xtask test`"));
-    let list: Vec<Archive> = serde_json::from_slice(&std::fs::read(list).unwrap()).unwrap();
+    serde_json::from_slice(&std::fs::read(list).unwrap()).unwrap()
+}
+
+/// The image that has every program of Kubernetes, `kubectl` too.
+fn programs() -> Archive {
+    archives().into_iter().find(|image| image.repository.ends_with("kube-proxy")).unwrap()
+}
+
+/// The version of Kubernetes, without `v`.
+pub(crate) fn version() -> String {
+    programs().tag.trim_start_matches('v').to_owned()
+}
+
+/// Objects in which `PROGRAMS` stands for the image that has the programs of Kubernetes, from any registry, since each has its
+/// mirror here.
+pub(crate) fn objects(text: &str) -> String {
+    text.replace("PROGRAMS", &format!("registry.example.org/kube-proxy:v{}", version()))
+}
+
+/// A registry with everything that the cluster pulls, on every address of the namespace.
+pub(crate) fn registry(runtime: &tokio::runtime::Runtime) -> Server {
     let address = ([0, 0, 0, 0], REGISTRY_PORT).into();
     let server = runtime.block_on(Server::start_at(address, None, Behaviour::default())).unwrap();
-    for image in list {
+    for image in archives() {
         server.serve(&image.archive, &image.repository, &image.tag).unwrap();
     }
     server
@@ -72,8 +91,9 @@ fn image() -> Image {
 fn patch() -> String {
     format!(
         "machine:\n  registries:\n    mirrors:\n      \"*\":\n        endpoints: [\"http://10.5.0.1:{REGISTRY_PORT}\"]\n  \
-         network:\n    nameservers: [10.5.0.1]\n  nodeLabels: {{zone: a}}\n  pods:\n  - {FIXED_POD}\n\
-         cluster:\n  allowSchedulingOnControlPlanes: true\n"
+         network:\n    nameservers: [10.5.0.1]\n  nodeLabels: {{zone: a}}\n  pods:\n  - {}\n\
+         cluster:\n  allowSchedulingOnControlPlanes: true\n",
+        objects(FIXED_POD)
     )
 }
 
@@ -130,7 +150,7 @@ impl Running {
             install_image: None,
             additional_sans: Vec::new(),
             dns_domain: "cluster.local".into(),
-            kubernetes_version: Some(VERSION.into()),
+            kubernetes_version: Some(version()),
             registry_mirrors: Vec::new(),
             persist: true,
             discovery: false,
@@ -238,15 +258,15 @@ impl Running {
         format!("{of_cluster}\n{}", asked.map(said).join("\n"))
     }
 
-    /// A pod of one node reads a file from a pod of the other, by the service's address and by its name.
-    pub(crate) fn service_answers(&self) {
+    /// The container `client` of a pod reads a file from a pod of the worker, by the service's address and by its name.
+    pub(crate) fn service_answers(&self, pod: &str, limit: Duration) {
         let address = &["get", "service", "web", "-o", "jsonpath={.spec.clusterIP}"];
         let address = self.kubectl_until(address, ".", STEP_LIMIT);
         for host in [address.as_str(), "web.default.svc.cluster.local"] {
             let server = format!("--server=http://{host}:80");
             let (path, content) = SERVED;
-            let ask = ["exec", "one", "-c", "client", "--", "kubectl", "--request-timeout=5s", &server];
-            self.kubectl_until(&[&ask[..], &["get", "--raw", path]].concat(), content, STEP_LIMIT);
+            let ask = ["exec", pod, "-c", "client", "--", "kubectl", "--request-timeout=5s", &server];
+            self.kubectl_until(&[&ask[..], &["get", "--raw", path]].concat(), content, limit);
         }
     }
 
@@ -300,7 +320,7 @@ impl Running {
         let machined = self.processes(node, "machined").pop_first().unwrap();
         let directory = PathBuf::from(format!("/proc/{machined}/root")).join("etc/kubernetes/manifests");
         assert!(directory.join("talos-default-fixed.yaml").exists(), "the node's own files are elsewhere");
-        std::fs::write(directory.join("foreign.yaml"), FOREIGN_POD).unwrap();
+        std::fs::write(directory.join("foreign.yaml"), objects(FOREIGN_POD)).unwrap();
     }
 
     /// Kills a program of a node, and waits until as many processes of it run again, none of them an old one.

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::suite::{Suite, Suites};
 use crate::cache::Cache;
 use crate::cluster_images;
-use crate::cluster_images::releases::RELEASES;
+use crate::cluster_images::releases::{RELEASES, Release};
 use crate::inputs::Freshness;
 use crate::place;
 
@@ -33,33 +33,55 @@ struct Made {
     kubernetes: PathBuf,
 }
 
-pub(super) fn run(suites: &mut Suites, long: bool) {
-    let mut made = None;
-    suites.call("images of clusters", || {
-        made = Some(make()?);
-        Ok(())
-    });
-    // None where they failed, which is counted, or where all of this is left out by name.
-    let Some(made) = made else { return };
-    let suite = |name, arguments: &[&str]| {
-        Suite::cargo(name, arguments).with(IMAGES, &made.images).with(KUBERNETES, &made.kubernetes)
-    };
-    suites.tests(&suite("networks of clusters", &NETWORK_TESTS));
-    suites.tests(&suite("manifests in clusters", &MANIFEST_TESTS));
-    let whole: &[&str] = if long { &["--", "--include-ignored"] } else { &[] };
-    suites.tests(&suite("clusters", &[&CLUSTER_TESTS[..], whole].concat()).live());
+impl Made {
+    fn suite(&self, name: &str, arguments: &[&str]) -> Suite {
+        Suite::cargo(name, arguments).with(IMAGES, &self.images).with(KUBERNETES, &self.kubernetes)
+    }
 }
 
-fn make() -> Result<Made> {
-    let [release, ..] = &RELEASES;
+/// Tests them with the default release; in the long run also with each of the others.
+pub(super) fn run(suites: &mut Suites, long: bool) {
+    let [default, others @ ..] = &RELEASES;
+    let name = |what: &str, release: &Release| match release.kubernetes == default.kubernetes {
+        true => what.to_owned(),
+        false => format!("{what} of Kubernetes {}", release.minor()),
+    };
+    let prepare = |suites: &mut Suites, release: &'static Release| {
+        let mut made = None;
+        suites.call(&name("images of clusters", release), || {
+            made = Some(make(release)?);
+            Ok(())
+        });
+        made
+    };
+    // None where they failed, which is counted, or where all of this is left out by name.
+    if let Some(made) = prepare(suites, default) {
+        suites.tests(&made.suite("networks of clusters", &NETWORK_TESTS));
+        suites.tests(&made.suite("manifests in clusters", &MANIFEST_TESTS));
+        let whole: &[&str] = if long { &["--", "--include-ignored"] } else { &[] };
+        suites.tests(&made.suite("clusters", &[&CLUSTER_TESTS[..], whole].concat()).long(long).live());
+    }
+    for release in others.iter().filter(|_| long) {
+        if let Some(made) = prepare(suites, release) {
+            suites.tests(&made.suite(&name("manifests in clusters", release), &MANIFEST_TESTS));
+            suites.tests(&made.suite(&name("clusters", release), &CLUSTER_TESTS).live());
+        }
+    }
+}
+
+fn make(release: &'static Release) -> Result<Made> {
     let cache = Cache::open(&place::cache()?)?;
     let images = cluster_images::make(&cache, Freshness::Day, release)?;
     let kubernetes = cluster_images::kubernetes(&cache, Freshness::Day, release)?;
+    let file = match release.kubernetes == RELEASES[0].kubernetes {
+        true => "images.json".to_owned(),
+        false => format!("images-{}.json", release.minor()),
+    };
     let list: Vec<_> = images
         .iter()
         .map(|image| json!({ "repository": image.repository, "tag": image.tag, "archive": image.archive }))
         .collect();
-    let path = place::target().join("test/images.json");
+    let path = place::target().join("test").join(file);
     fs::write(&path, serde_json::to_vec_pretty(&list)?)
         .with_context(|| format!("write {}", path.display()))?;
     Ok(Made { images: path, kubernetes })

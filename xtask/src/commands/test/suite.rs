@@ -17,7 +17,7 @@ use crate::step;
 
 /// A cargo command with a name.
 pub(super) struct Suite {
-    name: &'static str,
+    name: String,
     arguments: Vec<String>,
     env: Vec<(&'static str, OsString)>,
     /// Show each test's line as it ends: for suites that take minutes.
@@ -25,9 +25,9 @@ pub(super) struct Suite {
 }
 
 impl Suite {
-    pub(super) fn cargo(name: &'static str, arguments: &[&str]) -> Self {
+    pub(super) fn cargo(name: &str, arguments: &[&str]) -> Self {
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        Self { name, arguments, env: Vec::new(), live: false }
+        Self { name: name.to_owned(), arguments, env: Vec::new(), live: false }
     }
 
     /// Tests that count rounds read this.
@@ -136,7 +136,7 @@ impl Suites {
     }
 
     fn suite(&mut self, suite: &Suite, count: fn(&str, bool) -> Tally) -> bool {
-        if self.left_out(suite.name) {
+        if self.left_out(&suite.name) {
             return true;
         }
         let began = Instant::now();
@@ -151,7 +151,7 @@ impl Suites {
             }
             Err(error) => (Tally { passed: 0, failed: 1 }, Some(format!("{error:#}"))),
         };
-        self.record(suite.name, tally, why, began.elapsed().as_secs_f64())
+        self.record(&suite.name, tally, why, began.elapsed().as_secs_f64())
     }
 
     /// Fails when all were left out: a name that was mistyped must not look like success.
