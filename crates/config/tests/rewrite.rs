@@ -60,7 +60,7 @@ const SAMPLES: &[(&str, &str)] = &[
     ("KubeFlannelCNIConfig", "extraArgs: [--iface=eth0]\nkubeNetworkPoliciesEnabled: true"),
     (
         "KubeNetworkConfig",
-        "dnsDomain: cluster.local\npodSubnets: [10.1.0.0/16]\nserviceSubnets: [10.2.0.0/12]",
+        "dnsDomain: cluster.local\npodSubnets: [10.1.0.0/16]\nserviceSubnets: [10.64.0.0/12]",
     ),
     (
         "KubeletConfig",
@@ -139,12 +139,12 @@ const BEYOND: &[(&str, &str, &str)] = &[
     ),
     (
         "KubeNetworkConfig",
-        "podSubnets: [10.1.0.0/16]\nserviceSubnets: [10.2.0.0/12]\nnodeCIDRMaskSizeIPv4: 25",
+        "podSubnets: [10.1.0.0/16]\nserviceSubnets: [10.64.0.0/12]\nnodeCIDRMaskSizeIPv4: 25",
         "nodeCIDRMaskSizeIPv4",
     ),
     (
         "KubeNetworkConfig",
-        "podSubnets: [10.1.0.0/16]\nserviceSubnets: [10.2.0.0/12]\nnodeCIDRMaskSizeIPv6: 80",
+        "podSubnets: [10.1.0.0/16]\nserviceSubnets: [10.64.0.0/12]\nnodeCIDRMaskSizeIPv6: 80",
         "nodeCIDRMaskSizeIPv6",
     ),
     ("KubeFlannelCNIConfig", "backendType: vxlan", "backendType"),

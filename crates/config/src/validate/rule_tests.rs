@@ -412,6 +412,16 @@ const TEXTS: &[(&str, &str, &str)] = &[
         "the node has a static pod kube-scheduler already; write another name or namespace",
     ),
     (
+        "machine: {token: a, network: {interfaces: [{interface: eth0, addresses: [192.0.2.1/24, 10.97.0.5/24]}]}}\n",
+        "machine.network.interfaces[0].addresses[1]",
+        "`10.97.0.5/24` lies in the Service network 10.96.0.0/12; write an address outside of it, or another network in cluster.network.serviceSubnets",
+    ),
+    (
+        "machine: {token: a, network: {interfaces: [{interface: eth0, vlans: [{vlanId: 5, cidr: fd00::5/64}]}]}}\ncluster: {network: {serviceSubnets: ['10.96.0.0/12', 'fd00::/112']}}\n",
+        "machine.network.interfaces[0].vlans[0].cidr",
+        "`fd00::5/64` lies in the Service network fd00::/112; write an address outside of it, or another network in cluster.network.serviceSubnets",
+    ),
+    (
         "machine: {token: a, network: {kubespan: {enabled: true}}}\n",
         "cluster.id",
         "cluster ID (.cluster.id or DiscoveryIdentityConfig) should be set when .machine.network.kubespan is enabled",

@@ -118,6 +118,23 @@ pub(super) fn is_link_address(text: &str) -> bool {
     is_cidr(text) || text.parse::<IpAddr>().is_ok()
 }
 
+/// Whether an address, with a prefix length or without, lies in a network.
+pub(super) fn is_inside(address: &str, network: &str) -> bool {
+    let number = |text: &str| match text.parse::<IpAddr>().ok()? {
+        IpAddr::V4(address) => Some((u128::from(address.to_bits()) << 96, false)),
+        IpAddr::V6(address) => Some((address.to_bits(), true)),
+    };
+    let address = number(address.split_once('/').map_or(address, |(address, _)| address));
+    let Some((network, prefix)) = network.split_once('/') else { return false };
+    let (Some((address, is_v6)), Some((network, is_network_v6)), Ok(prefix)) =
+        (address, number(network), prefix.parse::<u32>())
+    else {
+        return false;
+    };
+    let mask = u128::MAX.checked_shl(128_u32.saturating_sub(prefix)).unwrap_or_default();
+    is_v6 == is_network_v6 && address & mask == network & mask
+}
+
 pub(super) fn is_cidr(text: &str) -> bool {
     let Some((address, prefix)) = text.split_once('/') else { return false };
     let longest = match address.parse::<IpAddr>() {
@@ -189,6 +206,29 @@ pub(super) fn http_url(text: &str) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_lie_in_networks_of_their_own_kind() {
+        for (address, network) in [
+            ("10.96.0.1/12", "10.96.0.0/12"),
+            ("10.111.255.255", "10.96.7.7/12"),
+            ("10.0.0.1", "0.0.0.0/0"),
+            ("fd00:10:96::5/64", "fd00:10:96::/112"),
+            ("192.0.2.1/24", "192.0.2.1/32"),
+        ] {
+            assert!(is_inside(address, network), "{address} {network}");
+        }
+        for (address, network) in [
+            ("10.112.0.0/12", "10.96.0.0/12"),
+            ("::a60:1", "10.96.0.0/12"),
+            ("10.0.0.1", "::/0"),
+            ("a", "10.0.0.0/8"),
+            ("10.0.0.1", "10.0.0.0"),
+            ("192.0.2.2", "192.0.2.1/32"),
+        ] {
+            assert!(!is_inside(address, network), "{address} {network}");
+        }
+    }
 
     #[test]
     fn hosts_may_have_a_port() {

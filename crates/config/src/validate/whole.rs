@@ -2,10 +2,10 @@
 //!
 //! Source: the second generation's refusals, worded as there.
 
-use super::{Problems, static_pods};
+use super::{Problems, static_pods, text};
 use crate::{
     Mode,
-    documents::{Document, ResolverProtocol},
+    documents::{Document, ResolverProtocol, SECTION_NETWORKS},
     v1alpha1::{Config, HostDns},
 };
 
@@ -13,6 +13,7 @@ use crate::{
 pub(super) fn check(config: &Config, documents: &[Document], mode: Mode, problems: &mut Problems) {
     host_resolver(host_dns(config, documents), documents, mode, problems);
     mesh(config, documents, problems);
+    addresses_of_services(config, problems);
     for id in static_pods::doubles(&config.machine.pods) {
         let message = format!("the node has a static pod {id} already; write another name or namespace");
         problems.add("machine.pods", message);
@@ -50,6 +51,35 @@ fn host_resolver(settings: Option<&HostDns>, documents: &[Document], mode: Mode,
     });
     if encrypted && !enabled {
         problems.add(FIELD, "hostDNS must be enabled when using non-default DNS protocols");
+    }
+}
+
+/// What is sent to an address of services never leaves the node: with one as its own it would be cut off once kube-proxy runs.
+fn addresses_of_services(config: &Config, problems: &mut Problems) {
+    let named = config.cluster.network.as_ref().map(|network| network.service_subnets.as_slice());
+    let usual = [SECTION_NETWORKS.2.to_owned()];
+    let services = named.filter(|subnets| !subnets.is_empty()).unwrap_or(&usual);
+    let mut check = |field: String, address: &str| {
+        if let Some(network) = services.iter().find(|network| text::is_inside(address, network)) {
+            let message = format!(
+                "`{address}` lies in the Service network {network}; write an address outside of it, or another network in \
+                 cluster.network.serviceSubnets"
+            );
+            problems.add(field, message);
+        }
+    };
+    for (index, interface) in config.machine.network.interfaces.iter().enumerate() {
+        let field = format!("machine.network.interfaces[{index}]");
+        let mut all = |field: &str, cidr: &str, addresses: &[String]| {
+            check(format!("{field}.cidr"), cidr);
+            for (index, address) in addresses.iter().enumerate() {
+                check(format!("{field}.addresses[{index}]"), address);
+            }
+        };
+        all(&field, &interface.cidr, &interface.addresses);
+        for (index, vlan) in interface.vlans.iter().enumerate() {
+            all(&format!("{field}.vlans[{index}]"), &vlan.cidr, &vlan.addresses);
+        }
     }
 }
 
