@@ -18,7 +18,7 @@ use crate::node::Node;
 use crate::order::Order;
 use crate::tasks;
 use crate::{install, upgrade};
-use parts::{STOP, TURN_OFF, TaskFn, named};
+use parts::{CLEAN_UP, STOP, TURN_OFF, TaskFn, named};
 
 /// From machined's start to a config.
 pub const INITIALIZE: Sequence<TaskFn> = Sequence {
@@ -215,7 +215,7 @@ pub const INSTALL: Sequence<TaskFn> = Sequence {
 };
 
 /// How every sequence that restarts the machine ends.
-const RESTART: &[Phase<TaskFn>] = &[STOP, RESTART_MACHINE];
+const RESTART: &[Phase<TaskFn>] = &[CLEAN_UP, STOP, RESTART_MACHINE];
 
 const RESTART_MACHINE: Phase<TaskFn> =
     Phase { name: "reboot", tasks: &[named("reboot", "asks init to restart the machine", tasks::reboot)] };
@@ -235,7 +235,7 @@ pub const REBOOT: Sequence<TaskFn> =
 pub const SHUTDOWN: Sequence<TaskFn> = Sequence {
     name: Order::Shutdown.name(),
     about: "Stops every service and turns the machine off.",
-    phases: &[STOP, TURN_OFF],
+    phases: &[CLEAN_UP, STOP, TURN_OFF],
 };
 
 /// Another version beside the running one, then a restart into it.
@@ -251,6 +251,7 @@ pub const UPGRADE: Sequence<TaskFn> = Sequence {
                 tasks::upgrade,
             )],
         },
+        CLEAN_UP,
         STOP,
         RESTART_MACHINE,
     ],
@@ -268,6 +269,7 @@ pub const RESET: Sequence<TaskFn> = Sequence {
     name: Order::Reset.name(),
     about: "Stops every service, wipes what was asked for, and restarts the machine or turns it off.",
     phases: &[
+        CLEAN_UP,
         STOP,
         Phase {
             name: "unmountSystem",

@@ -7,7 +7,8 @@
 //! | `fetch` | an image from a registry into the store |
 //! | `unpack` | an image's layers as a snapshot |
 //! | `run` | containers and their tasks |
-//! | `wire`, `run_wire` | messages |
+//! | `pods` | pods of Kubernetes, and their end |
+//! | `wire`, `run_wire`, `pods_wire` | messages |
 //!
 //! Owns: the calls this node makes. Does not: decide which containerd or namespace; its callers do.
 //! Source: containerd's published API (1.7 and later); grpc.health.v1.
@@ -15,6 +16,8 @@
 
 mod client;
 mod fetch;
+mod pods;
+mod pods_wire;
 mod run;
 mod run_wire;
 pub mod service;
@@ -28,6 +31,7 @@ mod wire;
 
 pub use client::Client;
 pub use fetch::FetchError;
+pub use pods::{Pod, Stopped};
 pub use run::NewContainer;
 pub use unpack::Unpacked;
 pub use wire::{Container, Descriptor, Image, Ingest, Task, TaskStatus};

@@ -13,6 +13,12 @@ pub(super) const fn named(name: &'static str, about: &'static str, run: TaskFn) 
     Task { name, about, run }
 }
 
+/// Before [`STOP`].
+pub(super) const CLEAN_UP: Phase<TaskFn> = Phase {
+    name: "cleanup",
+    tasks: &[named("stopAllPods", "stops the kubelet, then pods, each with its grace", tasks::stop_all_pods)],
+};
+
 /// How every sequence ends that ends the machine.
 pub(super) const STOP: Phase<TaskFn> = Phase {
     name: "stopEverything",

@@ -14,6 +14,16 @@ const WAVE_DEADLINE: Duration = Duration::from_secs(30);
 /// Internal services that must outlive the processes: without them nobody would see the end.
 const LAST: [&str; 4] = ["machined", "networkd", "timed", "udevd"];
 
+/// Stops the kubelet and every pod; a node without Kubernetes has none.
+pub fn stop_all_pods(node: Arc<Node>) -> TaskFuture {
+    Box::pin(async move {
+        if let Some(kubernetes) = node.kubernetes.get() {
+            kubernetes.stop_pods().await;
+        }
+        Ok(())
+    })
+}
+
 /// Stops all processes, dependants first. What does not stop is named and left to init.
 pub fn stop_all_services(node: Arc<Node>) -> TaskFuture {
     Box::pin(async move {
