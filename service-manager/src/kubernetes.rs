@@ -26,13 +26,14 @@ pub(crate) fn join(node: &Arc<Node>) {
     let fetch = fetch(Arc::downgrade(node));
     let made = KubernetesNode::new(node.runtime.clone(), engine, fetch, node.is_container());
     let (certificates, kubelet, pods, manifests) = (made.clone(), made.clone(), made.clone(), made.clone());
-    let (labels, statuses) = (made.clone(), made.clone());
+    let (labels, statuses, resources) = (made.clone(), made.clone(), made.clone());
     let download = download(Arc::downgrade(node));
     tokio::spawn(async move { certificates.keep_etcd_certificates().await });
     tokio::spawn(async move { kubelet.keep_kubelet().await });
     tokio::spawn(async move { pods.keep_static_pods().await });
     tokio::spawn(async move { statuses.keep_pod_statuses().await });
     tokio::spawn(async move { labels.keep_node_labels().await });
+    tokio::spawn(async move { resources.keep_config_resources().await });
     tokio::spawn(async move { manifests.keep_manifests(download).await });
     // It is joined once, where the node is made.
     drop(node.kubernetes.set(made));

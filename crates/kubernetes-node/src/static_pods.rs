@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use crate::certificates::{self, Part};
 use crate::pod_resources as resources;
-use crate::{Error, KubernetesNode, api_server as serving, facts, files};
+use crate::{Error, KubernetesNode, api_server as serving, config_resources, facts, files};
 
 /// Between two looks while the API server is awaited.
 const SHORT_PERIOD: Duration = Duration::from_secs(1);
@@ -78,6 +78,7 @@ impl KubernetesNode {
         let cluster = Cluster::new(&config)?;
         let mut pods: Pods = static_pods::configured(&cluster)?.into_iter().collect();
         if !cluster.is_control_plane() {
+            config_resources::remove_programs(&self.runtime);
             self.put(memory, &pods)?;
             return Ok(LONG_PERIOD);
         }
@@ -93,16 +94,11 @@ impl KubernetesNode {
             }
         }
         let node = facts::node(&self.runtime, &cluster, self.is_container)?;
-        let rendered = self.prepare(&cluster, &node)?;
-        pods.extend([api_server::pod(&cluster, &node, &rendered)?]);
-        let clients = [
-            controller_manager::is_wanted(&cluster).then(|| controller_manager::pod(&cluster, &rendered)),
-            scheduler::is_wanted(&cluster).then(|| scheduler::pod(&cluster, &rendered)),
-        ];
-        for pod in clients.into_iter().flatten() {
-            let (id, pod) = pod?;
+        let files = self.prepare(&cluster, &node)?;
+        for (id, pod) in self.programs(&cluster, &node, &files)? {
             // One that runs already stays.
-            if memory.has_answered || self.manifest_path(&paths::manifest_file(&id)).exists() {
+            let comes = id == api_server::NAME || memory.has_answered;
+            if comes || self.manifest_path(&paths::manifest_file(&id)).exists() {
                 pods.insert(id, pod);
             }
         }
@@ -129,7 +125,7 @@ impl KubernetesNode {
         (since.elapsed() > ETCD_DEADLINE).then_some(false)
     }
 
-    /// Keys and files of the programs; answers which they are.
+    /// Keys and files of the programs; answers which they are, without a version of any program.
     fn prepare(&self, cluster: &Cluster<'_>, node: &Node) -> Result<Rendered, Error> {
         let root = &self.runtime.root;
         let secrets = certificates::bring(root, cluster, node, Part::ControlPlane)?.version.to_string();
@@ -140,19 +136,47 @@ impl KubernetesNode {
         }
         make_audit_log(root)?;
         let parts: Vec<&[u8]> = beside.iter().map(|file| file.contents.expose_secret().as_bytes()).collect();
-        Ok(Rendered { secrets, config: self.config_version(cluster, node)?, files: version(&parts) })
+        let files = version(&parts);
+        config_resources::publish_files(&self.runtime, &secrets, &files);
+        Ok(Rendered { secrets, config: String::new(), files })
     }
 
-    /// Changes with what a pod runs, not with its keys and files.
-    fn config_version(&self, cluster: &Cluster<'_>, node: &Node) -> Result<String, Error> {
-        let none = Rendered { secrets: String::new(), config: String::new(), files: String::new() };
-        let pods = [
-            api_server::pod(cluster, node, &none)?,
-            controller_manager::pod(cluster, &none)?,
-            scheduler::pod(cluster, &none)?,
-        ];
-        let texts: Vec<String> = pods.iter().map(|(_, pod)| pod.to_string()).collect();
-        Ok(version(&texts.iter().map(String::as_bytes).collect::<Vec<_>>()))
+    /// The pods of the programs that are wanted. Each carries the version of the resource that shows what it runs with.
+    fn programs(&self, cluster: &Cluster<'_>, node: &Node, files: &Rendered) -> Result<Pods, Error> {
+        let render = |name: &str, rendered: &Rendered| match name {
+            controller_manager::NAME => controller_manager::pod(cluster, rendered),
+            scheduler::NAME => scheduler::pod(cluster, rendered),
+            _ => api_server::pod(cluster, node, rendered),
+        };
+        let first = |name: &str| match self.earlier_pod(name) {
+            // Rendered as it was it is the same, unless its configuration is another.
+            Some((pod, earlier, version)) => match render(name, &earlier) {
+                Ok((_, same)) if same == pod => version,
+                _ => version.saturating_add(1),
+            },
+            None => 1,
+        };
+        let programs = kubernetes::resources::programs(cluster)?;
+        let versions = config_resources::publish_programs(&self.runtime, &programs, first);
+        let is_wanted = |name: &str| match name {
+            controller_manager::NAME => controller_manager::is_wanted(cluster),
+            scheduler::NAME => scheduler::is_wanted(cluster),
+            _ => true,
+        };
+        let wanted = versions.into_iter().filter(|(name, _)| is_wanted(name));
+        let pod = |(name, version): (&str, u64)| {
+            Ok(render(name, &Rendered { config: version.to_string(), ..files.clone() })?)
+        };
+        wanted.map(pod).collect()
+    }
+
+    /// The pod that an earlier machined wrote, what it was rendered from, and the version of its program.
+    fn earlier_pod(&self, name: &str) -> Option<(Value, Rendered, u64)> {
+        let text = std::fs::read(self.manifest_path(&paths::manifest_file(name))).ok()?;
+        let pod = kubernetes::manifests::objects(&text).ok()?.pop()?;
+        let rendered = Rendered::of(&pod)?;
+        let version = rendered.config.parse().ok()?;
+        Some((pod, rendered, version))
     }
 
     fn manifest_path(&self, name: &str) -> PathBuf {

@@ -237,7 +237,7 @@ fn encryption(cluster: &Cluster<'_>) -> Result<Value, Error> {
     }))
 }
 
-fn audit_policy(cluster: &Cluster<'_>) -> Result<Value, Error> {
+pub(crate) fn audit_policy(cluster: &Cluster<'_>) -> Result<Value, Error> {
     const API: &str = "audit.k8s.io/v1";
     match cluster.api_server().audit_policy {
         Some(policy) => headed("cluster.apiServer.auditPolicy", &policy, API, "Policy"),
@@ -255,7 +255,7 @@ fn admission(cluster: &Cluster<'_>) -> Value {
 }
 
 /// Nodes and roles are asked first, unless the configuration places them itself.
-fn authorizers(cluster: &Cluster<'_>, version: Version) -> Value {
+pub(crate) fn authorizers(cluster: &Cluster<'_>, version: Version) -> Value {
     let given = cluster.api_server().authorization_config;
     let is_given = |kind: &str| given.iter().any(|authorizer| authorizer.kind == kind);
     let own = [("Node", "node"), ("RBAC", "rbac")]

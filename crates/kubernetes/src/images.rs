@@ -16,7 +16,7 @@ const KUBERNETES_VERSION: &str = "v1.20.6";
 const KUBELET: &str = "ghcr.io/siderolabs/kubelet:v1.20.6";
 /// Image of etcd where a configuration has none, by the first minor version of Kubernetes that it belongs to: kubeadm's.
 /// From one to the next is one minor version of etcd, which is what etcd itself can upgrade.
-const ETCD: [(u32, &str); 3] = [(34, "3.6.4-0"), (22, "3.5.21-0"), (0, "3.4.13-0")];
+const ETCD: [(u32, &str); 4] = [(37, "3.7.0-0"), (34, "3.6.4-0"), (22, "3.5.21-0"), (0, "3.4.13-0")];
 /// Image of the cluster DNS where a configuration has none, by the first minor version of Kubernetes that has what it asks
 /// for: the second one knows slices of endpoints by their final name alone.
 const CORE_DNS: [(u32, &str); 2] = [(21, "1.12.4"), (0, "1.8.0")];
@@ -189,7 +189,8 @@ mod tests {
             ("v1.22.0", "3.5.21-0"),
             ("v1.33.4", "3.5.21-0"),
             ("v1.34.10", "3.6.4-0"),
-            ("v1.37.2", "3.6.4-0"),
+            ("v1.36.1", "3.6.4-0"),
+            ("v1.37.2", "3.7.0-0"),
         ] {
             let found = etcd_of(&format!("registry.example.org/kube-apiserver:{version}"), "");
             assert_eq!(found, format!("{KUBERNETES}/etcd:{tag}"), "{version}");

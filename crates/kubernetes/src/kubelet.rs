@@ -87,10 +87,10 @@ fn passes(address: IpAddr, subnets: &[String]) -> bool {
 }
 
 /// A taint of the node: key, value and effect.
-type Taint = (String, String, String);
+pub(crate) type Taint = (String, String, String);
 
 /// The configuration's, and that of a control plane node that runs no other pods.
-fn taints(cluster: &Cluster<'_>, version: Version) -> Vec<Taint> {
+pub(crate) fn taints(cluster: &Cluster<'_>, version: Version) -> Vec<Taint> {
     let config = cluster.config();
     let mut taints: Vec<Taint> =
         config.machine.node_taints.iter().map(|(key, text)| taint(key, text)).collect();
@@ -146,7 +146,7 @@ const DENIED: [&str; 10] = [
     "staticPodPath",
 ];
 
-fn configuration(cluster: &Cluster<'_>, node: &Node) -> Result<Value, Error> {
+pub(crate) fn configuration(cluster: &Cluster<'_>, node: &Node) -> Result<Value, Error> {
     let version = images::kubelet_version(cluster)?;
     let mut fields = Map::new();
     let rows = [common(cluster, node)?, limits(cluster, node), by_version(cluster, node, version)];

@@ -12,6 +12,7 @@
 //! | [`certificates`] | each certificate: who signs it, for whom, for how long, into which file |
 //! | [`kubeconfig`] | client configurations |
 //! | [`manifests`] | objects that a bootstrap creates: roles, kube-proxy, CoreDNS, flannel |
+//! | [`resources`] | what clients see of all this |
 //! | [`paths`] | where all of it lies on a node |
 //!
 //! Fails by: [`Error`], which names the field of the configuration.
@@ -31,6 +32,7 @@ pub mod kubelet;
 pub mod manifests;
 pub mod paths;
 pub mod pod;
+pub mod resources;
 pub mod scheduler;
 pub mod static_pods;
 pub mod version;

@@ -25,6 +25,21 @@ pub struct Rendered {
     pub files: String,
 }
 
+/// Annotations of a pod by which clients see what it was rendered from.
+const CONFIG: &str = "talos.dev/config-version";
+const SECRETS: &str = "talos.dev/secrets-version";
+const FILES: &str = "talos.dev/config-file-version";
+
+impl Rendered {
+    /// What a static pod was rendered from, if it is one of the control plane's.
+    #[must_use]
+    pub fn of(pod: &Value) -> Option<Self> {
+        let annotations = &pod["metadata"]["annotations"];
+        let text = |key: &str| annotations[key].as_str().map(str::to_owned);
+        Some(Self { secrets: text(SECRETS)?, config: text(CONFIG)?, files: text(FILES)? })
+    }
+}
+
 /// How the kubelet asks whether a container is well.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Probe {
@@ -72,9 +87,9 @@ impl StaticPod<'_> {
                 "name": self.name,
                 "namespace": "kube-system",
                 "annotations": {
-                    "talos.dev/config-version": self.rendered.config,
-                    "talos.dev/secrets-version": self.rendered.secrets,
-                    "talos.dev/config-file-version": self.rendered.files,
+                    CONFIG: self.rendered.config,
+                    SECRETS: self.rendered.secrets,
+                    FILES: self.rendered.files,
                 },
                 "labels": {
                     "tier": "control-plane",
@@ -189,7 +204,7 @@ fn volume(name: &str, path: &str) -> Value {
 }
 
 /// The name that both client generations give to such a volume.
-fn volume_name(volume: &ExtraVolume) -> String {
+pub(crate) fn volume_name(volume: &ExtraVolume) -> String {
     volume.mount_path.replace(['/', '_', '.'], "-").trim_matches('-').to_lowercase()
 }
 

@@ -13,6 +13,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
+use config::rewrite::Form;
 use qemu_tests::settings::rounds;
 use qemu_tests::{namespaces, paths};
 
@@ -201,6 +202,43 @@ fn programs_of_a_node_that_are_killed_come_back() {
     }
     drop(cluster);
     nothing_is_left();
+}
+
+/// Programs and their number of pods in the cluster's own namespace, and the pods of configurations.
+fn pods_of(cluster: &Running) -> Vec<String> {
+    let column = "jsonpath={range .items[*]}{.metadata.labels.k8s-app}{.metadata.labels.app} {.spec.containers[*].image} \
+                  {.spec.nodeName} {.status.phase}{\"\\n\"}{end}";
+    let text = cluster.kubectl_until(&["get", "pods", "-A", "-o", column], "coredns", STEP_LIMIT);
+    let mut pods: Vec<String> = text.lines().map(str::to_owned).collect();
+    pods.sort_unstable();
+    pods
+}
+
+#[test]
+#[ignore = "long run"]
+fn configurations_of_each_generation_make_the_same_cluster() {
+    if !namespaces::inside("configurations_of_each_generation_make_the_same_cluster") {
+        return;
+    }
+    let tell = teller();
+    let mut first = None;
+    for (version, form) in [("v1.13", Form::V1alpha1), ("v1.13", Form::Documents), ("v0.9", Form::V1alpha1)] {
+        let cluster = Running::start_as(&NODES, version, form);
+        let kubeconfig = cluster.kubeconfig();
+        cluster.until(&["kubeconfig", kubeconfig.to_str().unwrap()], &[], STEP_LIMIT);
+        cluster.until(&["bootstrap"], &[], STEP_LIMIT);
+        let health = ["health", "--wait-timeout", "4m", "--worker-nodes", "10.5.0.3"];
+        cluster.until(&health, &[], 2 * STEP_LIMIT);
+        for (node, _) in NODES {
+            cluster.kubectl_until(&["get", "pod", &format!("fixed-{node}")], "Running", STEP_LIMIT);
+        }
+        let pods = pods_of(&cluster);
+        tell(&format!("{} pods run of configurations of {version}, {form:?}", pods.len()));
+        let wanted = first.get_or_insert_with(|| pods.clone());
+        assert_eq!(&pods, wanted, "configurations of {version}, {form:?}");
+        drop(cluster);
+        nothing_is_left();
+    }
 }
 
 fn nothing_is_left() {

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use api::generate::{Bundle, Contract};
 use cluster::spec::{Image, NodeSpec};
 use config::MachineType;
+use config::rewrite::Form;
 use oci::server::{Behaviour, Server};
 use qemu_tests::artifacts::build;
 use qemu_tests::cli::Billetctl;
@@ -108,6 +109,12 @@ fn configuration(
     config::Secret::new(config::patch::apply(text.expose_secret(), &patches).unwrap())
 }
 
+/// The same configuration in sections, or in documents as far as there are such.
+fn written_as(form: Form, configuration: &config::Secret) -> config::Secret {
+    let text = configuration.expose_secret();
+    config::rewrite::rewrite(text.as_bytes(), form).unwrap().text
+}
+
 pub(crate) struct Running {
     pub(crate) cluster: Option<cluster::Cluster>,
     pub(crate) admin: Billetctl,
@@ -136,6 +143,11 @@ impl Drop for Running {
 impl Running {
     /// A cluster of these nodes, one address after the other.
     pub(crate) fn start(nodes: &[(&str, MachineType)]) -> Self {
+        Self::start_as(nodes, &Contract::NEWEST.to_string(), Form::V1alpha1)
+    }
+
+    /// The same with configurations as `version` generates them, and written in that form.
+    pub(crate) fn start_as(nodes: &[(&str, MachineType)], contract: &str, form: Form) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let registry = registry(&runtime);
@@ -145,7 +157,7 @@ impl Running {
         let wanted = api::generate::Cluster {
             name: NAME.into(),
             endpoint: format!("https://{address}:6443"),
-            contract: Contract::NEWEST,
+            contract: contract.parse().unwrap(),
             install_disk: "/dev/vda".into(),
             install_image: None,
             additional_sans: Vec::new(),
@@ -168,7 +180,7 @@ impl Running {
             name: (*name).into(),
             address: network.node(u32::try_from(index).unwrap()).unwrap(),
             is_control_plane: machine_type.is_control_plane(),
-            config: Some(configuration(&wanted, &secrets, *machine_type, &[])),
+            config: Some(written_as(form, &configuration(&wanted, &secrets, *machine_type, &[]))),
         };
         let nodes: Vec<_> = nodes.iter().enumerate().map(node).collect();
         let state = paths::work_dir().join("clusters");
@@ -344,9 +356,21 @@ impl Running {
         }
     }
 
+    /// Stops a node, whose pods have to end before it does, and starts it.
     pub(crate) fn restart(&self, node: &str) {
         let cluster = self.cluster.as_ref().unwrap();
+        let pods = self.processes(node, "kubectl").len();
         cluster.stop(node).unwrap();
+        let log = std::fs::read_to_string(cluster.log(node)).unwrap();
+        let said: Vec<&str> = log.lines().filter(|line| line.contains("pods: stop")).collect();
+        let [.., began, ended] = said[..] else { panic!("{node} has not stopped its pods: {said:?}") };
+        eprintln!("{began}\n{ended}");
+        let number = |text: &str, before: &str| {
+            let number = text.split_once(before).and_then(|(_, rest)| rest.split([' ', ',']).next());
+            number.and_then(|number| number.parse::<usize>().ok()).unwrap()
+        };
+        let (wanted, stopped) = (number(began, "stopping "), number(ended, "stopped "));
+        assert!(stopped == wanted && stopped >= pods, "{pods} pods of the test ran\n{began}\n{ended}");
         cluster.start(node).unwrap();
     }
 }

@@ -14,7 +14,7 @@ use super::schema::{PACKAGE, Schema};
 use super::{Fault, Problem, text};
 
 /// Messages in whose place the YAML form shows their only field.
-const BARE: [&str; 1] = ["k8s.SingleManifest"];
+const BARE: [&str; 2] = ["k8s.SingleManifest", "k8s.ArgValues"];
 
 /// The binary form of a value, as `message` (a name of types.tsv, for instance `network.LinkStatusSpec`).
 pub fn encode(message: &str, value: &Value) -> Result<Vec<u8>, Problem> {

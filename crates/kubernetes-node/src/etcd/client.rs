@@ -55,14 +55,14 @@ pub(super) async fn connect(root: &Path, deadline: Option<Duration>) -> Result<C
     Client::connect([ENDPOINT], Some(options)).await.map_err(refused(ENDPOINT))
 }
 
-/// Whether a majority of the members agrees that this one answers.
-pub(super) async fn quorum(root: &Path) -> Result<(), Error> {
+/// Whether a majority of the members agrees that this one answers; its id, where it says that.
+pub(super) async fn quorum(root: &Path) -> Result<Option<u64>, Error> {
     let mut client = connect(root, Some(QUORUM_DEADLINE)).await?;
     match client.get(HEALTH_KEY, Some(GetOptions::new().with_limit(1))).await {
-        Ok(_) => Ok(()),
+        Ok(found) => Ok(found.header().map(etcd_client::ResponseHeader::member_id)),
         // Who is refused was answered by a majority.
         Err(etcd_client::Error::GRpcStatus(status)) if status.code() == tonic::Code::PermissionDenied => {
-            Ok(())
+            Ok(None)
         }
         Err(error) => Err(refused(ENDPOINT)(error)),
     }

@@ -18,7 +18,7 @@ use runtime::services::{Check, Definition, Step};
 use super::client;
 use super::state::{Data, ID, MARK, below, data, failed};
 use crate::certificates::{self, Part};
-use crate::{Error, KubernetesNode, facts};
+use crate::{Error, KubernetesNode, config_resources, facts};
 
 /// Where health is asked, for people.
 const PLACE: &str = "127.0.0.1:2379";
@@ -61,7 +61,8 @@ impl KubernetesNode {
         let ask = move || -> Answer {
             let this = this.clone();
             Box::pin(async move {
-                client::quorum(&this.runtime.root).await.map_err(|error| error.to_string())?;
+                let member = client::quorum(&this.runtime.root).await.map_err(|error| error.to_string())?;
+                member.inspect(|id| config_resources::publish_member(&this.runtime, *id));
                 this.end_bootstrap().map_err(|error| error.to_string())
             })
         };

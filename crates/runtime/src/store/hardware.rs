@@ -5,7 +5,7 @@
 use serde::Serialize;
 
 use super::Definition;
-use super::registry::{PLAIN, column};
+use super::definition::{PLAIN, column};
 
 const HARDWARE: Definition = Definition { namespace: "hardware", ..PLAIN };
 

@@ -1,4 +1,4 @@
-//! Resource types of Kubernetes on a control plane node: what a bootstrap creates, and how far that is.
+//! Resource types of Kubernetes: what a node runs and with what, what a bootstrap creates, and how far that is.
 //!
 //! Does not: derive Debug: manifests hold the token with which nodes join, and what users write into theirs.
 //! Source: crates/api/tests/data/resources.tsv.
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::definition::{Column, Definition, Sensitivity};
+use super::definition::{Column, Definition, PLAIN, Sensitivity};
 
 /// A manifest. Sensitive where the sheets say nothing of it: one of them is the bootstrap token.
 pub static MANIFEST: Definition = Definition {
@@ -40,6 +40,122 @@ pub static EXTRA_MANIFESTS_CONFIG: Definition = Definition {
     )
 };
 
+/// Plugins that admit objects.
+pub static ADMISSION_CONTROL_CONFIG: Definition = Definition::published(
+    "AdmissionControlConfigs.kubernetes.talos.dev",
+    "k8s.ControlPlaneAdmissionControlController",
+);
+
+/// What the API server runs with.
+pub static API_SERVER_CONFIG: Definition =
+    Definition::published("APIServerConfigs.kubernetes.talos.dev", "k8s.ControlPlaneAPIServerController");
+
+/// What is written to the audit log.
+pub static AUDIT_POLICY_CONFIG: Definition =
+    Definition::published("AuditPolicyConfigs.kubernetes.talos.dev", "k8s.ControlPlaneAuditPolicyController");
+
+/// Who decides what is allowed.
+pub static AUTHORIZATION_CONFIG: Definition = Definition::published(
+    "AuthorizationConfigs.kubernetes.talos.dev",
+    "k8s.ControlPlaneAuthorizationController",
+);
+
+/// What the bootstrap manifests are made of.
+pub static BOOTSTRAP_MANIFESTS_CONFIG: Definition = Definition::published(
+    "BootstrapManifestsConfigs.kubernetes.talos.dev",
+    "k8s.ControlPlaneBootstrapManifestsController",
+);
+
+/// Whether the files of the static pods are there.
+pub static CONFIG_STATUS: Definition =
+    Definition::published("ConfigStatuses.kubernetes.talos.dev", "k8s.RenderConfigsStaticPodController");
+
+/// What the controller manager runs with. Sensitive as the environment in it is.
+pub static CONTROLLER_MANAGER_CONFIG: Definition = Definition {
+    sensitivity: Sensitivity::Sensitive,
+    ..Definition::published(
+        "ControllerManagerConfigs.kubernetes.talos.dev",
+        "k8s.ControlPlaneControllerManagerController",
+    )
+};
+
+/// What the config says of etcd.
+pub static ETCD_CONFIG: Definition =
+    Definition::published("EtcdConfigs.etcd.talos.dev", "etcd.ConfigController");
+
+/// The node's own member of etcd.
+pub static ETCD_MEMBER: Definition =
+    Definition::published("EtcdMembers.etcd.talos.dev", "etcd.MemberController");
+
+/// What etcd runs with.
+pub static ETCD_SPEC: Definition = Definition::published("EtcdSpecs.etcd.talos.dev", "etcd.SpecController");
+
+/// What the config says of the kubelet.
+pub static KUBELET_CONFIG: Definition =
+    Definition::published("KubeletConfigs.kubernetes.talos.dev", "k8s.KubeletConfigController");
+
+/// What the kubelet runs with.
+pub static KUBELET_SPEC: Definition =
+    Definition::published("KubeletSpecs.kubernetes.talos.dev", "k8s.KubeletSpecController");
+
+/// An annotation that the node is to have.
+pub static NODE_ANNOTATION_SPEC: Definition =
+    Definition::published("NodeAnnotationSpecs.k8s.talos.dev", "k8s.NodeAnnotationSpecController");
+
+/// Addresses that the kubelet announces.
+pub static NODE_IP: Definition =
+    Definition::published("NodeIPs.kubernetes.talos.dev", "k8s.NodeIPController");
+
+/// Networks that these are chosen by.
+pub static NODE_IP_CONFIG: Definition =
+    Definition::published("NodeIPConfigs.kubernetes.talos.dev", "k8s.NodeIPConfigController");
+
+/// A label that the node is to have.
+pub static NODE_LABEL_SPEC: Definition =
+    Definition::published("NodeLabelSpecs.k8s.talos.dev", "k8s.NodeLabelSpecController");
+
+/// The node as the cluster has it.
+pub static NODE_STATUS: Definition =
+    Definition::published("NodeStatuses.kubernetes.talos.dev", "k8s.NodeStatusController");
+
+/// A taint with which the node registers.
+pub static NODE_TAINT_SPEC: Definition =
+    Definition::published("NodeTaintSpecs.k8s.talos.dev", "k8s.NodeTaintSpecController");
+
+/// The node's name in the cluster.
+pub static NODENAME: Definition =
+    Definition::published("Nodenames.kubernetes.talos.dev", "k8s.NodenameController");
+
+/// What the scheduler runs with. Sensitive as the environment in it is.
+pub static SCHEDULER_CONFIG: Definition = Definition {
+    sensitivity: Sensitivity::Sensitive,
+    ..Definition::published("SchedulerConfigs.kubernetes.talos.dev", "k8s.ControlPlaneSchedulerController")
+};
+
+/// Whether the keys of the static pods are there.
+pub static SECRETS_STATUS: Definition =
+    Definition::published("SecretStatuses.kubernetes.talos.dev", "k8s.RenderSecretsStaticPodController");
+
+/// What a program of the control plane runs with, as the first generation has it for all of them.
+pub static CONTROL_PLANE_CONFIG: Definition = Definition {
+    kind: "KubernetesControlPlaneConfigs.config.talos.dev",
+    display: "KubernetesControlPlaneConfig",
+    namespace: "config",
+    // As the types that took its place.
+    sensitivity: Sensitivity::Sensitive,
+    writer: "config.K8sControlPlaneController",
+    ..PLAIN
+};
+
+/// Whether the control plane runs as pods of itself, as v0.8 had it: never here.
+pub static BOOTSTRAP_STATUS: Definition = Definition {
+    kind: "BootstrapStatuses.v1alpha1.talos.dev",
+    display: "BootstrapStatus",
+    columns: &[Column { name: "Self Hosted", path: "{.selfHostedControlPlane}" }],
+    writer: "v1alpha1.BootstrapStatusController",
+    ..PLAIN
+};
+
 /// What a resource of these types says.
 #[derive(Clone, PartialEq, Serialize)]
 #[serde(untagged)]
@@ -56,6 +172,8 @@ pub enum KubernetesSpec {
     StaticPod(Value),
     /// `StaticPodStatuses`: the status of Kubernetes' pod.
     StaticPodStatus(Value),
+    /// Any other: its fields, as the published message has them.
+    Fields(Value),
     /// `ExtraManifestsConfigs`.
     #[serde(rename_all = "camelCase")]
     ExtraManifests {

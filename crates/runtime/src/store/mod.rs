@@ -126,6 +126,9 @@ struct Shared {
     changes: broadcast::Sender<Change>,
 }
 
+/// Of a resource that was not there.
+const FIRST_VERSION: u64 = 1;
+
 /// A handle to the store; clones share it.
 #[derive(Debug, Clone)]
 pub struct Store {
@@ -149,10 +152,10 @@ impl Store {
 
     fn register(&self) {
         for (name, description) in NAMESPACES {
-            self.insert(&NAMESPACE, name, Spec::Namespace { description });
+            self.insert(&NAMESPACE, name, Spec::Namespace { description }, FIRST_VERSION);
         }
         for definition in ALL.iter().filter(|definition| !definition.internal) {
-            self.insert(&RESOURCE_DEFINITION, &definition.id(), Spec::Definition(definition));
+            self.insert(&RESOURCE_DEFINITION, &definition.id(), Spec::Definition(definition), FIRST_VERSION);
         }
     }
 
@@ -168,11 +171,23 @@ impl Store {
         id: &str,
         spec: Spec,
     ) -> Result<bool, StoreError> {
-        check_writer(caller, kind, id)?;
-        Ok(self.insert(kind, id, spec))
+        self.put_from(caller, kind, id, spec, FIRST_VERSION)
     }
 
-    fn insert(&self, kind: &'static Definition, id: &str, spec: Spec) -> bool {
+    /// The same; one that is new has this version. What an earlier machined told of it by its version stays true.
+    pub fn put_from(
+        &self,
+        caller: &str,
+        kind: &'static Definition,
+        id: &str,
+        spec: Spec,
+        first_version: u64,
+    ) -> Result<bool, StoreError> {
+        check_writer(caller, kind, id)?;
+        Ok(self.insert(kind, id, spec, first_version))
+    }
+
+    fn insert(&self, kind: &'static Definition, id: &str, spec: Spec, first_version: u64) -> bool {
         // A resource that changed and was not announced would be missed by every controller.
         let _outside = request::outside();
         let mut items = self.items();
@@ -181,7 +196,7 @@ impl Store {
         let new = match &old {
             Some(old) if old.spec == spec => return false,
             Some(old) => Arc::new(old.updated(spec)),
-            None => Arc::new(Resource::created(kind, id, spec)),
+            None => Arc::new(Resource::created(kind, id, spec, first_version)),
         };
         items.resources.insert(key, new.clone());
         let change = if old.is_some() { ChangeKind::Updated } else { ChangeKind::Created };

@@ -7,7 +7,7 @@ use super::addressing::{
     HARDWARE_ADDRESS, NETWORK_STATUS, NODE_ADDRESS, RESOLVER_STATUS, ROUTING_RULE_STATUS,
 };
 use super::block::{BLOCK_DEVICE, DISCOVERED_VOLUME, DISK, SYSTEM_DISK, VOLUME_STATUS};
-use super::definition::same_name;
+use super::definition::{PLAIN, column, same_name};
 use super::facts::{
     ADJTIME_STATUS, BOOT_ID, BOOTED_ENTRY, CERT_SAN, CPU_CORE, DEVICES_STATUS, DIAGNOSTIC, ENVIRONMENT,
     ETC_FILE_SPEC, ETC_FILE_STATUS, EXTENSION_STATUS, KERNEL_CMDLINE, KERNEL_MODULE_STATUS,
@@ -15,7 +15,13 @@ use super::facts::{
     SBOM_ITEM, SERVICE_PID, VOLUME_CONFIG, VOLUME_MOUNT_STATUS,
 };
 use super::hardware::{MEMORY_MODULE, PCI_DEVICE, PROCESSOR, SYSTEM_INFORMATION, TPM_KEY};
-use super::kubernetes::{EXTRA_MANIFESTS_CONFIG, MANIFEST, MANIFEST_STATUS, STATIC_POD, STATIC_POD_STATUS};
+use super::kubernetes::{
+    ADMISSION_CONTROL_CONFIG, API_SERVER_CONFIG, AUDIT_POLICY_CONFIG, AUTHORIZATION_CONFIG,
+    BOOTSTRAP_MANIFESTS_CONFIG, BOOTSTRAP_STATUS, CONFIG_STATUS, CONTROL_PLANE_CONFIG,
+    CONTROLLER_MANAGER_CONFIG, ETCD_CONFIG, ETCD_MEMBER, ETCD_SPEC, EXTRA_MANIFESTS_CONFIG, KUBELET_CONFIG,
+    KUBELET_SPEC, MANIFEST, MANIFEST_STATUS, NODE_ANNOTATION_SPEC, NODE_IP, NODE_IP_CONFIG, NODE_LABEL_SPEC,
+    NODE_STATUS, NODE_TAINT_SPEC, NODENAME, SCHEDULER_CONFIG, SECRETS_STATUS, STATIC_POD, STATIC_POD_STATUS,
+};
 use super::network_specs::{
     ADDRESS_SPEC, HOSTNAME_SPEC, LINK_SPEC, OPERATOR_SPEC, RESOLVER_SPEC, ROUTE_SPEC, STATIC_HOST,
     TIME_SERVER_SPEC,
@@ -25,7 +31,7 @@ use super::runtime::{
     LOG_DESTINATION_STATUS, MACHINE_STATUS, META_KEY, SECURITY_STATE, UDEV_RULE_STATUS, UPGRADE_STATUS,
     VERSION,
 };
-use super::{Column, Definition, Sensitivity};
+use super::{Definition, Sensitivity};
 use api::definitions::PUBLISHED;
 
 /// Namespaces and what they are for.
@@ -49,23 +55,6 @@ pub const NAMESPACES: [(&str, &str); 18] = [
     ("security", "Rules about images"),
     ("storage", "Volume groups and arrays"),
 ];
-
-pub(super) const fn column(name: &'static str, path: &'static str) -> Column {
-    Column { name, path }
-}
-
-pub(super) const PLAIN: Definition = Definition {
-    kind: "",
-    display: "",
-    namespace: "runtime",
-    aliases: &[],
-    columns: &[],
-    sensitivity: Sensitivity::NonSensitive,
-    abbreviated: true,
-    qualified: false,
-    internal: false,
-    writer: "",
-};
 
 /// The definitions themselves.
 pub static RESOURCE_DEFINITION: Definition = Definition {
@@ -301,18 +290,26 @@ pub static KERNEL_PARAM_STATUS: Definition = Definition {
 };
 
 /// The types that something of this node writes, sorted by name.
-static WRITTEN: [&Definition; 83] = [
+static WRITTEN: [&Definition; 106] = [
     &ADDRESS_SPEC,
     &ADDRESS_STATUS,
     &ADJTIME_STATUS,
+    &ADMISSION_CONTROL_CONFIG,
     &API_CERTIFICATE,
+    &API_SERVER_CONFIG,
+    &AUDIT_POLICY_CONFIG,
+    &AUTHORIZATION_CONFIG,
     &BLOCK_DEVICE,
     &BOOTED_ENTRY,
     &BOOT_ID,
+    &BOOTSTRAP_MANIFESTS_CONFIG,
+    &BOOTSTRAP_STATUS,
     &BOOT_TIMELINE,
     &CERT_SAN,
     &CLOCK_SOURCE,
     &CONFIG_REFUSAL,
+    &CONFIG_STATUS,
+    &CONTROLLER_MANAGER_CONFIG,
     &CPU_CORE,
     &DEVICES_STATUS,
     &DHCP_LEASE,
@@ -321,6 +318,9 @@ static WRITTEN: [&Definition; 83] = [
     &DISK,
     &EARLIER_BOOT,
     &ENVIRONMENT,
+    &ETCD_CONFIG,
+    &ETCD_MEMBER,
+    &ETCD_SPEC,
     &ETC_FILE_SPEC,
     &ETC_FILE_STATUS,
     &EXTENSION_STATUS,
@@ -339,6 +339,9 @@ static WRITTEN: [&Definition; 83] = [
     &KERNEL_PARAM_SPEC,
     &KERNEL_PARAM_STATUS,
     &KMSG_LOG_CONFIG,
+    &KUBELET_CONFIG,
+    &KUBELET_SPEC,
+    &CONTROL_PLANE_CONFIG,
     &LINK_SPEC,
     &LINK_STATUS,
     &LOADED_KERNEL_MODULE,
@@ -354,6 +357,13 @@ static WRITTEN: [&Definition; 83] = [
     &NAMESPACE,
     &NETWORK_STATUS,
     &NODE_ADDRESS,
+    &NODE_ANNOTATION_SPEC,
+    &NODE_IP_CONFIG,
+    &NODE_IP,
+    &NODE_LABEL_SPEC,
+    &NODENAME,
+    &NODE_STATUS,
+    &NODE_TAINT_SPEC,
     &OPERATOR_SPEC,
     &OS_ROOT_SECRET,
     &PCI_DEVICE,
@@ -367,6 +377,8 @@ static WRITTEN: [&Definition; 83] = [
     &ROUTE_STATUS,
     &ROUTING_RULE_STATUS,
     &SBOM_ITEM,
+    &SCHEDULER_CONFIG,
+    &SECRETS_STATUS,
     &SECURITY_STATE,
     &SERVICE_PID,
     &SERVICE,

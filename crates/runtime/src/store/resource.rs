@@ -37,7 +37,7 @@ pub struct Metadata {
     pub kind: &'static str,
     /// Unique within namespace and type.
     pub id: String,
-    /// Counts from 1, one more an update.
+    /// Counts from 1, or from what its writer says; one more an update.
     pub version: u64,
     /// Where it is in its life.
     pub phase: Phase,
@@ -65,13 +65,13 @@ pub struct Resource {
 }
 
 impl Resource {
-    pub(super) fn created(kind: &'static Definition, id: &str, spec: Spec) -> Self {
+    pub(super) fn created(kind: &'static Definition, id: &str, spec: Spec, version: u64) -> Self {
         let now = clock::now();
         let metadata = Metadata {
             namespace: kind.namespace,
             kind: kind.kind,
             id: id.to_owned(),
-            version: 1,
+            version,
             phase: Phase::Running,
             owner: kind.writer,
             created: now,

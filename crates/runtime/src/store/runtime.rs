@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::Definition;
-use super::registry::{PLAIN, column};
+use super::definition::{PLAIN, column};
 
 /// Where the machine is.
 pub static MACHINE_STATUS: Definition = Definition {
