@@ -1,13 +1,14 @@
 //! How the kubelet runs: a container that is the host's root, with the directories of the host that pods need.
 //!
-//! Owns: when it starts again: where its command line, its files or its image would be others than those it runs with; which
+//! Owns: when it starts again: where its command line, its files or its image would be others than those it runs with, also of
+//! one that an earlier machined started ([`FINGERPRINT`]); which
 //! directory of static pods it sees: with `disableManifestsDirectory` one that only machined writes, in the place of the usual.
 //! Order: its files are there before it starts. It needs no API server: static pods come first, and bring one.
 //! Source: spec/machine-facts.md §5.2 for the id and the mounts; `kubelet --help`.
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use containers::service::{Boxed, Describe, Description, Mount, Rights};
@@ -20,6 +21,7 @@ use kubernetes::{Cluster, File, Owner, images, kubeconfig, kubelet, paths};
 use ondisk::Digest;
 use runtime::beneath;
 use runtime::services::definition::Answer;
+use runtime::services::machine::State;
 use runtime::services::{Check, Definition, Operation, Step};
 use tokio::net::TcpStream;
 
@@ -60,6 +62,9 @@ const CERTIFICATE: &str = "kubelet-client-current.pem";
 const DIRECTORY_MODE: u32 = 0o755;
 /// Of a directory that a further mount of the configuration names.
 const EXTRA_DIRECTORY_MODE: u32 = 0o700;
+
+/// Says what the kubelet was started with, to a later machined too.
+const FINGERPRINT: &str = "/system/config/kubernetes/kubelet.fingerprint";
 
 /// Everything that a kubelet of the present configuration runs with.
 struct Plan {
@@ -147,8 +152,8 @@ impl KubernetesNode {
         for file in &plan.files {
             files::write(root, file)?;
         }
-        let fingerprint = plan.fingerprint();
-        *self.kubelet.lock().unwrap_or_else(PoisonError::into_inner) = Some(fingerprint);
+        let contents = config::Secret::new(plan.fingerprint());
+        files::write(root, &File { path: FINGERPRINT.to_owned(), owner: Owner::Root, contents })?;
         Ok(plan.description)
     }
 
@@ -160,10 +165,9 @@ impl KubernetesNode {
                 changed = config.changed() => if changed.is_err() { return },
                 () = tokio::time::sleep(LOOK_PERIOD) => {}
             }
-            let running = self.kubelet.lock().unwrap_or_else(PoisonError::into_inner).clone();
             // What cannot be planned is said where the service prepares, and by the loop of static pods.
-            let (Some(running), Ok(plan)) = (running, self.plan_kubelet()) else { continue };
-            if plan.fingerprint() == running {
+            let Ok(plan) = self.plan_kubelet() else { continue };
+            if !self.runs_with_something_else(&plan) {
                 continue;
             }
             self.runtime
@@ -174,6 +178,16 @@ impl KubernetesNode {
                 self.runtime.journal.warn(&format!("restart the kubelet: {error}"));
             }
         }
+    }
+}
+
+impl KubernetesNode {
+    /// Whether a kubelet runs that was started with another plan.
+    fn runs_with_something_else(&self, plan: &Plan) -> bool {
+        let record = self.runtime.services.record(ID);
+        let runs = record.is_some_and(|record| record.state == State::Running);
+        let path = self.runtime.root.join(FINGERPRINT.trim_start_matches('/'));
+        runs && std::fs::read_to_string(path).is_ok_and(|started| started != plan.fingerprint())
     }
 }
 
@@ -236,6 +250,31 @@ async fn status() -> Result<StatusCode, Box<dyn std::error::Error + Send + Sync>
 mod tests {
     use super::*;
     use crate::samples;
+
+    #[tokio::test]
+    async fn a_later_machined_knows_what_the_kubelet_was_started_with() {
+        let root = tempfile::tempdir().unwrap();
+        let mut config = samples::control_plane("v1.34.10", "v3.6.4");
+        let node = |config: &config::Config| {
+            let runtime = samples::known(root.path(), config);
+            let fetch: containers::service::Fetch = Arc::new(|_, _| Box::pin(async { Ok(()) }));
+            let forever = || -> runtime::services::definition::Work { Box::pin(std::future::pending()) };
+            runtime.services.define(Definition::internal(ID, forever));
+            let engine = containers::Client::new(root.path(), "system");
+            KubernetesNode::new(runtime, engine, fetch, false)
+        };
+        let first = node(&config);
+        first.prepare_kubelet().unwrap();
+        assert!(!first.runs_with_something_else(&first.plan_kubelet().unwrap()), "it does not run yet");
+        config.machine.kubelet.extra_args =
+            [("v".to_owned(), config::schema::Arguments(vec!["2".to_owned()]))].into();
+        let second = node(&config);
+        second.runtime.services.start(ID);
+        second.runtime.services.wait_up(&[ID.to_owned()], Duration::from_secs(60)).await.unwrap();
+        assert!(second.runs_with_something_else(&second.plan_kubelet().unwrap()));
+        second.prepare_kubelet().unwrap();
+        assert!(!second.runs_with_something_else(&second.plan_kubelet().unwrap()));
+    }
 
     #[test]
     fn the_container_has_the_mounts_of_the_configuration() {

@@ -44,7 +44,7 @@ mod published;
 mod samples;
 mod static_pods;
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use containers::Client;
 use containers::service::Fetch;
@@ -63,13 +63,11 @@ pub struct KubernetesNode {
     is_container: bool,
     /// Told when a bootstrap was asked for.
     asked: Arc<Notify>,
-    /// Digest of what the kubelet runs with, once it was described.
-    kubelet: Arc<Mutex<Option<String>>>,
 }
 
 impl KubernetesNode {
     /// Its services run in this containerd; `fetch` brings their images. `is_container`: the machine is a set of namespaces.
     pub fn new(runtime: Arc<Runtime>, engine: Client, fetch: Fetch, is_container: bool) -> Self {
-        Self { runtime, engine, fetch, is_container, asked: Arc::default(), kubelet: Arc::default() }
+        Self { runtime, engine, fetch, is_container, asked: Arc::default() }
     }
 }

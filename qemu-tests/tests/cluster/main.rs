@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod guide;
 mod local;
 mod machine;
 mod rig;
@@ -158,6 +159,8 @@ fn a_control_plane_a_worker_and_a_machine_run_pods() {
     }
     let tell = teller();
     let cluster = cluster_with_pods(&tell);
+    guide::is_followed(&cluster, &rig::version());
+    tell("the commands of the guides print what is there");
     // It joins while the others start again: what it asks them for does not always answer.
     let machine = Machine::start(&cluster);
     for (node, _) in NODES {
