@@ -7,6 +7,7 @@
 //! Fails by: [`Stopped::result`] of a pod; the others are stopped all the same.
 //! Source: k8s.io/cri-api, runtime.v1; the kubelet's annotations of containers.
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
@@ -18,6 +19,7 @@ use super::pods_wire as wire;
 /// States and kinds of [`wire`].
 const READY: i32 = 0;
 const RUNNING: i32 = 1;
+const EXITED: i32 = 2;
 const NETWORK_OF_HOST: i32 = 2;
 /// Seconds that a pod wants between SIGTERM and SIGKILL.
 const GRACE: &str = "io.kubernetes.pod.terminationGracePeriod";
@@ -73,6 +75,18 @@ impl Client {
             });
         }
         Ok(pods)
+    }
+
+    /// Ids of the containers of pods that have ended and are kept: containerd has no task of them any more.
+    ///
+    /// # Errors
+    /// The call's status.
+    pub async fn exited(&self) -> Result<HashSet<String>, Status> {
+        let all = wire::ListRequest {};
+        let listed: wire::ListContainersResponse =
+            self.unary("/runtime.v1.RuntimeService/ListContainers", all).await?;
+        let exited = listed.containers.into_iter().filter(|container| container.state == EXITED);
+        Ok(exited.map(|container| container.id).collect())
     }
 
     async fn is_in_host_network(&self, sandbox: &str) -> Result<bool, Status> {

@@ -166,21 +166,23 @@ pub(crate) fn publish_member(runtime: &Runtime, id: u64) {
     show(runtime, &ETCD_MEMBER, [("local".to_owned(), json!({ "memberID": format!("{id:016x}") }))]);
 }
 
-/// Shows the node as the cluster has it: its object there.
-pub(crate) fn publish_node(runtime: &Runtime, name: &str, node: &Value) {
+/// Shows the node as the cluster has it: its object there. Says whether it is ready.
+pub(crate) fn publish_node(runtime: &Runtime, name: &str, node: &Value) -> bool {
     let conditions = node["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice);
     let is_ready = |condition: &Value| condition["type"] == "Ready" && condition["status"] == "True";
+    let is_ready = conditions.iter().any(is_ready);
     let map = |value: &Value| if value.is_object() { value.clone() } else { json!({}) };
     let pods = &node["spec"]["podCIDRs"];
     let status = json!({
         "nodename": name,
-        "nodeReady": conditions.iter().any(is_ready),
+        "nodeReady": is_ready,
         "unschedulable": node["spec"]["unschedulable"] == true,
         "labels": map(&node["metadata"]["labels"]),
         "annotations": map(&node["metadata"]["annotations"]),
         "podCIDRs": if pods.is_array() { pods.clone() } else { json!([]) },
     });
     show(runtime, &NODE_STATUS, [("nodename".to_owned(), status)]);
+    is_ready
 }
 
 #[cfg(test)]
@@ -273,13 +275,13 @@ mod tests {
             "spec": { "unschedulable": true, "podCIDRs": ["10.244.1.0/24"] },
             "status": { "conditions": [{ "type": "Ready", "status": "True" }] },
         });
-        publish_node(&runtime, "cp-1", &object);
+        assert!(publish_node(&runtime, "cp-1", &object));
         let (id, status) = shown(&runtime, &NODE_STATUS).pop().unwrap();
         assert_eq!(
             (id.as_str(), &status["nodeReady"], &status["unschedulable"]),
             ("nodename", &json!(true), &json!(true))
         );
-        publish_node(&runtime, "cp-1", &json!({}));
+        assert!(!publish_node(&runtime, "cp-1", &json!({})));
         assert_eq!(shown(&runtime, &NODE_STATUS)[0].1["nodeReady"], false);
     }
 }

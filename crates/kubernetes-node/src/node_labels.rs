@@ -26,20 +26,29 @@ const IDLE_PERIOD: Duration = Duration::from_secs(60);
 /// Between two attempts.
 const RETRY_PERIOD: Duration = Duration::from_secs(5);
 
+/// The node's object.
+struct Found {
+    /// Which keys others hold.
+    faults: Vec<String>,
+    /// Whether it takes pods; until then it is looked at often, since people wait for it.
+    is_ready: bool,
+}
+
 impl KubernetesNode {
     /// Keeps labels and annotations as the configuration has them, for as long as this is polled.
     pub async fn keep_node_labels(&self) {
         let mut config = self.runtime.config.subscribe();
         let mut said = String::new();
         loop {
-            let (is_there, fault) = match self.apply_node_labels().await {
-                Ok(faults) => (faults.is_some(), faults.unwrap_or_default().join("; ")),
+            let (is_settled, fault) = match self.apply_node_labels().await {
+                Ok(Some(found)) => (found.is_ready, found.faults.join("; ")),
+                Ok(None) => (false, String::new()),
                 Err(error) => (false, error.to_string()),
             };
             if fault != said && !fault.is_empty() {
                 self.runtime.journal.warn(&format!("labels of the node: {fault}"));
             }
-            let period = if is_there { IDLE_PERIOD } else { RETRY_PERIOD };
+            let period = if is_settled { IDLE_PERIOD } else { RETRY_PERIOD };
             said = fault;
             tokio::select! {
                 changed = config.changed() => if changed.is_err() { return },
@@ -48,15 +57,15 @@ impl KubernetesNode {
         }
     }
 
-    /// Brings them once; answers which keys others hold, or that the node has no object yet.
-    async fn apply_node_labels(&self) -> Result<Option<Vec<String>>, Error> {
+    /// Brings them once; answers what was found, or that the node has no object yet.
+    async fn apply_node_labels(&self) -> Result<Option<Found>, Error> {
         let Some(config) = self.runtime.config() else { return Ok(None) };
         if !kubelet::has_joined(&self.runtime.root) {
             return Ok(None);
         }
         let cluster = Cluster::new(&config)?;
         if cluster.kubelet().skip_node_registration == Some(true) {
-            return Ok(Some(Vec::new()));
+            return Ok(Some(Found { faults: Vec::new(), is_ready: true }));
         }
         let name = cluster.node_name(&facts::node(&self.runtime, &cluster, self.is_container)?);
         // A worker acts as its kubelet; that of a control plane node may not set the labels of its role.
@@ -65,13 +74,13 @@ impl KubernetesNode {
             false => api_server::client_of_file(&self.runtime.root, paths::KUBELET_KUBECONFIG).await?,
         };
         let Some(node) = get(&client, &name).await? else { return Ok(None) };
-        config_resources::publish_node(&self.runtime, &name, &node);
+        let is_ready = config_resources::publish_node(&self.runtime, &name, &node);
         let (patch, faults) = change(&node, &config.machine.node_labels, &config.machine.node_annotations);
         if let Some(patch) = patch {
             send(&client, &name, &patch).await?;
             self.runtime.journal.say("labels of the node: brought to what the config says");
         }
-        Ok(Some(faults))
+        Ok(Some(Found { faults, is_ready }))
     }
 }
 

@@ -38,12 +38,7 @@ const ASKED: [(&str, &[&str]); 17] = [
     ("logs kubelet --tail 5", &["NODE: "]),
     (
         "ls /etc/kubernetes/manifests",
-        &[
-            "NODE",
-            "talos-kube-apiserver.yaml",
-            "talos-kube-controller-manager.yaml",
-            "talos-kube-scheduler.yaml",
-        ],
+        &["talos-kube-apiserver.yaml", "talos-kube-controller-manager.yaml", "talos-kube-scheduler.yaml"],
     ),
     (
         "containers --kubernetes",
@@ -59,6 +54,8 @@ const ASKED: [(&str, &[&str]); 17] = [
             "/kube-apiserver:vVERSION",
             "CONTAINER_RUNNING",
             "└─ kube-system/kube-scheduler-cp-1:kube-scheduler ",
+            ":install-config ",
+            "CONTAINER_EXITED",
         ],
     ),
     ("logs -k kube-system/kube-apiserver-cp-1:kube-apiserver --tail 5", &["NODE: ", "stderr F "]),
@@ -140,7 +137,7 @@ pub(crate) fn is_followed(cluster: &Running, version: &str) {
     for (command, wanted) in ASKED {
         let words: Vec<&str> = command.split(' ').collect();
         let wanted: Vec<String> =
-            wanted.iter().map(|text| text.replace("NODE", "10.5.0.2").replace("VERSION", version)).collect();
+            wanted.iter().map(|text| text.replace("10.5.0.2").replace("VERSION", version)).collect();
         let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
         cluster.until(&words, &wanted, STEP_LIMIT);
     }

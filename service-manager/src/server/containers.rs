@@ -4,7 +4,7 @@
 //! the services that are processes are listed too: clients expect apid and trustd there, which are containers elsewhere.
 //! Source: spec/api-wire-facts.md §2.1 (drivers and namespaces), §3.5 (ids, status words).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -96,7 +96,14 @@ pub(super) async fn list(
         let namespace = if request.namespace.is_empty() { SYSTEM } else { &request.namespace };
         let tasks = tasks(&client).await?;
         let of_client = client.containers().await?;
-        containers.extend(of_client.iter().map(|c| describe(namespace, c, tasks.get(&c.id))));
+        let exited = if client.is_of_kubernetes() { client.exited().await? } else { HashSet::new() };
+        let state = |container: &Container| match tasks.get(&container.id) {
+            Some(task) => task.status(),
+            None if exited.contains(&container.id) => TaskStatus::Stopped,
+            None => TaskStatus::Unknown,
+        };
+        let shown = |c| describe(namespace, c, tasks.get(&c.id), state(c));
+        containers.extend(of_client.iter().map(shown));
     }
     containers.sort_by(|a, b| a.id.cmp(&b.id));
     Ok(proto::ContainersResponse { messages: vec![proto::Container { metadata: None, containers }] })
@@ -145,14 +152,19 @@ async fn tasks(client: &Client) -> Result<HashMap<String, Task>, Status> {
     Ok(client.tasks().await?.into_iter().map(named).collect())
 }
 
-fn describe(namespace: &str, container: &Container, task: Option<&Task>) -> proto::ContainerInfo {
+fn describe(
+    namespace: &str,
+    container: &Container,
+    task: Option<&Task>,
+    state: TaskStatus,
+) -> proto::ContainerInfo {
     let names = Names::of(container);
     proto::ContainerInfo {
         namespace: namespace.to_owned(),
         id: names.id,
         image: container.image.clone(),
         pid: task.map_or(0, |task| task.pid),
-        status: status(names.kind, task.map_or(TaskStatus::Unknown, Task::status)),
+        status: status(names.kind, state),
         pod_id: names.pod_id,
         name: names.name,
         network_namespace: String::new(),

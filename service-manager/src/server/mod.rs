@@ -34,6 +34,7 @@ mod machine;
 mod meta;
 mod netstat;
 mod network;
+mod pod_logs;
 mod processors;
 mod query;
 pub mod reading;

@@ -15,6 +15,7 @@ use runtime::request;
 use tokio::sync::broadcast::error::RecvError;
 use tonic::{Response, Status};
 
+use super::pod_logs::{self, PodLog};
 use super::{Answers, Sender, answers, query};
 use crate::flight_recorder;
 use crate::node::Node;
@@ -36,12 +37,14 @@ pub(super) fn log_ids(node: &Node) -> Vec<String> {
 
 pub(super) fn logs(node: &Node, request: &proto::LogsRequest) -> Result<Response<Answers<Data>>, Status> {
     let system = request.namespace == "system" || request.namespace.is_empty() || request.id == "kubelet";
-    if !system && request.driver() == ContainerDriver::Cri {
-        return Err(Status::unimplemented(
-            "logs of Kubernetes containers are not built yet on this version of Billet",
-        ));
-    }
     let tail = usize::try_from(request.tail_lines).map_or(Tail::All, Tail::Lines);
+    if !system && request.driver() == ContainerDriver::Cri {
+        let log = PodLog::open(&node.runtime.root, &request.id, tail)?;
+        let (sender, answer) = answers();
+        let follow = request.follow;
+        request::feed(sender.clone(), async move { send_pod_log(log, follow, sender).await });
+        return Ok(answer);
+    }
     if request.id == KERNEL {
         return kernel_log(node, tail, request.follow);
     }
@@ -73,6 +76,27 @@ async fn send_log(mut follower: Follower, follow: bool, sender: Sender<Data>) {
                     () = sender.closed() => return,
                 }
             }
+            Ok(bytes) => {
+                if sender.send(Ok(data(bytes))).await.is_err() {
+                    return;
+                }
+            }
+            Err(error) => {
+                let _ = sender.send(Err(Status::internal(format!("read the log: {error}")))).await;
+                return;
+            }
+        }
+    }
+}
+
+async fn send_pod_log(mut log: PodLog, follow: bool, sender: Sender<Data>) {
+    loop {
+        match log.read_available() {
+            Ok(bytes) if bytes.is_empty() && !follow => return,
+            Ok(bytes) if bytes.is_empty() => tokio::select! {
+                () = tokio::time::sleep(pod_logs::PERIOD) => {}
+                () = sender.closed() => return,
+            },
             Ok(bytes) => {
                 if sender.send(Ok(data(bytes))).await.is_err() {
                     return;

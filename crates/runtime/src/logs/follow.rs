@@ -125,7 +125,7 @@ fn open(path: &std::path::Path) -> io::Result<Option<File>> {
 }
 
 /// Moves to so many lines before the end and says how many there are, at most `lines`.
-fn seek_tail(file: &mut File, lines: usize) -> io::Result<usize> {
+pub fn seek_tail(file: &mut File, lines: usize) -> io::Result<usize> {
     let end = file.seek(SeekFrom::End(0))?;
     if lines == 0 {
         return Ok(0);

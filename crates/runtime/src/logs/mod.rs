@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
 
 pub use file::{LogFile, LogFileError, MAX_FILE_BYTES};
-pub use follow::{Follower, Tail};
+pub use follow::{Follower, Tail, seek_tail};
 
 /// All logs of the node.
 #[derive(Debug, Clone)]

@@ -20,15 +20,15 @@ fn containers_of_pods_are_called_by_their_pod() {
             .concat(),
     );
     let running = Task { pid: 7, status: TaskStatus::Running.into(), ..Default::default() };
-    let info = describe("k8s.io", &sandbox, Some(&running));
+    let info = describe("k8s.io", &sandbox, Some(&running), running.status());
     assert_eq!((info.id.as_str(), info.status.as_str()), ("kube-system/proxy-1", "SANDBOX_READY"));
-    let info = describe("k8s.io", &inside, None);
+    let info = describe("k8s.io", &inside, None, TaskStatus::Stopped);
     assert_eq!(
         (info.id.as_str(), info.pod_id.as_str()),
         ("kube-system/proxy-1:proxy", "kube-system/proxy-1")
     );
-    assert_eq!((info.status.as_str(), info.name.as_str()), ("CONTAINER_UNKNOWN", "proxy"));
-    let info = describe("system", &container(&[]), Some(&running));
+    assert_eq!((info.status.as_str(), info.name.as_str()), ("CONTAINER_EXITED", "proxy"));
+    let info = describe("system", &container(&[]), Some(&running), running.status());
     assert_eq!((info.id.as_str(), info.pod_id.as_str(), info.status.as_str()), ("abc", "abc", "RUNNING"));
 }
 
