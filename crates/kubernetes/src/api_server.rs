@@ -19,6 +19,8 @@ const CIPHER_SUITES: &str = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,TLS_ECDHE_E
     TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305";
 /// Minors with pod security policies.
 const POD_SECURITY_POLICIES: Minors = until(24);
+/// Minors whose watches can end before the program does.
+const WATCHES_END: Minors = since(30);
 /// Minors that read who is allowed what from a file.
 const AUTHORIZATION_FILE: Minors = since(30);
 /// Minors that read who clients are from a file.
@@ -92,6 +94,8 @@ fn listening(cluster: &Cluster<'_>, node: &Node) -> Vec<Flag> {
         // Ended with 1.24; 1.19 would serve everybody on 8080.
         flag("insecure-port", "0").only(until(23)),
         flag("secure-port", cluster.api_port().to_string()),
+        // Without it clients that watch keep it from its end until it is killed.
+        flag("shutdown-watch-termination-grace-period", "5s").only(WATCHES_END),
         flag("service-cluster-ip-range", services.join(",")),
         flag("tls-min-version", "VersionTLS12"),
         list("tls-cipher-suites", CIPHER_SUITES),

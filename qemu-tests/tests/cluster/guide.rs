@@ -128,7 +128,7 @@ const ASKED: [(&str, &[&str]); 17] = [
     ),
     ("get apiserverconfigs", &["APIServerConfig", "kube-apiserver"]),
     ("get nodestatuses", &["NodeStatus", "nodename", "READY", "UNSCHEDULABLE", "true", "false"]),
-    ("get nodenames", &["NODENAME", "cp-1"]),
+    ("get nodenames", &["Nodename", "cp-1"]),
     ("get etcdmembers", &["MEMBER ID", "local"]),
 ];
 
@@ -137,7 +137,7 @@ pub(crate) fn is_followed(cluster: &Running, version: &str) {
     for (command, wanted) in ASKED {
         let words: Vec<&str> = command.split(' ').collect();
         let wanted: Vec<String> =
-            wanted.iter().map(|text| text.replace("10.5.0.2").replace("VERSION", version)).collect();
+            wanted.iter().map(|text| text.replace("NODE", "10.5.0.2").replace("VERSION", version)).collect();
         let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
         cluster.until(&words, &wanted, STEP_LIMIT);
     }
