@@ -131,7 +131,9 @@ pub(crate) fn publish_programs(
     let older = programs.first_generation().into_iter();
     for (kind, name, fields) in all.chain(older.map(|(name, fields)| (&CONTROL_PLANE_CONFIG, name, fields))) {
         let spec = Spec::Kubernetes(KubernetesSpec::Fields(fields));
-        if let Err(error) = runtime.store.put_from(kind.writer, kind, name, spec, first_version(name)) {
+        // Looked for where it counts alone: it reads and renders a pod.
+        let first = if runtime.store.get(kind, name).is_none() { first_version(name) } else { 1 };
+        if let Err(error) = runtime.store.put_from(kind.writer, kind, name, spec, first) {
             runtime.journal.warn(&error.to_string());
         }
         let version = runtime.store.get(kind, name).map_or(0, |resource| resource.metadata.version);

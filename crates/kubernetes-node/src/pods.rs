@@ -16,6 +16,7 @@ use crate::{KubernetesNode, kubelet};
 const LONGEST_GRACE: Duration = Duration::from_secs(30);
 const WORTH_SAYING: Duration = Duration::from_secs(5);
 const KUBELET_DEADLINE: Duration = Duration::from_secs(30);
+const LIST_DEADLINE: Duration = Duration::from_secs(10);
 /// Containers may use up their grace twice, one kind of network after the other; containerd needs a moment for each.
 const DEADLINE: Duration = Duration::from_secs(90);
 
@@ -31,12 +32,18 @@ impl KubernetesNode {
             self.runtime.journal.warn(&format!("stop the kubelet before its pods: {error}"));
         }
         let journal = &self.runtime.journal;
-        let pods = match self.engine.pods().await {
-            Ok(pods) if pods.is_empty() => return,
-            Ok(pods) => pods,
+        let pods = match tokio::time::timeout(LIST_DEADLINE, self.engine.pods()).await {
+            Ok(Ok(pods)) if pods.is_empty() => return,
+            Ok(Ok(pods)) => pods,
             // Where containerd does not run, nothing does in it.
-            Err(status) if status.code() == Code::Unavailable => return,
-            Err(status) => return journal.warn(&format!("list the pods to stop: {}", status.message())),
+            Ok(Err(status)) if status.code() == Code::Unavailable => return,
+            Ok(Err(status)) => {
+                return journal.warn(&format!("list the pods to stop: {}", status.message()));
+            }
+            Err(_) => {
+                let seconds = LIST_DEADLINE.as_secs();
+                return journal.warn(&format!("list the pods to stop: no answer within {seconds} s"));
+            }
         };
         journal.say(&format!("pods: stopping {}", counted(&pods)));
         let began = Instant::now();
