@@ -1,7 +1,7 @@
 //! What clients see of the parts that a node runs: the fields of the published resources, as their YAML form has them.
 //!
 //! Owns: which settings of the configuration a resource shows; a program's version in [`Rendered`](crate::pod::Rendered) is
-//! that of its resource, so a resource changes with everything of the configuration that its program runs with.
+//! that of its resource. What other sections add to its arguments (`cluster.serviceAccount`) changes the pod, not the version.
 //! Does not: hold keys. What a user writes into an environment or a webhook is theirs; such types are for administrators.
 //! Source: crates/api/proto/definitions/k8s.proto and etcd.proto; docs/users/kubernetes.md for those of the first generation.
 
