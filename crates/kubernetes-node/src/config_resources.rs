@@ -249,7 +249,7 @@ mod tests {
         let config = samples::control_plane("v1.34.10", "v3.6.4");
         let (runtime, _) = node_of(&config, root.path());
         let publish = |config: &config::Config| {
-            let programs = resources::programs(&Cluster::new(config).unwrap()).unwrap();
+            let programs = resources::programs(&Cluster::new(config).unwrap(), &samples::node()).unwrap();
             publish_programs(&runtime, &programs, |name| if name == "kube-apiserver" { 7 } else { 1 })
         };
         assert_eq!(publish(&config)["kube-apiserver"], 7);
@@ -258,6 +258,9 @@ mod tests {
         changed.cluster.api_server.get_or_insert_default().image = "registry.example.org/a:v1.34.11".into();
         let versions = publish(&changed);
         assert_eq!((versions["kube-apiserver"], versions["kube-scheduler"]), (8, 1));
+        // Of another section, but among the program's arguments.
+        changed.cluster.service_account.issuer = "https://issuer.example.org".into();
+        assert_eq!(publish(&changed)["kube-apiserver"], 9);
         let older = shown(&runtime, &CONTROL_PLANE_CONFIG);
         let (_, server) = older.iter().find(|(id, _)| id == "kube-apiserver").unwrap();
         assert_eq!(

@@ -156,7 +156,7 @@ impl KubernetesNode {
             },
             None => 1,
         };
-        let programs = kubernetes::resources::programs(cluster)?;
+        let programs = kubernetes::resources::programs(cluster, node)?;
         let versions = config_resources::publish_programs(&self.runtime, &programs, first);
         let is_wanted = |name: &str| match name {
             controller_manager::NAME => controller_manager::is_wanted(cluster),

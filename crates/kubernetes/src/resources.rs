@@ -1,7 +1,7 @@
 //! What clients see of the parts that a node runs: the fields of the published resources, as their YAML form has them.
 //!
 //! Owns: which settings of the configuration a resource shows; a program's version in [`Rendered`](crate::pod::Rendered) is
-//! that of its resource. What other sections add to its arguments (`cluster.serviceAccount`) changes the pod, not the version.
+//! that of its resource. Its arguments are among the fields, so what other sections add to them counts, too.
 //! Does not: hold keys. What a user writes into an environment or a webhook is theirs; such types are for administrators.
 //! Source: crates/api/proto/definitions/k8s.proto and etcd.proto; docs/users/kubernetes.md for those of the first generation.
 
@@ -34,8 +34,8 @@ pub struct Programs {
 /// What the programs of the control plane run with.
 ///
 /// # Errors
-/// [`Error::NotAMapping`].
-pub fn programs(cluster: &Cluster<'_>) -> Result<Programs, Error> {
+/// [`Error::Version`], [`Error::Denied`], [`Error::NotAMapping`].
+pub fn programs(cluster: &Cluster<'_>, node: &Node) -> Result<Programs, Error> {
     let settings = cluster.api_server();
     let api_server = json!({
         "image": images::api_server(cluster),
@@ -51,6 +51,7 @@ pub fn programs(cluster: &Cluster<'_>) -> Result<Programs, Error> {
         "resources": resources(settings.resources.as_ref()),
         "startupProbesEnabled": settings.startup_probes == Some(true),
         "useAuthenticationConfig": settings.authentication.is_some(),
+        "args": api_server::arguments(cluster, node)?.to_vec(),
     });
     let settings = cluster.controller_manager();
     let sizes = cluster.config().cluster.network.as_ref();
@@ -67,6 +68,7 @@ pub fn programs(cluster: &Cluster<'_>) -> Result<Programs, Error> {
         "resources": resources(settings.resources.as_ref()),
         "nodeCIDRMaskSizeIPv4": sizes.0.unwrap_or_default(),
         "nodeCIDRMaskSizeIPv6": sizes.1.unwrap_or_default(),
+        "args": controller_manager::arguments(cluster)?.to_vec(),
     });
     let settings = cluster.scheduler();
     let own = settings.config.as_ref().map(|config| mapping("cluster.scheduler.config", config));
@@ -78,6 +80,7 @@ pub fn programs(cluster: &Cluster<'_>) -> Result<Programs, Error> {
         "environmentVariables": settings.env,
         "resources": resources(settings.resources.as_ref()),
         "config": own.transpose()?.unwrap_or_default(),
+        "args": scheduler::arguments(cluster)?.to_vec(),
     });
     Ok(Programs { api_server, controller_manager, scheduler })
 }

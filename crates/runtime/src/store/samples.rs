@@ -475,7 +475,7 @@ fn fields() -> Vec<(&'static Definition, serde_json::Value)> {
                 "etcdServers": ["https://127.0.0.1:2379"], "localPort": 6443, "serviceCIDR": ["10.96.0.0/12"],
                 "extraArgs": arguments, "extraVolumes": volumes, "environmentVariables": env,
                 "advertisedAddress": "$(POD_IP)", "resources": resources, "startupProbesEnabled": true,
-                "useAuthenticationConfig": true,
+                "useAuthenticationConfig": true, "args": ["--x"],
             }),
         ),
         (&AUDIT_POLICY_CONFIG, json!({ "config": { "kind": "Policy" } })),
@@ -501,7 +501,7 @@ fn fields() -> Vec<(&'static Definition, serde_json::Value)> {
                 "enabled": true, "image": "x", "cloudProvider": "external", "podCIDRs": ["10.244.0.0/16"],
                 "serviceCIDRs": ["10.96.0.0/12"], "extraArgs": arguments, "extraVolumes": volumes,
                 "environmentVariables": env, "resources": resources, "nodeCIDRMaskSizeIPv4": 24,
-                "nodeCIDRMaskSizeIPv6": 80,
+                "nodeCIDRMaskSizeIPv6": 80, "args": ["--x"],
             }),
         ),
         (
@@ -552,7 +552,7 @@ fn fields() -> Vec<(&'static Definition, serde_json::Value)> {
             &SCHEDULER_CONFIG,
             json!({
                 "enabled": true, "image": "x", "extraArgs": arguments, "extraVolumes": volumes,
-                "environmentVariables": env, "resources": resources, "config": { "x": 1 },
+                "environmentVariables": env, "resources": resources, "config": { "x": 1 }, "args": ["--x"],
             }),
         ),
         (&SECRETS_STATUS, status),
