@@ -32,7 +32,7 @@ static INSERTING: Mutex<()> = Mutex::new(());
 
 /// The module index of the running kernel.
 pub(crate) struct Modules {
-    folder: PathBuf,
+    directory: PathBuf,
     dep: String,
     alias: String,
     softdep: String,
@@ -42,16 +42,16 @@ pub(crate) struct Modules {
 impl Modules {
     /// Everything that finds modules by name.
     fn read_names() -> Self {
-        let folder = Path::new("/usr/lib/modules").join(sys::system::kernel_release());
-        let text = |name: &str| fs::read_to_string(folder.join(name)).unwrap_or_default();
+        let directory = Path::new("/usr/lib/modules").join(sys::system::kernel_release());
+        let text = |name: &str| fs::read_to_string(directory.join(name)).unwrap_or_default();
         let (alias, builtin) = (String::new(), String::new());
-        Self { dep: text("modules.dep"), alias, softdep: text("modules.softdep"), builtin, folder }
+        Self { dep: text("modules.dep"), alias, softdep: text("modules.softdep"), builtin, directory }
     }
 
     /// Everything that finds modules by name or alias.
     pub(crate) fn read() -> Self {
         let names = Self::read_names();
-        let text = |name: &str| fs::read_to_string(names.folder.join(name)).unwrap_or_default();
+        let text = |name: &str| fs::read_to_string(names.directory.join(name)).unwrap_or_default();
         let (alias, builtin) = (text("modules.alias"), text("modules.builtin"));
         Self { alias, builtin, ..names }
     }
@@ -88,7 +88,7 @@ impl Modules {
         let _one_at_a_time = INSERTING.lock().unwrap_or_else(PoisonError::into_inner);
         let mut loaded = 0;
         for module in modules {
-            let path = self.folder.join(module.path);
+            let path = self.directory.join(module.path);
             match load_file(&path, parameters(*module)) {
                 Ok(()) => loaded += 1,
                 Err(Errno::EXIST) => {}

@@ -23,9 +23,7 @@ fn a_broken_control_plane_says_why_and_is_mended_by_its_config() {
     }
     let tell = teller();
     let cluster = Running::start(&NODES[..1]);
-    let kubeconfig = cluster.kubeconfig();
-    cluster.until(&["kubeconfig", kubeconfig.to_str().unwrap()], &[], STEP_LIMIT);
-    cluster.until(&["bootstrap"], &[], STEP_LIMIT);
+    cluster.begin();
     cluster.kubectl_until(&["get", "node", "cp-1"], " Ready ", STEP_LIMIT);
     tell("the control plane is ready");
 

@@ -73,10 +73,7 @@ fn cluster_with_pods(tell: &dyn Fn(&str)) -> Running {
     cluster.until(&["version"], &["Server"], STEP_LIMIT);
     tell("the API answers");
     cluster.until(&["service", "etcd"], &["Preparing"], STEP_LIMIT);
-    let kubeconfig = cluster.kubeconfig();
-    // It needs no Kubernetes.
-    cluster.until(&["kubeconfig", kubeconfig.to_str().unwrap()], &[], STEP_LIMIT);
-    cluster.until(&["bootstrap"], &[], STEP_LIMIT);
+    cluster.begin();
     let again = cluster.admin.run(&["bootstrap"]).unwrap();
     assert!(!again.success, "{}", again.stdout);
     cluster.until(&["etcd", "members"], &["cp-1", "https://10.5.0.2:2379"], STEP_LIMIT);
@@ -228,9 +225,7 @@ fn configurations_of_each_generation_make_the_same_cluster() {
     let mut first = None;
     for (version, form) in [("v1.13", Form::V1alpha1), ("v1.13", Form::Documents), ("v0.9", Form::V1alpha1)] {
         let cluster = Running::start_as(&NODES, version, form);
-        let kubeconfig = cluster.kubeconfig();
-        cluster.until(&["kubeconfig", kubeconfig.to_str().unwrap()], &[], STEP_LIMIT);
-        cluster.until(&["bootstrap"], &[], STEP_LIMIT);
+        cluster.begin();
         let health = ["health", "--wait-timeout", "4m", "--worker-nodes", "10.5.0.3"];
         cluster.until(&health, &[], 2 * STEP_LIMIT);
         for (node, _) in NODES {

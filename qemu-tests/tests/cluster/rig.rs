@@ -193,6 +193,14 @@ impl Running {
         Self { cluster: Some(cluster), admin, files, wanted, secrets, _registry: registry, _runtime: runtime }
     }
 
+    /// Writes the administrator's kubeconfig, and begins the cluster.
+    pub(crate) fn begin(&self) {
+        let kubeconfig = self.kubeconfig();
+        // It needs no Kubernetes.
+        self.until(&["kubeconfig", kubeconfig.to_str().unwrap()], &[], STEP_LIMIT);
+        self.until(&["bootstrap"], &[], STEP_LIMIT);
+    }
+
     /// The configuration of a further node, with a change of its own.
     pub(crate) fn configuration(&self, machine_type: MachineType, change: &str) -> config::Secret {
         let changes = config::patch::load_patches(change).unwrap();

@@ -21,7 +21,7 @@ const LOGS: &str = "/var/log/pods";
 /// Most bytes returned at once.
 const CHUNK: u64 = 32 * 1024;
 /// Between two looks at a log that is followed.
-pub(super) const PERIOD: Duration = Duration::from_millis(250);
+const PERIOD: Duration = Duration::from_millis(250);
 /// Of a file that is a container's log.
 const ENDING: &str = ".log";
 
@@ -105,6 +105,11 @@ impl PodLog {
                 return Ok(bytes);
             }
         }
+    }
+
+    /// Waits until there may be more. Nothing tells when containerd writes.
+    pub(super) async fn grown(&mut self) {
+        tokio::time::sleep(PERIOD).await;
     }
 
     /// Opens what follows the file that was read to its end: one of the same name, or of the container's next start.

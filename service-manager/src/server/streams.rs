@@ -15,7 +15,7 @@ use runtime::request;
 use tokio::sync::broadcast::error::RecvError;
 use tonic::{Response, Status};
 
-use super::pod_logs::{self, PodLog};
+use super::pod_logs::PodLog;
 use super::{Answers, Sender, answers, query};
 use crate::flight_recorder;
 use crate::node::Node;
@@ -40,10 +40,7 @@ pub(super) fn logs(node: &Node, request: &proto::LogsRequest) -> Result<Response
     let tail = usize::try_from(request.tail_lines).map_or(Tail::All, Tail::Lines);
     if !system && request.driver() == ContainerDriver::Cri {
         let log = PodLog::open(&node.runtime.root, &request.id, tail)?;
-        let (sender, answer) = answers();
-        let follow = request.follow;
-        request::feed(sender.clone(), async move { send_pod_log(log, follow, sender).await });
-        return Ok(answer);
+        return Ok(send(Log::Pod(log), request));
     }
     if request.id == KERNEL {
         return kernel_log(node, tail, request.follow);
@@ -52,6 +49,10 @@ pub(super) fn logs(node: &Node, request: &proto::LogsRequest) -> Result<Response
         let (id, known) = (query::quoted(&request.id), log_ids(node).join(", "));
         Status::not_found(format!("log {id} was not registered; there are {known}"))
     })?;
+    Ok(send(Log::Own(follower), request))
+}
+
+fn send(log: Log, request: &proto::LogsRequest) -> Response<Answers<Data>> {
     let (sender, answer) = answers();
     let follow = request.follow;
     #[cfg(test)]
@@ -59,44 +60,47 @@ pub(super) fn logs(node: &Node, request: &proto::LogsRequest) -> Result<Response
     request::feed(sender.clone(), async move {
         #[cfg(test)]
         request::testing::fault("stream", &id);
-        send_log(follower, follow, sender).await;
+        send_log(log, follow, sender).await;
     });
-    Ok(answer)
+    answer
 }
 
-async fn send_log(mut follower: Follower, follow: bool, sender: Sender<Data>) {
+/// A log that is read to its end, and on from there.
+enum Log {
+    /// One of the node's own.
+    Own(Follower),
+    /// One of a container in a pod.
+    Pod(PodLog),
+}
+
+impl Log {
+    fn read_available(&mut self) -> std::io::Result<Vec<u8>> {
+        match self {
+            Self::Own(log) => log.read_available(),
+            Self::Pod(log) => log.read_available(),
+        }
+    }
+
+    async fn grown(&mut self) {
+        match self {
+            Self::Own(log) => log.grown().await,
+            Self::Pod(log) => log.grown().await,
+        }
+    }
+}
+
+async fn send_log(mut log: Log, follow: bool, sender: Sender<Data>) {
     loop {
-        match follower.read_available() {
+        match log.read_available() {
             Ok(bytes) if bytes.is_empty() => {
                 if !follow {
                     return;
                 }
                 tokio::select! {
-                    () = follower.grown() => {}
+                    () = log.grown() => {}
                     () = sender.closed() => return,
                 }
             }
-            Ok(bytes) => {
-                if sender.send(Ok(data(bytes))).await.is_err() {
-                    return;
-                }
-            }
-            Err(error) => {
-                let _ = sender.send(Err(Status::internal(format!("read the log: {error}")))).await;
-                return;
-            }
-        }
-    }
-}
-
-async fn send_pod_log(mut log: PodLog, follow: bool, sender: Sender<Data>) {
-    loop {
-        match log.read_available() {
-            Ok(bytes) if bytes.is_empty() && !follow => return,
-            Ok(bytes) if bytes.is_empty() => tokio::select! {
-                () = tokio::time::sleep(pod_logs::PERIOD) => {}
-                () = sender.closed() => return,
-            },
             Ok(bytes) => {
                 if sender.send(Ok(data(bytes))).await.is_err() {
                     return;
