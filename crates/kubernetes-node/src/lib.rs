@@ -8,7 +8,7 @@
 //! | [`etcd`] | the service, its health, the bootstrap of a cluster |
 //! | [`kubelet`] | the service, and when it starts again |
 //! | [`health`] | whether the cluster is well, as its API server tells |
-//! | `node_labels` | labels and annotations of the node's object in the cluster |
+//! | `node_labels`, `node_taints` | labels, annotations and taints of the node's object in the cluster |
 //! | `config_resources` | what clients see of what the node runs, and with what |
 //! | `static_pods` | when the manifests of static pods are there |
 //! | `pod_statuses` | how static pods do, as the kubelet tells |
@@ -36,6 +36,7 @@ pub mod health;
 pub mod kubelet;
 pub mod manifests;
 mod node_labels;
+mod node_taints;
 mod pod_resources;
 mod pod_statuses;
 mod pods;

@@ -1,4 +1,4 @@
-//! Labels and annotations of the configuration, brought to the node's object in the cluster.
+//! Labels and annotations of the configuration, brought to the node's object in the cluster; taints with them ([`node_taints`]).
 //!
 //! `NodeStatuses` shows what was found.
 //!
@@ -15,7 +15,7 @@ use kube::Client;
 use kubernetes::{Cluster, paths};
 use serde_json::{Map, Value, json};
 
-use crate::{Error, KubernetesNode, api_server, config_resources, facts, kubelet};
+use crate::{Error, KubernetesNode, api_server, config_resources, facts, kubelet, node_taints};
 
 /// The keys of labels that are the configuration's, as JSON.
 const OWNED_LABELS: &str = "talos.dev/owned-labels";
@@ -79,6 +79,16 @@ impl KubernetesNode {
         if let Some(patch) = patch {
             send(&client, &name, &patch).await?;
             self.runtime.journal.say("labels of the node: brought to what the config says");
+            // Its taints are looked at when it was read again.
+            return Ok(Some(Found { faults, is_ready: false }));
+        }
+        if cluster.is_control_plane() {
+            let taints = kubernetes::resources::taints(&cluster)?;
+            let taints: Vec<Value> = taints.into_iter().map(|(_, taint)| taint).collect();
+            if let Some(patch) = node_taints::change(&node, &taints) {
+                send(&client, &name, &patch).await?;
+                self.runtime.journal.say("taints of the node: brought to what the config says");
+            }
         }
         Ok(Some(Found { faults, is_ready }))
     }

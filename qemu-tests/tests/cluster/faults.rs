@@ -59,6 +59,15 @@ fn a_broken_control_plane_says_why_and_is_mended_by_its_config() {
     cluster.kubectl_until(&["get", "--raw", "/readyz"], "ok", BACK_OFF_LIMIT);
     tell("with the image of before the API server is back");
 
+    // Whether a control plane node takes pods is said again after it registered.
+    let taints = ["get", "node", "cp-1", "-o", "jsonpath=taints: {.spec.taints[*].key}."];
+    let key = "node-role.kubernetes.io/control-plane";
+    patch(&cluster, "cluster: {allowSchedulingOnControlPlanes: false}");
+    cluster.kubectl_until(&taints, &format!("taints: {key}."), STEP_LIMIT);
+    patch(&cluster, "cluster: {allowSchedulingOnControlPlanes: true}");
+    cluster.kubectl_until(&taints, "taints: .", STEP_LIMIT);
+    tell("its taint comes and goes with the config");
+
     // A second beginning would be a second cluster.
     let again = cluster.admin.run(&["bootstrap"]).unwrap();
     assert!(again.stderr.contains("etcd data directory is not empty"), "{}", again.stderr);
