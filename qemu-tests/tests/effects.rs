@@ -171,13 +171,11 @@ fn what_pulls_images_gets_the_proxy() {
     eventually(&["service", "containerd"], &["Running", "OK"]);
     let processes = agent.processes().unwrap();
     let containerds: Vec<_> = processes.iter().filter(|process| process.name == "containerd").collect();
-    assert_eq!(containerds.len(), 2, "{processes:?}");
-    for process in containerds {
-        let environment = ok(&["read", &format!("/proc/{}/environ", process.pid)]);
-        let proxy = fixture().proxy.address();
-        assert!(environment.contains(&format!("http_proxy={proxy}\0")), "{environment}");
-        assert!(environment.contains("no_proxy=10.0.0.0/8"), "{environment}");
-    }
+    let [containerd] = containerds[..] else { panic!("{processes:?}") };
+    let environment = ok(&["read", &format!("/proc/{}/environ", containerd.pid)]);
+    let proxy = fixture().proxy.address();
+    assert!(environment.contains(&format!("http_proxy={proxy}\0")), "{environment}");
+    assert!(environment.contains("no_proxy=10.0.0.0/8"), "{environment}");
     let apid = agent.process("apid").unwrap();
     assert!(!ok(&["read", &format!("/proc/{}/environ", apid.pid)]).contains("proxy"));
 }

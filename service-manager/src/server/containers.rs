@@ -1,7 +1,8 @@
 //! Containers and what they use, from containerd and the cgroup tree.
 //!
-//! Owns: which containerd a request means, and the ids that the CRI's containers are shown under. In the system's namespace
-//! the services that are processes are listed too: clients expect apid and trustd there, which are containers elsewhere.
+//! Owns: which namespace a request means, and the ids that the CRI's containers are shown under. One containerd has all of
+//! them, so it does not matter which driver a request names. In the system's namespace the services that are processes are
+//! listed too: clients expect apid and trustd there, which are containers elsewhere.
 //! Source: spec/api-wire-facts.md §2.1 (drivers and namespaces), §3.5 (ids, status words).
 
 use std::collections::{HashMap, HashSet};
@@ -19,10 +20,8 @@ use super::query;
 use crate::node::Node;
 use ::containers::{Client, Container, Task, TaskStatus};
 
-/// The system's containerd.
-const SYSTEM_SOCKET: &str = "/system/run/containerd/containerd.sock";
-/// Kubernetes' containerd, once there is one.
-const CRI_SOCKET: &str = "/run/containerd/containerd.sock";
+/// Of containerd.
+const SOCKET: &str = "/run/containerd/containerd.sock";
 const CGROUPS: &str = "/sys/fs/cgroup";
 /// The system's containerd namespace, in which services are listed.
 const SYSTEM: &str = "system";
@@ -41,47 +40,33 @@ pub(super) fn by_name(node: &Node, namespace: &str, driver: i32) -> Result<Clien
             return Err(Status::invalid_argument(text));
         }
     };
-    let driver = ContainerDriver::try_from(driver)
+    ContainerDriver::try_from(driver)
         .map_err(|_| Status::invalid_argument(format!("container driver {driver} does not exist")))?;
-    client(node, namespace, driver)
+    client(node, namespace)
 }
 
 /// The one that a request names by number.
 pub(super) fn by_number(node: &Node, namespace: i32) -> Result<Client, Status> {
     match ContainerdNamespace::try_from(namespace) {
-        Ok(ContainerdNamespace::NsCri) => client(node, "k8s.io", ContainerDriver::Cri),
-        Ok(ContainerdNamespace::NsSystem) => client(node, "system", ContainerDriver::Cri),
+        Ok(ContainerdNamespace::NsCri) => client(node, "k8s.io"),
+        Ok(ContainerdNamespace::NsSystem) => client(node, "system"),
         _ => Err(Status::invalid_argument("name a containerd namespace: 1 is system, 2 is cri")),
     }
 }
 
 /// The one that the image service's requests name.
 pub(super) fn by_instance(node: &Node, instance: Option<ContainerdInstance>) -> Result<Client, Status> {
-    let instance = instance.unwrap_or(ContainerdInstance {
-        driver: ContainerDriver::Containerd.into(),
-        namespace: ContainerdNamespace::NsSystem.into(),
-    });
-    match (instance.namespace(), instance.driver()) {
-        (ContainerdNamespace::NsCri, driver) => client(node, "k8s.io", driver),
-        (_, driver) => client(node, "system", driver),
+    match instance.map(|instance| instance.namespace()) {
+        Some(ContainerdNamespace::NsCri) => client(node, "k8s.io"),
+        _ => client(node, "system"),
     }
 }
 
-fn client(node: &Node, namespace: &'static str, driver: ContainerDriver) -> Result<Client, Status> {
-    let (system, cri) = (node.runtime.path(SYSTEM_SOCKET), node.runtime.path(CRI_SOCKET));
-    let socket = match driver {
-        ContainerDriver::Cri if cri.exists() => cri,
-        ContainerDriver::Cri if namespace == "k8s.io" => {
-            let text = format!("Kubernetes' containerd does not run: {CRI_SOCKET} is not there");
-            return Err(Status::failed_precondition(text));
-        }
-        // Without Kubernetes there is one containerd, and both drivers mean it.
-        _ => system,
-    };
+fn client(node: &Node, namespace: &'static str) -> Result<Client, Status> {
+    let socket = node.runtime.path(SOCKET);
     if !socket.exists() {
-        return Err(Status::failed_precondition(format!(
-            "containerd does not run: {SYSTEM_SOCKET} is not there"
-        )));
+        let text = format!("containerd does not run: {SOCKET} is not there; `service cri` says why");
+        return Err(Status::failed_precondition(text));
     }
     Ok(Client::new(&socket, namespace))
 }

@@ -26,7 +26,6 @@ const ALL_UP_DEADLINE: Duration = Duration::from_secs(15 * 60);
 const IMAGE_SERVICES: &str = "/usr/lib/billet/services.d";
 pub(crate) const TIMED: &str = time::ID;
 const CONTAINERD: &str = "/usr/bin/containerd";
-const CONTAINERD_SOCKET: &str = "/system/run/containerd/containerd.sock";
 const CRI_SOCKET: &str = "/run/containerd/containerd.sock";
 
 /// Starts everything that follows from resources.
@@ -257,40 +256,29 @@ fn define_containerd(node: &Arc<Node>) {
         return;
     }
     define_cri(node);
-    let argv = [
-        CONTAINERD,
-        "--address",
-        CONTAINERD_SOCKET,
-        "--state",
-        "/system/run/containerd",
-        "--root",
-        "/system/var/lib/containerd",
-    ];
-    let mut definition = Definition::process("containerd", &argv);
-    definition.check = Some(containerd_serves(CONTAINERD_SOCKET));
-    definition.share.group = "system/runtime".to_owned();
-    definition.share.oom_score_adj = Some(-999);
-    definition.share.most_processes = 4096;
-    set_runtime(&mut definition, node);
+    // One process serves both (docs/decisions/0030): clients ask for either name.
+    let mut definition = Definition::internal("containerd", || Box::pin(std::future::pending()));
+    definition.check = Some(containerd_serves());
+    definition.depends_on = vec!["cri".to_owned()];
     node.runtime.services.define(definition);
 }
 
-/// containerd at this socket says that it serves.
-fn containerd_serves(socket: &'static str) -> Check {
+/// containerd says that it serves.
+fn containerd_serves() -> Check {
     let ask = move || -> Answer {
         Box::pin(async move {
-            let health = Client::new(Path::new(socket), "system").health().await;
-            health.map_err(|status| format!("ask containerd at {socket}: {}", status.message()))
+            let health = Client::new(Path::new(CRI_SOCKET), "system").health().await;
+            health.map_err(|status| format!("ask containerd at {CRI_SOCKET}: {}", status.message()))
         })
     };
-    Check::Call { place: socket.to_owned(), ask: Arc::new(ask) }
+    Check::Call { place: CRI_SOCKET.to_owned(), ask: Arc::new(ask) }
 }
 
-/// Kubernetes' containerd, beside the system's own (spec/machine-facts.md §5.2).
+/// The node's containerd: Kubernetes' containers, and those of the system in a namespace of their own.
 fn define_cri(node: &Arc<Node>) {
     let argv = [CONTAINERD, "--address", CRI_SOCKET, "--config", containerd::CONFIG];
     let mut definition = Definition::process("cri", &argv);
-    definition.check = Some(containerd_serves(CRI_SOCKET));
+    definition.check = Some(containerd_serves());
     definition.depends_on = vec!["networkd".to_owned()];
     definition.share.group = "podruntime/runtime".to_owned();
     definition.share.oom_score_adj = Some(-500);
