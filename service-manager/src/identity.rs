@@ -307,7 +307,7 @@ async fn try_issue(node: &Node) -> Result<Option<Duration>, String> {
     };
     let material = match config.machine.ca.key() {
         Some(key) => make(&config, key, names)?,
-        None => trust_request::ask(&config, names).await?,
+        None => trust_request::ask(&config, names, node.kubernetes.get()).await?,
     };
     let material = with_accepted(node, &config, material);
     let facts = CertificateFacts::from_pem("the API's certificate", &material.certificate);

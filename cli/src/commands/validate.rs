@@ -39,8 +39,11 @@ pub(crate) fn run(flags: &Flags) -> Result<()> {
     let loaded = config::load(text.as_bytes()).with_context(|| format!("{file} is not valid"))?;
     let mut warnings = loaded.warnings.clone();
     warnings.extend(loaded.validate(mode).with_context(|| format!("{file} is not valid for {name} mode"))?);
-    if let Some(fault) = loaded.lacks_authority() {
-        bail!("{file} is not valid for {name} mode: {fault}");
+    match loaded.lacks_authority() {
+        Some(fault) if fault.severity == config::Severity::Error => {
+            bail!("{file} is not valid for {name} mode: {fault}")
+        }
+        fault => warnings.extend(fault),
     }
     for warning in &warnings {
         eprintln!("{warning}");

@@ -10,6 +10,7 @@
 //! | [`health`] | whether the cluster is well, as its API server tells |
 //! | `node_labels`, `node_taints` | labels, annotations and taints of the node's object in the cluster |
 //! | `config_resources` | what clients see of what the node runs, and with what |
+//! | `control_planes` | where the control plane nodes are, as the API server tells a kubelet |
 //! | `static_pods` | when the manifests of static pods are there |
 //! | `pod_statuses` | how static pods do, as the kubelet tells |
 //! | `pods` | the end of pods, before the node ends |
@@ -28,6 +29,7 @@ pub mod admin;
 mod api_server;
 pub mod certificates;
 mod config_resources;
+mod control_planes;
 mod error;
 pub mod etcd;
 pub mod facts;

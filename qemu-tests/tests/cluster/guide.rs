@@ -96,6 +96,7 @@ const ASKED: [(&str, &[&str]); 17] = [
             "11-core-dns",
             "11-core-dns-svc",
             "11-kube-config-in-cluster",
+            "11-talos-node-rbac-template",
         ],
     ),
     (

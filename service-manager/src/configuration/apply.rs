@@ -127,7 +127,8 @@ async fn attempt(
     let super::Judged { mut warnings, config, documents, out_of_reach } = judge(node, &text)?;
     if let Some(fault) = out_of_reach {
         // A node that has such a config already can have everything else of it changed.
-        if !node.runtime.config().is_some_and(|config| config::lacks_authority(&config)) {
+        let is_error = fault.severity == config::Severity::Error;
+        if is_error && !node.runtime.config().is_some_and(|config| config::lacks_authority(&config)) {
             return Err(Wrong::Validate(fault.to_string()).into());
         }
         warnings.push(super::bare(&fault));

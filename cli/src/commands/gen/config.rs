@@ -223,9 +223,9 @@ fn check(file: &str, text: &str) -> Result<()> {
     for warning in loaded.warnings.iter().chain(&warnings) {
         eprintln!("{file}: {warning}");
     }
-    // Workers of the first generation have none; a node of that generation takes the file as it is.
+    // Workers of the first generation have none.
     if let Some(fault) = loaded.lacks_authority() {
-        eprintln!("{file}: warning: {fault}");
+        eprintln!("{file}: {fault}");
     }
     Ok(())
 }

@@ -93,9 +93,10 @@ impl Loaded {
         if errors.is_empty() { Ok(warnings) } else { Err(LoadError(errors)) }
     }
 
-    /// Why a machine that is given this config could never be reached: a worker without any CA of the node API asks no
-    /// control plane for a certificate. Not part of [`Loaded::validate`]: configs of the first generation's workers have
-    /// none, and a machine that has such a config goes on starting with it.
+    /// Why a machine that is given this config is out of reach: a worker without any CA of the node API asks no control
+    /// plane for a certificate. With `cluster.ca.crt`, as in configs of the first generation, that is a warning: the cluster
+    /// tells the CA when the kubelet has joined it. Else it is an error. Not part of [`Loaded::validate`]: a machine that has
+    /// such a config goes on starting with it.
     pub fn lacks_authority(&self) -> Option<Diagnostic> {
         if !lacks_authority(&self.config) {
             return None;
@@ -106,14 +107,20 @@ impl Loaded {
         for (first, last) in &self.layout.secret_lines {
             source.hide(*first, *last);
         }
-        let message = "a worker needs the certificate of the API's CA as `ca.crt`, or `acceptedCAs`: without them it can \
-                       verify no control plane and gets no certificate; copy machine.ca.crt of a control plane's config";
-        let problem = Problem {
-            severity: Severity::Error,
-            field: "machine.ca".to_owned(),
-            message: message.to_owned(),
-            document: None,
+        let (severity, message) = match self.config.cluster.ca.crt.0.trim().is_empty() {
+            true => (
+                Severity::Error,
+                "a worker needs the certificate of the API's CA as `ca.crt`, or `acceptedCAs`, or cluster.ca.crt: without \
+                 them it can verify no control plane and gets no certificate; copy machine.ca.crt of a control plane's config",
+            ),
+            false => (
+                Severity::Warning,
+                "no certificate of the API's CA: the API of this worker is out of reach until its kubelet has joined the \
+                 cluster, which tells the CA; copy machine.ca.crt of a control plane's config",
+            ),
         };
+        let problem =
+            Problem { severity, field: "machine.ca".to_owned(), message: message.to_owned(), document: None };
         Some(self.placed(problem, &source))
     }
 

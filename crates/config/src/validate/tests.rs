@@ -447,6 +447,11 @@ fn a_worker_without_a_ca_is_told_and_is_no_fault_of_a_config_that_is_there() {
         assert!(found.message.starts_with("a worker needs the certificate of the API's CA"));
         assert!(loaded.validate(Mode::Cloud).is_ok(), "{machine}");
     }
+    let text = "version: v1alpha1\nmachine: {token: a.b, type: worker}\n\
+                cluster: {ca: {crt: YQ==}, controlPlane: {endpoint: 'https://a:6443'}}\n";
+    let found = crate::load(text.as_bytes()).ok().unwrap().lacks_authority().unwrap();
+    assert_eq!(found.severity, Severity::Warning);
+    assert!(found.message.contains("until its kubelet has joined the cluster"), "{}", found.message);
     for machine in
         ["type: controlplane", "type: worker, ca: {crt: YQ==}", "type: worker, acceptedCAs: [{crt: YQ==}]"]
     {

@@ -7,6 +7,7 @@
 mod core_dns;
 mod documents;
 mod flannel;
+mod node_access;
 mod objects;
 mod order;
 mod proxy;
@@ -20,6 +21,7 @@ use crate::arguments::Arguments;
 use crate::{Cluster, Error};
 
 pub use documents::{MAX_TEXT_BYTES, TextError, objects};
+pub use node_access::{API_SERVERS_PATH, MACHINE_CA_KEY, MACHINE_CA_PATH};
 pub use order::{Manifest, defined, ordered};
 
 /// A manifest that is downloaded.
@@ -61,6 +63,7 @@ pub fn rendered(cluster: &Cluster<'_>) -> Result<Vec<Manifest>, Error> {
         manifests.push(of("11-core-dns-svc", vec![core_dns::service(cluster)?]));
     }
     manifests.push(of("11-kube-config-in-cluster", vec![kubeconfig_in_cluster(cluster)?]));
+    manifests.push(of("11-talos-node-rbac-template", node_access::objects(cluster)));
     Ok(manifests)
 }
 

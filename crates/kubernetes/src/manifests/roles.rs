@@ -9,7 +9,7 @@ use crate::{Cluster, Error, images};
 /// The groups that a bootstrap token puts its bearer in.
 const BOOTSTRAPPERS: &str = "system:bootstrappers";
 /// The group of kubelets.
-const NODES: &str = "system:nodes";
+pub(super) const NODES: &str = "system:nodes";
 const REQUESTS: &str = "system:certificates.k8s.io:certificatesigningrequests";
 
 pub(super) fn all(cluster: &Cluster<'_>) -> Result<Vec<(&'static str, Vec<Value>)>, Error> {
