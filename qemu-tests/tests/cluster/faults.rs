@@ -1,8 +1,10 @@
 //! What people do wrong with a control plane, where they find the cause, and that the config mends it.
 
+use oci::server::Behaviour;
+use qemu_tests::namespaces;
+
 use crate::rig::{NODES, Running, STEP_LIMIT};
 use crate::{nothing_is_left, teller};
-use qemu_tests::namespaces;
 
 /// The API server stays away for longer than the kubelet waits between two starts of it.
 const BACK_OFF_LIMIT: std::time::Duration = STEP_LIMIT.saturating_mul(3);
@@ -71,6 +73,48 @@ fn a_broken_control_plane_says_why_and_is_mended_by_its_config() {
     // A second beginning would be a second cluster.
     let again = cluster.admin.run(&["bootstrap"]).unwrap();
     assert!(again.stderr.contains("etcd data directory is not empty"), "{}", again.stderr);
+    drop(cluster);
+    nothing_is_left();
+}
+
+/// What fails on the way is said where people look, and goes on from where it was.
+#[test]
+#[ignore = "long run"]
+fn a_cluster_begins_although_its_registry_fails_and_machined_dies() {
+    if !namespaces::inside("faults::a_cluster_begins_although_its_registry_fails_and_machined_dies") {
+        return;
+    }
+    let tell = teller();
+    let cluster = Running::start(&NODES[..1]);
+    let says = |words: &[&str]| cluster.until(&["service", "etcd"], words, STEP_LIMIT);
+    cluster.registry.behave(Behaviour { unavailable: usize::MAX, ..Behaviour::default() });
+    cluster.begin();
+    says(&["Failed to run pre stage: pull ", "503"]);
+    tell("the service says that the registry is unavailable");
+    cluster.registry.behave(Behaviour { corrupt: true, ..Behaviour::default() });
+    says(&["it was changed on the way or in the registry"]);
+    tell("the service says that the registry's content is wrong");
+    cluster.registry.behave(Behaviour { gone_after: Some(1), ..Behaviour::default() });
+    cluster.kill("cp-1", "machined");
+    cluster.registry.behave(Behaviour::default());
+    says(&["Running", "Health check successful"]);
+    tell("etcd runs, after machined died while it fetched the image");
+
+    cluster.kill("cp-1", "machined");
+    cluster.kubectl_until(&["get", "--raw", "/readyz"], "ok", STEP_LIMIT);
+    // The first, a middle and the last of the bootstrap's manifests.
+    let first = ["get", "clusterrolebinding", "system-bootstrap-approve-node-client-csr"];
+    let middle = ["get", "daemonset", "kube-proxy", "-n", "kube-system"];
+    let last = ["get", "configmap", "machine-ca", "-n", "kube-system"];
+    for object in [&first[..], &middle, &last] {
+        cluster.kubectl_until(object, object[2], STEP_LIMIT);
+        cluster.kill("cp-1", "machined");
+        tell(&format!("machined died when {} was there", object[2]));
+    }
+    cluster.kubectl_until(&["get", "node", "cp-1"], " Ready ", STEP_LIMIT);
+    let dns = ["get", "deployment", "coredns", "-n", "kube-system", "-o", "jsonpath={.status.readyReplicas}"];
+    cluster.kubectl_until(&dns, "2", STEP_LIMIT);
+    tell("the node is ready, and so is the cluster's DNS");
     drop(cluster);
     nothing_is_left();
 }

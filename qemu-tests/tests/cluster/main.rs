@@ -7,6 +7,7 @@
 
 mod faults;
 mod guide;
+mod joining;
 mod local;
 mod machine;
 mod rig;
@@ -20,7 +21,7 @@ use qemu_tests::settings::rounds;
 use qemu_tests::{namespaces, paths};
 
 use machine::Machine;
-use rig::{NAME, NODES, Running, STEP_LIMIT};
+use rig::{Endpoint, NAME, NODES, Running, STEP_LIMIT};
 
 /// A pod on the control plane node, and a server of files with a service on the worker.
 const OBJECTS: &str = r"
@@ -223,8 +224,13 @@ fn configurations_of_each_generation_make_the_same_cluster() {
     }
     let tell = teller();
     let mut first = None;
-    for (version, form) in [("v1.13", Form::V1alpha1), ("v1.13", Form::Documents), ("v0.9", Form::V1alpha1)] {
-        let cluster = Running::start_as(&NODES, version, form);
+    // Workers of the last know neither the authority of the node API nor, behind a balancer, a control plane node.
+    for (version, form, endpoint) in [
+        ("v1.13", Form::V1alpha1, Endpoint::Node),
+        ("v1.13", Form::Documents, Endpoint::Node),
+        ("v0.9", Form::V1alpha1, Endpoint::Balancer),
+    ] {
+        let cluster = Running::start_as(&NODES, version, form, endpoint);
         cluster.begin();
         let health = ["health", "--wait-timeout", "4m", "--worker-nodes", "10.5.0.3"];
         cluster.until(&health, &[], 2 * STEP_LIMIT);

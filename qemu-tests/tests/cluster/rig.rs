@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
+use std::net::SocketAddr;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -18,6 +19,7 @@ use qemu_tests::artifacts::build;
 use qemu_tests::cli::Billetctl;
 use qemu_tests::{deadline, paths};
 use serde::Deserialize;
+use tokio::net::{TcpListener, TcpStream};
 
 /// Names a file with the images that a cluster pulls.
 pub(crate) const IMAGES: &str = "BILLET_CLUSTER_IMAGES";
@@ -26,6 +28,8 @@ pub(crate) const KUBERNETES: &str = "BILLET_KUBERNETES";
 pub(crate) const NAME: &str = "demo";
 pub(crate) const NETWORK: &str = "10.5.0.0/24";
 pub(crate) const REGISTRY_PORT: u16 = 5000;
+/// Of the API server.
+const API_PORT: u16 = 6443;
 /// From an asked node to an answer, on a machine that has much else to do.
 pub(crate) const STEP_LIMIT: Duration = Duration::from_secs(120);
 /// One address for each kind of node; the second also is what the first one's pods reach the other's by.
@@ -46,6 +50,25 @@ struct Archive {
     repository: String,
     tag: String,
     archive: PathBuf,
+}
+
+/// What a cluster's endpoint leads to.
+pub(crate) enum Endpoint {
+    /// The control plane node.
+    Node,
+    /// A host that passes connections on to the node's API server, and has nothing else of the node.
+    Balancer,
+}
+
+async fn balance(listener: TcpListener, to: SocketAddr) {
+    while let Ok((mut client, _)) = listener.accept().await {
+        tokio::spawn(async move {
+            if let Ok(mut server) = TcpStream::connect(to).await {
+                // Its end is the end of the connection.
+                drop(tokio::io::copy_bidirectional(&mut client, &mut server).await);
+            }
+        });
+    }
 }
 
 /// What the cluster pulls.
@@ -121,7 +144,7 @@ pub(crate) struct Running {
     pub(crate) files: tempfile::TempDir,
     wanted: api::generate::Cluster,
     secrets: Bundle,
-    _registry: Server,
+    pub(crate) registry: Server,
     _runtime: tokio::runtime::Runtime,
 }
 
@@ -143,20 +166,33 @@ impl Drop for Running {
 impl Running {
     /// A cluster of these nodes, one address after the other.
     pub(crate) fn start(nodes: &[(&str, MachineType)]) -> Self {
-        Self::start_as(nodes, &Contract::NEWEST.to_string(), Form::V1alpha1)
+        Self::start_as(nodes, &Contract::NEWEST.to_string(), Form::V1alpha1, Endpoint::Node)
     }
 
-    /// The same with configurations as `version` generates them, and written in that form.
-    pub(crate) fn start_as(nodes: &[(&str, MachineType)], contract: &str, form: Form) -> Self {
+    /// The same with configurations as `version` generates them, written in that form, and with this endpoint.
+    pub(crate) fn start_as(
+        nodes: &[(&str, MachineType)],
+        contract: &str,
+        form: Form,
+        endpoint: Endpoint,
+    ) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let registry = registry(&runtime);
         let network: cluster::network::Network = NETWORK.parse().unwrap();
         let address = network.node(0).unwrap();
+        let endpoint = match endpoint {
+            Endpoint::Node => address,
+            Endpoint::Balancer => {
+                let listener = runtime.block_on(TcpListener::bind(("0.0.0.0", API_PORT))).unwrap();
+                runtime.spawn(balance(listener, (address, API_PORT).into()));
+                network.host()
+            }
+        };
         let secrets = Bundle::generate().unwrap();
         let wanted = api::generate::Cluster {
             name: NAME.into(),
-            endpoint: format!("https://{address}:6443"),
+            endpoint: format!("https://{endpoint}:{API_PORT}"),
             contract: contract.parse().unwrap(),
             install_disk: "/dev/vda".into(),
             install_image: None,
@@ -190,7 +226,7 @@ impl Running {
         let cluster =
             cluster::create(&state, NAME, network, image(), &nodes, &mut |step| eprintln!("{step}")).unwrap();
         let admin = Billetctl::new(&talosconfig);
-        Self { cluster: Some(cluster), admin, files, wanted, secrets, _registry: registry, _runtime: runtime }
+        Self { cluster: Some(cluster), admin, files, wanted, secrets, registry, _runtime: runtime }
     }
 
     /// Writes the administrator's kubeconfig, and begins the cluster.
