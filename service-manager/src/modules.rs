@@ -27,6 +27,10 @@ use crate::facts;
 /// kube-proxy and network plugins set parameters of, which does not make the kernel load it.
 const FOR_CONTAINERS: [&str; 3] = ["overlay", "br_netfilter", "nf_conntrack"];
 
+/// Modules that make links by themselves when they are loaded, under names that a config may want, and how they do not.
+const WITHOUT_LINKS: [(&str, &CStr); 3] =
+    [("bonding", c"max_bonds=0"), ("dummy", c"numdummies=0"), ("ifb", c"numifbs=0")];
+
 /// Held while modules are inserted.
 static INSERTING: Mutex<()> = Mutex::new(());
 
@@ -70,7 +74,7 @@ impl Modules {
         let order = self.index().load_order(request).map_err(|_| Missing::NotInImage)?;
         let mut loaded = Vec::new();
         for module in order {
-            if self.insert(&[module], |_| c"").map_err(Missing::Refused)? > 0 {
+            if self.insert(&[module], of_itself).map_err(Missing::Refused)? > 0 {
                 loaded.push(module.name());
             }
         }
@@ -97,6 +101,12 @@ impl Modules {
         }
         Ok(loaded)
     }
+}
+
+/// The parameters of a module for which nothing else was said.
+fn of_itself(module: Module<'_>) -> &'static CStr {
+    let found = WITHOUT_LINKS.iter().find(|(name, _)| *name == module.name());
+    found.map_or(c"", |(_, parameters)| *parameters)
 }
 
 /// Why a module is not there.
@@ -128,7 +138,7 @@ pub(crate) fn load_modules(names: &[&str]) -> Result<(), String> {
     let modules = Modules::read_names();
     let index = modules.index();
     let wanted = names.iter().filter_map(|name| index.find(name));
-    modules.insert(&index.with_dependencies(wanted), |_| c"").map(drop)
+    modules.insert(&index.with_dependencies(wanted), of_itself).map(drop)
 }
 
 /// Keeps the modules of the config loaded.
@@ -173,12 +183,16 @@ fn bring(runtime: &Runtime, wanted: &Wanted) -> Result<(), String> {
     if is_there(runtime, &wanted.name) {
         return set_parameters(runtime, wanted);
     }
-    let text = CString::new(wanted.parameters.join(" ")).map_err(|_| "a parameter holds a zero byte")?;
     let modules = Modules::read_names();
     let index = modules.index();
     let module = index.find(&wanted.name).ok_or("the image has no such module")?;
-    let parameters =
-        |file: Module<'_>| if same_name(file.name(), &wanted.name) { text.as_c_str() } else { c"" };
+    // Of one that stands there twice the last counts.
+    let text = format!("{} {}", of_itself(module).to_string_lossy(), wanted.parameters.join(" "));
+    let text = CString::new(text.trim()).map_err(|_| "a parameter holds a zero byte")?;
+    let parameters = |file: Module<'_>| match same_name(file.name(), &wanted.name) {
+        true => text.as_c_str(),
+        false => of_itself(file),
+    };
     modules.insert(&index.with_dependencies([module]), parameters).map(drop)
 }
 

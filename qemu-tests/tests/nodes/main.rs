@@ -24,6 +24,7 @@ mod images;
 mod install;
 mod kernels;
 mod key_server;
+mod links;
 mod loader;
 mod neighbour;
 mod netboot;

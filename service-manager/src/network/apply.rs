@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use netlink_packet_route::route::{RouteProtocol, RouteScope};
 use rtnetlink::{Handle, LinkUnspec, RouteMessageBuilder};
 
-use super::Link;
 use super::lease::Lease;
+use super::link::Link;
 
 /// Metric of routes that DHCP gives (spec/machine-facts.md §8.2).
 pub(super) const METRIC: u32 = 1024;

@@ -15,9 +15,10 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::UdpSocket;
 use tokio::time::{Instant, timeout};
 
+use super::apply;
 use super::exchange::{Heard, Say, decode, encode};
 use super::lease::Lease;
-use super::{Link, apply};
+use super::link::Link;
 use runtime::Runtime;
 
 const SERVER_PORT: u16 = 67;
@@ -130,7 +131,7 @@ impl Client {
                         .journal
                         .warn(&format!("networkd: {}: lease of {} is over", self.link.name, lease.address));
                     apply::remove(&self.handle, &self.link, &lease).await;
-                    super::forget_lease(&self.runtime, &self.link.name);
+                    forget_lease(&self.runtime, &self.link.name);
                     return;
                 }
             }
@@ -214,5 +215,11 @@ impl Client {
             }
         };
         timeout(wait, listen).await.ok()
+    }
+}
+/// The lease of a link is no longer shown.
+pub(super) fn forget_lease(runtime: &Runtime, name: &str) {
+    if let Err(error) = runtime.store.remove(DHCP_LEASE.writer, &DHCP_LEASE, name) {
+        runtime.journal.warn(&format!("networkd: {error}"));
     }
 }

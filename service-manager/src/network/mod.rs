@@ -1,22 +1,28 @@
-//! networkd: loopback, static addresses and routes, DHCPv4 on every other wired link, status resources.
+//! networkd: links of the configuration, static addresses and routes, DHCPv4 on every other wired link, status resources.
 //!
 //! | task | reads | writes | ends |
 //! |---|---|---|---|
 //! | [`run`] | netlink notifications, the machine config | status resources, addresses, clients | with the service |
 //! | [`client::run`], one a link | UDP port 68 of the link | the link's address and routes, its `DhcpLeases` | when the link goes |
 //!
-//! Does not: apply bonds or VLANs (the network's own issue), or write resolv.conf and the host
-//! name (controllers do, from the leases).
+//! Does not: read the config itself: `network_plan` says what every link is to be. Write resolv.conf and the host name
+//! (controllers do, from the leases).
 //! Source: spec/machine-facts.md §8.1, §8.2.
 
 mod apply;
 mod client;
 mod exchange;
+mod facts;
 mod lease;
+mod link;
+mod made;
 mod rules;
 mod specs;
 mod statics;
 mod status;
+mod wireguard;
+
+use link::Link;
 
 pub use lease::granted;
 
@@ -25,9 +31,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{FutureExt, StreamExt};
+use network_plan::Plan;
 use rtnetlink::{Handle, LinkUnspec, MulticastGroup, new_multicast_connection};
 use runtime::Runtime;
-use runtime::store::DHCP_LEASE;
+use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 /// Notifications come in bursts: this long after the first one the state is read once.
@@ -42,16 +49,8 @@ impl Drop for Owned {
     }
 }
 
-/// A link as netlink shows it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Link {
-    pub(crate) index: u32,
-    pub(crate) name: String,
-    pub(crate) hardware: Vec<u8>,
-    pub(crate) up: bool,
-    pub(crate) carrier: bool,
-    pub(crate) mtu: u32,
-}
+/// Between two attempts to bring about what was refused.
+const RETRY: Duration = Duration::from_secs(10);
 
 /// Whether DHCP is asked on a link of this name (spec/machine-facts.md §8.1).
 pub(crate) fn is_wired(name: &str) -> bool {
@@ -75,14 +74,16 @@ pub async fn run(
         new_multicast_connection(&groups).map_err(|e| format!("open a netlink socket: {e}"))?;
     let _connection = Owned(tokio::spawn(connection).abort_handle());
     let _beside = Owned(tokio::spawn(beside).abort_handle());
-    let _specs = Owned(tokio::spawn(specs::follow(runtime.clone())).abort_handle());
-    let mut managed = Managed::default();
+    let (planned, plan) = watch::channel(Plan::default());
+    let _specs = Owned(tokio::spawn(specs::follow(runtime.clone(), plan)).abort_handle());
+    let mut managed = Managed::new(&runtime, planned);
     let mut config = runtime.config.subscribe();
     loop {
         config.mark_unchanged();
         let links = status::publish(&runtime, &handle).await?;
-        managed.manage(&runtime, &handle, &links).await;
+        let is_settled = managed.manage(&runtime, &handle, &links).await;
         tokio::select! {
+            () = tokio::time::sleep(RETRY), if !is_settled => {}
             message = messages.next() => if message.is_none() {
                 return Err("the netlink socket was closed".to_owned());
             },
@@ -94,38 +95,49 @@ pub async fn run(
 }
 
 /// What runs on the links.
-#[derive(Default)]
 struct Managed {
     /// Clients of DHCP by link index.
     clients: BTreeMap<u32, (String, Owned)>,
     applied: statics::Applied,
+    made: made::Made,
+    planned: watch::Sender<Plan>,
 }
 
 impl Managed {
-    /// Brings links up, makes each what the config says, ends what belongs to links that are gone.
-    async fn manage(&mut self, runtime: &Arc<Runtime>, handle: &Handle, links: &[Link]) {
+    fn new(runtime: &Runtime, planned: watch::Sender<Plan>) -> Self {
+        let (clients, applied) = (BTreeMap::new(), statics::Applied::default());
+        Self { clients, applied, made: made::Made::read(runtime), planned }
+    }
+
+    /// Makes links, makes each what the config says, ends what belongs to links that are gone. Answers whether everything is
+    /// as it is to be.
+    async fn manage(&mut self, runtime: &Arc<Runtime>, handle: &Handle, links: &[Link]) -> bool {
         self.clients.retain(|index, (name, _)| {
             let stays = links.iter().any(|link| link.index == *index && link.name == *name);
             if !stays {
-                forget_lease(runtime, name);
+                client::forget_lease(runtime, name);
             }
             stays
         });
         self.applied.retain(links);
-        let config = runtime.config();
-        // A container's runtime has made everything else.
-        let is_container = config::Mode::of_platform(&runtime.parameters.platform) == config::Mode::Container;
-        let is_ours = |name: &str| name == "lo" || (!is_container && is_wired(name));
-        for link in links.iter().filter(|link| is_ours(&link.name)) {
-            let Some(wanted) = statics::wanted(config.as_deref(), &link.name) else { continue };
-            if !link.up {
-                set_up(runtime, handle, link).await;
+        let plan = plan(runtime, links);
+        self.planned.send_if_modified(|known| {
+            let is_new = *known != plan;
+            known.clone_from(&plan);
+            is_new
+        });
+        let is_settled = self.made.bring(runtime, handle, &plan, links).await;
+        for link in links {
+            let Some(wanted) = plan.links.get(&link.name) else { continue };
+            // A bond takes members only that are down.
+            let is_joining = wanted.controller.is_some() && link.controller.is_none();
+            if link.up == wanted.is_down && !is_joining {
+                switch(runtime, handle, link, !wanted.is_down).await;
             }
-            self.applied.bring(handle, &runtime.journal, link, &wanted.statics).await;
-            if link.name != "lo" {
-                self.ask_dhcp(runtime, handle, link, &wanted).await;
-            }
+            self.applied.bring(handle, &runtime.journal, link, &wanted.into()).await;
+            self.ask_dhcp(runtime, handle, link, wanted).await;
         }
+        is_settled
     }
 
     /// Starts or ends the client of a link.
@@ -134,31 +146,40 @@ impl Managed {
         runtime: &Arc<Runtime>,
         handle: &Handle,
         link: &Link,
-        wanted: &statics::Wanted,
+        wanted: &network_plan::Link,
     ) {
         let runs = self.clients.contains_key(&link.index);
-        if wanted.dhcp && link.carrier && !runs {
+        if wanted.asks_dhcp && link.carrier && !runs {
             let task = tokio::spawn(client::run(runtime.clone(), handle.clone(), link.clone()));
             self.clients.insert(link.index, (link.name.clone(), Owned(task.abort_handle())));
         }
-        if !wanted.dhcp && runs {
+        if !wanted.asks_dhcp && runs {
             self.clients.remove(&link.index);
-            statics::keep_only(handle, link, &wanted.statics).await;
-            forget_lease(runtime, &link.name);
+            statics::keep_only(handle, link, &wanted.into()).await;
+            client::forget_lease(runtime, &link.name);
         }
     }
 }
 
-async fn set_up(runtime: &Runtime, handle: &Handle, link: &Link) {
-    let up = LinkUnspec::new_with_index(link.index).up().build();
-    if let Err(error) = handle.link().set(up).execute().await {
-        runtime.journal.warn(&format!("networkd: set link {} up: {error}", link.name));
+/// What every link is to be. A container's runtime has made all of them but loopback.
+fn plan(runtime: &Runtime, links: &[Link]) -> Plan {
+    let document = runtime.document();
+    let documents = document.as_deref().map(|document| document.documents.as_slice()).unwrap_or_default();
+    let present = facts::present(&runtime.root, links);
+    let mut plan = network_plan::plan(runtime.config().as_deref(), documents, &present);
+    if config::Mode::of_platform(&runtime.parameters.platform) == config::Mode::Container {
+        plan.links.retain(|name, _| name == "lo");
+        plan.faults.clear();
     }
+    plan
 }
 
-fn forget_lease(runtime: &Runtime, name: &str) {
-    if let Err(error) = runtime.store.remove(DHCP_LEASE.writer, &DHCP_LEASE, name) {
-        runtime.journal.warn(&format!("networkd: {error}"));
+async fn switch(runtime: &Runtime, handle: &Handle, link: &Link, on: bool) {
+    let link_message = LinkUnspec::new_with_index(link.index);
+    let (message, word) =
+        if on { (link_message.up().build(), "up") } else { (link_message.down().build(), "down") };
+    if let Err(error) = handle.link().set(message).execute().await {
+        runtime.journal.warn(&format!("networkd: set link {} {word}: {error}", link.name));
     }
 }
 

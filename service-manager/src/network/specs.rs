@@ -3,39 +3,48 @@
 //!
 //! | task | reads | writes | ends |
 //! |---|---|---|---|
-//! | [`follow`] | the config, the command line, links, leases | the types above | with networkd |
+//! | [`follow`] | the plan, the config, the command line, leases | the types above | with networkd |
 //!
 //! Owns: one resource a layer and thing; the layers are the command line, the leases (`operator`) and the config.
-//! Does not: bring anything about: `statics` and `client` read the same config. Of a lease only the default route is known
+//! Does not: bring anything about: `made`, `statics` and `client` do, by the same plan. Of a lease only the default route is known
 //! here.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use network_plan::Plan;
 use runtime::store::{
     ADDRESS_SPEC, AddressSpec, DHCP_LEASE, Definition, Dhcp4, DhcpLease, HOSTNAME_SPEC, HostnameSpec,
-    LINK_SPEC, LINK_STATUS, LinkSpec, MACHINE_CONFIG, NetworkSpec, OPERATOR_SPEC, OperatorSpec,
-    RESOLVER_SPEC, ROUTE_SPEC, ResolverSpec, RouteSpec, STATIC_HOST, Spec,
+    LINK_SPEC, LinkSpec, MACHINE_CONFIG, NetworkSpec, OPERATOR_SPEC, OperatorSpec, RESOLVER_SPEC, ROUTE_SPEC,
+    ResolverSpec, RouteSpec, STATIC_HOST, Spec,
 };
 use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::watch;
 
-use super::{apply, is_wired, statics};
+use super::apply;
 use runtime::Runtime;
 
 const CONFIGURATION: &str = "configuration";
 const OPERATOR: &str = "operator";
 
 /// Keeps the resources like what they follow from.
-pub(super) async fn follow(runtime: Arc<Runtime>) {
+pub(super) async fn follow(runtime: Arc<Runtime>, mut plan: watch::Receiver<Plan>) {
     let mut changes = runtime.store.changes();
-    let inputs = [&MACHINE_CONFIG, &DHCP_LEASE, &LINK_STATUS].map(|kind| kind.kind);
+    let inputs = [&MACHINE_CONFIG, &DHCP_LEASE].map(|kind| kind.kind);
     loop {
-        publish(&runtime);
+        let now = plan.borrow_and_update().clone();
+        publish(&runtime, &now);
         loop {
-            match changes.recv().await {
-                Ok(change) if !inputs.contains(&change.resource.metadata.kind) => {}
-                Ok(_) | Err(RecvError::Lagged(_)) => break,
-                Err(RecvError::Closed) => return,
+            tokio::select! {
+                changed = plan.changed() => match changed {
+                    Ok(()) => break,
+                    Err(_) => return,
+                },
+                change = changes.recv() => match change {
+                    Ok(change) if !inputs.contains(&change.resource.metadata.kind) => {}
+                    Ok(_) | Err(RecvError::Lagged(_)) => break,
+                    Err(RecvError::Closed) => return,
+                },
             }
         }
     }
@@ -49,14 +58,10 @@ struct Specs {
     operators: Vec<(String, Spec)>,
 }
 
-fn publish(runtime: &Runtime) {
+fn publish(runtime: &Runtime, plan: &Plan) {
     let mut specs = Specs::default();
-    let config = runtime.document();
-    let names = runtime.store.list(&LINK_STATUS).into_iter().map(|link| link.metadata.id.clone());
-    for name in names.filter(|name| name == "lo" || is_wired(name)) {
-        if let Some(wanted) = statics::wanted(config.as_deref().map(|document| &document.config), &name) {
-            specs.add_link(&name, &wanted);
-        }
+    for link in plan.links.values() {
+        specs.add_link(link);
     }
     let leases = runtime.store.list(&DHCP_LEASE);
     let lease = |spec: &Spec| if let Spec::DhcpLease(lease) = spec { Some(lease.clone()) } else { None };
@@ -87,35 +92,37 @@ fn family(address: IpAddr) -> &'static str {
 }
 
 impl Specs {
-    fn add_link(&mut self, link: &str, wanted: &statics::Wanted) {
+    fn add_link(&mut self, wanted: &network_plan::Link) {
+        let link = wanted.name.as_str();
         let is_loopback = link == "lo";
+        let layer = if wanted.is_configured { CONFIGURATION } else { "default" };
         let link_spec = LinkSpec {
             name: link.to_owned(),
-            logical: false,
-            up: true,
-            mtu: wanted.statics.mtu.unwrap_or_default(),
-            kind: "",
+            logical: wanted.kind.is_some(),
+            up: !wanted.is_down,
+            mtu: wanted.mtu.unwrap_or_default(),
+            kind: wanted.kind.as_ref().map_or("", network_plan::Kind::word),
             kind_of_link: if is_loopback { "loopback" } else { "ether" },
-            layer: if wanted.statics == statics::Statics::default() { "default" } else { CONFIGURATION },
+            layer,
         };
-        self.links.push((format!("{}/{link}", link_spec.layer), spec(NetworkSpec::Link(link_spec))));
-        for &(address, prefix) in &wanted.statics.addresses {
+        self.links.push((format!("{layer}/{link}"), spec(NetworkSpec::Link(link_spec))));
+        for &(address, prefix) in &wanted.addresses {
             self.add_address(link, address, &format!("{address}/{prefix}"), CONFIGURATION);
         }
-        for route in &wanted.statics.routes {
+        for route in &wanted.routes {
             let (destination, prefix) = route.destination;
             let gateway = route.gateway.map(|gateway| gateway.to_string()).unwrap_or_default();
             let dst = if prefix == 0 { String::new() } else { format!("{destination}/{prefix}") };
             self.add_route(RouteSpec {
                 scope: if gateway.is_empty() { "link" } else { "global" },
+                src: route.source.map(|source| source.to_string()).unwrap_or_default(),
                 protocol: "static",
                 layer: CONFIGURATION,
                 priority: route.metric,
                 ..route_to(link, family(destination), dst, gateway)
             });
         }
-        if wanted.dhcp && !is_loopback {
-            let layer = if wanted.statics == statics::Statics::default() { "default" } else { CONFIGURATION };
+        if wanted.asks_dhcp {
             let operator = OperatorSpec {
                 operator: "dhcp4",
                 link_name: link.to_owned(),
@@ -240,7 +247,7 @@ fn static_hosts(runtime: &Runtime) -> Vec<(String, Spec)> {
 
 #[cfg(test)]
 mod tests {
-    use runtime::store::{LinkStatus, MachineDocument};
+    use runtime::store::MachineDocument;
 
     use super::*;
 
@@ -252,7 +259,7 @@ mod tests {
     fn every_layer_has_its_own() {
         let dir = tempfile::tempdir().unwrap();
         let runtime = Runtime::detached(dir.path().to_owned());
-        let text = "version: v1alpha1\nmachine:\n  type: worker\n  token: a.b\n  network:\n    hostname: n1.example\n    nameservers: [9.9.9.9]\n    extraHostEntries: [{ip: 10.0.0.9, aliases: [db]}]\n    interfaces:\n      - interface: eth0\n        addresses: [10.0.0.7/24]\n        mtu: 1400\n        routes: [{network: 10.9.0.0/16, gateway: 10.0.0.1}]\n";
+        let text = "version: v1alpha1\nmachine:\n  type: worker\n  token: a.b\n  network:\n    hostname: n1.example\n    nameservers: [9.9.9.9]\n    extraHostEntries: [{ip: 10.0.0.9, aliases: [db]}]\n    interfaces:\n      - interface: eth0\n        addresses: [10.0.0.7/24]\n        mtu: 1400\n        routes: [{network: 10.9.0.0/16, gateway: 10.0.0.1}]\n      - {interface: br0, bridge: {}}\n";
         let loaded = config::load(text.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
         let document = MachineDocument {
             text: zeroize::Zeroizing::new(text.to_owned()),
@@ -261,18 +268,13 @@ mod tests {
         };
         let config = Spec::MachineConfig(Arc::new(document));
         runtime.store.put(MACHINE_CONFIG.writer, &MACHINE_CONFIG, "v1alpha1", config).unwrap();
-        for name in ["eth0", "eth1", "lo", "wlan0"] {
-            let link = LinkStatus {
-                index: 1,
-                kind_of_link: "ether".into(),
-                kind: String::new(),
-                hardware_addr: String::new(),
-                mtu: 1500,
-                operational_state: "up".into(),
-                link_state: true,
-            };
-            runtime.store.put(LINK_STATUS.writer, &LINK_STATUS, name, Spec::LinkStatus(link)).unwrap();
-        }
+        let card = |name: &str| network_plan::Present {
+            name: name.to_owned(),
+            is_physical: name.starts_with("eth"),
+            ..network_plan::Present::default()
+        };
+        let cards = ["eth0", "eth1", "lo", "wlan0"].map(card);
+        let plan = network_plan::plan(runtime.document().map(|it| it.config.clone()).as_ref(), &[], &cards);
         let lease = DhcpLease {
             address: "10.1.0.5/24".into(),
             server: "10.1.0.1".into(),
@@ -284,10 +286,13 @@ mod tests {
             lease_seconds: 60,
         };
         runtime.store.put(DHCP_LEASE.writer, &DHCP_LEASE, "eth1", Spec::DhcpLease(lease)).unwrap();
-        publish(&runtime);
+        publish(&runtime, &plan);
         let expected = ["configuration/eth0/10.0.0.7/24", "operator/eth1/10.1.0.5/24"];
         assert_eq!(ids(&runtime, &ADDRESS_SPEC), expected);
-        assert_eq!(ids(&runtime, &LINK_SPEC), ["configuration/eth0", "default/eth1", "default/lo"]);
+        assert_eq!(
+            ids(&runtime, &LINK_SPEC),
+            ["configuration/br0", "configuration/eth0", "default/eth1", "default/lo"]
+        );
         let expected =
             ["configuration/eth0/inet4/10.0.0.1/10.9.0.0/16/10", "operator/eth1/inet4/10.1.0.1//1024"];
         assert_eq!(ids(&runtime, &ROUTE_SPEC), expected);
@@ -297,6 +302,8 @@ mod tests {
         assert_eq!(ids(&runtime, &STATIC_HOST), ["db"]);
         let link = runtime.store.get(&LINK_SPEC, "configuration/eth0").unwrap().spec.yaml().unwrap();
         assert!(link.contains("mtu: 1400\n") && link.contains("layer: configuration\n"), "{link}");
+        let bridge = runtime.store.get(&LINK_SPEC, "configuration/br0").unwrap().spec.yaml().unwrap();
+        assert!(bridge.contains("logical: true\n") && bridge.contains("kind: bridge\n"), "{bridge}");
         for kind in [&ADDRESS_SPEC, &LINK_SPEC, &ROUTE_SPEC, &OPERATOR_SPEC, &HOSTNAME_SPEC, &RESOLVER_SPEC] {
             for found in runtime.store.list(kind) {
                 assert!(!found.spec.binary(kind.kind).unwrap().is_empty(), "{}", kind.kind);

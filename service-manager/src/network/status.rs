@@ -13,7 +13,7 @@ use runtime::store::{
     ADDRESS_STATUS, AddressStatus, LINK_STATUS, LinkStatus, ROUTE_STATUS, RouteStatus, Spec,
 };
 
-use super::Link;
+use super::link::Link;
 use runtime::Runtime;
 
 /// Reads the kernel's state, publishes it, and returns the links.
@@ -33,41 +33,35 @@ pub(super) async fn publish(runtime: &Runtime, handle: &Handle) -> Result<Vec<Li
 }
 
 fn link(message: &LinkMessage) -> Link {
-    let mut name = String::new();
-    let mut hardware = Vec::new();
-    let mut mtu = 0;
+    let flags = message.header.flags;
+    let (up, carrier) = (flags.contains(LinkFlags::Up), flags.contains(LinkFlags::LowerUp));
+    let mut link = Link { index: message.header.index, up, carrier, ..Link::default() };
     for attribute in &message.attributes {
         match attribute {
-            LinkAttribute::IfName(text) => name.clone_from(text),
-            LinkAttribute::Address(bytes) => hardware.clone_from(bytes),
-            LinkAttribute::Mtu(value) => mtu = *value,
+            LinkAttribute::IfName(text) => link.name.clone_from(text),
+            LinkAttribute::Address(bytes) => link.hardware.clone_from(bytes),
+            LinkAttribute::PermAddress(bytes) => link.permanent.clone_from(bytes),
+            LinkAttribute::Mtu(value) => link.mtu = *value,
+            LinkAttribute::Controller(index) => link.controller = Some(*index),
+            LinkAttribute::LinkInfo(infos) => link.kind = info_kind(infos).unwrap_or_default(),
             _ => {}
         }
     }
-    let flags = message.header.flags;
-    let carrier = flags.contains(LinkFlags::LowerUp);
-    Link { index: message.header.index, name, hardware, up: flags.contains(LinkFlags::Up), carrier, mtu }
+    link
 }
 
 fn link_status(message: &LinkMessage, link: &Link) -> Spec {
-    let mut mtu = 0;
-    let mut state = "unknown".to_owned();
-    let mut kind = String::new();
-    for attribute in &message.attributes {
-        match attribute {
-            LinkAttribute::Mtu(value) => mtu = *value,
-            LinkAttribute::OperState(value) => state = format!("{value:?}").to_ascii_lowercase(),
-            LinkAttribute::LinkInfo(infos) => kind = info_kind(infos).unwrap_or_default(),
-            _ => {}
-        }
-    }
+    let state = message.attributes.iter().find_map(|attribute| match attribute {
+        LinkAttribute::OperState(value) => Some(format!("{value:?}").to_ascii_lowercase()),
+        _ => None,
+    });
     Spec::LinkStatus(LinkStatus {
         index: link.index,
         kind_of_link: word(message.header.link_layer_type),
-        kind,
+        kind: link.kind.clone(),
         hardware_addr: hardware_text(&link.hardware),
-        mtu,
-        operational_state: state,
+        mtu: link.mtu,
+        operational_state: state.unwrap_or_else(|| "unknown".to_owned()),
         link_state: link.carrier,
     })
 }

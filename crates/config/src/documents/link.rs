@@ -72,15 +72,15 @@ section! {
         /// Address of the next hop.
         gateway "gateway": Option<IpAddr> { newer true };
         /// Address that packets of this machine carry.
-        source "source": Option<IpAddr> { newer true, later "sources and packet sizes of routes" };
+        source "source": Option<IpAddr> { newer true };
         /// Priority; lower wins.
         metric "metric": Option<u32> { newer true, default "1024" };
         /// Size of the largest packet on this route.
-        mtu "mtu": Option<u32> { newer true, later "sources and packet sizes of routes" };
+        mtu "mtu": Option<u32> { newer true };
         /// The routing table.
-        table "table": String { newer true, later "routing tables", example "main" };
+        table "table": String { newer true, example "main" };
         /// Kind of route.
-        kind "type": String { newer true, later "kinds of routes", example "unicast" };
+        kind "type": String { newer true, example "unicast" };
     }
 }
 
@@ -90,7 +90,7 @@ section! {
         /// Name of the link.
         name "name": String { newer true, example "enp0s2" };
         /// Bring the link up.
-        up "up": Option<bool> { newer true, later "keeping a link down", default "true" };
+        up "up": Option<bool> { newer true, default "true" };
         /// Size of the largest packet.
         mtu "mtu": Option<u32> { newer true };
         /// Its addresses.
@@ -98,7 +98,7 @@ section! {
         /// Its routes.
         routes "routes": Vec<LinkRoute> { newer true };
         /// Take packets for many.
-        multicast "multicast": Option<bool> { newer true, later "switching multicast" };
+        multicast "multicast": Option<bool> { newer true };
     }
 }
 

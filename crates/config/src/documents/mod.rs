@@ -91,9 +91,9 @@ macro_rules! documents {
 
 documents! {
     BGPInstanceConfig "BGP" named;
-    BlackholeRouteConfig "routes in documents" named;
-    BondConfig "bonds" named;
-    BridgeConfig "bridges" named;
+    BlackholeRouteConfig "" named;
+    BondConfig "" named;
+    BridgeConfig "" named;
     CRIBaseRuntimeSpecConfig "changing what all containers start with" single;
     CRICustomizationConfig "" named;
     ContainerConfig "containers beside Kubernetes" named;
@@ -101,7 +101,7 @@ documents! {
     DHCPv6Config "settings of the DHCP client" named;
     DiscoveryIdentityConfig "discovery" single;
     DiscoveryServiceConfig "discovery" named;
-    DummyLinkConfig "dummy links" named;
+    DummyLinkConfig "" named;
     EnvironmentConfig "" single;
     EtcFileConfig "" named;
     EthernetConfig "settings of Ethernet links" named;
@@ -172,12 +172,12 @@ documents! {
     UdevRulesConfig "" single;
     UnattendedInstallConfig "" single;
     UserVolumeConfig "" named;
-    VLANConfig "VLANs" named;
-    VRFConfig "VRFs" named;
+    VLANConfig "" named;
+    VRFConfig "" named;
     VethConfig "pairs of links" named;
     VolumeConfig "" named;
     WatchdogTimerConfig "the watchdog" single;
-    WireguardConfig "WireGuard" named;
+    WireguardConfig "" named;
     ZswapConfig "zswap" single;
 }
 

@@ -9,7 +9,7 @@ section! {
         /// Name of the link.
         interface "interface": String { example "eth0" };
         /// Properties to find the link by, instead of its name.
-        device_selector "deviceSelector": Option<DeviceSelector> { newer true, later "finding a link by its properties" };
+        device_selector "deviceSelector": Option<DeviceSelector> { newer true };
         /// Addresses with prefix length.
         addresses "addresses": Vec<String> { newer true, example "[10.0.0.201/8]" };
         /// One address with prefix length: the first generation's field.
@@ -17,13 +17,13 @@ section! {
         /// Static routes.
         routes "routes": Vec<Route> {};
         /// The link is made of others.
-        bond "bond": Option<Bond> { later "bonds" };
+        bond "bond": Option<Bond> {};
         /// The link joins others.
-        bridge "bridge": Option<Bridge> { newer true, later "bridges" };
+        bridge "bridge": Option<Bridge> { newer true };
         /// The link belongs to a bridge.
-        bridge_port "bridgePort": Option<BridgePort> { newer true, later "bridges" };
+        bridge_port "bridgePort": Option<BridgePort> { newer true };
         /// VLANs on top of the link.
-        vlans "vlans": Vec<Vlan> { later "VLANs" };
+        vlans "vlans": Vec<Vlan> {};
         /// Size of the largest packet; 0 keeps the driver's.
         mtu "mtu": u32 { default "the link's own", example "1500" };
         /// Ask for an address by DHCP.
@@ -31,11 +31,11 @@ section! {
         /// Leave the interface alone.
         ignore "ignore": bool { default "false" };
         /// Make a link that leads nowhere.
-        dummy "dummy": bool { default "false", later "dummy links" };
+        dummy "dummy": bool { default "false" };
         /// Settings of the DHCP client.
         dhcp_options "dhcpOptions": Option<DhcpOptions> { later "settings of the DHCP client" };
         /// The link is a WireGuard tunnel.
-        wireguard "wireguard": Option<Wireguard> { later "WireGuard" };
+        wireguard "wireguard": Option<Wireguard> {};
         /// An address that control plane nodes share.
         vip "vip": Option<Vip> { later "shared addresses" };
     }
@@ -80,11 +80,11 @@ section! {
         /// Address of the next hop.
         gateway "gateway": String { example "10.0.0.1" };
         /// Address that packets of this machine carry.
-        source "source": String { newer true, later "sources and packet sizes of routes", example "10.0.0.201" };
+        source "source": String { newer true, example "10.0.0.201" };
         /// Priority; lower wins.
         metric "metric": u32 { default "10" };
         /// Size of the largest packet on this route.
-        mtu "mtu": u32 { newer true, later "sources and packet sizes of routes", example "1500" };
+        mtu "mtu": u32 { newer true, example "1500" };
     }
 }
 
@@ -118,9 +118,9 @@ section! {
         /// Size of the largest packet.
         mtu "mtu": u32 { newer true, example "1496" };
         /// An address that control plane nodes share.
-        vip "vip": Option<Vip> { newer true };
+        vip "vip": Option<Vip> { newer true, later "shared addresses" };
         /// Settings of the DHCP client.
-        dhcp_options "dhcpOptions": Option<DhcpOptions> { newer true };
+        dhcp_options "dhcpOptions": Option<DhcpOptions> { newer true, later "settings of the DHCP client" };
     }
 }
 

@@ -161,6 +161,7 @@ fn judge(own: &Config, together: &Config, others: &[Document], mode: Mode) -> Ve
     }
     volumes::conflicts(others, &mut problems);
     problems.document = None;
+    network::members(own, others, &mut problems);
     whole::check(together, others, mode, &mut problems);
     // A document's fault comes back where the document was put; once is enough, where it stands.
     let told: Vec<_> = problems.list.iter().map(|p| p.message.clone()).collect();

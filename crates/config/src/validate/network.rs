@@ -1,8 +1,10 @@
 //! Rules of `machine.network`.
 
 use super::{Problems, text};
-use crate::v1alpha1::{Bond, BondMode, Interface, Machine, Route, Vip, Vlan, Wireguard};
-use std::{collections::BTreeSet, net::IpAddr};
+use crate::documents::Document;
+use crate::v1alpha1::{Bond, BondMode, Config, Interface, Machine, Route, Vip, Vlan, Wireguard};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 pub(super) fn check(machine: &Machine, problems: &mut Problems) {
     let network = &machine.network;
@@ -185,5 +187,73 @@ fn vip(vip: &Vip, machine: &Machine, field: &str, problems: &mut Problems) {
             format!("{field}.ip"),
             format!("[networking.os.device.vip] failed to parse {:?} as IP address", vip.ip),
         );
+    }
+}
+
+/// Who is a member of what, over sections and documents: a link has one controller, and the kernel would take the first and
+/// refuse the second at run time.
+pub(super) fn members(config: &Config, documents: &[Document], problems: &mut Problems) {
+    let mut seen = BTreeMap::new();
+    problems.document = None;
+    for (index, entry) in config.machine.network.interfaces.iter().enumerate() {
+        section(entry, &format!("machine.network.interfaces[{index}]"), &mut seen, problems);
+    }
+    for (index, document) in documents.iter().enumerate() {
+        let (name, links) = match document {
+            Document::BondConfig(d) => (&d.name, &d.links),
+            Document::BridgeConfig(d) => (&d.name, &d.links),
+            Document::VRFConfig(d) => (&d.name, &d.links),
+            Document::VLANConfig(d) => {
+                if !d.name.is_empty() && d.name == d.parent {
+                    problems.document = Some(index);
+                    let message = format!("`{}` cannot be a VLAN of itself; write another `name`", d.name);
+                    problems.add("parent", message);
+                }
+                continue;
+            }
+            _ => continue,
+        };
+        problems.document = Some(index);
+        for (place, member) in links.iter().enumerate() {
+            join(member, name, format!("links[{place}]"), &mut seen, problems);
+        }
+    }
+    problems.document = None;
+}
+
+type Seen<'c> = BTreeMap<&'c str, &'c str>;
+
+fn section<'c>(entry: &'c Interface, field: &str, seen: &mut Seen<'c>, problems: &mut Problems) {
+    let name = entry.interface.as_str();
+    let bond = entry.bond.iter().map(|bond| ("bond", &bond.interfaces));
+    let bridge = entry.bridge.iter().map(|bridge| ("bridge", &bridge.interfaces));
+    for (kind, members) in bond.chain(bridge) {
+        for (place, member) in members.iter().enumerate() {
+            join(member, name, format!("{field}.{kind}.interfaces[{place}]"), seen, problems);
+        }
+    }
+    if let Some(port) = entry.bridge_port.as_ref().filter(|port| !port.master.is_empty()) {
+        join(name, &port.master, format!("{field}.bridgePort.master"), seen, problems);
+    }
+}
+
+fn join<'c>(
+    member: &'c str,
+    controller: &'c str,
+    field: String,
+    seen: &mut Seen<'c>,
+    problems: &mut Problems,
+) {
+    if member == controller {
+        let message = format!("`{member}` cannot be a member of itself");
+        return problems.add(field, message);
+    }
+    match seen.insert(member, controller) {
+        Some(other) if other != controller => {
+            let message =
+                format!("`{member}` is a member of {other} already; a link is in one bond, bridge or VRF");
+            problems.add(field, message);
+        }
+        _ => {}
     }
 }

@@ -75,6 +75,21 @@ const MACHINE: &[(&str, &str, &str)] = &[
         "`10.0.0.1` is not an address with prefix length: 10.0.0.2/24",
     ),
     (
+        "network: {interfaces: [{interface: bond0, bond: {interfaces: [eth0, bond0]}}]}",
+        "machine.network.interfaces[0].bond.interfaces[1]",
+        "`bond0` cannot be a member of itself",
+    ),
+    (
+        "network: {interfaces: [{interface: bond0, bond: {interfaces: [eth0]}}, {interface: br0, bridge: {interfaces: [eth0]}}]}",
+        "machine.network.interfaces[1].bridge.interfaces[0]",
+        "`eth0` is a member of bond0 already; a link is in one bond, bridge or VRF",
+    ),
+    (
+        "network: {interfaces: [{interface: bond0, bond: {interfaces: [eth0]}}, {interface: eth0, bridgePort: {master: br0}}]}",
+        "machine.network.interfaces[1].bridgePort.master",
+        "`eth0` is a member of bond0 already; a link is in one bond, bridge or VRF",
+    ),
+    (
         "network: {interfaces: [{interface: eth0, vip: {ip: x}}]}",
         "machine.network.interfaces[0].vip.ip",
         "[networking.os.device.vip] failed to parse \"x\" as IP address",
@@ -101,6 +116,12 @@ const DOCUMENTS: &[(&str, &str, &str)] = &[
     ),
     ("kind: LinkConfig\nname: eth0\nmtu: 20", "mtu", "20 is no packet size: 68 to 65535"),
     ("kind: LinkConfig", "name", "name must be specified"),
+    (
+        "kind: VLANConfig\nname: eth0\nvlanID: 5\nparent: eth0",
+        "parent",
+        "`eth0` cannot be a VLAN of itself; write another `name`",
+    ),
+    ("kind: BridgeConfig\nname: br0\nlinks: [br0]", "links[0]", "`br0` cannot be a member of itself"),
     ("kind: HostnameConfig", "hostname", "`hostname`, alone or with `auto: off`, or `auto` is needed"),
     (
         "kind: HostnameConfig\nhostname: a\nauto: stable",

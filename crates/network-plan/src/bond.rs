@@ -1,0 +1,181 @@
+//! A bond's options as the kernel takes them, from the section and from the document.
+//!
+//! Owns: which option is which attribute, and that an option that is not given is not sent: then the kernel's default holds.
+//! Source: Documentation/networking/bonding.rst and include/uapi/linux/if_link.h of Linux.
+
+use std::net::IpAddr;
+
+use config::documents::{BondConfig, OnOff};
+use config::v1alpha1::{
+    AdSelect, ArpAllTargets, ArpValidate, Bond, BondMode, FailOverMac, LacpRate, PrimaryReselect,
+    XmitHashPolicy,
+};
+use netlink_packet_route::link::{
+    BondAdSelect, BondAllPortActive, BondArpAllTargets, BondArpValidate, BondFailOverMac, BondLacpRate,
+    BondMode as KernelMode, BondPrimaryReselect, BondXmitHashPolicy, InfoBond,
+};
+
+/// Options of a section. A number of 0 is one that is not given.
+pub(crate) fn of_section(bond: &Bond) -> Vec<InfoBond> {
+    let given = |number: u32| (number != 0).then_some(number);
+    let small = |number: u8| (number != 0).then_some(number);
+    let addresses: Vec<IpAddr> = bond.arp_ip_target.iter().filter_map(|text| text.parse().ok()).collect();
+    let wide = |number: u16| (number != 0).then_some(number);
+    let options = [
+        Some(InfoBond::Mode(mode(bond.mode.unwrap_or_default()))),
+        given(bond.miimon).map(InfoBond::MiiMon),
+        given(bond.updelay).map(InfoBond::UpDelay),
+        given(bond.downdelay).map(InfoBond::DownDelay),
+        bond.use_carrier.map(InfoBond::UseCarrier),
+        given(bond.arp_interval).map(InfoBond::ArpInterval),
+        targets(&addresses),
+        bond.arp_validate.map(|it| InfoBond::ArpValidate(arp_validate(it))),
+        bond.arp_all_targets.map(|it| InfoBond::ArpAllTargets(arp_all_targets(it))),
+        bond.primary_reselect.map(|it| InfoBond::PrimaryReselect(primary_reselect(it))),
+        bond.fail_over_mac.map(|it| InfoBond::FailOverMac(fail_over_mac(it))),
+        bond.xmit_hash_policy.map(|it| InfoBond::XmitHashPolicy(xmit_hash_policy(it))),
+        given(bond.resend_igmp).map(InfoBond::ResendIgmp),
+        small(bond.num_peer_notif).map(InfoBond::NumPeerNotif),
+        small(bond.all_slaves_active).map(|_| InfoBond::AllPortsActive(BondAllPortActive::Delivered)),
+        given(bond.min_links).map(InfoBond::MinLinks),
+        given(bond.lp_interval).map(InfoBond::LpInterval),
+        given(bond.packets_per_slave).map(InfoBond::PacketsPerPort),
+        bond.lacp_rate.map(|it| InfoBond::AdLacpRate(lacp_rate(it))),
+        bond.ad_select.map(|it| InfoBond::AdSelect(ad_select(it))),
+        wide(bond.ad_actor_sys_prio).map(InfoBond::AdActorSysPrio),
+        wide(bond.ad_user_port_key).map(InfoBond::AdUserPortKey),
+        crate::link::hardware(&bond.ad_actor_system).map(InfoBond::AdActorSystem),
+        small(bond.tlb_dynamic_lb).map(|_| InfoBond::TlbDynamicLb(true)),
+        given(bond.peer_notify_delay).map(InfoBond::PeerNotifDelay),
+    ];
+    options.into_iter().flatten().collect()
+}
+
+/// Options of a document.
+pub(crate) fn of_document(bond: &BondConfig) -> Vec<InfoBond> {
+    let all_active = |number: u8| match number {
+        0 => BondAllPortActive::Dropped,
+        _ => BondAllPortActive::Delivered,
+    };
+    let options = [
+        Some(InfoBond::Mode(mode(bond.bond_mode.unwrap_or_default()))),
+        bond.miimon.map(InfoBond::MiiMon),
+        bond.updelay.map(InfoBond::UpDelay),
+        bond.downdelay.map(InfoBond::DownDelay),
+        bond.use_carrier.map(InfoBond::UseCarrier),
+        bond.arp_interval.map(InfoBond::ArpInterval),
+        targets(&bond.arp_ip_targets),
+        neighbours(&bond.ns_ip6_targets),
+        bond.arp_validate.map(|it| InfoBond::ArpValidate(arp_validate(it))),
+        bond.arp_all_targets.map(|it| InfoBond::ArpAllTargets(arp_all_targets(it))),
+        bond.primary_reselect.map(|it| InfoBond::PrimaryReselect(primary_reselect(it))),
+        bond.fail_over_mac.map(|it| InfoBond::FailOverMac(fail_over_mac(it))),
+        bond.xmit_hash_policy.map(|it| InfoBond::XmitHashPolicy(xmit_hash_policy(it))),
+        bond.resend_igmp.map(InfoBond::ResendIgmp),
+        bond.num_peer_notif.map(InfoBond::NumPeerNotif),
+        bond.all_slaves_active.map(|number| InfoBond::AllPortsActive(all_active(number))),
+        bond.min_links.map(InfoBond::MinLinks),
+        bond.lp_interval.map(InfoBond::LpInterval),
+        bond.packets_per_slave.map(InfoBond::PacketsPerPort),
+        bond.lacp_rate.map(|it| InfoBond::AdLacpRate(lacp_rate(it))),
+        bond.ad_select.map(|it| InfoBond::AdSelect(ad_select(it))),
+        bond.ad_actor_sys_prio.map(InfoBond::AdActorSysPrio),
+        bond.ad_user_port_key.map(InfoBond::AdUserPortKey),
+        bond.ad_lacp_active.map(|it| InfoBond::AdLacpActive(it == OnOff::On)),
+        bond.tlb_logical_lb.map(|number| InfoBond::TlbDynamicLb(number != 0)),
+        bond.peer_notif_delay.map(InfoBond::PeerNotifDelay),
+        bond.missed_max.map(InfoBond::MissedMax),
+    ];
+    options.into_iter().flatten().collect()
+}
+
+/// Those of the older protocol.
+fn targets(addresses: &[IpAddr]) -> Option<InfoBond> {
+    let of_kind = addresses.iter().filter_map(|address| match address {
+        IpAddr::V4(address) => Some(*address),
+        IpAddr::V6(_) => None,
+    });
+    let of_kind: Vec<_> = of_kind.collect();
+    (!of_kind.is_empty()).then_some(InfoBond::ArpIpTarget(of_kind))
+}
+
+fn neighbours(addresses: &[IpAddr]) -> Option<InfoBond> {
+    let of_kind = addresses.iter().filter_map(|address| match address {
+        IpAddr::V6(address) => Some(*address),
+        IpAddr::V4(_) => None,
+    });
+    let of_kind: Vec<_> = of_kind.collect();
+    (!of_kind.is_empty()).then_some(InfoBond::NsIp6Target(of_kind))
+}
+
+fn mode(mode: BondMode) -> KernelMode {
+    match mode {
+        BondMode::BalanceRr => KernelMode::BalanceRr,
+        BondMode::ActiveBackup => KernelMode::ActiveBackup,
+        BondMode::BalanceXor => KernelMode::BalanceXor,
+        BondMode::Broadcast => KernelMode::Broadcast,
+        BondMode::Lacp => KernelMode::Ieee8023Ad,
+        BondMode::BalanceTlb => KernelMode::BalanceTlb,
+        BondMode::BalanceAlb => KernelMode::BalanceAlb,
+    }
+}
+
+fn arp_validate(validate: ArpValidate) -> BondArpValidate {
+    match validate {
+        ArpValidate::None => BondArpValidate::None,
+        ArpValidate::Active => BondArpValidate::Active,
+        ArpValidate::Backup => BondArpValidate::Backup,
+        ArpValidate::All => BondArpValidate::All,
+        ArpValidate::Filter => BondArpValidate::Filter,
+        ArpValidate::FilterActive => BondArpValidate::FilterActive,
+        ArpValidate::FilterBackup => BondArpValidate::FilterBackup,
+    }
+}
+
+fn arp_all_targets(targets: ArpAllTargets) -> BondArpAllTargets {
+    match targets {
+        ArpAllTargets::Any => BondArpAllTargets::Any,
+        ArpAllTargets::All => BondArpAllTargets::All,
+    }
+}
+
+fn primary_reselect(reselect: PrimaryReselect) -> BondPrimaryReselect {
+    match reselect {
+        PrimaryReselect::Always => BondPrimaryReselect::Always,
+        PrimaryReselect::Better => BondPrimaryReselect::Better,
+        PrimaryReselect::Failure => BondPrimaryReselect::Failure,
+    }
+}
+
+fn fail_over_mac(policy: FailOverMac) -> BondFailOverMac {
+    match policy {
+        FailOverMac::None => BondFailOverMac::None,
+        FailOverMac::Active => BondFailOverMac::Active,
+        FailOverMac::Follow => BondFailOverMac::Follow,
+    }
+}
+
+fn xmit_hash_policy(policy: XmitHashPolicy) -> BondXmitHashPolicy {
+    match policy {
+        XmitHashPolicy::Layer2 => BondXmitHashPolicy::Layer2,
+        XmitHashPolicy::Layer34 => BondXmitHashPolicy::Layer34,
+        XmitHashPolicy::Layer23 => BondXmitHashPolicy::Layer23,
+        XmitHashPolicy::Encap23 => BondXmitHashPolicy::Encap23,
+        XmitHashPolicy::Encap34 => BondXmitHashPolicy::Encap34,
+    }
+}
+
+fn lacp_rate(rate: LacpRate) -> BondLacpRate {
+    match rate {
+        LacpRate::Slow => BondLacpRate::Slow,
+        LacpRate::Fast => BondLacpRate::Fast,
+    }
+}
+
+fn ad_select(select: AdSelect) -> BondAdSelect {
+    match select {
+        AdSelect::Stable => BondAdSelect::Stable,
+        AdSelect::Bandwidth => BondAdSelect::Bandwidth,
+        AdSelect::Count => BondAdSelect::Count,
+    }
+}

@@ -1,0 +1,188 @@
+//! Links: those that a machine has, and what they are to be.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use config::Secret;
+use netlink_packet_route::link::InfoBond;
+
+/// An address and the length of its network's prefix in bits.
+pub type Prefix = (IpAddr, u8);
+
+/// The main routing table.
+pub const MAIN_TABLE: u32 = 254;
+
+/// A link that the machine has, by what selectors ask for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Present {
+    /// `enp1s0`.
+    pub name: String,
+    /// Six bytes for Ethernet.
+    pub hardware: Vec<u8>,
+    /// The address that the card was made with; empty where it tells none.
+    pub permanent: Vec<u8>,
+    /// `virtio_net`; empty for links without a device.
+    pub driver: String,
+    /// The device's place on its bus: `0000:00:03.0`.
+    pub bus_path: String,
+    /// Vendor and product of a PCI device: `1af4:1000`.
+    pub pci_id: String,
+    /// It is a wired Ethernet card, no link that a program made.
+    pub is_physical: bool,
+}
+
+/// What a link is to be.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Link {
+    /// Its name.
+    pub name: String,
+    /// How it is made; `None` for one that the machine has.
+    pub kind: Option<Kind>,
+    /// The bond, bridge or VRF that it is a member of.
+    pub controller: Option<String>,
+    /// Switched off on purpose.
+    pub is_down: bool,
+    /// Largest packet in bytes; `None`: the kernel's choice.
+    pub mtu: Option<u32>,
+    /// Whether it takes multicast; `None`: the kernel's choice.
+    pub multicast: Option<bool>,
+    /// Of a link that is made.
+    pub hardware: Option<[u8; 6]>,
+    /// What it is reached at.
+    pub addresses: Vec<Prefix>,
+    /// Through it.
+    pub routes: Vec<Route>,
+    /// An address is asked for by DHCPv4.
+    pub asks_dhcp: bool,
+    /// The configuration names it.
+    pub is_configured: bool,
+}
+
+/// How a link is made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kind {
+    /// A link that leads nowhere.
+    Dummy,
+    /// A numbered part of another link.
+    Vlan {
+        /// The other link.
+        parent: String,
+        /// 1 to 4094.
+        id: u16,
+        /// Tags are those of 802.1ad, not of 802.1Q.
+        is_service: bool,
+    },
+    /// Several links as one.
+    Bond {
+        /// Options as the kernel takes them.
+        options: Vec<InfoBond>,
+        /// The member that is preferred.
+        primary: Option<String>,
+    },
+    /// A switch.
+    Bridge {
+        /// Loops are found and cut.
+        stp: bool,
+        /// Ports have VLANs.
+        vlan_filtering: bool,
+    },
+    /// A routing table of its own for the members.
+    Vrf {
+        /// Its number.
+        table: u32,
+    },
+    /// An encrypted tunnel.
+    Wireguard(Wireguard),
+}
+
+/// A public or shared key.
+pub type Key = [u8; 32];
+
+/// Keys and peers of a tunnel. Without `Debug`: it holds secrets.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Wireguard {
+    /// Base64 of 32 bytes.
+    pub private_key: Secret,
+    /// UDP port; `None`: the kernel chooses one.
+    pub listen_port: Option<u16>,
+    /// Mark of the tunnel's own packets.
+    pub firewall_mark: Option<u32>,
+    /// Who is at the other ends.
+    pub peers: Vec<Peer>,
+}
+
+/// One other end of a tunnel.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Peer {
+    /// By which it is known.
+    pub public_key: Key,
+    /// Base64 of 32 bytes that both ends share besides.
+    pub preshared_key: Option<Secret>,
+    /// `HOST:PORT`; `None`: it comes by itself.
+    pub endpoint: Option<String>,
+    /// Between two packets that keep a way through firewalls open; 0: none are sent.
+    pub keepalive_seconds: u16,
+    /// Whose packets come from it, and which go to it.
+    pub allowed: Vec<Prefix>,
+}
+
+impl fmt::Debug for Wireguard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Wireguard({} peers)", self.peers.len())
+    }
+}
+
+impl Kind {
+    /// The kernel's word.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Dummy => "dummy",
+            Self::Vlan { .. } => "vlan",
+            Self::Bond { .. } => "bond",
+            Self::Bridge { .. } => "bridge",
+            Self::Vrf { .. } => "vrf",
+            Self::Wireguard(_) => "wireguard",
+        }
+    }
+}
+
+/// A route.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Route {
+    /// Where to; a length of 0 is everywhere.
+    pub destination: Prefix,
+    /// Through which neighbour; `None`: the link itself.
+    pub gateway: Option<IpAddr>,
+    /// Where packets say they come from.
+    pub source: Option<IpAddr>,
+    /// Of several routes to one place the lowest counts.
+    pub metric: u32,
+    /// Largest packet in bytes.
+    pub mtu: Option<u32>,
+    /// The number of its table.
+    pub table: u32,
+    /// What becomes of a packet.
+    pub kind: RouteKind,
+}
+
+/// What becomes of a packet.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum RouteKind {
+    /// It is passed on.
+    #[default]
+    Unicast,
+    /// It is dropped without a word.
+    Blackhole,
+    /// It is dropped, and the sender is told that there is no way.
+    Unreachable,
+    /// It is dropped, and the sender is told that it may not.
+    Prohibit,
+}
+
+/// `02:00:00:00:00:01`.
+pub(crate) fn hardware(text: &str) -> Option<[u8; 6]> {
+    let bytes: Vec<u8> =
+        text.split([':', '-']).map(|part| u8::from_str_radix(part, 16)).collect::<Result<_, _>>().ok()?;
+    bytes.try_into().ok()
+}

@@ -1,0 +1,401 @@
+//! What every link is to be, read from sections and documents.
+//!
+//! Owns: names of links that have none of their own, which link a selector means, members and what they give up, and that a
+//! card that nothing names asks DHCP.
+//! Order: sections, then documents, which win; members last, since their own addresses do not count.
+//! Fails by: [`Plan::faults`], a sentence for each part that cannot be brought about; the rest holds.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use config::documents::{Document, LinkAddress, LinkRoute, VlanMode};
+use config::schema::GoDuration;
+use config::v1alpha1::{self, DeviceSelector, Interface};
+use config::{Config, Secret};
+
+use crate::link::{Key, MAIN_TABLE, Peer, Prefix, Wireguard, hardware};
+use crate::{Kind, Link, Present, Route, RouteKind, bond, select};
+
+/// Metric of a section's route that names none (shared/spec/machine-facts.md §8.5).
+const SECTION_METRIC: u32 = 10;
+/// The same of a document's route.
+const DOCUMENT_METRIC: u32 = 1024;
+/// The longest name that the kernel gives a link, in bytes.
+const MAX_NAME_BYTES: usize = 15;
+/// Of a parent's name that is too long for its VLANs: so much stays, and so much of its digest follows.
+const KEPT_BYTES: usize = 3;
+const DIGEST_BYTES: usize = 3;
+/// Loopback is a link of every machine.
+const LOOPBACK: &str = "lo";
+
+/// What the network is to be.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// By name. Links that are not here are left alone.
+    pub links: BTreeMap<String, Link>,
+    /// What cannot be brought about, for people.
+    pub faults: Vec<String>,
+}
+
+/// Reads a configuration. `documents` are those beside the section that `config` holds already.
+#[must_use]
+pub fn plan(config: Option<&Config>, documents: &[Document], present: &[Present]) -> Plan {
+    let mut reading = Reading { present, ..Reading::default() };
+    let entries = config.map(|config| config.machine.network.interfaces.as_slice()).unwrap_or_default();
+    for (index, entry) in entries.iter().enumerate() {
+        reading.entry(entry, &format!("machine.network.interfaces[{index}]"));
+    }
+    for document in documents {
+        reading.document(document);
+    }
+    reading.finish()
+}
+
+/// The name of a VLAN that has none of its own: `eth0.100`. Of a parent with a long name a part stands for the whole.
+#[must_use]
+pub fn vlan_name(parent: &str, id: u16) -> String {
+    let name = format!("{parent}.{id}");
+    if name.len() <= MAX_NAME_BYTES {
+        return name;
+    }
+    let digest = ring::digest::digest(&ring::digest::SHA256, parent.as_bytes());
+    let digest: String =
+        digest.as_ref().iter().take(DIGEST_BYTES).map(|byte| format!("{byte:02x}")).collect();
+    let kept: String = parent.chars().filter(char::is_ascii).take(KEPT_BYTES).collect();
+    format!("{kept}{digest}.{id}")
+}
+
+#[derive(Default)]
+struct Reading<'a> {
+    present: &'a [Present],
+    plan: Plan,
+    ignored: BTreeSet<String>,
+    /// Members and the link that they are members of; and whether they keep their addresses.
+    members: Vec<(String, String, bool)>,
+}
+
+impl Reading<'_> {
+    fn link(&mut self, name: &str) -> &mut Link {
+        let new = || Link { name: name.to_owned(), ..Link::default() };
+        self.plan.links.entry(name.to_owned()).or_insert_with(new)
+    }
+
+    fn configured(&mut self, name: &str) -> &mut Link {
+        let link = self.link(name);
+        link.is_configured = true;
+        link
+    }
+
+    fn fault(&mut self, fault: String) {
+        if !self.plan.faults.contains(&fault) {
+            self.plan.faults.push(fault);
+        }
+    }
+
+    fn selected(&mut self, selector: &DeviceSelector, field: &str) -> Vec<String> {
+        let fitting = self.present.iter().filter(|link| select::fits(selector, link));
+        let names: Vec<String> = fitting.map(|link| link.name.clone()).collect();
+        if names.is_empty() {
+            self.fault(format!("{field}: no link has these properties"));
+        }
+        names
+    }
+
+    fn entry(&mut self, entry: &Interface, field: &str) {
+        let names = match (&entry.device_selector, entry.interface.is_empty()) {
+            (Some(selector), true) => self.selected(selector, &format!("{field}.deviceSelector")),
+            _ => vec![entry.interface.clone()],
+        };
+        for name in names.iter().filter(|name| !name.is_empty()) {
+            if entry.ignore {
+                self.ignored.insert(name.clone());
+            } else {
+                self.named_entry(entry, name, field);
+            }
+        }
+    }
+
+    fn named_entry(&mut self, entry: &Interface, name: &str, field: &str) {
+        let link = self.configured(name);
+        link.asks_dhcp |= entry.uses_dhcp();
+        link.mtu = given(entry.mtu).or(link.mtu);
+        link.addresses.extend(entry.static_addresses().filter_map(prefix));
+        link.routes.extend(entry.routes.iter().filter_map(section_route));
+        if entry.dummy {
+            link.kind = Some(Kind::Dummy);
+        }
+        if let Some(settings) = &entry.bond {
+            let primary = (!settings.primary.is_empty()).then(|| settings.primary.clone());
+            link.kind = Some(Kind::Bond { options: bond::of_section(settings), primary });
+            let mut members = settings.interfaces.clone();
+            for (index, selector) in settings.device_selectors.iter().enumerate() {
+                members.extend(self.selected(selector, &format!("{field}.bond.deviceSelectors[{index}]")));
+            }
+            self.join(members, name, false);
+        }
+        if let Some(settings) = &entry.bridge {
+            let stp = settings.stp.as_ref().is_some_and(|stp| stp.enabled == Some(true));
+            let vlan_filtering = settings.vlan.as_ref().is_some_and(|vlan| vlan.filtering == Some(true));
+            self.link(name).kind = Some(Kind::Bridge { stp, vlan_filtering });
+            self.join(settings.interfaces.clone(), name, false);
+        }
+        if let Some(port) = entry.bridge_port.as_ref().filter(|port| !port.master.is_empty()) {
+            self.join(vec![name.to_owned()], &port.master, false);
+        }
+        if let Some(settings) = &entry.wireguard {
+            let peers = settings.peers.iter().filter_map(|peer| {
+                let keepalive = peer.persistent_keepalive_interval;
+                tunnel_peer(&peer.public_key, None, &peer.endpoint, keepalive, &peer.allowed_ips)
+            });
+            self.link(name).kind = Some(Kind::Wireguard(Wireguard {
+                private_key: settings.private_key.clone(),
+                listen_port: (settings.listen_port != 0).then_some(settings.listen_port),
+                firewall_mark: given(settings.firewall_mark),
+                peers: peers.collect(),
+            }));
+        }
+        for vlan in &entry.vlans {
+            let link = self.configured(&vlan_name(name, vlan.vlan_id));
+            link.kind = Some(Kind::Vlan { parent: name.to_owned(), id: vlan.vlan_id, is_service: false });
+            link.asks_dhcp |= vlan.dhcp == Some(true);
+            link.mtu = given(vlan.mtu).or(link.mtu);
+            let one = (!vlan.cidr.is_empty()).then_some(&vlan.cidr);
+            link.addresses.extend(one.into_iter().chain(&vlan.addresses).filter_map(|text| prefix(text)));
+            link.routes.extend(vlan.routes.iter().filter_map(section_route));
+        }
+    }
+
+    fn document(&mut self, document: &Document) {
+        match document {
+            // Addresses, routes and size are in the section already.
+            Document::LinkConfig(d) => {
+                let link = self.configured(&d.name);
+                link.is_down = d.up == Some(false);
+                link.multicast = d.multicast;
+                for route in d.routes.iter().filter_map(document_route) {
+                    let same = |known: &&mut Route| known.is_same_way(&route);
+                    if let Some(known) = link.routes.iter_mut().find(same) {
+                        *known = route;
+                    }
+                }
+            }
+            Document::DummyLinkConfig(d) => {
+                self.made(
+                    Kind::Dummy,
+                    Common::of(&d.name, d.up, d.mtu, d.multicast),
+                    &d.addresses,
+                    &d.routes,
+                )
+                .hardware = hardware(&d.hardware_addr);
+            }
+            Document::VLANConfig(d) => {
+                let is_service = d.vlan_mode == Some(VlanMode::Dot1ad);
+                let kind = Kind::Vlan { parent: d.parent.clone(), id: d.vlan_id, is_service };
+                self.made(kind, Common::of(&d.name, d.up, d.mtu, d.multicast), &d.addresses, &d.routes);
+            }
+            Document::BondConfig(d) => {
+                let kind = Kind::Bond { options: bond::of_document(d), primary: None };
+                self.made(kind, Common::of(&d.name, d.up, d.mtu, d.multicast), &d.addresses, &d.routes)
+                    .hardware = hardware(&d.hardware_addr);
+                self.join(d.links.clone(), &d.name, false);
+            }
+            Document::BridgeConfig(d) => {
+                let stp = d.stp.as_ref().is_some_and(|stp| stp.enabled == Some(true));
+                let vlan_filtering = d.vlan.as_ref().is_some_and(|vlan| vlan.filtering == Some(true));
+                let kind = Kind::Bridge { stp, vlan_filtering };
+                self.made(kind, Common::of(&d.name, d.up, d.mtu, d.multicast), &d.addresses, &d.routes)
+                    .hardware = hardware(&d.hardware_addr);
+                self.join(d.links.clone(), &d.name, false);
+            }
+            Document::VRFConfig(d) => {
+                let Some(table) = table(&d.table) else {
+                    return self.fault(format!("VRFConfig {}: `{}` is no routing table", d.name, d.table));
+                };
+                let kind = Kind::Vrf { table };
+                self.made(kind, Common::of(&d.name, d.up, d.mtu, d.multicast), &d.addresses, &d.routes)
+                    .hardware = hardware(&d.hardware_addr);
+                self.join(d.links.clone(), &d.name, true);
+            }
+            Document::WireguardConfig(d) => {
+                let peers = d.peers.iter().filter_map(|peer| {
+                    let keepalive = peer.persistent_keepalive_interval;
+                    let shared = peer.preshared_key.clone().filter(|key| !key.is_empty());
+                    tunnel_peer(&peer.public_key, shared, &peer.endpoint, keepalive, &peer.allowed_ips)
+                });
+                let kind = Kind::Wireguard(Wireguard {
+                    private_key: d.private_key.clone(),
+                    listen_port: d.listen_port,
+                    firewall_mark: d.firewall_mark,
+                    peers: peers.collect(),
+                });
+                self.made(kind, Common::of(&d.name, d.up, d.mtu, d.multicast), &d.addresses, &d.routes);
+            }
+            Document::BlackholeRouteConfig(d) => {
+                let Some(destination) = prefix(&d.name) else { return };
+                let route = Route {
+                    destination,
+                    gateway: None,
+                    source: None,
+                    metric: d.metric.unwrap_or(DOCUMENT_METRIC),
+                    mtu: None,
+                    table: MAIN_TABLE,
+                    kind: RouteKind::Blackhole,
+                };
+                self.link(LOOPBACK).routes.push(route);
+            }
+            _ => {}
+        }
+    }
+
+    fn made(
+        &mut self,
+        kind: Kind,
+        common: Common<'_>,
+        addresses: &[LinkAddress],
+        routes: &[LinkRoute],
+    ) -> &mut Link {
+        let link = self.configured(common.name);
+        link.kind = Some(kind);
+        link.is_down = common.up == Some(false);
+        link.mtu = common.mtu.or(link.mtu);
+        link.multicast = common.multicast;
+        link.addresses.extend(addresses.iter().filter_map(|address| prefix(&address.address)));
+        link.routes.extend(routes.iter().filter_map(document_route));
+        link
+    }
+
+    fn join(&mut self, members: Vec<String>, controller: &str, keeps_addresses: bool) {
+        let named = members.into_iter().map(|member| (member, controller.to_owned(), keeps_addresses));
+        self.members.extend(named);
+    }
+
+    fn finish(mut self) -> Plan {
+        for (member, controller, keeps_addresses) in std::mem::take(&mut self.members) {
+            let link = self.link(&member);
+            match &link.controller {
+                Some(other) if *other != controller => {
+                    let fault = format!("{member} cannot be a member of {controller}: it is one of {other}");
+                    self.fault(fault);
+                    continue;
+                }
+                _ => link.controller = Some(controller),
+            }
+            if !keeps_addresses {
+                (link.addresses, link.routes, link.asks_dhcp) = Default::default();
+            }
+        }
+        for present in self.present {
+            let is_named = self.plan.links.contains_key(&present.name);
+            if present.name == LOOPBACK {
+                self.link(LOOPBACK);
+            } else if present.is_physical && !is_named {
+                self.link(&present.name).asks_dhcp = true;
+            }
+        }
+        self.plan.links.retain(|name, _| !self.ignored.contains(name));
+        self.plan
+    }
+}
+
+/// What all documents of links have.
+struct Common<'d> {
+    name: &'d str,
+    up: Option<bool>,
+    mtu: Option<u32>,
+    multicast: Option<bool>,
+}
+
+impl<'d> Common<'d> {
+    fn of(name: &'d str, up: Option<bool>, mtu: Option<u32>, multicast: Option<bool>) -> Self {
+        Self { name, up, mtu, multicast }
+    }
+}
+
+impl Route {
+    /// Whether another one leads to the same place in the same way: then only one of them can be meant.
+    fn is_same_way(&self, other: &Self) -> bool {
+        (self.destination, self.gateway, self.metric) == (other.destination, other.gateway, other.metric)
+    }
+}
+
+fn given(number: u32) -> Option<u32> {
+    (number != 0).then_some(number)
+}
+
+fn tunnel_peer(
+    public_key: &str,
+    preshared_key: Option<Secret>,
+    endpoint: &str,
+    keepalive: Option<GoDuration>,
+    allowed: &[String],
+) -> Option<Peer> {
+    let public_key: Key = STANDARD.decode(public_key).ok()?.try_into().ok()?;
+    let seconds = keepalive.map_or(0, |keepalive| keepalive.0.as_secs());
+    Some(Peer {
+        public_key,
+        preshared_key,
+        endpoint: (!endpoint.is_empty()).then(|| endpoint.to_owned()),
+        keepalive_seconds: u16::try_from(seconds).unwrap_or(u16::MAX),
+        allowed: allowed.iter().filter_map(|text| prefix(text)).collect(),
+    })
+}
+
+/// An address without a prefix length stands alone.
+fn prefix(text: &str) -> Option<Prefix> {
+    match text.parse::<IpAddr>() {
+        Ok(address) => Some((address, if address.is_ipv4() { 32 } else { 128 })),
+        Err(_) => {
+            let (address, length) = text.split_once('/')?;
+            Some((address.parse().ok()?, length.parse().ok()?))
+        }
+    }
+}
+
+fn section_route(entry: &v1alpha1::Route) -> Option<Route> {
+    let metric = given(entry.metric).unwrap_or(SECTION_METRIC);
+    let source = entry.source.parse().ok();
+    let gateway = entry.gateway.parse().ok();
+    Some(Route { source, mtu: given(entry.mtu), ..route(&entry.network, gateway, metric)? })
+}
+
+fn document_route(entry: &LinkRoute) -> Option<Route> {
+    let metric = entry.metric.unwrap_or(DOCUMENT_METRIC);
+    let kind = match entry.kind.as_str() {
+        "" | "unicast" => RouteKind::Unicast,
+        "blackhole" => RouteKind::Blackhole,
+        "unreachable" => RouteKind::Unreachable,
+        "prohibit" => RouteKind::Prohibit,
+        _ => return None,
+    };
+    let table = if entry.table.is_empty() { MAIN_TABLE } else { table(&entry.table)? };
+    let (source, mtu) = (entry.source, entry.mtu);
+    Some(Route { source, mtu, table, kind, ..route(&entry.destination, entry.gateway, metric)? })
+}
+
+/// A gateway of zeros is none. Without a destination a route leads everywhere.
+fn route(destination: &str, gateway: Option<IpAddr>, metric: u32) -> Option<Route> {
+    let gateway = gateway.filter(|gateway| !gateway.is_unspecified());
+    let destination = match (destination, gateway) {
+        ("", Some(IpAddr::V6(_))) => (IpAddr::from([0_u16; 8]), 0),
+        ("", _) => (IpAddr::from([0_u8; 4]), 0),
+        (text, _) => prefix(text)?,
+    };
+    let (source, mtu, table, kind) = (None, None, MAIN_TABLE, RouteKind::Unicast);
+    Some(Route { destination, gateway, source, metric, mtu, table, kind })
+}
+
+/// The number of a routing table, by name or number.
+fn table(text: &str) -> Option<u32> {
+    match text {
+        "default" => Some(253),
+        "main" => Some(MAIN_TABLE),
+        "local" => Some(255),
+        number => number.parse().ok().filter(|number| *number != 0),
+    }
+}
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

@@ -1,0 +1,97 @@
+//! What selectors ask of a link: its addresses from netlink, its device from sysfs.
+//!
+//! Source: Documentation/ABI/testing/sysfs-class-net of Linux.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use network_plan::Present;
+
+use super::link::Link;
+
+const LINKS: &str = "sys/class/net";
+/// ARPHRD_ETHER
+const ETHERNET: &str = "1";
+
+/// The links of a machine with this root.
+pub(super) fn present(root: &Path, links: &[Link]) -> Vec<Present> {
+    links.iter().map(|link| one(&root.join(LINKS).join(&link.name), link)).collect()
+}
+
+fn one(directory: &Path, link: &Link) -> Present {
+    let device = fs::canonicalize(directory.join("device")).ok();
+    let is_wireless = ["wireless", "phy80211"].iter().any(|part| directory.join(part).exists());
+    let is_ethernet = fs::read_to_string(directory.join("type")).is_ok_and(|kind| kind.trim() == ETHERNET);
+    let driver = device.as_deref().and_then(|device| name_of_link(&device.join("driver")));
+    let bus = device.as_deref().map(on_bus);
+    Present {
+        name: link.name.clone(),
+        hardware: link.hardware.clone(),
+        permanent: link.permanent.clone(),
+        driver: driver.unwrap_or_default(),
+        bus_path: bus.as_deref().and_then(Path::file_name).map(text).unwrap_or_default(),
+        pci_id: bus.as_deref().and_then(pci_id).unwrap_or_default(),
+        is_physical: device.is_some() && is_ethernet && !is_wireless,
+    }
+}
+
+/// The device that is on a bus of the machine: those of virtio are behind one.
+fn on_bus(device: &Path) -> PathBuf {
+    let is_virtio = name_of_link(&device.join("subsystem")).is_some_and(|bus| bus == "virtio");
+    match device.parent() {
+        Some(parent) if is_virtio => parent.to_owned(),
+        _ => device.to_owned(),
+    }
+}
+
+fn pci_id(device: &Path) -> Option<String> {
+    let number = |file: &str| {
+        let text = fs::read_to_string(device.join(file)).ok()?;
+        Some(text.trim().trim_start_matches("0x").to_owned())
+    };
+    Some(format!("{}:{}", number("vendor")?, number("device")?))
+}
+
+fn name_of_link(path: &Path) -> Option<String> {
+    fs::read_link(path).ok()?.file_name().map(text)
+}
+
+fn text(name: &std::ffi::OsStr) -> String {
+    name.to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn write(path: &Path, text: &str) {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    #[test]
+    fn a_card_of_virtio_has_the_place_of_its_bus() {
+        let root = tempfile::tempdir().unwrap();
+        let pci = root.path().join("sys/devices/pci0000:00/0000:00:03.0");
+        let (device, net) = (pci.join("virtio0"), root.path().join(LINKS).join("eth0"));
+        write(&pci.join("vendor"), "0x1af4\n");
+        write(&pci.join("device"), "0x1000\n");
+        write(&net.join("type"), "1\n");
+        fs::create_dir_all(&device).unwrap();
+        symlink("/sys/bus/virtio", device.join("subsystem")).unwrap();
+        symlink("/sys/bus/virtio/drivers/virtio_net", device.join("driver")).unwrap();
+        symlink(&device, net.join("device")).unwrap();
+        write(&root.path().join(LINKS).join("cni0/type"), "1\n");
+        write(&root.path().join(LINKS).join("wlan0/type"), "1\n");
+        fs::create_dir_all(root.path().join(LINKS).join("wlan0/phy80211")).unwrap();
+        symlink(&device, root.path().join(LINKS).join("wlan0/device")).unwrap();
+        let named = |name: &str| Link { name: name.to_owned(), ..Link::default() };
+        let found = present(root.path(), &["eth0", "cni0", "wlan0", "gone"].map(named));
+        let card = &found[0];
+        assert_eq!((card.driver.as_str(), card.bus_path.as_str()), ("virtio_net", "0000:00:03.0"));
+        assert_eq!((card.pci_id.as_str(), card.is_physical), ("1af4:1000", true));
+        assert!(found[1..].iter().all(|link| !link.is_physical));
+    }
+}

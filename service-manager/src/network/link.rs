@@ -1,0 +1,18 @@
+//! A link as the kernel has it.
+
+/// A link as netlink shows it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Link {
+    pub(crate) index: u32,
+    pub(crate) name: String,
+    /// `bond`, `vlan`; empty for hardware.
+    pub(crate) kind: String,
+    pub(crate) hardware: Vec<u8>,
+    /// The address that it was made with.
+    pub(crate) permanent: Vec<u8>,
+    /// What it is a member of.
+    pub(crate) controller: Option<u32>,
+    pub(crate) up: bool,
+    pub(crate) carrier: bool,
+    pub(crate) mtu: u32,
+}

@@ -1,0 +1,345 @@
+//! Links that the configuration makes, and the members of bonds, bridges and VRFs.
+//!
+//! Owns: which links are the node's own. A file below /system/run keeps their names, so that a new machined removes what is no
+//! longer wanted, and never a link that another program made.
+//! Order: what is no longer wanted goes first; a link is made when what it stands on is there; members follow. A name is
+//! noted before its link is made.
+//! Fails by: one line a refusal, said once; it is tried again with the next change and after a pause.
+//! Source: ip-link(8); include/uapi/linux/if_link.h.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use netlink_packet_route::link::{InfoBond, LinkMessage, VlanProtocol};
+use network_plan::link::Wireguard;
+use network_plan::{Kind, Plan};
+use rtnetlink::{Handle, LinkBond, LinkBridge, LinkDummy, LinkUnspec, LinkVlan, LinkVrf, LinkWireguard};
+use runtime::Runtime;
+
+use super::link::Link;
+use super::wireguard;
+
+/// Names of links that are the node's own, with how they were made.
+const RECORD: &str = "/system/run/machined/links.json";
+
+/// The links that are the node's own.
+pub(super) struct Made {
+    path: PathBuf,
+    known: BTreeMap<String, String>,
+    /// Members that bonds were told to prefer.
+    primaries: BTreeMap<String, u32>,
+    /// Keys and peers that tunnels were told.
+    tunnels: BTreeMap<String, Wireguard>,
+    said: BTreeSet<String>,
+}
+
+impl Made {
+    /// Those of an earlier machined.
+    pub(super) fn read(runtime: &Runtime) -> Self {
+        let path = runtime.path(RECORD);
+        let text = std::fs::read(&path).unwrap_or_default();
+        // Without the file nothing is the node's own, and nothing is removed.
+        let known = serde_json::from_slice(&text).unwrap_or_default();
+        let (primaries, tunnels) = (BTreeMap::new(), BTreeMap::new());
+        Self { path, known, primaries, tunnels, said: BTreeSet::new() }
+    }
+
+    /// Makes and removes links, and moves members. Answers whether everything is as it is to be.
+    pub(super) async fn bring(
+        &mut self,
+        runtime: &Runtime,
+        handle: &Handle,
+        plan: &Plan,
+        links: &[Link],
+    ) -> bool {
+        let mut faults = plan.faults.clone();
+        self.remove(handle, plan, links, &mut faults).await;
+        for (name, wanted) in &plan.links {
+            let Some(kind) = &wanted.kind else { continue };
+            if let Err(fault) = self.make(handle, wanted, kind, links).await {
+                faults.push(format!("link {name}: {fault}"));
+            }
+        }
+        for link in links {
+            let Some(wanted) = plan.links.get(&link.name) else { continue };
+            if let Err(fault) = self.join(handle, link, wanted, plan, links).await {
+                faults.push(format!("link {}: {fault}", link.name));
+            }
+        }
+        for fault in faults.iter().filter(|fault| !self.said.contains(*fault)) {
+            runtime.journal.warn(&format!("networkd: {fault}"));
+        }
+        self.said = faults.into_iter().collect();
+        self.said.is_empty()
+    }
+
+    fn note(&mut self, name: &str, kind: Option<&Kind>) -> Result<(), String> {
+        match kind {
+            Some(kind) => self.known.insert(name.to_owned(), written(kind)),
+            None => self.known.remove(name),
+        };
+        let text = serde_json::to_vec(&self.known).map_err(|error| error.to_string())?;
+        let new = self.path.with_extension("new");
+        let written = std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, &self.path));
+        written.map_err(|error| format!("note it in {}: {error}", self.path.display()))
+    }
+
+    /// Removes links that are no longer wanted, or that are to be made in another way.
+    async fn remove(&mut self, handle: &Handle, plan: &Plan, links: &[Link], faults: &mut Vec<String>) {
+        for (name, how) in self.known.clone() {
+            let wanted = plan.links.get(&name).and_then(|link| link.kind.as_ref());
+            if wanted.is_some_and(|kind| written(kind) == how || is_changed_in_place(kind, &how)) {
+                continue;
+            }
+            if let Some(link) = links.iter().find(|link| link.name == name)
+                && let Err(error) = handle.link().del(link.index).execute().await
+            {
+                faults.push(format!("link {name}: remove it: {error}"));
+                continue;
+            }
+            self.primaries.remove(&name);
+            self.tunnels.remove(&name);
+            faults.extend(self.note(&name, None).err().map(|fault| format!("link {name}: {fault}")));
+        }
+    }
+
+    async fn make(
+        &mut self,
+        handle: &Handle,
+        wanted: &network_plan::Link,
+        kind: &Kind,
+        links: &[Link],
+    ) -> Result<(), String> {
+        let name = &wanted.name;
+        let message = |parent, how: &str| message(name, kind, parent, wanted.hardware, how);
+        match (links.iter().find(|link| link.name == *name), self.known.get(name)) {
+            (Some(_), Some(how)) if *how == written(kind) => self.set_up_tunnel(name, kind).await,
+            // What remains can be changed while it is there.
+            (Some(_), Some(how)) => {
+                let changed = handle.link().change(message(None, how)).execute().await;
+                changed.map_err(|error| format!("change it: {error}"))?;
+                self.note(name, Some(kind))
+            }
+            (Some(there), None) => Err(format!(
+                "there is one of this name already, of kind {:?}, which the node did not make; choose another name",
+                if there.kind.is_empty() { "device" } else { &there.kind }
+            )),
+            (None, _) => {
+                let parent = match kind {
+                    Kind::Vlan { parent, .. } => {
+                        let parent_link = links.iter().find(|link| link.name == *parent);
+                        Some(parent_link.ok_or_else(|| format!("its parent {parent} is not there"))?.index)
+                    }
+                    _ => None,
+                };
+                self.note(name, Some(kind))?;
+                let made = handle.link().add(message(parent, "")).execute().await;
+                made.map_err(|error| format!("make it, of kind {}: {error}", kind.word()))
+            }
+        }
+    }
+
+    async fn set_up_tunnel(&mut self, name: &str, kind: &Kind) -> Result<(), String> {
+        let Kind::Wireguard(wanted) = kind else { return Ok(()) };
+        if self.tunnels.get(name) == Some(wanted) {
+            return Ok(());
+        }
+        wireguard::set_up(name, wanted).await?;
+        self.tunnels.insert(name.to_owned(), wanted.clone());
+        Ok(())
+    }
+
+    /// Makes a link a member of what it is to be a member of.
+    async fn join(
+        &mut self,
+        handle: &Handle,
+        link: &Link,
+        wanted: &network_plan::Link,
+        plan: &Plan,
+        links: &[Link],
+    ) -> Result<(), String> {
+        let change = async |message: LinkMessage, what: &str| {
+            let changed = handle.link().change(message).execute().await;
+            changed.map_err(|error| format!("{what}: {error}"))
+        };
+        let Some(controller) = &wanted.controller else {
+            let old = links.iter().find(|other| link.controller == Some(other.index));
+            return match old {
+                // Other programs have members, too.
+                Some(old) if self.known.contains_key(&old.name) => {
+                    let leave = LinkUnspec::new_with_index(link.index).nocontroller().build();
+                    change(leave, &format!("take it out of {}", old.name)).await
+                }
+                _ => Ok(()),
+            };
+        };
+        let Some(there) = links.iter().find(|other| other.name == *controller) else {
+            return Err(format!("{controller}, of which it is to be a member, is not there"));
+        };
+        let kind = plan.links.get(controller).and_then(|link| link.kind.as_ref());
+        if link.controller != Some(there.index) {
+            // A bond takes links only that are down, and brings them up itself.
+            if matches!(kind, Some(Kind::Bond { .. })) && link.up {
+                change(LinkUnspec::new_with_index(link.index).down().build(), "set it down").await?;
+            }
+            let join = LinkUnspec::new_with_index(link.index).controller(there.index).build();
+            change(join, &format!("make it a member of {controller}")).await?;
+        }
+        if let Some(Kind::Bond { primary: Some(primary), .. }) = kind
+            && *primary == link.name
+            && self.primaries.get(controller) != Some(&link.index)
+        {
+            let prefer = LinkBond::new(controller).append_info_data(InfoBond::Primary(link.index)).build();
+            change(prefer, &format!("have {controller} prefer it")).await?;
+            self.primaries.insert(controller.clone(), link.index);
+        }
+        Ok(())
+    }
+}
+
+/// How a link is made, as the record keeps it. What a bond prefers is told when its members are there.
+fn written(kind: &Kind) -> String {
+    match kind {
+        Kind::Bond { options, .. } => format!("bond {options:?}"),
+        // Its keys and peers are told when it is there, and do not stand in the record.
+        Kind::Wireguard(_) => "wireguard".to_owned(),
+        other => format!("{other:?}"),
+    }
+}
+
+/// Whether a link that was made in that way becomes what is wanted without being made anew.
+fn is_changed_in_place(kind: &Kind, how: &str) -> bool {
+    matches!(kind, Kind::Bridge { .. }) && how.starts_with("Bridge")
+}
+
+/// `how`: in which way it was made, if it was.
+fn message(
+    name: &str,
+    kind: &Kind,
+    parent: Option<u32>,
+    hardware: Option<[u8; 6]>,
+    how: &str,
+) -> LinkMessage {
+    let address = |message: LinkMessage| match hardware {
+        Some(bytes) => {
+            let mut message = message;
+            message.attributes.push(netlink_packet_route::link::LinkAttribute::Address(bytes.to_vec()));
+            message
+        }
+        None => message,
+    };
+    address(match kind {
+        Kind::Dummy => LinkDummy::new(name).build(),
+        Kind::Vlan { id, is_service, .. } => {
+            let protocol = if *is_service { VlanProtocol::Ieee8021Ad } else { VlanProtocol::Ieee8021Q };
+            let builder = LinkVlan::new(name, parent.unwrap_or_default(), *id);
+            builder.protocol(protocol).build()
+        }
+        Kind::Bond { options, .. } => {
+            let builder = LinkBond::new(name);
+            options.iter().cloned().fold(builder, |builder, option| builder.append_info_data(option)).build()
+        }
+        Kind::Bridge { stp, vlan_filtering } => {
+            use netlink_packet_route::link::BridgeStpState;
+            let stp = if *stp { BridgeStpState::KernelStp } else { BridgeStpState::Disabled };
+            let bridge = LinkBridge::new(name).stp_state(stp);
+            // Not every kernel knows this one.
+            let is_as_it_was = *vlan_filtering == how.contains("vlan_filtering: true");
+            let bridge = if is_as_it_was { bridge } else { bridge.vlan_filtering(*vlan_filtering) };
+            bridge.build()
+        }
+        Kind::Vrf { table } => LinkVrf::new(name, *table).build(),
+        Kind::Wireguard(_) => LinkWireguard::new(name).build(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    /// Set in the process that has a network namespace of its own.
+    const INSIDE: &str = "BILLET_TEST_INSIDE";
+    const TEST: &str = "network::made::tests::what_the_config_names_comes_changes_and_goes_and_nothing_else";
+
+    fn plan(interfaces: &str) -> Plan {
+        let text = format!(
+            "version: v1alpha1\nmachine:\n  type: worker\n  token: a.b\n  network: {{interfaces: {interfaces}}}\n"
+        );
+        let config = config::parse(&text).unwrap_or_else(|error| panic!("{error}"));
+        network_plan::plan(Some(&config), &[], &[])
+    }
+
+    /// Brings a plan about; what is left to say, and how every link is then.
+    async fn bring(made: &mut Made, runtime: &Runtime, handle: &Handle, plan: &Plan) -> (String, Vec<Link>) {
+        let links = super::super::status::publish(runtime, handle).await.unwrap();
+        made.bring(runtime, handle, plan, &links).await;
+        // Members join what was made just now.
+        let links = super::super::status::publish(runtime, handle).await.unwrap();
+        made.bring(runtime, handle, plan, &links).await;
+        let links = super::super::status::publish(runtime, handle).await.unwrap();
+        (made.said.iter().cloned().collect::<Vec<_>>().join("; "), links)
+    }
+
+    fn index(links: &[Link], name: &str) -> Option<u32> {
+        links.iter().find(|link| link.name == name).map(|link| link.index)
+    }
+
+    fn controller(links: &[Link], name: &str) -> Option<u32> {
+        links.iter().find(|link| link.name == name).and_then(|link| link.controller)
+    }
+
+    #[tokio::test]
+    async fn what_the_config_names_comes_changes_and_goes_and_nothing_else() {
+        if std::env::var_os(INSIDE).is_none() {
+            let script =
+                "ip link add other type bridge && ip link add eth0 type veth peer name eth1 && exec \"$@\"";
+            let status = Command::new("unshare")
+                .args(["--map-root-user", "--net", "--", "sh", "-c", script, "sh"])
+                .arg(std::env::current_exe().unwrap())
+                .args(["--exact", TEST, "--nocapture"])
+                .env(INSIDE, "1")
+                .status()
+                .unwrap();
+            assert!(status.success(), "{status}");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let runtime = Runtime::detached(dir.path().to_path_buf());
+        std::fs::create_dir_all(runtime.path("/system/run/machined")).unwrap();
+        let (connection, handle, _) = rtnetlink::new_connection().unwrap();
+        tokio::spawn(connection);
+        let mut made = Made::read(&runtime);
+
+        let first = plan("[{interface: br0, bridge: {interfaces: [eth0]}}, {interface: other, bridge: {}}]");
+        let (said, links) = bring(&mut made, &runtime, &handle, &first).await;
+        assert!(said.contains("link other: there is one of this name already, of kind \"bridge\""), "{said}");
+        let bridge = index(&links, "br0").unwrap_or_else(|| panic!("{said}"));
+        assert_eq!(controller(&links, "eth0"), Some(bridge));
+
+        // Another option changes the bridge that is there; another member leaves.
+        let second =
+            plan("[{interface: br0, bridge: {interfaces: [eth1], stp: {enabled: true}}}, {interface: eth0}]");
+        let (said, links) = bring(&mut made, &runtime, &handle, &second).await;
+        assert_eq!((said.as_str(), index(&links, "br0")), ("", Some(bridge)));
+        assert_eq!((controller(&links, "eth0"), controller(&links, "eth1")), (None, Some(bridge)));
+        let stp = std::fs::read_to_string("/sys/class/net/br0/bridge/stp_state");
+        // sysfs is that of the network namespace in which it was mounted.
+        assert!(stp.is_err() || stp.is_ok_and(|stp| stp.trim() == "1"));
+
+        let third = plan("[{interface: br0, bridge: {interfaces: [eth7]}}]");
+        let (said, _) = bring(&mut made, &runtime, &handle, &third).await;
+        assert_eq!(said, "", "a link that is not there is no fault of one that is");
+        let fourth = plan("[{interface: nowhere.5, vlans: [{vlanId: 5}]}, {interface: br0, bridge: {}}]");
+        let (said, _) = bring(&mut made, &runtime, &handle, &fourth).await;
+        assert!(said.contains("link nowhere.5.5: its parent nowhere.5 is not there"), "{said}");
+
+        // A new machined removes what the old one made, and nothing that others made.
+        let mut made = Made::read(&runtime);
+        let (said, links) = bring(&mut made, &runtime, &handle, &plan("[]")).await;
+        assert_eq!((said.as_str(), index(&links, "br0")), ("", None));
+        assert!(index(&links, "other").is_some() && index(&links, "eth0").is_some());
+        assert_eq!(std::fs::read_to_string(runtime.path(RECORD)).unwrap(), "{}");
+    }
+}

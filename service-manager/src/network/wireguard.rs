@@ -1,0 +1,204 @@
+//! Keys and peers of WireGuard links, by generic netlink.
+//!
+//! Owns: what the kernel is told of a tunnel. A peer that stays keeps its session: only what is no longer wanted is removed.
+//! Does not: make the link (`made` does).
+//! Order: endpoints are resolved first; a peer whose endpoint has no address is set up without it, and that is said.
+//! Fails by: text without a key.
+//! Source: include/uapi/linux/wireguard.h of Linux; genetlink(7).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkDeserializable, NetlinkMessage, NetlinkPayload,
+    NetlinkSerializable,
+};
+use netlink_packet_generic::ctrl::nlas::GenlCtrlAttrs;
+use netlink_packet_generic::ctrl::{GenlCtrl, GenlCtrlCmd};
+use netlink_packet_generic::{GenlFamily, GenlMessage};
+use netlink_packet_wireguard::{
+    WireguardAddressFamily, WireguardAllowedIp, WireguardAllowedIpAttr, WireguardAttribute, WireguardCmd,
+    WireguardMessage, WireguardPeer, WireguardPeerAttribute, WireguardPeerFlags,
+};
+use netlink_sys::{Socket, SocketAddr as NetlinkAddress, protocols::NETLINK_GENERIC};
+use network_plan::link::{Key, Peer, Wireguard};
+use zeroize::Zeroizing;
+
+/// For the addresses of one endpoint's name.
+const RESOLVE_DEADLINE: Duration = Duration::from_secs(3);
+/// No answer of the kernel is larger.
+const ANSWER_BYTES: usize = 64 << 10;
+
+type Endpoints = BTreeMap<Key, SocketAddr>;
+
+/// Makes a link's tunnel what is wanted.
+pub(super) async fn set_up(name: &str, wanted: &Wireguard) -> Result<(), String> {
+    let (mut endpoints, mut faults) = (Endpoints::new(), Vec::new());
+    for peer in &wanted.peers {
+        let Some(text) = &peer.endpoint else { continue };
+        let found = tokio::time::timeout(RESOLVE_DEADLINE, tokio::net::lookup_host(text.as_str())).await;
+        match found.ok().and_then(Result::ok).and_then(|mut found| found.next()) {
+            Some(address) => drop(endpoints.insert(peer.public_key, address)),
+            None => faults.push(format!("the endpoint {text} has no address now")),
+        }
+    }
+    let (name, wanted) = (name.to_owned(), wanted.clone());
+    let told = tokio::task::spawn_blocking(move || tell(&name, &wanted, &endpoints)).await;
+    told.map_err(|error| error.to_string())??;
+    if faults.is_empty() { Ok(()) } else { Err(faults.join("; ")) }
+}
+
+fn tell(name: &str, wanted: &Wireguard, endpoints: &Endpoints) -> Result<(), String> {
+    let mut kernel = Kernel::open()?;
+    let kept: BTreeSet<Key> = wanted.peers.iter().map(|peer| peer.public_key).collect();
+    let gone = kernel.peers(name)?.into_iter().filter(|key| !kept.contains(key));
+    let removed: Vec<WireguardPeer> = gone
+        .map(|key| {
+            let flags = WireguardPeerAttribute::Flags(WireguardPeerFlags::RemoveMe);
+            WireguardPeer(vec![WireguardPeerAttribute::PublicKey(key), flags])
+        })
+        .collect();
+    let key = key_of(wanted.private_key.expose_secret()).ok_or("privateKey is no key of 32 bytes")?;
+    kernel.set(vec![
+        WireguardAttribute::IfName(name.to_owned()),
+        WireguardAttribute::PrivateKey(*key),
+        WireguardAttribute::ListenPort(wanted.listen_port.unwrap_or_default()),
+        WireguardAttribute::Fwmark(wanted.firewall_mark.unwrap_or_default()),
+        WireguardAttribute::Peers(removed),
+    ])?;
+    for peer in &wanted.peers {
+        let peer = described(peer, endpoints)?;
+        kernel
+            .set(vec![WireguardAttribute::IfName(name.to_owned()), WireguardAttribute::Peers(vec![peer])])?;
+    }
+    Ok(())
+}
+
+/// A key in base64.
+fn key_of(text: &str) -> Option<Zeroizing<Key>> {
+    let bytes = Zeroizing::new(STANDARD.decode(text.trim()).ok()?);
+    Some(Zeroizing::new(bytes.as_slice().try_into().ok()?))
+}
+
+fn described(peer: &Peer, endpoints: &Endpoints) -> Result<WireguardPeer, String> {
+    // A key of zeros is none.
+    let shared = match &peer.preshared_key {
+        Some(key) => *key_of(key.expose_secret()).ok_or("presharedKey is no key of 32 bytes")?,
+        None => Key::default(),
+    };
+    let allowed = peer.allowed.iter().map(|(address, length)| {
+        let family = match address {
+            IpAddr::V4(_) => WireguardAddressFamily::Ipv4,
+            IpAddr::V6(_) => WireguardAddressFamily::Ipv6,
+        };
+        WireguardAllowedIp(vec![
+            WireguardAllowedIpAttr::Family(family),
+            WireguardAllowedIpAttr::IpAddr(*address),
+            WireguardAllowedIpAttr::Cidr(*length),
+        ])
+    });
+    let mut attributes = vec![
+        WireguardPeerAttribute::PublicKey(peer.public_key),
+        WireguardPeerAttribute::PresharedKey(shared),
+        WireguardPeerAttribute::Flags(WireguardPeerFlags::ReplaceAllowedIps),
+        WireguardPeerAttribute::PersistentKeepalive(peer.keepalive_seconds),
+        WireguardPeerAttribute::AllowedIps(allowed.collect()),
+    ];
+    attributes.extend(endpoints.get(&peer.public_key).copied().map(WireguardPeerAttribute::Endpoint));
+    Ok(WireguardPeer(attributes))
+}
+
+/// The kernel's end.
+struct Kernel {
+    socket: Socket,
+    /// The number of WireGuard's messages.
+    family: u16,
+}
+
+impl Kernel {
+    fn open() -> Result<Self, String> {
+        let open = || {
+            let mut socket = Socket::new(NETLINK_GENERIC)?;
+            socket.bind_auto()?;
+            socket.connect(&NetlinkAddress::new(0, 0))?;
+            Ok::<_, std::io::Error>(socket)
+        };
+        let socket = open().map_err(|error| format!("open a generic netlink socket: {error}"))?;
+        let mut kernel = Self { socket, family: 0 };
+        let ask = GenlCtrl {
+            cmd: GenlCtrlCmd::GetFamily,
+            nlas: vec![GenlCtrlAttrs::FamilyName(WireguardMessage::family_name().to_owned())],
+        };
+        let answers = kernel.request(GenlMessage::from_payload(ask), NLM_F_ACK)?;
+        let family =
+            answers.iter().flat_map(|answer| &answer.payload.nlas).find_map(|attribute| match attribute {
+                GenlCtrlAttrs::FamilyId(number) => Some(*number),
+                _ => None,
+            });
+        kernel.family = family.ok_or("the kernel has no WireGuard")?;
+        Ok(kernel)
+    }
+
+    /// Public keys of a link's peers.
+    fn peers(&mut self, name: &str) -> Result<BTreeSet<Key>, String> {
+        let attributes = vec![WireguardAttribute::IfName(name.to_owned())];
+        let ask = WireguardMessage { cmd: WireguardCmd::GetDevice, attributes };
+        let answers = self.request(self.of_family(ask), NLM_F_DUMP)?;
+        let peers =
+            answers.into_iter().flat_map(|answer| answer.payload.attributes).filter_map(|it| match it {
+                WireguardAttribute::Peers(peers) => Some(peers),
+                _ => None,
+            });
+        let keys = peers.flatten().flat_map(|peer| peer.0).filter_map(|attribute| match attribute {
+            WireguardPeerAttribute::PublicKey(key) => Some(key),
+            _ => None,
+        });
+        Ok(keys.collect())
+    }
+
+    fn set(&mut self, attributes: Vec<WireguardAttribute>) -> Result<(), String> {
+        let told = WireguardMessage { cmd: WireguardCmd::SetDevice, attributes };
+        self.request(self.of_family(told), NLM_F_ACK).map(drop)
+    }
+
+    fn of_family(&self, message: WireguardMessage) -> GenlMessage<WireguardMessage> {
+        let mut message = GenlMessage::from_payload(message);
+        message.set_resolved_family_id(self.family);
+        message
+    }
+
+    /// Sends a message; the answers up to the acknowledgement or the end of the list.
+    fn request<T>(&mut self, message: GenlMessage<T>, flags: u16) -> Result<Vec<GenlMessage<T>>, String>
+    where
+        GenlMessage<T>: NetlinkSerializable + NetlinkDeserializable + Into<NetlinkPayload<GenlMessage<T>>>,
+    {
+        let mut request = NetlinkMessage::from(message);
+        request.header.flags = NLM_F_REQUEST | flags;
+        request.finalize();
+        let mut bytes = Zeroizing::new(vec![0; request.buffer_len()]);
+        request.serialize(&mut bytes);
+        let failed = |error: std::io::Error| format!("ask the kernel for WireGuard: {error}");
+        self.socket.send(&bytes, 0).map_err(failed)?;
+        let mut answers = Vec::new();
+        loop {
+            let (answer, _) = self.socket.recv_from_full().map_err(failed)?;
+            let mut rest = answer.get(..answer.len().min(ANSWER_BYTES)).unwrap_or_default();
+            while !rest.is_empty() {
+                let told = NetlinkMessage::<GenlMessage<T>>::deserialize(rest)
+                    .map_err(|error| format!("read the kernel's answer: {error}"))?;
+                let length = usize::try_from(told.header.length).unwrap_or(rest.len()).max(1);
+                rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+                match told.payload {
+                    NetlinkPayload::InnerMessage(message) => answers.push(message),
+                    NetlinkPayload::Done(_) => return Ok(answers),
+                    NetlinkPayload::Error(error) if error.code.is_none() => return Ok(answers),
+                    NetlinkPayload::Error(error) => return Err(failed(error.to_io())),
+                    _ => {}
+                }
+            }
+        }
+    }
+}
