@@ -33,9 +33,9 @@ fn host_resolver(settings: Option<&HostDns>, documents: &[Document], mode: Mode,
     const FIELD: &str = "machine.features.hostDNS";
     let enabled = settings.is_some_and(|settings| settings.enabled == Some(true));
     if mode == Mode::Container {
-        // The container's own resolver cannot be reached from pods.
+        // The container's own resolver cannot be reached from pods. Configs of the first generation do not know the setting.
         match settings {
-            None => problems.add(FIELD, "hostDNS config is required in container mode"),
+            None => {}
             Some(_) if !enabled => problems.add(FIELD, "hostDNS must be enabled in container mode"),
             Some(settings) if settings.forward_kube_dns_to_host != Some(true) => {
                 problems.add(FIELD, "forwardKubeDNSToHost must be enabled in container mode");
