@@ -17,7 +17,9 @@ pub const MAIN_TABLE: u32 = 254;
 pub struct Present {
     /// `enp1s0`.
     pub name: String,
-    /// Six bytes for Ethernet.
+    /// The kernel's word for links that a program made, `vlan`; empty for those of the machine.
+    pub kind: String,
+    /// Six bytes for Ethernet. Members of a bond have that of the bond: theirs is the permanent one.
     pub hardware: Vec<u8>,
     /// The address that the card was made with; empty where it tells none.
     pub permanent: Vec<u8>,

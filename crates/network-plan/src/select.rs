@@ -6,7 +6,8 @@ use config::v1alpha1::DeviceSelector;
 
 use crate::Present;
 
-/// Whether every property that is named fits. A selector that names nothing fits nothing.
+/// Whether every property that is named fits. A selector that names nothing fits nothing, and none fits a link that was made:
+/// a VLAN has its parent's address, a bond that of a member.
 pub(crate) fn fits(selector: &DeviceSelector, link: &Present) -> bool {
     let patterns = [
         (&selector.bus_path, link.bus_path.clone()),
@@ -16,7 +17,8 @@ pub(crate) fn fits(selector: &DeviceSelector, link: &Present) -> bool {
         (&selector.driver, link.driver.clone()),
     ];
     let mut named = patterns.iter().filter(|(pattern, _)| !pattern.is_empty()).peekable();
-    if named.peek().is_none() && selector.physical.is_none() {
+    let names_nothing = named.peek().is_none() && selector.physical.is_none();
+    if names_nothing || !link.kind.is_empty() {
         return false;
     }
     selector.physical.is_none_or(|wanted| wanted == link.is_physical)
@@ -64,6 +66,7 @@ mod tests {
     fn link() -> Present {
         Present {
             name: "enp0s3".into(),
+            kind: String::new(),
             hardware: vec![2, 0, 0, 0, 0xF0, 0xAB],
             permanent: vec![2, 0, 0, 0, 0, 1],
             driver: "virtio_net".into(),
@@ -93,6 +96,9 @@ mod tests {
         let both =
             |driver: &str| of(&|s| (s.driver, s.hardware_addr) = (driver.to_owned(), "02:*".to_owned()));
         assert!(both("virtio*") && !both("e1000e"));
+        let vlan = Present { name: "enp0s3.5".into(), kind: "vlan".into(), ..link() };
+        let selector = DeviceSelector { hardware_addr: "02:*".into(), ..DeviceSelector::default() };
+        assert!(fits(&selector, &link()) && !fits(&selector, &vlan));
     }
 
     #[test]

@@ -24,9 +24,13 @@ fn one(directory: &Path, link: &Link) -> Present {
     let is_ethernet = fs::read_to_string(directory.join("type")).is_ok_and(|kind| kind.trim() == ETHERNET);
     let driver = device.as_deref().and_then(|device| name_of_link(&device.join("driver")));
     let bus = device.as_deref().map(on_bus);
+    // A member of a bond has the bond's address for as long as it is one.
+    let is_lent = link.controller.is_some() && !link.permanent.is_empty();
+    let hardware = if is_lent { &link.permanent } else { &link.hardware };
     Present {
         name: link.name.clone(),
-        hardware: link.hardware.clone(),
+        kind: link.kind.clone(),
+        hardware: hardware.clone(),
         permanent: link.permanent.clone(),
         driver: driver.unwrap_or_default(),
         bus_path: bus.as_deref().and_then(Path::file_name).map(text).unwrap_or_default(),
@@ -93,5 +97,8 @@ mod tests {
         assert_eq!((card.driver.as_str(), card.bus_path.as_str()), ("virtio_net", "0000:00:03.0"));
         assert_eq!((card.pci_id.as_str(), card.is_physical), ("1af4:1000", true));
         assert!(found[1..].iter().all(|link| !link.is_physical));
+        let of_bond = Link { hardware: vec![1], permanent: vec![2], controller: Some(7), ..named("eth0") };
+        let found = present(root.path(), &[of_bond.clone(), Link { controller: None, ..of_bond }]);
+        assert_eq!((found[0].hardware.as_slice(), found[1].hardware.as_slice()), (&[2][..], &[1][..]));
     }
 }

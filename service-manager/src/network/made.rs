@@ -15,6 +15,7 @@ use network_plan::link::Wireguard;
 use network_plan::{Kind, Plan};
 use rtnetlink::{Handle, LinkBond, LinkBridge, LinkDummy, LinkUnspec, LinkVlan, LinkVrf, LinkWireguard};
 use runtime::Runtime;
+use rustix::io::Errno;
 
 use super::link::Link;
 use super::wireguard;
@@ -93,6 +94,8 @@ impl Made {
             }
             if let Some(link) = links.iter().find(|link| link.name == name)
                 && let Err(error) = handle.link().del(link.index).execute().await
+                // A VLAN goes with its parent.
+                && !is_gone(&error)
             {
                 faults.push(format!("link {name}: remove it: {error}"));
                 continue;
@@ -173,10 +176,12 @@ impl Made {
                 _ => Ok(()),
             };
         };
-        let Some(there) = links.iter().find(|other| other.name == *controller) else {
-            return Err(format!("{controller}, of which it is to be a member, is not there"));
-        };
         let kind = plan.links.get(controller).and_then(|link| link.kind.as_ref());
+        let Some(there) = links.iter().find(|other| other.name == *controller) else {
+            // What is made here is said where it cannot be made.
+            let fault = || format!("{controller}, of which it is to be a member, is not there");
+            return if kind.is_some() { Ok(()) } else { Err(fault()) };
+        };
         if link.controller != Some(there.index) {
             // A bond takes links only that are down, and brings them up itself.
             if matches!(kind, Some(Kind::Bond { .. })) && link.up {
@@ -195,6 +200,11 @@ impl Made {
         }
         Ok(())
     }
+}
+
+fn is_gone(error: &rtnetlink::Error) -> bool {
+    let missing = -Errno::NODEV.raw_os_error();
+    matches!(error, rtnetlink::Error::NetlinkError(message) if message.raw_code() == missing)
 }
 
 /// How a link is made, as the record keeps it. What a bond prefers is told when its members are there.
