@@ -501,7 +501,7 @@ fn break_all() {
         let found = judged_document(document, Mode::Cloud);
         assert!(found.contains(&((*path).to_owned(), (*message).to_owned())), "{document}: {found:#?}");
     }
-    for features in ["{hostDNS: {enabled: false}}", "{hostDNS: {enabled: true}}"] {
+    for features in ["{}", "{hostDNS: {enabled: false}}", "{hostDNS: {enabled: true}}"] {
         let found = judged(&format!("  features: {features}"), "", Mode::Container);
         assert!(found.iter().any(|(_, message)| message.ends_with("in container mode")), "{found:#?}");
     }

@@ -412,11 +412,12 @@ fn only_metal_needs_an_install_disk() {
 }
 
 #[test]
-fn container_mode_needs_the_resolver_of_the_host_where_the_config_knows_it() {
-    let of_first_generation = judged("  features: {}", "", Mode::Container);
+fn container_mode_needs_the_resolver_of_the_host() {
+    let of_first_generation = judged("", "", Mode::Container);
     assert!(of_first_generation.iter().all(|(_, said)| !said.contains("container mode")));
     let field = "machine.features.hostDNS";
     for (features, message) in [
+        ("{}", "hostDNS config is required in container mode"),
         ("{hostDNS: {enabled: false}}", "hostDNS must be enabled in container mode"),
         ("{hostDNS: {enabled: true}}", "forwardKubeDNSToHost must be enabled in container mode"),
     ] {

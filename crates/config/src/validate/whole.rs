@@ -11,7 +11,7 @@ use crate::{
 
 /// `config` is the v1alpha1 document with what `documents` put into it.
 pub(super) fn check(config: &Config, documents: &[Document], mode: Mode, problems: &mut Problems) {
-    host_resolver(host_dns(config, documents), documents, mode, problems);
+    host_resolver(config, documents, mode, problems);
     mesh(config, documents, problems);
     addresses_of_services(config, problems);
     for id in static_pods::doubles(&config.machine.pods) {
@@ -29,12 +29,16 @@ fn host_dns<'a>(config: &'a Config, documents: &'a [Document]) -> Option<&'a Hos
     of_document.or_else(|| config.machine.features.as_ref()?.host_dns.as_ref())
 }
 
-fn host_resolver(settings: Option<&HostDns>, documents: &[Document], mode: Mode, problems: &mut Problems) {
+fn host_resolver(config: &Config, documents: &[Document], mode: Mode, problems: &mut Problems) {
     const FIELD: &str = "machine.features.hostDNS";
+    let settings = host_dns(config, documents);
     let enabled = settings.is_some_and(|settings| settings.enabled == Some(true));
     if mode == Mode::Container {
-        // The container's own resolver cannot be reached from pods. Configs of the first generation do not know the setting.
+        // The container's own resolver cannot be reached from pods. Configs of the first generation have no `features`.
         match settings {
+            None if config.machine.features.is_some() => {
+                problems.add(FIELD, "hostDNS config is required in container mode");
+            }
             None => {}
             Some(_) if !enabled => problems.add(FIELD, "hostDNS must be enabled in container mode"),
             Some(settings) if settings.forward_kube_dns_to_host != Some(true) => {
