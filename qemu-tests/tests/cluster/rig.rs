@@ -100,6 +100,10 @@ pub(crate) fn registry(runtime: &tokio::runtime::Runtime) -> Server {
     let server = runtime.block_on(Server::start_at(address, None, Behaviour::default())).unwrap();
     for image in archives() {
         server.serve(&image.archive, &image.repository, &image.tag).unwrap();
+        // Configurations of the first generation name it so.
+        if let Some(name) = image.repository.strip_prefix("siderolabs/") {
+            server.serve(&image.archive, &format!("talos-systems/{name}"), &image.tag).unwrap();
+        }
     }
     server
 }

@@ -102,7 +102,8 @@ fn links_of_each_kind_carry_traffic_and_go_without_a_trace() {
     };
     let of_first = format!("deviceSelectors: [{}]", "{hardwareAddr: '52:54:00:88:01:*'}");
     let of_second = "interfaces: [eth1, eth2]";
-    set(&first, &bond(&of_first, "10.91.0.1", "active-backup"));
+    // Each wire has two ends: both machines have to use the same one.
+    set(&first, &bond(&of_first, "10.91.0.1", "active-backup, primary: eth2"));
     set(&second, &bond(of_second, OTHER, "active-backup, primary: eth2"));
     answers();
     is_gone(&second, "eth1.100");
