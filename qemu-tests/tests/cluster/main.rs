@@ -206,12 +206,20 @@ fn programs_of_a_node_that_are_killed_come_back() {
     nothing_is_left();
 }
 
-/// Programs and their number of pods in the cluster's own namespace, and the pods of configurations.
+/// Programs of the cluster and the pods of configurations, with images and nodes. The first generation has another registry,
+/// and the scheduler puts the cluster's DNS on any node.
 fn pods_of(cluster: &Running) -> Vec<String> {
     let column = "jsonpath={range .items[*]}{.metadata.labels.k8s-app}{.metadata.labels.app} {.spec.containers[*].image} \
-                  {.spec.nodeName} {.status.phase}{\"\\n\"}{end}";
+                  {.status.phase} {.spec.nodeName}{\"\\n\"}{end}";
     let text = cluster.kubectl_until(&["get", "pods", "-A", "-o", column], "coredns", STEP_LIMIT);
-    let mut pods: Vec<String> = text.lines().map(str::to_owned).collect();
+    let compared = |line: &str| {
+        let (label, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let (_, image) = rest.split_once('/').unwrap_or(("", rest));
+        let is_anywhere = label == "kube-dns";
+        let image = if is_anywhere { image.rsplit_once(' ').unwrap_or((image, "")).0 } else { image };
+        format!("{label} {image}")
+    };
+    let mut pods: Vec<String> = text.lines().map(compared).collect();
     pods.sort_unstable();
     pods
 }

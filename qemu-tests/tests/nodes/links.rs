@@ -31,7 +31,9 @@ fn machine(name: &str, credentials: &Credentials, wires: PathBuf, sides: [u8; 2]
                 "dgram,id=wire{card},local.type=unix,local.path={here},remote.type=unix,remote.path={there}"
             );
             let mac = format!("52:54:00:88:0{}:0{card}", sides[0]);
-            let device = format!("virtio-net-pci,netdev=wire{card},mac={mac},romfile=");
+            // A bond of LACP asks for the speed of its members.
+            let device =
+                format!("virtio-net-pci,netdev=wire{card},mac={mac},romfile=,speed=1000,duplex=full");
             vm = vm.extra(&["-netdev", &netdev, "-device", &device]);
         }
         Ok(vm)
