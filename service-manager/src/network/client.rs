@@ -74,18 +74,27 @@ fn exchange_id() -> u32 {
 impl Client {
     /// Asks until a server grants a lease and the kernel has taken it.
     async fn acquire(&self) -> Lease {
-        let mut wait = FIRST_WAIT;
+        let (mut wait, mut said) = (FIRST_WAIT, String::new());
         loop {
-            match self.try_acquire(wait).await {
+            let fault = match self.try_acquire(wait).await {
                 Ok(Some(lease)) => match apply::add(&self.handle, &self.link, &lease).await {
                     Ok(()) => {
                         self.announce(&lease);
                         return lease;
                     }
-                    Err(error) => self.warn(&error),
+                    Err(error) => Some(error),
                 },
-                Ok(None) => {}
-                Err(error) => self.warn(&error),
+                // It has waited for an answer.
+                Ok(None) => None,
+                Err(error) => Some(error),
+            };
+            if let Some(fault) = fault {
+                if fault != said {
+                    self.warn(&fault);
+                    said = fault;
+                }
+                // A link that is down refuses at once.
+                tokio::time::sleep(wait).await;
             }
             wait = (wait * 2).min(LONGEST_WAIT);
         }
