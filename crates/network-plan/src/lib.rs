@@ -9,7 +9,7 @@
 //!
 //! Owns: every decision that needs no kernel: names, kinds, members, defaults.
 //! Does not: ask or change the kernel; machined's networkd does, with what this crate answers.
-//! Source: shared/spec/machine-facts.md §8; docs/users/network.md.
+//! Source: docs/users/network.md, docs/users/configuration.md.
 #![warn(missing_docs)]
 
 mod bond;

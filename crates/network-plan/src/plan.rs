@@ -18,7 +18,7 @@ use config::{Config, Secret};
 use crate::link::{Key, MAIN_TABLE, Peer, Prefix, Wireguard, hardware};
 use crate::{Kind, Link, Present, Route, RouteKind, bond, select};
 
-/// Metric of a section's route that names none (shared/spec/machine-facts.md §8.5).
+/// Metric of a section's route that names none; documents have another one.
 const SECTION_METRIC: u32 = 10;
 /// The same of a document's route.
 const DOCUMENT_METRIC: u32 = 1024;
