@@ -15,4 +15,6 @@ pub(crate) struct Link {
     pub(crate) up: bool,
     pub(crate) carrier: bool,
     pub(crate) mtu: u32,
+    /// It takes multicast.
+    pub(crate) multicast: bool,
 }

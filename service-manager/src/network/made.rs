@@ -1,36 +1,75 @@
 //! Links that the configuration makes, and the members of bonds, bridges and VRFs.
 //!
-//! Owns: which links are the node's own. A file below /system/run keeps their names, so that a new machined removes what is no
-//! longer wanted, and never a link that another program made.
+//! Owns: which links are the node's own. A file below /system/run keeps their names and kinds, so that a new machined removes
+//! what is no longer wanted, and never a link that another program made.
 //! Order: what is no longer wanted goes first; a link is made when what it stands on is there; members follow. A name is
-//! noted before its link is made.
+//! noted before its link is made, and struck out where that fails.
 //! Fails by: one line a refusal, said once; it is tried again with the next change and after a pause.
 //! Source: ip-link(8); include/uapi/linux/if_link.h.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use netlink_packet_route::link::{InfoBond, LinkMessage, VlanProtocol};
+use netlink_packet_route::link::{BridgeStpState, InfoBond, LinkAttribute, LinkMessage, VlanProtocol};
 use network_plan::link::Wireguard;
 use network_plan::{Kind, Plan};
 use rtnetlink::{Handle, LinkBond, LinkBridge, LinkDummy, LinkUnspec, LinkVlan, LinkVrf, LinkWireguard};
 use runtime::Runtime;
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 
 use super::link::Link;
+use super::owned::Owned;
 use super::wireguard;
 
 /// Names of links that are the node's own, with how they were made.
 const RECORD: &str = "/system/run/machined/links.json";
 
+/// How a link was made.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+struct How {
+    /// The kernel's word. A link of another kind under the same name is another program's.
+    kind: String,
+    /// What makes it anew when it changes.
+    options: String,
+    hardware: Option<[u8; 6]>,
+    /// Of a bridge: these are changed while it is there.
+    stp: bool,
+    vlan_filtering: bool,
+}
+
+impl How {
+    fn of(kind: &Kind, hardware: Option<[u8; 6]>) -> Self {
+        let (mut stp, mut vlan_filtering) = (false, false);
+        let options = match kind {
+            // What it prefers is told when its members are there.
+            Kind::Bond { options, .. } => format!("{options:?}"),
+            Kind::Bridge { stp: wanted, vlan_filtering: filtering } => {
+                (stp, vlan_filtering) = (*wanted, *filtering);
+                String::new()
+            }
+            // Its keys and peers are told when it is there, and are in no file.
+            Kind::Wireguard(_) => String::new(),
+            Kind::Dummy | Kind::Vlan { .. } | Kind::Vrf { .. } => format!("{kind:?}"),
+        };
+        Self { kind: kind.word().to_owned(), options, hardware, stp, vlan_filtering }
+    }
+
+    /// Whether a link that was made so can become this one.
+    fn becomes(&self, wanted: &Self) -> bool {
+        (&self.kind, &self.options, self.hardware) == (&wanted.kind, &wanted.options, wanted.hardware)
+    }
+}
+
 /// The links that are the node's own.
 pub(super) struct Made {
     path: PathBuf,
-    known: BTreeMap<String, String>,
+    known: BTreeMap<String, How>,
     /// Members that bonds were told to prefer.
     primaries: BTreeMap<String, u32>,
-    /// Keys and peers that tunnels were told.
-    tunnels: BTreeMap<String, Wireguard>,
+    /// What keeps the keys and peers of tunnels.
+    tunnels: BTreeMap<String, (Wireguard, Owned)>,
     said: BTreeSet<String>,
 }
 
@@ -48,7 +87,7 @@ impl Made {
     /// Makes and removes links, and moves members. Answers whether everything is as it is to be.
     pub(super) async fn bring(
         &mut self,
-        runtime: &Runtime,
+        runtime: &Arc<Runtime>,
         handle: &Handle,
         plan: &Plan,
         links: &[Link],
@@ -57,8 +96,9 @@ impl Made {
         self.remove(handle, plan, links, &mut faults).await;
         for (name, wanted) in &plan.links {
             let Some(kind) = &wanted.kind else { continue };
-            if let Err(fault) = self.make(handle, wanted, kind, links).await {
-                faults.push(format!("link {name}: {fault}"));
+            match self.make(handle, wanted, kind, links).await {
+                Ok(()) => self.keep_tunnel(runtime, name, kind, links),
+                Err(fault) => faults.push(format!("link {name}: {fault}")),
             }
         }
         for link in links {
@@ -74,9 +114,9 @@ impl Made {
         self.said.is_empty()
     }
 
-    fn note(&mut self, name: &str, kind: Option<&Kind>) -> Result<(), String> {
-        match kind {
-            Some(kind) => self.known.insert(name.to_owned(), written(kind)),
+    fn note(&mut self, name: &str, how: Option<How>) -> Result<(), String> {
+        match how {
+            Some(how) => self.known.insert(name.to_owned(), how),
             None => self.known.remove(name),
         };
         let text = serde_json::to_vec(&self.known).map_err(|error| error.to_string())?;
@@ -88,11 +128,12 @@ impl Made {
     /// Removes links that are no longer wanted, or that are to be made in another way.
     async fn remove(&mut self, handle: &Handle, plan: &Plan, links: &[Link], faults: &mut Vec<String>) {
         for (name, how) in self.known.clone() {
-            let wanted = plan.links.get(&name).and_then(|link| link.kind.as_ref());
-            if wanted.is_some_and(|kind| written(kind) == how || is_changed_in_place(kind, &how)) {
+            let wanted = plan.links.get(&name);
+            let wanted = wanted.and_then(|link| Some(How::of(link.kind.as_ref()?, link.hardware)));
+            if wanted.is_some_and(|wanted| how.becomes(&wanted)) {
                 continue;
             }
-            if let Some(link) = links.iter().find(|link| link.name == name)
+            if let Some(link) = links.iter().find(|link| link.name == name && link.kind == how.kind)
                 && let Err(error) = handle.link().del(link.index).execute().await
                 // A VLAN goes with its parent.
                 && !is_gone(&error)
@@ -114,16 +155,18 @@ impl Made {
         links: &[Link],
     ) -> Result<(), String> {
         let name = &wanted.name;
-        let message = |parent, how: &str| message(name, kind, parent, wanted.hardware, how);
+        let new = How::of(kind, wanted.hardware);
         match (links.iter().find(|link| link.name == *name), self.known.get(name)) {
-            (Some(_), Some(how)) if *how == written(kind) => self.set_up_tunnel(name, kind).await,
-            // What remains can be changed while it is there.
-            (Some(_), Some(how)) => {
-                let changed = handle.link().change(message(None, how)).execute().await;
+            (Some(there), Some(how)) if there.kind == how.kind => {
+                if *how == new {
+                    return Ok(());
+                }
+                // Only what can be changed while it is there is left.
+                let changed = handle.link().change(message(wanted, kind, None, Some(how))).execute().await;
                 changed.map_err(|error| format!("change it: {error}"))?;
-                self.note(name, Some(kind))
+                self.note(name, Some(new))
             }
-            (Some(there), None) => Err(format!(
+            (Some(there), _) => Err(format!(
                 "there is one of this name already, of kind {:?}, which the node did not make; choose another name",
                 if there.kind.is_empty() { "device" } else { &there.kind }
             )),
@@ -135,21 +178,27 @@ impl Made {
                     }
                     _ => None,
                 };
-                self.note(name, Some(kind))?;
-                let made = handle.link().add(message(parent, "")).execute().await;
-                made.map_err(|error| format!("make it, of kind {}: {error}", kind.word()))
+                self.note(name, Some(new))?;
+                let made = handle.link().add(message(wanted, kind, parent, None)).execute().await;
+                if let Err(error) = made {
+                    // Another program may have made one: then it is not the node's.
+                    self.note(name, None)?;
+                    return Err(format!("make it, of kind {}: {error}", kind.word()));
+                }
+                Ok(())
             }
         }
     }
 
-    async fn set_up_tunnel(&mut self, name: &str, kind: &Kind) -> Result<(), String> {
-        let Kind::Wireguard(wanted) = kind else { return Ok(()) };
-        if self.tunnels.get(name) == Some(wanted) {
-            return Ok(());
+    /// Has a tunnel that is there kept as it is wanted. Names of endpoints take their time, which no other link is to wait for.
+    fn keep_tunnel(&mut self, runtime: &Arc<Runtime>, name: &str, kind: &Kind, links: &[Link]) {
+        let Kind::Wireguard(wanted) = kind else { return };
+        let is_there = links.iter().any(|link| link.name == name);
+        let is_kept = self.tunnels.get(name).is_some_and(|(kept, _)| kept == wanted);
+        if is_there && !is_kept {
+            let task = tokio::spawn(wireguard::keep(runtime.clone(), name.to_owned(), wanted.clone()));
+            self.tunnels.insert(name.to_owned(), (wanted.clone(), Owned(task.abort_handle())));
         }
-        wireguard::set_up(name, wanted).await?;
-        self.tunnels.insert(name.to_owned(), wanted.clone());
-        Ok(())
     }
 
     /// Makes a link a member of what it is to be a member of.
@@ -207,38 +256,10 @@ fn is_gone(error: &rtnetlink::Error) -> bool {
     matches!(error, rtnetlink::Error::NetlinkError(message) if message.raw_code() == missing)
 }
 
-/// How a link is made, as the record keeps it. What a bond prefers is told when its members are there.
-fn written(kind: &Kind) -> String {
-    match kind {
-        Kind::Bond { options, .. } => format!("bond {options:?}"),
-        // Its keys and peers are told when it is there, and do not stand in the record.
-        Kind::Wireguard(_) => "wireguard".to_owned(),
-        other => format!("{other:?}"),
-    }
-}
-
-/// Whether a link that was made in that way becomes what is wanted without being made anew.
-fn is_changed_in_place(kind: &Kind, how: &str) -> bool {
-    matches!(kind, Kind::Bridge { .. }) && how.starts_with("Bridge")
-}
-
-/// `how`: in which way it was made, if it was.
-fn message(
-    name: &str,
-    kind: &Kind,
-    parent: Option<u32>,
-    hardware: Option<[u8; 6]>,
-    how: &str,
-) -> LinkMessage {
-    let address = |message: LinkMessage| match hardware {
-        Some(bytes) => {
-            let mut message = message;
-            message.attributes.push(netlink_packet_route::link::LinkAttribute::Address(bytes.to_vec()));
-            message
-        }
-        None => message,
-    };
-    address(match kind {
+/// `old`: how it was made, if it was.
+fn message(wanted: &network_plan::Link, kind: &Kind, parent: Option<u32>, old: Option<&How>) -> LinkMessage {
+    let name = wanted.name.as_str();
+    let mut message = match kind {
         Kind::Dummy => LinkDummy::new(name).build(),
         Kind::Vlan { id, is_service, .. } => {
             let protocol = if *is_service { VlanProtocol::Ieee8021Ad } else { VlanProtocol::Ieee8021Q };
@@ -250,17 +271,22 @@ fn message(
             options.iter().cloned().fold(builder, |builder, option| builder.append_info_data(option)).build()
         }
         Kind::Bridge { stp, vlan_filtering } => {
-            use netlink_packet_route::link::BridgeStpState;
             let stp = if *stp { BridgeStpState::KernelStp } else { BridgeStpState::Disabled };
             let bridge = LinkBridge::new(name).stp_state(stp);
             // Not every kernel knows this one.
-            let is_as_it_was = *vlan_filtering == how.contains("vlan_filtering: true");
+            let was_filtering = old.is_some_and(|old| old.vlan_filtering);
+            let is_as_it_was = *vlan_filtering == was_filtering;
             let bridge = if is_as_it_was { bridge } else { bridge.vlan_filtering(*vlan_filtering) };
             bridge.build()
         }
         Kind::Vrf { table } => LinkVrf::new(name, *table).build(),
         Kind::Wireguard(_) => LinkWireguard::new(name).build(),
-    })
+    };
+    // Where it is changed in place, its address is as it was.
+    if let Some(bytes) = wanted.hardware.filter(|_| old.is_none()) {
+        message.attributes.push(LinkAttribute::Address(bytes.to_vec()));
+    }
+    message
 }
 
 #[cfg(test)]
@@ -282,7 +308,12 @@ mod tests {
     }
 
     /// Brings a plan about; what is left to say, and how every link is then.
-    async fn bring(made: &mut Made, runtime: &Runtime, handle: &Handle, plan: &Plan) -> (String, Vec<Link>) {
+    async fn bring(
+        made: &mut Made,
+        runtime: &Arc<Runtime>,
+        handle: &Handle,
+        plan: &Plan,
+    ) -> (String, Vec<Link>) {
         let links = super::super::status::publish(runtime, handle).await.unwrap();
         made.bring(runtime, handle, plan, &links).await;
         // Members join what was made just now.
@@ -351,5 +382,16 @@ mod tests {
         assert_eq!((said.as_str(), index(&links, "br0")), ("", None));
         assert!(index(&links, "other").is_some() && index(&links, "eth0").is_some());
         assert_eq!(std::fs::read_to_string(runtime.path(RECORD)).unwrap(), "{}");
+
+        // Another program puts a link of its own in the place of one of the node's.
+        let wanted = plan("[{interface: br0, bridge: {}}]");
+        bring(&mut made, &runtime, &handle, &wanted).await;
+        for words in ["link del br0", "link add br0 type veth peer name br1"] {
+            assert!(Command::new("ip").args(words.split(' ')).status().unwrap().success());
+        }
+        let (said, _) = bring(&mut made, &runtime, &handle, &wanted).await;
+        assert!(said.contains("link br0: there is one of this name already, of kind \"veth\""), "{said}");
+        let (_, links) = bring(&mut made, &runtime, &handle, &plan("[]")).await;
+        assert!(index(&links, "br0").is_some(), "it is not the node's to remove");
     }
 }

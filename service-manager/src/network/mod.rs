@@ -16,6 +16,7 @@ mod facts;
 mod lease;
 mod link;
 mod made;
+mod owned;
 mod rules;
 mod specs;
 mod statics;
@@ -23,6 +24,7 @@ mod status;
 mod wireguard;
 
 use link::Link;
+use owned::Owned;
 
 pub use lease::granted;
 
@@ -35,19 +37,9 @@ use network_plan::Plan;
 use rtnetlink::{Handle, LinkUnspec, MulticastGroup, new_multicast_connection};
 use runtime::Runtime;
 use tokio::sync::watch;
-use tokio::task::AbortHandle;
 
 /// Notifications come in bursts: this long after the first one the state is read once.
 const SETTLE: Duration = Duration::from_millis(10);
-
-/// Ends a task with the value that owns it.
-struct Owned(AbortHandle);
-
-impl Drop for Owned {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
 
 /// Between two attempts to bring about what was refused.
 const RETRY: Duration = Duration::from_secs(10);

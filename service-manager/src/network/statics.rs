@@ -44,6 +44,8 @@ pub(super) struct Applied {
     links: BTreeMap<u32, Statics>,
     /// MTU before the config changed it.
     mtu: BTreeMap<u32, u32>,
+    /// Whether it took multicast before.
+    multicast: BTreeMap<u32, bool>,
 }
 
 impl Applied {
@@ -51,6 +53,7 @@ impl Applied {
     pub(super) fn retain(&mut self, links: &[Link]) {
         self.links.retain(|index, _| links.iter().any(|link| link.index == *index));
         self.mtu.retain(|index, _| links.iter().any(|link| link.index == *index));
+        self.multicast.retain(|index, _| links.iter().any(|link| link.index == *index));
     }
 
     /// Makes a link what is wanted, if it is not.
@@ -63,7 +66,7 @@ impl Applied {
         self.links.insert(link.index, wanted.clone());
         let mut refusals = Vec::new();
         self.set_mtu(handle, link, wanted.mtu, &mut refusals).await;
-        if let Some(on) = wanted.multicast.filter(|_| old.multicast != wanted.multicast) {
+        if let Some(on) = before(&mut self.multicast, link.index, link.multicast, wanted.multicast) {
             let message = LinkUnspec::new_with_index(link.index).multicast(on).build();
             let set = handle.link().set(message).execute().await;
             refusals.extend(set.err().map(|e| format!("switch multicast: {e}")));
@@ -103,19 +106,21 @@ impl Applied {
         wanted: Option<u32>,
         refusals: &mut Vec<String>,
     ) {
-        let mtu = match wanted {
-            Some(mtu) => {
-                self.mtu.entry(link.index).or_insert(link.mtu);
-                mtu
-            }
-            None => match self.mtu.remove(&link.index) {
-                Some(before) => before,
-                None => return,
-            },
-        };
+        let Some(mtu) = before(&mut self.mtu, link.index, link.mtu, wanted) else { return };
         let message = LinkUnspec::new_with_index(link.index).mtu(mtu).build();
         refusals
             .extend(handle.link().set(message).execute().await.err().map(|e| format!("set MTU {mtu}: {e}")));
+    }
+}
+
+/// What a link is to be set to: what is wanted, else what it had before anything was. `kept` has that of changed links.
+fn before<T: Copy>(kept: &mut BTreeMap<u32, T>, index: u32, present: T, wanted: Option<T>) -> Option<T> {
+    match wanted {
+        Some(wanted) => {
+            kept.entry(index).or_insert(present);
+            Some(wanted)
+        }
+        None => kept.remove(&index),
     }
 }
 
@@ -210,6 +215,16 @@ mod tests {
         );
         let config = config::parse(&text).unwrap_or_else(|e| panic!("{e}"));
         Statics::from(&network_plan::plan(Some(&config), &[], &[]).links[link])
+    }
+
+    #[test]
+    fn what_a_link_had_before_the_config_comes_back() {
+        let mut kept = BTreeMap::new();
+        assert_eq!(before(&mut kept, 2, 1500, None), None, "nothing was changed");
+        assert_eq!(before(&mut kept, 2, 1500, Some(1400)), Some(1400));
+        assert_eq!(before(&mut kept, 2, 1400, Some(1300)), Some(1300));
+        assert_eq!(before(&mut kept, 2, 1300, None), Some(1500));
+        assert_eq!(before(&mut kept, 2, 1500, None), None);
     }
 
     #[test]

@@ -35,7 +35,8 @@ pub(super) async fn publish(runtime: &Runtime, handle: &Handle) -> Result<Vec<Li
 fn link(message: &LinkMessage) -> Link {
     let flags = message.header.flags;
     let (up, carrier) = (flags.contains(LinkFlags::Up), flags.contains(LinkFlags::LowerUp));
-    let mut link = Link { index: message.header.index, up, carrier, ..Link::default() };
+    let multicast = flags.contains(LinkFlags::Multicast);
+    let mut link = Link { index: message.header.index, up, carrier, multicast, ..Link::default() };
     for attribute in &message.attributes {
         match attribute {
             LinkAttribute::IfName(text) => link.name.clone_from(text),

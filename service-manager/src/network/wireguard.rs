@@ -1,13 +1,19 @@
 //! Keys and peers of WireGuard links, by generic netlink.
 //!
+//! | task | reads | writes | ends |
+//! |---|---|---|---|
+//! | [`keep`], one a tunnel | names of endpoints | the tunnel's key and peers | with the link, or when its settings change |
+//!
 //! Owns: what the kernel is told of a tunnel. A peer that stays keeps its session: only what is no longer wanted is removed.
 //! Does not: make the link (`made` does).
-//! Order: endpoints are resolved first; a peer whose endpoint has no address is set up without it, and that is said.
-//! Fails by: text without a key.
+//! Order: endpoints are resolved first; a peer whose endpoint has no address is set up without it. The kernel is told again
+//! only when the address of an endpoint is no longer among those of its name: a peer may have moved by itself.
+//! Fails by: a line without a key, once a reason; tried again.
 //! Source: include/uapi/linux/wireguard.h of Linux; genetlink(7).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -25,30 +31,61 @@ use netlink_packet_wireguard::{
 };
 use netlink_sys::{Socket, SocketAddr as NetlinkAddress, protocols::NETLINK_GENERIC};
 use network_plan::link::{Key, Peer, Wireguard};
+use runtime::Runtime;
 use zeroize::Zeroizing;
 
 /// For the addresses of one endpoint's name.
 const RESOLVE_DEADLINE: Duration = Duration::from_secs(3);
+/// Between two looks at names that all have addresses, and at those of which one has none.
+const IDLE_PERIOD: Duration = Duration::from_secs(60);
+const RETRY_PERIOD: Duration = Duration::from_secs(10);
 /// No answer of the kernel is larger.
 const ANSWER_BYTES: usize = 64 << 10;
 
 type Endpoints = BTreeMap<Key, SocketAddr>;
 
-/// Makes a link's tunnel what is wanted.
-pub(super) async fn set_up(name: &str, wanted: &Wireguard) -> Result<(), String> {
+/// Keeps a link's tunnel as it is wanted.
+pub(super) async fn keep(runtime: Arc<Runtime>, name: String, wanted: Wireguard) {
+    let (mut told, mut said) = (None, String::new());
+    loop {
+        let (endpoints, mut faults) = resolve(&wanted, told.as_ref().unwrap_or(&Endpoints::new())).await;
+        if told.as_ref() != Some(&endpoints) {
+            let (link, settings, new) = (name.clone(), wanted.clone(), endpoints.clone());
+            let result = tokio::task::spawn_blocking(move || tell(&link, &settings, &new)).await;
+            match result.map_err(|error| error.to_string()).and_then(|told| told) {
+                Ok(()) => told = Some(endpoints),
+                Err(fault) => faults.push(fault),
+            }
+        }
+        let fault = faults.join("; ");
+        if fault != said && !fault.is_empty() {
+            runtime.journal.warn(&format!("networkd: link {name}: {fault}"));
+        }
+        tokio::time::sleep(if fault.is_empty() { IDLE_PERIOD } else { RETRY_PERIOD }).await;
+        said = fault;
+    }
+}
+
+/// The address of each endpoint: the one of before while its name still has it. And which names have none.
+async fn resolve(wanted: &Wireguard, before: &Endpoints) -> (Endpoints, Vec<String>) {
     let (mut endpoints, mut faults) = (Endpoints::new(), Vec::new());
     for peer in &wanted.peers {
         let Some(text) = &peer.endpoint else { continue };
         let found = tokio::time::timeout(RESOLVE_DEADLINE, tokio::net::lookup_host(text.as_str())).await;
-        match found.ok().and_then(Result::ok).and_then(|mut found| found.next()) {
-            Some(address) => drop(endpoints.insert(peer.public_key, address)),
-            None => faults.push(format!("the endpoint {text} has no address now")),
+        let found: Vec<SocketAddr> =
+            found.ok().and_then(Result::ok).map(Iterator::collect).unwrap_or_default();
+        let old = before.get(&peer.public_key);
+        let address = found.iter().find(|address| Some(*address) == old).or(found.first());
+        if address.is_none() {
+            let seconds = RESOLVE_DEADLINE.as_secs();
+            faults.push(format!("the endpoint {text} has no address (deadline lookup, {seconds} s)"));
+        }
+        // Where no name server answers, what is known goes on.
+        if let Some(address) = address.or(old) {
+            endpoints.insert(peer.public_key, *address);
         }
     }
-    let (name, wanted) = (name.to_owned(), wanted.clone());
-    let told = tokio::task::spawn_blocking(move || tell(&name, &wanted, &endpoints)).await;
-    told.map_err(|error| error.to_string())??;
-    if faults.is_empty() { Ok(()) } else { Err(faults.join("; ")) }
+    (endpoints, faults)
 }
 
 fn tell(name: &str, wanted: &Wireguard, endpoints: &Endpoints) -> Result<(), String> {
@@ -200,5 +237,41 @@ impl Kernel {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted(endpoint: &str) -> Wireguard {
+        let peer = Peer {
+            public_key: [1; 32],
+            preshared_key: None,
+            endpoint: Some(endpoint.to_owned()),
+            keepalive_seconds: 0,
+            allowed: Vec::new(),
+        };
+        let private_key = config::Secret::new("");
+        Wireguard { private_key, listen_port: None, firewall_mark: None, peers: vec![peer] }
+    }
+
+    #[tokio::test]
+    async fn an_endpoint_keeps_its_address_and_without_a_name_server_what_is_known() {
+        let known = |text: &str| Endpoints::from([([1; 32], text.parse().unwrap())]);
+        let (found, faults) = resolve(&wanted("127.0.0.1:5"), &Endpoints::new()).await;
+        assert_eq!((found, faults.len()), (known("127.0.0.1:5"), 0));
+        // A name that has another address now.
+        let (found, _) = resolve(&wanted("127.0.0.1:5"), &known("127.0.0.9:5")).await;
+        assert_eq!(found, known("127.0.0.1:5"));
+        let (found, faults) = resolve(&wanted("no such name:5"), &known("127.0.0.9:5")).await;
+        assert_eq!(found, known("127.0.0.9:5"));
+        assert!(faults[0].contains("the endpoint no such name:5 has no address"), "{faults:?}");
+    }
+
+    #[test]
+    fn a_key_has_32_bytes() {
+        assert!(key_of("1EsxUygZo8/URWs18tqB5FW2cLVlaTA+lUisKIf8nh4=").is_some());
+        assert!(key_of("YQ==").is_none() && key_of("not base64").is_none());
     }
 }
