@@ -3,7 +3,7 @@
 //! Owns: which option is which attribute, and that an option that is not given is not sent: then the kernel's default holds.
 //! Source: Documentation/networking/bonding.rst and include/uapi/linux/if_link.h of Linux.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use config::documents::{BondConfig, OnOff};
 use config::v1alpha1::{
@@ -89,23 +89,18 @@ pub(crate) fn of_document(bond: &BondConfig) -> Vec<InfoBond> {
     options.into_iter().flatten().collect()
 }
 
-/// Those of the older protocol.
+/// Those of IPv4; of none nothing is said.
 fn targets(addresses: &[IpAddr]) -> Option<InfoBond> {
-    let of_kind = addresses.iter().filter_map(|address| match address {
-        IpAddr::V4(address) => Some(*address),
-        IpAddr::V6(_) => None,
-    });
-    let of_kind: Vec<_> = of_kind.collect();
-    (!of_kind.is_empty()).then_some(InfoBond::ArpIpTarget(of_kind))
+    let found: Vec<Ipv4Addr> =
+        addresses.iter().filter_map(|it| if let IpAddr::V4(it) = it { Some(*it) } else { None }).collect();
+    (!found.is_empty()).then_some(InfoBond::ArpIpTarget(found))
 }
 
+/// The same of IPv6.
 fn neighbours(addresses: &[IpAddr]) -> Option<InfoBond> {
-    let of_kind = addresses.iter().filter_map(|address| match address {
-        IpAddr::V6(address) => Some(*address),
-        IpAddr::V4(_) => None,
-    });
-    let of_kind: Vec<_> = of_kind.collect();
-    (!of_kind.is_empty()).then_some(InfoBond::NsIp6Target(of_kind))
+    let found: Vec<Ipv6Addr> =
+        addresses.iter().filter_map(|it| if let IpAddr::V6(it) = it { Some(*it) } else { None }).collect();
+    (!found.is_empty()).then_some(InfoBond::NsIp6Target(found))
 }
 
 fn mode(mode: BondMode) -> KernelMode {

@@ -67,6 +67,20 @@ pub fn vlan_name(parent: &str, id: u16) -> String {
     format!("{kept}{digest}.{id}")
 }
 
+/// [`Common`] of a document: each kind is a type of its own.
+macro_rules! common {
+    ($document:ident) => {
+        Common {
+            name: &$document.name,
+            up: $document.up,
+            mtu: $document.mtu,
+            multicast: $document.multicast,
+            addresses: &$document.addresses,
+            routes: &$document.routes,
+        }
+    };
+}
+
 #[derive(Default)]
 struct Reading<'a> {
     present: &'a [Present],
@@ -182,31 +196,23 @@ impl Reading<'_> {
                 }
             }
             Document::DummyLinkConfig(d) => {
-                self.made(
-                    Kind::Dummy,
-                    Common::of(&d.name, d.up, d.mtu, d.multicast),
-                    &d.addresses,
-                    &d.routes,
-                )
-                .hardware = hardware(&d.hardware_addr);
+                self.made(Kind::Dummy, common!(d)).hardware = hardware(&d.hardware_addr);
             }
             Document::VLANConfig(d) => {
                 let is_service = d.vlan_mode == Some(VlanMode::Dot1ad);
                 let kind = Kind::Vlan { parent: d.parent.clone(), id: d.vlan_id, is_service };
-                self.made(kind, Common::of(&d.name, d.up, d.mtu, d.multicast), &d.addresses, &d.routes);
+                self.made(kind, common!(d));
             }
             Document::BondConfig(d) => {
                 let kind = Kind::Bond { options: bond::of_document(d), primary: None };
-                self.made(kind, Common::of(&d.name, d.up, d.mtu, d.multicast), &d.addresses, &d.routes)
-                    .hardware = hardware(&d.hardware_addr);
+                self.made(kind, common!(d)).hardware = hardware(&d.hardware_addr);
                 self.join(d.links.clone(), &d.name, false);
             }
             Document::BridgeConfig(d) => {
                 let stp = d.stp.as_ref().is_some_and(|stp| stp.enabled == Some(true));
                 let vlan_filtering = d.vlan.as_ref().is_some_and(|vlan| vlan.filtering == Some(true));
                 let kind = Kind::Bridge { stp, vlan_filtering };
-                self.made(kind, Common::of(&d.name, d.up, d.mtu, d.multicast), &d.addresses, &d.routes)
-                    .hardware = hardware(&d.hardware_addr);
+                self.made(kind, common!(d)).hardware = hardware(&d.hardware_addr);
                 self.join(d.links.clone(), &d.name, false);
             }
             Document::VRFConfig(d) => {
@@ -214,8 +220,7 @@ impl Reading<'_> {
                     return self.fault(format!("VRFConfig {}: `{}` is no routing table", d.name, d.table));
                 };
                 let kind = Kind::Vrf { table };
-                self.made(kind, Common::of(&d.name, d.up, d.mtu, d.multicast), &d.addresses, &d.routes)
-                    .hardware = hardware(&d.hardware_addr);
+                self.made(kind, common!(d)).hardware = hardware(&d.hardware_addr);
                 self.join(d.links.clone(), &d.name, true);
             }
             Document::WireguardConfig(d) => {
@@ -230,7 +235,7 @@ impl Reading<'_> {
                     firewall_mark: d.firewall_mark,
                     peers: peers.collect(),
                 });
-                self.made(kind, Common::of(&d.name, d.up, d.mtu, d.multicast), &d.addresses, &d.routes);
+                self.made(kind, common!(d));
             }
             Document::BlackholeRouteConfig(d) => {
                 let Some(destination) = prefix(&d.name) else { return };
@@ -249,20 +254,14 @@ impl Reading<'_> {
         }
     }
 
-    fn made(
-        &mut self,
-        kind: Kind,
-        common: Common<'_>,
-        addresses: &[LinkAddress],
-        routes: &[LinkRoute],
-    ) -> &mut Link {
+    fn made(&mut self, kind: Kind, common: Common<'_>) -> &mut Link {
         let link = self.configured(common.name);
         link.kind = Some(kind);
         link.is_down = common.up == Some(false);
         link.mtu = common.mtu.or(link.mtu);
         link.multicast = common.multicast;
-        link.addresses.extend(addresses.iter().filter_map(|address| prefix(&address.address)));
-        link.routes.extend(routes.iter().filter_map(document_route));
+        link.addresses.extend(common.addresses.iter().filter_map(|address| prefix(&address.address)));
+        link.routes.extend(common.routes.iter().filter_map(document_route));
         link
     }
 
@@ -305,12 +304,8 @@ struct Common<'d> {
     up: Option<bool>,
     mtu: Option<u32>,
     multicast: Option<bool>,
-}
-
-impl<'d> Common<'d> {
-    fn of(name: &'d str, up: Option<bool>, mtu: Option<u32>, multicast: Option<bool>) -> Self {
-        Self { name, up, mtu, multicast }
-    }
+    addresses: &'d [LinkAddress],
+    routes: &'d [LinkRoute],
 }
 
 impl Route {
