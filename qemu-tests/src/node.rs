@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use crate::agent::{self, Agent};
 use crate::artifacts::build;
@@ -400,6 +400,24 @@ impl TestNode {
                 }
                 Err(_) => std::thread::sleep(POLL_INTERVAL),
             }
+        }
+    }
+
+    /// Runs a command of the client until it prints these words.
+    pub fn prints(&self, words: &[&str], wanted: &[&str], on_reference: Duration) -> Result<()> {
+        let limit = deadline(on_reference);
+        let end = Instant::now() + limit;
+        loop {
+            let said = self.admin.ok(words).unwrap_or_else(|error| format!("{error:#}"));
+            if wanted.iter().all(|word| said.contains(word)) {
+                return Ok(());
+            }
+            ensure!(
+                Instant::now() < end,
+                "{words:?}: no {wanted:?} within {limit:?} in\n{said}\n{}",
+                self.where_to_look()
+            );
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 

@@ -15,11 +15,6 @@ use crate::{nothing_is_left, teller};
 const WORKER: &str = "10.5.0.3";
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-fn patch(cluster: &Running, patch: &str) {
-    let words = ["-n", WORKER, "patch", "mc", "--mode=no-reboot", "-p", patch];
-    cluster.until(&words, &["patched"], STEP_LIMIT);
-}
-
 fn kubelet_says(cluster: &Running, needles: &[&str]) {
     cluster.until(&["-n", WORKER, "logs", "kubelet", "--tail", "200"], needles, 2 * STEP_LIMIT);
 }
@@ -62,26 +57,26 @@ fn a_worker_that_cannot_join_says_why_and_is_mended_by_its_config() {
     let good = cluster.configuration(MachineType::Worker, "machine: {}");
     let good = config::parse(good.expose_secret()).unwrap_or_else(|error| panic!("{error}")).cluster;
 
-    patch(&cluster, "cluster: {token: 'abcdef.0123456789abcdef'}");
+    cluster.patch(WORKER, "cluster: {token: 'abcdef.0123456789abcdef'}");
     cluster.begin();
     cluster.kubectl_until(&["get", "node", "cp-1"], " Ready ", STEP_LIMIT);
     kubelet_says(&cluster, &["Unauthorized"]);
     tell("with a token of another cluster the kubelet is told that it is unauthorized");
 
     let endpoint = |endpoint: &str| format!("cluster: {{controlPlane: {{endpoint: '{endpoint}'}}}}");
-    patch(&cluster, &endpoint("https://10.5.0.77:6443"));
+    cluster.patch(WORKER, &endpoint("https://10.5.0.77:6443"));
     kubelet_says(&cluster, &["dial tcp 10.5.0.77:6443"]);
     tell("of an endpoint where no machine is the kubelet says the address");
-    patch(&cluster, &endpoint(&good.control_plane.endpoint));
+    cluster.patch(WORKER, &endpoint(&good.control_plane.endpoint));
 
     let authority = |pem: &str| format!("cluster: {{ca: {{crt: {}}}}}", STANDARD.encode(pem));
     let other = Authority::generate("kubernetes", Lifetime::from_now(CA_LIFETIME)).unwrap();
-    patch(&cluster, &authority(other.certificate()));
+    cluster.patch(WORKER, &authority(other.certificate()));
     kubelet_says(&cluster, &["certificate signed by unknown authority"]);
     tell("with another authority the kubelet says that it does not know the server's");
-    patch(&cluster, &authority(&good.ca.crt.0));
+    cluster.patch(WORKER, &authority(&good.ca.crt.0));
 
-    patch(&cluster, &format!("cluster: {{token: '{}'}}", good.token.as_ref().unwrap().expose_secret()));
+    cluster.patch(WORKER, &format!("cluster: {{token: '{}'}}", good.token.as_ref().unwrap().expose_secret()));
     cluster.kubectl_until(&["get", "node", "worker-1"], " Ready ", STEP_LIMIT);
     tell("with what its cluster has the worker joins");
 

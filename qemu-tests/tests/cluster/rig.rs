@@ -270,6 +270,12 @@ impl Running {
         }
     }
 
+    /// Changes the config of the node with this address while it runs.
+    pub(crate) fn patch(&self, node: &str, patch: &str) {
+        let words = ["-n", node, "patch", "mc", "--mode=no-reboot", "-p", patch];
+        self.until(&words, &["patched"], STEP_LIMIT);
+    }
+
     pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.files.path().join("kubeconfig")
     }

@@ -1,6 +1,6 @@
 //! A config as clients of v1.14 generate it: who the machine is in the v1alpha1 document, all else in documents.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use api::pki::{Authority, CA_LIFETIME, Lifetime};
 use qemu_tests::TestNode;
@@ -140,14 +140,7 @@ const IN_ETC: &str = "apiVersion: v1alpha1\nkind: EtcFileConfig\nname: billet-te
                       apiVersion: v1alpha1\nkind: EtcFileConfig\nname: nsswitch.conf\ncontents: ours\n";
 
 fn prints(node: &TestNode, words: &[&str], wanted: &[&str]) {
-    let end = Instant::now() + qemu_tests::deadline(STEP_LIMIT);
-    loop {
-        let text = node.admin().ok(words).unwrap_or_else(|error| format!("{error:#}"));
-        if wanted.iter().all(|word| text.contains(word)) {
-            return;
-        }
-        assert!(Instant::now() < end, "{words:?}: no {wanted:?} in\n{text}");
-    }
+    node.prints(words, wanted, STEP_LIMIT).unwrap();
 }
 
 #[test]

@@ -46,23 +46,8 @@ fn set(node: &TestNode, interfaces: &str) {
     node.admin().ok(&["patch", "mc", "--mode=no-reboot", "-p", &patch]).unwrap();
 }
 
-/// Runs a command until its output holds these words.
 fn until(node: &TestNode, words: &[&str], needles: &[&str]) {
-    let begin = Instant::now();
-    loop {
-        let output = node.admin().run(words).unwrap();
-        if output.success && needles.iter().all(|needle| output.stdout.contains(needle)) {
-            return;
-        }
-        assert!(
-            begin.elapsed() < deadline(LIMIT),
-            "{words:?}: no {needles:?} in\n{}{}\n{}",
-            output.stdout,
-            output.stderr,
-            node.admin().ok(&["get", "links"]).unwrap()
-        );
-        std::thread::sleep(Duration::from_millis(250));
-    }
+    node.prints(words, needles, LIMIT).unwrap();
 }
 
 fn is_gone(node: &TestNode, name: &str) {
