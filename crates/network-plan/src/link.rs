@@ -168,6 +168,31 @@ pub struct Route {
     pub kind: RouteKind,
 }
 
+/// A rule: which packets are led by which table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rule {
+    /// Rules with lower numbers come first.
+    pub priority: u32,
+    /// For packets of IPv6, not of IPv4.
+    pub is_v6: bool,
+    /// Where packets come from.
+    pub source: Option<Prefix>,
+    /// Where they go to.
+    pub destination: Option<Prefix>,
+    /// The link that they come in by; empty: any.
+    pub input: String,
+    /// The link that their sender chose; empty: any.
+    pub output: String,
+    /// Their mark, as far as `mask` goes; 0: any.
+    pub mark: u32,
+    /// Bits of the mark that count; 0: all.
+    pub mask: u32,
+    /// The number of the table.
+    pub table: u32,
+    /// What becomes of them.
+    pub action: RouteKind,
+}
+
 /// What becomes of a packet.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum RouteKind {

@@ -10,13 +10,13 @@ use std::net::IpAddr;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use config::documents::{Document, LinkAddress, LinkRoute, VlanMode};
+use config::documents::{Document, LinkAddress, LinkRoute, RoutingRuleConfig, RuleAction, VlanMode};
 use config::schema::GoDuration;
 use config::v1alpha1::{self, DeviceSelector, Interface};
 use config::{Config, Secret};
 
 use crate::link::{Key, MAIN_TABLE, Peer, Prefix, Wireguard, hardware};
-use crate::{Kind, Link, Present, Route, RouteKind, bond, select};
+use crate::{Kind, Link, Present, Route, RouteKind, Rule, bond, select};
 
 /// Metric of a section's route that names none; documents have another one.
 const SECTION_METRIC: u32 = 10;
@@ -35,6 +35,8 @@ const LOOPBACK: &str = "lo";
 pub struct Plan {
     /// By name. Links that are not here are left alone.
     pub links: BTreeMap<String, Link>,
+    /// In the order of the documents.
+    pub rules: Vec<Rule>,
     /// What cannot be brought about, for people.
     pub faults: Vec<String>,
 }
@@ -237,6 +239,7 @@ impl Reading<'_> {
                 });
                 self.made(kind, common!(d));
             }
+            Document::RoutingRuleConfig(d) => self.rule(d),
             Document::BlackholeRouteConfig(d) => {
                 let Some(destination) = prefix(&d.name) else { return };
                 let route = Route {
@@ -263,6 +266,37 @@ impl Reading<'_> {
         link.addresses.extend(common.addresses.iter().filter_map(|address| prefix(&address.address)));
         link.routes.extend(common.routes.iter().filter_map(document_route));
         link
+    }
+
+    fn rule(&mut self, d: &RoutingRuleConfig) {
+        let action = match d.action.unwrap_or_default() {
+            RuleAction::Unicast => RouteKind::Unicast,
+            RuleAction::Blackhole => RouteKind::Blackhole,
+            RuleAction::Unreachable => RouteKind::Unreachable,
+            RuleAction::Prohibit => RouteKind::Prohibit,
+        };
+        let table = if d.table.is_empty() { Some(MAIN_TABLE) } else { table(&d.table) };
+        let (Ok(priority), Some(table)) = (d.name.parse(), table) else {
+            let fault = format!("RoutingRuleConfig {}: `{}` is no routing table", d.name, d.table);
+            return self.fault(fault);
+        };
+        let (source, destination) = (prefix(&d.src), prefix(&d.dst));
+        let named = source.or(destination).map(|(address, _)| address.is_ipv6());
+        // Without an address it is for both.
+        for is_v6 in [false, true].into_iter().filter(|is_v6| named.is_none_or(|named| named == *is_v6)) {
+            self.plan.rules.push(Rule {
+                priority,
+                is_v6,
+                source,
+                destination,
+                input: d.iif_name.clone(),
+                output: d.oif_name.clone(),
+                mark: d.fw_mark,
+                mask: d.fw_mask,
+                table,
+                action,
+            });
+        }
     }
 
     fn join(&mut self, members: Vec<String>, controller: &str, keeps_addresses: bool) {

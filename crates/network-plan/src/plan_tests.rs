@@ -366,3 +366,43 @@ fn every_document_of_a_link_says_what_all_links_have() {
         assert!(!link.asks_dhcp, "{kind}");
     }
 }
+
+#[test]
+fn rules_are_for_the_family_of_their_addresses() {
+    let document = |name: &str, rest: &str| {
+        format!("apiVersion: v1alpha1\nkind: RoutingRuleConfig\nname: '{name}'\n{rest}\n")
+    };
+    let of = |name: &str, rest: &str| of_documents(&document(name, rest), &["eth0"]).rules;
+    let [rule] = &of(
+        "1000",
+        "src: 10.0.0.0/8\ndst: 192.168.0.0/16\ntable: '100'\niifName: eth0\noifName: eth1\nfwMark: 3\nfwMask: 255",
+    )[..] else {
+        panic!()
+    };
+    let prefix = |text: &str, length| (text.parse().unwrap(), length);
+    let wanted = Rule {
+        priority: 1000,
+        is_v6: false,
+        source: Some(prefix("10.0.0.0", 8)),
+        destination: Some(prefix("192.168.0.0", 16)),
+        input: "eth0".into(),
+        output: "eth1".into(),
+        mark: 3,
+        mask: 255,
+        table: 100,
+        action: RouteKind::Unicast,
+    };
+    assert_eq!(*rule, wanted);
+    assert!(of("7", "src: 'fd00::/8'\ntable: '100'")[0].is_v6);
+    for (word, action) in [
+        ("blackhole", RouteKind::Blackhole),
+        ("unreachable", RouteKind::Unreachable),
+        ("prohibit", RouteKind::Prohibit),
+    ] {
+        let both = of("7", &format!("fwMark: 1\naction: {word}"));
+        assert_eq!(
+            both.iter().map(|rule| (rule.is_v6, rule.action)).collect::<Vec<_>>(),
+            [(false, action), (true, action)]
+        );
+    }
+}

@@ -84,15 +84,17 @@ impl Made {
         Self { path, known, primaries, tunnels, said: BTreeSet::new() }
     }
 
-    /// Makes and removes links, and moves members. Answers whether everything is as it is to be.
+    /// Makes and removes links, and moves members. Answers whether everything is as it is to be; what else was `refused` is
+    /// said with its own faults.
     pub(super) async fn bring(
         &mut self,
         runtime: &Arc<Runtime>,
         handle: &Handle,
         plan: &Plan,
         links: &[Link],
+        refused: Vec<String>,
     ) -> bool {
-        let mut faults = plan.faults.clone();
+        let mut faults = [plan.faults.clone(), refused].concat();
         self.remove(handle, plan, links, &mut faults).await;
         for (name, wanted) in &plan.links {
             let Some(kind) = &wanted.kind else { continue };
@@ -315,10 +317,10 @@ mod tests {
         plan: &Plan,
     ) -> (String, Vec<Link>) {
         let links = super::super::status::publish(runtime, handle).await.unwrap();
-        made.bring(runtime, handle, plan, &links).await;
+        made.bring(runtime, handle, plan, &links, Vec::new()).await;
         // Members join what was made just now.
         let links = super::super::status::publish(runtime, handle).await.unwrap();
-        made.bring(runtime, handle, plan, &links).await;
+        made.bring(runtime, handle, plan, &links, Vec::new()).await;
         let links = super::super::status::publish(runtime, handle).await.unwrap();
         (made.said.iter().cloned().collect::<Vec<_>>().join("; "), links)
     }

@@ -118,7 +118,8 @@ impl Managed {
             known.clone_from(&plan);
             is_new
         });
-        let is_settled = self.made.bring(runtime, handle, &plan, links).await;
+        let refused = rules::bring(handle, &plan).await;
+        let is_settled = self.made.bring(runtime, handle, &plan, links, refused).await;
         for link in links {
             let Some(wanted) = plan.links.get(&link.name) else { continue };
             // A bond takes members only that are down.

@@ -1,9 +1,14 @@
-//! The kernel's routing rules as resources.
+//! Routing rules: the kernel's as resources, and those of the config in the kernel.
 //!
-//! Does not: make rules. Source: ip-rule(8), include/uapi/linux/fib_rules.h.
+//! Owns: the rules with its own number of a protocol, by which a new machined knows them.
+//! Fails by: text for the log; it is tried again.
+//! Source: ip-rule(8), include/uapi/linux/fib_rules.h.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+
+use netlink_packet_route::route::RouteProtocol;
+use network_plan::{Plan, RouteKind, Rule};
 
 use futures_util::TryStreamExt;
 use netlink_packet_route::AddressFamily;
@@ -28,6 +33,83 @@ pub(super) async fn publish(runtime: &Runtime, handle: &Handle) -> Result<(), St
         .store
         .replace(ROUTING_RULE_STATUS.writer, &ROUTING_RULE_STATUS, statuses)
         .map_err(|e| e.to_string())
+}
+
+/// Marks rules that are the node's own: a number that no routing program has.
+const OWN: RouteProtocol = RouteProtocol::Other(98);
+
+/// Makes the node's own rules those of the plan. Answers what the kernel refused.
+pub(super) async fn bring(handle: &Handle, plan: &Plan) -> Vec<String> {
+    let mut missing: Vec<RoutingRule> = plan.rules.iter().map(of_plan).collect();
+    let mut faults = Vec::new();
+    for version in [IpVersion::V4, IpVersion::V6] {
+        let found = list(handle, version).await.unwrap_or_else(|fault| {
+            faults.push(fault);
+            Vec::new()
+        });
+        for message in found.into_iter().filter(is_own) {
+            let present = status(&message);
+            match missing.iter().position(|rule| *rule == present) {
+                Some(index) => drop(missing.swap_remove(index)),
+                None => {
+                    let removed = handle.rule().del(message).execute().await;
+                    let fault = |error| format!("routing rule {}: remove it: {error}", present.priority);
+                    faults.extend(removed.err().map(fault));
+                }
+            }
+        }
+    }
+    for rule in plan.rules.iter().filter(|rule| missing.contains(&of_plan(rule))) {
+        let mut request = handle.rule().add();
+        *request.message_mut() = message(rule);
+        let added = request.execute().await;
+        faults.extend(added.err().map(|error| format!("routing rule {}: add it: {error}", rule.priority)));
+    }
+    faults
+}
+
+fn is_own(message: &RuleMessage) -> bool {
+    message.attributes.contains(&RuleAttribute::Protocol(OWN))
+}
+
+/// As the kernel tells a rule of the plan.
+fn of_plan(rule: &Rule) -> RoutingRule {
+    status(&message(rule))
+}
+
+fn message(rule: &Rule) -> RuleMessage {
+    let mut message = RuleMessage::default();
+    message.header.family = if rule.is_v6 { AddressFamily::Inet6 } else { AddressFamily::Inet };
+    message.header.action = match rule.action {
+        RouteKind::Unicast => RuleAction::ToTable,
+        RouteKind::Blackhole => RuleAction::Blackhole,
+        RouteKind::Unreachable => RuleAction::Unreachable,
+        RouteKind::Prohibit => RuleAction::Prohibit,
+    };
+    let mut attributes = vec![RuleAttribute::Priority(rule.priority), RuleAttribute::Protocol(OWN)];
+    // The kernel keeps no table of a rule that drops.
+    if rule.action == RouteKind::Unicast {
+        message.header.table = u8::try_from(rule.table).unwrap_or_default();
+        attributes.push(RuleAttribute::Table(rule.table));
+    }
+    if let Some((address, length)) = rule.source {
+        message.header.src_len = length;
+        attributes.push(RuleAttribute::Source(address));
+    }
+    if let Some((address, length)) = rule.destination {
+        message.header.dst_len = length;
+        attributes.push(RuleAttribute::Destination(address));
+    }
+    let links =
+        [(&rule.input, RuleAttribute::Iifname as fn(String) -> _), (&rule.output, RuleAttribute::Oifname)];
+    attributes
+        .extend(links.into_iter().filter(|(name, _)| !name.is_empty()).map(|(name, of)| of(name.clone())));
+    if rule.mark != 0 {
+        attributes.push(RuleAttribute::FwMark(rule.mark));
+        attributes.push(RuleAttribute::FwMask(if rule.mask == 0 { u32::MAX } else { rule.mask }));
+    }
+    message.attributes = attributes;
+    message
 }
 
 /// A kernel without routing rules, or without the family, has none.
@@ -88,7 +170,66 @@ fn action(action: RuleAction) -> Box<str> {
 mod tests {
     use super::*;
 
-    fn message(attributes: &[RuleAttribute]) -> RuleMessage {
+    /// Set in the process that has a network namespace of its own.
+    const INSIDE: &str = "BILLET_TEST_INSIDE";
+    const TEST: &str = "network::rules::tests::rules_of_the_config_come_change_and_go_and_no_others";
+
+    fn plan(documents: &str) -> Plan {
+        let text = format!("version: v1alpha1\nmachine: {{token: a.b}}\n{documents}");
+        let loaded = config::load(text.as_bytes()).unwrap_or_else(|error| panic!("{error}"));
+        network_plan::plan(Some(&loaded.config), &loaded.documents, &[])
+    }
+
+    fn rule(name: &str, rest: &str) -> String {
+        format!("---\napiVersion: v1alpha1\nkind: RoutingRuleConfig\nname: '{name}'\n{rest}\n")
+    }
+
+    /// As iproute2 prints them.
+    fn shown(family: &str) -> String {
+        let output = std::process::Command::new("ip").args([family, "rule"]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    #[tokio::test]
+    async fn rules_of_the_config_come_change_and_go_and_no_others() {
+        if std::env::var_os(INSIDE).is_none() {
+            let script = "ip rule add from 10.9.0.0/16 lookup 9 priority 900 && exec \"$@\"";
+            let status = std::process::Command::new("unshare")
+                .args(["--map-root-user", "--net", "--", "sh", "-c", script, "sh"])
+                .arg(std::env::current_exe().unwrap())
+                .args(["--exact", TEST, "--nocapture"])
+                .env(INSIDE, "1")
+                .status()
+                .unwrap();
+            assert!(status.success(), "{status}");
+            return;
+        }
+        let (connection, handle, _) = rtnetlink::new_connection().unwrap();
+        tokio::spawn(connection);
+        let first = plan(
+            &(rule("1000", "src: 10.0.0.0/8\ntable: '100'") + &rule("1001", "fwMark: 3\naction: prohibit")),
+        );
+        assert_eq!(bring(&handle, &first).await, Vec::<String>::new());
+        let text = shown("-4");
+        assert!(text.contains("1000:\tfrom 10.0.0.0/8 lookup 100"), "{text}");
+        assert!(text.contains("1001:\tfrom all fwmark 0x3 prohibit"), "{text}");
+        assert!(shown("-6").contains("1001:\tfrom all fwmark 0x3 prohibit"));
+        // Nothing changes where nothing is to change.
+        assert_eq!(bring(&handle, &first).await, Vec::<String>::new());
+        assert_eq!(shown("-4"), text);
+        let second = plan(&rule("1000", "src: 10.0.0.0/8\ntable: '300'"));
+        assert_eq!(bring(&handle, &second).await, Vec::<String>::new());
+        let text = shown("-4");
+        assert!(
+            text.contains("lookup 300") && !text.contains("lookup 100") && !text.contains("1001"),
+            "{text}"
+        );
+        assert_eq!(bring(&handle, &Plan::default()).await, Vec::<String>::new());
+        let text = shown("-4");
+        assert!(!text.contains("1000:") && text.contains("900:\tfrom 10.9.0.0/16 lookup 9"), "{text}");
+    }
+
+    fn of_kernel(attributes: &[RuleAttribute]) -> RuleMessage {
         let mut message = RuleMessage::default();
         message.header.family = AddressFamily::Inet6;
         message.header.action = RuleAction::ToTable;
@@ -99,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_rule_has_what_it_asks_of_a_packet() {
-        let rule = status(&message(&[
+        let rule = status(&of_kernel(&[
             RuleAttribute::Source("2001:db8::".parse().unwrap()),
             RuleAttribute::Destination("fd00::7".parse().unwrap()),
             RuleAttribute::Table(1000),
@@ -133,7 +274,7 @@ mod tests {
 
     #[test]
     fn rules_of_one_priority_are_counted() {
-        let (rule, mut taken) = (status(&message(&[RuleAttribute::Priority(7)])), BTreeSet::new());
+        let (rule, mut taken) = (status(&of_kernel(&[RuleAttribute::Priority(7)])), BTreeSet::new());
         let ids = [(); 3].map(|()| id(&rule, &mut taken));
         assert_eq!(ids, ["inet6/00007", "inet6/00007/2", "inet6/00007/3"]);
     }

@@ -159,7 +159,7 @@ documents! {
     RegistryMirrorConfig "" named;
     RegistryTLSConfig "" named;
     ResolverConfig "" single;
-    RoutingRuleConfig "routing rules" named;
+    RoutingRuleConfig "" named;
     SecurityProfileConfig "isolation of workloads" single;
     SideroLinkConfig "SideroLink" single;
     StaticHostConfig "" named;
