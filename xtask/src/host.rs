@@ -24,7 +24,7 @@ pub(crate) enum Need {
 }
 
 /// A package, the first command that needs it, and a program or absolute path that it provides.
-const PACKAGES: [(&str, Need, &str); 30] = [
+const PACKAGES: [(&str, Need, &str); 31] = [
     ("apt", Need::Build, "apt-get"),
     ("debian-archive-keyring", Need::Build, "/usr/share/keyrings/debian-archive-keyring.gpg"),
     ("gcc", Need::Build, "cc"),
@@ -37,6 +37,7 @@ const PACKAGES: [(&str, Need, &str); 30] = [
     ("buildah", Need::Test, "buildah"),
     ("cpio", Need::Test, "cpio"),
     ("cryptsetup-bin", Need::Test, "veritysetup"),
+    ("dnsmasq-base", Need::Test, "dnsmasq"),
     ("docker-registry", Need::Test, "docker-registry"),
     ("dosfstools", Need::Test, "fsck.vfat"),
     ("e2fsprogs", Need::Test, "mkfs.ext4"),

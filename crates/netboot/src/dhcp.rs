@@ -12,13 +12,14 @@
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::ops::RangeInclusive;
 use std::time::Instant;
 
+use dhcproto::Encodable as _;
 use dhcproto::error::EncodeError;
 use dhcproto::v4::{Architecture as Number, DhcpOption, HType, Message, MessageType, Opcode, OptionCode};
-use dhcproto::{Decodable, Decoder, Encodable as _};
 use ondisk::architecture::Architecture;
+
+pub use ::dhcp::message::read;
 
 use crate::event::Event;
 use crate::pool::{LEASE, Pool};
@@ -32,55 +33,6 @@ const HTTP_CLIENT: &[u8] = b"HTTPClient";
 const IPXE: &[u8] = b"iPXE";
 /// PXE options: discovery control (6) with bit 3, "load the boot file that is named", and the end.
 const LOAD_THE_NAMED_FILE: [u8; 4] = [6, 1, 8, 255];
-
-/// Where a message says how long its hardware address is, and how much room that has (RFC 2131 §2).
-const HARDWARE_LENGTH_AT: usize = 2;
-const HARDWARE_BYTES: u8 = 16;
-/// Where options begin, behind the cookie.
-const OPTIONS_AT: usize = 240;
-/// Options with the lengths that the decoder counts on: rapid commit (RFC 4039 §4), name of the client (RFC 4702 §2), its
-/// network interface (RFC 4578 §2.2), status and times of a query of leases (RFC 6926 §6.2).
-const LENGTHS: [(u8, RangeInclusive<u8>); 8] = [
-    (80, 0..=0),
-    (81, 3..=255),
-    (94, 3..=3),
-    (151, 1..=255),
-    (152, 4..=4),
-    (153, 4..=4),
-    (154, 4..=4),
-    (155, 4..=4),
-];
-
-/// Reads a datagram; `None`: it is no message. One whose hardware address is longer than its field is none: the decoder takes
-/// the length as it comes, and reads behind the field when it is asked for the address.
-#[must_use]
-pub fn read(packet: &[u8]) -> Option<Message> {
-    packet.get(HARDWARE_LENGTH_AT).filter(|length| **length <= HARDWARE_BYTES)?;
-    if !have_lengths(packet.get(OPTIONS_AT..).unwrap_or_default()) {
-        return None;
-    }
-    Message::decode(&mut Decoder::new(packet)).ok()
-}
-
-/// Whether no option has a length that it cannot have. One of these that is there twice would be put together (RFC 3396).
-fn have_lengths(mut options: &[u8]) -> bool {
-    let mut seen = [false; LENGTHS.len()];
-    while let [code, rest @ ..] = options {
-        let (length, value) = match (code, rest) {
-            // Padding and the end have no length; the decoder goes on behind the end.
-            (0 | 255, _) => (0, rest),
-            (_, []) => return true,
-            (_, [length, value @ ..]) => (*length, value),
-        };
-        for ((known, lengths), seen) in LENGTHS.iter().zip(&mut seen) {
-            if known == code && (!lengths.contains(&length) || std::mem::replace(seen, true)) {
-                return false;
-            }
-        }
-        options = value.get(length.into()..).unwrap_or_default();
-    }
-    true
-}
 
 /// A hardware address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

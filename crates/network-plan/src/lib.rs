@@ -17,5 +17,5 @@ pub mod link;
 mod plan;
 mod select;
 
-pub use link::{Kind, Link, Present, Route, RouteKind, Rule};
+pub use link::{Dhcp, Kind, Link, Present, Route, RouteKind, Rule};
 pub use plan::{Plan, plan, vlan_name};

@@ -4,11 +4,14 @@ use std::fmt;
 use std::net::IpAddr;
 
 use config::Secret;
+use config::documents::ClientIdentifier;
 use netlink_packet_route::link::InfoBond;
 
 /// An address and the length of its network's prefix in bits.
 pub type Prefix = (IpAddr, u8);
 
+/// Metric of routes that DHCP gives, if none is said.
+pub const DHCP_METRIC: u32 = 1024;
 /// The main routing table.
 pub const MAIN_TABLE: u32 = 254;
 
@@ -54,10 +57,40 @@ pub struct Link {
     pub addresses: Vec<Prefix>,
     /// Through it.
     pub routes: Vec<Route>,
-    /// An address is asked for by DHCPv4.
-    pub asks_dhcp: bool,
+    /// An address is asked for by DHCPv4, and how.
+    pub dhcp: Option<Dhcp>,
     /// The configuration names it.
     pub is_configured: bool,
+}
+
+impl Link {
+    /// Whether an address is asked for by DHCPv4.
+    #[must_use]
+    pub fn asks_dhcp(&self) -> bool {
+        self.dhcp.is_some()
+    }
+}
+
+/// How an address is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dhcp {
+    /// Of the routes that come with it.
+    pub metric: u32,
+    /// The host's name may come with it.
+    pub takes_hostname: bool,
+    /// Routes may come with it.
+    pub takes_routes: bool,
+    /// Who the client says it is.
+    pub identifier: ClientIdentifier,
+    /// Its identifier, if that is a DUID.
+    pub duid: Vec<u8>,
+}
+
+impl Default for Dhcp {
+    fn default() -> Self {
+        let identifier = ClientIdentifier::Mac;
+        Self { metric: DHCP_METRIC, takes_hostname: true, takes_routes: true, identifier, duid: Vec::new() }
+    }
 }
 
 /// How a link is made.

@@ -12,11 +12,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use config::documents::{Document, LinkAddress, LinkRoute, RoutingRuleConfig, RuleAction, VlanMode};
 use config::schema::GoDuration;
-use config::v1alpha1::{self, DeviceSelector, Interface};
+use config::v1alpha1::{self, DeviceSelector, DhcpOptions, Interface};
 use config::{Config, Secret};
 
-use crate::link::{Key, MAIN_TABLE, Peer, Prefix, Wireguard, hardware};
-use crate::{Kind, Link, Present, Route, RouteKind, Rule, bond, select};
+use crate::link::{DHCP_METRIC, Key, MAIN_TABLE, Peer, Prefix, Wireguard, hardware};
+use crate::{Dhcp, Kind, Link, Present, Route, RouteKind, Rule, bond, select};
 
 /// Metric of a section's route that names none; documents have another one.
 const SECTION_METRIC: u32 = 10;
@@ -135,7 +135,9 @@ impl Reading<'_> {
 
     fn named_entry(&mut self, entry: &Interface, name: &str, field: &str) {
         let link = self.configured(name);
-        link.asks_dhcp |= entry.uses_dhcp();
+        if entry.uses_dhcp() {
+            section_dhcp(link, entry.dhcp_options.as_ref());
+        }
         link.mtu = given(entry.mtu).or(link.mtu);
         link.addresses.extend(entry.static_addresses().filter_map(prefix));
         link.routes.extend(entry.routes.iter().filter_map(section_route));
@@ -175,7 +177,9 @@ impl Reading<'_> {
         for vlan in &entry.vlans {
             let link = self.configured(&vlan_name(name, vlan.vlan_id));
             link.kind = Some(Kind::Vlan { parent: name.to_owned(), id: vlan.vlan_id, is_service: false });
-            link.asks_dhcp |= vlan.dhcp == Some(true);
+            if vlan.dhcp == Some(true) {
+                section_dhcp(link, vlan.dhcp_options.as_ref());
+            }
             link.mtu = given(vlan.mtu).or(link.mtu);
             let one = (!vlan.cidr.is_empty()).then_some(&vlan.cidr);
             link.addresses.extend(one.into_iter().chain(&vlan.addresses).filter_map(|text| prefix(text)));
@@ -238,6 +242,16 @@ impl Reading<'_> {
                     peers: peers.collect(),
                 });
                 self.made(kind, common!(d));
+            }
+            Document::DHCPv4Config(d) => {
+                let settings = Dhcp {
+                    metric: d.route_metric.unwrap_or(DHCP_METRIC),
+                    takes_hostname: d.ignore_hostname != Some(true),
+                    takes_routes: d.ignore_routes != Some(true),
+                    identifier: d.client_identifier.unwrap_or_default(),
+                    duid: bytes(&d.duid_raw),
+                };
+                self.configured(&d.name).dhcp = Some(settings);
             }
             Document::RoutingRuleConfig(d) => self.rule(d),
             Document::BlackholeRouteConfig(d) => {
@@ -316,7 +330,7 @@ impl Reading<'_> {
                 _ => link.controller = Some(controller),
             }
             if !keeps_addresses {
-                (link.addresses, link.routes, link.asks_dhcp) = Default::default();
+                (link.addresses, link.routes, link.dhcp) = Default::default();
             }
         }
         for present in self.present {
@@ -324,7 +338,7 @@ impl Reading<'_> {
             if present.name == LOOPBACK {
                 self.link(LOOPBACK);
             } else if present.is_physical && !is_named {
-                self.link(&present.name).asks_dhcp = true;
+                self.link(&present.name).dhcp = Some(Dhcp::default());
             }
         }
         self.plan.links.retain(|name, _| !self.ignored.contains(name));
@@ -380,6 +394,19 @@ fn prefix(text: &str) -> Option<Prefix> {
             Some((address.parse().ok()?, length.parse().ok()?))
         }
     }
+}
+
+fn section_dhcp(link: &mut Link, options: Option<&DhcpOptions>) {
+    if options.and_then(|options| options.ipv4) == Some(false) {
+        return;
+    }
+    let settings = link.dhcp.get_or_insert_default();
+    settings.metric = options.and_then(|options| given(options.route_metric)).unwrap_or(settings.metric);
+}
+
+/// Bytes in hexadecimal with colons between; validation refuses anything else.
+fn bytes(text: &str) -> Vec<u8> {
+    text.split(':').filter_map(|byte| u8::from_str_radix(byte, 16).ok()).collect()
 }
 
 fn section_route(entry: &v1alpha1::Route) -> Option<Route> {

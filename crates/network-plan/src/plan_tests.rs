@@ -1,5 +1,6 @@
 //! Plans of sections and of documents.
 
+use config::documents::ClientIdentifier;
 use netlink_packet_route::link::{BondMode, BondXmitHashPolicy, InfoBond};
 
 use super::*;
@@ -38,8 +39,8 @@ fn addresses(link: &Link) -> Vec<String> {
 #[test]
 fn a_card_that_nothing_names_asks_dhcp() {
     let found = plan(None, &[], &cards(&["lo", "eth0", "enp1s0"]));
-    assert!(found.links["eth0"].asks_dhcp && found.links["enp1s0"].asks_dhcp);
-    assert!(!found.links["lo"].asks_dhcp);
+    assert!(found.links["eth0"].asks_dhcp() && found.links["enp1s0"].asks_dhcp());
+    assert!(!found.links["lo"].asks_dhcp());
     let mut made_by_others = cards(&["cni0"]);
     made_by_others[0].is_physical = false;
     assert!(plan(None, &[], &made_by_others).links.is_empty());
@@ -47,7 +48,7 @@ fn a_card_that_nothing_names_asks_dhcp() {
         "[{interface: eth1, cidr: 10.0.0.1/24}, {interface: eth2, ignore: true}]",
         &["eth0", "eth1", "eth2"],
     );
-    assert!(found.links["eth0"].asks_dhcp && !found.links["eth1"].asks_dhcp);
+    assert!(found.links["eth0"].asks_dhcp() && !found.links["eth1"].asks_dhcp());
     assert!(!found.links.contains_key("eth2"));
 }
 
@@ -55,7 +56,7 @@ fn a_card_that_nothing_names_asks_dhcp() {
 fn an_entry_says_it_all() {
     let text = "[{interface: eth0, mtu: 1400, addresses: [10.0.0.5/24], routes: [{gateway: 10.0.0.1, source: 10.0.0.5, mtu: 1300}, {network: 10.9.0.0/16, gateway: 10.0.0.2, metric: 7}, {network: 10.8.0.0/16}, {network: 'fd00::/8', gateway: 'fe80::1'}]}, {interface: eth0, cidr: 'fd00::5', dhcp: true}]";
     let link = of_section(text, &["eth0"]).links.remove("eth0").unwrap();
-    assert_eq!((link.mtu, link.asks_dhcp, link.is_configured), (Some(1400), true, true));
+    assert_eq!((link.mtu, link.asks_dhcp(), link.is_configured), (Some(1400), true, true));
     assert_eq!(addresses(&link), ["fd00::5/128", "10.0.0.5/24"]);
     let routes: Vec<String> = link
         .routes
@@ -95,14 +96,14 @@ fn vlans_are_links_of_their_own() {
         (addresses(vlan), vlan.mtu, vlan.routes.len()),
         (vec!["10.1.0.2/24".to_owned()], Some(1400), 1)
     );
-    assert!(!vlan.asks_dhcp && found.links["eth0.7"].asks_dhcp && found.links["eth0"].asks_dhcp);
+    assert!(!vlan.asks_dhcp() && found.links["eth0.7"].asks_dhcp() && found.links["eth0"].asks_dhcp());
     let documents = "apiVersion: v1alpha1\nkind: VLANConfig\nname: storage\nvlanID: 34\nvlanMode: 802.1ad\nparent: eth0\naddresses: [{address: 10.3.0.2/24}]\n";
     let found = of_documents(documents, &["eth0"]);
     assert_eq!(
         found.links["storage"].kind,
         Some(Kind::Vlan { parent: "eth0".into(), id: 34, is_service: true })
     );
-    assert!(found.links["eth0"].asks_dhcp, "nothing names the parent itself");
+    assert!(found.links["eth0"].asks_dhcp(), "nothing names the parent itself");
 }
 
 #[test]
@@ -131,9 +132,9 @@ fn members_of_a_bond_give_up_their_addresses() {
     for member in ["eth0", "eth1"] {
         let link = &found.links[member];
         assert_eq!(link.controller.as_deref(), Some("bond0"), "{member}");
-        assert!(link.addresses.is_empty() && !link.asks_dhcp, "{member}");
+        assert!(link.addresses.is_empty() && !link.asks_dhcp(), "{member}");
     }
-    assert!(found.links["bond0"].asks_dhcp);
+    assert!(found.links["bond0"].asks_dhcp());
     let documents = "apiVersion: v1alpha1\nkind: BondConfig\nname: bond7\nlinks: [eth0, eth1]\nbondMode: active-backup\nmiimon: 0\nadLACPActive: off\nhardwareAddr: '2e:3c:4d:5e:6f:70'\nmtu: 9000\naddresses: [{address: 10.0.0.2/24}]\nroutes: [{gateway: 10.0.0.1}]\n";
     let found = of_documents(documents, &["eth0", "eth1"]);
     let bond = &found.links["bond7"];
@@ -144,7 +145,7 @@ fn members_of_a_bond_give_up_their_addresses() {
         *options,
         [InfoBond::Mode(BondMode::ActiveBackup), InfoBond::MiiMon(0), InfoBond::AdLacpActive(false)]
     );
-    assert!(!found.links["eth1"].asks_dhcp);
+    assert!(!found.links["eth1"].asks_dhcp());
 }
 
 #[test]
@@ -174,7 +175,7 @@ fn other_kinds_and_routes_of_documents() {
     assert_eq!(addresses(member), ["10.0.0.2/24"], "a VRF's members keep their addresses");
     assert_eq!((member.routes[0].table, member.routes[1].kind), (100, RouteKind::Prohibit));
     assert_eq!(found.links["lo"].routes[0].kind, RouteKind::Blackhole);
-    assert!(found.links["eth0"].asks_dhcp);
+    assert!(found.links["eth0"].asks_dhcp());
 }
 
 #[test]
@@ -363,7 +364,7 @@ fn every_document_of_a_link_says_what_all_links_have() {
         );
         let address = own.contains("hardwareAddr").then_some([0x2e, 0x3c, 0x4d, 0x5e, 0x6f, 0x70]);
         assert_eq!(link.hardware, address, "{kind}");
-        assert!(!link.asks_dhcp, "{kind}");
+        assert!(!link.asks_dhcp(), "{kind}");
     }
 }
 
@@ -405,4 +406,29 @@ fn rules_are_for_the_family_of_their_addresses() {
             [(false, action), (true, action)]
         );
     }
+}
+
+#[test]
+fn settings_of_the_client_are_said_in_sections_and_documents() {
+    let found = of_section(
+        "[{interface: eth0, dhcp: true, dhcpOptions: {routeMetric: 5}}, {interface: eth1, dhcp: true, dhcpOptions: {ipv4: false}}, {interface: eth2, vlans: [{vlanId: 7, dhcp: true, dhcpOptions: {routeMetric: 6}}]}]",
+        &["eth0"],
+    );
+    let metric = |name: &str| found.links[name].dhcp.as_ref().map(|dhcp| dhcp.metric);
+    assert_eq!(["eth0", "eth1", "eth2.7"].map(metric), [Some(5), None, Some(6)]);
+    let document = |rest: &str| {
+        let text = format!("apiVersion: v1alpha1\nkind: DHCPv4Config\nname: eth0\n{rest}\n");
+        of_documents(&text, &["eth0"]).links["eth0"].dhcp.clone().unwrap()
+    };
+    assert_eq!(document(""), Dhcp::default());
+    let wanted = Dhcp {
+        metric: 7,
+        takes_hostname: false,
+        takes_routes: false,
+        identifier: ClientIdentifier::Duid,
+        duid: vec![0, 4, 171],
+    };
+    let all = "routeMetric: 7\nignoreHostname: true\nignoreRoutes: true\nclientIdentifier: duid\nduidRaw: '00:04:ab'";
+    assert_eq!(document(all), wanted);
+    assert_eq!(document("clientIdentifier: none").identifier, ClientIdentifier::None);
 }

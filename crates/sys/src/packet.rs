@@ -176,10 +176,16 @@ pub fn receive<Fd: AsFd>(socket: Fd, buffer: &mut [u8]) -> Result<(usize, usize)
     rustix::io::retry_on_intr(|| rustix::net::recv(&socket, &mut *buffer, RecvFlags::TRUNC))
 }
 
-/// Has [`receive_whole`] tell what the card did, and the kernel hold so many bytes of packets that nobody read yet.
+/// Has [`receive_whole`] tell what the card did, and the kernel hold so many bytes of packets that nobody read yet, also more
+/// than programs may ask for.
 pub fn watch_cards(socket: &OwnedFd, queue_bytes: usize) -> Result<()> {
-    set_option(socket, SOL_PACKET, PACKET_AUXDATA, &1_u32)?;
+    tell_cards(socket)?;
     rustix::net::sockopt::set_socket_recv_buffer_size_force(socket, queue_bytes)
+}
+
+/// Has [`receive_whole`] tell what the card did.
+pub fn tell_cards(socket: &OwnedFd) -> Result<()> {
+    set_option(socket, SOL_PACKET, PACKET_AUXDATA, &1_u32)
 }
 
 /// Reads one packet with what the card did to it; `EAGAIN` when there is none, `EMSGSIZE` if the buffer is too small.

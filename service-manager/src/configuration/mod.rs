@@ -54,7 +54,7 @@ const MAX_REFUSAL_BYTES: usize = 4000;
 
 /// What the node remembers about its config besides the config.
 pub struct Configuration {
-    state: Mutex<Option<State>>,
+    state: watch::Sender<Option<State>>,
     /// Disks that were there at the start have their drivers, and the kernel has looked at them.
     pub(crate) disks_settled: watch::Sender<bool>,
     /// Drivers of all devices that were there at the start are loaded.
@@ -74,7 +74,7 @@ pub struct Configuration {
 impl Default for Configuration {
     fn default() -> Self {
         Self {
-            state: Mutex::new(None),
+            state: watch::channel(None).0,
             disks_settled: watch::channel(false).0,
             settled: watch::channel(false).0,
             maintenance: watch::channel(Maintenance::No).0,
@@ -90,17 +90,22 @@ impl Default for Configuration {
 impl Configuration {
     /// The mounted STATE.
     pub(crate) fn state(&self) -> Option<State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.state.borrow().clone()
+    }
+
+    /// The mounted STATE, as it comes and goes.
+    pub(crate) fn states(&self) -> watch::Receiver<Option<State>> {
+        self.state.subscribe()
     }
 
     /// STATE was mounted.
     pub(crate) fn set_state(&self, state: State) {
-        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = Some(state);
+        self.state.send_replace(Some(state));
     }
 
     /// STATE goes out of use.
     pub(crate) fn forget_state(&self) {
-        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.state.send_replace(None);
     }
 
     fn pending(&self) -> Option<Pending> {

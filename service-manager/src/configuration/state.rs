@@ -70,6 +70,16 @@ pub(crate) fn find(class: &Path) -> Found {
     }
 }
 
+impl crate::network::Disk for State {
+    fn text(&self, name: &str) -> Result<Option<String>, String> {
+        Ok(self.read(name)?.map(|text| text.to_string()))
+    }
+
+    fn replace(&self, name: &str, text: &str) -> Result<(), String> {
+        self.write(name, text)
+    }
+}
+
 impl State {
     /// Mounts what [`find`] found; a partition that is mounted already is taken as it is.
     pub(crate) fn mount(device: &Path) -> Result<Self, String> {

@@ -97,6 +97,7 @@ mod tests {
             time_servers: vec![],
             hostname: hostname.map(str::to_owned),
             domain: domain.map(str::to_owned),
+            search_domains: Vec::new(),
             lease_seconds: 60,
         })
     }

@@ -34,6 +34,7 @@ fn reconcile(snapshot: &Snapshot<'_>) -> Result<Vec<Action>, String> {
         // The node's own domain; before it has a name, the network's.
         let own = own_domain(snapshot).or_else(|| leases.iter().find_map(|lease| lease.domain.clone()));
         domains.extend(own.filter(|own| !own.is_empty()));
+        domains.extend(leases.iter().flat_map(|lease| lease.search_domains.iter().cloned()));
     }
     let resolvers = Resolvers { dns_servers: chosen(&servers), search_domains: distinct(&domains) };
     Ok(vec![

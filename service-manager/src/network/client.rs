@@ -1,194 +1,318 @@
-//! The DHCPv4 client of one link.
+//! The DHCPv4 client of one link: sockets, time and kernel around the states of `dhcp`.
 //!
-//! Order: DISCOVER until an OFFER, REQUEST until an ACK, apply; at T1 renew with the server, from T2 with anyone,
-//! and when the lease is over take the address away and begin again.
+//! Order: a lease is in use at once; whether another machine has its address is asked beside. The kernel has each address for
+//! the time that was granted, so that it goes when nobody prolongs it, also without machined.
 //! Fails by: asking again, ever more slowly, and saying once what is missing.
-//! Source: RFC 2131 §4.4.
+//! Source: packet(7).
 
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use dhcp::conflict::Step;
+use dhcp::frame::{self, CLIENT_PORT, Instruction, SERVER_PORT};
+use dhcp::{Client as States, Guard, Lease, Loss, Output};
 use rtnetlink::Handle;
-use runtime::store::{DHCP_LEASE, Spec};
-use socket2::{Domain, Protocol, Socket, Type};
-use tokio::net::UdpSocket;
-use tokio::time::{Instant, timeout};
-
-use super::apply;
-use super::exchange::{Heard, Say, decode, encode};
-use super::lease::Lease;
-use super::link::Link;
 use runtime::Runtime;
+use runtime::store::{DHCP_LEASE, DhcpLease, Spec};
+use socket2::{Domain, Protocol, Socket, Type};
+use sys::packet;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until};
 
-const SERVER_PORT: u16 = 67;
-const CLIENT_PORT: u16 = 68;
-/// First wait for an answer; doubled at each repeat.
-const FIRST_WAIT: Duration = Duration::from_secs(1);
-const LONGEST_WAIT: Duration = Duration::from_secs(16);
-/// Between renewals that nobody answers (spec/machine-facts.md §8.2: at least 5 s).
-const LEAST_RENEW_WAIT: Duration = Duration::from_secs(5);
-/// REQUESTs before the client begins again with DISCOVER.
-const REQUESTS: u32 = 3;
+use super::apply::{self, Asked};
+use super::kept::Kept;
+use super::link::Link;
+
+/// What a frame of Ethernet holds, with room for jumbo frames of servers that send them.
+const FRAME_BYTES: usize = 9 << 10;
+/// Frames that wait for the client: a flood loses some, and costs no memory.
+const QUEUE_BYTES: usize = 64 << 10;
+/// Between two attempts at what the kernel refused.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// What the client is told while it runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Told {
+    pub(super) asked: Asked,
+    pub(super) carrier: bool,
+    /// Hardware addresses of all links of the machine.
+    pub(super) own: Vec<Vec<u8>>,
+}
 
 struct Client {
     runtime: Arc<Runtime>,
     handle: Handle,
+    kept: Arc<Kept>,
     link: Link,
-    socket: UdpSocket,
+    told: Told,
+    states: States,
+    guard: Option<Guard>,
+    frames: AsyncFd<OwnedFd>,
+    arp: AsyncFd<OwnedFd>,
+    /// Sends to the server from the lease's address.
+    replies: Option<std::net::UdpSocket>,
+    /// What the kernel has.
+    applied: Option<(Asked, Lease)>,
+    /// When what the kernel refused of it is tried again.
+    retry: Option<Duration>,
+    origin: Instant,
+    said: String,
 }
 
-/// Holds a lease on a link for as long as it is polled.
-pub(crate) async fn run(runtime: Arc<Runtime>, handle: Handle, link: Link) {
-    let socket = match open(&link.name) {
-        Ok(socket) => socket,
-        Err(error) => {
-            return runtime.journal.warn(&format!("networkd: open a DHCP socket on {}: {error}", link.name));
+/// Holds a lease on a link for as long as it is polled; then the lease is given back.
+pub(super) async fn run(
+    runtime: Arc<Runtime>,
+    handle: Handle,
+    kept: Arc<Kept>,
+    link: Link,
+    mut told: watch::Receiver<Told>,
+) {
+    let mut said = String::new();
+    let sockets = loop {
+        match open(&link) {
+            Ok(sockets) => break sockets,
+            Err(error) => {
+                let text = format!("networkd: open a DHCP socket on {}: {error}", link.name);
+                if text != said {
+                    runtime.journal.warn(&text);
+                    said = text;
+                }
+                sleep(RETRY).await;
+            }
         }
     };
-    let client = Client { runtime, handle, link, socket };
-    loop {
-        let lease = client.acquire().await;
-        client.hold(lease).await;
-    }
+    let (frames, arp) = sockets;
+    let now = told.borrow_and_update().clone();
+    let states = States::new(now.asked.settings.clone(), random());
+    let mut client = Client {
+        runtime,
+        handle,
+        kept,
+        link,
+        told: now,
+        states,
+        guard: None,
+        frames,
+        arp,
+        replies: None,
+        applied: None,
+        retry: None,
+        origin: Instant::now(),
+        said: String::new(),
+    };
+    client.serve(told).await;
 }
 
-/// A UDP socket that sends and receives on one link only, with or without an address there.
-fn open(link: &str) -> std::io::Result<UdpSocket> {
-    let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
-    socket.set_reuse_address(true)?;
-    socket.set_broadcast(true)?;
-    socket.bind_device(Some(link.as_bytes()))?;
-    socket.bind(&SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, CLIENT_PORT).into())?;
-    socket.set_nonblocking(true)?;
-    UdpSocket::from_std(socket.into())
+fn open(link: &Link) -> io::Result<(AsyncFd<OwnedFd>, AsyncFd<OwnedFd>)> {
+    let one = |filter: &[Instruction]| {
+        let filter: Vec<packet::Instruction> = filter
+            .iter()
+            .map(|&(code, jump_true, jump_false, operand)| packet::Instruction {
+                code,
+                jump_true,
+                jump_false,
+                operand,
+            })
+            .collect();
+        let socket = packet::open(link.index, false, &filter)?;
+        packet::tell_cards(&socket)?;
+        rustix::net::sockopt::set_socket_recv_buffer_size(&socket, QUEUE_BYTES)?;
+        runtime::watched::readable(socket)
+    };
+    Ok((one(&frame::DHCP_FILTER)?, one(&frame::ARP_FILTER)?))
 }
 
-fn exchange_id() -> u32 {
-    let mut bytes = [0; 4];
-    // Without randomness an id is still an id.
+fn random() -> u64 {
+    let mut bytes = [0; 8];
+    // Without randomness machines that start together ask together, and no more.
     let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
-    u32::from_ne_bytes(bytes)
+    u64::from_ne_bytes(bytes)
+}
+
+/// The next frame: its length, and whether its checksum is still to be made.
+async fn receive(socket: &AsyncFd<OwnedFd>, buffer: &mut [u8]) -> (usize, bool) {
+    loop {
+        let Ok(mut ready) = socket.readable().await else {
+            sleep(RETRY).await;
+            continue;
+        };
+        let read =
+            ready.try_io(|socket| packet::receive_whole(socket.get_ref(), buffer).map_err(io::Error::from));
+        // Otherwise the link went down, or the frame is larger than any message: nothing about the next one.
+        if let Ok(Ok(arrived)) = read {
+            return (arrived.length, arrived.checksum_missing);
+        }
+    }
 }
 
 impl Client {
-    /// Asks until a server grants a lease and the kernel has taken it.
-    async fn acquire(&self) -> Lease {
-        let (mut wait, mut said) = (FIRST_WAIT, String::new());
+    async fn serve(&mut self, mut told: watch::Receiver<Told>) {
+        let mut arrivals = self.kept.arrivals.subscribe();
+        let (mut buffer, mut arp) = (vec![0; FRAME_BYTES], vec![0; FRAME_BYTES]);
+        let outputs = self.states.start(self.now(), self.kept.get(&self.hardware()));
+        self.obey(outputs).await;
         loop {
-            let fault = match self.try_acquire(wait).await {
-                Ok(Some(lease)) => match apply::add(&self.handle, &self.link, &lease).await {
-                    Ok(()) => {
-                        self.announce(&lease);
-                        return lease;
+            let (origin, due) = (self.origin, self.deadline());
+            tokio::select! {
+                () = async { match due {
+                    Some(due) => sleep_until(origin + due).await,
+                    None => std::future::pending().await,
+                } } => self.tick().await,
+                (length, sum_is_missing) = receive(&self.frames, &mut buffer) => {
+                    let Some(message) = frame::message(&buffer[..length], sum_is_missing) else { continue };
+                    let outputs = self.states.hear(self.now(), message);
+                    self.obey(outputs).await;
+                }
+                (length, _) = receive(&self.arp, &mut arp) => self.hear_arp(&arp[..length]).await,
+                changed = told.changed() => {
+                    if changed.is_err() {
+                        return;
                     }
-                    Err(error) => Some(error),
-                },
-                // It has waited for an answer.
-                Ok(None) => None,
-                Err(error) => Some(error),
-            };
-            if let Some(fault) = fault {
-                if fault != said {
-                    self.warn(&fault);
-                    said = fault;
+                    let new = told.borrow_and_update().clone();
+                    self.hear_news(new).await;
                 }
-                // A link that is down refuses at once.
-                tokio::time::sleep(wait).await;
+                _ = arrivals.changed() => {
+                    if let Some(before) = self.kept.get(&self.hardware()) {
+                        let outputs = self.states.remember(self.now(), before);
+                        self.obey(outputs).await;
+                    }
+                }
             }
-            wait = (wait * 2).min(LONGEST_WAIT);
         }
     }
 
-    async fn try_acquire(&self, wait: Duration) -> Result<Option<Lease>, String> {
-        let xid = exchange_id();
-        self.send(Say::Discover, xid, Ipv4Addr::BROADCAST).await?;
-        let Some(Heard::Offer(offer)) = self.hear(xid, wait, |heard| matches!(heard, Heard::Offer(_))).await
-        else {
-            return Ok(None);
-        };
-        let Some(offer) = Lease::parse(&offer) else { return Ok(None) };
-        for _ in 0..REQUESTS {
-            self.send(
-                Say::Request { address: offer.address, server: offer.server },
-                xid,
-                Ipv4Addr::BROADCAST,
-            )
-            .await?;
-            match self.hear(xid, wait, |heard| !matches!(heard, Heard::Offer(_))).await {
-                Some(Heard::Ack(ack)) => return Ok(Lease::parse(&ack)),
-                Some(Heard::Nak) => return Ok(None),
-                Some(Heard::Offer(_)) | None => {}
-            }
-        }
-        Ok(None)
+    fn now(&self) -> Duration {
+        self.origin.elapsed()
     }
 
-    /// Renews a lease until it is over or taken back.
-    async fn hold(&self, mut lease: Lease) {
-        let mut granted = Instant::now();
-        loop {
-            tokio::time::sleep_until(granted + lease.renew_after).await;
-            match self.renew(&lease, granted).await {
-                Some(next) => {
-                    granted = Instant::now();
-                    self.change(&lease, &next).await;
-                    lease = next;
+    fn hardware(&self) -> [u8; 6] {
+        self.told.asked.settings.hardware
+    }
+
+    fn deadline(&self) -> Option<Duration> {
+        let guard = self.guard.as_ref().and_then(Guard::deadline);
+        [self.states.deadline(), guard, self.retry].into_iter().flatten().min()
+    }
+
+    async fn tick(&mut self) {
+        let now = self.now();
+        if let Some(frame) = self.guard.as_mut().and_then(|guard| guard.tick(now)) {
+            self.send_arp(&frame);
+        }
+        if self.retry.is_some_and(|retry| retry <= now)
+            && let Some(lease) = self.states.lease().cloned()
+        {
+            self.apply(lease).await;
+        }
+        let outputs = self.states.tick(now);
+        self.obey(outputs).await;
+    }
+
+    async fn hear_arp(&mut self, frame: &[u8]) {
+        let (now, own) = (self.now(), &self.told.own);
+        let is_own = |hardware: &[u8; 6]| own.iter().any(|known| known == hardware);
+        match self.guard.as_mut().and_then(|guard| guard.hear(now, frame, is_own)) {
+            Some(Step::Send(frame)) => self.send_arp(&frame),
+            Some(Step::Conflict(other)) => {
+                let [a, b, c, d, e, f] = other;
+                if let Some(lease) = self.states.lease() {
+                    let holder = format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}");
+                    self.warn(&format!("{} is in use by the machine with {holder}: declined", lease.address));
                 }
-                None => {
-                    self.runtime
-                        .journal
-                        .warn(&format!("networkd: {}: lease of {} is over", self.link.name, lease.address));
-                    apply::remove(&self.handle, &self.link, &lease).await;
+                let outputs = self.states.conflict(now);
+                self.obey(outputs).await;
+            }
+            None => {}
+        }
+    }
+
+    async fn hear_news(&mut self, new: Told) {
+        let old = std::mem::replace(&mut self.told, new);
+        let now = self.now();
+        if old.asked.settings != self.told.asked.settings {
+            let outputs = self.states.change(now, self.told.asked.settings.clone());
+            self.obey(outputs).await;
+        } else if self.told.carrier && !old.carrier {
+            let outputs = self.states.start(now, self.kept.get(&self.hardware()));
+            self.obey(outputs).await;
+        }
+        if old.asked != self.told.asked
+            && let Some(lease) = self.states.lease().cloned()
+        {
+            self.apply(lease).await;
+        }
+    }
+
+    async fn obey(&mut self, outputs: Vec<Output>) {
+        for output in outputs {
+            match output {
+                Output::Broadcast(message) => {
+                    let frame = frame::broadcast(self.hardware(), &message);
+                    // A link that is down sends nothing, and a full queue is a lost frame like any other.
+                    let _ = packet::send(self.frames.get_ref(), &frame);
+                }
+                Output::Unicast(server, message) => {
+                    if let Err(error) = self.send(server, &message) {
+                        self.warn(&format!("send to {server}: {error}"));
+                    }
+                }
+                Output::Bound(lease) => self.bound(*lease).await,
+                Output::Lost(lease, loss) => self.lost(&lease, loss).await,
+                Output::Refused(address) => {
+                    self.kept.put(&self.hardware(), None);
+                    // An earlier machined may have left it.
+                    apply::remove(&self.handle, &self.link, address).await;
                     forget_lease(&self.runtime, &self.link.name);
-                    return;
                 }
             }
         }
     }
 
-    async fn renew(&self, lease: &Lease, granted: Instant) -> Option<Lease> {
-        let end = granted + lease.time;
-        let rebind = granted + lease.rebind_after;
-        let xid = exchange_id();
-        loop {
-            let now = Instant::now();
-            if now >= end {
-                return None;
-            }
-            let (to, until) = if now < rebind { (lease.server, rebind) } else { (Ipv4Addr::BROADCAST, end) };
-            // Half of what is left, so that the questions grow denser towards the end (RFC 2131 §4.4.5).
-            let wait = ((until - now) / 2).max(LEAST_RENEW_WAIT).min(end - now);
-            if let Err(error) = self.send(Say::Renew { address: lease.address }, xid, to).await {
-                self.warn(&error);
-            }
-            match self.hear(xid, wait, |heard| !matches!(heard, Heard::Offer(_))).await {
-                Some(Heard::Ack(ack)) => {
-                    if let Some(next) = Lease::parse(&ack) {
-                        return Some(next);
-                    }
-                }
-                Some(Heard::Nak) => return None,
-                Some(Heard::Offer(_)) | None => {}
-            }
+    async fn bound(&mut self, lease: Lease) {
+        let before = self.applied.as_ref().map(|(_, lease)| lease.clone());
+        self.apply(lease.clone()).await;
+        if before.as_ref().is_none_or(|before| before.address != lease.address) {
+            self.guard = Some(Guard::new(self.hardware(), lease.address, random(), self.now()));
+        }
+        self.kept.put(&self.hardware(), Some(lease.address));
+        if before.as_ref() != Some(&lease) {
+            self.announce(&lease);
         }
     }
 
-    async fn change(&self, old: &Lease, new: &Lease) {
-        if old == new {
-            return;
+    async fn lost(&mut self, lease: &Lease, loss: Loss) {
+        self.warn(&match loss {
+            Loss::Expired => format!("lease of {} is over", lease.address),
+            Loss::Refused => format!("{} does not grant {} any more", lease.server, lease.address),
+            Loss::Conflict => format!("{} was given back", lease.address),
+        });
+        (self.guard, self.applied, self.replies, self.retry) = (None, None, None, None);
+        apply::remove(&self.handle, &self.link, lease.address).await;
+        forget_lease(&self.runtime, &self.link.name);
+        if loss != Loss::Expired {
+            self.kept.put(&self.hardware(), None);
         }
-        if (old.address, old.prefix) != (new.address, new.prefix) {
-            apply::remove(&self.handle, &self.link, old).await;
+    }
+
+    /// Brings a lease into the kernel. What is refused is said once, and tried again.
+    async fn apply(&mut self, lease: Lease) {
+        let old = self.applied.as_ref().map(|(asked, lease)| (asked, lease));
+        let refusals = apply::bring(&self.handle, &self.link, old, (&self.told.asked, &lease)).await;
+        self.retry = (!refusals.is_empty()).then(|| self.now() + RETRY);
+        let text = refusals.join("; ");
+        if !text.is_empty() && text != self.said {
+            self.warn(&text);
         }
-        if let Err(error) = apply::add(&self.handle, &self.link, new).await {
-            self.warn(&error);
-        }
-        self.announce(new);
+        self.said = text;
+        self.applied = Some((self.told.asked.clone(), lease));
     }
 
     fn announce(&self, lease: &Lease) {
-        let resource = lease.resource();
+        let resource = resource(lease);
         self.runtime.journal.say(&format!(
             "networkd: {}: {} from {} for {} s",
             self.link.name, resource.address, resource.server, resource.lease_seconds
@@ -204,31 +328,68 @@ impl Client {
         self.runtime.journal.warn(&format!("networkd: {}: {text}", self.link.name));
     }
 
-    async fn send(&self, say: Say, xid: u32, to: Ipv4Addr) -> Result<(), String> {
-        let packet = encode(say, xid, &self.link.hardware)?;
-        let to = SocketAddr::from((to, SERVER_PORT));
-        self.socket.send_to(&packet, to).await.map(drop).map_err(|e| format!("send {say:?} to {to}: {e}"))
+    fn send_arp(&self, frame: &[u8]) {
+        // As with messages: a lost frame.
+        let _ = packet::send(self.arp.get_ref(), frame);
     }
 
-    /// Waits for an answer of the wanted kind.
-    async fn hear(&self, xid: u32, wait: Duration, wanted: impl Fn(&Heard) -> bool) -> Option<Heard> {
-        let listen = async {
-            let mut packet = [0; 1500];
-            loop {
-                // An error of one packet (ICMP unreachable) says nothing about the next.
-                let Ok((length, _)) = self.socket.recv_from(&mut packet).await else { continue };
-                if let Some(heard) = decode(&packet[..length], xid, &self.link.hardware).filter(|h| wanted(h))
-                {
-                    return heard;
-                }
-            }
-        };
-        timeout(wait, listen).await.ok()
+    fn send(&mut self, server: Ipv4Addr, message: &[u8]) -> io::Result<()> {
+        let Some(address) = self.states.lease().map(|lease| lease.address) else { return Ok(()) };
+        // It stays open: without it the kernel would tell the server that nobody listens.
+        let socket = unicast(&self.link.name, address)?;
+        socket.send_to(message, SocketAddrV4::new(server, SERVER_PORT))?;
+        self.replies = Some(socket);
+        Ok(())
     }
 }
+
+impl Drop for Client {
+    /// The link is no longer to have an address: its server is told.
+    fn drop(&mut self) {
+        let Some(lease) = self.states.lease() else { return };
+        let xid = u32::try_from(random() >> 32).unwrap_or_default();
+        let message = dhcp::message::release(&self.told.asked.settings, lease.address, lease.server, xid);
+        let sent = unicast(&self.link.name, lease.address)
+            .and_then(|socket| socket.send_to(&message, SocketAddrV4::new(lease.server, SERVER_PORT)));
+        if let Err(error) = sent {
+            self.warn(&format!("give {} back to {}: {error}", lease.address, lease.server));
+        }
+    }
+}
+
+/// A socket that sends from this address by this link.
+fn unicast(link: &str, address: Ipv4Addr) -> io::Result<std::net::UdpSocket> {
+    let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
+    socket.set_reuse_address(true)?;
+    socket.bind_device(Some(link.as_bytes()))?;
+    socket.bind(&SocketAddrV4::new(address, CLIENT_PORT).into())?;
+    socket.set_nonblocking(true)?;
+    Ok(socket.into())
+}
+
+/// The resource that shows a lease.
+fn resource(lease: &Lease) -> DhcpLease {
+    let texts = |list: &[Ipv4Addr]| list.iter().map(Ipv4Addr::to_string).collect();
+    DhcpLease {
+        address: format!("{}/{}", lease.address, lease.prefix),
+        server: lease.server.to_string(),
+        gateway: lease.gateway().map(|gateway| gateway.to_string()),
+        resolvers: texts(&lease.resolvers),
+        time_servers: texts(&lease.time_servers),
+        hostname: lease.hostname.clone(),
+        domain: lease.domain.clone(),
+        search_domains: lease.search_domains.clone(),
+        lease_seconds: u32::try_from(lease.time.as_secs()).unwrap_or(u32::MAX),
+    }
+}
+
 /// The lease of a link is no longer shown.
 pub(super) fn forget_lease(runtime: &Runtime, name: &str) {
     if let Err(error) = runtime.store.remove(DHCP_LEASE.writer, &DHCP_LEASE, name) {
         runtime.journal.warn(&format!("networkd: {error}"));
     }
 }
+
+#[cfg(test)]
+#[path = "client_tests.rs"]
+mod tests;

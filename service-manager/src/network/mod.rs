@@ -3,7 +3,8 @@
 //! | task | reads | writes | ends |
 //! |---|---|---|---|
 //! | [`run`] | netlink notifications, the machine config | status resources, addresses, clients | with the service |
-//! | [`client::run`], one a link | UDP port 68 of the link | the link's address and routes, its `DhcpLeases` | when the link goes |
+//! | [`client::run`], one a link | DHCP and ARP of the link | the link's address and routes, its `DhcpLeases` | when the link goes |
+//! | [`kept::Kept::follow`] | STATE, once it is there | addresses that links had | with the service |
 //!
 //! Does not: read the config itself: `network_plan` says what every link is to be. Write resolv.conf and the host name
 //! (controllers do, from the leases).
@@ -11,9 +12,8 @@
 
 mod apply;
 mod client;
-mod exchange;
 mod facts;
-mod lease;
+mod kept;
 mod link;
 mod made;
 mod owned;
@@ -23,20 +23,26 @@ mod statics;
 mod status;
 mod wireguard;
 
+use apply::Asked;
+use client::Told;
+use kept::Kept;
 use link::Link;
 use owned::Owned;
 
-pub use lease::granted;
+pub use kept::Disk;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use config::documents::ClientIdentifier;
+use dhcp::{Identifier, Settings};
 use futures_util::{FutureExt, StreamExt};
 use network_plan::Plan;
 use rtnetlink::{Handle, LinkUnspec, MulticastGroup, new_multicast_connection};
 use runtime::Runtime;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 /// Notifications come in bursts: this long after the first one the state is read once.
 const SETTLE: Duration = Duration::from_millis(10);
@@ -49,9 +55,10 @@ pub(crate) fn is_wired(name: &str) -> bool {
     name.starts_with("en") || name.starts_with("eth")
 }
 
-/// The service. `beside` runs as long as it does.
-pub async fn run(
+/// The service. `beside` runs as long as it does; `disk` has STATE once that is there.
+pub async fn run<D: Disk>(
     runtime: Arc<Runtime>,
+    disk: watch::Receiver<Option<D>>,
     beside: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), String> {
     let groups = [
@@ -68,7 +75,9 @@ pub async fn run(
     let _beside = Owned(tokio::spawn(beside).abort_handle());
     let (planned, plan) = watch::channel(Plan::default());
     let _specs = Owned(tokio::spawn(specs::follow(runtime.clone(), plan)).abort_handle());
-    let mut managed = Managed::new(&runtime, planned);
+    let kept = Kept::read(&runtime);
+    let _kept = Owned(tokio::spawn(kept.clone().follow(disk)).abort_handle());
+    let mut managed = Managed::new(&runtime, kept, planned);
     let mut config = runtime.config.subscribe();
     loop {
         config.mark_unchanged();
@@ -89,25 +98,26 @@ pub async fn run(
 /// What runs on the links.
 struct Managed {
     /// Clients of DHCP by link index.
-    clients: BTreeMap<u32, (String, Owned)>,
+    clients: BTreeMap<u32, Client>,
+    kept: Arc<Kept>,
     applied: statics::Applied,
     made: made::Made,
     planned: watch::Sender<Plan>,
 }
 
 impl Managed {
-    fn new(runtime: &Runtime, planned: watch::Sender<Plan>) -> Self {
+    fn new(runtime: &Runtime, kept: Arc<Kept>, planned: watch::Sender<Plan>) -> Self {
         let (clients, applied) = (BTreeMap::new(), statics::Applied::default());
-        Self { clients, applied, made: made::Made::read(runtime), planned }
+        Self { clients, kept, applied, made: made::Made::read(runtime), planned }
     }
 
     /// Makes links, makes each what the config says, ends what belongs to links that are gone. Answers whether everything is
     /// as it is to be.
     async fn manage(&mut self, runtime: &Arc<Runtime>, handle: &Handle, links: &[Link]) -> bool {
-        self.clients.retain(|index, (name, _)| {
-            let stays = links.iter().any(|link| link.index == *index && link.name == *name);
+        self.clients.retain(|index, client| {
+            let stays = links.iter().any(|link| link.index == *index && link.name == client.name);
             if !stays {
-                client::forget_lease(runtime, name);
+                client::forget_lease(runtime, &client.name);
             }
             stays
         });
@@ -120,6 +130,7 @@ impl Managed {
         });
         let refused = rules::bring(handle, &plan).await;
         let is_settled = self.made.bring(runtime, handle, &plan, links, refused).await;
+        let own: Vec<Vec<u8>> = links.iter().map(|link| link.hardware.clone()).collect();
         for link in links {
             let Some(wanted) = plan.links.get(&link.name) else { continue };
             // A bond takes members only that are down.
@@ -128,30 +139,86 @@ impl Managed {
                 switch(runtime, handle, link, !wanted.is_down).await;
             }
             self.applied.bring(handle, &runtime.journal, link, &wanted.into()).await;
-            self.ask_dhcp(runtime, handle, link, wanted).await;
+            self.ask_dhcp(runtime, handle, link, wanted, &own).await;
         }
         is_settled
     }
 
-    /// Starts or ends the client of a link.
+    /// Starts or ends the client of a link, or tells it what changed.
     async fn ask_dhcp(
         &mut self,
         runtime: &Arc<Runtime>,
         handle: &Handle,
         link: &Link,
         wanted: &network_plan::Link,
+        own: &[Vec<u8>],
     ) {
-        let runs = self.clients.contains_key(&link.index);
-        if wanted.asks_dhcp && link.carrier && !runs {
-            let task = tokio::spawn(client::run(runtime.clone(), handle.clone(), link.clone()));
-            self.clients.insert(link.index, (link.name.clone(), Owned(task.abort_handle())));
-        }
-        if !wanted.asks_dhcp && runs {
-            self.clients.remove(&link.index);
-            statics::keep_only(handle, link, &wanted.into()).await;
-            client::forget_lease(runtime, &link.name);
+        // Without an address of Ethernet there is no client of DHCP.
+        let hardware = <[u8; 6]>::try_from(link.hardware.as_slice());
+        let asked =
+            wanted.dhcp.as_ref().zip(hardware.ok()).map(|(dhcp, hardware)| asked(runtime, dhcp, hardware));
+        let Some(asked) = asked else {
+            if let Some(client) = self.clients.remove(&link.index) {
+                client.end().await;
+                statics::keep_only(handle, link, &wanted.into()).await;
+                client::forget_lease(runtime, &link.name);
+            }
+            return;
+        };
+        let told = Told { asked, carrier: link.carrier, own: own.to_vec() };
+        if let Some(client) = self.clients.get(&link.index) {
+            client.told.send_if_modified(|known| {
+                let is_new = *known != told;
+                known.clone_from(&told);
+                is_new
+            });
+        } else if link.carrier {
+            let (sender, receiver) = watch::channel(told);
+            let kept = self.kept.clone();
+            let task =
+                tokio::spawn(client::run(runtime.clone(), handle.clone(), kept, link.clone(), receiver));
+            self.clients.insert(link.index, Client { name: link.name.clone(), told: sender, task });
         }
     }
+}
+
+/// A client that runs.
+struct Client {
+    name: String,
+    told: watch::Sender<Told>,
+    task: JoinHandle<()>,
+}
+
+impl Client {
+    /// Has it give its lease back.
+    async fn end(mut self) {
+        self.task.abort();
+        // It ends by being aborted, or has ended.
+        let _ = (&mut self.task).await;
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+fn asked(runtime: &Runtime, dhcp: &network_plan::Dhcp, hardware: [u8; 6]) -> Asked {
+    let config = runtime.config();
+    let named = config.as_ref().map(|config| config.machine.network.hostname.clone());
+    let given = |name: &String| !name.is_empty();
+    let settings = Settings {
+        hardware,
+        identifier: match dhcp.identifier {
+            ClientIdentifier::Mac => Identifier::Hardware,
+            ClientIdentifier::Duid => Identifier::Duid(dhcp.duid.clone()),
+            ClientIdentifier::None => Identifier::None,
+        },
+        hostname: named.filter(given).or_else(|| runtime.parameters.hostname.clone().filter(given)),
+        ignores_hostname: !dhcp.takes_hostname,
+    };
+    Asked { settings, metric: dhcp.metric, takes_routes: dhcp.takes_routes }
 }
 
 /// What every link is to be. A container's runtime has made all of them but loopback.

@@ -12,7 +12,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use network_plan::Plan;
+use network_plan::{Dhcp, Plan};
 use runtime::store::{
     ADDRESS_SPEC, AddressSpec, DHCP_LEASE, Definition, Dhcp4, DhcpLease, HOSTNAME_SPEC, HostnameSpec,
     LINK_SPEC, LinkSpec, MACHINE_CONFIG, NetworkSpec, OPERATOR_SPEC, OperatorSpec, RESOLVER_SPEC, ROUTE_SPEC,
@@ -21,7 +21,6 @@ use runtime::store::{
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::watch;
 
-use super::apply;
 use runtime::Runtime;
 
 const CONFIGURATION: &str = "configuration";
@@ -67,7 +66,10 @@ fn publish(runtime: &Runtime, plan: &Plan) {
     let lease = |spec: &Spec| if let Spec::DhcpLease(lease) = spec { Some(lease.clone()) } else { None };
     let leases: Vec<(String, DhcpLease)> =
         leases.iter().filter_map(|found| Some((found.metadata.id.clone(), lease(&found.spec)?))).collect();
-    leases.iter().for_each(|(link, lease)| specs.add_lease(link, lease));
+    for (link, lease) in &leases {
+        let settings = plan.links.get(link).and_then(|link| link.dhcp.clone());
+        specs.add_lease(link, lease, &settings.unwrap_or_default());
+    }
     put(runtime, &ADDRESS_SPEC, specs.addresses);
     put(runtime, &LINK_SPEC, specs.links);
     put(runtime, &ROUTE_SPEC, specs.routes);
@@ -122,28 +124,28 @@ impl Specs {
                 ..route_to(link, family(destination), dst, gateway)
             });
         }
-        if wanted.asks_dhcp {
+        if let Some(dhcp) = &wanted.dhcp {
             let operator = OperatorSpec {
                 operator: "dhcp4",
                 link_name: link.to_owned(),
                 require_up: true,
-                dhcp4: Dhcp4 { route_metric: apply::METRIC },
+                dhcp4: Dhcp4 { route_metric: dhcp.metric },
                 layer,
             };
             self.operators.push((format!("{layer}/dhcp4/{link}"), spec(NetworkSpec::Operator(operator))));
         }
     }
 
-    fn add_lease(&mut self, link: &str, lease: &DhcpLease) {
+    fn add_lease(&mut self, link: &str, lease: &DhcpLease, settings: &Dhcp) {
         if let Some(address) = lease.ip() {
             self.add_address(link, address, &lease.address, OPERATOR);
         }
-        if let Some(gateway) = &lease.gateway {
+        if let Some(gateway) = lease.gateway.as_ref().filter(|_| settings.takes_routes) {
             self.add_route(RouteSpec {
                 src: lease.ip().map(|address| address.to_string()).unwrap_or_default(),
                 protocol: "dhcp",
                 layer: OPERATOR,
-                priority: apply::METRIC,
+                priority: settings.metric,
                 ..route_to(link, "inet4", String::new(), gateway.clone())
             });
         }
@@ -283,6 +285,7 @@ mod tests {
             time_servers: vec![],
             hostname: Some("leased".into()),
             domain: Some("lan".into()),
+            search_domains: Vec::new(),
             lease_seconds: 60,
         };
         runtime.store.put(DHCP_LEASE.writer, &DHCP_LEASE, "eth1", Spec::DhcpLease(lease)).unwrap();

@@ -11,6 +11,8 @@ use crate::node::Node;
 
 /// How long the services of one wave may take to stop; SIGKILL comes after 10 s of it.
 const WAVE_DEADLINE: Duration = Duration::from_secs(30);
+/// How long networkd may take to stop.
+const NETWORK_DEADLINE: Duration = Duration::from_secs(2);
 /// Internal services that must outlive the processes: without them nobody would see the end.
 const LAST: [&str; 4] = ["machined", "networkd", "timed", "udevd"];
 
@@ -57,6 +59,15 @@ pub fn reboot(node: Arc<Node>) -> TaskFuture {
 pub fn shutdown(node: Arc<Node>) -> TaskFuture {
     Box::pin(async move {
         publish_stage(&node, "", &Stage::ShuttingDown);
+        // It gives its addresses back to their servers: this machine may not return.
+        node.runtime.services.stop("networkd");
+        let networkd = ["networkd".to_owned()];
+        if node.runtime.services.wait_down(&networkd, NETWORK_DEADLINE).await.is_err() {
+            let seconds = NETWORK_DEADLINE.as_secs();
+            node.runtime
+                .journal
+                .warn(&format!("networkd: not stopped within {seconds} s (deadline network down)"));
+        }
         let action = if node.runtime.parameters.halt_on_shutdown { Action::Halt } else { Action::PowerOff };
         finish(&node, action, "shutdown sequence").await
     })

@@ -146,7 +146,8 @@ fn define_machined(node: &Arc<Node>) -> Result<(), TaskError> {
 fn define_networkd(node: &Arc<Node>) {
     let working = node.clone();
     node.runtime.services.define(Definition::internal("networkd", move || {
-        Box::pin(network::run(working.runtime.clone(), identity::give_up_without_lease(working.clone())))
+        let beside = identity::give_up_without_lease(working.clone());
+        Box::pin(network::run(working.runtime.clone(), working.configuration.states(), beside))
     }));
 }
 

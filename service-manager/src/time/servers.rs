@@ -79,6 +79,7 @@ pub(super) mod tests {
             time_servers: servers.map(str::to_owned).to_vec(),
             hostname: None,
             domain: None,
+            search_domains: Vec::new(),
             lease_seconds: 60,
         })
     }

@@ -97,8 +97,8 @@ documents! {
     CRIBaseRuntimeSpecConfig "changing what all containers start with" single;
     CRICustomizationConfig "" named;
     ContainerConfig "containers beside Kubernetes" named;
-    DHCPv4Config "settings of the DHCP client" named;
-    DHCPv6Config "settings of the DHCP client" named;
+    DHCPv4Config "" named;
+    DHCPv6Config "DHCPv6" named;
     DiscoveryIdentityConfig "discovery" single;
     DiscoveryServiceConfig "discovery" named;
     DummyLinkConfig "" named;

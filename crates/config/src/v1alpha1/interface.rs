@@ -33,7 +33,7 @@ section! {
         /// Make a link that leads nowhere.
         dummy "dummy": bool { default "false" };
         /// Settings of the DHCP client.
-        dhcp_options "dhcpOptions": Option<DhcpOptions> { later "settings of the DHCP client" };
+        dhcp_options "dhcpOptions": Option<DhcpOptions> {};
         /// The link is a WireGuard tunnel.
         wireguard "wireguard": Option<Wireguard> {};
         /// An address that control plane nodes share.
@@ -96,9 +96,9 @@ section! {
         /// Ask for an IPv4 address.
         ipv4 "ipv4": Option<bool> { default "true" };
         /// Ask for an IPv6 address.
-        ipv6 "ipv6": Option<bool> { default "false" };
+        ipv6 "ipv6": Option<bool> { default "false", later "DHCPv6" };
         /// Identifier of this client, in hexadecimal.
-        duidv6 "duidv6": String { newer true, example "\"00030001020000000001\"" };
+        duidv6 "duidv6": String { newer true, later "DHCPv6", example "\"00030001020000000001\"" };
     }
 }
 
@@ -120,7 +120,7 @@ section! {
         /// An address that control plane nodes share.
         vip "vip": Option<Vip> { newer true, later "shared addresses" };
         /// Settings of the DHCP client.
-        dhcp_options "dhcpOptions": Option<DhcpOptions> { newer true, later "settings of the DHCP client" };
+        dhcp_options "dhcpOptions": Option<DhcpOptions> { newer true };
     }
 }
 

@@ -6,6 +6,16 @@ pub(super) const DOCUMENTS: &[(&str, &str, &str)] = &[
     ("kind: SysfsConfig\nparams: {../b: c}", "params.../b", "`../b` is not a name like net.ipv4.ip_forward"),
     ("kind: KernelModuleConfig\nname: a/b", "name", "`a/b` is not the name of a module"),
     (
+        "kind: DHCPv4Config\nname: eth0\nclientIdentifier: duid",
+        "duidRaw",
+        "`clientIdentifier: duid` needs the DUID in hexadecimal, 00:01:ab",
+    ),
+    (
+        "kind: DHCPv6Config\nname: eth0\nduidRaw: '00:1:ab'",
+        "duidRaw",
+        "`00:1:ab` is no DUID: 3 to 130 bytes in hexadecimal, 00:01:ab",
+    ),
+    (
         "kind: CRICustomizationConfig\nname: customization",
         "name",
         "name \"customization\" is reserved; choose another one",

@@ -2,7 +2,8 @@
 
 use super::{Problems, host, kubernetes, machine, network, text, volumes};
 use crate::documents::{
-    AutoHostname, Document, LinkAddress, LinkRoute, RoutingRuleConfig, RuleAction, VerificationRule,
+    AutoHostname, ClientIdentifier, Document, LinkAddress, LinkRoute, RoutingRuleConfig, RuleAction,
+    VerificationRule,
 };
 use std::{net::IpAddr, time::Duration};
 
@@ -164,8 +165,21 @@ fn links(document: &Document, problems: &mut Problems) {
             }
             problems.expect("parent", text::link_name(&d.parent));
         }
+        Document::DHCPv4Config(d) => client_identifier(d.client_identifier, &d.duid_raw, problems),
+        Document::DHCPv6Config(d) => client_identifier(d.client_identifier, &d.duid_raw, problems),
         Document::BondConfig(d) if d.links.is_empty() => problems.add("links", "at least one link is needed"),
         _ => {}
+    }
+}
+
+fn client_identifier(kind: Option<ClientIdentifier>, duid: &str, problems: &mut Problems) {
+    let is_byte = |part: &str| part.len() == 2 && part.bytes().all(|byte| byte.is_ascii_hexdigit());
+    // RFC 8415 §11.1: a kind of two bytes, and up to 128 behind it.
+    let is_duid = duid.split(':').all(is_byte) && (3..=130).contains(&duid.split(':').count());
+    if !duid.is_empty() && !is_duid {
+        problems.add("duidRaw", format!("`{duid}` is no DUID: 3 to 130 bytes in hexadecimal, 00:01:ab"));
+    } else if kind == Some(ClientIdentifier::Duid) && duid.is_empty() {
+        problems.add("duidRaw", "`clientIdentifier: duid` needs the DUID in hexadecimal, 00:01:ab");
     }
 }
 

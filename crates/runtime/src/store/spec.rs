@@ -272,6 +272,8 @@ pub struct DhcpLease {
     pub hostname: Option<String>,
     /// Domain given by the server.
     pub domain: Option<String>,
+    /// Where names without a dot are looked for.
+    pub search_domains: Vec<String>,
     /// Seconds.
     pub lease_seconds: u32,
 }

@@ -1,0 +1,216 @@
+//! The client beside dnsmasq, each in a network namespace of its own.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use dhcp::Settings;
+
+use super::*;
+use crate::network::Disk;
+
+/// Set in the process that has a network namespace of its own.
+const INSIDE: &str = "BILLET_TEST_INSIDE";
+const TEST: &str = "network::client::tests::a_lease_is_taken_kept_asked_for_again_given_up_and_given_back";
+const MAC: [u8; 6] = [0x52, 0x54, 0, 1, 2, 3];
+
+#[derive(Clone)]
+struct Folder(PathBuf);
+
+impl Disk for Folder {
+    fn text(&self, name: &str) -> Result<Option<String>, String> {
+        Ok(fs::read_to_string(self.0.join(name)).ok())
+    }
+
+    fn replace(&self, name: &str, text: &str) -> Result<(), String> {
+        fs::write(self.0.join(name), text).map_err(|error| error.to_string())
+    }
+}
+
+fn done(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn ip(arguments: &str) -> String {
+    done(Command::new("ip").args(arguments.split(' ')))
+}
+
+/// The other end of eth0: a namespace with a server.
+struct Server {
+    namespace: Child,
+    dnsmasq: Option<Child>,
+    log: PathBuf,
+}
+
+impl Server {
+    fn start(folder: &Path) -> Self {
+        ip("link add eth0 address 52:54:00:01:02:03 type veth peer name srv0");
+        // It says a word when it has its namespace.
+        let mut namespace = Command::new("unshare")
+            .args(["--net", "--", "sh", "-c", "echo ready; exec cat"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut word = [0; 6];
+        std::io::Read::read_exact(namespace.stdout.as_mut().unwrap(), &mut word).unwrap();
+        let mut server = Self { namespace, dnsmasq: None, log: folder.join("dnsmasq.log") };
+        ip(&format!("link set srv0 netns {}", server.namespace.id()));
+        ip("link set eth0 up");
+        server.ip("address add 10.9.0.1/24 dev srv0");
+        server.ip("link set srv0 up");
+        let log = fs::File::create(&server.log).unwrap();
+        let leases = format!("--dhcp-leasefile={}", folder.join("leases").display());
+        let arguments = [
+            "--no-daemon --conf-file=/dev/null --port=0 --log-dhcp",
+            "--interface=srv0 --bind-interfaces --no-ping --dhcp-authoritative",
+            "--dhcp-range=10.9.0.10,10.9.0.20,255.255.255.0,1h --dhcp-option=option:router,10.9.0.1",
+            "--dhcp-option=option:domain-search,a.example,b.example --dhcp-option=121,10.7.0.0/16,10.9.0.2,0.0.0.0/0,10.9.0.1",
+        ];
+        let arguments = arguments.iter().flat_map(|line| line.split(' '));
+        let dnsmasq = server.inside("dnsmasq").args(arguments).arg(leases).stderr(log).spawn().unwrap();
+        server.dnsmasq = Some(dnsmasq);
+        server
+    }
+
+    fn inside(&self, program: &str) -> Command {
+        let mut command = Command::new("nsenter");
+        command.args(["--net", "--target", &self.namespace.id().to_string(), "--", program]);
+        command
+    }
+
+    fn ip(&self, arguments: &str) {
+        done(self.inside("ip").args(arguments.split(' ')));
+    }
+
+    /// Messages that it logged, `DHCPDISCOVER` and so on, since this many.
+    fn heard(&self, since: usize) -> Vec<String> {
+        let text = fs::read_to_string(&self.log).unwrap_or_default();
+        let words = text.split_whitespace().filter(|word| word.starts_with("DHCP") && word.contains('('));
+        words.skip(since).map(|word| word.split('(').next().unwrap().to_owned()).collect()
+    }
+
+    async fn hears(&self, since: usize, what: &str) {
+        until(what, || self.heard(since).iter().any(|word| word == what)).await;
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        for child in self.dnsmasq.iter_mut().chain([&mut self.namespace]) {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !holds() {
+        assert!(started.elapsed() < Duration::from_secs(60), "{what} within 60 s");
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+fn leased(runtime: &Runtime) -> Option<String> {
+    let found = runtime.store.get(&DHCP_LEASE, "eth0")?;
+    match &found.spec {
+        Spec::DhcpLease(lease) => Some(lease.address.clone()),
+        _ => None,
+    }
+}
+
+struct Running {
+    runtime: Arc<Runtime>,
+    told: watch::Sender<Told>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+fn begin(folder: &Path, handle: &Handle) -> Running {
+    let runtime = Runtime::detached(folder.to_path_buf());
+    let kept = Kept::read(&runtime);
+    let (_, disk) = watch::channel(Some(Folder(folder.to_owned())));
+    tokio::spawn(kept.clone().follow(disk));
+    let index = ip("-oneline link show eth0");
+    let index = index.split(':').next().unwrap().parse().unwrap();
+    let link = Link { index, name: "eth0".into(), hardware: MAC.to_vec(), ..Link::default() };
+    let settings = Settings { hardware: MAC, ..Settings::default() };
+    let asked = Asked { settings, metric: 7, takes_routes: true };
+    let (told, receiver) = watch::channel(Told { asked, carrier: true, own: vec![MAC.to_vec()] });
+    let task = tokio::spawn(run(runtime.clone(), handle.clone(), kept, link, receiver));
+    Running { runtime, told, task }
+}
+
+#[tokio::test]
+async fn a_lease_is_taken_kept_asked_for_again_given_up_and_given_back() {
+    if std::env::var_os(INSIDE).is_none() {
+        let status = Command::new("unshare")
+            .args(["--map-root-user", "--net", "--"])
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", TEST, "--nocapture"])
+            .env(INSIDE, "1")
+            .status()
+            .unwrap();
+        assert!(status.success(), "{status}");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::create_dir_all(folder.join("system/run/machined")).unwrap();
+    let server = Server::start(folder);
+    let (connection, handle, _) = rtnetlink::new_connection().unwrap();
+    tokio::spawn(connection);
+
+    // The first lease: address for its time, routes of option 121, search list.
+    let running = begin(folder, &handle);
+    until("a lease", || leased(&running.runtime).is_some()).await;
+    let first = leased(&running.runtime).unwrap();
+    assert!(first.starts_with("10.9.0.1") && first.ends_with("/24"), "{first}");
+    let shown = ip("address show dev eth0");
+    assert!(shown.contains(&format!("inet {first}")) && !shown.contains("inet 10.9.0.1/"), "{shown}");
+    assert!(shown.contains("valid_lft 3600sec") || shown.contains("valid_lft 3599sec"), "{shown}");
+    let routes = ip("route");
+    assert!(routes.contains("default via 10.9.0.1 dev eth0 proto dhcp"), "{routes}");
+    assert!(routes.contains("10.7.0.0/16 via 10.9.0.2") && routes.contains("metric 7"), "{routes}");
+    let lease = running.runtime.store.get(&DHCP_LEASE, "eth0").unwrap().spec.yaml().unwrap();
+    assert!(lease.contains("a.example") && lease.contains("b.example"), "{lease}");
+    let text = fs::read_to_string(folder.join("dhcp-addresses.json")).unwrap();
+    assert!(text.contains(first.trim_end_matches("/24")), "{text}");
+
+    // A cable that comes back: the same address, and no question for servers.
+    let count = server.heard(0).len();
+    running.told.send_modify(|told| told.carrier = false);
+    running.told.send_modify(|told| told.asked.metric = 9);
+    until("routes with another metric", || ip("route").contains("metric 9")).await;
+    assert!(!ip("route").contains("metric 7"));
+    running.told.send_modify(|told| told.carrier = true);
+    server.hears(count, "DHCPACK").await;
+    assert_eq!(server.heard(count)[0], "DHCPREQUEST");
+
+    // A client that ends gives it back.
+    let count = server.heard(0).len();
+    running.task.abort();
+    let _ = running.task.await;
+    server.hears(count, "DHCPRELEASE").await;
+
+    // Another one asks for the address of before.
+    let count = server.heard(0).len();
+    let running = begin(folder, &handle);
+    until("a lease", || leased(&running.runtime).is_some()).await;
+    assert_eq!(
+        (server.heard(count)[0].as_str(), leased(&running.runtime)),
+        ("DHCPREQUEST", Some(first.clone()))
+    );
+
+    // Another machine has it, and answers a probe.
+    server.ip(&format!("address add {} dev srv0", first.replace("/24", "/32")));
+    server.hears(count, "DHCPDECLINE").await;
+    until("no lease", || leased(&running.runtime) != Some(first.clone())).await;
+    assert!(!ip("address show dev eth0").contains(&first));
+    until("another lease", || leased(&running.runtime).is_some()).await;
+    assert_ne!(leased(&running.runtime).unwrap(), first);
+    running.task.abort();
+    let _ = running.task.await;
+}

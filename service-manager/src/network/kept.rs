@@ -1,0 +1,191 @@
+//! Addresses that links had by DHCP: each is asked for first when its link is there again.
+//!
+//! Owns: a file of the running system, which a new machined reads, and one on STATE, which the next boot does. They say no
+//! more than hardware address and address, so that a prolonged lease writes nothing. Whether an address is still the
+//! machine's is for the server to say: nothing is used because it is here.
+//! Fails by: a line in the log; the next lease then begins with a question for servers.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use runtime::Runtime;
+use tokio::sync::watch;
+
+/// The file of the running system.
+const RUN: &str = "/system/run/machined/dhcp-addresses.json";
+/// The file on STATE.
+const FILE: &str = "dhcp-addresses.json";
+/// More cards than a machine has; those of virtual links come and go.
+const MOST: usize = 64;
+
+/// Files that outlive a restart of the machine.
+pub trait Disk: Clone + Send + Sync + 'static {
+    /// A file's text; `None` without such a file.
+    fn text(&self, name: &str) -> Result<Option<String>, String>;
+    /// Replaces a file; when this returns, the new content is on the disk.
+    fn replace(&self, name: &str, text: &str) -> Result<(), String>;
+}
+
+type Addresses = BTreeMap<String, Ipv4Addr>;
+type Write = Arc<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
+
+/// What is known, for all clients.
+pub(super) struct Kept {
+    runtime: Arc<Runtime>,
+    run: PathBuf,
+    known: Mutex<Addresses>,
+    /// Writes the file on STATE, once it is there.
+    disk: Mutex<Option<Write>>,
+    /// Changes when STATE brings addresses.
+    pub(super) arrivals: watch::Sender<()>,
+}
+
+impl Kept {
+    /// Those of an earlier machined.
+    pub(super) fn read(runtime: &Arc<Runtime>) -> Arc<Self> {
+        let run = runtime.path(RUN);
+        let text = std::fs::read(&run).unwrap_or_default();
+        // Without the file there was none.
+        let known = Mutex::new(serde_json::from_slice(&text).unwrap_or_default());
+        let (disk, arrivals) = (Mutex::new(None), watch::channel(()).0);
+        Arc::new(Self { runtime: runtime.clone(), run, known, disk, arrivals })
+    }
+
+    /// Reads STATE when it is mounted, and keeps it up to date. Ends never.
+    pub(super) async fn follow<D: Disk>(self: Arc<Self>, mut disks: watch::Receiver<Option<D>>) {
+        loop {
+            let disk = disks.borrow_and_update().clone();
+            if let Some(disk) = disk {
+                self.arrived(disk);
+            } else {
+                *self.disk.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            }
+            if disks.changed().await.is_err() {
+                return std::future::pending().await;
+            }
+        }
+    }
+
+    fn arrived<D: Disk>(&self, disk: D) {
+        let there: Addresses = match disk.text(FILE) {
+            Ok(Some(text)) => serde_json::from_str(&text).unwrap_or_else(|error| {
+                self.warn(&format!("{FILE} on STATE: {error}; it is written anew"));
+                Addresses::new()
+            }),
+            Ok(None) => Addresses::new(),
+            Err(error) => {
+                self.warn(&error);
+                Addresses::new()
+            }
+        };
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        // What was granted since the boot is newer.
+        let merged: Addresses = there.clone().into_iter().chain(std::mem::take(&mut *known)).collect();
+        known.clone_from(&merged);
+        drop(known);
+        let write: Write = Arc::new(move |text| disk.replace(FILE, text));
+        *self.disk.lock().unwrap_or_else(PoisonError::into_inner) = Some(write);
+        if merged != there {
+            self.write(&merged);
+        }
+        self.arrivals.send_replace(());
+    }
+
+    /// The address that a link had.
+    pub(super) fn get(&self, hardware: &[u8]) -> Option<Ipv4Addr> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&key(hardware)).copied()
+    }
+
+    /// A link has an address, or lost it for good.
+    pub(super) fn put(&self, hardware: &[u8], address: Option<Ipv4Addr>) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = key(hardware);
+        if known.get(&key).copied() == address {
+            return;
+        }
+        match address {
+            Some(_) if known.len() >= MOST && !known.contains_key(&key) => return,
+            Some(address) => known.insert(key, address),
+            None => known.remove(&key),
+        };
+        let all = known.clone();
+        drop(known);
+        self.write(&all);
+    }
+
+    fn write(&self, all: &Addresses) {
+        let Ok(text) = serde_json::to_string(all) else { return };
+        let new = self.run.with_extension("new");
+        let written = std::fs::write(&new, &text).and_then(|()| std::fs::rename(&new, &self.run));
+        if let Err(error) = written {
+            self.warn(&format!("write {}: {error}", self.run.display()));
+        }
+        let disk = self.disk.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(Err(error)) = disk.map(|write| write(&text)) {
+            self.warn(&error);
+        }
+    }
+
+    fn warn(&self, text: &str) {
+        self.runtime.journal.warn(&format!("networkd: keep addresses of DHCP: {text}"));
+    }
+}
+
+fn key(hardware: &[u8]) -> String {
+    hardware.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Clone)]
+    struct Folder(PathBuf);
+
+    impl Disk for Folder {
+        fn text(&self, name: &str) -> Result<Option<String>, String> {
+            Ok(std::fs::read_to_string(self.0.join(name)).ok())
+        }
+
+        fn replace(&self, name: &str, text: &str) -> Result<(), String> {
+            std::fs::write(self.0.join(name), text).map_err(|error| error.to_string())
+        }
+    }
+
+    const MAC: [u8; 6] = [0x52, 0x54, 0, 1, 2, 3];
+    const OLD: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 5);
+    const NEW: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 6);
+
+    fn on_disk(disk: &Folder) -> String {
+        disk.text(FILE).unwrap().unwrap_or_default()
+    }
+
+    #[test]
+    fn addresses_outlive_machined_and_the_machine() {
+        let root = tempfile::tempdir().unwrap();
+        let runtime = Runtime::detached(root.path().to_path_buf());
+        std::fs::create_dir_all(runtime.path("/system/run/machined")).unwrap();
+        let disk = Folder(root.path().to_owned());
+        disk.replace(FILE, &format!(r#"{{"{}":"{OLD}","02:00:00:00:00:01":"{NEW}"}}"#, key(&MAC))).unwrap();
+        let kept = Kept::read(&runtime);
+        assert_eq!(kept.get(&MAC), None, "STATE is not there yet");
+        kept.put(&MAC, Some(NEW));
+        let mut arrivals = kept.arrivals.subscribe();
+        kept.arrived(disk.clone());
+        assert!(arrivals.has_changed().unwrap() && arrivals.borrow_and_update().eq(&()));
+        assert_eq!((kept.get(&MAC), kept.get(&[2, 0, 0, 0, 0, 1])), (Some(NEW), Some(NEW)));
+        assert!(on_disk(&disk).contains(&format!(r#""{}":"{NEW}""#, key(&MAC))), "{}", on_disk(&disk));
+        assert_eq!(Kept::read(&runtime).get(&MAC), Some(NEW), "another machined");
+        kept.put(&MAC, None);
+        assert!(!on_disk(&disk).contains(&key(&MAC)));
+        // A prolonged lease writes nothing.
+        kept.put(&MAC, Some(OLD));
+        disk.replace(FILE, "").unwrap();
+        kept.put(&MAC, Some(OLD));
+        assert_eq!(on_disk(&disk), "");
+        kept.arrived(disk.clone());
+        assert!(on_disk(&disk).contains(&key(&MAC)), "a broken file is written anew");
+    }
+}
