@@ -5,6 +5,8 @@
 //! Order: where a parameter is given more than once the last one wins, as in the kernel; `billet.` wins over `talos.`.
 //! Source: Documentation/admin-guide/kernel-parameters.rst, shared/spec/machine-facts.md §2.
 
+use network_line::Line;
+
 /// The parameters of a kernel command line in their order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CommandLine {
@@ -47,6 +49,10 @@ pub struct NodeParameters {
     pub wipe_system: Option<Vec<String>>,
     /// `maintenance=open`: a STATE that cannot be used locks nobody out: whoever reaches the node may give it a config.
     pub open_maintenance: bool,
+    /// `network.interface.ignore=`, each time it is given: links that are left alone.
+    pub ignored_links: Vec<String>,
+    /// `ip=`, `vlan=`, `bond=`.
+    pub network: Line,
     /// `environment=NAME=VALUE`, each time it is given: variables of services, before those of the configuration.
     pub environment: Vec<(String, String)>,
     /// `panic=`: seconds until a reboot after a fatal error.
@@ -108,6 +114,12 @@ impl CommandLine {
             trial_seconds: self.ours("trial").and_then(|v| v.parse().ok()),
             wipe_system: self.ours("experimental.wipe").and_then(wipe),
             open_maintenance: self.ours("maintenance") == Some("open"),
+            ignored_links: self.every("network.interface.ignore").map(str::to_owned).collect(),
+            network: Line::read(
+                self.parameters.iter().map(|parameter| {
+                    (parameter.name.as_str(), parameter.value.as_deref().unwrap_or_default())
+                }),
+            ),
             environment: self.every("environment").filter_map(variable).collect(),
             panic_seconds: self.last("panic").and_then(|v| v.parse().ok()),
         }
@@ -200,6 +212,13 @@ mod tests {
         let environment = CommandLine::parse(line).node().environment;
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         assert_eq!(environment, [pair("A", "b"), pair("http_proxy", "http://p:1/?x=y")]);
+    }
+
+    #[test]
+    fn the_network_of_the_kernel() {
+        let node = CommandLine::parse("ip=10.0.0.5:::24::eth0 talos.network.interface.ignore=eth1").node();
+        assert_eq!(node.network.statics().map(|address| address.link.as_str()).collect::<Vec<_>>(), ["eth0"]);
+        assert_eq!(node.ignored_links, ["eth1"]);
     }
 
     #[test]

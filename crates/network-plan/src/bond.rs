@@ -51,6 +51,65 @@ pub(crate) fn of_section(bond: &Bond) -> Vec<InfoBond> {
     options.into_iter().flatten().collect()
 }
 
+/// Options of the kernel's command line, by the names of the kernel's module. `Err` names what the kernel does not know.
+pub(crate) fn of_line(options: &[(String, String)]) -> Result<Vec<InfoBond>, String> {
+    let one = |(name, text): &(String, String)| {
+        let number = || text.parse::<u32>().ok();
+        // A word, or the kernel's number of it.
+        let word = |words: &[&str]| {
+            words
+                .iter()
+                .position(|word| word == text)
+                .map_or_else(|| text.parse().ok(), |at| u8::try_from(at).ok())
+        };
+        let option = match name.as_str() {
+            // It is a member's name, and so comes when members do.
+            "primary" => return Ok(None),
+            "mode" => {
+                let words = [
+                    "balance-rr",
+                    "active-backup",
+                    "balance-xor",
+                    "broadcast",
+                    "802.3ad",
+                    "balance-tlb",
+                    "balance-alb",
+                ];
+                word(&words).map(|it| InfoBond::Mode(it.into()))
+            }
+            "miimon" => number().map(InfoBond::MiiMon),
+            "updelay" => number().map(InfoBond::UpDelay),
+            "downdelay" => number().map(InfoBond::DownDelay),
+            "use_carrier" => number().map(|it| InfoBond::UseCarrier(it != 0)),
+            "arp_interval" => number().map(InfoBond::ArpInterval),
+            "arp_ip_target" => text.parse().ok().map(|it| InfoBond::ArpIpTarget(vec![it])),
+            "arp_validate" => word(&["none", "active", "backup", "all"])
+                .map(|it| InfoBond::ArpValidate(u32::from(it).into())),
+            "arp_all_targets" => {
+                word(&["any", "all"]).map(|it| InfoBond::ArpAllTargets(u32::from(it).into()))
+            }
+            "primary_reselect" => {
+                word(&["always", "better", "failure"]).map(|it| InfoBond::PrimaryReselect(it.into()))
+            }
+            "fail_over_mac" => word(&["none", "active", "follow"]).map(|it| InfoBond::FailOverMac(it.into())),
+            "xmit_hash_policy" => {
+                word(&["layer2", "layer3+4", "layer2+3", "encap2+3", "encap3+4", "vlan+srcmac"])
+                    .map(|it| InfoBond::XmitHashPolicy(it.into()))
+            }
+            "resend_igmp" => number().map(InfoBond::ResendIgmp),
+            "min_links" => number().map(InfoBond::MinLinks),
+            "lp_interval" => number().map(InfoBond::LpInterval),
+            "packets_per_slave" => number().map(InfoBond::PacketsPerPort),
+            "lacp_rate" => word(&["slow", "fast"]).map(|it| InfoBond::AdLacpRate(it.into())),
+            "ad_select" => word(&["stable", "bandwidth", "count"]).map(|it| InfoBond::AdSelect(it.into())),
+            _ => return Err(format!("`{name}` is no option of a bond")),
+        };
+        option.map(Some).ok_or_else(|| format!("`{text}` is no value of {name}"))
+    };
+    let found: Vec<Option<InfoBond>> = options.iter().map(one).collect::<Result<_, String>>()?;
+    Ok(found.into_iter().flatten().collect())
+}
+
 /// Options of a document.
 pub(crate) fn of_document(bond: &BondConfig) -> Vec<InfoBond> {
     let all_active = |number: u8| match number {

@@ -10,10 +10,12 @@ use std::net::IpAddr;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use config::cmdline::NodeParameters;
 use config::documents::{Document, LinkAddress, LinkRoute, RoutingRuleConfig, RuleAction, VlanMode};
 use config::schema::GoDuration;
 use config::v1alpha1::{self, DeviceSelector, DhcpOptions, Interface};
 use config::{Config, Secret};
+use network_line::Line;
 
 use crate::link::{DHCP_METRIC, Key, MAIN_TABLE, Peer, Prefix, Wireguard, hardware};
 use crate::{Dhcp, Kind, Link, Present, Route, RouteKind, Rule, bond, select};
@@ -41,10 +43,18 @@ pub struct Plan {
     pub faults: Vec<String>,
 }
 
-/// Reads a configuration. `documents` are those beside the section that `config` holds already.
+/// Reads the kernel's parameters, and a configuration, which goes before them. `documents` are those beside the section that
+/// `config` holds already.
 #[must_use]
-pub fn plan(config: Option<&Config>, documents: &[Document], present: &[Present]) -> Plan {
+pub fn plan(
+    parameters: &NodeParameters,
+    config: Option<&Config>,
+    documents: &[Document],
+    present: &[Present],
+) -> Plan {
     let mut reading = Reading { present, ..Reading::default() };
+    reading.ignored.extend(parameters.ignored_links.iter().cloned());
+    reading.line(&parameters.network);
     let entries = config.map(|config| config.machine.network.interfaces.as_slice()).unwrap_or_default();
     for (index, entry) in entries.iter().enumerate() {
         reading.entry(entry, &format!("machine.network.interfaces[{index}]"));
@@ -117,6 +127,52 @@ impl Reading<'_> {
             self.fault(format!("{field}: no link has these properties"));
         }
         names
+    }
+
+    fn line(&mut self, line: &Line) {
+        for fault in &line.faults {
+            self.fault(format!("kernel parameter {fault}"));
+        }
+        for vlan in &line.vlans {
+            let kind = Kind::Vlan { parent: vlan.parent.clone(), id: vlan.id, is_service: false };
+            self.link(&vlan.name).kind = Some(kind);
+        }
+        for bond in &line.bonds {
+            let options = bond::of_line(&bond.options).unwrap_or_else(|fault| {
+                self.fault(format!("kernel parameter bond={}: {fault}", bond.name));
+                Vec::new()
+            });
+            let primary =
+                bond.options.iter().find(|(name, _)| name == "primary").map(|(_, link)| link.clone());
+            let link = self.link(&bond.name);
+            (link.kind, link.mtu) = (Some(Kind::Bond { options, primary }), bond.mtu);
+            self.join(bond.members.clone(), &bond.name, false);
+        }
+        for address in &line.addresses {
+            match address {
+                network_line::Address::Auto { link, method } => match method.as_str() {
+                    "" | "off" | "none" => {}
+                    "dhcp" | "on" | "any" | "both" => {
+                        self.link_of_line(link).dhcp.get_or_insert_default();
+                    }
+                    other => self.fault(format!("kernel parameter ip={link}:{other}: only `dhcp` is known")),
+                },
+                network_line::Address::Static(address) => {
+                    let link = self.link_of_line(&address.link);
+                    link.addresses.push((address.address, address.prefix));
+                    link.routes.extend(address.gateway.and_then(|gateway| {
+                        Some(Route { source: None, ..route("", Some(gateway), DOCUMENT_METRIC)? })
+                    }));
+                }
+            }
+        }
+    }
+
+    /// A link that has no name on the command line is the first card.
+    fn link_of_line(&mut self, name: &str) -> &mut Link {
+        let cards = self.present.iter().filter(|link| link.is_physical).map(|link| link.name.as_str());
+        let first = cards.min().unwrap_or_default().to_owned();
+        self.link(if name.is_empty() { &first } else { name })
     }
 
     fn entry(&mut self, entry: &Interface, field: &str) {
@@ -333,6 +389,10 @@ impl Reading<'_> {
                 (link.addresses, link.routes, link.dhcp) = Default::default();
             }
         }
+        for link in self.plan.links.values_mut() {
+            once(&mut link.addresses, |one, other| one == other);
+            once(&mut link.routes, Route::is_same_way);
+        }
         for present in self.present {
             let is_named = self.plan.links.contains_key(&present.name);
             if present.name == LOOPBACK {
@@ -341,9 +401,21 @@ impl Reading<'_> {
                 self.link(&present.name).dhcp = Some(Dhcp::default());
             }
         }
-        self.plan.links.retain(|name, _| !self.ignored.contains(name));
+        self.plan.links.retain(|name, _| !name.is_empty() && !self.ignored.contains(name));
         self.plan
     }
+}
+
+/// Keeps the last of those that are the same: what the configuration says.
+fn once<T>(list: &mut Vec<T>, is_same: impl Fn(&T, &T) -> bool) {
+    let mut kept: Vec<T> = Vec::new();
+    for one in std::mem::take(list) {
+        match kept.iter().position(|known| is_same(known, &one)) {
+            Some(index) => kept[index] = one,
+            None => kept.push(one),
+        }
+    }
+    *list = kept;
 }
 
 /// What all documents of links have.

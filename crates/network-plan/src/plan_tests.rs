@@ -1,5 +1,6 @@
 //! Plans of sections and of documents.
 
+use config::cmdline::NodeParameters;
 use config::documents::ClientIdentifier;
 use netlink_packet_route::link::{BondMode, BondXmitHashPolicy, InfoBond};
 
@@ -21,7 +22,7 @@ fn cards(names: &[&str]) -> Vec<Present> {
 /// The plan of a whole text, for a machine with these cards.
 fn planned(text: &str, names: &[&str]) -> Plan {
     let loaded = config::load(text.as_bytes()).unwrap_or_else(|error| panic!("{error}"));
-    plan(Some(&loaded.config), &loaded.documents, &cards(names))
+    plan(&NodeParameters::default(), Some(&loaded.config), &loaded.documents, &cards(names))
 }
 
 fn of_section(interfaces: &str, names: &[&str]) -> Plan {
@@ -38,12 +39,12 @@ fn addresses(link: &Link) -> Vec<String> {
 
 #[test]
 fn a_card_that_nothing_names_asks_dhcp() {
-    let found = plan(None, &[], &cards(&["lo", "eth0", "enp1s0"]));
+    let found = plan(&NodeParameters::default(), None, &[], &cards(&["lo", "eth0", "enp1s0"]));
     assert!(found.links["eth0"].asks_dhcp() && found.links["enp1s0"].asks_dhcp());
     assert!(!found.links["lo"].asks_dhcp());
     let mut made_by_others = cards(&["cni0"]);
     made_by_others[0].is_physical = false;
-    assert!(plan(None, &[], &made_by_others).links.is_empty());
+    assert!(plan(&NodeParameters::default(), None, &[], &made_by_others).links.is_empty());
     let found = of_section(
         "[{interface: eth1, cidr: 10.0.0.1/24}, {interface: eth2, ignore: true}]",
         &["eth0", "eth1", "eth2"],
@@ -431,4 +432,58 @@ fn settings_of_the_client_are_said_in_sections_and_documents() {
     let all = "routeMetric: 7\nignoreHostname: true\nignoreRoutes: true\nclientIdentifier: duid\nduidRaw: '00:04:ab'";
     assert_eq!(document(all), wanted);
     assert_eq!(document("clientIdentifier: none").identifier, ClientIdentifier::None);
+}
+
+/// With a command line, and a section of the configuration if one is given.
+fn of_line(line: &str, section: Option<&str>, names: &[&str]) -> Plan {
+    let parameters = config::cmdline::CommandLine::parse(line).node();
+    let text = section.map(|interfaces| format!("{HEAD}  network:\n    interfaces: {interfaces}\n"));
+    let config = text.map(|text| config::parse(&text).unwrap_or_else(|error| panic!("{error}")));
+    plan(&parameters, config.as_ref(), &[], &cards(names))
+}
+
+#[test]
+fn the_command_line_names_addresses() {
+    let cards = ["lo", "eth1", "eth0"];
+    let found = of_line("ip=10.0.0.5::10.0.0.1:255.255.255.0 ip=[fd00::5]::[fd00::1]:64::eth1", None, &cards);
+    assert_eq!(addresses(&found.links["eth0"]), ["10.0.0.5/24"]);
+    assert_eq!(addresses(&found.links["eth1"]), ["fd00::5/64"]);
+    let route = &found.links["eth1"].routes[0];
+    assert_eq!((route.destination.1, route.metric), (0, 1024));
+    assert!(route.destination.0.is_ipv6() && !found.links["eth0"].asks_dhcp());
+    assert!(!found.links["eth0"].is_configured);
+    // The configuration goes before it, and does not say twice what both say.
+    let section = "[{interface: eth0, addresses: [10.0.0.5/24, 10.0.0.6/24], routes: [{gateway: 10.0.0.1, metric: 1024, mtu: 1400}]}]";
+    let found = of_line("ip=10.0.0.5::10.0.0.1:255.255.255.0::eth0", Some(section), &cards);
+    assert_eq!(addresses(&found.links["eth0"]), ["10.0.0.5/24", "10.0.0.6/24"]);
+    assert_eq!(found.links["eth0"].routes.iter().map(|route| route.mtu).collect::<Vec<_>>(), [Some(1400)]);
+}
+
+#[test]
+fn the_command_line_makes_links_and_leaves_some_alone() {
+    let line = "bond=bond0:eth0,eth1:mode=802.3ad,lacp_rate=fast,miimon=100,primary=eth1:9000 vlan=bond0.9:bond0 ip=bond0.9:dhcp talos.network.interface.ignore=eth2 ip=eth3:dhcp6 ip=x";
+    let found = of_line(line, None, &["eth0", "eth1", "eth2", "eth3"]);
+    let Some(Kind::Bond { options, primary }) = &found.links["bond0"].kind else { panic!() };
+    assert!(
+        options.contains(&InfoBond::Mode(BondMode::Ieee8023Ad)) && options.contains(&InfoBond::MiiMon(100))
+    );
+    assert_eq!((primary.as_deref(), found.links["bond0"].mtu), (Some("eth1"), Some(9000)));
+    assert_eq!(found.links["eth1"].controller.as_deref(), Some("bond0"));
+    assert!(found.links["bond0.9"].asks_dhcp() && !found.links.contains_key("eth2"));
+    assert_eq!(found.faults, ["kernel parameter ip=eth3:dhcp6: only `dhcp` is known"]);
+    for (option, wanted) in
+        [("mode=x", "`x` is no value of mode"), ("speed=1", "`speed` is no option of a bond")]
+    {
+        let found = of_line(&format!("bond=bond0:eth0:{option}"), None, &["eth0"]);
+        assert_eq!(found.faults, [format!("kernel parameter bond=bond0: {wanted}")]);
+    }
+}
+
+#[test]
+fn each_option_of_a_bond_on_the_command_line_is_an_attribute() {
+    let options = "mode=active-backup,miimon=1,updelay=2,downdelay=3,use_carrier=1,arp_interval=4,arp_ip_target=10.0.0.1,arp_validate=all,arp_all_targets=all,primary_reselect=better,fail_over_mac=follow,xmit_hash_policy=layer3+4,resend_igmp=5,min_links=6,lp_interval=7,packets_per_slave=8,lacp_rate=1,ad_select=count";
+    let found = of_line(&format!("bond=bond0:eth0:{options}"), None, &["eth0"]);
+    let Some(Kind::Bond { options: made, .. }) = &found.links["bond0"].kind else { panic!() };
+    assert_eq!(made.len(), options.split(',').count());
+    assert!(made.contains(&InfoBond::XmitHashPolicy(BondXmitHashPolicy::Layer34)));
 }

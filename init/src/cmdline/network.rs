@@ -1,20 +1,17 @@
 //! How the network root reaches its servers: `ip=`, `vlan=`, `bond=` and `BOOTIF=`.
 //!
-//! Owns: what these words mean before the root is there, and no longer: the node's own network is its config's.
+//! Owns: what these words mean before the root is there; networkd reads them for the node itself.
 //! Does not: IPv6 addresses, which are passed over; bonds: of their cards one is used.
-//! Source: spec machine-facts §8.5; Documentation/admin-guide/nfs/nfsroot.rst (`ip=`); dracut.cmdline(7) (`vlan=`,
-//! `bond=`); PXELINUX's `BOOTIF=01-MAC`.
+//! Source: `network_line`; PXELINUX's `BOOTIF=01-MAC`.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::net::Ipv4Addr;
+use core::net::IpAddr;
 
 use netroot::Lease;
+use network_line::{Address, Line, Static};
 
 use crate::failure::Failure;
-
-/// The largest number of a VLAN (IEEE 802.1Q).
-const MOST_VLAN: u16 = 4094;
 
 /// Which card, and how.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -31,81 +28,40 @@ pub struct Network {
 
 /// Reads the words of a command line.
 pub(super) fn parse(words: &[(String, String)]) -> Result<Network, Failure> {
-    let mut network = Network::default();
-    let mut device = String::new();
-    for (_, value) in words.iter().filter(|(name, value)| name == "ip" && !value.contains('[')) {
-        let wrong = |what: &str| Failure::reason("read kernel parameter", "ip", format_reason(value, what));
-        let fields: Vec<&str> = value.split(':').collect();
-        let field = |number: usize| fields.get(number).copied().unwrap_or_default();
-        if fields.len() == 2 {
-            device = field(0).to_string();
-        } else if fields.len() >= 4 {
-            device = field(5).to_string();
-            network.lease = lease(&field).map_err(wrong)?;
-            // The first with an address counts.
-            if network.lease.is_some() {
-                break;
-            }
-        }
+    let line = Line::read(words.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+    if let Some(fault) = line.faults.first() {
+        let reason = alloc::format!("\"{}\" {}", fault.value, fault.what);
+        return Err(Failure::reason("read kernel parameter", fault.parameter, reason));
     }
-    let value = |wanted: &str| words.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str());
-    let mut vlans = words.iter().filter(|(name, _)| name == "vlan").filter_map(|(_, v)| v.split_once(':'));
-    let vlan = if device.is_empty() { vlans.next() } else { vlans.find(|(name, _)| *name == device) };
-    let (name, parent) = match vlan {
-        Some((name, parent)) => (name, parent),
-        None => (device.as_str(), device.rsplit_once('.').map_or(device.as_str(), |(parent, _)| parent)),
-    };
-    if name != parent {
-        let number = vlan_number(name).ok_or_else(|| {
-            Failure::reason(
-                "read kernel parameter",
-                "vlan",
-                format_reason(name, "ends in no number of a VLAN"),
-            )
-        })?;
-        network.vlan = Some(number);
-    }
-    let bonds = words.iter().filter(|(name, _)| name == "bond").filter_map(|(_, v)| v.split_once(':'));
-    let slaves = bonds.filter(|(bond, _)| *bond == parent).map(|(_, rest)| rest).next();
-    let cards = slaves.map_or(parent, |rest| rest.split(':').next().unwrap_or_default());
-    network.cards = cards.split(',').filter(|card| !card.is_empty()).map(ToString::to_string).collect();
-    network.mac = value("BOOTIF").and_then(mac);
+    let mut network = Network { lease: line.statics().find_map(lease), ..Network::default() };
+    // The first with an address counts, else the last that names a link.
+    let fixed = line.statics().find(|address| lease(address).is_some()).map(|address| &address.link);
+    let named = line.addresses.iter().rev().find_map(|address| match address {
+        Address::Auto { link, .. } => Some(link),
+        Address::Static(_) => None,
+    });
+    let device = fixed.or(named).map_or("", String::as_str);
+    let mut vlans = line.vlans.iter();
+    let vlan = if device.is_empty() { vlans.next() } else { vlans.find(|vlan| vlan.name == device) };
+    network.vlan = vlan.map(|vlan| vlan.id);
+    let parent = vlan.map_or(device, |vlan| vlan.parent.as_str());
+    let bond = line.bonds.iter().find(|bond| bond.name == parent);
+    let alone = || Some(parent.to_string()).filter(|parent| !parent.is_empty()).into_iter().collect();
+    network.cards = bond.map_or_else(alone, |bond| bond.members.clone());
+    network.mac = words.iter().find(|(name, _)| name == "BOOTIF").and_then(|(_, value)| mac(value));
     Ok(network)
 }
 
-fn format_reason(value: &str, what: &str) -> String {
-    alloc::format!("\"{value}\" {what}")
-}
-
-/// `client:server:gateway:netmask:host:device:autoconf:dns:dns`
-fn lease<'a>(field: &dyn Fn(usize) -> &'a str) -> Result<Option<Lease>, &'static str> {
-    if field(0).is_empty() {
-        return Ok(None);
-    }
-    let address = field(0).parse().map_err(|_| "has no IPv4 address in its first field")?;
-    let prefix = prefix(field(3)).ok_or("has no netmask in its fourth field")?;
-    let server = |number: usize| {
-        let found: Option<Ipv4Addr> = field(number).parse().ok();
-        found.filter(|address| !address.is_unspecified())
-    };
-    let dns = [7, 8].into_iter().filter_map(server).collect();
-    Ok(Some(Lease { address, prefix, gateway: server(2), dns, from: None }))
-}
-
-/// `255.255.255.0` or `24`.
-fn prefix(text: &str) -> Option<u8> {
-    if let Ok(mask) = text.parse::<Ipv4Addr>() {
-        let bits = mask.to_bits();
-        let ones = bits.leading_ones();
-        return (bits.count_ones() == ones).then(|| u8::try_from(ones).ok())?;
-    }
-    text.parse().ok().filter(|prefix| (1..=32).contains(prefix))
-}
-
-/// `eth0.5`, `vlan5`
-fn vlan_number(name: &str) -> Option<u16> {
-    let start = name.rfind(|c: char| !c.is_ascii_digit()).map_or(0, |at| at + 1);
-    name.get(start..)?.parse().ok().filter(|number| (1..=MOST_VLAN).contains(number))
+/// Of IPv4.
+fn lease(address: &Static) -> Option<Lease> {
+    let of_v4 = |address: &IpAddr| if let IpAddr::V4(address) = address { Some(*address) } else { None };
+    Some(Lease {
+        address: of_v4(&address.address)?,
+        prefix: address.prefix,
+        gateway: address.gateway.as_ref().and_then(of_v4),
+        dns: address.resolvers.iter().filter_map(of_v4).collect(),
+        from: None,
+    })
 }
 
 /// `01-52-54-00-12-34-56`; the first part, the kind of hardware, may be missing.
@@ -132,7 +88,7 @@ mod tests {
         assert_eq!(found.cards, ["eth1"]);
         let lease = found.lease.unwrap();
         assert_eq!(lease.to_string(), "address 10.0.0.5/24, gateway 10.0.0.1, name server 10.0.0.2");
-        let lease = network("ip=[fd00::1]::::node:eth0 ip=10.0.0.5:::16").lease.unwrap();
+        let lease = network("ip=[fd00::1]:::64:node:eth0 ip=10.0.0.5:::16").lease.unwrap();
         assert_eq!(lease.to_string(), "address 10.0.0.5/16");
     }
 
@@ -171,10 +127,10 @@ mod tests {
     #[test]
     fn what_cannot_be_is_named() {
         for (line, wanted) in [
-            ("ip=10.0.0.x:::24", "\"10.0.0.x:::24\" has no IPv4 address in its first field"),
+            ("ip=10.0.0.x:::24", "\"10.0.0.x:::24\" has no address in its first field"),
             ("ip=10.0.0.1:::255.0.255.0", "\"10.0.0.1:::255.0.255.0\" has no netmask in its fourth field"),
             ("ip=10.0.0.1:::33", "\"10.0.0.1:::33\" has no netmask in its fourth field"),
-            ("ip=eth0.5000:dhcp", "\"eth0.5000\" ends in no number of a VLAN"),
+            ("ip=eth0.5000:dhcp", "\"eth0.5000\" names a link that ends in no number of a VLAN"),
         ] {
             let failure = parse(&crate::cmdline::split(line)).unwrap_err();
             assert!(failure.to_string().ends_with(wanted), "{failure}");

@@ -15,6 +15,9 @@ const LIMIT: Duration = Duration::from_secs(60);
 const CARDS: usize = 2;
 /// The second machine in the network between both.
 const OTHER: &str = "10.91.0.2";
+/// The link that the kernel's parameters make, and the network on it.
+const OF_LINE: &str = "eth2.9";
+const NET_OF_LINE: &str = "10.95.0";
 /// Keys of a tunnel's ends, each with its public half, made for this test.
 const KEYS: [[&str; 2]; 2] = [
     ["bW8doBQYJZW9hYoVk8gWl36GTrEDFMTxtEvofrdqp2E=", "uJ9/Xoe/EaR+RNJT/miR0wlAFAu1mPFX+DX4WqFa+iM="],
@@ -23,7 +26,8 @@ const KEYS: [[&str; 2]; 2] = [
 
 /// A machine with an end of each wire. `sides`: its own and the other one's.
 fn machine(name: &str, credentials: &Credentials, wires: PathBuf, sides: [u8; 2]) -> TestNode {
-    let builder = TestNode::builder(name).credentials(credentials.clone());
+    let line = format!("vlan={OF_LINE}:eth2 ip={NET_OF_LINE}.{}:::255.255.255.0::{OF_LINE}", sides[0]);
+    let builder = TestNode::builder(name).credentials(credentials.clone()).command_line(&line);
     let with_cards = builder.machine(move |mut vm, _| {
         for card in 0..CARDS {
             let [here, there] = sides.map(|side| wires.join(format!("{side}.{card}")).display().to_string());
@@ -67,6 +71,10 @@ fn links_of_each_kind_carry_traffic_and_go_without_a_trace() {
     let first = machine("links-a", &credentials, at.clone(), [1, 2]);
     let second = machine("links-b", &credentials, at, [2, 1]);
     let answers = || until(&first, &["-n", OTHER, "version"], &["Server"]);
+
+    // What the kernel's parameters say, without a word of the config.
+    until(&first, &["-n", &format!("{NET_OF_LINE}.2"), "version"], &["Server"]);
+    until(&first, &["get", "addressspecs"], &[&format!("cmdline/{OF_LINE}/{NET_OF_LINE}.1/24")]);
 
     // Cards by what they are, and by their names.
     let card = |number: u8| format!("deviceSelector: {{hardwareAddr: '52:54:00:88:01:0{number}'}}");

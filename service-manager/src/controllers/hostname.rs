@@ -2,6 +2,8 @@
 //!
 //! Source: spec/machine-facts.md §8.1.
 
+use std::net::IpAddr;
+
 use runtime::store::{
     DHCP_LEASE, DhcpLease, HOSTNAME_STATUS, HostnameStatus, IDENTITY, MACHINE_CONFIG, RuntimeSpec, Spec,
 };
@@ -44,14 +46,13 @@ fn choose(snapshot: &Snapshot<'_>, leases: &[&DhcpLease]) -> Option<String> {
         .map(|machine| machine.network.hostname.clone())
         .filter(given)
         .or_else(|| snapshot.parameters.hostname.clone().filter(given))
-        .or_else(|| if stable { from_identity(snapshot, leases) } else { from_dhcp(leases) })
+        .or_else(|| from_server(leases))
+        .or_else(|| snapshot.parameters.network.statics().map(|address| address.host.clone()).find(given))
+        .or_else(|| if stable { from_identity(snapshot, leases) } else { from_address(snapshot, leases) })
 }
 
 /// A name that the network gives goes before one made of the node's identity.
 fn from_identity(snapshot: &Snapshot<'_>, leases: &[&DhcpLease]) -> Option<String> {
-    if leases.iter().any(|lease| lease.hostname.is_some()) {
-        return from_dhcp(leases);
-    }
     let name = snapshot.list(&IDENTITY).find_map(|resource| match &resource.spec {
         Spec::Runtime(RuntimeSpec::Identity(identity)) => Some(stable_hostname(&identity.node_id)),
         _ => None,
@@ -60,16 +61,34 @@ fn from_identity(snapshot: &Snapshot<'_>, leases: &[&DhcpLease]) -> Option<Strin
     Some(domain.map_or_else(|| name.clone(), |domain| format!("{name}.{domain}")))
 }
 
-fn from_dhcp(leases: &[&DhcpLease]) -> Option<String> {
-    let named = leases.iter().find(|lease| lease.hostname.is_some());
-    let lease = named.or(leases.first())?;
-    let host = match &lease.hostname {
-        Some(host) => host.clone(),
-        None => format!("talos-{}", lease.ip()?.to_string().replace('.', "-").replace(':', "")),
-    };
-    // The server's domain takes the place of one in the name (option 15 before option 12).
+/// The name that a server of DHCP gives.
+fn from_server(leases: &[&DhcpLease]) -> Option<String> {
+    let lease = leases.iter().find(|lease| lease.hostname.is_some())?;
+    Some(with_domain(lease.hostname.as_deref()?, lease.domain.as_deref()))
+}
+
+/// A name of the first address: of a lease, else of the config, else of the kernel's parameters.
+fn from_address(snapshot: &Snapshot<'_>, leases: &[&DhcpLease]) -> Option<String> {
+    if let Some(lease) = leases.first() {
+        return Some(with_domain(&name_of(lease.ip()?), lease.domain.as_deref()));
+    }
+    let interfaces = snapshot.machine_config().map(|document| &document.config.machine.network.interfaces);
+    let given = interfaces.into_iter().flatten().filter(|entry| !entry.ignore);
+    let mut given = given
+        .flat_map(|entry| entry.static_addresses())
+        .filter_map(|cidr| cidr.split('/').next()?.parse().ok());
+    let address = given.next().or_else(|| Some(snapshot.parameters.network.statics().next()?.address))?;
+    Some(name_of(address))
+}
+
+fn name_of(address: IpAddr) -> String {
+    format!("talos-{}", address.to_string().replace('.', "-").replace(':', ""))
+}
+
+/// The server's domain takes the place of one in the name (option 15 before option 12).
+fn with_domain(host: &str, domain: Option<&str>) -> String {
     let short = host.split('.').next().unwrap_or_default();
-    Some(lease.domain.as_ref().map_or_else(|| host.clone(), |domain| format!("{short}.{domain}")))
+    domain.map_or_else(|| host.to_owned(), |domain| format!("{short}.{domain}"))
 }
 
 fn split(full: &str) -> Result<(String, String), String> {
@@ -121,6 +140,13 @@ mod tests {
         assert_eq!(name(&store, &none).as_deref(), Some("n1.lan"));
         let line = NodeParameters { hostname: Some("line".into()), ..NodeParameters::default() };
         assert_eq!(name(&store, &line).as_deref(), Some("line"));
+        // Without a server an address gives one, and `ip=` before it.
+        let static_only =
+            store_with_config("  network:\n    interfaces: [{interface: eth0, addresses: [10.0.0.5/24]}]\n");
+        assert_eq!(name(&static_only, &none).as_deref(), Some("talos-10-0-0-5"));
+        let of_line = |text: &str| config::cmdline::CommandLine::parse(text).node();
+        assert_eq!(name(&static_only, &of_line("ip=10.0.0.6:::24:named")).as_deref(), Some("named"));
+        assert_eq!(name(&Store::new(), &of_line("ip=[fd00::6]:::64")).as_deref(), Some("talos-fd006"));
         let config = store_with_config("  network:\n    hostname: given.example\n");
         assert_eq!(name(&config, &line).as_deref(), Some("given.example"));
     }

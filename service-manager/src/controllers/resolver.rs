@@ -1,4 +1,4 @@
-//! resolv.conf: the config's name servers, else those of all leases, else two public ones.
+//! resolv.conf: the config's name servers, else those of all leases, else the kernel parameters', else two public ones.
 //!
 //! Source: spec/machine-facts.md §8.1.
 
@@ -28,6 +28,10 @@ fn reconcile(snapshot: &Snapshot<'_>) -> Result<Vec<Action>, String> {
     let leases: Vec<&DhcpLease> = snapshot.list(&DHCP_LEASE).filter_map(lease).collect();
     if servers.is_empty() {
         servers.extend(leases.iter().flat_map(|lease| lease.resolvers.iter().cloned()));
+    }
+    if servers.is_empty() {
+        let named = snapshot.parameters.network.statics().flat_map(|address| &address.resolvers);
+        servers.extend(named.map(ToString::to_string));
     }
     let mut domains: Vec<String> = network.map_or_else(Vec::new, |network| network.search_domains.clone());
     if network.is_none_or(|network| network.disable_search_domain != Some(true)) {
@@ -101,6 +105,15 @@ mod tests {
         let store = store_with_config("  network:\n    nameservers: [9.9.9.9]\n");
         assert_eq!(written(&store), "nameserver 9.9.9.9\n");
         assert_eq!(written(&Store::new()), "nameserver 1.1.1.1\nnameserver 8.8.8.8\n");
+    }
+
+    #[test]
+    fn the_kernels_parameters_name_servers() {
+        let line = config::cmdline::CommandLine::parse("ip=10.0.0.5:::24::eth0:off:10.0.0.2:10.0.0.3").node();
+        match reconcile(&snapshot(&Store::new(), &line)).unwrap().remove(0) {
+            Action::WriteFile { text, .. } => assert_eq!(text, "nameserver 10.0.0.2\nnameserver 10.0.0.3\n"),
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]

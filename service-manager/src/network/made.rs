@@ -306,7 +306,7 @@ mod tests {
             "version: v1alpha1\nmachine:\n  type: worker\n  token: a.b\n  network: {{interfaces: {interfaces}}}\n"
         );
         let config = config::parse(&text).unwrap_or_else(|error| panic!("{error}"));
-        network_plan::plan(Some(&config), &[], &[])
+        network_plan::plan(&Default::default(), Some(&config), &[], &[])
     }
 
     /// Brings a plan about; what is left to say, and how every link is then.

@@ -226,7 +226,7 @@ fn plan(runtime: &Runtime, links: &[Link]) -> Plan {
     let document = runtime.document();
     let documents = document.as_deref().map(|document| document.documents.as_slice()).unwrap_or_default();
     let present = facts::present(&runtime.root, links);
-    let mut plan = network_plan::plan(runtime.config().as_deref(), documents, &present);
+    let mut plan = network_plan::plan(&runtime.parameters, runtime.config().as_deref(), documents, &present);
     if config::Mode::of_platform(&runtime.parameters.platform) == config::Mode::Container {
         plan.links.retain(|name, _| name == "lo");
         plan.faults.clear();

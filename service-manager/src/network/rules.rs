@@ -177,7 +177,7 @@ mod tests {
     fn plan(documents: &str) -> Plan {
         let text = format!("version: v1alpha1\nmachine: {{token: a.b}}\n{documents}");
         let loaded = config::load(text.as_bytes()).unwrap_or_else(|error| panic!("{error}"));
-        network_plan::plan(Some(&loaded.config), &loaded.documents, &[])
+        network_plan::plan(&Default::default(), Some(&loaded.config), &loaded.documents, &[])
     }
 
     fn rule(name: &str, rest: &str) -> String {

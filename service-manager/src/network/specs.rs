@@ -12,6 +12,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use network_line::Line;
 use network_plan::{Dhcp, Plan};
 use runtime::store::{
     ADDRESS_SPEC, AddressSpec, DHCP_LEASE, Definition, Dhcp4, DhcpLease, HOSTNAME_SPEC, HostnameSpec,
@@ -24,6 +25,7 @@ use tokio::sync::watch;
 use runtime::Runtime;
 
 const CONFIGURATION: &str = "configuration";
+const CMDLINE: &str = "cmdline";
 const OPERATOR: &str = "operator";
 
 /// Keeps the resources like what they follow from.
@@ -60,7 +62,7 @@ struct Specs {
 fn publish(runtime: &Runtime, plan: &Plan) {
     let mut specs = Specs::default();
     for link in plan.links.values() {
-        specs.add_link(link);
+        specs.add_link(link, &runtime.parameters.network);
     }
     let leases = runtime.store.list(&DHCP_LEASE);
     let lease = |spec: &Spec| if let Spec::DhcpLease(lease) = spec { Some(lease.clone()) } else { None };
@@ -94,10 +96,16 @@ fn family(address: IpAddr) -> &'static str {
 }
 
 impl Specs {
-    fn add_link(&mut self, wanted: &network_plan::Link) {
+    fn add_link(&mut self, wanted: &network_plan::Link, line: &Line) {
         let link = wanted.name.as_str();
         let is_loopback = link == "lo";
-        let layer = if wanted.is_configured { CONFIGURATION } else { "default" };
+        let of_line = |address: IpAddr| line.statics().any(|of_line| of_line.address == address);
+        let is_of_line = wanted.addresses.iter().any(|(address, _)| of_line(*address));
+        let layer = match wanted.is_configured {
+            true => CONFIGURATION,
+            false if is_of_line || wanted.kind.is_some() => CMDLINE,
+            false => "default",
+        };
         let link_spec = LinkSpec {
             name: link.to_owned(),
             logical: wanted.kind.is_some(),
@@ -109,17 +117,20 @@ impl Specs {
         };
         self.links.push((format!("{layer}/{link}"), spec(NetworkSpec::Link(link_spec))));
         for &(address, prefix) in &wanted.addresses {
-            self.add_address(link, address, &format!("{address}/{prefix}"), CONFIGURATION);
+            let layer = if of_line(address) { CMDLINE } else { CONFIGURATION };
+            self.add_address(link, address, &format!("{address}/{prefix}"), layer);
         }
         for route in &wanted.routes {
             let (destination, prefix) = route.destination;
+            let is_of_line =
+                line.statics().any(|of_line| of_line.gateway.is_some() && of_line.gateway == route.gateway);
             let gateway = route.gateway.map(|gateway| gateway.to_string()).unwrap_or_default();
             let dst = if prefix == 0 { String::new() } else { format!("{destination}/{prefix}") };
             self.add_route(RouteSpec {
                 scope: if gateway.is_empty() { "link" } else { "global" },
                 src: route.source.map(|source| source.to_string()).unwrap_or_default(),
                 protocol: "static",
-                layer: CONFIGURATION,
+                layer: if is_of_line { CMDLINE } else { CONFIGURATION },
                 priority: route.metric,
                 ..route_to(link, family(destination), dst, gateway)
             });
@@ -196,7 +207,10 @@ fn hostnames(runtime: &Runtime, leases: &[(String, DhcpLease)]) -> Vec<(String, 
         found.push((id, spec(NetworkSpec::Hostname(name))));
     };
     if let Some(name) = runtime.parameters.hostname.as_deref().filter(|name| !name.is_empty()) {
-        add("cmdline/hostname".to_owned(), name, "cmdline");
+        add(format!("{CMDLINE}/hostname"), name, CMDLINE);
+    }
+    if let Some(address) = runtime.parameters.network.statics().find(|address| !address.host.is_empty()) {
+        add(format!("{CMDLINE}/{}/hostname", address.link), &address.host, CMDLINE);
     }
     for (link, lease) in leases {
         if let Some(name) = &lease.hostname {
@@ -211,6 +225,10 @@ fn hostnames(runtime: &Runtime, leases: &[(String, DhcpLease)]) -> Vec<(String, 
     found
 }
 
+fn of_line(line: &Line) -> Vec<String> {
+    line.statics().flat_map(|address| &address.resolvers).map(ToString::to_string).collect()
+}
+
 fn resolvers(runtime: &Runtime, leases: &[(String, DhcpLease)]) -> Vec<(String, Spec)> {
     let resolver = |dns_servers, search_domains, layer| {
         spec(NetworkSpec::Resolver(ResolverSpec { dns_servers, layer, search_domains }))
@@ -223,6 +241,10 @@ fn resolvers(runtime: &Runtime, leases: &[(String, DhcpLease)]) -> Vec<(String, 
             (format!("{OPERATOR}/{link}/resolvers"), resolver(lease.resolvers.clone(), domains, OPERATOR))
         })
         .collect();
+    let of_line = of_line(&runtime.parameters.network);
+    if !of_line.is_empty() {
+        found.push((format!("{CMDLINE}/resolvers"), resolver(of_line, Vec::new(), CMDLINE)));
+    }
     if let Some(document) = runtime.document() {
         let network = &document.config.machine.network;
         let servers: Vec<String> = network.nameservers.iter().map(ToString::to_string).collect();
@@ -276,7 +298,12 @@ mod tests {
             ..network_plan::Present::default()
         };
         let cards = ["eth0", "eth1", "lo", "wlan0"].map(card);
-        let plan = network_plan::plan(runtime.document().map(|it| it.config.clone()).as_ref(), &[], &cards);
+        let plan = network_plan::plan(
+            &runtime.parameters,
+            runtime.document().map(|it| it.config.clone()).as_ref(),
+            &[],
+            &cards,
+        );
         let lease = DhcpLease {
             address: "10.1.0.5/24".into(),
             server: "10.1.0.1".into(),

@@ -214,7 +214,7 @@ mod tests {
             "version: v1alpha1\nmachine:\n  type: worker\n  token: aaaaaa.bbbbbbbbbbbbbbbb\n  network:\n    interfaces: {interfaces}\n"
         );
         let config = config::parse(&text).unwrap_or_else(|e| panic!("{e}"));
-        Statics::from(&network_plan::plan(Some(&config), &[], &[]).links[link])
+        Statics::from(&network_plan::plan(&Default::default(), Some(&config), &[], &[]).links[link])
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! Time servers, layer by layer: the default one, those of each lease, the config's.
+//! Time servers, layer by layer: the default one, the kernel parameters', those of each lease, the config's.
 //!
 //! Owns: `TimeServerSpecs`, one resource a layer and link, and which of them are asked: the config's, where it names none those
-//! of all leases, else the default one.
+//! of all leases, else those of the kernel's parameters, else the default one.
 
 use runtime::Runtime;
 use runtime::store::{DHCP_LEASE, NetworkSpec, Spec, TimeServerSpec};
@@ -14,6 +14,8 @@ pub const DEFAULT_SERVER: &str = "pool.ntp.org";
 pub(super) struct Layers {
     /// Of the config.
     given: Vec<String>,
+    /// Of `ip=`.
+    of_line: Vec<String>,
     /// Link and what its DHCP server names.
     leased: Vec<(String, Vec<String>)>,
 }
@@ -28,7 +30,8 @@ impl Layers {
             }
             _ => None,
         });
-        Self { given, leased: leased.collect() }
+        let of_line = runtime.parameters.network.statics().flat_map(|address| &address.time_servers);
+        Self { given, of_line: of_line.map(ToString::to_string).collect(), leased: leased.collect() }
     }
 
     /// Those that are asked, each once.
@@ -39,6 +42,9 @@ impl Layers {
         let mut servers: Vec<String> = self.leased.iter().flat_map(|(_, servers)| servers).cloned().collect();
         servers.sort();
         servers.dedup();
+        if servers.is_empty() {
+            servers.clone_from(&self.of_line);
+        }
         if servers.is_empty() {
             servers.push(DEFAULT_SERVER.to_owned());
         }
@@ -52,6 +58,9 @@ impl Layers {
             (id, Spec::Network(Box::new(NetworkSpec::TimeServers(spec))))
         };
         let mut found = vec![spec("default/timeservers".to_owned(), &[DEFAULT_SERVER.to_owned()], "default")];
+        if !self.of_line.is_empty() {
+            found.push(spec("cmdline/timeservers".to_owned(), &self.of_line, "cmdline"));
+        }
         let leased = self.leased.iter();
         found.extend(
             leased.map(|(link, servers)| spec(format!("operator/{link}/timeservers"), servers, "operator")),

@@ -7,7 +7,7 @@ use super::sources::{SourceFile, Sources};
 
 /// Folder of a crate and the crates of the workspace that it may use. A crate that is not listed is a fault:
 /// new crates only where a boundary is real.
-const ALLOWED: [(&str, &[&str]); 31] = [
+const ALLOWED: [(&str, &[&str]); 32] = [
     ("crates/sys", &[]),
     ("crates/cluster", &["config", "sys"]),
     ("crates/cni-flannel", &[]),
@@ -23,11 +23,12 @@ const ALLOWED: [(&str, &[&str]); 31] = [
     ("crates/recovery", &[]),
     ("crates/tpm", &["sys"]),
     ("crates/unlock", &["ondisk", "sys"]),
-    ("crates/config", &["ondisk", "recovery"]),
+    ("crates/config", &["network-line", "ondisk", "recovery"]),
     ("crates/api", &["config"]),
     ("crates/kubernetes", &["config"]),
-    ("crates/network-plan", &["config"]),
-    ("init", &["handoff", "netroot", "ondisk", "sequence", "sys", "tpm", "unlock"]),
+    ("crates/network-line", &[]),
+    ("crates/network-plan", &["config", "network-line"]),
+    ("init", &["handoff", "netroot", "network-line", "ondisk", "sequence", "sys", "tpm", "unlock"]),
     ("installer", &["config", "oci", "ondisk", "sequence", "sys", "tpm", "unlock"]),
     ("crates/runtime", &["api", "config", "handoff", "ondisk", "sequence", "sys"]),
     ("crates/containers", &["oci", "ondisk", "runtime", "sys"]),
@@ -45,6 +46,7 @@ const ALLOWED: [(&str, &[&str]); 31] = [
             "installer",
             "kms",
             "kubernetes-node",
+            "network-line",
             "network-plan",
             "oci",
             "ondisk",
