@@ -13,9 +13,11 @@
 #![warn(missing_docs)]
 
 mod bond;
+pub mod firewall;
 pub mod link;
 mod plan;
 mod select;
 
+pub use firewall::Firewall;
 pub use link::{Dhcp, Kind, Link, Present, Route, RouteKind, Rule};
 pub use plan::{Plan, plan, vlan_name};

@@ -246,3 +246,14 @@ pub(crate) fn hardware(text: &str) -> Option<[u8; 6]> {
         text.split([':', '-']).map(|part| u8::from_str_radix(part, 16)).collect::<Result<_, _>>().ok()?;
     bytes.try_into().ok()
 }
+
+/// An address without a prefix length stands alone.
+pub(crate) fn prefix(text: &str) -> Option<Prefix> {
+    match text.parse::<IpAddr>() {
+        Ok(address) => Some((address, if address.is_ipv4() { 32 } else { 128 })),
+        Err(_) => {
+            let (address, length) = text.split_once('/')?;
+            Some((address.parse().ok()?, length.parse().ok()?))
+        }
+    }
+}

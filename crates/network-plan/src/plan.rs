@@ -17,8 +17,8 @@ use config::v1alpha1::{self, DeviceSelector, DhcpOptions, Interface};
 use config::{Config, Secret};
 use network_line::Line;
 
-use crate::link::{DHCP_METRIC, Key, MAIN_TABLE, Peer, Prefix, Wireguard, hardware};
-use crate::{Dhcp, Kind, Link, Present, Route, RouteKind, Rule, bond, select};
+use crate::link::{DHCP_METRIC, Key, MAIN_TABLE, Peer, Wireguard, hardware, prefix};
+use crate::{Dhcp, Firewall, Kind, Link, Present, Route, RouteKind, Rule, bond, firewall, select};
 
 /// Metric of a section's route that names none; documents have another one.
 const SECTION_METRIC: u32 = 10;
@@ -39,6 +39,8 @@ pub struct Plan {
     pub links: BTreeMap<String, Link>,
     /// In the order of the documents.
     pub rules: Vec<Rule>,
+    /// Who may come in; `None`: everybody.
+    pub firewall: Option<Firewall>,
     /// What cannot be brought about, for people.
     pub faults: Vec<String>,
 }
@@ -62,6 +64,7 @@ pub fn plan(
     for document in documents {
         reading.document(document);
     }
+    reading.plan.firewall = firewall::of_documents(config, documents);
     reading.finish()
 }
 
@@ -455,17 +458,6 @@ fn tunnel_peer(
         keepalive_seconds: u16::try_from(seconds).unwrap_or(u16::MAX),
         allowed: allowed.iter().filter_map(|text| prefix(text)).collect(),
     })
-}
-
-/// An address without a prefix length stands alone.
-fn prefix(text: &str) -> Option<Prefix> {
-    match text.parse::<IpAddr>() {
-        Ok(address) => Some((address, if address.is_ipv4() { 32 } else { 128 })),
-        Err(_) => {
-            let (address, length) = text.split_once('/')?;
-            Some((address.parse().ok()?, length.parse().ok()?))
-        }
-    }
 }
 
 fn section_dhcp(link: &mut Link, options: Option<&DhcpOptions>) {

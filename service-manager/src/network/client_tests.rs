@@ -2,15 +2,14 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 
 use dhcp::Settings;
 
 use super::*;
 use crate::network::Disk;
+use crate::network::testing::{Neighbour, ip, is_inside};
 
-/// Set in the process that has a network namespace of its own.
-const INSIDE: &str = "BILLET_TEST_INSIDE";
 const TEST: &str = "network::client::tests::a_lease_is_taken_kept_asked_for_again_given_up_and_given_back";
 const MAC: [u8; 6] = [0x52, 0x54, 0, 1, 2, 3];
 
@@ -27,62 +26,29 @@ impl Disk for Folder {
     }
 }
 
-fn done(command: &mut Command) -> String {
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
-}
-
-fn ip(arguments: &str) -> String {
-    done(Command::new("ip").args(arguments.split(' ')))
-}
-
 /// The other end of eth0: a namespace with a server.
 struct Server {
-    namespace: Child,
-    dnsmasq: Option<Child>,
+    neighbour: Neighbour,
+    dnsmasq: Child,
     log: PathBuf,
 }
 
 impl Server {
     fn start(folder: &Path) -> Self {
-        ip("link add eth0 address 52:54:00:01:02:03 type veth peer name srv0");
-        // It says a word when it has its namespace.
-        let mut namespace = Command::new("unshare")
-            .args(["--net", "--", "sh", "-c", "echo ready; exec cat"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut word = [0; 6];
-        std::io::Read::read_exact(namespace.stdout.as_mut().unwrap(), &mut word).unwrap();
-        let mut server = Self { namespace, dnsmasq: None, log: folder.join("dnsmasq.log") };
-        ip(&format!("link set srv0 netns {}", server.namespace.id()));
-        ip("link set eth0 up");
-        server.ip("address add 10.9.0.1/24 dev srv0");
-        server.ip("link set srv0 up");
-        let log = fs::File::create(&server.log).unwrap();
+        let neighbour = Neighbour::start();
+        neighbour.ip("address add 10.9.0.1/24 dev srv0");
+        let path = folder.join("dnsmasq.log");
+        let log = fs::File::create(&path).unwrap();
         let leases = format!("--dhcp-leasefile={}", folder.join("leases").display());
         let arguments = [
             "--no-daemon --conf-file=/dev/null --port=0 --log-dhcp",
             "--interface=srv0 --bind-interfaces --no-ping --dhcp-authoritative",
             "--dhcp-range=10.9.0.10,10.9.0.20,255.255.255.0,1h --dhcp-option=option:router,10.9.0.1",
-            "--dhcp-option=option:domain-search,a.example,b.example --dhcp-option=121,10.7.0.0/16,10.9.0.2,0.0.0.0/0,10.9.0.1",
+            "--dhcp-option=option:dns-server,10.9.0.3 --dhcp-option=option:domain-search,a.example,b.example --dhcp-option=121,10.7.0.0/16,10.9.0.2,0.0.0.0/0,10.9.0.1",
         ];
         let arguments = arguments.iter().flat_map(|line| line.split(' '));
-        let dnsmasq = server.inside("dnsmasq").args(arguments).arg(leases).stderr(log).spawn().unwrap();
-        server.dnsmasq = Some(dnsmasq);
-        server
-    }
-
-    fn inside(&self, program: &str) -> Command {
-        let mut command = Command::new("nsenter");
-        command.args(["--net", "--target", &self.namespace.id().to_string(), "--", program]);
-        command
-    }
-
-    fn ip(&self, arguments: &str) {
-        done(self.inside("ip").args(arguments.split(' ')));
+        let dnsmasq = neighbour.inside("dnsmasq").args(arguments).arg(leases).stderr(log).spawn().unwrap();
+        Self { neighbour, dnsmasq, log: path }
     }
 
     /// Messages that it logged, `DHCPDISCOVER` and so on, since this many.
@@ -99,10 +65,8 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        for child in self.dnsmasq.iter_mut().chain([&mut self.namespace]) {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+        let _ = self.dnsmasq.kill();
+        let _ = self.dnsmasq.wait();
     }
 }
 
@@ -145,15 +109,7 @@ fn begin(folder: &Path, handle: &Handle) -> Running {
 
 #[tokio::test]
 async fn a_lease_is_taken_kept_asked_for_again_given_up_and_given_back() {
-    if std::env::var_os(INSIDE).is_none() {
-        let status = Command::new("unshare")
-            .args(["--map-root-user", "--net", "--"])
-            .arg(std::env::current_exe().unwrap())
-            .args(["--exact", TEST, "--nocapture"])
-            .env(INSIDE, "1")
-            .status()
-            .unwrap();
-        assert!(status.success(), "{status}");
+    if !is_inside(TEST) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -175,7 +131,7 @@ async fn a_lease_is_taken_kept_asked_for_again_given_up_and_given_back() {
     assert!(routes.contains("default via 10.9.0.1 dev eth0 proto dhcp"), "{routes}");
     assert!(routes.contains("10.7.0.0/16 via 10.9.0.2") && routes.contains("metric 7"), "{routes}");
     let lease = running.runtime.store.get(&DHCP_LEASE, "eth0").unwrap().spec.yaml().unwrap();
-    assert!(lease.contains("a.example") && lease.contains("b.example"), "{lease}");
+    assert!(["10.9.0.3", "a.example", "b.example"].iter().all(|word| lease.contains(word)), "{lease}");
     let text = fs::read_to_string(folder.join("dhcp-addresses.json")).unwrap();
     assert!(text.contains(first.trim_end_matches("/24")), "{text}");
 
@@ -205,7 +161,7 @@ async fn a_lease_is_taken_kept_asked_for_again_given_up_and_given_back() {
     );
 
     // Another machine has it, and answers a probe.
-    server.ip(&format!("address add {} dev srv0", first.replace("/24", "/32")));
+    server.neighbour.ip(&format!("address add {} dev srv0", first.replace("/24", "/32")));
     server.hears(count, "DHCPDECLINE").await;
     until("no lease", || leased(&running.runtime) != Some(first.clone())).await;
     assert!(!ip("address show dev eth0").contains(&first));

@@ -296,9 +296,8 @@ mod tests {
     use std::process::Command;
 
     use super::*;
+    use crate::network::testing::{ip, is_inside};
 
-    /// Set in the process that has a network namespace of its own.
-    const INSIDE: &str = "BILLET_TEST_INSIDE";
     const TEST: &str = "network::made::tests::what_the_config_names_comes_changes_and_goes_and_nothing_else";
 
     fn plan(interfaces: &str) -> Plan {
@@ -335,19 +334,11 @@ mod tests {
 
     #[tokio::test]
     async fn what_the_config_names_comes_changes_and_goes_and_nothing_else() {
-        if std::env::var_os(INSIDE).is_none() {
-            let script =
-                "ip link add other type bridge && ip link add eth0 type veth peer name eth1 && exec \"$@\"";
-            let status = Command::new("unshare")
-                .args(["--map-root-user", "--net", "--", "sh", "-c", script, "sh"])
-                .arg(std::env::current_exe().unwrap())
-                .args(["--exact", TEST, "--nocapture"])
-                .env(INSIDE, "1")
-                .status()
-                .unwrap();
-            assert!(status.success(), "{status}");
+        if !is_inside(TEST) {
             return;
         }
+        ip("link add other type bridge");
+        ip("link add eth0 type veth peer name eth1");
         let dir = tempfile::tempdir().unwrap();
         let runtime = Runtime::detached(dir.path().to_path_buf());
         std::fs::create_dir_all(runtime.path("/system/run/machined")).unwrap();

@@ -13,6 +13,7 @@
 mod apply;
 mod client;
 mod facts;
+mod firewall;
 mod kept;
 mod link;
 mod made;
@@ -21,6 +22,8 @@ mod rules;
 mod specs;
 mod statics;
 mod status;
+#[cfg(test)]
+mod testing;
 mod wireguard;
 
 use apply::Asked;
@@ -102,13 +105,15 @@ struct Managed {
     kept: Arc<Kept>,
     applied: statics::Applied,
     made: made::Made,
+    filter: firewall::Filter,
     planned: watch::Sender<Plan>,
 }
 
 impl Managed {
     fn new(runtime: &Runtime, kept: Arc<Kept>, planned: watch::Sender<Plan>) -> Self {
         let (clients, applied) = (BTreeMap::new(), statics::Applied::default());
-        Self { clients, kept, applied, made: made::Made::read(runtime), planned }
+        let (made, filter) = (made::Made::read(runtime), firewall::Filter::new(runtime));
+        Self { clients, kept, applied, made, filter, planned }
     }
 
     /// Makes links, makes each what the config says, ends what belongs to links that are gone. Answers whether everything is
@@ -128,7 +133,9 @@ impl Managed {
             known.clone_from(&plan);
             is_new
         });
-        let refused = rules::bring(handle, &plan).await;
+        let mut refused = rules::bring(handle, &plan).await;
+        // Before a link of the plan is up.
+        refused.extend(self.filter.bring(plan.firewall.as_ref()).await.err());
         let is_settled = self.made.bring(runtime, handle, &plan, links, refused).await;
         let own: Vec<Vec<u8>> = links.iter().map(|link| link.hardware.clone()).collect();
         for link in links {

@@ -169,9 +169,8 @@ fn action(action: RuleAction) -> Box<str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::network::testing::{ip, is_inside};
 
-    /// Set in the process that has a network namespace of its own.
-    const INSIDE: &str = "BILLET_TEST_INSIDE";
     const TEST: &str = "network::rules::tests::rules_of_the_config_come_change_and_go_and_no_others";
 
     fn plan(documents: &str) -> Plan {
@@ -192,18 +191,10 @@ mod tests {
 
     #[tokio::test]
     async fn rules_of_the_config_come_change_and_go_and_no_others() {
-        if std::env::var_os(INSIDE).is_none() {
-            let script = "ip rule add from 10.9.0.0/16 lookup 9 priority 900 && exec \"$@\"";
-            let status = std::process::Command::new("unshare")
-                .args(["--map-root-user", "--net", "--", "sh", "-c", script, "sh"])
-                .arg(std::env::current_exe().unwrap())
-                .args(["--exact", TEST, "--nocapture"])
-                .env(INSIDE, "1")
-                .status()
-                .unwrap();
-            assert!(status.success(), "{status}");
+        if !is_inside(TEST) {
             return;
         }
+        ip("rule add from 10.9.0.0/16 lookup 9 priority 900");
         let (connection, handle, _) = rtnetlink::new_connection().unwrap();
         tokio::spawn(connection);
         let first = plan(

@@ -149,8 +149,8 @@ documents! {
     Layer2VIPConfig "shared addresses" named;
     LinkAliasConfig "names of links" named;
     LinkConfig "" named;
-    NetworkDefaultActionConfig "the firewall" single;
-    NetworkRuleConfig "the firewall" named;
+    NetworkDefaultActionConfig "" single;
+    NetworkRuleConfig "" named;
     OOMConfig "the out-of-memory handler" single;
     PCIDriverRebindConfig "binding of PCI drivers" named;
     RAIDArrayConfig "software RAID" named;

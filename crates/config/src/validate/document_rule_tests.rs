@@ -6,6 +6,21 @@ pub(super) const DOCUMENTS: &[(&str, &str, &str)] = &[
     ("kind: SysfsConfig\nparams: {../b: c}", "params.../b", "`../b` is not a name like net.ipv4.ip_forward"),
     ("kind: KernelModuleConfig\nname: a/b", "name", "`a/b` is not the name of a module"),
     (
+        "kind: NetworkRuleConfig\nname: a\nportSelector: {protocol: udp}\ningress: []",
+        "portSelector.ports",
+        "missing; write the ports: [10250, 8000-9000]",
+    ),
+    (
+        "kind: NetworkRuleConfig\nname: a\nportSelector: {ports: [9000-8000]}\ningress: []",
+        "portSelector.ports[0]",
+        "`9000-8000` is no port and no range: 1 to 65535, 8000-9000",
+    ),
+    (
+        "kind: NetworkRuleConfig\nname: a\nportSelector: {protocol: icmp}\ningress: [{subnet: 10.0.0.0/8, except: x}]",
+        "ingress[0].except",
+        "`x` is not an address with prefix length: 10.0.0.2/24",
+    ),
+    (
         "kind: DHCPv4Config\nname: eth0\nclientIdentifier: duid",
         "duidRaw",
         "`clientIdentifier: duid` needs the DUID in hexadecimal, 00:01:ab",

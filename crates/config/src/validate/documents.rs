@@ -2,8 +2,8 @@
 
 use super::{Problems, host, kubernetes, machine, network, text, volumes};
 use crate::documents::{
-    AutoHostname, ClientIdentifier, Document, LinkAddress, LinkRoute, RoutingRuleConfig, RuleAction,
-    VerificationRule,
+    AutoHostname, ClientIdentifier, Document, LinkAddress, LinkRoute, NetworkRuleConfig, PortProtocol,
+    RoutingRuleConfig, RuleAction, VerificationRule,
 };
 use std::{net::IpAddr, time::Duration};
 
@@ -81,11 +81,7 @@ pub(super) fn check(document: &Document, problems: &mut Problems) {
                 problems.add("timeout", "at least 10s");
             }
         }
-        Document::NetworkRuleConfig(d) => {
-            for (index, rule) in d.ingress.iter().enumerate() {
-                problems.expect(format!("ingress[{index}].subnet"), text::cidr(&rule.subnet));
-            }
-        }
+        Document::NetworkRuleConfig(d) => firewall_rule(d, problems),
         Document::RoutingRuleConfig(d) => routing_rule(d, problems),
         Document::BlackholeRouteConfig(d) => problems.expect("name", text::cidr(&d.name)),
         Document::TCPProbeConfig(d) => problems.expect("endpoint", text::host_and_port(&d.endpoint)),
@@ -169,6 +165,29 @@ fn links(document: &Document, problems: &mut Problems) {
         Document::DHCPv6Config(d) => client_identifier(d.client_identifier, &d.duid_raw, problems),
         Document::BondConfig(d) if d.links.is_empty() => problems.add("links", "at least one link is needed"),
         _ => {}
+    }
+}
+
+fn firewall_rule(rule: &NetworkRuleConfig, problems: &mut Problems) {
+    let selector = &rule.port_selector;
+    let has_ports = matches!(selector.protocol.unwrap_or_default(), PortProtocol::Tcp | PortProtocol::Udp);
+    if has_ports && selector.ports.is_empty() {
+        problems.add("portSelector.ports", "missing; write the ports: [10250, 8000-9000]");
+    }
+    let is_port = |text: &str| text.parse::<u16>().is_ok_and(|port| port != 0);
+    for (index, ports) in selector.ports.iter().enumerate() {
+        let (first, last) = ports.split_once('-').unwrap_or((ports, ports));
+        let is_ordered = first.parse::<u16>().ok() <= last.parse::<u16>().ok();
+        if !(is_port(first) && is_port(last) && is_ordered) {
+            let text = format!("`{ports}` is no port and no range: 1 to 65535, 8000-9000");
+            problems.add(format!("portSelector.ports[{index}]"), text);
+        }
+    }
+    for (index, senders) in rule.ingress.iter().enumerate() {
+        problems.expect(format!("ingress[{index}].subnet"), text::cidr(&senders.subnet));
+        if !senders.except.is_empty() {
+            problems.expect(format!("ingress[{index}].except"), text::cidr(&senders.except));
+        }
     }
 }
 
