@@ -20,8 +20,8 @@ use std::path::{Component, Path, PathBuf};
 use runtime::store::MountStatus;
 use rustix::fs::CWD;
 use rustix::mount::{
-    MountFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount, mount_bind, move_mount, open_tree,
-    unmount,
+    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount, mount_bind,
+    mount_change, move_mount, open_tree, unmount,
 };
 
 use super::{Image, Target};
@@ -196,6 +196,9 @@ fn overlay(places: &Places, bound: &[&Path]) -> Result<(), String> {
     let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV;
     mount(SOURCE, view, "overlay", flags, layers.as_c_str())
         .map_err(|errno| failed("mount an overlay on", view, errno))?;
+    // Of a shared mount the copy would lose what is bound into it when this one is unmounted.
+    mount_change(view, MountPropagationFlags::PRIVATE)
+        .map_err(|errno| failed("make private", view, errno))?;
     let mut done = BTreeSet::new();
     for name in bound.iter().filter(|name| !name.as_os_str().is_empty()) {
         // Of several over each other the uppermost is what the path leads to.
@@ -263,7 +266,7 @@ mod tests {
 
     impl Drop for Root {
         fn drop(&mut self) {
-            for place in ["etc/hosts", "etc", "system/etc-view", "etc/hosts"] {
+            for place in ["etc/hosts", "etc", "system/etc-view", "etc/hosts", ""] {
                 let _ = unmount(self.path(place), UnmountFlags::DETACH);
             }
         }
@@ -276,6 +279,9 @@ mod tests {
             return;
         }
         let root = Root::new();
+        // As a node's root is, for its containers.
+        mount_bind(root.path(""), root.path("")).unwrap();
+        mount_change(root.path(""), MountPropagationFlags::SHARED).unwrap();
         mount_bind(root.path("system/etc/hosts"), root.path("etc/hosts")).unwrap();
         let wanted = [
             file("nfsmount.conf", "[NFSMount_Global_Options]\n", 0o644),
