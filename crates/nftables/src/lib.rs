@@ -2,7 +2,7 @@
 //!
 //! Owns: the bytes. Does not: send them, or read what the kernel has.
 //! Numbers of a message's attributes are big-endian, its header is the machine's.
-//! Source: include/uapi/linux/netfilter/nfnetlink.h and nf_tables.h of Linux.
+//! Source: include/uapi/linux/netfilter/nfnetlink.h and nf_tables.h of Linux; docs/decisions/0031.
 
 mod wire;
 
