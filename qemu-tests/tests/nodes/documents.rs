@@ -130,6 +130,22 @@ image: registry.example.org/kube-apiserver:v1.36.3
 apiPort: 6443
 ---
 apiVersion: v1alpha1
+kind: NetworkDefaultActionConfig
+ingress: block
+---
+apiVersion: v1alpha1
+kind: NetworkRuleConfig
+name: kubelet
+portSelector: {ports: [10250], protocol: tcp}
+ingress: [{subnet: 192.168.0.0/16, except: 192.168.0.3/32}]
+---
+apiVersion: v1alpha1
+kind: NetworkRuleConfig
+name: test-agent
+portSelector: {ports: [50099], protocol: tcp}
+ingress: [{subnet: 10.0.2.0/24}]
+---
+apiVersion: v1alpha1
 kind: KubeProxyConfig
 image: registry.example.org/kube-proxy:v1.36.3
 mode: nftables
@@ -162,6 +178,10 @@ fn a_config_of_documents_boots_a_node_and_its_commands_work() {
     let containerd = processes.iter().find(|process| process.name == "containerd").unwrap();
     let environment = format!("/proc/{}/environ", containerd.pid);
     prints(&node, &["read", &environment], &["BILLET_TEST=of-documents"]);
+    // The kernel took the firewall, and the API still answers.
+    prints(&node, &["read", "/proc/modules"], &["nf_tables ", "nft_ct "]);
+    let log = node.admin().ok(&["logs", "networkd"]).unwrap();
+    assert!(!log.contains("firewall"), "{log}");
     // What has no effect yet is told by name.
     prints(&node, &["logs", "machined"], &["accepted, but without effect"]);
 
