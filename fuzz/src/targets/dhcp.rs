@@ -210,7 +210,7 @@ fn client_seeds() -> Vec<Vec<u8>> {
                 DhcpOption::Rebinding(0),
             ],
         );
-        message.set_yiaddr(Ipv4Addr::new(10, 0, 0, 10));
+        message.set_opcode(Opcode::BootReply).set_yiaddr(Ipv4Addr::new(10, 0, 0, 10));
         message.to_vec().expect("a message of a seed")
     };
     let ack = answer(MessageType::Ack);
