@@ -3,7 +3,7 @@
 //! Owns: splitting with quotes, and the parameters that machined honours under `billet.` and `talos.` names.
 //! Does not: read /proc/cmdline; act for init, which has its own no_std reader and reports unknown parameters.
 //! Order: where a parameter is given more than once the last one wins, as in the kernel; `billet.` wins over `talos.`.
-//! Source: Documentation/admin-guide/kernel-parameters.rst, shared/spec/machine-facts.md §2.
+//! Source: Documentation/admin-guide/kernel-parameters.rst of Linux; docs/users/kernel-parameters.md.
 
 use network_line::Line;
 

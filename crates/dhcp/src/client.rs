@@ -6,7 +6,7 @@
 //!              └────────────── nak, no answer, over, conflict ◄────────────┘
 //! ```
 //!
-//! A client that had an address asks for it before it asks which servers there are, and does both when nobody answers within
+//! A client that had an address asks for it before it asks which servers there are, and does both when no server answers within
 //! [`REBOOT_WAIT`]. One whose cable was pulled keeps the address in the meantime.
 //! Source: RFC 2131 §3.1, §3.2, §4.1 (waits), §4.4; RFC 4039.
 
@@ -28,7 +28,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(64);
 const JITTER: Duration = Duration::from_secs(1);
 /// REQUESTs for an offer before the client looks for servers again.
 const REQUESTS: u32 = 3;
-/// Between renewals that nobody answers. RFC 2131 has a minute, which leaves a lease of a few minutes one try.
+/// Between renewals that no server answers. RFC 2131 has a minute, which leaves a lease of a few minutes one try.
 const LEAST_RENEW_WAIT: Duration = Duration::from_secs(5);
 /// After an address was declined.
 const DECLINE_WAIT: Duration = Duration::from_secs(10);
@@ -53,7 +53,7 @@ pub enum Output {
 /// Why a lease is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loss {
-    /// Nobody prolonged it in time.
+    /// No server prolonged it in time.
     Expired,
     /// A server took it back.
     Refused,

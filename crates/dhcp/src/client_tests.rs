@@ -178,7 +178,7 @@ fn a_client_with_another_name_asks_again_and_keeps_its_address() {
 }
 
 #[test]
-fn another_server_cannot_take_a_lease_back_before_anybody_was_asked() {
+fn another_server_cannot_take_a_lease_back_before_all_were_asked() {
     let mut client = bound(1);
     let (now, renew) = next(&mut client);
     let other = Ipv4Addr::new(10, 0, 0, 2);
@@ -193,7 +193,7 @@ fn a_pulled_cable_costs_no_address() {
     let reboot = client.start(seconds(100), None);
     assert_eq!(kinds(&reboot), [MessageType::Request]);
     assert_eq!(client.lease().map(|lease| lease.address), Some(ADDRESS));
-    // Nobody answers: it stays until it is over.
+    // No server answers: it stays until it is over.
     let lost = loop {
         let (now, outputs) = next(&mut client);
         if matches!(&outputs[..], [Output::Lost(_, Loss::Expired), ..]) {

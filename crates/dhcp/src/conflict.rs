@@ -129,40 +129,40 @@ mod tests {
 
     #[test]
     fn who_has_the_address_already_keeps_it() {
-        let nobody = |_: &[u8; 6]| false;
+        let no_link = |_: &[u8; 6]| false;
         let now = Duration::ZERO;
         let mut guard = Guard::new(OWN, ADDRESS, 1, now);
         let _ = guard.tick(now);
         let foreign = claim([10, 0, 0, 9].into(), ADDRESS);
-        assert_eq!(guard.hear(now, &foreign, nobody), None, "a question for it is no claim");
+        assert_eq!(guard.hear(now, &foreign, no_link), None, "a question for it is no claim");
         let own = frame::arp_request(Arp { hardware: OWN, sender: ADDRESS, target: ADDRESS });
-        assert_eq!(guard.hear(now, &own, nobody), None);
+        assert_eq!(guard.hear(now, &own, no_link), None);
         let there = claim(ADDRESS, ADDRESS);
         assert_eq!(
             guard.hear(now, &there, |hardware| *hardware == OTHER),
             None,
             "another card of this machine"
         );
-        assert_eq!(guard.hear(now, &there, nobody), Some(Step::Conflict(OTHER)));
+        assert_eq!(guard.hear(now, &there, no_link), Some(Step::Conflict(OTHER)));
         let probe = claim(Ipv4Addr::UNSPECIFIED, ADDRESS);
-        assert_eq!(guard.hear(now, &probe, nobody), Some(Step::Conflict(OTHER)), "two ask at once");
+        assert_eq!(guard.hear(now, &probe, no_link), Some(Step::Conflict(OTHER)), "two ask at once");
     }
 
     #[test]
     fn an_address_in_use_is_defended_once() {
-        let nobody = |_: &[u8; 6]| false;
+        let no_link = |_: &[u8; 6]| false;
         let mut guard = Guard::new(OWN, ADDRESS, 1, Duration::ZERO);
         let (_, now) = run(&mut guard);
         let there = claim(ADDRESS, ADDRESS);
         assert_eq!(
-            guard.hear(now, &claim(Ipv4Addr::UNSPECIFIED, ADDRESS), nobody),
+            guard.hear(now, &claim(Ipv4Addr::UNSPECIFIED, ADDRESS), no_link),
             None,
             "the kernel answers probes"
         );
-        let Some(Step::Send(answer)) = guard.hear(now, &there, nobody) else { panic!() };
+        let Some(Step::Send(answer)) = guard.hear(now, &there, no_link) else { panic!() };
         assert_eq!(frame::arp(&answer).unwrap().sender, ADDRESS);
-        assert!(matches!(guard.hear(now + DEFEND_GAP, &there, nobody), Some(Step::Send(_))));
+        assert!(matches!(guard.hear(now + DEFEND_GAP, &there, no_link), Some(Step::Send(_))));
         let soon = now + DEFEND_GAP + Duration::from_secs(9);
-        assert_eq!(guard.hear(soon, &there, nobody), Some(Step::Conflict(OTHER)));
+        assert_eq!(guard.hear(soon, &there, no_link), Some(Step::Conflict(OTHER)));
     }
 }

@@ -117,7 +117,7 @@ pub struct Arp {
     pub target: Ipv4Addr,
 }
 
-/// A question for `arp.target` to everybody.
+/// A question for `arp.target`, broadcast.
 #[must_use]
 pub fn arp_request(arp: Arp) -> Vec<u8> {
     let ethernet = EthernetRepr {

@@ -25,7 +25,7 @@ pub struct Firewall {
     pub blocks: bool,
     /// Networks of pods and services, whose packets are let in.
     pub cluster: Vec<Prefix>,
-    /// The API is open to everybody: no rule names its port.
+    /// The API is open to every sender: no rule names its port.
     pub opens_api: bool,
     /// In the order of the documents.
     pub rules: Vec<PortRule>,

@@ -39,7 +39,7 @@ pub struct Plan {
     pub links: BTreeMap<String, Link>,
     /// In the order of the documents.
     pub rules: Vec<Rule>,
-    /// Who may come in; `None`: everybody.
+    /// Who may come in; `None`: every sender.
     pub firewall: Option<Firewall>,
     /// What cannot be brought about, for people.
     pub faults: Vec<String>,

@@ -176,7 +176,7 @@ pub fn receive<Fd: AsFd>(socket: Fd, buffer: &mut [u8]) -> Result<(usize, usize)
     rustix::io::retry_on_intr(|| rustix::net::recv(&socket, &mut *buffer, RecvFlags::TRUNC))
 }
 
-/// Has [`receive_whole`] tell what the card did, and the kernel hold so many bytes of packets that nobody read yet, also more
+/// Has [`receive_whole`] tell what the card did, and the kernel hold so many bytes of unread packets, also more
 /// than programs may ask for.
 pub fn watch_cards(socket: &OwnedFd, queue_bytes: usize) -> Result<()> {
     tell_cards(socket)?;

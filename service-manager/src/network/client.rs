@@ -1,7 +1,7 @@
 //! The DHCPv4 client of one link: sockets, time and kernel around the states of `dhcp`.
 //!
 //! Order: a lease is in use at once; whether another machine has its address is asked beside. The kernel has each address for
-//! the time that was granted, so that it goes when nobody prolongs it, also without machined.
+//! the time that was granted, so that it goes when no server prolongs it, also without machined.
 //! Fails by: asking again, ever more slowly, and saying once what is missing.
 //! Source: packet(7).
 
@@ -335,7 +335,7 @@ impl Client {
 
     fn send(&mut self, server: Ipv4Addr, message: &[u8]) -> io::Result<()> {
         let Some(address) = self.states.lease().map(|lease| lease.address) else { return Ok(()) };
-        // It stays open: without it the kernel would tell the server that nobody listens.
+        // It stays open: without it the kernel would tell the server that the port is closed.
         let socket = unicast(&self.link.name, address)?;
         socket.send_to(message, SocketAddrV4::new(server, SERVER_PORT))?;
         self.replies = Some(socket);

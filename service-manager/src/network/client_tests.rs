@@ -14,9 +14,9 @@ const TEST: &str = "network::client::tests::a_lease_is_taken_kept_asked_for_agai
 const MAC: [u8; 6] = [0x52, 0x54, 0, 1, 2, 3];
 
 #[derive(Clone)]
-struct Folder(PathBuf);
+struct Directory(PathBuf);
 
-impl Disk for Folder {
+impl Disk for Directory {
     fn text(&self, name: &str) -> Result<Option<String>, String> {
         Ok(fs::read_to_string(self.0.join(name)).ok())
     }
@@ -34,12 +34,12 @@ struct Server {
 }
 
 impl Server {
-    fn start(folder: &Path) -> Self {
+    fn start(directory: &Path) -> Self {
         let neighbour = Neighbour::start();
         neighbour.ip("address add 10.9.0.1/24 dev srv0");
-        let path = folder.join("dnsmasq.log");
+        let path = directory.join("dnsmasq.log");
         let log = fs::File::create(&path).unwrap();
-        let leases = format!("--dhcp-leasefile={}", folder.join("leases").display());
+        let leases = format!("--dhcp-leasefile={}", directory.join("leases").display());
         let arguments = [
             "--no-daemon --conf-file=/dev/null --port=0 --log-dhcp",
             "--interface=srv0 --bind-interfaces --no-ping --dhcp-authoritative",
@@ -92,10 +92,10 @@ struct Running {
     task: tokio::task::JoinHandle<()>,
 }
 
-fn begin(folder: &Path, handle: &Handle) -> Running {
-    let runtime = Runtime::detached(folder.to_path_buf());
+fn begin(directory: &Path, handle: &Handle) -> Running {
+    let runtime = Runtime::detached(directory.to_path_buf());
     let kept = Kept::read(&runtime);
-    let (_, disk) = watch::channel(Some(Folder(folder.to_owned())));
+    let (_, disk) = watch::channel(Some(Directory(directory.to_owned())));
     tokio::spawn(kept.clone().follow(disk));
     let index = ip("-oneline link show eth0");
     let index = index.split(':').next().unwrap().parse().unwrap();
@@ -112,15 +112,15 @@ async fn a_lease_is_taken_kept_asked_for_again_given_up_and_given_back() {
     if !is_inside(TEST) {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    fs::create_dir_all(folder.join("system/run/machined")).unwrap();
-    let server = Server::start(folder);
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    fs::create_dir_all(directory.join("system/run/machined")).unwrap();
+    let server = Server::start(directory);
     let (connection, handle, _) = rtnetlink::new_connection().unwrap();
     tokio::spawn(connection);
 
     // The first lease: address for its time, routes of option 121, search list.
-    let running = begin(folder, &handle);
+    let running = begin(directory, &handle);
     until("a lease", || leased(&running.runtime).is_some()).await;
     let first = leased(&running.runtime).unwrap();
     assert!(first.starts_with("10.9.0.1") && first.ends_with("/24"), "{first}");
@@ -132,7 +132,7 @@ async fn a_lease_is_taken_kept_asked_for_again_given_up_and_given_back() {
     assert!(routes.contains("10.7.0.0/16 via 10.9.0.2") && routes.contains("metric 7"), "{routes}");
     let lease = running.runtime.store.get(&DHCP_LEASE, "eth0").unwrap().spec.yaml().unwrap();
     assert!(["10.9.0.3", "a.example", "b.example"].iter().all(|word| lease.contains(word)), "{lease}");
-    let text = fs::read_to_string(folder.join("dhcp-addresses.json")).unwrap();
+    let text = fs::read_to_string(directory.join("dhcp-addresses.json")).unwrap();
     assert!(text.contains(first.trim_end_matches("/24")), "{text}");
 
     // A cable that comes back: the same address, and no question for servers.
@@ -153,7 +153,7 @@ async fn a_lease_is_taken_kept_asked_for_again_given_up_and_given_back() {
 
     // Another one asks for the address of before.
     let count = server.heard(0).len();
-    let running = begin(folder, &handle);
+    let running = begin(directory, &handle);
     until("a lease", || leased(&running.runtime).is_some()).await;
     assert_eq!(
         (server.heard(count)[0].as_str(), leased(&running.runtime)),

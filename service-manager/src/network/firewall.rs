@@ -2,7 +2,7 @@
 //!
 //! Owns: the table `inet billet`. Pods and what is passed on are another hook's, and so untouched; connections that are there
 //! live on. The table is replaced as a whole, so that no packet meets half of it.
-//! Order: connections, loopback, the cluster's own networks; then who may by a rule, and nobody else at a rule's ports; then
+//! Order: connections, loopback, the cluster's own networks; then who may by a rule, and no other sender at its ports; then
 //! what a node cannot live without; then the default.
 //! Fails by: a sentence; the table of before stays, and it is tried again.
 

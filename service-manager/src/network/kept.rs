@@ -82,14 +82,13 @@ impl Kept {
         };
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         // What was granted since the boot is newer.
-        let merged: Addresses = there.clone().into_iter().chain(std::mem::take(&mut *known)).collect();
-        known.clone_from(&merged);
-        drop(known);
+        *known = there.clone().into_iter().chain(std::mem::take(&mut *known)).collect();
         let write: Write = Arc::new(move |text| disk.replace(FILE, text));
         *self.disk.lock().unwrap_or_else(PoisonError::into_inner) = Some(write);
-        if merged != there {
-            self.write(&merged);
+        if *known != there {
+            self.write(&known);
         }
+        drop(known);
         self.arrivals.send_replace(());
     }
 
@@ -110,9 +109,8 @@ impl Kept {
             Some(address) => known.insert(key, address),
             None => known.remove(&key),
         };
-        let all = known.clone();
-        drop(known);
-        self.write(&all);
+        // Under the lock: of two changes the later one is written last.
+        self.write(&known);
     }
 
     fn write(&self, all: &Addresses) {
@@ -142,9 +140,9 @@ mod tests {
     use super::*;
 
     #[derive(Clone)]
-    struct Folder(PathBuf);
+    struct Directory(PathBuf);
 
-    impl Disk for Folder {
+    impl Disk for Directory {
         fn text(&self, name: &str) -> Result<Option<String>, String> {
             Ok(std::fs::read_to_string(self.0.join(name)).ok())
         }
@@ -158,7 +156,7 @@ mod tests {
     const OLD: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 5);
     const NEW: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 6);
 
-    fn on_disk(disk: &Folder) -> String {
+    fn on_disk(disk: &Directory) -> String {
         disk.text(FILE).unwrap().unwrap_or_default()
     }
 
@@ -167,7 +165,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let runtime = Runtime::detached(root.path().to_path_buf());
         std::fs::create_dir_all(runtime.path("/system/run/machined")).unwrap();
-        let disk = Folder(root.path().to_owned());
+        let disk = Directory(root.path().to_owned());
         disk.replace(FILE, &format!(r#"{{"{}":"{OLD}","02:00:00:00:00:01":"{NEW}"}}"#, key(&MAC))).unwrap();
         let kept = Kept::read(&runtime);
         assert_eq!(kept.get(&MAC), None, "STATE is not there yet");

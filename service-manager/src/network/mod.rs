@@ -8,7 +8,7 @@
 //!
 //! Does not: read the config itself: `network_plan` says what every link is to be. Write resolv.conf and the host name
 //! (controllers do, from the leases).
-//! Source: spec/machine-facts.md §8.1, §8.2.
+//! Source: rtnetlink(7), packet(7).
 
 mod apply;
 mod client;
@@ -128,11 +128,7 @@ impl Managed {
         });
         self.applied.retain(links);
         let plan = plan(runtime, links);
-        self.planned.send_if_modified(|known| {
-            let is_new = *known != plan;
-            known.clone_from(&plan);
-            is_new
-        });
+        tell(&self.planned, &plan);
         let mut refused = rules::bring(handle, &plan).await;
         // Before a link of the plan is up.
         refused.extend(self.filter.bring(plan.firewall.as_ref()).await.err());
@@ -174,11 +170,7 @@ impl Managed {
         };
         let told = Told { asked, carrier: link.carrier, own: own.to_vec() };
         if let Some(client) = self.clients.get(&link.index) {
-            client.told.send_if_modified(|known| {
-                let is_new = *known != told;
-                known.clone_from(&told);
-                is_new
-            });
+            tell(&client.told, &told);
         } else if link.carrier {
             let (sender, receiver) = watch::channel(told);
             let kept = self.kept.clone();
@@ -187,6 +179,15 @@ impl Managed {
             self.clients.insert(link.index, Client { name: link.name.clone(), told: sender, task });
         }
     }
+}
+
+/// Wakes who follows only if there is news.
+fn tell<T: Clone + PartialEq>(sender: &watch::Sender<T>, value: &T) {
+    sender.send_if_modified(|known| {
+        let is_new = known != value;
+        known.clone_from(value);
+        is_new
+    });
 }
 
 /// A client that runs.

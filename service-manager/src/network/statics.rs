@@ -5,7 +5,7 @@
 //! Order: the old addresses go first, their routes with them; an address that stays is left alone, so that
 //! connections over it survive a change of something else.
 //! Fails by: one line a refusal of the kernel; the rest is applied. A wrong gateway must not cost the address.
-//! Source: spec/machine-facts.md §1.3, §8.1, §8.5.
+//! Source: rtnetlink(7).
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
