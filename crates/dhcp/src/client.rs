@@ -32,6 +32,8 @@ const REQUESTS: u32 = 3;
 const LEAST_RENEW_WAIT: Duration = Duration::from_secs(5);
 /// After an address was declined.
 const DECLINE_WAIT: Duration = Duration::from_secs(10);
+/// All ones in a lease.
+const FOREVER: Duration = Duration::from_secs(u32::MAX as u64);
 /// T1 and T2 come up to this part of theirs sooner.
 const FUZZ: u32 = 32;
 
@@ -134,6 +136,20 @@ impl Client {
             }
             State::Waiting(_) => None,
         }
+    }
+
+    /// How long the address may still be used; zero without a lease. The longest time of all does not pass.
+    #[must_use]
+    pub fn remaining(&self, now: Duration) -> Duration {
+        let held = match &self.state {
+            State::Bound(held) | State::Renewing { held, .. } => Some(held),
+            State::Selecting { held, .. } | State::Requesting { held, .. } => held.as_ref(),
+            State::Waiting(_) => None,
+        };
+        held.map_or(Duration::ZERO, |held| match held.lease.time {
+            FOREVER => FOREVER,
+            _ => held.end.saturating_sub(now),
+        })
     }
 
     /// When [`Self::tick`] has something to do.

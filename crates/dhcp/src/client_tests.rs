@@ -168,6 +168,23 @@ fn a_prolonged_lease_begins_again() {
 }
 
 #[test]
+fn what_remains_of_a_lease_gets_less_unless_it_is_for_ever() {
+    let mut client = bound(1);
+    assert_eq!(
+        (client.remaining(Duration::ZERO), client.remaining(seconds(3500))),
+        (seconds(3600), seconds(100))
+    );
+    let _ = client.conflict(seconds(1));
+    assert_eq!(client.remaining(seconds(1)), Duration::ZERO);
+    let mut client = self::client(1);
+    let discover = client.start(Duration::ZERO, None);
+    let mut ack = answer(&sent(&discover[0]).unwrap(), MessageType::Ack, ADDRESS, SERVER, u32::MAX);
+    ack.opts_mut().insert(DhcpOption::RapidCommit);
+    let _ = client.hear(Duration::ZERO, &ack.to_vec().unwrap());
+    assert_eq!(client.remaining(seconds(1_000_000)), FOREVER);
+}
+
+#[test]
 fn a_client_with_another_name_asks_again_and_keeps_its_address() {
     let mut client = bound(1);
     let settings = Settings { hostname: Some("node-2".into()), ..client.settings().clone() };

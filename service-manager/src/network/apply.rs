@@ -1,6 +1,7 @@
 //! A lease into the kernel: address, MTU, routes; and out again.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
 
 use dhcp::{Lease, Settings};
 use futures_util::TryStreamExt;
@@ -19,13 +20,14 @@ pub(super) struct Asked {
     pub(super) takes_routes: bool,
 }
 
-/// Makes of what the link has of an earlier lease what it is to have of this one. Answers what the kernel refused; the rest is
-/// done.
+/// Makes of what the link has of an earlier lease what it is to have of this one, for as long as remains of it. Answers what the
+/// kernel refused; the rest is done.
 pub(super) async fn bring(
     handle: &Handle,
     link: &Link,
     old: Option<(&Asked, &Lease)>,
     (asked, lease): (&Asked, &Lease),
+    remaining: Duration,
 ) -> Vec<String> {
     let mut refusals = Vec::new();
     let wanted = routes(link, asked, lease);
@@ -45,7 +47,7 @@ pub(super) async fn bring(
     }
     let mut request = handle.address().add(link.index, IpAddr::V4(lease.address), lease.prefix).replace();
     // All ones stand for ever, here and in a lease.
-    let seconds = u32::try_from(lease.time.as_secs()).unwrap_or(u32::MAX);
+    let seconds = u32::try_from(remaining.as_secs()).unwrap_or(u32::MAX);
     let mut life = CacheInfo::default();
     (life.ifa_preferred, life.ifa_valid) = (seconds, seconds);
     request.message_mut().attributes.push(AddressAttribute::CacheInfo(life));

@@ -301,7 +301,9 @@ impl Client {
     /// Brings a lease into the kernel. What is refused is said once, and tried again.
     async fn apply(&mut self, lease: Lease) {
         let old = self.applied.as_ref().map(|(asked, lease)| (asked, lease));
-        let refusals = apply::bring(&self.handle, &self.link, old, (&self.told.asked, &lease)).await;
+        let remaining = self.states.remaining(self.now());
+        let refusals =
+            apply::bring(&self.handle, &self.link, old, (&self.told.asked, &lease), remaining).await;
         self.retry = (!refusals.is_empty()).then(|| self.now() + RETRY);
         let text = refusals.join("; ");
         if !text.is_empty() && text != self.said {
