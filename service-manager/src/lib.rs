@@ -21,6 +21,7 @@
 //! | modules (`modules`), device rules (`udev_rules`) | the config | modules, devices, store | with machined |
 //! | flight recorder (`flight_recorder`) | /dev/kmsg | the ring in META | with machined |
 //! | identity (`node_identity`) | STATE, the firmware | STATE, store | once it is told |
+//! | names (`host_dns`) | questions, the config, `ResolverStatuses` | answers, its resources | with the service |
 //! | logs to others (`log_sender`) | the config, all logs | sockets, store | with machined |
 //! | certificates of etcd (`kubernetes`) | the config, names and addresses | /system/secrets/etcd | with machined |
 //! | API server ([`server`]) | `machine.sock` | answers | with machined |
@@ -37,6 +38,7 @@ mod facts;
 mod files;
 pub mod flight_recorder;
 mod hardware;
+mod host_dns;
 pub mod identity;
 mod install;
 mod kubernetes;

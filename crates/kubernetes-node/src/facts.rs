@@ -13,8 +13,8 @@ use crate::Error;
 
 /// A machine without this file has control groups of version 1.
 const CGROUP2: &str = "/sys/fs/cgroup/cgroup.controllers";
-/// Resolvers for pods that use the node's.
-const RESOLV_CONF: &str = "/etc/resolv.conf";
+/// Resolvers for pods that use the node's: what is behind its own resolver, or that one's address for pods.
+pub(crate) const RESOLV_CONF: &str = "/system/resolved/resolv.conf";
 
 /// The machine as it is now.
 ///

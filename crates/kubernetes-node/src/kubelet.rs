@@ -54,8 +54,14 @@ const WRITES: [(&str, &str); 8] = [
     ("/run", "rshared"),
 ];
 /// Files of the host that it reads, where they are there.
-const READS: [&str; 5] =
-    ["/lib/modules", "/etc/os-release", "/etc/hosts", "/etc/resolv.conf", "/etc/machine-id"];
+const READS: [&str; 6] = [
+    "/lib/modules",
+    "/etc/os-release",
+    "/etc/hosts",
+    "/etc/resolv.conf",
+    "/etc/machine-id",
+    "/system/resolved",
+];
 const STATE: &str = "/var/lib/kubelet";
 /// The certificate with which it is a client, below its PKI's directory.
 const CERTIFICATE: &str = "kubelet-client-current.pem";

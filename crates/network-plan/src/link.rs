@@ -1,7 +1,7 @@
 //! Links: those that a machine has, and what they are to be.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use config::Secret;
 use config::documents::ClientIdentifier;
@@ -14,6 +14,8 @@ pub type Prefix = (IpAddr, u8);
 pub const DHCP_METRIC: u32 = 1024;
 /// The main routing table.
 pub const MAIN_TABLE: u32 = 254;
+/// Where pods ask the node's own resolver; the node's loopback has it. The same on every node: no packet to it leaves one.
+pub const HOST_DNS_ADDRESS: Ipv4Addr = Ipv4Addr::new(169, 254, 116, 108);
 
 /// A link that the machine has, by what selectors ask for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

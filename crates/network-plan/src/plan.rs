@@ -13,11 +13,11 @@ use base64::engine::general_purpose::STANDARD;
 use config::cmdline::NodeParameters;
 use config::documents::{Document, LinkAddress, LinkRoute, RoutingRuleConfig, RuleAction, VlanMode};
 use config::schema::GoDuration;
-use config::v1alpha1::{self, DeviceSelector, DhcpOptions, Interface};
+use config::v1alpha1::{self, DeviceSelector, DhcpOptions, HostDns, Interface};
 use config::{Config, Secret};
 use network_line::Line;
 
-use crate::link::{DHCP_METRIC, Key, MAIN_TABLE, Peer, Wireguard, hardware, prefix};
+use crate::link::{DHCP_METRIC, HOST_DNS_ADDRESS, Key, MAIN_TABLE, Peer, Wireguard, hardware, prefix};
 use crate::{Dhcp, Firewall, Kind, Link, Present, Route, RouteKind, Rule, bond, firewall, select};
 
 /// Metric of a section's route that names none; documents have another one.
@@ -64,6 +64,8 @@ pub fn plan(
     for document in documents {
         reading.document(document);
     }
+    let features = config.and_then(|config| config.machine.features.as_ref());
+    reading.host_dns(features.and_then(|features| features.host_dns.as_ref()));
     reading.plan.firewall = firewall::of_documents(config, documents);
     reading.finish()
 }
@@ -168,6 +170,13 @@ impl Reading<'_> {
                     }));
                 }
             }
+        }
+    }
+
+    fn host_dns(&mut self, settings: Option<&HostDns>) {
+        let given = |value: Option<bool>| value == Some(true);
+        if settings.is_some_and(|it| given(it.enabled) && given(it.forward_kube_dns_to_host)) {
+            self.link(LOOPBACK).addresses.push((HOST_DNS_ADDRESS.into(), 32));
         }
     }
 

@@ -54,6 +54,16 @@ fn a_card_that_nothing_names_asks_dhcp() {
 }
 
 #[test]
+fn loopback_has_the_resolver_s_address_where_pods_ask_it() {
+    let of = |settings: &str| {
+        let plan = planned(&format!("{HEAD}  features: {{hostDNS: {settings}}}\n"), &["lo"]);
+        plan.links.get("lo").map(addresses).unwrap_or_default()
+    };
+    assert_eq!(of("{enabled: true, forwardKubeDNSToHost: true}"), ["169.254.116.108/32"]);
+    assert!(of("{enabled: true}").is_empty() && of("{forwardKubeDNSToHost: true}").is_empty());
+}
+
+#[test]
 fn an_entry_says_it_all() {
     let text = "[{interface: eth0, mtu: 1400, addresses: [10.0.0.5/24], routes: [{gateway: 10.0.0.1, source: 10.0.0.5, mtu: 1300}, {network: 10.9.0.0/16, gateway: 10.0.0.2, metric: 7}, {network: 10.8.0.0/16}, {network: 'fd00::/8', gateway: 'fe80::1'}]}, {interface: eth0, cidr: 'fd00::5', dhcp: true}]";
     let link = of_section(text, &["eth0"]).links.remove("eth0").unwrap();

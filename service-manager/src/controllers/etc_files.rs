@@ -11,10 +11,15 @@ use crate::node::Node;
 /// As they are made.
 const MODE: u32 = 0o644;
 
-/// Publishes a file that was written.
+/// What /etc shows of the node's own.
+const SOURCE: &str = "/system/etc";
+
+/// Publishes a file that was written, if it is one of /etc.
 pub(super) fn publish(node: &Node, path: &str, text: &str) -> Result<(), String> {
-    let name = Path::new(path).file_name().and_then(|name| name.to_str()).unwrap_or(path);
-    publish_as(node, name, text.as_bytes(), MODE)
+    match Path::new(path).strip_prefix(SOURCE).ok().and_then(Path::to_str) {
+        Some(name) => publish_as(node, name, text.as_bytes(), MODE),
+        None => Ok(()),
+    }
 }
 
 /// Publishes a file under its path from /etc.

@@ -1,22 +1,29 @@
 //! resolv.conf: the config's name servers, else those of all leases, else the kernel parameters', else two public ones.
 //!
+//! Where the node's own resolver listens, the node's file names that one, and it asks these. Pods have a file of their own: the
+//! node's resolver has another address for them, and where it has none they ask the servers themselves.
+//!
 //! Source: spec/machine-facts.md §8.1.
 
 use runtime::store::{
-    Addressing, DHCP_LEASE, DhcpLease, HOSTNAME_STATUS, MACHINE_CONFIG, RESOLVER_STATUS, Resolvers, Resource,
-    Spec,
+    Addressing, DHCP_LEASE, DhcpLease, HOST_DNS_CONFIG, HOSTNAME_STATUS, HostDnsConfig, MACHINE_CONFIG,
+    RESOLVER_STATUS, Resolvers, Resource, Spec,
 };
+
+use crate::host_dns;
 
 use super::{Action, Controller, Snapshot};
 
 const RESOLV_CONF: &str = "/system/etc/resolv.conf";
+/// The kubelet reads it.
+const PODS_RESOLV_CONF: &str = "/system/resolved/resolv.conf";
 /// More than these are ignored by every resolver library.
 const MOST: usize = 3;
 const DEFAULT: [&str; 2] = ["1.1.1.1", "8.8.8.8"];
 
 pub(crate) static CONTROLLER: Controller = Controller {
     name: "network.ResolverController",
-    inputs: &[&MACHINE_CONFIG, &DHCP_LEASE, &HOSTNAME_STATUS],
+    inputs: &[&MACHINE_CONFIG, &DHCP_LEASE, &HOSTNAME_STATUS, &HOST_DNS_CONFIG],
     outputs: &[&RESOLVER_STATUS],
     reconcile,
 };
@@ -41,10 +48,25 @@ fn reconcile(snapshot: &Snapshot<'_>) -> Result<Vec<Action>, String> {
         domains.extend(leases.iter().flat_map(|lease| lease.search_domains.iter().cloned()));
     }
     let resolvers = Resolvers { dns_servers: chosen(&servers), search_domains: distinct(&domains) };
+    let own = snapshot.list(&HOST_DNS_CONFIG).find_map(own_resolver);
+    let of_node = own.filter(|own| own.enabled).map(|_| vec![host_dns::NODE_ADDRESS.to_string()]);
+    let of_pods = own.and_then(|own| own.service_host_dns_address.clone()).map(|address| vec![address]);
+    let file = |own: Option<Vec<String>>| {
+        let servers = own.unwrap_or_else(|| resolvers.dns_servers.clone());
+        text(&Resolvers { dns_servers: servers, ..resolvers.clone() })
+    };
     Ok(vec![
-        Action::WriteFile { path: RESOLV_CONF, text: text(&resolvers) },
+        Action::WriteFile { path: RESOLV_CONF, text: file(of_node) },
+        Action::WriteFile { path: PODS_RESOLV_CONF, text: file(of_pods) },
         Action::Put(&RESOLVER_STATUS, "resolvers", Spec::Addressing(Addressing::Resolvers(resolvers))),
     ])
+}
+
+fn own_resolver(resource: &Resource) -> Option<&HostDnsConfig> {
+    match &resource.spec {
+        Spec::Addressing(Addressing::HostDns(config)) => Some(config),
+        _ => None,
+    }
 }
 
 fn lease(resource: &Resource) -> Option<&DhcpLease> {
@@ -114,6 +136,31 @@ mod tests {
             Action::WriteFile { text, .. } => assert_eq!(text, "nameserver 10.0.0.2\nnameserver 10.0.0.3\n"),
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn programs_and_pods_ask_the_node_s_own_resolver_while_it_listens() {
+        let store =
+            store_with_config("  network:\n    nameservers: [9.9.9.9]\n    searchDomains: [a.example]\n");
+        let files = |enabled, address: Option<&str>| {
+            let own = HostDnsConfig {
+                enabled,
+                service_host_dns_address: address.map(str::to_owned),
+                ..HostDnsConfig::default()
+            };
+            let spec = Spec::Addressing(Addressing::HostDns(own));
+            store.put(HOST_DNS_CONFIG.writer, &HOST_DNS_CONFIG, "config", spec).unwrap();
+            let actions = reconcile(&snapshot(&store, &Default::default())).unwrap();
+            let text = |action: &Action| match action {
+                Action::WriteFile { text, .. } => text.lines().next().unwrap().to_owned(),
+                other => panic!("{other:?}"),
+            };
+            [text(&actions[0]), text(&actions[1])]
+        };
+        assert_eq!(files(false, None), ["nameserver 9.9.9.9"; 2]);
+        assert_eq!(files(true, None), ["nameserver 127.0.0.53", "nameserver 9.9.9.9"]);
+        let both = files(true, Some("169.254.116.108"));
+        assert_eq!(both, ["nameserver 127.0.0.53", "nameserver 169.254.116.108"]);
     }
 
     #[test]

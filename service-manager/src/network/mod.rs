@@ -23,7 +23,7 @@ mod specs;
 mod statics;
 mod status;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod wireguard;
 
 use apply::Asked;

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 const INSIDE: &str = "BILLET_TEST_INSIDE";
 
 /// Whether this is the process with a namespace of its own. The other one starts it and waits; `test` is the test's full name.
-pub(super) fn is_inside(test: &str) -> bool {
+pub(crate) fn is_inside(test: &str) -> bool {
     if std::env::var_os(INSIDE).is_some() {
         return true;
     }
@@ -23,22 +23,22 @@ pub(super) fn is_inside(test: &str) -> bool {
 }
 
 /// Runs a program to its end; answers what it printed.
-pub(super) fn done(command: &mut Command) -> String {
+pub(crate) fn done(command: &mut Command) -> String {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
 
-pub(super) fn ip(arguments: &str) -> String {
+pub(crate) fn ip(arguments: &str) -> String {
     done(Command::new("ip").args(arguments.split(' ')))
 }
 
 /// A machine at the other end of a wire: a namespace that lives as long as this.
-pub(super) struct Neighbour(Child);
+pub(crate) struct Neighbour(Child);
 
 impl Neighbour {
     /// `eth0` here and `srv0` there, both up.
-    pub(super) fn start() -> Self {
+    pub(crate) fn start() -> Self {
         ip("link add eth0 address 52:54:00:01:02:03 type veth peer name srv0");
         // It says a word when it has its namespace.
         let mut namespace = Command::new("unshare")
@@ -56,13 +56,13 @@ impl Neighbour {
         neighbour
     }
 
-    pub(super) fn inside(&self, program: &str) -> Command {
+    pub(crate) fn inside(&self, program: &str) -> Command {
         let mut command = Command::new("nsenter");
         command.args(["--net", "--target", &self.0.id().to_string(), "--", program]);
         command
     }
 
-    pub(super) fn ip(&self, arguments: &str) {
+    pub(crate) fn ip(&self, arguments: &str) {
         done(self.inside("ip").args(arguments.split(' ')));
     }
 }

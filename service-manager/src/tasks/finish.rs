@@ -7,14 +7,15 @@ use std::time::Duration;
 use handoff::{Action, ToInit};
 
 use super::status::{Stage, publish_stage};
+use crate::host_dns;
 use crate::node::Node;
 
 /// How long the services of one wave may take to stop; SIGKILL comes after 10 s of it.
 const WAVE_DEADLINE: Duration = Duration::from_secs(30);
 /// How long networkd may take to stop.
 const NETWORK_DEADLINE: Duration = Duration::from_secs(2);
-/// Internal services that must outlive the processes: without them nobody would see the end.
-const LAST: [&str; 4] = ["machined", "networkd", "timed", "udevd"];
+/// Internal services that must outlive the processes, which need them to the end.
+const LAST: [&str; 5] = [host_dns::ID, "machined", "networkd", "timed", "udevd"];
 
 /// Stops the kubelet and every pod; a node without Kubernetes has none.
 pub fn stop_all_pods(node: Arc<Node>) -> TaskFuture {

@@ -15,7 +15,9 @@ use runtime::services::definition::{self, Answer, Definition, Identity, Runner};
 use super::status::{Stage, publish_stage};
 use crate::late_services::may_wait;
 use crate::node::Node;
-use crate::{apid, containerd, controllers, identity, mounts, network, server, time, trustd, udevd};
+use crate::{
+    apid, containerd, controllers, host_dns, identity, mounts, network, server, time, trustd, udevd,
+};
 use containers::Client;
 
 /// How long the API may take to answer once there is a config.
@@ -98,6 +100,10 @@ pub fn define_services(node: &Arc<Node>, ids: &[&str]) -> Vec<TaskError> {
             }
             TIMED => {
                 define_timed(node);
+                Ok(())
+            }
+            host_dns::ID => {
+                host_dns::define(&node.runtime);
                 Ok(())
             }
             "apid" => define_apid(node),

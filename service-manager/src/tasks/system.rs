@@ -84,6 +84,7 @@ pub fn setup_system_directory(_node: Arc<Node>) -> TaskFuture {
         make(&SYSTEM)?;
         for (path, mode) in [
             ("/system/etc", 0o755),
+            ("/system/resolved", 0o755),
             ("/system/run", 0o711),
             ("/system/var", 0o700),
             ("/system/state", 0o700),

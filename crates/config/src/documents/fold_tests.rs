@@ -141,12 +141,13 @@ fn the_host_s_documents_reach_the_section() {
 fn the_mesh_and_the_host_s_resolver_reach_the_section() {
     let config = folded(&[
         "kind: KubeSpanConfig\nenabled: true\nmtu: 1400\nfilters: {endpoints: [0.0.0.0/0]}",
-        "kind: ResolverConfig\nhostDNS: {enabled: true, resolveMemberNames: true}",
+        "kind: ResolverConfig\nhostDNS: {enabled: true, forwardKubeDNSToHost: true, resolveMemberNames: true}",
     ]);
     let mesh = config.machine.network.kubespan.as_ref().expect("a mesh");
     assert_eq!((mesh.enabled, mesh.mtu), (Some(true), Some(1400)));
     assert_eq!(mesh.filters.as_ref().map(|filters| filters.endpoints.len()), Some(1));
     let resolver = config.machine.features.as_ref().and_then(|features| features.host_dns.as_ref());
     let resolver = resolver.expect("a resolver");
-    assert_eq!((resolver.enabled, resolver.resolve_member_names), (Some(true), Some(true)));
+    let settings = [resolver.enabled, resolver.forward_kube_dns_to_host, resolver.resolve_member_names];
+    assert_eq!(settings, [Some(true); 3]);
 }

@@ -35,7 +35,7 @@ section! {
         /// Domains that are tried behind short names.
         search_domains "searchDomains": Option<SearchDomains> { newer true };
         /// A resolver on this node.
-        host_dns "hostDNS": Option<HostDns> { newer true, later "the host's resolver" };
+        host_dns "hostDNS": Option<HostDns> { newer true };
     }
 }
 

@@ -18,7 +18,7 @@ section! {
         /// A balancer on each node before the Kubernetes API.
         kube_prism "kubePrism": Option<KubePrism> { newer true, later "KubePrism" };
         /// A resolver on each node.
-        host_dns "hostDNS": Option<HostDns> { newer true, later "the host's resolver" };
+        host_dns "hostDNS": Option<HostDns> { newer true };
         /// Images kept in the boot image.
         image_cache "imageCache": Option<ImageCache> { newer true, later "the image cache" };
         /// In which order addresses are listed.
@@ -60,7 +60,7 @@ section! {
         /// Let the cluster's DNS ask it.
         forward_kube_dns_to_host "forwardKubeDNSToHost": Option<bool> { newer true };
         /// Answer for the names of the cluster's machines.
-        resolve_member_names "resolveMemberNames": Option<bool> { newer true };
+        resolve_member_names "resolveMemberNames": Option<bool> { newer true, later "names of the cluster's machines" };
     }
 }
 

@@ -57,6 +57,14 @@ pub static NETWORK_STATUS: Definition = Definition {
 pub static ROUTING_RULE_STATUS: Definition =
     Definition::published("RoutingRuleStatuses.net.talos.dev", "network.RoutingRuleStatusController");
 
+/// The node's own resolver.
+pub static HOST_DNS_CONFIG: Definition =
+    Definition::published("HostDNSConfigs.net.talos.dev", "network.HostDNSController");
+
+/// A server that the node's own resolver asks.
+pub static DNS_UPSTREAM: Definition =
+    Definition::published("DNSUpstreams.net.talos.dev", "network.HostDNSController");
+
 /// What a resource of these types says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
@@ -71,6 +79,35 @@ pub enum Addressing {
     Status(NetworkStatus),
     /// `RoutingRuleStatuses`.
     Rule(RoutingRule),
+    /// `HostDNSConfigs`.
+    HostDns(HostDnsConfig),
+    /// `DNSUpstreams`.
+    Upstream(DnsUpstream),
+}
+
+/// The node's own resolver, as it runs.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HostDnsConfig {
+    /// It listens.
+    pub enabled: bool,
+    /// With their ports.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub listen_addresses: Vec<String>,
+    /// Where pods ask.
+    #[serde(rename = "serviceHostDNSAddress", skip_serializing_if = "Option::is_none")]
+    pub service_host_dns_address: Option<String>,
+    /// It answers for the names of the cluster's machines.
+    pub resolve_member_names: bool,
+}
+
+/// A server that the node's own resolver asks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DnsUpstream {
+    /// It answers, or was not asked yet.
+    pub healthy: bool,
+    /// With its port.
+    pub addr: String,
 }
 
 /// A rule that chooses the table of routes for a packet.

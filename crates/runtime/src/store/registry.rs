@@ -4,7 +4,8 @@
 //! Source: spec/api-wire-facts.md §5.3 and §6.1; the `billet.dev` types are ours.
 
 use super::addressing::{
-    HARDWARE_ADDRESS, NETWORK_STATUS, NODE_ADDRESS, RESOLVER_STATUS, ROUTING_RULE_STATUS,
+    DNS_UPSTREAM, HARDWARE_ADDRESS, HOST_DNS_CONFIG, NETWORK_STATUS, NODE_ADDRESS, RESOLVER_STATUS,
+    ROUTING_RULE_STATUS,
 };
 use super::block::{BLOCK_DEVICE, DISCOVERED_VOLUME, DISK, SYSTEM_DISK, VOLUME_STATUS};
 use super::definition::{PLAIN, column, same_name};
@@ -290,7 +291,7 @@ pub static KERNEL_PARAM_STATUS: Definition = Definition {
 };
 
 /// The types that something of this node writes, sorted by name.
-static WRITTEN: [&Definition; 106] = [
+static WRITTEN: [&Definition; 108] = [
     &ADDRESS_SPEC,
     &ADDRESS_STATUS,
     &ADJTIME_STATUS,
@@ -316,6 +317,7 @@ static WRITTEN: [&Definition; 106] = [
     &DIAGNOSTIC,
     &DISCOVERED_VOLUME,
     &DISK,
+    &DNS_UPSTREAM,
     &EARLIER_BOOT,
     &ENVIRONMENT,
     &ETCD_CONFIG,
@@ -327,6 +329,7 @@ static WRITTEN: [&Definition; 106] = [
     &EXTRA_MANIFESTS_CONFIG,
     &FILE_STATUS,
     &HARDWARE_ADDRESS,
+    &HOST_DNS_CONFIG,
     &HOSTNAME_SPEC,
     &HOSTNAME_STATUS,
     &IDENTITY,

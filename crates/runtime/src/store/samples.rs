@@ -116,6 +116,13 @@ fn network() -> Vec<Sample> {
         fw_mark: 7,
         fw_mask: 255,
     };
+    let resolver = HostDnsConfig {
+        enabled: true,
+        listen_addresses: vec!["127.0.0.53:53".into()],
+        service_host_dns_address: Some("169.254.116.108".into()),
+        resolve_member_names: true,
+    };
+    let upstream = DnsUpstream { healthy: true, addr: "10.0.2.3:53".into() };
     let hardware = HardwareAddress { name: "eth0".into(), hardware_addr: "52:54:00:12:34:56".into() };
     let resolvers = Resolvers { dns_servers: vec!["10.0.2.3".into()], search_domains: vec!["b.c".into()] };
     let addresses = NodeAddresses { addresses: vec!["10.0.2.15/24".into()] };
@@ -131,6 +138,8 @@ fn network() -> Vec<Sample> {
         addressing(&RESOLVER_STATUS, Addressing::Resolvers(resolvers)),
         addressing(&NETWORK_STATUS, Addressing::Status(status)),
         addressing(&ROUTING_RULE_STATUS, Addressing::Rule(rule)),
+        addressing(&HOST_DNS_CONFIG, Addressing::HostDns(resolver)),
+        addressing(&DNS_UPSTREAM, Addressing::Upstream(upstream)),
     ]
 }
 

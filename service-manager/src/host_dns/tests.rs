@@ -1,0 +1,206 @@
+//! The resolver before dnsmasq, in a network namespace of its own.
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpStream, UdpSocket};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+use runtime::store::{ROUTE_STATUS, Resolvers};
+
+use super::*;
+use crate::network::testing::{Neighbour, ip, is_inside};
+
+const TEST: &str = "host_dns::tests::the_node_and_its_pods_ask_it_and_a_neighbour_does_not";
+const SERVER: &str = "127.0.0.2";
+/// Of a question that is not answered: long enough for one that is.
+const SILENCE: Duration = Duration::from_millis(500);
+
+/// A question of class IN.
+fn question(id: u16, name: &str, kind: u16) -> Vec<u8> {
+    let mut message = vec![0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+    message[..2].copy_from_slice(&id.to_be_bytes());
+    for label in name.split('.') {
+        message.push(u8::try_from(label.len()).unwrap());
+        message.extend_from_slice(label.as_bytes());
+    }
+    message.push(0);
+    message.extend_from_slice(&[kind.to_be_bytes(), 1_u16.to_be_bytes()].concat());
+    message
+}
+
+/// The code, the number of answers, and the message's end.
+type Answer = (u8, u16, Vec<u8>);
+
+fn read(message: &[u8]) -> Answer {
+    let end = message.len().saturating_sub(4);
+    (message[3] & 15, u16::from_be_bytes([message[6], message[7]]), message[end..].to_vec())
+}
+
+/// `None`: it says nothing for this long.
+fn by_datagram(from: &str, to: Ipv4Addr, name: &str, kind: u16, patience: Duration) -> Option<Answer> {
+    let socket = UdpSocket::bind((from, 0)).unwrap();
+    socket.set_read_timeout(Some(patience)).unwrap();
+    socket.send_to(&question(7, name, kind), (to, PORT)).unwrap();
+    let mut buffer = [0; 4096];
+    let length = socket.recv(&mut buffer).ok()?;
+    assert_eq!(buffer[..2], [0, 7]);
+    Some(read(&buffer[..length]))
+}
+
+fn by_stream(to: Ipv4Addr, name: &str, kind: u16) -> Answer {
+    let mut stream = TcpStream::connect((to, PORT)).unwrap();
+    let question = question(8, name, kind);
+    let length = u16::try_from(question.len()).unwrap().to_be_bytes();
+    stream.write_all(&[&length[..], &question].concat()).unwrap();
+    let mut length = [0; 2];
+    stream.read_exact(&mut length).unwrap();
+    let mut answer = vec![0; u16::from_be_bytes(length).into()];
+    stream.read_exact(&mut answer).unwrap();
+    read(&answer)
+}
+
+/// Waits in a thread: the resolver runs in this one.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    tokio::task::spawn_blocking(work).await.unwrap()
+}
+
+struct Dnsmasq(Child);
+
+impl Dnsmasq {
+    fn start() -> Self {
+        let texts = (0..40).map(|number| format!("--txt-record=large.example,{number:0100}"));
+        let child = Command::new("dnsmasq")
+            .args(["--no-daemon", "--conf-file=/dev/null", "--no-resolv", "--no-hosts", "--bind-interfaces"])
+            .args([
+                &format!("--listen-address={SERVER}"),
+                "--address=/n1.example/192.0.2.9",
+                "--local-ttl=3600",
+            ])
+            .args(["--address=/example/", "--edns-packet-max=1232"])
+            .args(texts)
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        Self(child)
+    }
+}
+
+impl Drop for Dnsmasq {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn configure(runtime: &Arc<Runtime>, host_dns: &str) {
+    let text = format!(
+        "version: v1alpha1\nmachine:\n  type: worker\n  token: a.b\n  features: {{hostDNS: {host_dns}}}\n"
+    );
+    let config = config::parse(&text).unwrap_or_else(|error| panic!("{error}"));
+    runtime.config.send_replace(Some(Arc::new(config)));
+}
+
+fn state(runtime: &Runtime) -> String {
+    let config = runtime.store.get(&HOST_DNS_CONFIG, "config");
+    config.map(|it| it.spec.yaml().unwrap()).unwrap_or_default()
+}
+
+async fn until_state(runtime: &Arc<Runtime>, wanted: &str) {
+    let mut changes = runtime.store.changes();
+    let reached = async {
+        while !state(runtime).contains(wanted) {
+            let _ = changes.recv().await;
+        }
+    };
+    let waited = tokio::time::timeout(Duration::from_secs(20), reached).await;
+    assert!(waited.is_ok(), "{wanted} is not in: {}", state(runtime));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_node_and_its_pods_ask_it_and_a_neighbour_does_not() {
+    if !is_inside(TEST) {
+        return;
+    }
+    ip("link set lo up");
+    let neighbour = Neighbour::start();
+    ip("address add 10.9.0.5/24 dev eth0");
+    neighbour.ip("address add 10.9.0.1/24 dev srv0");
+    neighbour.ip("route add 169.254.116.108 via 10.9.0.5");
+    ip("address add 169.254.116.108/32 dev lo");
+    ip("address add 10.244.0.5/32 dev lo");
+    let dnsmasq = Dnsmasq::start();
+    let directory = tempfile::tempdir().unwrap();
+    let runtime = Runtime::detached(directory.path().to_owned());
+    let servers = Resolvers { dns_servers: vec![SERVER.into(), "127.0.0.53".into()], search_domains: vec![] };
+    let spec = Spec::Addressing(Addressing::Resolvers(servers));
+    runtime.store.put(RESOLVER_STATUS.writer, &RESOLVER_STATUS, "resolvers", spec).unwrap();
+    configure(&runtime, "{enabled: true}");
+    let service = tokio::spawn(run(runtime.clone(), PORT));
+    until_state(&runtime, "enabled: true").await;
+    assert!(!state(&runtime).contains("serviceHostDNSAddress"), "{}", state(&runtime));
+    let node = |name: &'static str, kind| {
+        blocking(move || by_datagram("127.0.0.1", NODE_ADDRESS, name, kind, Duration::from_secs(20)))
+    };
+    let address = Some((0, 1, vec![192, 0, 2, 9]));
+    // dnsmasq may still be starting: its port is refused once, and asked again.
+    assert_eq!(node("n1.example", 1).await, address);
+    assert_eq!(node("no.example", 1).await.map(|it| it.0), Some(3), "there is no such name");
+    let cut = node("large.example", 16).await.unwrap();
+    assert_eq!(cut.1, 0, "4 kB are no datagram");
+    assert_eq!(blocking(|| by_stream(NODE_ADDRESS, "large.example", 16)).await.1, 40);
+
+    configure(&runtime, "{enabled: true, forwardKubeDNSToHost: true}");
+    until_state(&runtime, "169.254.116.108:53").await;
+    let pods = || by_datagram("10.244.0.5", HOST_DNS_ADDRESS, "n1.example", 1, Duration::from_secs(20));
+    assert_eq!(blocking(pods).await, address);
+    let upstreams = runtime.store.list(&DNS_UPSTREAM);
+    let upstreams: Vec<_> = upstreams.iter().map(|it| it.spec.yaml().unwrap()).collect();
+    assert_eq!(upstreams, ["healthy: true\naddr: 127.0.0.2:53\n"], "and not itself");
+    // A neighbour's question gets no answer. Its own program asks: this one cannot enter its namespace.
+    let (neighbour, refused) = blocking(move || asks(neighbour)).await;
+    assert_eq!(refused, "no answer");
+    // With a way back that a network plugin made it is a pod, and is answered.
+    let route = runtime::store::RouteStatus {
+        family: "inet4",
+        dst: "10.9.0.0/24".into(),
+        src: String::new(),
+        gateway: String::new(),
+        out_link_name: "cali0".into(),
+        table: "main".into(),
+        priority: 0,
+        scope: "link".into(),
+        kind: "unicast".into(),
+        protocol: "kernel".into(),
+    };
+    runtime.store.put(ROUTE_STATUS.writer, &ROUTE_STATUS, "pods", Spec::RouteStatus(route)).unwrap();
+    assert_eq!(blocking(move || asks(neighbour)).await.1, "192.0.2.9");
+
+    // What was asked before is known when the server is gone; the rest fails in time.
+    drop(dnsmasq);
+    assert_eq!(node("n1.example", 1).await, address);
+    assert_eq!(node("n2.other", 1).await.map(|it| it.0), Some(2));
+    configure(&runtime, "{enabled: true}");
+    until_state(&runtime, "listenAddresses:\n- 127.0.0.53:53\nresolve").await;
+    service.abort();
+}
+
+/// What the neighbour's question is answered.
+fn asks(neighbour: Neighbour) -> (Neighbour, String) {
+    let asked = neighbour
+        .inside(std::env::current_exe().unwrap().to_str().unwrap())
+        .args(["--exact", "host_dns::tests::one_question_of_a_neighbour", "--nocapture", "--ignored"])
+        .output()
+        .unwrap();
+    let printed = String::from_utf8(asked.stdout).unwrap();
+    let line = printed.lines().find_map(|line| line.split_once("answer: "));
+    (neighbour, line.unwrap_or_else(|| panic!("{printed}")).1.to_owned())
+}
+
+/// Runs in the neighbour's namespace.
+#[test]
+#[ignore = "part of the test above"]
+fn one_question_of_a_neighbour() {
+    let answer = by_datagram("10.9.0.1", HOST_DNS_ADDRESS, "n1.example", 1, SILENCE);
+    let text = |(_, _, end): Answer| <[u8; 4]>::try_from(end).map(|end| Ipv4Addr::from(end).to_string());
+    println!("answer: {}", answer.map_or_else(|| "no answer".into(), |it| text(it).unwrap()));
+}
