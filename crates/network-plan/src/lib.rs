@@ -19,5 +19,5 @@ mod plan;
 mod select;
 
 pub use firewall::Firewall;
-pub use link::{Dhcp, HOST_DNS_ADDRESS, Kind, Link, Present, Route, RouteKind, Rule};
+pub use link::{Dhcp, Dhcp6, Ethernet, HOST_DNS_ADDRESS, Kind, Link, Present, Route, RouteKind, Rule};
 pub use plan::{Plan, plan, vlan_name};

@@ -1,5 +1,6 @@
 //! Links: those that a machine has, and what they are to be.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -61,6 +62,10 @@ pub struct Link {
     pub routes: Vec<Route>,
     /// An address is asked for by DHCPv4, and how.
     pub dhcp: Option<Dhcp>,
+    /// Addresses are asked for by DHCPv6, and how.
+    pub dhcp6: Option<Dhcp6>,
+    /// Settings of the card.
+    pub ethernet: Option<Ethernet>,
     /// The configuration names it.
     pub is_configured: bool,
 }
@@ -71,6 +76,19 @@ impl Link {
     pub fn asks_dhcp(&self) -> bool {
         self.dhcp.is_some()
     }
+}
+
+/// Settings of a card. What is not named stays as the card has it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Ethernet {
+    /// By the kernel's names: on or off.
+    pub features: BTreeMap<String, bool>,
+    /// Sizes of queues, by the names of the config; switches are 0 and 1.
+    pub rings: BTreeMap<String, u32>,
+    /// Numbers of queues, by the names of the config.
+    pub channels: BTreeMap<String, u32>,
+    /// Everything that wakes the machine, by the kernel's names.
+    pub wake_on_lan: Option<Vec<String>>,
 }
 
 /// How an address is asked for.
@@ -92,6 +110,23 @@ impl Default for Dhcp {
     fn default() -> Self {
         let identifier = ClientIdentifier::Mac;
         Self { metric: DHCP_METRIC, takes_hostname: true, takes_routes: true, identifier, duid: Vec::new() }
+    }
+}
+
+/// How addresses of IPv6 are asked for. Routes do not come with them: routers tell those.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dhcp6 {
+    /// Of routes. It has no effect, and is shown.
+    pub metric: u32,
+    /// The host's name is told to the server.
+    pub tells_hostname: bool,
+    /// Who the client says it is; empty: by its hardware address.
+    pub duid: Vec<u8>,
+}
+
+impl Default for Dhcp6 {
+    fn default() -> Self {
+        Self { metric: DHCP_METRIC, tells_hostname: true, duid: Vec::new() }
     }
 }
 
@@ -130,6 +165,13 @@ pub enum Kind {
     },
     /// An encrypted tunnel.
     Wireguard(Wireguard),
+    /// One end of a wire.
+    Veth {
+        /// The other end.
+        peer: String,
+        /// It comes and goes with the other end.
+        is_second: bool,
+    },
 }
 
 /// A public or shared key.
@@ -180,6 +222,7 @@ impl Kind {
             Self::Bridge { .. } => "bridge",
             Self::Vrf { .. } => "vrf",
             Self::Wireguard(_) => "wireguard",
+            Self::Veth { .. } => "veth",
         }
     }
 }

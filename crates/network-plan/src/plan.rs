@@ -11,14 +11,18 @@ use std::net::IpAddr;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use config::cmdline::NodeParameters;
-use config::documents::{Document, LinkAddress, LinkRoute, RoutingRuleConfig, RuleAction, VlanMode};
+use config::documents::{
+    Document, EthernetConfig, LinkAddress, LinkRoute, RoutingRuleConfig, RuleAction, VlanMode,
+};
 use config::schema::GoDuration;
 use config::v1alpha1::{self, DeviceSelector, DhcpOptions, HostDns, Interface};
 use config::{Config, Secret};
 use network_line::Line;
 
 use crate::link::{DHCP_METRIC, HOST_DNS_ADDRESS, Key, MAIN_TABLE, Peer, Wireguard, hardware, prefix};
-use crate::{Dhcp, Firewall, Kind, Link, Present, Route, RouteKind, Rule, bond, firewall, select};
+use crate::{
+    Dhcp, Dhcp6, Ethernet, Firewall, Kind, Link, Present, Route, RouteKind, Rule, bond, firewall, select,
+};
 
 /// Metric of a section's route that names none; documents have another one.
 const SECTION_METRIC: u32 = 10;
@@ -160,7 +164,12 @@ impl Reading<'_> {
                     "dhcp" | "on" | "any" | "both" => {
                         self.link_of_line(link).dhcp.get_or_insert_default();
                     }
-                    other => self.fault(format!("kernel parameter ip={link}:{other}: only `dhcp` is known")),
+                    "dhcp6" => {
+                        self.link_of_line(link).dhcp6.get_or_insert_default();
+                    }
+                    other => self.fault(format!(
+                        "kernel parameter ip={link}:{other}: only `dhcp` and `dhcp6` are known"
+                    )),
                 },
                 network_line::Address::Static(address) => {
                     let link = self.link_of_line(&address.link);
@@ -311,6 +320,12 @@ impl Reading<'_> {
                 });
                 self.made(kind, common!(d));
             }
+            Document::VethConfig(d) => {
+                let Some(other) = &d.peer else { return };
+                let kind = |peer: &str, is_second| Kind::Veth { peer: peer.to_owned(), is_second };
+                self.made(kind(&other.name, false), common!(d));
+                self.made(kind(&d.name, true), common!(other));
+            }
             Document::DHCPv4Config(d) => {
                 let settings = Dhcp {
                     metric: d.route_metric.unwrap_or(DHCP_METRIC),
@@ -321,6 +336,15 @@ impl Reading<'_> {
                 };
                 self.configured(&d.name).dhcp = Some(settings);
             }
+            Document::DHCPv6Config(d) => {
+                let settings = Dhcp6 {
+                    metric: d.route_metric.unwrap_or(DHCP_METRIC),
+                    tells_hostname: d.ignore_hostname != Some(true),
+                    duid: bytes(&d.duid_raw),
+                };
+                self.configured(&d.name).dhcp6 = Some(settings);
+            }
+            Document::EthernetConfig(d) => self.configured(&d.name).ethernet = Some(ethernet(d)),
             Document::RoutingRuleConfig(d) => self.rule(d),
             Document::BlackholeRouteConfig(d) => {
                 let Some(destination) = prefix(&d.name) else { return };
@@ -398,7 +422,7 @@ impl Reading<'_> {
                 _ => link.controller = Some(controller),
             }
             if !keeps_addresses {
-                (link.addresses, link.routes, link.dhcp) = Default::default();
+                (link.addresses, link.routes, link.dhcp, link.dhcp6) = Default::default();
             }
         }
         for link in self.plan.links.values_mut() {
@@ -451,6 +475,37 @@ fn given(number: u32) -> Option<u32> {
     (number != 0).then_some(number)
 }
 
+fn ethernet(d: &EthernetConfig) -> Ethernet {
+    let named = |all: &[(&str, Option<u32>)]| {
+        let given = all.iter().filter_map(|(name, value)| Some(((*name).to_owned(), (*value)?)));
+        given.collect::<BTreeMap<String, u32>>()
+    };
+    let rings = d.rings.as_ref().map(|rings| {
+        named(&[
+            ("rx", rings.rx),
+            ("tx", rings.tx),
+            ("rx-mini", rings.rx_mini),
+            ("rx-jumbo", rings.rx_jumbo),
+            ("rx-buf-len", rings.rx_buf_len),
+            ("cqe-size", rings.cqe_size),
+            ("tx-push", rings.tx_push.map(u32::from)),
+            ("rx-push", rings.rx_push.map(u32::from)),
+            ("tx-push-buf-len", rings.tx_push_buf_len),
+            ("tcp-data-split", rings.tcp_data_split.map(u32::from)),
+        ])
+    });
+    let channels = d.channels.as_ref().map(|channels| {
+        let (rx, tx) = (channels.rx, channels.tx);
+        named(&[("rx", rx), ("tx", tx), ("other", channels.other), ("combined", channels.combined)])
+    });
+    Ethernet {
+        features: d.features.clone(),
+        rings: rings.unwrap_or_default(),
+        channels: channels.unwrap_or_default(),
+        wake_on_lan: (!d.wake_on_lan.is_empty()).then(|| d.wake_on_lan.clone()),
+    }
+}
+
 fn tunnel_peer(
     public_key: &str,
     preshared_key: Option<Secret>,
@@ -470,6 +525,10 @@ fn tunnel_peer(
 }
 
 fn section_dhcp(link: &mut Link, options: Option<&DhcpOptions>) {
+    if let Some(options) = options.filter(|options| options.ipv6 == Some(true)) {
+        let metric = given(options.route_metric).unwrap_or(DHCP_METRIC);
+        link.dhcp6 = Some(Dhcp6 { metric, duid: bytes(&options.duidv6), ..Dhcp6::default() });
+    }
     if options.and_then(|options| options.ipv4) == Some(false) {
         return;
     }
@@ -477,9 +536,11 @@ fn section_dhcp(link: &mut Link, options: Option<&DhcpOptions>) {
     settings.metric = options.and_then(|options| given(options.route_metric)).unwrap_or(settings.metric);
 }
 
-/// Bytes in hexadecimal with colons between; validation refuses anything else.
+/// Bytes in hexadecimal, with colons between or without; validation refuses anything else.
 fn bytes(text: &str) -> Vec<u8> {
-    text.split(':').filter_map(|byte| u8::from_str_radix(byte, 16).ok()).collect()
+    let digits: Vec<u8> = text.bytes().filter(|digit| *digit != b':').collect();
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    digits.chunks_exact(2).filter_map(byte).collect()
 }
 
 fn section_route(entry: &v1alpha1::Route) -> Option<Route> {

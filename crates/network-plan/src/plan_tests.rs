@@ -190,6 +190,43 @@ fn other_kinds_and_routes_of_documents() {
 }
 
 #[test]
+fn every_setting_of_a_card_reaches_it() {
+    let text = "apiVersion: v1alpha1\nkind: EthernetConfig\nname: eth0\nfeatures: {tx-gso: false}\nrings: {rx: 1, tx: 2, rx-mini: 3, rx-jumbo: 4, rx-buf-len: 5, cqe-size: 6, tx-push: true, rx-push: false, tx-push-buf-len: 7, tcp-data-split: true}\nchannels: {rx: 1, tx: 2, other: 3, combined: 4}\nwakeOnLan: [magic]\n";
+    let ethernet = of_documents(text, &["eth0"]).links.remove("eth0").unwrap().ethernet.unwrap();
+    assert_eq!(ethernet.features, BTreeMap::from([("tx-gso".into(), false)]));
+    let list = |map: &BTreeMap<String, u32>| {
+        map.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
+    };
+    let rings = "cqe-size=6 rx=1 rx-buf-len=5 rx-jumbo=4 rx-mini=3 rx-push=0 tcp-data-split=1 tx=2 tx-push=1 tx-push-buf-len=7";
+    assert_eq!(list(&ethernet.rings), rings);
+    assert_eq!(list(&ethernet.channels), "combined=4 other=3 rx=1 tx=2");
+    assert_eq!(ethernet.wake_on_lan, Some(vec!["magic".into()]));
+}
+
+#[test]
+fn a_pair_is_two_links() {
+    let documents = "apiVersion: v1alpha1\nkind: VethConfig\nname: a0\nmtu: 1400\naddresses: [{address: 10.0.0.1/31}]\nroutes: [{destination: 10.9.0.0/16, gateway: 10.0.0.1, metric: 7, mtu: 1300, source: 10.0.0.0, table: \"100\"}]\npeer: {name: b0, up: false, multicast: false, addresses: [{address: 10.0.0.0/31}], routes: [{destination: 10.9.0.0/16, gateway: 10.0.0.1, metric: 7, mtu: 1300, source: 10.0.0.0, table: \"100\"}, {destination: 10.8.0.0/16, type: unreachable}]}\n";
+    let plan = of_documents(documents, &[]);
+    let (first, second) = (&plan.links["a0"], &plan.links["b0"]);
+    let route = Route {
+        destination: prefix("10.9.0.0/16").unwrap(),
+        gateway: "10.0.0.1".parse().ok(),
+        source: "10.0.0.0".parse().ok(),
+        metric: 7,
+        mtu: Some(1300),
+        table: 100,
+        kind: RouteKind::Unicast,
+    };
+    assert_eq!((&second.routes[0], second.routes[1].kind), (&route, RouteKind::Unreachable));
+    assert_eq!(first.routes, [route]);
+    assert_eq!(first.kind, Some(Kind::Veth { peer: "b0".into(), is_second: false }));
+    assert_eq!(second.kind, Some(Kind::Veth { peer: "a0".into(), is_second: true }));
+    assert_eq!((first.mtu, addresses(first)), (Some(1400), vec!["10.0.0.1/31".into()]));
+    assert_eq!((second.is_down, second.multicast, second.routes.len()), (true, Some(false), 2));
+    assert_eq!(addresses(second), ["10.0.0.0/31"]);
+}
+
+#[test]
 fn sections_of_other_kinds() {
     let found = of_section("[{interface: dummy0, dummy: true, cidr: 192.0.2.1/32}]", &["eth0"]);
     assert_eq!(found.links["dummy0"].kind, Some(Kind::Dummy));
@@ -442,6 +479,30 @@ fn settings_of_the_client_are_said_in_sections_and_documents() {
     let all = "routeMetric: 7\nignoreHostname: true\nignoreRoutes: true\nclientIdentifier: duid\nduidRaw: '00:04:ab'";
     assert_eq!(document(all), wanted);
     assert_eq!(document("clientIdentifier: none").identifier, ClientIdentifier::None);
+}
+
+#[test]
+fn settings_of_the_client_of_ipv6_are_said_in_sections_and_documents() {
+    let found = of_section(
+        "[{interface: eth0, dhcp: true, dhcpOptions: {ipv6: true, routeMetric: 5, duidv6: '000300010200'}}, {interface: eth1, dhcp: true}, {interface: eth2, vlans: [{vlanId: 7, dhcp: true, dhcpOptions: {ipv4: false, ipv6: true, duidv6: '00:03:01'}}]}]",
+        &["eth0"],
+    );
+    let eth0 = Dhcp6 { metric: 5, tells_hostname: true, duid: vec![0, 3, 0, 1, 2, 0] };
+    assert_eq!(found.links["eth0"].dhcp6, Some(eth0));
+    assert_eq!(found.links["eth1"].dhcp6, None);
+    let vlan = &found.links["eth2.7"];
+    assert_eq!(
+        (vlan.asks_dhcp(), vlan.dhcp6.as_ref().map(|it| it.duid.clone())),
+        (false, Some(vec![0, 3, 1]))
+    );
+    let document = |rest: &str| {
+        let text = format!("apiVersion: v1alpha1\nkind: DHCPv6Config\nname: eth0\n{rest}\n");
+        of_documents(&text, &["eth0"]).links["eth0"].dhcp6.clone().unwrap()
+    };
+    assert_eq!(document(""), Dhcp6::default());
+    let all = "routeMetric: 7\nignoreHostname: true\nclientIdentifier: duid\nduidRaw: '00:04:ab'";
+    assert_eq!(document(all), Dhcp6 { metric: 7, tells_hostname: false, duid: vec![0, 4, 171] });
+    assert_eq!(of_line("ip=eth0:dhcp6", None, &["eth0"]).links["eth0"].dhcp6, Some(Dhcp6::default()));
 }
 
 /// With a command line, and a section of the configuration if one is given.

@@ -39,6 +39,8 @@ const RETRY: Duration = Duration::from_secs(5);
 pub(super) struct Told {
     pub(super) asked: Asked,
     pub(super) carrier: bool,
+    /// How often the carrier came.
+    pub(super) ups: u32,
     /// Hardware addresses of all links of the machine.
     pub(super) own: Vec<Vec<u8>>,
 }
@@ -126,7 +128,7 @@ fn open(link: &Link) -> io::Result<(AsyncFd<OwnedFd>, AsyncFd<OwnedFd>)> {
     Ok((one(&frame::DHCP_FILTER)?, one(&frame::ARP_FILTER)?))
 }
 
-fn random() -> u64 {
+pub(super) fn random() -> u64 {
     let mut bytes = [0; 8];
     // Without randomness machines that start together ask together, and no more.
     let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
@@ -153,7 +155,7 @@ impl Client {
     async fn serve(&mut self, mut told: watch::Receiver<Told>) {
         let mut arrivals = self.kept.arrivals.subscribe();
         let (mut buffer, mut arp) = (vec![0; FRAME_BYTES], vec![0; FRAME_BYTES]);
-        let outputs = self.states.start(self.now(), self.kept.get(&self.hardware()));
+        let outputs = self.states.start(self.now(), self.kept.address(&self.hardware()));
         self.obey(outputs).await;
         loop {
             let (origin, due) = (self.origin, self.deadline());
@@ -176,7 +178,7 @@ impl Client {
                     self.hear_news(new).await;
                 }
                 _ = arrivals.changed() => {
-                    if let Some(before) = self.kept.get(&self.hardware()) {
+                    if let Some(before) = self.kept.address(&self.hardware()) {
                         let outputs = self.states.remember(self.now(), before);
                         self.obey(outputs).await;
                     }
@@ -236,8 +238,8 @@ impl Client {
         if old.asked.settings != self.told.asked.settings {
             let outputs = self.states.change(now, self.told.asked.settings.clone());
             self.obey(outputs).await;
-        } else if self.told.carrier && !old.carrier {
-            let outputs = self.states.start(now, self.kept.get(&self.hardware()));
+        } else if self.told.carrier && (!old.carrier || self.told.ups != old.ups) {
+            let outputs = self.states.start(now, self.kept.address(&self.hardware()));
             self.obey(outputs).await;
         }
         if old.asked != self.told.asked
@@ -263,9 +265,9 @@ impl Client {
                 Output::Bound(lease) => self.bound(*lease).await,
                 Output::Lost(lease, loss) => self.lost(&lease, loss).await,
                 Output::Refused(address) => {
-                    self.kept.put(&self.hardware(), None);
+                    self.kept.put(&self.hardware(), None, false);
                     // An earlier machined may have left it.
-                    apply::remove(&self.handle, &self.link, address).await;
+                    apply::remove(&self.handle, &self.link, address.into()).await;
                     forget_lease(&self.runtime, &self.link.name);
                 }
             }
@@ -278,7 +280,7 @@ impl Client {
         if before.as_ref().is_none_or(|before| before.address != lease.address) {
             self.guard = Some(Guard::new(self.hardware(), lease.address, random(), self.now()));
         }
-        self.kept.put(&self.hardware(), Some(lease.address));
+        self.kept.put(&self.hardware(), Some(lease.address.to_string()), false);
         if before.as_ref() != Some(&lease) {
             self.announce(&lease);
         }
@@ -291,10 +293,10 @@ impl Client {
             Loss::Conflict => format!("{} was given back", lease.address),
         });
         (self.guard, self.applied, self.replies, self.retry) = (None, None, None, None);
-        apply::remove(&self.handle, &self.link, lease.address).await;
+        apply::remove(&self.handle, &self.link, lease.address.into()).await;
         forget_lease(&self.runtime, &self.link.name);
         if loss != Loss::Expired {
-            self.kept.put(&self.hardware(), None);
+            self.kept.put(&self.hardware(), None, false);
         }
     }
 

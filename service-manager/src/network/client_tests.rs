@@ -94,7 +94,7 @@ struct Running {
 
 fn begin(directory: &Path, handle: &Handle) -> Running {
     let runtime = Runtime::detached(directory.to_path_buf());
-    let kept = Kept::read(&runtime);
+    let kept = Kept::read(&runtime, crate::network::kept::ADDRESSES);
     let (_, disk) = watch::channel(Some(Directory(directory.to_owned())));
     tokio::spawn(kept.clone().follow(disk));
     let index = ip("-oneline link show eth0");
@@ -102,7 +102,7 @@ fn begin(directory: &Path, handle: &Handle) -> Running {
     let link = Link { index, name: "eth0".into(), hardware: MAC.to_vec(), ..Link::default() };
     let settings = Settings { hardware: MAC, ..Settings::default() };
     let asked = Asked { settings, metric: 7, takes_routes: true };
-    let (told, receiver) = watch::channel(Told { asked, carrier: true, own: vec![MAC.to_vec()] });
+    let (told, receiver) = watch::channel(Told { asked, carrier: true, ups: 1, own: vec![MAC.to_vec()] });
     let task = tokio::spawn(run(runtime.clone(), handle.clone(), kept, link, receiver));
     Running { runtime, told, task }
 }

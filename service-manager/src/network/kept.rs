@@ -1,7 +1,8 @@
 //! Addresses that links had by DHCP: each is asked for first when its link is there again.
 //!
-//! Owns: a file of the running system, which a new machined reads, and one on STATE, which the next boot does. They say no
-//! more than hardware address and address, so that a prolonged lease writes nothing. Whether an address is still the
+//! Owns: a file of the running system, which a new machined reads, and one on STATE, which the next boot does; of each kind of
+//! DHCP a pair. That of DHCPv4 says no more than hardware address and address, so that a prolonged lease writes nothing; a
+//! lease of DHCPv6 has its times, and a prolonged one is written for the next machined alone. Whether an address is still the
 //! machine's is for the server to say: nothing is used because it is here.
 //! Fails by: a line in the log; the next lease then begins with a question for servers.
 
@@ -13,10 +14,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use runtime::Runtime;
 use tokio::sync::watch;
 
-/// The file of the running system.
-const RUN: &str = "/system/run/machined/dhcp-addresses.json";
-/// The file on STATE.
-const FILE: &str = "dhcp-addresses.json";
+/// Where the files of the running system are.
+const RUN: &str = "/system/run/machined";
+/// Name of the files of DHCPv4.
+pub(super) const ADDRESSES: &str = "dhcp-addresses.json";
+/// Name of the files of DHCPv6.
+pub(super) const LEASES: &str = "dhcp6-leases.json";
 /// More cards than a machine has; those of virtual links come and go.
 const MOST: usize = 64;
 
@@ -28,12 +31,14 @@ pub trait Disk: Clone + Send + Sync + 'static {
     fn replace(&self, name: &str, text: &str) -> Result<(), String>;
 }
 
-type Addresses = BTreeMap<String, Ipv4Addr>;
+/// By hardware address.
+type Addresses = BTreeMap<String, String>;
 type Write = Arc<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
 
 /// What is known, for all clients.
 pub(super) struct Kept {
     runtime: Arc<Runtime>,
+    file: &'static str,
     run: PathBuf,
     known: Mutex<Addresses>,
     /// Writes the file on STATE, once it is there.
@@ -44,13 +49,13 @@ pub(super) struct Kept {
 
 impl Kept {
     /// Those of an earlier machined.
-    pub(super) fn read(runtime: &Arc<Runtime>) -> Arc<Self> {
-        let run = runtime.path(RUN);
+    pub(super) fn read(runtime: &Arc<Runtime>, file: &'static str) -> Arc<Self> {
+        let run = runtime.path(RUN).join(file);
         let text = std::fs::read(&run).unwrap_or_default();
         // Without the file there was none.
         let known = Mutex::new(serde_json::from_slice(&text).unwrap_or_default());
         let (disk, arrivals) = (Mutex::new(None), watch::channel(()).0);
-        Arc::new(Self { runtime: runtime.clone(), run, known, disk, arrivals })
+        Arc::new(Self { runtime: runtime.clone(), file, run, known, disk, arrivals })
     }
 
     /// Reads STATE when it is mounted, and keeps it up to date. Ends never.
@@ -69,9 +74,10 @@ impl Kept {
     }
 
     fn arrived<D: Disk>(&self, disk: D) {
-        let there: Addresses = match disk.text(FILE) {
+        let file = self.file;
+        let there: Addresses = match disk.text(file) {
             Ok(Some(text)) => serde_json::from_str(&text).unwrap_or_else(|error| {
-                self.warn(&format!("{FILE} on STATE: {error}; it is written anew"));
+                self.warn(&format!("{file} on STATE: {error}; it is written anew"));
                 Addresses::new()
             }),
             Ok(None) => Addresses::new(),
@@ -83,37 +89,42 @@ impl Kept {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         // What was granted since the boot is newer.
         *known = there.clone().into_iter().chain(std::mem::take(&mut *known)).collect();
-        let write: Write = Arc::new(move |text| disk.replace(FILE, text));
+        let write: Write = Arc::new(move |text| disk.replace(file, text));
         *self.disk.lock().unwrap_or_else(PoisonError::into_inner) = Some(write);
         if *known != there {
-            self.write(&known);
+            self.write(&known, true);
         }
         drop(known);
         self.arrivals.send_replace(());
     }
 
-    /// The address that a link had.
-    pub(super) fn get(&self, hardware: &[u8]) -> Option<Ipv4Addr> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&key(hardware)).copied()
+    /// What a link had.
+    pub(super) fn get(&self, hardware: &[u8]) -> Option<String> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&key(hardware)).cloned()
     }
 
-    /// A link has an address, or lost it for good.
-    pub(super) fn put(&self, hardware: &[u8], address: Option<Ipv4Addr>) {
+    /// The address that a link had by DHCPv4.
+    pub(super) fn address(&self, hardware: &[u8]) -> Option<Ipv4Addr> {
+        self.get(hardware)?.parse().ok()
+    }
+
+    /// A link has something, or lost it for good. What is prolonged only need not reach the disk.
+    pub(super) fn put(&self, hardware: &[u8], wanted: Option<String>, is_prolonged: bool) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let key = key(hardware);
-        if known.get(&key).copied() == address {
+        if known.get(&key) == wanted.as_ref() {
             return;
         }
-        match address {
+        match wanted {
             Some(_) if known.len() >= MOST && !known.contains_key(&key) => return,
-            Some(address) => known.insert(key, address),
+            Some(wanted) => known.insert(key, wanted),
             None => known.remove(&key),
         };
         // Under the lock: of two changes the later one is written last.
-        self.write(&known);
+        self.write(&known, !is_prolonged);
     }
 
-    fn write(&self, all: &Addresses) {
+    fn write(&self, all: &Addresses, to_disk: bool) {
         let Ok(text) = serde_json::to_string(all) else { return };
         let new = self.run.with_extension("new");
         let written = std::fs::write(&new, &text).and_then(|()| std::fs::rename(&new, &self.run));
@@ -121,7 +132,7 @@ impl Kept {
             self.warn(&format!("write {}: {error}", self.run.display()));
         }
         let disk = self.disk.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(Err(error)) = disk.map(|write| write(&text)) {
+        if let Some(Err(error)) = disk.filter(|_| to_disk).map(|write| write(&text)) {
             self.warn(&error);
         }
     }
@@ -157,7 +168,7 @@ mod tests {
     const NEW: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 6);
 
     fn on_disk(disk: &Directory) -> String {
-        disk.text(FILE).unwrap().unwrap_or_default()
+        disk.text(ADDRESSES).unwrap().unwrap_or_default()
     }
 
     #[test]
@@ -166,23 +177,26 @@ mod tests {
         let runtime = Runtime::detached(root.path().to_path_buf());
         std::fs::create_dir_all(runtime.path("/system/run/machined")).unwrap();
         let disk = Directory(root.path().to_owned());
-        disk.replace(FILE, &format!(r#"{{"{}":"{OLD}","02:00:00:00:00:01":"{NEW}"}}"#, key(&MAC))).unwrap();
-        let kept = Kept::read(&runtime);
-        assert_eq!(kept.get(&MAC), None, "STATE is not there yet");
-        kept.put(&MAC, Some(NEW));
+        disk.replace(ADDRESSES, &format!(r#"{{"{}":"{OLD}","02:00:00:00:00:01":"{NEW}"}}"#, key(&MAC)))
+            .unwrap();
+        let kept = Kept::read(&runtime, ADDRESSES);
+        assert_eq!(kept.address(&MAC), None, "STATE is not there yet");
+        kept.put(&MAC, Some(NEW.to_string()), false);
         let mut arrivals = kept.arrivals.subscribe();
         kept.arrived(disk.clone());
         assert!(arrivals.has_changed().unwrap() && arrivals.borrow_and_update().eq(&()));
-        assert_eq!((kept.get(&MAC), kept.get(&[2, 0, 0, 0, 0, 1])), (Some(NEW), Some(NEW)));
+        assert_eq!((kept.address(&MAC), kept.address(&[2, 0, 0, 0, 0, 1])), (Some(NEW), Some(NEW)));
         assert!(on_disk(&disk).contains(&format!(r#""{}":"{NEW}""#, key(&MAC))), "{}", on_disk(&disk));
-        assert_eq!(Kept::read(&runtime).get(&MAC), Some(NEW), "another machined");
-        kept.put(&MAC, None);
+        assert_eq!(Kept::read(&runtime, ADDRESSES).address(&MAC), Some(NEW), "another machined");
+        kept.put(&MAC, None, false);
         assert!(!on_disk(&disk).contains(&key(&MAC)));
         // A prolonged lease writes nothing.
-        kept.put(&MAC, Some(OLD));
-        disk.replace(FILE, "").unwrap();
-        kept.put(&MAC, Some(OLD));
+        kept.put(&MAC, Some(OLD.to_string()), false);
+        disk.replace(ADDRESSES, "").unwrap();
+        kept.put(&MAC, Some(OLD.to_string()), false);
         assert_eq!(on_disk(&disk), "");
+        kept.put(&MAC, Some("prolonged".into()), true);
+        assert_eq!((on_disk(&disk).as_str(), kept.get(&MAC).as_deref()), ("", Some("prolonged")));
         kept.arrived(disk.clone());
         assert!(on_disk(&disk).contains(&key(&MAC)), "a broken file is written anew");
     }

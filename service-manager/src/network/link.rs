@@ -14,6 +14,8 @@ pub(crate) struct Link {
     pub(crate) controller: Option<u32>,
     pub(crate) up: bool,
     pub(crate) carrier: bool,
+    /// How often the carrier came: a cable that was out for a moment shows in this alone.
+    pub(crate) carrier_ups: u32,
     pub(crate) mtu: u32,
     /// It takes multicast.
     pub(crate) multicast: bool,

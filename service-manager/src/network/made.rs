@@ -14,7 +14,9 @@ use std::sync::Arc;
 use netlink_packet_route::link::{BridgeStpState, InfoBond, LinkAttribute, LinkMessage, VlanProtocol};
 use network_plan::link::Wireguard;
 use network_plan::{Kind, Plan};
-use rtnetlink::{Handle, LinkBond, LinkBridge, LinkDummy, LinkUnspec, LinkVlan, LinkVrf, LinkWireguard};
+use rtnetlink::{
+    Handle, LinkBond, LinkBridge, LinkDummy, LinkUnspec, LinkVeth, LinkVlan, LinkVrf, LinkWireguard,
+};
 use runtime::Runtime;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -51,7 +53,7 @@ impl How {
             }
             // Its keys and peers are told when it is there, and are in no file.
             Kind::Wireguard(_) => String::new(),
-            Kind::Dummy | Kind::Vlan { .. } | Kind::Vrf { .. } => format!("{kind:?}"),
+            Kind::Dummy | Kind::Vlan { .. } | Kind::Vrf { .. } | Kind::Veth { .. } => format!("{kind:?}"),
         };
         Self { kind: kind.word().to_owned(), options, hardware, stp, vlan_filtering }
     }
@@ -98,6 +100,9 @@ impl Made {
         self.remove(handle, plan, links, &mut faults).await;
         for (name, wanted) in &plan.links {
             let Some(kind) = &wanted.kind else { continue };
+            if matches!(kind, Kind::Veth { is_second: true, .. }) {
+                continue;
+            }
             match self.make(handle, wanted, kind, links).await {
                 Ok(()) => self.keep_tunnel(runtime, name, kind, links),
                 Err(fault) => faults.push(format!("link {name}: {fault}")),
@@ -283,6 +288,7 @@ fn message(wanted: &network_plan::Link, kind: &Kind, parent: Option<u32>, old: O
         }
         Kind::Vrf { table } => LinkVrf::new(name, *table).build(),
         Kind::Wireguard(_) => LinkWireguard::new(name).build(),
+        Kind::Veth { peer, .. } => LinkVeth::new(name, peer).build(),
     };
     // Where it is changed in place, its address is as it was.
     if let Some(bytes) = wanted.hardware.filter(|_| old.is_none()) {
@@ -386,5 +392,45 @@ mod tests {
         assert!(said.contains("link br0: there is one of this name already, of kind \"veth\""), "{said}");
         let (_, links) = bring(&mut made, &runtime, &handle, &plan("[]")).await;
         assert!(index(&links, "br0").is_some(), "it is not the node's to remove");
+    }
+
+    #[tokio::test]
+    async fn a_pair_of_links_comes_and_goes_together() {
+        if !is_inside("network::made::tests::a_pair_of_links_comes_and_goes_together") {
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let runtime = Runtime::detached(dir.path().to_path_buf());
+        std::fs::create_dir_all(runtime.path("/system/run/machined")).unwrap();
+        let (connection, handle, _) = rtnetlink::new_connection().unwrap();
+        tokio::spawn(connection);
+        let mut made = Made::read(&runtime);
+        let pair = |peer: &str| {
+            let head = "version: v1alpha1\nmachine:\n  type: worker\n  token: a.b\n";
+            let text = format!(
+                "{head}---\napiVersion: v1alpha1\nkind: VethConfig\nname: a0\npeer: {{name: {peer}}}\n"
+            );
+            let loaded = config::load(text.as_bytes()).unwrap_or_else(|error| panic!("{error}"));
+            network_plan::plan(&Default::default(), None, &loaded.documents, &[])
+        };
+        let (said, links) = bring(&mut made, &runtime, &handle, &pair("b0")).await;
+        assert_eq!(said, "");
+        let first = index(&links, "a0");
+        assert!(first.is_some() && index(&links, "b0").is_some(), "{links:?}");
+        let (said, links) = bring(&mut made, &runtime, &handle, &pair("b0")).await;
+        assert_eq!((said.as_str(), index(&links, "a0")), ("", first), "nothing is made anew");
+        // Another name of the other end is another pair.
+        let (said, links) = bring(&mut made, &runtime, &handle, &pair("c0")).await;
+        assert_eq!((said.as_str(), index(&links, "b0")), ("", None));
+        assert!(
+            index(&links, "a0").is_some_and(|index| Some(index) != first) && index(&links, "c0").is_some()
+        );
+        // One that another program removed is made again.
+        ip("link del c0");
+        let (_, links) = bring(&mut made, &runtime, &handle, &pair("c0")).await;
+        assert!(index(&links, "a0").is_some() && index(&links, "c0").is_some());
+        let mut made = Made::read(&runtime);
+        let (said, links) = bring(&mut made, &runtime, &handle, &plan("[]")).await;
+        assert_eq!((said.as_str(), index(&links, "a0"), index(&links, "c0")), ("", None, None));
     }
 }

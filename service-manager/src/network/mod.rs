@@ -4,7 +4,8 @@
 //! |---|---|---|---|
 //! | [`run`] | netlink notifications, the machine config | status resources, addresses, clients | with the service |
 //! | [`client::run`], one a link | DHCP and ARP of the link | the link's address and routes, its `DhcpLeases` | when the link goes |
-//! | [`kept::Kept::follow`] | STATE, once it is there | addresses that links had | with the service |
+//! | [`client6::run`], one a link | DHCPv6 of the link | the link's addresses, its `DhcpLeases` | when the link goes |
+//! | [`kept::Kept::follow`], one a kind of DHCP | STATE, once it is there | addresses that links had | with the service |
 //!
 //! Does not: read the config itself: `network_plan` says what every link is to be. Write resolv.conf and the host name
 //! (controllers do, from the leases).
@@ -12,8 +13,12 @@
 
 mod apply;
 mod client;
+mod client6;
+mod ethernet;
+mod ethtool;
 mod facts;
 mod firewall;
+mod generic;
 mod kept;
 mod link;
 mod made;
@@ -78,9 +83,10 @@ pub async fn run<D: Disk>(
     let _beside = Owned(tokio::spawn(beside).abort_handle());
     let (planned, plan) = watch::channel(Plan::default());
     let _specs = Owned(tokio::spawn(specs::follow(runtime.clone(), plan)).abort_handle());
-    let kept = Kept::read(&runtime);
-    let _kept = Owned(tokio::spawn(kept.clone().follow(disk)).abort_handle());
-    let mut managed = Managed::new(&runtime, kept, planned);
+    let (kept, kept6) = (Kept::read(&runtime, kept::ADDRESSES), Kept::read(&runtime, kept::LEASES));
+    let _kept = Owned(tokio::spawn(kept.clone().follow(disk.clone())).abort_handle());
+    let _kept6 = Owned(tokio::spawn(kept6.clone().follow(disk)).abort_handle());
+    let mut managed = Managed::new(&runtime, (kept, kept6), planned);
     let mut config = runtime.config.subscribe();
     loop {
         config.mark_unchanged();
@@ -100,38 +106,50 @@ pub async fn run<D: Disk>(
 
 /// What runs on the links.
 struct Managed {
-    /// Clients of DHCP by link index.
-    clients: BTreeMap<u32, Client>,
+    /// Clients of DHCPv4 by link index.
+    clients: BTreeMap<u32, Client<Told>>,
+    /// The same of DHCPv6.
+    clients6: BTreeMap<u32, Client<client6::Told>>,
     kept: Arc<Kept>,
+    kept6: Arc<Kept>,
     applied: statics::Applied,
     made: made::Made,
+    cards: ethernet::Cards,
     filter: firewall::Filter,
     planned: watch::Sender<Plan>,
 }
 
 impl Managed {
-    fn new(runtime: &Runtime, kept: Arc<Kept>, planned: watch::Sender<Plan>) -> Self {
-        let (clients, applied) = (BTreeMap::new(), statics::Applied::default());
-        let (made, filter) = (made::Made::read(runtime), firewall::Filter::new(runtime));
-        Self { clients, kept, applied, made, filter, planned }
+    fn new(runtime: &Runtime, (kept, kept6): (Arc<Kept>, Arc<Kept>), planned: watch::Sender<Plan>) -> Self {
+        Self {
+            clients: BTreeMap::new(),
+            clients6: BTreeMap::new(),
+            kept,
+            kept6,
+            applied: statics::Applied::default(),
+            made: made::Made::read(runtime),
+            cards: ethernet::Cards::read(runtime),
+            filter: firewall::Filter::new(runtime),
+            planned,
+        }
     }
 
     /// Makes links, makes each what the config says, ends what belongs to links that are gone. Answers whether everything is
     /// as it is to be.
     async fn manage(&mut self, runtime: &Arc<Runtime>, handle: &Handle, links: &[Link]) -> bool {
-        self.clients.retain(|index, client| {
-            let stays = links.iter().any(|link| link.index == *index && link.name == client.name);
-            if !stays {
-                client::forget_lease(runtime, &client.name);
-            }
-            stays
-        });
+        let stays =
+            |index: u32, name: &str| links.iter().any(|link| link.index == index && link.name == name);
+        let gone = self.clients.extract_if(.., |index, client| !stays(*index, &client.name));
+        gone.for_each(|(_, client)| client::forget_lease(runtime, &client.name));
+        let gone = self.clients6.extract_if(.., |index, client| !stays(*index, &client.name));
+        gone.for_each(|(_, client)| client6::forget_lease(runtime, &client.name));
         self.applied.retain(links);
         let plan = plan(runtime, links);
         tell(&self.planned, &plan);
         let mut refused = rules::bring(handle, &plan).await;
         // Before a link of the plan is up.
         refused.extend(self.filter.bring(plan.firewall.as_ref()).await.err());
+        refused.extend(self.cards.bring(runtime, &plan, links).await);
         let is_settled = self.made.bring(runtime, handle, &plan, links, refused).await;
         let own: Vec<Vec<u8>> = links.iter().map(|link| link.hardware.clone()).collect();
         for link in links {
@@ -143,6 +161,7 @@ impl Managed {
             }
             self.applied.bring(handle, &runtime.journal, link, &wanted.into()).await;
             self.ask_dhcp(runtime, handle, link, wanted, &own).await;
+            self.ask_dhcp6(runtime, handle, link, wanted).await;
         }
         is_settled
     }
@@ -168,7 +187,7 @@ impl Managed {
             }
             return;
         };
-        let told = Told { asked, carrier: link.carrier, own: own.to_vec() };
+        let told = Told { asked, carrier: link.carrier, ups: link.carrier_ups, own: own.to_vec() };
         if let Some(client) = self.clients.get(&link.index) {
             tell(&client.told, &told);
         } else if link.carrier {
@@ -177,6 +196,41 @@ impl Managed {
             let task =
                 tokio::spawn(client::run(runtime.clone(), handle.clone(), kept, link.clone(), receiver));
             self.clients.insert(link.index, Client { name: link.name.clone(), told: sender, task });
+        }
+    }
+}
+
+impl Managed {
+    async fn ask_dhcp6(
+        &mut self,
+        runtime: &Arc<Runtime>,
+        handle: &Handle,
+        link: &Link,
+        wanted: &network_plan::Link,
+    ) {
+        let hardware = <[u8; 6]>::try_from(link.hardware.as_slice());
+        let Some((dhcp, hardware)) = wanted.dhcp6.as_ref().zip(hardware.ok()) else {
+            if let Some(client) = self.clients6.remove(&link.index) {
+                client.end().await;
+                client6::remove_all(runtime, handle, link).await;
+            }
+            return;
+        };
+        let settings = dhcp6::Settings {
+            hardware,
+            duid: dhcp6::Duid::new(&dhcp.duid).ok(),
+            hostname: own_name(runtime).filter(|_| dhcp.tells_hostname),
+            ..dhcp6::Settings::default()
+        };
+        let told = client6::Told { settings, carrier: link.carrier, ups: link.carrier_ups };
+        if let Some(client) = self.clients6.get(&link.index) {
+            tell(&client.told, &told);
+        } else if link.carrier {
+            let (sender, receiver) = watch::channel(told);
+            let kept = self.kept6.clone();
+            let task =
+                tokio::spawn(client6::run(runtime.clone(), handle.clone(), kept, link.clone(), receiver));
+            self.clients6.insert(link.index, Client { name: link.name.clone(), told: sender, task });
         }
     }
 }
@@ -191,13 +245,13 @@ fn tell<T: Clone + PartialEq>(sender: &watch::Sender<T>, value: &T) {
 }
 
 /// A client that runs.
-struct Client {
+struct Client<T> {
     name: String,
-    told: watch::Sender<Told>,
+    told: watch::Sender<T>,
     task: JoinHandle<()>,
 }
 
-impl Client {
+impl<T> Client<T> {
     /// Has it give its lease back.
     async fn end(mut self) {
         self.task.abort();
@@ -206,16 +260,13 @@ impl Client {
     }
 }
 
-impl Drop for Client {
+impl<T> Drop for Client<T> {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
 fn asked(runtime: &Runtime, dhcp: &network_plan::Dhcp, hardware: [u8; 6]) -> Asked {
-    let config = runtime.config();
-    let named = config.as_ref().map(|config| config.machine.network.hostname.clone());
-    let given = |name: &String| !name.is_empty();
     let settings = Settings {
         hardware,
         identifier: match dhcp.identifier {
@@ -223,10 +274,18 @@ fn asked(runtime: &Runtime, dhcp: &network_plan::Dhcp, hardware: [u8; 6]) -> Ask
             ClientIdentifier::Duid => Identifier::Duid(dhcp.duid.clone()),
             ClientIdentifier::None => Identifier::None,
         },
-        hostname: named.filter(given).or_else(|| runtime.parameters.hostname.clone().filter(given)),
+        hostname: own_name(runtime),
         ignores_hostname: !dhcp.takes_hostname,
     };
     Asked { settings, metric: dhcp.metric, takes_routes: dhcp.takes_routes }
+}
+
+/// The name that the config or the kernel's command line gives the node.
+fn own_name(runtime: &Runtime) -> Option<String> {
+    let config = runtime.config();
+    let named = config.as_ref().map(|config| config.machine.network.hostname.clone());
+    let given = |name: &String| !name.is_empty();
+    named.filter(given).or_else(|| runtime.parameters.hostname.clone().filter(given))
 }
 
 /// What every link is to be. A container's runtime has made all of them but loopback.

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use network_line::Line;
 use network_plan::{Dhcp, Plan};
 use runtime::store::{
-    ADDRESS_SPEC, AddressSpec, DHCP_LEASE, Definition, Dhcp4, DhcpLease, HOSTNAME_SPEC, HostnameSpec,
+    ADDRESS_SPEC, AddressSpec, DHCP_LEASE, Definition, Dhcp4, Dhcp6, DhcpLease, HOSTNAME_SPEC, HostnameSpec,
     LINK_SPEC, LinkSpec, MACHINE_CONFIG, NetworkSpec, OPERATOR_SPEC, OperatorSpec, RESOLVER_SPEC, ROUTE_SPEC,
     ResolverSpec, RouteSpec, STATIC_HOST, Spec,
 };
@@ -23,6 +23,8 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::watch;
 
 use runtime::Runtime;
+
+use super::client6;
 
 const CONFIGURATION: &str = "configuration";
 const CMDLINE: &str = "cmdline";
@@ -68,7 +70,8 @@ fn publish(runtime: &Runtime, plan: &Plan) {
     let lease = |spec: &Spec| if let Spec::DhcpLease(lease) = spec { Some(lease.clone()) } else { None };
     let leases: Vec<(String, DhcpLease)> =
         leases.iter().filter_map(|found| Some((found.metadata.id.clone(), lease(&found.spec)?))).collect();
-    for (link, lease) in &leases {
+    for (id, lease) in &leases {
+        let link = client6::link_of(id).0;
         let settings = plan.links.get(link).and_then(|link| link.dhcp.clone());
         specs.add_lease(link, lease, &settings.unwrap_or_default());
     }
@@ -140,10 +143,22 @@ impl Specs {
                 operator: "dhcp4",
                 link_name: link.to_owned(),
                 require_up: true,
-                dhcp4: Dhcp4 { route_metric: dhcp.metric },
+                dhcp4: Some(Dhcp4 { route_metric: dhcp.metric }),
+                dhcp6: None,
                 layer,
             };
             self.operators.push((format!("{layer}/dhcp4/{link}"), spec(NetworkSpec::Operator(operator))));
+        }
+        if let Some(dhcp) = &wanted.dhcp6 {
+            let operator = OperatorSpec {
+                operator: "dhcp6",
+                link_name: link.to_owned(),
+                require_up: true,
+                dhcp4: None,
+                dhcp6: Some(Dhcp6 { route_metric: dhcp.metric }),
+                layer,
+            };
+            self.operators.push((format!("{layer}/dhcp6/{link}"), spec(NetworkSpec::Operator(operator))));
         }
     }
 
@@ -212,7 +227,8 @@ fn hostnames(runtime: &Runtime, leases: &[(String, DhcpLease)]) -> Vec<(String, 
     if let Some(address) = runtime.parameters.network.statics().find(|address| !address.host.is_empty()) {
         add(format!("{CMDLINE}/{}/hostname", address.link), &address.host, CMDLINE);
     }
-    for (link, lease) in leases {
+    for (id, lease) in leases {
+        let link = client6::link_of(id).0;
         if let Some(name) = &lease.hostname {
             add(format!("{OPERATOR}/{link}/hostname"), name, OPERATOR);
         }

@@ -43,6 +43,7 @@ fn link(message: &LinkMessage) -> Link {
             LinkAttribute::Address(bytes) => link.hardware.clone_from(bytes),
             LinkAttribute::PermAddress(bytes) => link.permanent.clone_from(bytes),
             LinkAttribute::Mtu(value) => link.mtu = *value,
+            LinkAttribute::CarrierUpCount(count) => link.carrier_ups = *count,
             LinkAttribute::Controller(index) => link.controller = Some(*index),
             LinkAttribute::LinkInfo(infos) => link.kind = info_kind(infos).unwrap_or_default(),
             _ => {}

@@ -18,29 +18,22 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkDeserializable, NetlinkMessage, NetlinkPayload,
-    NetlinkSerializable,
-};
-use netlink_packet_generic::ctrl::nlas::GenlCtrlAttrs;
-use netlink_packet_generic::ctrl::{GenlCtrl, GenlCtrlCmd};
-use netlink_packet_generic::{GenlFamily, GenlMessage};
+use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP};
 use netlink_packet_wireguard::{
     WireguardAddressFamily, WireguardAllowedIp, WireguardAllowedIpAttr, WireguardAttribute, WireguardCmd,
     WireguardMessage, WireguardPeer, WireguardPeerAttribute, WireguardPeerFlags,
 };
-use netlink_sys::{Socket, SocketAddr as NetlinkAddress, protocols::NETLINK_GENERIC};
 use network_plan::link::{Key, Peer, Wireguard};
 use runtime::Runtime;
 use zeroize::Zeroizing;
+
+use super::generic::{Family, GenericError};
 
 /// For the addresses of one endpoint's name.
 const RESOLVE_DEADLINE: Duration = Duration::from_secs(3);
 /// Between two looks at names that all have addresses, and at those of which one has none.
 const IDLE_PERIOD: Duration = Duration::from_secs(60);
 const RETRY_PERIOD: Duration = Duration::from_secs(10);
-/// No answer of the kernel is larger.
-const ANSWER_BYTES: usize = 64 << 10;
 
 type Endpoints = BTreeMap<Key, SocketAddr>;
 
@@ -89,9 +82,10 @@ async fn resolve(wanted: &Wireguard, before: &Endpoints) -> (Endpoints, Vec<Stri
 }
 
 fn tell(name: &str, wanted: &Wireguard, endpoints: &Endpoints) -> Result<(), String> {
-    let mut kernel = Kernel::open()?;
+    let mut family = Family::open::<WireguardMessage>(WIREGUARD).map_err(|error| error.to_string())?;
+    let failed = |error: GenericError| error.to_string();
     let kept: BTreeSet<Key> = wanted.peers.iter().map(|peer| peer.public_key).collect();
-    let gone = kernel.peers(name)?.into_iter().filter(|key| !kept.contains(key));
+    let gone = peers(&mut family, name).map_err(failed)?.into_iter().filter(|key| !kept.contains(key));
     let removed: Vec<WireguardPeer> = gone
         .map(|key| {
             let flags = WireguardPeerAttribute::Flags(WireguardPeerFlags::RemoveMe);
@@ -99,17 +93,19 @@ fn tell(name: &str, wanted: &Wireguard, endpoints: &Endpoints) -> Result<(), Str
         })
         .collect();
     let key = key_of(wanted.private_key.expose_secret()).ok_or("privateKey is no key of 32 bytes")?;
-    kernel.set(vec![
+    let attributes = vec![
         WireguardAttribute::IfName(name.to_owned()),
         WireguardAttribute::PrivateKey(*key),
         WireguardAttribute::ListenPort(wanted.listen_port.unwrap_or_default()),
         WireguardAttribute::Fwmark(wanted.firewall_mark.unwrap_or_default()),
         WireguardAttribute::Peers(removed),
-    ])?;
+    ];
+    set(&mut family, attributes).map_err(failed)?;
     for peer in &wanted.peers {
         let peer = described(peer, endpoints)?;
-        kernel
-            .set(vec![WireguardAttribute::IfName(name.to_owned()), WireguardAttribute::Peers(vec![peer])])?;
+        let attributes =
+            vec![WireguardAttribute::IfName(name.to_owned()), WireguardAttribute::Peers(vec![peer])];
+        set(&mut family, attributes).map_err(failed)?;
     }
     Ok(())
 }
@@ -148,96 +144,27 @@ fn described(peer: &Peer, endpoints: &Endpoints) -> Result<WireguardPeer, String
     Ok(WireguardPeer(attributes))
 }
 
-/// The kernel's end.
-struct Kernel {
-    socket: Socket,
-    /// The number of WireGuard's messages.
-    family: u16,
+const WIREGUARD: &str = "WireGuard";
+
+/// Public keys of a link's peers.
+fn peers(family: &mut Family, name: &str) -> Result<BTreeSet<Key>, GenericError> {
+    let attributes = vec![WireguardAttribute::IfName(name.to_owned())];
+    let ask = WireguardMessage { cmd: WireguardCmd::GetDevice, attributes };
+    let answers = family.request(ask, NLM_F_DUMP)?;
+    let peers = answers.into_iter().flat_map(|answer| answer.attributes).filter_map(|it| match it {
+        WireguardAttribute::Peers(peers) => Some(peers),
+        _ => None,
+    });
+    let keys = peers.flatten().flat_map(|peer| peer.0).filter_map(|attribute| match attribute {
+        WireguardPeerAttribute::PublicKey(key) => Some(key),
+        _ => None,
+    });
+    Ok(keys.collect())
 }
 
-impl Kernel {
-    fn open() -> Result<Self, String> {
-        let open = || {
-            let mut socket = Socket::new(NETLINK_GENERIC)?;
-            socket.bind_auto()?;
-            socket.connect(&NetlinkAddress::new(0, 0))?;
-            Ok::<_, std::io::Error>(socket)
-        };
-        let socket = open().map_err(|error| format!("open a generic netlink socket: {error}"))?;
-        let mut kernel = Self { socket, family: 0 };
-        let ask = GenlCtrl {
-            cmd: GenlCtrlCmd::GetFamily,
-            nlas: vec![GenlCtrlAttrs::FamilyName(WireguardMessage::family_name().to_owned())],
-        };
-        let answers = kernel.request(GenlMessage::from_payload(ask), NLM_F_ACK)?;
-        let family =
-            answers.iter().flat_map(|answer| &answer.payload.nlas).find_map(|attribute| match attribute {
-                GenlCtrlAttrs::FamilyId(number) => Some(*number),
-                _ => None,
-            });
-        kernel.family = family.ok_or("the kernel has no WireGuard")?;
-        Ok(kernel)
-    }
-
-    /// Public keys of a link's peers.
-    fn peers(&mut self, name: &str) -> Result<BTreeSet<Key>, String> {
-        let attributes = vec![WireguardAttribute::IfName(name.to_owned())];
-        let ask = WireguardMessage { cmd: WireguardCmd::GetDevice, attributes };
-        let answers = self.request(self.of_family(ask), NLM_F_DUMP)?;
-        let peers =
-            answers.into_iter().flat_map(|answer| answer.payload.attributes).filter_map(|it| match it {
-                WireguardAttribute::Peers(peers) => Some(peers),
-                _ => None,
-            });
-        let keys = peers.flatten().flat_map(|peer| peer.0).filter_map(|attribute| match attribute {
-            WireguardPeerAttribute::PublicKey(key) => Some(key),
-            _ => None,
-        });
-        Ok(keys.collect())
-    }
-
-    fn set(&mut self, attributes: Vec<WireguardAttribute>) -> Result<(), String> {
-        let told = WireguardMessage { cmd: WireguardCmd::SetDevice, attributes };
-        self.request(self.of_family(told), NLM_F_ACK).map(drop)
-    }
-
-    fn of_family(&self, message: WireguardMessage) -> GenlMessage<WireguardMessage> {
-        let mut message = GenlMessage::from_payload(message);
-        message.set_resolved_family_id(self.family);
-        message
-    }
-
-    /// Sends a message; the answers up to the acknowledgement or the end of the list.
-    fn request<T>(&mut self, message: GenlMessage<T>, flags: u16) -> Result<Vec<GenlMessage<T>>, String>
-    where
-        GenlMessage<T>: NetlinkSerializable + NetlinkDeserializable + Into<NetlinkPayload<GenlMessage<T>>>,
-    {
-        let mut request = NetlinkMessage::from(message);
-        request.header.flags = NLM_F_REQUEST | flags;
-        request.finalize();
-        let mut bytes = Zeroizing::new(vec![0; request.buffer_len()]);
-        request.serialize(&mut bytes);
-        let failed = |error: std::io::Error| format!("ask the kernel for WireGuard: {error}");
-        self.socket.send(&bytes, 0).map_err(failed)?;
-        let mut answers = Vec::new();
-        loop {
-            let (answer, _) = self.socket.recv_from_full().map_err(failed)?;
-            let mut rest = answer.get(..answer.len().min(ANSWER_BYTES)).unwrap_or_default();
-            while !rest.is_empty() {
-                let told = NetlinkMessage::<GenlMessage<T>>::deserialize(rest)
-                    .map_err(|error| format!("read the kernel's answer: {error}"))?;
-                let length = usize::try_from(told.header.length).unwrap_or(rest.len()).max(1);
-                rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
-                match told.payload {
-                    NetlinkPayload::InnerMessage(message) => answers.push(message),
-                    NetlinkPayload::Done(_) => return Ok(answers),
-                    NetlinkPayload::Error(error) if error.code.is_none() => return Ok(answers),
-                    NetlinkPayload::Error(error) => return Err(failed(error.to_io())),
-                    _ => {}
-                }
-            }
-        }
-    }
+fn set(family: &mut Family, attributes: Vec<WireguardAttribute>) -> Result<(), GenericError> {
+    let told = WireguardMessage { cmd: WireguardCmd::SetDevice, attributes };
+    family.request(told, NLM_F_ACK).map(drop)
 }
 
 #[cfg(test)]

@@ -98,13 +98,13 @@ documents! {
     CRICustomizationConfig "" named;
     ContainerConfig "containers beside Kubernetes" named;
     DHCPv4Config "" named;
-    DHCPv6Config "DHCPv6" named;
+    DHCPv6Config "" named;
     DiscoveryIdentityConfig "discovery" single;
     DiscoveryServiceConfig "discovery" named;
     DummyLinkConfig "" named;
     EnvironmentConfig "" single;
     EtcFileConfig "" named;
-    EthernetConfig "settings of Ethernet links" named;
+    EthernetConfig "" named;
     EventSinkConfig "sending events" single;
     ExistingVolumeConfig "volumes that are there already" named;
     ExtensionServiceConfig "extension services" named;
@@ -174,7 +174,7 @@ documents! {
     UserVolumeConfig "" named;
     VLANConfig "" named;
     VRFConfig "" named;
-    VethConfig "pairs of links" named;
+    VethConfig "" named;
     VolumeConfig "" named;
     WatchdogTimerConfig "the watchdog" single;
     WireguardConfig "" named;

@@ -96,9 +96,9 @@ section! {
         /// Ask for an IPv4 address.
         ipv4 "ipv4": Option<bool> { default "true" };
         /// Ask for an IPv6 address.
-        ipv6 "ipv6": Option<bool> { default "false", later "DHCPv6" };
+        ipv6 "ipv6": Option<bool> { default "false" };
         /// Identifier of this client, in hexadecimal.
-        duidv6 "duidv6": String { newer true, later "DHCPv6", example "\"00030001020000000001\"" };
+        duidv6 "duidv6": String { newer true, example "\"00030001020000000001\"" };
     }
 }
 

@@ -30,6 +30,17 @@ pub(super) const DOCUMENTS: &[(&str, &str, &str)] = &[
         "duidRaw",
         "`00:1:ab` is no DUID: 3 to 130 bytes in hexadecimal, 00:01:ab",
     ),
+    ("kind: VethConfig\nname: a", "peer.name", "missing; write the name of the other link of the pair"),
+    (
+        "kind: VethConfig\nname: a\npeer: {name: a}",
+        "peer.name",
+        "`a` cannot be a pair with itself; write another name",
+    ),
+    (
+        "kind: VethConfig\nname: a\npeer: {name: b, addresses: [{address: c}]}",
+        "peer.addresses[0].address",
+        "`c` is not an address with prefix length: 10.0.0.2/24",
+    ),
     (
         "kind: CRICustomizationConfig\nname: customization",
         "name",

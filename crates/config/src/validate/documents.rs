@@ -3,7 +3,7 @@
 use super::{Problems, host, kubernetes, machine, network, text, volumes};
 use crate::documents::{
     AutoHostname, ClientIdentifier, Document, LinkAddress, LinkRoute, NetworkRuleConfig, PortProtocol,
-    RoutingRuleConfig, RuleAction, VerificationRule,
+    RoutingRuleConfig, RuleAction, VerificationRule, VethConfig,
 };
 use std::{net::IpAddr, time::Duration};
 
@@ -140,20 +140,7 @@ fn links(document: &Document, problems: &mut Problems) {
         Document::DHCPv6Config(d) => (&d.name, None, &[], &[]),
         _ => return,
     };
-    if !name.is_empty() {
-        problems.expect("name", text::link_name(name));
-    }
-    network::mtu(mtu.unwrap_or_default(), "mtu", problems);
-    for (index, address) in addresses.iter().enumerate() {
-        problems.expect(format!("addresses[{index}].address"), text::cidr(&address.address));
-    }
-    for (index, route) in routes.iter().enumerate() {
-        if !route.destination.is_empty() {
-            problems.expect(format!("routes[{index}].destination"), text::cidr(&route.destination));
-        } else if route.gateway.is_none() {
-            problems.add(format!("routes[{index}]"), "a route needs `destination`, `gateway` or both");
-        }
-    }
+    link("", (name, mtu, addresses, routes), problems);
     match document {
         Document::VLANConfig(d) => {
             if !(1..=4094).contains(&d.vlan_id) {
@@ -163,9 +150,42 @@ fn links(document: &Document, problems: &mut Problems) {
         }
         Document::DHCPv4Config(d) => client_identifier(d.client_identifier, &d.duid_raw, problems),
         Document::DHCPv6Config(d) => client_identifier(d.client_identifier, &d.duid_raw, problems),
+        Document::VethConfig(d) => pair(d, problems),
         Document::BondConfig(d) if d.links.is_empty() => problems.add("links", "at least one link is needed"),
         _ => {}
     }
+}
+
+/// What all links have. `place` is that of a link within a document.
+fn link(
+    place: &str,
+    (name, mtu, addresses, routes): (&str, Option<u32>, &[LinkAddress], &[LinkRoute]),
+    problems: &mut Problems,
+) {
+    if !name.is_empty() {
+        problems.expect(format!("{place}name"), text::link_name(name));
+    }
+    network::mtu(mtu.unwrap_or_default(), format!("{place}mtu"), problems);
+    for (index, address) in addresses.iter().enumerate() {
+        problems.expect(format!("{place}addresses[{index}].address"), text::cidr(&address.address));
+    }
+    for (index, route) in routes.iter().enumerate() {
+        if !route.destination.is_empty() {
+            problems.expect(format!("{place}routes[{index}].destination"), text::cidr(&route.destination));
+        } else if route.gateway.is_none() {
+            problems.add(format!("{place}routes[{index}]"), "a route needs `destination`, `gateway` or both");
+        }
+    }
+}
+
+fn pair(d: &VethConfig, problems: &mut Problems) {
+    let Some(peer) = d.peer.as_ref().filter(|peer| !peer.name.is_empty()) else {
+        return problems.add("peer.name", "missing; write the name of the other link of the pair");
+    };
+    if peer.name == d.name {
+        problems.add("peer.name", format!("`{}` cannot be a pair with itself; write another name", d.name));
+    }
+    link("peer.", (&peer.name, peer.mtu, &peer.addresses, &peer.routes), problems);
 }
 
 fn firewall_rule(rule: &NetworkRuleConfig, problems: &mut Problems) {

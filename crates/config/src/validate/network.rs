@@ -2,7 +2,7 @@
 
 use super::{Problems, text};
 use crate::documents::Document;
-use crate::v1alpha1::{Bond, BondMode, Config, Interface, Machine, Route, Vip, Vlan, Wireguard};
+use crate::v1alpha1::{Bond, BondMode, Config, DhcpOptions, Interface, Machine, Route, Vip, Vlan, Wireguard};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
@@ -54,6 +54,7 @@ fn interface(entry: &Interface, machine: &Machine, field: &str, problems: &mut P
         problems.add(format!("{field}.dhcp"), message);
     }
     routes(&entry.routes, field, problems);
+    client(entry.dhcp_options.as_ref(), field, problems);
     mtu(entry.mtu, format!("{field}.mtu"), problems);
     vlans(entry, machine, field, problems);
     if let Some(settings) = &entry.bond {
@@ -111,6 +112,17 @@ fn routes(routes: &[Route], field: &str, problems: &mut Problems) {
     }
 }
 
+fn client(options: Option<&DhcpOptions>, field: &str, problems: &mut Problems) {
+    let duid = options.map(|options| options.duidv6.as_str()).unwrap_or_default();
+    let digits = duid.bytes().filter(|digit| *digit != b':').count();
+    let is_hex = duid.bytes().all(|digit| digit.is_ascii_hexdigit() || digit == b':');
+    let is_duid = is_hex && digits.is_multiple_of(2) && (6..=260).contains(&digits);
+    if !duid.is_empty() && !is_duid {
+        let message = format!("`{duid}` is no DUID: 3 to 130 bytes in hexadecimal, 00030001020000000001");
+        problems.add(format!("{field}.dhcpOptions.duidv6"), message);
+    }
+}
+
 /// The kernel's least for IPv4 is 68, and 65535 is the most that a packet can have.
 pub(super) fn mtu(mtu: u32, field: impl Into<String>, problems: &mut Problems) {
     if mtu != 0 && !(68..=65535).contains(&mtu) {
@@ -120,7 +132,7 @@ pub(super) fn mtu(mtu: u32, field: impl Into<String>, problems: &mut Problems) {
 
 fn vlans(entry: &Interface, machine: &Machine, field: &str, problems: &mut Problems) {
     let mut seen = BTreeSet::new();
-    for (index, Vlan { vlan_id, cidr, addresses, routes: own, vip: shared, mtu: size, .. }) in
+    for (index, Vlan { vlan_id, cidr, addresses, routes: own, vip: shared, mtu: size, dhcp_options, .. }) in
         entry.vlans.iter().enumerate()
     {
         let field = format!("{field}.vlans[{index}]");
@@ -131,6 +143,7 @@ fn vlans(entry: &Interface, machine: &Machine, field: &str, problems: &mut Probl
         }
         addressing(&format!("{}.{vlan_id}", entry.interface), cidr, addresses, &field, problems);
         routes(own, &field, problems);
+        client(dhcp_options.as_ref(), &field, problems);
         mtu(*size, format!("{field}.mtu"), problems);
         if let Some(shared) = shared {
             vip(shared, machine, &format!("{field}.vip"), problems);

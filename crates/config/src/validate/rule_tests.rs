@@ -60,6 +60,11 @@ const MACHINE: &[(&str, &str, &str)] = &[
         "`a_b` is not a host name",
     ),
     (
+        "network: {interfaces: [{interface: eth0, dhcpOptions: {duidv6: 0003g}}]}",
+        "machine.network.interfaces[0].dhcpOptions.duidv6",
+        "`0003g` is no DUID: 3 to 130 bytes in hexadecimal, 00030001020000000001",
+    ),
+    (
         "network: {interfaces: [{interface: wg0, wireguard: {privateKey: MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=, peers: [{publicKey: a}]}}]}",
         "machine.network.interfaces[0].wireguard.peers[0].publicKey",
         "the key is not base64 of 32 bytes",

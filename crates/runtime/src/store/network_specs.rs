@@ -3,7 +3,10 @@
 //! Names, namespaces, aliases, columns and sensitivity come from the table of published types.
 //! Source: crates/api/tests/data/resources.tsv.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
+use serde_json::Value;
 
 use super::Definition;
 
@@ -35,6 +38,14 @@ pub static OPERATOR_SPEC: Definition = Definition::published("OperatorSpecs.net.
 /// A line of /etc/hosts that the config adds.
 pub static STATIC_HOST: Definition = Definition::published("StaticHosts.net.talos.dev", WRITER);
 
+/// What a card is to do.
+pub static ETHERNET_SPEC: Definition =
+    Definition::published("EthernetSpecs.net.talos.dev", "network.EthernetController");
+
+/// What a card does.
+pub static ETHERNET_STATUS: Definition =
+    Definition::published("EthernetStatuses.net.talos.dev", "network.EthernetController");
+
 /// What a resource of these types says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
@@ -53,6 +64,10 @@ pub enum NetworkSpec {
     Operator(OperatorSpec),
     /// `TimeServerSpecs`.
     TimeServers(TimeServerSpec),
+    /// `EthernetSpecs`.
+    Ethernet(EthernetSpec),
+    /// `EthernetStatuses`.
+    EthernetStatus(Box<EthernetStatus>),
     /// `StaticHosts`.
     StaticHost {
         /// Its addresses.
@@ -170,14 +185,18 @@ pub struct TimeServerSpec {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OperatorSpec {
-    /// `dhcp4`.
+    /// `dhcp4` or `dhcp6`.
     pub operator: &'static str,
     /// The link.
     pub link_name: String,
     /// It waits for a carrier.
     pub require_up: bool,
-    /// Its settings.
-    pub dhcp4: Dhcp4,
+    /// Settings of a client of DHCPv4.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dhcp4: Option<Dhcp4>,
+    /// Settings of a client of DHCPv6.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dhcp6: Option<Dhcp6>,
     /// Where it comes from.
     pub layer: &'static str,
 }
@@ -188,4 +207,73 @@ pub struct OperatorSpec {
 pub struct Dhcp4 {
     /// Metric of its routes.
     pub route_metric: u32,
+}
+
+/// Settings of a client of DHCPv6.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Dhcp6 {
+    /// Metric of its routes.
+    pub route_metric: u32,
+}
+
+/// What a card is to do.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EthernetSpec {
+    /// Sizes of queues.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub rings: BTreeMap<String, Value>,
+    /// On or off.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub features: BTreeMap<String, bool>,
+    /// Numbers of queues.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub channels: BTreeMap<String, Value>,
+    /// What wakes the machine.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub wake_on_lan: Vec<String>,
+}
+
+/// What a card does.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EthernetStatus {
+    /// It has a carrier.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub link_state: Option<bool>,
+    /// Megabits a second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speed_mbit: Option<u32>,
+    /// `TwistedPair`, `Fibre`, …
+    pub port: &'static str,
+    /// `Half`, `Full`, `Unknown`.
+    pub duplex: &'static str,
+    /// What it offers.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub our_modes: Vec<String>,
+    /// What the other end offers.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub peer_modes: Vec<String>,
+    /// Sizes of queues, and the largest.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub rings: BTreeMap<String, Value>,
+    /// By the kernel's names.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub features: Vec<EthernetFeature>,
+    /// Numbers of queues, and the most.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub channels: BTreeMap<String, Value>,
+    /// What wakes the machine.
+    #[serde(rename = "wakeOnLAN", skip_serializing_if = "Vec::is_empty")]
+    pub wake_on_lan: Vec<String>,
+}
+
+/// A feature of a card.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct EthernetFeature {
+    /// The kernel's name.
+    pub name: String,
+    /// `on` or `off`; `[fixed]` behind it if the card cannot switch it.
+    pub status: String,
 }

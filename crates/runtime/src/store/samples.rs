@@ -416,11 +416,31 @@ fn specs() -> Vec<Sample> {
         layer: "operator",
         search_domains: vec![text()],
     };
+    let numbers = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), 4.into())).collect();
+    let ethernet = EthernetSpec {
+        rings: numbers(&["rx", "rx-mini", "rx-jumbo", "tx", "rx-buf-len", "cqe-size", "tx-push-buf-len"]),
+        features: [("tx-gso".to_owned(), true)].into(),
+        channels: numbers(&["rx", "tx", "other", "combined"]),
+        wake_on_lan: vec!["magic".into()],
+    };
+    let card = EthernetStatus {
+        link_state: Some(true),
+        speed_mbit: Some(1000),
+        port: "DirectAttach",
+        duplex: "Full",
+        our_modes: vec!["1000baseT/Full".into()],
+        peer_modes: vec!["1000baseT/Full".into()],
+        rings: numbers(&["rx-max", "rx", "tx-max", "tx"]),
+        features: vec![EthernetFeature { name: "tx-gso".into(), status: "on".into() }],
+        channels: numbers(&["combined-max", "combined"]),
+        wake_on_lan: vec!["magic".into()],
+    };
     let operator = OperatorSpec {
         operator: "dhcp4",
         link_name: "eth0".into(),
         require_up: true,
-        dhcp4: Dhcp4 { route_metric: 1024 },
+        dhcp4: Some(Dhcp4 { route_metric: 1024 }),
+        dhcp6: Some(Dhcp6 { route_metric: 1024 }),
         layer: "configuration",
     };
     let spec = |kind, spec| (kind, Spec::Network(Box::new(spec)));
@@ -439,6 +459,8 @@ fn specs() -> Vec<Sample> {
                 use_nts: true,
             }),
         ),
+        spec(&ETHERNET_SPEC, NetworkSpec::Ethernet(ethernet)),
+        spec(&ETHERNET_STATUS, NetworkSpec::EthernetStatus(Box::new(card))),
         spec(&STATIC_HOST, NetworkSpec::StaticHost { addresses: vec!["10.0.0.9".into()] }),
     ]
 }
