@@ -117,8 +117,9 @@ mod tests {
                 mtu: 1500,
                 operational_state: "up".into(),
                 link_state: true,
+                ..LinkStatus::default()
             };
-            store.put(LINK_STATUS.writer, &LINK_STATUS, name, Spec::LinkStatus(status)).unwrap();
+            store.put(LINK_STATUS.writer, &LINK_STATUS, name, Spec::LinkStatus(Box::new(status))).unwrap();
         }
         let actions = reconcile_hardware(&snapshot(&store, &Default::default())).unwrap();
         let expected = HardwareAddress { name: "eth0".into(), hardware_addr: "02:00:00:00:00:01".into() };

@@ -7,31 +7,40 @@ use std::path::{Path, PathBuf};
 
 use network_plan::Present;
 
-use super::link::Link;
+use super::link::{Device, Link};
 
 const LINKS: &str = "sys/class/net";
 /// ARPHRD_ETHER
 const ETHERNET: &str = "1";
 
-/// The links of a machine with this root.
-pub(super) fn present(root: &Path, links: &[Link]) -> Vec<Present> {
-    links.iter().map(|link| one(&root.join(LINKS).join(&link.name), link)).collect()
+/// As selectors see the links.
+pub(super) fn present(links: &[Link]) -> Vec<Present> {
+    let one = |link: &Link| {
+        // A member of a bond has the bond's address for as long as it is one.
+        let is_lent = link.controller.is_some() && !link.permanent.is_empty();
+        Present {
+            name: link.name.clone(),
+            kind: link.kind.clone(),
+            hardware: if is_lent { &link.permanent } else { &link.hardware }.clone(),
+            permanent: link.permanent.clone(),
+            driver: link.device.driver.clone(),
+            bus_path: link.device.bus_path.clone(),
+            pci_id: link.device.pci_id.clone(),
+            is_physical: link.device.is_physical,
+        }
+    };
+    links.iter().map(one).collect()
 }
 
-fn one(directory: &Path, link: &Link) -> Present {
+/// What is behind a link of a machine with this root.
+pub(super) fn device(root: &Path, link: &str) -> Device {
+    let directory = root.join(LINKS).join(link);
     let device = fs::canonicalize(directory.join("device")).ok();
     let is_wireless = ["wireless", "phy80211"].iter().any(|part| directory.join(part).exists());
     let is_ethernet = fs::read_to_string(directory.join("type")).is_ok_and(|kind| kind.trim() == ETHERNET);
     let driver = device.as_deref().and_then(|device| name_of_link(&device.join("driver")));
     let bus = device.as_deref().map(on_bus);
-    // A member of a bond has the bond's address for as long as it is one.
-    let is_lent = link.controller.is_some() && !link.permanent.is_empty();
-    let hardware = if is_lent { &link.permanent } else { &link.hardware };
-    Present {
-        name: link.name.clone(),
-        kind: link.kind.clone(),
-        hardware: hardware.clone(),
-        permanent: link.permanent.clone(),
+    Device {
         driver: driver.unwrap_or_default(),
         bus_path: bus.as_deref().and_then(Path::file_name).map(text).unwrap_or_default(),
         pci_id: bus.as_deref().and_then(pci_id).unwrap_or_default(),
@@ -79,6 +88,7 @@ mod tests {
     fn a_card_of_virtio_has_the_place_of_its_bus() {
         let root = tempfile::tempdir().unwrap();
         let pci = root.path().join("sys/devices/pci0000:00/0000:00:03.0");
+        use super::device as device_of;
         let (device, net) = (pci.join("virtio0"), root.path().join(LINKS).join("eth0"));
         write(&pci.join("vendor"), "0x1af4\n");
         write(&pci.join("device"), "0x1000\n");
@@ -91,14 +101,18 @@ mod tests {
         write(&root.path().join(LINKS).join("wlan0/type"), "1\n");
         fs::create_dir_all(root.path().join(LINKS).join("wlan0/phy80211")).unwrap();
         symlink(&device, root.path().join(LINKS).join("wlan0/device")).unwrap();
-        let named = |name: &str| Link { name: name.to_owned(), ..Link::default() };
-        let found = present(root.path(), &["eth0", "cni0", "wlan0", "gone"].map(named));
+        let named = |name: &str| Link {
+            name: name.to_owned(),
+            device: device_of(root.path(), name),
+            ..Link::default()
+        };
+        let found = present(&["eth0", "cni0", "wlan0", "gone"].map(named));
         let card = &found[0];
         assert_eq!((card.driver.as_str(), card.bus_path.as_str()), ("virtio_net", "0000:00:03.0"));
         assert_eq!((card.pci_id.as_str(), card.is_physical), ("1af4:1000", true));
         assert!(found[1..].iter().all(|link| !link.is_physical));
         let of_bond = Link { hardware: vec![1], permanent: vec![2], controller: Some(7), ..named("eth0") };
-        let found = present(root.path(), &[of_bond.clone(), Link { controller: None, ..of_bond }]);
+        let found = present(&[of_bond.clone(), Link { controller: None, ..of_bond }]);
         assert_eq!((found[0].hardware.as_slice(), found[1].hardware.as_slice()), (&[2][..], &[1][..]));
     }
 }

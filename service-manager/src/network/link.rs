@@ -19,4 +19,19 @@ pub(crate) struct Link {
     pub(crate) mtu: u32,
     /// It takes multicast.
     pub(crate) multicast: bool,
+    /// What is behind it.
+    pub(crate) device: Device,
+}
+
+/// The device of a link; empty for links that programs made.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Device {
+    /// `virtio_net`.
+    pub(crate) driver: String,
+    /// The place on its bus: `0000:00:03.0`.
+    pub(crate) bus_path: String,
+    /// Vendor and product of a PCI device: `1af4:1000`.
+    pub(crate) pci_id: String,
+    /// It is a wired Ethernet card.
+    pub(crate) is_physical: bool,
 }

@@ -301,6 +301,8 @@ fn message(wanted: &network_plan::Link, kind: &Kind, parent: Option<u32>, old: O
 mod tests {
     use std::process::Command;
 
+    use runtime::store::LINK_STATUS;
+
     use super::*;
     use crate::network::testing::{ip, is_inside};
 
@@ -367,6 +369,12 @@ mod tests {
         let told = Command::new("ip").args(["-details", "link", "show", "br0"]).output().unwrap().stdout;
         let told = String::from_utf8(told).unwrap();
         assert!(told.contains("stp_state 1"), "{told}");
+        let status = |name| runtime.store.get(&LINK_STATUS, name).unwrap().spec.yaml().unwrap();
+        assert!(status("br0").contains("bridgeMaster:\n  stp:\n    enabled: true\n"), "{}", status("br0"));
+        let member = status("eth1");
+        assert!(
+            member.contains("slaveKind: bridge\n") && member.contains(&format!("masterIndex: {bridge}\n"))
+        );
 
         let third = plan("[{interface: br0, bridge: {interfaces: [eth7]}}]");
         let (said, _) = bring(&mut made, &runtime, &handle, &third).await;

@@ -292,7 +292,7 @@ fn own_name(runtime: &Runtime) -> Option<String> {
 fn plan(runtime: &Runtime, links: &[Link]) -> Plan {
     let document = runtime.document();
     let documents = document.as_deref().map(|document| document.documents.as_slice()).unwrap_or_default();
-    let present = facts::present(&runtime.root, links);
+    let present = facts::present(links);
     let mut plan = network_plan::plan(&runtime.parameters, runtime.config().as_deref(), documents, &present);
     if config::Mode::of_platform(&runtime.parameters.platform) == config::Mode::Container {
         plan.links.retain(|name, _| name == "lo");

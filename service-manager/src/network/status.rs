@@ -6,11 +6,15 @@ use std::net::IpAddr;
 use futures_util::TryStreamExt;
 use netlink_packet_route::AddressFamily;
 use netlink_packet_route::address::AddressAttribute;
-use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
+use netlink_packet_route::link::{
+    BridgeStpState, InfoBridge, InfoData, InfoKind, InfoVlan, InfoVrf, LinkAttribute, LinkFlags, LinkInfo,
+    LinkMessage, Prop, VlanProtocol,
+};
 use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage};
 use rtnetlink::{Handle, RouteMessageBuilder};
 use runtime::store::{
-    ADDRESS_STATUS, AddressStatus, LINK_STATUS, LinkStatus, ROUTE_STATUS, RouteStatus, Spec,
+    ADDRESS_STATUS, AddressStatus, BridgeStatus, LINK_STATUS, LinkStatus, ROUTE_STATUS, RouteStatus, Spec,
+    VlanStatus, VrfStatus,
 };
 
 use super::link::Link;
@@ -20,7 +24,10 @@ use runtime::Runtime;
 pub(super) async fn publish(runtime: &Runtime, handle: &Handle) -> Result<Vec<Link>, String> {
     let messages: Vec<LinkMessage> =
         handle.link().get().execute().try_collect().await.map_err(|e| format!("list links: {e}"))?;
-    let links: Vec<Link> = messages.iter().map(link).collect();
+    let mut links: Vec<Link> = messages.iter().map(link).collect();
+    for link in &mut links {
+        link.device = super::facts::device(&runtime.root, &link.name);
+    }
     let names: BTreeMap<u32, &str> = links.iter().map(|link| (link.index, link.name.as_str())).collect();
     let statuses =
         messages.iter().zip(&links).map(|(message, link)| (link.name.clone(), link_status(message, link)));
@@ -53,19 +60,72 @@ fn link(message: &LinkMessage) -> Link {
 }
 
 fn link_status(message: &LinkMessage, link: &Link) -> Spec {
-    let state = message.attributes.iter().find_map(|attribute| match attribute {
-        LinkAttribute::OperState(value) => Some(format!("{value:?}").to_ascii_lowercase()),
-        _ => None,
-    });
-    Spec::LinkStatus(LinkStatus {
+    let mut status = LinkStatus {
         index: link.index,
         kind_of_link: word(message.header.link_layer_type),
         kind: link.kind.clone(),
         hardware_addr: hardware_text(&link.hardware),
+        permanent_addr: hardware_text(&link.permanent),
         mtu: link.mtu,
-        operational_state: state.unwrap_or_else(|| "unknown".to_owned()),
+        master_index: link.controller,
+        operational_state: "unknown".to_owned(),
+        bus_path: link.device.bus_path.clone(),
+        pci_id: link.device.pci_id.to_ascii_uppercase(),
+        driver: link.device.driver.clone(),
         link_state: link.carrier,
-    })
+        ..LinkStatus::default()
+    };
+    for attribute in &message.attributes {
+        match attribute {
+            LinkAttribute::OperState(value) => status.operational_state = word(value),
+            LinkAttribute::Link(index) => status.link_index = *index,
+            LinkAttribute::Broadcast(bytes) => status.broadcast_addr = hardware_text(bytes),
+            LinkAttribute::Qdisc(name) => status.queue_disc.clone_from(name),
+            LinkAttribute::IfAlias(name) => status.alias.clone_from(name),
+            LinkAttribute::PropList(properties) => status.alt_names = alt_names(properties),
+            LinkAttribute::LinkInfo(infos) => infos.iter().for_each(|info| describe(info, &mut status)),
+            _ => {}
+        }
+    }
+    Spec::LinkStatus(Box::new(status))
+}
+
+fn alt_names(properties: &[Prop]) -> Vec<String> {
+    let named = properties.iter().filter_map(|property| match property {
+        Prop::AltIfName(name) => Some(name.clone()),
+        _ => None,
+    });
+    named.collect()
+}
+
+/// What the kernel tells of a kind of links.
+fn describe(info: &LinkInfo, status: &mut LinkStatus) {
+    match info {
+        LinkInfo::PortKind(kind) => status.slave_kind = word(kind),
+        LinkInfo::Data(InfoData::Vlan(data)) => {
+            let id = data.iter().find_map(|it| if let InfoVlan::Id(id) = it { Some(*id) } else { None });
+            let is_service = data.iter().any(|it| matches!(it, InfoVlan::Protocol(VlanProtocol::Ieee8021Ad)));
+            let protocol = if is_service { "802.1ad" } else { "802.1q" };
+            status.vlan = id.map(|id| VlanStatus { id, protocol });
+        }
+        LinkInfo::Data(InfoData::Bridge(data)) => {
+            let mut bridge = BridgeStatus::default();
+            for part in data {
+                match part {
+                    InfoBridge::StpState(state) => bridge.stp.enabled = *state != BridgeStpState::Disabled,
+                    InfoBridge::VlanFiltering(on) => bridge.vlan.filtering_enabled = *on,
+                    _ => {}
+                }
+            }
+            status.bridge_master = Some(bridge);
+        }
+        LinkInfo::Data(InfoData::Vrf(data)) => {
+            let table =
+                data.iter().find_map(|it| if let InfoVrf::TableId(id) = it { Some(*id) } else { None });
+            status.vrf_master = table.map(|table| VrfStatus { table: table_name(table) });
+        }
+        _ => {}
+    }
 }
 
 fn info_kind(infos: &[LinkInfo]) -> Option<String> {

@@ -173,8 +173,12 @@ mod tests {
             mtu: 1500,
             operational_state: "up".into(),
             link_state: true,
+            ..LinkStatus::default()
         };
-        node.runtime.store.put(LINK_STATUS.writer, &LINK_STATUS, "eth0", Spec::LinkStatus(link)).unwrap();
+        node.runtime
+            .store
+            .put(LINK_STATUS.writer, &LINK_STATUS, "eth0", Spec::LinkStatus(Box::new(link)))
+            .unwrap();
         let address = AddressStatus {
             address: "10.0.2.15/24".into(),
             link_index: 2,

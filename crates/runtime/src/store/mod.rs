@@ -50,9 +50,9 @@ pub use runtime::*;
 #[cfg(any(test, feature = "testing"))]
 pub use samples::samples;
 pub use spec::{
-    AddressStatus, BootTimeline, ClockSource, DhcpLease, FileStatus, HostnameStatus, InitStatus,
-    KernelParamStatus, LinkStatus, MachineDocument, MountStatus, RootLayer, RouteStatus, ServiceStatus, Spec,
-    TimeStatus, TimelineEntry,
+    AddressStatus, BootTimeline, BridgeStatus, ClockSource, DhcpLease, Enabled, FileStatus, Filtering,
+    HostnameStatus, InitStatus, KernelParamStatus, LinkStatus, MachineDocument, MountStatus, RootLayer,
+    RouteStatus, ServiceStatus, Spec, TimeStatus, TimelineEntry, VlanStatus, VrfStatus,
 };
 
 /// Changes that a watcher may lag behind before it is cut off (spec/api-wire-facts.md §6.3).

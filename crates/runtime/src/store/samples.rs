@@ -85,6 +85,23 @@ fn network() -> Vec<Sample> {
         mtu: 1500,
         operational_state: "up".into(),
         link_state: true,
+        link_index: 1,
+        permanent_addr: "52:54:00:12:34:57".into(),
+        broadcast_addr: "ff:ff:ff:ff:ff:ff".into(),
+        queue_disc: "fq_codel".into(),
+        master_index: Some(3),
+        slave_kind: "bond".into(),
+        bus_path: "0000:00:03.0".into(),
+        pci_id: "1AF4:1000".into(),
+        driver: "virtio_net".into(),
+        alias: text(),
+        alt_names: vec!["enp0s3".into()],
+        vlan: Some(VlanStatus { id: 5, protocol: "802.1ad" }),
+        bridge_master: Some(BridgeStatus {
+            stp: Enabled { enabled: true },
+            vlan: Filtering { filtering_enabled: true },
+        }),
+        vrf_master: Some(VrfStatus { table: "main".into() }),
     };
     let route = RouteStatus {
         family: "inet4",
@@ -130,7 +147,7 @@ fn network() -> Vec<Sample> {
     vec![
         (&HOSTNAME_STATUS, Spec::HostnameStatus(HostnameStatus { hostname: text(), domainname: text() })),
         (&ADDRESS_STATUS, Spec::AddressStatus(address)),
-        (&LINK_STATUS, Spec::LinkStatus(link)),
+        (&LINK_STATUS, Spec::LinkStatus(Box::new(link))),
         (&ROUTE_STATUS, Spec::RouteStatus(route)),
         (&TIME_SERVER_STATUS, Spec::TimeServerStatus(vec!["a".into()])),
         addressing(&NODE_ADDRESS, Addressing::Addresses(addresses)),

@@ -96,8 +96,9 @@ fn the_network_reaches_a_typed_reader() {
             mtu: 1500,
             operational_state: "up".into(),
             link_state: true,
+            ..LinkStatus::default()
         };
-        let found: network::LinkStatusSpec = read(&LINK_STATUS, &Spec::LinkStatus(link));
+        let found: network::LinkStatusSpec = read(&LINK_STATUS, &Spec::LinkStatus(Box::new(link)));
         assert_eq!((found.r#type, found.operational_state, found.hardware_addr.len()), (number, 6, 6));
     }
     for (protocol, number) in [("kernel", 2), ("dhcp", 16), ("ra", 9), ("redirect", 1), ("200", 200)] {
