@@ -132,6 +132,16 @@ fn dhcp_client() {
 }
 
 #[test]
+fn dhcp6_client() {
+    bounded("dhcp6-client");
+}
+
+#[test]
+fn dns() {
+    bounded("dns");
+}
+
+#[test]
 fn requests() {
     bounded("requests");
 }
@@ -157,6 +167,8 @@ fn every_target_is_run_here() {
         "netboot-tftp",
         "netboot-dhcp",
         "dhcp-client",
+        "dhcp6-client",
+        "dns",
         "requests",
     ];
     assert_eq!(names, bounded);

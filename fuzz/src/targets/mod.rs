@@ -6,9 +6,11 @@ mod bundle;
 mod command_line;
 mod config;
 mod dhcp;
+mod dhcp6;
 mod handoff;
 mod luks2;
 mod meta;
+mod names;
 mod netboot_tftp;
 mod oci;
 mod patch;
@@ -68,6 +70,8 @@ pub const TARGETS: &[Target] = &[
     netboot_tftp::TARGET,
     dhcp::TARGET,
     dhcp::CLIENT,
+    dhcp6::TARGET,
+    names::TARGET,
     requests::TARGET,
 ];
 

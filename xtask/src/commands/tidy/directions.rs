@@ -72,6 +72,8 @@ const ALLOWED: [(&str, &[&str]); 35] = [
             "billetctl",
             "config",
             "dhcp",
+            "dhcp6",
+            "dns",
             "handoff",
             "installer",
             "netboot",
