@@ -22,7 +22,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use dns::{Forwarder, Output};
+use dns::{Forwarder, Health, Output};
 use network_plan::HOST_DNS_ADDRESS;
 use runtime::Runtime;
 use runtime::services::Definition;
@@ -64,8 +64,9 @@ impl Settings {
     }
 
     fn addresses(self) -> Vec<Ipv4Addr> {
+        let node = self.is_enabled.then_some(NODE_ADDRESS);
         let pods = self.serves_pods.then_some(HOST_DNS_ADDRESS);
-        [NODE_ADDRESS].into_iter().chain(pods).collect()
+        node.into_iter().chain(pods).collect()
     }
 }
 
@@ -120,6 +121,8 @@ struct Resolver {
     /// Of the exchanges.
     answers: mpsc::Receiver<exchange::Said>,
     told: String,
+    /// As it was published.
+    health: Option<Vec<Health>>,
 }
 
 impl Drop for Resolver {
@@ -143,6 +146,7 @@ impl Resolver {
             said,
             answers,
             told: String::new(),
+            health: None,
         }
     }
 
@@ -155,6 +159,7 @@ impl Resolver {
         loop {
             config.mark_unchanged();
             let is_settled = self.settle();
+            let retry = Instant::now() + RETRY;
             self.act(Vec::new());
             loop {
                 let due = self.forwarder.deadline().map(|due| self.origin + due);
@@ -171,7 +176,7 @@ impl Resolver {
                     () = until(due) => self.forwarder.tick(self.origin.elapsed()),
                     () = servers_changed(changes) => break,
                     _ = config.changed() => break,
-                    () = tokio::time::sleep(RETRY), if !is_settled => break,
+                    () = tokio::time::sleep_until(retry), if !is_settled => break,
                 };
                 self.act(outputs);
             }
@@ -199,6 +204,9 @@ impl Resolver {
         let is_settled = refusal.is_empty();
         self.told = refusal;
         self.forwarder.set_servers(&servers(&self.runtime));
+        let listening: Vec<Ipv4Addr> = self.listening.keys().copied().collect();
+        let is_enabled = listening.contains(&NODE_ADDRESS);
+        publish(&self.runtime, Settings { is_enabled, ..self.settings }, &listening);
         is_settled
     }
 
@@ -223,27 +231,24 @@ impl Resolver {
             }
         }
         self.exchanges.retain(|_, task| !task.is_finished());
-        let listening: Vec<Ipv4Addr> = self.listening.keys().copied().collect();
-        publish(
-            &self.runtime,
-            Settings { is_enabled: listening.contains(&NODE_ADDRESS), ..self.settings },
-            &listening,
-        );
         self.publish_upstreams();
     }
 
-    fn publish_upstreams(&self) {
-        let one = |health: dns::Health| {
+    fn publish_upstreams(&mut self) {
+        let health = self.forwarder.health();
+        if self.health.as_ref() == Some(&health) {
+            return;
+        }
+        let one = |health: &Health| {
             let addr = health.server.to_string();
-            (
-                addr.clone(),
-                Spec::Addressing(Addressing::Upstream(DnsUpstream { healthy: health.is_healthy, addr })),
-            )
+            let upstream = DnsUpstream { healthy: health.is_healthy, addr: addr.clone() };
+            (addr, Spec::Addressing(Addressing::Upstream(upstream)))
         };
-        let all = self.forwarder.health().into_iter().map(one).collect();
+        let all = health.iter().map(one).collect();
         if let Err(error) = self.runtime.store.replace(DNS_UPSTREAM.writer, &DNS_UPSTREAM, all) {
             self.runtime.journal.warn(&format!("{ID}: {error}"));
         }
+        self.health = Some(health);
     }
 }
 

@@ -181,6 +181,9 @@ async fn the_node_and_its_pods_ask_it_and_a_neighbour_does_not() {
     assert_eq!(node("n2.other", 1).await.map(|it| it.0), Some(2));
     configure(&runtime, "{enabled: true}");
     until_state(&runtime, "listenAddresses:\n- 127.0.0.53:53\nresolve").await;
+    configure(&runtime, "{enabled: false}");
+    until_state(&runtime, "enabled: false").await;
+    assert!(blocking(|| TcpStream::connect((NODE_ADDRESS, PORT)).is_err()).await, "nothing listens any more");
     service.abort();
 }
 
