@@ -22,6 +22,7 @@
 //! | flight recorder (`flight_recorder`) | /dev/kmsg | the ring in META | with machined |
 //! | identity (`node_identity`) | STATE, the firmware | STATE, store | once it is told |
 //! | names (`host_dns`) | questions, the config, `ResolverStatuses` | answers, its resources | with the service |
+//! | probes (`probes`) | the config, services | its resources | with machined |
 //! | logs to others (`log_sender`) | the config, all logs | sockets, store | with machined |
 //! | certificates of etcd (`kubernetes`) | the config, names and addresses | /system/secrets/etcd | with machined |
 //! | API server ([`server`]) | `machine.sock` | answers | with machined |
@@ -54,6 +55,7 @@ pub mod node;
 mod node_identity;
 mod order;
 mod power_button;
+mod probes;
 mod reset;
 mod secure_boot;
 pub mod sequences;

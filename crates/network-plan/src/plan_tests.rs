@@ -532,7 +532,7 @@ fn the_command_line_names_addresses() {
 
 #[test]
 fn the_command_line_makes_links_and_leaves_some_alone() {
-    let line = "bond=bond0:eth0,eth1:mode=802.3ad,lacp_rate=fast,miimon=100,primary=eth1:9000 vlan=bond0.9:bond0 ip=bond0.9:dhcp talos.network.interface.ignore=eth2 ip=eth3:dhcp6 ip=x";
+    let line = "bond=bond0:eth0,eth1:mode=802.3ad,lacp_rate=fast,miimon=100,primary=eth1:9000 vlan=bond0.9:bond0 ip=bond0.9:dhcp talos.network.interface.ignore=eth2 ip=eth3:auto6 ip=x";
     let found = of_line(line, None, &["eth0", "eth1", "eth2", "eth3"]);
     let Some(Kind::Bond { options, primary }) = &found.links["bond0"].kind else { panic!() };
     assert!(
@@ -541,7 +541,7 @@ fn the_command_line_makes_links_and_leaves_some_alone() {
     assert_eq!((primary.as_deref(), found.links["bond0"].mtu), (Some("eth1"), Some(9000)));
     assert_eq!(found.links["eth1"].controller.as_deref(), Some("bond0"));
     assert!(found.links["bond0.9"].asks_dhcp() && !found.links.contains_key("eth2"));
-    assert_eq!(found.faults, ["kernel parameter ip=eth3:dhcp6: only `dhcp` is known"]);
+    assert_eq!(found.faults, ["kernel parameter ip=eth3:auto6: only `dhcp` and `dhcp6` are known"]);
     for (option, wanted) in
         [("mode=x", "`x` is no value of mode"), ("speed=1", "`speed` is no option of a bond")]
     {

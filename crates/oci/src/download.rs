@@ -28,6 +28,20 @@ pub async fn download(
     tokio::time::timeout(DEADLINE, follow(settings, address, headers, max_bytes)).await.map_err(late)?
 }
 
+/// Asks whether a server answers at an http or https address with success; what it answers is not read. Redirects are not
+/// followed: they are no failure either. The caller sets a deadline.
+///
+/// # Errors
+/// In words why not.
+pub async fn answers(settings: Settings, address: &str) -> Result<(), String> {
+    let (uri, password) = parse(address)?;
+    let answer = Exchange::new(settings).send(&uri, HeaderMap::new(), password, None).await.map_err(words)?;
+    match answer.status() {
+        status if status.is_success() || status.is_redirection() => Ok(()),
+        status => Err(format!("{} answered {status}", uri.host().unwrap_or_default())),
+    }
+}
+
 async fn follow(
     settings: Settings,
     address: &str,
@@ -152,6 +166,21 @@ mod tests {
         }
         let foreign = others.await.unwrap().remove(0);
         assert!(!foreign.contains("x-key") && !foreign.contains("authorization"), "{foreign}");
+    }
+
+    #[tokio::test]
+    async fn a_server_answers_or_not() {
+        for (answer, wanted) in [
+            ("204 No Content", Ok(())),
+            ("302 Found", Ok(())),
+            ("503 Service Unavailable", Err("127.0.0.1 answered 503 Service Unavailable".to_owned())),
+        ] {
+            let text = format!("HTTP/1.1 {answer}\r\nContent-Length: 0\r\n\r\n");
+            let (address, _) = server(vec![text]).await;
+            assert_eq!(answers(Settings::default(), &format!("http://{address}/a")).await, wanted);
+        }
+        let gone = answers(Settings::default(), "http://127.0.0.1:1/").await.unwrap_err();
+        assert!(gone.starts_with("connect to 127.0.0.1:1: "), "{gone}");
     }
 
     #[tokio::test]

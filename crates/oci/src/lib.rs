@@ -26,6 +26,6 @@ mod download;
 mod error;
 
 pub use digest::Hasher;
-pub use download::download;
+pub use download::{answers, download};
 pub use error::Error;
 pub use reference::Reference;

@@ -86,6 +86,11 @@ searchDomains: {domains: [documents.example]}
 hostDNS: {enabled: true, forwardKubeDNSToHost: true}
 ---
 apiVersion: v1alpha1
+kind: TCPProbeConfig
+name: own-api
+endpoint: 127.0.0.1:50000
+---
+apiVersion: v1alpha1
 kind: StaticHostConfig
 name: 192.0.2.7
 hostnames: [far.example]
@@ -172,7 +177,14 @@ fn a_config_of_documents_boots_a_node_and_its_commands_work() {
     prints(&node, &["ls", "-l", "/dev"], &["crw-r-----", "zero"]);
     prints(&node, &["read", "/var/cri/conf.d/metrics.toml"], &["127.0.0.1:11234"]);
     prints(&node, &["read", "/var/etc/cri/hosts/_default/hosts.toml"], &["http://10.5.0.1:6000"]);
-    prints(&node, &["read", "/etc/resolv.conf"], &["documents.example"]);
+    // The node's own resolver listens, and knows whom to ask.
+    prints(&node, &["read", "/etc/resolv.conf"], &["nameserver 127.0.0.53", "documents.example"]);
+    prints(&node, &["read", "/system/resolved/resolv.conf"], &["nameserver 169.254.116.108"]);
+    prints(&node, &["get", "dnsupstreams"], &["10.0.2.3:53"]);
+    prints(&node, &["services"], &["dns-resolve-cache", "Running"]);
+    prints(&node, &["get", "ethtool"], &["eth0"]);
+    prints(&node, &["get", "links", "-o", "yaml"], &["driver: virtio_net", "permanentAddr: "]);
+    prints(&node, &["get", "probes"], &["own-api", "true"]);
     prints(&node, &["read", "/etc/hosts"], &["192.0.2.7", "far.example"]);
     let processes = node.agent().unwrap().processes().unwrap();
     let containerd = processes.iter().find(|process| process.name == "containerd").unwrap();

@@ -138,6 +138,7 @@ pub(crate) fn start(node: &Arc<Node>) {
     tokio::spawn(crate::volumes::follow_configs(node.clone()));
     tokio::spawn(crate::volumes::watch_console(node.clone()));
     tokio::spawn(crate::log_sender::run(node.runtime.clone()));
+    tokio::spawn(crate::probes::follow(node.clone()));
     tokio::spawn(crate::host_dns::follow(node.runtime.clone()));
     tokio::spawn(crate::udev_rules::follow(node.runtime.clone(), node.udev.clone()));
     tokio::spawn(crate::node_identity::publish(node.clone()));

@@ -1,15 +1,17 @@
 //! How far the network is: an address, a way out, a name, the files that programs read.
+//!
+//! Where the config has probes, they say whether there is a way out, and not a default route.
 
 use runtime::store::{
-    ADDRESS_STATUS, Addressing, HOSTNAME_STATUS, NETWORK_STATUS, NetworkStatus, RESOLVER_STATUS,
-    ROUTE_STATUS, Spec,
+    ADDRESS_STATUS, Addressing, HOSTNAME_STATUS, NETWORK_STATUS, NetworkSpec, NetworkStatus, PROBE_STATUS,
+    RESOLVER_STATUS, ROUTE_STATUS, Spec,
 };
 
 use super::{Action, Controller, Snapshot};
 
 pub(crate) static CONTROLLER: Controller = Controller {
     name: "network.NetworkStatusController",
-    inputs: &[&ADDRESS_STATUS, &ROUTE_STATUS, &HOSTNAME_STATUS, &RESOLVER_STATUS],
+    inputs: &[&ADDRESS_STATUS, &ROUTE_STATUS, &HOSTNAME_STATUS, &RESOLVER_STATUS, &PROBE_STATUS],
     outputs: &[&NETWORK_STATUS],
     reconcile,
 };
@@ -22,9 +24,15 @@ fn reconcile(snapshot: &Snapshot<'_>) -> Result<Vec<Action>, String> {
         }
         _ => false,
     });
+    let succeeded = |spec: &Spec| match spec {
+        Spec::Network(spec) => matches!(&**spec, NetworkSpec::ProbeStatus(status) if status.success),
+        _ => false,
+    };
+    let probes: Vec<bool> = snapshot.list(&PROBE_STATUS).map(|resource| succeeded(&resource.spec)).collect();
+    let is_connected = if probes.is_empty() { leads_out } else { probes.iter().all(|found| *found) };
     let status = NetworkStatus {
         address_ready: !super::addresses::current(snapshot).is_empty(),
-        connectivity_ready: leads_out,
+        connectivity_ready: is_connected,
         hostname_ready: has_name,
         etc_files_ready: has_name && snapshot.list(&RESOLVER_STATUS).next().is_some(),
     };
@@ -33,7 +41,7 @@ fn reconcile(snapshot: &Snapshot<'_>) -> Result<Vec<Action>, String> {
 
 #[cfg(test)]
 mod tests {
-    use runtime::store::{HostnameStatus, RouteStatus, Store};
+    use runtime::store::{HostnameStatus, ProbeStatus, RouteStatus, Store};
 
     use super::*;
     use crate::controllers::testing::snapshot;
@@ -67,5 +75,12 @@ mod tests {
         let expected =
             "addressReady: false\nconnectivityReady: true\nhostnameReady: true\netcFilesReady: false\n";
         assert_eq!(status(&store), expected);
+        let probe = |id, success| {
+            let found = ProbeStatus { success, last_error: String::new() };
+            let spec = Spec::Network(Box::new(NetworkSpec::ProbeStatus(found)));
+            store.put(PROBE_STATUS.writer, &PROBE_STATUS, id, spec).unwrap();
+            status(&store).contains("connectivityReady: true")
+        };
+        assert!(probe("a", true) && !probe("b", false) && probe("b", true));
     }
 }

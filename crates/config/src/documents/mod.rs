@@ -112,7 +112,7 @@ documents! {
     FilesystemScrubConfig "scrubbing file systems" single;
     FilesystemTrimConfig "trimming file systems" single;
     HCloudVIPConfig "shared addresses" named;
-    HTTPProbeConfig "probes" named;
+    HTTPProbeConfig "" named;
     HostnameConfig "" single;
     ImageCacheConfig "the image cache" single;
     ImageVerificationConfig "" single;
@@ -166,7 +166,7 @@ documents! {
     SwapVolumeConfig "swap" named;
     SysctlConfig "" single;
     SysfsConfig "" single;
-    TCPProbeConfig "probes" named;
+    TCPProbeConfig "" named;
     TimeSyncConfig "" single;
     TrustedRootsConfig "trusted roots in documents" named;
     UdevRulesConfig "" single;

@@ -46,6 +46,14 @@ pub static ETHERNET_SPEC: Definition =
 pub static ETHERNET_STATUS: Definition =
     Definition::published("EthernetStatuses.net.talos.dev", "network.EthernetController");
 
+/// A service that is looked for, again and again.
+pub static PROBE_SPEC: Definition =
+    Definition::published("ProbeSpecs.net.talos.dev", "network.ProbeController");
+
+/// Whether it was found.
+pub static PROBE_STATUS: Definition =
+    Definition::published("ProbeStatuses.net.talos.dev", "network.ProbeController");
+
 /// What a resource of these types says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
@@ -68,6 +76,10 @@ pub enum NetworkSpec {
     Ethernet(EthernetSpec),
     /// `EthernetStatuses`.
     EthernetStatus(Box<EthernetStatus>),
+    /// `ProbeSpecs`.
+    Probe(ProbeSpec),
+    /// `ProbeStatuses`.
+    ProbeStatus(ProbeStatus),
     /// `StaticHosts`.
     StaticHost {
         /// Its addresses.
@@ -276,4 +288,50 @@ pub struct EthernetFeature {
     pub name: String,
     /// `on` or `off`; `[fixed]` behind it if the card cannot switch it.
     pub status: String,
+}
+
+/// A service that is looked for, again and again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProbeSpec {
+    /// Between two looks: `1s`.
+    pub interval: String,
+    /// So many failures in a row do not count.
+    pub failure_threshold: u32,
+    /// By a connection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tcp: Option<TcpProbe>,
+    /// By a request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub http: Option<HttpProbe>,
+    /// `configuration`.
+    pub layer: &'static str,
+}
+
+/// A look by a connection.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct TcpProbe {
+    /// Host and port.
+    pub endpoint: String,
+    /// `10s`.
+    pub timeout: String,
+}
+
+/// A look by a request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct HttpProbe {
+    /// What is asked for.
+    pub url: String,
+    /// `10s`.
+    pub timeout: String,
+}
+
+/// Whether a service was found.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProbeStatus {
+    /// It was.
+    pub success: bool,
+    /// Why not.
+    pub last_error: String,
 }

@@ -433,6 +433,14 @@ fn specs() -> Vec<Sample> {
         layer: "operator",
         search_domains: vec![text()],
     };
+    let probe = ProbeSpec {
+        interval: "1s".into(),
+        failure_threshold: 3,
+        tcp: Some(TcpProbe { endpoint: "proxy:3128".into(), timeout: "10s".into() }),
+        http: Some(HttpProbe { url: "https://a.example/".into(), timeout: "10s".into() }),
+        layer: "configuration",
+    };
+    let found = ProbeStatus { success: true, last_error: text() };
     let numbers = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), 4.into())).collect();
     let ethernet = EthernetSpec {
         rings: numbers(&["rx", "rx-mini", "rx-jumbo", "tx", "rx-buf-len", "cqe-size", "tx-push-buf-len"]),
@@ -476,6 +484,8 @@ fn specs() -> Vec<Sample> {
                 use_nts: true,
             }),
         ),
+        spec(&PROBE_SPEC, NetworkSpec::Probe(probe)),
+        spec(&PROBE_STATUS, NetworkSpec::ProbeStatus(found)),
         spec(&ETHERNET_SPEC, NetworkSpec::Ethernet(ethernet)),
         spec(&ETHERNET_STATUS, NetworkSpec::EthernetStatus(Box::new(card))),
         spec(&STATIC_HOST, NetworkSpec::StaticHost { addresses: vec!["10.0.0.9".into()] }),
