@@ -195,7 +195,11 @@ impl fmt::Display for GoDuration {
             return f.write_str("0s");
         }
         if nanos < 1_000_000_000 {
-            return write!(f, "{nanos}ns");
+            return match (nanos % 1_000_000, nanos % 1_000) {
+                (0, _) => write!(f, "{}ms", nanos / 1_000_000),
+                (_, 0) => write!(f, "{}µs", nanos / 1_000),
+                _ => write!(f, "{nanos}ns"),
+            };
         }
         let seconds = self.0.as_secs();
         if seconds >= 3600 {
@@ -328,7 +332,9 @@ mod tests {
             ("1.5h", "1h30m0s"),
             ("90s", "1m30s"),
             ("0", "0s"),
-            ("250ms", "250000000ns"),
+            ("250ms", "250ms"),
+            ("1.5ms", "1500µs"),
+            ("7ns", "7ns"),
             ("1m0.5s", "1m0.5s"),
         ] {
             let read = GoDuration::parse(text).unwrap();
