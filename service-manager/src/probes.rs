@@ -114,10 +114,8 @@ pub(crate) async fn follow(node: Arc<Node>) {
             }
         }
         for (name, probe) in wanted {
-            if !running.contains_key(&name) {
-                let task = tokio::spawn(look(node.clone(), name.clone(), probe.clone()));
-                running.insert(name, (probe, task.abort_handle()));
-            }
+            let task = || tokio::spawn(look(node.clone(), name.clone(), probe.clone())).abort_handle();
+            running.entry(name.clone()).or_insert_with(|| (probe.clone(), task()));
         }
         if config.changed().await.is_err() {
             return;
