@@ -13,6 +13,7 @@ mod mutate;
 mod random;
 mod session;
 mod shape;
+mod target;
 pub mod targets;
 
 pub use random::Random;

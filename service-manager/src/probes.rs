@@ -20,8 +20,11 @@ use runtime::store::{
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 
-use crate::node::Node;
-use crate::upgrade;
+use oci::registry::Settings;
+use runtime::Runtime;
+
+/// How a request leaves the node: by its proxies, and with its authorities.
+pub(crate) type Ways = Arc<dyn Fn() -> Result<Settings, String> + Send + Sync>;
 
 const INTERVAL: Duration = Duration::from_secs(1);
 /// More often than this is no look but a load.
@@ -90,12 +93,12 @@ fn of_documents(documents: &[Document]) -> BTreeMap<String, Probe> {
 }
 
 /// Has every probe of the config looked for.
-pub(crate) async fn follow(node: Arc<Node>) {
-    let mut config = node.runtime.config.subscribe();
+pub(crate) async fn follow(runtime: Arc<Runtime>, ways: Ways) {
+    let mut config = runtime.config.subscribe();
     let mut running: BTreeMap<String, (Probe, AbortHandle)> = BTreeMap::new();
     loop {
         config.mark_unchanged();
-        let document = node.runtime.document();
+        let document = runtime.document();
         let documents = document.as_deref().map(|document| document.documents.as_slice()).unwrap_or_default();
         let wanted = of_documents(documents);
         running.retain(|name, (probe, task)| {
@@ -106,15 +109,17 @@ pub(crate) async fn follow(node: Arc<Node>) {
             stays
         });
         let specs = wanted.iter().map(|(name, probe)| (name.clone(), probe.spec())).collect();
-        tell(&node, node.runtime.store.replace(PROBE_SPEC.writer, &PROBE_SPEC, specs));
-        for found in node.runtime.store.list(&PROBE_STATUS) {
+        tell(&runtime, runtime.store.replace(PROBE_SPEC.writer, &PROBE_SPEC, specs));
+        for found in runtime.store.list(&PROBE_STATUS) {
             let id = &found.metadata.id;
             if !running.contains_key(id) {
-                tell(&node, node.runtime.store.remove(PROBE_STATUS.writer, &PROBE_STATUS, id).map(drop));
+                tell(&runtime, runtime.store.remove(PROBE_STATUS.writer, &PROBE_STATUS, id).map(drop));
             }
         }
         for (name, probe) in wanted {
-            let task = || tokio::spawn(look(node.clone(), name.clone(), probe.clone())).abort_handle();
+            let task = || {
+                tokio::spawn(look(runtime.clone(), ways.clone(), name.clone(), probe.clone())).abort_handle()
+            };
             running.entry(name.clone()).or_insert_with(|| (probe.clone(), task()));
         }
         if config.changed().await.is_err() {
@@ -123,42 +128,42 @@ pub(crate) async fn follow(node: Arc<Node>) {
     }
 }
 
-fn tell(node: &Node, result: Result<(), runtime::store::StoreError>) {
+fn tell(runtime: &Runtime, result: Result<(), runtime::store::StoreError>) {
     if let Err(error) = result {
-        node.runtime.journal.warn(&format!("probes: {error}"));
+        runtime.journal.warn(&format!("probes: {error}"));
     }
 }
 
 /// Looks for one service, again and again.
-async fn look(node: Arc<Node>, name: String, probe: Probe) {
+async fn look(runtime: Arc<Runtime>, ways: Ways, name: String, probe: Probe) {
     let (mut failures, mut said) = (0_u32, None);
     loop {
-        let found = tokio::time::timeout(probe.timeout, reach(&node, &probe.target)).await;
+        let found = tokio::time::timeout(probe.timeout, reach(&ways, &probe.target)).await;
         let late = |_| Err(format!("no answer within {} (deadline probe)", GoDuration(probe.timeout)));
         let error = found.unwrap_or_else(late).err();
         failures = if error.is_some() { failures.saturating_add(1) } else { 0 };
         if error.is_none() || failures > probe.threshold {
             if said.as_ref() != Some(&error) {
                 let text = error.as_deref().unwrap_or("it answers");
-                node.runtime.journal.say(&format!("probe {name}: {text}"));
+                runtime.journal.say(&format!("probe {name}: {text}"));
             }
             let status =
                 ProbeStatus { success: error.is_none(), last_error: error.clone().unwrap_or_default() };
             let spec = Spec::Network(Box::new(NetworkSpec::ProbeStatus(status)));
-            tell(&node, node.runtime.store.put(PROBE_STATUS.writer, &PROBE_STATUS, &name, spec).map(drop));
+            tell(&runtime, runtime.store.put(PROBE_STATUS.writer, &PROBE_STATUS, &name, spec).map(drop));
             said = Some(error);
         }
         tokio::time::sleep(probe.interval).await;
     }
 }
 
-async fn reach(node: &Node, target: &Target) -> Result<(), String> {
+async fn reach(ways: &Ways, target: &Target) -> Result<(), String> {
     match target {
         Target::Tcp(endpoint) => TcpStream::connect(endpoint.as_str())
             .await
             .map(drop)
             .map_err(|error| format!("connect to {endpoint}: {error}")),
-        Target::Http(url) => oci::answers(upgrade::download_settings(node)?, url).await,
+        Target::Http(url) => oci::answers(ways()?, url).await,
     }
 }
 
@@ -170,7 +175,7 @@ mod tests {
 
     use super::*;
 
-    fn configure(node: &Node, documents: &str) {
+    fn configure(runtime: &Runtime, documents: &str) {
         let text = format!("version: v1alpha1\nmachine:\n  type: worker\n  token: a.b\n{documents}");
         let loaded = config::load(text.as_bytes()).unwrap_or_else(|error| panic!("{error}"));
         let config = Arc::new(loaded.config.clone());
@@ -180,14 +185,14 @@ mod tests {
             documents: loaded.documents,
         };
         let spec = Spec::MachineConfig(Arc::new(document));
-        node.runtime.store.put(MACHINE_CONFIG.writer, &MACHINE_CONFIG, "v1alpha1", spec).unwrap();
-        node.runtime.config.send_replace(Some(config));
+        runtime.store.put(MACHINE_CONFIG.writer, &MACHINE_CONFIG, "v1alpha1", spec).unwrap();
+        runtime.config.send_replace(Some(config));
     }
 
-    async fn until(node: &Node, id: &str, wanted: &str) {
-        let mut changes = node.runtime.store.changes();
+    async fn until(runtime: &Runtime, id: &str, wanted: &str) {
+        let mut changes = runtime.store.changes();
         let status = || {
-            let found = node.runtime.store.get(&PROBE_STATUS, id);
+            let found = runtime.store.get(&PROBE_STATUS, id);
             found.map_or_else(|| "none".to_owned(), |found| found.spec.yaml().unwrap())
         };
         let reached = tokio::time::timeout(Duration::from_secs(30), async {
@@ -201,7 +206,7 @@ mod tests {
     #[tokio::test]
     async fn services_are_found_missed_and_forgotten() {
         let directory = tempfile::tempdir().unwrap();
-        let node = crate::server::tests_node(directory.path().to_owned());
+        let runtime = Runtime::detached(directory.path().to_owned());
         let plain = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let web = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (endpoint, url) = (plain.local_addr().unwrap(), format!("http://{}/", web.local_addr().unwrap()));
@@ -221,17 +226,17 @@ mod tests {
         };
         let both = of("TCPProbeConfig", &format!("endpoint: {endpoint}"))
             + &of("HTTPProbeConfig", &format!("url: {url}"));
-        configure(&node, &both);
-        let following = tokio::spawn(follow(node.clone()));
-        until(&node, "TCPP", "success: true").await;
-        until(&node, "HTTP", "127.0.0.1 answered 503").await;
-        let spec = node.runtime.store.get(&PROBE_SPEC, "TCPP").unwrap().spec.yaml().unwrap();
+        configure(&runtime, &both);
+        let following = tokio::spawn(follow(runtime.clone(), Arc::new(|| Ok(Settings::default()))));
+        until(&runtime, "TCPP", "success: true").await;
+        until(&runtime, "HTTP", "127.0.0.1 answered 503").await;
+        let spec = runtime.store.get(&PROBE_SPEC, "TCPP").unwrap().spec.yaml().unwrap();
         assert!(spec.contains("interval: 100ms\n") && spec.contains("failureThreshold: 1\n"), "{spec}");
         drop(plain);
-        until(&node, "TCPP", &format!("connect to {endpoint}: ")).await;
-        configure(&node, "");
-        until(&node, "TCPP", "none").await;
-        assert!(node.runtime.store.list(&PROBE_SPEC).is_empty());
+        until(&runtime, "TCPP", &format!("connect to {endpoint}: ")).await;
+        configure(&runtime, "");
+        until(&runtime, "TCPP", "none").await;
+        assert!(runtime.store.list(&PROBE_SPEC).is_empty());
         following.abort();
         serving.abort();
     }

@@ -36,7 +36,8 @@ pub enum Transport {
 pub(crate) struct Asked {
     header: Metadata,
     query: Query,
-    edns: Option<Edns>,
+    /// How large an answer may be, and whether signatures are wanted. Nothing else is kept: options may be as long as a message.
+    edns: Option<(u16, bool)>,
     transport: Transport,
 }
 
@@ -80,7 +81,7 @@ pub(crate) fn read(bytes: &[u8], transport: Transport) -> Read {
     Read::Asked(Box::new(Asked {
         header: message.metadata,
         query: query.clone(),
-        edns: message.edns.clone(),
+        edns: message.edns.as_ref().map(|edns| (edns.max_payload(), edns.flags().dnssec_ok)),
         transport,
     }))
 }
@@ -97,7 +98,7 @@ impl Asked {
     }
 
     fn wants_dnssec(&self) -> bool {
-        self.edns.as_ref().is_some_and(|edns| edns.flags().dnssec_ok)
+        self.edns.is_some_and(|(_, wants_dnssec)| wants_dnssec)
     }
 
     /// An answer without records.
@@ -142,7 +143,7 @@ impl Asked {
         message.answers = answer.answers.iter().map(aged).collect();
         message.authorities = answer.authorities.iter().map(aged).collect();
         message.additionals = answer.additionals.iter().map(aged).collect();
-        let room = self.edns.as_ref().map_or(LEAST_BYTES, Edns::max_payload).clamp(LEAST_BYTES, MOST_BYTES);
+        let room = self.edns.map_or(LEAST_BYTES, |(room, _)| room).clamp(LEAST_BYTES, MOST_BYTES);
         if self.edns.is_some() {
             let mut edns = Edns::new();
             edns.set_max_payload(DATAGRAM_BYTES).set_dnssec_ok(self.wants_dnssec());

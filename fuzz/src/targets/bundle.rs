@@ -8,7 +8,7 @@ use ondisk::bundle::{
     Entry, Frame, KEY_BYTES, Parts, Payload, SIGNATURE_BYTES, Sealed, Selector, blank, message,
 };
 
-use super::{Outcome, Target};
+use crate::target::{Outcome, Target};
 
 pub(super) const TARGET: Target =
     Target { name: "config-bundle", about: "config bundles of boot media", seeds, words: WORDS, run };

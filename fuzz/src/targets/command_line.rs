@@ -3,8 +3,8 @@
 //! An input is a command line without the program's name, one word a line.
 //! What must hold: nothing panics, and what is refused says why.
 
-use super::{Outcome, Target};
 use crate::shape;
+use crate::target::{Outcome, Target};
 use billetctl::{NotRun, understood};
 use std::{
     ffi::{OsStr, OsString},

@@ -3,8 +3,9 @@
 //! What must hold: nothing panics; whatever is refused is refused with a place; what is accepted is written and read
 //! back the same.
 
-use super::{Outcome, Target, files};
+use super::files;
 use crate::shape;
+use crate::target::{Outcome, Target};
 use config::{Diagnostic, Loaded, Mode, load, write};
 
 pub(super) const TARGET: Target =

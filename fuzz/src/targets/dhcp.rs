@@ -15,10 +15,10 @@ use netboot::dhcp::{Loaders, Port, Reply, Responder, Uefi};
 use netboot::pool::LEASE;
 use netboot::{Architecture, Event, Pool, Range};
 
-use super::{Outcome, Target};
 use crate::check;
 use crate::input::{Fields, sized};
 use crate::shape;
+use crate::target::{Outcome, Target};
 
 pub(super) const TARGET: Target = Target {
     name: "netboot-dhcp",

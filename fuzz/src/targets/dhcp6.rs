@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use dhcp6::{Duid, Settings};
 
-use super::{Outcome, Target};
 use crate::check;
+use crate::target::{Outcome, Target};
 
 pub(super) const TARGET: Target = Target {
     name: "dhcp6-client",

@@ -10,8 +10,8 @@ use handoff::{
     Span, Start, ToInit, ToMachined, UnlockReport, VERSION, decode, encode,
 };
 
-use super::{Outcome, Target};
 use crate::check;
+use crate::target::{Outcome, Target};
 
 pub(super) const TARGET: Target = Target {
     name: "handoff",

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use ondisk::luks2::{Argon2Cost, Copy, Cost, Format, Header, Id, NewSlot, read};
 use sha2::{Digest as _, Sha256};
 
-use super::{Outcome, Target};
+use crate::target::{Outcome, Target};
 
 pub(super) const HEADER: Target = Target {
     name: "luks2-header",

@@ -15,9 +15,9 @@ use ondisk::recorder::{
 use ondisk::{ReadAt, ReadError, Step, gpt::Guid};
 use sha2::{Digest as _, Sha256};
 
-use super::{Outcome, Target};
 use crate::check;
 use crate::input::{Fields, sized};
+use crate::target::{Outcome, Target};
 
 pub(super) const TARGET: Target =
     Target { name: "meta", about: "META's values and its flight recorder", seeds, words: WORDS, run };

@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use dns::{Forwarder, Output, Transport};
 
-use super::{Outcome, Target};
 use crate::check;
 use crate::input::{Fields, sized};
+use crate::target::{Outcome, Target};
 
 pub(super) const TARGET: Target = Target {
     name: "dns",

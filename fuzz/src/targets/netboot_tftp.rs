@@ -14,10 +14,10 @@ use netboot::tftp::{self, Request};
 use tokio::net::UdpSocket;
 use tokio::runtime::{Builder, Runtime};
 
-use super::{Outcome, Target};
 use crate::check;
 use crate::input::{Fields, sized};
 use crate::shape;
+use crate::target::{Outcome, Target};
 
 pub(super) const TARGET: Target = Target {
     name: "netboot-tftp",

@@ -15,9 +15,9 @@ use oci::registry::auth::{self, Challenge};
 use oci::{Error, Reference};
 use zeroize::Zeroizing;
 
-use super::{Outcome, Target};
 use crate::check;
 use crate::shape;
+use crate::target::{Outcome, Target};
 
 pub(super) const TARGET: Target = Target {
     name: "oci",

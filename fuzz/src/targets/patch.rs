@@ -3,8 +3,8 @@
 //! An input is a patch; below a line `=====`, if there is one, the configuration that it is for.
 //! What must hold: nothing panics; what was patched can be read again; a patch that is refused says why.
 
-use super::{Outcome, Target};
 use crate::shape;
+use crate::target::{Outcome, Target};
 use config::{
     load,
     patch::{PatchError, apply, is_same, load_patches},

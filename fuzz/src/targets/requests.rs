@@ -14,10 +14,10 @@ use api::roles::Role;
 use prost::Message;
 use service_manager::server::reading::{self, CALLS};
 
-use super::{Outcome, Target};
 use crate::check;
 use crate::input::{Fields, sized};
 use crate::shape;
+use crate::target::{Outcome, Target};
 
 pub(super) const TARGET: Target =
     Target { name: "requests", about: "requests of every call of the node's API", seeds, words: WORDS, run };

@@ -13,10 +13,10 @@ use netroot::{
     Arrived, Broken, Error, Item, Lease, Link, Mirrors, PATIENCE_NS, Setup, Sink, Station, Tone, Url, fetch,
 };
 
-use super::{Outcome, Target};
 use crate::check;
 use crate::input::Fields;
 use crate::shape;
+use crate::target::{Outcome, Target};
 
 pub(super) const TARGET: Target = Target {
     name: "netroot-http",

@@ -3,7 +3,7 @@
 //! What must hold: nothing panics; no error shows what stands in the file; what is accepted is written and read back
 //! the same; merging keeps every context.
 
-use super::{Outcome, Target};
+use crate::target::{Outcome, Target};
 use api::talosconfig::Talosconfig;
 
 pub(super) const TARGET: Target =

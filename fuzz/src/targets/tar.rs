@@ -13,8 +13,8 @@ use installer::custom::entries_of_tar;
 use installer::tree::{Entry, Node, Tree};
 use oci::files::{Files, Source};
 
-use super::{Outcome, Target};
 use crate::check;
+use crate::target::{Outcome, Target};
 
 pub(super) const LAYER: Target = Target {
     name: "tar-layer",

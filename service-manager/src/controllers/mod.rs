@@ -138,7 +138,9 @@ pub(crate) fn start(node: &Arc<Node>) {
     tokio::spawn(crate::volumes::follow_configs(node.clone()));
     tokio::spawn(crate::volumes::watch_console(node.clone()));
     tokio::spawn(crate::log_sender::run(node.runtime.clone()));
-    tokio::spawn(crate::probes::follow(node.clone()));
+    let of_requests = node.clone();
+    let ways = Arc::new(move || crate::upgrade::download_settings(&of_requests));
+    tokio::spawn(crate::probes::follow(node.runtime.clone(), ways));
     tokio::spawn(crate::host_dns::follow(node.runtime.clone()));
     tokio::spawn(crate::udev_rules::follow(node.runtime.clone(), node.udev.clone()));
     tokio::spawn(crate::node_identity::publish(node.clone()));

@@ -15,9 +15,9 @@ use tpm::{
     seal_to, unseal, unseal_here,
 };
 
-use super::{Outcome, Target};
 use crate::check;
 use crate::input::Fields;
+use crate::target::{Outcome, Target};
 use chip::Chip;
 
 pub(super) const TARGET: Target = Target {

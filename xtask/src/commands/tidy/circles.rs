@@ -23,7 +23,7 @@ const KNOWN: [(&str, usize, usize); 16] = [
     ("crates/runtime", 0, 23),
     ("crates/sys", 2, 0),
     ("crates/tpm", 4, 0),
-    ("fuzz", 0, 16),
+    ("fuzz", 0, 2),
     ("init", 10, 2),
     ("installer", 13, 55),
     ("qemu-tests", 0, 3),
