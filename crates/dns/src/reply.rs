@@ -66,7 +66,7 @@ pub(crate) fn read(bytes: &[u8], transport: Transport) -> Read {
         return Read::Nothing;
     }
     let id = u16::from_be_bytes([high, low]);
-    let Ok(message) = Message::from_vec(bytes) else { return refused(id, ResponseCode::FormErr) };
+    let Some(message) = decode(bytes) else { return refused(id, ResponseCode::FormErr) };
     let [query] = message.queries.as_slice() else { return refused(id, ResponseCode::FormErr) };
     if message.metadata.op_code != OpCode::Query {
         return refused(id, ResponseCode::NotImp);
@@ -84,6 +84,21 @@ pub(crate) fn read(bytes: &[u8], transport: Transport) -> Read {
         edns: message.edns.as_ref().map(|edns| (edns.max_payload(), edns.flags().dnssec_ok)),
         transport,
     }))
+}
+
+/// A message that can hold what its header counts: room is made by these numbers, up to 65535 of each.
+fn decode(bytes: &[u8]) -> Option<Message> {
+    const QUESTION_BYTES: usize = 5;
+    const RECORD_BYTES: usize = 11;
+    let count = |place: usize| {
+        let number = bytes.get(place..place + 2)?;
+        Some(usize::from(u16::from_be_bytes(number.try_into().ok()?)))
+    };
+    let (questions, records) = (count(4)?, count(6)? + count(8)? + count(10)?);
+    if 12 + questions * QUESTION_BYTES + records * RECORD_BYTES > bytes.len() {
+        return None;
+    }
+    Message::from_vec(bytes).ok()
 }
 
 impl Asked {
@@ -179,7 +194,7 @@ pub(crate) fn question(key: &Key, id: u16) -> Vec<u8> {
 
 /// What a server said to a question of ours; `None` if it is something else.
 pub(crate) fn answer(bytes: &[u8], key: &Key, id: u16) -> Option<Message> {
-    let message = Message::from_vec(bytes).ok()?;
+    let message = decode(bytes)?;
     let header = &message.metadata;
     let [query] = message.queries.as_slice() else { return None };
     let is_ours = header.id == id

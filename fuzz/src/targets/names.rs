@@ -32,7 +32,7 @@ const STEPS: u8 = 5;
 const MOST_STEPS: usize = 64;
 /// Questions, answers, and messages as values.
 const MOST_BYTES: usize = 2 << 20;
-/// No client gets a larger datagram.
+/// No larger datagram comes or goes.
 const DATAGRAM_BYTES: usize = 4096;
 /// After it every client has its answer.
 const LONGEST: Duration = Duration::from_secs(5);
@@ -112,15 +112,21 @@ fn steps(mut fields: Fields<'_>) -> Outcome {
     Outcome { accepted: network.answers > 0, shapes: network.shapes }
 }
 
+/// What the service reads of a datagram.
+fn datagram<'a>(fields: &mut Fields<'a>) -> &'a [u8] {
+    let message = fields.sized();
+    message.get(..DATAGRAM_BYTES).unwrap_or(message)
+}
+
 impl Network {
     fn step(&mut self, client: u32, fields: &mut Fields<'_>) {
         let outputs = match fields.u8() % STEPS {
             QUESTION => {
                 self.waiting.insert(client);
-                self.forwarder.asked(self.now, client, fields.sized(), Transport::Datagram)
+                self.forwarder.asked(self.now, client, datagram(fields), Transport::Datagram)
             }
             kind @ (ANSWER | FORGED) => {
-                let mut message = fields.sized().to_vec();
+                let mut message = datagram(fields).to_vec();
                 let Some(&(exchange, id)) = self.open.first() else { return };
                 if let Some(place) = message.first_chunk_mut::<2>().filter(|_| kind == ANSWER) {
                     *place = id;
