@@ -17,7 +17,7 @@ use dhcproto::v4::{Message, OptionCode};
 
 use crate::lease::Lease;
 use crate::message::{Heard, Say, Settings, decode, encode};
-use crate::random::Random;
+use fastrand::Rng;
 
 /// How long the question for the address of before stands alone.
 pub const REBOOT_WAIT: Duration = Duration::from_millis(50);
@@ -107,7 +107,7 @@ enum State {
 #[derive(Debug)]
 pub struct Client {
     settings: Settings,
-    random: Random,
+    random: Rng,
     state: State,
     /// Refusals in a row: a server that refuses everything is asked ever more slowly.
     refusals: u32,
@@ -117,7 +117,7 @@ impl Client {
     /// A client that waits for [`Self::start`]. `seed` is a random number.
     #[must_use]
     pub fn new(settings: Settings, seed: u64) -> Self {
-        Self { settings, random: Random(seed), state: State::Waiting(None), refusals: 0 }
+        Self { settings, random: Rng::with_seed(seed), state: State::Waiting(None), refusals: 0 }
     }
 
     /// Who the client is.
@@ -320,7 +320,7 @@ impl Client {
         self.refusals = 0;
         let lease = Box::new(lease);
         outputs.push(Output::Bound(lease.clone()));
-        let mut sooner = |time: Duration| time - self.random.up_to(time / FUZZ);
+        let mut sooner = |time: Duration| time - (time / FUZZ).mul_f64(self.random.f64());
         let renew = now + sooner(lease.renew_after);
         let rebind = (now + sooner(lease.rebind_after)).max(renew);
         self.state = State::Bound(Held { renew, rebind, end: now + lease.time, lease });
@@ -381,7 +381,7 @@ impl Client {
         if self.refusals == 1 {
             self.select(now, None, None, outputs);
         } else {
-            self.state = State::Waiting(Some(now + wait + self.random.up_to(JITTER)));
+            self.state = State::Waiting(Some(now + wait + JITTER.mul_f64(self.random.f64())));
         }
     }
 
@@ -413,13 +413,13 @@ impl Client {
     }
 
     fn exchange(&mut self, now: Duration) -> Exchange {
-        Exchange { xid: self.random.number(), began: now, next: now, sent: 0 }
+        Exchange { xid: self.random.u32(..), began: now, next: now, sent: 0 }
     }
 
     fn repeat(&mut self, exchange: &mut Exchange, now: Duration) {
         let wait = (FIRST_WAIT * (1 << exchange.sent.min(4))).min(LONGEST_WAIT);
         exchange.sent += 1;
-        exchange.next = now + wait - JITTER + self.random.up_to(JITTER * 2);
+        exchange.next = now + wait - JITTER + (JITTER * 2).mul_f64(self.random.f64());
     }
 
     fn say(&self, say: Say, exchange: &Exchange, now: Duration) -> Vec<u8> {

@@ -275,14 +275,14 @@ struct Model {
 
 impl Model {
     /// What it answers.
-    fn hear(&self, message: &Message, random: &mut Random) -> Option<Message> {
-        let given = Ipv4Addr::new(10, 0, 0, self.first + u8::try_from(random.next() % 3).unwrap());
+    fn hear(&self, message: &Message, random: &mut Rng) -> Option<Message> {
+        let given = Ipv4Addr::new(10, 0, 0, self.first + u8::try_from(random.u64(..3)).unwrap());
         let option = |code| message.opts().get(code);
         let requested = match option(OptionCode::RequestedIpAddress) {
             Some(DhcpOption::RequestedIpAddress(address)) => *address,
             _ => message.ciaddr(),
         };
-        let time = 30 + random.number() % 600;
+        let time = 30 + random.u32(..) % 600;
         let own = (self.first..self.first + 3).contains(&requested.octets()[3]);
         match message.opts().msg_type()? {
             MessageType::Discover => {
@@ -300,8 +300,11 @@ impl Model {
                 if chosen.is_some_and(|chosen| *chosen != DhcpOption::ServerIdentifier(self.server)) {
                     return None;
                 }
-                let kind =
-                    if own && !random.next().is_multiple_of(8) { MessageType::Ack } else { MessageType::Nak };
+                let kind = if own && !random.u64(..).is_multiple_of(8) {
+                    MessageType::Ack
+                } else {
+                    MessageType::Nak
+                };
                 Some(answer(message, kind, requested, self.server, time))
             }
             _ => None,
@@ -345,7 +348,7 @@ impl Judge {
 
 /// Random events of a network: a seed is printed when something does not hold.
 fn storm(seed: u64, events: u32) {
-    let mut random = Random(seed);
+    let mut random = Rng::with_seed(seed);
     let (mut client, mut judge) = (client(seed), Judge::default());
     let mut kept = None;
     let mut now = Duration::ZERO;
@@ -354,13 +357,13 @@ fn storm(seed: u64, events: u32) {
     for _ in 0..events {
         judge.see(&outputs, &mut kept);
         assert_eq!(client.lease().map(|lease| lease.address), judge.used, "seed {seed}");
-        let servers: Vec<Model> = (0..random.next() % 3)
+        let servers: Vec<Model> = (0..random.u64(..3))
             .map(|index| {
                 let first = 10 + u8::try_from(index).unwrap() * 10;
                 Model {
                     server: Ipv4Addr::new(10, 0, 0, first - 9),
                     first,
-                    rapid: random.next().is_multiple_of(2),
+                    rapid: random.u64(..).is_multiple_of(2),
                 }
             })
             .collect();
@@ -369,18 +372,18 @@ fn storm(seed: u64, events: u32) {
             for answer in heard.collect::<Vec<_>>() {
                 let mut packet = answer.to_vec().unwrap();
                 // One in four is lost, one in eight is broken.
-                match random.next() % 8 {
+                match random.u64(..8) {
                     0 | 1 => continue,
                     2 => {
-                        let index = usize::try_from(random.next()).unwrap() % packet.len();
-                        packet[index] ^= 1 << (random.next() % 8);
+                        let index = usize::try_from(random.u64(..)).unwrap() % packet.len();
+                        packet[index] ^= 1 << (random.u64(..8));
                     }
                     _ => {}
                 }
-                wire.push((now + random.up_to(seconds(3)), packet));
+                wire.push((now + seconds(3).mul_f64(random.f64()), packet));
             }
         }
-        outputs = match random.next() % 20 {
+        outputs = match random.u64(..20) {
             0 => client.start(now, kept),
             1 => client.conflict(now),
             2 => {

@@ -8,7 +8,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use crate::frame::{self, Arp};
-use crate::random::Random;
+use fastrand::Rng;
 
 const PROBES: u32 = 3;
 const LEAST_PROBE_GAP: Duration = Duration::from_secs(1);
@@ -34,7 +34,7 @@ pub enum Step {
 pub struct Guard {
     hardware: [u8; 6],
     address: Ipv4Addr,
-    random: Random,
+    random: Rng,
     probes: u32,
     announcements: u32,
     next: Option<Duration>,
@@ -45,7 +45,7 @@ impl Guard {
     /// Asks at once, and again.
     #[must_use]
     pub fn new(hardware: [u8; 6], address: Ipv4Addr, seed: u64, now: Duration) -> Self {
-        let random = Random(seed);
+        let random = Rng::with_seed(seed);
         Self { hardware, address, random, probes: 0, announcements: 0, next: Some(now), defended: None }
     }
 
@@ -60,7 +60,7 @@ impl Guard {
         self.next.filter(|next| *next <= now)?;
         if self.probes < PROBES {
             self.probes += 1;
-            let gap = LEAST_PROBE_GAP + self.random.up_to(MOST_PROBE_GAP - LEAST_PROBE_GAP);
+            let gap = LEAST_PROBE_GAP + (MOST_PROBE_GAP - LEAST_PROBE_GAP).mul_f64(self.random.f64());
             self.next = Some(now + if self.probes == PROBES { ANNOUNCE_WAIT } else { gap });
             return Some(self.request(Ipv4Addr::UNSPECIFIED));
         }

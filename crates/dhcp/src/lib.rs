@@ -16,7 +16,6 @@ pub mod conflict;
 pub mod frame;
 pub mod lease;
 pub mod message;
-mod random;
 
 pub use client::{Client, Loss, Output};
 pub use conflict::Guard;

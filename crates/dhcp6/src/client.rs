@@ -23,7 +23,7 @@ use crate::duid;
 use crate::exchange::{self, Exchange, Plan, Rate};
 use crate::lease::Lease;
 use crate::message::{Information, Kind, Say, Settings, decode, encode};
-use crate::random::Random;
+use fastrand::Rng;
 
 mod answer;
 mod state;
@@ -67,7 +67,7 @@ pub enum Loss {
 #[derive(Debug)]
 pub struct Client {
     settings: Settings,
-    random: Random,
+    random: Rng,
     rate: Rate,
     state: State,
     /// The last one begun; it runs in the states that ask.
@@ -86,7 +86,7 @@ impl Client {
     /// A client that waits for [`Self::start`]. `seed` is a random number.
     #[must_use]
     pub fn new(settings: Settings, seed: u64) -> Self {
-        let mut random = Random(seed);
+        let mut random = Rng::with_seed(seed);
         let exchange = Exchange::new(exchange::SOLICIT, Duration::MAX, &mut random);
         Self {
             settings,
@@ -156,7 +156,7 @@ impl Client {
         if self.settings.stateless {
             self.held = None;
         }
-        let delay = self.random.up_to(self.settings.first_delay);
+        let delay = self.settings.first_delay.mul_f64(self.random.f64());
         if self.held.is_some() {
             self.begin(now, State::Confirming, exchange::CONFIRM, delay, &mut outputs);
         } else {
@@ -183,7 +183,7 @@ impl Client {
         if settings.stateless
             && let Some(given) = self.give_back(&mut outputs)
         {
-            let xid = self.random.number() >> 8;
+            let xid = self.random.u32(..) >> 8;
             let message = crate::message::release(&self.settings, &given.addresses, &given.server, xid);
             self.send(now, message, &mut outputs);
         }
@@ -369,7 +369,7 @@ impl Client {
         if self.refusals == 1 {
             self.seek(now, Duration::ZERO, outputs);
         } else {
-            self.state = State::Waiting(Some(now + wait + self.random.up_to(JITTER)));
+            self.state = State::Waiting(Some(now + wait + JITTER.mul_f64(self.random.f64())));
         }
     }
 

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::random::Random;
+use fastrand::Rng;
 
 const SECOND: Duration = Duration::from_secs(1);
 /// Messages that can be sent at once, and a second for each further one.
@@ -61,8 +61,8 @@ pub(crate) struct Exchange {
 
 impl Exchange {
     /// One whose first transmission is due at `next`.
-    pub(crate) fn new(plan: Plan, next: Duration, random: &mut Random) -> Self {
-        let xid = random.number() >> (u32::BITS - XID_BITS);
+    pub(crate) fn new(plan: Plan, next: Duration, random: &mut Rng) -> Self {
+        let xid = random.u32(..) >> (u32::BITS - XID_BITS);
         Self { xid, plan, began: None, next, wait: Duration::ZERO, sent: 0 }
     }
 
@@ -87,12 +87,14 @@ impl Exchange {
     }
 
     /// Notes a transmission, and when the next one is due.
-    pub(crate) fn sent(&mut self, now: Duration, random: &mut Random) {
+    pub(crate) fn sent(&mut self, now: Duration, random: &mut Rng) {
         let least = Duration::from_millis(1);
         // Of twice the last wait only one part is spread: RT = 2*RTprev + RAND*RTprev.
         let wait = match self.sent {
             0 if self.plan.collects => {
-                self.plan.first + least + random.up_to((self.plan.first / SPREAD).saturating_sub(least))
+                self.plan.first
+                    + least
+                    + ((self.plan.first / SPREAD).saturating_sub(least)).mul_f64(random.f64())
             }
             0 => spread(self.plan.first, random),
             _ => self.wait + spread(self.wait, random),
@@ -112,8 +114,8 @@ impl Exchange {
 }
 
 /// Up to a tenth more or less.
-fn spread(wait: Duration, random: &mut Random) -> Duration {
-    wait - wait / SPREAD + random.up_to(wait / SPREAD * 2)
+fn spread(wait: Duration, random: &mut Rng) -> Duration {
+    wait - wait / SPREAD + (wait / SPREAD * 2).mul_f64(random.f64())
 }
 
 /// The limit on what is sent: a bucket of [`BURST`] messages, filled up by one a second.
@@ -147,7 +149,7 @@ mod tests {
     use super::*;
 
     fn waits(plan: Plan, seed: u64, most: usize) -> Vec<Duration> {
-        let mut random = Random(seed);
+        let mut random = Rng::with_seed(seed);
         let mut now = Duration::from_secs(5);
         let mut exchange = Exchange::new(plan, now, &mut random);
         let mut waits = Vec::new();
@@ -184,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_number_has_three_bytes() {
-        let mut random = Random(7);
+        let mut random = Rng::with_seed(7);
         let numbers: Vec<u32> =
             (0..1000).map(|_| Exchange::new(RENEW, Duration::ZERO, &mut random).xid).collect();
         assert!(numbers.iter().all(|number| *number < 1 << 24));
@@ -203,7 +205,7 @@ mod tests {
 
     #[test]
     fn elapsed_time_is_in_hundredths_and_does_not_run_over() {
-        let mut random = Random(1);
+        let mut random = Rng::with_seed(1);
         let mut exchange = Exchange::new(SOLICIT, SECOND, &mut random);
         assert_eq!(exchange.elapsed(SECOND * 9), 0, "before the first transmission");
         exchange.sent(SECOND, &mut random);

@@ -258,13 +258,13 @@ mod tests {
     /// Text of any bytes is refused or gives a lease whose times are in order.
     #[test]
     fn mutated_text_makes_no_lease_that_cannot_be() {
-        let mut random = crate::random::Random(3);
+        let mut random = fastrand::Rng::with_seed(3);
         let good = Kept::of(&lease(), seconds(100), seconds(1_700_000_000)).to_string();
         for _ in 0..20_000 {
             let mut text = good.clone().into_bytes();
-            for _ in 0..=random.next() % 3 {
-                let index = usize::try_from(random.next()).unwrap() % text.len();
-                text[index] = u8::try_from(random.next() % 128).unwrap();
+            for _ in 0..=random.u64(..3) {
+                let index = usize::try_from(random.u64(..)).unwrap() % text.len();
+                text[index] = u8::try_from(random.u64(..128)).unwrap();
             }
             let Ok(kept) = String::from_utf8(text).unwrap().parse::<Kept>() else { continue };
             if let Some(lease) = kept.lease(seconds(5), seconds(1_700_000_100)) {

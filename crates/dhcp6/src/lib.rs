@@ -24,7 +24,6 @@ pub mod kept;
 pub mod lease;
 pub mod message;
 mod options;
-mod random;
 #[cfg(test)]
 mod testing;
 

@@ -42,8 +42,8 @@ impl Client {
     }
 }
 
-fn is_one_in(random: &mut Random, count: u64) -> bool {
-    random.next().is_multiple_of(count)
+fn is_one_in(random: &mut Rng, count: u64) -> bool {
+    random.u64(..).is_multiple_of(count)
 }
 
 /// A server of a few addresses, as simple as one can be.
@@ -70,17 +70,17 @@ impl Model {
         (self.first()..self.first() + 4).any(|last| address == self::address(last))
     }
 
-    fn grant(&mut self, answer: Answer, wanted: Option<Ipv6Addr>, random: &mut Random) -> Answer {
-        let any = address(self.first() + u16::try_from(random.next() % 4).unwrap());
+    fn grant(&mut self, answer: Answer, wanted: Option<Ipv6Addr>, random: &mut Rng) -> Answer {
+        let any = address(self.first() + u16::try_from(random.u64(..4)).unwrap());
         let given = wanted.filter(|wanted| self.is_own(*wanted)).unwrap_or(any);
         self.bindings.insert(given);
-        let valid = if self.is_good { 600 } else { random.number() % 600 };
+        let valid = if self.is_good { 600 } else { random.u32(..) % 600 };
         let preferred = if self.is_good || !is_one_in(random, 16) { valid / 2 } else { valid + 1 };
         let answer = answer.with(given, preferred, valid);
-        if self.is_good { answer } else { answer.times(random.number() % 300, random.number() % 600) }
+        if self.is_good { answer } else { answer.times(random.u32(..) % 300, random.u32(..) % 600) }
     }
 
-    fn hear(&mut self, asked: &Asked, random: &mut Random) -> Option<Answer> {
+    fn hear(&mut self, asked: &Asked, random: &mut Rng) -> Option<Answer> {
         if !self.is_up || !asked.is_to(&server(self.number)) {
             return None;
         }
@@ -88,7 +88,7 @@ impl Model {
         let wanted = asked.addresses.first().copied();
         let refuses = !self.is_good && is_one_in(random, 8);
         let status = [UNSPEC_FAIL, NO_ADDRS_AVAIL, NO_BINDING, NOT_ON_LINK, USE_MULTICAST]
-            [usize::try_from(random.next() % 5).unwrap()];
+            [usize::try_from(random.u64(..5)).unwrap()];
         match asked.kind {
             SOLICIT | REQUEST | RENEW | REBIND if refuses && is_one_in(random, 2) => {
                 let kind = if asked.kind == SOLICIT { ADVERTISE } else { REPLY };
@@ -128,7 +128,7 @@ impl Model {
     }
 }
 
-fn ask(servers: &mut [Model], asked: &Asked, random: &mut Random) -> Vec<Answer> {
+fn ask(servers: &mut [Model], asked: &Asked, random: &mut Rng) -> Vec<Answer> {
     servers.iter_mut().filter_map(|server| server.hear(asked, random)).collect()
 }
 
@@ -182,7 +182,7 @@ impl Judge {
 
 /// Random events of a network.
 fn storm(seed: u64, events: u32) {
-    let mut random = Random(seed);
+    let mut random = Rng::with_seed(seed);
     let mut client = Client::new(Settings { first_delay: seconds(1), ..settings() }, seed);
     let mut judge = Judge::default();
     let mut servers = [Model::new(1, false), Model::new(2, false)];
@@ -202,19 +202,19 @@ fn storm(seed: u64, events: u32) {
             for answer in ask(&mut servers, &asked, &mut random) {
                 let mut packet = answer.bytes();
                 // One in four is lost, one in eight is broken, one in eight comes twice.
-                match random.next() % 8 {
+                match random.u64(..8) {
                     0 | 1 => continue,
                     2 => {
-                        let index = usize::try_from(random.next()).unwrap() % packet.len();
-                        packet[index] ^= 1 << (random.next() % 8);
+                        let index = usize::try_from(random.u64(..)).unwrap() % packet.len();
+                        packet[index] ^= 1 << (random.u64(..8));
                     }
-                    3 => wire.push((now + random.up_to(seconds(60)), packet.clone())),
+                    3 => wire.push((now + seconds(60).mul_f64(random.f64()), packet.clone())),
                     _ => {}
                 }
-                wire.push((now + random.up_to(seconds(3)), packet));
+                wire.push((now + seconds(3).mul_f64(random.f64()), packet));
             }
         }
-        outputs = match random.next() % 40 {
+        outputs = match random.u64(..40) {
             0 => client.start(now, judge.kept.clone()),
             1 => match judge.used.first() {
                 Some((address, _)) => client.conflict(now, *address),
@@ -226,11 +226,11 @@ fn storm(seed: u64, events: u32) {
                 outputs
             }
             3 => {
-                let name = format!("node-{}", random.next() % 9);
+                let name = format!("node-{}", random.u64(..9));
                 client.change(now, Settings { hostname: Some(name), ..client.settings().clone() })
             }
             4 => {
-                now += random.up_to(seconds(700));
+                now += seconds(700).mul_f64(random.f64());
                 client.tick(now)
             }
             _ => pass(&mut client, &mut judge, &mut now, &mut wire),
@@ -279,7 +279,7 @@ fn in_any_network_it_uses_only_what_it_was_offered_and_never_for_too_long() {
 
 /// A server that answers, in a network that loses a third and doubles some: the lease lasts.
 fn lasts(seed: u64) {
-    let mut random = Random(seed);
+    let mut random = Rng::with_seed(seed);
     let mut client = Client::new(settings(), seed);
     let mut judge = Judge::default();
     let mut servers = [Model::new(1, true), Model::new(2, true)];
@@ -294,8 +294,8 @@ fn lasts(seed: u64) {
         had |= client.lease().is_some();
         for asked in sent(&outputs) {
             for answer in ask(&mut servers, &asked, &mut random) {
-                for _ in 0..[0, 1, 2][usize::try_from(random.next() % 3).unwrap()] {
-                    wire.push((now + random.up_to(seconds(1)), answer.bytes()));
+                for _ in 0..[0, 1, 2][usize::try_from(random.u64(..3)).unwrap()] {
+                    wire.push((now + seconds(1).mul_f64(random.f64()), answer.bytes()));
                 }
             }
         }
@@ -346,13 +346,13 @@ fn states() -> Vec<(Client, Answer)> {
     states
 }
 
-fn mutate(packet: &mut Vec<u8>, random: &mut Random) {
-    for _ in 0..=random.next() % 4 {
-        let index = usize::try_from(random.next()).unwrap() % packet.len();
-        match random.next() % 6 {
-            0 => packet[index] ^= 1 << (random.next() % 8),
-            1 => packet[index] = u8::try_from(random.next() % 256).unwrap(),
-            2 => packet[index] = [0, 1, 3, 5, 13, 255][usize::try_from(random.next() % 6).unwrap()],
+fn mutate(packet: &mut Vec<u8>, random: &mut Rng) {
+    for _ in 0..=random.u64(..4) {
+        let index = usize::try_from(random.u64(..)).unwrap() % packet.len();
+        match random.u64(..6) {
+            0 => packet[index] ^= 1 << (random.u64(..8)),
+            1 => packet[index] = u8::try_from(random.u64(..256)).unwrap(),
+            2 => packet[index] = [0, 1, 3, 5, 13, 255][usize::try_from(random.u64(..6)).unwrap()],
             3 => packet.truncate(index.max(1)),
             4 => {
                 let tail = packet[index..].to_vec();
@@ -374,7 +374,7 @@ fn mutated_answers_neither_forge_nor_lose_a_lease() {
     let makes = states().len();
     let seed = first_seed();
     println!("seed {seed}");
-    let mut random = Random(seed);
+    let mut random = Rng::with_seed(seed);
     let (mut ready, mut changed) = (states(), 0);
     for round in 0..count {
         let (client, answer) = &mut ready[round % makes];

@@ -3,6 +3,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use fastrand::Rng;
 use hickory_proto::op::{Edns, MessageType, OpCode, Query};
 use hickory_proto::rr::rdata::{A, SOA, TXT};
 use hickory_proto::rr::{Name, RData, Record, RecordType};
@@ -16,8 +17,8 @@ fn server(number: u8) -> SocketAddr {
 }
 
 fn forwarder(servers: &[u8]) -> Forwarder<u32> {
-    let mut random = Numbers(7);
-    let mut forwarder = Forwarder::new(move || random.next() as u16);
+    let mut random = Rng::with_seed(7);
+    let mut forwarder = Forwarder::new(move || random.u16(..));
     forwarder.set_servers(&servers.iter().copied().map(server).collect::<Vec<_>>());
     forwarder
 }
@@ -288,22 +289,6 @@ fn limits_hold() {
     assert!(forwarder.open.is_empty() && forwarder.by_key.is_empty() && forwarder.by_exchange.is_empty());
 }
 
-/// Numbers that are the same at each run.
-struct Numbers(u64);
-
-impl Numbers {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, most: u64) -> u64 {
-        self.next() % most
-    }
-}
-
 /// Something that arrives.
 enum Event {
     Client(u32),
@@ -317,13 +302,13 @@ enum Event {
 fn in_random_networks_each_client_has_one_true_answer_in_time() {
     let rounds = if std::env::var("BILLET_LONG").is_ok_and(|it| it == "1") { 5_000 } else { 300 };
     for seed in 1..=rounds {
-        let mut numbers = Numbers(seed * 0x9e37_79b9);
+        let mut numbers = Rng::with_seed(seed);
         run(&mut numbers, seed);
     }
 }
 
-fn run(numbers: &mut Numbers, seed: u64) {
-    let count = 1 + numbers.below(3) as u8;
+fn run(numbers: &mut Rng, seed: u64) {
+    let count = 1 + numbers.u64(..3) as u8;
     let mut forwarder = forwarder(&(1..=count).collect::<Vec<_>>());
     let mut events: BTreeMap<(u64, u64), Event> = BTreeMap::new();
     let mut clients: BTreeMap<u32, (u64, String)> = BTreeMap::new();
@@ -331,9 +316,9 @@ fn run(numbers: &mut Numbers, seed: u64) {
     let mut order = 0;
     for client in 0..60 {
         order += 1;
-        events.insert((numbers.below(60_000), order), Event::Client(client));
+        events.insert((numbers.u64(..60_000), order), Event::Client(client));
     }
-    let away = (numbers.below(60_000), numbers.below(30_000));
+    let away = (numbers.u64(..60_000), numbers.u64(..30_000));
     let mut answered = 0;
     loop {
         let due = forwarder.deadline().map(|due| due.as_millis() as u64);
@@ -343,7 +328,7 @@ fn run(numbers: &mut Numbers, seed: u64) {
                 let event = events.remove(&key).unwrap();
                 let outputs = match event {
                     Event::Client(client) => {
-                        let name = format!("n{}.example.", numbers.below(5));
+                        let name = format!("n{}.example.", numbers.u64(..5));
                         clients.insert(client, (key.0, name.clone()));
                         forwarder.asked(
                             at(key.0),
@@ -366,11 +351,11 @@ fn run(numbers: &mut Numbers, seed: u64) {
                 Output::Cancel(_) => {}
                 Output::Ask { exchange, message, .. } => {
                     let asked = Message::from_vec(&message).unwrap();
-                    let arrives = now + 1 + numbers.below(300);
+                    let arrives = now + 1 + numbers.u64(..300);
                     let is_away = now >= away.0 && now < away.0 + away.1;
-                    let outcome = if is_away { 0 } else { numbers.below(10) };
+                    let outcome = if is_away { 0 } else { numbers.u64(..10) };
                     let value = order as u16;
-                    let ttl = 1 + numbers.below(20);
+                    let ttl = 1 + numbers.u64(..20);
                     let name = asked.queries[0].name().to_ascii();
                     let event = match outcome {
                         0 => continue,
@@ -383,13 +368,13 @@ fn run(numbers: &mut Numbers, seed: u64) {
                             // A forged one: the number is guessed wrong.
                             let mut forged = respond(&asked, ResponseCode::NoError, 9999, u16::MAX);
                             forged.metadata.id =
-                                asked.metadata.id.wrapping_add(1 + numbers.below(65_534) as u16);
+                                asked.metadata.id.wrapping_add(1 + numbers.u64(..65_534) as u16);
                             Event::Answer(exchange, Some(forged.to_vec().unwrap()))
                         }
                         4 => {
                             let mut torn =
                                 respond(&asked, ResponseCode::NoError, 60, u16::MAX).to_vec().unwrap();
-                            torn.truncate(numbers.below(torn.len() as u64) as usize);
+                            torn.truncate(numbers.u64(..torn.len() as u64) as usize);
                             Event::Answer(exchange, Some(torn))
                         }
                         _ => {
@@ -437,22 +422,22 @@ fn run(numbers: &mut Numbers, seed: u64) {
 #[test]
 fn mutated_messages_are_answered_or_dropped_and_never_lied_about() {
     let rounds = if std::env::var("BILLET_LONG").is_ok_and(|it| it == "1") { 300_000 } else { 10_000 };
-    let mut numbers = Numbers(42);
+    let mut numbers = Rng::with_seed(42);
     let mut forwarder = forwarder(&[1]);
     for round in 0..rounds {
         let now = at(round * 10_000);
         let mut client = question(1, "a.example.", RecordType::A);
-        let flips = numbers.below(3);
+        let flips = numbers.u64(..3);
         for _ in 0..flips {
-            let place = numbers.below(client.len() as u64) as usize;
-            client[place] ^= 1 << numbers.below(8);
+            let place = numbers.u64(..client.len() as u64) as usize;
+            client[place] ^= 1 << numbers.u64(..8);
         }
         let outputs = forwarder.asked(now, 1, &client, Transport::Datagram);
         let Some((exchange, _, asked, _)) = sent(&outputs).into_iter().next() else { continue };
         let mut answer = respond(&asked, ResponseCode::NoError, 1, 9).to_vec().unwrap();
-        for _ in 0..1 + numbers.below(4) {
-            let place = numbers.below(answer.len() as u64) as usize;
-            answer[place] = numbers.next() as u8;
+        for _ in 0..1 + numbers.u64(..4) {
+            let place = numbers.u64(..answer.len() as u64) as usize;
+            answer[place] = numbers.u64(..) as u8;
         }
         for (_, message) in replies(&forwarder.answered(now, exchange, &answer)) {
             assert_eq!(message.queries[0].name().to_lowercase(), asked.queries[0].name().to_lowercase());
