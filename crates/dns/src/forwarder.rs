@@ -312,7 +312,7 @@ impl<C> Forwarder<C> {
                 self.left_open(now, server);
             }
         }
-        outputs.extend(self.end(number, Some((&answer, Duration::ZERO, false))));
+        outputs.extend(self.end(number, Some(&answer)));
         outputs
     }
 
@@ -409,8 +409,8 @@ impl<C> Forwarder<C> {
         waiting.into_iter().map(one).collect()
     }
 
-    /// Closes a question, with an answer of this age for all who wait.
-    fn end(&mut self, number: u64, answer: Option<(&Message, Duration, bool)>) -> Vec<Output<C>> {
+    /// Closes a question, with an answer that came just now for all who wait.
+    fn end(&mut self, number: u64, answer: Option<&Message>) -> Vec<Output<C>> {
         let Some(open) = self.open.remove(&number) else { return Vec::new() };
         self.by_key.remove(&open.key);
         let mut outputs = Vec::new();
@@ -418,9 +418,10 @@ impl<C> Forwarder<C> {
             self.by_exchange.remove(&exchange);
             outputs.push(Output::Cancel(exchange));
         }
-        if let Some((message, age, is_stale)) = answer {
-            let one =
-                |(client, asked): (C, Asked)| Output::Reply(client, asked.reply(message, age, is_stale));
+        if let Some(message) = answer {
+            let one = |(client, asked): (C, Asked)| {
+                Output::Reply(client, asked.reply(message, Duration::ZERO, false))
+            };
             outputs.extend(open.waiting.into_iter().map(one));
         }
         outputs
