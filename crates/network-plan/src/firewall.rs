@@ -65,13 +65,18 @@ pub(crate) fn of_documents(config: Option<&Config>, documents: &[Document]) -> O
         rule.protocol == PortProtocol::Tcp && names_it
     };
     firewall.opens_api = !firewall.rules.iter().any(is_api);
+    firewall.cluster = cluster_networks(config);
+    Some(firewall)
+}
+
+/// Networks of pods and services.
+#[must_use]
+pub fn cluster_networks(config: Option<&Config>) -> Vec<Prefix> {
     let network = config.and_then(|config| config.cluster.network.as_ref());
     let named = network.map(|network| [network.pod_subnets.as_slice(), &network.service_subnets].concat());
     let named = named.unwrap_or_default();
     let default = DEFAULT_NETWORKS.map(str::to_owned).to_vec();
-    firewall.cluster =
-        if named.is_empty() { default } else { named }.iter().filter_map(|text| prefix(text)).collect();
-    Some(firewall)
+    if named.is_empty() { default } else { named }.iter().filter_map(|text| prefix(text)).collect()
 }
 
 fn of_document(rule: &NetworkRuleConfig) -> PortRule {
@@ -108,7 +113,9 @@ fn without(network: Prefix, hole: Prefix) -> Vec<Prefix> {
     (network.1 + 1..=hole.1).map(flipped).map(|(address, length)| (masked(address, length), length)).collect()
 }
 
-fn contains((network, length): Prefix, address: IpAddr) -> bool {
+/// Whether an address is in a network.
+#[must_use]
+pub fn contains((network, length): Prefix, address: IpAddr) -> bool {
     masked(address, length) == masked(network, length)
 }
 
@@ -129,7 +136,7 @@ fn address(bits: u128, shift: u32) -> IpAddr {
 
 fn masked(of: IpAddr, length: u8) -> IpAddr {
     let (all, shift) = bits(of);
-    let mask = u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0);
+    let mask = u128::MAX.checked_shl(128_u32.saturating_sub(length.into())).unwrap_or(0);
     address(all & mask, shift)
 }
 

@@ -293,7 +293,8 @@ pub(crate) fn hardware(text: &str) -> Option<[u8; 6]> {
 }
 
 /// An address without a prefix length stands alone.
-pub(crate) fn prefix(text: &str) -> Option<Prefix> {
+#[must_use]
+pub fn prefix(text: &str) -> Option<Prefix> {
     match text.parse::<IpAddr>() {
         Ok(address) => Some((address, if address.is_ipv4() { 32 } else { 128 })),
         Err(_) => {

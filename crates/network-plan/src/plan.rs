@@ -183,8 +183,7 @@ impl Reading<'_> {
     }
 
     fn host_dns(&mut self, settings: Option<&HostDns>) {
-        let given = |value: Option<bool>| value == Some(true);
-        if settings.is_some_and(|it| given(it.enabled) && given(it.forward_kube_dns_to_host)) {
+        if settings.is_some_and(HostDns::serves_pods) {
             self.link(LOOPBACK).addresses.push((HOST_DNS_ADDRESS.into(), 32));
         }
     }

@@ -6,13 +6,12 @@
 
 use std::net::IpAddr;
 
+use network_plan::firewall::{cluster_networks, contains};
+use network_plan::link::prefix;
 use runtime::Runtime;
 use runtime::store::{ADDRESS_STATUS, LINK_SPEC, NetworkSpec, ROUTE_STATUS, Spec};
 
 use crate::network;
-
-/// The default of `cluster.network.podSubnets`.
-const POD_NETWORK: &str = "10.244.0.0/16";
 
 pub(super) fn may_ask(runtime: &Runtime, from: IpAddr) -> bool {
     from.is_loopback()
@@ -22,39 +21,27 @@ pub(super) fn may_ask(runtime: &Runtime, from: IpAddr) -> bool {
 }
 
 fn is_of_pods(runtime: &Runtime, from: IpAddr) -> bool {
-    let config = runtime.config();
-    let networks = config.as_ref().and_then(|config| config.cluster.network.as_ref());
-    let named = networks.map(|network| network.pod_subnets.as_slice()).unwrap_or_default();
-    if named.is_empty() {
-        contains(POD_NETWORK, from)
-    } else {
-        named.iter().any(|network| contains(network, from))
-    }
+    cluster_networks(runtime.config().as_deref()).into_iter().any(|network| contains(network, from))
 }
 
 fn is_own(runtime: &Runtime, from: IpAddr) -> bool {
     runtime.store.list(&ADDRESS_STATUS).iter().any(|resource| match &resource.spec {
-        Spec::AddressStatus(status) => parsed(&status.address).is_some_and(|(address, _)| address == from),
+        Spec::AddressStatus(status) => prefix(&status.address).is_some_and(|(address, _)| address == from),
         _ => false,
     })
 }
 
 /// Whether the way back leads over a link that a network plugin made: neither a card nor a link of the config.
 fn is_behind_a_bridge(runtime: &Runtime, from: IpAddr) -> bool {
-    let mut best: Option<(u8, String)> = None;
-    for resource in runtime.store.list(&ROUTE_STATUS) {
-        let Spec::RouteStatus(route) = &resource.spec else { continue };
-        let Some((_, prefix)) =
-            parsed(&route.dst).filter(|_| &*route.table == "main" && contains(&route.dst, from))
-        else {
-            continue;
-        };
-        if best.as_ref().is_none_or(|(longest, _)| prefix > *longest) {
-            best = Some((prefix, route.out_link_name.clone()));
-        }
-    }
+    let routes = runtime.store.list(&ROUTE_STATUS);
+    let leading = routes.iter().filter_map(|resource| {
+        let Spec::RouteStatus(route) = &resource.spec else { return None };
+        let to = prefix(&route.dst).filter(|to| &*route.table == "main" && contains(*to, from))?;
+        Some((to.1, route.out_link_name.as_str()))
+    });
+    let best = leading.max_by_key(|(length, _)| *length);
     best.is_some_and(|(_, link)| {
-        !link.is_empty() && !network::is_wired(&link) && !is_configured(runtime, &link)
+        !link.is_empty() && !network::is_wired(link) && !is_configured(runtime, link)
     })
 }
 
@@ -63,22 +50,6 @@ fn is_configured(runtime: &Runtime, link: &str) -> bool {
         Spec::Network(spec) => matches!(&**spec, NetworkSpec::Link(spec) if spec.name == link),
         _ => false,
     })
-}
-
-fn parsed(cidr: &str) -> Option<(IpAddr, u8)> {
-    let (address, prefix) = cidr.split_once('/')?;
-    Some((address.parse().ok()?, prefix.parse().ok()?))
-}
-
-fn contains(cidr: &str, address: IpAddr) -> bool {
-    let Some((network, prefix)) = parsed(cidr) else { return false };
-    let bits = |address: IpAddr| match address {
-        IpAddr::V4(address) => (u128::from(u32::from(address)) << 96, 32),
-        IpAddr::V6(address) => (u128::from(address), 128),
-    };
-    let ((network, most), (address, same)) = (bits(network), bits(address));
-    let mask = u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or_default();
-    most == same && prefix <= most && network & mask == address & mask
 }
 
 #[cfg(test)]
@@ -144,14 +115,5 @@ mod tests {
         ] {
             assert_eq!(may_ask(&runtime, from.parse().unwrap()), may, "{from}");
         }
-    }
-
-    #[test]
-    fn prefixes_of_both_families() {
-        let inside = |cidr, address: &str| contains(cidr, address.parse().unwrap());
-        assert!(inside("10.0.0.0/8", "10.255.0.1") && !inside("10.0.0.0/8", "11.0.0.1"));
-        assert!(inside("0.0.0.0/0", "1.2.3.4") && !inside("0.0.0.0/0", "::1"));
-        assert!(inside("fd00::/16", "fd00:1::1") && !inside("fd00::/16", "fd01::1"));
-        assert!(!inside("10.0.0.0/33", "10.0.0.0") && !inside("", "10.0.0.0"));
     }
 }

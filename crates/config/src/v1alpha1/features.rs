@@ -64,6 +64,18 @@ section! {
     }
 }
 
+impl HostDns {
+    /// Whether the resolver runs.
+    pub fn runs(&self) -> bool {
+        self.enabled == Some(true)
+    }
+
+    /// Whether it runs, and pods ask it.
+    pub fn serves_pods(&self) -> bool {
+        self.runs() && self.forward_kube_dns_to_host == Some(true)
+    }
+}
+
 section! {
     /// Images kept in the boot image.
     ImageCache {

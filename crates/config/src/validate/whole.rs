@@ -32,7 +32,7 @@ fn host_dns<'a>(config: &'a Config, documents: &'a [Document]) -> Option<&'a Hos
 fn host_resolver(config: &Config, documents: &[Document], mode: Mode, problems: &mut Problems) {
     const FIELD: &str = "machine.features.hostDNS";
     let settings = host_dns(config, documents);
-    let enabled = settings.is_some_and(|settings| settings.enabled == Some(true));
+    let enabled = settings.is_some_and(HostDns::runs);
     if mode == Mode::Container {
         // The container's own resolver cannot be reached from pods. Configs of the first generation have no `features`.
         match settings {
