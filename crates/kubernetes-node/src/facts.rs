@@ -14,7 +14,9 @@ use crate::Error;
 /// A machine without this file has control groups of version 1.
 const CGROUP2: &str = "/sys/fs/cgroup/cgroup.controllers";
 /// Resolvers for pods that use the node's: what is behind its own resolver, or that one's address for pods.
-pub(crate) const RESOLV_CONF: &str = "/system/resolved/resolv.conf";
+pub const RESOLV_CONF: &str = "/system/resolved/resolv.conf";
+/// What the kubelet sees of it: a directory shows a file that is replaced, too.
+pub const RESOLV_DIRECTORY: &str = "/system/resolved";
 
 /// The machine as it is now.
 ///

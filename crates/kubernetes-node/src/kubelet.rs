@@ -4,7 +4,7 @@
 //! one that an earlier machined started ([`FINGERPRINT`]); which
 //! directory of static pods it sees: with `disableManifestsDirectory` one that only machined writes, in the place of the usual.
 //! Order: its files are there before it starts. It needs no API server: static pods come first, and bring one.
-//! Source: spec/machine-facts.md §5.2 for the id and the mounts; `kubelet --help`.
+//! Source: `kubelet --help`; clients know the service by this id.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -60,7 +60,7 @@ const READS: [&str; 6] = [
     "/etc/hosts",
     "/etc/resolv.conf",
     "/etc/machine-id",
-    "/system/resolved",
+    facts::RESOLV_DIRECTORY,
 ];
 const STATE: &str = "/var/lib/kubelet";
 /// The certificate with which it is a client, below its PKI's directory.

@@ -3,8 +3,9 @@
 //! Where the node's own resolver listens, the node's file names that one, and it asks these. Pods have a file of their own: the
 //! node's resolver has another address for them, and where it has none they ask the servers themselves.
 //!
-//! Source: spec/machine-facts.md §8.1.
+//! Source: docs/users/dns.md, docs/users/network.md.
 
+use kubernetes_node::facts;
 use runtime::store::{
     Addressing, DHCP_LEASE, DhcpLease, HOST_DNS_CONFIG, HOSTNAME_STATUS, HostDnsConfig, MACHINE_CONFIG,
     RESOLVER_STATUS, Resolvers, Resource, Spec,
@@ -15,8 +16,6 @@ use crate::host_dns;
 use super::{Action, Controller, Snapshot};
 
 const RESOLV_CONF: &str = "/system/etc/resolv.conf";
-/// The kubelet reads it.
-const PODS_RESOLV_CONF: &str = "/system/resolved/resolv.conf";
 /// More than these are ignored by every resolver library.
 const MOST: usize = 3;
 const DEFAULT: [&str; 2] = ["1.1.1.1", "8.8.8.8"];
@@ -57,7 +56,7 @@ fn reconcile(snapshot: &Snapshot<'_>) -> Result<Vec<Action>, String> {
     };
     Ok(vec![
         Action::WriteFile { path: RESOLV_CONF, text: file(of_node) },
-        Action::WriteFile { path: PODS_RESOLV_CONF, text: file(of_pods) },
+        Action::WriteFile { path: facts::RESOLV_CONF, text: file(of_pods) },
         Action::Put(&RESOLVER_STATUS, "resolvers", Spec::Addressing(Addressing::Resolvers(resolvers))),
     ])
 }

@@ -1,6 +1,6 @@
 //! Mounts, limits and kernel settings.
 //!
-//! Source: spec/machine-facts.md §4.7, §11.1, §11.2 (current layout).
+//! Source: mount(8), cgroups(7).
 
 use runtime::sequencer::{TaskError, TaskFuture};
 use std::ffi::{CStr, CString};
@@ -20,7 +20,7 @@ use runtime::beneath;
 
 /// Where the cgroup tree is.
 const CGROUPS: &str = "/sys/fs/cgroup";
-/// Open files of machined (spec/machine-facts.md §11.1).
+/// Open files of machined.
 const OPEN_FILES: u64 = 1_048_576;
 
 struct Mount {
@@ -84,7 +84,7 @@ pub fn setup_system_directory(_node: Arc<Node>) -> TaskFuture {
         make(&SYSTEM)?;
         for (path, mode) in [
             ("/system/etc", 0o755),
-            ("/system/resolved", 0o755),
+            (kubernetes_node::facts::RESOLV_DIRECTORY, 0o755),
             ("/system/run", 0o711),
             ("/system/var", 0o700),
             ("/system/state", 0o700),
