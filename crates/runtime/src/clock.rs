@@ -24,6 +24,14 @@ pub fn unix_ns() -> i64 {
     i64::try_from(now().as_nanosecond()).unwrap_or(i64::MAX)
 }
 
+/// Waits until a moment; without one it never ends.
+pub async fn until(due: Option<tokio::time::Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// The form protobuf wants.
 pub fn proto(time: Timestamp) -> prost_types::Timestamp {
     prost_types::Timestamp { seconds: time.as_second(), nanos: time.subsec_nanosecond() }

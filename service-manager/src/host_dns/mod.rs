@@ -22,9 +22,11 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use config::v1alpha1::HostDns;
 use dns::{Forwarder, Health, Output};
 use network_plan::HOST_DNS_ADDRESS;
 use runtime::Runtime;
+use runtime::clock::until;
 use runtime::services::Definition;
 use runtime::store::{
     Addressing, DNS_UPSTREAM, DnsUpstream, HOST_DNS_CONFIG, HostDnsConfig, RESOLVER_STATUS, Spec,
@@ -58,9 +60,10 @@ impl Settings {
     fn of(runtime: &Runtime) -> Self {
         let config = runtime.config();
         let settings = config.as_ref().and_then(|config| config.machine.features.as_ref()?.host_dns.as_ref());
-        let is_enabled = settings.is_some_and(|settings| settings.enabled == Some(true));
-        let forwards = settings.is_some_and(|settings| settings.forward_kube_dns_to_host == Some(true));
-        Self { is_enabled, serves_pods: is_enabled && forwards }
+        Self {
+            is_enabled: settings.is_some_and(HostDns::runs),
+            serves_pods: settings.is_some_and(HostDns::serves_pods),
+        }
     }
 
     fn addresses(self) -> Vec<Ipv4Addr> {
@@ -249,13 +252,6 @@ impl Resolver {
             self.runtime.journal.warn(&format!("{ID}: {error}"));
         }
         self.health = Some(health);
-    }
-}
-
-async fn until(due: Option<Instant>) {
-    match due {
-        Some(due) => tokio::time::sleep_until(due).await,
-        None => std::future::pending().await,
     }
 }
 

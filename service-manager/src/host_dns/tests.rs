@@ -2,15 +2,18 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpStream, UdpSocket};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 
 use runtime::store::{ROUTE_STATUS, Resolvers};
 
 use super::*;
-use crate::network::testing::{Neighbour, ip, is_inside};
+use crate::network::testing::{Dnsmasq, Neighbour, ip, is_inside};
 
 const TEST: &str = "host_dns::tests::the_node_and_its_pods_ask_it_and_a_neighbour_does_not";
+/// Set in the process that only asks.
+const ASKS: &str = "BILLET_TEST_ASKS";
 const SERVER: &str = "127.0.0.2";
 /// Of a question that is not answered: long enough for one that is.
 const SILENCE: Duration = Duration::from_millis(500);
@@ -64,32 +67,13 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
     tokio::task::spawn_blocking(work).await.unwrap()
 }
 
-struct Dnsmasq(Child);
-
-impl Dnsmasq {
-    fn start() -> Self {
-        let texts = (0..40).map(|number| format!("--txt-record=large.example,{number:0100}"));
-        let child = Command::new("dnsmasq")
-            .args(["--no-daemon", "--conf-file=/dev/null", "--no-resolv", "--no-hosts", "--bind-interfaces"])
-            .args([
-                &format!("--listen-address={SERVER}"),
-                "--address=/n1.example/192.0.2.9",
-                "--local-ttl=3600",
-            ])
-            .args(["--address=/example/", "--edns-packet-max=1232"])
-            .args(texts)
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        Self(child)
-    }
-}
-
-impl Drop for Dnsmasq {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// One that knows a name, and a text that no datagram holds.
+fn server(directory: &Path) -> Dnsmasq {
+    let texts: String = (0..40).map(|number| format!(" --txt-record=large.example,{number:0100}")).collect();
+    let rest = "--no-resolv --no-hosts --address=/n1.example/192.0.2.9 --local-ttl=3600 --address=/example/ \
+        --edns-packet-max=1232";
+    let arguments = format!("--listen-address={SERVER} {rest}{texts}");
+    Dnsmasq::start(Command::new("dnsmasq"), directory, &arguments)
 }
 
 fn configure(runtime: &Arc<Runtime>, host_dns: &str) {
@@ -118,6 +102,9 @@ async fn until_state(runtime: &Arc<Runtime>, wanted: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_node_and_its_pods_ask_it_and_a_neighbour_does_not() {
+    if std::env::var_os(ASKS).is_some() {
+        return ask_once();
+    }
     if !is_inside(TEST) {
         return;
     }
@@ -128,8 +115,8 @@ async fn the_node_and_its_pods_ask_it_and_a_neighbour_does_not() {
     neighbour.ip("route add 169.254.116.108 via 10.9.0.5");
     ip("address add 169.254.116.108/32 dev lo");
     ip("address add 10.244.0.5/32 dev lo");
-    let dnsmasq = Dnsmasq::start();
     let directory = tempfile::tempdir().unwrap();
+    let dnsmasq = server(directory.path());
     let runtime = Runtime::detached(directory.path().to_owned());
     let servers = Resolvers { dns_servers: vec![SERVER.into(), "127.0.0.53".into()], search_domains: vec![] };
     let spec = Spec::Addressing(Addressing::Resolvers(servers));
@@ -187,11 +174,12 @@ async fn the_node_and_its_pods_ask_it_and_a_neighbour_does_not() {
     service.abort();
 }
 
-/// What the neighbour's question is answered.
+/// What the neighbour's question is answered. This program asks it, inside of the neighbour: see the test's beginning.
 fn asks(neighbour: Neighbour) -> (Neighbour, String) {
     let asked = neighbour
         .inside(std::env::current_exe().unwrap().to_str().unwrap())
-        .args(["--exact", "host_dns::tests::one_question_of_a_neighbour", "--nocapture", "--ignored"])
+        .args(["--exact", TEST, "--nocapture"])
+        .env(ASKS, "1")
         .output()
         .unwrap();
     let printed = String::from_utf8(asked.stdout).unwrap();
@@ -199,10 +187,7 @@ fn asks(neighbour: Neighbour) -> (Neighbour, String) {
     (neighbour, line.unwrap_or_else(|| panic!("{printed}")).1.to_owned())
 }
 
-/// Runs in the neighbour's namespace.
-#[test]
-#[ignore = "part of the test above"]
-fn one_question_of_a_neighbour() {
+fn ask_once() {
     let answer = by_datagram("10.9.0.1", HOST_DNS_ADDRESS, "n1.example", 1, SILENCE);
     let text = |(_, _, end): Answer| <[u8; 4]>::try_from(end).map(|end| Ipv4Addr::from(end).to_string());
     println!("answer: {}", answer.map_or_else(|| "no answer".into(), |it| text(it).unwrap()));

@@ -16,16 +16,18 @@ use dhcp::frame::{self, CLIENT_PORT, Instruction, SERVER_PORT};
 use dhcp::{Client as States, Guard, Lease, Loss, Output};
 use rtnetlink::Handle;
 use runtime::Runtime;
+use runtime::clock::until;
 use runtime::store::{DHCP_LEASE, DhcpLease, Spec};
 use socket2::{Domain, Protocol, Socket, Type};
 use sys::packet;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep};
 
 use super::apply::{self, Asked};
 use super::kept::Kept;
 use super::link::Link;
+use super::opening::{opened, random};
 
 /// What a frame of Ethernet holds, with room for jumbo frames of servers that send them.
 const FRAME_BYTES: usize = 9 << 10;
@@ -73,21 +75,7 @@ pub(super) async fn run(
     link: Link,
     mut told: watch::Receiver<Told>,
 ) {
-    let mut said = String::new();
-    let sockets = loop {
-        match open(&link) {
-            Ok(sockets) => break sockets,
-            Err(error) => {
-                let text = format!("networkd: open a DHCP socket on {}: {error}", link.name);
-                if text != said {
-                    runtime.journal.warn(&text);
-                    said = text;
-                }
-                sleep(RETRY).await;
-            }
-        }
-    };
-    let (frames, arp) = sockets;
+    let (frames, arp) = opened(&runtime, &link, "DHCP", open).await;
     let now = told.borrow_and_update().clone();
     let states = States::new(now.asked.settings.clone(), random());
     let mut client = Client {
@@ -128,13 +116,6 @@ fn open(link: &Link) -> io::Result<(AsyncFd<OwnedFd>, AsyncFd<OwnedFd>)> {
     Ok((one(&frame::DHCP_FILTER)?, one(&frame::ARP_FILTER)?))
 }
 
-pub(super) fn random() -> u64 {
-    let mut bytes = [0; 8];
-    // Without randomness machines that start together ask together, and no more.
-    let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
-    u64::from_ne_bytes(bytes)
-}
-
 /// The next frame: its length, and whether its checksum is still to be made.
 async fn receive(socket: &AsyncFd<OwnedFd>, buffer: &mut [u8]) -> (usize, bool) {
     loop {
@@ -160,10 +141,7 @@ impl Client {
         loop {
             let (origin, due) = (self.origin, self.deadline());
             tokio::select! {
-                () = async { match due {
-                    Some(due) => sleep_until(origin + due).await,
-                    None => std::future::pending().await,
-                } } => self.tick().await,
+                () = until(due.map(|due| origin + due)) => self.tick().await,
                 (length, sum_is_missing) = receive(&self.frames, &mut buffer) => {
                     let Some(message) = frame::message(&buffer[..length], sum_is_missing) else { continue };
                     let outputs = self.states.hear(self.now(), message);

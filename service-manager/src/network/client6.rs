@@ -18,16 +18,17 @@ use futures_util::TryStreamExt;
 use netlink_packet_route::address::{AddressAttribute, AddressFlags, CacheInfo};
 use rtnetlink::Handle;
 use runtime::Runtime;
+use runtime::clock::until;
 use runtime::store::{DHCP_LEASE, DhcpLease, Spec};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::UdpSocket;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::Instant;
 
 use super::apply;
-use super::client::random;
 use super::kept::Kept;
 use super::link::Link;
+use super::opening::{opened, random};
 
 /// A message and more.
 const MESSAGE_BYTES: usize = 4 << 10;
@@ -73,20 +74,7 @@ pub(super) async fn run(
     link: Link,
     mut told: watch::Receiver<Told>,
 ) {
-    let mut said = String::new();
-    let socket = loop {
-        match open(&link) {
-            Ok(socket) => break socket,
-            Err(error) => {
-                let text = format!("networkd: open a DHCPv6 socket on {}: {error}", link.name);
-                if text != said {
-                    runtime.journal.warn(&text);
-                    said = text;
-                }
-                sleep(RETRY).await;
-            }
-        }
-    };
+    let socket = opened(&runtime, &link, "DHCPv6", open).await;
     let now = told.borrow_and_update().clone();
     let states = States::new(now.settings.clone(), random());
     let mut client = Client {
@@ -129,10 +117,7 @@ impl Client {
             let due = [self.states.deadline(), self.check, self.retry].into_iter().flatten().min();
             let origin = self.origin;
             tokio::select! {
-                () = async { match due {
-                    Some(due) => sleep_until(origin + due).await,
-                    None => std::future::pending().await,
-                } } => self.tick().await,
+                () = until(due.map(|due| origin + due)) => self.tick().await,
                 received = self.socket.recv_from(&mut buffer) => {
                     // An error is of a message that was sent: its receiver is gone.
                     let Ok((length, _)) = received else { continue };
@@ -370,14 +355,13 @@ pub(super) fn link_of(id: &str) -> (&str, bool) {
     id.strip_suffix(MARK).map_or((id, false), |link| (link, true))
 }
 
-/// Takes from a link what a client that was ended left: the address that its resource shows.
-pub(super) async fn remove_all(runtime: &Runtime, handle: &Handle, link: &Link) {
-    let resource = runtime.store.get(&DHCP_LEASE, &id(&link.name));
-    if let Some(Spec::DhcpLease(lease)) = resource.as_ref().map(|it| &it.spec)
-        && let Some(address) = lease.ip()
-    {
-        apply::remove(handle, link, address).await;
+/// Takes from a link what a client that was ended left, and forgets it: it was given back.
+pub(super) async fn remove_all(runtime: &Runtime, handle: &Handle, kept: &Kept, link: &Link) {
+    let lease = kept.get(&link.hardware).and_then(|text| text.parse::<KeptLease>().ok());
+    for address in lease.iter().flat_map(|lease| &lease.addresses) {
+        apply::remove(handle, link, address.address.into()).await;
     }
+    kept.put(&link.hardware, None, false);
     forget_lease(runtime, &link.name);
 }
 

@@ -1,12 +1,11 @@
 //! The client beside dnsmasq, each in a network namespace of its own.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Child;
+use std::path::Path;
 
 use super::super::kept::LEASES;
 use super::*;
-use crate::network::testing::{Neighbour, ip, is_inside};
+use crate::network::testing::{Dnsmasq, Neighbour, ip, is_inside, until};
 
 const TEST: &str = "network::client6::tests::addresses_are_taken_kept_confirmed_declined_and_given_back";
 const MAC: [u8; 6] = [0x52, 0x54, 0, 1, 2, 3];
@@ -14,43 +13,18 @@ const MAC: [u8; 6] = [0x52, 0x54, 0, 1, 2, 3];
 /// The other end of eth0: a namespace with a server.
 struct Server {
     neighbour: Neighbour,
-    dnsmasq: Child,
-    log: PathBuf,
+    dnsmasq: Dnsmasq,
 }
 
 impl Server {
     fn start(directory: &Path) -> Self {
         let neighbour = Neighbour::start();
         neighbour.ip("address add fd00:9::1/64 dev srv0 nodad");
-        let path = directory.join("dnsmasq.log");
-        let log = fs::File::create(&path).unwrap();
-        let leases = format!("--dhcp-leasefile={}", directory.join("leases").display());
-        let arguments = "--no-daemon --conf-file=/dev/null --port=0 --log-dhcp --interface=srv0 --bind-interfaces \
-            --dhcp-authoritative --dhcp-range=fd00:9::100,fd00:9::1ff,64,1h \
-            --dhcp-option=option6:dns-server,[fd00:9::3] --dhcp-option=option6:domain-search,a.example \
-            --dhcp-option=option6:ntp-server,[fd00:9::4]";
-        let dnsmasq = neighbour
-            .inside("dnsmasq")
-            .args(arguments.split_whitespace())
-            .arg(leases)
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        Self { neighbour, dnsmasq, log: path }
-    }
-
-    /// Messages that it logged, `DHCPSOLICIT` and so on, since this many.
-    fn heard(&self, since: usize) -> Vec<String> {
-        let text = fs::read_to_string(&self.log).unwrap_or_default();
-        let words = text.split_whitespace().filter(|word| word.starts_with("DHCP") && word.contains('('));
-        words.skip(since).map(|word| word.split('(').next().unwrap().to_owned()).collect()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.dnsmasq.kill();
-        let _ = self.dnsmasq.wait();
+        let arguments = "--port=0 --log-dhcp --interface=srv0 --dhcp-authoritative \
+            --dhcp-range=fd00:9::100,fd00:9::1ff,64,1h --dhcp-option=option6:dns-server,[fd00:9::3] \
+            --dhcp-option=option6:domain-search,a.example --dhcp-option=option6:ntp-server,[fd00:9::4]";
+        let dnsmasq = Dnsmasq::start(neighbour.inside("dnsmasq"), directory, arguments);
+        Self { neighbour, dnsmasq }
     }
 }
 
@@ -59,15 +33,6 @@ fn shown(runtime: &Runtime) -> Option<DhcpLease> {
         Spec::DhcpLease(lease) => Some(lease.clone()),
         _ => None,
     }
-}
-
-async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let waited = tokio::time::timeout(Duration::from_secs(60), async {
-        while !holds() {
-            sleep(Duration::from_millis(20)).await;
-        }
-    });
-    assert!(waited.await.is_ok(), "{what}");
 }
 
 struct Running {
@@ -117,30 +82,26 @@ async fn addresses_are_taken_kept_confirmed_declined_and_given_back() {
     assert!(kept.get(&MAC).is_some_and(|text| text.parse::<KeptLease>().is_ok()));
 
     // The cable was out for a moment: the server is asked whether the address still fits.
-    let before = server.heard(0).len();
+    let before = server.dnsmasq.heard(0).len();
     client.told.send_modify(|told| told.ups += 1);
-    until("CONFIRM", || server.heard(before).contains(&"DHCPCONFIRM".to_owned())).await;
+    server.dnsmasq.hears(before, "DHCPCONFIRM").await;
     until("the same lease", || shown(&runtime).is_some_and(|lease| lease.address == alone)).await;
 
     // A client that is ended gives it back.
-    let before = server.heard(0).len();
+    let before = server.dnsmasq.heard(0).len();
     client.task.abort();
     let _ = client.task.await;
-    until("RELEASE", || server.heard(before).contains(&"DHCPRELEASE".to_owned())).await;
-    apply::remove(
-        &handle,
-        &Link { index, ..Link::default() },
-        alone.trim_end_matches("/128").parse().unwrap(),
-    )
-    .await;
-    kept.put(&MAC, None, false);
-    forget_lease(&runtime, "eth0");
+    server.dnsmasq.hears(before, "DHCPRELEASE").await;
+    // What it left in the kernel and in the file goes with it.
+    let link = Link { index, name: "eth0".into(), hardware: MAC.to_vec(), ..Link::default() };
+    remove_all(&runtime, &handle, &kept, &link).await;
+    assert_eq!((addresses().as_str(), kept.get(&MAC), shown(&runtime)), ("", None, None));
 
     // Another machine has the address that the server gives: it is declined, and another one is taken.
     server.neighbour.ip(&format!("address add {alone} dev srv0 nodad"));
-    let before = server.heard(0).len();
+    let before = server.dnsmasq.heard(0).len();
     let client = start(&runtime, &handle, &kept, index);
-    until("DECLINE", || server.heard(before).contains(&"DHCPDECLINE".to_owned())).await;
+    server.dnsmasq.hears(before, "DHCPDECLINE").await;
     until("another address", || shown(&runtime).is_some_and(|lease| lease.address != alone)).await;
     assert!(!addresses().contains(&alone), "{}", addresses());
     client.task.abort();

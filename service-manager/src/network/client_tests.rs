@@ -2,13 +2,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Child;
 
 use dhcp::Settings;
 
 use super::*;
 use crate::network::Disk;
-use crate::network::testing::{Neighbour, ip, is_inside};
+use crate::network::testing::{Dnsmasq, Neighbour, ip, is_inside, until};
 
 const TEST: &str = "network::client::tests::a_lease_is_taken_kept_asked_for_again_given_up_and_given_back";
 const MAC: [u8; 6] = [0x52, 0x54, 0, 1, 2, 3];
@@ -29,52 +28,19 @@ impl Disk for Directory {
 /// The other end of eth0: a namespace with a server.
 struct Server {
     neighbour: Neighbour,
-    dnsmasq: Child,
-    log: PathBuf,
+    dnsmasq: Dnsmasq,
 }
 
 impl Server {
     fn start(directory: &Path) -> Self {
         let neighbour = Neighbour::start();
         neighbour.ip("address add 10.9.0.1/24 dev srv0");
-        let path = directory.join("dnsmasq.log");
-        let log = fs::File::create(&path).unwrap();
-        let leases = format!("--dhcp-leasefile={}", directory.join("leases").display());
-        let arguments = [
-            "--no-daemon --conf-file=/dev/null --port=0 --log-dhcp",
-            "--interface=srv0 --bind-interfaces --no-ping --dhcp-authoritative",
-            "--dhcp-range=10.9.0.10,10.9.0.20,255.255.255.0,1h --dhcp-option=option:router,10.9.0.1",
-            "--dhcp-option=option:dns-server,10.9.0.3 --dhcp-option=option:domain-search,a.example,b.example --dhcp-option=121,10.7.0.0/16,10.9.0.2,0.0.0.0/0,10.9.0.1",
-        ];
-        let arguments = arguments.iter().flat_map(|line| line.split(' '));
-        let dnsmasq = neighbour.inside("dnsmasq").args(arguments).arg(leases).stderr(log).spawn().unwrap();
-        Self { neighbour, dnsmasq, log: path }
-    }
-
-    /// Messages that it logged, `DHCPDISCOVER` and so on, since this many.
-    fn heard(&self, since: usize) -> Vec<String> {
-        let text = fs::read_to_string(&self.log).unwrap_or_default();
-        let words = text.split_whitespace().filter(|word| word.starts_with("DHCP") && word.contains('('));
-        words.skip(since).map(|word| word.split('(').next().unwrap().to_owned()).collect()
-    }
-
-    async fn hears(&self, since: usize, what: &str) {
-        until(what, || self.heard(since).iter().any(|word| word == what)).await;
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.dnsmasq.kill();
-        let _ = self.dnsmasq.wait();
-    }
-}
-
-async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !holds() {
-        assert!(started.elapsed() < Duration::from_secs(60), "{what} within 60 s");
-        sleep(Duration::from_millis(20)).await;
+        let arguments = "--port=0 --log-dhcp --interface=srv0 --no-ping --dhcp-authoritative \
+            --dhcp-range=10.9.0.10,10.9.0.20,255.255.255.0,1h --dhcp-option=option:router,10.9.0.1 \
+            --dhcp-option=option:dns-server,10.9.0.3 --dhcp-option=option:domain-search,a.example,b.example \
+            --dhcp-option=121,10.7.0.0/16,10.9.0.2,0.0.0.0/0,10.9.0.1";
+        let dnsmasq = Dnsmasq::start(neighbour.inside("dnsmasq"), directory, arguments);
+        Self { neighbour, dnsmasq }
     }
 }
 
@@ -136,33 +102,33 @@ async fn a_lease_is_taken_kept_asked_for_again_given_up_and_given_back() {
     assert!(text.contains(first.trim_end_matches("/24")), "{text}");
 
     // A cable that comes back: the same address, and no question for servers.
-    let count = server.heard(0).len();
+    let count = server.dnsmasq.heard(0).len();
     running.told.send_modify(|told| told.carrier = false);
     running.told.send_modify(|told| told.asked.metric = 9);
     until("routes with another metric", || ip("route").contains("metric 9")).await;
     assert!(!ip("route").contains("metric 7"));
     running.told.send_modify(|told| told.carrier = true);
-    server.hears(count, "DHCPACK").await;
-    assert_eq!(server.heard(count)[0], "DHCPREQUEST");
+    server.dnsmasq.hears(count, "DHCPACK").await;
+    assert_eq!(server.dnsmasq.heard(count)[0], "DHCPREQUEST");
 
     // A client that ends gives it back.
-    let count = server.heard(0).len();
+    let count = server.dnsmasq.heard(0).len();
     running.task.abort();
     let _ = running.task.await;
-    server.hears(count, "DHCPRELEASE").await;
+    server.dnsmasq.hears(count, "DHCPRELEASE").await;
 
     // Another one asks for the address of before.
-    let count = server.heard(0).len();
+    let count = server.dnsmasq.heard(0).len();
     let running = begin(directory, &handle);
     until("a lease", || leased(&running.runtime).is_some()).await;
     assert_eq!(
-        (server.heard(count)[0].as_str(), leased(&running.runtime)),
+        (server.dnsmasq.heard(count)[0].as_str(), leased(&running.runtime)),
         ("DHCPREQUEST", Some(first.clone()))
     );
 
     // Another machine has it, and answers a probe.
     server.neighbour.ip(&format!("address add {} dev srv0", first.replace("/24", "/32")));
-    server.hears(count, "DHCPDECLINE").await;
+    server.dnsmasq.hears(count, "DHCPDECLINE").await;
     until("no lease", || leased(&running.runtime) != Some(first.clone())).await;
     assert!(!ip("address show dev eth0").contains(&first));
     until("another lease", || leased(&running.runtime).is_some()).await;

@@ -175,9 +175,9 @@ impl Cards {
 
     fn note(&self) -> Result<(), String> {
         let text = serde_json::to_vec(&self.before).map_err(|error| error.to_string())?;
-        if std::fs::read(&self.path).is_ok_and(|present| present == text)
-            || self.before.is_empty() && !self.path.exists()
-        {
+        // Without the file no card was changed.
+        let present = std::fs::read(&self.path).unwrap_or_else(|_| b"{}".to_vec());
+        if present == text {
             return Ok(());
         }
         let new = self.path.with_extension("new");
@@ -221,13 +221,12 @@ fn numbers(given: &BTreeMap<String, u32>, table: &[Number]) -> BTreeMap<String, 
 }
 
 /// Sets the difference; what the card had before, what it does now, what it refused.
-fn apply(link: &str, wanted: &Ethernet, before: Known) -> (Known, Option<EthernetStatus>, Vec<String>) {
+fn apply(link: &str, wanted: &Ethernet, mut before: Known) -> (Known, Option<EthernetStatus>, Vec<String>) {
     let mut faults = Vec::new();
     let mut ethtool = match Ethtool::open() {
         Ok(ethtool) => ethtool,
         Err(error) => return (before, None, vec![error.to_string()]),
     };
-    let mut before = before;
     let (features, rings) = (&mut before.features, &mut before.rings);
     faults.extend(set_features(&mut ethtool, link, &wanted.features, features).err());
     faults.extend(set_numbers(&mut ethtool, link, (Subject::Rings, &RINGS), &wanted.rings, rings).err());
@@ -354,7 +353,7 @@ fn set_wake(
         let known: Vec<&str> = card.keys().map(String::as_str).collect();
         return Err(format!("wakeOnLan: this card has no mode `{unknown}`; it has: {}", known.join(", ")));
     }
-    let present: Vec<String> = card.iter().filter(|(_, on)| **on).map(|(name, _)| name.clone()).collect();
+    let present = switched_on(&card);
     if present.iter().any(|mode| !target.contains(mode)) || target.iter().any(|mode| !present.contains(mode))
     {
         ethtool.set(link, Subject::WakeOnLan, &[Value::AllBits(WAKE_MODES, target)]).map_err(failed)?;
@@ -367,8 +366,6 @@ fn set_wake(
 fn status(ethtool: &mut Ethtool, link: &str) -> EthernetStatus {
     let mut get = |subject| ethtool.get(link, subject).unwrap_or_default();
     let (state, modes, info) = (get(Subject::LinkState), get(Subject::LinkModes), get(Subject::LinkInfo));
-    let on =
-        |bits: BTreeMap<String, bool>| bits.into_iter().filter(|(_, on)| *on).map(|(name, _)| name).collect();
     // All ones: it has no speed now.
     let speed = modes.number(5).filter(|speed| *speed != u32::MAX);
     let port = match info.number(2) {
@@ -397,16 +394,16 @@ fn status(ethtool: &mut Ethtool, link: &str) -> EthernetStatus {
         speed_mbit: speed,
         port,
         duplex,
-        our_modes: told_modes(&modes.bits(3)),
-        peer_modes: told_modes(&modes.bits(4)),
+        our_modes: switched_on(&modes.bits(3)),
+        peer_modes: switched_on(&modes.bits(4)),
         rings: told_numbers(&rings, &RINGS),
         features: features.collect(),
         channels: told_numbers(&channels, &CHANNELS),
-        wake_on_lan: on(get(Subject::WakeOnLan).bits(WAKE_MODES)),
+        wake_on_lan: switched_on(&get(Subject::WakeOnLan).bits(WAKE_MODES)),
     }
 }
 
-fn told_modes(bits: &BTreeMap<String, bool>) -> Vec<String> {
+fn switched_on(bits: &BTreeMap<String, bool>) -> Vec<String> {
     bits.iter().filter(|(_, on)| **on).map(|(name, _)| name.clone()).collect()
 }
 

@@ -22,6 +22,7 @@ mod generic;
 mod kept;
 mod link;
 mod made;
+mod opening;
 mod owned;
 mod rules;
 mod specs;
@@ -58,7 +59,7 @@ const SETTLE: Duration = Duration::from_millis(10);
 /// Between two attempts to bring about what was refused.
 const RETRY: Duration = Duration::from_secs(10);
 
-/// Whether DHCP is asked on a link of this name (spec/machine-facts.md §8.1).
+/// Whether DHCP is asked on a link of this name (docs/users/network.md).
 pub(crate) fn is_wired(name: &str) -> bool {
     name.starts_with("en") || name.starts_with("eth")
 }
@@ -212,7 +213,7 @@ impl Managed {
         let Some((dhcp, hardware)) = wanted.dhcp6.as_ref().zip(hardware.ok()) else {
             if let Some(client) = self.clients6.remove(&link.index) {
                 client.end().await;
-                client6::remove_all(runtime, handle, link).await;
+                client6::remove_all(runtime, handle, &self.kept6, link).await;
             }
             return;
         };

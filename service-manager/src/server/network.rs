@@ -1,6 +1,6 @@
 //! `network.NetworkService`: routes and interfaces as the first client generation reads them.
 //!
-//! Source: spec/api-wire-facts.md §1.2 (flags are Go's bit mask, whatever the field's type says), §3.9.
+//! Source: net.Flags of Go (flags are its bit mask, whatever the field's type says); crates/api/proto.
 
 use std::fs;
 use std::net::IpAddr;

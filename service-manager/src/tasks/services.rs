@@ -1,6 +1,6 @@
 //! Defining and starting the node's services.
 //!
-//! Source: spec/machine-facts.md §5.2 (current layout: networkd and udevd are tasks of machined).
+//! Source: ARCHITECTURE.md; as in current releases networkd and udevd are tasks of machined.
 
 use runtime::sequencer::{TaskError, TaskFuture};
 use std::os::fd::OwnedFd;
@@ -22,7 +22,7 @@ use containers::Client;
 
 /// How long the API may take to answer once there is a config.
 pub const API_READY_DEADLINE: Duration = Duration::from_secs(60);
-/// How long all services may take (spec/machine-facts.md §4.4).
+/// How long all services may take.
 const ALL_UP_DEADLINE: Duration = Duration::from_secs(15 * 60);
 /// Where layers put service definitions.
 const IMAGE_SERVICES: &str = "/usr/lib/billet/services.d";
@@ -161,7 +161,7 @@ fn define_timed(node: &Arc<Node>) {
     let working = node.clone();
     let mut definition = Definition::internal(TIMED, move || Box::pin(time::run(working.runtime.clone())));
     definition.check = Some(Check::Clock);
-    // The one service of the node's own that clients may start again (spec/machine-facts.md §5.1).
+    // The one service of the node's own that clients may start again.
     definition.api_control = true;
     node.runtime.services.define(definition);
 }

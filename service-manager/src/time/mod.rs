@@ -97,16 +97,9 @@ pub async fn run(runtime: Arc<Runtime>) -> Result<(), String> {
         let settings = Settings::of(&timed.runtime);
         let pause = timed.turn(&settings).await;
         tokio::select! {
-            () = sleep(pause) => {}
+            () = clock::until(pause.map(|pause| tokio::time::Instant::now() + pause)) => {}
             () = input_changed(&mut changes) => {}
         }
-    }
-}
-
-async fn sleep(pause: Option<Duration>) {
-    match pause {
-        Some(pause) => tokio::time::sleep(pause).await,
-        None => std::future::pending().await,
     }
 }
 
