@@ -2,7 +2,7 @@
 
 use crate::shape;
 
-/// Something that reads what somebody else wrote.
+/// Something that reads what others wrote.
 pub struct Target {
     /// Its name on the command line.
     pub name: &'static str,

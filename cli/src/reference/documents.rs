@@ -14,7 +14,7 @@ const OLDER: &str = include_str!("../../../crates/config/testdata/documents-v1.1
 const NEWER: &str = include_str!("../../../crates/config/testdata/documents-v1.14.txt");
 const FIELDS: &str = include_str!("../../../crates/config/testdata/fields.txt");
 
-/// Kinds of v1.13 that its published schema lacks (spec/documents.md).
+/// Kinds of v1.13 that its published schema lacks.
 const UNPUBLISHED: [&str; 1] = ["ImageVerificationConfig"];
 
 /// What each word of the table's last column stands for.

@@ -274,7 +274,7 @@ impl Client {
         outputs
     }
 
-    /// Hears a message of a server, or of anybody.
+    /// Hears a message of a server, or of any other sender.
     pub fn hear(&mut self, now: Duration, packet: &[u8]) -> Vec<Output> {
         let mut outputs = Vec::new();
         self.expire(now, &mut outputs);

@@ -1,6 +1,6 @@
 //! Resource types that sum the network up: addresses, resolvers, what the network is good for.
 //!
-//! Source: the columns are those of the public reference of v1.13; spec/api-wire-facts.md §6.1 for their form.
+//! Source: the columns are those of the public reference of v1.13; crates/api/tests/data/resources.tsv for their form.
 
 use serde::Serialize;
 

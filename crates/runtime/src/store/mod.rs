@@ -55,7 +55,7 @@ pub use spec::{
     RouteStatus, ServiceStatus, Spec, TimeStatus, TimelineEntry, VlanStatus, VrfStatus,
 };
 
-/// Changes that a watcher may lag behind before it is cut off (spec/api-wire-facts.md §6.3).
+/// Changes that a watcher may lag behind before it is cut off.
 const RING: usize = 1000;
 
 /// A refused write.

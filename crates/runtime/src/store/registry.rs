@@ -1,7 +1,7 @@
 //! The resource types and namespaces of this node.
 //!
 //! Owns: one [`Definition`] a type, and how a client's word becomes one of them.
-//! Source: spec/api-wire-facts.md §5.3 and §6.1; the `billet.dev` types are ours.
+//! Source: crates/api/tests/data/resources.tsv; the `billet.dev` types are ours.
 
 use super::addressing::{
     DNS_UPSTREAM, HARDWARE_ADDRESS, HOST_DNS_CONFIG, NETWORK_STATUS, NODE_ADDRESS, RESOLVER_STATUS,

@@ -1,6 +1,6 @@
 //! The specs of all resource types, and their YAML form.
 //!
-//! Owns: the shape of each spec as clients see it (spec/api-wire-facts.md §5.3, §6.2).
+//! Owns: the shape of each spec as clients see it (crates/api/tests/data/resources.tsv).
 //! Does not: print secrets: internal types have no YAML, a machine config is its own document.
 
 use std::net::IpAddr;
