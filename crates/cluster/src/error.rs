@@ -38,7 +38,7 @@ pub enum Error {
     /// A file or a directory.
     #[error("{what} {}: {source}", .path.display())]
     File {
-        /// `make`, `read`, `write`, `remove`.
+        /// `make`, `read`, `resolve`, `write`, `remove`.
         what: &'static str,
         /// Which.
         path: PathBuf,

@@ -107,6 +107,7 @@ pub fn create(
     spec::check(name, &network, nodes)?;
     let directory = state.join(name);
     make_directory(&directory)?;
+    let directory = real(directory)?;
     let known = nodes.iter().map(|node| Node {
         name: node.name.clone(),
         address: node.address,
@@ -154,7 +155,7 @@ pub fn find(state: &Path, name: &str) -> Result<Cluster, Error> {
     };
     let mut cluster: Cluster =
         serde_json::from_str(&text).map_err(|source| Error::Record { path, source })?;
-    cluster.directory = directory;
+    cluster.directory = real(directory)?;
     Ok(cluster)
 }
 
@@ -297,6 +298,11 @@ impl Cluster {
 fn make_directory(path: &Path) -> Result<(), Error> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
     made.map_err(|source| Error::File { what: "make", path: path.to_owned(), source })
+}
+
+/// The path without symbolic links: runc takes no other.
+fn real(path: PathBuf) -> Result<PathBuf, Error> {
+    fs::canonicalize(&path).map_err(|source| Error::File { what: "resolve", path, source })
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {

@@ -28,7 +28,10 @@ fn billetctl_makes_shows_and_ends_a_cluster() {
     std::fs::write(&talosconfig, other).unwrap();
     let forwarding = || std::fs::read_to_string("/proc/sys/net/ipv4/ip_forward").unwrap();
     let forwarding_before = forwarding();
-    let state = paths::work_dir().join("local-clusters");
+    // Below a symbolic link, as home directories and build directories are: runc takes real paths alone.
+    let (real, state) = (paths::work_dir().join("local-clusters"), files.path().join("state"));
+    std::fs::create_dir_all(&real).unwrap();
+    std::os::unix::fs::symlink(&real, &state).unwrap();
     let client = Billetctl::new(&talosconfig);
     let of_state = |words: &[&str]| {
         let words = [&["cluster"], words, &["--state", state.to_str().unwrap()]].concat();
