@@ -8,7 +8,7 @@
 //! Source: RFC 8415; RFC 4862 §5.4 (duplicate addresses).
 
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddrV6};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -213,7 +213,7 @@ impl Client {
                 Output::Send(message) => {
                     let to = SocketAddrV6::new(SERVERS, SERVER_PORT, 0, self.link.index);
                     // Without an address of the link, yet, it is a lost message like any other.
-                    let _ = self.socket.try_send_to(&message, to.into());
+                    let _ = self.socket.send_to(&message, SocketAddr::from(to)).await;
                 }
                 Output::Bound(lease) => self.bound(*lease).await,
                 Output::Lost(lease, loss) => self.lost(&lease, loss).await,

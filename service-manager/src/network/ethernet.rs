@@ -2,7 +2,8 @@
 //!
 //! Owns: what a card had before the config changed it, in a file below /system/run, so that a setting which the config no longer
 //! has goes back also after machined started again.
-//! Order: what is to be is compared with what is, and only the difference is set: a card restarts its queues at each change.
+//! Order: what is to be is compared with what is, and only the difference is set: a card restarts its queues at each change. What
+//! a card had is noted before it is set.
 //! Fails by: one line a refusal, said once; tried again after a pause, and when link or config change.
 //! Source: Documentation/networking/ethtool-netlink.rst of Linux; ethtool(8).
 
@@ -110,6 +111,35 @@ struct Known {
     wake_on_lan: Option<Vec<String>>,
 }
 
+/// The file, as it is and as it is to be.
+struct Record {
+    path: PathBuf,
+    all: BTreeMap<String, Known>,
+}
+
+impl Record {
+    fn note(&mut self, link: &str, before: &Known) -> Result<(), String> {
+        put(&mut self.all, link, before);
+        let text = serde_json::to_vec(&self.all).map_err(|error| error.to_string())?;
+        // Without the file no card was changed.
+        let present = std::fs::read(&self.path).unwrap_or_else(|_| b"{}".to_vec());
+        if present == text {
+            return Ok(());
+        }
+        let new = self.path.with_extension("new");
+        let written = std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, &self.path));
+        written.map_err(|error| format!("note it in {}: {error}", self.path.display()))
+    }
+}
+
+fn put(all: &mut BTreeMap<String, Known>, link: &str, before: &Known) {
+    if *before == Known::default() {
+        all.remove(link);
+    } else {
+        all.insert(link.to_owned(), before.clone());
+    }
+}
+
 struct Done {
     wanted: Option<Ethernet>,
     link: Link,
@@ -130,9 +160,9 @@ impl Cards {
     /// Makes cards what is wanted, and publishes what they do. Answers what they refused.
     pub(super) async fn bring(&mut self, runtime: &Runtime, plan: &Plan, links: &[Link]) -> Vec<String> {
         let is_there = |index: &u32| links.iter().any(|link| link.index == *index);
-        self.done.retain(|index, _| is_there(index));
+        let gone = self.done.extract_if(.., |index, _| !is_there(index)).count();
         self.faults.retain(|index, _| is_there(index));
-        let mut has_news = false;
+        let mut has_news = gone > 0;
         for link in links {
             let wanted = plan.links.get(&link.name).and_then(|wanted| wanted.ethernet.clone());
             let is_card = link.kind.is_empty() && link.hardware.len() == 6;
@@ -156,33 +186,20 @@ impl Cards {
             return false;
         }
         let (name, before) = (link.name.clone(), self.before.get(&link.name).cloned().unwrap_or_default());
-        let asked = wanted.clone();
+        let (asked, mut record) =
+            (wanted.clone(), Record { path: self.path.clone(), all: self.before.clone() });
         // A card may take its time, for instance to make its queues anew.
-        let work = tokio::task::spawn_blocking(move || apply(&name, &asked.unwrap_or_default(), before));
-        let Ok((before, status, mut faults)) = work.await else { return false };
-        if before == Known::default() {
-            self.before.remove(&link.name);
-        } else {
-            self.before.insert(link.name.clone(), before);
-        }
-        faults.extend(self.note().err());
+        let work = tokio::task::spawn_blocking(move || {
+            let mut note = |before: &Known| record.note(&name, before);
+            apply(&name, &asked.unwrap_or_default(), before, &mut note)
+        });
+        let Ok((before, status, faults)) = work.await else { return false };
+        put(&mut self.before, &link.name, &before);
         let retry = (!faults.is_empty()).then(|| now + RETRY);
         let named = faults.into_iter().map(|fault| format!("link {}: {fault}", link.name)).collect();
         self.faults.insert(link.index, named);
         self.done.insert(link.index, Done { wanted, link: link.clone(), status, retry });
         true
-    }
-
-    fn note(&self) -> Result<(), String> {
-        let text = serde_json::to_vec(&self.before).map_err(|error| error.to_string())?;
-        // Without the file no card was changed.
-        let present = std::fs::read(&self.path).unwrap_or_else(|_| b"{}".to_vec());
-        if present == text {
-            return Ok(());
-        }
-        let new = self.path.with_extension("new");
-        let written = std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, &self.path));
-        written.map_err(|error| format!("note it in {}: {error}", self.path.display()))
     }
 
     fn publish(&self, runtime: &Runtime, plan: &Plan) {
@@ -220,20 +237,34 @@ fn numbers(given: &BTreeMap<String, u32>, table: &[Number]) -> BTreeMap<String, 
     given.iter().map(one).collect()
 }
 
+/// Notes what a card had.
+type Note<'a> = &'a mut dyn FnMut(&Known) -> Result<(), String>;
+
 /// Sets the difference; what the card had before, what it does now, what it refused.
-fn apply(link: &str, wanted: &Ethernet, mut before: Known) -> (Known, Option<EthernetStatus>, Vec<String>) {
-    let mut faults = Vec::new();
+fn apply(
+    link: &str,
+    wanted: &Ethernet,
+    mut before: Known,
+    note: Note<'_>,
+) -> (Known, Option<EthernetStatus>, Vec<String>) {
     let mut ethtool = match Ethtool::open() {
         Ok(ethtool) => ethtool,
         Err(error) => return (before, None, vec![error.to_string()]),
     };
-    let (features, rings) = (&mut before.features, &mut before.rings);
-    faults.extend(set_features(&mut ethtool, link, &wanted.features, features).err());
-    faults.extend(set_numbers(&mut ethtool, link, (Subject::Rings, &RINGS), &wanted.rings, rings).err());
-    let channels = (Subject::Channels, &CHANNELS[..]);
-    faults.extend(set_numbers(&mut ethtool, link, channels, &wanted.channels, &mut before.channels).err());
-    faults.extend(set_wake(&mut ethtool, link, wanted.wake_on_lan.as_ref(), &mut before.wake_on_lan).err());
+    let settings: [fn(&mut Card<'_>, &Ethernet, &mut Known) -> Result<(), String>; 4] =
+        [set_features, set_rings, set_channels, set_wake];
+    let mut card = Card { ethtool: &mut ethtool, link, note };
+    let results = settings.map(|set| set(&mut card, wanted, &mut before));
+    let mut faults: Vec<String> = results.into_iter().filter_map(Result::err).collect();
+    faults.extend((card.note)(&before).err());
     (before, Some(status(&mut ethtool, link)), faults)
+}
+
+/// A card that is set.
+struct Card<'a> {
+    ethtool: &'a mut Ethtool,
+    link: &'a str,
+    note: Note<'a>,
 }
 
 /// What is to be: what the config says, else what was there before it said something else.
@@ -241,52 +272,40 @@ fn target<T: Clone>(wanted: &BTreeMap<String, T>, before: &BTreeMap<String, T>) 
     before.iter().chain(wanted).map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// Notes what was there, of what the config says; forgets the rest.
-fn keep<T: Clone>(
+/// Remembers what was there, of what the config says.
+fn remember<T: Clone>(
     before: &mut BTreeMap<String, T>,
     wanted: &BTreeMap<String, T>,
     present: &BTreeMap<String, T>,
 ) {
-    before.retain(|name, _| wanted.contains_key(name));
-    for name in wanted.keys() {
-        if let Some(value) = present.get(name).filter(|_| !before.contains_key(name)) {
-            before.insert(name.clone(), value.clone());
-        }
+    for (name, value) in present.iter().filter(|(name, _)| wanted.contains_key(*name)) {
+        before.entry(name.clone()).or_insert_with(|| value.clone());
     }
 }
 
-fn set_features(
-    ethtool: &mut Ethtool,
-    link: &str,
-    wanted: &BTreeMap<String, bool>,
-    before: &mut BTreeMap<String, bool>,
-) -> Result<(), String> {
-    let target = target(wanted, before);
+fn set_features(card: &mut Card<'_>, wanted: &Ethernet, before: &mut Known) -> Result<(), String> {
+    let wanted = &wanted.features;
+    let target = target(wanted, &before.features);
     if target.is_empty() {
         return Ok(());
     }
-    let failed = |error| format!("features: {error}");
-    let told = ethtool.get(link, Subject::Features).map_err(failed)?;
-    let (card, present) = features(&told);
-    for name in wanted.keys() {
-        if !card.contains_key(name) {
-            return Err(format!(
-                "features: the kernel has none called `{name}`; `get ethtool {link}` shows all"
-            ));
-        }
+    let (failed, link) = (|error| format!("features: {error}"), card.link);
+    let told = card.ethtool.get(link, Subject::Features).map_err(failed)?;
+    let (switchable, present) = features(&told);
+    if let Some(name) = wanted.keys().find(|name| !switchable.contains_key(*name)) {
+        return Err(format!("features: the kernel has none called `{name}`; `get ethtool {link}` shows all"));
     }
-    let fixed: Vec<&str> = (wanted.iter())
-        .filter(|(name, on)| card.get(*name) == Some(&false) && present.get(*name) != Some(*on))
-        .map(|(name, _)| name.as_str())
-        .collect();
-    let change: BTreeMap<String, bool> = target
-        .into_iter()
-        .filter(|(name, on)| present.get(name) != Some(on) && card.get(name) == Some(&true))
-        .collect();
+    let can = |name: &String| switchable.get(name) == Some(&true);
+    let fixed = wanted.iter().filter(|(name, on)| !can(name) && present.get(*name) != Some(*on));
+    let fixed: Vec<&str> = fixed.map(|(name, _)| name.as_str()).collect();
+    let is_new = |name: &String, on: &bool| can(name) && present.get(name) != Some(on);
+    let change: BTreeMap<String, bool> = target.into_iter().filter(|(name, on)| is_new(name, on)).collect();
+    remember(&mut before.features, wanted, &present);
     if !change.is_empty() {
-        ethtool.set(link, Subject::Features, &[Value::Bits(FEATURES_WANTED, change)]).map_err(failed)?;
+        (card.note)(before)?;
+        card.ethtool.set(link, Subject::Features, &[Value::Bits(FEATURES_WANTED, change)]).map_err(failed)?;
     }
-    keep(before, wanted, &present);
+    before.features.retain(|name, _| wanted.contains_key(name));
     match fixed.as_slice() {
         [] => Ok(()),
         fixed => Err(format!("features: this card cannot switch {}", fixed.join(", "))),
@@ -304,20 +323,29 @@ fn features(told: &Told) -> (BTreeMap<String, bool>, BTreeMap<String, bool>) {
     (card, present)
 }
 
+fn set_rings(card: &mut Card<'_>, wanted: &Ethernet, before: &mut Known) -> Result<(), String> {
+    set_numbers(card, ("rings", Subject::Rings, &RINGS), &wanted.rings, before, |known| &mut known.rings)
+}
+
+fn set_channels(card: &mut Card<'_>, wanted: &Ethernet, before: &mut Known) -> Result<(), String> {
+    let table = ("channels", Subject::Channels, &CHANNELS[..]);
+    set_numbers(card, table, &wanted.channels, before, |known| &mut known.channels)
+}
+
+/// `of`: where the numbers stand in what is known.
 fn set_numbers(
-    ethtool: &mut Ethtool,
-    link: &str,
-    (subject, table): (Subject, &[Number]),
+    card: &mut Card<'_>,
+    (word, subject, table): (&str, Subject, &[Number]),
     wanted: &BTreeMap<String, u32>,
-    before: &mut BTreeMap<String, u32>,
+    before: &mut Known,
+    of: fn(&mut Known) -> &mut BTreeMap<String, u32>,
 ) -> Result<(), String> {
-    let word = if subject == Subject::Rings { "rings" } else { "channels" };
-    let target = target(wanted, before);
+    let target = target(wanted, of(before));
     if target.is_empty() {
         return Ok(());
     }
     let failed = |error| format!("{word}: {error}");
-    let told = ethtool.get(link, subject).map_err(failed)?;
+    let told = card.ethtool.get(card.link, subject).map_err(failed)?;
     let present: BTreeMap<String, u32> =
         table.iter().filter_map(|number| Some((number.name.to_owned(), number.read(&told)?))).collect();
     let mut change = Vec::new();
@@ -332,33 +360,35 @@ fn set_numbers(
         }
         change.push(number.value(*value));
     }
+    remember(of(before), wanted, &present);
     if !change.is_empty() {
-        ethtool.set(link, subject, &change).map_err(failed)?;
+        (card.note)(before)?;
+        card.ethtool.set(card.link, subject, &change).map_err(failed)?;
     }
-    keep(before, wanted, &present);
+    of(before).retain(|name, _| wanted.contains_key(name));
     Ok(())
 }
 
-fn set_wake(
-    ethtool: &mut Ethtool,
-    link: &str,
-    wanted: Option<&Vec<String>>,
-    before: &mut Option<Vec<String>>,
-) -> Result<(), String> {
-    let Some(target) = wanted.or(before.as_ref()).cloned() else { return Ok(()) };
+fn set_wake(card: &mut Card<'_>, wanted: &Ethernet, before: &mut Known) -> Result<(), String> {
+    let wanted = wanted.wake_on_lan.as_ref();
+    let Some(target) = wanted.or(before.wake_on_lan.as_ref()).cloned() else { return Ok(()) };
     let failed = |error| format!("wakeOnLan: {error}");
-    let told = ethtool.get(link, Subject::WakeOnLan).map_err(failed)?;
-    let card = told.bits(WAKE_MODES);
-    if let Some(unknown) = target.iter().find(|mode| !card.contains_key(*mode)) {
-        let known: Vec<&str> = card.keys().map(String::as_str).collect();
+    let modes = card.ethtool.get(card.link, Subject::WakeOnLan).map_err(failed)?.bits(WAKE_MODES);
+    if let Some(unknown) = target.iter().find(|mode| !modes.contains_key(*mode)) {
+        let known: Vec<&str> = modes.keys().map(String::as_str).collect();
         return Err(format!("wakeOnLan: this card has no mode `{unknown}`; it has: {}", known.join(", ")));
     }
-    let present = switched_on(&card);
-    if present.iter().any(|mode| !target.contains(mode)) || target.iter().any(|mode| !present.contains(mode))
-    {
-        ethtool.set(link, Subject::WakeOnLan, &[Value::AllBits(WAKE_MODES, target)]).map_err(failed)?;
+    let present = switched_on(&modes);
+    before.wake_on_lan.get_or_insert_with(|| present.clone());
+    let is_other = present.iter().any(|mode| !target.contains(mode));
+    if is_other || target.iter().any(|mode| !present.contains(mode)) {
+        (card.note)(before)?;
+        let modes = [Value::AllBits(WAKE_MODES, target)];
+        card.ethtool.set(card.link, Subject::WakeOnLan, &modes).map_err(failed)?;
     }
-    *before = wanted.is_some().then(|| before.take().unwrap_or(present));
+    if wanted.is_none() {
+        before.wake_on_lan = None;
+    }
     Ok(())
 }
 
@@ -490,5 +520,8 @@ mod tests {
         assert_eq!(cards.bring(&runtime, &plan(""), &links).await, Vec::<String>::new());
         assert_eq!(read("eth0"), first);
         assert_eq!(std::fs::read_to_string(runtime.path(RECORD)).unwrap(), "{}");
+        assert!(runtime.store.get(&ETHERNET_STATUS, "eth0").is_some());
+        cards.bring(&runtime, &plan(""), &[]).await;
+        assert!(runtime.store.get(&ETHERNET_STATUS, "eth0").is_none(), "a card that is gone does nothing");
     }
 }
