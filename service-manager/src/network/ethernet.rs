@@ -251,10 +251,13 @@ fn apply(
         Ok(ethtool) => ethtool,
         Err(error) => return (before, None, vec![error.to_string()]),
     };
-    let settings: [fn(&mut Card<'_>, &Ethernet, &mut Known) -> Result<(), String>; 4] =
-        [set_features, set_rings, set_channels, set_wake];
     let mut card = Card { ethtool: &mut ethtool, link, note };
-    let results = settings.map(|set| set(&mut card, wanted, &mut before));
+    let results = [
+        set_features(&mut card, wanted, &mut before),
+        set_rings(&mut card, wanted, &mut before),
+        set_channels(&mut card, wanted, &mut before),
+        set_wake(&mut card, wanted, &mut before),
+    ];
     let mut faults: Vec<String> = results.into_iter().filter_map(Result::err).collect();
     faults.extend((card.note)(&before).err());
     (before, Some(status(&mut ethtool, link)), faults)
