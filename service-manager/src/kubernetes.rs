@@ -26,9 +26,10 @@ pub(crate) fn join(node: &Arc<Node>) {
     let fetch = fetch(Arc::downgrade(node));
     let made = KubernetesNode::new(node.runtime.clone(), engine, fetch, node.is_container());
     let (certificates, kubelet, pods, manifests) = (made.clone(), made.clone(), made.clone(), made.clone());
-    let (labels, statuses, resources) = (made.clone(), made.clone(), made.clone());
+    let (labels, statuses, resources, members) = (made.clone(), made.clone(), made.clone(), made.clone());
     let download = download(Arc::downgrade(node));
     tokio::spawn(async move { certificates.keep_etcd_certificates().await });
+    tokio::spawn(async move { members.keep_etcd_membership().await });
     tokio::spawn(async move { kubelet.keep_kubelet().await });
     tokio::spawn(async move { pods.keep_static_pods().await });
     tokio::spawn(async move { statuses.keep_pod_statuses().await });

@@ -2,7 +2,8 @@
 //!
 //! Owns: the request between the API and the sequence; which disk it concerns; progress in the log.
 //! Does not: decide what is wiped in which order (`installer::reset` does); stop services.
-//! Order: checked, noted in META, answered, done. A part of the system disk that cannot be taken out of use is wiped by
+//! Order: checked, noted in META, answered, done. A node that leaves its cluster first is noted when it has left: one that cannot
+//! leave goes on as it is. A part of the system disk that cannot be taken out of use is wiped by
 //! the next boot, which finds the note.
 //! Fails by: a sentence with the disk and the partition; the note stays, so the next boot tries again.
 //! Source: spec/machine-facts.md §9.4.
@@ -36,6 +37,18 @@ pub(crate) struct Request {
     pub(crate) user_disks: Vec<PathBuf>,
     /// [`REBOOT`] or [`SHUTDOWN`].
     pub(crate) then: String,
+    /// The node leaves its cluster first, and is wiped only once it has.
+    pub(crate) leaves: bool,
+}
+
+impl Request {
+    /// Whether etcd's data goes, which lies on EPHEMERAL.
+    pub(crate) fn wipes_etcd(&self) -> bool {
+        let wipes = |system: &ResetIntent| {
+            system.partitions.is_empty() || system.partitions.iter().any(|name| name == "EPHEMERAL")
+        };
+        self.system.as_ref().is_some_and(wipes)
+    }
 }
 
 /// The reset that was asked for, while its sequence runs.
@@ -68,7 +81,7 @@ fn noted(node: &Node) -> Option<Request> {
     // The names are still those of this boot.
     let user_disks =
         others.into_iter().flat_map(|others| others.disks).map(|disk| disk.path.into()).collect();
-    Some(Request { system, user_disks, then })
+    Some(Request { system, user_disks, then, leaves: false })
 }
 
 /// Whether it can be done. Blocks.

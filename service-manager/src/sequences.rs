@@ -18,7 +18,7 @@ use crate::node::Node;
 use crate::order::Order;
 use crate::tasks;
 use crate::{install, upgrade};
-use parts::{CLEAN_UP, STOP, TURN_OFF, TaskFn, named};
+use parts::{CLEAN_UP, LEAVE, STOP, TURN_OFF, TaskFn, named};
 
 /// From machined's start to a config.
 pub const INITIALIZE: Sequence<TaskFn> = Sequence {
@@ -264,11 +264,12 @@ pub const STAGE_UPGRADE: Sequence<TaskFn> = Sequence {
     phases: RESTART,
 };
 
-/// Forgetting. The intent lies in META before this begins. A node with etcd leaves it before its services stop.
+/// Forgetting. The intent lies in META before this begins, or once the node has left its cluster.
 pub const RESET: Sequence<TaskFn> = Sequence {
     name: Order::Reset.name(),
     about: "Stops every service, wipes what was asked for, and restarts the machine or turns it off.",
     phases: &[
+        LEAVE,
         CLEAN_UP,
         STOP,
         Phase {

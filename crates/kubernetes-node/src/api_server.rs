@@ -1,5 +1,6 @@
 //! Clients of an API server: of the one on this node as the administrator, of the cluster's as the kubelet. And of the kubelet.
 
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
@@ -29,6 +30,29 @@ pub(crate) async fn client(cluster: &Cluster<'_>) -> Result<Client, Error> {
     let key = identity.key.to_pem();
     let credentials = Credentials::Certificate { certificate: &identity.certificate, key: &key };
     let text = kubeconfig::of_control_plane(cluster, USER, &credentials)?;
+    connect(Kubeconfig::from_yaml(text.expose_secret()).map_err(|error| failed(&error))?).await
+}
+
+/// A client of the cluster's endpoint with a certificate of its own: of the API server of another node, before this one has any.
+///
+/// # Errors
+/// As [`client`].
+pub(crate) async fn client_of_endpoint(cluster: &Cluster<'_>) -> Result<Client, Error> {
+    let text = admin::render(cluster)?;
+    connect(Kubeconfig::from_yaml(text.expose_secret()).map_err(|error| failed(&error))?).await
+}
+
+/// A client of the API server at this address with a certificate of its own.
+///
+/// # Errors
+/// As [`client`].
+pub(crate) async fn client_at(cluster: &Cluster<'_>, address: IpAddr) -> Result<Client, Error> {
+    let identity = admin::identity(cluster)?;
+    let key = identity.key.to_pem();
+    let credentials = Credentials::Certificate { certificate: &identity.certificate, key: &key };
+    let names = Names { cluster: "other", user: USER, context: "other" };
+    let server = format!("https://{}", SocketAddr::new(address, cluster.api_port()));
+    let text = kubeconfig::render(names, &server, &cluster.config().cluster.ca.crt.0, &credentials)?;
     connect(Kubeconfig::from_yaml(text.expose_secret()).map_err(|error| failed(&error))?).await
 }
 

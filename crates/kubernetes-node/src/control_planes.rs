@@ -44,7 +44,7 @@ impl KubernetesNode {
 }
 
 /// Of an Endpoints object.
-fn addresses(object: &Value) -> Vec<IpAddr> {
+pub(crate) fn addresses(object: &Value) -> Vec<IpAddr> {
     let subsets = object["subsets"].as_array().into_iter().flatten();
     let of_subset = subsets.flat_map(|subset| subset["addresses"].as_array().into_iter().flatten());
     of_subset.filter_map(|address| address["ip"].as_str()?.parse().ok()).take(MAX_ADDRESSES).collect()

@@ -71,6 +71,14 @@ pub enum Error {
         /// Why not.
         reason: String,
     },
+    /// A service that does not end.
+    #[error("stop {what}: {reason}")]
+    Stop {
+        /// Which.
+        what: &'static str,
+        /// Why not.
+        reason: String,
+    },
     /// etcd.
     #[error("ask etcd at {place}: {reason}")]
     Etcd {

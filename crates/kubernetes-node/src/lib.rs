@@ -5,10 +5,11 @@
 //! | [`facts`] | what rendering needs of the machine, from its resources |
 //! | [`certificates`] | makes each certificate, keeps it while it is good, renews it at half of its life |
 //! | [`files`] | writes files for the users that read them |
-//! | [`etcd`] | the service, its health, the bootstrap of a cluster |
+//! | [`etcd`] | the service, its health, the bootstrap of a cluster, joining and leaving it |
 //! | [`kubelet`] | the service, and when it starts again |
 //! | [`health`] | whether the cluster is well, as its API server tells |
 //! | `node_labels`, `node_taints` | labels, annotations and taints of the node's object in the cluster |
+//! | `node_object` | the end of the node's object, when the node goes for good |
 //! | `config_resources` | what clients see of what the node runs, and with what |
 //! | `control_planes` | where the control plane nodes are, as the API server tells a kubelet |
 //! | `static_pods` | when the manifests of static pods are there |
@@ -38,6 +39,7 @@ pub mod health;
 pub mod kubelet;
 pub mod manifests;
 mod node_labels;
+mod node_object;
 mod node_taints;
 mod pod_resources;
 mod pod_statuses;
@@ -48,6 +50,7 @@ mod samples;
 mod static_pods;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use containers::Client;
 use containers::service::Fetch;
@@ -66,11 +69,13 @@ pub struct KubernetesNode {
     is_container: bool,
     /// Told when a bootstrap was asked for.
     asked: Arc<Notify>,
+    /// The node leaves etcd's cluster.
+    leaving: Arc<AtomicBool>,
 }
 
 impl KubernetesNode {
     /// Its services run in this containerd; `fetch` brings their images. `is_container`: the machine is a set of namespaces.
     pub fn new(runtime: Arc<Runtime>, engine: Client, fetch: Fetch, is_container: bool) -> Self {
-        Self { runtime, engine, fetch, is_container, asked: Arc::default() }
+        Self { runtime, engine, fetch, is_container, asked: Arc::default(), leaving: Arc::default() }
     }
 }

@@ -34,6 +34,7 @@ pub mod paths;
 pub mod pod;
 pub mod resources;
 pub mod scheduler;
+pub mod snapshot;
 pub mod static_pods;
 pub mod version;
 

@@ -13,6 +13,16 @@ pub(super) const fn named(name: &'static str, about: &'static str, run: TaskFn) 
     Task { name, about, run }
 }
 
+/// While all services run.
+pub(super) const LEAVE: Phase<TaskFn> = Phase {
+    name: "leave",
+    tasks: &[named(
+        "leave",
+        "leaves etcd's cluster, where a graceful reset wants that",
+        tasks::leave_cluster,
+    )],
+};
+
 /// Before [`STOP`].
 pub(super) const CLEAN_UP: Phase<TaskFn> = Phase {
     name: "cleanup",

@@ -1,4 +1,4 @@
-//! Calls about Kubernetes: the bootstrap of a cluster, its kubeconfig, the members of its etcd.
+//! Calls about Kubernetes: the bootstrap of a cluster, its kubeconfig.
 //!
 //! Owns: the codes of the answers. Source: spec/api-wire-facts.md §3.5, §7; docs/users/kubernetes.md.
 
@@ -17,7 +17,7 @@ use crate::node::Node;
 /// The only file of the answer, as clients look for it.
 const FILE: &str = "kubeconfig";
 
-fn of(node: &Node) -> Result<&KubernetesNode, Status> {
+pub(super) fn of(node: &Node) -> Result<&KubernetesNode, Status> {
     node.kubernetes
         .get()
         .ok_or_else(|| Status::unavailable("machined has not started far enough yet; try again"))
@@ -40,7 +40,9 @@ pub(super) async fn bootstrap(
 fn refused(error: &BootstrapError) -> Status {
     let text = error.to_string();
     match error {
-        BootstrapError::HasData | BootstrapError::UnderWay => Status::already_exists(text),
+        BootstrapError::HasData | BootstrapError::UnderWay | BootstrapError::Joins => {
+            Status::already_exists(text)
+        }
         BootstrapError::Worker
         | BootstrapError::NotYet(_)
         | BootstrapError::NoTime
@@ -49,7 +51,7 @@ fn refused(error: &BootstrapError) -> Status {
     }
 }
 
-fn failed(error: &Error) -> Status {
+pub(super) fn failed(error: &Error) -> Status {
     let text = error.to_string();
     match error {
         Error::File { .. } | Error::Certificate { .. } => Status::internal(text),
@@ -76,52 +78,16 @@ fn packed(content: &[u8]) -> io::Result<Vec<u8>> {
     tar.into_inner()?.finish()
 }
 
-/// `EtcdMemberList`.
-pub(super) async fn members(node: &Node) -> Result<proto::EtcdMemberListResponse, Status> {
-    let members = of(node)?.etcd_members().await.map_err(|error| failed(&error))?;
-    let legacy_members = members.iter().map(|member| member.name.clone()).collect();
-    let member = |member: kubernetes_node::etcd::Member| proto::EtcdMember {
-        id: member.id,
-        hostname: member.name,
-        peer_urls: member.peer_urls,
-        client_urls: member.client_urls,
-        is_learner: member.is_learner,
-    };
-    let members = members.into_iter().map(member).collect();
-    let list = proto::EtcdMembers { metadata: None, legacy_members, members };
-    Ok(proto::EtcdMemberListResponse { messages: vec![list] })
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::Read as _;
     use std::sync::Arc;
 
-    use api::generate::{Bundle, Cluster, Contract};
     use config::v1alpha1::MachineType;
     use tonic::Code;
 
     use super::*;
-    use crate::server::tests::fixture;
-
-    fn config(machine_type: MachineType) -> config::Config {
-        let cluster = Cluster {
-            name: "demo".into(),
-            endpoint: "https://10.0.0.3:6443".into(),
-            contract: Contract::NEWEST,
-            install_disk: "/dev/vda".into(),
-            install_image: None,
-            additional_sans: Vec::new(),
-            dns_domain: "cluster.local".into(),
-            kubernetes_version: Some("1.34.10".into()),
-            registry_mirrors: Vec::new(),
-            persist: true,
-            discovery: false,
-            kubespan: false,
-        };
-        let text = cluster.machine_config(&Bundle::generate().unwrap(), machine_type);
-        config::parse(text.expose_secret()).unwrap_or_else(|error| panic!("{error}"))
-    }
+    use crate::server::tests::{cluster_config as config, fixture};
 
     #[tokio::test]
     async fn a_kubeconfig_is_given_before_there_is_a_cluster() {

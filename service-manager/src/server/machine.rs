@@ -9,13 +9,14 @@ use std::sync::Arc;
 use api::proto::common::Data;
 use api::proto::machine as proto;
 use api::proto::machine::machine_service_server::MachineService;
+use runtime::request;
 use runtime::services::Operation;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{
-    Answers, answer_with, archive, capture, client_configuration, configuration, containers, control, files,
-    generate, images, kubernetes, meta, netstat, processors, reset, statistics, streams, system, upgrades,
-    usage,
+    Answers, answer_with, archive, capture, client_configuration, configuration, containers, control, etcd,
+    files, generate, images, kubernetes, meta, netstat, processors, reset, statistics, streams, system,
+    upgrades, usage,
 };
 use crate::node::Node;
 
@@ -271,7 +272,7 @@ impl MachineService for Machine {
         &self,
         _request: Request<proto::EtcdMemberListRequest>,
     ) -> Answer<proto::EtcdMemberListResponse> {
-        kubernetes::members(&self.node).await.map(Response::new)
+        etcd::members(&self.node).await.map(Response::new)
     }
 
     async fn disk_usage(&self, request: Request<proto::DiskUsageRequest>) -> Answer<Self::DiskUsageStream> {
@@ -287,7 +288,10 @@ impl MachineService for Machine {
         &self,
         _request: Request<proto::EtcdSnapshotRequest>,
     ) -> Answer<Self::EtcdSnapshotStream> {
-        missing("etcd_snapshot")
+        let snapshot = etcd::snapshot(&self.node).await?;
+        let (sender, answer) = super::answers();
+        request::feed(sender.clone(), etcd::send(snapshot, sender));
+        Ok(answer)
     }
 
     async fn packet_capture(
@@ -306,18 +310,72 @@ impl MachineService for Machine {
         Err(Status::unimplemented(text))
     }
 
+    async fn etcd_remove_member(
+        &self,
+        request: Request<proto::EtcdRemoveMemberRequest>,
+    ) -> Answer<proto::EtcdRemoveMemberResponse> {
+        etcd::remove(&self.node, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn etcd_remove_member_by_id(
+        &self,
+        request: Request<proto::EtcdRemoveMemberByIdRequest>,
+    ) -> Answer<proto::EtcdRemoveMemberByIdResponse> {
+        etcd::remove_by_id(&self.node, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn etcd_leave_cluster(
+        &self,
+        _request: Request<proto::EtcdLeaveClusterRequest>,
+    ) -> Answer<proto::EtcdLeaveClusterResponse> {
+        etcd::leave(&self.node).await.map(Response::new)
+    }
+
+    async fn etcd_forfeit_leadership(
+        &self,
+        _request: Request<proto::EtcdForfeitLeadershipRequest>,
+    ) -> Answer<proto::EtcdForfeitLeadershipResponse> {
+        etcd::forfeit(&self.node).await.map(Response::new)
+    }
+
+    async fn etcd_alarm_list(&self, _request: Request<()>) -> Answer<proto::EtcdAlarmListResponse> {
+        etcd::alarm_list(&self.node).await.map(Response::new)
+    }
+
+    async fn etcd_alarm_disarm(&self, _request: Request<()>) -> Answer<proto::EtcdAlarmDisarmResponse> {
+        etcd::disarm(&self.node).await.map(Response::new)
+    }
+
+    async fn etcd_defragment(&self, _request: Request<()>) -> Answer<proto::EtcdDefragmentResponse> {
+        etcd::defragment(&self.node).await.map(Response::new)
+    }
+
+    async fn etcd_status(&self, _request: Request<()>) -> Answer<proto::EtcdStatusResponse> {
+        etcd::status(&self.node).await.map(Response::new)
+    }
+
+    async fn etcd_downgrade_validate(
+        &self,
+        request: Request<proto::EtcdDowngradeValidateRequest>,
+    ) -> Answer<proto::EtcdDowngradeValidateResponse> {
+        etcd::downgrade_validate(&self.node, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn etcd_downgrade_enable(
+        &self,
+        request: Request<proto::EtcdDowngradeEnableRequest>,
+    ) -> Answer<proto::EtcdDowngradeEnableResponse> {
+        etcd::downgrade_enable(&self.node, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn etcd_downgrade_cancel(
+        &self,
+        _request: Request<()>,
+    ) -> Answer<proto::EtcdDowngradeCancelResponse> {
+        etcd::downgrade_cancel(&self.node).await.map(Response::new)
+    }
+
     missing! {
-        etcd_remove_member: proto::EtcdRemoveMemberRequest => EtcdRemoveMemberResponse;
-        etcd_leave_cluster: proto::EtcdLeaveClusterRequest => EtcdLeaveClusterResponse;
-        etcd_forfeit_leadership: proto::EtcdForfeitLeadershipRequest => EtcdForfeitLeadershipResponse;
         remove_bootkube_initialized_key: () => RemoveBootkubeInitializedKeyResponse;
-        etcd_remove_member_by_id: proto::EtcdRemoveMemberByIdRequest => EtcdRemoveMemberByIdResponse;
-        etcd_alarm_list: () => EtcdAlarmListResponse;
-        etcd_alarm_disarm: () => EtcdAlarmDisarmResponse;
-        etcd_defragment: () => EtcdDefragmentResponse;
-        etcd_status: () => EtcdStatusResponse;
-        etcd_downgrade_validate: proto::EtcdDowngradeValidateRequest => EtcdDowngradeValidateResponse;
-        etcd_downgrade_enable: proto::EtcdDowngradeEnableRequest => EtcdDowngradeEnableResponse;
-        etcd_downgrade_cancel: () => EtcdDowngradeCancelResponse;
     }
 }

@@ -22,6 +22,7 @@ mod control;
 mod cosi;
 mod cosi_watch;
 mod disks;
+mod etcd;
 mod files;
 mod generate;
 mod images;

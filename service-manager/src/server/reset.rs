@@ -1,7 +1,7 @@
 //! `Reset`: what may be asked for, the note in META, the start of the sequence.
 //!
 //! Order: the disk is looked at, the lock too; then META has the intent; then the caller is answered: from there on a
-//! power cut does not undo the promise.
+//! power cut does not undo the promise. A member of etcd that is to leave first is noted by the sequence, when it has left.
 //! Fails by: InvalidArgument for what contradicts itself, FailedPrecondition without an installed disk.
 //! Source: spec/api-wire-facts.md §2.1, §3.9; spec/machine-facts.md §9.4.
 
@@ -12,6 +12,7 @@ use std::sync::Arc;
 use api::proto::machine::ResetRequest;
 use api::proto::machine::reset_request::WipeMode;
 use installer::meta::ResetIntent;
+use kubernetes_node::etcd;
 use runtime::events;
 use tonic::Status;
 
@@ -24,7 +25,8 @@ const LABELS: [&str; 6] = ["EFI", "BIOS", "BOOT", "META", "STATE", "EPHEMERAL"];
 
 /// Starts the reset and returns who asked, for the events.
 pub(super) async fn reset(node: &Arc<Node>, request: ResetRequest) -> Result<String, Status> {
-    let wanted = wanted(&request)?;
+    let mut wanted = wanted(&request)?;
+    wanted.leaves = request.graceful && wanted.wipes_etcd() && etcd::is_member(&node.runtime.root);
     let graceful = if request.graceful { "graceful" } else { "at once" };
     let worker = node.clone();
     let checked = wanted.clone();
@@ -32,11 +34,16 @@ pub(super) async fn reset(node: &Arc<Node>, request: ResetRequest) -> Result<Str
     if !node.is_container() {
         super::blocking(move || reset::check(&worker, &checked).map_err(Status::failed_precondition)).await?;
     }
+    if wanted.leaves {
+        let kubernetes = super::kubernetes::of(node)?;
+        let refused = |error| Status::failed_precondition(format!("reset: {error}"));
+        kubernetes.may_leave_etcd().await.map_err(refused)?;
+    }
     let locked = |locked: sequencer::Locked| Status::failed_precondition(locked.to_string());
     sequencer::may_start(node, Order::Reset).map_err(locked)?;
     let worker = node.clone();
     let noted = wanted.clone();
-    if !node.is_container() {
+    if !node.is_container() && !wanted.leaves {
         super::blocking(move || reset::note(&worker, &noted).map_err(Status::internal)).await?;
     }
     let actor_id = events::actor_id();
@@ -77,7 +84,7 @@ pub(super) fn wanted(request: &ResetRequest) -> Result<Request, Status> {
     let system =
         (request.mode() != WipeMode::UserDisks).then(|| ResetIntent { partitions, then: then.to_owned() });
     let user_disks = disks.iter().map(PathBuf::from).collect();
-    Ok(Request { system, user_disks, then: then.to_owned() })
+    Ok(Request { system, user_disks, then: then.to_owned(), leaves: false })
 }
 
 #[cfg(test)]

@@ -130,9 +130,9 @@ async fn unary_answers_hold_one_element() {
 #[tokio::test]
 async fn calls_that_do_not_exist_say_so() {
     let f = fixture().await;
-    let error = f.machine().etcd_status(()).await.unwrap_err();
+    let error = f.machine().remove_bootkube_initialized_key(()).await.unwrap_err();
     assert_eq!(error.code(), Code::Unimplemented);
-    assert!(error.message().contains("etcd_status is not built yet"), "{}", error.message());
+    assert!(error.message().contains("remove_bootkube_initialized_key is not built yet"), "{error}");
 }
 
 #[tokio::test]
@@ -413,6 +413,26 @@ async fn a_shutdown_answers_at_once_and_is_an_action_to_wait_for() {
             return;
         }
     }
+}
+
+/// The config of a node of a cluster, as it is generated.
+pub(super) fn cluster_config(machine_type: config::v1alpha1::MachineType) -> config::Config {
+    let cluster = api::generate::Cluster {
+        name: "demo".into(),
+        endpoint: "https://10.0.0.3:6443".into(),
+        contract: api::generate::Contract::NEWEST,
+        install_disk: "/dev/vda".into(),
+        install_image: None,
+        additional_sans: Vec::new(),
+        dns_domain: "cluster.local".into(),
+        kubernetes_version: Some("1.34.10".into()),
+        registry_mirrors: Vec::new(),
+        persist: true,
+        discovery: false,
+        kubespan: false,
+    };
+    let text = cluster.machine_config(&api::generate::Bundle::generate().unwrap(), machine_type);
+    config::parse(text.expose_secret()).unwrap_or_else(|error| panic!("{error}"))
 }
 
 pub(super) fn put(node: &Node, id: &str, running: bool) {

@@ -20,7 +20,9 @@ pub use etc::{create_etc_network_files, create_os_release_file};
 pub use finish::{reboot, shutdown, stop_all_pods, stop_all_services};
 pub use install::{install, save_config};
 pub use overlays::mount_overlay_filesystems;
-pub use reset::{reboot_or_shutdown, reset_system_disk, reset_user_disks, resume_reset, unmount_system_disk};
+pub use reset::{
+    leave_cluster, reboot_or_shutdown, reset_system_disk, reset_user_disks, resume_reset, unmount_system_disk,
+};
 pub(crate) use services::TIMED;
 pub use services::{
     API_READY_DEADLINE, define_services, start_all_services, start_apid, start_controllers, start_machined,

@@ -22,6 +22,39 @@ use crate::{meta, volumes};
 /// How long the drivers of disks may take when the command line wants one wiped.
 const SETTLE_DEADLINE: Duration = Duration::from_secs(30);
 
+/// Leaves etcd's cluster and removes the node's object, where the request wants that; then the reset is noted. A node that
+/// cannot leave is not wiped, and goes on as it is.
+pub fn leave_cluster(node: Arc<Node>) -> TaskFuture {
+    Box::pin(async move {
+        let worker = node.clone();
+        let request = tokio::task::spawn_blocking(move || reset::current(&worker)).await;
+        let request = request.map_err(|e| TaskError(e.to_string()))?;
+        if request == reset::Request::default() {
+            return Err(TaskError(
+                "reset: what was asked for is not known any more; reset the node again".into(),
+            ));
+        }
+        if !request.leaves {
+            return Ok(());
+        }
+        let kubernetes =
+            node.kubernetes.get().ok_or_else(|| TaskError("reset: etcd is not defined".into()))?;
+        let servers = kubernetes.other_api_servers().await;
+        let left = kubernetes.leave_etcd().await;
+        left.map_err(|e| TaskError(format!("failed to leave cluster: {e}; the disk is not wiped")))?;
+        match kubernetes.remove_node_object(&servers).await {
+            Ok(()) => node.runtime.journal.say("reset: the node's object is removed from the cluster"),
+            Err(error) => node.runtime.journal.warn(&format!(
+                "reset: the node's object stays in the cluster ({error}); remove it with `kubectl delete node`"
+            )),
+        }
+        if node.is_container() {
+            return Ok(());
+        }
+        blocking(&node, move |node| reset::note(node, &request)).await
+    })
+}
+
 /// Takes STATE and EPHEMERAL out of use, and the user's volumes.
 pub fn unmount_system_disk(node: Arc<Node>) -> TaskFuture {
     Box::pin(async move {

@@ -24,9 +24,9 @@ macro_rules! node_messages {
 
 node_messages! {
     machine: ApplyConfiguration, Bootstrap, Container, CpUsFreqStats, CpUsInfo, DiskStats, DiskUsageInfo, EtcdAlarm,
-        EtcdAlarmDisarm, EtcdDefragment, EtcdForfeitLeadership, EtcdLeaveCluster, EtcdMembers, EtcdRecover, EtcdRemoveMember,
-        EtcdRemoveMemberById, EtcdStatus, Event, FileInfo, GenerateClientConfiguration, GenerateConfiguration, Hostname,
-        ImageListResponse, ImagePull, LoadAvg, LogsContainer, Memory, MetaDelete, MetaWrite, Mounts, Netstat,
+        EtcdAlarmDisarm, EtcdDefragment, EtcdDowngradeCancel, EtcdDowngradeEnable, EtcdDowngradeValidate,
+        EtcdForfeitLeadership, EtcdLeaveCluster, EtcdMembers, EtcdRecover, EtcdRemoveMember, EtcdRemoveMemberById, EtcdStatus,
+        Event, FileInfo, GenerateClientConfiguration, GenerateConfiguration, Hostname, ImageListResponse, ImagePull, LoadAvg, LogsContainer, Memory, MetaDelete, MetaWrite, Mounts, Netstat,
         NetworkDeviceStats, Process, Reboot, Reset, Restart, Rollback, ServiceList, ServiceRestart, ServiceStart,
         ServiceStop, Shutdown, Stats, SystemStat, Upgrade, Version;
     billet: RecoveryKeys, Unlock;

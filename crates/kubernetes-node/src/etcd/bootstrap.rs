@@ -14,7 +14,7 @@ use rustls::pki_types::ServerName;
 use tokio::net::{TcpStream, lookup_host};
 use tokio_rustls::TlsConnector;
 
-use super::client::{self, Member};
+use super::record;
 use super::state::{Data, ID, data};
 use crate::{Error, KubernetesNode, certificates as issuing, facts};
 
@@ -46,6 +46,12 @@ pub enum BootstrapError {
     /// A bootstrap was asked for before.
     #[error("a bootstrap of this node is under way already; see `service etcd`")]
     UnderWay,
+    /// The cluster has taken this node.
+    #[error(
+        "this node joins a cluster already: its etcd has been asked to take it. If that cluster is gone, reset the node's EPHEMERAL \
+         partition first"
+    )]
+    Joins,
     /// There is a cluster.
     #[error(
         "{what} of this cluster answers at {address}: bootstrap would begin a second cluster beside it; a node joins by itself"
@@ -76,6 +82,9 @@ impl KubernetesNode {
             Data::Asked => return Err(BootstrapError::UnderWay),
             Data::None => {}
         }
+        if record::read(&self.runtime.root)?.is_some() {
+            return Err(BootstrapError::Joins);
+        }
         let record = self.runtime.services.record(ID);
         let record = record
             .ok_or_else(|| BootstrapError::NotYet("etcd is not defined before the node has booted".into()))?;
@@ -90,14 +99,6 @@ impl KubernetesNode {
         self.mark()?;
         self.runtime.journal.say("etcd begins a new cluster: bootstrap was asked for");
         Ok(())
-    }
-
-    /// The members of etcd's cluster, as this node's member lists them.
-    ///
-    /// # Errors
-    /// [`Error::Etcd`].
-    pub async fn etcd_members(&self) -> Result<Vec<Member>, Error> {
-        client::members(&self.runtime.root).await
     }
 
     fn has_time(&self) -> bool {
@@ -130,7 +131,7 @@ impl KubernetesNode {
 }
 
 /// Addresses of the endpoint; none while its name is unknown.
-async fn endpoint(cluster: &Cluster<'_>) -> Vec<SocketAddr> {
+pub(super) async fn endpoint(cluster: &Cluster<'_>) -> Vec<SocketAddr> {
     let text = cluster.endpoint().trim_start_matches("https://").trim_end_matches('/');
     let port = text.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok()).unwrap_or(443);
     let Some(host) = cluster.endpoint_host() else { return Vec::new() };

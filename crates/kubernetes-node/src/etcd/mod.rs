@@ -3,22 +3,35 @@
 //! | file | what |
 //! |---|---|
 //! | `service` | how it runs: certificates, image, arguments, mounts |
-//! | `client` | a client of this node's member |
+//! | `member` | a member as it is listed |
+//! | `client` | clients of the members |
 //! | `state` | what the disk says of the member |
+//! | `record` | which member of which cluster the data is of |
 //! | `bootstrap` | the call that makes this node the first member of a new cluster |
+//! | `join` | how a further node becomes a member of a cluster |
+//! | `members` | the calls about members: remove, leave, the leader, alarms, snapshots |
+//! | [`quorum`] | whether the cluster outlives a removal |
+//! | `mutex` | a mutex that the control plane nodes share |
 //!
-//! Owns: /var/lib/etcd, and the mark beside it that says that a bootstrap was asked for.
+//! Owns: /var/lib/etcd, and beside it the mark that a bootstrap was asked for, and the record of the member.
 //! Order: the mark is on the disk before a bootstrap is acknowledged, and goes when the member answers: a machined that is killed
 //! in between, or a power cut, goes on. etcd with data takes no argument of a bootstrap: its data says what it is.
 
 mod bootstrap;
 mod client;
+mod join;
+mod member;
+mod members;
 pub(crate) mod mutex;
+pub mod quorum;
+mod record;
 mod service;
 mod state;
 #[cfg(test)]
 mod tests;
 
 pub use bootstrap::BootstrapError;
-pub use client::Member;
+pub use join::JoinError;
+pub use member::{Health, Member};
+pub use members::{Alarm, AlarmKind, Downgrade, MemberError, MemberStatus, Snapshot};
 pub use state::{ID, is_member};

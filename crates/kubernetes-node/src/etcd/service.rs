@@ -4,7 +4,8 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use config::v1alpha1::MachineType;
 use containers::service::{Boxed, Describe, Description, Mount, Rights};
@@ -16,6 +17,7 @@ use runtime::services::machine::State;
 use runtime::services::{Check, Definition, Step};
 
 use super::client;
+use super::join::JoinError;
 use super::state::{Data, ID, MARK, below, data, failed};
 use crate::certificates::{self, Part};
 use crate::{Error, KubernetesNode, config_resources, facts};
@@ -33,6 +35,10 @@ const PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin
 const REMINDER: Duration = Duration::from_secs(30);
 /// Between two looks at the certificates of a running etcd.
 const LOOK_PERIOD: Duration = Duration::from_hours(1);
+/// Between two attempts to join.
+const JOIN_PERIOD: Duration = Duration::from_secs(3);
+/// What a learner says where it would need a vote.
+const LEARNER: &str = "rpc not supported for learner";
 /// Processors that etcd serves only when told to.
 const UNSUPPORTED: [(&str, &str); 1] = [("aarch64", "ETCD_UNSUPPORTED_ARCH=arm64")];
 
@@ -61,7 +67,12 @@ impl KubernetesNode {
         let ask = move || -> Answer {
             let this = this.clone();
             Box::pin(async move {
-                let member = client::quorum(&this.runtime.root).await.map_err(|error| error.to_string())?;
+                let member = match client::quorum(&this.runtime.root).await {
+                    Err(Error::Etcd { reason, .. }) if reason.contains(LEARNER) => {
+                        return Err("this node's member catches up; it has no vote yet".to_owned());
+                    }
+                    answer => answer.map_err(|error| error.to_string())?,
+                };
                 member.inspect(|id| config_resources::publish_member(&this.runtime, *id));
                 this.end_bootstrap().map_err(|error| error.to_string())
             })
@@ -80,21 +91,27 @@ impl KubernetesNode {
     }
 
     /// Its image, once it has something to do: a node that waits fetches nothing.
-    async fn etcd_image(&self) -> Result<String, Error> {
+    async fn etcd_image(&self) -> Result<String, JoinError> {
         self.membership().await?;
         let config = self.runtime.config().ok_or(Error::NoConfig)?;
-        Ok(images::etcd(&Cluster::new(&config)?))
+        Ok(images::etcd(&Cluster::new(&config).map_err(Error::from)?))
     }
 
-    async fn describe_etcd(&self) -> Result<Description, Error> {
-        let membership = self.membership().await?;
-        let config = self.runtime.config().ok_or(Error::NoConfig)?;
-        let cluster = Cluster::new(&config)?;
+    async fn describe_etcd(&self) -> Result<Description, JoinError> {
+        let (config, membership) = loop {
+            let membership = self.membership().await?;
+            let config = self.runtime.config().ok_or(Error::NoConfig)?;
+            // Without data etcd would begin a cluster of its own where its arguments say nothing else.
+            if membership != Membership::Known || self.keeps_data(&config).await? {
+                break (config, membership);
+            }
+        };
+        let cluster = Cluster::new(&config).map_err(Error::from)?;
         let node = facts::node(&self.runtime, &cluster, self.is_container)?;
         let root = &self.runtime.root;
         certificates::bring(root, &cluster, &node, Part::Etcd)?;
         make_data(root)?;
-        let arguments = etcd::arguments(&cluster, &node, &membership)?;
+        let arguments = etcd::arguments(&cluster, &node, &membership).map_err(Error::from)?;
         let path = |path: &str| root.join(path.trim_start_matches('/')).display().to_string();
         let unsupported = UNSUPPORTED.iter().find(|(arch, _)| *arch == std::env::consts::ARCH);
         let env =
@@ -148,25 +165,42 @@ impl KubernetesNode {
         Ok(())
     }
 
-    /// What this member is; waits until somebody says so.
-    async fn membership(&self) -> Result<Membership, Error> {
+    /// What this member is; waits until a cluster takes it or a bootstrap is asked for.
+    async fn membership(&self) -> Result<Membership, JoinError> {
+        let mut said = String::new();
+        let mut reminded = Instant::now();
         loop {
             // Before the disk is read: what is asked for in between is heard.
             let asked = self.asked.notified();
+            if self.leaving.load(Ordering::SeqCst) {
+                return Err(JoinError::Leaves);
+            }
             match data(&self.runtime.root)? {
                 Data::Member => return Ok(Membership::Known),
                 Data::Asked => return Ok(Membership::New),
                 Data::None => {}
             }
-            if self.bootstraps_itself() {
-                self.mark()?;
-                continue;
+            let text = match self.join().await {
+                Ok(Some(members)) => return Ok(Membership::Join(members)),
+                Ok(None) if self.bootstraps_itself() => {
+                    self.mark()?;
+                    continue;
+                }
+                Ok(None) => String::new(),
+                Err(error) => format!("etcd does not join the cluster yet: {error}"),
+            };
+            if !text.is_empty() && text != said {
+                self.runtime.journal.warn(&text);
             }
-            if tokio::time::timeout(REMINDER, asked).await.is_err() {
+            if text.is_empty() && reminded.elapsed() >= REMINDER {
+                reminded = Instant::now();
                 self.runtime.journal.say(
                     "etcd waits: run `talosctl bootstrap` against one control plane node, if this is a new cluster",
                 );
             }
+            said = text;
+            // Whichever comes first.
+            let _ = tokio::time::timeout(JOIN_PERIOD, asked).await;
         }
     }
 

@@ -66,7 +66,7 @@ const ALLOWED: [(&str, &[&str]); 36] = [
             "unlock",
         ],
     ),
-    ("cli", &["api", "cluster", "config", "installer", "netboot", "ondisk", "recovery"]),
+    ("cli", &["api", "cluster", "config", "installer", "kubernetes", "netboot", "ondisk", "recovery"]),
     (
         "fuzz",
         &[
