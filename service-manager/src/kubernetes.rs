@@ -14,7 +14,7 @@ use kubernetes_node::manifests::{Download, Request};
 use runtime::errors::chain;
 
 use crate::node::Node;
-use crate::upgrade;
+use crate::{shared_address, upgrade};
 
 /// The containerd of pods runs these services too, in a namespace of its own.
 const SOCKET: &str = "/run/containerd/containerd.sock";
@@ -38,6 +38,7 @@ pub(crate) fn join(node: &Arc<Node>) {
     tokio::spawn(async move { manifests.keep_manifests(download).await });
     // It is joined once, where the node is made.
     drop(node.kubernetes.set(made));
+    tokio::spawn(shared_address::run(node.clone()));
 }
 
 /// Where a pull fails, the service that needs the image says so, and how the next attempts go.

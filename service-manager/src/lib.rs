@@ -60,6 +60,7 @@ mod reset;
 mod secure_boot;
 pub mod sequences;
 pub mod server;
+mod shared_address;
 pub mod system_disk;
 pub mod tasks;
 pub mod time;

@@ -37,6 +37,7 @@ pub(crate) fn identity(cluster: &Cluster<'_>) -> Result<Identity, Error> {
         host_name: String::new(),
         domain: String::new(),
         addresses: Vec::new(),
+        shared: Vec::new(),
         is_container: false,
         has_cgroup_v1: false,
         resolv_conf: String::new(),

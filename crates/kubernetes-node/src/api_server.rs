@@ -2,15 +2,17 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
+use config::Config;
 use http::Request;
 use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kubernetes::kubeconfig::{self, Credentials, Names};
 use kubernetes::{Cluster, Node};
 
-use crate::{Error, admin};
+use crate::{Error, KubernetesNode, admin};
 
 /// For one answer.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -118,6 +120,31 @@ pub(crate) async fn get(client: &Client, path: &str) -> Result<serde_json::Value
     let asked = tokio::time::timeout(DEADLINE, client.request(request));
     let answer = asked.await.map_err(|_| failed(format!("no answer within {} s", DEADLINE.as_secs())))?;
     answer.map_err(|error| failed(runtime::errors::chain(&error)))
+}
+
+/// The API server on this node, asked again and again.
+#[derive(Default)]
+pub struct OwnApiServer {
+    client: Option<(Arc<Config>, Client)>,
+}
+
+impl OwnApiServer {
+    /// Whether it serves.
+    ///
+    /// # Errors
+    /// [`Error::NoConfig`], [`Error::Config`] on a worker, [`Error::Authority`]; [`Error::ApiServer`] with its words, where it does
+    /// not.
+    pub async fn is_ready(&mut self, node: &KubernetesNode) -> Result<(), Error> {
+        let config = node.runtime.config().ok_or(Error::NoConfig)?;
+        let client = match &self.client {
+            Some((of, client)) if Arc::ptr_eq(of, &config) => client.clone(),
+            _ => {
+                let client = client(&Cluster::new(&config)?).await?;
+                self.client.insert((config, client)).1.clone()
+            }
+        };
+        is_ready(&client).await
+    }
 }
 
 /// Whether it serves.

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use kubernetes::{Cluster, Node};
 use runtime::Runtime;
-use runtime::store::{Addressing, HOSTNAME_STATUS, NODE_ADDRESS, Spec};
+use runtime::store::{Addressing, HOSTNAME_STATUS, NODE_ADDRESS, NetworkSpec, OPERATOR_SPEC, Spec};
 
 use crate::Error;
 
@@ -24,17 +24,21 @@ pub const RESOLV_DIRECTORY: &str = "/system/resolved";
 /// [`Error::NoName`], [`Error::NoAddress`]; [`Error::AddressOfServices`] if the node has no other address.
 pub fn node(runtime: &Runtime, cluster: &Cluster<'_>, is_container: bool) -> Result<Node, Error> {
     let (host_name, domain) = names(runtime).ok_or(Error::NoName)?;
+    let shared = shared(runtime);
+    let mut all = addresses(runtime);
+    all.retain(|address| !shared.contains(address));
     Ok(Node {
         host_name,
         domain,
-        addresses: own(&addresses(runtime), cluster)?,
+        addresses: own(&all, cluster)?,
+        shared,
         is_container,
         has_cgroup_v1: !Path::new(CGROUP2).exists(),
         resolv_conf: RESOLV_CONF.to_owned(),
     })
 }
 
-fn names(runtime: &Runtime) -> Option<(String, String)> {
+pub(crate) fn names(runtime: &Runtime) -> Option<(String, String)> {
     match &runtime.store.get(&HOSTNAME_STATUS, "hostname")?.spec {
         Spec::HostnameStatus(name) => Some((name.hostname.clone(), name.domainname.clone())),
         _ => None,
@@ -48,6 +52,19 @@ fn addresses(runtime: &Runtime) -> Vec<IpAddr> {
         return Vec::new();
     };
     all.addresses.iter().filter_map(|text| text.split('/').next()?.parse().ok()).collect()
+}
+
+/// Those that control plane nodes share.
+fn shared(runtime: &Runtime) -> Vec<IpAddr> {
+    let operators = runtime.store.list(&OPERATOR_SPEC);
+    let shared = operators.iter().filter_map(|resource| match &resource.spec {
+        Spec::Network(network) => match network.as_ref() {
+            NetworkSpec::Operator(operator) => operator.vip.as_ref()?.ip.parse().ok(),
+            _ => None,
+        },
+        _ => None,
+    });
+    shared.collect()
 }
 
 /// Those that belong to the machine: what pods and services have on it (bridges, tunnels) does not.

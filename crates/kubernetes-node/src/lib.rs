@@ -57,6 +57,7 @@ use containers::service::Fetch;
 use runtime::Runtime;
 use tokio::sync::Notify;
 
+pub use api_server::OwnApiServer;
 pub use error::Error;
 pub use static_pods::remove_static_pods;
 

@@ -41,6 +41,7 @@ pub(crate) fn node() -> Node {
         host_name: "cp-1".into(),
         domain: String::new(),
         addresses: vec!["10.0.0.3".parse().unwrap()],
+        shared: Vec::new(),
         is_container: false,
         has_cgroup_v1: false,
         resolv_conf: "/etc/resolv.conf".into(),

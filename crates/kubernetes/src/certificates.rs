@@ -163,7 +163,8 @@ fn admin_lifetime(cluster: &Cluster<'_>) -> Duration {
 fn api_server_names(cluster: &Cluster<'_>, node: &Node) -> Result<Vec<String>, Error> {
     let domain = cluster.dns_domain();
     let inside = ["kubernetes", "kubernetes.default", "kubernetes.default.svc", "localhost"];
-    let addresses = cluster.api_addresses()?.into_iter().chain(node.addresses.iter().copied());
+    let addresses = node.addresses.iter().chain(&node.shared).copied();
+    let addresses = cluster.api_addresses()?.into_iter().chain(addresses);
     let names = inside
         .into_iter()
         .map(str::to_owned)

@@ -31,6 +31,8 @@ pub struct Node {
     pub domain: String,
     /// The addresses by which others reach it, without loopback and link-local ones. The first is the node's.
     pub addresses: Vec<IpAddr>,
+    /// Addresses that control plane nodes share: none of them is the node's, whoever has it.
+    pub shared: Vec<IpAddr>,
     /// Whether it is a set of namespaces on a machine whose kernel settings are not its own.
     pub is_container: bool,
     /// Whether its kernel has control groups of version 1.

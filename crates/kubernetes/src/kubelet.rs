@@ -272,6 +272,7 @@ mod tests {
                 host_name: "cp-1".into(),
                 domain: String::new(),
                 addresses: vec!["10.5.0.2".parse().unwrap()],
+                shared: Vec::new(),
                 is_container,
                 has_cgroup_v1: false,
                 resolv_conf: "/etc/resolv.conf".into(),

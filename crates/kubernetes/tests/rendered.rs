@@ -42,6 +42,7 @@ fn node() -> Node {
         host_name: "cp-1".into(),
         domain: "example.org".into(),
         addresses: ["10.0.0.3", "192.168.5.3", "fd00::3"].map(|text| text.parse().unwrap()).to_vec(),
+        shared: Vec::new(),
         is_container: false,
         has_cgroup_v1: false,
         resolv_conf: "/etc/resolv.conf".into(),

@@ -15,7 +15,7 @@ use config::documents::{
     Document, EthernetConfig, LinkAddress, LinkRoute, RoutingRuleConfig, RuleAction, VlanMode,
 };
 use config::schema::GoDuration;
-use config::v1alpha1::{self, DeviceSelector, DhcpOptions, HostDns, Interface};
+use config::v1alpha1::{self, DeviceSelector, DhcpOptions, HostDns, Interface, Vip};
 use config::{Config, Secret};
 use network_line::Line;
 
@@ -41,6 +41,9 @@ const LOOPBACK: &str = "lo";
 pub struct Plan {
     /// By name. Links that are not here are left alone.
     pub links: BTreeMap<String, Link>,
+    /// Addresses that control plane nodes share, with their links: one of the nodes has each at a time. Such a link is otherwise
+    /// as it would be without.
+    pub shared: Vec<(String, IpAddr)>,
     /// In the order of the documents.
     pub rules: Vec<Rule>,
     /// Who may come in; `None`: every sender.
@@ -210,6 +213,7 @@ impl Reading<'_> {
     }
 
     fn named_entry(&mut self, entry: &Interface, name: &str, field: &str) {
+        self.share(name, entry.vip.as_ref());
         let link = self.configured(name);
         if entry.uses_dhcp() {
             section_dhcp(link, entry.dhcp_options.as_ref());
@@ -260,7 +264,13 @@ impl Reading<'_> {
             let one = (!vlan.cidr.is_empty()).then_some(&vlan.cidr);
             link.addresses.extend(one.into_iter().chain(&vlan.addresses).filter_map(|text| prefix(text)));
             link.routes.extend(vlan.routes.iter().filter_map(section_route));
+            self.share(&vlan_name(name, vlan.vlan_id), vlan.vip.as_ref());
         }
+    }
+
+    fn share(&mut self, link: &str, vip: Option<&Vip>) {
+        let address = vip.and_then(|vip| vip.ip.parse().ok());
+        self.plan.shared.extend(address.map(|address| (link.to_owned(), address)));
     }
 
     fn document(&mut self, document: &Document) {
@@ -318,6 +328,9 @@ impl Reading<'_> {
                     peers: peers.collect(),
                 });
                 self.made(kind, common!(d));
+            }
+            Document::Layer2VIPConfig(d) => {
+                self.plan.shared.extend(d.name.parse().ok().map(|address| (d.link.clone(), address)));
             }
             Document::VethConfig(d) => {
                 let Some(other) = &d.peer else { return };
@@ -436,6 +449,7 @@ impl Reading<'_> {
                 self.link(&present.name).dhcp = Some(Dhcp::default());
             }
         }
+        self.plan.shared.retain(|(name, _)| !self.ignored.contains(name));
         self.plan.links.retain(|name, _| !name.is_empty() && !self.ignored.contains(name));
         self.plan
     }

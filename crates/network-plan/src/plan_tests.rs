@@ -54,6 +54,28 @@ fn a_card_that_nothing_names_asks_dhcp() {
 }
 
 #[test]
+fn a_shared_address_is_on_its_link_and_is_none_of_its_own() {
+    let of = |plan: &Plan, link: &str| -> Vec<String> {
+        let on_it = plan.shared.iter().filter(|(name, _)| name == link);
+        on_it.map(|(_, address)| address.to_string()).collect()
+    };
+    let found = of_section(
+        "[{interface: eth0, dhcp: true, vip: {ip: 10.0.0.100}, vlans: [{vlanId: 7, vip: {ip: 'fd00::100'}}]}]",
+        &["eth0", "eth1"],
+    );
+    assert_eq!(
+        (of(&found, "eth0"), of(&found, "eth0.7")),
+        (vec!["10.0.0.100".into()], vec!["fd00::100".into()])
+    );
+    assert!(found.links["eth0"].addresses.is_empty() && found.links["eth0"].asks_dhcp());
+    let documents = "apiVersion: v1alpha1\nkind: Layer2VIPConfig\nname: 10.0.0.100\nlink: eth0\n---\n\
+                     apiVersion: v1alpha1\nkind: Layer2VIPConfig\nname: 10.0.0.101\nlink: eth0\n";
+    let found = of_documents(documents, &["eth0"]);
+    assert_eq!(of(&found, "eth0"), ["10.0.0.100", "10.0.0.101"]);
+    assert!(found.links["eth0"].asks_dhcp(), "the document says nothing else of the link");
+}
+
+#[test]
 fn loopback_has_the_resolver_s_address_where_pods_ask_it() {
     let of = |settings: &str| {
         let plan = planned(&format!("{HEAD}  features: {{hostDNS: {settings}}}\n"), &["lo"]);

@@ -10,6 +10,7 @@ mod guide;
 mod joining;
 mod local;
 mod machine;
+mod members;
 mod rig;
 
 use std::path::Path;

@@ -27,9 +27,13 @@ pub(crate) const IMAGES: &str = "BILLET_CLUSTER_IMAGES";
 pub(crate) const KUBERNETES: &str = "BILLET_KUBERNETES";
 pub(crate) const NAME: &str = "demo";
 pub(crate) const NETWORK: &str = "10.5.0.0/24";
+/// The address that control plane nodes share, where they do.
+pub(crate) const SHARED: &str = "10.5.0.100";
 pub(crate) const REGISTRY_PORT: u16 = 5000;
 /// Of the API server.
 const API_PORT: u16 = 6443;
+/// For a connection of the balancer to a node that may be gone.
+const DIAL_LIMIT: Duration = Duration::from_secs(1);
 /// From an asked node to an answer, on a machine that has much else to do.
 pub(crate) const STEP_LIMIT: Duration = Duration::from_secs(120);
 /// One address for each kind of node; the second also is what the first one's pods reach the other's by.
@@ -56,16 +60,24 @@ struct Archive {
 pub(crate) enum Endpoint {
     /// The control plane node.
     Node,
-    /// A host that passes connections on to the node's API server, and has nothing else of the node.
+    /// A host that passes connections on to the API servers of the control plane nodes, and has nothing else of a node.
     Balancer,
+    /// The address that the control plane nodes share.
+    Shared,
 }
 
-async fn balance(listener: TcpListener, to: SocketAddr) {
+/// Each connection goes to the first of these that takes it.
+async fn balance(listener: TcpListener, to: Vec<SocketAddr>) {
     while let Ok((mut client, _)) = listener.accept().await {
+        let to = to.clone();
         tokio::spawn(async move {
-            if let Ok(mut server) = TcpStream::connect(to).await {
-                // Its end is the end of the connection.
-                drop(tokio::io::copy_bidirectional(&mut client, &mut server).await);
+            for address in to {
+                let connected = tokio::time::timeout(DIAL_LIMIT, TcpStream::connect(address)).await;
+                if let Ok(Ok(mut server)) = connected {
+                    // Its end is the end of the connection.
+                    drop(tokio::io::copy_bidirectional(&mut client, &mut server).await);
+                    return;
+                }
             }
         });
     }
@@ -185,11 +197,16 @@ impl Running {
         let registry = registry(&runtime);
         let network: cluster::network::Network = NETWORK.parse().unwrap();
         let address = network.node(0).unwrap();
+        let is_shared = matches!(endpoint, Endpoint::Shared);
         let endpoint = match endpoint {
+            Endpoint::Shared => SHARED.parse().unwrap(),
             Endpoint::Node => address,
             Endpoint::Balancer => {
                 let listener = runtime.block_on(TcpListener::bind(("0.0.0.0", API_PORT))).unwrap();
-                runtime.spawn(balance(listener, (address, API_PORT).into()));
+                let servers =
+                    (0_u32..).zip(nodes).filter(|(_, (_, machine_type))| machine_type.is_control_plane());
+                let servers = servers.map(|(index, _)| (network.node(index).unwrap(), API_PORT).into());
+                runtime.spawn(balance(listener, servers.collect()));
                 network.host()
             }
         };
@@ -216,11 +233,20 @@ impl Running {
             context.nodes = vec![address.to_string()];
         }
         client.save(&talosconfig).unwrap();
+        let shared =
+            format!("machine: {{network: {{interfaces: [{{interface: eth0, vip: {{ip: {SHARED}}}}}]}}}}");
+        let shared = config::patch::load_patches(&shared).unwrap();
+        let changes = |machine_type: &MachineType| {
+            if is_shared && machine_type.is_control_plane() { &shared[..] } else { &[] }
+        };
         let node = |(index, (name, machine_type)): (usize, &(&str, MachineType))| NodeSpec {
             name: (*name).into(),
             address: network.node(u32::try_from(index).unwrap()).unwrap(),
             is_control_plane: machine_type.is_control_plane(),
-            config: Some(written_as(form, &configuration(&wanted, &secrets, *machine_type, &[]))),
+            config: Some(written_as(
+                form,
+                &configuration(&wanted, &secrets, *machine_type, changes(machine_type)),
+            )),
         };
         let nodes: Vec<_> = nodes.iter().enumerate().map(node).collect();
         let state = paths::work_dir().join("clusters");

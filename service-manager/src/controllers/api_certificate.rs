@@ -4,13 +4,15 @@
 
 use std::net::IpAddr;
 
-use runtime::store::{ADDRESS_STATUS, API_CERTIFICATE, HOSTNAME_STATUS, MACHINE_CONFIG, Spec};
+use runtime::store::{
+    ADDRESS_STATUS, API_CERTIFICATE, HOSTNAME_STATUS, MACHINE_CONFIG, NetworkSpec, OPERATOR_SPEC, Spec,
+};
 
 use super::{Action, Controller, Snapshot};
 
 pub(crate) static CONTROLLER: Controller = Controller {
     name: "secrets.APICertificateController",
-    inputs: &[&ADDRESS_STATUS, &HOSTNAME_STATUS, &MACHINE_CONFIG],
+    inputs: &[&ADDRESS_STATUS, &HOSTNAME_STATUS, &MACHINE_CONFIG, &OPERATOR_SPEC],
     outputs: &[&API_CERTIFICATE],
     reconcile,
 };
@@ -31,6 +33,14 @@ fn reconcile(snapshot: &Snapshot<'_>) -> Result<Vec<Action>, String> {
             names.extend(
                 status.address.split('/').next().filter(|text| reaches_others(text)).map(str::to_owned),
             );
+        }
+    }
+    // The address is this node's at times.
+    for resource in snapshot.list(&OPERATOR_SPEC) {
+        if let Spec::Network(network) = &resource.spec
+            && let NetworkSpec::Operator(operator) = network.as_ref()
+        {
+            names.extend(operator.vip.as_ref().map(|vip| vip.ip.clone()));
         }
     }
     for resource in snapshot.list(&HOSTNAME_STATUS) {
@@ -57,7 +67,7 @@ pub(crate) fn reaches_others(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use runtime::store::{AddressStatus, HostnameStatus, Store};
+    use runtime::store::{AddressStatus, HostnameStatus, OperatorSpec, Store, Vip};
 
     use super::*;
     use crate::controllers::testing::{snapshot, store_with_config};
@@ -94,6 +104,27 @@ mod tests {
             panic!("{actions:?}")
         };
         assert!(names.iter().any(|name| name == "cluster.example"), "{names:?}");
+    }
+
+    #[test]
+    fn a_shared_address_is_a_name_of_the_api_on_each_node() {
+        let store = store_with_config("");
+        let operator = OperatorSpec {
+            operator: "vip",
+            link_name: "eth0".into(),
+            require_up: true,
+            dhcp4: None,
+            dhcp6: None,
+            vip: Some(Vip { ip: "10.0.0.100".into(), gratuitous_arp: true }),
+            layer: "configuration",
+        };
+        let spec = Spec::Network(Box::new(NetworkSpec::Operator(operator)));
+        store.put(OPERATOR_SPEC.writer, &OPERATOR_SPEC, "configuration/vip/eth0/10.0.0.100", spec).unwrap();
+        let actions = reconcile(&snapshot(&store, &Default::default())).unwrap();
+        let [Action::Put(_, _, Spec::ApiCertificate(names))] = actions.as_slice() else {
+            panic!("{actions:?}")
+        };
+        assert!(names.iter().any(|name| name == "10.0.0.100"), "{names:?}");
     }
 
     #[test]

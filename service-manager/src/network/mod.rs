@@ -25,6 +25,7 @@ mod made;
 mod opening;
 mod owned;
 mod rules;
+pub(crate) mod shared;
 mod specs;
 mod statics;
 mod status;
@@ -47,7 +48,10 @@ use std::time::Duration;
 use config::documents::ClientIdentifier;
 use dhcp::{Identifier, Settings};
 use futures_util::{FutureExt, StreamExt};
+use netlink_packet_core::{NetlinkMessage, NetlinkPayload};
+use netlink_packet_route::RouteNetlinkMessage;
 use network_plan::Plan;
+use rtnetlink::sys::SocketAddr;
 use rtnetlink::{Handle, LinkUnspec, MulticastGroup, new_multicast_connection};
 use runtime::Runtime;
 use tokio::sync::watch;
@@ -95,13 +99,27 @@ pub async fn run<D: Disk>(
         let is_settled = managed.manage(&runtime, &handle, &links).await;
         tokio::select! {
             () = tokio::time::sleep(RETRY), if !is_settled => {}
-            message = messages.next() => if message.is_none() {
+            message = news(&mut messages) => if message.is_none() {
                 return Err("the netlink socket was closed".to_owned());
             },
             _ = config.changed() => {}
         }
         tokio::time::sleep(SETTLE).await;
         while let Some(Some(_)) = messages.next().now_or_never() {}
+    }
+}
+
+/// The next message that says something new.
+async fn news(
+    messages: &mut (impl futures_util::Stream<Item = (NetlinkMessage<RouteNetlinkMessage>, SocketAddr)> + Unpin),
+) -> Option<()> {
+    loop {
+        let (message, _) = messages.next().await?;
+        let is_renewal = matches!(&message.payload,
+            NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewAddress(address)) if shared::is_renewal(address));
+        if !is_renewal {
+            return Some(());
+        }
     }
 }
 

@@ -17,7 +17,7 @@ use network_plan::{Dhcp, Plan};
 use runtime::store::{
     ADDRESS_SPEC, AddressSpec, DHCP_LEASE, Definition, Dhcp4, Dhcp6, DhcpLease, HOSTNAME_SPEC, HostnameSpec,
     LINK_SPEC, LinkSpec, MACHINE_CONFIG, NetworkSpec, OPERATOR_SPEC, OperatorSpec, RESOLVER_SPEC, ROUTE_SPEC,
-    ResolverSpec, RouteSpec, STATIC_HOST, Spec,
+    ResolverSpec, RouteSpec, STATIC_HOST, Spec, Vip,
 };
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::watch;
@@ -65,6 +65,9 @@ fn publish(runtime: &Runtime, plan: &Plan) {
     let mut specs = Specs::default();
     for link in plan.links.values() {
         specs.add_link(link, &runtime.parameters.network);
+    }
+    for (link, address) in &plan.shared {
+        specs.add_shared(link, *address);
     }
     let leases = runtime.store.list(&DHCP_LEASE);
     let lease = |spec: &Spec| if let Spec::DhcpLease(lease) = spec { Some(lease.clone()) } else { None };
@@ -145,6 +148,7 @@ impl Specs {
                 require_up: true,
                 dhcp4: Some(Dhcp4 { route_metric: dhcp.metric }),
                 dhcp6: None,
+                vip: None,
                 layer,
             };
             self.operators.push((format!("{layer}/dhcp4/{link}"), spec(NetworkSpec::Operator(operator))));
@@ -156,10 +160,25 @@ impl Specs {
                 require_up: true,
                 dhcp4: None,
                 dhcp6: Some(Dhcp6 { route_metric: dhcp.metric }),
+                vip: None,
                 layer,
             };
             self.operators.push((format!("{layer}/dhcp6/{link}"), spec(NetworkSpec::Operator(operator))));
         }
+    }
+
+    fn add_shared(&mut self, link: &str, address: IpAddr) {
+        let operator = OperatorSpec {
+            operator: "vip",
+            link_name: link.to_owned(),
+            require_up: true,
+            dhcp4: None,
+            dhcp6: None,
+            vip: Some(Vip { ip: address.to_string(), gratuitous_arp: address.is_ipv4() }),
+            layer: CONFIGURATION,
+        };
+        let id = format!("{CONFIGURATION}/vip/{link}/{address}");
+        self.operators.push((id, spec(NetworkSpec::Operator(operator))));
     }
 
     fn add_lease(&mut self, link: &str, lease: &DhcpLease, settings: &Dhcp) {

@@ -111,7 +111,7 @@ documents! {
     ExternalVolumeConfig "volumes of other machines" named;
     FilesystemScrubConfig "scrubbing file systems" single;
     FilesystemTrimConfig "trimming file systems" single;
-    HCloudVIPConfig "shared addresses" named;
+    HCloudVIPConfig "addresses that a cloud moves" named;
     HTTPProbeConfig "" named;
     HostnameConfig "" single;
     ImageCacheConfig "the image cache" single;
@@ -146,7 +146,7 @@ documents! {
     KubeletConfig "" single;
     LVMLogicalVolumeConfig "LVM" named;
     LVMVolumeGroupConfig "LVM" named;
-    Layer2VIPConfig "shared addresses" named;
+    Layer2VIPConfig "" named;
     LinkAliasConfig "names of links" named;
     LinkConfig "" named;
     NetworkDefaultActionConfig "" single;

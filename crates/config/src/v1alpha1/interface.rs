@@ -37,7 +37,7 @@ section! {
         /// The link is a WireGuard tunnel.
         wireguard "wireguard": Option<Wireguard> {};
         /// An address that control plane nodes share.
-        vip "vip": Option<Vip> { later "shared addresses" };
+        vip "vip": Option<Vip> {};
     }
 }
 
@@ -118,7 +118,7 @@ section! {
         /// Size of the largest packet.
         mtu "mtu": u32 { newer true, example "1496" };
         /// An address that control plane nodes share.
-        vip "vip": Option<Vip> { newer true, later "shared addresses" };
+        vip "vip": Option<Vip> { newer true };
         /// Settings of the DHCP client.
         dhcp_options "dhcpOptions": Option<DhcpOptions> { newer true };
     }
@@ -130,9 +130,9 @@ section! {
         /// The address.
         ip "ip": String { example "192.168.0.15" };
         /// Where the cloud must move it too.
-        equinix_metal "equinixMetal": Option<VipToken> { newer true };
+        equinix_metal "equinixMetal": Option<VipToken> { newer true, later "addresses that a cloud moves" };
         /// Where the cloud must move it too.
-        hcloud "hcloud": Option<VipToken> { newer true };
+        hcloud "hcloud": Option<VipToken> { newer true, later "addresses that a cloud moves" };
     }
 }
 

@@ -11,6 +11,7 @@
 //! | `join` | how a further node becomes a member of a cluster |
 //! | `members` | the calls about members: remove, leave, the leader, alarms, snapshots |
 //! | [`quorum`] | whether the cluster outlives a removal |
+//! | [`election`] | which control plane node has a shared address |
 //! | `mutex` | a mutex that the control plane nodes share |
 //!
 //! Owns: /var/lib/etcd, and beside it the mark that a bootstrap was asked for, and the record of the member.
@@ -19,6 +20,7 @@
 
 mod bootstrap;
 mod client;
+pub mod election;
 mod join;
 mod member;
 mod members;

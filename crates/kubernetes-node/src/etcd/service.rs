@@ -205,7 +205,7 @@ impl KubernetesNode {
     }
 
     /// Whether this node's member answers now.
-    pub(crate) fn is_etcd_up(&self) -> bool {
+    pub fn is_etcd_up(&self) -> bool {
         let record = self.runtime.services.record(ID);
         // A stopped service counts as up, since nothing waits for it.
         record.is_some_and(|record| record.state == State::Running) && self.runtime.services.is_up(ID)

@@ -193,11 +193,11 @@ pub struct TimeServerSpec {
     pub use_nts: bool,
 }
 
-/// A client of DHCP.
+/// What brings addresses to a link: a client of DHCP, or the election of an address's holder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OperatorSpec {
-    /// `dhcp4` or `dhcp6`.
+    /// `dhcp4`, `dhcp6` or `vip`.
     pub operator: &'static str,
     /// The link.
     pub link_name: String,
@@ -209,6 +209,9 @@ pub struct OperatorSpec {
     /// Settings of a client of DHCPv6.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dhcp6: Option<Dhcp6>,
+    /// The shared address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vip: Option<Vip>,
     /// Where it comes from.
     pub layer: &'static str,
 }
@@ -227,6 +230,17 @@ pub struct Dhcp4 {
 pub struct Dhcp6 {
     /// Metric of its routes.
     pub route_metric: u32,
+}
+
+/// An address that control plane nodes share.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Vip {
+    /// The address.
+    pub ip: String,
+    /// Whoever takes it says so by ARP.
+    #[serde(rename = "gratuitousARP")]
+    pub gratuitous_arp: bool,
 }
 
 /// What a card is to do.

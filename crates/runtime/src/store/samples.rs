@@ -466,6 +466,7 @@ fn specs() -> Vec<Sample> {
         require_up: true,
         dhcp4: Some(Dhcp4 { route_metric: 1024 }),
         dhcp6: Some(Dhcp6 { route_metric: 1024 }),
+        vip: Some(Vip { ip: "10.0.0.100".into(), gratuitous_arp: true }),
         layer: "configuration",
     };
     let spec = |kind, spec| (kind, Spec::Network(Box::new(spec)));

@@ -1,0 +1,105 @@
+//! The election of the control plane node that has a shared address.
+//!
+//! Owns: the lease, and how long its holder may act on the last renewal. Candidates are keys below the address's prefix, each with a
+//! lease of its own; the oldest one leads. A candidate whose lease ends is gone, and the next one leads.
+//! Does not: have the address; `shared_address` of machined does.
+//! Source: etcd's election service, whose keys clients of both generations use.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use etcd_client::{Client, GetOptions, PutOptions, SortOrder, SortTarget};
+use tokio::time::Instant;
+
+use super::client::{self, ENDPOINT, refused};
+use crate::{Error, KubernetesNode};
+
+/// The shortest lease that etcd gives with its default heartbeats.
+pub const LEASE: Duration = Duration::from_secs(2);
+/// A renewal that took longer is not acted on: too much of the lease has gone by.
+pub const RENEWAL_DEADLINE: Duration = Duration::from_millis(400);
+const DEADLINE: Duration = Duration::from_secs(2);
+/// Below it, one prefix an address.
+const PREFIX: &str = "talos:v1:vip:election:";
+
+/// How a candidate stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Standing {
+    /// It leads. The lease ends no earlier than at this time.
+    Leads(Instant),
+    /// Another node does.
+    Follows(String),
+    /// The answer took so long that it is not acted on.
+    Late(Duration),
+}
+
+/// A node that would have the address.
+pub struct Candidate {
+    client: Client,
+    lease: i64,
+    prefix: String,
+    key: String,
+}
+
+impl KubernetesNode {
+    /// Becomes a candidate for the address.
+    ///
+    /// # Errors
+    /// [`Error::Etcd`], [`Error::File`], [`Error::NoName`].
+    pub async fn stand_for(&self, address: IpAddr) -> Result<Candidate, Error> {
+        let (name, _) = crate::facts::names(&self.runtime).ok_or(Error::NoName)?;
+        let mut client = client::connect(&self.runtime.root, Some(DEADLINE)).await?;
+        let seconds = i64::try_from(LEASE.as_secs()).unwrap_or(i64::MAX);
+        let granted = client.lease_grant(seconds, None).await.map_err(refused(ENDPOINT))?;
+        let lease = granted.id();
+        let prefix = format!("{PREFIX}{address}/");
+        let key = format!("{prefix}{lease:x}");
+        let options = Some(PutOptions::new().with_lease(lease));
+        client.put(key.as_str(), name, options).await.map_err(refused(ENDPOINT))?;
+        Ok(Candidate { client, lease, prefix, key })
+    }
+}
+
+impl Candidate {
+    /// Renews the lease; how it stands then.
+    ///
+    /// # Errors
+    /// [`Error::Etcd`]: whether it still leads is not known, or it is a candidate no longer.
+    pub async fn renew(&mut self) -> Result<Standing, Error> {
+        let begin = Instant::now();
+        let renewed = async {
+            let (mut keeper, mut answers) = self.client.lease_keep_alive(self.lease).await?;
+            keeper.keep_alive().await?;
+            answers.message().await
+        };
+        let renewed = tokio::time::timeout(DEADLINE, renewed).await;
+        let renewed = renewed.map_err(|_| client::late(ENDPOINT, DEADLINE))?.map_err(refused(ENDPOINT))?;
+        let is_alive = renewed.is_some_and(|answer| answer.ttl() > 0);
+        let failed = |reason: &str| Error::Etcd { place: ENDPOINT.to_owned(), reason: reason.to_owned() };
+        if !is_alive {
+            return Err(failed("the lease has ended"));
+        }
+        // An old answer names an older leader, whose lease cannot be this one's.
+        let options = GetOptions::new()
+            .with_prefix()
+            .with_serializable()
+            .with_sort(SortTarget::Create, SortOrder::Ascend)
+            .with_limit(1);
+        let found = self.client.get(self.prefix.as_str(), Some(options)).await.map_err(refused(ENDPOINT))?;
+        let leader = found.kvs().first().ok_or_else(|| failed("the election has no candidates"))?;
+        if leader.key() != self.key.as_bytes() {
+            return Ok(Standing::Follows(String::from_utf8_lossy(leader.value()).into_owned()));
+        }
+        let took = begin.elapsed();
+        Ok(if took > RENEWAL_DEADLINE { Standing::Late(took) } else { Standing::Leads(begin + LEASE) })
+    }
+
+    /// Is a candidate no longer: the next one leads at once.
+    ///
+    /// # Errors
+    /// [`Error::Etcd`]; the lease ends by itself then.
+    pub async fn resign(mut self) -> Result<(), Error> {
+        let revoked = tokio::time::timeout(DEADLINE, self.client.lease_revoke(self.lease)).await;
+        revoked.map_err(|_| client::late(ENDPOINT, DEADLINE))?.map(drop).map_err(refused(ENDPOINT))
+    }
+}

@@ -1,0 +1,231 @@
+//! The members of etcd: control plane nodes that join, leave, die and come back.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use config::MachineType;
+use config::rewrite::Form;
+use qemu_tests::{deadline, namespaces};
+
+use crate::rig::{Endpoint, Running, SHARED, STEP_LIMIT};
+use crate::{nothing_is_left, teller};
+
+const THREE: [(&str, MachineType); 3] = [
+    ("cp-1", MachineType::ControlPlane),
+    ("cp-2", MachineType::ControlPlane),
+    ("cp-3", MachineType::ControlPlane),
+];
+const FIRST: &str = "10.5.0.2";
+const SECOND: &str = "10.5.0.3";
+const THIRD: &str = "10.5.0.4";
+
+/// A row of `etcd members`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Row {
+    id: String,
+    name: String,
+    is_learner: bool,
+}
+
+/// What the node's etcd lists; empty while it does not answer.
+fn members(cluster: &Running, node: &str) -> Vec<Row> {
+    let Ok(output) = cluster.admin.run(&["-n", node, "etcd", "members"]) else { return Vec::new() };
+    let row = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[..] {
+            [_, id, name, .., learner] if id != "ID" => {
+                Some(Row { id: id.to_owned(), name: name.to_owned(), is_learner: learner == "true" })
+            }
+            _ => None,
+        }
+    };
+    output.stdout.lines().filter_map(row).collect()
+}
+
+/// Waits until the node lists these members, each with a vote.
+fn members_are(cluster: &Running, node: &str, names: &[&str]) -> Vec<Row> {
+    let begin = Instant::now();
+    loop {
+        let rows = members(cluster, node);
+        let have: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
+        if have == names && rows.iter().all(|row| !row.is_learner) {
+            return rows;
+        }
+        assert!(
+            begin.elapsed() < deadline(2 * STEP_LIMIT),
+            "{node} lists {rows:?}, not {names:?}\n{}",
+            cluster.state()
+        );
+        std::thread::sleep(Duration::from_millis(250));
+    }
+}
+
+/// Runs a command that is to be refused with these words.
+fn refused(cluster: &Running, words: &[&str], needle: &str) {
+    let output = cluster.admin.run(words).unwrap();
+    assert!(!output.success && output.stderr.contains(needle), "{words:?}: {output:?}");
+}
+
+/// An object that the API server has kept is there.
+fn write_and_read(cluster: &Running, name: &str) {
+    let made = format!("configmap/{name}");
+    cluster.kubectl_until(&["create", "configmap", name, "--output=name"], &made, STEP_LIMIT);
+    cluster.kubectl_until(&["get", "configmap", name, "--output=name"], &made, STEP_LIMIT);
+}
+
+/// The nodes whose kernels have the shared address now.
+fn holders(cluster: &Running) -> Vec<String> {
+    let running = cluster.cluster.as_ref().unwrap();
+    let has_it = |name: &&str| {
+        let namespace = running.container(name);
+        let listed = Command::new("ip")
+            .args(["-netns", &namespace, "-4", "-brief", "address", "show", "dev", "eth0"])
+            .output()
+            .unwrap();
+        String::from_utf8_lossy(&listed.stdout).contains(&format!("{SHARED}/32"))
+    };
+    THREE.map(|(name, _)| name).into_iter().filter(has_it).map(str::to_owned).collect()
+}
+
+/// Waits until another node than this has the address alone; no two have it meanwhile. How long none had it.
+fn moved(cluster: &Running, from: &str) -> (String, Duration) {
+    let begin = Instant::now();
+    let mut without = Duration::ZERO;
+    let mut last = begin;
+    loop {
+        let now = holders(cluster);
+        assert!(now.len() <= 1, "{now:?} have the shared address");
+        if now.is_empty() {
+            without += last.elapsed();
+        }
+        last = Instant::now();
+        if let Some(holder) = now.first().filter(|holder| *holder != from) {
+            return (holder.clone(), without);
+        }
+        assert!(begin.elapsed() < deadline(STEP_LIMIT), "the shared address stays away\n{}", cluster.state());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// The address goes elsewhere when its holder cannot serve, hangs, or stops; and the API answers by it.
+fn shared_address_moves(cluster: &Running, tell: &dyn Fn(&str)) {
+    let running = cluster.cluster.as_ref().unwrap();
+    let (first, _) = moved(cluster, "");
+    tell(&format!("{first} has the shared address"));
+    // A machined that hangs loses it, and has not got it when it goes on.
+    let machined = cluster.processes(&first, "machined").pop_first().unwrap().to_string();
+    let signal =
+        |name: &str| assert!(Command::new("kill").args([name, &machined]).status().unwrap().success());
+    signal("-STOP");
+    let (second, without) = moved(cluster, &first);
+    tell(&format!("{first} hangs: {second} has the address, {without:?} without"));
+    cluster.kubectl_until(&["get", "--raw", "/readyz"], "ok", STEP_LIMIT);
+    signal("-CONT");
+    for _ in 0..20 {
+        assert_eq!(holders(cluster), [second.as_str()]);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    // A node that stops lets it go before.
+    running.stop(&second).unwrap();
+    let (third, without) = moved(cluster, &second);
+    tell(&format!("{second} stops: {third} has the address, {without:?} without"));
+    cluster.kubectl_until(&["get", "--raw", "/readyz"], "ok", STEP_LIMIT);
+    running.start(&second).unwrap();
+    let names = THREE.map(|(name, _)| name);
+    members_are(cluster, if third == "cp-1" { FIRST } else { SECOND }, &names);
+    for (name, _) in THREE {
+        cluster.kubectl_until(&["get", "node", name], " Ready ", 2 * STEP_LIMIT);
+    }
+}
+
+#[test]
+fn a_control_plane_grows_to_three_loses_one_takes_another_and_shrinks() {
+    if !namespaces::inside("members::a_control_plane_grows_to_three_loses_one_takes_another_and_shrinks") {
+        return;
+    }
+    let tell = teller();
+    let cluster = Running::start_as(&THREE, "v1.13", Form::V1alpha1, Endpoint::Shared);
+    cluster.begin();
+    let names = THREE.map(|(name, _)| name);
+    let rows = members_are(&cluster, FIRST, &names);
+    tell("etcd has three members with a vote");
+    for (name, _) in THREE {
+        cluster.kubectl_until(&["get", "node", name], " Ready ", 2 * STEP_LIMIT);
+    }
+    tell("three nodes are ready");
+    shared_address_moves(&cluster, &tell);
+    // Each asks its own member.
+    assert_eq!(members_are(&cluster, THIRD, &names), rows);
+    let status = cluster.until(&["-n", THIRD, "etcd", "status"], &[&rows[2].id], STEP_LIMIT);
+    assert!(status.contains("LEADER"), "{status}");
+    cluster.until(&["etcd", "alarm", "list"], &[], STEP_LIMIT);
+    cluster.until(&["etcd", "defrag"], &[], STEP_LIMIT);
+    let leader = cluster.until(&["etcd", "forfeit-leadership"], &[], STEP_LIMIT);
+    tell(&format!("leadership: {}", leader.trim()));
+    write_and_read(&cluster, "three");
+    let file = cluster.files.path().join("snapshot");
+    cluster.until(&["etcd", "snapshot", file.to_str().unwrap()], &["snapshot"], STEP_LIMIT);
+
+    // One dies: the others go on, and none of them may go now.
+    let running = cluster.cluster.as_ref().unwrap();
+    running.stop("cp-3").unwrap();
+    write_and_read(&cluster, "two");
+    let id = |name: &str| rows.iter().find(|row| row.name == name).unwrap().id.clone();
+    refused(&cluster, &["etcd", "remove-member", &id("cp-2")], "etcd would lose its quorum without cp-2");
+    refused(&cluster, &["-n", SECOND, "etcd", "leave"], "of 3 voting members 2 answer");
+    cluster.until(&["etcd", "remove-member", &id("cp-3")], &[], STEP_LIMIT);
+    members_are(&cluster, FIRST, &names[..2]);
+    tell("a dead member is removed");
+
+    // It comes back with its old data, says what is to be done, and joins anew once that was done.
+    running.start("cp-3").unwrap();
+    let member = id("cp-3");
+    cluster.until(&["-n", THIRD, "service", "etcd"], &["removed this node's member", &member], STEP_LIMIT);
+    running.stop("cp-3").unwrap();
+    let data = running.node_directory("cp-3").join("var/lib");
+    for name in ["etcd", "etcd.member"] {
+        let path = data.join(name);
+        let removed =
+            if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
+        removed.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    }
+    running.start("cp-3").unwrap();
+    let rows = members_are(&cluster, FIRST, &names);
+    assert!(rows.iter().all(|row| row.id != member), "{rows:?}");
+    cluster.until(&["-n", THIRD, "service", "etcd"], &["Running", "Health check successful"], STEP_LIMIT);
+    tell("a wiped node is a member again");
+
+    // One that lost its data alone takes its place anew, without a hand.
+    running.stop("cp-2").unwrap();
+    std::fs::remove_dir_all(running.node_directory("cp-2").join("var/lib/etcd")).unwrap();
+    running.start("cp-2").unwrap();
+    let old = rows.iter().find(|row| row.name == "cp-2").unwrap();
+    let begin = Instant::now();
+    while members_are(&cluster, FIRST, &names).contains(old) {
+        assert!(begin.elapsed() < deadline(STEP_LIMIT), "the member without data stays");
+    }
+    cluster.until(&["-n", SECOND, "service", "etcd"], &["Running", "Health check successful"], STEP_LIMIT);
+    tell("a node that lost its data has a new member");
+
+    // Down to one, gracefully.
+    for (node, address, left) in [("cp-3", THIRD, 2), ("cp-2", SECOND, 1)] {
+        cluster.until(&["-n", address, "reset", "--wait=false"], &[], STEP_LIMIT);
+        members_are(&cluster, FIRST, &names[..left]);
+        cluster.kubectl_until(&["get", "nodes"], "cp-1", STEP_LIMIT);
+        let begin = Instant::now();
+        while cluster.kubectl(&["get", "nodes"]).is_ok_and(|nodes| nodes.contains(node)) {
+            assert!(begin.elapsed() < deadline(STEP_LIMIT), "the object of {node} stays");
+            std::thread::sleep(Duration::from_millis(250));
+        }
+        write_and_read(&cluster, &format!("left-{left}"));
+        tell(&format!("{node} has left"));
+    }
+    refused(&cluster, &["reset", "--wait=false"], "cp-1 is the only voting member of etcd");
+    refused(&cluster, &["etcd", "leave"], "--graceful=false");
+    refused(&cluster, &["etcd", "forfeit-leadership"], "cannot forfeit leadership, only one member");
+    for name in ["three", "two", "left-2", "left-1"] {
+        cluster.kubectl_until(&["get", "configmap", name, "--output=name"], name, STEP_LIMIT);
+    }
+    drop(cluster);
+    nothing_is_left();
+}
