@@ -14,7 +14,7 @@ use kubernetes_node::manifests::{Download, Request};
 use runtime::errors::chain;
 
 use crate::node::Node;
-use crate::{shared_address, upgrade};
+use crate::{kube_prism, shared_address, upgrade};
 
 /// The containerd of pods runs these services too, in a namespace of its own.
 const SOCKET: &str = "/run/containerd/containerd.sock";
@@ -39,6 +39,7 @@ pub(crate) fn join(node: &Arc<Node>) {
     // It is joined once, where the node is made.
     drop(node.kubernetes.set(made));
     tokio::spawn(shared_address::run(node.clone()));
+    tokio::spawn(kube_prism::run(node.clone()));
 }
 
 /// Where a pull fails, the service that needs the image says so, and how the next attempts go.

@@ -42,6 +42,7 @@ mod hardware;
 mod host_dns;
 pub mod identity;
 mod install;
+mod kube_prism;
 mod kubernetes;
 mod late_services;
 mod log_sender;

@@ -41,6 +41,9 @@ pub struct Node {
     pub resolv_conf: String,
 }
 
+/// Of the balancer, where the configuration names none.
+const KUBE_PRISM_PORT: u16 = 7445;
+
 impl Node {
     /// The full name, where there is a domain.
     #[must_use]
@@ -190,6 +193,30 @@ impl<'a> Cluster<'a> {
     #[must_use]
     pub fn endpoint_host(&self) -> Option<&str> {
         config::endpoint_host(self.endpoint())
+    }
+
+    /// The port of the balancer on this node's loopback interface; `None` without it.
+    #[must_use]
+    pub fn kube_prism_port(&self) -> Option<u16> {
+        let features = self.config.machine.features.as_ref();
+        let prism = features.and_then(|features| features.kube_prism.as_ref());
+        prism.filter(|prism| prism.enabled == Some(true)).map(|prism| prism.port.unwrap_or(KUBE_PRISM_PORT))
+    }
+
+    /// Where the node's own clients reach the Kubernetes API: by the balancer on the node, or at the endpoint.
+    #[must_use]
+    pub fn server(&self) -> String {
+        self.kube_prism_port()
+            .map_or_else(|| self.endpoint().to_owned(), |port| format!("https://127.0.0.1:{port}"))
+    }
+
+    /// The name in the API server's certificate that clients by the balancer verify, where it is another than its address.
+    #[must_use]
+    pub fn server_name(&self) -> Option<&str> {
+        self.kube_prism_port()?;
+        let features = self.config.machine.features.as_ref();
+        let name = features.and_then(|features| features.kube_prism.as_ref())?.tls_server_name.as_str();
+        (!name.is_empty()).then_some(name)
     }
 
     /// Port of the API server on each control plane node.

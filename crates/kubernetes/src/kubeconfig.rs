@@ -42,6 +42,21 @@ pub fn render(
     authority: &str,
     credentials: &Credentials<'_>,
 ) -> Result<Secret, Error> {
+    render_named(names, server, None, authority, credentials)
+}
+
+/// The same of a server whose certificate has another name than its address.
+fn render_named(
+    names: Names<'_>,
+    server: &str,
+    server_name: Option<&str>,
+    authority: &str,
+    credentials: &Credentials<'_>,
+) -> Result<Secret, Error> {
+    let mut cluster = json!({ "server": server, "certificate-authority-data": encode(authority) });
+    if let (Some(name), Some(fields)) = (server_name, cluster.as_object_mut()) {
+        fields.insert("tls-server-name".to_owned(), json!(name));
+    }
     let user = match credentials {
         Credentials::Token(token) => json!({ "token": token.expose_secret() }),
         Credentials::Certificate { certificate, key } => json!({
@@ -54,7 +69,7 @@ pub fn render(
         "kind": "Config",
         "clusters": [{
             "name": names.cluster,
-            "cluster": { "server": server, "certificate-authority-data": encode(authority) },
+            "cluster": cluster,
         }],
         "users": [{ "name": names.user, "user": user }],
         "contexts": [{
@@ -87,7 +102,8 @@ pub fn bootstrap(cluster: &Cluster<'_>) -> Result<Secret, Error> {
         return Err(Error::Missing { field: "cluster.token", hint });
     };
     let names = Names { cluster: "local", user: "kubelet", context: "local" };
-    render(names, cluster.endpoint(), &cluster.config().cluster.ca.crt.0, &Credentials::Token(token))
+    let ca = &cluster.config().cluster.ca.crt.0;
+    render_named(names, &cluster.server(), cluster.server_name(), ca, &Credentials::Token(token))
 }
 
 /// Of a program of the control plane, which asks the API server beside it.
@@ -107,4 +123,29 @@ pub fn of_control_plane(
 fn encode(pem: &str) -> String {
     use base64::Engine as _;
     base64::engine::general_purpose::STANDARD.encode(pem)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kubelet_asks_the_balancer_of_its_node() {
+        let of = |features: &str| {
+            let text = format!(
+                "version: v1alpha1\nmachine: {{type: worker, token: a.b}}\ncluster: {{token: abcdef.0123456789abcdef, \
+                 controlPlane: {{endpoint: 'https://10.0.0.3:6443'}}}}\n{features}"
+            );
+            let loaded = config::load(text.as_bytes()).unwrap_or_else(|error| panic!("{error}"));
+            let text = bootstrap(&Cluster::new(&loaded.config).unwrap()).unwrap();
+            let read: Value = serde_saphyr::from_str(text.expose_secret()).unwrap();
+            let cluster = &read["clusters"][0]["cluster"];
+            (cluster["server"].clone(), cluster["tls-server-name"].clone())
+        };
+        assert_eq!(of(""), (json!("https://10.0.0.3:6443"), Value::Null));
+        let document = "---\napiVersion: v1alpha1\nkind: KubePrismConfig\nport: 7445\n";
+        assert_eq!(of(document), (json!("https://127.0.0.1:7445"), Value::Null));
+        let named = format!("{document}tlsServerName: demo.example.org\n");
+        assert_eq!(of(&named), (json!("https://127.0.0.1:7445"), json!("demo.example.org")));
+    }
 }

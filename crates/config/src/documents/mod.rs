@@ -135,7 +135,7 @@ documents! {
     KubeInlineManifestConfig "" named;
     KubeNetworkConfig "" single;
     KubeNodeConfig "" single;
-    KubePrismConfig "KubePrism" single;
+    KubePrismConfig "" single;
     KubeProxyConfig "" single;
     KubeSchedulerConfig "" single;
     KubeServiceAccountConfig "" single;

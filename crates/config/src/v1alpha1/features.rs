@@ -16,7 +16,7 @@ section! {
         /// Count the disk space of pods.
         disk_quota_support "diskQuotaSupport": Option<bool> { newer true, later "disk quotas" };
         /// A balancer on each node before the Kubernetes API.
-        kube_prism "kubePrism": Option<KubePrism> { newer true, later "KubePrism" };
+        kube_prism "kubePrism": Option<KubePrism> { newer true };
         /// A resolver on each node.
         host_dns "hostDNS": Option<HostDns> { newer true };
         /// Images kept in the boot image.

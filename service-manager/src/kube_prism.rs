@@ -1,0 +1,198 @@
+//! KubePrism: a balancer on the node's loopback interface before the cluster's API servers.
+//!
+//! | task | reads | writes | ends |
+//! |---|---|---|---|
+//! | [`run`] | the config, the API servers that the cluster tells of | the balancer's upstreams | with machined |
+//!
+//! Owns: which API servers there are: the one on this node, the others as the cluster's API tells, and the endpoint, which leads to
+//! them before any of them is known.
+//! Does not: pass bytes on; `balancer` does.
+//! Fails by: a line in the log; the next look tries again.
+//! Source: docs/users/kubernetes.md.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use balancer::{Balancer, Settings, Target, Upstream};
+use config::Config;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use crate::node::Node;
+
+/// Between two questions which API servers there are, while none is known, and later.
+const SHORT_PERIOD: Duration = Duration::from_secs(2);
+const LONG_PERIOD: Duration = Duration::from_secs(15);
+/// Two descriptors each: far below what machined may have.
+const MAX_CONNECTIONS: usize = 512;
+/// The API server on this node, the others, and whatever the endpoint leads to.
+const OWN: u8 = 0;
+const OTHERS: u8 = 1;
+const ENDPOINT: u8 = 2;
+/// Of an endpoint that names no port.
+const HTTPS_PORT: u16 = 443;
+
+/// What a config wants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Wanted {
+    port: u16,
+    api_port: u16,
+    endpoint: String,
+    is_control_plane: bool,
+}
+
+fn wanted(config: &Config) -> Option<Wanted> {
+    let prism = config.machine.features.as_ref()?.kube_prism.as_ref()?;
+    if prism.enabled != Some(true) {
+        return None;
+    }
+    Some(Wanted {
+        port: prism.port.unwrap_or(7445),
+        api_port: config.cluster.control_plane.local_api_server_port.unwrap_or(6443),
+        endpoint: config.cluster.control_plane.endpoint.clone(),
+        is_control_plane: config.machine.machine_type.is_control_plane(),
+    })
+}
+
+/// A balancer that runs, and what it is told.
+struct Running {
+    wanted: Wanted,
+    upstreams: watch::Sender<Vec<Upstream>>,
+    task: JoinHandle<()>,
+}
+
+/// Keeps the balancer as the config wants it.
+pub(crate) async fn run(node: Arc<Node>) {
+    let mut config = node.runtime.config.subscribe();
+    let mut running: Option<Running> = None;
+    let mut said = String::new();
+    loop {
+        let now = config.borrow_and_update().as_ref().and_then(|config| wanted(config));
+        if running.as_ref().map(|running| &running.wanted) != now.as_ref() {
+            if let Some(old) = running.take() {
+                old.task.abort();
+                // Its port is free when it has ended.
+                let _ = old.task.await;
+            }
+            running = now.and_then(|wanted| start(&node, wanted, &mut said));
+        }
+        let period = match &running {
+            Some(running) => look(&node, running).await,
+            None => LONG_PERIOD,
+        };
+        if let Ok(Err(_)) = timeout(period, config.changed()).await {
+            return;
+        }
+    }
+}
+
+fn start(node: &Node, wanted: Wanted, said: &mut String) -> Option<Running> {
+    let address = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), wanted.port);
+    let settings = Settings { connections: MAX_CONNECTIONS, ..Settings::default() };
+    let balancer = match Balancer::bind(&[address], settings) {
+        Ok(balancer) => balancer,
+        Err(error) => {
+            let text = format!("KubePrism: {error}");
+            if *said != text {
+                node.runtime.journal.warn(&text);
+                *said = text;
+            }
+            return None;
+        }
+    };
+    said.clear();
+    node.runtime.journal.say(&format!("KubePrism: listening on {address}"));
+    let (upstreams, told) = watch::channel(upstreams(&wanted, &[]));
+    let task = tokio::spawn(async move {
+        balancer.run(told).await;
+    });
+    Some(Running { wanted, upstreams, task })
+}
+
+/// Asks which API servers there are; when to ask again.
+async fn look(node: &Node, running: &Running) -> Duration {
+    let Some(kubernetes) = node.kubernetes.get() else { return SHORT_PERIOD };
+    let known = match kubernetes.control_planes().await {
+        Ok(known) if !known.is_empty() => known,
+        // Before the kubelet has joined, and while no API server answers, those that are known stay.
+        _ => return SHORT_PERIOD,
+    };
+    let now = upstreams(&running.wanted, &known);
+    running.upstreams.send_if_modified(|before| {
+        let is_new = *before != now;
+        *before = now;
+        is_new
+    });
+    LONG_PERIOD
+}
+
+fn upstreams(wanted: &Wanted, known: &[IpAddr]) -> Vec<Upstream> {
+    let mut all = Vec::new();
+    let mut seen = BTreeSet::new();
+    let mut add = |address: Target, priority: u8| {
+        if seen.insert(address.clone()) {
+            all.push(Upstream { address, priority });
+        }
+    };
+    if wanted.is_control_plane {
+        add(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), wanted.api_port).into(), OWN);
+    }
+    for address in known {
+        add(SocketAddr::new(*address, wanted.api_port).into(), OTHERS);
+    }
+    if let Some(target) = endpoint(&wanted.endpoint) {
+        add(target, ENDPOINT);
+    }
+    all
+}
+
+/// Where the cluster's endpoint leads.
+fn endpoint(url: &str) -> Option<Target> {
+    let name = config::endpoint_host(url)?.trim_matches(['[', ']']).to_owned();
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let authority = rest.split('/').next().unwrap_or_default();
+    let port = authority.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(HTTPS_PORT);
+    Some(match name.parse::<IpAddr>() {
+        Ok(address) => SocketAddr::new(address, port).into(),
+        Err(_) => Target::Host { name, port },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(machine_type: &str, features: &str, endpoint: &str) -> Option<Wanted> {
+        let text = format!(
+            "version: v1alpha1\nmachine: {{type: {machine_type}, token: a.b, features: {features}}}\ncluster: {{controlPlane: \
+             {{endpoint: '{endpoint}'}}}}\n"
+        );
+        wanted(&config::parse(&text).unwrap_or_else(|error| panic!("{error}")))
+    }
+
+    #[test]
+    fn api_servers_come_in_their_order() {
+        let known: Vec<IpAddr> = ["10.0.0.3", "10.0.0.4"].iter().map(|text| text.parse().unwrap()).collect();
+        let list = |wanted: &Wanted| -> Vec<String> {
+            let all = upstreams(wanted, &known);
+            all.iter().map(|one| format!("{} {}", one.address, one.priority)).collect()
+        };
+        let worker = of("worker", "{kubePrism: {enabled: true}}", "https://cluster.example:443").unwrap();
+        assert_eq!(worker.port, 7445);
+        assert_eq!(list(&worker), ["10.0.0.3:6443 1", "10.0.0.4:6443 1", "cluster.example:443 2"]);
+        // An endpoint that is one of them is there once.
+        let worker =
+            of("worker", "{kubePrism: {enabled: true, port: 7000}}", "https://10.0.0.4:6443").unwrap();
+        assert_eq!(
+            (worker.port, list(&worker)),
+            (7000, vec!["10.0.0.3:6443 1".into(), "10.0.0.4:6443 1".into()])
+        );
+        assert_eq!(endpoint("https://[fd00::3]").unwrap().to_string(), "[fd00::3]:443");
+        for features in ["{}", "{kubePrism: {enabled: false}}", "{kubePrism: {port: 7445}}"] {
+            assert_eq!(of("worker", features, "https://10.0.0.4:6443"), None, "{features}");
+        }
+    }
+}
