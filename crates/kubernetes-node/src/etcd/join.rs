@@ -82,6 +82,9 @@ pub enum JoinError {
         /// That of the cluster that answers.
         theirs: String,
     },
+    /// Each step found other members than the one before.
+    #[error("the members of etcd change while this node joins; it tries again")]
+    Changes,
     /// It is leaving the cluster now.
     #[error("this node leaves etcd's cluster now")]
     Leaves,
@@ -133,8 +136,8 @@ fn arguments(members: &[Member], own: u64, name: &str) -> Vec<String> {
 }
 
 impl KubernetesNode {
-    /// Has the cluster take this node; answers the members for etcd's arguments. `None`: no cluster answers.
-    pub(super) async fn join(&self) -> Result<Option<Vec<String>>, JoinError> {
+    /// Looks for the cluster; `None`: none answers.
+    pub(super) async fn find_cluster(&self) -> Result<Option<Found>, JoinError> {
         let config = self.runtime.config().ok_or(Error::NoConfig)?;
         let cluster = Cluster::new(&config).map_err(Error::from)?;
         let node = facts::node(&self.runtime, &cluster, self.is_container)?;
@@ -146,17 +149,23 @@ impl KubernetesNode {
         }
         let is_known = urls.is_of_members;
         let (found, errors) = client::first(&access, urls.all.into_iter().collect()).await;
-        let Some((mut client, place, mut listed)) = found else {
-            let said = errors.iter().map(Error::to_string).collect();
-            return if is_known { Err(JoinError::NoAnswer(said)) } else { Ok(None) };
-        };
+        match found {
+            Some((client, place, listed)) => Ok(Some(Found { node, access, client, place, listed })),
+            None if is_known => Err(JoinError::NoAnswer(errors.iter().map(Error::to_string).collect())),
+            None => Ok(None),
+        }
+    }
+
+    /// Has the cluster take this node; answers the members for etcd's arguments.
+    pub(super) async fn join(&self, found: Found) -> Result<Vec<String>, JoinError> {
+        let Found { node, access, mut client, place, mut listed } = found;
         let address = node.addresses.first().ok_or(Error::NoAddress)?;
         let peer_url = url(*address, PEER_PORT);
         for _ in 0..MAX_STEPS {
             match plan(&listed.members, &node.host_name, &peer_url) {
                 Plan::Start(id) => {
                     self.keep_record(&listed, id, Stage::Joining)?;
-                    return Ok(Some(arguments(&listed.members, id, &node.host_name)));
+                    return Ok(arguments(&listed.members, id, &node.host_name));
                 }
                 Plan::Add => self.add(&mut client, &place, &peer_url).await?,
                 Plan::Replace(member) => self.replace(&access, &mut client, &place, &listed, &member).await?,
@@ -170,7 +179,7 @@ impl KubernetesNode {
             }
             listed = client::list(&mut client, &place).await?;
         }
-        Ok(None)
+        Err(JoinError::Changes)
     }
 
     async fn add(&self, client: &mut Client, place: &str, peer_url: &str) -> Result<(), JoinError> {
@@ -341,6 +350,15 @@ impl KubernetesNode {
         };
         Ok(client.member_promote(id).await.map(drop).map_err(refused(&place))?)
     }
+}
+
+/// A cluster that answers.
+pub(super) struct Found {
+    node: Node,
+    access: Access,
+    client: Client,
+    place: String,
+    listed: Listed,
 }
 
 /// Addresses at which members are looked for.

@@ -180,13 +180,22 @@ impl KubernetesNode {
                 Data::Asked => return Ok(Membership::New),
                 Data::None => {}
             }
-            let text = match self.join().await {
-                Ok(Some(members)) => return Ok(Membership::Join(members)),
+            tokio::pin!(asked);
+            let found = tokio::select! {
+                found = self.find_cluster() => found,
+                // Nothing has been changed yet, and an address without a machine takes seconds.
+                () = asked.as_mut() => continue,
+            };
+            let text = match found {
                 Ok(None) if self.bootstraps_itself() => {
                     self.mark()?;
                     continue;
                 }
                 Ok(None) => String::new(),
+                Ok(Some(found)) => match self.join(found).await {
+                    Ok(members) => return Ok(Membership::Join(members)),
+                    Err(error) => format!("etcd does not join the cluster yet: {error}"),
+                },
                 Err(error) => format!("etcd does not join the cluster yet: {error}"),
             };
             if !text.is_empty() && text != said {
@@ -200,7 +209,7 @@ impl KubernetesNode {
             }
             said = text;
             // Whichever comes first.
-            let _ = tokio::time::timeout(JOIN_PERIOD, asked).await;
+            let _ = tokio::time::timeout(JOIN_PERIOD, asked.as_mut()).await;
         }
     }
 

@@ -21,6 +21,7 @@ use runtime::store::{Spec, TIME_STATUS, TimeStatus};
 
 use kubernetes::paths;
 
+use super::record::{self, Record, Stage};
 use super::state::{MARK, below};
 use super::*;
 use crate::samples::in_a_namespace;
@@ -201,4 +202,39 @@ async fn certificates_of_a_running_etcd_are_renewed() {
     std::fs::remove_file(directory.join("server.key")).unwrap();
     assert!(hours(2).await.is_err());
     assert_ne!(server(), first);
+}
+
+#[tokio::test]
+async fn data_of_a_member_that_has_left_is_not_started_again() {
+    let root = tempfile::tempdir().unwrap();
+    let config = samples::control_plane("v1.34.10", "v3.6.4");
+    let fetch: Fetch = Arc::new(|_, _| Box::pin(async { Ok(()) }));
+    let runtime = samples::known(root.path(), &config);
+    let node = KubernetesNode::new(runtime, Client::new(root.path(), "system"), fetch, false);
+    let data = below(root.path(), paths::ETCD_DATA);
+    let with = |stage| {
+        std::fs::create_dir_all(data.join("member")).unwrap();
+        let endpoints = vec!["https://127.0.0.1:1".to_owned()];
+        record::keep(root.path(), &Record { cluster: 1, member: 2, endpoints, stage }).unwrap();
+    };
+    // No other member answers: etcd itself knows more.
+    for stage in [Stage::Joining, Stage::Member, Stage::Leaving] {
+        with(stage);
+        assert!(node.keeps_data(&config).await.unwrap(), "{stage:?}");
+        assert!(data.exists());
+    }
+    with(Stage::Left);
+    assert!(!node.keeps_data(&config).await.unwrap());
+    assert!(!data.exists() && record::read(root.path()).unwrap().is_none());
+    // Data without a record is of an earlier machined.
+    std::fs::create_dir_all(data.join("member")).unwrap();
+    assert!(node.keeps_data(&config).await.unwrap());
+    // A bootstrap beside a cluster that has taken the node would be a second one.
+    std::fs::remove_dir_all(&data).unwrap();
+    record::keep(
+        root.path(),
+        &Record { cluster: 1, member: 2, endpoints: Vec::new(), stage: Stage::Joining },
+    )
+    .unwrap();
+    assert!(matches!(node.bootstrap().await, Err(BootstrapError::Joins)));
 }
