@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use balancer::{Balancer, Settings, Target, Upstream};
-use config::Config;
+use kubernetes_node::Balanced;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -32,34 +32,9 @@ const MAX_CONNECTIONS: usize = 512;
 const OWN: u8 = 0;
 const OTHERS: u8 = 1;
 const ENDPOINT: u8 = 2;
-/// Of an endpoint that names no port.
-const HTTPS_PORT: u16 = 443;
-
-/// What a config wants.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Wanted {
-    port: u16,
-    api_port: u16,
-    endpoint: String,
-    is_control_plane: bool,
-}
-
-fn wanted(config: &Config) -> Option<Wanted> {
-    let prism = config.machine.features.as_ref()?.kube_prism.as_ref()?;
-    if prism.enabled != Some(true) {
-        return None;
-    }
-    Some(Wanted {
-        port: prism.port.unwrap_or(7445),
-        api_port: config.cluster.control_plane.local_api_server_port.unwrap_or(6443),
-        endpoint: config.cluster.control_plane.endpoint.clone(),
-        is_control_plane: config.machine.machine_type.is_control_plane(),
-    })
-}
-
 /// A balancer that runs, and what it is told.
 struct Running {
-    wanted: Wanted,
+    wanted: Balanced,
     upstreams: watch::Sender<Vec<Upstream>>,
     task: JoinHandle<()>,
 }
@@ -70,7 +45,7 @@ pub(crate) async fn run(node: Arc<Node>) {
     let mut running: Option<Running> = None;
     let mut said = String::new();
     loop {
-        let now = config.borrow_and_update().as_ref().and_then(|config| wanted(config));
+        let now = config.borrow_and_update().as_ref().and_then(|config| Balanced::of(config));
         if running.as_ref().map(|running| &running.wanted) != now.as_ref() {
             if let Some(old) = running.take() {
                 old.task.abort();
@@ -89,7 +64,7 @@ pub(crate) async fn run(node: Arc<Node>) {
     }
 }
 
-fn start(node: &Node, wanted: Wanted, said: &mut String) -> Option<Running> {
+fn start(node: &Node, wanted: Balanced, said: &mut String) -> Option<Running> {
     let address = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), wanted.port);
     let settings = Settings { connections: MAX_CONNECTIONS, ..Settings::default() };
     let balancer = match Balancer::bind(&[address], settings) {
@@ -129,7 +104,7 @@ async fn look(node: &Node, running: &Running) -> Duration {
     LONG_PERIOD
 }
 
-fn upstreams(wanted: &Wanted, known: &[IpAddr]) -> Vec<Upstream> {
+fn upstreams(wanted: &Balanced, known: &[IpAddr]) -> Vec<Upstream> {
     let mut all = Vec::new();
     let mut seen = BTreeSet::new();
     let mut add = |address: Target, priority: u8| {
@@ -137,62 +112,42 @@ fn upstreams(wanted: &Wanted, known: &[IpAddr]) -> Vec<Upstream> {
             all.push(Upstream { address, priority });
         }
     };
-    if wanted.is_control_plane {
+    if wanted.has_own {
         add(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), wanted.api_port).into(), OWN);
     }
     for address in known {
         add(SocketAddr::new(*address, wanted.api_port).into(), OTHERS);
     }
-    if let Some(target) = endpoint(&wanted.endpoint) {
+    if let Some((name, port)) = &wanted.endpoint {
+        let target = match wanted.endpoint_address() {
+            Some(address) => SocketAddr::new(address, *port).into(),
+            None => Target::Host { name: name.clone(), port: *port },
+        };
         add(target, ENDPOINT);
     }
     all
-}
-
-/// Where the cluster's endpoint leads.
-fn endpoint(url: &str) -> Option<Target> {
-    let name = config::endpoint_host(url)?.trim_matches(['[', ']']).to_owned();
-    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-    let authority = rest.split('/').next().unwrap_or_default();
-    let port = authority.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(HTTPS_PORT);
-    Some(match name.parse::<IpAddr>() {
-        Ok(address) => SocketAddr::new(address, port).into(),
-        Err(_) => Target::Host { name, port },
-    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn of(machine_type: &str, features: &str, endpoint: &str) -> Option<Wanted> {
-        let text = format!(
-            "version: v1alpha1\nmachine: {{type: {machine_type}, token: a.b, features: {features}}}\ncluster: {{controlPlane: \
-             {{endpoint: '{endpoint}'}}}}\n"
-        );
-        wanted(&config::parse(&text).unwrap_or_else(|error| panic!("{error}")))
-    }
-
     #[test]
     fn api_servers_come_in_their_order() {
         let known: Vec<IpAddr> = ["10.0.0.3", "10.0.0.4"].iter().map(|text| text.parse().unwrap()).collect();
-        let list = |wanted: &Wanted| -> Vec<String> {
-            let all = upstreams(wanted, &known);
+        let list = |name: &str, port: u16, has_own: bool| -> Vec<String> {
+            let wanted =
+                Balanced { port: 7445, api_port: 6443, endpoint: Some((name.into(), port)), has_own };
+            let all = upstreams(&wanted, &known);
             all.iter().map(|one| format!("{} {}", one.address, one.priority)).collect()
         };
-        let worker = of("worker", "{kubePrism: {enabled: true}}", "https://cluster.example:443").unwrap();
-        assert_eq!(worker.port, 7445);
-        assert_eq!(list(&worker), ["10.0.0.3:6443 1", "10.0.0.4:6443 1", "cluster.example:443 2"]);
-        // An endpoint that is one of them is there once.
-        let worker =
-            of("worker", "{kubePrism: {enabled: true, port: 7000}}", "https://10.0.0.4:6443").unwrap();
+        let others = ["10.0.0.3:6443 1", "10.0.0.4:6443 1"];
+        assert_eq!(list("cluster.example", 443, false), [&others[..], &["cluster.example:443 2"]].concat());
         assert_eq!(
-            (worker.port, list(&worker)),
-            (7000, vec!["10.0.0.3:6443 1".into(), "10.0.0.4:6443 1".into()])
+            list("fd00::9", 443, true),
+            [&["127.0.0.1:6443 0"], &others[..], &["[fd00::9]:443 2"]].concat()
         );
-        assert_eq!(endpoint("https://[fd00::3]").unwrap().to_string(), "[fd00::3]:443");
-        for features in ["{}", "{kubePrism: {enabled: false}}", "{kubePrism: {port: 7445}}"] {
-            assert_eq!(of("worker", features, "https://10.0.0.4:6443"), None, "{features}");
-        }
+        // An endpoint that is one of them is there once.
+        assert_eq!(list("10.0.0.4", 6443, false), others);
     }
 }

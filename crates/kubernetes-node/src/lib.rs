@@ -17,6 +17,7 @@
 //! | `pods` | the end of pods, before the node ends |
 //! | [`manifests`] | what a cluster needs from its first minute, brought into its API server |
 //! | `api_server` | a client of the API server on this node |
+//! | `api_servers` | which API servers the node's balancer begins with |
 //! | [`admin`] | the administrator's kubeconfig |
 //!
 //! Owns: /system/secrets/kubernetes, /system/secrets/etcd, /system/config/kubernetes, /var/lib/etcd,
@@ -28,6 +29,7 @@
 
 pub mod admin;
 mod api_server;
+mod api_servers;
 pub mod certificates;
 mod config_resources;
 mod control_planes;
@@ -58,6 +60,7 @@ use runtime::Runtime;
 use tokio::sync::Notify;
 
 pub use api_server::OwnApiServer;
+pub use api_servers::Balanced;
 pub use error::Error;
 pub use static_pods::remove_static_pods;
 

@@ -41,6 +41,8 @@ pub struct Node {
     pub resolv_conf: String,
 }
 
+/// Of an endpoint that names none.
+const HTTPS_PORT: u16 = 443;
 /// Of the balancer, where the configuration names none.
 const KUBE_PRISM_PORT: u16 = 7445;
 
@@ -193,6 +195,14 @@ impl<'a> Cluster<'a> {
     #[must_use]
     pub fn endpoint_host(&self) -> Option<&str> {
         config::endpoint_host(self.endpoint())
+    }
+
+    /// The endpoint's port.
+    #[must_use]
+    pub fn endpoint_port(&self) -> u16 {
+        let rest = self.endpoint().split_once("://").map_or(self.endpoint(), |(_, rest)| rest);
+        let authority = rest.split('/').next().unwrap_or_default();
+        authority.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(HTTPS_PORT)
     }
 
     /// The port of the balancer on this node's loopback interface; `None` without it.

@@ -132,8 +132,7 @@ impl KubernetesNode {
 
 /// Addresses of the endpoint; none while its name is unknown.
 pub(super) async fn endpoint(cluster: &Cluster<'_>) -> Vec<SocketAddr> {
-    let text = cluster.endpoint().trim_start_matches("https://").trim_end_matches('/');
-    let port = text.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok()).unwrap_or(443);
+    let port = cluster.endpoint_port();
     let Some(host) = cluster.endpoint_host() else { return Vec::new() };
     let found =
         tokio::time::timeout(ANSWER_DEADLINE, lookup_host((host.trim_matches(['[', ']']), port))).await;
