@@ -177,11 +177,7 @@ impl KubernetesNode {
             let Some((mut other, place, _)) = found else {
                 return Err(errors.pop().unwrap_or_else(|| client::late(ENDPOINT, QUORUM_DEADLINE)).into());
             };
-            other
-                .member_remove(id)
-                .await
-                .map(drop)
-                .map_err(|error| MemberError::Other(refused(&place)(error)))
+            Ok::<_, MemberError>(client::remove(&mut other, &place, id).await?)
         };
         if let Err(error) = removed.await {
             // Where the answer was lost, the cluster may have done it: the next start asks.
