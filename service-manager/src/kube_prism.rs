@@ -15,7 +15,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use balancer::{Balancer, Settings, Target, Upstream};
+use balancer::{Balancer, Settings, Target, Upstream, UpstreamHealth};
 use kubernetes_node::Balanced;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -37,6 +37,8 @@ struct Running {
     wanted: Balanced,
     upstreams: watch::Sender<Vec<Upstream>>,
     task: JoinHandle<()>,
+    /// Tells of the upstreams; ends with the balancer.
+    teller: JoinHandle<()>,
 }
 
 /// Keeps the balancer as the config wants it.
@@ -49,6 +51,7 @@ pub(crate) async fn run(node: Arc<Node>) {
         if running.as_ref().map(|running| &running.wanted) != now.as_ref() {
             if let Some(old) = running.take() {
                 old.task.abort();
+                old.teller.abort();
                 // Its port is free when it has ended.
                 let _ = old.task.await;
             }
@@ -64,7 +67,7 @@ pub(crate) async fn run(node: Arc<Node>) {
     }
 }
 
-fn start(node: &Node, wanted: Balanced, said: &mut String) -> Option<Running> {
+fn start(node: &Arc<Node>, wanted: Balanced, said: &mut String) -> Option<Running> {
     let address = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), wanted.port);
     let settings = Settings { connections: MAX_CONNECTIONS, ..Settings::default() };
     let balancer = match Balancer::bind(&[address], settings) {
@@ -80,11 +83,38 @@ fn start(node: &Node, wanted: Balanced, said: &mut String) -> Option<Running> {
     };
     said.clear();
     node.runtime.journal.say(&format!("KubePrism: listening on {address}"));
+    let teller = tokio::spawn(tell(node.clone(), balancer.health()));
     let (upstreams, told) = watch::channel(upstreams(&wanted, &[]));
     let task = tokio::spawn(async move {
         balancer.run(told).await;
     });
-    Some(Running { wanted, upstreams, task })
+    Some(Running { wanted, upstreams, task, teller })
+}
+
+/// Says when no API server answers, and when one does again.
+async fn tell(node: Arc<Node>, mut health: watch::Receiver<Vec<UpstreamHealth>>) {
+    let mut said: Option<String> = None;
+    loop {
+        let now = silence(&health.borrow_and_update());
+        match (&said, &now) {
+            (before, Some(text)) if before.as_ref() != Some(text) => {
+                node.runtime.journal.warn(&format!("KubePrism: no API server answers: {text}"));
+            }
+            (Some(_), None) => node.runtime.journal.say("KubePrism: an API server answers"),
+            _ => {}
+        }
+        said = now;
+        if health.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Why none of them answers, once each has been tried.
+fn silence(all: &[UpstreamHealth]) -> Option<String> {
+    let reason = |one: &UpstreamHealth| Some(format!("{}: {}", one.address, one.error.as_ref()?));
+    let reasons: Option<Vec<String>> = all.iter().map(reason).collect();
+    reasons.filter(|reasons| !reasons.is_empty()).map(|reasons| reasons.join("; "))
 }
 
 /// Asks which API servers there are; when to ask again.
@@ -149,5 +179,22 @@ mod tests {
         );
         // An endpoint that is one of them is there once.
         assert_eq!(list("10.0.0.4", 6443, false), others);
+    }
+
+    #[test]
+    fn silence_is_told_once_each_has_failed() {
+        let one = |address: &str, error: Option<&str>| UpstreamHealth {
+            address: address.parse::<SocketAddr>().unwrap().into(),
+            is_healthy: error.is_none(),
+            error: error.map(str::to_owned),
+            connect_time: None,
+        };
+        assert_eq!(silence(&[]), None);
+        assert_eq!(silence(&[one("10.0.0.3:6443", Some("refused")), one("10.0.0.4:6443", None)]), None);
+        assert_eq!(
+            silence(&[one("10.0.0.3:6443", Some("refused")), one("10.0.0.4:6443", Some("no answer"))])
+                .unwrap(),
+            "10.0.0.3:6443: refused; 10.0.0.4:6443: no answer"
+        );
     }
 }

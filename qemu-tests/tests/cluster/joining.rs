@@ -65,8 +65,14 @@ fn a_worker_that_cannot_join_says_why_and_is_mended_by_its_config() {
 
     let endpoint = |endpoint: &str| format!("cluster: {{controlPlane: {{endpoint: '{endpoint}'}}}}");
     cluster.patch(WORKER, &endpoint("https://10.5.0.77:6443"));
-    kubelet_says(&cluster, &["dial tcp 10.5.0.77:6443"]);
-    tell("of an endpoint where no machine is the kubelet says the address");
+    // The kubelet asks the balancer on its node, which knows the endpoint.
+    kubelet_says(&cluster, &["127.0.0.1:7445"]);
+    cluster.until(
+        &["-n", WORKER, "logs", "machined", "--tail", "200"],
+        &["KubePrism: no API server answers: 10.5.0.77:6443"],
+        2 * STEP_LIMIT,
+    );
+    tell("of an endpoint where no machine is the log says the address");
     cluster.patch(WORKER, &endpoint(&good.control_plane.endpoint));
 
     let authority = |pem: &str| format!("cluster: {{ca: {{crt: {}}}}}", STANDARD.encode(pem));
