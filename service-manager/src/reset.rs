@@ -6,7 +6,7 @@
 //! leave goes on as it is. A part of the system disk that cannot be taken out of use is wiped by
 //! the next boot, which finds the note.
 //! Fails by: a sentence with the disk and the partition; the note stays, so the next boot tries again.
-//! Source: spec/machine-facts.md §9.4.
+//! Source: docs/users/resetting.md.
 
 pub(crate) mod user_disks;
 

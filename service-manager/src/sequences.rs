@@ -2,8 +2,8 @@
 //!
 //! Owns: the order. A task never calls another task.
 //! Does not: run anything ([`crate::sequencer`] does, the tasks of a phase side by side).
-//! Source: spec/machine-facts.md §4.4 for the names of sequences, phases and tasks, as far as they exist here;
-//! clients wait for some of them by name.
+//! Source: the names of sequences, phases and tasks are those of Talos, as far as they exist here: clients wait for some of them by
+//! name. xtask/testdata/plan.txt shows them all.
 
 mod container;
 mod parts;

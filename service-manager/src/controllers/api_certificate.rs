@@ -1,6 +1,6 @@
 //! The names that the API's certificate must carry.
 //!
-//! Source: spec/api-wire-facts.md §3.2 (current server: certSANs, all node addresses, 127.0.0.1, host name, FQDN).
+//! Source: docs/users/pki.md.
 
 use std::net::IpAddr;
 

@@ -2,7 +2,7 @@
 //!
 //! Its runtime has made the root, devices, the network and the places that keep something: /system/state, /var. Disks, drivers
 //! and the clock are the host's.
-//! Source: spec/machine-facts.md §4.4 (container mode).
+//! Source: docs/users/local-clusters.md.
 
 use sequence::{Phase, Sequence};
 

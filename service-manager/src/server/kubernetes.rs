@@ -1,6 +1,6 @@
 //! Calls about Kubernetes: the bootstrap of a cluster, its kubeconfig.
 //!
-//! Owns: the codes of the answers. Source: spec/api-wire-facts.md §3.5, §7; docs/users/kubernetes.md.
+//! Owns: the codes of the answers. Source: docs/users/kubernetes.md.
 
 use std::io;
 

@@ -3,7 +3,7 @@
 //! Owns: the calls that exist. Everything else answers Unimplemented with a sentence.
 //! Does not: authenticate; apid does and passes the caller's roles on as `talos-role`. Only apid and root are heard
 //! (`callers`); trustd has nothing to ask here.
-//! Source: spec/api-wire-facts.md; every unary answer holds exactly one element (§3.4).
+//! Source: crates/api/proto; every unary answer holds exactly one element, as clients of both generations expect.
 
 // Numbers come from requests: a sum that overflows would end the program for everyone.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
@@ -81,7 +81,7 @@ use crate::node::Node;
 pub const SOCKET: &str = "/system/run/machined/machine.sock";
 /// Messages that a slow reader may be behind before its sender waits.
 const STREAM_QUEUE: usize = 8;
-/// Largest message either way (spec/api-wire-facts.md §3.5).
+/// Largest message either way: what clients of both generations take.
 const MAX_MESSAGE_BYTES: usize = 32 << 20;
 
 /// A server stream.

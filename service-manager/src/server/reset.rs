@@ -3,7 +3,7 @@
 //! Order: the disk is looked at, the lock too; then META has the intent; then the caller is answered: from there on a
 //! power cut does not undo the promise. A member of etcd that is to leave first is noted by the sequence, when it has left.
 //! Fails by: InvalidArgument for what contradicts itself, FailedPrecondition without an installed disk.
-//! Source: spec/api-wire-facts.md §2.1, §3.9; spec/machine-facts.md §9.4.
+//! Source: docs/users/resetting.md.
 
 use runtime::sequencer::{self, Start};
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use crate::node::Node;
 use crate::order::Order;
 use crate::reset::{self, Request};
 
-/// System partitions that a reset may name (spec/api-wire-facts.md §3.9).
+/// System partitions that a reset may name (docs/users/resetting.md).
 const LABELS: [&str; 6] = ["EFI", "BIOS", "BOOT", "META", "STATE", "EPHEMERAL"];
 
 /// Starts the reset and returns who asked, for the events.

@@ -2,7 +2,7 @@
 //!
 //! Order: services stop, volumes go out of use, other disks are wiped, the system disk is; then the machine restarts or
 //! is turned off. What is still in use is left to the next boot, which has nothing mounted yet.
-//! Source: spec/machine-facts.md §4.4, §9.4.
+//! Source: docs/users/resetting.md.
 
 use runtime::sequencer::{TaskError, TaskFuture};
 use std::sync::Arc;

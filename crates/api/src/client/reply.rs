@@ -1,7 +1,7 @@
 //! Answers of several nodes.
 //!
 //! Owns: which node an answer is from, and parting answers from errors. Does not: print.
-//! Source: shared/spec/api-wire-facts.md §3.4, §3.5.
+//! Source: crates/api/proto/common/common.proto (`Metadata`); docs/compatibility.md.
 
 use crate::proto::{billet, cluster, common, inspect, machine, network, resource, storage, time};
 use tonic::{Code, Status};
