@@ -269,12 +269,18 @@ fn a_role_that_is_none_may_do_nothing() {
 }
 
 #[test]
-fn a_call_that_does_not_exist_yet_says_so() {
+fn a_call_that_cannot_be_served_says_why() {
     let identity = node().credentials().client(Some(ADMIN)).unwrap();
     let rpc = Rpc::connect(node(), Some(&identity)).unwrap();
-    let status = rpc.call(|client| async move { client.machine().etcd_status(()).await }).unwrap_err();
+    let call = |client: api::client::Client| async move {
+        client.machine().remove_bootkube_initialized_key(()).await
+    };
+    let status = rpc.call(call).unwrap_err();
     assert_eq!(status.code(), tonic::Code::Unimplemented, "{status:?}");
-    assert!(status.message().len() > 10, "no sentence: {status:?}");
+    assert!(status.message().contains("bootkube"), "{status:?}");
+    let status = rpc.call(|client| async move { client.machine().etcd_status(()).await }).unwrap_err();
+    assert_eq!(status.code(), tonic::Code::FailedPrecondition, "{status:?}");
+    assert!(status.message().contains("etcd"), "{status:?}");
 }
 
 #[test]

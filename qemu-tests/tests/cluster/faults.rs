@@ -1,10 +1,9 @@
 //! What people do wrong with a control plane, where they find the cause, and that the config mends it.
 
 use oci::server::Behaviour;
-use qemu_tests::namespaces;
 
 use crate::rig::{NODES, Running, STEP_LIMIT};
-use crate::{nothing_is_left, teller};
+use crate::{inside, nothing_is_left, teller};
 
 /// The API server stays away for longer than the kubelet waits between two starts of it.
 const BACK_OFF_LIMIT: std::time::Duration = STEP_LIMIT.saturating_mul(3);
@@ -19,7 +18,7 @@ fn is_ready(cluster: &Running) -> bool {
 #[test]
 #[ignore = "long run"]
 fn a_broken_control_plane_says_why_and_is_mended_by_its_config() {
-    if !namespaces::inside("faults::a_broken_control_plane_says_why_and_is_mended_by_its_config") {
+    if !inside("faults::a_broken_control_plane_says_why_and_is_mended_by_its_config") {
         return;
     }
     let tell = teller();
@@ -80,7 +79,7 @@ fn a_broken_control_plane_says_why_and_is_mended_by_its_config() {
 #[test]
 #[ignore = "long run"]
 fn a_cluster_begins_although_its_registry_fails_and_machined_dies() {
-    if !namespaces::inside("faults::a_cluster_begins_although_its_registry_fails_and_machined_dies") {
+    if !inside("faults::a_cluster_begins_although_its_registry_fails_and_machined_dies") {
         return;
     }
     let tell = teller();

@@ -7,10 +7,10 @@ use api::pki::{Authority, CA_LIFETIME, Leaf, Lifetime, Usage};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use config::MachineType;
-use qemu_tests::{deadline, namespaces};
+use qemu_tests::deadline;
 
 use crate::rig::{NODES, Running, STEP_LIMIT};
-use crate::{nothing_is_left, teller};
+use crate::{inside, nothing_is_left, teller};
 
 const WORKER: &str = "10.5.0.3";
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -47,7 +47,7 @@ fn expired(cluster: &Running) -> String {
 #[test]
 #[ignore = "long run"]
 fn a_worker_that_cannot_join_says_why_and_is_mended_by_its_config() {
-    if !namespaces::inside("joining::a_worker_that_cannot_join_says_why_and_is_mended_by_its_config") {
+    if !inside("joining::a_worker_that_cannot_join_says_why_and_is_mended_by_its_config") {
         return;
     }
     let tell = teller();

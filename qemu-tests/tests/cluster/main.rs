@@ -15,6 +15,7 @@ mod rig;
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use config::rewrite::Form;
@@ -69,6 +70,16 @@ kind: Service
 metadata: {name: web}
 spec: {selector: {app: web}, ports: [{port: 80, targetPort: 8001}]}
 ";
+
+/// Clusters of tests have one name, one directory and one set of addresses, and a small machine has memory for one.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// [`namespaces::inside`], where this test has its turn.
+fn inside(test: &str) -> bool {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    namespaces::inside(test)
+}
+
 /// A cluster whose pods answer each other.
 fn cluster_with_pods(tell: &dyn Fn(&str)) -> Running {
     let cluster = Running::start(&NODES);
@@ -154,7 +165,7 @@ fn teller() -> impl Fn(&str) {
 
 #[test]
 fn a_control_plane_a_worker_and_a_machine_run_pods() {
-    if !namespaces::inside("a_control_plane_a_worker_and_a_machine_run_pods") {
+    if !inside("a_control_plane_a_worker_and_a_machine_run_pods") {
         return;
     }
     let tell = teller();
@@ -182,7 +193,7 @@ fn a_control_plane_a_worker_and_a_machine_run_pods() {
 #[test]
 #[ignore = "long run"]
 fn programs_of_a_node_that_are_killed_come_back() {
-    if !namespaces::inside("programs_of_a_node_that_are_killed_come_back") {
+    if !inside("programs_of_a_node_that_are_killed_come_back") {
         return;
     }
     let tell = teller();
@@ -228,7 +239,7 @@ fn pods_of(cluster: &Running) -> Vec<String> {
 #[test]
 #[ignore = "long run"]
 fn configurations_of_each_generation_make_the_same_cluster() {
-    if !namespaces::inside("configurations_of_each_generation_make_the_same_cluster") {
+    if !inside("configurations_of_each_generation_make_the_same_cluster") {
         return;
     }
     let tell = teller();
