@@ -79,6 +79,9 @@ pub enum Error {
         /// Why not.
         reason: String,
     },
+    /// etcd has never started here.
+    #[error("etcd has not started on this node yet; `service etcd` says what it waits for")]
+    NoEtcd,
     /// etcd.
     #[error("ask etcd at {place}: {reason}")]
     Etcd {

@@ -2,6 +2,7 @@
 //!
 //! Owns: how long an answer may take. Each member is verified by the name or address that it is asked at.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
@@ -47,7 +48,10 @@ impl Access {
         let read = |name: &str| {
             let path = format!("{}/{name}", paths::ETCD_SECRETS);
             let text = std::fs::read(root.join(path.trim_start_matches('/')));
-            text.map_err(|source| Error::File { what: "read", path: path.into(), source })
+            text.map_err(|source| match source.kind() {
+                ErrorKind::NotFound => Error::NoEtcd,
+                _ => Error::File { what: "read", path: path.into(), source },
+            })
         };
         Ok(Self {
             authority: Certificate::from_pem(read("ca.crt")?),
@@ -82,14 +86,14 @@ pub(super) async fn connect(root: &Path, deadline: Option<Duration>) -> Result<C
     Access::read(root)?.connect(ENDPOINT, deadline).await
 }
 
-/// Whether a majority of the members agrees that this one answers; its id, where it says that.
-pub(super) async fn quorum(root: &Path) -> Result<Option<u64>, Error> {
+/// Whether a majority of the members agrees that this one answers.
+pub(super) async fn quorum(root: &Path) -> Result<(), Error> {
     let mut client = connect(root, Some(QUORUM_DEADLINE)).await?;
     match client.get(HEALTH_KEY, Some(GetOptions::new().with_limit(1))).await {
-        Ok(found) => Ok(found.header().map(etcd_client::ResponseHeader::member_id)),
+        Ok(_) => Ok(()),
         // Who is refused was answered by a majority.
         Err(etcd_client::Error::GRpcStatus(status)) if status.code() == tonic::Code::PermissionDenied => {
-            Ok(None)
+            Ok(())
         }
         Err(error) => Err(refused(ENDPOINT)(error)),
     }
