@@ -37,8 +37,6 @@ struct Running {
     wanted: Balanced,
     upstreams: watch::Sender<Vec<Upstream>>,
     task: JoinHandle<()>,
-    /// Tells of the upstreams; ends with the balancer.
-    teller: JoinHandle<()>,
 }
 
 /// Keeps the balancer as the config wants it.
@@ -51,7 +49,6 @@ pub(crate) async fn run(node: Arc<Node>) {
         if running.as_ref().map(|running| &running.wanted) != now.as_ref() {
             if let Some(old) = running.take() {
                 old.task.abort();
-                old.teller.abort();
                 // Its port is free when it has ended.
                 let _ = old.task.await;
             }
@@ -83,12 +80,13 @@ fn start(node: &Arc<Node>, wanted: Balanced, said: &mut String) -> Option<Runnin
     };
     said.clear();
     node.runtime.journal.say(&format!("KubePrism: listening on {address}"));
-    let teller = tokio::spawn(tell(node.clone(), balancer.health()));
+    // It ends with the balancer.
+    tokio::spawn(tell(node.clone(), balancer.health()));
     let (upstreams, told) = watch::channel(upstreams(&wanted, &[]));
     let task = tokio::spawn(async move {
         balancer.run(told).await;
     });
-    Some(Running { wanted, upstreams, task, teller })
+    Some(Running { wanted, upstreams, task })
 }
 
 /// Says when no API server answers, and when one does again.

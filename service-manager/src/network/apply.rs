@@ -37,7 +37,7 @@ pub(super) async fn bring(
             let _ = handle.route().del(message).execute().await;
         }
         if (old.address, old.prefix) != (lease.address, lease.prefix) {
-            remove(handle, link, old.address.into()).await;
+            remove(handle, link.index, old.address.into()).await;
         }
     }
     if let Some(mtu) = lease.mtu {
@@ -83,9 +83,8 @@ fn routes(link: &Link, asked: &Asked, lease: &Lease) -> Vec<(String, RouteMessag
 }
 
 /// Takes an address away; its routes go with it.
-pub(super) async fn remove(handle: &Handle, link: &Link, address: IpAddr) {
-    let mut found =
-        handle.address().get().set_link_index_filter(link.index).set_address_filter(address).execute();
+pub(super) async fn remove(handle: &Handle, link: u32, address: IpAddr) {
+    let mut found = handle.address().get().set_link_index_filter(link).set_address_filter(address).execute();
     while let Ok(Some(message)) = found.try_next().await {
         // Another program may have removed it in the meantime.
         let _ = handle.address().del(message).execute().await;

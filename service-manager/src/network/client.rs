@@ -245,7 +245,7 @@ impl Client {
                 Output::Refused(address) => {
                     self.kept.put(&self.hardware(), None, false);
                     // An earlier machined may have left it.
-                    apply::remove(&self.handle, &self.link, address.into()).await;
+                    apply::remove(&self.handle, self.link.index, address.into()).await;
                     forget_lease(&self.runtime, &self.link.name);
                 }
             }
@@ -271,7 +271,7 @@ impl Client {
             Loss::Conflict => format!("{} was given back", lease.address),
         });
         (self.guard, self.applied, self.replies, self.retry) = (None, None, None, None);
-        apply::remove(&self.handle, &self.link, lease.address.into()).await;
+        apply::remove(&self.handle, self.link.index, lease.address.into()).await;
         forget_lease(&self.runtime, &self.link.name);
         if loss != Loss::Expired {
             self.kept.put(&self.hardware(), None, false);

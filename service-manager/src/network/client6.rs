@@ -221,7 +221,7 @@ impl Client {
                     self.kept.put(&self.told.settings.hardware, None, false);
                     // An earlier machined may have left them.
                     for address in &lease.addresses {
-                        apply::remove(&self.handle, &self.link, address.address.into()).await;
+                        apply::remove(&self.handle, self.link.index, address.address.into()).await;
                     }
                     forget_lease(&self.runtime, &self.link.name);
                 }
@@ -238,7 +238,7 @@ impl Client {
             before.addresses.len() == lease.addresses.len() && lease.addresses.iter().all(same)
         });
         for gone in before.iter().flat_map(|before| &before.addresses).filter(|old| !lease.has(old.address)) {
-            apply::remove(&self.handle, &self.link, gone.address.into()).await;
+            apply::remove(&self.handle, self.link.index, gone.address.into()).await;
         }
         self.apply(lease.clone()).await;
         if !is_prolonged {
@@ -270,7 +270,7 @@ impl Client {
         ));
         (self.applied, self.check, self.retry) = (None, None, None);
         for address in &lease.addresses {
-            apply::remove(&self.handle, &self.link, address.address.into()).await;
+            apply::remove(&self.handle, self.link.index, address.address.into()).await;
         }
         forget_lease(&self.runtime, &self.link.name);
         if loss != Loss::Expired {
@@ -359,7 +359,7 @@ pub(super) fn link_of(id: &str) -> (&str, bool) {
 pub(super) async fn remove_all(runtime: &Runtime, handle: &Handle, kept: &Kept, link: &Link) {
     let lease = kept.get(&link.hardware).and_then(|text| text.parse::<KeptLease>().ok());
     for address in lease.iter().flat_map(|lease| &lease.addresses) {
-        apply::remove(handle, link, address.address.into()).await;
+        apply::remove(handle, link.index, address.address.into()).await;
     }
     kept.put(&link.hardware, None, false);
     forget_lease(runtime, &link.name);

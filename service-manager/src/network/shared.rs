@@ -14,6 +14,7 @@ use netlink_packet_route::link::LinkAttribute;
 use rtnetlink::Handle;
 use sys::packet;
 
+use super::apply;
 use super::owned::Owned;
 
 /// Of a renewed address, in seconds. The kernel looks once a second: it is gone up to one second later.
@@ -80,12 +81,7 @@ impl Place {
     /// Takes the address away.
     pub(crate) async fn drop_address(&self) -> Result<(), String> {
         let (index, _) = self.link().await?;
-        let found = self.handle.address().get().set_link_index_filter(index);
-        let mut found = found.set_address_filter(self.address).execute();
-        while let Ok(Some(message)) = found.try_next().await {
-            // It may have ended in the meantime.
-            let _ = self.handle.address().del(message).execute().await;
-        }
+        apply::remove(&self.handle, index, self.address).await;
         Ok(())
     }
 

@@ -20,6 +20,7 @@ use network_plan::{Route, RouteKind};
 use rtnetlink::{Handle, LinkUnspec, RouteMessageBuilder};
 use runtime::journal::Journal;
 
+use super::apply;
 use super::link::Link;
 
 /// What a link is to have besides a lease.
@@ -72,7 +73,7 @@ impl Applied {
             refusals.extend(set.err().map(|e| format!("switch multicast: {e}")));
         }
         for (address, _) in old.addresses.iter().filter(|address| !wanted.addresses.contains(address)) {
-            remove_address(handle, link, *address).await;
+            apply::remove(handle, link.index, *address).await;
         }
         for &(address, prefix) in &wanted.addresses {
             let request = handle.address().add(link.index, address, prefix).replace();
@@ -179,15 +180,6 @@ async fn add_route(
         .execute()
         .await
         .map_err(|e| format!("add route to {address}/{prefix} via {via}: {e}"))
-}
-
-async fn remove_address(handle: &Handle, link: &Link, address: IpAddr) {
-    let mut found =
-        handle.address().get().set_link_index_filter(link.index).set_address_filter(address).execute();
-    while let Ok(Some(message)) = found.try_next().await {
-        // Someone else may have removed it in the meantime.
-        let _ = handle.address().del(message).execute().await;
-    }
 }
 
 /// Takes every IPv4 address off a link but these: what a client of DHCP that was ended may have left.
