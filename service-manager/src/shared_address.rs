@@ -19,7 +19,7 @@ use std::time::Duration;
 use kubernetes_node::etcd::election::{Candidate, LEASE, RENEWAL_DEADLINE, Standing};
 use kubernetes_node::{KubernetesNode, OwnApiServer, kubelet};
 use runtime::services::machine::State;
-use runtime::store::{NetworkSpec, OPERATOR_SPEC, Spec};
+use runtime::store::OPERATOR_SPEC;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
@@ -87,16 +87,8 @@ fn wanted(node: &Node) -> Vec<Shared> {
         return Vec::new();
     }
     let operators = node.runtime.store.list(&OPERATOR_SPEC);
-    let shared = operators.iter().filter_map(|resource| match &resource.spec {
-        Spec::Network(network) => match network.as_ref() {
-            NetworkSpec::Operator(operator) => {
-                Some((operator.link_name.clone(), operator.vip.as_ref()?.ip.parse().ok()?))
-            }
-            _ => None,
-        },
-        _ => None,
-    });
-    shared.collect()
+    let shared = operators.iter().filter_map(|resource| resource.spec.shared_address());
+    shared.map(|(link, address)| (link.to_owned(), address)).collect()
 }
 
 async fn hold(node: Arc<Node>, (link, address): Shared, mut ends: watch::Receiver<()>) {

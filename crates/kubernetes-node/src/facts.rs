@@ -7,7 +7,7 @@ use std::path::Path;
 
 use kubernetes::{Cluster, Node};
 use runtime::Runtime;
-use runtime::store::{Addressing, HOSTNAME_STATUS, NODE_ADDRESS, NetworkSpec, OPERATOR_SPEC, Spec};
+use runtime::store::{Addressing, HOSTNAME_STATUS, NODE_ADDRESS, OPERATOR_SPEC, Spec};
 
 use crate::Error;
 
@@ -57,14 +57,7 @@ fn addresses(runtime: &Runtime) -> Vec<IpAddr> {
 /// Those that control plane nodes share.
 fn shared(runtime: &Runtime) -> Vec<IpAddr> {
     let operators = runtime.store.list(&OPERATOR_SPEC);
-    let shared = operators.iter().filter_map(|resource| match &resource.spec {
-        Spec::Network(network) => match network.as_ref() {
-            NetworkSpec::Operator(operator) => operator.vip.as_ref()?.ip.parse().ok(),
-            _ => None,
-        },
-        _ => None,
-    });
-    shared.collect()
+    operators.iter().filter_map(|resource| Some(resource.spec.shared_address()?.1)).collect()
 }
 
 /// Those that belong to the machine: what pods and services have on it (bridges, tunnels) does not.

@@ -4,9 +4,7 @@
 
 use std::net::IpAddr;
 
-use runtime::store::{
-    ADDRESS_STATUS, API_CERTIFICATE, HOSTNAME_STATUS, MACHINE_CONFIG, NetworkSpec, OPERATOR_SPEC, Spec,
-};
+use runtime::store::{ADDRESS_STATUS, API_CERTIFICATE, HOSTNAME_STATUS, MACHINE_CONFIG, OPERATOR_SPEC, Spec};
 
 use super::{Action, Controller, Snapshot};
 
@@ -37,11 +35,7 @@ fn reconcile(snapshot: &Snapshot<'_>) -> Result<Vec<Action>, String> {
     }
     // The address is this node's at times.
     for resource in snapshot.list(&OPERATOR_SPEC) {
-        if let Spec::Network(network) = &resource.spec
-            && let NetworkSpec::Operator(operator) = network.as_ref()
-        {
-            names.extend(operator.vip.as_ref().map(|vip| vip.ip.clone()));
-        }
+        names.extend(resource.spec.shared_address().map(|(_, address)| address.to_string()));
     }
     for resource in snapshot.list(&HOSTNAME_STATUS) {
         if let Spec::HostnameStatus(status) = &resource.spec {
@@ -67,7 +61,7 @@ pub(crate) fn reaches_others(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use runtime::store::{AddressStatus, HostnameStatus, OperatorSpec, Store, Vip};
+    use runtime::store::{AddressStatus, HostnameStatus, NetworkSpec, OperatorSpec, Store, Vip};
 
     use super::*;
     use crate::controllers::testing::{snapshot, store_with_config};

@@ -535,6 +535,16 @@ impl Serialize for Tree<'_> {
     }
 }
 
+impl Spec {
+    /// The link and the shared address of an `OperatorSpecs` that is about one.
+    #[must_use]
+    pub fn shared_address(&self) -> Option<(&str, IpAddr)> {
+        let Self::Network(network) = self else { return None };
+        let NetworkSpec::Operator(operator) = network.as_ref() else { return None };
+        Some((&operator.link_name, operator.vip.as_ref()?.ip.parse().ok()?))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
