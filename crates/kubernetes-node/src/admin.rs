@@ -23,7 +23,7 @@ impl KubernetesNode {
     }
 }
 
-pub(crate) fn render(cluster: &Cluster<'_>) -> Result<Secret, Error> {
+fn render(cluster: &Cluster<'_>) -> Result<Secret, Error> {
     let identity = identity(cluster)?;
     let key = identity.key.to_pem();
     let credentials = Credentials::Certificate { certificate: &identity.certificate, key: &key };

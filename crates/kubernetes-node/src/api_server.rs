@@ -23,38 +23,36 @@ const KUBELET_CERTIFICATE: &str = "/var/lib/kubelet/pki/kubelet.crt";
 /// The administrator's name.
 const USER: &str = "admin";
 
-/// A client with a certificate of its own.
+/// A client of the API server on this node with a certificate of its own.
 ///
 /// # Errors
 /// [`Error::Authority`]; [`Error::Config`] on a worker; [`Error::ApiServer`].
 pub(crate) async fn client(cluster: &Cluster<'_>) -> Result<Client, Error> {
-    let identity = admin::identity(cluster)?;
-    let key = identity.key.to_pem();
-    let credentials = Credentials::Certificate { certificate: &identity.certificate, key: &key };
-    let text = kubeconfig::of_control_plane(cluster, USER, &credentials)?;
-    connect(Kubeconfig::from_yaml(text.expose_secret()).map_err(|error| failed(&error))?).await
+    administrator(cluster, &format!("https://localhost:{}", cluster.api_port())).await
 }
 
-/// A client of the cluster's endpoint with a certificate of its own: of the API server of another node, before this one has any.
+/// The same at the cluster's endpoint: of the API server of another node, before this one has any.
 ///
 /// # Errors
 /// As [`client`].
 pub(crate) async fn client_of_endpoint(cluster: &Cluster<'_>) -> Result<Client, Error> {
-    let text = admin::render(cluster)?;
-    connect(Kubeconfig::from_yaml(text.expose_secret()).map_err(|error| failed(&error))?).await
+    administrator(cluster, cluster.endpoint()).await
 }
 
-/// A client of the API server at this address with a certificate of its own.
+/// The same at this address.
 ///
 /// # Errors
 /// As [`client`].
 pub(crate) async fn client_at(cluster: &Cluster<'_>, address: IpAddr) -> Result<Client, Error> {
+    administrator(cluster, &format!("https://{}", SocketAddr::new(address, cluster.api_port()))).await
+}
+
+async fn administrator(cluster: &Cluster<'_>, server: &str) -> Result<Client, Error> {
     let identity = admin::identity(cluster)?;
     let key = identity.key.to_pem();
     let credentials = Credentials::Certificate { certificate: &identity.certificate, key: &key };
-    let names = Names { cluster: "other", user: USER, context: "other" };
-    let server = format!("https://{}", SocketAddr::new(address, cluster.api_port()));
-    let text = kubeconfig::render(names, &server, &cluster.config().cluster.ca.crt.0, &credentials)?;
+    let names = Names { cluster: "local", user: USER, context: "local" };
+    let text = kubeconfig::render(names, server, &cluster.config().cluster.ca.crt.0, &credentials)?;
     connect(Kubeconfig::from_yaml(text.expose_secret()).map_err(|error| failed(&error))?).await
 }
 

@@ -33,6 +33,8 @@ const PEER_PORT: u16 = 2380;
 const MAX_URLS: usize = 64;
 /// An attempt removes, adds, and lists what it did.
 const MAX_STEPS: usize = 4;
+/// For another member to say what it knows, before etcd starts without having asked.
+const SEARCH_DEADLINE: Duration = Duration::from_secs(6);
 /// While the member has no vote.
 const SHORT_PERIOD: Duration = Duration::from_secs(1);
 /// Otherwise: members come and go seldom.
@@ -265,7 +267,7 @@ impl KubernetesNode {
             let urls = self.candidates(&cluster, &node).await;
             client::first(&access, urls.all.into_iter().collect()).await.0
         };
-        let Ok(Some((_, _, listed))) = tokio::time::timeout(2 * MEMBER_DEADLINE, asked).await else {
+        let Ok(Some((_, _, listed))) = tokio::time::timeout(SEARCH_DEADLINE, asked).await else {
             return Ok(true);
         };
         if listed.cluster != record.cluster {
@@ -317,6 +319,7 @@ impl KubernetesNode {
         let status = own.status().await.map_err(refused(ENDPOINT))?;
         let header = status.header();
         let id = header.map(etcd_client::ResponseHeader::member_id).unwrap_or_default();
+        config_resources::publish_member(&self.runtime, id);
         if !status.is_learner() {
             let listed = client::list(&mut own, ENDPOINT).await?;
             let stage = record::read(root)?.map_or(Stage::Member, |record| record.stage);
@@ -324,7 +327,6 @@ impl KubernetesNode {
             if !is_leaving {
                 self.keep_record(&listed, id, Stage::Member)?;
             }
-            config_resources::publish_member(&self.runtime, id);
             let voters = listed.members.iter().filter(|member| !member.is_learner).count();
             return Ok((LONG_PERIOD, quorum::advice(voters)));
         }

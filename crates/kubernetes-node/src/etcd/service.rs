@@ -20,7 +20,7 @@ use super::client;
 use super::join::JoinError;
 use super::state::{Data, ID, MARK, below, data, failed};
 use crate::certificates::{self, Part};
-use crate::{Error, KubernetesNode, config_resources, facts};
+use crate::{Error, KubernetesNode, facts};
 
 /// Where health is asked, for people.
 const PLACE: &str = "127.0.0.1:2379";
@@ -67,13 +67,12 @@ impl KubernetesNode {
         let ask = move || -> Answer {
             let this = this.clone();
             Box::pin(async move {
-                let member = match client::quorum(&this.runtime.root).await {
+                match client::quorum(&this.runtime.root).await {
                     Err(Error::Etcd { reason, .. }) if reason.contains(LEARNER) => {
                         return Err("this node's member catches up; it has no vote yet".to_owned());
                     }
                     answer => answer.map_err(|error| error.to_string())?,
-                };
-                member.inspect(|id| config_resources::publish_member(&this.runtime, *id));
+                }
                 this.end_bootstrap().map_err(|error| error.to_string())
             })
         };
