@@ -79,6 +79,14 @@ pub enum Error {
         /// Why not.
         reason: String,
     },
+    /// A snapshot of which no data could be made.
+    #[error(
+        "no data of etcd is made of the snapshot: {reason}. `bootstrap --recover-from` takes another snapshot"
+    )]
+    Restore {
+        /// The words of the tool, or of containerd.
+        reason: String,
+    },
     /// etcd has never started here.
     #[error("etcd has not started on this node yet; `service etcd` says what it waits for")]
     NoEtcd,

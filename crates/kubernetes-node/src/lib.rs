@@ -75,11 +75,21 @@ pub struct KubernetesNode {
     asked: Arc<Notify>,
     /// The node leaves etcd's cluster.
     leaving: Arc<AtomicBool>,
+    /// Held while a snapshot comes, and while data is made of it.
+    recovering: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl KubernetesNode {
     /// Its services run in this containerd; `fetch` brings their images. `is_container`: the machine is a set of namespaces.
     pub fn new(runtime: Arc<Runtime>, engine: Client, fetch: Fetch, is_container: bool) -> Self {
-        Self { runtime, engine, fetch, is_container, asked: Arc::default(), leaving: Arc::default() }
+        Self {
+            runtime,
+            engine,
+            fetch,
+            is_container,
+            asked: Arc::default(),
+            leaving: Arc::default(),
+            recovering: Arc::default(),
+        }
     }
 }

@@ -11,6 +11,7 @@ mod joining;
 mod local;
 mod machine;
 mod members;
+mod recovery;
 mod rig;
 
 use std::path::Path;

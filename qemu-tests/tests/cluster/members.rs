@@ -8,16 +8,16 @@ use config::rewrite::Form;
 use qemu_tests::deadline;
 
 use crate::rig::{Endpoint, Running, SHARED, STEP_LIMIT};
-use crate::{inside, nothing_is_left, teller};
+use crate::{inside, nothing_is_left, recovery, teller};
 
-const THREE: [(&str, MachineType); 3] = [
+pub(crate) const THREE: [(&str, MachineType); 3] = [
     ("cp-1", MachineType::ControlPlane),
     ("cp-2", MachineType::ControlPlane),
     ("cp-3", MachineType::ControlPlane),
 ];
-const FIRST: &str = "10.5.0.2";
-const SECOND: &str = "10.5.0.3";
-const THIRD: &str = "10.5.0.4";
+pub(crate) const FIRST: &str = "10.5.0.2";
+pub(crate) const SECOND: &str = "10.5.0.3";
+pub(crate) const THIRD: &str = "10.5.0.4";
 
 /// A row of `etcd members`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,7 +43,7 @@ fn members(cluster: &Running, node: &str) -> Vec<Row> {
 }
 
 /// Waits until the node lists these members, each with a vote.
-fn members_are(cluster: &Running, node: &str, names: &[&str]) -> Vec<Row> {
+pub(crate) fn members_are(cluster: &Running, node: &str, names: &[&str]) -> Vec<Row> {
     let begin = Instant::now();
     loop {
         let rows = members(cluster, node);
@@ -61,13 +61,13 @@ fn members_are(cluster: &Running, node: &str, names: &[&str]) -> Vec<Row> {
 }
 
 /// Runs a command that is to be refused with these words.
-fn refused(cluster: &Running, words: &[&str], needle: &str) {
+pub(crate) fn refused(cluster: &Running, words: &[&str], needle: &str) {
     let output = cluster.admin.run(words).unwrap();
     assert!(!output.success && output.stderr.contains(needle), "{words:?}: {output:?}");
 }
 
 /// An object that the API server has kept is there.
-fn write_and_read(cluster: &Running, name: &str) {
+pub(crate) fn write_and_read(cluster: &Running, name: &str) {
     let made = format!("configmap/{name}");
     let begin = Instant::now();
     loop {
@@ -174,8 +174,6 @@ fn a_control_plane_grows_to_three_loses_one_takes_another_and_shrinks() {
     let leader = cluster.until(&["etcd", "forfeit-leadership"], &[], STEP_LIMIT);
     tell(&format!("leadership: {}", leader.trim()));
     write_and_read(&cluster, "three");
-    let file = cluster.files.path().join("snapshot");
-    cluster.until(&["etcd", "snapshot", file.to_str().unwrap()], &["snapshot"], STEP_LIMIT);
 
     // One dies: the others go on, and none of them may go now.
     let running = cluster.cluster.as_ref().unwrap();
@@ -193,13 +191,7 @@ fn a_control_plane_grows_to_three_loses_one_takes_another_and_shrinks() {
     let member = id("cp-3");
     cluster.until(&["-n", THIRD, "service", "etcd"], &["removed this node's member", &member], STEP_LIMIT);
     running.stop("cp-3").unwrap();
-    let data = running.node_directory("cp-3").join("var/lib");
-    for name in ["etcd", "etcd.member"] {
-        let path = data.join(name);
-        let removed =
-            if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
-        removed.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    }
+    recovery::wipe_member(&cluster, "cp-3");
     running.start("cp-3").unwrap();
     let rows = members_are(&cluster, FIRST, &names);
     assert!(rows.iter().all(|row| row.id != member), "{rows:?}");
@@ -237,6 +229,7 @@ fn a_control_plane_grows_to_three_loses_one_takes_another_and_shrinks() {
     for name in ["three", "two", "left-2", "left-1"] {
         cluster.kubectl_until(&["get", "configmap", name, "--output=name"], name, STEP_LIMIT);
     }
+    recovery::is_lost_and_recovered(&cluster, &["cp-1"], &tell);
     drop(cluster);
     nothing_is_left();
 }

@@ -3,6 +3,7 @@
 //! Owns: the codes of the answers. Source: docs/users/kubernetes.md.
 
 use std::io;
+use std::time::Duration;
 
 use api::proto::common;
 use api::proto::machine as proto;
@@ -10,10 +11,12 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use kubernetes_node::etcd::BootstrapError;
 use kubernetes_node::{Error, KubernetesNode};
-use tonic::Status;
+use tonic::{Status, Streaming};
 
 use crate::node::Node;
 
+/// For the next part of a snapshot.
+const PART_DEADLINE: Duration = Duration::from_secs(60);
 /// The only file of the answer, as clients look for it.
 const FILE: &str = "kubeconfig";
 
@@ -28,13 +31,36 @@ pub(super) async fn bootstrap(
     node: &Node,
     request: proto::BootstrapRequest,
 ) -> Result<proto::BootstrapResponse, Status> {
-    if request.recover_etcd {
-        return Err(Status::unimplemented(
-            "bootstrap from a snapshot of etcd is not built yet on this version of Billet",
-        ));
-    }
-    of(node)?.bootstrap().await.map_err(|error| refused(&error))?;
+    let kubernetes = of(node)?;
+    let begun = match request.recover_etcd {
+        true => kubernetes.recover(request.recover_skip_hash_check).await,
+        false => kubernetes.bootstrap().await,
+    };
+    begun.map_err(|error| refused(&error))?;
     Ok(proto::BootstrapResponse { messages: vec![proto::Bootstrap::default()] })
+}
+
+/// `EtcdRecover`: the snapshot is on the disk when it answers. A bootstrap makes use of it.
+pub(super) async fn receive_snapshot(
+    node: &Node,
+    mut parts: Streaming<common::Data>,
+) -> Result<proto::EtcdRecoverResponse, Status> {
+    let mut upload = of(node)?.receive_snapshot().await.map_err(|error| refused(&error))?;
+    loop {
+        let part = tokio::time::timeout(PART_DEADLINE, parts.message()).await;
+        let late = |_| {
+            let seconds = PART_DEADLINE.as_secs();
+            Status::deadline_exceeded(format!(
+                "nothing more of the snapshot came within {seconds} s; send it again"
+            ))
+        };
+        match part.map_err(late)?? {
+            Some(part) => upload.push(&part.bytes).await.map_err(|error| refused(&error))?,
+            None => break,
+        }
+    }
+    upload.finish().await.map_err(|error| failed(&error))?;
+    Ok(proto::EtcdRecoverResponse { messages: vec![proto::EtcdRecover::default()] })
 }
 
 fn refused(error: &BootstrapError) -> Status {
@@ -46,7 +72,9 @@ fn refused(error: &BootstrapError) -> Status {
         BootstrapError::Worker
         | BootstrapError::NotYet(_)
         | BootstrapError::NoTime
+        | BootstrapError::NoSnapshot
         | BootstrapError::Answers { .. } => Status::failed_precondition(text),
+        BootstrapError::Snapshot(_) | BootstrapError::TooLong(_) => Status::invalid_argument(text),
         BootstrapError::Other(error) => failed(error),
     }
 }
@@ -113,14 +141,32 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_snapshot_is_refused_where_a_bootstrap_is() {
+        let f = fixture().await;
+        let send = async || {
+            let parts = [b"one".to_vec(), b"two".to_vec()];
+            let parts = parts.map(|bytes| common::Data { metadata: None, bytes });
+            f.machine().etcd_recover(tokio_stream::iter(parts)).await.unwrap_err()
+        };
+        assert_eq!(send().await.message(), "the node has no machine configuration yet");
+        f.node.runtime.config.send_replace(Some(Arc::new(config(MachineType::Worker))));
+        assert_eq!(send().await.message(), "bootstrap can only be performed on a control plane node");
+        f.node.runtime.config.send_replace(Some(Arc::new(config(MachineType::ControlPlane))));
+        // What /var is has to be known before anything is written there.
+        assert!(send().await.message().starts_with("bootstrap is not available yet: "));
+        assert!(!f.node.runtime.path("/var/lib/etcd.snapshot.part").exists());
+    }
+
+    #[tokio::test]
     async fn a_bootstrap_that_cannot_be_says_why() {
         let f = fixture().await;
         let ask = async |recover_etcd| {
             let request = proto::BootstrapRequest { recover_etcd, ..Default::default() };
             f.machine().bootstrap(request).await.unwrap_err()
         };
-        assert_eq!(ask(true).await.code(), Code::Unimplemented);
-        assert_eq!(ask(false).await.message(), "the node has no machine configuration yet");
+        for recover in [true, false] {
+            assert_eq!(ask(recover).await.message(), "the node has no machine configuration yet");
+        }
         f.node.runtime.config.send_replace(Some(Arc::new(config(MachineType::Worker))));
         let status = ask(false).await;
         assert_eq!(status.code(), Code::FailedPrecondition);
@@ -133,6 +179,6 @@ mod tests {
         assert_eq!(status.code(), Code::AlreadyExists);
         assert!(status.message().starts_with("etcd data directory is not empty"), "{status}");
         let status = f.machine().etcd_member_list(proto::EtcdMemberListRequest::default()).await.unwrap_err();
-        assert!(status.message().contains("/system/secrets/etcd/ca.crt"), "{status}");
+        assert!(status.message().starts_with("etcd has not started on this node yet"), "{status}");
     }
 }

@@ -2,8 +2,6 @@
 //!
 //! Owns: the list of what exists and what does not. The work is in the neighbouring files.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use api::proto::common::Data;
@@ -27,26 +25,6 @@ pub(crate) struct Machine {
 }
 
 type Answer<T> = Result<Response<T>, Status>;
-
-fn missing<T>(call: &str) -> Answer<T> {
-    Err(Status::unimplemented(format!("{call} is not built yet on this version of Billet")))
-}
-
-/// Unary calls that do not exist yet, in the form that `async_trait` gives a method: it does not look into macros.
-macro_rules! missing {
-    ($($name:ident: $request:ty => $answer:ident;)*) => {
-        $(fn $name<'s, 'f>(
-            &'s self,
-            _request: Request<$request>,
-        ) -> Pin<Box<dyn Future<Output = Answer<proto::$answer>> + Send + 'f>>
-        where
-            's: 'f,
-            Self: 'f,
-        {
-            Box::pin(async { missing(stringify!($name)) })
-        })*
-    };
-}
 
 #[tonic::async_trait]
 impl MachineService for Machine {
@@ -280,8 +258,8 @@ impl MachineService for Machine {
         usage::disk_usage(&self.node, request.into_inner(), walk)
     }
 
-    async fn etcd_recover(&self, _request: Request<Streaming<Data>>) -> Answer<proto::EtcdRecoverResponse> {
-        missing("etcd_recover")
+    async fn etcd_recover(&self, request: Request<Streaming<Data>>) -> Answer<proto::EtcdRecoverResponse> {
+        kubernetes::receive_snapshot(&self.node, request.into_inner()).await.map(Response::new)
     }
 
     async fn etcd_snapshot(
@@ -375,7 +353,10 @@ impl MachineService for Machine {
         etcd::downgrade_cancel(&self.node).await.map(Response::new)
     }
 
-    missing! {
-        remove_bootkube_initialized_key: () => RemoveBootkubeInitializedKeyResponse;
+    async fn remove_bootkube_initialized_key(
+        &self,
+        _request: Request<()>,
+    ) -> Answer<proto::RemoveBootkubeInitializedKeyResponse> {
+        Err(Status::unimplemented("no cluster of Billet was made by bootkube, so none has its key"))
     }
 }

@@ -7,6 +7,7 @@
 //! Fails by: a sentence for people, which the service shows; it is tried again.
 
 mod description;
+mod once;
 #[cfg(test)]
 mod tests;
 
@@ -20,6 +21,7 @@ use runtime::services::{Container, Step};
 use sys::rights::OwnRights;
 
 pub use description::{Description, Mount, Rights};
+pub use once::{Ended, Once, OnceError};
 
 use crate::{Client, NewContainer, TaskStatus, Unpacked};
 

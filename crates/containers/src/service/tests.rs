@@ -223,3 +223,53 @@ async fn a_program_s_exit_status_is_told_by_containerd() {
     assert!(client.containers().await.unwrap().is_empty(), "what ended is removed");
     let _ = machined.services.operate("brief", Operation::Stop, SOON).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "starts the image's containerd: `cargo xtask test` runs it after the build"]
+async fn a_program_runs_once_and_its_output_is_here_by_containerd() {
+    let fixture = Fixture::start("once").await;
+    let client = fixture.daemon.client("system");
+    pull(&client, &fixture.image).await.unwrap();
+    let image = client.image(&fixture.image).await.unwrap().unwrap();
+    let unpacked = client.unpack(&image).await.unwrap();
+    let mut description = Description {
+        argv: vec!["/bin/program".into(), "exit".into()],
+        env: Vec::new(),
+        user: (0, 0),
+        mounts: Vec::new(),
+        rights: Rights::Capabilities(&[]),
+        host_pid: false,
+        group: format!("billet-test-{}/once", std::process::id()),
+        oom_score_adj: 0,
+        open_files: 64,
+    };
+    let log = fixture.dir.path().join("once.fifo");
+    for _ in 0..2 {
+        let once = Once {
+            id: "once",
+            image: &fixture.image,
+            unpacked: &unpacked,
+            description: &description,
+            log: &log,
+            deadline: SOON,
+        };
+        let ended = client.run_once(&once).await.unwrap();
+        assert_eq!(ended.status, 7, "{ended:?}");
+        assert!(
+            ended.output.starts_with("pid 1, exit") && ended.output.contains("writes false"),
+            "{ended:?}"
+        );
+    }
+    description.argv[1] = "sleep".into();
+    let late = Once {
+        id: "once",
+        image: &fixture.image,
+        unpacked: &unpacked,
+        description: &description,
+        log: &log,
+        deadline: Duration::from_secs(2),
+    };
+    let error = client.run_once(&late).await.unwrap_err().to_string();
+    assert_eq!(error, "container once has not ended within 2 s and was ended");
+    assert!(client.containers().await.unwrap().is_empty() && !log.exists());
+}

@@ -4,9 +4,12 @@
 //! node has data, and where etcd or an API server of the same authorities answers at the endpoint.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use api::tls::{self, Trust};
+use config::Config;
+use kubernetes::snapshot::SnapshotError;
 use kubernetes::{Cluster, certificates};
 use runtime::services::machine::State;
 use runtime::store::{Spec, TIME_STATUS};
@@ -62,6 +65,17 @@ pub enum BootstrapError {
         /// Where.
         address: SocketAddr,
     },
+    /// The snapshot comes first.
+    #[error(
+        "no snapshot of etcd was sent to this node: `bootstrap --recover-from FILE` sends one before it asks for the bootstrap"
+    )]
+    NoSnapshot,
+    /// What was sent is none.
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+    /// More than a database of etcd has.
+    #[error("the snapshot is longer than {0} bytes, which no database of etcd is")]
+    TooLong(u64),
     /// Anything else.
     #[error(transparent)]
     Other(#[from] Error),
@@ -73,6 +87,18 @@ impl KubernetesNode {
     /// # Errors
     /// [`BootstrapError`]; nothing has changed then.
     pub async fn bootstrap(&self) -> Result<(), BootstrapError> {
+        let config = self.refuse_member()?;
+        if data(&self.runtime.root)? != Data::None {
+            return Err(BootstrapError::UnderWay);
+        }
+        self.may_begin(&config).await?;
+        self.mark(None)?;
+        self.runtime.journal.say("etcd begins a new cluster: bootstrap was asked for");
+        Ok(())
+    }
+
+    /// The configuration, if this node is a control plane node that is no member and does not become one.
+    pub(super) fn refuse_member(&self) -> Result<Arc<Config>, BootstrapError> {
         let config = self.runtime.config().ok_or(Error::NoConfig)?;
         if !config.machine.machine_type.is_control_plane() {
             return Err(BootstrapError::Worker);
@@ -80,11 +106,17 @@ impl KubernetesNode {
         match data(&self.runtime.root)? {
             Data::Member => return Err(BootstrapError::HasData),
             Data::Asked => return Err(BootstrapError::UnderWay),
-            Data::None => {}
+            // etcd has not started: what was asked for can be another thing yet.
+            Data::Recover(_) | Data::None => {}
         }
         if record::read(&self.runtime.root)?.is_some() {
             return Err(BootstrapError::Joins);
         }
+        Ok(config)
+    }
+
+    /// Whether etcd would start, and no other cluster answers.
+    pub(super) async fn may_begin(&self, config: &Config) -> Result<(), BootstrapError> {
         let record = self.runtime.services.record(ID);
         let record = record
             .ok_or_else(|| BootstrapError::NotYet("etcd is not defined before the node has booted".into()))?;
@@ -94,11 +126,8 @@ impl KubernetesNode {
         if !self.has_time() {
             return Err(BootstrapError::NoTime);
         }
-        let cluster = Cluster::new(&config).map_err(Error::from)?;
-        self.refuse_second_cluster(&cluster).await?;
-        self.mark()?;
-        self.runtime.journal.say("etcd begins a new cluster: bootstrap was asked for");
-        Ok(())
+        let cluster = Cluster::new(config).map_err(Error::from)?;
+        self.refuse_second_cluster(&cluster).await
     }
 
     fn has_time(&self) -> bool {

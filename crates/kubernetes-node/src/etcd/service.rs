@@ -8,7 +8,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use config::v1alpha1::MachineType;
-use containers::service::{Boxed, Describe, Description, Mount, Rights};
+use containers::Unpacked;
+use containers::service::{Boxed, Describe, Description, Mount};
 use kubernetes::etcd::{self, Membership};
 use kubernetes::{Cluster, Owner, images, paths};
 use runtime::beneath;
@@ -16,9 +17,10 @@ use runtime::services::definition::Answer;
 use runtime::services::machine::State;
 use runtime::services::{Check, Definition, Step};
 
-use super::client;
 use super::join::JoinError;
-use super::state::{Data, ID, MARK, below, data, failed};
+use super::program::{self, OOM_SCORE};
+use super::state::{self, Data, ID, MARK, Recovery, below, data, failed};
+use super::{client, recover};
 use crate::certificates::{self, Part};
 use crate::{Error, KubernetesNode, facts};
 
@@ -26,11 +28,6 @@ use crate::{Error, KubernetesNode, facts};
 const PLACE: &str = "127.0.0.1:2379";
 /// Its place in the tree of control groups.
 const GROUP: &str = "podruntime/etcd";
-/// It is the last but the node's own that the kernel may end.
-const OOM_SCORE: i16 = -998;
-const OPEN_FILES: u64 = 65_536;
-/// Of programs in its image.
-const PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// Between two lines in the log that say what is waited for.
 const REMINDER: Duration = Duration::from_secs(30);
 /// Between two looks at the certificates of a running etcd.
@@ -39,8 +36,6 @@ const LOOK_PERIOD: Duration = Duration::from_hours(1);
 const JOIN_PERIOD: Duration = Duration::from_secs(3);
 /// What a learner says where it would need a vote.
 const LEARNER: &str = "rpc not supported for learner";
-/// Processors that etcd serves only when told to.
-const UNSUPPORTED: [(&str, &str); 1] = [("aarch64", "ETCD_UNSUPPORTED_ARCH=arm64")];
 
 impl KubernetesNode {
     /// The service. It waits for a bootstrap before its first start.
@@ -51,9 +46,9 @@ impl KubernetesNode {
             Box::pin(async move { this.etcd_image().await.map_err(|error| error.to_string()) })
         };
         let this = self.clone();
-        let describe: Describe = Arc::new(move |_| {
+        let describe: Describe = Arc::new(move |unpacked| {
             let this = this.clone();
-            Box::pin(async move { this.describe_etcd().await.map_err(|error| error.to_string()) })
+            Box::pin(async move { this.describe_etcd(unpacked).await.map_err(|error| error.to_string()) })
         });
         let container = Boxed::new(ID, self.engine.clone(), image, self.fetch.clone(), describe);
         let mut definition = Definition::container(ID, GROUP, container);
@@ -81,12 +76,8 @@ impl KubernetesNode {
 
     /// The member answers: its data says what it is from now on.
     fn end_bootstrap(&self) -> Result<(), Error> {
-        let root = &self.runtime.root;
-        match beneath::parent(root, Path::new(MARK)) {
-            Ok((directory, name)) => directory.remove(&name).map_err(failed("remove", MARK)),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(failed("remove", MARK)(error)),
-        }
+        recover::remove_snapshot(&self.runtime.root)?;
+        state::remove(&self.runtime.root, MARK)
     }
 
     /// Its image, once it has something to do: a node that waits fetches nothing.
@@ -96,9 +87,15 @@ impl KubernetesNode {
         Ok(images::etcd(&Cluster::new(&config).map_err(Error::from)?))
     }
 
-    async fn describe_etcd(&self) -> Result<Description, JoinError> {
+    async fn describe_etcd(&self, unpacked: Unpacked) -> Result<Description, JoinError> {
         let (config, membership) = loop {
-            let membership = self.membership().await?;
+            let membership = match self.membership().await? {
+                Start::As(membership) => membership,
+                Start::Restore => {
+                    self.restore(&unpacked).await?;
+                    continue;
+                }
+            };
             let config = self.runtime.config().ok_or(Error::NoConfig)?;
             // Without data etcd would begin a cluster of its own where its arguments say nothing else.
             if membership != Membership::Known || self.keeps_data(&config).await? {
@@ -112,25 +109,14 @@ impl KubernetesNode {
         make_data(root)?;
         let arguments = etcd::arguments(&cluster, &node, &membership).map_err(Error::from)?;
         let path = |path: &str| root.join(path.trim_start_matches('/')).display().to_string();
-        let unsupported = UNSUPPORTED.iter().find(|(arch, _)| *arch == std::env::consts::ARCH);
-        let env =
-            [PATH].into_iter().chain(unsupported.map(|(_, variable)| *variable)).map(str::to_owned).collect();
-        Ok(Description {
-            argv: [vec![etcd::PROGRAM.to_owned()], arguments.to_vec()].concat(),
-            env,
-            user: (Owner::Etcd.id(), Owner::Etcd.id()),
-            mounts: vec![
-                Mount::bind_at(&path(paths::ETCD_DATA), paths::ETCD_DATA, &["rw"]),
-                Mount::bind_at(&path(paths::ETCD_SECRETS), paths::ETCD_SECRETS, &["ro"]),
-                Mount::bind("/etc/resolv.conf", &["ro"]),
-                Mount::bind("/etc/hosts", &["ro"]),
-            ],
-            rights: Rights::Capabilities(&[]),
-            host_pid: false,
-            group: GROUP.to_owned(),
-            oom_score_adj: OOM_SCORE,
-            open_files: OPEN_FILES,
-        })
+        let argv = [vec![etcd::PROGRAM.to_owned()], arguments.to_vec()].concat();
+        let mounts = vec![
+            Mount::bind_at(&path(paths::ETCD_DATA), paths::ETCD_DATA, &["rw"]),
+            Mount::bind_at(&path(paths::ETCD_SECRETS), paths::ETCD_SECRETS, &["ro"]),
+            Mount::bind("/etc/resolv.conf", &["ro"]),
+            Mount::bind("/etc/hosts", &["ro"]),
+        ];
+        Ok(program::description(argv, mounts, GROUP))
     }
 
     /// Renews certificates while etcd runs, for as long as this is polled; etcd reads them at each handshake. An address that
@@ -164,8 +150,8 @@ impl KubernetesNode {
         Ok(())
     }
 
-    /// What this member is; waits until a cluster takes it or a bootstrap is asked for.
-    async fn membership(&self) -> Result<Membership, JoinError> {
+    /// How etcd starts; waits until a cluster takes this node or a bootstrap is asked for.
+    async fn membership(&self) -> Result<Start, JoinError> {
         let mut said = String::new();
         let mut reminded = Instant::now();
         loop {
@@ -175,8 +161,9 @@ impl KubernetesNode {
                 return Err(JoinError::Leaves);
             }
             match data(&self.runtime.root)? {
-                Data::Member => return Ok(Membership::Known),
-                Data::Asked => return Ok(Membership::New),
+                Data::Member => return Ok(Start::As(Membership::Known)),
+                Data::Asked => return Ok(Start::As(Membership::New)),
+                Data::Recover(_) => return Ok(Start::Restore),
                 Data::None => {}
             }
             tokio::pin!(asked);
@@ -187,12 +174,12 @@ impl KubernetesNode {
             };
             let text = match found {
                 Ok(None) if self.bootstraps_itself() => {
-                    self.mark()?;
+                    self.mark(None)?;
                     continue;
                 }
                 Ok(None) => String::new(),
                 Ok(Some(found)) => match self.join(found).await {
-                    Ok(members) => return Ok(Membership::Join(members)),
+                    Ok(members) => return Ok(Start::As(Membership::Join(members))),
                     Err(error) => format!("etcd does not join the cluster yet: {error}"),
                 },
                 Err(error) => format!("etcd does not join the cluster yet: {error}"),
@@ -223,15 +210,20 @@ impl KubernetesNode {
         self.runtime.config().is_some_and(|config| config.machine.machine_type == MachineType::Init)
     }
 
-    /// Puts the mark on the disk.
-    pub(super) fn mark(&self) -> Result<(), Error> {
-        let (directory, name) =
-            beneath::make_parent(&self.runtime.root, Path::new(MARK)).map_err(failed("write", MARK))?;
-        directory.replace(&name, b"", 0o600).map_err(failed("write", MARK))?;
-        directory.sync().map_err(failed("write", MARK))?;
+    /// Puts the mark on the disk, and tells who waits for it.
+    pub(super) fn mark(&self, recovery: Option<Recovery>) -> Result<(), Error> {
+        state::mark(&self.runtime.root, recovery)?;
         self.asked.notify_waiters();
         Ok(())
     }
+}
+
+/// How etcd starts.
+enum Start {
+    /// As such a member.
+    As(Membership),
+    /// Behind its data being made of a snapshot.
+    Restore,
 }
 
 fn make_data(root: &Path) -> Result<(), Error> {
