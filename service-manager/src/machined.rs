@@ -86,6 +86,7 @@ fn make_node(link: InitLink, replay: &mut Replay) -> Node {
         udev: Default::default(),
         config_misses: watch::channel(0).0,
         reset: Default::default(),
+        drains: Default::default(),
         controllers: OnceLock::new(),
         api_socket: OnceLock::new(),
         configuration: Default::default(),

@@ -5,6 +5,7 @@
 use runtime::Runtime;
 use runtime::sequencer::Sequencer;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 use tokio::sync::watch;
@@ -49,6 +50,8 @@ pub struct Node {
     pub upgrades: Upgrades,
     /// The reset that was asked for.
     pub(crate) reset: Requested,
+    /// The request that began the running sequence has pods go elsewhere first.
+    pub(crate) drains: AtomicBool,
     /// The disk that this machined has installed to.
     pub install_target: watch::Sender<Option<PathBuf>>,
     /// etcd and what follows from it; made when it is first asked for.

@@ -18,7 +18,7 @@ use crate::node::Node;
 use crate::order::Order;
 use crate::tasks;
 use crate::{install, upgrade};
-use parts::{CLEAN_UP, LEAVE, STOP, TURN_OFF, TaskFn, named};
+use parts::{CLEAN_UP, DRAIN, LEAVE, STOP, TURN_OFF, TaskFn, named};
 
 /// From machined's start to a config.
 pub const INITIALIZE: Sequence<TaskFn> = Sequence {
@@ -235,7 +235,7 @@ pub const REBOOT: Sequence<TaskFn> =
 pub const SHUTDOWN: Sequence<TaskFn> = Sequence {
     name: Order::Shutdown.name(),
     about: "Stops every service and turns the machine off.",
-    phases: &[CLEAN_UP, STOP, TURN_OFF],
+    phases: &[DRAIN, CLEAN_UP, STOP, TURN_OFF],
 };
 
 /// Another version beside the running one, then a restart into it.
@@ -251,6 +251,7 @@ pub const UPGRADE: Sequence<TaskFn> = Sequence {
                 tasks::upgrade,
             )],
         },
+        DRAIN,
         CLEAN_UP,
         STOP,
         RESTART_MACHINE,
@@ -269,6 +270,7 @@ pub const RESET: Sequence<TaskFn> = Sequence {
     name: Order::Reset.name(),
     about: "Stops every service, wipes what was asked for, and restarts the machine or turns it off.",
     phases: &[
+        DRAIN,
         LEAVE,
         CLEAN_UP,
         STOP,

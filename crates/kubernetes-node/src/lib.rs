@@ -9,7 +9,8 @@
 //! | [`kubelet`] | the service, and when it starts again |
 //! | [`health`] | whether the cluster is well, as its API server tells |
 //! | `node_labels`, `node_taints` | labels, annotations and taints of the node's object in the cluster |
-//! | `node_object` | the end of the node's object, when the node goes for good |
+//! | `node_object` | the node's object: read, changed, and removed when the node goes for good |
+//! | `drain` | pods go elsewhere before the node goes |
 //! | `config_resources` | what clients see of what the node runs, and with what |
 //! | `control_planes` | where the control plane nodes are, as the API server tells a kubelet |
 //! | `static_pods` | when the manifests of static pods are there |
@@ -33,6 +34,7 @@ mod api_servers;
 pub mod certificates;
 mod config_resources;
 mod control_planes;
+mod drain;
 mod error;
 pub mod etcd;
 pub mod facts;
@@ -75,6 +77,8 @@ pub struct KubernetesNode {
     asked: Arc<Notify>,
     /// The node leaves etcd's cluster.
     leaving: Arc<AtomicBool>,
+    /// Pods are to go elsewhere, until the node restarts or is to stay after all.
+    draining: Arc<AtomicBool>,
     /// Held while a snapshot comes, and while data is made of it.
     recovering: Arc<tokio::sync::Mutex<()>>,
 }
@@ -89,6 +93,7 @@ impl KubernetesNode {
             is_container,
             asked: Arc::default(),
             leaving: Arc::default(),
+            draining: Arc::default(),
             recovering: Arc::default(),
         }
     }

@@ -9,13 +9,13 @@
 //! Source: kubernetes.io, "Well-Known Labels", and "NodeRestriction" of the admission controllers: which keys a worker may set.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use kube::Client;
-use kubernetes::{Cluster, paths};
+use kubernetes::Cluster;
 use serde_json::{Map, Value, json};
 
-use crate::{Error, KubernetesNode, api_server, config_resources, facts, kubelet, node_taints};
+use crate::{Error, KubernetesNode, config_resources, drain, kubelet, node_object, node_taints};
 
 /// The keys of labels that are the configuration's, as JSON.
 const OWNED_LABELS: &str = "talos.dev/owned-labels";
@@ -67,17 +67,17 @@ impl KubernetesNode {
         if cluster.kubelet().skip_node_registration == Some(true) {
             return Ok(Some(Found { faults: Vec::new(), is_ready: true }));
         }
-        let name = cluster.node_name(&facts::node(&self.runtime, &cluster, self.is_container)?);
-        // A worker acts as its kubelet; that of a control plane node may not set the labels of its role.
-        let client = match cluster.is_control_plane() {
-            true => api_server::client(&cluster).await?,
-            false => api_server::client_of_file(&self.runtime.root, paths::KUBELET_KUBECONFIG).await?,
-        };
-        let Some(node) = get(&client, &name).await? else { return Ok(None) };
+        let (client, name) = self.own_object(&cluster).await?;
+        let Some(node) = node_object::get(&client, &name).await? else { return Ok(None) };
         let is_ready = config_resources::publish_node(&self.runtime, &name, &node);
+        let is_back = is_ready && !self.draining.load(Ordering::SeqCst);
+        if let Some(patch) = drain::uncordon(&node).filter(|_| is_back && self.is_kubelet_up()) {
+            node_object::patch(&client, &name, &patch).await?;
+            self.runtime.journal.say("the node takes pods again: its own cordon is taken back");
+        }
         let (patch, faults) = change(&node, &config.machine.node_labels, &config.machine.node_annotations);
         if let Some(patch) = patch {
-            send(&client, &name, &patch).await?;
+            node_object::patch(&client, &name, &patch).await?;
             self.runtime.journal.say("labels of the node: brought to what the config says");
             // Its taints are looked at when it was read again.
             return Ok(Some(Found { faults, is_ready: false }));
@@ -86,7 +86,7 @@ impl KubernetesNode {
             let taints = kubernetes::resources::taints(&cluster)?;
             let taints: Vec<Value> = taints.into_iter().map(|(_, taint)| taint).collect();
             if let Some(patch) = node_taints::change(&node, &taints) {
-                send(&client, &name, &patch).await?;
+                node_object::patch(&client, &name, &patch).await?;
                 self.runtime.journal.say("taints of the node: brought to what the config says");
             }
         }
@@ -139,28 +139,6 @@ fn change(
     let is_empty = labels.is_empty() && annotations.is_empty();
     let patch = (!is_empty).then(|| json!({ "metadata": { "labels": labels, "annotations": annotations } }));
     (patch, faults)
-}
-
-/// The node's object; `None` where it is not there yet.
-async fn get(client: &Client, name: &str) -> Result<Option<Value>, Error> {
-    let request = http::Request::get(format!("/api/v1/nodes/{name}")).body(Vec::new());
-    match client.request(request.map_err(|error| failed(&error))?).await {
-        Ok(node) => Ok(Some(node)),
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
-        Err(error) => Err(failed(&error)),
-    }
-}
-
-async fn send(client: &Client, name: &str, patch: &Value) -> Result<(), Error> {
-    let request = http::Request::patch(format!("/api/v1/nodes/{name}"))
-        .header(http::header::CONTENT_TYPE, "application/merge-patch+json")
-        .body(patch.to_string().into_bytes())
-        .map_err(|error| failed(&error))?;
-    client.request::<Value>(request).await.map(drop).map_err(|error| failed(&error))
-}
-
-fn failed(error: &dyn std::error::Error) -> Error {
-    Error::ApiServer { what: "ask", reason: runtime::errors::chain(error) }
 }
 
 #[cfg(test)]

@@ -68,7 +68,7 @@ impl KubernetesNode {
         Ok(statuses(&pods))
     }
 
-    fn is_kubelet_up(&self) -> bool {
+    pub(crate) fn is_kubelet_up(&self) -> bool {
         let record = self.runtime.services.record(kubelet::ID);
         record.is_some_and(|record| record.state == State::Running)
     }

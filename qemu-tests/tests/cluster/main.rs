@@ -175,8 +175,11 @@ fn a_control_plane_a_worker_and_a_machine_run_pods() {
     tell("the commands of the guides print what is there");
     // It joins while the others start again: what it asks them for does not always answer.
     let machine = Machine::start(&cluster);
-    for (node, _) in NODES {
-        cluster.restart(node);
+    for (node, address) in [("cp-1", None), ("worker-1", Some("10.5.0.3"))] {
+        match address {
+            Some(address) => cluster.drain_and_restart(node, address),
+            None => cluster.restart(node),
+        }
         tell(&format!("{node} has started again"));
         cluster.kubectl_until(&["get", "--raw", "/readyz"], "ok", STEP_LIMIT);
         cluster.service_answers("one", STEP_LIMIT);

@@ -436,6 +436,29 @@ impl Running {
         }
     }
 
+    /// Has a node go as if for good, and come back: its pods go elsewhere first, and it takes back its own cordon.
+    pub(crate) fn drain_and_restart(&self, node: &str, address: &str) {
+        let cluster = self.cluster.as_ref().unwrap();
+        self.until(&["-n", address, "reset", "--wait=false"], &[], STEP_LIMIT);
+        let begin = Instant::now();
+        while cluster.is_running(node).unwrap() {
+            assert!(begin.elapsed() < deadline(STEP_LIMIT), "{node} does not stop\n{}", self.state());
+            std::thread::sleep(Duration::from_millis(250));
+        }
+        let log = std::fs::read_to_string(cluster.log(node)).unwrap();
+        let gone = log.lines().find(|line| line.contains("pods are gone in"));
+        let gone = gone.unwrap_or_else(|| panic!("{node} was not drained"));
+        assert!(!gone.contains("drain: 0 pods") && !log.contains("stopped where they are"), "{gone}");
+        eprintln!("{gone}");
+        let column = ["get", "node", node, "-o", "jsonpath={.spec.unschedulable}/{.metadata.annotations}"];
+        let object = self.kubectl_until(&column, "true/", STEP_LIMIT);
+        assert!(object.contains("talos.dev/cordoned"), "{object}");
+        cluster.stop(node).unwrap();
+        cluster.start(node).unwrap();
+        let column = ["get", "node", node, "-o", "jsonpath=[{.spec.unschedulable}]"];
+        self.kubectl_until(&column, "[]", STEP_LIMIT);
+    }
+
     /// Stops a node, whose pods have to end before it does, and starts it.
     pub(crate) fn restart(&self, node: &str) {
         let cluster = self.cluster.as_ref().unwrap();

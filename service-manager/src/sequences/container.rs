@@ -6,7 +6,7 @@
 
 use sequence::{Phase, Sequence};
 
-use super::parts::{CLEAN_UP, LEAVE, STOP, TURN_OFF, TaskFn, named};
+use super::parts::{CLEAN_UP, DRAIN, LEAVE, STOP, TURN_OFF, TaskFn, named};
 use crate::order::Order;
 use crate::tasks;
 
@@ -131,5 +131,5 @@ pub(super) const BOOT: Sequence<TaskFn> = Sequence {
 pub(super) const RESET: Sequence<TaskFn> = Sequence {
     name: Order::Reset.name(),
     about: "In a container: stops every service and ends it; its files are the runtime's to remove.",
-    phases: &[LEAVE, CLEAN_UP, STOP, TURN_OFF],
+    phases: &[DRAIN, LEAVE, CLEAN_UP, STOP, TURN_OFF],
 };

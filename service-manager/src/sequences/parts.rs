@@ -14,6 +14,16 @@ pub(super) const fn named(name: &'static str, about: &'static str, run: TaskFn) 
 }
 
 /// While all services run.
+pub(super) const DRAIN: Phase<TaskFn> = Phase {
+    name: "drain",
+    tasks: &[named(
+        "cordonAndDrainNode",
+        "has pods go elsewhere and no further ones come, where that was asked for",
+        tasks::drain,
+    )],
+};
+
+/// Behind it.
 pub(super) const LEAVE: Phase<TaskFn> = Phase {
     name: "leave",
     tasks: &[named(

@@ -2,6 +2,7 @@
 
 use runtime::sequencer::{self, Start};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use api::proto::machine as proto;
@@ -49,9 +50,10 @@ pub(super) fn reboot(node: &Arc<Node>, request: &proto::RebootRequest) -> Result
     begin(node, Order::Reboot)
 }
 
-/// Starts the shutdown and returns who asked.
-pub(super) fn shutdown(node: &Arc<Node>) -> Result<String, Status> {
+/// Starts the shutdown and returns who asked. Pods go elsewhere first, unless it is forced.
+pub(super) fn shutdown(node: &Arc<Node>, request: &proto::ShutdownRequest) -> Result<String, Status> {
     super::in_container::refuse(node)?;
+    node.drains.store(!request.force, Ordering::SeqCst);
     begin(node, Order::Shutdown)
 }
 

@@ -178,8 +178,8 @@ impl MachineService for Machine {
         Ok(Response::new(proto::RebootResponse { messages: vec![answer] }))
     }
 
-    async fn shutdown(&self, _request: Request<proto::ShutdownRequest>) -> Answer<proto::ShutdownResponse> {
-        let actor_id = control::shutdown(&self.node)?;
+    async fn shutdown(&self, request: Request<proto::ShutdownRequest>) -> Answer<proto::ShutdownResponse> {
+        let actor_id = control::shutdown(&self.node, request.get_ref())?;
         let answer = proto::Shutdown { metadata: None, actor_id };
         Ok(Response::new(proto::ShutdownResponse { messages: vec![answer] }))
     }

@@ -8,6 +8,7 @@
 use runtime::sequencer::{self, Start};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use api::proto::machine::ResetRequest;
 use api::proto::machine::reset_request::WipeMode;
@@ -49,6 +50,7 @@ pub(super) async fn reset(node: &Arc<Node>, request: ResetRequest) -> Result<Str
     let actor_id = events::actor_id();
     node.runtime.journal.say(&format!("reset via API received ({graceful}), actor {actor_id}"));
     node.reset.put(wanted);
+    node.drains.store(request.graceful, Ordering::SeqCst);
     let start = Start { actor_id: actor_id.clone(), phase: 0, force: false };
     sequencer::start(node, Order::Reset, start).map_err(locked)?;
     Ok(actor_id)

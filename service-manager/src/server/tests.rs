@@ -43,6 +43,7 @@ pub(crate) fn node(root: PathBuf) -> Arc<Node> {
         udev: Default::default(),
         config_misses: watch::channel(0).0,
         reset: Default::default(),
+        drains: Default::default(),
         controllers: OnceLock::new(),
         api_socket: OnceLock::new(),
         configuration: Default::default(),

@@ -2,6 +2,7 @@
 
 use runtime::sequencer::{TaskError, TaskFuture};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use handoff::{Action, ToInit};
@@ -16,6 +17,17 @@ const WAVE_DEADLINE: Duration = Duration::from_secs(30);
 const NETWORK_DEADLINE: Duration = Duration::from_secs(2);
 /// Internal services that must outlive the processes, which need them to the end.
 const LAST: [&str; 5] = [host_dns::ID, "machined", "networkd", "timed", "udevd"];
+
+/// Has pods go elsewhere, where the request that began the sequence wants that.
+pub fn drain(node: Arc<Node>) -> TaskFuture {
+    Box::pin(async move {
+        let kubernetes = node.kubernetes.get().filter(|_| node.drains.swap(false, Ordering::SeqCst));
+        if let Some(kubernetes) = kubernetes {
+            kubernetes.drain().await;
+        }
+        Ok(())
+    })
+}
 
 /// Stops the kubelet and every pod; a node without Kubernetes has none.
 pub fn stop_all_pods(node: Arc<Node>) -> TaskFuture {

@@ -17,7 +17,7 @@ mod volumes;
 
 pub use config::{load_config, restore_config};
 pub use etc::{create_etc_network_files, create_os_release_file};
-pub use finish::{reboot, shutdown, stop_all_pods, stop_all_services};
+pub use finish::{drain, reboot, shutdown, stop_all_pods, stop_all_services};
 pub use install::{install, save_config};
 pub use overlays::mount_overlay_filesystems;
 pub use reset::{

@@ -40,8 +40,10 @@ pub fn leave_cluster(node: Arc<Node>) -> TaskFuture {
         let kubernetes =
             node.kubernetes.get().ok_or_else(|| TaskError("reset: etcd is not defined".into()))?;
         let servers = kubernetes.other_api_servers().await;
-        let left = kubernetes.leave_etcd().await;
-        left.map_err(|e| TaskError(format!("failed to leave cluster: {e}; the disk is not wiped")))?;
+        if let Err(error) = kubernetes.leave_etcd().await {
+            kubernetes.stay();
+            return Err(TaskError(format!("failed to leave cluster: {error}; the disk is not wiped")));
+        }
         match kubernetes.remove_node_object(&servers).await {
             Ok(()) => node.runtime.journal.say("reset: the node's object is removed from the cluster"),
             Err(error) => node.runtime.journal.warn(&format!(
