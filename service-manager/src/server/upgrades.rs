@@ -1,16 +1,18 @@
 //! Calls that upgrade this node or take it back: `MachineService`'s, and the newer `LifecycleService`.
 //!
 //! Owns: the answers. What is wrong with a request is answered at once; the work goes on behind the answer.
-//! Source: spec/api-wire-facts.md §2.2, §2.5, §3.9; spec/machine-facts.md §9.3.
+//! Source: docs/users/upgrading.md.
 
 use runtime::sequencer::{self, Start};
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use api::proto::machine as proto;
 use api::proto::machine::lifecycle_service_install_progress::Response as Word;
 use api::proto::machine::lifecycle_service_server::LifecycleService;
 use api::proto::machine::upgrade_request::RebootMode;
+use kubernetes_node::etcd;
 use runtime::events;
 use runtime::request;
 use tokio::sync::mpsc;
@@ -33,9 +35,7 @@ pub(super) async fn upgrade(
     super::in_container::refuse(node)?;
     let sequence = if request.stage { Order::StageUpgrade } else { Order::Upgrade };
     sequencer::may_start(node, sequence).map_err(|locked| Status::failed_precondition(locked.to_string()))?;
-    if request.wipe_ephemeral {
-        upgrade::wipe::check(node)?;
-    }
+    ask_etcd(node, request).await?;
     if request.stage && request.image.parse().is_ok_and(|image| upgrade::import::is_import(&image)) {
         let text = "--stage: an imported archive lies on EPHEMERAL, which is not mounted yet when a staged upgrade \
                     happens: name an image in a registry";
@@ -48,12 +48,35 @@ pub(super) async fn upgrade(
         upgrade::stage(node, &asked).await?;
     } else {
         node.upgrades.ask(asked);
+        node.drains.store(true, Ordering::SeqCst);
     }
     let (how, version) =
         (if request.stage { "staged upgrade" } else { "upgrade" }, &prepared.image.facts.version);
     let actor_id = begin(node, sequence, &format!("{how} to {version}"), false)?;
     let answer = proto::Upgrade { metadata: None, ack: ACKNOWLEDGED.to_owned(), actor_id };
     Ok(proto::UpgradeResponse { messages: vec![answer] })
+}
+
+/// Whether etcd bears that this node's member is away for a while, or leaves for good.
+async fn ask_etcd(node: &Node, request: &proto::UpgradeRequest) -> Result<(), Status> {
+    if !etcd::is_member(&node.runtime.root) {
+        return Ok(());
+    }
+    let kubernetes = super::kubernetes::of(node)?;
+    if request.wipe_ephemeral {
+        if request.stage {
+            let text = "--stage: a member of etcd leaves its cluster before --preserve=false wipes its data, which a staged \
+                        upgrade cannot have it do: leave out one of both";
+            return Err(Status::failed_precondition(text));
+        }
+        let refused = |error| Status::failed_precondition(format!("--preserve=false: {error}"));
+        return kubernetes.may_leave_etcd().await.map_err(refused);
+    }
+    if request.force {
+        return Ok(());
+    }
+    let refused = |error| Status::failed_precondition(format!("error validating etcd for upgrade: {error}"));
+    kubernetes.may_upgrade().await.map_err(refused)
 }
 
 /// Says what the request's flags come to here.
@@ -64,7 +87,7 @@ fn remark(node: &Node, request: &proto::UpgradeRequest) {
             .say("upgrade: preserve=false: the new system wipes EPHEMERAL at its first start");
     }
     if request.force {
-        node.runtime.journal.say("upgrade: force: it skips the checks of etcd, and this node has no etcd");
+        node.runtime.journal.say("upgrade: force: etcd is not asked whether it bears the upgrade");
     }
     if request.reboot_mode() == RebootMode::Powercycle {
         node.runtime

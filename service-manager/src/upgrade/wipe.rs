@@ -11,24 +11,12 @@
 use installer::volumes::EPHEMERAL;
 
 use super::record::State;
-use super::{Failure, apply, booted};
+use super::{apply, booted};
 use crate::meta::MetaError;
 use crate::node::Node;
 
 /// Its tag: beyond the one byte that clients can name.
 const TAG: u32 = 0x4249_0011;
-
-/// Whether a wipe may be asked for.
-pub(crate) fn check(node: &Node) -> Result<(), Failure> {
-    if kubernetes_node::etcd::is_member(&node.runtime.root) {
-        return Err(Failure::Refused(
-            "--preserve=false: this node runs etcd and would have to leave its cluster first, which this version \
-             cannot do: upgrade without it"
-                .to_owned(),
-        ));
-    }
-    Ok(())
-}
 
 /// Has the system of this generation wipe EPHEMERAL at its first start; `None`: nobody does. Durable when this returns.
 pub(super) async fn note(node: &Node, generation: Option<u32>) -> Result<(), MetaError> {
@@ -134,6 +122,5 @@ mod tests {
         // The generation is used again when the first upgrade never got its entry.
         apply::keep(&node, &Record { generation: 7, ..Record::default() }).await.unwrap();
         assert!(!is_due(&node) && node.meta.get(TAG).is_none());
-        assert_eq!(check(&node), Ok(()));
     }
 }

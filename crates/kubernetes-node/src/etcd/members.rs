@@ -226,6 +226,12 @@ impl KubernetesNode {
         Ok(quorum::removal(&client::health(&asked.access, &asked.listed.members).await, id)?)
     }
 
+    /// How all members do.
+    pub(super) async fn etcd_health(&self) -> Result<Vec<Health>, Error> {
+        let asked = self.all_members().await?;
+        Ok(client::health(&asked.access, &asked.listed.members).await)
+    }
+
     /// The members, from this node's or, where that one has no vote, from another.
     async fn all_members(&self) -> Result<Asked, Error> {
         let access = Access::read(&self.runtime.root)?;

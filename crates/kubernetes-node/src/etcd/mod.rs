@@ -14,6 +14,7 @@
 //! | `members` | the calls about members: remove, leave, the leader, alarms, snapshots |
 //! | [`quorum`] | whether the cluster outlives a removal |
 //! | [`election`] | which control plane node has a shared address |
+//! | `upgrade` | whether etcd bears that this node is upgraded |
 //! | `mutex` | a mutex that the control plane nodes share |
 //!
 //! Owns: /var/lib/etcd, and beside it the mark that a bootstrap was asked for, the record of the member, and a snapshot that the
@@ -36,6 +37,7 @@ mod service;
 mod state;
 #[cfg(test)]
 mod tests;
+mod upgrade;
 
 pub use bootstrap::BootstrapError;
 pub use join::JoinError;
@@ -43,3 +45,4 @@ pub use member::{Health, Member};
 pub use members::{Alarm, AlarmKind, Downgrade, MemberError, MemberStatus, Snapshot};
 pub use recover::SnapshotUpload;
 pub use state::{ID, is_member};
+pub use upgrade::UpgradeError;
