@@ -151,7 +151,7 @@ pub(crate) enum Command {
     /// Whether node and cluster are well
     Health(commands::health::Flags),
     /// Begin the Kubernetes cluster on this control plane node; once for a cluster
-    Bootstrap,
+    Bootstrap(commands::bootstrap::Flags),
     /// Kubeconfig of the cluster's administrator
     Kubeconfig(commands::kubeconfig::Flags),
     /// etcd of the cluster

@@ -4,15 +4,13 @@
 //! Does not: write; `installer::flash` does.
 //! Order: look, show the plan, ask, write, prove.
 
-mod progress;
 #[cfg(test)]
 mod tests;
 
-use crate::output::{self, Cell, Format, Table, bytes_si};
+use crate::output::{self, Cell, Format, Table, bytes_si, progress::Shown};
 use crate::state_directory;
 use anyhow::{Context as _, Result, bail};
 use installer::flash::{self, Image, Request, Target, disks, disks::Disk};
-use progress::Shown;
 use std::{
     io::{self, IsTerminal as _, Write as _},
     path::{Path, PathBuf},

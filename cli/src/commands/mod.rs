@@ -114,7 +114,7 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         Command::Upgrade(flags) => {
             upgrade::run(Session::open_maybe_insecure(&global, &flags.maintenance()).await?, flags).await
         }
-        Command::Bootstrap => bootstrap::run(&Session::open(&global).await?).await,
+        Command::Bootstrap(flags) => bootstrap::run(&Session::open(&global).await?, flags).await,
         Command::Kubeconfig(flags) => kubeconfig::run(&Session::open(&global).await?, flags).await,
         Command::Etcd(command) => etcd::run(&Session::open(&global).await?, command).await,
         Command::Rollback => power::rollback(&Session::open(&global).await?).await,

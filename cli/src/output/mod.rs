@@ -1,8 +1,10 @@
 //! Printing.
 //!
-//! Owns: tables in the look of talosctl, the same rows as YAML or JSON, texts for times and sizes.
+//! Owns: tables in the look of talosctl, the same rows as YAML or JSON, texts for times and sizes, how far a long
+//! operation is.
 //! Does not: know any command.
 
+pub(crate) mod progress;
 mod table;
 mod text;
 

@@ -68,6 +68,8 @@ pub(crate) struct Node {
     /// What was asked for, to be read at [`ASKED`].
     requests: Arc<Mutex<String>>,
     config: Arc<Mutex<String>>,
+    /// What came for `etcd_recover`, to be read at [`SNAPSHOT`].
+    snapshot: Arc<Mutex<Vec<u8>>>,
     /// Who signs the certificates of its clients.
     authority: Arc<Authority>,
     pending: Arc<Mutex<bool>>,
@@ -94,6 +96,7 @@ pub(crate) async fn serve(secrets: &api::generate::Secrets, clients: bool) -> (S
     let endpoint = listener.local_addr().unwrap().to_string();
     let node = Node {
         requests: Arc::default(),
+        snapshot: Arc::default(),
         config: Arc::new(Mutex::new(CONFIG.to_owned())),
         authority: Arc::new(
             Authority::from_pem(secrets.authority.certificate(), &secrets.authority.key()).unwrap(),
@@ -154,6 +157,8 @@ const SECRET_HALF: &str = "0123456789abcdef";
 
 /// File in which a test reads what it has asked for.
 const ASKED: &str = "/asked";
+/// File in which a test reads the snapshot that it has sent.
+const SNAPSHOT: &str = "/snapshot";
 
 impl Node {
     fn note<T: std::fmt::Debug>(&self, request: &Request<T>) {
@@ -310,6 +315,10 @@ impl machine::MachineService for Node {
         match request.get_ref().path.as_str() {
             "/proc/sys/kernel/random/boot_id" => Ok(data(&request, &[&boot_id])),
             ASKED => Ok(data(&request, &[&self.requests.lock().unwrap().clone()])),
+            SNAPSHOT => {
+                let bytes = self.snapshot.lock().unwrap().clone();
+                Ok(stream(vec![Data { metadata: None, bytes }]))
+            }
             "/proc/version" => Ok(data(&request, &["Linux ", "version\n"])),
             _ => Err(Status::invalid_argument("path must be a regular file")),
         }
@@ -430,6 +439,10 @@ impl machine::MachineService for Node {
         Ok(Response::new(m::GenerateClientConfigurationResponse { messages: vec![answer] }))
     }
 
+    async fn etcd_recover(&self, request: Request<Streaming<Data>>) -> Answer<m::EtcdRecoverResponse> {
+        services::recover(self, request).await
+    }
+
     async fn kubeconfig(&self, request: Request<()>) -> Answer<Self::KubeconfigStream> {
         self.note(&request);
         Ok(stream(services::kubeconfig()))
@@ -466,7 +479,6 @@ impl machine::MachineService for Node {
         service_stop(m::ServiceStopRequest) -> m::ServiceStopResponse;
         cpu_freq_stats(()) -> m::CpuFreqStatsResponse;
         etcd_remove_member_by_id(m::EtcdRemoveMemberByIdRequest) -> m::EtcdRemoveMemberByIdResponse;
-        etcd_recover(Streaming<common::Data>) -> m::EtcdRecoverResponse;
         etcd_snapshot(m::EtcdSnapshotRequest) -> Self::EtcdSnapshotStream;
         etcd_alarm_list(()) -> m::EtcdAlarmListResponse;
         etcd_alarm_disarm(()) -> m::EtcdAlarmDisarmResponse;

@@ -325,6 +325,29 @@ pub(super) fn etcd_members(metadata: Option<Metadata>, _: &m::EtcdMemberListRequ
     m::EtcdMembers { metadata, legacy_members: vec!["cp-1".into()], members: vec![member] }
 }
 
+/// Takes a snapshot and notes the sizes of its messages. The node `taken` refuses at once, the node `full` after a part.
+pub(super) async fn recover(
+    node: &Node,
+    request: Request<Streaming<Data>>,
+) -> Answer<m::EtcdRecoverResponse> {
+    let name = request.metadata().get("node").cloned();
+    let is = |wanted: &str| name.as_ref().is_some_and(|name| name == wanted);
+    if is("taken") {
+        return Err(Status::failed_precondition("/var/lib/etcd has data already"));
+    }
+    let mut stream = request.into_inner();
+    let mut sizes = Vec::new();
+    while let Some(part) = stream.message().await? {
+        sizes.push(part.bytes.len());
+        node.snapshot.lock().unwrap().extend(part.bytes);
+        if is("full") && sizes.len() == 3 {
+            return Err(Status::resource_exhausted("/var has no room for the snapshot"));
+        }
+    }
+    node.requests.lock().unwrap().push_str(&format!("EtcdRecover {sizes:?}\n"));
+    Ok(Response::new(m::EtcdRecoverResponse { messages: vec![m::EtcdRecover { metadata: None }] }))
+}
+
 /// What the node hands out for `kubectl`.
 const KUBECONFIG: &str = "\
 apiVersion: v1

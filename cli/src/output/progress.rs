@@ -1,6 +1,6 @@
 //! Progress with rate and time left: one line that is written over on a terminal, a line each tenth elsewhere.
 
-use crate::output::{bytes_si, go_duration};
+use super::text::{bytes_si, go_duration};
 use installer::Progress;
 use std::{
     io::{self, IsTerminal as _, Write as _},
@@ -11,7 +11,7 @@ use std::{
 const REFRESH: Duration = Duration::from_millis(200);
 
 /// What was shown last.
-pub(super) struct Shown {
+pub(crate) struct Shown {
     is_terminal: bool,
     step: &'static str,
     started: Instant,
@@ -20,12 +20,12 @@ pub(super) struct Shown {
 }
 
 impl Shown {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let is_terminal = io::stderr().is_terminal();
         Self { is_terminal, step: "", started: Instant::now(), last: None, tenth: 0 }
     }
 
-    pub(super) fn tell(&mut self, progress: Progress) {
+    pub(crate) fn tell(&mut self, progress: Progress) {
         if progress.step != self.step {
             self.end();
             (self.step, self.started, self.last, self.tenth) = (progress.step, Instant::now(), None, 0);
@@ -39,7 +39,7 @@ impl Shown {
     }
 
     /// Leaves the line.
-    pub(super) fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         if self.is_terminal && self.last.take().is_some() {
             eprintln!();
         }
