@@ -21,7 +21,7 @@ pub(crate) const THIRD: &str = "10.5.0.4";
 
 /// A row of `etcd members`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Row {
+pub(crate) struct Row {
     id: String,
     name: String,
     is_learner: bool,
