@@ -129,7 +129,7 @@ impl<'a> LayerBuilder<'a> {
         match layer {
             Layer::Kubernetes => self.kubernetes(),
             Layer::Tools => self.tools(),
-            Layer::Etcd => self.alone(&module(self.release), &etcd(), "usr/local/bin/etcd"),
+            Layer::Etcd => self.etcd(),
             Layer::Pause => self.alone(&module(self.release), &pause(), "pause"),
             Layer::CoreDns => self.alone(&CORE_DNS, &core_dns(), "coredns"),
             Layer::Flannel => self.alone(&FLANNEL, &flannel(self.release), "opt/bin/flanneld"),
@@ -147,6 +147,14 @@ impl<'a> LayerBuilder<'a> {
         for name in NAMES {
             files.symlink(&format!("{PROGRAMS}/{name}"), KUBERNETES)?;
         }
+        Ok(files)
+    }
+
+    /// The server, and the tool that makes its data directory of a snapshot.
+    fn etcd(&mut self) -> Result<Tree> {
+        let module = module(self.release);
+        let mut files = self.alone(&module, &etcd(), "usr/local/bin/etcd")?;
+        files.file("usr/local/bin/etcdutl", 0o755, self.compiled(&module, &etcdutl())?)?;
         Ok(files)
     }
 
@@ -207,6 +215,11 @@ fn kubernetes(release: &Release) -> Program {
 fn etcd() -> Program {
     let package = "go.etcd.io/etcd/server/v3";
     Program { name: "etcd", package, variables: Vec::new(), remark: "", uses_c: false }
+}
+
+fn etcdutl() -> Program {
+    let package = "go.etcd.io/etcd/etcdutl/v3";
+    Program { name: "etcdutl", package, variables: Vec::new(), remark: "", uses_c: false }
 }
 
 fn pause() -> Program {

@@ -77,6 +77,7 @@ fn modules_are_pinned_to_the_versions_of_the_release() {
         for line in [
             format!("\tk8s.io/kubernetes v{}", release.kubernetes),
             format!("\tgo.etcd.io/etcd/server/v3 v{}", release.etcd),
+            format!("\tgo.etcd.io/etcd/etcdutl/v3 v{}", release.etcd),
         ] {
             assert!(pins.lines().any(|found| found == line), "go.mod of {} lacks {line:?}", release.minor());
         }
@@ -164,6 +165,8 @@ fn programs_say_their_versions_and_find_their_libraries() {
         let etcd = unpacked(of("etcd"));
         let text = said(etcd.path(), &["usr/local/bin/etcd", "--version"]);
         assert!(text.starts_with(&format!("etcd Version: {}\n", release.etcd)), "{text}");
+        let text = said(etcd.path(), &["usr/local/bin/etcdutl", "version"]);
+        assert!(text.starts_with(&format!("etcdutl version: {}\n", release.etcd)), "{text}");
         let mut pause = Command::new(unpacked(of("pause")).path().join("pause")).spawn().unwrap();
         assert_eq!(pause.try_wait().unwrap(), None, "it waits");
         pause.kill().unwrap();
