@@ -91,17 +91,20 @@ fn start(node: &Arc<Node>, wanted: Balanced, said: &mut String) -> Option<Runnin
 
 /// Says when no API server answers, and when one does again.
 async fn tell(node: Arc<Node>, mut health: watch::Receiver<Vec<UpstreamHealth>>) {
-    let mut said: Option<String> = None;
+    let mut is_silent = false;
     loop {
-        let now = silence(&health.borrow_and_update());
-        match (&said, &now) {
-            (before, Some(text)) if before.as_ref() != Some(text) => {
+        // The reasons change while the addresses are tried again: the first ones are enough.
+        match silence(&health.borrow_and_update()) {
+            Some(text) if !is_silent => {
+                is_silent = true;
                 node.runtime.journal.warn(&format!("KubePrism: no API server answers: {text}"));
             }
-            (Some(_), None) => node.runtime.journal.say("KubePrism: an API server answers"),
+            None if is_silent => {
+                is_silent = false;
+                node.runtime.journal.say("KubePrism: an API server answers");
+            }
             _ => {}
         }
-        said = now;
         if health.changed().await.is_err() {
             return;
         }

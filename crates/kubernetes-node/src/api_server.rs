@@ -47,6 +47,16 @@ pub(crate) async fn client_at(cluster: &Cluster<'_>, address: IpAddr) -> Result<
     administrator(cluster, &format!("https://{}", SocketAddr::new(address, cluster.api_port()))).await
 }
 
+/// The first that serves: this client of the node's own API server, or one at the cluster's endpoint.
+///
+/// # Errors
+/// [`Error::ApiServer`] with why the own one does not, where neither does.
+pub(crate) async fn first_ready(own: Client, cluster: &Cluster<'_>) -> Result<Client, Error> {
+    let Err(error) = is_ready(&own).await else { return Ok(own) };
+    let other = client_of_endpoint(cluster).await?;
+    if is_ready(&other).await.is_ok() { Ok(other) } else { Err(error) }
+}
+
 async fn administrator(cluster: &Cluster<'_>, server: &str) -> Result<Client, Error> {
     let identity = admin::identity(cluster)?;
     let key = identity.key.to_pem();

@@ -96,7 +96,12 @@ impl KubernetesNode {
     async fn evict_all(&self, until: Instant) -> Result<(usize, Vec<Stays>), Error> {
         let config = self.runtime.config().ok_or(Error::NoConfig)?;
         let cluster = Cluster::new(&config)?;
-        let (client, name) = self.own_object(&cluster).await?;
+        let (own, name) = self.own_object(&cluster).await?;
+        // That of a control plane node may not have started yet.
+        let client = match cluster.is_control_plane() {
+            true => api_server::first_ready(own, &cluster).await?,
+            false => own,
+        };
         let Some(node) = node_object::get(&client, &name).await? else { return Ok((0, Vec::new())) };
         if let Some(patch) = cordon(&node) {
             node_object::patch(&client, &name, &patch).await?;
@@ -177,7 +182,11 @@ async fn evict(client: &Client, pod: &Pod, version: &str, until: Instant) -> Res
             // It is gone, or another pod has its name.
             Ok(Err(kube::Error::Api(status))) if matches!(status.code, 404 | 409) => return Ok(()),
             Ok(Err(kube::Error::Api(status))) if status.code == 429 => status.message.clone(),
-            Ok(Err(kube::Error::Api(status))) if status.code < 500 => return Err(status.message.clone()),
+            // What a worker may not evict is none of its pods any more, or it has no right to.
+            Ok(Err(kube::Error::Api(status))) if status.code < 500 => {
+                let why = status.message.clone();
+                return if is_there(client, pod).await { Err(why) } else { Ok(()) };
+            }
             Ok(Err(error)) => runtime::errors::chain(&error),
             Err(_) => format!("no answer within {} s", ANSWER_DEADLINE.as_secs()),
         };
@@ -200,7 +209,8 @@ async fn is_there(client: &Client, pod: &Pod) -> bool {
     let Ok(request) = Request::get(pod.path()).body(Vec::new()) else { return false };
     match tokio::time::timeout(ANSWER_DEADLINE, client.request::<Value>(request)).await {
         Ok(Ok(found)) => found["metadata"]["uid"].as_str() == Some(pod.uid.as_str()),
-        Ok(Err(kube::Error::Api(status))) => status.code != 404,
+        // A worker may ask for its own pods alone: one that is gone is none of them.
+        Ok(Err(kube::Error::Api(status))) => !matches!(status.code, 403 | 404),
         Ok(Err(_)) | Err(_) => true,
     }
 }

@@ -55,7 +55,7 @@ impl KubernetesNode {
             let config = self.runtime.config().ok_or(Error::NoConfig)?;
             let cluster = Cluster::new(&config)?;
             let node = facts::node(&self.runtime, &cluster, self.is_container)?;
-            let client = api_server::client(&cluster).await?;
+            let client = api_server::first_ready(api_server::client(&cluster).await?, &cluster).await?;
             let object = api_server::get(&client, kubernetes::manifests::API_SERVERS_PATH).await?;
             let mut all = control_planes::addresses(&object);
             all.retain(|address| !node.addresses.contains(address));
