@@ -325,24 +325,14 @@ impl machine::MachineService for Node {
     }
 
     async fn list(&self, request: Request<m::ListRequest>) -> Answer<Self::ListStream> {
-        let file = |metadata: &Option<Metadata>, name: &str| m::FileInfo {
-            metadata: metadata.clone(),
-            relative_name: name.into(),
-            mode: api::file_mode::from_st_mode(0o040_755),
-            ..Default::default()
-        };
-        let files = asked(&request).iter().flat_map(|n| [file(n, "."), file(n, "etc")]).collect();
+        let files = asked(&request).iter().flat_map(services::files).collect();
         Ok(stream(files))
     }
 
     async fn events(&self, request: Request<m::EventsRequest>) -> Answer<Self::EventsStream> {
         let mut first = vec![m::Event::default()];
         if request.get_ref().tail_events != 0 {
-            let status =
-                Some(m::machine_status_event::MachineStatus { ready: true, unmet_conditions: vec![] });
-            let stage = m::machine_status_event::MachineStage::Running.into();
-            let payload = Payload::MachineStatus(m::MachineStatusEvent { stage, status });
-            first.push(m::Event { data: Some(payload.pack()), id: "c0a0".into(), ..Default::default() });
+            first.push(services::running());
         }
         // "never follow" keeps the test of the plain command finite.
         if request.get_ref().tail_events == 1 {

@@ -1,6 +1,7 @@
 //! The smaller services of the node, and the answers that need more than a line.
 
 use super::{Answer, Answers, Node, asked, stream};
+use api::event::Payload;
 use api::generate::Request as Wanted;
 use api::pki::{Authority, Leaf, Lifetime, Usage};
 use api::proto::{
@@ -28,6 +29,24 @@ pub(super) fn add(router: Router, node: &Node) -> Router {
 }
 
 type From = Option<Metadata>;
+
+/// A directory, as a node of several says so.
+pub(super) fn files(metadata: &From) -> [m::FileInfo; 2] {
+    [".", "etc"].map(|name| m::FileInfo {
+        metadata: metadata.clone(),
+        relative_name: name.into(),
+        mode: api::file_mode::from_st_mode(0o040_755),
+        ..Default::default()
+    })
+}
+
+/// The event of a node that has booted.
+pub(super) fn running() -> m::Event {
+    let status = Some(m::machine_status_event::MachineStatus { ready: true, unmet_conditions: vec![] });
+    let stage = m::machine_status_event::MachineStage::Running.into();
+    let payload = Payload::MachineStatus(m::MachineStatusEvent { stage, status });
+    m::Event { data: Some(payload.pack()), id: "c0a0".into(), ..Default::default() }
+}
 
 fn time(metadata: From, server: &str) -> time::Time {
     let at = |seconds| Some(prost_types::Timestamp { seconds, nanos: 0 });
