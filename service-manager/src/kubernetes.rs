@@ -27,6 +27,7 @@ pub(crate) fn join(node: &Arc<Node>) {
     let made = KubernetesNode::new(node.runtime.clone(), engine, fetch, node.is_container());
     let (certificates, kubelet, pods, manifests) = (made.clone(), made.clone(), made.clone(), made.clone());
     let (labels, statuses, resources, members) = (made.clone(), made.clone(), made.clone(), made.clone());
+    let nodes = made.clone();
     let download = download(Arc::downgrade(node));
     tokio::spawn(async move { certificates.keep_etcd_certificates().await });
     tokio::spawn(async move { members.keep_etcd_membership().await });
@@ -35,6 +36,7 @@ pub(crate) fn join(node: &Arc<Node>) {
     tokio::spawn(async move { statuses.keep_pod_statuses().await });
     tokio::spawn(async move { labels.keep_node_labels().await });
     tokio::spawn(async move { resources.keep_config_resources().await });
+    tokio::spawn(async move { nodes.keep_members().await });
     tokio::spawn(async move { manifests.keep_manifests(download).await });
     // It is joined once, where the node is made.
     drop(node.kubernetes.set(made));

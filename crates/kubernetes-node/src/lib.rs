@@ -12,6 +12,7 @@
 //! | `node_object` | the node's object: read, changed, and removed when the node goes for good |
 //! | `drain` | pods go elsewhere before the node goes |
 //! | `config_resources` | what clients see of what the node runs, and with what |
+//! | `cluster_members` | the nodes of the cluster, as clients see them |
 //! | `control_planes` | where the control plane nodes are, as the API server tells a kubelet |
 //! | `static_pods` | when the manifests of static pods are there |
 //! | `pod_statuses` | how static pods do, as the kubelet tells |
@@ -32,6 +33,7 @@ pub mod admin;
 mod api_server;
 mod api_servers;
 pub mod certificates;
+mod cluster_members;
 mod config_resources;
 mod control_planes;
 mod drain;

@@ -49,6 +49,8 @@ const ID: &str = "etcd-restore";
 const GROUP: &str = "podruntime/etcd-restore";
 /// Below the root: by which its output comes.
 const OUTPUT: &str = "run/billet/etcd-restore";
+/// How a line begins that says why the tool failed.
+const REASONS: [&str; 3] = ["Error:", "panic:", "fatal error:"];
 /// Reading and writing a database of some gigabytes on a slow disk.
 const RESTORE_DEADLINE: Duration = Duration::from_secs(60 * 60);
 
@@ -162,8 +164,7 @@ impl KubernetesNode {
         if ended.status == 0 {
             return Ok(());
         }
-        let said = ended.output.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("nothing");
-        Err(refused(format!("{tool} ended with exit status {}: {}", ended.status, said.trim())))
+        Err(refused(format!("{tool} ended with exit status {}: {}", ended.status, reason(&ended.output))))
     }
 }
 
@@ -204,6 +205,13 @@ impl Drop for SnapshotUpload {
 /// Removes the snapshot, and what was made of it elsewhere than in its place.
 pub(super) fn remove_snapshot(root: &Path) -> Result<(), Error> {
     [PART, SNAPSHOT, RESTORE].into_iter().try_for_each(|path| state::remove(root, path))
+}
+
+/// The line of the tool's output that says why it failed: where a database is broken it panics, and many lines follow.
+fn reason(output: &str) -> &str {
+    let lines = || output.lines().map(str::trim).filter(|line| !line.is_empty());
+    let is_reason = |line: &&str| REASONS.iter().any(|begin| line.starts_with(begin));
+    lines().find(is_reason).or_else(|| lines().next_back()).unwrap_or("it said nothing")
 }
 
 /// Whether what was sent is a whole snapshot; its bytes. Blocks.
@@ -343,6 +351,17 @@ mod tests {
         std::fs::create_dir_all(state::below(root.path(), paths::ETCD_DATA).join("member")).unwrap();
         assert!(matches!(send(&node, b"x").await, Err(BootstrapError::HasData)));
         assert!(matches!(node.recover(false).await, Err(BootstrapError::HasData)));
+    }
+
+    #[test]
+    fn the_tool_s_reason_is_found_in_its_output() {
+        let panicked =
+            "{\"level\":\"info\"}\npanic: file size too small 100\n\ngoroutine 1 [running]:\nmain.main()\n";
+        assert_eq!(reason(panicked), "panic: file size too small 100");
+        let refused = "deprecated\nError: data-dir \"n1\" not empty or could not be read\n\n";
+        assert_eq!(reason(refused), "Error: data-dir \"n1\" not empty or could not be read");
+        assert_eq!(reason("one\ntwo\n"), "two");
+        assert_eq!(reason("\n"), "it said nothing");
     }
 
     #[test]

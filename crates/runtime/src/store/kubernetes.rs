@@ -98,6 +98,10 @@ pub static KUBELET_CONFIG: Definition =
 pub static KUBELET_SPEC: Definition =
     Definition::published("KubeletSpecs.kubernetes.talos.dev", "k8s.KubeletSpecController");
 
+/// A node of the cluster.
+pub static MEMBER: Definition =
+    Definition::published("Members.cluster.talos.dev", "cluster.MemberController");
+
 /// An annotation that the node is to have.
 pub static NODE_ANNOTATION_SPEC: Definition =
     Definition::published("NodeAnnotationSpecs.k8s.talos.dev", "k8s.NodeAnnotationSpecController");

@@ -594,6 +594,13 @@ fn fields() -> Vec<(&'static Definition, serde_json::Value)> {
                 "image": "x", "args": ["--x"], "extraMounts": mounts, "expectedNodename": "x", "config": { "x": 1 },
             }),
         ),
+        (
+            &MEMBER,
+            json!({
+                "nodeId": "x", "addresses": ["10.0.0.2"], "hostname": "x", "machineType": "worker",
+                "operatingSystem": "x", "controlPlane": { "port": 6443 },
+            }),
+        ),
         (&NODE_ANNOTATION_SPEC, pair.clone()),
         (&NODE_IP, json!({ "addresses": ["10.0.0.2"] })),
         (&NODE_IP_CONFIG, json!({ "validSubnets": ["10.0.0.0/8"], "excludeSubnets": ["10.244.0.0/16"] })),

@@ -1,0 +1,130 @@
+//! The nodes of the cluster, as `get members` shows them.
+//!
+//! | task | reads | writes | ends |
+//! |---|---|---|---|
+//! | [`KubernetesNode::keep_members`] | the nodes that the API server lists | `Members` | with machined |
+//!
+//! Owns: the ids, which are the nodes' names.
+//! Does not: ask a discovery service. A worker may read its own object alone, and shows that.
+//! Fails by: nothing; what was known last stays.
+//! Source: Kubernetes API reference, "Node"; docs/users/kubernetes.md.
+
+use std::time::Duration;
+
+use kubernetes::Cluster;
+use runtime::store::{IDENTITY, KubernetesSpec, MEMBER, RuntimeSpec, Spec};
+use serde_json::{Value, json};
+
+use crate::published::replace;
+use crate::{Error, KubernetesNode, api_server, kubelet, node_object};
+
+/// Of all nodes.
+const NODES: &str = "/api/v1/nodes";
+/// More nodes than a cluster may have.
+const MOST: usize = 8192;
+/// Labels by which a node is one of the control plane, of both generations.
+const ROLES: [&str; 2] = ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"];
+/// Nodes come and go seldom.
+const LONG_PERIOD: Duration = Duration::from_secs(30);
+/// Until the first answer, which people wait for.
+const SHORT_PERIOD: Duration = Duration::from_secs(5);
+
+impl KubernetesNode {
+    /// Has the resources be as the cluster's nodes are, for as long as this is polled.
+    pub async fn keep_members(&self) {
+        loop {
+            let period = match self.nodes_of_cluster().await {
+                Ok(nodes) if !nodes.is_empty() => {
+                    let nodes = nodes.into_iter().map(|(id, node)| (id, KubernetesSpec::Fields(node)));
+                    replace(&self.runtime, &MEMBER, nodes);
+                    LONG_PERIOD
+                }
+                Ok(_) | Err(_) => SHORT_PERIOD,
+            };
+            tokio::time::sleep(period).await;
+        }
+    }
+
+    async fn nodes_of_cluster(&self) -> Result<Vec<(String, Value)>, Error> {
+        let Some(config) = self.runtime.config() else { return Ok(Vec::new()) };
+        if !kubelet::has_joined(&self.runtime.root) {
+            return Ok(Vec::new());
+        }
+        let cluster = Cluster::new(&config)?;
+        let (own, name) = self.own_object(&cluster).await?;
+        let nodes = if cluster.is_control_plane() {
+            let client = api_server::first_ready(own, &cluster).await?;
+            api_server::get(&client, NODES).await?["items"].as_array().cloned().unwrap_or_default()
+        } else {
+            node_object::get(&own, &name).await?.into_iter().collect()
+        };
+        let port = cluster.api_port();
+        let one = |node: &Value| {
+            let own = node["metadata"]["name"].as_str() == Some(name.as_str());
+            member(node, port, if own { self.identity() } else { String::new() })
+        };
+        Ok(nodes.iter().take(MOST).filter_map(one).collect())
+    }
+
+    fn identity(&self) -> String {
+        let found = self.runtime.store.get(&IDENTITY, "local");
+        match found.as_ref().map(|resource| &resource.spec) {
+            Some(Spec::Runtime(RuntimeSpec::Identity(identity))) => identity.node_id.clone(),
+            _ => String::new(),
+        }
+    }
+}
+
+/// A node's object as the resource has it: id and fields.
+fn member(node: &Value, api_port: u16, identity: String) -> Option<(String, Value)> {
+    let name = node["metadata"]["name"].as_str()?;
+    let is_control_plane = ROLES.iter().any(|label| !node["metadata"]["labels"][label].is_null());
+    let addresses = node["status"]["addresses"].as_array().map(Vec::as_slice).unwrap_or_default().iter();
+    let addresses: Vec<&str> = addresses
+        .filter(|address| matches!(address["type"].as_str(), Some("InternalIP" | "ExternalIP")))
+        .filter_map(|address| address["address"].as_str())
+        .collect();
+    let mut fields = json!({
+        "nodeId": identity,
+        "addresses": addresses,
+        "hostname": name,
+        "machineType": if is_control_plane { "controlplane" } else { "worker" },
+        "operatingSystem": node["status"]["nodeInfo"]["osImage"].as_str().unwrap_or_default(),
+    });
+    if is_control_plane {
+        fields["controlPlane"] = json!({ "port": api_port });
+    }
+    Some((name.to_owned(), fields))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_shown_with_its_role_and_its_addresses() {
+        let node = json!({
+            "metadata": { "name": "cp-1", "labels": { "node-role.kubernetes.io/control-plane": "" } },
+            "status": {
+                "addresses": [
+                    { "type": "InternalIP", "address": "10.0.0.3" },
+                    { "type": "Hostname", "address": "cp-1" },
+                    { "type": "ExternalIP", "address": "fd00::3" },
+                ],
+                "nodeInfo": { "osImage": "Billet (v0.1.0)" },
+            },
+        });
+        let (id, fields) = member(&node, 6443, "identity".into()).unwrap();
+        assert_eq!(id, "cp-1");
+        assert_eq!(
+            fields,
+            json!({
+                "nodeId": "identity", "addresses": ["10.0.0.3", "fd00::3"], "hostname": "cp-1",
+                "machineType": "controlplane", "operatingSystem": "Billet (v0.1.0)", "controlPlane": { "port": 6443 },
+            })
+        );
+        let (_, fields) = member(&json!({ "metadata": { "name": "w" } }), 6443, String::new()).unwrap();
+        assert_eq!((&fields["machineType"], &fields["controlPlane"]), (&json!("worker"), &Value::Null));
+        assert_eq!(member(&json!({}), 6443, String::new()), None);
+    }
+}
