@@ -1,6 +1,6 @@
 //! Which nodes a request is for.
 //!
-//! Source: spec/api-wire-facts.md §3.3.
+//! Source: the headers that clients of both generations send.
 
 use http::HeaderMap;
 use tonic::Status;
@@ -48,6 +48,9 @@ const STREAMS: [&str; 14] = [
     "/cluster.ClusterService/HealthCheck",
 ];
 
+/// Calls whose requests are long and go to one node: the body is passed on as it comes. For several it would be kept until it is whole.
+const UPLOADS: [&str; 1] = ["/machine.MachineService/EtcdRecover"];
+
 /// Whether a call answers with a stream.
 pub(crate) fn is_stream(path: &str) -> bool {
     STREAMS.contains(&path) || path.ends_with("Stream")
@@ -78,6 +81,12 @@ pub(crate) fn target(path: &str, headers: &HeaderMap) -> Result<Target, Status> 
         return Err(Status::invalid_argument(format!(
             "the request names more than {MOST_NODES} nodes: send it to some of them at a time"
         )));
+    }
+    if UPLOADS.contains(&path) {
+        return match nodes.as_slice() {
+            [only] if !only.is_empty() => Ok(Target::Node((*only).to_owned())),
+            _ => Err(Status::invalid_argument(format!("{path} goes to one node at a time"))),
+        };
     }
     Ok(Target::Nodes(nodes.into_iter().filter(|node| !node.is_empty()).map(str::to_owned).collect()))
 }
@@ -131,6 +140,14 @@ mod tests {
             Target::Nodes(vec!["a".into(), "b".into()])
         );
         assert_eq!(of(&[("nodes", "a"), ("proxyfrom", "x")]).unwrap(), Target::Here);
+    }
+
+    #[test]
+    fn a_snapshot_goes_to_one_node_as_it_comes() {
+        let of = |pairs: &[(&'static str, &'static str)]| target(UPLOADS[0], &headers(pairs));
+        assert_eq!(of(&[("nodes", "a")]).unwrap(), Target::Node("a".into()));
+        assert_eq!(of(&[("node", "a")]).unwrap(), Target::Node("a".into()));
+        assert!(of(&[("nodes", "a,b")]).is_err() && of(&[("nodes", "")]).is_err());
     }
 
     #[test]

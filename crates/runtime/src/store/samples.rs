@@ -525,6 +525,22 @@ fn fields() -> Vec<(&'static Definition, serde_json::Value)> {
     let mounts = json!([{ "destination": "/x", "type": "bind", "source": "/x", "options": ["ro"] }]);
     let pair = json!({ "key": "x", "value": "x" });
     let status = json!({ "ready": true, "version": "1" });
+    let member = json!({
+        "nodeId": "x", "addresses": ["10.0.0.2"], "hostname": "x", "machineType": "worker",
+        "operatingSystem": "x", "controlPlane": { "port": 6443 },
+    });
+    let etcd = json!({
+        "advertiseExcludeSubnets": ["10.0.0.0/8"], "image": "x", "listenExcludeSubnets": ["10.0.0.0/8"],
+        "extraArgs": arguments,
+    });
+    let node = json!({
+        "nodename": "x", "nodeReady": true, "unschedulable": true, "labels": { "x": "x" },
+        "annotations": { "x": "x" }, "podCIDRs": ["10.244.0.0/24"],
+    });
+    let etcd_spec = json!({
+        "name": "x", "advertisedAddresses": ["10.0.0.2"], "image": "x", "listenPeerAddresses": ["0.0.0.0"],
+        "listenClientAddresses": ["0.0.0.0"], "extraArgs": arguments,
+    });
     vec![
         (&ADMISSION_CONTROL_CONFIG, json!({ "config": [{ "name": "x", "configuration": { "x": 1 } }] })),
         (
@@ -563,21 +579,9 @@ fn fields() -> Vec<(&'static Definition, serde_json::Value)> {
                 "nodeCIDRMaskSizeIPv6": 80, "args": ["--x"],
             }),
         ),
-        (
-            &ETCD_CONFIG,
-            json!({
-                "advertiseExcludeSubnets": ["10.0.0.0/8"], "image": "x", "listenExcludeSubnets": ["10.0.0.0/8"],
-                "extraArgs": arguments,
-            }),
-        ),
+        (&ETCD_CONFIG, etcd),
         (&ETCD_MEMBER, json!({ "memberID": "1f" })),
-        (
-            &ETCD_SPEC,
-            json!({
-                "name": "x", "advertisedAddresses": ["10.0.0.2"], "image": "x", "listenPeerAddresses": ["0.0.0.0"],
-                "listenClientAddresses": ["0.0.0.0"], "extraArgs": arguments,
-            }),
-        ),
+        (&ETCD_SPEC, etcd_spec),
         (
             &KUBELET_CONFIG,
             json!({
@@ -594,24 +598,12 @@ fn fields() -> Vec<(&'static Definition, serde_json::Value)> {
                 "image": "x", "args": ["--x"], "extraMounts": mounts, "expectedNodename": "x", "config": { "x": 1 },
             }),
         ),
-        (
-            &MEMBER,
-            json!({
-                "nodeId": "x", "addresses": ["10.0.0.2"], "hostname": "x", "machineType": "worker",
-                "operatingSystem": "x", "controlPlane": { "port": 6443 },
-            }),
-        ),
+        (&MEMBER, member),
         (&NODE_ANNOTATION_SPEC, pair.clone()),
         (&NODE_IP, json!({ "addresses": ["10.0.0.2"] })),
         (&NODE_IP_CONFIG, json!({ "validSubnets": ["10.0.0.0/8"], "excludeSubnets": ["10.244.0.0/16"] })),
         (&NODE_LABEL_SPEC, pair),
-        (
-            &NODE_STATUS,
-            json!({
-                "nodename": "x", "nodeReady": true, "unschedulable": true, "labels": { "x": "x" },
-                "annotations": { "x": "x" }, "podCIDRs": ["10.244.0.0/24"],
-            }),
-        ),
+        (&NODE_STATUS, node),
         (&NODE_TAINT_SPEC, json!({ "key": "x", "effect": "NoSchedule", "value": "x" })),
         (&NODENAME, json!({ "nodename": "x", "hostnameVersion": "1", "skipNodeRegistration": true })),
         (
