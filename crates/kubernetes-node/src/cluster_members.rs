@@ -60,8 +60,11 @@ impl KubernetesNode {
         };
         let port = cluster.api_port();
         let one = |node: &Value| {
-            let own = node["metadata"]["name"].as_str() == Some(name.as_str());
-            member(node, port, if own { self.identity() } else { String::new() })
+            let is_own = node["metadata"]["name"].as_str() == Some(name.as_str());
+            let identity = if is_own { self.identity() } else { String::new() };
+            // Its label comes a moment later than its object.
+            let is_control_plane = has_role(node) || (is_own && cluster.is_control_plane());
+            member(node, is_control_plane.then_some(port), identity)
         };
         Ok(nodes.iter().take(MOST).filter_map(one).collect())
     }
@@ -75,10 +78,14 @@ impl KubernetesNode {
     }
 }
 
-/// A node's object as the resource has it: id and fields.
-fn member(node: &Value, api_port: u16, identity: String) -> Option<(String, Value)> {
+/// Whether a node's labels say that it is one of the control plane.
+fn has_role(node: &Value) -> bool {
+    ROLES.iter().any(|label| !node["metadata"]["labels"][label].is_null())
+}
+
+/// A node's object as the resource has it: id and fields. `api_port`: that of a control plane node.
+fn member(node: &Value, api_port: Option<u16>, identity: String) -> Option<(String, Value)> {
     let name = node["metadata"]["name"].as_str()?;
-    let is_control_plane = ROLES.iter().any(|label| !node["metadata"]["labels"][label].is_null());
     let addresses = node["status"]["addresses"].as_array().map(Vec::as_slice).unwrap_or_default().iter();
     let addresses: Vec<&str> = addresses
         .filter(|address| matches!(address["type"].as_str(), Some("InternalIP" | "ExternalIP")))
@@ -88,11 +95,11 @@ fn member(node: &Value, api_port: u16, identity: String) -> Option<(String, Valu
         "nodeId": identity,
         "addresses": addresses,
         "hostname": name,
-        "machineType": if is_control_plane { "controlplane" } else { "worker" },
+        "machineType": if api_port.is_some() { "controlplane" } else { "worker" },
         "operatingSystem": node["status"]["nodeInfo"]["osImage"].as_str().unwrap_or_default(),
     });
-    if is_control_plane {
-        fields["controlPlane"] = json!({ "port": api_port });
+    if let Some(port) = api_port {
+        fields["controlPlane"] = json!({ "port": port });
     }
     Some((name.to_owned(), fields))
 }
@@ -114,7 +121,8 @@ mod tests {
                 "nodeInfo": { "osImage": "Billet (v0.1.0)" },
             },
         });
-        let (id, fields) = member(&node, 6443, "identity".into()).unwrap();
+        assert!(has_role(&node) && !has_role(&json!({})));
+        let (id, fields) = member(&node, Some(6443), "identity".into()).unwrap();
         assert_eq!(id, "cp-1");
         assert_eq!(
             fields,
@@ -123,8 +131,8 @@ mod tests {
                 "machineType": "controlplane", "operatingSystem": "Billet (v0.1.0)", "controlPlane": { "port": 6443 },
             })
         );
-        let (_, fields) = member(&json!({ "metadata": { "name": "w" } }), 6443, String::new()).unwrap();
+        let (_, fields) = member(&json!({ "metadata": { "name": "w" } }), None, String::new()).unwrap();
         assert_eq!((&fields["machineType"], &fields["controlPlane"]), (&json!("worker"), &Value::Null));
-        assert_eq!(member(&json!({}), 6443, String::new()), None);
+        assert_eq!(member(&json!({}), None, String::new()), None);
     }
 }

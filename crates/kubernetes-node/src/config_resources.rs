@@ -73,7 +73,7 @@ impl KubernetesNode {
         let of_control_plane = |id: &str, fields: Value| is_control_plane.then(|| (id.to_owned(), fields));
         self.show(&KUBELET_CONFIG, [("kubelet".to_owned(), resources::kubelet_config(&cluster)?)]);
         self.show(&NODE_IP_CONFIG, [("kubelet".to_owned(), resources::node_ip_config(&cluster))]);
-        self.show(&NODE_LABEL_SPEC, resources::pairs(&machine.node_labels));
+        self.show(&NODE_LABEL_SPEC, resources::pairs(&kubelet::labels(&cluster)?));
         self.show(&NODE_ANNOTATION_SPEC, resources::pairs(&machine.node_annotations));
         self.show(&NODE_TAINT_SPEC, resources::taints(&cluster)?);
         let status = json!({ "selfHostedControlPlane": false });
@@ -222,8 +222,9 @@ mod tests {
         let (id, manifests) = one(&BOOTSTRAP_MANIFESTS_CONFIG);
         assert_eq!((id.as_str(), &manifests["dnsServiceIP"]), ("manifests", &json!("10.96.0.10")));
         assert_eq!(one(&NODE_LABEL_SPEC), ("zone".into(), json!({ "key": "zone", "value": "a" })));
-        let taint = "node-role.kubernetes.io/control-plane";
-        assert_eq!(one(&NODE_TAINT_SPEC).0, taint);
+        let role = "node-role.kubernetes.io/control-plane";
+        assert_eq!(shown(&runtime, &NODE_LABEL_SPEC)[0], (role.into(), json!({ "key": role, "value": "" })));
+        assert_eq!(one(&NODE_TAINT_SPEC).0, role);
         assert_eq!(one(&NODENAME).1["nodename"], "cp-1");
         assert_eq!(one(&NODE_IP).1, json!({ "addresses": ["10.0.0.3"] }));
         assert_eq!(one(&ETCD_SPEC).1["advertisedAddresses"], json!(["10.0.0.3"]));

@@ -75,7 +75,8 @@ impl KubernetesNode {
             node_object::patch(&client, &name, &patch).await?;
             self.runtime.journal.say("the node takes pods again: its own cordon is taken back");
         }
-        let (patch, faults) = change(&node, &config.machine.node_labels, &config.machine.node_annotations);
+        let labels = kubernetes::kubelet::labels(&cluster)?;
+        let (patch, faults) = change(&node, &labels, &config.machine.node_annotations);
         if let Some(patch) = patch {
             node_object::patch(&client, &name, &patch).await?;
             self.runtime.journal.say("labels of the node: brought to what the config says");

@@ -3,6 +3,7 @@
 //! Owns: which field which version reads; which a configuration may not replace.
 //! Source: `kubelet --help` of each minor (testdata/flags); KubeletConfiguration v1beta1; docs/users/configuration.md.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use serde_json::{Map, Value, json};
@@ -88,6 +89,21 @@ fn passes(address: IpAddr, subnets: &[String]) -> bool {
 
 /// A taint of the node: key, value and effect.
 pub(crate) type Taint = (String, String, String);
+
+/// The labels of the node: those of the configuration, and the role of a control plane node, which its kubelet may not set itself.
+///
+/// # Errors
+/// [`Error::Version`].
+pub fn labels(cluster: &Cluster<'_>) -> Result<BTreeMap<String, String>, Error> {
+    let mut labels = cluster.config().machine.node_labels.clone();
+    if cluster.is_control_plane() {
+        labels.entry(CONTROL_PLANE.to_owned()).or_default();
+        if HAS_MASTERS.contain(images::kubelet_version(cluster)?) {
+            labels.entry(MASTER.to_owned()).or_default();
+        }
+    }
+    Ok(labels)
+}
 
 /// The configuration's, and that of a control plane node that runs no other pods.
 pub(crate) fn taints(cluster: &Cluster<'_>, version: Version) -> Vec<Taint> {

@@ -54,7 +54,7 @@ pub(super) fn reboot(node: &Arc<Node>, request: &proto::RebootRequest) -> Result
 pub(super) fn shutdown(node: &Arc<Node>, request: &proto::ShutdownRequest) -> Result<String, Status> {
     super::in_container::refuse(node)?;
     node.drains.store(!request.force, Ordering::SeqCst);
-    begin(node, Order::Shutdown)
+    begin(node, Order::Shutdown).inspect_err(|_| node.drains.store(false, Ordering::SeqCst))
 }
 
 fn begin(node: &Arc<Node>, sequence: Order) -> Result<String, Status> {

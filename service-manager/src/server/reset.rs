@@ -52,7 +52,10 @@ pub(super) async fn reset(node: &Arc<Node>, request: ResetRequest) -> Result<Str
     node.reset.put(wanted);
     node.drains.store(request.graceful, Ordering::SeqCst);
     let start = Start { actor_id: actor_id.clone(), phase: 0, force: false };
-    sequencer::start(node, Order::Reset, start).map_err(locked)?;
+    if let Err(error) = sequencer::start(node, Order::Reset, start) {
+        node.drains.store(false, Ordering::SeqCst);
+        return Err(locked(error));
+    }
     Ok(actor_id)
 }
 

@@ -410,7 +410,7 @@ async fn a_shutdown_answers_at_once_and_is_an_action_to_wait_for() {
         let event = next(&mut events).await;
         let data = event.data.unwrap();
         if let Some(api::event::Payload::Task(task)) = api::event::Payload::unpack(&data).unwrap() {
-            assert_eq!((task.task.as_str(), event.actor_id.as_str()), ("stopAllPods", actor.as_str()));
+            assert_eq!((task.task.as_str(), event.actor_id.as_str()), ("cordonAndDrainNode", actor.as_str()));
             return;
         }
     }

@@ -52,7 +52,8 @@ pub(super) async fn upgrade(
     }
     let (how, version) =
         (if request.stage { "staged upgrade" } else { "upgrade" }, &prepared.image.facts.version);
-    let actor_id = begin(node, sequence, &format!("{how} to {version}"), false)?;
+    let actor_id = begin(node, sequence, &format!("{how} to {version}"), false)
+        .inspect_err(|_| node.drains.store(false, Ordering::SeqCst))?;
     let answer = proto::Upgrade { metadata: None, ack: ACKNOWLEDGED.to_owned(), actor_id };
     Ok(proto::UpgradeResponse { messages: vec![answer] })
 }
@@ -278,16 +279,25 @@ mod tests {
         assert!(lines[0].contains("is under way"), "{lines:?}");
     }
 
-    /// What only billetctl can ask for is checked before a registry is asked.
+    /// It is asked before a registry is.
     #[tokio::test]
-    async fn a_member_of_etcd_does_not_lose_its_data() {
+    async fn a_member_of_etcd_is_upgraded_where_etcd_bears_it() {
         let f = fixture().await;
         std::fs::create_dir_all(f.node.runtime.path("/var/lib/etcd/member")).unwrap();
-        let request = |wipe_ephemeral| proto::UpgradeRequest { wipe_ephemeral, ..Default::default() };
-        let status = f.machine().upgrade(request(true)).await.unwrap_err();
+        let upgrade = async |wipe_ephemeral, stage, force| {
+            let request = proto::UpgradeRequest { wipe_ephemeral, stage, force, ..Default::default() };
+            f.machine().upgrade(request).await.unwrap_err()
+        };
+        let status = upgrade(true, false, false).await;
         assert_eq!(status.code(), Code::FailedPrecondition);
-        assert!(status.message().contains("leave its cluster first"), "{status:?}");
-        let status = f.machine().upgrade(request(false)).await.unwrap_err();
+        assert!(status.message().starts_with("--preserve=false: etcd has not started"), "{status:?}");
+        let status = upgrade(true, true, false).await;
+        assert!(status.message().starts_with("--stage: a member of etcd"), "{status:?}");
+        let status = upgrade(false, false, false).await;
+        assert_eq!(status.code(), Code::FailedPrecondition);
+        assert!(status.message().starts_with("error validating etcd for upgrade: "), "{status:?}");
+        assert!(status.message().ends_with("--force upgrades without asking etcd"), "{status:?}");
+        let status = upgrade(false, false, true).await;
         assert_eq!(status.code(), Code::InvalidArgument, "the reference is looked at next: {status:?}");
     }
 
