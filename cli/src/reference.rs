@@ -2,11 +2,10 @@
 //!
 //! `BILLET_BLESS=1 cargo test -p billetctl reference` writes them anew.
 //! Owns: which call, which command and which resource type exist, read from the wire contract
-//! (crates/api/testdata/wire.txt), the grammar and the server's sources; which types there are, from the sheets' facts
-//! (crates/api/tests/data/resources.tsv); what talosctl has, from cli/testdata/compatibility (copied from
-//! shared/spec/api-wire-facts.md §1, §2 and §5), and v1.14.txt there what is known of the newest one, and faults.txt what real ones found; `documents` the
-//! part on config documents. The state of the node may lag behind on the page, so that building a
-//! call does not break this test; the page never says of a call that it exists when it does not.
+//! (crates/api/testdata/wire.txt), the grammar and the server's sources; which types there are
+//! (crates/api/tests/data/resources.tsv); what talosctl has, from cli/testdata/compatibility, whose v1.14.txt has what is known of
+//! the newest one, and faults.txt what real ones found; `documents` the part on config documents. A call is on the page as there
+//! once its service is served.
 
 mod documents;
 

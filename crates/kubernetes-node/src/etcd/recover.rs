@@ -16,7 +16,7 @@ use containers::service::{Mount, Once};
 use kubernetes::etcd::Restore;
 use kubernetes::snapshot::Verifier;
 use kubernetes::{Cluster, Owner, images, paths};
-use runtime::beneath::{self, Folder};
+use runtime::beneath;
 use tokio::io::{AsyncWriteExt as _, BufWriter};
 use tokio::sync::OwnedMutexGuard;
 use tokio::task::spawn_blocking;
@@ -34,8 +34,6 @@ const PART: &str = "/var/lib/etcd.snapshot.part";
 const RESTORE: &str = "/var/lib/etcd.restore";
 /// The data in it: the tool makes the directory itself.
 const MADE: &str = "data";
-/// The directory of all of them.
-const PARENT: &str = "/var/lib";
 /// As the tool sees them.
 const SEEN_SNAPSHOT: &str = "/snapshot";
 const SEEN_RESTORE: &str = "/restore";
@@ -72,7 +70,7 @@ impl KubernetesNode {
         let turn = self.recovering.clone().try_lock_owned().map_err(|_| BootstrapError::UnderWay)?;
         self.may_begin(&config).await?;
         let root = self.runtime.root.clone();
-        let (directory, name) = at(&root, PART).map_err(failed("make", PART))?;
+        let (directory, name) = beneath::make_parent(&root, Path::new(PART)).map_err(failed("make", PART))?;
         directory.remove_all(&name).map_err(failed("make", PART))?;
         let file = directory.create_new(&name, 0o600).map_err(failed("make", PART))?;
         // The tool runs as etcd does.
@@ -188,8 +186,9 @@ impl SnapshotUpload {
     pub async fn finish(mut self) -> Result<u64, Error> {
         self.file.flush().await.map_err(failed("write", PART))?;
         self.file.get_ref().sync_all().await.map_err(failed("write", PART))?;
-        let directory = parent(&self.root).map_err(failed("write", SNAPSHOT))?;
-        directory.rename(name(PART), name(SNAPSHOT)).map_err(failed("write", SNAPSHOT))?;
+        let (directory, name) =
+            beneath::make_parent(&self.root, Path::new(SNAPSHOT)).map_err(failed("write", SNAPSHOT))?;
+        directory.rename(&last(PART), &name).map_err(failed("write", SNAPSHOT))?;
         directory.sync().map_err(failed("write", SNAPSHOT))?;
         Ok(self.bytes)
     }
@@ -217,7 +216,8 @@ fn reason(output: &str) -> &str {
 /// Whether what was sent is a whole snapshot; its bytes. Blocks.
 fn verify(root: &Path, skip_hash_check: bool) -> Result<u64, BootstrapError> {
     let read = || failed("read", SNAPSHOT);
-    let file = match parent(root).and_then(|directory| directory.file(name(SNAPSHOT))) {
+    let found = beneath::parent(root, Path::new(SNAPSHOT));
+    let file = match found.and_then(|(directory, name)| directory.file(&name)) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(read()(error).into()),
         found => found.ok().flatten(),
     };
@@ -238,24 +238,16 @@ fn verify(root: &Path, skip_hash_check: bool) -> Result<u64, BootstrapError> {
 /// The data takes its place; from here on it is etcd's. Blocks.
 fn move_into_place(root: &Path) -> Result<(), Error> {
     let data = || failed("move data to", paths::ETCD_DATA);
-    let directory = parent(root).map_err(data())?;
-    directory.remove_all(name(paths::ETCD_DATA)).map_err(data())?;
-    directory.rename(&name(RESTORE).join(MADE), name(paths::ETCD_DATA)).map_err(data())?;
+    let (directory, name) = beneath::make_parent(root, Path::new(paths::ETCD_DATA)).map_err(data())?;
+    directory.remove_all(&name).map_err(data())?;
+    directory.rename(&last(RESTORE).join(MADE), &name).map_err(data())?;
     directory.sync().map_err(data())?;
     state::mark(root, None)
 }
 
-fn at(root: &Path, path: &str) -> std::io::Result<(Folder, PathBuf)> {
-    beneath::make_parent(root, Path::new(path))
-}
-
-fn parent(root: &Path) -> std::io::Result<Folder> {
-    beneath::make_folder(root, Path::new(PARENT), 0o755)
-}
-
-/// The last name of a path below [`PARENT`].
-fn name(path: &'static str) -> &'static Path {
-    Path::new(path).strip_prefix(PARENT).unwrap_or(Path::new(path))
+/// The last name of a path: all of them are in one directory.
+fn last(path: &str) -> PathBuf {
+    Path::new(path).file_name().map(PathBuf::from).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -381,7 +373,7 @@ mod tests {
         assert_eq!(names, ["member"]);
         remove_snapshot(root.path()).unwrap();
         let left: Vec<_> =
-            std::fs::read_dir(at(PARENT)).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+            std::fs::read_dir(at("/var/lib")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left.len(), 2, "{left:?}");
     }
 }
