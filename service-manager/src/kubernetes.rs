@@ -1,7 +1,7 @@
 //! Kubernetes' part of the node: `kubernetes-node`, with what it needs of machined.
 //!
 //! Owns: which containerd runs it, and how its images come: by the config's registries, and signed where the config wants that;
-//! and its manifests: by the node's proxies and authorities.
+//! and how its manifests come and its snapshots go: by the node's proxies and authorities.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use containers::Client;
 use containers::service::Fetch;
 use kubernetes_node::KubernetesNode;
+use kubernetes_node::etcd::{Put, Upload, What};
 use kubernetes_node::manifests::{Download, Request};
 use runtime::errors::chain;
 
@@ -27,8 +28,8 @@ pub(crate) fn join(node: &Arc<Node>) {
     let made = KubernetesNode::new(node.runtime.clone(), engine, fetch, node.is_container());
     let (certificates, kubelet, pods, manifests) = (made.clone(), made.clone(), made.clone(), made.clone());
     let (labels, statuses, resources, members) = (made.clone(), made.clone(), made.clone(), made.clone());
-    let nodes = made.clone();
-    let download = download(Arc::downgrade(node));
+    let (nodes, snapshots) = (made.clone(), made.clone());
+    let (download, upload) = (download(Arc::downgrade(node)), upload(Arc::downgrade(node)));
     tokio::spawn(async move { certificates.keep_etcd_certificates().await });
     tokio::spawn(async move { members.keep_etcd_membership().await });
     tokio::spawn(async move { kubelet.keep_kubelet().await });
@@ -38,6 +39,7 @@ pub(crate) fn join(node: &Arc<Node>) {
     tokio::spawn(async move { resources.keep_config_resources().await });
     tokio::spawn(async move { nodes.keep_members().await });
     tokio::spawn(async move { manifests.keep_manifests(download).await });
+    tokio::spawn(async move { snapshots.keep_snapshots(upload).await });
     // It is joined once, where the node is made.
     drop(node.kubernetes.set(made));
     tokio::spawn(shared_address::run(node.clone()));
@@ -76,6 +78,21 @@ fn download(node: Weak<Node>) -> Download {
             let node = node.upgrade().ok_or("machined ends")?;
             let settings = upgrade::download_settings(&node)?;
             oci::download(settings, &request.url, &request.headers, request.max_bytes).await
+        })
+    })
+}
+
+fn upload(node: Weak<Node>) -> Upload {
+    Arc::new(move |put: Put| {
+        let node = node.clone();
+        Box::pin(async move {
+            let node = node.upgrade().ok_or("machined ends")?;
+            let settings = upgrade::download_settings(&node)?;
+            let content = match put.what {
+                What::File(file, length) => oci::Content::File(tokio::fs::File::from_std(file), length),
+                What::Bytes(bytes) => oci::Content::Bytes(bytes),
+            };
+            oci::upload(settings, put.address.expose_secret(), &put.headers, content).await
         })
     })
 }

@@ -14,12 +14,14 @@ pub mod documents;
 mod encoded;
 mod generate;
 mod load;
+pub mod own;
 pub mod patch;
 mod quirks;
 pub mod rewrite;
 pub mod schema;
 mod secret;
 pub mod selector;
+mod text;
 pub mod v1alpha1;
 mod validate;
 mod yaml;
@@ -30,7 +32,6 @@ pub use encoded::{CertificateAndKey, EncodedPem, EncodedSecret, decode_base64};
 pub use generate::{GenerateError, Input, Tokens, generate, write};
 pub use load::{Loaded, MAX_BYTES, Mode, load, parse};
 pub use secret::Secret;
+pub use text::endpoint_host;
 pub use v1alpha1::{Config, MachineType};
-pub use validate::{
-    NODE_ETC_FILES, Problem, ValidateError, endpoint_host, lacks_authority, static_pod_id, validate,
-};
+pub use validate::{NODE_ETC_FILES, Problem, ValidateError, lacks_authority, static_pod_id, validate};

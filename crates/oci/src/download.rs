@@ -69,13 +69,13 @@ async fn follow(
     Err(format!("more than {MOST_REDIRECTS} redirects"))
 }
 
-fn words(fault: Fault) -> String {
+pub(crate) fn words(fault: Fault) -> String {
     match fault {
         Fault::Passing(text) | Fault::Final(text) => text,
     }
 }
 
-fn parse(address: &str) -> Result<(Uri, Option<HeaderValue>), String> {
+pub(crate) fn parse(address: &str) -> Result<(Uri, Option<HeaderValue>), String> {
     let uri: Uri = address.parse().map_err(|error| format!("it is no address: {error}"))?;
     match uri.scheme_str() {
         Some("http" | "https") => split(uri),
@@ -95,7 +95,7 @@ fn split(uri: Uri) -> Result<(Uri, Option<HeaderValue>), String> {
     Ok((uri, Some(value)))
 }
 
-fn sent(headers: &BTreeMap<String, String>) -> Result<HeaderMap, String> {
+pub(crate) fn sent(headers: &BTreeMap<String, String>) -> Result<HeaderMap, String> {
     let mut sent = HeaderMap::new();
     for (name, value) in headers {
         let wrong = || format!("the header {name:?} cannot be sent");

@@ -2,7 +2,7 @@
 //!
 //! Owns: references, manifests of OCI and of Docker's schema 2, layouts in tar files, the registry protocol, signatures,
 //! and what makes an image an installer image of Billet.
-//! One file that is no image comes over the same connections: [`download()`].
+//! Files that are no images come and go over the same connections: [`download()`], [`upload()`].
 //! Does not: keep images, unpack them to a file system, push; decide what is done with one.
 //! Order: [`Reference`] → [`registry::Client`] or [`archive::Archive`] → [`document`] → [`files`] → [`installer`].
 //! Fails by: one [`Error`] that names the image or the address, and says what to do where a person can do something.
@@ -24,8 +24,10 @@ pub mod tarball;
 mod digest;
 mod download;
 mod error;
+mod upload;
 
 pub use digest::Hasher;
 pub use download::{answers, download};
 pub use error::Error;
 pub use reference::Reference;
+pub use upload::{Content, upload};

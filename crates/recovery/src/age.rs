@@ -1,4 +1,4 @@
-//! The file of age, version 1, with X25519 recipients: header, MAC, one chunk of payload.
+//! The file of age, version 1, with X25519 recipients: header, MAC, payload in chunks.
 //!
 //! Owns: writing it. Does not: read or decrypt it: that takes the operator's secret key, which no node has.
 //! Order: a random file key; a stanza a recipient, which wraps it; the MAC over these; the payload under a key from both.
@@ -47,10 +47,8 @@ mod sealing {
     const FILE_KEY_BYTES: usize = 16;
     const NONCE_BYTES: usize = 16;
     const KEY_BYTES: usize = 32;
-    /// The payload of a larger file has several chunks, which no recovery key needs.
+    /// Of text in a chunk; the last one may be shorter, and is empty for an empty text alone.
     const CHUNK_BYTES: usize = 64 << 10;
-    /// The counter of the first chunk is zero, and it is the last one.
-    const ONLY_CHUNK: [u8; NONCE_LEN] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
 
     type Key = Zeroizing<[u8; KEY_BYTES]>;
 
@@ -63,21 +61,15 @@ mod sealing {
         /// A point of small order, whose shared secret everybody knows.
         #[error("{0} is no key that anything can be encrypted to")]
         Recipient(Recipient),
-        /// More than a chunk.
-        #[error("{0} bytes are too many for a recovery key's file")]
-        Length(usize),
         /// The kernel has none.
         #[error("there are no random numbers")]
         Random,
     }
 
-    /// Encrypts a text so that each of the recipients alone can read it.
+    /// Encrypts a text, which is in memory whole, so that each of the recipients alone can read it.
     pub fn seal(text: &[u8], recipients: &[Recipient]) -> Result<Vec<u8>, SealError> {
         if recipients.is_empty() {
             return Err(SealError::Nobody);
-        }
-        if text.len() > CHUNK_BYTES {
-            return Err(SealError::Length(text.len()));
         }
         let random = SystemRandom::new();
         let mut file_key = Zeroizing::new([0; FILE_KEY_BYTES]);
@@ -92,7 +84,7 @@ mod sealing {
         let mut nonce = [0; NONCE_BYTES];
         random.fill(&mut nonce).map_err(|_| SealError::Random)?;
         let payload_key = derive(file_key.as_slice(), &nonce, "payload");
-        let payload = encrypt(&payload_key, ONLY_CHUNK, text);
+        let payload = payload(&payload_key, text);
         let mac = STANDARD_NO_PAD.encode(mac.as_ref());
         Ok([header.as_bytes(), b" ", mac.as_bytes(), b"\n", &nonce, &payload].concat())
     }
@@ -125,6 +117,20 @@ mod sealing {
             .and_then(|expanded| expanded.fill(key.as_mut_slice()))
             .expect("invariant: a digest's length is never too much to ask for");
         key
+    }
+
+    /// The chunks. A nonce is the chunk's number, eleven bytes with the highest first, and whether it is the last one.
+    fn payload(key: &[u8; KEY_BYTES], text: &[u8]) -> Vec<u8> {
+        let count = text.len().div_ceil(CHUNK_BYTES).max(1);
+        let mut chunks = text.chunks(CHUNK_BYTES);
+        let mut payload = Vec::with_capacity(text.len() + count * CHACHA20_POLY1305.tag_len());
+        for number in 0..count {
+            let mut nonce = [0; NONCE_LEN];
+            nonce[3..11].copy_from_slice(&(number as u64).to_be_bytes());
+            nonce[11] = u8::from(number + 1 == count);
+            payload.extend(encrypt(key, nonce, chunks.next().unwrap_or_default()));
+        }
+        payload
     }
 
     fn encrypt(key: &[u8; KEY_BYTES], nonce: [u8; NONCE_LEN], text: &[u8]) -> Vec<u8> {
@@ -168,9 +174,13 @@ mod tests {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        // It may have refused the header before it read all.
-        let _ = child.stdin.take().unwrap().write_all(file);
-        let output = child.wait_with_output().unwrap();
+        let mut input = child.stdin.take().unwrap();
+        // It writes while it reads.
+        let output = std::thread::scope(|scope| {
+            // It may have refused the header before it read all.
+            scope.spawn(move || drop(input.write_all(file)));
+            child.wait_with_output().unwrap()
+        });
         if output.status.success() {
             Ok(output.stdout)
         } else {
@@ -208,14 +218,15 @@ mod tests {
     fn lengths_of_all_kinds_are_whole() {
         let dir = tempfile::tempdir().unwrap();
         let (identity, own) = pair(dir.path(), "identity");
-        for length in [0, 1, 47, 48, 49, 64 << 10] {
-            let text = vec![0x41; length];
+        for length in [0, 1, 47, 48, 49, 64 << 10, (64 << 10) + 1, 128 << 10, 200_000] {
+            let text: Vec<u8> = (0..length).map(|byte| (byte % 251) as u8).collect();
             assert!(
                 decrypt(&identity, armored(&seal(&text, &[own]).unwrap()).as_bytes()).unwrap() == text,
                 "{length}"
             );
         }
-        assert_eq!(seal(&vec![0; (64 << 10) + 1], &[own]), Err(SealError::Length(65537)));
+        let file = seal(&vec![0x41; 128 << 10], &[own]).unwrap();
+        assert!(decrypt(&identity, &file[..file.len() - (64 << 10) - 16]).is_err(), "a chunk is missing");
     }
 
     #[test]

@@ -181,6 +181,9 @@ documents! {
     ZswapConfig "zswap" single;
 }
 
+/// How the names of extension services begin that are settings of the node itself (docs/decisions/0032).
+pub const OWN_PREFIX: &str = "billet-";
+
 #[derive(Serialize)]
 struct Wire<'a, T> {
     #[serde(rename = "apiVersion")]
@@ -212,7 +215,8 @@ impl Document {
             ),
         }
         let feature = later(kind);
-        if !feature.is_empty() {
+        let is_own = node.get("name").and_then(Node::text).is_some_and(|name| name.starts_with(OWN_PREFIX));
+        if !feature.is_empty() && !is_own {
             walk.not_built(feature, kind_node.mark, kind);
         }
         Self::body(kind, &without_header(node), walk)

@@ -2,6 +2,27 @@
 
 /// Documents of the host and of Kubernetes that are refused.
 pub(super) const DOCUMENTS: &[(&str, &str, &str)] = &[
+    (
+        "kind: ExtensionServiceConfig\nname: billet-etcd-snapshots\nenvironment: [KEEP=0]",
+        "environment[0]",
+        "KEEP: `0` is no number from 1 to 1000",
+    ),
+    (
+        "kind: ExtensionServiceConfig\nname: billet-etcd-snapshots\nenvironment: ['TARGET=http://a/']",
+        "environment[0]",
+        "TARGET: http is not encrypted: whoever is on the way reads the cluster's secrets",
+    ),
+    (
+        "kind: ExtensionServiceConfig\nname: billet-vrrp\nconfigFiles: [{content: a, mountPath: /b}]",
+        "configFiles",
+        "no file is read here; write settings as NAME=value into `environment`",
+    ),
+    (
+        "kind: ExtensionServiceConfig\nname: billet-snapshots",
+        "name",
+        "`billet-snapshots` is no name of Billet's own settings: billet-etcd-snapshots, billet-vrrp or billet-vrrp-…; names of \
+         extensions do not begin with `billet-`",
+    ),
     ("kind: SysctlConfig\nparams: {a b: c}", "params.a b", "`a b` is not a name like net.ipv4.ip_forward"),
     ("kind: SysfsConfig\nparams: {../b: c}", "params.../b", "`../b` is not a name like net.ipv4.ip_forward"),
     ("kind: KernelModuleConfig\nname: a/b", "name", "`a/b` is not the name of a module"),

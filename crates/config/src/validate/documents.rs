@@ -2,9 +2,10 @@
 
 use super::{Problems, host, kubernetes, machine, network, text, volumes};
 use crate::documents::{
-    AutoHostname, ClientIdentifier, Document, LinkAddress, LinkRoute, NetworkRuleConfig, PortProtocol,
-    RoutingRuleConfig, RuleAction, VerificationRule, VethConfig,
+    AutoHostname, ClientIdentifier, Document, ExtensionServiceConfig, LinkAddress, LinkRoute,
+    NetworkRuleConfig, OWN_PREFIX, PortProtocol, RoutingRuleConfig, RuleAction, VerificationRule, VethConfig,
 };
+use crate::own;
 use std::{net::IpAddr, time::Duration};
 
 pub(super) fn check(document: &Document, problems: &mut Problems) {
@@ -91,6 +92,7 @@ pub(super) fn check(document: &Document, problems: &mut Problems) {
         Document::ZswapConfig(d) if d.max_pool_percent.is_some_and(|p| p > 100) => {
             problems.add("maxPoolPercent", "0 to 100");
         }
+        Document::ExtensionServiceConfig(d) if d.name.starts_with(OWN_PREFIX) => own_settings(d, problems),
         Document::WireguardConfig(d) => {
             problems.expect("privateKey", text::key_of_32_bytes(d.private_key.expose_secret()));
             for (index, peer) in d.peers.iter().enumerate() {
@@ -101,6 +103,21 @@ pub(super) fn check(document: &Document, problems: &mut Problems) {
             }
         }
         _ => {}
+    }
+}
+
+/// Settings of ours.
+fn own_settings(document: &ExtensionServiceConfig, problems: &mut Problems) {
+    if !document.config_files.is_empty() {
+        problems.add("configFiles", "no file is read here; write settings as NAME=value into `environment`");
+    }
+    for problem in own::problems(document) {
+        let field = problem.entry.map_or("name".to_owned(), |entry| format!("environment[{entry}]"));
+        if problem.is_warning {
+            problems.warn(field, problem.message);
+        } else {
+            problems.add(field, problem.message);
+        }
     }
 }
 

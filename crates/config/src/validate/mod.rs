@@ -13,14 +13,13 @@ mod machine;
 mod network;
 mod static_pods;
 mod storage;
-mod text;
 mod volumes;
 mod whole;
 
 pub use host::NODE_ETC_FILES;
 pub use static_pods::static_pod_id;
-pub use text::endpoint_host;
 
+use crate::text;
 use crate::{Config, Diagnostic, Document, LoadError, Loaded, Mode, Severity, yaml::Source};
 use std::fmt;
 

@@ -10,6 +10,7 @@
 //! | `record` | which member of which cluster the data is of |
 //! | `bootstrap` | the call that makes this node the first member of a new cluster |
 //! | `recover` | a cluster that begins with the content of a snapshot |
+//! | `snapshots` | snapshots that the node takes by itself |
 //! | `join` | how a further node becomes a member of a cluster |
 //! | `members` | the calls about members: remove, leave, the leader, alarms, snapshots |
 //! | [`quorum`] | whether the cluster outlives a removal |
@@ -18,7 +19,7 @@
 //! | `mutex` | a mutex that the control plane nodes share |
 //!
 //! Owns: /var/lib/etcd, and beside it the mark that a bootstrap was asked for, the record of the member, and a snapshot that the
-//! data is made of.
+//! data is made of; the snapshots that the node takes.
 //! Order: the mark is on the disk before a bootstrap is acknowledged, and goes when the member answers: a machined that is killed
 //! in between, or a power cut, goes on. etcd with data takes no argument of a bootstrap: its data says what it is.
 
@@ -34,6 +35,7 @@ pub mod quorum;
 mod record;
 mod recover;
 mod service;
+mod snapshots;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -44,5 +46,6 @@ pub use join::JoinError;
 pub use member::{Health, Member};
 pub use members::{Alarm, AlarmKind, Downgrade, MemberError, MemberStatus, Snapshot};
 pub use recover::SnapshotUpload;
+pub use snapshots::{Put, Upload, What};
 pub use state::{ID, is_member};
 pub use upgrade::UpgradeError;

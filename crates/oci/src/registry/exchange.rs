@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
+use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::upgrade::Upgraded;
@@ -33,6 +34,9 @@ pub(crate) const MOST_REDIRECTS: usize = 5;
 const MAX_TEXT_BYTES: usize = 64 << 10;
 /// Who we say we are.
 const AGENT: &str = concat!("billet/", env!("CARGO_PKG_VERSION"));
+
+/// What is sent with a request.
+pub(crate) type Sent = UnsyncBoxBody<Bytes, std::io::Error>;
 
 /// Why an address gave nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -168,30 +172,53 @@ impl Exchange {
         authorization: Option<HeaderValue>,
         form: Option<String>,
     ) -> Result<Response<Incoming>, Fault> {
+        self.send_request(uri, request(uri, headers, authorization, form)?, ANSWER_DEADLINE).await
+    }
+
+    /// PUT of a body of known length; `deadline`: until the answer to all of it.
+    pub(crate) async fn put(
+        &self,
+        uri: &Uri,
+        headers: HeaderMap,
+        body: Sent,
+        deadline: Duration,
+    ) -> Result<Response<Incoming>, Fault> {
+        let mut request = request(uri, headers, None, None)?;
+        *request.method_mut() = Method::PUT;
+        *request.body_mut() = body;
+        self.send_request(uri, request, deadline).await
+    }
+
+    async fn send_request(
+        &self,
+        uri: &Uri,
+        mut request: Request<Sent>,
+        deadline: Duration,
+    ) -> Result<Response<Incoming>, Fault> {
         let secure = uri.scheme_str() == Some("https");
-        let host = uri.host().ok_or_else(|| Fault::Final(format!("{uri} names no host")))?;
+        // What stands in the address may be a secret.
+        let host = uri.host().ok_or_else(|| Fault::Final("the address names no host".to_owned()))?;
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         let port = uri.port_u16().unwrap_or(if secure { 443 } else { 80 });
-        let mut request = request(uri, headers, authorization, form)?;
         let Some(proxy) = self.settings.proxies.for_host(secure, bare, port) else {
             let stream = dial(bare, port, "").await?;
             return if secure {
-                self.speak_tls(stream, uri, bare, request).await
+                self.speak_tls(stream, uri, bare, request, deadline).await
             } else {
-                speak(stream, request).await
+                speak(stream, request, deadline).await
             };
         };
         let stream = dial(&proxy.host, proxy.port, "proxy ").await?;
         if secure {
             let stream = tunnel(stream, proxy, host, port).await?;
-            return self.speak_tls(stream, uri, bare, request).await;
+            return self.speak_tls(stream, uri, bare, request, deadline).await;
         }
         // A proxy wants the whole address.
         *request.uri_mut() = uri.clone();
         if let Some(value) = &proxy.authorization {
             request.headers_mut().insert(header::PROXY_AUTHORIZATION, value.clone());
         }
-        speak(stream, request).await
+        speak(stream, request, deadline).await
     }
 
     async fn speak_tls<S>(
@@ -199,7 +226,8 @@ impl Exchange {
         stream: S,
         uri: &Uri,
         host: &str,
-        request: Request<Full<Bytes>>,
+        request: Request<Sent>,
+        deadline: Duration,
     ) -> Result<Response<Incoming>, Fault>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -208,7 +236,7 @@ impl Exchange {
         let late = |_| Fault::Passing(format!("TLS with {host}: no answer (deadline connect)"));
         let connect = self.connectors.connect(&self.settings, authority, host, stream);
         let stream = tokio::time::timeout(CONNECT_DEADLINE, connect).await.map_err(late)?;
-        speak(stream?, request).await
+        speak(stream?, request, deadline).await
     }
 }
 
@@ -226,8 +254,8 @@ async fn tunnel(stream: TcpStream, proxy: &Proxy, host: &str, port: u16) -> Resu
     if let Some(value) = &proxy.authorization {
         request = request.header(header::PROXY_AUTHORIZATION, value);
     }
-    let request = request.body(Full::default()).map_err(|e| Fault::Final(format!("{to}: {e}")))?;
-    let answer = speak(stream, request).await?;
+    let request = request.body(text(String::new())).map_err(|e| Fault::Final(format!("{to}: {e}")))?;
+    let answer = speak(stream, request, ANSWER_DEADLINE).await?;
     match answer.status() {
         status if status.is_success() => {}
         StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
@@ -247,7 +275,7 @@ fn request(
     headers: HeaderMap,
     authorization: Option<HeaderValue>,
     form: Option<String>,
-) -> Result<Request<Full<Bytes>>, Fault> {
+) -> Result<Request<Sent>, Fault> {
     let method = if form.is_some() { Method::POST } else { Method::GET };
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
     let host = uri.authority().map_or("", |authority| authority.as_str());
@@ -257,7 +285,7 @@ fn request(
         .header(header::HOST, host)
         .header(header::USER_AGENT, AGENT)
         .header(header::ACCEPT_ENCODING, "identity")
-        .body(Full::new(Bytes::from(form.unwrap_or_default())))
+        .body(text(form.unwrap_or_default()))
         .map_err(|e| Fault::Final(format!("{uri}: {e}")))?;
     request.headers_mut().extend(headers);
     if let Some(value) = authorization {
@@ -266,7 +294,11 @@ fn request(
     Ok(request)
 }
 
-async fn speak<S>(stream: S, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Fault>
+fn text(text: String) -> Sent {
+    Full::new(Bytes::from(text)).map_err(|never| match never {}).boxed_unsync()
+}
+
+async fn speak<S>(stream: S, request: Request<Sent>, deadline: Duration) -> Result<Response<Incoming>, Fault>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
@@ -277,9 +309,8 @@ where
         tokio::spawn(connection.with_upgrades());
         sender.send_request(request).await.map_err(Fault::passing)
     };
-    let late =
-        |_| Fault::Passing(format!("no answer within {} s (deadline answer)", ANSWER_DEADLINE.as_secs()));
-    tokio::time::timeout(ANSWER_DEADLINE, exchange).await.map_err(late)?
+    let late = |_| Fault::Passing(format!("no answer within {} s (deadline answer)", deadline.as_secs()));
+    tokio::time::timeout(deadline, exchange).await.map_err(late)?
 }
 
 /// 200 and 206 are answers; everything else is a fault with what the registry says about it.

@@ -34,7 +34,7 @@ use crate::{Error, Reference};
 use endpoint::Endpoint;
 
 pub use blob::{Blob, Reader};
-pub(crate) use exchange::{Exchange, Fault, MOST_REDIRECTS, content, next};
+pub(crate) use exchange::{Exchange, Fault, MOST_REDIRECTS, Sent, content, next};
 pub use proxy::Proxies;
 pub(crate) use proxy::basic;
 pub use settings::{Auth, Host, Identity, Mirror, Settings, Tls};

@@ -1,14 +1,14 @@
 //! Resource types of Kubernetes: what a node runs and with what, what a bootstrap creates, and how far that is.
 //!
 //! Does not: derive Debug: manifests hold the token with which nodes join, and what users write into theirs.
-//! Source: crates/api/tests/data/resources.tsv.
+//! Source: crates/api/tests/data/resources.tsv; the `billet.dev` types are ours.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::Value;
 
-use super::definition::{Column, Definition, PLAIN, Sensitivity};
+use super::definition::{Column, Definition, PLAIN, Sensitivity, column};
 
 /// A manifest. Sensitive where the sheets say nothing of it: one of them is the bootstrap token.
 pub static MANIFEST: Definition = Definition {
@@ -82,6 +82,24 @@ pub static CONTROLLER_MANAGER_CONFIG: Definition = Definition {
 /// What the config says of etcd.
 pub static ETCD_CONFIG: Definition =
     Definition::published("EtcdConfigs.etcd.talos.dev", "etcd.ConfigController");
+
+/// The snapshots of etcd that a node takes by itself.
+pub static ETCD_SNAPSHOT_STATUS: Definition = Definition {
+    kind: "EtcdSnapshotStatuses.etcd.billet.dev",
+    display: "EtcdSnapshotStatus",
+    namespace: "etcd",
+    columns: &[
+        column("File", "{.file}"),
+        column("Size", "{.size}"),
+        column("Kept", "{.kept}"),
+        column("Next", "{.next}"),
+        column("Target", "{.target}"),
+        column("Put", "{.put}"),
+        column("Error", "{.error}"),
+    ],
+    writer: "etcd.SnapshotController",
+    ..PLAIN
+};
 
 /// The node's own member of etcd.
 pub static ETCD_MEMBER: Definition =

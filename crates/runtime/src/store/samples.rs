@@ -581,6 +581,7 @@ fn fields() -> Vec<(&'static Definition, serde_json::Value)> {
         ),
         (&ETCD_CONFIG, etcd),
         (&ETCD_MEMBER, json!({ "memberID": "1f" })),
+        (&ETCD_SNAPSHOT_STATUS, json!({ "file": "x.db", "size": 1, "kept": 1 })),
         (&ETCD_SPEC, etcd_spec),
         (
             &KUBELET_CONFIG,

@@ -36,7 +36,10 @@ const ALLOWED: [(&str, &[&str]); 36] = [
     ("installer", &["config", "oci", "ondisk", "sequence", "sys", "tpm", "unlock"]),
     ("crates/runtime", &["api", "config", "handoff", "ondisk", "sequence", "sys"]),
     ("crates/containers", &["oci", "ondisk", "runtime", "sys"]),
-    ("crates/kubernetes-node", &["api", "config", "containers", "kubernetes", "ondisk", "runtime"]),
+    (
+        "crates/kubernetes-node",
+        &["api", "config", "containers", "kubernetes", "ondisk", "recovery", "runtime"],
+    ),
     ("crates/protoc", &[]),
     (
         "service-manager",

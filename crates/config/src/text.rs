@@ -14,7 +14,7 @@ pub fn endpoint_host(endpoint: &str) -> Option<&str> {
 }
 
 /// Why `endpoint` is not an address of the Kubernetes API.
-pub(super) fn api_endpoint(endpoint: &str) -> Result<(), String> {
+pub(crate) fn api_endpoint(endpoint: &str) -> Result<(), String> {
     if endpoint.is_empty() {
         return Err("cluster controlplane endpoint is required".to_owned());
     }
@@ -52,7 +52,7 @@ fn endpoint_fault(endpoint: &str) -> String {
 }
 
 /// A host with a port, as a WireGuard peer or a service has it.
-pub(super) fn host_and_port(endpoint: &str) -> Result<(), String> {
+pub(crate) fn host_and_port(endpoint: &str) -> Result<(), String> {
     if let Some(corrected) = port_behind_dot(endpoint) {
         return Err(format!("`{endpoint}` has a dot before the port; write `{corrected}`"));
     }
@@ -65,7 +65,7 @@ pub(super) fn host_and_port(endpoint: &str) -> Result<(), String> {
 }
 
 /// `tcp://` or `udp://`, a host and a port.
-pub(super) fn log_receiver(url: &str) -> Result<(), String> {
+pub(crate) fn log_receiver(url: &str) -> Result<(), String> {
     match url.strip_prefix("tcp://").or_else(|| url.strip_prefix("udp://")) {
         Some(rest) => host_and_port(rest.trim_end_matches('/')),
         None => Err(format!("`{url}` is no receiver of logs: tcp://10.0.0.1:12345 or udp://10.0.0.1:12345")),
@@ -94,18 +94,18 @@ fn port_number(text: &str) -> Option<u16> {
 }
 
 /// A host, with or without a port.
-pub(super) fn is_host_with_port(text: &str) -> bool {
+pub(crate) fn is_host_with_port(text: &str) -> bool {
     is_host(text)
         || split_port(text).is_some_and(|(host, port)| {
             is_host(host.trim_matches(['[', ']'])) && port.is_some_and(|port| port_number(port).is_some())
         })
 }
 
-pub(super) fn is_host(text: &str) -> bool {
+pub(crate) fn is_host(text: &str) -> bool {
     text.parse::<IpAddr>().is_ok() || is_host_name(text)
 }
 
-pub(super) fn cidr(text: &str) -> Result<(), String> {
+pub(crate) fn cidr(text: &str) -> Result<(), String> {
     if is_cidr(text) {
         Ok(())
     } else {
@@ -114,12 +114,12 @@ pub(super) fn cidr(text: &str) -> Result<(), String> {
 }
 
 /// An address of a link: without a prefix length it stands alone, as `/32` or `/128`.
-pub(super) fn is_link_address(text: &str) -> bool {
+pub(crate) fn is_link_address(text: &str) -> bool {
     is_cidr(text) || text.parse::<IpAddr>().is_ok()
 }
 
 /// Whether an address, with a prefix length or without, lies in a network.
-pub(super) fn is_inside(address: &str, network: &str) -> bool {
+pub(crate) fn is_inside(address: &str, network: &str) -> bool {
     let number = |text: &str| match text.parse::<IpAddr>().ok()? {
         IpAddr::V4(address) => Some((u128::from(address.to_bits()) << 96, false)),
         IpAddr::V6(address) => Some((address.to_bits(), true)),
@@ -135,7 +135,7 @@ pub(super) fn is_inside(address: &str, network: &str) -> bool {
     is_v6 == is_network_v6 && address & mask == network & mask
 }
 
-pub(super) fn is_cidr(text: &str) -> bool {
+pub(crate) fn is_cidr(text: &str) -> bool {
     let Some((address, prefix)) = text.split_once('/') else { return false };
     let longest = match address.parse::<IpAddr>() {
         Ok(IpAddr::V4(_)) => 32,
@@ -146,11 +146,11 @@ pub(super) fn is_cidr(text: &str) -> bool {
 }
 
 /// RFC 1123 name: labels of letters, digits and inner hyphens, 253 bytes in all.
-pub(super) fn is_host_name(name: &str) -> bool {
+pub(crate) fn is_host_name(name: &str) -> bool {
     (1..=253).contains(&name.len()) && name.split('.').all(is_label)
 }
 
-pub(super) fn is_label(label: &str) -> bool {
+pub(crate) fn is_label(label: &str) -> bool {
     (1..=63).contains(&label.len())
         && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
         && !label.starts_with('-')
@@ -158,7 +158,7 @@ pub(super) fn is_label(label: &str) -> bool {
 }
 
 /// A name of a link. IFNAMSIZ is 16 with the final NUL.
-pub(super) fn link_name(name: &str) -> Result<(), String> {
+pub(crate) fn link_name(name: &str) -> Result<(), String> {
     if name.is_empty() || name.len() > 15 || name.contains(['/', ' ', ':']) || matches!(name, "." | "..") {
         return Err(format!("`{name}` is not a link name: 1 to 15 bytes without `/`, blanks and `:`"));
     }
@@ -166,7 +166,7 @@ pub(super) fn link_name(name: &str) -> Result<(), String> {
 }
 
 /// One certificate or several, as PEM.
-pub(super) fn certificates(text: &str) -> Result<(), String> {
+pub(crate) fn certificates(text: &str) -> Result<(), String> {
     const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
     const END: &str = "-----END CERTIFICATE-----";
     let blocks: Vec<_> = text.split(BEGIN).skip(1).collect();
@@ -185,7 +185,7 @@ pub(super) fn certificates(text: &str) -> Result<(), String> {
 }
 
 /// 32 bytes in base64. The text may be a secret and is not repeated.
-pub(super) fn key_of_32_bytes(text: &str) -> Result<(), String> {
+pub(crate) fn key_of_32_bytes(text: &str) -> Result<(), String> {
     match STANDARD.decode(text.trim()) {
         Ok(bytes) if bytes.len() == 32 => Ok(()),
         Ok(bytes) => Err(format!("the key has {} bytes; it needs 32, in base64", bytes.len())),
@@ -194,7 +194,7 @@ pub(super) fn key_of_32_bytes(text: &str) -> Result<(), String> {
 }
 
 /// `http://` or `https://` with a host.
-pub(super) fn http_url(text: &str) -> Result<(), String> {
+pub(crate) fn http_url(text: &str) -> Result<(), String> {
     let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
     let authority = rest.map(|r| r.split(['/', '?', '#']).next().unwrap_or(""));
     let good = authority
