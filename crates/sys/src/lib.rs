@@ -28,6 +28,7 @@ pub mod errno;
 pub mod fs;
 #[cfg(feature = "coverage")]
 pub mod heap;
+pub mod hops;
 pub mod kexec;
 pub mod keyring;
 pub mod link;

@@ -73,21 +73,21 @@ pub struct Arrived {
 
 /// struct msghdr, as the kernel has it.
 #[repr(C)]
-struct Message {
-    name: usize,
-    name_length: usize,
-    vectors: usize,
-    vector_count: usize,
-    control: usize,
-    control_length: usize,
-    flags: usize,
+pub(crate) struct Message {
+    pub(crate) name: usize,
+    pub(crate) name_length: usize,
+    pub(crate) vectors: usize,
+    pub(crate) vector_count: usize,
+    pub(crate) control: usize,
+    pub(crate) control_length: usize,
+    pub(crate) flags: usize,
 }
 
 /// struct iovec.
 #[repr(C)]
-struct Vector {
-    base: usize,
-    length: usize,
+pub(crate) struct Vector {
+    pub(crate) base: usize,
+    pub(crate) length: usize,
 }
 
 /// struct cmsghdr, and struct tpacket_auxdata behind it.
@@ -138,9 +138,9 @@ fn attach(socket: &OwnedFd, filter: &[Instruction]) -> Result<()> {
 }
 
 /// int setsockopt(int sockfd, int level, int optname, const void *optval, socklen_t optlen)
-fn set_option<T>(socket: &OwnedFd, level: u32, name: u32, value: &T) -> Result<()> {
+pub(crate) fn set_option<T, Fd: AsFd>(socket: &Fd, level: u32, name: u32, value: &T) -> Result<()> {
     let arguments = [
-        raw::fd(socket.as_raw_fd()),
+        raw::fd(socket.as_fd().as_raw_fd()),
         usize::try_from(level).map_err(|_| Errno::INVAL)?,
         usize::try_from(name).map_err(|_| Errno::INVAL)?,
         raw::read(value),
