@@ -24,7 +24,7 @@ pub(crate) enum Need {
 }
 
 /// A package, the first command that needs it, and a program or absolute path that it provides.
-const PACKAGES: [(&str, Need, &str); 31] = [
+const PACKAGES: [(&str, Need, &str); 32] = [
     ("apt", Need::Build, "apt-get"),
     ("debian-archive-keyring", Need::Build, "/usr/share/keyrings/debian-archive-keyring.gpg"),
     ("gcc", Need::Build, "cc"),
@@ -45,6 +45,7 @@ const PACKAGES: [(&str, Need, &str); 31] = [
     ("fdisk", Need::Test, "sfdisk"),
     ("gdisk", Need::Test, "sgdisk"),
     ("iproute2", Need::Test, "ip"),
+    ("keepalived", Need::Test, "keepalived"),
     ("mtools", Need::Test, "mcopy"),
     ("nftables", Need::Test, "nft"),
     ("openssl", Need::Test, "openssl"),
