@@ -5,6 +5,7 @@
 use std::net::IpAddr;
 use std::path::Path;
 
+use config::own::Vrrp;
 use kubernetes::{Cluster, Node};
 use runtime::Runtime;
 use runtime::store::{Addressing, HOSTNAME_STATUS, NODE_ADDRESS, OPERATOR_SPEC, Spec};
@@ -54,10 +55,14 @@ fn addresses(runtime: &Runtime) -> Vec<IpAddr> {
     all.addresses.iter().filter_map(|text| text.split('/').next()?.parse().ok()).collect()
 }
 
-/// Those that control plane nodes share.
+/// Those that nodes share.
 fn shared(runtime: &Runtime) -> Vec<IpAddr> {
     let operators = runtime.store.list(&OPERATOR_SPEC);
-    operators.iter().filter_map(|resource| Some(resource.spec.shared_address()?.1)).collect()
+    let elected = operators.iter().filter_map(|resource| Some(resource.spec.shared_address()?.1));
+    let document = runtime.document();
+    let documents = document.as_ref().map(|document| document.documents.as_slice()).unwrap_or_default();
+    let routed = Vrrp::of(documents).into_iter().map(|router| router.address);
+    elected.chain(routed).collect()
 }
 
 /// Those that belong to the machine: what pods and services have on it (bridges, tunnels) does not.

@@ -10,6 +10,7 @@ use config::Config;
 use config::documents::{
     Document, FirewallAction, IngressRule, NetworkDefaultActionConfig, NetworkRuleConfig, PortProtocol,
 };
+use config::own::Vrrp;
 
 use crate::link::{Prefix, prefix};
 
@@ -27,6 +28,8 @@ pub struct Firewall {
     pub cluster: Vec<Prefix>,
     /// The API is open to every sender: no rule names its port.
     pub opens_api: bool,
+    /// Packets of VRRP are let in: the node takes part in a virtual router.
+    pub opens_vrrp: bool,
     /// In the order of the documents.
     pub rules: Vec<PortRule>,
 }
@@ -66,6 +69,7 @@ pub(crate) fn of_documents(config: Option<&Config>, documents: &[Document]) -> O
     };
     firewall.opens_api = !firewall.rules.iter().any(is_api);
     firewall.cluster = cluster_networks(config);
+    firewall.opens_vrrp = !Vrrp::of(documents).is_empty();
     Some(firewall)
 }
 

@@ -8,7 +8,7 @@ use config::rewrite::Form;
 use qemu_tests::deadline;
 
 use crate::rig::{Endpoint, Running, SHARED, STEP_LIMIT};
-use crate::{inside, nothing_is_left, recovery, teller};
+use crate::{backup, inside, nothing_is_left, recovery, teller};
 
 pub(crate) const THREE: [(&str, MachineType); 3] = [
     ("cp-1", MachineType::ControlPlane),
@@ -84,8 +84,42 @@ pub(crate) fn write_and_read(cluster: &Running, name: &str) {
     }
 }
 
-/// The nodes whose kernels have the shared address now.
-fn holders(cluster: &Running) -> Vec<String> {
+/// By VRRP.
+const ROUTED: &str = "10.5.0.201";
+
+/// Has each node take part in a virtual router.
+pub(crate) fn share_by_vrrp(cluster: &Running) {
+    for node in [FIRST, SECOND, THIRD] {
+        let document = format!(
+            "apiVersion: v1alpha1\nkind: ExtensionServiceConfig\nname: billet-vrrp\nenvironment:\n- ADDRESS={ROUTED}\n- LINK=eth0\n\
+             - ROUTER_ID=51\n"
+        );
+        cluster.patch(node, &document);
+    }
+}
+
+/// The address that is shared by VRRP goes elsewhere when its holder hangs or stops, and the API answers by it.
+pub(crate) fn routed_address_moves(cluster: &Running, tell: &dyn Fn(&str)) {
+    let running = cluster.cluster.as_ref().unwrap();
+    let (first, _) = moved(cluster, ROUTED, "");
+    tell(&format!("{first} has the address by VRRP"));
+    let machined = cluster.processes(&first, "machined").pop_first().unwrap().to_string();
+    let signal =
+        |name: &str| assert!(Command::new("kill").args([name, &machined]).status().unwrap().success());
+    signal("-STOP");
+    let (second, without) = moved(cluster, ROUTED, &first);
+    signal("-CONT");
+    tell(&format!("{first} hangs: {second} has the address, {without:?} without"));
+    let url = format!("https://{ROUTED}:6443");
+    cluster.kubectl_until(&["--server", &url, "get", "--raw", "/readyz"], "ok", STEP_LIMIT);
+    running.stop(&second).unwrap();
+    let (third, without) = moved(cluster, ROUTED, &second);
+    tell(&format!("{second} stops: {third} has the address, {without:?} without"));
+    running.start(&second).unwrap();
+}
+
+/// The nodes whose kernels have this address now.
+fn holders(cluster: &Running, address: &str) -> Vec<String> {
     let running = cluster.cluster.as_ref().unwrap();
     let has_it = |name: &&str| {
         let namespace = running.container(name);
@@ -93,19 +127,19 @@ fn holders(cluster: &Running) -> Vec<String> {
             .args(["-netns", &namespace, "-4", "-brief", "address", "show", "dev", "eth0"])
             .output()
             .unwrap();
-        String::from_utf8_lossy(&listed.stdout).contains(&format!("{SHARED}/32"))
+        String::from_utf8_lossy(&listed.stdout).contains(&format!("{address}/32"))
     };
     THREE.map(|(name, _)| name).into_iter().filter(has_it).map(str::to_owned).collect()
 }
 
-/// Waits until another node than this has the address alone; no two have it meanwhile. How long none had it.
-fn moved(cluster: &Running, from: &str) -> (String, Duration) {
+/// Waits until another node than `from` has an address alone; no two have it meanwhile. How long none had it.
+fn moved(cluster: &Running, address: &str, from: &str) -> (String, Duration) {
     let begin = Instant::now();
     let mut without = Duration::ZERO;
     let mut last = begin;
     loop {
-        let now = holders(cluster);
-        assert!(now.len() <= 1, "{now:?} have the shared address");
+        let now = holders(cluster, address);
+        assert!(now.len() <= 1, "{now:?} have {address}");
         if now.is_empty() {
             without += last.elapsed();
         }
@@ -113,7 +147,7 @@ fn moved(cluster: &Running, from: &str) -> (String, Duration) {
         if let Some(holder) = now.first().filter(|holder| *holder != from) {
             return (holder.clone(), without);
         }
-        assert!(begin.elapsed() < deadline(STEP_LIMIT), "the shared address stays away\n{}", cluster.state());
+        assert!(begin.elapsed() < deadline(STEP_LIMIT), "{address} stays away\n{}", cluster.state());
         std::thread::sleep(Duration::from_millis(50));
     }
 }
@@ -121,25 +155,28 @@ fn moved(cluster: &Running, from: &str) -> (String, Duration) {
 /// The address goes elsewhere when its holder cannot serve, hangs, or stops; and the API answers by it.
 fn shared_address_moves(cluster: &Running, tell: &dyn Fn(&str)) {
     let running = cluster.cluster.as_ref().unwrap();
-    let (first, _) = moved(cluster, "");
+    let (first, _) = moved(cluster, SHARED, "");
     tell(&format!("{first} has the shared address"));
     // A machined that hangs loses it, and has not got it when it goes on.
     let machined = cluster.processes(&first, "machined").pop_first().unwrap().to_string();
     let signal =
         |name: &str| assert!(Command::new("kill").args([name, &machined]).status().unwrap().success());
     signal("-STOP");
-    let (second, without) = moved(cluster, &first);
+    let (second, without) = moved(cluster, SHARED, &first);
     tell(&format!("{first} hangs: {second} has the address, {without:?} without"));
     cluster.kubectl_until(&["get", "--raw", "/readyz"], "ok", STEP_LIMIT);
     signal("-CONT");
     for _ in 0..20 {
         // On a machine with much else to do its holder may be late, and is without it for a moment.
-        assert!(holders(cluster).iter().all(|holder| *holder == second), "{first} has the address again");
+        assert!(
+            holders(cluster, SHARED).iter().all(|holder| *holder == second),
+            "{first} has the address again"
+        );
         std::thread::sleep(Duration::from_millis(50));
     }
     // A node that stops lets it go before.
     running.stop(&second).unwrap();
-    let (third, without) = moved(cluster, &second);
+    let (third, without) = moved(cluster, SHARED, &second);
     tell(&format!("{second} stops: {third} has the address, {without:?} without"));
     cluster.kubectl_until(&["get", "--raw", "/readyz"], "ok", STEP_LIMIT);
     running.start(&second).unwrap();
@@ -161,6 +198,8 @@ fn a_control_plane_grows_to_three_loses_one_takes_another_and_shrinks() {
     let names = THREE.map(|(name, _)| name);
     let rows = members_are(&cluster, FIRST, &names);
     tell("etcd has three members with a vote");
+    let reader = backup::Reader::new(&cluster);
+    backup::ask_for_snapshots(&cluster, FIRST, &reader);
     for (name, _) in THREE {
         cluster.kubectl_until(&["get", "node", name], " Ready ", 2 * STEP_LIMIT);
     }
@@ -232,7 +271,11 @@ fn a_control_plane_grows_to_three_loses_one_takes_another_and_shrinks() {
     for name in ["three", "two", "left-2", "left-1"] {
         cluster.kubectl_until(&["get", "configmap", name, "--output=name"], name, STEP_LIMIT);
     }
-    recovery::is_lost_and_recovered(&cluster, &["cp-1"], &tell);
+    backup::status_is_shown(&cluster, "cp-1", FIRST);
+    tell("the node takes snapshots by itself");
+    let file = cluster.files.path().join("recovery");
+    cluster.until(&["etcd", "snapshot", file.to_str().unwrap()], &["snapshot"], STEP_LIMIT);
+    recovery::is_lost_and_recovered(&cluster, &["cp-1"], &file, &tell);
     drop(cluster);
     nothing_is_left();
 }

@@ -4,9 +4,11 @@ use std::path::Path;
 
 use config::rewrite::Form;
 
-use crate::members::{FIRST, SECOND, THIRD, THREE, members_are, refused, write_and_read};
+use crate::members::{
+    FIRST, SECOND, THIRD, THREE, members_are, refused, routed_address_moves, share_by_vrrp, write_and_read,
+};
 use crate::rig::{Endpoint, Running, STEP_LIMIT};
-use crate::{inside, nothing_is_left, teller};
+use crate::{backup, inside, nothing_is_left, teller};
 
 /// Objects that no controller makes anew, with what tells them from others of the same name.
 fn objects(cluster: &Running) -> Vec<String> {
@@ -32,12 +34,10 @@ pub(crate) fn wipe_member(cluster: &Running, node: &str) {
     }
 }
 
-/// Takes a snapshot of the cluster, loses all that etcd has on these nodes, and begins with the snapshot on the first of them.
-pub(crate) fn is_lost_and_recovered(cluster: &Running, nodes: &[&str], tell: &dyn Fn(&str)) {
+/// Loses all that etcd has on these nodes, and begins on the first of them with a snapshot of the cluster as it is now.
+pub(crate) fn is_lost_and_recovered(cluster: &Running, nodes: &[&str], file: &Path, tell: &dyn Fn(&str)) {
     let running = cluster.cluster.as_ref().unwrap();
-    let file = cluster.files.path().join("recovery");
     let path = file.to_str().unwrap();
-    cluster.until(&["etcd", "snapshot", path], &["snapshot"], STEP_LIMIT);
     let before = objects(cluster);
     write_and_read(cluster, "after-the-snapshot");
     refused(cluster, &["bootstrap", "--recover-from", path], "etcd data directory is not empty");
@@ -47,7 +47,7 @@ pub(crate) fn is_lost_and_recovered(cluster: &Running, nodes: &[&str], tell: &dy
     }
     running.start(nodes[0]).unwrap();
     cluster.until(&["service", "etcd"], &["Preparing"], STEP_LIMIT);
-    altered_snapshots_are_refused(cluster, &file);
+    altered_snapshots_are_refused(cluster, file);
     cluster.until(&["bootstrap", "--recover-from", path], &[], STEP_LIMIT);
     tell("the snapshot was sent");
     cluster.until(&["service", "etcd"], &["Running", "Health check successful"], STEP_LIMIT);
@@ -88,10 +88,21 @@ fn a_lost_cluster_comes_back_from_a_snapshot() {
         cluster.kubectl_until(&["get", "node", name], " Ready ", 2 * STEP_LIMIT);
     }
     tell("three nodes are ready");
+    share_by_vrrp(&cluster);
+    routed_address_moves(&cluster, &tell);
+    members_are(&cluster, FIRST, &names);
+    for name in names {
+        cluster.kubectl_until(&["get", "node", name], " Ready ", 2 * STEP_LIMIT);
+    }
+    let reader = backup::Reader::new(&cluster);
+    backup::ask_for_snapshots(&cluster, SECOND, &reader);
     let running = cluster.cluster.as_ref().unwrap();
     // It is away, and has the old data when it comes back.
     running.stop("cp-3").unwrap();
-    is_lost_and_recovered(&cluster, &["cp-1", "cp-2"], &tell);
+    let file = cluster.files.path().join("scheduled");
+    std::fs::write(&file, backup::next_snapshot(&cluster, "cp-2", &cluster.target, &reader)).unwrap();
+    tell("a node has put a snapshot to a server by itself");
+    is_lost_and_recovered(&cluster, &["cp-1", "cp-2"], &file, &tell);
     running.start("cp-2").unwrap();
     members_are(&cluster, FIRST, &names[..2]);
     cluster.until(&["-n", SECOND, "service", "etcd"], &["Running", "Health check successful"], STEP_LIMIT);

@@ -21,6 +21,8 @@ use qemu_tests::{deadline, paths};
 use serde::Deserialize;
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::backup;
+
 /// Names a file with the images that a cluster pulls.
 pub(crate) const IMAGES: &str = "BILLET_CLUSTER_IMAGES";
 /// Names the program that is every program of Kubernetes.
@@ -161,6 +163,8 @@ pub(crate) struct Running {
     wanted: api::generate::Cluster,
     secrets: Bundle,
     pub(crate) registry: Server,
+    /// What nodes put to a server.
+    pub(crate) target: backup::Files,
     _runtime: tokio::runtime::Runtime,
 }
 
@@ -195,6 +199,7 @@ impl Running {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let registry = registry(&runtime);
+        let target = backup::target(&runtime);
         let network: cluster::network::Network = NETWORK.parse().unwrap();
         let address = network.node(0).unwrap();
         let is_shared = matches!(endpoint, Endpoint::Shared);
@@ -256,7 +261,7 @@ impl Running {
         let cluster =
             cluster::create(&state, NAME, network, image(), &nodes, &mut |step| eprintln!("{step}")).unwrap();
         let admin = Billetctl::new(&talosconfig);
-        Self { cluster: Some(cluster), admin, files, wanted, secrets, registry, _runtime: runtime }
+        Self { cluster: Some(cluster), admin, files, wanted, secrets, registry, target, _runtime: runtime }
     }
 
     /// Writes the administrator's kubeconfig, and begins the cluster.

@@ -4,6 +4,7 @@
 
 use std::net::IpAddr;
 
+use config::own::Vrrp;
 use runtime::store::{ADDRESS_STATUS, API_CERTIFICATE, HOSTNAME_STATUS, MACHINE_CONFIG, OPERATOR_SPEC, Spec};
 
 use super::{Action, Controller, Snapshot};
@@ -33,7 +34,9 @@ fn reconcile(snapshot: &Snapshot<'_>) -> Result<Vec<Action>, String> {
             );
         }
     }
-    // The address is this node's at times.
+    // These addresses are this node's at times.
+    let documents = config.map(|document| document.documents.as_slice()).unwrap_or_default();
+    names.extend(Vrrp::of(documents).into_iter().map(|router| router.address.to_string()));
     for resource in snapshot.list(&OPERATOR_SPEC) {
         names.extend(resource.spec.shared_address().map(|(_, address)| address.to_string()));
     }

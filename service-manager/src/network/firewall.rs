@@ -23,6 +23,7 @@ const ICMP: u8 = 1;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 const ICMPV6: u8 = 58;
+const VRRP: u8 = 112;
 /// Where servers of DHCP answer, of both families.
 const DHCP_PORTS: [u16; 2] = [68, 546];
 /// Letters of a rule's name in the name of its chain.
@@ -95,6 +96,9 @@ fn chains(firewall: &Firewall) -> Vec<Chain> {
     if firewall.blocks {
         rules.extend([ICMP, ICMPV6].map(|protocol| accept(vec![Match::Protocol(protocol)])));
         rules.extend(DHCP_PORTS.map(|port| accept(vec![Match::Protocol(UDP), Match::Port(port, port)])));
+        if firewall.opens_vrrp {
+            rules.push(accept(vec![Match::Protocol(VRRP)]));
+        }
         if firewall.opens_api {
             rules.push(accept(vec![Match::Protocol(TCP), Match::Port(API_PORT, API_PORT)]));
         }

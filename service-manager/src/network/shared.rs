@@ -1,7 +1,7 @@
 //! An address that a link has for a moment only: it is gone soon after the last renewal, whatever became of machined.
 //!
 //! Owns: the kernel's lifetime of a shared address, and how neighbours hear of a new holder.
-//! Does not: decide who has it; `shared_address` does, by etcd.
+//! Does not: decide who has it; `shared_address` does.
 //! Source: rtnetlink(7), packet(7); RFC 5227 §3 (announcements), RFC 4861 §7.2.6.
 
 use std::net::IpAddr;

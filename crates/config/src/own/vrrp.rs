@@ -20,8 +20,10 @@ const KNOWN: [&str; 6] = [ADDRESS, LINK, ROUTER_ID, PRIORITY, INTERVAL, PREEMPT]
 
 const DEFAULT_PRIORITY: u8 = 100;
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
-/// What the field of an advertisement holds: 1 to 4095 hundredths of a second.
+/// What an advertisement counts it in, up to 4095.
 const UNIT: Duration = Duration::from_millis(10);
+/// Others take over after three of them. Until then the kernel has to have taken the address from a machine that hangs.
+const SHORTEST: Duration = Duration::from_millis(700);
 const LONGEST: Duration = Duration::from_millis(40_950);
 
 /// A virtual router with one address.
@@ -35,7 +37,7 @@ pub struct Vrrp {
     pub router_id: u8,
     /// The highest one has the address: 1 to 254, 255 for a machine that owns it.
     pub priority: u8,
-    /// Between two advertisements, the same on all machines: 10 ms to 40.95 s.
+    /// Between two advertisements, the same on all machines: 700 ms to 40.95 s.
     pub interval: Duration,
     /// Takes the address from a machine of a lower priority.
     pub is_preempting: bool,
@@ -68,10 +70,10 @@ impl Vrrp {
             entries.parsed(ROUTER_ID, "number from 1 to 255", |text| text.parse().ok().filter(|id| *id > 0));
         let priority =
             entries.parsed(PRIORITY, "number from 1 to 255", |text| text.parse().ok().filter(|id| *id > 0));
-        let interval = entries.parsed(INTERVAL, "time from 10ms to 40.95s in steps of 10ms", |text| {
+        let interval = entries.parsed(INTERVAL, "time from 700ms to 40.95s in steps of 10ms", |text| {
             let time = GoDuration::parse(text)?.0;
             let is_whole = time.as_nanos() % UNIT.as_nanos() == 0;
-            (is_whole && (UNIT..=LONGEST).contains(&time)).then_some(time)
+            (is_whole && (SHORTEST..=LONGEST).contains(&time)).then_some(time)
         });
         let preempt = entries.parsed(PREEMPT, "answer: true or false", |text| text.parse().ok());
         let read = match (address, link, router_id) {
@@ -111,13 +113,13 @@ mod tests {
             "LINK=eth0",
             "ROUTER_ID=51",
             "PRIORITY=200",
-            "INTERVAL=100ms",
+            "INTERVAL=2s",
             "PREEMPT=false",
         ]);
         let router = router.unwrap();
         assert_eq!(
             (router.priority, router.interval, router.is_preempting),
-            (200, Duration::from_millis(100), false)
+            (200, Duration::from_secs(2), false)
         );
         assert!(is_name("billet-vrrp") && is_name("billet-vrrp-dns"));
         assert!(!is_name("billet-vrrp-") && !is_name("billet-vrrps"));
@@ -132,7 +134,7 @@ mod tests {
             ("LINK=a/b", "LINK: `a/b` is no name of a link: eth0"),
             ("ROUTER_ID=256", "ROUTER_ID: `256` is no number from 1 to 255"),
             ("PRIORITY=0", "PRIORITY: `0` is no number from 1 to 255"),
-            ("INTERVAL=15ms", "INTERVAL: `15ms` is no time from 10ms to 40.95s in steps of 10ms"),
+            ("INTERVAL=695ms", "INTERVAL: `695ms` is no time from 700ms to 40.95s in steps of 10ms"),
             ("PREEMPT=yes", "PREEMPT: `yes` is no answer: true or false"),
         ] {
             let name = entry.split('=').next().unwrap();

@@ -68,6 +68,7 @@ const ALLOWED: [(&str, &[&str]); 37] = [
             "sys",
             "tpm",
             "unlock",
+            "vrrp",
         ],
     ),
     ("cli", &["api", "cluster", "config", "installer", "kubernetes", "netboot", "ondisk", "recovery"]),

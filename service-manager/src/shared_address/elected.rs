@@ -1,40 +1,27 @@
-//! Addresses that control plane nodes share: one of them has each at a time, and clients reach the cluster by it.
+//! An address that etcd's election gives to one control plane node.
 //!
-//! | task | reads | writes | ends |
-//! |---|---|---|---|
-//! | [`run`] | `OperatorSpecs`, the config | one holder an address | with machined |
-//! | [`Holder`] | etcd's election, the API server of this node | the link's address | with the address in the config |
-//!
-//! Owns: when this node may have an address: it leads the election, its etcd is healthy, its API server serves, its kubelet runs.
+//! Owns: when this node may have it: it leads the election, its etcd is healthy, and it serves.
 //! Order: the lease is renewed, then the address in the kernel lives on, for less time than is left of the lease. A machined that
 //! hangs or dies loses the address before another node leads. A new leader waits until the kernel of a dead one has let go.
 //! Does not: hold an address without etcd.
 //! Source: docs/users/shared-address.md.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kubernetes_node::KubernetesNode;
 use kubernetes_node::etcd::election::{Candidate, LEASE, RENEWAL_DEADLINE, Standing};
-use kubernetes_node::{KubernetesNode, OwnApiServer, kubelet};
-use runtime::services::machine::State;
-use runtime::store::OPERATOR_SPEC;
-use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
+use super::serving::Serving;
+use super::{RETRY, place};
 use crate::network::shared::{LIFETIME, Place};
 use crate::node::Node;
 
 /// Between two renewals.
 const PERIOD: Duration = Duration::from_millis(250);
-/// Between two looks at the API server.
-const LOOK_PERIOD: Duration = Duration::from_secs(1);
-/// How often it may fail before the address goes elsewhere.
-const MAX_FAILURES: u32 = 3;
-/// After an error.
-const RETRY: Duration = Duration::from_secs(1);
 /// How often a new holder is announced.
 const ANNOUNCEMENTS: u32 = 8;
 /// From the first sight of leading to the address: what the kernel of a holder that died may need beyond its lease.
@@ -43,72 +30,15 @@ const GUARD: Duration = LIFETIME
     .saturating_add(RENEWAL_DEADLINE)
     .saturating_add(Duration::from_millis(150));
 
-type Shared = (String, IpAddr);
-
-/// Follows the addresses of the config.
-pub(crate) async fn run(node: Arc<Node>) {
-    let mut holders: BTreeMap<Shared, watch::Sender<()>> = BTreeMap::new();
-    let mut changes = node.runtime.store.changes();
-    let mut config = node.runtime.config.subscribe();
-    loop {
-        config.mark_unchanged();
-        let wanted = wanted(&node);
-        // A holder ends when its sender does.
-        holders.retain(|shared, _| wanted.contains(shared));
-        for shared in wanted {
-            let node = &node;
-            holders.entry(shared.clone()).or_insert_with(|| {
-                let (sender, ends) = watch::channel(());
-                tokio::spawn(hold(node.clone(), shared, ends));
-                sender
-            });
-        }
-        loop {
-            tokio::select! {
-                changed = config.changed() => match changed {
-                    Ok(()) => break,
-                    Err(_) => return,
-                },
-                change = changes.recv() => match change {
-                    Ok(change) if change.resource.metadata.kind != OPERATOR_SPEC.kind => {}
-                    Ok(_) | Err(RecvError::Lagged(_)) => break,
-                    Err(RecvError::Closed) => return,
-                },
-            }
-        }
-    }
-}
-
-/// The addresses of a control plane node.
-fn wanted(node: &Node) -> Vec<Shared> {
-    let is_control_plane =
-        node.runtime.config().is_some_and(|config| config.machine.machine_type.is_control_plane());
-    if !is_control_plane {
-        return Vec::new();
-    }
-    let operators = node.runtime.store.list(&OPERATOR_SPEC);
-    let shared = operators.iter().filter_map(|resource| resource.spec.shared_address());
-    shared.map(|(link, address)| (link.to_owned(), address)).collect()
-}
-
-async fn hold(node: Arc<Node>, (link, address): Shared, mut ends: watch::Receiver<()>) {
-    let place = loop {
-        match Place::new(&link, address) {
-            Ok(place) => break place,
-            Err(error) => {
-                node.runtime.journal.warn(&format!("vip: {error}"));
-                sleep(RETRY).await;
-            }
-        }
-    };
+/// Stands for the address, and has it while this node leads, until `ends` says otherwise.
+pub(super) async fn hold(node: Arc<Node>, link: String, address: IpAddr, mut ends: watch::Receiver<()>) {
+    let place = place(&node, &link, address).await;
     let mut holder = Holder {
         node,
         link,
         address,
         place,
-        server: OwnApiServer::default(),
-        looked: None,
-        failures: 0,
+        serving: Serving::default(),
         candidate: None,
         leads_since: None,
         until: None,
@@ -133,11 +63,7 @@ struct Holder {
     link: String,
     address: IpAddr,
     place: Place,
-    server: OwnApiServer,
-    /// When the API server was last asked.
-    looked: Option<Instant>,
-    /// How often in turn it did not serve.
-    failures: u32,
+    serving: Serving,
     candidate: Option<Candidate>,
     leads_since: Option<Instant>,
     /// This node has the address until then, unless the lease is renewed.
@@ -209,25 +135,7 @@ impl Holder {
         if !kubernetes.is_etcd_up() {
             return Err("etcd is not healthy".to_owned());
         }
-        let kubelet = self.node.runtime.services.record(kubelet::ID);
-        if kubelet.is_none_or(|record| record.state != State::Running) {
-            return Err("the kubelet does not run".to_owned());
-        }
-        if self.looked.is_some_and(|looked| looked.elapsed() < LOOK_PERIOD) {
-            return if self.failures < MAX_FAILURES {
-                Ok(())
-            } else {
-                Err("the API server does not serve".into())
-            };
-        }
-        let is_first = self.looked.replace(Instant::now()).is_none();
-        match self.server.is_ready(kubernetes).await {
-            Ok(()) => self.failures = 0,
-            // Before it has served once, nothing is expected of it.
-            Err(_) if is_first => self.failures = MAX_FAILURES,
-            Err(_) => self.failures = self.failures.saturating_add(1),
-        }
-        if self.failures < MAX_FAILURES { Ok(()) } else { Err("the API server does not serve".into()) }
+        self.serving.look(&self.node, kubernetes).await
     }
 
     /// What failed may pass by while the lease lasts. When to try again.

@@ -1,0 +1,109 @@
+//! Addresses that nodes share: one of them has each at a time, and clients reach the cluster by it.
+//!
+//! | task | reads | writes | ends |
+//! |---|---|---|---|
+//! | [`run`] | `OperatorSpecs`, the config | one holder an address | with machined |
+//! | [`elected::hold`] | etcd's election, the API server of this node | the link's address | with the address in the config |
+//! | [`routed::hold`] | packets of VRRP, the API server of this node | the link's address | with the document in the config |
+//!
+//! Owns: which addresses there are, and that each has one holder.
+//! Does not: give an address to a link: `network::shared` does, for a second or two at a time.
+//! Source: docs/users/shared-address.md.
+
+mod elected;
+mod routed;
+mod serving;
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use config::own::Vrrp;
+use runtime::store::OPERATOR_SPEC;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use crate::network::shared::Place;
+use crate::node::Node;
+
+/// After an error.
+const RETRY: Duration = Duration::from_secs(1);
+
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Shared {
+    /// Of a link, by etcd.
+    Elected(String, IpAddr),
+    /// By VRRP.
+    Routed(Vrrp),
+}
+
+/// Follows the addresses of the config.
+pub(crate) async fn run(node: Arc<Node>) {
+    let mut holders: BTreeMap<Shared, watch::Sender<()>> = BTreeMap::new();
+    let mut changes = node.runtime.store.changes();
+    let mut config = node.runtime.config.subscribe();
+    loop {
+        config.mark_unchanged();
+        let wanted = wanted(&node);
+        // A holder ends when its sender does.
+        holders.retain(|shared, _| wanted.contains(shared));
+        for shared in wanted {
+            let node = &node;
+            holders.entry(shared.clone()).or_insert_with(|| {
+                let (sender, ends) = watch::channel(());
+                match shared {
+                    Shared::Elected(link, address) => {
+                        tokio::spawn(elected::hold(node.clone(), link, address, ends))
+                    }
+                    Shared::Routed(router) => tokio::spawn(routed::hold(node.clone(), router, ends)),
+                };
+                sender
+            });
+        }
+        loop {
+            tokio::select! {
+                changed = config.changed() => match changed {
+                    Ok(()) => break,
+                    Err(_) => return,
+                },
+                change = changes.recv() => match change {
+                    Ok(change) if change.resource.metadata.kind != OPERATOR_SPEC.kind => {}
+                    Ok(_) | Err(RecvError::Lagged(_)) => break,
+                    Err(RecvError::Closed) => return,
+                },
+            }
+        }
+    }
+}
+
+/// The addresses of this node: those of etcd on a control plane node, those of VRRP on any.
+fn wanted(node: &Node) -> Vec<Shared> {
+    let document = node.runtime.document();
+    let documents = document.as_ref().map(|document| document.documents.as_slice()).unwrap_or_default();
+    let mut wanted: Vec<Shared> = Vrrp::of(documents).into_iter().map(Shared::Routed).collect();
+    if is_control_plane(node) {
+        let operators = node.runtime.store.list(&OPERATOR_SPEC);
+        let elected = operators.iter().filter_map(|resource| resource.spec.shared_address());
+        wanted.extend(elected.map(|(link, address)| Shared::Elected(link.to_owned(), address)));
+    }
+    wanted
+}
+
+fn is_control_plane(node: &Node) -> bool {
+    node.runtime.config().is_some_and(|config| config.machine.machine_type.is_control_plane())
+}
+
+/// A way to the link.
+async fn place(node: &Node, link: &str, address: IpAddr) -> Place {
+    loop {
+        match Place::new(link, address) {
+            Ok(place) => return place,
+            Err(error) => {
+                node.runtime.journal.warn(&format!("vip: {error}"));
+                sleep(RETRY).await;
+            }
+        }
+    }
+}
