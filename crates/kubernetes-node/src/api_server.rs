@@ -62,7 +62,7 @@ async fn administrator(cluster: &Cluster<'_>, server: &str) -> Result<Client, Er
     let key = identity.key.to_pem();
     let credentials = Credentials::Certificate { certificate: &identity.certificate, key: &key };
     let names = Names { cluster: "local", user: USER, context: "local" };
-    let text = kubeconfig::render(names, server, &cluster.config().cluster.ca.crt.0, &credentials)?;
+    let text = kubeconfig::render(names, server, &cluster.authorities(), &credentials)?;
     connect(Kubeconfig::from_yaml(text.expose_secret()).map_err(|error| failed(&error))?).await
 }
 
@@ -93,7 +93,7 @@ pub(crate) async fn client_of_kubelet(
     let path = root.join(KUBELET_CERTIFICATE.trim_start_matches('/'));
     let own = std::fs::read_to_string(&path);
     let own = own.map_err(|source| Error::File { what: "read", path: path.clone(), source })?;
-    let authorities = format!("{}\n{own}", cluster.config().cluster.ca.crt.0);
+    let authorities = format!("{}\n{own}", cluster.authorities());
     let names = Names { cluster: "local", user: USER, context: "local" };
     let text = kubeconfig::render(names, KUBELET, &authorities, &credentials)?;
     let mut read = Kubeconfig::from_yaml(text.expose_secret()).map_err(|error| failed(&error))?;

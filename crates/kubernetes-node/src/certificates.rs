@@ -144,9 +144,16 @@ fn pair<'c>(cluster: &Cluster<'c>, issuer: Issuer) -> (&'static str, &'c Certifi
 
 fn inputs(cluster: &Cluster<'_>, profile: &Profile) -> String {
     let (_, pair) = pair(cluster, profile.issuer);
-    // A kubeconfig names the server, too.
+    // A kubeconfig names the server and who is trusted, too.
     let server = cluster.api_port().to_string();
-    Digest::sha256(&[format!("{profile:?}").as_bytes(), pair.crt.0.as_bytes(), server.as_bytes()]).to_string()
+    let trusted = match profile.place {
+        Place::Kubeconfig { .. } if !cluster.config().cluster.accepted_cas.is_empty() => {
+            cluster.authorities()
+        }
+        _ => String::new(),
+    };
+    let parts = [format!("{profile:?}"), pair.crt.0.clone(), server, trusted];
+    Digest::sha256(&parts.each_ref().map(String::as_bytes)).to_string()
 }
 
 fn is_good(root: &Path, profile: &Profile, issued: &Issued) -> bool {
@@ -211,12 +218,13 @@ fn authorities(cluster: &Cluster<'_>, part: Part) -> Result<Vec<File>, Error> {
         |name, text: &str| file(paths::CONTROLLER_MANAGER_SECRETS, name, Owner::ControllerManager, text);
     let signing = config.ca.key().map_or("", Secret::expose_secret);
     Ok(vec![
-        server("ca.crt", &config.ca.crt.0),
+        server("ca.crt", &cluster.authorities()),
         server("etcd-client-ca.crt", &config.etcd.ca.crt.0),
         server("aggregator-ca.crt", &config.aggregator_ca.crt.0),
         server("service-account.pub", &public),
         server("service-account.key", account),
         manager("ca.crt", &config.ca.crt.0),
+        manager("root-ca.crt", &cluster.authorities()),
         manager("ca.key", signing),
         manager("service-account.key", account),
     ])

@@ -2,7 +2,7 @@
 //!
 //! | task | reads | writes | ends |
 //! |---|---|---|---|
-//! | [`KubernetesNode::keep_config_resources`] | the config, the node's name and addresses | kubelet's, etcd's and the node's own types, policies, `BootstrapManifestsConfigs` | with machined |
+//! | [`KubernetesNode::keep_config_resources`] | the config, the node's name and addresses | kubelet's, etcd's and the node's own types, policies, `BootstrapManifestsConfigs`, `KubernetesRootSecrets` | with machined |
 //!
 //! Owns: the ids. [`publish_programs`] is for the loop of static pods, whose pods carry the versions of these resources.
 //! Order: what the configuration says is there before what needs the node's name and addresses.
@@ -17,10 +17,10 @@ use runtime::Runtime;
 use runtime::store::{
     ADMISSION_CONTROL_CONFIG, API_SERVER_CONFIG, AUDIT_POLICY_CONFIG, AUTHORIZATION_CONFIG,
     BOOTSTRAP_MANIFESTS_CONFIG, BOOTSTRAP_STATUS, CONFIG_STATUS, CONTROL_PLANE_CONFIG,
-    CONTROLLER_MANAGER_CONFIG, Definition, ETCD_CONFIG, ETCD_MEMBER, ETCD_SPEC, HOSTNAME_STATUS,
-    KUBELET_CONFIG, KUBELET_SPEC, KubernetesSpec, NODE_ADDRESS, NODE_ANNOTATION_SPEC, NODE_IP,
-    NODE_IP_CONFIG, NODE_LABEL_SPEC, NODE_STATUS, NODE_TAINT_SPEC, NODENAME, SCHEDULER_CONFIG,
-    SECRETS_STATUS, Spec,
+    CONTROLLER_MANAGER_CONFIG, Definition, ETCD_CONFIG, ETCD_MEMBER, ETCD_SPEC, Fact, HOSTNAME_STATUS,
+    KUBELET_CONFIG, KUBELET_SPEC, KUBERNETES_ROOT_SECRET, KubernetesRoot, KubernetesSpec, NODE_ADDRESS,
+    NODE_ANNOTATION_SPEC, NODE_IP, NODE_IP_CONFIG, NODE_LABEL_SPEC, NODE_STATUS, NODE_TAINT_SPEC, NODENAME,
+    SCHEDULER_CONFIG, SECRETS_STATUS, Spec,
 };
 use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
@@ -79,6 +79,7 @@ impl KubernetesNode {
         let status = json!({ "selfHostedControlPlane": false });
         self.show(&BOOTSTRAP_STATUS, of_control_plane("control-plane", status));
         self.show(&ETCD_CONFIG, of_control_plane("etcd", resources::etcd_config(&cluster)));
+        self.show_root_secrets(&cluster)?;
         if is_control_plane {
             let manifests = resources::manifests(&cluster)?;
             self.show(&BOOTSTRAP_MANIFESTS_CONFIG, of_control_plane("manifests", manifests));
@@ -100,6 +101,21 @@ impl KubernetesNode {
         });
         self.show(&NODENAME, [("nodename".to_owned(), name)]);
         self.show(&ETCD_SPEC, of_control_plane("etcd", resources::etcd_spec(&cluster, &node)));
+        Ok(())
+    }
+
+    /// The administrator alone sees them, who may read the config.
+    fn show_root_secrets(&self, cluster: &Cluster<'_>) -> Result<(), Error> {
+        let mut wanted = Vec::new();
+        if let Some(document) = self.runtime.document().filter(|_| cluster.is_control_plane()) {
+            let local_endpoint = format!("https://localhost:{}", cluster.api_port());
+            let root = KubernetesRoot { document, local_endpoint, api_addresses: cluster.api_addresses()? };
+            wanted.push(("k8s".to_owned(), Spec::Fact(Box::new(Fact::KubernetesRoot(root)))));
+        }
+        let kind = &KUBERNETES_ROOT_SECRET;
+        if let Err(error) = self.runtime.store.replace(kind.writer, kind, wanted) {
+            self.runtime.journal.warn(&error.to_string());
+        }
         Ok(())
     }
 

@@ -25,6 +25,7 @@ use runtime::services::machine::State;
 use runtime::services::{Check, Definition, Operation, Step};
 use tokio::net::TcpStream;
 
+use crate::kubelet_credentials::{self, CERTIFICATE};
 use crate::{Error, KubernetesNode, facts, files};
 
 /// The service's id.
@@ -63,8 +64,6 @@ const READS: [&str; 6] = [
     facts::RESOLV_DIRECTORY,
 ];
 const STATE: &str = "/var/lib/kubelet";
-/// The certificate with which it is a client, below its PKI's directory.
-const CERTIFICATE: &str = "kubelet-client-current.pem";
 const DIRECTORY_MODE: u32 = 0o755;
 /// Of a directory that a further mount of the configuration names.
 const EXTRA_DIRECTORY_MODE: u32 = 0o700;
@@ -122,7 +121,7 @@ impl KubernetesNode {
         let cluster = Cluster::new(&config)?;
         let node = facts::node(&self.runtime, &cluster, self.is_container)?;
         let mut files = kubelet::files(&cluster, &node)?;
-        let authority = config::Secret::new(&config.cluster.ca.crt.0);
+        let authority = config::Secret::new(cluster.authorities());
         files.push(File { path: paths::KUBELET_CA.to_owned(), owner: Owner::Root, contents: authority });
         if cluster.kubelet().skip_node_registration != Some(true) {
             let contents = kubeconfig::bootstrap(&cluster)?;
@@ -157,6 +156,9 @@ impl KubernetesNode {
         }
         for file in &plan.files {
             files::write(root, file)?;
+        }
+        if let Some(reason) = kubelet_credentials::forget(root, &Cluster::new(&config)?)? {
+            self.runtime.journal.say(&format!("kubelet asks for its credentials anew: {reason}"));
         }
         let contents = config::Secret::new(plan.fingerprint());
         files::write(root, &File { path: FINGERPRINT.to_owned(), owner: Owner::Root, contents })?;

@@ -7,6 +7,7 @@
 //! | [`files`] | writes files for the users that read them |
 //! | [`etcd`] | the service, its health, the bootstrap of a cluster, joining and leaving it |
 //! | [`kubelet`] | the service, and when it starts again |
+//! | `kubelet_credentials` | what the kubelet keeps when authorities change |
 //! | [`health`] | whether the cluster is well, as its API server tells |
 //! | `node_labels`, `node_taints` | labels, annotations and taints of the node's object in the cluster |
 //! | `node_object` | the node's object: read, changed, and removed when the node goes for good |
@@ -43,6 +44,7 @@ pub mod facts;
 pub mod files;
 pub mod health;
 pub mod kubelet;
+mod kubelet_credentials;
 pub mod manifests;
 mod node_labels;
 mod node_object;

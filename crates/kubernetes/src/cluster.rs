@@ -185,6 +185,23 @@ impl<'a> Cluster<'a> {
         &self.config.cluster.cluster_name
     }
 
+    /// PEM of every authority of Kubernetes that is trusted: the one that signs, then those of `cluster.acceptedCAs`.
+    #[must_use]
+    pub fn authorities(&self) -> String {
+        let config = &self.config.cluster;
+        let mut all: Vec<&str> = Vec::new();
+        for pem in std::iter::once(&config.ca).chain(&config.accepted_cas).map(|pair| pair.crt.0.trim()) {
+            if !pem.is_empty() && !all.contains(&pem) {
+                all.push(pem);
+            }
+        }
+        match all.as_slice() {
+            // As it was given.
+            [_] if config.accepted_cas.is_empty() => config.ca.crt.0.clone(),
+            all => all.iter().map(|pem| format!("{pem}\n")).collect(),
+        }
+    }
+
     /// `https://host:port` of the Kubernetes API, from every node.
     #[must_use]
     pub fn endpoint(&self) -> &str {

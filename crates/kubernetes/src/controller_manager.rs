@@ -101,7 +101,7 @@ fn keys() -> Vec<Flag> {
         fixed("kubeconfig", secret("kubeconfig")),
         fixed("cluster-signing-cert-file", secret("ca.crt")),
         fixed("cluster-signing-key-file", secret("ca.key")),
-        fixed("root-ca-file", secret("ca.crt")),
+        fixed("root-ca-file", secret("root-ca.crt")),
         fixed("service-account-private-key-file", secret("service-account.key")),
     ]
 }

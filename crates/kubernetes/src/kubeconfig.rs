@@ -89,7 +89,7 @@ pub fn admin(cluster: &Cluster<'_>, credentials: &Credentials<'_>) -> Result<Sec
     let name = cluster.name();
     let user = format!("admin@{name}");
     let names = Names { cluster: name, user: &user, context: &user };
-    render(names, cluster.endpoint(), &cluster.config().cluster.ca.crt.0, credentials)
+    render(names, cluster.endpoint(), &cluster.authorities(), credentials)
 }
 
 /// With which a kubelet without a certificate asks for one, by the cluster's token.
@@ -102,8 +102,8 @@ pub fn bootstrap(cluster: &Cluster<'_>) -> Result<Secret, Error> {
         return Err(Error::Missing { field: "cluster.token", hint });
     };
     let names = Names { cluster: "local", user: "kubelet", context: "local" };
-    let ca = &cluster.config().cluster.ca.crt.0;
-    render_named(names, &cluster.server(), cluster.server_name(), ca, &Credentials::Token(token))
+    let ca = cluster.authorities();
+    render_named(names, &cluster.server(), cluster.server_name(), &ca, &Credentials::Token(token))
 }
 
 /// Of a program of the control plane, which asks the API server beside it.
@@ -117,7 +117,7 @@ pub fn of_control_plane(
 ) -> Result<Secret, Error> {
     let names = Names { cluster: "local", user, context: "local" };
     let server = format!("https://localhost:{}", cluster.api_port());
-    render(names, &server, &cluster.config().cluster.ca.crt.0, credentials)
+    render(names, &server, &cluster.authorities(), credentials)
 }
 
 fn encode(pem: &str) -> String {

@@ -14,6 +14,7 @@ mod machine;
 mod members;
 mod recovery;
 mod rig;
+mod rotation;
 
 use std::path::Path;
 use std::process::Command;

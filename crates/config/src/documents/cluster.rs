@@ -184,7 +184,7 @@ section! {
         /// What signs: of control plane nodes only.
         issuing_ca "issuingCA": Option<ClientIdentity> { newer true };
         /// PEM of each CA that is trusted.
-        accepted_cas "acceptedCAs": Vec<String> { newer true, example "[\"-----BEGIN CERTIFICATE-----\"]", later "further authorities of a cluster" };
+        accepted_cas "acceptedCAs": Vec<String> { newer true, example "[\"-----BEGIN CERTIFICATE-----\"]" };
     }
 }
 

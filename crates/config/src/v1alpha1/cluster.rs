@@ -29,7 +29,7 @@ section! {
         /// CA of Kubernetes.
         ca "ca": CertificateAndKey {};
         /// Further CAs that clients of Kubernetes may come from.
-        accepted_cas "acceptedCAs": Vec<CertificateAndKey> { newer true, later "further authorities of a cluster" };
+        accepted_cas "acceptedCAs": Vec<CertificateAndKey> { newer true };
         /// CA of the aggregation layer.
         aggregator_ca "aggregatorCA": CertificateAndKey {};
         /// Key that signs service account tokens.

@@ -1,5 +1,6 @@
 //! Rules of the `cluster` section.
 
+use super::machine::accepted_authorities;
 use super::{Problems, text};
 use crate::v1alpha1::{Cluster, ClusterNetwork, Config};
 use std::collections::BTreeSet;
@@ -39,6 +40,7 @@ pub(super) fn check(config: &Config, problems: &mut Problems) {
         problems.add(format!("cluster.etcd.extraArgs.{key}"), format!("extra arg {key:?} is not allowed"));
     }
     secrets(cluster, problems);
+    accepted_authorities("cluster", &cluster.accepted_cas, problems);
     manifests(cluster, problems);
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Problems, network, static_pods, storage, text};
 use crate::{
-    Mode,
+    CertificateAndKey, Mode,
     v1alpha1::{Config, FileOp, Install, Machine, RegistryAuth},
 };
 use std::{collections::BTreeMap, net::IpAddr};
@@ -80,19 +80,7 @@ fn identity(machine: &Machine, problems: &mut Problems) {
         let message = "issuing Talos API CA key is not allowed on non-controlplane nodes (.machine.ca); leave `key` out";
         problems.add("machine.ca.key", message);
     }
-    for (index, authority) in machine.accepted_cas.iter().enumerate() {
-        if !authority.crt.0.contains("-----BEGIN CERTIFICATE-----") {
-            problems.add(
-                format!("machine.acceptedCAs[{index}].crt"),
-                "not a certificate; write base64 of its PEM text",
-            );
-        }
-        if authority.key().is_some() {
-            let message =
-                "without effect: clients are let in by the certificate, and nothing is signed with this key";
-            problems.warn(format!("machine.acceptedCAs[{index}].key"), message);
-        }
-    }
+    accepted_authorities("machine", &machine.accepted_cas, problems);
     for (index, san) in machine.cert_sans.iter().enumerate() {
         if san.parse::<IpAddr>().is_err() && !text::is_host_name(san.strip_prefix("*.").unwrap_or(san)) {
             problems.add(
@@ -248,6 +236,27 @@ pub(super) fn variables(env: &BTreeMap<String, String>, field: &str, problems: &
             problems.add(format!("{field}.{key}"), text);
         } else if value.contains('\0') {
             problems.add(format!("{field}.{key}"), "the value holds a byte 0");
+        }
+    }
+}
+
+/// Authorities that are trusted and sign nothing, of a section.
+pub(super) fn accepted_authorities(
+    section: &str,
+    authorities: &[CertificateAndKey],
+    problems: &mut Problems,
+) {
+    for (index, authority) in authorities.iter().enumerate() {
+        if !authority.crt.0.contains("-----BEGIN CERTIFICATE-----") {
+            problems.add(
+                format!("{section}.acceptedCAs[{index}].crt"),
+                "not a certificate; write base64 of its PEM text",
+            );
+        }
+        if authority.key().is_some() {
+            let message =
+                "without effect: clients are let in by the certificate, and nothing is signed with this key";
+            problems.warn(format!("{section}.acceptedCAs[{index}].key"), message);
         }
     }
 }

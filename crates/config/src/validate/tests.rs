@@ -329,6 +329,11 @@ pub(super) const MACHINE: &[(&str, &str, &str)] = &[
 
 /// Each rule of `cluster` with its message.
 pub(super) const CLUSTER: &[(&str, &str, &str)] = &[
+    (
+        "acceptedCAs: [{crt: YQ==}]",
+        "cluster.acceptedCAs[0].crt",
+        "not a certificate; write base64 of its PEM text",
+    ),
     ("clusterName: a_b", "cluster.clusterName", "`a_b` is not a DNS name"),
     (
         "network: {cni: {name: calico}}",

@@ -142,13 +142,11 @@ impl KubernetesNode {
         let profiles = certificates::all(cluster, &node).map_err(Error::from)?;
         let Some(profile) = profiles.iter().find(|profile| profile.id == ETCD_CLIENT) else { return Ok(()) };
         let identity = issuing::issue(cluster, profile)?;
-        let config = cluster.config();
+        let (authorities, etcd_ca) = (cluster.authorities(), &cluster.config().cluster.etcd.ca.crt.0);
         for address in endpoint(cluster).await {
             let etcd = SocketAddr::new(address.ip(), ETCD_PORT);
-            let asked = [
-                ("an API server", address, &config.cluster.ca.crt.0, None),
-                ("etcd", etcd, &config.cluster.etcd.ca.crt.0, Some(&identity)),
-            ];
+            let asked =
+                [("an API server", address, &authorities, None), ("etcd", etcd, etcd_ca, Some(&identity))];
             for (what, address, authority, identity) in asked {
                 if answers(address, authority, identity).await {
                     return Err(BootstrapError::Answers { what, address });

@@ -3,12 +3,10 @@
 //! Names, namespaces, aliases, columns and sensitivity come from the table of published types.
 //! Source: crates/api/tests/data/resources.tsv.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use serde::Serialize;
 
-use serde::{Serialize, Serializer};
-
-use super::{Definition, MachineDocument};
+use super::Definition;
+use super::root_secrets::{KubernetesRoot, OsRoot};
 
 /// The command line of the kernel.
 pub static KERNEL_CMDLINE: Definition =
@@ -64,10 +62,6 @@ pub static ETC_FILE_SPEC: Definition =
 /// The same: which content it has.
 pub static ETC_FILE_STATUS: Definition =
     Definition::published("EtcFileStatuses.files.talos.dev", "files.EtcFileController");
-
-/// The CA of the node API with its key, and the token of trustd.
-pub static OS_ROOT_SECRET: Definition =
-    Definition::published("OSRootSecrets.secrets.talos.dev", "secrets.RootOSController");
 
 /// Names and addresses in the API's certificate.
 pub static CERT_SAN: Definition =
@@ -149,6 +143,8 @@ pub enum Fact {
     },
     /// `OSRootSecrets`.
     OsRoot(OsRoot),
+    /// `KubernetesRootSecrets`.
+    KubernetesRoot(KubernetesRoot),
     /// `CertSANs`.
     CertSans(CertSans),
     /// `ExtensionStatuses`.
@@ -383,40 +379,6 @@ pub struct CertSans {
     pub dns_names: Vec<String>,
     /// The longest name of the node.
     pub fqdn: String,
-}
-
-/// Secrets of the node API: a view of the machine config, so that no key is kept twice.
-#[derive(Clone, PartialEq)]
-pub struct OsRoot(pub Arc<MachineDocument>);
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct OsRootTree<'a> {
-    #[serde(rename = "issuingCA")]
-    issuing_ca: &'a config::CertificateAndKey,
-    #[serde(rename = "certSANIPs")]
-    ips: Vec<&'a String>,
-    #[serde(rename = "certSANDNSNames")]
-    names: Vec<&'a String>,
-    token: &'a config::Secret,
-    #[serde(rename = "acceptedCAs")]
-    accepted: Vec<BTreeMap<&'static str, &'a config::EncodedPem>>,
-}
-
-impl Serialize for OsRoot {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let machine = &self.0.config.machine;
-        let is_address = |name: &&String| name.parse::<std::net::IpAddr>().is_ok();
-        let accepted = std::iter::once(&machine.ca).chain(&machine.accepted_cas);
-        OsRootTree {
-            issuing_ca: &machine.ca,
-            ips: machine.cert_sans.iter().filter(is_address).collect(),
-            names: machine.cert_sans.iter().filter(|name| !is_address(name)).collect(),
-            token: &machine.token,
-            accepted: accepted.map(|pair| BTreeMap::from([("crt", &pair.crt)])).collect(),
-        }
-        .serialize(to)
-    }
 }
 
 /// What a volume is to be.

@@ -17,6 +17,7 @@ mod kubernetes;
 mod network_specs;
 mod registry;
 mod resource;
+mod root_secrets;
 mod runtime;
 mod spec;
 
@@ -46,6 +47,7 @@ pub use registry::{
     TIME_SERVER_STATUS, TIME_STATUS, Unresolved, resolve,
 };
 pub use resource::{Metadata, Phase, Resource};
+pub use root_secrets::*;
 pub use runtime::*;
 #[cfg(any(test, feature = "testing"))]
 pub use samples::samples;

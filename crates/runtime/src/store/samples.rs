@@ -27,6 +27,11 @@ fn document() -> Arc<MachineDocument> {
     })
 }
 
+fn kubernetes_root() -> KubernetesRoot {
+    let api_addresses = vec!["10.96.0.1".parse().expect("an address")];
+    KubernetesRoot { document: document(), local_endpoint: text(), api_addresses }
+}
+
 fn machine() -> Vec<Sample> {
     let unmet_conditions = vec![UnmetCondition { name: "time".into(), reason: "silent".into() }];
     let status = StageStatus { ready: true, unmet_conditions };
@@ -372,6 +377,7 @@ fn facts() -> Vec<Sample> {
         fact(&ETC_FILE_SPEC, Fact::EtcFile(file)),
         fact(&ETC_FILE_STATUS, Fact::EtcFileStatus { spec_version: "1".into() }),
         fact(&OS_ROOT_SECRET, Fact::OsRoot(OsRoot(document()))),
+        fact(&KUBERNETES_ROOT_SECRET, Fact::KubernetesRoot(kubernetes_root())),
         fact(&CERT_SAN, Fact::CertSans(sans)),
         fact(&EXTENSION_STATUS, Fact::Extension(extension)),
         fact(&DEVICES_STATUS, Fact::Devices { ready: true }),

@@ -1,0 +1,146 @@
+//! What a kubelet has kept of its cluster, and may not use any more: authorities change while it is a node.
+//!
+//! Owns: removing its kubeconfig where that trusts other authorities than the config, and its certificate where the authority that
+//! signs now has not signed it. The kubelet makes the first anew, and asks for the second with the cluster's token.
+//! Order: before the kubelet starts. A change of the authorities has it start again.
+//! Fails by: [`Error`]; what cannot be read is left to the kubelet.
+//! Source: Kubernetes, "TLS bootstrapping"; RFC 5280 §6.
+
+use std::path::Path;
+use std::time::SystemTime;
+
+use api::pki;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use kubernetes::{Cluster, paths};
+use runtime::beneath;
+use rustls::pki_types::UnixTime;
+use webpki::{ALL_VERIFICATION_ALGS, EndEntityCert, KeyUsage, anchor_from_trusted_cert};
+
+use crate::Error;
+
+/// The certificate with which the kubelet is a client, below its PKI's directory.
+pub(crate) const CERTIFICATE: &str = "kubelet-client-current.pem";
+
+/// Removes what is of earlier authorities; what it was, for the log.
+pub(crate) fn forget(root: &Path, cluster: &Cluster<'_>) -> Result<Option<&'static str>, Error> {
+    let certificate = format!("{}/{CERTIFICATE}", paths::KUBELET_PKI);
+    let signs = &cluster.config().cluster.ca.crt.0;
+    if read(root, &certificate).is_some_and(|text| is_of_another(&text, signs)) {
+        remove(root, &certificate)?;
+        remove(root, paths::KUBELET_KUBECONFIG)?;
+        return Ok(Some("its certificate is not of the authority that signs now"));
+    }
+    // The kubelet writes what its first kubeconfig says into its own.
+    let trusted = STANDARD.encode(cluster.authorities());
+    if read(root, paths::KUBELET_KUBECONFIG).is_some_and(|text| !text.contains(&trusted)) {
+        remove(root, paths::KUBELET_KUBECONFIG)?;
+        return Ok(Some("its kubeconfig trusts other authorities"));
+    }
+    Ok(None)
+}
+
+fn read(root: &Path, path: &str) -> Option<String> {
+    std::fs::read_to_string(root.join(path.trim_start_matches('/'))).ok()
+}
+
+fn remove(root: &Path, path: &str) -> Result<(), Error> {
+    let failed = |source| Error::File { what: "remove", path: path.into(), source };
+    match beneath::parent(root, Path::new(path)) {
+        Ok((directory, name)) => directory.remove_all(&name).map_err(failed),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(failed(error)),
+    }
+}
+
+/// Whether a client's certificate was signed by none of these authorities. One that cannot be read was not.
+fn is_of_another(certificate: &str, authorities: &str) -> bool {
+    let (Ok(own), Ok(authorities)) = (
+        pki::certificates("the kubelet's certificate", certificate),
+        pki::certificates("cluster.ca", authorities),
+    ) else {
+        return false;
+    };
+    let anchors: Vec<_> = authorities.iter().filter_map(|der| anchor_from_trusted_cert(der).ok()).collect();
+    let Some(Ok(own)) = own.first().map(EndEntityCert::try_from) else { return false };
+    let Ok(now) = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH) else { return false };
+    let now = UnixTime::since_unix_epoch(now);
+    let verified =
+        own.verify_for_usage(ALL_VERIFICATION_ALGS, &anchors, &[], now, KeyUsage::client_auth(), None, None);
+    matches!(verified.err(), Some(webpki::Error::UnknownIssuer | webpki::Error::InvalidSignatureForPublicKey))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use api::pki::{Authority, Leaf, Lifetime, Usage};
+    use config::{CertificateAndKey, EncodedPem, EncodedSecret};
+    use kubernetes::kubeconfig;
+
+    use super::*;
+    use crate::samples;
+
+    const YEAR: Duration = Duration::from_secs(365 * 86_400);
+
+    fn authority() -> Authority {
+        Authority::generate("kubernetes", Lifetime::from_now(YEAR)).unwrap()
+    }
+
+    fn pair(authority: &Authority) -> CertificateAndKey {
+        CertificateAndKey {
+            crt: EncodedPem(authority.certificate().to_owned()),
+            key: EncodedSecret(authority.key()),
+        }
+    }
+
+    #[test]
+    fn a_certificate_of_an_authority_that_signs_no_longer_goes_and_what_is_trusted_follows() {
+        let root = tempfile::tempdir().unwrap();
+        let (old, new) = (authority(), authority());
+        let leaf = Leaf {
+            organizations: vec!["system:nodes".into()],
+            names: Vec::new(),
+            usage: Usage::Client,
+            lifetime: Lifetime::from_now(YEAR),
+        };
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(path.trim_start_matches('/'));
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        let mut config = samples::control_plane("v1.34.10", "v3.6.4");
+        config.cluster.ca = pair(&old);
+        let certificate = format!("{}/{CERTIFICATE}", paths::KUBELET_PKI);
+        let join = |config: &config::Config, authority: &Authority| {
+            let issued = authority.issue_to("system:node:n1", &leaf).unwrap();
+            write(&certificate, &format!("{}{}", issued.certificate, issued.key.to_pem().expose_secret()));
+            let cluster = Cluster::new(config).unwrap();
+            write(paths::KUBELET_KUBECONFIG, kubeconfig::bootstrap(&cluster).unwrap().expose_secret());
+        };
+        let forgotten =
+            |config: &config::Config| forget(root.path(), &Cluster::new(config).unwrap()).unwrap();
+        assert_eq!(forgotten(&config), None, "it has not joined");
+        join(&config, &old);
+        assert_eq!(forgotten(&config), None);
+        // A further authority is trusted: the certificate stays.
+        config.cluster.accepted_cas = vec![pair(&new)];
+        assert_eq!(forgotten(&config), Some("its kubeconfig trusts other authorities"));
+        assert!(read(root.path(), &certificate).is_some());
+        join(&config, &old);
+        assert_eq!(forgotten(&config), None);
+        // It signs.
+        config.cluster.ca = pair(&new);
+        config.cluster.accepted_cas = vec![pair(&old)];
+        assert_eq!(forgotten(&config), Some("its certificate is not of the authority that signs now"));
+        assert_eq!(
+            (read(root.path(), &certificate), read(root.path(), paths::KUBELET_KUBECONFIG)),
+            (None, None)
+        );
+        join(&config, &new);
+        assert_eq!(forgotten(&config), None);
+        // What cannot be read is the kubelet's to mend.
+        write(&certificate, "no certificate");
+        assert_eq!(forgotten(&config), None);
+    }
+}
