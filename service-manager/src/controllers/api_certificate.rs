@@ -125,6 +125,19 @@ mod tests {
     }
 
     #[test]
+    fn an_address_of_vrrp_is_a_name_of_the_api_too() {
+        let store = store_with_config(
+            "---\napiVersion: v1alpha1\nkind: ExtensionServiceConfig\nname: billet-vrrp\nenvironment: \
+             [ADDRESS=10.0.0.101, LINK=eth0, ROUTER_ID=51]\n",
+        );
+        let actions = reconcile(&snapshot(&store, &Default::default())).unwrap();
+        let [Action::Put(_, _, Spec::ApiCertificate(names))] = actions.as_slice() else {
+            panic!("{actions:?}")
+        };
+        assert!(names.iter().any(|name| name == "10.0.0.101"), "{names:?}");
+    }
+
+    #[test]
     fn without_a_config_the_node_is_known_by_its_addresses() {
         let actions = reconcile(&snapshot(&Store::new(), &Default::default())).unwrap();
         let names = Spec::ApiCertificate(vec!["127.0.0.1".into(), "::1".into()]);

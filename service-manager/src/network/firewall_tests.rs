@@ -108,6 +108,12 @@ async fn only_who_may_comes_in() {
     filter.bring(firewall(&api).as_ref()).await.unwrap();
     assert_eq!(reached(API_PORT), [true, false, false]);
 
+    // A virtual router hears the others.
+    let router = "---\napiVersion: v1alpha1\nkind: ExtensionServiceConfig\nname: billet-vrrp\nenvironment: \
+                  [ADDRESS=10.9.0.100, LINK=eth0, ROUTER_ID=51]\n";
+    filter.bring(firewall(&(BLOCK.to_owned() + router)).as_ref()).await.unwrap();
+    assert!(printed().contains("meta l4proto vrrp accept"), "{}", printed());
+
     // Without a default, only what a rule names is closed.
     let named = rule("web", "[7001]", "tcp", "[{subnet: 10.8.0.0/24}]");
     filter.bring(firewall(&named).as_ref()).await.unwrap();

@@ -15,8 +15,8 @@ use kubernetes_node::etcd::election::{Candidate, LEASE, RENEWAL_DEADLINE, Standi
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
+use super::link::{RETRY, place};
 use super::serving::Serving;
-use super::{RETRY, place};
 use crate::network::shared::{LIFETIME, Place};
 use crate::node::Node;
 

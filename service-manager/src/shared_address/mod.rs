@@ -11,25 +11,21 @@
 //! Source: docs/users/shared-address.md.
 
 mod elected;
+mod link;
 mod routed;
 mod serving;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use config::own::Vrrp;
 use runtime::store::OPERATOR_SPEC;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::watch;
-use tokio::time::sleep;
 
-use crate::network::shared::Place;
 use crate::node::Node;
-
-/// After an error.
-const RETRY: Duration = Duration::from_secs(1);
+use serving::is_control_plane;
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Shared {
@@ -89,21 +85,4 @@ fn wanted(node: &Node) -> Vec<Shared> {
         wanted.extend(elected.map(|(link, address)| Shared::Elected(link.to_owned(), address)));
     }
     wanted
-}
-
-fn is_control_plane(node: &Node) -> bool {
-    node.runtime.config().is_some_and(|config| config.machine.machine_type.is_control_plane())
-}
-
-/// A way to the link.
-async fn place(node: &Node, link: &str, address: IpAddr) -> Place {
-    loop {
-        match Place::new(link, address) {
-            Ok(place) => return place,
-            Err(error) => {
-                node.runtime.journal.warn(&format!("vip: {error}"));
-                sleep(RETRY).await;
-            }
-        }
-    }
 }

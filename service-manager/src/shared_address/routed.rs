@@ -14,8 +14,8 @@ use tokio::time::sleep;
 use vrrp::router::{self, State};
 use vrrp::{Address, Driver, Interval, Status};
 
+use super::link::{RETRY, place};
 use super::serving::Serving;
-use super::{RETRY, place};
 use crate::network::shared::Place;
 use crate::node::Node;
 

@@ -32,7 +32,7 @@ impl Serving {
         if kubelet.is_none_or(|record| record.state != State::Running) {
             return Err("the kubelet does not run".to_owned());
         }
-        if !super::is_control_plane(node) {
+        if !is_control_plane(node) {
             return Ok(());
         }
         if self.looked.is_none_or(|looked| looked.elapsed() >= PERIOD) {
@@ -46,4 +46,9 @@ impl Serving {
         }
         if self.failures < MAX_FAILURES { Ok(()) } else { Err("the API server does not serve".into()) }
     }
+}
+
+/// Whether this node runs the control plane.
+pub(super) fn is_control_plane(node: &Node) -> bool {
+    node.runtime.config().is_some_and(|config| config.machine.machine_type.is_control_plane())
 }

@@ -5,7 +5,7 @@
 
 use serde::Serialize;
 
-use super::Definition;
+use super::definition::Definition;
 use super::root_secrets::{KubernetesRoot, OsRoot};
 
 /// The command line of the kernel.

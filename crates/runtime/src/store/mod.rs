@@ -10,6 +10,7 @@ mod addressing;
 mod binary;
 mod block;
 mod definition;
+mod document;
 mod facts;
 mod hardware;
 mod history;
@@ -35,6 +36,7 @@ pub use binary::BinaryError;
 pub use binary::OURS;
 pub use block::*;
 pub use definition::{Column, Definition, Sensitivity};
+pub use document::MachineDocument;
 pub use facts::*;
 pub use hardware::*;
 pub use history::{BadBookmark, Bookmark};
@@ -53,8 +55,8 @@ pub use runtime::*;
 pub use samples::samples;
 pub use spec::{
     AddressStatus, BootTimeline, BridgeStatus, ClockSource, DhcpLease, Enabled, FileStatus, Filtering,
-    HostnameStatus, InitStatus, KernelParamStatus, LinkStatus, MachineDocument, MountStatus, RootLayer,
-    RouteStatus, ServiceStatus, Spec, TimeStatus, TimelineEntry, VlanStatus, VrfStatus,
+    HostnameStatus, InitStatus, KernelParamStatus, LinkStatus, MountStatus, RootLayer, RouteStatus,
+    ServiceStatus, Spec, TimeStatus, TimelineEntry, VlanStatus, VrfStatus,
 };
 
 /// Changes that a watcher may lag behind before it is cut off.
@@ -306,6 +308,8 @@ fn list_of(items: &BTreeMap<Key, Arc<Resource>>, kind: &'static Definition) -> V
 
 #[cfg(any(test, feature = "testing"))]
 mod samples;
+#[cfg(any(test, feature = "testing"))]
+mod samples_kubernetes;
 #[cfg(test)]
 mod sheet_tests;
 #[cfg(test)]

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
 
-use super::{Definition, MachineDocument};
+use super::definition::Definition;
+use super::document::MachineDocument;
 
 /// The CA of the node API with its key, and the token of trustd.
 pub static OS_ROOT_SECRET: Definition =

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use serde::ser::Error as _;
 use serde::{Deserialize, Serialize, Serializer};
-use zeroize::Zeroizing;
 
+use super::document::MachineDocument;
 use super::{
     Addressing, Block, Definition, Fact, Hardware, KubernetesSpec, NetworkSpec, RuntimeSpec, Sensitivity,
 };
@@ -74,17 +74,6 @@ pub enum Spec {
     Kubernetes(KubernetesSpec),
     /// Subject alternative names of apid's certificate (internal).
     ApiCertificate(Vec<String>),
-}
-
-/// A machine config: the text that was given and what it says.
-#[derive(Clone, PartialEq)]
-pub struct MachineDocument {
-    /// The document as it was given.
-    pub text: Zeroizing<String>,
-    /// What it says.
-    pub config: config::Config,
-    /// The documents beside the main one, in their order.
-    pub documents: Vec<config::Document>,
 }
 
 /// Prints the kind only: a spec may hold secrets.

@@ -20,7 +20,7 @@ const KNOWN: [(&str, usize, usize); 16] = [
     ("crates/netboot", 10, 4),
     ("crates/oci", 6, 15),
     ("crates/ondisk", 2, 46),
-    ("crates/runtime", 0, 23),
+    ("crates/runtime", 0, 22),
     ("crates/sys", 2, 0),
     ("crates/tpm", 4, 0),
     ("fuzz", 0, 2),
