@@ -68,6 +68,15 @@ impl Network {
         self.has(address).then_some(address)
     }
 
+    /// The last address, for what several nodes share; `None` where so many nodes leave it to none of them.
+    #[must_use]
+    pub fn shared(&self, nodes: u32) -> Option<Ipv4Addr> {
+        let last = (1_u32 << (32 - u32::from(self.prefix))) - 2;
+        let address = self.address(last);
+        let is_free = nodes.checked_add(2).is_some_and(|end| end <= last);
+        (is_free && self.has(address)).then_some(address)
+    }
+
     /// Whether a node can have this address.
     #[must_use]
     pub fn has(&self, address: Ipv4Addr) -> bool {
@@ -132,4 +141,21 @@ fn device(kind: &str, name: &str) -> String {
     let hash =
         name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     format!("bl{kind}{hash:08x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_address_is_shared_where_no_node_has_it() {
+        let shared =
+            |cidr: &str, nodes| cidr.parse::<Network>().unwrap().shared(nodes).map(|one| one.to_string());
+        assert_eq!(shared("10.5.0.0/24", 5).as_deref(), Some("10.5.0.254"));
+        // The machine has .1, nodes from .2 on.
+        assert_eq!(shared("10.5.0.8/29", 4).as_deref(), Some("10.5.0.14"));
+        assert_eq!(shared("10.5.0.8/29", 5), None);
+        let network: Network = "10.5.0.8/29".parse().unwrap();
+        assert_eq!(network.node(4), network.shared(4), "the fifth node would have it");
+    }
 }

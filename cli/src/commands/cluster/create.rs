@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use api::{
     client::{Client, Options},
     generate::{self, Bundle, Contract},
@@ -45,8 +45,8 @@ pub(crate) struct Flags {
     /// Name of the cluster, which its context and its nodes have too
     #[arg(long, default_value = DEFAULT_NAME, value_name = "NAME")]
     name: String,
-    /// Control plane nodes: one
-    #[arg(long, alias = "masters", default_value_t = 1, value_name = "NUMBER")]
+    /// Control plane nodes, an odd number; several of them share an address, the network's last one
+    #[arg(long, alias = "masters", default_value_t = 1, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=7))]
     controlplanes: u32,
     /// Workers
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
@@ -99,9 +99,6 @@ fn network(text: &str) -> Result<Network, String> {
 }
 
 pub(super) async fn run(global: &Global, flags: Flags) -> Result<()> {
-    if flags.controlplanes != 1 {
-        bail!("--controlplanes {}: a cluster has one control plane node so far", flags.controlplanes);
-    }
     let places = flags.state.places()?;
     cluster::check(&places.clusters, &flags.name)?;
     let plan = Plan::new(&flags)?;
@@ -126,8 +123,12 @@ struct Plan {
 
 impl Plan {
     fn new(flags: &Flags) -> Result<Self> {
-        let control_plane = node_address(flags, 0)?;
-        let kubernetes = format!("https://{control_plane}:6443");
+        let control_planes =
+            (0..flags.controlplanes).map(|number| node_address(flags, number)).collect::<Result<Vec<_>>>()?;
+        let shared = shared_address(flags)?;
+        let endpoint = shared.or_else(|| control_planes.first().copied());
+        let kubernetes =
+            format!("https://{}:6443", endpoint.context("a cluster without a control plane node")?);
         let wanted = generate::Cluster {
             name: flags.name.clone(),
             endpoint: kubernetes.clone(),
@@ -149,27 +150,28 @@ impl Plan {
         let secrets = Bundle::generate()?;
         let mut talosconfig = wanted.talosconfig(&secrets)?;
         for context in talosconfig.contexts.values_mut() {
-            context.endpoints = vec![control_plane.to_string()];
-            context.nodes = vec![control_plane.to_string()];
+            context.endpoints = control_planes.iter().map(ToString::to_string).collect();
+            context.nodes = control_planes.iter().take(1).map(ToString::to_string).collect();
         }
-        let patches = Patches::new(flags)?;
-        let node = |number| {
-            let machine_type = if number == 0 { MachineType::ControlPlane } else { MachineType::Worker };
-            let name = match machine_type {
-                MachineType::Worker => format!("{}-worker-{number}", flags.name),
-                _ => format!("{}-controlplane-1", flags.name),
+        let patches = Patches::new(flags, shared)?;
+        let node = |number: u32| {
+            let (machine_type, name) = match number.checked_sub(flags.controlplanes) {
+                None => (MachineType::ControlPlane, format!("{}-controlplane-{}", flags.name, number + 1)),
+                Some(worker) => (MachineType::Worker, format!("{}-worker-{}", flags.name, worker + 1)),
             };
+            // Nodes of a kind have one configuration, whose warnings are told once.
+            let is_first = number == 0 || number == flags.controlplanes;
             let generated = wanted.machine_config(&secrets, machine_type);
             let text = patches.apply(&generated, machine_type)?;
-            for warning in check(&name, &text)?.difference(&check(&name, &generated)?).filter(|_| number <= 1)
-            {
+            for warning in check(&name, &text)?.difference(&check(&name, &generated)?).filter(|_| is_first) {
                 output::note(&format!("{name}: {warning}"));
             }
             let address = node_address(flags, number)?;
             let is_control_plane = machine_type.is_control_plane();
             Ok(NodeSpec { name, address, is_control_plane, config: Some(text) })
         };
-        let nodes = (0..=flags.workers).map(node).collect::<Result<Vec<_>>>()?;
+        let count = flags.controlplanes.saturating_add(flags.workers);
+        let nodes = (0..count).map(node).collect::<Result<Vec<_>>>()?;
         Ok(Self { nodes, talosconfig, kubernetes })
     }
 }
@@ -185,6 +187,21 @@ fn node_address(flags: &Flags, number: u32) -> Result<std::net::Ipv4Addr> {
     flags.cidr.node(number).with_context(text)
 }
 
+/// The endpoint of a cluster with several control plane nodes: one of them has it at a time.
+fn shared_address(flags: &Flags) -> Result<Option<std::net::Ipv4Addr>> {
+    if flags.controlplanes == 1 {
+        return Ok(None);
+    }
+    let count = flags.controlplanes.saturating_add(flags.workers);
+    let address = flags.cidr.shared(count).with_context(|| {
+        format!(
+            "{} has no address that nodes could share: choose a larger one with --cidr",
+            flags.cidr.cidr()
+        )
+    })?;
+    Ok(Some(address))
+}
+
 struct Patches {
     all: Vec<Patch>,
     control_plane: Vec<Patch>,
@@ -192,7 +209,7 @@ struct Patches {
 }
 
 impl Patches {
-    fn new(flags: &Flags) -> Result<Self> {
+    fn new(flags: &Flags, shared: Option<std::net::Ipv4Addr>) -> Result<Self> {
         let servers = if flags.nameservers.is_empty() {
             nameservers::of_this_machine()?
         } else {
@@ -201,11 +218,14 @@ impl Patches {
         let own = serde_json::json!({ "machine": { "network": { "nameservers": servers } } });
         let mut all = config::patch::load_patches(&own.to_string())?;
         all.extend(machine_config::patches(&flags.config_patch)?);
-        Ok(Self {
-            all,
-            control_plane: machine_config::patches(&flags.config_patch_control_plane)?,
-            worker: machine_config::patches(&flags.config_patch_worker)?,
-        })
+        let mut control_plane = Vec::new();
+        if let Some(address) = shared {
+            let card = serde_json::json!({ "interface": "eth0", "vip": { "ip": address } });
+            let own = serde_json::json!({ "machine": { "network": { "interfaces": [card] } } });
+            control_plane = config::patch::load_patches(&own.to_string())?;
+        }
+        control_plane.extend(machine_config::patches(&flags.config_patch_control_plane)?);
+        Ok(Self { all, control_plane, worker: machine_config::patches(&flags.config_patch_worker)? })
     }
 
     fn apply(&self, text: &Secret, machine_type: MachineType) -> Result<Secret> {
@@ -216,7 +236,7 @@ impl Patches {
 }
 
 /// What a node would refuse is refused here; answers what it would warn of. Those warnings that a generated configuration has
-/// by itself are of no use to whoever patches it; workers have one configuration, whose warnings are told once.
+/// by itself are of no use to whoever patches it.
 fn check(node: &str, text: &Secret) -> Result<BTreeSet<String>> {
     let refused = |e: config::LoadError| anyhow::anyhow!("the configuration of {node} would be refused\n{e}");
     let loaded = config::load(text.expose_secret().as_bytes()).map_err(refused)?;
@@ -278,8 +298,9 @@ async fn connect(global: &Global, context: &Context) -> Result<Session> {
 /// The API answers some time after its node has started, and a cluster can be begun some time after that.
 async fn begin(global: &Global, context: &Context) -> Result<Session> {
     let end = Instant::now() + BOOTSTRAP_LIMIT;
-    // The endpoint is the node: without names of nodes its own status is the answer.
-    let endpoint = Context { nodes: Vec::new(), ..context.clone() };
+    // The endpoint is the first node: without names of nodes its own status is the answer.
+    let first = context.endpoints.iter().take(1).cloned().collect();
+    let endpoint = Context { nodes: Vec::new(), endpoints: first, ..context.clone() };
     loop {
         let error = match try_to_begin(global, &endpoint).await {
             Ok(()) => return connect(global, context).await,
