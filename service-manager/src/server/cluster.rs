@@ -2,7 +2,7 @@
 //!
 //! Owns: the order and the words of the conditions. Without Kubernetes: every node's API answers, this node has booted, its
 //! services are up; etcd's and kubelet's are asked as soon as the node has these services. A control plane node whose etcd
-//! has begun also asks its API server (`kubernetes_node::health`).
+//! has begun also asks the members of etcd (`kubernetes_node::etcd`) and its API server (`kubernetes_node::health`).
 //! Does not: choose the nodes (`cluster_nodes`). Of a connection only whether it came about is told.
 //! Fails by: `DeadlineExceeded`, which names the condition that was not met and why.
 //! Source: spec/api-wire-facts.md §3.9.
@@ -100,6 +100,10 @@ enum Condition {
     Boot,
     Services,
     Service(&'static str),
+    /// The members of etcd agree.
+    Members,
+    /// The members of etcd are the control plane nodes.
+    ControlPlane,
     Kubernetes(health::Condition, &'static str),
 }
 
@@ -110,6 +114,8 @@ impl Condition {
             Self::Boot => "all nodes to finish boot sequence".to_owned(),
             Self::Services => "all services to be up".to_owned(),
             Self::Service(id) => format!("{id} to be healthy"),
+            Self::Members => "etcd members to be consistent across nodes".to_owned(),
+            Self::ControlPlane => "etcd members to be control plane nodes".to_owned(),
             Self::Kubernetes(_, text) => text.to_owned(),
         }
     }
@@ -133,7 +139,14 @@ impl Check {
         say(sender, format!("discovered nodes: control plane: {control_plane}, worker: {workers}")).await?;
         let known = self.node.runtime.services.ids();
         let own = ["etcd", "kubelet"].into_iter().filter(|id| known.iter().any(|known| known == id));
-        let mut conditions: Vec<_> = own.map(Condition::Service).collect();
+        let mut conditions = Vec::new();
+        for id in own {
+            conditions.push(Condition::Service(id));
+            // In talosctl's order.
+            if id == kubernetes_node::etcd::ID && self.kubernetes.is_some() {
+                conditions.extend([Condition::Members, Condition::ControlPlane]);
+            }
+        }
         conditions.extend([Condition::Api, Condition::Boot, Condition::Services]);
         if self.kubernetes.is_some() {
             conditions.extend(OF_KUBERNETES.map(|(condition, text)| Condition::Kubernetes(condition, text)));
@@ -184,6 +197,16 @@ impl Check {
                 let Some(kubernetes) = &self.kubernetes else { return Ok(Holds::Skipped) };
                 let expected: Vec<String> = self.nodes.all().cloned().collect();
                 return kubernetes.holds(condition, &expected).await;
+            }
+            Condition::Members | Condition::ControlPlane => {
+                let Some(kubernetes) = self.node.kubernetes.get() else { return Ok(Holds::Skipped) };
+                if condition == Condition::Members {
+                    kubernetes.etcd_is_consistent().await
+                } else {
+                    let nodes = self.nodes.control_plane_addresses(&self.node);
+                    let Some(nodes) = nodes else { return Ok(Holds::Skipped) };
+                    kubernetes.etcd_is_control_plane(&nodes).await
+                }
             }
             Condition::Api => self.every_api_answers().await,
             Condition::Boot => {

@@ -1,15 +1,16 @@
 //! Which nodes a health check asks.
 //!
-//! Owns: who may be named. A node knows itself by its addresses and names, and others by its config: the endpoint's host,
-//! `certSANs`, virtual addresses, `extraHostEntries`. An administrator may name any, since a node does not learn its cluster's
-//! members yet; whoever has less would have the node look for hosts and ports of its network.
+//! Owns: who may be named. A node knows itself by its addresses and names, its cluster by `Members`, and others by its config: the
+//! endpoint's host, `certSANs`, virtual addresses, `extraHostEntries`. An administrator may name any; whoever has less would have
+//! the node look for hosts and ports of its network.
 //! Fails by: `InvalidArgument` with the first name that is not known, and how the node gets to know it.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use api::proto::cluster as proto;
-use runtime::store::{ADDRESS_STATUS, API_CERTIFICATE, Spec};
+use runtime::store::{ADDRESS_STATUS, API_CERTIFICATE, KubernetesSpec, MEMBER, Spec};
+use serde_json::Value;
 use tonic::Status;
 
 use crate::node::Node;
@@ -27,7 +28,7 @@ pub(super) struct Nodes {
 }
 
 impl Nodes {
-    /// The nodes that the client names, if it may; without any, this one by its address.
+    /// The nodes that the client names, if it may; without any, those of the cluster that this one knows, or this one alone.
     pub(super) fn new(node: &Node, info: Option<proto::ClusterInfo>, is_admin: bool) -> Result<Self, Status> {
         let info = info.unwrap_or_default();
         let (control_plane, workers) = (info.control_plane_nodes, info.worker_nodes);
@@ -35,6 +36,9 @@ impl Nodes {
             let named = Self { control_plane, workers };
             named.check(node, is_admin)?;
             return Ok(named);
+        }
+        if let Some(members) = Self::members(node) {
+            return Ok(members);
         }
         let own =
             own_addresses(node, |scope| scope == "global").next().unwrap_or_else(|| "127.0.0.1".to_owned());
@@ -44,6 +48,40 @@ impl Nodes {
             }
             _ => Self { control_plane, workers: vec![own] },
         })
+    }
+
+    /// The nodes of the cluster by their first addresses; `None` before the API server has told them.
+    fn members(node: &Node) -> Option<Self> {
+        let mut found = Self { control_plane: Vec::new(), workers: Vec::new() };
+        for fields in members(node) {
+            let Some(address) = fields["addresses"][0].as_str() else { continue };
+            let is_control_plane = fields["machineType"] == "controlplane";
+            let list = if is_control_plane { &mut found.control_plane } else { &mut found.workers };
+            list.push(address.to_owned());
+        }
+        // A worker knows itself alone.
+        (!found.control_plane.is_empty()).then_some(found)
+    }
+
+    /// All addresses of each control plane node: of those that are named, else of those that this node knows. `None`: it knows
+    /// none, or not one that is named.
+    pub(super) fn control_plane_addresses(&self, node: &Node) -> Option<Vec<BTreeSet<IpAddr>>> {
+        let known: Vec<_> =
+            members(node).map(|fields| (fields["hostname"].clone(), addresses(&fields))).collect();
+        let one = |name: &String| {
+            let name = normal(host(name));
+            let address: Option<IpAddr> = name.parse().ok();
+            let is_it = |(hostname, all): &&(Value, BTreeSet<IpAddr>)| {
+                address.map_or(*hostname == name, |address| all.contains(&address))
+            };
+            let found = known.iter().find(is_it).map(|(_, all)| all.clone());
+            found.or_else(|| Some(BTreeSet::from([address?])))
+        };
+        match (self.control_plane.is_empty(), Self::members(node)) {
+            (false, _) => self.control_plane.iter().map(one).collect(),
+            (true, Some(members)) => members.control_plane.iter().map(one).collect(),
+            (true, None) => None,
+        }
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = &String> {
@@ -96,6 +134,11 @@ fn known(node: &Node) -> BTreeSet<String> {
             names.extend(own.iter().cloned());
         }
     }
+    for fields in members(node) {
+        let addresses = fields["addresses"].as_array().cloned().unwrap_or_default();
+        let texts = addresses.iter().chain([&fields["hostname"]]);
+        names.extend(texts.filter_map(|text| text.as_str().map(str::to_owned)));
+    }
     if let Some(config) = node.runtime.config() {
         let (machine, cluster) = (&config.machine, &config.cluster);
         names.extend(config::endpoint_host(&cluster.control_plane.endpoint).map(str::to_owned));
@@ -111,6 +154,19 @@ fn known(node: &Node) -> BTreeSet<String> {
         }
     }
     names.iter().map(|name| normal(name)).collect()
+}
+
+/// What is known of each node of the cluster.
+fn members(node: &Node) -> impl Iterator<Item = Value> {
+    node.runtime.store.list(&MEMBER).into_iter().filter_map(|resource| match &resource.spec {
+        Spec::Kubernetes(KubernetesSpec::Fields(fields)) => Some(fields.clone()),
+        _ => None,
+    })
+}
+
+fn addresses(fields: &Value) -> BTreeSet<IpAddr> {
+    let all = fields["addresses"].as_array().map(Vec::as_slice).unwrap_or_default();
+    all.iter().filter_map(|text| text.as_str()?.parse().ok()).collect()
 }
 
 fn own_addresses(node: &Node, is_meant: impl Fn(&str) -> bool) -> impl Iterator<Item = String> {
@@ -174,6 +230,38 @@ mod tests {
             let status = Nodes::new(&node, info, true).unwrap_err();
             assert_eq!(status.code(), Code::InvalidArgument, "{status:?}");
             assert!(status.message().len() < 200, "{status:?}");
+        }
+    }
+
+    #[test]
+    fn the_nodes_of_the_cluster_are_asked_where_none_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = crate::server::tests_node(dir.path().canonicalize().unwrap());
+        let member = |name: &str, kind: &str, addresses: [&str; 2]| {
+            let fields = serde_json::json!({ "hostname": name, "machineType": kind, "addresses": addresses });
+            (name.to_owned(), Spec::Kubernetes(KubernetesSpec::Fields(fields)))
+        };
+        let all = vec![
+            member("cp-1", "controlplane", ["10.0.0.3", "fd00::3"]),
+            member("w-1", "worker", ["10.0.0.4", "fd00::4"]),
+        ];
+        node.runtime.store.replace(MEMBER.writer, &MEMBER, all).unwrap();
+        let nodes = Nodes::new(&node, None, false).unwrap();
+        assert_eq!(
+            (nodes.control_plane.join(" "), nodes.workers.join(" ")),
+            ("10.0.0.3".into(), "10.0.0.4".into())
+        );
+        let of_first: BTreeSet<IpAddr> = ["10.0.0.3", "fd00::3"].map(|text| text.parse().unwrap()).into();
+        assert_eq!(nodes.control_plane_addresses(&node), Some(vec![of_first.clone()]));
+        // A reader may name them, too.
+        Nodes::new(&node, of(&["cp-1", "fd00::3"], &["W-1"]), false).unwrap();
+        let workers = Nodes::new(&node, of(&[], &["w-1"]), true).unwrap();
+        assert_eq!(workers.control_plane_addresses(&node), Some(vec![of_first.clone()]));
+        for (named, wanted) in
+            [("cp-1", Some(vec![of_first.clone()])), ("fd00::3", Some(vec![of_first])), ("cp-2", None)]
+        {
+            let nodes = Nodes::new(&node, of(&[named], &[]), true).unwrap();
+            assert_eq!(nodes.control_plane_addresses(&node), wanted, "{named}");
         }
     }
 

@@ -74,7 +74,7 @@ impl Access {
 }
 
 /// What a certificate is verified for: the host of a URL, without the brackets of IPv6.
-fn host(url: &str) -> &str {
+pub(super) fn host(url: &str) -> &str {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let authority = rest.split('/').next().unwrap_or_default();
     let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);

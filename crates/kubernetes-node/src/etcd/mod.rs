@@ -13,6 +13,7 @@
 //! | `snapshots` | snapshots that the node takes by itself |
 //! | `join` | how a further node becomes a member of a cluster |
 //! | `members` | the calls about members: remove, leave, the leader, alarms, snapshots |
+//! | `consistency` | whether the members agree, and are the control plane nodes |
 //! | [`quorum`] | whether the cluster outlives a removal |
 //! | [`election`] | which control plane node has a shared address |
 //! | `upgrade` | whether etcd bears that this node is upgraded |
@@ -25,6 +26,7 @@
 
 mod bootstrap;
 mod client;
+mod consistency;
 pub mod election;
 mod join;
 mod member;
