@@ -19,6 +19,7 @@ pub mod emulated;
 pub mod encrypted_state;
 mod failure;
 pub mod grub;
+pub mod history;
 pub mod installer_image;
 pub mod lan;
 pub mod loader;

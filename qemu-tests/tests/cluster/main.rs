@@ -9,6 +9,8 @@ mod backup;
 mod faults;
 mod guide;
 mod joining;
+mod kills;
+mod load;
 mod local;
 mod machine;
 mod members;
@@ -117,7 +119,12 @@ fn cluster_with_pods(tell: &dyn Fn(&str)) -> Running {
     tell("the cluster's DNS is ready");
     let health =
         cluster.admin.run(&["health", "--wait-timeout", "2m", "--worker-nodes", "10.5.0.3"]).unwrap();
-    for line in ["coredns to report ready: OK", "all k8s nodes to report schedulable: OK"] {
+    for line in [
+        "etcd members to be consistent across nodes: OK",
+        "etcd members to be control plane nodes: OK",
+        "coredns to report ready: OK",
+        "all k8s nodes to report schedulable: OK",
+    ] {
         assert!(health.success && health.stderr.contains(line), "no {line:?} in {}", health.stderr);
     }
     tell("the cluster says that it is well");

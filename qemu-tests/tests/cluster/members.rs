@@ -119,7 +119,7 @@ pub(crate) fn routed_address_moves(cluster: &Running, tell: &dyn Fn(&str)) {
 }
 
 /// The nodes whose kernels have this address now.
-fn holders(cluster: &Running, address: &str) -> Vec<String> {
+pub(crate) fn holders(cluster: &Running, address: &str) -> Vec<String> {
     let running = cluster.cluster.as_ref().unwrap();
     let has_it = |name: &&str| {
         let namespace = running.container(name);
