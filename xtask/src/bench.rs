@@ -1,6 +1,6 @@
 //! `xtask bench`: what Billet costs. `boot`: a boot, beside two other systems on the same kernel; `upgrade` and
 //! `install`: bytes, memory and time; `image` and `flash`: making images and writing them; `luks`: opening volumes; `hostile`: clients
-//! that mean harm.
+//! that mean harm; `kubernetes` and `cluster`: clusters on this machine.
 //!
 //! Order: build; for a boot boot the two peers and Billet in the exact machine ([`guest`]), each several times and once traced;
 //! boot Billet once more with the host's own accelerator for its memory; write the report.
@@ -8,6 +8,7 @@
 //! Does not: judge. Figures are compared with the project's aims in the report, and a missed one is shown as missed.
 
 mod billet;
+mod cluster;
 mod document;
 mod flash;
 mod guest;
@@ -52,6 +53,8 @@ pub(crate) struct Options {
 enum What {
     /// Instructions from init to the API, against systemd and busybox on the same kernel; sizes; memory.
     Boot(BootOptions),
+    /// How long a control plane of three nodes takes, and what it bears, as root.
+    Cluster(ClusterOptions),
     /// Rate of writing a disk image, against dd and bmaptool.
     Flash(BuildOptions),
     /// What hostile clients cost other clients, in full.
@@ -76,6 +79,15 @@ struct BuildOptions {
 }
 
 #[derive(Debug, clap::Args)]
+struct ClusterOptions {
+    /// How often a node dies, and how often one is stopped.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    #[command(flatten)]
+    build: BuildOptions,
+}
+
+#[derive(Debug, clap::Args)]
 struct BootOptions {
     /// Plain runs of each system; the middle one counts.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
@@ -91,6 +103,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
     match &options.what {
         What::Boot(options) => boot(options, &folder),
+        What::Cluster(options) => {
+            host::ensure_cluster_packages()?;
+            options.build.artefacts().and_then(|built| cluster::measure(&built, &folder, options.rounds))
+        }
         What::Flash(options) => options.artefacts().and_then(|built| flash::measure(&built, &folder)),
         What::Hostile => hostile::measure(&folder),
         What::Image(options) => options.artefacts().and_then(|built| image::measure(&built, &folder)),

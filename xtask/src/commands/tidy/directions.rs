@@ -112,7 +112,18 @@ const ALLOWED: [(&str, &[&str]); 37] = [
     ("qemu-tests/agent", &["ondisk", "sys", "unlock"]),
     (
         "xtask",
-        &["api", "config", "init", "installer", "oci", "ondisk", "qemu-tests", "sequence", "service-manager"],
+        &[
+            "api",
+            "cluster",
+            "config",
+            "init",
+            "installer",
+            "oci",
+            "ondisk",
+            "qemu-tests",
+            "sequence",
+            "service-manager",
+        ],
     ),
 ];
 
