@@ -2,7 +2,7 @@
 //!
 //! The steps are those of `rotate-ca` of current clients.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use api::pki::{Authority, CertificateFacts, Lifetime};
@@ -71,7 +71,7 @@ fn kubeconfig(cluster: &Running, name: &str) -> PathBuf {
     file
 }
 
-fn asked_with(cluster: &Running, kubeconfig: &PathBuf) -> Result<String, String> {
+fn asked_with(cluster: &Running, kubeconfig: &Path) -> Result<String, String> {
     let words = ["--kubeconfig", kubeconfig.to_str().unwrap(), "get", "nodes"];
     cluster.kubectl(&words)
 }
