@@ -67,14 +67,18 @@ fn is_of_another(certificate: &str, authorities: &str) -> bool {
     let now = UnixTime::since_unix_epoch(now);
     let verified =
         own.verify_for_usage(ALL_VERIFICATION_ALGS, &anchors, &[], now, KeyUsage::client_auth(), None, None);
-    matches!(verified.err(), Some(webpki::Error::UnknownIssuer | webpki::Error::InvalidSignatureForPublicKey))
+    // A kubelet renews by itself what is only too old.
+    let is_only_old = |error: &webpki::Error| {
+        matches!(error, webpki::Error::CertExpired { .. } | webpki::Error::CertNotValidYet { .. })
+    };
+    verified.is_err_and(|error| !is_only_old(&error))
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use api::pki::{Authority, Leaf, Lifetime, Usage};
+    use api::pki::{Algorithm, Authority, Leaf, Lifetime, Usage};
     use config::{CertificateAndKey, EncodedPem, EncodedSecret};
     use kubernetes::kubeconfig;
 
@@ -84,7 +88,7 @@ mod tests {
     const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
     fn authority() -> Authority {
-        Authority::generate("kubernetes", Lifetime::from_now(YEAR)).unwrap()
+        Authority::generate_with(Algorithm::Ecdsa, "kubernetes", Lifetime::from_now(YEAR)).unwrap()
     }
 
     fn pair(authority: &Authority) -> CertificateAndKey {
@@ -98,6 +102,8 @@ mod tests {
     fn a_certificate_of_an_authority_that_signs_no_longer_goes_and_what_is_trusted_follows() {
         let root = tempfile::tempdir().unwrap();
         let (old, new) = (authority(), authority());
+        // Its signatures are of another kind.
+        let other = Authority::generate("kubernetes", Lifetime::from_now(YEAR)).unwrap();
         let leaf = Leaf {
             organizations: vec!["system:nodes".into()],
             names: Vec::new(),
@@ -139,6 +145,8 @@ mod tests {
         );
         join(&config, &new);
         assert_eq!(forgotten(&config), None);
+        config.cluster.ca = pair(&other);
+        assert_eq!(forgotten(&config), Some("its certificate is not of the authority that signs now"));
         // What cannot be read is the kubelet's to mend.
         write(&certificate, "no certificate");
         assert_eq!(forgotten(&config), None);

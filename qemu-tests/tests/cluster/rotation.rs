@@ -5,13 +5,14 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use api::pki::{Authority, CertificateFacts, Lifetime};
+use api::pki::{Algorithm, Authority, CertificateFacts, Lifetime};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use config::MachineType;
+use config::rewrite::Form;
 use qemu_tests::deadline;
 
-use crate::rig::{Running, STEP_LIMIT, objects};
+use crate::rig::{Endpoint, Running, STEP_LIMIT, objects};
 use crate::{inside, nothing_is_left, teller};
 
 const NODES: [(&str, MachineType); 2] =
@@ -59,7 +60,9 @@ impl Pair {
 /// The client certificate of a node's kubelet with its key; `None` while there is none.
 fn kubelet_certificate(cluster: &Running, node: &str) -> Option<String> {
     let directory = cluster.cluster.as_ref().unwrap().node_directory(node).join("var/lib/kubelet/pki");
-    let text = std::fs::read_to_string(directory.join("kubelet-client-current.pem")).ok()?;
+    // A link from the node's root.
+    let link = std::fs::read_link(directory.join("kubelet-client-current.pem")).ok()?;
+    let text = std::fs::read_to_string(directory.join(link.file_name()?)).ok()?;
     CertificateFacts::from_pem("the kubelet's certificate", &text).ok()?;
     Some(text)
 }
@@ -95,7 +98,7 @@ fn another_authority_of_kubernetes_signs_and_the_old_one_goes() {
         return;
     }
     let tell = teller();
-    let cluster = Running::start(&NODES);
+    let cluster = Running::start_as(&NODES, "v1.13", Form::V1alpha1, Endpoint::Node);
     cluster.begin();
     let old_admin = cluster.kubeconfig();
     until(&cluster, "two nodes are ready", || is_ready(&asked_with(&cluster, &old_admin)));
@@ -106,11 +109,14 @@ fn another_authority_of_kubernetes_signs_and_the_old_one_goes() {
     );
     let (_, rest) = secrets.split_once("issuingCA:").unwrap();
     let value = |name: &str| {
+        // A long text stands on the line behind its name.
         let (_, rest) = rest.split_once(&format!("{name}: ")).unwrap();
-        rest.lines().next().unwrap().trim_matches('"').to_owned()
+        rest.lines().nth(1).unwrap().trim().to_owned()
     };
     let old = Pair { certificate: value("crt"), key: value("key") };
-    let new = Pair::new(&Authority::generate("kubernetes", Lifetime::from_now(YEAR)).unwrap());
+    let new = Pair::new(
+        &Authority::generate_with(Algorithm::Ecdsa, "kubernetes", Lifetime::from_now(YEAR)).unwrap(),
+    );
     let before: Vec<_> = NODES.map(|(name, _)| kubelet_certificate(&cluster, name).unwrap()).into();
     tell("two nodes are ready");
 
