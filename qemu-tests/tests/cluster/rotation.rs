@@ -3,6 +3,7 @@
 //! The steps are those of `rotate-ca` of current clients.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use api::pki::{Algorithm, Authority, CertificateFacts, Lifetime};
@@ -67,6 +68,14 @@ fn kubelet_certificate(cluster: &Running, node: &str) -> Option<String> {
     Some(text)
 }
 
+fn is_signed_by(cluster: &Running, certificate: &str, authority: &Authority) -> bool {
+    let [own, ca] = ["kubelet.crt", "authority.crt"].map(|name| cluster.files.path().join(name));
+    std::fs::write(&own, certificate).unwrap();
+    std::fs::write(&ca, authority.certificate()).unwrap();
+    let verified = Command::new("openssl").arg("verify").arg("-CAfile").arg(&ca).arg(&own).output().unwrap();
+    verified.status.success()
+}
+
 /// An administrator's kubeconfig of now, beside the one that the cluster began with.
 fn kubeconfig(cluster: &Running, name: &str) -> PathBuf {
     let file = cluster.files.path().join(name);
@@ -114,9 +123,9 @@ fn another_authority_of_kubernetes_signs_and_the_old_one_goes() {
         rest.lines().nth(1).unwrap().trim().to_owned()
     };
     let old = Pair { certificate: value("crt"), key: value("key") };
-    let new = Pair::new(
-        &Authority::generate_with(Algorithm::Ecdsa, "kubernetes", Lifetime::from_now(YEAR)).unwrap(),
-    );
+    let authority =
+        Authority::generate_with(Algorithm::Ecdsa, "kubernetes", Lifetime::from_now(YEAR)).unwrap();
+    let new = Pair::new(&authority);
     let before: Vec<_> = NODES.map(|(name, _)| kubelet_certificate(&cluster, name).unwrap()).into();
     tell("two nodes are ready");
 
@@ -161,6 +170,12 @@ fn another_authority_of_kubernetes_signs_and_the_old_one_goes() {
             .kubectl(&words)
             .is_err_and(|error| error.contains("Unauthorized") || error.contains("must be logged in"))
     });
+    // A certificate that the old one signed while it still could is gone by now, too.
+    for (name, _) in NODES {
+        until(&cluster, &format!("{name} has a certificate of the new authority"), || {
+            kubelet_certificate(&cluster, name).is_some_and(|text| is_signed_by(&cluster, &text, &authority))
+        });
+    }
     let pods = ["--kubeconfig", new_admin.to_str().unwrap(), "run", "after", "--restart=Never", "--image"];
     let image = objects("PROGRAMS");
     let words = [&pods[..], &[&image, "--command", "--", "kubectl", "version", "--client"]].concat();
