@@ -25,7 +25,7 @@ const MOST: usize = 8192;
 /// Labels by which a node is one of the control plane, of both generations.
 const ROLES: [&str; 2] = ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"];
 /// Nodes come and go seldom.
-const LONG_PERIOD: Duration = Duration::from_secs(30);
+const LONG_PERIOD: Duration = Duration::from_secs(10);
 /// Until the first answer, which people wait for.
 const SHORT_PERIOD: Duration = Duration::from_secs(5);
 

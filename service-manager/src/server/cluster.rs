@@ -203,7 +203,7 @@ impl Check {
                 if condition == Condition::Members {
                     kubernetes.etcd_is_consistent().await
                 } else {
-                    let nodes = self.nodes.control_plane_addresses(&self.node);
+                    let nodes = self.nodes.control_plane_addresses(&self.node)?;
                     let Some(nodes) = nodes else { return Ok(Holds::Skipped) };
                     kubernetes.etcd_is_control_plane(&nodes).await
                 }

@@ -63,9 +63,12 @@ impl Nodes {
         (!found.control_plane.is_empty()).then_some(found)
     }
 
-    /// All addresses of each control plane node: of those that are named, else of those that this node knows. `None`: it knows
-    /// none, or not one that is named.
-    pub(super) fn control_plane_addresses(&self, node: &Node) -> Option<Vec<BTreeSet<IpAddr>>> {
+    /// All addresses of each control plane node: of those that are named, else of those that this node knows. `None`: one that is
+    /// named is a name that this node does not know; an error: it knows none yet.
+    pub(super) fn control_plane_addresses(
+        &self,
+        node: &Node,
+    ) -> Result<Option<Vec<BTreeSet<IpAddr>>>, String> {
         let known: Vec<_> =
             members(node).map(|fields| (fields["hostname"].clone(), addresses(&fields))).collect();
         let one = |name: &String| {
@@ -78,9 +81,9 @@ impl Nodes {
             found.or_else(|| Some(BTreeSet::from([address?])))
         };
         match (self.control_plane.is_empty(), Self::members(node)) {
-            (false, _) => self.control_plane.iter().map(one).collect(),
-            (true, Some(members)) => members.control_plane.iter().map(one).collect(),
-            (true, None) => None,
+            (false, _) => Ok(self.control_plane.iter().map(one).collect()),
+            (true, Some(members)) => Ok(members.control_plane.iter().map(one).collect()),
+            (true, None) => Err("the API server has not told the control plane nodes yet".to_owned()),
         }
     }
 
@@ -245,6 +248,8 @@ mod tests {
             member("cp-1", "controlplane", ["10.0.0.3", "fd00::3"]),
             member("w-1", "worker", ["10.0.0.4", "fd00::4"]),
         ];
+        let workers = Nodes::new(&node, of(&[], &["w-1"]), true).unwrap();
+        assert!(workers.control_plane_addresses(&node).unwrap_err().contains("has not told"));
         node.runtime.store.replace(MEMBER.writer, &MEMBER, all).unwrap();
         let nodes = Nodes::new(&node, None, false).unwrap();
         assert_eq!(
@@ -252,16 +257,15 @@ mod tests {
             ("10.0.0.3".into(), "10.0.0.4".into())
         );
         let of_first: BTreeSet<IpAddr> = ["10.0.0.3", "fd00::3"].map(|text| text.parse().unwrap()).into();
-        assert_eq!(nodes.control_plane_addresses(&node), Some(vec![of_first.clone()]));
+        assert_eq!(nodes.control_plane_addresses(&node), Ok(Some(vec![of_first.clone()])));
         // A reader may name them, too.
         Nodes::new(&node, of(&["cp-1", "fd00::3"], &["W-1"]), false).unwrap();
-        let workers = Nodes::new(&node, of(&[], &["w-1"]), true).unwrap();
-        assert_eq!(workers.control_plane_addresses(&node), Some(vec![of_first.clone()]));
+        assert_eq!(workers.control_plane_addresses(&node), Ok(Some(vec![of_first.clone()])));
         for (named, wanted) in
             [("cp-1", Some(vec![of_first.clone()])), ("fd00::3", Some(vec![of_first])), ("cp-2", None)]
         {
             let nodes = Nodes::new(&node, of(&[named], &[]), true).unwrap();
-            assert_eq!(nodes.control_plane_addresses(&node), wanted, "{named}");
+            assert_eq!(nodes.control_plane_addresses(&node), Ok(wanted), "{named}");
         }
     }
 
