@@ -43,9 +43,9 @@ struct Cost {
 }
 
 /// `rounds`: deaths and stops each.
-pub(super) fn measure(artefacts: &Artefacts, folder: &Path, rounds: u32) -> Result<()> {
+pub(super) fn measure(artefacts: &Artefacts, directory: &Path, rounds: u32) -> Result<()> {
     ensure!(rustix::process::geteuid().is_root(), "nodes that are containers need root: run this as root");
-    let state = folder.join("cluster");
+    let state = directory.join("cluster");
     let _ = fs::remove_dir_all(&state);
     let client = place::repository().join(&artefacts.billetctl);
     let run = || cluster(&client, artefacts, &state, rounds);
@@ -55,7 +55,7 @@ pub(super) fn measure(artefacts: &Artefacts, folder: &Path, rounds: u32) -> Resu
     let stopped = registry::end();
     let cost = cost?;
     ended.and(stopped)?;
-    document::keep(folder, "cluster", &cost.json())?;
+    document::keep(directory, "cluster", &cost.json())?;
     document::write("cluster", &cost.table(&document::today()?))
 }
 
