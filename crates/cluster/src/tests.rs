@@ -65,33 +65,10 @@ fn nodes_of_two_clusters_have_two_names() {
 
 /// Runs the named test of this program once more, in namespaces of its own for network and mounts.
 fn in_namespaces(test: &str) -> bool {
-    const INSIDE: &str = "BILLET_TEST_INSIDE";
-    if std::env::var_os(INSIDE).is_some() {
-        return true;
-    }
     // The switches of a network are those of the namespace in which its files were mounted.
     let script = "ip link set lo up && mkdir -p /run/netns && mount -t tmpfs tmpfs /run/netns && mount -t proc proc /proc && exec \"$@\"";
-    let status = std::process::Command::new("unshare")
-        .args([
-            "--net",
-            "--mount",
-            "--pid",
-            "--fork",
-            "--propagation",
-            "private",
-            "--",
-            "sh",
-            "-c",
-            script,
-            "sh",
-        ])
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--include-ignored", "--nocapture"])
-        .env(INSIDE, "1")
-        .status()
-        .unwrap();
-    assert!(status.success(), "{status}");
-    false
+    let flags = ["--net", "--mount", "--pid", "--fork", "--propagation", "private"];
+    namespaces::is_inside_of(test, &flags, script)
 }
 
 /// Lines of the rules that are in force.

@@ -1,7 +1,6 @@
 //! A cluster for tests, as `gen config` makes it.
 
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 
 use api::generate::{Bundle, Cluster, Contract};
@@ -10,9 +9,6 @@ use config::v1alpha1::MachineType;
 use kubernetes::Node;
 use runtime::Runtime;
 use runtime::store::{Addressing, HOSTNAME_STATUS, HostnameStatus, NODE_ADDRESS, NodeAddresses, Spec};
-
-/// Set in the process that runs in the namespace.
-const INSIDE: &str = "BILLET_TEST_INSIDE";
 
 /// A control plane node with these versions of Kubernetes and etcd.
 pub(crate) fn control_plane(version: &str, etcd: &str) -> Config {
@@ -64,17 +60,6 @@ pub(crate) fn known(root: &Path, config: &Config) -> Arc<Runtime> {
 
 /// Runs the named test of this program once more, in a network namespace with the node's address; it is to return then.
 pub(crate) fn in_a_namespace(test: &str) -> bool {
-    if std::env::var_os(INSIDE).is_some() {
-        return true;
-    }
     let script = "ip link set lo up && ip address add 10.0.0.3/32 dev lo && exec \"$@\"";
-    let status = Command::new("unshare")
-        .args(["--net", "--", "sh", "-c", script, "sh"])
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--ignored", "--nocapture"])
-        .env(INSIDE, "1")
-        .status()
-        .unwrap();
-    assert!(status.success(), "{status}");
-    false
+    namespaces::is_inside_of(test, &["--net"], script)
 }

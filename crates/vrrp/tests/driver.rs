@@ -9,7 +9,8 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::num::NonZeroU8;
 use std::time::Duration;
 
-use common::{Ours, VRID, ip, is_here, is_inside, settings, throughout, until, within};
+use common::{Ours, VRID, is_here, settings, throughout, until, within};
+use namespaces::{ip, is_inside};
 use socket2::{Domain, Protocol, Socket, Type};
 use vrrp::packet::{Advertisement, GROUP_V6, PROTOCOL, group, join_ipv4};
 use vrrp::router::State;

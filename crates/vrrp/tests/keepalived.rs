@@ -7,12 +7,12 @@
 mod common;
 
 use std::fs::{self, File};
-use std::io::Read;
 use std::net::IpAddr;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::Duration;
 
-use common::{Ours, VRID, done, ip, is_here, is_inside, settings, throughout, until, with_prefix, within};
+use common::{Ours, VRID, is_here, settings, throughout, until, with_prefix, within};
+use namespaces::{Neighbour, ip, is_inside};
 use tempfile::TempDir;
 use vrrp::router::State;
 use vrrp::{Interval, Settings};
@@ -28,55 +28,25 @@ fn addresses() -> [IpAddr; 2] {
     ADDRESSES.map(|text| text.parse().unwrap())
 }
 
-/// A machine at the other end of the wire: a namespace that lives as long as this.
-struct Neighbour(Child);
+/// The machine of keepalived at the other end of the wire.
+struct OtherEnd(Neighbour);
 
-impl Neighbour {
-    /// `eth0` here and `srv0` there, both up and with addresses.
+impl OtherEnd {
+    /// Both ends have addresses.
     fn start() -> Self {
-        ip("link add eth0 type veth peer name srv0");
-        // It says a word when it has its namespace.
-        let mut namespace = Command::new("unshare")
-            .args(["--net", "--", "sh", "-c", "echo ready; exec cat"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut word = [0; 6];
-        namespace.stdout.as_mut().unwrap().read_exact(&mut word).unwrap();
-        let neighbour = Self(namespace);
-        ip(&format!("link set srv0 netns {}", neighbour.0.id()));
-        ip("link set eth0 up");
+        let neighbour = Neighbour::start();
         ip("address add 10.9.0.1/24 dev eth0");
-        neighbour.ip("link set srv0 up");
         neighbour.ip("address add 10.9.0.2/24 dev srv0");
-        neighbour
-    }
-
-    fn inside(&self, program: &str) -> Command {
-        let mut command = Command::new("nsenter");
-        command.args(["--net", "--target", &self.0.id().to_string(), "--", program]);
-        command
-    }
-
-    fn ip(&self, arguments: &str) -> String {
-        done(self.inside("ip").args(arguments.split(' ')))
+        Self(neighbour)
     }
 
     fn has(&self, address: IpAddr) -> bool {
-        self.ip("-brief address show dev srv0").contains(&format!(" {}", with_prefix(address)))
+        self.0.ip("-brief address show dev srv0").contains(&format!(" {}", with_prefix(address)))
     }
 
     /// The machine of a keepalived that died is gone too.
     fn forget(&self, address: IpAddr) {
-        self.ip(&format!("address del {} dev srv0", with_prefix(address)));
-    }
-}
-
-impl Drop for Neighbour {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        self.0.ip(&format!("address del {} dev srv0", with_prefix(address)));
     }
 }
 
@@ -102,12 +72,13 @@ struct Keepalived {
 }
 
 impl Keepalived {
-    async fn start(neighbour: &Neighbour, peer: Peer) -> Self {
+    async fn start(neighbour: &OtherEnd, peer: Peer) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name).display().to_string();
         fs::write(path("conf"), configuration(peer)).unwrap();
         let log = File::create(path("log")).unwrap();
         let child = neighbour
+            .0
             .inside("keepalived")
             .args(["--dont-fork", "--log-console", "--vrrp", "--use-file", &path("conf")])
             .args(["--pid", &path("pid"), "--vrrp_pid", &path("vrrp-pid")])
@@ -189,21 +160,21 @@ fn with_priority(address: IpAddr, priority: u8) -> Settings {
     settings
 }
 
-fn is_ours(neighbour: &Neighbour, ours: &Ours, address: IpAddr) -> bool {
+fn is_ours(neighbour: &OtherEnd, ours: &Ours, address: IpAddr) -> bool {
     ours.holds() && !neighbour.has(address)
 }
 
-fn is_theirs(neighbour: &Neighbour, ours: &Ours, address: IpAddr) -> bool {
+fn is_theirs(neighbour: &OtherEnd, ours: &Ours, address: IpAddr) -> bool {
     ours.is_without() && neighbour.has(address)
 }
 
 /// It is ours, and stays so for longer than either waits for the other.
-async fn settles_here(neighbour: &Neighbour, ours: &Ours, address: IpAddr) {
+async fn settles_here(neighbour: &OtherEnd, ours: &Ours, address: IpAddr) {
     until("it is ours", || is_ours(neighbour, ours, address)).await;
     throughout(2 * DOWN, "it stays ours", || is_ours(neighbour, ours, address)).await;
 }
 
-async fn settles_there(neighbour: &Neighbour, ours: &Ours, address: IpAddr) {
+async fn settles_there(neighbour: &OtherEnd, ours: &Ours, address: IpAddr) {
     until("it is theirs", || is_theirs(neighbour, ours, address)).await;
     throughout(2 * DOWN, "it stays theirs", || is_theirs(neighbour, ours, address)).await;
 }
@@ -213,7 +184,7 @@ async fn we_take_over_when_keepalived_dies() {
     if !is_inside("we_take_over_when_keepalived_dies") {
         return;
     }
-    let neighbour = Neighbour::start();
+    let neighbour = OtherEnd::start();
     for address in addresses() {
         let mut keepalived = Keepalived::start(&neighbour, peer(address)).await;
         until("it is theirs", || neighbour.has(address)).await;
@@ -234,7 +205,7 @@ async fn we_take_over_at_once_when_keepalived_stops() {
     if !is_inside("we_take_over_at_once_when_keepalived_stops") {
         return;
     }
-    let neighbour = Neighbour::start();
+    let neighbour = OtherEnd::start();
     for address in addresses() {
         let keepalived =
             Keepalived::start(&neighbour, Peer { priority: 254, interval: "1", ..peer(address) }).await;
@@ -263,7 +234,7 @@ async fn keepalived_takes_over_at_once_when_we_stop() {
     if !is_inside("keepalived_takes_over_at_once_when_we_stop") {
         return;
     }
-    let neighbour = Neighbour::start();
+    let neighbour = OtherEnd::start();
     for address in addresses() {
         let mut settings = with_priority(address, 254);
         settings.router.interval = Interval::DEFAULT;
@@ -283,7 +254,7 @@ async fn keepalived_takes_over_when_we_die() {
     if !is_inside("keepalived_takes_over_when_we_die") {
         return;
     }
-    let neighbour = Neighbour::start();
+    let neighbour = OtherEnd::start();
     for address in addresses() {
         let ours = Ours::start(settings(address));
         until("it is ours", || ours.holds()).await;
@@ -300,7 +271,7 @@ async fn who_is_unfit_leaves_the_address_and_is_silent() {
     if !is_inside("who_is_unfit_leaves_the_address_and_is_silent") {
         return;
     }
-    let neighbour = Neighbour::start();
+    let neighbour = OtherEnd::start();
     for address in addresses() {
         let _keepalived = Keepalived::start(&neighbour, peer(address)).await;
         let ours = Ours::start(settings(address));
@@ -319,7 +290,7 @@ async fn the_higher_priority_preempts() {
     if !is_inside("the_higher_priority_preempts") {
         return;
     }
-    let neighbour = Neighbour::start();
+    let neighbour = OtherEnd::start();
     for address in addresses() {
         // Theirs, then ours, which is better, then another of theirs, which is better still.
         let keepalived = Keepalived::start(&neighbour, peer(address)).await;
@@ -341,7 +312,7 @@ async fn who_does_not_preempt_leaves_the_address_to_the_other() {
     if !is_inside("who_does_not_preempt_leaves_the_address_to_the_other") {
         return;
     }
-    let neighbour = Neighbour::start();
+    let neighbour = OtherEnd::start();
     for address in addresses() {
         // We are better, and come second.
         let keepalived = Keepalived::start(&neighbour, peer(address)).await;
@@ -366,7 +337,7 @@ async fn a_router_that_was_stopped_hears_first_who_took_over() {
     if !is_inside("a_router_that_was_stopped_hears_first_who_took_over") {
         return;
     }
-    let neighbour = Neighbour::start();
+    let neighbour = OtherEnd::start();
     for address in addresses() {
         let ours = Ours::start(settings(address));
         until("it is ours", || ours.holds()).await;

@@ -1,6 +1,6 @@
 //! A virtual router of ours in a network namespace of the test's own.
 //!
-//! Owns: the namespace, the address as ip(8) gives it to `eth0`, and the driver's thread.
+//! Owns: the address as ip(8) gives it to `eth0`, and the driver's thread.
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::net::IpAddr;
@@ -10,42 +10,14 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use namespaces::ip;
 use tokio::sync::{oneshot, watch};
 use vrrp::router::{self, State};
 use vrrp::{Address, Driver, Interval, Settings, Status};
 
-/// Set in the process that has a network namespace of its own.
-const INSIDE: &str = "BILLET_TEST_INSIDE";
 /// Of every wait for what has no time of its own.
 const DEADLINE: Duration = Duration::from_secs(30);
 pub(crate) const VRID: NonZeroU8 = NonZeroU8::new(51).unwrap();
-
-/// Whether this is the process with a namespace of its own. The other one starts it and waits; `test` is the test's name.
-pub(crate) fn is_inside(test: &str) -> bool {
-    if std::env::var_os(INSIDE).is_some() {
-        return true;
-    }
-    let status = Command::new("unshare")
-        .args(["--map-root-user", "--net", "--"])
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture"])
-        .env(INSIDE, "1")
-        .status()
-        .expect("run unshare; install it with: apt-get install util-linux");
-    assert!(status.success(), "{test}: {status}");
-    false
-}
-
-/// Runs a program to its end; answers what it printed.
-pub(crate) fn done(command: &mut Command) -> String {
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
-}
-
-pub(crate) fn ip(arguments: &str) -> String {
-    done(Command::new("ip").args(arguments.split(' ')))
-}
 
 /// Whether `eth0` has this address.
 pub(crate) fn is_here(address: IpAddr) -> bool {
