@@ -9,10 +9,11 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use serde_json::{Value, json};
 
 use super::document;
+use super::wait::{LIMIT, until};
 use crate::build::Artefacts;
 use crate::cluster_images::releases::RELEASES;
 use crate::command::Cmd;
@@ -27,8 +28,6 @@ const NODES: u32 = 3;
 /// What the nodes share.
 const SHARED: &str = "10.5.0.254";
 const LOOK: Duration = Duration::from_millis(50);
-/// Far beyond what is hoped for: a machine that has much else to do.
-const LIMIT: Duration = Duration::from_secs(600);
 /// The limits, in seconds: all nodes ready, the address after a death and after a leave, a member that came back.
 const LIMITS: [f64; 4] = [180.0, 5.0, 1.0, 60.0];
 
@@ -222,17 +221,6 @@ fn holders() -> Vec<u32> {
         String::from_utf8_lossy(&text).contains(&format!("{SHARED}/32"))
     };
     (0..NODES).filter(has_it).collect()
-}
-
-fn until(what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
-    let end = Instant::now() + LIMIT;
-    while !holds()? {
-        if Instant::now() > end {
-            bail!("not within {} s: {what}", LIMIT.as_secs());
-        }
-        std::thread::sleep(LOOK);
-    }
-    Ok(())
 }
 
 impl Cost {

@@ -1,18 +1,18 @@
 //! What a cluster on this machine costs: seconds from `cluster create` to pods that find each other by name, memory of its nodes.
 //!
 //! Owns: `target/bench/kubernetes.json` and its part of docs/benchmarks.md.
-//! Order: images from the cache in a registry; a control plane node and a worker as containers; what is waited for is looked at
-//! every [`LOOK`]; memory last, after [`SETTLE`] without a change by us.
+//! Order: images from the cache in a registry; a control plane node and a worker as containers; memory last, after [`SETTLE`] without a change by us.
 //! Does not: judge other systems: a bench beside kubeadm needs one common start, which is not built.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use super::document;
+use super::wait::until;
 use crate::build::Artefacts;
 use crate::cluster_images::releases::RELEASES;
 use crate::command::Cmd;
@@ -23,9 +23,6 @@ use crate::step::step;
 const NAME: &str = "bench";
 /// This machine, as nodes see it.
 const HOST: &str = "10.5.0.1";
-const LOOK: Duration = Duration::from_millis(100);
-/// Far beyond what is hoped for: a machine that has much else to do.
-const LIMIT: Duration = Duration::from_secs(600);
 /// Programs have what they need by then.
 const SETTLE: Duration = Duration::from_secs(20);
 /// The limits: seconds to an answered name, MiB of a control plane node with a pod, of a worker, of Billet's own part.
@@ -110,17 +107,6 @@ fn cluster(client: &Path, artefacts: &Artefacts, state: &Path) -> Result<Cost> {
     let nodes = [format!("{NAME}-controlplane-1"), format!("{NAME}-worker-1")];
     let [first, second] = nodes.each_ref().map(|node| group_mib(node));
     Ok(Cost { begun, ready, answered, nodes: [first?, second?], own: own_mib(&nodes[0])? })
-}
-
-fn until(what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
-    let end = Instant::now() + LIMIT;
-    while !holds()? {
-        if Instant::now() > end {
-            bail!("not within {} s: {what}", LIMIT.as_secs());
-        }
-        std::thread::sleep(LOOK);
-    }
-    Ok(())
 }
 
 /// What a node's group holds, without file pages that nothing has used for a while: what the kubelet calls its working set.
