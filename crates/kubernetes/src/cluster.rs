@@ -195,11 +195,7 @@ impl<'a> Cluster<'a> {
                 all.push(pem);
             }
         }
-        match all.as_slice() {
-            // As it was given.
-            [_] if config.accepted_cas.is_empty() => config.ca.crt.0.clone(),
-            all => all.iter().map(|pem| format!("{pem}\n")).collect(),
-        }
+        all.iter().map(|pem| format!("{pem}\n")).collect()
     }
 
     /// `https://host:port` of the Kubernetes API, from every node.
