@@ -1,6 +1,6 @@
 //! A file that is put to an address: one PUT through the node's proxies, verified by the node's authorities.
 //!
-//! Owns: the deadline, which grows with the length. A password in the address and the caller's headers go to the server that the
+//! Owns: the deadlines: of each piece, and of all, which grows with the length. A password in the address and the caller's headers go to the server that the
 //! address names; redirects are not followed.
 //! Does not: try again. Memory: a piece of the file at a time.
 //! Fails by: a sentence; it holds no password, no header and no query of the address.
@@ -8,6 +8,8 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -24,6 +26,8 @@ use crate::registry::{Exchange, Sent, Settings, content};
 
 /// Bytes of one read.
 const PIECE: usize = 256 << 10;
+/// For the server to take a piece, and to answer when it has all.
+const STALL_DEADLINE: Duration = Duration::from_secs(60);
 /// For connection and answer.
 const BASE_DEADLINE: Duration = Duration::from_secs(60);
 /// What a way out does at least.
@@ -55,8 +59,9 @@ pub async fn upload(
     if let Some(password) = password {
         headers.insert(header::AUTHORIZATION, password);
     }
+    let taken = Arc::new(AtomicU64::new(0));
     let (body, length) = match content {
-        Content::File(file, length) => (Piecewise::new(file, length).boxed_unsync(), length),
+        Content::File(file, length) => (Piecewise::new(file, length, taken.clone()).boxed_unsync(), length),
         Content::Bytes(bytes) => {
             let length = bytes.len() as u64;
             let body: Sent = Full::new(Bytes::from(bytes)).map_err(|never| match never {}).boxed_unsync();
@@ -64,7 +69,17 @@ pub async fn upload(
         }
     };
     let deadline = BASE_DEADLINE.saturating_add(Duration::from_secs(length / SLOWEST_BYTES_PER_SECOND));
-    let answer = Exchange::new(settings).put(&uri, headers, body, deadline).await.map_err(words)?;
+    let exchange = Exchange::new(settings);
+    let answer = tokio::select! {
+        answer = exchange.put(&uri, headers, body, deadline) => answer.map_err(words)?,
+        stalled = stalled(&taken, STALL_DEADLINE) => {
+            let seconds = STALL_DEADLINE.as_secs();
+            return Err(format!(
+                "{} has taken {stalled} of {length} bytes, and no more for {seconds} s (deadline stall)",
+                uri.host().unwrap_or_default()
+            ));
+        }
+    };
     let status = answer.status();
     if status.is_success() {
         return Ok(());
@@ -74,6 +89,17 @@ pub async fn upload(
     match reason(&String::from_utf8_lossy(&text)) {
         Some(reason) => Err(format!("{host} answered {status}: {reason}")),
         None => Err(format!("{host} answered {status}")),
+    }
+}
+
+/// Waits until no byte was taken for so long; how many were until then.
+async fn stalled(taken: &AtomicU64, deadline: Duration) -> u64 {
+    loop {
+        let before = taken.load(Ordering::Relaxed);
+        tokio::time::sleep(deadline).await;
+        if taken.load(Ordering::Relaxed) == before {
+            return before;
+        }
     }
 }
 
@@ -90,11 +116,13 @@ struct Piecewise {
     file: File,
     left: u64,
     buffer: Vec<u8>,
+    /// Bytes that were handed on.
+    taken: Arc<AtomicU64>,
 }
 
 impl Piecewise {
-    fn new(file: File, length: u64) -> Self {
-        Self { file, left: length, buffer: vec![0; PIECE] }
+    fn new(file: File, length: u64, taken: Arc<AtomicU64>) -> Self {
+        Self { file, left: length, buffer: vec![0; PIECE], taken }
     }
 }
 
@@ -118,6 +146,7 @@ impl Body for Piecewise {
             ))));
         }
         this.left = this.left.saturating_sub(read.len() as u64);
+        this.taken.fetch_add(read.len() as u64, Ordering::Relaxed);
         Poll::Ready(Some(Ok(Frame::data(Bytes::copy_from_slice(read)))))
     }
 
@@ -200,6 +229,22 @@ mod tests {
         let error = upload(Settings::default(), &address, &BTreeMap::new(), bytes).await.unwrap_err();
         assert!(error.starts_with("127.0.0.1 answered 403 Forbidden: Access Denied"), "{error}");
         assert!(!error.contains('\u{1b}') && !error.contains("hunter2"), "{error}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_takes_nothing_is_left() {
+        let taken = AtomicU64::new(7);
+        let more = async {
+            tokio::time::sleep(Duration::from_secs(50)).await;
+            taken.store(9, Ordering::Relaxed);
+            std::future::pending::<()>().await;
+        };
+        let begin = tokio::time::Instant::now();
+        tokio::select! {
+            stalled = stalled(&taken, STALL_DEADLINE) => assert_eq!(stalled, 9),
+            () = more => {}
+        }
+        assert_eq!(begin.elapsed(), 2 * STALL_DEADLINE);
     }
 
     #[tokio::test]
