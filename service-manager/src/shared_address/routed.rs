@@ -58,15 +58,18 @@ fn driver(wanted: &Vrrp) -> Result<Driver, String> {
 /// Has the router know whether this node serves.
 async fn look(node: &Node, fits: &watch::Sender<bool>, say: &impl Fn(&str)) -> Infallible {
     let mut serving = Serving::default();
+    let mut said = String::new();
     loop {
         let found = match node.kubernetes.get() {
             Some(kubernetes) => serving.look(node, kubernetes).await,
             None => Err("Kubernetes has not started".to_owned()),
         };
-        let was_fit = fits.send_replace(found.is_ok());
-        if let (true, Err(reason)) = (was_fit, found) {
+        fits.send_replace(found.is_ok());
+        let reason = found.err().unwrap_or_default();
+        if reason != said && !reason.is_empty() {
             say(&format!("leaves it to others: {reason}"));
         }
+        said = reason;
         sleep(RETRY).await;
     }
 }
