@@ -24,6 +24,7 @@ mod peers;
 mod report;
 mod schedule;
 mod upgrade;
+mod wait;
 
 use std::path::Path;
 

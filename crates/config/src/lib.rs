@@ -5,7 +5,7 @@
 //! Does not: fetch a configuration, apply it, or make keys (`api::pki`).
 //! Fails by: [`LoadError`] with every error at once, each with its place and a hint. Secrets are in no error text and
 //! have no `Debug`.
-//! Source: shared/spec/machine-facts.md §1.
+//! Source: docs/users/configuration.md.
 #![warn(missing_docs)]
 
 pub mod cmdline;

@@ -5,7 +5,7 @@
 //! has begun also asks the members of etcd (`kubernetes_node::etcd`) and its API server (`kubernetes_node::health`).
 //! Does not: choose the nodes (`cluster_nodes`). Of a connection only whether it came about is told.
 //! Fails by: `DeadlineExceeded`, which names the condition that was not met and why.
-//! Source: spec/api-wire-facts.md §3.9.
+//! Source: docs/users/kubernetes.md, "Whether the cluster is well".
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,7 +2,7 @@
 //!
 //! Owns: every rule on values, each problem with its field path and what to write instead. All problems are
 //! reported, not only the first. Does not: look at the machine (disks, links).
-//! Source: shared/spec/machine-facts.md §1.2 to §1.4, §5.4, §8.3, §11.3, §11.4; texts as there, where it gives one.
+//! Source: docs/users/configuration.md; texts are those that clients of both generations know, where they know one.
 
 mod cluster;
 mod conflicts;

@@ -5,7 +5,7 @@
 //! Order: the mirrors of the registry in the config's order, then the registry itself unless that is ruled out. What an
 //! address refuses for good (not there, not allowed, a certificate that is not trusted) makes the next one's turn; what
 //! may pass (no connection, 5xx, 429) is tried again while [`Patience`] lasts.
-//! Source: OCI distribution specification 1.1; spec/machine-facts.md §11.4.
+//! Source: OCI distribution specification 1.1
 
 pub mod auth;
 mod blob;
@@ -48,7 +48,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 pub struct Patience {
     /// Without a byte.
     pub stall: Duration,
-    /// In all (spec/machine-facts.md §11.4: 20 minutes).
+    /// In all: 20 minutes, as clients of both generations expect.
     pub total: Duration,
 }
 
