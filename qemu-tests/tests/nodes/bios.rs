@@ -103,6 +103,7 @@ fn grub_chooses_what_the_model_chooses() {
 
 /// Three starts of a trial, then the kept one, again and again.
 #[test]
+#[ignore = "long run"]
 fn grub_gives_a_trial_three_starts() {
     let scope = Scope { seeds: 2..3, loader: b"no loader".to_vec() };
     let is_upgrade = |job: &Job| job.name() == "bios-upgrade-a-to-b-512-2";

@@ -76,6 +76,7 @@ fn machined_is_killed_again_and_again() {
 
 /// The kill may fall into the boot sequence: it is finished by the next machined, with every service there once.
 #[test]
+#[ignore = "long run"]
 fn machined_is_killed_while_services_start() {
     let node = TestNode::boot("node-kill-early").unwrap();
     let agent = node.agent().unwrap();
@@ -93,6 +94,7 @@ fn machined_is_killed_while_services_start() {
 }
 
 #[test]
+#[ignore = "long run"]
 fn an_unreadable_config_is_retried_until_it_is_readable() {
     let node = TestNode::builder("node-bad-config").config_cd("machine:\n  type: [\n").start().unwrap();
     // The first complaints may come before the drive's driver; then what is wrong stands there with its place.

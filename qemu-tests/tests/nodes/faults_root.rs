@@ -40,6 +40,7 @@ fn assert_names(line: &str, words: &[&str]) {
 }
 
 #[test]
+#[ignore = "long run"]
 fn a_missing_manifest() {
     let node = TestNode::builder("root-no-manifest").spoil(|root| {
         root.missing_files.push("etc/billet/root.json".into());
@@ -49,6 +50,7 @@ fn a_missing_manifest() {
 }
 
 #[test]
+#[ignore = "long run"]
 fn a_manifest_that_is_none() {
     let node = TestNode::builder("root-bad-manifest").spoil(|root| {
         root.manifest_override = Some(b"{\"format\":1,\"version\":".to_vec());
@@ -72,6 +74,7 @@ fn a_manifest_with_another_root_hash() {
 }
 
 #[test]
+#[ignore = "long run"]
 fn a_truncated_layer() {
     let node = TestNode::builder("root-truncated").spoil(|root| {
         let bytes = &mut root.layer("kernel")?.bytes;
@@ -82,6 +85,7 @@ fn a_truncated_layer() {
 }
 
 #[test]
+#[ignore = "long run"]
 fn a_kernel_layer_of_another_release() {
     let node = TestNode::builder("root-other-release").spoil(|root| {
         let mut manifest = Root::built_manifest()?;
@@ -96,6 +100,7 @@ fn a_kernel_layer_of_another_release() {
 }
 
 #[test]
+#[ignore = "long run"]
 fn a_module_that_is_missing() {
     let node = TestNode::builder("root-no-module").spoil(|root| {
         let release = &qemu_tests::artifacts::build().kernel_release;
@@ -127,6 +132,7 @@ fn no_root_anywhere() {
 }
 
 #[test]
+#[ignore = "long run"]
 fn an_unknown_parameter_is_a_warning() {
     let node = TestNode::builder("root-unknown-parameter").command_line("billet.rooot=disk").boot().unwrap();
     let warning = "kernel parameter billet.rooot is not known and has no effect";
@@ -145,6 +151,7 @@ fn a_corrupt_block_during_boot() {
 }
 
 #[test]
+#[ignore = "long run"]
 fn a_corrupt_hash_block_during_boot() {
     let node = TestNode::builder("root-corrupt-hash").spoil(|root| {
         let hash_offset = usize::try_from(Root::built_manifest()?.layers[0].hash_offset)?;

@@ -203,6 +203,7 @@ fn a_machine_with_a_config_volume_installs_itself_without_anybody() {
 
 /// The medium only has to start: the config's image is what the disk gets.
 #[test]
+#[ignore = "long run"]
 fn the_image_that_the_config_names_is_installed_and_not_the_mediums_system() {
     let registry = Registry::start().unwrap();
     let image = registry.keep("0.2.0", &Parts::of_build().unwrap().image("0.2.0")).unwrap();

@@ -54,6 +54,7 @@ fn boots(name: &str, disk: &Path, build: &Build) -> TestNode {
 /// The build's own, as its makers install it, with a file that tells its folder from the image's: initramfs and kernel layer are
 /// made of that folder, and modules load from both.
 #[test]
+#[ignore = "long run"]
 fn a_persons_own_with_modules_starts_a_node() {
     let folder = tempfile::tempdir().unwrap();
     let own = built_kernel(folder.path());

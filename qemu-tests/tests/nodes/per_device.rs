@@ -73,6 +73,7 @@ fn add(image: &Path, key: &SigningKey, selector: &Selector, config: &str, seal_f
 
 /// Short form: two machines. Long form: five, and one that nothing was added for.
 #[test]
+#[ignore = "long run"]
 fn machines_from_one_image_take_their_own_configs() {
     let folder = tempfile::tempdir().unwrap();
     let (raw, key) = image(Kind::Disk, folder.path());

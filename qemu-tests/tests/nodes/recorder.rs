@@ -90,6 +90,7 @@ fn wrong_root_hash(root: &mut Root) -> anyhow::Result<()> {
 }
 
 #[test]
+#[ignore = "long run"]
 fn earlier_boots_are_shown_however_they_ended() {
     let disk = Disk::new();
 

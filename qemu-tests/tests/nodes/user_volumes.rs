@@ -52,6 +52,7 @@ impl Further {
 }
 
 #[test]
+#[ignore = "long run"]
 fn a_volume_on_another_disk_is_encrypted_and_kept() {
     let further = Further::new();
     let node = further.node("user-volumes-first").documents(DOCUMENTS).start().unwrap();

@@ -133,6 +133,7 @@ fn a_flashed_disk_gets_its_volumes_keeps_them_and_fills_a_larger_disk() {
 }
 
 #[test]
+#[ignore = "long run"]
 fn a_first_boot_that_is_cut_off_is_finished_by_the_next() {
     type Moment = fn(&Disk, &TestNode);
     let moments: [(&str, Moment); 4] = [
