@@ -118,6 +118,17 @@ impl Network {
     }
 }
 
+/// PEM of certificates, each once, in their order.
+fn together<'p>(certificates: impl Iterator<Item = &'p str>) -> String {
+    let mut all: Vec<&str> = Vec::new();
+    for pem in certificates.map(str::trim) {
+        if !pem.is_empty() && !all.contains(&pem) {
+            all.push(pem);
+        }
+    }
+    all.iter().map(|pem| format!("{pem}\n")).collect()
+}
+
 fn bits(address: IpAddr) -> u32 {
     if address.is_ipv4() { 32 } else { 128 }
 }
@@ -189,13 +200,16 @@ impl<'a> Cluster<'a> {
     #[must_use]
     pub fn authorities(&self) -> String {
         let config = &self.config.cluster;
-        let mut all: Vec<&str> = Vec::new();
-        for pem in std::iter::once(&config.ca).chain(&config.accepted_cas).map(|pair| pair.crt.0.trim()) {
-            if !pem.is_empty() && !all.contains(&pem) {
-                all.push(pem);
-            }
-        }
-        all.iter().map(|pem| format!("{pem}\n")).collect()
+        together(std::iter::once(&config.ca).chain(&config.accepted_cas).map(|pair| pair.crt.0.as_str()))
+    }
+
+    /// PEM of every authority of the aggregation layer that is trusted: the one that signs, then those of
+    /// `KubeAggregatorCAConfig.acceptedCAs`.
+    #[must_use]
+    pub fn aggregator_authorities(&self) -> String {
+        let config = &self.config.cluster;
+        let own = std::iter::once(&config.aggregator_ca.crt.0);
+        together(own.chain(&config.accepted_aggregator_cas).map(String::as_str))
     }
 
     /// `https://host:port` of the Kubernetes API, from every node.

@@ -194,7 +194,7 @@ section! {
         /// What signs.
         issuing_ca "issuingCA": Option<ClientIdentity> { newer true };
         /// PEM of each further CA that is trusted.
-        accepted_cas "acceptedCAs": Vec<String> { newer true, example "[\"-----BEGIN CERTIFICATE-----\"]", later "further authorities of a cluster" };
+        accepted_cas "acceptedCAs": Vec<String> { newer true, example "[\"-----BEGIN CERTIFICATE-----\"]" };
     }
 }
 

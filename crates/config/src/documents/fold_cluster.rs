@@ -67,6 +67,7 @@ pub(super) fn fold(config: &mut Config, document: &Document) {
             if let Some(identity) = &d.issuing_ca {
                 cluster.aggregator_ca = pair(identity);
             }
+            cluster.accepted_aggregator_cas.clone_from(&d.accepted_cas);
         }
         Document::KubeServiceAccountConfig(d) => service_account(cluster, d),
         Document::KubeEtcdEncryptionConfig(d) => cluster.etcd_encryption.clone_from(&d.config),

@@ -197,7 +197,7 @@ fn load(text: &str) -> Loaded {
 fn control_plane() -> String {
     let authority = format!(
         "---\napiVersion: v1alpha1\nkind: KubeAPIServerCAConfig\nissuingCA:\n  cert: |\n    {PEM}  key: |\n    {KEY}acceptedCAs:\n  - |\n    {PEM}\
-         ---\napiVersion: v1alpha1\nkind: KubeAggregatorCAConfig\nissuingCA:\n  cert: |\n    {PEM}  key: |\n    {KEY}\
+         ---\napiVersion: v1alpha1\nkind: KubeAggregatorCAConfig\nissuingCA:\n  cert: |\n    {PEM}  key: |\n    {KEY}acceptedCAs:\n  - |\n    {PEM}\
          ---\napiVersion: v1alpha1\nkind: KubeServiceAccountConfig\nissuer:\n  issuerURL: https://demo.example.org:6443\n  privateKey: |\n    {KEY}\
          accepted: {{issuers: ['https://old.example.org'], audiences: [b], publicKeys: [c]}}\n"
     );
@@ -267,7 +267,7 @@ fn authorities_and_tokens_come_with_their_keys() {
         |key: Option<&Secret>| key.is_some_and(|key| key.expose_secret().starts_with("-----BEGIN EC"));
     assert!(has_key(cluster.ca.key()) && has_key(cluster.aggregator_ca.key()));
     assert!(has_key(Some(&cluster.service_account.key.0)));
-    assert_eq!(cluster.accepted_cas.len(), 1);
+    assert_eq!((cluster.accepted_cas.len(), cluster.accepted_aggregator_cas.len()), (1, 1));
     let account = &cluster.service_account;
     assert_eq!(account.issuer, "https://demo.example.org:6443");
     let accepted = [&account.accepted_issuers, &account.accepted_audiences, &account.accepted_public_keys];

@@ -78,7 +78,9 @@ pub(super) const CONCERNS: &[Concern] = &[
     Concern::new(&["KubeAggregatorCAConfig"], &["cluster.aggregatorCA"], |config, documents| {
         if config.cluster.aggregator_ca.key().is_some() {
             let pair = take(&mut config.cluster.aggregator_ca);
-            document!(documents, KubeAggregatorCAConfig).issuing_ca = Some(identity(&pair));
+            let accepted_cas = take(&mut config.cluster.accepted_aggregator_cas);
+            *document!(documents, KubeAggregatorCAConfig) =
+                KubeAggregatorCAConfig { issuing_ca: Some(identity(&pair)), accepted_cas };
         }
     }),
     Concern::new(&["KubeServiceAccountConfig"], &["cluster.serviceAccount"], service_account),

@@ -68,6 +68,8 @@ section! {
     folded {
         /// How the API server encrypts what it keeps in etcd: an EncryptionConfiguration without its header.
         etcd_encryption: Option<crate::schema::Value>;
+        /// Further CAs (PEM) of the aggregation layer.
+        accepted_aggregator_cas: Vec<String>;
     }
 }
 
