@@ -154,6 +154,8 @@ pub(crate) enum Command {
     Bootstrap(commands::bootstrap::Flags),
     /// Kubeconfig of the cluster's administrator
     Kubeconfig(commands::kubeconfig::Flags),
+    /// The node's certificates: until when they are valid, and who renews them
+    Certs(commands::certs::Flags),
     /// etcd of the cluster
     #[command(subcommand)]
     Etcd(commands::etcd::Command),

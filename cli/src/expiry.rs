@@ -1,13 +1,10 @@
 //! When a client certificate ends.
 //!
-//! Owns: the words for it, and from when on it is warned about: the last tenth of its life, at most 30 days.
+//! Owns: the words for it. Does not: say from when on it is warned about; [`CertificateFacts::ends_soon`] does.
 
 use api::pki::CertificateFacts;
 use jiff::Timestamp;
-use std::time::Duration;
-
-/// Longest time of warnings.
-const NOTICE: Duration = Duration::from_secs(30 * 86_400);
+use std::time::SystemTime;
 
 /// The day on which it ends, or `expired`.
 pub(crate) fn day(facts: &CertificateFacts) -> String {
@@ -25,8 +22,7 @@ pub(crate) fn warning(context: &str, facts: &CertificateFacts) -> Option<String>
             day(facts)
         ));
     };
-    let life = facts.not_after.duration_since(facts.not_before).unwrap_or_default();
-    let soon = left < NOTICE.min(life / 10);
+    let soon = facts.ends_soon(SystemTime::now());
     let hours = left.as_secs() / 3600;
     let left = if hours < 48 { format!("{hours} hours") } else { format!("{} days", hours / 24) };
     soon.then(|| format!("the client certificate of context `{context}` expires in {left}; {renew}"))

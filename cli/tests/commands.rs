@@ -162,3 +162,13 @@ async fn a_reader_that_has_seen_enough_is_no_error() {
     let (status, stderr) = timeout(DEADLINE, ended).await.expect("billetctl ends in time").unwrap();
     assert!(status.success() && stderr.is_empty(), "{stderr}");
 }
+
+#[tokio::test]
+async fn certificates_are_made_anew_and_what_stayed_is_told() {
+    let rig = Rig::start().await;
+    let output = rig.run("certs renew").await;
+    assert_eq!(output.stdout, "127.0.0.1: api is another one\n127.0.0.1: etcd-peer is another one\n");
+    assert_eq!(output.stderr, "WARNING: 127.0.0.1: kubelet: no answer; its certificates stay\n");
+    // What stayed is not nothing.
+    assert!(!output.success);
+}

@@ -21,7 +21,7 @@ use runtime::store::{API_CERTIFICATE, DHCP_LEASE, Spec};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use zeroize::Zeroizing;
 
 use crate::configuration::locked::Maintenance;
@@ -120,11 +120,13 @@ type Slot = watch::Sender<Option<Arc<Material>>>;
 pub struct Materials {
     apid: Slot,
     trustd: Slot,
+    /// Told when others are wanted at once.
+    wanted: Notify,
 }
 
 impl Default for Materials {
     fn default() -> Self {
-        Self { apid: watch::channel(None).0, trustd: watch::channel(None).0 }
+        Self { apid: watch::channel(None).0, trustd: watch::channel(None).0, wanted: Notify::new() }
     }
 }
 
@@ -134,6 +136,16 @@ impl Materials {
             Role::Apid => &self.apid,
             Role::Trustd => &self.trustd,
         }
+    }
+
+    /// What apid serves with, now and later.
+    pub(crate) fn of_apid(&self) -> watch::Receiver<Option<Arc<Material>>> {
+        self.apid.subscribe()
+    }
+
+    /// Has certificates be issued at once, whatever is left of the life of the present ones.
+    pub(crate) fn want_others(&self) {
+        self.wanted.notify_one();
     }
 }
 
@@ -283,6 +295,7 @@ pub async fn issue(node: Arc<Node>) {
             // Another authority, or the first one.
             _ = config.changed() => {}
             _ = maintenance.changed() => {}
+            () = node.materials.wanted.notified() => {}
             _ = readiness.wait_for(|readiness| readiness.gave_up), if !readiness.borrow().gave_up => {}
             () = sleep(wait) => {}
         }

@@ -5,6 +5,7 @@
 pub(crate) mod apply_config;
 pub(crate) mod boot;
 pub(crate) mod bootstrap;
+pub(crate) mod certs;
 pub(crate) mod cgroups;
 pub(crate) mod cluster;
 pub(crate) mod completion;
@@ -116,6 +117,7 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         }
         Command::Bootstrap(flags) => bootstrap::run(&Session::open(&global).await?, flags).await,
         Command::Kubeconfig(flags) => kubeconfig::run(&Session::open(&global).await?, flags).await,
+        Command::Certs(flags) => certs::run(Session::open(&global).await?, flags).await,
         Command::Etcd(command) => etcd::run(&Session::open(&global).await?, command).await,
         Command::Rollback => power::rollback(&Session::open(&global).await?).await,
         Command::Dashboard(flags) => dashboard::run(Session::open(&global).await?, &flags).await,

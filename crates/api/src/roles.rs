@@ -195,7 +195,7 @@ const TABLE: &[(&str, &[&str], &[Role])] = &[
         READER,
     ),
     ("billet.MachineService", &["EarlierDmesg"], READER),
-    ("billet.MachineService", &["RecoveryKeys", "Unlock"], OPERATOR),
+    ("billet.MachineService", &["RecoveryKeys", "RenewCertificates", "Unlock"], OPERATOR),
     ("machine.MachineService", &["EtcdAlarmList", "EtcdMemberList", "EtcdStatus"], ETCD_READER),
     ("machine.MachineService", &["EtcdSnapshot"], ETCD_BACKUP),
     (

@@ -30,10 +30,9 @@ fn render(cluster: &Cluster<'_>) -> Result<Secret, Error> {
     Ok(kubeconfig::admin(cluster, &credentials)?)
 }
 
-/// The administrator's certificate, made anew.
-pub(crate) fn identity(cluster: &Cluster<'_>) -> Result<Identity, Error> {
-    // Nothing of the machine stands in it.
-    let node = Node {
+/// For profiles of which nothing is needed that the machine says.
+pub(crate) fn no_machine() -> Node {
+    Node {
         host_name: String::new(),
         domain: String::new(),
         addresses: Vec::new(),
@@ -41,8 +40,12 @@ pub(crate) fn identity(cluster: &Cluster<'_>) -> Result<Identity, Error> {
         is_container: false,
         has_cgroup_v1: false,
         resolv_conf: String::new(),
-    };
-    let profile = certificates::all(cluster, &node)?.into_iter().find(|profile| profile.id == ADMIN);
+    }
+}
+
+/// The administrator's certificate, made anew.
+pub(crate) fn identity(cluster: &Cluster<'_>) -> Result<Identity, Error> {
+    let profile = certificates::all(cluster, &no_machine())?.into_iter().find(|profile| profile.id == ADMIN);
     let missing = kubernetes::Error::Missing {
         field: "cluster.ca.key",
         hint: "a worker cannot sign; ask a control plane node for the kubeconfig",

@@ -1,19 +1,20 @@
 //! The certificates of a control plane node, and the files beside them.
 //!
-//! Owns: when one is made: where its inputs changed, or half of its life is over. A new machined keeps what an earlier one made, so
-//! that no program has to start again.
+//! Owns: when one is made: where its inputs changed, or half of its life is over; and which programs have to start again with it.
+//! A new machined keeps what an earlier one made, so that no program has to start again.
 //! Order: files first, then the record of what was made: cut off in between, they are made once more.
 //! Fails by: [`Error`].
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use api::pki::{Authority, Identity, Leaf, Lifetime, PrivateKey, Usage};
 use config::{CertificateAndKey, Secret};
 use kubernetes::certificates::{self, Issuer, Place, Profile};
 use kubernetes::kubeconfig::{self, Credentials};
-use kubernetes::{Cluster, File, Node, Owner, paths};
+use kubernetes::{Cluster, File, Node, Owner, api_server, controller_manager, paths, scheduler};
 use ondisk::Digest;
 use serde::{Deserialize, Serialize};
 
@@ -47,21 +48,70 @@ impl Part {
 }
 
 /// What is there now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Current {
-    /// Grows with each certificate that is made and with other authorities or keys: what reads them at its start has to start again.
+    /// Grows with each certificate that is made and with other authorities or keys.
     pub version: u64,
     /// When the next one has to be made.
     pub renew_at: SystemTime,
+    /// By the name of a program.
+    needed: BTreeMap<String, u64>,
+}
+
+impl Current {
+    /// Grows with what this program reads at its start alone: it has to start again.
+    pub fn needed_by(&self, program: &str) -> u64 {
+        self.needed.get(program).copied().unwrap_or_default()
+    }
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Record {
     version: u64,
-    /// Digest of the authorities' certificates and of the keys that come from the configuration.
-    #[serde(default)]
-    given: String,
+    /// Digest of the authorities' certificates and of the keys that come from the configuration, by who reads them.
+    given: BTreeMap<String, String>,
     issued: BTreeMap<String, Issued>,
+    /// [`Current::needed_by`].
+    needed: BTreeMap<String, u64>,
+}
+
+impl Record {
+    /// Something else is there, and this program has to start again with it.
+    fn changed(&mut self, program: Option<&str>) {
+        self.version = self.version.saturating_add(1);
+        if let Some(program) = program {
+            let needed = self.needed.entry(program.to_owned()).or_default();
+            *needed = needed.saturating_add(1);
+        }
+    }
+}
+
+/// The program that reads this certificate at its start alone. etcd reads its own at each handshake, and so do clients of etcd;
+/// the API server takes another certificate for its clients within a minute.
+fn read_at_start(profile: &Profile) -> Option<&'static str> {
+    match profile.place {
+        Place::Kubeconfig { directory: paths::CONTROLLER_MANAGER_SECRETS, .. } => {
+            Some(controller_manager::NAME)
+        }
+        Place::Kubeconfig { directory: paths::SCHEDULER_SECRETS, .. } => Some(scheduler::NAME),
+        Place::Files { directory: paths::API_SERVER_SECRETS, .. } => {
+            let is_read_again =
+                profile.usage == certificates::Usage::Server || profile.issuer == Issuer::Etcd;
+            (!is_read_again).then_some(api_server::NAME)
+        }
+        Place::Kubeconfig { .. } | Place::Files { .. } | Place::Memory => None,
+    }
+}
+
+/// The program that authorities and keys of this owner are for.
+fn program_of(owner: Owner) -> &'static str {
+    match owner {
+        Owner::ApiServer => api_server::NAME,
+        Owner::ControllerManager => controller_manager::NAME,
+        Owner::Scheduler => scheduler::NAME,
+        Owner::Etcd => "etcd",
+        Owner::Root => "kubelet",
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,21 +122,56 @@ struct Issued {
     renew_at: u64,
 }
 
+/// Held while files of a part are written: a key of one call never stands beside the certificate of another.
+static WRITING: Mutex<()> = Mutex::new(());
+
 /// Has every certificate and file of a part be there, below `root`.
 ///
 /// # Errors
 /// [`Error::Config`], [`Error::Authority`], [`Error::Certificate`], [`Error::Key`], [`Error::File`].
 pub fn bring(root: &Path, cluster: &Cluster<'_>, node: &Node, part: Part) -> Result<Current, Error> {
+    let _writing = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
+    write(root, cluster, node, part, read(root, part))
+}
+
+/// Makes every certificate of a part anew that was made before; answers their ids. Cut off in between, [`bring`] goes on.
+///
+/// # Errors
+/// As [`bring`].
+pub fn renew(root: &Path, cluster: &Cluster<'_>, node: &Node, part: Part) -> Result<Vec<String>, Error> {
+    let _writing = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
     let mut record = read(root, part);
-    let given = authorities(cluster, part)?;
-    for file in &given {
-        files::write(root, file)?;
+    let ids: Vec<String> = record.issued.keys().cloned().collect();
+    if ids.is_empty() {
+        return Ok(ids);
     }
-    let given: Vec<&[u8]> = given.iter().map(|file| file.contents.expose_secret().as_bytes()).collect();
-    let given = Digest::sha256(&given).to_string();
-    if record.given != given {
-        record.version = record.version.saturating_add(1);
-        record.given = given;
+    for issued in record.issued.values_mut() {
+        issued.renew_at = 0;
+    }
+    keep(root, part, &record)?;
+    write(root, cluster, node, part, record)?;
+    Ok(ids)
+}
+
+fn write(
+    root: &Path,
+    cluster: &Cluster<'_>,
+    node: &Node,
+    part: Part,
+    mut record: Record,
+) -> Result<Current, Error> {
+    let mut given: BTreeMap<&str, Vec<File>> = BTreeMap::new();
+    for file in authorities(cluster, part)? {
+        files::write(root, &file)?;
+        given.entry(program_of(file.owner)).or_default().push(file);
+    }
+    for (program, files) in given {
+        let parts: Vec<&[u8]> = files.iter().map(|file| file.contents.expose_secret().as_bytes()).collect();
+        let digest = Digest::sha256(&parts).to_string();
+        if record.given.get(program) != Some(&digest) {
+            record.changed(Some(program));
+            record.given.insert(program.to_owned(), digest);
+        }
     }
     let mut next = BTreeMap::new();
     for profile in certificates::all(cluster, node)?.iter().filter(|profile| part.has(profile)) {
@@ -96,7 +181,7 @@ pub fn bring(root: &Path, cluster: &Cluster<'_>, node: &Node, part: Part) -> Res
             Some(issued) => issued.clone(),
             None => {
                 let made = put(root, cluster, profile, inputs)?;
-                record.version = record.version.saturating_add(1);
+                record.changed(read_at_start(profile));
                 made
             }
         };
@@ -106,7 +191,7 @@ pub fn bring(root: &Path, cluster: &Cluster<'_>, node: &Node, part: Part) -> Res
     record.issued = next;
     keep(root, part, &record)?;
     let renew_at = UNIX_EPOCH.checked_add(Duration::from_secs(renew_at)).unwrap_or(UNIX_EPOCH);
-    Ok(Current { version: record.version, renew_at })
+    Ok(Current { version: record.version, renew_at, needed: record.needed })
 }
 
 /// A certificate that no file keeps.
@@ -220,7 +305,7 @@ fn authorities(cluster: &Cluster<'_>, part: Part) -> Result<Vec<File>, Error> {
     Ok(vec![
         server("ca.crt", &cluster.authorities()),
         server("etcd-client-ca.crt", &config.etcd.ca.crt.0),
-        server("aggregator-ca.crt", &config.aggregator_ca.crt.0),
+        server("aggregator-ca.crt", &cluster.aggregator_authorities()),
         server("service-account.pub", &public),
         server("service-account.key", account),
         manager("ca.crt", &config.ca.crt.0),
@@ -295,7 +380,7 @@ mod tests {
         let (first, server) = (etcd(&node), text(root.path(), &path));
         let facts = CertificateFacts::from_pem("it", &server).unwrap();
         assert!(facts.names.iter().any(|name| name == "10.0.0.3"), "{facts:?}");
-        assert_eq!((etcd(&node), text(root.path(), &path)), (first, server.clone()));
+        assert_eq!((etcd(&node), text(root.path(), &path)), (first.clone(), server.clone()));
         // Another address: server and peer say it, what has no names stays.
         node.addresses.push("10.0.0.4".parse().unwrap());
         assert_eq!(etcd(&node).version, first.version + 2);
@@ -314,6 +399,54 @@ mod tests {
     }
 
     #[test]
+    fn all_that_were_made_are_made_anew_when_asked() {
+        let (config, root) = (samples::control_plane("v1.34.10", "v3.6.4"), tempfile::tempdir().unwrap());
+        let (cluster, node) = (Cluster::new(&config).unwrap(), samples::node());
+        assert!(renew(root.path(), &cluster, &node, Part::Etcd).unwrap().is_empty(), "there was none");
+        bring(root.path(), &cluster, &node, Part::Etcd).unwrap();
+        let files = ["server", "peer", "admin"].map(|name| format!("{}/{name}.crt", paths::ETCD_SECRETS));
+        let read = || files.each_ref().map(|path| text(root.path(), path));
+        let before = read();
+        let ids = renew(root.path(), &cluster, &node, Part::Etcd).unwrap();
+        assert_eq!(ids, ["etcd-admin", "etcd-peer", "etcd-server"]);
+        let after = read();
+        assert!(before.iter().zip(&after).all(|(before, after)| before != after));
+        bring(root.path(), &cluster, &node, Part::Etcd).unwrap();
+        assert_eq!(read(), after, "once");
+    }
+
+    #[test]
+    fn a_program_starts_again_for_what_it_reads_at_its_start_alone() {
+        let (mut config, root) = (samples::control_plane("v1.34.10", "v3.6.4"), tempfile::tempdir().unwrap());
+        let mut node = samples::node();
+        let programs = [api_server::NAME, controller_manager::NAME, scheduler::NAME];
+        let needed = |config: &config::Config, node: &Node| {
+            let current =
+                bring(root.path(), &Cluster::new(config).unwrap(), node, Part::ControlPlane).unwrap();
+            programs.map(|program| current.needed_by(program))
+        };
+        let first = needed(&config, &node);
+        assert_eq!(needed(&config, &node), first);
+        // The API server's certificate for its clients alone.
+        node.addresses.push("10.0.0.4".parse().unwrap());
+        assert_eq!(needed(&config, &node), first);
+        for (id, grows) in
+            [("front-proxy-client", [1, 0, 0]), ("controller-manager", [0, 1, 0]), ("scheduler", [0, 0, 1])]
+        {
+            let before = needed(&config, &node);
+            let mut record = read(root.path(), Part::ControlPlane);
+            record.issued.get_mut(id).unwrap().renew_at = 1;
+            keep(root.path(), Part::ControlPlane, &record).unwrap();
+            let after = needed(&config, &node);
+            assert_eq!([0, 1, 2].map(|at| after[at] - before[at]), grows, "{id}");
+        }
+        // Its keys are the API server's and the controller manager's.
+        let before = needed(&config, &node);
+        config.cluster.service_account.accepted_public_keys = vec!["ANOTHER KEY".into()];
+        assert_eq!(needed(&config, &node), [before[0] + 1, before[1], before[2]]);
+    }
+
+    #[test]
     fn further_keys_of_service_accounts_are_accepted() {
         let mut config = samples::control_plane("v1.34.10", "v3.6.4");
         config.cluster.service_account.accepted_public_keys = vec!["ANOTHER KEY".into()];
@@ -321,6 +454,24 @@ mod tests {
         bring(root.path(), &cluster, &samples::node(), Part::ControlPlane).unwrap();
         let keys = text(root.path(), &format!("{}/service-account.pub", paths::API_SERVER_SECRETS));
         assert!(keys.starts_with("-----BEGIN PUBLIC KEY-----") && keys.contains("ANOTHER KEY"), "{keys}");
+    }
+
+    #[test]
+    fn further_authorities_of_the_aggregation_layer_are_trusted() {
+        let mut config = samples::control_plane("v1.34.10", "v3.6.4");
+        let own = config.cluster.aggregator_ca.crt.0.trim().to_owned();
+        let other = config.cluster.etcd.ca.crt.0.trim().to_owned();
+        let root = tempfile::tempdir().unwrap();
+        let trusted = |config: &config::Config| {
+            let cluster = Cluster::new(config).unwrap();
+            let current = bring(root.path(), &cluster, &samples::node(), Part::ControlPlane).unwrap();
+            (current.version, text(root.path(), &format!("{}/aggregator-ca.crt", paths::API_SERVER_SECRETS)))
+        };
+        let (first, alone) = trusted(&config);
+        assert_eq!(alone, format!("{own}\n"));
+        // The API server reads the file at its start: it has to start again.
+        config.cluster.accepted_aggregator_cas = vec![other.clone(), own.clone()];
+        assert_eq!(trusted(&config), (first + 1, format!("{own}\n{other}\n")));
     }
 
     #[test]

@@ -79,6 +79,14 @@ pub enum Error {
         /// Why not.
         reason: String,
     },
+    /// A service that does not start again.
+    #[error("restart {service}: {reason}")]
+    Restart {
+        /// Which.
+        service: &'static str,
+        /// Why not.
+        reason: String,
+    },
     /// A snapshot of which no data could be made.
     #[error(
         "no data of etcd is made of the snapshot: {reason}. `bootstrap --recover-from` takes another snapshot"

@@ -22,6 +22,31 @@ use crate::Error;
 /// The certificate with which the kubelet is a client, below its PKI's directory.
 pub(crate) const CERTIFICATE: &str = "kubelet-client-current.pem";
 
+/// Its certificates below its PKI's directory, by what they are called: as a client, and for its own port, where the cluster signed
+/// that or it made it itself.
+pub(crate) const CERTIFICATES: [(&str, &str); 3] = [
+    ("kubelet-client", CERTIFICATE),
+    ("kubelet-server", "kubelet-server-current.pem"),
+    ("kubelet-server", "kubelet.crt"),
+];
+
+/// Removes its certificates, and what names them: it has to start again at once. Answers what they are called.
+pub(crate) fn remove_certificates(root: &Path) -> Result<Vec<String>, Error> {
+    let mut removed: Vec<String> = Vec::new();
+    for (id, name) in CERTIFICATES {
+        let path = format!("{}/{name}", paths::KUBELET_PKI);
+        if read(root, &path).is_some() {
+            remove(root, &path)?;
+            removed.push(id.to_owned());
+        }
+    }
+    // It refuses to start with a key alone.
+    remove(root, &format!("{}/kubelet.key", paths::KUBELET_PKI))?;
+    remove(root, paths::KUBELET_KUBECONFIG)?;
+    removed.dedup();
+    Ok(removed)
+}
+
 /// Removes what is of earlier authorities; what it was, for the log.
 pub(crate) fn forget(root: &Path, cluster: &Cluster<'_>) -> Result<Option<&'static str>, Error> {
     let certificate = format!("{}/{CERTIFICATE}", paths::KUBELET_PKI);
@@ -96,6 +121,24 @@ mod tests {
             crt: EncodedPem(authority.certificate().to_owned()),
             key: EncodedSecret(authority.key()),
         }
+    }
+
+    #[test]
+    fn all_certificates_go_with_what_names_them() {
+        let root = tempfile::tempdir().unwrap();
+        assert!(remove_certificates(root.path()).unwrap().is_empty(), "there was none");
+        let pki = root.path().join(paths::KUBELET_PKI.trim_start_matches('/'));
+        std::fs::create_dir_all(&pki).unwrap();
+        std::fs::create_dir_all(root.path().join("etc/kubernetes")).unwrap();
+        std::fs::write(root.path().join(paths::KUBELET_KUBECONFIG.trim_start_matches('/')), "it").unwrap();
+        for name in ["kubelet-client-2026.pem", "kubelet.crt", "kubelet.key"] {
+            std::fs::write(pki.join(name), "it").unwrap();
+        }
+        std::os::unix::fs::symlink("kubelet-client-2026.pem", pki.join(CERTIFICATE)).unwrap();
+        assert_eq!(remove_certificates(root.path()).unwrap(), ["kubelet-client", "kubelet-server"]);
+        let left: Vec<_> = std::fs::read_dir(&pki).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["kubelet-client-2026.pem"]);
+        assert!(read(root.path(), paths::KUBELET_KUBECONFIG).is_none());
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`facts`] | what rendering needs of the machine, from its resources |
 //! | [`certificates`] | makes each certificate, keeps it while it is good, renews it at half of its life |
+//! | [`certificate_list`] | which there are, and others in their place when a client asks |
 //! | [`files`] | writes files for the users that read them |
 //! | [`etcd`] | the service, its health, the bootstrap of a cluster, joining and leaving it |
 //! | [`kubelet`] | the service, and when it starts again |
@@ -33,6 +34,7 @@
 pub mod admin;
 mod api_server;
 mod api_servers;
+pub mod certificate_list;
 pub mod certificates;
 mod cluster_members;
 mod config_resources;
@@ -83,6 +85,8 @@ pub struct KubernetesNode {
     leaving: Arc<AtomicBool>,
     /// Pods are to go elsewhere, until the node restarts or is to stay after all.
     draining: Arc<AtomicBool>,
+    /// Told when certificates are others than the static pods run with.
+    renewed: Arc<Notify>,
     /// Held while a snapshot comes, and while data is made of it.
     recovering: Arc<tokio::sync::Mutex<()>>,
 }
@@ -98,6 +102,7 @@ impl KubernetesNode {
             asked: Arc::default(),
             leaving: Arc::default(),
             draining: Arc::default(),
+            renewed: Arc::default(),
             recovering: Arc::default(),
         }
     }

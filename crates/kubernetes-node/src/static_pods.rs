@@ -18,7 +18,7 @@ use ondisk::Digest;
 use runtime::beneath;
 use serde_json::Value;
 
-use crate::certificates::{self, Part};
+use crate::certificates::{self, Current, Part};
 use crate::pod_resources as resources;
 use crate::{Error, KubernetesNode, api_server as serving, config_resources, facts, files};
 
@@ -67,6 +67,7 @@ impl KubernetesNode {
             memory.said = said;
             tokio::select! {
                 changed = config.changed() => if changed.is_err() { return },
+                () = self.renewed.notified() => {}
                 () = tokio::time::sleep(period) => {}
             }
         }
@@ -94,8 +95,8 @@ impl KubernetesNode {
             }
         }
         let node = facts::node(&self.runtime, &cluster, self.is_container)?;
-        let files = self.prepare(&cluster, &node)?;
-        for (id, pod) in self.programs(&cluster, &node, &files)? {
+        let prepared = self.prepare(&cluster, &node)?;
+        for (id, pod) in self.programs(&cluster, &node, &prepared)? {
             // One that runs already stays.
             let comes = id == api_server::NAME || memory.has_answered;
             if comes || self.manifest_path(&paths::manifest_file(&id)).exists() {
@@ -125,10 +126,10 @@ impl KubernetesNode {
         (since.elapsed() > ETCD_DEADLINE).then_some(false)
     }
 
-    /// Keys and files of the programs; answers which they are, without a version of any program.
-    fn prepare(&self, cluster: &Cluster<'_>, node: &Node) -> Result<Rendered, Error> {
+    /// Keys and files of the programs; answers which they are.
+    fn prepare(&self, cluster: &Cluster<'_>, node: &Node) -> Result<Prepared, Error> {
         let root = &self.runtime.root;
-        let secrets = certificates::bring(root, cluster, node, Part::ControlPlane)?.version.to_string();
+        let secrets = certificates::bring(root, cluster, node, Part::ControlPlane)?;
         let beside: Vec<File> =
             [api_server::files(cluster)?, scheduler::files(cluster)?].into_iter().flatten().collect();
         for file in &beside {
@@ -137,12 +138,12 @@ impl KubernetesNode {
         make_audit_log(root)?;
         let parts: Vec<&[u8]> = beside.iter().map(|file| file.contents.expose_secret().as_bytes()).collect();
         let files = version(&parts);
-        config_resources::publish_files(&self.runtime, &secrets, &files);
-        Ok(Rendered { secrets, config: String::new(), files })
+        config_resources::publish_files(&self.runtime, &secrets.version.to_string(), &files);
+        Ok(Prepared { secrets, files })
     }
 
     /// The pods of the programs that are wanted. Each carries the version of the resource that shows what it runs with.
-    fn programs(&self, cluster: &Cluster<'_>, node: &Node, files: &Rendered) -> Result<Pods, Error> {
+    fn programs(&self, cluster: &Cluster<'_>, node: &Node, prepared: &Prepared) -> Result<Pods, Error> {
         let render = |name: &str, rendered: &Rendered| match name {
             controller_manager::NAME => controller_manager::pod(cluster, rendered),
             scheduler::NAME => scheduler::pod(cluster, rendered),
@@ -165,7 +166,9 @@ impl KubernetesNode {
         };
         let wanted = versions.into_iter().filter(|(name, _)| is_wanted(name));
         let pod = |(name, version): (&str, u64)| {
-            Ok(render(name, &Rendered { config: version.to_string(), ..files.clone() })?)
+            let secrets = prepared.secrets.needed_by(name).to_string();
+            let (config, files) = (version.to_string(), prepared.files.clone());
+            Ok(render(name, &Rendered { secrets, config, files })?)
         };
         wanted.map(pod).collect()
     }
@@ -209,6 +212,13 @@ impl KubernetesNode {
         memory.written.extend(manifests.clone());
         Ok(())
     }
+}
+
+/// What the programs are given besides their arguments.
+struct Prepared {
+    secrets: Current,
+    /// Digest of the files without a secret.
+    files: String,
 }
 
 /// Where the files lie: the one that people know, and the one that only machined writes.

@@ -17,7 +17,7 @@ const MEMORY_SHARE: u64 = 95;
 /// Which state of the node's resources a pod was rendered from: versions of three resources, as texts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rendered {
-    /// Version of the secrets.
+    /// Version of the secrets that the program reads at its start alone.
     pub secrets: String,
     /// Version of the program's configuration.
     pub config: String,

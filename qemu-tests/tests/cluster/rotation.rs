@@ -100,6 +100,35 @@ fn is_ready(answer: &Result<String, String>) -> bool {
     answer.as_ref().is_ok_and(|nodes| nodes.matches(" Ready ").count() == NODES.len())
 }
 
+/// Those of the node API, of etcd, of the control plane and of both kubelets, while etcd runs on.
+fn certificates_are_made_anew(cluster: &Running, admin: &Path) {
+    let listed = cluster.until(&["certs"], &["etcd-peer", "kubelet-client", "kubelet-server"], STEP_LIMIT);
+    for (id, renewed_by) in
+        [("ca-kubernetes", "config"), ("apiserver", "node"), ("kubelet-client", "kubelet")]
+    {
+        let line = listed.lines().find(|line| line.split_whitespace().any(|word| word == id)).unwrap();
+        assert!(line.split_whitespace().any(|word| word == renewed_by), "{line}");
+    }
+    let etcd = cluster.processes("cp-1", "etcd");
+    for (address, (node, _)) in ADDRESSES.iter().zip(NODES) {
+        let before = kubelet_certificate(cluster, node).unwrap();
+        let ids: &[&str] = match node {
+            "cp-1" => &["api-client", "apiserver", "etcd-peer", "front-proxy-client", "kubelet-client"],
+            _ => &["api", "kubelet-client", "kubelet-server"],
+        };
+        let wanted: Vec<String> = ids.iter().map(|id| format!("{id} is another one")).collect();
+        let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
+        cluster.until(&["-n", address, "certs", "renew"], &wanted, STEP_LIMIT);
+        until(cluster, &format!("the kubelet of {node} has another certificate"), || {
+            kubelet_certificate(cluster, node).is_some_and(|now| now != before)
+        });
+        until(cluster, "the nodes are ready with other certificates", || {
+            is_ready(&asked_with(cluster, admin))
+        });
+    }
+    assert_eq!(cluster.processes("cp-1", "etcd"), etcd, "etcd reads its certificates at each handshake");
+}
+
 #[test]
 #[ignore = "long run"]
 fn another_authority_of_kubernetes_signs_and_the_old_one_goes() {
@@ -126,8 +155,10 @@ fn another_authority_of_kubernetes_signs_and_the_old_one_goes() {
     let authority =
         Authority::generate_with(Algorithm::Ecdsa, "kubernetes", Lifetime::from_now(YEAR)).unwrap();
     let new = Pair::new(&authority);
-    let before: Vec<_> = NODES.map(|(name, _)| kubelet_certificate(&cluster, name).unwrap()).into();
     tell("two nodes are ready");
+    certificates_are_made_anew(&cluster, &old_admin);
+    tell("all certificates were made anew");
+    let before: Vec<_> = NODES.map(|(name, _)| kubelet_certificate(&cluster, name).unwrap()).into();
 
     patch(&cluster, &old, &[&new]);
     let has_both = |text: &str| text.matches("BEGIN CERTIFICATE").count() == 2;

@@ -22,6 +22,7 @@ use tonic::{Request, Response, Status};
 use super::cluster_nodes::{Nodes, host};
 use super::{Answers, Sender, answers, is_admin};
 use crate::apid::PORT;
+use crate::certificates;
 use crate::node::Node;
 
 /// How long the client waits when it does not say (the CLI's default).
@@ -137,6 +138,10 @@ impl Check {
         let list = |names: &[String]| format!("{names:?}");
         let (control_plane, workers) = (list(&self.nodes.control_plane), list(&self.nodes.workers));
         say(sender, format!("discovered nodes: control plane: {control_plane}, worker: {workers}")).await?;
+        // Not a condition: a node whose certificates end soon is well until they do.
+        for warning in certificates::warnings(&self.node) {
+            say(sender, format!("warning: {warning}")).await?;
+        }
         let known = self.node.runtime.services.ids();
         let own = ["etcd", "kubelet"].into_iter().filter(|id| known.iter().any(|known| known == id));
         let mut conditions = Vec::new();

@@ -14,6 +14,7 @@ use tonic::{Request, Response, Status};
 use zeroize::Zeroizing;
 
 use super::{Answers, streams};
+use crate::certificates;
 use crate::configuration::apply::{self, Failure};
 use crate::configuration::duration;
 use crate::node::Node;
@@ -54,6 +55,20 @@ impl MachineService for Own {
         });
         let answer = own::RecoveryKeys { metadata: None, keys: keys.collect() };
         Ok(Response::new(own::RecoveryKeysResponse { messages: vec![answer] }))
+    }
+
+    async fn renew_certificates(
+        &self,
+        _request: Request<()>,
+    ) -> Result<Response<own::RenewCertificatesResponse>, Status> {
+        if self.node.runtime.config().is_none() {
+            return Err(Status::failed_precondition(
+                "there is no config in force: the node has one certificate until it has one",
+            ));
+        }
+        let renewed = certificates::renew(&self.node).await;
+        let answer = own::RenewCertificates { metadata: None, renewed: renewed.ids, failed: renewed.failed };
+        Ok(Response::new(own::RenewCertificatesResponse { messages: vec![answer] }))
     }
 
     async fn unlock(
@@ -100,7 +115,7 @@ fn status(failure: &Failure) -> Status {
         Failure::Wrong(_) | Failure::Refused(_) | Failure::Install(_) | Failure::Encryption(_) => {
             Status::invalid_argument(text)
         }
-        Failure::Outdated { .. } => Status::aborted(text),
+        Failure::Outdated { .. } | Failure::Waiting => Status::aborted(text),
         Failure::Keep(_) => Status::internal(text),
         Failure::Closed(_) => Status::permission_denied(text),
         Failure::Busy

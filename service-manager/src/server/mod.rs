@@ -194,4 +194,4 @@ mod tests;
 #[cfg(test)]
 mod typed_tests;
 #[cfg(test)]
-pub(crate) use tests::node as tests_node;
+pub(crate) use tests::{cluster_config as tests_config, node as tests_node};

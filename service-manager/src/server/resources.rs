@@ -7,7 +7,9 @@ use std::sync::Arc;
 use api::proto::resource as proto;
 use api::proto::resource::resource_service_server::ResourceService;
 use runtime::request;
-use runtime::store::{Change, ChangeKind, Definition, RESOURCE_DEFINITION, Resource};
+use runtime::store::{
+    Change, ChangeKind, Definition, IN_FORCE, MACHINE_CONFIG, RESOURCE_DEFINITION, Resource,
+};
 use tokio::sync::broadcast::Receiver;
 use tonic::{Request, Response, Status};
 
@@ -56,7 +58,9 @@ impl ResourceService for Resources {
             resource: None,
         };
         let found = self.node.runtime.store.list(definition).into_iter();
-        let found = found.filter(|_| query::is_in(definition, &request.namespace)).map(Some);
+        let found =
+            found.filter(|resource| is_known(resource) && query::is_in(definition, &request.namespace));
+        let found = found.map(Some);
         Ok(answer_as_read(std::iter::once(None).chain(found).collect(), move |resource| match resource {
             None => Ok(first.clone()),
             Some(resource) => {
@@ -95,6 +99,12 @@ impl Resources {
     }
 }
 
+/// Whether clients of this generation take a resource of a list for what it is: `patch` and `edit` change every config that they
+/// are shown, and would send one of them in the place of the other.
+fn is_known(resource: &Resource) -> bool {
+    resource.metadata.kind != MACHINE_CONFIG.kind || resource.metadata.id == IN_FORCE
+}
+
 /// Sends the present, then every change. Ends when the reader goes or falls a whole ring behind.
 async fn follow(
     kind: &'static Definition,
@@ -104,7 +114,8 @@ async fn follow(
     sender: &Sender<proto::WatchResponse>,
 ) -> Result<(), ()> {
     let wanted = |resource: &Resource| {
-        resource.metadata.kind == kind.kind && (id.is_empty() || resource.metadata.id == id)
+        let is_asked = if id.is_empty() { is_known(resource) } else { resource.metadata.id == id };
+        resource.metadata.kind == kind.kind && is_asked
     };
     let send = async |event: proto::EventType, resource: Result<proto::Resource, Status>| {
         let message = resource.map(|resource| proto::WatchResponse {

@@ -417,7 +417,7 @@ async fn a_shutdown_answers_at_once_and_is_an_action_to_wait_for() {
 }
 
 /// The config of a node of a cluster, as it is generated.
-pub(super) fn cluster_config(machine_type: config::v1alpha1::MachineType) -> config::Config {
+pub(crate) fn cluster_config(machine_type: config::v1alpha1::MachineType) -> config::Config {
     let cluster = api::generate::Cluster {
         name: "demo".into(),
         endpoint: "https://10.0.0.3:6443".into(),

@@ -48,6 +48,19 @@ pub(crate) struct Flags {
     pub(crate) maintenance: Maintenance,
 }
 
+impl Flags {
+    /// All of a type, once.
+    pub(crate) fn all(kind: &str) -> Self {
+        Self {
+            kind: kind.to_owned(),
+            id: None,
+            namespace: None,
+            watch: false,
+            maintenance: Maintenance::default(),
+        }
+    }
+}
+
 /// What is asked for, once the type is known.
 struct Query {
     definition: Definition,

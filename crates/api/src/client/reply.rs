@@ -29,7 +29,7 @@ node_messages! {
         Event, FileInfo, GenerateClientConfiguration, GenerateConfiguration, Hostname, ImageListResponse, ImagePull, LoadAvg, LogsContainer, Memory, MetaDelete, MetaWrite, Mounts, Netstat,
         NetworkDeviceStats, Process, Reboot, Reset, Restart, Rollback, ServiceList, ServiceRestart, ServiceStart,
         ServiceStop, Shutdown, Stats, SystemStat, Upgrade, Version;
-    billet: RecoveryKeys, Unlock;
+    billet: RecoveryKeys, Unlock, RenewCertificates;
     common: Data;
     cluster: HealthCheckProgress;
     inspect: ControllerRuntimeDependency;

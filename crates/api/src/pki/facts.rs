@@ -9,7 +9,10 @@ use std::{
     net::IpAddr,
     time::{Duration, SystemTime},
 };
-use x509_parser::{extensions::GeneralName, prelude::X509Certificate, time::ASN1Time};
+use x509_parser::{extensions::GeneralName, prelude::X509Certificate, time::ASN1Time, x509::X509Name};
+
+/// Longest time before its end in which a certificate ends soon.
+const NOTICE: Duration = Duration::from_secs(30 * 86_400);
 
 /// What a certificate says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +21,8 @@ pub struct CertificateFacts {
     pub common_name: String,
     /// Values of subject O, empty ones left out.
     pub organizations: Vec<String>,
+    /// The issuer's CN; its O where that is empty.
+    pub issuer: String,
     /// First valid second.
     pub not_before: SystemTime,
     /// Last valid second.
@@ -59,8 +64,9 @@ impl CertificateFacts {
         let usage = certificate.extended_key_usage().ok().flatten().map(|e| e.value);
         let constraints = certificate.basic_constraints().ok().flatten();
         Self {
-            common_name: common_name(certificate),
-            organizations: organizations(certificate),
+            common_name: common_name(certificate.subject()),
+            organizations: organizations(certificate.subject()),
+            issuer: issuer(certificate.issuer()),
             not_before: system_time(certificate.validity().not_before),
             not_after: system_time(certificate.validity().not_after),
             names: names(certificate),
@@ -79,6 +85,15 @@ impl CertificateFacts {
     }
 }
 
+impl CertificateFacts {
+    /// Whether it ends within the last tenth of its life, at most 30 days, or has ended.
+    pub fn ends_soon(&self, now: SystemTime) -> bool {
+        let Ok(left) = self.not_after.duration_since(now) else { return true };
+        let life = self.not_after.duration_since(self.not_before).unwrap_or_default();
+        left < NOTICE.min(life / 10)
+    }
+}
+
 /// base64 of SHA-256.
 fn fingerprint(spki: &[u8]) -> String {
     // ring's hash, through the cipher suite that both sides have anyway: no further dependency for one digest.
@@ -87,14 +102,19 @@ fn fingerprint(spki: &[u8]) -> String {
     hash.map_or_else(String::new, |h| STANDARD.encode(h.as_ref()))
 }
 
-fn common_name(certificate: &X509Certificate<'_>) -> String {
-    let first = certificate.subject().iter_common_name().find_map(|name| name.as_str().ok());
+fn common_name(name: &X509Name<'_>) -> String {
+    let first = name.iter_common_name().find_map(|name| name.as_str().ok());
     first.unwrap_or_default().to_owned()
 }
 
-fn organizations(certificate: &X509Certificate<'_>) -> Vec<String> {
-    let values = certificate.subject().iter_organization().filter_map(|o| o.as_str().ok());
+fn organizations(name: &X509Name<'_>) -> Vec<String> {
+    let values = name.iter_organization().filter_map(|o| o.as_str().ok());
     values.filter(|o| !o.is_empty()).map(str::to_owned).collect()
+}
+
+fn issuer(name: &X509Name<'_>) -> String {
+    let common = common_name(name);
+    if common.is_empty() { organizations(name).join(", ") } else { common }
 }
 
 fn names(certificate: &X509Certificate<'_>) -> Vec<String> {
