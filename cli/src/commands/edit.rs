@@ -39,7 +39,9 @@ pub(crate) async fn run(session: &Session, flags: Flags) -> Result<()> {
     machine_config::check_type(&flags.kind)?;
     for node in session.each_node() {
         let name = session.name_of(node.as_deref()).to_owned();
-        let old = machine_config::fetch(session, node.as_deref()).await.with_context(|| name.clone())?;
+        let old = machine_config::fetch(session, node.as_deref(), &flags.when)
+            .await
+            .with_context(|| name.clone())?;
         edit_one(session, node.as_deref(), &name, &old, &flags).await?;
     }
     Ok(())

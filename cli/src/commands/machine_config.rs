@@ -24,8 +24,12 @@ use config::{
 use std::{fs, net::IpAddr, time::Duration};
 use tokio::time::{Instant, sleep, timeout};
 
-/// Type, namespace and id of the resource that holds the configuration.
-const RESOURCE: (&str, &str, &str) = ("MachineConfigs.config.talos.dev", "config", "v1alpha1");
+/// Type and namespace of the resources that hold configurations.
+const RESOURCE: (&str, &str) = ("MachineConfigs.config.talos.dev", "config");
+/// The one in force.
+const IN_FORCE: &str = "v1alpha1";
+/// The one that the next start of the machine takes, with what was staged.
+const PERSISTENT: &str = "persistent";
 /// Names by which people call it.
 const NAMES: [&str; 4] = ["machineconfig", "machineconfigs", "mc", "machineconfigs.config.talos.dev"];
 /// Pause between two attempts to reach a node that restarts.
@@ -185,16 +189,22 @@ impl std::fmt::Display for Outdated {
 
 impl std::error::Error for Outdated {}
 
-/// The configuration of a node.
-pub(crate) async fn fetch(session: &Session, node: Option<&str>) -> Result<Fetched> {
-    let (kind, namespace, id) = RESOURCE;
-    let request = cosi::GetRequest {
-        namespace: namespace.into(),
-        r#type: kind.into(),
-        id: id.into(),
-        ..Default::default()
+/// The configuration of a node that a change of this kind is made from: what the next start takes, so that nothing is lost that
+/// waits for it. What is tried is made from what is in force, and so is any change where the node keeps nothing.
+pub(crate) async fn fetch(session: &Session, node: Option<&str>, flags: &ModeFlags) -> Result<Fetched> {
+    let (kind, namespace) = RESOURCE;
+    let get = async |id: &str| {
+        let (namespace, r#type, id) = (namespace.into(), kind.into(), id.into());
+        let request = cosi::GetRequest { namespace, r#type, id, ..Default::default() };
+        session.client.state().get(client::to_node(request, node)).await
     };
-    let answer = session.client.state().get(client::to_node(request, node)).await;
+    let answer = match flags.mode {
+        When::Try => get(IN_FORCE).await,
+        _ => match get(PERSISTENT).await {
+            Err(status) if status.code() == tonic::Code::NotFound => get(IN_FORCE).await,
+            answer => answer,
+        },
+    };
     let answer = answer.map_err(|status| session.error(&status)).context("get the machine configuration")?;
     let resource = answer.into_inner().resource.context("the node sent no machine configuration")?;
     let metadata = resource.metadata.unwrap_or_default();

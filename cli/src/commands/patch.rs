@@ -63,7 +63,7 @@ async fn patch_one(
     patches: &[Patch],
     when: &ModeFlags,
 ) -> Result<bool> {
-    let old = machine_config::fetch(session, node).await.with_context(|| name.to_owned())?;
+    let old = machine_config::fetch(session, node, when).await.with_context(|| name.to_owned())?;
     let text = old.text.expose_secret();
     let new = config::patch::apply(text, patches)
         .with_context(|| format!("{name}: failure applying patches to the machine config"))?;

@@ -14,6 +14,7 @@ use api::proto::machine::{ApplyConfiguration, ApplyConfigurationRequest};
 use runtime::clock;
 use runtime::events;
 use runtime::request;
+use runtime::store::{IN_FORCE, PERSISTENT, Resource};
 use zeroize::Zeroizing;
 
 use super::change::{Change, diff};
@@ -22,7 +23,7 @@ use super::plan::{self, Plan, Refusal, Situation};
 use super::refused::{self, Place};
 use super::register::Trust;
 use super::state::{CONFIG, RETURNED, State};
-use super::{Wrong, judge, publish, text_in_force};
+use super::{Wrong, judge, kept, publish, text_in_force};
 use crate::install;
 use crate::node::{NOT_IN_A_CONTAINER, Node};
 use crate::order::Order;
@@ -54,6 +55,12 @@ pub(crate) enum Failure {
         /// Version in force; 0 if there is none.
         now: u64,
     },
+    /// The change was made from the config in force while another one waits for the restart.
+    #[error(
+        "another configuration waits for the restart (--mode staged), and this change was made without it: make it from the \
+         resource `MachineConfigs/persistent`, as `billetctl patch` and `billetctl edit` of this version do, or restart first"
+    )]
+    Waiting,
     /// The last change has not taken effect yet.
     #[error(
         "configuration was already applied and node is rebooting, cannot apply more configuration changes until next reboot"
@@ -138,6 +145,11 @@ async fn attempt(
         return Err(Failure::Rebooting);
     }
     is_made_from_the_newest(node, request)?;
+    let taken_back = kept::taken_back(node, &text);
+    if !taken_back.is_empty() && plan::requested(request) != Mode::Try {
+        let fields = taken_back.join(", ");
+        warnings.push(format!("a configuration waited for the restart; this one takes back of it: {fields}"));
+    }
     if plan::requested(request) == Mode::Try && waits_for_confirmation(node) {
         return Err(Failure::Unconfirmed);
     }
@@ -181,16 +193,27 @@ fn is_made_from_the_newest(node: &Node, request: &ApplyConfigurationRequest) -> 
     if read.is_empty() {
         return Ok(());
     }
-    let resource = node.runtime.store.get(&super::MACHINE_CONFIG, "v1alpha1");
-    let metadata = resource.as_ref().map(|resource| &resource.metadata);
     // Versions begin anew with each start of machined, times do not.
-    let is_it = metadata.is_some_and(|metadata| {
+    let is_it = |resource: &Arc<Resource>| {
+        let metadata = &resource.metadata;
         metadata.version.to_string() == *read && request.base_updated == Some(clock::proto(metadata.updated))
-    });
-    if is_it {
+    };
+    let store = &node.runtime.store;
+    let in_force = store.get(&super::MACHINE_CONFIG, IN_FORCE);
+    // What is tried is gone before the restart.
+    let waiting = kept::waiting(node).filter(|_| plan::requested(request) != Mode::Try);
+    let newest = match waiting {
+        Some(waiting) if in_force.as_ref().is_some_and(is_it) && !is_it(&waiting) => {
+            return Err(Failure::Waiting);
+        }
+        Some(waiting) => Some(waiting),
+        // Both are one text.
+        None => store.get(&super::MACHINE_CONFIG, PERSISTENT).filter(is_it).or(in_force),
+    };
+    if newest.as_ref().is_some_and(is_it) {
         return Ok(());
     }
-    Err(Failure::Outdated { read: read.clone(), now: metadata.map_or(0, |metadata| metadata.version) })
+    Err(Failure::Outdated { read: read.clone(), now: newest.map_or(0, |newest| newest.metadata.version) })
 }
 
 fn waits_for_confirmation(node: &Node) -> bool {
@@ -230,6 +253,7 @@ fn carry_out(
         volumes::keep_record(node, &config).map_err(Failure::Keep)?;
         save(&state, &text, back.as_ref()).map_err(Failure::Keep)?;
         super::remember(node);
+        kept::publish(node);
     }
     // A change by someone who reached the node ends every earlier clock; one that waits for a restart is started by it.
     let first = pending::disarm(node);
@@ -390,6 +414,58 @@ mod tests {
         // A client that says nothing replaces what is there, as ever.
         apply(&node, &change("last", ""), None).await.unwrap();
         assert!(text_in_force(&node).unwrap().contains("vm.last:"));
+    }
+
+    /// `patch --mode staged -p A; patch --mode staged -p B`, and a live one behind them.
+    #[tokio::test]
+    async fn what_waits_for_the_restart_is_lost_by_no_later_change() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = crate::server::tests_node(dir.path().to_owned());
+        let state = dir.path().join("state");
+        std::fs::create_dir(&state).unwrap();
+        node.configuration.set_state(State::at(&state));
+        std::fs::write(state.join("config.yaml"), CONFIG).unwrap();
+        put_into_force(&node, Zeroizing::new(CONFIG.to_owned())).unwrap();
+        let get = |id: &str| node.runtime.store.get(&super::super::MACHINE_CONFIG, id).unwrap();
+        let text = |id: &str| match &get(id).spec {
+            runtime::store::Spec::MachineConfig(document) => document.text.to_string(),
+            _ => unreachable!(),
+        };
+        assert_eq!(text(PERSISTENT), CONFIG);
+        let change = |base: Option<&str>, name: &str, mode: Mode| {
+            let metadata = base.map(|id| get(id).metadata.clone());
+            ApplyConfigurationRequest {
+                data: format!("{}    vm.{name}: '1'\n", text(base.unwrap_or(IN_FORCE))).into_bytes(),
+                mode: mode.into(),
+                base_version: metadata.as_ref().map(|base| base.version.to_string()).unwrap_or_default(),
+                base_updated: metadata.map(|base| clock::proto(base.updated)),
+                ..Default::default()
+            }
+        };
+        // Nothing waits: what is in force is what the next start takes.
+        apply(&node, &change(Some(IN_FORCE), "a", Mode::Staged), None).await.unwrap();
+        assert!(text(PERSISTENT).contains("vm.a:") && !text(IN_FORCE).contains("vm.a:"));
+        let error = apply(&node, &change(Some(IN_FORCE), "b", Mode::Staged), None).await.unwrap_err();
+        assert!(matches!(error, Failure::Waiting), "{error}");
+        apply(&node, &change(Some(PERSISTENT), "b", Mode::Staged), None).await.unwrap();
+        assert!(text(PERSISTENT).contains("vm.a:") && text(PERSISTENT).contains("vm.b:"));
+        // A try takes nothing of it along, and leaves it.
+        apply(&node, &change(Some(IN_FORCE), "t", Mode::Try), None).await.unwrap();
+        assert!(text(PERSISTENT).contains("vm.b:") && text(IN_FORCE).contains("vm.t:"));
+        assert!(!text(IN_FORCE).contains("vm.b:"));
+        // Live: all of it is in force.
+        apply(&node, &change(Some(PERSISTENT), "c", Mode::NoReboot), None).await.unwrap();
+        assert_eq!(text(IN_FORCE), text(PERSISTENT));
+        assert!(["a", "b", "c"].iter().all(|name| text(IN_FORCE).contains(&format!("vm.{name}:"))));
+        // A client that does not say what it read is told.
+        apply(&node, &change(Some(PERSISTENT), "d", Mode::Staged), None).await.unwrap();
+        let answer = apply(&node, &change(None, "e", Mode::NoReboot), None).await.unwrap();
+        let warning = answer.warnings.iter().find(|warning| warning.contains("waited for the restart"));
+        assert!(
+            warning.is_some_and(|warning| warning.ends_with("machine.sysctls.vm.d")),
+            "{:?}",
+            answer.warnings
+        );
     }
 
     #[tokio::test]

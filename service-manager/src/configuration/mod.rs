@@ -6,6 +6,7 @@
 //! | [`state`] | the partition STATE and files on it |
 //! | [`change`], [`plan`] | pure: what differs, what that takes, which mode does what |
 //! | [`apply`] | one change from request to answer |
+//! | [`kept`] | the config on STATE as clients see it |
 //! | [`pending`] | changes that undo themselves |
 //! | [`refused`] | what `Diagnostics` says of configs that are not taken |
 //! | [`register`] | the TPM's register for a config from outside |
@@ -19,6 +20,7 @@ pub(crate) mod apply;
 mod bundle;
 pub(crate) mod change;
 mod http;
+mod kept;
 pub mod locked;
 pub(crate) mod maintenance;
 pub(crate) mod pending;
@@ -42,7 +44,7 @@ pub(crate) use bundle::{boot_file, medium_addons};
 use locked::{Look, Maintenance, Memory};
 use pending::{AtBoot, Pending};
 use runtime::checkpoint::Keep;
-use runtime::store::{MACHINE_CONFIG, MachineDocument, Spec};
+use runtime::store::{IN_FORCE, MACHINE_CONFIG, MachineDocument, Spec};
 use state::Found;
 pub(crate) use state::{MOUNT_POINT, State, mount_volume};
 
@@ -182,16 +184,17 @@ fn publish(node: &Node, text: Zeroizing<String>) -> Result<(), Wrong> {
     }
     let document = MachineDocument { text, config: parsed, documents };
     let spec = Spec::MachineConfig(Arc::new(document));
-    if let Err(error) = node.runtime.store.put(MACHINE_CONFIG.writer, &MACHINE_CONFIG, "v1alpha1", spec) {
+    if let Err(error) = node.runtime.store.put(MACHINE_CONFIG.writer, &MACHINE_CONFIG, IN_FORCE, spec) {
         node.runtime.journal.warn(&error.to_string());
     }
+    kept::publish(node);
     refused::forget_all(node);
     Ok(())
 }
 
 /// Gives the node the config that is published now, which may be a later one than the caller's.
 fn take_effect(node: &Node) {
-    let Some(resource) = node.runtime.store.get(&MACHINE_CONFIG, "v1alpha1") else { return };
+    let Some(resource) = node.runtime.store.get(&MACHINE_CONFIG, IN_FORCE) else { return };
     let Spec::MachineConfig(document) = &resource.spec else { return };
     node.runtime.config.send_replace(Some(Arc::new(document.config.clone())));
     node.configuration.maintenance.send_replace(Maintenance::No);
@@ -225,7 +228,7 @@ pub(crate) fn memory(node: &Node) -> Memory {
 
 /// The text of the config in force.
 pub(crate) fn text_in_force(node: &Node) -> Option<Zeroizing<String>> {
-    let resource = node.runtime.store.get(&MACHINE_CONFIG, "v1alpha1")?;
+    let resource = node.runtime.store.get(&MACHINE_CONFIG, IN_FORCE)?;
     match &resource.spec {
         Spec::MachineConfig(document) => Some(document.text.clone()),
         _ => None,
@@ -251,6 +254,7 @@ fn look_in(node: &Node, class: &Path) -> Look {
     }
     if let Some(state) = State::mounted() {
         node.configuration.set_state(state);
+        kept::publish(node);
         return Look::Mounted;
     }
     let device = match state::find(class) {
@@ -275,6 +279,7 @@ fn look_in(node: &Node, class: &Path) -> Look {
             node.runtime.journal.say(&format!("STATE is {}", device.display()));
             // Set twice only by two looks at the same partition.
             node.configuration.set_state(state);
+            kept::publish(node);
             Look::Mounted
         }
         Err(why) => Look::Closed(why),
@@ -325,7 +330,10 @@ pub(crate) fn is_config_volume(device: &Path) -> bool {
 pub(crate) fn keep_on_state(node: &Node, text: &str) {
     let Some(state) = node.configuration.state() else { return };
     match state.write(state::CONFIG, text) {
-        Ok(()) => remember(node),
+        Ok(()) => {
+            remember(node);
+            kept::publish(node);
+        }
         Err(error) => node.runtime.journal.warn(&format!("keep the machine config on STATE: {error}")),
     }
 }
@@ -334,6 +342,7 @@ pub(crate) fn keep_on_state(node: &Node, text: &str) {
 pub(crate) fn save(node: &Node, state: &State, text: &str) -> Result<(), String> {
     state.write(state::CONFIG, text)?;
     remember(node);
+    kept::publish(node);
     Ok(())
 }
 

@@ -31,7 +31,7 @@ use std::time::Duration;
 
 use config::cmdline::NodeParameters;
 use runtime::journal::Journal;
-use runtime::store::{Change, Definition, MACHINE_CONFIG, MachineDocument, Resource, Spec};
+use runtime::store::{Change, Definition, IN_FORCE, MACHINE_CONFIG, MachineDocument, Resource, Spec};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
@@ -79,12 +79,13 @@ impl Snapshot<'_> {
         self.resources.get(kind.kind).into_iter().flatten().map(|resource| &**resource)
     }
 
-    /// The machine config, once there is one.
-    pub(crate) fn machine_config(&self) -> Option<&MachineDocument> {
-        self.list(&MACHINE_CONFIG).find_map(|resource| match &resource.spec {
-            Spec::MachineConfig(document) => Some(&**document),
+    /// The machine config in force, once there is one.
+    pub(crate) fn machine_config(&self) -> Option<&Arc<MachineDocument>> {
+        let in_force = self.list(&MACHINE_CONFIG).find(|resource| resource.metadata.id == IN_FORCE);
+        match &in_force?.spec {
+            Spec::MachineConfig(document) => Some(document),
             _ => None,
-        })
+        }
     }
 }
 

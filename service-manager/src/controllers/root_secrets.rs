@@ -25,10 +25,7 @@ pub(crate) static NAMES: Controller = Controller {
 };
 
 fn root(snapshot: &Snapshot<'_>) -> Result<Vec<Action>, String> {
-    let document = snapshot.list(&MACHINE_CONFIG).find_map(|resource| match &resource.spec {
-        Spec::MachineConfig(document) => Some(document.clone()),
-        _ => None,
-    });
+    let document = snapshot.machine_config().cloned();
     let put = |document| {
         let spec = Spec::Fact(Box::new(Fact::OsRoot(OsRoot(document))));
         Action::Put(&OS_ROOT_SECRET, "os", spec)
