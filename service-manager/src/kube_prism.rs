@@ -2,7 +2,7 @@
 //!
 //! | task | reads | writes | ends |
 //! |---|---|---|---|
-//! | [`run`] | the config, the API servers that the cluster tells of | the balancer's upstreams | with machined |
+//! | [`run`] | the config, the API servers that the cluster tells of | the balancer's upstreams, its resources | with machined |
 //!
 //! Owns: which API servers there are: the one on this node, the others as the cluster's API tells, and the endpoint, which leads to
 //! them before any of them is known.
@@ -17,6 +17,12 @@ use std::time::Duration;
 
 use balancer::{Balancer, Settings, Target, Upstream, UpstreamHealth};
 use kubernetes_node::Balanced;
+use runtime::Runtime;
+use runtime::store::{
+    Definition, ENDPOINT as API_SERVERS, KUBE_PRISM_CONFIG, KUBE_PRISM_ENDPOINTS, KUBE_PRISM_STATUS,
+    KubernetesSpec, Spec,
+};
+use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -32,6 +38,13 @@ const MAX_CONNECTIONS: usize = 512;
 const OWN: u8 = 0;
 const OTHERS: u8 = 1;
 const ENDPOINT: u8 = 2;
+
+/// Ids of the resources, as clients know them.
+const API_SERVERS_ID: &str = "kube-apiserver";
+const CONFIG_ID: &str = "k8s-loadbalancer-config";
+const ENDPOINTS_ID: &str = "k8s-cluster";
+const STATUS_ID: &str = "k8s-loadbalancer";
+
 /// A balancer that runs, and what it is told.
 struct Running {
     wanted: Balanced,
@@ -51,6 +64,9 @@ pub(crate) async fn run(node: Arc<Node>) {
                 old.task.abort();
                 // Its port is free when it has ended.
                 let _ = old.task.await;
+                for kind in [&KUBE_PRISM_CONFIG, &KUBE_PRISM_ENDPOINTS, &KUBE_PRISM_STATUS] {
+                    show(&node.runtime, kind, None);
+                }
             }
             running = now.and_then(|wanted| start(&node, wanted, &mut said));
         }
@@ -80,9 +96,11 @@ fn start(node: &Arc<Node>, wanted: Balanced, said: &mut String) -> Option<Runnin
     };
     said.clear();
     node.runtime.journal.say(&format!("KubePrism: listening on {address}"));
+    let first = upstreams(&wanted, &[]);
+    publish(&node.runtime, &wanted, &first);
     // It ends with the balancer.
-    tokio::spawn(tell(node.clone(), balancer.health()));
-    let (upstreams, told) = watch::channel(upstreams(&wanted, &[]));
+    tokio::spawn(tell(node.clone(), address, balancer.health()));
+    let (upstreams, told) = watch::channel(first);
     let task = tokio::spawn(async move {
         balancer.run(told).await;
     });
@@ -90,9 +108,12 @@ fn start(node: &Arc<Node>, wanted: Balanced, said: &mut String) -> Option<Runnin
 }
 
 /// Says when no API server answers, and when one does again.
-async fn tell(node: Arc<Node>, mut health: watch::Receiver<Vec<UpstreamHealth>>) {
+async fn tell(node: Arc<Node>, address: SocketAddr, mut health: watch::Receiver<Vec<UpstreamHealth>>) {
     let mut is_silent = false;
     loop {
+        let is_healthy = health.borrow().iter().any(|one| one.is_healthy);
+        let status = json!({ "host": address.to_string(), "healthy": is_healthy });
+        show(&node.runtime, &KUBE_PRISM_STATUS, Some((STATUS_ID, status)));
         // The reasons change while the addresses are tried again: the first ones are enough.
         match silence(&health.borrow_and_update()) {
             Some(text) if !is_silent => {
@@ -126,13 +147,39 @@ async fn look(node: &Node, running: &Running) -> Duration {
         // Before the kubelet has joined, and while no API server answers, those that are known stay.
         _ => return SHORT_PERIOD,
     };
+    let addresses: Vec<String> = known.iter().map(IpAddr::to_string).collect();
+    let endpoint = json!({ "addresses": addresses, "hosts": [] });
+    show(&node.runtime, &API_SERVERS, Some((API_SERVERS_ID, endpoint)));
     let now = upstreams(&running.wanted, &known);
+    publish(&node.runtime, &running.wanted, &now);
     running.upstreams.send_if_modified(|before| {
         let is_new = *before != now;
         *before = now;
         is_new
     });
     LONG_PERIOD
+}
+
+/// Shows the balancer and what it passes connections on to.
+fn publish(runtime: &Runtime, wanted: &Balanced, upstreams: &[Upstream]) {
+    let endpoint = |upstream: &Upstream| match &upstream.address {
+        Target::Host { name, port } => json!({ "host": name, "port": port }),
+        Target::Address(address) => json!({ "host": address.ip().to_string(), "port": address.port() }),
+    };
+    let endpoints: Vec<Value> = upstreams.iter().map(endpoint).collect();
+    let host = Ipv4Addr::LOCALHOST.to_string();
+    let config = json!({ "host": host, "port": wanted.port, "endpoints": endpoints });
+    show(runtime, &KUBE_PRISM_CONFIG, Some((CONFIG_ID, config)));
+    show(runtime, &KUBE_PRISM_ENDPOINTS, Some((ENDPOINTS_ID, json!({ "endpoints": endpoints }))));
+}
+
+/// Has the one resource of a type be this.
+fn show(runtime: &Runtime, kind: &'static Definition, fields: Option<(&str, Value)>) {
+    let spec =
+        |(id, fields): (&str, Value)| (id.to_owned(), Spec::Kubernetes(KubernetesSpec::Fields(fields)));
+    if let Err(error) = runtime.store.replace(kind.writer, kind, fields.map(spec).into_iter().collect()) {
+        runtime.journal.warn(&error.to_string());
+    }
 }
 
 fn upstreams(wanted: &Balanced, known: &[IpAddr]) -> Vec<Upstream> {
@@ -180,6 +227,23 @@ mod tests {
         );
         // An endpoint that is one of them is there once.
         assert_eq!(list("10.0.0.4", 6443, false), others);
+    }
+
+    #[test]
+    fn the_balancer_and_what_is_behind_it_are_shown() {
+        let dir = tempfile::tempdir().unwrap();
+        let runtime = Runtime::detached(dir.path().to_path_buf());
+        let wanted =
+            Balanced { port: 7445, api_port: 6443, endpoint: Some(("c.example".into(), 443)), has_own: true };
+        publish(&runtime, &wanted, &upstreams(&wanted, &["10.0.0.3".parse().unwrap()]));
+        let text = |kind, id| runtime.store.get(kind, id).unwrap().spec.yaml().unwrap();
+        let config = text(&KUBE_PRISM_CONFIG, CONFIG_ID);
+        for line in ["host: 127.0.0.1", "port: 7445", "host: 10.0.0.3", "host: c.example", "port: 443"] {
+            assert!(config.contains(line), "{line}: {config}");
+        }
+        assert_eq!(text(&KUBE_PRISM_ENDPOINTS, ENDPOINTS_ID).matches("host:").count(), 3);
+        show(&runtime, &KUBE_PRISM_CONFIG, None);
+        assert!(runtime.store.get(&KUBE_PRISM_CONFIG, CONFIG_ID).is_none());
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::journal::Journal;
 use crate::listeners::Listeners;
 use crate::logs::Logs;
 use crate::services::{LogPipe, Services, Surroundings};
-use crate::store::{MACHINE_CONFIG, MachineDocument, Spec, Store};
+use crate::store::{IN_FORCE, MACHINE_CONFIG, MachineDocument, Spec, Store};
 use crate::timeline::Timeline;
 
 /// What every feature of a node may use. Clones of a handle are the same thing.
@@ -133,7 +133,7 @@ impl Runtime {
 
     /// The config in force with the documents beside it; it is stored before [`Runtime::config`] says so.
     pub fn document(&self) -> Option<Arc<MachineDocument>> {
-        match &self.store.get(&MACHINE_CONFIG, "v1alpha1")?.spec {
+        match &self.store.get(&MACHINE_CONFIG, IN_FORCE)?.spec {
             Spec::MachineConfig(document) => Some(document.clone()),
             _ => None,
         }

@@ -29,7 +29,8 @@ use runtime::Runtime;
 use runtime::clock::until;
 use runtime::services::Definition;
 use runtime::store::{
-    Addressing, DNS_UPSTREAM, DnsUpstream, HOST_DNS_CONFIG, HostDnsConfig, RESOLVER_STATUS, Spec,
+    Addressing, DNS_RESOLVE_CACHE, DNS_UPSTREAM, DnsUpstream, HOST_DNS_CONFIG, HostDnsConfig,
+    RESOLVER_STATUS, Spec,
 };
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
@@ -278,6 +279,16 @@ fn publish(runtime: &Runtime, settings: Settings, listening: &[Ipv4Addr]) {
         service_host_dns_address: serves_pods.then(|| HOST_DNS_ADDRESS.to_string()),
         resolve_member_names: false,
     };
+    let running = |address: &String| {
+        ["tcp", "udp"].map(|network| {
+            let spec = Addressing::ResolveCache { status: "running" };
+            (format!("{network}-{address}"), Spec::Addressing(spec))
+        })
+    };
+    let caches = config.listen_addresses.iter().flat_map(running).collect();
+    if let Err(error) = runtime.store.replace(DNS_RESOLVE_CACHE.writer, &DNS_RESOLVE_CACHE, caches) {
+        runtime.journal.warn(&format!("{ID}: {error}"));
+    }
     let spec = Spec::Addressing(Addressing::HostDns(config));
     if let Err(error) = runtime.store.put(HOST_DNS_CONFIG.writer, &HOST_DNS_CONFIG, "config", spec) {
         runtime.journal.warn(&format!("{ID}: {error}"));

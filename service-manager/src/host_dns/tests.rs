@@ -143,6 +143,11 @@ async fn the_node_and_its_pods_ask_it_and_a_neighbour_does_not() {
     let upstreams = runtime.store.list(&DNS_UPSTREAM);
     let upstreams: Vec<_> = upstreams.iter().map(|it| it.spec.yaml().unwrap()).collect();
     assert_eq!(upstreams, ["healthy: true\naddr: 127.0.0.2:53\n"], "and not itself");
+    let caches = runtime.store.list(&DNS_RESOLVE_CACHE);
+    let caches: Vec<_> = caches.iter().map(|it| it.metadata.id.as_str()).collect();
+    let listeners =
+        ["tcp-127.0.0.53:53", "tcp-169.254.116.108:53", "udp-127.0.0.53:53", "udp-169.254.116.108:53"];
+    assert_eq!(caches, listeners);
     // A neighbour's question gets no answer. Its own program asks: this one cannot enter its namespace.
     let (neighbour, refused) = blocking(move || asks(neighbour)).await;
     assert_eq!(refused, "no answer");

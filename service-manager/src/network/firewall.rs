@@ -23,9 +23,9 @@ const ICMP: u8 = 1;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 const ICMPV6: u8 = 58;
-const VRRP: u8 = 112;
+pub(super) const VRRP: u8 = 112;
 /// Where servers of DHCP answer, of both families.
-const DHCP_PORTS: [u16; 2] = [68, 546];
+pub(super) const DHCP_PORTS: [u16; 2] = [68, 546];
 /// Letters of a rule's name in the name of its chain.
 const NAME_LETTERS: usize = 32;
 /// Header of an answer, and the number of its error behind it.

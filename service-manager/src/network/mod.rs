@@ -18,6 +18,7 @@ mod ethernet;
 mod ethtool;
 mod facts;
 mod firewall;
+mod firewall_chains;
 mod generic;
 mod kept;
 mod link;
@@ -167,7 +168,10 @@ impl Managed {
         tell(&self.planned, &plan);
         let mut refused = rules::bring(handle, &plan).await;
         // Before a link of the plan is up.
-        refused.extend(self.filter.bring(plan.firewall.as_ref()).await.err());
+        match self.filter.bring(plan.firewall.as_ref()).await {
+            Ok(()) => firewall_chains::publish(runtime, plan.firewall.as_ref()),
+            Err(fault) => refused.push(fault),
+        }
         refused.extend(self.cards.bring(runtime, &plan, links).await);
         let is_settled = self.made.bring(runtime, handle, &plan, links, refused).await;
         let own: Vec<Vec<u8>> = links.iter().map(|link| link.hardware.clone()).collect();

@@ -14,7 +14,7 @@ use futures_util::TryStreamExt;
 use netlink_packet_route::AddressFamily;
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
 use rtnetlink::{Handle, IpVersion};
-use runtime::store::{Addressing, ROUTING_RULE_STATUS, RoutingRule, Spec};
+use runtime::store::{Addressing, ROUTING_RULE_SPEC, ROUTING_RULE_STATUS, RoutingRule, Spec};
 use rustix::io::Errno;
 
 use super::status::table_name;
@@ -33,6 +33,18 @@ pub(super) async fn publish(runtime: &Runtime, handle: &Handle) -> Result<(), St
         .store
         .replace(ROUTING_RULE_STATUS.writer, &ROUTING_RULE_STATUS, statuses)
         .map_err(|e| e.to_string())
+}
+
+/// Publishes the rules of the plan.
+pub(super) fn publish_specs(runtime: &Runtime, plan: &Plan) -> Result<(), String> {
+    let mut ids = BTreeSet::new();
+    let specs = plan.rules.iter().map(|rule| {
+        let rule = of_plan(rule);
+        let id = format!("configuration/{}", id(&rule, &mut ids));
+        (id, Spec::Addressing(Addressing::RuleSpec { rule, layer: "configuration" }))
+    });
+    let specs = specs.collect();
+    runtime.store.replace(ROUTING_RULE_SPEC.writer, &ROUTING_RULE_SPEC, specs).map_err(|e| e.to_string())
 }
 
 /// Marks rules that are the node's own: a number that no routing program has.
@@ -268,6 +280,34 @@ mod tests {
         let (rule, mut taken) = (status(&of_kernel(&[RuleAttribute::Priority(7)])), BTreeSet::new());
         let ids = [(); 3].map(|()| id(&rule, &mut taken));
         assert_eq!(ids, ["inet6/00007", "inet6/00007/2", "inet6/00007/3"]);
+    }
+
+    #[test]
+    fn the_rules_of_the_config_are_shown_as_it_wants_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let runtime = Runtime::detached(dir.path().to_path_buf());
+        let rule = Rule {
+            priority: 1000,
+            is_v6: false,
+            source: Some(("10.9.0.0".parse().unwrap(), 16)),
+            destination: None,
+            input: String::new(),
+            output: String::new(),
+            mark: 0,
+            mask: 0,
+            table: 9,
+            action: RouteKind::Unicast,
+        };
+        let plan = Plan { rules: vec![rule], ..Plan::default() };
+        publish_specs(&runtime, &plan).unwrap();
+        let shown = runtime.store.get(&ROUTING_RULE_SPEC, "configuration/inet4/01000").unwrap();
+        let text = shown.spec.yaml().unwrap();
+        for line in ["src: 10.9.0.0/16", "priority: 1000", "action: unicast", "layer: configuration"] {
+            assert!(text.contains(line), "{line}: {text}");
+        }
+        assert!(!shown.spec.binary(ROUTING_RULE_SPEC.kind).unwrap().is_empty());
+        publish_specs(&runtime, &Plan::default()).unwrap();
+        assert!(runtime.store.list(&ROUTING_RULE_SPEC).is_empty());
     }
 
     /// Every network namespace is born with the same three rules of IPv4.

@@ -24,7 +24,7 @@ use tokio::sync::watch;
 
 use runtime::Runtime;
 
-use super::client6;
+use super::{client6, rules};
 
 const CONFIGURATION: &str = "configuration";
 const CMDLINE: &str = "cmdline";
@@ -77,6 +77,9 @@ fn publish(runtime: &Runtime, plan: &Plan) {
         let link = client6::link_of(id).0;
         let settings = plan.links.get(link).and_then(|link| link.dhcp.clone());
         specs.add_lease(link, lease, &settings.unwrap_or_default());
+    }
+    if let Err(error) = rules::publish_specs(runtime, plan) {
+        runtime.journal.warn(&error);
     }
     put(runtime, &ADDRESS_SPEC, specs.addresses);
     put(runtime, &LINK_SPEC, specs.links);

@@ -65,6 +65,18 @@ pub static HOST_DNS_CONFIG: Definition =
 pub static DNS_UPSTREAM: Definition =
     Definition::published("DNSUpstreams.net.talos.dev", "network.HostDNSController");
 
+/// A listener of the node's own resolver.
+pub static DNS_RESOLVE_CACHE: Definition =
+    Definition::published("DNSResolveCaches.net.talos.dev", "network.HostDNSController");
+
+/// The chain of the firewall.
+pub static NF_TABLES_CHAIN: Definition =
+    Definition::published("NfTablesChains.net.talos.dev", "network.NfTablesChainController");
+
+/// A rule that the config wants.
+pub static ROUTING_RULE_SPEC: Definition =
+    Definition::published("RoutingRuleSpecs.net.talos.dev", "network.RoutingRuleSpecController");
+
 /// What a resource of these types says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
@@ -83,6 +95,19 @@ pub enum Addressing {
     HostDns(HostDnsConfig),
     /// `DNSUpstreams`.
     Upstream(DnsUpstream),
+    /// `DNSResolveCaches`.
+    ResolveCache {
+        /// `running`.
+        status: &'static str,
+    },
+    /// `RoutingRuleSpecs`.
+    RuleSpec {
+        /// As the kernel is to have it.
+        #[serde(flatten)]
+        rule: RoutingRule,
+        /// `configuration`.
+        layer: &'static str,
+    },
 }
 
 /// The node's own resolver, as it runs.

@@ -83,6 +83,22 @@ pub static CONTROLLER_MANAGER_CONFIG: Definition = Definition {
 pub static ETCD_CONFIG: Definition =
     Definition::published("EtcdConfigs.etcd.talos.dev", "etcd.ConfigController");
 
+/// A certificate that the node shows, or an authority that it trusts.
+pub static CERTIFICATE_STATUS: Definition = Definition {
+    kind: "CertificateStatuses.secrets.billet.dev",
+    display: "CertificateStatus",
+    namespace: "runtime",
+    columns: &[
+        column("Subject", "{.subject}"),
+        column("Issuer", "{.issuer}"),
+        column("Expires", "{.notAfter}"),
+        column("Renewed By", "{.renewedBy}"),
+        column("Ends Soon", "{.endsSoon}"),
+    ],
+    writer: "secrets.CertificateStatusController",
+    ..PLAIN
+};
+
 /// The snapshots of etcd that a node takes by itself.
 pub static ETCD_SNAPSHOT_STATUS: Definition = Definition {
     kind: "EtcdSnapshotStatuses.etcd.billet.dev",
@@ -111,6 +127,22 @@ pub static ETCD_SPEC: Definition = Definition::published("EtcdSpecs.etcd.talos.d
 /// What the config says of the kubelet.
 pub static KUBELET_CONFIG: Definition =
     Definition::published("KubeletConfigs.kubernetes.talos.dev", "k8s.KubeletConfigController");
+
+/// Where the API servers of the cluster are, as the cluster tells.
+pub static ENDPOINT: Definition =
+    Definition::published("Endpoints.kubernetes.talos.dev", "k8s.EndpointController");
+
+/// The node's balancer before the API servers.
+pub static KUBE_PRISM_CONFIG: Definition =
+    Definition::published("KubePrismConfigs.kubernetes.talos.dev", "k8s.KubePrismController");
+
+/// The API servers behind the balancer.
+pub static KUBE_PRISM_ENDPOINTS: Definition =
+    Definition::published("KubePrismEndpoints.kubernetes.talos.dev", "k8s.KubePrismController");
+
+/// Whether one of them answers.
+pub static KUBE_PRISM_STATUS: Definition =
+    Definition::published("KubePrismStatuses.kubernetes.talos.dev", "k8s.KubePrismController");
 
 /// What the kubelet runs with.
 pub static KUBELET_SPEC: Definition =

@@ -159,10 +159,30 @@ fn network() -> Vec<Sample> {
         addressing(&HARDWARE_ADDRESS, Addressing::Hardware(hardware)),
         addressing(&RESOLVER_STATUS, Addressing::Resolvers(resolvers)),
         addressing(&NETWORK_STATUS, Addressing::Status(status)),
-        addressing(&ROUTING_RULE_STATUS, Addressing::Rule(rule)),
+        addressing(&ROUTING_RULE_STATUS, Addressing::Rule(rule.clone())),
         addressing(&HOST_DNS_CONFIG, Addressing::HostDns(resolver)),
         addressing(&DNS_UPSTREAM, Addressing::Upstream(upstream)),
+        (&NF_TABLES_CHAIN, Spec::Kubernetes(KubernetesSpec::Fields(nf_tables_chain()))),
+        addressing(&DNS_RESOLVE_CACHE, Addressing::ResolveCache { status: "running" }),
+        addressing(&ROUTING_RULE_SPEC, Addressing::RuleSpec { rule: rule.clone(), layer: "configuration" }),
     ]
+}
+
+/// Every field of the chain itself, and of a rule what the firewall has.
+fn nf_tables_chain() -> serde_json::Value {
+    serde_json::json!({
+        "type": "filter", "hook": "input", "priority": "filter", "policy": "drop",
+        "rules": [{
+            "matchIIfName": { "operator": "equal", "interfaceName": ["lo"] },
+            "matchConntrackState": { "states": ["established", "related"] },
+            "matchSourceAddress": { "includeSubnets": ["10.0.0.0/8"] },
+            "matchLayer4": {
+                "protocol": "tcp",
+                "matchDestinationPort": { "ranges": [{ "lo": 1, "hi": 2 }] },
+            },
+            "anonymousCounter": true, "verdict": "accept",
+        }],
+    })
 }
 
 fn block() -> Vec<Sample> {

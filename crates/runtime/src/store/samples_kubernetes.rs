@@ -94,7 +94,21 @@ fn fields() -> Vec<(&'static Definition, serde_json::Value)> {
         ),
         (&ETCD_CONFIG, etcd),
         (&ETCD_MEMBER, json!({ "memberID": "1f" })),
+        (
+            &CERTIFICATE_STATUS,
+            json!({
+                "subject": "x", "organizations": ["x"], "issuer": "x", "names": ["x"], "notBefore": "x", "notAfter": "x",
+                "renewedBy": "node", "endsSoon": true, "place": "x",
+            }),
+        ),
         (&ETCD_SNAPSHOT_STATUS, json!({ "file": "x.db", "size": 1, "kept": 1 })),
+        (&ENDPOINT, json!({ "addresses": ["10.0.0.3"], "hosts": ["x"] })),
+        (
+            &KUBE_PRISM_CONFIG,
+            json!({ "host": "x", "port": 7445, "endpoints": [{ "host": "x", "port": 6443 }] }),
+        ),
+        (&KUBE_PRISM_ENDPOINTS, json!({ "endpoints": [{ "host": "x", "port": 6443 }] })),
+        (&KUBE_PRISM_STATUS, json!({ "host": "x", "healthy": true })),
         (&ETCD_SPEC, etcd_spec),
         (
             &KUBELET_CONFIG,
