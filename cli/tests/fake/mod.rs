@@ -8,13 +8,11 @@ use api::{
     proto::{
         billet::{self as own, EarlierDmesgRequest, machine_service_server as billet},
         common::{self, Data, Metadata},
-        cosi::resource::{self as cosi, meta, state_server},
+        cosi::resource::state_server,
         machine::{self as m, machine_service_server as machine},
-        talos::resource::definitions::{enums, runtime, v1alpha1},
     },
     tls::{self, Identities},
 };
-use prost::Message;
 use std::{
     future::Future,
     pin::Pin,
@@ -60,6 +58,8 @@ macro_rules! served {
     };
 }
 
+mod etcd;
+mod resources;
 pub(crate) mod services;
 
 /// The node.
@@ -412,6 +412,13 @@ impl machine::MachineService for Node {
         image_pull(m::ImagePullRequest) -> m::ImagePullResponse = |metadata, _: &_| m::ImagePull { metadata };
         bootstrap(m::BootstrapRequest) -> m::BootstrapResponse = |metadata, _: &_| m::Bootstrap { metadata };
         etcd_member_list(m::EtcdMemberListRequest) -> m::EtcdMemberListResponse = services::etcd_members;
+        etcd_remove_member(m::EtcdRemoveMemberRequest) -> m::EtcdRemoveMemberResponse =
+            |metadata, _: &_| m::EtcdRemoveMember { metadata };
+        etcd_alarm_list(()) -> m::EtcdAlarmListResponse = etcd::alarms;
+        etcd_alarm_disarm(()) -> m::EtcdAlarmDisarmResponse = etcd::disarmed;
+        etcd_downgrade_validate(m::EtcdDowngradeValidateRequest) -> m::EtcdDowngradeValidateResponse = etcd::validated;
+        etcd_downgrade_enable(m::EtcdDowngradeEnableRequest) -> m::EtcdDowngradeEnableResponse = etcd::enabled;
+        etcd_downgrade_cancel(()) -> m::EtcdDowngradeCancelResponse = etcd::cancelled;
         load_avg(()) -> m::LoadAvgResponse =
             |metadata, (): &()| m::LoadAvg { metadata, load1: 0.25, load5: 0.5, load15: 1.0 };
         system_stat(()) -> m::SystemStatResponse = services::system_stat;
@@ -459,7 +466,6 @@ impl machine::MachineService for Node {
     }
 
     not_served! {
-        etcd_remove_member(m::EtcdRemoveMemberRequest) -> m::EtcdRemoveMemberResponse;
         etcd_leave_cluster(m::EtcdLeaveClusterRequest) -> m::EtcdLeaveClusterResponse;
         etcd_forfeit_leadership(m::EtcdForfeitLeadershipRequest) -> m::EtcdForfeitLeadershipResponse;
         generate_configuration(m::GenerateConfigurationRequest) -> m::GenerateConfigurationResponse;
@@ -470,13 +476,8 @@ impl machine::MachineService for Node {
         cpu_freq_stats(()) -> m::CpuFreqStatsResponse;
         etcd_remove_member_by_id(m::EtcdRemoveMemberByIdRequest) -> m::EtcdRemoveMemberByIdResponse;
         etcd_snapshot(m::EtcdSnapshotRequest) -> Self::EtcdSnapshotStream;
-        etcd_alarm_list(()) -> m::EtcdAlarmListResponse;
-        etcd_alarm_disarm(()) -> m::EtcdAlarmDisarmResponse;
         etcd_defragment(()) -> m::EtcdDefragmentResponse;
         etcd_status(()) -> m::EtcdStatusResponse;
-        etcd_downgrade_validate(m::EtcdDowngradeValidateRequest) -> m::EtcdDowngradeValidateResponse;
-        etcd_downgrade_enable(m::EtcdDowngradeEnableRequest) -> m::EtcdDowngradeEnableResponse;
-        etcd_downgrade_cancel(()) -> m::EtcdDowngradeCancelResponse;
         logs_containers(()) -> m::LogsContainersResponse;
     }
 }
@@ -554,143 +555,5 @@ impl billet::MachineService for Node {
         };
         let one = |metadata| own::Unlock { metadata, ..unlock.clone() };
         Ok(Response::new(own::UnlockResponse { messages: asked(&request).into_iter().map(one).collect() }))
-    }
-}
-
-const KIND: &str = "Services.v1alpha1.talos.dev";
-
-fn resource(kind: &str, id: &str, yaml: &str, proto_spec: Vec<u8>) -> cosi::Resource {
-    let metadata = cosi::Metadata {
-        namespace: "runtime".into(),
-        r#type: kind.into(),
-        id: id.into(),
-        version: "3".into(),
-        phase: "running".into(),
-        ..Default::default()
-    };
-    cosi::Resource { metadata: Some(metadata), spec: Some(cosi::Spec { proto_spec, yaml_spec: yaml.into() }) }
-}
-
-fn definition() -> cosi::Resource {
-    let spec = meta::ResourceDefinitionSpec {
-        resource_type: KIND.into(),
-        display_type: "Service".into(),
-        default_namespace: "runtime".into(),
-        all_aliases: vec!["services".into(), "svc".into()],
-        print_columns: vec![meta::PrintColumn { name: "Running".into(), json_path: "{.running}".into() }],
-        ..Default::default()
-    };
-    resource("ResourceDefinitions.meta.cosi.dev", "services.v1alpha1.talos.dev", "{}", spec.encode_to_vec())
-}
-
-fn sensitive() -> cosi::Resource {
-    let spec = meta::ResourceDefinitionSpec {
-        resource_type: "MachineConfigs.config.talos.dev".into(),
-        display_type: "MachineConfig".into(),
-        default_namespace: "config".into(),
-        sensitivity: meta::resource_definition_spec::Sensitivity::Sensitive.into(),
-        ..Default::default()
-    };
-    let id = "machineconfigs.config.talos.dev";
-    resource("ResourceDefinitions.meta.cosi.dev", id, "{}", spec.encode_to_vec())
-}
-
-const EARLIER: &str = "EarlierBoots.runtime.billet.dev";
-
-fn earlier_boot_definition() -> cosi::Resource {
-    let spec = meta::ResourceDefinitionSpec {
-        resource_type: EARLIER.into(),
-        display_type: "EarlierBoot".into(),
-        default_namespace: "runtime".into(),
-        ..Default::default()
-    };
-    let id = "earlierboots.runtime.billet.dev";
-    resource("ResourceDefinitions.meta.cosi.dev", id, "{}", spec.encode_to_vec())
-}
-
-/// Resources come by their ids, which say nothing of the order.
-fn earlier_boots() -> Vec<cosi::Resource> {
-    let boot = |back: u32, end: &str| {
-        let text = format!(
-            "back: {back}\nversion: 1.{back}\nslot: ROOT-A\nstarted: \"2026-11-20T00:00:0{back}Z\"\n\
-             lastHeardOf: \"2026-11-20T00:00:09Z\"\nstage: running\nend: {end}\nmachinedEnds: 0\nlastLines: []\n"
-        );
-        resource(EARLIER, &format!("id-{end}"), &text, vec![])
-    };
-    vec![boot(2, "rebooted"), boot(1, "cut off")]
-}
-
-fn apid() -> cosi::Resource {
-    let spec = v1alpha1::ServiceSpec { running: true, ..Default::default() }.encode_to_vec();
-    resource(KIND, "apid", "running: true\nhealthy: false\n", spec)
-}
-
-#[tonic::async_trait]
-impl state_server::State for Node {
-    type ListStream = Answers<cosi::ListResponse>;
-    type WatchStream = Answers<cosi::WatchResponse>;
-
-    async fn get(&self, request: Request<cosi::GetRequest>) -> Answer<cosi::GetResponse> {
-        match request.get_ref() {
-            r if r.r#type == "MachineConfigs.config.talos.dev"
-                && r.namespace == "config"
-                && r.id == "v1alpha1" =>
-            {
-                let text = self.config.lock().unwrap().clone();
-                Ok(Response::new(cosi::GetResponse {
-                    resource: Some(resource(&r.r#type, &r.id, &text, vec![])),
-                }))
-            }
-            // Only the binary form, as a client with types reads it.
-            r if r.r#type == "MachineStatuses.runtime.talos.dev"
-                && r.namespace == "runtime"
-                && r.id == "machine" =>
-            {
-                let status = runtime::MachineStatusStatus { ready: true, ..Default::default() };
-                let stage = enums::RuntimeMachineStage::Running.into();
-                let spec = runtime::MachineStatusSpec { stage, status: Some(status) }.encode_to_vec();
-                let resource = resource(&r.r#type, &r.id, "", spec);
-                Ok(Response::new(cosi::GetResponse { resource: Some(resource) }))
-            }
-            r if r.r#type == KIND && r.id == "apid" => {
-                Ok(Response::new(cosi::GetResponse { resource: Some(apid()) }))
-            }
-            r => Err(Status::not_found(format!(
-                "resource {}({}/{}) doesn't exist",
-                r.r#type, r.namespace, r.id
-            ))),
-        }
-    }
-
-    async fn list(&self, request: Request<cosi::ListRequest>) -> Answer<Self::ListStream> {
-        let resources = match request.get_ref().r#type.as_str() {
-            KIND => vec![apid()],
-            EARLIER => earlier_boots(),
-            _ => vec![definition(), sensitive(), earlier_boot_definition()],
-        };
-        let item = |resource| cosi::ListResponse { resource: Some(resource) };
-        Ok(stream(resources.into_iter().map(item).collect()))
-    }
-
-    async fn watch(&self, request: Request<cosi::WatchRequest>) -> Answer<Self::WatchStream> {
-        assert_eq!(request.get_ref().api_version, 1);
-        let event = |kind: cosi::EventType| {
-            let event = cosi::Event { resource: Some(apid()), event_type: kind.into(), ..Default::default() };
-            cosi::WatchResponse { event: vec![event] }
-        };
-        let kinds = [
-            cosi::EventType::Created,
-            cosi::EventType::Bootstrapped,
-            cosi::EventType::Updated,
-            cosi::EventType::Destroyed,
-        ];
-        let first = cosi::WatchResponse::default();
-        Ok(stream(std::iter::once(first).chain(kinds.map(event)).collect()))
-    }
-
-    not_served! {
-        create(cosi::CreateRequest) -> cosi::CreateResponse;
-        update(cosi::UpdateRequest) -> cosi::UpdateResponse;
-        destroy(cosi::DestroyRequest) -> cosi::DestroyResponse;
     }
 }

@@ -312,5 +312,7 @@ mod samples;
 mod samples_kubernetes;
 #[cfg(test)]
 mod sheet_tests;
+#[cfg(any(test, feature = "testing"))]
+pub mod sheets;
 #[cfg(test)]
 mod tests;

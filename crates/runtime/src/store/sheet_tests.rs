@@ -2,45 +2,8 @@
 //!
 //! Does not: look at fields (crates/api/tests/sheets.rs reads the same data file).
 
+use super::sheets::{DIFFERENCES, differences, rows};
 use super::*;
-
-const SHEETS: &str = include_str!("../../../api/tests/data/resources.tsv");
-
-/// Type, generation, what differs, and why. A line may go, none may come.
-const DIFFERENCES: [(&str, &str, &str, &str); 12] = [
-    ("BlockDevices.block.talos.dev", "both", "columns", "the node does not count a device's changes"),
-    (
-        "ControllerManagerConfigs.kubernetes.talos.dev",
-        "both",
-        "sensitivity",
-        "the environment may have passwords",
-    ),
-    (
-        "ExtraManifestsConfigs.kubernetes.talos.dev",
-        "both",
-        "sensitivity",
-        "the headers with which manifests are downloaded may be passwords",
-    ),
-    (
-        "KernelModuleSpecs.runtime.talos.dev",
-        "both",
-        "columns",
-        "whether the config's module is there, and why not, is in no other type",
-    ),
-    ("LoadedKernelModules.runtime.talos.dev", "v1.13", "aliases", "v1.14 gave them to KernelModuleStatuses"),
-    (
-        "Manifests.kubernetes.talos.dev",
-        "both",
-        "sensitivity",
-        "one of them is the bootstrap token, with which any machine joins",
-    ),
-    ("NodeAddresses.net.talos.dev", "both", "columns", "addresses are sorted one way only"),
-    ("SchedulerConfigs.kubernetes.talos.dev", "both", "sensitivity", "the environment may have passwords"),
-    ("SecurityStates.talos.dev", "both", "columns", "the node does not know fingerprints of keys"),
-    ("StaticPodStatuses.kubernetes.talos.dev", "both", "columns", "the sheets cut the path at a quote"),
-    ("TimeServerSpecs.net.talos.dev", "v1.13", "columns", "v1.14 added one"),
-    ("TimeServerStatuses.net.talos.dev", "v1.13", "columns", "v1.14 added one"),
-];
 
 /// Types under the suffix of the published ones that no sheet has, and why.
 const OURS: [(&str, &str); 3] = [
@@ -51,44 +14,6 @@ const OURS: [(&str, &str); 3] = [
     ),
     ("UdevRuleStatuses.files.talos.dev", "device rules have no other status"),
 ];
-
-/// A line of the sheets.
-struct Row {
-    generation: &'static str,
-    kind: &'static str,
-    namespace: &'static str,
-    sensitive: bool,
-    aliases: Vec<&'static str>,
-    columns: &'static str,
-}
-
-fn rows() -> Vec<Row> {
-    let lines = SHEETS.lines().filter_map(|line| line.strip_prefix("type\t"));
-    let row = |line: &'static str| {
-        let [generation, kind, namespace, sensitive, _, aliases, columns] =
-            line.split('\t').collect::<Vec<_>>()[..]
-        else {
-            panic!("{line}")
-        };
-        let aliases = aliases.split(';').filter(|alias| !alias.is_empty()).collect();
-        Row { generation, kind, namespace, sensitive: sensitive == "sensitive", aliases, columns }
-    };
-    lines.map(row).collect()
-}
-
-fn differences(row: &Row, kind: &Definition) -> Vec<&'static str> {
-    let columns: Vec<_> =
-        kind.columns.iter().map(|column| format!("{}={}", column.name, column.path)).collect();
-    let names = kind.all_aliases();
-    let has = |alias: &&str| names.iter().any(|name| name == alias);
-    let differs = [
-        ("namespace", kind.namespace != row.namespace),
-        ("sensitivity", (kind.sensitivity == Sensitivity::Sensitive) != row.sensitive),
-        ("aliases", !row.aliases.iter().all(has)),
-        ("columns", columns.join(";") != row.columns),
-    ];
-    differs.into_iter().filter_map(|(what, differs)| differs.then_some(what)).collect()
-}
 
 #[test]
 fn every_type_of_the_sheets_is_registered_as_they_say() {
