@@ -17,6 +17,8 @@ const FILES: &[&str] = &[
     "google/rpc/status.proto",
     "common/common.proto",
     "machine/machine.proto",
+    "machine/lvm.proto",
+    "machine/md.proto",
     "resource/resource.proto",
     "cluster/cluster.proto",
     "health/health.proto",

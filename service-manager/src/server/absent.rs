@@ -1,12 +1,14 @@
 //! Services that this version does not have: each call says so in a sentence.
 //!
 //! Owns: the sentences. Without them a client would read an empty error, as for a service that nobody has heard of.
-//! Source: spec/api-wire-facts.md §1.2 (health, securityapi), §2.2 (debug).
+//! Source: siderolabs/talos, api/health/health.proto, api/security/security.proto, api/machine/{debug,lvm,md}.proto.
 
 use api::proto::health::health_server::Health;
 use api::proto::health::{HealthCheckResponse, HealthWatchRequest, ReadyCheckResponse};
 use api::proto::machine as proto;
 use api::proto::machine::debug_service_server::DebugService;
+use api::proto::machine::lvm_service_server::LvmService;
+use api::proto::machine::md_service_server::MdService;
 use api::proto::securityapi as security;
 use api::proto::securityapi::security_service_server::SecurityService;
 use tonic::{Request, Response, Status, Streaming};
@@ -30,6 +32,16 @@ fn by_trustd<T>(call: &str) -> Answer<T> {
     Err(Status::unimplemented(format!("{call}: trustd serves this, on port {port} of control plane nodes")))
 }
 
+/// Of what other systems make of several disks.
+fn without(call: &str, what: &str) -> Answer<()> {
+    Err(Status::unimplemented(format!(
+        "{call}: this version of Billet has no {what}, and opens none that others made; `wipe disk` makes each disk or \
+         partition that belonged to one look empty"
+    )))
+}
+
+const VOLUME_GROUPS: &str = "volume groups of LVM";
+
 #[tonic::async_trait]
 impl DebugService for Absent {
     type ContainerRunStream = Answers<proto::DebugContainerRunResponse>;
@@ -42,6 +54,37 @@ impl DebugService for Absent {
             "debug: this version of Billet runs no containers of its users; look at the node with `dmesg`, `logs`, \
              `read` and `support`",
         ))
+    }
+}
+
+#[tonic::async_trait]
+impl LvmService for Absent {
+    async fn logical_volume_remove(
+        &self,
+        _request: Request<proto::LvmServiceLogicalVolumeRemoveRequest>,
+    ) -> Answer<()> {
+        without("remove logical volume", VOLUME_GROUPS)
+    }
+
+    async fn volume_group_remove(
+        &self,
+        _request: Request<proto::LvmServiceVolumeGroupRemoveRequest>,
+    ) -> Answer<()> {
+        without("remove volume group", VOLUME_GROUPS)
+    }
+
+    async fn physical_volume_remove(
+        &self,
+        _request: Request<proto::LvmServicePhysicalVolumeRemoveRequest>,
+    ) -> Answer<()> {
+        without("remove physical volume", VOLUME_GROUPS)
+    }
+}
+
+#[tonic::async_trait]
+impl MdService for Absent {
+    async fn destroy(&self, _request: Request<proto::MdDestroyRequest>) -> Answer<()> {
+        without("destroy array", "arrays of disks (software RAID)")
     }
 }
 
@@ -88,6 +131,9 @@ impl SecurityService for Absent {
 
 #[cfg(test)]
 mod tests {
+    use api::proto::machine as proto;
+    use api::proto::machine::lvm_service_client::LvmServiceClient;
+    use api::proto::machine::md_service_client::MdServiceClient;
     use bytes::Bytes;
     use http::uri::PathAndQuery;
     use tonic::Code;
@@ -114,8 +160,44 @@ mod tests {
                 absent.push(path.as_str().to_owned());
             }
         }
-        for known in ["/machine.DebugService/ContainerRun", "/health.Health/Check"] {
+        for known in
+            ["/machine.DebugService/ContainerRun", "/health.Health/Check", "/machine.MDService/Destroy"]
+        {
             assert!(absent.iter().any(|path| path == known), "{known} is not among {absent:?}");
+        }
+        // And the page of compatibility says so.
+        let rows = include_str!("../../../cli/testdata/compatibility/calls.txt").lines();
+        let served: Vec<_> =
+            rows.filter(|row| row.ends_with(" | -")).filter_map(|row| row.split(' ').next()).collect();
+        // Another program serves it, on a port of its own.
+        absent.retain(|path| path != "/securityapi.SecurityService/Certificate");
+        let untold: Vec<_> = absent.iter().filter(|path| served.contains(&path.as_str())).collect();
+        assert!(untold.is_empty(), "absent without a reason in calls.txt: {untold:?}");
+    }
+
+    /// `wipe lv`, `wipe vg`, `wipe pv`, `wipe md`.
+    #[tokio::test]
+    async fn wipes_of_v1_14_say_what_clears_the_disks() {
+        let f = fixture().await;
+        let mut lvm = LvmServiceClient::new(f.channel.clone());
+        let mut md = MdServiceClient::new(f.channel.clone());
+        let (volume_group, logical_volume) = ("vg0".to_owned(), "lv0".to_owned());
+        let volume = proto::LvmServiceLogicalVolumeRemoveRequest {
+            volume_group: volume_group.clone(),
+            logical_volume,
+        };
+        let group = proto::LvmServiceVolumeGroupRemoveRequest { volume_group };
+        let device = proto::LvmServicePhysicalVolumeRemoveRequest { device: "/dev/sdb".into() };
+        let array = proto::MdDestroyRequest { device: "/dev/md/data".into() };
+        for (status, what) in [
+            (lvm.logical_volume_remove(volume).await.unwrap_err(), "no volume groups of LVM"),
+            (lvm.volume_group_remove(group).await.unwrap_err(), "no volume groups of LVM"),
+            (lvm.physical_volume_remove(device).await.unwrap_err(), "no volume groups of LVM"),
+            (md.destroy(array).await.unwrap_err(), "no arrays of disks"),
+        ] {
+            assert_eq!(status.code(), Code::Unimplemented);
+            let text = status.message();
+            assert!(text.contains(what) && text.contains("`wipe disk`"), "{text}");
         }
     }
 }

@@ -60,7 +60,9 @@ use api::proto::inspect::inspect_service_server::InspectServiceServer;
 use api::proto::machine::debug_service_server::DebugServiceServer;
 use api::proto::machine::image_service_server::ImageServiceServer;
 use api::proto::machine::lifecycle_service_server::LifecycleServiceServer;
+use api::proto::machine::lvm_service_server::LvmServiceServer;
 use api::proto::machine::machine_service_server::MachineServiceServer;
+use api::proto::machine::md_service_server::MdServiceServer;
 use api::proto::network::network_service_server::NetworkServiceServer;
 use api::proto::resource::resource_service_server::ResourceServiceServer;
 use api::proto::securityapi::security_service_server::SecurityServiceServer;
@@ -138,6 +140,8 @@ pub async fn serve_on(node: Arc<Node>, listener: UnixListener) -> Result<(), Str
         .add_service(InspectServiceServer::new(inspect::Inspect))
         .add_service(LifecycleServiceServer::new(upgrades::Lifecycle { node: lifecycle }))
         .add_service(DebugServiceServer::new(absent::Absent))
+        .add_service(LvmServiceServer::new(absent::Absent))
+        .add_service(MdServiceServer::new(absent::Absent))
         .add_service(HealthServer::new(absent::Absent))
         .add_service(SecurityServiceServer::new(absent::Absent))
         .serve_with_incoming(callers::admitted(listener, journal))
