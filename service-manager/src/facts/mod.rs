@@ -6,7 +6,8 @@
 //! | [`follow_devices`] | whether udevd has been through all devices | `DevicesStatuses` | with machined |
 //!
 //! Order: what is small at once; the rest not before the drivers of all devices are loaded, beside the boot.
-//! Does not: poll: modules are listed anew when a device got a driver, the config changed or its modules were loaded
+//! Does not: show secrets of the command line, as every role reads `KernelCmdlines` and support bundles hold it; poll:
+//! modules are listed anew when a device got a driver, the config changed or its modules were loaded
 //! ([`publish_modules`]), so that users of a module are counted as of then.
 //! Fails by: a line in the log; what cannot be read has no resource.
 //! Source: proc(5); crates/api/tests/data/resources.tsv for the keys.
@@ -19,6 +20,7 @@ mod packages;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ondisk::redact::redacted;
 use runtime::Runtime;
 use runtime::store::{
     BOOT_ID, CPU_CORE, DEVICES_STATUS, Definition, EXTENSION_STATUS, Fact, KERNEL_CMDLINE,
@@ -91,7 +93,8 @@ async fn blocking(runtime: &Arc<Runtime>, work: fn(&Runtime)) {
 fn publish_boot(runtime: &Runtime) {
     let one = |id: &str, fact| vec![(id.to_owned(), Spec::Fact(Box::new(fact)))];
     if let Some(text) = read(runtime, "/proc/cmdline") {
-        put(runtime, &KERNEL_CMDLINE, one("cmdline", Fact::Cmdline { cmdline: text.trim_end().to_owned() }));
+        let cmdline = redacted(text.trim_end()).into_owned();
+        put(runtime, &KERNEL_CMDLINE, one("cmdline", Fact::Cmdline { cmdline }));
     }
     if let Some(text) = read(runtime, "/proc/sys/kernel/random/boot_id") {
         put(runtime, &BOOT_ID, one("bootid", Fact::BootId { boot_id: text.trim_end().to_owned() }));
@@ -155,6 +158,25 @@ mod tests {
         tokio::time::timeout(deadline, changes.recv()).await.unwrap().unwrap();
         assert_eq!(yaml(&runtime, &DEVICES_STATUS, "devices"), "ready: true\n");
         task.abort();
+    }
+
+    #[test]
+    fn the_command_line_is_shown_without_its_secrets() {
+        let dir = tempfile::tempdir().unwrap();
+        let runtime = Runtime::detached(dir.path().to_owned());
+        fs::create_dir_all(dir.path().join("proc")).unwrap();
+        let line = "console=ttyS0 billet.config.inline=c2VjcmV0 billet.config=https://u:secret@h.example/c?token=secret \
+                    billet.environment=A=secret panic=5\n";
+        fs::write(dir.path().join("proc/cmdline"), line).unwrap();
+        publish_boot(&runtime);
+        let resource = runtime.store.get(&KERNEL_CMDLINE, "cmdline").unwrap();
+        let Spec::Fact(fact) = &resource.spec else { panic!("no fact") };
+        let Fact::Cmdline { cmdline } = &**fact else { panic!("no command line") };
+        assert_eq!(
+            cmdline,
+            "console=ttyS0 billet.config.inline=<hidden> billet.config=https://<hidden>@h.example/c?<hidden> \
+             billet.environment=A=<hidden> panic=5"
+        );
     }
 
     #[tokio::test]
