@@ -114,7 +114,33 @@ impl Reader {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
     use super::*;
+
+    /// A FIFO stands for the kernel's log. `Dmesg`, the senders of logs and the flight recorder read by these two ways.
+    #[tokio::test]
+    async fn no_reader_gets_secrets_of_the_command_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("kmsg");
+        mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        // Open for both, so that neither end waits for the other.
+        let mut log = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        let reader = Reader::open(&path, false).unwrap();
+        let record = b"6,1,10,-;Kernel command line: billet.config.inline=c2VjcmV0 \
+                       billet.config=https://u:secret@h.example/c?token=secret quiet\n";
+        let shown = "Kernel command line: billet.config.inline=<hidden> \
+                     billet.config=https://<hidden>@h.example/c?<hidden> quiet";
+        log.write_all(record).unwrap();
+        let mut texts = Vec::new();
+        assert!(reader.next_record(|record| texts.push(record.text.to_owned())).unwrap());
+        assert_eq!(texts, [shown]);
+        log.write_all(record).unwrap();
+        let line = reader.next_now().unwrap().unwrap();
+        assert!(line.ends_with(&format!("]: {shown}\n")), "{line}");
+    }
 
     #[test]
     fn lines_have_the_layout_of_the_spec() {

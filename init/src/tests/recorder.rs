@@ -5,7 +5,7 @@ use ondisk::recorder::{Boot, Kind, Packer, SLOT_BYTES, Writer, boots};
 use sys::Errno;
 
 use super::world::{machine, root, short_life, with_disk, with_layers, with_loader, with_medium};
-use crate::kernel::End;
+use crate::kernel::{End, Level};
 use crate::recording::{Event, Recording, message};
 
 const BOOT: [u8; 16] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16];
@@ -44,6 +44,22 @@ fn a_boot_leaves_its_beginning_its_lines_and_its_end() {
     assert!(lines.last().unwrap().contains("final action PowerOff"), "{lines:?}");
     let Some(ToMachined::Start(start)) = kernel.sent.first() else { panic!("no start") };
     assert_eq!(start.report.recorder.as_deref(), Some("/dev/vda4"));
+}
+
+/// The kernel prints its command line into its log; META can be read without a key.
+#[test]
+fn what_is_recorded_has_no_secret_of_the_command_line() {
+    let mut kernel = short_life(disk(""));
+    let printed =
+        "Kernel command line: billet.config.inline=c2VjcmV0 billet.config=https://u:secret@h/c quiet";
+    kernel.logs.push((Level::Info, printed.to_string()));
+    crate::run(&mut kernel);
+    let shown = "billet: init: Kernel command line: billet.config.inline=<hidden> \
+                 billet.config=https://<hidden>@h/c quiet";
+    let found = recorded(&kernel);
+    assert!(texts(&found[0]).contains(&shown), "{found:?}");
+    let meta = String::from_utf8_lossy(&kernel.files["/dev/vda4"]);
+    assert!(!meta.contains("c2VjcmV0") && !meta.contains("secret"));
 }
 
 #[test]

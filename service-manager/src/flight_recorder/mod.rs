@@ -177,3 +177,42 @@ fn publish(runtime: &Runtime, earlier: &[Boot]) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The kernel prints its command line into its log; META can be read without a key.
+    #[tokio::test]
+    async fn what_is_recorded_has_no_secret_of_the_command_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = |path: &str| {
+            let path = dir.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            path
+        };
+        let meta = place("meta");
+        std::fs::write(&meta, vec![0; 1 << 20]).unwrap();
+        std::fs::write(place("proc/sys/kernel/random/boot_id"), "01020304-0506-0708-090a-0b0c0d0e0f10\n")
+            .unwrap();
+        place("run/billet/flight-recorder");
+        let kernel = crate::server::tests_kernel_log(dir.path());
+        // A warning is written at once.
+        let record = b"4,1,1000000,-;Kernel command line: billet.config.inline=c2VjcmV0 quiet\n";
+        rustix::io::write(&kernel, record).unwrap();
+        let (runtime, device) = (Runtime::detached(dir.path().to_owned()), meta.clone());
+        tokio::spawn(async move { follow(&runtime, &FlightRecorder::default(), device).await });
+        let recorded = async {
+            loop {
+                let bytes = std::fs::read(&meta).unwrap();
+                let boots = ondisk::recorder::boots(&mut bytes.as_slice()).unwrap();
+                if let Some(line) = boots.iter().flat_map(|boot| &boot.lines).next() {
+                    return line.text.clone();
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let line = tokio::time::timeout(Duration::from_secs(20), recorded).await.expect("a line");
+        assert_eq!(line, "Kernel command line: billet.config.inline=<hidden> quiet");
+    }
+}

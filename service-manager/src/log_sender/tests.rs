@@ -176,3 +176,22 @@ fn receivers_of_the_kernel_s_log_come_from_documents_and_the_parameter() {
     let text = node.runtime.store.get(&KMSG_LOG_CONFIG, "kmsg-log").unwrap().spec.yaml().unwrap();
     assert!(text.contains("tcp://192.168.3.7:3478/") && text.contains("udp://10.0.0.1:514"), "{text}");
 }
+
+/// The kernel prints its command line into its log.
+#[tokio::test]
+async fn the_kernels_log_is_sent_without_secrets_of_the_command_line() {
+    let (dir, node) = node();
+    let kernel = crate::server::tests_kernel_log(dir.path());
+    let record = b"6,1,1000000,-;Kernel command line: billet.config.inline=c2VjcmV0 quiet\n";
+    rustix::io::write(&kernel, record).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let receiver =
+        format!("---\napiVersion: v1alpha1\nkind: KmsgLogConfig\nname: far\nurl: tcp://{address}/\n");
+    configure(&node, &receiver);
+    tokio::spawn(run(node.runtime.clone()));
+    let mut lines = accept(&listener).await;
+    let line = in_time(lines.next_line()).await.unwrap().expect("a line");
+    let line: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(line["msg"], "Kernel command line: billet.config.inline=<hidden> quiet");
+}

@@ -1,6 +1,7 @@
 //! The API server on a unix socket of its own, with a folder as the node's root.
 
 use runtime::sequencer::Sequencer;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -55,6 +56,18 @@ pub(crate) fn node(root: PathBuf) -> Arc<Node> {
     })
 }
 
+/// The kernel log of a node with this root: a FIFO that gives one record a read. Reading takes them away.
+pub(crate) fn kernel_log(root: &Path) -> OwnedFd {
+    use rustix::fs::{CWD, FileType, Mode, OFlags, fcntl_setfl, mknodat, open};
+    let path = root.join("dev/kmsg");
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    mknodat(CWD, &path, FileType::Fifo, Mode::from(0o600), 0).unwrap();
+    let fifo = open(&path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).unwrap();
+    // Packet mode, pipe(2): what one write wrote is one read.
+    fcntl_setfl(&fifo, OFlags::RDWR | OFlags::DIRECT).unwrap();
+    fifo
+}
+
 pub(super) struct Fixture {
     pub(super) dir: tempfile::TempDir,
     pub(super) node: Arc<Node>,
@@ -81,16 +94,8 @@ impl Fixture {
         MachineServiceClient::new(self.channel.clone())
     }
 
-    /// A kernel log: a FIFO that gives one record a read. Reading takes them away.
-    pub(super) fn kernel_log(&self) -> std::os::fd::OwnedFd {
-        use rustix::fs::{CWD, FileType, Mode, OFlags, fcntl_setfl, mknodat, open};
-        let path = self.dir.path().join("dev/kmsg");
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        mknodat(CWD, &path, FileType::Fifo, Mode::from(0o600), 0).unwrap();
-        let fifo = open(&path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).unwrap();
-        // Packet mode, pipe(2): what one write wrote is one read.
-        fcntl_setfl(&fifo, OFlags::RDWR | OFlags::DIRECT).unwrap();
-        fifo
+    pub(super) fn kernel_log(&self) -> OwnedFd {
+        kernel_log(self.dir.path())
     }
 
     pub(super) fn write(&self, path: &str, text: &str) {
@@ -242,6 +247,18 @@ async fn components_and_the_kernel_have_logs() {
         let log = f.machine().logs(request(quiet, false, -1)).await.unwrap().into_inner();
         assert_eq!(bytes(log).await, b"", "{quiet}");
     }
+}
+
+/// The kernel prints its command line into its log.
+#[tokio::test]
+async fn the_kernels_log_is_answered_without_secrets_of_the_command_line() {
+    let f = fixture().await;
+    let kernel = f.kernel_log();
+    let record = b"6,1,1000000,-;Kernel command line: billet.config.inline=c2VjcmV0 quiet\n";
+    rustix::io::write(&kernel, record).unwrap();
+    let stream = f.machine().dmesg(proto::DmesgRequest::default()).await.unwrap().into_inner();
+    let text = String::from_utf8(bytes(stream).await).unwrap();
+    assert!(text.ends_with("]: Kernel command line: billet.config.inline=<hidden> quiet\n"), "{text}");
 }
 
 #[tokio::test]
