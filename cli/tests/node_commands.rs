@@ -40,6 +40,17 @@ async fn files_come_as_archive_or_folder() {
     assert!(rig.fails("-n n1,n2 copy / -").await.contains("copy is for one node, but 2 are given"));
 }
 
+/// In a pipe names are data; on a terminal, and on stderr always, they do not act.
+#[tokio::test]
+async fn names_of_files_do_not_act_on_the_terminal() {
+    let rig = Rig::start().await;
+    let output = rig.run("list /acting").await;
+    assert!(output.success);
+    assert_eq!(output.stdout, "shown\x1b[2J\n");
+    assert_eq!(output.stderr, "WARNING: 127.0.0.1: closed\\x1b[2J: permission denied\\x1b[2J\n");
+    assert_eq!(rig.on_terminal("list /acting").await, "shown\\x1b[2J\r\n");
+}
+
 #[tokio::test]
 async fn disk_usage_goes_on_after_what_can_not_be_read() {
     let rig = Rig::start().await;
@@ -223,6 +234,8 @@ async fn the_support_bundle_has_everything_but_secrets() {
     let file = rig.path("out.zip");
     let output = rig.run(&format!("-n n1,n2 support -O {} -w 2 -v", file.display())).await;
     assert!(output.success, "{}", output.stderr);
+    // What is collected is named, and a service's name does not act on the terminal.
+    assert!(output.stderr.contains("n1/logs/acting\\x1b[2J.log\n"), "{}", output.stderr);
     use std::os::unix::fs::PermissionsExt;
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     let script = "import sys, zipfile\nz = zipfile.ZipFile(sys.argv[1])\nassert z.testzip() is None\n\

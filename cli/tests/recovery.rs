@@ -37,7 +37,7 @@ async fn the_files_are_printed_for_age() {
         output.stdout,
         "-----BEGIN AGE ENCRYPTED FILE-----\nYWdlIG9mIFNUQVRF\n-----END AGE ENCRYPTED FILE-----\n"
     );
-    assert_eq!(output.stderr, "127.0.0.1: STATE, slot 3, for age1one, age1two\n");
+    assert_eq!(output.stderr, "127.0.0.1: STATE, slot 3, for age1one, age1two\\x1b[2J\n");
     let output = rig.run("-n n1,n2 disk recovery-key").await;
     assert_eq!(output.stdout.matches("BEGIN AGE").count(), 4);
     assert!(output.stderr.contains("n2: EPHEMERAL, slot 7, for "), "{}", output.stderr);
@@ -72,17 +72,12 @@ async fn a_key_comes_from_the_standard_input_or_the_terminal() {
 #[tokio::test]
 async fn what_is_typed_is_not_shown() {
     let rig = Rig::start().await;
-    let flags = rustix::pty::OpenptFlags::RDWR | rustix::pty::OpenptFlags::NOCTTY;
-    let far = rustix::pty::openpt(flags).unwrap();
-    rustix::pty::unlockpt(&far).unwrap();
-    let near = rustix::pty::ptsname(&far, Vec::new()).unwrap();
-    let near = File::options().read(true).write(true).open(near.to_str().unwrap()).unwrap();
+    let (mut far, near) = rig::terminal();
     let mut command = rig.command("unlock STATE");
     command.stdin(near.try_clone().unwrap()).stderr(near.try_clone().unwrap()).stdout(Stdio::piped());
     let typed = move || {
         let mut child = command.spawn().unwrap();
         drop(command);
-        let mut far = File::from(far);
         let mut shown = String::new();
         let mut until = |far: &mut File, end: &str| {
             while !shown.contains(end) {

@@ -64,7 +64,7 @@ pub(crate) async fn run(session: &Session, flags: Flags) -> Result<()> {
         .await;
     print(session, &flags, &files)?;
     for line in unreadable {
-        eprintln!("WARNING: {line}");
+        output::note(&format!("WARNING: {line}"));
     }
     result
 }

@@ -57,7 +57,7 @@ pub(crate) async fn keys(session: &Session, flags: &KeyFlags) -> Result<()> {
         for key in answer.keys.into_iter().filter(is_wanted) {
             found = true;
             let RecoveryKey { volume, slot, recipients, file } = key;
-            eprintln!("{node}: {volume}, slot {slot}, for {}", recipients.join(", "));
+            output::note(&format!("{node}: {volume}, slot {slot}, for {}", recipients.join(", ")));
             output::print(recovery::armored(&file).as_bytes())?;
         }
     }

@@ -9,7 +9,7 @@ mod collect;
 mod scrub;
 mod zip;
 
-use crate::session::Session;
+use crate::{output, session::Session};
 use anyhow::{Context, Result};
 use std::{fs::File, io::BufWriter, path::PathBuf, sync::Arc};
 use tokio::task::JoinSet;
@@ -55,7 +55,7 @@ pub(crate) async fn run(session: Session, flags: Flags) -> Result<()> {
         tell_missing(&session, &parts);
         for part in parts {
             if flags.verbose {
-                eprintln!("{}", part.name);
+                output::note(&part.name);
             }
             zip.add(&part.name, &scrub::scrubbed(&part.content))
                 .with_context(|| format!("write {}", path.display()))?;
@@ -73,7 +73,7 @@ fn tell_missing(session: &Session, parts: &[Part]) {
     let text = format!("{count} parts could not be collected; {} names them", errors.name);
     match parts.len() {
         1 => session.global.part_failed.warn(text),
-        _ => eprintln!("{text}"),
+        _ => output::note(&text),
     }
 }
 

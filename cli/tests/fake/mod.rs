@@ -244,11 +244,7 @@ impl machine::MachineService for Node {
     }
 
     async fn service_list(&self, request: Request<()>) -> Answer<m::ServiceListResponse> {
-        let apid = m::ServiceInfo { id: "apid".into(), state: "Running".into(), ..Default::default() };
-        let leaky = m::ServiceInfo { id: "leaky".into(), state: "Failed".into(), ..Default::default() };
-        // A node that is asked alone has one more.
-        let more = request.metadata().contains_key("node").then_some(leaky);
-        let services: Vec<_> = std::iter::once(apid).chain(more).collect();
+        let services = services::listed(request.metadata().contains_key("node"));
         let one = |metadata| m::ServiceList { metadata, services: services.clone() };
         Ok(Response::new(m::ServiceListResponse { messages: asked(&request).into_iter().map(one).collect() }))
     }
@@ -300,7 +296,7 @@ impl machine::MachineService for Node {
                 &["token: ", SECRET, "\njoin abcdef.", SECRET_HALF, "\nkey: ", SECRET, "\n"],
             ));
         }
-        if request.get_ref().id != "apid" {
+        if !["apid", services::ACTING].contains(&request.get_ref().id.as_str()) {
             return Err(Status::not_found(format!("service {:?} not defined", request.get_ref().id)));
         }
         Ok(data(&request, &["one\ntw", "o\nunfinished"]))
@@ -325,8 +321,8 @@ impl machine::MachineService for Node {
     }
 
     async fn list(&self, request: Request<m::ListRequest>) -> Answer<Self::ListStream> {
-        let files = asked(&request).iter().flat_map(services::files).collect();
-        Ok(stream(files))
+        let root = &request.get_ref().root;
+        Ok(stream(asked(&request).iter().flat_map(|node| services::files(node, root)).collect()))
     }
 
     async fn events(&self, request: Request<m::EventsRequest>) -> Answer<Self::EventsStream> {
@@ -516,7 +512,8 @@ impl billet::MachineService for Node {
             volume: volume.into(),
             slot,
             file: format!("age of {volume}").into_bytes(),
-            recipients: vec!["age1one".into(), "age1two".into()],
+            // A node that means to act on the terminal.
+            recipients: vec!["age1one".into(), "age1two\x1b[2J".into()],
         };
         let keys = || vec![key("STATE", 3), key("EPHEMERAL", 7)];
         let one = |metadata| own::RecoveryKeys { metadata, keys: keys() };

@@ -30,14 +30,34 @@ pub(super) fn add(router: Router, node: &Node) -> Router {
 
 type From = Option<Metadata>;
 
-/// A directory, as a node of several says so.
-pub(super) fn files(metadata: &From) -> [m::FileInfo; 2] {
-    [".", "etc"].map(|name| m::FileInfo {
+/// A directory, as a node of several says so. In `/acting` are names that mean to act on the terminal.
+pub(super) fn files(metadata: &From, root: &str) -> Vec<m::FileInfo> {
+    let file = |name: &str, error: &str| m::FileInfo {
         metadata: metadata.clone(),
+        name: name.into(),
         relative_name: name.into(),
         mode: api::file_mode::from_st_mode(0o040_755),
+        error: error.into(),
         ..Default::default()
-    })
+    };
+    match root {
+        "/acting" => vec![file("shown\x1b[2J", ""), file("closed\x1b[2J", "permission denied\x1b[2J")],
+        _ => vec![file(".", ""), file("etc", "")],
+    }
+}
+
+/// A service whose name means to act on the terminal.
+pub(super) const ACTING: &str = "acting\x1b[2J";
+
+/// The services. A node that is asked alone has more.
+pub(super) fn listed(alone: bool) -> Vec<m::ServiceInfo> {
+    let service =
+        |id: &str, state: &str| m::ServiceInfo { id: id.into(), state: state.into(), ..Default::default() };
+    let mut services = vec![service("apid", "Running")];
+    if alone {
+        services.extend([service("leaky", "Failed"), service(ACTING, "Running")]);
+    }
+    services
 }
 
 /// The event of a node that has booted.

@@ -7,7 +7,10 @@ use api::{
     pki::{CA_LIFETIME, CertificateFacts, Identity, Lifetime},
     roles::Role,
 };
+use rustix::pty::{OpenptFlags, openpt, ptsname, unlockpt};
 use std::{
+    fs::File,
+    io::Read,
     path::PathBuf,
     process::{Command, Stdio},
     time::Duration,
@@ -15,6 +18,15 @@ use std::{
 use tokio::{task::spawn_blocking, time::timeout};
 
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+
+/// A terminal: the end that the test reads and types at, and the one that a program has.
+pub(crate) fn terminal() -> (File, File) {
+    let far = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    unlockpt(&far).unwrap();
+    let near = ptsname(&far, Vec::new()).unwrap();
+    let near = File::options().read(true).write(true).open(near.to_str().unwrap()).unwrap();
+    (far.into(), near)
+}
 
 /// A node, and a folder with the talosconfig for it.
 pub(crate) struct Rig {
@@ -99,6 +111,23 @@ impl Rig {
         let mut command = self.command(line);
         let running = spawn_blocking(move || command.output().unwrap());
         timeout(DEADLINE, running).await.expect("billetctl ends in time").unwrap()
+    }
+
+    /// What a command writes to a terminal.
+    pub(crate) async fn on_terminal(&self, line: &str) -> String {
+        let (mut far, near) = terminal();
+        let mut command = self.command(line);
+        command.stdout(near).stderr(Stdio::null());
+        let run = move || {
+            let mut child = command.spawn().unwrap();
+            // The child has the last open end: when it is closed, reading ends by an error.
+            drop(command);
+            let mut shown = Vec::new();
+            let _ = far.read_to_end(&mut shown);
+            assert!(child.wait().unwrap().success());
+            String::from_utf8(shown).unwrap()
+        };
+        timeout(DEADLINE, spawn_blocking(run)).await.expect("billetctl ends in time").unwrap()
     }
 
     pub(crate) async fn run(&self, line: &str) -> Output {
