@@ -64,6 +64,32 @@ async fn followed_streams_of_two_nodes_run_side_by_side() {
     assert_eq!(next().await, ("n1".into(), "again\n".into()));
 }
 
+/// Files of another node that a client asked for and does not read, as many as it may have: the calls of other clients that
+/// are passed on to that node are answered.
+#[tokio::test]
+async fn unread_streams_of_another_node_hold_up_no_call_to_it() {
+    /// More than all windows on the way take in.
+    const LARGE_BYTES: u64 = 32 << 20;
+    let (first, second) = two_nodes().await;
+    let file = std::fs::File::create(second.node.runtime.path("/large")).unwrap();
+    file.set_len(LARGE_BYTES).unwrap();
+    let read = || to(proto::ReadRequest { path: "/large".into() }, &[("node", OTHER)]);
+    let mut hostile = first.client(Some("os:admin")).await;
+    let mut unread = Vec::new();
+    for _ in 0..8 {
+        unread.push(hostile.read(read()).await.unwrap().into_inner());
+    }
+    let status = hostile.read(read()).await.unwrap_err();
+    assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
+    let mut other = first.client(Some("os:reader")).await;
+    for selection in ["node", "nodes"] {
+        let version = other.version(to((), &[(selection, OTHER)]));
+        let answer = tokio::time::timeout(SOON, version).await.expect(selection).unwrap().into_inner();
+        assert!(answer.messages[0].version.is_some(), "{selection}: {answer:?}");
+    }
+    drop(unread);
+}
+
 #[tokio::test]
 async fn a_request_that_was_passed_on_goes_no_further() {
     let (first, _second) = two_nodes().await;
