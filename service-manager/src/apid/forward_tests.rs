@@ -5,9 +5,11 @@ use std::time::Duration;
 use api::proto::cosi::resource as cosi;
 use api::proto::cosi::resource::state_client::StateClient;
 use api::proto::machine as proto;
+use api::proto::machine::machine_service_client::MachineServiceClient;
 use tonic::Code;
 
 use super::tests::{to, two_nodes};
+use crate::server::walks::CALLER;
 
 const OTHER: &str = "127.0.0.2";
 const SOON: Duration = Duration::from_secs(10);
@@ -65,7 +67,7 @@ async fn followed_streams_of_two_nodes_run_side_by_side() {
 }
 
 /// Files of another node that a client asked for and does not read, as many as it may have: the calls of other clients that
-/// are passed on to that node are answered.
+/// are passed on to that node are answered, and these have places of their own.
 #[tokio::test]
 async fn unread_streams_of_another_node_hold_up_no_call_to_it() {
     /// More than all windows on the way take in.
@@ -74,20 +76,31 @@ async fn unread_streams_of_another_node_hold_up_no_call_to_it() {
     let file = std::fs::File::create(second.node.runtime.path("/large")).unwrap();
     file.set_len(LARGE_BYTES).unwrap();
     let read = || to(proto::ReadRequest { path: "/large".into() }, &[("node", OTHER)]);
-    let mut hostile = first.client(Some("os:admin")).await;
+    let client = async |last: u8| {
+        let source = Some([127, 0, 0, last].into());
+        let channel = first.channel_from(source, Some(first.identity(Some("os:admin")))).await;
+        MachineServiceClient::new(channel.unwrap())
+    };
+    let mut hostile = client(11).await;
     let mut unread = Vec::new();
     for _ in 0..8 {
         unread.push(hostile.read(read()).await.unwrap().into_inner());
     }
-    let status = hostile.read(read()).await.unwrap_err();
-    assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
-    let mut other = first.client(Some("os:reader")).await;
+    let mut forged = read();
+    forged.metadata_mut().insert(CALLER, "10.0.0.1".parse().unwrap());
+    for request in [read(), forged] {
+        let status = hostile.read(request).await.unwrap_err();
+        assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
+        assert!(status.message().starts_with("127.0.0.11 reads 8 "), "{status}");
+    }
+    let mut other = client(12).await;
     for selection in ["node", "nodes"] {
         let version = other.version(to((), &[(selection, OTHER)]));
         let answer = tokio::time::timeout(SOON, version).await.expect(selection).unwrap().into_inner();
         assert!(answer.messages[0].version.is_some(), "{selection}: {answer:?}");
     }
-    drop(unread);
+    let mut stream = tokio::time::timeout(SOON, other.read(read())).await.unwrap().unwrap().into_inner();
+    assert!(!tokio::time::timeout(SOON, stream.message()).await.unwrap().unwrap().unwrap().bytes.is_empty());
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@
 //! No loops: a request that another node passed on is always answered here.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -101,6 +101,14 @@ impl Caller {
                 "this client, or all clients together, have as many calls under way as they may: end one first",
             )
         })
+    }
+
+    /// The client's network, by which machined counts streams: as a forwarding node says, else the peer's.
+    fn address(&self, headers: &HeaderMap) -> Option<HeaderValue> {
+        let told = headers.get(CALLER).filter(|_| self.roles.contains(Role::Impersonator));
+        let told = told.and_then(|value| value.to_str().ok()?.parse().ok());
+        let address: IpAddr = told.or_else(|| Some(self.peer?.ip()))?;
+        HeaderValue::from_str(&tls::network(address).to_string()).ok()
     }
 
     /// The roles of one request: those that a forwarding node vouches for, else the caller's own.
@@ -209,15 +217,9 @@ impl Proxy {
         };
         let (parts, body) = request.into_parts();
         let authority = parts.uri.authority().map_or_else(|| "unknown".to_owned(), ToString::to_string);
-        let address = caller.peer.map(|peer| peer.ip().to_canonical().to_string());
-        let head = Head {
-            path,
-            headers: parts.headers,
-            roles,
-            authority,
-            caller: address.and_then(|address| HeaderValue::from_str(&address).ok()),
-            ways: caller.ways.clone(),
-        };
+        let address = caller.address(&parts.headers);
+        let ways = caller.ways.clone();
+        let head = Head { path, headers: parts.headers, roles, authority, caller: address, ways };
         let answered = match target {
             Target::Here => self.ask_one(&head, None, body).await,
             Target::Node(name) => self.ask_one(&head, Some(&name), body).await,
@@ -268,14 +270,10 @@ const PASSED: [&str; 6] =
 
 impl Head {
     fn for_machined(&self, body: Body) -> Request<Body> {
-        let mut request = self.request("http", "machined", body);
-        if let Some(caller) = &self.caller {
-            request.headers_mut().insert(CALLER, caller.clone());
-        }
-        request
+        self.request("http", "machined", body)
     }
 
-    /// For another node, which must answer itself and take our word for the roles.
+    /// For another node, which must answer itself and take our word for the roles and for who asks.
     fn for_node(&self, target: &str, body: Body) -> Request<Body> {
         // A bare IPv6 address is no authority.
         let authority = if target.contains(':') { format!("[{target}]") } else { target.to_owned() };
@@ -286,7 +284,7 @@ impl Head {
         request
     }
 
-    /// Only what the receiver needs, with the roles apid vouches for.
+    /// Only what the receiver needs, with the roles and the address that apid vouches for.
     fn request(&self, scheme: &str, authority: &str, body: Body) -> Request<Body> {
         let mut request = Request::new(body);
         *request.method_mut() = http::Method::POST;
@@ -298,6 +296,9 @@ impl Head {
             if let Some(value) = self.headers.get(name) {
                 request.headers_mut().insert(name, value.clone());
             }
+        }
+        if let Some(caller) = &self.caller {
+            request.headers_mut().insert(CALLER, caller.clone());
         }
         for role in self.roles.names() {
             request.headers_mut().append("talos-role", HeaderValue::from_static(role));

@@ -1,6 +1,6 @@
 //! apid in front of a machined, with real certificates on loopback.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Mutex;
 
 use api::pki::{Authority, CA_LIFETIME, LEAF_LIFETIME, Leaf, Lifetime, Usage};
@@ -8,7 +8,7 @@ use api::proto::machine as proto;
 use api::proto::machine::machine_service_client::MachineServiceClient;
 use api::tls::Trust;
 use hyper_util::rt::TokioIo;
-use tokio::net::{TcpStream, UnixListener};
+use tokio::net::{TcpSocket, UnixListener};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Status};
 
@@ -142,13 +142,26 @@ impl Fixture {
         &self,
         identity: Option<Identity>,
     ) -> Result<Channel, tonic::transport::Error> {
+        self.channel_from(None, identity).await
+    }
+
+    /// The same, from this address.
+    pub(super) async fn channel_from(
+        &self,
+        source: Option<IpAddr>,
+        identity: Option<Identity>,
+    ) -> Result<Channel, tonic::transport::Error> {
         let trust = Trust::Authority(self.authority.certificate());
         let config = tls::client(trust, identity.as_ref()).unwrap();
         let address = self.address;
         let connector = tower::service_fn(move |_| {
             let connector = tokio_rustls::TlsConnector::from(config.clone());
             async move {
-                let stream = TcpStream::connect(address).await?;
+                let socket = TcpSocket::new_v4()?;
+                if let Some(source) = source {
+                    socket.bind((source, 0).into())?;
+                }
+                let stream = socket.connect(address).await?;
                 let name = rustls::pki_types::ServerName::from(address.ip());
                 connector.connect(name, stream).await.map(TokioIo::new)
             }

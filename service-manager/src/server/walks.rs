@@ -15,7 +15,8 @@ use tonic::{Request, Status};
 
 use super::Sender;
 
-/// The header in which apid says who asks: the client's address. apid passes none on that a client wrote itself.
+/// The header in which apid says who asks: the client's address, of IPv6 its /64. What a client wrote there itself apid
+/// leaves out; what a node wrote that passes a client's request on, it takes.
 pub(crate) const CALLER: &str = "billet-caller";
 
 /// Streams of one client.
