@@ -110,8 +110,8 @@ const LOCKED: [&str; 9] = [
     "/resource.ResourceService/Watch",
 ];
 
-/// Every call of every service, in each mode, by nobody: against apid, which judges, and against machined alone, which
-/// does so too while apid does not know yet.
+/// Every call of every service, without a certificate and by every role, whose certificate counts for nothing there: against
+/// apid, which judges, and against machined alone, which does so too while apid does not know yet.
 #[tokio::test]
 async fn a_locked_node_refuses_every_call_to_everybody_but_those_that_explain_and_unlock() {
     let why = "no key matched";
@@ -121,24 +121,30 @@ async fn a_locked_node_refuses_every_call_to_everybody_but_those_that_explain_an
     let late = in_maintenance(Maintenance::Open).await;
     late.node.configuration.maintenance.send_replace(Maintenance::Locked(why.to_owned()));
     for node in [&f, &late] {
-        let channel = node.channel_of(None).await.unwrap();
-        for (path, _) in matrix() {
-            let answer = call(&channel, path).await;
-            if LOCKED.contains(&path) {
-                // An empty request names no type, key or volume; it is refused for that alone.
-                let text = answer.err().map(|status| status.message().to_owned()).unwrap_or_default();
-                assert!(!text.contains("locked") && !text.contains("needs one of"), "{path}: {text}");
-                continue;
+        for role in [None].into_iter().chain(ROLES.map(Some)) {
+            let channel = node.channel_of(role.map(|role| node.identity(Some(role)))).await.unwrap();
+            for (path, _) in matrix() {
+                judge_locked(&channel, role, path).await;
             }
-            let status = answer.unwrap_err();
-            assert_eq!(status.code(), Code::PermissionDenied, "{path}: {status:?}");
-            assert!(status.message().starts_with("not authorized"), "{path}: {status:?}");
-        }
-        let refused = call(&channel, "/machine.MachineService/ApplyConfiguration").await.unwrap_err();
-        for part in [why, "billetctl unlock STATE", "billet.maintenance=open", "wipes the system disk"] {
-            assert!(refused.message().contains(part), "{part}: {refused:?}");
+            let refused = call(&channel, "/machine.MachineService/ApplyConfiguration").await.unwrap_err();
+            for part in [why, "billetctl unlock STATE", "billet.maintenance=open", "wipes the system disk"] {
+                assert!(refused.message().contains(part), "{role:?}: {part}: {refused:?}");
+            }
         }
     }
+}
+
+async fn judge_locked(channel: &Channel, role: Option<&str>, path: &'static str) {
+    let answer = call(channel, path).await;
+    if LOCKED.contains(&path) {
+        // An empty request names no type, key or volume; it is refused for that alone.
+        let text = answer.err().map(|status| status.message().to_owned()).unwrap_or_default();
+        assert!(!text.contains("locked") && !text.contains("needs one of"), "{role:?}: {path}: {text}");
+        return;
+    }
+    let status = answer.unwrap_err();
+    assert_eq!(status.code(), Code::PermissionDenied, "{role:?}: {path}: {status:?}");
+    assert!(status.message().starts_with("not authorized"), "{role:?}: {path}: {status:?}");
 }
 
 /// The open mode is as it was: whoever reaches the node may give it a config.
