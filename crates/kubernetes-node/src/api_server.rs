@@ -11,6 +11,7 @@ use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kubernetes::kubeconfig::{self, Credentials, Names};
 use kubernetes::{Cluster, Node};
+use runtime::beneath;
 
 use crate::{Error, KubernetesNode, admin};
 
@@ -90,9 +91,10 @@ pub(crate) async fn client_of_kubelet(
     let identity = admin::identity(cluster)?;
     let key = identity.key.to_pem();
     let credentials = Credentials::Certificate { certificate: &identity.certificate, key: &key };
-    let path = root.join(KUBELET_CERTIFICATE.trim_start_matches('/'));
-    let own = std::fs::read_to_string(&path);
-    let own = own.map_err(|source| Error::File { what: "read", path: path.clone(), source })?;
+    let path = Path::new(KUBELET_CERTIFICATE);
+    let own = beneath::read(root, path);
+    let own = own.and_then(|text| String::from_utf8(text).map_err(std::io::Error::other));
+    let own = own.map_err(|source| Error::File { what: "read", path: path.to_owned(), source })?;
     let authorities = format!("{}\n{own}", cluster.authorities());
     let names = Names { cluster: "local", user: USER, context: "local" };
     let text = kubeconfig::render(names, KUBELET, &authorities, &credentials)?;

@@ -46,6 +46,12 @@ pub fn make_folder(root: &Path, path: &Path, mode: u32) -> io::Result<Folder> {
     Folder::open(root)?.descend(path, Some(mode))
 }
 
+/// What a regular file at a path below `root` holds; `NotFound` where there is none.
+pub fn read(root: &Path, path: &Path) -> io::Result<Vec<u8>> {
+    let (parent, name) = parent(root, path)?;
+    parent.read(&name)
+}
+
 fn split(path: &Path) -> io::Result<(&Path, PathBuf)> {
     let bad =
         || io::Error::new(io::ErrorKind::InvalidInput, format!("{} is no path of a file", path.display()));
@@ -140,6 +146,14 @@ impl Folder {
         }
         let text = format!("{} is no regular file", self.path.join(name).display());
         Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+    }
+
+    /// What a regular file holds; `NotFound` where there is none.
+    pub fn read(&self, name: &Path) -> io::Result<Vec<u8>> {
+        let mut file = self.file(name)?.ok_or(io::ErrorKind::NotFound)?;
+        let mut content = Vec::new();
+        file.read_to_end(&mut content)?;
+        Ok(content)
     }
 
     /// A new file; what has the name is an error.
@@ -327,14 +341,16 @@ mod tests {
         plant("var/etc/file", "../../system/secret");
         plant("var/etc/.billet-new.good", "../../system/secret");
         for (path, named) in [("/var/etc/cri/secret", "var/etc/cri"), ("/var/etc/file", "var/etc/file")] {
-            let read = parent(root, Path::new(path)).and_then(|(folder, name)| folder.file(&name));
-            let error = read.unwrap_err().to_string();
+            let error = read(root, Path::new(path)).unwrap_err().to_string();
             assert!(error.contains(&format!("{named} is a symbolic link, which is not followed")), "{error}");
             replace(root, path, "written").unwrap();
             assert_eq!(fs::read_to_string(root.join(&path[1..])).unwrap(), "written");
         }
         replace(root, "/var/etc/good", "written").unwrap();
-        assert_eq!(fs::read_to_string(root.join("var/etc/good")).unwrap(), "written");
+        assert_eq!(read(root, Path::new("/var/etc/good")).unwrap(), b"written");
+        for path in ["/var/etc/gone", "/var/gone/file"] {
+            assert_eq!(read(root, Path::new(path)).unwrap_err().kind(), io::ErrorKind::NotFound);
+        }
         assert!(!root.join("var/etc/.billet-new.good").exists());
         let var = make_folder(root, Path::new("var/etc"), 0o755).unwrap();
         plant("var/etc/new", "../../system/secret");

@@ -8,7 +8,7 @@ use kubernetes::paths;
 use runtime::beneath;
 use serde::{Deserialize, Serialize};
 
-use super::state::{below, failed};
+use super::state::failed;
 use crate::Error;
 
 /// Beside the data.
@@ -43,7 +43,7 @@ pub(super) enum Stage {
 
 /// What is kept; one that cannot be read says why.
 pub(super) fn read(root: &Path) -> Result<Option<Record>, Error> {
-    let text = match std::fs::read(below(root, RECORD)) {
+    let text = match beneath::read(root, Path::new(RECORD)) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(failed("read", RECORD)(error)),
@@ -79,6 +79,7 @@ pub(super) fn remove_with_data(root: &Path) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::etcd::state::below;
 
     #[test]
     fn a_record_is_kept_and_goes_with_the_data() {
@@ -103,5 +104,10 @@ mod tests {
         assert_eq!(read(root.path()).unwrap(), None);
         std::fs::write(below(root.path(), RECORD), "{").unwrap();
         assert!(read(root.path()).unwrap_err().to_string().starts_with("read /var/lib/etcd.member: "));
+        // Another file in its place is not read.
+        std::fs::rename(below(root.path(), RECORD), root.path().join("other")).unwrap();
+        std::os::unix::fs::symlink(root.path().join("other"), below(root.path(), RECORD)).unwrap();
+        let error = read(root.path()).unwrap_err().to_string();
+        assert!(error.contains("is a symbolic link, which is not followed"), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! What the disk says of this node's member.
+//! What the disk says of this node's member. Workloads write below /var too: a link there is an error, and is not followed.
 
 use std::path::{Path, PathBuf};
 
@@ -43,7 +43,7 @@ pub(super) fn failed(what: &'static str, path: &str) -> impl Fn(std::io::Error) 
 
 /// Reads what the disk says.
 pub(super) fn data(root: &Path) -> Result<Data, Error> {
-    match std::fs::read(below(root, MARK)) {
+    match beneath::read(root, Path::new(MARK)) {
         Ok(mark) if mark.is_empty() => return Ok(Data::Asked),
         Ok(mark) => {
             let recovery = serde_json::from_slice(&mark);
@@ -52,7 +52,9 @@ pub(super) fn data(root: &Path) -> Result<Data, Error> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
         Err(error) => return Err(failed("read", MARK)(error)),
     }
-    match std::fs::read_dir(below(root, paths::ETCD_DATA)) {
+    // The last name of a path in it is not looked at.
+    let data = beneath::parent(root, &Path::new(paths::ETCD_DATA).join("any"));
+    match data.and_then(|(directory, _)| std::fs::read_dir(directory.place())) {
         Ok(mut entries) => Ok(if entries.next().is_some() { Data::Member } else { Data::None }),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Data::None),
         Err(error) => Err(failed("read", paths::ETCD_DATA)(error)),
@@ -80,4 +82,28 @@ pub(super) fn remove(root: &Path, path: &'static str) -> Result<(), Error> {
 /// Whether the node with this root is a member of a cluster, or was asked to begin one. What cannot be read may be one.
 pub fn is_member(root: &Path) -> bool {
     !matches!(data(root), Ok(Data::None))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_planted_link_is_neither_a_mark_nor_data() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |path: &str| below(root.path(), path);
+        for directory in ["/var/lib", "/other/member"] {
+            std::fs::create_dir_all(at(directory)).unwrap();
+        }
+        std::fs::write(at("/other/mark"), "").unwrap();
+        for (path, target) in [(MARK, "/other/mark"), (paths::ETCD_DATA, "/other")] {
+            assert_eq!(data(root.path()).unwrap(), Data::None);
+            symlink(at(target), at(path)).unwrap();
+            let error = data(root.path()).unwrap_err().to_string();
+            assert!(error.contains("is a symbolic link, which is not followed"), "{error}");
+            std::fs::remove_file(at(path)).unwrap();
+        }
+    }
 }

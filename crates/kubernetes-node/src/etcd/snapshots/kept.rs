@@ -126,7 +126,7 @@ impl Kept {
     }
 
     pub(super) fn record(&self) -> Result<Vec<u8>, Error> {
-        std::fs::read(self.directory.place().join(RECORD)).map_err(failed("read", DIRECTORY))
+        self.directory.read(Path::new(RECORD)).map_err(failed("read", DIRECTORY))
     }
 
     pub(super) fn set_record(&self, text: &[u8]) -> Result<(), Error> {
