@@ -201,8 +201,10 @@ impl KubernetesNode {
 
 fn make_directory(root: &Path, path: &str, mode: u32) -> Result<(), Error> {
     let at = Path::new(path);
+    // In the place of its own directories below /var a link of a workload gives way.
+    let is_own = path.starts_with("/var/") && WRITES.iter().any(|(own, _)| *own == path);
     // What a mount of the configuration names may be a file.
-    if root.join(path.trim_start_matches('/')).exists() {
+    if !is_own && root.join(path.trim_start_matches('/')).exists() {
         return Ok(());
     }
     let made = beneath::make_folder(root, at, mode);
@@ -282,6 +284,22 @@ mod tests {
         assert!(second.runs_with_something_else(&second.plan_kubelet().unwrap()));
         second.prepare_kubelet().unwrap();
         assert!(!second.runs_with_something_else(&second.plan_kubelet().unwrap()));
+    }
+
+    /// A workload that writes below /var must not choose what the kubelet writes to.
+    #[tokio::test]
+    async fn a_planted_link_is_no_source_of_a_mount() {
+        let root = tempfile::tempdir().unwrap();
+        let runtime = samples::known(root.path(), &samples::control_plane("v1.34.10", "v3.6.4"));
+        let fetch: containers::service::Fetch = Arc::new(|_, _| Box::pin(async { Ok(()) }));
+        let node = KubernetesNode::new(runtime, containers::Client::new(root.path(), "system"), fetch, false);
+        let (secret, planted) = (root.path().join("secret"), root.path().join("var/log/pods"));
+        std::fs::create_dir(&secret).unwrap();
+        std::fs::create_dir_all(root.path().join("var/log")).unwrap();
+        std::os::unix::fs::symlink(&secret, &planted).unwrap();
+        node.prepare_kubelet().unwrap();
+        assert!(std::fs::symlink_metadata(&planted).unwrap().is_dir());
+        assert!(secret.is_dir());
     }
 
     #[test]
