@@ -6,6 +6,9 @@
 //! Fails by: `Unauthenticated` for a wrong token, with one line that names the peer, as far as [`LINES`] go.
 //! Source: spec/api-wire-facts.md §3.10.
 
+// Numbers come from requests: a sum that overflows would end the program for everyone.
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, RwLock};

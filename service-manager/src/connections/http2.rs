@@ -116,8 +116,8 @@ impl<T: AsyncRead + Unpin> AsyncRead for Greeted<T> {
             }
             let before = to.filled().len();
             let read = Pin::new(&mut self.stream).poll_read(cx, to);
-            self.turn_bytes =
-                if read.is_pending() { 0 } else { self.turn_bytes + to.filled().len() - before };
+            let read_bytes = to.filled().len().saturating_sub(before);
+            self.turn_bytes = if read.is_pending() { 0 } else { self.turn_bytes.saturating_add(read_bytes) };
             return read;
         }
         let (now, later) = self.unread.split_at(self.unread.len().min(to.remaining()));

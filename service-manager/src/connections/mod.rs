@@ -4,6 +4,9 @@
 //! log are about clients ([`Lines`]).
 //! Does not: shake hands (`api::tls`); answer requests.
 
+// Numbers come from clients: a sum that overflows would end the program for everyone.
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
 pub(crate) mod http2;
 mod lines;
 mod places;
