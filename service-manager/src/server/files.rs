@@ -213,7 +213,32 @@ fn failed(path: &Path, relative: &str, error: &std::io::Error) -> proto::FileInf
 
 #[cfg(test)]
 mod tests {
+    use super::super::walks::Walks;
     use super::*;
+
+    /// No file is of the type that was asked for: no message tells that the client hung up.
+    #[tokio::test]
+    async fn a_list_with_nothing_to_send_ends_with_its_client() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("file"), "").unwrap();
+        let node = crate::server::tests_node(dir.path().canonicalize().unwrap());
+        let request = proto::ListRequest {
+            root: "/".into(),
+            recurse: true,
+            types: vec![Type::Symlink.into()],
+            ..Default::default()
+        };
+        let (sender, receiver) = tokio::sync::mpsc::channel(1);
+        let (told, went_on) = tokio::sync::oneshot::channel();
+        drop(receiver);
+        let walk = Walks::default().begin(&tonic::Request::new(())).unwrap();
+        let work = move |reader: &Reader<proto::FileInfo>| {
+            let listing = Listing::new(&node, &request, reader);
+            told.send(listing.visit(Path::new("/"), ".", 0)).unwrap();
+        };
+        walk.run(sender, work).unwrap();
+        assert!(!went_on.await.unwrap());
+    }
 
     #[test]
     fn extended_attributes_are_read() {

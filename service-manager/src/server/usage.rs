@@ -199,6 +199,23 @@ mod tests {
         assert!(error.starts_with("/nothing: No such file"), "{error}");
     }
 
+    /// No size reaches what was asked for: no message tells that the client hung up.
+    #[tokio::test]
+    async fn sums_with_nothing_to_send_end_with_their_client() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = crate::server::tests_node(dir.path().canonicalize().unwrap());
+        let (sender, receiver) = tokio::sync::mpsc::channel(1);
+        let (told, sum) = tokio::sync::oneshot::channel();
+        drop(receiver);
+        let walk = crate::server::walks::Walks::default().begin(&tonic::Request::new(())).unwrap();
+        let work = move |reader: &Reader<proto::DiskUsageInfo>| {
+            let sums = Sums { node: &node, depth: None, all: true, threshold: i64::MAX, reader };
+            told.send(sums.visit(Path::new("/"), ".", 0, None)).unwrap();
+        };
+        walk.run(sender, work).unwrap();
+        assert_eq!(sum.await.unwrap(), None);
+    }
+
     #[test]
     fn the_kernels_files_have_no_size() {
         assert!(!counts(Path::new("/proc")) && !counts(Path::new("/sys")));
