@@ -79,6 +79,10 @@ impl Forwarder {
     }
 
     async fn ready(&self, nodes: &Nodes, target: &str) -> Result<SendRequest<Body>, Status> {
+        let name = ServerName::try_from(target.to_owned()).map_err(|_| {
+            let text = format!("{target:?} is neither an address nor a host name without port");
+            Status::invalid_argument(text)
+        })?;
         let config = self.config.read().unwrap_or_else(PoisonError::into_inner).clone();
         let Some(config) = config else {
             let text = format!("no request forwarding: {target} is not this node, which is no control plane");
@@ -92,7 +96,7 @@ impl Forwarder {
             *kept = Some(sender.clone());
             return Ok(sender);
         }
-        match timeout(CONNECT_DEADLINE, connect(target, self.port, config)).await {
+        match timeout(CONNECT_DEADLINE, connect(target, name, self.port, config)).await {
             Ok(Ok(sender)) => {
                 *kept = Some(sender.clone());
                 Ok(sender)
@@ -113,11 +117,10 @@ impl Forwarder {
 
 async fn connect(
     target: &str,
+    name: ServerName<'static>,
     port: u16,
     config: Arc<rustls::ClientConfig>,
 ) -> Result<SendRequest<Body>, String> {
-    let name = ServerName::try_from(target.to_owned())
-        .map_err(|_| format!("{target:?} is neither an address nor a host name without port"))?;
     let stream = TcpStream::connect((target, port)).await.map_err(|e| e.to_string())?;
     // Requests are small and somebody waits for each.
     let _ = stream.set_nodelay(true);

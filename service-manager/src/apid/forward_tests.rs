@@ -152,5 +152,25 @@ async fn targets_with_a_port_are_refused() {
     let (first, _second) = two_nodes().await;
     let mut client = first.client(Some("os:admin")).await;
     let error = client.version(to((), &[("node", "127.0.0.2:50000")])).await.unwrap_err();
+    assert_eq!(error.code(), Code::InvalidArgument);
     assert!(error.message().contains("neither an address nor a host name without port"), "{error}");
+}
+
+/// Why a connection failed says what is at an address that any client may name.
+#[tokio::test]
+async fn administrators_alone_are_told_why_a_node_is_not_reachable() {
+    let (first, _second) = two_nodes().await;
+    for (role, is_told) in [("os:admin", true), ("os:operator", false), ("os:reader", false)] {
+        let mut client = first.client(Some(role)).await;
+        let error = client.version(to((), &[("node", "127.0.0.3")])).await.unwrap_err();
+        assert_eq!(error.code(), Code::Unavailable, "{role}");
+        let both = [("nodes", "127.0.0.3"), ("nodes", "n1")];
+        let answer = client.version(to((), &both)).await.unwrap().into_inner();
+        let element = answer.messages[0].metadata.as_ref().unwrap().error.as_str();
+        for text in [error.message(), element] {
+            assert_eq!(text.contains("connect to 127.0.0.3 port "), is_told, "{role}: {text}");
+            let is_short = text.ends_with("node 127.0.0.3 is not reachable from this node");
+            assert_eq!(is_short, !is_told, "{role}: {text}");
+        }
+    }
 }

@@ -17,7 +17,7 @@ use hyper::body::Incoming;
 use runtime::request::{self, Call, Report};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
-use tonic::Status;
+use tonic::{Code, Status};
 
 use super::Names;
 use super::backend::{Backend, Body};
@@ -255,7 +255,10 @@ impl Proxy {
         #[cfg(test)]
         request::testing::fault("proxy", target.unwrap_or_default());
         match target.filter(|name| !self.names.contains(name)) {
-            Some(name) => self.forwarder.call(&head.ways.nodes, name, head.for_node(name, body)).await,
+            Some(name) => {
+                let asked = self.forwarder.call(&head.ways.nodes, name, head.for_node(name, body)).await;
+                asked.map_err(|status| head.told(name, status))
+            }
             None => {
                 let asked = head.ways.backend.call(head.for_machined(body)).await;
                 asked.map_err(|e| Status::unavailable(e.to_string()))
@@ -282,6 +285,15 @@ impl Head {
         let from = from.unwrap_or_else(|_| HeaderValue::from_static("unknown"));
         request.headers_mut().insert("proxyfrom", from);
         request
+    }
+
+    /// What a client is told of another node that does not answer: why not says what is at an address that any client may
+    /// name, which is an administrator's to know.
+    fn told(&self, target: &str, status: Status) -> Status {
+        if status.code() != Code::Unavailable || self.roles.contains(Role::Admin) {
+            return status;
+        }
+        Status::unavailable(format!("node {target} is not reachable from this node"))
     }
 
     /// Only what the receiver needs, with the roles and the address that apid vouches for.
