@@ -32,7 +32,7 @@ pub(crate) fn warning(context: &str, facts: &CertificateFacts) -> Option<String>
 mod tests {
     use super::*;
     use api::pki::{Authority, CA_LIFETIME, Leaf, Lifetime, Usage};
-    use std::time::SystemTime;
+    use std::time::Duration;
 
     fn facts(age_hours: u64, left_hours: i64) -> CertificateFacts {
         let hour = |h: u64| Duration::from_secs(h * 3600 + 60);
