@@ -7,6 +7,7 @@
 //! Source: containerd's published API (tasks, containers), its shim's documentation for the streams.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use tonic::{Code, Status};
 
@@ -25,6 +26,9 @@ const RUNTIME: &str = "io.containerd.runc.v2";
 const SPEC_TYPE: &str = "types.containerd.io/opencontainers/runtime-spec/1/Spec";
 /// SIGKILL.
 const KILL: u32 = 9;
+/// For containerd to clean up after a shim, and between two looks.
+const CLEANED_UP: Duration = Duration::from_secs(10);
+const LOOK_PERIOD: Duration = Duration::from_millis(50);
 
 /// A container to be made.
 #[derive(Debug, Clone)]
@@ -95,10 +99,30 @@ impl Client {
         if self.task(id).await?.is_some() {
             self.wait(id).await?;
         }
-        gone(self.unary("/containerd.services.tasks.v1.Tasks/Delete", request(id)).await)?;
+        self.delete_task(id).await?;
         gone(self.unary("/containerd.services.containers.v1.Containers/Delete", request(id)).await)?;
         self.remove_snapshot(id).await
     }
+
+    /// A shim that ends in the middle of the call (another client deletes the task, too) answers nothing more: containerd cleans up
+    /// after it, and knows of no task then.
+    async fn delete_task(&self, id: &str) -> Result<(), Status> {
+        let begin = Instant::now();
+        loop {
+            let deleted = gone(self.unary("/containerd.services.tasks.v1.Tasks/Delete", request(id)).await);
+            match deleted {
+                Err(status) if is_of_a_shim_that_ended(&status) && begin.elapsed() < CLEANED_UP => {
+                    tokio::time::sleep(LOOK_PERIOD).await;
+                }
+                deleted => return deleted,
+            }
+        }
+    }
+}
+
+/// containerd passes on what its client of the shim says, without a code of its own.
+fn is_of_a_shim_that_ended(status: &Status) -> bool {
+    status.code() == Code::Unknown && status.message().ends_with("ttrpc: closed")
 }
 
 fn request(id: &str) -> ContainerRequest {
@@ -109,5 +133,18 @@ fn gone(removed: Result<(), Status>) -> Result<(), Status> {
     match removed {
         Err(status) if status.code() == Code::NotFound => Ok(()),
         done => done,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shim_that_ended_in_a_call_is_known_by_its_words() {
+        let of = |code, text| is_of_a_shim_that_ended(&Status::new(code, text));
+        assert!(of(Code::Unknown, "failed to delete task: ttrpc: closed"));
+        assert!(!of(Code::Unknown, "failed to delete task: permission denied"));
+        assert!(!of(Code::NotFound, "ttrpc: closed"));
     }
 }
