@@ -71,13 +71,17 @@ impl Machine {
         Self { vm: Some(vm) }
     }
 
-    /// Waits until it is ready, and a pod on it has read from a service whose pod is on another node.
-    pub(crate) fn runs_pods(&self, cluster: &Running, tell: &dyn Fn(&str)) {
+    /// Waits until it is a node of the cluster that is ready.
+    pub(crate) fn joins(&self, cluster: &Running, tell: &dyn Fn(&str)) {
         cluster.until(&["-n", ADDRESS, "version"], &["Server"], LIMIT);
         cluster.kubectl_until(&["get", "nodes"], NAME, LIMIT);
         tell("the machine is registered");
         cluster.kubectl_until(&["get", "node", NAME], " Ready ", LIMIT);
         tell("the machine is ready");
+    }
+
+    /// Waits until a pod on it has read from a service whose pod is on another node.
+    pub(crate) fn runs_pods(&self, cluster: &Running, tell: &dyn Fn(&str)) {
         let pod = cluster.files.path().join("pod.yaml");
         std::fs::write(&pod, rig::objects(POD)).unwrap();
         cluster.kubectl_until(&["apply", "-f", pod.to_str().unwrap()], "pod/far", STEP_LIMIT);
