@@ -134,7 +134,7 @@ fn types_are_told_however_their_definition_is_written() {
     let page = super::compatibility();
     for (kind, readers) in [
         ("AdmissionControlConfigs.kubernetes.talos.dev", "all roles"),
-        ("AuthorizationConfigs.kubernetes.talos.dev", "all roles"),
+        ("AuthorizationConfigs.kubernetes.talos.dev", "`os:admin`"),
         ("BootstrapManifestsConfigs.kubernetes.talos.dev", "all roles"),
         ("ControllerManagerConfigs.kubernetes.talos.dev", "`os:admin`"),
         ("ExtraManifestsConfigs.kubernetes.talos.dev", "`os:admin`"),
