@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use crate::certificates::{self, Current, Part};
 use crate::pod_resources as resources;
-use crate::{Error, KubernetesNode, api_server as serving, config_resources, facts, files};
+use crate::{Error, KubernetesNode, api_server as serving, config_resources, etcd, facts, files};
 
 /// Between two looks while the API server is awaited.
 const SHORT_PERIOD: Duration = Duration::from_secs(1);
@@ -136,7 +136,10 @@ impl KubernetesNode {
             files::write(root, file)?;
         }
         make_audit_log(root)?;
-        let parts: Vec<&[u8]> = beside.iter().map(|file| file.contents.expose_secret().as_bytes()).collect();
+        // An API server that had begun without etcd waits minutes for its next try, and its caches are of the data before.
+        let restored = etcd::restored(root);
+        let files = beside.iter().map(|file| file.contents.expose_secret().as_bytes());
+        let parts: Vec<&[u8]> = files.chain(restored.as_deref()).collect();
         let files = version(&parts);
         config_resources::publish_files(&self.runtime, &secrets.version.to_string(), &files);
         Ok(Prepared { secrets, files })

@@ -48,6 +48,7 @@ pub use join::JoinError;
 pub use member::{Health, Member};
 pub use members::{Alarm, AlarmKind, Downgrade, MemberError, MemberStatus, Snapshot};
 pub use recover::SnapshotUpload;
+pub(crate) use recover::restored;
 pub use snapshots::{Put, Upload, What};
 pub use state::{ID, is_member};
 pub use upgrade::UpgradeError;

@@ -8,7 +8,7 @@ use kubernetes::paths;
 use runtime::beneath;
 use serde::{Deserialize, Serialize};
 
-use super::state::failed;
+use super::state::{RESTORED, failed};
 use crate::Error;
 
 /// Beside the data.
@@ -64,7 +64,7 @@ pub(super) fn keep(root: &Path, record: &Record) -> Result<(), Error> {
 
 /// Removes the data, then the record: cut off in between, the record says that the rest of the data is to go.
 pub(super) fn remove_with_data(root: &Path) -> Result<(), Error> {
-    for path in [paths::ETCD_DATA, RECORD] {
+    for path in [paths::ETCD_DATA, RESTORED, RECORD] {
         let (directory, name) = match beneath::parent(root, Path::new(path)) {
             Ok(found) => found,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,

@@ -110,8 +110,10 @@ impl KubernetesNode {
         let cluster = Cluster::new(&config)?;
         let node = facts::node(&self.runtime, &cluster, self.is_container)?;
         let begin = tokio::time::Instant::now();
-        self.make_data_of_snapshot(unpacked, &cluster, &node, recovery).await?;
-        let moved = spawn_blocking(move || move_into_place(&root)).await;
+        let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let token = format!("recovered-{seconds}");
+        self.make_data_of_snapshot(unpacked, &cluster, &node, recovery, &token).await?;
+        let moved = spawn_blocking(move || move_into_place(&root, &token)).await;
         moved.map_err(|error| failed("move", RESTORE)(std::io::Error::other(error)))??;
         let seconds = begin.elapsed().as_secs();
         self.runtime.journal.say(&format!("etcd: its data is made of the snapshot, in {seconds} s"));
@@ -124,6 +126,7 @@ impl KubernetesNode {
         cluster: &Cluster<'_>,
         node: &kubernetes::Node,
         recovery: Recovery,
+        token: &str,
     ) -> Result<(), Error> {
         let root = &self.runtime.root;
         // What an attempt before has left: the tool wants a place without anything.
@@ -135,11 +138,10 @@ impl KubernetesNode {
         if let Some(parent) = output.parent() {
             std::fs::create_dir_all(parent).map_err(failed("make the directory of", OUTPUT))?;
         }
-        let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let restore = Restore {
             snapshot: SEEN_SNAPSHOT,
             data: &format!("{SEEN_RESTORE}/{MADE}"),
-            token: &format!("recovered-{seconds}"),
+            token,
             skip_hash_check: recovery.skip_hash_check,
         };
         let argv = kubernetes::etcd::restore(cluster, node, &restore)?;
@@ -235,9 +237,18 @@ fn verify(root: &Path, skip_hash_check: bool) -> Result<u64, BootstrapError> {
     }
 }
 
-/// The data takes its place; from here on it is etcd's. Blocks.
-fn move_into_place(root: &Path) -> Result<(), Error> {
+/// Which snapshot the data of this member was made of; `None` where it was made of none.
+pub(crate) fn restored(root: &Path) -> Option<Vec<u8>> {
+    beneath::read(root, Path::new(state::RESTORED)).ok()
+}
+
+/// The data takes its place; from here on it is etcd's. Blocks. That it is other data is noted first: cut off in between, programs
+/// start again once more.
+fn move_into_place(root: &Path, token: &str) -> Result<(), Error> {
     let data = || failed("move data to", paths::ETCD_DATA);
+    let (directory, name) =
+        beneath::make_parent(root, Path::new(state::RESTORED)).map_err(failed("write", state::RESTORED))?;
+    directory.replace(&name, token.as_bytes(), 0o600).map_err(failed("write", state::RESTORED))?;
     let (directory, name) = beneath::make_parent(root, Path::new(paths::ETCD_DATA)).map_err(data())?;
     directory.remove_all(&name).map_err(data())?;
     directory.rename(&last(RESTORE).join(MADE), &name).map_err(data())?;
@@ -366,7 +377,9 @@ mod tests {
         std::fs::write(at(paths::ETCD_DATA).join("old"), "").unwrap();
         std::fs::write(at(SNAPSHOT), "x").unwrap();
         state::mark(root.path(), Some(Recovery { skip_hash_check: false })).unwrap();
-        move_into_place(root.path()).unwrap();
+        assert_eq!(restored(root.path()), None);
+        move_into_place(root.path(), "recovered-1").unwrap();
+        assert_eq!(restored(root.path()), Some(b"recovered-1".to_vec()));
         assert_eq!(data(root.path()).unwrap(), Data::Asked);
         let names = std::fs::read_dir(at(paths::ETCD_DATA)).unwrap();
         let names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
@@ -374,6 +387,6 @@ mod tests {
         remove_snapshot(root.path()).unwrap();
         let left: Vec<_> =
             std::fs::read_dir(at("/var/lib")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        assert_eq!(left.len(), 2, "{left:?}");
+        assert_eq!(left.len(), 3, "{left:?}");
     }
 }

@@ -13,6 +13,9 @@ pub const ID: &str = "etcd";
 /// Beside the data: a bootstrap was asked for.
 pub(super) const MARK: &str = "/var/lib/etcd.bootstrap";
 
+/// Beside the data: it was made of a snapshot, and of which. Programs that had read from the data before start again with it.
+pub(super) const RESTORED: &str = "/var/lib/etcd.restored";
+
 /// What the mark holds where the cluster begins with the content of a snapshot; otherwise it is empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Recovery {

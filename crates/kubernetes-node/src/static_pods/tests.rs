@@ -141,6 +141,22 @@ async fn a_pod_says_what_it_was_rendered_from() {
 }
 
 #[tokio::test]
+async fn programs_start_again_with_data_of_a_snapshot() {
+    let mut f = Fixture::with_etcd(&config()).await;
+    f.look().await;
+    let version = |f: &Fixture| f.annotation("talos.dev/config-file-version");
+    let first = version(&f);
+    let restored = f.root.path().join("var/lib/etcd.restored");
+    std::fs::create_dir_all(restored.parent().unwrap()).unwrap();
+    std::fs::write(restored, "recovered-1").unwrap();
+    f.look().await;
+    let second = version(&f);
+    assert_ne!(second, first);
+    f.look().await;
+    assert_eq!(version(&f), second, "once");
+}
+
+#[tokio::test]
 async fn a_worker_has_none_and_loses_those_that_it_had() {
     let mut f = Fixture::with_etcd(&config()).await;
     f.look().await;
