@@ -11,6 +11,7 @@ mod resources;
 
 use crate::args::Args;
 use clap::{Arg, Command, CommandFactory};
+use runtime::store::{ALL, Definition, Sensitivity};
 use std::{
     collections::{BTreeMap, BTreeSet},
     env,
@@ -350,4 +351,53 @@ fn arguments(out: &mut String, list: &[Arg]) {
         let _ = writeln!(out, "| `{}` | {default} | {help} |", text.trim());
     }
     out.push('\n');
+}
+
+/// The cells of a type on a page.
+fn cells<'a>(page: &'a str, kind: &str) -> Vec<&'a str> {
+    let start = format!("| `{kind}` |");
+    let line = page.lines().find(|line| line.starts_with(&start));
+    let line = line.unwrap_or_else(|| panic!("{kind} is not on the page; BILLET_BLESS=1 writes it anew"));
+    line.trim_matches('|').split('|').map(str::trim).collect()
+}
+
+#[test]
+fn every_resource_type_is_on_the_page_as_the_registry_has_it() {
+    let page = blessed("docs/compatibility.md", &compatibility());
+    let mut written = 0;
+    let published = |kind: &&&Definition| api::definitions::published().iter().any(|p| p.kind == kind.kind);
+    for kind in ALL.iter().filter(published) {
+        let cells = cells(&page, kind.kind);
+        let (state, test) =
+            if kind.writer.is_empty() { ("empty", "sheet") } else { ("has its facts", "typed") };
+        let readers = if kind.sensitivity == Sensitivity::Sensitive { "`os:admin`" } else { "all roles" };
+        assert_eq!([cells[3], cells[4], cells[6]], [state, readers, test], "{}", kind.kind);
+        written += usize::from(!kind.writer.is_empty());
+    }
+    assert!(written > 100, "{written}");
+    for line in resources::lines() {
+        assert!(page.contains(&line), "{line} is not on the page; BILLET_BLESS=1 writes it anew");
+    }
+    assert!(resources::lines().len() >= 195);
+}
+
+/// The definitions of these are written in more than one line, or say only a part themselves.
+#[test]
+fn types_are_told_however_their_definition_is_written() {
+    let page = compatibility();
+    for (kind, readers) in [
+        ("AdmissionControlConfigs.kubernetes.talos.dev", "all roles"),
+        ("AuthorizationConfigs.kubernetes.talos.dev", "`os:admin`"),
+        ("BootstrapManifestsConfigs.kubernetes.talos.dev", "all roles"),
+        ("ControllerManagerConfigs.kubernetes.talos.dev", "`os:admin`"),
+        ("ExtraManifestsConfigs.kubernetes.talos.dev", "`os:admin`"),
+        ("Manifests.kubernetes.talos.dev", "`os:admin`"),
+        ("SchedulerConfigs.kubernetes.talos.dev", "`os:admin`"),
+    ] {
+        assert_eq!(cells(&page, kind)[3..5], ["has its facts", readers], "{kind}");
+    }
+    let columns = cells(&page, "NodeAddresses.net.talos.dev")[5];
+    assert_eq!(columns, "columns: addresses are sorted one way only");
+    // That an older generation has it otherwise is no difference from the newer one.
+    assert_eq!(cells(&page, "TimeServerSpecs.net.talos.dev")[5], "–");
 }

@@ -10,6 +10,8 @@
 //! Does not: let anyone but the program's own user (or root) read: the socket's peer credentials are checked.
 //! Frame: length (u32, little endian), then JSON. Answer: the byte `k`.
 
+pub(crate) mod certificates;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;

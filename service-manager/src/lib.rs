@@ -25,13 +25,12 @@
 //! | probes (`probes`) | the config, services | its resources | with machined |
 //! | logs to others (`log_sender`) | the config, all logs | sockets, store | with machined |
 //! | certificates of etcd (`kubernetes`) | the config, names and addresses | /system/secrets/etcd | with machined |
-//! | certificates (`certificates`) | the config, files of Kubernetes, apid's material | its resources | with machined |
+//! | certificates (`identity::certificates`) | the config, files of Kubernetes, apid's material | its resources | with machined |
 //! | API server ([`server`]) | `machine.sock` | answers | with machined |
 #![warn(missing_docs)]
 
 pub mod apid;
 mod block;
-mod certificates;
 pub mod configuration;
 mod connections;
 pub mod containerd;

@@ -21,7 +21,7 @@ use crate::meta::Meta;
 use crate::node::{CONTAINER, Node, Readiness};
 use crate::order::Order;
 use crate::tasks::{self, Stage};
-use crate::{certificates, configuration, controllers, flight_recorder, identity, kubernetes, upgrade};
+use crate::{configuration, controllers, flight_recorder, identity, kubernetes, upgrade};
 
 const LOG_FOLDER: &str = "/run/log";
 const CGROUPS: &str = "/sys/fs/cgroup";
@@ -42,7 +42,7 @@ pub async fn run() -> Result<(), String> {
     publish_report(&node, &replay.start);
     flight_recorder::start(&node.runtime, &node.flight_recorder);
     tokio::spawn(identity::issue(node.clone()));
-    tokio::spawn(certificates::follow(node.clone()));
+    tokio::spawn(identity::certificates::follow(node.clone()));
     let told = listen(&node);
     take_over(&node, &mut replay);
     tokio::spawn(upgrade::trial::watch(node.clone()));

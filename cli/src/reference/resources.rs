@@ -4,7 +4,6 @@
 //! it, who reads it, and what it has otherwise than the published definition; which generation has a type, from the sheets
 //! (crates/api/tests/data/resources.tsv).
 
-use super::named;
 use runtime::store::{
     ALL, Definition, Sensitivity,
     sheets::{self, DIFFERENCES, SHEETS},
@@ -23,7 +22,7 @@ pub(super) const TESTS: [(&str, &str); 3] = [
 
 /// Heading and first lines.
 pub(super) fn head() -> String {
-    let [typed, roles, sheet] = TESTS.map(|(_, test)| named(test));
+    let [typed, roles, sheet] = TESTS.map(|(_, test)| format!("`{test}`"));
     format!(
         "\n## Resources\n\n\
          Every published type is registered. Namespace, columns, aliases and sensitivity are those of v1.14, but for what the \
@@ -98,53 +97,4 @@ fn resources() -> Vec<Resource> {
 /// One line for each type.
 pub(super) fn lines() -> Vec<String> {
     resources().iter().map(Resource::line).collect()
-}
-
-/// The cells of a type on a page.
-fn cells<'a>(page: &'a str, kind: &str) -> Vec<&'a str> {
-    let start = format!("| `{kind}` |");
-    let line = page.lines().find(|line| line.starts_with(&start));
-    let line = line.unwrap_or_else(|| panic!("{kind} is not on the page; BILLET_BLESS=1 writes it anew"));
-    line.trim_matches('|').split('|').map(str::trim).collect()
-}
-
-#[test]
-fn every_resource_type_is_on_the_page_as_the_registry_has_it() {
-    let page = super::blessed("docs/compatibility.md", &super::compatibility());
-    let mut written = 0;
-    let published = |kind: &&&Definition| api::definitions::published().iter().any(|p| p.kind == kind.kind);
-    for kind in ALL.iter().filter(published) {
-        let cells = cells(&page, kind.kind);
-        let (state, test) =
-            if kind.writer.is_empty() { ("empty", "sheet") } else { ("has its facts", "typed") };
-        let readers = if kind.sensitivity == Sensitivity::Sensitive { "`os:admin`" } else { "all roles" };
-        assert_eq!([cells[3], cells[4], cells[6]], [state, readers, test], "{}", kind.kind);
-        written += usize::from(!kind.writer.is_empty());
-    }
-    assert!(written > 100, "{written}");
-    for line in lines() {
-        assert!(page.contains(&line), "{line} is not on the page; BILLET_BLESS=1 writes it anew");
-    }
-    assert!(lines().len() >= 195);
-}
-
-/// The definitions of these are written in more than one line, or say only a part themselves.
-#[test]
-fn types_are_told_however_their_definition_is_written() {
-    let page = super::compatibility();
-    for (kind, readers) in [
-        ("AdmissionControlConfigs.kubernetes.talos.dev", "all roles"),
-        ("AuthorizationConfigs.kubernetes.talos.dev", "`os:admin`"),
-        ("BootstrapManifestsConfigs.kubernetes.talos.dev", "all roles"),
-        ("ControllerManagerConfigs.kubernetes.talos.dev", "`os:admin`"),
-        ("ExtraManifestsConfigs.kubernetes.talos.dev", "`os:admin`"),
-        ("Manifests.kubernetes.talos.dev", "`os:admin`"),
-        ("SchedulerConfigs.kubernetes.talos.dev", "`os:admin`"),
-    ] {
-        assert_eq!(cells(&page, kind)[3..5], ["has its facts", readers], "{kind}");
-    }
-    let columns = cells(&page, "NodeAddresses.net.talos.dev")[5];
-    assert_eq!(columns, "columns: addresses are sorted one way only");
-    // That an older generation has it otherwise is no difference from the newer one.
-    assert_eq!(cells(&page, "TimeServerSpecs.net.talos.dev")[5], "–");
 }

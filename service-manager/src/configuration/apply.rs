@@ -253,7 +253,7 @@ fn carry_out(
         volumes::keep_record(node, &config).map_err(Failure::Keep)?;
         save(&state, &text, back.as_ref()).map_err(Failure::Keep)?;
         super::remember(node);
-        kept::publish(node);
+        super::show_kept(node);
     }
     // A change by someone who reached the node ends every earlier clock; one that waits for a restart is started by it.
     let first = pending::disarm(node);

@@ -7,27 +7,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use runtime::store::{MACHINE_CONFIG, MachineDocument, PERSISTENT, Resource, Spec};
-use zeroize::Zeroizing;
+use runtime::store::{IN_FORCE, MACHINE_CONFIG, MachineDocument, PERSISTENT, Resource, Spec};
 
 use super::change::Change;
-use super::pending::Kind;
-use super::state::CONFIG;
-use super::{Judged, judge};
 use crate::node::Node;
 
-/// Shows what is on STATE now. A text that this version does not take is not shown: nothing can be made from it.
-pub(super) fn publish(node: &Node) {
-    let Some(state) = node.configuration.state() else { return };
-    let text = match state.read(CONFIG) {
-        Ok(Some(text)) => text,
-        Ok(None) => return,
-        Err(error) => {
-            return node.runtime.journal.warn(&format!("read the machine config on STATE: {error}"));
-        }
-    };
-    let Ok(Judged { config, documents, .. }) = judge(node, &text) else { return };
-    let spec = Spec::MachineConfig(Arc::new(MachineDocument { text, config, documents }));
+/// Shows this as what is on STATE.
+pub(super) fn show(node: &Node, document: MachineDocument) {
+    let spec = Spec::MachineConfig(Arc::new(document));
     if let Err(error) = node.runtime.store.put(MACHINE_CONFIG.writer, &MACHINE_CONFIG, PERSISTENT, spec) {
         node.runtime.journal.warn(&error.to_string());
     }
@@ -37,12 +24,15 @@ pub(super) fn publish(node: &Node) {
 pub(super) fn waiting(node: &Node) -> Option<Arc<Resource>> {
     let kept = node.runtime.store.get(&MACHINE_CONFIG, PERSISTENT)?;
     // A config that is tried is on no disk: what it returns to is in force again soon.
-    let tried = node.configuration.pending().filter(|pending| pending.kind == Kind::Try);
-    let in_force = tried.map(|tried| tried.previous).or_else(|| super::text_in_force(node))?;
-    (*text(&kept)? != in_force).then_some(kept)
+    let tried = node.configuration.pending().filter(|pending| pending.is_try());
+    let in_force = match &tried {
+        Some(tried) => tried.previous.to_string(),
+        None => text(&*node.runtime.store.get(&MACHINE_CONFIG, IN_FORCE)?)?.to_owned(),
+    };
+    (text(&kept)? != in_force).then_some(kept)
 }
 
-fn text(resource: &Resource) -> Option<&Zeroizing<String>> {
+fn text(resource: &Resource) -> Option<&str> {
     match &resource.spec {
         Spec::MachineConfig(document) => Some(&document.text),
         _ => None,
@@ -51,13 +41,12 @@ fn text(resource: &Resource) -> Option<&Zeroizing<String>> {
 
 /// Which fields and documents wait for the restart and are not in this text: it takes them back.
 pub(super) fn taken_back(node: &Node, new: &str) -> Vec<String> {
-    let (Some(waiting), Some(in_force)) = (waiting(node), super::text_in_force(node)) else {
-        return Vec::new();
-    };
-    let Some(waiting) = text(&waiting) else { return Vec::new() };
+    let in_force = node.runtime.store.get(&MACHINE_CONFIG, IN_FORCE);
+    let (Some(waiting), Some(in_force)) = (waiting(node), in_force) else { return Vec::new() };
+    let (Some(waiting), Some(in_force)) = (text(&waiting), text(&in_force)) else { return Vec::new() };
     let paths = |old: &str, new: &str| -> BTreeSet<String> {
         let change = Change::between(old, new).unwrap_or_default();
         change.paths().map(str::to_owned).collect()
     };
-    paths(&in_force, waiting).intersection(&paths(waiting, new)).cloned().collect()
+    paths(in_force, waiting).intersection(&paths(waiting, new)).cloned().collect()
 }

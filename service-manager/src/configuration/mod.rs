@@ -187,9 +187,24 @@ fn publish(node: &Node, text: Zeroizing<String>) -> Result<(), Wrong> {
     if let Err(error) = node.runtime.store.put(MACHINE_CONFIG.writer, &MACHINE_CONFIG, IN_FORCE, spec) {
         node.runtime.journal.warn(&error.to_string());
     }
-    kept::publish(node);
+    show_kept(node);
     refused::forget_all(node);
     Ok(())
+}
+
+/// Shows the config that is on STATE now. A text that this version does not take is not shown: nothing can be made from it.
+fn show_kept(node: &Node) {
+    let Some(state) = node.configuration.state() else { return };
+    let text = match state.read(state::CONFIG) {
+        Ok(Some(text)) => text,
+        Ok(None) => return,
+        Err(error) => {
+            return node.runtime.journal.warn(&format!("read the machine config on STATE: {error}"));
+        }
+    };
+    if let Ok(Judged { config, documents, .. }) = judge(node, &text) {
+        kept::show(node, MachineDocument { text, config, documents });
+    }
 }
 
 /// Gives the node the config that is published now, which may be a later one than the caller's.
@@ -254,7 +269,7 @@ fn look_in(node: &Node, class: &Path) -> Look {
     }
     if let Some(state) = State::mounted() {
         node.configuration.set_state(state);
-        kept::publish(node);
+        show_kept(node);
         return Look::Mounted;
     }
     let device = match state::find(class) {
@@ -279,7 +294,7 @@ fn look_in(node: &Node, class: &Path) -> Look {
             node.runtime.journal.say(&format!("STATE is {}", device.display()));
             // Set twice only by two looks at the same partition.
             node.configuration.set_state(state);
-            kept::publish(node);
+            show_kept(node);
             Look::Mounted
         }
         Err(why) => Look::Closed(why),
@@ -332,7 +347,7 @@ pub(crate) fn keep_on_state(node: &Node, text: &str) {
     match state.write(state::CONFIG, text) {
         Ok(()) => {
             remember(node);
-            kept::publish(node);
+            show_kept(node);
         }
         Err(error) => node.runtime.journal.warn(&format!("keep the machine config on STATE: {error}")),
     }
@@ -342,7 +357,7 @@ pub(crate) fn keep_on_state(node: &Node, text: &str) {
 pub(crate) fn save(node: &Node, state: &State, text: &str) -> Result<(), String> {
     state.write(state::CONFIG, text)?;
     remember(node);
-    kept::publish(node);
+    show_kept(node);
     Ok(())
 }
 

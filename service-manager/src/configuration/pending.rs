@@ -76,6 +76,11 @@ fn deadline(now_ns: u64, time: Duration) -> u64 {
 }
 
 impl Pending {
+    /// Whether it is a try: nothing of it is on a disk.
+    pub(super) fn is_try(&self) -> bool {
+        self.kind == Kind::Try
+    }
+
     /// One line of JSON, then the config.
     fn to_text(&self) -> Zeroizing<String> {
         let header =

@@ -22,7 +22,7 @@ use tonic::{Request, Response, Status};
 use super::cluster_nodes::{Nodes, host};
 use super::{Answers, Sender, answers, is_admin};
 use crate::apid::PORT;
-use crate::certificates;
+use crate::identity::certificates;
 use crate::node::Node;
 
 /// How long the client waits when it does not say (the CLI's default).

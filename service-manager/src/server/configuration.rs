@@ -14,9 +14,9 @@ use tonic::{Request, Response, Status};
 use zeroize::Zeroizing;
 
 use super::{Answers, streams};
-use crate::certificates;
 use crate::configuration::apply::{self, Failure};
 use crate::configuration::duration;
+use crate::identity::certificates;
 use crate::node::Node;
 use crate::volumes::{self, NotUnlocked};
 
