@@ -238,8 +238,8 @@ mod tests {
         publish(&runtime, &wanted, &upstreams(&wanted, &["10.0.0.3".parse().unwrap()]));
         let text = |kind, id| runtime.store.get(kind, id).unwrap().spec.yaml().unwrap();
         let config = text(&KUBE_PRISM_CONFIG, CONFIG_ID);
-        for line in ["host: 127.0.0.1", "port: 7445", "host: 10.0.0.3", "host: c.example", "port: 443"] {
-            assert!(config.contains(line), "{line}: {config}");
+        for line in ["host: '127.0.0.1'", "port: 7445", "host: '10.0.0.3'", "host: c.example", "port: 443"] {
+            assert!(config.replace('"', "'").contains(line), "{line}: {config}");
         }
         assert_eq!(text(&KUBE_PRISM_ENDPOINTS, ENDPOINTS_ID).matches("host:").count(), 3);
         show(&runtime, &KUBE_PRISM_CONFIG, None);

@@ -343,6 +343,7 @@ fn a_generated_control_plane_goes_into_sections_and_comes_back() {
         "VolumeConfig EPHEMERAL",
         "KubeFlannelCNIConfig",
         "KubeNetworkConfig",
+        "KubeAggregatorCAConfig",
         "KubeServiceAccountConfig",
         "KubeEtcdEncryptionConfig",
         "KubeAuthenticationConfig",

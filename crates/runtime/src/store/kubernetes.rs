@@ -95,6 +95,8 @@ pub static CERTIFICATE_STATUS: Definition = Definition {
         column("Renewed By", "{.renewedBy}"),
         column("Ends Soon", "{.endsSoon}"),
     ],
+    // `cs` is of several types.
+    abbreviated: false,
     writer: "secrets.CertificateStatusController",
     ..PLAIN
 };

@@ -171,7 +171,7 @@ fn network() -> Vec<Sample> {
 /// Every field of the chain itself, and of a rule what the firewall has.
 fn nf_tables_chain() -> serde_json::Value {
     serde_json::json!({
-        "type": "filter", "hook": "input", "priority": "filter", "policy": "drop",
+        "type": "filter", "hook": "input", "priority": "security", "policy": "accept",
         "rules": [{
             "matchIIfName": { "operator": "equal", "interfaceName": ["lo"] },
             "matchConntrackState": { "states": ["established", "related"] },
