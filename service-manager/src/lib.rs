@@ -48,6 +48,7 @@ mod kubernetes;
 mod late_services;
 mod log_sender;
 pub mod machined;
+mod members;
 pub mod meta;
 pub mod modprobe;
 mod modules;

@@ -9,10 +9,11 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use api::proto::cluster as proto;
-use runtime::store::{ADDRESS_STATUS, API_CERTIFICATE, KubernetesSpec, MEMBER, Spec};
+use runtime::store::{ADDRESS_STATUS, API_CERTIFICATE, Spec};
 use serde_json::Value;
 use tonic::Status;
 
+use crate::members;
 use crate::node::Node;
 
 /// Nodes of a request: more than a cluster has that one node waits for.
@@ -53,9 +54,9 @@ impl Nodes {
     /// The nodes of the cluster by their first addresses; `None` before the API server has told them.
     fn members(node: &Node) -> Option<Self> {
         let mut found = Self { control_plane: Vec::new(), workers: Vec::new() };
-        for fields in members(node) {
+        for fields in members::all(&node.runtime.store) {
             let Some(address) = fields["addresses"][0].as_str() else { continue };
-            let is_control_plane = fields["machineType"] == "controlplane";
+            let is_control_plane = members::is_control_plane(&fields);
             let list = if is_control_plane { &mut found.control_plane } else { &mut found.workers };
             list.push(address.to_owned());
         }
@@ -69,8 +70,8 @@ impl Nodes {
         &self,
         node: &Node,
     ) -> Result<Option<Vec<BTreeSet<IpAddr>>>, String> {
-        let known: Vec<_> =
-            members(node).map(|fields| (fields["hostname"].clone(), addresses(&fields))).collect();
+        let known = members::all(&node.runtime.store);
+        let known: Vec<_> = known.map(|fields| (fields["hostname"].clone(), addresses(&fields))).collect();
         let one = |name: &String| {
             let name = normal(host(name));
             let address: Option<IpAddr> = name.parse().ok();
@@ -137,10 +138,8 @@ fn known(node: &Node) -> BTreeSet<String> {
             names.extend(own.iter().cloned());
         }
     }
-    for fields in members(node) {
-        let addresses = fields["addresses"].as_array().cloned().unwrap_or_default();
-        let texts = addresses.iter().chain([&fields["hostname"]]);
-        names.extend(texts.filter_map(|text| text.as_str().map(str::to_owned)));
+    for fields in members::all(&node.runtime.store) {
+        names.extend(members::names(&fields).map(str::to_owned));
     }
     if let Some(config) = node.runtime.config() {
         let (machine, cluster) = (&config.machine, &config.cluster);
@@ -157,14 +156,6 @@ fn known(node: &Node) -> BTreeSet<String> {
         }
     }
     names.iter().map(|name| normal(name)).collect()
-}
-
-/// What is known of each node of the cluster.
-fn members(node: &Node) -> impl Iterator<Item = Value> {
-    node.runtime.store.list(&MEMBER).into_iter().filter_map(|resource| match &resource.spec {
-        Spec::Kubernetes(KubernetesSpec::Fields(fields)) => Some(fields.clone()),
-        _ => None,
-    })
 }
 
 fn addresses(fields: &Value) -> BTreeSet<IpAddr> {
@@ -240,17 +231,11 @@ mod tests {
     fn the_nodes_of_the_cluster_are_asked_where_none_is_named() {
         let dir = tempfile::tempdir().unwrap();
         let node = crate::server::tests_node(dir.path().canonicalize().unwrap());
-        let member = |name: &str, kind: &str, addresses: [&str; 2]| {
-            let fields = serde_json::json!({ "hostname": name, "machineType": kind, "addresses": addresses });
-            (name.to_owned(), Spec::Kubernetes(KubernetesSpec::Fields(fields)))
-        };
-        let all = vec![
-            member("cp-1", "controlplane", ["10.0.0.3", "fd00::3"]),
-            member("w-1", "worker", ["10.0.0.4", "fd00::4"]),
-        ];
+        let all =
+            [("cp-1", "controlplane", ["10.0.0.3", "fd00::3"]), ("w-1", "worker", ["10.0.0.4", "fd00::4"])];
         let workers = Nodes::new(&node, of(&[], &["w-1"]), true).unwrap();
         assert!(workers.control_plane_addresses(&node).unwrap_err().contains("has not told"));
-        node.runtime.store.replace(MEMBER.writer, &MEMBER, all).unwrap();
+        members::put(&node.runtime.store, &all);
         let nodes = Nodes::new(&node, None, false).unwrap();
         assert_eq!(
             (nodes.control_plane.join(" "), nodes.workers.join(" ")),
