@@ -2,7 +2,7 @@
 //!
 //! | task | reads | writes | ends |
 //! |---|---|---|---|
-//! | [`issue`] | the wanted names, the config, half of the certificate's life | the [`Material`] of both | with machined |
+//! | [`issue`] | the wanted names, the config, the cluster's nodes, half of the certificate's life | the [`Material`] of both | with machined |
 //! | accept loop, one a program | connections | one sender task each | with machined |
 //! | sender, one a connection | new material | frames; reads one byte when the program serves with it | with its peer |
 //!
@@ -19,7 +19,7 @@ use std::time::Duration;
 use api::pki::{Authority, CertificateFacts, LEAF_LIFETIME, Leaf, Lifetime, Usage};
 use config::{Config, Secret};
 use runtime::listeners::ListenError;
-use runtime::store::{API_CERTIFICATE, DHCP_LEASE, Spec};
+use runtime::store::{API_CERTIFICATE, DHCP_LEASE, MEMBER, Spec, Store};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
@@ -29,7 +29,7 @@ use zeroize::Zeroizing;
 use crate::configuration::locked::Maintenance;
 use crate::controllers::reaches_others;
 use crate::node::Node;
-use crate::{apid, configuration, trust_request, trustd};
+use crate::{apid, configuration, members, trust_request, trustd};
 
 /// Without any lease for this long the API is declared ready on loopback alone.
 const FIRST_LEASE_DEADLINE: Duration = Duration::from_secs(15);
@@ -112,7 +112,8 @@ pub struct TrustMaterial {
     pub authority_key: Secret,
     /// The secret that nodes show.
     pub token: Secret,
-    /// Addresses that control planes share: no other node's certificate has them.
+    /// Addresses that control planes share, and addresses and names of each one that the cluster has: no certificate that is
+    /// asked for has them.
     pub reserved: Vec<String>,
 }
 
@@ -259,7 +260,8 @@ pub(crate) async fn give_up_without_lease(node: Arc<Node>) {
     }
 }
 
-/// Issues certificates: when the names change, when half of their life is over.
+/// Issues certificates: when the names change, when half of their life is over. Other control planes change what is refused, and
+/// no certificate.
 pub async fn issue(node: Arc<Node>) {
     let mut changes = node.runtime.store.changes();
     let mut readiness = node.readiness.subscribe();
@@ -287,6 +289,7 @@ pub async fn issue(node: Arc<Node>) {
         let names_changed = async {
             loop {
                 match changes.recv().await {
+                    Ok(change) if change.resource.metadata.kind == MEMBER.kind => reserve_anew(&node),
                     Ok(change) if change.resource.metadata.kind != API_CERTIFICATE.kind => {}
                     _ => return,
                 }
@@ -327,7 +330,7 @@ async fn try_issue(node: &Node) -> Result<Option<Duration>, String> {
     let material = with_accepted(node, &config, material);
     let facts = CertificateFacts::from_pem("the API's certificate", &material.certificate);
     let remaining = facts.map_err(|e| e.to_string())?.remaining().unwrap_or(ISSUE_RETRY);
-    if let Some(trust) = trust_material(&config) {
+    if let Some(trust) = trust_material(&config, &node.runtime.store) {
         hand_out(node, Role::Trustd, Material { trust: Some(trust), forwarding: None, ..material.clone() });
     }
     hand_out(node, Role::Apid, material);
@@ -417,12 +420,35 @@ pub(crate) fn first_certificate(bundle: &str) -> &str {
     bundle.find(END).map_or(bundle, |at| &bundle[..at + END.len()])
 }
 
-fn trust_material(config: &Config) -> Option<TrustMaterial> {
+fn trust_material(config: &Config, store: &Store) -> Option<TrustMaterial> {
     let authority_key = config.machine.ca.key()?.clone();
+    Some(TrustMaterial {
+        authority_key,
+        token: config.machine.token.clone(),
+        reserved: reserved(config, store),
+    })
+}
+
+/// What trustd signs for no node. Control planes sign their own certificates: none of them asks.
+fn reserved(config: &Config, store: &Store) -> Vec<String> {
     let interfaces = config.machine.network.interfaces.iter();
     let vips = interfaces.flat_map(|one| one.vip.iter().chain(one.vlans.iter().flat_map(|vlan| &vlan.vip)));
-    let reserved = vips.map(|vip| vip.ip.clone()).collect();
-    Some(TrustMaterial { authority_key, token: config.machine.token.clone(), reserved })
+    vips.map(|vip| vip.ip.clone()).chain(members::control_plane_names(store)).collect()
+}
+
+/// Has trustd refuse the names of the control planes that there are now. It goes on with its certificate and its key.
+fn reserve_anew(node: &Node) {
+    let Some(config) = node.runtime.config() else { return };
+    let reserved = reserved(&config, &node.runtime.store);
+    node.materials.trustd.send_if_modified(|slot| {
+        let Some(material) = slot else { return false };
+        let Some(trust) = material.trust.as_ref().filter(|trust| trust.reserved != reserved) else {
+            return false;
+        };
+        let trust = Some(TrustMaterial { reserved, ..trust.clone() });
+        *slot = Some(Arc::new(Material { trust, ..(**material).clone() }));
+        true
+    });
 }
 
 /// The program's end of the socket.
@@ -513,6 +539,46 @@ mod tests {
         assert_eq!(first_certificate(&after), own.certificate().trim());
         let log = std::fs::read_to_string(dir.path().join("log/machined.log")).unwrap();
         assert!(log.contains("machine.acceptedCAs[1]") && !log.contains("acceptedCAs[0]"), "{log}");
+    }
+
+    #[tokio::test]
+    async fn trustd_learns_of_other_control_planes_and_no_certificate_changes() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = crate::server::tests_node(dir.path().to_owned());
+        let config = crate::server::tests_config(config::MachineType::ControlPlane);
+        node.runtime.config.send_replace(Some(Arc::new(config)));
+        let store = node.runtime.store.clone();
+        let own = Spec::ApiCertificate(vec!["10.0.0.1".to_owned(), "cp-1".to_owned()]);
+        store.put(API_CERTIFICATE.writer, &API_CERTIFICATE, "api", own).unwrap();
+        let (mut of_apid, mut of_trustd) = (node.materials.of_apid(), node.materials.trustd.subscribe());
+        let issuing = tokio::spawn(issue(node.clone()));
+        let mut next = async |is_it: &dyn Fn(&Material) -> bool| {
+            let found = of_trustd.wait_for(|material| material.as_deref().is_some_and(is_it));
+            let found = tokio::time::timeout(Duration::from_secs(30), found).await.unwrap().unwrap();
+            found.clone().unwrap()
+        };
+        let reserves = |material: &Material, name: &str| {
+            material.trust.as_ref().unwrap().reserved.iter().any(|reserved| reserved == name)
+        };
+        let first = next(&|_| true).await;
+        of_apid.mark_unchanged();
+
+        let (one, two) = (["10.0.0.1", "fd00::1"], ["10.0.0.2", "fd00::2"]);
+        let worker = ("w-1", "worker", ["10.0.0.7", "fd00::7"]);
+        members::put(&store, &[("cp-1", "controlplane", one), ("cp-2", "controlplane", two), worker]);
+        let second = next(&|material| reserves(material, "cp-2")).await;
+        assert!(["10.0.0.2", "fd00::2"].iter().all(|name| reserves(&second, name)));
+        assert!(!["w-1", "10.0.0.7", "fd00::7"].iter().any(|name| reserves(&second, name)));
+        assert_eq!(second.certificate, first.certificate);
+        let key = |material: &Material| material.trust.as_ref().unwrap().authority_key.clone();
+        assert!(key(&second) == key(&first));
+
+        // One that has left the cluster is a control plane no longer.
+        members::put(&store, &[("cp-1", "controlplane", one), worker]);
+        let third = next(&|material| !reserves(material, "cp-2")).await;
+        assert_eq!(third.certificate, first.certificate);
+        assert!(!of_apid.has_changed().unwrap(), "apid was given another certificate");
+        issuing.abort();
     }
 
     #[tokio::test]

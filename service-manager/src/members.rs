@@ -26,6 +26,12 @@ pub(crate) fn names(fields: &Value) -> impl Iterator<Item = &str> {
     addresses.iter().chain([&fields["hostname"]]).filter_map(Value::as_str)
 }
 
+/// Addresses and names of every control plane node.
+pub(crate) fn control_plane_names(store: &Store) -> Vec<String> {
+    let nodes: Vec<_> = all(store).filter(is_control_plane).collect();
+    nodes.iter().flat_map(names).map(str::to_owned).collect()
+}
+
 /// Has the store know these nodes, by name, type and addresses.
 #[cfg(test)]
 pub(crate) fn put(store: &Store, nodes: &[(&str, &str, [&str; 2])]) {

@@ -1,7 +1,8 @@
 //! trustd: signs the certificates of joining nodes. TCP 50001, server-only TLS, a shared token.
 //!
 //! Owns: the rule of what is signed: a server certificate for 24 hours with the names of the request, without any
-//! Organization, whatever the request asks for. The caller's own address is among the names; none is a control plane's.
+//! Organization, whatever the request asks for. The caller's own address is among the names; none is a control plane's, as far
+//! as machined knows them (`identity`).
 //! Does not: serve files, as its forerunner did.
 //! Fails by: `Unauthenticated` for a wrong token, with one line that names the peer, as far as [`LINES`] go.
 //! Source: spec/api-wire-facts.md §3.10.
@@ -57,7 +58,7 @@ struct Signer {
     /// PEM of it and of the further CAs that nodes accept.
     accepted: String,
     trust: TrustMaterial,
-    /// Names of this control plane, and those that control planes share.
+    /// Names of this control plane and of the others, and those that they share.
     reserved: BTreeSet<String>,
 }
 
@@ -406,7 +407,15 @@ mod tests {
 
     #[test]
     fn names_of_others_are_not_signed() {
-        let trust = Trust::new(&material()).unwrap();
+        let mut material = material();
+        let store = runtime::store::Store::new();
+        let nodes = [
+            ("control-2", "controlplane", ["10.0.0.2", "fd00::2"]),
+            ("n7", "worker", ["10.0.0.7", "fd00::7"]),
+        ];
+        crate::members::put(&store, &nodes);
+        material.trust.as_mut().unwrap().reserved.extend(crate::members::control_plane_names(&store));
+        let trust = Trust::new(&material).unwrap();
         let key = PrivateKey::generate().unwrap();
         let sign = |names: &[String], peer: &str| {
             let request = certificate_request(&key, names).unwrap();
@@ -419,9 +428,9 @@ mod tests {
         sign(&own(&["fd00::7"]), "10.0.0.7").unwrap();
         sign(&own(&["fd00::7"]), "fd00::7").unwrap();
         sign(&own(&[]), "::ffff:10.0.0.7").unwrap();
-        for name in
-            ["*", "*.example", "10.0.0.1", "control-1", "Cluster.Example", "10.0.0.100", "::ffff:10.0.0.1"]
-        {
+        let of_this_one = ["10.0.0.1", "control-1", "Cluster.Example", "10.0.0.100", "::ffff:10.0.0.1"];
+        let of_another = ["10.0.0.2", "::ffff:10.0.0.2", "fd00:0::2", "Control-2"];
+        for name in ["*", "*.example"].into_iter().chain(of_this_one).chain(of_another) {
             let status = sign(&own(&[name]), "10.0.0.7").unwrap_err();
             assert_eq!(status.code(), tonic::Code::PermissionDenied, "{name}: {}", status.message());
         }
