@@ -3,12 +3,17 @@
 //! Owns: a runtime and one connection in it. Does not: check certificates before the node does.
 
 use std::future::Future;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use api::client::Client;
 use api::pki::Identity;
 use api::tls::{self, Trust};
 use tokio::runtime::{Builder, Runtime};
+use tokio::time::timeout;
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::{Request, Status};
+use tonic_prost::ProstCodec;
 
 use crate::node::{API_PORT, TestNode};
 
@@ -44,5 +49,24 @@ impl Rpc {
         call: impl FnOnce(Client) -> F,
     ) -> Result<T, tonic::Status> {
         self.runtime.block_on(call(self.client.clone()))
+    }
+
+    /// Calls `path` with one message without fields, or with a stream without messages, and reads the beginning of the answer.
+    /// `None`: it did not begin within this time.
+    pub fn call_empty(
+        &self,
+        path: &'static str,
+        takes_stream: bool,
+        within: Duration,
+    ) -> Option<Result<(), Status>> {
+        let message = (!takes_stream).then_some(());
+        let mut grpc = tonic::client::Grpc::new(self.client.channel());
+        let call = async {
+            grpc.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
+            let request = Request::new(tokio_stream::iter(message));
+            let codec = ProstCodec::<(), ()>::default();
+            grpc.streaming(request, PathAndQuery::from_static(path), codec).await.map(drop)
+        };
+        self.runtime.block_on(async { timeout(within, call).await.ok() })
     }
 }

@@ -36,6 +36,7 @@ mod reader;
 mod recorder;
 mod recovery_key;
 mod restarts;
+mod roles;
 mod secure_boot;
 mod shutdown;
 mod tpm;
