@@ -38,6 +38,12 @@ pub(crate) fn today() -> Result<String> {
     Ok(Cmd::new("date").args(["-u", "+%F"]).read()?.trim().to_owned())
 }
 
+/// The short hash of what is checked out.
+pub(crate) fn commit() -> Result<String> {
+    let command = Cmd::new("git").args(["rev-parse", "--short", "HEAD"]).folder(&place::repository());
+    Ok(command.read()?.trim().to_owned())
+}
+
 pub(crate) fn qemu_version() -> Result<String> {
     let text = Cmd::new(qemu_tests::accel::QEMU).arg("--version").read()?;
     let line = text.lines().next().unwrap_or_default();

@@ -42,6 +42,8 @@ struct Attack {
 }
 
 pub(super) fn measure(folder: &Path) -> Result<()> {
+    // Before the suites, which take their time: another commit may be checked out meanwhile.
+    let commit = document::commit()?;
     step("play hostile clients", || {
         let words = ["test", "--package", "service-manager", "--features", "installer/image", "--lib"];
         let filter = ["hostile_tests", "--", "--test-threads=1", "--nocapture"];
@@ -53,7 +55,7 @@ pub(super) fn measure(folder: &Path) -> Result<()> {
         let command = Cmd::new("cargo").args(words).folder(&place::repository());
         command.env("BILLET_LONG", "1").env("BILLET_BENCH", folder).run()
     })?;
-    let mut tables = format!("Measured {}.\n", document::today()?);
+    let mut tables = format!("Measured {} at commit {commit}.\n", document::today()?);
     for (name, what) in SUITES {
         let path = folder.join(format!("hostile-{name}.json"));
         let text = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
