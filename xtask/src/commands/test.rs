@@ -7,6 +7,7 @@
 
 mod clusters;
 mod costs;
+mod programs;
 mod suite;
 mod tally;
 mod twice;
@@ -96,7 +97,7 @@ fn without_machines(suites: &mut Suites, long: bool) {
         // Not advisories: they need a database from the network, and a test must not fail for want of that.
         suites.check(&Suite::cargo("dependencies", &["deny", "check", "bans", "licenses", "sources"]));
     }
-    suites.tests(&Suite::cargo("unit tests", &UNIT_TESTS).long(long));
+    suites.tests(&Suite::cargo("unit tests", &UNIT_TESTS).long(long).side_by_side());
     // Now, beside the build, which links on one core for minutes.
     suites.check(&Suite::cargo(
         "machines' tests compile",

@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
 
+use super::programs::Cargo;
 use super::tally::{Tally, failures};
 use crate::command::find_program;
 use crate::place;
@@ -22,12 +23,14 @@ pub(super) struct Suite {
     env: Vec<(&'static str, OsString)>,
     /// Show each test's line as it ends: for suites that take minutes.
     live: bool,
+    /// Its programs run side by side.
+    side_by_side: bool,
 }
 
 impl Suite {
     pub(super) fn cargo(name: &str, arguments: &[&str]) -> Self {
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        Self { name: name.to_owned(), arguments, env: Vec::new(), live: false }
+        Self { name: name.to_owned(), arguments, env: Vec::new(), live: false, side_by_side: false }
     }
 
     /// Tests that count rounds read this.
@@ -39,6 +42,12 @@ impl Suite {
     /// Sets a variable of its processes.
     pub(super) fn with(mut self, name: &'static str, value: &Path) -> Self {
         self.env.push((name, value.into()));
+        self
+    }
+
+    /// For programs whose tests share nothing of the machine with those of others.
+    pub(super) fn side_by_side(mut self) -> Self {
+        self.side_by_side = true;
         self
     }
 
@@ -187,8 +196,14 @@ impl Suites {
 fn output(suite: &Suite) -> Result<(String, bool)> {
     let cargo =
         std::env::var_os("CARGO").map_or_else(|| find_program("cargo".as_ref()), |path| Some(path.into()));
+    let cargo: PathBuf = cargo.context("cargo is not in PATH")?;
+    if suite.side_by_side {
+        let directory = place::repository();
+        let (program, arguments, env) = (&cargo, &suite.arguments, &suite.env);
+        return Cargo { program, arguments, env, directory: &directory }.run();
+    }
     let (reader, writer) = std::io::pipe().context("make a pipe")?;
-    let mut command = Command::new(cargo.context("cargo is not in PATH")?);
+    let mut command = Command::new(cargo);
     command
         .args(&suite.arguments)
         .envs(suite.env.iter().map(|(name, value)| (name, value)))
