@@ -5,7 +5,7 @@
 //! as machined knows them (`identity`).
 //! Does not: serve files, as its forerunner did.
 //! Fails by: `Unauthenticated` for a wrong token, with one line that names the peer, as far as [`LINES`] go.
-//! Source: spec/api-wire-facts.md §3.10.
+//! Source: docs/users/pki.md, crates/api/proto/security/security.proto.
 
 // Numbers come from requests: a sum that overflows would end the program for everyone.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]

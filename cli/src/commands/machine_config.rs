@@ -2,7 +2,7 @@
 //!
 //! Owns: the flags that say when a change takes effect, fetching the configuration of a node, sending one, and
 //! confirming it. Does not: change texts (`config::patch`), choose nodes.
-//! Source: shared/spec/machine-facts.md §9.1, §9.2; api-wire-facts.md §2.5 (form of the resource).
+//! Source: docs/users/config-lifecycle.md, docs/users/editing-config.md.
 
 use crate::{args::Global, commands::events::duration, output, session::Session};
 use anyhow::{Context as _, Result, anyhow, bail};

@@ -3,7 +3,7 @@
 //! Owns: what is collected, one folder a node. Does not: ask for resources that are marked sensitive, and takes keys,
 //! certificates' private parts and tokens out of everything else (`scrub`).
 //! Order: every part is asked for on its own; what a node can not give is told in its `errors.txt`.
-//! Source: shared/spec/api-wire-facts.md §2.5 (`support`).
+//! Source: docs/users/commands.md (`support`).
 
 mod collect;
 mod scrub;

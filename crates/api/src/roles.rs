@@ -3,7 +3,7 @@
 //! Owns: the table. Does not: read certificates (`pki`) or decide which resource types are sensitive (machined).
 //! A call that is not in the table needs `os:admin`. A certificate of `machine.ca` without any role counts as admin, since
 //! the first client generation has no roles; so only administrators' certificates may be usable as a client without one.
-//! Source: shared/spec/api-wire-facts.md §3.7, §8 (3).
+//! Source: docs/users/pki.md, crates/api/testdata/roles.txt.
 
 use crate::pki::CertificateFacts;
 use std::fmt;

@@ -2,7 +2,7 @@
 //!
 //! Owns: the reader and the line that clients get. Every reader gets records without secrets of the command line.
 //! Does not: take records apart (`ondisk::kmsg` does) or write to the log ([`crate::journal`] does).
-//! Source: Documentation/ABI/testing/dev-kmsg of the kernel; spec/api-wire-facts.md §3.5.
+//! Source: Documentation/ABI/testing/dev-kmsg of the kernel; docs/users/logs.md.
 
 use std::fs::OpenOptions;
 use std::io::{self, Seek, SeekFrom};

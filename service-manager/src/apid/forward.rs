@@ -4,7 +4,7 @@
 //! Owns: this node's certificate as a client, and the connections made with it.
 //! Does not: choose targets or merge answers. Fails by: a status that names the node; `PermissionDenied` on a node that
 //! has no such certificate, since only a CA's holder can make one.
-//! Source: spec/api-wire-facts.md §3.3.
+//! Source: docs/users/endpoint.md, docs/decisions/0020-a-client-has-connections-of-its-own.md.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};

@@ -1,7 +1,7 @@
 //! Calls that change the machine config, and the service of our own.
 //!
 //! Does not: decide anything; `crate::configuration` and `crate::volumes` do.
-//! Source: spec/api-wire-facts.md §3.6, §3.9.
+//! Source: docs/users/config-lifecycle.md, crates/api/proto/billet.proto.
 
 use std::sync::Arc;
 

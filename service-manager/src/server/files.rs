@@ -1,6 +1,6 @@
 //! Files of the node: list and read.
 //!
-//! Source: spec/api-wire-facts.md §3.5.
+//! Source: crates/api/proto/machine/machine.proto.
 
 use std::fs;
 use std::io::Read;

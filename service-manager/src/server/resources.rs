@@ -1,6 +1,6 @@
 //! `resource.ResourceService`: resources as the first client generation reads them.
 //!
-//! The server resolves the typed word; the definition travels with the answer (spec/api-wire-facts.md §5.3, §6.3).
+//! The server resolves the typed word; the definition travels with the answer (crates/api/proto/resource/resource.proto).
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! `DiskUsage`: sizes of folders, added up from the leaves.
 //!
 //! Owns: what is counted and what is reported. Does not: count the kernel's pseudo file systems, whose sizes mean
-//! nothing. Source: spec/api-wire-facts.md §3.5.
+//! nothing. Source: crates/api/proto/machine/machine.proto.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

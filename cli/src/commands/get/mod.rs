@@ -1,7 +1,7 @@
 //! `get`: resources of a type, or one, once or as they change.
 //!
 //! Owns: finding the type that the user means, asking each node, printing in three forms.
-//! Source: shared/spec/api-wire-facts.md §2.4 (calls), §5.3 (output).
+//! Source: crates/api/proto/cosi/resource (calls), docs/users/commands.md (output).
 
 mod definition;
 mod document;

@@ -1,7 +1,7 @@
 //! What a certificate says.
 //!
 //! Owns: reading subject CN and O (roles), validity, names, usages and the fingerprint. Does not: verify (`tls`).
-//! Source: shared/spec/api-wire-facts.md §3.2 (fingerprint), §3.7 (roles).
+//! Source: RFC 5280 §4; docs/users/pki.md (roles, fingerprint).
 
 use super::{PkiError, certificates};
 use base64::{Engine, engine::general_purpose::STANDARD};

@@ -289,7 +289,7 @@ fn authority(config: &mut Config, documents: &mut Vec<Document>) {
         KubeAPIServerCAConfig { issuing_ca: issuing, accepted_cas: accepted };
 }
 
-/// The section's tokens name the cluster's endpoint as their issuer (spec/machine-facts.md §7.1).
+/// The section's tokens name the cluster's endpoint as their issuer.
 fn service_account(config: &mut Config, documents: &mut Vec<Document>) {
     let mut model = config.clone();
     super::fold(&mut model, documents);
