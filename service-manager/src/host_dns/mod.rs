@@ -106,7 +106,7 @@ async fn run(runtime: Arc<Runtime>, port: u16) -> Result<(), String> {
     let (questions, inbox) = mpsc::channel(QUEUE);
     let mut resolver = Resolver::new(runtime, questions, port);
     let served = resolver.serve(&mut changes, inbox).await;
-    // Nothing listens any more.
+    resolver.close(|_| true).await;
     publish(&resolver.runtime, Settings::default(), &[]);
     served
 }
@@ -162,7 +162,7 @@ impl Resolver {
         let mut config = self.runtime.config.subscribe();
         loop {
             config.mark_unchanged();
-            let is_settled = self.settle();
+            let is_settled = self.settle().await;
             let retry = Instant::now() + RETRY;
             self.act(Vec::new());
             loop {
@@ -188,10 +188,10 @@ impl Resolver {
     }
 
     /// Makes sockets and servers what config and network say. Answers whether all sockets are there.
-    fn settle(&mut self) -> bool {
+    async fn settle(&mut self) -> bool {
         self.settings = Settings::of(&self.runtime);
         let wanted = self.settings.addresses();
-        self.listening.retain(|address, _| wanted.contains(address));
+        self.close(|address| !wanted.contains(&address)).await;
         let mut refusal = String::new();
         for address in wanted {
             if self.listening.contains_key(&address) {
@@ -212,6 +212,15 @@ impl Resolver {
         let is_enabled = listening.contains(&NODE_ADDRESS);
         publish(&self.runtime, Settings { is_enabled, ..self.settings }, &listening);
         is_settled
+    }
+
+    /// Closes the sockets of addresses. What is published after this is true: nothing listens there.
+    async fn close(&mut self, goes: impl Fn(Ipv4Addr) -> bool) {
+        let gone = self.listening.extract_if(.., |address, _| goes(*address));
+        let gone: Vec<_> = gone.map(|(_, tasks)| tasks).collect();
+        for mut tasks in gone {
+            tasks.shutdown().await;
+        }
     }
 
     fn asked(&mut self, question: Question) -> Vec<Output<Client>> {
