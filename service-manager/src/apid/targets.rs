@@ -30,6 +30,13 @@ const MERGED: [&str; 7] = [
     "network.NetworkService",
 ];
 
+/// Calls of the same kind, of a service that has others too.
+const MERGED_CALLS: [&str; 3] = [
+    "/billet.MachineService/RecoveryKeys",
+    "/billet.MachineService/RenewCertificates",
+    "/billet.MachineService/Unlock",
+];
+
 /// Calls that answer with a stream.
 const STREAMS: [&str; 14] = [
     "/machine.MachineService/Copy",
@@ -109,7 +116,8 @@ fn first_names<'a>(headers: &'a HeaderMap, name: &str, most: usize) -> Result<Ve
 }
 
 fn mergeable(path: &str) -> bool {
-    path.trim_start_matches('/').split_once('/').is_some_and(|(service, _)| MERGED.contains(&service))
+    let is_of_service = |(service, _): (&str, &str)| MERGED.contains(&service);
+    MERGED_CALLS.contains(&path) || path.trim_start_matches('/').split_once('/').is_some_and(is_of_service)
 }
 
 #[cfg(test)]
@@ -170,6 +178,11 @@ mod tests {
 
     #[test]
     fn unmergeable_services_want_one_node() {
+        for call in MERGED_CALLS {
+            assert_eq!(target(call, &headers(&[("nodes", "a")])).unwrap(), Target::Nodes(vec!["a".into()]));
+        }
+        let confirm = "/billet.MachineService/ConfirmConfiguration";
+        assert!(target(confirm, &headers(&[("nodes", "a")])).is_err(), "its answer has no place for several");
         let state = "/cosi.resource.State/List";
         assert!(target(state, &headers(&[("nodes", "a")])).is_err());
         assert_eq!(target(state, &headers(&[("node", "a")])).unwrap(), Target::Node("a".into()));
