@@ -62,7 +62,7 @@ impl Rpc {
         let message = (!takes_stream).then_some(());
         let mut grpc = tonic::client::Grpc::new(self.client.channel());
         let call = async {
-            grpc.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
+            grpc.ready().await.map_err(|error| Status::from_error(Box::new(error)))?;
             let request = Request::new(tokio_stream::iter(message));
             let codec = ProstCodec::<(), ()>::default();
             grpc.streaming(request, PathAndQuery::from_static(path), codec).await.map(drop)
