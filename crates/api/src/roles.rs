@@ -3,7 +3,7 @@
 //! Owns: the table. Does not: read certificates (`pki`) or decide which resource types are sensitive (machined).
 //! A call that is not in the table needs `os:admin`. A certificate of `machine.ca` without any role counts as admin, since
 //! the first client generation has no roles; so only administrators' certificates may be usable as a client without one.
-//! Source: docs/users/pki.md, crates/api/testdata/roles.txt.
+//! Source: docs/users/pki.md, crates/api/testdata/roles.txt and maintenance.txt.
 
 use crate::pki::CertificateFacts;
 use std::fmt;
@@ -340,6 +340,19 @@ mod tests {
             let row = row.unwrap_or_else(|| panic!("{path}: decide who may call it, in testdata/roles.txt"));
             let names: Vec<_> = allowed(path, Mode::Configured).iter().map(|role| role.name()).collect();
             assert_eq!(names.join(" "), row, "{path}");
+        }
+    }
+
+    #[test]
+    fn maintenance_offers_the_calls_of_its_list() {
+        let list = include_str!("../testdata/maintenance.txt");
+        let listed = |mode: &str, path: &str| list.lines().any(|line| line == format!("{mode} {path}"));
+        let calls = include_str!("../testdata/roles.txt").lines().filter_map(|row| row.split_once(' '));
+        for (path, _) in calls {
+            assert_eq!(is_offered_locked(path), listed("locked", path), "{path}");
+            let is_a_readers = allowed(path, Mode::Configured).contains(&Reader);
+            let is_offered = allowed(path, Mode::Open).contains(&Reader);
+            assert_eq!(is_offered, is_a_readers || listed("open", path), "{path}");
         }
     }
 

@@ -3,7 +3,7 @@
 //!
 //! Each request is empty. Calls that a role may make are made where they read alone; those that act have tests of their own.
 //! In process it is service-manager's `role_tests`.
-//! Source: crates/api/testdata/roles.txt (who may call what), crates/api/testdata/wire.txt (which requests are streams).
+//! Source: crates/api/testdata: roles.txt and maintenance.txt (who may call what), wire.txt (which requests are streams).
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -16,6 +16,8 @@ use qemu_tests::{TestNode, deadline};
 use tonic::{Code, Status};
 
 const MATRIX: &str = include_str!("../../../crates/api/testdata/roles.txt");
+/// What a node offers in maintenance: open, besides a reader's calls; locked, nothing else.
+const MAINTENANCE: &str = include_str!("../../../crates/api/testdata/maintenance.txt");
 const WIRE: &str = include_str!("../../../crates/api/testdata/wire.txt");
 
 /// Every role but the administrator's, and one that there is not.
@@ -36,28 +38,6 @@ const READS: [&str; 4] = [
     "/machine.MachineService/EtcdSnapshot",
     "/machine.MachineService/GenerateConfiguration",
     "/machine.MachineService/PacketCapture",
-];
-
-/// What an open node offers besides a reader's calls (docs/threat-model.md).
-const OPEN: [&str; 5] = [
-    "/billet.MachineService/RecoveryKeys",
-    "/billet.MachineService/Unlock",
-    "/machine.MachineService/ApplyConfiguration",
-    "/machine.MachineService/GenerateConfiguration",
-    "/storage.StorageService/BlockDeviceWipe",
-];
-
-/// What a locked node offers.
-const LOCKED: [&str; 9] = [
-    "/billet.MachineService/RecoveryKeys",
-    "/billet.MachineService/Unlock",
-    "/machine.MachineService/Version",
-    "/cosi.resource.State/Get",
-    "/cosi.resource.State/List",
-    "/cosi.resource.State/Watch",
-    "/resource.ResourceService/Get",
-    "/resource.ResourceService/List",
-    "/resource.ResourceService/Watch",
 ];
 
 /// For one answer. Some wait for a time server or for etcd, which these nodes have not.
@@ -85,6 +65,12 @@ fn rows() -> Vec<Row> {
         Row { path, roles: roles.split(' ').collect(), takes_stream }
     };
     MATRIX.lines().map(row).collect()
+}
+
+/// What a node in this mode offers to a client without a certificate.
+fn offered(mode: &str) -> Vec<&'static str> {
+    let rows = MAINTENANCE.lines().map(|line| line.split_once(' ').unwrap());
+    rows.filter(|row| row.0 == mode).map(|row| row.1).collect()
 }
 
 /// How often each call was refused and answered.
@@ -192,8 +178,9 @@ fn an_open_node_refuses_every_call_but_a_readers_and_the_first_config() {
     let rpc = Rpc::insecure(&node, None).unwrap();
     let before = programs(&rpc);
     let mut played = Played::default();
+    let offered = offered("open");
     played.play(&rpc, "a client without a certificate", |row| {
-        row.roles.contains(&READER) || OPEN.contains(&row.path)
+        row.roles.contains(&READER) || offered.contains(&row.path)
     });
     played.check();
     assert!(played.refused > 40 && played.answered > 30, "{played:?}");
@@ -208,9 +195,10 @@ fn a_locked_node_refuses_every_call_but_those_that_explain_and_unlock() {
     node.wait_locked().unwrap();
     let rpc = Rpc::insecure(&node, None).unwrap();
     let mut played = Played::default();
-    played.play(&rpc, "a client without a certificate", |row| LOCKED.contains(&row.path));
+    let offered = offered("locked");
+    played.play(&rpc, "a client without a certificate", |row| offered.contains(&row.path));
     played.check();
     // Unlock is not called.
-    assert_eq!((played.refused, played.answered), (rows().len() - LOCKED.len(), LOCKED.len() - 1));
+    assert_eq!((played.refused, played.answered), (rows().len() - offered.len(), offered.len() - 1));
     assert_well(&node, &rpc);
 }

@@ -76,7 +76,7 @@ impl Caller {
         Self::new(tcp.peer_addr().ok(), roles, machined, places)
     }
 
-    /// Somebody, while the node is in maintenance (docs/users/config-lifecycle.md).
+    /// A client without a certificate, while the node is in maintenance (docs/users/config-lifecycle.md).
     pub(super) fn unknown(stream: &TlsStream<TcpStream>, machined: &Path, places: Places) -> Self {
         let peer = stream.get_ref().0.peer_addr().ok();
         Self::new(peer, RoleSet::one(Role::Reader), machined, places)
