@@ -93,36 +93,40 @@ impl Client {
 
     /// Ends and removes a container with all that belongs to it. One that is not there is removed.
     pub async fn remove(&self, id: &str) -> Result<(), Status> {
+        let begin = Instant::now();
+        loop {
+            match self.end_task(id).await {
+                Err(status) if is_between_states(&status) && begin.elapsed() < CLEANED_UP => {
+                    tokio::time::sleep(LOOK_PERIOD).await;
+                }
+                ended => break ended?,
+            }
+        }
+        gone(self.unary("/containerd.services.containers.v1.Containers/Delete", request(id)).await)?;
+        self.remove_snapshot(id).await
+    }
+
+    async fn end_task(&self, id: &str) -> Result<(), Status> {
         let kill = KillRequest { container_id: id.to_owned(), signal: KILL, all: true };
         // One that has ended cannot be killed.
         let _: Result<(), Status> = self.unary("/containerd.services.tasks.v1.Tasks/Kill", kill).await;
         if self.task(id).await?.is_some() {
             self.wait(id).await?;
         }
-        self.delete_task(id).await?;
-        gone(self.unary("/containerd.services.containers.v1.Containers/Delete", request(id)).await)?;
-        self.remove_snapshot(id).await
-    }
-
-    /// A shim that ends in the middle of the call (another client deletes the task, too) answers nothing more: containerd cleans up
-    /// after it, and knows of no task then.
-    async fn delete_task(&self, id: &str) -> Result<(), Status> {
-        let begin = Instant::now();
-        loop {
-            let deleted = gone(self.unary("/containerd.services.tasks.v1.Tasks/Delete", request(id)).await);
-            match deleted {
-                Err(status) if is_of_a_shim_that_ended(&status) && begin.elapsed() < CLEANED_UP => {
-                    tokio::time::sleep(LOOK_PERIOD).await;
-                }
-                deleted => return deleted,
-            }
-        }
+        gone(self.unary("/containerd.services.tasks.v1.Tasks/Delete", request(id)).await)
     }
 }
 
-/// containerd passes on what its client of the shim says, without a code of its own.
-fn is_of_a_shim_that_ended(status: &Status) -> bool {
-    status.code() == Code::Unknown && status.message().ends_with("ttrpc: closed")
+/// Whether a task is being made or deleted by another call, of a client that has ended, too: it is there in a moment, or gone.
+///
+/// containerd lists a task whose shim has not made its container yet; a shim that ends in the middle of a call answers nothing
+/// more, and containerd passes that on without a code of its own.
+fn is_between_states(status: &Status) -> bool {
+    match status.code() {
+        Code::NotFound => true,
+        Code::Unknown => status.message().ends_with("ttrpc: closed"),
+        _ => false,
+    }
 }
 
 fn request(id: &str) -> ContainerRequest {
@@ -141,10 +145,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shim_that_ended_in_a_call_is_known_by_its_words() {
-        let of = |code, text| is_of_a_shim_that_ended(&Status::new(code, text));
+    fn a_task_between_two_states_is_known_by_containerds_answer() {
+        let of = |code, text| is_between_states(&Status::new(code, text));
         assert!(of(Code::Unknown, "failed to delete task: ttrpc: closed"));
+        assert!(of(Code::NotFound, "container not created: not found"));
         assert!(!of(Code::Unknown, "failed to delete task: permission denied"));
-        assert!(!of(Code::NotFound, "ttrpc: closed"));
     }
 }

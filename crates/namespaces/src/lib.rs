@@ -33,15 +33,23 @@ pub fn is_inside_of(test: &str, flags: &[&str], script: &str) -> bool {
     if std::env::var_os(INSIDE).is_some() {
         return true;
     }
-    let status = Command::new("unshare")
+    let output = Command::new("unshare")
         .args(flags)
         .args(["--", "sh", "-c", script, "sh"])
         .arg(std::env::current_exe().expect("find this program"))
         .args(["--exact", test, "--include-ignored", "--nocapture"])
         .env(INSIDE, "1")
-        .status()
+        .output()
         .expect("run unshare; install it with: apt-get install util-linux");
-    assert!(status.success(), "{test} in namespaces: {status}");
+    // The test's own words stand last, where a report of the failure ends.
+    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(
+        output.status.success(),
+        "{test} in namespaces: {}\n{}\n{}",
+        output.status,
+        said(&output.stdout),
+        said(&output.stderr)
+    );
     false
 }
 
