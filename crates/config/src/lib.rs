@@ -32,6 +32,6 @@ pub use encoded::{CertificateAndKey, EncodedPem, EncodedSecret, decode_base64};
 pub use generate::{GenerateError, Input, Tokens, generate, write};
 pub use load::{Loaded, MAX_BYTES, Mode, load, parse};
 pub use secret::Secret;
-pub use text::endpoint_host;
+pub use text::{endpoint_host, hardware_bytes, routing_table};
 pub use v1alpha1::{Config, MachineType};
 pub use validate::{NODE_ETC_FILES, Problem, ValidateError, lacks_authority, static_pod_id, validate};

@@ -165,6 +165,34 @@ pub(crate) fn link_name(name: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// An Ethernet address: six bytes in hexadecimal, between colons or hyphens.
+pub(crate) fn hardware_address(text: &str) -> Result<(), String> {
+    if hardware_bytes(text).is_some() {
+        return Ok(());
+    }
+    Err(format!("`{text}` is not a hardware address: 02:00:00:00:00:01"))
+}
+
+/// The bytes of an Ethernet address; `None` for anything else.
+pub fn hardware_bytes(text: &str) -> Option<[u8; 6]> {
+    let byte = |part: &str| {
+        let is_hex = (1..=2).contains(&part.len()) && part.bytes().all(|digit| digit.is_ascii_hexdigit());
+        is_hex.then(|| u8::from_str_radix(part, 16).ok()).flatten()
+    };
+    let bytes: Vec<u8> = text.split([':', '-']).map(byte).collect::<Option<_>>()?;
+    bytes.try_into().ok()
+}
+
+/// The number of a routing table, by its number or its name (ip-route(8)); `None` for anything else.
+pub fn routing_table(text: &str) -> Option<u32> {
+    match text {
+        "default" => Some(253),
+        "main" => Some(254),
+        "local" => Some(255),
+        number => number.parse().ok().filter(|number| *number != 0),
+    }
+}
+
 /// One certificate or several, as PEM.
 pub(crate) fn certificates(text: &str) -> Result<(), String> {
     const BEGIN: &str = "-----BEGIN CERTIFICATE-----";

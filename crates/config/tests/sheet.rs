@@ -1,24 +1,18 @@
 //! The schema against that of the published interface: kinds, fields, types, allowed values, in both directions.
 //!
-//! `testdata/documents-v1.13.txt` and `-v1.14.txt` hold the published ones. The second has what is new or changed; a
-//! config of either generation is read, so a field of one of them is enough.
+//! A config of either generation is read, so a field of one of them is enough.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
+mod common;
+
+use std::collections::BTreeSet;
+
+use common::published::{Sheet, sheet};
 use config::{
     Config, Document,
     schema::{Section, Shape},
 };
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs,
-    path::Path,
-};
-
-/// Fields of a document or part: name and type.
-type Fields = BTreeMap<String, String>;
-/// By name of the document or part.
-type Sheet = BTreeMap<String, Fields>;
 
 /// What is different, and why; `*` stands for the place of a part that several documents have. The test fails for one that is
 /// not listed and for a line that is no difference any more.
@@ -96,22 +90,6 @@ const DIFFERENCES: &[(&str, &str)] = &[
     ("v1alpha1.persist: not published", "older configs have it"),
 ];
 
-/// Both generations together.
-fn sheet() -> Sheet {
-    let mut sheet = Sheet::new();
-    for name in ["documents-v1.13.txt", "documents-v1.14.txt"] {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(name);
-        for line in fs::read_to_string(path).unwrap().lines().filter(|line| !line.starts_with('#')) {
-            let mut cells = line.splitn(3, ' ');
-            let fields = sheet.entry(cells.next().unwrap().to_owned()).or_default();
-            if let (Some(field), Some(kind)) = (cells.next(), cells.next()) {
-                fields.insert(field.trim_end_matches('!').to_owned(), kind.to_owned());
-            }
-        }
-    }
-    sheet
-}
-
 struct Walk {
     sheet: Sheet,
     found: BTreeSet<String>,
@@ -127,7 +105,7 @@ impl Walk {
         for field in section.fields {
             let below = format!("{at}.{}", field.key);
             match fields.get(field.key) {
-                Some(kind) => self.value(&below, kind, &(field.shape)()),
+                Some(published) => self.value(&below, &published.kind, &(field.shape)()),
                 None => drop(self.found.insert(format!("{below}: not published"))),
             }
         }

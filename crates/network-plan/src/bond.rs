@@ -44,7 +44,7 @@ pub(crate) fn of_section(bond: &Bond) -> Vec<InfoBond> {
         bond.ad_select.map(|it| InfoBond::AdSelect(ad_select(it))),
         wide(bond.ad_actor_sys_prio).map(InfoBond::AdActorSysPrio),
         wide(bond.ad_user_port_key).map(InfoBond::AdUserPortKey),
-        crate::link::hardware(&bond.ad_actor_system).map(InfoBond::AdActorSystem),
+        config::hardware_bytes(&bond.ad_actor_system).map(InfoBond::AdActorSystem),
         small(bond.tlb_dynamic_lb).map(|_| InfoBond::TlbDynamicLb(true)),
         given(bond.peer_notify_delay).map(InfoBond::PeerNotifDelay),
     ];

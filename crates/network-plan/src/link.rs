@@ -285,13 +285,6 @@ pub enum RouteKind {
     Prohibit,
 }
 
-/// `02:00:00:00:00:01`.
-pub(crate) fn hardware(text: &str) -> Option<[u8; 6]> {
-    let bytes: Vec<u8> =
-        text.split([':', '-']).map(|part| u8::from_str_radix(part, 16)).collect::<Result<_, _>>().ok()?;
-    bytes.try_into().ok()
-}
-
 /// An address without a prefix length stands alone.
 #[must_use]
 pub fn prefix(text: &str) -> Option<Prefix> {

@@ -16,10 +16,10 @@ use config::documents::{
 };
 use config::schema::GoDuration;
 use config::v1alpha1::{self, DeviceSelector, DhcpOptions, HostDns, Interface, Vip};
-use config::{Config, Secret};
+use config::{Config, Secret, hardware_bytes as hardware, routing_table as table};
 use network_line::Line;
 
-use crate::link::{DHCP_METRIC, HOST_DNS_ADDRESS, Key, MAIN_TABLE, Peer, Wireguard, hardware, prefix};
+use crate::link::{DHCP_METRIC, HOST_DNS_ADDRESS, Key, MAIN_TABLE, Peer, Wireguard, prefix};
 use crate::{
     Dhcp, Dhcp6, Ethernet, Firewall, Kind, Link, Present, Route, RouteKind, Rule, bond, firewall, select,
 };
@@ -587,16 +587,6 @@ fn route(destination: &str, gateway: Option<IpAddr>, metric: u32) -> Option<Rout
     };
     let (source, mtu, table, kind) = (None, None, MAIN_TABLE, RouteKind::Unicast);
     Some(Route { destination, gateway, source, metric, mtu, table, kind })
-}
-
-/// The number of a routing table, by name or number.
-fn table(text: &str) -> Option<u32> {
-    match text {
-        "default" => Some(253),
-        "main" => Some(MAIN_TABLE),
-        "local" => Some(255),
-        number => number.parse().ok().filter(|number| *number != 0),
-    }
 }
 
 #[cfg(test)]

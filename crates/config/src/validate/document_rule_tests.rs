@@ -63,6 +63,38 @@ pub(super) const DOCUMENTS: &[(&str, &str, &str)] = &[
         "`c` is not an address with prefix length: 10.0.0.2/24",
     ),
     (
+        "kind: DummyLinkConfig\nname: d0\nhardwareAddr: card",
+        "hardwareAddr",
+        "`card` is not a hardware address: 02:00:00:00:00:01",
+    ),
+    ("kind: VRFConfig\nname: v0", "table", "`` is no routing table: a number, default, main or local"),
+    (
+        "kind: KubeSpanConfig\nfilters: {excludeAdvertisedNetworks: [a]}",
+        "filters.excludeAdvertisedNetworks[0]",
+        "`a` is not an address with prefix length: 10.0.0.2/24",
+    ),
+    (
+        "kind: BGPInstanceConfig\nname: a",
+        "localASN",
+        "missing; write the number of the autonomous system: 65001",
+    ),
+    (
+        "kind: BGPInstanceConfig\nname: a\nlocalASN: 1\nimportRoutes: [{prefixes: [10.0.0.0/8]}]",
+        "importRoutes[0].bgpInstance",
+        "missing; write the name of the other instance",
+    ),
+    (
+        "kind: BGPInstanceConfig\nname: a\nlocalASN: 1\nimportRoutes: [{bgpInstance: b}]",
+        "importRoutes[0].prefixes",
+        "missing; write the networks: [10.0.0.0/8]",
+    ),
+    ("kind: SideroLinkConfig\napiUrl: 'http://a'", "apiUrl", "it begins with neither https:// nor grpc://"),
+    (
+        "kind: PCIDriverRebindConfig\nname: '0000:04:00.00'",
+        "targetDriver",
+        "missing; write the driver's name: vfio-pci",
+    ),
+    (
         "kind: CRICustomizationConfig\nname: customization",
         "name",
         "name \"customization\" is reserved; choose another one",

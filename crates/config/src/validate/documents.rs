@@ -2,8 +2,9 @@
 
 use super::{Problems, host, kubernetes, machine, network, text, volumes};
 use crate::documents::{
-    AutoHostname, ClientIdentifier, Document, ExtensionServiceConfig, LinkAddress, LinkRoute,
-    NetworkRuleConfig, OWN_PREFIX, PortProtocol, RoutingRuleConfig, RuleAction, VerificationRule, VethConfig,
+    AutoHostname, BGPInstanceConfig, ClientIdentifier, Document, ExtensionServiceConfig, LinkAddress,
+    LinkRoute, NetworkRuleConfig, OWN_PREFIX, PortProtocol, RoutingRuleConfig, RuleAction, VerificationRule,
+    VethConfig, VethPeer,
 };
 use crate::own;
 use std::{net::IpAddr, time::Duration};
@@ -100,9 +101,46 @@ pub(super) fn check(document: &Document, problems: &mut Problems) {
                 if !peer.endpoint.is_empty() {
                     problems.expect(format!("peers[{index}].endpoint"), text::host_and_port(&peer.endpoint));
                 }
+                networks(&format!("peers[{index}].allowedIPs"), &peer.allowed_ips, problems);
             }
         }
+        Document::KubeSpanConfig(d) => {
+            let excluded = d.filters.iter().map(|filters| &filters.exclude_advertised_networks);
+            excluded.for_each(|list| networks("filters.excludeAdvertisedNetworks", list, problems));
+        }
+        Document::BGPInstanceConfig(d) => speaker(d, problems),
+        Document::SideroLinkConfig(d) => {
+            let url = d.api_url.expose_secret();
+            if !url.starts_with("https://") && !url.starts_with("grpc://") {
+                problems.add("apiUrl", "it begins with neither https:// nor grpc://");
+            }
+        }
+        Document::PCIDriverRebindConfig(d) if d.target_driver.is_empty() => {
+            problems.add("targetDriver", "missing; write the driver's name: vfio-pci");
+        }
         _ => {}
+    }
+}
+
+fn networks(field: &str, list: &[String], problems: &mut Problems) {
+    for (index, network) in list.iter().enumerate() {
+        problems.expect(format!("{field}[{index}]"), text::cidr(network));
+    }
+}
+
+fn speaker(document: &BGPInstanceConfig, problems: &mut Problems) {
+    if document.local_asn.unwrap_or_default() == 0 {
+        problems.add("localASN", "missing; write the number of the autonomous system: 65001");
+    }
+    for (index, import) in document.import_routes.iter().enumerate() {
+        let field = format!("importRoutes[{index}]");
+        if import.bgp_instance.is_empty() {
+            problems.add(format!("{field}.bgpInstance"), "missing; write the name of the other instance");
+        }
+        if import.prefixes.is_empty() {
+            problems.add(format!("{field}.prefixes"), "missing; write the networks: [10.0.0.0/8]");
+        }
+        networks(&format!("{field}.prefixes"), &import.prefixes, problems);
     }
 }
 
@@ -158,6 +196,9 @@ fn links(document: &Document, problems: &mut Problems) {
         _ => return,
     };
     link("", (name, mtu, addresses, routes), problems);
+    if let Some(address) = hardware_address(document).filter(|address| !address.is_empty()) {
+        problems.expect("hardwareAddr", text::hardware_address(address));
+    }
     match document {
         Document::VLANConfig(d) => {
             if !(1..=4094).contains(&d.vlan_id) {
@@ -169,8 +210,23 @@ fn links(document: &Document, problems: &mut Problems) {
         Document::DHCPv6Config(d) => client_identifier(d.client_identifier, &d.duid_raw, problems),
         Document::VethConfig(d) => pair(d, problems),
         Document::BondConfig(d) if d.links.is_empty() => problems.add("links", "at least one link is needed"),
+        Document::VRFConfig(d) if text::routing_table(&d.table).is_none() => {
+            problems
+                .add("table", format!("`{}` is no routing table: a number, default, main or local", d.table));
+        }
         _ => {}
     }
+}
+
+/// The hardware address that a link is given.
+fn hardware_address(document: &Document) -> Option<&str> {
+    Some(match document {
+        Document::DummyLinkConfig(d) => &d.hardware_addr,
+        Document::BondConfig(d) => &d.hardware_addr,
+        Document::BridgeConfig(d) => &d.hardware_addr,
+        Document::VRFConfig(d) => &d.hardware_addr,
+        _ => return None,
+    })
 }
 
 /// What all links have. `place` is that of a link within a document.
@@ -196,10 +252,11 @@ fn link(
 }
 
 fn pair(d: &VethConfig, problems: &mut Problems) {
-    let Some(peer) = d.peer.as_ref().filter(|peer| !peer.name.is_empty()) else {
-        return problems.add("peer.name", "missing; write the name of the other link of the pair");
-    };
-    if peer.name == d.name {
+    let absent = VethPeer::default();
+    let peer = d.peer.as_ref().unwrap_or(&absent);
+    if peer.name.is_empty() {
+        problems.add("peer.name", "missing; write the name of the other link of the pair");
+    } else if peer.name == d.name {
         problems.add("peer.name", format!("`{}` cannot be a pair with itself; write another name", d.name));
     }
     link("peer.", (&peer.name, peer.mtu, &peer.addresses, &peer.routes), problems);

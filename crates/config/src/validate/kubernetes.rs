@@ -128,14 +128,15 @@ fn authorities(issuing: Option<&ClientIdentity>, accepted: &[String], problems: 
 }
 
 fn service_account(document: &KubeServiceAccountConfig, problems: &mut Problems) {
-    let Some(issuer) = &document.issuer else {
-        problems.add("issuer", "missing; write the key that signs tokens, and the issuer's URL");
-        return;
-    };
-    if !issuer.private_key.expose_secret().contains("-----BEGIN ") {
-        problems.add("issuer.privateKey", "not PEM of a private key");
+    match &document.issuer {
+        Some(issuer) => {
+            if !issuer.private_key.expose_secret().contains("-----BEGIN ") {
+                problems.add("issuer.privateKey", "not PEM of a private key");
+            }
+            problems.expect("issuer.issuerURL", text::http_url(&issuer.issuer_url));
+        }
+        None => problems.add("issuer", "missing; write the key that signs tokens, and the issuer's URL"),
     }
-    problems.expect("issuer.issuerURL", text::http_url(&issuer.issuer_url));
     let accepted = document.accepted.as_ref();
     for (index, url) in accepted.iter().flat_map(|accepted| &accepted.issuers).enumerate() {
         problems.expect(format!("accepted.issuers[{index}]"), text::http_url(url));

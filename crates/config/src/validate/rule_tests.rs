@@ -271,7 +271,7 @@ const DOCUMENTS: &[(&str, &str, &str)] = &[
         "`a` is not an address with prefix length: 10.0.0.2/24",
     ),
     (
-        "kind: VRFConfig\nname: v0\nroutes: [{metric: 1}]",
+        "kind: VRFConfig\nname: v0\ntable: '5'\nroutes: [{metric: 1}]",
         "routes[0]",
         "a route needs `destination`, `gateway` or both",
     ),

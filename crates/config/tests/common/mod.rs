@@ -8,6 +8,7 @@
 )]
 
 pub(crate) mod places;
+pub(crate) mod published;
 
 use config::{
     Config, Document,

@@ -59,6 +59,15 @@ impl Place {
         [self.kind, &path].join(" ").trim().to_owned()
     }
 
+    /// Names of the fields on the way.
+    pub(crate) fn fields(&self) -> Vec<&'static str> {
+        let name = |step: &Step| match step {
+            Step::Field(name) => Some(*name),
+            Step::Item | Step::Name => None,
+        };
+        self.steps.iter().filter_map(name).collect()
+    }
+
     /// The configuration in which `value` stands here.
     pub(crate) fn text(&self, value: &str) -> Text {
         let mut line = String::new();
