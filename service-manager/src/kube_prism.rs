@@ -19,8 +19,7 @@ use balancer::{Balancer, Settings, Target, Upstream, UpstreamHealth};
 use kubernetes_node::Balanced;
 use runtime::Runtime;
 use runtime::store::{
-    Definition, ENDPOINT as API_SERVERS, KUBE_PRISM_CONFIG, KUBE_PRISM_ENDPOINTS, KUBE_PRISM_STATUS,
-    KubernetesSpec, Spec,
+    Definition, ENDPOINT as API_SERVERS, KUBE_PRISM_CONFIG, KUBE_PRISM_ENDPOINTS, KUBE_PRISM_STATUS, Spec,
 };
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -175,8 +174,7 @@ fn publish(runtime: &Runtime, wanted: &Balanced, upstreams: &[Upstream]) {
 
 /// Has the one resource of a type be this.
 fn show(runtime: &Runtime, kind: &'static Definition, fields: Option<(&str, Value)>) {
-    let spec =
-        |(id, fields): (&str, Value)| (id.to_owned(), Spec::Kubernetes(KubernetesSpec::Fields(fields)));
+    let spec = |(id, fields): (&str, Value)| (id.to_owned(), Spec::Fields(fields));
     if let Err(error) = runtime.store.replace(kind.writer, kind, fields.map(spec).into_iter().collect()) {
         runtime.journal.warn(&error.to_string());
     }

@@ -4,13 +4,13 @@
 //! Fails by: nothing. No node is known before the API server has listed them; a worker knows itself alone.
 //! Source: docs/users/kubernetes.md.
 
-use runtime::store::{KubernetesSpec, MEMBER, Spec, Store};
+use runtime::store::{MEMBER, Spec, Store};
 use serde_json::Value;
 
 /// What is known of each node.
 pub(crate) fn all(store: &Store) -> impl Iterator<Item = Value> {
     store.list(&MEMBER).into_iter().filter_map(|resource| match &resource.spec {
-        Spec::Kubernetes(KubernetesSpec::Fields(fields)) => Some(fields.clone()),
+        Spec::Fields(fields) => Some(fields.clone()),
         _ => None,
     })
 }
@@ -37,7 +37,7 @@ pub(crate) fn control_plane_names(store: &Store) -> Vec<String> {
 pub(crate) fn put(store: &Store, nodes: &[(&str, &str, [&str; 2])]) {
     let one = |(name, kind, addresses): &(&str, &str, [&str; 2])| {
         let fields = serde_json::json!({ "hostname": name, "machineType": kind, "addresses": addresses });
-        ((*name).to_owned(), Spec::Kubernetes(KubernetesSpec::Fields(fields)))
+        ((*name).to_owned(), Spec::Fields(fields))
     };
     store.replace(MEMBER.writer, &MEMBER, nodes.iter().map(one).collect()).unwrap();
 }

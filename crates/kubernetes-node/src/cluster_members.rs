@@ -12,7 +12,7 @@
 use std::time::Duration;
 
 use kubernetes::Cluster;
-use runtime::store::{IDENTITY, KubernetesSpec, MEMBER, RuntimeSpec, Spec};
+use runtime::store::{IDENTITY, MEMBER, RuntimeSpec, Spec};
 use serde_json::{Value, json};
 
 use crate::published::replace;
@@ -35,7 +35,7 @@ impl KubernetesNode {
         loop {
             let period = match self.nodes_of_cluster().await {
                 Ok(nodes) if !nodes.is_empty() => {
-                    let nodes = nodes.into_iter().map(|(id, node)| (id, KubernetesSpec::Fields(node)));
+                    let nodes = nodes.into_iter().map(|(id, node)| (id, Spec::Fields(node)));
                     replace(&self.runtime, &MEMBER, nodes);
                     LONG_PERIOD
                 }

@@ -18,9 +18,9 @@ use runtime::store::{
     ADMISSION_CONTROL_CONFIG, API_SERVER_CONFIG, AUDIT_POLICY_CONFIG, AUTHORIZATION_CONFIG,
     BOOTSTRAP_MANIFESTS_CONFIG, BOOTSTRAP_STATUS, CONFIG_STATUS, CONTROL_PLANE_CONFIG,
     CONTROLLER_MANAGER_CONFIG, Definition, ETCD_CONFIG, ETCD_MEMBER, ETCD_SPEC, Fact, HOSTNAME_STATUS,
-    KUBELET_CONFIG, KUBELET_SPEC, KUBERNETES_ROOT_SECRET, KubernetesRoot, KubernetesSpec, NODE_ADDRESS,
-    NODE_ANNOTATION_SPEC, NODE_IP, NODE_IP_CONFIG, NODE_LABEL_SPEC, NODE_STATUS, NODE_TAINT_SPEC, NODENAME,
-    SCHEDULER_CONFIG, SECRETS_STATUS, Spec,
+    KUBELET_CONFIG, KUBELET_SPEC, KUBERNETES_ROOT_SECRET, KubernetesRoot, NODE_ADDRESS, NODE_ANNOTATION_SPEC,
+    NODE_IP, NODE_IP_CONFIG, NODE_LABEL_SPEC, NODE_STATUS, NODE_TAINT_SPEC, NODENAME, SCHEDULER_CONFIG,
+    SECRETS_STATUS, Spec,
 };
 use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
@@ -130,7 +130,7 @@ impl KubernetesNode {
 }
 
 fn show(runtime: &Runtime, kind: &'static Definition, wanted: impl IntoIterator<Item = Fields>) {
-    replace(runtime, kind, wanted.into_iter().map(|(id, fields)| (id, KubernetesSpec::Fields(fields))));
+    replace(runtime, kind, wanted.into_iter().map(|(id, fields)| (id, Spec::Fields(fields))));
 }
 
 /// Has the resources of the control plane's programs be these. A program that an earlier machined knew at a version has that
@@ -146,7 +146,7 @@ pub(crate) fn publish_programs(
         kinds.into_iter().zip(programs.by_name()).map(|(kind, (name, fields))| (kind, name, fields.clone()));
     let older = programs.first_generation().into_iter();
     for (kind, name, fields) in all.chain(older.map(|(name, fields)| (&CONTROL_PLANE_CONFIG, name, fields))) {
-        let spec = Spec::Kubernetes(KubernetesSpec::Fields(fields));
+        let spec = Spec::Fields(fields);
         // Looked for where it counts alone: it reads and renders a pod.
         let first = if runtime.store.get(kind, name).is_none() { first_version(name) } else { 1 };
         if let Err(error) = runtime.store.put_from(kind.writer, kind, name, spec, first) {
@@ -214,7 +214,7 @@ mod tests {
     fn shown(runtime: &Runtime, kind: &'static Definition) -> Vec<(String, Value)> {
         let of = |resource: &std::sync::Arc<runtime::store::Resource>| {
             resource.spec.binary(kind.kind).unwrap_or_else(|error| panic!("{}: {error:?}", kind.kind));
-            let Spec::Kubernetes(KubernetesSpec::Fields(fields)) = &resource.spec else { panic!() };
+            let Spec::Fields(fields) = &resource.spec else { panic!() };
             (resource.metadata.id.clone(), fields.clone())
         };
         runtime.store.list(kind).iter().map(of).collect()
@@ -254,9 +254,8 @@ mod tests {
     }
 
     fn shown_if_ours(runtime: &Runtime, kind: &'static Definition) -> Vec<(String, Value)> {
-        let is_ours = |resource: &std::sync::Arc<runtime::store::Resource>| {
-            matches!(resource.spec, Spec::Kubernetes(KubernetesSpec::Fields(_)))
-        };
+        let is_ours =
+            |resource: &std::sync::Arc<runtime::store::Resource>| matches!(resource.spec, Spec::Fields(_));
         if runtime.store.list(kind).iter().all(is_ours) { shown(runtime, kind) } else { Vec::new() }
     }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 use api::pki::CertificateFacts;
 use jiff::Timestamp;
 use kubernetes_node::certificate_list::{self, Listed, Renewal, Renewed};
-use runtime::store::{CERTIFICATE_STATUS, KubernetesSpec, Spec};
+use runtime::store::{CERTIFICATE_STATUS, Spec};
 use serde_json::json;
 
 use crate::node::Node;
@@ -67,7 +67,7 @@ fn all(node: &Node) -> Vec<Listed> {
 
 fn spec(listed: &Listed, now: SystemTime) -> Spec {
     let Listed { facts, renewal, place, .. } = listed;
-    Spec::Kubernetes(KubernetesSpec::Fields(json!({
+    Spec::Fields(json!({
         "subject": facts.common_name,
         "organizations": facts.organizations,
         "issuer": facts.issuer,
@@ -77,7 +77,7 @@ fn spec(listed: &Listed, now: SystemTime) -> Spec {
         "renewedBy": renewal.name(),
         "endsSoon": facts.ends_soon(now),
         "place": place,
-    })))
+    }))
 }
 
 /// RFC 3339, in seconds. Empty where no calendar has it.

@@ -9,7 +9,7 @@ use config::documents::PortProtocol;
 use network_plan::Firewall;
 use network_plan::firewall::{API_PORT, PortRule};
 use runtime::Runtime;
-use runtime::store::{KubernetesSpec, NF_TABLES_CHAIN, Spec};
+use runtime::store::{NF_TABLES_CHAIN, Spec};
 use serde_json::{Value, json};
 
 use super::firewall::{DHCP_PORTS, VRRP};
@@ -19,8 +19,7 @@ const CHAIN: &str = "ingress";
 
 /// Shows what the kernel has; none: no chain.
 pub(super) fn publish(runtime: &Runtime, firewall: Option<&Firewall>) {
-    let shown = firewall
-        .map(|firewall| (CHAIN.to_owned(), Spec::Kubernetes(KubernetesSpec::Fields(chain(firewall)))));
+    let shown = firewall.map(|firewall| (CHAIN.to_owned(), Spec::Fields(chain(firewall))));
     let kind = &NF_TABLES_CHAIN;
     if let Err(error) = runtime.store.replace(kind.writer, kind, shown.into_iter().collect()) {
         runtime.journal.warn(&error.to_string());

@@ -64,7 +64,7 @@ impl Spec {
                 KubernetesSpec::Manifest(_) => json!({ "items": tree }),
                 KubernetesSpec::StaticPod(_) => json!({ "pod": tree }),
                 KubernetesSpec::StaticPodStatus(_) => json!({ "podStatus": tree }),
-                _ => tree,
+                KubernetesSpec::ManifestStatus { .. } | KubernetesSpec::ExtraManifests { .. } => tree,
             };
         }
         if let Value::Object(map) = &mut tree {

@@ -228,8 +228,6 @@ pub enum KubernetesSpec {
     StaticPod(Value),
     /// `StaticPodStatuses`: the status of Kubernetes' pod.
     StaticPodStatus(Value),
-    /// Any other: its fields, as the published message has them.
-    Fields(Value),
     /// `ExtraManifestsConfigs`.
     #[serde(rename_all = "camelCase")]
     ExtraManifests {

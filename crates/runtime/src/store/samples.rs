@@ -162,7 +162,7 @@ fn network() -> Vec<Sample> {
         addressing(&ROUTING_RULE_STATUS, Addressing::Rule(rule.clone())),
         addressing(&HOST_DNS_CONFIG, Addressing::HostDns(resolver)),
         addressing(&DNS_UPSTREAM, Addressing::Upstream(upstream)),
-        (&NF_TABLES_CHAIN, Spec::Kubernetes(KubernetesSpec::Fields(nf_tables_chain()))),
+        (&NF_TABLES_CHAIN, Spec::Fields(nf_tables_chain())),
         addressing(&DNS_RESOLVE_CACHE, Addressing::ResolveCache { status: "running" }),
         addressing(&ROUTING_RULE_SPEC, Addressing::RuleSpec { rule: rule.clone(), layer: "configuration" }),
     ]

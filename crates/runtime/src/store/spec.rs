@@ -70,10 +70,18 @@ pub enum Spec {
     Fact(Box<Fact>),
     /// Types of [`super::network_specs`].
     Network(Box<NetworkSpec>),
-    /// Types of [`super::kubernetes`].
+    /// Types of [`super::kubernetes`] that are more than their fields.
     Kubernetes(KubernetesSpec),
+    /// A type that is no more than its fields, as the published message has them.
+    Fields(serde_json::Value),
     /// Subject alternative names of apid's certificate (internal).
     ApiCertificate(Vec<String>),
+}
+
+impl From<KubernetesSpec> for Spec {
+    fn from(spec: KubernetesSpec) -> Self {
+        Self::Kubernetes(spec)
+    }
 }
 
 /// Prints the kind only: a spec may hold secrets.
@@ -517,6 +525,7 @@ impl Serialize for Tree<'_> {
             Spec::Fact(spec) => spec.serialize(to),
             Spec::Network(spec) => spec.serialize(to),
             Spec::Kubernetes(spec) => spec.serialize(to),
+            Spec::Fields(fields) => fields.serialize(to),
             Spec::MachineConfig(_) | Spec::ApiCertificate(_) => {
                 Err(S::Error::custom("never shown as a tree"))
             }

@@ -26,7 +26,7 @@ use std::time::Duration;
 use config::own::{EtcdSnapshots, SnapshotTarget};
 use jiff::Timestamp;
 use recovery::{Recipient, seal};
-use runtime::store::{ETCD_SNAPSHOT_STATUS, KubernetesSpec};
+use runtime::store::{ETCD_SNAPSHOT_STATUS, Spec};
 
 pub use target::{Put, What};
 
@@ -71,7 +71,7 @@ impl KubernetesNode {
                     schedule.get_or_insert_with(|| Schedule::new(Record::load(&self.runtime.root)));
                 self.keep_schedule(schedule, &upload).await;
             } else if !self.is_control_plane() {
-                replace(&self.runtime, &ETCD_SNAPSHOT_STATUS, []);
+                replace(&self.runtime, &ETCD_SNAPSHOT_STATUS, Vec::<(String, Spec)>::new());
             }
             tokio::select! {
                 changed = config.changed() => if changed.is_err() { return },
@@ -162,7 +162,7 @@ impl KubernetesNode {
         let kept = Kept::open(&self.runtime.root).and_then(|kept| kept.names()).map(|names| names.len());
         let next = schedule.due(settings, Timestamp::now());
         let fields = schedule.record.fields(kept.unwrap_or_default(), next, settings.target.as_ref());
-        let resource = (ID.to_owned(), KubernetesSpec::Fields(fields));
+        let resource = (ID.to_owned(), Spec::Fields(fields));
         replace(&self.runtime, &ETCD_SNAPSHOT_STATUS, [resource]);
     }
 }
