@@ -22,6 +22,7 @@ mod machine_type;
 mod network_status;
 mod resolver;
 mod root_secrets;
+mod sections;
 mod volume_mounts;
 
 use std::collections::BTreeMap;
@@ -97,7 +98,7 @@ pub(crate) use etc_files::publish_as as publish_etc_file;
 pub(crate) use kernel_params::NEEDED as NEEDED_KERNEL_PARAMS;
 
 /// Every controller.
-pub(crate) static ALL: [&Controller; 15] = [
+pub(crate) static ALL: [&Controller; 19] = [
     &addresses::CONTROLLER,
     &addresses::HARDWARE,
     &api_certificate::CONTROLLER,
@@ -112,6 +113,10 @@ pub(crate) static ALL: [&Controller; 15] = [
     &resolver::CONTROLLER,
     &root_secrets::ROOT,
     &root_secrets::NAMES,
+    &sections::AUTHENTICATION,
+    &sections::CUSTOMIZATION,
+    &sections::EXTENSION_SERVICES,
+    &sections::IMAGE_VERIFICATION,
     &volume_mounts::CONTROLLER,
 ];
 

@@ -20,6 +20,7 @@ mod registry;
 mod resource;
 mod root_secrets;
 mod runtime;
+mod sections;
 mod spec;
 
 use std::collections::BTreeMap;
@@ -53,6 +54,7 @@ pub use root_secrets::*;
 pub use runtime::*;
 #[cfg(any(test, feature = "testing"))]
 pub use samples::samples;
+pub use sections::*;
 pub use spec::{
     AddressStatus, BootTimeline, BridgeStatus, ClockSource, DhcpLease, Enabled, FileStatus, Filtering,
     HostnameStatus, InitStatus, KernelParamStatus, LinkStatus, MountStatus, RootLayer, RouteStatus,

@@ -35,6 +35,9 @@ use super::runtime::{
     LOG_DESTINATION_STATUS, MACHINE_STATUS, META_KEY, SECURITY_STATE, UDEV_RULE_STATUS, UPGRADE_STATUS,
     VERSION,
 };
+use super::sections::{
+    AUTHENTICATION_CONFIG, CUSTOMIZATION_CONFIG, EXTENSION_SERVICE_CONFIG, IMAGE_VERIFICATION_RULE,
+};
 use super::{Definition, Sensitivity};
 use api::definitions::PUBLISHED;
 
@@ -299,7 +302,7 @@ pub static KERNEL_PARAM_STATUS: Definition = Definition {
 };
 
 /// The types that something of this node writes, sorted by name.
-static WRITTEN: [&Definition; 123] = [
+static WRITTEN: [&Definition; 127] = [
     &ADDRESS_SPEC,
     &ADDRESS_STATUS,
     &ADJTIME_STATUS,
@@ -307,6 +310,7 @@ static WRITTEN: [&Definition; 123] = [
     &API_CERTIFICATE,
     &API_SERVER_CONFIG,
     &AUDIT_POLICY_CONFIG,
+    &AUTHENTICATION_CONFIG,
     &AUTHORIZATION_CONFIG,
     &BLOCK_DEVICE,
     &BOOTED_ENTRY,
@@ -321,6 +325,7 @@ static WRITTEN: [&Definition; 123] = [
     &CONFIG_STATUS,
     &CONTROLLER_MANAGER_CONFIG,
     &CPU_CORE,
+    &CUSTOMIZATION_CONFIG,
     &DEVICES_STATUS,
     &DHCP_LEASE,
     &DIAGNOSTIC,
@@ -339,6 +344,7 @@ static WRITTEN: [&Definition; 123] = [
     &ETC_FILE_STATUS,
     &ETHERNET_SPEC,
     &ETHERNET_STATUS,
+    &EXTENSION_SERVICE_CONFIG,
     &EXTENSION_STATUS,
     &EXTRA_MANIFESTS_CONFIG,
     &FILE_STATUS,
@@ -347,6 +353,7 @@ static WRITTEN: [&Definition; 123] = [
     &HOSTNAME_SPEC,
     &HOSTNAME_STATUS,
     &IDENTITY,
+    &IMAGE_VERIFICATION_RULE,
     &CLUSTER_INFO,
     &INIT_STATUS,
     &KERNEL_CMDLINE,

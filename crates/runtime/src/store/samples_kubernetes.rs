@@ -24,7 +24,7 @@ pub(super) fn all() -> Vec<(&'static Definition, Spec)> {
         of(&EXTRA_MANIFESTS_CONFIG, KubernetesSpec::ExtraManifests { extra_manifests: vec![extra] }),
     ]
     .into_iter()
-    .chain(fields().into_iter().map(|(kind, fields)| of(kind, KubernetesSpec::Fields(fields))))
+    .chain(fields().into_iter().map(|(kind, fields)| (kind, Spec::Fields(fields))))
     .collect()
 }
 
@@ -64,6 +64,20 @@ fn fields() -> Vec<(&'static Definition, serde_json::Value)> {
                 "extraArgs": arguments, "extraVolumes": volumes, "environmentVariables": env,
                 "advertisedAddress": "$(POD_IP)", "resources": resources, "startupProbesEnabled": true,
                 "useAuthenticationConfig": true, "args": ["--x"],
+            }),
+        ),
+        (&AUTHENTICATION_CONFIG, json!({ "config": { "kind": "AuthenticationConfiguration" } })),
+        (&CUSTOMIZATION_CONFIG, json!({ "content": "x" })),
+        (
+            &EXTENSION_SERVICE_CONFIG,
+            json!({ "files": [{ "content": "x", "mountPath": "/x" }], "environment": ["A=x"] }),
+        ),
+        (
+            &IMAGE_VERIFICATION_RULE,
+            json!({
+                "imagePattern": "x", "skip": true, "deny": true,
+                "keylessVerifier": { "issuer": "x", "subject": "x", "subjectRegex": "x" },
+                "publicKeyVerifier": { "certificate": "x" },
             }),
         ),
         (&AUDIT_POLICY_CONFIG, json!({ "config": { "kind": "Policy" } })),

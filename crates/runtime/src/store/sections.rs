@@ -1,0 +1,25 @@
+//! Resource types that show a part of the machine config by itself, as the published interface has them.
+//!
+//! Source: crates/api/tests/data/resources.tsv.
+
+use super::definition::Definition;
+
+/// What the API server takes for a proof of who somebody is.
+pub static AUTHENTICATION_CONFIG: Definition =
+    Definition::published("AuthenticationConfigs.kubernetes.talos.dev", "k8s.AuthenticationConfigController");
+
+/// A part of containerd's configuration.
+pub static CUSTOMIZATION_CONFIG: Definition =
+    Definition::published("CustomizationConfigs.cri.talos.dev", "cri.CustomizationConfigController");
+
+/// Files and environment of an extension's service.
+pub static EXTENSION_SERVICE_CONFIG: Definition = Definition::published(
+    "ExtensionServiceConfigs.runtime.talos.dev",
+    "runtime.ExtensionServiceConfigController",
+);
+
+/// A rule that images are verified by.
+pub static IMAGE_VERIFICATION_RULE: Definition = Definition::published(
+    "ImageVerificationRules.security.talos.dev",
+    "security.ImageVerificationConfigController",
+);
