@@ -2,26 +2,37 @@
 //!
 //! Owns: one [`cause`] function a type that can say so, and the words. Does not: find anything out: the causes are those that
 //! other resources tell.
-//! Order: what is not there yet while the machine starts is no cause; a volume that failed is one at any time.
+//! Order: what is not there yet while the machine starts is no cause; a volume that failed is one at any time. A cause keeps the
+//! time at which it was first told, whatever else its resource says meanwhile.
 
 use runtime::store::{
-    Addressing, Block, CLOCK_SOURCE, CONFIG_REFUSAL, ConfigRefusal, DIAGNOSTIC, DISCOVERED_VOLUME,
-    Definition, Diagnostic, Fact, KERNEL_MODULE_SPEC, KERNEL_PARAM_STATUS, LOG_DESTINATION_STATUS,
-    MACHINE_STATUS, NETWORK_STATUS, NetworkStatus, Resource, RuntimeSpec, Spec, TIME_STATUS,
-    UDEV_RULE_STATUS, UPGRADE_STATUS, VOLUME_STATUS,
+    Addressing, Block, CERTIFICATE_STATUS, CLOCK_SOURCE, CONFIG_REFUSAL, ConfigRefusal, DIAGNOSTIC,
+    DISCOVERED_VOLUME, DNS_UPSTREAM, Definition, Diagnostic, ETCD_SNAPSHOT_STATUS, Fact, KERNEL_MODULE_SPEC,
+    KERNEL_PARAM_STATUS, KUBE_PRISM_STATUS, KubernetesSpec, LOG_DESTINATION_STATUS, MACHINE_STATUS,
+    NETWORK_STATUS, NetworkSpec, NetworkStatus, PROBE_STATUS, Resource, RuntimeSpec, STATIC_POD_STATUS, Spec,
+    TIME_STATUS, UDEV_RULE_STATUS, UPGRADE_STATUS, VOLUME_STATUS,
 };
+use serde_json::Value;
 
 use super::{Action, Controller, Snapshot};
 
-static INPUTS: [&Definition; 12] = [
+static INPUTS: [&Definition; 19] = [
+    &CERTIFICATE_STATUS,
     &CLOCK_SOURCE,
     &CONFIG_REFUSAL,
+    // What was told before: since when.
+    &DIAGNOSTIC,
     &DISCOVERED_VOLUME,
+    &DNS_UPSTREAM,
+    &ETCD_SNAPSHOT_STATUS,
     &KERNEL_MODULE_SPEC,
     &KERNEL_PARAM_STATUS,
+    &KUBE_PRISM_STATUS,
     &LOG_DESTINATION_STATUS,
     &MACHINE_STATUS,
     &NETWORK_STATUS,
+    &PROBE_STATUS,
+    &STATIC_POD_STATUS,
     &TIME_STATUS,
     &UDEV_RULE_STATUS,
     &UPGRADE_STATUS,
@@ -57,15 +68,27 @@ fn reconcile(snapshot: &Snapshot<'_>) -> Result<Vec<Action>, String> {
                 if kind.kind == TIME_STATUS.kind {
                     cause.more = snapshot.list(&CLOCK_SOURCE).filter_map(of_server).collect();
                 }
-                wanted.push(shown(resource, cause));
+                let told = snapshot.list(&DIAGNOSTIC).find(|told| told.metadata.id == cause.id);
+                wanted.push(shown(resource, told, cause));
             }
         }
     }
     Ok(vec![Action::Replace(&DIAGNOSTIC, wanted)])
 }
 
-fn shown(resource: &Resource, cause: Cause) -> (String, Spec) {
-    let since = format!("since: {}", resource.metadata.updated);
+/// Begins the detail that says when a cause was first told.
+const SINCE: &str = "since: ";
+
+/// `told`: the same cause as it was told before.
+fn shown(resource: &Resource, told: Option<&Resource>, cause: Cause) -> (String, Spec) {
+    let before = told.and_then(|told| match &told.spec {
+        Spec::Fact(fact) => match &**fact {
+            Fact::Diagnostic(told) => told.details.iter().find(|detail| detail.starts_with(SINCE)).cloned(),
+            _ => None,
+        },
+        _ => None,
+    });
+    let since = before.unwrap_or_else(|| format!("{SINCE}{}", resource.metadata.updated));
     let mut details = vec![since, format!("what to do: {}", cause.what_to_do)];
     details.extend(cause.more);
     let diagnostic = Diagnostic { message: cause.message, details };
@@ -93,6 +116,21 @@ fn causes(resource: &Resource, has_started: bool) -> Vec<Cause> {
         Spec::Runtime(runtime) => of_runtime(id, runtime),
         Spec::Block(block) => of_block(id, block),
         Spec::Addressing(Addressing::Status(status)) if has_started => of_network(status),
+        Spec::Addressing(Addressing::Upstream(server)) if has_started && !server.healthy => vec![cause(
+            format!("name-server-{}", server.addr),
+            format!("name server {} does not answer", server.addr),
+            "let this node reach it (port 53), or name others in machine.network.nameservers or ResolverConfig",
+        )],
+        Spec::Network(spec) => match &**spec {
+            NetworkSpec::ProbeStatus(probe) if has_started && !probe.success => vec![cause(
+                format!("probe-{id}"),
+                format!("probe {id} fails: {}", probe.last_error),
+                "start what it asks, or correct its TCPProbeConfig or HTTPProbeConfig document",
+            )],
+            _ => Vec::new(),
+        },
+        Spec::Kubernetes(KubernetesSpec::StaticPodStatus(status)) if has_started => of_static_pod(id, status),
+        Spec::Fields(fields) => of_fields(id, resource.metadata.kind, fields, has_started),
         Spec::TimeStatus(status) if has_started && !status.synced && !status.sync_disabled => vec![cause(
             "time-not-synchronised",
             "no majority of the time servers confirms the clock",
@@ -105,6 +143,54 @@ fn causes(resource: &Resource, has_started: bool) -> Vec<Cause> {
         )],
         _ => Vec::new(),
     }
+}
+
+/// Containers of a pod that the kubelet cannot start, or starts again and again.
+fn of_static_pod(id: &str, status: &Value) -> Vec<Cause> {
+    let containers = status["containerStatuses"].as_array().into_iter().flatten();
+    let waits = |container: &Value| {
+        let (reason, message) = (
+            container["state"]["waiting"]["reason"].as_str()?,
+            container["state"]["waiting"]["message"].as_str(),
+        );
+        // Others are steps of a start.
+        if !reason.contains("Err") && !reason.contains("BackOff") {
+            return None;
+        }
+        let name = container["name"].as_str().unwrap_or_default();
+        let message =
+            format!("container {name} of {id} does not run: {reason}: {}", message.unwrap_or_default());
+        let what_to_do = "read its log (logs -k) and the kubelet's, and correct its image or its arguments";
+        Some(cause(format!("static-pod-{id}-{name}"), message, what_to_do))
+    };
+    containers.filter_map(waits).collect()
+}
+
+fn of_fields(id: &str, kind: &str, fields: &Value, has_started: bool) -> Vec<Cause> {
+    let text = |name: &str| fields[name].as_str().unwrap_or_default();
+    if kind == ETCD_SNAPSHOT_STATUS.kind && !text("error").is_empty() {
+        return vec![cause(
+            "etcd-snapshot",
+            format!("the last snapshot of etcd is not where it belongs: {}", text("error")),
+            "let this node reach the target, or correct the document billet-etcd-snapshots; it is tried again with the next one",
+        )];
+    }
+    if kind == CERTIFICATE_STATUS.kind && fields["endsSoon"] == true {
+        return vec![cause(
+            format!("certificate-{id}"),
+            format!("certificate {id} of {} ends at {}", text("subject"), text("notAfter")),
+            "look at who renews it (get certificatestatuses): certs renew makes the node's own anew; an authority is replaced by \
+             its rotation",
+        )];
+    }
+    if kind == KUBE_PRISM_STATUS.kind && has_started && fields["healthy"] == false {
+        return vec![cause(
+            "kubeprism",
+            "no API server of the cluster answers the node's balancer",
+            "look at the control plane nodes (get kubeprismendpoints, health)",
+        )];
+    }
+    Vec::new()
 }
 
 fn of_server(resource: &Resource) -> Option<String> {
@@ -334,6 +420,53 @@ mod tests {
         ] {
             assert!(of_state.contains(part), "{part}: {of_state}");
         }
+    }
+
+    #[test]
+    fn a_cause_keeps_the_time_at_which_it_was_first_told() {
+        let store = Store::new();
+        stage(&store, "running", &["service \"cri\" is not up"]);
+        let since = |store: &Store| {
+            found(store).remove(0).1.lines().find(|line| line.contains(SINCE)).unwrap().to_owned()
+        };
+        let diagnostic =
+            Diagnostic { message: "m".into(), details: vec!["since: before".into(), "what to do: x".into()] };
+        assert!(!since(&store).contains("before"));
+        let spec = Spec::Fact(Box::new(Fact::Diagnostic(diagnostic)));
+        put(&store, &DIAGNOSTIC, "services-cri", spec);
+        stage(&store, "running", &["service \"cri\" is not up", "service \"etcd\" is not up"]);
+        assert!(since(&store).contains("since: before"), "{}", since(&store));
+        assert!(!found(&store)[1].1.contains("since: before"));
+    }
+
+    #[test]
+    fn what_kubernetes_lacks_is_told() {
+        let fields = |value| Spec::Fields(value);
+        let store = Store::new();
+        let waiting = serde_json::json!({ "containerStatuses": [
+            { "name": "a", "state": { "waiting": { "reason": "CrashLoopBackOff", "message": "back-off 5m0s" } } },
+            { "name": "b", "state": { "waiting": { "reason": "ContainerCreating" } } },
+            { "name": "c", "state": { "running": {} } },
+        ] });
+        let pod = Spec::Kubernetes(KubernetesSpec::StaticPodStatus(waiting));
+        put(&store, &STATIC_POD_STATUS, "kube-system/x", pod);
+        put(&store, &KUBE_PRISM_STATUS, "k", fields(serde_json::json!({ "host": "x", "healthy": false })));
+        put(&store, &ETCD_SNAPSHOT_STATUS, "s", fields(serde_json::json!({ "error": "no route" })));
+        let ends = serde_json::json!({ "subject": "n1", "notAfter": "tomorrow", "endsSoon": true });
+        put(&store, &CERTIFICATE_STATUS, "api", fields(ends));
+        assert_eq!(ids(&store), ["certificate-api", "etcd-snapshot"], "the node has not started");
+        stage(&store, "running", &[]);
+        assert_eq!(
+            ids(&store),
+            ["certificate-api", "etcd-snapshot", "kubeprism", "static-pod-kube-system/x-a"]
+        );
+        let upstream = runtime::store::DnsUpstream { healthy: false, addr: "10.0.0.2:53".into() };
+        put(&store, &DNS_UPSTREAM, "#0", Spec::Addressing(Addressing::Upstream(upstream)));
+        let probe = runtime::store::ProbeStatus { success: false, last_error: "refused".into() };
+        put(&store, &PROBE_STATUS, "p", Spec::Network(Box::new(NetworkSpec::ProbeStatus(probe))));
+        assert!(ids(&store).contains(&"name-server-10.0.0.2:53".to_owned()));
+        let told = found(&store).into_iter().find(|(id, _)| id == "probe-p").unwrap().1;
+        assert!(told.contains("probe p fails: refused") && told.contains("what to do: "), "{told}");
     }
 
     #[test]
