@@ -177,6 +177,18 @@ fn resources_are_listed_got_and_watched() {
 }
 
 #[test]
+fn the_graph_of_controllers_has_types_or_single_resources() {
+    let types = ok(&["inspect", "dependencies"]);
+    assert_holds(&types, &["digraph", "\"HostnameStatuses.net.talos.dev\""]);
+    let resources = ok(&["inspect", "dependencies", "--with-resources"]);
+    assert_holds(&resources, &["\"HostnameStatuses.net.talos.dev(network/hostname)\""]);
+    // A reader sees the types whose resources hold keys, and none of these.
+    let seen = node().reader().run(&["inspect", "dependencies", "--with-resources"]).unwrap();
+    assert_holds(&seen, &["HostnameStatuses.net.talos.dev(network/hostname)"]);
+    assert!(!seen.contains("MachineConfigs.config.talos.dev(config/v1alpha1)"), "{seen}");
+}
+
+#[test]
 fn events_tell_the_boot() {
     let events = node().admin().follow(&["events", "--tail", "-1"]).unwrap();
     events.expect("boot", STEP_LIMIT).unwrap();

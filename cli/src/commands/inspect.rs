@@ -1,5 +1,6 @@
 //! `inspect`: how the node works inside.
 
+use super::get;
 use crate::{output, session::Session};
 use anyhow::Result;
 use api::{
@@ -8,7 +9,11 @@ use api::{
         ControllerDependencyEdge, DependencyEdgeType, inspect_service_client::InspectServiceClient,
     },
 };
-use std::{collections::BTreeSet, fmt::Write};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write,
+};
+use tonic::Code;
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
@@ -29,8 +34,52 @@ pub(crate) async fn run(session: &Session, command: Command) -> Result<()> {
     let request = client::to_nodes((), node.as_slice());
     let mut client = InspectServiceClient::new(session.client.channel());
     let answers = session.answers(client.controller_runtime_dependencies(request).await, |r| r.messages)?;
-    let edges: Vec<_> = answers.into_iter().flat_map(|(_, answer)| answer.edges).collect();
+    let mut edges: Vec<_> = answers.into_iter().flat_map(|(_, answer)| answer.edges).collect();
+    if flags.with_resources {
+        let found = resources(session, node.as_deref(), &edges).await?;
+        edges = edges.iter().flat_map(|edge| with_resources(edge, &found)).collect();
+    }
     Ok(output::print(graph(&edges, flags.with_resources))?)
+}
+
+/// Ids of resources and their owners, by namespace and type.
+type Found = BTreeMap<(String, String), Vec<(String, String)>>;
+
+/// The resources of every type that an edge names. A type that this role may not read has none.
+async fn resources(
+    session: &Session,
+    node: Option<&str>,
+    edges: &[ControllerDependencyEdge],
+) -> Result<Found> {
+    let types = edges.iter().map(|edge| (edge.resource_namespace.clone(), edge.resource_type.clone()));
+    let mut found = Found::new();
+    for (namespace, kind) in types.collect::<BTreeSet<_>>() {
+        match get::list(session, node, namespace.clone(), kind.clone()).await {
+            Ok(resources) => {
+                let facts = resources.into_iter().filter_map(|resource| resource.metadata);
+                let facts = facts.map(|metadata| (metadata.id, metadata.owner)).collect();
+                found.insert((namespace, kind), facts);
+            }
+            Err(status) if status.code() == Code::PermissionDenied => {}
+            Err(status) => return Err(session.error(&status)),
+        }
+    }
+    Ok(found)
+}
+
+/// An edge for each resource of the type: one that the edge names, one that a shared writer owns, or else all. A type without
+/// any stays as it is.
+fn with_resources(edge: &ControllerDependencyEdge, found: &Found) -> Vec<ControllerDependencyEdge> {
+    let key = (edge.resource_namespace.clone(), edge.resource_type.clone());
+    let is_shared = edge.edge_type == i32::from(DependencyEdgeType::OutputShared);
+    let counts = |(id, owner): &&(String, String)| {
+        (edge.resource_id.is_empty() || edge.resource_id == *id)
+            && (!is_shared || edge.controller_name == *owner)
+    };
+    let ids = found.get(&key).into_iter().flatten().filter(counts).map(|(id, _)| id);
+    let edges: Vec<_> =
+        ids.map(|id| ControllerDependencyEdge { resource_id: id.clone(), ..edge.clone() }).collect();
+    if edges.is_empty() { vec![edge.clone()] } else { edges }
 }
 
 /// The graph in the dot language: controllers are boxes, types of resources are notes.
@@ -109,6 +158,24 @@ mod tests {
         assert!(text.contains("\t\"a\" -> \"MachineConfigs\"[style=\"solid\"];\n"));
         assert_eq!(text.matches("\"MachineConfigs\" -> \"b\"[style=\"dotted\"];").count(), 1, "{text}");
         assert!(graph(&edges, true).contains("\"MachineConfigs(config/v1alpha1)\" -> \"b\""));
+    }
+
+    #[test]
+    fn each_resource_is_at_the_edges_of_its_type() {
+        let key = ("config".to_owned(), "MachineConfigs".to_owned());
+        let of = |id: &str, owner: &str| (id.to_owned(), owner.to_owned());
+        let found = Found::from([(key, vec![of("v1alpha1", "a"), of("persistent", "b")])]);
+        let ids = |edge: ControllerDependencyEdge| -> Vec<String> {
+            with_resources(&edge, &found).into_iter().map(|edge| edge.resource_id).collect()
+        };
+        assert_eq!(ids(edge("x", DependencyEdgeType::InputWeak, "")), ["v1alpha1", "persistent"]);
+        assert_eq!(ids(edge("x", DependencyEdgeType::InputStrong, "persistent")), ["persistent"]);
+        assert_eq!(ids(edge("a", DependencyEdgeType::OutputShared, "")), ["v1alpha1"]);
+        let none = ControllerDependencyEdge {
+            resource_type: "Others".into(),
+            ..edge("x", DependencyEdgeType::InputWeak, "")
+        };
+        assert_eq!(ids(none), [""]);
     }
 
     #[test]

@@ -26,7 +26,7 @@ use document::Change;
 use rows::Rows;
 use std::sync::Arc;
 use tokio::sync::mpsc;
-use tonic::Streaming;
+use tonic::{Status, Streaming};
 
 /// Version of the watch protocol that sends errors and the end of the existing contents.
 const WATCH_API_VERSION: i32 = 1;
@@ -143,20 +143,29 @@ async fn once(session: &Session, nodes: Vec<Option<String>>, query: &Query) -> R
 }
 
 async fn ask(session: &Session, node: Option<&str>, query: &Query) -> Result<Vec<Resource>> {
-    let mut state = session.client.state();
     let (namespace, kind) = (query.namespace.clone(), query.definition.kind.clone());
     let Some(id) = query.id.clone() else {
-        let request = client::to_node(ListRequest { namespace, r#type: kind, options: None }, node);
-        let mut stream = state.list(request).await.map_err(|s| session.error(&s))?.into_inner();
-        let mut resources = Vec::new();
-        while let Some(item) = stream.message().await.map_err(|s| session.error(&s))? {
-            resources.extend(item.resource);
-        }
-        return Ok(resources);
+        return list(session, node, namespace, kind).await.map_err(|s| session.error(&s));
     };
     let request = client::to_node(GetRequest { namespace, r#type: kind, id, options: None }, node);
-    let response = state.get(request).await.map_err(|s| session.error(&s))?;
+    let response = session.client.state().get(request).await.map_err(|s| session.error(&s))?;
     Ok(response.into_inner().resource.into_iter().collect())
+}
+
+/// All resources of this type in a namespace, without asking the node about the type first.
+pub(crate) async fn list(
+    session: &Session,
+    node: Option<&str>,
+    namespace: String,
+    kind: String,
+) -> Result<Vec<Resource>, Status> {
+    let request = client::to_node(ListRequest { namespace, r#type: kind, options: None }, node);
+    let mut stream = session.client.state().list(request).await?.into_inner();
+    let mut resources = Vec::new();
+    while let Some(item) = stream.message().await? {
+        resources.extend(item.resource);
+    }
+    Ok(resources)
 }
 
 /// The resources of one type on the first node, for commands that read them themselves.
