@@ -2,7 +2,8 @@
 //!
 //! Owns: when this node may have it: it leads the election, its etcd is healthy, and it serves.
 //! Order: the lease is renewed, then the address in the kernel lives on, for less time than is left of the lease. A machined that
-//! hangs or dies loses the address before another node leads. A new leader waits until the kernel of a dead one has let go.
+//! hangs or dies loses the address before another node leads. A new leader waits until the kernel of a dead one has let go, and
+//! does not wait for one that said in etcd that it has.
 //! Does not: hold an address without etcd.
 //! Source: docs/users/shared-address.md.
 
@@ -40,7 +41,8 @@ pub(super) async fn hold(node: Arc<Node>, link: String, address: IpAddr, mut end
         place,
         serving: Serving::default(),
         candidate: None,
-        leads_since: None,
+        leader: String::new(),
+        free_at: None,
         until: None,
         announcements: 0,
         said: String::new(),
@@ -58,6 +60,11 @@ pub(super) async fn hold(node: Arc<Node>, link: String, address: IpAddr, mut end
     }
 }
 
+/// How long a new leader waits behind `leader`, the one that it saw before: not at all where that one is the last that let go.
+fn guard(leader: &str, released: &str) -> Duration {
+    if !leader.is_empty() && leader == released { Duration::ZERO } else { GUARD }
+}
+
 struct Holder {
     node: Arc<Node>,
     link: String,
@@ -65,7 +72,10 @@ struct Holder {
     place: Place,
     serving: Serving,
     candidate: Option<Candidate>,
-    leads_since: Option<Instant>,
+    /// The candidate that led when this one looked last.
+    leader: String,
+    /// Since it leads: from when on it may have the address.
+    free_at: Option<Instant>,
     /// This node has the address until then, unless the lease is renewed.
     until: Option<Instant>,
     announcements: u32,
@@ -83,6 +93,8 @@ impl Holder {
         if self.candidate.is_none() {
             let candidate = kubernetes.stand_for(self.address).await.map_err(|error| error.to_string())?;
             self.candidate = Some(candidate);
+            // Who led while this node was no candidate is not known.
+            self.leader.clear();
         }
         let Some(candidate) = &mut self.candidate else { return Ok(()) };
         match candidate.renew().await.map_err(|error| error.to_string())? {
@@ -95,8 +107,9 @@ impl Holder {
                 }
                 Ok(())
             }
-            Standing::Follows(_) => {
-                self.leads_since = None;
+            Standing::Follows(leader) => {
+                self.leader = leader;
+                self.free_at = None;
                 self.let_go("another node leads").await;
                 Ok(())
             }
@@ -104,8 +117,16 @@ impl Holder {
     }
 
     async fn lead(&mut self, until: Instant) -> Result<(), String> {
-        let since = *self.leads_since.get_or_insert_with(Instant::now);
-        if since.elapsed() < GUARD {
+        let free_at = match (self.free_at, &mut self.candidate) {
+            (Some(free_at), _) => free_at,
+            (None, Some(candidate)) => {
+                let released = candidate.last_released().await.map_err(|error| error.to_string())?;
+                Instant::now() + guard(&self.leader, &released)
+            }
+            (None, None) => return Ok(()),
+        };
+        self.free_at = Some(free_at);
+        if Instant::now() < free_at {
             return Ok(());
         }
         let is_new = self.until.is_none();
@@ -149,26 +170,28 @@ impl Holder {
         }
         // Another attempt begins with a lease of its own; this one's ends by itself.
         self.candidate = None;
-        self.leads_since = None;
+        self.free_at = None;
         self.let_go(error).await;
         RETRY
     }
 
     /// Is no candidate any more.
     async fn leave(&mut self, reason: &str) {
-        self.let_go(reason).await;
-        self.leads_since = None;
+        let has_let_go = self.let_go(reason).await;
+        self.free_at = None;
         if let Some(candidate) = self.candidate.take() {
             // Its lease ends by itself.
-            let _ = candidate.resign().await;
+            let _ = candidate.resign(has_let_go).await;
         }
     }
 
-    async fn let_go(&mut self, reason: &str) {
+    /// Answers whether this node had the address, and its kernel has it no longer.
+    async fn let_go(&mut self, reason: &str) -> bool {
         if self.until.take().is_none() {
-            return;
+            return false;
         }
-        if let Err(error) = self.place.drop_address().await {
+        let dropped = self.place.drop_address().await;
+        if let Err(error) = &dropped {
             self.say(&format!("{error}; the kernel removes it within {} s", LIFETIME.as_secs()));
         }
         self.say(&format!(
@@ -176,9 +199,24 @@ impl Holder {
             self.address.to_string(),
             self.link
         ));
+        dropped.is_ok()
     }
 
     fn say(&self, text: &str) {
         self.node.runtime.journal.say(&format!("vip: {text}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leader_waits_for_every_kernel_but_one_that_has_let_go() {
+        assert_eq!(guard("a/1", "a/1"), Duration::ZERO);
+        // One that died; one of which this node has not heard; none that ever let go.
+        for (leader, released) in [("a/2", "a/1"), ("", "a/1"), ("", ""), ("a/1", "")] {
+            assert_eq!(guard(leader, released), GUARD, "{leader} {released}");
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! The election of the control plane node that has a shared address.
 //!
 //! Owns: the lease, and how long its holder may act on the last renewal. Candidates are keys below the address's prefix, each with a
-//! lease of its own; the oldest one leads. A candidate whose lease ends is gone, and the next one leads.
+//! lease of its own; the oldest one leads. A candidate whose lease ends is gone, and the next one leads. A holder that has let go of
+//! the address says so in a key of its own: the next one need not wait for its kernel.
 //! Does not: have the address; `shared_address` of machined does.
 //! Source: etcd's election service, whose keys clients of both generations use.
 
@@ -21,13 +22,15 @@ pub const RENEWAL_DEADLINE: Duration = Duration::from_millis(400);
 const DEADLINE: Duration = Duration::from_secs(2);
 /// Below it, one prefix an address.
 const PREFIX: &str = "talos:v1:vip:election:";
+/// Below it, one key an address: the candidate that let go of it last. Clients of Talos do not read it.
+const RELEASED: &str = "billet:v1:vip:released:";
 
 /// How a candidate stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Standing {
     /// It leads. The lease ends no earlier than at this time.
     Leads(Instant),
-    /// Another node does.
+    /// Another candidate does, which has this key.
     Follows(String),
     /// The answer took so long that it is not acted on.
     Late(Duration),
@@ -39,6 +42,7 @@ pub struct Candidate {
     lease: i64,
     prefix: String,
     key: String,
+    released: String,
 }
 
 impl KubernetesNode {
@@ -56,7 +60,8 @@ impl KubernetesNode {
         let key = format!("{prefix}{lease:x}");
         let options = Some(PutOptions::new().with_lease(lease));
         client.put(key.as_str(), name, options).await.map_err(refused(ENDPOINT))?;
-        Ok(Candidate { client, lease, prefix, key })
+        let released = format!("{RELEASED}{address}");
+        Ok(Candidate { client, lease, prefix, key, released })
     }
 }
 
@@ -88,18 +93,34 @@ impl Candidate {
         let found = self.client.get(self.prefix.as_str(), Some(options)).await.map_err(refused(ENDPOINT))?;
         let leader = found.kvs().first().ok_or_else(|| failed("the election has no candidates"))?;
         if leader.key() != self.key.as_bytes() {
-            return Ok(Standing::Follows(String::from_utf8_lossy(leader.value()).into_owned()));
+            return Ok(Standing::Follows(String::from_utf8_lossy(leader.key()).into_owned()));
         }
         let took = begin.elapsed();
         Ok(if took > RENEWAL_DEADLINE { Standing::Late(took) } else { Standing::Leads(begin + LEASE) })
     }
 
-    /// Is a candidate no longer: the next one leads at once.
+    /// The key of the candidate that let go of the address last; empty where none has.
+    ///
+    /// # Errors
+    /// [`Error::Etcd`].
+    pub async fn last_released(&mut self) -> Result<String, Error> {
+        let found = self.client.get(self.released.as_str(), None).await.map_err(refused(ENDPOINT))?;
+        let value = found.kvs().first().map(|found| String::from_utf8_lossy(found.value()).into_owned());
+        Ok(value.unwrap_or_default())
+    }
+
+    /// Is a candidate no longer: the next one leads at once. `has_let_go`: this one had the address, and its kernel has it no longer.
     ///
     /// # Errors
     /// [`Error::Etcd`]; the lease ends by itself then.
-    pub async fn resign(mut self) -> Result<(), Error> {
-        let revoked = tokio::time::timeout(DEADLINE, self.client.lease_revoke(self.lease)).await;
-        revoked.map_err(|_| client::late(ENDPOINT, DEADLINE))?.map(drop).map_err(refused(ENDPOINT))
+    pub async fn resign(mut self, has_let_go: bool) -> Result<(), Error> {
+        let resigned = async {
+            if has_let_go {
+                self.client.put(self.released.as_str(), self.key.as_str(), None).await?;
+            }
+            self.client.lease_revoke(self.lease).await.map(drop)
+        };
+        let resigned = tokio::time::timeout(DEADLINE, resigned).await;
+        resigned.map_err(|_| client::late(ENDPOINT, DEADLINE))?.map_err(refused(ENDPOINT))
     }
 }
