@@ -228,6 +228,8 @@ fn identity(material: &Material) -> Result<Identity, String> {
 }
 
 #[cfg(test)]
+mod config_tests;
+#[cfg(test)]
 mod forward_tests;
 #[cfg(test)]
 mod hostile_tests;

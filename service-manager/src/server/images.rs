@@ -71,8 +71,9 @@ pub(super) async fn legacy_pull(
     node: &Node,
     request: &proto::ImagePullRequest,
 ) -> Result<proto::ImagePullResponse, Status> {
+    let reference = reference(&request.reference)?;
     let client = containers::by_number(node, request.namespace)?;
-    let name = crate::upgrade::admit(node, reference(&request.reference)?).await?;
+    let name = crate::upgrade::admit(node, reference).await?;
     pull(node, &client, &name).await?;
     Ok(proto::ImagePullResponse { messages: vec![proto::ImagePull::default()] })
 }

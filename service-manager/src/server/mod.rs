@@ -186,6 +186,8 @@ async fn blocking<T: Send + 'static>(
 }
 
 #[cfg(test)]
+mod client_tests;
+#[cfg(test)]
 mod cosi_tests;
 #[cfg(test)]
 mod figures_tests;

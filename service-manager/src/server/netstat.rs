@@ -27,7 +27,7 @@ pub(super) fn netstat(
 ) -> Result<proto::NetstatResponse, Status> {
     let protocols = protocols(request.l4proto.as_ref());
     let mut records = Vec::new();
-    for (name, directory) in directorys(node, request.netns.as_ref())? {
+    for (name, directory) in directories(node, request.netns.as_ref())? {
         for protocol in &protocols {
             let Ok(text) = fs::read_to_string(directory.join(protocol)) else { continue };
             let parsed = text.lines().skip(1).filter_map(|line| record(protocol, line));
@@ -61,8 +61,8 @@ fn protocols(wanted: Option<&L4proto>) -> Vec<&'static str> {
     all.into_iter().filter(|(_, wanted)| *wanted || none).map(|(name, _)| name).collect()
 }
 
-/// The directorys with the tables, by name of the namespace; the host's has no name.
-fn directorys(node: &Node, wanted: Option<&NetNs>) -> Result<Vec<(String, PathBuf)>, Status> {
+/// The directories with the tables, by name of the namespace; the host's has no name.
+fn directories(node: &Node, wanted: Option<&NetNs>) -> Result<Vec<(String, PathBuf)>, Status> {
     let Some(wanted) = wanted else { return Ok(vec![(String::new(), node.runtime.path("/proc/net"))]) };
     let mut names = wanted.netns.clone();
     if wanted.allnetns {

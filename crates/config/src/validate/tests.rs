@@ -502,20 +502,7 @@ fn rules_of_documents_name_the_document_and_the_line() {
 fn documents_that_the_current_clients_write_are_taken() {
     let main = "version: v1alpha1\nmachine: {type: worker, token: a.b}\n\
         cluster: {controlPlane: {endpoint: 'https://10.0.0.1:6443'}}\n";
-    for document in [
-        "kind: HostnameConfig\nhostname: one\nauto: off",
-        "kind: BondConfig\nname: bond0\nlinks: [eth0]\nbondMode: active-backup\npeerNotifDelay: 5",
-        "kind: BondConfig\nname: bond0\nlinks: [eth0]\nbondMode: active-backup\narpValidate: filter-active",
-        "kind: EthernetConfig\nname: eth0\nwakeOnLan: [magic]",
-        "kind: PCIDriverRebindConfig\nname: '0000:04:00.00'\ntargetDriver: vfio-pci",
-        "kind: VRFConfig\nname: vrf0\nhardwareAddr: '2e:3c:4d:5e:6f:70'\nlinks: [eth0]\ntable: '123'",
-        "kind: OOMConfig\nstrictCgroupClassOrdering: true",
-        "kind: VolumeConfig\nname: EPHEMERAL\nprovisioning: {maxSize: -10GiB}",
-        "kind: VolumeConfig\nname: EPHEMERAL\nprovisioning: {maxSize: 50%}\nencryption: {provider: '', keys: [{nodeID: {}}]}",
-        "kind: UserVolumeConfig\nname: a\nprovisioning: {diskSelector: {match: '!system_disk'}, maxSize: -1.5GiB}",
-        "kind: RoutingRuleConfig\nname: '32501'\ntable: main",
-        "kind: RoutingRuleConfig\nname: '40000'\naction: prohibit",
-    ] {
+    for document in include_str!("../../testdata/current-clients.yaml").split("---\n") {
         let text = format!("{main}---\napiVersion: v1alpha1\n{document}\n");
         let loaded = crate::load(text.as_bytes()).unwrap_or_else(|e| panic!("{document}: {e}"));
         loaded.validate(Mode::Cloud).unwrap_or_else(|e| panic!("{document}: {e}"));
