@@ -26,13 +26,24 @@ fn config(credentials: &Credentials) -> String {
     format!(
         "version: v1alpha1\npersist: true\nmachine:\n  type: controlplane\n  token: abcdef.0123456789abcdef\n  \
          ca: {}\n  certSANs: [127.0.0.1, localhost]\ncluster:\n  token: ghijkl.0123456789abcdef\n\
-         {}{}{DOCUMENTS}",
+         {}{}{}{DOCUMENTS}",
         credentials.machine_ca(),
         ca("KubeAPIServerCAConfig"),
         ca("KubeAggregatorCAConfig"),
+        service_account(),
     )
 }
 
+/// What signs the tokens of service accounts.
+fn service_account() -> String {
+    let key = Authority::generate("tokens", Lifetime::from_now(CA_LIFETIME)).unwrap();
+    format!(
+        "---\napiVersion: v1alpha1\nkind: KubeServiceAccountConfig\nissuer:\n  issuerURL: https://10.0.2.15:6443\n  privateKey: |\n{}",
+        indented(key.key().expose_secret())
+    )
+}
+
+/// The kinds that a generated config of v1.14 has, and some that people add.
 const DOCUMENTS: &str = r#"---
 apiVersion: v1alpha1
 kind: HostnameConfig
@@ -135,6 +146,68 @@ image: registry.example.org/kube-apiserver:v1.36.3
 apiPort: 6443
 ---
 apiVersion: v1alpha1
+kind: KubeControllerManagerConfig
+image: registry.example.org/kube-controller-manager:v1.36.3
+---
+apiVersion: v1alpha1
+kind: KubeSchedulerConfig
+image: registry.example.org/kube-scheduler:v1.36.3
+---
+apiVersion: v1alpha1
+kind: KubeAuthorizerConfig
+name: node
+type: Node
+---
+apiVersion: v1alpha1
+kind: KubeAuthorizerConfig
+name: rbac
+type: RBAC
+---
+apiVersion: v1alpha1
+kind: KubeAdmissionControlConfig
+name: PodSecurity
+configuration:
+  apiVersion: pod-security.admission.config.k8s.io/v1alpha1
+  kind: PodSecurityConfiguration
+  defaults: {enforce: baseline}
+---
+apiVersion: v1alpha1
+kind: KubeAuditPolicyConfig
+configuration: {apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{level: Metadata}]}
+---
+apiVersion: v1alpha1
+kind: KubeCoreDNSConfig
+image: registry.example.org/coredns:v1.12.4
+---
+apiVersion: v1alpha1
+kind: KubeFlannelCNIConfig
+---
+apiVersion: v1alpha1
+kind: KubePrismConfig
+port: 7445
+---
+apiVersion: v1alpha1
+kind: KubeNodeConfig
+labels: {node.kubernetes.io/exclude-from-external-load-balancers: ""}
+---
+apiVersion: v1alpha1
+kind: DiscoveryServiceConfig
+name: default
+endpoint: https://discovery.example.org/
+---
+apiVersion: v1alpha1
+kind: SecurityProfileConfig
+workloadIsolation: true
+---
+apiVersion: v1alpha1
+kind: FilesystemTrimConfig
+interval: 168h
+---
+apiVersion: v1alpha1
+kind: ImageVerificationConfig
+rules: [{image: "registry.example.org/*", skip: true}]
+---
+apiVersion: v1alpha1
 kind: NetworkDefaultActionConfig
 ingress: block
 ---
@@ -195,7 +268,10 @@ fn a_config_of_documents_boots_a_node_and_its_commands_work() {
     let log = node.admin().ok(&["logs", "networkd"]).unwrap();
     assert!(!log.contains("firewall"), "{log}");
     // What has no effect yet is told by name.
-    prints(&node, &["logs", "machined"], &["accepted, but without effect"]);
+    prints(&node, &["logs", "machined"], &["accepted, but without effect", "SecurityProfileConfig"]);
+    prints(&node, &["get", "kubeprismconfigs", "-o", "yaml"], &["port: 7445"]);
+    prints(&node, &["get", "apiserverconfigs", "-o", "yaml"], &["kube-apiserver:v1.36.3"]);
+    prints(&node, &["get", "imageverificationrules"], &["registry.example.org/*"]);
 
     // A change of a document, by the way that people take.
     let patch = "apiVersion: v1alpha1\nkind: SysctlConfig\nparams: {net.core.somaxconn: '5432'}\n";
