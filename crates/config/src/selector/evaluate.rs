@@ -1,15 +1,15 @@
-//! The answer of an expression for one disk.
+//! The answer of an expression for one disk or link.
 //!
 //! Owns: values and what operators make of them. As in CEL, `&&` and `||` need only one side: an error of the other is
 //! no matter if this one decides.
-//! Fails by: [`At`] for a number that leaves its range, a division by zero, and what is not known of the disk.
+//! Fails by: [`At`] for a number that leaves its range, a division by zero, and what is not known of the subject.
 //! Source: the CEL specification, "Logical Operators", "Arithmetic"; patterns of the second generation: `*` stands for
 //! anything, every other character for itself.
 
 use std::cmp::Ordering;
 
 use super::At;
-use super::properties::Properties;
+use super::subject::Subject;
 use super::types::{Form, Function, Node, Operator};
 
 /// A value.
@@ -19,12 +19,14 @@ pub(super) enum Value<'a> {
     Int(i64),
     Uint(u64),
     Text(&'a str),
+    /// In its text form.
+    Hardware(&'a str),
     List(Vec<Value<'a>>),
 }
 
-/// Whether an expression is true of a disk.
-pub(super) fn truth(node: &Node, disk: &Properties) -> Result<bool, At> {
-    match value(node, disk)? {
+/// Whether an expression is true of a subject.
+pub(super) fn truth(node: &Node, subject: &dyn Subject) -> Result<bool, At> {
+    match value(node, subject)? {
         Value::Bool(truth) => Ok(truth),
         _ => Err(misfit(node)),
     }
@@ -35,33 +37,37 @@ fn misfit(node: &Node) -> At {
     At::new(node.at, "the types do not fit")
 }
 
-fn value<'a>(node: &'a Node, disk: &'a Properties) -> Result<Value<'a>, At> {
+fn value<'a>(node: &'a Node, subject: &'a dyn Subject) -> Result<Value<'a>, At> {
     Ok(match &node.form {
         Form::Bool(truth) => Value::Bool(*truth),
         Form::Int(number) => Value::Int(*number),
         Form::Uint(number) => Value::Uint(*number),
         Form::Text(text) => Value::Text(text),
         Form::List(nodes) => {
-            Value::List(nodes.iter().map(|node| value(node, disk)).collect::<Result<_, _>>()?)
+            Value::List(nodes.iter().map(|node| value(node, subject)).collect::<Result<_, _>>()?)
         }
         Form::SystemDisk => {
             let unknown =
                 || At::new(node.at, "which disk is the system's is not known before an installation");
-            Value::Bool(disk.system_disk.ok_or_else(unknown)?)
+            Value::Bool(subject.system_disk().ok_or_else(unknown)?)
         }
-        Form::Property(read) => read(disk),
-        Form::Not(inner) => Value::Bool(!truth(inner, disk)?),
-        Form::Negative(inner) => match value(inner, disk)? {
+        Form::Property(index) => subject.property(*index).ok_or_else(|| misfit(node))?,
+        Form::Mac(address) => match value(address, subject)? {
+            Value::Hardware(text) => Value::Text(text),
+            _ => return Err(misfit(node)),
+        },
+        Form::Not(inner) => Value::Bool(!truth(inner, subject)?),
+        Form::Negative(inner) => match value(inner, subject)? {
             Value::Int(number) => Value::Int(number.checked_neg().ok_or_else(|| out_of_range(node.at))?),
             _ => return Err(misfit(node)),
         },
         Form::Operation(operator @ (Operator::And | Operator::Or), left, right) => {
-            Value::Bool(joined(*operator == Operator::Or, truth(left, disk), || truth(right, disk))?)
+            Value::Bool(joined(*operator == Operator::Or, truth(left, subject), || truth(right, subject))?)
         }
         Form::Operation(operator, left, right) => {
-            operation(node, *operator, value(left, disk)?, value(right, disk)?)?
+            operation(node, *operator, value(left, subject)?, value(right, subject)?)?
         }
-        Form::Call(function, first, second) => match (value(first, disk)?, value(second, disk)?) {
+        Form::Call(function, first, second) => match (value(first, subject)?, value(second, subject)?) {
             (Value::Text(first), Value::Text(second)) => Value::Bool(call(*function, first, second)),
             _ => return Err(misfit(node)),
         },

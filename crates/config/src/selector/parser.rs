@@ -6,7 +6,8 @@
 
 use super::At;
 use super::lexer::Token;
-use super::properties::{FIELDS, UNITS};
+use super::properties::UNITS;
+use super::subject::Words;
 use super::types::{self, BOOL, Form, Function, INT, Node, Operator, TEXT, UINT};
 
 /// Most values, operators and brackets.
@@ -18,11 +19,12 @@ struct Parser<'a> {
     /// Length of the text.
     end: usize,
     parts: usize,
+    words: &'static Words,
 }
 
 /// The whole expression; it is true or false.
-pub(super) fn parse(tokens: &[(usize, Token)], end: usize) -> Result<Node, At> {
-    let mut parser = Parser { tokens, next: 0, end, parts: 0 };
+pub(super) fn parse(tokens: &[(usize, Token)], end: usize, words: &'static Words) -> Result<Node, At> {
+    let mut parser = Parser { tokens, next: 0, end, parts: 0, words };
     let root = parser.expression(0)?;
     if let Some((at, token)) = parser.tokens.get(parser.next) {
         let why = match token {
@@ -146,8 +148,12 @@ impl<'a> Parser<'a> {
         match name {
             "true" => node(BOOL, Form::Bool(true)),
             "false" => node(BOOL, Form::Bool(false)),
-            "system_disk" => node(BOOL, Form::SystemDisk),
-            "disk" => self.property(at),
+            "system_disk" if self.words.has_system_disk => node(BOOL, Form::SystemDisk),
+            _ if name == self.words.subject => self.property(at),
+            "mac" if self.has("(") => {
+                let [address] = self.arguments::<1>(at, "mac(link.permanent_addr)")?;
+                types::mac(at, address)
+            }
             "glob" if self.has("(") => {
                 let [pattern, text] = self.arguments::<2>(at, "glob(pattern, text)")?;
                 types::call(at, Function::Glob, pattern, text)
@@ -156,13 +162,17 @@ impl<'a> Parser<'a> {
                 at,
                 format!("the function `{name}` is not known here; there is glob(pattern, text)"),
             )),
-            _ if FIELDS.iter().any(|(field, ..)| *field == name) => {
-                Err(At::new(at, format!("write `disk.{name}`")))
+            _ if (self.words.named)(name).is_some() => {
+                Err(At::new(at, format!("write `{}.{name}`", self.words.subject)))
             }
-            _ => Err(At::new(
-                at,
-                format!("`{name}` is not known here: disk.…, system_disk, true, false, MiB, GB, …"),
-            )),
+            _ => {
+                let further = if self.words.has_system_disk { "system_disk, " } else { "" };
+                let subject = self.words.subject;
+                Err(At::new(
+                    at,
+                    format!("`{name}` is not known here: {subject}.…, {further}true, false, MiB, GB, …"),
+                ))
+            }
         }
     }
 
@@ -171,24 +181,25 @@ impl<'a> Parser<'a> {
         values.try_into().map_err(|_| At::new(at, format!("it is written {shape}")))
     }
 
-    /// What stands behind `disk`.
+    /// What stands behind `disk` or `link`.
     fn property(&mut self, at: usize) -> Result<Node, At> {
+        let words = self.words;
         if !self.has(".") {
-            return Err(At::new(at, "a property of the disk is missing: disk.size"));
+            let (subject, example) = (words.subject, words.example);
+            return Err(At::new(at, format!("a property of the {subject} is missing: {example}")));
         }
         let place = self.at();
-        let known = || FIELDS.iter().map(|(field, ..)| *field).collect::<Vec<_>>().join(", ");
+        let known = || (words.names)().join(", ");
         let Some(Token::Name(name)) = self.peek() else {
             return Err(At::new(place, format!("a property is missing: {}", known())));
         };
         self.next += 1;
-        if name == "system_disk" {
+        if name == "system_disk" && words.has_system_disk {
             return Err(At::new(at, "write `system_disk`, without `disk.`"));
         }
-        let found = FIELDS.iter().find(|(field, ..)| field == name);
-        let (_, of, read) =
-            found.ok_or_else(|| At::new(place, format!("a disk has no `{name}`; it has {}", known())))?;
-        Ok(Node { at, of: *of, form: Form::Property(*read) })
+        let unknown = || At::new(place, format!("a {} has no `{name}`; it has {}", words.subject, known()));
+        let (index, of) = (words.named)(name).ok_or_else(unknown)?;
+        Ok(Node { at, of, form: Form::Property(index) })
     }
 
     /// Calls behind a value: `.startsWith("a")`.

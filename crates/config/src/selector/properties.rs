@@ -3,7 +3,8 @@
 //! Source: the fields of the second generation's resource `Disks.block.talos.dev`.
 
 use super::evaluate::Value;
-use super::types::{BOOL, TEXT, TEXTS, Type, UINT};
+use super::subject::{Field, Subject, Words};
+use super::types::{BOOL, TEXT, TEXTS, UINT};
 
 /// What is known of a disk.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -48,11 +49,8 @@ pub struct Properties {
     pub symlinks: Vec<String>,
 }
 
-/// How a property is read.
-pub(super) type Read = for<'a> fn(&'a Properties) -> Value<'a>;
-
 /// What may follow `disk.`
-pub(super) const FIELDS: [(&str, Type, Read); 18] = [
+const FIELDS: [Field<Properties>; 18] = [
     ("dev_path", TEXT, |disk| Value::Text(&disk.dev_path)),
     ("size", UINT, |disk| Value::Uint(disk.size)),
     ("pretty_size", TEXT, |disk| Value::Text(&disk.pretty_size)),
@@ -73,7 +71,25 @@ pub(super) const FIELDS: [(&str, Type, Read); 18] = [
     ("symlinks", TEXTS, |disk| texts(&disk.symlinks)),
 ];
 
-fn texts(list: &[String]) -> Value<'_> {
+pub(super) static WORDS: Words = Words {
+    subject: "disk",
+    example: "disk.size",
+    named: |name| FIELDS.iter().position(|(field, ..)| *field == name).map(|at| (at, FIELDS[at].1)),
+    names: || FIELDS.iter().map(|(field, ..)| *field).collect(),
+    has_system_disk: true,
+};
+
+impl Subject for Properties {
+    fn property(&self, index: usize) -> Option<Value<'_>> {
+        FIELDS.get(index).map(|(_, _, read)| read(self))
+    }
+
+    fn system_disk(&self) -> Option<bool> {
+        self.system_disk
+    }
+}
+
+pub(super) fn texts(list: &[String]) -> Value<'_> {
     Value::List(list.iter().map(|text| Value::Text(text)).collect())
 }
 

@@ -268,3 +268,56 @@ proptest! {
         prop_assert_eq!(is(&format!("glob('{pattern}', '{text}')")), pattern == text);
     }
 }
+
+fn card() -> LinkProperties {
+    LinkProperties {
+        hardware_addr: "02:00:00:00:00:02".into(),
+        permanent_addr: "02:00:00:00:00:01".into(),
+        driver: "virtio_net".into(),
+        bus_path: "0000:00:03.0".into(),
+        pci_id: "1AF4:1000".into(),
+        kind: String::new(),
+        alt_names: vec!["enp0s3".into()],
+    }
+}
+
+#[test]
+fn a_link_is_meant_by_its_properties() {
+    let is = |text: &str| {
+        LinkExpression::read(text).unwrap_or_else(|fault| panic!("{text}: {fault}")).matches(&card()).unwrap()
+    };
+    for text in [
+        "mac(link.permanent_addr) == '02:00:00:00:00:01'",
+        "mac(link.hardware_addr).startsWith('02:') && link.kind == ''",
+        "glob('0000:00:*', link.bus_path)",
+        "link.driver == 'virtio_net' && link.pciid == '1AF4:1000'",
+        "'enp0s3' in link.alt_names",
+    ] {
+        assert!(is(text), "{text}");
+    }
+    assert!(!is("link.driver == 'e1000e'"));
+}
+
+#[test]
+fn what_a_link_has_not_is_said() {
+    for (text, why) in [
+        (
+            "link.size > 1u",
+            "a link has no `size`; it has hardware_addr, permanent_addr, driver, bus_path, pciid, kind, alt_names",
+        ),
+        ("disk.size > 1u", "`disk` is not known here: link.…, true, false"),
+        ("system_disk", "`system_disk` is not known here: link.…"),
+        ("driver == 'a'", "write `link.driver`"),
+        (
+            "link.permanent_addr == '02:00:00:00:00:01'",
+            "write mac(link.permanent_addr) == \"02:00:00:00:00:01\"",
+        ),
+        ("mac(link.driver) == 'a'", "a hardware address is needed here, this is a text"),
+        ("link.driver", "the expression must be true or false, this is a text"),
+    ] {
+        let fault = LinkExpression::read(text).unwrap_err().to_string();
+        assert!(fault.contains(why), "{text}: {fault}");
+    }
+    let fault = Expression::read("link.driver == 'a'").unwrap_err().to_string();
+    assert!(fault.contains("`link` is not known here: disk.…, system_disk"), "{fault}");
+}

@@ -2,10 +2,9 @@
 //!
 //! Owns: the nodes and the rules of operators and functions. Numbers with `u` and without are two types, as in CEL.
 //! Fails by: [`At`] the operator, with both types and what to write.
-//! Source: the CEL specification, "Standard Definitions"; only what properties of disks need of it.
+//! Source: the CEL specification, "Standard Definitions"; only what properties of disks and links need of it.
 
 use super::At;
-use super::properties::Read;
 
 /// A type of values that are not lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +13,8 @@ pub(super) enum Scalar {
     Int,
     Uint,
     Text,
+    /// The address of a link: `mac(…)` makes a text of it.
+    Hardware,
 }
 
 /// The type of a value.
@@ -29,6 +30,7 @@ pub(super) const BOOL: Type = Type::One(Scalar::Bool);
 pub(super) const INT: Type = Type::One(Scalar::Int);
 pub(super) const UINT: Type = Type::One(Scalar::Uint);
 pub(super) const TEXT: Type = Type::One(Scalar::Text);
+pub(super) const HARDWARE: Type = Type::One(Scalar::Hardware);
 pub(super) const TEXTS: Type = Type::List(Scalar::Text);
 
 /// A part of an expression that has a value.
@@ -49,7 +51,10 @@ pub(super) enum Form {
     Text(String),
     List(Vec<Node>),
     SystemDisk,
-    Property(Read),
+    /// The property with this index among the subject's words.
+    Property(usize),
+    /// `mac(address)`
+    Mac(Box<Node>),
     Not(Box<Node>),
     Negative(Box<Node>),
     Operation(Operator, Box<Node>, Box<Node>),
@@ -150,10 +155,12 @@ impl Type {
             Self::One(Scalar::Int) => "a number without `u`",
             Self::One(Scalar::Uint) => "a number with `u`",
             Self::One(Scalar::Text) => "a text",
+            Self::One(Scalar::Hardware) => "a hardware address",
             Self::List(Scalar::Bool) => "a list of true and false",
             Self::List(Scalar::Int) => "a list of numbers without `u`",
             Self::List(Scalar::Uint) => "a list of numbers with `u`",
             Self::List(Scalar::Text) => "a list of texts",
+            Self::List(Scalar::Hardware) => "a list of hardware addresses",
             Self::Empty => "an empty list",
         }
     }
@@ -165,6 +172,7 @@ pub(super) fn operation(at: usize, operator: Operator, left: Node, right: Node) 
         let (sign, left, right) = (operator.sign(), left.of, right.of);
         let hint = match (left, right) {
             (UINT, INT) | (INT, UINT) => ": sizes are numbers with `u`, as in 10u * GiB",
+            (HARDWARE, _) | (_, HARDWARE) => ": write mac(link.permanent_addr) == \"02:00:00:00:00:01\"",
             _ => "",
         };
         return Err(At::new(at, format!("`{sign}` does not fit {} and {}{hint}", left.name(), right.name())));
@@ -183,6 +191,15 @@ pub(super) fn prefixed(at: usize, sign: &str, value: Node) -> Result<Node, At> {
         return Err(At::new(at, format!("`{sign}` needs {wanted} behind it, this is {found}")));
     }
     Ok(Node { at, of: wanted, form: form(Box::new(value)) })
+}
+
+/// The text of a hardware address.
+pub(super) fn mac(at: usize, address: Node) -> Result<Node, At> {
+    if address.of != HARDWARE {
+        let found = address.of.name();
+        return Err(At::new(address.at, format!("a hardware address is needed here, this is {found}")));
+    }
+    Ok(Node { at, of: TEXT, form: Form::Mac(Box::new(address)) })
 }
 
 /// A call of a function of two texts.
