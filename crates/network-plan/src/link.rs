@@ -23,6 +23,8 @@ pub const HOST_DNS_ADDRESS: Ipv4Addr = Ipv4Addr::new(169, 254, 116, 108);
 pub struct Present {
     /// `enp1s0`.
     pub name: String,
+    /// Its further names.
+    pub alt_names: Vec<String>,
     /// The kernel's word for links that a program made, `vlan`; empty for those of the machine.
     pub kind: String,
     /// Six bytes for Ethernet. Members of a bond have that of the bond: theirs is the permanent one.

@@ -1,8 +1,9 @@
 //! What every link is to be, read from sections and documents.
 //!
-//! Owns: names of links that have none of their own, which link a selector means, members and what they give up, and that a
-//! card that nothing names asks DHCP.
-//! Order: sections, then documents, which win; members last, since their own addresses do not count.
+//! Owns: names of links that have none of their own, which link a selector or a further name means, members and what they give up,
+//! and that a card that nothing names asks DHCP.
+//! Order: the further names of links come first, since all else may use them; then sections, then documents, which win; members last,
+//! since their own addresses do not count.
 //! Fails by: [`Plan::faults`], a sentence for each part that cannot be brought about; the rest holds.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +13,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use config::cmdline::NodeParameters;
 use config::documents::{
-    Document, EthernetConfig, LinkAddress, LinkRoute, RoutingRuleConfig, RuleAction, VlanMode,
+    Document, EthernetConfig, LinkAddress, LinkAliasConfig, LinkRoute, RoutingRuleConfig, RuleAction,
+    VlanMode,
 };
 use config::schema::GoDuration;
 use config::v1alpha1::{self, DeviceSelector, DhcpOptions, HostDns, Interface, Vip};
@@ -44,6 +46,8 @@ pub struct Plan {
     /// Addresses that control plane nodes share, with their links: one of the nodes has each at a time. Such a link is otherwise
     /// as it would be without.
     pub shared: Vec<(String, IpAddr)>,
+    /// Names that the configuration gives to links that the machine has, by the kernel's name.
+    pub aliases: BTreeMap<String, String>,
     /// In the order of the documents.
     pub rules: Vec<Rule>,
     /// Who may come in; `None`: every sender.
@@ -62,7 +66,15 @@ pub fn plan(
     present: &[Present],
 ) -> Plan {
     let mut reading = Reading { present, ..Reading::default() };
-    reading.ignored.extend(parameters.ignored_links.iter().cloned());
+    for document in documents {
+        if let Document::LinkAliasConfig(document) = document {
+            reading.alias(document);
+        }
+    }
+    for ignored in &parameters.ignored_links {
+        let real = reading.real(ignored);
+        reading.ignored.insert(real);
+    }
     reading.line(&parameters.network);
     let entries = config.map(|config| config.machine.network.interfaces.as_slice()).unwrap_or_default();
     for (index, entry) in entries.iter().enumerate() {
@@ -115,6 +127,42 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
+    /// The kernel's name of a link that is meant by this one: its own, one that the configuration gives it, or a further one.
+    fn real(&self, name: &str) -> String {
+        let given = self.plan.aliases.iter().find(|(_, alias)| *alias == name).map(|(real, _)| real);
+        let further = |link: &&Present| link.alt_names.iter().any(|alt| alt == name);
+        let real = match self.present.iter().any(|link| link.name == name) {
+            true => None,
+            false => given.or_else(|| self.present.iter().find(further).map(|link| &link.name)),
+        };
+        real.map_or(name, String::as_str).to_owned()
+    }
+
+    /// A name is for one link: a config that means several by it would configure any of them.
+    fn alias(&mut self, document: &LinkAliasConfig) {
+        let name = &document.name;
+        let fault = match select::named(&document.selector.expression, self.present) {
+            Ok(found) => match found[..] {
+                [link] if self.present.iter().all(|other| other.name != *name) => {
+                    if let Some(other) = self.plan.aliases.get(&link.name) {
+                        format!("{} is {other} already", link.name)
+                    } else {
+                        self.plan.aliases.insert(link.name.clone(), name.clone());
+                        return;
+                    }
+                }
+                [_] => "a link has this name already; write another one".to_owned(),
+                [] => "no card has these properties".to_owned(),
+                [..] => {
+                    let names: Vec<_> = found.iter().map(|link| link.name.as_str()).collect();
+                    format!("these properties are those of {}; a name is for one card", names.join(" and "))
+                }
+            },
+            Err(fault) => fault.to_string(),
+        };
+        self.fault(format!("LinkAliasConfig {name}: {fault}"));
+    }
+
     fn link(&mut self, name: &str) -> &mut Link {
         let new = || Link { name: name.to_owned(), ..Link::default() };
         self.plan.links.entry(name.to_owned()).or_insert_with(new)
@@ -146,7 +194,7 @@ impl Reading<'_> {
             self.fault(format!("kernel parameter {fault}"));
         }
         for vlan in &line.vlans {
-            let kind = Kind::Vlan { parent: vlan.parent.clone(), id: vlan.id, is_service: false };
+            let kind = Kind::Vlan { parent: self.real(&vlan.parent), id: vlan.id, is_service: false };
             self.link(&vlan.name).kind = Some(kind);
         }
         for bond in &line.bonds {
@@ -195,13 +243,14 @@ impl Reading<'_> {
     fn link_of_line(&mut self, name: &str) -> &mut Link {
         let cards = self.present.iter().filter(|link| link.is_physical).map(|link| link.name.as_str());
         let first = cards.min().unwrap_or_default().to_owned();
-        self.link(if name.is_empty() { &first } else { name })
+        let real = if name.is_empty() { first } else { self.real(name) };
+        self.link(&real)
     }
 
     fn entry(&mut self, entry: &Interface, field: &str) {
         let names = match (&entry.device_selector, entry.interface.is_empty()) {
             (Some(selector), true) => self.selected(selector, &format!("{field}.deviceSelector")),
-            _ => vec![entry.interface.clone()],
+            _ => vec![self.real(&entry.interface)],
         };
         for name in names.iter().filter(|name| !name.is_empty()) {
             if entry.ignore {
@@ -214,6 +263,7 @@ impl Reading<'_> {
 
     fn named_entry(&mut self, entry: &Interface, name: &str, field: &str) {
         self.share(name, entry.vip.as_ref());
+        let primary = entry.bond.as_ref().map(|bond| self.real(&bond.primary));
         let link = self.configured(name);
         if entry.uses_dhcp() {
             section_dhcp(link, entry.dhcp_options.as_ref());
@@ -225,7 +275,7 @@ impl Reading<'_> {
             link.kind = Some(Kind::Dummy);
         }
         if let Some(settings) = &entry.bond {
-            let primary = (!settings.primary.is_empty()).then(|| settings.primary.clone());
+            let primary = primary.filter(|primary| !primary.is_empty());
             link.kind = Some(Kind::Bond { options: bond::of_section(settings), primary });
             let mut members = settings.interfaces.clone();
             for (index, selector) in settings.device_selectors.iter().enumerate() {
@@ -240,7 +290,7 @@ impl Reading<'_> {
             self.join(settings.interfaces.clone(), name, false);
         }
         if let Some(port) = entry.bridge_port.as_ref().filter(|port| !port.master.is_empty()) {
-            self.join(vec![name.to_owned()], &port.master, false);
+            self.join(vec![name.to_owned()], &self.real(&port.master), false);
         }
         if let Some(settings) = &entry.wireguard {
             let peers = settings.peers.iter().filter_map(|peer| {
@@ -277,7 +327,7 @@ impl Reading<'_> {
         match document {
             // Addresses, routes and size are in the section already.
             Document::LinkConfig(d) => {
-                let link = self.configured(&d.name);
+                let link = self.configured(&self.real(&d.name));
                 link.is_down = d.up == Some(false);
                 link.multicast = d.multicast;
                 for route in d.routes.iter().filter_map(document_route) {
@@ -292,7 +342,7 @@ impl Reading<'_> {
             }
             Document::VLANConfig(d) => {
                 let is_service = d.vlan_mode == Some(VlanMode::Dot1ad);
-                let kind = Kind::Vlan { parent: d.parent.clone(), id: d.vlan_id, is_service };
+                let kind = Kind::Vlan { parent: self.real(&d.parent), id: d.vlan_id, is_service };
                 self.made(kind, common!(d));
             }
             Document::BondConfig(d) => {
@@ -330,7 +380,8 @@ impl Reading<'_> {
                 self.made(kind, common!(d));
             }
             Document::Layer2VIPConfig(d) => {
-                self.plan.shared.extend(d.name.parse().ok().map(|address| (d.link.clone(), address)));
+                let link = self.real(&d.link);
+                self.plan.shared.extend(d.name.parse().ok().map(|address| (link, address)));
             }
             Document::VethConfig(d) => {
                 let Some(other) = &d.peer else { return };
@@ -346,7 +397,7 @@ impl Reading<'_> {
                     identifier: d.client_identifier.unwrap_or_default(),
                     duid: bytes(&d.duid_raw),
                 };
-                self.configured(&d.name).dhcp = Some(settings);
+                self.configured(&self.real(&d.name)).dhcp = Some(settings);
             }
             Document::DHCPv6Config(d) => {
                 let settings = Dhcp6 {
@@ -354,9 +405,11 @@ impl Reading<'_> {
                     tells_hostname: d.ignore_hostname != Some(true),
                     duid: bytes(&d.duid_raw),
                 };
-                self.configured(&d.name).dhcp6 = Some(settings);
+                self.configured(&self.real(&d.name)).dhcp6 = Some(settings);
             }
-            Document::EthernetConfig(d) => self.configured(&d.name).ethernet = Some(ethernet(d)),
+            Document::EthernetConfig(d) => {
+                self.configured(&self.real(&d.name)).ethernet = Some(ethernet(d));
+            }
             Document::RoutingRuleConfig(d) => self.rule(d),
             Document::BlackholeRouteConfig(d) => {
                 let Some(destination) = prefix(&d.name) else { return };
@@ -407,8 +460,8 @@ impl Reading<'_> {
                 is_v6,
                 source,
                 destination,
-                input: d.iif_name.clone(),
-                output: d.oif_name.clone(),
+                input: self.real(&d.iif_name),
+                output: self.real(&d.oif_name),
                 mark: d.fw_mark,
                 mask: d.fw_mask,
                 table,
@@ -418,7 +471,8 @@ impl Reading<'_> {
     }
 
     fn join(&mut self, members: Vec<String>, controller: &str, keeps_addresses: bool) {
-        let named = members.into_iter().map(|member| (member, controller.to_owned(), keeps_addresses));
+        let named = members.iter().map(|member| (self.real(member), controller.to_owned(), keeps_addresses));
+        let named: Vec<_> = named.collect();
         self.members.extend(named);
     }
 

@@ -2,6 +2,7 @@
 //!
 //! Source: docs/users/network.md; patterns have `*` for any characters and `?` for one, without regard to case.
 
+use config::selector::{Fault, LinkExpression, LinkProperties};
 use config::v1alpha1::DeviceSelector;
 
 use crate::Present;
@@ -23,6 +24,30 @@ pub(crate) fn fits(selector: &DeviceSelector, link: &Present) -> bool {
     }
     selector.physical.is_none_or(|wanted| wanted == link.is_physical)
         && named.all(|(pattern, value)| is_like(&pattern.to_ascii_lowercase(), &value.to_ascii_lowercase()))
+}
+
+/// The cards of which an expression is true.
+pub(crate) fn named<'a>(expression: &str, present: &'a [Present]) -> Result<Vec<&'a Present>, Fault> {
+    let expression = LinkExpression::read(expression)?;
+    let mut found = Vec::new();
+    for link in present.iter().filter(|link| link.is_physical) {
+        if expression.matches(&properties(link))? {
+            found.push(link);
+        }
+    }
+    Ok(found)
+}
+
+fn properties(link: &Present) -> LinkProperties {
+    LinkProperties {
+        hardware_addr: text(&link.hardware),
+        permanent_addr: text(&link.permanent),
+        driver: link.driver.clone(),
+        bus_path: link.bus_path.clone(),
+        pci_id: link.pci_id.to_ascii_uppercase(),
+        kind: link.kind.clone(),
+        alt_names: link.alt_names.clone(),
+    }
 }
 
 /// `02:00:00:00:00:01`.
@@ -66,6 +91,7 @@ mod tests {
     fn link() -> Present {
         Present {
             name: "enp0s3".into(),
+            alt_names: Vec::new(),
             kind: String::new(),
             hardware: vec![2, 0, 0, 0, 0xF0, 0xAB],
             permanent: vec![2, 0, 0, 0, 0, 1],

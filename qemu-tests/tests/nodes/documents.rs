@@ -227,6 +227,18 @@ apiVersion: v1alpha1
 kind: KubeProxyConfig
 image: registry.example.org/kube-proxy:v1.36.3
 mode: nftables
+---
+apiVersion: v1alpha1
+kind: LinkAliasConfig
+name: net0
+selector:
+  match: link.driver == "virtio_net" && glob("0000:00:*", link.bus_path)
+---
+apiVersion: v1alpha1
+kind: VLANConfig
+name: net0.vlan
+vlanID: 100
+parent: net0
 "#;
 
 /// A file that the image does not have, in a directory that it does not have, and one of its own.
@@ -270,7 +282,11 @@ fn a_config_of_documents_boots_a_node_and_its_commands_work() {
     // What has no effect yet is told by name.
     prints(&node, &["logs", "machined"], &["accepted, but without effect", "SecurityProfileConfig"]);
     prints(&node, &["get", "kubeprismconfigs", "-o", "yaml"], &["port: 7445"]);
-    prints(&node, &["get", "apiserverconfigs", "-o", "yaml"], &["kube-apiserver:v1.36.3"]);
+    prints(&node, &["get", "kubeletconfigs", "-o", "yaml"], &["kubelet:v1.36.3"]);
+    // A card has names that stay the same, and the one that the config gives it, by which other documents find it.
+    prints(&node, &["get", "linkaliasspecs"], &["eth0", "net0"]);
+    prints(&node, &["get", "links", "eth0", "-o", "yaml"], &["alias: net0", "- enp0s", "- enx"]);
+    prints(&node, &["get", "links", "net0.vlan", "-o", "yaml"], &["kind: vlan", "vlanID: 100"]);
     prints(&node, &["get", "imageverificationrules"], &["registry.example.org/*"]);
 
     // A change of a document, by the way that people take.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use network_plan::Present;
 
 use super::link::{Device, Link};
+use super::names;
 
 const LINKS: &str = "sys/class/net";
 /// ARPHRD_ETHER
@@ -20,6 +21,7 @@ pub(super) fn present(links: &[Link]) -> Vec<Present> {
         let is_lent = link.controller.is_some() && !link.permanent.is_empty();
         Present {
             name: link.name.clone(),
+            alt_names: link.alt_names.clone(),
             kind: link.kind.clone(),
             hardware: if is_lent { &link.permanent } else { &link.hardware }.clone(),
             permanent: link.permanent.clone(),
@@ -40,9 +42,12 @@ pub(super) fn device(root: &Path, link: &str) -> Device {
     let is_ethernet = fs::read_to_string(directory.join("type")).is_ok_and(|kind| kind.trim() == ETHERNET);
     let driver = device.as_deref().and_then(|device| name_of_link(&device.join("driver")));
     let bus = device.as_deref().map(on_bus);
+    let bus_path = bus.as_deref().and_then(Path::file_name).map(text).unwrap_or_default();
+    let is_multi_function = bus.as_deref().is_some_and(is_multi_function);
     Device {
         driver: driver.unwrap_or_default(),
-        bus_path: bus.as_deref().and_then(Path::file_name).map(text).unwrap_or_default(),
+        path_name: names::of_place(&bus_path, is_multi_function).unwrap_or_default(),
+        bus_path,
         pci_id: bus.as_deref().and_then(pci_id).unwrap_or_default(),
         is_physical: device.is_some() && is_ethernet && !is_wireless,
     }
@@ -55,6 +60,14 @@ fn on_bus(device: &Path) -> PathBuf {
         Some(parent) if is_virtio => parent.to_owned(),
         _ => device.to_owned(),
     }
+}
+
+/// The bit of a PCI device's header that says so (PCI Local Bus Specification, "Header Type").
+fn is_multi_function(device: &Path) -> bool {
+    const HEADER_TYPE: usize = 0x0e;
+    const MULTI_FUNCTION: u8 = 0x80;
+    let header = fs::read(device.join("config")).unwrap_or_default();
+    header.get(HEADER_TYPE).is_some_and(|kind| kind & MULTI_FUNCTION != 0)
 }
 
 fn pci_id(device: &Path) -> Option<String> {

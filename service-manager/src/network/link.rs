@@ -5,6 +5,10 @@
 pub(crate) struct Link {
     pub(crate) index: u32,
     pub(crate) name: String,
+    /// Its further names.
+    pub(crate) alt_names: Vec<String>,
+    /// The name that the config gives it; empty for none.
+    pub(crate) alias: String,
     /// `bond`, `vlan`; empty for hardware.
     pub(crate) kind: String,
     pub(crate) hardware: Vec<u8>,
@@ -30,6 +34,8 @@ pub(crate) struct Device {
     pub(crate) driver: String,
     /// The place on its bus: `0000:00:03.0`.
     pub(crate) bus_path: String,
+    /// The name that is made of a PCI device's place: `enp0s3`.
+    pub(crate) path_name: String,
     /// Vendor and product of a PCI device: `1af4:1000`.
     pub(crate) pci_id: String,
     /// It is a wired Ethernet card.

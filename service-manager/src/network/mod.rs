@@ -23,6 +23,7 @@ mod generic;
 mod kept;
 mod link;
 mod made;
+mod names;
 mod opening;
 mod owned;
 mod rules;
@@ -172,6 +173,7 @@ impl Managed {
             Ok(()) => firewall_chains::publish(runtime, plan.firewall.as_ref()),
             Err(fault) => refused.push(fault),
         }
+        refused.extend(names::bring(handle, &plan, links).await);
         refused.extend(self.cards.bring(runtime, &plan, links).await);
         let is_settled = self.made.bring(runtime, handle, &plan, links, refused).await;
         let own: Vec<Vec<u8>> = links.iter().map(|link| link.hardware.clone()).collect();
@@ -319,6 +321,7 @@ fn plan(runtime: &Runtime, links: &[Link]) -> Plan {
     let mut plan = network_plan::plan(&runtime.parameters, runtime.config().as_deref(), documents, &present);
     if config::Mode::of_platform(&runtime.parameters.platform) == config::Mode::Container {
         plan.links.retain(|name, _| name == "lo");
+        plan.aliases.clear();
         plan.faults.clear();
     }
     plan

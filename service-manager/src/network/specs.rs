@@ -1,5 +1,5 @@
-//! What the network is to be, as resources: `AddressSpecs`, `LinkSpecs`, `RouteSpecs`, `HostnameSpecs`, `ResolverSpecs`,
-//! `OperatorSpecs`, `StaticHosts`.
+//! What the network is to be, as resources: `AddressSpecs`, `LinkSpecs`, `LinkAliasSpecs`, `RouteSpecs`, `HostnameSpecs`,
+//! `ResolverSpecs`, `OperatorSpecs`, `StaticHosts`.
 //!
 //! | task | reads | writes | ends |
 //! |---|---|---|---|
@@ -16,8 +16,8 @@ use network_line::Line;
 use network_plan::{Dhcp, Plan};
 use runtime::store::{
     ADDRESS_SPEC, AddressSpec, DHCP_LEASE, Definition, Dhcp4, Dhcp6, DhcpLease, HOSTNAME_SPEC, HostnameSpec,
-    LINK_SPEC, LinkSpec, MACHINE_CONFIG, NetworkSpec, OPERATOR_SPEC, OperatorSpec, RESOLVER_SPEC, ROUTE_SPEC,
-    ResolverSpec, RouteSpec, STATIC_HOST, Spec, Vip,
+    LINK_ALIAS_SPEC, LINK_SPEC, LinkSpec, MACHINE_CONFIG, NetworkSpec, OPERATOR_SPEC, OperatorSpec,
+    RESOLVER_SPEC, ROUTE_SPEC, ResolverSpec, RouteSpec, STATIC_HOST, Spec, Vip,
 };
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::watch;
@@ -83,6 +83,10 @@ fn publish(runtime: &Runtime, plan: &Plan) {
     }
     put(runtime, &ADDRESS_SPEC, specs.addresses);
     put(runtime, &LINK_SPEC, specs.links);
+    let alias = |(link, alias): (&String, &String)| {
+        (link.clone(), Spec::Fields(serde_json::json!({ "alias": alias })))
+    };
+    put(runtime, &LINK_ALIAS_SPEC, plan.aliases.iter().map(alias).collect());
     put(runtime, &ROUTE_SPEC, specs.routes);
     put(runtime, &OPERATOR_SPEC, specs.operators);
     put(runtime, &HOSTNAME_SPEC, hostnames(runtime, &leases));

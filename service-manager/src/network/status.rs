@@ -53,6 +53,8 @@ fn link(message: &LinkMessage) -> Link {
             LinkAttribute::CarrierUpCount(count) => link.carrier_ups = *count,
             LinkAttribute::Controller(index) => link.controller = Some(*index),
             LinkAttribute::LinkInfo(infos) => link.kind = info_kind(infos).unwrap_or_default(),
+            LinkAttribute::IfAlias(name) => link.alias.clone_from(name),
+            LinkAttribute::PropList(properties) => link.alt_names = alt_names(properties),
             _ => {}
         }
     }
@@ -73,6 +75,8 @@ fn link_status(message: &LinkMessage, link: &Link) -> Spec {
         pci_id: link.device.pci_id.to_ascii_uppercase(),
         driver: link.device.driver.clone(),
         link_state: link.carrier,
+        alias: link.alias.clone(),
+        alt_names: link.alt_names.clone(),
         ..LinkStatus::default()
     };
     for attribute in &message.attributes {
@@ -81,8 +85,6 @@ fn link_status(message: &LinkMessage, link: &Link) -> Spec {
             LinkAttribute::Link(index) => status.link_index = *index,
             LinkAttribute::Broadcast(bytes) => status.broadcast_addr = hardware_text(bytes),
             LinkAttribute::Qdisc(name) => status.queue_disc.clone_from(name),
-            LinkAttribute::IfAlias(name) => status.alias.clone_from(name),
-            LinkAttribute::PropList(properties) => status.alt_names = alt_names(properties),
             LinkAttribute::LinkInfo(infos) => infos.iter().for_each(|info| describe(info, &mut status)),
             _ => {}
         }

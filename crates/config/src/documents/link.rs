@@ -108,7 +108,15 @@ section! {
         /// The name.
         name "name": String { newer true, example "net0" };
         /// How the link is found.
-        selector "selector": Matcher { newer true };
+        selector "selector": LinkMatcher { newer true };
+    }
+}
+
+section! {
+    /// An expression in CEL that is true for one card.
+    LinkMatcher {
+        /// The expression.
+        expression "match": String { newer true, example "'mac(link.permanent_addr) == \"02:00:00:00:00:01\"'" };
     }
 }
 

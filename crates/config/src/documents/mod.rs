@@ -147,7 +147,7 @@ documents! {
     LVMLogicalVolumeConfig "LVM" named;
     LVMVolumeGroupConfig "LVM" named;
     Layer2VIPConfig "" named;
-    LinkAliasConfig "names of links" named;
+    LinkAliasConfig "" named;
     LinkConfig "" named;
     NetworkDefaultActionConfig "" single;
     NetworkRuleConfig "" named;

@@ -67,6 +67,12 @@ pub(super) const DOCUMENTS: &[(&str, &str, &str)] = &[
         "hardwareAddr",
         "`card` is not a hardware address: 02:00:00:00:00:01",
     ),
+    (
+        "kind: LinkAliasConfig\nname: a/b\nselector: {match: 'true'}",
+        "name",
+        "`a/b` is not a link name: 1 to 15 bytes without `/`, blanks and `:`",
+    ),
+    ("kind: LinkAliasConfig\nname: net0", "selector.match", "at its end: a value is missing"),
     ("kind: VRFConfig\nname: v0", "table", "`` is no routing table: a number, default, main or local"),
     (
         "kind: KubeSpanConfig\nfilters: {excludeAdvertisedNetworks: [a]}",

@@ -7,6 +7,7 @@ use crate::documents::{
     VethConfig, VethPeer,
 };
 use crate::own;
+use crate::selector::LinkExpression;
 use std::{net::IpAddr, time::Duration};
 
 pub(super) fn check(document: &Document, problems: &mut Problems) {
@@ -103,6 +104,13 @@ pub(super) fn check(document: &Document, problems: &mut Problems) {
                 }
                 networks(&format!("peers[{index}].allowedIPs"), &peer.allowed_ips, problems);
             }
+        }
+        Document::LinkAliasConfig(d) => {
+            if !d.name.is_empty() {
+                problems.expect("name", text::link_name(&d.name));
+            }
+            let read = LinkExpression::read(&d.selector.expression);
+            problems.expect("selector.match", read.map(drop).map_err(|fault| fault.to_string()));
         }
         Document::KubeSpanConfig(d) => {
             let excluded = d.filters.iter().map(|filters| &filters.exclude_advertised_networks);

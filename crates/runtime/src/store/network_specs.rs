@@ -16,6 +16,10 @@ const WRITER: &str = "network.SpecController";
 /// An address that a link is to have.
 pub static ADDRESS_SPEC: Definition = Definition::published("AddressSpecs.net.talos.dev", WRITER);
 
+/// A name that the config gives a link.
+pub static LINK_ALIAS_SPEC: Definition =
+    Definition::published("LinkAliasSpecs.net.talos.dev", "network.LinkAliasConfigController");
+
 /// What a link is to be.
 pub static LINK_SPEC: Definition = Definition::published("LinkSpecs.net.talos.dev", WRITER);
 

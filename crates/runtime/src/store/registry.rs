@@ -26,8 +26,8 @@ use super::kubernetes::{
     STATIC_POD_STATUS,
 };
 use super::network_specs::{
-    ADDRESS_SPEC, ETHERNET_SPEC, ETHERNET_STATUS, HOSTNAME_SPEC, LINK_SPEC, OPERATOR_SPEC, PROBE_SPEC,
-    PROBE_STATUS, RESOLVER_SPEC, ROUTE_SPEC, STATIC_HOST, TIME_SERVER_SPEC,
+    ADDRESS_SPEC, ETHERNET_SPEC, ETHERNET_STATUS, HOSTNAME_SPEC, LINK_ALIAS_SPEC, LINK_SPEC, OPERATOR_SPEC,
+    PROBE_SPEC, PROBE_STATUS, RESOLVER_SPEC, ROUTE_SPEC, STATIC_HOST, TIME_SERVER_SPEC,
 };
 use super::root_secrets::{KUBERNETES_ROOT_SECRET, OS_ROOT_SECRET};
 use super::runtime::{
@@ -302,7 +302,7 @@ pub static KERNEL_PARAM_STATUS: Definition = Definition {
 };
 
 /// The types that something of this node writes, sorted by name.
-static WRITTEN: [&Definition; 127] = [
+static WRITTEN: [&Definition; 128] = [
     &ADDRESS_SPEC,
     &ADDRESS_STATUS,
     &ADJTIME_STATUS,
@@ -370,6 +370,7 @@ static WRITTEN: [&Definition; 127] = [
     &KUBE_PRISM_STATUS,
     &CONTROL_PLANE_CONFIG,
     &KUBERNETES_ROOT_SECRET,
+    &LINK_ALIAS_SPEC,
     &LINK_SPEC,
     &LINK_STATUS,
     &LOADED_KERNEL_MODULE,

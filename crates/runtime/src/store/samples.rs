@@ -163,6 +163,7 @@ fn network() -> Vec<Sample> {
         addressing(&HOST_DNS_CONFIG, Addressing::HostDns(resolver)),
         addressing(&DNS_UPSTREAM, Addressing::Upstream(upstream)),
         (&NF_TABLES_CHAIN, Spec::Fields(nf_tables_chain())),
+        (&LINK_ALIAS_SPEC, Spec::Fields(serde_json::json!({ "alias": "x" }))),
         addressing(&DNS_RESOLVE_CACHE, Addressing::ResolveCache { status: "running" }),
         addressing(&ROUTING_RULE_SPEC, Addressing::RuleSpec { rule: rule.clone(), layer: "configuration" }),
     ]
