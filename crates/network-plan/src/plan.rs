@@ -644,5 +644,8 @@ fn route(destination: &str, gateway: Option<IpAddr>, metric: u32) -> Option<Rout
 }
 
 #[cfg(test)]
+#[path = "plan_alias_tests.rs"]
+mod alias_tests;
+#[cfg(test)]
 #[path = "plan_tests.rs"]
 mod tests;

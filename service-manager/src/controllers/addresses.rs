@@ -9,7 +9,7 @@ use runtime::store::{
     Spec,
 };
 
-use super::{Action, Controller, Snapshot};
+use super::controller::{Action, Controller, Snapshot};
 use crate::network::is_wired;
 
 pub(crate) static CONTROLLER: Controller = Controller {

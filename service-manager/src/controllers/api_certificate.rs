@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use config::own::Vrrp;
 use runtime::store::{ADDRESS_STATUS, API_CERTIFICATE, HOSTNAME_STATUS, MACHINE_CONFIG, OPERATOR_SPEC, Spec};
 
-use super::{Action, Controller, Snapshot};
+use super::controller::{Action, Controller, Snapshot};
 
 pub(crate) static CONTROLLER: Controller = Controller {
     name: "secrets.APICertificateController",

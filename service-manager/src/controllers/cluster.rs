@@ -2,7 +2,7 @@
 
 use runtime::store::{CLUSTER_INFO, Cluster, MACHINE_CONFIG, RuntimeSpec, Spec};
 
-use super::{Action, Controller, Snapshot};
+use super::controller::{Action, Controller, Snapshot};
 
 pub(crate) static CONTROLLER: Controller = Controller {
     name: "cluster.InfoController",

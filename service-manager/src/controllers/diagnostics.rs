@@ -14,7 +14,7 @@ use runtime::store::{
 };
 use serde_json::Value;
 
-use super::{Action, Controller, Snapshot};
+use super::controller::{Action, Controller, Snapshot};
 
 static INPUTS: [&Definition; 19] = [
     &CERTIFICATE_STATUS,

@@ -9,7 +9,7 @@ use config::Config;
 use config::cmdline::NodeParameters;
 use runtime::store::{ENVIRONMENT, Fact, MACHINE_CONFIG, Spec};
 
-use super::{Action, Controller, Snapshot};
+use super::controller::{Action, Controller, Snapshot};
 
 /// Shown in the place of what is hidden.
 const HIDDEN: &str = "***";

@@ -8,7 +8,7 @@ use runtime::store::{
     DHCP_LEASE, DhcpLease, HOSTNAME_STATUS, HostnameStatus, IDENTITY, MACHINE_CONFIG, RuntimeSpec, Spec,
 };
 
-use super::{Action, Controller, Snapshot};
+use super::controller::{Action, Controller, Snapshot};
 use crate::node_identity::stable_hostname;
 
 /// Longest name of a host (RFC 1123).

@@ -4,7 +4,7 @@
 
 use runtime::store::{ADDRESS_STATUS, DHCP_LEASE, HOSTNAME_STATUS, MACHINE_CONFIG, Spec};
 
-use super::{Action, Controller, Snapshot};
+use super::controller::{Action, Controller, Snapshot};
 
 const HOSTS: &str = "/system/etc/hosts";
 

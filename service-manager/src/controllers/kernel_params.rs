@@ -13,7 +13,7 @@ use runtime::store::{
     LOADED_KERNEL_MODULE, MACHINE_CONFIG, Spec,
 };
 
-use super::{Action, Controller, Snapshot};
+use super::controller::{Action, Controller, Snapshot};
 use crate::node::Node;
 
 pub(crate) static CONTROLLER: Controller = Controller {

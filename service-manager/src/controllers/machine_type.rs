@@ -3,7 +3,7 @@
 use config::MachineType;
 use runtime::store::{MACHINE_CONFIG, MACHINE_TYPE, Spec};
 
-use super::{Action, Controller, Snapshot};
+use super::controller::{Action, Controller, Snapshot};
 
 pub(crate) static CONTROLLER: Controller = Controller {
     name: "config.MachineTypeController",

@@ -11,6 +11,7 @@
 mod addresses;
 mod api_certificate;
 mod cluster;
+mod controller;
 mod dependencies;
 mod diagnostics;
 mod environment;
@@ -25,70 +26,21 @@ mod root_secrets;
 mod sections;
 mod volume_mounts;
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use config::cmdline::NodeParameters;
 use runtime::journal::Journal;
-use runtime::store::{Change, Definition, IN_FORCE, MACHINE_CONFIG, MachineDocument, Resource, Spec};
+use runtime::store::Change;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::node::Node;
 
+use controller::{Action, Controller, Snapshot};
+
 const FIRST_BACK_OFF: Duration = Duration::from_secs(1);
 const LONGEST_BACK_OFF: Duration = Duration::from_secs(60);
-
-/// A controller.
-pub(crate) struct Controller {
-    /// As in the owner field of its outputs.
-    pub(crate) name: &'static str,
-    /// Types it reads.
-    pub(crate) inputs: &'static [&'static Definition],
-    /// Types it writes.
-    pub(crate) outputs: &'static [&'static Definition],
-    /// What follows from the inputs.
-    pub(crate) reconcile: fn(&Snapshot<'_>) -> Result<Vec<Action>, String>,
-}
-
-/// What a controller wants.
-#[derive(Debug, PartialEq)]
-pub(crate) enum Action {
-    /// One resource to be so.
-    Put(&'static Definition, &'static str, Spec),
-    /// The resources of a type to be these.
-    Replace(&'static Definition, Vec<(String, Spec)>),
-    /// The kernel's host and domain name.
-    SetHostname { hostname: String, domain: String },
-    /// Kernel parameters to be so, and no others.
-    KernelParams(kernel_params::Wanted),
-    /// The text of a file that lies on /system.
-    WriteFile { path: &'static str, text: String },
-}
-
-/// The inputs of a controller at one moment.
-pub(crate) struct Snapshot<'a> {
-    resources: BTreeMap<&'static str, Vec<Arc<Resource>>>,
-    pub(crate) parameters: &'a NodeParameters,
-}
-
-impl Snapshot<'_> {
-    /// The resources of a type, sorted by id.
-    pub(crate) fn list(&self, kind: &'static Definition) -> impl Iterator<Item = &Resource> {
-        self.resources.get(kind.kind).into_iter().flatten().map(|resource| &**resource)
-    }
-
-    /// The machine config in force, once there is one.
-    pub(crate) fn machine_config(&self) -> Option<&Arc<MachineDocument>> {
-        let in_force = self.list(&MACHINE_CONFIG).find(|resource| resource.metadata.id == IN_FORCE);
-        match &in_force?.spec {
-            Spec::MachineConfig(document) => Some(document),
-            _ => None,
-        }
-    }
-}
 
 pub use dependencies::{Dependency, Edge, dependencies};
 
@@ -236,6 +188,9 @@ async fn wait_for_input(controller: &Controller, changes: &mut Receiver<Change>)
 
 #[cfg(test)]
 pub(crate) mod testing {
+    use config::cmdline::NodeParameters;
+    use runtime::store::{MACHINE_CONFIG, MachineDocument, Spec};
+
     use super::*;
 
     /// A snapshot of resources made for a test.

@@ -7,7 +7,7 @@ use runtime::store::{
     RESOLVER_STATUS, ROUTE_STATUS, Spec,
 };
 
-use super::{Action, Controller, Snapshot};
+use super::controller::{Action, Controller, Snapshot};
 
 pub(crate) static CONTROLLER: Controller = Controller {
     name: "network.NetworkStatusController",

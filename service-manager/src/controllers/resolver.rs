@@ -13,7 +13,7 @@ use runtime::store::{
 
 use crate::host_dns;
 
-use super::{Action, Controller, Snapshot};
+use super::controller::{Action, Controller, Snapshot};
 
 const RESOLV_CONF: &str = "/system/etc/resolv.conf";
 /// More than these are ignored by every resolver library.

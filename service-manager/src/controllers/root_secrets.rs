@@ -8,7 +8,7 @@ use runtime::store::{
     API_CERTIFICATE, CERT_SAN, CertSans, Fact, HOSTNAME_STATUS, MACHINE_CONFIG, OS_ROOT_SECRET, OsRoot, Spec,
 };
 
-use super::{Action, Controller, Snapshot};
+use super::controller::{Action, Controller, Snapshot};
 
 pub(crate) static ROOT: Controller = Controller {
     name: "secrets.RootOSController",

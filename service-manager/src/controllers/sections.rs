@@ -12,7 +12,7 @@ use runtime::store::{
 };
 use serde_json::{Value, json};
 
-use super::{Action, Controller, Snapshot};
+use super::controller::{Action, Controller, Snapshot};
 
 static INPUTS: [&Definition; 1] = [&MACHINE_CONFIG];
 

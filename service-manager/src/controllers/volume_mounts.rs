@@ -4,7 +4,7 @@ use runtime::store::{
     Block, Fact, MOUNT_STATUS, MountStatus, Spec, VOLUME_MOUNT_STATUS, VOLUME_STATUS, VolumeMount,
 };
 
-use super::{Action, Controller, Snapshot};
+use super::controller::{Action, Controller, Snapshot};
 
 pub(crate) static CONTROLLER: Controller = Controller {
     name: "block.VolumeMountController",

@@ -107,11 +107,11 @@ mod tests {
     #[test]
     fn a_name_that_a_link_has_is_not_given_again() {
         let link = card(2, "eth0");
-        assert_eq!(missing(&link, &[link.clone()]), ["enp0s3", "enx020000000001"]);
+        assert_eq!(missing(&link, std::slice::from_ref(&link)), ["enp0s3", "enx020000000001"]);
         let other = Link { name: "enp0s3".into(), ..card(3, "") };
         assert_eq!(missing(&link, &[link.clone(), other]), ["enx020000000001"]);
         let known = Link { alt_names: vec!["enp0s3".into(), "enx020000000001".into()], ..link };
-        assert_eq!(missing(&known, &[known.clone()]), Vec::<String>::new());
+        assert_eq!(missing(&known, std::slice::from_ref(&known)), Vec::<String>::new());
     }
 
     #[tokio::test]

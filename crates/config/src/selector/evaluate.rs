@@ -1,6 +1,6 @@
 //! The answer of an expression for one disk or link.
 //!
-//! Owns: values and what operators make of them. As in CEL, `&&` and `||` need only one side: an error of the other is
+//! Owns: what operators make of values. As in CEL, `&&` and `||` need only one side: an error of the other is
 //! no matter if this one decides.
 //! Fails by: [`At`] for a number that leaves its range, a division by zero, and what is not known of the subject.
 //! Source: the CEL specification, "Logical Operators", "Arithmetic"; patterns of the second generation: `*` stands for
@@ -8,21 +8,9 @@
 
 use std::cmp::Ordering;
 
-use super::At;
-use super::subject::Subject;
+use super::fault::At;
+use super::subject::{Subject, Value};
 use super::types::{Form, Function, Node, Operator};
-
-/// A value.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) enum Value<'a> {
-    Bool(bool),
-    Int(i64),
-    Uint(u64),
-    Text(&'a str),
-    /// In its text form.
-    Hardware(&'a str),
-    List(Vec<Value<'a>>),
-}
 
 /// Whether an expression is true of a subject.
 pub(super) fn truth(node: &Node, subject: &dyn Subject) -> Result<bool, At> {

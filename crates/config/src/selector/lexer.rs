@@ -3,7 +3,7 @@
 //! Does not: know which names there are. Texts in three quotes, bytes and numbers with a fraction are refused.
 //! Source: the CEL specification, "Syntax".
 
-use super::At;
+use super::fault::At;
 
 /// The smallest part of an expression.
 #[derive(Debug, Clone, PartialEq)]

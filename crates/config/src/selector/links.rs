@@ -2,9 +2,8 @@
 //!
 //! Source: the fields of the second generation's resource `LinkStatuses.net.talos.dev`.
 
-use super::evaluate::Value;
 use super::properties::texts;
-use super::subject::{Field, Subject, Words};
+use super::subject::{Field, Subject, Value, Words};
 use super::types::{HARDWARE, TEXT, TEXTS};
 
 /// What is known of a link.

@@ -3,11 +3,12 @@
 //!
 //! | part | owns |
 //! |---|---|
+//! | `fault` | what is wrong, and where |
 //! | `lexer` | texts, numbers, names and signs, each with its place |
 //! | `parser` | what binds how strongly, which names there are |
 //! | `types` | what fits together: checked once, when an expression is read |
 //! | `evaluate` | the answer for one disk or link |
-//! | `subject` | what an expression is about |
+//! | `subject` | what an expression is about, and values |
 //! | `properties`, `links` | what is known of a disk and of a link, under the names that expressions have for it |
 //!
 //! Owns: the operators, functions and constants that the public guides use. What is accepted means what it means in CEL;
@@ -18,6 +19,7 @@
 //! elements of volume documents; docs/decisions/0013.
 
 mod evaluate;
+mod fault;
 mod lexer;
 mod links;
 mod parser;
@@ -28,61 +30,20 @@ mod types;
 #[cfg(test)]
 mod tests;
 
+pub use fault::Fault;
 pub use links::LinkProperties;
 pub use properties::Properties;
 
-use std::fmt;
+use fault::At;
 
 /// Longest expression, in bytes.
 pub const MOST_BYTES: usize = 2048;
-/// How much of the text behind a fault is shown, in characters.
-const SHOWN: usize = 16;
 
 /// An expression that was read, and that is true or false of a disk.
 #[derive(Debug, Clone)]
 pub struct Expression {
     text: String,
     root: types::Node,
-}
-
-/// What is wrong with an expression, and where.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub struct Fault {
-    /// The first character that is meant, from 1.
-    pub character: usize,
-    /// What stands there; empty at the end.
-    pub near: String,
-    /// What is wrong, and what to write.
-    pub why: String,
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.near.as_str() {
-            "" => write!(f, "at its end: {}", self.why),
-            near => write!(f, "character {}, at `{near}`: {}", self.character, self.why),
-        }
-    }
-}
-
-/// A fault at a byte of the text.
-#[derive(Debug)]
-struct At {
-    byte: usize,
-    why: String,
-}
-
-impl At {
-    fn new(byte: usize, why: impl Into<String>) -> Self {
-        Self { byte, why: why.into() }
-    }
-
-    fn in_text(self, text: &str) -> Fault {
-        let before = text.get(..self.byte).unwrap_or(text);
-        let behind = text.get(self.byte..).unwrap_or_default();
-        let near = behind.chars().take(SHOWN).collect::<String>().trim_end().to_owned();
-        Fault { character: before.chars().count() + 1, near, why: self.why }
-    }
 }
 
 impl Expression {

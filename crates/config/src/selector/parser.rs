@@ -4,7 +4,7 @@
 //! stack: its parts are counted.
 //! Source: the CEL specification, "Syntax".
 
-use super::At;
+use super::fault::At;
 use super::lexer::Token;
 use super::properties::UNITS;
 use super::subject::Words;

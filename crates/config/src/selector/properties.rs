@@ -2,8 +2,7 @@
 //!
 //! Source: the fields of the second generation's resource `Disks.block.talos.dev`.
 
-use super::evaluate::Value;
-use super::subject::{Field, Subject, Words};
+use super::subject::{Field, Subject, Value, Words};
 use super::types::{BOOL, TEXT, TEXTS, UINT};
 
 /// What is known of a disk.

@@ -1,7 +1,18 @@
-//! What an expression is about: a disk, or a link.
+//! What an expression is about: a disk, or a link; and the values that it has.
 
-use super::evaluate::Value;
 use super::types::Type;
+
+/// A value.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Value<'a> {
+    Bool(bool),
+    Int(i64),
+    Uint(u64),
+    Text(&'a str),
+    /// In its text form.
+    Hardware(&'a str),
+    List(Vec<Value<'a>>),
+}
 
 /// A property: its name, its type, and how it is read.
 pub(super) type Field<S> = (&'static str, Type, for<'a> fn(&'a S) -> Value<'a>);

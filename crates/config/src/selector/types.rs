@@ -4,7 +4,7 @@
 //! Fails by: [`At`] the operator, with both types and what to write.
 //! Source: the CEL specification, "Standard Definitions"; only what properties of disks and links need of it.
 
-use super::At;
+use super::fault::At;
 
 /// A type of values that are not lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use super::sources::Sources;
 const KNOWN: [(&str, usize, usize); 16] = [
     ("cli", 3, 8),
     ("crates/api", 0, 20),
-    ("crates/config", 2, 35),
+    ("crates/config", 2, 29),
     ("crates/hostile", 3, 0),
     ("crates/netboot", 10, 4),
     ("crates/oci", 6, 15),
@@ -27,7 +27,7 @@ const KNOWN: [(&str, usize, usize); 16] = [
     ("init", 10, 2),
     ("installer", 13, 55),
     ("qemu-tests", 0, 3),
-    ("service-manager", 17, 93),
+    ("service-manager", 17, 82),
     ("xtask", 0, 27),
 ];
 
