@@ -60,6 +60,8 @@ pub struct Link {
     pub hardware: Option<[u8; 6]>,
     /// What it is reached at.
     pub addresses: Vec<Prefix>,
+    /// Metrics of the routes that come with addresses; the kernel's choice for those that are not here.
+    pub priorities: BTreeMap<IpAddr, u32>,
     /// Through it.
     pub routes: Vec<Route>,
     /// An address is asked for by DHCPv4, and how.

@@ -328,6 +328,7 @@ impl Reading<'_> {
             // Addresses, routes and size are in the section already.
             Document::LinkConfig(d) => {
                 let link = self.configured(&self.real(&d.name));
+                link.priorities.extend(priorities(&d.addresses));
                 link.is_down = d.up == Some(false);
                 link.multicast = d.multicast;
                 for route in d.routes.iter().filter_map(document_route) {
@@ -435,6 +436,7 @@ impl Reading<'_> {
         link.mtu = common.mtu.or(link.mtu);
         link.multicast = common.multicast;
         link.addresses.extend(common.addresses.iter().filter_map(|address| prefix(&address.address)));
+        link.priorities.extend(priorities(common.addresses));
         link.routes.extend(common.routes.iter().filter_map(document_route));
         link
     }
@@ -507,6 +509,10 @@ impl Reading<'_> {
         self.plan.links.retain(|name, _| !name.is_empty() && !self.ignored.contains(name));
         self.plan
     }
+}
+
+fn priorities(addresses: &[LinkAddress]) -> impl Iterator<Item = (IpAddr, u32)> {
+    addresses.iter().filter_map(|entry| Some((prefix(&entry.address)?.0, entry.route_priority?)))
 }
 
 /// Keeps the last of those that are the same: what the configuration says.

@@ -250,6 +250,24 @@ fn a_pair_is_two_links() {
 }
 
 #[test]
+fn an_address_has_the_priority_of_its_route() {
+    let address = "[{address: 10.0.0.1/24, routePriority: 70}, {address: 10.0.1.1/24}]";
+    let pair = format!("name: a0\naddresses: {address}\npeer: {{name: b0, addresses: {address}}}\n");
+    for (kind, text, links) in [
+        ("LinkConfig", format!("name: eth0\naddresses: {address}\n"), &["eth0"][..]),
+        ("DummyLinkConfig", format!("name: d0\naddresses: {address}\n"), &["d0"]),
+        ("VethConfig", pair, &["a0", "b0"]),
+    ] {
+        let found = of_documents(&format!("apiVersion: v1alpha1\nkind: {kind}\n{text}"), &["eth0"]);
+        for link in links {
+            let link = &found.links[*link];
+            assert_eq!(addresses(link), ["10.0.0.1/24", "10.0.1.1/24"]);
+            assert_eq!(link.priorities, [("10.0.0.1".parse().unwrap(), 70)].into(), "{kind}");
+        }
+    }
+}
+
+#[test]
 fn sections_of_other_kinds() {
     let found = of_section("[{interface: dummy0, dummy: true, cidr: 192.0.2.1/32}]", &["eth0"]);
     assert_eq!(found.links["dummy0"].kind, Some(Kind::Dummy));

@@ -27,6 +27,7 @@ use super::link::Link;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Statics {
     addresses: Vec<Prefix>,
+    priorities: BTreeMap<IpAddr, u32>,
     routes: Vec<Route>,
     mtu: Option<u32>,
     multicast: Option<bool>,
@@ -35,7 +36,8 @@ pub(super) struct Statics {
 impl From<&network_plan::Link> for Statics {
     fn from(link: &network_plan::Link) -> Self {
         let (addresses, routes) = (link.addresses.clone(), link.routes.clone());
-        Self { addresses, routes, mtu: link.mtu, multicast: link.multicast }
+        let priorities = link.priorities.clone();
+        Self { addresses, priorities, routes, mtu: link.mtu, multicast: link.multicast }
     }
 }
 
@@ -76,7 +78,13 @@ impl Applied {
             apply::remove(handle, link.index, *address).await;
         }
         for &(address, prefix) in &wanted.addresses {
-            let request = handle.address().add(link.index, address, prefix).replace();
+            let mut request = handle.address().add(link.index, address, prefix).replace();
+            // Zero is the kernel's choice, also for an address that had another.
+            let priority = wanted.priorities.get(&address).copied();
+            if priority.is_some() || old.priorities.contains_key(&address) {
+                let attribute = AddressAttribute::RoutePriority(priority.unwrap_or_default());
+                request.message_mut().attributes.push(attribute);
+            }
             refusals.extend(
                 request.execute().await.err().map(|e| format!("add address {address}/{prefix}: {e}")),
             );
@@ -199,6 +207,7 @@ pub(super) async fn keep_only(handle: &Handle, link: &Link, statics: &Statics) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::{ip, is_inside};
     use super::*;
 
     fn statics(interfaces: &str, link: &str) -> Statics {
@@ -217,6 +226,37 @@ mod tests {
         assert_eq!(before(&mut kept, 2, 1400, Some(1300)), Some(1300));
         assert_eq!(before(&mut kept, 2, 1300, None), Some(1500));
         assert_eq!(before(&mut kept, 2, 1500, None), None);
+    }
+
+    #[tokio::test]
+    async fn the_route_of_an_address_has_its_priority_and_loses_it() {
+        const TEST: &str = "network::statics::tests::the_route_of_an_address_has_its_priority_and_loses_it";
+        if !is_inside(TEST) {
+            return;
+        }
+        ip("link add eth0 type veth peer name eth1");
+        ip("link set eth0 up");
+        ip("link set eth1 up");
+        let (connection, handle, _) = rtnetlink::new_connection().unwrap();
+        tokio::spawn(connection);
+        let mut found = handle.link().get().match_name("eth0").execute();
+        let index = found.try_next().await.unwrap().unwrap().header.index;
+        let link = Link { index, name: "eth0".into(), ..Link::default() };
+        let root = tempfile::tempdir().unwrap();
+        let runtime = runtime::Runtime::detached(root.path().to_owned());
+        let mut applied = Applied::default();
+        let address: IpAddr = [10, 0, 0, 2].into();
+        for priority in [Some(70), Some(71), None] {
+            let priorities = priority.map(|priority| (address, priority)).into_iter().collect();
+            let wanted = Statics { addresses: vec![(address, 24)], priorities, ..Statics::default() };
+            applied.bring(&handle, &runtime.journal, &link, &wanted).await;
+            let shown = ip("-4 route show 10.0.0.0/24");
+            match priority {
+                Some(priority) => assert!(shown.contains(&format!("metric {priority}")), "{shown}"),
+                None => assert!(shown.contains("10.0.0.0/24") && !shown.contains("metric"), "{shown}"),
+            }
+            assert_eq!(shown.lines().count(), 1, "{shown}");
+        }
     }
 
     #[test]

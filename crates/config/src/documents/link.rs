@@ -60,7 +60,7 @@ section! {
         /// The address, with prefix length.
         address "address": String { newer true, example "192.168.1.100/24" };
         /// Priority of the route that comes with it.
-        route_priority "routePriority": Option<u32> { newer true, later "priorities of addresses" };
+        route_priority "routePriority": Option<u32> { newer true, example "100" };
     }
 }
 
