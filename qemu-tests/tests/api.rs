@@ -183,7 +183,9 @@ fn the_graph_of_controllers_has_types_or_single_resources() {
     let resources = ok(&["inspect", "dependencies", "--with-resources"]);
     assert_holds(&resources, &["\"HostnameStatuses.net.talos.dev(network/hostname)\""]);
     // A reader sees the types whose resources hold keys, and none of these.
-    let seen = node().reader().run(&["inspect", "dependencies", "--with-resources"]).unwrap();
+    let identity = node().credentials().client(Some(READER)).unwrap();
+    let reader = node().client("reader-of-the-graph", Some(&identity)).unwrap();
+    let seen = reader.ok(&["inspect", "dependencies", "--with-resources"]).unwrap();
     assert_holds(&seen, &["HostnameStatuses.net.talos.dev(network/hostname)"]);
     assert!(!seen.contains("MachineConfigs.config.talos.dev(config/v1alpha1)"), "{seen}");
 }
