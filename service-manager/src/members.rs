@@ -4,6 +4,8 @@
 //! Fails by: nothing. No node is known before the API server has listed them; a worker knows itself alone.
 //! Source: docs/users/kubernetes.md.
 
+use std::net::IpAddr;
+
 use runtime::store::{MEMBER, Spec, Store};
 use serde_json::Value;
 
@@ -18,6 +20,12 @@ pub(crate) fn all(store: &Store) -> impl Iterator<Item = Value> {
 /// Whether this one is of the control plane.
 pub(crate) fn is_control_plane(fields: &Value) -> bool {
     fields["machineType"] == "controlplane"
+}
+
+/// Its addresses; a text that is none is left out.
+pub(crate) fn addresses(fields: &Value) -> impl Iterator<Item = IpAddr> {
+    let addresses = fields["addresses"].as_array().map(Vec::as_slice).unwrap_or_default();
+    addresses.iter().filter_map(|address| address.as_str()?.parse().ok())
 }
 
 /// Its addresses, then its name.

@@ -3,7 +3,7 @@
 //! | task | reads | writes | ends |
 //! |---|---|---|---|
 //! | [`follow`] | the config | whether the service runs | with machined |
-//! | [`run`] | the config, `ResolverStatuses`, questions, answers | answers, `HostDNSConfigs`, `DNSUpstreams` | with the service |
+//! | [`run`] | the config, `ResolverStatuses`, `Members`, questions, answers | answers, `HostDNSConfigs`, `DNSUpstreams` | with the service |
 //! | `listen`, one a socket and connection | clients | questions to [`run`] | with its socket |
 //! | `exchange`, one a question to a server | a server | what it said, to [`run`] | with its answer, or when it is cancelled |
 //!
@@ -29,8 +29,8 @@ use runtime::Runtime;
 use runtime::clock::until;
 use runtime::services::Definition;
 use runtime::store::{
-    Addressing, DNS_RESOLVE_CACHE, DNS_UPSTREAM, DnsUpstream, HOST_DNS_CONFIG, HostDnsConfig,
-    RESOLVER_STATUS, Spec,
+    Addressing, DNS_RESOLVE_CACHE, DNS_UPSTREAM, DnsUpstream, HOST_DNS_CONFIG, HOSTNAME_STATUS,
+    HostDnsConfig, MEMBER, RESOLVER_STATUS, Spec,
 };
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
@@ -38,6 +38,7 @@ use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
+use crate::members;
 use listen::{Client, Question};
 
 /// The service's id.
@@ -55,6 +56,7 @@ const RETRY: Duration = Duration::from_secs(5);
 struct Settings {
     is_enabled: bool,
     serves_pods: bool,
+    knows_members: bool,
 }
 
 impl Settings {
@@ -64,6 +66,7 @@ impl Settings {
         Self {
             is_enabled: settings.is_some_and(HostDns::runs),
             serves_pods: settings.is_some_and(HostDns::serves_pods),
+            knows_members: settings.is_some_and(|settings| settings.resolve_member_names == Some(true)),
         }
     }
 
@@ -178,7 +181,7 @@ impl Resolver {
                         None => return Err("the queue of answers was closed".to_owned()),
                     },
                     () = until(due) => self.forwarder.tick(self.origin.elapsed()),
-                    () = servers_changed(changes) => break,
+                    () = inputs_changed(changes) => break,
                     _ = config.changed() => break,
                     () = tokio::time::sleep_until(retry), if !is_settled => break,
                 };
@@ -208,6 +211,8 @@ impl Resolver {
         let is_settled = refusal.is_empty();
         self.told = refusal;
         self.forwarder.set_servers(&servers(&self.runtime));
+        let members = if self.settings.knows_members { member_names(&self.runtime) } else { BTreeMap::new() };
+        self.forwarder.set_hosts(members);
         let listening: Vec<Ipv4Addr> = self.listening.keys().copied().collect();
         let is_enabled = listening.contains(&NODE_ADDRESS);
         publish(&self.runtime, Settings { is_enabled, ..self.settings }, &listening);
@@ -275,6 +280,27 @@ fn servers(runtime: &Runtime) -> Vec<SocketAddr> {
     addresses.filter(|address| !is_own(*address)).map(|address| (address, PORT).into()).collect()
 }
 
+/// Names and addresses of the cluster's nodes. A node chooses its name when it joins: one with a domain counts by its first part, and
+/// whole where its domain is this node's own, so that no node answers for a name of another domain.
+fn member_names(runtime: &Runtime) -> BTreeMap<String, Vec<IpAddr>> {
+    let own = runtime.store.get(&HOSTNAME_STATUS, "hostname");
+    let domain = match own.as_ref().map(|own| &own.spec) {
+        Some(Spec::HostnameStatus(own)) => own.domainname.to_ascii_lowercase(),
+        _ => String::new(),
+    };
+    let mut names = BTreeMap::new();
+    for node in members::all(&runtime.store) {
+        let name = node["hostname"].as_str().unwrap_or_default().to_ascii_lowercase();
+        let addresses: Vec<IpAddr> = members::addresses(&node).collect();
+        let (first, of) = name.split_once('.').unwrap_or((&name, ""));
+        let whole = (!of.is_empty() && of == domain).then_some(name.as_str());
+        for name in [Some(first), whole].into_iter().flatten().filter(|name| !name.is_empty()) {
+            names.entry(name.to_owned()).or_insert_with(|| addresses.clone());
+        }
+    }
+    names
+}
+
 /// Whether asking there would be asking this resolver.
 pub(crate) fn is_own(address: IpAddr) -> bool {
     [NODE_ADDRESS, HOST_DNS_ADDRESS].map(IpAddr::from).contains(&address)
@@ -286,7 +312,7 @@ fn publish(runtime: &Runtime, settings: Settings, listening: &[Ipv4Addr]) {
         enabled: settings.is_enabled,
         listen_addresses: listening.iter().map(|address| format!("{address}:{PORT}")).collect(),
         service_host_dns_address: serves_pods.then(|| HOST_DNS_ADDRESS.to_string()),
-        resolve_member_names: false,
+        resolve_member_names: settings.is_enabled && settings.knows_members,
     };
     let running = |address: &String| {
         ["tcp", "udp"].map(|network| {
@@ -304,10 +330,11 @@ fn publish(runtime: &Runtime, settings: Settings, listening: &[Ipv4Addr]) {
     }
 }
 
-async fn servers_changed(changes: &mut Receiver<runtime::store::Change>) {
+async fn inputs_changed(changes: &mut Receiver<runtime::store::Change>) {
+    let inputs = [RESOLVER_STATUS.kind, HOSTNAME_STATUS.kind, MEMBER.kind];
     loop {
         match changes.recv().await {
-            Ok(change) if change.resource.metadata.kind != RESOLVER_STATUS.kind => {}
+            Ok(change) if !inputs.contains(&change.resource.metadata.kind) => {}
             Ok(_) | Err(RecvError::Lagged(_)) => return,
             Err(RecvError::Closed) => std::future::pending::<()>().await,
         }

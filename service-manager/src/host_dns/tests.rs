@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use runtime::store::{ROUTE_STATUS, Resolvers};
+use runtime::store::{HostnameStatus, ROUTE_STATUS, Resolvers};
 
 use super::*;
 use crate::network::testing::{Dnsmasq, Neighbour, ip, is_inside};
@@ -167,6 +167,15 @@ async fn the_node_and_its_pods_ask_it_and_a_neighbour_does_not() {
     runtime.store.put(ROUTE_STATUS.writer, &ROUTE_STATUS, "pods", Spec::RouteStatus(route)).unwrap();
     assert_eq!(blocking(move || asks(neighbour)).await.1, "192.0.2.9");
 
+    // A node of the cluster has an address while the config says so, whatever the server says.
+    members::put(&runtime.store, &[("w1", "worker", ["10.9.0.7", "x"])]);
+    configure(&runtime, "{enabled: true, forwardKubeDNSToHost: true, resolveMemberNames: true}");
+    until_state(&runtime, "resolveMemberNames: true").await;
+    assert_eq!(node("w1", 1).await, Some((0, 1, vec![10, 9, 0, 7])));
+    configure(&runtime, "{enabled: true, forwardKubeDNSToHost: true}");
+    until_state(&runtime, "resolveMemberNames: false").await;
+    assert_ne!(node("w1", 1).await.map(|it| it.1), Some(1));
+
     // What was asked before is known when the server is gone; the rest fails in time.
     drop(dnsmasq);
     assert_eq!(node("n1.example", 1).await, address);
@@ -177,6 +186,27 @@ async fn the_node_and_its_pods_ask_it_and_a_neighbour_does_not() {
     until_state(&runtime, "enabled: false").await;
     assert!(blocking(|| TcpStream::connect((NODE_ADDRESS, PORT)).is_err()).await, "nothing listens any more");
     service.abort();
+}
+
+#[test]
+fn members_are_known_by_their_names_and_by_no_other_domain() {
+    let runtime = Runtime::detached(tempfile::tempdir().unwrap().path().to_owned());
+    let own = HostnameStatus { hostname: "cp1".into(), domainname: "example.org".into() };
+    runtime
+        .store
+        .put(HOSTNAME_STATUS.writer, &HOSTNAME_STATUS, "hostname", Spec::HostnameStatus(own))
+        .unwrap();
+    let nodes = [
+        ("CP1.example.org", "controlplane", ["10.0.0.1", "fd00::1"]),
+        ("registry.example.net", "worker", ["10.0.0.2", "nonsense"]),
+        ("w1", "worker", ["10.0.0.3", "10.0.0.4"]),
+    ];
+    members::put(&runtime.store, &nodes);
+    let found = member_names(&runtime);
+    let names: Vec<_> = found.keys().map(String::as_str).collect();
+    assert_eq!(names, ["cp1", "cp1.example.org", "registry", "w1"]);
+    assert_eq!(found["cp1.example.org"], ["10.0.0.1".parse::<IpAddr>().unwrap(), "fd00::1".parse().unwrap()]);
+    assert_eq!(found["registry"], ["10.0.0.2".parse::<IpAddr>().unwrap()]);
 }
 
 /// What the neighbour's question is answered. This program asks it, inside of the neighbour: see the test's beginning.

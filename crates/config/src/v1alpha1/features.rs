@@ -60,7 +60,7 @@ section! {
         /// Let the cluster's DNS ask it.
         forward_kube_dns_to_host "forwardKubeDNSToHost": Option<bool> { newer true };
         /// Answer for the names of the cluster's machines.
-        resolve_member_names "resolveMemberNames": Option<bool> { newer true, later "names of the cluster's machines" };
+        resolve_member_names "resolveMemberNames": Option<bool> { newer true };
     }
 }
 
