@@ -54,10 +54,9 @@ fn with_sysctl(text: &str, name: &str) -> Vec<u8> {
     config::patch::apply(text, &patches).unwrap().into_bytes()
 }
 
-async fn patch_new(f: &Fixture, name: &str) {
+async fn patch_new(f: &Fixture, name: &str, mode: Mode) {
     let data = with_sysctl(&read_new(f).await, name);
-    let request =
-        proto::ApplyConfigurationRequest { data, mode: Mode::NoReboot.into(), ..Default::default() };
+    let request = proto::ApplyConfigurationRequest { data, mode: mode.into(), ..Default::default() };
     f.machine().apply_configuration(as_admin(request)).await.unwrap();
 }
 
@@ -67,18 +66,23 @@ async fn patch_old(f: &Fixture, name: &str) {
     f.machine().apply_configuration(as_admin(request)).await.unwrap();
 }
 
-/// `patch mc -p A; patch mc -p B`: two hundred pairs, of each generation and mixed.
+/// Modes in which a change of a kernel parameter takes effect at once. The one that waits for the restart is tested by the change that
+/// follows it: `configuration::apply`.
+const MODES: [Mode; 3] = [Mode::NoReboot, Mode::Auto, Mode::Try];
+
+/// `patch mc -p A; patch mc -p B`: two hundred pairs, of each generation and mixed, in each mode.
 #[tokio::test]
 async fn no_update_is_lost_by_the_calls_of_either_generation() {
     let f = fixture().await;
     put_into_force(&f.node, Zeroizing::new(CONFIG.to_owned())).unwrap();
     for pair in 0..200 {
         let (first, second) = (format!("a{pair}"), format!("b{pair}"));
+        let mode = MODES[pair % MODES.len()];
         match pair % 4 {
-            0 => (patch_new(&f, &first).await, patch_new(&f, &second).await),
+            0 => (patch_new(&f, &first, mode).await, patch_new(&f, &second, mode).await),
             1 => (patch_old(&f, &first).await, patch_old(&f, &second).await),
-            2 => (patch_new(&f, &first).await, patch_old(&f, &second).await),
-            _ => (patch_old(&f, &first).await, patch_new(&f, &second).await),
+            2 => (patch_new(&f, &first, mode).await, patch_old(&f, &second).await),
+            _ => (patch_old(&f, &first).await, patch_new(&f, &second, mode).await),
         };
     }
     for text in [read_new(&f).await, read_old(&f).await] {
