@@ -1,6 +1,6 @@
 //! The node's name: config, else command line, else DHCP, else made from the address.
 //!
-//! Source: spec/machine-facts.md §8.1.
+//! Source: docs/users/network.md, docs/users/kernel-parameters.md (`hostname`).
 
 use std::net::IpAddr;
 

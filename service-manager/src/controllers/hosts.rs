@@ -1,6 +1,6 @@
 //! /etc/hosts: loopback, the node's own name, and the lines that the config adds.
 //!
-//! Source: spec/machine-facts.md §1.2 (`extraHostEntries`), §8.1.
+//! Source: docs/users/configuration.md (`extraHostEntries`, `StaticHostConfig`); hosts(5).
 
 use runtime::store::{ADDRESS_STATUS, DHCP_LEASE, HOSTNAME_STATUS, MACHINE_CONFIG, Spec};
 

@@ -2,7 +2,7 @@
 //!
 //! A parameter that leaves the config gets its former value back. One that the kernel lacks, or whose value it
 //! refuses, is `unsupported` in its status and a line in the log; nothing else stops. It is tried again when modules came.
-//! Source: spec/machine-facts.md §11.1 and its appendix for the needed ones.
+//! Source: docs/users/files.md; sysctl(8).
 
 use std::collections::BTreeMap;
 use std::fs;

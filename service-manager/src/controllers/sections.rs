@@ -1,5 +1,5 @@
 //! Parts of the machine config, each shown by itself: the rules for images, extensions' services, containerd's parts, and what the
-//! API server takes for a proof.
+//! API server takes as proof of an identity.
 //!
 //! Does not: give them an effect: who does that reads the config.
 //! Source: crates/api/tests/data/resources.tsv.

@@ -2,7 +2,7 @@
 //!
 //! Owns: progress of a pull, from what containerd has fetched so far; imports, which are installer images.
 //! Does not: unpack. Kubernetes' containerd fetches its images, the node those of the system. Judge signatures: `upgrade` does, by the config's rules.
-//! Source: spec/api-wire-facts.md §2.1, §2.2, §2.5.
+//! Source: crates/api/proto/machine/machine.proto; docs/users/commands.md.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

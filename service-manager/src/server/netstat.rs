@@ -1,7 +1,7 @@
 //! `Netstat`: the sockets of this node and of its network namespaces, from /proc/net.
 //!
 //! Owns: the tables' format. Does not: enter a namespace: it reads /proc/<pid>/net of a process that is in it.
-//! Source: spec/api-wire-facts.md §2.1; Documentation/networking/proc_net_tcp.rst.
+//! Source: crates/api/proto/machine/machine.proto; Documentation/networking/proc_net_tcp.rst.
 
 use std::collections::HashMap;
 use std::fs;

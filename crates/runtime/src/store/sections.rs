@@ -4,7 +4,7 @@
 
 use super::definition::Definition;
 
-/// What the API server takes for a proof of who somebody is.
+/// What the API server takes as the proof of a user's identity.
 pub static AUTHENTICATION_CONFIG: Definition =
     Definition::published("AuthenticationConfigs.kubernetes.talos.dev", "k8s.AuthenticationConfigController");
 
