@@ -21,7 +21,8 @@ pub(super) fn present(links: &[Link]) -> Vec<Present> {
         let is_lent = link.controller.is_some() && !link.permanent.is_empty();
         Present {
             name: link.name.clone(),
-            alt_names: link.alt_names.clone(),
+            // Those that the card is about to get count already: else it would ask DHCP until it has them.
+            alt_names: [link.alt_names.clone(), names::missing(link, links)].concat(),
             kind: link.kind.clone(),
             hardware: if is_lent { &link.permanent } else { &link.hardware }.clone(),
             permanent: link.permanent.clone(),
@@ -123,6 +124,7 @@ mod tests {
         let card = &found[0];
         assert_eq!((card.driver.as_str(), card.bus_path.as_str()), ("virtio_net", "0000:00:03.0"));
         assert_eq!((card.pci_id.as_str(), card.is_physical), ("1af4:1000", true));
+        assert_eq!(card.alt_names, ["enp0s3"]);
         assert!(found[1..].iter().all(|link| !link.is_physical));
         let of_bond = Link { hardware: vec![1], permanent: vec![2], controller: Some(7), ..named("eth0") };
         let found = present(&[of_bond.clone(), Link { controller: None, ..of_bond }]);

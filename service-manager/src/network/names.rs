@@ -19,6 +19,7 @@ const MAX_BYTES: usize = 127;
 /// Gives links the names that they lack, and takes aliases away that the plan does not have. Answers what was refused.
 pub(super) async fn bring(handle: &Handle, plan: &Plan, links: &[Link]) -> Vec<String> {
     let mut refused = Vec::new();
+    // Those of other links are their programs' own.
     for link in links.iter().filter(|link| link.device.is_physical) {
         for name in missing(link, links) {
             let added = handle.link().property_add(link.index).alt_ifname(&[&name]).execute().await;
@@ -45,8 +46,11 @@ fn is_taken(error: &rtnetlink::Error) -> bool {
     matches!(error, rtnetlink::Error::NetlinkError(message) if message.raw_code() == -Errno::EXIST.raw_os_error())
 }
 
-/// Names that a card is to have besides the kernel's and those that it has.
-fn missing(link: &Link, links: &[Link]) -> Vec<String> {
+/// Names that a card is to have besides the kernel's and those that it has; none for another link.
+pub(super) fn missing(link: &Link, links: &[Link]) -> Vec<String> {
+    if !link.device.is_physical {
+        return Vec::new();
+    }
     let address = if link.permanent.is_empty() { &link.hardware } else { &link.permanent };
     let digits: String = address.iter().map(|byte| format!("{byte:02x}")).collect();
     let of_address = if digits.is_empty() { digits } else { format!("enx{digits}") };
