@@ -3,7 +3,7 @@
 //! Owns: commands, flags and output tables, those of talosctl's both generations at once.
 //! Does not: have behaviour that the API lacks; each command is calls of `api::client` and a way to print answers.
 //! Fails by: one error on stderr (what, where, what to do) and exit status 1.
-//! Source: shared/spec/api-wire-facts.md §5.
+//! Source: docs/users/commands.md.
 
 mod args;
 mod commands;

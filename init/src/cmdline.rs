@@ -3,7 +3,7 @@
 //! Owns: splitting it as the kernel does, and the parameters that init obeys. Each of ours is accepted under
 //! `billet.` and under `talos.`; a name that neither knows becomes a warning, a second value an error.
 //! Does not: judge values meant for machined (platform, config, hostname).
-//! Source: Documentation/admin-guide/kernel-parameters.rst; lib/cmdline.c (`next_arg`); spec machine-facts §4.1.
+//! Source: Documentation/admin-guide/kernel-parameters.rst; lib/cmdline.c (`next_arg`); docs/users/kernel-parameters.md.
 
 use alloc::format;
 use alloc::string::{String, ToString};

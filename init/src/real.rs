@@ -24,7 +24,7 @@ use crate::line::Line;
 use crate::modules::MAX_MODULE_BYTES;
 use crate::tasks::mapping::MAPPING_PREFIX;
 
-/// machined's environment: facts §4.3.
+/// machined's environment.
 const PATH: &CStr = c"PATH=/sbin:/bin:/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin:/opt/cni/bin";
 
 /// What a container's runtime shows of it.

@@ -4,7 +4,7 @@
 //! layers of the running system as they were before the kernel mapped them.
 //! Does not: choose a disk; write.
 //! Order: the initramfs is modules, init, manifest; the command line is the image's, then the user's arguments.
-//! Source: docs/formats/boot-parts.md; for the arguments spec/machine-facts.md §4.1.
+//! Source: docs/formats/boot-parts.md; docs/users/kernel-parameters.md.
 
 mod arguments;
 mod signed;

@@ -1,7 +1,7 @@
 //! The volume that brings a machine config into a node.
 //!
 //! Owns: a FAT or ISO 9660 image with the label `metal-iso` and the file `config.yaml`.
-//! Source: shared/spec/machine-facts.md, platform metal.
+//! Source: docs/users/kernel-parameters.md, platform metal.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

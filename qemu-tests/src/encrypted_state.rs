@@ -2,7 +2,7 @@
 //!
 //! Owns: the partition behind META, its LUKS2 header by cryptsetup, an ext4 encrypted with the volume key, META's record.
 //! Does not: need root or device mapper; cryptsetup formats a plain file, the data is encrypted here.
-//! Source: shared/spec/machine-facts.md §3.5.
+//! Source: docs/formats/luks2.md.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

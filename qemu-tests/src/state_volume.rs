@@ -2,7 +2,7 @@
 //!
 //! Owns: a GPT with one partition and an ext4 in it, made by sfdisk and mke2fs without root; looking into it after a
 //! power cut.
-//! Source: shared/spec/machine-facts.md §3.1.
+//! Source: docs/formats/disk.md.
 
 use std::fs::File;
 use std::io::Write;

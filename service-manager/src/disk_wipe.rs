@@ -5,7 +5,7 @@
 //! Order: everything that was named is checked before the first byte is written; then each in turn is opened for
 //! nobody else, made zeros and proved; last its entry leaves the table, where that was asked for.
 //! Fails by: a sentence with the device.
-//! Source: spec/api-wire-facts.md §2.3 (`BlockDeviceWipe`), §3.6.
+//! Source: crates/api/proto/storage/storage.proto (`BlockDeviceWipe`).
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -5,7 +5,7 @@
 //! Order: a value is on the disk, in both copies, before anyone is told that it is set.
 //! Fails by: [`MetaError`]. On a node whose disk has no META, or without a disk, values live as long as machined, and a
 //! line in the log says so.
-//! Source: docs/formats/meta.md, spec/machine-facts.md §3.4.
+//! Source: docs/formats/meta.md.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

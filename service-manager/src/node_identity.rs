@@ -3,7 +3,7 @@
 //! Order: STATE's file before anything else; without a file it is made from what the firmware calls the machine, so that
 //! a node without STATE keeps it too; without that it is random. What was made is kept on STATE as soon as there is one.
 //! Fails by: a line in the log; the identity then lasts as long as the machine runs.
-//! Source: spec/machine-facts-v1.13.md §8.1 for the name that is made of it; the form is that of v1.13.
+//! Source: docs/users/network.md for the name that is made of it; the form is that of v1.13.
 
 use std::sync::Arc;
 
@@ -98,7 +98,7 @@ fn in_base(bytes: &[u8], digits: &[u8]) -> String {
     text.iter().rev().collect()
 }
 
-/// The name of a node that nobody named (spec/machine-facts.md §8.1): of the first eight bytes of the identity's
+/// The name of a node that nobody named (docs/users/network.md): of the first eight bytes of the identity's
 /// SHA-256 in base 36, what stands at 1 to 3 and at 4 to 6.
 pub(crate) fn stable_hostname(id: &str) -> String {
     let digest = Digest::sha256(&[id.as_bytes()]);

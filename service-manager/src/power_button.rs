@@ -6,7 +6,7 @@
 //!
 //! Owns: finding input devices that have the key, and reading them.
 //! Does not: load drivers (udevd does: `button` for the ACPI device, then `evdev` for its input device).
-//! Source: Documentation/input/event-codes.rst, include/uapi/linux/input.h; spec/machine-facts.md §4.3.
+//! Source: Documentation/input/event-codes.rst, include/uapi/linux/input.h.
 
 use runtime::sequencer::{self, Start};
 use std::collections::BTreeMap;

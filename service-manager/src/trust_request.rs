@@ -6,7 +6,7 @@
 //! config. The first generation's worker configs hold none: theirs is the one that the cluster's API server tells, which the
 //! kubelet verified with `cluster.ca` when it joined.
 //! Fails by: text for the log; the caller tries again.
-//! Source: spec/machine-facts.md §2.3, spec/api-wire-facts.md §3.10.
+//! Source: docs/users/pki.md.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use tonic::metadata::{Ascii, MetadataValue};
 use crate::identity::Material;
 use crate::trustd;
 
-/// For the whole exchange (spec/machine-facts.md §2.3).
+/// For the whole exchange (docs/users/pki.md).
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Asks for a certificate that carries `names`: a control plane node that the cluster knows, or the host of its endpoint.

@@ -2,7 +2,7 @@
 //!
 //! Owns: which calls are made, and the names that pods and containers get. Does not: read the node's files one by one:
 //! the tree comes as one archive.
-//! Source: shared/spec/api-wire-facts.md §2.5 (Copy, Containers, Processes); the kernel's cgroup-v2.rst.
+//! Source: crates/api/proto/machine/machine.proto (Copy, Containers, Processes); the kernel's cgroup-v2.rst.
 
 mod columns;
 mod tree;

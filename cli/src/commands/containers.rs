@@ -1,7 +1,7 @@
 //! `containers`, `stats` and `restart`: what containerd runs.
 //!
 //! Owns: the namespace and driver that the flags of both generations mean, the order and indent of pods.
-//! Source: shared/spec/api-wire-facts.md §2.1 (namespaces), §3.5 (ids), §5.1 (tables).
+//! Source: docs/users/commands.md; crates/api/proto/common/common.proto (namespaces).
 
 use crate::{
     output::{self, Cell, Table},

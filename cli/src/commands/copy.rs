@@ -4,7 +4,7 @@
 //! |---|---|---|---|
 //! | unpacking (blocking) | pieces of the archive | files | with the archive, or the first file that can not be written |
 //!
-//! Owns: where the archive goes. Source: shared/spec/api-wire-facts.md §3.5 (the archive).
+//! Owns: where the archive goes. Source: crates/api/proto/machine/machine.proto (Copy) (the archive).
 
 mod unpack;
 

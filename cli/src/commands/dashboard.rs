@@ -7,7 +7,7 @@
 //! | the loop of [`run`] | snapshots, keys | the screen | at `q`, Esc or Ctrl-C |
 //!
 //! Owns: the terminal while it runs, and giving it back whatever happens.
-//! Source: shared/spec/api-wire-facts.md §2.5 (`dashboard`).
+//! Source: docs/users/commands.md (`dashboard`).
 
 mod app;
 mod snapshot;

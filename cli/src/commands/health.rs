@@ -3,7 +3,7 @@
 //! Owns: the flags of both generations, the lines of progress; with `--server=false` the checks that need nothing but
 //! the node API. Does not: ask Kubernetes; the node does that (`--server`, the default).
 //! Order: conditions are waited for one after the other, each until it holds or the time is over.
-//! Source: shared/spec/api-wire-facts.md §3.8 (boot events), §3.9 (texts).
+//! Source: docs/users/commands.md; crates/api/src/event.rs (boot events).
 
 use super::events::duration;
 use crate::{output, session::Session};

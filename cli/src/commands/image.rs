@@ -2,7 +2,7 @@
 //!
 //! Does not: ask a node when it makes an image ([`build`]).
 //! Order: the current service is asked first; a node that does not know it is asked in the older way.
-//! Source: shared/spec/api-wire-facts.md §2.2, §2.5 (`image list/pull`).
+//! Source: docs/users/containerd.md (`image list/pull`).
 
 use crate::{
     args::Global,

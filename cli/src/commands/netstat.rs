@@ -1,6 +1,6 @@
 //! `netstat`: sockets of the node and of its pods.
 //!
-//! Owns: the flags of `ss`, the table. Source: shared/spec/api-wire-facts.md §2.1 (messages).
+//! Owns: the flags of `ss`, the table. Source: crates/api/proto/machine/machine.proto (messages).
 
 use crate::{
     output::{self, Cell, Table},

@@ -1,6 +1,6 @@
 //! `interfaces` and `routes`, as the first client generation prints them.
 //!
-//! Source: shared/spec/api-wire-facts.md §3.9 (texts), §5.1 (tables). `get links`, `get addresses` and `get routes` are
+//! Source: docs/users/commands.md. `get links`, `get addresses` and `get routes` are
 //! what the current generation has instead.
 
 use crate::{

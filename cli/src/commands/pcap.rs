@@ -1,6 +1,6 @@
 //! `pcap`: packets of a network interface of the node.
 //!
-//! Owns: the flags, the filter, where the capture goes. Source: shared/spec/api-wire-facts.md §2.5.
+//! Owns: the flags, the filter, where the capture goes. Source: docs/users/network.md.
 
 mod packet;
 

@@ -7,7 +7,7 @@
 //! Order: boot id, then events, then the call: so that no event of the action is missed.
 //! A reboot or upgrade has succeeded when the machine is running and ready under another boot id; a shutdown or reset
 //! when all services have been stopped, or when a node that had begun it no longer answers.
-//! Source: shared/spec/api-wire-facts.md §3.8 (`--wait`).
+//! Source: docs/users/commands.md (`--wait`).
 
 use super::events::described;
 use crate::{args::Global, output, session::Session};

@@ -1,7 +1,7 @@
 //! Events as they go over the wire: a payload packed into `Any`.
 //!
 //! Owns: the list of payload types and their addresses. A type that is not in it must not be published: the current
-//! client generation stops its tracking at an unknown one. Source: shared/spec/api-wire-facts.md §3.8.
+//! client generation stops its tracking at an unknown one. Source: crates/api/proto/machine/machine.proto (Events).
 
 use crate::proto::machine;
 use prost::{DecodeError, Message};

@@ -1,7 +1,7 @@
 //! File modes as they go over the wire.
 //!
 //! The API carries Go's `os.FileMode`, whose type bits differ from `st_mode`.
-//! Owns: both conversions and the text form. Source: shared/spec/api-wire-facts.md §3.5; Go's io/fs package.
+//! Owns: both conversions and the text form. Source: crates/api/proto/machine/machine.proto (FileInfo); Go's io/fs package.
 
 /// Go's type and special bits.
 pub mod go {

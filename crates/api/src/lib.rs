@@ -1,7 +1,7 @@
 //! The node API: protobuf types, roles, PKI, TLS, client configuration and connection.
 //!
 //! Owns: everything that client and node must agree on. Does not: serve calls (service-manager), print (cli).
-//! Source: shared/spec/api-wire-facts.md.
+//! Source: crates/api/testdata/wire.txt.
 #![warn(missing_docs)]
 
 pub mod client;

@@ -2,7 +2,7 @@
 //!
 //! Owns: where it is, reading and writing it, choosing and merging contexts. The same file as talosctl's, of both
 //! generations. Does not: connect (`client`). Keys it does not know are ignored, as talosctl does.
-//! Fails by: [`TalosconfigError`], which says what to do. Source: shared/spec/api-wire-facts.md §4.
+//! Fails by: [`TalosconfigError`], which says what to do. Source: docs/users/pki.md.
 
 use crate::pki::{Identity, PkiError};
 use config::{Secret, decode_base64};

@@ -1,7 +1,7 @@
 //! PEM text as configurations hold it: wrapped in standard base64.
 //!
 //! Owns: decoding that tolerates line breaks, and the certificate-and-key pair. Does not: read the PEM (`api::pki`).
-//! Source: shared/spec/machine-facts.md §1.1.
+//! Source: docs/users/configuration.md.
 
 use crate::{Secret, schema::section};
 use base64::{Engine, engine::general_purpose::STANDARD};

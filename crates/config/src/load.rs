@@ -4,7 +4,7 @@
 //! Does not: fetch or keep it; judge values (`validate`).
 //! Order: bytes, YAML, the guides' forms, types; every fault of every step is reported, those of YAML's syntax end it.
 //! Fails by: [`LoadError`] with every error, each with its place.
-//! Source: shared/spec/machine-facts.md §1.1.
+//! Source: docs/users/configuration.md.
 
 use crate::{
     Diagnostic, Document, LoadError,
@@ -32,7 +32,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// What a platform (`talos.platform=`) asks of a config. Source: spec/machine-facts.md §4.5.
+    /// What a platform (`talos.platform=`) asks of a config. Source: docs/users/configuration.md.
     #[must_use]
     pub fn of_platform(name: &str) -> Self {
         match name {

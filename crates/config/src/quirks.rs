@@ -1,7 +1,7 @@
 //! What the guides write differently from the schema: accepted, with a remark on how to write it.
 //!
 //! Owns: rewriting a tree before it is read with types. Each rewriting keeps the places.
-//! Source: shared/seeds (guides 1, 2, 9, 13), shared/spec/machine-facts.md §1.2.
+//! Source: the public guides of Talos v0.9; docs/users/configuration.md.
 
 use crate::{
     schema::Walk,

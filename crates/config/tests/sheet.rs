@@ -17,7 +17,7 @@ use config::{
 /// What is different, and why; `*` stands for the place of a part that several documents have. The test fails for one that is
 /// not listed and for a line that is no difference any more.
 const DIFFERENCES: &[(&str, &str)] = &[
-    ("*.routes.type: not published", "blackhole routes of v1.12, which machine-facts-v1.13 §1.1 has"),
+    ("*.routes.type: not published", "blackhole routes, which v1.12 has"),
     ("*.encryption.keys.recovery: not published", "recovery keys are ours (docs/decisions/0011)"),
     (
         "*.encryption.options: string is published, this is no_read_workqueue|no_write_workqueue|same_cpu_crypt",

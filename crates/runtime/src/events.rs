@@ -2,7 +2,7 @@
 //!
 //! Owns: the ring and the ids.
 //! Does not: publish other types than the client's tracker knows: an unknown one makes it give up
-//! (spec/api-wire-facts.md §3.8).
+//! (crates/api/src/event.rs).
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ use api::proto::common;
 use api::proto::machine;
 use tokio::sync::broadcast;
 
-/// Events kept (spec/api-wire-facts.md §3.8).
+/// Events kept (crates/api/src/event.rs).
 const RING: usize = 1000;
 /// Events at the old end that are not replayed, since new ones would overrun a slow reader.
 const GAP: usize = 10;

@@ -3,7 +3,7 @@
 //! Owns: the UUID as text by both rules of byte order, META's override, the entropy check, the key of a volume.
 //! Does not: read files; the caller brings the firmware's tables (/sys/firmware/dmi/tables) and META.
 //! Fails by: the sentences of the reference, which clients know.
-//! Source: spec/machine-facts.md §3.5; DSP0134 §7.2.1.
+//! Source: docs/users/encryption.md; DSP0134 §7.2.1.
 
 use alloc::format;
 use alloc::string::{String, ToString};

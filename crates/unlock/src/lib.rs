@@ -13,7 +13,7 @@
 //! Does not: find devices, fetch keys from a TPM or a server, format or change slots (`ondisk::luks2`), write repairs.
 //! Order: read the header ([`Volume::read`]) → keys as they come ([`open`]) → [`Plan::new`] → [`Plan::make`].
 //! Fails by: a reason a key; secrets are never part of it and are zeroised.
-//! Source: spec/machine-facts.md §3.5.
+//! Source: docs/users/encryption.md, docs/formats/luks2.md.
 //!
 //! Builds without std (init) and, with feature `std`, inside std programs (machined).
 

@@ -4,7 +4,7 @@
 //! written, which the older reads too. Fields and kinds of keys that are not known here are kept and named.
 //! Does not: hold anything secret but a static passphrase, which stands in META as it is.
 //! Fails by: [`RecordError`], naming the field.
-//! Source: spec/machine-facts.md §3.5: JSON with the names of Go's fields.
+//! Source: docs/formats/meta.md: JSON with the names of Go's fields.
 
 use alloc::format;
 use alloc::string::{String, ToString};

@@ -4,7 +4,7 @@
 //! Does not: seal or unseal.
 //! Order: the token has the slot's number and is written with it, see `ondisk::luks2`.
 //! Source: docs/formats/luks2.md. Types, `UserData` and the number are what Talos 1.13 writes and looks for
-//! (spec/machine-facts.md §3.5), so that volumes move between the two; `billet` is ours and others keep or drop it.
+//! (docs/formats/luks2.md), so that volumes move between the two; `billet` is ours and others keep or drop it.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;

@@ -1,7 +1,7 @@
 //! Pseudo file systems.
 //!
 //! Owns: the four that init needs and hands to the new root.
-//! Source: spec machine-facts §4.2 and §11.2 for the options.
+//! Source: the options of Talos' mounts; mount(8).
 
 use crate::boot::Boot;
 use crate::failure::Failure;

@@ -5,7 +5,7 @@
 //! Order: manifest, version of what it is for, paths, modes, kernel release of its modules; then all extensions against each
 //! other and the image's.
 //! Fails by: [`Error::Extension`], naming the extension; [`Error::Conflicts`] with every path that two of them want.
-//! Source: spec/machine-facts-v1.13.md §10.3; docs/users/customising.md.
+//! Source: docs/users/customising.md.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

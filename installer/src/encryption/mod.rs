@@ -12,7 +12,7 @@
 //! Order: see [`ondisk::luks2`]: each step is durable before the next, so that a power cut leaves a header that an old
 //! or a new key opens. New keys come before old ones go.
 //! Fails by: [`Error`] with the volume's name and the reason of each key; no key is part of one.
-//! Source: spec/machine-facts.md §3.5; LUKS2 On-Disk Format Specification.
+//! Source: docs/formats/luks2.md; LUKS2 On-Disk Format Specification.
 
 mod race;
 mod seal;

@@ -4,7 +4,7 @@
 //! old and the new config that opens. The key that opened the volume is left alone, unless it is sealed under settings that
 //! are not the config's any more: then the new one takes its slot in one commit of the header, after it was unsealed once.
 //! Fails by: collecting: what could be done is done, the rest is told and tried again at the next opening.
-//! Source: spec/machine-facts.md §3.5 ("Key sync after open").
+//! Source: docs/users/encryption.md.
 
 use ondisk::luks2::{Chance, Change, ChangeError, Header, Id};
 use unlock::{SealedKey, Threads};

@@ -5,7 +5,7 @@
 //! Order: the triggers copy the stage, then run the program; it makes layers and boot parts of it, then the root manifest
 //! that names them, and removes the copy. The image has no shell, so the trigger is in the form that needs none.
 //! Fails by: [`Error`], which ends the container's build.
-//! Source: spec/machine-facts.md §10.1; Dockerfile reference, ONBUILD; docs/formats/installer-image.md.
+//! Source: docs/formats/installer-image.md; Dockerfile reference, ONBUILD.
 
 use std::fs;
 use std::io;

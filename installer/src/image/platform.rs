@@ -2,8 +2,7 @@
 //!
 //! Owns: the table of both; the word on the command line.
 //! Does not: speak to a platform. A node asks the same sources for its config whatever the name (docs/users/images.md).
-//! Source: names spec/machine-facts-v1.13.md §4.5 and machine-facts.md §4.5 (packet); forms machine-facts.md §10.2 for aws,
-//! azure, digital-ocean, gcp, openstack, and for the others, which are not in it, what v1.13's imager makes unasked
+//! Source: docs/users/images.md; the forms of the clouds are what v1.13's imager makes unasked
 //! (siderolabs/talos pkg/imager/profile/default.go).
 
 use crate::Error;

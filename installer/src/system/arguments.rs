@@ -1,7 +1,7 @@
 //! The kernel's command line of an installed node: the image's, changed by `machine.install.extraKernelArgs`.
 //!
 //! Fails by: [`Error`], naming the argument; of one that is too long the name alone, since its value may be a config.
-//! Source: spec/machine-facts.md §4.1: a first `console=` of the user's replaces the image's.
+//! Source: docs/users/kernel-parameters.md: a first `console=` of the user's replaces the image's.
 
 use ondisk::kernel::COMMAND_LINE_BYTES;
 

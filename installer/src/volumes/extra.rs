@@ -6,7 +6,7 @@
 //! a table of which only sectors arrived is known by its GUIDs. META is not needed, so that it works without an
 //! installed system, too.
 //! Fails by: [`Error::Occupied`] for a disk that holds anything without a table.
-//! Source: spec/machine-facts.md §1.2 (`disks`).
+//! Source: docs/users/disks.md (`disks`).
 
 use ondisk::gpt::{Geometry, Guid, Partition, Request, Size, Table, attributes, lay_out, types};
 

@@ -7,7 +7,7 @@
 //! So no intent is needed, and META neither. One that somebody emptied loses its entry first.
 //! Fails by: [`Error::ForeignDisk`] for a disk that holds anything else than such volumes, [`Error::OtherVolume`] for a
 //! volume that is not as the config wants it.
-//! Source: spec/machine-facts-v1.13.md §3.1 (labels).
+//! Source: docs/users/disks.md (labels).
 
 use ondisk::gpt::{ALIGNMENT_BYTES, Geometry, Guid, Partition, Request, Size, Table, attributes, types};
 use ondisk::probe::Kind;

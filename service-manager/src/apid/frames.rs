@@ -17,7 +17,7 @@ use crate::connections::Held;
 
 /// Compressed flag and length.
 pub(super) const PREFIX_BYTES: usize = 5;
-/// Largest message that is looked into (spec/api-wire-facts.md §3.5).
+/// Largest message that is looked into (as much as clients take).
 const MAX_MESSAGE_BYTES: usize = 32 << 20;
 
 /// Cuts a body into messages.

@@ -6,7 +6,7 @@
 //! | [`Gather::ask`], one a node | the node's answer | stream messages as they come | with the node or the client |
 //!
 //! Owns: the order of a unary answer's elements (as the nodes were named). All nodes are asked at once: one that does
-//! not answer must not hold up a log that is followed. Source: spec/api-wire-facts.md §3.4.
+//! not answer must not hold up a log that is followed. Source: docs/users/endpoint.md.
 
 use std::sync::Arc;
 

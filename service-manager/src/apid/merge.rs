@@ -2,7 +2,7 @@
 //!
 //! Works on bytes: a unary answer is `{1: [element]}` with exactly one element, and field 1 of an element and of
 //! every stream message is `common.Metadata`.
-//! Source: spec/api-wire-facts.md §3.4.
+//! Source: docs/users/endpoint.md.
 
 use api::proto::common::Metadata;
 use api::proto::google::rpc;

@@ -1,6 +1,6 @@
 //! The byte-level rules of the wire, played against a real apid and machined.
 //!
-//! Source: spec/api-wire-facts.md §3.3 to §3.5, §8.
+//! Source: docs/users/endpoint.md; crates/api/testdata/wire.txt.
 
 use api::proto::machine as proto;
 use bytes::{Buf, BufMut, Bytes};

@@ -2,7 +2,7 @@
 //!
 //! Owns: `${uuid} ${serial} ${mac} ${hostname} ${code}` in path and query, and the older form of a query key `uuid`.
 //! Fails by: naming what is not known yet; the caller tries again, so it is waited for.
-//! Source: spec/machine-facts.md §4.5.
+//! Source: docs/users/per-device.md.
 
 /// What is put into an address.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -5,7 +5,7 @@
 //! Does not: know types or defaults: two documents are compared as trees, so that a comment or an order of keys is
 //! no change, and a document kind that this version does not know yet is compared like any other.
 //! Fails by: a text that is no YAML; whoever applies a config has read it before.
-//! Source: spec/machine-facts-v1.13.md §9.1 (the list), spec/machine-facts.md §9.1 (the refusal).
+//! Source: docs/users/config-lifecycle.md.
 
 use std::collections::BTreeMap;
 

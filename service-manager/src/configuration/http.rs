@@ -2,7 +2,7 @@
 //!
 //! Owns: one GET with redirects, a limit of size and a deadline for all of it.
 //! Does not: try again (the caller does), or send anything about this node that is not in the address.
-//! Fails by: the sentences that clients of both generations know (spec/machine-facts.md §4.5).
+//! Fails by: the sentences that clients of both generations know (docs/users/kernel-parameters.md).
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,7 +2,7 @@
 //!
 //! Owns: the certificate that such a node shows, and what it says on the console.
 //! Does not: decide which calls exist then (`api::roles`), or which kind of maintenance it is (`locked`).
-//! Source: spec/machine-facts.md §4.6, spec/api-wire-facts.md §3.6.
+//! Source: docs/users/config-lifecycle.md.
 
 use api::pki::{Authority, CA_LIFETIME, CertificateFacts, Leaf, Lifetime, Usage};
 

@@ -2,7 +2,7 @@
 //!
 //! Owns: the table of modes, the sentences that clients print, the refusals.
 //! Does not: touch the node: what it needs to know of it is in [`Situation`].
-//! Source: spec/machine-facts.md §4.6 and §9.1, spec/machine-facts-v1.13.md §9.1, spec/api-wire-facts.md §3.6, §8 (1).
+//! Source: docs/users/config-lifecycle.md.
 
 use std::time::Duration;
 

@@ -5,7 +5,7 @@
 //! there, the boot medium's bundle has its place.
 //! Does not: judge the text, or try again (`loadConfig` does both).
 //! Fails by: [`Trouble`]; [`Search::Nothing`] is no error: nobody has given this node a config yet.
-//! Source: spec/machine-facts.md §4.5 and spec/machine-facts-v1.13.md §4.1, §4.5.
+//! Source: docs/users/config-lifecycle.md.
 
 use std::fmt;
 use std::fs;
@@ -29,7 +29,7 @@ use crate::node::Node;
 const IN_IMAGE: [&str; 2] = ["/usr/local/etc/billet/config.yaml", "/usr/local/etc/talos/config.yaml"];
 /// Of the container's PID 1.
 const ENVIRONMENT: &str = "/proc/1/environ";
-/// The variable with a container's config. Source: spec/machine-facts.md §4.5.
+/// The variable with a container's config. Source: docs/users/config-lifecycle.md.
 const USER_DATA: &str = "USERDATA";
 /// How zstd data begins (RFC 8878 §3.1.1).
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];

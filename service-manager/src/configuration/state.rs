@@ -4,7 +4,7 @@
 //! new: temporary file, fsync, rename, fsync of the folder.
 //! Does not: make the partition or its file system (the installer does), or open an encrypted one.
 //! Fails by: a sentence that names device and operation; a node without STATE runs, and keeps its config in memory.
-//! Source: spec/machine-facts.md §3.1, §4.4, §4.5.
+//! Source: docs/users/config-lifecycle.md.
 
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};

@@ -3,7 +3,7 @@
 //! Owns: finding volumes by label, reading one file of one: a regular file of a FAT or an ISO 9660, by our own code.
 //! Does not: mount anything. Whoever has a hand at the machine can put such a volume into it, and drivers of the kernel are not
 //! made for what somebody else wrote.
-//! Source: spec/machine-facts.md §4.5 (`metal-iso`).
+//! Source: docs/users/config-lifecycle.md (`metal-iso`).
 
 use std::fs;
 use std::io::{Read as _, Seek as _, SeekFrom};

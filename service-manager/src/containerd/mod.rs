@@ -4,7 +4,7 @@
 //! sign-ins as a part that is appended to `/etc/cri/containerd.toml`.
 //! Does not: write anything; the result is a list of files for [`crate::files`]. What users put in
 //! `/var/cri/conf.d/*.toml` is imported by containerd itself.
-//! Source: spec/machine-facts.md §5.3, §11.4; containerd docs/hosts.md, docs/cri/registry.md (1.7).
+//! Source: docs/users/containerd.md; the documentation of containerd 1.7 (hosts, registries of CRI).
 
 #[cfg(test)]
 mod mirror_tests;

@@ -11,11 +11,11 @@ use crate::files::{Operation, Wanted};
 
 /// Where containerd finds one folder a registry.
 const HOSTS: &str = "/var/etc/cri/hosts";
-/// Where certificates of registries are (spec/machine-facts.md §5.3).
+/// Where certificates of registries are (docs/users/containerd.md).
 const AUTHORITIES: &str = "/var/etc/cri/ca";
 const CLIENTS: &str = "/var/etc/cri/client";
 const PLUGIN: &str = "io.containerd.grpc.v1.cri";
-/// The one registry whose name is not the host that answers for it (spec/machine-facts.md §11.4). No default of ours:
+/// The one registry whose name is not the host that answers for it (docs/users/containerd.md). No default of ours:
 /// it is asked only when a config mirrors it.
 const HUB: &str = concat!("docker", ".io");
 const HUB_HOST: &str = concat!("registry-1.", "docker", ".io");
@@ -147,7 +147,7 @@ fn part(configs: &BTreeMap<String, RegistryConfig>) -> Wanted {
     Wanted { path: CONFIG.to_owned(), content: text, mode: Some(PRIVATE), operation: Operation::Append }
 }
 
-/// `auth` must be base64 of `name:password` where it is what counts (spec/machine-facts.md §11.4).
+/// `auth` must be base64 of `name:password` where it is what counts (docs/users/containerd.md).
 fn check(host: &str, auth: &RegistryAuth) -> Result<(), String> {
     let first = !auth.username.is_empty() || auth.identity_token.is_some();
     let Some(encoded) = auth.auth.as_ref().filter(|_| !first) else { return Ok(()) };

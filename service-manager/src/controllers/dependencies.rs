@@ -1,6 +1,6 @@
 //! Who reads and writes which resources: the data of `billetctl inspect dependencies`.
 //!
-//! Source: spec/api-wire-facts.md §1.2 (`InspectService`).
+//! Source: crates/api/proto/inspect/inspect.proto (`InspectService`).
 
 use runtime::store;
 

@@ -5,8 +5,8 @@
 //! Order: everything is computed from the image's own files first ([`plan`]), then written ([`place`]); a mistake
 //! anywhere writes nothing.
 //! Does not: know who uses a file.
-//! Fails by: every mistake at once, in the words of spec/machine-facts.md §11.3.
-//! Source: spec/machine-facts.md §11.3.
+//! Fails by: every mistake at once, in the words of docs/users/files.md.
+//! Source: docs/users/files.md.
 
 mod etc;
 mod image;

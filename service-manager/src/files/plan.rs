@@ -1,6 +1,6 @@
 //! Which bytes go where, for a list of wanted files. Reads, writes nothing.
 //!
-//! Source: spec/machine-facts.md §11.3.
+//! Source: docs/users/files.md.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;

@@ -12,7 +12,7 @@
 //! Order: disk → UKI → plan, printed → apply → partitions known to the kernel → boot entry; STATE with the config
 //! comes in a phase of its own, so that a machined that is started again goes on there.
 //! Fails by: a sentence; the machine stays up and answers, and tries again when its config or its disks change.
-//! Source: spec/machine-facts.md §3.2, §4.4, §4.6.
+//! Source: docs/users/installing.md.
 
 mod choose;
 mod disks;

@@ -3,7 +3,7 @@
 //! Owns: the comparison of sizes, the patterns (`*` stands for anything, `?` for one character), the kinds of disk.
 //! Does not: look at disks; choose one of several.
 //! Fails by: a sentence that names the field; a selector that says nothing matches nothing.
-//! Source: spec/machine-facts.md §1.2 (fields); shared/seeds, the page on disk selectors.
+//! Source: docs/users/disks.md.
 
 use config::schema::ByteSize;
 use config::v1alpha1::DiskSelector;

@@ -8,7 +8,7 @@
 //! Whatever is installed: addons of that medium come with it.
 //! Fails by: [`Failure::Image`] when a registry does not answer: the image may be ours. An image that cannot be
 //! installed is passed over with a warning, since the machine has a system that can.
-//! Source: docs/users/installing.md; spec/machine-facts.md §1.2 (`install.image`).
+//! Source: docs/users/installing.md.
 
 use std::cell::RefCell;
 use std::io::Read;

@@ -12,7 +12,7 @@
 //! machined what is kept of the logs is sent again: better twice than not at all.
 //! Fails by: dropping the oldest line of a full queue. Each such line is counted in the resource, and the next line
 //! that arrives is preceded by one that says how many are missing.
-//! Source: spec/machine-facts.md §5.5; the fields of a line are those of the public documents of v1.13.
+//! Source: docs/users/logs.md; the fields of a line are those of the public documents of v1.13.
 
 mod endpoint;
 mod line;

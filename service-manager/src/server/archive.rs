@@ -2,7 +2,7 @@
 //!
 //! Owns: the names in the archive (relative to the root, folders with a slash, no entry for the root folder itself).
 //! Fails by: an entry that cannot be read is left out; the first such error is the last message's `metadata.error`.
-//! Source: spec/api-wire-facts.md §3.5.
+//! Source: crates/api/proto/machine/machine.proto (Copy).
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read, Write};

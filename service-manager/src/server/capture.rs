@@ -3,7 +3,7 @@
 //! Owns: the file format. Does not: decode packets, or end by itself: the client hangs up.
 //! Fields, little endian: file header of 24 bytes (magic 0 +4, major 4 +2, minor 6 +2, zone 8 +4, accuracy 12 +4, snap
 //! length 16 +4, link type 20 +4), then for each packet 16 bytes (seconds, microseconds, captured length, length) and
-//! its bytes. Source: draft-ietf-opsawg-pcap; spec/api-wire-facts.md §2.1.
+//! its bytes. Source: draft-ietf-opsawg-pcap; crates/api/proto/machine/machine.proto (PacketCapture).
 
 use std::fs;
 use std::os::fd::OwnedFd;

@@ -1,7 +1,7 @@
 //! Client configurations that the node signs: `config new`.
 //!
 //! Owns: which roles and lifetimes a new certificate may have. Does not: decide who may ask (apid: administrators).
-//! Source: spec/api-wire-facts.md §2.1, §2.5, §3.7.
+//! Source: docs/users/pki.md.
 
 use std::time::Duration;
 

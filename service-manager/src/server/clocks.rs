@@ -1,6 +1,6 @@
 //! `time.TimeService`: this node's clock beside a time server's.
 //!
-//! Source: spec/api-wire-facts.md §1.2; both times of an answer are always set (§3.5).
+//! Source: crates/api/proto/time/time.proto; both times of an answer are always set (§3.5).
 
 use std::sync::Arc;
 

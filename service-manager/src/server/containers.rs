@@ -3,7 +3,7 @@
 //! Owns: which namespace a request means, and the ids that the CRI's containers are shown under. One containerd has all of
 //! them, so it does not matter which driver a request names. In the system's namespace the services that are processes are
 //! listed too: clients expect apid and trustd there, which are containers elsewhere.
-//! Source: spec/api-wire-facts.md §2.1 (drivers and namespaces), §3.5 (ids, status words).
+//! Source: crates/api/proto/common/common.proto (drivers and namespaces).
 
 use std::collections::{HashMap, HashSet};
 use std::fs;

@@ -1,7 +1,7 @@
 //! `cosi.resource.State`: resources as the current client generation reads them.
 //!
 //! The client resolves names itself from the definitions' `proto_spec`; every resource carries both submessages
-//! (spec/api-wire-facts.md §2.4). Does not: write: each type has one writer on the node.
+//! (crates/api/proto/cosi/resource/state.proto). Does not: write: each type has one writer on the node.
 
 use std::collections::HashMap;
 use std::error::Error;

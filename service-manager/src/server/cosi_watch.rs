@@ -3,7 +3,7 @@
 //! Order: an empty message; then, as wished, the past (a tail, or all since a bookmark), the present and BOOTSTRAPPED,
 //! or a NOOP that only carries the bookmark; then every change. Each event carries the bookmark to go on from.
 //! Fails by: an ERRORED event (an error status for a client that does not know it) when the reader falls behind.
-//! Source: spec/api-wire-facts.md §2.4.
+//! Source: crates/api/proto/cosi/resource/state.proto.
 
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 //!
 //! Owns: what counts as a disk: a block device with hardware behind it.
 //! Does not: decide what may be wiped (`crate::disk_wipe` does).
-//! Source: spec/api-wire-facts.md §1.2, §2.3; Documentation/ABI/stable/sysfs-block.
+//! Source: crates/api/proto/storage/storage.proto; Documentation/ABI/stable/sysfs-block.
 
 use std::fs;
 use std::path::Path;

@@ -3,7 +3,7 @@
 //! Owns: the way from that request to the generator of `api::generate` and a patch for what it does not ask.
 //! Does not: apply anything: the client sends the config back with ApplyConfiguration.
 //! Order: a node without a config makes a new cluster; a control plane node makes another node of its own cluster.
-//! Source: spec/api-wire-facts.md §1.1, §3.6; spec/machine-facts.md §4.6.
+//! Source: crates/api/proto/machine/machine.proto (GenerateConfiguration).
 
 use api::generate::{Bundle, Cluster, Contract, cluster_endpoint};
 use api::proto::machine as proto;
@@ -33,7 +33,7 @@ pub(super) fn generate(
     let text = patched(text.expose_secret(), &patch(machine, cluster))?;
     let mut talosconfig = wanted.talosconfig(&secrets).map_err(|e| Status::internal(e.to_string()))?;
     if let Some(context) = talosconfig.contexts.get_mut(&wanted.name) {
-        // spec/api-wire-facts.md §4: the host of the cluster's address.
+        // The host of the cluster's address.
         context.endpoints = config::endpoint_host(&wanted.endpoint).map(str::to_owned).into_iter().collect();
     }
     let answer = proto::GenerateConfiguration {

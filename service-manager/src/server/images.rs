@@ -25,7 +25,7 @@ use ::containers::{Client, FetchError, Image};
 
 /// Between two looks at what was fetched.
 const PROGRESS_PERIOD: Duration = Duration::from_millis(250);
-/// How long a pull may take (spec/machine-facts.md §12: images of an upgrade).
+/// How long a pull may take (an upgrade waits as long for its image).
 const PULL_DEADLINE: Duration = Duration::from_secs(20 * 60);
 
 /// `MachineService.ImageList`.

@@ -9,7 +9,7 @@ use tonic::{Request, Response, Status};
 
 use crate::controllers;
 
-/// Edge kinds by number: the two generations name them differently (spec/api-wire-facts.md §2.3).
+/// Edge kinds by number: the two generations name them differently (crates/api/proto/inspect/inspect.proto).
 const WRITES: i32 = 0;
 const READS: i32 = 2;
 

@@ -2,7 +2,7 @@
 //!
 //! Owns: the operators. Several queries: any of them; the terms of one: all of them.
 //! Fails by: `InvalidArgument` for a pattern or operator that cannot be read.
-//! Source: spec/api-wire-facts.md §2.4.
+//! Source: crates/api/proto/cosi/resource/state.proto.
 
 use std::collections::BTreeMap;
 

@@ -221,7 +221,7 @@ pub(super) fn events(
                         return;
                     }
                 }
-                // A reader this far behind is cut off with a normal end (spec/api-wire-facts.md §3.8).
+                // A reader this far behind is cut off with a normal end (crates/api/src/event.rs).
                 Err(RecvError::Lagged(_) | RecvError::Closed) => return,
             }
         }

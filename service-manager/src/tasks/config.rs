@@ -7,7 +7,7 @@
 //! with a key server that is away, and every other source is left alone.
 //! Does not: open the node to everybody while a server that someone named does not answer: it may be back soon. A
 //! volume that is not there is another matter: without it the machine is blank.
-//! Source: spec/machine-facts.md §4.5.
+//! Source: docs/users/config-lifecycle.md.
 
 use runtime::sequencer::TaskFuture;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! The files of /etc that a running node writes: on /system/etc, bound over the read-only ones.
 //!
-//! Source: spec/machine-facts.md §4.7, §8.1, §11.2.
+//! Source: docs/users/files.md, docs/users/network.md.
 
 use runtime::sequencer::{TaskError, TaskFuture};
 use std::ffi::CString;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::node::Node;
 
-/// Resolvers without any other word (spec/machine-facts.md §8.1).
+/// Resolvers without any other word (docs/users/files.md, docs/users/network.md).
 const DEFAULT_RESOLVERS: &str = "nameserver 1.1.1.1\nnameserver 8.8.8.8\n";
 const DEFAULT_HOSTS: &str =
     "127.0.0.1       localhost\n::1             localhost ip6-localhost ip6-loopback\n";

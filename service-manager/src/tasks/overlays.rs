@@ -3,7 +3,7 @@
 //! Owns: one writable overlay for each, over the image's; what is written lies on /var, and goes with it.
 //! Order: after /var, before anything of Kubernetes. Once a boot: a machined that is started again leaves what is there.
 //! Fails by: a warning. The node goes on; what needs a directory then says that it cannot write.
-//! Source: spec/machine-facts.md §4.4 (`mountOverlayFilesystems`); filesystems/overlayfs.rst of the kernel.
+//! Source: docs/formats/disk.md; filesystems/overlayfs.rst of the kernel.
 
 use std::ffi::CString;
 use std::path::Path;

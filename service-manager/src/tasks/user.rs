@@ -1,6 +1,6 @@
 //! What users add to the system: files, registries, environment.
 //!
-//! Source: spec/machine-facts.md §4.4 (`userSetup`), §11.3.
+//! Source: docs/users/files.md.
 
 use runtime::sequencer::{TaskError, TaskFuture};
 use std::collections::BTreeMap;

@@ -6,7 +6,7 @@
 //! new config, and when somebody has unlocked it.
 //! Fails by: without META and STATE the node goes on and says so, since a person can then give it a config or reset
 //! it; an EPHEMERAL that holds something foreign, or that no key opens, ends the boot sequence.
-//! Source: spec/machine-facts.md §4.4 and its v1.13 appendix.
+//! Source: docs/formats/disk.md.
 
 use runtime::sequencer::{TaskError, TaskFuture};
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! What to do about an offset, and when to ask again. Pure.
 //!
-//! Source: spec/machine-facts.md §11.5 (64 s to 1024 s, steps above 128 ms).
+//! Source: docs/users/time.md (64 s to 1024 s, steps above 128 ms).
 
 use std::time::Duration;
 

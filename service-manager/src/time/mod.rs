@@ -7,7 +7,7 @@
 //! Order: the floor first, since TLS may be needed before a server answers; then rounds of all servers at once.
 //! Does not: write the hardware clock; the kernel does, every eleven minutes, while the clock is steered.
 //! Fails by: never. What goes wrong is a line in the log, a state of the resources, and another round.
-//! Source: spec/machine-facts.md §11.5; [`packet`] for the protocol.
+//! Source: docs/users/time.md; [`packet`] for the protocol.
 
 mod adjtime;
 mod discipline;

@@ -6,7 +6,7 @@
 use runtime::Runtime;
 use runtime::store::{DHCP_LEASE, NetworkSpec, Spec, TimeServerSpec};
 
-/// Asked when nothing names one (spec/machine-facts.md §1.2).
+/// Asked when nothing names one (docs/users/time.md).
 pub const DEFAULT_SERVER: &str = "pool.ntp.org";
 
 /// What names time servers.

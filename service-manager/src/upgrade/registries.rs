@@ -35,7 +35,7 @@ pub(super) fn settings(
     Ok(settings)
 }
 
-/// Name and password first, then the token, then both in base64 (spec/machine-facts.md §11.4).
+/// Name and password first, then the token, then both in base64 (docs/users/containerd.md).
 fn sign_in(host: &str, auth: &RegistryAuth) -> Result<Option<Auth>, String> {
     let exposed = |secret: &config::Secret| Zeroizing::new(secret.expose_secret().to_owned());
     if !auth.username.is_empty() {

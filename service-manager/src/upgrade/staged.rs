@@ -1,6 +1,6 @@
 //! A staged upgrade: what META keeps until the next start.
 //!
-//! Source: spec/machine-facts.md §3.4, tags 7 and 8: an image's reference, and options as JSON with the field names of
+//! Source: docs/formats/meta.md, tags 7 and 8: an image's reference, and options as JSON with the field names of
 //! the first generation.
 
 use ondisk::meta::tags;

@@ -3,7 +3,7 @@
 //! Owns: the rules, and the sentences that name the guide's way around each.
 //! Does not: read disks: what a volume holds comes with [`Change`].
 //! Order: asked before anything of the new config is written.
-//! Source: guide 13 ("Key Rotation", "Going from Unencrypted to Encrypted and Vice Versa"), spec/machine-facts.md §3.5.
+//! Source: docs/users/encryption.md.
 
 use std::sync::Arc;
 

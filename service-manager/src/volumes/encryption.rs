@@ -3,7 +3,7 @@
 //! Owns: the config's encryption as a [`Record`], which META keeps of STATE; the bytes of each key; what a slot costs.
 //! Does not: read headers, or write anything.
 //! Fails by: a reason a key: one that cannot be had does not keep the others from being tried.
-//! Source: spec/machine-facts.md §3.5; RFC 9106 §4 for the cost.
+//! Source: docs/users/encryption.md; RFC 9106 §4 for the cost.
 
 use std::fs;
 

@@ -9,7 +9,7 @@
 //! Order: not before /var is mounted, below which they are; not once a reset takes volumes out of use.
 //! Fails by: a line in the log and the volume's status; the boot goes on. It is tried again with the next config, and
 //! where it can help when a disk comes, or while a server has the key; a person's key opens it at any time.
-//! Source: spec/machine-facts-v1.13.md §3.1.
+//! Source: docs/users/disks.md.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;

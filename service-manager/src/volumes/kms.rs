@@ -2,7 +2,7 @@
 //!
 //! Owns: the fields of the token; the runtime that a question needs, in a thread of the process that opens volumes.
 //! Does not: try again or wait beyond what `kms::Client` does; log: the process answers, machined logs.
-//! Source: docs/formats/luks2.md ("Sealed keys"); spec/machine-facts.md §3.5.
+//! Source: docs/formats/luks2.md ("Sealed keys"); docs/users/encryption.md.
 
 use std::path::PathBuf;
 

@@ -16,7 +16,7 @@
 //! means it, and what it holds is ours or nothing.
 //! Order: the table and META through `installer::device`; then the file system; then the mount.
 //! Fails by: a sentence; a node without STATE or EPHEMERAL runs, keeps its config and /var in memory, and can be reset.
-//! Source: docs/formats/disk.md, spec/machine-facts.md §3.1, §4.4, §11.2.
+//! Source: docs/formats/disk.md.
 
 mod approve;
 mod change;

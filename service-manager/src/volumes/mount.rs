@@ -1,7 +1,7 @@
 //! Mounts of volumes.
 //!
 //! Owns: where EPHEMERAL goes and with which options; letting its file system fill its partition; unmounting.
-//! Source: spec/machine-facts.md §11.2; xfs_growfs(8); the layout of xfs's superblock.
+//! Source: docs/formats/disk.md; xfs_growfs(8); the layout of xfs's superblock.
 
 use std::fs::{self, File};
 use std::io::Read;

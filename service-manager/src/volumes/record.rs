@@ -4,7 +4,7 @@
 //! config with other keys is on STATE. A record that is ahead of the slots opens all the same: one key stays.
 //! Does not: hold what the volume's slots hold; `status` remembers that.
 //! Fails by: a sentence with META's device.
-//! Source: spec/machine-facts.md §3.5 (tag 9).
+//! Source: docs/formats/meta.md (tag 9).
 
 use ondisk::meta::tags;
 use unlock::Record;

@@ -3,7 +3,7 @@
 //! Order: on STATE before it is used: a volume that is made with it opens at the next boot too.
 //! Fails by: a sentence, which becomes the reason of each such key. A STATE that was wiped has another salt: its locked
 //! keys open nothing any more, which is their purpose.
-//! Source: spec/machine-facts.md §3.5 (`encryption-salt.yaml`).
+//! Source: docs/users/encryption.md (`encryption-salt.yaml`).
 
 use ondisk::luks2::Secret;
 use rustix::rand::{GetRandomFlags, getrandom};

@@ -2,7 +2,7 @@
 //!
 //! Owns: names of partitions, places of mounts and their options, least sizes.
 //! Does not: choose a disk, or look at one; judge: of what is not built validation warns.
-//! Source: spec/machine-facts-v1.13.md §3.1 (labels, /var/mnt); the second generation's defaults.
+//! Source: docs/users/disks.md (labels, /var/mnt); the second generation's defaults.
 
 use config::Document;
 use config::documents::{HEADER_BYTES, MaxSize, Provisioning, UserMount, XFS_LEAST_BYTES};

@@ -3,7 +3,7 @@
 //! Owns: when STATE is made: not before there is a config, which says whether it is to be encrypted.
 //! Order: META's record of the encryption; the partition (`installer::volumes`); the mapping; the mount.
 //! Fails by: a sentence; the node then runs without STATE, and never writes over one that it cannot open.
-//! Source: spec/machine-facts.md §3.5 ("STATE mount"), §4.4.
+//! Source: docs/users/encryption.md.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -7,7 +7,7 @@
 //! Order: META's record first, so that the next boot tries the new keys; then the slots, new keys before old ones go.
 //! Does not: change what opened the volume; encrypt or decrypt: a config that wants that was refused, or waits for a wipe.
 //! Fails by: a line in the log and in the volume's status; the next config, or the next boot, tries again.
-//! Source: guide 13 ("Encryption Keys"), spec/machine-facts.md §3.5.
+//! Source: docs/users/encryption.md.
 
 use std::path::Path;
 use std::sync::{Arc, PoisonError};

@@ -2,7 +2,7 @@
 //!
 //! Order: after /var is there, since they are mounted below it.
 //! Fails by: a sentence with the device; a disk that holds something unknown, or is the system's, is left alone.
-//! Source: spec/machine-facts.md §1.2 (`disks`), §4.4 (`mountUserDisks`).
+//! Source: docs/users/disks.md.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! `gen config`: what a new cluster's machines and its administrator start with.
 //!
 //! Order: everything is made, patched and checked before the first file is written.
-//! Source: shared/spec/machine-facts.md §1.5, machine-facts-v1.13.md §1.5.
+//! Source: docs/users/configuration.md, docs/users/commands.md.
 
 use super::files::{self, Target};
 use crate::{args::Global, commands::machine_config};

@@ -2,7 +2,7 @@
 //!
 //! Owns: the files' names. A key is replaced with `--force` only; requests and certificates can be made again at any
 //! time and are replaced, so that renewing a certificate is the same commands each time.
-//! Source: shared/spec/machine-facts.md §1.5 (other gen commands), §2.1.
+//! Source: docs/users/pki.md.
 
 use super::files;
 use crate::{output, private_file};

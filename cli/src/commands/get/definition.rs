@@ -1,7 +1,7 @@
 //! Finding the type of resource that a word means.
 //!
 //! Owns: the match of ids and aliases without regard to case, and the errors for none and for several.
-//! Source: shared/spec/api-wire-facts.md §2.4 (resolution is the client's work).
+//! Source: crates/api/proto/cosi/resource/meta.proto (resolution is the client's work).
 
 use crate::session::Session;
 use anyhow::{Context, Result, anyhow, bail};

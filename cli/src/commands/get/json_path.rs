@@ -2,7 +2,7 @@
 //!
 //! Owns: `{@}`, `.name`, `['name']`, `[0]`, `[-1]`, `[*]` and `[?(@.name=="text")]`, one expression in braces.
 //! A missing field is the empty text. An expression beyond this is shown as it is, so that a column never lies.
-//! Source: shared/spec/api-wire-facts.md §5.3, §6.1.
+//! Source: docs/users/commands.md; the columns of crates/api/tests/data/resources.tsv.
 
 use serde_json::Value;
 

@@ -1,7 +1,7 @@
 //! An endpoint as people write it.
 //!
 //! Owns: `host`, `host:port`, `[v6]`, `[v6]:port`, a bare IPv6 address and `https://` addresses.
-//! Source: shared/spec/api-wire-facts.md §3.1.
+//! Source: docs/users/endpoint.md.
 
 use std::{fmt, net::IpAddr, str::FromStr};
 

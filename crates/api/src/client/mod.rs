@@ -6,7 +6,7 @@
 //!
 //! Owns: choosing an endpoint, the headers that name the nodes a call is for, sorting answers by node, and turning
 //! transport errors into sentences that say what to do. Does not: print, retry, or read files.
-//! Source: shared/spec/api-wire-facts.md §3.1, §3.3 to §3.5.
+//! Source: docs/users/endpoint.md; crates/api/testdata/wire.txt.
 
 mod connect;
 mod endpoint;

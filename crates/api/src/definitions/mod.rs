@@ -6,7 +6,7 @@
 //! Does not: know what a resource means (service-manager), or read YAML text.
 //! Fails by: [`Problem`], with the path of the field. A key that a message does not have is such a problem, so that
 //! a field cannot appear in one form only.
-//! Source: spec/resources-v1.13.md, spec/resources-v1.14.md.
+//! Source: crates/api/tests/data/resources.tsv.
 
 mod decode;
 mod encode;

@@ -1,7 +1,7 @@
 //! All secrets of a cluster, in one file that `gen secrets` writes and `gen config --with-secrets` reads.
 //!
 //! Owns: making them and the file's form, which is talosctl's. Does not: encrypt it; the file is for a safe.
-//! Source: shared/spec/machine-facts.md §2.2, machine-facts-v1.13.md §1.5.
+//! Source: docs/users/pki.md.
 
 use super::{GenerateError, random_key, token};
 use crate::pki::{Algorithm, Authority, CA_LIFETIME, Lifetime, PkiError, PrivateKey};

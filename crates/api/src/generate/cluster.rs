@@ -2,7 +2,7 @@
 //!
 //! Owns: what stands in each file for each generation ([`Contract`]). Does not: write files, apply patches, or judge
 //! the result (`config::load` and its `validate` do, after the patches).
-//! Source: shared/spec/machine-facts.md §1.5, machine-facts-v1.13.md §1.5.
+//! Source: docs/users/configuration.md.
 
 use super::{Bundle, Contract, GenerateError, document::Document, images};
 use crate::{

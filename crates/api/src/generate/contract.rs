@@ -2,7 +2,7 @@
 //!
 //! Owns: reading `--talos-version`, and from which version on a field exists. A node takes all of them; the choice is
 //! for clusters whose other nodes run that version.
-//! Source: shared/spec/machine-facts.md §1.5, machine-facts-v1.13.md §1.5.
+//! Source: docs/users/configuration.md.
 
 use std::{fmt, str::FromStr};
 

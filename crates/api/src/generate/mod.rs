@@ -2,7 +2,7 @@
 //!
 //! Owns: which secrets a cluster starts with. [`fresh`] and [`Secrets`] make the small node of `xtask run` and of the
 //! tests; [`Bundle`] and [`Cluster`] make what `billetctl gen` writes, in the form of talosctl's two generations.
-//! Does not: write files. Source: shared/spec/api-wire-facts.md §3.2, §4; shared/spec/machine-facts.md §1.
+//! Does not: write files. Source: docs/users/pki.md, docs/users/configuration.md.
 
 mod bundle;
 mod cluster;

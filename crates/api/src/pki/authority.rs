@@ -2,7 +2,7 @@
 //!
 //! Owns: the shape of CA, server and client certificates, and the rule that a request decides nothing but its key
 //! and names. Does not: decide who may ask.
-//! Source: shared/spec/api-wire-facts.md §3.2 (profiles), §3.10 (trustd).
+//! Source: docs/users/pki.md (profiles, trustd).
 
 use super::{Algorithm, CertificateFacts, PkiError, PrivateKey, certificates, pem, request, subject};
 use config::Secret;

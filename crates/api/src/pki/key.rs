@@ -3,7 +3,7 @@
 //! Owns: making Ed25519 and ECDSA keys, reading every key that Go's tools write, writing each with the label that they
 //! use, handing a key to rcgen and rustls. Does not: make RSA keys (ring cannot).
 //! Wiped on drop, no `Debug`. Fails by: [`PkiError`] without key material.
-//! Source: RFC 5958 (PKCS#8), RFC 5915 (SEC1), RFC 8410 (Ed25519); shared/spec/api-wire-facts.md §3.2.
+//! Source: RFC 5958 (PKCS#8), RFC 5915 (SEC1), RFC 8410 (Ed25519); docs/users/pki.md.
 
 use super::{
     PkiError,

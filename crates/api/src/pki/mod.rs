@@ -3,7 +3,7 @@
 //! Owns: making the CA, server and client certificates, signing requests for trustd, reading what others made.
 //! Does not: keep anything on disk, decide who may get a certificate, use a certificate on a connection (`tls`).
 //! Fails by: [`PkiError`], which names the object and never holds key material.
-//! Source: shared/spec/api-wire-facts.md §3.2, §3.10.
+//! Source: docs/users/pki.md.
 
 mod authority;
 mod der;

@@ -2,7 +2,7 @@
 //!
 //! Owns: splitting text into labelled blocks, and writing them. Does not: look inside.
 //! The usual readers do not know the label `ED25519 PRIVATE KEY`, with which every Talos key is written.
-//! Source: RFC 7468; shared/spec/api-wire-facts.md §3.2.
+//! Source: RFC 7468; docs/users/pki.md.
 
 use super::PkiError;
 use base64::{Engine, engine::general_purpose::STANDARD};

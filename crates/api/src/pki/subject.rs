@@ -2,7 +2,7 @@
 //!
 //! Owns: putting such a subject into a certificate or request, which is signed anew; rcgen's names hold one value of
 //! each kind.
-//! Source: RFC 5280 §4.1.2.4 (Name), RFC 2986 §4.1 (request); shared/spec/api-wire-facts.md §3.7 (roles).
+//! Source: RFC 5280 §4.1.2.4 (Name), RFC 2986 §4.1 (request); docs/users/pki.md (roles).
 
 use super::{
     PkiError,

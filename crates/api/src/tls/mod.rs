@@ -7,7 +7,7 @@
 //!
 //! Owns: the TLS profile of both ends and the reasons for refusing a peer. Does not: judge roles (`roles`).
 //! Fails by: [`TlsError`] when a configuration can not be made, [`Refusal`] for a peer.
-//! Source: shared/spec/api-wire-facts.md §3.2; RFC 8446.
+//! Source: docs/users/pki.md; RFC 8446.
 
 mod accept;
 mod client;

@@ -5,7 +5,7 @@
 //! ([`is_key_pair`]). A value that Go calls zero (null, empty text, 0) leaves what is there; `false` does not.
 //! `$patch: delete` takes away the map it stands in; in a list, the elements that have the values beside it; where
 //! nothing is, nothing is deleted. Documents are found by kind and name; a new one is appended.
-//! Source: shared/spec/machine-facts-v1.13.md §9.2.
+//! Source: docs/users/editing-config.md.
 
 use super::{PatchError, described, tree::Node};
 

@@ -3,7 +3,7 @@
 //! Owns: telling both kinds apart, reading them, applying them to a configuration's text. Order of fields is kept,
 //! comments are not. Does not: read files (`@file` is the CLI's), or judge the result ([`crate::validate`]).
 //! Fails by: [`PatchError`]: which patch, which operation, which path, and what exists there. Values are not repeated,
-//! since they may be secret. Source: RFC 6902, RFC 6901; shared/spec/machine-facts-v1.13.md §9.2.
+//! since they may be secret. Source: RFC 6902, RFC 6901; docs/users/editing-config.md.
 
 mod json;
 mod merge;

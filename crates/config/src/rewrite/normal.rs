@@ -2,7 +2,7 @@
 //!
 //! Owns: defaults that one form writes and the other leaves out; orders that do not count; two fields of which one is
 //! the other's older name. Does not: judge values.
-//! Source: the defaults of the reference (`docs/users/configuration.md`), machine-facts.md §7.1.
+//! Source: the defaults of the reference (`docs/users/configuration.md`).
 
 use crate::{
     documents::{SECTION_METRIC, SECTION_NETWORKS, SECTION_PRISM_PORT, SECTION_PROXY_MODE, device_of},

@@ -1,6 +1,6 @@
 //! Kinds of links that are made: bonds, bridges, WireGuard tunnels.
 //!
-//! Source: shared/spec/machine-facts.md §8.3 and §8.4.
+//! Source: docs/users/network.md.
 
 use super::DeviceSelector;
 use crate::{

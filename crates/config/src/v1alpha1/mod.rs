@@ -3,7 +3,7 @@
 //! Both generations of clients: fields that only the second one writes are marked `newer`; fields whose feature this
 //! image does not have yet are marked `later` and named in a warning. Unknown fields are refused everywhere: a
 //! misspelt field would otherwise be silently without effect. No type here has `Debug`, since most hold secrets.
-//! Source: shared/spec/machine-facts.md §1.1 to §1.4, machine-facts-v1.13.md §1.
+//! Source: docs/users/configuration.md.
 
 mod cluster;
 mod control_plane;

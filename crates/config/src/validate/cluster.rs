@@ -5,7 +5,7 @@ use super::{Problems, text};
 use crate::v1alpha1::{Cluster, ClusterNetwork, Config};
 use std::collections::BTreeSet;
 
-/// Arguments of etcd that are always set, §5.4.
+/// Arguments of etcd that are always set.
 const ETCD_ARGS: &[&str] = &[
     "name",
     "data-dir",

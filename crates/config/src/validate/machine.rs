@@ -7,7 +7,7 @@ use crate::{
 };
 use std::{collections::BTreeMap, net::IpAddr};
 
-/// Arguments of the kubelet that are always set, §5.4.
+/// Arguments of the kubelet that are always set.
 const KUBELET_ARGS: &[&str] = &[
     "bootstrap-kubeconfig",
     "kubeconfig",

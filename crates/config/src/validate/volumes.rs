@@ -2,7 +2,7 @@
 //!
 //! Owns: names and which of them exclude each other, disk selectors, sizes, what each type of volume may say.
 //! Does not: look for the disk, or for room on it.
-//! Source: shared/spec/machine-facts-v1.13.md §3.1 (labels, /var/mnt); the second generation's refusals, worded as there.
+//! Source: docs/users/disks.md (labels, /var/mnt); the second generation's refusals, worded as there.
 
 use super::{Problems, storage};
 use crate::documents::{

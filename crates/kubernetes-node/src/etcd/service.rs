@@ -1,6 +1,6 @@
 //! How etcd runs: a container with the host's network, its data, its keys, and nothing else.
 //!
-//! Source: docs/users/services.md for the id; `etcd --help`; etcd's documentation of environment variables.
+//! Source: docs/users/etcd.md; `etcd --help`; etcd's documentation of environment variables.
 
 use std::path::Path;
 use std::sync::Arc;

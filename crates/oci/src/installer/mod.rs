@@ -2,7 +2,7 @@
 //!
 //! Owns: the format, which image is refused and with which sentence.
 //! Does not: install; `installer` does, with the files from here.
-//! Source: docs/formats/installer-image.md; spec/machine-facts.md §10 for how an image of Talos looks.
+//! Source: docs/formats/installer-image.md, which says how an image of Talos looks, too.
 
 mod contents;
 
@@ -46,7 +46,7 @@ pub const PROGRAM_PATH: &str = "bin/billetctl";
 const TALOS_LABELS: [&str; 2] = ["alpha.talos.dev/version", "dev.talos.version"];
 const TALOS_PROGRAM: &str = "/bin/installer";
 
-/// A kernel that was added for these machines, where there may be several machines' (spec/machine-facts.md §10).
+/// A kernel that was added for these machines, where there may be several machines' (docs/formats/installer-image.md).
 #[must_use]
 pub fn kernel_path_for(architecture: Architecture) -> String {
     format!("usr/install/{}/vmlinuz", architecture.name())

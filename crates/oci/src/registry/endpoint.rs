@@ -1,6 +1,6 @@
 //! Which addresses are asked for an image, and in which order.
 //!
-//! Source: spec/machine-facts.md §11.4; containerd's `hosts.toml` for paths and for the parameter `ns`, by which a
+//! Source: docs/users/containerd.md; containerd's `hosts.toml` for paths and for the parameter `ns`, by which a
 //! mirror of several registries learns which one is meant.
 
 use http::Uri;

@@ -5,7 +5,7 @@
 //! Does not: the meaning of a value; the rest of the partition (the flight recorder from 512 KiB on, syslinux'
 //! older area in the last KiB).
 //! Fails by: taking the second copy when the first is damaged, and saying so in [`Found::faults`].
-//! Source: spec/machine-facts.md §3.4. All integers are big-endian.
+//! Source: docs/formats/meta.md. All integers are big-endian.
 
 pub mod intents;
 

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use super::LogPlace;
 
-/// Size at which a log file is turned over (spec/machine-facts.md §5.5: 1 MiB rings).
+/// Size at which a log file is turned over (docs/users/logs.md).
 pub const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// An operation on a log file that failed.

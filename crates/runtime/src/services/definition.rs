@@ -15,10 +15,10 @@ use serde::Deserialize;
 
 use super::machine::Restart;
 
-/// PATH of every service (spec/machine-facts.md §4.3).
+/// PATH of every service (as in Talos' services).
 const PATH: &str = "PATH=/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin:/usr/local/bin:/opt/cni/bin";
 
-/// `RLIMIT_NOFILE` of services (spec/machine-facts.md §11.1).
+/// `RLIMIT_NOFILE` of services (as in Talos' services).
 const OPEN_FILES: u64 = 1_048_576;
 
 /// Work of an internal service: runs until it fails or is dropped.
@@ -140,7 +140,7 @@ pub struct Share {
     pub cpu_weight: u32,
     /// `oom_score_adj`: lower is killed later. Lowering it below machined's own takes privilege.
     pub oom_score_adj: Option<i16>,
-    /// Open files (spec/machine-facts.md §11.1).
+    /// Open files (as in Talos' services).
     pub open_files: Option<u64>,
     /// `pids.max`: bounds a service that forks without end.
     pub most_processes: u32,

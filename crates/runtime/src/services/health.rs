@@ -1,7 +1,7 @@
 //! Health checks: what is asked, and the memory of the answer.
 //!
-//! Source: spec/machine-facts.md §5.1 (first after 1 s, every 5 s, time-out 0.5 s; we wait longer for what was healthy),
-//! spec/api-wire-facts.md §7.
+//! Source: the periods of Talos (first after 1 s, every 5 s, time-out 0.5 s; we wait longer for what was healthy);
+//! crates/api/proto/machine/machine.proto (ServiceHealth).
 
 use std::time::Duration;
 

@@ -16,7 +16,7 @@
 //!
 //! Owns: [`step`], the one function that knows which event leads where. It reads no clock and does nothing: the
 //! supervisor performs the [`Action`]s and reports what happened as [`Event`]s.
-//! Source: spec/machine-facts.md §5.1; spec/api-wire-facts.md §7 (names and numbers on the wire).
+//! Source: crates/api/proto/machine/machine.proto (ServiceInfo) (names and numbers on the wire).
 
 /// Where a service stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

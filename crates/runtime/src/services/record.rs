@@ -12,7 +12,7 @@ use crate::checkpoint::{SavedEvent, SavedService};
 use crate::clock;
 use crate::store::ServiceStatus;
 
-/// Events kept for each service (spec/machine-facts.md §5.1).
+/// Events kept for each service (as many as Talos keeps).
 const EVENTS: usize = 64;
 
 /// One thing that happened to a service.

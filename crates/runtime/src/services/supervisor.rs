@@ -18,9 +18,9 @@ use super::repeats::Repeats;
 use super::{Happened, Services, Surroundings, health};
 use crate::logs::pump::pump;
 
-/// Between the end of a process and its next start (spec/machine-facts.md §5.1).
+/// Between the end of a process and its next start (as in Talos).
 const PAUSE: Duration = Duration::from_secs(5);
-/// Between SIGTERM and SIGKILL (spec/machine-facts.md §5.1).
+/// Between SIGTERM and SIGKILL (as in Talos).
 const TERM_DEADLINE: Duration = Duration::from_secs(10);
 
 struct Supervisor {
@@ -108,7 +108,7 @@ impl Supervisor {
         }
     }
 
-    /// The text of a transition (spec/api-wire-facts.md §7).
+    /// The text of a transition (as in Talos).
     fn message(&self, before: State, event: Event, detail: &str) -> String {
         let runner = self.runner_name();
         match (self.state, event) {

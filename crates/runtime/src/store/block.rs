@@ -1,6 +1,6 @@
 //! Resource types of block devices.
 //!
-//! Source: the columns are those of the public reference of v1.13; spec/api-wire-facts.md §6.1 for their form.
+//! Source: crates/api/tests/data/resources.tsv.
 
 use serde::Serialize;
 

@@ -1,6 +1,6 @@
 //! A resource definition: the name of a type in all its spellings, where it lives, what a table shows of it.
 //!
-//! Source: spec/api-wire-facts.md §2.4 (order of `all_aliases`), §6.1.
+//! Source: crates/api/proto/cosi/resource/meta.proto (order of `all_aliases`); crates/api/tests/data/resources.tsv.
 
 use api::definitions::{PUBLISHED, Published};
 

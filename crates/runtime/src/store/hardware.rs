@@ -1,6 +1,6 @@
 //! Resource types of the hardware: what the firmware and the buses say.
 //!
-//! Source: the columns are those of the public reference of v1.13, the `billet.dev` type is ours; spec/api-wire-facts.md §6.1 for their form.
+//! Source: crates/api/tests/data/resources.tsv; the `billet.dev` type is ours.
 
 use serde::Serialize;
 

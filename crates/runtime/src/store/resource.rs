@@ -1,6 +1,6 @@
 //! A resource: metadata and a typed spec.
 //!
-//! Source: spec/api-wire-facts.md §2.4 and §6.3 (what the wire carries of it).
+//! Source: crates/api/proto/cosi/resource/state.proto (what the wire carries of it).
 
 use std::collections::BTreeMap;
 

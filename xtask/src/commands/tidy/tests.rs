@@ -49,6 +49,23 @@ fn host_names_and_machine_paths_are_found_with_their_line() {
 }
 
 #[test]
+fn a_page_that_a_comment_names_is_in_the_repository() {
+    let page = ("docs/glossary.md", "# Words\n");
+    let of = |line: &str| text::pages(&Sources::of(&[page, ("a.rs", line)])).unwrap();
+    for fine in
+        ["//! Source: docs/glossary.md, §2; RFC 1.", "/// (docs/glossary.md)", "let x = \"docs/gone.md\";"]
+    {
+        assert_eq!(of(fine), [""; 0], "{fine}");
+    }
+    for page in ["docs/users/gone.md", "spec/facts.md", "shared/spec/facts.md"] {
+        assert_eq!(
+            of(&format!("\n//! Source: `{page}`.")),
+            [format!("a.rs:2: {page} is no page of this repository")]
+        );
+    }
+}
+
+#[test]
 fn a_dependency_against_the_direction_is_found() {
     let manifest = "[dependencies]\nservice-manager = { workspace = true }\nserde = \"1\"\n";
     let sources = one("init/Cargo.toml", manifest);

@@ -1,5 +1,7 @@
 //! Rules that look at the text of one file at a time.
 
+use std::collections::BTreeSet;
+
 use anyhow::Result;
 
 use super::sources::{SourceFile, Sources};
@@ -78,6 +80,21 @@ pub(super) fn machine_paths(sources: &Sources) -> Result<Vec<String>> {
     Ok(find(sources.all(), |line| {
         let place = places.iter().find(|place| names_folder(line, place))?;
         Some(format!("{place}… is a path of one machine"))
+    }))
+}
+
+/// A reader opens the page that a comment names: it is one of this repository.
+pub(super) fn pages(sources: &Sources) -> Result<Vec<String>> {
+    let known: BTreeSet<&str> = sources.all().map(|file| file.path.as_str()).collect();
+    Ok(find(sources.rust(), |line| {
+        let (_, comment) = line.split_once("//")?;
+        let words = comment.split_whitespace().map(|word| word.trim_matches(|c| "`().,;:\"[]".contains(c)));
+        let mut pages = words.filter(|word| {
+            let is_path = ["docs/", "spec/", "shared/"].iter().any(|start| word.starts_with(start));
+            is_path && word.ends_with(".md")
+        });
+        let page = pages.find(|page| !known.contains(page))?;
+        Some(format!("{page} is no page of this repository"))
     }))
 }
 
