@@ -26,11 +26,12 @@ fn config(credentials: &Credentials) -> String {
     format!(
         "version: v1alpha1\npersist: true\nmachine:\n  type: controlplane\n  token: abcdef.0123456789abcdef\n  \
          ca: {}\n  certSANs: [127.0.0.1, localhost]\ncluster:\n  token: ghijkl.0123456789abcdef\n\
-         {}{}{}{DOCUMENTS}",
+         {}{}{}{}{DOCUMENTS}",
         credentials.machine_ca(),
         ca("KubeAPIServerCAConfig"),
         ca("KubeAggregatorCAConfig"),
         service_account(),
+        generated(),
     )
 }
 
@@ -43,26 +44,27 @@ fn service_account() -> String {
     )
 }
 
-/// The kinds that a generated config of v1.14 has, and some that people add.
+/// What a generated config has, with values of this machine.
+fn generated() -> String {
+    let mut text = [COMMON, CONTROL_PLANE].concat();
+    for (theirs, ours) in [
+        ("auto: stable\n", "auto: off\nhostname: of-documents\n"),
+        ("https://demo.example.org:6443", "https://10.0.2.15:6443"),
+        ("/dev/vda", "/dev/none"),
+        ("hostDNS:\n", "searchDomains: {domains: [documents.example]}\nhostDNS:\n"),
+        ("\"65535\"", "\"4321\""),
+    ] {
+        assert!(text.contains(theirs), "{theirs}");
+        text = text.replace(theirs, ours);
+    }
+    text
+}
+
+const COMMON: &str = include_str!("../../../crates/config/testdata/generated-common.yaml");
+const CONTROL_PLANE: &str = include_str!("../../../crates/config/testdata/generated-control-plane.yaml");
+
+/// What people add.
 const DOCUMENTS: &str = r#"---
-apiVersion: v1alpha1
-kind: HostnameConfig
-auto: off
-hostname: of-documents
----
-apiVersion: v1alpha1
-kind: UnattendedInstallConfig
-installer:
-  image: registry.example.org/installer:v1.14.0
-provisioning:
-  diskSelector:
-    match: disk.dev_path == "/dev/none"
----
-apiVersion: v1alpha1
-kind: SysctlConfig
-params:
-  net.core.somaxconn: "4321"
----
 apiVersion: v1alpha1
 kind: KernelModuleConfig
 name: dummy
@@ -92,11 +94,6 @@ endpoints:
   - url: http://10.5.0.1:6000
 ---
 apiVersion: v1alpha1
-kind: ResolverConfig
-searchDomains: {domains: [documents.example]}
-hostDNS: {enabled: true, forwardKubeDNSToHost: true}
----
-apiVersion: v1alpha1
 kind: TCPProbeConfig
 name: own-api
 endpoint: 127.0.0.1:50000
@@ -105,103 +102,6 @@ apiVersion: v1alpha1
 kind: StaticHostConfig
 name: 192.0.2.7
 hostnames: [far.example]
----
-apiVersion: v1alpha1
-kind: VolumeConfig
-name: EPHEMERAL
-mount: {secure: true}
----
-apiVersion: v1alpha1
-kind: DiscoveryIdentityConfig
-clusterID: c2FtcGxlLWNsdXN0ZXItaWRlbnRpZmllci0wMDAwMDA=
-clusterSecret: c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LXNlY3I=
----
-apiVersion: v1alpha1
-kind: KubeClusterConfig
-clusterName: test
-endpoint: https://10.0.2.15:6443
----
-apiVersion: v1alpha1
-kind: KubeNetworkConfig
-dnsDomain: cluster.local
-podSubnets: [10.244.0.0/16]
-serviceSubnets: [10.96.0.0/12]
----
-apiVersion: v1alpha1
-kind: KubeletConfig
-image: registry.example.org/kubelet:v1.36.3
----
-apiVersion: v1alpha1
-kind: KubeEtcdEncryptionConfig
-config:
-  resources:
-    - providers:
-        - secretbox: {keys: [{name: key1, secret: c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LXNlY3I=}]}
-        - identity: {}
-      resources: [secrets]
----
-apiVersion: v1alpha1
-kind: KubeAPIServerConfig
-image: registry.example.org/kube-apiserver:v1.36.3
-apiPort: 6443
----
-apiVersion: v1alpha1
-kind: KubeControllerManagerConfig
-image: registry.example.org/kube-controller-manager:v1.36.3
----
-apiVersion: v1alpha1
-kind: KubeSchedulerConfig
-image: registry.example.org/kube-scheduler:v1.36.3
----
-apiVersion: v1alpha1
-kind: KubeAuthorizerConfig
-name: node
-type: Node
----
-apiVersion: v1alpha1
-kind: KubeAuthorizerConfig
-name: rbac
-type: RBAC
----
-apiVersion: v1alpha1
-kind: KubeAdmissionControlConfig
-name: PodSecurity
-configuration:
-  apiVersion: pod-security.admission.config.k8s.io/v1alpha1
-  kind: PodSecurityConfiguration
-  defaults: {enforce: baseline}
----
-apiVersion: v1alpha1
-kind: KubeAuditPolicyConfig
-configuration: {apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{level: Metadata}]}
----
-apiVersion: v1alpha1
-kind: KubeCoreDNSConfig
-image: registry.example.org/coredns:v1.12.4
----
-apiVersion: v1alpha1
-kind: KubeFlannelCNIConfig
----
-apiVersion: v1alpha1
-kind: KubePrismConfig
-port: 7445
----
-apiVersion: v1alpha1
-kind: KubeNodeConfig
-labels: {node.kubernetes.io/exclude-from-external-load-balancers: ""}
----
-apiVersion: v1alpha1
-kind: DiscoveryServiceConfig
-name: default
-endpoint: https://discovery.example.org/
----
-apiVersion: v1alpha1
-kind: SecurityProfileConfig
-workloadIsolation: true
----
-apiVersion: v1alpha1
-kind: FilesystemTrimConfig
-interval: 168h
 ---
 apiVersion: v1alpha1
 kind: ImageVerificationConfig
@@ -222,11 +122,6 @@ kind: NetworkRuleConfig
 name: test-agent
 portSelector: {ports: [50099], protocol: tcp}
 ingress: [{subnet: 10.0.2.0/24}]
----
-apiVersion: v1alpha1
-kind: KubeProxyConfig
-image: registry.example.org/kube-proxy:v1.36.3
-mode: nftables
 ---
 apiVersion: v1alpha1
 kind: LinkAliasConfig
