@@ -9,11 +9,11 @@
 use std::cmp::Ordering;
 
 use super::fault::At;
-use super::subject::{Subject, Value};
+use super::subject::{Known, Value};
 use super::types::{Form, Function, Node, Operator};
 
 /// Whether an expression is true of a subject.
-pub(super) fn truth(node: &Node, subject: &dyn Subject) -> Result<bool, At> {
+pub(super) fn truth(node: &Node, subject: &dyn Known) -> Result<bool, At> {
     match value(node, subject)? {
         Value::Bool(truth) => Ok(truth),
         _ => Err(misfit(node)),
@@ -25,7 +25,7 @@ fn misfit(node: &Node) -> At {
     At::new(node.at, "the types do not fit")
 }
 
-fn value<'a>(node: &'a Node, subject: &'a dyn Subject) -> Result<Value<'a>, At> {
+fn value<'a>(node: &'a Node, subject: &'a dyn Known) -> Result<Value<'a>, At> {
     Ok(match &node.form {
         Form::Bool(truth) => Value::Bool(*truth),
         Form::Int(number) => Value::Int(*number),
@@ -37,7 +37,7 @@ fn value<'a>(node: &'a Node, subject: &'a dyn Subject) -> Result<Value<'a>, At> 
         Form::SystemDisk => {
             let unknown =
                 || At::new(node.at, "which disk is the system's is not known before an installation");
-            Value::Bool(subject.system_disk().ok_or_else(unknown)?)
+            Value::Bool(subject.is_system_disk().ok_or_else(unknown)?)
         }
         Form::Property(index) => subject.property(*index).ok_or_else(|| misfit(node))?,
         Form::Mac(address) => match value(address, subject)? {

@@ -3,7 +3,7 @@
 //! Source: the fields of the second generation's resource `LinkStatuses.net.talos.dev`.
 
 use super::properties::texts;
-use super::subject::{Field, Subject, Value, Words};
+use super::subject::{Field, Subject, Value};
 use super::types::{HARDWARE, TEXT, TEXTS};
 
 /// What is known of a link.
@@ -25,27 +25,16 @@ pub struct LinkProperties {
     pub alt_names: Vec<String>,
 }
 
-/// What may follow `link.`
-const FIELDS: [Field<LinkProperties>; 7] = [
-    ("hardware_addr", HARDWARE, |link| Value::Hardware(&link.hardware_addr)),
-    ("permanent_addr", HARDWARE, |link| Value::Hardware(&link.permanent_addr)),
-    ("driver", TEXT, |link| Value::Text(&link.driver)),
-    ("bus_path", TEXT, |link| Value::Text(&link.bus_path)),
-    ("pciid", TEXT, |link| Value::Text(&link.pci_id)),
-    ("kind", TEXT, |link| Value::Text(&link.kind)),
-    ("alt_names", TEXTS, |link| texts(&link.alt_names)),
-];
-
-pub(super) static WORDS: Words = Words {
-    subject: "link",
-    example: "link.driver",
-    named: |name| FIELDS.iter().position(|(field, ..)| *field == name).map(|at| (at, FIELDS[at].1)),
-    names: || FIELDS.iter().map(|(field, ..)| *field).collect(),
-    has_system_disk: false,
-};
-
 impl Subject for LinkProperties {
-    fn property(&self, index: usize) -> Option<Value<'_>> {
-        FIELDS.get(index).map(|(_, _, read)| read(self))
-    }
+    const NAME: &'static str = "link";
+    const EXAMPLE: &'static str = "link.driver";
+    const FIELDS: &'static [Field<Self>] = &[
+        ("hardware_addr", HARDWARE, |link| Value::Hardware(&link.hardware_addr)),
+        ("permanent_addr", HARDWARE, |link| Value::Hardware(&link.permanent_addr)),
+        ("driver", TEXT, |link| Value::Text(&link.driver)),
+        ("bus_path", TEXT, |link| Value::Text(&link.bus_path)),
+        ("pciid", TEXT, |link| Value::Text(&link.pci_id)),
+        ("kind", TEXT, |link| Value::Text(&link.kind)),
+        ("alt_names", TEXTS, |link| texts(&link.alt_names)),
+    ];
 }

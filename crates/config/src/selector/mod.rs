@@ -35,6 +35,7 @@ pub use links::LinkProperties;
 pub use properties::Properties;
 
 use fault::At;
+use subject::Words;
 
 /// Longest expression, in bytes.
 pub const MOST_BYTES: usize = 2048;
@@ -52,10 +53,10 @@ impl Expression {
     /// # Errors
     /// [`Fault`] for one that is not CEL, that uses what is not known here, or that is neither true nor false.
     pub fn read(text: &str) -> Result<Self, Fault> {
-        Self::about(text, &properties::WORDS)
+        Self::about(text, Words::of::<Properties>())
     }
 
-    fn about(text: &str, words: &'static subject::Words) -> Result<Self, Fault> {
+    fn about(text: &str, words: Words) -> Result<Self, Fault> {
         let fault = |at: At| at.in_text(text);
         if text.len() > MOST_BYTES {
             return Err(fault(At::new(0, format!("longer than {MOST_BYTES} bytes"))));
@@ -91,7 +92,7 @@ impl LinkExpression {
     /// # Errors
     /// [`Fault`], as of [`Expression::read`].
     pub fn read(text: &str) -> Result<Self, Fault> {
-        Expression::about(text, &links::WORDS).map(Self)
+        Expression::about(text, Words::of::<LinkProperties>()).map(Self)
     }
 
     /// Whether a link is meant.

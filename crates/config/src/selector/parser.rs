@@ -19,11 +19,11 @@ struct Parser<'a> {
     /// Length of the text.
     end: usize,
     parts: usize,
-    words: &'static Words,
+    words: Words,
 }
 
 /// The whole expression; it is true or false.
-pub(super) fn parse(tokens: &[(usize, Token)], end: usize, words: &'static Words) -> Result<Node, At> {
+pub(super) fn parse(tokens: &[(usize, Token)], end: usize, words: Words) -> Result<Node, At> {
     let mut parser = Parser { tokens, next: 0, end, parts: 0, words };
     let root = parser.expression(0)?;
     if let Some((at, token)) = parser.tokens.get(parser.next) {

@@ -2,7 +2,7 @@
 //!
 //! Source: the fields of the second generation's resource `Disks.block.talos.dev`.
 
-use super::subject::{Field, Subject, Value, Words};
+use super::subject::{Field, Subject, Value};
 use super::types::{BOOL, TEXT, TEXTS, UINT};
 
 /// What is known of a disk.
@@ -48,40 +48,30 @@ pub struct Properties {
     pub symlinks: Vec<String>,
 }
 
-/// What may follow `disk.`
-const FIELDS: [Field<Properties>; 18] = [
-    ("dev_path", TEXT, |disk| Value::Text(&disk.dev_path)),
-    ("size", UINT, |disk| Value::Uint(disk.size)),
-    ("pretty_size", TEXT, |disk| Value::Text(&disk.pretty_size)),
-    ("io_size", UINT, |disk| Value::Uint(disk.io_size)),
-    ("sector_size", UINT, |disk| Value::Uint(disk.sector_size)),
-    ("readonly", BOOL, |disk| Value::Bool(disk.readonly)),
-    ("cdrom", BOOL, |disk| Value::Bool(disk.cdrom)),
-    ("rotational", BOOL, |disk| Value::Bool(disk.rotational)),
-    ("model", TEXT, |disk| Value::Text(&disk.model)),
-    ("serial", TEXT, |disk| Value::Text(&disk.serial)),
-    ("modalias", TEXT, |disk| Value::Text(&disk.modalias)),
-    ("wwid", TEXT, |disk| Value::Text(&disk.wwid)),
-    ("uuid", TEXT, |disk| Value::Text(&disk.uuid)),
-    ("bus_path", TEXT, |disk| Value::Text(&disk.bus_path)),
-    ("sub_system", TEXT, |disk| Value::Text(&disk.sub_system)),
-    ("transport", TEXT, |disk| Value::Text(&disk.transport)),
-    ("secondary_disks", TEXTS, |disk| texts(&disk.secondary_disks)),
-    ("symlinks", TEXTS, |disk| texts(&disk.symlinks)),
-];
-
-pub(super) static WORDS: Words = Words {
-    subject: "disk",
-    example: "disk.size",
-    named: |name| FIELDS.iter().position(|(field, ..)| *field == name).map(|at| (at, FIELDS[at].1)),
-    names: || FIELDS.iter().map(|(field, ..)| *field).collect(),
-    has_system_disk: true,
-};
-
 impl Subject for Properties {
-    fn property(&self, index: usize) -> Option<Value<'_>> {
-        FIELDS.get(index).map(|(_, _, read)| read(self))
-    }
+    const NAME: &'static str = "disk";
+    const EXAMPLE: &'static str = "disk.size";
+    const FIELDS: &'static [Field<Self>] = &[
+        ("dev_path", TEXT, |disk| Value::Text(&disk.dev_path)),
+        ("size", UINT, |disk| Value::Uint(disk.size)),
+        ("pretty_size", TEXT, |disk| Value::Text(&disk.pretty_size)),
+        ("io_size", UINT, |disk| Value::Uint(disk.io_size)),
+        ("sector_size", UINT, |disk| Value::Uint(disk.sector_size)),
+        ("readonly", BOOL, |disk| Value::Bool(disk.readonly)),
+        ("cdrom", BOOL, |disk| Value::Bool(disk.cdrom)),
+        ("rotational", BOOL, |disk| Value::Bool(disk.rotational)),
+        ("model", TEXT, |disk| Value::Text(&disk.model)),
+        ("serial", TEXT, |disk| Value::Text(&disk.serial)),
+        ("modalias", TEXT, |disk| Value::Text(&disk.modalias)),
+        ("wwid", TEXT, |disk| Value::Text(&disk.wwid)),
+        ("uuid", TEXT, |disk| Value::Text(&disk.uuid)),
+        ("bus_path", TEXT, |disk| Value::Text(&disk.bus_path)),
+        ("sub_system", TEXT, |disk| Value::Text(&disk.sub_system)),
+        ("transport", TEXT, |disk| Value::Text(&disk.transport)),
+        ("secondary_disks", TEXTS, |disk| texts(&disk.secondary_disks)),
+        ("symlinks", TEXTS, |disk| texts(&disk.symlinks)),
+    ];
+    const HAS_SYSTEM_DISK: bool = true;
 
     fn system_disk(&self) -> Option<bool> {
         self.system_disk
