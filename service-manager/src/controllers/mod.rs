@@ -50,7 +50,7 @@ pub(crate) use etc_files::publish_as as publish_etc_file;
 pub(crate) use kernel_params::NEEDED as NEEDED_KERNEL_PARAMS;
 
 /// Every controller.
-pub(crate) static ALL: [&Controller; 19] = [
+pub(crate) static ALL: [&Controller; 16] = [
     &addresses::CONTROLLER,
     &addresses::HARDWARE,
     &api_certificate::CONTROLLER,
@@ -65,10 +65,7 @@ pub(crate) static ALL: [&Controller; 19] = [
     &resolver::CONTROLLER,
     &root_secrets::ROOT,
     &root_secrets::NAMES,
-    &sections::AUTHENTICATION,
-    &sections::CUSTOMIZATION,
-    &sections::EXTENSION_SERVICES,
-    &sections::IMAGE_VERIFICATION,
+    &sections::CONTROLLER,
     &volume_mounts::CONTROLLER,
 ];
 

@@ -14,35 +14,26 @@ use serde_json::{Value, json};
 
 use super::controller::{Action, Controller, Snapshot};
 
-static INPUTS: [&Definition; 1] = [&MACHINE_CONFIG];
-
-pub(crate) static AUTHENTICATION: Controller = Controller {
-    name: "k8s.AuthenticationConfigController",
-    inputs: &INPUTS,
-    outputs: &[&AUTHENTICATION_CONFIG],
-    reconcile: |snapshot| Ok(vec![replace(snapshot, &AUTHENTICATION_CONFIG, authentication)]),
+pub(crate) static CONTROLLER: Controller = Controller {
+    name: AUTHENTICATION_CONFIG.writer,
+    inputs: &[&MACHINE_CONFIG],
+    outputs: &[
+        &AUTHENTICATION_CONFIG,
+        &CUSTOMIZATION_CONFIG,
+        &EXTENSION_SERVICE_CONFIG,
+        &IMAGE_VERIFICATION_RULE,
+    ],
+    reconcile,
 };
 
-pub(crate) static CUSTOMIZATION: Controller = Controller {
-    name: "cri.CustomizationConfigController",
-    inputs: &INPUTS,
-    outputs: &[&CUSTOMIZATION_CONFIG],
-    reconcile: |snapshot| Ok(vec![replace(snapshot, &CUSTOMIZATION_CONFIG, customization)]),
-};
-
-pub(crate) static EXTENSION_SERVICES: Controller = Controller {
-    name: "runtime.ExtensionServiceConfigController",
-    inputs: &INPUTS,
-    outputs: &[&EXTENSION_SERVICE_CONFIG],
-    reconcile: |snapshot| Ok(vec![replace(snapshot, &EXTENSION_SERVICE_CONFIG, extension_service)]),
-};
-
-pub(crate) static IMAGE_VERIFICATION: Controller = Controller {
-    name: "security.ImageVerificationConfigController",
-    inputs: &INPUTS,
-    outputs: &[&IMAGE_VERIFICATION_RULE],
-    reconcile: |snapshot| Ok(vec![replace(snapshot, &IMAGE_VERIFICATION_RULE, verification)]),
-};
+fn reconcile(snapshot: &Snapshot<'_>) -> Result<Vec<Action>, String> {
+    Ok(vec![
+        replace(snapshot, &AUTHENTICATION_CONFIG, authentication),
+        replace(snapshot, &CUSTOMIZATION_CONFIG, customization),
+        replace(snapshot, &EXTENSION_SERVICE_CONFIG, extension_service),
+        replace(snapshot, &IMAGE_VERIFICATION_RULE, verification),
+    ])
+}
 
 type Fields = (String, Value);
 
@@ -101,15 +92,19 @@ mod tests {
     use super::*;
     use crate::controllers::testing::{snapshot, store_with_config};
 
-    fn shown(documents: &str, controller: &Controller) -> Vec<Fields> {
-        let behind = if documents.is_empty() {
-            String::new()
-        } else {
-            format!("---\napiVersion: v1alpha1\n{documents}")
+    /// The resources of a type, which have a binary form too.
+    fn shown(documents: &str, kind: &'static Definition) -> Vec<Fields> {
+        let behind = match documents {
+            "" => String::new(),
+            documents => format!("---\napiVersion: v1alpha1\n{documents}"),
         };
         let store = store_with_config(&behind);
-        let mut actions = (controller.reconcile)(&snapshot(&store, &Default::default())).unwrap();
-        let Action::Replace(kind, wanted) = actions.remove(0) else { panic!("{actions:?}") };
+        let actions = reconcile(&snapshot(&store, &Default::default())).unwrap();
+        let of_kind = |action| match action {
+            Action::Replace(of, wanted) if of == kind => Some(wanted),
+            _ => None,
+        };
+        let wanted = actions.into_iter().find_map(of_kind).unwrap_or_else(|| panic!("no {kind:?}"));
         let fields = |(id, spec): (String, Spec)| {
             spec.binary(kind.kind).unwrap_or_else(|error| panic!("{}: {error:?}", kind.kind));
             let Spec::Fields(fields) = spec else { panic!("{id} is no type of fields") };
@@ -120,28 +115,25 @@ mod tests {
 
     #[test]
     fn each_document_is_a_resource_and_none_is_none() {
-        for controller in [&AUTHENTICATION, &CUSTOMIZATION, &EXTENSION_SERVICES, &IMAGE_VERIFICATION] {
-            assert_eq!(shown("", controller), [], "{}", controller.name);
+        for kind in CONTROLLER.outputs {
+            assert_eq!(shown("", kind), [], "{kind:?}");
         }
-        let found = shown("kind: CRICustomizationConfig\nname: a\ncontent: '[metrics]'\n", &CUSTOMIZATION);
+        let text = "kind: CRICustomizationConfig\nname: a\ncontent: '[metrics]'\n";
+        let found = shown(text, &CUSTOMIZATION_CONFIG);
         assert_eq!(found, [("a".to_owned(), json!({ "content": "[metrics]" }))]);
-        let found = shown(
-            "kind: ExtensionServiceConfig\nname: nut\nconfigFiles: [{content: b, mountPath: /etc/c}]\nenvironment: [A=b]\n",
-            &EXTENSION_SERVICES,
-        );
+        let text = "kind: ExtensionServiceConfig\nname: nut\nconfigFiles: [{content: b, mountPath: /etc/c}]\nenvironment: [A=b]\n";
         let files = json!([{ "content": "b", "mountPath": "/etc/c" }]);
+        let found = shown(text, &EXTENSION_SERVICE_CONFIG);
         assert_eq!(found, [("nut".to_owned(), json!({ "files": files, "environment": ["A=b"] }))]);
-        let found = shown(
-            "kind: KubeAuthenticationConfig\nconfiguration: {anonymous: {enabled: false}}\n",
-            &AUTHENTICATION,
-        );
+        let text = "kind: KubeAuthenticationConfig\nconfiguration: {anonymous: {enabled: false}}\n";
+        let found = shown(text, &AUTHENTICATION_CONFIG);
         assert_eq!(found[0].1, json!({ "config": { "anonymous": { "enabled": false } } }));
     }
 
     #[test]
     fn rules_of_images_are_in_their_order() {
         let text = "kind: ImageVerificationConfig\nrules: [{image: a/*, skip: true}, {image: '*', publicKey: {certificate: PEM}}]\n";
-        let found = shown(text, &IMAGE_VERIFICATION);
+        let found = shown(text, &IMAGE_VERIFICATION_RULE);
         let ids: Vec<_> = found.iter().map(|(id, _)| id.as_str()).collect();
         assert_eq!(ids, ["0000", "0001"]);
         assert_eq!(found[0].1, json!({ "imagePattern": "a/*", "skip": true, "deny": false }));

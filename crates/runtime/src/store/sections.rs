@@ -4,22 +4,21 @@
 
 use super::definition::Definition;
 
+/// What shows the documents of the machine config that need no more than their fields.
+const WRITER: &str = "config.DocumentController";
+
 /// What the API server takes as the proof of a user's identity.
 pub static AUTHENTICATION_CONFIG: Definition =
-    Definition::published("AuthenticationConfigs.kubernetes.talos.dev", "k8s.AuthenticationConfigController");
+    Definition::published("AuthenticationConfigs.kubernetes.talos.dev", WRITER);
 
 /// A part of containerd's configuration.
 pub static CUSTOMIZATION_CONFIG: Definition =
-    Definition::published("CustomizationConfigs.cri.talos.dev", "cri.CustomizationConfigController");
+    Definition::published("CustomizationConfigs.cri.talos.dev", WRITER);
 
 /// Files and environment of an extension's service.
-pub static EXTENSION_SERVICE_CONFIG: Definition = Definition::published(
-    "ExtensionServiceConfigs.runtime.talos.dev",
-    "runtime.ExtensionServiceConfigController",
-);
+pub static EXTENSION_SERVICE_CONFIG: Definition =
+    Definition::published("ExtensionServiceConfigs.runtime.talos.dev", WRITER);
 
 /// A rule that images are verified by.
-pub static IMAGE_VERIFICATION_RULE: Definition = Definition::published(
-    "ImageVerificationRules.security.talos.dev",
-    "security.ImageVerificationConfigController",
-);
+pub static IMAGE_VERIFICATION_RULE: Definition =
+    Definition::published("ImageVerificationRules.security.talos.dev", WRITER);
