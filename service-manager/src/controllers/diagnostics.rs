@@ -441,7 +441,6 @@ mod tests {
 
     #[test]
     fn what_kubernetes_lacks_is_told() {
-        let fields = |value| Spec::Fields(value);
         let store = Store::new();
         let waiting = serde_json::json!({ "containerStatuses": [
             { "name": "a", "state": { "waiting": { "reason": "CrashLoopBackOff", "message": "back-off 5m0s" } } },
@@ -450,10 +449,15 @@ mod tests {
         ] });
         let pod = Spec::Kubernetes(KubernetesSpec::StaticPodStatus(waiting));
         put(&store, &STATIC_POD_STATUS, "kube-system/x", pod);
-        put(&store, &KUBE_PRISM_STATUS, "k", fields(serde_json::json!({ "host": "x", "healthy": false })));
-        put(&store, &ETCD_SNAPSHOT_STATUS, "s", fields(serde_json::json!({ "error": "no route" })));
+        put(
+            &store,
+            &KUBE_PRISM_STATUS,
+            "k",
+            Spec::Fields(serde_json::json!({ "host": "x", "healthy": false })),
+        );
+        put(&store, &ETCD_SNAPSHOT_STATUS, "s", Spec::Fields(serde_json::json!({ "error": "no route" })));
         let ends = serde_json::json!({ "subject": "n1", "notAfter": "tomorrow", "endsSoon": true });
-        put(&store, &CERTIFICATE_STATUS, "api", fields(ends));
+        put(&store, &CERTIFICATE_STATUS, "api", Spec::Fields(ends));
         assert_eq!(ids(&store), ["certificate-api", "etcd-snapshot"], "the node has not started");
         stage(&store, "running", &[]);
         assert_eq!(
