@@ -27,7 +27,9 @@ pub(super) fn head() -> String {
         "\n## Resources\n\n\
          Every published type is registered. Namespace, columns, aliases and sensitivity are those of v1.14, but for what the \
          column *otherwise* names with the reason. *has its facts*: something of the node writes it; *empty*: nothing does, \
-         `get` prints the heading and a watch waits. *changed*: v1.14 added to the type, all of which a client of v1.13 skips. \
+         `get` prints the heading and a watch waits. `CPUStats` and `MemoryStats` are empty on purpose: they change all the time, \
+         and a node keeps the last hundred changes of a type in memory; the calls `SystemStat` and `Memory` have the same figures. \
+         `RegistryConfigs` is empty because the sheets do not say how its binary form is made. *changed*: v1.14 added to the type, all of which a client of v1.13 skips. \
          Tests: *typed* is {typed}, *sheet* is {sheet}; fields of both are in \
          `crates/api/tests/sheets.rs::every_type_field_and_value_of_the_sheets_is_ours`, readers in {roles}.\n\n\
          | type | v1.13 | v1.14 | node | readers | otherwise | test |\n|---|---|---|---|---|---|---|\n"

@@ -9,6 +9,7 @@ use api::proto::machine as proto;
 use installer::image::Kind;
 use proto::lifecycle_service_client::LifecycleServiceClient;
 use proto::lifecycle_service_install_progress::Response;
+use qemu_tests::cli::Billetctl;
 use qemu_tests::credentials::{Credentials, HOSTNAME};
 use qemu_tests::installer_image::{Parts, Registry};
 use qemu_tests::node::{BOOT_LIMIT, Transport};
@@ -147,12 +148,36 @@ fn somebodys_disk_is_refused_until_it_may_be_wiped() {
     let at = usize::try_from(FOREIGN_AT).unwrap();
     assert!(start[at..].starts_with(b"somebody's data") && start[..at].iter().all(|byte| *byte == 0));
 
-    let said = apply(&node, &installing(&config, &["disk: /dev/sda", "wipe: true"])).unwrap();
+    // Named as udev names it.
+    let (_, serial) = refused.split_once("/dev/sda: model QEMU HARDDISK, serial ").unwrap();
+    let (serial, _) = serial.split_once(',').unwrap();
+    let link = format!("ata-QEMU_HARDDISK_{serial}");
+    let disk = format!("disk: /dev/disk/by-id/{link}");
+    let said = apply(&node, &installing(&config, &[&disk, "wipe: true"])).unwrap();
     assert!(said.contains("Billet is installed to /dev/sda"), "{said}");
     // QEMU starts the same kernel again: it finds an installed disk, and leaves it alone.
     node.vm().expect("installed Billet ", INSTALL_LIMIT).unwrap();
     node.vm().expect("machine config: taken from STATE", INSTALL_LIMIT).unwrap();
     node.wait_api(BOOT_LIMIT).unwrap();
+    let admin = node.admin();
+    prints_soon(admin, &["get", "blocksymlinks", "-o", "yaml"], &format!("/dev/disk/by-id/{link}"));
+    prints_soon(admin, &["ls", "/dev/disk/by-id"], &format!("{link}-part1"));
+    prints_soon(admin, &["ls", "/dev/disk/by-partlabel"], "STATE");
+    assert!(admin.ok(&["get", "disk", "sda", "-o", "yaml"]).unwrap().contains("by-path/pci-0000:00:"));
+}
+
+/// Waits until a command prints something: devices are listed once all drivers are there.
+fn prints_soon(admin: &Billetctl, command: &[&str], wanted: &str) {
+    let end = Instant::now() + deadline(BOOT_LIMIT);
+    loop {
+        // A directory of links is there with its first link.
+        let printed = admin.ok(command);
+        if printed.as_ref().is_ok_and(|text| text.contains(wanted)) {
+            return;
+        }
+        assert!(Instant::now() < end, "{command:?} does not print {wanted:?}: {printed:?}");
+        std::thread::sleep(POLL_INTERVAL);
+    }
 }
 
 /// A config from a volume, a disk by its properties, sectors of 4096 bytes, both volumes encrypted from the start, STATE
@@ -193,12 +218,7 @@ fn a_machine_with_a_config_volume_installs_itself_without_anybody() {
     }
     node.wait_api(BOOT).unwrap();
     node.vm().wait_for("EPHEMERAL is encrypted, opened by the static key in slot 0", BOOT).unwrap();
-    // Listed once the drivers of all devices are there.
-    let end = Instant::now() + deadline(BOOT_LIMIT);
-    while !node.admin().ok(&["get", "systemdisk"]).unwrap().contains("nvme0n1") {
-        assert!(Instant::now() < end, "the system disk is not listed");
-        std::thread::sleep(POLL_INTERVAL);
-    }
+    prints_soon(node.admin(), &["get", "systemdisk"], "nvme0n1");
 }
 
 /// The medium only has to start: the config's image is what the disk gets.

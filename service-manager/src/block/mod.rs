@@ -2,12 +2,14 @@
 //!
 //! | task | reads | writes | ends |
 //! |---|---|---|---|
-//! | [`watch`] | /sys/class/block and the first bytes of each device, whenever one comes or goes | the types of `store/block.rs` | with machined |
+//! | [`watch`] | /sys/class/block and the first bytes of each device, whenever one comes or goes | the types of `store/block.rs`, links below /dev/disk | with machined |
 //!
 //! Order: not before the boot is through with the API: looking at a slow disk takes longer than the rest of the start.
 //! Does not: write to a device.
 //! Fails by: a device that cannot be read is listed with the reason.
 
+mod device;
+mod links;
 mod volume;
 
 use std::fs;
@@ -16,16 +18,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config::selector::Properties;
+use links::Claims;
 use runtime::store::{
-    BLOCK_DEVICE, Block, BlockDevice, DISCOVERED_VOLUME, DISK, Definition, Disk, SYSTEM_DISK, Spec,
-    SystemDisk,
+    BLOCK_DEVICE, BLOCK_SYMLINK, Block, BlockDevice, DISCOVERED_VOLUME, DISK, Definition, Disk, SYSTEM_DISK,
+    Spec, SystemDisk,
 };
 
 use runtime::Runtime;
+use serde_json::json;
 
-const CLASS: &str = "/sys/class/block";
-/// Unit of the `size` file, whatever the disk's own sectors.
-const SECTOR_BYTES: u64 = 512;
+pub(crate) use device::pretty_size;
+use device::{CLASS, Device, devices, text};
+
 /// How long the first look waits for the drivers of all devices.
 const SETTLE_DEADLINE: Duration = Duration::from_secs(30);
 /// Devices come in bursts: this long after the first one they are read once.
@@ -44,17 +48,25 @@ pub(crate) async fn watch(
     // Past the deadline the devices that are there are listed; others follow as they come.
     let _ = tokio::time::timeout(SETTLE_DEADLINE, settled.wait_for(|settled| *settled)).await;
     let mut told = Vec::new();
+    let mut made = Vec::new();
     loop {
         devices.mark_unchanged();
         let reader = runtime.clone();
+        let earlier = std::mem::take(&mut made);
         let look = move || {
-            publish(&reader);
-            warnings(&reader)
+            let claims = publish(&reader);
+            let (made, fault) = match claims.write(&reader, &earlier) {
+                Ok(made) => (made, None),
+                Err(error) => (earlier, Some(format!("links below /dev/disk: {error}"))),
+            };
+            (made, warnings(&reader).into_iter().chain(claims.doubled()).chain(fault).collect::<Vec<_>>())
         };
         match tokio::task::spawn_blocking(look).await {
-            Ok(twins) => {
-                twins.iter().filter(|twin| !told.contains(*twin)).for_each(|twin| runtime.journal.warn(twin));
-                told = twins;
+            Ok((links, faults)) => {
+                made = links;
+                let fresh = faults.iter().filter(|fault| !told.contains(*fault));
+                fresh.for_each(|fault| runtime.journal.warn(fault));
+                told = faults;
             }
             Err(error) => runtime.journal.warn(&format!("list block devices: {error}")),
         }
@@ -65,13 +77,26 @@ pub(crate) async fn watch(
     }
 }
 
-fn publish(runtime: &Runtime) {
+/// Shows all devices. The answer is what their links are.
+fn publish(runtime: &Runtime) -> Claims {
     let found = devices(runtime);
-    let disks = found
-        .iter()
-        .filter(|device| device.is_disk())
-        .map(|device| (device.name.clone(), Spec::Block(Box::new(Block::Disk(device.disk(runtime))))));
+    let mut claims = Claims::of_hardware(runtime, &found);
+    let with_room = found.iter().filter(|device| device.bytes > 0);
+    let volumes: Vec<_> = with_room.map(|device| (device, volume::discover(runtime, device))).collect();
+    for (device, volume) in &volumes {
+        claims.add_contents(device, volume);
+    }
+    let disks = found.iter().filter(|device| device.is_disk()).map(|device| {
+        (device.name.clone(), Spec::Block(Box::new(Block::Disk(device.disk(runtime, &claims)))))
+    });
     put(runtime, &DISK, disks.collect());
+    let links = found.iter().map(|device| (device.name.clone(), claims.of(&device.name)));
+    let links = links.filter(|(_, paths)| !paths.is_empty());
+    put(
+        runtime,
+        &BLOCK_SYMLINK,
+        links.map(|(name, paths)| (name, Spec::Fields(json!({ "paths": paths })))).collect(),
+    );
     let system = self::system_disk(runtime).map(|name| {
         let disk = SystemDisk { dev_path: format!("/dev/{name}"), disk_id: name };
         ("system-disk".to_owned(), Spec::Block(Box::new(Block::SystemDisk(disk))))
@@ -81,10 +106,11 @@ fn publish(runtime: &Runtime) {
         .iter()
         .map(|device| (device.name.clone(), Spec::Block(Box::new(Block::Device(device.listed(runtime))))));
     put(runtime, &BLOCK_DEVICE, all.collect());
-    let volumes = found.iter().filter(|device| device.bytes > 0).map(|device| {
-        (device.name.clone(), Spec::Block(Box::new(Block::Volume(volume::discover(runtime, device)))))
-    });
+    let volumes = volumes
+        .into_iter()
+        .map(|(device, volume)| (device.name.clone(), Spec::Block(Box::new(Block::Volume(volume)))));
     put(runtime, &DISCOVERED_VOLUME, volumes.collect());
+    claims
 }
 
 fn put(runtime: &Runtime, kind: &'static Definition, wanted: Vec<(String, Spec)>) {
@@ -93,79 +119,8 @@ fn put(runtime: &Runtime, kind: &'static Definition, wanted: Vec<(String, Spec)>
     }
 }
 
-/// A block device with what everything else is read from.
-struct Device {
-    name: String,
-    /// Its real folder below /sys/devices.
-    folder: PathBuf,
-    /// The disk that it is a part of.
-    parent: Option<String>,
-    bytes: u64,
-}
-
-/// Every block device, by name.
-fn devices(runtime: &Runtime) -> Vec<Device> {
-    let entries = fs::read_dir(runtime.path(CLASS)).into_iter().flatten().flatten();
-    let mut found: Vec<Device> =
-        entries.filter_map(|entry| Device::read(&entry.path(), entry.file_name().to_str()?)).collect();
-    found.sort_by(|a, b| a.name.cmp(&b.name));
-    found
-}
-
 impl Device {
-    fn read(link: &Path, name: &str) -> Option<Self> {
-        let folder = fs::canonicalize(link).ok()?;
-        let sectors: u64 = text(&folder.join("size")).parse().ok()?;
-        let parent = folder.join("partition").exists().then(|| {
-            let parent = folder.parent().and_then(Path::file_name);
-            parent.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
-        });
-        Some(Self { name: name.to_owned(), folder, parent, bytes: sectors.saturating_mul(SECTOR_BYTES) })
-    }
-
-    /// Mappings are made of disks, and are none.
-    fn is_disk(&self) -> bool {
-        self.parent.is_none()
-            && self.bytes > 0
-            && !["dm-", "ram", "zram", "md"].iter().any(|prefix| self.name.starts_with(prefix))
-    }
-
-    fn kind(&self) -> &'static str {
-        if self.parent.is_some() { "partition" } else { "disk" }
-    }
-
-    /// `/dev/…`; a slash in a name stands as `!` in sysfs.
-    fn node_path(&self) -> String {
-        format!("/dev/{}", self.name.replace('!', "/"))
-    }
-
-    /// The first of these files that says something.
-    fn first(&self, files: &[&str]) -> String {
-        files
-            .iter()
-            .map(|file| text(&self.folder.join(file)))
-            .find(|text| !text.is_empty())
-            .unwrap_or_default()
-    }
-
-    fn number(&self, file: &str) -> u64 {
-        // A partition has no queue of its own.
-        let own = text(&self.folder.join(file)).parse().ok();
-        own.or_else(|| text(&self.folder.parent()?.join(file)).parse().ok()).unwrap_or(0)
-    }
-
-    fn slaves(&self) -> Vec<String> {
-        names(&self.folder.join("slaves"))
-    }
-
-    /// A line of its uevent file.
-    fn property(&self, name: &str) -> String {
-        let uevent = text(&self.folder.join("uevent"));
-        let value = uevent.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
-        value.unwrap_or_default().to_owned()
-    }
-
-    fn disk(&self, runtime: &Runtime) -> Disk {
+    fn disk(&self, runtime: &Runtime, claims: &Claims) -> Disk {
         let bus_path = bus_path(runtime, &self.folder);
         Disk {
             dev_path: self.node_path(),
@@ -185,6 +140,7 @@ impl Device {
             bus_path,
             rotational: text(&self.folder.join("queue/rotational")) == "1",
             secondary_disks: self.slaves(),
+            symlinks: claims.of(&self.name),
         }
     }
 
@@ -202,17 +158,6 @@ impl Device {
             secondaries: self.slaves(),
         }
     }
-}
-
-fn text(path: &Path) -> String {
-    fs::read_to_string(path).map_or_else(|_| String::new(), |text| text.trim().to_owned())
-}
-
-fn names(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
-    names.sort();
-    names
 }
 
 /// The place on the bus: the device's path below /sys/devices, without the block part.
@@ -272,11 +217,17 @@ pub(crate) struct Listed {
 /// Every disk, by name; loop devices are none.
 pub(crate) fn listed(runtime: &Runtime) -> Vec<Listed> {
     let all = devices(runtime);
+    // What lies on a disk says nothing here: who chooses a disk by it takes the one that a stranger filled.
+    let claims = Claims::of_hardware(runtime, &all);
     let disks = all.iter().filter(|device| device.is_disk() && !device.name.starts_with("loop"));
     let of = |device: &Device| {
         let parts = all.iter().filter(|part| part.parent.as_deref() == Some(device.name.as_str()));
         let nodes = std::iter::once(device).chain(parts).map(|device| PathBuf::from(device.node_path()));
-        Listed { disk: device.disk(runtime), name: device.first(&["device/name"]), nodes: nodes.collect() }
+        Listed {
+            disk: device.disk(runtime, &claims),
+            name: device.first(&["device/name"]),
+            nodes: nodes.collect(),
+        }
     };
     disks.map(of).collect()
 }
@@ -327,29 +278,7 @@ pub(crate) fn properties(disk: &Disk, is_system: Option<bool>) -> Properties {
         sub_system: disk.sub_system.clone(),
         transport: disk.transport.clone(),
         secondary_disks: disk.secondary_disks.clone(),
-        // This system makes none.
-        symlinks: Vec::new(),
-    }
-}
-
-/// Bytes for people, as the clients' own tables write them: `512 B`, `1.0 GB`, `75 MB`.
-pub(crate) fn pretty_size(bytes: u64) -> String {
-    const UNITS: [&str; 7] = ["B", "kB", "MB", "GB", "TB", "PB", "EB"];
-    let mut unit = 0;
-    let mut step = 1;
-    while bytes / step >= 1000 {
-        step *= 1000;
-        unit += 1;
-    }
-    if unit == 0 {
-        return format!("{bytes} B");
-    }
-    // Tenths first, then whole numbers, halves to even: two roundings, as in the original.
-    let tenths = (bytes as f64 / step as f64 * 10.0 + 0.5).floor() / 10.0;
-    if tenths < 10.0 {
-        format!("{tenths:.1} {}", UNITS[unit])
-    } else {
-        format!("{tenths:.0} {}", UNITS[unit])
+        symlinks: disk.symlinks.clone(),
     }
 }
 

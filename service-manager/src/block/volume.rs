@@ -11,7 +11,7 @@ use ondisk::gpt::{self, Geometry};
 use ondisk::{ReadAt, ReadError};
 use runtime::store::DiscoveredVolume;
 
-use super::{Device, pretty_size};
+use super::device::{Device, SECTOR_BYTES, pretty_size, text};
 use runtime::Runtime;
 
 /// A device as the readers of `ondisk` want it.
@@ -72,8 +72,7 @@ fn look(runtime: &Runtime, device: &Device, volume: &mut DiscoveredVolume) -> Re
         }
         return Ok(());
     }
-    let disk_bytes =
-        super::text(&device.folder.join("../size")).parse::<u64>().unwrap_or(0) * super::SECTOR_BYTES;
+    let disk_bytes = text(&device.folder.join("../size")).parse::<u64>().unwrap_or(0) * SECTOR_BYTES;
     if let Some(table) = table(open(&volume.parent_dev_path)?, volume.sector_size, disk_bytes)
         && let Some(entry) = table.partitions.iter().find(|entry| entry.number == volume.partition_index)
     {

@@ -128,7 +128,10 @@ impl Wanted {
     fn mismatch(&self, candidate: &Candidate) -> Option<String> {
         match self {
             Self::Path { given, leads_to } => {
-                let meant = leads_to.as_deref() == Some(candidate.disk.dev_path.as_str());
+                let disk = &candidate.disk;
+                // A link may not be made yet: what counts is the name that the disk has.
+                let meant =
+                    leads_to.as_deref() == Some(disk.dev_path.as_str()) || disk.symlinks.contains(given);
                 (!meant).then(|| format!("it is not {given}"))
             }
             Self::Selector(selector) => selector.mismatch(candidate),
@@ -145,13 +148,9 @@ impl Wanted {
 
     fn reason(&self, any_meant: bool) -> String {
         match self {
-            Self::Path { given, leads_to: None } => {
+            Self::Path { given, leads_to: None } if !any_meant => {
                 let links = given.starts_with("/dev/disk/");
-                let hint = if links {
-                    "; this system makes no links there: use machine.install.diskSelector"
-                } else {
-                    ""
-                };
+                let hint = if links { "; `get blocksymlinks` shows the links of this machine" } else { "" };
                 format!("specified install disk does not exist: {given:?}{hint}")
             }
             Self::Path { given, .. } => {

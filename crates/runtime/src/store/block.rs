@@ -46,6 +46,10 @@ pub static BLOCK_DEVICE: Definition = Definition {
     ..PLAIN
 };
 
+/// Links below /dev/disk that lead to a device.
+pub static BLOCK_SYMLINK: Definition =
+    Definition::published("BlockSymlinks.block.talos.dev", "block.SymlinksController");
+
 /// What lies on a disk or partition.
 pub static DISCOVERED_VOLUME: Definition = Definition {
     kind: "DiscoveredVolumes.block.talos.dev",
@@ -173,6 +177,8 @@ pub struct Disk {
     pub rotational: bool,
     /// Disks it is made of.
     pub secondary_disks: Vec<String>,
+    /// Paths of links that lead to it.
+    pub symlinks: Vec<String>,
 }
 
 /// The disk that the system runs from.

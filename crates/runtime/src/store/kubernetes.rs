@@ -79,6 +79,14 @@ pub static CONTROLLER_MANAGER_CONFIG: Definition = Definition {
     )
 };
 
+/// Whether etcd's certificates are there.
+pub static ETCD_PKI_STATUS: Definition =
+    Definition::published("PKIStatuses.etcd.talos.dev", "etcd.PKIController");
+
+/// What the kubelet runs from.
+pub static KUBELET_STATUS: Definition =
+    Definition::published("KubeletStatuses.kubernetes.talos.dev", "k8s.KubeletServiceController");
+
 /// What the config says of etcd.
 pub static ETCD_CONFIG: Definition =
     Definition::published("EtcdConfigs.etcd.talos.dev", "etcd.ConfigController");

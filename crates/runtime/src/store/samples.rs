@@ -205,6 +205,7 @@ fn block() -> Vec<Sample> {
         transport: text(),
         rotational: true,
         secondary_disks: vec![text()],
+        symlinks: vec![text()],
     };
     let device = BlockDevice {
         kind: "partition",

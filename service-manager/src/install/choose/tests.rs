@@ -50,7 +50,18 @@ fn a_disk_that_is_not_there_is_said_with_those_that_are() {
     assert_eq!(text, expected);
     let wanted = Wanted::Path { given: "/dev/disk/by-id/x".into(), leads_to: None };
     let text = chosen(&wanted, false, &[]).unwrap_err();
-    assert!(text.contains("use machine.install.diskSelector") && text.ends_with("has no disks"), "{text}");
+    assert!(text.contains("`get blocksymlinks` shows") && text.ends_with("has no disks"), "{text}");
+}
+
+#[test]
+fn a_link_that_is_not_made_yet_names_the_disk_too() {
+    let mut other = disk("vda");
+    other.disk.symlinks = vec!["/dev/disk/by-id/virtio-b".into(), "/dev/disk/by-path/x".into()];
+    let disks = [disk("sda"), other];
+    let wanted = Wanted::Path { given: "/dev/disk/by-id/virtio-b".into(), leads_to: None };
+    assert_eq!(chosen(&wanted, false, &disks).unwrap(), "/dev/vda");
+    let wanted = Wanted::Path { given: "/dev/disk/by-id/virtio".into(), leads_to: None };
+    assert!(chosen(&wanted, false, &disks).is_err());
 }
 
 #[test]
