@@ -316,6 +316,11 @@ fn authorities(cluster: &Cluster<'_>, part: Part) -> Result<Vec<File>, Error> {
 }
 
 /// What cannot be read was never written whole: everything is made anew.
+/// The version of what is there of a part, where it was made.
+pub(crate) fn version(root: &Path, part: Part) -> Option<u64> {
+    Some(read(root, part).version).filter(|version| *version > 0)
+}
+
 fn read(root: &Path, part: Part) -> Record {
     let text = std::fs::read(root.join(part.record().trim_start_matches('/'))).unwrap_or_default();
     serde_json::from_slice(&text).unwrap_or_default()

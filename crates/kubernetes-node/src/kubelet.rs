@@ -23,9 +23,12 @@ use runtime::beneath;
 use runtime::services::definition::Answer;
 use runtime::services::machine::State;
 use runtime::services::{Check, Definition, Operation, Step};
+use runtime::store::{KUBELET_STATUS, Spec};
+use serde_json::json;
 use tokio::net::TcpStream;
 
 use crate::kubelet_credentials::{self, CERTIFICATE};
+use crate::published::replace;
 use crate::{Error, KubernetesNode, facts, files};
 
 /// The service's id.
@@ -162,6 +165,7 @@ impl KubernetesNode {
         }
         let contents = config::Secret::new(plan.fingerprint());
         files::write(root, &File { path: FINGERPRINT.to_owned(), owner: Owner::Root, contents })?;
+        self.show_image(&plan);
         Ok(plan.description)
     }
 
@@ -175,7 +179,12 @@ impl KubernetesNode {
             }
             // What cannot be planned is said where the service prepares, and by the loop of static pods.
             let Ok(plan) = self.plan_kubelet() else { continue };
-            if !self.runs_with_something_else(&plan) {
+            if !self.is_running() {
+                continue;
+            }
+            if !self.started_with_something_else(&plan) {
+                // One that an earlier machined started.
+                self.show_image(&plan);
                 continue;
             }
             self.runtime
@@ -190,12 +199,20 @@ impl KubernetesNode {
 }
 
 impl KubernetesNode {
-    /// Whether a kubelet runs that was started with another plan.
-    fn runs_with_something_else(&self, plan: &Plan) -> bool {
-        let record = self.runtime.services.record(ID);
-        let runs = record.is_some_and(|record| record.state == State::Running);
+    /// Shows what the kubelet was started from.
+    fn show_image(&self, plan: &Plan) {
+        let status = Spec::Fields(json!({ "image": plan.image }));
+        replace(&self.runtime, &KUBELET_STATUS, [(ID.to_owned(), status)]);
+    }
+
+    fn is_running(&self) -> bool {
+        self.runtime.services.record(ID).is_some_and(|record| record.state == State::Running)
+    }
+
+    /// Whether the kubelet was started with another plan.
+    fn started_with_something_else(&self, plan: &Plan) -> bool {
         let path = self.runtime.root.join(FINGERPRINT.trim_start_matches('/'));
-        runs && std::fs::read_to_string(path).is_ok_and(|started| started != plan.fingerprint())
+        std::fs::read_to_string(path).is_ok_and(|started| started != plan.fingerprint())
     }
 }
 
@@ -275,15 +292,21 @@ mod tests {
         };
         let first = node(&config);
         first.prepare_kubelet().unwrap();
-        assert!(!first.runs_with_something_else(&first.plan_kubelet().unwrap()), "it does not run yet");
+        assert!(!first.is_running());
+        let image = |node: &KubernetesNode| {
+            let status = node.runtime.store.get(&KUBELET_STATUS, ID);
+            status.map(|status| status.spec.yaml().unwrap())
+        };
+        assert!(image(&first).is_some_and(|image| image.ends_with(":v1.34.10\n")), "{:?}", image(&first));
         config.machine.kubelet.extra_args =
             [("v".to_owned(), config::schema::Arguments(vec!["2".to_owned()]))].into();
         let second = node(&config);
         second.runtime.services.start(ID);
         second.runtime.services.wait_up(&[ID.to_owned()], Duration::from_secs(60)).await.unwrap();
-        assert!(second.runs_with_something_else(&second.plan_kubelet().unwrap()));
+        assert!(second.is_running() && second.started_with_something_else(&second.plan_kubelet().unwrap()));
+        assert_eq!(image(&second), None, "what that one was started from is not known");
         second.prepare_kubelet().unwrap();
-        assert!(!second.runs_with_something_else(&second.plan_kubelet().unwrap()));
+        assert!(!second.started_with_something_else(&second.plan_kubelet().unwrap()));
     }
 
     /// A workload that writes below /var must not choose what the kubelet writes to.

@@ -16,12 +16,15 @@ use runtime::beneath;
 use runtime::services::definition::Answer;
 use runtime::services::machine::State;
 use runtime::services::{Check, Definition, Step};
+use runtime::store::{ETCD_PKI_STATUS, Spec};
+use serde_json::json;
 
 use super::join::JoinError;
 use super::program::{self, OOM_SCORE};
 use super::state::{self, Data, ID, MARK, Recovery, below, data, failed};
 use super::{client, recover};
 use crate::certificates::{self, Part};
+use crate::published::replace;
 use crate::{Error, KubernetesNode, facts};
 
 /// Where health is asked, for people.
@@ -105,7 +108,8 @@ impl KubernetesNode {
         let cluster = Cluster::new(&config).map_err(Error::from)?;
         let node = facts::node(&self.runtime, &cluster, self.is_container)?;
         let root = &self.runtime.root;
-        certificates::bring(root, &cluster, &node, Part::Etcd)?;
+        let keys = certificates::bring(root, &cluster, &node, Part::Etcd)?;
+        self.show_keys(keys.version);
         make_data(root)?;
         let arguments = etcd::arguments(&cluster, &node, &membership).map_err(Error::from)?;
         let path = |path: &str| root.join(path.trim_start_matches('/')).display().to_string();
@@ -123,6 +127,10 @@ impl KubernetesNode {
     /// came and an authority that changed are in them within the same hour.
     pub async fn keep_etcd_certificates(&self) {
         let mut said = String::new();
+        // Of an etcd that an earlier machined started.
+        if let Some(version) = certificates::version(&self.runtime.root, Part::Etcd) {
+            self.show_keys(version);
+        }
         loop {
             tokio::time::sleep(LOOK_PERIOD).await;
             // Those of a member that never ran are made when it starts.
@@ -142,11 +150,18 @@ impl KubernetesNode {
         }
     }
 
+    /// Shows that etcd's keys and certificates are there, and which.
+    fn show_keys(&self, version: u64) {
+        let status = Spec::Fields(json!({ "ready": true, "version": version.to_string() }));
+        replace(&self.runtime, &ETCD_PKI_STATUS, [(ID.to_owned(), status)]);
+    }
+
     fn renew_etcd_certificates(&self) -> Result<(), Error> {
         let config = self.runtime.config().ok_or(Error::NoConfig)?;
         let cluster = Cluster::new(&config)?;
         let node = facts::node(&self.runtime, &cluster, self.is_container)?;
-        certificates::bring(&self.runtime.root, &cluster, &node, Part::Etcd)?;
+        let keys = certificates::bring(&self.runtime.root, &cluster, &node, Part::Etcd)?;
+        self.show_keys(keys.version);
         Ok(())
     }
 
