@@ -10,6 +10,7 @@
 
 mod device;
 mod links;
+mod product_data;
 mod volume;
 
 use std::fs;
@@ -131,7 +132,10 @@ impl Device {
             readonly: text(&self.folder.join("ro")) == "1",
             cdrom: self.name.starts_with("sr"),
             model: self.first(&["device/model"]),
-            serial: self.first(&["serial", "device/serial"]),
+            serial: match self.first(&["serial", "device/serial"]) {
+                serial if serial.is_empty() => product_data::serial(self),
+                serial => serial,
+            },
             modalias: self.first(&["device/modalias"]),
             wwid: self.first(&["wwid", "device/wwid"]),
             uuid: self.first(&["uuid"]),

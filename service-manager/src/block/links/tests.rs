@@ -94,6 +94,9 @@ fn an_ata_disk_has_its_own_words() {
             "by-path/pci-0000:00:1f.2-ata-1.0",
         ]
     );
+    let (_dir, runtime, devices) = machine(&[(&disk, device)]);
+    let listed = devices[0].disk(&runtime, &Claims::default());
+    assert_eq!((listed.serial.as_str(), listed.model.as_str()), ("QM00005", "A model of thirt"));
     // A kernel or a bridge without the page.
     let device: Files<'_> = &[
         ("size", b"9"),
