@@ -17,6 +17,7 @@ mod members;
 mod recovery;
 mod rig;
 mod rotation;
+mod upgrade;
 
 use std::path::Path;
 use std::process::Command;
@@ -183,7 +184,7 @@ fn a_control_plane_a_worker_and_a_machine_run_pods() {
     guide::is_followed(&cluster, &rig::version());
     tell("the commands of the guides print what is there");
     // It joins while the others start again: what it asks them for does not always answer.
-    let machine = Machine::start(&cluster);
+    let machine = Machine::worker(&cluster);
     for (node, address) in [("cp-1", None), ("worker-1", Some("10.5.0.3"))] {
         match address {
             Some(address) => cluster.drain_and_restart(node, address),

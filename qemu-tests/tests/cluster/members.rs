@@ -22,8 +22,8 @@ pub(crate) const THIRD: &str = "10.5.0.4";
 /// A row of `etcd members`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Row {
-    id: String,
-    name: String,
+    pub(crate) id: String,
+    pub(crate) name: String,
     is_learner: bool,
 }
 
@@ -44,6 +44,11 @@ fn members(cluster: &Running, node: &str) -> Vec<Row> {
 
 /// Waits until the node lists these members, each with a vote.
 pub(crate) fn members_are(cluster: &Running, node: &str, names: &[&str]) -> Vec<Row> {
+    members_within(cluster, node, names, 2 * STEP_LIMIT)
+}
+
+/// The same for members that take longer.
+pub(crate) fn members_within(cluster: &Running, node: &str, names: &[&str], limit: Duration) -> Vec<Row> {
     let begin = Instant::now();
     loop {
         let rows = members(cluster, node);
@@ -52,7 +57,7 @@ pub(crate) fn members_are(cluster: &Running, node: &str, names: &[&str]) -> Vec<
             return rows;
         }
         assert!(
-            begin.elapsed() < deadline(2 * STEP_LIMIT),
+            begin.elapsed() < deadline(limit),
             "{node} lists {rows:?}, not {names:?}\n{}",
             cluster.state()
         );
