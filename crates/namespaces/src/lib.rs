@@ -50,6 +50,8 @@ pub fn is_inside_of(test: &str, flags: &[&str], script: &str) -> bool {
         said(&output.stdout),
         said(&output.stderr)
     );
+    // What it measured; a test runner shows it where it is asked to.
+    eprint!("{}", said(&output.stderr));
     false
 }
 
