@@ -18,6 +18,7 @@ mod recovery;
 mod rig;
 mod rotation;
 mod upgrade;
+mod workload;
 
 use std::path::Path;
 use std::process::Command;

@@ -8,6 +8,7 @@ use config::rewrite::Form;
 use qemu_tests::deadline;
 
 use crate::rig::{Endpoint, Running, SHARED, STEP_LIMIT};
+use crate::workload::Workload;
 use crate::{backup, inside, nothing_is_left, recovery, teller};
 
 pub(crate) const THREE: [(&str, MachineType); 3] = [
@@ -15,6 +16,9 @@ pub(crate) const THREE: [(&str, MachineType); 3] = [
     ("cp-2", MachineType::ControlPlane),
     ("cp-3", MachineType::ControlPlane),
 ];
+/// The same and two workers behind them.
+const FIVE: [(&str, MachineType); 5] =
+    [THREE[0], THREE[1], THREE[2], ("worker-1", MachineType::Worker), ("worker-2", MachineType::Worker)];
 pub(crate) const FIRST: &str = "10.5.0.2";
 pub(crate) const SECOND: &str = "10.5.0.3";
 pub(crate) const THIRD: &str = "10.5.0.4";
@@ -198,20 +202,23 @@ fn a_control_plane_grows_to_three_loses_one_takes_another_and_shrinks() {
         return;
     }
     let tell = teller();
-    let cluster = Running::start_as(&THREE, "v1.13", Form::V1alpha1, Endpoint::Shared);
+    let cluster = Running::start_as(&FIVE, "v1.13", Form::V1alpha1, Endpoint::Shared);
     cluster.begin();
     let names = THREE.map(|(name, _)| name);
     let rows = members_are(&cluster, FIRST, &names);
     tell("etcd has three members with a vote");
     let reader = backup::Reader::new(&cluster);
     backup::ask_for_snapshots(&cluster, FIRST, &reader);
-    for (name, _) in THREE {
+    for (name, _) in FIVE {
         cluster.kubectl_until(&["get", "node", name], " Ready ", 2 * STEP_LIMIT);
     }
-    tell("three nodes are ready");
+    tell("three nodes and two workers are ready");
+    let workload = Workload::start(&cluster);
+    tell("pods on the workers answer by the shared address");
     let nodes = [&names[..], &["controlplane", SECOND]].concat();
     cluster.until(&["get", "members"], &nodes, STEP_LIMIT);
     shared_address_moves(&cluster, &tell);
+    tell(&workload.answered(&cluster));
     // Each asks its own member.
     assert_eq!(members_are(&cluster, THIRD, &names), rows);
     let status = cluster.until(&["-n", THIRD, "etcd", "status"], &[&rows[2].id], STEP_LIMIT);
@@ -232,6 +239,7 @@ fn a_control_plane_grows_to_three_loses_one_takes_another_and_shrinks() {
     cluster.until(&["etcd", "remove-member", &id("cp-3")], &[], STEP_LIMIT);
     members_are(&cluster, FIRST, &names[..2]);
     tell("a dead member is removed");
+    tell(&workload.answered(&cluster));
 
     // It comes back with its old data, says what is to be done, and joins anew once that was done.
     running.start("cp-3").unwrap();
@@ -256,6 +264,7 @@ fn a_control_plane_grows_to_three_loses_one_takes_another_and_shrinks() {
     }
     cluster.until(&["-n", SECOND, "service", "etcd"], &["Running", "Health check successful"], STEP_LIMIT);
     tell("a node that lost its data has a new member");
+    tell(&workload.answered(&cluster));
 
     // Down to one, gracefully.
     for (node, address, left) in [("cp-3", THIRD, 2), ("cp-2", SECOND, 1)] {
@@ -269,6 +278,7 @@ fn a_control_plane_grows_to_three_loses_one_takes_another_and_shrinks() {
         }
         write_and_read(&cluster, &format!("left-{left}"));
         tell(&format!("{node} has left"));
+        tell(&workload.answered(&cluster));
     }
     refused(&cluster, &["reset", "--wait=false"], "cp-1 is the only voting member of etcd");
     refused(&cluster, &["etcd", "leave"], "--graceful=false");
@@ -276,6 +286,7 @@ fn a_control_plane_grows_to_three_loses_one_takes_another_and_shrinks() {
     for name in ["three", "two", "left-2", "left-1"] {
         cluster.kubectl_until(&["get", "configmap", name, "--output=name"], name, STEP_LIMIT);
     }
+    drop(workload);
     backup::status_is_shown(&cluster, "cp-1", FIRST);
     tell("the node takes snapshots by itself");
     let file = cluster.files.path().join("recovery");
