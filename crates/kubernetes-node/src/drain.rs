@@ -115,9 +115,12 @@ impl KubernetesNode {
         self.runtime.journal.say(&format!("drain: {count} pods go elsewhere"));
         let mut evictions = JoinSet::new();
         for pod in pods {
-            let client = client.clone();
+            let (client, journal) = (client.clone(), self.runtime.journal.clone());
             evictions.spawn(async move {
-                let why = evict(&client, &pod, version, until).await.err()?;
+                let waits = |why: &str| {
+                    journal.say(&format!("drain: {}/{} waits: {why}", pod.namespace, pod.name));
+                };
+                let why = evict(&client, &pod, version, until, waits).await.err()?;
                 Some(Stays { pod, why })
             });
         }
@@ -164,8 +167,15 @@ fn evictable(list: &Value) -> Vec<Pod> {
     pods.map(pod).collect()
 }
 
-/// Has a pod go, with the grace that it has for itself. Fails by why it stays.
-async fn evict(client: &Client, pod: &Pod, version: &str, until: Instant) -> Result<(), String> {
+/// Has a pod go, with the grace that it has for itself. `waits` hears each new reason why it does not go yet. Fails by why it
+/// stays.
+async fn evict(
+    client: &Client,
+    pod: &Pod,
+    version: &str,
+    until: Instant,
+    waits: impl Fn(&str),
+) -> Result<(), String> {
     let object = json!({
         "apiVersion": version,
         "kind": "Eviction",
@@ -173,6 +183,7 @@ async fn evict(client: &Client, pod: &Pod, version: &str, until: Instant) -> Res
         "deleteOptions": { "preconditions": { "uid": pod.uid } },
     });
     let body = object.to_string().into_bytes();
+    let mut said = String::new();
     loop {
         let request =
             Request::post(format!("{}/eviction", pod.path())).header("content-type", "application/json");
@@ -192,6 +203,10 @@ async fn evict(client: &Client, pod: &Pod, version: &str, until: Instant) -> Res
         };
         if Instant::now() + BUDGET_PERIOD >= until {
             return Err(why);
+        }
+        if why != said {
+            waits(&why);
+            said = why;
         }
         tokio::time::sleep(BUDGET_PERIOD).await;
     }

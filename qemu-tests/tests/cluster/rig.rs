@@ -441,10 +441,32 @@ impl Running {
         }
     }
 
-    /// Has a node go as if for good, and come back: its pods go elsewhere first, and it takes back its own cordon.
+    /// Waits until a node's log has a line with this.
+    pub(crate) fn log_says(&self, node: &str, needle: &str) {
+        let log = self.cluster.as_ref().unwrap().log(node);
+        let begin = Instant::now();
+        while !std::fs::read_to_string(&log).unwrap_or_default().contains(needle) {
+            assert!(
+                begin.elapsed() < deadline(STEP_LIMIT),
+                "{node} does not say {needle:?}\n{}",
+                self.state()
+            );
+            std::thread::sleep(Duration::from_millis(250));
+        }
+    }
+
+    /// Has a node go as if for good, and come back: its pods go elsewhere first, one of them not before its budget lets it, and
+    /// the node takes back its own cordon.
     pub(crate) fn drain_and_restart(&self, node: &str, address: &str) {
         let cluster = self.cluster.as_ref().unwrap();
+        let budget = ["create", "poddisruptionbudget", "web", "--selector=app=web", "--min-available=1"];
+        self.kubectl_until(&budget, "created", STEP_LIMIT);
+        let allowed = ["get", "poddisruptionbudget", "web", "-o", "jsonpath={.status.currentHealthy}"];
+        self.kubectl_until(&allowed, "1", STEP_LIMIT);
         self.until(&["-n", address, "reset", "--wait=false"], &[], STEP_LIMIT);
+        self.log_says(node, " waits: Cannot evict pod as it would violate the pod's disruption budget");
+        assert!(cluster.is_running(node).unwrap(), "{node} stopped before its pods were gone");
+        self.kubectl_until(&["delete", "poddisruptionbudget", "web"], "deleted", STEP_LIMIT);
         let begin = Instant::now();
         while cluster.is_running(node).unwrap() {
             assert!(begin.elapsed() < deadline(STEP_LIMIT), "{node} does not stop\n{}", self.state());
