@@ -2,9 +2,9 @@
 //!
 //! | task | reads | writes | ends |
 //! |---|---|---|---|
-//! | [`KubernetesNode::keep_members`] | the nodes that the API server lists | `Members` | with machined |
+//! | [`KubernetesNode::keep_members`] | the nodes that the API server lists | `Members`, `Affiliates` | with machined |
 //!
-//! Owns: the ids, which are the nodes' names.
+//! Owns: the ids: of a member the node's name, of an affiliate the node's identity, or its name where the node is another one.
 //! Does not: ask a discovery service. A worker may read its own object alone, and shows that.
 //! Fails by: nothing; what was known last stays.
 //! Source: Kubernetes API reference, "Node"; docs/users/kubernetes.md.
@@ -12,7 +12,7 @@
 use std::time::Duration;
 
 use kubernetes::Cluster;
-use runtime::store::{IDENTITY, MEMBER, RuntimeSpec, Spec};
+use runtime::store::{AFFILIATE, IDENTITY, MEMBER, RuntimeSpec, Spec};
 use serde_json::{Value, json};
 
 use crate::published::replace;
@@ -35,8 +35,10 @@ impl KubernetesNode {
         loop {
             let period = match self.nodes_of_cluster().await {
                 Ok(nodes) if !nodes.is_empty() => {
-                    let nodes = nodes.into_iter().map(|(id, node)| (id, Spec::Fields(node)));
-                    replace(&self.runtime, &MEMBER, nodes);
+                    let affiliates = nodes.iter().map(|(name, node)| affiliate(name, node));
+                    replace(&self.runtime, &AFFILIATE, affiliates);
+                    let members = nodes.into_iter().map(|(id, node)| (id, Spec::Fields(node)));
+                    replace(&self.runtime, &MEMBER, members);
                     LONG_PERIOD
                 }
                 Ok(_) | Err(_) => SHORT_PERIOD,
@@ -104,6 +106,14 @@ fn member(node: &Value, api_port: Option<u16>, identity: String) -> Option<(Stri
     Some((name.to_owned(), fields))
 }
 
+/// A member as clients look for it that know discovery services.
+fn affiliate(name: &str, member: &Value) -> (String, Spec) {
+    let mut fields = member.clone();
+    fields["nodename"] = json!(name);
+    let id = member["nodeId"].as_str().filter(|id| !id.is_empty()).unwrap_or(name).to_owned();
+    (id, Spec::Fields(fields))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -131,8 +141,15 @@ mod tests {
                 "machineType": "controlplane", "operatingSystem": "Billet (v0.1.0)", "controlPlane": { "port": 6443 },
             })
         );
+        let (id, spec) = affiliate("cp-1", &fields);
+        let Spec::Fields(shown) = spec else { panic!("{id} is no type of fields") };
+        assert_eq!(
+            (id.as_str(), &shown["nodename"], &shown["nodeId"]),
+            ("identity", &json!("cp-1"), &json!("identity"))
+        );
         let (_, fields) = member(&json!({ "metadata": { "name": "w" } }), None, String::new()).unwrap();
         assert_eq!((&fields["machineType"], &fields["controlPlane"]), (&json!("worker"), &Value::Null));
+        assert_eq!(affiliate("w", &fields).0, "w", "another node's identity is not known");
         assert_eq!(member(&json!({}), None, String::new()), None);
     }
 }

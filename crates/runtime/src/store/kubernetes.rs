@@ -158,6 +158,10 @@ pub static KUBE_PRISM_STATUS: Definition =
 pub static KUBELET_SPEC: Definition =
     Definition::published("KubeletSpecs.kubernetes.talos.dev", "k8s.KubeletSpecController");
 
+/// A node of the cluster as discovery services have it.
+pub static AFFILIATE: Definition =
+    Definition::published("Affiliates.cluster.talos.dev", "cluster.KubernetesPullController");
+
 /// A node of the cluster.
 pub static MEMBER: Definition =
     Definition::published("Members.cluster.talos.dev", "cluster.MemberController");

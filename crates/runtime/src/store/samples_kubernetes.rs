@@ -42,6 +42,8 @@ fn fields() -> Vec<(&'static Definition, serde_json::Value)> {
         "nodeId": "x", "addresses": ["10.0.0.2"], "hostname": "x", "machineType": "worker",
         "operatingSystem": "x", "controlPlane": { "port": 6443 },
     });
+    let mut affiliate = member.clone();
+    affiliate["nodename"] = json!("x");
     let etcd = json!({
         "advertiseExcludeSubnets": ["10.0.0.0/8"], "image": "x", "listenExcludeSubnets": ["10.0.0.0/8"],
         "extraArgs": arguments,
@@ -143,6 +145,7 @@ fn fields() -> Vec<(&'static Definition, serde_json::Value)> {
         (&KUBELET_STATUS, json!({ "image": "x" })),
         (&ETCD_PKI_STATUS, status.clone()),
         (&BLOCK_SYMLINK, json!({ "paths": ["/dev/disk/by-id/x"] })),
+        (&AFFILIATE, affiliate),
         (&MEMBER, member),
         (&NODE_ANNOTATION_SPEC, pair.clone()),
         (&NODE_IP, json!({ "addresses": ["10.0.0.2"] })),
