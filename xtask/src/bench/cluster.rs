@@ -30,6 +30,14 @@ const SHARED: &str = "10.5.0.254";
 const LOOK: Duration = Duration::from_millis(50);
 /// The issue's limits, in seconds: all nodes ready, the address after a death and after a leave, a member that came back.
 const LIMITS: [f64; 4] = [180.0, 5.0, 1.0, 60.0];
+/// By how much machined may grow for a snapshot, in MiB.
+const GROWTH_LIMIT: f64 = 8.0;
+/// Objects that are written over and over: etcd keeps each version, and the API server keeps the last one.
+const OBJECTS: usize = 40;
+const OBJECT_BYTES: usize = 1_000_000;
+/// Of etcd's data that a snapshot sends.
+const SNAPSHOT_BYTES: u64 = 1 << 30;
+const MIB: f64 = 1024.0 * 1024.0;
 
 /// Seconds.
 struct Cost {
@@ -39,6 +47,15 @@ struct Cost {
     left: Vec<f64>,
     /// From the start of a node to its healthy member, by rounds.
     back: Vec<f64>,
+    snapshot: Snapshot,
+}
+
+/// A snapshot of etcd that a client asks a node for.
+struct Snapshot {
+    bytes: u64,
+    seconds: f64,
+    /// By how much machined's memory grew for it at its highest, in MiB.
+    grown: f64,
 }
 
 /// `rounds`: deaths and stops each.
@@ -67,9 +84,13 @@ struct Clients<'a> {
 
 impl Clients<'_> {
     fn kubectl(&self, words: &[&str]) -> Result<String> {
+        self.kubectl_within("3s", words)
+    }
+
+    fn kubectl_within(&self, limit: &str, words: &[&str]) -> Result<String> {
         let kubeconfig = self.state.join("kubeconfig");
         let output = Cmd::new(self.kubectl)
-            .args(["--request-timeout=3s", "--kubeconfig"])
+            .args([&format!("--request-timeout={limit}"), "--kubeconfig"])
             .arg(&kubeconfig)
             .args(words)
             .output()?;
@@ -129,8 +150,8 @@ fn cluster(client: &Path, artefacts: &Artefacts, state: &Path, rounds: u32) -> R
     let clients = Clients { billetctl: client, kubectl: &served.kubectl, state };
     let all = usize::try_from(NODES).context("a number of nodes")?;
     until("three nodes are ready", || Ok(clients.ready()? == all))?;
-    let mut cost =
-        Cost { ready: began.elapsed().as_secs_f64(), died: Vec::new(), left: Vec::new(), back: Vec::new() };
+    let ready = began.elapsed().as_secs_f64();
+    let (mut died, mut left, mut returned) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..rounds {
         for dies in [true, false] {
             let (without, back) = take_and_give_back(&clients, dies)?;
@@ -140,14 +161,70 @@ fn cluster(client: &Path, artefacts: &Artefacts, state: &Path, rounds: u32) -> R
                 round + 1
             ));
             if dies {
-                cost.died.push(without)
+                died.push(without)
             } else {
-                cost.left.push(without)
+                left.push(without)
             }
-            cost.back.push(back);
+            returned.push(back);
         }
     }
-    Ok(cost)
+    let snapshot = take_snapshot(&clients)?;
+    Ok(Cost { ready, died, left, back: returned, snapshot })
+}
+
+/// Fills etcd, and has the first node send a snapshot.
+fn take_snapshot(clients: &Clients<'_>) -> Result<Snapshot> {
+    let objects = clients.state.join("objects");
+    let rounds = usize::try_from(SNAPSHOT_BYTES).context("a number of bytes")? / OBJECT_BYTES / OBJECTS + 1;
+    for round in 0..=rounds {
+        write_objects(&objects, round)?;
+        let verb = if round == 0 { "create" } else { "replace" };
+        let path = objects.to_string_lossy();
+        // A write that another one overtook is made by the next round.
+        clients.kubectl_within("60s", &[verb, "-f", &path])?;
+    }
+    let found = cluster::find(&clients.state.join("clusters"), NAME)?;
+    let machined = machined(found.pid(&format!("{NAME}-controlplane-1"))?)?;
+    // Its highest amount of memory counts from now on.
+    fs::write(format!("/proc/{machined}/clear_refs"), "5").context("reset the highest amount of memory")?;
+    let before = memory_kib(machined, "VmRSS:")?;
+    let file = clients.state.join("snapshot");
+    let began = Instant::now();
+    clients.billetctl(&["-n", &address(0), "etcd", "snapshot", &file.to_string_lossy()])?;
+    let seconds = began.elapsed().as_secs_f64();
+    let grown = memory_kib(machined, "VmHWM:")?.saturating_sub(before);
+    let bytes = fs::metadata(&file).context("the snapshot did not come")?.len();
+    ensure!(bytes >= SNAPSHOT_BYTES, "the snapshot has {bytes} bytes; {SNAPSHOT_BYTES} were to be sent");
+    note(&format!("a snapshot of {bytes} bytes in {seconds:.1} s: machined grew by {grown} KiB"));
+    Ok(Snapshot { bytes, seconds, grown: f64::from(u32::try_from(grown)?) / 1024.0 })
+}
+
+/// Files of objects, each as large as etcd takes one. Contents that are the same are written all the same.
+fn write_objects(directory: &Path, round: usize) -> Result<()> {
+    fs::create_dir_all(directory).context("create a directory for objects")?;
+    for number in 0..OBJECTS {
+        let name = format!("large-{number}");
+        let text = format!("{round} {}", "x".repeat(OBJECT_BYTES));
+        let object = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name }, "data": { "x": text } });
+        fs::write(directory.join(format!("{name}.json")), object.to_string()).context("write an object")?;
+    }
+    Ok(())
+}
+
+/// The process of machined, a child of this init.
+fn machined(init: u32) -> Result<u32> {
+    let children = fs::read_to_string(format!("/proc/{init}/task/{init}/children"))?;
+    let is_machined = |pid: &&str| {
+        fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim_end() == "machined")
+    };
+    let found = children.split_whitespace().find(is_machined).context("no machined runs")?;
+    found.parse().context("a number of a process")
+}
+
+fn memory_kib(process: u32, line: &str) -> Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status"))?;
+    let number = status.lines().find_map(|text| text.strip_prefix(line)?.split_whitespace().next());
+    number.with_context(|| format!("no {line}"))?.parse().context("an amount of memory")
 }
 
 /// Ends the node that has the address, and starts it again. Seconds until another one has the address and answers by it, and until
@@ -225,7 +302,11 @@ fn holders() -> Vec<u32> {
 
 impl Cost {
     fn json(&self) -> Value {
-        json!({ "ready_s": self.ready, "died_s": self.died, "left_s": self.left, "back_s": self.back })
+        let Snapshot { bytes, seconds, grown } = &self.snapshot;
+        let snapshot = json!({ "bytes": bytes, "seconds": seconds, "machined_grew_mib": grown });
+        json!({
+            "ready_s": self.ready, "died_s": self.died, "left_s": self.left, "back_s": self.back, "snapshot": snapshot,
+        })
     }
 
     fn table(&self, today: &str) -> String {
@@ -243,7 +324,8 @@ impl Cost {
         };
         format!(
             "{today}, {} processors, Kubernetes {}, {} rounds\n\n| three control plane nodes, seconds | least | middle | most | limit \
-             |\n|---|---|---|---|---|\n{}{}{}{}",
+             |\n|---|---|---|---|---|\n{}{}{}{}\nA snapshot of {:.0} MiB that a client asked for took {:.1} s; machined grew by {:.1} MiB \
+             (at most {GROWTH_LIMIT}: {}).\n",
             std::thread::available_parallelism().map_or(0, std::num::NonZero::get),
             RELEASES[0].kubernetes,
             self.died.len(),
@@ -251,6 +333,10 @@ impl Cost {
             row("without the shared address, its holder died", &self.died, died),
             row("the same, its holder was stopped", &self.left, left),
             row("from a node's start to its healthy member", &self.back, back),
+            self.snapshot.bytes as f64 / MIB,
+            self.snapshot.seconds,
+            self.snapshot.grown,
+            met(self.snapshot.grown, GROWTH_LIMIT),
         )
     }
 }
@@ -261,13 +347,21 @@ mod tests {
 
     #[test]
     fn what_takes_longer_once_misses_its_limit() {
-        let cost =
-            |died: &[f64]| Cost { ready: 90.0, died: died.to_vec(), left: vec![0.0], back: vec![20.0] };
+        let small = |grown: f64| Snapshot { bytes: SNAPSHOT_BYTES, seconds: 9.0, grown };
+        let cost = |died: &[f64]| Cost {
+            ready: 90.0,
+            died: died.to_vec(),
+            left: vec![0.0],
+            back: vec![20.0],
+            snapshot: small(2.0),
+        };
         let table = cost(&[2.0, 4.9, 3.0]).table("today");
         assert!(
             table.contains("| 2.00 | 3.00 | 4.90 | at most 5: met |") && !table.contains("missed"),
             "{table}"
         );
         assert_eq!(cost(&[2.0, 5.1]).table("today").matches("**missed**").count(), 1);
+        let grown = Cost { snapshot: small(8.1), ..cost(&[2.0]) };
+        assert!(grown.table("today").contains("A snapshot of 1024 MiB that a client asked for took 9.0 s; machined grew by 8.1 MiB (at most 8: **missed**)."));
     }
 }
