@@ -117,6 +117,8 @@ async fn connect(read: Kubeconfig) -> Result<Client, Error> {
     config.read_timeout = Some(DEADLINE);
     // Nodes reach their cluster without one.
     config.proxy_url = None;
+    // A 429 is the answer to an eviction that a budget forbids, and its reason is told. Who asks asks again, too.
+    config.default_retry = false;
     Client::try_from(config).map_err(|error| failed(&error))
 }
 
