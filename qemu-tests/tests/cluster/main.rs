@@ -70,7 +70,7 @@ spec:
       containers:
       - name: web
         image: PROGRAMS
-        command: [kubectl, proxy, --www=/etc, --address=0.0.0.0, --accept-hosts=.*, --port=8001]
+        command: SERVES
 ---
 apiVersion: v1
 kind: Service

@@ -47,6 +47,8 @@ const FIXED_POD: &str = "{kind: pod, metadata: {name: fixed}, spec: {containers:
 /// A static pod of a file that the node did not write.
 const FOREIGN_POD: &str = "{apiVersion: v1, kind: Pod, metadata: {name: foreign}, spec: {containers: [{name: main, \
                            image: 'PROGRAMS', command: [kubectl, proxy]}]}}";
+/// A server of files at port 8001.
+const FILE_SERVER: &str = "[kubectl, proxy, --www=/etc, --address=0.0.0.0, --accept-hosts=.*, --port=8001]";
 /// What the server of files has at this path.
 pub(crate) const SERVED: (&str, &str) = ("/static/passwd", "root:x:0:0");
 
@@ -103,9 +105,10 @@ pub(crate) fn version() -> String {
 }
 
 /// Objects in which `PROGRAMS` stands for the image that has the programs of Kubernetes, from any registry, since each has its
-/// mirror here.
+/// mirror here, and `SERVES` for the command of it that serves files.
 pub(crate) fn objects(text: &str) -> String {
-    text.replace("PROGRAMS", &format!("registry.example.org/kube-proxy:v{}", version()))
+    let text = text.replace("PROGRAMS", &format!("registry.example.org/kube-proxy:v{}", version()));
+    text.replace("SERVES", FILE_SERVER)
 }
 
 /// A registry with everything that the cluster pulls, on every address of the namespace.
