@@ -14,8 +14,8 @@ pub(super) const SECTOR_BYTES: u64 = 512;
 /// A block device with what everything else is read from.
 pub(super) struct Device {
     pub(super) name: String,
-    /// Its real folder below /sys/devices.
-    pub(super) folder: PathBuf,
+    /// Its real directory below /sys/devices.
+    pub(super) directory: PathBuf,
     /// The disk that it is a part of.
     pub(super) parent: Option<String>,
     pub(super) bytes: u64,
@@ -32,13 +32,18 @@ pub(super) fn devices(runtime: &Runtime) -> Vec<Device> {
 
 impl Device {
     pub(super) fn read(link: &Path, name: &str) -> Option<Self> {
-        let folder = fs::canonicalize(link).ok()?;
-        let sectors: u64 = text(&folder.join("size")).parse().ok()?;
-        let parent = folder.join("partition").exists().then(|| {
-            let parent = folder.parent().and_then(Path::file_name);
+        let directory = fs::canonicalize(link).ok()?;
+        let sectors: u64 = text(&directory.join("size")).parse().ok()?;
+        let parent = directory.join("partition").exists().then(|| {
+            let parent = directory.parent().and_then(Path::file_name);
             parent.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
         });
-        Some(Self { name: name.to_owned(), folder, parent, bytes: sectors.saturating_mul(SECTOR_BYTES) })
+        Some(Self { name: name.to_owned(), directory, parent, bytes: sectors.saturating_mul(SECTOR_BYTES) })
+    }
+
+    /// A memory card. Its boot areas are devices beside it, with the same card behind them.
+    pub(super) fn is_card(&self) -> bool {
+        self.name.starts_with("mmcblk") && !["boot", "rpmb"].iter().any(|area| self.name.contains(area))
     }
 
     /// Mappings are made of disks, and are none.
@@ -60,24 +65,24 @@ impl Device {
     pub(super) fn first(&self, files: &[&str]) -> String {
         files
             .iter()
-            .map(|file| text(&self.folder.join(file)))
+            .map(|file| text(&self.directory.join(file)))
             .find(|text| !text.is_empty())
             .unwrap_or_default()
     }
 
     pub(super) fn number(&self, file: &str) -> u64 {
         // A partition has no queue of its own.
-        let own = text(&self.folder.join(file)).parse().ok();
-        own.or_else(|| text(&self.folder.parent()?.join(file)).parse().ok()).unwrap_or(0)
+        let own = text(&self.directory.join(file)).parse().ok();
+        own.or_else(|| text(&self.directory.parent()?.join(file)).parse().ok()).unwrap_or(0)
     }
 
     pub(super) fn slaves(&self) -> Vec<String> {
-        names(&self.folder.join("slaves"))
+        names(&self.directory.join("slaves"))
     }
 
     /// A line of its uevent file.
     pub(super) fn property(&self, name: &str) -> String {
-        let uevent = text(&self.folder.join("uevent"));
+        let uevent = text(&self.directory.join("uevent"));
         let value = uevent.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
         value.unwrap_or_default().to_owned()
     }
@@ -92,8 +97,8 @@ pub(super) fn text(path: &Path) -> String {
     fs::read_to_string(path).map_or_else(|_| String::new(), |text| text.trim().to_owned())
 }
 
-pub(super) fn names(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+pub(super) fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
     names.sort();
     names

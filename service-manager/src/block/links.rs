@@ -49,7 +49,7 @@ impl Claims {
             };
             let ids = identity::of(disk).into_iter().map(|id| format!("by-id/{id}"));
             let places = place::of(runtime, disk).into_iter().map(|place| format!("by-path/{place}"));
-            let sequence = Some(text(&disk.folder.join("diskseq"))).filter(|number| !number.is_empty());
+            let sequence = Some(text(&disk.directory.join("diskseq"))).filter(|number| !number.is_empty());
             let sequence = sequence.map(|number| format!("by-diskseq/{number}"));
             for link in ids.chain(places).chain(sequence) {
                 claims.add(format!("{link}{part}"), &device.name);

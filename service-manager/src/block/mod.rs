@@ -122,14 +122,14 @@ fn put(runtime: &Runtime, kind: &'static Definition, wanted: Vec<(String, Spec)>
 
 impl Device {
     fn disk(&self, runtime: &Runtime, claims: &Claims) -> Disk {
-        let bus_path = bus_path(runtime, &self.folder);
+        let bus_path = bus_path(runtime, &self.directory);
         Disk {
             dev_path: self.node_path(),
             size: self.bytes,
             pretty_size: pretty_size(self.bytes),
             io_size: self.number("queue/minimum_io_size"),
             sector_size: self.number("queue/logical_block_size"),
-            readonly: text(&self.folder.join("ro")) == "1",
+            readonly: text(&self.directory.join("ro")) == "1",
             cdrom: self.name.starts_with("sr"),
             model: self.first(&["device/model"]),
             serial: match self.first(&["serial", "device/serial"]) {
@@ -140,9 +140,9 @@ impl Device {
             wwid: self.first(&["wwid", "device/wwid"]),
             uuid: self.first(&["uuid"]),
             transport: transport(&self.name, &bus_path).to_owned(),
-            sub_system: target_name(&self.folder.join("device/subsystem")),
+            sub_system: target_name(&self.directory.join("device/subsystem")),
             bus_path,
-            rotational: text(&self.folder.join("queue/rotational")) == "1",
+            rotational: text(&self.directory.join("queue/rotational")) == "1",
             secondary_disks: self.slaves(),
             symlinks: claims.of(&self.name),
         }
@@ -150,7 +150,7 @@ impl Device {
 
     fn listed(&self, runtime: &Runtime) -> BlockDevice {
         let number = |name: &str| self.property(name).parse().unwrap_or(0);
-        let shown = self.folder.strip_prefix(&runtime.root).unwrap_or(&self.folder);
+        let shown = self.directory.strip_prefix(&runtime.root).unwrap_or(&self.directory);
         BlockDevice {
             kind: self.kind(),
             major: number("MAJOR"),
@@ -165,8 +165,8 @@ impl Device {
 }
 
 /// The place on the bus: the device's path below /sys/devices, without the block part.
-pub(crate) fn bus_path(runtime: &Runtime, folder: &Path) -> String {
-    let real = fs::canonicalize(folder).unwrap_or_default();
+pub(crate) fn bus_path(runtime: &Runtime, directory: &Path) -> String {
+    let real = fs::canonicalize(directory).unwrap_or_default();
     let Ok(below) = real.strip_prefix(runtime.path("/sys/devices")) else { return String::new() };
     let text = format!("/{}", below.display());
     text.split_once("/block/").map_or_else(|| text.clone(), |(before, _)| before.to_owned())
@@ -196,7 +196,7 @@ fn transport(name: &str, bus_path: &str) -> &'static str {
 /// The nodes of all disks with hardware behind them.
 pub(crate) fn disks(runtime: &Runtime) -> Vec<PathBuf> {
     let disks = devices(runtime).into_iter().filter(|device| {
-        device.is_disk() && !device.name.starts_with("sr") && device.folder.join("device").exists()
+        device.is_disk() && !device.name.starts_with("sr") && device.directory.join("device").exists()
     });
     disks.map(|device| PathBuf::from(device.node_path())).collect()
 }
@@ -257,7 +257,7 @@ fn disk_below(runtime: &Runtime, name: &str, depth: usize) -> Option<String> {
         (Some(parent), _) => Some(parent.clone()),
         (None, Some(slave)) if depth < MOST => disk_below(runtime, slave, depth + 1),
         // A file system in memory, or a file on another one, is no disk.
-        _ => (device.is_disk() && device.folder.join("device").exists()).then_some(device.name),
+        _ => (device.is_disk() && device.directory.join("device").exists()).then_some(device.name),
     }
 }
 

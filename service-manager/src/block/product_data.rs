@@ -13,7 +13,7 @@ const PAGE_HEADER: usize = 4;
 const IDENTIFY: Range<usize> = 60..572;
 
 fn page(disk: &Device, name: &str) -> Vec<u8> {
-    fs::read(disk.folder.join("device").join(name)).unwrap_or_default()
+    fs::read(disk.directory.join("device").join(name)).unwrap_or_default()
 }
 
 /// The serial number; empty where the disk has none.

@@ -72,7 +72,7 @@ fn look(runtime: &Runtime, device: &Device, volume: &mut DiscoveredVolume) -> Re
         }
         return Ok(());
     }
-    let disk_bytes = text(&device.folder.join("../size")).parse::<u64>().unwrap_or(0) * SECTOR_BYTES;
+    let disk_bytes = text(&device.directory.join("../size")).parse::<u64>().unwrap_or(0) * SECTOR_BYTES;
     if let Some(table) = table(open(&volume.parent_dev_path)?, volume.sector_size, disk_bytes)
         && let Some(entry) = table.partitions.iter().find(|entry| entry.number == volume.partition_index)
     {

@@ -24,7 +24,7 @@ fn named(prefix: &str, parts: &[&str]) -> Option<String> {
 }
 
 fn mapping(disk: &Device) -> Vec<String> {
-    let file = |name: &str| text(&disk.folder.join(name));
+    let file = |name: &str| text(&disk.directory.join(name));
     [named("dm-name", &[&file("dm/name")]), named("dm-uuid", &[&file("dm/uuid")])]
         .into_iter()
         .flatten()
@@ -32,7 +32,7 @@ fn mapping(disk: &Device) -> Vec<String> {
 }
 
 fn nvme(disk: &Device) -> Vec<String> {
-    let file = |name: &str| text(&disk.folder.join(name));
+    let file = |name: &str| text(&disk.directory.join(name));
     let (model, serial) = (file("device/model"), disk.first(&["serial", "device/serial"]));
     [
         named("nvme", &[&file("wwid")]),
@@ -49,15 +49,14 @@ fn virtio(disk: &Device) -> Vec<String> {
 }
 
 fn mmc(disk: &Device) -> Vec<String> {
-    // Boot areas of a card are devices beside it, with the same card behind them.
-    if disk.name.contains("boot") || disk.name.contains("rpmb") {
+    if !disk.is_card() {
         return Vec::new();
     }
     named("mmc", &[&disk.first(&["device/name"]), &disk.first(&["device/serial"])]).into_iter().collect()
 }
 
 fn scsi(disk: &Device) -> Vec<String> {
-    let file = |name: &str| text(&disk.folder.join("device").join(name));
+    let file = |name: &str| text(&disk.directory.join("device").join(name));
     let designators = product_data::designators(disk);
     let world_wide = designators.iter().find(|one| one.kind == Kind::Naa).map(|one| hex(&one.bytes));
     let mut names = Vec::new();
@@ -71,7 +70,7 @@ fn scsi(disk: &Device) -> Vec<String> {
         return names;
     }
     if let Some(device) = usb_device(disk) {
-        let address = disk.folder.join("device").canonicalize().ok();
+        let address = disk.directory.join("device").canonicalize().ok();
         let address =
             address.and_then(|path| Some(path.file_name()?.to_str()?.splitn(3, ':').nth(2)?.to_owned()));
         let serial = text(&device.join("serial"));
@@ -95,5 +94,5 @@ fn scsi(disk: &Device) -> Vec<String> {
 /// The directory of the USB device that a disk is behind.
 fn usb_device(disk: &Device) -> Option<std::path::PathBuf> {
     // The nearest ancestor with a serial number and a maker is the device; its interfaces have neither.
-    disk.folder.ancestors().find(|path| path.join("idVendor").exists()).map(ToOwned::to_owned)
+    disk.directory.ancestors().find(|path| path.join("idVendor").exists()).map(ToOwned::to_owned)
 }

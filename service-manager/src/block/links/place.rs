@@ -10,7 +10,7 @@ use super::super::device::{Device, names, text};
 
 /// Names of a disk in `by-path`; a place that has no name here has none.
 pub(super) fn of(runtime: &Runtime, disk: &Device) -> Vec<String> {
-    let Ok(below) = disk.folder.strip_prefix(runtime.path("/sys/devices")) else { return Vec::new() };
+    let Ok(below) = disk.directory.strip_prefix(runtime.path("/sys/devices")) else { return Vec::new() };
     let parts: Vec<&str> = below.iter().filter_map(|part| part.to_str()).collect();
     let Some(bus) = bus(&parts) else { return Vec::new() };
     let at = |index: usize| -> PathBuf {
@@ -18,12 +18,12 @@ pub(super) fn of(runtime: &Runtime, disk: &Device) -> Vec<String> {
     };
     let has = |prefix: &str| parts.iter().position(|part| numbered(part, prefix));
     match () {
-        () if disk.name.starts_with("nvme") => match text(&disk.folder.join("nsid")) {
+        () if disk.name.starts_with("nvme") => match text(&disk.directory.join("nsid")) {
             number if number.is_empty() => Vec::new(),
             number => vec![format!("{bus}-nvme-{number}")],
         },
         () if disk.name.starts_with("vd") => vec![bus.clone(), format!("virtio-{bus}")],
-        () if disk.name.starts_with("mmcblk") && !disk.name.contains("boot") => vec![bus],
+        () if disk.is_card() => vec![bus],
         () if !disk.name.starts_with("sd") => Vec::new(),
         () if ["end_device-", "rport-", "session"]
             .iter()

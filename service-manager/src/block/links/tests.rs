@@ -11,18 +11,18 @@ fn machine(described: &[(&str, Files<'_>)]) -> (tempfile::TempDir, std::sync::Ar
     let class = runtime.path("/sys/class/block");
     fs::create_dir_all(&class).unwrap();
     fs::create_dir_all(runtime.path("/dev")).unwrap();
-    for (folder, files) in described {
-        let folder = runtime.path("/sys/devices").join(folder);
-        fs::create_dir_all(&folder).unwrap();
+    for (directory, files) in described {
+        let directory = runtime.path("/sys/devices").join(directory);
+        fs::create_dir_all(&directory).unwrap();
         for (file, content) in *files {
-            let file = folder.join(file);
+            let file = directory.join(file);
             fs::create_dir_all(file.parent().unwrap()).unwrap();
             fs::write(file, content).unwrap();
         }
-        if folder.join("size").exists() {
-            let name = folder.file_name().unwrap().to_str().unwrap();
+        if directory.join("size").exists() {
+            let name = directory.file_name().unwrap().to_str().unwrap();
             fs::write(runtime.path("/dev").join(name), "").unwrap();
-            symlink(&folder, class.join(name)).unwrap();
+            symlink(&directory, class.join(name)).unwrap();
         }
     }
     let found = devices(&runtime);
