@@ -158,7 +158,11 @@ pub fn open(node: &Arc<Node>, role: Role) -> Result<(), ListenError> {
     let listen = |e| ListenError::Unix(role.socket().display().to_string(), e);
     socket.set_nonblocking(true).map_err(listen)?;
     let listener = UnixListener::from_std(socket).map_err(listen)?;
-    tokio::spawn(accept(node.clone(), role, listener));
+    let (name, about) = match role {
+        Role::Apid => ("apid-material", "gives apid its certificate and what it trusts"),
+        Role::Trustd => ("trustd-material", "gives trustd its certificate and what it trusts"),
+    };
+    node.runtime.start_task(name, about, accept(node.clone(), role, listener));
     Ok(())
 }
 

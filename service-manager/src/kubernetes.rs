@@ -30,20 +30,53 @@ pub(crate) fn join(node: &Arc<Node>) {
     let (labels, statuses, resources, members) = (made.clone(), made.clone(), made.clone(), made.clone());
     let (nodes, snapshots) = (made.clone(), made.clone());
     let (download, upload) = (download(Arc::downgrade(node)), upload(Arc::downgrade(node)));
-    tokio::spawn(async move { certificates.keep_etcd_certificates().await });
-    tokio::spawn(async move { members.keep_etcd_membership().await });
-    tokio::spawn(async move { kubelet.keep_kubelet().await });
-    tokio::spawn(async move { pods.keep_static_pods().await });
-    tokio::spawn(async move { statuses.keep_pod_statuses().await });
-    tokio::spawn(async move { labels.keep_node_labels().await });
-    tokio::spawn(async move { resources.keep_config_resources().await });
-    tokio::spawn(async move { nodes.keep_members().await });
-    tokio::spawn(async move { manifests.keep_manifests(download).await });
-    tokio::spawn(async move { snapshots.keep_snapshots(upload).await });
+    let runtime = &node.runtime;
+    runtime.start_task("etcd-certificates", "renews etcd's certificates", async move {
+        certificates.keep_etcd_certificates().await
+    });
+    runtime.start_task("etcd-membership", "promotes learners and follows the members of etcd", async move {
+        members.keep_etcd_membership().await
+    });
+    runtime.start_task(
+        "kubelet",
+        "starts the kubelet again where it would run with something else",
+        async move { kubelet.keep_kubelet().await },
+    );
+    runtime.start_task("static-pods", "has the static pods be as the config says", async move {
+        pods.keep_static_pods().await
+    });
+    runtime.start_task("pod-statuses", "shows how static pods do", async move {
+        statuses.keep_pod_statuses().await
+    });
+    runtime.start_task("node-labels", "has the node's object be as the config says", async move {
+        labels.keep_node_labels().await
+    });
+    runtime.start_task("kubernetes-config", "shows what Kubernetes runs with", async move {
+        resources.keep_config_resources().await
+    });
+    runtime.start_task(
+        "members",
+        "shows the nodes of the cluster",
+        async move { nodes.keep_members().await },
+    );
+    runtime.start_task("manifests", "makes the objects of a bootstrap", async move {
+        manifests.keep_manifests(download).await
+    });
+    runtime.start_task("etcd-snapshots", "takes snapshots of etcd", async move {
+        snapshots.keep_snapshots(upload).await
+    });
     // It is joined once, where the node is made.
     drop(node.kubernetes.set(made));
-    tokio::spawn(shared_address::run(node.clone()));
-    tokio::spawn(kube_prism::run(node.clone()));
+    runtime.start_task(
+        "shared-address",
+        "holds the addresses that nodes share",
+        shared_address::run(node.clone()),
+    );
+    runtime.start_task(
+        "kube-prism",
+        "passes connections on to the API servers",
+        kube_prism::run(node.clone()),
+    );
 }
 
 /// Where a pull fails, the service that needs the image says so, and how the next attempts go.

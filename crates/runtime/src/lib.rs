@@ -6,6 +6,7 @@
 //! | [`store`] | resources: typed values in memory, with watches |
 //! | [`sequencer`] | runs sequences of tasks, one at a time; whose they are is a [`sequencer::Host`] |
 //! | [`services`] | processes and internal tasks that are started, checked, restarted |
+//! | [`tasks`] | tasks that live as long as machined, each with a name |
 //! | [`events`], [`journal`], [`logs`], [`kmsg`], [`timeline`] | what others may read of all this |
 //! | [`init_link`], [`listeners`], [`checkpoint`] | the line to init, and what outlives machined by it |
 //! | [`request`], [`status_text`] | the scope of a request: panics end it, status messages are bounded |
@@ -29,6 +30,7 @@ pub mod sequencer;
 pub mod services;
 pub mod status_text;
 pub mod store;
+pub mod tasks;
 pub mod timeline;
 pub mod watched;
 

@@ -92,10 +92,10 @@ pub(crate) fn start(runtime: &Arc<Runtime>, recorder: &FlightRecorder) {
         recorder.set(Err(reason.to_owned()));
         return;
     };
-    let (runtime, recorder) = (runtime.clone(), recorder.clone());
-    tokio::spawn(async move {
-        if let Err(error) = follow(&runtime, &recorder, PathBuf::from(&device)).await {
-            runtime.journal.warn(&format!("flight recorder on {device}: {error}; it is off"));
+    let (node, recorder) = (runtime.clone(), recorder.clone());
+    runtime.start_task("flight-recorder", "keeps the kernel's log across boots", async move {
+        if let Err(error) = follow(&node, &recorder, PathBuf::from(&device)).await {
+            node.journal.warn(&format!("flight recorder on {device}: {error}; it is off"));
             if recorder.earlier.borrow().is_none() {
                 recorder.set(Err(format!("the flight recorder on {device} failed: {error}")));
             }

@@ -32,7 +32,7 @@ use super::network_specs::{
 use super::root_secrets::{KUBERNETES_ROOT_SECRET, OS_ROOT_SECRET};
 use super::runtime::{
     CLUSTER_INFO, CONFIG_REFUSAL, EARLIER_BOOT, IDENTITY, KERNEL_MODULE_SPEC, KMSG_LOG_CONFIG,
-    LOG_DESTINATION_STATUS, MACHINE_STATUS, META_KEY, SECURITY_STATE, UDEV_RULE_STATUS, UPGRADE_STATUS,
+    LOG_DESTINATION_STATUS, MACHINE_STATUS, META_KEY, SECURITY_STATE, TASK, UDEV_RULE_STATUS, UPGRADE_STATUS,
     VERSION,
 };
 use super::sections::{
@@ -302,7 +302,7 @@ pub static KERNEL_PARAM_STATUS: Definition = Definition {
 };
 
 /// The types that something of this node writes, sorted by name.
-static WRITTEN: [&Definition; 132] = [
+static WRITTEN: [&Definition; 133] = [
     &ADDRESS_SPEC,
     &ADDRESS_STATUS,
     &ADJTIME_STATUS,
@@ -425,6 +425,7 @@ static WRITTEN: [&Definition; 132] = [
     &STATIC_POD_STATUS,
     &SYSTEM_DISK,
     &SYSTEM_INFORMATION,
+    &TASK,
     &TIME_SERVER_SPEC,
     &TIME_SERVER_STATUS,
     &TIME_STATUS,

@@ -28,6 +28,15 @@ pub static VERSION: Definition = Definition {
     ..PLAIN
 };
 
+/// A task that lives as long as machined.
+pub static TASK: Definition = Definition {
+    kind: "Tasks.runtime.billet.dev",
+    display: "Task",
+    columns: &[column("State", "{.state}"), column("About", "{.about}")],
+    writer: "runtime.TaskController",
+    ..PLAIN
+};
+
 /// How far the machine's start can be trusted.
 pub static SECURITY_STATE: Definition = Definition {
     kind: "SecurityStates.talos.dev",

@@ -145,6 +145,7 @@ fn fields() -> Vec<(&'static Definition, serde_json::Value)> {
         (&KUBELET_STATUS, json!({ "image": "x" })),
         (&ETCD_PKI_STATUS, status.clone()),
         (&BLOCK_SYMLINK, json!({ "paths": ["/dev/disk/by-id/x"] })),
+        (&TASK, json!({ "state": "running", "about": "x" })),
         (&AFFILIATE, affiliate),
         (&MEMBER, member),
         (&NODE_ANNOTATION_SPEC, pair.clone()),
