@@ -6,27 +6,10 @@
 //! | apid | child of machined, uid 50 | clients (TCP 50000, mutual TLS), machined |
 //! | trustd | child of machined, uid 51 | nodes (TCP 50001, TLS and a token), machined for its material |
 //!
-//! Long-lived tasks of machined, all spawned in [`machined`]:
-//!
-//! | task | reads | writes | ends |
-//! |---|---|---|---|
-//! | init link | the handoff socket | exits, requests for the end | with machined |
-//! | supervisors, log pumps ([`runtime::services`], [`runtime::logs`]) | processes, pipes | states, log files | with machined |
-//! | controllers ([`controllers`]) | store changes | store, small effects | with machined |
-//! | timed ([`time`]) | time servers, the config | the clock, its resources | with the service |
-//! | sequencer ([`runtime::sequencer`], [`sequences`]) | requests | events, the journal of sequences | with its sequence |
-//! | mounts ([`mounts`]) | /proc/self/mountinfo | store | with machined |
-//! | block devices (`block`), hardware (`hardware`) | /sys, news of udevd | store | with machined |
-//! | key slots of encrypted volumes ([`volumes`]) | the config | META, LUKS2 headers, store | with machined |
-//! | modules (`modules`), device rules (`udev_rules`) | the config | modules, devices, store | with machined |
-//! | flight recorder (`flight_recorder`) | /dev/kmsg | the ring in META | with machined |
-//! | identity (`node_identity`) | STATE, the firmware | STATE, store | once it is told |
-//! | names (`host_dns`) | questions, the config, `ResolverStatuses` | answers, its resources | with the service |
-//! | probes (`probes`) | the config, services | its resources | with machined |
-//! | logs to others (`log_sender`) | the config, all logs | sockets, store | with machined |
-//! | certificates of etcd (`kubernetes`) | the config, names and addresses | /system/secrets/etcd | with machined |
-//! | certificates (`identity::certificates`) | the config, files of Kubernetes, apid's material | its resources | with machined |
-//! | API server ([`server`]) | `machine.sock` | answers | with machined |
+//! Long-lived tasks of machined are started by [`runtime::Runtime::start_task`] in [`machined`], [`controllers`] and `kubernetes`,
+//! and listed by `get tasks`. What each reads and writes stands in the head of its module. Besides, each service has its own
+//! (supervisor, log pump, check: [`runtime::services`]), and a sequence has one while it runs ([`runtime::sequencer`],
+//! [`sequences`]).
 #![warn(missing_docs)]
 
 pub mod apid;
@@ -63,6 +46,7 @@ mod reset;
 mod secure_boot;
 pub mod sequences;
 pub mod server;
+mod services;
 mod shared_address;
 pub mod system_disk;
 pub mod tasks;

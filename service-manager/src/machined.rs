@@ -21,7 +21,7 @@ use crate::meta::Meta;
 use crate::node::{CONTAINER, Node, Readiness};
 use crate::order::Order;
 use crate::tasks::{self, Stage};
-use crate::{configuration, controllers, flight_recorder, identity, kubernetes, upgrade};
+use crate::{configuration, controllers, flight_recorder, identity, kubernetes, services, upgrade};
 
 const LOG_FOLDER: &str = "/run/log";
 const CGROUPS: &str = "/sys/fs/cgroup";
@@ -41,11 +41,19 @@ pub async fn run() -> Result<(), String> {
     greet(&node, &replay.start);
     publish_report(&node, &replay.start);
     flight_recorder::start(&node.runtime, &node.flight_recorder);
-    tokio::spawn(identity::issue(node.clone()));
-    tokio::spawn(identity::certificates::follow(node.clone()));
+    node.runtime.start_task(
+        "api-certificate",
+        "issues the node API's certificate",
+        identity::issue(node.clone()),
+    );
+    node.runtime.start_task(
+        "certificates",
+        "shows all certificates",
+        identity::certificates::follow(node.clone()),
+    );
     let told = listen(&node);
     take_over(&node, &mut replay);
-    tokio::spawn(upgrade::trial::watch(node.clone()));
+    node.runtime.start_task("upgrade-trial", "judges a system on trial", upgrade::trial::watch(node.clone()));
     obey(node, told).await;
     Err("init closed the line".to_owned())
 }
@@ -154,13 +162,13 @@ fn publish(node: &Node, kind: &'static runtime::store::Definition, id: &str, spe
 fn listen(node: &Arc<Node>) -> mpsc::UnboundedReceiver<Result<Told, String>> {
     let (tell, told) = mpsc::unbounded_channel();
     let (link, journal) = (node.runtime.init.clone(), node.runtime.journal.clone());
-    tokio::spawn(async move {
+    node.runtime.start_task("init-link", "hears init", async move {
         if let Err(error) = link.listen(tell).await {
             journal.warn(&format!("the line to init broke: {error}"));
         }
     });
     let (link, journal) = (node.runtime.init.clone(), node.runtime.journal.clone());
-    tokio::spawn(async move {
+    node.runtime.start_task("heartbeat", "tells init that machined lives", async move {
         if let Err(error) = link.beat().await {
             journal.warn(&format!("heartbeat: {error}"));
         }
@@ -213,7 +221,7 @@ fn take_over(node: &Arc<Node>, replay: &mut Replay) {
 fn resume_services(node: &Arc<Node>, memory: &Memory, replay: &mut Replay) {
     controllers::start(node);
     let known: Vec<&str> = memory.services.iter().map(|service| service.id.as_str()).collect();
-    for error in tasks::define_services(node, &known) {
+    for error in services::define_again(node, &known) {
         node.runtime.journal.warn(&error.to_string());
     }
     for saved in &memory.services {

@@ -7,6 +7,7 @@ use runtime::sequencer::Sequencer;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use tokio::sync::watch;
 
@@ -71,6 +72,9 @@ impl Node {
 pub(crate) const CONTAINER: &str = "container";
 /// What such a node answers where only its runtime can do what is asked.
 pub(crate) const NOT_IN_A_CONTAINER: &str = "method is not supported in container mode";
+
+/// How long the API may take to answer once there is a config.
+pub(crate) const API_READY_DEADLINE: Duration = Duration::from_secs(60);
 
 /// How far the API is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -16,8 +16,7 @@ use sequence::{Phase, Sequence};
 
 use crate::node::Node;
 use crate::order::Order;
-use crate::tasks;
-use crate::{install, upgrade};
+use crate::{install, services, tasks, upgrade};
 use parts::{CLEAN_UP, DRAIN, LEAVE, STOP, TURN_OFF, TaskFn, named};
 
 /// From machined's start to a config.
@@ -405,7 +404,8 @@ pub fn print_plan(out: &mut dyn fmt::Write) -> fmt::Result {
     for row in Node::TAKE_OVERS {
         writeln!(out, "  {}: {}", names(row.new), names(row.running))?;
     }
-    Ok(())
+    writeln!(out)?;
+    services::print(out)
 }
 
 #[cfg(test)]

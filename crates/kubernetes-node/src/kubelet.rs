@@ -36,6 +36,8 @@ pub const ID: &str = "kubelet";
 /// Where health is asked, on loopback, without TLS.
 const HEALTH: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 10248);
 const HEALTH_PATH: &str = "/healthz";
+/// The same for people.
+pub const HEALTH_PLACE: &str = "http://127.0.0.1:10248/healthz";
 const HEALTH_DEADLINE: Duration = Duration::from_secs(5);
 /// Its place in the tree of control groups.
 const GROUP: &str = "podruntime/kubelet";
@@ -112,10 +114,8 @@ impl KubernetesNode {
         let container = Boxed::new(ID, self.engine.clone(), image, self.fetch.clone(), describe);
         let mut definition = Definition::container(ID, GROUP, container);
         let ask = || -> Answer { Box::pin(answers()) };
-        definition.check =
-            Some(Check::Call { place: format!("http://{HEALTH}{HEALTH_PATH}"), ask: Arc::new(ask) });
+        definition.check = Some(Check::Call { place: HEALTH_PLACE.to_owned(), ask: Arc::new(ask) });
         definition.share.oom_score_adj = Some(OOM_SCORE);
-        definition.api_control = true;
         definition
     }
 

@@ -23,9 +23,8 @@ use zeroize::Zeroizing;
 
 use super::change::Change;
 use super::state::{CONFIG, CONFIRMED, MARKER, RETURNED, State};
-use crate::node::Node;
+use crate::node::{API_READY_DEADLINE, Node};
 use crate::order::Order;
-use crate::tasks::API_READY_DEADLINE;
 
 /// Boots that an unconfirmed config gets: one for the change, two for a person who restarts the machine meanwhile.
 const MOST_BOOTS: u32 = 3;

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use config::Config;
 use config::cmdline::NodeParameters;
+use runtime::Runtime;
 use runtime::store::{ENVIRONMENT, Fact, MACHINE_CONFIG, Spec};
 
 use super::controller::{Action, Controller, Snapshot};
@@ -28,6 +29,12 @@ pub(crate) fn variables(parameters: &NodeParameters, config: Option<&Config>) ->
     let mut variables: BTreeMap<_, _> = parameters.environment.iter().cloned().collect();
     variables.extend(config.iter().flat_map(|config| config.machine.env.clone()));
     variables
+}
+
+/// `NAME=value` of every variable that the command line and the config give to services.
+pub(crate) fn environment(runtime: &Runtime) -> Vec<String> {
+    let variables = variables(&runtime.parameters, runtime.config().as_deref());
+    variables.into_iter().map(|(name, value)| format!("{name}={value}")).collect()
 }
 
 fn reconcile(snapshot: &Snapshot<'_>) -> Result<Vec<Action>, String> {

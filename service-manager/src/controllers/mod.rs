@@ -45,7 +45,7 @@ const LONGEST_BACK_OFF: Duration = Duration::from_secs(60);
 pub use dependencies::{Dependency, Edge, dependencies};
 
 pub(crate) use api_certificate::reaches_others;
-pub(crate) use environment::variables;
+pub(crate) use environment::{environment, variables};
 pub(crate) use etc_files::publish_as as publish_etc_file;
 pub(crate) use kernel_params::NEEDED as NEEDED_KERNEL_PARAMS;
 
@@ -74,31 +74,84 @@ pub(crate) fn start(node: &Arc<Node>) {
     if node.controllers.set(()).is_err() {
         return;
     }
+    let runtime = &node.runtime;
     for controller in ALL {
-        tokio::spawn(drive(node.clone(), controller));
+        runtime.start_task(controller.name, "a controller", drive(node.clone(), controller));
     }
-    tokio::spawn(crate::mounts::watch(node.runtime.clone()));
+    runtime.start_task("mounts", "shows what is mounted", crate::mounts::watch(node.runtime.clone()));
     let (devices, buses) = (|| node.devices.subscribe(), || node.buses.subscribe());
     let settled = || node.configuration.settled.subscribe();
-    tokio::spawn(crate::block::watch(node.runtime.clone(), devices(), settled(), crate::system_disk::twins));
-    tokio::spawn(crate::hardware::watch(node.runtime.clone(), buses(), settled()));
-    tokio::spawn(crate::facts::watch(node.runtime.clone(), buses(), settled()));
-    tokio::spawn(crate::facts::follow_devices(node.runtime.clone(), settled()));
+    runtime.start_task(
+        "block-devices",
+        "shows disks, and links them below /dev/disk",
+        crate::block::watch(node.runtime.clone(), devices(), settled(), crate::system_disk::twins),
+    );
+    runtime.start_task(
+        "hardware",
+        "shows what firmware, TPM and PCI say",
+        crate::hardware::watch(node.runtime.clone(), buses(), settled()),
+    );
+    runtime.start_task(
+        "facts",
+        "shows facts of the running system",
+        crate::facts::watch(node.runtime.clone(), buses(), settled()),
+    );
+    runtime.start_task(
+        "devices",
+        "says when the first devices have their drivers",
+        crate::facts::follow_devices(node.runtime.clone(), settled()),
+    );
     // A container's are its host's.
     if !node.is_container() {
-        tokio::spawn(crate::modules::follow(node.runtime.clone()));
+        runtime.start_task(
+            "modules",
+            "loads the config's modules",
+            crate::modules::follow(node.runtime.clone()),
+        );
     }
-    tokio::spawn(crate::volumes::follow(node.clone()));
-    tokio::spawn(crate::volumes::follow_user_volumes(node.clone()));
-    tokio::spawn(crate::volumes::follow_configs(node.clone()));
-    tokio::spawn(crate::volumes::watch_console(node.clone()));
-    tokio::spawn(crate::log_sender::run(node.runtime.clone()));
+    runtime.start_task(
+        "volume-keys",
+        "has encrypted volumes have the config's keys",
+        crate::volumes::follow(node.clone()),
+    );
+    runtime.start_task(
+        "user-volumes",
+        "makes and mounts the config's volumes",
+        crate::volumes::follow_user_volumes(node.clone()),
+    );
+    runtime.start_task(
+        "volume-configs",
+        "shows what volumes the config wants",
+        crate::volumes::follow_configs(node.clone()),
+    );
+    runtime.start_task(
+        "console",
+        "takes passphrases from the console",
+        crate::volumes::watch_console(node.clone()),
+    );
+    runtime.start_task(
+        "log-sender",
+        "sends logs where the config says",
+        crate::log_sender::run(node.runtime.clone()),
+    );
     let of_requests = node.clone();
     let ways = Arc::new(move || crate::upgrade::download_settings(&of_requests));
-    tokio::spawn(crate::probes::follow(node.runtime.clone(), ways));
-    tokio::spawn(crate::host_dns::follow(node.runtime.clone()));
-    tokio::spawn(crate::udev_rules::follow(node.runtime.clone(), node.udev.clone()));
-    tokio::spawn(crate::node_identity::publish(node.clone()));
+    runtime.start_task(
+        "probes",
+        "asks the config's probes",
+        crate::probes::follow(node.runtime.clone(), ways),
+    );
+    runtime.start_task(
+        "host-dns",
+        "has the resolver be as the config says",
+        crate::host_dns::follow(node.runtime.clone()),
+    );
+    runtime.start_task(
+        "udev-rules",
+        "applies the config's device rules",
+        crate::udev_rules::follow(node.runtime.clone(), node.udev.clone()),
+    );
+    runtime.start_task("identity", "shows the node's identity", crate::node_identity::publish(node.clone()));
 }
 
 async fn drive(node: Arc<Node>, controller: &'static Controller) {

@@ -83,7 +83,7 @@ pub(crate) async fn follow(runtime: Arc<Runtime>) {
     loop {
         config.mark_unchanged();
         if Settings::of(&runtime).is_enabled {
-            define(&runtime);
+            runtime.services.define(definition(&runtime));
             runtime.services.start(ID);
         } else {
             publish(&runtime, Settings::default(), &[]);
@@ -97,10 +97,10 @@ pub(crate) async fn follow(runtime: Arc<Runtime>) {
     }
 }
 
-/// Names the service; nothing starts.
-pub(crate) fn define(runtime: &Arc<Runtime>) {
+/// The service.
+pub(crate) fn definition(runtime: &Arc<Runtime>) -> Definition {
     let of_service = runtime.clone();
-    runtime.services.define(Definition::internal(ID, move || Box::pin(run(of_service.clone(), PORT))));
+    Definition::internal(ID, move || Box::pin(run(of_service.clone(), PORT)))
 }
 
 /// The service, on this port.

@@ -23,10 +23,9 @@ pub use overlays::mount_overlay_filesystems;
 pub use reset::{
     leave_cluster, reboot_or_shutdown, reset_system_disk, reset_user_disks, resume_reset, unmount_system_disk,
 };
-pub(crate) use services::TIMED;
 pub use services::{
-    API_READY_DEADLINE, define_services, start_all_services, start_apid, start_controllers, start_machined,
-    start_networkd, start_timed, start_udevd, wait_for_api,
+    start_all_services, start_apid, start_controllers, start_machined, start_networkd, start_timed,
+    start_udevd, wait_for_api,
 };
 pub use status::{Stage, publish_stage};
 pub use system::{
@@ -35,7 +34,7 @@ pub use system::{
     write_network_sysctls, write_required_sysctls,
 };
 pub use upgrade::upgrade;
-pub use user::{environment, load_kernel_modules, variables, write_user_files};
+pub use user::{load_kernel_modules, write_user_files};
 pub use volumes::{
     mount_ephemeral_partition, mount_state_partition, mount_user_disks, mount_user_volumes, reload_meta,
 };

@@ -3,7 +3,6 @@
 //! Source: docs/users/files.md.
 
 use runtime::sequencer::{TaskError, TaskFuture};
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -124,16 +123,6 @@ fn publish(node: &Node, targets: &[Target]) -> Result<(), TaskError> {
         .store
         .replace(FILE_STATUS.writer, &FILE_STATUS, statuses.collect())
         .map_err(|e| TaskError(e.to_string()))
-}
-
-/// `NAME=value` of every variable that the command line and the config give to services.
-pub fn environment(node: &Node) -> Vec<String> {
-    variables(node).into_iter().map(|(name, value)| format!("{name}={value}")).collect()
-}
-
-/// The same by name. The config wins over the command line.
-pub fn variables(node: &Node) -> BTreeMap<String, String> {
-    controllers::variables(&node.runtime.parameters, node.runtime.config().as_deref())
 }
 
 #[cfg(test)]

@@ -29,10 +29,10 @@ use tokio::runtime::Handle;
 
 use super::signatures::Ruling;
 use super::{Failure, apply, booted, import, registries};
+use crate::controllers::variables;
 use crate::node::Node;
 use crate::secure_boot;
 use crate::system_disk::{self, SystemDisk};
-use crate::tasks::variables;
 
 /// How long somebody waits for what an image says of itself.
 pub(crate) const CALL_PATIENCE: Patience =
@@ -237,7 +237,11 @@ pub(crate) fn download_settings(node: &Node) -> Result<Settings, String> {
 }
 
 fn settings(node: &Node, registries: &Registries) -> Result<Settings, String> {
-    registries::settings(registries, &variables(node), node.runtime.path(registries::AUTHORITIES))
+    registries::settings(
+        registries,
+        &variables(&node.runtime.parameters, node.runtime.config().as_deref()),
+        node.runtime.path(registries::AUTHORITIES),
+    )
 }
 
 /// The documents of an image, by the config's registries.

@@ -24,8 +24,7 @@ use crate::flight_recorder::{Summary, Trial};
 use crate::late_services::may_wait;
 use crate::node::Node;
 use crate::order::Order;
-use crate::system_disk;
-use crate::tasks::TIMED;
+use crate::{system_disk, time};
 
 /// Between two looks.
 const PERIOD: Duration = Duration::from_millis(500);
@@ -48,7 +47,7 @@ pub(super) fn outside(node: &Node) -> Vec<String> {
 
 fn is_good(node: &Node, condition: &str) -> bool {
     match condition {
-        TIME => node.runtime.services.is_up(TIMED),
+        TIME => node.runtime.services.is_up(time::ID),
         ADDRESS => node.readiness.borrow().addressed,
         // Of another version: nothing that this one could look at.
         _ => true,

@@ -49,6 +49,7 @@ pub use member::{Health, Member};
 pub use members::{Alarm, AlarmKind, Downgrade, MemberError, MemberStatus, Snapshot};
 pub use recover::SnapshotUpload;
 pub(crate) use recover::restored;
+pub use service::HEALTH_PLACE;
 pub use snapshots::{Put, Upload, What};
 pub use state::{ID, is_member};
 pub use upgrade::UpgradeError;

@@ -28,7 +28,7 @@ use crate::published::replace;
 use crate::{Error, KubernetesNode, facts};
 
 /// Where health is asked, for people.
-const PLACE: &str = "127.0.0.1:2379";
+pub const HEALTH_PLACE: &str = "127.0.0.1:2379";
 /// Its place in the tree of control groups.
 const GROUP: &str = "podruntime/etcd";
 /// Between two lines in the log that say what is waited for.
@@ -74,7 +74,7 @@ impl KubernetesNode {
                 this.end_bootstrap().map_err(|error| error.to_string())
             })
         };
-        Check::Call { place: PLACE.to_owned(), ask: Arc::new(ask) }
+        Check::Call { place: HEALTH_PLACE.to_owned(), ask: Arc::new(ask) }
     }
 
     /// The member answers: its data says what it is from now on.

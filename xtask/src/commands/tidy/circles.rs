@@ -27,7 +27,7 @@ const KNOWN: [(&str, usize, usize); 16] = [
     ("init", 10, 2),
     ("installer", 13, 55),
     ("qemu-tests", 0, 3),
-    ("service-manager", 17, 80),
+    ("service-manager", 14, 79),
     ("xtask", 0, 27),
 ];
 
